@@ -1,0 +1,38 @@
+# Two commands do everything on a fresh Debian 12: `make demo` and `make check`.
+# The build itself is meson's; this file is the front door.
+
+BUILD  ?= build
+ASAN   ?= build-asan
+PYTHON ?= /usr/bin/python3
+export BUILD PYTHON
+
+.DEFAULT_GOAL := all
+.PHONY: all setup setup-tests demo check bench format install clean
+
+all: setup
+	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) --buildtype=release >/dev/null
+	@ninja -C $(BUILD) --quiet
+
+setup:
+	@scripts/setup build
+
+setup-tests:
+	@scripts/setup tests
+
+demo: all
+	@examples/demo
+
+check: setup-tests
+	@scripts/check
+
+bench: setup-tests all
+	@bench/run
+
+format:
+	clang-format-14 -i src/*/*.[ch] guest/*.[ch] include/*.h tests/unit/*/*.c
+
+install: all
+	meson install -C $(BUILD) --no-rebuild
+
+clean:
+	rm -rf $(BUILD) $(ASAN)

@@ -1,0 +1,63 @@
+/* base/cleanup.h: owners that clean up by themselves.
+ *
+ * `cleanup_fd int fd = -1;` closes at the end of the block; `return steal_fd(&fd);` hands the
+ * descriptor on. A descriptor that is nobody's is -1, a pointer that is nobody's is NULL.
+ */
+#ifndef DROSTE_BASE_CLEANUP_H
+#define DROSTE_BASE_CLEANUP_H
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static inline void cleanup_free_fn(void *p)
+{
+    free(*(void **)p);
+}
+
+static inline void cleanup_fd_fn(int *fd)
+{
+    if (*fd >= 0) {
+        int saved = errno;
+        close(*fd); /* never retried: on Linux the descriptor is gone even after EINTR */
+        errno = saved;
+    }
+}
+
+static inline void cleanup_file_fn(FILE **f)
+{
+    if (*f)
+        fclose(*f);
+}
+
+#define cleanup_free __attribute__((cleanup(cleanup_free_fn)))
+#define cleanup_fd   __attribute__((cleanup(cleanup_fd_fn)))
+#define cleanup_file __attribute__((cleanup(cleanup_file_fn)))
+
+static inline int steal_fd(int *fd)
+{
+    int taken = *fd;
+    *fd = -1;
+    return taken;
+}
+
+/* Closes *fd if it is open and marks it as nobody's. */
+static inline void close_fd(int *fd)
+{
+    cleanup_fd_fn(fd);
+    *fd = -1;
+}
+
+static inline void *steal_pointer(void *pp)
+{
+    void **p = pp;
+    void *taken = *p;
+    *p = NULL;
+    return taken;
+}
+#define steal(pp) ((__typeof__(*(pp)))steal_pointer(pp))
+
+#define array_length(a) (sizeof(a) / sizeof((a)[0]))
+
+#endif

@@ -1,0 +1,112 @@
+/* base/error.c: setting and wrapping error values; nothing here allocates. */
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    enum error_code code;
+    const char *name;
+} names[] = {
+    { ERROR_NONE, "none" },
+    { ERROR_ARGUMENT, "argument" },
+    { ERROR_CONFIG, "config" },
+    { ERROR_NOT_FOUND, "not_found" },
+    { ERROR_PERMISSION, "permission" },
+    { ERROR_UNSUPPORTED, "unsupported" },
+    { ERROR_ENVIRONMENT, "environment" },
+    { ERROR_LOST, "lost" },
+    { ERROR_PROTOCOL, "protocol" },
+    { ERROR_TIMEOUT, "timeout" },
+    { ERROR_BUDGET, "budget" },
+    { ERROR_CANCELLED, "cancelled" },
+    { ERROR_IO, "io" },
+    { ERROR_MEMORY, "memory" },
+    { ERROR_STORE, "store" },
+    { ERROR_MODEL, "model" },
+    { ERROR_MODEL_AUTH, "model_auth" },
+    { ERROR_MODEL_UNKNOWN, "model_unknown" },
+    { ERROR_MODEL_RATE, "model_rate" },
+    { ERROR_MODEL_SERVER, "model_server" },
+    { ERROR_MODEL_CONNECT, "model_connect" },
+    { ERROR_MODEL_STALL, "model_stall" },
+    { ERROR_MODEL_CUT, "model_cut" },
+    { ERROR_MODEL_REPLY, "model_reply" },
+    { ERROR_MODEL_REPLAY, "model_replay" },
+};
+
+static void error_fill(struct error *err, enum error_code code, int sys, const char *format,
+    va_list args)
+{
+    err->code = code;
+    err->sys = sys;
+    int n = vsnprintf(err->text, sizeof err->text, format, args);
+    if (n < 0)
+        err->text[0] = '\0';
+    /* One line, whatever a server or a guest put into it. */
+    for (char *p = err->text; *p; p++)
+        if ((unsigned char)*p < ' ')
+            *p = ' ';
+}
+
+int error_set(struct error *err, enum error_code code, const char *format, ...)
+{
+    if (err) {
+        va_list args;
+        va_start(args, format);
+        error_fill(err, code, 0, format, args);
+        va_end(args);
+    }
+    return -(int)code;
+}
+
+int error_set_errno(struct error *err, enum error_code code, const char *format, ...)
+{
+    int sys = errno;
+    if (err) {
+        va_list args;
+        va_start(args, format);
+        error_fill(err, code, sys, format, args);
+        va_end(args);
+        size_t used = strlen(err->text);
+        snprintf(err->text + used, sizeof err->text - used, ": %s", strerror(sys));
+    }
+    return -(int)code;
+}
+
+int error_wrap(struct error *err, const char *format, ...)
+{
+    if (!err)
+        return -(int)ERROR_IO;
+    char inner[sizeof err->text];
+    memcpy(inner, err->text, sizeof inner);
+    va_list args;
+    va_start(args, format);
+    error_fill(err, err->code, err->sys, format, args);
+    va_end(args);
+    size_t used = strlen(err->text);
+    if (used + 2 < sizeof err->text)
+        snprintf(err->text + used, sizeof err->text - used, ": %.*s",
+            (int)(sizeof err->text - used - 3), inner);
+    return -(int)err->code;
+}
+
+int error_memory(struct error *err)
+{
+    return error_set(err, ERROR_MEMORY, "out of memory");
+}
+
+const char *error_code_name(enum error_code code)
+{
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (names[i].code == code)
+            return names[i].name;
+    return "unknown";
+}
+
+bool error_is_model(enum error_code code)
+{
+    return code >= ERROR_MODEL && code <= ERROR_MODEL_REPLAY;
+}

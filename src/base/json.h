@@ -1,0 +1,68 @@
+/* base/json.h: JSON from strangers, checked before anything is built from it.
+ *
+ * json-c builds and writes the trees. It is lenient in ways that a wire format must not be, and a
+ * small text can grow into a large tree ("[[[[…" or a million nulls), so `json_check` first walks
+ * the text without memory or recursion: RFC 8259 to the letter, UTF-8, bounded depth and nodes.
+ */
+#ifndef DROSTE_BASE_JSON_H
+#define DROSTE_BASE_JSON_H
+
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+
+struct json_limits {
+    size_t bytes;   /* length of the text */
+    unsigned depth; /* nested arrays and objects, at most JSON_DEPTH_MAX */
+    size_t nodes;   /* values and keys */
+};
+
+enum { JSON_DEPTH_MAX = 128 };
+
+/* Heads of frames, configuration, recordings' lines. */
+extern const struct json_limits json_limits_small;
+/* Answers, submitted values and models' replies. */
+extern const struct json_limits json_limits_large;
+
+/* 0 if the text is one JSON value within the limits, else ERROR_PROTOCOL saying where it is not. */
+int json_check(const char *text, size_t len, const struct json_limits *limits, struct error *err);
+
+/* Checks, then builds. *out is the caller's (json_object_put); it may be NULL for JSON null. */
+int json_parse(const char *text, size_t len, const struct json_limits *limits,
+    struct json_object **out, struct error *err);
+
+/* Members of an object by name and type; the fallback where absent or of another type. */
+const char *json_get_string(struct json_object *o, const char *key, const char *fallback);
+int64_t json_get_int(struct json_object *o, const char *key, int64_t fallback);
+double json_get_double(struct json_object *o, const char *key, double fallback);
+bool json_get_bool(struct json_object *o, const char *key, bool fallback);
+/* NULL unless the member is there and is an object or array, as asked (json_type_object…). */
+struct json_object *json_get_typed(struct json_object *o, const char *key, enum json_type type);
+
+/* Adds members; false without memory, and then the object is as before. */
+bool json_put_string(struct json_object *o, const char *key, const char *value, size_t len);
+bool json_put_text(struct json_object *o, const char *key, const char *value); /* NULL → null */
+bool json_put_int(struct json_object *o, const char *key, int64_t value);
+bool json_put_double(struct json_object *o, const char *key, double value);
+bool json_put_bool(struct json_object *o, const char *key, bool value);
+/* Takes the child's reference, also when it fails. */
+bool json_put(struct json_object *o, const char *key, struct json_object *child);
+
+/* The text of a tree on one line, NULL without memory; it belongs to the tree. */
+const char *json_text(struct json_object *o, size_t *len);
+
+/* Appends text (well-formed UTF-8) as a JSON string, with its quotes. */
+void json_append_string(struct buf *out, const char *text, size_t len);
+
+static inline void cleanup_json_fn(struct json_object **o)
+{
+    if (*o)
+        json_object_put(*o);
+}
+#define cleanup_json __attribute__((cleanup(cleanup_json_fn)))
+
+#endif

@@ -1,0 +1,34 @@
+/* base/text.h: UTF-8 and text from strangers. */
+#ifndef DROSTE_BASE_TEXT_H
+#define DROSTE_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+
+/* True if the bytes are well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms). If not,
+ * *bad (which may be NULL) is the offset of the first byte that is not. */
+bool text_is_utf8(const char *data, size_t len, size_t *bad);
+
+/* Appends the bytes with each malformed sequence replaced by U+FFFD, as a decoder that follows
+ * Unicode's "maximal subpart" practice (and Python's errors="replace") does. */
+void text_append_utf8(struct buf *out, const char *data, size_t len);
+
+/* Appends text so that it cannot act on a terminal: control characters (but newline and tab),
+ * and the bidirectional overrides U+202A-202E, U+2066-2069 come out as \x.. or \u..... */
+void text_append_visible(struct buf *out, const char *data, size_t len);
+
+/* The largest n' <= n that does not end in the middle of a UTF-8 sequence. */
+size_t text_utf8_floor(const char *data, size_t len, size_t n);
+
+/* True for NULL-terminated words [A-Za-z0-9_.-]{1,64} that do not start with '-' or '.'. */
+bool text_is_name(const char *text);
+
+/* strdup of the first n bytes, NULL without memory. */
+char *text_copy(const char *data, size_t n);
+
+/* Number of UTF-8 characters in well-formed text. */
+size_t text_utf8_length(const char *data, size_t len);
+
+#endif

@@ -1,0 +1,99 @@
+/* lm/lm.h: language models behind one interface: a chat request in, text and usage out.
+ *
+ * `lm_open` picks the client from the model's name; above this floor nobody knows which one it
+ * is. Everything is asynchronous on the caller's loop: a call ends with exactly one `done`, or with
+ * none if it was cancelled first. Retries, rate limits, deadlines and recording happen below this
+ * line, so that one call here is one answer that the caller pays for.
+ */
+#ifndef DROSTE_LM_LM_H
+#define DROSTE_LM_LM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/loop.h"
+
+struct lm_message {
+    const char *role; /* "system", "user", "assistant" */
+    const char *text; /* well-formed UTF-8, not NUL-terminated */
+    size_t len;
+};
+
+struct lm_request {
+    const char *model; /* overrides the opened model's name; NULL: that one */
+    const struct lm_message *messages;
+    size_t message_count;
+    unsigned depth;    /* of the run that asks; kept in recordings */
+    double timeout;    /* seconds for the call once it leaves the queue; 0: none */
+    int64_t max_tokens; /* 0: the provider's default */
+    double temperature; /* negative: the provider's default */
+};
+
+struct lm_usage {
+    int64_t input_tokens;
+    int64_t output_tokens;
+    bool estimated; /* the provider did not say; counted as a token per 4 bytes */
+};
+
+struct lm_reply {
+    struct error error;     /* code ERROR_NONE: the call succeeded */
+    const char *text;       /* UTF-8, NUL-terminated; valid during the callback; "" on failure */
+    size_t len;
+    const char *finish;     /* "stop", "length"…; "" where the provider did not say */
+    struct lm_usage usage;  /* also of failed calls, as far as it is known */
+    unsigned attempts;      /* requests that left for the provider: 1 + retries */
+    double seconds;         /* from the end of queueing to the answer */
+};
+
+typedef void lm_done_fn(void *arg, const struct lm_reply *reply);
+/* A piece of a streamed answer, as it arrives; NULL where nobody watches. */
+typedef void lm_delta_fn(void *arg, const char *text, size_t len);
+
+struct lm;
+struct lm_call;
+
+/* A model in the embedding program: answers by lm_answer, at once or later, from the loop's
+ * thread. `request` is valid until then. */
+typedef void lm_callback_fn(void *arg, const struct lm_request *request, struct lm_call *call);
+
+struct lm_options {
+    const char *model;      /* "gpt-5-mini", "openai/…", "replay:FILE", "callback" */
+    const char *base_url;   /* OpenAI-compatible; NULL: the provider's own */
+    const char *api_key;    /* NULL or "": none is sent */
+    const char *record;     /* append every finished call to this file; NULL: do not */
+    const char *ca_file;    /* certificates to trust instead of the system's; NULL: the system's */
+    unsigned concurrency;   /* calls in flight at once; 0: 64 */
+    unsigned retries;       /* attempts after the first */
+    bool stream;            /* ask for streamed answers */
+    double connect_timeout; /* seconds; 0: 10 */
+    double first_timeout;   /* seconds to the first byte of an answer; 0: no own limit */
+    double stall_timeout;   /* seconds between bytes of an answer; 0: 60 */
+    lm_callback_fn *callback; /* for the model "callback" */
+    void *callback_arg;
+};
+
+/* Checks the options and opens what they name; connects to nothing yet. Errors: ERROR_CONFIG (no
+ * model, no key where one is needed, a bad URL), ERROR_NOT_FOUND or ERROR_PROTOCOL (recording). */
+int lm_open(struct loop *loop, const struct lm_options *options, struct lm **out,
+    struct error *err);
+/* Cancels what is in flight. NULL is fine. */
+void lm_close(struct lm *lm);
+
+/* The model's name as records show it: "openai/gpt-5-mini", "replay:demo.jsonl". */
+const char *lm_name(const struct lm *lm);
+
+/* Starts a call (or queues it); the request's memory is the caller's again on return, except for a
+ * callback model, where it must last until the answer. `done` is never called from within lm_start. */
+int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, lm_delta_fn *delta,
+    void *arg, struct lm_call **out, struct error *err);
+/* Stops a call: no `done` comes after. What it may have cost is filled in if `usage` is not NULL. */
+void lm_cancel(struct lm_call *call, struct lm_usage *usage);
+
+/* Ends a callback model's call: the text, or an error (err->code not ERROR_NONE). `usage` may be
+ * NULL: it is estimated then. */
+void lm_answer(struct lm_call *call, const char *text, size_t len, const struct lm_usage *usage,
+    const struct error *error);
+
+#endif

@@ -1,0 +1,80 @@
+/* The JSON scanner: what RFC 8259 allows passes, everything else is refused with its place. */
+#include "../test.h"
+
+#include "base/json.h"
+
+static void accepts_what_the_standard_allows(void **state)
+{
+    static const char *const good[] = { "null", " true ", "-0", "0", "10", "1.5e-3", "\"\"",
+        "\"\\u00e9\\ud83d\\ude00\\n\"", "[]", "{}", "[1,[2,{\"a\":[]}],\"x\"]",
+        "{\"a\":1,\"b\":{\"c\":null}}", "\t[ 1 , 2 ]\n" };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct json_object *o = NULL;
+        assert_ok(json_parse(good[i], strlen(good[i]), &json_limits_small, &o, err));
+        json_object_put(o);
+    }
+}
+
+static void refuses_what_it_does_not(void **state)
+{
+    static const char *const bad[] = { "", " ", "nul", "NaN", "Infinity", "-", "01", "1.", "1e",
+        "+1", ".5", "'a'", "\"a", "\"\\x\"", "\"\\ud800\"", "\"\\udc00\"", "\"\\ud800\\u0041\"",
+        "[1,]", "[1 2]", "[", "]", "{\"a\"}", "{\"a\":}", "{a:1}", "{\"a\":1,}", "[1] x",
+        "\xEF\xBB\xBF[]", "\"\x01\"", "\"\xff\"", "/* */1", "[1}", "{\"a\":1]" };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct error err = { 0 };
+        if (json_check(bad[i], strlen(bad[i]), &json_limits_small, &err) != -ERROR_PROTOCOL)
+            fail_msg("accepted: %s", bad[i]);
+    }
+}
+
+static void depth_is_bounded_on_both_sides(void **state)
+{
+    char text[2 * 64 + 1] = { 0 };
+    struct json_limits limits = { 1000, 64, 1000 };
+    memset(text, '[', 64);
+    memset(text + 64, ']', 64);
+    assert_ok(json_check(text, 128, &limits, err));
+    limits.depth = 63;
+    assert_fails(ERROR_PROTOCOL, json_check(text, 128, &limits, err));
+}
+
+static void nodes_and_bytes_are_bounded(void **state)
+{
+    struct json_limits limits = { 9, 8, 4 };
+    assert_ok(json_check("[1,2,3]", 7, &limits, err));
+    assert_fails(ERROR_PROTOCOL, json_check("[1,2,3,4]", 9, &limits, err));
+    limits = (struct json_limits){ 6, 8, 4 };
+    assert_fails(ERROR_PROTOCOL, json_check("[1,2,3]", 7, &limits, err));
+}
+
+static void long_numbers_are_refused(void **state)
+{
+    char digits[5001];
+    memset(digits, '7', 5000);
+    assert_ok(json_check(digits, 4000, &json_limits_small, err));
+    assert_fails(ERROR_PROTOCOL, json_check(digits, 5000, &json_limits_small, err));
+}
+
+static void strings_are_written_so_that_they_read_back(void **state)
+{
+    static const char text[] = "a\"b\\c\n\x01\xC3\xA9";
+    cleanup_buf struct buf out = { 0 };
+    cleanup_json struct json_object *o = NULL;
+    json_append_string(&out, text, strlen(text));
+    assert_ok(json_parse(out.data, out.len, &json_limits_small, &o, err));
+    assert_string_equal(json_object_get_string(o), text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(accepts_what_the_standard_allows),
+        cmocka_unit_test(refuses_what_it_does_not),
+        cmocka_unit_test(depth_is_bounded_on_both_sides),
+        cmocka_unit_test(nodes_and_bytes_are_bounded),
+        cmocka_unit_test(long_numbers_are_refused),
+        cmocka_unit_test(strings_are_written_so_that_they_read_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
