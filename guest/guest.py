@@ -1,0 +1,817 @@
+"""guest.py: what runs inside a sandbox: one Python session, driven by frames from the host.
+
+Sections in the order in which they run: boot (the zygote), link (frames over a private stream),
+namespace (what the user's code sees), cell (running one piece of code), calls (asking the host),
+helpers (buffers and the like), worker (the main loop).
+
+Standard library only, CPython 3.8 and newer, no import of `threading` before a clone (its at-fork
+hooks cost more than the clone itself). Nothing here is a wall: the user's code can reach all of it.
+The host checks every frame, and budgets, limits and deadlines live there.
+"""
+import _socket
+import _thread
+import ast
+import builtins
+import gc
+import json
+import linecache
+import mmap
+import os
+import select
+import signal
+import struct
+import sys
+import traceback
+import types
+
+# ---- frames: wire/frame.h says what they are ----
+
+VERSION = 1
+HEADER = struct.Struct("<BBHIQQ")
+FLAG_FD = 1
+HELLO, SET, EXEC, REPLY, INTERRUPT, CLOSE = 1, 2, 3, 4, 5, 7
+READY, OUTPUT, CALL, RESULT = 17, 18, 19, 20
+CHANNEL_FD = 3
+
+PREVIEW = 80        # characters of a variable's preview
+SUMMARY = 200       # variables in a summary
+MESSAGE = 20000     # characters of an error's message
+TRACEBACK = 60000   # characters of a traceback
+
+
+def join_parts(parts):
+    return b"".join([struct.pack("<I", len(parts)),
+                     struct.pack("<%dQ" % len(parts), *map(len, parts))] + parts)
+
+
+def split_parts(blob):
+    view = memoryview(blob)
+    (count,) = struct.unpack_from("<I", view)
+    lengths = struct.unpack_from("<%dQ" % count, view, 4)
+    at, parts = 4 + 8 * count, []
+    for length in lengths:
+        parts.append(view[at:at + length])
+        at += length
+    return parts
+
+
+def shorten(text, limit):
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return "%s\n... [%d characters left out] ...\n%s" % (text[:half], len(text) - 2 * half,
+                                                        text[-half:])
+
+
+# ---- link: one reader at a time, whoever waits ----
+
+class Waiter:
+    """One thread that waits for one frame (or, the main loop, for the next operation)."""
+    __slots__ = ("frame", "wake")
+
+    def __init__(self):
+        self.frame = None
+        self.wake = _thread.allocate_lock()
+        self.wake.acquire()
+
+
+def nudge(waiter):
+    """Wakes a waiter; false where it was awake already (two threads may try at once)."""
+    try:
+        waiter.wake.release()
+        return True
+    except RuntimeError:
+        return False
+
+
+class Link:
+    """Frames over the channel.
+
+    Whoever waits and finds nobody reading becomes the reader, hands others their frames, and passes
+    the role on when its own has come. An interrupt (SIGINT, which Python handles in the main thread)
+    must not tear a frame apart: `busy` counts the main thread's critical sections, and a handler
+    that finds it set only leaves a note.
+    """
+
+    def __init__(self, fd):
+        self.sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
+        self.sock.setblocking(True)
+        self.poller = select.poll()
+        self.poller.register(fd, select.POLLIN)
+        self.buffer = bytearray()
+        self.fds = []
+        self.reading = _thread.allocate_lock()
+        self.writing = _thread.allocate_lock()
+        self.waiters = {}
+        self.inbox = []
+        self.idle = Waiter()
+        self.next_id = 0
+        self.interrupted = None     # id of the operation that the host wants stopped
+        self.main = _thread.get_ident()
+        self.busy = 0
+        self.poked = False
+        self.owner = os.getpid()
+
+    # -- critical sections of the main thread
+
+    def enter(self):
+        if _thread.get_ident() == self.main:
+            self.busy += 1
+
+    def leave(self):
+        if _thread.get_ident() == self.main:
+            self.busy -= 1
+            if self.poked and not self.busy:
+                self.poked = False
+                stop_if_asked()
+
+    # -- writing
+
+    def send(self, kind, ident, head=b"", blob=b""):
+        if os.getpid() != self.owner:
+            raise RuntimeError("a forked process has no channel to the host")
+        data = HEADER.pack(VERSION, kind, 0, len(head), ident, len(blob)) + head
+        self.enter()
+        try:
+            with self.writing:
+                if len(blob) <= 65536:
+                    self.sock.sendall(data + blob if blob else data)
+                else:
+                    self.sock.sendall(data)
+                    self.sock.sendall(blob)
+        finally:
+            self.leave()
+
+    # -- reading
+
+    def receive(self):
+        """Takes what is there (the poller said that something is) and hands out whole frames."""
+        data, ancillary, _, _ = self.sock.recvmsg(262144, 64)
+        if not data:
+            os._exit(0)             # the host is gone
+        for level, kind, payload in ancillary:
+            if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+                self.fds.extend(struct.unpack("%di" % (len(payload) // 4), payload))
+        self.buffer += data
+        at = 0
+        while len(self.buffer) - at >= HEADER.size:
+            _, kind, flags, head_len, ident, blob_len = HEADER.unpack_from(self.buffer, at)
+            inline = 0 if flags & FLAG_FD else blob_len
+            end = at + HEADER.size + head_len + inline
+            if len(self.buffer) < end:
+                break
+            split = at + HEADER.size + head_len
+            head = bytes(self.buffer[at + HEADER.size:split])
+            blob = self.take_memfd(blob_len) if flags & FLAG_FD else bytes(self.buffer[split:end])
+            self.dispatch(kind, ident, head, blob)
+            at = end
+        del self.buffer[:at]
+
+    def take_memfd(self, length):
+        fd = self.fds.pop(0)
+        try:
+            return mmap.mmap(fd, length, mmap.MAP_SHARED, mmap.PROT_READ)
+        finally:
+            os.close(fd)
+
+    def dispatch(self, kind, ident, head, blob):
+        if kind == REPLY:
+            waiter = self.waiters.pop(ident, None)
+            if waiter:
+                waiter.frame = (head, blob)
+                nudge(waiter)
+        elif kind == INTERRUPT:
+            self.interrupted = ident
+            if _thread.get_ident() != self.main:
+                os.kill(os.getpid(), signal.SIGINT)
+        else:
+            self.inbox.append((kind, ident, head, blob))
+            nudge(self.idle)
+
+    def read_waiting(self):
+        """Reads what is there without waiting, unless another thread is reading."""
+        self.busy += 1
+        try:
+            if not self.reading.acquire(False):
+                return
+            try:
+                while self.poller.poll(0):
+                    self.receive()
+            finally:
+                self.reading.release()
+                self.pass_on()
+        finally:
+            self.busy -= 1
+            self.poked = False
+
+    def wait(self, waiter, done):
+        """Returns when done() is true; reads the channel itself if nobody else does. Only while it
+        really waits may an interrupt raise: nothing is half done there."""
+        self.enter()
+        try:
+            while not done():
+                if not self.reading.acquire(False):
+                    try:
+                        self.leave()
+                        waiter.wake.acquire()   # until a frame is here, or the role of the reader
+                    finally:
+                        self.enter()
+                    continue
+                try:
+                    while not done():
+                        try:
+                            self.leave()
+                            self.poller.poll()
+                        finally:
+                            self.enter()
+                        self.receive()
+                finally:
+                    self.reading.release()
+                    self.pass_on()
+        except BaseException:
+            self.pass_on()      # the role may have been offered to this thread
+            raise
+        finally:
+            self.leave()
+
+    def pass_on(self):
+        """Offers the role of the reader to somebody who waits."""
+        for waiter in list(self.waiters.values()) + [self.idle]:
+            if nudge(waiter):
+                return
+
+    def call(self, head, parts):
+        """Asks the host; the reply's head (a dict) and its parts."""
+        waiter = Waiter()
+        self.enter()
+        try:
+            self.next_id += 1
+            ident = self.next_id
+            self.waiters[ident] = waiter
+        finally:
+            self.leave()
+        try:
+            flush_output()
+            self.send(CALL, ident, json.dumps(head).encode(), join_parts(parts))
+            self.wait(waiter, lambda: waiter.frame is not None)
+        finally:
+            self.waiters.pop(ident, None)
+        head, blob = waiter.frame
+        return json.loads(head) if head else {}, split_parts(blob) if len(blob) else []
+
+    def next_operation(self):
+        self.wait(self.idle, lambda: self.inbox)
+        self.idle.wake.acquire(False)
+        return self.inbox.pop(0)
+
+    def cut(self):
+        """In a forked child: the channel stays the parent's alone."""
+        self.sock.close()
+
+
+link = None
+
+
+def on_interrupt(signum, frame):
+    """SIGINT is only a doorbell; what is to be stopped is said by a frame."""
+    if link is None or os.getpid() != link.owner:
+        raise KeyboardInterrupt
+    if link.busy:
+        link.poked = True
+        return
+    link.read_waiting()
+    stop_if_asked()
+
+
+def stop_if_asked():
+    if session.running is not None and link.interrupted == session.running:
+        link.interrupted = None
+        session.was_interrupted = True
+        raise KeyboardInterrupt
+
+
+# ---- namespace: what the user's code sees ----
+
+class Submitted(BaseException):
+    """Ends the cell; `except Exception` does not catch it."""
+
+
+class LLMError(RuntimeError):
+    """A model call failed. `code` is the host's name for the reason, such as "model_rate"."""
+
+    def __init__(self, message="", code="model"):
+        super().__init__(message)
+        self.code = code
+
+
+class BudgetExceeded(LLMError):
+    """A limit of the run was reached; the message says what was spent of what."""
+
+    def __init__(self, message="", code="budget"):
+        super().__init__(message, code)
+
+
+class FailedReply(str):
+    """The place of a failed call in a batch: the text "[ERROR] …", with the exception as `.error`.
+    Replies that succeeded are plain strings."""
+    error = None
+
+
+class Session:
+    """The state of one session: its namespace, its answer, what the host was told last."""
+
+    def __init__(self):
+        self.running = None
+        self.was_interrupted = False
+        self.submitted = None
+        self.output_fields = None
+        self.summary = None
+        self.buffers = {}
+        self.event_loop = None
+        main = types.ModuleType("__main__")
+        main.__builtins__ = builtins
+        self.namespace = main.__dict__
+        sys.modules["__main__"] = main
+
+    def start(self):
+        self.namespace["answer"] = {"content": "", "ready": False}
+
+
+session = None
+
+
+def to_json(value):
+    """Strict JSON as bytes; raises ValueError or TypeError in words for the cell's author."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=simplify)
+    except ValueError as e:
+        if "Out of range float" in str(e):
+            raise ValueError("NaN and Infinity are not JSON; submit None or a string") from None
+        raise
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError("a lone surrogate is not text; encode the bytes another way, "
+                         "for example base64") from None
+
+
+def simplify(value):
+    """What json cannot write but means something plain: sets, numpy's numbers, paths."""
+    if isinstance(value, (set, frozenset)):
+        return list(value)
+    for method in ("tolist", "item"):
+        if hasattr(value, method) and type(value).__module__.split(".")[0] in ("numpy", "array"):
+            return getattr(value, method)()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError("a value of type %s is not JSON; submit str, int, float, bool, None, list or "
+                    "dict" % type(value).__name__)
+
+
+def SUBMIT(*values, **fields):
+    """Ends the cell with a result: SUBMIT(name=value, ...).
+
+    One positional value is the field `output`, several are a list under that name; where the host
+    said which fields it wants, positional values are given to them in order. Values are strict JSON.
+    """
+    names = session.output_fields
+    if names and values:
+        if len(values) + len(fields) != len(names):
+            raise TypeError("SUBMIT expected %d values (%s), got %d"
+                            % (len(names), ", ".join(names), len(values) + len(fields)))
+        for name, value in zip(names, values):
+            if name in fields:
+                raise TypeError("SUBMIT got two values for %r" % name)
+            fields[name] = value
+    elif values and fields:
+        raise TypeError("SUBMIT takes values or name=value, not both")
+    elif values:
+        fields = {"output": values[0] if len(values) == 1 else list(values)}
+    elif not fields and not names:
+        fields = {"output": []}
+    if names and set(fields) != set(names):
+        raise TypeError("SUBMIT needs exactly the fields %s, got %s"
+                        % (", ".join(names), ", ".join(fields) or "none"))
+    session.submitted = to_json(fields)
+    raise Submitted
+
+
+def FINAL(value=""):
+    """Ends the cell with `value` as the answer."""
+    SUBMIT(**{(session.output_fields or ["answer"])[0]: value})
+
+
+def FINAL_VAR(name):
+    """Ends the cell with the variable of this name as the answer."""
+    name = str(name).strip().strip("\"'")
+    if name not in session.namespace:
+        raise NameError("FINAL_VAR: there is no variable %r; assign it in a code block first. %s"
+                        % (name, SHOW_VARS()))
+    FINAL(session.namespace[name])
+
+
+def SHOW_VARS():
+    """The names and types of the variables so far, as text."""
+    found = {name: type(value).__name__ for name, value in user_variables() if name != "answer"}
+    if not found:
+        return "No variables created yet. Use ```repl``` blocks to create variables."
+    return "Available variables: %s" % found
+
+
+def user_variables():
+    return [(name, value) for name, value in list(session.namespace.items())
+            if type(name) is str and not name.startswith("_")
+            and type(value) is not types.ModuleType]
+
+
+PLAIN = (int, float, bool, complex, type(None))
+
+
+def describe(name, value):
+    """One variable for the summary. Only exact built-in types are looked into: a stranger's __len__
+    or __repr__ could take for ever, raise or lie."""
+    kind = type(value)
+    entry = {"name": name[:200], "type": kind.__name__}
+    if kind in (str, bytes, bytearray):
+        entry["length"] = len(value)
+        entry["preview"] = repr(value[:PREVIEW])
+    elif kind in (list, tuple, dict, set, frozenset):
+        entry["length"] = len(value)
+    elif kind in PLAIN and not (kind is int and value.bit_length() > 1000):
+        entry["preview"] = repr(value)
+    return entry
+
+
+def variables_if_changed():
+    """The summary, or None where nothing was bound, deleted or changed in length since the last."""
+    found = [describe(name, value) for name, value in user_variables()[:SUMMARY]]
+    if found == session.summary:
+        return None
+    session.summary = found
+    return found
+
+
+# ---- cell: running one piece of code ----
+
+TOP_LEVEL_AWAIT = getattr(ast, "PyCF_ALLOW_TOP_LEVEL_AWAIT", 0)
+
+
+def compile_cell(code, name, echo):
+    """(code of the statements, code of the last expression or None)."""
+    if not echo:
+        return compile(code, name, "exec", TOP_LEVEL_AWAIT, True), None
+    tree = compile(code, name, "exec", TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST, True)
+    last = None
+    if tree.body and isinstance(tree.body[-1], ast.Expr):
+        last = compile(ast.Expression(tree.body.pop().value), name, "eval", TOP_LEVEL_AWAIT, True)
+    return compile(tree, name, "exec", TOP_LEVEL_AWAIT, True), last
+
+
+def run_code(code):
+    """Runs compiled code in __main__; code with top-level await runs on the session's event loop."""
+    value = eval(code, session.namespace)
+    if code.co_flags & 0x80 and isinstance(value, types.CoroutineType):     # CO_COROUTINE
+        import asyncio
+        if session.event_loop is None or session.event_loop.is_closed():
+            session.event_loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(session.event_loop)
+        value = session.event_loop.run_until_complete(value)
+    return value
+
+
+def run_cell(ident, name, code, echo):
+    """(exception or None, echoed value or None). Between the two marks an interrupt raises here."""
+    failure = value = None
+    session.submitted = None
+    session.was_interrupted = False
+    try:
+        session.running = ident
+        try:
+            body, last = compile_cell(code, name, echo)
+            run_code(body)
+            if last is not None:
+                value = run_code(last)
+                if value is not None:
+                    builtins._ = value
+                    value = shorten(repr(value), MESSAGE)
+        finally:
+            session.running = None
+    except Submitted:
+        pass
+    except BaseException as e:
+        failure = e
+    return failure, value
+
+
+def error_of(e):
+    """{type, message, traceback} with the cell's own lines; this file's frames are left out."""
+    try:
+        message = str(e)
+    except BaseException:
+        message = "<str() of the exception failed>"
+    tb = e.__traceback__
+    while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
+        tb = tb.tb_next
+    try:
+        text = "".join(traceback.format_exception(type(e), e, tb))
+    except BaseException:
+        text = "%s: %s\n" % (type(e).__name__, message)
+    return {"type": type(e).__name__[:200], "message": clean(shorten(message, MESSAGE)),
+            "traceback": clean(shorten(text, TRACEBACK))}
+
+
+def clean(text):
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def flush_output():
+    for stream in {sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__}:
+        try:
+            stream.flush()
+        except BaseException:
+            pass
+
+
+def final_answer():
+    """`answer["content"]` once `answer["ready"]` is true, however it became so."""
+    answer = session.namespace.get("answer")
+    if type(answer) is dict and answer.get("ready"):
+        return answer.get("content", "")
+    return None
+
+
+def execute(ident, head, blob):
+    code = bytes(blob).decode("utf-8")
+    name = head.get("name") or "<cell %d>" % ident
+    linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+    if signal.getsignal(signal.SIGINT) is not on_interrupt:
+        signal.signal(signal.SIGINT, on_interrupt)
+    failure, value = run_cell(ident, name, code, head.get("echo"))
+    if os.getpid() != link.owner:       # a fork in the cell came out here
+        flush_output()
+        os._exit(1 if failure else 0)
+    finish_cell(ident, failure, value)
+
+
+def finish_cell(ident, failure, value):
+    result = {"status": "ok"}
+    parts = []
+    if failure is not None:
+        result["status"] = "interrupted" if session.was_interrupted else "error"
+        result["error"] = error_of(failure)
+        failure = None
+    submitted = session.submitted
+    if submitted is None:
+        submitted = answer_field()
+    if submitted is not None:
+        result["submitted"] = len(parts)
+        parts.append(submitted)
+    if value is not None:
+        result["echo"] = len(parts)
+        parts.append(clean(value).encode())
+    changed = variables_if_changed()
+    if changed is not None:
+        result["variables"] = changed
+    flush_output()
+    link.send(RESULT, ident, json.dumps(result).encode(), join_parts(parts) if parts else b"")
+
+
+def answer_field():
+    """The answer dict as a submission, once; a later cell may set it ready again."""
+    content = final_answer()
+    if content is None:
+        return None
+    session.namespace["answer"]["ready"] = False
+    try:
+        return to_json({"answer": content})
+    except Exception:
+        return to_json({"answer": clean(str(content))})
+
+
+# ---- variables from the host ----
+
+def decode_files(blob):
+    """{path: text}: a count, then for each the lengths of path and text, and both."""
+    files, at = {}, 4
+    (count,) = struct.unpack_from("<I", blob)
+    for _ in range(count):
+        path_len, text_len = struct.unpack_from("<IQ", blob, at)
+        at += 12
+        path = os.fsdecode(bytes(blob[at:at + path_len]))
+        at += path_len
+        files[path] = str(memoryview(blob)[at:at + text_len], "utf-8")
+        at += text_len
+    return files
+
+
+def decode_auto(blob):
+    try:
+        return str(blob, "utf-8")
+    except UnicodeDecodeError:
+        return bytes(blob)
+
+
+DECODERS = {
+    "text": lambda blob: str(blob, "utf-8"),
+    "bytes": bytes,
+    "auto": decode_auto,
+    "json": lambda blob: json.loads(str(blob, "utf-8")),
+    "jsonl": lambda blob: [json.loads(line) for line in str(blob, "utf-8").split("\n")
+                           if line.strip()],
+    "files": decode_files,
+}
+
+
+def set_variable(ident, head, blob):
+    """Binds a variable and says what it became."""
+    try:
+        value = DECODERS[head["kind"]](blob)
+        for name in head["names"]:
+            session.namespace[name] = value
+        result = {"status": "ok", "variable": describe(head["names"][0], value)}
+        if type(value) is dict:
+            result["variable"]["characters"] = sum(
+                len(v) for v in value.values() if type(v) is str)
+    except BaseException as e:
+        result = {"status": "error", "error": error_of(e)}
+    link.send(RESULT, ident, json.dumps(result).encode())
+
+
+# ---- calls: asking the host ----
+
+def raise_error(error):
+    kind = BudgetExceeded if error.get("code") == "budget" else LLMError
+    known = {"ValueError": ValueError, "TypeError": TypeError}
+    if error.get("type") in known:
+        raise known[error["type"]](error.get("message", ""))
+    raise kind(error.get("message", ""), error.get("code", "model"))
+
+
+def encode_prompt(prompt):
+    """(bytes, is a list of messages)."""
+    if isinstance(prompt, str):
+        if not prompt:
+            raise ValueError("prompt cannot be empty")
+        return prompt.encode("utf-8", "replace"), False
+    if isinstance(prompt, dict):
+        prompt = [prompt]
+    if isinstance(prompt, (list, tuple)) and prompt and all(
+            isinstance(m, dict) and isinstance(m.get("role"), str)
+            and isinstance(m.get("content"), str) for m in prompt):
+        return to_json([{"role": m["role"], "content": m["content"]} for m in prompt]), True
+    raise TypeError("a prompt is a str, or a list of {'role': …, 'content': …} messages, not %s"
+                    % type(prompt).__name__)
+
+
+def ask(prompts, model):
+    if model is not None and not isinstance(model, str):
+        raise TypeError("model is a str or None, not %s" % type(model).__name__)
+    encoded = [encode_prompt(prompt) for prompt in prompts]
+    head = {"name": "llm_query"}
+    if model:
+        head["model"] = model
+    messages = [i for i, (_, is_list) in enumerate(encoded) if is_list]
+    if messages:
+        head["messages"] = messages
+    reply, parts = link.call(head, [data for data, _ in encoded])
+    if "error" in reply:
+        raise_error(reply["error"])
+    return reply.get("errors", {}), parts
+
+
+def llm_query(prompt, model=None):
+    """Asks a language model; the answer's text. Raises LLMError or BudgetExceeded."""
+    errors, parts = ask([prompt], model)
+    if errors:
+        raise_error(errors["0"])
+    return str(parts[0], "utf-8")
+
+
+def llm_query_batched(prompts, model=None):
+    """Asks for many prompts at once; the answers in their order. A failed one is a FailedReply."""
+    if isinstance(prompts, str):
+        raise TypeError("prompts is a list of prompts, not one str")
+    prompts = list(prompts)
+    if not prompts:
+        return []
+    errors, parts = ask(prompts, model)
+    replies = [str(part, "utf-8") for part in parts]
+    for index, error in errors.items():
+        failed = FailedReply("[ERROR] %s" % error.get("message", ""))
+        try:
+            raise_error(error)
+        except RuntimeError as e:
+            failed.error = e
+        replies[int(index)] = failed
+    return replies
+
+
+# ---- helpers ----
+
+def add_buffer(name, value):
+    """Appends a value to the named list of this session."""
+    session.buffers.setdefault(str(name).strip() or "default", []).append(value)
+
+
+def get_buffer(name):
+    """A copy of the named list; empty where nothing was added."""
+    return list(session.buffers.get(str(name).strip() or "default", []))
+
+
+def clear_buffer(name=None):
+    """Empties one named list, or all."""
+    if name is None:
+        session.buffers.clear()
+    else:
+        session.buffers.pop(str(name).strip() or "default", None)
+
+
+PUBLIC = (SUBMIT, FINAL, FINAL_VAR, SHOW_VARS, llm_query, llm_query_batched, add_buffer, get_buffer,
+          clear_buffer, LLMError, BudgetExceeded, FailedReply)
+
+
+# ---- worker: the main loop ----
+
+def reseed():
+    """A raw clone copies the state of random generators; each session needs its own."""
+    if "random" in sys.modules:
+        sys.modules["random"].seed()
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and hasattr(numpy, "random"):
+        numpy.random.seed()
+
+
+def apply_hello(head):
+    for name, value in head.get("env", {}).items():
+        os.environ[name] = value
+    session.output_fields = head.get("output_fields")
+    if head.get("cwd"):
+        os.chdir(head["cwd"])
+
+
+def work():
+    """Serves operations until the host closes the channel."""
+    global link
+    reseed()
+    gc.enable()
+    link = Link(CHANNEL_FD)
+    os.register_at_fork(after_in_child=link.cut)
+    signal.signal(signal.SIGINT, on_interrupt)
+    session.start()
+    while True:
+        kind, ident, head, blob = link.next_operation()
+        head = json.loads(head) if head else {}
+        if kind == EXEC:
+            execute(ident, head, blob)
+        elif kind == SET:
+            set_variable(ident, head, blob)
+        elif kind == HELLO:
+            apply_hello(head)
+            link.send(READY, 0, json.dumps({"python": sys.version.split()[0]}).encode())
+        elif kind == CLOSE:
+            flush_output()
+            os._exit(0)
+        head = blob = None      # a large variable's memory goes back before the next wait
+
+
+# ---- boot: the zygote ----
+
+PRELOAD = ("collections", "csv", "datetime", "functools", "heapq", "itertools", "math", "random",
+           "re", "string", "textwrap", "time")
+
+
+def facts():
+    """What the host must know of this interpreter to bind it into a sandbox."""
+    return {
+        "python": sys.version.split()[0],
+        "implementation": sys.implementation.name,
+        "executable": sys.executable,
+        "prefixes": [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix],
+        "path": [p for p in sys.path if p],
+    }
+
+
+def boot(control, helper, preload):
+    """Runs the zygote; comes back from zygote_serve in each worker."""
+    global session
+    import ctypes
+    import importlib
+    for name in PRELOAD + tuple(preload):
+        importlib.import_module(name)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    for thing in PUBLIC:
+        setattr(builtins, thing.__name__, thing)
+    session = Session()
+    library = ctypes.PyDLL("/proc/self/fd/%d" % helper)
+    os.close(helper)
+    told = json.dumps(facts()).encode()
+    gc.collect()
+    gc.disable()
+    gc.freeze()
+    rc = library.zygote_serve(control, told, len(told))
+    if rc < 0:
+        sys.stderr.write("the zygote cannot work here: %s\n" % os.strerror(-rc))
+    if rc != 1:
+        os._exit(0 if rc == 0 else 1)
+    work()

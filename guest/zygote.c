@@ -1,0 +1,376 @@
+/* guest/zygote.c: the helper that turns a warm Python interpreter into a zygote.
+ *
+ * Theory of operation. guest.py, in the user's own interpreter, loads this object with
+ * ctypes.PyDLL (no Python.h: the three symbols of CPython that are needed are looked up) and calls
+ * zygote_serve, which holds the interpreter still, single-threaded, and waits for requests. For a
+ * CLONE it starts
+ *
+ *   keeper   a clone in the plan's namespaces (pid 1 where there is a pid namespace). It mounts what
+ *            the plan says, forks the worker, drops everything, and then only waits: it reaps
+ *            orphans, passes interrupts on, ends when the worker ends and takes all else with it.
+ *   worker   the keeper's child. It carries out the rest of the plan and returns into Python, where
+ *            the guest's code will run.
+ *
+ * Both are copies of the zygote's memory that share its pages until they write. The zygote itself
+ * never runs the guest's code and holds no secret. If the host dies, the control socket closes and
+ * the zygote ends; if the zygote ends, the kernel kills the keepers; a pid namespace dies with its
+ * keeper, and without one the keeper kills what is left of its tree.
+ *
+ * After a raw clone glibc's copy of the thread id is stale, and abort() and recursive locks need it:
+ * the kernel is asked to write the new one where the old one is (PR_GET_TID_ADDRESS).
+ */
+#include "jail/plan.h"
+#include "jail/zygote_wire.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The one symbol that Python looks up. */
+__attribute__((visibility("default"))) int zygote_serve(int control, const char *facts,
+    int facts_len);
+
+/* What zygote_serve returns to Python. */
+enum { SERVE_END = 0, SERVE_WORKER = 1 };
+
+static struct {
+    int control;
+    int life[2]; /* the write end closes when the zygote dies, however it dies */
+    void *tid_address;
+    void (*before_fork)(void);
+    void (*after_fork_parent)(void);
+    void (*after_fork_child)(void);
+} zygote;
+
+struct clone_job {
+    uint32_t id;
+    const struct jail_plan *plan;
+    int channel, out, err, status;
+    sigset_t old_mask;
+};
+
+static void say(uint32_t kind, uint32_t id, int pid, int sys, uint32_t op, int fd)
+{
+    struct zygote_event event = { .kind = kind, .id = id, .pid = pid, .sys = sys, .op = op };
+    struct iovec iov = { &event, sizeof event };
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = { { 0 } };
+    struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
+    if (fd >= 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof control.bytes;
+        struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    }
+    /* If the host is gone there is nobody to tell. */
+    (void)!sendmsg(zygote.control, &message, MSG_NOSIGNAL);
+}
+
+static pid_t clone_process(uint64_t flags, int *pidfd)
+{
+    struct clone_args args = {
+        .flags = flags | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | (pidfd ? CLONE_PIDFD : 0),
+        .pidfd = (uint64_t)(uintptr_t)pidfd,
+        .child_tid = (uint64_t)(uintptr_t)zygote.tid_address,
+        .exit_signal = SIGCHLD,
+    };
+    return (pid_t)syscall(SYS_clone3, &args, sizeof args);
+}
+
+__attribute__((noreturn)) static void fail(const struct clone_job *job, uint32_t op)
+{
+    say(ZYGOTE_FAILED, job->id, 0, errno, op, -1);
+    _exit(125);
+}
+
+/* Without a pid namespace: kills the children that are left, the reparented ones too, until none
+ * is. The keeper is their subreaper, so nothing escapes by a double fork. */
+static void kill_tree(void)
+{
+    char path[64], list[4096];
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    for (int round = 0; round < 1000; round++) {
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, list, sizeof list - 1);
+        if (fd >= 0)
+            close(fd);
+        if (n <= 0)
+            return;
+        list[n] = '\0';
+        for (char *p = list, *end; *p; p = end) {
+            long pid = strtol(p, &end, 10);
+            if (end == p)
+                break;
+            kill((pid_t)pid, SIGKILL);
+        }
+        while (waitpid(-1, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+}
+
+/* Reaps what has ended; true when the worker was among it. */
+static bool reap(pid_t worker, struct zygote_status *status)
+{
+    int wait_status;
+    pid_t pid;
+    bool ended = false;
+    while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0) {
+        if (pid != worker)
+            continue;
+        status->wait_status = wait_status;
+        ended = true;
+    }
+    return ended;
+}
+
+static void report_end(int fd, struct zygote_status *status)
+{
+    struct rusage used;
+    if (getrusage(RUSAGE_CHILDREN, &used) == 0) {
+        status->max_rss_kib = used.ru_maxrss;
+        status->cpu_us = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000LL +
+                         used.ru_utime.tv_usec + used.ru_stime.tv_usec;
+    }
+    (void)!write(fd, status, sizeof *status);
+}
+
+/* Signals to a keeper: SIGUSR1 interrupts the worker, SIGTERM ends the sandbox. In a pid namespace
+ * the guest can send them too, and thereby do to itself what it could do anyway. */
+__attribute__((noreturn)) static void keep(const struct clone_job *job, pid_t worker)
+{
+    struct zygote_status status = { .wait_status = SIGKILL };
+    sigset_t wanted;
+    uint32_t failed = 0;
+    /* Everything but the status pipe is the worker's. */
+    dup2(job->status, 0);
+    syscall(SYS_close_range, 1, ~0U, 0);
+    if (jail_enter(job->plan, JAIL_GUARD, &failed) < 0)
+        _exit(125);
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGCHLD);
+    sigaddset(&wanted, SIGUSR1);
+    sigaddset(&wanted, SIGTERM);
+    for (;;) {
+        int signal = sigwaitinfo(&wanted, NULL);
+        if (signal == SIGUSR1)
+            kill(worker, SIGINT);
+        if (signal == SIGTERM)
+            break;
+        if (signal == SIGCHLD && reap(worker, &status))
+            break;
+    }
+    if (!(job->plan->clone_flags & CLONE_NEWPID))
+        kill_tree();
+    report_end(0, &status);
+    _exit(0);
+}
+
+/* The descriptors of a worker: 0 is /dev/null (the zygote's), 1 and 2 are pipes, 3 the channel. */
+static int arrange_descriptors(const struct clone_job *job)
+{
+    int from[3] = { job->out, job->err, job->channel };
+    for (int i = 0; i < 3; i++) {
+        from[i] = fcntl(from[i], F_DUPFD, 64);
+        if (from[i] < 0)
+            return -1;
+    }
+    for (int i = 0; i < 3; i++)
+        if (dup2(from[i], i + 1) < 0)
+            return -1;
+    fcntl(ZYGOTE_CHANNEL_FD, F_SETFD, FD_CLOEXEC);
+    return (int)syscall(SYS_close_range, ZYGOTE_CHANNEL_FD + 1, ~0U, 0);
+}
+
+/* In the worker; comes back only when all is done. */
+static void become_worker(struct clone_job *job)
+{
+    uint32_t failed = ZYGOTE_NO_OP;
+    struct sigaction plain = { .sa_handler = SIG_DFL };
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    sigaction(SIGCHLD, &plain, NULL);
+    if (jail_enter(job->plan, JAIL_WORKER, &failed) < 0)
+        fail(job, failed);
+    if (arrange_descriptors(job) < 0)
+        _exit(125); /* the control socket may be gone already; the status says 125 */
+    sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
+}
+
+/* In the keeper; returns only in the worker. */
+static void become_keeper(struct clone_job *job)
+{
+    uint32_t failed = ZYGOTE_NO_OP;
+    bool pid_namespace = job->plan->clone_flags & CLONE_NEWPID;
+    struct sigaction plain = { .sa_handler = SIG_DFL };
+    struct pollfd life = { .fd = zygote.life[0], .events = POLLIN };
+    close(zygote.life[1]);
+    prctl(PR_SET_PDEATHSIG, pid_namespace ? SIGKILL : SIGTERM, 0, 0, 0);
+    /* The zygote may have died before that was in force. */
+    if (poll(&life, 1, 0) != 0)
+        _exit(125);
+    sigaction(SIGCHLD, &plain, NULL);
+    if (!pid_namespace)
+        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    if (jail_enter(job->plan, JAIL_KEEPER, &failed) < 0)
+        fail(job, failed);
+    pid_t worker = clone_process(0, NULL);
+    if (worker < 0)
+        fail(job, ZYGOTE_NO_OP);
+    if (worker > 0)
+        keep(job, worker);
+    become_worker(job);
+}
+
+/* Clones; true in the worker. */
+static bool serve_clone(struct clone_job *job)
+{
+    int pidfd = -1;
+    sigset_t all;
+    sigfillset(&all);
+    /* A clone that copies much memory restarts for ever if signals keep coming. */
+    sigprocmask(SIG_SETMASK, &all, &job->old_mask);
+    zygote.before_fork();
+    pid_t pid = clone_process(job->plan->clone_flags, &pidfd);
+    if (pid == 0) {
+        become_keeper(job);
+        zygote.after_fork_child();
+        return true;
+    }
+    int sys = errno;
+    zygote.after_fork_parent();
+    sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
+    if (pid < 0) {
+        say(ZYGOTE_FAILED, job->id, 0, sys, ZYGOTE_NO_OP, -1);
+        return false;
+    }
+    say(ZYGOTE_STARTED, job->id, pid, 0, 0, pidfd);
+    close(pidfd);
+    return false;
+}
+
+static void serve_setup(uint32_t id, const struct jail_plan *plan)
+{
+    uint32_t failed = 0;
+    if (jail_enter(plan, JAIL_ZYGOTE, &failed) < 0)
+        say(ZYGOTE_FAILED, id, 0, errno, failed, -1);
+    else
+        say(ZYGOTE_DONE, id, 0, 0, 0, -1);
+}
+
+/* Receives one request and its descriptors. The length, 0 at the end, -1 on failure. */
+static ssize_t receive(char *message, int fds[ZYGOTE_CLONE_FDS], int *fd_count)
+{
+    union {
+        char bytes[CMSG_SPACE(ZYGOTE_CLONE_FDS * sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct iovec iov = { message, ZYGOTE_MESSAGE_MAX };
+    struct msghdr m = {
+        .msg_iov = &iov,
+        .msg_iovlen = 1,
+        .msg_control = control.bytes,
+        .msg_controllen = sizeof control.bytes,
+    };
+    ssize_t n;
+    do
+        n = recvmsg(zygote.control, &m, MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    *fd_count = 0;
+    if (n <= 0)
+        return n;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        *fd_count = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(fds, CMSG_DATA(c), (size_t)*fd_count * sizeof(int));
+    }
+    return n;
+}
+
+/* One request; true in a worker. */
+static bool serve_one(const char *message, size_t len, const int *fds, int fd_count)
+{
+    struct zygote_request request;
+    if (len < sizeof request + sizeof(struct jail_plan))
+        return false;
+    memcpy(&request, message, sizeof request);
+    const struct jail_plan *plan = (const void *)(message + sizeof request);
+    if (request.kind == ZYGOTE_SETUP) {
+        serve_setup(request.id, plan);
+        return false;
+    }
+    if (request.kind != ZYGOTE_CLONE || fd_count != ZYGOTE_CLONE_FDS)
+        return false;
+    struct clone_job job = {
+        .id = request.id,
+        .plan = plan,
+        .channel = fds[0],
+        .out = fds[1],
+        .err = fds[2],
+        .status = fds[3],
+    };
+    return serve_clone(&job);
+}
+
+static int prepare(int control)
+{
+    struct sigaction reap_none = { .sa_handler = SIG_IGN, .sa_flags = SA_NOCLDWAIT };
+    zygote.control = control;
+    zygote.before_fork = (void (*)(void))dlsym(RTLD_DEFAULT, "PyOS_BeforeFork");
+    zygote.after_fork_parent = (void (*)(void))dlsym(RTLD_DEFAULT, "PyOS_AfterFork_Parent");
+    zygote.after_fork_child = (void (*)(void))dlsym(RTLD_DEFAULT, "PyOS_AfterFork_Child");
+    if (!zygote.before_fork || !zygote.after_fork_parent || !zygote.after_fork_child)
+        return -ENOSYS;
+    if (prctl(PR_GET_TID_ADDRESS, &zygote.tid_address, 0, 0, 0) < 0)
+        return -errno;
+    if (pipe2(zygote.life, O_CLOEXEC) < 0)
+        return -errno;
+    /* The keepers' own reports say how a sandbox ended; nobody waits for them here. */
+    sigaction(SIGCHLD, &reap_none, NULL);
+    return 0;
+}
+
+/* Serves requests until the host closes the control socket (SERVE_END), and returns SERVE_WORKER in
+ * each worker. Negative: an errno; the zygote cannot work. `facts` is JSON about the interpreter. */
+int zygote_serve(int control, const char *facts, int facts_len)
+{
+    static char message[ZYGOTE_MESSAGE_MAX] __attribute__((aligned(16)));
+    struct zygote_event hello = { .kind = ZYGOTE_HELLO, .abi = ZYGOTE_ABI, .pid = getpid() };
+    struct iovec iov[2] = { { &hello, sizeof hello }, { (void *)(uintptr_t)facts,
+                                                          (size_t)facts_len } };
+    struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
+    int rc = prepare(control);
+    if (rc < 0)
+        return rc;
+    if (sendmsg(control, &m, MSG_NOSIGNAL) < 0)
+        return -errno;
+    for (;;) {
+        int fds[ZYGOTE_CLONE_FDS], fd_count = 0;
+        ssize_t n = receive(message, fds, &fd_count);
+        if (n <= 0)
+            return SERVE_END;
+        if (serve_one(message, (size_t)n, fds, fd_count))
+            return SERVE_WORKER;
+        for (int i = 0; i < fd_count; i++)
+            close(fds[i]);
+    }
+}

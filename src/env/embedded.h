@@ -1,0 +1,12 @@
+/* env/embedded.h: the guest and its helper, carried inside the library (scripts/embed). */
+#ifndef DROSTE_ENV_EMBEDDED_H
+#define DROSTE_ENV_EMBEDDED_H
+
+#include <stddef.h>
+
+extern const unsigned char embedded_guest[];
+extern const size_t embedded_guest_size;
+extern const unsigned char embedded_helper[];
+extern const size_t embedded_helper_size;
+
+#endif

@@ -1,0 +1,102 @@
+/* env/environment.h: the seam.
+ *
+ * An environment only starts a guest and moves bytes; cells, calls, deadlines and results are
+ * written once, above it. What a spec asks for and an environment cannot give is refused by name.
+ */
+#ifndef DROSTE_ENV_ENVIRONMENT_H
+#define DROSTE_ENV_ENVIRONMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/error.h"
+#include "base/loop.h"
+#include "jail/jail.h"
+
+/* What the user asked for. Strings and arrays belong to the caller and must outlive the call. */
+struct sandbox_spec {
+    enum isolation isolation;
+    struct jail_limits limits;
+    const char *python; /* a path, or a name to look up in PATH; NULL: python3 */
+    const char *const *read_paths;
+    size_t read_path_count;
+    const char *const *preload; /* modules that the zygote imports */
+    size_t preload_count;
+};
+
+/* How a sandbox ended. */
+struct sandbox_exit {
+    bool known;          /* false: it was killed from outside, or the machine did not say */
+    int wait_status;     /* of the worker, as by waitpid(2), where known */
+    uint64_t max_rss;    /* bytes, of its largest process */
+    double cpu_seconds;  /* of all its processes */
+    struct error error;  /* ERROR_ENVIRONMENT where it could not even start */
+};
+
+struct sandbox_events {
+    /* Bytes of the channel, in pieces of any size. */
+    void (*bytes)(void *arg, const char *data, size_t len);
+    /* Bytes of standard output (1) or error (2). */
+    void (*output)(void *arg, int stream, const char *data, size_t len);
+    /* The guest is gone; the last event, after which only `close` may be called. */
+    void (*ended)(void *arg, const struct sandbox_exit *how);
+};
+
+struct sandbox; /* each environment has its own; the first member is this: */
+struct sandbox_base {
+    const struct environment_ops *ops;
+};
+
+enum sandbox_power {
+    POWER_MEMFD = 1,  /* takes descriptors to the guest */
+    POWER_SIGNAL = 2, /* `interrupt` reaches a guest that is not reading */
+};
+
+struct environment;
+struct environment_ops {
+    const char *name;
+    uint32_t powers;
+    /* Starts a guest. It may be written to at once. No event fires within the call. */
+    int (*open)(struct environment *env, const struct sandbox_spec *spec,
+        const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err);
+    /* Queues bytes; takes `fd` (or -1), which goes with the first byte. After the guest's end it
+     * does nothing: `ended` says what there is to say. */
+    int (*send)(struct sandbox *s, const struct iovec *iov, int count, int fd, struct error *err);
+    /* Rings the guest's doorbell (SIGINT); the frame INTERRUPT says what for. */
+    void (*interrupt)(struct sandbox *s);
+    /* Ends the guest and all its processes at once; `ended` follows. */
+    void (*kill)(struct sandbox *s);
+    /* Reads what the guest has written to its standard streams up to now. */
+    void (*drain)(struct sandbox *s);
+    enum isolation (*isolation)(const struct sandbox *s);
+    /* Text of the plan that made it, for people; may be NULL. */
+    void (*describe)(const struct sandbox *s, struct buf *out);
+    /* Kills what is left and frees; no event follows. NULL is fine. */
+    void (*close)(struct sandbox *s);
+    void (*free)(struct environment *env);
+};
+
+/* The first member of every environment. */
+struct environment_base {
+    const struct environment_ops *ops;
+    struct loop *loop;
+};
+
+/* The environment by its name; "local" is the only one in this version. */
+int environment_open(const char *name, struct loop *loop, struct environment **out,
+    struct error *err);
+void environment_close(struct environment *env);
+
+static inline const struct environment_ops *environment_ops_of(const struct environment *env)
+{
+    return ((const struct environment_base *)env)->ops;
+}
+
+static inline const struct environment_ops *sandbox_ops_of(const struct sandbox *s)
+{
+    return ((const struct sandbox_base *)s)->ops;
+}
+
+#endif

@@ -1,0 +1,522 @@
+/* env/zygote.c: starts zygotes and speaks with them.
+ *
+ * Start and setup are answered at once or not at all, so they block; clones are asked for and
+ * answered through the loop. One thing at a time is told about each clone: its pidfd, or why not.
+ */
+#include "env/zygote.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "env/embedded.h"
+#include "env/interpreter.h"
+
+enum { START_TIMEOUT_MS = 30000 };
+
+struct pending {
+    struct pending *next;
+    uint32_t id;
+    zygote_fn *fn;
+    void *arg;
+};
+
+struct zygote {
+    struct loop *loop;
+    pid_t pid;
+    int control;
+    int errors; /* its standard error while it starts, -1 after */
+    struct watch *watch;
+    enum isolation isolation;
+    char *wanted;     /* spec->python, or NULL */
+    char *executable;
+    char *words;      /* preload and read paths, as one text, to compare specs by */
+    char python[64];
+    struct jail_plan *plan;
+    uint32_t last_id;
+    struct pending *pending;
+    bool dead;
+};
+
+/* Stand-in for the interpreter's boot: runs the embedded source as a module of its own. */
+static const char loader[] =
+    "import os,sys\n"
+    "with os.fdopen(4,'rb') as f: s=f.read()\n"
+    "m=type(os)('droste_guest');m.__file__='<droste>';sys.modules['droste_guest']=m\n"
+    "exec(compile(s,'<droste>','exec'),m.__dict__)\n"
+    "m.boot(3,5,sys.argv[1:])\n";
+
+/* Nothing of the caller's environment: keys live there. One thread in numeric libraries, because a
+ * zygote must have one thread. */
+static const char *const guest_environment[] = { "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp",
+    "TMPDIR=/tmp", "USER=guest", "LOGNAME=guest", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TERM=dumb",
+    "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1", NULL };
+
+static void add_words(struct buf *b, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        buf_printf(b, "%s\n", words[i]);
+    buf_putc(b, '\n');
+}
+
+static char *words_of(const struct sandbox_spec *spec)
+{
+    struct buf b = { 0 };
+    add_words(&b, spec->preload, spec->preload_count);
+    add_words(&b, spec->read_paths, spec->read_path_count);
+    return buf_steal(&b);
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+bool zygote_serves(const struct zygote *z, const struct sandbox_spec *spec)
+{
+    cleanup_free char *words = words_of(spec);
+    bool isolation = spec->isolation == z->isolation ||
+                     (spec->isolation == ISOLATION_AUTO && z->isolation != ISOLATION_PROCESS);
+    return !z->dead && isolation && same(spec->python, z->wanted) && same(words, z->words);
+}
+
+enum isolation zygote_isolation(const struct zygote *z)
+{
+    return z->isolation;
+}
+
+const char *zygote_python(const struct zygote *z)
+{
+    return z->python;
+}
+
+void zygote_describe(const struct zygote *z, struct buf *out)
+{
+    jail_print(z->plan, out);
+}
+
+/* A memory file with these bytes; executable as the helper must be. */
+static int memfd_with(const char *name, const void *data, size_t len, struct error *err)
+{
+    cleanup_fd int fd = (int)memfd_create(name, MFD_CLOEXEC | 0x0010U /* MFD_EXEC, Linux 6.3 */);
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create(name, MFD_CLOEXEC);
+    if (fd < 0 || file_write_all(fd, data, len) < 0 || lseek(fd, 0, SEEK_SET) < 0)
+        return error_set_errno(err, ERROR_ENVIRONMENT, "making the memory file '%s'", name);
+    return steal_fd(&fd);
+}
+
+struct start_fds {
+    int control, source, helper, errors;
+};
+
+static void close_start_fds(struct start_fds *fds)
+{
+    close_fd(&fds->control);
+    close_fd(&fds->source);
+    close_fd(&fds->helper);
+    close_fd(&fds->errors);
+}
+
+/* Descriptors for the new process, all above the ones it will have them as. */
+static int lift(int *fd)
+{
+    int high = fcntl(*fd, F_DUPFD_CLOEXEC, 16);
+    if (high < 0)
+        return -1;
+    close(*fd);
+    *fd = high;
+    return 0;
+}
+
+static int spawn_process(struct zygote *z, const struct sandbox_spec *spec, struct start_fds *fds,
+    struct error *err)
+{
+    const char *argv[64] = { z->executable, "-I", "-B", "-c", loader };
+    size_t argc = 5;
+    for (size_t i = 0; i < spec->preload_count && argc < array_length(argv) - 1; i++)
+        argv[argc++] = spec->preload[i];
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDWR, 0);
+    posix_spawn_file_actions_adddup2(&actions, 0, 1);
+    posix_spawn_file_actions_adddup2(&actions, fds->errors, 2);
+    posix_spawn_file_actions_adddup2(&actions, fds->control, ZYGOTE_CONTROL_FD);
+    posix_spawn_file_actions_adddup2(&actions, fds->source, ZYGOTE_SOURCE_FD);
+    posix_spawn_file_actions_adddup2(&actions, fds->helper, ZYGOTE_HELPER_FD);
+    posix_spawn_file_actions_addclosefrom_np(&actions, ZYGOTE_HELPER_FD + 1);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes,
+        POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    /* POSIX promises not to write to either; its prototype is older than const. */
+    int rc = posix_spawn(&z->pid, z->executable, &actions, &attributes,
+        (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)guest_environment);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    if (rc == 0)
+        return 0;
+    z->pid = -1;
+    errno = rc;
+    return error_set_errno(err, ERROR_ENVIRONMENT, "starting '%.100s'", z->executable);
+}
+
+static int spawn(struct zygote *z, const struct sandbox_spec *spec, struct error *err)
+{
+    struct start_fds fds = { -1, -1, -1, -1 };
+    int pair[2] = { -1, -1 }, ends[2] = { -1, -1 };
+    int rc = 0;
+    fds.source = memfd_with("guest.py", embedded_guest, embedded_guest_size, err);
+    fds.helper = memfd_with("zygote.so", embedded_helper, embedded_helper_size, err);
+    if (fds.source < 0 || fds.helper < 0) {
+        rc = -(int)ERROR_ENVIRONMENT;
+    } else if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ||
+               pipe2(ends, O_CLOEXEC) < 0) {
+        rc = error_set_errno(err, ERROR_ENVIRONMENT, "making the zygote's channels");
+    } else {
+        z->control = pair[0];
+        z->errors = ends[0];
+    }
+    fds.control = pair[1];
+    fds.errors = ends[1];
+    if (rc == 0 && (lift(&fds.control) < 0 || lift(&fds.source) < 0 || lift(&fds.helper) < 0 ||
+                       lift(&fds.errors) < 0))
+        rc = error_set_errno(err, ERROR_ENVIRONMENT, "making the zygote's channels");
+    if (rc == 0)
+        rc = spawn_process(z, spec, &fds, err);
+    close_start_fds(&fds);
+    return rc;
+}
+
+/* One datagram from the zygote, with the descriptor that may come along. Returns its length. */
+static ssize_t receive(int control, void *data, size_t size, int *fd)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } ancillary;
+    struct iovec iov = { data, size };
+    struct msghdr m = {
+        .msg_iov = &iov,
+        .msg_iovlen = 1,
+        .msg_control = ancillary.bytes,
+        .msg_controllen = sizeof ancillary.bytes,
+    };
+    ssize_t n;
+    do
+        n = recvmsg(control, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    *fd = -1;
+    if (n <= 0)
+        return n;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c))
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+            memcpy(fd, CMSG_DATA(c), sizeof *fd);
+    return n;
+}
+
+/* What the interpreter said on its standard error, the last line of it. */
+static void last_words(int fd, char *out, size_t size)
+{
+    char text[4096];
+    size_t len = 0;
+    ssize_t n;
+    while (len < sizeof text - 1 && (n = read(fd, text + len, sizeof text - 1 - len)) > 0)
+        len += (size_t)n;
+    while (len > 0 && (unsigned char)text[len - 1] <= ' ')
+        len--;
+    text[len] = '\0';
+    char *line = strrchr(text, '\n');
+    snprintf(out, size, "%.*s", (int)size - 1, line ? line + 1 : text);
+}
+
+static int not_a_python(struct zygote *z, struct error *err)
+{
+    char words[128];
+    close_fd(&z->control);
+    last_words(z->errors, words, sizeof words);
+    return error_set(err, ERROR_ENVIRONMENT,
+        "'%.80s' did not start as a Python interpreter%s%s; give CPython 3.8 or newer with "
+        "--python PATH",
+        z->executable, words[0] ? ": " : "", words);
+}
+
+/* Waits for one event while the zygote starts. */
+static int await(struct zygote *z, uint32_t kind, char *data, size_t size, size_t *len,
+    struct error *err)
+{
+    uint64_t start = clock_ns();
+    for (;;) {
+        struct pollfd p = { .fd = z->control, .events = POLLIN };
+        int left = START_TIMEOUT_MS - (int)(clock_seconds_since(start) * 1000);
+        int rc = left > 0 ? poll(&p, 1, left) : 0;
+        if (rc < 0 && errno == EINTR)
+            continue;
+        if (rc <= 0)
+            return error_set(err, ERROR_ENVIRONMENT,
+                "'%.100s' did not start as a Python interpreter within %d s", z->executable,
+                START_TIMEOUT_MS / 1000);
+        int fd;
+        ssize_t n = receive(z->control, data, size, &fd);
+        close_fd(&fd);
+        struct zygote_event event;
+        if (n < (ssize_t)sizeof event)
+            return not_a_python(z, err);
+        memcpy(&event, data, sizeof event);
+        *len = (size_t)n;
+        if (event.kind == kind || event.kind == ZYGOTE_FAILED)
+            return 0;
+    }
+}
+
+static int check_facts(struct zygote *z, struct json_object *facts, struct error *err)
+{
+    const char *version = json_get_string(facts, "python", "");
+    const char *implementation = json_get_string(facts, "implementation", "");
+    int major = 0, minor = 0;
+    sscanf(version, "%d.%d", &major, &minor);
+    if (strcmp(implementation, "cpython") != 0 || major != 3 || minor < 8)
+        return error_set(err, ERROR_ENVIRONMENT,
+            "'%.100s' is %.20s %.20s; Droste needs CPython 3.8 or newer", z->executable,
+            implementation, version);
+    snprintf(z->python, sizeof z->python, "CPython %s", version);
+    return 0;
+}
+
+static int refuse_isolation(struct zygote *z, const struct zygote_event *event, struct error *err)
+{
+    cleanup_buf struct buf what = { 0 };
+    jail_print_op(z->plan, event->op, &what);
+    return error_set(err, ERROR_UNSUPPORTED,
+        "isolation '%s' cannot be had here: %.60s: %s. `droste doctor` says what is missing; for "
+        "code that you trust, --isolation process",
+        isolation_name(z->isolation), buf_text(&what), strerror(event->sys));
+}
+
+/* Has the zygote carry out its own plan, with the directories that it said it needs. */
+static int set_up(struct zygote *z, const struct sandbox_spec *spec, struct json_object *facts,
+    struct error *err)
+{
+    const char *prefixes[16];
+    struct jail_host host = { .uid = geteuid(), .gid = getegid(), .prefixes = prefixes,
+        .read_paths = spec->read_paths, .read_path_count = spec->read_path_count };
+    struct json_object *list = json_get_typed(facts, "prefixes", json_type_array);
+    size_t count = list ? json_object_array_length(list) : 0;
+    for (size_t i = 0; i < count && i < array_length(prefixes); i++)
+        prefixes[host.prefix_count++] = json_object_get_string(json_object_array_get_idx(list, i));
+    int rc = jail_compile_zygote(z->isolation, &host, &z->plan, err);
+    if (rc < 0)
+        return rc;
+    struct zygote_request request = { .kind = ZYGOTE_SETUP };
+    struct iovec iov[2] = { { &request, sizeof request }, { z->plan, z->plan->size } };
+    struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
+    struct zygote_event event;
+    size_t len;
+    if (sendmsg(z->control, &m, MSG_NOSIGNAL) < 0)
+        return error_set_errno(err, ERROR_ENVIRONMENT, "preparing the sandboxes' root");
+    rc = await(z, ZYGOTE_DONE, (char *)&event, sizeof event, &len, err);
+    if (rc == 0 && event.kind == ZYGOTE_FAILED)
+        rc = refuse_isolation(z, &event, err);
+    return rc;
+}
+
+static int greet(struct zygote *z, const struct sandbox_spec *spec, struct error *err)
+{
+    static const struct json_limits limits = { 65536, 8, 5000 };
+    cleanup_json struct json_object *facts = NULL;
+    cleanup_free char *data = malloc(ZYGOTE_MESSAGE_MAX);
+    struct zygote_event hello;
+    size_t len = 0;
+    if (!data)
+        return error_memory(err);
+    int rc = await(z, ZYGOTE_HELLO, data, ZYGOTE_MESSAGE_MAX, &len, err);
+    if (rc < 0)
+        return rc;
+    memcpy(&hello, data, sizeof hello);
+    if (hello.kind != ZYGOTE_HELLO || hello.abi != ZYGOTE_ABI)
+        return not_a_python(z, err);
+    rc = json_parse(data + sizeof hello, len - sizeof hello, &limits, &facts, err);
+    if (rc == 0)
+        rc = check_facts(z, facts, err);
+    return rc < 0 ? rc : set_up(z, spec, facts, err);
+}
+
+static void answer(struct zygote *z, uint32_t id, struct zygote_answer *what)
+{
+    for (struct pending **at = &z->pending; *at; at = &(*at)->next) {
+        struct pending *found = *at;
+        if (found->id != id)
+            continue;
+        *at = found->next;
+        found->fn(found->arg, what);
+        free(found);
+        return;
+    }
+    close_fd(&what->pidfd);
+}
+
+static void told(struct zygote *z, const struct zygote_event *event, int fd)
+{
+    struct zygote_answer what = { .pidfd = fd, .sys = event->sys, .op = event->op };
+    if (event->kind == ZYGOTE_STARTED || event->kind == ZYGOTE_FAILED)
+        answer(z, event->id, &what);
+    else
+        close_fd(&fd);
+}
+
+static void died(struct zygote *z)
+{
+    z->dead = true;
+    watch_events(z->watch, 0);
+    while (z->pending) {
+        struct zygote_answer what = { .pidfd = -1, .sys = ESRCH, .op = ZYGOTE_NO_OP };
+        answer(z, z->pending->id, &what);
+    }
+}
+
+static void readable(void *arg, int status, int events)
+{
+    struct zygote *z = arg;
+    struct zygote_event event;
+    int fd;
+    for (;;) {
+        ssize_t n = receive(z->control, &event, sizeof event, &fd);
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return;
+        if (n < (ssize_t)sizeof event) {
+            close_fd(&fd);
+            died(z);
+            return;
+        }
+        told(z, &event, fd);
+    }
+}
+
+static int check_spec(const struct sandbox_spec *spec, struct error *err)
+{
+    if (!isolation_is_built(spec->isolation))
+        return error_set(err, ERROR_UNSUPPORTED,
+            "isolation '%s' is not in this version; use full, or process for code that you trust",
+            isolation_name(spec->isolation));
+    if (spec->preload_count > 48)
+        return error_set(err, ERROR_ARGUMENT, "at most 48 modules can be preloaded");
+    for (size_t i = 0; i < spec->read_path_count; i++)
+        if (spec->read_paths[i][0] != '/')
+            return error_set(err, ERROR_ARGUMENT, "read path '%.100s' is not absolute",
+                spec->read_paths[i]);
+    return 0;
+}
+
+int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct zygote **out,
+    struct error *err)
+{
+    int rc = check_spec(spec, err);
+    if (rc < 0)
+        return rc;
+    struct zygote *z = calloc(1, sizeof *z);
+    if (!z)
+        return error_memory(err);
+    *z = (struct zygote){ .loop = loop, .pid = -1, .control = -1, .errors = -1 };
+    z->isolation = spec->isolation == ISOLATION_AUTO ? ISOLATION_FULL : spec->isolation;
+    z->wanted = spec->python ? strdup(spec->python) : NULL;
+    z->words = words_of(spec);
+    rc = interpreter_find(spec->python, &z->executable, err);
+    if (rc == 0)
+        rc = spawn(z, spec, err);
+    if (rc == 0)
+        rc = greet(z, spec, err);
+    close_fd(&z->errors);
+    if (rc == 0 && !(z->watch = watch_new(loop, z->control, readable, z)))
+        rc = error_memory(err);
+    if (rc < 0) {
+        zygote_stop(z);
+        return rc;
+    }
+    watch_events(z->watch, UV_READABLE);
+    *out = z;
+    return 0;
+}
+
+int zygote_clone(struct zygote *z, const struct jail_plan *plan, const int fds[ZYGOTE_CLONE_FDS],
+    zygote_fn *fn, void *arg, uint32_t *id, struct error *err)
+{
+    struct zygote_request request = { .kind = ZYGOTE_CLONE, .id = ++z->last_id };
+    struct iovec iov[2] = { { &request, sizeof request }, { (void *)(uintptr_t)plan,
+                                                              plan->size } };
+    union {
+        char bytes[CMSG_SPACE(ZYGOTE_CLONE_FDS * sizeof(int))];
+        struct cmsghdr align;
+    } ancillary = { { 0 } };
+    struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2, .msg_control = ancillary.bytes,
+        .msg_controllen = sizeof ancillary.bytes };
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(ZYGOTE_CLONE_FDS * sizeof(int));
+    memcpy(CMSG_DATA(c), fds, ZYGOTE_CLONE_FDS * sizeof(int));
+    struct pending *p = calloc(1, sizeof *p);
+    if (!p)
+        return error_memory(err);
+    ssize_t n;
+    do
+        n = sendmsg(z->control, &m, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    if (n < 0) {
+        free(p);
+        return error_set_errno(err, ERROR_ENVIRONMENT, "asking the zygote for a sandbox");
+    }
+    *p = (struct pending){ .next = z->pending, .id = request.id, .fn = fn, .arg = arg };
+    z->pending = p;
+    *id = request.id;
+    return 0;
+}
+
+void zygote_forget(struct zygote *z, uint32_t id)
+{
+    for (struct pending **at = &z->pending; *at; at = &(*at)->next) {
+        struct pending *found = *at;
+        if (found->id != id)
+            continue;
+        *at = found->next;
+        free(found);
+        return;
+    }
+}
+
+void zygote_stop(struct zygote *z)
+{
+    if (!z)
+        return;
+    watch_free(z->watch);
+    close_fd(&z->control);
+    close_fd(&z->errors);
+    if (z->pid > 0) {
+        kill(z->pid, SIGKILL); /* still ours to wait for, so the number cannot be another's */
+        while (waitpid(z->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    while (z->pending)
+        zygote_forget(z, z->pending->id);
+    free(z->wanted);
+    free(z->executable);
+    free(z->words);
+    free(z->plan);
+    free(z);
+}

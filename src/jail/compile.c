@@ -1,0 +1,458 @@
+/* jail/compile.c: turns an isolation and its limits into the operations that make the jail.
+ *
+ * The root directory is prepared once, in the zygote, and each sandbox gets a copy of the mount
+ * table. Mounts that came along from another user namespace are locked: the guest's namespace can
+ * neither lift nor alter them, whatever it becomes there. Order matters in these places:
+ *
+ * - the first pivot comes before the binds: the new root is staged on /tmp, and what the host has
+ *   below its own /tmp (a venv, say) is visible again below /old only after it;
+ * - proc goes in before the old root goes: the kernel allows a fresh proc in the sandbox only where
+ *   a whole one can be seen already (mount_too_revealing, fs/namespace.c);
+ * - as root, the ids are dropped last in the zygote, after the binds that need root to be found;
+ * - in the worker, no-new-privileges and the loss of all capabilities end the list.
+ */
+#include "jail/jail.h"
+
+#include <linux/mount.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+/* <sys/mount.h> and <linux/mount.h> cannot be included together in glibc 2.36. */
+#define MS_NOSUID 2
+#define MS_NODEV  4
+#define MS_NOEXEC 8
+
+enum {
+    BIND_SYSTEM = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+    BIND_PROC = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+    BIND_DEVICE = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
+};
+
+const struct jail_limits jail_default_limits = {
+    .memory = 4ull << 30,
+    .processes = 128,
+    .open_files = 1024,
+    .file_size = 1ull << 30,
+    .tmp_size = 256ull << 20,
+};
+
+static const struct {
+    const char *name;
+    bool built;
+} isolations[] = {
+    [ISOLATION_AUTO] = { "auto", true },
+    [ISOLATION_FULL] = { "full", true },
+    [ISOLATION_LIGHT] = { "light", false },
+    [ISOLATION_LANDLOCK] = { "landlock", false },
+    [ISOLATION_PROCESS] = { "process", true },
+};
+
+const char *isolation_name(enum isolation isolation)
+{
+    return isolations[isolation].name;
+}
+
+int isolation_parse(const char *word, enum isolation *out, struct error *err)
+{
+    for (size_t i = 0; i < array_length(isolations); i++) {
+        if (strcmp(isolations[i].name, word) != 0)
+            continue;
+        *out = (enum isolation)i;
+        return 0;
+    }
+    return error_set(err, ERROR_ARGUMENT,
+        "isolation '%.40s' is not one of auto, full, light, landlock, process", word);
+}
+
+bool isolation_is_built(enum isolation isolation)
+{
+    return isolations[isolation].built;
+}
+
+/* A plan under construction. */
+struct builder {
+    struct buf ops, text;
+    enum jail_stage stage;
+};
+
+static uint32_t add_text(struct builder *b, const char *text)
+{
+    if (!text)
+        return 0;
+    size_t at = b->text.len;
+    buf_append(&b->text, text, strlen(text) + 1);
+    return (uint32_t)at;
+}
+
+static struct jail_op *add(struct builder *b, enum jail_op_kind kind, const char *t0,
+    const char *t1, uint64_t a, uint64_t value)
+{
+    struct jail_op op = {
+        .kind = (uint16_t)kind,
+        .stage = (uint16_t)b->stage,
+        .text = { add_text(b, t0), add_text(b, t1), 0 },
+        .a = a,
+        .b = value,
+    };
+    static struct jail_op nowhere; /* without memory: the builder has failed and says so at the end */
+    buf_append(&b->ops, &op, sizeof op);
+    return b->ops.failed ? &nowhere : (struct jail_op *)(b->ops.data + b->ops.len) - 1;
+}
+
+static void add_mount(struct builder *b, const char *type, const char *target, const char *data,
+    uint64_t flags)
+{
+    uint32_t at = add_text(b, data);
+    add(b, JAIL_MOUNT, type, target, flags, 0)->text[2] = at;
+}
+
+static void builder_start(struct builder *b)
+{
+    *b = (struct builder){ 0 };
+    buf_append(&b->text, "", 1); /* offset 0 is the empty text */
+}
+
+static int builder_finish(struct builder *b, uint64_t clone_flags, struct jail_plan **out,
+    struct error *err)
+{
+    struct jail_plan head = { .clone_flags = clone_flags };
+    cleanup_buf struct buf block = { 0 };
+    head.count = (uint32_t)(b->ops.len / sizeof(struct jail_op));
+    head.size = (uint32_t)(sizeof head + b->ops.len + b->text.len);
+    buf_append(&block, &head, sizeof head);
+    buf_append(&block, b->ops.data, b->ops.len);
+    buf_append(&block, b->text.data, b->text.len);
+    bool failed = b->ops.failed || b->text.failed || block.failed;
+    buf_free(&b->ops);
+    buf_free(&b->text);
+    *out = failed ? NULL : (struct jail_plan *)(void *)buf_steal(&block);
+    return *out ? 0 : error_memory(err);
+}
+
+/* ---- the root directory, once for all sandboxes of a zygote ---- */
+
+static bool is_below(const char *path, const char *directory)
+{
+    size_t n = strlen(directory);
+    return strncmp(path, directory, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+static bool is_system(const char *path)
+{
+    static const char *const system_directories[] = { "/usr", "/bin", "/sbin", "/lib", "/lib64" };
+    for (size_t i = 0; i < array_length(system_directories); i++)
+        if (is_below(path, system_directories[i]))
+            return true;
+    return false;
+}
+
+/* Shows a path of the host read-only under its own name. Missing ones are passed over. */
+static void show(struct builder *b, const char *path)
+{
+    cleanup_buf struct buf source = { 0 }, target = { 0 };
+    buf_printf(&source, "/old%s", path);
+    buf_printf(&target, "/new%s", path);
+    add(b, JAIL_BIND, buf_text(&source), buf_text(&target), BIND_SYSTEM, 0)->optional = 1;
+}
+
+/* /bin and its like are links into /usr on most systems, directories on some. */
+static void show_system(struct builder *b)
+{
+    static const char *const roots[] = { "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32" };
+    static const char *const files[] = { "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
+        "/etc/alternatives", "/etc/localtime", "/etc/timezone", "/etc/mime.types",
+        "/etc/python3" };
+    show(b, "/usr");
+    for (size_t i = 0; i < array_length(roots); i++) {
+        char to[256], path[32];
+        ssize_t n = readlink(roots[i], to, sizeof to - 1);
+        if (n <= 0) {
+            show(b, roots[i]);
+            continue;
+        }
+        to[n] = '\0';
+        snprintf(path, sizeof path, "/new%s", roots[i]);
+        add(b, JAIL_SYMLINK, to, path, 0, 0);
+    }
+    for (size_t i = 0; i < array_length(files); i++)
+        show(b, files[i]);
+}
+
+/* An interpreter outside /usr: its own directories, not all of its prefix, which may be a home. */
+static void show_prefix(struct builder *b, const char *prefix)
+{
+    static const char *const parts[] = { "bin", "lib", "lib64", "include", "share", "pyvenv.cfg" };
+    if (prefix[0] != '/' || prefix[1] == '\0' || is_system(prefix))
+        return;
+    for (size_t i = 0; i < array_length(parts); i++) {
+        cleanup_buf struct buf path = { 0 };
+        buf_printf(&path, "%s/%s", prefix, parts[i]);
+        show(b, buf_text(&path));
+    }
+}
+
+static void show_interpreter(struct builder *b, const struct jail_host *host)
+{
+    for (size_t i = 0; i < host->prefix_count; i++) {
+        bool again = false;
+        for (size_t j = 0; j < i; j++)
+            again = again || strcmp(host->prefixes[i], host->prefixes[j]) == 0;
+        if (!again)
+            show_prefix(b, host->prefixes[i]);
+    }
+    for (size_t i = 0; i < host->read_path_count; i++)
+        show(b, host->read_paths[i]);
+}
+
+static void make_devices(struct builder *b)
+{
+    static const char *const devices[] = { "null", "zero", "full", "random", "urandom" };
+    static const char *const links[][2] = { { "/proc/self/fd", "/new/dev/fd" },
+        { "/proc/self/fd/0", "/new/dev/stdin" }, { "/proc/self/fd/1", "/new/dev/stdout" },
+        { "/proc/self/fd/2", "/new/dev/stderr" } };
+    for (size_t i = 0; i < array_length(devices); i++) {
+        char from[32], to[32];
+        snprintf(from, sizeof from, "/old/dev/%s", devices[i]);
+        snprintf(to, sizeof to, "/new/dev/%s", devices[i]);
+        add(b, JAIL_BIND, from, to, BIND_DEVICE, 0);
+    }
+    for (size_t i = 0; i < array_length(links); i++)
+        add(b, JAIL_SYMLINK, links[i][0], links[i][1], 0, 0);
+    add(b, JAIL_DIRECTORY, "/new/dev/shm", NULL, 0755, 0);
+}
+
+/* Enough of /etc for programs that ask who they are; nothing of the host's. */
+static void make_etc(struct builder *b)
+{
+    static const char *const files[][2] = {
+        { "/new/etc/passwd", "root:x:0:0:root:/:/sbin/nologin\n"
+                             "guest:x:1000:1000:guest:/tmp:/bin/sh\n"
+                             "nobody:x:65534:65534:nobody:/:/sbin/nologin\n" },
+        { "/new/etc/group", "root:x:0:\nguest:x:1000:\nnogroup:x:65534:\n" },
+        { "/new/etc/hosts", "127.0.0.1 localhost\n" },
+        { "/new/etc/hostname", "droste\n" },
+        { "/new/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n" },
+    };
+    for (size_t i = 0; i < array_length(files); i++)
+        add(b, JAIL_FILE, files[i][0], files[i][1], 0644, 0);
+}
+
+static void make_root(struct builder *b, const struct jail_host *host)
+{
+    add(b, JAIL_PRIVATE, NULL, NULL, 0, 0);
+    add_mount(b, "tmpfs", "/tmp", "mode=0755,size=1m,nr_inodes=64", MS_NOSUID | MS_NODEV);
+    add(b, JAIL_DIRECTORY, "/tmp/old", NULL, 0755, 0);
+    add(b, JAIL_DIRECTORY, "/tmp/new", NULL, 0755, 0);
+    add(b, JAIL_PIVOT, "/tmp", "old", 0, 0);
+    add_mount(b, "tmpfs", "/new", "mode=0755,size=16m,nr_inodes=16k", MS_NOSUID | MS_NODEV);
+    show_system(b);
+    show_interpreter(b, host);
+    make_devices(b);
+    make_etc(b);
+    add(b, JAIL_DIRECTORY, "/new/tmp", NULL, 0755, 0);
+    add(b, JAIL_BIND, "/old/proc", "/new/proc", BIND_PROC, 0);
+    add(b, JAIL_READ_ONLY, "/new", NULL, 0, 0);
+    add(b, JAIL_PIVOT, "/new", ".", 0, 0);
+    add(b, JAIL_DETACH, ".", NULL, 0, 0);
+    add(b, JAIL_CHDIR, "/", NULL, 0, 0);
+}
+
+int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
+    struct jail_plan **out, struct error *err)
+{
+    enum { SPACES = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS };
+    struct builder b;
+    builder_start(&b);
+    b.stage = JAIL_ZYGOTE;
+    if (isolation == ISOLATION_FULL) {
+        /* Root keeps its eyes for the binds and becomes nobody after; anyone else needs a user
+         * namespace to mount at all. The network namespace is empty and shared by all sandboxes of
+         * this zygote: a new one each would cost more than everything else together. */
+        add(&b, JAIL_UNSHARE, NULL, NULL, SPACES | (host->uid == 0 ? 0u : CLONE_NEWUSER), 0);
+        if (host->uid != 0)
+            add(&b, JAIL_MAP_SELF, NULL, NULL, 0, 0);
+        make_root(&b, host);
+        if (host->uid == 0)
+            add(&b, JAIL_BECOME, NULL, NULL, JAIL_NOBODY, JAIL_NOBODY);
+    }
+    add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
+    return builder_finish(&b, 0, out, err);
+}
+
+/* ---- one sandbox ---- */
+
+static void make_private_mounts(struct builder *b, const struct jail_limits *limits)
+{
+    char size[96];
+    snprintf(size, sizeof size, "mode=1777,size=%llu,nr_inodes=%llu",
+        (unsigned long long)limits->tmp_size,
+        (unsigned long long)(limits->tmp_size / 4096 < 1024 ? 1024 : limits->tmp_size / 4096));
+    add(b, JAIL_MAP_SELF, NULL, NULL, JAIL_INSIDE_UID, JAIL_INSIDE_UID);
+    add_mount(b, "tmpfs", "/tmp", size, MS_NOSUID | MS_NODEV);
+    add_mount(b, "tmpfs", "/dev/shm", size, MS_NOSUID | MS_NODEV | MS_NOEXEC);
+    add_mount(b, "proc", "/proc", NULL, MS_NOSUID | MS_NODEV | MS_NOEXEC);
+    add(b, JAIL_HOSTNAME, "droste", NULL, 0, 0);
+}
+
+static void limit_worker(struct builder *b, const struct jail_limits *limits, bool user_namespace)
+{
+    const struct {
+        int resource;
+        uint64_t value;
+    } table[] = {
+        { RLIMIT_DATA, limits->memory },
+        { RLIMIT_NOFILE, limits->open_files },
+        { RLIMIT_FSIZE, limits->file_size },
+        { RLIMIT_CORE, 0 },
+    };
+    for (size_t i = 0; i < array_length(table); i++)
+        add(b, JAIL_LIMIT, NULL, NULL, (uint64_t)table[i].resource, table[i].value);
+    /* Outside a user namespace this one counts all processes of the user, and would refuse forks
+     * because of what runs beside the sandbox. Inside, it is the namespace's own (Linux 5.14). */
+    if (user_namespace)
+        add(b, JAIL_LIMIT, NULL, NULL, RLIMIT_NPROC, limits->processes);
+}
+
+int jail_compile_sandbox(enum isolation isolation, const struct jail_limits *limits,
+    const char *workdir, struct jail_plan **out, struct error *err)
+{
+    bool full = isolation == ISOLATION_FULL;
+    struct builder b;
+    builder_start(&b);
+    b.stage = JAIL_KEEPER;
+    if (full)
+        make_private_mounts(&b, limits);
+    b.stage = JAIL_WORKER;
+    add(&b, JAIL_SESSION, NULL, NULL, 0, 0);
+    limit_worker(&b, limits, full);
+    add(&b, JAIL_CHDIR, full ? "/tmp" : workdir, NULL, 0, 0);
+    add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
+    add(&b, JAIL_DROP_CAPS, NULL, NULL, 0, 0);
+    b.stage = JAIL_GUARD;
+    add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
+    add(&b, JAIL_DROP_CAPS, NULL, NULL, 0, 0);
+    add(&b, JAIL_DUMPABLE, NULL, NULL, 0, 0);
+    return builder_finish(&b,
+        full ? CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS : 0, out,
+        err);
+}
+
+/* ---- words ---- */
+
+static const char *const op_names[JAIL_OP_COUNT] = {
+    [JAIL_UNSHARE] = "unshare",
+    [JAIL_MAP_SELF] = "map ids",
+    [JAIL_BECOME] = "become",
+    [JAIL_PRIVATE] = "make mounts private",
+    [JAIL_MOUNT] = "mount",
+    [JAIL_BIND] = "bind",
+    [JAIL_READ_ONLY] = "make read-only",
+    [JAIL_DIRECTORY] = "directory",
+    [JAIL_FILE] = "file",
+    [JAIL_SYMLINK] = "symlink",
+    [JAIL_PIVOT] = "pivot root",
+    [JAIL_DETACH] = "detach",
+    [JAIL_CHDIR] = "change directory",
+    [JAIL_HOSTNAME] = "host name",
+    [JAIL_LIMIT] = "limit",
+    [JAIL_SESSION] = "new session",
+    [JAIL_DROP_CAPS] = "drop all capabilities",
+    [JAIL_NO_NEW_PRIVS] = "no new privileges",
+    [JAIL_DUMPABLE] = "dumpable",
+};
+
+static const struct {
+    uint64_t flag;
+    const char *name;
+} namespaces[] = {
+    { CLONE_NEWUSER, "user" },
+    { CLONE_NEWPID, "pid" },
+    { CLONE_NEWNS, "mount" },
+    { CLONE_NEWNET, "network" },
+    { CLONE_NEWIPC, "ipc" },
+    { CLONE_NEWUTS, "uts" },
+};
+
+static const struct {
+    uint64_t resource;
+    const char *name;
+} limit_names[] = {
+    { RLIMIT_DATA, "memory" },
+    { RLIMIT_NOFILE, "open files" },
+    { RLIMIT_FSIZE, "file size" },
+    { RLIMIT_CORE, "core" },
+    { RLIMIT_NPROC, "processes" },
+};
+
+static void print_namespaces(struct buf *out, uint64_t flags)
+{
+    for (size_t i = 0; i < array_length(namespaces); i++)
+        if (flags & namespaces[i].flag)
+            buf_printf(out, " %s", namespaces[i].name);
+}
+
+static void print_numbers(const struct jail_op *op, struct buf *out)
+{
+    unsigned long long a = op->a, b = op->b;
+    switch ((enum jail_op_kind)op->kind) {
+    case JAIL_UNSHARE:
+        print_namespaces(out, op->a);
+        break;
+    case JAIL_MAP_SELF:
+    case JAIL_BECOME:
+        buf_printf(out, " uid %llu gid %llu", a, b);
+        break;
+    case JAIL_LIMIT:
+        for (size_t i = 0; i < array_length(limit_names); i++)
+            if (limit_names[i].resource == op->a)
+                buf_printf(out, " %s to %llu", limit_names[i].name, b);
+        break;
+    case JAIL_DUMPABLE:
+        buf_printf(out, " %llu", a);
+        break;
+    case JAIL_BIND:
+        buf_puts(out, op->a & MOUNT_ATTR_RDONLY ? " read-only" : "");
+        break;
+    default:
+        break;
+    }
+}
+
+void jail_print_op(const struct jail_plan *plan, uint32_t index, struct buf *out)
+{
+    if (index >= plan->count) {
+        buf_puts(out, "clone");
+        return;
+    }
+    const struct jail_op *op = &plan->ops[index];
+    const char *t0 = jail_plan_text(plan, op, 0), *t1 = jail_plan_text(plan, op, 1);
+    buf_puts(out, op_names[op->kind]);
+    if (t0[0])
+        buf_printf(out, " %s", t0);
+    if (t1[0] && op->kind != JAIL_FILE)
+        buf_printf(out, " on %s", t1);
+    if (jail_plan_text(plan, op, 2)[0])
+        buf_printf(out, " (%s)", jail_plan_text(plan, op, 2));
+    print_numbers(op, out);
+}
+
+void jail_print(const struct jail_plan *plan, struct buf *out)
+{
+    static const char *const stages[] = { "zygote", "keeper", "worker", "guard" };
+    if (plan->clone_flags) {
+        buf_puts(out, "    clone with new namespaces:");
+        print_namespaces(out, plan->clone_flags);
+        buf_putc(out, '\n');
+    }
+    for (uint32_t i = 0; i < plan->count; i++) {
+        buf_printf(out, "%3u %-6s ", i, stages[plan->ops[i].stage]);
+        jail_print_op(plan, i, out);
+        buf_puts(out, plan->ops[i].optional ? ", if it is there\n" : "\n");
+    }
+}

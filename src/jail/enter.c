@@ -1,0 +1,228 @@
+/* jail/enter.c: carries out a plan, one system call after the other.
+ *
+ * Runs in the zygote and its children, after a clone: no allocation, no locks, no stdio. Order is
+ * the plan's business (jail/compile.c); here each operation stands for itself.
+ */
+#include "jail/plan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static int write_file(const char *path, int flags, mode_t mode, const char *text, size_t len)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags, mode);
+    if (fd < 0)
+        return -1;
+    ssize_t n = write(fd, text, len);
+    int saved = n < 0 ? errno : EIO;
+    close(fd);
+    if (n == (ssize_t)len)
+        return 0;
+    errno = saved;
+    return -1;
+}
+
+/* user_namespaces(7): without privileges outside, a process maps its own ids and gives up
+ * setgroups first. */
+static int map_self(uint64_t uid, uint64_t gid, uid_t outer_uid, gid_t outer_gid)
+{
+    char line[64];
+    if (write_file("/proc/self/setgroups", 0, 0, "deny", 4) < 0 && errno != ENOENT)
+        return -1;
+    int n = snprintf(line, sizeof line, "%llu %u 1", (unsigned long long)uid, outer_uid);
+    if (write_file("/proc/self/uid_map", 0, 0, line, (size_t)n) < 0)
+        return -1;
+    n = snprintf(line, sizeof line, "%llu %u 1", (unsigned long long)gid, outer_gid);
+    return write_file("/proc/self/gid_map", 0, 0, line, (size_t)n);
+}
+
+static int become(uid_t uid, gid_t gid)
+{
+    if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
+        return -1;
+    /* The change made /proc/self root's; the maps of later namespaces are written there. */
+    return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+}
+
+static int make_directories(const char *path, mode_t mode, bool last)
+{
+    char part[4096];
+    size_t len = strlen(path);
+    if (len >= sizeof part) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(part, path, len + 1);
+    for (size_t i = 1; i <= len; i++) {
+        if (part[i] != '/' && part[i] != '\0')
+            continue;
+        if (part[i] == '\0' && !last)
+            break;
+        part[i] = '\0';
+        if (mkdir(part, mode) < 0 && errno != EEXIST)
+            return -1;
+        part[i] = path[i];
+    }
+    return 0;
+}
+
+static int bind_tree(const char *source, const char *target, uint64_t attributes)
+{
+    struct stat st;
+    if (stat(source, &st) < 0)
+        return -1;
+    if (make_directories(target, 0755, S_ISDIR(st.st_mode)) < 0)
+        return -1;
+    if (!S_ISDIR(st.st_mode)) {
+        int fd = open(target, O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0644);
+        if (fd < 0)
+            return -1;
+        close(fd);
+    }
+    if (mount(source, target, NULL, MS_BIND | MS_REC, NULL) < 0)
+        return -1;
+    /* Recursive, so that a mount below the source is as read-only as the source (Linux 5.12). */
+    struct mount_attr attr = { .attr_set = attributes };
+    return (int)syscall(SYS_mount_setattr, AT_FDCWD, target, AT_RECURSIVE, &attr, sizeof attr);
+}
+
+static int make_read_only(const char *target)
+{
+    struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
+    return (int)syscall(SYS_mount_setattr, AT_FDCWD, target, 0, &attr, sizeof attr);
+}
+
+static int make_file(const char *path, const char *text, mode_t mode)
+{
+    if (make_directories(path, 0755, false) < 0)
+        return -1;
+    return write_file(path, O_CREAT | O_TRUNC, mode, text, strlen(text));
+}
+
+static int make_symlink(const char *to, const char *path)
+{
+    if (make_directories(path, 0755, false) < 0)
+        return -1;
+    return symlink(to, path);
+}
+
+static int pivot(const char *root, const char *old)
+{
+    if (chdir(root) < 0 || syscall(SYS_pivot_root, ".", old) < 0)
+        return -1;
+    return chdir("/");
+}
+
+static int set_limit(uint64_t resource, uint64_t value)
+{
+    struct rlimit limit = { value, value }, now;
+    if (getrlimit((__rlimit_resource_t)resource, &now) < 0)
+        return -1;
+    /* Without CAP_SYS_RESOURCE a hard limit cannot be raised: then the present one is as good. */
+    if (now.rlim_max != RLIM_INFINITY && now.rlim_max < value)
+        limit.rlim_cur = limit.rlim_max = now.rlim_max;
+    return setrlimit((__rlimit_resource_t)resource, &limit);
+}
+
+static int drop_caps(void)
+{
+    struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+    struct __user_cap_data_struct none[2] = { { 0 }, { 0 } };
+    for (int cap = 0; cap < 64; cap++) {
+        int held = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
+        if (held < 0)
+            break; /* past the last one that this kernel knows */
+        if (held == 1 && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0 && errno != EPERM)
+            return -1;
+    }
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 && errno != EINVAL)
+        return -1;
+    return (int)syscall(SYS_capset, &header, none);
+}
+
+/* The ids outside are looked up before a namespace hides them. */
+struct outer {
+    uid_t uid;
+    gid_t gid;
+};
+
+static int carry_out(const struct jail_plan *plan, const struct jail_op *op,
+    const struct outer *outer)
+{
+    const char *t0 = jail_plan_text(plan, op, 0), *t1 = jail_plan_text(plan, op, 1);
+    switch ((enum jail_op_kind)op->kind) {
+    case JAIL_UNSHARE:
+        return unshare((int)op->a);
+    case JAIL_MAP_SELF:
+        return map_self(op->a, op->b, outer->uid, outer->gid);
+    case JAIL_BECOME:
+        return become((uid_t)op->a, (gid_t)op->b);
+    case JAIL_PRIVATE:
+        return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+    case JAIL_MOUNT:
+        return mount("none", t1, t0, op->a, jail_plan_text(plan, op, 2));
+    case JAIL_BIND:
+        return bind_tree(t0, t1, op->a);
+    case JAIL_READ_ONLY:
+        return make_read_only(t0);
+    case JAIL_DIRECTORY:
+        return make_directories(t0, (mode_t)op->a, true);
+    case JAIL_FILE:
+        return make_file(t0, t1, (mode_t)op->a);
+    case JAIL_SYMLINK:
+        return make_symlink(t0, t1);
+    case JAIL_PIVOT:
+        return pivot(t0, t1);
+    case JAIL_DETACH:
+        return umount2(t0, MNT_DETACH);
+    case JAIL_CHDIR:
+        return chdir(t0);
+    case JAIL_HOSTNAME:
+        return sethostname(t0, strlen(t0));
+    case JAIL_LIMIT:
+        return set_limit(op->a, op->b);
+    case JAIL_SESSION:
+        return setsid() < 0 ? -1 : 0;
+    case JAIL_DROP_CAPS:
+        return drop_caps();
+    case JAIL_NO_NEW_PRIVS:
+        return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    case JAIL_DUMPABLE:
+        return prctl(PR_SET_DUMPABLE, op->a, 0, 0, 0);
+    case JAIL_OP_COUNT:
+        break;
+    }
+    errno = EINVAL;
+    return -1;
+}
+
+int jail_enter(const struct jail_plan *plan, enum jail_stage stage, uint32_t *failed)
+{
+    static struct outer outer; /* of the zygote; a clone into a user namespace cannot ask any more */
+    if (stage == JAIL_ZYGOTE)
+        outer = (struct outer){ geteuid(), getegid() };
+    for (uint32_t i = 0; i < plan->count; i++) {
+        const struct jail_op *op = &plan->ops[i];
+        if (op->stage != stage)
+            continue;
+        if (carry_out(plan, op, &outer) < 0 && !op->optional) {
+            *failed = i;
+            return -1;
+        }
+        if (stage == JAIL_ZYGOTE && (op->kind == JAIL_MAP_SELF || op->kind == JAIL_BECOME))
+            outer = (struct outer){ geteuid(), getegid() };
+    }
+    return 0;
+}

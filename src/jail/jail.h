@@ -1,0 +1,70 @@
+/* jail/jail.h: from what a sandbox may do to the list of operations that makes it so.
+ *
+ * jail/plan.h is the list; jail/compile.c writes it. Two plans belong together: one for the zygote,
+ * which prepares the root directory once, and one for each sandbox cloned from it.
+ */
+#ifndef DROSTE_JAIL_JAIL_H
+#define DROSTE_JAIL_JAIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "jail/plan.h"
+
+enum isolation {
+    ISOLATION_AUTO, /* the strongest that works here; never `process` */
+    ISOLATION_FULL,
+    ISOLATION_LIGHT,
+    ISOLATION_LANDLOCK,
+    ISOLATION_PROCESS,
+};
+
+/* The name, as in the CLI and in results. */
+const char *isolation_name(enum isolation isolation);
+/* ERROR_ARGUMENT for a word that is none. */
+int isolation_parse(const char *word, enum isolation *out, struct error *err);
+/* False for levels that this version does not build yet. */
+bool isolation_is_built(enum isolation isolation);
+
+struct jail_limits {
+    uint64_t memory;     /* bytes of private memory of a process (RLIMIT_DATA) */
+    uint64_t processes;  /* processes and threads; only with a user namespace */
+    uint64_t open_files; /* descriptors of a process */
+    uint64_t file_size;  /* bytes of one file */
+    uint64_t tmp_size;   /* bytes of the private /tmp; only with a mount namespace */
+};
+
+extern const struct jail_limits jail_default_limits;
+
+/* What the interpreter needs to see, as it told itself, and who starts it. */
+struct jail_host {
+    uid_t uid;
+    gid_t gid;
+    const char *const *prefixes; /* sys.prefix and its kin */
+    size_t prefix_count;
+    const char *const *read_paths; /* of the user: to be seen read-only, under the same path */
+    size_t read_path_count;
+};
+
+enum {
+    JAIL_INSIDE_UID = 1000,  /* who the guest is to itself */
+    JAIL_NOBODY = 65534,     /* who a guest of root's is to the host: never root */
+};
+
+/* Plans are heap blocks (free). */
+int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
+    struct jail_plan **out, struct error *err);
+/* `workdir` is the session's temporary directory where there is no private /tmp. */
+int jail_compile_sandbox(enum isolation isolation, const struct jail_limits *limits,
+    const char *workdir, struct jail_plan **out, struct error *err);
+
+/* One line an operation, numbered as failures are reported. */
+void jail_print(const struct jail_plan *plan, struct buf *out);
+/* "mount proc on /proc" for one operation; for error messages. */
+void jail_print_op(const struct jail_plan *plan, uint32_t index, struct buf *out);
+
+#endif

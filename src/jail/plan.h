@@ -1,0 +1,72 @@
+/* jail/plan.h: a jail is data.
+ *
+ * The host compiles a jail_spec into a list of operations (jail/compile.c); the zygote and its
+ * children carry them out in order with plain system calls (jail/enter.c, which is linked into the
+ * helper that the interpreter loads, so neither may need more than libc). What is not in the list
+ * does not happen. The list can be printed (`droste doctor --plan`) and tested without privileges.
+ *
+ * A plan is one block of bytes: this header, the operations, then their NUL-terminated strings.
+ */
+#ifndef DROSTE_JAIL_PLAN_H
+#define DROSTE_JAIL_PLAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum jail_op_kind {
+    JAIL_UNSHARE,      /* a: CLONE_NEW… flags */
+    JAIL_MAP_SELF,     /* a, b: user and group id inside, for the caller's own outside */
+    JAIL_BECOME,       /* a, b: user and group id to change to, without supplementary groups */
+    JAIL_PRIVATE,      /* stop the propagation of mounts, in both directions */
+    JAIL_MOUNT,        /* text 0: type, 1: target, 2: data; a: MS_… flags */
+    JAIL_BIND,         /* text 0: source, 1: target (made as needed); a: MOUNT_ATTR_… to set */
+    JAIL_READ_ONLY,    /* text 0: mount point; one mount, not those below it */
+    JAIL_DIRECTORY,    /* text 0: path, parents made too; a: mode */
+    JAIL_FILE,         /* text 0: path, 1: contents; a: mode */
+    JAIL_SYMLINK,      /* text 0: what it points to, 1: path */
+    JAIL_PIVOT,        /* text 0: new root, 1: where the old one goes below it */
+    JAIL_DETACH,       /* text 0: mount point, unmounted with all below it */
+    JAIL_CHDIR,        /* text 0: path */
+    JAIL_HOSTNAME,     /* text 0: name */
+    JAIL_LIMIT,        /* a: RLIMIT_…, b: soft and hard value */
+    JAIL_SESSION,      /* own session and process group */
+    JAIL_DROP_CAPS,    /* every set, the bounding and the ambient one too */
+    JAIL_NO_NEW_PRIVS, /* set-user-id files and file capabilities have no effect */
+    JAIL_DUMPABLE,     /* a: PR_SET_DUMPABLE's value */
+    JAIL_OP_COUNT,
+};
+
+/* Who carries an operation out. */
+enum jail_stage {
+    JAIL_ZYGOTE, /* once, before the first clone */
+    JAIL_KEEPER, /* in each clone, before the worker is forked from it */
+    JAIL_WORKER, /* in the process that runs the guest's code */
+    JAIL_GUARD,  /* in the keeper, after the fork */
+};
+
+struct jail_op {
+    uint16_t kind;
+    uint16_t stage;
+    uint32_t optional; /* a failure is passed over */
+    uint32_t text[3];  /* offsets into the strings; 0 is the empty one */
+    uint32_t unused;
+    uint64_t a, b;
+};
+
+struct jail_plan {
+    uint32_t size; /* of the whole block */
+    uint32_t count;
+    uint64_t clone_flags; /* of each child: CLONE_NEW… */
+    struct jail_op ops[];
+};
+
+static inline const char *jail_plan_text(const struct jail_plan *plan, const struct jail_op *op,
+    int i)
+{
+    return (const char *)(plan->ops + plan->count) + op->text[i];
+}
+
+/* Carries out one stage. 0, or -1 with errno and *failed the index of the operation. */
+int jail_enter(const struct jail_plan *plan, enum jail_stage stage, uint32_t *failed);
+
+#endif

@@ -1,0 +1,58 @@
+/* jail/zygote_wire.h: what the host and the zygote's helper say to each other.
+ *
+ * One AF_UNIX SOCK_SEQPACKET pair, a message a datagram. The zygote never runs the guest's code;
+ * it and its clones use this socket only before the worker returns into Python.
+ */
+#ifndef DROSTE_JAIL_ZYGOTE_WIRE_H
+#define DROSTE_JAIL_ZYGOTE_WIRE_H
+
+#include <stdint.h>
+
+enum {
+    ZYGOTE_CONTROL_FD = 3, /* in the zygote, from its start */
+    ZYGOTE_SOURCE_FD = 4,  /* guest.py */
+    ZYGOTE_HELPER_FD = 5,  /* the helper, a shared object */
+    ZYGOTE_CHANNEL_FD = 3, /* in a worker: the stream of frames */
+    ZYGOTE_MESSAGE_MAX = 128 * 1024,
+    ZYGOTE_ABI = 1, /* the helper and the library are built together; this catches a mix */
+};
+
+enum zygote_request_kind {
+    ZYGOTE_SETUP = 1, /* plan: carry out the ZYGOTE stage */
+    ZYGOTE_CLONE = 2, /* plan, and descriptors: channel, stdout, stderr, status */
+};
+enum { ZYGOTE_CLONE_FDS = 4 };
+
+struct zygote_request {
+    uint32_t kind;
+    uint32_t id; /* comes back in the events about this request */
+    /* a struct jail_plan follows */
+};
+
+enum zygote_event_kind {
+    ZYGOTE_HELLO = 1,   /* after start; the interpreter's facts follow as JSON */
+    ZYGOTE_DONE = 2,    /* SETUP is done */
+    ZYGOTE_STARTED = 3, /* a clone is there; its pidfd comes along */
+    ZYGOTE_FAILED = 4,  /* an operation of a plan failed, in the zygote or in a clone */
+};
+
+enum { ZYGOTE_NO_OP = 0xFFFFFFFF }; /* `op` of a failure outside any operation */
+
+struct zygote_event {
+    uint32_t kind;
+    uint32_t id;
+    int32_t pid;
+    int32_t sys;   /* errno */
+    uint32_t op;   /* index of the operation that failed */
+    uint32_t abi;  /* in HELLO */
+};
+
+/* What the keeper writes to the status pipe when the worker has ended. No such record and an end of
+ * file: the keeper itself was killed. */
+struct zygote_status {
+    int32_t wait_status;
+    int64_t max_rss_kib; /* of the worker and the processes it waited for, the largest */
+    int64_t cpu_us;      /* user and system time of all of them */
+};
+
+#endif

@@ -1,0 +1,718 @@
+/* session/session.c: the state machine of one session.
+ *
+ *   starting ── READY ──► ready; an operation may be under way in both, the guest takes it in turn
+ *   idle ── exec, set ──► busy ── RESULT with the operation's id ──► idle
+ *   any ── the sandbox ends, breaks the protocol, or is killed at a deadline ──► dead
+ *
+ * What the guest sends is checked against this state: READY once and first, RESULT only for the
+ * operation under way, CALL with an id that is not open. Anything else ends the sandbox.
+ */
+#include "session/session.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "session/capture.h"
+
+enum {
+    CALLS_MAX = 4096,           /* open at once; a thread each in the guest */
+    PARTS_MAX = 1000000,        /* of one call */
+    PARTIAL_FRAME_MS = 30000,   /* a frame that has begun must be complete by then */
+    HEAD_MAX = 2 << 20,
+};
+
+struct session {
+    struct environment *env;
+    const struct environment_ops *ops;
+    struct sandbox *sandbox;
+    struct session_events events;
+    void *arg;
+    double execute_timeout, grace;
+
+    bool ready, dead;
+    struct error death;       /* why, once dead */
+    char killed[64];          /* by what the host ended it, "" if it did not */
+    struct sandbox_exit how;
+    struct frame_decoder decoder;
+
+    /* the operation under way */
+    uint64_t operation;       /* its id, 0: none */
+    uint64_t last_id;
+    uint64_t started_ns;
+    double limit;             /* seconds of this operation, 0: none */
+    bool interrupted, deadline_passed;
+    unsigned calls;
+    session_done_fn *done;
+    void *done_arg;
+    struct capture out, err;
+
+    struct json_object *variables;
+    uint64_t *open_calls;
+    size_t open_count, open_cap;
+    struct timer *deadline, *lifetime, *partial;
+    bool partial_running;
+};
+
+static const char *const status_names[] = { "ok", "submitted", "error", "timeout", "killed",
+    "lost" };
+
+const char *cell_status_name(enum cell_status status)
+{
+    return status_names[status];
+}
+
+void cell_result_free(struct cell_result *r)
+{
+    buf_free(&r->out);
+    buf_free(&r->err);
+    free(r->submit);
+    free(r->echo);
+    free(r->error.type);
+    free(r->error.message);
+    free(r->error.traceback);
+    json_object_put(r->variables);
+    json_object_put(r->variable);
+    *r = (struct cell_result){ 0 };
+}
+
+void session_options_init(struct session_options *o)
+{
+    *o = (struct session_options){
+        .spec = { .isolation = ISOLATION_AUTO, .limits = jail_default_limits },
+        .timeout = 0,
+        .execute_timeout = 0,
+        .grace = 2,
+        .output_limit = 1u << 20,
+    };
+}
+
+/* ---- frames to the guest ---- */
+
+static int send_frame(struct session *s, uint8_t type, uint64_t id, const char *head,
+    size_t head_len, const struct session_part *blob, size_t blob_parts, struct error *err)
+{
+    unsigned char header[FRAME_HEADER_SIZE];
+    struct iovec iov[4] = { { header, sizeof header }, { (void *)(uintptr_t)head, head_len } };
+    struct frame frame = { .type = type, .id = id, .head_len = head_len };
+    int count = 2;
+    for (size_t i = 0; i < blob_parts; i++) {
+        frame.blob_len += blob[i].len;
+        iov[count++] = (struct iovec){ (void *)(uintptr_t)blob[i].data, blob[i].len };
+    }
+    frame_write_header(header, &frame);
+    return s->ops->send(s->sandbox, iov, count, -1, err);
+}
+
+/* The blob is in a sealed memfd, which is taken. */
+static int send_memfd(struct session *s, uint8_t type, uint64_t id, const char *head,
+    size_t head_len, int fd, size_t len, struct error *err)
+{
+    unsigned char header[FRAME_HEADER_SIZE];
+    struct frame frame = {
+        .type = type, .flags = FRAME_FD, .id = id, .head_len = head_len, .blob_len = len };
+    struct iovec iov[2] = { { header, sizeof header }, { (void *)(uintptr_t)head, head_len } };
+    frame_write_header(header, &frame);
+    return s->ops->send(s->sandbox, iov, 2, fd, err);
+}
+
+static int seal_parts(const struct session_part *parts, size_t count, struct error *err)
+{
+    cleanup_fd int fd = file_memfd("droste-value", err);
+    if (fd < 0)
+        return fd;
+    for (size_t i = 0; i < count; i++)
+        if (file_write_all(fd, parts[i].data, parts[i].len) < 0)
+            return error_set_errno(err, ERROR_IO, "writing a value for the guest");
+    int rc = file_memfd_seal(fd, err);
+    return rc < 0 ? rc : steal_fd(&fd);
+}
+
+/* Sends a blob the way that suits its size: in the stream, or in a memfd. */
+static int send_blob(struct session *s, uint8_t type, uint64_t id, const char *head,
+    size_t head_len, const struct session_part *blob, size_t parts, struct error *err)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < parts; i++)
+        total += blob[i].len;
+    if (total <= FRAME_MEMFD_MIN || !(s->ops->powers & POWER_MEMFD))
+        return send_frame(s, type, id, head, head_len, blob, parts, err);
+    int fd = seal_parts(blob, parts, err);
+    return fd < 0 ? fd : send_memfd(s, type, id, head, head_len, fd, total, err);
+}
+
+/* ---- the end of an operation ---- */
+
+/* Hands the result over; the session is idle (or dead) before the receiver hears of it. */
+static void deliver(struct session *s, struct cell_result *r)
+{
+    session_done_fn *done = s->done;
+    timer_stop(s->deadline);
+    s->ops->drain(s->sandbox);
+    r->out_left_out = capture_take(&s->out, &r->out);
+    r->err_left_out = capture_take(&s->err, &r->err);
+    r->seconds = clock_seconds_since(s->started_ns);
+    r->calls = s->calls;
+    r->alive = !s->dead;
+    r->variables = s->variables ? json_object_get(s->variables) : NULL;
+    s->operation = 0;
+    s->done = NULL;
+    done(s->done_arg, r);
+}
+
+static void name_signal(int signal, char *out, size_t size)
+{
+    const char *name = sigabbrev_np(signal);
+    snprintf(out, size, "signal %d%s%s", signal, name ? " SIG" : "", name ? name : "");
+}
+
+/* Why the sandbox is gone, for the result of the operation that it took along and for later ones. */
+static void explain_death(struct session *s)
+{
+    const struct sandbox_exit *how = &s->how;
+    if (s->death.code != ERROR_NONE)
+        return;
+    if (how->error.code != ERROR_NONE) {
+        s->death = how->error;
+        return;
+    }
+    if (how->known && WIFSIGNALED(how->wait_status)) {
+        name_signal(WTERMSIG(how->wait_status), s->killed, sizeof s->killed);
+        error_set(&s->death, ERROR_LOST, "the guest's process died of %s; its variables are gone",
+            s->killed);
+    } else if (how->known) {
+        snprintf(s->killed, sizeof s->killed, "exit %d", WEXITSTATUS(how->wait_status));
+        error_set(&s->death, ERROR_LOST,
+            "the guest's process ended itself with status %d; its variables are gone",
+            WEXITSTATUS(how->wait_status));
+    } else {
+        error_set(&s->death, ERROR_LOST, "the sandbox is gone; what the cell did is not known");
+    }
+}
+
+static void drop_calls(struct session *s)
+{
+    while (s->open_count > 0) {
+        uint64_t id = s->open_calls[--s->open_count];
+        s->events.call_dropped(s->arg, s, id);
+    }
+}
+
+static void sandbox_ended(void *arg, const struct sandbox_exit *how)
+{
+    struct session *s = arg;
+    s->dead = true;
+    s->how = *how;
+    explain_death(s);
+    timer_stop(s->lifetime);
+    timer_stop(s->partial);
+    drop_calls(s);
+    if (!s->operation)
+        return;
+    struct cell_result r = { .status = s->killed[0] ? CELL_KILLED : CELL_LOST,
+        .reason = s->death };
+    snprintf(r.killed, sizeof r.killed, "%s", s->killed);
+    if (s->death.code == ERROR_TIMEOUT)
+        r.status = CELL_TIMEOUT;
+    deliver(s, &r);
+}
+
+/* The host ends the sandbox; `ended` follows and tells. */
+static void end_sandbox(struct session *s, const char *killed, const struct error *why)
+{
+    if (s->dead || s->death.code != ERROR_NONE)
+        return;
+    s->death = *why;
+    snprintf(s->killed, sizeof s->killed, "%s", killed);
+    s->ops->kill(s->sandbox);
+}
+
+/* ---- frames from the guest ---- */
+
+static char *copy_member(struct json_object *o, const char *key)
+{
+    const char *text = json_get_string(o, key, NULL);
+    return text ? strdup(text) : NULL;
+}
+
+static void take_error(struct json_object *head, struct cell_error *error)
+{
+    struct json_object *e = json_get_typed(head, "error", json_type_object);
+    if (!e)
+        return;
+    error->type = copy_member(e, "type");
+    error->message = copy_member(e, "message");
+    error->traceback = copy_member(e, "traceback");
+}
+
+static void set_cell_error(struct cell_error *error, const char *type, const char *message)
+{
+    free(error->type);
+    free(error->message);
+    error->type = strdup(type);
+    error->message = strdup(message);
+}
+
+/* The part with the index that the head gives under `key`, copied. */
+static char *take_part(struct json_object *head, const char *key, const struct frame *frame,
+    size_t *len, struct error *err)
+{
+    struct frame_parts parts;
+    const char *data;
+    int64_t index = json_get_int(head, key, -1);
+    if (index < 0 || frame_parts_open(frame->blob, frame->blob_len, 16, &parts, err) < 0)
+        return NULL;
+    for (int64_t i = 0; frame_parts_next(&parts, &data, len); i++)
+        if (i == index)
+            return text_copy(data, *len);
+    return NULL;
+}
+
+/* What was submitted must be an object of strict JSON; else it is the cell's error. */
+static void take_submit(struct json_object *head, const struct frame *frame, struct cell_result *r)
+{
+    struct error why = { 0 };
+    r->submit = take_part(head, "submitted", frame, &r->submit_len, NULL);
+    if (!r->submit)
+        return;
+    int rc = json_check(r->submit, r->submit_len, &json_limits_large, &why);
+    if (rc == 0 && r->submit[0] == '{') {
+        r->status = CELL_SUBMITTED;
+        return;
+    }
+    free(steal(&r->submit));
+    r->status = CELL_ERROR;
+    set_cell_error(&r->error, "ValueError", rc < 0 ? why.text : "SUBMIT takes an object");
+}
+
+/* The status that the host gives, from what the guest says and what the host did. */
+static void judge(struct session *s, struct json_object *head, struct cell_result *r)
+{
+    const char *status = json_get_string(head, "status", "");
+    r->status = strcmp(status, "ok") == 0 ? CELL_OK : CELL_ERROR;
+    if (!s->deadline_passed)
+        return;
+    char text[160];
+    snprintf(text, sizeof text,
+        "the cell ran longer than %g s and was interrupted; its variables are kept", s->limit);
+    set_cell_error(&r->error, "TimeoutError", text);
+    r->status = CELL_TIMEOUT;
+}
+
+static int on_result(struct session *s, const struct frame *frame, struct error *err)
+{
+    cleanup_json struct json_object *head = NULL;
+    if (!s->operation || frame->id != s->operation)
+        return error_set(err, ERROR_PROTOCOL, "a result for an operation that is not under way");
+    int rc = json_parse(frame->head, frame->head_len, &json_limits_small, &head, err);
+    if (rc < 0)
+        return rc;
+    struct cell_result r = { 0 };
+    size_t len;
+    take_error(head, &r.error);
+    judge(s, head, &r);
+    take_submit(head, frame, &r);
+    r.echo = take_part(head, "echo", frame, &len, NULL);
+    struct json_object *variables = json_get_typed(head, "variables", json_type_array);
+    if (variables) {
+        json_object_put(s->variables);
+        s->variables = json_object_get(variables);
+    }
+    struct json_object *variable = json_get_typed(head, "variable", json_type_object);
+    r.variable = variable ? json_object_get(variable) : NULL;
+    deliver(s, &r);
+    return 0;
+}
+
+static int on_ready(struct session *s, const struct frame *frame, struct error *err)
+{
+    if (s->ready)
+        return error_set(err, ERROR_PROTOCOL, "a second READY");
+    s->ready = true;
+    return 0;
+}
+
+static size_t find_call(const struct session *s, uint64_t id)
+{
+    size_t i = 0;
+    while (i < s->open_count && s->open_calls[i] != id)
+        i++;
+    return i;
+}
+
+static int remember_call(struct session *s, uint64_t id, struct error *err)
+{
+    if (s->open_count >= CALLS_MAX || find_call(s, id) < s->open_count)
+        return error_set(err, ERROR_PROTOCOL, "call %llu is open already, or too many are",
+            (unsigned long long)id);
+    if (s->open_count == s->open_cap) {
+        size_t cap = s->open_cap ? 2 * s->open_cap : 16;
+        uint64_t *calls = realloc(s->open_calls, cap * sizeof *calls);
+        if (!calls)
+            return error_memory(err);
+        s->open_calls = calls;
+        s->open_cap = cap;
+    }
+    s->open_calls[s->open_count++] = id;
+    return 0;
+}
+
+static int on_call(struct session *s, const struct frame *frame, struct error *err)
+{
+    cleanup_json struct json_object *head = NULL;
+    struct session_call call = { .id = frame->id };
+    if (!s->ready)
+        return error_set(err, ERROR_PROTOCOL, "a call before READY");
+    int rc = json_parse(frame->head, frame->head_len, &json_limits_small, &head, err);
+    if (rc == 0 && !json_object_is_type(head, json_type_object))
+        rc = error_set(err, ERROR_PROTOCOL, "a call's head is no object");
+    if (rc == 0)
+        rc = frame_parts_open(frame->blob, frame->blob_len, PARTS_MAX, &call.parts, err);
+    if (rc == 0)
+        rc = remember_call(s, frame->id, err);
+    if (rc < 0)
+        return rc;
+    s->calls++;
+    call.head = head;
+    s->events.call(s->arg, s, &call);
+    return 0;
+}
+
+static const struct {
+    uint8_t type;
+    int (*handle)(struct session *s, const struct frame *frame, struct error *err);
+} handlers[] = {
+    { FRAME_READY, on_ready },
+    { FRAME_CALL, on_call },
+    { FRAME_RESULT, on_result },
+};
+
+static const struct frame_rule rules[] = {
+    { FRAME_READY, 4096, 0 },
+    { FRAME_CALL, HEAD_MAX, 256u << 20 },
+    { FRAME_RESULT, HEAD_MAX, 256u << 20 },
+};
+
+static int on_frame(void *arg, const struct frame *frame, struct error *err)
+{
+    struct session *s = arg;
+    if (s->dead || s->death.code != ERROR_NONE)
+        return 0; /* it is being ended; nothing that it still says counts */
+    for (size_t i = 0; i < array_length(handlers); i++)
+        if (handlers[i].type == frame->type)
+            return handlers[i].handle(s, frame, err);
+    return error_set(err, ERROR_PROTOCOL, "frame of unexpected type %u", frame->type);
+}
+
+static void watch_partial(struct session *s)
+{
+    bool partial = frame_is_partial(&s->decoder);
+    if (partial == s->partial_running)
+        return;
+    s->partial_running = partial;
+    if (partial)
+        timer_start(s->partial, PARTIAL_FRAME_MS, 0);
+    else
+        timer_stop(s->partial);
+}
+
+static void sandbox_bytes(void *arg, const char *data, size_t len)
+{
+    struct session *s = arg;
+    struct error err = { 0 };
+    if (s->death.code != ERROR_NONE)
+        return;
+    if (frame_feed(&s->decoder, data, len, on_frame, s, &err) < 0) {
+        error_wrap(&err, "the guest broke the protocol and was ended");
+        end_sandbox(s, "protocol", &err);
+        return;
+    }
+    if (!s->dead)
+        watch_partial(s);
+}
+
+static void partial_too_long(void *arg)
+{
+    struct session *s = arg;
+    struct error why = { 0 };
+    error_set(&why, ERROR_PROTOCOL,
+        "the guest began a message and did not end it within %d s, and was ended",
+        PARTIAL_FRAME_MS / 1000);
+    end_sandbox(s, "protocol", &why);
+}
+
+static void sandbox_output(void *arg, int stream, const char *data, size_t len)
+{
+    struct session *s = arg;
+    capture_add(stream == 1 ? &s->out : &s->err, data, len);
+    if (s->events.output)
+        s->events.output(s->arg, s, stream, data, len);
+}
+
+/* ---- deadlines ---- */
+
+static void ring(struct session *s)
+{
+    s->interrupted = true;
+    send_frame(s, FRAME_INTERRUPT, s->operation, "", 0, NULL, 0, NULL);
+    s->ops->interrupt(s->sandbox);
+    timer_start(s->deadline, (uint64_t)(s->grace * 1000), 0);
+}
+
+static void deadline_reached(void *arg)
+{
+    struct session *s = arg;
+    struct error why = { 0 };
+    if (!s->operation)
+        return;
+    if (!s->interrupted) {
+        s->deadline_passed = true;
+        ring(s);
+        return;
+    }
+    if (s->deadline_passed)
+        error_set(&why, ERROR_TIMEOUT,
+            "the cell ran longer than %g s, did not stop within %g s of the interrupt, and was "
+            "killed; its variables are gone",
+            s->limit, s->grace);
+    else
+        error_set(&why, ERROR_CANCELLED,
+            "the cell did not stop within %g s of the interrupt and was killed; its variables are "
+            "gone",
+            s->grace);
+    end_sandbox(s, s->deadline_passed ? "timeout" : "interrupt", &why);
+}
+
+static void lifetime_over(void *arg)
+{
+    struct session *s = arg;
+    struct error why = { 0 };
+    error_set(&why, ERROR_TIMEOUT,
+        "the session reached the end of its time and was killed; its variables are gone");
+    end_sandbox(s, "timeout", &why);
+}
+
+void session_interrupt(struct session *s)
+{
+    if (s->operation && !s->interrupted && !s->dead)
+        ring(s);
+}
+
+/* ---- operations ---- */
+
+static int begin(struct session *s, session_done_fn *done, void *arg, struct error *err)
+{
+    if (s->dead || s->death.code != ERROR_NONE) {
+        if (err)
+            *err = s->death;
+        return -(int)s->death.code;
+    }
+    if (s->operation)
+        return error_set(err, ERROR_ARGUMENT, "the session is busy with another operation");
+    s->operation = ++s->last_id;
+    s->started_ns = clock_ns();
+    s->interrupted = s->deadline_passed = false;
+    s->calls = 0;
+    s->done = done;
+    s->done_arg = arg;
+    return 0;
+}
+
+/* The operation could not be sent: it never began. */
+static int take_back(struct session *s, int rc)
+{
+    s->operation = 0;
+    s->done = NULL;
+    timer_stop(s->deadline);
+    return rc;
+}
+
+int session_exec(struct session *s, const struct session_cell *cell, session_done_fn *done,
+    void *arg, struct error *err)
+{
+    size_t bad = 0;
+    if (!text_is_utf8(cell->code, cell->len, &bad))
+        return error_set(err, ERROR_ARGUMENT, "the code is not UTF-8 at byte %zu", bad);
+    int rc = begin(s, done, arg, err);
+    if (rc < 0)
+        return rc;
+    cleanup_buf struct buf head = { 0 };
+    buf_printf(&head, "{\"echo\":%s", cell->echo ? "true" : "false");
+    if (cell->name) {
+        buf_puts(&head, ",\"name\":");
+        json_append_string(&head, cell->name, strlen(cell->name));
+    }
+    buf_putc(&head, '}');
+    s->limit = cell->execute_timeout < 0 ? s->execute_timeout : cell->execute_timeout;
+    if (s->limit > 0)
+        timer_start(s->deadline, (uint64_t)(s->limit * 1000 + 0.5), 0);
+    struct session_part code = { cell->code, cell->len };
+    rc = buf_failed(&head) ? error_memory(err)
+                           : send_blob(s, FRAME_EXEC, s->operation, head.data, head.len, &code, 1,
+                                 err);
+    return rc < 0 ? take_back(s, rc) : 0;
+}
+
+static const char *const kind_names[] = {
+    [VALUE_TEXT] = "text",
+    [VALUE_BYTES] = "bytes",
+    [VALUE_AUTO] = "auto",
+    [VALUE_JSON] = "json",
+    [VALUE_JSONL] = "jsonl",
+    [VALUE_FILES] = "files",
+};
+
+static void write_set_head(struct buf *head, const char *const *names, size_t count,
+    enum value_kind kind)
+{
+    buf_printf(head, "{\"kind\":\"%s\",\"names\":[", kind_names[kind]);
+    for (size_t i = 0; i < count; i++) {
+        buf_puts(head, i ? "," : "");
+        json_append_string(head, names[i], strlen(names[i]));
+    }
+    buf_puts(head, "]}");
+}
+
+int session_set(struct session *s, const char *const *names, size_t name_count,
+    enum value_kind kind, const void *data, size_t len, int fd_given, session_done_fn *done,
+    void *arg, struct error *err)
+{
+    cleanup_fd int fd = fd_given;
+    cleanup_buf struct buf head = { 0 };
+    int rc = begin(s, done, arg, err);
+    if (rc < 0)
+        return rc;
+    s->limit = 0;
+    write_set_head(&head, names, name_count, kind);
+    struct session_part part = { data, len };
+    if (buf_failed(&head))
+        rc = error_memory(err);
+    else if (fd >= 0 && len > 0)
+        rc = send_memfd(s, FRAME_SET, s->operation, head.data, head.len, steal_fd(&fd), len, err);
+    else
+        rc = send_blob(s, FRAME_SET, s->operation, head.data, head.len, &part, len > 0, err);
+    return rc < 0 ? take_back(s, rc) : 0;
+}
+
+int session_reply(struct session *s, uint64_t id, struct json_object *head,
+    const struct session_part *parts, size_t count, struct error *err)
+{
+    size_t at = find_call(s, id), head_len = 0;
+    if (s->dead || at == s->open_count)
+        return 0;
+    s->open_calls[at] = s->open_calls[--s->open_count];
+    cleanup_buf struct buf blob = { 0 };
+    cleanup_free size_t *lengths = malloc((count + 1) * sizeof *lengths);
+    if (!lengths)
+        return error_memory(err);
+    for (size_t i = 0; i < count; i++)
+        lengths[i] = parts[i].len;
+    frame_parts_begin(&blob, lengths, count);
+    for (size_t i = 0; i < count; i++)
+        buf_append(&blob, parts[i].data, parts[i].len);
+    const char *text = head ? json_text(head, &head_len) : "";
+    if (buf_failed(&blob) || !text)
+        return error_memory(err);
+    struct session_part part = { blob.data, blob.len };
+    return send_blob(s, FRAME_REPLY, id, text, head_len, &part, 1, err);
+}
+
+/* ---- opening and closing ---- */
+
+static int greet(struct session *s, const struct session_options *o, struct error *err)
+{
+    cleanup_buf struct buf head = { 0 };
+    buf_puts(&head, "{");
+    for (size_t i = 0; i < o->output_field_count; i++) {
+        buf_puts(&head, i ? "," : "\"output_fields\":[");
+        json_append_string(&head, o->output_fields[i], strlen(o->output_fields[i]));
+    }
+    buf_puts(&head, o->output_field_count ? "]}" : "}");
+    if (buf_failed(&head))
+        return error_memory(err);
+    return send_frame(s, FRAME_HELLO, 0, head.data, head.len, NULL, 0, err);
+}
+
+static const struct sandbox_events sandbox_handlers = { sandbox_bytes, sandbox_output,
+    sandbox_ended };
+
+int session_open(struct environment *env, const struct session_options *options,
+    const struct session_events *events, void *arg, struct session **out, struct error *err)
+{
+    struct loop *loop = ((struct environment_base *)env)->loop;
+    struct session *s = calloc(1, sizeof *s);
+    if (!s)
+        return error_memory(err);
+    *s = (struct session){
+        .env = env,
+        .ops = environment_ops_of(env),
+        .events = *events,
+        .arg = arg,
+        .execute_timeout = options->execute_timeout,
+        .grace = options->grace,
+        .decoder = { .rules = rules, .rule_count = array_length(rules) },
+        .out = { .limit = options->output_limit },
+        .err = { .limit = options->output_limit },
+    };
+    s->deadline = timer_new(loop, deadline_reached, s);
+    s->lifetime = timer_new(loop, lifetime_over, s);
+    s->partial = timer_new(loop, partial_too_long, s);
+    int rc = s->deadline && s->lifetime && s->partial ? 0 : error_memory(err);
+    if (rc == 0)
+        rc = s->ops->open(env, &options->spec, &sandbox_handlers, s, &s->sandbox, err);
+    if (rc == 0)
+        rc = greet(s, options, err);
+    if (rc < 0) {
+        session_close(s);
+        return rc;
+    }
+    if (options->timeout > 0)
+        timer_start(s->lifetime, (uint64_t)(options->timeout * 1000), 0);
+    *out = s;
+    return 0;
+}
+
+void session_close(struct session *s)
+{
+    if (!s)
+        return;
+    if (s->sandbox)
+        s->ops->close(s->sandbox);
+    drop_calls(s);
+    timer_free(s->deadline);
+    timer_free(s->lifetime);
+    timer_free(s->partial);
+    frame_decoder_free(&s->decoder);
+    capture_free(&s->out);
+    capture_free(&s->err);
+    json_object_put(s->variables);
+    free(s->open_calls);
+    free(s);
+}
+
+bool session_is_alive(const struct session *s)
+{
+    return !s->dead && s->death.code == ERROR_NONE;
+}
+
+enum isolation session_isolation(const struct session *s)
+{
+    return s->ops->isolation(s->sandbox);
+}
+
+struct json_object *session_variables(const struct session *s)
+{
+    return s->variables;
+}
+
+void session_usage(const struct session *s, uint64_t *max_rss, double *cpu_seconds)
+{
+    *max_rss = s->how.max_rss;
+    *cpu_seconds = s->how.cpu_seconds;
+}

@@ -1,0 +1,149 @@
+/* session/session.h: a REPL over a sandbox: cells go in, results come out, variables stay.
+ *
+ * One operation at a time (a cell or a variable); calls of the guest may come at any time and be
+ * answered in any order. Deadlines, limits and the meaning of an answer are decided here, on the
+ * host's side; what the guest says of them is only ever taken as its own opinion of itself.
+ *
+ * None of the callbacks may close the session they are about.
+ */
+#ifndef DROSTE_SESSION_SESSION_H
+#define DROSTE_SESSION_SESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "env/environment.h"
+#include "wire/frame.h"
+
+enum cell_status {
+    CELL_OK,
+    CELL_SUBMITTED, /* SUBMIT, FINAL or answer["ready"] */
+    CELL_ERROR,     /* the code raised */
+    CELL_TIMEOUT,   /* the deadline passed; `alive` says whether the state was kept */
+    CELL_KILLED,    /* the sandbox was ended; `killed` says by what */
+    CELL_LOST,      /* the sandbox is gone and nothing is known of the cell */
+};
+
+/* "ok", "submitted", … */
+const char *cell_status_name(enum cell_status status);
+
+struct cell_error {
+    char *type; /* NULL: none */
+    char *message;
+    char *traceback;
+};
+
+struct cell_result {
+    enum cell_status status;
+    bool alive;              /* the session can go on, with its variables */
+    struct buf out, err;     /* UTF-8, with a line in the middle where bytes were left out */
+    uint64_t out_left_out, err_left_out; /* bytes */
+    char *submit;            /* a JSON object, or NULL */
+    size_t submit_len;
+    char *echo;              /* repr of the last expression, or NULL */
+    struct cell_error error;
+    char killed[64];         /* "timeout", "signal 11", "exit 3", "protocol"…, or "" */
+    struct error reason;     /* for KILLED and LOST: what is known, in a line */
+    struct json_object *variables; /* array of {name, type, length, preview}; may be NULL */
+    struct json_object *variable;  /* of session_set: what it became */
+    double seconds;
+    unsigned calls;          /* that the guest made meanwhile */
+};
+
+void cell_result_free(struct cell_result *result);
+
+/* A call of the guest. The head and the parts are checked to be well-formed, not to make sense;
+ * they are valid during the callback. */
+struct session_call {
+    uint64_t id;
+    struct json_object *head;
+    struct frame_parts parts;
+};
+
+struct session;
+
+struct session_events {
+    void (*call)(void *arg, struct session *s, const struct session_call *call);
+    /* The session died with this call open: nobody waits for its answer any more. */
+    void (*call_dropped)(void *arg, struct session *s, uint64_t id);
+    /* Output as it comes, for a live display; may be NULL. */
+    void (*output)(void *arg, struct session *s, int stream, const char *data, size_t len);
+};
+
+struct session_options {
+    struct sandbox_spec spec;
+    double timeout;         /* seconds that the session may live; 0: no limit */
+    double execute_timeout; /* seconds of a cell, after which it is interrupted; 0: no limit */
+    double grace;           /* seconds from the interrupt to the kill */
+    size_t output_limit;    /* bytes of each stream of a cell that are kept */
+    const char *const *output_fields; /* the fields that SUBMIT must have; none: any */
+    size_t output_field_count;
+};
+
+/* The options' defaults; spec.isolation is ISOLATION_AUTO. */
+void session_options_init(struct session_options *options);
+
+/* Starts a sandbox; the first operation may be given at once. */
+int session_open(struct environment *env, const struct session_options *options,
+    const struct session_events *events, void *arg, struct session **out, struct error *err);
+void session_close(struct session *s);
+
+/* The receiver owns the result (cell_result_free). */
+typedef void session_done_fn(void *arg, struct cell_result *result);
+
+struct session_cell {
+    const char *code; /* UTF-8 */
+    size_t len;
+    const char *name;       /* as tracebacks show it; NULL: "<cell N>" */
+    bool echo;              /* give the repr of a last expression */
+    double execute_timeout; /* seconds; negative: the session's */
+};
+
+/* Runs a cell; `done` comes later, exactly once, unless the session is closed first. ERROR_LOST if
+ * the session has died, ERROR_ARGUMENT if an operation is under way or the code is not UTF-8. */
+int session_exec(struct session *s, const struct session_cell *cell, session_done_fn *done,
+    void *arg, struct error *err);
+
+/* How the guest makes a value of the bytes. */
+enum value_kind {
+    VALUE_TEXT,  /* str, from UTF-8 */
+    VALUE_BYTES,
+    VALUE_AUTO,  /* str if it is UTF-8, else bytes */
+    VALUE_JSON,
+    VALUE_JSONL, /* a list, a value a line */
+    VALUE_FILES, /* {path: text}; guest.py, decode_files, has the format */
+};
+
+/* Binds one value to the names. The bytes are `data`, or, if fd is not -1, the first `len` of a
+ * sealed memfd, which is taken. */
+int session_set(struct session *s, const char *const *names, size_t name_count,
+    enum value_kind kind, const void *data, size_t len, int fd, session_done_fn *done, void *arg,
+    struct error *err);
+
+/* Interrupts the operation under way, as Ctrl-C would; the state is kept if the guest obeys within
+ * the grace, else the session ends. Nothing happens while idle. */
+void session_interrupt(struct session *s);
+
+/* One part of a reply, or of a batch's reply. */
+struct session_part {
+    const char *data;
+    size_t len;
+};
+
+/* Answers a call. `head` is a JSON object (borrowed): {"error": {…}} for the whole call, or
+ * {"errors": {"3": {…}}} for items. Unknown ids (a call that was dropped) are passed over. */
+int session_reply(struct session *s, uint64_t id, struct json_object *head,
+    const struct session_part *parts, size_t count, struct error *err);
+
+bool session_is_alive(const struct session *s);
+enum isolation session_isolation(const struct session *s);
+/* The summary of the variables after the last operation (borrowed); NULL before the first. */
+struct json_object *session_variables(const struct session *s);
+/* Largest resident memory in bytes and CPU seconds of all the guest's processes; 0 before the end. */
+void session_usage(const struct session *s, uint64_t *max_rss, double *cpu_seconds);
+
+#endif

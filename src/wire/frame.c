@@ -1,0 +1,173 @@
+/* wire/frame.c: see frame.h. */
+#include "wire/frame.h"
+
+#include <endian.h>
+#include <string.h>
+
+static uint64_t get64(const void *p)
+{
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return le64toh(v);
+}
+
+static uint32_t get32(const void *p)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return le32toh(v);
+}
+
+void frame_write_header(unsigned char out[FRAME_HEADER_SIZE], const struct frame *frame)
+{
+    uint16_t flags = htole16(frame->flags);
+    uint32_t head = htole32((uint32_t)frame->head_len);
+    uint64_t id = htole64(frame->id), blob = htole64(frame->blob_len);
+    out[0] = FRAME_VERSION;
+    out[1] = frame->type;
+    memcpy(out + 2, &flags, 2);
+    memcpy(out + 4, &head, 4);
+    memcpy(out + 8, &id, 8);
+    memcpy(out + 16, &blob, 8);
+}
+
+static const struct frame_rule *find_rule(const struct frame_decoder *d, uint8_t type)
+{
+    for (size_t i = 0; i < d->rule_count; i++)
+        if (d->rules[i].type == type)
+            return &d->rules[i];
+    return NULL;
+}
+
+/* The header is complete: decides whether its body may come. */
+static int check_header(struct frame_decoder *d, struct error *err)
+{
+    const unsigned char *h = d->header;
+    const struct frame_rule *rule = find_rule(d, h[1]);
+    uint64_t head = get32(h + 4), blob = get64(h + 16);
+    if (h[0] != FRAME_VERSION)
+        return error_set(err, ERROR_PROTOCOL, "frame of version %u, not %u", h[0], FRAME_VERSION);
+    if (!rule)
+        return error_set(err, ERROR_PROTOCOL, "frame of unexpected type %u", h[1]);
+    if (h[2] != 0 || h[3] != 0)
+        return error_set(err, ERROR_PROTOCOL, "frame with unknown flags");
+    if (head > rule->head_max || blob > rule->blob_max)
+        return error_set(err, ERROR_PROTOCOL,
+            "frame of type %u with %llu + %llu bytes, over %zu + %zu", h[1],
+            (unsigned long long)head, (unsigned long long)blob, rule->head_max, rule->blob_max);
+    d->head_len = (size_t)head;
+    d->blob_len = (size_t)blob;
+    return 0;
+}
+
+static int deliver(struct frame_decoder *d, frame_fn *fn, void *arg, struct error *err)
+{
+    struct frame frame = {
+        .type = d->header[1],
+        .id = get64(d->header + 8),
+        .head = buf_text(&d->body),
+        .head_len = d->head_len,
+        .blob = buf_text(&d->body) + d->head_len,
+        .blob_len = d->blob_len,
+    };
+    int rc = fn(arg, &frame, err);
+    d->header_len = 0;
+    /* Keep the memory of small frames for the next one; give that of a large one back. */
+    if (d->body.cap > 4 * FRAME_MEMFD_MIN)
+        buf_free(&d->body);
+    else
+        buf_clear(&d->body);
+    return rc;
+}
+
+int frame_feed(struct frame_decoder *d, const char *data, size_t len, frame_fn *fn, void *arg,
+    struct error *err)
+{
+    while (len > 0) {
+        if (d->header_len < FRAME_HEADER_SIZE) {
+            size_t n = FRAME_HEADER_SIZE - d->header_len;
+            if (n > len)
+                n = len;
+            memcpy(d->header + d->header_len, data, n);
+            d->header_len += n;
+            data += n;
+            len -= n;
+            if (d->header_len < FRAME_HEADER_SIZE)
+                return 0;
+            int rc = check_header(d, err);
+            if (rc < 0)
+                return rc;
+        }
+        size_t want = d->head_len + d->blob_len - d->body.len;
+        size_t n = want < len ? want : len;
+        buf_append(&d->body, data, n);
+        if (buf_failed(&d->body))
+            return error_memory(err);
+        data += n;
+        len -= n;
+        if (n < want)
+            return 0;
+        int rc = deliver(d, fn, arg, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+bool frame_is_partial(const struct frame_decoder *d)
+{
+    return d->header_len > 0;
+}
+
+void frame_decoder_free(struct frame_decoder *d)
+{
+    buf_free(&d->body);
+    d->header_len = 0;
+}
+
+void frame_parts_begin(struct buf *out, const size_t *lengths, size_t count)
+{
+    uint32_t n = htole32((uint32_t)count);
+    buf_append(out, &n, sizeof n);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t length = htole64(lengths[i]);
+        buf_append(out, &length, sizeof length);
+    }
+}
+
+int frame_parts_open(const char *blob, size_t len, size_t max, struct frame_parts *parts,
+    struct error *err)
+{
+    if (len < 4)
+        return error_set(err, ERROR_PROTOCOL, "a list of parts without its count");
+    size_t count = get32(blob);
+    if (count > max || count > (len - 4) / 8)
+        return error_set(err, ERROR_PROTOCOL, "a list of %zu parts in %zu bytes, at most %zu",
+            count, len, max);
+    *parts = (struct frame_parts){
+        .count = count,
+        .lengths = blob + 4,
+        .data = blob + 4 + 8 * count,
+    };
+    size_t left = len - 4 - 8 * count;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t part = get64(parts->lengths + 8 * i);
+        if (part > left)
+            return error_set(err, ERROR_PROTOCOL, "part %zu is longer than its frame", i);
+        left -= (size_t)part;
+    }
+    if (left > 0)
+        return error_set(err, ERROR_PROTOCOL, "%zu bytes after the last part", left);
+    return 0;
+}
+
+bool frame_parts_next(struct frame_parts *parts, const char **data, size_t *len)
+{
+    if (parts->at >= parts->count)
+        return false;
+    *data = parts->data;
+    *len = (size_t)get64(parts->lengths + 8 * parts->at);
+    parts->data += *len;
+    parts->at++;
+    return true;
+}

@@ -1,0 +1,105 @@
+/* wire/frame.h: the frames between host and guest.
+ *
+ *   byte 0      version, FRAME_VERSION
+ *   byte 1      type
+ *   bytes 2-3   flags, FRAME_FD
+ *   bytes 4-7   length of the head, a JSON object of UTF-8 (0: none)
+ *   bytes 8-15  id: of the operation or call that the frame belongs to
+ *   bytes 16-23 length of the blob, raw bytes; with FRAME_FD they are in a sealed memfd that comes
+ *               with the header's first byte, and are not in the stream
+ *
+ * then head and blob; all numbers little-endian. Several values in one blob are *parts*: a 32-bit
+ * count, that many 64-bit lengths, then the bytes one after the other.
+ *
+ * The guest is hostile. The decoder looks at a header before it allocates anything, grows with what
+ * really arrives, and never takes a descriptor.
+ */
+#ifndef DROSTE_WIRE_FRAME_H
+#define DROSTE_WIRE_FRAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+
+enum {
+    FRAME_VERSION = 1,
+    FRAME_HEADER_SIZE = 24,
+    FRAME_FD = 1,           /* flag: the blob travels as a memfd; host to guest only */
+    FRAME_MEMFD_MIN = 65536 /* larger blobs to a local guest travel that way */
+};
+
+enum frame_type {
+    /* host to guest */
+    FRAME_HELLO = 1,     /* what this sandbox may do; answered by READY */
+    FRAME_SET = 2,       /* a variable; answered by RESULT */
+    FRAME_EXEC = 3,      /* a cell; answered by RESULT */
+    FRAME_REPLY = 4,     /* the answer to a CALL */
+    FRAME_INTERRUPT = 5, /* stop the operation with this id */
+    FRAME_CLOSE = 7,     /* end in order */
+    /* guest to host */
+    FRAME_READY = 17,
+    FRAME_OUTPUT = 18, /* bytes of standard output or error, where there is no pipe for them */
+    FRAME_CALL = 19,
+    FRAME_RESULT = 20,
+};
+
+struct frame {
+    uint8_t type;
+    uint16_t flags;
+    uint64_t id;
+    const char *head; /* head_len bytes, not NUL-terminated */
+    size_t head_len;
+    const char *blob;
+    size_t blob_len;
+};
+
+/* Writes a header of FRAME_HEADER_SIZE bytes. */
+void frame_write_header(unsigned char out[FRAME_HEADER_SIZE], const struct frame *frame);
+
+/* What a decoder lets in, a row a type; a type without a row is refused. */
+struct frame_rule {
+    uint8_t type;
+    size_t head_max;
+    size_t blob_max;
+};
+
+struct frame_decoder {
+    const struct frame_rule *rules;
+    size_t rule_count;
+    unsigned char header[FRAME_HEADER_SIZE];
+    size_t header_len; /* bytes of the header that are here */
+    struct buf body;   /* head and blob of the frame that is under way */
+    size_t head_len, blob_len;
+};
+
+/* Called for each whole frame, valid during the call. A negative return ends the feeding. */
+typedef int frame_fn(void *arg, const struct frame *frame, struct error *err);
+
+/* Takes the next bytes of the stream, in pieces of any size. After a negative return the stream is
+ * beyond repair: ERROR_PROTOCOL, ERROR_MEMORY, or what `fn` returned. */
+int frame_feed(struct frame_decoder *d, const char *data, size_t len, frame_fn *fn, void *arg,
+    struct error *err);
+/* True while a frame has begun and is not complete. */
+bool frame_is_partial(const struct frame_decoder *d);
+void frame_decoder_free(struct frame_decoder *d);
+
+/* Parts. The writer needs all lengths first, then the bytes in order. */
+void frame_parts_begin(struct buf *out, const size_t *lengths, size_t count);
+
+struct frame_parts {
+    size_t count;
+    const char *lengths; /* unaligned 64-bit numbers */
+    const char *data;
+    size_t at; /* index of the next part */
+};
+
+/* Checks that the blob is exactly a list of at most `max` parts. */
+int frame_parts_open(const char *blob, size_t len, size_t max, struct frame_parts *parts,
+    struct error *err);
+/* The next part; false after the last. */
+bool frame_parts_next(struct frame_parts *parts, const char **data, size_t *len);
+
+#endif

@@ -1,0 +1,574 @@
+/* A session over real local sandboxes: what a cell does, how it can end, what is kept.
+ *
+ * Runs at the isolation that DROSTE_TEST_ISOLATION names, `full` by default.
+ */
+#include "../test.h"
+
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "session/session.h"
+
+#include <unistd.h>
+
+struct fixture {
+    struct loop *loop;
+    struct environment *env;
+    struct session *session;
+    struct cell_result last; /* of the last operation */
+    bool done;
+    /* calls */
+    uint64_t calls[64];
+    unsigned call_count, dropped;
+    bool answer_at_once;
+    char prompt[256];
+};
+
+static void took(void *arg, struct cell_result *result)
+{
+    struct fixture *f = arg;
+    cell_result_free(&f->last);
+    f->last = *result;
+    f->done = true;
+}
+
+static void reply_text(struct session *s, uint64_t id, const char *text)
+{
+    struct session_part part = { text, strlen(text) };
+    assert_ok(session_reply(s, id, NULL, &part, 1, err));
+}
+
+static void called(void *arg, struct session *s, const struct session_call *call)
+{
+    struct fixture *f = arg;
+    struct frame_parts parts = call->parts;
+    const char *data;
+    size_t len;
+    assert_true(frame_parts_next(&parts, &data, &len));
+    snprintf(f->prompt, sizeof f->prompt, "%.*s", (int)len, data);
+    assert_true(f->call_count < 64);
+    f->calls[f->call_count++] = call->id;
+    if (f->answer_at_once)
+        reply_text(s, call->id, f->prompt);
+}
+
+static void call_dropped(void *arg, struct session *s, uint64_t id)
+{
+    ((struct fixture *)arg)->dropped++;
+}
+
+static const struct session_events events = { called, call_dropped, NULL };
+
+static void open_with(struct fixture *f, const struct session_options *options)
+{
+    assert_ok(session_open(f->env, options, &events, f, &f->session, err));
+}
+
+static enum isolation wanted_isolation(void)
+{
+    enum isolation isolation = ISOLATION_FULL;
+    const char *word = getenv("DROSTE_TEST_ISOLATION");
+    if (word)
+        assert_ok(isolation_parse(word, &isolation, err));
+    return isolation;
+}
+
+static void defaults(struct session_options *options)
+{
+    session_options_init(options);
+    options->spec.isolation = wanted_isolation();
+    options->grace = 0.3;
+}
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    f->answer_at_once = true;
+    assert_ok(loop_open(&f->loop, err));
+    assert_ok(environment_open("local", f->loop, &f->env, err));
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    session_close(f->session);
+    environment_close(f->env);
+    loop_close(f->loop);
+    cell_result_free(&f->last);
+    free(f);
+    return 0;
+}
+
+static void open_plain(struct fixture *f)
+{
+    struct session_options options;
+    defaults(&options);
+    open_with(f, &options);
+}
+
+static void wait_done(struct fixture *f)
+{
+    assert_ok(loop_run_until(f->loop, &f->done, err));
+}
+
+static const struct cell_result *run_limited(struct fixture *f, const char *code, double limit)
+{
+    struct session_cell cell = { .code = code, .len = strlen(code), .execute_timeout = limit };
+    f->done = false;
+    assert_ok(session_exec(f->session, &cell, took, f, err));
+    wait_done(f);
+    return &f->last;
+}
+
+static const struct cell_result *run(struct fixture *f, const char *code)
+{
+    return run_limited(f, code, 0);
+}
+
+static void assert_status(const struct cell_result *r, enum cell_status status)
+{
+    if (r->status != status)
+        fail_msg("status %s (%s: %s; %s; stderr %s), not %s", cell_status_name(r->status),
+            r->error.type ? r->error.type : "-", r->error.message ? r->error.message : "-",
+            r->reason.text, buf_text(&r->err), cell_status_name(status));
+}
+
+static void submit_gives_strict_json(void **state)
+{
+    struct fixture *f = *state;
+    open_plain(f);
+    const struct cell_result *r = run(f, "import math\nSUBMIT(answer=math.factorial(15))");
+    assert_status(r, CELL_SUBMITTED);
+    assert_string_equal(r->submit, "{\"answer\": 1307674368000}");
+    assert_true(r->alive);
+}
+
+static void variables_functions_and_classes_stay(void **state)
+{
+    struct fixture *f = *state;
+    open_plain(f);
+    run(f, "x = 1\n_hidden = 2\nimport json\nclass A:\n    v = 3\ndef f(): return x + y\n");
+    run(f, "y = 10");
+    assert_string_equal(run(f, "SUBMIT(f(), A().v, _hidden, json.dumps([1]))")->submit,
+        "{\"output\": [11, 3, 2, \"[1]\"]}");
+}
+
+static void what_was_bound_before_an_error_stays(void **state)
+{
+    struct fixture *f = *state;
+    open_plain(f);
+    const struct cell_result *r = run(f, "kept = 5\n\nraise ValueError('no')\nlost = 1");
+    assert_status(r, CELL_ERROR);
+    assert_string_equal(r->error.type, "ValueError");
+    assert_string_equal(r->error.message, "no");
+    assert_non_null(strstr(r->error.traceback, "File \"<cell 1>\", line 3"));
+    assert_non_null(strstr(r->error.traceback, "raise ValueError('no')"));
+    assert_null(strstr(r->error.traceback, "<droste>"));
+    assert_string_equal(run(f, "SUBMIT(kept=kept, lost='lost' in globals())")->submit,
+        "{\"kept\": 5, \"lost\": false}");
+}
+
+static void both_streams_are_captured_at_the_descriptors(void **state)
+{
+    struct fixture *f = *state;
+    open_plain(f);
+    const struct cell_result *r = run(f,
+        "import os, subprocess, sys\n"
+        "print('a')\nsubprocess.run(['sh', '-c', 'echo b; echo c >&2'])\n"
+        "os.write(1, b'd\\n')\nprint('e', end='')\nprint('f', file=sys.stderr)");
+    assert_status(r, CELL_OK);
+    assert_string_equal(buf_text(&r->out), "a\nb\nd\ne");
+    assert_string_equal(buf_text(&r->err), "c\nf\n");
+}
+
+static void long_output_keeps_head_and_tail(void **state)
+{
+    struct fixture *f = *state;
+    struct session_options options;
+    defaults(&options);
+    options.output_limit = 1000;
+    open_with(f, &options);
+    const struct cell_result *r = run(f, "print('A' * 600 + 'B' * 100000 + 'C' * 600, end='')");
+    assert_true(r->out_left_out > 100000 - 1000);
+    assert_true(r->out.len < 1200);
+    assert_int_equal(r->out.data[0], 'A');
+    assert_int_equal(r->out.data[r->out.len - 1], 'C');
+    assert_non_null(strstr(r->out.data, "bytes left out"));
+    assert_int_equal(run(f, "print('x' * 1000, end='')")->out.len, 1000);
+}
+
+static void the_soft_deadline_keeps_the_state(void **state)
+{
+    struct fixture *f = *state;
+    open_plain(f);
+    run(f, "x = 41");
+    const struct cell_result *r = run_limited(f, "print('begun')\nwhile True: pass", 0.2);
+    assert_status(r, CELL_TIMEOUT);
+    assert_true(r->alive);
+    assert_string_equal(r->error.type, "TimeoutError");
+    assert_string_equal(buf_text(&r->out), "begun\n");
+    assert_string_equal(run(f, "SUBMIT(x=x + 1)")->submit, "{\"x\": 42}");
+}
+
+static void a_blocking_call_is_interrupted_too(void **state)
+{
+    struct fixture *f = *state;
+    open_plain(f);
+    assert_status(run_limited(f, "import time; time.sleep(1e9)", 0.2), CELL_TIMEOUT);
+    assert_true(f->last.alive);
+}
+
+static void a_cell_that_does_not_stop_is_killed(void **state)
+{
+    struct fixture *f = *state;
+    open_plain(f);
+    const struct cell_result *r = run_limited(f,
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", 0.2);
+    assert_status(r, CELL_TIMEOUT);
+    assert_false(r->alive);
+    assert_string_equal(r->killed, "timeout");
+    struct session_cell next = { .code = "1", .len = 1 };
+    assert_fails(ERROR_TIMEOUT, session_exec(f->session, &next, took, f, err));
+}
+
+static void an_interrupt_in_the_idle_state_does_nothing(void **state)
+{
+    struct fixture *f = *state;
+    open_plain(f);
+    run(f, "x = 1");
+    session_interrupt(f->session);
+    assert_status(run(f, "import time; time.sleep(0.05); SUBMIT(x=x)"), CELL_SUBMITTED);
+}
+
+static void sys_exit_is_an_error_and_the_session_lives(void **state)
+{
+    struct fixture *f = *state;
+    open_plain(f);
+    const struct cell_result *r = run(f, "x = 1\nimport sys\nsys.exit(3)");
+    assert_status(r, CELL_ERROR);
+    assert_string_equal(r->error.type, "SystemExit");
+    assert_string_equal(run(f, "SUBMIT(x=x)")->submit, "{\"x\": 1}");
+}
+
+static void a_guest_that_ends_itself_is_named(void **state)
+{
+    static const struct {
+        const char *code, *killed;
+    } ways[] = {
+        { "import os; os._exit(3)", "exit 3" },
+        { "import os; os.kill(os.getpid(), 9)", "signal 9 SIGKILL" },
+        { "import os; os.abort()", "signal 6 SIGABRT" },
+        { "import ctypes; ctypes.string_at(0)", "signal 11 SIGSEGV" },
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < array_length(ways); i++) {
+        open_plain(f);
+        const struct cell_result *r = run(f, ways[i].code);
+        assert_status(r, CELL_KILLED);
+        assert_false(r->alive);
+        assert_string_equal(r->killed, ways[i].killed);
+        session_close(f->session);
+        f->session = NULL;
+    }
+}
+
+static void calls_go_out_and_come_back(void **state)
+{
+    struct fixture *f = *state;
+    open_plain(f);
+    const struct cell_result *r = run(f, "SUBMIT(reply=llm_query('what is 2+2?'))");
+    assert_string_equal(r->submit, "{\"reply\": \"what is 2+2?\"}");
+    assert_int_equal(r->calls, 1);
+}
+
+static void threads_call_at_once_and_are_answered_in_any_order(void **state)
+{
+    struct fixture *f = *state;
+    f->answer_at_once = false;
+    open_plain(f);
+    const char *code = "import threading\nout = [None] * 8\n"
+                       "def ask(i): out[i] = llm_query('q%d' % i)\n"
+                       "ts = [threading.Thread(target=ask, args=(i,)) for i in range(8)]\n"
+                       "[t.start() for t in ts]\n[t.join() for t in ts]\n"
+                       "SUBMIT(n=len(out), answered=sum(o is not None for o in out))";
+    struct session_cell cell = { .code = code, .len = strlen(code) };
+    f->done = false;
+    assert_ok(session_exec(f->session, &cell, took, f, err));
+    while (f->call_count < 8)
+        uv_run(&f->loop->uv, UV_RUN_ONCE);
+    for (int i = 7; i >= 0; i--)
+        reply_text(f->session, f->calls[i], "r");
+    wait_done(f);
+    assert_string_equal(f->last.submit, "{\"n\": 8, \"answered\": 8}");
+}
+
+static void a_call_can_be_interrupted_and_the_next_one_works(void **state)
+{
+    struct fixture *f = *state;
+    f->answer_at_once = false;
+    open_plain(f);
+    assert_status(run_limited(f, "llm_query('slow')", 0.2), CELL_TIMEOUT);
+    assert_true(f->last.alive);
+    reply_text(f->session, f->calls[0], "too late");
+    f->answer_at_once = true;
+    assert_string_equal(run(f, "SUBMIT(r=llm_query('new'))")->submit, "{\"r\": \"new\"}");
+}
+
+static void calls_of_a_dead_session_are_dropped(void **state)
+{
+    struct fixture *f = *state;
+    f->answer_at_once = false;
+    open_plain(f);
+    run(f, "import threading, time, os\n"
+           "threading.Thread(target=llm_query, args=('x',), daemon=True).start()\n"
+           "time.sleep(0.1)\nos._exit(0)");
+    assert_int_equal(f->dropped, 1);
+}
+
+static void values_arrive_as_they_were(void **state)
+{
+    struct fixture *f = *state;
+    static const char text[] = "quote\" \\ \r\n nul:\0 \xC3\xA9 \xF0\x9F\x98\x80'''\"\"\"";
+    static const char *const names[] = { "context", "context_0" };
+    open_plain(f);
+    f->done = false;
+    assert_ok(session_set(f->session, names, 2, VALUE_TEXT, text, sizeof text - 1, -1, took, f,
+        err));
+    wait_done(f);
+    assert_status(&f->last, CELL_OK);
+    assert_string_equal(json_get_string(f->last.variable, "type", ""), "str");
+    run(f, "SUBMIT(ok=context == 'quote\" \\\\ \\r\\n nul:\\0 \\xe9 \\U0001f600\\'\\'\\'\"\"\"', "
+           "same=context is context_0)");
+    assert_string_equal(f->last.submit, "{\"ok\": true, \"same\": true}");
+}
+
+static void large_values_travel_as_memory_files(void **state)
+{
+    struct fixture *f = *state;
+    size_t size = 32u << 20;
+    cleanup_free char *data = malloc(size);
+    static const char *const names[] = { "context" };
+    memset(data, 'x', size);
+    open_plain(f);
+    f->done = false;
+    assert_ok(session_set(f->session, names, 1, VALUE_AUTO, data, size, -1, took, f, err));
+    wait_done(f);
+    assert_string_equal(run(f, "SUBMIT(n=len(context), x=context.count('x'))")->submit,
+        "{\"n\": 33554432, \"x\": 33554432}");
+}
+
+static void json_that_is_none_is_an_error(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const names[] = { "context" };
+    open_plain(f);
+    f->done = false;
+    assert_ok(session_set(f->session, names, 1, VALUE_JSON, "{nope", 5, -1, took, f, err));
+    wait_done(f);
+    assert_status(&f->last, CELL_ERROR);
+    f->done = false;
+    assert_ok(session_set(f->session, names, 1, VALUE_JSON, "[1]", 3, -1, took, f, err));
+    wait_done(f);
+    assert_status(&f->last, CELL_OK);
+}
+
+static void answers_can_be_given_in_every_documented_way(void **state)
+{
+    static const char *const ways[][2] = {
+        { "answer['content'] = 'x'; answer['ready'] = True", "{\"answer\": \"x\"}" },
+        { "answer['ready'] = True; answer['content'] = 'x'", "{\"answer\": \"x\"}" },
+        { "answer.update(content='x', ready=True)", "{\"answer\": \"x\"}" },
+        { "answer = {'content': 'x', 'ready': True}", "{\"answer\": \"x\"}" },
+        { "FINAL('x')", "{\"answer\": \"x\"}" },
+        { "v = 'x'\nFINAL_VAR('v')", "{\"answer\": \"x\"}" },
+        { "SUBMIT('x')", "{\"output\": \"x\"}" },
+        { "SUBMIT(1, 2)", "{\"output\": [1, 2]}" },
+        { "SUBMIT(items=[1], keys={})", "{\"items\": [1], \"keys\": {}}" },
+        { "try:\n    SUBMIT(a=1)\nexcept Exception:\n    pass\nb = 1", "{\"a\": 1}" },
+    };
+    struct fixture *f = *state;
+    open_plain(f);
+    for (size_t i = 0; i < array_length(ways); i++) {
+        assert_status(run(f, ways[i][0]), CELL_SUBMITTED);
+        assert_string_equal(f->last.submit, ways[i][1]);
+    }
+    assert_status(run(f, "pass"), CELL_OK); /* an answer counts once */
+}
+
+static void what_is_not_json_is_refused_in_the_cell(void **state)
+{
+    static const char *const bad[] = { "SUBMIT(x=float('nan'))", "SUBMIT(x=object())",
+        "SUBMIT(x=b'')", "SUBMIT(x='\\ud800')", "a = []; a.append(a); SUBMIT(x=a)",
+        "SUBMIT(1, x=2)", "x = []\nfor i in range(200): x = [x]\nSUBMIT(x=x)" };
+    struct fixture *f = *state;
+    open_plain(f);
+    for (size_t i = 0; i < array_length(bad); i++) {
+        assert_status(run(f, bad[i]), CELL_ERROR);
+        assert_true(f->last.alive);
+    }
+    assert_status(run(f, "SUBMIT(x={1, 2} and [3])"), CELL_SUBMITTED);
+}
+
+static void top_level_await_works(void **state)
+{
+    struct fixture *f = *state;
+    open_plain(f);
+    run(f, "import asyncio\nasync def g():\n    await asyncio.sleep(0)\n    return 7");
+    assert_string_equal(run(f, "x = await g()\nSUBMIT(x=x)")->submit, "{\"x\": 7}");
+}
+
+static void a_last_expression_is_echoed_when_asked(void **state)
+{
+    struct fixture *f = *state;
+    struct session_cell cell = { .code = "x = 2\nx + 1", .len = 11, .echo = true };
+    open_plain(f);
+    f->done = false;
+    assert_ok(session_exec(f->session, &cell, took, f, err));
+    wait_done(f);
+    assert_string_equal(f->last.echo, "3");
+    assert_null(run(f, "x + 1")->echo);
+}
+
+static void buffers_keep_lists(void **state)
+{
+    struct fixture *f = *state;
+    open_plain(f);
+    run(f, "add_buffer('findings', 'Step 1: setup complete')");
+    run(f, "add_buffer('findings', 'Step 2: data loaded')");
+    assert_string_equal(run(f, "SUBMIT(log=get_buffer('findings'))")->submit,
+        "{\"log\": [\"Step 1: setup complete\", \"Step 2: data loaded\"]}");
+    run(f, "clear_buffer()");
+    assert_string_equal(run(f, "SUBMIT(log=get_buffer('findings'))")->submit, "{\"log\": []}");
+}
+
+static void variables_are_summarised_not_sent(void **state)
+{
+    struct fixture *f = *state;
+    open_plain(f);
+    run(f, "big = 'x' * 1000000\nclass L:\n    def __len__(self): raise SystemExit\nodd = L()");
+    size_t len;
+    const char *text = json_text(f->last.variables, &len);
+    assert_non_null(strstr(text, "\"name\":\"big\",\"type\":\"str\",\"length\":1000000"));
+    assert_non_null(strstr(text, "\"name\":\"odd\",\"type\":\"L\""));
+    assert_true(len < 2000);
+}
+
+static void input_ends_at_once(void **state)
+{
+    struct fixture *f = *state;
+    open_plain(f);
+    assert_status(run(f, "input()"), CELL_ERROR);
+    assert_string_equal(f->last.error.type, "EOFError");
+}
+
+static void forked_children_do_not_speak_for_the_guest(void **state)
+{
+    struct fixture *f = *state;
+    open_plain(f);
+    const struct cell_result *r = run(f,
+        "import os\npid = os.fork()\nif pid == 0:\n    print('child')\nelse:\n"
+        "    os.waitpid(pid, 0)\n    SUBMIT(parent=True)");
+    assert_status(r, CELL_SUBMITTED);
+    assert_string_equal(buf_text(&r->out), "child\n");
+    assert_status(run(f, "x = 1"), CELL_OK);
+}
+
+static void forged_frames_end_that_sandbox_only(void **state)
+{
+    struct fixture *f = *state;
+    struct session *other = NULL;
+    struct session_options options;
+    defaults(&options);
+    assert_ok(session_open(f->env, &options, &events, f, &other, err));
+    open_plain(f);
+    assert_status(run(f, "import os\nos.write(3, bytes(24))\nwhile True: pass"), CELL_KILLED);
+    assert_string_equal(f->last.killed, "protocol");
+    session_close(f->session);
+    f->session = other;
+    assert_status(run(f, "SUBMIT(x=1)"), CELL_SUBMITTED);
+}
+
+static void typed_fields_bind_positions_and_are_checked(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const fields[] = { "city", "population" };
+    struct session_options options;
+    defaults(&options);
+    options.output_fields = fields;
+    options.output_field_count = 2;
+    open_with(f, &options);
+    assert_string_equal(run(f, "SUBMIT('Oslo', population=1)")->submit,
+        "{\"population\": 1, \"city\": \"Oslo\"}");
+    assert_status(run(f, "SUBMIT('Oslo')"), CELL_ERROR);
+    assert_status(run(f, "SUBMIT(city='Oslo', size=1)"), CELL_ERROR);
+}
+
+static void the_environment_is_clean(void **state)
+{
+    struct fixture *f = *state;
+    setenv("DROSTE_CANARY", "secret-canary", 1);
+    open_plain(f);
+    run(f, "import os\nSUBMIT(found='secret-canary' in str(dict(os.environ)) + "
+           "open('/proc/self/environ').read(), path='PATH' in os.environ)");
+    assert_string_equal(f->last.submit, "{\"found\": false, \"path\": true}");
+}
+
+static void only_the_standard_descriptors_and_the_channel_are_open(void **state)
+{
+    struct fixture *f = *state;
+    open_plain(f);
+    run(f, "import os\nfds = []\nfor fd in range(1000):\n    try: os.fstat(fd); fds.append(fd)\n"
+           "    except OSError: pass\nSUBMIT(fds=fds)");
+    assert_string_equal(f->last.submit, "{\"fds\": [0, 1, 2, 3]}");
+}
+
+static void random_generators_differ_between_sandboxes(void **state)
+{
+    struct fixture *f = *state;
+    char first[128];
+    open_plain(f);
+    snprintf(first, sizeof first, "%s", run(f, "import random; SUBMIT(r=random.random())")->submit);
+    session_close(f->session);
+    open_plain(f);
+    assert_string_not_equal(run(f, "import random; SUBMIT(r=random.random())")->submit, first);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(submit_gives_strict_json),
+        T(variables_functions_and_classes_stay),
+        T(what_was_bound_before_an_error_stays),
+        T(both_streams_are_captured_at_the_descriptors),
+        T(long_output_keeps_head_and_tail),
+        T(the_soft_deadline_keeps_the_state),
+        T(a_blocking_call_is_interrupted_too),
+        T(a_cell_that_does_not_stop_is_killed),
+        T(an_interrupt_in_the_idle_state_does_nothing),
+        T(sys_exit_is_an_error_and_the_session_lives),
+        T(a_guest_that_ends_itself_is_named),
+        T(calls_go_out_and_come_back),
+        T(threads_call_at_once_and_are_answered_in_any_order),
+        T(a_call_can_be_interrupted_and_the_next_one_works),
+        T(calls_of_a_dead_session_are_dropped),
+        T(values_arrive_as_they_were),
+        T(large_values_travel_as_memory_files),
+        T(json_that_is_none_is_an_error),
+        T(answers_can_be_given_in_every_documented_way),
+        T(what_is_not_json_is_refused_in_the_cell),
+        T(top_level_await_works),
+        T(a_last_expression_is_echoed_when_asked),
+        T(buffers_keep_lists),
+        T(variables_are_summarised_not_sent),
+        T(input_ends_at_once),
+        T(forked_children_do_not_speak_for_the_guest),
+        T(forged_frames_end_that_sandbox_only),
+        T(typed_fields_bind_positions_and_are_checked),
+        T(the_environment_is_clean),
+        T(only_the_standard_descriptors_and_the_channel_are_open),
+        T(random_generators_differ_between_sandboxes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
