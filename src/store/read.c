@@ -1,0 +1,368 @@
+/* store/read.c: runs read back, one step at a time.
+ *
+ * A reader works on one snapshot of the file (a read transaction), which no writer disturbs. The
+ * short texts of a step live in its statement's row, its values in `values`, until the callback is
+ * over.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/text.h"
+#include "store/internal.h"
+
+struct values {
+    char *owned[6];
+    int count;
+};
+
+static void free_values(struct values *values)
+{
+    for (int i = 0; i < values->count; i++)
+        free(values->owned[i]);
+}
+#define cleanup_values __attribute__((cleanup(free_values)))
+
+static struct store_value take_value(struct query *q, struct values *values)
+{
+    struct store_value value = { 0 };
+    char *data = NULL;
+    const char *hash = take_text(q);
+    if (!hash || q->error.code != ERROR_NONE)
+        return value;
+    if (blob_read(q->store, hash, &data, &value.len, &q->error) == 0) {
+        value.data = data;
+        values->owned[values->count++] = data;
+    }
+    return value;
+}
+
+/* A step that was not ended, in a run that nobody runs any more, will not be. */
+static const char *shown_status(const char *status, bool alive)
+{
+    return status && strcmp(status, "running") == 0 && !alive ? "interrupted" : status;
+}
+
+/* Ends the reader's snapshot, whatever became of it. */
+static int close_snapshot(struct store *store, int rc)
+{
+    query_rollback(store);
+    return rc;
+}
+
+/* ---- the three kinds of rows ---- */
+
+static int take_run(
+    struct query *q, struct store_run *run, struct values *values, struct error *err)
+{
+    struct owner owner;
+    run->begin.id = take_text(q);
+    run->begin.parent = take_text(q);
+    run->begin.parent_cell = take_int(q);
+    run->begin.depth = take_int(q);
+    run->begin.model = take_text(q);
+    run->begin.environment = take_text(q);
+    run->begin.isolation = take_text(q);
+    run->begin.version = take_text(q);
+    run->begin.question = take_value(q, values);
+    run->begin.context = take_value(q, values);
+    run->begin.limits = take_value(q, values);
+    run->started_ms = take_int(q);
+    take_owner(q, &owner);
+    run->end.status = shown_status(take_text(q), !owner_is_gone(&owner, &q->store->owner));
+    run->end.error = take_text(q);
+    run->end.answer = take_value(q, values);
+    run->end.iterations = take_int(q);
+    run->end.calls = take_int(q);
+    run->end.input_tokens = take_int(q);
+    run->end.output_tokens = take_int(q);
+    run->end.cost = take_real(q);
+    run->end.seconds = take_real(q);
+    run->ended_ms = take_int(q);
+    return query_check(q, err);
+}
+
+static int take_call(
+    struct query *q, struct store_call *call, struct values *values, bool alive, struct error *err)
+{
+    call->id = take_int(q);
+    call->begin.run = take_text(q);
+    call->begin.turn = take_int(q);
+    call->begin.cell = take_int(q);
+    call->begin.depth = take_int(q);
+    call->begin.kind = take_text(q);
+    call->begin.model = take_text(q);
+    call->begin.request = take_value(q, values);
+    call->started_ms = take_int(q);
+    call->end.status = shown_status(take_text(q), alive);
+    call->end.error = take_text(q);
+    call->end.finish = take_text(q);
+    call->end.reply = take_value(q, values);
+    call->end.input_tokens = take_int(q);
+    call->end.output_tokens = take_int(q);
+    call->end.estimated = take_int(q) != 0;
+    call->end.attempts = take_int(q);
+    call->end.seconds = take_real(q);
+    call->ended_ms = take_int(q);
+    return query_check(q, err);
+}
+
+static int take_cell(
+    struct query *q, struct store_cell *cell, struct values *values, bool alive, struct error *err)
+{
+    cell->id = take_int(q);
+    cell->begin.run = take_text(q);
+    cell->begin.turn = take_int(q);
+    cell->begin.code = take_value(q, values);
+    cell->started_ms = take_int(q);
+    cell->end.status = shown_status(take_text(q), alive);
+    cell->end.killed = take_text(q);
+    cell->end.standard_output = take_value(q, values);
+    cell->end.standard_error = take_value(q, values);
+    cell->end.submit = take_value(q, values);
+    cell->end.error = take_value(q, values);
+    cell->end.variables = take_value(q, values);
+    cell->end.calls = take_int(q);
+    cell->end.seconds = take_real(q);
+    cell->ended_ms = take_int(q);
+    return query_check(q, err);
+}
+
+/* ---- one run ---- */
+
+struct visit {
+    struct store *store;
+    const struct store_visitor *visitor;
+    void *arg;
+    const char *run;
+    bool alive; /* the run may still go on */
+};
+
+static int visit_run(struct visit *v, struct error *err)
+{
+    cleanup_query struct query q = { 0 };
+    cleanup_values struct values values = { 0 };
+    struct store_run run = { 0 };
+    bool row;
+    int rc = query_open(&q, v->store, STATEMENT_RUN_READ, err);
+    if (rc < 0)
+        return rc;
+    bind_text(&q, v->run);
+    rc = query_step(&q, &row, err);
+    if (rc < 0)
+        return rc;
+    if (!row)
+        return error_set(err, ERROR_NOT_FOUND, "there is no run '%.64s'", v->run);
+    rc = take_run(&q, &run, &values, err);
+    if (rc < 0)
+        return rc;
+    v->alive = strcmp(run.end.status, "running") == 0;
+    return v->visitor->run ? v->visitor->run(v->arg, &run, err) : 0;
+}
+
+static int visit_call(struct visit *v, int64_t id, struct error *err)
+{
+    cleanup_query struct query q = { 0 };
+    cleanup_values struct values values = { 0 };
+    struct store_call call = { 0 };
+    bool row;
+    int rc = query_open(&q, v->store, STATEMENT_CALL_READ, err);
+    if (rc < 0)
+        return rc;
+    bind_int(&q, id);
+    rc = query_step(&q, &row, err);
+    if (rc == 0)
+        rc = take_call(&q, &call, &values, v->alive, err);
+    return rc < 0 ? rc : v->visitor->call(v->arg, &call, err);
+}
+
+static int visit_cell(struct visit *v, int64_t id, struct error *err)
+{
+    cleanup_query struct query q = { 0 };
+    cleanup_values struct values values = { 0 };
+    struct store_cell cell = { 0 };
+    bool row;
+    int rc = query_open(&q, v->store, STATEMENT_CELL_READ, err);
+    if (rc < 0)
+        return rc;
+    bind_int(&q, id);
+    rc = query_step(&q, &row, err);
+    if (rc == 0)
+        rc = take_cell(&q, &cell, &values, v->alive, err);
+    return rc < 0 ? rc : v->visitor->cell(v->arg, &cell, err);
+}
+
+static int visit_steps(struct visit *v, int64_t turn, struct error *err)
+{
+    cleanup_query struct query q = { 0 };
+    int rc = query_open(&q, v->store, STATEMENT_STEPS, err);
+    if (rc < 0)
+        return rc;
+    bind_text(&q, v->run);
+    bind_int(&q, turn);
+    for (;;) {
+        bool row;
+        rc = query_step(&q, &row, err);
+        if (rc < 0 || !row)
+            return rc;
+        int64_t id = take_int(&q);
+        bool is_call = take_int(&q) != 0;
+        if (is_call && v->visitor->call)
+            rc = visit_call(v, id, err);
+        else if (!is_call && v->visitor->cell)
+            rc = visit_cell(v, id, err);
+        if (rc < 0)
+            return rc;
+    }
+}
+
+static int visit_turns(struct visit *v, struct error *err)
+{
+    cleanup_query struct query q = { 0 };
+    int rc = query_open(&q, v->store, STATEMENT_TURNS, err);
+    if (rc < 0)
+        return rc;
+    bind_text(&q, v->run);
+    for (;;) {
+        struct store_turn turn;
+        bool row;
+        rc = query_step(&q, &row, err);
+        if (rc < 0 || !row)
+            return rc;
+        turn.turn = take_int(&q);
+        turn.started_ms = take_int(&q);
+        if (v->visitor->turn)
+            rc = v->visitor->turn(v->arg, &turn, err);
+        if (rc == 0)
+            rc = visit_steps(v, turn.turn, err);
+        if (rc < 0)
+            return rc;
+    }
+}
+
+int store_run_visit(struct store *store, const char *run, const struct store_visitor *visitor,
+    void *arg, struct error *err)
+{
+    struct visit v = { .store = store, .visitor = visitor, .arg = arg, .run = run };
+    int rc = query_run(store, STATEMENT_BEGIN_READ, err);
+    if (rc < 0)
+        return rc;
+    rc = visit_run(&v, err);
+    if (rc == 0)
+        rc = visit_turns(&v, err);
+    return close_snapshot(store, rc);
+}
+
+/* ---- many runs ---- */
+
+static int list_rows(struct query *q, store_run_fn *fn, void *arg, struct error *err)
+{
+    for (;;) {
+        cleanup_values struct values values = { 0 };
+        struct store_run run = { 0 };
+        bool row;
+        int rc = query_step(q, &row, err);
+        if (rc < 0 || !row)
+            return rc;
+        rc = take_run(q, &run, &values, err);
+        if (rc == 0)
+            rc = fn(arg, &run, err);
+        if (rc < 0)
+            return rc;
+    }
+}
+
+static int list_runs(struct store *store, const struct store_filter *filter, store_run_fn *fn,
+    void *arg, struct error *err)
+{
+    cleanup_query struct query q = { 0 };
+    int rc =
+        query_open(&q, store, filter->children ? STATEMENT_RUNS : STATEMENT_RUNS_BY_PARENT, err);
+    if (rc < 0)
+        return rc;
+    if (!filter->children)
+        bind_text(&q, filter->parent);
+    bind_int(&q, filter->limit > 0 ? filter->limit : -1);
+    return list_rows(&q, fn, arg, err);
+}
+
+int store_run_list(struct store *store, const struct store_filter *filter, store_run_fn *fn,
+    void *arg, struct error *err)
+{
+    int rc = query_run(store, STATEMENT_BEGIN_READ, err);
+    return rc < 0 ? rc : close_snapshot(store, list_runs(store, filter, fn, arg, err));
+}
+
+/* ---- by prefix ---- */
+
+enum { CANDIDATES = 4 }; /* as many as an error's text has room for */
+
+struct candidates {
+    char ids[CANDIDATES + 1][STORE_RUN_ID_SIZE];
+    int count;
+};
+
+/* Those that begin with `prefix` ("" for all): an exact match first, then the newest. */
+static int find_candidates(
+    struct store *store, const char *prefix, struct candidates *found, struct error *err)
+{
+    cleanup_query struct query q = { 0 };
+    bool row = true;
+    int rc = query_open(&q, store, STATEMENT_RUNS_BY_PREFIX, err);
+    if (rc < 0)
+        return rc;
+    bind_text(&q, prefix);
+    bind_int(&q, CANDIDATES + 1);
+    for (found->count = 0; found->count <= CANDIDATES; found->count++) {
+        rc = query_step(&q, &row, err);
+        if (rc < 0 || !row)
+            return rc;
+        const char *id = take_text(&q);
+        snprintf(found->ids[found->count], STORE_RUN_ID_SIZE, "%s", id ? id : "");
+    }
+    return 0;
+}
+
+static void list_candidates(const struct candidates *found, char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (int i = 0; i < found->count && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i > 0 ? ", " : "",
+            i < CANDIDATES ? found->ids[i] : "...");
+}
+
+static int unknown_prefix(struct store *store, const char *prefix, struct error *err)
+{
+    struct candidates newest;
+    char names[160];
+    int rc = find_candidates(store, "", &newest, err);
+    if (rc < 0)
+        return rc;
+    if (newest.count == 0)
+        return error_set(err, ERROR_NOT_FOUND, "no run '%.64s': the record %.120s is empty", prefix,
+            store->path);
+    list_candidates(&newest, names, sizeof names);
+    return error_set(
+        err, ERROR_NOT_FOUND, "no run begins with '%.64s'; the newest are %s", prefix, names);
+}
+
+int store_run_find(
+    struct store *store, const char *prefix, char id[STORE_RUN_ID_SIZE], struct error *err)
+{
+    struct candidates found;
+    char names[160];
+    if (!text_is_name(prefix))
+        return error_set(err, ERROR_ARGUMENT, "'%.64s' is not the beginning of a run's id", prefix);
+    int rc = find_candidates(store, prefix, &found, err);
+    if (rc < 0)
+        return rc;
+    if (found.count == 0)
+        return unknown_prefix(store, prefix, err);
+    if (found.count > 1 && strcmp(found.ids[0], prefix) != 0) {
+        list_candidates(&found, names, sizeof names);
+        return error_set(
+            err, ERROR_ARGUMENT, "more than one run begins with '%.64s': %s", prefix, names);
+    }
+    memcpy(id, found.ids[0], STORE_RUN_ID_SIZE);
+    return 0;
+}

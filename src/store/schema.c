@@ -1,0 +1,219 @@
+/* store/schema.c: the tables, and how a file of an older version becomes one of ours.
+ *
+ * `steps[n]` takes a file from version n to n + 1; the version is PRAGMA user_version. A step that
+ * was once released is never edited: append another. application_id tells our files from other
+ * programs' databases.
+ */
+#include <stdio.h>
+#include <time.h>
+
+#include "store/internal.h"
+
+enum {
+    APPLICATION = 0x44726f73, /* "Dros" */
+    SCHEMA_VERSION = 1,
+};
+
+static const char *const steps[SCHEMA_VERSION] = {
+    /* Values by their SHA-256; `size` is the decoded size. */
+    "CREATE TABLE blobs ("
+    "  hash TEXT NOT NULL PRIMARY KEY,"
+    "  size INTEGER NOT NULL,"
+    "  encoding TEXT NOT NULL CHECK (encoding IN ('raw', 'zstd')),"
+    "  data BLOB NOT NULL"
+    ") STRICT;"
+
+    /* `seq` is the order in which the runs began, whatever the clock did. */
+    "CREATE TABLE runs ("
+    "  seq INTEGER NOT NULL PRIMARY KEY,"
+    "  id TEXT NOT NULL UNIQUE,"
+    "  parent TEXT REFERENCES runs (id),"
+    "  parent_cell INTEGER REFERENCES cells (id),"
+    "  depth INTEGER NOT NULL,"
+    "  model TEXT NOT NULL,"
+    "  environment TEXT NOT NULL,"
+    "  isolation TEXT,"
+    "  version TEXT NOT NULL,"
+    "  question TEXT REFERENCES blobs (hash),"
+    "  context TEXT REFERENCES blobs (hash),"
+    "  limits TEXT REFERENCES blobs (hash),"
+    "  started_ms INTEGER NOT NULL,"
+    "  owner_pid INTEGER NOT NULL,"
+    "  owner_start INTEGER NOT NULL,"
+    "  owner_space INTEGER NOT NULL,"
+    "  owner_boot TEXT NOT NULL,"
+    "  status TEXT NOT NULL DEFAULT 'running',"
+    "  error TEXT,"
+    "  answer TEXT REFERENCES blobs (hash),"
+    "  iterations INTEGER,"
+    "  calls INTEGER,"
+    "  input_tokens INTEGER,"
+    "  output_tokens INTEGER,"
+    "  cost REAL,"
+    "  seconds REAL,"
+    "  ended_ms INTEGER"
+    ") STRICT;"
+    "CREATE INDEX runs_by_parent ON runs (parent);"
+
+    "CREATE TABLE turns ("
+    "  run TEXT NOT NULL REFERENCES runs (id),"
+    "  turn INTEGER NOT NULL CHECK (turn > 0),"
+    "  started_ms INTEGER NOT NULL,"
+    "  PRIMARY KEY (run, turn)"
+    ") STRICT, WITHOUT ROWID;"
+
+    "CREATE TABLE cells ("
+    "  id INTEGER NOT NULL PRIMARY KEY,"
+    "  run TEXT NOT NULL,"
+    "  turn INTEGER NOT NULL,"
+    "  code TEXT REFERENCES blobs (hash),"
+    "  started_ms INTEGER NOT NULL,"
+    "  status TEXT NOT NULL DEFAULT 'running',"
+    "  killed TEXT,"
+    "  standard_output TEXT REFERENCES blobs (hash),"
+    "  standard_error TEXT REFERENCES blobs (hash),"
+    "  submit TEXT REFERENCES blobs (hash),"
+    "  error TEXT REFERENCES blobs (hash),"
+    "  variables TEXT REFERENCES blobs (hash),"
+    "  calls INTEGER,"
+    "  seconds REAL,"
+    "  ended_ms INTEGER,"
+    "  FOREIGN KEY (run, turn) REFERENCES turns (run, turn)"
+    ") STRICT;"
+    "CREATE INDEX cells_by_turn ON cells (run, turn);"
+
+    "CREATE TABLE calls ("
+    "  id INTEGER NOT NULL PRIMARY KEY,"
+    "  run TEXT NOT NULL,"
+    "  turn INTEGER NOT NULL,"
+    "  cell INTEGER REFERENCES cells (id),"
+    "  depth INTEGER NOT NULL,"
+    "  kind TEXT NOT NULL,"
+    "  model TEXT NOT NULL,"
+    "  request TEXT REFERENCES blobs (hash),"
+    "  started_ms INTEGER NOT NULL,"
+    "  status TEXT NOT NULL DEFAULT 'running',"
+    "  error TEXT,"
+    "  finish TEXT,"
+    "  reply TEXT REFERENCES blobs (hash),"
+    "  input_tokens INTEGER,"
+    "  output_tokens INTEGER,"
+    "  estimated INTEGER,"
+    "  attempts INTEGER,"
+    "  seconds REAL,"
+    "  ended_ms INTEGER,"
+    "  FOREIGN KEY (run, turn) REFERENCES turns (run, turn)"
+    ") STRICT;"
+    "CREATE INDEX calls_by_turn ON calls (run, turn);",
+};
+
+struct found {
+    int64_t application;
+    int64_t version;
+    int64_t tables;
+};
+
+/* One SELECT, so that all three are of the same instant. */
+static int look(struct store *store, struct found *found, struct error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    int rc = sqlite3_prepare_v2(store->db,
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)"
+        " FROM pragma_application_id, pragma_user_version",
+        -1, &stmt, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(stmt);
+    if (rc == SQLITE_ROW) {
+        found->application = sqlite3_column_int64(stmt, 0);
+        found->version = sqlite3_column_int64(stmt, 1);
+        found->tables = sqlite3_column_int64(stmt, 2);
+    }
+    sqlite3_finalize(stmt);
+    return rc == SQLITE_ROW ? 0 : store_error(store, rc, err);
+}
+
+static int check(struct store *store, const struct found *found, struct error *err)
+{
+    bool empty = found->application == 0 && found->version == 0 && found->tables == 0;
+    if (empty)
+        return 0;
+    if (found->application != APPLICATION)
+        return error_set(err, ERROR_STORE,
+            "record %.120s: this is another program's database; set DROSTE_HOME to another "
+            "directory",
+            store->path);
+    if (found->version > SCHEMA_VERSION)
+        return error_set(err, ERROR_STORE,
+            "record %.120s: written by a newer Droste (version %lld, this one knows %d); upgrade, "
+            "or set DROSTE_HOME",
+            store->path, (long long)found->version, SCHEMA_VERSION);
+    return 0;
+}
+
+/* Going over to WAL needs the file alone, and SQLite does not wait for that by itself. */
+static int use_wal(struct store *store, struct error *err)
+{
+    char mode[16] = "";
+    int rc;
+    for (int tries = 0; tries < 1000; tries++) {
+        sqlite3_stmt *stmt = NULL;
+        rc = sqlite3_prepare_v2(store->db, "PRAGMA journal_mode = WAL", -1, &stmt, NULL);
+        if (rc == SQLITE_OK)
+            rc = sqlite3_step(stmt);
+        if (rc == SQLITE_ROW)
+            snprintf(mode, sizeof mode, "%s", (const char *)sqlite3_column_text(stmt, 0));
+        sqlite3_finalize(stmt);
+        if ((rc & 0xff) != SQLITE_BUSY)
+            break;
+        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+    }
+    if (rc != SQLITE_ROW)
+        return store_error(store, rc, err);
+    if (strcmp(mode, "wal") != 0)
+        return error_set(err, ERROR_STORE,
+            "record %.120s: this file system cannot share memory (WAL); set DROSTE_HOME to a "
+            "directory on a local disk",
+            store->path);
+    return 0;
+}
+
+static int upgrade(struct store *store, struct error *err)
+{
+    struct found found = { 0 };
+    char marks[96];
+    snprintf(marks, sizeof marks, "PRAGMA application_id = %d; PRAGMA user_version = %d",
+        APPLICATION, SCHEMA_VERSION);
+    int rc = look(store, &found, err);
+    if (rc == 0)
+        rc = check(store, &found, err);
+    if (rc < 0)
+        return rc;
+    int sql = SQLITE_OK;
+    for (int64_t v = found.version; v < SCHEMA_VERSION && sql == SQLITE_OK; v++)
+        sql = sqlite3_exec(store->db, steps[v], NULL, NULL, NULL);
+    if (sql == SQLITE_OK)
+        sql = sqlite3_exec(store->db, marks, NULL, NULL, NULL);
+    return sql == SQLITE_OK ? 0 : store_error(store, sql, err);
+}
+
+int schema_prepare(struct store *store, struct error *err)
+{
+    struct found found = { 0 };
+    int rc = look(store, &found, err);
+    if (rc == 0)
+        rc = check(store, &found, err);
+    if (rc == 0)
+        rc = use_wal(store, err);
+    if (rc < 0 || found.version == SCHEMA_VERSION)
+        return rc;
+    /* Another process may be doing the same: look again once the file is ours. */
+    rc = query_run(store, STATEMENT_BEGIN_WRITE, err);
+    if (rc < 0)
+        return rc;
+    rc = upgrade(store, err);
+    if (rc == 0)
+        rc = query_run(store, STATEMENT_COMMIT, err);
+    if (rc < 0)
+        query_rollback(store);
+    return rc;
+}

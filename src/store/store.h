@@ -1,0 +1,214 @@
+/* store/store.h: the record of runs, in one SQLite file.
+ *
+ * A run has turns; a turn has model calls and cells; a cell's own calls name it. Each `_begin` and
+ * `_end` is one transaction, committed when it returns: a process that is killed at any instant
+ * leaves exactly the steps whose functions had returned. (WAL with synchronous=NORMAL: a step also
+ * survives the death of the process, always; after a power cut the last few may be missing, but
+ * never one in the middle.) Several processes may share the file; one store is for one thread and
+ * is not to be used across a fork. A write waits up to ten seconds for another process's.
+ *
+ * What can be large (prompts, replies, code, outputs) is a `store_value`: any bytes, kept once for
+ * each content by its SHA-256, compressed where that helps. The short texts (status, model, error)
+ * are C strings. There is no place for an API key here, and nothing is taken out of what is given.
+ *
+ * Errors: ERROR_STORE when the file cannot be read or written (the text names it and the cure),
+ * ERROR_ARGUMENT when a step makes no sense (a run, turn or cell that is not there, an end without
+ * its beginning), ERROR_NOT_FOUND for a run that is not there, ERROR_MEMORY.
+ */
+#ifndef DROSTE_STORE_STORE_H
+#define DROSTE_STORE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/error.h"
+
+enum {
+    STORE_RUN_ID_SIZE = 65,      /* an id is at most 64 characters */
+    STORE_VALUE_MAX = 512 << 20, /* bytes of one value */
+};
+
+struct store;
+
+/* Bytes and their number. `data` NULL: there is none, which is not the same as an empty one. What
+ * is read back is followed by a NUL that `len` does not count. */
+struct store_value {
+    const void *data;
+    size_t len;
+};
+
+static inline struct store_value store_text(const char *text)
+{
+    return (struct store_value){ text, text ? strlen(text) : 0 };
+}
+
+/* Opens the file, and makes it (0600) or brings it up to date where needed. NULL: runs.db in
+ * file_data_home(), whose directories are made (0700). */
+int store_open(const char *path, struct store **out, struct error *err);
+/* NULL is fine. Runs that were not ended stay `running` while this process lives. */
+void store_close(struct store *store);
+const char *store_path(const struct store *store);
+
+/* What is known of each step when it begins, and what when it ends. A C string may be NULL where
+ * it says so; a status is a word of the caller's, but for "running" and "interrupted", which are
+ * the store's. */
+
+struct store_run_begin {
+    const char *id;          /* a text_is_name(); NULL: one is made */
+    const char *parent;      /* the run that asked for this one; NULL: a root */
+    int64_t parent_cell;     /* the cell in which it asked; 0: none */
+    int64_t depth;           /* 0 for a root */
+    const char *model;       /* as lm_name() gives it */
+    const char *environment; /* "local", "docker"… */
+    const char *isolation;   /* NULL: not known yet, see store_run_note_isolation */
+    const char *version;     /* of Droste */
+    struct store_value question;
+    struct store_value context; /* JSON: names, types and sizes, not the context itself */
+    struct store_value limits;  /* JSON: what the run may use */
+};
+
+struct store_run_end {
+    const char *status;
+    const char *error;         /* NULL: none */
+    struct store_value answer; /* JSON */
+    int64_t iterations;
+    int64_t calls; /* these totals include the run's children */
+    int64_t input_tokens;
+    int64_t output_tokens;
+    double cost; /* US dollars; negative: not known */
+    double seconds;
+};
+
+struct store_call_begin {
+    const char *run;
+    int64_t turn;
+    int64_t cell; /* the cell that asked; 0: the loop itself */
+    int64_t depth;
+    const char *kind; /* "root" for the loop's own calls, "sub" for a cell's */
+    const char *model;
+    struct store_value request;
+};
+
+struct store_call_end {
+    const char *status;
+    const char *error;  /* NULL: none */
+    const char *finish; /* NULL: not known */
+    struct store_value reply;
+    int64_t input_tokens;
+    int64_t output_tokens;
+    bool estimated; /* the provider did not give the tokens */
+    int64_t attempts;
+    double seconds;
+};
+
+struct store_cell_begin {
+    const char *run;
+    int64_t turn;
+    struct store_value code;
+};
+
+struct store_cell_end {
+    const char *status;
+    const char *killed; /* the limit that ended the sandbox; NULL: none did */
+    struct store_value standard_output;
+    struct store_value standard_error;
+    struct store_value submit;    /* JSON */
+    struct store_value error;     /* JSON */
+    struct store_value variables; /* JSON */
+    int64_t calls;                /* model calls that it made */
+    double seconds;
+};
+
+/* Writing. The ids of calls and cells come from one rising sequence of the file, so that their
+ * order is the order in which they began. Turns count from 1. */
+
+/* The id goes to `id`: the caller's, or UTC time and chance, as in "20261120-191512-4f3a9c". */
+int store_run_begin(struct store *store, const struct store_run_begin *begin,
+    char id[STORE_RUN_ID_SIZE], struct error *err);
+int store_run_note_isolation(
+    struct store *store, const char *run, const char *isolation, struct error *err);
+int store_run_end(
+    struct store *store, const char *run, const struct store_run_end *end, struct error *err);
+/* Makes an interrupted run this process's, `running` again, in order to go on with it. A run that
+ * has ended, or whose owner may still live, is refused. */
+int store_run_adopt(struct store *store, const char *run, struct error *err);
+
+int store_turn_begin(struct store *store, const char *run, int64_t turn, struct error *err);
+
+int store_call_begin(
+    struct store *store, const struct store_call_begin *begin, int64_t *call, struct error *err);
+int store_call_end(
+    struct store *store, int64_t call, const struct store_call_end *end, struct error *err);
+
+int store_cell_begin(
+    struct store *store, const struct store_cell_begin *begin, int64_t *cell, struct error *err);
+int store_cell_end(
+    struct store *store, int64_t cell, const struct store_cell_end *end, struct error *err);
+
+/* Reading. What was written comes back in the same structs. A step that has not ended has the
+ * status "running", or "interrupted" if nobody is left to end it; the rest of its `end` is empty.
+ * Times are milliseconds since 1970; ended_ms is 0 before the end. */
+
+struct store_run {
+    struct store_run_begin begin;
+    struct store_run_end end;
+    int64_t started_ms;
+    int64_t ended_ms;
+};
+
+struct store_turn {
+    int64_t turn;
+    int64_t started_ms;
+};
+
+struct store_call {
+    int64_t id;
+    struct store_call_begin begin;
+    struct store_call_end end;
+    int64_t started_ms;
+    int64_t ended_ms;
+};
+
+struct store_cell {
+    int64_t id;
+    struct store_cell_begin begin;
+    struct store_cell_end end;
+    int64_t started_ms;
+    int64_t ended_ms;
+};
+
+/* Readers hand out one step at a time; its memory is valid during the callback, which must not
+ * call the store. A callback returns 0, or a negative error that stops the reader and is its
+ * result. */
+typedef int store_run_fn(void *arg, const struct store_run *run, struct error *err);
+
+struct store_visitor {
+    store_run_fn *run; /* NULL where nobody looks; so with the others */
+    int (*turn)(void *arg, const struct store_turn *turn, struct error *err);
+    int (*call)(void *arg, const struct store_call *call, struct error *err);
+    int (*cell)(void *arg, const struct store_cell *cell, struct error *err);
+};
+
+/* One run as it was at one instant: the run, then each turn followed by its calls and cells in the
+ * order in which they began. Its children are runs of their own (store_run_list). */
+int store_run_visit(struct store *store, const char *run, const struct store_visitor *visitor,
+    void *arg, struct error *err);
+
+struct store_filter {
+    const char *parent; /* only this run's children; NULL: roots */
+    bool children;      /* roots and children alike; `parent` is not looked at */
+    int64_t limit;      /* 0: all */
+};
+
+/* Runs, the newest first. */
+int store_run_list(struct store *store, const struct store_filter *filter, store_run_fn *fn,
+    void *arg, struct error *err);
+
+/* The one run whose id is `prefix` or else begins with it. ERROR_NOT_FOUND and ERROR_ARGUMENT (more
+ * than one) name what it could have been. */
+int store_run_find(
+    struct store *store, const char *prefix, char id[STORE_RUN_ID_SIZE], struct error *err);
+
+#endif

@@ -1,0 +1,353 @@
+/* store/write.c: the steps of a run, each in a transaction of its own.
+ *
+ * `write_open` takes the file for this process and opens the statement; values are stored while
+ * they are bound; `write_close` runs it and commits, or leaves everything as it was.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "store/internal.h"
+
+enum { ID_TRIES = 32 };
+
+struct write {
+    struct query query;
+    char hashes[6][HASH_TEXT_SIZE]; /* of the values, until the statement has run */
+    int values;
+};
+
+static int write_open(struct write *w, struct store *store, enum statement which, struct error *err)
+{
+    int rc = query_run(store, STATEMENT_BEGIN_WRITE, err);
+    if (rc < 0)
+        return rc;
+    w->values = 0;
+    rc = query_open(&w->query, store, which, err);
+    if (rc < 0)
+        query_rollback(store);
+    return rc;
+}
+
+static void bind_value(struct write *w, struct store_value value)
+{
+    struct query *q = &w->query;
+    char *hash = NULL;
+    if (value.data && q->error.code == ERROR_NONE) {
+        hash = w->hashes[w->values++];
+        blob_write(q->store, value, hash, &q->error);
+    }
+    bind_text(q, hash);
+}
+
+static void bind_owner(struct query *q, const struct owner *owner)
+{
+    bind_int(q, owner->pid);
+    bind_int(q, owner->start);
+    bind_int(q, owner->space);
+    bind_text(q, owner->boot);
+}
+
+/* Runs the statement to its end; *done is false if it found nothing to do. */
+static int write_run(struct write *w, bool *done, int64_t *id, struct error *err)
+{
+    bool more = false;
+    int rc = query_step(&w->query, done, err);
+    if (rc < 0 || !*done)
+        return rc;
+    *id = take_int(&w->query);
+    /* Foreign keys are checked at the end of the statement, which is after its row. */
+    return query_step(&w->query, &more, err);
+}
+
+/* *done as for write_run; when it is false the file is as it was before write_open. */
+static int write_close(struct write *w, bool *done, int64_t *id, struct error *err)
+{
+    struct store *store = w->query.store;
+    int rc = write_run(w, done, id, err);
+    query_close(&w->query);
+    if (rc == 0 && *done)
+        rc = query_run(store, STATEMENT_COMMIT, err);
+    if (rc < 0 || !*done)
+        query_rollback(store);
+    return rc;
+}
+
+static int check_status(const char *status, struct error *err)
+{
+    if (status && strcmp(status, "running") != 0 && strcmp(status, "interrupted") != 0)
+        return 0;
+    return error_set(err, ERROR_ARGUMENT, "a step cannot end as '%.32s'", status ? status : "");
+}
+
+/* ---- runs ---- */
+
+/* "20261120-191512-4f3a9c": sorts by time and can be read aloud. */
+static int make_id(char id[STORE_RUN_ID_SIZE], struct error *err)
+{
+    unsigned char random[3];
+    struct tm utc;
+    time_t now = time(NULL);
+    ssize_t n = getrandom(random, sizeof random, 0);
+    if (n != (ssize_t)sizeof random)
+        return error_set_errno(err, ERROR_STORE, "making a run's id: getrandom");
+    gmtime_r(&now, &utc);
+    size_t used = strftime(id, STORE_RUN_ID_SIZE, "%Y%m%d-%H%M%S", &utc);
+    snprintf(id + used, STORE_RUN_ID_SIZE - used, "-%02x%02x%02x", random[0], random[1], random[2]);
+    return 0;
+}
+
+static int insert_run(struct store *store, const struct store_run_begin *begin, const char *id,
+    bool *inserted, struct error *err)
+{
+    struct write w = { 0 };
+    int64_t seq;
+    int rc = write_open(&w, store, STATEMENT_RUN_BEGIN, err);
+    if (rc < 0)
+        return rc;
+    bind_text(&w.query, id);
+    bind_text(&w.query, begin->parent);
+    bind_id(&w.query, begin->parent_cell);
+    bind_int(&w.query, begin->depth);
+    bind_text(&w.query, begin->model);
+    bind_text(&w.query, begin->environment);
+    bind_text(&w.query, begin->isolation);
+    bind_text(&w.query, begin->version);
+    bind_value(&w, begin->question);
+    bind_value(&w, begin->context);
+    bind_value(&w, begin->limits);
+    bind_owner(&w.query, &store->owner);
+    bind_int(&w.query, clock_wall_ms());
+    return write_close(&w, inserted, &seq, err);
+}
+
+int store_run_begin(struct store *store, const struct store_run_begin *begin,
+    char id[STORE_RUN_ID_SIZE], struct error *err)
+{
+    bool inserted = false;
+    if (begin->id && !text_is_name(begin->id))
+        return error_set(err, ERROR_ARGUMENT,
+            "run id '%.64s': use letters, digits, '.', '_' and "
+            "'-', at most 64",
+            begin->id);
+    for (int tries = 0; tries < ID_TRIES && !inserted; tries++) {
+        int rc = 0;
+        if (begin->id)
+            memmove(id, begin->id, strlen(begin->id) + 1); /* they may be the same */
+        else
+            rc = make_id(id, err);
+        if (rc == 0)
+            rc = insert_run(store, begin, id, &inserted, err);
+        if (rc < 0)
+            return rc;
+        if (!inserted && begin->id)
+            return error_set(err, ERROR_ARGUMENT, "there is a run '%s' already", id);
+    }
+    return inserted ? 0 : error_set(err, ERROR_STORE, "no free id for a run was found");
+}
+
+/* For updates of a run by its id; a run that the statement does not match is an error. */
+static int close_run(struct write *w, const char *run, struct error *err)
+{
+    bool done = false;
+    int64_t seq;
+    int rc = write_close(w, &done, &seq, err);
+    if (rc == 0 && !done)
+        return error_set(err, ERROR_ARGUMENT, "there is no run '%.64s', or it has ended", run);
+    return rc;
+}
+
+int store_run_note_isolation(
+    struct store *store, const char *run, const char *isolation, struct error *err)
+{
+    struct write w = { 0 };
+    int rc = write_open(&w, store, STATEMENT_RUN_NOTE_ISOLATION, err);
+    if (rc < 0)
+        return rc;
+    bind_text(&w.query, isolation);
+    bind_text(&w.query, run);
+    return close_run(&w, run, err);
+}
+
+int store_run_end(
+    struct store *store, const char *run, const struct store_run_end *end, struct error *err)
+{
+    struct write w = { 0 };
+    int rc = check_status(end->status, err);
+    if (rc == 0)
+        rc = write_open(&w, store, STATEMENT_RUN_END, err);
+    if (rc < 0)
+        return rc;
+    bind_text(&w.query, end->status);
+    bind_text(&w.query, end->error);
+    bind_value(&w, end->answer);
+    bind_int(&w.query, end->iterations);
+    bind_int(&w.query, end->calls);
+    bind_int(&w.query, end->input_tokens);
+    bind_int(&w.query, end->output_tokens);
+    if (end->cost >= 0)
+        bind_real(&w.query, end->cost);
+    else
+        bind_id(&w.query, 0);
+    bind_real(&w.query, end->seconds);
+    bind_int(&w.query, clock_wall_ms());
+    bind_text(&w.query, run);
+    return close_run(&w, run, err);
+}
+
+/* 0 if the run can be taken over; within the transaction that takes it. */
+static int check_adoptable(struct store *store, const char *run, struct error *err)
+{
+    cleanup_query struct query q = { 0 };
+    struct owner owner = { 0 };
+    bool row;
+    int rc = query_open(&q, store, STATEMENT_RUN_OWNER, err);
+    if (rc < 0)
+        return rc;
+    bind_text(&q, run);
+    rc = query_step(&q, &row, err);
+    if (rc < 0)
+        return rc;
+    if (!row)
+        return error_set(err, ERROR_NOT_FOUND, "there is no run '%.64s'", run);
+    const char *status = take_text(&q);
+    if (!status || strcmp(status, "running") != 0)
+        return error_set(
+            err, ERROR_ARGUMENT, "run '%.64s' has ended: %.32s", run, status ? status : "");
+    take_owner(&q, &owner);
+    if (!owner_is_gone(&owner, &store->owner))
+        return error_set(err, ERROR_ARGUMENT, "run '%.64s' is still being run by process %lld", run,
+            (long long)owner.pid);
+    return 0;
+}
+
+int store_run_adopt(struct store *store, const char *run, struct error *err)
+{
+    struct write w = { 0 };
+    int rc = write_open(&w, store, STATEMENT_RUN_ADOPT, err);
+    if (rc < 0)
+        return rc;
+    rc = check_adoptable(store, run, err);
+    if (rc < 0) {
+        query_rollback(store);
+        return rc;
+    }
+    bind_owner(&w.query, &store->owner);
+    bind_text(&w.query, run);
+    return close_run(&w, run, err);
+}
+
+/* ---- turns, calls, cells ---- */
+
+int store_turn_begin(struct store *store, const char *run, int64_t turn, struct error *err)
+{
+    struct write w = { 0 };
+    bool done = false;
+    int64_t id;
+    int rc = write_open(&w, store, STATEMENT_TURN_BEGIN, err);
+    if (rc < 0)
+        return rc;
+    bind_text(&w.query, run);
+    bind_int(&w.query, turn);
+    bind_int(&w.query, clock_wall_ms());
+    rc = write_close(&w, &done, &id, err);
+    if (rc == 0 && !done)
+        return error_set(
+            err, ERROR_ARGUMENT, "run '%.64s' has a turn %lld already", run, (long long)turn);
+    return rc;
+}
+
+int store_call_begin(
+    struct store *store, const struct store_call_begin *begin, int64_t *call, struct error *err)
+{
+    struct write w = { 0 };
+    bool done;
+    int rc = write_open(&w, store, STATEMENT_CALL_BEGIN, err);
+    if (rc < 0)
+        return rc;
+    bind_text(&w.query, begin->run);
+    bind_int(&w.query, begin->turn);
+    bind_id(&w.query, begin->cell);
+    bind_int(&w.query, begin->depth);
+    bind_text(&w.query, begin->kind);
+    bind_text(&w.query, begin->model);
+    bind_value(&w, begin->request);
+    bind_int(&w.query, clock_wall_ms());
+    return write_close(&w, &done, call, err);
+}
+
+/* For the ends of calls and cells. */
+static int close_step(struct write *w, const char *what, int64_t id, struct error *err)
+{
+    bool done = false;
+    int64_t same;
+    bind_int(&w->query, clock_wall_ms());
+    bind_int(&w->query, id);
+    int rc = write_close(w, &done, &same, err);
+    if (rc == 0 && !done)
+        return error_set(
+            err, ERROR_ARGUMENT, "there is no %s %lld, or it has ended", what, (long long)id);
+    return rc;
+}
+
+int store_call_end(
+    struct store *store, int64_t call, const struct store_call_end *end, struct error *err)
+{
+    struct write w = { 0 };
+    int rc = check_status(end->status, err);
+    if (rc == 0)
+        rc = write_open(&w, store, STATEMENT_CALL_END, err);
+    if (rc < 0)
+        return rc;
+    bind_text(&w.query, end->status);
+    bind_text(&w.query, end->error);
+    bind_text(&w.query, end->finish);
+    bind_value(&w, end->reply);
+    bind_int(&w.query, end->input_tokens);
+    bind_int(&w.query, end->output_tokens);
+    bind_int(&w.query, end->estimated);
+    bind_int(&w.query, end->attempts);
+    bind_real(&w.query, end->seconds);
+    return close_step(&w, "call", call, err);
+}
+
+int store_cell_begin(
+    struct store *store, const struct store_cell_begin *begin, int64_t *cell, struct error *err)
+{
+    struct write w = { 0 };
+    bool done;
+    int rc = write_open(&w, store, STATEMENT_CELL_BEGIN, err);
+    if (rc < 0)
+        return rc;
+    bind_text(&w.query, begin->run);
+    bind_int(&w.query, begin->turn);
+    bind_value(&w, begin->code);
+    bind_int(&w.query, clock_wall_ms());
+    return write_close(&w, &done, cell, err);
+}
+
+int store_cell_end(
+    struct store *store, int64_t cell, const struct store_cell_end *end, struct error *err)
+{
+    struct write w = { 0 };
+    int rc = check_status(end->status, err);
+    if (rc == 0)
+        rc = write_open(&w, store, STATEMENT_CELL_END, err);
+    if (rc < 0)
+        return rc;
+    bind_text(&w.query, end->status);
+    bind_text(&w.query, end->killed);
+    bind_value(&w, end->standard_output);
+    bind_value(&w, end->standard_error);
+    bind_value(&w, end->submit);
+    bind_value(&w, end->error);
+    bind_value(&w, end->variables);
+    bind_int(&w.query, end->calls);
+    bind_real(&w.query, end->seconds);
+    return close_step(&w, "cell", cell, err);
+}
