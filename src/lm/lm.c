@@ -82,6 +82,12 @@ struct lm_usage lm_usage_estimate(const struct lm_call *call, size_t output_byte
     };
 }
 
+/* libuv counts whole milliseconds from a time it has cut down to one: one more is never early. */
+static void timer_start_seconds(struct timer *timer, double seconds)
+{
+    timer_start(timer, (uint64_t)ceil(seconds * 1000) + 1, 0);
+}
+
 static void call_free(struct lm_call *call)
 {
     timer_free(call->deadline);
@@ -191,7 +197,7 @@ static bool call_retry(struct lm_call *call, const struct lm_outcome *outcome)
     if (!call->backoff)
         return false;
     call->state = CALL_BACKOFF;
-    timer_start(call->backoff, (uint64_t)ceil(pause * 1000), 0);
+    timer_start_seconds(call->backoff, pause);
     return true;
 }
 
@@ -244,7 +250,7 @@ static void call_begin(struct lm_call *call)
     call->started_ns = clock_ns();
     lm->active++;
     if (call->request.timeout > 0)
-        timer_start(call->deadline, (uint64_t)ceil(call->request.timeout * 1000), 0);
+        timer_start_seconds(call->deadline, call->request.timeout);
     call_attempt(call);
 }
 

@@ -341,11 +341,10 @@ static int take_key(struct openai *o, const struct lm_options *options, struct e
                                     "no key for OpenAI: set OPENAI_API_KEY, or a base URL of a "
                                     "server that needs none")
                               : 0;
-    for (const char *p = o->key; *p; p++)
-        if (*p <= ' ' || *p == 0x7F)
+    for (const unsigned char *p = (const unsigned char *)o->key; *p; p++)
+        if (*p <= ' ' || *p >= 0x7F)
             return error_set(err, ERROR_CONFIG,
-                "the API key holds a space or control character: "
-                "check OPENAI_API_KEY");
+                "the API key holds a space or an odd character: check OPENAI_API_KEY");
     cleanup_buf struct buf header = { 0 };
     buf_printf(&header, "Authorization: Bearer %s", o->key);
     o->authorization = buf_steal(&header);

@@ -13,7 +13,7 @@ servers do. With --script, the model `scripted` answers the texts of a JSON list
 may also be {"content": TEXT, "contains": TEXT that the last message must hold, "delay_ms": N}.
 
 GET /stats says what was seen, so that a test can prove that no call was lost or doubled:
-requests, connections, max_in_flight, bytes_in, models {name: count}, idempotency {key: count},
+requests, connections (that brought one), max_in_flight, bytes_in, models {name: count}, idempotency {key: count},
 seconds {name: [arrival of each request]}, cancelled (requests whose client went away).
 """
 
@@ -39,6 +39,7 @@ class Stats:
 
     def begin(self, request):
         self.requests += 1
+        self.connections += request.connection.served == 0
         self.in_flight += 1
         self.max_in_flight = max(self.max_in_flight, self.in_flight)
         self.bytes_in += request.size
@@ -132,8 +133,6 @@ class Connection:
         raise Gone()
 
     async def serve(self):
-        stats = self.server.stats
-        stats.connections += 1
         try:
             while True:
                 request = await self.read_request()
