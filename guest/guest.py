@@ -622,6 +622,19 @@ DECODERS = {
 }
 
 
+def samples(value):
+    """What a large value is like, for somebody who will not see it."""
+    if type(value) is dict:
+        found = {"keys": [clean(str(key))[:PREVIEW] for key, _ in zip(value, range(5))]}
+        texts = [len(v) for v in value.values() if type(v) is str]
+        if texts:
+            found["characters"] = sum(texts)
+        return found
+    if type(value) is list and value:
+        return {"item": type(value[0]).__name__}
+    return {}
+
+
 def set_variable(ident, head, blob):
     """Binds a variable and says what it became."""
     try:
@@ -629,9 +642,7 @@ def set_variable(ident, head, blob):
         for name in head["names"]:
             session.namespace[name] = value
         result = {"status": "ok", "variable": describe(head["names"][0], value)}
-        if type(value) is dict:
-            result["variable"]["characters"] = sum(
-                len(v) for v in value.values() if type(v) is str)
+        result["variable"].update(samples(value))
     except BaseException as e:
         result = {"status": "error", "error": error_of(e)}
     link.send(RESULT, ident, json.dumps(result).encode())
