@@ -37,8 +37,8 @@ static const struct {
     { ERROR_MODEL_REPLAY, "model_replay" },
 };
 
-static void error_fill(struct error *err, enum error_code code, int sys, const char *format,
-    va_list args)
+__attribute__((format(printf, 4, 0))) static void error_fill(struct error *err,
+    enum error_code code, int sys, const char *format, va_list args)
 {
     err->code = code;
     err->sys = sys;
