@@ -177,6 +177,12 @@ static int use_wal(struct store *store, struct error *err)
     return 0;
 }
 
+static int execute(struct store *store, const char *sql, struct error *err)
+{
+    int rc = sqlite3_exec(store->db, sql, NULL, NULL, NULL);
+    return rc == SQLITE_OK ? 0 : store_error(store, rc, err);
+}
+
 static int upgrade(struct store *store, struct error *err)
 {
     struct found found = { 0 };
@@ -188,12 +194,9 @@ static int upgrade(struct store *store, struct error *err)
         rc = check(store, &found, err);
     if (rc < 0)
         return rc;
-    int sql = SQLITE_OK;
-    for (int64_t v = found.version; v < SCHEMA_VERSION && sql == SQLITE_OK; v++)
-        sql = sqlite3_exec(store->db, steps[v], NULL, NULL, NULL);
-    if (sql == SQLITE_OK)
-        sql = sqlite3_exec(store->db, marks, NULL, NULL, NULL);
-    return sql == SQLITE_OK ? 0 : store_error(store, sql, err);
+    for (int64_t v = found.version; v < SCHEMA_VERSION && rc == 0; v++)
+        rc = execute(store, steps[v], err);
+    return rc < 0 ? rc : execute(store, marks, err);
 }
 
 int schema_prepare(struct store *store, struct error *err)
@@ -206,14 +209,10 @@ int schema_prepare(struct store *store, struct error *err)
         rc = use_wal(store, err);
     if (rc < 0 || found.version == SCHEMA_VERSION)
         return rc;
-    /* Another process may be doing the same: look again once the file is ours. */
-    rc = query_run(store, STATEMENT_BEGIN_WRITE, err);
-    if (rc < 0)
-        return rc;
-    rc = upgrade(store, err);
+    /* Another process may be doing the same: look again once the file is ours. After a failure the
+     * store is closed, and what was begun is undone by that. */
+    rc = execute(store, "BEGIN IMMEDIATE", err);
     if (rc == 0)
-        rc = query_run(store, STATEMENT_COMMIT, err);
-    if (rc < 0)
-        query_rollback(store);
-    return rc;
+        rc = upgrade(store, err);
+    return rc < 0 ? rc : execute(store, "COMMIT", err);
 }

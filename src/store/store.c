@@ -65,7 +65,9 @@ static int open_database(struct store *store, struct error *err)
     if (sqlite3_db_readonly(store->db, "main") == 1)
         return store_error(store, SQLITE_READONLY, err);
     rc = configure(store, err);
-    return rc < 0 ? rc : schema_prepare(store, err);
+    if (rc == 0)
+        rc = schema_prepare(store, err);
+    return rc < 0 ? rc : query_prepare_all(store, err);
 }
 
 int store_open(const char *path, struct store **out, struct error *err)
