@@ -271,21 +271,26 @@ static void pump(void *arg)
     lm_leave(lm);
 }
 
-static int check_request(const struct lm_request *request, struct error *err)
+const char *lm_role(const char *role)
 {
     static const char *const roles[] = { "system", "user", "assistant" };
+    for (size_t i = 0; role && i < array_length(roles); i++)
+        if (strcmp(role, roles[i]) == 0)
+            return roles[i];
+    return NULL;
+}
+
+static int check_request(const struct lm_request *request, struct error *err)
+{
     if (request->message_count == 0)
         return error_set(err, ERROR_ARGUMENT, "a model call without messages");
     for (size_t i = 0; i < request->message_count; i++) {
         const struct lm_message *m = &request->messages[i];
-        bool known = false;
-        for (size_t r = 0; r < array_length(roles); r++)
-            known = known || (m->role && strcmp(m->role, roles[r]) == 0);
-        if (!known)
+        size_t bad = 0;
+        if (!lm_role(m->role))
             return error_set(err, ERROR_ARGUMENT,
                 "message %zu has the role '%.32s': use system, user or assistant", i,
                 m->role ? m->role : "");
-        size_t bad = 0;
         if (!text_is_utf8(m->text, m->len, &bad))
             return error_set(err, ERROR_ARGUMENT, "message %zu is not UTF-8 at byte %zu", i, bad);
     }
