@@ -1,9 +1,11 @@
 /* lm/callback.c: a model in the embedding program.
  *
+ * It gets a copy of the request, so that it may answer when it likes and nobody else has to wait.
  * The program holds the call's handle until it answers, so a call that ends before that (cancelled,
  * out of time) is kept as CALL_OWED until the answer comes and is dropped.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "lm/client.h"
@@ -31,6 +33,33 @@ static void callback_close(void *client)
     free(client);
 }
 
+/* One block: the messages, then their texts, each with a NUL for those who like one. */
+static int callback_prepare(
+    struct lm_call *call, const struct lm_request *request, struct error *err)
+{
+    size_t head = request->message_count * sizeof *request->messages;
+    struct lm_message *copy = malloc(head + call->input_bytes + request->message_count);
+    if (!copy)
+        return error_memory(err);
+    char *text = (char *)copy + head;
+    for (size_t i = 0; i < request->message_count; i++) {
+        copy[i] = (struct lm_message){ lm_role(request->messages[i].role), text,
+            request->messages[i].len };
+        if (copy[i].len > 0)
+            memcpy(text, request->messages[i].text, copy[i].len);
+        text[copy[i].len] = '\0';
+        text += copy[i].len + 1;
+    }
+    call->own = copy;
+    call->request.messages = copy;
+    return 0;
+}
+
+static void callback_release(struct lm_call *call)
+{
+    free(call->own);
+}
+
 static void callback_attempt(struct lm_call *call)
 {
     struct callback *cb = call->client;
@@ -46,6 +75,8 @@ const struct lm_client_ops lm_callback = {
     .owes_answers = true,
     .open = callback_open,
     .close = callback_close,
+    .prepare = callback_prepare,
+    .release = callback_release,
     .attempt = callback_attempt,
     .abort = callback_abort,
 };

@@ -26,7 +26,8 @@ struct lm_call {
     void *client;
     void *own; /* the client's state of this call, from `prepare` to `release` */
     enum call_state state;
-    struct lm_request request; /* its messages are only good where the client is a callback */
+    struct lm_request
+        request; /* its messages are gone after `prepare`, unless that replaced them */
     char *model;
     /* {"model":…,"messages":[…] without the end: the head of a chat request's body and the middle
      * of a recorded line; a client may append after head_len. Empty where nobody needs it. */
@@ -80,6 +81,8 @@ void lm_attempt_done(struct lm_call *call, const struct lm_outcome *outcome);
 /* Passes a piece of the answer on; false if the caller ended the call meanwhile, and then neither
  * the call nor the client may be touched. */
 bool lm_attempt_delta(struct lm_call *call, const char *text, size_t len);
+/* The role as a constant of ours; NULL if nobody knows it. */
+const char *lm_role(const char *role);
 /* What a call costs of which the provider said nothing: a token per 4 bytes. */
 struct lm_usage lm_usage_estimate(const struct lm_call *call, size_t output_bytes);
 

@@ -26,7 +26,7 @@
 #define TICK_MS 100 /* how late a stall may be noticed */
 
 struct http_transfer {
-    TAILQ_ENTRY(http_transfer) link;
+    TAILQ_ENTRY(http_transfer) link, ready_link;
     struct http *http;
     CURL *easy;
     struct curl_slist *headers, *resolve;
@@ -52,6 +52,7 @@ struct http {
     struct timer *tick;  /* ours, for stalls; runs while there are transfers */
     struct pin *pin;     /* NULL where libcurl need not look the host up */
     struct transfer_list transfers;
+    struct transfer_list ready; /* those with bytes in `in` */
     unsigned depth;
     bool closing;
 };
@@ -115,6 +116,8 @@ static void transfer_unlink(struct http_transfer *t)
 {
     struct http *http = t->http;
     TAILQ_REMOVE(&http->transfers, t, link);
+    if (t->in.len > 0)
+        TAILQ_REMOVE(&http->ready, t, ready_link);
     if (TAILQ_EMPTY(&http->transfers))
         timer_stop(http->tick);
 }
@@ -172,6 +175,14 @@ static void transfer_fail(struct http_transfer *t, CURLcode curl)
     transfer_finish(t, &result);
 }
 
+static void transfer_fail_lookup(struct http_transfer *t, const char *why)
+{
+    struct http_result result = { .unsent = true };
+    error_set(&result.error, ERROR_MODEL_CONNECT, "%.80s: its address was not found: %.100s",
+        t->http->options.peer, why);
+    transfer_finish(t, &result);
+}
+
 static void transfer_end(struct http_transfer *t, CURLcode curl)
 {
     if (curl != CURLE_OK) {
@@ -184,17 +195,14 @@ static void transfer_end(struct http_transfer *t, CURLcode curl)
 
 static bool hand_over_bytes(struct http *http)
 {
-    struct http_transfer *t;
-    TAILQ_FOREACH(t, &http->transfers, link)
-    {
-        if (t->in.len == 0)
-            continue;
-        cleanup_buf struct buf in = t->in;
-        t->in = (struct buf){ 0 };
-        t->handler.data(t->arg, in.data, in.len);
-        return true; /* the list may be another one now */
-    }
-    return false;
+    struct http_transfer *t = TAILQ_FIRST(&http->ready);
+    if (!t)
+        return false;
+    TAILQ_REMOVE(&http->ready, t, ready_link);
+    cleanup_buf struct buf in = t->in;
+    t->in = (struct buf){ 0 };
+    t->handler.data(t->arg, in.data, in.len);
+    return true;
 }
 
 static bool hand_over_end(struct http *http)
@@ -299,8 +307,12 @@ static size_t on_bytes(char *data, size_t size, size_t count, void *arg)
     if (t->too_large)
         return 0;
     t->received += n;
+    if (!buf_reserve(&t->in, n))
+        return 0;
+    if (t->in.len == 0 && n > 0)
+        TAILQ_INSERT_TAIL(&t->http->ready, t, ready_link);
     buf_append(&t->in, data, n);
-    return buf_failed(&t->in) ? 0 : n;
+    return n;
 }
 
 static int on_progress(
@@ -318,6 +330,8 @@ static int on_progress(
 static double patience(const struct http_transfer *t)
 {
     const struct http_options *o = &t->http->options;
+    if (!t->added)
+        return o->connect_timeout;
     if (!http_sent(t))
         return 0; /* connecting has libcurl's own limit */
     if (t->received == 0 && (size_t)t->sent >= t->body_len)
@@ -333,6 +347,10 @@ static bool end_one_stalled(struct http *http)
         double limit = patience(t);
         if (limit <= 0 || clock_seconds_since(t->moved_ns) < limit)
             continue;
+        if (!t->added) {
+            transfer_fail_lookup(t, "no name server answered in time");
+            return true;
+        }
         struct http_result result = { 0 };
         error_set(&result.error, ERROR_MODEL_STALL,
             "%.80s: nothing came for %g s, after %zu bytes of answer", http->options.peer, limit,
@@ -366,25 +384,27 @@ static bool transfer_add(struct http_transfer *t)
     return t->added;
 }
 
-static bool add_one_waiting(struct http *http)
+static bool go_on_with_one(struct http *http, const char *error)
 {
     struct http_transfer *t;
     TAILQ_FOREACH(t, &http->transfers, link)
     {
         if (t->added)
             continue;
-        if (!transfer_add(t))
+        if (error)
+            transfer_fail_lookup(t, error);
+        else if (!transfer_add(t))
             transfer_fail(t, CURLE_OUT_OF_MEMORY);
         return true;
     }
     return false;
 }
 
-static void host_found(void *arg)
+static void host_looked_up(void *arg, const char *error)
 {
     struct http *http = arg;
     http_enter(http);
-    while (!http->closing && add_one_waiting(http))
+    while (!http->closing && go_on_with_one(http, error))
         ;
     http_leave(http);
 }
@@ -408,6 +428,7 @@ static bool transfer_set_up(struct http_transfer *t, const struct http_request *
     CURL *e = t->easy;
     curl_easy_setopt(e, CURLOPT_PRIVATE, t);
     curl_easy_setopt(e, CURLOPT_ERRORBUFFER, t->words);
+    curl_easy_setopt(e, CURLOPT_USERAGENT, "droste"); /* some gateways refuse who has no name */
     curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
@@ -440,6 +461,7 @@ int http_send(struct http *http, const struct http_request *request,
     t->handler = *handler;
     t->arg = arg;
     t->body_len = request->body_len;
+    t->moved_ns = clock_ns();
     t->easy = curl_easy_init();
     bool ready = t->easy && transfer_set_up(t, request);
     if (ready && (!http->pin || pin_ready(http->pin)))
@@ -503,7 +525,7 @@ static bool http_fill(struct http *http)
     o->host = http->host;
     o->ca_file = http->ca_file;
     if (needs_lookup(o->host)) {
-        http->pin = pin_new(http->loop, o->host, o->port, host_found, http);
+        http->pin = pin_new(http->loop, o->host, o->port, host_looked_up, http);
         if (!http->pin)
             return false;
     }
@@ -529,6 +551,7 @@ int http_open(
     http->loop = loop;
     http->options = *options;
     TAILQ_INIT(&http->transfers);
+    TAILQ_INIT(&http->ready);
     if (!http_fill(http)) {
         http_free(http);
         return error_memory(err);

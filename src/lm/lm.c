@@ -56,7 +56,22 @@ static void lm_enter(struct lm *lm)
     lm->depth++;
 }
 
-static void lm_leave(struct lm *lm);
+static void lm_free(struct lm *lm)
+{
+    if (lm->client)
+        lm->ops->close(lm->client);
+    record_close(lm->record);
+    timer_free(lm->pump);
+    free(lm->name);
+    free(lm->model);
+    free(lm);
+}
+
+static void lm_leave(struct lm *lm)
+{
+    if (--lm->depth == 0 && lm->closed)
+        lm_free(lm);
+}
 
 static double random_fraction(void)
 {
@@ -271,21 +286,28 @@ static void pump(void *arg)
     lm_leave(lm);
 }
 
-static int check_request(const struct lm_request *request, struct error *err)
+const char *lm_role(const char *role)
 {
     static const char *const roles[] = { "system", "user", "assistant" };
+    for (size_t i = 0; role && i < array_length(roles); i++)
+        if (strcmp(role, roles[i]) == 0)
+            return roles[i];
+    return NULL;
+}
+
+static int check_request(const struct lm_request *request, struct error *err)
+{
     if (request->message_count == 0)
         return error_set(err, ERROR_ARGUMENT, "a model call without messages");
+    if (request->model && !text_is_utf8(request->model, strlen(request->model), NULL))
+        return error_set(err, ERROR_ARGUMENT, "the model's name is not UTF-8");
     for (size_t i = 0; i < request->message_count; i++) {
         const struct lm_message *m = &request->messages[i];
-        bool known = false;
-        for (size_t r = 0; r < array_length(roles); r++)
-            known = known || (m->role && strcmp(m->role, roles[r]) == 0);
-        if (!known)
+        size_t bad = 0;
+        if (!lm_role(m->role))
             return error_set(err, ERROR_ARGUMENT,
                 "message %zu has the role '%.32s': use system, user or assistant", i,
                 m->role ? m->role : "");
-        size_t bad = 0;
         if (!text_is_utf8(m->text, m->len, &bad))
             return error_set(err, ERROR_ARGUMENT, "message %zu is not UTF-8 at byte %zu", i, bad);
     }
@@ -295,7 +317,8 @@ static int check_request(const struct lm_request *request, struct error *err)
 static int call_fill(struct lm_call *call, const struct lm_request *request, struct error *err)
 {
     struct lm *lm = call->lm;
-    const char *model = request->model ? bare_model(request->model) : lm->model;
+    const char *model =
+        request->model && request->model[0] ? bare_model(request->model) : lm->model;
     if (model && !(call->model = strdup(model)))
         return error_memory(err);
     call->request = *request;
@@ -370,23 +393,6 @@ void lm_answer(struct lm_call *call, const char *text, size_t len, const struct 
     lm_attempt_done(call, &outcome);
 }
 
-static void lm_free(struct lm *lm)
-{
-    if (lm->client)
-        lm->ops->close(lm->client);
-    record_close(lm->record);
-    timer_free(lm->pump);
-    free(lm->name);
-    free(lm->model);
-    free(lm);
-}
-
-static void lm_leave(struct lm *lm)
-{
-    if (--lm->depth == 0 && lm->closed)
-        lm_free(lm);
-}
-
 void lm_close(struct lm *lm)
 {
     if (!lm || lm->closed)
@@ -435,20 +441,30 @@ static int lm_fill(struct lm *lm, const struct lm_options *options, struct error
     return record_open(options->record, &lm->record, err);
 }
 
-int lm_open(struct loop *loop, const struct lm_options *options, struct lm **out, struct error *err)
+static struct lm_options with_defaults(const struct lm_options *given)
 {
-    if (!options->model || options->model[0] == '\0')
+    struct lm_options o = *given;
+    o.concurrency = o.concurrency ? o.concurrency : 64;
+    o.connect_timeout = o.connect_timeout > 0 ? o.connect_timeout : 10;
+    o.stall_timeout = o.stall_timeout > 0 ? o.stall_timeout : 60;
+    return o;
+}
+
+int lm_open(struct loop *loop, const struct lm_options *given, struct lm **out, struct error *err)
+{
+    struct lm_options options = with_defaults(given);
+    if (!options.model || options.model[0] == '\0')
         return error_set(err, ERROR_CONFIG, "no model: name one, as in --model gpt-5-mini");
     struct lm *lm = calloc(1, sizeof *lm);
     if (!lm)
         return error_memory(err);
     lm->loop = loop;
-    lm->concurrency = options->concurrency ? options->concurrency : 64;
-    lm->retries = options->retries;
+    lm->concurrency = options.concurrency;
+    lm->retries = options.retries;
     TAILQ_INIT(&lm->queue);
     TAILQ_INIT(&lm->flight);
     TAILQ_INIT(&lm->owed);
-    int rc = lm_fill(lm, options, err);
+    int rc = lm_fill(lm, &options, err);
     if (rc < 0) {
         lm_free(lm);
         return rc;

@@ -58,8 +58,7 @@ struct lm_call;
 
 /* A model in the embedding program: answers each call by exactly one lm_answer, at once or later,
  * from the loop's thread; also a call that was cancelled or ran out of time meanwhile, whose answer
- * is dropped (only lm_close ends the duty). `request` is valid until the answer, or until the call
- * was cancelled or timed out. */
+ * is dropped. `request` and `call` are valid until then, or until lm_close, which ends the duty. */
 typedef void lm_callback_fn(void *arg, const struct lm_request *request, struct lm_call *call);
 
 struct lm_options {
@@ -89,9 +88,9 @@ void lm_close(struct lm *lm);
 /* The model's name as records show it: "openai/gpt-5-mini", "replay:demo.jsonl". */
 const char *lm_name(const struct lm *lm);
 
-/* Starts a call (or queues it); the request's memory is the caller's again on return, except for a
- * callback model, where it must last until the answer. `done` is never called from within lm_start.
- * ERROR_ARGUMENT: no messages, an unknown role, or text that is not UTF-8. */
+/* Starts a call (or queues it); the request's memory is the caller's again on return. `done` is
+ * never called from within lm_start. ERROR_ARGUMENT: no messages, an unknown role, or text that is
+ * not UTF-8. */
 int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, lm_delta_fn *delta,
     void *arg, struct lm_call **out, struct error *err);
 /* Stops a call: no `done` comes after, and no record is kept. What it may have cost is filled in if

@@ -18,7 +18,8 @@
 #include "lm/record.h"
 #include "lm/sse.h"
 
-#define DEFAULT_URL    "https://api.openai.com/v1"
+#define OWN_HOST       "api.openai.com"
+#define DEFAULT_URL    "https://" OWN_HOST "/v1"
 #define RESPONSE_LIMIT ((size_t)64 << 20)
 #define EVENT_LIMIT    ((size_t)16 << 20)
 
@@ -299,6 +300,12 @@ static int check_url(CURLU *url, const char *text, struct error *err)
     return 0;
 }
 
+static bool is_own_service(CURLU *url)
+{
+    cleanup_text char *host = NULL;
+    return curl_url_get(url, CURLUPART_HOST, &host, 0) == CURLUE_OK && strcmp(host, OWN_HOST) == 0;
+}
+
 static int open_http(struct openai *o, struct loop *loop, const struct lm_options *options,
     CURLU *url, struct error *err)
 {
@@ -318,10 +325,10 @@ static int open_http(struct openai *o, struct loop *loop, const struct lm_option
         .port = (unsigned)strtoul(port, NULL, 10),
         .peer = o->peer,
         .ca_file = options->ca_file && options->ca_file[0] ? options->ca_file : NULL,
-        .connections = options->concurrency ? options->concurrency : 64,
-        .connect_timeout = options->connect_timeout > 0 ? options->connect_timeout : 10,
+        .connections = options->concurrency,
+        .connect_timeout = options->connect_timeout,
         .first_timeout = options->first_timeout,
-        .stall_timeout = options->stall_timeout > 0 ? options->stall_timeout : 60,
+        .stall_timeout = options->stall_timeout,
         .response_limit = RESPONSE_LIMIT,
     };
     if (http.ca_file && access(http.ca_file, R_OK) < 0)
@@ -371,9 +378,10 @@ static int openai_fill(
     if (!url)
         return error_memory(err);
     o->stream = options->stream;
-    o->own_service = !given;
-    if ((rc = check_url(url, given ? options->base_url : DEFAULT_URL, err)) < 0 ||
-        (rc = take_key(o, options, err)) < 0 || (rc = make_url(o, url, err)) < 0)
+    if ((rc = check_url(url, given ? options->base_url : DEFAULT_URL, err)) < 0)
+        return rc;
+    o->own_service = is_own_service(url);
+    if ((rc = take_key(o, options, err)) < 0 || (rc = make_url(o, url, err)) < 0)
         return rc;
     return open_http(o, loop, options, url, err);
 }

@@ -24,7 +24,7 @@ struct pin {
     pin_fn *ready;
     void *arg;
     char *entry;
-    uint64_t looked_ns; /* when the last look-up ended; 0: never */
+    uint64_t looked_ns; /* when `entry` was last confirmed */
     struct lookup *lookup;
 };
 
@@ -78,16 +78,17 @@ static void lookup_done(uv_getaddrinfo_t *uv, int status, struct addrinfo *list)
     struct pin *pin = lookup->pin;
     free(lookup);
     if (pin) {
-        bool first = pin->looked_ns == 0;
+        bool waited_for = !pin->entry;
         char *entry = status == 0 ? make_entry(pin, list) : NULL;
         pin->lookup = NULL;
-        pin->looked_ns = clock_ns();
         if (entry) { /* else the old addresses are better than none */
             free(pin->entry);
             pin->entry = entry;
         }
-        if (first)
-            pin->ready(pin->arg);
+        if (pin->entry)
+            pin->looked_ns = clock_ns();
+        if (waited_for)
+            pin->ready(pin->arg, entry ? NULL : status < 0 ? uv_strerror(status) : "no address");
     }
     uv_freeaddrinfo(list);
 }
@@ -109,12 +110,11 @@ static bool lookup_start(struct pin *pin)
 
 bool pin_ready(struct pin *pin)
 {
-    bool known = pin->looked_ns != 0;
-    if (known && clock_seconds_since(pin->looked_ns) < PIN_FRESH_SECONDS)
+    if (pin->entry && clock_seconds_since(pin->looked_ns) < PIN_FRESH_SECONDS)
         return true;
     if (!pin->lookup && !lookup_start(pin))
         return true;
-    return known;
+    return pin->entry != NULL;
 }
 
 const char *pin_entry(const struct pin *pin)

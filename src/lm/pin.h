@@ -10,14 +10,15 @@
 #include "base/loop.h"
 
 struct pin;
-typedef void pin_fn(void *arg);
+/* `error` is NULL, or says why no address was found. */
+typedef void pin_fn(void *arg, const char *error);
 
-/* `ready` is called when a first look-up ended, well or not; NULL without memory. */
+/* `ready` is called when a look-up ended for which somebody waits; NULL without memory. */
 struct pin *pin_new(struct loop *loop, const char *host, unsigned port, pin_fn *ready, void *arg);
-/* True if the caller may go on, with or without an entry; else `ready` will come. Old addresses go
- * on being used while new ones are looked up. */
+/* True if the caller may go on; else `ready` will come. Old addresses go on being used while new
+ * ones are looked up; a look-up that failed is made again for the next who asks. */
 bool pin_ready(struct pin *pin);
-/* "+host:port:address[,address…]", or NULL: let libcurl look (and say what is wrong). */
+/* "+host:port:address[,address…]"; NULL: libcurl must look itself. */
 const char *pin_entry(const struct pin *pin);
 /* NULL is fine. */
 void pin_free(struct pin *pin);

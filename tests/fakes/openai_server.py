@@ -87,6 +87,7 @@ class Connection:
         head = await self.reader.readuntil(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
         method, path, _ = first.split(" ", 2)
+        path = re.sub("^http://[^/]*", "", path)  # as a proxy is asked
         headers = {}
         for line in lines:
             name, _, value = line.partition(":")

@@ -219,6 +219,63 @@ static void an_unknown_host_is_a_connect_error(void **state)
     assert_failed(&a, ERROR_MODEL_CONNECT, "nobody.invalid");
 }
 
+/* A failed look-up is made anew by each attempt, so that a network that comes back is found. */
+static void each_attempt_looks_an_unknown_host_up_again(void **state)
+{
+    struct fake *f = *state;
+    struct lm_options options = options_for(f, "ok");
+    struct answer answers[20] = { 0 };
+    options.base_url = "http://nobody.invalid/v1";
+    options.retries = 1;
+    struct lm *lm = open_lm(f->loop, &options);
+    for (size_t i = 0; i < array_length(answers); i++)
+        start(lm, NULL, "x", 1, 0, &answers[i]);
+    for (size_t i = 0; i < array_length(answers); i++) {
+        assert_ok(loop_run_until(f->loop, &answers[i].done, err));
+        assert_failed(&answers[i], ERROR_MODEL_CONNECT, "address was not found");
+        assert_int_equal(answers[i].attempts, 2);
+    }
+    lm_close(lm);
+}
+
+/* A server that takes the connection and then does not speak TLS: the connect limit ends it. */
+static void a_silent_tls_server_is_a_connect_error(void **state)
+{
+    struct fake *f = *state;
+    struct sockaddr_in at = { .sin_family = AF_INET };
+    socklen_t size = sizeof at;
+    char url[64];
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    cleanup_fd int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, size), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &size), 0);
+    snprintf(url, sizeof url, "https://127.0.0.1:%d/v1", ntohs(at.sin_port));
+    struct lm_options options = options_for(f, "ok");
+    cleanup_answer struct answer a = { 0 };
+    options.base_url = url;
+    options.connect_timeout = 0.3;
+    ask_once(f->loop, &options, &a);
+    assert_failed(&a, ERROR_MODEL_CONNECT, "127.0.0.1:");
+    assert_int_equal(a.usage.input_tokens, 0);
+}
+
+/* The environment's proxy is used, and then the host is the proxy's to look up. */
+static void a_proxy_of_the_environment_is_used(void **state)
+{
+    struct fake *f = *state;
+    struct lm_options options = options_for(f, "ok");
+    cleanup_answer struct answer a = { 0 };
+    char proxy[64];
+    snprintf(proxy, sizeof proxy, "http://127.0.0.1:%d", f->port);
+    setenv("http_proxy", proxy, 1);
+    options.base_url = "http://nobody.invalid/v1";
+    ask_once(f->loop, &options, &a);
+    unsetenv("http_proxy");
+    assert_int_equal(a.error.code, ERROR_NONE);
+    assert_int_equal(fake_stat(f, "requests"), 1);
+}
+
 /* TLS with the right authority: the name is looked up, the certificate is checked, it works. */
 static void tls_works_with_the_servers_authority(void **state)
 {
@@ -245,6 +302,18 @@ static void tls_refuses_a_certificate_that_nobody_signed(void **state)
     assert_failed(&a, ERROR_MODEL_CONNECT, "certificate is not trusted");
     assert_int_equal(a.attempts, 1);
     assert_int_equal(fake_stat(f, "requests"), 0);
+}
+
+/* A file that holds no certificate is an error of the configuration, not of the network. */
+static void a_ca_file_without_certificates_is_a_config_error(void **state)
+{
+    struct fake *f = *state;
+    struct lm_options options = options_for(f, "ok");
+    cleanup_answer struct answer a = { 0 };
+    options.base_url = f->tls_url;
+    options.ca_file = "/dev/null";
+    ask_once(f->loop, &options, &a);
+    assert_failed(&a, ERROR_CONFIG, "/dev/null");
 }
 
 /* TLS whose connection is cut: an error, and not a signal that ends the process. */
@@ -298,6 +367,10 @@ int main(void)
         server_test(a_cut_reused_connection_is_replaced),
         server_test(a_refused_port_is_a_connect_error),
         server_test(an_unknown_host_is_a_connect_error),
+        server_test(each_attempt_looks_an_unknown_host_up_again),
+        server_test(a_silent_tls_server_is_a_connect_error),
+        server_test(a_proxy_of_the_environment_is_used),
+        server_test(a_ca_file_without_certificates_is_a_config_error),
         server_test(tls_works_with_the_servers_authority),
         server_test(tls_refuses_a_certificate_that_nobody_signed),
         server_test(a_cut_over_tls_is_an_error),
