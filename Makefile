@@ -4,14 +4,18 @@
 BUILD  ?= build
 ASAN   ?= build-asan
 PYTHON ?= /usr/bin/python3
-export BUILD PYTHON
+export BUILD ASAN PYTHON
 
+# The tools are those that scripts/setup installs, whatever else stands in PATH.
+export PATH := /usr/bin:$(PATH)
+
+# Ninja uses all cores; two of it in one directory would disturb each other.
+.NOTPARALLEL:
 .DEFAULT_GOAL := all
 .PHONY: all setup setup-tests demo check bench format install clean
 
 all: setup
-	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) --buildtype=release >/dev/null
-	@ninja -C $(BUILD) --quiet
+	@scripts/build $(BUILD) --buildtype=release
 
 setup:
 	@scripts/setup build
@@ -29,10 +33,10 @@ bench: setup-tests all
 	@bench/run
 
 format:
-	clang-format-14 -i src/*/*.[ch] guest/*.[ch] include/*.h tests/unit/*/*.c
+	clang-format-14 -i src/*/*.[ch] guest/*.[ch] include/*.h tests/unit/*/*.[ch]
 
 install: all
-	meson install -C $(BUILD) --no-rebuild
+	@meson install -C $(BUILD) --no-rebuild
 
 clean:
 	rm -rf $(BUILD) $(ASAN)
