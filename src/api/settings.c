@@ -328,7 +328,8 @@ int settings_from_file(struct settings *s, const char *path, bool may_be_absent,
     struct error *err)
 {
     struct reading r = { .settings = s, .path = path, .err = err };
-    if (may_be_absent && access(path, F_OK) < 0 && errno == ENOENT)
+    /* EACCES is about the directories above: what cannot be seen is not this user's either. */
+    if (may_be_absent && access(path, F_OK) < 0 && (errno == ENOENT || errno == EACCES))
         return 0;
     int line = ini_parse(path, take_line, &r);
     if (r.rc < 0)
