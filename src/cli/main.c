@@ -12,7 +12,8 @@
 #include "base/text.h"
 #include "cli/cli.h"
 
-static const struct command *const commands[] = { &command_run, &command_exec };
+static const struct command *const commands[] = { &command_run, &command_exec,
+    &command_bench };
 
 /* ---- words to people ---- */
 
