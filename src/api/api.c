@@ -165,6 +165,7 @@ int api_session_options(const droste *d, struct session_options *o, struct error
     o->spec.preload_count = s->preload.count;
     o->spec.read_paths = (const char *const *)s->read.items;
     o->spec.read_path_count = s->read.count;
+    o->spec.pool = (unsigned)s->pool;
     o->spec.limits = (struct jail_limits){
         .memory = (uint64_t)s->memory,
         .processes = (uint64_t)s->processes,

@@ -73,6 +73,8 @@ static const struct setting {
     { { "read", "PATH", "", NULL,
           "Show this path read-only in the sandbox; may be repeated.", 0 },
         TYPE_LIST, AT(read), 0, 0 },
+    { { "pool", "N", "0", NULL, "Sandboxes to keep ready, so that a start is one message.", 0 },
+        TYPE_NUMBER, AT(pool), 0, 10000 },
     { { "timeout", "SECONDS", "0", NULL, "Life of the session, or of the run; 0: no limit.", 0 },
         TYPE_SECONDS, AT(timeout), 0, 1e7 },
     { { "execute-timeout", "SECONDS", "0", NULL,

@@ -28,7 +28,7 @@ struct settings {
     char *env, *isolation, *python;
     struct list preload, read;
     double timeout, execute_timeout, grace;
-    int64_t memory, processes, open_files, file_size, tmp_size, output_limit;
+    int64_t pool, memory, processes, open_files, file_size, tmp_size, output_limit;
     /* runs */
     int64_t max_iterations, max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens,
         max_output_chars;

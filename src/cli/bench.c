@@ -168,27 +168,47 @@ static int one_start(droste *d, struct series *s, droste_error *err)
     return rc;
 }
 
+/* A session that idles for a moment gives the loop the time to fill the pool again. */
+static int let_it_fill(droste *d, droste_error *err)
+{
+    static const char code[] = "import time; time.sleep(0.01)";
+    droste_session *session = NULL;
+    droste_result *r = NULL;
+    int rc = droste_session_open(d, &session, err);
+    if (rc == 0)
+        rc = droste_session_exec(session, code, sizeof code - 1, 0, &r, err);
+    droste_result_free(r);
+    droste_session_close(session);
+    return rc;
+}
+
 static int bench_start(droste *d, struct series *s, unsigned n, droste_error *err)
 {
     struct series warm_up = { 0 };
     cleanup_free char *python = NULL;
     struct error why = { 0 };
-    const char *levels[] = { "full", "process" };
+    const char *levels[] = { "full", "process", "full" };
     if (interpreter_find(NULL, &python, &why) < 0)
         return droste_set(d, "python", why.text, err);
     for (unsigned round = 0; round < ROUNDS; round++) {
-        for (size_t level = 0; level < 2; level++) {
+        for (size_t level = 0; level < array_length(levels); level++) {
             int rc = droste_set(d, "isolation", levels[level], err);
+            if (rc == 0)
+                rc = droste_set(d, "pool", level == 2 ? "4" : "0", err);
             for (unsigned i = 0; rc == 0 && i < 2; i++)
                 rc = one_start(d, &warm_up, err);
-            for (unsigned i = 0; rc == 0 && i < n / ROUNDS; i++)
-                rc = one_start(d, &s[level], err);
+            for (unsigned i = 0; rc == 0 && i < n / ROUNDS; i++) {
+                if (level == 2)
+                    rc = let_it_fill(d, err);
+                if (rc == 0)
+                    rc = one_start(d, &s[level], err);
+            }
             if (rc < 0)
                 return rc;
         }
-        bare_forks(&s[2], python, n / ROUNDS);
-        fresh_interpreters(&s[3], python, n / ROUNDS / 4 + 1);
-        bubblewraps(&s[4], python, n / ROUNDS / 4 + 1);
+        bare_forks(&s[3], python, n / ROUNDS);
+        fresh_interpreters(&s[4], python, n / ROUNDS / 4 + 1);
+        bubblewraps(&s[5], python, n / ROUNDS / 4 + 1);
     }
     free(warm_up.times);
     return 0;
@@ -275,11 +295,12 @@ static const struct bench {
     const char *name;
     unsigned samples;
     int (*run)(droste *d, struct series *s, unsigned n, droste_error *err);
-    struct series series[6];
+    struct series series[7];
 } benches[] = {
     { "start", 200, bench_start,
         { { "start and first cell, full", "at most 3 bare forks, 0.3 bubblewraps", NULL, 0, NULL },
             { "start and first cell, process", NULL, NULL, 0, NULL },
+            { "start and first cell, full, from the pool", NULL, NULL, 0, NULL },
             { "bare os.fork() with the same modules", NULL, NULL, 0, NULL },
             { "fresh python3 -I -c", NULL, NULL, 0, NULL },
             { "bubblewrap + python3 -I -c", NULL, NULL, 0, NULL } } },
