@@ -190,9 +190,10 @@ int droste_session_load(droste_session *s, const char *name, const char *kind, c
     struct error why = { 0 };
     struct context *context = NULL;
     enum value_kind value;
+    struct context_filter filter = api_filter(s->d);
     int rc = context_kind_parse(kind, &value, &why);
     if (rc == 0)
-        rc = context_load(path, value, &context, &why);
+        rc = context_load(path, value, &filter, &context, &why);
     if (rc == 0)
         rc = set_context(s, name, context, &why);
     context_free(context);
