@@ -101,6 +101,7 @@ class Link:
         self.sock.setblocking(True)
         self.poller = select.poll()
         self.poller.register(fd, select.POLLIN)
+        self.space = memoryview(bytearray(65536))
         self.buffer = bytearray()
         self.fds = []
         self.reading = _thread.allocate_lock()
@@ -164,13 +165,14 @@ class Link:
 
     def receive(self):
         """Takes what is there (the poller said that something is) and hands out whole frames."""
-        data, ancillary, _, _ = self.sock.recvmsg(262144, 64)
-        if not data:
+        # Into memory of our own: a fresh 64 KiB for each read would be mapped and unmapped again.
+        count, ancillary, _, _ = self.sock.recvmsg_into([self.space], 64)
+        if not count:
             os._exit(0)             # the host is gone
         for level, kind, payload in ancillary:
             if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
                 self.fds.extend(struct.unpack("%di" % (len(payload) // 4), payload))
-        self.buffer += data
+        self.buffer += self.space[:count]
         at = 0
         while len(self.buffer) - at >= HEADER.size:
             _, kind, flags, head_len, ident, blob_len = HEADER.unpack_from(self.buffer, at)
