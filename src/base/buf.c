@@ -76,10 +76,10 @@ void buf_printf(struct buf *b, const char *format, ...)
 
 void buf_consume(struct buf *b, size_t n)
 {
-    if (n == 0)
-        return;
     if (n > b->len)
         n = b->len;
+    if (n == 0)
+        return;
     memmove(b->data, b->data + n, b->len - n);
     b->len -= n;
     b->data[b->len] = '\0';

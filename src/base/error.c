@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 static const struct {
     enum error_code code;
     const char *name;
@@ -37,18 +39,26 @@ static const struct {
     { ERROR_MODEL_REPLAY, "model_replay" },
 };
 
-static void error_fill(struct error *err, enum error_code code, int sys, const char *format,
-    va_list args)
+/* One line of UTF-8, whatever a server or a guest put into it and wherever it was cut. */
+static void error_tidy(struct error *err)
+{
+    size_t bad;
+    for (char *p = err->text; *p; p++)
+        if ((unsigned char)*p < ' ' || *p == 0x7f)
+            *p = ' ';
+    while (!text_is_utf8(err->text, strlen(err->text), &bad))
+        err->text[bad] = '?';
+}
+
+__attribute__((format(printf, 4, 0))) static void error_fill(
+    struct error *err, enum error_code code, int sys, const char *format, va_list args)
 {
     err->code = code;
     err->sys = sys;
     int n = vsnprintf(err->text, sizeof err->text, format, args);
     if (n < 0)
         err->text[0] = '\0';
-    /* One line, whatever a server or a guest put into it. */
-    for (char *p = err->text; *p; p++)
-        if ((unsigned char)*p < ' ')
-            *p = ' ';
+    error_tidy(err);
 }
 
 int error_set(struct error *err, enum error_code code, const char *format, ...)
@@ -72,6 +82,7 @@ int error_set_errno(struct error *err, enum error_code code, const char *format,
         va_end(args);
         size_t used = strlen(err->text);
         snprintf(err->text + used, sizeof err->text - used, ": %s", strerror(sys));
+        error_tidy(err);
     }
     return -(int)code;
 }
@@ -90,6 +101,7 @@ int error_wrap(struct error *err, const char *format, ...)
     if (used + 2 < sizeof err->text)
         snprintf(err->text + used, sizeof err->text - used, ": %.*s",
             (int)(sizeof err->text - used - 3), inner);
+    error_tidy(err);
     return -(int)err->code;
 }
 

@@ -41,7 +41,7 @@ enum error_code {
 struct error {
     enum error_code code;
     int sys;        /* errno, or 0 */
-    char text[240]; /* one line: what was tried, on what, and what to do */
+    char text[240]; /* one line of UTF-8: what was tried, on what, and what to do */
 };
 
 /* Sets *err and returns -code, so that `return error_set(err, ...)` is the whole failure path. */

@@ -69,8 +69,22 @@ int file_write_all(int fd, const void *data, size_t len)
     return 0;
 }
 
+/* mkdir says EEXIST of a file, too. */
+static int make_directory(const char *path)
+{
+    struct stat st;
+    if (mkdir(path, 0700) == 0)
+        return 0;
+    if (errno != EEXIST || stat(path, &st) < 0)
+        return -1;
+    errno = ENOTDIR;
+    return S_ISDIR(st.st_mode) ? 0 : -1;
+}
+
 int file_make_directories(const char *path, struct error *err)
 {
+    if (path[0] == '\0')
+        return error_set(err, ERROR_IO, "the empty path is no directory");
     cleanup_free char *copy = strdup(path);
     if (!copy)
         return error_memory(err);
@@ -79,7 +93,7 @@ int file_make_directories(const char *path, struct error *err)
             continue;
         char was = *p;
         *p = '\0';
-        if (mkdir(copy, 0700) < 0 && errno != EEXIST)
+        if (make_directory(copy) < 0)
             return error_set_errno(err, ERROR_IO, "making the directory %s", copy);
         *p = was;
         if (was == '\0')

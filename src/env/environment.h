@@ -24,6 +24,7 @@ struct sandbox_spec {
     size_t read_path_count;
     const char *const *preload; /* modules that the zygote imports */
     size_t preload_count;
+    unsigned pool; /* sandboxes of this kind to keep ready after this one, where that is possible */
 };
 
 /* How a sandbox ended. */

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "env/pool.h"
 #include "env/zygote.h"
 
 enum {
@@ -33,6 +34,7 @@ struct local {
     struct environment_base base;
     struct zygote *zygotes[ZYGOTES_MAX];
     size_t zygote_count;
+    struct pool *pool;
 };
 
 /* Bytes that the guest has not taken yet. */
@@ -423,12 +425,12 @@ static struct sandbox *sandbox_new(const struct environment_ops *ops, struct zyg
 }
 
 static int start(struct sandbox *s, struct zygote *z, struct loop *loop,
-    const struct sandbox_spec *spec, struct error *err)
+    const struct jail_limits *limits, struct error *err)
 {
     int theirs[PORT_COUNT] = { -1, -1, -1, -1 };
     int rc = s->isolation == ISOLATION_PROCESS ? make_workdir(s, err) : 0;
     if (rc == 0)
-        rc = jail_compile_sandbox(s->isolation, &spec->limits, s->workdir, &s->plan, err);
+        rc = jail_compile_sandbox(s->isolation, limits, s->workdir, &s->plan, err);
     if (rc == 0)
         rc = make_ports(s->fds, theirs, err);
     if (rc == 0)
@@ -442,6 +444,23 @@ static int start(struct sandbox *s, struct zygote *z, struct loop *loop,
     return rc;
 }
 
+static int make_sandbox(void *arg, struct zygote *z, const struct jail_limits *limits,
+    const struct sandbox_events *events, void *events_arg, struct sandbox **out,
+    struct error *err)
+{
+    struct local *env = arg;
+    struct sandbox *s = sandbox_new(env->base.ops, z, events, events_arg);
+    if (!s)
+        return error_memory(err);
+    int rc = start(s, z, env->base.loop, limits, err);
+    if (rc < 0) {
+        local_close(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
 static int local_open_sandbox(struct environment *base, const struct sandbox_spec *spec,
     const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err)
 {
@@ -450,16 +469,16 @@ static int local_open_sandbox(struct environment *base, const struct sandbox_spe
     int rc = find_zygote(env, spec, &z, err);
     if (rc < 0)
         return rc;
-    struct sandbox *s = sandbox_new(env->base.ops, z, events, arg);
-    if (!s)
-        return error_memory(err);
-    rc = start(s, z, env->base.loop, spec, err);
-    if (rc < 0) {
-        local_close(s);
-        return rc;
+    *out = pool_take(env->pool, z, &spec->limits);
+    if (*out) {
+        (*out)->events = *events;
+        (*out)->arg = arg;
+    } else {
+        rc = make_sandbox(env, z, &spec->limits, events, arg, out, err);
     }
-    *out = s;
-    return 0;
+    if (rc == 0)
+        pool_keep(env->pool, z, &spec->limits, spec->pool);
+    return rc;
 }
 
 static void local_drain(struct sandbox *s)
@@ -482,6 +501,7 @@ static void local_describe(const struct sandbox *s, struct buf *out)
 static void local_free(struct environment *base)
 {
     struct local *env = (struct local *)base;
+    pool_close(env->pool);
     for (size_t i = 0; i < env->zygote_count; i++)
         zygote_stop(env->zygotes[i]);
     free(env);
@@ -507,6 +527,11 @@ int local_open(struct loop *loop, struct environment **out, struct error *err)
     if (!env)
         return error_memory(err);
     env->base = (struct environment_base){ &local_ops, loop };
+    int rc = pool_open(loop, make_sandbox, local_close, env, &env->pool, err);
+    if (rc < 0) {
+        free(env);
+        return rc;
+    }
     *out = (struct environment *)env;
     return 0;
 }

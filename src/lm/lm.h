@@ -2,8 +2,9 @@
  *
  * `lm_open` picks the client from the model's name; above this floor nobody knows which one it
  * is. Everything is asynchronous on the caller's loop: a call ends with exactly one `done`, or with
- * none if it was cancelled first. Retries, rate limits, deadlines and recording happen below this
- * line, so that one call here is one answer that the caller pays for.
+ * none if it was cancelled first; either way its handle is gone then. Retries, rate limits,
+ * deadlines and recording happen below this line, so that one call here is one answer that the
+ * caller pays for. Inside `done` and `delta` everything here may be called, lm_close too.
  */
 #ifndef DROSTE_LM_LM_H
 #define DROSTE_LM_LM_H
@@ -25,8 +26,8 @@ struct lm_request {
     const char *model; /* overrides the opened model's name; NULL: that one */
     const struct lm_message *messages;
     size_t message_count;
-    unsigned depth;    /* of the run that asks; kept in recordings */
-    double timeout;    /* seconds for the call once it leaves the queue; 0: none */
+    unsigned depth;     /* of the run that asks; kept in recordings */
+    double timeout;     /* seconds for the call once it leaves the queue; 0: none */
     int64_t max_tokens; /* 0: the provider's default */
     double temperature; /* negative: the provider's default */
 };
@@ -38,30 +39,32 @@ struct lm_usage {
 };
 
 struct lm_reply {
-    struct error error;     /* code ERROR_NONE: the call succeeded */
-    const char *text;       /* UTF-8, NUL-terminated; valid during the callback; "" on failure */
+    struct error error; /* code ERROR_NONE: the call succeeded */
+    const char *text;   /* UTF-8, NUL-terminated; valid during the callback; "" on failure */
     size_t len;
-    const char *finish;     /* "stop", "length"…; "" where the provider did not say */
-    struct lm_usage usage;  /* also of failed calls, as far as it is known */
-    unsigned attempts;      /* requests that left for the provider: 1 + retries */
-    double seconds;         /* from the end of queueing to the answer */
+    const char *finish;    /* "stop", "length"…; "" where the provider did not say */
+    struct lm_usage usage; /* also of failed calls, as far as it is known */
+    unsigned attempts;     /* requests that left for the provider: 1 + retries */
+    double seconds;        /* from the end of queueing to the answer */
 };
 
 typedef void lm_done_fn(void *arg, const struct lm_reply *reply);
-/* A piece of a streamed answer, as it arrives; NULL where nobody watches. */
+/* A piece of a streamed answer, as it arrives (never half a character); NULL where nobody
+ * watches. What an attempt streamed is never taken back: it is not retried after that. */
 typedef void lm_delta_fn(void *arg, const char *text, size_t len);
 
 struct lm;
 struct lm_call;
 
-/* A model in the embedding program: answers by lm_answer, at once or later, from the loop's
- * thread. `request` is valid until then. */
+/* A model in the embedding program: answers each call by exactly one lm_answer, at once or later,
+ * from the loop's thread; also a call that was cancelled or ran out of time meanwhile, whose answer
+ * is dropped. `request` and `call` are valid until then, or until lm_close, which ends the duty. */
 typedef void lm_callback_fn(void *arg, const struct lm_request *request, struct lm_call *call);
 
 struct lm_options {
     const char *model;      /* "gpt-5-mini", "openai/…", "replay:FILE", "callback" */
     const char *base_url;   /* OpenAI-compatible; NULL: the provider's own */
-    const char *api_key;    /* NULL or "": none is sent */
+    const char *api_key;    /* NULL or "": none is sent, which only an own base_url allows */
     const char *record;     /* append every finished call to this file; NULL: do not */
     const char *ca_file;    /* certificates to trust instead of the system's; NULL: the system's */
     unsigned concurrency;   /* calls in flight at once; 0: 64 */
@@ -75,20 +78,23 @@ struct lm_options {
 };
 
 /* Checks the options and opens what they name; connects to nothing yet. Errors: ERROR_CONFIG (no
- * model, no key where one is needed, a bad URL), ERROR_NOT_FOUND or ERROR_PROTOCOL (recording). */
-int lm_open(struct loop *loop, const struct lm_options *options, struct lm **out,
-    struct error *err);
+ * model, no key where one is needed, a bad URL, an unreadable ca_file), ERROR_NOT_FOUND or
+ * ERROR_PROTOCOL (recording). */
+int lm_open(
+    struct loop *loop, const struct lm_options *options, struct lm **out, struct error *err);
 /* Cancels what is in flight. NULL is fine. */
 void lm_close(struct lm *lm);
 
 /* The model's name as records show it: "openai/gpt-5-mini", "replay:demo.jsonl". */
 const char *lm_name(const struct lm *lm);
 
-/* Starts a call (or queues it); the request's memory is the caller's again on return, except for a
- * callback model, where it must last until the answer. `done` is never called from within lm_start. */
+/* Starts a call (or queues it); the request's memory is the caller's again on return. `done` is
+ * never called from within lm_start. ERROR_ARGUMENT: no messages, an unknown role, or text that is
+ * not UTF-8. */
 int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, lm_delta_fn *delta,
     void *arg, struct lm_call **out, struct error *err);
-/* Stops a call: no `done` comes after. What it may have cost is filled in if `usage` is not NULL. */
+/* Stops a call: no `done` comes after, and no record is kept. What it may have cost is filled in if
+ * `usage` is not NULL: nothing while it was queued, an estimate once it was sent. */
 void lm_cancel(struct lm_call *call, struct lm_usage *usage);
 
 /* Ends a callback model's call: the text, or an error (err->code not ERROR_NONE). `usage` may be

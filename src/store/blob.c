@@ -17,10 +17,7 @@ enum {
 
 static int is_known(struct store *store, const char *hash, bool *known, struct error *err)
 {
-    cleanup_query struct query q = { 0 };
-    int rc = query_open(&q, store, STATEMENT_BLOB_KNOWN, err);
-    if (rc < 0)
-        return rc;
+    cleanup_query struct query q = query_open(store, STATEMENT_BLOB_KNOWN);
     bind_text(&q, hash);
     return query_step(&q, known, err);
 }
@@ -47,9 +44,8 @@ int blob_write(
 {
     if (value.len > STORE_VALUE_MAX)
         return error_set(err, ERROR_STORE,
-            "a value of %zu bytes does not go into the record; %d "
-            "is the most",
-            value.len, STORE_VALUE_MAX);
+            "a value of %zu bytes is too large for the record; at most %d", value.len,
+            STORE_VALUE_MAX);
     bool known = false;
     int rc = hash_sha256(value.data, value.len, hash, err);
     if (rc == 0)
@@ -59,11 +55,8 @@ int blob_write(
 
     size_t packed_len = 0;
     cleanup_free void *packed = compress(store, value, &packed_len);
-    cleanup_query struct query q = { 0 };
+    cleanup_query struct query q = query_open(store, STATEMENT_BLOB_INSERT);
     bool row;
-    rc = query_open(&q, store, STATEMENT_BLOB_INSERT, err);
-    if (rc < 0)
-        return rc;
     bind_text(&q, hash);
     bind_int(&q, (int64_t)value.len);
     bind_text(&q, packed ? "zstd" : "raw");
@@ -91,13 +84,10 @@ static int damaged(struct store *store, const char *hash, struct error *err)
 
 int blob_read(struct store *store, const char *hash, char **data, size_t *len, struct error *err)
 {
-    cleanup_query struct query q = { 0 };
+    cleanup_query struct query q = query_open(store, STATEMENT_BLOB_READ);
     bool row;
-    int rc = query_open(&q, store, STATEMENT_BLOB_READ, err);
-    if (rc < 0)
-        return rc;
     bind_text(&q, hash);
-    rc = query_step(&q, &row, err);
+    int rc = query_step(&q, &row, err);
     if (rc < 0)
         return rc;
     if (!row)

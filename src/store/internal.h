@@ -1,7 +1,7 @@
 /* store/internal.h: what the files of this floor share and nobody else sees.
  *
- * Every statement stands in one table (statement.c), is prepared once, and is used through a
- * `query`: parameters are bound from left to right, columns are taken from left to right, and the
+ * Every statement stands in one table (statement.c), is prepared at the start, and is used through
+ * a `query`: parameters are bound from left to right, columns are taken from left to right, and the
  * first failure sticks until query_step says it.
  */
 #ifndef DROSTE_STORE_INTERNAL_H
@@ -13,6 +13,8 @@
 #include "base/cleanup.h"
 #include "store/owner.h"
 #include "store/store.h"
+
+enum { BUSY_TIMEOUT_MS = 10000 }; /* how long to wait for another process; store.h says it too */
 
 enum statement {
     STATEMENT_BEGIN_READ,
@@ -65,8 +67,11 @@ struct query {
     struct error error; /* the first failure */
 };
 
-int query_open(struct query *q, struct store *store, enum statement which, struct error *err);
-/* Also makes the statement ready for its next use; a zeroed query is fine. */
+/* All of them, when the tables are there: a rollback must not fail for want of memory. */
+int query_prepare_all(struct store *store, struct error *err);
+
+struct query query_open(struct store *store, enum statement which);
+/* Makes the statement ready for its next use. */
 void query_close(struct query *q);
 #define cleanup_query __attribute__((cleanup(query_close)))
 

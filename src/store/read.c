@@ -139,15 +139,12 @@ struct visit {
 
 static int visit_run(struct visit *v, struct error *err)
 {
-    cleanup_query struct query q = { 0 };
+    cleanup_query struct query q = query_open(v->store, STATEMENT_RUN_READ);
     cleanup_values struct values values = { 0 };
     struct store_run run = { 0 };
     bool row;
-    int rc = query_open(&q, v->store, STATEMENT_RUN_READ, err);
-    if (rc < 0)
-        return rc;
     bind_text(&q, v->run);
-    rc = query_step(&q, &row, err);
+    int rc = query_step(&q, &row, err);
     if (rc < 0)
         return rc;
     if (!row)
@@ -161,15 +158,12 @@ static int visit_run(struct visit *v, struct error *err)
 
 static int visit_call(struct visit *v, int64_t id, struct error *err)
 {
-    cleanup_query struct query q = { 0 };
+    cleanup_query struct query q = query_open(v->store, STATEMENT_CALL_READ);
     cleanup_values struct values values = { 0 };
     struct store_call call = { 0 };
     bool row;
-    int rc = query_open(&q, v->store, STATEMENT_CALL_READ, err);
-    if (rc < 0)
-        return rc;
     bind_int(&q, id);
-    rc = query_step(&q, &row, err);
+    int rc = query_step(&q, &row, err);
     if (rc == 0)
         rc = take_call(&q, &call, &values, v->alive, err);
     return rc < 0 ? rc : v->visitor->call(v->arg, &call, err);
@@ -177,15 +171,12 @@ static int visit_call(struct visit *v, int64_t id, struct error *err)
 
 static int visit_cell(struct visit *v, int64_t id, struct error *err)
 {
-    cleanup_query struct query q = { 0 };
+    cleanup_query struct query q = query_open(v->store, STATEMENT_CELL_READ);
     cleanup_values struct values values = { 0 };
     struct store_cell cell = { 0 };
     bool row;
-    int rc = query_open(&q, v->store, STATEMENT_CELL_READ, err);
-    if (rc < 0)
-        return rc;
     bind_int(&q, id);
-    rc = query_step(&q, &row, err);
+    int rc = query_step(&q, &row, err);
     if (rc == 0)
         rc = take_cell(&q, &cell, &values, v->alive, err);
     return rc < 0 ? rc : v->visitor->cell(v->arg, &cell, err);
@@ -193,15 +184,12 @@ static int visit_cell(struct visit *v, int64_t id, struct error *err)
 
 static int visit_steps(struct visit *v, int64_t turn, struct error *err)
 {
-    cleanup_query struct query q = { 0 };
-    int rc = query_open(&q, v->store, STATEMENT_STEPS, err);
-    if (rc < 0)
-        return rc;
+    cleanup_query struct query q = query_open(v->store, STATEMENT_STEPS);
     bind_text(&q, v->run);
     bind_int(&q, turn);
     for (;;) {
         bool row;
-        rc = query_step(&q, &row, err);
+        int rc = query_step(&q, &row, err);
         if (rc < 0 || !row)
             return rc;
         int64_t id = take_int(&q);
@@ -217,15 +205,12 @@ static int visit_steps(struct visit *v, int64_t turn, struct error *err)
 
 static int visit_turns(struct visit *v, struct error *err)
 {
-    cleanup_query struct query q = { 0 };
-    int rc = query_open(&q, v->store, STATEMENT_TURNS, err);
-    if (rc < 0)
-        return rc;
+    cleanup_query struct query q = query_open(v->store, STATEMENT_TURNS);
     bind_text(&q, v->run);
     for (;;) {
         struct store_turn turn;
         bool row;
-        rc = query_step(&q, &row, err);
+        int rc = query_step(&q, &row, err);
         if (rc < 0 || !row)
             return rc;
         turn.turn = take_int(&q);
@@ -274,11 +259,8 @@ static int list_rows(struct query *q, store_run_fn *fn, void *arg, struct error 
 static int list_runs(struct store *store, const struct store_filter *filter, store_run_fn *fn,
     void *arg, struct error *err)
 {
-    cleanup_query struct query q = { 0 };
-    int rc =
-        query_open(&q, store, filter->children ? STATEMENT_RUNS : STATEMENT_RUNS_BY_PARENT, err);
-    if (rc < 0)
-        return rc;
+    cleanup_query struct query q =
+        query_open(store, filter->children ? STATEMENT_RUNS : STATEMENT_RUNS_BY_PARENT);
     if (!filter->children)
         bind_text(&q, filter->parent);
     bind_int(&q, filter->limit > 0 ? filter->limit : -1);
@@ -305,15 +287,12 @@ struct candidates {
 static int find_candidates(
     struct store *store, const char *prefix, struct candidates *found, struct error *err)
 {
-    cleanup_query struct query q = { 0 };
+    cleanup_query struct query q = query_open(store, STATEMENT_RUNS_BY_PREFIX);
     bool row = true;
-    int rc = query_open(&q, store, STATEMENT_RUNS_BY_PREFIX, err);
-    if (rc < 0)
-        return rc;
     bind_text(&q, prefix);
     bind_int(&q, CANDIDATES + 1);
     for (found->count = 0; found->count <= CANDIDATES; found->count++) {
-        rc = query_step(&q, &row, err);
+        int rc = query_step(&q, &row, err);
         if (rc < 0 || !row)
             return rc;
         const char *id = take_text(&q);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "store/internal.h"
 
 enum {
@@ -137,10 +138,9 @@ static int check(struct store *store, const struct found *found, struct error *e
     bool empty = found->application == 0 && found->version == 0 && found->tables == 0;
     if (empty)
         return 0;
-    if (found->application != APPLICATION)
+    if (found->application != APPLICATION || found->version < 1)
         return error_set(err, ERROR_STORE,
-            "record %.120s: this is another program's database; set DROSTE_HOME to another "
-            "directory",
+            "record %.120s: another program's database; set DROSTE_HOME to another directory",
             store->path);
     if (found->version > SCHEMA_VERSION)
         return error_set(err, ERROR_STORE,
@@ -150,22 +150,28 @@ static int check(struct store *store, const struct found *found, struct error *e
     return 0;
 }
 
-/* Going over to WAL needs the file alone, and SQLite does not wait for that by itself. */
+/* One try to go over to WAL; `mode` is what the file is in after it. */
+static int switch_to_wal(struct store *store, char mode[16])
+{
+    sqlite3_stmt *stmt = NULL;
+    int rc = sqlite3_prepare_v2(store->db, "PRAGMA journal_mode = WAL", -1, &stmt, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(stmt);
+    const char *text = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
+    snprintf(mode, 16, "%s", text ? text : "");
+    sqlite3_finalize(stmt);
+    return rc;
+}
+
+/* Going over needs the file alone, and SQLite does not always wait for that by itself. */
 static int use_wal(struct store *store, struct error *err)
 {
-    char mode[16] = "";
-    int rc;
-    for (int tries = 0; tries < 1000; tries++) {
-        sqlite3_stmt *stmt = NULL;
-        rc = sqlite3_prepare_v2(store->db, "PRAGMA journal_mode = WAL", -1, &stmt, NULL);
-        if (rc == SQLITE_OK)
-            rc = sqlite3_step(stmt);
-        if (rc == SQLITE_ROW)
-            snprintf(mode, sizeof mode, "%s", (const char *)sqlite3_column_text(stmt, 0));
-        sqlite3_finalize(stmt);
-        if ((rc & 0xff) != SQLITE_BUSY)
-            break;
+    char mode[16];
+    uint64_t start = clock_ns();
+    int rc = switch_to_wal(store, mode);
+    while ((rc & 0xff) == SQLITE_BUSY && clock_seconds_since(start) * 1e3 < BUSY_TIMEOUT_MS) {
         nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+        rc = switch_to_wal(store, mode);
     }
     if (rc != SQLITE_ROW)
         return store_error(store, rc, err);
@@ -175,6 +181,12 @@ static int use_wal(struct store *store, struct error *err)
             "directory on a local disk",
             store->path);
     return 0;
+}
+
+static int execute(struct store *store, const char *sql, struct error *err)
+{
+    int rc = sqlite3_exec(store->db, sql, NULL, NULL, NULL);
+    return rc == SQLITE_OK ? 0 : store_error(store, rc, err);
 }
 
 static int upgrade(struct store *store, struct error *err)
@@ -188,12 +200,9 @@ static int upgrade(struct store *store, struct error *err)
         rc = check(store, &found, err);
     if (rc < 0)
         return rc;
-    int sql = SQLITE_OK;
-    for (int64_t v = found.version; v < SCHEMA_VERSION && sql == SQLITE_OK; v++)
-        sql = sqlite3_exec(store->db, steps[v], NULL, NULL, NULL);
-    if (sql == SQLITE_OK)
-        sql = sqlite3_exec(store->db, marks, NULL, NULL, NULL);
-    return sql == SQLITE_OK ? 0 : store_error(store, sql, err);
+    for (int64_t v = found.version; v < SCHEMA_VERSION && rc == 0; v++)
+        rc = execute(store, steps[v], err);
+    return rc < 0 ? rc : execute(store, marks, err);
 }
 
 int schema_prepare(struct store *store, struct error *err)
@@ -206,14 +215,10 @@ int schema_prepare(struct store *store, struct error *err)
         rc = use_wal(store, err);
     if (rc < 0 || found.version == SCHEMA_VERSION)
         return rc;
-    /* Another process may be doing the same: look again once the file is ours. */
-    rc = query_run(store, STATEMENT_BEGIN_WRITE, err);
-    if (rc < 0)
-        return rc;
-    rc = upgrade(store, err);
+    /* Another process may be doing the same: look again once the file is ours. After a failure the
+     * store is closed, and what was begun is undone by that. */
+    rc = execute(store, "BEGIN IMMEDIATE", err);
     if (rc == 0)
-        rc = query_run(store, STATEMENT_COMMIT, err);
-    if (rc < 0)
-        query_rollback(store);
-    return rc;
+        rc = upgrade(store, err);
+    return rc < 0 ? rc : execute(store, "COMMIT", err);
 }

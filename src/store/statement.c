@@ -76,17 +76,20 @@ static const char *const texts[STATEMENT_COUNT] = {
         " submit, error, variables, calls, seconds, ended_ms FROM cells WHERE id = ?",
 };
 
-int query_open(struct query *q, struct store *store, enum statement which, struct error *err)
+int query_prepare_all(struct store *store, struct error *err)
 {
-    sqlite3_stmt **stmt = &store->statements[which];
-    if (!*stmt) {
-        int rc =
-            sqlite3_prepare_v3(store->db, texts[which], -1, SQLITE_PREPARE_PERSISTENT, stmt, NULL);
+    for (int i = 0; i < STATEMENT_COUNT; i++) {
+        int rc = sqlite3_prepare_v3(
+            store->db, texts[i], -1, SQLITE_PREPARE_PERSISTENT, &store->statements[i], NULL);
         if (rc != SQLITE_OK)
             return store_error(store, rc, err);
     }
-    *q = (struct query){ .store = store, .stmt = *stmt };
     return 0;
+}
+
+struct query query_open(struct store *store, enum statement which)
+{
+    return (struct query){ .store = store, .stmt = store->statements[which] };
 }
 
 void query_close(struct query *q)
@@ -191,10 +194,9 @@ void take_owner(struct query *q, struct owner *owner)
 
 int query_run(struct store *store, enum statement which, struct error *err)
 {
-    cleanup_query struct query q = { 0 };
+    cleanup_query struct query q = query_open(store, which);
     bool row;
-    int rc = query_open(&q, store, which, err);
-    return rc < 0 ? rc : query_step(&q, &row, err);
+    return query_step(&q, &row, err);
 }
 
 void query_rollback(struct store *store)

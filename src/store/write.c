@@ -3,9 +3,7 @@
  * `write_open` takes the file for this process and opens the statement; values are stored while
  * they are bound; `write_close` runs it and commits, or leaves everything as it was.
  */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
 
@@ -27,11 +25,8 @@ static int write_open(struct write *w, struct store *store, enum statement which
     int rc = query_run(store, STATEMENT_BEGIN_WRITE, err);
     if (rc < 0)
         return rc;
-    w->values = 0;
-    rc = query_open(&w->query, store, which, err);
-    if (rc < 0)
-        query_rollback(store);
-    return rc;
+    w->query = query_open(store, which);
+    return 0;
 }
 
 static void bind_value(struct write *w, struct store_value value)
@@ -132,9 +127,7 @@ int store_run_begin(struct store *store, const struct store_run_begin *begin,
     bool inserted = false;
     if (begin->id && !text_is_name(begin->id))
         return error_set(err, ERROR_ARGUMENT,
-            "run id '%.64s': use letters, digits, '.', '_' and "
-            "'-', at most 64",
-            begin->id);
+            "run id '%.64s': use letters, digits, '.', '_' and '-', at most 64", begin->id);
     for (int tries = 0; tries < ID_TRIES && !inserted; tries++) {
         int rc = 0;
         if (begin->id)
@@ -203,14 +196,11 @@ int store_run_end(
 /* 0 if the run can be taken over; within the transaction that takes it. */
 static int check_adoptable(struct store *store, const char *run, struct error *err)
 {
-    cleanup_query struct query q = { 0 };
+    cleanup_query struct query q = query_open(store, STATEMENT_RUN_OWNER);
     struct owner owner = { 0 };
     bool row;
-    int rc = query_open(&q, store, STATEMENT_RUN_OWNER, err);
-    if (rc < 0)
-        return rc;
     bind_text(&q, run);
-    rc = query_step(&q, &row, err);
+    int rc = query_step(&q, &row, err);
     if (rc < 0)
         return rc;
     if (!row)

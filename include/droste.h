@@ -1,0 +1,197 @@
+/* droste.h: the public interface of libdroste.
+ *
+ * A `droste` holds the settings, one event loop, and the zygotes from which sandboxes are cloned.
+ * Settings are words (`droste_set(d, "isolation", "full", &err)`), the same as in the command line
+ * and the configuration file; `droste_option_at` lists them. A blocking call runs the loop until its
+ * answer is there. A `droste` and all that comes from it belong to one thread at a time;
+ * droste_interrupt alone may be called from anywhere, a signal handler included.
+ *
+ * A function that can fail returns 0, or a negative number with *err filled in (err may be NULL).
+ * The library never prints, exits, or installs a signal handler.
+ */
+#ifndef DROSTE_H
+#define DROSTE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define DROSTE_API __attribute__((visibility("default")))
+#else
+#define DROSTE_API
+#endif
+
+/* Stable codes of errors; their words come from droste_error_name. */
+enum {
+    DROSTE_ERROR_NONE = 0,
+    DROSTE_ERROR_ARGUMENT = 1,
+    DROSTE_ERROR_CONFIG = 2,
+    DROSTE_ERROR_NOT_FOUND = 3,
+    DROSTE_ERROR_PERMISSION = 4,
+    DROSTE_ERROR_UNSUPPORTED = 5,
+    DROSTE_ERROR_ENVIRONMENT = 6,
+    DROSTE_ERROR_LOST = 7,
+    DROSTE_ERROR_PROTOCOL = 8,
+    DROSTE_ERROR_TIMEOUT = 9,
+    DROSTE_ERROR_BUDGET = 10,
+    DROSTE_ERROR_CANCELLED = 11,
+    DROSTE_ERROR_IO = 12,
+    DROSTE_ERROR_MEMORY = 13,
+    DROSTE_ERROR_STORE = 14,
+    DROSTE_ERROR_MODEL = 20,
+    DROSTE_ERROR_MODEL_AUTH = 21,
+    DROSTE_ERROR_MODEL_UNKNOWN = 22,
+    DROSTE_ERROR_MODEL_RATE = 23,
+    DROSTE_ERROR_MODEL_SERVER = 24,
+    DROSTE_ERROR_MODEL_CONNECT = 25,
+    DROSTE_ERROR_MODEL_STALL = 26,
+    DROSTE_ERROR_MODEL_CUT = 27,
+    DROSTE_ERROR_MODEL_REPLY = 28,
+    DROSTE_ERROR_MODEL_REPLAY = 29,
+};
+
+typedef struct droste_error {
+    int code;
+    int sys;        /* errno, or 0 */
+    char text[240]; /* one line: what was tried, on what, and what to do */
+} droste_error;
+
+DROSTE_API const char *droste_version(void);
+/* "argument", "model_rate"… */
+DROSTE_API const char *droste_error_name(int code);
+
+/* ---- settings ---- */
+
+typedef struct droste droste;
+
+/* With every setting at its default. */
+DROSTE_API int droste_new(droste **out, droste_error *err);
+/* Ends all sandboxes that are left. NULL is fine. */
+DROSTE_API void droste_free(droste *d);
+
+/* Sets one option; lists are given one value at a time, "" empties them. ERROR_ARGUMENT says what
+ * the option takes. */
+DROSTE_API int droste_set(droste *d, const char *option, const char *value, droste_error *err);
+/* The environment (OPENAI_API_KEY, OPENAI_BASE_URL, DROSTE_MODEL, …), then the file over it; NULL:
+ * config.ini in the user's configuration directory, which may be absent. */
+DROSTE_API int droste_configure(droste *d, const char *path, droste_error *err);
+
+typedef struct droste_option {
+    const char *name;
+    const char *value;       /* what kind of value: "SECONDS", "PATH"…; "" for a switch */
+    const char *fallback;    /* the default as text; "" where there is none */
+    const char *environment; /* the variable that sets it, or NULL */
+    const char *help;        /* one sentence */
+    int secret;              /* not to be given on a command line */
+} droste_option;
+
+/* The options in the order of the documentation; NULL after the last. */
+DROSTE_API const droste_option *droste_option_at(size_t index);
+
+/* Interrupts what is under way, as Ctrl-C does: a cell (its session goes on) or a run (it ends as
+ * cancelled). Safe in signal handlers and from other threads. */
+DROSTE_API void droste_interrupt(droste *d);
+
+/* ---- models of the embedding program ---- */
+
+typedef struct droste_message {
+    const char *role;
+    const char *text;
+    size_t len;
+} droste_message;
+
+/* Answers a call of the model "callback": calls droste_answer or droste_refuse for it once, now or
+ * later, from the loop's thread. The messages are valid until then. */
+typedef struct droste_call droste_call;
+typedef void droste_model_fn(void *arg, const droste_message *messages, size_t count,
+    droste_call *call);
+DROSTE_API void droste_set_model(droste *d, droste_model_fn *fn, void *arg);
+DROSTE_API void droste_answer(droste_call *call, const char *text, size_t len);
+DROSTE_API void droste_refuse(droste_call *call, const char *why);
+
+/* ---- results ---- */
+
+typedef struct droste_result droste_result;
+
+/* "ok", "submitted", "error", "timeout", "killed", "lost" of a cell; "answered", "exhausted",
+ * "budget", "timeout", "cancelled", "error" of a run. */
+DROSTE_API const char *droste_result_status(const droste_result *r);
+/* All of it as one JSON object, as `droste exec --json` and `droste run --json` print it. */
+DROSTE_API const char *droste_result_json(const droste_result *r, size_t *len);
+/* A cell's parts; NULL (or 0) where there is none. `submit` is a JSON object. */
+DROSTE_API const char *droste_result_stdout(const droste_result *r, size_t *len);
+DROSTE_API const char *droste_result_stderr(const droste_result *r, size_t *len);
+DROSTE_API const char *droste_result_submit(const droste_result *r, size_t *len);
+DROSTE_API const char *droste_result_echo(const droste_result *r);
+DROSTE_API const char *droste_result_traceback(const droste_result *r);
+/* True if the session can go on after this cell. */
+DROSTE_API int droste_result_alive(const droste_result *r);
+/* A run's answer as JSON, and why there is none or not a whole one. */
+DROSTE_API const char *droste_result_answer(const droste_result *r, size_t *len);
+/* Why: of a cell that was killed or lost, of a run without an answer; code 0 where all is well. */
+DROSTE_API void droste_result_error(const droste_result *r, droste_error *err);
+DROSTE_API double droste_result_seconds(const droste_result *r);
+DROSTE_API void droste_result_free(droste_result *r);
+
+/* ---- sessions ---- */
+
+typedef struct droste_session droste_session;
+
+/* A REPL in a sandbox, by the settings as they are now. */
+DROSTE_API int droste_session_open(droste *d, droste_session **out, droste_error *err);
+DROSTE_API void droste_session_close(droste_session *s);
+
+enum { DROSTE_ECHO = 1 }; /* give the repr of a last expression */
+
+/* Runs a cell and waits for it. An error return means that it did not run; what the code did is in
+ * the result. */
+DROSTE_API int droste_session_exec(droste_session *s, const char *code, size_t len, int flags,
+    droste_result **out, droste_error *err);
+
+/* Binds a variable. `kind` is "text", "bytes", "auto", "json" or "jsonl". */
+DROSTE_API int droste_session_set(droste_session *s, const char *name, const char *kind,
+    const void *data, size_t len, droste_error *err);
+/* Binds a file, a directory ({path: text}), or with "-" standard input. */
+DROSTE_API int droste_session_load(droste_session *s, const char *name, const char *kind,
+    const char *path, droste_error *err);
+
+/* Live output of cells: `stream` is 1 or 2. NULL stops it. */
+typedef void droste_output_fn(void *arg, int stream, const char *data, size_t len);
+DROSTE_API void droste_session_on_output(droste_session *s, droste_output_fn *fn, void *arg);
+
+/* "full", "process"… */
+DROSTE_API const char *droste_session_isolation(const droste_session *s);
+
+/* ---- runs ---- */
+
+typedef struct droste_event {
+    const char *kind; /* "started", "context", "turn", "delta", "reply", "cell", "output", "result",
+                         "calls", "notice" */
+    const char *text; /* the run's id, a piece of the reply, the code, the output… */
+    size_t len;
+    unsigned turn, turns;
+    int stream;            /* of "output" */
+    const char *status;    /* of "result": the cell's */
+    double seconds;        /* of "result": the cell's */
+    unsigned pending;      /* calls of the guest under way */
+    int64_t calls;         /* ended so far, of guests and of the loop */
+    int64_t input_tokens;  /* of them */
+    int64_t output_tokens;
+} droste_event;
+typedef void droste_event_fn(void *arg, const droste_event *event);
+
+/* Answers a question about a context (a path as in droste_session_load; NULL: none) and waits for
+ * the answer. An error return means that the run could not begin; a run that ended without an answer
+ * is a result. */
+DROSTE_API int droste_run(droste *d, const char *question, const char *context,
+    droste_event_fn *fn, void *arg, droste_result **out, droste_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

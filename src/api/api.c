@@ -1,0 +1,254 @@
+/* api/api.c: a `droste`: settings, loop, environment, models. */
+#include "api/api.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/file.h"
+
+_Static_assert(sizeof(droste_error) == sizeof(struct error), "the public error is the inner one");
+_Static_assert((int)DROSTE_ERROR_STORE == (int)ERROR_STORE &&
+                   (int)DROSTE_ERROR_MODEL_REPLAY == (int)ERROR_MODEL_REPLAY,
+    "the public codes are the inner ones");
+
+const char *droste_version(void)
+{
+    return DROSTE_VERSION;
+}
+
+const char *droste_error_name(int code)
+{
+    return error_code_name((enum error_code)code);
+}
+
+int api_fail(droste_error *out, const struct error *err, int rc)
+{
+    if (out) {
+        out->code = (int)err->code;
+        out->sys = err->sys;
+        memcpy(out->text, err->text, sizeof out->text);
+    }
+    return rc;
+}
+
+/* ---- interrupts ---- */
+
+void droste_interrupt(droste *d)
+{
+    uint64_t one = 1;
+    int saved = errno; /* this may be a signal handler */
+    (void)!write(d->interrupt_fd, &one, sizeof one);
+    errno = saved;
+}
+
+
+static void interrupted(void *arg, int status, int events)
+{
+    droste *d = arg;
+    uint64_t count;
+    if (read(d->interrupt_fd, &count, sizeof count) < 0)
+        return;
+    if (d->run)
+        rlm_cancel(d->run);
+    api_interrupt_sessions(d);
+}
+
+/* ---- life ---- */
+
+static int set_up(droste *d, struct error *err)
+{
+    int rc = settings_init(&d->settings, err);
+    if (rc == 0)
+        rc = loop_open(&d->loop, err);
+    if (rc < 0)
+        return rc;
+    d->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (d->interrupt_fd < 0)
+        return error_set_errno(err, ERROR_IO, "making an eventfd");
+    d->interrupt_watch = watch_new(d->loop, d->interrupt_fd, interrupted, d);
+    if (!d->interrupt_watch)
+        return error_memory(err);
+    watch_events(d->interrupt_watch, UV_READABLE);
+    return 0;
+}
+
+int droste_new(droste **out, droste_error *err)
+{
+    struct error why = { 0 };
+    droste *d = calloc(1, sizeof *d);
+    if (!d)
+        return api_fail(err, &why, error_memory(&why));
+    d->interrupt_fd = -1;
+    int rc = set_up(d, &why);
+    if (rc < 0) {
+        droste_free(d);
+        return api_fail(err, &why, rc);
+    }
+    *out = d;
+    return 0;
+}
+
+void droste_free(droste *d)
+{
+    if (!d)
+        return;
+    while (d->sessions)
+        droste_session_close(d->sessions);
+    environment_close(d->env);
+    watch_free(d->interrupt_watch);
+    loop_close(d->loop);
+    close_fd(&d->interrupt_fd);
+    settings_free(&d->settings);
+    free(d->env_name);
+    free(d);
+}
+
+/* ---- settings ---- */
+
+int droste_set(droste *d, const char *option, const char *value, droste_error *err)
+{
+    struct error why = { 0 };
+    char source[80];
+    snprintf(source, sizeof source, "--%s", option);
+    return api_fail(err, &why, settings_set(&d->settings, option, value, source, &why));
+}
+
+int droste_configure(droste *d, const char *path, droste_error *err)
+{
+    struct error why = { 0 };
+    cleanup_free char *home = NULL;
+    cleanup_buf struct buf file = { 0 };
+    int rc = settings_from_environment(&d->settings, &why);
+    if (rc == 0 && !path && file_config_home(&home, NULL) == 0) {
+        buf_printf(&file, "%s/config.ini", home);
+        rc = settings_from_file(&d->settings, buf_text(&file), true, &why);
+    } else if (rc == 0 && path) {
+        rc = settings_from_file(&d->settings, path, false, &why);
+    }
+    return api_fail(err, &why, rc);
+}
+
+/* ---- what the settings name ---- */
+
+int api_environment(droste *d, struct environment **out, struct error *err)
+{
+    const char *name = d->settings.env ? d->settings.env : "local";
+    if (d->env && strcmp(d->env_name, name) != 0) {
+        if (d->sessions)
+            return error_set(err, ERROR_ARGUMENT,
+                "the environment cannot change from %s to %.40s while sessions are open",
+                d->env_name, name);
+        environment_close(d->env);
+        d->env = NULL;
+    }
+    if (!d->env) {
+        free(steal(&d->env_name));
+        d->env_name = strdup(name);
+        int rc = d->env_name ? environment_open(name, d->loop, &d->env, err) : error_memory(err);
+        if (rc < 0)
+            return rc;
+    }
+    *out = d->env;
+    return 0;
+}
+
+int api_session_options(const droste *d, struct session_options *o, struct error *err)
+{
+    const struct settings *s = &d->settings;
+    session_options_init(o);
+    o->spec.python = s->python;
+    o->spec.preload = (const char *const *)s->preload.items;
+    o->spec.preload_count = s->preload.count;
+    o->spec.read_paths = (const char *const *)s->read.items;
+    o->spec.read_path_count = s->read.count;
+    o->spec.pool = (unsigned)s->pool;
+    o->spec.limits = (struct jail_limits){
+        .memory = (uint64_t)s->memory,
+        .processes = (uint64_t)s->processes,
+        .open_files = (uint64_t)s->open_files,
+        .file_size = (uint64_t)s->file_size,
+        .tmp_size = (uint64_t)s->tmp_size,
+    };
+    o->timeout = s->timeout;
+    o->execute_timeout = s->execute_timeout;
+    o->grace = s->grace;
+    o->output_limit = (size_t)s->output_limit;
+    return isolation_parse(s->isolation ? s->isolation : "auto", &o->spec.isolation, err);
+}
+
+/* ---- models ---- */
+
+/* The public handle of a call is the inner one. */
+void droste_answer(droste_call *call, const char *text, size_t len)
+{
+    lm_answer((struct lm_call *)call, text, len, NULL, NULL);
+}
+
+void droste_refuse(droste_call *call, const char *why)
+{
+    struct error err = { 0 };
+    error_set(&err, ERROR_MODEL, "%s", why);
+    lm_answer((struct lm_call *)call, "", 0, NULL, &err);
+}
+
+void droste_set_model(droste *d, droste_model_fn *fn, void *arg)
+{
+    d->model_fn = fn;
+    d->model_arg = arg;
+}
+
+_Static_assert(sizeof(droste_message) == sizeof(struct lm_message) &&
+                   offsetof(droste_message, len) == offsetof(struct lm_message, len),
+    "the public message is the inner one");
+
+static void ask_program(void *arg, const struct lm_request *request, struct lm_call *call)
+{
+    droste *d = arg;
+    d->model_fn(d->model_arg, (const droste_message *)request->messages, request->message_count,
+        (droste_call *)call);
+}
+
+static int open_model(droste *d, const char *model, struct lm **out, struct error *err)
+{
+    const struct settings *s = &d->settings;
+    struct lm_options options = {
+        .model = model,
+        .base_url = s->base_url,
+        .api_key = s->api_key,
+        .record = s->record,
+        .ca_file = s->ca_file,
+        .concurrency = (unsigned)s->concurrency,
+        .retries = (unsigned)s->retries,
+        .stream = s->stream,
+        .connect_timeout = s->connect_timeout,
+        .first_timeout = s->first_timeout,
+        .stall_timeout = s->stall_timeout,
+        .callback = d->model_fn ? ask_program : NULL,
+        .callback_arg = d,
+    };
+    return lm_open(d->loop, &options, out, err);
+}
+
+int api_models(droste *d, bool need, struct lm **lm, struct lm **sub, struct error *err)
+{
+    const struct settings *s = &d->settings;
+    *lm = *sub = NULL;
+    if (!s->model && !need)
+        return 0;
+    if (!s->model)
+        return error_set(err, ERROR_CONFIG,
+            "no model is configured: give one with --model, DROSTE_MODEL, or `model = …` in "
+            "config.ini (and OPENAI_API_KEY or OPENAI_BASE_URL)");
+    int rc = open_model(d, s->model, lm, err);
+    if (rc == 0 && s->sub_model && strcmp(s->sub_model, s->model) != 0)
+        rc = open_model(d, s->sub_model, sub, err);
+    if (rc < 0) {
+        lm_close(*lm);
+        *lm = NULL;
+    }
+    return rc;
+}

@@ -1,0 +1,52 @@
+/* api/api.h: what the files of the public interface share. */
+#ifndef DROSTE_API_API_H
+#define DROSTE_API_API_H
+
+#include "api/settings.h"
+#include "base/buf.h"
+#include "base/loop.h"
+#include "env/environment.h"
+#include "lm/lm.h"
+#include "rlm/rlm.h"
+#include "session/session.h"
+
+struct droste {
+    struct settings settings;
+    struct loop *loop;
+    struct environment *env; /* opened when first needed */
+    char *env_name;
+    int interrupt_fd; /* an eventfd: droste_interrupt writes, the loop reads */
+    struct watch *interrupt_watch;
+    struct droste_session *sessions; /* all that are open */
+    struct rlm_run *run;             /* the one under way, if any */
+    droste_model_fn *model_fn;
+    void *model_arg;
+};
+
+/* The caller's error, from ours; returns rc. */
+int api_fail(droste_error *out, const struct error *err, int rc);
+
+/* The environment that the settings name. */
+int api_environment(droste *d, struct environment **out, struct error *err);
+/* The models that the settings name; *lm stays NULL where none is configured and `need` is false.
+ * *sub is NULL where it is the same one. */
+int api_models(droste *d, bool need, struct lm **lm, struct lm **sub, struct error *err);
+int api_session_options(const droste *d, struct session_options *options, struct error *err);
+
+/* Interrupts the cells under way. */
+void api_interrupt_sessions(droste *d);
+
+struct droste_result {
+    const char *status;
+    struct cell_result cell; /* of a cell */
+    char *answer;            /* of a run */
+    struct error error;
+    double seconds;
+    struct buf json;
+};
+
+/* Takes the cell. NULL without memory. */
+struct droste_result *result_of_cell(struct cell_result *cell, enum isolation isolation);
+struct droste_result *result_of_run(const struct rlm_result *run);
+
+#endif

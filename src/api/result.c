@@ -1,0 +1,190 @@
+/* api/result.c: results, and their one JSON form. */
+#include "api/api.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+static void put_text(struct buf *out, const char *key, const char *text, size_t len)
+{
+    buf_printf(out, ",\"%s\":", key);
+    if (text)
+        json_append_string(out, text, len);
+    else
+        buf_puts(out, "null");
+}
+
+static void put_string(struct buf *out, const char *key, const char *text)
+{
+    put_text(out, key, text, text ? strlen(text) : 0);
+}
+
+/* Text that is JSON already. */
+static void put_json(struct buf *out, const char *key, const char *json)
+{
+    buf_printf(out, ",\"%s\":%s", key, json ? json : "null");
+}
+
+static void put_error(struct buf *out, const char *type, const char *message,
+    const char *traceback)
+{
+    if (!type) {
+        put_json(out, "error", NULL);
+        return;
+    }
+    buf_puts(out, ",\"error\":{\"type\":");
+    json_append_string(out, type, strlen(type));
+    put_string(out, "message", message);
+    put_string(out, "traceback", traceback);
+    buf_putc(out, '}');
+}
+
+static void put_cell_error(struct buf *out, const struct cell_result *c)
+{
+    if (c->error.type)
+        put_error(out, c->error.type, c->error.message, c->error.traceback);
+    else if (c->status == CELL_TIMEOUT)
+        put_error(out, "TimeoutError", c->reason.text, NULL);
+    else if (c->reason.code != ERROR_NONE)
+        put_error(out, c->status == CELL_KILLED ? "SandboxKilled" : "SandboxLost", c->reason.text,
+            NULL);
+    else
+        put_error(out, NULL, NULL, NULL);
+}
+
+struct droste_result *result_of_cell(struct cell_result *cell, enum isolation isolation)
+{
+    struct droste_result *r = calloc(1, sizeof *r);
+    if (!r) {
+        cell_result_free(cell);
+        return NULL;
+    }
+    r->cell = *cell;
+    r->status = cell_status_name(cell->status);
+    r->error = cell->reason;
+    r->seconds = cell->seconds;
+    const struct cell_result *c = &r->cell;
+    struct buf *out = &r->json;
+    buf_printf(out, "{\"status\":\"%s\"", r->status);
+    put_json(out, "submit", c->submit);
+    put_text(out, "stdout", buf_text(&c->out), c->out.len);
+    put_text(out, "stderr", buf_text(&c->err), c->err.len);
+    put_cell_error(out, c);
+    put_string(out, "echo", c->echo);
+    put_string(out, "killed", c->killed[0] ? c->killed : NULL);
+    buf_printf(out, ",\"alive\":%s,\"calls\":%u,\"seconds\":%.6f,\"isolation\":\"%s\"",
+        c->alive ? "true" : "false", c->calls, c->seconds, isolation_name(isolation));
+    buf_printf(out, ",\"left_out\":{\"stdout\":%llu,\"stderr\":%llu}",
+        (unsigned long long)c->out_left_out, (unsigned long long)c->err_left_out);
+    put_json(out, "variables", c->variables ? json_text(c->variables, NULL) : "[]");
+    buf_putc(out, '}');
+    if (buf_failed(out)) {
+        droste_result_free(r);
+        return NULL;
+    }
+    return r;
+}
+
+struct droste_result *result_of_run(const struct rlm_result *run)
+{
+    struct droste_result *r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    const struct budget *b = &run->budget;
+    struct buf *out = &r->json;
+    r->status = rlm_status_name(run->status);
+    r->error = run->error;
+    r->seconds = run->seconds;
+    r->answer = run->answer ? strdup(run->answer) : NULL;
+    buf_printf(out, "{\"answer\":%s,\"status\":\"%s\"", run->answer ? run->answer : "null",
+        r->status);
+    put_string(out, "run", run->run[0] ? run->run : NULL);
+    buf_printf(out, ",\"iterations\":%u,\"usage\":{\"calls\":%lld,\"input_tokens\":%lld,"
+                    "\"output_tokens\":%lld,\"cost\":null,\"seconds\":%.6f,\"estimated\":%s}",
+        run->iterations, (long long)b->calls, (long long)b->input_tokens,
+        (long long)b->output_tokens, run->seconds, b->estimated ? "true" : "false");
+    if (run->error.code != ERROR_NONE)
+        put_error(out, error_code_name(run->error.code), run->error.text, NULL);
+    else
+        put_error(out, NULL, NULL, NULL);
+    buf_printf(out, ",\"isolation\":\"%s\",\"left_out\":%llu}", isolation_name(run->isolation),
+        (unsigned long long)run->left_out);
+    if (buf_failed(out) || (run->answer && !r->answer)) {
+        droste_result_free(r);
+        return NULL;
+    }
+    return r;
+}
+
+static const char *give(const char *text, size_t have, size_t *len)
+{
+    if (len)
+        *len = text ? have : 0;
+    return text;
+}
+
+const char *droste_result_status(const droste_result *r)
+{
+    return r->status;
+}
+
+const char *droste_result_json(const droste_result *r, size_t *len)
+{
+    return give(buf_text(&r->json), r->json.len, len);
+}
+
+const char *droste_result_stdout(const droste_result *r, size_t *len)
+{
+    return give(buf_text(&r->cell.out), r->cell.out.len, len);
+}
+
+const char *droste_result_stderr(const droste_result *r, size_t *len)
+{
+    return give(buf_text(&r->cell.err), r->cell.err.len, len);
+}
+
+const char *droste_result_submit(const droste_result *r, size_t *len)
+{
+    return give(r->cell.submit, r->cell.submit_len, len);
+}
+
+const char *droste_result_echo(const droste_result *r)
+{
+    return r->cell.echo;
+}
+
+const char *droste_result_traceback(const droste_result *r)
+{
+    return r->cell.error.traceback;
+}
+
+int droste_result_alive(const droste_result *r)
+{
+    return r->cell.alive;
+}
+
+const char *droste_result_answer(const droste_result *r, size_t *len)
+{
+    return give(r->answer, r->answer ? strlen(r->answer) : 0, len);
+}
+
+void droste_result_error(const droste_result *r, droste_error *err)
+{
+    api_fail(err, &r->error, 0);
+}
+
+double droste_result_seconds(const droste_result *r)
+{
+    return r->seconds;
+}
+
+void droste_result_free(droste_result *r)
+{
+    if (!r)
+        return;
+    cell_result_free(&r->cell);
+    free(r->answer);
+    buf_free(&r->json);
+    free(r);
+}

@@ -1,0 +1,211 @@
+/* api/session_api.c: sessions, waiting for each operation. */
+#include "api/api.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "broker/broker.h"
+#include "session/context.h"
+
+struct droste_session {
+    droste *d;
+    struct droste_session *next;
+    struct session *session;
+    struct lm *lm, *sub;
+    struct broker *broker;
+    struct budget budget;
+    droste_output_fn *output;
+    void *output_arg;
+    /* the operation that is being waited for */
+    bool done;
+    struct cell_result result;
+};
+
+
+void api_interrupt_sessions(droste *d)
+{
+    for (struct droste_session *s = d->sessions; s; s = s->next)
+        session_interrupt(s->session);
+}
+
+static void guest_call(void *arg, struct session *inner, const struct session_call *call)
+{
+    broker_call(((droste_session *)arg)->broker, inner, call);
+}
+
+static void guest_call_dropped(void *arg, struct session *inner, uint64_t id)
+{
+    droste_session *s = arg;
+    if (s->broker)
+        broker_drop(s->broker, inner, id);
+}
+
+static void guest_output(void *arg, struct session *inner, int stream, const char *data,
+    size_t len)
+{
+    droste_session *s = arg;
+    if (s->output)
+        s->output(s->output_arg, stream, data, len);
+}
+
+static const struct session_events events = { guest_call, guest_call_dropped, guest_output };
+
+static int set_up(droste_session *s, struct error *err)
+{
+    droste *d = s->d;
+    struct environment *env;
+    struct session_options options;
+    struct budget_limits limits = {
+        .calls = d->settings.max_llm_calls,
+        .input_tokens = d->settings.max_input_tokens,
+        .output_tokens = d->settings.max_output_tokens,
+        .total_tokens = d->settings.max_total_tokens,
+    };
+    budget_init(&s->budget, &limits);
+    int rc = api_session_options(d, &options, err);
+    if (rc == 0)
+        rc = api_environment(d, &env, err);
+    if (rc == 0)
+        rc = api_models(d, false, &s->lm, &s->sub, err);
+    if (rc < 0)
+        return rc;
+    struct broker_options broker = { .lm = s->sub ? s->sub : s->lm, .budget = &s->budget,
+        .call_timeout = d->settings.call_timeout, .depth = 1 };
+    rc = broker_open(&broker, &s->broker, err);
+    if (rc == 0)
+        rc = session_open(env, &options, &events, s, &s->session, err);
+    return rc;
+}
+
+int droste_session_open(droste *d, droste_session **out, droste_error *err)
+{
+    struct error why = { 0 };
+    droste_session *s = calloc(1, sizeof *s);
+    if (!s)
+        return api_fail(err, &why, error_memory(&why));
+    s->d = d;
+    s->next = d->sessions;
+    d->sessions = s;
+    int rc = set_up(s, &why);
+    if (rc < 0) {
+        droste_session_close(s);
+        return api_fail(err, &why, rc);
+    }
+    *out = s;
+    return 0;
+}
+
+void droste_session_close(droste_session *s)
+{
+    if (!s)
+        return;
+    for (struct droste_session **at = &s->d->sessions; *at; at = &(*at)->next) {
+        if (*at != s)
+            continue;
+        *at = s->next;
+        break;
+    }
+    broker_close(steal(&s->broker));
+    session_close(s->session);
+    lm_close(s->sub);
+    lm_close(s->lm);
+    cell_result_free(&s->result);
+    free(s);
+}
+
+static void operation_done(void *arg, struct cell_result *result)
+{
+    droste_session *s = arg;
+    s->result = *result;
+    s->done = true;
+}
+
+/* Waits for an operation whose start returned rc. */
+static int wait_for(droste_session *s, int rc, struct error *err)
+{
+    return rc < 0 ? rc : loop_run_until(s->d->loop, &s->done, err);
+}
+
+int droste_session_exec(droste_session *s, const char *code, size_t len, int flags,
+    droste_result **out, droste_error *err)
+{
+    struct error why = { 0 };
+    struct session_cell cell = { .code = code, .len = len, .echo = flags & DROSTE_ECHO,
+        .execute_timeout = -1 };
+    s->done = false;
+    int rc = session_exec(s->session, &cell, operation_done, s, &why);
+    rc = wait_for(s, rc, &why);
+    if (rc < 0)
+        return api_fail(err, &why, rc);
+    struct cell_result result = s->result;
+    s->result = (struct cell_result){ 0 };
+    if (result.reason.code == ERROR_ENVIRONMENT) {
+        why = result.reason;
+        cell_result_free(&result);
+        return api_fail(err, &why, -(int)ERROR_ENVIRONMENT);
+    }
+    *out = result_of_cell(&result, session_isolation(s->session));
+    return *out ? 0 : api_fail(err, &why, error_memory(&why));
+}
+
+static int set_context(droste_session *s, const char *name, const struct context *context,
+    struct error *err)
+{
+    const char *const names[] = { name };
+    s->done = false;
+    int rc = wait_for(s, context_set(context, s->session, names, 1, operation_done, s, err), err);
+    if (rc < 0)
+        return rc;
+    struct cell_result *r = &s->result;
+    if (r->status != CELL_OK && r->error.type)
+        rc = error_set(err, ERROR_ARGUMENT, "setting %.40s: %.40s: %.100s", name, r->error.type,
+            r->error.message);
+    else if (r->status != CELL_OK) {
+        *err = r->reason;
+        rc = -(int)r->reason.code;
+    }
+    cell_result_free(r);
+    return rc;
+}
+
+int droste_session_set(droste_session *s, const char *name, const char *kind, const void *data,
+    size_t len, droste_error *err)
+{
+    struct error why = { 0 };
+    struct context *context = NULL;
+    enum value_kind value;
+    int rc = context_kind_parse(kind, &value, &why);
+    if (rc == 0)
+        rc = context_from_memory(data, len, value, &context, &why);
+    if (rc == 0)
+        rc = set_context(s, name, context, &why);
+    context_free(context);
+    return api_fail(err, &why, rc);
+}
+
+int droste_session_load(droste_session *s, const char *name, const char *kind, const char *path,
+    droste_error *err)
+{
+    struct error why = { 0 };
+    struct context *context = NULL;
+    enum value_kind value;
+    int rc = context_kind_parse(kind, &value, &why);
+    if (rc == 0)
+        rc = context_load(path, value, &context, &why);
+    if (rc == 0)
+        rc = set_context(s, name, context, &why);
+    context_free(context);
+    return api_fail(err, &why, rc);
+}
+
+void droste_session_on_output(droste_session *s, droste_output_fn *fn, void *arg)
+{
+    s->output = fn;
+    s->output_arg = arg;
+}
+
+const char *droste_session_isolation(const droste_session *s)
+{
+    return isolation_name(session_isolation(s->session));
+}

@@ -1,0 +1,346 @@
+/* api/settings.c: the table of settings and the ways to fill it; see settings.h.
+ *
+ * Sources in rising order: the defaults here, the environment, the configuration file, what the
+ * program or its command line sets.
+ */
+#include "api/settings.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <ini.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+
+enum type { TYPE_TEXT, TYPE_LIST, TYPE_SWITCH, TYPE_NUMBER, TYPE_SECONDS, TYPE_SIZE };
+
+static const struct setting {
+    droste_option option;
+    enum type type;
+    size_t offset;
+    double min, max; /* of numbers, seconds and sizes */
+} table[] = {
+#define AT(field) offsetof(struct settings, field)
+    { { "model", "MODEL", "", "DROSTE_MODEL",
+          "The language model: a name of the provider's, replay:FILE, or callback.", 0 },
+        TYPE_TEXT, AT(model), 0, 0 },
+    { { "sub-model", "MODEL", "", "DROSTE_SUB_MODEL",
+          "The model that answers llm_query; the same one by default.", 0 },
+        TYPE_TEXT, AT(sub_model), 0, 0 },
+    { { "base-url", "URL", "", "OPENAI_BASE_URL",
+          "An OpenAI-compatible server, such as http://127.0.0.1:8000/v1.", 0 },
+        TYPE_TEXT, AT(base_url), 0, 0 },
+    { { "api-key", "KEY", "", "OPENAI_API_KEY",
+          "The provider's key; from the environment or the configuration file only.", 1 },
+        TYPE_TEXT, AT(api_key), 0, 0 },
+    { { "ca-file", "PATH", "", NULL, "Certificates to trust instead of the system's.", 0 },
+        TYPE_TEXT, AT(ca_file), 0, 0 },
+    { { "record", "FILE", "", NULL,
+          "Append every model call to this file, for --model replay:FILE.", 0 },
+        TYPE_TEXT, AT(record), 0, 0 },
+    { { "stream", "yes|no", "yes", NULL, "Ask the provider for streamed answers.", 0 },
+        TYPE_SWITCH, AT(stream), 0, 0 },
+    { { "concurrency", "N", "64", NULL, "Model calls in flight at once.", 0 }, TYPE_NUMBER,
+        AT(concurrency), 1, 10000 },
+    { { "retries", "N", "5", NULL, "Further attempts after a failure that may pass.", 0 },
+        TYPE_NUMBER, AT(retries), 0, 100 },
+    { { "max-tokens", "N", "0", NULL, "Tokens of one answer; 0: the provider's default.", 0 },
+        TYPE_NUMBER, AT(max_tokens), 0, 1e9 },
+    { { "llm-call-timeout", "SECONDS", "60", NULL, "Time of one model call; 0: none.", 0 },
+        TYPE_SECONDS, AT(call_timeout), 0, 1e7 },
+    { { "connect-timeout", "SECONDS", "10", NULL, "Time to connect to a provider.", 0 },
+        TYPE_SECONDS, AT(connect_timeout), 0, 1e6 },
+    { { "first-token-timeout", "SECONDS", "0", NULL,
+          "Time to the first byte of an answer; 0: only llm-call-timeout.", 0 },
+        TYPE_SECONDS, AT(first_timeout), 0, 1e6 },
+    { { "stall-timeout", "SECONDS", "60", NULL, "Time between two pieces of an answer.", 0 },
+        TYPE_SECONDS, AT(stall_timeout), 0, 1e6 },
+
+    { { "env", "NAME", "local", "DROSTE_ENVIRONMENT", "The environment of the sandbox.", 0 },
+        TYPE_TEXT, AT(env), 0, 0 },
+    { { "isolation", "LEVEL", "auto", NULL,
+          "How strong the local wall is: auto, full, light, landlock, process.", 0 },
+        TYPE_TEXT, AT(isolation), 0, 0 },
+    { { "python", "PATH", "", "DROSTE_PYTHON",
+          "The interpreter, 3.8 or newer; by default the venv's or PATH's python3.", 0 },
+        TYPE_TEXT, AT(python), 0, 0 },
+    { { "preload", "MODULE", "", NULL, "Import this once for all sandboxes; may be repeated.", 0 },
+        TYPE_LIST, AT(preload), 0, 0 },
+    { { "read", "PATH", "", NULL,
+          "Show this path read-only in the sandbox; may be repeated.", 0 },
+        TYPE_LIST, AT(read), 0, 0 },
+    { { "pool", "N", "0", NULL, "Sandboxes to keep ready, so that a start is one message.", 0 },
+        TYPE_NUMBER, AT(pool), 0, 10000 },
+    { { "timeout", "SECONDS", "0", NULL, "Life of the session, or of the run; 0: no limit.", 0 },
+        TYPE_SECONDS, AT(timeout), 0, 1e7 },
+    { { "execute-timeout", "SECONDS", "0", NULL,
+          "Time of one cell, which is then interrupted and keeps its state; 0: no limit.", 0 },
+        TYPE_SECONDS, AT(execute_timeout), 0, 1e7 },
+    { { "grace", "SECONDS", "2", NULL, "Time from the interrupt to the kill.", 0 }, TYPE_SECONDS,
+        AT(grace), 0, 1e6 },
+    { { "memory", "SIZE", "4G", NULL, "Private memory of each process in the sandbox.", 0 },
+        TYPE_SIZE, AT(memory), 33554432, 1e15 },
+    { { "processes", "N", "128", NULL, "Processes and threads in the sandbox.", 0 }, TYPE_NUMBER,
+        AT(processes), 4, 1e6 },
+    { { "open-files", "N", "1024", NULL, "Open files of each process in the sandbox.", 0 },
+        TYPE_NUMBER, AT(open_files), 16, 1e6 },
+    { { "file-size", "SIZE", "1G", NULL, "Largest file in the sandbox.", 0 }, TYPE_SIZE,
+        AT(file_size), 1, 1e15 },
+    { { "tmp-size", "SIZE", "256M", NULL, "The sandbox's private /tmp.", 0 }, TYPE_SIZE,
+        AT(tmp_size), 65536, 1e15 },
+    { { "output-limit", "SIZE", "1M", NULL,
+          "Output of a cell that is kept, of each stream; the middle of more is left out.", 0 },
+        TYPE_SIZE, AT(output_limit), 1024, 1e9 },
+
+    { { "max-iterations", "N", "30", NULL, "Turns of the model.", 0 }, TYPE_NUMBER,
+        AT(max_iterations), 1, 1e6 },
+    { { "max-llm-calls", "N", "50", NULL, "Model calls that the guest's code may make.", 0 },
+        TYPE_NUMBER, AT(max_llm_calls), 0, 1e9 },
+    { { "max-input-tokens", "N", "0", NULL, "Input tokens of the whole run; 0: no limit.", 0 },
+        TYPE_NUMBER, AT(max_input_tokens), 0, 1e15 },
+    { { "max-output-tokens", "N", "0", NULL, "Output tokens of the whole run; 0: no limit.", 0 },
+        TYPE_NUMBER, AT(max_output_tokens), 0, 1e15 },
+    { { "max-total-tokens", "N", "0", NULL, "All tokens of the whole run; 0: no limit.", 0 },
+        TYPE_NUMBER, AT(max_total_tokens), 0, 1e15 },
+    { { "max-output-chars", "N", "20000", NULL, "Output of a cell that the model is shown.", 0 },
+        TYPE_NUMBER, AT(max_output_chars), 200, 1e9 },
+    { { "context-type", "TYPE", "auto", NULL,
+          "What the context becomes: auto, text, bytes, json, jsonl.", 0 },
+        TYPE_TEXT, AT(context_type), 0, 0 },
+    { { "instructions", "TEXT", "", NULL, "Added to what the model is told.", 0 }, TYPE_TEXT,
+        AT(instructions), 0, 0 },
+    { { "database", "FILE|none", "", "DROSTE_DATABASE",
+          "The record of runs; by default runs.db in the data directory.", 0 },
+        TYPE_TEXT, AT(database), 0, 0 },
+#undef AT
+};
+
+const droste_option *droste_option_at(size_t index)
+{
+    return index < array_length(table) ? &table[index].option : NULL;
+}
+
+static const struct setting *find(const char *name)
+{
+    for (size_t i = 0; i < array_length(table); i++)
+        if (strcmp(table[i].option.name, name) == 0)
+            return &table[i];
+    return NULL;
+}
+
+static int wrong(const struct setting *s, const char *value, const char *source,
+    struct error *err)
+{
+    return error_set(err, ERROR_ARGUMENT, "%s: '%.60s' is not a value for %s (%s)", source,
+        s->option.secret ? "…" : value, s->option.name, s->option.value);
+}
+
+/* A number with an optional unit: bytes (K, M, G, T, powers of 1024), seconds (ms, s, m, h). */
+static bool parse_number(const char *text, enum type type, double *out)
+{
+    static const struct {
+        enum type type;
+        const char *unit;
+        double factor;
+    } units[] = {
+        { TYPE_SIZE, "K", 1024.0 },
+        { TYPE_SIZE, "M", 1048576.0 },
+        { TYPE_SIZE, "G", 1073741824.0 },
+        { TYPE_SIZE, "T", 1099511627776.0 },
+        { TYPE_SECONDS, "ms", 0.001 },
+        { TYPE_SECONDS, "s", 1 },
+        { TYPE_SECONDS, "m", 60 },
+        { TYPE_SECONDS, "h", 3600 },
+    };
+    char *end;
+    if (!isdigit((unsigned char)text[0]) && text[0] != '.')
+        return false;
+    *out = strtod(text, &end);
+    if (!isfinite(*out) || (type == TYPE_NUMBER && *out != floor(*out)))
+        return false;
+    if (*end == '\0')
+        return true;
+    for (size_t i = 0; i < array_length(units); i++) {
+        if (units[i].type != type || strcmp(units[i].unit, end) != 0)
+            continue;
+        *out *= units[i].factor;
+        return true;
+    }
+    return false;
+}
+
+static int set_number(struct settings *s, const struct setting *what, const char *value,
+    const char *source, struct error *err)
+{
+    double number;
+    if (!parse_number(value, what->type, &number))
+        return wrong(what, value, source, err);
+    if (number < what->min || number > what->max)
+        return error_set(err, ERROR_ARGUMENT, "%s: %s is not between %g and %g", source, value,
+            what->min, what->max);
+    if (what->type == TYPE_SECONDS)
+        *(double *)((char *)s + what->offset) = number;
+    else
+        *(int64_t *)(void *)((char *)s + what->offset) = (int64_t)number;
+    return 0;
+}
+
+static int set_text(char **field, const char *value, struct error *err)
+{
+    char *copy = value[0] ? strdup(value) : NULL;
+    if (value[0] && !copy)
+        return error_memory(err);
+    free(*field);
+    *field = copy;
+    return 0;
+}
+
+static void list_clear(struct list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->items[i]);
+    free(list->items);
+    *list = (struct list){ 0 };
+}
+
+static int list_add(struct list *list, const char *value, struct error *err)
+{
+    char *copy = strdup(value);
+    char **items = copy ? realloc(list->items, (list->count + 1) * sizeof *items) : NULL;
+    if (!items) {
+        free(copy);
+        return error_memory(err);
+    }
+    list->items = items;
+    list->items[list->count++] = copy;
+    return 0;
+}
+
+static int set_switch(bool *field, const struct setting *what, const char *value,
+    const char *source, struct error *err)
+{
+    static const char *const words[] = { "no", "yes", "false", "true", "off", "on", "0", "1" };
+    for (size_t i = 0; i < array_length(words); i++) {
+        if (strcmp(words[i], value) != 0)
+            continue;
+        *field = i % 2;
+        return 0;
+    }
+    return wrong(what, value, source, err);
+}
+
+static int set(struct settings *s, const struct setting *what, const char *value,
+    const char *source, struct error *err)
+{
+    void *field = (char *)s + what->offset;
+    switch (what->type) {
+    case TYPE_TEXT:
+        return set_text(field, value, err);
+    case TYPE_LIST:
+        if (value[0])
+            return list_add(field, value, err);
+        list_clear(field);
+        return 0;
+    case TYPE_SWITCH:
+        return set_switch(field, what, value, source, err);
+    case TYPE_NUMBER:
+    case TYPE_SECONDS:
+    case TYPE_SIZE:
+        return set_number(s, what, value, source, err);
+    }
+    return 0;
+}
+
+int settings_set(struct settings *s, const char *name, const char *value, const char *source,
+    struct error *err)
+{
+    const struct setting *what = find(name);
+    if (!what)
+        return error_set(err, ERROR_ARGUMENT, "%s: there is no setting '%.60s'", source, name);
+    return set(s, what, value, source, err);
+}
+
+int settings_init(struct settings *s, struct error *err)
+{
+    *s = (struct settings){ 0 };
+    for (size_t i = 0; i < array_length(table); i++) {
+        if (!table[i].option.fallback[0])
+            continue;
+        int rc = set(s, &table[i], table[i].option.fallback, "default", err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+void settings_free(struct settings *s)
+{
+    for (size_t i = 0; i < array_length(table); i++) {
+        void *field = (char *)s + table[i].offset;
+        if (table[i].type == TYPE_TEXT)
+            free(*(char **)field);
+        if (table[i].type == TYPE_LIST)
+            list_clear(field);
+    }
+}
+
+int settings_from_environment(struct settings *s, struct error *err)
+{
+    for (size_t i = 0; i < array_length(table); i++) {
+        const char *name = table[i].option.environment;
+        const char *value = name ? getenv(name) : NULL;
+        if (!value || !value[0])
+            continue;
+        int rc = set(s, &table[i], value, name, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+struct reading {
+    struct settings *settings;
+    const char *path;
+    struct error *err;
+    int rc;
+};
+
+/* inih's callback: 1 goes on, 0 stops. Sections are only for the reader's eye. */
+static int take_line(void *arg, const char *section, const char *name, const char *value)
+{
+    struct reading *r = arg;
+    char key[64];
+    if (r->rc < 0)
+        return 0;
+    snprintf(key, sizeof key, "%s", name);
+    for (char *p = key; *p; p++)
+        if (*p == '_')
+            *p = '-';
+    r->rc = settings_set(r->settings, key, value, r->path, r->err);
+    if (r->rc < 0 && r->err)
+        r->err->code = ERROR_CONFIG;
+    return r->rc == 0;
+}
+
+int settings_from_file(struct settings *s, const char *path, bool may_be_absent,
+    struct error *err)
+{
+    struct reading r = { .settings = s, .path = path, .err = err };
+    /* EACCES is about the directories above: what cannot be seen is not this user's either. */
+    if (may_be_absent && access(path, F_OK) < 0 && (errno == ENOENT || errno == EACCES))
+        return 0;
+    int line = ini_parse(path, take_line, &r);
+    if (r.rc < 0)
+        return -(int)ERROR_CONFIG;
+    if (line < 0)
+        return error_set_errno(err, ERROR_CONFIG, "the configuration file %.120s cannot be read",
+            path);
+    if (line > 0)
+        return error_set(err, ERROR_CONFIG, "%.120s, line %d: expected `name = value`", path,
+            line);
+    return 0;
+}

@@ -1,0 +1,48 @@
+/* api/settings.h: every setting once, by name.
+ *
+ * The table in settings.c feeds droste_set, the configuration file, the environment variables, the
+ * command line's flags and its help, and the documentation.
+ */
+#ifndef DROSTE_API_SETTINGS_H
+#define DROSTE_API_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "droste.h"
+
+struct list {
+    char **items;
+    size_t count;
+};
+
+struct settings {
+    /* models */
+    char *model, *sub_model, *base_url, *api_key, *ca_file, *record;
+    bool stream;
+    int64_t concurrency, retries, max_tokens;
+    double call_timeout, connect_timeout, first_timeout, stall_timeout;
+    /* sandboxes */
+    char *env, *isolation, *python;
+    struct list preload, read;
+    double timeout, execute_timeout, grace;
+    int64_t pool, memory, processes, open_files, file_size, tmp_size, output_limit;
+    /* runs */
+    int64_t max_iterations, max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens,
+        max_output_chars;
+    char *context_type, *instructions, *database;
+};
+
+int settings_init(struct settings *s, struct error *err);
+void settings_free(struct settings *s);
+/* `source` names where the value comes from, for errors: "--retries", "OPENAI_BASE_URL"… */
+int settings_set(struct settings *s, const char *name, const char *value, const char *source,
+    struct error *err);
+int settings_from_environment(struct settings *s, struct error *err);
+/* ERROR_CONFIG with the line. A missing file is fine if `may_be_absent`. */
+int settings_from_file(struct settings *s, const char *path, bool may_be_absent,
+    struct error *err);
+
+#endif

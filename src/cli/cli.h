@@ -1,0 +1,69 @@
+/* cli/cli.h: what the commands share: one table a command, flags from the library's settings.
+ *
+ * Commands have no logic of their own: they read flags, call the library, and print.
+ */
+#ifndef DROSTE_CLI_CLI_H
+#define DROSTE_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "droste.h"
+
+/* Exit statuses, the same for all commands. */
+enum {
+    EXIT_FINE = 0,
+    EXIT_RAISED = 1,      /* the code raised; a run has no answer */
+    EXIT_USAGE = 2,
+    EXIT_LIMIT = 3,       /* a limit or deadline */
+    EXIT_ENVIRONMENT = 4, /* the environment failed */
+    EXIT_INTERRUPTED = 130,
+};
+
+/* A flag of one command, beside the settings. */
+struct flag {
+    const char *name;     /* without the dashes; one letter: a short flag */
+    const char *value;    /* what it takes, as help shows it; NULL: nothing */
+    const char *help;
+    const char **text;    /* where the value goes */
+    bool *on;             /* or that it was given */
+};
+
+struct command {
+    const char *name;
+    const char *synopsis; /* behind "droste NAME " */
+    const char *summary;
+    const char *details;  /* exit statuses, notes; may be NULL */
+    const char *examples;
+    bool settings;        /* takes the library's settings as flags */
+    int (*run)(const struct command *self, int argc, char **argv);
+};
+
+extern const struct command command_run, command_exec, command_repl, command_runs, command_doctor,
+    command_bench;
+
+/* Reads the flags of `argv` (argv[0] is the command's name): `flags` ends with a NULL name, and
+ * `d`, if the command takes settings, gets those. The configuration comes first. Arguments that are
+ * no flags go to `words` (at most `max`), their number to *count. Returns -1 to go on, else the
+ * status with which to end (help was printed, or a mistake explained). */
+int cli_parse(const struct command *self, int argc, char **argv, const struct flag *flags,
+    droste *d, const char **words, size_t max, size_t *count);
+
+/* "droste: TEXT" on standard error; returns `status`. */
+int cli_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for an error of the library, with the status that suits its code. */
+int cli_error(const droste_error *err);
+/* As above, for a usage mistake: with a pointer to --help. */
+int cli_usage(const struct command *self, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* From now on Ctrl-C and SIGTERM interrupt what `d` does. */
+void cli_catch_interrupts(droste *d);
+/* True if one came since the last look. */
+bool cli_was_interrupted(void);
+
+/* Prints text that came from a guest or a model, harmless to a terminal if `out` is one. */
+void cli_print(FILE *out, const char *text, size_t len);
+
+#endif

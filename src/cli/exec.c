@@ -1,0 +1,145 @@
+/* cli/exec.c: droste exec: one piece of code in a fresh sandbox. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "cli/cli.h"
+
+static const size_t code_max = 256u << 20;
+
+static int exit_status(const droste_result *r)
+{
+    static const struct {
+        const char *status;
+        int exit;
+    } statuses[] = {
+        { "ok", EXIT_FINE },
+        { "submitted", EXIT_FINE },
+        { "error", EXIT_RAISED },
+        { "timeout", EXIT_LIMIT },
+        { "killed", EXIT_LIMIT },
+        { "lost", EXIT_ENVIRONMENT },
+    };
+    for (size_t i = 0; i < array_length(statuses); i++)
+        if (strcmp(statuses[i].status, droste_result_status(r)) == 0)
+            return statuses[i].exit;
+    return EXIT_ENVIRONMENT;
+}
+
+static void stream_output(void *arg, int stream, const char *data, size_t len)
+{
+    FILE *out = stream == 1 ? stdout : stderr;
+    cli_print(out, data, len);
+    fflush(out);
+}
+
+/* Output was streamed; what is left is the submission and the reason of a failure. */
+static void print_result(const droste_result *r)
+{
+    size_t len;
+    const char *submit = droste_result_submit(r, &len);
+    const char *traceback = droste_result_traceback(r);
+    droste_error why;
+    if (submit) {
+        cli_print(stdout, submit, len);
+        putchar('\n');
+    }
+    droste_result_error(r, &why);
+    if (traceback)
+        cli_print(stderr, traceback, strlen(traceback));
+    if (why.code != DROSTE_ERROR_NONE)
+        cli_error(&why);
+    else if (strcmp(droste_result_status(r), "timeout") == 0)
+        cli_fail(0, "the cell reached its --execute-timeout");
+}
+
+static int run_code(droste *d, const struct buf *code, const char *context, bool json)
+{
+    droste_session *s = NULL;
+    droste_result *r = NULL;
+    droste_error err;
+    int rc = droste_session_open(d, &s, &err);
+    if (rc == 0 && context)
+        rc = droste_session_load(s, "context", "auto", context, &err);
+    if (rc == 0) {
+        cli_catch_interrupts(d);
+        if (!json)
+            droste_session_on_output(s, stream_output, NULL);
+        rc = droste_session_exec(s, buf_text(code), code->len, 0, &r, &err);
+    }
+    int status = rc < 0 ? cli_error(&err) : exit_status(r);
+    if (r && json)
+        printf("%s\n", droste_result_json(r, NULL));
+    else if (r)
+        print_result(r);
+    if (r && cli_was_interrupted())
+        status = EXIT_INTERRUPTED;
+    droste_result_free(r);
+    droste_session_close(s);
+    if (fflush(stdout) != 0)
+        return cli_fail(EXIT_ENVIRONMENT, "writing the result: %s", strerror(errno));
+    return status;
+}
+
+static int read_code(const char *text, const char *file, struct buf *code)
+{
+    struct error err = { 0 };
+    if (text) {
+        buf_puts(code, text);
+        return 0;
+    }
+    int rc = strcmp(file, "-") == 0 ? file_read_fd(STDIN_FILENO, "standard input", code_max, code,
+                                          &err)
+                                    : file_read(file, code_max, code, &err);
+    return rc < 0 ? cli_fail(EXIT_USAGE, "%s", err.text) : 0;
+}
+
+static int run(const struct command *self, int argc, char **argv)
+{
+    const char *text = NULL, *context = NULL, *file = NULL;
+    bool json = false;
+    size_t count = 0;
+    const struct flag flags[] = {
+        { "c", "CODE", "The code itself.", &text, NULL },
+        { "context", "PATH", "A file, a directory or - (standard input), bound as `context`.",
+            &context, NULL },
+        { "json", NULL, "Print one JSON object instead of the output.", NULL, &json },
+        { 0 },
+    };
+    cleanup_buf struct buf code = { 0 };
+    droste *d = NULL;
+    droste_error err;
+    if (droste_new(&d, &err) < 0)
+        return cli_error(&err);
+    int status = cli_parse(self, argc, argv, flags, d, &file, 1, &count);
+    if (status < 0 && (text != NULL) == (count == 1))
+        status = cli_usage(self, text ? "give -c CODE or a FILE, not both"
+                                      : "give the code with -c CODE, or a FILE (- for standard input)");
+    if (status < 0)
+        status = read_code(text, file, &code) ? EXIT_USAGE : -1;
+    if (status < 0)
+        status = run_code(d, &code, context, json);
+    droste_free(d);
+    return status;
+}
+
+const struct command command_exec = {
+    .name = "exec",
+    .synopsis = "[-c CODE | FILE | -] [--context PATH] [--json] [--SETTING VALUE ...]",
+    .summary = "run Python code in a fresh sandbox",
+    .details =
+        "With --json one object is printed: status (ok, submitted, error, timeout, killed, lost),\n"
+        "submit, stdout, stderr, error {type, message, traceback}, seconds, isolation, and more.\n"
+        "Exit status: 0 ok or submitted, 1 the code raised, 2 usage, 3 a limit or deadline,\n"
+        "4 the environment failed, 130 interrupted.\n",
+    .examples = "  droste exec -c 'print(1 + 1)'\n"
+                "  droste exec -c 'import math; SUBMIT(answer=math.factorial(15))' --json\n"
+                "  droste exec script.py --execute-timeout 10 --memory 512M\n"
+                "  droste exec -c 'SUBMIT(lines=len(context.splitlines()))' --context big.txt\n"
+                "  droste exec --python .venv/bin/python analysis.py\n",
+    .settings = true,
+    .run = run,
+};

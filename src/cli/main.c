@@ -1,0 +1,283 @@
+/* cli/main.c: picks the command; flags, help, errors and interrupts for all of them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "cli/cli.h"
+
+static const struct command *const commands[] = { &command_run, &command_exec,
+    &command_bench };
+
+/* ---- words to people ---- */
+
+int cli_fail(int status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("droste: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return status;
+}
+
+int cli_usage(const struct command *self, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "droste %s: ", self->name);
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\nTry 'droste %s --help'.\n", self->name);
+    va_end(args);
+    return EXIT_USAGE;
+}
+
+int cli_error(const droste_error *err)
+{
+    static const struct {
+        int code, status;
+    } statuses[] = {
+        { DROSTE_ERROR_ARGUMENT, EXIT_USAGE },
+        { DROSTE_ERROR_CONFIG, EXIT_USAGE },
+        { DROSTE_ERROR_NOT_FOUND, EXIT_USAGE },
+        { DROSTE_ERROR_TIMEOUT, EXIT_LIMIT },
+        { DROSTE_ERROR_BUDGET, EXIT_LIMIT },
+        { DROSTE_ERROR_CANCELLED, EXIT_INTERRUPTED },
+        { DROSTE_ERROR_ENVIRONMENT, EXIT_ENVIRONMENT },
+        { DROSTE_ERROR_UNSUPPORTED, EXIT_ENVIRONMENT },
+        { DROSTE_ERROR_LOST, EXIT_ENVIRONMENT },
+    };
+    fputs("droste: ", stderr);
+    cli_print(stderr, err->text, strlen(err->text));
+    fputc('\n', stderr);
+    for (size_t i = 0; i < array_length(statuses); i++)
+        if (statuses[i].code == err->code)
+            return statuses[i].status;
+    return EXIT_RAISED;
+}
+
+void cli_print(FILE *out, const char *text, size_t len)
+{
+    cleanup_buf struct buf visible = { 0 };
+    if (!isatty(fileno(out))) {
+        fwrite(text, 1, len, out);
+        return;
+    }
+    text_append_visible(&visible, text, len);
+    fwrite(buf_text(&visible), 1, visible.len, out);
+}
+
+/* ---- interrupts ---- */
+
+static droste *interruptible;
+static volatile sig_atomic_t interrupts;
+
+static void on_signal(int signal)
+{
+    interrupts = 1;
+    droste_interrupt(interruptible);
+}
+
+void cli_catch_interrupts(droste *d)
+{
+    /* Without SA_RESTART, so that a read of the terminal ends too. The second Ctrl-C of an
+     * impatient user is the same as the first: a run ends at once, and a cell that does not stop is
+     * killed after its grace. */
+    struct sigaction action = { .sa_handler = on_signal };
+    interruptible = d;
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+bool cli_was_interrupted(void)
+{
+    bool was = interrupts;
+    interrupts = 0;
+    return was;
+}
+
+/* ---- help ---- */
+
+static void print_flag(const char *name, const char *value, const char *help, const char *fallback,
+    const char *environment)
+{
+    char left[80];
+    snprintf(left, sizeof left, "%s%s%s%s", name[1] ? "--" : "-", name, value ? " " : "",
+        value ? value : "");
+    printf("  %-28s %s", left, help);
+    if (fallback && fallback[0])
+        printf(" [%s]", fallback);
+    if (environment)
+        printf(" ($%s)", environment);
+    putchar('\n');
+}
+
+static int print_help(const struct command *self, const struct flag *flags)
+{
+    printf("usage: droste %s %s\n\n%s\n", self->name, self->synopsis, self->summary);
+    if (flags->name)
+        puts("\nFlags:");
+    for (const struct flag *f = flags; f->name; f++)
+        print_flag(f->name, f->value, f->help, NULL, NULL);
+    if (self->settings) {
+        const droste_option *o;
+        puts("\nSettings (also in config.ini, as name = value):");
+        for (size_t i = 0; (o = droste_option_at(i)); i++)
+            if (!o->secret)
+                print_flag(o->name, o->value, o->help, o->fallback, o->environment);
+    }
+    if (self->details)
+        printf("\n%s", self->details);
+    printf("\nExamples:\n%s", self->examples);
+    return EXIT_FINE;
+}
+
+static int print_overview(FILE *out)
+{
+    fprintf(out, "usage: droste COMMAND [...]\n\n"
+                 "Droste runs language-model-written Python in a sandbox, with a bridge from inside\n"
+                 "it to the models: a runtime for Recursive Language Models.\n\n");
+    for (size_t i = 0; i < array_length(commands); i++)
+        fprintf(out, "  %-8s %s\n", commands[i]->name, commands[i]->summary);
+    fprintf(out, "\n'droste COMMAND --help' has flags and examples. Version %s.\n",
+        droste_version());
+    return out == stdout ? EXIT_FINE : EXIT_USAGE;
+}
+
+/* ---- flags ---- */
+
+static const struct flag *find_flag(const struct flag *flags, const char *name, size_t len)
+{
+    for (; flags->name; flags++)
+        if (strlen(flags->name) == len && strncmp(flags->name, name, len) == 0)
+            return flags;
+    return NULL;
+}
+
+static const droste_option *find_option(const char *name, size_t len)
+{
+    const droste_option *o;
+    for (size_t i = 0; (o = droste_option_at(i)); i++)
+        if (strlen(o->name) == len && strncmp(o->name, name, len) == 0)
+            return o;
+    return NULL;
+}
+
+struct parsing {
+    const struct command *self;
+    int argc;
+    char **argv;
+    int at;
+    const struct flag *flags;
+    droste *d;
+};
+
+/* The value of the flag at hand: behind '=', or the next word. */
+static const char *take_value(struct parsing *p, const char *behind)
+{
+    if (behind)
+        return behind;
+    return p->at + 1 < p->argc ? p->argv[++p->at] : NULL;
+}
+
+/* One flag; -1 to go on. */
+static int take_flag(struct parsing *p)
+{
+    const char *word = p->argv[p->at], *name = word + (word[1] == '-' ? 2 : 1);
+    const char *equals = strchr(name, '=');
+    size_t len = equals ? (size_t)(equals - name) : strlen(name);
+    const char *behind = equals ? equals + 1 : NULL;
+    const struct flag *flag = find_flag(p->flags, name, len);
+    if (strcmp(name, "help") == 0 || strcmp(word, "-h") == 0)
+        return print_help(p->self, p->flags);
+    if (flag && flag->on) {
+        *flag->on = true;
+        return behind ? cli_usage(p->self, "%s takes no value", word) : -1;
+    }
+    const droste_option *option = p->d && p->self->settings ? find_option(name, len) : NULL;
+    if (!flag && !option)
+        return cli_usage(p->self, "unknown flag '%.*s'", (int)(name - word) + (int)len, word);
+    if (option && option->secret)
+        return cli_usage(p->self,
+            "--%s would be seen by everybody on this machine; set %s, or `%s = …` in config.ini",
+            option->name, option->environment, option->name);
+    const char *value = take_value(p, behind);
+    if (!value)
+        return cli_usage(p->self, "%s needs a value (%s)", word,
+            flag ? flag->value : option->value);
+    droste_error err;
+    if (flag)
+        *flag->text = value;
+    else if (droste_set(p->d, option->name, value, &err) < 0)
+        return cli_error(&err);
+    return -1;
+}
+
+int cli_parse(const struct command *self, int argc, char **argv, const struct flag *flags,
+    droste *d, const char **words, size_t max, size_t *count)
+{
+    struct parsing p = { self, argc, argv, 1, flags, d };
+    droste_error err;
+    bool only_words = false;
+    size_t found = 0;
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return print_help(self, flags);
+    if (d && droste_configure(d, getenv("DROSTE_CONFIG"), &err) < 0)
+        return cli_error(&err);
+    for (; p.at < argc; p.at++) {
+        const char *word = argv[p.at];
+        if (!only_words && strcmp(word, "--") == 0) {
+            only_words = true;
+        } else if (!only_words && word[0] == '-' && word[1] != '\0') {
+            int status = take_flag(&p);
+            if (status >= 0)
+                return status;
+        } else if (found < max) {
+            words[found++] = word;
+        } else {
+            return cli_usage(self, "unexpected argument '%s'", word);
+        }
+    }
+    if (count)
+        *count = found;
+    return -1;
+}
+
+/* A closed standard stream would be given out again as something else's descriptor. */
+static void keep_standard_streams(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= 2);
+    if (fd > 2)
+        close(fd);
+}
+
+int main(int argc, char **argv)
+{
+    keep_standard_streams();
+    signal(SIGPIPE, SIG_IGN);
+    if (argc < 2)
+        return print_overview(stderr);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0)
+        return print_overview(stdout);
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("droste %s\n", droste_version());
+        return EXIT_FINE;
+    }
+    for (size_t i = 0; i < array_length(commands); i++)
+        if (strcmp(commands[i]->name, argv[1]) == 0)
+            return commands[i]->run(commands[i], argc - 1, argv + 1);
+    cli_fail(EXIT_USAGE, "there is no command '%s'", argv[1]);
+    return print_overview(stderr);
+}

@@ -1,0 +1,570 @@
+/* lm/http.c: see http.h. libcurl's multi_socket interface on libuv.
+ *
+ * libcurl calls us from its inside (sockets, timer, received bytes), where almost nothing of its
+ * own may be called. So those callbacks only note what they are told, and http_drain, which runs
+ * when libcurl has returned, hands bytes and ends to the users. Users' code may close the http:
+ * `depth` counts our frames that are still on the stack, and the last one frees it.
+ *
+ * libcurl 7.88's traps, measured: HTTP/2 opens a connection for each transfer over the server's
+ * stream limit, hence HTTP/1.1; a thousand look-ups are a thousand threads, hence lm/pin.h.
+ * A request on an old connection that the server closed before a byte of an answer is sent again
+ * by libcurl itself (Curl_retry_request), with the same headers.
+ */
+#include "lm/http.h"
+
+#include <curl/curl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/queue.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "lm/pin.h"
+
+#define TICK_MS 100 /* how late a stall may be noticed */
+
+struct http_transfer {
+    TAILQ_ENTRY(http_transfer) link, ready_link;
+    struct http *http;
+    CURL *easy;
+    struct curl_slist *headers, *resolve;
+    struct http_handler handler;
+    void *arg;
+    size_t body_len;
+    bool added;        /* to the multi handle; false while the host is looked up */
+    struct buf in;     /* received and not yet handed over */
+    size_t received;   /* bytes of the body */
+    curl_off_t sent;   /* bytes of the request's body */
+    uint64_t moved_ns; /* when a byte last went either way */
+    bool too_large;
+    char words[CURL_ERROR_SIZE];
+};
+TAILQ_HEAD(transfer_list, http_transfer);
+
+struct http {
+    struct loop *loop;
+    struct http_options options;
+    char *host, *ca_file;
+    CURLM *multi;
+    struct timer *timer; /* libcurl's */
+    struct timer *tick;  /* ours, for stalls; runs while there are transfers */
+    struct pin *pin;     /* NULL where libcurl need not look the host up */
+    struct transfer_list transfers;
+    struct transfer_list ready; /* those with bytes in `in` */
+    unsigned depth;
+    bool closing;
+};
+
+/* What a failed transfer means. `sent` is the code once the request may have been read. */
+static const struct failure {
+    CURLcode curl;
+    enum error_code code, sent;
+    bool again; /* may be tried again if nothing was sent */
+} failures[] = {
+    { CURLE_COULDNT_RESOLVE_HOST, ERROR_MODEL_CONNECT, ERROR_MODEL_CONNECT, true },
+    { CURLE_COULDNT_RESOLVE_PROXY, ERROR_MODEL_CONNECT, ERROR_MODEL_CONNECT, true },
+    { CURLE_COULDNT_CONNECT, ERROR_MODEL_CONNECT, ERROR_MODEL_CONNECT, true },
+    { CURLE_OPERATION_TIMEDOUT, ERROR_MODEL_CONNECT, ERROR_MODEL_CUT, true },
+    { CURLE_SSL_CONNECT_ERROR, ERROR_MODEL_CONNECT, ERROR_MODEL_CUT, true },
+    { CURLE_PEER_FAILED_VERIFICATION, ERROR_MODEL_CONNECT, ERROR_MODEL_CONNECT, false },
+    { CURLE_SSL_CACERT_BADFILE, ERROR_CONFIG, ERROR_CONFIG, false },
+    { CURLE_GOT_NOTHING, ERROR_MODEL_CONNECT, ERROR_MODEL_CUT, true },
+    { CURLE_SEND_ERROR, ERROR_MODEL_CONNECT, ERROR_MODEL_CUT, true },
+    { CURLE_RECV_ERROR, ERROR_MODEL_CONNECT, ERROR_MODEL_CUT, true },
+    { CURLE_PARTIAL_FILE, ERROR_MODEL_CUT, ERROR_MODEL_CUT, false },
+    { CURLE_OUT_OF_MEMORY, ERROR_MEMORY, ERROR_MEMORY, false },
+};
+
+static void http_enter(struct http *http)
+{
+    http->depth++;
+}
+
+static void http_free(struct http *http)
+{
+    if (http->multi)
+        curl_multi_cleanup(http->multi);
+    timer_free(http->timer);
+    timer_free(http->tick);
+    pin_free(http->pin);
+    free(http->host);
+    free(http->ca_file);
+    free(http);
+    curl_global_cleanup();
+}
+
+static void http_leave(struct http *http)
+{
+    if (--http->depth == 0 && http->closing)
+        http_free(http);
+}
+
+static void transfer_free(struct http_transfer *t)
+{
+    if (t->added)
+        curl_multi_remove_handle(t->http->multi, t->easy);
+    curl_easy_cleanup(t->easy);
+    curl_slist_free_all(t->headers);
+    curl_slist_free_all(t->resolve);
+    buf_free(&t->in);
+    free(t);
+}
+
+static void transfer_unlink(struct http_transfer *t)
+{
+    struct http *http = t->http;
+    TAILQ_REMOVE(&http->transfers, t, link);
+    if (t->in.len > 0)
+        TAILQ_REMOVE(&http->ready, t, ready_link);
+    if (TAILQ_EMPTY(&http->transfers))
+        timer_stop(http->tick);
+}
+
+/* Tells the user; the transfer is gone after. */
+static void transfer_finish(struct http_transfer *t, struct http_result *result)
+{
+    struct http_handler handler = t->handler;
+    void *arg = t->arg;
+    curl_off_t wait = 0;
+    curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &result->status);
+    curl_easy_getinfo(t->easy, CURLINFO_RETRY_AFTER, &wait);
+    result->retry_after = wait > 0 ? (double)wait : 0;
+    transfer_unlink(t);
+    transfer_free(t);
+    handler.done(arg, result);
+}
+
+bool http_sent(const struct http_transfer *t)
+{
+    curl_off_t ready_us = 0;
+    if (t->added)
+        curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
+    return ready_us > 0;
+}
+
+static void transfer_fail(struct http_transfer *t, CURLcode curl)
+{
+    struct http_result result = { .unsent = !http_sent(t) };
+    const char *peer = t->http->options.peer;
+    const struct failure *f = NULL;
+    long fresh = 1, header_bytes = 0;
+    for (size_t i = 0; i < array_length(failures); i++)
+        if (failures[i].curl == curl)
+            f = &failures[i];
+    curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &fresh);
+    curl_easy_getinfo(t->easy, CURLINFO_HEADER_SIZE, &header_bytes);
+    result.unanswered = fresh == 0 && header_bytes == 0 && t->received == 0;
+    enum error_code code = !f ? ERROR_MODEL_REPLY : result.unsent ? f->code : f->sent;
+    if (!f || !f->again)
+        result.unsent = false;
+    const char *words = t->words[0] ? t->words : curl_easy_strerror(curl);
+    if (t->too_large)
+        error_set(&result.error, ERROR_MODEL_REPLY, "%.80s: the answer is larger than %zu bytes",
+            peer, t->http->options.response_limit);
+    else if (code == ERROR_MODEL_CUT)
+        error_set(&result.error, code,
+            "%.80s: the connection was cut after %zu bytes of answer: %.90s", peer, t->received,
+            words);
+    else if (curl == CURLE_PEER_FAILED_VERIFICATION)
+        error_set(&result.error, code, "%.80s: its certificate is not trusted (%.90s): see ca_file",
+            peer, words);
+    else
+        error_set(&result.error, code, "%.80s: %.140s", peer, words);
+    transfer_finish(t, &result);
+}
+
+static void transfer_fail_lookup(struct http_transfer *t, const char *why)
+{
+    struct http_result result = { .unsent = true };
+    error_set(&result.error, ERROR_MODEL_CONNECT, "%.80s: its address was not found: %.100s",
+        t->http->options.peer, why);
+    transfer_finish(t, &result);
+}
+
+static void transfer_end(struct http_transfer *t, CURLcode curl)
+{
+    if (curl != CURLE_OK) {
+        transfer_fail(t, curl);
+        return;
+    }
+    struct http_result result = { 0 };
+    transfer_finish(t, &result);
+}
+
+static bool hand_over_bytes(struct http *http)
+{
+    struct http_transfer *t = TAILQ_FIRST(&http->ready);
+    if (!t)
+        return false;
+    TAILQ_REMOVE(&http->ready, t, ready_link);
+    cleanup_buf struct buf in = t->in;
+    t->in = (struct buf){ 0 };
+    t->handler.data(t->arg, in.data, in.len);
+    return true;
+}
+
+static bool hand_over_end(struct http *http)
+{
+    int left;
+    CURLMsg *m = curl_multi_info_read(http->multi, &left);
+    if (!m)
+        return false;
+    struct http_transfer *t = NULL;
+    CURLcode curl = m->data.result;
+    curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&t);
+    transfer_end(t, curl);
+    return true;
+}
+
+/* Bytes before ends: a transfer's last bytes come with its end. */
+static void http_drain(struct http *http)
+{
+    while (!http->closing && (hand_over_bytes(http) || hand_over_end(http)))
+        ;
+}
+
+static void http_act(struct http *http, curl_socket_t fd, int events)
+{
+    int running;
+    http_enter(http);
+    curl_multi_socket_action(http->multi, fd, events, &running);
+    http_drain(http);
+    http_leave(http);
+}
+
+/* A watch does not know its descriptor, so libcurl is asked by this. */
+struct connection {
+    struct http *http;
+    curl_socket_t fd;
+    struct watch *watch;
+};
+
+static void connection_ready(void *arg, int status, int events)
+{
+    struct connection *c = arg;
+    int what = status < 0 ? CURL_CSELECT_ERR : 0;
+    if (events & UV_READABLE)
+        what |= CURL_CSELECT_IN;
+    if (events & UV_WRITABLE)
+        what |= CURL_CSELECT_OUT;
+    http_act(c->http, c->fd, what);
+}
+
+static struct connection *connection_new(struct http *http, curl_socket_t fd)
+{
+    struct connection *c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    *c = (struct connection){ http, fd, watch_new(http->loop, fd, connection_ready, c) };
+    if (!c->watch) {
+        free(c);
+        return NULL;
+    }
+    curl_multi_assign(http->multi, fd, c);
+    return c;
+}
+
+static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *connection)
+{
+    struct http *http = arg;
+    struct connection *c = connection;
+    if (what == CURL_POLL_REMOVE) {
+        if (c) {
+            watch_free(c->watch);
+            free(c);
+        }
+        return 0;
+    }
+    if (!c && !(c = connection_new(http, fd)))
+        return -1;
+    int events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
+    return watch_events(c->watch, events) < 0 ? -1 : 0;
+}
+
+static int on_timer(CURLM *multi, long timeout_ms, void *arg)
+{
+    struct http *http = arg;
+    if (timeout_ms < 0)
+        timer_stop(http->timer);
+    else
+        timer_start(http->timer, (uint64_t)timeout_ms, 0);
+    return 0;
+}
+
+static void timer_due(void *arg)
+{
+    http_act(arg, CURL_SOCKET_TIMEOUT, 0);
+}
+
+static size_t on_bytes(char *data, size_t size, size_t count, void *arg)
+{
+    struct http_transfer *t = arg;
+    size_t n = size * count;
+    t->moved_ns = clock_ns();
+    t->too_large = n > t->http->options.response_limit - t->received;
+    if (t->too_large)
+        return 0;
+    t->received += n;
+    if (!buf_reserve(&t->in, n))
+        return 0;
+    if (t->in.len == 0 && n > 0)
+        TAILQ_INSERT_TAIL(&t->http->ready, t, ready_link);
+    buf_append(&t->in, data, n);
+    return n;
+}
+
+static int on_progress(
+    void *arg, curl_off_t dltotal, curl_off_t dlnow, curl_off_t ultotal, curl_off_t ulnow)
+{
+    struct http_transfer *t = arg;
+    if (ulnow != t->sent) {
+        t->sent = ulnow;
+        t->moved_ns = clock_ns();
+    }
+    return 0;
+}
+
+/* Seconds that the transfer may now be without a byte; 0: for ever. */
+static double patience(const struct http_transfer *t)
+{
+    const struct http_options *o = &t->http->options;
+    if (!t->added)
+        return o->connect_timeout;
+    if (!http_sent(t))
+        return 0; /* connecting has libcurl's own limit */
+    if (t->received == 0 && (size_t)t->sent >= t->body_len)
+        return o->first_timeout;
+    return o->stall_timeout;
+}
+
+static bool end_one_stalled(struct http *http)
+{
+    struct http_transfer *t;
+    TAILQ_FOREACH(t, &http->transfers, link)
+    {
+        double limit = patience(t);
+        if (limit <= 0 || clock_seconds_since(t->moved_ns) < limit)
+            continue;
+        if (!t->added) {
+            transfer_fail_lookup(t, "no name server answered in time");
+            return true;
+        }
+        struct http_result result = { 0 };
+        error_set(&result.error, ERROR_MODEL_STALL,
+            "%.80s: nothing came for %g s, after %zu bytes of answer", http->options.peer, limit,
+            t->received);
+        transfer_finish(t, &result);
+        return true;
+    }
+    return false;
+}
+
+static void tick_due(void *arg)
+{
+    struct http *http = arg;
+    http_enter(http);
+    while (!http->closing && end_one_stalled(http))
+        ;
+    http_leave(http);
+}
+
+/* Gives the transfer to libcurl. */
+static bool transfer_add(struct http_transfer *t)
+{
+    struct http *http = t->http;
+    const char *entry = http->pin ? pin_entry(http->pin) : NULL;
+    if (entry) {
+        t->resolve = curl_slist_append(NULL, entry);
+        curl_easy_setopt(t->easy, CURLOPT_RESOLVE, t->resolve);
+    }
+    t->moved_ns = clock_ns();
+    t->added = curl_multi_add_handle(http->multi, t->easy) == CURLM_OK;
+    return t->added;
+}
+
+static bool go_on_with_one(struct http *http, const char *error)
+{
+    struct http_transfer *t;
+    TAILQ_FOREACH(t, &http->transfers, link)
+    {
+        if (t->added)
+            continue;
+        if (error)
+            transfer_fail_lookup(t, error);
+        else if (!transfer_add(t))
+            transfer_fail(t, CURLE_OUT_OF_MEMORY);
+        return true;
+    }
+    return false;
+}
+
+static void host_looked_up(void *arg, const char *error)
+{
+    struct http *http = arg;
+    http_enter(http);
+    while (!http->closing && go_on_with_one(http, error))
+        ;
+    http_leave(http);
+}
+
+static bool transfer_set_headers(struct http_transfer *t, const struct http_request *request)
+{
+    /* libcurl would wait a second for a "100 Continue" that model servers do not send. */
+    t->headers = curl_slist_append(NULL, "Expect:");
+    for (size_t i = 0; t->headers && i < request->header_count; i++) {
+        struct curl_slist *longer = curl_slist_append(t->headers, request->headers[i]);
+        if (!longer)
+            return false;
+        t->headers = longer;
+    }
+    return t->headers && curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers) == CURLE_OK;
+}
+
+static bool transfer_set_up(struct http_transfer *t, const struct http_request *request)
+{
+    const struct http_options *o = &t->http->options;
+    CURL *e = t->easy;
+    curl_easy_setopt(e, CURLOPT_PRIVATE, t);
+    curl_easy_setopt(e, CURLOPT_ERRORBUFFER, t->words);
+    curl_easy_setopt(e, CURLOPT_USERAGENT, "droste"); /* some gateways refuse who has no name */
+    curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)(o->connect_timeout * 1000));
+    curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_bytes);
+    curl_easy_setopt(e, CURLOPT_WRITEDATA, t);
+    curl_easy_setopt(e, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(e, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(e, CURLOPT_XFERINFODATA, t);
+    curl_easy_setopt(e, CURLOPT_POST, 1L);
+    curl_easy_setopt(e, CURLOPT_POSTFIELDS, request->body);
+    curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_len);
+    if (o->ca_file) {
+        curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
+        curl_easy_setopt(e, CURLOPT_CAPATH, NULL); /* instead of the system's, not beside them */
+    }
+    return curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
+           curl_easy_setopt(e, CURLOPT_URL, request->url) == CURLE_OK &&
+           transfer_set_headers(t, request);
+}
+
+int http_send(struct http *http, const struct http_request *request,
+    const struct http_handler *handler, void *arg, struct http_transfer **out, struct error *err)
+{
+    struct http_transfer *t = calloc(1, sizeof *t);
+    if (!t)
+        return error_memory(err);
+    t->http = http;
+    t->handler = *handler;
+    t->arg = arg;
+    t->body_len = request->body_len;
+    t->moved_ns = clock_ns();
+    t->easy = curl_easy_init();
+    bool ready = t->easy && transfer_set_up(t, request);
+    if (ready && (!http->pin || pin_ready(http->pin)))
+        ready = transfer_add(t);
+    if (!ready) {
+        transfer_free(t);
+        return error_memory(err);
+    }
+    if (TAILQ_EMPTY(&http->transfers))
+        timer_start(http->tick, TICK_MS, TICK_MS);
+    TAILQ_INSERT_TAIL(&http->transfers, t, link);
+    *out = t;
+    return 0;
+}
+
+long http_status(const struct http_transfer *t)
+{
+    long status = 0;
+    curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+    return status;
+}
+
+bool http_is_type(const struct http_transfer *t, const char *type)
+{
+    char *is = NULL;
+    size_t n = strlen(type);
+    curl_easy_getinfo(t->easy, CURLINFO_CONTENT_TYPE, &is);
+    return is && strncasecmp(is, type, n) == 0 && (is[n] == '\0' || strchr("; \t", is[n]));
+}
+
+void http_cancel(struct http_transfer *t)
+{
+    transfer_unlink(t);
+    transfer_free(t);
+}
+
+/* A literal address needs no look-up, and behind a proxy the proxy looks the host up. */
+static bool needs_lookup(const char *host)
+{
+    static const char *const proxies[] = { "http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy",
+        "ALL_PROXY" };
+    for (size_t i = 0; i < array_length(proxies); i++) {
+        const char *value = getenv(proxies[i]);
+        if (value && value[0])
+            return false;
+    }
+    return host[0] != '[' && host[strspn(host, "0123456789.")] != '\0';
+}
+
+static bool http_fill(struct http *http)
+{
+    struct http_options *o = &http->options;
+    http->multi = curl_multi_init();
+    http->timer = timer_new(http->loop, timer_due, http);
+    http->tick = timer_new(http->loop, tick_due, http);
+    http->host = strdup(o->host);
+    http->ca_file = o->ca_file ? strdup(o->ca_file) : NULL;
+    if (!http->multi || !http->timer || !http->tick || !http->host ||
+        (o->ca_file && !http->ca_file))
+        return false;
+    o->host = http->host;
+    o->ca_file = http->ca_file;
+    if (needs_lookup(o->host)) {
+        http->pin = pin_new(http->loop, o->host, o->port, host_looked_up, http);
+        if (!http->pin)
+            return false;
+    }
+    curl_multi_setopt(http->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+    curl_multi_setopt(http->multi, CURLMOPT_SOCKETDATA, http);
+    curl_multi_setopt(http->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+    curl_multi_setopt(http->multi, CURLMOPT_TIMERDATA, http);
+    curl_multi_setopt(http->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)o->connections);
+    curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, (long)o->connections);
+    return true;
+}
+
+int http_open(
+    struct loop *loop, const struct http_options *options, struct http **out, struct error *err)
+{
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+        return error_set(err, ERROR_IO, "libcurl cannot be started");
+    struct http *http = calloc(1, sizeof *http);
+    if (!http) {
+        curl_global_cleanup();
+        return error_memory(err);
+    }
+    http->loop = loop;
+    http->options = *options;
+    TAILQ_INIT(&http->transfers);
+    TAILQ_INIT(&http->ready);
+    if (!http_fill(http)) {
+        http_free(http);
+        return error_memory(err);
+    }
+    *out = http;
+    return 0;
+}
+
+void http_close(struct http *http)
+{
+    if (!http)
+        return;
+    http_enter(http);
+    http->closing = true;
+    http_leave(http);
+}

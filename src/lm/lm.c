@@ -1,0 +1,479 @@
+/* lm/lm.c: what every model call has in common.
+ *
+ * A call waits in `queue` until fewer than `concurrency` are in flight, is then in `flight` for
+ * all its attempts and the pauses between them (a rate limit is thus felt by those behind it too),
+ * and ends in call_finish or lm_cancel. Its clock starts when it leaves the queue.
+ *
+ * The caller's code runs in `done` and `delta` and may do anything there, closing the lm included.
+ * So each of our ways into it is between lm_enter and lm_leave, and the last lm_leave frees an lm
+ * that was closed meanwhile; a call is out of all lists before its `done`.
+ */
+#include "lm/lm.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "lm/client.h"
+#include "lm/record.h"
+
+#define BACKOFF_FIRST   0.5  /* seconds, doubled for each further attempt */
+#define BACKOFF_MOST    30.0 /* of our own; */
+#define RETRY_AFTER_MAX 60.0 /* and of a server's wish */
+
+struct lm {
+    struct loop *loop;
+    const struct lm_client_ops *ops;
+    void *client;
+    char *name;  /* as records show it */
+    char *model; /* as the provider knows it */
+    struct record *record;
+    unsigned concurrency, retries, active;
+    struct timer *pump;
+    struct lm_call_list queue, flight, owed;
+    unsigned depth; /* of lm_enter */
+    bool closed;
+};
+
+/* The first that fits decides; the last one fits everything. */
+static const struct kind {
+    const char *prefix;
+    const struct lm_client_ops *ops;
+    bool whole;        /* the prefix is the whole name */
+    const char *named; /* what stands before the model in lm_name */
+} kinds[] = {
+    { "replay:", &lm_replay, false, "replay:" },
+    { "callback", &lm_callback, true, "" },
+    { "openai/", &lm_openai, false, "openai/" },
+    { "", &lm_openai, false, "openai/" },
+};
+
+static void lm_enter(struct lm *lm)
+{
+    lm->depth++;
+}
+
+static void lm_free(struct lm *lm)
+{
+    if (lm->client)
+        lm->ops->close(lm->client);
+    record_close(lm->record);
+    timer_free(lm->pump);
+    free(lm->name);
+    free(lm->model);
+    free(lm);
+}
+
+static void lm_leave(struct lm *lm)
+{
+    if (--lm->depth == 0 && lm->closed)
+        lm_free(lm);
+}
+
+static double random_fraction(void)
+{
+    uint32_t r = 0;
+    if (getrandom(&r, sizeof r, GRND_NONBLOCK) != sizeof r)
+        r = (uint32_t)clock_ns();
+    return (double)r / (double)UINT32_MAX;
+}
+
+/* A provider's prefix is for choosing the client; the provider does not know it. */
+static const char *bare_model(const char *model)
+{
+    static const char prefix[] = "openai/";
+    return strncmp(model, prefix, sizeof prefix - 1) == 0 ? model + sizeof prefix - 1 : model;
+}
+
+struct lm_usage lm_usage_estimate(const struct lm_call *call, size_t output_bytes)
+{
+    return (struct lm_usage){
+        .input_tokens = (int64_t)((call->input_bytes + 3) / 4),
+        .output_tokens = (int64_t)((output_bytes + 3) / 4),
+        .estimated = true,
+    };
+}
+
+/* libuv counts whole milliseconds from a time it has cut down to one: one more is never early. */
+static void timer_start_seconds(struct timer *timer, double seconds)
+{
+    timer_start(timer, (uint64_t)ceil(seconds * 1000) + 1, 0);
+}
+
+static void call_free(struct lm_call *call)
+{
+    timer_free(call->deadline);
+    timer_free(call->backoff);
+    if (call->lm->ops->release)
+        call->lm->ops->release(call);
+    buf_free(&call->body);
+    free(call->model);
+    free(call);
+}
+
+/* The call is over and in no list: free it, unless a callback model still holds its handle. */
+static void call_release(struct lm_call *call, bool answer_owed)
+{
+    struct lm *lm = call->lm;
+    if (!answer_owed || lm->closed) {
+        call_free(call);
+        return;
+    }
+    timer_free(call->deadline);
+    call->deadline = NULL;
+    call->state = CALL_OWED;
+    TAILQ_INSERT_TAIL(&lm->owed, call, link);
+}
+
+static void call_unlink(struct lm_call *call)
+{
+    struct lm *lm = call->lm;
+    if (call->ended)
+        *call->ended = true;
+    call->ended = NULL;
+    if (call->state == CALL_QUEUED) {
+        TAILQ_REMOVE(&lm->queue, call, link);
+        return;
+    }
+    TAILQ_REMOVE(&lm->flight, call, link);
+    lm->active--;
+    timer_start(lm->pump, 0, 0);
+}
+
+static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, bool answer_owed)
+{
+    struct lm *lm = call->lm;
+    bool ok = outcome->error.code == ERROR_NONE;
+    struct lm_reply reply = {
+        .error = outcome->error,
+        .text = ok && outcome->text ? outcome->text : "",
+        .len = ok ? outcome->len : 0,
+        .finish = outcome->finish ? outcome->finish : "",
+        .usage = outcome->usage,
+        .attempts = call->attempts,
+        .seconds = clock_seconds_since(call->started_ns),
+    };
+    if (!ok && call->attempts > 1)
+        error_wrap(&reply.error, "after %u attempts", call->attempts);
+    struct error failed = { 0 };
+    if (lm->record && record_append(lm->record, call, &reply, &failed) < 0) {
+        reply.error = failed; /* an answer that the record lacks could not be replayed */
+        reply.text = "";
+        reply.len = 0;
+    }
+    call_unlink(call);
+    lm_enter(lm);
+    call->done(call->arg, &reply);
+    call_release(call, answer_owed);
+    lm_leave(lm);
+}
+
+static void call_attempt(struct lm_call *call)
+{
+    struct lm *lm = call->lm;
+    call->state = CALL_ATTEMPT;
+    call->attempts++;
+    lm_enter(lm);
+    lm->ops->attempt(call);
+    lm_leave(lm);
+}
+
+static void backoff_over(void *arg)
+{
+    call_attempt(arg);
+}
+
+/* Seconds until the next attempt. Jitter, so that calls that failed together do not come back
+ * together; it only lengthens what a server asked for. */
+static double backoff_seconds(const struct lm_call *call, double retry_after)
+{
+    if (retry_after > 0)
+        return fmin(retry_after, RETRY_AFTER_MAX) * (1.0 + 0.1 * random_fraction());
+    double most = fmin(ldexp(BACKOFF_FIRST, (int)call->attempts - 1), BACKOFF_MOST);
+    return most * (0.5 + 0.5 * random_fraction());
+}
+
+/* True if another attempt was scheduled. A pause that would end after the deadline is not begun:
+ * the provider's words are worth more than "timeout". */
+static bool call_retry(struct lm_call *call, const struct lm_outcome *outcome)
+{
+    struct lm *lm = call->lm;
+    if (!outcome->retry || call->attempts > lm->retries)
+        return false;
+    double pause = backoff_seconds(call, outcome->retry_after);
+    double left = call->request.timeout - clock_seconds_since(call->started_ns);
+    if (call->request.timeout > 0 && pause >= left)
+        return false;
+    if (!call->backoff)
+        call->backoff = timer_new(lm->loop, backoff_over, call);
+    if (!call->backoff)
+        return false;
+    call->state = CALL_BACKOFF;
+    timer_start_seconds(call->backoff, pause);
+    return true;
+}
+
+void lm_attempt_done(struct lm_call *call, const struct lm_outcome *outcome)
+{
+    if (outcome->error.code == ERROR_NONE || !call_retry(call, outcome))
+        call_finish(call, outcome, false);
+}
+
+bool lm_attempt_delta(struct lm_call *call, const char *text, size_t len)
+{
+    struct lm *lm = call->lm;
+    bool ended = false;
+    if (!call->delta || len == 0)
+        return true;
+    lm_enter(lm);
+    call->ended = &ended;
+    call->delta(call->arg, text, len);
+    if (!ended)
+        call->ended = NULL;
+    lm_leave(lm);
+    return !ended;
+}
+
+/* Takes the call out of the client's hands, wherever it is. */
+static struct lm_usage call_abort(struct lm_call *call, bool *answer_owed)
+{
+    const struct lm_client_ops *ops = call->lm->ops;
+    bool running = call->state == CALL_ATTEMPT;
+    *answer_owed = ops->owes_answers && running;
+    return running ? ops->abort(call) : (struct lm_usage){ 0 };
+}
+
+static void deadline_passed(void *arg)
+{
+    struct lm_call *call = arg;
+    bool answer_owed;
+    struct lm_outcome outcome = { .usage = call_abort(call, &answer_owed) };
+    error_set(&outcome.error, ERROR_TIMEOUT, "no whole answer from %.100s within %g s",
+        call->model ? call->model : call->lm->name, call->request.timeout);
+    call_finish(call, &outcome, answer_owed);
+}
+
+static void call_begin(struct lm_call *call)
+{
+    struct lm *lm = call->lm;
+    TAILQ_REMOVE(&lm->queue, call, link);
+    TAILQ_INSERT_TAIL(&lm->flight, call, link);
+    call->state = CALL_ATTEMPT;
+    call->started_ns = clock_ns();
+    lm->active++;
+    if (call->request.timeout > 0)
+        timer_start_seconds(call->deadline, call->request.timeout);
+    call_attempt(call);
+}
+
+/* Starts what may start. A batch at most, so that answers which come at once, each starting the
+ * next call, leave the loop its turn. */
+static void pump(void *arg)
+{
+    struct lm *lm = arg;
+    lm_enter(lm);
+    for (unsigned n = 0; n < lm->concurrency && !lm->closed; n++) {
+        struct lm_call *call = TAILQ_FIRST(&lm->queue);
+        if (!call || lm->active >= lm->concurrency)
+            break;
+        call_begin(call);
+    }
+    if (!lm->closed && lm->active < lm->concurrency && !TAILQ_EMPTY(&lm->queue))
+        timer_start(lm->pump, 0, 0);
+    lm_leave(lm);
+}
+
+const char *lm_role(const char *role)
+{
+    static const char *const roles[] = { "system", "user", "assistant" };
+    for (size_t i = 0; role && i < array_length(roles); i++)
+        if (strcmp(role, roles[i]) == 0)
+            return roles[i];
+    return NULL;
+}
+
+static int check_request(const struct lm_request *request, struct error *err)
+{
+    if (request->message_count == 0)
+        return error_set(err, ERROR_ARGUMENT, "a model call without messages");
+    if (request->model && !text_is_utf8(request->model, strlen(request->model), NULL))
+        return error_set(err, ERROR_ARGUMENT, "the model's name is not UTF-8");
+    for (size_t i = 0; i < request->message_count; i++) {
+        const struct lm_message *m = &request->messages[i];
+        size_t bad = 0;
+        if (!lm_role(m->role))
+            return error_set(err, ERROR_ARGUMENT,
+                "message %zu has the role '%.32s': use system, user or assistant", i,
+                m->role ? m->role : "");
+        if (!text_is_utf8(m->text, m->len, &bad))
+            return error_set(err, ERROR_ARGUMENT, "message %zu is not UTF-8 at byte %zu", i, bad);
+    }
+    return 0;
+}
+
+static int call_fill(struct lm_call *call, const struct lm_request *request, struct error *err)
+{
+    struct lm *lm = call->lm;
+    const char *model =
+        request->model && request->model[0] ? bare_model(request->model) : lm->model;
+    if (model && !(call->model = strdup(model)))
+        return error_memory(err);
+    call->request = *request;
+    call->request.model = call->model;
+    for (size_t i = 0; i < request->message_count; i++)
+        call->input_bytes += request->messages[i].len;
+    if (request->timeout > 0) {
+        call->deadline = timer_new(lm->loop, deadline_passed, call);
+        if (!call->deadline)
+            return error_memory(err);
+    }
+    if (lm->record || lm->ops->needs_body) {
+        int rc = record_write_head(call, err);
+        if (rc < 0)
+            return rc;
+    }
+    return lm->ops->prepare ? lm->ops->prepare(call, request, err) : 0;
+}
+
+int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, lm_delta_fn *delta,
+    void *arg, struct lm_call **out, struct error *err)
+{
+    int rc = check_request(request, err);
+    if (rc < 0)
+        return rc;
+    struct lm_call *call = calloc(1, sizeof *call);
+    if (!call)
+        return error_memory(err);
+    call->lm = lm;
+    call->client = lm->client;
+    call->done = done;
+    call->delta = delta;
+    call->arg = arg;
+    rc = call_fill(call, request, err);
+    if (rc < 0) {
+        call_free(call);
+        return rc;
+    }
+    TAILQ_INSERT_TAIL(&lm->queue, call, link);
+    timer_start(lm->pump, 0, 0);
+    if (out)
+        *out = call;
+    return 0;
+}
+
+void lm_cancel(struct lm_call *call, struct lm_usage *usage)
+{
+    bool answer_owed;
+    struct lm_usage spent = call_abort(call, &answer_owed);
+    if (usage)
+        *usage = spent;
+    call_unlink(call);
+    call_release(call, answer_owed);
+}
+
+void lm_answer(struct lm_call *call, const char *text, size_t len, const struct lm_usage *usage,
+    const struct error *error)
+{
+    struct lm_outcome outcome = { .text = text, .len = len, .finish = "stop" };
+    if (call->state == CALL_OWED) {
+        TAILQ_REMOVE(&call->lm->owed, call, link);
+        call_free(call);
+        return;
+    }
+    if (error && error->code != ERROR_NONE)
+        outcome.error = *error;
+    else if (!text_is_utf8(text, len, NULL))
+        error_set(&outcome.error, ERROR_MODEL_REPLY, "the callback's answer is not UTF-8");
+    if (outcome.error.code != ERROR_NONE)
+        outcome.finish = "";
+    outcome.usage = usage ? *usage : lm_usage_estimate(call, len);
+    lm_attempt_done(call, &outcome);
+}
+
+void lm_close(struct lm *lm)
+{
+    if (!lm || lm->closed)
+        return;
+    lm_enter(lm);
+    lm->closed = true;
+    struct lm_call *call;
+    while ((call = TAILQ_FIRST(&lm->flight)) || (call = TAILQ_FIRST(&lm->queue)))
+        lm_cancel(call, NULL);
+    while ((call = TAILQ_FIRST(&lm->owed))) {
+        TAILQ_REMOVE(&lm->owed, call, link);
+        call_free(call);
+    }
+    timer_stop(lm->pump);
+    lm_leave(lm);
+}
+
+static const struct kind *find_kind(const char *model)
+{
+    const struct kind *kind = kinds;
+    for (;; kind++) {
+        size_t n = strlen(kind->prefix);
+        if (strncmp(model, kind->prefix, n) == 0 && (!kind->whole || model[n] == '\0'))
+            return kind;
+    }
+}
+
+static int lm_fill(struct lm *lm, const struct lm_options *options, struct error *err)
+{
+    const struct kind *kind = find_kind(options->model);
+    const char *rest = kind->whole ? options->model : options->model + strlen(kind->prefix);
+    cleanup_buf struct buf name = { 0 };
+    if (rest[0] == '\0')
+        return error_set(err, ERROR_CONFIG, "'%.64s' names no model", options->model);
+    buf_printf(&name, "%s%s", kind->named, rest);
+    lm->name = buf_steal(&name);
+    /* A recording may hold several models, so a replay has none of its own. */
+    lm->model = kind->ops == &lm_replay ? NULL : strdup(rest);
+    lm->pump = timer_new(lm->loop, pump, lm);
+    if (!lm->name || !lm->pump || (!lm->model && kind->ops != &lm_replay))
+        return error_memory(err);
+    lm->ops = kind->ops;
+    int rc = lm->ops->open(lm->loop, options, rest, &lm->client, err);
+    if (rc < 0 || !options->record || options->record[0] == '\0')
+        return rc;
+    return record_open(options->record, &lm->record, err);
+}
+
+static struct lm_options with_defaults(const struct lm_options *given)
+{
+    struct lm_options o = *given;
+    o.concurrency = o.concurrency ? o.concurrency : 64;
+    o.connect_timeout = o.connect_timeout > 0 ? o.connect_timeout : 10;
+    o.stall_timeout = o.stall_timeout > 0 ? o.stall_timeout : 60;
+    return o;
+}
+
+int lm_open(struct loop *loop, const struct lm_options *given, struct lm **out, struct error *err)
+{
+    struct lm_options options = with_defaults(given);
+    if (!options.model || options.model[0] == '\0')
+        return error_set(err, ERROR_CONFIG, "no model: name one, as in --model gpt-5-mini");
+    struct lm *lm = calloc(1, sizeof *lm);
+    if (!lm)
+        return error_memory(err);
+    lm->loop = loop;
+    lm->concurrency = options.concurrency;
+    lm->retries = options.retries;
+    TAILQ_INIT(&lm->queue);
+    TAILQ_INIT(&lm->flight);
+    TAILQ_INIT(&lm->owed);
+    int rc = lm_fill(lm, &options, err);
+    if (rc < 0) {
+        lm_free(lm);
+        return rc;
+    }
+    *out = lm;
+    return 0;
+}
+
+const char *lm_name(const struct lm *lm)
+{
+    return lm->name;
+}

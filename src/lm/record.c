@@ -1,0 +1,154 @@
+/* lm/record.c: see record.h. */
+#include "lm/record.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+
+struct record {
+    int fd;
+    char *path;
+};
+
+void record_append_number(struct buf *out, double value)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%.15g", value);
+    for (char *p = text; *p; p++)
+        if (*p == ',')
+            *p = '.';
+    buf_puts(out, text);
+}
+
+int record_write_head(struct lm_call *call, struct error *err)
+{
+    struct buf *b = &call->body;
+    const struct lm_request *r = &call->request;
+    const char *model = call->model ? call->model : "";
+    buf_reserve(b, call->input_bytes + call->input_bytes / 16 + 256);
+    buf_puts(b, "{\"model\":");
+    json_append_string(b, model, strlen(model));
+    buf_puts(b, ",\"messages\":");
+    size_t from = b->len;
+    for (size_t i = 0; i < r->message_count; i++) {
+        buf_printf(b, "%c{\"role\":\"%s\",\"content\":", i ? ',' : '[', r->messages[i].role);
+        json_append_string(b, r->messages[i].text, r->messages[i].len);
+        buf_putc(b, '}');
+    }
+    buf_putc(b, ']');
+    if (buf_failed(b))
+        return error_memory(err);
+    call->head_len = b->len;
+    return hash_sha256(b->data + from, b->len - from, call->messages_hash, err);
+}
+
+int record_key(
+    const struct lm_call *call, const char *model, char out[HASH_TEXT_SIZE], struct error *err)
+{
+    cleanup_buf struct buf b = { 0 };
+    buf_puts(&b, "{\"model\":");
+    json_append_string(&b, model, strlen(model));
+    buf_printf(&b, ",\"messages\":\"%s\",\"max_tokens\":%lld,\"temperature\":", call->messages_hash,
+        (long long)call->request.max_tokens);
+    if (call->request.temperature < 0)
+        buf_puts(&b, "null");
+    else
+        record_append_number(&b, call->request.temperature);
+    buf_putc(&b, '}');
+    if (buf_failed(&b))
+        return error_memory(err);
+    return hash_sha256(b.data, b.len, out, err);
+}
+
+/* A file that ends in the middle of a line would swallow the next one. */
+static int check_end(int fd, const char *path, struct error *err)
+{
+    struct stat st;
+    char last = '\n';
+    if (fstat(fd, &st) < 0)
+        return error_set_errno(err, ERROR_IO, "looking at the recording %.100s", path);
+    if (S_ISREG(st.st_mode) && st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) != 1)
+        return error_set_errno(err, ERROR_IO, "reading the recording %.100s", path);
+    if (last != '\n')
+        return error_set(err, ERROR_PROTOCOL,
+            "the recording %.100s ends in the middle of a line: delete that line", path);
+    return 0;
+}
+
+int record_open(const char *path, struct record **out, struct error *err)
+{
+    cleanup_fd int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+    if (fd < 0)
+        return error_set_errno(err, ERROR_IO, "opening the recording %.100s", path);
+    int rc = check_end(fd, path, err);
+    if (rc < 0)
+        return rc;
+    struct record *record = calloc(1, sizeof *record);
+    if (!record || !(record->path = strdup(path))) {
+        free(record);
+        return error_memory(err);
+    }
+    record->fd = steal_fd(&fd);
+    *out = record;
+    return 0;
+}
+
+static void append_result(struct buf *line, const struct lm_reply *reply)
+{
+    buf_puts(line, ",\"content\":");
+    json_append_string(line, reply->text, reply->len);
+    buf_puts(line, ",\"finish\":");
+    json_append_string(line, reply->finish, strlen(reply->finish));
+    buf_printf(line,
+        ",\"usage\":{\"input_tokens\":%lld,\"output_tokens\":%lld,\"estimated\":%s},\"error\":",
+        (long long)reply->usage.input_tokens, (long long)reply->usage.output_tokens,
+        reply->usage.estimated ? "true" : "false");
+    if (reply->error.code == ERROR_NONE) {
+        buf_puts(line, "null}\n");
+        return;
+    }
+    /* A bounded text may end in the middle of a character. */
+    cleanup_buf struct buf message = { 0 };
+    text_append_utf8(&message, reply->error.text, strlen(reply->error.text));
+    buf_printf(line, "{\"code\":\"%s\",\"message\":", error_code_name(reply->error.code));
+    json_append_string(line, buf_text(&message), message.len);
+    buf_puts(line, "}}\n");
+}
+
+int record_append(struct record *record, const struct lm_call *call, const struct lm_reply *reply,
+    struct error *err)
+{
+    cleanup_buf struct buf line = { 0 };
+    char key[HASH_TEXT_SIZE];
+    int rc = record_key(call, call->model ? call->model : "", key, err);
+    if (rc < 0)
+        return rc;
+    buf_reserve(&line, call->head_len + reply->len + reply->len / 16 + 512);
+    buf_printf(
+        &line, "{\"v\":%d,\"key\":\"%s\",\"depth\":%u,", RECORD_VERSION, key, call->request.depth);
+    buf_append(&line, call->body.data + 1, call->head_len - 1); /* without its '{' */
+    append_result(&line, reply);
+    if (buf_failed(&line))
+        return error_memory(err);
+    ssize_t n = write(record->fd, line.data, line.len);
+    if (n < 0)
+        return error_set_errno(err, ERROR_IO, "recording to %.100s", record->path);
+    if ((size_t)n != line.len)
+        return error_set(err, ERROR_IO, "recording to %.100s: only %zd of %zu bytes were written",
+            record->path, n, line.len);
+    return 0;
+}
+
+void record_close(struct record *record)
+{
+    if (!record)
+        return;
+    close(record->fd);
+    free(record->path);
+    free(record);
+}

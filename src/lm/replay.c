@@ -1,0 +1,358 @@
+/* lm/replay.c: answers from a recording (docs/replay.md).
+ *
+ * At lm_open the file is read once, a line at a time; kept is what an answer needs, not the
+ * messages. Which line answers a call is decided when the call is started, so that the order of
+ * lm_start is the order of the lines, whatever the delays. Keyed lines come before scripted ones.
+ * A recording may hold several models: a call that names none of them may take any of them.
+ */
+#include <fcntl.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "lm/client.h"
+#include "lm/record.h"
+
+struct line {
+    char key[HASH_TEXT_SIZE]; /* "": scripted by hand */
+    unsigned model;           /* index into replay's models */
+    unsigned depth;
+    bool repeat, used;
+    char *contains; /* must occur in the last message; NULL: anything does */
+    char *content, *finish;
+    size_t len;
+    bool usage_known;
+    struct lm_usage usage;
+    struct error error;
+    uint64_t delay_ms;
+};
+
+struct replay {
+    struct loop *loop;
+    char *path;
+    struct line *lines;
+    size_t count, room;
+    char **models;
+    unsigned model_count;
+};
+
+/* A call's state. */
+struct answer {
+    struct lm_call *call;
+    const struct line *line; /* NULL: none fits, and `error` says so */
+    struct error error;
+    struct timer *delay;
+};
+
+static bool last_message_contains(const struct lm_request *request, const char *needle)
+{
+    const struct lm_message *last = &request->messages[request->message_count - 1];
+    return memmem(last->text, last->len, needle, strlen(needle)) != NULL;
+}
+
+/* An unused line with the key, else, below the root, a used one: a loop of the guest's may ask the
+ * same again, but a root that does has left the recording's path. */
+static struct line *find_key(struct replay *r, unsigned model, const char *key, unsigned depth)
+{
+    struct line *again = NULL;
+    for (size_t i = 0; i < r->count; i++) {
+        struct line *l = &r->lines[i];
+        if (l->model != model || l->depth != depth || strcmp(l->key, key) != 0)
+            continue;
+        if (!l->used)
+            return l;
+        if (depth > 0 && !again)
+            again = l;
+    }
+    return again;
+}
+
+static struct line *find_scripted(struct replay *r, const struct lm_request *request)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        struct line *l = &r->lines[i];
+        if (l->key[0] || l->depth != request->depth || (l->used && !l->repeat))
+            continue;
+        if (!l->contains || last_message_contains(request, l->contains))
+            return l;
+    }
+    return NULL;
+}
+
+static int find_recorded(
+    struct replay *r, struct lm_call *call, struct line **out, struct error *err)
+{
+    char key[HASH_TEXT_SIZE];
+    bool known = false;
+    for (unsigned m = 0; call->model && m < r->model_count; m++)
+        known = known || strcmp(r->models[m], call->model) == 0;
+    for (unsigned m = 0; m < r->model_count && !*out; m++) {
+        if (known && strcmp(r->models[m], call->model) != 0)
+            continue;
+        int rc = record_key(call, r->models[m], key, err);
+        if (rc < 0)
+            return rc;
+        *out = find_key(r, m, key, call->request.depth);
+    }
+    return 0;
+}
+
+static void say_no_line_fits(
+    const struct replay *r, const struct lm_request *request, struct error *err)
+{
+    size_t used = 0, of = 0;
+    for (size_t i = 0; i < r->count; i++) {
+        of += r->lines[i].depth == request->depth;
+        used += r->lines[i].depth == request->depth && r->lines[i].used;
+    }
+    error_set(err, ERROR_MODEL_REPLAY,
+        "%.90s has no answer for this call at depth %u (%zu of its %zu lines of that depth are "
+        "used): record the run again with --record, or add a line",
+        r->path, request->depth, used, of);
+}
+
+static void replay_release(struct lm_call *call)
+{
+    struct answer *a = call->own;
+    if (a)
+        timer_free(a->delay);
+    free(a);
+}
+
+static void answer_now(void *arg)
+{
+    struct answer *a = arg;
+    const struct line *l = a->line;
+    struct lm_outcome outcome = { .error = l ? l->error : a->error };
+    if (l && l->error.code == ERROR_NONE) {
+        outcome.text = l->content;
+        outcome.len = l->len;
+        outcome.finish = l->finish;
+    }
+    if (l)
+        outcome.usage = l->usage_known ? l->usage : lm_usage_estimate(a->call, l->len);
+    lm_attempt_done(a->call, &outcome);
+}
+
+static int replay_prepare(struct lm_call *call, const struct lm_request *request, struct error *err)
+{
+    struct replay *r = call->client;
+    struct line *line = NULL;
+    struct answer *a = calloc(1, sizeof *a);
+    call->own = a;
+    if (!a || !(a->delay = timer_new(r->loop, answer_now, a)))
+        return error_memory(err);
+    a->call = call;
+    int rc = find_recorded(r, call, &line, err);
+    if (rc < 0)
+        return rc;
+    if (!line)
+        line = find_scripted(r, request);
+    if (line)
+        line->used = true;
+    else
+        say_no_line_fits(r, request, &a->error);
+    a->line = line;
+    return 0;
+}
+
+static void replay_attempt(struct lm_call *call)
+{
+    struct answer *a = call->own;
+    timer_start(a->delay, a->line ? a->line->delay_ms : 0, 0);
+}
+
+static struct lm_usage replay_abort(struct lm_call *call)
+{
+    struct answer *a = call->own;
+    timer_stop(a->delay);
+    return lm_usage_estimate(call, 0);
+}
+
+static enum error_code code_of(const char *name)
+{
+    for (int code = ERROR_NONE + 1; code <= ERROR_MODEL_REPLAY; code++)
+        if (strcmp(error_code_name((enum error_code)code), name) == 0)
+            return (enum error_code)code;
+    return ERROR_MODEL;
+}
+
+static bool take_model(struct replay *r, struct line *l, const char *model)
+{
+    for (l->model = 0; l->model < r->model_count; l->model++)
+        if (strcmp(r->models[l->model], model) == 0)
+            return true;
+    char **more = realloc(r->models, (r->model_count + 1) * sizeof *more);
+    if (!more)
+        return false;
+    r->models = more;
+    r->models[r->model_count] = strdup(model);
+    return r->models[r->model_count] && ++r->model_count;
+}
+
+static void take_outcome(struct line *l, struct json_object *o)
+{
+    struct json_object *usage = json_get_typed(o, "usage", json_type_object);
+    struct json_object *error = json_get_typed(o, "error", json_type_object);
+    if (usage) {
+        l->usage_known = true;
+        l->usage.input_tokens = json_get_int(usage, "input_tokens", 0);
+        l->usage.output_tokens = json_get_int(usage, "output_tokens", 0);
+        l->usage.estimated = json_get_bool(usage, "estimated", false);
+    }
+    if (error)
+        error_set(&l->error, code_of(json_get_string(error, "code", "model")), "%s",
+            json_get_string(error, "message", ""));
+}
+
+/* What is wrong with the line, or NULL. */
+static const char *check_line(struct json_object *o)
+{
+    static const struct {
+        const char *key;
+        enum json_type type;
+        const char *wrong;
+    } members[] = {
+        { "v", json_type_int, "'v' is no number" },
+        { "key", json_type_string, "'key' is no string" },
+        { "depth", json_type_int, "'depth' is no whole number" },
+        { "content", json_type_string, "'content' is no string" },
+        { "contains", json_type_string, "'contains' is no string" },
+        { "repeat", json_type_boolean, "'repeat' is neither true nor false" },
+        { "delay_ms", json_type_int, "'delay_ms' is no whole number" },
+    };
+    if (!json_object_is_type(o, json_type_object))
+        return "it is no JSON object";
+    for (size_t i = 0; i < array_length(members); i++) {
+        struct json_object *v = NULL;
+        if (json_object_object_get_ex(o, members[i].key, &v) &&
+            !json_object_is_type(v, members[i].type))
+            return members[i].wrong;
+    }
+    if (json_get_int(o, "v", RECORD_VERSION) != RECORD_VERSION)
+        return "its version is not 1";
+    if (strlen(json_get_string(o, "key", "")) >= HASH_TEXT_SIZE)
+        return "its 'key' is too long";
+    if (json_get_int(o, "depth", 0) < 0 || json_get_int(o, "delay_ms", 0) < 0)
+        return "it has a negative number";
+    if (!json_get_string(o, "content", NULL) && !json_get_typed(o, "error", json_type_object))
+        return "it has neither 'content' nor 'error'";
+    return NULL;
+}
+
+static bool fill_line(struct replay *r, struct line *l, struct json_object *o)
+{
+    struct json_object *content = NULL;
+    const char *contains = json_get_string(o, "contains", NULL);
+    json_object_object_get_ex(o, "content", &content);
+    snprintf(l->key, sizeof l->key, "%s", json_get_string(o, "key", ""));
+    l->depth = (unsigned)json_get_int(o, "depth", 0);
+    l->repeat = json_get_bool(o, "repeat", false);
+    l->delay_ms = (uint64_t)json_get_int(o, "delay_ms", 0);
+    l->len = content ? (size_t)json_object_get_string_len(content) : 0;
+    l->content = text_copy(content ? json_object_get_string(content) : "", l->len);
+    l->finish = strdup(json_get_string(o, "finish", "stop"));
+    l->contains = contains ? strdup(contains) : NULL;
+    take_outcome(l, o);
+    if (!take_model(r, l, json_get_string(o, "model", "")))
+        return false;
+    return l->content && l->finish && (!contains || l->contains);
+}
+
+static int add_line(
+    struct replay *r, const char *text, size_t len, size_t number, struct error *err)
+{
+    cleanup_json struct json_object *o = NULL;
+    struct error why = { 0 };
+    const char *wrong = why.text;
+    if (json_parse(text, len, &json_limits_large, &o, &why) == 0)
+        wrong = check_line(o);
+    if (wrong)
+        return error_set(
+            err, ERROR_PROTOCOL, "the recording %.90s, line %zu: %.100s", r->path, number, wrong);
+    if (r->count == r->room) {
+        size_t room = r->room ? r->room * 2 : 64;
+        struct line *more = reallocarray(r->lines, room, sizeof *more);
+        if (!more)
+            return error_memory(err);
+        r->lines = more;
+        r->room = room;
+    }
+    struct line *l = &r->lines[r->count++];
+    *l = (struct line){ 0 };
+    return fill_line(r, l, o) ? 0 : error_memory(err);
+}
+
+static int read_lines(struct replay *r, FILE *f, struct error *err)
+{
+    cleanup_free char *text = NULL;
+    size_t room = 0, number = 0;
+    ssize_t len;
+    while ((len = getline(&text, &room, f)) >= 0) {
+        number++;
+        size_t n = (size_t)len;
+        while (n > 0 && strchr(" \t\r\n", text[n - 1]))
+            n--;
+        if (n == 0)
+            continue;
+        int rc = add_line(r, text, n, number, err);
+        if (rc < 0)
+            return rc;
+    }
+    return ferror(f) ? error_set_errno(err, ERROR_IO, "reading the recording %.100s", r->path) : 0;
+}
+
+static void replay_close(void *client)
+{
+    struct replay *r = client;
+    for (size_t i = 0; i < r->count; i++) {
+        free(r->lines[i].contains);
+        free(r->lines[i].content);
+        free(r->lines[i].finish);
+    }
+    for (unsigned m = 0; m < r->model_count; m++)
+        free(r->models[m]);
+    free(r->models);
+    free(r->lines);
+    free(r->path);
+    free(r);
+}
+
+static int replay_fill(struct replay *r, struct error *err)
+{
+    cleanup_file FILE *f = fopen(r->path, "re");
+    if (!f)
+        return error_set_errno(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO,
+            "opening the recording %.100s", r->path);
+    return read_lines(r, f, err);
+}
+
+static int replay_open(struct loop *loop, const struct lm_options *options, const char *model,
+    void **client, struct error *err)
+{
+    struct replay *r = calloc(1, sizeof *r);
+    if (!r)
+        return error_memory(err);
+    r->loop = loop;
+    r->path = strdup(model);
+    int rc = r->path ? replay_fill(r, err) : error_memory(err);
+    if (rc < 0) {
+        replay_close(r);
+        return rc;
+    }
+    *client = r;
+    return 0;
+}
+
+const struct lm_client_ops lm_replay = {
+    .needs_body = true,
+    .open = replay_open,
+    .close = replay_close,
+    .prepare = replay_prepare,
+    .release = replay_release,
+    .attempt = replay_attempt,
+    .abort = replay_abort,
+};

@@ -1,0 +1,171 @@
+/* rlm/parse.c: see parse.h. Line by line, without recursion or regular expressions. */
+#include "rlm/parse.h"
+
+#include <string.h>
+#include <strings.h>
+
+struct line {
+    const char *text;
+    size_t len;  /* without the newline */
+    size_t next; /* offset of the next line */
+};
+
+static struct line line_at(const char *text, size_t len, size_t at)
+{
+    const char *end = memchr(text + at, '\n', len - at);
+    size_t n = end ? (size_t)(end - text) - at : len - at;
+    struct line line = { text + at, n, at + n + (end != NULL) };
+    while (line.len > 0 && line.text[line.len - 1] == '\r')
+        line.len--;
+    return line;
+}
+
+struct fence {
+    char mark;
+    size_t count;
+    const char *info; /* what stands behind the marks, without blanks around it */
+    size_t info_len;
+};
+
+static bool is_fence(const struct line *line, struct fence *fence)
+{
+    size_t i = 0, end = line->len;
+    while (i < line->len && i < 3 && line->text[i] == ' ')
+        i++;
+    if (i >= line->len || (line->text[i] != '`' && line->text[i] != '~'))
+        return false;
+    fence->mark = line->text[i];
+    size_t from = i;
+    while (i < line->len && line->text[i] == fence->mark)
+        i++;
+    fence->count = i - from;
+    while (i < end && (line->text[i] == ' ' || line->text[i] == '\t'))
+        i++;
+    while (end > i && (line->text[end - 1] == ' ' || line->text[end - 1] == '\t'))
+        end--;
+    fence->info = line->text + i;
+    fence->info_len = end - i;
+    return fence->count >= 3 && !(fence->mark == '`' && memchr(fence->info, '`', fence->info_len));
+}
+
+static bool is_code(const struct fence *fence)
+{
+    static const char *const languages[] = { "repl", "python", "python3", "py" };
+    size_t word = 0;
+    while (word < fence->info_len && !strchr(" \t{", fence->info[word]))
+        word++;
+    for (size_t i = 0; i < sizeof languages / sizeof *languages; i++)
+        if (strlen(languages[i]) == word && strncasecmp(languages[i], fence->info, word) == 0)
+            return true;
+    return false;
+}
+
+static bool closes(const struct line *line, const struct fence *open)
+{
+    struct fence fence;
+    return is_fence(line, &fence) && fence.mark == open->mark && fence.count >= open->count &&
+           fence.info_len == 0;
+}
+
+bool reply_next_block(const char *text, size_t len, size_t *at, struct reply_block *block)
+{
+    while (*at < len) {
+        struct line line = line_at(text, len, *at);
+        struct fence open;
+        *at = line.next;
+        if (!is_fence(&line, &open))
+            continue;
+        size_t start = *at, end = len;
+        while (*at < len) {
+            size_t here = *at;
+            line = line_at(text, len, here);
+            *at = line.next;
+            if (!closes(&line, &open))
+                continue;
+            end = here;
+            break;
+        }
+        if (!is_code(&open))
+            continue;
+        *block = (struct reply_block){ text + start, end - start };
+        return true;
+    }
+    return false;
+}
+
+static bool starts_with(const char *text, size_t len, const char *word)
+{
+    size_t n = strlen(word);
+    return len >= n && memcmp(text, word, n) == 0;
+}
+
+/* The length up to the parenthesis that closes the one before `text`, or -1. Parentheses within
+ * quotes count too: answers are prose, where apostrophes are more frequent than quoted ones. */
+static long balanced(const char *text, size_t len)
+{
+    int depth = 1;
+    for (size_t i = 0; i < len; i++) {
+        depth += text[i] == '(';
+        depth -= text[i] == ')';
+        if (depth == 0)
+            return (long)i;
+    }
+    return -1;
+}
+
+static void strip(const char **value, size_t *len)
+{
+    while (*len > 0 && strchr(" \t\r\n", **value)) {
+        ++*value;
+        --*len;
+    }
+    while (*len > 0 && strchr(" \t\r\n", (*value)[*len - 1]))
+        --*len;
+    for (size_t quote = 3; quote >= 1; quote -= 2) {
+        if (*len < 2 * quote || !strchr("\"'", **value))
+            continue;
+        if (memcmp(*value, *value + *len - quote, quote) != 0)
+            continue;
+        if (quote == 3 && ((*value)[1] != **value || (*value)[2] != **value))
+            continue;
+        *value += quote;
+        *len -= 2 * quote;
+        return;
+    }
+}
+
+enum reply_final reply_find_final(const char *text, size_t len, const char **value,
+    size_t *value_len)
+{
+    enum reply_final found = FINAL_NONE;
+    struct fence open = { 0 };
+    for (size_t at = 0; at < len;) {
+        struct line line = line_at(text, len, at);
+        at = line.next;
+        if (open.count > 0) {
+            if (closes(&line, &open))
+                open.count = 0;
+            continue;
+        }
+        if (is_fence(&line, &open))
+            continue;
+        open.count = 0;
+        while (line.len > 0 && (*line.text == ' ' || *line.text == '\t')) {
+            line.text++;
+            line.len--;
+        }
+        bool variable = starts_with(line.text, line.len, "FINAL_VAR(");
+        if (!variable && !starts_with(line.text, line.len, "FINAL("))
+            continue;
+        const char *inner = line.text + (variable ? 10 : 6);
+        long n = balanced(inner, (size_t)(text + len - inner));
+        if (n < 0)
+            continue;
+        *value = inner;
+        *value_len = (size_t)n;
+        strip(value, value_len);
+        found = variable ? FINAL_VARIABLE : FINAL_TEXT;
+        at = (size_t)(inner + n - text) + 1;
+    }
+    return found;
+}

@@ -1,0 +1,201 @@
+/* rlm/prompt.c: the words to the model; our own text. */
+#include "rlm/prompt.h"
+
+#include <string.h>
+
+#include "base/text.h"
+
+static const char system_text[] =
+    "You answer a question about a context that can be far larger than what you can read. The "
+    "context is not in this conversation: it is a variable in a Python session, and you work on it "
+    "by writing code. You see only what your code prints.\n"
+    "\n"
+    "To run code, write a fenced block marked repl:\n"
+    "\n"
+    "```repl\n"
+    "print(type(context), len(context))\n"
+    "```\n"
+    "\n"
+    "The blocks of a reply run in order, in one session: variables, imports, functions and classes "
+    "stay for later blocks. Then you are shown what they printed. Long output is cut in the middle, "
+    "and the value of a bare expression is not shown, so print what you need, and little at a time.\n"
+    "\n"
+    "The session has:\n"
+    "- `context`: what the question is about. Its type and size are given with the question.\n"
+    "- `llm_query(prompt)`: asks a language model and returns its reply as a str. It sees only the "
+    "prompt, so put the text and the task into it. It can take in about 100,000 tokens.\n"
+    "- `llm_query_batched(prompts)`: asks for a list of prompts at once and returns the replies in "
+    "their order. Much faster than one by one. A reply that failed begins with [ERROR].\n"
+    "- `add_buffer(name, value)`, `get_buffer(name)`, `clear_buffer(name)`: named lists in which to "
+    "collect findings.\n"
+    "- `SHOW_VARS()`: the names and types of your variables, as text; print it.\n"
+    "- `SUBMIT(answer=value)`: gives the answer and ends your work. The value is a str, a number, a "
+    "bool, None, a list or a dict. `FINAL(value)` does the same; `FINAL_VAR(\"name\")` gives the "
+    "variable of that name; so does setting `answer[\"content\"]` and then `answer[\"ready\"]` to "
+    "True.\n"
+    "Python's standard library is there; the network is not.\n"
+    "\n"
+    "How to work well:\n"
+    "1. Look first: the type, the size, a few samples. Do not print much of the context.\n"
+    "2. Use code for what code does exactly: search, count, parse, sort, compute.\n"
+    "3. Use `llm_query_batched` for what needs reading: cut the relevant text into pieces of up to "
+    "some 100,000 characters, say in each prompt what to look for and how to reply, and combine the "
+    "replies with code. Model calls are limited and cost money; do not use them for what code can "
+    "do.\n"
+    "4. Check what you found before you submit it.\n"
+    "5. Submit only what you computed or read here. Call SUBMIT in a block of its own, when you "
+    "have seen the output that the answer rests on.\n";
+
+const char prompt_no_code[] =
+    "Your reply had no ```repl block, so nothing was run. Write code to go on, or SUBMIT the answer "
+    "in a ```repl block.";
+
+const char prompt_last_turn[] =
+    "You have used all your turns; no more code will be run. Give your best final answer to the "
+    "question now, in words, with nothing else. If you could not find it, say so.";
+
+void prompt_system(struct buf *out, const char *instructions)
+{
+    buf_puts(out, system_text);
+    if (instructions && instructions[0])
+        buf_printf(out, "\nInstructions for this task:\n%s\n", instructions);
+}
+
+/* 12345678 as 12,345,678. */
+static void put_number(struct buf *out, int64_t n)
+{
+    char digits[24];
+    int len = snprintf(digits, sizeof digits, "%lld", (long long)n);
+    for (int i = 0; i < len; i++) {
+        buf_putc(out, digits[i]);
+        if (digits[i] != '-' && i + 1 < len && (len - i - 1) % 3 == 0)
+            buf_putc(out, ',');
+    }
+}
+
+static const struct {
+    const char *type, *unit;
+} units[] = {
+    { "str", "characters" },
+    { "bytes", "bytes" },
+    { "list", "items" },
+    { "dict", "keys" },
+};
+
+void prompt_describe_context(struct buf *out, struct json_object *variable)
+{
+    const char *type = json_get_string(variable, "type", "value");
+    int64_t length = json_get_int(variable, "length", -1);
+    int64_t characters = json_get_int(variable, "characters", -1);
+    const char *unit = "items";
+    buf_printf(out, "a %.40s", type);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(units[i].type, type) == 0)
+            unit = units[i].unit;
+    if (length >= 0) {
+        buf_puts(out, " of ");
+        put_number(out, length);
+        buf_printf(out, " %s", unit);
+    }
+    if (characters >= 0) {
+        buf_puts(out, " whose values have ");
+        put_number(out, characters);
+        buf_puts(out, " characters in all");
+    }
+}
+
+static void put_samples(struct buf *out, struct json_object *variable)
+{
+    struct json_object *keys = json_get_typed(variable, "keys", json_type_array);
+    const char *preview = json_get_string(variable, "preview", NULL);
+    size_t count = keys ? json_object_array_length(keys) : 0;
+    if (preview)
+        buf_printf(out, "It begins with %.400s\n", preview);
+    for (size_t i = 0; i < count && i < 5; i++)
+        buf_printf(out, "%s%.200s", i ? ", " : "Its first keys: ",
+            json_object_to_json_string(json_object_array_get_idx(keys, i)));
+    buf_puts(out, count ? "\n" : "");
+    const char *item = json_get_string(variable, "item", NULL);
+    if (item)
+        buf_printf(out, "Its first item is a %.80s\n", item);
+}
+
+void prompt_question(struct buf *out, const char *question, struct json_object *variable,
+    const char *source, unsigned turns)
+{
+    buf_printf(out, "Question: %s\n\n", question);
+    if (variable) {
+        buf_puts(out, "`context` is ");
+        prompt_describe_context(out, variable);
+        if (source)
+            buf_printf(out, ", from %.200s", source);
+        buf_puts(out, ".\n");
+        put_samples(out, variable);
+    } else {
+        buf_puts(out, "There is no context for this question; `context` is an empty str.\n");
+    }
+    buf_printf(out, "\nYou have %u turns. Turn 1 of %u.", turns, turns);
+}
+
+/* Text of at most about `max` bytes: the beginning and the end where it is longer. */
+static void put_shortened(struct buf *out, const char *text, size_t len, size_t max)
+{
+    if (len <= max) {
+        buf_append(out, text, len);
+        return;
+    }
+    size_t head = text_utf8_floor(text, len, max / 2);
+    size_t tail = len - max / 2;
+    while (tail < len && ((unsigned char)text[tail] & 0xC0) == 0x80)
+        tail++;
+    buf_append(out, text, head);
+    buf_printf(out, "\n... [%zu bytes left out; print less] ...\n", tail - head);
+    buf_append(out, text + tail, len - tail);
+}
+
+static void put_section(struct buf *out, const char *title, const char *text, size_t len,
+    size_t max)
+{
+    if (len == 0)
+        return;
+    buf_puts(out, title);
+    put_shortened(out, text, len, max);
+    if (out->data[out->len - 1] != '\n')
+        buf_putc(out, '\n');
+}
+
+static void put_variables(struct buf *out, struct json_object *variables)
+{
+    size_t count = variables ? json_object_array_length(variables) : 0;
+    for (size_t i = 0; i < count && i < 100; i++) {
+        struct json_object *v = json_object_array_get_idx(variables, i);
+        int64_t length = json_get_int(v, "length", -1);
+        buf_printf(out, "%s%.80s (%.40s", i ? ", " : "Variables: ",
+            json_get_string(v, "name", "?"), json_get_string(v, "type", "?"));
+        if (length >= 0)
+            buf_printf(out, ", %lld", (long long)length);
+        buf_putc(out, ')');
+    }
+    buf_puts(out, count ? "\n" : "");
+}
+
+void prompt_result(struct buf *out, const struct cell_result *r, unsigned index, size_t max_chars)
+{
+    const char *failure = r->error.traceback ? r->error.traceback : r->error.message;
+    buf_printf(out, "Output of block %u:\n", index);
+    put_section(out, "", buf_text(&r->out), r->out.len, max_chars);
+    put_section(out, "Standard error:\n", buf_text(&r->err), r->err.len, max_chars / 2);
+    if (r->status == CELL_TIMEOUT && r->alive && r->error.message)
+        buf_printf(out, "TimeoutError: %s\n", r->error.message);
+    if (failure)
+        put_section(out, "Error:\n", failure, strlen(failure), max_chars / 2);
+    if (!r->alive)
+        buf_printf(out,
+            "The session ended: %s. A new one was started: `context` is there again, your variables "
+            "are not.\n",
+            r->reason.text);
+    if (r->out.len == 0 && r->err.len == 0 && !failure && r->alive)
+        buf_puts(out, "(nothing was printed)\n");
+    if (r->alive)
+        put_variables(out, r->variables);
+}

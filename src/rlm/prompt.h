@@ -1,0 +1,27 @@
+/* rlm/prompt.h: what the model is told. */
+#ifndef DROSTE_RLM_PROMPT_H
+#define DROSTE_RLM_PROMPT_H
+
+#include "base/buf.h"
+#include "session/session.h"
+
+/* How to work and what there is to work with. Each name that it mentions exists in the guest
+ * (tests/unit/rlm/test_prompt.c). */
+void prompt_system(struct buf *out, const char *instructions);
+
+/* The question and what is known of the context, never the context itself. `variable` is the
+ * guest's own description of it, NULL where there is none. */
+void prompt_question(struct buf *out, const char *question, struct json_object *variable,
+    const char *source, unsigned turns);
+
+/* The context in a line, for people and the prompt. */
+void prompt_describe_context(struct buf *out, struct json_object *variable);
+
+/* What one block did; `index` counts from 1, `blocks` is their number in the reply. */
+void prompt_result(struct buf *out, const struct cell_result *result, unsigned index,
+    size_t max_chars);
+
+extern const char prompt_no_code[];  /* after a reply without code and answer */
+extern const char prompt_last_turn[]; /* when the iterations are used up */
+
+#endif

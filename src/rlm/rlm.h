@@ -1,0 +1,95 @@
+/* rlm/rlm.h: one RLM completion: a question, a context in a sandbox, a model that writes code until
+ * it has the answer.
+ *
+ * Asynchronous on the caller's loop. A run owns its session and its broker; the models, the
+ * environment and the record are the caller's. Every step is in the record before the next begins.
+ */
+#ifndef DROSTE_RLM_RLM_H
+#define DROSTE_RLM_RLM_H
+
+#include "broker/budget.h"
+#include "lm/lm.h"
+#include "session/context.h"
+#include "session/session.h"
+#include "store/store.h"
+
+enum rlm_status {
+    RLM_ANSWERED,  /* submitted by the model */
+    RLM_EXHAUSTED, /* the iterations ran out; the answer is what the model said then */
+    RLM_BUDGET,    /* a limit on tokens was reached before there was an answer */
+    RLM_TIMEOUT,   /* the time of the run ran out */
+    RLM_CANCELLED,
+    RLM_ERROR,
+};
+
+/* "answered", "exhausted", … */
+const char *rlm_status_name(enum rlm_status status);
+
+enum rlm_event_kind {
+    RLM_EVENT_STARTED,  /* text: the run's id, or "" without a record */
+    RLM_EVENT_CONTEXT,  /* text: what the guest has as `context`, in words */
+    RLM_EVENT_TURN,     /* a turn begins: `turn` of `turns` */
+    RLM_EVENT_DELTA,    /* text: a piece of the model's reply */
+    RLM_EVENT_REPLY,    /* text: the whole reply */
+    RLM_EVENT_CELL,     /* text: the code that runs next */
+    RLM_EVENT_OUTPUT,   /* text: a piece of its output; `stream` 1 or 2 */
+    RLM_EVENT_RESULT,   /* cell: how it ended */
+    RLM_EVENT_CALLS,    /* a guest's call ended; the budget has the counts */
+    RLM_EVENT_NOTICE,   /* text: something that a person should know */
+};
+
+struct rlm_event {
+    enum rlm_event_kind kind;
+    unsigned turn, turns;
+    unsigned pending; /* calls of the guest under way */
+    int stream;
+    const char *text;
+    size_t len;
+    const struct cell_result *cell;
+    const struct budget *budget;
+};
+
+struct rlm_options {
+    const char *question;
+    const struct context *context; /* NULL: none */
+    struct lm *lm;                 /* writes the code */
+    struct lm *sub_lm;             /* answers llm_query; NULL: lm */
+    struct environment *env;
+    const char *env_name;          /* for the record */
+    struct session_options session;
+    struct budget_limits limits;
+    double call_timeout;           /* seconds of one model call; 0: none */
+    unsigned max_iterations;
+    size_t max_output_chars;       /* of a cell's output that the model is shown */
+    struct store *store;           /* NULL: no record */
+    const char *instructions;      /* added to the system prompt; NULL: none */
+    void (*event)(void *arg, const struct rlm_event *event); /* may be NULL */
+    void *arg;
+};
+
+struct rlm_result {
+    enum rlm_status status;
+    char *answer;          /* JSON, or NULL */
+    struct error error;    /* why there is none, or why it is not whole */
+    char run[STORE_RUN_ID_SIZE];
+    unsigned iterations;
+    struct budget budget;  /* what was spent */
+    double seconds;
+    enum isolation isolation;
+    uint64_t left_out;     /* files of a directory that the context lacks */
+};
+
+struct rlm_run;
+/* `result` is valid until rlm_close. */
+typedef void rlm_done_fn(void *arg, const struct rlm_result *result);
+
+/* Starts; `done` comes from the loop, exactly once. What the options point to must outlive the run,
+ * but for `question` and `instructions`. */
+int rlm_start(struct loop *loop, const struct rlm_options *options, rlm_done_fn *done, void *arg,
+    struct rlm_run **out, struct error *err);
+/* Stops: what is under way is cancelled, the record is closed, `done` follows at once. */
+void rlm_cancel(struct rlm_run *run);
+/* Not from within `done`. */
+void rlm_close(struct rlm_run *run);
+
+#endif

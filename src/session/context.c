@@ -1,0 +1,296 @@
+/* session/context.c: see context.h. */
+#include "session/context.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fts.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/text.h"
+
+static const size_t file_max = (size_t)8 << 30;
+
+static const struct {
+    const char *word;
+    enum value_kind kind;
+} kinds[] = {
+    { "auto", VALUE_AUTO },
+    { "text", VALUE_TEXT },
+    { "bytes", VALUE_BYTES },
+    { "json", VALUE_JSON },
+    { "jsonl", VALUE_JSONL },
+};
+
+int context_kind_parse(const char *word, enum value_kind *out, struct error *err)
+{
+    for (size_t i = 0; i < array_length(kinds); i++) {
+        if (strcmp(kinds[i].word, word) != 0)
+            continue;
+        *out = kinds[i].kind;
+        return 0;
+    }
+    return error_set(err, ERROR_ARGUMENT,
+        "context type '%.40s' is not one of auto, text, bytes, json, jsonl", word);
+}
+
+static bool ends_with(const char *path, const char *end)
+{
+    size_t n = strlen(path), m = strlen(end);
+    return n >= m && strcmp(path + n - m, end) == 0;
+}
+
+static enum value_kind kind_by_name(const char *path)
+{
+    if (ends_with(path, ".json"))
+        return VALUE_JSON;
+    if (ends_with(path, ".jsonl") || ends_with(path, ".ndjson"))
+        return VALUE_JSONL;
+    return VALUE_AUTO;
+}
+
+void context_free(struct context *c)
+{
+    if (!c)
+        return;
+    close_fd(&c->fd);
+    free(c->source);
+    free(c->first_left_out);
+    free(c);
+}
+
+static void cleanup_context(struct context **c)
+{
+    context_free(*c);
+}
+
+static int context_new(const char *source, enum value_kind kind, struct context **out,
+    struct error *err)
+{
+    struct context *c = calloc(1, sizeof *c);
+    if (!c)
+        return error_memory(err);
+    *c = (struct context){ .kind = kind, .fd = -1, .source = strdup(source) };
+    c->fd = file_memfd("droste-context", err);
+    if (c->fd < 0 || !c->source) {
+        int rc = c->source ? c->fd : error_memory(err);
+        context_free(c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}
+
+static int seal(struct context *c, struct error *err)
+{
+    struct stat st;
+    if (fstat(c->fd, &st) < 0)
+        return error_set_errno(err, ERROR_IO, "measuring the context");
+    c->len = (size_t)st.st_size;
+    return file_memfd_seal(c->fd, err);
+}
+
+/* By the kernel where it can (files), by hand where it cannot (pipes, terminals). */
+static int copy_all(int from, int to, const char *name, struct error *err)
+{
+    char data[65536];
+    ssize_t n;
+    while ((n = sendfile(to, from, NULL, 1 << 30)) > 0)
+        ;
+    if (n == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return error_set_errno(err, ERROR_IO, "reading %.100s", name);
+    for (;;) {
+        n = read(from, data, sizeof data);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return error_set_errno(err, ERROR_IO, "reading %.100s", name);
+        if (n == 0)
+            return 0;
+        if (file_write_all(to, data, (size_t)n) < 0)
+            return error_set_errno(err, ERROR_IO, "keeping %.100s in memory", name);
+    }
+}
+
+int context_from_memory(const void *data, size_t len, enum value_kind kind, struct context **out,
+    struct error *err)
+{
+    __attribute__((cleanup(cleanup_context))) struct context *c = NULL;
+    int rc = context_new("memory", kind, &c, err);
+    if (rc == 0 && file_write_all(c->fd, data, len) < 0)
+        rc = error_set_errno(err, ERROR_IO, "keeping the context in memory");
+    if (rc == 0)
+        rc = seal(c, err);
+    if (rc == 0)
+        *out = steal(&c);
+    return rc;
+}
+
+/* ---- directories ---- */
+
+static int by_name(const FTSENT **a, const FTSENT **b)
+{
+    return strcmp((*a)->fts_name, (*b)->fts_name);
+}
+
+static void leave_out(struct context *c, const char *path, const char *why)
+{
+    struct buf text = { 0 };
+    if (c->left_out++ > 0)
+        return;
+    text_append_visible(&text, path, strlen(path));
+    buf_printf(&text, " (%s)", why);
+    c->first_left_out = buf_steal(&text);
+}
+
+/* One file's record: guest.py, decode_files. */
+static int add_file(struct context *c, const char *name, const struct buf *text, struct error *err)
+{
+    unsigned char lengths[12];
+    uint32_t path_len = htole32((uint32_t)strlen(name));
+    uint64_t text_len = htole64((uint64_t)text->len);
+    memcpy(lengths, &path_len, 4);
+    memcpy(lengths + 4, &text_len, 8);
+    c->files++;
+    if (file_write_all(c->fd, lengths, sizeof lengths) < 0 ||
+        file_write_all(c->fd, name, strlen(name)) < 0 ||
+        file_write_all(c->fd, buf_text(text), text->len) < 0)
+        return error_set_errno(err, ERROR_IO, "keeping %.100s in memory", name);
+    return 0;
+}
+
+static int take_file(struct context *c, const FTSENT *entry, size_t root_len, struct error *err)
+{
+    cleanup_buf struct buf text = { 0 };
+    struct error why = { 0 };
+    /* Opened without waiting and without following links: it may not be what it was a moment ago. */
+    cleanup_fd int fd = open(entry->fts_accpath,
+        O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    const char *name = entry->fts_path + root_len;
+    while (*name == '/')
+        name++;
+    if (fd < 0) {
+        leave_out(c, name, strerror(errno));
+        return 0;
+    }
+    if (file_read_fd(fd, name, file_max, &text, &why) < 0) {
+        leave_out(c, name, why.text);
+        return 0;
+    }
+    if (!text_is_utf8(buf_text(&text), text.len, NULL)) {
+        leave_out(c, name, "not UTF-8 text");
+        return 0;
+    }
+    return add_file(c, name, &text, err);
+}
+
+static bool is_version_control(const char *name)
+{
+    return strcmp(name, ".git") == 0 || strcmp(name, ".hg") == 0 || strcmp(name, ".svn") == 0;
+}
+
+static int walk(struct context *c, FTS *tree, size_t root_len, struct error *err)
+{
+    FTSENT *entry;
+    int rc = 0;
+    while (rc == 0 && (errno = 0, entry = fts_read(tree))) {
+        switch (entry->fts_info) {
+        case FTS_D:
+            if (entry->fts_level > 0 && is_version_control(entry->fts_name))
+                fts_set(tree, entry, FTS_SKIP);
+            break;
+        case FTS_F:
+            rc = take_file(c, entry, root_len, err);
+            break;
+        case FTS_DNR:
+        case FTS_ERR:
+        case FTS_NS:
+            leave_out(c, entry->fts_path, strerror(entry->fts_errno));
+            break;
+        default:
+            break; /* links, devices, pipes and sockets are no documents */
+        }
+    }
+    if (rc == 0 && errno != 0)
+        rc = error_set_errno(err, ERROR_IO, "reading the directory %.100s", c->source);
+    return rc;
+}
+
+static int load_directory(struct context *c, const char *path, struct error *err)
+{
+    char *roots[] = { (char *)(uintptr_t)path, NULL };
+    uint32_t count = 0;
+    if (file_write_all(c->fd, &count, sizeof count) < 0)
+        return error_set_errno(err, ERROR_IO, "keeping the context in memory");
+    FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
+    if (!tree)
+        return error_set_errno(err, ERROR_IO, "reading the directory %.100s", path);
+    int rc = walk(c, tree, strlen(path), err);
+    fts_close(tree);
+    if (rc == 0 && c->files == 0)
+        return error_set(err, ERROR_ARGUMENT,
+            "the directory %.80s has no text files%s%.80s; give one that has, or a single file with "
+            "--context-type bytes",
+            path, c->first_left_out ? ": first left out: " : "",
+            c->first_left_out ? c->first_left_out : "");
+    count = htole32((uint32_t)c->files);
+    if (rc == 0 && pwrite(c->fd, &count, sizeof count, 0) != sizeof count)
+        rc = error_set_errno(err, ERROR_IO, "keeping the context in memory");
+    return rc;
+}
+
+static int open_source(const char *path, struct error *err)
+{
+    if (strcmp(path, "-") == 0)
+        return fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd >= 0)
+        return fd;
+    if (errno == ENOENT || errno == ENOTDIR)
+        return error_set(err, ERROR_NOT_FOUND,
+            "the context %.100s does not exist; give a file, a directory, or - for standard input",
+            path);
+    return error_set_errno(err, errno == EACCES ? ERROR_PERMISSION : ERROR_IO,
+        "the context %.100s cannot be read", path);
+}
+
+int context_load(const char *path, enum value_kind kind, struct context **out, struct error *err)
+{
+    __attribute__((cleanup(cleanup_context))) struct context *c = NULL;
+    bool is_stdin = strcmp(path, "-") == 0;
+    struct stat st;
+    cleanup_fd int fd = open_source(path, err);
+    if (fd < 0)
+        return fd;
+    if (fstat(fd, &st) < 0)
+        return error_set_errno(err, ERROR_IO, "the context %.100s cannot be read", path);
+    bool is_directory = S_ISDIR(st.st_mode);
+    if (kind == VALUE_AUTO && !is_stdin)
+        kind = kind_by_name(path);
+    int rc = context_new(is_stdin ? "standard input" : path, is_directory ? VALUE_FILES : kind, &c,
+        err);
+    if (rc == 0)
+        rc = is_directory ? load_directory(c, path, err) : copy_all(fd, c->fd, path, err);
+    if (rc == 0)
+        rc = seal(c, err);
+    if (rc == 0)
+        *out = steal(&c);
+    return rc;
+}
+
+int context_set(const struct context *c, struct session *s, const char *const *names,
+    size_t name_count, session_done_fn *done, void *arg, struct error *err)
+{
+    int fd = c->len > 0 ? fcntl(c->fd, F_DUPFD_CLOEXEC, 3) : -1;
+    if (c->len > 0 && fd < 0)
+        return error_set_errno(err, ERROR_IO, "handing the context over");
+    return session_set(s, names, name_count, c->kind, "", c->len, fd, done, arg, err);
+}

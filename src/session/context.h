@@ -1,0 +1,39 @@
+/* session/context.h: where a context comes from: a file, a directory, standard input, memory.
+ *
+ * A context is carried as a sealed memfd, so that a file of a gigabyte costs the host a copy in
+ * page cache and hardly any memory of its own, and so that what the guest maps can never change
+ * under it. The same context can be set in several sessions.
+ */
+#ifndef DROSTE_SESSION_CONTEXT_H
+#define DROSTE_SESSION_CONTEXT_H
+
+#include "base/error.h"
+#include "session/session.h"
+
+struct context {
+    enum value_kind kind;
+    int fd;            /* sealed memfd; -1 for an empty one */
+    size_t len;        /* bytes in it */
+    char *source;      /* the path, "standard input" or "memory" */
+    uint64_t files;    /* of a directory */
+    uint64_t left_out; /* files of it that are not text, or could not be read */
+    char *first_left_out; /* the path of one of them, and why; or NULL */
+};
+
+/* The kind of the context: "auto" (by the name: .json and .jsonl are parsed, the rest is text if it
+ * is UTF-8, else bytes), "text", "bytes", "json", "jsonl". A directory becomes {path: text}, its
+ * files in order of their paths, links not followed, version control directories passed over. */
+int context_kind_parse(const char *word, enum value_kind *out, struct error *err);
+
+/* Reads a file, a directory, or with "-" standard input. ERROR_NOT_FOUND, ERROR_PERMISSION,
+ * ERROR_ARGUMENT (nothing of it is text), ERROR_IO (also: no room). */
+int context_load(const char *path, enum value_kind kind, struct context **out, struct error *err);
+int context_from_memory(const void *data, size_t len, enum value_kind kind, struct context **out,
+    struct error *err);
+void context_free(struct context *context);
+
+/* Binds it in a session; the context stays the caller's. */
+int context_set(const struct context *context, struct session *s, const char *const *names,
+    size_t name_count, session_done_fn *done, void *arg, struct error *err);
+
+#endif

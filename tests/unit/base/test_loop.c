@@ -1,0 +1,320 @@
+/* The loop: things happen when they should and not after they were called off; what is forgotten
+ * is freed (the address sanitizer is half of these tests). */
+#include "../test.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+
+struct scene {
+    struct loop *loop;
+    struct timer *timer;
+    struct watch *watch;
+    int ends[2]; /* a pipe */
+    int fired;
+    int status, events; /* of the watch */
+    bool done;
+};
+
+static int open_scene(void **state)
+{
+    static struct scene scene;
+    scene = (struct scene){ 0 };
+    *state = &scene;
+    if (loop_open(&scene.loop, NULL) < 0)
+        return -1;
+    return pipe2(scene.ends, O_CLOEXEC);
+}
+
+static int close_scene(void **state)
+{
+    struct scene *scene = *state;
+    loop_close(scene->loop);
+    close(scene->ends[0]);
+    close(scene->ends[1]);
+    return 0;
+}
+
+#define loop_test(f) cmocka_unit_test_setup_teardown(f, open_scene, close_scene)
+
+static void count(void *arg)
+{
+    struct scene *scene = arg;
+    scene->fired++;
+}
+
+static void finish(void *arg)
+{
+    struct scene *scene = arg;
+    scene->done = true;
+}
+
+/* Waits `ms` on the loop, whatever else happens on it. */
+static void wait_ms(struct scene *scene, uint64_t ms)
+{
+    struct timer *timer = timer_new(scene->loop, finish, scene);
+    scene->done = false;
+    timer_start(timer, ms, 0);
+    assert_ok(loop_run_until(scene->loop, &scene->done, err));
+    timer_free(timer);
+}
+
+/* ---- the loop ---- */
+
+/* With nothing to wait for, waiting is an error and not for ever; what is done already is done. */
+static void nothing_left_is_an_error(void **state)
+{
+    struct scene *scene = *state;
+    assert_fails(ERROR_IO, loop_run_until(scene->loop, &scene->done, err));
+    struct timer *stopped = timer_new(scene->loop, count, scene);
+    timer_start(stopped, 1, 0);
+    timer_stop(stopped);
+    assert_fails(ERROR_IO, loop_run_until(scene->loop, &scene->done, err));
+    timer_free(stopped);
+    assert_fails(ERROR_IO, loop_run_until(scene->loop, &scene->done, err));
+    scene->done = true;
+    assert_ok(loop_run_until(scene->loop, &scene->done, err));
+}
+
+/* The last event may be the one that was waited for. */
+static void the_last_event_counts(void **state)
+{
+    struct scene *scene = *state;
+    struct timer *timer = timer_new(scene->loop, finish, scene);
+    timer_start(timer, 1, 0);
+    assert_ok(loop_run_until(scene->loop, &scene->done, err));
+    timer_free(timer);
+}
+
+/* Running what is ready does not wait for what is not. */
+static void running_what_is_ready_does_not_wait(void **state)
+{
+    struct scene *scene = *state;
+    struct timer *timer = timer_new(scene->loop, count, scene);
+    timer_start(timer, 60000, 0);
+    uint64_t start = clock_ns();
+    loop_run_ready(scene->loop);
+    assert_true(clock_seconds_since(start) < 10);
+    assert_int_equal(scene->fired, 0);
+    timer_start(timer, 0, 0);
+    loop_run_ready(scene->loop);
+    assert_int_equal(scene->fired, 1);
+    timer_free(timer);
+}
+
+/* Closing the loop frees what its owners forgot: running, stopped, freed already, watching. */
+static void closing_frees_what_is_left(void **state)
+{
+    struct scene *scene = *state;
+    timer_start(timer_new(scene->loop, count, scene), 1, 1);
+    timer_new(scene->loop, count, scene);
+    timer_free(timer_new(scene->loop, count, scene));
+    loop_close(NULL);
+    timer_free(NULL);
+}
+
+/* ---- timers ---- */
+
+/* A timer fires once, not before its time; one that repeats goes on until it is stopped. */
+static void timers_fire_when_they_should(void **state)
+{
+    struct scene *scene = *state;
+    struct timer *timer = timer_new(scene->loop, count, scene);
+    uint64_t start = clock_ns();
+    timer_start(timer, 20, 0);
+    while (scene->fired == 0)
+        wait_ms(scene, 1);
+    assert_true(clock_seconds_since(start) >= 0.019);
+    wait_ms(scene, 50);
+    assert_int_equal(scene->fired, 1);
+    timer_start(timer, 1, 1);
+    while (scene->fired < 5)
+        wait_ms(scene, 1);
+    timer_stop(timer);
+    int fired = scene->fired;
+    wait_ms(scene, 10);
+    assert_int_equal(scene->fired, fired);
+    timer_free(timer);
+}
+
+/* Time spent outside the loop is not taken off a timer that is started after it. */
+static void a_timer_counts_from_its_start(void **state)
+{
+    struct scene *scene = *state;
+    loop_run_ready(scene->loop);
+    usleep(50000);
+    struct timer *timer = timer_new(scene->loop, finish, scene);
+    uint64_t start = clock_ns();
+    timer_start(timer, 40, 0);
+    assert_ok(loop_run_until(scene->loop, &scene->done, err));
+    assert_true(clock_seconds_since(start) >= 0.039);
+    timer_free(timer);
+}
+
+/* Starting a running timer puts it off. */
+static void restarting_puts_a_timer_off(void **state)
+{
+    struct scene *scene = *state;
+    struct timer *timer = timer_new(scene->loop, count, scene);
+    timer_start(timer, 1, 0);
+    timer_start(timer, 60000, 0);
+    wait_ms(scene, 20);
+    assert_int_equal(scene->fired, 0);
+    timer_free(timer);
+}
+
+static void free_own_timer(void *arg)
+{
+    struct scene *scene = arg;
+    scene->fired++;
+    timer_free(scene->timer);
+    timer_free(scene->timer); /* until the loop goes on it is still there, and this is nothing */
+}
+
+/* A timer can be freed where it fires, and does not fire again. */
+static void a_timer_is_freed_in_its_own_callback(void **state)
+{
+    struct scene *scene = *state;
+    scene->timer = timer_new(scene->loop, free_own_timer, scene);
+    timer_start(scene->timer, 1, 1);
+    wait_ms(scene, 20);
+    assert_int_equal(scene->fired, 1);
+}
+
+static void free_other_timer(void *arg)
+{
+    struct scene *scene = arg;
+    timer_free(scene->timer);
+}
+
+/* A timer that another one frees in the same turn of the loop does not fire any more. */
+static void a_freed_timer_does_not_fire(void **state)
+{
+    struct scene *scene = *state;
+    struct timer *first = timer_new(scene->loop, free_other_timer, scene);
+    scene->timer = timer_new(scene->loop, count, scene);
+    timer_start(first, 1, 0);
+    timer_start(scene->timer, 1, 0);
+    usleep(5000);
+    wait_ms(scene, 10);
+    assert_int_equal(scene->fired, 0);
+    timer_free(first);
+}
+
+/* ---- watches ---- */
+
+static void note_event(void *arg, int status, int events)
+{
+    struct scene *scene = arg;
+    char byte;
+    scene->fired++;
+    scene->status = status;
+    scene->events = events;
+    if (events & UV_READABLE)
+        (void)!read(scene->ends[0], &byte, 1);
+}
+
+/* A watch speaks when its descriptor is ready, and only then. */
+static void a_watch_sees_what_is_ready(void **state)
+{
+    struct scene *scene = *state;
+    struct watch *watch = watch_new(scene->loop, scene->ends[0], note_event, scene);
+    assert_int_equal(watch_events(watch, UV_READABLE), 0);
+    wait_ms(scene, 10);
+    assert_int_equal(scene->fired, 0);
+    assert_int_equal(write(scene->ends[1], "x", 1), 1);
+    wait_ms(scene, 10);
+    assert_int_equal(scene->fired, 1);
+    assert_int_equal(scene->status, 0);
+    assert_int_equal(scene->events, UV_READABLE);
+    watch_free(watch);
+}
+
+/* A watch that was told to stop is silent, and can be told to go on. */
+static void a_watch_can_be_stopped(void **state)
+{
+    struct scene *scene = *state;
+    struct watch *watch = watch_new(scene->loop, scene->ends[1], note_event, scene);
+    watch_events(watch, UV_WRITABLE);
+    wait_ms(scene, 5);
+    assert_true(scene->fired > 0);
+    assert_int_equal(scene->events, UV_WRITABLE);
+    assert_int_equal(watch_events(watch, 0), 0);
+    int fired = scene->fired;
+    wait_ms(scene, 10);
+    assert_int_equal(scene->fired, fired);
+    watch_events(watch, UV_WRITABLE);
+    wait_ms(scene, 5);
+    assert_true(scene->fired > fired);
+    watch_free(watch);
+}
+
+/* The other end's closing wakes a reader. */
+static void a_watch_sees_the_end(void **state)
+{
+    struct scene *scene = *state;
+    struct watch *watch = watch_new(scene->loop, scene->ends[0], note_event, scene);
+    watch_events(watch, UV_READABLE);
+    close(scene->ends[1]);
+    wait_ms(scene, 10);
+    assert_true(scene->fired > 0);
+    watch_free(watch);
+    scene->ends[1] = dup(scene->ends[0]);
+}
+
+static void free_own_watch(void *arg, int status, int events)
+{
+    struct scene *scene = arg;
+    scene->fired++;
+    watch_free(scene->watch);
+    watch_free(scene->watch); /* as with timers */
+    close(scene->ends[0]);
+    scene->ends[0] = -1;
+}
+
+/* A watch can be freed where it speaks, its descriptor closed, and both are gone. */
+static void a_watch_is_freed_in_its_own_callback(void **state)
+{
+    struct scene *scene = *state;
+    scene->watch = watch_new(scene->loop, scene->ends[0], free_own_watch, scene);
+    watch_events(scene->watch, UV_READABLE);
+    assert_int_equal(write(scene->ends[1], "xx", 2), 2);
+    wait_ms(scene, 10);
+    assert_int_equal(scene->fired, 1);
+    scene->ends[0] = dup(scene->ends[1]);
+}
+
+/* A descriptor that is nobody's, or a file, which is always ready, cannot be watched. */
+static void some_descriptors_cannot_be_watched(void **state)
+{
+    struct scene *scene = *state;
+    FILE *file = tmpfile();
+    assert_null(watch_new(scene->loop, -1, note_event, scene));
+    assert_null(watch_new(scene->loop, 9999, note_event, scene));
+    assert_null(watch_new(scene->loop, fileno(file), note_event, scene));
+    watch_free(NULL);
+    fclose(file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        loop_test(nothing_left_is_an_error),
+        loop_test(the_last_event_counts),
+        loop_test(running_what_is_ready_does_not_wait),
+        loop_test(closing_frees_what_is_left),
+        loop_test(timers_fire_when_they_should),
+        loop_test(a_timer_counts_from_its_start),
+        loop_test(restarting_puts_a_timer_off),
+        loop_test(a_timer_is_freed_in_its_own_callback),
+        loop_test(a_freed_timer_does_not_fire),
+        loop_test(a_watch_sees_what_is_ready),
+        loop_test(a_watch_can_be_stopped),
+        loop_test(a_watch_sees_the_end),
+        loop_test(a_watch_is_freed_in_its_own_callback),
+        loop_test(some_descriptors_cannot_be_watched),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

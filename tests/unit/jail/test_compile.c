@@ -1,0 +1,436 @@
+/* The plans as data: what a jail is made of, and in which order. Needs no privileges. */
+#include "../test.h"
+
+#include "base/cleanup.h"
+#include "jail/jail.h"
+
+#include <linux/mount.h>
+#include <sched.h>
+#include <sys/resource.h>
+
+static const char *const prefixes[] = { "/home/ann/venv", "/usr", "/home/ann/venv",
+    "/opt/python-3.12", "relative", "/" };
+static const char *const read_paths[] = { "/data/set" };
+
+static struct jail_plan *zygote_plan(enum isolation isolation, uid_t uid)
+{
+    struct jail_host host = { .uid = uid,
+        .gid = uid,
+        .prefixes = prefixes,
+        .prefix_count = array_length(prefixes),
+        .read_paths = read_paths,
+        .read_path_count = 1 };
+    struct jail_plan *plan = NULL;
+    assert_ok(jail_compile_zygote(isolation, &host, &plan, err));
+    return plan;
+}
+
+static struct jail_plan *sandbox_plan(enum isolation isolation)
+{
+    struct jail_plan *plan = NULL;
+    assert_ok(jail_compile_sandbox(isolation, &jail_default_limits, "/work", &plan, err));
+    return plan;
+}
+
+/* The index of the first operation of a kind at or after `from`, of a stage; -1: there is none. */
+static int find_stage(
+    const struct jail_plan *plan, enum jail_stage stage, enum jail_op_kind kind, int from)
+{
+    for (uint32_t i = (uint32_t)from; i < plan->count; i++)
+        if (plan->ops[i].kind == kind && plan->ops[i].stage == stage)
+            return (int)i;
+    return -1;
+}
+
+static int find(const struct jail_plan *plan, enum jail_op_kind kind, int from)
+{
+    return find_stage(plan, JAIL_ZYGOTE, kind, from);
+}
+
+static const char *text(const struct jail_plan *plan, int index, int i)
+{
+    return jail_plan_text(plan, &plan->ops[index], i);
+}
+
+/* The operation of a kind on a target (text 1); it must be there. */
+static int find_on(const struct jail_plan *plan, enum jail_op_kind kind, const char *target)
+{
+    for (int i = find(plan, kind, 0); i >= 0; i = find(plan, kind, i + 1))
+        if (strcmp(text(plan, i, 1), target) == 0)
+            return i;
+    fail_msg("no operation of kind %d on %s", kind, target);
+    return -1;
+}
+
+static void root_needs_no_user_namespace_for_the_zygote(void **state)
+{
+    cleanup_free struct jail_plan *plan = zygote_plan(ISOLATION_FULL, 0);
+    assert_int_equal(plan->ops[0].kind, JAIL_UNSHARE);
+    assert_int_equal(plan->ops[0].a, CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS);
+    assert_int_equal(find(plan, JAIL_MAP_SELF, 0), -1);
+}
+
+static void anyone_else_starts_with_a_user_namespace(void **state)
+{
+    cleanup_free struct jail_plan *plan = zygote_plan(ISOLATION_FULL, 1000);
+    assert_int_equal(plan->ops[0].kind, JAIL_UNSHARE);
+    assert_int_equal(
+        plan->ops[0].a, CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS);
+    assert_int_equal(plan->ops[1].kind, JAIL_MAP_SELF);
+    assert_int_equal(find(plan, JAIL_BECOME, 0), -1);
+}
+
+/* Mounts must not reach the host, so propagation ends before the first of them. */
+static void mounts_are_private_before_the_first_mount(void **state)
+{
+    for (uid_t uid = 0; uid <= 1000; uid += 1000) {
+        cleanup_free struct jail_plan *plan = zygote_plan(ISOLATION_FULL, uid);
+        int private = find(plan, JAIL_PRIVATE, 0);
+        assert_true(private > 0);
+        assert_true(private < find(plan, JAIL_MOUNT, 0));
+        assert_true(private < find(plan, JAIL_BIND, 0));
+    }
+}
+
+static void proc_comes_before_the_old_root_goes(void **state)
+{
+    for (uid_t uid = 0; uid <= 1000; uid += 1000) {
+        cleanup_free struct jail_plan *plan = zygote_plan(ISOLATION_FULL, uid);
+        assert_true(find_on(plan, JAIL_BIND, "/new/proc") < find(plan, JAIL_DETACH, 0));
+    }
+}
+
+/* After the last bind: the new root is made read-only, entered, and the old one goes. */
+static void the_old_root_goes_for_good(void **state)
+{
+    for (uid_t uid = 0; uid <= 1000; uid += 1000) {
+        cleanup_free struct jail_plan *plan = zygote_plan(ISOLATION_FULL, uid);
+        int first = find(plan, JAIL_PIVOT, 0), second = find(plan, JAIL_PIVOT, first + 1);
+        int detach = find(plan, JAIL_DETACH, 0), read_only = find(plan, JAIL_READ_ONLY, 0);
+        assert_true(first < find(plan, JAIL_BIND, 0));
+        assert_true(read_only > 0 && read_only < second);
+        assert_string_equal(text(plan, read_only, 0), "/new");
+        assert_string_equal(text(plan, second, 0), "/new");
+        assert_int_equal(detach, second + 1);
+        assert_int_equal(find(plan, JAIL_BIND, second), -1);
+        assert_int_equal(find(plan, JAIL_MOUNT, second), -1);
+        assert_int_equal(plan->ops[detach + 1].kind, JAIL_CHDIR);
+        assert_string_equal(text(plan, detach + 1, 0), "/");
+    }
+}
+
+/* As root: the binds need root to be found, everything after must not have it. */
+static void root_becomes_nobody_last(void **state)
+{
+    cleanup_free struct jail_plan *plan = zygote_plan(ISOLATION_FULL, 0);
+    int become = find(plan, JAIL_BECOME, 0);
+    assert_int_equal(become, plan->count - 2);
+    assert_int_equal(plan->ops[become].a, JAIL_NOBODY);
+    assert_int_equal(plan->ops[become].b, JAIL_NOBODY);
+    assert_int_equal(plan->ops[become].optional, 0);
+    assert_int_equal(plan->ops[become + 1].kind, JAIL_NO_NEW_PRIVS);
+}
+
+static bool starts_with(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+static bool is_expected_source(const char *source)
+{
+    static const char *const expected[] = { "/old/usr", "/old/bin", "/old/sbin", "/old/lib",
+        "/old/etc/ld.so.", "/old/etc/alternatives", "/old/etc/localtime", "/old/etc/timezone",
+        "/old/etc/mime.types", "/old/etc/python3", "/old/dev/null", "/old/dev/zero",
+        "/old/dev/full", "/old/dev/random", "/old/dev/urandom", "/old/proc", "/old/data/set",
+        "/old/home/ann/venv/bin", "/old/home/ann/venv/lib", "/old/home/ann/venv/include",
+        "/old/home/ann/venv/share", "/old/home/ann/venv/pyvenv.cfg", "/old/opt/python-3.12/bin",
+        "/old/opt/python-3.12/lib", "/old/opt/python-3.12/include", "/old/opt/python-3.12/share",
+        "/old/opt/python-3.12/pyvenv.cfg" };
+    for (size_t i = 0; i < array_length(expected); i++)
+        if (starts_with(source, expected[i]))
+            return true;
+    return false;
+}
+
+/* What is bound is on this list, under its own name, and read-only, without devices or set-user-id
+ * files; only proc and the five devices are not read-only. */
+static void only_what_is_needed_is_shown_and_all_of_it_read_only(void **state)
+{
+    for (uid_t uid = 0; uid <= 1000; uid += 1000) {
+        cleanup_free struct jail_plan *plan = zygote_plan(ISOLATION_FULL, uid);
+        int binds = 0;
+        for (int i = find(plan, JAIL_BIND, 0); i >= 0; i = find(plan, JAIL_BIND, i + 1)) {
+            const char *source = text(plan, i, 0), *target = text(plan, i, 1);
+            uint64_t attributes = plan->ops[i].a;
+            if (!is_expected_source(source))
+                fail_msg("'%s' is bound", source);
+            assert_true(starts_with(target, "/new/"));
+            assert_string_equal(source + 4, target + 4);
+            assert_true(attributes & MOUNT_ATTR_NOSUID);
+            if (starts_with(source, "/old/dev/")) {
+                assert_true(attributes & MOUNT_ATTR_NOEXEC);
+                continue;
+            }
+            assert_true(attributes & MOUNT_ATTR_NODEV);
+            if (strcmp(source, "/old/proc") != 0)
+                assert_true(attributes & MOUNT_ATTR_RDONLY);
+            binds++;
+        }
+        assert_true(binds > 10);
+    }
+}
+
+/* A prefix may be somebody's home: its parts are shown, it is not. */
+static void a_prefix_is_not_shown_whole(void **state)
+{
+    cleanup_free struct jail_plan *plan = zygote_plan(ISOLATION_FULL, 1000);
+    int parts = 0;
+    for (int i = find(plan, JAIL_BIND, 0); i >= 0; i = find(plan, JAIL_BIND, i + 1)) {
+        assert_string_not_equal(text(plan, i, 0), "/old/home/ann/venv");
+        assert_string_not_equal(text(plan, i, 0), "/old/home/ann");
+        assert_string_not_equal(text(plan, i, 0), "/old/home");
+        assert_string_not_equal(text(plan, i, 0), "/old/");
+        parts += starts_with(text(plan, i, 0), "/old/home/ann/venv/");
+    }
+    assert_int_equal(parts, 6); /* once, though the prefix was named twice */
+    find_on(plan, JAIL_BIND, "/new/home/ann/venv/lib");
+    find_on(plan, JAIL_BIND, "/new/data/set");
+}
+
+/* Nothing in the host's own file system is written, made or mounted over. */
+static void everything_is_made_below_the_new_root(void **state)
+{
+    cleanup_free struct jail_plan *plan = zygote_plan(ISOLATION_FULL, 0);
+    int pivot = find(plan, JAIL_PIVOT, 0), made = 0;
+    for (int i = pivot; i < (int)plan->count; i++) {
+        const struct jail_op *op = &plan->ops[i];
+        if (op->kind == JAIL_DIRECTORY || op->kind == JAIL_FILE)
+            assert_true(starts_with(text(plan, i, 0), "/new/"));
+        else if (op->kind == JAIL_SYMLINK || op->kind == JAIL_MOUNT)
+            assert_true(starts_with(text(plan, i, 1), "/new"));
+        else
+            continue;
+        made++;
+    }
+    assert_true(made > 10);
+    for (int i = 0; i < pivot; i++)
+        if (plan->ops[i].kind == JAIL_DIRECTORY)
+            assert_true(starts_with(text(plan, i, 0), "/tmp/"));
+}
+
+static void a_full_sandbox_has_namespaces_of_its_own(void **state)
+{
+    cleanup_free struct jail_plan *plan = sandbox_plan(ISOLATION_FULL);
+    assert_int_equal(plan->clone_flags,
+        CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS);
+    int map = find_stage(plan, JAIL_KEEPER, JAIL_MAP_SELF, 0);
+    assert_int_equal(map, 0);
+    assert_int_equal(plan->ops[map].a, JAIL_INSIDE_UID);
+}
+
+static void every_private_mount_is_limited(void **state)
+{
+    cleanup_free struct jail_plan *plan = sandbox_plan(ISOLATION_FULL);
+    int mounts = 0;
+    for (int i = 0; (i = find_stage(plan, JAIL_KEEPER, JAIL_MOUNT, i)) >= 0; i++) {
+        assert_int_equal(plan->ops[i].a & 6, 6); /* MS_NOSUID, MS_NODEV */
+        mounts++;
+        if (strcmp(text(plan, i, 0), "tmpfs") != 0)
+            continue;
+        assert_non_null(strstr(text(plan, i, 2), "size=268435456"));
+        assert_non_null(strstr(text(plan, i, 2), "nr_inodes="));
+    }
+    assert_int_equal(mounts, 3);
+}
+
+/* A worker's last words before the guest's code, and all of a guard's: no way back up. */
+static void privileges_are_given_up_at_the_end(void **state)
+{
+    static const enum isolation levels[] = { ISOLATION_FULL, ISOLATION_PROCESS };
+    for (size_t i = 0; i < array_length(levels); i++) {
+        cleanup_free struct jail_plan *plan = sandbox_plan(levels[i]);
+        for (enum jail_stage stage = JAIL_WORKER; stage <= JAIL_GUARD; stage++) {
+            int nnp = find_stage(plan, stage, JAIL_NO_NEW_PRIVS, 0);
+            int drop = find_stage(plan, stage, JAIL_DROP_CAPS, 0);
+            assert_true(nnp >= 0);
+            assert_int_equal(drop, nnp + 1);
+            assert_int_equal(plan->ops[nnp].optional, 0);
+            assert_int_equal(plan->ops[drop].optional, 0);
+        }
+        int drop = find_stage(plan, JAIL_WORKER, JAIL_DROP_CAPS, 0);
+        assert_int_not_equal(plan->ops[drop + 1].stage, JAIL_WORKER);
+        assert_true(find_stage(plan, JAIL_GUARD, JAIL_DUMPABLE, 0) > drop);
+    }
+}
+
+static void process_has_no_mounts_and_no_namespaces(void **state)
+{
+    cleanup_free struct jail_plan *zygote = zygote_plan(ISOLATION_PROCESS, 0);
+    cleanup_free struct jail_plan *plan = sandbox_plan(ISOLATION_PROCESS);
+    assert_int_equal(zygote->count, 1);
+    assert_int_equal(zygote->ops[0].kind, JAIL_NO_NEW_PRIVS);
+    assert_int_equal(plan->clone_flags, 0);
+    for (uint32_t i = 0; i < plan->count; i++) {
+        static const enum jail_op_kind none[] = { JAIL_UNSHARE, JAIL_MAP_SELF, JAIL_BECOME,
+            JAIL_PRIVATE, JAIL_MOUNT, JAIL_BIND, JAIL_READ_ONLY, JAIL_PIVOT, JAIL_DETACH,
+            JAIL_HOSTNAME };
+        for (size_t j = 0; j < array_length(none); j++)
+            assert_int_not_equal(plan->ops[i].kind, none[j]);
+    }
+    int chdir = find_stage(plan, JAIL_WORKER, JAIL_CHDIR, 0);
+    assert_string_equal(text(plan, chdir, 0), "/work");
+}
+
+/* RLIMIT_NPROC counts all processes of the user where there is no user namespace. */
+static void limits_become_operations(void **state)
+{
+    static const struct {
+        int resource;
+        bool process; /* at isolation `process` too */
+        uint64_t value;
+    } expected[] = {
+        { RLIMIT_DATA, true, 11 << 20 },
+        { RLIMIT_NPROC, false, 12 },
+        { RLIMIT_NOFILE, true, 13 },
+        { RLIMIT_FSIZE, true, 14 },
+        { RLIMIT_CORE, true, 0 },
+    };
+    struct jail_limits limits = {
+        .memory = 11 << 20, .processes = 12, .open_files = 13, .file_size = 14, .tmp_size = 15 << 20
+    };
+    for (int full = 0; full <= 1; full++) {
+        cleanup_free struct jail_plan *plan = NULL;
+        assert_ok(jail_compile_sandbox(
+            full ? ISOLATION_FULL : ISOLATION_PROCESS, &limits, "/w", &plan, err));
+        for (size_t e = 0; e < array_length(expected); e++) {
+            int found = 0;
+            for (uint32_t i = 0; i < plan->count; i++)
+                if (plan->ops[i].kind == JAIL_LIMIT &&
+                    plan->ops[i].a == (uint64_t)expected[e].resource) {
+                    assert_int_equal(plan->ops[i].b, expected[e].value);
+                    assert_int_equal(plan->ops[i].stage, JAIL_WORKER);
+                    found++;
+                }
+            assert_int_equal(found, full || expected[e].process);
+        }
+    }
+}
+
+static void stages_come_in_their_order(void **state)
+{
+    cleanup_free struct jail_plan *plan = sandbox_plan(ISOLATION_FULL);
+    for (uint32_t i = 1; i < plan->count; i++)
+        assert_true(plan->ops[i].stage >= plan->ops[i - 1].stage);
+}
+
+/* The block is one piece: its size covers it, its texts end inside it. */
+static void a_plan_is_one_block(void **state)
+{
+    cleanup_free struct jail_plan *plan = zygote_plan(ISOLATION_FULL, 0);
+    size_t head = sizeof *plan + plan->count * sizeof plan->ops[0];
+    assert_true(plan->size > head);
+    assert_int_equal(((char *)plan)[plan->size - 1], '\0');
+    for (uint32_t i = 0; i < plan->count; i++)
+        for (int t = 0; t < 3; t++)
+            assert_true(plan->ops[i].text[t] < plan->size - head);
+}
+
+/* ---- words ---- */
+
+static void every_operation_is_printed_by_its_name(void **state)
+{
+    static const struct {
+        enum isolation isolation;
+        bool zygote;
+        const char *line;
+    } expected[] = {
+        { ISOLATION_FULL, true, "zygote unshare mount network ipc uts\n" },
+        { ISOLATION_FULL, true, "zygote make mounts private\n" },
+        { ISOLATION_FULL, true, "zygote mount tmpfs on /new (mode=0755,size=16m" },
+        { ISOLATION_FULL, true, "zygote bind /old/usr on /new/usr read-only, if it is there\n" },
+        { ISOLATION_FULL, true, "zygote bind /old/dev/null on /new/dev/null\n" },
+        { ISOLATION_FULL, true, "zygote directory /new/tmp\n" },
+        { ISOLATION_FULL, true, "zygote file /new/etc/hosts\n" },
+        { ISOLATION_FULL, true, "zygote symlink /proc/self/fd on /new/dev/fd\n" },
+        { ISOLATION_FULL, true, "zygote make read-only /new\n" },
+        { ISOLATION_FULL, true, "zygote pivot root /new on .\n" },
+        { ISOLATION_FULL, true, "zygote detach .\n" },
+        { ISOLATION_FULL, true, "zygote change directory /\n" },
+        { ISOLATION_FULL, true, "zygote become uid 65534 gid 65534\n" },
+        { ISOLATION_PROCESS, true, "zygote no new privileges\n" },
+        { ISOLATION_FULL, false, "    clone with new namespaces: user pid mount ipc uts\n" },
+        { ISOLATION_FULL, false, "keeper map ids uid 1000 gid 1000\n" },
+        { ISOLATION_FULL, false, "keeper mount proc on /proc\n" },
+        { ISOLATION_FULL, false, "keeper host name droste\n" },
+        { ISOLATION_FULL, false, "worker new session\n" },
+        { ISOLATION_FULL, false, "worker limit memory to 4294967296\n" },
+        { ISOLATION_FULL, false, "worker limit open files to 1024\n" },
+        { ISOLATION_FULL, false, "worker limit file size to 1073741824\n" },
+        { ISOLATION_FULL, false, "worker limit core to 0\n" },
+        { ISOLATION_FULL, false, "worker limit processes to 128\n" },
+        { ISOLATION_FULL, false, "worker drop all capabilities\n" },
+        { ISOLATION_FULL, false, "guard  dumpable 0\n" },
+    };
+    for (size_t i = 0; i < array_length(expected); i++) {
+        cleanup_buf struct buf out = { 0 };
+        cleanup_free struct jail_plan *plan = expected[i].zygote
+                                                  ? zygote_plan(expected[i].isolation, 0)
+                                                  : sandbox_plan(expected[i].isolation);
+        jail_print(plan, &out);
+        if (!strstr(buf_text(&out), expected[i].line))
+            fail_msg("no '%s' in:\n%s", expected[i].line, buf_text(&out));
+    }
+}
+
+/* A failure is reported by index; the clone itself has none. */
+static void a_failure_can_be_named(void **state)
+{
+    cleanup_free struct jail_plan *plan = sandbox_plan(ISOLATION_PROCESS);
+    cleanup_buf struct buf first = { 0 }, past = { 0 };
+    jail_print_op(plan, 0, &first);
+    jail_print_op(plan, plan->count, &past);
+    assert_string_equal(buf_text(&first), "new session");
+    assert_string_equal(buf_text(&past), "clone");
+}
+
+static void isolations_have_names(void **state)
+{
+    static const char *const names[] = { "auto", "full", "light", "landlock", "process" };
+    for (size_t i = 0; i < array_length(names); i++) {
+        enum isolation isolation;
+        assert_ok(isolation_parse(names[i], &isolation, err));
+        assert_string_equal(isolation_name(isolation), names[i]);
+    }
+    enum isolation none;
+    assert_fails(ERROR_ARGUMENT, isolation_parse("ful", &none, err));
+    assert_fails(ERROR_ARGUMENT, isolation_parse("", &none, err));
+    assert_true(isolation_is_built(ISOLATION_FULL));
+    assert_false(isolation_is_built(ISOLATION_LIGHT));
+    assert_false(isolation_is_built(ISOLATION_LANDLOCK));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(root_needs_no_user_namespace_for_the_zygote),
+        cmocka_unit_test(anyone_else_starts_with_a_user_namespace),
+        cmocka_unit_test(mounts_are_private_before_the_first_mount),
+        cmocka_unit_test(proc_comes_before_the_old_root_goes),
+        cmocka_unit_test(the_old_root_goes_for_good),
+        cmocka_unit_test(root_becomes_nobody_last),
+        cmocka_unit_test(only_what_is_needed_is_shown_and_all_of_it_read_only),
+        cmocka_unit_test(a_prefix_is_not_shown_whole),
+        cmocka_unit_test(everything_is_made_below_the_new_root),
+        cmocka_unit_test(a_full_sandbox_has_namespaces_of_its_own),
+        cmocka_unit_test(every_private_mount_is_limited),
+        cmocka_unit_test(privileges_are_given_up_at_the_end),
+        cmocka_unit_test(process_has_no_mounts_and_no_namespaces),
+        cmocka_unit_test(limits_become_operations),
+        cmocka_unit_test(stages_come_in_their_order),
+        cmocka_unit_test(a_plan_is_one_block),
+        cmocka_unit_test(every_operation_is_printed_by_its_name),
+        cmocka_unit_test(a_failure_can_be_named),
+        cmocka_unit_test(isolations_have_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

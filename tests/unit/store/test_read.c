@@ -1,0 +1,485 @@
+/* What was written comes back: every field, every byte, in order; and runs are found again. */
+#include "fixture.h"
+
+/* What a visit saw, one letter a step ("R t1 c1 ..."), and copies of what a test asks about. */
+struct seen {
+    char steps[512];
+    int64_t stop_at; /* the call at which the visitor stops; 0: none */
+};
+
+static void see(struct seen *seen, const char *what, int64_t id)
+{
+    size_t used = strlen(seen->steps);
+    snprintf(seen->steps + used, sizeof seen->steps - used, "%s%s%lld", used ? " " : "", what,
+        (long long)id);
+}
+
+static int see_turn(void *arg, const struct store_turn *turn, struct error *err)
+{
+    assert_true(turn->started_ms > 1600000000000);
+    see(arg, "turn", turn->turn);
+    return 0;
+}
+
+static int see_call(void *arg, const struct store_call *call, struct error *err)
+{
+    struct seen *seen = arg;
+    see(arg, "call", call->id);
+    if (seen->stop_at == call->id)
+        return error_set(err, ERROR_CANCELLED, "enough");
+    return 0;
+}
+
+static int see_cell(void *arg, const struct store_cell *cell, struct error *err)
+{
+    see(arg, "cell", cell->id);
+    return 0;
+}
+
+static const struct store_visitor order = { .turn = see_turn, .call = see_call, .cell = see_cell };
+
+static void assert_value(struct store_value value, struct store_value expected)
+{
+    assert_int_equal(value.data != NULL, expected.data != NULL);
+    assert_int_equal(value.len, expected.len);
+    if (expected.len > 0)
+        assert_memory_equal(value.data, expected.data, expected.len);
+    if (value.data)
+        assert_int_equal(((const char *)value.data)[value.len], '\0');
+}
+
+/* ---- round trips ---- */
+
+static const char odd_bytes[] = "a\0b\xff\xfe\xc3(\n\0";
+#define ODD ((struct store_value){ odd_bytes, sizeof odd_bytes - 1 })
+
+static int check_run(void *arg, const struct store_run *run, struct error *err)
+{
+    assert_string_equal(run->begin.id, "child");
+    assert_string_equal(run->begin.parent, "parent");
+    assert_int_equal(run->begin.parent_cell, *(int64_t *)arg);
+    assert_int_equal(run->begin.depth, 1);
+    assert_string_equal(run->begin.model, "openai/gpt-5-mini");
+    assert_string_equal(run->begin.environment, "docker");
+    assert_string_equal(run->begin.isolation, "light");
+    assert_string_equal(run->begin.version, "0.1.0");
+    assert_value(run->begin.question, ODD);
+    assert_value(run->begin.context, store_text("{\"type\":\"str\"}"));
+    assert_value(run->begin.limits, store_text(""));
+    assert_string_equal(run->end.status, "done");
+    assert_string_equal(run->end.error, "model_rate: again later");
+    assert_value(run->end.answer, store_text("{\"x\":1}"));
+    assert_int_equal(run->end.iterations, 7);
+    assert_int_equal(run->end.calls, 8);
+    assert_int_equal(run->end.input_tokens, INT64_C(9000000000));
+    assert_int_equal(run->end.output_tokens, 10);
+    assert_true(run->end.cost == 0.25);
+    assert_true(run->end.seconds == 12.5);
+    assert_true(run->started_ms > 1600000000000 && run->ended_ms >= run->started_ms);
+    return 0;
+}
+
+/* Every field of a run, NULs and malformed UTF-8 and the empty value among them. */
+static void a_run_comes_back_whole(void **state)
+{
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    char id[STORE_RUN_ID_SIZE];
+    begin_run(store, "parent");
+    assert_ok(store_turn_begin(store, "parent", 1, err));
+    int64_t cell = begin_cell(store, "parent", store_text("rlm_query('?')"));
+    struct store_run_begin begin = { .id = "child",
+        .parent = "parent",
+        .parent_cell = cell,
+        .depth = 1,
+        .model = "openai/gpt-5-mini",
+        .environment = "docker",
+        .version = "0.1.0",
+        .question = ODD,
+        .context = store_text("{\"type\":\"str\"}"),
+        .limits = store_text("") };
+    struct store_run_end end = { .status = "done",
+        .error = "model_rate: again later",
+        .answer = store_text("{\"x\":1}"),
+        .iterations = 7,
+        .calls = 8,
+        .input_tokens = INT64_C(9000000000),
+        .output_tokens = 10,
+        .cost = 0.25,
+        .seconds = 12.5 };
+    struct store_visitor visitor = { .run = check_run };
+    assert_ok(store_run_begin(store, &begin, id, err));
+    assert_string_equal(id, "child");
+    assert_ok(store_run_note_isolation(store, "child", "light", err));
+    assert_ok(store_run_end(store, "child", &end, err));
+    assert_ok(store_run_visit(store, "child", &visitor, &cell, err));
+    store_close(store);
+}
+
+static int check_call(void *arg, const struct store_call *call, struct error *err)
+{
+    const int64_t *cell = arg;
+    assert_string_equal(call->begin.run, "a");
+    assert_int_equal(call->begin.turn, 1);
+    assert_int_equal(call->begin.cell, *cell);
+    assert_int_equal(call->begin.depth, 2);
+    assert_string_equal(call->begin.kind, "sub");
+    assert_string_equal(call->begin.model, "m");
+    assert_value(call->begin.request, ODD);
+    assert_string_equal(call->end.status, "error");
+    assert_string_equal(call->end.error, "cut");
+    assert_string_equal(call->end.finish, "length");
+    assert_value(call->end.reply, store_text("half"));
+    assert_int_equal(call->end.input_tokens, 11);
+    assert_int_equal(call->end.output_tokens, 12);
+    assert_true(call->end.estimated);
+    assert_int_equal(call->end.attempts, 3);
+    assert_true(call->end.seconds == 0.5);
+    assert_true(call->started_ms > 1600000000000 && call->ended_ms >= call->started_ms);
+    return 0;
+}
+
+static int check_cell(void *arg, const struct store_cell *cell, struct error *err)
+{
+    assert_string_equal(cell->begin.run, "a");
+    assert_int_equal(cell->begin.turn, 1);
+    assert_value(cell->begin.code, store_text("llm_query('?')"));
+    assert_string_equal(cell->end.status, "killed");
+    assert_string_equal(cell->end.killed, "memory");
+    assert_value(cell->end.standard_output, ODD);
+    assert_value(cell->end.standard_error, store_text("err"));
+    assert_value(cell->end.submit, store_text("{}"));
+    assert_value(cell->end.error, store_text("{\"type\":\"MemoryError\"}"));
+    assert_value(cell->end.variables, store_text("[]"));
+    assert_int_equal(cell->end.calls, 1);
+    assert_true(cell->end.seconds == 1.5);
+    assert_true(cell->started_ms > 1600000000000 && cell->ended_ms >= cell->started_ms);
+    return 0;
+}
+
+/* Every field of a call and a cell. */
+static void steps_come_back_whole(void **state)
+{
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    int64_t call;
+    begin_run(store, "a");
+    assert_ok(store_turn_begin(store, "a", 1, err));
+    int64_t cell = begin_cell(store, "a", store_text("llm_query('?')"));
+    struct store_call_begin begin = {
+        .run = "a", .turn = 1, .cell = cell, .depth = 2, .kind = "sub", .model = "m", .request = ODD
+    };
+    struct store_call_end end = { .status = "error",
+        .error = "cut",
+        .finish = "length",
+        .reply = store_text("half"),
+        .input_tokens = 11,
+        .output_tokens = 12,
+        .estimated = true,
+        .attempts = 3,
+        .seconds = 0.5 };
+    struct store_cell_end cell_end = { .status = "killed",
+        .killed = "memory",
+        .standard_output = ODD,
+        .standard_error = store_text("err"),
+        .submit = store_text("{}"),
+        .error = store_text("{\"type\":\"MemoryError\"}"),
+        .variables = store_text("[]"),
+        .calls = 1,
+        .seconds = 1.5 };
+    struct store_visitor visitor = { .call = check_call, .cell = check_cell };
+    assert_ok(store_call_begin(store, &begin, &call, err));
+    assert_ok(store_call_end(store, call, &end, err));
+    assert_ok(store_cell_end(store, cell, &cell_end, err));
+    assert_ok(store_run_visit(store, "a", &visitor, &cell, err));
+    store_close(store);
+}
+
+static int check_open_run(void *arg, const struct store_run *run, struct error *err)
+{
+    assert_string_equal(run->end.status, "running");
+    assert_null(run->begin.parent);
+    assert_null(run->begin.isolation);
+    assert_null(run->begin.context.data);
+    assert_null(run->end.answer.data);
+    assert_null(run->end.error);
+    assert_true(run->end.cost < 0);
+    assert_int_equal(run->ended_ms, 0);
+    return 0;
+}
+
+static int check_open_cell(void *arg, const struct store_cell *cell, struct error *err)
+{
+    assert_string_equal(cell->end.status, "running");
+    assert_null(cell->end.standard_output.data);
+    assert_int_equal(cell->ended_ms, 0);
+    return 0;
+}
+
+/* What is not there reads as not there, and what has not ended as running. */
+static void absent_is_not_empty(void **state)
+{
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    struct store_visitor visitor = { .run = check_open_run, .cell = check_open_cell };
+    begin_run(store, "a");
+    assert_ok(store_turn_begin(store, "a", 1, err));
+    begin_cell(store, "a", store_text(""));
+    assert_ok(store_run_visit(store, "a", &visitor, NULL, err));
+    store_close(store);
+}
+
+static int check_large(void *arg, const struct store_cell *cell, struct error *err)
+{
+    assert_value(cell->begin.code, *(struct store_value *)arg);
+    assert_value(cell->end.standard_output, *(struct store_value *)arg);
+    return 0;
+}
+
+static void write_and_read_back(const char *file, struct store_value value)
+{
+    struct store *store = open_store(file);
+    struct store_visitor visitor = { .cell = check_large };
+    begin_run(store, "a");
+    assert_ok(store_turn_begin(store, "a", 1, err));
+    end_cell(store, begin_cell(store, "a", value), value);
+    store_close(store);
+    store = open_store(file);
+    assert_ok(store_run_visit(store, "a", &visitor, &value, err));
+    store_close(store);
+}
+
+enum { LARGE = 5 << 20 };
+
+/* Five megabytes that shrink to almost nothing. */
+static void a_large_value_that_shrinks(void **state)
+{
+    struct place *place = *state;
+    char *data = malloc(LARGE);
+    for (size_t i = 0; i < LARGE; i++)
+        data[i] = (char)(i % 251);
+    write_and_read_back(place->file, (struct store_value){ data, LARGE });
+    assert_int_equal(
+        ask(place->file, "SELECT encoding = 'zstd' FROM blobs WHERE size = 5242880"), 1);
+    free(data);
+}
+
+/* Five megabytes of noise, which are kept as they are. */
+static void a_large_value_that_does_not(void **state)
+{
+    struct place *place = *state;
+    unsigned char *data = malloc(LARGE);
+    uint64_t x = 88172645463325252u; /* xorshift64 */
+    for (size_t i = 0; i < LARGE; i++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        data[i] = (unsigned char)(x >> 32);
+    }
+    write_and_read_back(place->file, (struct store_value){ data, LARGE });
+    assert_int_equal(
+        ask(place->file, "SELECT encoding = 'raw' FROM blobs WHERE size = 5242880"), 1);
+    free(data);
+}
+
+/* Values that were changed in the file, or claim what they are not, are refused and not trusted. */
+static void damaged_values_are_refused(void **state)
+{
+    struct place *place = *state;
+    static const char *const damages[] = {
+        "UPDATE blobs SET data = x'77687921'",          /* "why!": another hash */
+        "UPDATE blobs SET size = 3",                    /* less than there is */
+        "UPDATE blobs SET size = 1 << 60",              /* more than may be */
+        "UPDATE blobs SET size = -1",                   /* not a size */
+        "UPDATE blobs SET encoding = 'zstd'",           /* not a frame */
+        "PRAGMA foreign_keys = OFF; DELETE FROM blobs", /* gone */
+    };
+    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+        struct store_visitor visitor = { 0 };
+        sqlite3 *db = NULL;
+        struct store *store = open_store(place->file);
+        begin_run(store, "a");
+        sqlite3_open(place->file, &db);
+        assert_int_equal(sqlite3_exec(db, damages[i], NULL, NULL, NULL), SQLITE_OK);
+        assert_fails(ERROR_STORE, store_run_visit(store, "a", &visitor, NULL, err));
+        sqlite3_exec(db, "DELETE FROM runs; DELETE FROM blobs", NULL, NULL, NULL);
+        sqlite3_close(db);
+        store_close(store);
+    }
+}
+
+/* ---- order ---- */
+
+/* Turns in their order; in each, calls and cells in the order in which they began. */
+static void steps_come_in_the_order_in_which_they_began(void **state)
+{
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    struct seen seen = { 0 };
+    begin_run(store, "other");
+    begin_run(store, "a");
+    assert_ok(store_turn_begin(store, "other", 1, err));
+    assert_ok(store_turn_begin(store, "a", 1, err));
+    end_call(store, begin_call(store, "a", "1"), "r");
+    begin_cell(store, "other", store_text("2"));
+    int64_t cell = begin_cell(store, "a", store_text("3"));
+    int64_t first = begin_call(store, "a", "4");
+    int64_t second = begin_call(store, "a", "5");
+    end_call(store, second, "r");
+    end_call(store, first, "r");
+    end_cell(store, cell, store_text("r"));
+    end_cell(store, begin_cell(store, "a", store_text("6")), store_text("r"));
+    assert_ok(store_turn_begin(store, "a", 2, err));
+    assert_ok(store_run_visit(store, "a", &order, &seen, err));
+    assert_string_equal(seen.steps, "turn1 call1 cell3 call4 call5 cell6 turn2");
+    store_close(store);
+}
+
+/* A visitor's error stops the visit and is its result; the store goes on working. */
+static void a_visitor_can_stop(void **state)
+{
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    struct seen seen = { .stop_at = 2 };
+    begin_run(store, "a");
+    assert_ok(store_turn_begin(store, "a", 1, err));
+    for (int i = 0; i < 3; i++)
+        begin_call(store, "a", "p");
+    assert_fails(ERROR_CANCELLED, store_run_visit(store, "a", &order, &seen, err));
+    assert_string_equal(seen.steps, "turn1 call1 call2");
+    seen = (struct seen){ 0 };
+    assert_ok(store_turn_begin(store, "a", 2, err));
+    assert_ok(store_run_visit(store, "a", &order, &seen, err));
+    assert_string_equal(seen.steps, "turn1 call1 call2 call3 turn2");
+    store_close(store);
+}
+
+static int write_within(void *arg, const struct store_run *run, struct error *err)
+{
+    return store_turn_begin(arg, run->begin.id, 1, err);
+}
+
+/* Writing from within a visit is an error, and harms neither. */
+static void writing_within_a_visit_is_refused(void **state)
+{
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    struct store_visitor visitor = { .run = write_within };
+    begin_run(store, "a");
+    assert_fails(ERROR_STORE, store_run_visit(store, "a", &visitor, store, err));
+    assert_ok(store_turn_begin(store, "a", 1, err));
+    store_close(store);
+}
+
+/* ---- lists and prefixes ---- */
+
+static int see_run(void *arg, const struct store_run *run, struct error *err)
+{
+    char *names = arg;
+    strcat(strcat(names, run->begin.id), " ");
+    return 0;
+}
+
+static void assert_lists(struct store *store, struct store_filter filter, const char *expected)
+{
+    char names[256] = "";
+    assert_ok(store_run_list(store, &filter, see_run, names, err));
+    assert_string_equal(names, expected);
+}
+
+/* The newest first; roots, children of one run, or all; as many as asked for. */
+static void lists_are_filtered(void **state)
+{
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    assert_lists(store, (struct store_filter){ 0 }, "");
+    static const struct {
+        const char *id, *parent;
+    } runs[] = { { "b", NULL }, { "b1", "b" }, { "a", NULL }, { "b2", "b" }, { "b11", "b1" } };
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char id[STORE_RUN_ID_SIZE];
+        struct store_run_begin begin = plain_run(runs[i].id);
+        begin.parent = runs[i].parent;
+        assert_ok(store_run_begin(store, &begin, id, err));
+    }
+    assert_lists(store, (struct store_filter){ 0 }, "a b ");
+    assert_lists(store, (struct store_filter){ .limit = 1 }, "a ");
+    assert_lists(store, (struct store_filter){ .parent = "b" }, "b2 b1 ");
+    assert_lists(store, (struct store_filter){ .parent = "a" }, "");
+    assert_lists(store, (struct store_filter){ .children = true }, "b11 b2 a b1 b ");
+    assert_lists(store, (struct store_filter){ .children = true, .limit = 2 }, "b11 b2 ");
+    store_close(store);
+}
+
+static void assert_find_says(struct store *store, const char *prefix, int code, const char *words)
+{
+    struct error err = { 0 };
+    char id[STORE_RUN_ID_SIZE];
+    assert_int_equal(store_run_find(store, prefix, id, &err), -code);
+    if (!strstr(err.text, words))
+        fail_msg("'%s' does not say '%s'", err.text, words);
+}
+
+/* A prefix of one run finds it, and so does an id that is also another's prefix. */
+static void a_prefix_finds_its_run(void **state)
+{
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    char id[STORE_RUN_ID_SIZE] = "";
+    begin_run(store, "20260101-000000-aaaaaa");
+    begin_run(store, "20260102-000000-bbbbbb");
+    begin_run(store, "20260102-000000-bbbbbb.2");
+    assert_ok(store_run_find(store, "20260101", id, err));
+    assert_string_equal(id, "20260101-000000-aaaaaa");
+    assert_ok(store_run_find(store, "20260102-000000-bbbbbb", id, err));
+    assert_string_equal(id, "20260102-000000-bbbbbb");
+    store_close(store);
+}
+
+/* A prefix of none or of several is an error that names what could have been meant. */
+static void a_wrong_prefix_names_candidates(void **state)
+{
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    assert_find_says(store, "x", ERROR_NOT_FOUND, "is empty");
+    begin_run(store, "r1");
+    begin_run(store, "r2");
+    assert_find_says(store, "x", ERROR_NOT_FOUND, "r2, r1");
+    assert_find_says(store, "r", ERROR_ARGUMENT, "r2, r1");
+    begin_run(store, "r3");
+    begin_run(store, "r4");
+    begin_run(store, "r5");
+    assert_find_says(store, "r", ERROR_ARGUMENT, "r5, r4, r3, r2, ...");
+    assert_find_says(store, "", ERROR_ARGUMENT, "not the beginning");
+    assert_find_says(store, "r%", ERROR_ARGUMENT, "not the beginning");
+    store_close(store);
+}
+
+/* Visiting a run that is not there says so. */
+static void an_unknown_run_is_not_found(void **state)
+{
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    assert_fails(ERROR_NOT_FOUND, store_run_visit(store, "a", &order, NULL, err));
+    store_close(store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        store_test(a_run_comes_back_whole),
+        store_test(steps_come_back_whole),
+        store_test(absent_is_not_empty),
+        store_test(a_large_value_that_shrinks),
+        store_test(a_large_value_that_does_not),
+        store_test(damaged_values_are_refused),
+        store_test(steps_come_in_the_order_in_which_they_began),
+        store_test(a_visitor_can_stop),
+        store_test(writing_within_a_visit_is_refused),
+        store_test(lists_are_filtered),
+        store_test(a_prefix_finds_its_run),
+        store_test(a_wrong_prefix_names_candidates),
+        store_test(an_unknown_run_is_not_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

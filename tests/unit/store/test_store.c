@@ -1,0 +1,352 @@
+/* Opening: what is ours is opened or made, what is not is refused with a cure, and nothing that
+ * fails harms the file. */
+#include "fixture.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+
+static void assert_open_says(const char *path, const char *words)
+{
+    struct error err = { 0 };
+    struct store *store = NULL;
+    assert_int_equal(store_open(path, &store, &err), -ERROR_STORE);
+    assert_int_equal(err.code, ERROR_STORE);
+    assert_null(store);
+    if (!strstr(err.text, words))
+        fail_msg("'%s' does not say '%s'", err.text, words);
+}
+
+static void run_sql(const char *file, const char *sql)
+{
+    sqlite3 *db = NULL;
+    sqlite3_open(file, &db);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+static unsigned mode_of(const char *path)
+{
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_mode & 07777;
+}
+
+/* Without a path the file is runs.db in DROSTE_HOME, and it is nobody else's to read. */
+static void the_default_file_is_private(void **state)
+{
+    struct place *place = *state;
+    char home[128], file[160];
+    snprintf(home, sizeof home, "%s/a/b", place->directory);
+    snprintf(file, sizeof file, "%s/runs.db", home);
+    setenv("DROSTE_HOME", home, 1);
+    mode_t before = umask(0);
+    struct store *store = open_store(NULL);
+    assert_string_equal(store_path(store), file);
+    begin_run(store, "a");
+    assert_int_equal(mode_of(home), 0700);
+    assert_int_equal(mode_of(file), 0600);
+    strcat(file, "-wal");
+    assert_int_equal(mode_of(file), 0600);
+    store_close(store);
+    umask(before);
+    unsetenv("DROSTE_HOME");
+}
+
+/* What one store wrote, the next one opens and adds to. */
+static void an_existing_file_is_opened(void **state)
+{
+    struct place *place = *state;
+    for (int i = 0; i < 3; i++) {
+        struct store *store = open_store(place->file);
+        begin_run(store, NULL);
+        store_close(store);
+        assert_int_equal(ask(place->file, "SELECT count(*) FROM runs"), i + 1);
+    }
+    assert_int_equal(ask(place->file, "PRAGMA user_version"), 1);
+}
+
+/* Opening and closing a second store in this process does not drop the locks of the first, without
+ * which the next process to close the file would take it to be the last one and remove the log that
+ * the first still writes to. */
+static void a_second_store_leaves_the_locks_of_the_first(void **state)
+{
+    struct place *place = *state;
+    int ends[2];
+    char go;
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid = fork(); /* now: SQLite's notes about locks would be inherited */
+    if (pid == 0)
+        _exit(read(ends[0], &go, 1) == 1 ? (int)ask(place->file, "SELECT count(*) FROM runs") : 99);
+    struct store *store = open_store(place->file);
+    begin_run(store, "a");
+    store_close(open_store(place->file));
+    assert_int_equal(write(ends[1], "", 1), 1);
+    assert_int_equal(wait_for(pid), 1);
+    close(ends[0]);
+    close(ends[1]);
+    begin_run(store, "b");
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM runs"), 2);
+    store_close(store);
+}
+
+/* Processes that find no file and make it at the same instant all succeed. SQLite by itself refuses
+ * about one in nine: it does not wait for the file when it goes over to WAL. */
+static void a_new_file_is_opened_by_many_at_once(void **state)
+{
+    struct place *place = *state;
+    enum { PROCESSES = 8, ROUNDS = 20 };
+    pid_t pids[PROCESSES];
+    volatile bool *go = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        char file[sizeof place->file + 4];
+        snprintf(file, sizeof file, "%s.%d", place->file, round);
+        *go = false;
+        for (int i = 0; i < PROCESSES; i++) {
+            struct store *store;
+            pids[i] = fork();
+            if (pids[i] != 0)
+                continue;
+            while (!*go)
+                continue; /* not sched_yield: they are to start together */
+            _exit(store_open(file, &store, NULL) < 0);
+        }
+        usleep(1000);
+        *go = true;
+        for (int i = 0; i < PROCESSES; i++)
+            assert_int_equal(wait_for(pids[i]), 0);
+    }
+    munmap((void *)go, 1);
+}
+
+/* ---- files that are not ours ---- */
+
+/* A file of other bytes is refused and stays as it is. */
+static void a_file_that_is_no_database_is_refused(void **state)
+{
+    struct place *place = *state;
+    char text[4096], after[4096];
+    memset(text, 'x', sizeof text);
+    int fd = open(place->file, O_RDWR | O_CREAT, 0600);
+    assert_int_equal(write(fd, text, sizeof text), sizeof text);
+    assert_open_says(place->file, "not a database; move the file away, or set DROSTE_HOME");
+    assert_int_equal(pread(fd, after, sizeof after, 0), sizeof after);
+    assert_memory_equal(after, text, sizeof text);
+    close(fd);
+}
+
+/* Another program's database is refused, and gets no table of ours. */
+static void another_programs_database_is_refused(void **state)
+{
+    struct place *place = *state;
+    run_sql(place->file, "CREATE TABLE theirs (x)");
+    assert_open_says(place->file, "another program's database; set DROSTE_HOME");
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM sqlite_schema"), 1);
+    assert_int_equal(
+        ask(place->file, "SELECT journal_mode = 'delete' FROM pragma_journal_mode"), 1);
+}
+
+/* A file that a newer Droste wrote is refused; one of our own version is not. */
+static void a_newer_version_is_refused(void **state)
+{
+    struct place *place = *state;
+    store_close(open_store(place->file));
+    run_sql(place->file, "PRAGMA user_version = 2");
+    assert_open_says(place->file, "newer Droste (version 2, this one knows 1)");
+    run_sql(place->file, "PRAGMA user_version = 1");
+    store_close(open_store(place->file));
+}
+
+/* A version that no Droste writes is no file of ours, whatever its mark says. */
+static void an_impossible_version_is_refused(void **state)
+{
+    struct place *place = *state;
+    store_close(open_store(place->file));
+    run_sql(place->file, "PRAGMA user_version = -1");
+    assert_open_says(place->file, "another program's database");
+    run_sql(place->file, "PRAGMA user_version = 0");
+    assert_open_says(place->file, "another program's database");
+}
+
+/* A database with a page destroyed is named as damaged when that page is read. */
+static void a_damaged_file_is_named(void **state)
+{
+    struct place *place = *state;
+    char zeros[4096] = { 0 };
+    store_close(open_store(place->file));
+    int fd = open(place->file, O_RDWR);
+    off_t size = lseek(fd, 0, SEEK_END);
+    for (off_t at = 4096; at < size; at += 4096)
+        assert_int_equal(pwrite(fd, zeros, sizeof zeros, at), sizeof zeros);
+    close(fd);
+    struct error err = { 0 };
+    struct store *store = open_store(place->file);
+    struct store_run_begin begin = plain_run("a");
+    char id[STORE_RUN_ID_SIZE];
+    assert_int_equal(store_run_begin(store, &begin, id, &err), -ERROR_STORE);
+    assert_non_null(strstr(err.text, "is damaged"));
+    store_close(store);
+}
+
+/* ---- places that cannot be written ---- */
+
+/* A directory, a path below nothing, and the empty path. */
+static void a_path_that_cannot_be_is_refused(void **state)
+{
+    struct place *place = *state;
+    char below[128];
+    snprintf(below, sizeof below, "%s/nothing/runs.db", place->directory);
+    assert_open_says(below, "set DROSTE_HOME");
+    assert_open_says(place->directory, "set DROSTE_HOME");
+    assert_open_says("", "set DROSTE_HOME");
+}
+
+/* Runs `check` in a process that permissions bind: as nobody where we are root. */
+static void without_privileges(void (*check)(struct place *), struct place *place)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (getuid() == 0 && (setgroups(0, NULL) < 0 || setgid(65534) < 0 || setuid(65534) < 0))
+            _exit(2);
+        check(place);
+        _exit(0);
+    }
+    assert_int_equal(wait_for(pid), 0);
+}
+
+static void open_in_a_closed_directory(struct place *place)
+{
+    assert_open_says(place->file, "set DROSTE_HOME");
+    setenv("DROSTE_HOME", place->directory, 1);
+    assert_open_says(NULL, "set DROSTE_HOME");
+    char home[128];
+    snprintf(home, sizeof home, "%s/below", place->directory);
+    setenv("DROSTE_HOME", home, 1);
+    assert_open_says(NULL, "set DROSTE_HOME");
+}
+
+/* A directory in which nothing can be made. */
+static void a_read_only_directory_is_refused(void **state)
+{
+    struct place *place = *state;
+    assert_int_equal(chmod(place->directory, 0555), 0);
+    without_privileges(open_in_a_closed_directory, place);
+}
+
+static void open_anothers_file(struct place *place)
+{
+    assert_open_says(place->file, "you may not write it; set DROSTE_HOME");
+}
+
+/* A file that can be read but not written. */
+static void a_read_only_file_is_refused(void **state)
+{
+    struct place *place = *state;
+    store_close(open_store(place->file));
+    assert_int_equal(chmod(place->directory, 0777), 0);
+    assert_int_equal(chmod(place->file, 0444), 0);
+    without_privileges(open_anothers_file, place);
+}
+
+/* ---- a full disk ---- */
+
+/* The directory becomes a disk of this size; false where mounting is not for us. */
+static bool mount_small(const struct place *place, const char *size)
+{
+    char options[64];
+    snprintf(options, sizeof options, "size=%s", size);
+    return getuid() == 0 && mount("droste", place->directory, "tmpfs", 0, options) == 0;
+}
+
+/* Writes cells of noise until one is refused, and says how many went in. */
+static int64_t fill(struct store *store, struct error *err)
+{
+    static unsigned char noise[32768];
+    uint64_t x = 88172645463325252u; /* xorshift64 */
+    for (int64_t written = 0;; written++) {
+        for (size_t i = 0; i < sizeof noise; i++) {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            noise[i] = (unsigned char)(x >> 32);
+        }
+        struct store_cell_begin begin = { .run = "a", .turn = 1, .code = { noise, sizeof noise } };
+        int64_t cell;
+        if (store_cell_begin(store, &begin, &cell, err) < 0)
+            return written;
+        assert_in_range(written, 0, 1000);
+    }
+}
+
+/* On a full disk a step fails and says so, what was written before stays, and there is no half
+ * step; with space again the same store goes on. */
+static void a_full_disk_is_an_error_and_no_harm(void **state)
+{
+    struct place *place = *state;
+    if (!mount_small(place, "1m"))
+        skip();
+    struct error full = { 0 };
+    char ballast[128];
+    snprintf(ballast, sizeof ballast, "%s/ballast", place->directory);
+    int fd = open(ballast, O_RDWR | O_CREAT, 0600);
+    assert_int_equal(posix_fallocate(fd, 0, 300000), 0);
+
+    struct store *store = open_store(place->file);
+    begin_run(store, "a");
+    assert_ok(store_turn_begin(store, "a", 1, err));
+    int64_t written = fill(store, &full);
+    assert_true(written > 0);
+    assert_int_equal(full.code, ERROR_STORE);
+    assert_non_null(strstr(full.text, "the disk is full; free some space, or set DROSTE_HOME"));
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM cells"), written);
+
+    assert_int_equal(ftruncate(fd, 0), 0);
+    close(fd);
+    begin_cell(store, "a", store_text("more"));
+    store_close(store);
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM cells"), written + 1);
+    assert_intact(place->file);
+    assert_int_equal(umount(place->directory), 0);
+}
+
+/* On a disk without room for the tables nothing opens, and nothing crashes at any size. */
+static void a_disk_that_is_too_small_is_refused(void **state)
+{
+    struct place *place = *state;
+    static const char *const sizes[] = { "4k", "8k", "16k", "32k", "48k", "64k", "96k" };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (!mount_small(place, sizes[i]))
+            skip();
+        struct error err = { 0 };
+        struct store *store = NULL;
+        if (store_open(place->file, &store, &err) < 0) {
+            assert_int_equal(err.code, ERROR_STORE);
+            if (!strstr(err.text, "DROSTE_HOME"))
+                fail_msg("with %s: %s", sizes[i], err.text);
+        }
+        store_close(store);
+        assert_int_equal(umount(place->directory), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        store_test(the_default_file_is_private),
+        store_test(an_existing_file_is_opened),
+        store_test(a_second_store_leaves_the_locks_of_the_first),
+        store_test(a_new_file_is_opened_by_many_at_once),
+        store_test(a_file_that_is_no_database_is_refused),
+        store_test(another_programs_database_is_refused),
+        store_test(a_newer_version_is_refused),
+        store_test(an_impossible_version_is_refused),
+        store_test(a_damaged_file_is_named),
+        store_test(a_path_that_cannot_be_is_refused),
+        store_test(a_read_only_directory_is_refused),
+        store_test(a_read_only_file_is_refused),
+        store_test(a_full_disk_is_an_error_and_no_harm),
+        store_test(a_disk_that_is_too_small_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
