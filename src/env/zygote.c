@@ -327,14 +327,15 @@ static int check_facts(struct zygote *z, struct json_object *facts, struct error
     return 0;
 }
 
-static int refuse_isolation(struct zygote *z, const struct zygote_event *event, struct error *err)
+static int refuse_isolation(
+    struct zygote *z, const struct jail_plan *plan, uint32_t op, int sys, struct error *err)
 {
     cleanup_buf struct buf what = { 0 };
-    jail_print_op(z->plan, event->op, &what);
+    jail_print_op(plan, op, &what);
     return error_set(err, ERROR_UNSUPPORTED,
         "isolation '%s' cannot be had here: %.60s: %s. `droste doctor` says what is missing; for "
         "code that you trust, --isolation process",
-        isolation_name(z->isolation), buf_text(&what), strerror(event->sys));
+        isolation_name(z->isolation), buf_text(&what), strerror(sys));
 }
 
 /* Has the zygote carry out its own plan, with the directories that it said it needs. */
@@ -366,7 +367,7 @@ static int set_up(
         return error_set_errno(err, ERROR_ENVIRONMENT, "preparing the sandboxes' root");
     rc = await(z, ZYGOTE_DONE, (char *)&event, sizeof event, &len, err);
     if (rc == 0 && event.kind == ZYGOTE_FAILED)
-        rc = refuse_isolation(z, &event, err);
+        rc = refuse_isolation(z, z->plan, event.op, event.sys, err);
     return rc;
 }
 
@@ -473,6 +474,52 @@ static void send_waiting(struct zygote *z)
     }
 }
 
+/* Waits for the end of the probe. It has no host: its worker finds the channel closed and ends. */
+static int judge_probe(
+    struct zygote *z, const struct jail_plan *plan, int status_fd, struct error *err)
+{
+    struct zygote_status status;
+    struct pollfd p = { .fd = status_fd, .events = POLLIN };
+    if (poll(&p, 1, START_TIMEOUT_MS) <= 0 ||
+        read(status_fd, &status, sizeof status) != sizeof status)
+        return error_set(err, ERROR_ENVIRONMENT, "a sandbox with isolation '%s' did not start",
+            isolation_name(z->isolation));
+    return status.sys ? refuse_isolation(z, plan, status.op, status.sys, err) : 0;
+}
+
+/* Starts a sandbox and lets it go, so that what this machine refuses is said now, by name, and not
+ * by the first session: user namespaces may be forbidden or used up, clone3 filtered out, a mount
+ * of proc not allowed in a container. */
+static int probe(struct zygote *z, struct error *err)
+{
+    cleanup_free struct jail_plan *plan = NULL;
+    cleanup_fd int host = -1, status = -1;
+    int channel[2] = { -1, -1 }, ends[2] = { -1, -1 };
+    struct zygote_event event = { 0 };
+    size_t len;
+    int rc = jail_compile_sandbox(z->isolation, &jail_default_limits, "/", &plan, err);
+    if (rc < 0)
+        return rc;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) == 0)
+        (void)!pipe2(ends, O_CLOEXEC);
+    host = channel[0];
+    status = ends[0];
+    struct pending p = { .plan = plan, .fds = { channel[1], -1, -1, ends[1] } };
+    p.fds[1] = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    p.fds[2] = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (ends[1] < 0 || p.fds[1] < 0 || p.fds[2] < 0 || send_clone(z, &p) < 0)
+        rc = error_set_errno(err, ERROR_ENVIRONMENT, "trying out a sandbox");
+    for (int i = 0; i < ZYGOTE_CLONE_FDS; i++)
+        close_fd(&p.fds[i]);
+    if (rc == 0)
+        rc = await(z, ZYGOTE_STARTED, (char *)&event, sizeof event, &len, err);
+    z->under_way = 0;
+    if (rc == 0 && event.kind == ZYGOTE_FAILED)
+        rc = refuse_isolation(z, plan, ZYGOTE_NO_OP, event.sys, err);
+    close_fd(&host);
+    return rc < 0 ? rc : judge_probe(z, plan, status, err);
+}
+
 static void told(struct zygote *z, const struct zygote_event *event, int fd)
 {
     struct zygote_answer what = { .pidfd = fd, .sys = event->sys };
@@ -554,6 +601,8 @@ int zygote_start(
         rc = spawn(z, spec, err);
     if (rc == 0)
         rc = greet(z, spec, err);
+    if (rc == 0 && z->isolation != ISOLATION_PROCESS)
+        rc = probe(z, err);
     close_fd(&z->errors);
     if (rc == 0 && !(z->watch = watch_new(loop, z->control, readable, z)))
         rc = error_memory(err);
