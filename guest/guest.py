@@ -838,7 +838,7 @@ def facts():
     }
 
 
-def boot(control, helper, preload):
+def boot(control, helper, keeper, preload):
     """Runs the zygote; comes back from zygote_serve in each worker."""
     global session
     import ctypes
@@ -857,7 +857,7 @@ def boot(control, helper, preload):
     gc.collect()
     gc.disable()
     gc.freeze()
-    rc = library.zygote_serve(control, told, len(told))
+    rc = library.zygote_serve(control, keeper, told, len(told))
     if rc < 0:
         sys.stderr.write("the zygote cannot work here: %s\n" % os.strerror(-rc))
     if rc != 1:

@@ -69,7 +69,7 @@ static const char loader[] =
     "with os.fdopen(4,'rb') as f: s=f.read()\n"
     "m=type(os)('droste_guest');m.__file__='<droste>';sys.modules['droste_guest']=m\n"
     "exec(compile(s,'<droste>','exec'),m.__dict__)\n"
-    "m.boot(3,5,sys.argv[1:])\n";
+    "m.boot(3,5,6,sys.argv[1:])\n";
 
 /* Nothing of the caller's environment: keys live there. One thread in numeric libraries, because a
  * zygote must have one thread. */
@@ -144,7 +144,7 @@ static int memfd_with(const char *name, const void *data, size_t len, struct err
 }
 
 struct start_fds {
-    int control, source, helper, errors;
+    int control, source, helper, keeper, errors;
 };
 
 static void close_start_fds(struct start_fds *fds)
@@ -152,6 +152,7 @@ static void close_start_fds(struct start_fds *fds)
     close_fd(&fds->control);
     close_fd(&fds->source);
     close_fd(&fds->helper);
+    close_fd(&fds->keeper);
     close_fd(&fds->errors);
 }
 
@@ -185,7 +186,8 @@ static int spawn_process(
     posix_spawn_file_actions_adddup2(&actions, fds->control, ZYGOTE_CONTROL_FD);
     posix_spawn_file_actions_adddup2(&actions, fds->source, ZYGOTE_SOURCE_FD);
     posix_spawn_file_actions_adddup2(&actions, fds->helper, ZYGOTE_HELPER_FD);
-    posix_spawn_file_actions_addclosefrom_np(&actions, ZYGOTE_HELPER_FD + 1);
+    posix_spawn_file_actions_adddup2(&actions, fds->keeper, ZYGOTE_KEEPER_FD);
+    posix_spawn_file_actions_addclosefrom_np(&actions, ZYGOTE_KEEPER_FD + 1);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(
         &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
@@ -205,12 +207,13 @@ static int spawn_process(
 
 static int spawn(struct zygote *z, const struct sandbox_spec *spec, struct error *err)
 {
-    struct start_fds fds = { -1, -1, -1, -1 };
+    struct start_fds fds = { -1, -1, -1, -1, -1 };
     int pair[2] = { -1, -1 }, ends[2] = { -1, -1 };
     int rc = 0;
     fds.source = memfd_with("guest.py", embedded_guest, embedded_guest_size, err);
     fds.helper = memfd_with("zygote.so", embedded_helper, embedded_helper_size, err);
-    if (fds.source < 0 || fds.helper < 0) {
+    fds.keeper = memfd_with("keeper", embedded_keeper, embedded_keeper_size, err);
+    if (fds.source < 0 || fds.helper < 0 || fds.keeper < 0) {
         rc = -(int)ERROR_ENVIRONMENT;
     } else if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ||
                pipe2(ends, O_CLOEXEC) < 0) {
@@ -222,7 +225,7 @@ static int spawn(struct zygote *z, const struct sandbox_spec *spec, struct error
     fds.control = pair[1];
     fds.errors = ends[1];
     if (rc == 0 && (lift(&fds.control) < 0 || lift(&fds.source) < 0 || lift(&fds.helper) < 0 ||
-                       lift(&fds.errors) < 0))
+                       lift(&fds.keeper) < 0 || lift(&fds.errors) < 0))
         rc = error_set_errno(err, ERROR_ENVIRONMENT, "making the zygote's channels");
     if (rc == 0)
         rc = spawn_process(z, spec, &fds, err);

@@ -31,8 +31,8 @@ static void the_hosts_files_are_not_there(void **state)
     open_at(f, ISOLATION_FULL);
     const char *source = getenv("DROSTE_TEST_SOURCE");
     snprintf(code, sizeof code,
-        "SUBMIT([p for p in ['/etc/shadow', '/root', '/home', '/boot', '/var', '/run', '/sys', "
-        "'/proc/1/root/etc/shadow', '/proc/self/root/root', '/old', '/new', %s%s%s] "
+        "SUBMIT([p for p in ['/etc/shadow', '/root/.bashrc', '/root/.ssh', '/boot', '/var', '/run', '/sys', "
+        "'/proc/1/root/etc/shadow', '/proc/self/root/root/.bashrc', '/old', '/new', %s%s%s] "
         "if e(os.stat, p) not in ('ENOENT', 'EACCES')])",
         source ? "'" : "", source ? source : "", source ? "'" : "");
     assert_submits(f, code, "{\"output\": []}");
