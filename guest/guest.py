@@ -115,7 +115,7 @@ class Link:
         self.busy = 0
         self.waiting = False
         self.poked = False
-        self.owner = os.getpid()
+        self.owner = None           # the worker's pid, once there is one
 
     # -- critical sections of the main thread
 
@@ -294,7 +294,7 @@ link = None
 
 def on_interrupt(signum, frame):
     """SIGINT is only a doorbell; what is to be stopped is said by a frame."""
-    if link is None:
+    if link is None or link.owner is None:
         return                  # nothing runs yet; the frame will be found when something does
     if os.getpid() != link.owner:
         raise KeyboardInterrupt
@@ -797,12 +797,10 @@ def warm_up():
 
 def work():
     """Serves operations until the host closes the channel."""
-    global link
+    link.owner = os.getpid()
     reseed()
     gc.enable()
-    link = Link(CHANNEL_FD)
     os.register_at_fork(after_in_child=link.cut)
-    session.start()
     if not link.poller.poll(0):
         warm_up()
     while True:
@@ -840,7 +838,7 @@ def facts():
 
 def boot(control, helper, keeper, preload):
     """Runs the zygote; comes back from zygote_serve in each worker."""
-    global session
+    global link, session
     import ctypes
     import importlib
     for name in PRELOAD + tuple(preload):
@@ -850,6 +848,10 @@ def boot(control, helper, keeper, preload):
     for thing in PUBLIC:
         setattr(builtins, thing.__name__, thing)
     session = Session()
+    session.start()
+    # Made here, so that a clone need not: on its number stands the control socket now, and in a
+    # clone the channel.
+    link = Link(CHANNEL_FD)
     library = ctypes.PyDLL("/proc/self/fd/%d" % helper)
     os.close(helper)
     told = json.dumps(facts()).encode()
