@@ -156,6 +156,12 @@ int api_environment(droste *d, struct environment **out, struct error *err)
     return 0;
 }
 
+struct context_filter api_filter(const droste *d)
+{
+    const struct list *include = &d->settings.include;
+    return (struct context_filter){ (const char *const *)include->items, include->count };
+}
+
 int api_session_options(const droste *d, struct session_options *o, struct error *err)
 {
     const struct settings *s = &d->settings;

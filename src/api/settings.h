@@ -26,7 +26,7 @@ struct settings {
     double call_timeout, connect_timeout, first_timeout, stall_timeout;
     /* sandboxes */
     char *env, *isolation, *python;
-    struct list preload, read;
+    struct list preload, read, include;
     double timeout, execute_timeout, grace;
     int64_t pool, memory, processes, open_files, file_size, tmp_size, output_limit;
     /* runs */
