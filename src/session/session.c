@@ -308,7 +308,7 @@ static void judge(struct session *s, struct json_object *head, struct cell_resul
 static int on_result(struct session *s, const struct frame *frame, struct error *err)
 {
     cleanup_json struct json_object *head = NULL;
-    if (!s->operation || frame->id != s->operation)
+    if (!s->ready || !s->operation || frame->id != s->operation)
         return error_set(err, ERROR_PROTOCOL, "a result for an operation that is not under way");
     int rc = json_parse(frame->head, frame->head_len, &json_limits_small, &head, err);
     if (rc < 0)
