@@ -3,8 +3,8 @@
  * Start and setup are answered at once or not at all, so they block; clones are asked for and
  * answered through the loop. One thing is told about each clone: its pidfd, or why not.
  *
- * Both ends of the control socket block when it is full. So that they cannot wait for each other,
- * only so many requests are under way as their answers surely fit; the others wait here.
+ * The zygote's end of the control socket blocks when it is full, this one does not take more. Only so
+ * many requests are under way as they and their answers surely fit; the others wait here.
  */
 #include "env/zygote.h"
 

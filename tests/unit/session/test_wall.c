@@ -14,6 +14,7 @@ static void open_at(struct fixture *f, enum isolation isolation)
 {
     struct session_options options = fixture_options();
     options.spec.isolation = isolation;
+    options.spec.python = "/usr/bin/python3"; /* one in /root would make a part of that visible */
     fixture_open(f, &options);
     /* e(call, ...) gives the name of the errno, or "ok". */
     assert_status(run(f, "import errno, os, socket, time\n"
@@ -353,6 +354,28 @@ static void a_stopped_guest_is_killed_at_its_deadline(void **state)
     assert_string_equal(r->killed, "timeout");
 }
 
+/* Large replies and variables travel as descriptors, for which there may be no number left. */
+static void a_guest_without_descriptors_is_still_spoken_with(void **state)
+{
+    struct fixture *f = *state;
+    char *large = calloc(1, 100001);
+    open_at(f, fixture_isolation());
+    memset(large, '#', 100000);
+    assert_submits(f,
+        "fds = []\n"
+        "while e(lambda: fds.append(os.dup(0))) == 'ok': pass\n"
+        "SUBMIT(e(os.dup, 0), llm_query('small'), e(llm_query, 'x' * 100000))",
+        "{\"output\": [\"EMFILE\", \"small\", \"EMFILE\"]}");
+    assert_status(run(f, large), CELL_ERROR);
+    assert_string_equal(f->last.error.type, "OSError");
+    assert_submits(f, "os.close(fds.pop()); SUBMIT(e(llm_query, 'x' * 100000))",
+        "{\"output\": \"EMFILE\"}"); /* a map needs one of its own */
+    assert_submits(f, "[os.close(fd) for fd in fds]; SUBMIT(len(llm_query('x' * 100000)))",
+        "{\"output\": 100000}");
+    assert_status(run(f, large), CELL_OK);
+    free(large);
+}
+
 static size_t resident_bytes(void)
 {
     unsigned long pages = 0;
@@ -399,6 +422,7 @@ int main(void)
         T(a_daemon_dies_with_its_session),
         T(roots_guest_is_nobody_on_the_host),
         T(a_stopped_guest_is_killed_at_its_deadline),
+        T(a_guest_without_descriptors_is_still_spoken_with),
         T(a_flood_of_output_is_capped_and_costs_the_host_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
