@@ -7,12 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "cli/cli.h"
 
-static const struct command *const commands[] = { &command_run, &command_exec };
+static const struct command *const commands[] = { &command_run, &command_exec, &command_runs };
 
 /* ---- words to people ---- */
 
@@ -60,6 +61,13 @@ int cli_error(const droste_error *err)
         if (statuses[i].code == err->code)
             return statuses[i].status;
     return EXIT_RAISED;
+}
+
+int cli_inner_error(const struct error *err)
+{
+    droste_error public;
+    api_fail(&public, err, 0);
+    return cli_error(&public);
 }
 
 void cli_print(FILE *out, const char *text, size_t len)
