@@ -33,6 +33,9 @@ int api_environment(droste *d, struct environment **out, struct error *err);
 int api_models(droste *d, bool need, struct lm **lm, struct lm **sub, struct error *err);
 int api_session_options(const droste *d, struct session_options *options, struct error *err);
 
+/* What was done to make its sandbox, for people. */
+void api_session_describe(const struct droste_session *s, struct buf *out);
+
 /* Interrupts the cells under way. */
 void api_interrupt_sessions(droste *d);
 

@@ -47,8 +47,8 @@ enum port { PORT_CHANNEL, PORT_OUT, PORT_ERR, PORT_STATUS, PORT_COUNT };
 
 struct sandbox {
     struct sandbox_base base;
-    struct zygote *zygote; /* of the clone that is under way; NULL once it is answered */
-    uint32_t clone_id;
+    struct zygote *zygote;
+    uint32_t clone_id; /* of the clone that is under way; 0 once it is answered */
     enum isolation isolation;
     struct jail_plan *plan;
     char *workdir; /* the temporary directory of isolation `process`, removed at the end */
@@ -289,7 +289,7 @@ static void local_kill(struct sandbox *s)
 static void clone_answered(void *arg, struct zygote_answer *answer)
 {
     struct sandbox *s = arg;
-    s->zygote = NULL;
+    s->clone_id = 0;
     s->pidfd = answer->pidfd;
     if (s->pidfd < 0) {
         cleanup_buf struct buf op = { 0 };
@@ -389,7 +389,7 @@ static void local_close(struct sandbox *s)
         return;
     bool was_running = !s->ended;
     s->ended = true;
-    if (s->zygote)
+    if (s->clone_id)
         zygote_forget(s->zygote, s->clone_id);
     if (was_running && s->pidfd >= 0)
         local_kill(s);
@@ -412,6 +412,7 @@ static struct sandbox *sandbox_new(const struct environment_ops *ops, struct zyg
         return NULL;
     *s = (struct sandbox){
         .base = { ops },
+        .zygote = z,
         .isolation = zygote_isolation(z),
         .events = *events,
         .arg = arg,
@@ -435,8 +436,6 @@ static int start(struct sandbox *s, struct zygote *z, struct loop *loop,
         rc = watch_ports(s, loop, err);
     if (rc == 0)
         rc = zygote_clone(z, s->plan, theirs, clone_answered, s, &s->clone_id, err);
-    if (rc == 0)
-        s->zygote = z;
     for (enum port p = 0; p < PORT_COUNT; p++)
         close_fd(&theirs[p]);
     return rc;
@@ -476,6 +475,9 @@ static enum isolation local_isolation(const struct sandbox *s)
 
 static void local_describe(const struct sandbox *s, struct buf *out)
 {
+    buf_printf(out, "once, for all sandboxes of %s:\n", zygote_python(s->zygote));
+    zygote_describe(s->zygote, out);
+    buf_puts(out, "then, for each sandbox:\n");
     jail_print(s->plan, out);
 }
 
