@@ -13,7 +13,8 @@
 #include "base/text.h"
 #include "cli/cli.h"
 
-static const struct command *const commands[] = { &command_run, &command_exec, &command_runs };
+static const struct command *const commands[] = { &command_run, &command_exec, &command_runs,
+    &command_doctor };
 
 /* ---- words to people ---- */
 
