@@ -65,6 +65,9 @@ void cli_catch_interrupts(droste *d);
 /* True if one came since the last look. */
 bool cli_was_interrupted(void);
 
+/* The exit status that suits what became of a cell. */
+int cli_cell_status(const droste_result *r);
+
 /* The file of the record, as the settings have it, or "none". The caller's (free). */
 int cli_record_path(droste *d, char **out, struct error *err);
 

@@ -13,8 +13,8 @@
 #include "base/text.h"
 #include "cli/cli.h"
 
-static const struct command *const commands[] = { &command_run, &command_exec, &command_runs,
-    &command_doctor };
+static const struct command *const commands[] = { &command_run, &command_exec, &command_repl,
+    &command_runs, &command_doctor };
 
 /* ---- words to people ---- */
 
@@ -69,6 +69,25 @@ int cli_inner_error(const struct error *err)
     droste_error public;
     api_fail(&public, err, 0);
     return cli_error(&public);
+}
+
+int cli_cell_status(const droste_result *r)
+{
+    static const struct {
+        const char *status;
+        int exit;
+    } statuses[] = {
+        { "ok", EXIT_FINE },
+        { "submitted", EXIT_FINE },
+        { "error", EXIT_RAISED },
+        { "timeout", EXIT_LIMIT },
+        { "killed", EXIT_LIMIT },
+        { "lost", EXIT_ENVIRONMENT },
+    };
+    for (size_t i = 0; i < array_length(statuses); i++)
+        if (strcmp(statuses[i].status, droste_result_status(r)) == 0)
+            return statuses[i].exit;
+    return EXIT_ENVIRONMENT;
 }
 
 void cli_print(FILE *out, const char *text, size_t len)
