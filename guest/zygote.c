@@ -16,8 +16,8 @@
  * the zygote ends; if the zygote ends, the kernel kills the keepers; a pid namespace dies with its
  * keeper, and without one the keeper kills what is left of its tree.
  *
- * After a raw clone glibc's copy of the thread id is stale, and abort() and recursive locks need it:
- * the kernel is asked to write the new one where the old one is (PR_GET_TID_ADDRESS).
+ * After a raw clone glibc's copy of the thread id is stale, and abort() and recursive locks need
+ * it: the kernel is asked to write the new one where the old one is (PR_GET_TID_ADDRESS).
  */
 #include "jail/plan.h"
 #include "jail/zygote_wire.h"
@@ -42,8 +42,8 @@
 #include <unistd.h>
 
 /* The one symbol that Python looks up. */
-__attribute__((visibility("default"))) int zygote_serve(int control, const char *facts,
-    int facts_len);
+__attribute__((visibility("default"))) int zygote_serve(
+    int control, const char *facts, int facts_len);
 
 /* What zygote_serve returns to Python. */
 enum { SERVE_END = 0, SERVE_WORKER = 1 };
@@ -97,19 +97,23 @@ static pid_t clone_process(uint64_t flags, int *pidfd)
     return (pid_t)syscall(SYS_clone3, &args, sizeof args);
 }
 
+/* The zygote may have said already that the clone is there, so that why it ends at once is told
+ * where its end is. */
 __attribute__((noreturn)) static void fail(const struct clone_job *job, uint32_t op)
 {
-    say(ZYGOTE_FAILED, job->id, 0, errno, op, -1);
+    struct zygote_status status = { .sys = errno, .op = op, .wait_status = -1 };
+    (void)!write(job->status, &status, sizeof status);
     _exit(125);
 }
 
 /* Without a pid namespace: kills the children that are left, the reparented ones too, until none
- * is. The keeper is their subreaper, so nothing escapes by a double fork. */
+ * is. The keeper is their subreaper, so nothing escapes by a double fork; and as each round waits
+ * for a child to end, there is no telling how many it takes. */
 static void kill_tree(void)
 {
     char path[64], list[4096];
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    for (int round = 0; round < 1000; round++) {
+    for (;;) {
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         ssize_t n = fd < 0 ? -1 : read(fd, list, sizeof list - 1);
         if (fd >= 0)
@@ -158,14 +162,14 @@ static void report_end(int fd, struct zygote_status *status)
  * the guest can send them too, and thereby do to itself what it could do anyway. */
 __attribute__((noreturn)) static void keep(const struct clone_job *job, pid_t worker)
 {
-    struct zygote_status status = { .wait_status = SIGKILL };
+    struct zygote_status status = { .wait_status = -1 };
     sigset_t wanted;
     uint32_t failed = 0;
+    if (jail_enter(job->plan, JAIL_GUARD, &failed) < 0)
+        fail(job, failed);
     /* Everything but the status pipe is the worker's. */
     dup2(job->status, 0);
     syscall(SYS_close_range, 1, ~0U, 0);
-    if (jail_enter(job->plan, JAIL_GUARD, &failed) < 0)
-        _exit(125);
     sigemptyset(&wanted);
     sigaddset(&wanted, SIGCHLD);
     sigaddset(&wanted, SIGUSR1);
@@ -190,7 +194,7 @@ static int arrange_descriptors(const struct clone_job *job)
 {
     int from[3] = { job->out, job->err, job->channel };
     for (int i = 0; i < 3; i++) {
-        from[i] = fcntl(from[i], F_DUPFD, 64);
+        from[i] = fcntl(from[i], F_DUPFD, ZYGOTE_CHANNEL_FD + 1); /* RLIMIT_NOFILE may be low */
         if (from[i] < 0)
             return -1;
     }
@@ -211,7 +215,7 @@ static void become_worker(struct clone_job *job)
     if (jail_enter(job->plan, JAIL_WORKER, &failed) < 0)
         fail(job, failed);
     if (arrange_descriptors(job) < 0)
-        _exit(125); /* the control socket may be gone already; the status says 125 */
+        fail(job, ZYGOTE_NO_OP);
     sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
 }
 
@@ -350,13 +354,14 @@ static int prepare(int control)
 }
 
 /* Serves requests until the host closes the control socket (SERVE_END), and returns SERVE_WORKER in
- * each worker. Negative: an errno; the zygote cannot work. `facts` is JSON about the interpreter. */
+ * each worker. Negative: an errno; the zygote cannot work. `facts` is JSON about the interpreter.
+ */
 int zygote_serve(int control, const char *facts, int facts_len)
 {
     static char message[ZYGOTE_MESSAGE_MAX] __attribute__((aligned(16)));
     struct zygote_event hello = { .kind = ZYGOTE_HELLO, .abi = ZYGOTE_ABI, .pid = getpid() };
-    struct iovec iov[2] = { { &hello, sizeof hello }, { (void *)(uintptr_t)facts,
-                                                          (size_t)facts_len } };
+    struct iovec iov[2] = { { &hello, sizeof hello },
+        { (void *)(uintptr_t)facts, (size_t)facts_len } };
     struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
     int rc = prepare(control);
     if (rc < 0)

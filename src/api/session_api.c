@@ -71,7 +71,7 @@ static int set_up(droste_session *s, struct error *err)
     if (rc < 0)
         return rc;
     struct broker_options broker = { .lm = s->sub ? s->sub : s->lm, .budget = &s->budget,
-        .call_timeout = d->settings.call_timeout, .depth = 1 };
+        .call_timeout = d->settings.call_timeout, .max_tokens = d->settings.max_tokens, .depth = 1 };
     rc = broker_open(&broker, &s->broker, err);
     if (rc == 0)
         rc = session_open(env, &options, &events, s, &s->session, err);
@@ -190,9 +190,10 @@ int droste_session_load(droste_session *s, const char *name, const char *kind, c
     struct error why = { 0 };
     struct context *context = NULL;
     enum value_kind value;
+    struct context_filter filter = api_filter(s->d);
     int rc = context_kind_parse(kind, &value, &why);
     if (rc == 0)
-        rc = context_load(path, value, &context, &why);
+        rc = context_load(path, value, &filter, &context, &why);
     if (rc == 0)
         rc = set_context(s, name, context, &why);
     context_free(context);

@@ -196,6 +196,9 @@ static enum lines_event read_terminal(struct lines *l, struct buf *line)
 {
     int count = 0;
     HistEvent event;
+    /* Before the prompt is shown: what is typed at it must not meet the kernel's line editing,
+     * which would swallow a Ctrl-D. */
+    el_set(l->edit, EL_PREP_TERM, 1);
     const char *text = el_gets(l->edit, &count);
     if (!text || count <= 0)
         return caught ? take_signal() : LINES_END;

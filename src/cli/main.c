@@ -14,7 +14,7 @@
 #include "cli/cli.h"
 
 static const struct command *const commands[] = { &command_run, &command_exec, &command_repl,
-    &command_runs, &command_doctor };
+    &command_runs, &command_doctor, &command_bench };
 
 /* ---- words to people ---- */
 

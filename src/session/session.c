@@ -709,7 +709,7 @@ enum isolation session_isolation(const struct session *s)
 void session_describe(const struct session *s, struct buf *out)
 {
     if (s->ops->describe)
-        s->ops->describe(s->sandbox, out);
+        s->ops->describe(s->env, s->sandbox, out);
 }
 
 struct json_object *session_variables(const struct session *s)

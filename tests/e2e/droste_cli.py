@@ -94,8 +94,7 @@ class Terminal:
         """Types a line at the prompt and gives what stands before the next prompt."""
         self.type(text + "\n")
         self.expect(text)
-        # A line that is typed before the editor has the terminal is echoed by both.
-        return self.expect(">>> ").rpartition(text)[2]
+        return self.expect(">>> ")
 
     def status(self):
         """Waits for the end; the exit status, or minus the signal."""
