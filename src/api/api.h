@@ -36,6 +36,9 @@ int api_models(droste *d, bool need, struct lm **lm, struct lm **sub, struct err
 struct context_filter api_filter(const droste *d);
 int api_session_options(const droste *d, struct session_options *options, struct error *err);
 
+/* What was done to make its sandbox, for people. */
+void api_session_describe(const struct droste_session *s, struct buf *out);
+
 /* Interrupts the cells under way. */
 void api_interrupt_sessions(droste *d);
 

@@ -210,3 +210,8 @@ const char *droste_session_isolation(const droste_session *s)
 {
     return isolation_name(session_isolation(s->session));
 }
+
+void api_session_describe(const droste_session *s, struct buf *out)
+{
+    session_describe(s->session, out);
+}

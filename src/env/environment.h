@@ -73,7 +73,7 @@ struct environment_ops {
     void (*drain)(struct sandbox *s);
     enum isolation (*isolation)(const struct sandbox *s);
     /* Text of the plan that made it, for people; may be NULL. */
-    void (*describe)(const struct sandbox *s, struct buf *out);
+    void (*describe)(const struct environment *env, const struct sandbox *s, struct buf *out);
     /* Kills what is left and frees; no event follows. NULL is fine. */
     void (*close)(struct sandbox *s);
     void (*free)(struct environment *env);

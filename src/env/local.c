@@ -51,8 +51,8 @@ enum port { PORT_CHANNEL, PORT_OUT, PORT_ERR, PORT_STATUS, PORT_COUNT };
 
 struct sandbox {
     struct sandbox_base base;
-    struct zygote *zygote; /* of the clone that is under way; NULL once it is answered */
-    uint32_t clone_id;
+    struct zygote *zygote;
+    uint32_t clone_id; /* of the clone that is under way; 0 once it is answered */
     enum isolation isolation;
     struct jail_plan *plan;
     char *workdir; /* the temporary directory of isolation `process`, removed at the end */
@@ -310,7 +310,7 @@ static void local_kill(struct sandbox *s)
 static void clone_answered(void *arg, struct zygote_answer *answer)
 {
     struct sandbox *s = arg;
-    s->zygote = NULL;
+    s->clone_id = 0;
     s->pidfd = answer->pidfd;
     if (s->pidfd < 0) {
         explain_failure(s, ZYGOTE_NO_OP, answer->sys);
@@ -424,7 +424,7 @@ static void local_close(struct sandbox *s)
         return;
     bool was_running = !s->ended;
     s->ended = true;
-    if (s->zygote)
+    if (s->clone_id)
         zygote_forget(s->zygote, s->clone_id);
     if (was_running && s->pidfd >= 0)
         local_kill(s);
@@ -447,6 +447,7 @@ static struct sandbox *sandbox_new(const struct environment_ops *ops, struct zyg
         return NULL;
     *s = (struct sandbox){
         .base = { ops },
+        .zygote = z,
         .isolation = zygote_isolation(z),
         .events = *events,
         .arg = arg,
@@ -470,8 +471,6 @@ static int start(struct sandbox *s, struct zygote *z, struct loop *loop,
         rc = watch_ports(s, loop, err);
     if (rc == 0)
         rc = zygote_clone(z, s->plan, theirs, clone_answered, s, &s->clone_id, err);
-    if (rc == 0)
-        s->zygote = z;
     for (enum port p = 0; p < PORT_COUNT; p++)
         close_fd(&theirs[p]);
     return rc;
@@ -526,8 +525,22 @@ static enum isolation local_isolation(const struct sandbox *s)
     return s->isolation;
 }
 
-static void local_describe(const struct sandbox *s, struct buf *out)
+/* A zygote that died is gone before its sandboxes are closed. */
+static bool has_zygote(const struct local *env, const struct zygote *z)
 {
+    for (size_t i = 0; i < env->zygote_count; i++)
+        if (env->zygotes[i] == z)
+            return true;
+    return false;
+}
+
+static void local_describe(const struct environment *env, const struct sandbox *s, struct buf *out)
+{
+    if (has_zygote((const struct local *)env, s->zygote)) {
+        buf_printf(out, "once, for all sandboxes of %s:\n", zygote_python(s->zygote));
+        zygote_describe(s->zygote, out);
+    }
+    buf_puts(out, "then, for each sandbox:\n");
     jail_print(s->plan, out);
 }
 

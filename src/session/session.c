@@ -712,6 +712,12 @@ enum isolation session_isolation(const struct session *s)
     return s->ops->isolation(s->sandbox);
 }
 
+void session_describe(const struct session *s, struct buf *out)
+{
+    if (s->ops->describe)
+        s->ops->describe(s->env, s->sandbox, out);
+}
+
 struct json_object *session_variables(const struct session *s)
 {
     return s->variables;
