@@ -13,6 +13,7 @@ import _thread
 import ast
 import builtins
 import gc
+import itertools
 import json
 import linecache
 import mmap
@@ -90,7 +91,9 @@ class Link:
     Whoever waits and finds nobody reading becomes the reader, hands others their frames, and passes
     the role on when its own has come. An interrupt (SIGINT, which Python handles in the main thread)
     must not tear a frame apart: `busy` counts the main thread's critical sections, and a handler
-    that finds it set only leaves a note.
+    that finds it set only leaves a note (`poked`). `waiting` is set around the system calls in which
+    the main thread waits within such a section: there an interrupt may raise. The host sends its
+    frame before it rings, so whoever looks after the ring finds the frame read or readable.
     """
 
     def __init__(self, fd):
@@ -98,6 +101,7 @@ class Link:
         self.sock.setblocking(True)
         self.poller = select.poll()
         self.poller.register(fd, select.POLLIN)
+        self.space = memoryview(bytearray(65536))
         self.buffer = bytearray()
         self.fds = []
         self.reading = _thread.allocate_lock()
@@ -105,10 +109,11 @@ class Link:
         self.waiters = {}
         self.inbox = []
         self.idle = Waiter()
-        self.next_id = 0
+        self.ids = itertools.count(1)   # next() is atomic; many threads call at once
         self.interrupted = None     # id of the operation that the host wants stopped
         self.main = _thread.get_ident()
         self.busy = 0
+        self.waiting = False
         self.poked = False
         self.owner = os.getpid()
 
@@ -120,10 +125,24 @@ class Link:
 
     def leave(self):
         if _thread.get_ident() == self.main:
+            self.waiting = False    # an interrupt may have struck where block() does this
             self.busy -= 1
             if self.poked and not self.busy:
+                self.look()
+
+    def look(self):
+        """Reads what is there, and raises if the running cell is to be stopped. An interrupt that
+        comes meanwhile only makes it look again."""
+        waiting, self.waiting = self.waiting, False
+        try:
+            again = True
+            while again:
                 self.poked = False
+                self.read_waiting()
                 stop_if_asked()
+                again = self.poked
+        finally:
+            self.waiting = waiting
 
     # -- writing
 
@@ -146,13 +165,14 @@ class Link:
 
     def receive(self):
         """Takes what is there (the poller said that something is) and hands out whole frames."""
-        data, ancillary, _, _ = self.sock.recvmsg(262144, 64)
-        if not data:
+        # Into memory of our own: a fresh 64 KiB for each read would be mapped and unmapped again.
+        count, ancillary, _, _ = self.sock.recvmsg_into([self.space], 64)
+        if not count:
             os._exit(0)             # the host is gone
         for level, kind, payload in ancillary:
             if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
                 self.fds.extend(struct.unpack("%di" % (len(payload) // 4), payload))
-        self.buffer += data
+        self.buffer += self.space[:count]
         at = 0
         while len(self.buffer) - at >= HEADER.size:
             _, kind, flags, head_len, ident, blob_len = HEADER.unpack_from(self.buffer, at)
@@ -182,8 +202,10 @@ class Link:
                 nudge(waiter)
         elif kind == INTERRUPT:
             self.interrupted = ident
-            if _thread.get_ident() != self.main:
-                os.kill(os.getpid(), signal.SIGINT)
+            if _thread.get_ident() == self.main:
+                self.poked = True
+            else:
+                signal.pthread_kill(self.main, signal.SIGINT)
         else:
             self.inbox.append((kind, ident, head, blob))
             nudge(self.idle)
@@ -202,35 +224,36 @@ class Link:
                 self.pass_on()
         finally:
             self.busy -= 1
-            self.poked = False
+
+    def block(self, blocking):
+        """Waits in one system call. Only here may an interrupt raise within the link: nothing is
+        half done."""
+        if _thread.get_ident() != self.main:
+            blocking()
+            return
+        try:
+            self.waiting = True
+            if self.poked:
+                self.look()
+            blocking()
+        finally:
+            self.waiting = False
 
     def wait(self, waiter, done):
-        """Returns when done() is true; reads the channel itself if nobody else does. Only while it
-        really waits may an interrupt raise: nothing is half done there."""
+        """Returns when done() is true; reads the channel itself if nobody else does."""
         self.enter()
         try:
             while not done():
                 if not self.reading.acquire(False):
-                    try:
-                        self.leave()
-                        waiter.wake.acquire()   # until a frame is here, or the role of the reader
-                    finally:
-                        self.enter()
+                    self.block(waiter.wake.acquire)     # for a frame, or for the reader's role
                     continue
                 try:
                     while not done():
-                        try:
-                            self.leave()
-                            self.poller.poll()
-                        finally:
-                            self.enter()
+                        self.block(self.poller.poll)
                         self.receive()
                 finally:
                     self.reading.release()
                     self.pass_on()
-        except BaseException:
-            self.pass_on()      # the role may have been offered to this thread
-            raise
         finally:
             self.leave()
 
@@ -243,19 +266,16 @@ class Link:
     def call(self, head, parts):
         """Asks the host; the reply's head (a dict) and its parts."""
         waiter = Waiter()
-        self.enter()
+        ident = next(self.ids)
         try:
-            self.next_id += 1
-            ident = self.next_id
             self.waiters[ident] = waiter
-        finally:
-            self.leave()
-        try:
             flush_output()
             self.send(CALL, ident, json.dumps(head).encode(), join_parts(parts))
             self.wait(waiter, lambda: waiter.frame is not None)
         finally:
             self.waiters.pop(ident, None)
+            if waiter.frame is None:
+                self.pass_on()      # the reader's role may have been offered to this thread
         head, blob = waiter.frame
         return json.loads(head) if head else {}, split_parts(blob) if len(blob) else []
 
@@ -274,13 +294,14 @@ link = None
 
 def on_interrupt(signum, frame):
     """SIGINT is only a doorbell; what is to be stopped is said by a frame."""
-    if link is None or os.getpid() != link.owner:
+    if link is None:
+        return                  # nothing runs yet; the frame will be found when something does
+    if os.getpid() != link.owner:
         raise KeyboardInterrupt
-    if link.busy:
+    if link.busy and not link.waiting:
         link.poked = True
-        return
-    link.read_waiting()
-    stop_if_asked()
+    else:
+        link.look()
 
 
 def stop_if_asked():
@@ -487,6 +508,7 @@ def run_cell(ident, name, code, echo):
     try:
         session.running = ident
         try:
+            link.look()         # it may have been interrupted before it began
             body, last = compile_cell(code, name, echo)
             run_code(body)
             if last is not None:
@@ -499,6 +521,7 @@ def run_cell(ident, name, code, echo):
     except Submitted:
         pass
     except BaseException as e:
+        session.running = None  # an interrupt may have struck in the line above
         failure = e
     return failure, value
 
@@ -779,7 +802,6 @@ def work():
     gc.enable()
     link = Link(CHANNEL_FD)
     os.register_at_fork(after_in_child=link.cut)
-    signal.signal(signal.SIGINT, on_interrupt)
     session.start()
     if not link.poller.poll(0):
         warm_up()
@@ -816,7 +838,7 @@ def facts():
     }
 
 
-def boot(control, helper, preload):
+def boot(control, helper, keeper, preload):
     """Runs the zygote; comes back from zygote_serve in each worker."""
     global session
     import ctypes
@@ -831,10 +853,11 @@ def boot(control, helper, preload):
     library = ctypes.PyDLL("/proc/self/fd/%d" % helper)
     os.close(helper)
     told = json.dumps(facts()).encode()
+    signal.signal(signal.SIGINT, on_interrupt)      # a clone may be interrupted before it works
     gc.collect()
     gc.disable()
     gc.freeze()
-    rc = library.zygote_serve(control, told, len(told))
+    rc = library.zygote_serve(control, keeper, told, len(told))
     if rc < 0:
         sys.stderr.write("the zygote cannot work here: %s\n" % os.strerror(-rc))
     if rc != 1:

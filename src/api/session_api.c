@@ -71,7 +71,7 @@ static int set_up(droste_session *s, struct error *err)
     if (rc < 0)
         return rc;
     struct broker_options broker = { .lm = s->sub ? s->sub : s->lm, .budget = &s->budget,
-        .call_timeout = d->settings.call_timeout, .depth = 1 };
+        .call_timeout = d->settings.call_timeout, .max_tokens = d->settings.max_tokens, .depth = 1 };
     rc = broker_open(&broker, &s->broker, err);
     if (rc == 0)
         rc = session_open(env, &options, &events, s, &s->session, err);

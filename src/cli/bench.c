@@ -182,13 +182,16 @@ static int let_it_fill(droste *d, droste_error *err)
     return rc;
 }
 
+/* --python: of the sandboxes and of their rivals alike. */
+static const char *chosen_python;
+
 static int bench_start(droste *d, struct series *s, unsigned n, droste_error *err)
 {
     struct series warm_up = { 0 };
     cleanup_free char *python = NULL;
     struct error why = { 0 };
     const char *levels[] = { "full", "process", "full" };
-    if (interpreter_find(NULL, &python, &why) < 0)
+    if (interpreter_find(chosen_python, &python, &why) < 0)
         return droste_set(d, "python", why.text, err);
     for (unsigned round = 0; round < ROUNDS; round++) {
         for (size_t level = 0; level < array_length(levels); level++) {
@@ -386,6 +389,8 @@ static int run(const struct command *self, int argc, char **argv)
     size_t count = 0;
     const struct flag flags[] = {
         { "json", NULL, "Print a JSON array of the figures.", NULL, &json },
+        { "python", "PATH", "The interpreter, of the sandboxes and of their rivals.",
+            &chosen_python, NULL },
         { 0 },
     };
     droste *d = NULL;
@@ -395,6 +400,8 @@ static int run(const struct command *self, int argc, char **argv)
     int status = cli_parse(self, argc, argv, flags, d, &which, 1, &count);
     if (status < 0 && which && !find_bench(which))
         status = cli_usage(self, "'%s' is not one of start, exec, llm, run", which);
+    if (status < 0 && chosen_python && droste_set(d, "python", chosen_python, &err) < 0)
+        status = cli_error(&err);
     if (status < 0)
         status = run_chosen(d, which ? find_bench(which) : NULL, json);
     droste_free(d);

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,7 @@ enum {
     READ_SIZE = 65536,
     READ_ROUNDS = 16, /* reads of one descriptor in one go; a flood must not starve the others */
     DRAIN_ROUNDS = 64,
+    KEEPER_END_MS = 2000, /* for killed processes to be gone; milliseconds in practice */
 };
 
 struct local {
@@ -64,6 +66,16 @@ struct sandbox {
     struct sandbox_exit how;
     struct unsent *first, **last;
 };
+
+/* Why it could not start: an operation of its plan, or the clone itself, failed with this errno. */
+static void explain_failure(struct sandbox *s, uint32_t op, int sys)
+{
+    cleanup_buf struct buf what = { 0 };
+    jail_print_op(s->plan, op, &what);
+    error_set(&s->how.error, ERROR_ENVIRONMENT,
+        "starting a sandbox with isolation '%s': %.80s: %s; see `droste doctor`",
+        isolation_name(s->isolation), buf_text(&what), strerror(sys));
+}
 
 /* ---- what the guest says ---- */
 
@@ -122,7 +134,11 @@ static void read_status(struct sandbox *s)
     ssize_t n = read(s->fds[PORT_STATUS], &status, sizeof status);
     if (n != sizeof status)
         return;
-    s->how.known = !s->wants_kill;
+    if (status.sys != 0) {
+        explain_failure(s, status.op, status.sys);
+        return;
+    }
+    s->how.known = !s->wants_kill && status.wait_status != -1;
     s->how.wait_status = status.wait_status;
     s->how.max_rss = (uint64_t)status.max_rss_kib * 1024;
     s->how.cpu_seconds = (double)status.cpu_us / 1e6;
@@ -221,8 +237,8 @@ static void channel_ready(void *arg, int status, int events)
 }
 
 /* Keeps what the socket did not take: everything after the first `sent` bytes. */
-static int keep_unsent(struct sandbox *s, const struct iovec *iov, int count, size_t sent, int *fd,
-    struct error *err)
+static int keep_unsent(
+    struct sandbox *s, const struct iovec *iov, int count, size_t sent, int *fd, struct error *err)
 {
     size_t total = 0;
     for (int i = 0; i < count; i++)
@@ -245,8 +261,8 @@ static int keep_unsent(struct sandbox *s, const struct iovec *iov, int count, si
     return 0;
 }
 
-static int local_send(struct sandbox *s, const struct iovec *iov, int count, int fd_given,
-    struct error *err)
+static int local_send(
+    struct sandbox *s, const struct iovec *iov, int count, int fd_given, struct error *err)
 {
     cleanup_fd int fd = fd_given;
     size_t total = 0;
@@ -284,8 +300,11 @@ static void local_interrupt(struct sandbox *s)
 static void local_kill(struct sandbox *s)
 {
     s->wants_kill = true;
-    /* A pid namespace dies with its first process. Without one the keeper has to kill the tree. */
+    /* A pid namespace dies with its first process. Without one the keeper has to kill the tree, and
+     * the guest may have stopped it. */
     signal_keeper(s, s->plan->clone_flags ? SIGKILL : SIGTERM);
+    if (!s->plan->clone_flags)
+        signal_keeper(s, SIGCONT);
 }
 
 static void clone_answered(void *arg, struct zygote_answer *answer)
@@ -294,11 +313,7 @@ static void clone_answered(void *arg, struct zygote_answer *answer)
     s->zygote = NULL;
     s->pidfd = answer->pidfd;
     if (s->pidfd < 0) {
-        cleanup_buf struct buf op = { 0 };
-        jail_print_op(s->plan, answer->op, &op);
-        error_set(&s->how.error, ERROR_ENVIRONMENT,
-            "starting a sandbox with isolation '%s': %.80s: %s; see `droste doctor`",
-            isolation_name(s->isolation), buf_text(&op), strerror(answer->sys));
+        explain_failure(s, ZYGOTE_NO_OP, answer->sys);
         finish(s);
         return;
     }
@@ -308,9 +323,22 @@ static void clone_answered(void *arg, struct zygote_answer *answer)
         local_interrupt(s);
 }
 
-static int find_zygote(struct local *env, const struct sandbox_spec *spec, struct zygote **out,
-    struct error *err)
+static void drop_dead_zygotes(struct local *env)
 {
+    size_t kept = 0;
+    for (size_t i = 0; i < env->zygote_count; i++) {
+        if (zygote_is_gone(env->zygotes[i]))
+            zygote_stop(env->zygotes[i]);
+        else
+            env->zygotes[kept++] = env->zygotes[i];
+    }
+    env->zygote_count = kept;
+}
+
+static int find_zygote(
+    struct local *env, const struct sandbox_spec *spec, struct zygote **out, struct error *err)
+{
+    drop_dead_zygotes(env);
     for (size_t i = 0; i < env->zygote_count; i++) {
         *out = env->zygotes[i];
         if (zygote_serves(*out, spec))
@@ -344,11 +372,16 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return remove(path);
 }
 
-/* The guest of isolation `process` is trusted, and gone; links are not followed all the same. */
+/* The guest of isolation `process` is trusted; links are not followed all the same. The keeper ends
+ * after all the others: nobody makes files while they are removed. */
 static void remove_workdir(struct sandbox *s)
 {
-    if (s->workdir)
-        nftw(s->workdir, remove_entry, 32, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    struct pollfd keeper = { .fd = s->pidfd, .events = POLLIN };
+    if (!s->workdir)
+        return;
+    if (s->pidfd >= 0)
+        poll(&keeper, 1, KEEPER_END_MS);
+    nftw(s->workdir, remove_entry, 32, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
     free(steal(&s->workdir));
 }
 
@@ -399,9 +432,9 @@ static void local_close(struct sandbox *s)
         watch_free(s->watches[p]);
         close_fd(&s->fds[p]);
     }
-    close_fd(&s->pidfd);
     drop_unsent(s);
     remove_workdir(s);
+    close_fd(&s->pidfd);
     free(s->plan);
     free(s);
 }
