@@ -763,7 +763,7 @@ def llm_query_batched(prompts, model=None):
         failed = FailedReply("[ERROR] %s" % error.get("message", ""))
         try:
             raise_error(error)
-        except RuntimeError as e:
+        except (RuntimeError, ValueError, TypeError) as e:
             failed.error = e
         replies[int(index)] = failed
     return replies
