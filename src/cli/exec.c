@@ -1,5 +1,4 @@
 /* cli/exec.c: droste exec: one piece of code in a fresh sandbox. */
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -33,7 +32,7 @@ static void stream_output(void *arg, int stream, const char *data, size_t len)
 {
     FILE *out = stream == 1 ? stdout : stderr;
     cli_print(out, data, len);
-    fflush(out);
+    cli_flush(out);
 }
 
 /* Output was streamed; what is left is the submission and the reason of a failure. */
@@ -79,9 +78,7 @@ static int run_code(droste *d, const struct buf *code, const char *context, bool
         status = EXIT_INTERRUPTED;
     droste_result_free(r);
     droste_session_close(s);
-    if (fflush(stdout) != 0)
-        return cli_fail(EXIT_ENVIRONMENT, "writing the result: %s", strerror(errno));
-    return status;
+    return cli_finish(status, "the result");
 }
 
 static int read_code(const char *text, const char *file, struct buf *code)
