@@ -62,8 +62,11 @@ static int run_code(droste *d, const struct buf *code, const char *context, bool
     droste_error err;
     int rc = droste_session_open(d, &s, &err);
     if (rc == 0 && context)
-        rc = droste_session_load(s, "context", "auto", context, &err);
+        rc = droste_session_load(s, "context", NULL, context, &err);
     if (rc == 0) {
+        const char *notice = droste_session_notice(s);
+        if (notice)
+            cli_fail(0, "note: %s", notice);
         cli_catch_interrupts(d);
         if (!json)
             droste_session_on_output(s, stream_output, NULL);
