@@ -102,6 +102,11 @@ const char *zygote_python(const struct zygote *z)
     return z->python;
 }
 
+const struct jail_plan *zygote_plan(const struct zygote *z)
+{
+    return z->plan;
+}
+
 void zygote_describe(const struct zygote *z, struct buf *out)
 {
     jail_print(z->plan, out);

@@ -30,7 +30,8 @@ bool zygote_serves(const struct zygote *z, const struct sandbox_spec *spec);
 enum isolation zygote_isolation(const struct zygote *z);
 /* "CPython 3.11.2" and the path. */
 const char *zygote_python(const struct zygote *z);
-/* What it carried out, for people. */
+/* What it carried out; and for people. */
+const struct jail_plan *zygote_plan(const struct zygote *z);
 void zygote_describe(const struct zygote *z, struct buf *out);
 
 /* Asks for a clone with these descriptors (which stay the caller's); fn comes later, from the loop,
