@@ -73,5 +73,9 @@ int cli_record_path(droste *d, char **out, struct error *err);
 
 /* Prints text that came from a guest or a model, harmless to a terminal if `out` is one. */
 void cli_print(FILE *out, const char *text, size_t len);
+void cli_flush(FILE *out);
+/* The end of a command that printed `what`: `status`, or, if standard output did not take all of
+ * it, an explanation and EXIT_ENVIRONMENT. */
+int cli_finish(int status, const char *what);
 
 #endif

@@ -1,5 +1,4 @@
 /* cli/run.c: droste run: a question about a context, answered by a model that writes code. */
-#include <errno.h>
 #include <json-c/json.h>
 #include <string.h>
 #include <unistd.h>
@@ -71,9 +70,7 @@ static int answer_question(droste *d, const char *question, const char *context,
     print_result(r, json);
     int status = exit_status(r);
     droste_result_free(r);
-    if (fflush(stdout) != 0)
-        return cli_fail(EXIT_ENVIRONMENT, "writing the answer: %s", strerror(errno));
-    return status;
+    return cli_finish(status, "the answer");
 }
 
 static int run(const struct command *self, int argc, char **argv)

@@ -571,13 +571,9 @@ static void tell_context(struct rlm_run *r)
     prompt_describe_context(&text, r->variable);
     buf_printf(&text, ", from %.200s", c->source);
     tell(r, RLM_EVENT_CONTEXT, buf_text(&text), text.len);
-    if (c->left_out == 0)
-        return;
-    buf_clear(&text);
-    buf_printf(&text, "%llu of %llu files are not in the context, the first: %.200s",
-        (unsigned long long)c->left_out, (unsigned long long)(c->left_out + c->files),
-        c->first_left_out ? c->first_left_out : "?");
-    tell(r, RLM_EVENT_NOTICE, buf_text(&text), text.len);
+    cleanup_free char *notice = context_notice(c);
+    if (notice)
+        tell(r, RLM_EVENT_NOTICE, notice, strlen(notice));
 }
 
 static int context_error(const struct rlm_run *r, const struct cell_result *c, struct error *err)

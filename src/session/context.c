@@ -302,6 +302,17 @@ int context_load(const char *path, enum value_kind kind, const struct context_fi
     return rc;
 }
 
+char *context_notice(const struct context *c)
+{
+    struct buf text = { 0 };
+    if (c->left_out == 0)
+        return NULL;
+    buf_printf(&text, "%llu of %llu files are not in the context, the first: %.200s",
+        (unsigned long long)c->left_out, (unsigned long long)(c->left_out + c->files),
+        c->first_left_out ? c->first_left_out : "?");
+    return buf_steal(&text);
+}
+
 int context_set(const struct context *c, struct session *s, const char *const *names,
     size_t name_count, session_done_fn *done, void *arg, struct error *err)
 {

@@ -38,6 +38,9 @@ int context_from_memory(const void *data, size_t len, enum value_kind kind, stru
     struct error *err);
 void context_free(struct context *context);
 
+/* What of a directory is not in it, in a line (free); NULL where nothing is missing. */
+char *context_notice(const struct context *context);
+
 /* Binds it in a session; the context stays the caller's. */
 int context_set(const struct context *context, struct session *s, const char *const *names,
     size_t name_count, session_done_fn *done, void *arg, struct error *err);
