@@ -184,6 +184,8 @@ class Link:
             self.interrupted = ident
             if _thread.get_ident() != self.main:
                 os.kill(os.getpid(), signal.SIGINT)
+            else:
+                self.poked = True   # the bell may have rung before the frame could be read
         else:
             self.inbox.append((kind, ident, head, blob))
             nudge(self.idle)
@@ -487,6 +489,7 @@ def run_cell(ident, name, code, echo):
     try:
         session.running = ident
         try:
+            stop_if_asked()         # the interrupt may have come along with the cell
             body, last = compile_cell(code, name, echo)
             run_code(body)
             if last is not None:
