@@ -12,7 +12,9 @@ import _socket
 import _thread
 import ast
 import builtins
+import errno
 import gc
+import itertools
 import json
 import linecache
 import mmap
@@ -63,6 +65,15 @@ def shorten(text, limit):
                                                         text[-half:])
 
 
+# Names, messages and reprs may be of the user's own subclasses of str, with methods of their own.
+type_name = type.__dict__["__name__"].__get__
+
+
+def plain(text):
+    """An exact str that is UTF-8, without calling the user's methods."""
+    return "".join((text,)).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 # ---- link: one reader at a time, whoever waits ----
 
 class Waiter:
@@ -90,7 +101,9 @@ class Link:
     Whoever waits and finds nobody reading becomes the reader, hands others their frames, and passes
     the role on when its own has come. An interrupt (SIGINT, which Python handles in the main thread)
     must not tear a frame apart: `busy` counts the main thread's critical sections, and a handler
-    that finds it set only leaves a note.
+    that finds it set only leaves a note (`poked`). `waiting` is set around the system calls in which
+    the main thread waits within such a section: there an interrupt may raise. The host sends its
+    frame before it rings, so whoever looks after the ring finds the frame read or readable.
     """
 
     def __init__(self, fd):
@@ -98,6 +111,7 @@ class Link:
         self.sock.setblocking(True)
         self.poller = select.poll()
         self.poller.register(fd, select.POLLIN)
+        self.space = memoryview(bytearray(65536))
         self.buffer = bytearray()
         self.fds = []
         self.reading = _thread.allocate_lock()
@@ -105,12 +119,13 @@ class Link:
         self.waiters = {}
         self.inbox = []
         self.idle = Waiter()
-        self.next_id = 0
+        self.ids = itertools.count(1)   # next() is atomic; many threads call at once
         self.interrupted = None     # id of the operation that the host wants stopped
         self.main = _thread.get_ident()
         self.busy = 0
+        self.waiting = False
         self.poked = False
-        self.owner = os.getpid()
+        self.owner = None           # the worker's pid, once there is one
 
     # -- critical sections of the main thread
 
@@ -120,10 +135,24 @@ class Link:
 
     def leave(self):
         if _thread.get_ident() == self.main:
+            self.waiting = False    # an interrupt may have struck where block() does this
             self.busy -= 1
             if self.poked and not self.busy:
+                self.look()
+
+    def look(self):
+        """Reads what is there, and raises if the running cell is to be stopped. An interrupt that
+        comes meanwhile only makes it look again."""
+        waiting, self.waiting = self.waiting, False
+        try:
+            again = True
+            while again:
                 self.poked = False
+                self.read_waiting()
                 stop_if_asked()
+                again = self.poked
+        finally:
+            self.waiting = waiting
 
     # -- writing
 
@@ -146,13 +175,16 @@ class Link:
 
     def receive(self):
         """Takes what is there (the poller said that something is) and hands out whole frames."""
-        data, ancillary, _, _ = self.sock.recvmsg(262144, 64)
-        if not data:
+        # Into memory of our own: a fresh 64 KiB for each read would be mapped and unmapped again.
+        count, ancillary, flags, _ = self.sock.recvmsg_into([self.space], 64)
+        if not count:
             os._exit(0)             # the host is gone
         for level, kind, payload in ancillary:
             if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
                 self.fds.extend(struct.unpack("%di" % (len(payload) // 4), payload))
-        self.buffer += data
+        if flags & _socket.MSG_CTRUNC:
+            self.fds.append(None)   # there was no number free for it
+        self.buffer += self.space[:count]
         at = 0
         while len(self.buffer) - at >= HEADER.size:
             _, kind, flags, head_len, ident, blob_len = HEADER.unpack_from(self.buffer, at)
@@ -168,9 +200,14 @@ class Link:
         del self.buffer[:at]
 
     def take_memfd(self, length):
+        """The bytes, or None where the user's code has used up its descriptors."""
         fd = self.fds.pop(0)
+        if fd is None:
+            return None
         try:
             return mmap.mmap(fd, length, mmap.MAP_SHARED, mmap.PROT_READ)
+        except OSError:
+            return None
         finally:
             os.close(fd)
 
@@ -182,10 +219,10 @@ class Link:
                 nudge(waiter)
         elif kind == INTERRUPT:
             self.interrupted = ident
-            if _thread.get_ident() != self.main:
-                os.kill(os.getpid(), signal.SIGINT)
+            if _thread.get_ident() == self.main:
+                self.poked = True
             else:
-                self.poked = True   # the bell may have rung before the frame could be read
+                signal.pthread_kill(self.main, signal.SIGINT)
         else:
             self.inbox.append((kind, ident, head, blob))
             nudge(self.idle)
@@ -204,35 +241,36 @@ class Link:
                 self.pass_on()
         finally:
             self.busy -= 1
-            self.poked = False
+
+    def block(self, blocking):
+        """Waits in one system call. Only here may an interrupt raise within the link: nothing is
+        half done."""
+        if _thread.get_ident() != self.main:
+            blocking()
+            return
+        try:
+            self.waiting = True
+            if self.poked:
+                self.look()
+            blocking()
+        finally:
+            self.waiting = False
 
     def wait(self, waiter, done):
-        """Returns when done() is true; reads the channel itself if nobody else does. Only while it
-        really waits may an interrupt raise: nothing is half done there."""
+        """Returns when done() is true; reads the channel itself if nobody else does."""
         self.enter()
         try:
             while not done():
                 if not self.reading.acquire(False):
-                    try:
-                        self.leave()
-                        waiter.wake.acquire()   # until a frame is here, or the role of the reader
-                    finally:
-                        self.enter()
+                    self.block(waiter.wake.acquire)     # for a frame, or for the reader's role
                     continue
                 try:
                     while not done():
-                        try:
-                            self.leave()
-                            self.poller.poll()
-                        finally:
-                            self.enter()
+                        self.block(self.poller.poll)
                         self.receive()
                 finally:
                     self.reading.release()
                     self.pass_on()
-        except BaseException:
-            self.pass_on()      # the role may have been offered to this thread
-            raise
         finally:
             self.leave()
 
@@ -245,20 +283,18 @@ class Link:
     def call(self, head, parts):
         """Asks the host; the reply's head (a dict) and its parts."""
         waiter = Waiter()
-        self.enter()
+        ident = next(self.ids)
         try:
-            self.next_id += 1
-            ident = self.next_id
             self.waiters[ident] = waiter
-        finally:
-            self.leave()
-        try:
             flush_output()
             self.send(CALL, ident, json.dumps(head).encode(), join_parts(parts))
             self.wait(waiter, lambda: waiter.frame is not None)
         finally:
             self.waiters.pop(ident, None)
+            if waiter.frame is None:
+                self.pass_on()      # the reader's role may have been offered to this thread
         head, blob = waiter.frame
+        check_arrived(blob)
         return json.loads(head) if head else {}, split_parts(blob) if len(blob) else []
 
     def next_operation(self):
@@ -271,18 +307,24 @@ class Link:
         self.sock.close()
 
 
+def check_arrived(blob):
+    if blob is None:
+        raise OSError(errno.EMFILE, "too many open files to receive a large value")
+
+
 link = None
 
 
 def on_interrupt(signum, frame):
     """SIGINT is only a doorbell; what is to be stopped is said by a frame."""
-    if link is None or os.getpid() != link.owner:
+    if link is None or link.owner is None:
+        return                  # nothing runs yet; the frame will be found when something does
+    if os.getpid() != link.owner:
         raise KeyboardInterrupt
-    if link.busy:
+    if link.busy and not link.waiting:
         link.poked = True
-        return
-    link.read_waiting()
-    stop_if_asked()
+    else:
+        link.look()
 
 
 def stop_if_asked():
@@ -433,7 +475,7 @@ def describe(name, value):
     """One variable for the summary. Only exact built-in types are looked into: a stranger's __len__
     or __repr__ could take for ever, raise or lie."""
     kind = type(value)
-    entry = {"name": name[:200], "type": kind.__name__}
+    entry = {"name": plain(name[:200]), "type": plain(type_name(kind)[:200])}
     if kind in (str, bytes, bytearray):
         entry["length"] = len(value)
         entry["preview"] = repr(value[:PREVIEW])
@@ -489,19 +531,20 @@ def run_cell(ident, name, code, echo):
     try:
         session.running = ident
         try:
-            stop_if_asked()         # the interrupt may have come along with the cell
+            link.look()         # it may have been interrupted before it began
             body, last = compile_cell(code, name, echo)
             run_code(body)
             if last is not None:
                 value = run_code(last)
                 if value is not None:
                     builtins._ = value
-                    value = shorten(repr(value), MESSAGE)
+                    value = shorten(plain(repr(value)), MESSAGE)
         finally:
             session.running = None
     except Submitted:
         pass
     except BaseException as e:
+        session.running = None  # an interrupt may have struck in the line above
         failure = e
     return failure, value
 
@@ -509,44 +552,39 @@ def run_cell(ident, name, code, echo):
 def error_of(e):
     """{type, message, traceback} with the cell's own lines; this file's frames are left out."""
     try:
-        message = str(e)
+        message = plain(str(e))
     except BaseException:
         message = "<str() of the exception failed>"
+    name = plain(type_name(type(e))[:200])
     tb = e.__traceback__
     while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
         tb = tb.tb_next
     try:
-        text = "".join(traceback.format_exception(type(e), e, tb))
+        text = plain("".join(traceback.format_exception(type(e), e, tb)))
     except BaseException:
-        text = "%s: %s\n" % (type(e).__name__, message)
-    return {"type": type(e).__name__[:200], "message": clean(shorten(message, MESSAGE)),
-            "traceback": clean(shorten(text, TRACEBACK))}
-
-
-def clean(text):
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+        text = "%s: %s\n" % (name, message)
+    return {"type": name, "message": shorten(message, MESSAGE),
+            "traceback": shorten(text, TRACEBACK)}
 
 
 def flush_output():
-    for stream in {sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__}:
+    for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
         try:
-            stream.flush()
+            getattr(sys, name).flush()
         except BaseException:
             pass
 
 
-def final_answer():
-    """`answer["content"]` once `answer["ready"]` is true, however it became so."""
-    answer = session.namespace.get("answer")
-    if type(answer) is dict and answer.get("ready"):
-        return answer.get("content", "")
-    return None
+def source_lines(code):
+    """As the compiler counts them; str.splitlines knows more line ends."""
+    return [line + "\n" for line in code.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
 
 
 def execute(ident, head, blob):
-    code = bytes(blob).decode("utf-8")
+    code = ("raise OSError(24, 'too many open files to receive the code')" if blob is None
+            else bytes(blob).decode("utf-8"))
     name = head.get("name") or "<cell %d>" % ident
-    linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+    linecache.cache[name] = (len(code), None, source_lines(code), name)
     if signal.getsignal(signal.SIGINT) is not on_interrupt:
         signal.signal(signal.SIGINT, on_interrupt)
     failure, value = run_cell(ident, name, code, head.get("echo"))
@@ -571,7 +609,7 @@ def finish_cell(ident, failure, value):
         parts.append(submitted)
     if value is not None:
         result["echo"] = len(parts)
-        parts.append(clean(value).encode())
+        parts.append(value.encode())
     changed = variables_if_changed()
     if changed is not None:
         result["variables"] = changed
@@ -580,15 +618,25 @@ def finish_cell(ident, failure, value):
 
 
 def answer_field():
-    """The answer dict as a submission, once; a later cell may set it ready again."""
-    content = final_answer()
-    if content is None:
+    """`answer["content"]` once `answer["ready"]` is true, however it became so, as a submission. It
+    counts once; a later cell may set it ready again. What is in it is the user's and may raise."""
+    answer = session.namespace.get("answer")
+    if type(answer) is not dict:
         return None
-    session.namespace["answer"]["ready"] = False
     try:
-        return to_json({"answer": content})
-    except Exception:
-        return to_json({"answer": clean(str(content))})
+        if not answer.get("ready"):
+            return None
+    except BaseException:
+        return None
+    answer["ready"] = False
+    content = answer.get("content", "")
+    for attempt in (lambda: content, lambda: plain(str(content))):
+        try:
+            return to_json({"answer": attempt()})
+        except BaseException:
+            pass
+    return to_json({"answer": "<a value of type %s that is neither JSON nor text>"
+                    % plain(type_name(type(content)))})
 
 
 # ---- variables from the host ----
@@ -641,6 +689,7 @@ def samples(value):
 def set_variable(ident, head, blob):
     """Binds a variable and says what it became."""
     try:
+        check_arrived(blob)
         value = DECODERS[head["kind"]](blob)
         for name in head["names"]:
             session.namespace[name] = value
@@ -714,7 +763,7 @@ def llm_query_batched(prompts, model=None):
         failed = FailedReply("[ERROR] %s" % error.get("message", ""))
         try:
             raise_error(error)
-        except RuntimeError as e:
+        except (RuntimeError, ValueError, TypeError) as e:
             failed.error = e
         replies[int(index)] = failed
     return replies
@@ -763,15 +812,26 @@ def apply_hello(head):
         os.chdir(head["cwd"])
 
 
+def warm_up():
+    """A clone shares the zygote's pages until it writes to them. One that is made in advance has the
+    time to take its own copies of those that a first cell needs."""
+    head = json.loads(json.dumps({"status": "ok", "names": ["x"]}))
+    body, last = compile_cell("x = 1 + 1\nx", "<warm>", True)
+    names = {}
+    eval(body, names)
+    describe("x", eval(last, names))
+    split_parts(join_parts([b"x", repr(head).encode()]))
+    flush_output()
+
+
 def work():
     """Serves operations until the host closes the channel."""
-    global link
+    link.owner = os.getpid()
     reseed()
     gc.enable()
-    link = Link(CHANNEL_FD)
     os.register_at_fork(after_in_child=link.cut)
-    signal.signal(signal.SIGINT, on_interrupt)
-    session.start()
+    if not link.poller.poll(0):
+        warm_up()
     while True:
         kind, ident, head, blob = link.next_operation()
         head = json.loads(head) if head else {}
@@ -805,9 +865,9 @@ def facts():
     }
 
 
-def boot(control, helper, preload):
+def boot(control, helper, keeper, preload):
     """Runs the zygote; comes back from zygote_serve in each worker."""
-    global session
+    global link, session
     import ctypes
     import importlib
     for name in PRELOAD + tuple(preload):
@@ -817,13 +877,18 @@ def boot(control, helper, preload):
     for thing in PUBLIC:
         setattr(builtins, thing.__name__, thing)
     session = Session()
+    session.start()
+    # Made here, so that a clone need not: on its number stands the control socket now, and in a
+    # clone the channel.
+    link = Link(CHANNEL_FD)
     library = ctypes.PyDLL("/proc/self/fd/%d" % helper)
     os.close(helper)
     told = json.dumps(facts()).encode()
+    signal.signal(signal.SIGINT, on_interrupt)      # a clone may be interrupted before it works
     gc.collect()
     gc.disable()
     gc.freeze()
-    rc = library.zygote_serve(control, told, len(told))
+    rc = library.zygote_serve(control, keeper, told, len(told))
     if rc < 0:
         sys.stderr.write("the zygote cannot work here: %s\n" % os.strerror(-rc))
     if rc != 1:

@@ -156,6 +156,12 @@ int api_environment(droste *d, struct environment **out, struct error *err)
     return 0;
 }
 
+struct context_filter api_filter(const droste *d)
+{
+    const struct list *include = &d->settings.include;
+    return (struct context_filter){ (const char *const *)include->items, include->count };
+}
+
 int api_session_options(const droste *d, struct session_options *o, struct error *err)
 {
     const struct settings *s = &d->settings;
@@ -165,6 +171,7 @@ int api_session_options(const droste *d, struct session_options *o, struct error
     o->spec.preload_count = s->preload.count;
     o->spec.read_paths = (const char *const *)s->read.items;
     o->spec.read_path_count = s->read.count;
+    o->spec.pool = (unsigned)s->pool;
     o->spec.limits = (struct jail_limits){
         .memory = (uint64_t)s->memory,
         .processes = (uint64_t)s->processes,

@@ -8,6 +8,7 @@
 #include "env/environment.h"
 #include "lm/lm.h"
 #include "rlm/rlm.h"
+#include "session/context.h"
 #include "session/session.h"
 
 struct droste {
@@ -31,7 +32,12 @@ int api_environment(droste *d, struct environment **out, struct error *err);
 /* The models that the settings name; *lm stays NULL where none is configured and `need` is false.
  * *sub is NULL where it is the same one. */
 int api_models(droste *d, bool need, struct lm **lm, struct lm **sub, struct error *err);
+/* What of a directory becomes context. */
+struct context_filter api_filter(const droste *d);
 int api_session_options(const droste *d, struct session_options *options, struct error *err);
+
+/* What was done to make its sandbox, for people. */
+void api_session_describe(const struct droste_session *s, struct buf *out);
 
 /* Interrupts the cells under way. */
 void api_interrupt_sessions(droste *d);

@@ -71,12 +71,13 @@ static void free_parts(struct parts *p)
 static int make_parts(droste *d, const char *context, struct parts *p, struct error *err)
 {
     const struct settings *s = &d->settings;
+    struct context_filter filter = api_filter(d);
     enum value_kind kind;
     int rc = context_kind_parse(s->context_type ? s->context_type : "auto", &kind, err);
     if (rc == 0)
         rc = api_models(d, true, &p->lm, &p->sub, err);
     if (rc == 0 && context)
-        rc = context_load(context, kind, &p->context, err);
+        rc = context_load(context, kind, &filter, &p->context, err);
     if (rc == 0 && !(s->database && strcmp(s->database, "none") == 0))
         rc = store_open(s->database, &p->store, err);
     return rc;
@@ -99,6 +100,7 @@ static int fill_options(droste *d, const char *question, const struct parts *p,
             .seconds = s->timeout,
         },
         .call_timeout = s->call_timeout,
+        .max_tokens = s->max_tokens,
         .max_iterations = (unsigned)s->max_iterations,
         .max_output_chars = (size_t)s->max_output_chars,
         .store = p->store,

@@ -72,7 +72,7 @@ static int set_up(droste_session *s, struct error *err)
     if (rc < 0)
         return rc;
     struct broker_options broker = { .lm = s->sub ? s->sub : s->lm, .budget = &s->budget,
-        .call_timeout = d->settings.call_timeout, .depth = 1 };
+        .call_timeout = d->settings.call_timeout, .max_tokens = d->settings.max_tokens, .depth = 1 };
     rc = broker_open(&broker, &s->broker, err);
     if (rc == 0)
         rc = session_open(env, &options, &events, s, &s->session, err);
@@ -193,11 +193,12 @@ int droste_session_load(droste_session *s, const char *name, const char *kind, c
     struct error why = { 0 };
     struct context *context = NULL;
     enum value_kind value;
+    struct context_filter filter = api_filter(s->d);
     const char *setting = s->d->settings.context_type;
     free(steal(&s->notice));
     int rc = context_kind_parse(kind ? kind : setting ? setting : "auto", &value, &why);
     if (rc == 0)
-        rc = context_load(path, value, &context, &why);
+        rc = context_load(path, value, &filter, &context, &why);
     if (rc == 0)
         rc = set_context(s, name, context, &why);
     if (rc == 0)
@@ -220,4 +221,9 @@ void droste_session_on_output(droste_session *s, droste_output_fn *fn, void *arg
 const char *droste_session_isolation(const droste_session *s)
 {
     return isolation_name(session_isolation(s->session));
+}
+
+void api_session_describe(const droste_session *s, struct buf *out)
+{
+    session_describe(s->session, out);
 }

@@ -7,7 +7,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <ini.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,9 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/file.h"
+
+enum { FILE_MAX = 1 << 20 };
 
 enum type { TYPE_TEXT, TYPE_LIST, TYPE_SWITCH, TYPE_NUMBER, TYPE_SECONDS, TYPE_SIZE };
 
@@ -73,6 +75,8 @@ static const struct setting {
     { { "read", "PATH", "", NULL,
           "Show this path read-only in the sandbox; may be repeated.", 0 },
         TYPE_LIST, AT(read), 0, 0 },
+    { { "pool", "N", "0", NULL, "Sandboxes to keep ready, so that a start is one message.", 0 },
+        TYPE_NUMBER, AT(pool), 0, 10000 },
     { { "timeout", "SECONDS", "0", NULL, "Life of the session, or of the run; 0: no limit.", 0 },
         TYPE_SECONDS, AT(timeout), 0, 1e7 },
     { { "execute-timeout", "SECONDS", "0", NULL,
@@ -109,6 +113,9 @@ static const struct setting {
     { { "context-type", "TYPE", "auto", NULL,
           "What the context becomes: auto, text, bytes, json, jsonl.", 0 },
         TYPE_TEXT, AT(context_type), 0, 0 },
+    { { "include", "GLOB", "", NULL,
+          "Take only matching files of a directory into the context; may be repeated.", 0 },
+        TYPE_LIST, AT(include), 0, 0 },
     { { "instructions", "TEXT", "", NULL, "Added to what the model is told.", 0 }, TYPE_TEXT,
         AT(instructions), 0, 0 },
     { { "database", "FILE|none", "", "DROSTE_DATABASE",
@@ -300,45 +307,63 @@ int settings_from_environment(struct settings *s, struct error *err)
     return 0;
 }
 
-struct reading {
-    struct settings *settings;
-    const char *path;
-    struct error *err;
-    int rc;
-};
-
-/* inih's callback: 1 goes on, 0 stops. Sections are only for the reader's eye. */
-static int take_line(void *arg, const char *section, const char *name, const char *value)
+static char *trim(char *text)
 {
-    struct reading *r = arg;
-    char key[64];
-    if (r->rc < 0)
+    char *end = text + strlen(text);
+    while (end > text && isspace((unsigned char)end[-1]))
+        *--end = '\0';
+    while (isspace((unsigned char)*text))
+        text++;
+    return text;
+}
+
+/* Nothing, a comment, a [section] (only for the reader's eye), or name = value. A value goes to the
+ * end of its line, whatever is in it. */
+static int take_line(struct settings *s, char *line, const char *source, struct error *err)
+{
+    char *name = trim(line), *equals = strchr(name, '=');
+    size_t n = strlen(name);
+    if (n == 0 || name[0] == '#' || name[0] == ';' || (name[0] == '[' && name[n - 1] == ']'))
         return 0;
-    snprintf(key, sizeof key, "%s", name);
-    for (char *p = key; *p; p++)
+    if (!equals || equals == name)
+        return error_set(err, ERROR_CONFIG, "%s: expected `name = value`", source);
+    *equals = '\0';
+    name = trim(name);
+    for (char *p = name; *p; p++)
         if (*p == '_')
             *p = '-';
-    r->rc = settings_set(r->settings, key, value, r->path, r->err);
-    if (r->rc < 0 && r->err)
-        r->err->code = ERROR_CONFIG;
-    return r->rc == 0;
+    int rc = settings_set(s, name, trim(equals + 1), source, err);
+    if (rc < 0 && err && err->code == ERROR_ARGUMENT)
+        err->code = ERROR_CONFIG;
+    return rc < 0 ? -(int)ERROR_CONFIG : 0;
 }
 
 int settings_from_file(struct settings *s, const char *path, bool may_be_absent,
     struct error *err)
 {
-    struct reading r = { .settings = s, .path = path, .err = err };
+    static const char byte_order_mark[] = "\xEF\xBB\xBF";
+    cleanup_buf struct buf text = { 0 };
     /* EACCES is about the directories above: what cannot be seen is not this user's either. */
     if (may_be_absent && access(path, F_OK) < 0 && (errno == ENOENT || errno == EACCES))
         return 0;
-    int line = ini_parse(path, take_line, &r);
-    if (r.rc < 0)
+    if (file_read(path, FILE_MAX, &text, err) < 0) {
+        error_wrap(err, "reading the configuration");
+        if (err)
+            err->code = ERROR_CONFIG;
         return -(int)ERROR_CONFIG;
-    if (line < 0)
-        return error_set_errno(err, ERROR_CONFIG, "the configuration file %.120s cannot be read",
-            path);
-    if (line > 0)
-        return error_set(err, ERROR_CONFIG, "%.120s, line %d: expected `name = value`", path,
-            line);
+    }
+    char *line = text.data, *end = text.data + text.len;
+    if (strncmp(buf_text(&text), byte_order_mark, 3) == 0)
+        line += 3;
+    for (unsigned number = 1; line && line < end; number++) {
+        char source[160], *newline = memchr(line, '\n', (size_t)(end - line));
+        if (newline)
+            *newline = '\0';
+        snprintf(source, sizeof source, "%.120s, line %u", path, number);
+        int rc = take_line(s, line, source, err);
+        if (rc < 0)
+            return rc;
+        line = newline ? newline + 1 : end;
+    }
     return 0;
 }

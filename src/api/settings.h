@@ -26,9 +26,9 @@ struct settings {
     double call_timeout, connect_timeout, first_timeout, stall_timeout;
     /* sandboxes */
     char *env, *isolation, *python;
-    struct list preload, read;
+    struct list preload, read, include;
     double timeout, execute_timeout, grace;
-    int64_t memory, processes, open_files, file_size, tmp_size, output_limit;
+    int64_t pool, memory, processes, open_files, file_size, tmp_size, output_limit;
     /* runs */
     int64_t max_iterations, max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens,
         max_output_chars;

@@ -210,6 +210,7 @@ static int start_request(struct item *item, struct lm_request *request, const ch
     double left = budget_seconds_left(b->options.budget);
     request->depth = b->options.depth;
     request->temperature = -1;
+    request->max_tokens = b->options.max_tokens;
     request->timeout = b->options.call_timeout;
     if (request->timeout <= 0 || request->timeout > left)
         request->timeout = left < 1e9 ? left : request->timeout;

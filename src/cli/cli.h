@@ -56,6 +56,8 @@ int cli_fail(int status, const char *format, ...) __attribute__((format(printf, 
 int cli_status(int code);
 /* Prints an error of the library; returns its status. */
 int cli_error(const droste_error *err);
+struct error;
+int cli_inner_error(const struct error *err); /* of a floor below the public interface */
 /* As above, for a usage mistake: with a pointer to --help. */
 int cli_usage(const struct command *self, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -64,6 +66,12 @@ int cli_usage(const struct command *self, const char *format, ...)
 void cli_catch_interrupts(droste *d);
 /* True if one came since the last look. */
 bool cli_was_interrupted(void);
+
+/* The exit status that suits what became of a cell. */
+int cli_cell_status(const droste_result *r);
+
+/* The file of the record, as the settings have it, or "none". The caller's (free). */
+int cli_record_path(droste *d, char **out, struct error *err);
 
 /* Prints text that came from a guest or a model, harmless to a terminal if `out` is one. */
 void cli_print(FILE *out, const char *text, size_t len);

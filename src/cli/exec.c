@@ -9,25 +9,6 @@
 
 static const size_t code_max = 256u << 20;
 
-static int exit_status(const droste_result *r)
-{
-    static const struct {
-        const char *status;
-        int exit;
-    } statuses[] = {
-        { "ok", EXIT_FINE },
-        { "submitted", EXIT_FINE },
-        { "error", EXIT_RAISED },
-        { "timeout", EXIT_LIMIT },
-        { "killed", EXIT_LIMIT },
-        { "lost", EXIT_ENVIRONMENT },
-    };
-    for (size_t i = 0; i < array_length(statuses); i++)
-        if (strcmp(statuses[i].status, droste_result_status(r)) == 0)
-            return statuses[i].exit;
-    return EXIT_ENVIRONMENT;
-}
-
 static void stream_output(void *arg, int stream, const char *data, size_t len)
 {
     FILE *out = stream == 1 ? stdout : stderr;
@@ -72,7 +53,7 @@ static int run_code(droste *d, const struct buf *code, const char *context, bool
             droste_session_on_output(s, stream_output, NULL);
         rc = droste_session_exec(s, buf_text(code), code->len, 0, &r, &err);
     }
-    int status = rc < 0 ? cli_error(&err) : exit_status(r);
+    int status = rc < 0 ? cli_error(&err) : cli_cell_status(r);
     if (r && json)
         printf("%s\n", droste_result_json(r, NULL));
     else if (r)

@@ -7,12 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "cli/cli.h"
 
-static const struct command *const commands[] = { &command_run, &command_exec };
+static const struct command *const commands[] = { &command_run, &command_exec, &command_repl,
+    &command_runs, &command_doctor, &command_bench };
 
 /* ---- words to people ---- */
 
@@ -66,6 +68,32 @@ int cli_error(const droste_error *err)
     cli_print(stderr, err->text, strlen(err->text));
     fputc('\n', stderr);
     return cli_status(err->code);
+}
+
+int cli_inner_error(const struct error *err)
+{
+    droste_error public;
+    api_fail(&public, err, 0);
+    return cli_error(&public);
+}
+
+int cli_cell_status(const droste_result *r)
+{
+    static const struct {
+        const char *status;
+        int exit;
+    } statuses[] = {
+        { "ok", EXIT_FINE },
+        { "submitted", EXIT_FINE },
+        { "error", EXIT_RAISED },
+        { "timeout", EXIT_LIMIT },
+        { "killed", EXIT_LIMIT },
+        { "lost", EXIT_ENVIRONMENT },
+    };
+    for (size_t i = 0; i < array_length(statuses); i++)
+        if (strcmp(statuses[i].status, droste_result_status(r)) == 0)
+            return statuses[i].exit;
+    return EXIT_ENVIRONMENT;
 }
 
 /* Of the first write to standard output that failed. A stream forgets why, and a later flush of it

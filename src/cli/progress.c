@@ -124,6 +124,16 @@ static void on_turn(struct progress *p, const droste_event *e)
     p->reply_bytes = 0;
 }
 
+/* What the model says before its code, in short. */
+static void on_reply(struct progress *p, const droste_event *e)
+{
+    const char *fence = memmem(e->text, e->len, "```", 3);
+    size_t len = fence ? (size_t)(fence - e->text) : e->len;
+    while (len > 0 && (unsigned char)e->text[len - 1] <= ' ')
+        len--;
+    print_lines(p, "  ", e->text, len, 4);
+}
+
 static void on_cell(struct progress *p, const droste_event *e)
 {
     print_lines(p, "  > ", e->text, e->len, CODE_LINES);
@@ -153,6 +163,8 @@ void progress_event(void *arg, const droste_event *e)
         print_lines(p, "note: ", e->text, e->len, 1);
     else if (strcmp(kind, "turn") == 0)
         on_turn(p, e);
+    else if (strcmp(kind, "reply") == 0)
+        on_reply(p, e);
     else if (strcmp(kind, "cell") == 0)
         on_cell(p, e);
     else if (strcmp(kind, "output") == 0)

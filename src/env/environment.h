@@ -24,6 +24,7 @@ struct sandbox_spec {
     size_t read_path_count;
     const char *const *preload; /* modules that the zygote imports */
     size_t preload_count;
+    unsigned pool; /* sandboxes of this kind to keep ready after this one, where that is possible */
 };
 
 /* How a sandbox ended. */
@@ -72,7 +73,7 @@ struct environment_ops {
     void (*drain)(struct sandbox *s);
     enum isolation (*isolation)(const struct sandbox *s);
     /* Text of the plan that made it, for people; may be NULL. */
-    void (*describe)(const struct sandbox *s, struct buf *out);
+    void (*describe)(const struct environment *env, const struct sandbox *s, struct buf *out);
     /* Kills what is left and frees; no event follows. NULL is fine. */
     void (*close)(struct sandbox *s);
     void (*free)(struct environment *env);

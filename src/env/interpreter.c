@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -46,6 +47,19 @@ static bool is_script(const char *path)
     return fd >= 0 && read(fd, start, 2) == 2 && start[0] == '#' && start[1] == '!';
 }
 
+/* The last line of what a program said, for an error message. */
+static void last_line(int fd, char *out, size_t size)
+{
+    char text[1024];
+    off_t end = lseek(fd, 0, SEEK_END), from = end > 1023 ? end - 1023 : 0;
+    ssize_t n = pread(fd, text, sizeof text - 1, from);
+    while (n > 0 && (unsigned char)text[n - 1] <= ' ')
+        n--;
+    text[n > 0 ? n : 0] = '\0';
+    const char *line = strrchr(text, '\n');
+    snprintf(out, size, "%s%.*s", n > 0 ? ": " : "", (int)size - 3, line ? line + 1 : text);
+}
+
 /* Runs `path -I -c CODE` and gives the first line it prints. */
 static int ask_script(const char *path, char **out, struct error *err)
 {
@@ -55,26 +69,33 @@ static int ask_script(const char *path, char **out, struct error *err)
     posix_spawn_file_actions_t actions;
     pid_t pid;
     int ends[2], status = 0;
+    char words[80];
+    cleanup_fd int complaints = file_memfd("complaints", err);
+    if (complaints < 0)
+        return complaints;
     if (pipe2(ends, O_CLOEXEC) < 0)
         return error_set_errno(err, ERROR_IO, "making a pipe");
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+    posix_spawn_file_actions_adddup2(&actions, complaints, 2);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     int rc = posix_spawn(&pid, path, &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
-    if (rc == 0) {
+    if (rc == 0)
         file_read_fd(ends[0], path, 65536, &said, NULL);
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-            ;
-    }
-    close(ends[0]);
+    close(ends[0]); /* before the wait: one that writes without end must find nobody reading */
+    while (rc == 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
     said.len = strcspn(buf_text(&said), "\n");
     if (said.data)
         said.data[said.len] = '\0';
-    if (rc != 0 || status != 0 || said.len == 0 || said.data[0] != '/')
+    last_line(complaints, words, sizeof words);
+    if (rc != 0 || status != 0 || said.len == 0 || said.data[0] != '/' ||
+        !is_executable_file(said.data))
         return error_set(err, ERROR_ENVIRONMENT,
-            "'%.100s' did not run as a Python interpreter; give one with --python PATH", path);
+            "'%.80s' did not run as a Python interpreter%s; give one with --python PATH", path,
+            words);
     *out = buf_steal(&said);
     return *out ? 0 : error_memory(err);
 }

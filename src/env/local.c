@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "env/pool.h"
 #include "env/zygote.h"
 
 enum {
@@ -27,12 +29,14 @@ enum {
     READ_SIZE = 65536,
     READ_ROUNDS = 16, /* reads of one descriptor in one go; a flood must not starve the others */
     DRAIN_ROUNDS = 64,
+    KEEPER_END_MS = 2000, /* for killed processes to be gone; milliseconds in practice */
 };
 
 struct local {
     struct environment_base base;
     struct zygote *zygotes[ZYGOTES_MAX];
     size_t zygote_count;
+    struct pool *pool;
 };
 
 /* Bytes that the guest has not taken yet. */
@@ -47,8 +51,8 @@ enum port { PORT_CHANNEL, PORT_OUT, PORT_ERR, PORT_STATUS, PORT_COUNT };
 
 struct sandbox {
     struct sandbox_base base;
-    struct zygote *zygote; /* of the clone that is under way; NULL once it is answered */
-    uint32_t clone_id;
+    struct zygote *zygote;
+    uint32_t clone_id; /* of the clone that is under way; 0 once it is answered */
     enum isolation isolation;
     struct jail_plan *plan;
     char *workdir; /* the temporary directory of isolation `process`, removed at the end */
@@ -62,6 +66,16 @@ struct sandbox {
     struct sandbox_exit how;
     struct unsent *first, **last;
 };
+
+/* Why it could not start: an operation of its plan, or the clone itself, failed with this errno. */
+static void explain_failure(struct sandbox *s, uint32_t op, int sys)
+{
+    cleanup_buf struct buf what = { 0 };
+    jail_print_op(s->plan, op, &what);
+    error_set(&s->how.error, ERROR_ENVIRONMENT,
+        "starting a sandbox with isolation '%s': %.80s: %s; see `droste doctor`",
+        isolation_name(s->isolation), buf_text(&what), strerror(sys));
+}
 
 /* ---- what the guest says ---- */
 
@@ -120,7 +134,11 @@ static void read_status(struct sandbox *s)
     ssize_t n = read(s->fds[PORT_STATUS], &status, sizeof status);
     if (n != sizeof status)
         return;
-    s->how.known = !s->wants_kill;
+    if (status.sys != 0) {
+        explain_failure(s, status.op, status.sys);
+        return;
+    }
+    s->how.known = !s->wants_kill && status.wait_status != -1;
     s->how.wait_status = status.wait_status;
     s->how.max_rss = (uint64_t)status.max_rss_kib * 1024;
     s->how.cpu_seconds = (double)status.cpu_us / 1e6;
@@ -219,8 +237,8 @@ static void channel_ready(void *arg, int status, int events)
 }
 
 /* Keeps what the socket did not take: everything after the first `sent` bytes. */
-static int keep_unsent(struct sandbox *s, const struct iovec *iov, int count, size_t sent, int *fd,
-    struct error *err)
+static int keep_unsent(
+    struct sandbox *s, const struct iovec *iov, int count, size_t sent, int *fd, struct error *err)
 {
     size_t total = 0;
     for (int i = 0; i < count; i++)
@@ -243,8 +261,8 @@ static int keep_unsent(struct sandbox *s, const struct iovec *iov, int count, si
     return 0;
 }
 
-static int local_send(struct sandbox *s, const struct iovec *iov, int count, int fd_given,
-    struct error *err)
+static int local_send(
+    struct sandbox *s, const struct iovec *iov, int count, int fd_given, struct error *err)
 {
     cleanup_fd int fd = fd_given;
     size_t total = 0;
@@ -282,21 +300,20 @@ static void local_interrupt(struct sandbox *s)
 static void local_kill(struct sandbox *s)
 {
     s->wants_kill = true;
-    /* A pid namespace dies with its first process. Without one the keeper has to kill the tree. */
+    /* A pid namespace dies with its first process. Without one the keeper has to kill the tree, and
+     * the guest may have stopped it. */
     signal_keeper(s, s->plan->clone_flags ? SIGKILL : SIGTERM);
+    if (!s->plan->clone_flags)
+        signal_keeper(s, SIGCONT);
 }
 
 static void clone_answered(void *arg, struct zygote_answer *answer)
 {
     struct sandbox *s = arg;
-    s->zygote = NULL;
+    s->clone_id = 0;
     s->pidfd = answer->pidfd;
     if (s->pidfd < 0) {
-        cleanup_buf struct buf op = { 0 };
-        jail_print_op(s->plan, answer->op, &op);
-        error_set(&s->how.error, ERROR_ENVIRONMENT,
-            "starting a sandbox with isolation '%s': %.80s: %s; see `droste doctor`",
-            isolation_name(s->isolation), buf_text(&op), strerror(answer->sys));
+        explain_failure(s, ZYGOTE_NO_OP, answer->sys);
         finish(s);
         return;
     }
@@ -306,9 +323,22 @@ static void clone_answered(void *arg, struct zygote_answer *answer)
         local_interrupt(s);
 }
 
-static int find_zygote(struct local *env, const struct sandbox_spec *spec, struct zygote **out,
-    struct error *err)
+static void drop_dead_zygotes(struct local *env)
 {
+    size_t kept = 0;
+    for (size_t i = 0; i < env->zygote_count; i++) {
+        if (zygote_is_gone(env->zygotes[i]))
+            zygote_stop(env->zygotes[i]);
+        else
+            env->zygotes[kept++] = env->zygotes[i];
+    }
+    env->zygote_count = kept;
+}
+
+static int find_zygote(
+    struct local *env, const struct sandbox_spec *spec, struct zygote **out, struct error *err)
+{
+    drop_dead_zygotes(env);
     for (size_t i = 0; i < env->zygote_count; i++) {
         *out = env->zygotes[i];
         if (zygote_serves(*out, spec))
@@ -342,11 +372,16 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return remove(path);
 }
 
-/* The guest of isolation `process` is trusted, and gone; links are not followed all the same. */
+/* The guest of isolation `process` is trusted; links are not followed all the same. The keeper ends
+ * after all the others: nobody makes files while they are removed. */
 static void remove_workdir(struct sandbox *s)
 {
-    if (s->workdir)
-        nftw(s->workdir, remove_entry, 32, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    struct pollfd keeper = { .fd = s->pidfd, .events = POLLIN };
+    if (!s->workdir)
+        return;
+    if (s->pidfd >= 0)
+        poll(&keeper, 1, KEEPER_END_MS);
+    nftw(s->workdir, remove_entry, 32, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
     free(steal(&s->workdir));
 }
 
@@ -389,7 +424,7 @@ static void local_close(struct sandbox *s)
         return;
     bool was_running = !s->ended;
     s->ended = true;
-    if (s->zygote)
+    if (s->clone_id)
         zygote_forget(s->zygote, s->clone_id);
     if (was_running && s->pidfd >= 0)
         local_kill(s);
@@ -397,9 +432,9 @@ static void local_close(struct sandbox *s)
         watch_free(s->watches[p]);
         close_fd(&s->fds[p]);
     }
-    close_fd(&s->pidfd);
     drop_unsent(s);
     remove_workdir(s);
+    close_fd(&s->pidfd);
     free(s->plan);
     free(s);
 }
@@ -412,6 +447,7 @@ static struct sandbox *sandbox_new(const struct environment_ops *ops, struct zyg
         return NULL;
     *s = (struct sandbox){
         .base = { ops },
+        .zygote = z,
         .isolation = zygote_isolation(z),
         .events = *events,
         .arg = arg,
@@ -423,12 +459,12 @@ static struct sandbox *sandbox_new(const struct environment_ops *ops, struct zyg
 }
 
 static int start(struct sandbox *s, struct zygote *z, struct loop *loop,
-    const struct sandbox_spec *spec, struct error *err)
+    const struct jail_limits *limits, struct error *err)
 {
     int theirs[PORT_COUNT] = { -1, -1, -1, -1 };
     int rc = s->isolation == ISOLATION_PROCESS ? make_workdir(s, err) : 0;
     if (rc == 0)
-        rc = jail_compile_sandbox(s->isolation, zygote_plan(z), &spec->limits, s->workdir, &s->plan,
+        rc = jail_compile_sandbox(s->isolation, zygote_plan(z), limits, s->workdir, &s->plan,
             err);
     if (rc == 0)
         rc = make_ports(s->fds, theirs, err);
@@ -436,11 +472,26 @@ static int start(struct sandbox *s, struct zygote *z, struct loop *loop,
         rc = watch_ports(s, loop, err);
     if (rc == 0)
         rc = zygote_clone(z, s->plan, theirs, clone_answered, s, &s->clone_id, err);
-    if (rc == 0)
-        s->zygote = z;
     for (enum port p = 0; p < PORT_COUNT; p++)
         close_fd(&theirs[p]);
     return rc;
+}
+
+static int make_sandbox(void *arg, struct zygote *z, const struct jail_limits *limits,
+    const struct sandbox_events *events, void *events_arg, struct sandbox **out,
+    struct error *err)
+{
+    struct local *env = arg;
+    struct sandbox *s = sandbox_new(env->base.ops, z, events, events_arg);
+    if (!s)
+        return error_memory(err);
+    int rc = start(s, z, env->base.loop, limits, err);
+    if (rc < 0) {
+        local_close(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
 }
 
 static int local_open_sandbox(struct environment *base, const struct sandbox_spec *spec,
@@ -451,16 +502,16 @@ static int local_open_sandbox(struct environment *base, const struct sandbox_spe
     int rc = find_zygote(env, spec, &z, err);
     if (rc < 0)
         return rc;
-    struct sandbox *s = sandbox_new(env->base.ops, z, events, arg);
-    if (!s)
-        return error_memory(err);
-    rc = start(s, z, env->base.loop, spec, err);
-    if (rc < 0) {
-        local_close(s);
-        return rc;
+    *out = pool_take(env->pool, z, &spec->limits);
+    if (*out) {
+        (*out)->events = *events;
+        (*out)->arg = arg;
+    } else {
+        rc = make_sandbox(env, z, &spec->limits, events, arg, out, err);
     }
-    *out = s;
-    return 0;
+    if (rc == 0)
+        pool_keep(env->pool, z, &spec->limits, spec->pool);
+    return rc;
 }
 
 static void local_drain(struct sandbox *s)
@@ -475,14 +526,29 @@ static enum isolation local_isolation(const struct sandbox *s)
     return s->isolation;
 }
 
-static void local_describe(const struct sandbox *s, struct buf *out)
+/* A zygote that died is gone before its sandboxes are closed. */
+static bool has_zygote(const struct local *env, const struct zygote *z)
 {
+    for (size_t i = 0; i < env->zygote_count; i++)
+        if (env->zygotes[i] == z)
+            return true;
+    return false;
+}
+
+static void local_describe(const struct environment *env, const struct sandbox *s, struct buf *out)
+{
+    if (has_zygote((const struct local *)env, s->zygote)) {
+        buf_printf(out, "once, for all sandboxes of %s:\n", zygote_python(s->zygote));
+        zygote_describe(s->zygote, out);
+    }
+    buf_puts(out, "then, for each sandbox:\n");
     jail_print(s->plan, out);
 }
 
 static void local_free(struct environment *base)
 {
     struct local *env = (struct local *)base;
+    pool_close(env->pool);
     for (size_t i = 0; i < env->zygote_count; i++)
         zygote_stop(env->zygotes[i]);
     free(env);
@@ -508,6 +574,11 @@ int local_open(struct loop *loop, struct environment **out, struct error *err)
     if (!env)
         return error_memory(err);
     env->base = (struct environment_base){ &local_ops, loop };
+    int rc = pool_open(loop, make_sandbox, local_close, env, &env->pool, err);
+    if (rc < 0) {
+        free(env);
+        return rc;
+    }
     *out = (struct environment *)env;
     return 0;
 }

@@ -1,7 +1,10 @@
 /* env/zygote.c: starts zygotes and speaks with them.
  *
  * Start and setup are answered at once or not at all, so they block; clones are asked for and
- * answered through the loop. One thing at a time is told about each clone: its pidfd, or why not.
+ * answered through the loop. One thing is told about each clone: its pidfd, or why not.
+ *
+ * The zygote's end of the control socket blocks when it is full, this one does not take more. Only so
+ * many requests are under way as they and their answers surely fit; the others wait here.
  */
 #include "env/zygote.h"
 
@@ -14,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,13 +28,21 @@
 #include "env/embedded.h"
 #include "env/interpreter.h"
 
-enum { START_TIMEOUT_MS = 30000 };
+enum {
+    START_TIMEOUT_MS = 30000,
+    LAST_WORDS_MS = 1000, /* for a program that has closed the control socket to end */
+    UNDER_WAY_MAX = 32,   /* 32 small datagrams a side; the default buffers hold some 200 */
+};
 
+/* A clone that was asked for and is not answered. In the order in which they were asked for. */
 struct pending {
     struct pending *next;
     uint32_t id;
     zygote_fn *fn;
     void *arg;
+    const struct jail_plan *plan;
+    int fds[ZYGOTE_CLONE_FDS]; /* -1 once it is under way */
+    bool sent;
 };
 
 struct zygote {
@@ -40,14 +52,15 @@ struct zygote {
     int errors; /* its standard error while it starts, -1 after */
     struct watch *watch;
     enum isolation isolation;
-    char *wanted;     /* spec->python, or NULL */
+    char *wanted; /* spec->python, or NULL */
     char *executable;
-    char *words;      /* preload and read paths, as one text, to compare specs by */
+    char *words; /* preload and read paths, as one text, to compare specs by */
     char python[64];
     struct jail_plan *plan;
     uint32_t last_id;
-    struct pending *pending;
-    bool dead;
+    struct pending *first, **last;
+    unsigned under_way; /* sent and not answered, forgotten ones too */
+    bool dead, telling;
 };
 
 /* Stand-in for the interpreter's boot: runs the embedded source as a module of its own. */
@@ -56,7 +69,7 @@ static const char loader[] =
     "with os.fdopen(4,'rb') as f: s=f.read()\n"
     "m=type(os)('droste_guest');m.__file__='<droste>';sys.modules['droste_guest']=m\n"
     "exec(compile(s,'<droste>','exec'),m.__dict__)\n"
-    "m.boot(3,5,sys.argv[1:])\n";
+    "m.boot(3,5,6,sys.argv[1:])\n";
 
 /* Nothing of the caller's environment: keys live there. One thread in numeric libraries, because a
  * zygote must have one thread. */
@@ -84,12 +97,24 @@ static bool same(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
+/* Asks the kernel, because the loop may not have run since. */
+static bool is_dead(const struct zygote *z)
+{
+    struct pollfd p = { .fd = z->control };
+    return z->dead || (poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR)));
+}
+
+bool zygote_is_gone(const struct zygote *z)
+{
+    return z->dead && !z->telling;
+}
+
 bool zygote_serves(const struct zygote *z, const struct sandbox_spec *spec)
 {
     cleanup_free char *words = words_of(spec);
     bool isolation = spec->isolation == z->isolation ||
                      (spec->isolation == ISOLATION_AUTO && z->isolation != ISOLATION_PROCESS);
-    return !z->dead && isolation && same(spec->python, z->wanted) && same(words, z->words);
+    return !is_dead(z) && isolation && same(spec->python, z->wanted) && same(words, z->words);
 }
 
 enum isolation zygote_isolation(const struct zygote *z)
@@ -124,7 +149,7 @@ static int memfd_with(const char *name, const void *data, size_t len, struct err
 }
 
 struct start_fds {
-    int control, source, helper, errors;
+    int control, source, helper, keeper, errors;
 };
 
 static void close_start_fds(struct start_fds *fds)
@@ -132,6 +157,7 @@ static void close_start_fds(struct start_fds *fds)
     close_fd(&fds->control);
     close_fd(&fds->source);
     close_fd(&fds->helper);
+    close_fd(&fds->keeper);
     close_fd(&fds->errors);
 }
 
@@ -146,8 +172,8 @@ static int lift(int *fd)
     return 0;
 }
 
-static int spawn_process(struct zygote *z, const struct sandbox_spec *spec, struct start_fds *fds,
-    struct error *err)
+static int spawn_process(
+    struct zygote *z, const struct sandbox_spec *spec, struct start_fds *fds, struct error *err)
 {
     const char *argv[64] = { z->executable, "-I", "-B", "-c", loader };
     size_t argc = 5;
@@ -165,10 +191,11 @@ static int spawn_process(struct zygote *z, const struct sandbox_spec *spec, stru
     posix_spawn_file_actions_adddup2(&actions, fds->control, ZYGOTE_CONTROL_FD);
     posix_spawn_file_actions_adddup2(&actions, fds->source, ZYGOTE_SOURCE_FD);
     posix_spawn_file_actions_adddup2(&actions, fds->helper, ZYGOTE_HELPER_FD);
-    posix_spawn_file_actions_addclosefrom_np(&actions, ZYGOTE_HELPER_FD + 1);
+    posix_spawn_file_actions_adddup2(&actions, fds->keeper, ZYGOTE_KEEPER_FD);
+    posix_spawn_file_actions_addclosefrom_np(&actions, ZYGOTE_KEEPER_FD + 1);
     posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes,
-        POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
+    posix_spawnattr_setflags(
+        &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
     /* POSIX promises not to write to either; its prototype is older than const. */
@@ -185,12 +212,13 @@ static int spawn_process(struct zygote *z, const struct sandbox_spec *spec, stru
 
 static int spawn(struct zygote *z, const struct sandbox_spec *spec, struct error *err)
 {
-    struct start_fds fds = { -1, -1, -1, -1 };
+    struct start_fds fds = { -1, -1, -1, -1, -1 };
     int pair[2] = { -1, -1 }, ends[2] = { -1, -1 };
     int rc = 0;
     fds.source = memfd_with("guest.py", embedded_guest, embedded_guest_size, err);
     fds.helper = memfd_with("zygote.so", embedded_helper, embedded_helper_size, err);
-    if (fds.source < 0 || fds.helper < 0) {
+    fds.keeper = memfd_with("keeper", embedded_keeper, embedded_keeper_size, err);
+    if (fds.source < 0 || fds.helper < 0 || fds.keeper < 0) {
         rc = -(int)ERROR_ENVIRONMENT;
     } else if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ||
                pipe2(ends, O_CLOEXEC) < 0) {
@@ -202,7 +230,7 @@ static int spawn(struct zygote *z, const struct sandbox_spec *spec, struct error
     fds.control = pair[1];
     fds.errors = ends[1];
     if (rc == 0 && (lift(&fds.control) < 0 || lift(&fds.source) < 0 || lift(&fds.helper) < 0 ||
-                       lift(&fds.errors) < 0))
+                       lift(&fds.keeper) < 0 || lift(&fds.errors) < 0))
         rc = error_set_errno(err, ERROR_ENVIRONMENT, "making the zygote's channels");
     if (rc == 0)
         rc = spawn_process(z, spec, &fds, err);
@@ -243,7 +271,9 @@ static void last_words(int fd, char *out, size_t size)
     char text[4096];
     size_t len = 0;
     ssize_t n;
-    while (len < sizeof text - 1 && (n = read(fd, text + len, sizeof text - 1 - len)) > 0)
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+    while (len < sizeof text - 1 && poll(&p, 1, LAST_WORDS_MS) > 0 &&
+           (n = read(fd, text + len, sizeof text - 1 - len)) > 0)
         len += (size_t)n;
     while (len > 0 && (unsigned char)text[len - 1] <= ' ')
         len--;
@@ -264,8 +294,8 @@ static int not_a_python(struct zygote *z, struct error *err)
 }
 
 /* Waits for one event while the zygote starts. */
-static int await(struct zygote *z, uint32_t kind, char *data, size_t size, size_t *len,
-    struct error *err)
+static int await(
+    struct zygote *z, uint32_t kind, char *data, size_t size, size_t *len, struct error *err)
 {
     uint64_t start = clock_ns();
     for (;;) {
@@ -305,23 +335,27 @@ static int check_facts(struct zygote *z, struct json_object *facts, struct error
     return 0;
 }
 
-static int refuse_isolation(struct zygote *z, const struct zygote_event *event, struct error *err)
+static int refuse_isolation(
+    struct zygote *z, const struct jail_plan *plan, uint32_t op, int sys, struct error *err)
 {
     cleanup_buf struct buf what = { 0 };
-    jail_print_op(z->plan, event->op, &what);
+    jail_print_op(plan, op, &what);
     return error_set(err, ERROR_UNSUPPORTED,
         "isolation '%s' cannot be had here: %.60s: %s. `droste doctor` says what is missing; for "
         "code that you trust, --isolation process",
-        isolation_name(z->isolation), buf_text(&what), strerror(event->sys));
+        isolation_name(z->isolation), buf_text(&what), strerror(sys));
 }
 
 /* Has the zygote carry out its own plan, with the directories that it said it needs. */
-static int set_up(struct zygote *z, const struct sandbox_spec *spec, struct json_object *facts,
-    struct error *err)
+static int set_up(
+    struct zygote *z, const struct sandbox_spec *spec, struct json_object *facts, struct error *err)
 {
     const char *prefixes[16];
-    struct jail_host host = { .uid = geteuid(), .gid = getegid(), .prefixes = prefixes,
-        .read_paths = spec->read_paths, .read_path_count = spec->read_path_count };
+    struct jail_host host = { .uid = geteuid(),
+        .gid = getegid(),
+        .prefixes = prefixes,
+        .read_paths = spec->read_paths,
+        .read_path_count = spec->read_path_count };
     struct json_object *list = json_get_typed(facts, "prefixes", json_type_array);
     size_t count = list ? json_object_array_length(list) : 0;
     for (size_t i = 0; i < count && i < array_length(prefixes); i++)
@@ -329,6 +363,9 @@ static int set_up(struct zygote *z, const struct sandbox_spec *spec, struct json
     int rc = jail_compile_zygote(z->isolation, &host, &z->plan, err);
     if (rc < 0)
         return rc;
+    if (sizeof(struct zygote_request) + z->plan->size > ZYGOTE_MESSAGE_MAX)
+        return error_set(err, ERROR_ARGUMENT, "%zu read paths are too many for one sandbox",
+            spec->read_path_count);
     struct zygote_request request = { .kind = ZYGOTE_SETUP };
     struct iovec iov[2] = { { &request, sizeof request }, { z->plan, z->plan->size } };
     struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
@@ -338,7 +375,7 @@ static int set_up(struct zygote *z, const struct sandbox_spec *spec, struct json
         return error_set_errno(err, ERROR_ENVIRONMENT, "preparing the sandboxes' root");
     rc = await(z, ZYGOTE_DONE, (char *)&event, sizeof event, &len, err);
     if (rc == 0 && event.kind == ZYGOTE_FAILED)
-        rc = refuse_isolation(z, &event, err);
+        rc = refuse_isolation(z, z->plan, event.op, event.sys, err);
     return rc;
 }
 
@@ -363,42 +400,159 @@ static int greet(struct zygote *z, const struct sandbox_spec *spec, struct error
     return rc < 0 ? rc : set_up(z, spec, facts, err);
 }
 
-static void answer(struct zygote *z, uint32_t id, struct zygote_answer *what)
+static void free_pending(struct pending *p)
 {
-    for (struct pending **at = &z->pending; *at; at = &(*at)->next) {
+    for (int i = 0; i < ZYGOTE_CLONE_FDS; i++)
+        close_fd(&p->fds[i]);
+    free(p);
+}
+
+/* Takes a request off the list; NULL where it was forgotten. */
+static struct pending *take(struct zygote *z, uint32_t id)
+{
+    for (struct pending **at = &z->first; *at; at = &(*at)->next) {
         struct pending *found = *at;
         if (found->id != id)
             continue;
         *at = found->next;
-        found->fn(found->arg, what);
-        free(found);
+        if (z->last == &found->next)
+            z->last = at;
+        return found;
+    }
+    return NULL;
+}
+
+static void answer(struct zygote *z, uint32_t id, struct zygote_answer *what)
+{
+    struct pending *p = take(z, id);
+    if (p) {
+        p->fn(p->arg, what);
+        free_pending(p);
         return;
     }
+    /* Nobody wants it any more, and what was sent to it lies in its channel: it would run alone. */
+    if (what->pidfd >= 0)
+        syscall(SYS_pidfd_send_signal, what->pidfd, SIGTERM, NULL, 0);
     close_fd(&what->pidfd);
+}
+
+static int send_clone(struct zygote *z, struct pending *p)
+{
+    struct zygote_request request = { .kind = ZYGOTE_CLONE, .id = p->id };
+    struct iovec iov[2] = { { &request, sizeof request },
+        { (void *)(uintptr_t)p->plan, p->plan->size } };
+    union {
+        char bytes[CMSG_SPACE(ZYGOTE_CLONE_FDS * sizeof(int))];
+        struct cmsghdr align;
+    } ancillary = { { 0 } };
+    struct msghdr m = { .msg_iov = iov,
+        .msg_iovlen = 2,
+        .msg_control = ancillary.bytes,
+        .msg_controllen = sizeof ancillary.bytes };
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(ZYGOTE_CLONE_FDS * sizeof(int));
+    memcpy(CMSG_DATA(c), p->fds, ZYGOTE_CLONE_FDS * sizeof(int));
+    ssize_t n;
+    do
+        n = sendmsg(z->control, &m, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -1;
+    for (int i = 0; i < ZYGOTE_CLONE_FDS; i++)
+        close_fd(&p->fds[i]);
+    p->sent = true;
+    z->under_way++;
+    return 0;
+}
+
+/* Sends what may go out now. */
+static void send_waiting(struct zygote *z)
+{
+    struct pending *p = z->first;
+    while (p && z->under_way < UNDER_WAY_MAX && !z->dead) {
+        struct pending *next = p->next;
+        if (!p->sent && send_clone(z, p) < 0) {
+            struct zygote_answer what = { .pidfd = -1, .sys = errno };
+            answer(z, p->id, &what);
+            next = z->first; /* the receiver may have changed the list */
+        }
+        p = next;
+    }
+}
+
+/* Waits for the end of the probe. It has no host: its worker finds the channel closed and ends. */
+static int judge_probe(
+    struct zygote *z, const struct jail_plan *plan, int status_fd, struct error *err)
+{
+    struct zygote_status status;
+    struct pollfd p = { .fd = status_fd, .events = POLLIN };
+    if (poll(&p, 1, START_TIMEOUT_MS) <= 0 ||
+        read(status_fd, &status, sizeof status) != sizeof status)
+        return error_set(err, ERROR_ENVIRONMENT, "a sandbox with isolation '%s' did not start",
+            isolation_name(z->isolation));
+    return status.sys ? refuse_isolation(z, plan, status.op, status.sys, err) : 0;
+}
+
+/* Starts a sandbox and lets it go, so that what this machine refuses is said now, by name, and not
+ * by the first session: user namespaces may be forbidden or used up, clone3 filtered out, a mount
+ * of proc not allowed in a container. */
+static int probe(struct zygote *z, struct error *err)
+{
+    cleanup_free struct jail_plan *plan = NULL;
+    cleanup_fd int host = -1, status = -1;
+    int channel[2] = { -1, -1 }, ends[2] = { -1, -1 };
+    struct zygote_event event = { 0 };
+    size_t len;
+    int rc = jail_compile_sandbox(z->isolation, z->plan, &jail_default_limits, "/", &plan,
+        err);
+    if (rc < 0)
+        return rc;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) == 0)
+        (void)!pipe2(ends, O_CLOEXEC);
+    host = channel[0];
+    status = ends[0];
+    struct pending p = { .plan = plan, .fds = { channel[1], -1, -1, ends[1] } };
+    p.fds[1] = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    p.fds[2] = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (ends[1] < 0 || p.fds[1] < 0 || p.fds[2] < 0 || send_clone(z, &p) < 0)
+        rc = error_set_errno(err, ERROR_ENVIRONMENT, "trying out a sandbox");
+    for (int i = 0; i < ZYGOTE_CLONE_FDS; i++)
+        close_fd(&p.fds[i]);
+    if (rc == 0)
+        rc = await(z, ZYGOTE_STARTED, (char *)&event, sizeof event, &len, err);
+    z->under_way = 0;
+    if (rc == 0 && event.kind == ZYGOTE_FAILED)
+        rc = refuse_isolation(z, plan, ZYGOTE_NO_OP, event.sys, err);
+    close_fd(&host);
+    return rc < 0 ? rc : judge_probe(z, plan, status, err);
 }
 
 static void told(struct zygote *z, const struct zygote_event *event, int fd)
 {
-    struct zygote_answer what = { .pidfd = fd, .sys = event->sys, .op = event->op };
-    if (event->kind == ZYGOTE_STARTED || event->kind == ZYGOTE_FAILED)
-        answer(z, event->id, &what);
-    else
+    struct zygote_answer what = { .pidfd = fd, .sys = event->sys };
+    if (event->kind != ZYGOTE_STARTED && event->kind != ZYGOTE_FAILED) {
         close_fd(&fd);
+        return;
+    }
+    z->under_way--;
+    answer(z, event->id, &what);
+    send_waiting(z);
 }
 
 static void died(struct zygote *z)
 {
     z->dead = true;
     watch_events(z->watch, 0);
-    while (z->pending) {
-        struct zygote_answer what = { .pidfd = -1, .sys = ESRCH, .op = ZYGOTE_NO_OP };
-        answer(z, z->pending->id, &what);
+    while (z->first) {
+        struct zygote_answer what = { .pidfd = -1, .sys = ESRCH };
+        answer(z, z->first->id, &what);
     }
 }
 
-static void readable(void *arg, int status, int events)
+static void read_events(struct zygote *z)
 {
-    struct zygote *z = arg;
     struct zygote_event event;
     int fd;
     for (;;) {
@@ -414,6 +568,14 @@ static void readable(void *arg, int status, int events)
     }
 }
 
+static void readable(void *arg, int status, int events)
+{
+    struct zygote *z = arg;
+    z->telling = true;
+    read_events(z);
+    z->telling = false;
+}
+
 static int check_spec(const struct sandbox_spec *spec, struct error *err)
 {
     if (!isolation_is_built(spec->isolation))
@@ -424,13 +586,13 @@ static int check_spec(const struct sandbox_spec *spec, struct error *err)
         return error_set(err, ERROR_ARGUMENT, "at most 48 modules can be preloaded");
     for (size_t i = 0; i < spec->read_path_count; i++)
         if (spec->read_paths[i][0] != '/')
-            return error_set(err, ERROR_ARGUMENT, "read path '%.100s' is not absolute",
-                spec->read_paths[i]);
+            return error_set(
+                err, ERROR_ARGUMENT, "read path '%.100s' is not absolute", spec->read_paths[i]);
     return 0;
 }
 
-int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct zygote **out,
-    struct error *err)
+int zygote_start(
+    struct loop *loop, const struct sandbox_spec *spec, struct zygote **out, struct error *err)
 {
     int rc = check_spec(spec, err);
     if (rc < 0)
@@ -439,6 +601,7 @@ int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct zygo
     if (!z)
         return error_memory(err);
     *z = (struct zygote){ .loop = loop, .pid = -1, .control = -1, .errors = -1 };
+    z->last = &z->first;
     z->isolation = spec->isolation == ISOLATION_AUTO ? ISOLATION_FULL : spec->isolation;
     z->wanted = spec->python ? strdup(spec->python) : NULL;
     z->words = words_of(spec);
@@ -447,6 +610,8 @@ int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct zygo
         rc = spawn(z, spec, err);
     if (rc == 0)
         rc = greet(z, spec, err);
+    if (rc == 0 && z->isolation != ISOLATION_PROCESS)
+        rc = probe(z, err);
     close_fd(&z->errors);
     if (rc == 0 && !(z->watch = watch_new(loop, z->control, readable, z)))
         rc = error_memory(err);
@@ -459,50 +624,33 @@ int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct zygo
     return 0;
 }
 
-int zygote_clone(struct zygote *z, const struct jail_plan *plan, const int fds[ZYGOTE_CLONE_FDS],
+int zygote_clone(struct zygote *z, const struct jail_plan *plan, int fds[ZYGOTE_CLONE_FDS],
     zygote_fn *fn, void *arg, uint32_t *id, struct error *err)
 {
-    struct zygote_request request = { .kind = ZYGOTE_CLONE, .id = ++z->last_id };
-    struct iovec iov[2] = { { &request, sizeof request }, { (void *)(uintptr_t)plan,
-                                                              plan->size } };
-    union {
-        char bytes[CMSG_SPACE(ZYGOTE_CLONE_FDS * sizeof(int))];
-        struct cmsghdr align;
-    } ancillary = { { 0 } };
-    struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2, .msg_control = ancillary.bytes,
-        .msg_controllen = sizeof ancillary.bytes };
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(ZYGOTE_CLONE_FDS * sizeof(int));
-    memcpy(CMSG_DATA(c), fds, ZYGOTE_CLONE_FDS * sizeof(int));
+    if (z->dead)
+        return error_set(err, ERROR_ENVIRONMENT, "the zygote of this sandbox has died");
     struct pending *p = calloc(1, sizeof *p);
     if (!p)
         return error_memory(err);
-    ssize_t n;
-    do
-        n = sendmsg(z->control, &m, MSG_NOSIGNAL);
-    while (n < 0 && errno == EINTR);
-    if (n < 0) {
-        free(p);
+    *p = (struct pending){ .id = ++z->last_id, .fn = fn, .arg = arg, .plan = plan };
+    memcpy(p->fds, fds, sizeof p->fds);
+    if (z->under_way < UNDER_WAY_MAX && send_clone(z, p) < 0) {
+        free(p); /* the descriptors are still the caller's */
         return error_set_errno(err, ERROR_ENVIRONMENT, "asking the zygote for a sandbox");
     }
-    *p = (struct pending){ .next = z->pending, .id = request.id, .fn = fn, .arg = arg };
-    z->pending = p;
-    *id = request.id;
+    for (int i = 0; i < ZYGOTE_CLONE_FDS; i++)
+        fds[i] = -1;
+    *z->last = p;
+    z->last = &p->next;
+    *id = p->id;
     return 0;
 }
 
 void zygote_forget(struct zygote *z, uint32_t id)
 {
-    for (struct pending **at = &z->pending; *at; at = &(*at)->next) {
-        struct pending *found = *at;
-        if (found->id != id)
-            continue;
-        *at = found->next;
-        free(found);
-        return;
-    }
+    struct pending *p = take(z, id);
+    if (p)
+        free_pending(p);
 }
 
 void zygote_stop(struct zygote *z)
@@ -517,8 +665,8 @@ void zygote_stop(struct zygote *z)
         while (waitpid(z->pid, NULL, 0) < 0 && errno == EINTR)
             ;
     }
-    while (z->pending)
-        zygote_forget(z, z->pending->id);
+    while (z->first)
+        zygote_forget(z, z->first->id);
     free(z->wanted);
     free(z->executable);
     free(z->words);

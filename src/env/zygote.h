@@ -14,19 +14,20 @@ struct zygote;
 
 /* What became of a clone. */
 struct zygote_answer {
-    int pidfd;    /* the receiver's, -1 if the clone failed */
-    int sys;      /* then the errno: of an operation of the plan, */
-    uint32_t op;  /* this one, or of the clone itself, ZYGOTE_NO_OP; ESRCH: the zygote is dead */
+    int pidfd; /* the receiver's, -1 if the clone failed */
+    int sys;   /* then the errno; ESRCH: the zygote is dead */
 };
 typedef void zygote_fn(void *arg, struct zygote_answer *answer);
 
 /* Starts an interpreter, waits until it is warm and has carried out its plan. Blocks for as long as
  * the interpreter needs to start (tens of milliseconds; at most 30 s). ERROR_NOT_FOUND,
  * ERROR_ENVIRONMENT (not a Python), ERROR_UNSUPPORTED (this isolation cannot be had here). */
-int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct zygote **out,
-    struct error *err);
+int zygote_start(
+    struct loop *loop, const struct sandbox_spec *spec, struct zygote **out, struct error *err);
 /* True if a sandbox of this spec may come from this zygote. */
 bool zygote_serves(const struct zygote *z, const struct sandbox_spec *spec);
+/* True if it has died and all that waited for it have been told: it can only be stopped. */
+bool zygote_is_gone(const struct zygote *z);
 enum isolation zygote_isolation(const struct zygote *z);
 /* "CPython 3.11.2" and the path. */
 const char *zygote_python(const struct zygote *z);
@@ -34,9 +35,10 @@ const char *zygote_python(const struct zygote *z);
 const struct jail_plan *zygote_plan(const struct zygote *z);
 void zygote_describe(const struct zygote *z, struct buf *out);
 
-/* Asks for a clone with these descriptors (which stay the caller's); fn comes later, from the loop,
- * unless zygote_forget is called first. *id names the request. */
-int zygote_clone(struct zygote *z, const struct jail_plan *plan, const int fds[ZYGOTE_CLONE_FDS],
+/* Asks for a clone with these descriptors, which are taken if it succeeds; fn comes later, from the
+ * loop, unless zygote_forget is called first. The plan must live until then. *id names the request.
+ * A clone that is forgotten while it is under way is ended when it is there. */
+int zygote_clone(struct zygote *z, const struct jail_plan *plan, int fds[ZYGOTE_CLONE_FDS],
     zygote_fn *fn, void *arg, uint32_t *id, struct error *err);
 void zygote_forget(struct zygote *z, uint32_t id);
 

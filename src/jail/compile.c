@@ -370,7 +370,6 @@ int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygot
     b.stage = JAIL_GUARD;
     add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
     add(&b, JAIL_DROP_CAPS, NULL, NULL, 0, 0);
-    add(&b, JAIL_DUMPABLE, NULL, NULL, 0, 0);
     return builder_finish(&b,
         full ? CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS : 0, out,
         err);
@@ -397,7 +396,6 @@ static const char *const op_names[JAIL_OP_COUNT] = {
     [JAIL_SESSION] = "new session",
     [JAIL_DROP_CAPS] = "drop all capabilities",
     [JAIL_NO_NEW_PRIVS] = "no new privileges",
-    [JAIL_DUMPABLE] = "dumpable",
 };
 
 static const struct {
@@ -445,9 +443,6 @@ static void print_numbers(const struct jail_op *op, struct buf *out)
         for (size_t i = 0; i < array_length(limit_names); i++)
             if (limit_names[i].resource == op->a)
                 buf_printf(out, " %s to %llu", limit_names[i].name, b);
-        break;
-    case JAIL_DUMPABLE:
-        buf_printf(out, " %llu", a);
         break;
     case JAIL_BIND:
         buf_puts(out, op->a & MOUNT_ATTR_RDONLY ? " read-only" : "");

@@ -12,9 +12,10 @@ enum {
     ZYGOTE_CONTROL_FD = 3, /* in the zygote, from its start */
     ZYGOTE_SOURCE_FD = 4,  /* guest.py */
     ZYGOTE_HELPER_FD = 5,  /* the helper, a shared object */
+    ZYGOTE_KEEPER_FD = 6,  /* the keeper, a program */
     ZYGOTE_CHANNEL_FD = 3, /* in a worker: the stream of frames */
     ZYGOTE_MESSAGE_MAX = 128 * 1024,
-    ZYGOTE_ABI = 1, /* the helper and the library are built together; this catches a mix */
+    ZYGOTE_ABI = 2, /* the helper and the library are built together; this catches a mix */
 };
 
 enum zygote_request_kind {
@@ -33,7 +34,7 @@ enum zygote_event_kind {
     ZYGOTE_HELLO = 1,   /* after start; the interpreter's facts follow as JSON */
     ZYGOTE_DONE = 2,    /* SETUP is done */
     ZYGOTE_STARTED = 3, /* a clone is there; its pidfd comes along */
-    ZYGOTE_FAILED = 4,  /* an operation of a plan failed, in the zygote or in a clone */
+    ZYGOTE_FAILED = 4,  /* an operation of the zygote's plan failed, or the clone itself */
 };
 
 enum { ZYGOTE_NO_OP = 0xFFFFFFFF }; /* `op` of a failure outside any operation */
@@ -42,15 +43,18 @@ struct zygote_event {
     uint32_t kind;
     uint32_t id;
     int32_t pid;
-    int32_t sys;   /* errno */
-    uint32_t op;   /* index of the operation that failed */
-    uint32_t abi;  /* in HELLO */
+    int32_t sys;  /* errno */
+    uint32_t op;  /* index of the operation that failed */
+    uint32_t abi; /* in HELLO */
 };
 
-/* What the keeper writes to the status pipe when the worker has ended. No such record and an end of
- * file: the keeper itself was killed. */
+/* What comes out of the status pipe; the first record counts. From the keeper when the worker has
+ * ended, or from whichever of the two could not carry out its part of the plan. No record and an
+ * end of file: the keeper itself was killed. */
 struct zygote_status {
-    int32_t wait_status;
+    int32_t sys;         /* errno of the operation that failed, 0: none did */
+    uint32_t op;         /* its index */
+    int32_t wait_status; /* of the worker; -1: it was ended on request */
     int64_t max_rss_kib; /* of the worker and the processes it waited for, the largest */
     int64_t cpu_us;      /* user and system time of all of them */
 };

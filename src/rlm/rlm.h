@@ -59,6 +59,7 @@ struct rlm_options {
     struct session_options session;
     struct budget_limits limits;
     double call_timeout;           /* seconds of one model call; 0: none */
+    int64_t max_tokens;            /* of one answer; 0: the provider's default */
     unsigned max_iterations;
     size_t max_output_chars;       /* of a cell's output that the model is shown */
     struct store *store;           /* NULL: no record */

@@ -309,7 +309,7 @@ static int ask_model(struct rlm_run *r, struct error *err)
         bytes += r->messages[i].len;
     }
     struct lm_request request = { .messages = messages, .message_count = r->message_count,
-        .timeout = r->o.call_timeout, .temperature = -1 };
+        .timeout = r->o.call_timeout, .max_tokens = r->o.max_tokens, .temperature = -1 };
     int rc = budget_reserve(budget, 0, err);
     if (rc == 0)
         rc = budget_hold(budget, bytes, &r->hold, err);
@@ -702,6 +702,7 @@ static int set_up(struct rlm_run *r, struct error *err)
         .lm = r->o.sub_lm ? r->o.sub_lm : r->o.lm,
         .budget = &r->result.budget,
         .call_timeout = r->o.call_timeout,
+        .max_tokens = r->o.max_tokens,
         .depth = 1,
         .store = r->o.store,
         .run = r->result.run,

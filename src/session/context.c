@@ -4,6 +4,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <fts.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,16 +176,28 @@ static int add_file(struct context *c, const char *name, const struct buf *text,
     return 0;
 }
 
-static int take_file(struct context *c, const FTSENT *entry, size_t root_len, struct error *err)
+static bool is_included(const struct context_filter *filter, const char *name, const char *path)
+{
+    bool found = !filter || filter->count == 0;
+    for (size_t i = 0; !found && i < filter->count; i++)
+        found = fnmatch(filter->include[i], name, 0) == 0 ||
+                fnmatch(filter->include[i], path, 0) == 0;
+    return found;
+}
+
+static int take_file(struct context *c, const FTSENT *entry, size_t root_len,
+    const struct context_filter *filter, struct error *err)
 {
     cleanup_buf struct buf text = { 0 };
     struct error why = { 0 };
-    /* Opened without waiting and without following links: it may not be what it was a moment ago. */
-    cleanup_fd int fd = open(entry->fts_accpath,
-        O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     const char *name = entry->fts_path + root_len;
     while (*name == '/')
         name++;
+    if (!is_included(filter, entry->fts_name, name))
+        return 0;
+    /* Opened without waiting and without following links: it may not be what it was a moment ago. */
+    cleanup_fd int fd = open(entry->fts_accpath,
+        O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
         leave_out(c, name, strerror(errno));
         return 0;
@@ -205,7 +218,8 @@ static bool is_version_control(const char *name)
     return strcmp(name, ".git") == 0 || strcmp(name, ".hg") == 0 || strcmp(name, ".svn") == 0;
 }
 
-static int walk(struct context *c, FTS *tree, size_t root_len, struct error *err)
+static int walk(struct context *c, FTS *tree, size_t root_len,
+    const struct context_filter *filter, struct error *err)
 {
     FTSENT *entry;
     int rc = 0;
@@ -216,7 +230,7 @@ static int walk(struct context *c, FTS *tree, size_t root_len, struct error *err
                 fts_set(tree, entry, FTS_SKIP);
             break;
         case FTS_F:
-            rc = take_file(c, entry, root_len, err);
+            rc = take_file(c, entry, root_len, filter, err);
             break;
         case FTS_DNR:
         case FTS_ERR:
@@ -232,7 +246,8 @@ static int walk(struct context *c, FTS *tree, size_t root_len, struct error *err
     return rc;
 }
 
-static int load_directory(struct context *c, const char *path, struct error *err)
+static int load_directory(struct context *c, const char *path,
+    const struct context_filter *filter, struct error *err)
 {
     char *roots[] = { (char *)(uintptr_t)path, NULL };
     uint32_t count = 0;
@@ -241,7 +256,7 @@ static int load_directory(struct context *c, const char *path, struct error *err
     FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
     if (!tree)
         return error_set_errno(err, ERROR_IO, "reading the directory %.100s", path);
-    int rc = walk(c, tree, strlen(path), err);
+    int rc = walk(c, tree, strlen(path), filter, err);
     fts_close(tree);
     if (rc == 0 && c->files == 0)
         return error_set(err, ERROR_ARGUMENT,
@@ -269,7 +284,8 @@ static int open_source(const char *path, struct error *err)
     return cannot_read(path, err);
 }
 
-int context_load(const char *path, enum value_kind kind, struct context **out, struct error *err)
+int context_load(const char *path, enum value_kind kind, const struct context_filter *filter,
+    struct context **out, struct error *err)
 {
     __attribute__((cleanup(cleanup_context))) struct context *c = NULL;
     bool is_stdin = strcmp(path, "-") == 0;
@@ -285,7 +301,7 @@ int context_load(const char *path, enum value_kind kind, struct context **out, s
     int rc = context_new(is_stdin ? "standard input" : path, is_directory ? VALUE_FILES : kind, &c,
         err);
     if (rc == 0)
-        rc = is_directory ? load_directory(c, path, err) : copy_all(fd, c->fd, path, err);
+        rc = is_directory ? load_directory(c, path, filter, err) : copy_all(fd, c->fd, path, err);
     if (rc == 0)
         rc = seal(c, err);
     if (rc == 0)

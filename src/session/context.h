@@ -25,9 +25,16 @@ struct context {
  * files in order of their paths, links not followed, version control directories passed over. */
 int context_kind_parse(const char *word, enum value_kind *out, struct error *err);
 
-/* Reads a file, a directory, or with "-" standard input. ERROR_NOT_FOUND, ERROR_PERMISSION,
- * ERROR_ARGUMENT (nothing of it is text), ERROR_CANCELLED (by a signal), ERROR_IO (also: no room). */
-int context_load(const char *path, enum value_kind kind, struct context **out, struct error *err);
+struct context_filter {
+    const char *const *include; /* of a directory only files that match one of these patterns; */
+    size_t count;               /* glob(7), against the name or the path in it. None: all */
+};
+
+/* Reads a file, a directory, or with "-" standard input; `filter` may be NULL. ERROR_NOT_FOUND,
+ * ERROR_PERMISSION, ERROR_ARGUMENT (nothing of it is text), ERROR_CANCELLED (by a signal), ERROR_IO
+ * (also: no room). */
+int context_load(const char *path, enum value_kind kind, const struct context_filter *filter,
+    struct context **out, struct error *err);
 int context_from_memory(const void *data, size_t len, enum value_kind kind, struct context **out,
     struct error *err);
 void context_free(struct context *context);

@@ -44,9 +44,8 @@ int blob_write(
 {
     if (value.len > STORE_VALUE_MAX)
         return error_set(err, ERROR_STORE,
-            "a value of %zu bytes does not go into the record; %d "
-            "is the most",
-            value.len, STORE_VALUE_MAX);
+            "a value of %zu bytes is too large for the record; at most %d", value.len,
+            STORE_VALUE_MAX);
     bool known = false;
     int rc = hash_sha256(value.data, value.len, hash, err);
     if (rc == 0)

@@ -14,6 +14,8 @@
 #include "store/owner.h"
 #include "store/store.h"
 
+enum { BUSY_TIMEOUT_MS = 10000 }; /* how long to wait for another process; store.h says it too */
+
 enum statement {
     STATEMENT_BEGIN_READ,
     STATEMENT_BEGIN_WRITE,

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "store/internal.h"
 
 enum {
@@ -137,10 +138,9 @@ static int check(struct store *store, const struct found *found, struct error *e
     bool empty = found->application == 0 && found->version == 0 && found->tables == 0;
     if (empty)
         return 0;
-    if (found->application != APPLICATION)
+    if (found->application != APPLICATION || found->version < 1)
         return error_set(err, ERROR_STORE,
-            "record %.120s: this is another program's database; set DROSTE_HOME to another "
-            "directory",
+            "record %.120s: another program's database; set DROSTE_HOME to another directory",
             store->path);
     if (found->version > SCHEMA_VERSION)
         return error_set(err, ERROR_STORE,
@@ -150,22 +150,28 @@ static int check(struct store *store, const struct found *found, struct error *e
     return 0;
 }
 
-/* Going over to WAL needs the file alone, and SQLite does not wait for that by itself. */
+/* One try to go over to WAL; `mode` is what the file is in after it. */
+static int switch_to_wal(struct store *store, char mode[16])
+{
+    sqlite3_stmt *stmt = NULL;
+    int rc = sqlite3_prepare_v2(store->db, "PRAGMA journal_mode = WAL", -1, &stmt, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(stmt);
+    const char *text = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
+    snprintf(mode, 16, "%s", text ? text : "");
+    sqlite3_finalize(stmt);
+    return rc;
+}
+
+/* Going over needs the file alone, and SQLite does not always wait for that by itself. */
 static int use_wal(struct store *store, struct error *err)
 {
-    char mode[16] = "";
-    int rc;
-    for (int tries = 0; tries < 1000; tries++) {
-        sqlite3_stmt *stmt = NULL;
-        rc = sqlite3_prepare_v2(store->db, "PRAGMA journal_mode = WAL", -1, &stmt, NULL);
-        if (rc == SQLITE_OK)
-            rc = sqlite3_step(stmt);
-        if (rc == SQLITE_ROW)
-            snprintf(mode, sizeof mode, "%s", (const char *)sqlite3_column_text(stmt, 0));
-        sqlite3_finalize(stmt);
-        if ((rc & 0xff) != SQLITE_BUSY)
-            break;
+    char mode[16];
+    uint64_t start = clock_ns();
+    int rc = switch_to_wal(store, mode);
+    while ((rc & 0xff) == SQLITE_BUSY && clock_seconds_since(start) * 1e3 < BUSY_TIMEOUT_MS) {
         nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+        rc = switch_to_wal(store, mode);
     }
     if (rc != SQLITE_ROW)
         return store_error(store, rc, err);

@@ -7,8 +7,6 @@
 #include "base/file.h"
 #include "store/internal.h"
 
-enum { BUSY_TIMEOUT_MS = 10000 };
-
 /* The record is the user's own business; parents that are there already keep their modes. */
 static int default_path(char **out, struct error *err)
 {
@@ -20,9 +18,7 @@ static int default_path(char **out, struct error *err)
     struct error inner = { 0 };
     if (file_make_directories(home, &inner) < 0)
         return error_set(err, ERROR_STORE,
-            "%.160s; set DROSTE_HOME to a directory that you can "
-            "write",
-            inner.text);
+            "%.160s; set DROSTE_HOME to a directory that you can write", inner.text);
     buf_printf(&path, "%s/runs.db", home);
     *out = buf_steal(&path);
     return *out ? 0 : error_memory(err);

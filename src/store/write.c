@@ -127,9 +127,7 @@ int store_run_begin(struct store *store, const struct store_run_begin *begin,
     bool inserted = false;
     if (begin->id && !text_is_name(begin->id))
         return error_set(err, ERROR_ARGUMENT,
-            "run id '%.64s': use letters, digits, '.', '_' and "
-            "'-', at most 64",
-            begin->id);
+            "run id '%.64s': use letters, digits, '.', '_' and '-', at most 64", begin->id);
     for (int tries = 0; tries < ID_TRIES && !inserted; tries++) {
         int rc = 0;
         if (begin->id)

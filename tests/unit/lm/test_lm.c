@@ -8,10 +8,8 @@ static void a_thousand_calls_share_64_connections(void **state)
     struct fake *f = *state;
     struct lm_options options = options_for(f, "echo");
     struct answer *answers = calloc(CALLS, sizeof *answers);
-    struct lm *lm;
-    options.base_url = f->url;
     options.concurrency = 64;
-    lm = open_lm(f->loop, &options);
+    struct lm *lm = open_lm(f->loop, &options);
     for (int i = 0; i < CALLS; i++) {
         char text[32];
         int n = snprintf(text, sizeof text, "call %d", i);
@@ -222,6 +220,33 @@ static void a_callback_may_answer_at_once(void **state)
     assert_int_equal(a.usage.output_tokens, 2);
 }
 
+/* No client has more calls in its hands than agreed, whatever ends meanwhile. */
+static void calls_over_the_limit_wait(void **state)
+{
+    struct host h = { 0 };
+    struct lm_options options = {
+        .model = "callback", .callback = host_asked, .callback_arg = &h, .concurrency = 2
+    };
+    struct loop *loop = NULL;
+    struct answer a[4] = { 0 };
+    assert_ok(loop_open(&loop, err));
+    struct lm *lm = open_lm(loop, &options);
+    for (int i = 0; i < 4; i++)
+        start(lm, NULL, "x", 1, 0, &a[i]);
+    for (unsigned answered = 0; answered < 4; answered++) {
+        for (int turn = 0; turn < 10; turn++)
+            loop_run_ready(loop);
+        assert_int_equal(h.count, answered < 2 ? answered + 2 : 4);
+        lm_answer(h.kept[answered], "y", 1, NULL, NULL);
+    }
+    for (int i = 0; i < 4; i++) {
+        assert_answered(&a[i], "y");
+        answer_free(&a[i]);
+    }
+    lm_close(lm);
+    loop_close(loop);
+}
+
 /* Answers later, out of order: with a usage, with an error, and with bytes that are no text. */
 static void a_callback_may_answer_later(void **state)
 {
@@ -288,6 +313,7 @@ int main(void)
         server_test(done_may_start_and_close),
         server_test(closing_cancels_everything),
         cmocka_unit_test(a_callback_may_answer_at_once),
+        cmocka_unit_test(calls_over_the_limit_wait),
         cmocka_unit_test(a_callback_may_answer_later),
         cmocka_unit_test(a_late_answer_of_a_callback_is_dropped),
     };

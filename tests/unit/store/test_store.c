@@ -158,6 +158,17 @@ static void a_newer_version_is_refused(void **state)
     store_close(open_store(place->file));
 }
 
+/* A version that no Droste writes is no file of ours, whatever its mark says. */
+static void an_impossible_version_is_refused(void **state)
+{
+    struct place *place = *state;
+    store_close(open_store(place->file));
+    run_sql(place->file, "PRAGMA user_version = -1");
+    assert_open_says(place->file, "another program's database");
+    run_sql(place->file, "PRAGMA user_version = 0");
+    assert_open_says(place->file, "another program's database");
+}
+
 /* A database with a page destroyed is named as damaged when that page is read. */
 static void a_damaged_file_is_named(void **state)
 {
@@ -329,6 +340,7 @@ int main(void)
         store_test(a_file_that_is_no_database_is_refused),
         store_test(another_programs_database_is_refused),
         store_test(a_newer_version_is_refused),
+        store_test(an_impossible_version_is_refused),
         store_test(a_damaged_file_is_named),
         store_test(a_path_that_cannot_be_is_refused),
         store_test(a_read_only_directory_is_refused),

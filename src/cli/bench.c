@@ -1,0 +1,419 @@
+/* cli/bench.c: droste bench: what a start, a cell, a model call and a run cost here.
+ *
+ * Everything is compared with something real in the same run, in turns, so that a machine that
+ * drifts drifts for both: a bare os.fork() of the same interpreter with the same modules, a fresh
+ * interpreter, and bubblewrap with a fresh interpreter. Ratios of medians are the figures to quote;
+ * single times of a shared machine are not.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "env/interpreter.h"
+
+enum { ROUNDS = 10, SAMPLES_MAX = 100000 };
+
+/* Times of one thing, in microseconds. */
+struct series {
+    const char *name;
+    const char *limit; /* what the house promises, in words; NULL: nothing */
+    double *times;
+    size_t count;
+    const char *skipped; /* why there are none */
+};
+
+static void add_time(struct series *s, double microseconds)
+{
+    if (!s->times)
+        s->times = calloc(SAMPLES_MAX, sizeof *s->times);
+    if (s->times && s->count < SAMPLES_MAX)
+        s->times[s->count++] = microseconds;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double percentile(const struct series *s, double p)
+{
+    return s->count ? s->times[(size_t)((double)(s->count - 1) * p)] : 0;
+}
+
+static double elapsed_us(uint64_t start_ns)
+{
+    return (double)(clock_ns() - start_ns) / 1e3;
+}
+
+/* ---- the rivals ---- */
+
+/* Runs a program to its end with its output in `out` (or thrown away). Its exit status, or -1. */
+static int run_program(char *const argv[], struct buf *out)
+{
+    posix_spawn_file_actions_t actions;
+    int ends[2], status = -1;
+    pid_t pid;
+    char data[4096];
+    ssize_t n;
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -1;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    int rc = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    while (rc == 0 && (n = read(ends[0], data, sizeof data)) > 0)
+        if (out)
+            buf_append(out, data, (size_t)n);
+    close(ends[0]);
+    if (rc != 0)
+        return -1;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* The modules are those that the zygote has (guest.py, PRELOAD and its own imports). */
+static char fork_script[] =
+    "import _socket,_thread,ast,builtins,gc,json,linecache,mmap,os,select,signal,struct,sys,"
+    "traceback,types,collections,csv,datetime,functools,heapq,itertools,math,random,re,string,"
+    "textwrap,time,ctypes,importlib\n"
+    "gc.collect();gc.disable();gc.freeze()\n"
+    "for i in range(int(sys.argv[1])):\n"
+    "    t=time.perf_counter()\n"
+    "    pid=os.fork()\n"
+    "    if pid==0:\n"
+    "        exec(compile('x = 1 + 1','<cell>','exec'),{})\n"
+    "        os._exit(0)\n"
+    "    os.waitpid(pid,0)\n"
+    "    print((time.perf_counter()-t)*1e6)\n";
+
+static void bare_forks(struct series *s, char *python, unsigned n)
+{
+    char count[16], isolated[] = "-I", command[] = "-c";
+    cleanup_buf struct buf out = { 0 };
+    char *argv[] = { python, isolated, command, fork_script, count, NULL };
+    snprintf(count, sizeof count, "%u", n);
+    if (run_program(argv, &out) != 0)
+        s->skipped = "the interpreter failed";
+    for (const char *p = buf_text(&out); *p;) {
+        char *end;
+        double t = strtod(p, &end);
+        if (end == p)
+            break;
+        add_time(s, t);
+        p = end + strspn(end, "\n");
+    }
+}
+
+static void fresh_interpreters(struct series *s, char *python, unsigned n)
+{
+    char isolated[] = "-I", command[] = "-c", code[] = "x = 1 + 1";
+    char *argv[] = { python, isolated, command, code, NULL };
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t start = clock_ns();
+        if (run_program(argv, NULL) == 0)
+            add_time(s, elapsed_us(start));
+    }
+}
+
+static void bubblewraps(struct series *s, char *python, unsigned n)
+{
+    static char words[][24] = { "bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc",
+        "--dev", "/dev", "--tmpfs", "/tmp", "--die-with-parent", "-I", "-c", "x = 1 + 1" };
+    char *argv[18];
+    size_t argc = 0;
+    for (size_t i = 0; i < 12; i++)
+        argv[argc++] = words[i];
+    argv[argc++] = python;
+    for (size_t i = 12; i < array_length(words); i++)
+        argv[argc++] = words[i];
+    argv[argc] = NULL;
+    for (unsigned i = 0; i < n && !s->skipped; i++) {
+        uint64_t start = clock_ns();
+        if (run_program(argv, NULL) == 0)
+            add_time(s, elapsed_us(start));
+        else
+            s->skipped = "bwrap is not installed or does not work here";
+    }
+}
+
+/* ---- ours ---- */
+
+static int one_start(droste *d, struct series *s, droste_error *err)
+{
+    static const char code[] = "x = 1 + 1";
+    droste_session *session = NULL;
+    droste_result *r = NULL;
+    uint64_t start = clock_ns();
+    int rc = droste_session_open(d, &session, err);
+    if (rc == 0)
+        rc = droste_session_exec(session, code, sizeof code - 1, 0, &r, err);
+    if (rc == 0)
+        add_time(s, elapsed_us(start));
+    droste_result_free(r);
+    droste_session_close(session);
+    return rc;
+}
+
+/* A session that idles for a moment gives the loop the time to fill the pool again. */
+static int let_it_fill(droste *d, droste_error *err)
+{
+    static const char code[] = "import time; time.sleep(0.01)";
+    droste_session *session = NULL;
+    droste_result *r = NULL;
+    int rc = droste_session_open(d, &session, err);
+    if (rc == 0)
+        rc = droste_session_exec(session, code, sizeof code - 1, 0, &r, err);
+    droste_result_free(r);
+    droste_session_close(session);
+    return rc;
+}
+
+/* --python: of the sandboxes and of their rivals alike. */
+static const char *chosen_python;
+
+static int bench_start(droste *d, struct series *s, unsigned n, droste_error *err)
+{
+    struct series warm_up = { 0 };
+    cleanup_free char *python = NULL;
+    struct error why = { 0 };
+    const char *levels[] = { "full", "process", "full" };
+    if (interpreter_find(chosen_python, &python, &why) < 0)
+        return droste_set(d, "python", why.text, err);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (size_t level = 0; level < array_length(levels); level++) {
+            int rc = droste_set(d, "isolation", levels[level], err);
+            if (rc == 0)
+                rc = droste_set(d, "pool", level == 2 ? "4" : "0", err);
+            for (unsigned i = 0; rc == 0 && i < 2; i++)
+                rc = one_start(d, &warm_up, err);
+            for (unsigned i = 0; rc == 0 && i < n / ROUNDS; i++) {
+                if (level == 2)
+                    rc = let_it_fill(d, err);
+                if (rc == 0)
+                    rc = one_start(d, &s[level], err);
+            }
+            if (rc < 0)
+                return rc;
+        }
+        bare_forks(&s[3], python, n / ROUNDS);
+        fresh_interpreters(&s[4], python, n / ROUNDS / 4 + 1);
+        bubblewraps(&s[5], python, n / ROUNDS / 4 + 1);
+    }
+    free(warm_up.times);
+    return 0;
+}
+
+static int bench_exec(droste *d, struct series *s, unsigned n, droste_error *err)
+{
+    droste_session *session = NULL;
+    int rc = droste_session_open(d, &session, err);
+    for (unsigned i = 0; rc == 0 && i < n + 50; i++) {
+        droste_result *r = NULL;
+        uint64_t start = clock_ns();
+        rc = droste_session_exec(session, "", 0, 0, &r, err);
+        if (rc == 0 && i >= 50)
+            add_time(s, elapsed_us(start));
+        droste_result_free(r);
+    }
+    droste_session_close(session);
+    return rc;
+}
+
+static void answer_at_once(void *arg, const droste_message *messages, size_t count,
+    droste_call *call)
+{
+    const char *text = arg;
+    droste_answer(call, text, strlen(text));
+}
+
+/* Timed by the guest's own clock, call by call. */
+static int bench_llm(droste *d, struct series *s, unsigned n, droste_error *err)
+{
+    static char reply[] = "4";
+    char code[256];
+    droste_session *session = NULL;
+    droste_result *r = NULL;
+    size_t len = 0;
+    snprintf(code, sizeof code,
+        "import time\nout = []\nfor i in range(%u):\n    t = time.perf_counter()\n"
+        "    llm_query('2+2?')\n    out.append((time.perf_counter() - t) * 1e6)\nSUBMIT(out)",
+        n + 50);
+    droste_set_model(d, answer_at_once, reply);
+    int rc = droste_set(d, "model", "callback", err);
+    if (rc == 0)
+        rc = droste_set(d, "max-llm-calls", "1000000", err);
+    if (rc == 0)
+        rc = droste_session_open(d, &session, err);
+    if (rc == 0)
+        rc = droste_session_exec(session, code, strlen(code), 0, &r, err);
+    const char *submit = rc == 0 ? droste_result_submit(r, &len) : NULL;
+    const char *p = submit ? strchr(submit, '[') : NULL;
+    for (unsigned i = 0; p; i++) {
+        char *end;
+        double t = strtod(p + 1, &end);
+        if (end == p + 1)
+            break;
+        if (i >= 50)
+            add_time(s, t);
+        p = *end == ',' ? end : NULL;
+    }
+    droste_result_free(r);
+    droste_session_close(session);
+    return rc;
+}
+
+static int bench_run(droste *d, struct series *s, unsigned n, droste_error *err)
+{
+    static char reply[] = "```repl\nSUBMIT(answer=len(context))\n```";
+    int rc = droste_set(d, "model", "callback", err);
+    droste_set_model(d, answer_at_once, reply);
+    for (unsigned i = 0; rc == 0 && i < n + 5; i++) {
+        droste_result *r = NULL;
+        uint64_t start = clock_ns();
+        rc = droste_run(d, "How long is it?", NULL, NULL, NULL, &r, err);
+        if (rc == 0 && i >= 5)
+            add_time(s, elapsed_us(start));
+        droste_result_free(r);
+    }
+    return rc;
+}
+
+/* ---- the report ---- */
+
+static const struct bench {
+    const char *name;
+    unsigned samples;
+    int (*run)(droste *d, struct series *s, unsigned n, droste_error *err);
+    struct series series[7];
+} benches[] = {
+    { "start", 200, bench_start,
+        { { "start and first cell, full", "at most 3 bare forks, 0.3 bubblewraps", NULL, 0, NULL },
+            { "start and first cell, process", NULL, NULL, 0, NULL },
+            { "start and first cell, full, from the pool", NULL, NULL, 0, NULL },
+            { "bare os.fork() with the same modules", NULL, NULL, 0, NULL },
+            { "fresh python3 -I -c", NULL, NULL, 0, NULL },
+            { "bubblewrap + python3 -I -c", NULL, NULL, 0, NULL } } },
+    { "exec", 5000, bench_exec, { { "empty cell", "under 80 µs", NULL, 0, NULL } } },
+    { "llm", 5000, bench_llm,
+        { { "llm_query answered by a callback", "under 120 µs", NULL, 0, NULL } } },
+    { "run", 100, bench_run,
+        { { "whole run with an instant model", "under 15 ms", NULL, 0, NULL } } },
+};
+
+static void print_text(const struct bench *b, const struct series *s)
+{
+    double first = percentile(&s[0], 0.5);
+    for (; s->name; s++) {
+        if (s->skipped) {
+            printf("%-6s %-40s skipped: %s\n", b->name, s->name, s->skipped);
+            continue;
+        }
+        double p50 = percentile(s, 0.5);
+        printf("%-6s %-40s p50 %9.1f µs  p90 %9.1f  p99 %9.1f  n %zu", b->name, s->name, p50,
+            percentile(s, 0.9), percentile(s, 0.99), s->count);
+        if (b->series[1].name && p50 > 0)
+            printf("  ×%.2f of the first", p50 / first);
+        printf("%s%s\n", s->limit ? "  promised: " : "", s->limit ? s->limit : "");
+    }
+}
+
+static void print_json(const struct bench *b, const struct series *s, bool *any)
+{
+    for (; s->name; s++) {
+        printf("%s\n  {\"bench\":\"%s\",\"name\":\"%s\",\"unit\":\"us\",\"n\":%zu,\"p50\":%.2f,"
+               "\"p90\":%.2f,\"p99\":%.2f,\"min\":%.2f,\"skipped\":%s%s%s}",
+            *any ? "," : "", b->name, s->name, s->count, percentile(s, 0.5), percentile(s, 0.9),
+            percentile(s, 0.99), percentile(s, 0), s->skipped ? "\"" : "",
+            s->skipped ? s->skipped : "null", s->skipped ? "\"" : "");
+        *any = true;
+    }
+}
+
+static int run_bench(const struct bench *b, droste *d, bool json, bool *any)
+{
+    struct series s[array_length(benches[0].series)];
+    droste_error err;
+    memcpy(s, b->series, sizeof s);
+    int rc = b->run(d, s, b->samples, &err);
+    for (size_t i = 0; s[i].name; i++)
+        if (s[i].times)
+            qsort(s[i].times, s[i].count, sizeof *s[i].times, by_value);
+    if (rc == 0 && json)
+        print_json(b, s, any);
+    else if (rc == 0)
+        print_text(b, s);
+    for (size_t i = 0; s[i].name; i++)
+        free(s[i].times);
+    fflush(stdout);
+    return rc < 0 ? cli_error(&err) : EXIT_FINE;
+}
+
+static const struct bench *find_bench(const char *name)
+{
+    for (size_t i = 0; i < array_length(benches); i++)
+        if (strcmp(benches[i].name, name) == 0)
+            return &benches[i];
+    return NULL;
+}
+
+static int run_chosen(droste *d, const struct bench *only, bool json)
+{
+    bool any = false;
+    int status = EXIT_FINE;
+    fputs(json ? "[" : "", stdout);
+    for (size_t i = 0; status == EXIT_FINE && i < array_length(benches); i++)
+        if (!only || only == &benches[i])
+            status = run_bench(&benches[i], d, json, &any);
+    fputs(json ? "\n]\n" : "", stdout);
+    return status;
+}
+
+static int run(const struct command *self, int argc, char **argv)
+{
+    const char *which = NULL;
+    bool json = false;
+    size_t count = 0;
+    const struct flag flags[] = {
+        { "json", NULL, "Print a JSON array of the figures.", NULL, &json },
+        { "python", "PATH", "The interpreter, of the sandboxes and of their rivals.",
+            &chosen_python, NULL },
+        { 0 },
+    };
+    droste *d = NULL;
+    droste_error err;
+    if (droste_new(&d, &err) < 0)
+        return cli_error(&err);
+    int status = cli_parse(self, argc, argv, flags, d, &which, 1, &count);
+    if (status < 0 && which && !find_bench(which))
+        status = cli_usage(self, "'%s' is not one of start, exec, llm, run", which);
+    if (status < 0 && chosen_python && droste_set(d, "python", chosen_python, &err) < 0)
+        status = cli_error(&err);
+    if (status < 0)
+        status = run_chosen(d, which ? find_bench(which) : NULL, json);
+    droste_free(d);
+    return status;
+}
+
+const struct command command_bench = {
+    .name = "bench",
+    .synopsis = "[start | exec | llm | run] [--json] [--SETTING VALUE ...]",
+    .summary = "measure starts, cells, model calls and runs on this machine",
+    .details = "Medians and their ratios are the figures to quote, from a quiet machine.\n",
+    .examples = "  droste bench\n  droste bench start --json\n  droste bench exec --isolation process\n",
+    .settings = true,
+    .run = run,
+};

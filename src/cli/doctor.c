@@ -1,0 +1,457 @@
+/* cli/doctor.c: droste doctor: what works here, what does not, and what to do.
+ *
+ * Nothing is guessed where it can be tried: the sandboxes are real ones. Nothing goes over the
+ * network, and the provider's key is never printed.
+ */
+#include <errno.h>
+#include <linux/landlock.h>
+#include <linux/magic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/fields.h"
+#include "env/interpreter.h"
+
+enum state { STATE_OK, STATE_MISSING, STATE_NOTE };
+
+static const char *const state_names[] = { "ok", "missing", "note" };
+
+struct doctor {
+    droste *d;
+    bool json;
+    bool works; /* a sandbox at `auto` */
+    struct buf out;
+};
+
+/* ---- telling ---- */
+
+/* One line of the table; what to do about it, if there is anything, below. */
+static void tell(struct doctor *doctor, const char *name, enum state state, const char *cure,
+    const struct buf *text)
+{
+    struct buf *out = &doctor->out;
+    if (!doctor->json) {
+        buf_printf(out, "%-13s %-7s  %s\n", name, state_names[state], buf_text(text));
+        if (cure && cure[0])
+            buf_printf(out, "%-13s %-7s  -> %s\n", "", "", cure);
+        return;
+    }
+    field_open(out, NULL, '{');
+    field_string(out, "name", name);
+    field_string(out, "state", state_names[state]);
+    field_text(out, "text", (struct store_value){ buf_text(text), text->len });
+    field_string(out, "cure", cure && cure[0] ? cure : NULL);
+    field_close(out, '}');
+}
+
+static void say(struct doctor *doctor, const char *name, enum state state, const char *cure,
+    const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+static void say(struct doctor *doctor, const char *name, enum state state, const char *cure,
+    const char *format, ...)
+{
+    cleanup_buf struct buf text = { 0 };
+    va_list args;
+    va_start(args, format);
+    buf_vprintf(&text, format, args);
+    va_end(args);
+    tell(doctor, name, state, cure, &text);
+}
+
+/* ---- this machine ---- */
+
+static void check_kernel(struct doctor *doctor)
+{
+    struct utsname u;
+    say(doctor, "droste", STATE_OK, NULL, "%s", droste_version());
+    if (uname(&u) == 0)
+        say(doctor, "kernel", STATE_OK, NULL, "%s %s, %s, as %s", u.sysname, u.release, u.machine,
+            geteuid() == 0 ? "root" : "an ordinary user");
+}
+
+/* The number in a file of the kernel's; `fallback` where there is none. */
+static long read_number(const char *path, long fallback)
+{
+    cleanup_buf struct buf text = { 0 };
+    if (file_read(path, 4096, &text, NULL) < 0 || text.len == 0)
+        return fallback;
+    return strtol(text.data, NULL, 10);
+}
+
+static bool in_container(void)
+{
+    return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
+           getenv("container") != NULL || getenv("KUBERNETES_SERVICE_HOST") != NULL;
+}
+
+/* True for the root of a user namespace that has too few ids to give one to the guest. */
+static bool is_root_of_few(void)
+{
+    cleanup_buf struct buf map = { 0 };
+    unsigned long inside, outside, count;
+    return geteuid() == 0 && file_read("/proc/self/uid_map", 65536, &map, NULL) == 0 &&
+           sscanf(buf_text(&map), "%lu %lu %lu", &inside, &outside, &count) == 3 &&
+           count <= JAIL_NOBODY;
+}
+
+/* Why a sandbox with namespaces fails, as far as the kernel's switches tell: what to do. */
+static const char *cure_of_namespaces(void)
+{
+    bool root = geteuid() == 0;
+    if (read_number("/proc/sys/user/max_user_namespaces", 1) == 0)
+        return "user namespaces are switched off: sysctl -w user.max_user_namespaces=15000";
+    if (!root && read_number("/proc/sys/kernel/unprivileged_userns_clone", 1) == 0)
+        return "only root may make user namespaces: sysctl -w kernel.unprivileged_userns_clone=1";
+    if (!root && read_number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", 0) != 0)
+        return "AppArmor restricts user namespaces: "
+               "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0";
+    if (is_root_of_few())
+        return "this root has no other user ids to give: run as an ordinary user instead";
+    if (in_container())
+        return "this is a container: start it with --security-opt seccomp=unconfined "
+               "--security-opt apparmor=unconfined --security-opt systempaths=unconfined";
+    return "for code that you trust, use --isolation process";
+}
+
+/* ---- sandboxes ---- */
+
+struct trial {
+    double first_ms, next_ms; /* from nothing; from the zygote that is warm then */
+    char version[64];
+    droste_error error;
+};
+
+/* The one field of {"output": "3.11.2"}. */
+static void take_version(const droste_result *r, char *out, size_t size)
+{
+    cleanup_json struct json_object *o = NULL;
+    size_t len;
+    const char *submit = droste_result_submit(r, &len);
+    if (submit && json_parse(submit, len, &json_limits_small, &o, NULL) == 0)
+        snprintf(out, size, "%s", json_get_string(o, "output", ""));
+}
+
+static int open_and_run(droste *d, struct trial *t, double *ms)
+{
+    static const char code[] = "import platform; SUBMIT(platform.python_version())";
+    uint64_t start = clock_ns();
+    droste_session *s = NULL;
+    droste_result *r = NULL;
+    int rc = droste_session_open(d, &s, &t->error);
+    if (rc == 0)
+        rc = droste_session_exec(s, code, sizeof code - 1, 0, &r, &t->error);
+    *ms = clock_seconds_since(start) * 1000;
+    if (rc == 0 && strcmp(droste_result_status(r), "submitted") != 0) {
+        droste_result_error(r, &t->error);
+        rc = -1;
+        if (t->error.code == DROSTE_ERROR_NONE)
+            snprintf(t->error.text, sizeof t->error.text, "a cell ended with '%s'",
+                droste_result_status(r));
+    } else if (rc == 0) {
+        take_version(r, t->version, sizeof t->version);
+    }
+    droste_result_free(r);
+    droste_session_close(s);
+    return rc;
+}
+
+static int try_isolation(droste *d, const char *isolation, struct trial *t)
+{
+    *t = (struct trial){ 0 };
+    int rc = droste_set(d, "isolation", isolation, &t->error);
+    if (rc == 0)
+        rc = open_and_run(d, t, &t->first_ms);
+    return rc < 0 ? rc : open_and_run(d, t, &t->next_ms);
+}
+
+static void say_trial(struct doctor *doctor, const char *isolation, int rc, const struct trial *t,
+    const char *cure)
+{
+    cleanup_buf struct buf text = { 0 };
+    if (rc < 0)
+        text_append_visible(&text, t->error.text, strlen(t->error.text));
+    else
+        buf_printf(&text, "a first sandbox ran a cell after %.0f ms, the next after %.1f ms",
+            t->first_ms, t->next_ms);
+    tell(doctor, isolation, rc < 0 ? STATE_MISSING : STATE_OK, rc < 0 ? cure : NULL, &text);
+}
+
+static void check_python(struct doctor *doctor, int rc, const struct trial *t)
+{
+    cleanup_free char *path = NULL;
+    struct error err = { 0 };
+    if (interpreter_find(doctor->d->settings.python, &path, &err) < 0)
+        say(doctor, "python", STATE_MISSING, NULL, "%s", err.text);
+    else if (rc < 0)
+        say(doctor, "python", STATE_MISSING, NULL, "%s", t->error.text);
+    else
+        say(doctor, "python", STATE_OK, NULL, "CPython %s, %s", t->version, path);
+}
+
+static void check_sandboxes(struct doctor *doctor)
+{
+    struct trial process, full, automatic;
+    /* The one that needs least goes first: where even it fails, the interpreter is to blame. */
+    int process_rc = try_isolation(doctor->d, "process", &process);
+    int full_rc = try_isolation(doctor->d, "full", &full);
+    int rc = try_isolation(doctor->d, "auto", &automatic);
+    doctor->works = rc == 0;
+    check_python(doctor, process_rc, &process);
+    say_trial(doctor, "full", full_rc, &full,
+        process_rc < 0 ? "see python, above" : cure_of_namespaces());
+    say(doctor, "light", STATE_NOTE, NULL, "isolation `light` is not in this version");
+    say(doctor, "landlock", STATE_NOTE, NULL, "isolation `landlock` is not in this version");
+    say_trial(doctor, "process", process_rc, &process, "see python, above");
+}
+
+/* ---- what later versions build on ---- */
+
+static void check_seccomp(struct doctor *doctor)
+{
+    bool there = access("/proc/sys/kernel/seccomp/actions_avail", F_OK) == 0;
+    say(doctor, "seccomp", STATE_NOTE, NULL, "%s; used from a later version",
+        there ? "this kernel has it" : "this kernel does not have it");
+}
+
+static void check_landlock(struct doctor *doctor)
+{
+    long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+    if (abi > 0)
+        say(doctor, "Landlock", STATE_NOTE, NULL,
+            "this kernel has it, ABI %ld; used from a later version", abi);
+    else
+        say(doctor, "Landlock", STATE_NOTE, NULL,
+            "this kernel does not have it (%s); used from a later version",
+            errno == EOPNOTSUPP ? "switched off at boot" : strerror(errno));
+}
+
+/* True if this process may make cgroups below its own. */
+static bool cgroup_is_delegated(void)
+{
+    cleanup_buf struct buf text = { 0 }, path = { 0 };
+    if (file_read("/proc/self/cgroup", 65536, &text, NULL) < 0)
+        return false;
+    const char *line = strstr(buf_text(&text), "0::/");
+    if (!line)
+        return false;
+    buf_printf(&path, "/sys/fs/cgroup%.*s", (int)strcspn(line + 3, "\n"), line + 3);
+    return access(buf_text(&path), W_OK) == 0;
+}
+
+static void check_cgroup(struct doctor *doctor)
+{
+    struct statfs fs;
+    if (statfs("/sys/fs/cgroup", &fs) < 0 || fs.f_type != CGROUP2_SUPER_MAGIC)
+        say(doctor, "cgroup v2", STATE_NOTE, NULL,
+            "not mounted on /sys/fs/cgroup; used from a later version");
+    else
+        say(doctor, "cgroup v2", STATE_NOTE, NULL, "mounted, %s; used from a later version",
+            cgroup_is_delegated() ? "and ours to divide" : "but not ours to divide");
+}
+
+/* ---- the configuration ---- */
+
+/* Opening a model checks its settings; it connects to nothing. */
+static void check_model(struct doctor *doctor)
+{
+    struct settings *s = &doctor->d->settings;
+    struct lm *lm = NULL, *sub = NULL;
+    struct error err = { 0 };
+    const char *cure = "set DROSTE_MODEL and OPENAI_API_KEY (or OPENAI_BASE_URL), or use config.ini";
+    if (!s->model) {
+        say(doctor, "model", STATE_NOTE, cure, "none is configured; `droste run` needs one");
+        return;
+    }
+    /* A record would be made by opening it. */
+    droste_set(doctor->d, "record", "", NULL);
+    if (api_models(doctor->d, true, &lm, &sub, &err) < 0)
+        say(doctor, "model", STATE_MISSING, NULL, "%s: %s", s->model, err.text);
+    else
+        say(doctor, "model", STATE_OK, NULL, "%s, %s%s, %s (not called)", lm_name(lm),
+            s->base_url ? "server " : "the provider's own server", s->base_url ? s->base_url : "",
+            s->api_key ? "a key is set" : "no key is set");
+    lm_close(sub);
+    lm_close(lm);
+}
+
+static void check_configuration(struct doctor *doctor)
+{
+    cleanup_free char *home = NULL;
+    cleanup_buf struct buf path = { 0 };
+    const char *given = getenv("DROSTE_CONFIG");
+    struct error err = { 0 };
+    if (given) {
+        buf_puts(&path, given);
+    } else if (file_config_home(&home, &err) < 0) {
+        say(doctor, "configuration", STATE_NOTE, NULL, "%s", err.text);
+        return;
+    } else {
+        buf_printf(&path, "%s/config.ini", home);
+    }
+    bool there = access(buf_text(&path), R_OK) == 0;
+    say(doctor, "configuration", there ? STATE_OK : STATE_NOTE, NULL, "%s%s", buf_text(&path),
+        there ? "" : " is not there, which is fine");
+}
+
+/* ---- what lasts ---- */
+
+/* The path, or the nearest directory above it that is there. */
+static void nearest(const char *path, struct buf *out)
+{
+    buf_puts(out, path);
+    while (out->len > 1 && access(buf_text(out), F_OK) < 0) {
+        while (out->len > 0 && out->data[out->len - 1] != '/')
+            out->len--;
+        if (out->len > 1)
+            out->len--;
+        out->data[out->len] = '\0';
+    }
+    if (out->len == 0)
+        buf_puts(out, ".");
+}
+
+static void check_data(struct doctor *doctor)
+{
+    cleanup_free char *home = NULL;
+    cleanup_buf struct buf there = { 0 };
+    struct error err = { 0 };
+    const char *cure = "set DROSTE_HOME to a directory that you can write";
+    if (file_data_home(&home, &err) < 0) {
+        say(doctor, "data", STATE_MISSING, cure, "%s", err.text);
+        return;
+    }
+    nearest(home, &there);
+    bool made = strcmp(buf_text(&there), home) == 0;
+    if (access(buf_text(&there), W_OK | X_OK) < 0)
+        say(doctor, "data", STATE_MISSING, cure, "%s: %s", buf_text(&there), strerror(errno));
+    else
+        say(doctor, "data", STATE_OK, NULL, "%s%s", home, made ? "" : ", made when first needed");
+}
+
+static void print_size(struct buf *out, double bytes)
+{
+    static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
+    size_t unit = 0;
+    for (; bytes >= 1024 && unit < array_length(units) - 1; unit++)
+        bytes /= 1024;
+    buf_printf(out, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+}
+
+static void check_record(struct doctor *doctor)
+{
+    cleanup_free char *path = NULL;
+    cleanup_buf struct buf size = { 0 }, above = { 0 };
+    struct error err = { 0 };
+    struct stat st;
+    const char *cure = "give --database FILE, or DROSTE_DATABASE, that you can write";
+    if (cli_record_path(doctor->d, &path, &err) < 0) {
+        say(doctor, "record", STATE_MISSING, cure, "%s", err.text);
+    } else if (strcmp(path, "none") == 0) {
+        say(doctor, "record", STATE_NOTE, NULL, "turned off (database = none)");
+    } else if (stat(path, &st) == 0) {
+        bool fine = S_ISREG(st.st_mode) && access(path, R_OK | W_OK) == 0;
+        print_size(&size, (double)st.st_size);
+        say(doctor, "record", fine ? STATE_OK : STATE_MISSING, fine ? NULL : cure, "%s, %s", path,
+            fine ? buf_text(&size) : "cannot be read and written");
+    } else {
+        nearest(path, &above);
+        bool fine = access(buf_text(&above), W_OK | X_OK) == 0;
+        say(doctor, "record", fine ? STATE_OK : STATE_MISSING, fine ? NULL : cure, "%s%s", path,
+            fine ? ", made by the first run" : " cannot be made");
+    }
+}
+
+/* ---- the command ---- */
+
+static int print_table(struct doctor *doctor)
+{
+    if (doctor->json) {
+        field_open(&doctor->out, NULL, '{');
+        field_open(&doctor->out, "checks", '[');
+    }
+    check_kernel(doctor);
+    check_sandboxes(doctor);
+    check_seccomp(doctor);
+    check_landlock(doctor);
+    check_cgroup(doctor);
+    check_model(doctor);
+    check_configuration(doctor);
+    check_data(doctor);
+    check_record(doctor);
+    if (doctor->json) {
+        field_close(&doctor->out, ']');
+        field_bool(&doctor->out, "works", doctor->works);
+        buf_puts(&doctor->out, "}\n");
+    } else {
+        buf_printf(&doctor->out, "\n%s\n", doctor->works
+                ? "Sandboxes work here."
+                : "Sandboxes do not work here yet; see what is missing, above.");
+    }
+    cli_print(stdout, buf_text(&doctor->out), doctor->out.len);
+    buf_free(&doctor->out);
+    return doctor->works ? EXIT_FINE : EXIT_ENVIRONMENT;
+}
+
+static int print_plan(droste *d)
+{
+    cleanup_buf struct buf text = { 0 };
+    droste_session *s = NULL;
+    droste_error err;
+    if (droste_session_open(d, &s, &err) < 0)
+        return cli_error(&err);
+    printf("isolation %s\n", droste_session_isolation(s));
+    api_session_describe(s, &text);
+    cli_print(stdout, buf_text(&text), text.len);
+    droste_session_close(s);
+    return EXIT_FINE;
+}
+
+static int run(const struct command *self, int argc, char **argv)
+{
+    struct doctor doctor = { 0 };
+    bool plan = false;
+    const struct flag flags[] = {
+        { "plan", NULL, "Print what is done to make a sandbox, step by step.", NULL, &plan },
+        { "json", NULL, "Print one JSON object.", NULL, &doctor.json },
+        { 0 },
+    };
+    droste_error err;
+    if (droste_new(&doctor.d, &err) < 0)
+        return cli_error(&err);
+    int status = cli_parse(self, argc, argv, flags, doctor.d, NULL, 0, NULL);
+    if (status < 0 && plan && doctor.json)
+        status = cli_usage(self, "--plan is printed as text; leave out --json");
+    if (status < 0)
+        status = plan ? print_plan(doctor.d) : print_table(&doctor);
+    droste_free(doctor.d);
+    if (fflush(stdout) != 0)
+        return cli_fail(EXIT_ENVIRONMENT, "writing: %s", strerror(errno));
+    return status;
+}
+
+const struct command command_doctor = {
+    .name = "doctor",
+    .synopsis = "[--json] [--plan] [--SETTING VALUE ...]",
+    .summary = "say what works here, what does not, and what to do",
+    .details =
+        "Real sandboxes are started; no model is called, and no key is printed. A failure in a plan\n"
+        "is reported with the step's number, which --plan shows.\n"
+        "Exit status: 0 a sandbox at isolation `auto` works, 4 it does not, 2 usage.\n",
+    .examples = "  droste doctor\n"
+                "  droste doctor --json | jq '.checks[] | select(.state == \"missing\")'\n"
+                "  droste doctor --plan --isolation full\n"
+                "  droste doctor --python .venv/bin/python\n",
+    .settings = true,
+    .run = run,
+};

@@ -1,0 +1,86 @@
+/* cli/fields.c: see fields.h. */
+#include "cli/fields.h"
+
+#include <time.h>
+
+#include "base/json.h"
+#include "base/text.h"
+
+static void begin(struct buf *out, const char *key)
+{
+    char last = out->len > 0 ? out->data[out->len - 1] : '{';
+    if (last != '{' && last != '[')
+        buf_putc(out, ',');
+    if (key)
+        buf_printf(out, "\"%s\":", key);
+}
+
+void field_open(struct buf *out, const char *key, char bracket)
+{
+    begin(out, key);
+    buf_putc(out, bracket);
+}
+
+void field_close(struct buf *out, char bracket)
+{
+    buf_putc(out, bracket);
+}
+
+void field_text(struct buf *out, const char *key, struct store_value text)
+{
+    cleanup_buf struct buf clean = { 0 };
+    begin(out, key);
+    if (!text.data) {
+        buf_puts(out, "null");
+        return;
+    }
+    text_append_utf8(&clean, text.data, text.len);
+    json_append_string(out, buf_text(&clean), clean.len);
+}
+
+void field_string(struct buf *out, const char *key, const char *text)
+{
+    field_text(out, key, store_text(text));
+}
+
+void field_json(struct buf *out, const char *key, struct store_value json)
+{
+    if (!json.data || json_check(json.data, json.len, &json_limits_large, NULL) < 0) {
+        field_text(out, key, json);
+        return;
+    }
+    begin(out, key);
+    buf_append(out, json.data, json.len);
+}
+
+void field_int(struct buf *out, const char *key, int64_t value)
+{
+    begin(out, key);
+    buf_printf(out, "%lld", (long long)value);
+}
+
+void field_real(struct buf *out, const char *key, double value)
+{
+    begin(out, key);
+    buf_printf(out, "%.6f", value);
+}
+
+void field_bool(struct buf *out, const char *key, bool value)
+{
+    begin(out, key);
+    buf_puts(out, value ? "true" : "false");
+}
+
+void field_time(struct buf *out, const char *key, int64_t ms)
+{
+    time_t seconds = (time_t)(ms / 1000);
+    struct tm tm;
+    char text[48];
+    begin(out, key);
+    if (ms == 0 || !gmtime_r(&seconds, &tm)) {
+        buf_puts(out, "null");
+        return;
+    }
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
+    buf_printf(out, "\"%s.%03dZ\"", text, (int)(ms % 1000));
+}

@@ -1,0 +1,25 @@
+/* cli/fields.h: JSON objects that commands print, member by member. */
+#ifndef DROSTE_CLI_FIELDS_H
+#define DROSTE_CLI_FIELDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "store/store.h"
+
+/* Each puts its own comma. The key NULL: an array's element. */
+void field_open(struct buf *out, const char *key, char bracket);
+void field_close(struct buf *out, char bracket);
+void field_string(struct buf *out, const char *key, const char *text); /* NULL → null */
+/* Any bytes: what is not UTF-8 is replaced. */
+void field_text(struct buf *out, const char *key, struct store_value text);
+/* JSON as it is; bytes that are none become a string. */
+void field_json(struct buf *out, const char *key, struct store_value json);
+void field_int(struct buf *out, const char *key, int64_t value);
+void field_real(struct buf *out, const char *key, double value);
+void field_bool(struct buf *out, const char *key, bool value);
+/* Milliseconds since 1970 as "2026-11-20T19:15:12.345Z"; 0 → null. */
+void field_time(struct buf *out, const char *key, int64_t ms);
+
+#endif

@@ -1,0 +1,311 @@
+/* cli/repl.c: droste repl: one session, cell by cell.
+ *
+ * Whether a cell is complete only Python knows. It is asked in a second sandbox, the reader, in
+ * which nothing else ever runs: so that the session's own cells, variables and `_` are the user's
+ * alone, whatever they do to builtins.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/cleanup.h"
+#include "cli/cli.h"
+#include "cli/lines.h"
+
+struct repl {
+    droste *d;
+    struct lines *lines;
+    droste_session *session, *reader;
+    const char *context;
+    char python[64];
+    bool in_line; /* the last output did not end its line */
+    bool over;
+    int status;   /* of the last cell that went wrong */
+};
+
+static void stream_output(void *arg, int stream, const char *data, size_t len)
+{
+    struct repl *r = arg;
+    FILE *out = stream == 1 ? stdout : stderr;
+    cli_print(out, data, len);
+    fflush(out);
+    if (len > 0)
+        r->in_line = data[len - 1] != '\n';
+}
+
+/* ---- the reader ---- */
+
+/* codeop as in Python's own prompt, with top-level await, which sessions have. */
+static const char reader_code[] =
+    "import ast, codeop, platform\n"
+    "compiler = codeop.CommandCompiler()\n"
+    "compiler.compiler.flags |= getattr(ast, 'PyCF_ALLOW_TOP_LEVEL_AWAIT', 0)\n"
+    "def complete(source):\n"
+    "    try:\n"
+    "        return compiler(source, '<stdin>', 'single') is not None\n"
+    "    except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError):\n"
+    "        return True\n" /* the real run will show it */
+    "SUBMIT(platform.python_version())\n";
+
+/* Runs code in the reader; the text of what it submits, "" if something went wrong. */
+static void ask_reader(struct repl *r, const char *code, char *out, size_t size)
+{
+    droste_result *result = NULL;
+    cleanup_json struct json_object *o = NULL;
+    const char *submit = NULL;
+    size_t len = 0;
+    out[0] = '\0';
+    if (droste_session_exec(r->reader, code, strlen(code), 0, &result, NULL) == 0)
+        submit = droste_result_submit(result, &len);
+    if (submit && json_parse(submit, len, &json_limits_small, &o, NULL) == 0)
+        snprintf(out, size, "%s", json_object_get_string(json_object_object_get(o, "output")));
+    droste_result_free(result);
+}
+
+static int open_reader(struct repl *r, droste_error *err)
+{
+    int rc = droste_session_open(r->d, &r->reader, err);
+    if (rc == 0)
+        ask_reader(r, reader_code, r->python, sizeof r->python);
+    return rc;
+}
+
+/* The reader may have reached the --timeout of sessions: then it is started again. */
+static bool is_complete(struct repl *r, const struct buf *cell)
+{
+    for (int attempt = 0; attempt < 2; attempt++) {
+        char answer[16] = "";
+        if (!r->reader && open_reader(r, NULL) < 0)
+            return true;
+        if (droste_session_set(r->reader, "source", "text", buf_text(cell), cell->len, NULL) == 0)
+            ask_reader(r, "SUBMIT(complete(source))", answer, sizeof answer);
+        if (answer[0])
+            return strcmp(answer, "true") == 0;
+        droste_session_close(steal(&r->reader));
+    }
+    return true;
+}
+
+/* ---- the session ---- */
+
+static int open_session(struct repl *r, droste_error *err)
+{
+    const char *kind = r->d->settings.context_type;
+    int rc = droste_session_open(r->d, &r->session, err);
+    if (rc < 0)
+        return rc;
+    droste_session_on_output(r->session, stream_output, r);
+    if (r->context)
+        rc = droste_session_load(r->session, "context", kind ? kind : "auto", r->context, err);
+    return rc;
+}
+
+/* After the session's death, of which the user has been told. */
+static void restart(struct repl *r)
+{
+    droste_error err;
+    droste_session_close(steal(&r->session));
+    if (open_session(r, &err) < 0) {
+        r->status = cli_error(&err);
+        r->over = true;
+        return;
+    }
+    cli_fail(0, "this is a new session: the variables are gone%s",
+        r->context ? ", `context` was loaded again" : "");
+}
+
+static void print_result(struct repl *r, const droste_result *result)
+{
+    size_t len;
+    const char *echo = droste_result_echo(result), *submit = droste_result_submit(result, &len);
+    const char *traceback = droste_result_traceback(result);
+    if (r->in_line && lines_is_terminal(r->lines))
+        putchar('\n');
+    r->in_line = false;
+    if (echo) {
+        cli_print(stdout, echo, strlen(echo));
+        putchar('\n');
+    }
+    if (submit) {
+        fputs("submitted: ", stdout);
+        cli_print(stdout, submit, len);
+        putchar('\n');
+    }
+    fflush(stdout);
+    if (traceback)
+        cli_print(stderr, traceback, strlen(traceback));
+}
+
+/* Why a cell was cut short, and what is left. */
+static void explain(struct repl *r, const droste_result *result, bool interrupted)
+{
+    bool late = strcmp(droste_result_status(result), "timeout") == 0;
+    droste_error why;
+    droste_result_error(result, &why);
+    if (!droste_result_alive(result)) {
+        if (why.code != DROSTE_ERROR_NONE)
+            cli_error(&why);
+        restart(r);
+    } else if (interrupted || late) {
+        cli_fail(0, "%s; the session and its variables are kept",
+            late ? "the cell reached its --execute-timeout" : "interrupted");
+    }
+}
+
+/* The cell did not run. */
+static void refuse(struct repl *r, const droste_error *err)
+{
+    r->status = cli_error(err);
+    if (err->code == DROSTE_ERROR_ARGUMENT || err->code == DROSTE_ERROR_MEMORY)
+        return;
+    cli_fail(0, "the cell did not run");
+    restart(r);
+}
+
+static void run_cell(struct repl *r, struct buf *cell)
+{
+    droste_result *result = NULL;
+    droste_error err;
+    buf_putc(cell, '\n');
+    lines_busy(r->lines, r->d);
+    int rc = droste_session_exec(r->session, buf_text(cell), cell->len, DROSTE_ECHO, &result, &err);
+    enum lines_event event = lines_busy_end(r->lines);
+    loop_run_ready(r->d->loop); /* an interrupt that came too late must not hit the next cell */
+    if (rc < 0) {
+        refuse(r, &err);
+    } else {
+        int status = cli_cell_status(result);
+        if (status != EXIT_FINE)
+            r->status = status;
+        print_result(r, result);
+        explain(r, result, event == LINES_INTERRUPT);
+    }
+    droste_result_free(result);
+    if (event == LINES_LEAVE || (event == LINES_INTERRUPT && !lines_is_terminal(r->lines))) {
+        r->status = EXIT_INTERRUPTED;
+        r->over = true;
+    }
+}
+
+/* ---- the loop ---- */
+
+static bool is_blank(const struct buf *line)
+{
+    return strspn(buf_text(line), " \t\r") == line->len;
+}
+
+static void take_line(struct repl *r, const struct buf *line, struct buf *cell)
+{
+    if (cell->len == 0 && is_blank(line))
+        return;
+    if (cell->len > 0)
+        buf_putc(cell, '\n');
+    buf_append(cell, buf_text(line), line->len);
+    if (!is_complete(r, cell))
+        return;
+    run_cell(r, cell);
+    buf_clear(cell);
+}
+
+static void stop_reading(struct repl *r, enum lines_event event, struct buf *cell)
+{
+    bool terminal = lines_is_terminal(r->lines);
+    if (terminal)
+        putchar('\n');
+    if (event == LINES_INTERRUPT && terminal) {
+        buf_clear(cell);
+        return;
+    }
+    r->over = true;
+    if (event != LINES_END)
+        r->status = EXIT_INTERRUPTED;
+    else if (cell->len > 0)
+        run_cell(r, cell);
+}
+
+static int read_and_run(struct repl *r)
+{
+    cleanup_buf struct buf cell = { 0 };
+    while (!r->over) {
+        cleanup_buf struct buf line = { 0 };
+        enum lines_event event = lines_read(r->lines, cell.len > 0 ? "... " : ">>> ", &line);
+        if (event == LINES_LINE)
+            take_line(r, &line, &cell);
+        else
+            stop_reading(r, event, &cell);
+        if (buf_failed(&cell) || buf_failed(&line))
+            return cli_fail(EXIT_ENVIRONMENT, "out of memory");
+    }
+    /* Somebody who sat before it has seen the errors; a script's caller has only the status. */
+    bool seen = lines_is_terminal(r->lines) && r->status == EXIT_RAISED;
+    return seen ? EXIT_FINE : r->status;
+}
+
+static void greet(const struct repl *r)
+{
+    const char *model = r->d->settings.model;
+    if (!lines_is_terminal(r->lines))
+        return;
+    printf("Droste %s, Python %s, isolation %s, ", droste_version(), r->python,
+        droste_session_isolation(r->session));
+    if (model) {
+        fputs("model ", stdout);
+        cli_print(stdout, model, strlen(model));
+    } else {
+        fputs("no model", stdout);
+    }
+    puts(". Ctrl-C interrupts, Ctrl-D leaves.");
+}
+
+static int converse(struct repl *r)
+{
+    droste_error err;
+    struct error why = { 0 };
+    if (open_session(r, &err) < 0 || open_reader(r, &err) < 0)
+        return cli_error(&err);
+    if (lines_open(&r->lines, &why) < 0)
+        return cli_inner_error(&why);
+    greet(r);
+    int status = read_and_run(r);
+    if (fflush(stdout) != 0)
+        return cli_fail(EXIT_ENVIRONMENT, "writing: %s", strerror(errno));
+    return status;
+}
+
+static int run(const struct command *self, int argc, char **argv)
+{
+    struct repl r = { 0 };
+    const struct flag flags[] = {
+        { "context", "PATH", "A file or a directory, bound as `context`.", &r.context, NULL },
+        { 0 },
+    };
+    droste_error err;
+    if (droste_new(&r.d, &err) < 0)
+        return cli_error(&err);
+    int status = cli_parse(self, argc, argv, flags, r.d, NULL, 0, NULL);
+    if (status < 0 && r.context && strcmp(r.context, "-") == 0)
+        status = cli_usage(self, "standard input is where the code comes from; give --context PATH");
+    if (status < 0)
+        status = converse(&r);
+    lines_close(r.lines);
+    droste_free(r.d);
+    return status;
+}
+
+const struct command command_repl = {
+    .name = "repl",
+    .synopsis = "[--context PATH] [--SETTING VALUE ...]",
+    .summary = "a Python prompt in a sandbox",
+    .details =
+        "A cell runs when it is complete; a blank line ends a block. Ctrl-C clears the line, or\n"
+        "interrupts the cell and keeps the variables. Where a sandbox dies, a new one takes its\n"
+        "place, without the variables. Standard input may be a pipe: then there is no prompt.\n"
+        "Exit status: 0; of a pipe that of the last cell that went wrong: 1 it raised, 3 a limit\n"
+        "or deadline, 4 the environment failed; 2 usage, 130 interrupted.\n",
+    .examples = "  droste repl\n"
+                "  droste repl --context big.txt --model gpt-5-mini\n"
+                "  droste repl --python .venv/bin/python --preload numpy\n"
+                "  echo 'print(1 + 1)' | droste repl\n",
+    .settings = true,
+    .run = run,
+};
