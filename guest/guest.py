@@ -676,7 +676,7 @@ DECODERS = {
 def samples(value):
     """What a large value is like, for somebody who will not see it."""
     if type(value) is dict:
-        found = {"keys": [clean(str(key))[:PREVIEW] for key, _ in zip(value, range(5))]}
+        found = {"keys": [plain(str(key))[:PREVIEW] for key, _ in zip(value, range(5))]}
         texts = [len(v) for v in value.values() if type(v) is str]
         if texts:
             found["characters"] = sum(texts)
