@@ -40,7 +40,7 @@ int cli_usage(const struct command *self, const char *format, ...)
     return EXIT_USAGE;
 }
 
-int cli_error(const droste_error *err)
+int cli_status(int code)
 {
     static const struct {
         int code, status;
@@ -56,13 +56,18 @@ int cli_error(const droste_error *err)
         { DROSTE_ERROR_UNSUPPORTED, EXIT_ENVIRONMENT },
         { DROSTE_ERROR_LOST, EXIT_ENVIRONMENT },
     };
+    for (size_t i = 0; i < array_length(statuses); i++)
+        if (statuses[i].code == code)
+            return statuses[i].status;
+    return EXIT_RAISED;
+}
+
+int cli_error(const droste_error *err)
+{
     fputs("droste: ", stderr);
     cli_print(stderr, err->text, strlen(err->text));
     fputc('\n', stderr);
-    for (size_t i = 0; i < array_length(statuses); i++)
-        if (statuses[i].code == err->code)
-            return statuses[i].status;
-    return EXIT_RAISED;
+    return cli_status(err->code);
 }
 
 int cli_inner_error(const struct error *err)

@@ -24,8 +24,7 @@ static int exit_status(const droste_result *r)
         if (strcmp(statuses[i].status, droste_result_status(r)) == 0)
             return statuses[i].exit;
     droste_result_error(r, &why);
-    bool environment = why.code == DROSTE_ERROR_ENVIRONMENT || why.code == DROSTE_ERROR_LOST;
-    return environment ? EXIT_ENVIRONMENT : EXIT_RAISED;
+    return cli_status(why.code);
 }
 
 /* A string as its text, everything else as JSON. */

@@ -63,7 +63,7 @@ class Droste:
         return subprocess.Popen([*self.prefix, self.program, *map(str, args)],
                                 env={**self.env, **(env or {})}, **options)
 
-    def __call__(self, *args, input=None, timeout=120, **options):
+    def __call__(self, *args, input=None, timeout=40, **options):
         """Runs the program to its end."""
         if input is not None:
             options["stdin"] = subprocess.PIPE
