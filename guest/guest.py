@@ -12,6 +12,7 @@ import _socket
 import _thread
 import ast
 import builtins
+import errno
 import gc
 import itertools
 import json
@@ -62,6 +63,15 @@ def shorten(text, limit):
     half = limit // 2
     return "%s\n... [%d characters left out] ...\n%s" % (text[:half], len(text) - 2 * half,
                                                         text[-half:])
+
+
+# Names, messages and reprs may be of the user's own subclasses of str, with methods of their own.
+type_name = type.__dict__["__name__"].__get__
+
+
+def plain(text):
+    """An exact str that is UTF-8, without calling the user's methods."""
+    return "".join((text,)).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 # ---- link: one reader at a time, whoever waits ----
@@ -115,7 +125,7 @@ class Link:
         self.busy = 0
         self.waiting = False
         self.poked = False
-        self.owner = os.getpid()
+        self.owner = None           # the worker's pid, once there is one
 
     # -- critical sections of the main thread
 
@@ -166,12 +176,14 @@ class Link:
     def receive(self):
         """Takes what is there (the poller said that something is) and hands out whole frames."""
         # Into memory of our own: a fresh 64 KiB for each read would be mapped and unmapped again.
-        count, ancillary, _, _ = self.sock.recvmsg_into([self.space], 64)
+        count, ancillary, flags, _ = self.sock.recvmsg_into([self.space], 64)
         if not count:
             os._exit(0)             # the host is gone
         for level, kind, payload in ancillary:
             if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
                 self.fds.extend(struct.unpack("%di" % (len(payload) // 4), payload))
+        if flags & _socket.MSG_CTRUNC:
+            self.fds.append(None)   # there was no number free for it
         self.buffer += self.space[:count]
         at = 0
         while len(self.buffer) - at >= HEADER.size:
@@ -188,9 +200,14 @@ class Link:
         del self.buffer[:at]
 
     def take_memfd(self, length):
+        """The bytes, or None where the user's code has used up its descriptors."""
         fd = self.fds.pop(0)
+        if fd is None:
+            return None
         try:
             return mmap.mmap(fd, length, mmap.MAP_SHARED, mmap.PROT_READ)
+        except OSError:
+            return None
         finally:
             os.close(fd)
 
@@ -277,6 +294,7 @@ class Link:
             if waiter.frame is None:
                 self.pass_on()      # the reader's role may have been offered to this thread
         head, blob = waiter.frame
+        check_arrived(blob)
         return json.loads(head) if head else {}, split_parts(blob) if len(blob) else []
 
     def next_operation(self):
@@ -289,12 +307,17 @@ class Link:
         self.sock.close()
 
 
+def check_arrived(blob):
+    if blob is None:
+        raise OSError(errno.EMFILE, "too many open files to receive a large value")
+
+
 link = None
 
 
 def on_interrupt(signum, frame):
     """SIGINT is only a doorbell; what is to be stopped is said by a frame."""
-    if link is None:
+    if link is None or link.owner is None:
         return                  # nothing runs yet; the frame will be found when something does
     if os.getpid() != link.owner:
         raise KeyboardInterrupt
@@ -452,7 +475,7 @@ def describe(name, value):
     """One variable for the summary. Only exact built-in types are looked into: a stranger's __len__
     or __repr__ could take for ever, raise or lie."""
     kind = type(value)
-    entry = {"name": name[:200], "type": kind.__name__}
+    entry = {"name": plain(name[:200]), "type": plain(type_name(kind)[:200])}
     if kind in (str, bytes, bytearray):
         entry["length"] = len(value)
         entry["preview"] = repr(value[:PREVIEW])
@@ -515,7 +538,7 @@ def run_cell(ident, name, code, echo):
                 value = run_code(last)
                 if value is not None:
                     builtins._ = value
-                    value = shorten(repr(value), MESSAGE)
+                    value = shorten(plain(repr(value)), MESSAGE)
         finally:
             session.running = None
     except Submitted:
@@ -529,44 +552,39 @@ def run_cell(ident, name, code, echo):
 def error_of(e):
     """{type, message, traceback} with the cell's own lines; this file's frames are left out."""
     try:
-        message = str(e)
+        message = plain(str(e))
     except BaseException:
         message = "<str() of the exception failed>"
+    name = plain(type_name(type(e))[:200])
     tb = e.__traceback__
     while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
         tb = tb.tb_next
     try:
-        text = "".join(traceback.format_exception(type(e), e, tb))
+        text = plain("".join(traceback.format_exception(type(e), e, tb)))
     except BaseException:
-        text = "%s: %s\n" % (type(e).__name__, message)
-    return {"type": type(e).__name__[:200], "message": clean(shorten(message, MESSAGE)),
-            "traceback": clean(shorten(text, TRACEBACK))}
-
-
-def clean(text):
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+        text = "%s: %s\n" % (name, message)
+    return {"type": name, "message": shorten(message, MESSAGE),
+            "traceback": shorten(text, TRACEBACK)}
 
 
 def flush_output():
-    for stream in {sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__}:
+    for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
         try:
-            stream.flush()
+            getattr(sys, name).flush()
         except BaseException:
             pass
 
 
-def final_answer():
-    """`answer["content"]` once `answer["ready"]` is true, however it became so."""
-    answer = session.namespace.get("answer")
-    if type(answer) is dict and answer.get("ready"):
-        return answer.get("content", "")
-    return None
+def source_lines(code):
+    """As the compiler counts them; str.splitlines knows more line ends."""
+    return [line + "\n" for line in code.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
 
 
 def execute(ident, head, blob):
-    code = bytes(blob).decode("utf-8")
+    code = ("raise OSError(24, 'too many open files to receive the code')" if blob is None
+            else bytes(blob).decode("utf-8"))
     name = head.get("name") or "<cell %d>" % ident
-    linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+    linecache.cache[name] = (len(code), None, source_lines(code), name)
     if signal.getsignal(signal.SIGINT) is not on_interrupt:
         signal.signal(signal.SIGINT, on_interrupt)
     failure, value = run_cell(ident, name, code, head.get("echo"))
@@ -591,7 +609,7 @@ def finish_cell(ident, failure, value):
         parts.append(submitted)
     if value is not None:
         result["echo"] = len(parts)
-        parts.append(clean(value).encode())
+        parts.append(value.encode())
     changed = variables_if_changed()
     if changed is not None:
         result["variables"] = changed
@@ -600,15 +618,25 @@ def finish_cell(ident, failure, value):
 
 
 def answer_field():
-    """The answer dict as a submission, once; a later cell may set it ready again."""
-    content = final_answer()
-    if content is None:
+    """`answer["content"]` once `answer["ready"]` is true, however it became so, as a submission. It
+    counts once; a later cell may set it ready again. What is in it is the user's and may raise."""
+    answer = session.namespace.get("answer")
+    if type(answer) is not dict:
         return None
-    session.namespace["answer"]["ready"] = False
     try:
-        return to_json({"answer": content})
-    except Exception:
-        return to_json({"answer": clean(str(content))})
+        if not answer.get("ready"):
+            return None
+    except BaseException:
+        return None
+    answer["ready"] = False
+    content = answer.get("content", "")
+    for attempt in (lambda: content, lambda: plain(str(content))):
+        try:
+            return to_json({"answer": attempt()})
+        except BaseException:
+            pass
+    return to_json({"answer": "<a value of type %s that is neither JSON nor text>"
+                    % plain(type_name(type(content)))})
 
 
 # ---- variables from the host ----
@@ -648,7 +676,7 @@ DECODERS = {
 def samples(value):
     """What a large value is like, for somebody who will not see it."""
     if type(value) is dict:
-        found = {"keys": [clean(str(key))[:PREVIEW] for key, _ in zip(value, range(5))]}
+        found = {"keys": [plain(str(key))[:PREVIEW] for key, _ in zip(value, range(5))]}
         texts = [len(v) for v in value.values() if type(v) is str]
         if texts:
             found["characters"] = sum(texts)
@@ -661,6 +689,7 @@ def samples(value):
 def set_variable(ident, head, blob):
     """Binds a variable and says what it became."""
     try:
+        check_arrived(blob)
         value = DECODERS[head["kind"]](blob)
         for name in head["names"]:
             session.namespace[name] = value
@@ -734,7 +763,7 @@ def llm_query_batched(prompts, model=None):
         failed = FailedReply("[ERROR] %s" % error.get("message", ""))
         try:
             raise_error(error)
-        except RuntimeError as e:
+        except (RuntimeError, ValueError, TypeError) as e:
             failed.error = e
         replies[int(index)] = failed
     return replies
@@ -797,12 +826,10 @@ def warm_up():
 
 def work():
     """Serves operations until the host closes the channel."""
-    global link
+    link.owner = os.getpid()
     reseed()
     gc.enable()
-    link = Link(CHANNEL_FD)
     os.register_at_fork(after_in_child=link.cut)
-    session.start()
     if not link.poller.poll(0):
         warm_up()
     while True:
@@ -838,9 +865,9 @@ def facts():
     }
 
 
-def boot(control, helper, preload):
+def boot(control, helper, keeper, preload):
     """Runs the zygote; comes back from zygote_serve in each worker."""
-    global session
+    global link, session
     import ctypes
     import importlib
     for name in PRELOAD + tuple(preload):
@@ -850,6 +877,10 @@ def boot(control, helper, preload):
     for thing in PUBLIC:
         setattr(builtins, thing.__name__, thing)
     session = Session()
+    session.start()
+    # Made here, so that a clone need not: on its number stands the control socket now, and in a
+    # clone the channel.
+    link = Link(CHANNEL_FD)
     library = ctypes.PyDLL("/proc/self/fd/%d" % helper)
     os.close(helper)
     told = json.dumps(facts()).encode()
@@ -857,7 +888,7 @@ def boot(control, helper, preload):
     gc.collect()
     gc.disable()
     gc.freeze()
-    rc = library.zygote_serve(control, told, len(told))
+    rc = library.zygote_serve(control, keeper, told, len(told))
     if rc < 0:
         sys.stderr.write("the zygote cannot work here: %s\n" % os.strerror(-rc))
     if rc != 1:

@@ -5,14 +5,15 @@
  * zygote_serve, which holds the interpreter still, single-threaded, and waits for requests. For a
  * CLONE it starts
  *
- *   keeper   a clone in the plan's namespaces (pid 1 where there is a pid namespace). It mounts what
- *            the plan says, forks the worker, drops everything, and then only waits: it reaps
- *            orphans, passes interrupts on, ends when the worker ends and takes all else with it.
- *   worker   the keeper's child. It carries out the rest of the plan and returns into Python, where
- *            the guest's code will run.
+ *   keeper   in the plan's namespaces (pid 1 where there is a pid namespace). It mounts what the plan
+ *            says, forks the worker, drops everything, and then becomes a small program that only
+ *            waits: it reaps orphans, passes interrupts on, ends when the worker ends and takes all
+ *            else with it. Until then it runs in the zygote's memory, while the zygote stands still.
+ *   worker   the keeper's child, a copy of the zygote's memory that shares its pages until it writes.
+ *            It carries out the rest of the plan and returns into Python, where the guest's code
+ *            will run.
  *
- * Both are copies of the zygote's memory that share its pages until they write. The zygote itself
- * never runs the guest's code and holds no secret. If the host dies, the control socket closes and
+ * The zygote itself never runs the guest's code and holds no secret. If the host dies, the control socket closes and
  * the zygote ends; if the zygote ends, the kernel kills the keepers; a pid namespace dies with its
  * keeper, and without one the keeper kills what is left of its tree.
  *
@@ -43,13 +44,14 @@
 
 /* The one symbol that Python looks up. */
 __attribute__((visibility("default"))) int zygote_serve(
-    int control, const char *facts, int facts_len);
+    int control, int keeper, const char *facts, int facts_len);
 
 /* What zygote_serve returns to Python. */
 enum { SERVE_END = 0, SERVE_WORKER = 1 };
 
 static struct {
     int control;
+    int keeper;  /* the program, guest/keeper.c */
     int life[2]; /* the write end closes when the zygote dies, however it dies */
     void *tid_address;
     void (*before_fork)(void);
@@ -61,7 +63,9 @@ struct clone_job {
     uint32_t id;
     const struct jail_plan *plan;
     int channel, out, err, status;
+    int pidfd;
     sigset_t old_mask;
+    void *resume[5]; /* where the worker goes on: __builtin_setjmp's */
 };
 
 static void say(uint32_t kind, uint32_t id, int pid, int sys, uint32_t op, int fd)
@@ -86,11 +90,11 @@ static void say(uint32_t kind, uint32_t id, int pid, int sys, uint32_t op, int f
     (void)!sendmsg(zygote.control, &message, MSG_NOSIGNAL);
 }
 
-static pid_t clone_process(uint64_t flags, int *pidfd)
+/* A copy of this process, as by fork(), without the C library's part of it. */
+static pid_t clone_copy(void)
 {
     struct clone_args args = {
-        .flags = flags | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | (pidfd ? CLONE_PIDFD : 0),
-        .pidfd = (uint64_t)(uintptr_t)pidfd,
+        .flags = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID,
         .child_tid = (uint64_t)(uintptr_t)zygote.tid_address,
         .exit_signal = SIGCHLD,
     };
@@ -106,87 +110,28 @@ __attribute__((noreturn)) static void fail(const struct clone_job *job, uint32_t
     _exit(125);
 }
 
-/* Without a pid namespace: kills the children that are left, the reparented ones too, until none
- * is. The keeper is their subreaper, so nothing escapes by a double fork; and as each round waits
- * for a child to end, there is no telling how many it takes. */
-static void kill_tree(void)
-{
-    char path[64], list[4096];
-    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    for (;;) {
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd < 0 ? -1 : read(fd, list, sizeof list - 1);
-        if (fd >= 0)
-            close(fd);
-        if (n <= 0)
-            return;
-        list[n] = '\0';
-        for (char *p = list, *end; *p; p = end) {
-            long pid = strtol(p, &end, 10);
-            if (end == p)
-                break;
-            kill((pid_t)pid, SIGKILL);
-        }
-        while (waitpid(-1, NULL, 0) < 0 && errno == EINTR)
-            ;
-    }
-}
-
-/* Reaps what has ended; true when the worker was among it. */
-static bool reap(pid_t worker, struct zygote_status *status)
-{
-    int wait_status;
-    pid_t pid;
-    bool ended = false;
-    while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0) {
-        if (pid != worker)
-            continue;
-        status->wait_status = wait_status;
-        ended = true;
-    }
-    return ended;
-}
-
-static void report_end(int fd, struct zygote_status *status)
-{
-    struct rusage used;
-    if (getrusage(RUSAGE_CHILDREN, &used) == 0) {
-        status->max_rss_kib = used.ru_maxrss;
-        status->cpu_us = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000LL +
-                         used.ru_utime.tv_usec + used.ru_stime.tv_usec;
-    }
-    (void)!write(fd, status, sizeof *status);
-}
-
-/* Signals to a keeper: SIGUSR1 interrupts the worker, SIGTERM ends the sandbox. In a pid namespace
- * the guest can send them too, and thereby do to itself what it could do anyway. */
+/* In the keeper, after the fork: everything but the status pipe is the worker's. What is left to do
+ * is the work of a small program (guest/keeper.c), which takes this process over and lets go of the
+ * memory that it shared with the zygote. */
 __attribute__((noreturn)) static void keep(const struct clone_job *job, pid_t worker)
 {
-    struct zygote_status status = { .wait_status = -1 };
-    sigset_t wanted;
+    static char name[] = "keeper", mark[] = "p";
+    char pid[16];
+    char *argv[] = { name, pid, job->plan->clone_flags & CLONE_NEWPID ? mark : NULL, NULL };
+    char *envp[] = { NULL };
     uint32_t failed = 0;
     if (jail_enter(job->plan, JAIL_GUARD, &failed) < 0)
         fail(job, failed);
-    /* Everything but the status pipe is the worker's. */
-    dup2(job->status, 0);
-    syscall(SYS_close_range, 1, ~0U, 0);
-    sigemptyset(&wanted);
-    sigaddset(&wanted, SIGCHLD);
-    sigaddset(&wanted, SIGUSR1);
-    sigaddset(&wanted, SIGTERM);
-    for (;;) {
-        int signal = sigwaitinfo(&wanted, NULL);
-        if (signal == SIGUSR1)
-            kill(worker, SIGINT);
-        if (signal == SIGTERM)
-            break;
-        if (signal == SIGCHLD && reap(worker, &status))
-            break;
-    }
-    if (!(job->plan->clone_flags & CLONE_NEWPID))
-        kill_tree();
-    report_end(0, &status);
-    _exit(0);
+    snprintf(pid, sizeof pid, "%d", (int)worker);
+    /* The table of descriptors is this process's own; only the memory is shared. */
+    int program = fcntl(zygote.keeper, F_DUPFD_CLOEXEC, 64);
+    if (program >= 0 && dup2(job->status, 0) == 0 &&
+        syscall(SYS_close_range, 1, (unsigned)program - 1, 0) == 0 &&
+        syscall(SYS_close_range, (unsigned)program + 1, ~0U, 0) == 0)
+        syscall(SYS_execveat, program, "", argv, envp, AT_EMPTY_PATH);
+    struct zygote_status status = { .sys = errno, .op = ZYGOTE_NO_OP, .wait_status = -1 };
+    (void)!write(0, &status, sizeof status);
+    _exit(125);
 }
 
 /* The descriptors of a worker: 0 is /dev/null (the zygote's), 1 and 2 are pipes, 3 the channel. */
@@ -219,9 +164,12 @@ static void become_worker(struct clone_job *job)
     sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
 }
 
-/* In the keeper; returns only in the worker. */
-static void become_keeper(struct clone_job *job)
+/* The keeper's beginning. It runs on a stack of its own in the zygote's memory, while the zygote
+ * stands still (as with vfork), so that the namespaces cost no copy of that memory; the one copy is
+ * the worker, which goes on where the zygote stood. */
+static int become_keeper(void *arg)
 {
+    struct clone_job *job = arg;
     uint32_t failed = ZYGOTE_NO_OP;
     bool pid_namespace = job->plan->clone_flags & CLONE_NEWPID;
     struct sigaction plain = { .sa_handler = SIG_DFL };
@@ -236,29 +184,33 @@ static void become_keeper(struct clone_job *job)
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     if (jail_enter(job->plan, JAIL_KEEPER, &failed) < 0)
         fail(job, failed);
-    pid_t worker = clone_process(0, NULL);
+    pid_t worker = clone_copy();
     if (worker < 0)
         fail(job, ZYGOTE_NO_OP);
-    if (worker > 0)
-        keep(job, worker);
-    become_worker(job);
+    if (worker == 0)
+        __builtin_longjmp(job->resume, 1);
+    keep(job, worker);
 }
 
 /* Clones; true in the worker. */
 static bool serve_clone(struct clone_job *job)
 {
-    int pidfd = -1;
+    enum { STACK = 64 * 1024 };
+    static char stack[STACK] __attribute__((aligned(64)));
     sigset_t all;
     sigfillset(&all);
     /* A clone that copies much memory restarts for ever if signals keep coming. */
     sigprocmask(SIG_SETMASK, &all, &job->old_mask);
     zygote.before_fork();
-    pid_t pid = clone_process(job->plan->clone_flags, &pidfd);
-    if (pid == 0) {
-        become_keeper(job);
+    if (__builtin_setjmp(job->resume)) {
+        become_worker(job);
         zygote.after_fork_child();
         return true;
     }
+    job->pidfd = -1;
+    pid_t pid = clone(become_keeper, stack + STACK,
+        (int)job->plan->clone_flags | CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, job,
+        &job->pidfd);
     int sys = errno;
     zygote.after_fork_parent();
     sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
@@ -266,8 +218,8 @@ static bool serve_clone(struct clone_job *job)
         say(ZYGOTE_FAILED, job->id, 0, sys, ZYGOTE_NO_OP, -1);
         return false;
     }
-    say(ZYGOTE_STARTED, job->id, pid, 0, 0, pidfd);
-    close(pidfd);
+    say(ZYGOTE_STARTED, job->id, pid, 0, 0, job->pidfd);
+    close(job->pidfd);
     return false;
 }
 
@@ -335,10 +287,11 @@ static bool serve_one(const char *message, size_t len, const int *fds, int fd_co
     return serve_clone(&job);
 }
 
-static int prepare(int control)
+static int prepare(int control, int keeper)
 {
     struct sigaction reap_none = { .sa_handler = SIG_IGN, .sa_flags = SA_NOCLDWAIT };
     zygote.control = control;
+    zygote.keeper = keeper;
     zygote.before_fork = (void (*)(void))dlsym(RTLD_DEFAULT, "PyOS_BeforeFork");
     zygote.after_fork_parent = (void (*)(void))dlsym(RTLD_DEFAULT, "PyOS_AfterFork_Parent");
     zygote.after_fork_child = (void (*)(void))dlsym(RTLD_DEFAULT, "PyOS_AfterFork_Child");
@@ -354,16 +307,16 @@ static int prepare(int control)
 }
 
 /* Serves requests until the host closes the control socket (SERVE_END), and returns SERVE_WORKER in
- * each worker. Negative: an errno; the zygote cannot work. `facts` is JSON about the interpreter.
- */
-int zygote_serve(int control, const char *facts, int facts_len)
+ * each worker. Negative: an errno; the zygote cannot work. `keeper` is the descriptor of the keeper's
+ * program, `facts` JSON about the interpreter. */
+int zygote_serve(int control, int keeper, const char *facts, int facts_len)
 {
     static char message[ZYGOTE_MESSAGE_MAX] __attribute__((aligned(16)));
     struct zygote_event hello = { .kind = ZYGOTE_HELLO, .abi = ZYGOTE_ABI, .pid = getpid() };
     struct iovec iov[2] = { { &hello, sizeof hello },
         { (void *)(uintptr_t)facts, (size_t)facts_len } };
     struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
-    int rc = prepare(control);
+    int rc = prepare(control, keeper);
     if (rc < 0)
         return rc;
     if (sendmsg(control, &m, MSG_NOSIGNAL) < 0)

@@ -155,9 +155,13 @@ DROSTE_API int droste_session_exec(droste_session *s, const char *code, size_t l
 /* Binds a variable. `kind` is "text", "bytes", "auto", "json" or "jsonl". */
 DROSTE_API int droste_session_set(droste_session *s, const char *name, const char *kind,
     const void *data, size_t len, droste_error *err);
-/* Binds a file, a directory ({path: text}), or with "-" standard input. */
+/* Binds a file, a directory ({path: text}), or with "-" standard input. `kind` may be NULL: as the
+ * setting "context-type" says. */
 DROSTE_API int droste_session_load(droste_session *s, const char *name, const char *kind,
     const char *path, droste_error *err);
+/* What a person should know of the last load, in a line (files of a directory that are not in it);
+ * NULL: nothing. Valid until the next one. */
+DROSTE_API const char *droste_session_notice(const droste_session *s);
 
 /* Live output of cells: `stream` is 1 or 2. NULL stops it. */
 typedef void droste_output_fn(void *arg, int stream, const char *data, size_t len);

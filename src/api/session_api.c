@@ -17,6 +17,7 @@ struct droste_session {
     struct budget budget;
     droste_output_fn *output;
     void *output_arg;
+    char *notice; /* about the last load, or NULL */
     /* the operation that is being waited for */
     bool done;
     struct cell_result result;
@@ -111,6 +112,7 @@ void droste_session_close(droste_session *s)
     lm_close(s->sub);
     lm_close(s->lm);
     cell_result_free(&s->result);
+    free(s->notice);
     free(s);
 }
 
@@ -159,8 +161,9 @@ static int set_context(droste_session *s, const char *name, const struct context
         return rc;
     struct cell_result *r = &s->result;
     if (r->status != CELL_OK && r->error.type)
-        rc = error_set(err, ERROR_ARGUMENT, "setting %.40s: %.40s: %.100s", name, r->error.type,
-            r->error.message);
+        rc = error_set(err, ERROR_ARGUMENT,
+            "%.60s cannot be read as asked: %.40s: %.80s; give another --context-type",
+            context->source, r->error.type, r->error.message);
     else if (r->status != CELL_OK) {
         *err = r->reason;
         rc = -(int)r->reason.code;
@@ -191,13 +194,22 @@ int droste_session_load(droste_session *s, const char *name, const char *kind, c
     struct context *context = NULL;
     enum value_kind value;
     struct context_filter filter = api_filter(s->d);
-    int rc = context_kind_parse(kind, &value, &why);
+    const char *setting = s->d->settings.context_type;
+    free(steal(&s->notice));
+    int rc = context_kind_parse(kind ? kind : setting ? setting : "auto", &value, &why);
     if (rc == 0)
         rc = context_load(path, value, &filter, &context, &why);
     if (rc == 0)
         rc = set_context(s, name, context, &why);
+    if (rc == 0)
+        s->notice = context_notice(context);
     context_free(context);
     return api_fail(err, &why, rc);
+}
+
+const char *droste_session_notice(const droste_session *s)
+{
+    return s->notice;
 }
 
 void droste_session_on_output(droste_session *s, droste_output_fn *fn, void *arg)

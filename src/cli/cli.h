@@ -52,7 +52,9 @@ int cli_parse(const struct command *self, int argc, char **argv, const struct fl
 
 /* "droste: TEXT" on standard error; returns `status`. */
 int cli_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same for an error of the library, with the status that suits its code. */
+/* The status that suits an error code of the library. */
+int cli_status(int code);
+/* Prints an error of the library; returns its status. */
 int cli_error(const droste_error *err);
 struct error;
 int cli_inner_error(const struct error *err); /* of a floor below the public interface */
@@ -73,5 +75,9 @@ int cli_record_path(droste *d, char **out, struct error *err);
 
 /* Prints text that came from a guest or a model, harmless to a terminal if `out` is one. */
 void cli_print(FILE *out, const char *text, size_t len);
+void cli_flush(FILE *out);
+/* The end of a command that printed `what`: `status`, or, if standard output did not take all of
+ * it, an explanation and EXIT_ENVIRONMENT. */
+int cli_finish(int status, const char *what);
 
 #endif

@@ -1,5 +1,4 @@
 /* cli/exec.c: droste exec: one piece of code in a fresh sandbox. */
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,7 +13,7 @@ static void stream_output(void *arg, int stream, const char *data, size_t len)
 {
     FILE *out = stream == 1 ? stdout : stderr;
     cli_print(out, data, len);
-    fflush(out);
+    cli_flush(out);
 }
 
 /* Output was streamed; what is left is the submission and the reason of a failure. */
@@ -44,8 +43,11 @@ static int run_code(droste *d, const struct buf *code, const char *context, bool
     droste_error err;
     int rc = droste_session_open(d, &s, &err);
     if (rc == 0 && context)
-        rc = droste_session_load(s, "context", "auto", context, &err);
+        rc = droste_session_load(s, "context", NULL, context, &err);
     if (rc == 0) {
+        const char *notice = droste_session_notice(s);
+        if (notice)
+            cli_fail(0, "note: %s", notice);
         cli_catch_interrupts(d);
         if (!json)
             droste_session_on_output(s, stream_output, NULL);
@@ -60,9 +62,7 @@ static int run_code(droste *d, const struct buf *code, const char *context, bool
         status = EXIT_INTERRUPTED;
     droste_result_free(r);
     droste_session_close(s);
-    if (fflush(stdout) != 0)
-        return cli_fail(EXIT_ENVIRONMENT, "writing the result: %s", strerror(errno));
-    return status;
+    return cli_finish(status, "the result");
 }
 
 static int read_code(const char *text, const char *file, struct buf *code)

@@ -40,7 +40,7 @@ int cli_usage(const struct command *self, const char *format, ...)
     return EXIT_USAGE;
 }
 
-int cli_error(const droste_error *err)
+int cli_status(int code)
 {
     static const struct {
         int code, status;
@@ -48,6 +48,7 @@ int cli_error(const droste_error *err)
         { DROSTE_ERROR_ARGUMENT, EXIT_USAGE },
         { DROSTE_ERROR_CONFIG, EXIT_USAGE },
         { DROSTE_ERROR_NOT_FOUND, EXIT_USAGE },
+        { DROSTE_ERROR_PERMISSION, EXIT_USAGE },
         { DROSTE_ERROR_TIMEOUT, EXIT_LIMIT },
         { DROSTE_ERROR_BUDGET, EXIT_LIMIT },
         { DROSTE_ERROR_CANCELLED, EXIT_INTERRUPTED },
@@ -55,13 +56,18 @@ int cli_error(const droste_error *err)
         { DROSTE_ERROR_UNSUPPORTED, EXIT_ENVIRONMENT },
         { DROSTE_ERROR_LOST, EXIT_ENVIRONMENT },
     };
+    for (size_t i = 0; i < array_length(statuses); i++)
+        if (statuses[i].code == code)
+            return statuses[i].status;
+    return EXIT_RAISED;
+}
+
+int cli_error(const droste_error *err)
+{
     fputs("droste: ", stderr);
     cli_print(stderr, err->text, strlen(err->text));
     fputc('\n', stderr);
-    for (size_t i = 0; i < array_length(statuses); i++)
-        if (statuses[i].code == err->code)
-            return statuses[i].status;
-    return EXIT_RAISED;
+    return cli_status(err->code);
 }
 
 int cli_inner_error(const struct error *err)
@@ -90,15 +96,39 @@ int cli_cell_status(const droste_result *r)
     return EXIT_ENVIRONMENT;
 }
 
+/* Of the first write to standard output that failed. A stream forgets why, and a later flush of it
+ * succeeds because there is nothing left to write. */
+static int output_errno;
+
+static void keep_output_error(FILE *out, bool failed)
+{
+    if (failed && out == stdout && output_errno == 0)
+        output_errno = errno;
+}
+
 void cli_print(FILE *out, const char *text, size_t len)
 {
     cleanup_buf struct buf visible = { 0 };
-    if (!isatty(fileno(out))) {
-        fwrite(text, 1, len, out);
-        return;
+    if (isatty(fileno(out))) {
+        text_append_visible(&visible, text, len);
+        text = buf_text(&visible);
+        len = visible.len;
     }
-    text_append_visible(&visible, text, len);
-    fwrite(buf_text(&visible), 1, visible.len, out);
+    keep_output_error(out, fwrite(text, 1, len, out) != len);
+}
+
+void cli_flush(FILE *out)
+{
+    keep_output_error(out, fflush(out) != 0);
+}
+
+int cli_finish(int status, const char *what)
+{
+    cli_flush(stdout);
+    if (!ferror(stdout) && output_errno == 0)
+        return status;
+    return cli_fail(EXIT_ENVIRONMENT, "writing %s: %s", what,
+        output_errno ? strerror(output_errno) : "standard output took not all of it");
 }
 
 /* ---- interrupts ---- */
@@ -278,15 +308,13 @@ int cli_parse(const struct command *self, int argc, char **argv, const struct fl
     return -1;
 }
 
-/* A closed standard stream would be given out again as something else's descriptor. */
+/* A closed standard stream would be given out again as something else's descriptor. What takes its
+ * place is open the wrong way round, so that using it fails as it would have failed. */
 static void keep_standard_streams(void)
 {
-    int fd;
-    do
-        fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= 2);
-    if (fd > 2)
-        close(fd);
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,4 @@
 /* cli/run.c: droste run: a question about a context, answered by a model that writes code. */
-#include <errno.h>
 #include <json-c/json.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,8 +24,7 @@ static int exit_status(const droste_result *r)
         if (strcmp(statuses[i].status, droste_result_status(r)) == 0)
             return statuses[i].exit;
     droste_result_error(r, &why);
-    bool environment = why.code == DROSTE_ERROR_ENVIRONMENT || why.code == DROSTE_ERROR_LOST;
-    return environment ? EXIT_ENVIRONMENT : EXIT_RAISED;
+    return cli_status(why.code);
 }
 
 /* A string as its text, everything else as JSON. */
@@ -71,9 +69,7 @@ static int answer_question(droste *d, const char *question, const char *context,
     print_result(r, json);
     int status = exit_status(r);
     droste_result_free(r);
-    if (fflush(stdout) != 0)
-        return cli_fail(EXIT_ENVIRONMENT, "writing the answer: %s", strerror(errno));
-    return status;
+    return cli_finish(status, "the answer");
 }
 
 static int run(const struct command *self, int argc, char **argv)

@@ -8,5 +8,7 @@ extern const unsigned char embedded_guest[];
 extern const size_t embedded_guest_size;
 extern const unsigned char embedded_helper[];
 extern const size_t embedded_helper_size;
+extern const unsigned char embedded_keeper[];
+extern const size_t embedded_keeper_size;
 
 #endif

@@ -464,7 +464,8 @@ static int start(struct sandbox *s, struct zygote *z, struct loop *loop,
     int theirs[PORT_COUNT] = { -1, -1, -1, -1 };
     int rc = s->isolation == ISOLATION_PROCESS ? make_workdir(s, err) : 0;
     if (rc == 0)
-        rc = jail_compile_sandbox(s->isolation, limits, s->workdir, &s->plan, err);
+        rc = jail_compile_sandbox(s->isolation, zygote_plan(z), limits, s->workdir, &s->plan,
+            err);
     if (rc == 0)
         rc = make_ports(s->fds, theirs, err);
     if (rc == 0)

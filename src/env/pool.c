@@ -145,9 +145,10 @@ struct sandbox *pool_take(struct pool *p, const struct zygote *z,
 void pool_keep(struct pool *p, struct zygote *z, const struct jail_limits *limits,
     unsigned wanted)
 {
+    unsigned kept = 0;
     for (struct member *m = p->members, *next; m; m = next) {
         next = m->next;
-        if (!is_kind(m, z, limits))
+        if (!is_kind(m, z, limits) || kept++ >= wanted)
             drop(m);
     }
     p->zygote = z;

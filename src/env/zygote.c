@@ -3,8 +3,8 @@
  * Start and setup are answered at once or not at all, so they block; clones are asked for and
  * answered through the loop. One thing is told about each clone: its pidfd, or why not.
  *
- * Both ends of the control socket block when it is full. So that they cannot wait for each other,
- * only so many requests are under way as their answers surely fit; the others wait here.
+ * The zygote's end of the control socket blocks when it is full, this one does not take more. Only so
+ * many requests are under way as they and their answers surely fit; the others wait here.
  */
 #include "env/zygote.h"
 
@@ -69,7 +69,7 @@ static const char loader[] =
     "with os.fdopen(4,'rb') as f: s=f.read()\n"
     "m=type(os)('droste_guest');m.__file__='<droste>';sys.modules['droste_guest']=m\n"
     "exec(compile(s,'<droste>','exec'),m.__dict__)\n"
-    "m.boot(3,5,sys.argv[1:])\n";
+    "m.boot(3,5,6,sys.argv[1:])\n";
 
 /* Nothing of the caller's environment: keys live there. One thread in numeric libraries, because a
  * zygote must have one thread. */
@@ -127,6 +127,11 @@ const char *zygote_python(const struct zygote *z)
     return z->python;
 }
 
+const struct jail_plan *zygote_plan(const struct zygote *z)
+{
+    return z->plan;
+}
+
 void zygote_describe(const struct zygote *z, struct buf *out)
 {
     jail_print(z->plan, out);
@@ -144,7 +149,7 @@ static int memfd_with(const char *name, const void *data, size_t len, struct err
 }
 
 struct start_fds {
-    int control, source, helper, errors;
+    int control, source, helper, keeper, errors;
 };
 
 static void close_start_fds(struct start_fds *fds)
@@ -152,6 +157,7 @@ static void close_start_fds(struct start_fds *fds)
     close_fd(&fds->control);
     close_fd(&fds->source);
     close_fd(&fds->helper);
+    close_fd(&fds->keeper);
     close_fd(&fds->errors);
 }
 
@@ -185,7 +191,8 @@ static int spawn_process(
     posix_spawn_file_actions_adddup2(&actions, fds->control, ZYGOTE_CONTROL_FD);
     posix_spawn_file_actions_adddup2(&actions, fds->source, ZYGOTE_SOURCE_FD);
     posix_spawn_file_actions_adddup2(&actions, fds->helper, ZYGOTE_HELPER_FD);
-    posix_spawn_file_actions_addclosefrom_np(&actions, ZYGOTE_HELPER_FD + 1);
+    posix_spawn_file_actions_adddup2(&actions, fds->keeper, ZYGOTE_KEEPER_FD);
+    posix_spawn_file_actions_addclosefrom_np(&actions, ZYGOTE_KEEPER_FD + 1);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(
         &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
@@ -205,12 +212,13 @@ static int spawn_process(
 
 static int spawn(struct zygote *z, const struct sandbox_spec *spec, struct error *err)
 {
-    struct start_fds fds = { -1, -1, -1, -1 };
+    struct start_fds fds = { -1, -1, -1, -1, -1 };
     int pair[2] = { -1, -1 }, ends[2] = { -1, -1 };
     int rc = 0;
     fds.source = memfd_with("guest.py", embedded_guest, embedded_guest_size, err);
     fds.helper = memfd_with("zygote.so", embedded_helper, embedded_helper_size, err);
-    if (fds.source < 0 || fds.helper < 0) {
+    fds.keeper = memfd_with("keeper", embedded_keeper, embedded_keeper_size, err);
+    if (fds.source < 0 || fds.helper < 0 || fds.keeper < 0) {
         rc = -(int)ERROR_ENVIRONMENT;
     } else if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ||
                pipe2(ends, O_CLOEXEC) < 0) {
@@ -222,7 +230,7 @@ static int spawn(struct zygote *z, const struct sandbox_spec *spec, struct error
     fds.control = pair[1];
     fds.errors = ends[1];
     if (rc == 0 && (lift(&fds.control) < 0 || lift(&fds.source) < 0 || lift(&fds.helper) < 0 ||
-                       lift(&fds.errors) < 0))
+                       lift(&fds.keeper) < 0 || lift(&fds.errors) < 0))
         rc = error_set_errno(err, ERROR_ENVIRONMENT, "making the zygote's channels");
     if (rc == 0)
         rc = spawn_process(z, spec, &fds, err);
@@ -327,14 +335,15 @@ static int check_facts(struct zygote *z, struct json_object *facts, struct error
     return 0;
 }
 
-static int refuse_isolation(struct zygote *z, const struct zygote_event *event, struct error *err)
+static int refuse_isolation(
+    struct zygote *z, const struct jail_plan *plan, uint32_t op, int sys, struct error *err)
 {
     cleanup_buf struct buf what = { 0 };
-    jail_print_op(z->plan, event->op, &what);
+    jail_print_op(plan, op, &what);
     return error_set(err, ERROR_UNSUPPORTED,
         "isolation '%s' cannot be had here: %.60s: %s. `droste doctor` says what is missing; for "
         "code that you trust, --isolation process",
-        isolation_name(z->isolation), buf_text(&what), strerror(event->sys));
+        isolation_name(z->isolation), buf_text(&what), strerror(sys));
 }
 
 /* Has the zygote carry out its own plan, with the directories that it said it needs. */
@@ -366,7 +375,7 @@ static int set_up(
         return error_set_errno(err, ERROR_ENVIRONMENT, "preparing the sandboxes' root");
     rc = await(z, ZYGOTE_DONE, (char *)&event, sizeof event, &len, err);
     if (rc == 0 && event.kind == ZYGOTE_FAILED)
-        rc = refuse_isolation(z, &event, err);
+        rc = refuse_isolation(z, z->plan, event.op, event.sys, err);
     return rc;
 }
 
@@ -473,6 +482,53 @@ static void send_waiting(struct zygote *z)
     }
 }
 
+/* Waits for the end of the probe. It has no host: its worker finds the channel closed and ends. */
+static int judge_probe(
+    struct zygote *z, const struct jail_plan *plan, int status_fd, struct error *err)
+{
+    struct zygote_status status;
+    struct pollfd p = { .fd = status_fd, .events = POLLIN };
+    if (poll(&p, 1, START_TIMEOUT_MS) <= 0 ||
+        read(status_fd, &status, sizeof status) != sizeof status)
+        return error_set(err, ERROR_ENVIRONMENT, "a sandbox with isolation '%s' did not start",
+            isolation_name(z->isolation));
+    return status.sys ? refuse_isolation(z, plan, status.op, status.sys, err) : 0;
+}
+
+/* Starts a sandbox and lets it go, so that what this machine refuses is said now, by name, and not
+ * by the first session: user namespaces may be forbidden or used up, clone3 filtered out, a mount
+ * of proc not allowed in a container. */
+static int probe(struct zygote *z, struct error *err)
+{
+    cleanup_free struct jail_plan *plan = NULL;
+    cleanup_fd int host = -1, status = -1;
+    int channel[2] = { -1, -1 }, ends[2] = { -1, -1 };
+    struct zygote_event event = { 0 };
+    size_t len;
+    int rc = jail_compile_sandbox(z->isolation, z->plan, &jail_default_limits, "/", &plan,
+        err);
+    if (rc < 0)
+        return rc;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) == 0)
+        (void)!pipe2(ends, O_CLOEXEC);
+    host = channel[0];
+    status = ends[0];
+    struct pending p = { .plan = plan, .fds = { channel[1], -1, -1, ends[1] } };
+    p.fds[1] = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    p.fds[2] = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (ends[1] < 0 || p.fds[1] < 0 || p.fds[2] < 0 || send_clone(z, &p) < 0)
+        rc = error_set_errno(err, ERROR_ENVIRONMENT, "trying out a sandbox");
+    for (int i = 0; i < ZYGOTE_CLONE_FDS; i++)
+        close_fd(&p.fds[i]);
+    if (rc == 0)
+        rc = await(z, ZYGOTE_STARTED, (char *)&event, sizeof event, &len, err);
+    z->under_way = 0;
+    if (rc == 0 && event.kind == ZYGOTE_FAILED)
+        rc = refuse_isolation(z, plan, ZYGOTE_NO_OP, event.sys, err);
+    close_fd(&host);
+    return rc < 0 ? rc : judge_probe(z, plan, status, err);
+}
+
 static void told(struct zygote *z, const struct zygote_event *event, int fd)
 {
     struct zygote_answer what = { .pidfd = fd, .sys = event->sys };
@@ -554,6 +610,8 @@ int zygote_start(
         rc = spawn(z, spec, err);
     if (rc == 0)
         rc = greet(z, spec, err);
+    if (rc == 0 && z->isolation != ISOLATION_PROCESS)
+        rc = probe(z, err);
     close_fd(&z->errors);
     if (rc == 0 && !(z->watch = watch_new(loop, z->control, readable, z)))
         rc = error_memory(err);

@@ -31,7 +31,8 @@ bool zygote_is_gone(const struct zygote *z);
 enum isolation zygote_isolation(const struct zygote *z);
 /* "CPython 3.11.2" and the path. */
 const char *zygote_python(const struct zygote *z);
-/* What it carried out, for people. */
+/* What it carried out; and for people. */
+const struct jail_plan *zygote_plan(const struct zygote *z);
 void zygote_describe(const struct zygote *z, struct buf *out);
 
 /* Asks for a clone with these descriptors, which are taken if it succeeds; fn comes later, from the

@@ -9,6 +9,8 @@
  * - proc goes in before the old root goes: the kernel allows a fresh proc in the sandbox only where
  *   a whole one can be seen already (mount_too_revealing, fs/namespace.c);
  * - as root, the ids are dropped last in the zygote, after the binds that need root to be found;
+ * - what the zygote shows below /tmp (a venv, say) would be hidden by the sandbox's private /tmp:
+ *   it waits on /dev/shm meanwhile, and is bound again before a private /dev/shm goes over that;
  * - in the worker, no-new-privileges and the loss of all capabilities end the list.
  */
 #include "jail/jail.h"
@@ -287,14 +289,44 @@ int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
 
 /* ---- one sandbox ---- */
 
-static void make_private_mounts(struct builder *b, const struct jail_limits *limits)
+/* "venv/lib" if the operation shows /tmp/venv/lib; else NULL. */
+static const char *shown_below_tmp(const struct jail_plan *zygote, const struct jail_op *op)
+{
+    static const char tmp[] = "/new/tmp/";
+    const char *target = jail_plan_text(zygote, op, 1);
+    bool shown = op->kind == JAIL_BIND && strncmp(target, tmp, strlen(tmp)) == 0;
+    return shown ? target + strlen(tmp) : NULL;
+}
+
+/* A private /tmp, with what the zygote shows there bound again: it waits on /dev/shm meanwhile. */
+static void make_tmp(struct builder *b, const struct jail_plan *zygote, const char *size)
+{
+    bool waits = false;
+    for (uint32_t i = 0; i < zygote->count; i++)
+        waits = waits || shown_below_tmp(zygote, &zygote->ops[i]);
+    if (waits)
+        add(b, JAIL_BIND, "/tmp", "/dev/shm", BIND_SYSTEM, 0);
+    add_mount(b, "tmpfs", "/tmp", size, MS_NOSUID | MS_NODEV);
+    for (uint32_t i = 0; i < zygote->count; i++) {
+        const char *name = shown_below_tmp(zygote, &zygote->ops[i]);
+        cleanup_buf struct buf from = { 0 }, to = { 0 };
+        if (!name)
+            continue;
+        buf_printf(&from, "/dev/shm/%s", name);
+        buf_printf(&to, "/tmp/%s", name);
+        add(b, JAIL_BIND, buf_text(&from), buf_text(&to), BIND_SYSTEM, 0)->optional = 1;
+    }
+}
+
+static void make_private_mounts(struct builder *b, const struct jail_plan *zygote,
+    const struct jail_limits *limits)
 {
     char size[96];
     snprintf(size, sizeof size, "mode=1777,size=%llu,nr_inodes=%llu",
         (unsigned long long)limits->tmp_size,
         (unsigned long long)(limits->tmp_size / 4096 < 1024 ? 1024 : limits->tmp_size / 4096));
     add(b, JAIL_MAP_SELF, NULL, NULL, JAIL_INSIDE_UID, JAIL_INSIDE_UID);
-    add_mount(b, "tmpfs", "/tmp", size, MS_NOSUID | MS_NODEV);
+    make_tmp(b, zygote, size);
     add_mount(b, "tmpfs", "/dev/shm", size, MS_NOSUID | MS_NODEV | MS_NOEXEC);
     add_mount(b, "proc", "/proc", NULL, MS_NOSUID | MS_NODEV | MS_NOEXEC);
     add(b, JAIL_HOSTNAME, "droste", NULL, 0, 0);
@@ -319,15 +351,16 @@ static void limit_worker(struct builder *b, const struct jail_limits *limits, bo
         add(b, JAIL_LIMIT, NULL, NULL, RLIMIT_NPROC, limits->processes);
 }
 
-int jail_compile_sandbox(enum isolation isolation, const struct jail_limits *limits,
-    const char *workdir, struct jail_plan **out, struct error *err)
+int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygote,
+    const struct jail_limits *limits, const char *workdir, struct jail_plan **out,
+    struct error *err)
 {
     bool full = isolation == ISOLATION_FULL;
     struct builder b;
     builder_start(&b);
     b.stage = JAIL_KEEPER;
     if (full)
-        make_private_mounts(&b, limits);
+        make_private_mounts(&b, zygote, limits);
     b.stage = JAIL_WORKER;
     add(&b, JAIL_SESSION, NULL, NULL, 0, 0);
     limit_worker(&b, limits, full);
@@ -337,7 +370,6 @@ int jail_compile_sandbox(enum isolation isolation, const struct jail_limits *lim
     b.stage = JAIL_GUARD;
     add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
     add(&b, JAIL_DROP_CAPS, NULL, NULL, 0, 0);
-    add(&b, JAIL_DUMPABLE, NULL, NULL, 0, 0);
     return builder_finish(&b,
         full ? CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS : 0, out,
         err);
@@ -364,7 +396,6 @@ static const char *const op_names[JAIL_OP_COUNT] = {
     [JAIL_SESSION] = "new session",
     [JAIL_DROP_CAPS] = "drop all capabilities",
     [JAIL_NO_NEW_PRIVS] = "no new privileges",
-    [JAIL_DUMPABLE] = "dumpable",
 };
 
 static const struct {
@@ -412,9 +443,6 @@ static void print_numbers(const struct jail_op *op, struct buf *out)
         for (size_t i = 0; i < array_length(limit_names); i++)
             if (limit_names[i].resource == op->a)
                 buf_printf(out, " %s to %llu", limit_names[i].name, b);
-        break;
-    case JAIL_DUMPABLE:
-        buf_printf(out, " %llu", a);
         break;
     case JAIL_BIND:
         buf_puts(out, op->a & MOUNT_ATTR_RDONLY ? " read-only" : "");

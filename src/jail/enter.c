@@ -199,8 +199,6 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op,
         return drop_caps();
     case JAIL_NO_NEW_PRIVS:
         return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    case JAIL_DUMPABLE:
-        return prctl(PR_SET_DUMPABLE, op->a, 0, 0, 0);
     case JAIL_OP_COUNT:
         break;
     }

@@ -58,9 +58,11 @@ enum {
 /* Plans are heap blocks (free). */
 int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
     struct jail_plan **out, struct error *err);
-/* `workdir` is the session's temporary directory where there is no private /tmp. */
-int jail_compile_sandbox(enum isolation isolation, const struct jail_limits *limits,
-    const char *workdir, struct jail_plan **out, struct error *err);
+/* `zygote` is the plan of the one that it is cloned from; `workdir` is the session's temporary
+ * directory where there is no private /tmp. */
+int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygote,
+    const struct jail_limits *limits, const char *workdir, struct jail_plan **out,
+    struct error *err);
 
 /* One line an operation, numbered as failures are reported. */
 void jail_print(const struct jail_plan *plan, struct buf *out);

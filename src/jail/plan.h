@@ -32,7 +32,6 @@ enum jail_op_kind {
     JAIL_SESSION,      /* own session and process group */
     JAIL_DROP_CAPS,    /* every set, the bounding and the ambient one too */
     JAIL_NO_NEW_PRIVS, /* set-user-id files and file capabilities have no effect */
-    JAIL_DUMPABLE,     /* a: PR_SET_DUMPABLE's value */
     JAIL_OP_COUNT,
 };
 

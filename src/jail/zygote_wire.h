@@ -12,6 +12,7 @@ enum {
     ZYGOTE_CONTROL_FD = 3, /* in the zygote, from its start */
     ZYGOTE_SOURCE_FD = 4,  /* guest.py */
     ZYGOTE_HELPER_FD = 5,  /* the helper, a shared object */
+    ZYGOTE_KEEPER_FD = 6,  /* the keeper, a program */
     ZYGOTE_CHANNEL_FD = 3, /* in a worker: the stream of frames */
     ZYGOTE_MESSAGE_MAX = 128 * 1024,
     ZYGOTE_ABI = 2, /* the helper and the library are built together; this catches a mix */

@@ -272,7 +272,7 @@ static int add_line(
         wrong = check_line(o);
     if (wrong)
         return error_set(
-            err, ERROR_PROTOCOL, "the recording %.90s, line %zu: %.100s", r->path, number, wrong);
+            err, ERROR_ARGUMENT, "the recording %.90s, line %zu: %.100s", r->path, number, wrong);
     if (r->count == r->room) {
         size_t room = r->room ? r->room * 2 : 64;
         struct line *more = reallocarray(r->lines, room, sizeof *more);

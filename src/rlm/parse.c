@@ -121,7 +121,9 @@ static void strip(const char **value, size_t *len)
     }
     while (*len > 0 && strchr(" \t\r\n", (*value)[*len - 1]))
         --*len;
-    for (size_t quote = 3; quote >= 1; quote -= 2) {
+    static const size_t quotes[] = { 3, 1 };
+    for (size_t i = 0; i < 2; i++) {
+        size_t quote = quotes[i];
         if (*len < 2 * quote || !strchr("\"'", **value))
             continue;
         if (memcmp(*value, *value + *len - quote, quote) != 0)

@@ -142,6 +142,15 @@ static void settle_call(struct rlm_run *r, const struct lm_reply *reply)
     r->call_record = 0;
 }
 
+/* The cell under way dies with the run; `by` is what ended both. */
+static void close_cell(struct rlm_run *r, const char *by)
+{
+    struct store_cell_end end = { .status = cell_status_name(CELL_KILLED), .killed = by };
+    if (r->cell_record)
+        store_cell_end(r->o.store, r->cell_record, &end, NULL);
+    r->cell_record = 0;
+}
+
 static void finish(struct rlm_run *r, enum rlm_status status, const struct error *why)
 {
     if (r->finished)
@@ -154,6 +163,7 @@ static void finish(struct rlm_run *r, enum rlm_status status, const struct error
         settle_call(r, &cancelled);
     }
     broker_close(steal(&r->broker));
+    close_cell(r, rlm_status_name(status));
     r->result.status = status;
     if (why)
         r->result.error = *why;
@@ -164,8 +174,22 @@ static void finish(struct rlm_run *r, enum rlm_status status, const struct error
     r->done(r->done_arg, &r->result);
 }
 
+static void time_is_up(void *arg)
+{
+    struct rlm_run *r = arg;
+    struct error err = { 0 };
+    error_set(&err, ERROR_TIMEOUT, "the run reached its time limit of %g s (--timeout)",
+        r->o.limits.seconds);
+    finish(r, RLM_TIMEOUT, &err);
+}
+
 static void fail(struct rlm_run *r, const struct error *why)
 {
+    /* The budget may see the end of the time before the timer strikes. */
+    if (why->code == ERROR_BUDGET && budget_seconds_left(&r->result.budget) <= 0) {
+        time_is_up(r);
+        return;
+    }
     enum rlm_status status = why->code == ERROR_BUDGET      ? RLM_BUDGET
                              : why->code == ERROR_CANCELLED ? RLM_CANCELLED
                                                             : RLM_ERROR;
@@ -390,7 +414,9 @@ static int record_cell_end(struct rlm_run *r, const struct cell_result *c, struc
         .calls = c->calls,
         .seconds = c->seconds,
     };
-    return store_cell_end(r->o.store, r->cell_record, &end, err);
+    int64_t cell = r->cell_record;
+    r->cell_record = 0;
+    return store_cell_end(r->o.store, cell, &end, err);
 }
 
 /* The sandbox died under the cell: a new one, with the context again, before the model goes on. */
@@ -571,13 +597,9 @@ static void tell_context(struct rlm_run *r)
     prompt_describe_context(&text, r->variable);
     buf_printf(&text, ", from %.200s", c->source);
     tell(r, RLM_EVENT_CONTEXT, buf_text(&text), text.len);
-    if (c->left_out == 0)
-        return;
-    buf_clear(&text);
-    buf_printf(&text, "%llu of %llu files are not in the context, the first: %.200s",
-        (unsigned long long)c->left_out, (unsigned long long)(c->left_out + c->files),
-        c->first_left_out ? c->first_left_out : "?");
-    tell(r, RLM_EVENT_NOTICE, buf_text(&text), text.len);
+    cleanup_free char *notice = context_notice(c);
+    if (notice)
+        tell(r, RLM_EVENT_NOTICE, notice, strlen(notice));
 }
 
 static int context_error(const struct rlm_run *r, const struct cell_result *c, struct error *err)
@@ -665,15 +687,6 @@ static int begin_record(struct rlm_run *r, struct error *err)
         .limits = store_text(limits),
     };
     return r->o.store ? store_run_begin(r->o.store, &begin, r->result.run, err) : 0;
-}
-
-static void time_is_up(void *arg)
-{
-    struct rlm_run *r = arg;
-    struct error err = { 0 };
-    error_set(&err, ERROR_TIMEOUT, "the run reached its time limit of %g s (--timeout)",
-        r->o.limits.seconds);
-    finish(r, RLM_TIMEOUT, &err);
 }
 
 void rlm_cancel(struct rlm_run *r)

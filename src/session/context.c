@@ -97,6 +97,16 @@ static int seal(struct context *c, struct error *err)
     return file_memfd_seal(c->fd, err);
 }
 
+/* A pipe may keep the reader waiting for ever: a signal whose handler does not restart the read
+ * (Ctrl-C in the commands) ends it. */
+static int cannot_read(const char *path, struct error *err)
+{
+    enum error_code code = errno == EINTR    ? ERROR_CANCELLED
+                           : errno == EACCES ? ERROR_PERMISSION
+                                             : ERROR_IO;
+    return error_set_errno(err, code, "the context %.100s cannot be read", path);
+}
+
 /* By the kernel where it can (files), by hand where it cannot (pipes, terminals). */
 static int copy_all(int from, int to, const char *name, struct error *err)
 {
@@ -107,13 +117,11 @@ static int copy_all(int from, int to, const char *name, struct error *err)
     if (n == 0)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
-        return error_set_errno(err, ERROR_IO, "reading %.100s", name);
+        return cannot_read(name, err);
     for (;;) {
         n = read(from, data, sizeof data);
-        if (n < 0 && errno == EINTR)
-            continue;
         if (n < 0)
-            return error_set_errno(err, ERROR_IO, "reading %.100s", name);
+            return cannot_read(name, err);
         if (n == 0)
             return 0;
         if (file_write_all(to, data, (size_t)n) < 0)
@@ -273,8 +281,7 @@ static int open_source(const char *path, struct error *err)
         return error_set(err, ERROR_NOT_FOUND,
             "the context %.100s does not exist; give a file, a directory, or - for standard input",
             path);
-    return error_set_errno(err, errno == EACCES ? ERROR_PERMISSION : ERROR_IO,
-        "the context %.100s cannot be read", path);
+    return cannot_read(path, err);
 }
 
 int context_load(const char *path, enum value_kind kind, const struct context_filter *filter,
@@ -300,6 +307,17 @@ int context_load(const char *path, enum value_kind kind, const struct context_fi
     if (rc == 0)
         *out = steal(&c);
     return rc;
+}
+
+char *context_notice(const struct context *c)
+{
+    struct buf text = { 0 };
+    if (c->left_out == 0)
+        return NULL;
+    buf_printf(&text, "%llu of %llu files are not in the context, the first: %.200s",
+        (unsigned long long)c->left_out, (unsigned long long)(c->left_out + c->files),
+        c->first_left_out ? c->first_left_out : "?");
+    return buf_steal(&text);
 }
 
 int context_set(const struct context *c, struct session *s, const char *const *names,

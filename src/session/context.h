@@ -31,12 +31,16 @@ struct context_filter {
 };
 
 /* Reads a file, a directory, or with "-" standard input; `filter` may be NULL. ERROR_NOT_FOUND,
- * ERROR_PERMISSION, ERROR_ARGUMENT (nothing of it is text), ERROR_IO (also: no room). */
+ * ERROR_PERMISSION, ERROR_ARGUMENT (nothing of it is text), ERROR_CANCELLED (by a signal), ERROR_IO
+ * (also: no room). */
 int context_load(const char *path, enum value_kind kind, const struct context_filter *filter,
     struct context **out, struct error *err);
 int context_from_memory(const void *data, size_t len, enum value_kind kind, struct context **out,
     struct error *err);
 void context_free(struct context *context);
+
+/* What of a directory is not in it, in a line (free); NULL where nothing is missing. */
+char *context_notice(const struct context *context);
 
 /* Binds it in a session; the context stays the caller's. */
 int context_set(const struct context *context, struct session *s, const char *const *names,

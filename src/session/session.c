@@ -47,7 +47,8 @@ struct session {
     uint64_t last_id;
     uint64_t started_ns;
     double limit;             /* seconds of this operation, 0: none */
-    bool interrupted, deadline_passed;
+    unsigned rings;           /* how often it was interrupted */
+    bool deadline_passed;
     unsigned calls;
     session_done_fn *done;
     void *done_arg;
@@ -308,7 +309,7 @@ static void judge(struct session *s, struct json_object *head, struct cell_resul
 static int on_result(struct session *s, const struct frame *frame, struct error *err)
 {
     cleanup_json struct json_object *head = NULL;
-    if (!s->operation || frame->id != s->operation)
+    if (!s->ready || !s->operation || frame->id != s->operation)
         return error_set(err, ERROR_PROTOCOL, "a result for an operation that is not under way");
     int rc = json_parse(frame->head, frame->head_len, &json_limits_small, &head, err);
     if (rc < 0)
@@ -457,12 +458,16 @@ static void sandbox_output(void *arg, int stream, const char *data, size_t len)
 
 /* ---- deadlines ---- */
 
+/* Twice within the grace: Python drops an exception that a signal raises inside a destructor or a
+ * callback of a weak reference. A cell that caught the first one is hit by the second. */
+enum { RINGS = 2 };
+
 static void ring(struct session *s)
 {
-    s->interrupted = true;
+    s->rings++;
     send_frame(s, FRAME_INTERRUPT, s->operation, "", 0, NULL, 0, NULL);
     s->ops->interrupt(s->sandbox);
-    timer_start(s->deadline, (uint64_t)(s->grace * 1000), 0);
+    timer_start(s->deadline, (uint64_t)(s->grace * 1000 / RINGS), 0);
 }
 
 static void deadline_reached(void *arg)
@@ -471,8 +476,8 @@ static void deadline_reached(void *arg)
     struct error why = { 0 };
     if (!s->operation)
         return;
-    if (!s->interrupted) {
-        s->deadline_passed = true;
+    if (s->rings < RINGS) {
+        s->deadline_passed = s->deadline_passed || s->rings == 0;
         ring(s);
         return;
     }
@@ -500,7 +505,7 @@ static void lifetime_over(void *arg)
 
 void session_interrupt(struct session *s)
 {
-    if (s->operation && !s->interrupted && !s->dead)
+    if (s->operation && s->rings == 0 && !s->dead)
         ring(s);
 }
 
@@ -517,7 +522,8 @@ static int begin(struct session *s, session_done_fn *done, void *arg, struct err
         return error_set(err, ERROR_ARGUMENT, "the session is busy with another operation");
     s->operation = ++s->last_id;
     s->started_ns = clock_ns();
-    s->interrupted = s->deadline_passed = false;
+    s->rings = 0;
+    s->deadline_passed = false;
     s->calls = 0;
     s->done = done;
     s->done_arg = arg;

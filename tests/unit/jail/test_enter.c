@@ -216,14 +216,13 @@ static void all_capabilities_go(void **state)
 
 static bool has_no_new_privs(void)
 {
-    return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 && prctl(PR_GET_DUMPABLE) == 0;
+    return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
 }
 
-static void no_new_privileges_and_dumpable_are_set(void **state)
+static void no_new_privileges_are_set(void **state)
 {
     struct hand h = { 0 };
     add(&h, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
-    add(&h, JAIL_DUMPABLE, NULL, NULL, 0, 0);
     struct report r = run(&h, has_no_new_privs);
     assert_int_equal(r.rc, 0);
     assert_true(r.checked);
@@ -327,7 +326,7 @@ int main(void)
         cmocka_unit_test(limits_are_never_raised),
         cmocka_unit_test(a_new_session_is_the_workers_own),
         cmocka_unit_test(all_capabilities_go),
-        cmocka_unit_test(no_new_privileges_and_dumpable_are_set),
+        cmocka_unit_test(no_new_privileges_are_set),
         cmocka_unit_test(directories_files_and_links_are_made_with_their_parents),
         cmocka_unit_test(a_file_is_not_written_through_a_link),
         cmocka_unit_test(root_can_become_nobody_and_not_come_back),

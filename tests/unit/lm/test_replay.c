@@ -224,7 +224,7 @@ static void a_malformed_line_is_named(void **state)
         struct lm *lm = NULL;
         struct error err = { 0 };
         write_file(s, cases[i].text);
-        assert_int_equal(lm_open(s->loop, &options, &lm, &err), -ERROR_PROTOCOL);
+        assert_int_equal(lm_open(s->loop, &options, &lm, &err), -ERROR_ARGUMENT);
         if (!strstr(err.text, cases[i].words) || !strstr(err.text, s->path))
             fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].words);
     }

@@ -18,7 +18,7 @@ static double random_seconds(double most)
 static void open_patient(struct fixture *f)
 {
     struct session_options options = fixture_options();
-    options.grace = 10;
+    options.grace = 6;
     fixture_open(f, &options);
 }
 
@@ -156,6 +156,20 @@ static void an_interrupted_caller_leaves_the_reading_to_others(void **state)
     }
 }
 
+/* Python only prints what is raised in a destructor, and goes on. */
+static void an_interrupt_that_python_swallows_is_repeated(void **state)
+{
+    struct fixture *f = *state;
+    open_patient(f);
+    run(f, "import time\nclass D:\n    def __del__(self): time.sleep(1e9)");
+    const struct cell_result *r =
+        run_limited(f, "x = 1\nD()\nx = 2\nwhile True: time.sleep(0.001)", 0.05);
+    assert_status(r, CELL_TIMEOUT);
+    assert_true(r->alive);
+    assert_non_null(strstr(buf_text(&r->err), "KeyboardInterrupt"));
+    assert_submits(f, "SUBMIT(x=x)", "{\"x\": 2}");
+}
+
 static void a_cell_may_catch_the_interrupt_and_end_in_order(void **state)
 {
     struct fixture *f = *state;
@@ -179,6 +193,7 @@ int main(void)
         T(the_first_cell_can_be_interrupted_before_it_begins),
         T(fifty_threads_get_their_own_answers),
         T(an_interrupted_caller_leaves_the_reading_to_others),
+        T(an_interrupt_that_python_swallows_is_repeated),
         T(a_cell_may_catch_the_interrupt_and_end_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

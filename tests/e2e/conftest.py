@@ -1,0 +1,292 @@
+"""What the end-to-end tests share: the built program, a home of its own, a model server, the record.
+
+Every test runs the real `droste` of $BUILD (default: build/) as a stranger would: as a process,
+with an environment that has nothing of the machine's in it, and with its files in a temporary home.
+"""
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
+SERVER = os.path.join(ROOT, "tests", "fakes", "openai_server.py")
+PYTHON = "/usr/bin/python3"
+NOBODY = 61184          # a uid that nobody uses: an ordinary user without a name and without rights
+CANARY = "sk-canary-8e1f5a60c2d94b7a"
+
+
+class Result:
+    """How a command ended."""
+
+    def __init__(self, process, stdout, stderr):
+        self.pid, self.status, self.out, self.err = process.pid, process.returncode, stdout, stderr
+
+    @property
+    def json(self):
+        assert self.out.count("\n") == 1, "expected one JSON object on one line, not %r" % self.out
+        return json.loads(self.out)
+
+    @property
+    def complaint(self):
+        """The one line with which a failure is explained."""
+        lines = self.err.splitlines()
+        assert len(lines) == 1 and lines[0].startswith("droste"), "expected one line, not %r" % self.err
+        return lines[0]
+
+    def __repr__(self):
+        return "status %s\nstdout: %.3000s\nstderr: %.3000s" % (self.status, self.out, self.err)
+
+
+class Droste:
+    """The program, in a home of its own."""
+
+    def __init__(self, home, program=os.path.join(BUILD, "droste"), prefix=()):
+        self.home, self.program, self.prefix = str(home), program, list(prefix)
+        self.data = os.path.join(self.home, "data")
+        self.env = {"PATH": "/usr/bin:/bin", "HOME": self.home, "LANG": "C.UTF-8",
+                    "XDG_CONFIG_HOME": os.path.join(self.home, "config"),
+                    "XDG_DATA_HOME": os.path.join(self.home, "share"), "DROSTE_HOME": self.data}
+
+    def start(self, *args, env=None, **options):
+        """Starts the program and leaves it running."""
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
+                   "cwd": self.home, "start_new_session": True, **options}
+        return subprocess.Popen([*self.prefix, self.program, *map(str, args)],
+                                env={**self.env, **(env or {})}, **options)
+
+    def __call__(self, *args, input=None, timeout=40, **options):
+        """Runs the program to its end."""
+        if input is not None:
+            options["stdin"] = subprocess.PIPE
+            input = input.encode() if isinstance(input, str) else input
+        process = self.start(*args, **options)
+        return finish(process, timeout, input)
+
+    def cell(self, code, *args, **options):
+        """`exec --json` of a piece of code: the JSON object."""
+        result = self("exec", "-c", code, "--json", *args, **options)
+        return result.json
+
+    def configure(self, text):
+        directory = os.path.join(self.env["XDG_CONFIG_HOME"], "droste")
+        os.makedirs(directory, exist_ok=True)
+        with open(os.path.join(directory, "config.ini"), "w") as f:
+            f.write(text)
+
+    @property
+    def record(self):
+        return Record(os.path.join(self.data, "runs.db"))
+
+
+def finish(process, timeout=60, input=None):
+    try:
+        out, err = process.communicate(input, timeout)
+    except subprocess.TimeoutExpired:
+        kill_tree(process.pid)
+        out, err = process.communicate()
+        pytest.fail("droste did not end within %d s; stderr: %.2000r" % (timeout, err))
+    return Result(process, (out or b"").decode(errors="replace"), (err or b"").decode(errors="replace"))
+
+
+class Record:
+    """runs.db, read by a stranger."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def rows(self, query, *values):
+        connection = sqlite3.connect("file:%s?mode=ro" % self.path, uri=True)
+        connection.row_factory = sqlite3.Row
+        try:
+            return [dict(row) for row in connection.execute(query, values)]
+        finally:
+            connection.close()
+
+    @property
+    def run(self):
+        (run,) = self.rows("SELECT * FROM runs")
+        return run
+
+    @property
+    def cells(self):
+        return self.rows("SELECT * FROM cells ORDER BY id")
+
+    @property
+    def calls(self):
+        return self.rows("SELECT * FROM calls ORDER BY id")
+
+    @property
+    def is_whole(self):
+        return self.rows("PRAGMA integrity_check")[0]["integrity_check"] == "ok" and \
+            self.rows("PRAGMA foreign_key_check") == []
+
+    def bytes(self):
+        """All that is on disk of it, unpacked values included."""
+        return b"".join(open(self.path + end, "rb").read() for end in ("", "-wal")
+                        if os.path.exists(self.path + end))
+
+
+# ---- processes ----
+
+def process_stat(pid):
+    """(state, parent, start time), or None where there is no such process."""
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            fields = f.read().rpartition(")")[2].split()
+        return fields[0], int(fields[1]), int(fields[19])
+    except (OSError, IndexError):
+        return None
+
+
+def descendants(root):
+    """{pid: start time} of everything below a process."""
+    stats = {int(name): process_stat(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+    found, grew = {root}, True
+    while grew:
+        more = {pid for pid, s in stats.items() if s and s[1] in found} - found
+        found |= more
+        grew = bool(more)
+    return {pid: stats[pid][2] for pid in found if pid != root and stats.get(pid)}
+
+
+def still_alive(processes):
+    """Those of `processes` that have not ended; a zombie has, only nobody has looked."""
+    stats = {pid: process_stat(pid) for pid in processes}
+    return [pid for pid, s in stats.items() if s and s[2] == processes[pid] and s[0] not in "ZX"]
+
+
+def wait_until(condition, seconds=20, what="it"):
+    """Waits for something that must come; the limit is only there to end a test that fails."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    pytest.fail("%s did not come within %g s" % (what, seconds))
+
+
+def kill_tree(pid):
+    for victim in [*descendants(pid), pid]:
+        try:
+            os.kill(victim, signal.SIGKILL)
+        except OSError:
+            pass
+
+
+# ---- models ----
+
+class Server:
+    """tests/fakes/openai_server.py, running."""
+
+    def __init__(self, process):
+        self.process = process
+        told = json.loads(process.stdout.readline())
+        self.url = "http://127.0.0.1:%d/v1" % told["port"]
+        self.tls_url = "https://localhost:%d/v1" % told["tls_port"]
+        self.ca_file = told["ca_file"]
+
+    def stats(self):
+        with urllib.request.urlopen(self.url[:-len("/v1")] + "/stats") as reply:
+            return json.load(reply)
+
+
+def repl(*blocks):
+    """A reply of a model: each piece of code in a fenced block."""
+    return "\n".join("Next:\n```repl\n%s\n```" % block for block in blocks)
+
+
+def write_replay(path, *lines):
+    """A replay file: texts are turns of the root model, dicts are lines as they stand."""
+    with open(path, "w") as f:
+        for line in lines:
+            f.write(json.dumps({"content": line} if isinstance(line, str) else line) + "\n")
+    return "replay:%s" % path
+
+
+def pytest_configure(config):
+    sys.dont_write_bytecode = True
+    if not os.access(os.path.join(BUILD, "droste"), os.X_OK):
+        raise pytest.UsageError("there is no %s/droste: run `make`, or set BUILD" % BUILD)
+
+
+@pytest.fixture
+def droste(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    return Droste(home)
+
+
+@pytest.fixture
+def replay(tmp_path):
+    """replay("turn 1", {...}): the --model whose replies these are."""
+    return lambda *lines: write_replay(tmp_path / "replay.jsonl", *lines)
+
+
+@pytest.fixture
+def ask(droste, replay):
+    """Runs a question over scripted turns: ask(turns, flags...)."""
+    def run(turns, *flags, **options):
+        return droste("run", "--question", "What is it?", "--model", replay(*turns), "--json", *flags,
+                      **options)
+    return run
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """serve(key=…, script=[…]) starts a server that speaks the OpenAI protocol."""
+    running = []
+
+    def start(key=None, script=None):
+        command = [PYTHON, SERVER]
+        if key:
+            command += ["--key", key]
+        if script is not None:
+            path = tmp_path / ("script%d.json" % len(running))
+            path.write_text(json.dumps(script))
+            command += ["--script", str(path)]
+        running.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        return Server(running[-1])
+
+    yield start
+    for process in running:
+        process.stdin.close()
+        process.stdout.close()
+        process.wait(20)
+
+
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user here")
+
+
+@pytest.fixture
+def ordinary_user():
+    """The program as an ordinary user runs it, from a place where that user can read it."""
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user here")
+    place = tempfile.mkdtemp(prefix="droste-e2e-")
+    try:
+        os.chmod(place, 0o755)
+        program = shutil.copy(os.path.join(BUILD, "droste"), place)
+        home = os.path.join(place, "home")
+        os.mkdir(home, 0o700)
+        os.chown(home, NOBODY, NOBODY)
+        prefix = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups",
+                  "--inh-caps=-all", "--"]
+        yield Droste(home, program, prefix)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(params=["this user", "ordinary user"])
+def anybody(request):
+    """The program as whoever runs the tests, and as an ordinary user."""
+    return request.getfixturevalue("droste" if request.param == "this user" else "ordinary_user")

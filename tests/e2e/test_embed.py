@@ -1,0 +1,54 @@
+"""examples/embed.c: builds as a user would build it, does what it says, and is what README shows."""
+import os
+import subprocess
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
+SOURCE = os.path.join(ROOT, "examples", "embed.c")
+
+
+@pytest.fixture(scope="module")
+def embed(tmp_path_factory):
+    program = str(tmp_path_factory.mktemp("embed") / "embed")
+    subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", SOURCE,
+                    "-o", program, "-I", os.path.join(ROOT, "include"), "-L", BUILD, "-ldroste",
+                    "-Wl,-rpath," + BUILD], check=True, timeout=60)
+    return program
+
+
+def run(embed, *args):
+    return subprocess.run([embed, *args], capture_output=True, text=True, timeout=60)
+
+
+def test_the_example_runs_a_session_and_answers(embed, tmp_path):
+    (tmp_path / "three").write_text("one\ntwo\nthree\n")
+    result = run(embed, str(tmp_path / "three"))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == ('{"x": 42}, in a sandbox of isolation full\n'
+                             'answered: "I was told: Put into words: 3 lines"\n')
+
+
+def test_the_example_explains_a_context_that_is_missing(embed):
+    result = run(embed, "/nowhere")
+    assert result.returncode == 1
+    assert result.stderr.startswith("embed: the context /nowhere does not exist")
+
+
+def test_the_readme_shows_the_example():
+    with open(SOURCE) as source, open(os.path.join(ROOT, "README.md")) as page:
+        assert "```c\n%s```" % source.read() in page.read()
+
+
+def test_an_installed_library_is_found_by_pkg_config(tmp_path):
+    subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir",
+                    str(tmp_path)], check=True, timeout=60, stdout=subprocess.DEVNULL)
+    (found,) = tmp_path.rglob("droste.pc")
+    env = {**os.environ, "PKG_CONFIG_PATH": str(found.parent), "PKG_CONFIG_SYSROOT_DIR": str(tmp_path)}
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "droste"], env=env, check=True,
+                           capture_output=True, text=True).stdout.split()
+    subprocess.run(["cc", SOURCE, "-o", str(tmp_path / "embed"), *flags], check=True, timeout=60)
+    result = subprocess.run([str(tmp_path / "embed")], capture_output=True, text=True, timeout=60,
+                            env={**os.environ, "LD_LIBRARY_PATH": str(found.parent.parent)})
+    assert result.returncode == 0, result.stderr

@@ -1,0 +1,171 @@
+"""How a cell can end: SECURITY.md's table, row by row, through the built library.
+
+Each row of the table names what happens; CODE has a cell that makes it happen. The rest of the row
+is what the result must say, and what the next call gets.
+"""
+import ctypes
+import json
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LIBRARY = os.path.join(ROOT, os.environ.get("BUILD", "build"), "libdroste.so")
+HEAD = "| what happens |"
+
+IGNORE = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
+SLEEP = "import time\ntime.sleep(30)"
+CATCH = "import time\ntry:\n    time.sleep(30)\nexcept KeyboardInterrupt:\n    pass\n"
+
+# What happens: (the cell, settings, what somebody does to it meanwhile).
+CODE = {
+    "it runs to its end": ("x = 1", {}, None),
+    "it raises": ("x = 1\n1 / 0", {}, None),
+    "it calls `sys.exit()`": ("import sys\nsys.exit(3)", {}, None),
+    "`SUBMIT`, `FINAL`, or `answer` is ready": ("SUBMIT(a=1)", {}, None),
+    "it submits what is not JSON": ("SUBMIT(a=object)", {}, None),
+    "it reaches its deadline and stops when interrupted":
+        (SLEEP, {"execute-timeout": "0.3"}, None),
+    "it reaches its deadline and submits all the same":
+        (CATCH + "SUBMIT(late=True)", {"execute-timeout": "0.3"}, None),
+    "it reaches its deadline and does not stop": (IGNORE, {"execute-timeout": "0.3"}, None),
+    "it is interrupted and stops": (SLEEP, {}, "interrupt"),
+    "it is interrupted, catches that, and ends": (CATCH, {}, "interrupt"),
+    "it is interrupted and does not stop": (IGNORE, {}, "interrupt"),
+    "`os._exit(3)`": ("import os\nos._exit(3)", {}, None),
+    "it crashes, or a signal kills it": ("import ctypes\nctypes.string_at(0)", {}, None),
+    "no memory is left": ("b = bytearray(1 << 30)", {"memory": "128M"}, None),
+    "it breaks the protocol": ("import os\nos.write(3, b'\\0' * 24)", {}, None),
+    "somebody outside kills the sandbox": (SLEEP, {}, "kill"),
+    "the session's time is over": (SLEEP, {"timeout": "0.5"}, None),
+}
+
+
+class Error(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_int), ("sys", ctypes.c_int), ("text", ctypes.c_char * 240)]
+
+
+class Refused(Exception):
+    """The library's error; `args[0]` is the name of its code."""
+
+
+class Library:
+    """One `droste` object with one session at a time."""
+
+    def __init__(self):
+        self.so = ctypes.CDLL(LIBRARY)
+        self.so.droste_error_name.restype = ctypes.c_char_p
+        self.so.droste_result_json.restype = ctypes.c_char_p
+        self.d = self.new("droste_new")
+
+    def new(self, name, *args):
+        out, err = ctypes.c_void_p(), Error()
+        if getattr(self.so, name)(*args, ctypes.byref(out), ctypes.byref(err)) < 0:
+            raise Refused(self.so.droste_error_name(err.code).decode(), err.text.decode())
+        return out
+
+    def set(self, name, value):
+        err = Error()
+        assert self.so.droste_set(self.d, name.encode(), value.encode(), ctypes.byref(err)) == 0, \
+            err.text.decode()
+
+    def execute(self, session, code):
+        text = code.encode()
+        result = self.new("droste_session_exec", session, text, ctypes.c_size_t(len(text)), 0)
+        told = json.loads(self.so.droste_result_json(result, None))
+        self.so.droste_result_free(result)
+        return told
+
+
+def table():
+    """{what happens: the other columns}"""
+    with open(os.path.join(ROOT, "SECURITY.md"), encoding="utf-8") as page:
+        lines = page.read().partition(HEAD)[2].split("\n")[2:]
+    rows = {}
+    for line in lines:
+        if not line.startswith("|"):
+            return rows
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        rows[cells[0]] = cells[1:]
+    return rows
+
+
+def children(pid):
+    with open("/proc/%d/task/%d/children" % (pid, pid)) as listing:
+        return [int(word) for word in listing.read().split()]
+
+
+def kill_keeper():
+    """The keeper is the child of the zygote, which is the child of this process."""
+    keepers = [keeper for zygote in children(os.getpid()) for keeper in children(zygote)]
+    assert len(keepers) == 1
+    os.kill(keepers[0], signal.SIGKILL)
+
+
+def disturb(library, how):
+    time.sleep(0.4)
+    if how == "interrupt":
+        library.so.droste_interrupt(library.d)
+    else:
+        kill_keeper()
+
+
+@pytest.fixture
+def library():
+    library = Library()
+    library.set("grace", "0.4")
+    yield library
+    library.so.droste_free(library.d)
+
+
+def test_every_row_has_a_cell_and_every_cell_a_row():
+    assert list(table()) == list(CODE)
+
+
+@pytest.mark.parametrize("isolation", ["full", "process"])
+@pytest.mark.parametrize("row", CODE)
+def test_a_cell_ends_as_the_table_says(library, row, isolation):
+    status, kind, killed, alive, afterwards = table()[row]
+    code, settings, disturbance = CODE[row]
+    for name, value in {**settings, "isolation": isolation}.items():
+        library.set(name, value)
+    session = library.new("droste_session_open", library.d)
+    library.execute(session, "kept = 41")
+    helper = threading.Thread(target=disturb, args=(library, disturbance))
+    if disturbance:
+        helper.start()
+    result = library.execute(session, code)
+    if disturbance:
+        helper.join()
+    error = (result["error"] or {}).get("type", "")
+    assert result["status"] == status, result
+    assert error == kind.split(",")[0], result
+    assert (result["killed"] or "") == killed.split(",")[0], result
+    assert result["alive"] == (alive == "yes"), result
+    if result["alive"]:
+        assert afterwards == "runs"
+        assert library.execute(session, "SUBMIT(kept)")["submit"] == {"output": 41}
+    else:
+        with pytest.raises(Refused) as refused:
+            library.execute(session, "SUBMIT(kept)")
+        assert afterwards == "error `%s`" % refused.value.args[0]
+    library.so.droste_session_close(session)
+
+
+def test_a_forged_result_ends_the_sandbox_at_the_next_call(library):
+    """The real result comes after it, for an operation that is over."""
+    library.set("isolation", "full")
+    session = library.new("droste_session_open", library.d)
+    library.execute(session, "x = 1")
+    forged = library.execute(session, "import os, struct\nhead = b'{\"status\":\"ok\"}'\n"
+                             "os.write(3, struct.pack('<BBHIQQ', 1, 20, 0, len(head), 2, 0) + head)\n")
+    assert forged["status"] == "ok"
+    try:
+        after = library.execute(session, "SUBMIT(x)")
+        assert (after["status"], after["killed"], after["alive"]) == ("killed", "protocol", False)
+    except Refused as refused:
+        assert refused.args[0] == "protocol"
+    library.so.droste_session_close(session)

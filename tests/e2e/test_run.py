@@ -1,0 +1,832 @@
+"""droste run: a question, a context, an answer; over scripted models and over real HTTP.
+
+Most models here are recordings written by hand (docs/replay.md): what they say is code that really
+runs. A line with `contains` answers only if the last message holds that text, so that a turn which
+was not told what it must be told gets no answer, and its run fails.
+"""
+import json
+import os
+import pty
+import signal
+import time
+
+import pytest
+
+from conftest import (CANARY, descendants, finish, needs_root, repl, still_alive,
+                      wait_until, write_replay)
+
+
+def told(text, reply):
+    """A turn that is only given to a model which was told this text."""
+    return {"content": reply, "contains": text}
+
+
+def sub(text, contains=None, **more):
+    """An answer to llm_query."""
+    line = {"content": text, "depth": 1, **more}
+    return {**line, "contains": contains} if contains else line
+
+
+def answered(result, answer):
+    """The run ended well and gave this."""
+    assert result.status == 0, result
+    assert result.json["status"] == "answered" and result.json["answer"] == answer
+    assert result.json["error"] is None
+    return result.json
+
+
+# ---- the answer ----
+
+def test_answer_is_printed(droste, replay):
+    """The answer is all there is on standard output, and a pipe sees no progress."""
+    result = droste("run", "--question", "q", "--model", replay(repl("SUBMIT(answer='forty-two')")))
+    assert (result.status, result.out, result.err) == (0, "forty-two\n", "")
+
+
+def test_answer_that_is_no_text_is_json(droste, replay):
+    """Everything but a str is printed as JSON."""
+    result = droste("run", "--question", "q", "--model", replay(repl("SUBMIT({'a': [1, None]})")))
+    assert json.loads(result.out) == {"a": [1, None]}
+
+
+def test_json_has_the_documented_members(ask, tmp_path):
+    """answer, status, run, iterations, usage {calls, input_tokens, output_tokens, cost, seconds}."""
+    run = answered(ask([repl("x = llm_query('a'); SUBMIT(x)"), sub("b")]), "b")
+    assert run["iterations"] == 1 and run["run"] and run["isolation"] == "full"
+    assert set(run["usage"]) >= {"calls", "input_tokens", "output_tokens", "cost", "seconds"}
+    assert run["usage"]["calls"] == 2
+    assert run["usage"]["input_tokens"] > 0 and run["usage"]["output_tokens"] > 0
+
+
+def test_context_is_computed_over(droste, replay, tmp_path):
+    """The code of the model works on the context, which the question describes to it."""
+    (tmp_path / "c.txt").write_text("needle\n" * 7 + "hay\n" * 1000)
+    result = droste("run", "--question", "How many needles?", "--json", "--context", tmp_path / "c.txt",
+                    "--model", replay(told("a str of 4,049 characters", repl("SUBMIT(context.count('needle'))"))))
+    answered(result, 7)
+
+
+def test_blocks_of_a_turn_run_in_order(ask):
+    """Several blocks of one reply are several cells of one session."""
+    run = answered(ask([repl("x = 1", "x += 10", "SUBMIT(x * 2)")]), 22)
+    assert run["iterations"] == 1
+
+
+def test_blocks_behind_a_submission_do_not_run(ask, droste):
+    """SUBMIT ends the work: what stands behind it in the reply is not run."""
+    answered(ask([repl("SUBMIT(1)", "SUBMIT(2)")]), 1)
+    assert len(droste.record.cells) == 1
+
+
+def test_variables_stay_over_turns(ask):
+    """What a turn bound is there in the next, functions and imports too."""
+    answered(ask([repl("import math as m\ndef f(): return m.sqrt(x)\nx = 81"), repl("SUBMIT(f())")]), 9.0)
+
+
+def test_output_is_fed_back(ask):
+    """The model sees what its code printed, and what the code wrote to standard error."""
+    answered(ask([repl("import sys; print('seen'); print('warned', file=sys.stderr)"),
+                  told("seen\nStandard error:\nwarned", repl("SUBMIT('ok')"))]), "ok")
+
+
+def test_long_output_is_shortened_for_the_model(ask):
+    """--max-output-chars bounds what a turn is shown; how much is missing is said."""
+    answered(ask([repl("print('x' * 5000)"), told("4001 bytes left out", repl("SUBMIT(1)"))],
+                 "--max-output-chars", "1000"), 1)
+
+
+def test_error_is_fed_back_and_mended(ask):
+    """Code that raises is no end: the model is shown the traceback and goes on."""
+    answered(ask([repl("x = 5\n1 / 0"), told("line 2, in <module>", repl("SUBMIT(x)"))]), 5)
+
+
+def test_deadline_of_a_cell_is_fed_back(ask):
+    """After --execute-timeout the model is told so, and the variables are there."""
+    answered(ask([repl("x = 5\nwhile True: pass"), told("longer than 0.3 s", repl("SUBMIT(x)"))],
+                 "--execute-timeout", "0.3"), 5)
+
+
+def test_reply_without_code_is_nudged(ask):
+    """A reply without a block is answered with what is expected."""
+    answered(ask(["Let me think about it.", told("no ```repl block", repl("SUBMIT(1)"))]), 1)
+
+
+def test_blocks_of_other_languages_are_not_run(ask, droste):
+    """A block that is marked json is no code."""
+    answered(ask(["```json\n{\"a\": 1}\n```", told("no ```repl block", repl("SUBMIT(1)"))]), 1)
+    assert len(droste.record.cells) == 1
+
+
+def test_fences_within_strings_stay_text(ask):
+    """Code that holds a fenced text is run whole when its own fence is longer."""
+    answered(ask(["````repl\nx = '''\n```python\nSUBMIT('wrong')\n```\n'''\nSUBMIT(x.count('`'))\n````"]), 6)
+
+
+def test_python_fence_is_code_too(ask):
+    """Models also write ```python."""
+    answered(ask(["```python\nSUBMIT('py')\n```"]), "py")
+
+
+def test_final_in_words(ask):
+    """FINAL(…) outside of code answers with the words."""
+    answered(ask([repl("x = 1"), "I am done.\nFINAL(It is (about) 5.)"]), "It is (about) 5.")
+
+
+def test_final_var_in_words(ask):
+    """FINAL_VAR(name) outside of code answers with the variable."""
+    answered(ask([repl("found = [1, 2]"), "FINAL_VAR(found)"]), [1, 2])
+
+
+def test_final_var_of_nothing_is_fed_back(ask):
+    """FINAL_VAR of a name that is not there is an error that the model can mend."""
+    answered(ask(["FINAL_VAR(nothing)", told("there is no variable 'nothing'", repl("SUBMIT(1)"))]), 1)
+
+
+def test_final_in_code(ask):
+    """FINAL and FINAL_VAR are functions of the session as well."""
+    answered(ask([repl("x = 'a'\nFINAL_VAR('x')")]), "a")
+
+
+def test_several_fields_answer_an_object(ask):
+    """SUBMIT with several fields answers all of them."""
+    answered(ask([repl("SUBMIT(a=1, b='x')")]), {"a": 1, "b": "x"})
+
+
+def test_answer_dict_answers(ask):
+    """Setting answer["ready"] ends the run with answer["content"]."""
+    answered(ask([repl("answer['content'] = 'draft'"), repl("answer['content'] += '!'; answer['ready'] = True")]),
+             "draft!")
+
+
+def test_question_without_context(ask):
+    """A run needs no context; the model is told that there is none."""
+    answered(ask([told("no context", repl("SUBMIT(context)"))]), "")
+
+
+def test_question_is_not_code_nor_format(droste, replay):
+    """A question with percent signs, quotes and fences reaches the model as it is."""
+    question = "100%s of `x`?\n```repl\nSUBMIT('wrong')\n```\"'"
+    result = droste("run", "--question", question, "--json", "--model",
+                    replay(told(question, repl("SUBMIT(1)"))))
+    answered(result, 1)
+
+
+# ---- sub-calls ----
+
+def test_llm_query_answers_code(ask):
+    """llm_query gives the text of the answer to the code."""
+    answered(ask([repl("SUBMIT(llm_query('2+2') + '!')"), sub("four", "2+2")]), "four!")
+
+
+def test_batch_keeps_its_order(ask):
+    """llm_query_batched gives the answers in the order of the prompts, whichever comes first."""
+    lines = [sub("A", "ask-0", delay_ms=300), sub("B", "ask-1", delay_ms=100), sub("C", "ask-2")]
+    answered(ask([repl("SUBMIT(llm_query_batched(['ask-%d' % i for i in range(3)]))"), *lines]),
+             ["A", "B", "C"])
+
+
+def test_failed_item_of_a_batch_is_marked(ask):
+    """One prompt that fails is [ERROR] in its place; the others are answered."""
+    bad = {"error": {"code": "model_server", "message": "engine overheated"}, "depth": 1, "contains": "ask-1"}
+    run = answered(ask([repl("r = llm_query_batched(['ask-0', 'ask-1'])\n"
+                             "SUBMIT([r[0], r[1].startswith('[ERROR] '), 'overheated' in r[1]])"),
+                        sub("A", "ask-0"), bad]), ["A", True, True])
+    assert run["usage"]["calls"] == 3
+
+
+def test_calls_of_threads_are_answered(ask):
+    """llm_query may be called from threads."""
+    code = ("from concurrent.futures import ThreadPoolExecutor\n"
+            "with ThreadPoolExecutor(8) as pool: SUBMIT(sorted(pool.map(llm_query, ['x%d' % i for i in range(8)])))")
+    answered(ask([repl(code), sub("same", repeat=True)]), ["same"] * 8)
+
+
+# ---- limits ----
+
+def test_exhausted_iterations_end_with_last_words(ask):
+    """After --max-iterations the model is asked once more, for words; exit status 3 says it is not whole."""
+    result = ask([repl("x = 1"), repl("x = 2"), told("no more code", "About two.")], "--max-iterations", "2")
+    assert result.status == 3
+    assert result.json["status"] == "exhausted" and result.json["answer"] == "About two."
+    assert result.json["iterations"] == 2 and "2 turns" in result.json["error"]["message"]
+
+
+def test_last_words_run_no_code(ask, droste):
+    """Code in the last words is not run."""
+    result = ask([repl("x = 1"), repl("SUBMIT('wrong')")], "--max-iterations", "1")
+    assert result.json["status"] == "exhausted" and len(droste.record.cells) == 1
+
+
+def test_call_limit_is_an_exception_in_the_guest(ask):
+    """Over --max-llm-calls llm_query raises BudgetExceeded with the documented text; the run goes on."""
+    text = ("LLM call limit exceeded: 1 + 1 > 1. Use Python code for aggregation instead of making "
+            "more LLM calls.")
+    run = answered(ask([repl("llm_query('a')\nllm_query('b')"), sub("A"),
+                        told("BudgetExceeded: " + text, repl("SUBMIT('without')"))],
+                       "--max-llm-calls", "1"), "without")
+    assert run["usage"]["calls"] == 3
+
+
+def test_batch_over_the_limit_is_refused_whole(ask, droste):
+    """A batch that does not fit makes none of its calls, and one that fits is made afterwards."""
+    code = ("try: llm_query_batched(['a', 'b', 'c'])\n"
+            "except BudgetExceeded as e: print(e)\n"
+            "SUBMIT(llm_query_batched(['a', 'b']))")
+    run = answered(ask([repl(code), sub("A", repeat=True)], "--max-llm-calls", "2"), ["A", "A"])
+    assert run["usage"]["calls"] == 3
+
+
+def test_no_calls_allowed(ask):
+    """--max-llm-calls 0 allows none, and the loop's own turns do not count."""
+    answered(ask([repl("llm_query('a')"), told("0 + 1 > 0", repl("SUBMIT(1)"))], "--max-llm-calls", "0"), 1)
+
+
+@pytest.mark.parametrize("flag", ["--max-input-tokens", "--max-output-tokens", "--max-total-tokens"])
+def test_token_limit_ends_the_run(ask, flag):
+    """A limit on tokens ends a run as `budget`, exit status 3; what was spent is said."""
+    turns = [{"content": repl("x = 1"), "usage": {"input_tokens": 600, "output_tokens": 600}, "repeat": True}]
+    result = ask(turns, flag, "2000")
+    assert result.status == 3 and result.json["status"] == "budget"
+    assert "token limit exceeded" in result.json["error"]["message"] and "2000" in result.json["error"]["message"]
+
+
+def test_token_limit_leaves_what_fits_alone(ask):
+    """The same run within its limit is answered."""
+    answered(ask([repl("SUBMIT(1)")], "--max-total-tokens", "100000"), 1)
+
+
+def test_time_limit_in_a_model_call(ask):
+    """--timeout ends a run that waits for a model."""
+    result = ask([{"content": "late", "delay_ms": 600000}], "--timeout", "0.5", "--llm-call-timeout", "0")
+    assert result.status == 3 and result.json["status"] == "timeout"
+    assert "0.5 s" in result.json["error"]["message"]
+
+
+def test_time_limit_in_a_cell(ask):
+    """--timeout ends a run whose code does not end."""
+    result = ask([repl("while True: pass")], "--timeout", "0.5")
+    assert result.status == 3 and result.json["status"] == "timeout"
+
+
+def test_time_limit_in_a_sub_call(ask):
+    """--timeout ends a run whose code waits for a model; no process is left."""
+    result = ask([repl("llm_query('x')"), sub("late", delay_ms=600000)], "--timeout", "0.5")
+    assert result.status == 3 and result.json["status"] == "timeout"
+
+
+def test_time_of_one_call_is_an_error_in_the_guest(ask):
+    """--llm-call-timeout bounds one call: the code gets LLMError and goes on."""
+    code = "try: llm_query('x')\nexcept LLMError as e: SUBMIT(type(e).__name__)"
+    answered(ask([repl(code), sub("late", delay_ms=600000)], "--llm-call-timeout", "0.5"), "LLMError")
+
+
+# ---- a sandbox that dies ----
+
+def test_dead_sandbox_is_replaced(droste, replay, tmp_path):
+    """A guest that kills itself is replaced: context is there again, variables are not, the model knows."""
+    (tmp_path / "c.txt").write_text("abc")
+    result = droste("run", "--question", "q", "--json", "--context", tmp_path / "c.txt", "--model", replay(
+        repl("x = 1\nprint('before', flush=True)\nimport os; os._exit(7)"),
+        told("status 7", repl("SUBMIT([context, context_0, 'x' in globals()])"))))
+    answered(result, ["abc", "abc", False])
+    cells = droste.record.cells
+    assert [(c["status"], c["killed"]) for c in cells] == [("killed", "exit 7"), ("submitted", None)]
+
+
+def test_dead_sandbox_ends_the_blocks_of_its_turn(ask):
+    """What is left of the reply was written for variables that are gone: it does not run."""
+    answered(ask([repl("import os; os._exit(1)", "SUBMIT('wrong')"), repl("SUBMIT('right')")]), "right")
+
+
+def test_sandbox_that_always_dies_ends_the_run(ask):
+    """A run whose sandboxes all die is given up with exit status 4."""
+    result = ask([{"content": repl("import os; os._exit(1)"), "repeat": True}])
+    assert result.status == 4 and result.json["status"] == "error"
+    assert "died" in result.json["error"]["message"]
+
+
+def test_answers_to_a_dead_sandbox_are_dropped(ask):
+    """A guest that dies with a call open does not disturb the one after it."""
+    code = ("import threading, time, os\nthreading.Thread(target=llm_query, args=('x',)).start()\n"
+            "time.sleep(0.2); os._exit(1)")
+    answered(ask([repl(code), sub("late", delay_ms=500), repl("import time; time.sleep(0.6); SUBMIT(1)")]), 1)
+
+
+# ---- contexts ----
+
+def test_large_context(droste, replay, tmp_path):
+    """100 MB of text are a str in the guest."""
+    with open(tmp_path / "big.txt", "wb") as f:
+        for _ in range(100):
+            f.write((b"x" * 1023 + b"\n") * 1024)
+    result = droste("run", "--question", "q", "--json", "--context", tmp_path / "big.txt", "--model",
+                    replay(told("104,857,600 characters", repl("SUBMIT(context.count('\\n'))"))))
+    answered(result, 102400)
+
+
+def test_directory_with_binary_files(droste, replay, tmp_path):
+    """Binary files of a directory are left out; the note says how many and names one."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a.py").write_text("a = 1\n")
+    (tree / "logo.png").write_bytes(b"\x89PNG\xff\xfe")
+    flags = ["run", "--question", "q", "--context", tree]
+    turns = [told("a dict of 1 keys", repl("SUBMIT(list(context))"))]
+    result = droste(*flags, "--json", "--model", replay(*turns))
+    assert answered(result, ["a.py"])["left_out"] == 1
+    shown = droste(*flags, "--verbose", "--model", replay(*turns)).err
+    assert "note: 1 of 2 files are not in the context" in shown and "logo.png" in shown
+
+
+def test_context_from_standard_input(droste, replay):
+    """`--context -` is standard input."""
+    result = droste("run", "--question", "q", "--json", "--context", "-", "--model",
+                    replay(repl("SUBMIT(len(context))")), input="x" * 70000)
+    answered(result, 70000)
+
+
+# ---- mistakes: one clear line, the right status, nothing paid ----
+
+def refused(result, status, *words):
+    assert result.status == status and result.out == "", result
+    for word in words:
+        assert word in result.complaint
+
+
+def test_missing_context(droste, replay):
+    """A context that is not there is named."""
+    refused(droste("run", "--question", "q", "--context", "nowhere", "--model", replay("x")), 2,
+            "nowhere does not exist")
+
+
+def test_empty_directory(droste, replay, tmp_path):
+    """A directory without texts is refused."""
+    (tmp_path / "empty").mkdir()
+    refused(droste("run", "--question", "q", "--context", tmp_path / "empty", "--model", replay("x")), 2,
+            "no text files")
+
+
+def test_json_that_is_none(droste, replay, tmp_path):
+    """A .json file that is not JSON is refused before a model is asked, with the way out."""
+    (tmp_path / "c.json").write_text("{oops")
+    result = droste("run", "--question", "q", "--context", tmp_path / "c.json", "--model", replay("x"))
+    refused(result, 2, "c.json", "--context-type")
+    assert droste.record.calls == []
+
+
+def test_unreadable_context(ordinary_user):
+    """A context that this user may not read is named with the reason."""
+    model = write_replay(os.path.join(os.path.dirname(ordinary_user.home), "r.jsonl"), "x")
+    refused(ordinary_user("run", "--question", "q", "--context", "/etc/shadow", "--model", model), 2,
+            "/etc/shadow", "Permission denied")
+
+
+def test_run_as_anybody(anybody):
+    """A whole run works as root and as an ordinary user, behind the full wall."""
+    model = write_replay(os.path.join(os.path.dirname(anybody.home), "r.jsonl"), repl("SUBMIT(1)"))
+    os.chmod(os.path.join(os.path.dirname(anybody.home), "r.jsonl"), 0o644)
+    assert answered(anybody("run", "--question", "q", "--model", model, "--json"), 1)["isolation"] == "full"
+
+
+def test_no_model(droste):
+    """Without a model the line says the three ways to give one."""
+    refused(droste("run", "--question", "q"), 2, "--model", "DROSTE_MODEL", "config.ini")
+
+
+def test_no_question(droste):
+    """A run without a question is a usage mistake."""
+    result = droste("run", "--model", "x")
+    assert result.status == 2 and "--question" in result.err
+
+
+def test_no_key(droste):
+    """A provider's model without a key says which variable to set, before anything is sent."""
+    refused(droste("run", "--question", "q", "--model", "gpt-5-mini"), 2, "OPENAI_API_KEY")
+
+
+def test_missing_recording(droste):
+    """A replay file that is not there is named."""
+    refused(droste("run", "--question", "q", "--model", "replay:nowhere.jsonl"), 2, "nowhere.jsonl")
+
+
+def test_malformed_recording(droste, tmp_path):
+    """A replay file with a bad line is refused with the line's number."""
+    (tmp_path / "r.jsonl").write_text('{"content": "x"}\n{oops\n')
+    result = droste("run", "--question", "q", "--model", "replay:%s" % (tmp_path / "r.jsonl"))
+    refused(result, 2, "r.jsonl", "2")
+
+
+def test_recording_that_ends_early(ask):
+    """A run that leaves its recording's path says so."""
+    result = ask([repl("x = 1")])
+    assert result.status == 1 and result.json["status"] == "error"
+    assert result.json["error"]["type"] == "model_replay"
+
+
+def test_isolation_that_cannot_be_had(ask, droste):
+    """A wall that is not there ends a run before a model is asked."""
+    result = ask([repl("SUBMIT(1)")], "--isolation", "landlock")
+    refused(result, 4, "landlock")
+    assert [run["status"] for run in droste.record.rows("SELECT * FROM runs")] in ([], ["error"])
+
+
+# ---- real HTTP ----
+
+@pytest.fixture
+def online(droste, serve):
+    """online(script, flags…): a run against a real server, whose key is the canary; (result, server)."""
+    def run(script, *flags, model="scripted", **options):
+        server = serve(key=CANARY, script=script)
+        env = {"OPENAI_API_KEY": CANARY, "OPENAI_BASE_URL": server.url, "DROSTE_MODEL": model,
+               **options.pop("env", {})}
+        return droste("run", "--question", "q", "--json", *flags, env=env, **options), server
+    return run
+
+
+@pytest.mark.parametrize("stream", ["yes", "no"])
+def test_run_over_http(online, stream):
+    """A run with sub-calls over a real server, streamed or not: each call is made once."""
+    result, server = online([repl("x = llm_query('sub')\nprint(x)"), "SUB", told("SUB", repl("SUBMIT(x)"))],
+                            "--stream", stream)
+    run = answered(result, "SUB")
+    assert run["usage"]["calls"] == 3 and server.stats()["requests"] == 3
+    assert "estimated" not in run["usage"] or run["usage"]["estimated"] is False
+
+
+def test_run_over_tls(droste, serve):
+    """--ca-file makes a private certificate trusted."""
+    server = serve(script=[repl("SUBMIT('tls')")])
+    result = droste("run", "--question", "q", "--json", "--model", "scripted", "--base-url", server.tls_url,
+                    "--ca-file", server.ca_file)
+    answered(result, "tls")
+
+
+def test_unknown_certificate_is_refused(droste, serve):
+    """Without it the connection is refused, and nothing of the request was sent."""
+    server = serve(script=[repl("SUBMIT('tls')")])
+    result = droste("run", "--question", "q", "--model", "scripted", "--base-url", server.tls_url)
+    refused(result, 1, "--ca-file")
+    assert server.stats()["requests"] == 0
+
+
+@pytest.mark.parametrize("model, words", [
+    ("no-such-model", ["no-such-model", "does not exist"]),
+    ("quota", ["quota"]),
+    ("context", ["context length"]),
+    ("500-9", ["500"]),
+    ("429-9", ["429"]),
+    ("badjson", ["JSON"]),
+    ("html", ["JSON"]),
+    ("emptychoices", []),
+    ("error200", ["no provider available"]),
+    ("cut-before", []),
+    ("cut-body", []),
+    ("stream-cut", []),
+    ("stream-end", []),
+    ("stream-error", ["engine overheated"]),
+    ("badutf8", []),
+])
+def test_failure_of_a_provider_is_one_clear_line(droste, serve, model, words):
+    """Each way in which a provider fails is exit status 1 and one line, with the provider's own words."""
+    server = serve()
+    result = droste("run", "--question", "q", "--model", model, "--base-url", server.url, "--retries", "0")
+    refused(result, 1, *words)
+    assert server.stats()["requests"] == 1
+
+
+def test_stalled_stream_is_given_up(droste, serve):
+    """A stream that stops in the middle ends after --stall-timeout."""
+    result = droste("run", "--question", "q", "--model", "stall", "--base-url", serve().url, "--retries", "0",
+                    "--stall-timeout", "0.5")
+    refused(result, 1, "0.5 s")
+
+
+def test_failure_that_passes_is_tried_again(droste, serve):
+    """Two 500s and then an answer: the run goes on, and the attempts are in the record."""
+    server = serve()
+    result = droste("run", "--question", "q", "--model", "500-2", "--base-url", server.url, "--json",
+                    "--max-iterations", "1", "--retries", "5")
+    assert result.json["status"] == "exhausted"
+    assert droste.record.calls[0]["attempts"] == 3
+
+
+def test_wrong_key(droste, serve):
+    """A key that is refused says where it comes from, and is repeated nowhere."""
+    server = serve(key="right")
+    result = droste("run", "--question", "q", "--model", "ok", "--base-url", server.url,
+                    env={"OPENAI_API_KEY": CANARY})
+    refused(result, 1, "OPENAI_API_KEY")
+    assert CANARY not in result.err and CANARY[10:] not in result.err
+
+
+def test_nobody_listens(droste):
+    """A server that is not there is named with its address."""
+    result = droste("run", "--question", "q", "--model", "m", "--base-url", "http://127.0.0.1:9/v1",
+                    "--retries", "0")
+    refused(result, 1, "127.0.0.1")
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "nonsense", "http://"])
+def test_url_that_is_none(droste, url):
+    """A base URL that cannot be one is refused before the run."""
+    refused(droste("run", "--question", "q", "--model", "m", "--base-url", url), 2, "base")
+
+
+def test_key_is_nowhere(online, droste, tmp_path):
+    """The key is in no output, no record, no recording, and not in the guest."""
+    look = ("import os, glob\nfound = str(dict(os.environ))\n"
+            "for p in glob.glob('/proc/[0-9]*/environ') + glob.glob('/proc/[0-9]*/cmdline'):\n"
+            "    try: found += open(p, errors='replace').read()\n"
+            "    except OSError: pass\n"
+            "SUBMIT('canary' in found)")
+    result, server = online([repl("print(llm_query('x'))"), "SUB", repl(look)], "--verbose", "--record",
+                            tmp_path / "calls.jsonl")
+    answered(result, False)
+    recorded = (tmp_path / "calls.jsonl").read_bytes()
+    assert recorded.count(b"\n") == 3
+    for place in (result.out.encode(), result.err.encode(), recorded, droste.record.bytes()):
+        assert CANARY.encode() not in place and CANARY[8:].encode() not in place
+
+
+def test_key_that_a_server_repeats_is_nowhere(online, droste, tmp_path):
+    """A server that says the key back does not get it into the output, the record or the recording."""
+    result, server = online(None, "--verbose", "--record", tmp_path / "calls.jsonl", "--max-iterations", "1",
+                            model="leak")
+    assert result.status == 3
+    for place in (result.out.encode(), result.err.encode(), (tmp_path / "calls.jsonl").read_bytes(),
+                  droste.record.bytes()):
+        assert CANARY.encode() not in place
+
+
+def test_recording_replays_the_same_run(online, droste, tmp_path):
+    """--record FILE, then --model replay:FILE: the same answer and usage, without a server."""
+    script = [repl("parts = llm_query_batched(['a', 'b'])\nprint(parts)"), "A", "B", repl("SUBMIT(parts)")]
+    result, server = online(script, "--record", tmp_path / "calls.jsonl", "--concurrency", "1")
+    first = answered(result, ["A", "B"])
+    again = answered(droste("run", "--question", "q", "--json", "--model",
+                            "replay:%s" % (tmp_path / "calls.jsonl")), ["A", "B"])
+    for key in ("calls", "input_tokens", "output_tokens"):
+        assert first["usage"][key] == again["usage"][key]
+    assert first["iterations"] == again["iterations"] and server.stats()["requests"] == 4
+
+
+def test_recording_is_its_owners(online, tmp_path):
+    """A recording has prompts in it: nobody else may read it."""
+    online([repl("SUBMIT(1)")], "--record", tmp_path / "calls.jsonl")
+    assert os.stat(tmp_path / "calls.jsonl").st_mode & 0o077 == 0
+
+
+def test_thousand_calls_on_few_connections(droste, serve, replay):
+    """1,000 batched calls, 64 at a time on reused connections: none lost, none doubled, in order."""
+    server = serve()
+    code = ("r = llm_query_batched(['%04d' % i for i in range(1000)])\n"
+            "SUBMIT(r == ['4:%04d' % i for i in range(1000)])")
+    result = droste("run", "--question", "q", "--json", "--model", replay(repl(code)), "--sub-model", "echo",
+                    "--base-url", server.url, "--max-llm-calls", "1000", "--concurrency", "64")
+    run = answered(result, True)
+    stats = server.stats()
+    assert run["usage"]["calls"] == 1001
+    assert stats["requests"] == 1000 and stats["connections"] <= 64 and stats["max_in_flight"] <= 64
+    assert max(stats["idempotency"].values()) == 1
+
+
+def test_batch_is_concurrent(droste, serve, replay):
+    """The calls of a batch are under way together, as many as --concurrency allows and no more."""
+    server = serve()
+    result = droste("run", "--question", "q", "--json", "--model",
+                    replay(repl("SUBMIT(len(llm_query_batched([str(i) for i in range(300)])))")),
+                    "--sub-model", "slow-30", "--base-url", server.url, "--max-llm-calls", "300",
+                    "--concurrency", "64")
+    answered(result, 300)
+    assert 1 < server.stats()["max_in_flight"] <= 64
+
+
+def test_large_prompt(droste, serve, replay):
+    """A prompt of 10 MB arrives whole."""
+    result = droste("run", "--question", "q", "--json", "--model",
+                    replay(repl("SUBMIT(llm_query('y' * (10 << 20)))")), "--sub-model", "echo",
+                    "--base-url", serve().url)
+    answered(result, "10485760:" + "y" * 32)
+
+
+# ---- where settings come from ----
+
+def test_sources_of_settings_rise(droste, serve):
+    """The environment gives a model, config.ini goes over it, a flag over both."""
+    server = serve()
+    env = {"OPENAI_BASE_URL": server.url, "DROSTE_MODEL": "ok"}
+    flags = ["run", "--question", "q", "--max-iterations", "1"]
+    droste(*flags, env=env)
+    droste.configure("[models]\nmodel = echo\n")
+    droste(*flags, env=env)
+    droste(*flags, "--model", "nousage", env=env)
+    assert server.stats()["models"] == {"ok": 2, "echo": 2, "nousage": 2}
+
+
+def test_key_from_the_configuration(droste, serve):
+    """api-key in config.ini is used."""
+    server = serve(key=CANARY, script=[repl("SUBMIT(1)")])
+    droste.configure("api-key = %s\nbase-url = %s\nmodel = scripted\n" % (CANARY, server.url))
+    answered(droste("run", "--question", "q", "--json"), 1)
+
+
+@pytest.mark.parametrize("text, word", [("modle = x\n", "modle"), ("model\n", "line 1"),
+                                        ("memory = lots\n", "lots")])
+def test_mistake_in_the_configuration(droste, replay, text, word):
+    """A configuration that is not understood is exit status 2, and the file is named."""
+    droste.configure(text)
+    refused(droste("run", "--question", "q", "--model", replay("x")), 2, "config.ini", word)
+
+
+# ---- progress ----
+
+def test_terminal_sees_the_run(droste, replay):
+    """On a terminal the turns, the code and its output are shown as they come, and the answer is alone
+    on standard output."""
+    master, slave = pty.openpty()
+    process = droste.start("run", "--question", "q", "--model",
+                           replay(repl("print('from the cell')"), repl("SUBMIT('done')")), stderr=slave)
+    os.close(slave)
+    shown = b""
+    try:
+        while True:
+            shown += os.read(master, 65536)
+    except OSError:
+        pass
+    os.close(master)
+    assert process.communicate(timeout=60)[0] == b"done\n" and process.returncode == 0
+    for words in (b"turn 1 of 30", b"> print('from the cell')", b"| from the cell", b"turn 2 of 30", b"answered"):
+        assert words in shown
+
+
+def test_terminal_is_safe_from_the_guest(droste, replay):
+    """Escape sequences that the guest prints do not reach the terminal."""
+    master, slave = pty.openpty()
+    process = droste.start("run", "--question", "q", "--model",
+                           replay(repl("print('\\x1b]0;owned\\x07'); SUBMIT(1)")), stderr=slave)
+    os.close(slave)
+    shown = b""
+    try:
+        while True:
+            shown += os.read(master, 65536)
+    except OSError:
+        pass
+    os.close(master)
+    process.communicate(timeout=60)
+    assert b"owned" in shown and b"\x1b]0;owned" not in shown
+
+
+# ---- interrupts and deaths ----
+
+def run_until(droste, condition, model, *flags):
+    """Starts a run and waits until the record says so; (process, its descendants)."""
+    process = droste.start("run", "--question", "q", "--json", "--model", model, *flags)
+
+    def reached():
+        assert process.poll() is None, finish(process)
+        try:
+            return condition(droste.record)
+        except Exception:
+            return False
+
+    wait_until(reached, what="the step")
+    return process, descendants(process.pid)
+
+
+WAITS_FOR_MODEL = [repl("x = 1\nprint('one')"), {"content": "late", "delay_ms": 600000}]
+WAITS_IN_CELL = [repl("x = 1\nprint('one')"), repl("import subprocess\nsubprocess.Popen(['sleep', '600'])\nwhile True: pass")]
+WAITS_IN_SUB_CALL = [repl("x = 1\nprint('one')"), repl("llm_query('slow')"), sub("late", delay_ms=600000)]
+STEPS = pytest.mark.parametrize("turns, reached", [
+    (WAITS_FOR_MODEL, lambda r: len(r.calls) == 2),
+    (WAITS_IN_CELL, lambda r: len(r.cells) == 2),
+    (WAITS_IN_SUB_CALL, lambda r: len(r.calls) == 3),
+], ids=["model call", "cell", "sub-call"])
+
+
+@STEPS
+def test_interrupt_leaves_a_whole_record(droste, replay, turns, reached):
+    """Ctrl-C in the middle: exit 130, the run is `cancelled`, every step is in the record and none is
+    left open, and nothing of the sandbox is left."""
+    process, below = run_until(droste, reached, replay(*turns))
+    os.kill(process.pid, signal.SIGINT)
+    result = finish(process)
+    assert result.status == 130
+    assert result.json["status"] == "cancelled"
+    assert len(below) >= 3 and wait_until(lambda: not still_alive(below), 2, "the end of the sandbox")
+    record = droste.record
+    assert record.is_whole and record.run["status"] == "cancelled" and record.run["ended_ms"]
+    assert record.cells[0]["status"] == "ok" and record.calls[0]["status"] == "ok"
+    assert [row for row in record.cells + record.calls if row["status"] == "running"] == []
+
+
+@STEPS
+def test_sigkill_leaves_the_finished_steps(droste, replay, turns, reached):
+    """However droste dies, the finished steps are on disk and its sandbox does not survive it."""
+    process, below = run_until(droste, reached, replay(*turns))
+    process.kill()
+    finish(process)
+    assert len(below) >= 3 and wait_until(lambda: not still_alive(below), 2, "the end of the sandbox")
+    record = droste.record
+    assert record.is_whole and record.run["ended_ms"] is None
+    assert record.cells[0]["status"] == "ok" and record.calls[0]["status"] == "ok"
+
+
+def test_interrupt_while_the_context_is_read(droste, replay, tmp_path):
+    """Ctrl-C while a context is still coming through a pipe ends the program."""
+    os.mkfifo(tmp_path / "fifo")
+    process = droste.start("run", "--question", "q", "--context", tmp_path / "fifo", "--model", replay("x"))
+    time.sleep(0.3)
+    os.kill(process.pid, signal.SIGINT)
+    assert finish(process, 20).status in (130, -signal.SIGINT)
+
+
+# ---- where the record cannot be kept ----
+
+def in_mount(droste, options):
+    """Puts a file system of its own over the data directory, which only droste sees."""
+    os.makedirs(droste.data, exist_ok=True)
+    droste.prefix = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o "$1" none "$2" && shift 2 && exec "$@"',
+                     "sh", options, droste.data]
+
+
+@needs_root
+@pytest.mark.parametrize("options", ["ro", "size=4k,nr_inodes=1"], ids=["read-only", "full"])
+def test_record_that_cannot_be_written_ends_the_run_first(online, droste, options):
+    """Where the record cannot be kept nothing is paid: the error comes before the first call."""
+    in_mount(droste, options)
+    result, server = online([repl("SUBMIT(1)")])
+    assert result.status == 1 and "DROSTE_HOME" in result.complaint
+    assert server.stats()["requests"] == 0
+
+
+def test_data_directory_of_somebody_else(ordinary_user):
+    """A data directory that this user may not write is one clear line."""
+    model = write_replay(os.path.join(os.path.dirname(ordinary_user.home), "r.jsonl"), repl("SUBMIT(1)"))
+    result = ordinary_user("run", "--question", "q", "--model", model, env={"DROSTE_HOME": "/usr/droste"})
+    refused(result, 1, "/usr/droste", "DROSTE_HOME")
+
+
+def test_run_without_a_record(droste, replay):
+    """--database none keeps nothing, and works where nothing can be kept."""
+    result = droste("run", "--question", "q", "--json", "--database", "none", "--model",
+                    replay(repl("SUBMIT(1)")), env={"DROSTE_HOME": "/proc/nowhere"})
+    assert answered(result, 1)["run"] is None
+
+
+@needs_root
+def test_disk_that_fills_up_ends_the_run(online, droste):
+    """A disk that fills in the middle ends the run with what is to be done, and no call goes on unrecorded."""
+    in_mount(droste, "size=600k")
+    result, server = online([repl("import os, base64; print(base64.b64encode(os.urandom(750000)).decode())"),
+                             repl("SUBMIT(1)")])
+    assert result.status == 1 and result.json["status"] == "error"
+    assert "disk is full" in result.json["error"]["message"]
+    assert server.stats()["requests"] == 1
+
+
+@pytest.mark.parametrize("json_flag", [["--json"], []], ids=["json", "text"])
+def test_full_disk_under_the_answer(droste, replay, json_flag):
+    """An answer that could not be written is exit status 4, and it is in the record."""
+    with open("/dev/full", "w") as full:
+        result = droste("run", "--question", "q", "--model", replay(repl("SUBMIT('kept')")), *json_flag,
+                        stdout=full)
+    assert result.status == 4 and "writing the answer" in result.complaint
+    assert droste.record.run["status"] == "answered"
+
+
+def test_closed_output(droste, replay):
+    """A closed standard output is told, too."""
+    result = droste("run", "--question", "q", "--model", replay(repl("SUBMIT(1)")),
+                    preexec_fn=lambda: os.close(1))
+    assert result.status == 4 and "writing the answer" in result.complaint
+
+
+# ---- the record ----
+
+def test_record_has_every_step(online, droste):
+    """The database holds the question, each turn's reply, each cell's code and output, each call."""
+    result, server = online([repl("print(llm_query('p'))"), "SUB", repl("SUBMIT('end')")])
+    answered(result, "end")
+    record = droste.record
+    run = record.run
+    assert run["status"] == "answered" and run["calls"] == 3 and run["isolation"] == "full"
+    assert [c["kind"] for c in record.calls] == ["root", "sub", "root"]
+    assert [c["status"] for c in record.calls] == ["ok"] * 3
+    assert [c["status"] for c in record.cells] == ["ok", "submitted"]
+    assert record.calls[1]["cell"] == record.cells[0]["id"]
+    assert run["input_tokens"] == sum(c["input_tokens"] for c in record.calls)
+
+
+def test_record_is_its_owners(ask, droste):
+    """Nobody else may read the record."""
+    ask([repl("SUBMIT(1)")])
+    assert os.stat(droste.record.path).st_mode & 0o077 == 0
+
+
+def test_two_runs_at_once_share_the_record(droste, tmp_path):
+    """Two runs of the same user at the same time are both in the record."""
+    model = write_replay(tmp_path / "r.jsonl", repl("import time; time.sleep(0.3)"), repl("SUBMIT(1)"))
+    running = [droste.start("run", "--question", "q", "--json", "--model", model) for _ in range(4)]
+    for process in running:
+        answered(finish(process), 1)
+    assert [r["status"] for r in droste.record.rows("SELECT status FROM runs")] == ["answered"] * 4

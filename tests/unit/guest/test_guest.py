@@ -1,0 +1,290 @@
+"""The parts of guest.py that need no sandbox: parts, JSON, summaries, cells, values."""
+import ast
+import importlib.util
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+
+import pytest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[3] / "guest" / "guest.py"
+
+
+@pytest.fixture
+def guest():
+    """A fresh copy of the module with a session, as boot() makes it, and the real __main__ kept."""
+    main = sys.modules["__main__"]
+    spec = importlib.util.spec_from_file_location("droste_guest", SOURCE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.session = module.Session()
+    yield module
+    sys.modules["__main__"] = main
+
+
+def test_the_source_is_python_3_8():
+    ast.parse(SOURCE.read_text(), feature_version=(3, 8))
+
+
+def test_the_grammar_check_can_fail():
+    with pytest.raises(SyntaxError):
+        ast.parse("match x:\n    case 1: pass", feature_version=(3, 8))
+
+
+def test_importing_threading_is_left_to_user_code():
+    """Its at-fork hooks cost more than a clone."""
+    code = "import runpy, sys; runpy.run_path(%r, run_name='g'); sys.exit('threading' in sys.modules)"
+    assert subprocess.run([sys.executable, "-I", "-S", "-c", code % str(SOURCE)]).returncode == 0
+
+
+# ---- parts ----
+
+@pytest.mark.parametrize("parts", [[], [b""], [b"one"], [b"", b"a", b""], [b"x" * 100000, b"\0\xff"]])
+def test_parts_come_out_as_they_went_in(guest, parts):
+    assert [bytes(p) for p in guest.split_parts(guest.join_parts(parts))] == parts
+
+
+def test_parts_have_the_documented_bytes(guest):
+    assert guest.join_parts([b"ab", b"c"]) == struct.pack("<IQQ", 2, 2, 1) + b"abc"
+
+
+# ---- JSON ----
+
+@pytest.mark.parametrize("value, text", [
+    ({"a": [1, 2.5, None, True, "é\n\""]}, '{"a": [1, 2.5, null, true, "é\\n\\""]}'),
+    ((1, 2), "[1, 2]"),
+    ({3}, "[3]"),
+    (pathlib.PurePosixPath("/a/b"), '"/a/b"'),
+    ({1: "x"}, '{"1": "x"}'),
+])
+def test_json_of_plain_values(guest, value, text):
+    assert guest.to_json(value) == text.encode()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [float("-inf")], b"", object(), {"x": {1j}},
+                                   "\ud800", {"\udfff": 1}, {(1, 2): 3}])
+def test_what_is_not_json_is_refused(guest, value):
+    with pytest.raises((ValueError, TypeError)) as e:
+        guest.to_json(value)
+    assert str(e.value)
+
+
+def test_a_circle_is_refused(guest):
+    circle = []
+    circle.append(circle)
+    with pytest.raises(ValueError):
+        guest.to_json(circle)
+
+
+# ---- summaries ----
+
+class Hostile:
+    """Everything about it raises."""
+    def no(self, *args):
+        raise AssertionError("the guest called user code")
+    __len__ = __repr__ = __str__ = __bool__ = __eq__ = __hash__ = __getattribute__ = no
+
+
+class HostileStr(str):
+    __len__ = __repr__ = __str__ = __getitem__ = Hostile.no
+
+
+class HostileDict(dict):
+    __len__ = __repr__ = __iter__ = Hostile.no
+
+
+class Meta(type):
+    @property
+    def __name__(cls):
+        raise AssertionError("the guest called user code")
+
+
+class Named(metaclass=Meta):
+    pass
+
+
+@pytest.mark.parametrize("make, name", [(Hostile, "Hostile"), (lambda: HostileStr("x"), "HostileStr"),
+                                        (HostileDict, "HostileDict"), (lambda: Named(), "Named")],
+                         ids=["object", "str", "dict", "metaclass"])
+def test_describe_never_calls_user_code(guest, make, name):
+    assert guest.describe("v", make()) == {"name": "v", "type": name}
+
+
+@pytest.mark.parametrize("value, entry", [
+    ("x" * 100, {"type": "str", "length": 100, "preview": repr("x" * 80)}),
+    (b"ab", {"type": "bytes", "length": 2, "preview": "b'ab'"}),
+    ([1, 2], {"type": "list", "length": 2}),
+    ({}, {"type": "dict", "length": 0}),
+    (7, {"type": "int", "preview": "7"}),
+    (None, {"type": "NoneType", "preview": "None"}),
+    (1 << 5000, {"type": "int"}),
+])
+def test_describe_built_in_types(guest, value, entry):
+    assert guest.describe("v", value) == dict(entry, name="v")
+
+
+def test_a_summary_is_bounded_and_strict_json(guest):
+    """Whatever the names: the host refuses lone surrogates and heads over its limit."""
+    space = guest.session.namespace
+    space["\ud800"] = 1
+    space["n" * 10000] = type("T" * 1000000, (), {})()
+    for i in range(1000):
+        space["v%d" % i] = "\U000e0001" * 100
+    text = json.dumps(guest.variables_if_changed())
+    assert len(text) < 1 << 19
+    for entry in json.loads(text):
+        entry["name"].encode("utf-8")
+
+
+def test_an_unchanged_summary_is_not_sent_again(guest):
+    guest.session.namespace["x"] = 1
+    assert [v["name"] for v in guest.variables_if_changed()] == ["x"]
+    assert guest.variables_if_changed() is None
+    guest.session.namespace["x"] = 2
+    assert guest.variables_if_changed() is not None
+
+
+def test_modules_and_private_names_are_not_variables(guest):
+    guest.session.namespace.update(os=os, _x=1, y=2)
+    assert [name for name, _ in guest.user_variables()] == ["y"]
+
+
+# ---- cells ----
+
+def run(guest, code, echo):
+    body, last = guest.compile_cell(code, "<cell 1>", echo)
+    space = guest.session.namespace
+    exec(body, space)
+    return last and eval(last, space)
+
+
+@pytest.mark.parametrize("code, value", [("1 + 1", 2), ("x = 1\nx + 1", 2), ("x = 1", None), ("", None),
+                                         ("# nothing", None), ("1; 2", 2), ("def f(): return 3\nf()", 3)])
+def test_the_last_expression_is_echoed(guest, code, value):
+    assert run(guest, code, True) == value
+
+
+def test_without_echo_there_is_no_last_expression(guest):
+    assert guest.compile_cell("1 + 1", "<cell 1>", False)[1] is None
+
+
+def test_lines_are_counted_as_in_the_cell(guest):
+    _, last = guest.compile_cell("\n\nx = 1\n\n1 / 0", "<cell 1>", True)
+    with pytest.raises(ZeroDivisionError) as e:
+        eval(last, {})
+    assert e.tb.tb_next.tb_lineno == 5
+
+
+def test_lines_are_split_as_the_compiler_counts_them(guest):
+    code = "a = '\x0c\u2028\x85'\r\nb\rc\n"
+    assert guest.source_lines(code)[:3] == ["a = '\x0c\u2028\x85'\n", "b\n", "c\n"]
+
+
+@pytest.mark.parametrize("code", ["x =", "\0", "return 1", "  x = 1"])
+def test_bad_syntax_raises(guest, code):
+    with pytest.raises((SyntaxError, ValueError)):
+        guest.compile_cell(code, "<cell 1>", True)
+
+
+# ---- errors, answers and output of hostile code: they must not end the session ----
+
+class BadError(Exception):
+    def __str__(self):
+        raise SystemExit
+
+
+class OddError(Exception):
+    def __str__(self):
+        return HostileStr("odd \ud800")
+
+
+def test_errors_whose_str_fails_or_lies(guest):
+    assert guest.error_of(BadError())["message"] == "<str() of the exception failed>"
+    assert guest.error_of(OddError())["message"] == "odd \\ud800"
+    assert guest.error_of(OddError())["type"] == "OddError"
+
+
+class NoTruth:
+    def __bool__(self):
+        raise ValueError("ambiguous")
+
+
+class NoText:
+    def __str__(self):
+        raise SystemExit
+    __repr__ = __str__
+
+
+def test_an_answer_that_cannot_be_asked_is_none(guest):
+    guest.session.namespace["answer"] = {"content": "x", "ready": NoTruth()}
+    assert guest.answer_field() is None
+
+
+def test_an_answer_counts_once_and_is_always_json(guest):
+    deep = []
+    for _ in range(100000):
+        deep = [deep]
+    for content in ("x", b"bytes", float("nan"), "\ud800", NoText(), deep):
+        guest.session.namespace["answer"] = {"content": content, "ready": True}
+        assert "answer" in json.loads(guest.answer_field())
+        assert guest.answer_field() is None
+    while deep:
+        deep = deep[0]
+
+
+@pytest.mark.parametrize("make", [lambda: None, list, dict, lambda: 3, Hostile],
+                         ids=["None", "list", "dict", "int", "object"])
+def test_flushing_passes_over_what_is_no_stream(guest, make):
+    real, sys.stdout = sys.stdout, make()
+    try:
+        guest.flush_output()
+    finally:
+        sys.stdout = real
+
+
+# ---- values ----
+
+def files_blob(files):
+    blob = struct.pack("<I", len(files))
+    for path, text in files:
+        blob += struct.pack("<IQ", len(path), len(text)) + path + text
+    return blob
+
+
+def test_files_are_decoded(guest):
+    blob = files_blob([(b"a.txt", "é".encode()), (b"b/\xff", b""), (b"", b"x")])
+    assert guest.decode_files(blob) == {"a.txt": "é", os.fsdecode(b"b/\xff"): "", "": "x"}
+    assert guest.decode_files(struct.pack("<I", 0)) == {}
+
+
+def test_broken_files_raise(guest):
+    blob = files_blob([(b"a", b"xyz")])
+    for end in range(16):
+        with pytest.raises(Exception):
+            guest.decode_files(blob[:end])
+
+
+def test_auto_is_text_where_it_can_be(guest):
+    assert guest.decode_auto("é".encode()) == "é"
+    assert guest.decode_auto(b"\xff") == b"\xff"
+
+
+def test_json_lines_may_hold_any_separator(guest):
+    assert guest.DECODERS["jsonl"]('{"a": "\u2028"}\n\n[1]\n'.encode()) == [{"a": "\u2028"}, [1]]
+
+
+@pytest.mark.parametrize("prompt", ["", None, 3, [], [{}], [{"role": "user"}], {"role": 1, "content": "x"}])
+def test_prompts_that_are_none_are_refused(guest, prompt):
+    with pytest.raises((ValueError, TypeError)):
+        guest.encode_prompt(prompt)
+
+
+def test_prompts_are_text_or_messages(guest):
+    assert guest.encode_prompt("é") == ("é".encode(), False)
+    message = {"role": "user", "content": "x"}
+    for prompt in (message, [message], (message,), [dict(message, more=1)]):
+        data, is_list = guest.encode_prompt(prompt)
+        assert json.loads(data) == [message] and is_list

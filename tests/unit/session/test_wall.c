@@ -1,0 +1,429 @@
+/* What the wall of a local sandbox holds back, seen from inside. A deny has its allowed twin. */
+#include "fixture.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static void open_at(struct fixture *f, enum isolation isolation)
+{
+    struct session_options options = fixture_options();
+    options.spec.isolation = isolation;
+    options.spec.python = "/usr/bin/python3"; /* one in /root would make a part of that visible */
+    fixture_open(f, &options);
+    /* e(call, ...) gives the name of the errno, or "ok". */
+    assert_status(run(f, "import errno, os, socket, time\n"
+                         "def e(call, *args):\n"
+                         "    try: call(*args)\n"
+                         "    except OSError as error: return errno.errorcode[error.errno]\n"
+                         "    return 'ok'\n"),
+        CELL_OK);
+}
+
+static void the_hosts_files_are_not_there(void **state)
+{
+    struct fixture *f = *state;
+    char code[512];
+    open_at(f, ISOLATION_FULL);
+    const char *source = getenv("DROSTE_TEST_SOURCE");
+    snprintf(code, sizeof code,
+        "SUBMIT([p for p in ['/etc/shadow', '/root/.bashrc', '/root/.ssh', '/boot', '/var', '/run', '/sys', "
+        "'/proc/1/root/etc/shadow', '/proc/self/root/root/.bashrc', '/old', '/new', %s%s%s] "
+        "if e(os.stat, p) not in ('ENOENT', 'EACCES')])",
+        source ? "'" : "", source ? source : "", source ? "'" : "");
+    assert_submits(f, code, "{\"output\": []}");
+    assert_submits(f, "SUBMIT(e(os.stat, '/usr/bin'), e(os.stat, '/etc/passwd'))",
+        "{\"output\": [\"ok\", \"ok\"]}");
+}
+
+/* Files that are another's say EACCES before the mount gets to say EROFS. */
+static void system_directories_are_readable_and_not_writable(void **state)
+{
+    struct fixture *f = *state;
+    open_at(f, ISOLATION_FULL);
+    assert_submits(f,
+        "SUBMIT(read=len(os.listdir('/usr')) > 3, write=e(open, '/usr/x', 'w'), "
+        "root=e(os.mkdir, '/x'), dev=e(os.mkdir, '/dev/x'))",
+        "{\"read\": true, \"write\": \"EROFS\", \"root\": \"EROFS\", \"dev\": \"EROFS\"}");
+    assert_submits(f,
+        "SUBMIT([p for p in (os.__file__, '/etc/passwd', '/usr/bin/env') "
+        "if e(open, p, 'a') not in ('EROFS', 'EACCES') or e(open, p, 'rb') != 'ok'])",
+        "{\"output\": []}");
+}
+
+static void tmp_is_private_writable_and_gone_with_its_sandbox(void **state)
+{
+    struct fixture *f = *state;
+    open_at(f, ISOLATION_FULL);
+    struct session *first = f->session;
+    assert_submits(f,
+        "open('/tmp/mark', 'w').write('x'); open('/dev/shm/mark', 'w').write('x')\n"
+        "SUBMIT(os.listdir('/tmp'), os.getcwd())",
+        "{\"output\": [[\"mark\"], \"/tmp\"]}");
+    f->session = NULL; /* beside the first, which lives on */
+    open_at(f, ISOLATION_FULL);
+    assert_submits(f, "SUBMIT(os.listdir('/tmp') + os.listdir('/dev/shm'))", "{\"output\": []}");
+    session_close(first);
+    open_at(f, ISOLATION_FULL);
+    assert_submits(f, "SUBMIT(os.listdir('/tmp') + os.listdir('/dev/shm'))", "{\"output\": []}");
+    assert_int_equal(access("/tmp/mark", F_OK), -1);
+}
+
+static void tmp_is_limited_in_bytes_and_files(void **state)
+{
+    struct fixture *f = *state;
+    struct session_options options = fixture_options();
+    options.spec.isolation = ISOLATION_FULL;
+    options.spec.limits.tmp_size = 4 << 20;
+    fixture_open(f, &options);
+    assert_submits(f,
+        "import errno\n"
+        "def fill():\n"
+        "    try:\n"
+        "        with open('/tmp/big', 'wb', 0) as f:\n"
+        "            for i in range(64): f.write(bytes(1 << 20))\n"
+        "    except OSError as e: return errno.errorcode[e.errno]\n"
+        "def many():\n"
+        "    try:\n"
+        "        for i in range(100000): open('/tmp/%d' % i, 'w').close()\n"
+        "    except OSError as e: return errno.errorcode[e.errno]\n"
+        "import os\nsmall = open('/tmp/small', 'w').write('x')\n"
+        "SUBMIT(small, fill(), os.unlink('/tmp/big'), many())",
+        "{\"output\": [1, \"ENOSPC\", null, \"ENOSPC\"]}");
+}
+
+static void proc_shows_only_its_own_processes(void **state)
+{
+    struct fixture *f = *state;
+    open_at(f, ISOLATION_FULL);
+    assert_submits(f, "SUBMIT(sorted(int(p) for p in os.listdir('/proc') if p.isdigit()))",
+        "{\"output\": [1, 2]}");
+    open_at(f, ISOLATION_PROCESS);
+    assert_submits(
+        f, "SUBMIT(sum(p.isdigit() for p in os.listdir('/proc')) > 2)", "{\"output\": true}");
+}
+
+static void there_is_no_network(void **state)
+{
+    struct fixture *f = *state;
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    socklen_t len = sizeof address;
+    cleanup_fd int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char code[128];
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, len), 0);
+    assert_int_equal(listen(listener, 5), 0);
+    getsockname(listener, (struct sockaddr *)&address, &len);
+    snprintf(code, sizeof code, "s = socket.socket()\nSUBMIT(e(s.connect, ('127.0.0.1', %d)))",
+        ntohs(address.sin_port));
+    open_at(f, ISOLATION_FULL);
+    assert_submits(f, code, "{\"output\": \"ENETUNREACH\"}");
+    open_at(f, ISOLATION_PROCESS);
+    assert_submits(f, code, "{\"output\": \"ok\"}");
+}
+
+static void the_hosts_abstract_sockets_are_out_of_reach(void **state)
+{
+    struct fixture *f = *state;
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    int n = snprintf(address.sun_path + 1, 64, "droste-test-%d", (int)getpid());
+    cleanup_fd int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char code[160];
+    assert_int_equal(bind(listener, (struct sockaddr *)&address,
+                         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)),
+        0);
+    assert_int_equal(listen(listener, 5), 0);
+    snprintf(code, sizeof code,
+        "s = socket.socket(socket.AF_UNIX)\nSUBMIT(e(s.connect, '\\0droste-test-%d'))",
+        (int)getpid());
+    open_at(f, ISOLATION_FULL);
+    assert_submits(f, code, "{\"output\": \"ECONNREFUSED\"}");
+    open_at(f, ISOLATION_PROCESS);
+    assert_submits(f, code, "{\"output\": \"ok\"}");
+}
+
+static void worker_and_keeper_have_no_privileges(void **state)
+{
+    struct fixture *f = *state;
+    open_at(f, ISOLATION_FULL);
+    assert_submits(f,
+        "def lines(pid):\n"
+        "    for line in open('/proc/%d/status' % pid):\n"
+        "        name, _, value = line.partition(':')\n"
+        "        if name in ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb'):\n"
+        "            yield int(value, 16)\n"
+        "        if name == 'NoNewPrivs': yield value.strip()\n"
+        "SUBMIT(list(lines(os.getpid())), list(lines(1)))",
+        "{\"output\": [[0, 0, 0, 0, 0, \"1\"], [0, 0, 0, 0, 0, \"1\"]]}");
+}
+
+static void what_needs_privileges_is_denied(void **state)
+{
+    struct fixture *f = *state;
+    open_at(f, ISOLATION_FULL);
+    assert_submits(f,
+        "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        "def c(name, *args):\n"
+        "    if getattr(libc, name)(*args) != -1: return 'ok'\n"
+        "    return errno.errorcode[ctypes.get_errno()]\n"
+        "SUBMIT(c('mount', b'proc', b'/tmp', b'proc', 0, None), c('umount2', b'/tmp', 2), "
+        "c('sethostname', b'x', 1), c('chroot', b'/tmp'), c('setns', 0, 0x10000000), "
+        "e(os.setuid, 0), e(os.mknod, '/tmp/n', 0o20600, 0x103), e(os.kill, 1, 0))",
+        "{\"output\": [\"EPERM\", \"EPERM\", \"EPERM\", \"EPERM\", \"EINVAL\", \"EINVAL\", "
+        "\"EPERM\", \"ok\"]}");
+}
+
+/* Locked mounts: a namespace of the guest's own gives it no power over them. */
+static void a_namespace_of_its_own_does_not_lift_the_read_only_root(void **state)
+{
+    struct fixture *f = *state;
+    open_at(f, ISOLATION_FULL);
+    assert_submits(f,
+        "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        "made = libc.unshare(0x10000000 | 0x20000)\n"
+        "SUBMIT(libc.mount(b'', b'/usr', None, 0x20 | 0x1000, None), "
+        "libc.umount2(b'/usr', 2), e(open, '/usr/x', 'w'))",
+        "{\"output\": [-1, -1, \"EROFS\"]}");
+}
+
+static void limits_are_as_asked_for(void **state)
+{
+    struct fixture *f = *state;
+    struct session_options options = fixture_options();
+    options.spec.isolation = ISOLATION_FULL;
+    options.spec.limits = (struct jail_limits){ .memory = 300 << 20,
+        .processes = 20,
+        .open_files = 100,
+        .file_size = 1 << 20,
+        .tmp_size = 8 << 20 };
+    fixture_open(f, &options);
+    assert_submits(f,
+        "import resource as r\nSUBMIT([r.getrlimit(getattr(r, 'RLIMIT_' + n)) "
+        "for n in ('DATA', 'NPROC', 'NOFILE', 'FSIZE', 'CORE')])",
+        "{\"output\": [[314572800, 314572800], [20, 20], [100, 100], [1048576, 1048576], "
+        "[0, 0]]}");
+    assert_status(run(f, "r.setrlimit(r.RLIMIT_NOFILE, (200, 200))"), CELL_ERROR);
+    assert_string_equal(f->last.error.type, "ValueError");
+}
+
+static void memory_over_the_limit_is_an_error_and_the_session_lives(void **state)
+{
+    struct fixture *f = *state;
+    struct session_options options = fixture_options();
+    options.spec.limits.memory = 200 << 20;
+    fixture_open(f, &options);
+    run(f, "x = 1");
+    const struct cell_result *r = run(f, "y = bytearray(300 << 20)");
+    assert_status(r, CELL_ERROR);
+    assert_true(r->alive);
+    assert_string_equal(r->error.type, "MemoryError");
+    assert_submits(
+        f, "y = bytearray(50 << 20); SUBMIT(x=x, n=len(y))", "{\"x\": 1, \"n\": 52428800}");
+}
+
+static void a_fork_bomb_stops_at_the_limit(void **state)
+{
+    struct fixture *f = *state;
+    struct session_options options = fixture_options();
+    options.spec.isolation = ISOLATION_FULL;
+    options.spec.limits.processes = 20;
+    fixture_open(f, &options);
+    assert_submits(f,
+        "import errno, os, time\npids = []\n"
+        "try:\n"
+        "    while len(pids) < 1000:\n"
+        "        pid = os.fork()\n"
+        "        if pid == 0:\n"
+        "            time.sleep(1000)\n"
+        "            os._exit(0)\n"
+        "        pids.append(pid)\n"
+        "except OSError as e:\n"
+        "    SUBMIT(errno.errorcode[e.errno], len(pids))",
+        "{\"output\": [\"EAGAIN\", 18]}");
+    assert_submits(f,
+        "[os.kill(p, 9) for p in pids]; [os.waitpid(p, 0) for p in pids]\n"
+        "SUBMIT(os.waitpid(os.fork() or os._exit(0), 0)[1])",
+        "{\"output\": 0}");
+}
+
+static void orphans_are_reaped_by_the_keeper(void **state)
+{
+    struct fixture *f = *state;
+    open_at(f, ISOLATION_FULL);
+    assert_submits(f,
+        "for i in range(50):\n"
+        "    pid = os.fork()\n"
+        "    if pid == 0:\n"
+        "        os.fork()\n"
+        "        os._exit(0)\n"
+        "    os.waitpid(pid, 0)\n"
+        "t = time.monotonic()\n"
+        "def others(): return [p for p in os.listdir('/proc') if p.isdigit() and int(p) > 2]\n"
+        "while others() and time.monotonic() - t < 30: time.sleep(0.01)\n"
+        "SUBMIT(others())",
+        "{\"output\": []}");
+}
+
+static void a_daemon_dies_with_its_session(void **state)
+{
+    static const enum isolation levels[] = { ISOLATION_FULL, ISOLATION_PROCESS };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < array_length(levels); i++) {
+        open_at(f, levels[i]);
+        assert_status(run(f, "r, w = os.pipe()\n"
+                             "if os.fork() == 0:\n"
+                             "    os.setsid()\n"
+                             "    if os.fork() == 0:\n"
+                             "        os.write(w, str(os.getpid()).encode())\n"
+                             "        while True: time.sleep(1)\n"
+                             "    os._exit(0)\n"
+                             "os.wait()\npid = int(os.read(r, 20))\nos.kill(pid, 0)"),
+            CELL_OK);
+        if (levels[i] == ISOLATION_PROCESS) {
+            run(f, "SUBMIT(pid)");
+            pid_t daemon = atoi(strpbrk(f->last.submit, "0123456789"));
+            assert_int_equal(kill(daemon, 0), 0);
+            fixture_close(f);
+            for (int tries = 0; tries < 500 && kill(daemon, 0) == 0; tries++)
+                usleep(10000);
+            assert_int_equal(kill(daemon, 0), -1);
+            assert_int_equal(errno, ESRCH);
+        }
+    }
+}
+
+/* The Uid line of every process whose parent is `parent`; the last of them in *child. */
+static unsigned children_of(pid_t parent, pid_t *child, bool *all_nobody)
+{
+    unsigned count = 0;
+    DIR *dir = opendir("/proc");
+    *all_nobody = true;
+    for (struct dirent *e; (e = readdir(dir));) {
+        char path[300], line[128];
+        int found_parent = 0, uids[4] = { 0 };
+        snprintf(path, sizeof path, "/proc/%s/status", e->d_name);
+        FILE *file = e->d_name[0] >= '1' && e->d_name[0] <= '9' ? fopen(path, "re") : NULL;
+        while (file && fgets(line, sizeof line, file)) {
+            sscanf(line, "PPid: %d", &found_parent);
+            sscanf(line, "Uid: %d %d %d %d", &uids[0], &uids[1], &uids[2], &uids[3]);
+        }
+        if (file)
+            fclose(file);
+        if (!file || found_parent != parent)
+            continue;
+        count++;
+        *child = atoi(e->d_name);
+        for (int i = 0; i < 4; i++)
+            *all_nobody = *all_nobody && uids[i] == JAIL_NOBODY;
+    }
+    closedir(dir);
+    return count;
+}
+
+/* From outside: the zygote, its keeper and the worker. */
+static void roots_guest_is_nobody_on_the_host(void **state)
+{
+    struct fixture *f = *state;
+    pid_t pid = getpid();
+    bool nobody;
+    if (geteuid() != 0) {
+        print_message("skipped: only root's guests change their user\n");
+        skip();
+    }
+    open_at(f, ISOLATION_FULL);
+    for (int generation = 0; generation < 3; generation++) {
+        assert_int_equal(children_of(pid, &pid, &nobody), 1);
+        assert_true(nobody);
+    }
+    assert_submits(
+        f, "SUBMIT(os.getuid(), os.getgid(), os.getgroups())", "{\"output\": [1000, 1000, []]}");
+}
+
+static void a_stopped_guest_is_killed_at_its_deadline(void **state)
+{
+    struct fixture *f = *state;
+    open_at(f, fixture_isolation());
+    const struct cell_result *r =
+        run_limited(f, "import signal; os.kill(os.getpid(), signal.SIGSTOP)", 0.2);
+    assert_status(r, CELL_TIMEOUT);
+    assert_false(r->alive);
+    assert_string_equal(r->killed, "timeout");
+}
+
+/* Large replies and variables travel as descriptors, for which there may be no number left. */
+static void a_guest_without_descriptors_is_still_spoken_with(void **state)
+{
+    struct fixture *f = *state;
+    char *large = calloc(1, 100001);
+    open_at(f, fixture_isolation());
+    memset(large, '#', 100000);
+    assert_submits(f,
+        "fds = []\n"
+        "while e(lambda: fds.append(os.dup(0))) == 'ok': pass\n"
+        "SUBMIT(e(os.dup, 0), llm_query('small'), e(llm_query, 'x' * 100000))",
+        "{\"output\": [\"EMFILE\", \"small\", \"EMFILE\"]}");
+    assert_status(run(f, large), CELL_ERROR);
+    assert_string_equal(f->last.error.type, "OSError");
+    assert_submits(f, "os.close(fds.pop()); SUBMIT(e(llm_query, 'x' * 100000))",
+        "{\"output\": \"EMFILE\"}"); /* a map needs one of its own */
+    assert_submits(f, "[os.close(fd) for fd in fds]; SUBMIT(len(llm_query('x' * 100000)))",
+        "{\"output\": 100000}");
+    assert_status(run(f, large), CELL_OK);
+    free(large);
+}
+
+static size_t resident_bytes(void)
+{
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (!file || fscanf(file, "%*u %lu", &pages) != 1)
+        pages = 0;
+    if (file)
+        fclose(file);
+    return pages * 4096;
+}
+
+static void a_flood_of_output_is_capped_and_costs_the_host_nothing(void **state)
+{
+    struct fixture *f = *state;
+    open_at(f, fixture_isolation());
+    size_t before = resident_bytes();
+    const struct cell_result *r =
+        run(f, "for i in range(200): os.write(1, b'x' * (1 << 20)), os.write(2, b'y' * 4096)");
+    assert_status(r, CELL_OK);
+    assert_int_equal(r->out_left_out, (200ull << 20) - (1u << 20));
+    assert_true(r->out.len < (1u << 20) + 100);
+    assert_int_equal(r->err.len, 200 * 4096);
+    assert_in_range(resident_bytes(), 0, before + (32u << 20));
+    assert_submits(f, "SUBMIT(x=1)", "{\"x\": 1}");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(the_hosts_files_are_not_there),
+        T(system_directories_are_readable_and_not_writable),
+        T(tmp_is_private_writable_and_gone_with_its_sandbox),
+        T(tmp_is_limited_in_bytes_and_files),
+        T(proc_shows_only_its_own_processes),
+        T(there_is_no_network),
+        T(the_hosts_abstract_sockets_are_out_of_reach),
+        T(worker_and_keeper_have_no_privileges),
+        T(what_needs_privileges_is_denied),
+        T(a_namespace_of_its_own_does_not_lift_the_read_only_root),
+        T(limits_are_as_asked_for),
+        T(memory_over_the_limit_is_an_error_and_the_session_lives),
+        T(a_fork_bomb_stops_at_the_limit),
+        T(orphans_are_reaped_by_the_keeper),
+        T(a_daemon_dies_with_its_session),
+        T(roots_guest_is_nobody_on_the_host),
+        T(a_stopped_guest_is_killed_at_its_deadline),
+        T(a_guest_without_descriptors_is_still_spoken_with),
+        T(a_flood_of_output_is_capped_and_costs_the_host_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
