@@ -263,13 +263,6 @@ static void check_cgroup(struct doctor *doctor)
 /* ---- the configuration ---- */
 
 /* Opening a model checks its settings; it connects to nothing. */
-/* A URL's part that may be shown: a name and a password before the host may not. */
-static const char *without_user(const char *url)
-{
-    const char *at = url ? strrchr(url, '@') : NULL;
-    return at ? at + 1 : url ? url : "";
-}
-
 static void check_model(struct doctor *doctor)
 {
     struct settings *s = &doctor->d->settings;
@@ -286,7 +279,7 @@ static void check_model(struct doctor *doctor)
         say(doctor, "model", STATE_OK, NULL, "%s, a recording", s->model);
     else
         say(doctor, "model", STATE_OK, NULL, "%s, %s%s, %s (not called)", lm_name(lm),
-            s->base_url ? "server " : "the provider's own server", without_user(s->base_url),
+            s->base_url ? "server " : "the provider's own server", s->base_url ? s->base_url : "",
             s->api_key ? "a key is set" : "no key is set");
     lm_close(sub);
     lm_close(lm);
