@@ -41,6 +41,8 @@ static const char *paint(const struct progress *p, const char *code)
 }
 #define DIM  paint(p, "\x1b[2m")
 #define BOLD paint(p, "\x1b[1m")
+#define CODE paint(p, "\x1b[36m")
+#define SAID paint(p, "\x1b[32m")
 #define RED  paint(p, "\x1b[31m")
 #define OFF  paint(p, "\x1b[0m")
 
@@ -72,21 +74,21 @@ static void show_status(struct progress *p, bool now)
 static void end_line(struct progress *p)
 {
     if (!p->at_line_start)
-        fputc('\n', p->out);
+        fprintf(p->out, "%s\n", OFF);
     p->at_line_start = true;
 }
 
 /* The first lines of a text, each behind a mark. */
-static void print_lines(struct progress *p, const char *mark, const char *text, size_t len,
-    unsigned max)
+static void print_lines(struct progress *p, const char *mark, const char *colour, const char *text,
+    size_t len, unsigned max)
 {
     unsigned lines = 0;
     while (len > 0 && lines < max) {
         const char *end = memchr(text, '\n', len);
         size_t n = end ? (size_t)(end - text) : len;
-        fprintf(p->out, "%s", mark);
+        fprintf(p->out, "%s%s", colour, mark);
         cli_print(p->out, text, n);
-        fputc('\n', p->out);
+        fprintf(p->out, "%s\n", colour[0] ? OFF : "");
         text += n + (end != NULL);
         len -= n + (end != NULL);
         lines++;
@@ -101,7 +103,7 @@ static void print_output(struct progress *p, const char *text, size_t len)
         const char *end = memchr(text, '\n', len);
         size_t n = end ? (size_t)(end - text) : len;
         if (p->at_line_start)
-            fputs("  | ", p->out);
+            fprintf(p->out, "%s  | ", SAID);
         cli_print(p->out, text, n < 400 ? n : text_utf8_floor(text, len, 400));
         p->at_line_start = false;
         if (end) {
@@ -131,12 +133,12 @@ static void on_reply(struct progress *p, const droste_event *e)
     size_t len = fence ? (size_t)(fence - e->text) : e->len;
     while (len > 0 && (unsigned char)e->text[len - 1] <= ' ')
         len--;
-    print_lines(p, "  ", e->text, len, 4);
+    print_lines(p, "  ", "", e->text, len, 4);
 }
 
 static void on_cell(struct progress *p, const droste_event *e)
 {
-    print_lines(p, "  > ", e->text, e->len, CODE_LINES);
+    print_lines(p, "  > ", CODE, e->text, e->len, CODE_LINES);
     p->output_lines = 0;
     p->cut = false;
 }
@@ -158,9 +160,9 @@ void progress_event(void *arg, const droste_event *e)
     if (strcmp(kind, "started") == 0 && e->len > 0)
         fprintf(p->out, "%srun %s%s\n", DIM, e->text, OFF);
     else if (strcmp(kind, "context") == 0)
-        print_lines(p, "context: ", e->text, e->len, 1);
+        print_lines(p, "context: ", "", e->text, e->len, 1);
     else if (strcmp(kind, "notice") == 0)
-        print_lines(p, "note: ", e->text, e->len, 1);
+        print_lines(p, "note: ", "", e->text, e->len, 1);
     else if (strcmp(kind, "turn") == 0)
         on_turn(p, e);
     else if (strcmp(kind, "reply") == 0)
