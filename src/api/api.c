@@ -99,11 +99,13 @@ void droste_free(droste *d)
     while (d->sessions)
         droste_session_close(d->sessions);
     environment_close(d->env);
+    store_close(d->store);
     watch_free(d->interrupt_watch);
     loop_close(d->loop);
     close_fd(&d->interrupt_fd);
     settings_free(&d->settings);
     free(d->env_name);
+    free(d->store_path);
     free(d);
 }
 
@@ -184,6 +186,28 @@ int api_session_options(const droste *d, struct session_options *o, struct error
     o->grace = s->grace;
     o->output_limit = (size_t)s->output_limit;
     return isolation_parse(s->isolation ? s->isolation : "auto", &o->spec.isolation, err);
+}
+
+int api_store(droste *d, struct store **out, struct error *err)
+{
+    const char *path = d->settings.database ? d->settings.database : "";
+    *out = NULL;
+    if (strcmp(path, "none") == 0)
+        return 0;
+    if (d->store && strcmp(path, d->store_path) != 0) {
+        store_close(d->store);
+        d->store = NULL;
+    }
+    if (!d->store) {
+        free(steal(&d->store_path));
+        d->store_path = strdup(path);
+        int rc = d->store_path ? store_open(path[0] ? path : NULL, &d->store, err)
+                               : error_memory(err);
+        if (rc < 0)
+            return rc;
+    }
+    *out = d->store;
+    return 0;
 }
 
 /* ---- models ---- */

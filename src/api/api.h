@@ -18,6 +18,8 @@ struct droste {
     char *env_name;
     int interrupt_fd; /* an eventfd: droste_interrupt writes, the loop reads */
     struct watch *interrupt_watch;
+    struct store *store; /* the record, once it was needed; its path as the setting had it */
+    char *store_path;
     struct droste_session *sessions; /* all that are open */
     struct rlm_run *run;             /* the one under way, if any */
     droste_model_fn *model_fn;
@@ -34,6 +36,9 @@ int api_environment(droste *d, struct environment **out, struct error *err);
 int api_models(droste *d, bool need, struct lm **lm, struct lm **sub, struct error *err);
 /* What of a directory becomes context. */
 struct context_filter api_filter(const droste *d);
+/* The record that the settings name; *out is NULL where they say "none". It stays open: the last
+ * close of a database costs more than a run. */
+int api_store(droste *d, struct store **out, struct error *err);
 int api_session_options(const droste *d, struct session_options *options, struct error *err);
 
 /* What was done to make its sandbox, for people. */

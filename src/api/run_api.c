@@ -57,14 +57,13 @@ static void run_done(void *arg, const struct rlm_result *result)
 struct parts {
     struct context *context;
     struct lm *lm, *sub;
-    struct store *store;
+    struct store *store; /* the context's */
 };
 
 static void free_parts(struct parts *p)
 {
     lm_close(p->sub);
     lm_close(p->lm);
-    store_close(p->store);
     context_free(p->context);
 }
 
@@ -78,8 +77,8 @@ static int make_parts(droste *d, const char *context, struct parts *p, struct er
         rc = api_models(d, true, &p->lm, &p->sub, err);
     if (rc == 0 && context)
         rc = context_load(context, kind, &filter, &p->context, err);
-    if (rc == 0 && !(s->database && strcmp(s->database, "none") == 0))
-        rc = store_open(s->database, &p->store, err);
+    if (rc == 0)
+        rc = api_store(d, &p->store, err);
     return rc;
 }
 

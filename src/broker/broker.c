@@ -145,11 +145,10 @@ static void item_over(struct item *item)
         reply(ask);
 }
 
-static void record_end(struct item *item, const struct lm_reply *r)
+struct store_call_end broker_call_end(const struct lm_reply *r)
 {
-    struct broker *b = item->ask->broker;
     bool failed = r->error.code != ERROR_NONE;
-    struct store_call_end end = {
+    return (struct store_call_end){
         .status = failed ? error_code_name(r->error.code) : "ok",
         .error = failed ? r->error.text : NULL,
         .finish = r->finish,
@@ -160,6 +159,13 @@ static void record_end(struct item *item, const struct lm_reply *r)
         .attempts = r->attempts,
         .seconds = r->seconds,
     };
+}
+
+static void record_end(struct item *item, const struct lm_reply *r)
+{
+    struct broker *b = item->ask->broker;
+    bool failed = r->error.code != ERROR_NONE;
+    struct store_call_end end = broker_call_end(r);
     struct error err = { 0 };
     /* An answer that could not be recorded is not given: a later resume would pay for it again. */
     if (item->record && store_call_end(b->options.store, item->record, &end, &err) < 0 && !failed)

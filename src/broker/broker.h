@@ -36,6 +36,9 @@ void broker_place(struct broker *b, int64_t turn, int64_t cell);
 /* Calls of guests that are under way. */
 unsigned broker_pending(const struct broker *b);
 
+/* What the record keeps of a reply; it points into the reply. */
+struct store_call_end broker_call_end(const struct lm_reply *reply);
+
 /* The two events of a session whose `arg` is a broker. */
 void broker_call(struct broker *b, struct session *s, const struct session_call *call);
 void broker_drop(struct broker *b, struct session *s, uint64_t id);

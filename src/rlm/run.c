@@ -122,24 +122,18 @@ static void close_record(struct rlm_run *r)
         result->error = err;
 }
 
-static void settle_call(struct rlm_run *r, const struct lm_reply *reply)
+static int record_call_end(struct rlm_run *r, const struct lm_reply *reply, struct error *err)
 {
-    bool failed = reply->error.code != ERROR_NONE;
-    struct store_call_end end = {
-        .status = failed ? error_code_name(reply->error.code) : "ok",
-        .error = failed ? reply->error.text : NULL,
-        .finish = reply->finish,
-        .reply = { reply->text, reply->len },
-        .input_tokens = reply->usage.input_tokens,
-        .output_tokens = reply->usage.output_tokens,
-        .estimated = reply->usage.estimated,
-        .attempts = reply->attempts,
-        .seconds = reply->seconds,
-    };
-    budget_settle(&r->result.budget, &r->hold, &reply->usage);
-    if (r->call_record)
-        store_call_end(r->o.store, r->call_record, &end, NULL);
+    struct store_call_end end = broker_call_end(reply);
+    int64_t record = r->call_record;
     r->call_record = 0;
+    return record ? store_call_end(r->o.store, record, &end, err) : 0;
+}
+
+static int settle_call(struct rlm_run *r, const struct lm_reply *reply, struct error *err)
+{
+    budget_settle(&r->result.budget, &r->hold, &reply->usage);
+    return record_call_end(r, reply, err);
 }
 
 /* The cell under way dies with the run; `by` is what ended both. */
@@ -160,7 +154,7 @@ static void finish(struct rlm_run *r, enum rlm_status status, const struct error
         struct lm_reply cancelled = { .text = "", .finish = "" };
         lm_cancel(steal(&r->call), &cancelled.usage);
         error_set(&cancelled.error, ERROR_CANCELLED, "the run ended");
-        settle_call(r, &cancelled);
+        settle_call(r, &cancelled, NULL);
     }
     broker_close(steal(&r->broker));
     close_cell(r, rlm_status_name(status));
@@ -319,10 +313,10 @@ static int ask_model(struct rlm_run *r, struct error *err)
     if (rc == 0)
         rc = lm_start(r->o.lm, &request, model_replied, r->o.event ? model_delta : NULL, r,
             &r->call, err);
-    if (rc < 0 && r->call_record) {
+    if (rc < 0) {
         struct lm_reply never = { .error = *err, .text = "", .finish = "" };
-        settle_call(r, &never);
-        budget->calls--; /* it was never made */
+        budget_release(budget, &r->hold);
+        record_call_end(r, &never, NULL);
     }
     return rc;
 }
@@ -509,9 +503,11 @@ static void model_replied(void *arg, const struct lm_reply *reply)
     struct rlm_run *r = arg;
     struct error err = { 0 };
     r->call = NULL;
-    settle_call(r, reply);
-    if (reply->error.code != ERROR_NONE) {
-        fail(r, &reply->error);
+    int rc = settle_call(r, reply, &err);
+    if (reply->error.code != ERROR_NONE)
+        err = reply->error;
+    if (rc < 0 || err.code != ERROR_NONE) {
+        fail(r, &err);
         return;
     }
     tell(r, RLM_EVENT_REPLY, reply->text, reply->len);

@@ -590,6 +590,7 @@ static void a_sandbox_closed_before_it_started_does_not_run_on(void **state)
             struct box b;
             open_at(f, levels[i], &b);
             exec_in(&b, "while True: pass");
+            usleep(n % 5 * 4000); /* it may have begun, and the loop not have heard of it */
             close_box(&b);
         }
         wait_until(f, count_descendants(zygote) == 0);

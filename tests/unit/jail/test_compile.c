@@ -400,7 +400,7 @@ static void every_operation_is_printed_by_its_name(void **state)
         { ISOLATION_FULL, false, "worker limit core to 0\n" },
         { ISOLATION_FULL, false, "worker limit processes to 128\n" },
         { ISOLATION_FULL, false, "worker drop all capabilities\n" },
-        { ISOLATION_FULL, false, "guard  dumpable 0\n" },
+        { ISOLATION_FULL, false, "guard  drop all capabilities\n" },
     };
     for (size_t i = 0; i < array_length(expected); i++) {
         cleanup_buf struct buf out = { 0 };

@@ -2,109 +2,35 @@
  *
  * Runs at the isolation that DROSTE_TEST_ISOLATION names, `full` by default.
  */
-#include "../test.h"
+#include "fixture.h"
 
-#include "base/cleanup.h"
 #include "base/file.h"
-#include "session/session.h"
 
-#include <unistd.h>
+/* Calls that wait until the test answers them. */
+static struct {
+    uint64_t ids[64];
+    unsigned count;
+} kept;
 
-struct fixture {
-    struct loop *loop;
-    struct environment *env;
-    struct session *session;
-    struct cell_result last; /* of the last operation */
-    bool done;
-    /* calls */
-    uint64_t calls[64];
-    unsigned call_count, dropped;
-    bool answer_at_once;
-    char prompt[256];
-};
-
-static void took(void *arg, struct cell_result *result)
+static void keep_call(void *arg, struct session *s, const struct session_call *call)
 {
-    struct fixture *f = arg;
-    cell_result_free(&f->last);
-    f->last = *result;
-    f->done = true;
+    assert_true(kept.count < array_length(kept.ids));
+    kept.ids[kept.count++] = call->id;
 }
 
-static void reply_text(struct session *s, uint64_t id, const char *text)
+static void open_keeping_calls(struct fixture *f)
+{
+    static const struct session_events events = { keep_call, fixture_dropped, NULL };
+    struct session_options options = fixture_options();
+    kept.count = 0;
+    fixture_close(f);
+    assert_ok(session_open(f->env, &options, &events, f, &f->session, err));
+}
+
+static void answer_kept(struct fixture *f, unsigned index, const char *text)
 {
     struct session_part part = { text, strlen(text) };
-    assert_ok(session_reply(s, id, NULL, &part, 1, err));
-}
-
-static void called(void *arg, struct session *s, const struct session_call *call)
-{
-    struct fixture *f = arg;
-    struct frame_parts parts = call->parts;
-    const char *data;
-    size_t len;
-    assert_true(frame_parts_next(&parts, &data, &len));
-    snprintf(f->prompt, sizeof f->prompt, "%.*s", (int)len, data);
-    assert_true(f->call_count < 64);
-    f->calls[f->call_count++] = call->id;
-    if (f->answer_at_once)
-        reply_text(s, call->id, f->prompt);
-}
-
-static void call_dropped(void *arg, struct session *s, uint64_t id)
-{
-    ((struct fixture *)arg)->dropped++;
-}
-
-static const struct session_events events = { called, call_dropped, NULL };
-
-static void open_with(struct fixture *f, const struct session_options *options)
-{
-    assert_ok(session_open(f->env, options, &events, f, &f->session, err));
-}
-
-static enum isolation wanted_isolation(void)
-{
-    enum isolation isolation = ISOLATION_FULL;
-    const char *word = getenv("DROSTE_TEST_ISOLATION");
-    if (word)
-        assert_ok(isolation_parse(word, &isolation, err));
-    return isolation;
-}
-
-static void defaults(struct session_options *options)
-{
-    session_options_init(options);
-    options->spec.isolation = wanted_isolation();
-    options->grace = 0.3;
-}
-
-static int setup(void **state)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    f->answer_at_once = true;
-    assert_ok(loop_open(&f->loop, err));
-    assert_ok(environment_open("local", f->loop, &f->env, err));
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *f = *state;
-    session_close(f->session);
-    environment_close(f->env);
-    loop_close(f->loop);
-    cell_result_free(&f->last);
-    free(f);
-    return 0;
-}
-
-static void open_plain(struct fixture *f)
-{
-    struct session_options options;
-    defaults(&options);
-    open_with(f, &options);
+    assert_ok(session_reply(f->session, kept.ids[index], NULL, &part, 1, err));
 }
 
 static void wait_done(struct fixture *f)
@@ -112,32 +38,10 @@ static void wait_done(struct fixture *f)
     assert_ok(loop_run_until(f->loop, &f->done, err));
 }
 
-static const struct cell_result *run_limited(struct fixture *f, const char *code, double limit)
-{
-    struct session_cell cell = { .code = code, .len = strlen(code), .execute_timeout = limit };
-    f->done = false;
-    assert_ok(session_exec(f->session, &cell, took, f, err));
-    wait_done(f);
-    return &f->last;
-}
-
-static const struct cell_result *run(struct fixture *f, const char *code)
-{
-    return run_limited(f, code, 0);
-}
-
-static void assert_status(const struct cell_result *r, enum cell_status status)
-{
-    if (r->status != status)
-        fail_msg("status %s (%s: %s; %s; stderr %s), not %s", cell_status_name(r->status),
-            r->error.type ? r->error.type : "-", r->error.message ? r->error.message : "-",
-            r->reason.text, buf_text(&r->err), cell_status_name(status));
-}
-
 static void submit_gives_strict_json(void **state)
 {
     struct fixture *f = *state;
-    open_plain(f);
+    fixture_open_plain(f);
     const struct cell_result *r = run(f, "import math\nSUBMIT(answer=math.factorial(15))");
     assert_status(r, CELL_SUBMITTED);
     assert_string_equal(r->submit, "{\"answer\": 1307674368000}");
@@ -147,7 +51,7 @@ static void submit_gives_strict_json(void **state)
 static void variables_functions_and_classes_stay(void **state)
 {
     struct fixture *f = *state;
-    open_plain(f);
+    fixture_open_plain(f);
     run(f, "x = 1\n_hidden = 2\nimport json\nclass A:\n    v = 3\ndef f(): return x + y\n");
     run(f, "y = 10");
     assert_string_equal(run(f, "SUBMIT(f(), A().v, _hidden, json.dumps([1]))")->submit,
@@ -157,7 +61,7 @@ static void variables_functions_and_classes_stay(void **state)
 static void what_was_bound_before_an_error_stays(void **state)
 {
     struct fixture *f = *state;
-    open_plain(f);
+    fixture_open_plain(f);
     const struct cell_result *r = run(f, "kept = 5\n\nraise ValueError('no')\nlost = 1");
     assert_status(r, CELL_ERROR);
     assert_string_equal(r->error.type, "ValueError");
@@ -172,7 +76,7 @@ static void what_was_bound_before_an_error_stays(void **state)
 static void both_streams_are_captured_at_the_descriptors(void **state)
 {
     struct fixture *f = *state;
-    open_plain(f);
+    fixture_open_plain(f);
     const struct cell_result *r = run(f,
         "import os, subprocess, sys\n"
         "print('a')\nsubprocess.run(['sh', '-c', 'echo b; echo c >&2'])\n"
@@ -185,10 +89,9 @@ static void both_streams_are_captured_at_the_descriptors(void **state)
 static void long_output_keeps_head_and_tail(void **state)
 {
     struct fixture *f = *state;
-    struct session_options options;
-    defaults(&options);
+    struct session_options options = fixture_options();
     options.output_limit = 1000;
-    open_with(f, &options);
+    fixture_open(f, &options);
     const struct cell_result *r = run(f, "print('A' * 600 + 'B' * 100000 + 'C' * 600, end='')");
     assert_true(r->out_left_out > 100000 - 1000);
     assert_true(r->out.len < 1200);
@@ -201,7 +104,7 @@ static void long_output_keeps_head_and_tail(void **state)
 static void the_soft_deadline_keeps_the_state(void **state)
 {
     struct fixture *f = *state;
-    open_plain(f);
+    fixture_open_plain(f);
     run(f, "x = 41");
     const struct cell_result *r = run_limited(f, "print('begun')\nwhile True: pass", 0.2);
     assert_status(r, CELL_TIMEOUT);
@@ -214,7 +117,7 @@ static void the_soft_deadline_keeps_the_state(void **state)
 static void a_blocking_call_is_interrupted_too(void **state)
 {
     struct fixture *f = *state;
-    open_plain(f);
+    fixture_open_plain(f);
     assert_status(run_limited(f, "import time; time.sleep(1e9)", 0.2), CELL_TIMEOUT);
     assert_true(f->last.alive);
 }
@@ -222,20 +125,20 @@ static void a_blocking_call_is_interrupted_too(void **state)
 static void a_cell_that_does_not_stop_is_killed(void **state)
 {
     struct fixture *f = *state;
-    open_plain(f);
+    fixture_open_plain(f);
     const struct cell_result *r = run_limited(f,
         "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", 0.2);
     assert_status(r, CELL_TIMEOUT);
     assert_false(r->alive);
     assert_string_equal(r->killed, "timeout");
     struct session_cell next = { .code = "1", .len = 1 };
-    assert_fails(ERROR_TIMEOUT, session_exec(f->session, &next, took, f, err));
+    assert_fails(ERROR_TIMEOUT, session_exec(f->session, &next, fixture_took, f, err));
 }
 
 static void an_interrupt_in_the_idle_state_does_nothing(void **state)
 {
     struct fixture *f = *state;
-    open_plain(f);
+    fixture_open_plain(f);
     run(f, "x = 1");
     session_interrupt(f->session);
     assert_status(run(f, "import time; time.sleep(0.05); SUBMIT(x=x)"), CELL_SUBMITTED);
@@ -244,7 +147,7 @@ static void an_interrupt_in_the_idle_state_does_nothing(void **state)
 static void sys_exit_is_an_error_and_the_session_lives(void **state)
 {
     struct fixture *f = *state;
-    open_plain(f);
+    fixture_open_plain(f);
     const struct cell_result *r = run(f, "x = 1\nimport sys\nsys.exit(3)");
     assert_status(r, CELL_ERROR);
     assert_string_equal(r->error.type, "SystemExit");
@@ -263,7 +166,7 @@ static void a_guest_that_ends_itself_is_named(void **state)
     };
     struct fixture *f = *state;
     for (size_t i = 0; i < array_length(ways); i++) {
-        open_plain(f);
+        fixture_open_plain(f);
         const struct cell_result *r = run(f, ways[i].code);
         assert_status(r, CELL_KILLED);
         assert_false(r->alive);
@@ -276,7 +179,7 @@ static void a_guest_that_ends_itself_is_named(void **state)
 static void calls_go_out_and_come_back(void **state)
 {
     struct fixture *f = *state;
-    open_plain(f);
+    fixture_open_plain(f);
     const struct cell_result *r = run(f, "SUBMIT(reply=llm_query('what is 2+2?'))");
     assert_string_equal(r->submit, "{\"reply\": \"what is 2+2?\"}");
     assert_int_equal(r->calls, 1);
@@ -285,8 +188,7 @@ static void calls_go_out_and_come_back(void **state)
 static void threads_call_at_once_and_are_answered_in_any_order(void **state)
 {
     struct fixture *f = *state;
-    f->answer_at_once = false;
-    open_plain(f);
+    open_keeping_calls(f);
     const char *code = "import threading\nout = [None] * 8\n"
                        "def ask(i): out[i] = llm_query('q%d' % i)\n"
                        "ts = [threading.Thread(target=ask, args=(i,)) for i in range(8)]\n"
@@ -294,11 +196,11 @@ static void threads_call_at_once_and_are_answered_in_any_order(void **state)
                        "SUBMIT(n=len(out), answered=sum(o is not None for o in out))";
     struct session_cell cell = { .code = code, .len = strlen(code) };
     f->done = false;
-    assert_ok(session_exec(f->session, &cell, took, f, err));
-    while (f->call_count < 8)
+    assert_ok(session_exec(f->session, &cell, fixture_took, f, err));
+    while (kept.count < 8)
         uv_run(&f->loop->uv, UV_RUN_ONCE);
-    for (int i = 7; i >= 0; i--)
-        reply_text(f->session, f->calls[i], "r");
+    for (unsigned i = 8; i-- > 0;)
+        answer_kept(f, i, "r");
     wait_done(f);
     assert_string_equal(f->last.submit, "{\"n\": 8, \"answered\": 8}");
 }
@@ -306,20 +208,22 @@ static void threads_call_at_once_and_are_answered_in_any_order(void **state)
 static void a_call_can_be_interrupted_and_the_next_one_works(void **state)
 {
     struct fixture *f = *state;
-    f->answer_at_once = false;
-    open_plain(f);
+    open_keeping_calls(f);
     assert_status(run_limited(f, "llm_query('slow')", 0.2), CELL_TIMEOUT);
     assert_true(f->last.alive);
-    reply_text(f->session, f->calls[0], "too late");
-    f->answer_at_once = true;
-    assert_string_equal(run(f, "SUBMIT(r=llm_query('new'))")->submit, "{\"r\": \"new\"}");
+    answer_kept(f, 0, "too late");
+    fixture_start(f, "SUBMIT(r=llm_query('new'))", 0);
+    while (kept.count < 2)
+        uv_run(&f->loop->uv, UV_RUN_ONCE);
+    answer_kept(f, 1, "in time");
+    wait_done(f);
+    assert_string_equal(f->last.submit, "{\"r\": \"in time\"}");
 }
 
 static void calls_of_a_dead_session_are_dropped(void **state)
 {
     struct fixture *f = *state;
-    f->answer_at_once = false;
-    open_plain(f);
+    open_keeping_calls(f);
     run(f, "import threading, time, os\n"
            "threading.Thread(target=llm_query, args=('x',), daemon=True).start()\n"
            "time.sleep(0.1)\nos._exit(0)");
@@ -331,9 +235,9 @@ static void values_arrive_as_they_were(void **state)
     struct fixture *f = *state;
     static const char text[] = "quote\" \\ \r\n nul:\0 \xC3\xA9 \xF0\x9F\x98\x80'''\"\"\"";
     static const char *const names[] = { "context", "context_0" };
-    open_plain(f);
+    fixture_open_plain(f);
     f->done = false;
-    assert_ok(session_set(f->session, names, 2, VALUE_TEXT, text, sizeof text - 1, -1, took, f,
+    assert_ok(session_set(f->session, names, 2, VALUE_TEXT, text, sizeof text - 1, -1, fixture_took, f,
         err));
     wait_done(f);
     assert_status(&f->last, CELL_OK);
@@ -350,9 +254,9 @@ static void large_values_travel_as_memory_files(void **state)
     cleanup_free char *data = malloc(size);
     static const char *const names[] = { "context" };
     memset(data, 'x', size);
-    open_plain(f);
+    fixture_open_plain(f);
     f->done = false;
-    assert_ok(session_set(f->session, names, 1, VALUE_AUTO, data, size, -1, took, f, err));
+    assert_ok(session_set(f->session, names, 1, VALUE_AUTO, data, size, -1, fixture_took, f, err));
     wait_done(f);
     assert_string_equal(run(f, "SUBMIT(n=len(context), x=context.count('x'))")->submit,
         "{\"n\": 33554432, \"x\": 33554432}");
@@ -362,13 +266,13 @@ static void json_that_is_none_is_an_error(void **state)
 {
     struct fixture *f = *state;
     static const char *const names[] = { "context" };
-    open_plain(f);
+    fixture_open_plain(f);
     f->done = false;
-    assert_ok(session_set(f->session, names, 1, VALUE_JSON, "{nope", 5, -1, took, f, err));
+    assert_ok(session_set(f->session, names, 1, VALUE_JSON, "{nope", 5, -1, fixture_took, f, err));
     wait_done(f);
     assert_status(&f->last, CELL_ERROR);
     f->done = false;
-    assert_ok(session_set(f->session, names, 1, VALUE_JSON, "[1]", 3, -1, took, f, err));
+    assert_ok(session_set(f->session, names, 1, VALUE_JSON, "[1]", 3, -1, fixture_took, f, err));
     wait_done(f);
     assert_status(&f->last, CELL_OK);
 }
@@ -388,7 +292,7 @@ static void answers_can_be_given_in_every_documented_way(void **state)
         { "try:\n    SUBMIT(a=1)\nexcept Exception:\n    pass\nb = 1", "{\"a\": 1}" },
     };
     struct fixture *f = *state;
-    open_plain(f);
+    fixture_open_plain(f);
     for (size_t i = 0; i < array_length(ways); i++) {
         assert_status(run(f, ways[i][0]), CELL_SUBMITTED);
         assert_string_equal(f->last.submit, ways[i][1]);
@@ -402,7 +306,7 @@ static void what_is_not_json_is_refused_in_the_cell(void **state)
         "SUBMIT(x=b'')", "SUBMIT(x='\\ud800')", "a = []; a.append(a); SUBMIT(x=a)",
         "SUBMIT(1, x=2)", "x = []\nfor i in range(200): x = [x]\nSUBMIT(x=x)" };
     struct fixture *f = *state;
-    open_plain(f);
+    fixture_open_plain(f);
     for (size_t i = 0; i < array_length(bad); i++) {
         assert_status(run(f, bad[i]), CELL_ERROR);
         assert_true(f->last.alive);
@@ -413,7 +317,7 @@ static void what_is_not_json_is_refused_in_the_cell(void **state)
 static void top_level_await_works(void **state)
 {
     struct fixture *f = *state;
-    open_plain(f);
+    fixture_open_plain(f);
     run(f, "import asyncio\nasync def g():\n    await asyncio.sleep(0)\n    return 7");
     assert_string_equal(run(f, "x = await g()\nSUBMIT(x=x)")->submit, "{\"x\": 7}");
 }
@@ -422,9 +326,9 @@ static void a_last_expression_is_echoed_when_asked(void **state)
 {
     struct fixture *f = *state;
     struct session_cell cell = { .code = "x = 2\nx + 1", .len = 11, .echo = true };
-    open_plain(f);
+    fixture_open_plain(f);
     f->done = false;
-    assert_ok(session_exec(f->session, &cell, took, f, err));
+    assert_ok(session_exec(f->session, &cell, fixture_took, f, err));
     wait_done(f);
     assert_string_equal(f->last.echo, "3");
     assert_null(run(f, "x + 1")->echo);
@@ -433,7 +337,7 @@ static void a_last_expression_is_echoed_when_asked(void **state)
 static void buffers_keep_lists(void **state)
 {
     struct fixture *f = *state;
-    open_plain(f);
+    fixture_open_plain(f);
     run(f, "add_buffer('findings', 'Step 1: setup complete')");
     run(f, "add_buffer('findings', 'Step 2: data loaded')");
     assert_string_equal(run(f, "SUBMIT(log=get_buffer('findings'))")->submit,
@@ -445,7 +349,7 @@ static void buffers_keep_lists(void **state)
 static void variables_are_summarised_not_sent(void **state)
 {
     struct fixture *f = *state;
-    open_plain(f);
+    fixture_open_plain(f);
     run(f, "big = 'x' * 1000000\nclass L:\n    def __len__(self): raise SystemExit\nodd = L()");
     size_t len;
     const char *text = json_text(f->last.variables, &len);
@@ -457,7 +361,7 @@ static void variables_are_summarised_not_sent(void **state)
 static void input_ends_at_once(void **state)
 {
     struct fixture *f = *state;
-    open_plain(f);
+    fixture_open_plain(f);
     assert_status(run(f, "input()"), CELL_ERROR);
     assert_string_equal(f->last.error.type, "EOFError");
 }
@@ -465,7 +369,7 @@ static void input_ends_at_once(void **state)
 static void forked_children_do_not_speak_for_the_guest(void **state)
 {
     struct fixture *f = *state;
-    open_plain(f);
+    fixture_open_plain(f);
     const struct cell_result *r = run(f,
         "import os\npid = os.fork()\nif pid == 0:\n    print('child')\nelse:\n"
         "    os.waitpid(pid, 0)\n    SUBMIT(parent=True)");
@@ -477,14 +381,13 @@ static void forked_children_do_not_speak_for_the_guest(void **state)
 static void forged_frames_end_that_sandbox_only(void **state)
 {
     struct fixture *f = *state;
-    struct session *other = NULL;
-    struct session_options options;
-    defaults(&options);
-    assert_ok(session_open(f->env, &options, &events, f, &other, err));
-    open_plain(f);
+    fixture_open_plain(f);
+    struct session *other = f->session;
+    f->session = NULL; /* beside the one that forges */
+    fixture_open_plain(f);
     assert_status(run(f, "import os\nos.write(3, bytes(24))\nwhile True: pass"), CELL_KILLED);
     assert_string_equal(f->last.killed, "protocol");
-    session_close(f->session);
+    fixture_close(f);
     f->session = other;
     assert_status(run(f, "SUBMIT(x=1)"), CELL_SUBMITTED);
 }
@@ -493,11 +396,10 @@ static void typed_fields_bind_positions_and_are_checked(void **state)
 {
     struct fixture *f = *state;
     static const char *const fields[] = { "city", "population" };
-    struct session_options options;
-    defaults(&options);
+    struct session_options options = fixture_options();
     options.output_fields = fields;
     options.output_field_count = 2;
-    open_with(f, &options);
+    fixture_open(f, &options);
     assert_string_equal(run(f, "SUBMIT('Oslo', population=1)")->submit,
         "{\"population\": 1, \"city\": \"Oslo\"}");
     assert_status(run(f, "SUBMIT('Oslo')"), CELL_ERROR);
@@ -508,7 +410,7 @@ static void the_environment_is_clean(void **state)
 {
     struct fixture *f = *state;
     setenv("DROSTE_CANARY", "secret-canary", 1);
-    open_plain(f);
+    fixture_open_plain(f);
     run(f, "import os\nSUBMIT(found='secret-canary' in str(dict(os.environ)) + "
            "open('/proc/self/environ').read(), path='PATH' in os.environ)");
     assert_string_equal(f->last.submit, "{\"found\": false, \"path\": true}");
@@ -517,7 +419,7 @@ static void the_environment_is_clean(void **state)
 static void only_the_standard_descriptors_and_the_channel_are_open(void **state)
 {
     struct fixture *f = *state;
-    open_plain(f);
+    fixture_open_plain(f);
     run(f, "import os\nfds = []\nfor fd in range(1000):\n    try: os.fstat(fd); fds.append(fd)\n"
            "    except OSError: pass\nSUBMIT(fds=fds)");
     assert_string_equal(f->last.submit, "{\"fds\": [0, 1, 2, 3]}");
@@ -527,16 +429,15 @@ static void random_generators_differ_between_sandboxes(void **state)
 {
     struct fixture *f = *state;
     char first[128];
-    open_plain(f);
+    fixture_open_plain(f);
     snprintf(first, sizeof first, "%s", run(f, "import random; SUBMIT(r=random.random())")->submit);
     session_close(f->session);
-    open_plain(f);
+    fixture_open_plain(f);
     assert_string_not_equal(run(f, "import random; SUBMIT(r=random.random())")->submit, first);
 }
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(submit_gives_strict_json),
         T(variables_functions_and_classes_stay),
