@@ -263,6 +263,13 @@ static void check_cgroup(struct doctor *doctor)
 /* ---- the configuration ---- */
 
 /* Opening a model checks its settings; it connects to nothing. */
+/* A URL's part that may be shown: a name and a password before the host may not. */
+static const char *without_user(const char *url)
+{
+    const char *at = url ? strrchr(url, '@') : NULL;
+    return at ? at + 1 : url ? url : "";
+}
+
 static void check_model(struct doctor *doctor)
 {
     struct settings *s = &doctor->d->settings;
@@ -273,13 +280,13 @@ static void check_model(struct doctor *doctor)
         say(doctor, "model", STATE_NOTE, cure, "none is configured; `droste run` needs one");
         return;
     }
-    /* A record would be made by opening it. */
-    droste_set(doctor->d, "record", "", NULL);
     if (api_models(doctor->d, true, &lm, &sub, &err) < 0)
         say(doctor, "model", STATE_MISSING, NULL, "%s: %s", s->model, err.text);
+    else if (strncmp(s->model, "replay:", 7) == 0)
+        say(doctor, "model", STATE_OK, NULL, "%s, a recording", s->model);
     else
         say(doctor, "model", STATE_OK, NULL, "%s, %s%s, %s (not called)", lm_name(lm),
-            s->base_url ? "server " : "the provider's own server", s->base_url ? s->base_url : "",
+            s->base_url ? "server " : "the provider's own server", without_user(s->base_url),
             s->api_key ? "a key is set" : "no key is set");
     lm_close(sub);
     lm_close(lm);
@@ -432,6 +439,9 @@ static int run(const struct command *self, int argc, char **argv)
     int status = cli_parse(self, argc, argv, flags, doctor.d, NULL, 0, NULL);
     if (status < 0 && plan && doctor.json)
         status = cli_usage(self, "--plan is printed as text; leave out --json");
+    /* Opening a model for a sandbox would make the file. */
+    if (status < 0)
+        droste_set(doctor.d, "record", "", NULL);
     if (status < 0)
         status = plan ? print_plan(doctor.d) : print_table(&doctor);
     droste_free(doctor.d);

@@ -136,17 +136,19 @@ int cli_finish(int status, const char *what)
 static droste *interruptible;
 static volatile sig_atomic_t interrupts;
 
+/* The loop hears of an interrupt when it gets to it. Somebody who asks a third time is not kept
+ * waiting: the sandboxes die with this process, and the record has every step that ended. */
 static void on_signal(int signal)
 {
-    interrupts = 1;
+    if (interrupts == 2)
+        _exit(EXIT_INTERRUPTED);
+    interrupts++;
     droste_interrupt(interruptible);
 }
 
 void cli_catch_interrupts(droste *d)
 {
-    /* Without SA_RESTART, so that a read of the terminal ends too. The second Ctrl-C of an
-     * impatient user is the same as the first: a run ends at once, and a cell that does not stop is
-     * killed after its grace. */
+    /* Without SA_RESTART, so that a read of the terminal ends too. */
     struct sigaction action = { .sa_handler = on_signal };
     interruptible = d;
     sigaction(SIGINT, &action, NULL);
@@ -155,7 +157,7 @@ void cli_catch_interrupts(droste *d)
 
 bool cli_was_interrupted(void)
 {
-    bool was = interrupts;
+    bool was = interrupts > 0;
     interrupts = 0;
     return was;
 }

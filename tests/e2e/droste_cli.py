@@ -39,7 +39,7 @@ def recording(home, *lines, name="model.jsonl"):
     path = home / name
     path.write_text("".join(json.dumps({"content": line} if isinstance(line, str) else line) + "\n"
                             for line in lines))
-    return "replay:%s" % path
+    return "replay:" + name
 
 
 def plain(text):

@@ -171,8 +171,7 @@ static void a_guest_that_ends_itself_is_named(void **state)
         assert_status(r, CELL_KILLED);
         assert_false(r->alive);
         assert_string_equal(r->killed, ways[i].killed);
-        session_close(f->session);
-        f->session = NULL;
+        fixture_close(f);
     }
 }
 
@@ -431,7 +430,7 @@ static void random_generators_differ_between_sandboxes(void **state)
     char first[128];
     fixture_open_plain(f);
     snprintf(first, sizeof first, "%s", run(f, "import random; SUBMIT(r=random.random())")->submit);
-    session_close(f->session);
+    fixture_close(f);
     fixture_open_plain(f);
     assert_string_not_equal(run(f, "import random; SUBMIT(r=random.random())")->submit, first);
 }

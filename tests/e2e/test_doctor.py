@@ -1,0 +1,134 @@
+"""droste doctor: what works here, and what to do where it does not."""
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+from droste_cli import droste, recording
+
+
+def checks(home, *words, prefix=(), **env):
+    """The checks by name, and the exit status."""
+    r = droste(home, "doctor", "--json", *words, prefix=prefix, **env)
+    found = json.loads(r.stdout)
+    assert found["works"] == (r.returncode == 0)
+    return {c["name"]: c for c in found["checks"]}, r.returncode
+
+
+def test_everything_is_looked_at(tmp_path):
+    """One line a check, and a last one in words; the exit status says whether sandboxes work."""
+    r = droste(tmp_path, "doctor")
+    names = [line[:13].rstrip() for line in r.stdout.splitlines() if line[:1].strip()][:-1]
+    assert names == ["droste", "kernel", "python", "full", "light", "landlock", "process", "seccomp",
+                     "Landlock", "cgroup v2", "model", "configuration", "data", "record"]
+    works = "Sandboxes work here." in r.stdout
+    assert r.returncode == (0 if works else 4) and r.stderr == ""
+
+
+def test_the_states_are_three(tmp_path):
+    """Each check is ok, missing or a note, and says something."""
+    found, _ = checks(tmp_path)
+    for check in found.values():
+        assert check["state"] in ("ok", "missing", "note") and check["text"]
+    assert found["python"]["state"] == "ok" and "CPython 3." in found["python"]["text"]
+    assert found["process"]["state"] == "ok"
+    for name in ("light", "landlock"):
+        assert "not in this version" in found[name]["text"]
+    for name in ("seccomp", "Landlock", "cgroup v2"):
+        assert found[name]["state"] == "note" and "later version" in found[name]["text"]
+
+
+def test_looking_makes_nothing(tmp_path):
+    """No directory, record or recording is made."""
+    checks(tmp_path, "--record", "calls.jsonl", DROSTE_MODEL=recording(tmp_path, "x"))
+    assert os.listdir(tmp_path) == ["model.jsonl"]
+
+
+def test_a_bad_interpreter_is_named(tmp_path):
+    """No Python at all, and a file that is none; both end with 4."""
+    found, status = checks(tmp_path, "--python", "/nonexistent/python")
+    assert status == 4 and found["python"]["state"] == "missing"
+    assert "--python PATH" in found["python"]["text"]
+    found, status = checks(tmp_path, "--python", "/bin/false")
+    assert status == 4 and "/bin/false" in found["python"]["text"]
+    assert found["full"]["cure"] == found["process"]["cure"] == "see python, above"
+
+
+def test_a_kernel_without_user_namespaces_is_explained(tmp_path):
+    """Where they are switched off, `full` is missing with the switch that turns them on, `process`
+    still works, and the exit status is 4."""
+    off = ["unshare", "--user", "--map-user=1000", "--keep-caps", "sh", "-c",
+           'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"', "sh"]
+    if not shutil.which("unshare") or subprocess.run([*off, "true"], capture_output=True).returncode:
+        pytest.skip("user namespaces cannot be switched off for one process here")
+    os.chmod(tmp_path, 0o777)
+    found, status = checks(tmp_path, prefix=off)
+    assert status == 4
+    assert found["full"]["state"] == "missing" and "unshare user" in found["full"]["text"]
+    assert "sysctl -w user.max_user_namespaces=" in found["full"]["cure"]
+    assert found["process"]["state"] == "ok"
+
+
+def test_the_model_is_checked_and_its_key_is_not_shown(tmp_path):
+    """Name, server and whether there is a key; what is missing is said; nothing is called."""
+    found, _ = checks(tmp_path)
+    assert found["model"]["state"] == "note" and "DROSTE_MODEL" in found["model"]["cure"]
+    found, _ = checks(tmp_path, DROSTE_MODEL="gpt-5-mini")
+    assert found["model"]["state"] == "missing" and "OPENAI_API_KEY" in found["model"]["text"]
+    # Port 9 answers nobody: the check would fail if it called.
+    r = droste(tmp_path, "doctor", DROSTE_MODEL="m", OPENAI_API_KEY="sk-secret",
+               OPENAI_BASE_URL="http://127.0.0.1:9/v1")
+    line = next(line for line in r.stdout.splitlines() if line.startswith("model "))
+    assert " ok " in line and "http://127.0.0.1:9/v1" in line and "a key is set" in line
+    assert "sk-secret" not in r.stdout + r.stderr
+
+
+def test_the_configuration_is_found(tmp_path):
+    """The file that is read, and whether it is there; one that is wrong ends with its line."""
+    found, _ = checks(tmp_path)
+    assert found["configuration"]["state"] == "note"
+    path = tmp_path / "config" / "droste" / "config.ini"
+    assert str(path) in found["configuration"]["text"]
+    path.parent.mkdir(parents=True)
+    path.write_text("isolation = process\nmodel = %s\n" % recording(tmp_path, "x"))
+    found, _ = checks(tmp_path)
+    assert found["configuration"] == {"name": "configuration", "state": "ok", "text": str(path),
+                                      "cure": None}
+    assert found["model"]["text"] == "replay:model.jsonl, a recording"
+    path.write_text("\nretries = many\n")
+    r = droste(tmp_path, "doctor")
+    assert r.returncode == 2 and "config.ini, line 2: 'many'" in r.stderr
+
+
+def test_the_record_is_measured(tmp_path):
+    """Where it will be, then how large it is; or that it is turned off or cannot be made."""
+    assert "made by the first run" in checks(tmp_path)[0]["record"]["text"]
+    droste(tmp_path, "run", "--question", "q", "--model", recording(tmp_path, "```repl\nSUBMIT(1)\n```"))
+    record = checks(tmp_path)[0]["record"]
+    assert record["state"] == "ok"
+    assert re.fullmatch(r".*/data/runs\.db, [\d.]+ [KM]iB", record["text"])
+    assert "turned off" in checks(tmp_path, "--database", "none")[0]["record"]["text"]
+    found, _ = checks(tmp_path, "--database", "model.jsonl/x.db")
+    assert found["record"]["state"] == "missing" and "--database" in found["record"]["cure"]
+
+
+def test_the_plan_is_printed_with_numbers(tmp_path):
+    """--plan gives the zygote's plan and the sandbox's, each step with its number."""
+    r = droste(tmp_path, "doctor", "--plan", "--isolation", "process", "--memory", "512M")
+    assert r.returncode == 0 and r.stdout.startswith("isolation process\nonce, for all sandboxes")
+    once, each = r.stdout.split("then, for each sandbox:\n")
+    assert re.search(r"^  0 \w+ ", each, re.M)
+    assert "limit memory to %d" % (512 << 20) in each
+    if droste(tmp_path, "doctor").returncode == 0:
+        r = droste(tmp_path, "doctor", "--plan")
+        assert r.stdout.startswith("isolation full\n") and "pivot root" in r.stdout
+        assert "clone with new namespaces: user pid" in r.stdout
+
+
+def test_usage_is_explained(tmp_path):
+    """What cannot be combined or is unknown."""
+    for words in (["--plan", "--json"], ["extra"], ["--nosuch"]):
+        r = droste(tmp_path, "doctor", *words)
+        assert r.returncode == 2 and r.stdout == "" and "doctor --help" in r.stderr
