@@ -78,8 +78,8 @@ struct lm_options {
 };
 
 /* Checks the options and opens what they name; connects to nothing yet. Errors: ERROR_CONFIG (no
- * model, no key where one is needed, a bad URL, an unreadable ca_file), ERROR_NOT_FOUND or
- * ERROR_PROTOCOL (recording). */
+ * model, no key where one is needed, a bad URL, an unreadable ca_file), ERROR_NOT_FOUND,
+ * ERROR_ARGUMENT (a recording to replay), ERROR_PROTOCOL (one to append to). */
 int lm_open(
     struct loop *loop, const struct lm_options *options, struct lm **out, struct error *err);
 /* Cancels what is in flight. NULL is fine. */

@@ -1,0 +1,284 @@
+/* The broker between a real guest and a model in this program. */
+#include "../test.h"
+
+#include "base/cleanup.h"
+#include "broker/broker.h"
+
+enum { CALLS_MAX = 64 };
+
+struct fixture {
+    struct loop *loop;
+    struct environment *env;
+    struct session *session;
+    struct lm *lm;
+    struct budget budget;
+    struct broker *broker;
+    struct cell_result last;
+    bool done;
+    /* the model */
+    size_t wait_for; /* answers come when so many calls are open, the latest first */
+    size_t started, open;
+    struct lm_call *calls[CALLS_MAX];
+    char prompts[CALLS_MAX][32];
+    unsigned changes;
+};
+
+/* Says the prompt back; a prompt that begins with "bad" fails. */
+static void answer_latest(struct fixture *f)
+{
+    const struct lm_usage usage = { .input_tokens = 10, .output_tokens = 3 };
+    struct error why = { 0 };
+    const char *prompt = f->prompts[--f->open];
+    if (strncmp(prompt, "bad", 3) == 0)
+        error_set(&why, ERROR_MODEL_SERVER, "the engine is hot");
+    lm_answer(
+        f->calls[f->open], why.code ? "" : prompt, why.code ? 0 : strlen(prompt), &usage, &why);
+}
+
+static void model(void *arg, const struct lm_request *request, struct lm_call *call)
+{
+    struct fixture *f = arg;
+    const struct lm_message *last = &request->messages[request->message_count - 1];
+    assert_true(f->open < CALLS_MAX);
+    assert_int_equal(request->depth, 1);
+    snprintf(f->prompts[f->open], sizeof f->prompts[0], "%.*s", (int)last->len, last->text);
+    f->calls[f->open++] = call;
+    f->started++;
+    while (f->open >= f->wait_for && f->open > 0)
+        for (size_t n = f->open; n > 0; n--)
+            answer_latest(f);
+}
+
+static void guest_call(void *arg, struct session *s, const struct session_call *call)
+{
+    broker_call(((struct fixture *)arg)->broker, s, call);
+}
+
+static void guest_dropped(void *arg, struct session *s, uint64_t id)
+{
+    struct fixture *f = arg;
+    if (f->broker)
+        broker_drop(f->broker, s, id);
+}
+
+static void changed(void *arg)
+{
+    ((struct fixture *)arg)->changes++;
+}
+
+static const struct session_events events = { guest_call, guest_dropped, NULL };
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    struct lm_options options = { .model = "callback", .callback = model, .callback_arg = f };
+    f->wait_for = 1;
+    assert_ok(loop_open(&f->loop, err));
+    assert_ok(environment_open("local", f->loop, &f->env, err));
+    assert_ok(lm_open(f->loop, &options, &f->lm, err));
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    struct broker *broker = steal(&f->broker);
+    broker_close(broker);
+    session_close(f->session);
+    lm_close(f->lm);
+    environment_close(f->env);
+    loop_close(f->loop);
+    cell_result_free(&f->last);
+    free(f);
+    return 0;
+}
+
+static void open_with(struct fixture *f, struct budget_limits limits, struct lm *lm)
+{
+    struct broker_options broker = {
+        .lm = lm, .budget = &f->budget, .depth = 1, .changed = changed, .arg = f
+    };
+    struct session_options options;
+    session_options_init(&options);
+    options.grace = 0.3;
+    budget_init(&f->budget, &limits);
+    assert_ok(broker_open(&broker, &f->broker, err));
+    assert_ok(session_open(f->env, &options, &events, f, &f->session, err));
+}
+
+static void open_limited(struct fixture *f, int64_t calls)
+{
+    open_with(f, (struct budget_limits){ .calls = calls }, f->lm);
+}
+
+static void took(void *arg, struct cell_result *result)
+{
+    struct fixture *f = arg;
+    cell_result_free(&f->last);
+    f->last = *result;
+    f->done = true;
+}
+
+static const struct cell_result *run_limited(struct fixture *f, const char *code, double limit)
+{
+    struct session_cell cell = { .code = code, .len = strlen(code), .execute_timeout = limit };
+    f->done = false;
+    assert_ok(session_exec(f->session, &cell, took, f, err));
+    assert_ok(loop_run_until(f->loop, &f->done, err));
+    return &f->last;
+}
+
+static void assert_submits(struct fixture *f, const char *code, const char *json)
+{
+    const struct cell_result *r = run_limited(f, code, 0);
+    if (!r->submit)
+        fail_msg("status %s: %s", cell_status_name(r->status),
+            r->error.message ? r->error.message : r->reason.text);
+    assert_string_equal(r->submit, json);
+}
+
+static void one_prompt_is_answered_and_settled(void **state)
+{
+    struct fixture *f = *state;
+    open_limited(f, -1);
+    assert_submits(f, "SUBMIT(a=llm_query('hello'))", "{\"a\": \"hello\"}");
+    assert_int_equal(f->budget.calls, 1);
+    assert_int_equal(f->budget.input_tokens, 10);
+    assert_int_equal(f->budget.output_tokens, 3);
+    assert_int_equal(f->budget.held_tokens, 0);
+    assert_int_equal(broker_pending(f->broker), 0);
+    assert_int_equal(f->changes, 1);
+}
+
+/* The model answers the latest first; the guest gets the order of its prompts. */
+static void a_batch_keeps_its_order(void **state)
+{
+    struct fixture *f = *state;
+    open_limited(f, -1);
+    f->wait_for = 4;
+    assert_submits(f, "SUBMIT(a=llm_query_batched(['p', 'q', 'r', 's']))",
+        "{\"a\": [\"p\", \"q\", \"r\", \"s\"]}");
+    assert_int_equal(f->budget.calls, 4);
+}
+
+static void one_item_fails_alone(void **state)
+{
+    struct fixture *f = *state;
+    open_limited(f, -1);
+    f->wait_for = 3;
+    assert_submits(f,
+        "r = llm_query_batched(['p', 'bad', 's'])\n"
+        "SUBMIT(a=r, code=r[1].error.code)",
+        "{\"a\": [\"p\", \"[ERROR] the engine is hot\", \"s\"], \"code\": \"model_server\"}");
+    assert_int_equal(f->budget.calls, 3);
+}
+
+static void a_single_failure_is_raised(void **state)
+{
+    struct fixture *f = *state;
+    open_limited(f, -1);
+    assert_submits(f, "try: llm_query('bad')\nexcept LLMError as e: SUBMIT(a=str(e), code=e.code)",
+        "{\"a\": \"the engine is hot\", \"code\": \"model_server\"}");
+}
+
+/* A batch over the limit starts no call at all and leaves the room to one that fits. */
+static void the_budget_refuses_a_batch_whole(void **state)
+{
+    struct fixture *f = *state;
+    open_limited(f, 2);
+    assert_submits(f,
+        "try: llm_query_batched(['p', 'q', 'r'])\nexcept BudgetExceeded as e: "
+        "SUBMIT(a=str(e)[:34])",
+        "{\"a\": \"LLM call limit exceeded: 0 + 3 > 2\"}");
+    assert_int_equal(f->started, 0);
+    assert_int_equal(f->budget.guest_calls, 0);
+    assert_submits(f, "SUBMIT(a=llm_query_batched(['p', 'q']))", "{\"a\": [\"p\", \"q\"]}");
+    assert_int_equal(f->started, 2);
+}
+
+/* What nobody waits for any more is cancelled, counted and not answered. */
+static void calls_of_a_dead_guest_are_cancelled(void **state)
+{
+    struct fixture *f = *state;
+    open_limited(f, -1);
+    f->wait_for = CALLS_MAX;
+    const struct cell_result *r = run_limited(f,
+        "import threading, time, os\n"
+        "threading.Thread(target=llm_query_batched, args=(['p', 'q'],), daemon=True).start()\n"
+        "time.sleep(0.2)\nos._exit(0)",
+        0);
+    assert_int_equal(r->status, CELL_KILLED);
+    assert_int_equal(f->started, 2);
+    assert_int_equal(broker_pending(f->broker), 0);
+    assert_int_equal(f->budget.calls, 2);
+    assert_int_equal(f->budget.held_tokens, 0);
+    while (f->open > 0)
+        answer_latest(f); /* too late: dropped */
+    assert_int_equal(f->budget.calls, 2);
+}
+
+/* A guest that gave up waiting lives on; the answer that comes late disturbs nothing. */
+static void a_late_answer_disturbs_nothing(void **state)
+{
+    struct fixture *f = *state;
+    open_limited(f, -1);
+    f->wait_for = 2;
+    assert_int_equal(run_limited(f, "llm_query('late')", 0.2)->status, CELL_TIMEOUT);
+    assert_true(f->last.alive);
+    assert_submits(f, "SUBMIT(a=llm_query('new'))", "{\"a\": \"new\"}");
+    assert_int_equal(f->budget.calls, 2);
+}
+
+static void closing_cancels_what_is_under_way(void **state)
+{
+    struct fixture *f = *state;
+    open_limited(f, -1);
+    f->wait_for = CALLS_MAX;
+    run_limited(f, "llm_query('late')", 0.2);
+    assert_int_equal(broker_pending(f->broker), 1);
+    broker_close(steal(&f->broker));
+    assert_int_equal(f->budget.calls, 1);
+    assert_int_equal(f->budget.held_tokens, 0);
+}
+
+static void without_a_model_the_guest_is_told(void **state)
+{
+    struct fixture *f = *state;
+    open_with(f, (struct budget_limits){ .calls = -1 }, NULL);
+    assert_submits(f, "try: llm_query('p')\nexcept LLMError as e: SUBMIT(a='--model' in str(e))",
+        "{\"a\": true}");
+}
+
+static void a_prompt_may_be_messages(void **state)
+{
+    struct fixture *f = *state;
+    open_limited(f, -1);
+    assert_submits(f,
+        "SUBMIT(a=llm_query([{'role': 'system', 'content': 's'}, {'role': 'user', 'content': "
+        "'u'}]))",
+        "{\"a\": \"u\"}");
+    assert_submits(f,
+        "try: llm_query([{'role': 'tool', 'content': 's'}])\nexcept ValueError as e: "
+        "SUBMIT(a='tool' in str(e))",
+        "{\"a\": true}");
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(one_prompt_is_answered_and_settled),
+        T(a_batch_keeps_its_order),
+        T(one_item_fails_alone),
+        T(a_single_failure_is_raised),
+        T(the_budget_refuses_a_batch_whole),
+        T(calls_of_a_dead_guest_are_cancelled),
+        T(a_late_answer_disturbs_nothing),
+        T(closing_cancels_what_is_under_way),
+        T(without_a_model_the_guest_is_told),
+        T(a_prompt_may_be_messages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,128 @@
+/* What the model is told: that it is true, and that it is bounded. */
+#include "../session/fixture.h"
+
+#include "rlm/prompt.h"
+
+/* The identifier at the start of `text`; its length, 0 where there is none. */
+static size_t name_length(const char *text)
+{
+    size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
+    return n > 0 && (text[0] < '0' || text[0] > '9') ? n : 0;
+}
+
+/* Everything in single backticks that begins with a name is a name of the session. */
+static unsigned evaluate_names(struct fixture *f, const char *text)
+{
+    unsigned count = 0;
+    for (const char *at = strchr(text, '`'); at; at = strchr(at, '`')) {
+        char code[200];
+        size_t marks = strspn(at, "`"), n = name_length(at + marks);
+        const char *end = strchr(at + marks, '`');
+        if (marks == 1 && n > 0 && end) {
+            snprintf(code, sizeof code, "%.*s", (int)n, at + 1);
+            const struct cell_result *r = run(f, code);
+            if (r->status != CELL_OK)
+                fail_msg(
+                    "the prompt speaks of `%s`, and the guest says %s", code, r->error.message);
+            count++;
+        }
+        at = marks == 1 && end ? end + 1 : at + marks;
+    }
+    return count;
+}
+
+static void every_name_of_the_prompt_is_there(void **state)
+{
+    struct fixture *f = *state;
+    cleanup_buf struct buf text = { 0 };
+    static const char *const names[] = { "context" };
+    fixture_open_plain(f);
+    f->done = false;
+    assert_ok(session_set(f->session, names, 1, VALUE_TEXT, "", 0, -1, fixture_took, f, err));
+    assert_ok(loop_run_until(f->loop, &f->done, err));
+    prompt_system(&text, NULL);
+    assert_true(evaluate_names(f, buf_text(&text)) >= 8);
+}
+
+/* The example in the prompt is a block by the rules of the parser's, and it runs. */
+static void the_example_of_the_prompt_runs(void **state)
+{
+    struct fixture *f = *state;
+    fixture_open_plain(f);
+    assert_status(run(f, "context = ''"), CELL_OK);
+    assert_status(run(f, "print(type(context), len(context))"), CELL_OK);
+    cleanup_buf struct buf text = { 0 };
+    prompt_system(&text, NULL);
+    assert_non_null(strstr(buf_text(&text), "```repl\nprint(type(context), len(context))\n```\n"));
+}
+
+static void instructions_follow_the_system_prompt(void **state)
+{
+    cleanup_buf struct buf with = { 0 }, without = { 0 };
+    prompt_system(&without, "");
+    prompt_system(&with, "Answer in French: 100%s.");
+    assert_memory_equal(with.data, without.data, without.len);
+    assert_non_null(strstr(buf_text(&with), "Answer in French: 100%s.\n"));
+}
+
+static void the_context_is_described_and_not_shown(void **state)
+{
+    cleanup_json struct json_object *variable = NULL;
+    cleanup_buf struct buf text = { 0 };
+    static const char described[] = "{\"type\":\"str\",\"length\":1234567,\"preview\":\"'begin'\"}";
+    assert_ok(json_parse(described, strlen(described), &json_limits_small, &variable, err));
+    prompt_question(&text, "How many %d?", variable, "mail.txt", 30);
+    assert_non_null(strstr(buf_text(&text), "Question: How many %d?\n"));
+    assert_non_null(strstr(buf_text(&text), "a str of 1,234,567 characters, from mail.txt."));
+    assert_non_null(strstr(buf_text(&text), "It begins with 'begin'"));
+    assert_non_null(strstr(buf_text(&text), "Turn 1 of 30."));
+}
+
+static void long_output_keeps_both_ends_and_whole_characters(void **state)
+{
+    struct cell_result r = { .alive = true };
+    cleanup_buf struct buf text = { 0 };
+    for (int i = 0; i < 1000; i++)
+        buf_puts(&r.out, "\xC3\xA9");
+    prompt_result(&text, &r, 1, 201);
+    assert_true(text.len < 400);
+    assert_non_null(strstr(buf_text(&text), "bytes left out"));
+    for (size_t i = 0; i < text.len; i++)
+        if ((unsigned char)text.data[i] == 0xC3)
+            assert_int_equal((unsigned char)text.data[++i], 0xA9);
+        else
+            assert_true((unsigned char)text.data[i] < 0x80);
+    buf_free(&r.out);
+}
+
+static void silence_is_said(void **state)
+{
+    struct cell_result r = { .alive = true };
+    cleanup_buf struct buf text = { 0 };
+    prompt_result(&text, &r, 1, 1000);
+    assert_non_null(strstr(buf_text(&text), "(nothing was printed)"));
+}
+
+static void a_dead_session_is_said(void **state)
+{
+    struct cell_result r = { .status = CELL_KILLED };
+    cleanup_buf struct buf text = { 0 };
+    error_set(&r.reason, ERROR_LOST, "it exited");
+    prompt_result(&text, &r, 1, 1000);
+    assert_non_null(strstr(buf_text(&text), "The session ended: it exited."));
+    assert_non_null(strstr(buf_text(&text), "`context` is there again"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(every_name_of_the_prompt_is_there),
+        T(the_example_of_the_prompt_runs),
+        cmocka_unit_test(instructions_follow_the_system_prompt),
+        cmocka_unit_test(the_context_is_described_and_not_shown),
+        cmocka_unit_test(long_output_keeps_both_ends_and_whole_characters),
+        cmocka_unit_test(silence_is_said),
+        cmocka_unit_test(a_dead_session_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
