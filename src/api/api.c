@@ -46,6 +46,12 @@ void droste_interrupt(droste *d)
 }
 
 
+void api_forget_interrupt(droste *d)
+{
+    uint64_t count;
+    (void)!read(d->interrupt_fd, &count, sizeof count);
+}
+
 static void interrupted(void *arg, int status, int events)
 {
     droste *d = arg;

@@ -44,6 +44,8 @@ int api_session_options(const droste *d, struct session_options *options, struct
 /* What was done to make its sandbox, for people. */
 void api_session_describe(const struct droste_session *s, struct buf *out);
 
+/* An interrupt that came while nothing was under way is not for what begins now. */
+void api_forget_interrupt(droste *d);
 /* Interrupts the cells under way. */
 void api_interrupt_sessions(droste *d);
 

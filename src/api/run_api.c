@@ -141,6 +141,7 @@ int droste_run(droste *d, const char *question, const char *context, droste_even
     struct parts parts = { 0 };
     struct waiting w = { .fn = fn, .arg = arg };
     int rc = 0;
+    api_forget_interrupt(d);
     if (d->run)
         rc = error_set(&why, ERROR_ARGUMENT, "a run is under way in this context already");
     else if (!question || !question[0])

@@ -126,7 +126,7 @@ static void operation_done(void *arg, struct cell_result *result)
 /* Waits for an operation whose start returned rc. */
 static int wait_for(droste_session *s, int rc, struct error *err)
 {
-    return rc < 0 ? rc : loop_run_until(s->d->loop, &s->done, err);
+    return rc < 0 ? rc : loop_run_until_soon(s->d->loop, &s->done, err);
 }
 
 int droste_session_exec(droste_session *s, const char *code, size_t len, int flags,
@@ -136,6 +136,7 @@ int droste_session_exec(droste_session *s, const char *code, size_t len, int fla
     struct session_cell cell = { .code = code, .len = len, .echo = flags & DROSTE_ECHO,
         .execute_timeout = -1 };
     s->done = false;
+    api_forget_interrupt(s->d);
     int rc = session_exec(s->session, &cell, operation_done, s, &why);
     rc = wait_for(s, rc, &why);
     if (rc < 0)

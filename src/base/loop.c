@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
+
 struct timer {
     uv_timer_t uv; /* first: uv_handle_t * and struct timer * are the same address */
     timer_fn *fn;
@@ -51,11 +53,29 @@ void loop_close(struct loop *loop)
     free(loop);
 }
 
+static int nothing_left(struct error *err)
+{
+    return error_set(err, ERROR_IO, "the event loop has nothing left to wait for");
+}
+
 int loop_run_until(struct loop *loop, const bool *done, struct error *err)
 {
     while (!*done)
         if (uv_run(&loop->uv, UV_RUN_ONCE) == 0 && !*done)
-            return error_set(err, ERROR_IO, "the event loop has nothing left to wait for");
+            return nothing_left(err);
+    return 0;
+}
+
+int loop_run_until_soon(struct loop *loop, const bool *done, struct error *err)
+{
+    enum { LOOK_NS = 50000 };
+    while (!*done) {
+        uint64_t start = clock_ns();
+        while (!*done && clock_ns() - start < LOOK_NS)
+            uv_run(&loop->uv, UV_RUN_NOWAIT);
+        if (!*done && uv_run(&loop->uv, UV_RUN_ONCE) == 0 && !*done)
+            return nothing_left(err);
+    }
     return 0;
 }
 

@@ -78,6 +78,22 @@ static void nothing_left_is_an_error(void **state)
     assert_ok(loop_run_until(scene->loop, &scene->done, err));
 }
 
+/* Waiting for what comes soon finds what comes at once, and what comes after it went to sleep. */
+static void waiting_for_soon_finds_the_late_too(void **state)
+{
+    static const uint64_t delays_ms[] = { 0, 20 };
+    struct scene *scene = *state;
+    assert_fails(ERROR_IO, loop_run_until_soon(scene->loop, &scene->done, err));
+    for (size_t i = 0; i < 2; i++) {
+        struct timer *timer = timer_new(scene->loop, finish, scene);
+        scene->done = false;
+        timer_start(timer, delays_ms[i], 0);
+        assert_ok(loop_run_until_soon(scene->loop, &scene->done, err));
+        assert_true(scene->done);
+        timer_free(timer);
+    }
+}
+
 /* The last event may be the one that was waited for. */
 static void the_last_event_counts(void **state)
 {
@@ -302,6 +318,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         loop_test(nothing_left_is_an_error),
+        loop_test(waiting_for_soon_finds_the_late_too),
         loop_test(the_last_event_counts),
         loop_test(running_what_is_ready_does_not_wait),
         loop_test(closing_frees_what_is_left),
