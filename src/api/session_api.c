@@ -18,6 +18,7 @@ struct droste_session {
     droste_output_fn *output;
     void *output_arg;
     char *notice; /* about the last load, or NULL */
+    bool started; /* an operation has ended: the sandbox is there */
     /* the operation that is being waited for */
     bool done;
     struct cell_result result;
@@ -123,10 +124,16 @@ static void operation_done(void *arg, struct cell_result *result)
     s->done = true;
 }
 
-/* Waits for an operation whose start returned rc. */
+/* Waits for an operation whose start returned rc. While a sandbox is being made, others need the
+ * processors more. */
 static int wait_for(droste_session *s, int rc, struct error *err)
 {
-    return rc < 0 ? rc : loop_run_until_soon(s->d->loop, &s->done, err);
+    if (rc < 0)
+        return rc;
+    rc = s->started ? loop_run_until_soon(s->d->loop, &s->done, err)
+                    : loop_run_until(s->d->loop, &s->done, err);
+    s->started = true;
+    return rc;
 }
 
 int droste_session_exec(droste_session *s, const char *code, size_t len, int flags,

@@ -68,11 +68,12 @@ int loop_run_until(struct loop *loop, const bool *done, struct error *err)
 
 int loop_run_until_soon(struct loop *loop, const bool *done, struct error *err)
 {
-    enum { LOOK_NS = 50000 };
+    enum { LOOK_NS = 150000 };
     while (!*done) {
         uint64_t start = clock_ns();
-        while (!*done && clock_ns() - start < LOOK_NS)
+        while (!*done && clock_ns() - start < LOOK_NS) {
             uv_run(&loop->uv, UV_RUN_NOWAIT);
+        }
         if (!*done && uv_run(&loop->uv, UV_RUN_ONCE) == 0 && !*done)
             return nothing_left(err);
     }
