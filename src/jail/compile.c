@@ -11,7 +11,8 @@
  * - as root, the ids are dropped last in the zygote, after the binds that need root to be found;
  * - what the zygote shows below /tmp (a venv, say) would be hidden by the sandbox's private /tmp:
  *   it waits on /dev/shm meanwhile, and is bound again before a private /dev/shm goes over that;
- * - in the worker, no-new-privileges and the loss of all capabilities end the list.
+ * - in the worker, no-new-privileges and the loss of all capabilities come before the filter, which
+ *   ends the list.
  */
 #include "jail/jail.h"
 
@@ -24,6 +25,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "jail/filter.h"
 
 /* <sys/mount.h> and <linux/mount.h> cannot be included together in glibc 2.36. */
 #define MS_NOSUID 2
@@ -89,6 +91,14 @@ static uint32_t add_text(struct builder *b, const char *text)
         return 0;
     size_t at = b->text.len;
     buf_append(&b->text, text, strlen(text) + 1);
+    return (uint32_t)at;
+}
+
+static uint32_t add_bytes(struct builder *b, const void *bytes, size_t len)
+{
+    size_t at = b->text.len;
+    buf_append(&b->text, bytes, len);
+    buf_putc(&b->text, '\0');
     return (uint32_t)at;
 }
 
@@ -265,6 +275,31 @@ static void make_root(struct builder *b, const struct jail_host *host)
     add(b, JAIL_CHDIR, "/", NULL, 0, 0);
 }
 
+/* The filter is the same for all sandboxes of a zygote: it is compiled into the zygote's plan, as an
+ * operation of the worker, and copied into each sandbox's. */
+static int add_filter(struct builder *b, struct error *err)
+{
+    cleanup_buf struct buf filter = { 0 };
+    int rc = filter_compile(&filter, err);
+    if (rc < 0)
+        return rc;
+    uint32_t at = add_bytes(b, filter.data, filter.len);
+    b->stage = JAIL_WORKER;
+    add(b, JAIL_FILTER, NULL, NULL, filter.len, 0)->text[0] = at;
+    return 0;
+}
+
+static void copy_filter(struct builder *b, const struct jail_plan *zygote)
+{
+    for (uint32_t i = 0; i < zygote->count; i++) {
+        const struct jail_op *op = &zygote->ops[i];
+        if (op->kind != JAIL_FILTER)
+            continue;
+        uint32_t at = add_bytes(b, jail_plan_text(zygote, op, 0), op->a);
+        add(b, JAIL_FILTER, NULL, NULL, op->a, 0)->text[0] = at;
+    }
+}
+
 int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
     struct jail_plan **out, struct error *err)
 {
@@ -284,6 +319,12 @@ int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
             add(&b, JAIL_BECOME, NULL, NULL, JAIL_NOBODY, JAIL_NOBODY);
     }
     add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
+    int rc = isolation == ISOLATION_FULL ? add_filter(&b, err) : 0;
+    if (rc < 0) {
+        buf_free(&b.ops);
+        buf_free(&b.text);
+        return rc;
+    }
     return builder_finish(&b, 0, out, err);
 }
 
@@ -367,6 +408,7 @@ int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygot
     add(&b, JAIL_CHDIR, full ? "/tmp" : workdir, NULL, 0, 0);
     add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
     add(&b, JAIL_DROP_CAPS, NULL, NULL, 0, 0);
+    copy_filter(&b, zygote);
     b.stage = JAIL_GUARD;
     add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
     add(&b, JAIL_DROP_CAPS, NULL, NULL, 0, 0);
@@ -396,6 +438,7 @@ static const char *const op_names[JAIL_OP_COUNT] = {
     [JAIL_SESSION] = "new session",
     [JAIL_DROP_CAPS] = "drop all capabilities",
     [JAIL_NO_NEW_PRIVS] = "no new privileges",
+    [JAIL_FILTER] = "filter system calls",
 };
 
 static const struct {
@@ -461,7 +504,7 @@ void jail_print_op(const struct jail_plan *plan, uint32_t index, struct buf *out
     const struct jail_op *op = &plan->ops[index];
     const char *t0 = jail_plan_text(plan, op, 0), *t1 = jail_plan_text(plan, op, 1);
     buf_puts(out, op_names[op->kind]);
-    if (t0[0])
+    if (t0[0] && op->kind != JAIL_FILTER)
         buf_printf(out, " %s", t0);
     if (t1[0] && op->kind != JAIL_FILE)
         buf_printf(out, " on %s", t1);

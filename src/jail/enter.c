@@ -9,6 +9,8 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -152,6 +154,15 @@ static int drop_caps(void)
     return (int)syscall(SYS_capset, &header, none);
 }
 
+static int load_filter(const char *bytes, uint64_t len)
+{
+    struct sock_fprog program = {
+        .len = (unsigned short)(len / sizeof(struct sock_filter)),
+        .filter = (struct sock_filter *)(uintptr_t)bytes,
+    };
+    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+}
+
 /* The ids outside are looked up before a namespace hides them. */
 struct outer {
     uid_t uid;
@@ -199,6 +210,8 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op,
         return drop_caps();
     case JAIL_NO_NEW_PRIVS:
         return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    case JAIL_FILTER:
+        return load_filter(t0, op->a);
     case JAIL_OP_COUNT:
         break;
     }

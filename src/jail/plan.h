@@ -32,6 +32,7 @@ enum jail_op_kind {
     JAIL_SESSION,      /* own session and process group */
     JAIL_DROP_CAPS,    /* every set, the bounding and the ambient one too */
     JAIL_NO_NEW_PRIVS, /* set-user-id files and file capabilities have no effect */
+    JAIL_FILTER,       /* text 0: a seccomp filter of a bytes (jail/filter.c) */
     JAIL_OP_COUNT,
 };
 

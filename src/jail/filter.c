@@ -1,0 +1,211 @@
+/* jail/filter.c: the seccomp allow-list, compiled with libseccomp and carried as bytes.
+ *
+ * The list is what CPython, its standard library and the usual packages call. Everything else is
+ * ENOSYS, and what attacks ask for by name is EPERM, so that a report says what was tried. Some
+ * calls are allowed only with certain arguments: no clone into namespaces, no sockets but IP and
+ * UNIX ones, no typing into a terminal (TIOCSTI, CVE-2016-10124 and its kin), only harmless prctls.
+ *
+ * clone3 passes its flags in memory, where a filter cannot look; with ENOSYS the C library falls
+ * back to clone. io_uring does its work outside of the filter's sight and is not in the list.
+ */
+#include "jail/filter.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/file.h"
+
+/* Names that an architecture does not have are passed over. */
+static const char *const allowed[] = {
+    /* files */
+    "access", "chdir", "chmod", "chown", "close", "close_range", "copy_file_range", "creat", "dup",
+    "dup2", "dup3", "faccessat", "faccessat2", "fadvise64", "fallocate", "fchdir", "fchmod",
+    "fchmodat", "fchmodat2", "fchown", "fchownat", "fcntl", "fdatasync", "fgetxattr", "flistxattr",
+    "flock", "fremovexattr", "fsetxattr", "fstat", "fstatfs", "fsync", "ftruncate", "futimesat",
+    "getcwd", "getdents", "getdents64", "getxattr", "lchown", "lgetxattr", "link", "linkat",
+    "listxattr", "llistxattr", "lremovexattr", "lseek", "lsetxattr", "lstat", "mkdir", "mkdirat",
+    "mknod", "mknodat", "newfstatat", "open", "openat", "openat2", "pread64", "preadv", "preadv2",
+    "pwrite64", "pwritev", "pwritev2", "read", "readahead", "readlink", "readlinkat", "readv",
+    "removexattr", "rename", "renameat", "renameat2", "rmdir", "sendfile", "setxattr", "splice",
+    "stat", "statfs", "statx", "symlink", "symlinkat", "sync", "sync_file_range", "syncfs", "tee",
+    "truncate", "umask", "unlink", "unlinkat", "utime", "utimensat", "utimes", "vmsplice", "write",
+    "writev",
+    /* waiting */
+    "epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait",
+    "eventfd", "eventfd2", "pipe", "pipe2", "poll", "ppoll", "pselect6", "select", "signalfd",
+    "signalfd4", "timerfd_create", "timerfd_gettime", "timerfd_settime",
+    /* memory */
+    "brk", "madvise", "membarrier", "memfd_create", "mincore", "mmap", "mprotect", "mremap", "msync",
+    "munmap", "mlock", "mlock2", "munlock", "pkey_alloc", "pkey_free", "pkey_mprotect",
+    /* processes and threads */
+    "arch_prctl", "execve", "execveat", "exit", "exit_group", "fork", "futex", "futex_waitv",
+    "get_robust_list", "get_thread_area", "getcpu", "getpgid", "getpgrp", "getpid", "getppid",
+    "getpriority", "getrlimit", "getrusage", "getsid", "gettid", "kill", "pidfd_open",
+    "pidfd_send_signal", "prlimit64", "restart_syscall", "rseq", "rt_sigaction", "rt_sigpending",
+    "rt_sigprocmask", "rt_sigqueueinfo", "rt_sigreturn", "rt_sigsuspend", "rt_sigtimedwait",
+    "rt_tgsigqueueinfo", "sched_get_priority_max", "sched_get_priority_min", "sched_getaffinity",
+    "sched_getattr", "sched_getparam", "sched_getscheduler", "sched_rr_get_interval", "sched_yield",
+    "set_robust_list", "set_tid_address", "setpgid", "setpriority", "setrlimit", "setsid",
+    "sigaltstack", "tgkill", "tkill", "vfork", "wait4", "waitid",
+    /* who and when */
+    "alarm", "capget", "clock_getres", "clock_gettime", "clock_nanosleep", "getegid", "geteuid",
+    "getgid", "getgroups", "getitimer", "getrandom", "getresgid", "getresuid", "gettimeofday",
+    "getuid", "nanosleep", "pause", "setitimer", "sysinfo", "time", "timer_create", "timer_delete",
+    "timer_getoverrun", "timer_gettime", "timer_settime", "times", "uname",
+    /* sockets, once there */
+    "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen",
+    "recvfrom", "recvmmsg", "recvmsg", "sendmmsg", "sendmsg", "sendto", "setsockopt", "shutdown",
+};
+
+static const char *const forbidden[] = { "acct", "add_key", "adjtimex", "bpf", "chroot",
+    "clock_adjtime", "clock_settime", "delete_module", "fanotify_init", "fanotify_mark",
+    "finit_module", "fsconfig", "fsmount", "fsopen", "fspick", "init_module", "io_uring_enter",
+    "io_uring_register", "io_uring_setup", "ioperm", "iopl", "ioprio_set", "kcmp", "kexec_file_load",
+    "kexec_load", "keyctl", "lookup_dcookie", "mlockall", "modify_ldt", "mount", "mount_setattr",
+    "move_mount", "name_to_handle_at", "open_by_handle_at", "open_tree", "perf_event_open",
+    "pidfd_getfd", "pivot_root", "process_madvise", "process_vm_readv", "process_vm_writev",
+    "ptrace", "quotactl", "quotactl_fd", "reboot", "request_key", "sched_setaffinity",
+    "sched_setattr", "sched_setparam", "sched_setscheduler", "sethostname", "setdomainname", "setns",
+    "settimeofday", "swapoff", "swapon", "syslog", "umount", "umount2", "unshare", "userfaultfd",
+    "vhangup", "seccomp" };
+
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x00000080
+#endif
+#define CLONE_NEW                                                                                  \
+    (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |      \
+        CLONE_NEWCGROUP)
+
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#endif
+
+/* prctl(2) by its first argument. */
+static const int prctls[] = { PR_SET_PDEATHSIG, PR_GET_PDEATHSIG, PR_GET_DUMPABLE, PR_SET_NAME,
+    PR_GET_NAME, PR_GET_SECCOMP, PR_CAPBSET_READ, PR_GET_TIMERSLACK, PR_SET_TIMERSLACK,
+    PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS,
+    PR_GET_TID_ADDRESS, PR_SET_THP_DISABLE, PR_GET_THP_DISABLE, PR_SET_VMA };
+
+static const int families[] = { AF_UNIX, AF_INET, AF_INET6 };
+
+enum { SOCKET_TYPE_MASK = 0xF, TERMINAL_STI = 0x5412, TERMINAL_LINUX = 0x541C };
+
+/* A rule for a name, unless this architecture has no such call. libseccomp gives negative numbers
+ * for those. */
+static int rule(scmp_filter_ctx ctx, uint32_t action, const char *name, unsigned count,
+    const struct scmp_arg_cmp *arguments)
+{
+    int number = seccomp_syscall_resolve_name(name);
+    if (number < 0)
+        return 0;
+    return seccomp_rule_add_array(ctx, action, number, count, arguments);
+}
+
+static int add_lists(scmp_filter_ctx ctx)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < array_length(allowed); i++)
+        rc = rule(ctx, SCMP_ACT_ALLOW, allowed[i], 0, NULL);
+    for (size_t i = 0; rc == 0 && i < array_length(forbidden); i++)
+        rc = rule(ctx, SCMP_ACT_ERRNO(EPERM), forbidden[i], 0, NULL);
+    return rc;
+}
+
+/* The C library sees EPERM for a clone into a namespace, as without privileges. */
+static int add_clone(scmp_filter_ctx ctx)
+{
+    const struct scmp_arg_cmp plain = SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_NEW, 0);
+    int rc = rule(ctx, SCMP_ACT_ALLOW, "clone", 1, &plain);
+    for (unsigned bit = 0; rc == 0 && bit < 32; bit++) {
+        const struct scmp_arg_cmp set = SCMP_A0(SCMP_CMP_MASKED_EQ, 1ull << bit, 1ull << bit);
+        if (CLONE_NEW & (1ull << bit))
+            rc = rule(ctx, SCMP_ACT_ERRNO(EPERM), "clone", 1, &set);
+    }
+    return rc;
+}
+
+/* Streams and datagrams of the named families; raw and packet sockets need capabilities too. */
+static int add_sockets(scmp_filter_ctx ctx)
+{
+    static const int types[] = { SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET };
+    int rc = 0;
+    for (size_t f = 0; rc == 0 && f < array_length(families); f++) {
+        for (size_t t = 0; rc == 0 && t < array_length(types); t++) {
+            const struct scmp_arg_cmp both[] = {
+                SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[f]),
+                SCMP_A1(SCMP_CMP_MASKED_EQ, SOCKET_TYPE_MASK, (scmp_datum_t)types[t]),
+            };
+            rc = rule(ctx, SCMP_ACT_ALLOW, "socket", 2, both);
+        }
+    }
+    const struct scmp_arg_cmp local = SCMP_A0(SCMP_CMP_EQ, AF_UNIX);
+    return rc < 0 ? rc : rule(ctx, SCMP_ACT_ALLOW, "socketpair", 1, &local);
+}
+
+static int add_arguments(scmp_filter_ctx ctx)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < array_length(prctls); i++) {
+        const struct scmp_arg_cmp option = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)prctls[i]);
+        rc = rule(ctx, SCMP_ACT_ALLOW, "prctl", 1, &option);
+    }
+    /* The kernel looks at 32 bits of an ioctl's request; so must the filter. */
+    const struct scmp_arg_cmp type = SCMP_A1(SCMP_CMP_MASKED_EQ, 0xFFFFFFFF, TERMINAL_STI);
+    const struct scmp_arg_cmp console = SCMP_A1(SCMP_CMP_MASKED_EQ, 0xFFFFFFFF, TERMINAL_LINUX);
+    const struct scmp_arg_cmp ask = SCMP_A0(SCMP_CMP_EQ, 0xFFFFFFFF);
+    const struct scmp_arg_cmp plain = SCMP_A0(SCMP_CMP_EQ, PER_LINUX);
+    if (rc == 0)
+        rc = rule(ctx, SCMP_ACT_ERRNO(EPERM), "ioctl", 1, &type);
+    if (rc == 0)
+        rc = rule(ctx, SCMP_ACT_ERRNO(EPERM), "ioctl", 1, &console);
+    if (rc == 0)
+        rc = rule(ctx, SCMP_ACT_ALLOW, "ioctl", 0, NULL);
+    if (rc == 0)
+        rc = rule(ctx, SCMP_ACT_ALLOW, "personality", 1, &ask);
+    if (rc == 0)
+        rc = rule(ctx, SCMP_ACT_ALLOW, "personality", 1, &plain);
+    return rc;
+}
+
+static int build(scmp_filter_ctx ctx)
+{
+    /* A binary tree: a list of this length would cost each sandbox a millisecond to load. */
+    int rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+    if (rc == 0)
+        rc = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
+    if (rc == 0)
+        rc = add_lists(ctx);
+    if (rc == 0)
+        rc = add_clone(ctx);
+    if (rc == 0)
+        rc = add_sockets(ctx);
+    return rc < 0 ? rc : add_arguments(ctx);
+}
+
+int filter_compile(struct buf *out, struct error *err)
+{
+    cleanup_fd int fd = file_memfd("droste-filter", err);
+    if (fd < 0)
+        return fd;
+    scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
+    if (!ctx)
+        return error_memory(err);
+    int rc = build(ctx);
+    if (rc == 0)
+        rc = seccomp_export_bpf(ctx, fd);
+    seccomp_release(ctx);
+    if (rc < 0) {
+        errno = -rc;
+        return error_set_errno(err, ERROR_ENVIRONMENT, "compiling the system call filter");
+    }
+    lseek(fd, 0, SEEK_SET);
+    return file_read_fd(fd, "the system call filter", 1u << 20, out, err);
+}
