@@ -64,6 +64,7 @@ struct clone_job {
     const struct jail_plan *plan;
     int channel, out, err, status;
     int pidfd;
+    int settled[2]; /* without a pid namespace: closes when the keeper's program has begun */
     sigset_t old_mask;
     void *resume[5]; /* where the worker goes on: __builtin_setjmp's */
 };
@@ -123,11 +124,15 @@ __attribute__((noreturn)) static void keep(const struct clone_job *job, pid_t wo
     if (jail_enter(job->plan, JAIL_GUARD, &failed) < 0)
         fail(job, failed);
     snprintf(pid, sizeof pid, "%d", (int)worker);
-    /* The table of descriptors is this process's own; only the memory is shared. */
+    /* The table of descriptors is this process's own; only the memory is shared. What stays open
+     * besides the status pipe closes with the exec: the program, and the end of `settled`. */
     int program = fcntl(zygote.keeper, F_DUPFD_CLOEXEC, 64);
+    unsigned last = (unsigned)program;
+    if (program >= 0 && job->settled[1] >= 0 && dup3(job->settled[1], program + 1, O_CLOEXEC) > 0)
+        last++;
     if (program >= 0 && dup2(job->status, 0) == 0 &&
         syscall(SYS_close_range, 1, (unsigned)program - 1, 0) == 0 &&
-        syscall(SYS_close_range, (unsigned)program + 1, ~0U, 0) == 0)
+        syscall(SYS_close_range, last + 1, ~0U, 0) == 0)
         syscall(SYS_execveat, program, "", argv, envp, AT_EMPTY_PATH);
     struct zygote_status status = { .sys = errno, .op = ZYGOTE_NO_OP, .wait_status = -1 };
     (void)!write(0, &status, sizeof status);
@@ -150,6 +155,16 @@ static int arrange_descriptors(const struct clone_job *job)
     return (int)syscall(SYS_close_range, ZYGOTE_CHANNEL_FD + 1, ~0U, 0);
 }
 
+/* Without a pid namespace the guest could stop its keeper. Not before the keeper is on its own: until
+ * then the zygote stands still with it. */
+static void wait_for_keeper(struct clone_job *job)
+{
+    char none;
+    close(job->settled[1]);
+    while (read(job->settled[0], &none, 1) < 0 && errno == EINTR)
+        ;
+}
+
 /* In the worker; comes back only when all is done. */
 static void become_worker(struct clone_job *job)
 {
@@ -157,6 +172,8 @@ static void become_worker(struct clone_job *job)
     struct sigaction plain = { .sa_handler = SIG_DFL };
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     sigaction(SIGCHLD, &plain, NULL);
+    if (job->settled[0] >= 0)
+        wait_for_keeper(job);
     if (jail_enter(job->plan, JAIL_WORKER, &failed) < 0)
         fail(job, failed);
     if (arrange_descriptors(job) < 0)
@@ -180,8 +197,11 @@ static int become_keeper(void *arg)
     if (poll(&life, 1, 0) != 0)
         _exit(125);
     sigaction(SIGCHLD, &plain, NULL);
-    if (!pid_namespace)
+    if (!pid_namespace) {
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+        if (pipe2(job->settled, O_CLOEXEC) < 0)
+            fail(job, ZYGOTE_NO_OP);
+    }
     if (jail_enter(job->plan, JAIL_KEEPER, &failed) < 0)
         fail(job, failed);
     pid_t worker = clone_copy();
@@ -207,7 +227,7 @@ static bool serve_clone(struct clone_job *job)
         zygote.after_fork_child();
         return true;
     }
-    job->pidfd = -1;
+    job->pidfd = job->settled[0] = job->settled[1] = -1;
     pid_t pid = clone(become_keeper, stack + STACK,
         (int)job->plan->clone_flags | CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, job,
         &job->pidfd);
