@@ -31,7 +31,7 @@
 enum {
     START_TIMEOUT_MS = 30000,
     LAST_WORDS_MS = 1000, /* for a program that has closed the control socket to end */
-    UNDER_WAY_MAX = 32,   /* 32 small datagrams a side; the default buffers hold some 200 */
+    UNDER_WAY_MAX = 32,   /* the default buffers hold about as many plans */
 };
 
 /* A clone that was asked for and is not answered. In the order in which they were asked for. */
@@ -468,12 +468,20 @@ static int send_clone(struct zygote *z, struct pending *p)
 }
 
 /* Sends what may go out now. */
+/* After a failed send: the zygote's queue is full, and an answer will say when it is not. */
+static bool will_have_room(const struct zygote *z)
+{
+    return (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) && z->under_way > 0;
+}
+
 static void send_waiting(struct zygote *z)
 {
     struct pending *p = z->first;
     while (p && z->under_way < UNDER_WAY_MAX && !z->dead) {
         struct pending *next = p->next;
         if (!p->sent && send_clone(z, p) < 0) {
+            if (will_have_room(z))
+                return;
             struct zygote_answer what = { .pidfd = -1, .sys = errno };
             answer(z, p->id, &what);
             next = z->first; /* the receiver may have changed the list */
@@ -634,7 +642,7 @@ int zygote_clone(struct zygote *z, const struct jail_plan *plan, int fds[ZYGOTE_
         return error_memory(err);
     *p = (struct pending){ .id = ++z->last_id, .fn = fn, .arg = arg, .plan = plan };
     memcpy(p->fds, fds, sizeof p->fds);
-    if (z->under_way < UNDER_WAY_MAX && send_clone(z, p) < 0) {
+    if (z->under_way < UNDER_WAY_MAX && send_clone(z, p) < 0 && !will_have_room(z)) {
         free(p); /* the descriptors are still the caller's */
         return error_set_errno(err, ERROR_ENVIRONMENT, "asking the zygote for a sandbox");
     }

@@ -3,18 +3,19 @@
  * The list is what CPython, its standard library and the usual packages call. Everything else is
  * ENOSYS, and what attacks ask for by name is EPERM, so that a report says what was tried. Some
  * calls are allowed only with certain arguments: no clone into namespaces, no sockets but IP and
- * UNIX ones, no typing into a terminal (TIOCSTI, CVE-2016-10124 and its kin), only harmless prctls.
+ * UNIX ones, no typing into a terminal (TIOCSTI, CVE-2017-5226), only harmless prctls.
  *
  * clone3 passes its flags in memory, where a filter cannot look; with ENOSYS the C library falls
  * back to clone. io_uring does its work outside of the filter's sight and is not in the list.
  */
 #include "jail/filter.h"
 
+#include <asm/ioctls.h>
 #include <errno.h>
+#include <linux/fs.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <stdbool.h>
-#include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -53,7 +54,7 @@ static const char *const allowed[] = {
     "rt_sigprocmask", "rt_sigqueueinfo", "rt_sigreturn", "rt_sigsuspend", "rt_sigtimedwait",
     "rt_tgsigqueueinfo", "sched_get_priority_max", "sched_get_priority_min", "sched_getaffinity",
     "sched_getattr", "sched_getparam", "sched_getscheduler", "sched_rr_get_interval", "sched_yield",
-    "set_robust_list", "set_tid_address", "setpgid", "setpriority", "setrlimit", "setsid",
+    "set_robust_list", "set_tid_address", "setgid", "setpgid", "setpriority", "setregid", "setresgid", "setresuid", "setreuid", "setrlimit", "setsid", "setuid",
     "sigaltstack", "tgkill", "tkill", "vfork", "wait4", "waitid",
     /* who and when */
     "alarm", "capget", "clock_getres", "clock_gettime", "clock_nanosleep", "getegid", "geteuid",
@@ -77,9 +78,6 @@ static const char *const forbidden[] = { "acct", "add_key", "adjtimex", "bpf", "
     "settimeofday", "swapoff", "swapon", "syslog", "umount", "umount2", "unshare", "userfaultfd",
     "vhangup", "seccomp" };
 
-#ifndef CLONE_NEWTIME
-#define CLONE_NEWTIME 0x00000080
-#endif
 #define CLONE_NEW                                                                                  \
     (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |      \
         CLONE_NEWCGROUP)
@@ -96,7 +94,12 @@ static const int prctls[] = { PR_SET_PDEATHSIG, PR_GET_PDEATHSIG, PR_GET_DUMPABL
 
 static const int families[] = { AF_UNIX, AF_INET, AF_INET6 };
 
-enum { SOCKET_TYPE_MASK = 0xF, TERMINAL_STI = 0x5412, TERMINAL_LINUX = 0x541C };
+enum { SOCKET_TYPE_MASK = 0xF };
+
+/* What files, pipes, sockets and terminals are asked; nothing that types into a terminal or that a
+ * driver would have to be trusted with. */
+static const uint32_t ioctls[] = { TCGETS, TIOCGWINSZ, TIOCGPGRP, TIOCSPGRP, TIOCOUTQ, FIONREAD,
+    FIONBIO, FIONCLEX, FIOCLEX, FIOASYNC, FICLONE, FICLONERANGE, FS_IOC_GETFLAGS };
 
 /* A rule for a name, unless this architecture has no such call. libseccomp gives negative numbers
  * for those. */
@@ -157,17 +160,13 @@ static int add_arguments(scmp_filter_ctx ctx)
         const struct scmp_arg_cmp option = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)prctls[i]);
         rc = rule(ctx, SCMP_ACT_ALLOW, "prctl", 1, &option);
     }
-    /* The kernel looks at 32 bits of an ioctl's request; so must the filter. */
-    const struct scmp_arg_cmp type = SCMP_A1(SCMP_CMP_MASKED_EQ, 0xFFFFFFFF, TERMINAL_STI);
-    const struct scmp_arg_cmp console = SCMP_A1(SCMP_CMP_MASKED_EQ, 0xFFFFFFFF, TERMINAL_LINUX);
+    for (size_t i = 0; rc == 0 && i < array_length(ioctls); i++) {
+        /* The kernel looks at 32 bits of a request; so must the filter. */
+        const struct scmp_arg_cmp request = SCMP_A1(SCMP_CMP_MASKED_EQ, 0xFFFFFFFF, ioctls[i]);
+        rc = rule(ctx, SCMP_ACT_ALLOW, "ioctl", 1, &request);
+    }
     const struct scmp_arg_cmp ask = SCMP_A0(SCMP_CMP_EQ, 0xFFFFFFFF);
     const struct scmp_arg_cmp plain = SCMP_A0(SCMP_CMP_EQ, PER_LINUX);
-    if (rc == 0)
-        rc = rule(ctx, SCMP_ACT_ERRNO(EPERM), "ioctl", 1, &type);
-    if (rc == 0)
-        rc = rule(ctx, SCMP_ACT_ERRNO(EPERM), "ioctl", 1, &console);
-    if (rc == 0)
-        rc = rule(ctx, SCMP_ACT_ALLOW, "ioctl", 0, NULL);
     if (rc == 0)
         rc = rule(ctx, SCMP_ACT_ALLOW, "personality", 1, &ask);
     if (rc == 0)

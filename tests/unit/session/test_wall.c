@@ -173,21 +173,92 @@ static void what_needs_privileges_is_denied(void **state)
         "SUBMIT(c('mount', b'proc', b'/tmp', b'proc', 0, None), c('umount2', b'/tmp', 2), "
         "c('sethostname', b'x', 1), c('chroot', b'/tmp'), c('setns', 0, 0x10000000), "
         "e(os.setuid, 0), e(os.mknod, '/tmp/n', 0o20600, 0x103), e(os.kill, 1, 0))",
-        "{\"output\": [\"EPERM\", \"EPERM\", \"EPERM\", \"EPERM\", \"EINVAL\", \"EINVAL\", "
+        "{\"output\": [\"EPERM\", \"EPERM\", \"EPERM\", \"EPERM\", \"EPERM\", \"EINVAL\", "
         "\"EPERM\", \"ok\"]}");
 }
 
-/* Locked mounts: a namespace of the guest's own gives it no power over them. */
-static void a_namespace_of_its_own_does_not_lift_the_read_only_root(void **state)
+/* Raw numbers, so that the C library hides nothing. x86-64's; other machines have others. */
+static const char raw_calls[] =
+    "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+    "def raw(*args):\n"
+    "    ctypes.set_errno(0)\n"
+    "    if libc.syscall(*args) >= 0: return 'ok'\n"
+    "    return errno.errorcode[ctypes.get_errno()]\n";
+
+static bool has_raw_calls(void)
+{
+#ifdef __x86_64__
+    return true;
+#else
+    print_message("# the numbers are x86-64's\n");
+    return false;
+#endif
+}
+
+/* Each of these is a door to the kernel that a guest has no use for. */
+static void calls_that_attacks_need_are_refused_by_name(void **state)
 {
     struct fixture *f = *state;
+    if (!has_raw_calls())
+        skip();
     open_at(f, ISOLATION_FULL);
+    assert_status(run(f, raw_calls), CELL_OK);
     assert_submits(f,
-        "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
-        "made = libc.unshare(0x10000000 | 0x20000)\n"
-        "SUBMIT(libc.mount(b'', b'/usr', None, 0x20 | 0x1000, None), "
-        "libc.umount2(b'/usr', 2), e(open, '/usr/x', 'w'))",
-        "{\"output\": [-1, -1, \"EROFS\"]}");
+        "names = dict(ptrace=101, syslog=103, unshare=272, setns=308, kcmp=312, bpf=321, "
+        "userfaultfd=323, perf_event_open=298, keyctl=250, add_key=248, request_key=249, "
+        "process_vm_readv=310, process_vm_writev=311, pidfd_getfd=438, io_uring_setup=425, "
+        "open_tree=428, move_mount=429, fsopen=430, mount_setattr=442, kexec_load=246, "
+        "init_module=175, finit_module=313, reboot=169, swapon=167, acct=163, quotactl=179, "
+        "iopl=172, ioperm=173, modify_ldt=154, lookup_dcookie=212, name_to_handle_at=303, "
+        "fanotify_init=300, chroot=161, pivot_root=155, seccomp=317, mlockall=151, "
+        "sched_setscheduler=144, process_madvise=440)\n"
+        "SUBMIT([n for n, number in names.items() if raw(number, 0, 0, 0, 0, 0, 0) != 'EPERM'])",
+        "{\"output\": []}");
+}
+
+/* What nobody has thought of is refused too: clone3 hides its flags from a filter, and numbers that
+ * this kernel or the next gives to something new are not in the list. */
+static void calls_that_are_not_in_the_list_do_not_exist(void **state)
+{
+    struct fixture *f = *state;
+    if (!has_raw_calls())
+        skip();
+    open_at(f, ISOLATION_FULL);
+    assert_status(run(f, raw_calls), CELL_OK);
+    assert_submits(f,
+        "SUBMIT([n for n in [435, 253, 254] + list(range(457, 600)) "
+        "if raw(n, 0, 0, 0, 0, 0, 0) != 'ENOSYS'])",
+        "{\"output\": []}");
+}
+
+/* Namespaces, raw sockets, other families, typing into a terminal, odd prctls: by their arguments.
+ * The twins are what ordinary code does with the same calls. */
+static void calls_are_refused_by_their_arguments(void **state)
+{
+    struct fixture *f = *state;
+    if (!has_raw_calls())
+        skip();
+    open_at(f, ISOLATION_FULL);
+    assert_status(run(f, raw_calls), CELL_OK);
+    assert_submits(f,
+        "flags = (0x10000000, 0x20000000, 0x20000, 0x40000000, 0x8000000, 0x4000000, 0x2000000)\n"
+        "SUBMIT([raw(56, flag | 17, 0, 0, 0, 0) for flag in flags] == ['EPERM'] * 7,"
+        " [raw(41, family, 1, 0) for family in (16, 17, 38, 40, 15)],"
+        " raw(41, 2, 3, 1), raw(16, 0, 0x5412, b'x'), raw(16, 0, 0x100005412, b'x'),"
+        " raw(157, 35, 0, 0, 0, 0), raw(157, 4, 1, 0, 0, 0), raw(135, 0x0040000))",
+        "{\"output\": [true, [\"ENOSYS\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\"], "
+        "\"ENOSYS\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\"]}");
+    assert_submits(f,
+        "import socket, subprocess, threading, multiprocessing\n"
+        "t = threading.Thread(target=lambda: None); t.start(); t.join()\n"
+        "pid = os.fork()\nif pid == 0: os._exit(7)\n"
+        "code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])\n"
+        "out = subprocess.run(['echo', 'hi'], capture_output=True, text=True).stdout\n"
+        "a, b = socket.socketpair(); a.send(b'x')\n"
+        "tcp = socket.socket(); udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "with multiprocessing.Pool(2) as pool: squares = pool.map(abs, [-1, -2])\n"
+        "SUBMIT(code, out, b.recv(1).decode(), squares)",
+        "{\"output\": [7, \"hi\\n\", \"x\", [1, 2]]}");
 }
 
 static void limits_are_as_asked_for(void **state)
@@ -414,7 +485,9 @@ int main(void)
         T(the_hosts_abstract_sockets_are_out_of_reach),
         T(worker_and_keeper_have_no_privileges),
         T(what_needs_privileges_is_denied),
-        T(a_namespace_of_its_own_does_not_lift_the_read_only_root),
+        T(calls_that_attacks_need_are_refused_by_name),
+        T(calls_that_are_not_in_the_list_do_not_exist),
+        T(calls_are_refused_by_their_arguments),
         T(limits_are_as_asked_for),
         T(memory_over_the_limit_is_an_error_and_the_session_lives),
         T(a_fork_bomb_stops_at_the_limit),
