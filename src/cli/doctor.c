@@ -215,14 +215,15 @@ static void check_sandboxes(struct doctor *doctor)
     say_trial(doctor, "process", process_rc, &process, "see python, above");
 }
 
-/* ---- what later versions build on ---- */
-
 static void check_seccomp(struct doctor *doctor)
 {
     bool there = access("/proc/sys/kernel/seccomp/actions_avail", F_OK) == 0;
-    say(doctor, "seccomp", STATE_NOTE, NULL, "%s; used from a later version",
-        there ? "this kernel has it" : "this kernel does not have it");
+    say(doctor, "seccomp", there ? STATE_OK : STATE_MISSING,
+        there ? NULL : "isolation `full` needs a kernel with CONFIG_SECCOMP_FILTER", "%s",
+        there ? "`full` filters system calls with it" : "this kernel does not have it");
 }
+
+/* ---- what later versions build on ---- */
 
 static void check_landlock(struct doctor *doctor)
 {
