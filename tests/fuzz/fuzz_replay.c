@@ -17,6 +17,8 @@ static void answered(void *arg, const struct lm_reply *reply)
     expect(reply->text && reply->text[reply->len] == '\0' && reply->finish);
     expect(text_is_utf8(reply->text, reply->len, NULL));
     expect(text_is_utf8(reply->finish, strlen(reply->finish), NULL));
+    expect(reply->usage.input_tokens >= 0 && reply->usage.input_tokens <= 1000000000000);
+    expect(reply->usage.output_tokens >= 0 && reply->usage.output_tokens <= 1000000000000);
     if (reply->error.code != ERROR_NONE) {
         expect(reply->len == 0);
         expect(text_is_utf8(reply->error.text, strlen(reply->error.text), NULL));
