@@ -128,6 +128,7 @@ static void finished(void *arg, struct cell_result *r)
         expect(!r->alive && r->reason.code != ERROR_NONE);
     expect(text_is_utf8(buf_text(&r->out), r->out.len, NULL));
     expect(text_is_utf8(buf_text(&r->err), r->err.len, NULL));
+    expect_text(r->echo);
     expect_text(r->error.type);
     expect_text(r->error.message);
     expect_text(r->error.traceback);
