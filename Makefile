@@ -3,8 +3,9 @@
 
 BUILD  ?= build
 ASAN   ?= build-asan
+FUZZ   ?= build-fuzz
 PYTHON ?= /usr/bin/python3
-export BUILD ASAN PYTHON
+export BUILD ASAN FUZZ PYTHON
 
 # The tools are those that scripts/setup installs, whatever else stands in PATH.
 export PATH := /usr/bin:$(PATH)
@@ -12,7 +13,7 @@ export PATH := /usr/bin:$(PATH)
 # Ninja uses all cores; two of it in one directory would disturb each other.
 .NOTPARALLEL:
 .DEFAULT_GOAL := all
-.PHONY: all setup setup-tests demo check bench format install clean
+.PHONY: all setup setup-tests demo check fuzz bench format install clean
 
 all: setup
 	@scripts/build $(BUILD) --buildtype=release
@@ -29,14 +30,18 @@ demo: all
 check: setup-tests
 	@scripts/check
 
+# A minute for each target; `make fuzz FUZZ_SECONDS=600` for longer.
+fuzz: setup-tests
+	@scripts/fuzz $(or $(FUZZ_SECONDS),60)
+
 bench: setup-tests all
 	@bench/run
 
 format:
-	clang-format-14 -i src/*/*.[ch] guest/*.[ch] include/*.h tests/unit/*/*.[ch]
+	clang-format-14 -i src/*/*.[ch] guest/*.[ch] include/*.h tests/unit/*/*.[ch] tests/fuzz/*.[ch]
 
 install: all
 	@meson install -C $(BUILD) --no-rebuild
 
 clean:
-	rm -rf $(BUILD) $(ASAN)
+	rm -rf $(BUILD) $(ASAN) $(FUZZ)

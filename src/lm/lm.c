@@ -143,6 +143,14 @@ static void call_unlink(struct lm_call *call)
     timer_start(lm->pump, 0, 0);
 }
 
+/* What a provider, a recording or a callback says goes into sums, in which a negative number would
+ * give a budget back and a huge one would overflow. */
+static int64_t believable(int64_t tokens)
+{
+    static const int64_t most = 1000000000000; /* millions of such calls fit an int64_t */
+    return tokens < 0 ? 0 : tokens > most ? most : tokens;
+}
+
 static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, bool answer_owed)
 {
     struct lm *lm = call->lm;
@@ -152,7 +160,9 @@ static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, 
         .text = ok && outcome->text ? outcome->text : "",
         .len = ok ? outcome->len : 0,
         .finish = outcome->finish ? outcome->finish : "",
-        .usage = outcome->usage,
+        .usage = { .input_tokens = believable(outcome->usage.input_tokens),
+            .output_tokens = believable(outcome->usage.output_tokens),
+            .estimated = outcome->usage.estimated },
         .attempts = call->attempts,
         .seconds = clock_seconds_since(call->started_ns),
     };

@@ -238,6 +238,8 @@ static const char *check_line(struct json_object *o)
         return "its 'key' is too long";
     if (json_get_int(o, "depth", 0) < 0 || json_get_int(o, "delay_ms", 0) < 0)
         return "it has a negative number";
+    if (json_get_int(o, "depth", 0) > UINT32_MAX)
+        return "its 'depth' is too large";
     if (!json_get_string(o, "content", NULL) && !json_get_typed(o, "error", json_type_object))
         return "it has neither 'content' nor 'error'";
     return NULL;

@@ -136,12 +136,17 @@ static void strip(const char **value, size_t *len)
     }
 }
 
+/* Each FINAL( that is never closed is looked for up to the end of the text; a reply of many
+ * of them must not keep the host busy for minutes. */
+enum { OPEN_FINALS_MAX = 64 };
+
 enum reply_final reply_find_final(const char *text, size_t len, const char **value,
     size_t *value_len)
 {
     enum reply_final found = FINAL_NONE;
     struct fence open = { 0 };
-    for (size_t at = 0; at < len;) {
+    unsigned open_finals = 0;
+    for (size_t at = 0; at < len && open_finals < OPEN_FINALS_MAX;) {
         struct line line = line_at(text, len, at);
         at = line.next;
         if (open.count > 0) {
@@ -161,8 +166,10 @@ enum reply_final reply_find_final(const char *text, size_t len, const char **val
             continue;
         const char *inner = line.text + (variable ? 10 : 6);
         long n = balanced(inner, (size_t)(text + len - inner));
-        if (n < 0)
+        if (n < 0) {
+            open_finals++;
             continue;
+        }
         *value = inner;
         *value_len = (size_t)n;
         strip(value, value_len);

@@ -275,6 +275,18 @@ static char *take_part(struct json_object *head, const char *key, const struct f
     return NULL;
 }
 
+/* A part as text: guest.py sends UTF-8, but a guest may send anything. */
+static char *take_text(struct json_object *head, const char *key, const struct frame *frame)
+{
+    cleanup_buf struct buf text = { 0 };
+    size_t len = 0;
+    cleanup_free char *part = take_part(head, key, frame, &len, NULL);
+    if (!part)
+        return NULL;
+    text_append_utf8(&text, part, len);
+    return buf_steal(&text);
+}
+
 /* What was submitted must be an object of strict JSON; else it is the cell's error. */
 static void take_submit(struct json_object *head, const struct frame *frame, struct cell_result *r)
 {
@@ -315,11 +327,10 @@ static int on_result(struct session *s, const struct frame *frame, struct error 
     if (rc < 0)
         return rc;
     struct cell_result r = { 0 };
-    size_t len;
     take_error(head, &r.error);
     judge(s, head, &r);
     take_submit(head, frame, &r);
-    r.echo = take_part(head, "echo", frame, &len, NULL);
+    r.echo = take_text(head, "echo", frame);
     struct json_object *variables = json_get_typed(head, "variables", json_type_array);
     if (variables) {
         json_object_put(s->variables);

@@ -215,6 +215,7 @@ static void a_malformed_line_is_named(void **state)
         { "{\"depth\":1}\n", "line 1: it has neither 'content' nor 'error'" },
         { "{\"v\":2,\"content\":\"a\"}\n", "line 1: its version" },
         { "{\"content\":\"a\",\"depth\":-1}\n", "line 1: it has a negative" },
+        { "{\"content\":\"a\",\"depth\":4294967296}\n", "line 1: its 'depth' is too large" },
         { "{\"content\":\"a\",\"repeat\":1}\n", "line 1: 'repeat'" },
         { "{\"content\":\"\xff\"}\n", "line 1: JSON is not UTF-8" },
     };

@@ -171,6 +171,20 @@ static void what_is_never_closed_is_no_answer(void **state)
     assert_final("FINAL(1\nFINAL(2)", FINAL_TEXT, "2");
 }
 
+/* The time grows with the length, not with its square: this took four minutes. */
+static void many_that_are_never_closed_take_no_time(void **state)
+{
+    static const char first[] = "FINAL(1)\n", open[] = "FINAL(\n";
+    size_t count = 300000, len = sizeof first - 1;
+    char *text = malloc(len + count * (sizeof open - 1) + 1);
+    assert_non_null(text);
+    memcpy(text, first, sizeof first);
+    for (size_t i = 0; i < count; i++, len += sizeof open - 1)
+        memcpy(text + len, open, sizeof open);
+    assert_final(text, FINAL_TEXT, "1");
+    free(text);
+}
+
 /* In a block it is code, which was run. */
 static void final_in_a_block_is_not_words(void **state)
 {
@@ -200,6 +214,7 @@ int main(void)
         cmocka_unit_test(the_last_one_counts),
         cmocka_unit_test(only_the_start_of_a_line_counts),
         cmocka_unit_test(what_is_never_closed_is_no_answer),
+        cmocka_unit_test(many_that_are_never_closed_take_no_time),
         cmocka_unit_test(final_in_a_block_is_not_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
