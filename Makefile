@@ -12,7 +12,7 @@ export PATH := /usr/bin:$(PATH)
 # Ninja uses all cores; two of it in one directory would disturb each other.
 .NOTPARALLEL:
 .DEFAULT_GOAL := all
-.PHONY: all setup setup-tests demo check bench format install clean
+.PHONY: all setup setup-tests demo check attack bench format install clean
 
 all: setup
 	@scripts/build $(BUILD) --buildtype=release
@@ -28,6 +28,11 @@ demo: all
 
 check: setup-tests
 	@scripts/check
+
+# Every attack, and as root all of them once more as an ordinary user.
+attack: all
+	@tests/attack/run
+	@[ "$$(id -u)" != 0 ] || tests/attack/run --as-user
 
 bench: setup-tests all
 	@bench/run
