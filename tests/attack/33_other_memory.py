@@ -26,4 +26,9 @@ def attack():
 
 
 def twin():
-    return seen(read, "/proc/self/mem") if False else seen(os.getpid)
+    """It may end its own children, and learn how they ended."""
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(100)
+    os.kill(pid, signal.SIGKILL)
+    return "success" if os.waitpid(pid, 0)[1] == signal.SIGKILL else "?"
