@@ -5,9 +5,8 @@
 
 
 def attack():
+    # It is told all of the key but its first letters, so that finding the whole means something.
     key = ("sk-" + HOST["key"]).encode()
-    # The driver told it all of the key but its first letters, so that finding it means something.
-    key = key[:3] + key[3:]
     saw = {"os.environ": "success" if key.decode() in repr(dict(os.environ)) else "absent"}
     for path in ("/proc/self/environ", "/proc/self/cmdline", "/proc/self/auxv", "/proc/1/environ",
                  "/proc/1/cmdline"):
