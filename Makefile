@@ -13,7 +13,7 @@ export PATH := /usr/bin:$(PATH)
 # Ninja uses all cores; two of it in one directory would disturb each other.
 .NOTPARALLEL:
 .DEFAULT_GOAL := all
-.PHONY: all setup setup-tests demo check fuzz bench format install clean
+.PHONY: all setup setup-tests demo check fuzz bench format install clean attack
 
 all: setup
 	@scripts/build $(BUILD) --buildtype=release
@@ -33,6 +33,11 @@ check: setup-tests
 # A minute for each target; `make fuzz FUZZ_SECONDS=600` for longer.
 fuzz: setup-tests
 	@scripts/fuzz $(or $(FUZZ_SECONDS),60)
+
+# Every attack, and as root all of them once more as an ordinary user.
+attack: all
+	@tests/attack/run
+	@[ "$$(id -u)" != 0 ] || tests/attack/run --as-user
 
 bench: setup-tests all
 	@bench/run

@@ -24,6 +24,7 @@
 enum {
     CALLS_MAX = 4096,           /* open at once; a thread each in the guest */
     PARTS_MAX = 1000000,        /* of one call */
+    RESULT_PARTS_MAX = 16,      /* of one result */
     PARTIAL_FRAME_MS = 30000,   /* a frame that has begun must be complete by then */
     HEAD_MAX = 2 << 20,
 };
@@ -267,7 +268,8 @@ static char *take_part(struct json_object *head, const char *key, const struct f
     struct frame_parts parts;
     const char *data;
     int64_t index = json_get_int(head, key, -1);
-    if (index < 0 || frame_parts_open(frame->blob, frame->blob_len, 16, &parts, err) < 0)
+    if (index < 0
+        || frame_parts_open(frame->blob, frame->blob_len, RESULT_PARTS_MAX, &parts, err) < 0)
         return NULL;
     for (int64_t i = 0; frame_parts_next(&parts, &data, len); i++)
         if (i == index)
@@ -318,12 +320,39 @@ static void judge(struct session *s, struct json_object *head, struct cell_resul
     r->status = CELL_TIMEOUT;
 }
 
+static bool is_known_status(const char *status)
+{
+    static const char *const known[] = { "ok", "error", "interrupted" };
+    for (size_t i = 0; status && i < array_length(known); i++)
+        if (strcmp(status, known[i]) == 0)
+            return true;
+    return false;
+}
+
+/* A result says a known status, and the parts that it names are there. */
+static int check_result(struct json_object *head, const struct frame *frame, struct error *err)
+{
+    struct frame_parts parts = { 0 };
+    if (!json_object_is_type(head, json_type_object)
+        || !is_known_status(json_get_string(head, "status", NULL)))
+        return error_set(err, ERROR_PROTOCOL, "a result without a known status");
+    if (frame->blob_len > 0
+        && frame_parts_open(frame->blob, frame->blob_len, RESULT_PARTS_MAX, &parts, err) < 0)
+        return -1;
+    int64_t count = (int64_t)parts.count;
+    if (json_get_int(head, "submitted", -1) >= count || json_get_int(head, "echo", -1) >= count)
+        return error_set(err, ERROR_PROTOCOL, "a result names a part that is not there");
+    return 0;
+}
+
 static int on_result(struct session *s, const struct frame *frame, struct error *err)
 {
     cleanup_json struct json_object *head = NULL;
     if (!s->ready || !s->operation || frame->id != s->operation)
         return error_set(err, ERROR_PROTOCOL, "a result for an operation that is not under way");
     int rc = json_parse(frame->head, frame->head_len, &json_limits_small, &head, err);
+    if (rc == 0)
+        rc = check_result(head, frame, err);
     if (rc < 0)
         return rc;
     struct cell_result r = { 0 };

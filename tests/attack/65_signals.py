@@ -1,0 +1,36 @@
+# attack: sends storms of signals to itself, stops itself, stops and kills process 1
+# expect: KILL(timeout|signal)
+# expect init: KILL(SandboxLost)
+# isolation: full
+# variants: stop all init storm
+# settings: --execute-timeout 0.3 --grace 0.3
+# unconfined: unsafe
+
+
+def attack(kind):
+    if kind == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif kind == "all":
+        seen(os.kill, -1, signal.SIGSTOP)
+        seen(os.kill, 1, signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif kind == "init":
+        for number in set(signal.Signals):
+            os.kill(1, number)
+        time.sleep(2)
+    elif kind == "storm":
+        signal.signal(signal.SIGALRM, lambda *_: None)
+        signal.setitimer(signal.ITIMER_REAL, 0.00001, 0.00001)
+        while True:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except BaseException:
+                pass
+    return "success"
+
+
+def twin():
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.001)
+    time.sleep(0.01)
+    return "success"

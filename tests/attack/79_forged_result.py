@@ -1,0 +1,16 @@
+# attack: finds the channel and writes a result of its own for the cell that runs
+# expect: INERT(forged)
+# isolation: full
+# unconfined: never
+
+
+def attack():
+    """The cell then ends with what it says, which an honest SUBMIT could have said as well."""
+    value = b'{"attack": "forged", "twin": "success"}'
+    say(frame(RESULT, running(), b'{"status": "ok", "submitted": 0}', parts(value)))
+    time.sleep(0.2)
+    return "the host went on"
+
+
+def twin():
+    return "success"

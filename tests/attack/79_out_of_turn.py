@@ -1,0 +1,26 @@
+# attack: writes frames that do not fit: of a type of the host's, unknown types, without a head, twice
+# expect: KILL(protocol)
+# isolation: full
+# variants: hello exec reply ready unknown zero version flags garbage headless list null status part
+# unconfined: never
+
+
+def attack(kind):
+    say({"hello": frame(1, 1, b"{}"), "exec": frame(3, running(), b"{}"),
+         "reply": frame(4, 1, b"{}", parts(b"x")), "ready": frame(17, 0, b"{}"),
+         "unknown": frame(99, 1, b"{}"), "zero": frame(0, 0), "version": frame(CALL, 1, version=2),
+         "flags": frame(CALL, 1, b"{}", flags=1), "garbage": os.urandom(4096).replace(b"\1", b"\2"),
+         "headless": frame(RESULT, running()), "list": frame(RESULT, running(), b"[]"),
+         "null": frame(RESULT, running(), b"null"),
+         "status": frame(RESULT, running(), b'{"status": "root"}'),
+         "part": frame(RESULT, running(), b'{"status": "ok", "submitted": 7}', parts(b"1"))}[kind])
+    wait_to_be_killed()
+
+
+def twin():
+    """The same channel, used as it is meant."""
+    try:
+        llm_query("x")
+    except RuntimeError:
+        return "success"
+    return "it answered"

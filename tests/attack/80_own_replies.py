@@ -1,0 +1,18 @@
+# attack: deceives itself: replaces the client that asks the host
+# expect: INERT(deceived)
+# isolation: full
+# unconfined: never
+
+
+def attack():
+    kind = type(guest()["link"])
+    honest = kind.call
+    kind.call = lambda self, head, values: ({"status": "ok"}, [b"deceived"])
+    try:
+        return str(llm_query("x"))
+    finally:
+        kind.call = honest
+
+
+def twin():
+    return "success"

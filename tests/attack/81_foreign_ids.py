@@ -1,0 +1,15 @@
+# attack: forges results for cells that do not run, and calls under the ids of others
+# expect: KILL(protocol)
+# isolation: full
+# variants: next past zero huge
+# unconfined: never
+
+
+def attack(kind):
+    ident = {"next": running() + 1, "past": max(running() - 1, 0), "zero": 0, "huge": 2 ** 64 - 1}[kind]
+    say(frame(RESULT, ident, b'{"status": "ok"}'))
+    wait_to_be_killed()
+
+
+def twin():
+    return "success" if isinstance(running(), int) else "no id"

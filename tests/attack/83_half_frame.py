@@ -1,0 +1,32 @@
+# attack: writes half a frame, or a frame byte by byte, and falls silent
+# expect: KILL(timeout)
+# expect slow: KILL(timeout|protocol)
+# isolation: full
+# variants: header body slow
+# settings: --execute-timeout 0.3 --grace 0.3
+# unconfined: unsafe
+
+
+def attack(kind):
+    if kind == "header":
+        os.write(3, frame(CALL, 1, b"{}")[:11])
+    elif kind == "body":
+        say(frame(CALL, 1, b"{", head_len=1000))
+    else:
+        whole = frame(CALL, 1, b"{}", b"x" * 100000)
+        while True:
+            try:
+                for byte in whole:
+                    os.write(3, bytes([byte]))
+                    time.sleep(0.02)
+            except BaseException:
+                continue
+    while True:
+        try:
+            wait_to_be_killed()
+        except BaseException:
+            pass
+
+
+def twin():
+    return "success"
