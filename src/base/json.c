@@ -5,7 +5,6 @@
  */
 #include "base/json.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -322,23 +321,6 @@ bool json_put_string(struct json_object *o, const char *key, const char *value, 
 bool json_put_text(struct json_object *o, const char *key, const char *value)
 {
     return value ? json_put_string(o, key, value, strlen(value)) : json_put(o, key, NULL);
-}
-
-bool json_put_int(struct json_object *o, const char *key, int64_t value)
-{
-    return put_made(o, key, json_object_new_int64(value));
-}
-
-bool json_put_double(struct json_object *o, const char *key, double value)
-{
-    /* JSON has no NaN and no infinities; null says "no number" to every reader. */
-    return isfinite(value) ? put_made(o, key, json_object_new_double(value))
-                           : json_put(o, key, NULL);
-}
-
-bool json_put_bool(struct json_object *o, const char *key, bool value)
-{
-    return put_made(o, key, json_object_new_boolean(value));
 }
 
 const char *json_text(struct json_object *o, size_t *len)

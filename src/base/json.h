@@ -46,9 +46,6 @@ struct json_object *json_get_typed(struct json_object *o, const char *key, enum 
 /* Adds members; false without memory, and then the object is as before. */
 bool json_put_string(struct json_object *o, const char *key, const char *value, size_t len);
 bool json_put_text(struct json_object *o, const char *key, const char *value); /* NULL → null */
-bool json_put_int(struct json_object *o, const char *key, int64_t value);
-bool json_put_double(struct json_object *o, const char *key, double value);
-bool json_put_bool(struct json_object *o, const char *key, bool value);
 /* Takes the child's reference, also when it fails. */
 bool json_put(struct json_object *o, const char *key, struct json_object *child);
 

@@ -66,7 +66,8 @@ static bool is_kind(const struct member *m, const struct zygote *z,
     return m->zygote == z && memcmp(&m->limits, limits, sizeof *limits) == 0;
 }
 
-unsigned pool_size(const struct pool *p)
+/* Members of all kinds. */
+static unsigned pool_size(const struct pool *p)
 {
     unsigned n = 0;
     for (const struct member *m = p->members; m; m = m->next)

@@ -29,7 +29,5 @@ struct sandbox *pool_take(struct pool *p, const struct zygote *z,
 /* Keeps `wanted` members of this kind ready from now on; they are made when the loop is idle. */
 void pool_keep(struct pool *p, struct zygote *z, const struct jail_limits *limits,
     unsigned wanted);
-/* Members of all kinds. */
-unsigned pool_size(const struct pool *p);
 
 #endif

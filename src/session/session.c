@@ -758,13 +758,3 @@ void session_describe(const struct session *s, struct buf *out)
         s->ops->describe(s->env, s->sandbox, out);
 }
 
-struct json_object *session_variables(const struct session *s)
-{
-    return s->variables;
-}
-
-void session_usage(const struct session *s, uint64_t *max_rss, double *cpu_seconds)
-{
-    *max_rss = s->how.max_rss;
-    *cpu_seconds = s->how.cpu_seconds;
-}

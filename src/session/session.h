@@ -143,9 +143,5 @@ bool session_is_alive(const struct session *s);
 enum isolation session_isolation(const struct session *s);
 /* What was done to make its sandbox, for people. */
 void session_describe(const struct session *s, struct buf *out);
-/* The summary of the variables after the last operation (borrowed); NULL before the first. */
-struct json_object *session_variables(const struct session *s);
-/* Largest resident memory in bytes and CPU seconds of all the guest's processes; 0 before the end. */
-void session_usage(const struct session *s, uint64_t *max_rss, double *cpu_seconds);
 
 #endif
