@@ -8,6 +8,7 @@ Standard library only, CPython 3.8 and newer, no import of `threading` before a 
 hooks cost more than the clone itself). Nothing here is a wall: the user's code can reach all of it.
 The host checks every frame, and budgets, limits and deadlines live there.
 """
+import _signal
 import _socket
 import _thread
 import ast
@@ -126,6 +127,7 @@ class Link:
         self.waiting = False
         self.poked = False
         self.owner = None           # the worker's pid, once there is one
+        self.unsent = b""           # small frames that nobody waits for go out with the next one
 
     # -- critical sections of the main thread
 
@@ -163,6 +165,8 @@ class Link:
         self.enter()
         try:
             with self.writing:
+                if self.unsent:
+                    data, self.unsent = self.unsent + data, b""
                 if len(blob) <= 65536:
                     self.sock.sendall(data + blob if blob else data)
                 else:
@@ -298,13 +302,15 @@ class Link:
         return json.loads(head) if head else {}, split_parts(blob) if len(blob) else []
 
     def next_operation(self):
-        self.wait(self.idle, lambda: self.inbox)
-        self.idle.wake.acquire(False)
+        if not self.inbox:
+            self.wait(self.idle, self.inbox.__len__)
+            self.idle.wake.acquire(False)
         return self.inbox.pop(0)
 
     def cut(self):
-        """In a forked child: the channel stays the parent's alone."""
-        self.sock.close()
+        """In a child that the user's code forked: the channel stays the parent's alone."""
+        if self.owner is not None:
+            self.sock.close()
 
 
 def check_arrived(blob):
@@ -568,9 +574,13 @@ def error_of(e):
 
 
 def flush_output():
-    for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
+    flushed = None
+    for name in ("stdout", "__stdout__", "stderr", "__stderr__"):
         try:
-            getattr(sys, name).flush()
+            stream = getattr(sys, name)
+            if stream is not flushed:
+                stream.flush()
+            flushed = stream
         except BaseException:
             pass
 
@@ -585,7 +595,7 @@ def execute(ident, head, blob):
             else bytes(blob).decode("utf-8"))
     name = head.get("name") or "<cell %d>" % ident
     linecache.cache[name] = (len(code), None, source_lines(code), name)
-    if signal.getsignal(signal.SIGINT) is not on_interrupt:
+    if _signal.getsignal(_signal.SIGINT) is not on_interrupt:
         signal.signal(signal.SIGINT, on_interrupt)
     failure, value = run_cell(ident, name, code, head.get("echo"))
     if os.getpid() != link.owner:       # a fork in the cell came out here
@@ -795,13 +805,14 @@ PUBLIC = (SUBMIT, FINAL, FINAL_VAR, SHOW_VARS, llm_query, llm_query_batched, add
 
 # ---- worker: the main loop ----
 
-def reseed():
-    """A raw clone copies the state of random generators; each session needs its own."""
-    if "random" in sys.modules:
-        sys.modules["random"].seed()
+def find_seeds():
+    """Functions that give the random generators a new state; a clone copies that of the zygote."""
+    random = sys.modules["random"]
+    found = [super(random.Random, random._inst).seed]     # the same in C: half the pages touched
     numpy = sys.modules.get("numpy")
     if numpy is not None and hasattr(numpy, "random"):
-        numpy.random.seed()
+        found.append(numpy.random.seed)
+    return found
 
 
 def apply_hello(head):
@@ -812,46 +823,65 @@ def apply_hello(head):
         os.chdir(head["cwd"])
 
 
-def warm_up():
-    """A clone shares the zygote's pages until it writes to them. One that is made in advance has the
-    time to take its own copies of those that a first cell needs."""
-    head = json.loads(json.dumps({"status": "ok", "names": ["x"]}))
-    body, last = compile_cell("x = 1 + 1\nx", "<warm>", True)
-    names = {}
-    eval(body, names)
-    describe("x", eval(last, names))
-    split_parts(join_parts([b"x", repr(head).encode()]))
-    flush_output()
+def rehearse(rounds):
+    """Runs cells on a channel of its own, and forgets them.
+
+    In the zygote: the interpreter has then specialised the code of this path (3.11 and later write
+    that into the code itself) and has filled its caches, and clones share the result. In a clone
+    that is made in advance: it has the time to copy the pages that a first cell writes to."""
+    global link, session
+    kept, main = (link, session), sys.modules["__main__"]
+    host, guest = _socket.socketpair()
+    link, session = Link(guest.detach()), Session()
+    session.start()
+    link.owner = os.getpid()
+    try:
+        for ident in range(1, rounds + 1):
+            session.namespace.pop("x", None)
+            for kind, blob in ((HELLO, b""), (EXEC, b"x = 1 + 1")):
+                host.sendall(HEADER.pack(VERSION, kind, 0, 0, ident, len(blob)) + blob)
+                serve(*link.next_operation())
+            host.recv(65536)
+    finally:
+        link.sock.close()
+        host.close()
+        linecache.cache.clear()
+        (link, session), sys.modules["__main__"] = kept, main
+
+
+def serve(kind, ident, head, blob):
+    head = json.loads(head) if head else {}
+    if kind == EXEC:
+        execute(ident, head, blob)
+    elif kind == SET:
+        set_variable(ident, head, blob)
+    elif kind == HELLO:
+        if head:
+            apply_hello(head)
+        link.unsent = READY_FRAME
+    elif kind == CLOSE:
+        flush_output()
+        os._exit(0)
 
 
 def work():
     """Serves operations until the host closes the channel."""
     link.owner = os.getpid()
-    reseed()
-    gc.enable()
-    os.register_at_fork(after_in_child=link.cut)
+    for seed in seeds:
+        seed()
     if not link.poller.poll(0):
-        warm_up()
+        rehearse(1)
     while True:
-        kind, ident, head, blob = link.next_operation()
-        head = json.loads(head) if head else {}
-        if kind == EXEC:
-            execute(ident, head, blob)
-        elif kind == SET:
-            set_variable(ident, head, blob)
-        elif kind == HELLO:
-            apply_hello(head)
-            link.send(READY, 0, json.dumps({"python": sys.version.split()[0]}).encode())
-        elif kind == CLOSE:
-            flush_output()
-            os._exit(0)
-        head = blob = None      # a large variable's memory goes back before the next wait
+        serve(*link.next_operation())
 
 
 # ---- boot: the zygote ----
 
 PRELOAD = ("collections", "csv", "datetime", "functools", "heapq", "itertools", "math", "random",
            "re", "string", "textwrap", "time")
+
+
+REHEARSALS = 16     # CPython specialises code when it has run eight times
 
 
 def facts():
@@ -865,13 +895,41 @@ def facts():
     }
 
 
+seeds = ()
+READY_FRAME = HEADER.pack(VERSION, READY, 0, 0, 0, 0)
+
+
+class ForkHooks:
+    """Whether somebody wants to hear of forks. A clone runs the hooks of `os.register_at_fork` only
+    if a preloaded module has some: they cost as much as half of a clone. Ours and those of `random`,
+    whose work find_seeds does, do not count."""
+
+    def __init__(self):
+        self.register = os.register_at_fork
+        # What a site's own start-up has imported may have hooks already.
+        self.wanted = bool({"random", "threading"} & set(sys.modules))
+
+    def __enter__(self):
+        os.register_at_fork = self.note
+        return self
+
+    def note(self, **hooks):
+        self.register(**hooks)
+        self.wanted = self.wanted or hooks.keys() != {"after_in_child"} or (
+            getattr(hooks["after_in_child"], "__module__", "") != "random")
+
+    def __exit__(self, *error):
+        os.register_at_fork = self.register
+
+
 def boot(control, helper, keeper, preload):
     """Runs the zygote; comes back from zygote_serve in each worker."""
-    global link, session
+    global link, session, seeds
     import ctypes
     import importlib
-    for name in PRELOAD + tuple(preload):
-        importlib.import_module(name)
+    with ForkHooks() as hooks:
+        for name in PRELOAD + tuple(preload):
+            importlib.import_module(name)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
     for thing in PUBLIC:
@@ -885,10 +943,12 @@ def boot(control, helper, keeper, preload):
     os.close(helper)
     told = json.dumps(facts()).encode()
     signal.signal(signal.SIGINT, on_interrupt)      # a clone may be interrupted before it works
+    os.register_at_fork(after_in_child=link.cut)
+    seeds = find_seeds()
+    rehearse(REHEARSALS)
     gc.collect()
-    gc.disable()
     gc.freeze()
-    rc = library.zygote_serve(control, keeper, told, len(told))
+    rc = library.zygote_serve(control, keeper, told, len(told), hooks.wanted)
     if rc < 0:
         sys.stderr.write("the zygote cannot work here: %s\n" % os.strerror(-rc))
     if rc != 1:

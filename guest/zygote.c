@@ -44,7 +44,7 @@
 
 /* The one symbol that Python looks up. */
 __attribute__((visibility("default"))) int zygote_serve(
-    int control, int keeper, const char *facts, int facts_len);
+    int control, int keeper, const char *facts, int facts_len, int hooks);
 
 /* What zygote_serve returns to Python. */
 enum { SERVE_END = 0, SERVE_WORKER = 1 };
@@ -54,6 +54,7 @@ static struct {
     int keeper;  /* the program, guest/keeper.c */
     int life[2]; /* the write end closes when the zygote dies, however it dies */
     void *tid_address;
+    bool hooks; /* the interpreter's functions around a fork are to be called */
     void (*before_fork)(void);
     void (*after_fork_parent)(void);
     void (*after_fork_child)(void);
@@ -221,10 +222,12 @@ static bool serve_clone(struct clone_job *job)
     sigfillset(&all);
     /* A clone that copies much memory restarts for ever if signals keep coming. */
     sigprocmask(SIG_SETMASK, &all, &job->old_mask);
-    zygote.before_fork();
+    if (zygote.hooks)
+        zygote.before_fork();
     if (__builtin_setjmp(job->resume)) {
         become_worker(job);
-        zygote.after_fork_child();
+        if (zygote.hooks)
+            zygote.after_fork_child();
         return true;
     }
     job->pidfd = job->settled[0] = job->settled[1] = -1;
@@ -232,7 +235,8 @@ static bool serve_clone(struct clone_job *job)
         (int)job->plan->clone_flags | CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, job,
         &job->pidfd);
     int sys = errno;
-    zygote.after_fork_parent();
+    if (zygote.hooks)
+        zygote.after_fork_parent();
     sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
     if (pid < 0) {
         say(ZYGOTE_FAILED, job->id, 0, sys, ZYGOTE_NO_OP, -1);
@@ -307,11 +311,12 @@ static bool serve_one(const char *message, size_t len, const int *fds, int fd_co
     return serve_clone(&job);
 }
 
-static int prepare(int control, int keeper)
+static int prepare(int control, int keeper, bool hooks)
 {
     struct sigaction reap_none = { .sa_handler = SIG_IGN, .sa_flags = SA_NOCLDWAIT };
     zygote.control = control;
     zygote.keeper = keeper;
+    zygote.hooks = hooks;
     zygote.before_fork = (void (*)(void))dlsym(RTLD_DEFAULT, "PyOS_BeforeFork");
     zygote.after_fork_parent = (void (*)(void))dlsym(RTLD_DEFAULT, "PyOS_AfterFork_Parent");
     zygote.after_fork_child = (void (*)(void))dlsym(RTLD_DEFAULT, "PyOS_AfterFork_Child");
@@ -328,15 +333,17 @@ static int prepare(int control, int keeper)
 
 /* Serves requests until the host closes the control socket (SERVE_END), and returns SERVE_WORKER in
  * each worker. Negative: an errno; the zygote cannot work. `keeper` is the descriptor of the keeper's
- * program, `facts` JSON about the interpreter. */
-int zygote_serve(int control, int keeper, const char *facts, int facts_len)
+ * program, `facts` JSON about the interpreter, `hooks` whether its functions around a fork (locks,
+ * os.register_at_fork) are to be called: with one thread, which goes on in the copy under the same
+ * address, there is nothing for them to mend. */
+int zygote_serve(int control, int keeper, const char *facts, int facts_len, int hooks)
 {
     static char message[ZYGOTE_MESSAGE_MAX] __attribute__((aligned(16)));
     struct zygote_event hello = { .kind = ZYGOTE_HELLO, .abi = ZYGOTE_ABI, .pid = getpid() };
     struct iovec iov[2] = { { &hello, sizeof hello },
         { (void *)(uintptr_t)facts, (size_t)facts_len } };
     struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
-    int rc = prepare(control, keeper);
+    int rc = prepare(control, keeper, hooks);
     if (rc < 0)
         return rc;
     if (sendmsg(control, &m, MSG_NOSIGNAL) < 0)

@@ -15,7 +15,7 @@ enum {
     ZYGOTE_KEEPER_FD = 6,  /* the keeper, a program */
     ZYGOTE_CHANNEL_FD = 3, /* in a worker: the stream of frames */
     ZYGOTE_MESSAGE_MAX = 128 * 1024,
-    ZYGOTE_ABI = 2, /* the helper and the library are built together; this catches a mix */
+    ZYGOTE_ABI = 3, /* the helper and the library are built together; this catches a mix */
 };
 
 enum zygote_request_kind {

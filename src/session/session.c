@@ -579,6 +579,19 @@ static int take_back(struct session *s, int rc)
     return rc;
 }
 
+/* Nothing where there is nothing to say: the guest need not decode it. */
+static void write_exec_head(struct buf *head, const struct session_cell *cell)
+{
+    if (cell->echo)
+        buf_puts(head, "{\"echo\":true");
+    if (cell->name) {
+        buf_puts(head, head->len ? ",\"name\":" : "{\"name\":");
+        json_append_string(head, cell->name, strlen(cell->name));
+    }
+    if (head->len)
+        buf_putc(head, '}');
+}
+
 int session_exec(struct session *s, const struct session_cell *cell, session_done_fn *done,
     void *arg, struct error *err)
 {
@@ -589,12 +602,7 @@ int session_exec(struct session *s, const struct session_cell *cell, session_don
     if (rc < 0)
         return rc;
     cleanup_buf struct buf head = { 0 };
-    buf_printf(&head, "{\"echo\":%s", cell->echo ? "true" : "false");
-    if (cell->name) {
-        buf_puts(&head, ",\"name\":");
-        json_append_string(&head, cell->name, strlen(cell->name));
-    }
-    buf_putc(&head, '}');
+    write_exec_head(&head, cell);
     s->limit = cell->execute_timeout < 0 ? s->execute_timeout : cell->execute_timeout;
     if (s->limit > 0)
         timer_start(s->deadline, (uint64_t)(s->limit * 1000 + 0.5), 0);
@@ -674,12 +682,12 @@ int session_reply(struct session *s, uint64_t id, struct json_object *head,
 static int greet(struct session *s, const struct session_options *o, struct error *err)
 {
     cleanup_buf struct buf head = { 0 };
-    buf_puts(&head, "{");
     for (size_t i = 0; i < o->output_field_count; i++) {
-        buf_puts(&head, i ? "," : "\"output_fields\":[");
+        buf_puts(&head, i ? "," : "{\"output_fields\":[");
         json_append_string(&head, o->output_fields[i], strlen(o->output_fields[i]));
     }
-    buf_puts(&head, o->output_field_count ? "]}" : "}");
+    if (o->output_field_count)
+        buf_puts(&head, "]}");
     if (buf_failed(&head))
         return error_memory(err);
     return send_frame(s, FRAME_HELLO, 0, head.data, head.len, NULL, 0, err);

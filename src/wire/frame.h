@@ -33,7 +33,8 @@ enum {
 
 enum frame_type {
     /* host to guest */
-    FRAME_HELLO = 1,     /* what this sandbox may do; answered by READY */
+    FRAME_HELLO = 1,     /* what this sandbox may do; answered by READY, which may come
+                          * along with a later frame */
     FRAME_SET = 2,       /* a variable; answered by RESULT */
     FRAME_EXEC = 3,      /* a cell; answered by RESULT */
     FRAME_REPLY = 4,     /* the answer to a CALL */

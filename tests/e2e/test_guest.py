@@ -3,8 +3,17 @@ import json
 import os
 import subprocess
 
+import pytest
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DROSTE = os.path.join(ROOT, os.environ.get("BUILD", "build"), "droste")
+
+
+def cell(code, *options):
+    said = subprocess.run([DROSTE, "exec", "--json", *options, "-c", code], capture_output=True,
+                          text=True, timeout=60)
+    return json.loads(said.stdout)
+
 
 BATCH = """replies = llm_query_batched(["a", [{"role": "tool", "content": "b"}], "c"])
 SUBMIT(replies=replies, errors=[type(r.error).__name__ for r in replies if isinstance(r, FailedReply)])
@@ -22,3 +31,25 @@ def test_a_prompt_that_the_host_refuses_fails_alone(tmp_path):
     assert submitted["replies"][0] == submitted["replies"][2] == "good"
     assert submitted["replies"][1].startswith("[ERROR] the role of message 0 is 'tool'")
     assert submitted["errors"] == ["ValueError"]
+
+
+@pytest.mark.parametrize("isolation", ["full", "process"])
+def test_hooks_of_preloaded_modules_run_in_the_sandbox(isolation):
+    """threading's own puts the main thread's number right, which the clone got from the zygote."""
+    result = cell("import threading\n"
+                  "SUBMIT(right=threading.main_thread().native_id == threading.get_native_id())",
+                  "--preload", "threading", "--isolation", isolation)
+    assert result["submit"] == {"right": True}
+
+
+def test_a_fork_of_the_users_has_no_channel_and_says_so():
+    result = cell("import os\n"
+                  "r, w = os.pipe()\n"
+                  "pid = os.fork()\n"
+                  "if pid == 0:\n"
+                  "    try: llm_query('x')\n"
+                  "    except RuntimeError as e: os.write(w, str(e).encode())\n"
+                  "    os._exit(0)\n"
+                  "os.waitpid(pid, 0)\n"
+                  "SUBMIT(said=os.read(r, 1000).decode(), mine=1)")
+    assert result["submit"] == {"said": "a forked process has no channel to the host", "mine": 1}

@@ -288,3 +288,53 @@ def test_prompts_are_text_or_messages(guest):
     for prompt in (message, [message], (message,), [dict(message, more=1)]):
         data, is_list = guest.encode_prompt(prompt)
         assert json.loads(data) == [message] and is_list
+
+
+# ---- before the clones ----
+
+def hooks_wanted(modules, hidden=()):
+    """Whether clones have to run hooks after these were preloaded, in a fresh interpreter."""
+    code = ("import importlib, runpy, sys\n"
+            "g = runpy.run_path(%r, run_name='g')\n"
+            "for name in %r: sys.modules.setdefault(name, sys)\n"
+            "with g['ForkHooks']() as hooks:\n"
+            "    for name in %r: importlib.import_module(name)\n"
+            "print(hooks.wanted)" % (str(SOURCE), list(hidden), list(modules)))
+    return subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout == "True\n"
+
+
+def test_the_modules_of_every_zygote_need_no_fork_hooks(guest):
+    assert not hooks_wanted(guest.PRELOAD)
+
+
+@pytest.mark.parametrize("module", ["threading", "logging", "concurrent.futures.thread"])
+def test_a_module_with_fork_hooks_gets_them_run(module):
+    assert hooks_wanted([module])
+
+
+def test_hooks_from_before_the_start_are_run():
+    assert hooks_wanted([], hidden=["threading"])
+
+
+def test_a_rehearsal_leaves_nothing_behind(guest, monkeypatch):
+    import linecache
+    monkeypatch.setattr(guest.signal, "signal", lambda *a: None)
+    before = guest.link, guest.session, sys.modules["__main__"], os.listdir("/proc/self/fd")
+    monkeypatch.setattr(linecache, "cache", {})
+    guest.rehearse(3)
+    assert before == (guest.link, guest.session, sys.modules["__main__"],
+                      os.listdir("/proc/self/fd"))
+    assert not linecache.cache
+    assert "x" not in guest.session.namespace
+    assert guest.session.running is None
+
+
+def test_a_rehearsal_runs_the_cell_it_says(guest, monkeypatch):
+    """Else it would warm nothing."""
+    ran = []
+    real = guest.run_cell
+    monkeypatch.setattr(guest.signal, "signal", lambda *a: None)
+    monkeypatch.setattr(guest, "run_cell", lambda *a: ran.append((a, real(*a))) or ran[-1][1])
+    guest.rehearse(2)
+    assert [(code, result) for (_, _, code, _), result in ran] == [("x = 1 + 1", (None, None))] * 2
