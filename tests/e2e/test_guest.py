@@ -33,13 +33,24 @@ def test_a_prompt_that_the_host_refuses_fails_alone(tmp_path):
     assert submitted["errors"] == ["ValueError"]
 
 
+@pytest.fixture(scope="module")
+def venv(tmp_path_factory):
+    """A virtual environment with the module `hooked`, which counts the forks that it hears of."""
+    place = tmp_path_factory.mktemp("venv")
+    subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", place], check=True)
+    (site,) = place.glob("lib/python3*/site-packages")
+    (site / "hooked.py").write_text(
+        "import os\nforks = 0\ndef forked():\n    global forks\n    forks += 1\n"
+        "os.register_at_fork(after_in_child=forked)\n")
+    return str(place / "bin" / "python3")
+
+
 @pytest.mark.parametrize("isolation", ["full", "process"])
-def test_hooks_of_preloaded_modules_run_in_the_sandbox(isolation):
-    """threading's own puts the main thread's number right, which the clone got from the zygote."""
-    result = cell("import threading\n"
-                  "SUBMIT(right=threading.main_thread().native_id == threading.get_native_id())",
-                  "--preload", "threading", "--isolation", isolation)
-    assert result["submit"] == {"right": True}
+@pytest.mark.parametrize("options, forks", [(["--preload", "hooked"], 1), ([], 0)])
+def test_fork_hooks_of_preloaded_modules_run_in_the_sandbox(venv, isolation, options, forks):
+    result = cell("import hooked; SUBMIT(hooked.forks)", "--python", venv, "--isolation", isolation,
+                  *options)
+    assert result["submit"] == {"output": forks}
 
 
 def test_a_fork_of_the_users_has_no_channel_and_says_so():
