@@ -922,6 +922,23 @@ class ForkHooks:
         os.register_at_fork = self.register
 
 
+def learn_pages(library):
+    """Has a copy of the zygote start as a worker does, to see which pages that writes to."""
+    from_trial, to_zygote = os.pipe()
+    pid = library.zygote_try()
+    if pid == 0:
+        try:
+            for seed in seeds:
+                seed()
+            rehearse(1)
+            library.pages_tell(to_zygote)
+        finally:
+            os._exit(0)
+    os.close(to_zygote)
+    library.pages_pin(from_trial)
+    os.close(from_trial)
+
+
 def boot(control, helper, keeper, preload):
     """Runs the zygote; comes back from zygote_serve in each worker."""
     global link, session, seeds
@@ -941,16 +958,18 @@ def boot(control, helper, keeper, preload):
     link = Link(CHANNEL_FD)
     library = ctypes.PyDLL("/proc/self/fd/%d" % helper)
     os.close(helper)
-    told = json.dumps(facts()).encode()
     signal.signal(signal.SIGINT, on_interrupt)      # a clone may be interrupted before it works
     os.register_at_fork(after_in_child=link.cut)
     seeds = find_seeds()
     rehearse(REHEARSALS)
     gc.collect()
     gc.freeze()
-    rc = library.zygote_serve(control, keeper, told, len(told), hooks.wanted)
+    told = json.dumps(facts()).encode()
+    rc = library.zygote_hello(control, keeper, told, len(told), hooks.wanted)
     if rc < 0:
         sys.stderr.write("the zygote cannot work here: %s\n" % os.strerror(-rc))
-    if rc != 1:
-        os._exit(0 if rc == 0 else 1)
+        os._exit(1)
+    learn_pages(library)
+    if library.zygote_serve() == 0:
+        os._exit(0)
     work()

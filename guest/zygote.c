@@ -42,9 +42,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The one symbol that Python looks up. */
-__attribute__((visibility("default"))) int zygote_serve(
+/* What Python calls, in this order. */
+__attribute__((visibility("default"))) int zygote_hello(
     int control, int keeper, const char *facts, int facts_len, int hooks);
+__attribute__((visibility("default"))) int zygote_try(void);
+__attribute__((visibility("default"))) int zygote_serve(void);
 
 /* What zygote_serve returns to Python. */
 enum { SERVE_END = 0, SERVE_WORKER = 1 };
@@ -331,14 +333,12 @@ static int prepare(int control, int keeper, bool hooks)
     return 0;
 }
 
-/* Serves requests until the host closes the control socket (SERVE_END), and returns SERVE_WORKER in
- * each worker. Negative: an errno; the zygote cannot work. `keeper` is the descriptor of the keeper's
- * program, `facts` JSON about the interpreter, `hooks` whether its functions around a fork (locks,
- * os.register_at_fork) are to be called: with one thread, which goes on in the copy under the same
- * address, there is nothing for them to mend. */
-int zygote_serve(int control, int keeper, const char *facts, int facts_len, int hooks)
+/* Says hello; there is time then, until the host has made a plan. 0, or a negative errno: the zygote
+ * cannot work. `keeper` is the descriptor of the keeper's program, `facts` JSON about the interpreter,
+ * `hooks` whether its functions around a fork (locks, os.register_at_fork) are to be called: with one
+ * thread, which goes on in the copy under the same address, there is nothing for them to mend. */
+int zygote_hello(int control, int keeper, const char *facts, int facts_len, int hooks)
 {
-    static char message[ZYGOTE_MESSAGE_MAX] __attribute__((aligned(16)));
     struct zygote_event hello = { .kind = ZYGOTE_HELLO, .abi = ZYGOTE_ABI, .pid = getpid() };
     struct iovec iov[2] = { { &hello, sizeof hello },
         { (void *)(uintptr_t)facts, (size_t)facts_len } };
@@ -346,8 +346,20 @@ int zygote_serve(int control, int keeper, const char *facts, int facts_len, int 
     int rc = prepare(control, keeper, hooks);
     if (rc < 0)
         return rc;
-    if (sendmsg(control, &m, MSG_NOSIGNAL) < 0)
-        return -errno;
+    return sendmsg(control, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* A copy of this process that is no sandbox: its pid, 0 in the copy. */
+int zygote_try(void)
+{
+    return clone_copy();
+}
+
+/* Serves requests until the host closes the control socket (SERVE_END), and returns SERVE_WORKER in
+ * each worker. */
+int zygote_serve(void)
+{
+    static char message[ZYGOTE_MESSAGE_MAX] __attribute__((aligned(16)));
     for (;;) {
         int fds[ZYGOTE_CLONE_FDS], fd_count = 0;
         ssize_t n = receive(message, fds, &fd_count);

@@ -8,6 +8,8 @@
  */
 #include "env/local.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -55,7 +57,7 @@ struct sandbox {
     uint32_t clone_id; /* of the clone that is under way; 0 once it is answered */
     enum isolation isolation;
     struct jail_plan *plan;
-    char *workdir; /* the temporary directory of isolation `process`, removed at the end */
+    char *workdir; /* where there is no private /tmp: the temporary directory, removed at the end */
     struct sandbox_events events;
     void *arg;
     int fds[PORT_COUNT];
@@ -353,6 +355,13 @@ static int find_zygote(
     return rc;
 }
 
+/* Who the guest is to the host. */
+static uid_t guest_uid(const struct sandbox *s)
+{
+    bool nobody = geteuid() == 0 && s->isolation != ISOLATION_PROCESS;
+    return nobody ? JAIL_NOBODY : geteuid();
+}
+
 static int make_workdir(struct sandbox *s, struct error *err)
 {
     const char *tmp = getenv("TMPDIR");
@@ -361,10 +370,41 @@ static int make_workdir(struct sandbox *s, struct error *err)
     s->workdir = buf_steal(&path);
     if (!s->workdir)
         return error_memory(err);
-    if (mkdtemp(s->workdir))
-        return 0;
-    free(steal(&s->workdir));
-    return error_set_errno(err, ERROR_ENVIRONMENT, "making a temporary directory");
+    if (!mkdtemp(s->workdir)) {
+        free(steal(&s->workdir));
+        return error_set_errno(err, ERROR_ENVIRONMENT, "making a temporary directory");
+    }
+    if (guest_uid(s) != geteuid() && chown(s->workdir, JAIL_NOBODY, JAIL_NOBODY) < 0)
+        return error_set_errno(err, ERROR_ENVIRONMENT, "giving the guest its directory");
+    return 0;
+}
+
+/* Processes and threads of a user: a directory each in /proc/PID/task. Others come and go meanwhile:
+ * the number is about right, as is the limit that is made of it. */
+static uint64_t count_processes(uid_t uid)
+{
+    uint64_t count = 0;
+    struct stat st;
+    DIR *proc = opendir("/proc");
+    for (struct dirent *entry; proc && (entry = readdir(proc));) {
+        char task[300];
+        snprintf(task, sizeof task, "%s/task", entry->d_name);
+        if (isdigit((unsigned char)entry->d_name[0]) && fstatat(dirfd(proc), task, &st, 0) == 0 &&
+            st.st_uid == uid && st.st_nlink > 2)
+            count += st.st_nlink - 2;
+    }
+    if (proc)
+        closedir(proc);
+    return count;
+}
+
+static int make_place(struct sandbox *s, struct jail_place *place, struct error *err)
+{
+    int rc = make_workdir(s, err);
+    place->workdir = s->workdir;
+    if (rc == 0 && s->isolation == ISOLATION_LANDLOCK)
+        place->user_processes = count_processes(guest_uid(s));
+    return rc;
 }
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -372,8 +412,8 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return remove(path);
 }
 
-/* The guest of isolation `process` is trusted; links are not followed all the same. The keeper ends
- * after all the others: nobody makes files while they are removed. */
+/* Links are not followed. The keeper ends after all the others: nobody makes files while they are
+ * removed. */
 static void remove_workdir(struct sandbox *s)
 {
     struct pollfd keeper = { .fd = s->pidfd, .events = POLLIN };
@@ -462,10 +502,10 @@ static int start(struct sandbox *s, struct zygote *z, struct loop *loop,
     const struct jail_limits *limits, struct error *err)
 {
     int theirs[PORT_COUNT] = { -1, -1, -1, -1 };
-    int rc = s->isolation == ISOLATION_PROCESS ? make_workdir(s, err) : 0;
+    struct jail_place place = { 0 };
+    int rc = isolation_has_own_root(s->isolation) ? 0 : make_place(s, &place, err);
     if (rc == 0)
-        rc = jail_compile_sandbox(s->isolation, zygote_plan(z), limits, s->workdir, &s->plan,
-            err);
+        rc = jail_compile_sandbox(s->isolation, zygote_plan(z), limits, &place, &s->plan, err);
     if (rc == 0)
         rc = make_ports(s->fds, theirs, err);
     if (rc == 0)

@@ -51,7 +51,7 @@ struct zygote {
     int control;
     int errors; /* its standard error while it starts, -1 after */
     struct watch *watch;
-    enum isolation isolation;
+    enum isolation isolation, asked; /* `asked` may be ISOLATION_AUTO */
     char *wanted; /* spec->python, or NULL */
     char *executable;
     char *words; /* preload and read paths, as one text, to compare specs by */
@@ -112,8 +112,7 @@ bool zygote_is_gone(const struct zygote *z)
 bool zygote_serves(const struct zygote *z, const struct sandbox_spec *spec)
 {
     cleanup_free char *words = words_of(spec);
-    bool isolation = spec->isolation == z->isolation ||
-                     (spec->isolation == ISOLATION_AUTO && z->isolation != ISOLATION_PROCESS);
+    bool isolation = spec->isolation == z->isolation || spec->isolation == z->asked;
     return !is_dead(z) && isolation && same(spec->python, z->wanted) && same(words, z->words);
 }
 
@@ -513,8 +512,9 @@ static int probe(struct zygote *z, struct error *err)
     int channel[2] = { -1, -1 }, ends[2] = { -1, -1 };
     struct zygote_event event = { 0 };
     size_t len;
-    int rc = jail_compile_sandbox(z->isolation, z->plan, &jail_default_limits, "/", &plan,
-        err);
+    static const struct jail_place place = { .workdir = "/", .user_processes = 1u << 20 };
+    int rc =
+        jail_compile_sandbox(z->isolation, z->plan, &jail_default_limits, &place, &plan, err);
     if (rc < 0)
         return rc;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) == 0)
@@ -586,10 +586,6 @@ static void readable(void *arg, int status, int events)
 
 static int check_spec(const struct sandbox_spec *spec, struct error *err)
 {
-    if (!isolation_is_built(spec->isolation))
-        return error_set(err, ERROR_UNSUPPORTED,
-            "isolation '%s' is not in this version; use full, or process for code that you trust",
-            isolation_name(spec->isolation));
     if (spec->preload_count > 48)
         return error_set(err, ERROR_ARGUMENT, "at most 48 modules can be preloaded");
     for (size_t i = 0; i < spec->read_path_count; i++)
@@ -599,21 +595,19 @@ static int check_spec(const struct sandbox_spec *spec, struct error *err)
     return 0;
 }
 
-int zygote_start(
-    struct loop *loop, const struct sandbox_spec *spec, struct zygote **out, struct error *err)
+static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum isolation isolation,
+    struct zygote **out, struct error *err)
 {
-    int rc = check_spec(spec, err);
-    if (rc < 0)
-        return rc;
     struct zygote *z = calloc(1, sizeof *z);
     if (!z)
         return error_memory(err);
     *z = (struct zygote){ .loop = loop, .pid = -1, .control = -1, .errors = -1 };
     z->last = &z->first;
-    z->isolation = spec->isolation == ISOLATION_AUTO ? ISOLATION_FULL : spec->isolation;
+    z->isolation = isolation;
+    z->asked = spec->isolation;
     z->wanted = spec->python ? strdup(spec->python) : NULL;
     z->words = words_of(spec);
-    rc = interpreter_find(spec->python, &z->executable, err);
+    int rc = interpreter_find(spec->python, &z->executable, err);
     if (rc == 0)
         rc = spawn(z, spec, err);
     if (rc == 0)
@@ -630,6 +624,35 @@ int zygote_start(
     watch_events(z->watch, UV_READABLE);
     *out = z;
     return 0;
+}
+
+/* The strongest that works. What is said when none does is why the strongest does not. */
+static int start_strongest(
+    struct loop *loop, const struct sandbox_spec *spec, struct zygote **out, struct error *err)
+{
+    static const enum isolation by_strength[] = { ISOLATION_FULL, ISOLATION_LIGHT,
+        ISOLATION_LANDLOCK };
+    struct error first = { 0 }, other = { 0 };
+    int rc = -1;
+    for (size_t i = 0; i < array_length(by_strength); i++) {
+        rc = start_at(loop, spec, by_strength[i], out, i == 0 ? &first : &other);
+        if (rc != -(int)ERROR_UNSUPPORTED)
+            break;
+    }
+    if (rc < 0 && err)
+        *err = rc == -(int)ERROR_UNSUPPORTED ? first : other.code ? other : first;
+    return rc;
+}
+
+int zygote_start(
+    struct loop *loop, const struct sandbox_spec *spec, struct zygote **out, struct error *err)
+{
+    int rc = check_spec(spec, err);
+    if (rc < 0)
+        return rc;
+    if (spec->isolation == ISOLATION_AUTO)
+        return start_strongest(loop, spec, out, err);
+    return start_at(loop, spec, spec->isolation, out, err);
 }
 
 int zygote_clone(struct zygote *z, const struct jail_plan *plan, int fds[ZYGOTE_CLONE_FDS],

@@ -11,8 +11,11 @@
  * - as root, the ids are dropped last in the zygote, after the binds that need root to be found;
  * - what the zygote shows below /tmp (a venv, say) would be hidden by the sandbox's private /tmp:
  *   it waits on /dev/shm meanwhile, and is bound again before a private /dev/shm goes over that;
- * - in the worker, no-new-privileges and the loss of all capabilities come before the filter, which
- *   ends the list.
+ * - Landlock forbids to mount, so its domain is entered after the last mount, in the worker;
+ * - the zygote loads its part of the filter last, and each sandbox adds its own last of all, after
+ *   no-new-privileges, without which a filter cannot be loaded, and the loss of all capabilities.
+ *
+ * Without namespaces (`landlock`) the guest sees the host's paths, and Landlock says which it may open.
  */
 #include "jail/jail.h"
 
@@ -26,6 +29,7 @@
 
 #include "base/cleanup.h"
 #include "jail/filter.h"
+#include "jail/landlock.h"
 
 /* <sys/mount.h> and <linux/mount.h> cannot be included together in glibc 2.36. */
 #define MS_NOSUID 2
@@ -48,18 +52,27 @@ const struct jail_limits jail_default_limits = {
 
 static const struct {
     const char *name;
-    bool built;
+    bool own_root;
+    uint64_t spaces; /* of each sandbox */
 } isolations[] = {
-    [ISOLATION_AUTO] = { "auto", true },
-    [ISOLATION_FULL] = { "full", true },
-    [ISOLATION_LIGHT] = { "light", false },
-    [ISOLATION_LANDLOCK] = { "landlock", false },
-    [ISOLATION_PROCESS] = { "process", true },
+    [ISOLATION_AUTO] = { "auto", false, 0 },
+    [ISOLATION_FULL] = { "full", true,
+        CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS },
+    /* The zygote's network, IPC and host name, which the filter keeps out of reach. The user namespace
+     * is its own because processes are counted by it, the mounts for its /tmp and /proc. */
+    [ISOLATION_LIGHT] = { "light", true, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS },
+    [ISOLATION_LANDLOCK] = { "landlock", false, 0 },
+    [ISOLATION_PROCESS] = { "process", false, 0 },
 };
 
 const char *isolation_name(enum isolation isolation)
 {
     return isolations[isolation].name;
+}
+
+bool isolation_has_own_root(enum isolation isolation)
+{
+    return isolations[isolation].own_root;
 }
 
 int isolation_parse(const char *word, enum isolation *out, struct error *err)
@@ -74,15 +87,11 @@ int isolation_parse(const char *word, enum isolation *out, struct error *err)
         "isolation '%.40s' is not one of auto, full, light, landlock, process", word);
 }
 
-bool isolation_is_built(enum isolation isolation)
-{
-    return isolations[isolation].built;
-}
-
 /* A plan under construction. */
 struct builder {
     struct buf ops, text;
     enum jail_stage stage;
+    bool own_root;
 };
 
 static uint32_t add_text(struct builder *b, const char *text)
@@ -164,9 +173,14 @@ static bool is_system(const char *path)
     return false;
 }
 
-/* Shows a path of the host read-only under its own name. Missing ones are passed over. */
+/* Lets the guest see a path of the host, read-only, under its own name: as a mount in a root of its
+ * own, else as a rule. Missing ones are passed over. */
 static void show(struct builder *b, const char *path)
 {
+    if (!b->own_root) {
+        add(b, JAIL_RULE, path, NULL, LANDLOCK_READ, 0)->optional = 1;
+        return;
+    }
     cleanup_buf struct buf source = { 0 }, target = { 0 };
     buf_printf(&source, "/old%s", path);
     buf_printf(&target, "/new%s", path);
@@ -183,7 +197,7 @@ static void show_system(struct builder *b)
     show(b, "/usr");
     for (size_t i = 0; i < array_length(roots); i++) {
         char to[256], path[32];
-        ssize_t n = readlink(roots[i], to, sizeof to - 1);
+        ssize_t n = b->own_root ? readlink(roots[i], to, sizeof to - 1) : 0;
         if (n <= 0) {
             show(b, roots[i]);
             continue;
@@ -222,9 +236,10 @@ static void show_interpreter(struct builder *b, const struct jail_host *host)
         show(b, host->read_paths[i]);
 }
 
+static const char *const devices[] = { "null", "zero", "full", "random", "urandom" };
+
 static void make_devices(struct builder *b)
 {
-    static const char *const devices[] = { "null", "zero", "full", "random", "urandom" };
     static const char *const links[][2] = { { "/proc/self/fd", "/new/dev/fd" },
         { "/proc/self/fd/0", "/new/dev/stdin" }, { "/proc/self/fd/1", "/new/dev/stdout" },
         { "/proc/self/fd/2", "/new/dev/stderr" } };
@@ -275,57 +290,133 @@ static void make_root(struct builder *b, const struct jail_host *host)
     add(b, JAIL_CHDIR, "/", NULL, 0, 0);
 }
 
-/* The filter is the same for all sandboxes of a zygote: it is compiled into the zygote's plan, as an
- * operation of the worker, and copied into each sandbox's. */
-static int add_filter(struct builder *b, struct error *err)
+/* ---- what is the same for all sandboxes of a zygote ---- */
+
+/* Operations of the worker in the zygote's plan are copied into each sandbox's. */
+static void copy_kind(struct builder *b, const struct jail_plan *zygote, enum jail_op_kind kind)
+{
+    for (uint32_t i = 0; i < zygote->count; i++) {
+        const struct jail_op *op = &zygote->ops[i];
+        const char *text = jail_plan_text(zygote, op, 0);
+        if (op->kind != kind || op->stage != JAIL_WORKER)
+            continue;
+        uint32_t at = kind == JAIL_FILTER ? add_bytes(b, text, op->a) : add_text(b, text);
+        struct jail_op *copy = add(b, kind, NULL, NULL, op->a, op->b);
+        copy->text[0] = at;
+        copy->optional = op->optional;
+    }
+}
+
+static void add_rule(struct builder *b, const char *path, uint64_t rights)
+{
+    add(b, JAIL_RULE, path, NULL, rights, 0);
+}
+
+/* Over a root of its own, a second opinion: reading everywhere, writing where it has its own files. It
+ * also ends what siblings in one network namespace could say to each other over abstract sockets. */
+static void add_own_rules(struct builder *b)
+{
+    add_rule(b, "/", LANDLOCK_READ);
+    add_rule(b, "/dev", LANDLOCK_DEVICES);
+    add_rule(b, "/dev/shm", LANDLOCK_OWN & ~LANDLOCK_EXECUTE);
+    add_rule(b, "/tmp", LANDLOCK_OWN);
+}
+
+/* Among the host's files. Of /proc the guest sees itself and what the machine is like. */
+static void add_host_rules(struct builder *b, const struct jail_host *host)
+{
+    static const char *const facts[] = { "/proc/cpuinfo", "/proc/meminfo", "/proc/stat",
+        "/proc/uptime", "/proc/loadavg", "/proc/version", "/proc/filesystems", "/proc/self" };
+    show_system(b);
+    show_interpreter(b, host);
+    for (size_t i = 0; i < array_length(facts); i++)
+        show(b, facts[i]);
+    for (size_t i = 0; i < array_length(devices); i++) {
+        char path[32];
+        snprintf(path, sizeof path, "/dev/%s", devices[i]);
+        add_rule(b, path, LANDLOCK_READ_FILE | LANDLOCK_DEVICES);
+    }
+}
+
+static int begin_domain(
+    struct builder *b, enum isolation isolation, const struct jail_host *host, struct error *err)
+{
+    int abi = landlock_abi();
+    struct landlock_ruleset all = landlock_everything(abi);
+    if (isolation == ISOLATION_LANDLOCK && abi < LANDLOCK_SCOPE_ABI)
+        return error_set(err, ERROR_UNSUPPORTED,
+            "isolation 'landlock' cannot be had here: it needs Landlock of ABI %d (Linux 6.12), "
+            "and this kernel has %s %d; `droste doctor` says what is missing",
+            LANDLOCK_SCOPE_ABI, abi ? "ABI" : "none:", abi);
+    if (abi == 0)
+        return 0;
+    b->stage = JAIL_WORKER;
+    add(b, JAIL_RULESET, NULL, NULL, all.handled_fs, all.handled_net | all.scoped << 32);
+    if (isolation_has_own_root(isolation))
+        add_own_rules(b);
+    else
+        add_host_rules(b, host);
+    return 0;
+}
+
+static int add_filter(
+    struct builder *b, enum filter_part part, enum jail_stage stage, struct error *err)
 {
     cleanup_buf struct buf filter = { 0 };
-    int rc = filter_compile(&filter, err);
+    int rc = filter_compile(part, b->own_root, &filter, err);
     if (rc < 0)
         return rc;
     uint32_t at = add_bytes(b, filter.data, filter.len);
-    b->stage = JAIL_WORKER;
+    b->stage = stage;
     add(b, JAIL_FILTER, NULL, NULL, filter.len, 0)->text[0] = at;
     return 0;
 }
 
-static void copy_filter(struct builder *b, const struct jail_plan *zygote)
+/* Root keeps its eyes for the binds and becomes nobody after; anyone else needs a user namespace to
+ * mount at all. The network namespace is empty and shared by all sandboxes of this zygote: a new one
+ * each would cost more than everything else together. */
+static void make_namespaces(struct builder *b, const struct jail_host *host)
 {
-    for (uint32_t i = 0; i < zygote->count; i++) {
-        const struct jail_op *op = &zygote->ops[i];
-        if (op->kind != JAIL_FILTER)
-            continue;
-        uint32_t at = add_bytes(b, jail_plan_text(zygote, op, 0), op->a);
-        add(b, JAIL_FILTER, NULL, NULL, op->a, 0)->text[0] = at;
-    }
+    enum { SPACES = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS };
+    add(b, JAIL_UNSHARE, NULL, NULL, SPACES | (host->uid == 0 ? 0u : CLONE_NEWUSER), 0);
+    if (host->uid != 0)
+        add(b, JAIL_MAP_SELF, NULL, NULL, 0, 0);
+    make_root(b, host);
+}
+
+static int make_zygote(
+    struct builder *b, enum isolation isolation, const struct jail_host *host, struct error *err)
+{
+    bool walled = isolation != ISOLATION_PROCESS;
+    b->stage = JAIL_ZYGOTE;
+    b->own_root = isolation_has_own_root(isolation);
+    if (b->own_root)
+        make_namespaces(b, host);
+    if (walled && host->uid == 0)
+        add(b, JAIL_BECOME, NULL, NULL, JAIL_NOBODY, JAIL_NOBODY);
+    /* A guest cannot use keys, the filter sees to that; but neither shall it hold the user's. */
+    if (walled)
+        add(b, JAIL_KEYRING, NULL, NULL, 0, 0)->optional = 1;
+    add(b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
+    if (!walled)
+        return 0;
+    int rc = begin_domain(b, isolation, host, err);
+    if (rc == 0)
+        rc = add_filter(b, FILTER_GUEST, JAIL_WORKER, err);
+    return rc < 0 ? rc : add_filter(b, FILTER_ZYGOTE, JAIL_ZYGOTE, err);
 }
 
 int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
     struct jail_plan **out, struct error *err)
 {
-    enum { SPACES = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS };
     struct builder b;
     builder_start(&b);
-    b.stage = JAIL_ZYGOTE;
-    if (isolation == ISOLATION_FULL) {
-        /* Root keeps its eyes for the binds and becomes nobody after; anyone else needs a user
-         * namespace to mount at all. The network namespace is empty and shared by all sandboxes of
-         * this zygote: a new one each would cost more than everything else together. */
-        add(&b, JAIL_UNSHARE, NULL, NULL, SPACES | (host->uid == 0 ? 0u : CLONE_NEWUSER), 0);
-        if (host->uid != 0)
-            add(&b, JAIL_MAP_SELF, NULL, NULL, 0, 0);
-        make_root(&b, host);
-        if (host->uid == 0)
-            add(&b, JAIL_BECOME, NULL, NULL, JAIL_NOBODY, JAIL_NOBODY);
-    }
-    add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
-    int rc = isolation == ISOLATION_FULL ? add_filter(&b, err) : 0;
-    if (rc < 0) {
-        buf_free(&b.ops);
-        buf_free(&b.text);
-        return rc;
-    }
-    return builder_finish(&b, 0, out, err);
+    int rc = make_zygote(&b, isolation, host, err);
+    if (rc == 0)
+        return builder_finish(&b, 0, out, err);
+    buf_free(&b.ops);
+    buf_free(&b.text);
+    return rc;
 }
 
 /* ---- one sandbox ---- */
@@ -359,8 +450,20 @@ static void make_tmp(struct builder *b, const struct jail_plan *zygote, const ch
     }
 }
 
+/* What /proc tells everybody about the host: addresses of its kernel, its keys, its interrupts. What
+ * only root can read needs no mask, and what is not there none either. */
+static void mask_proc(struct builder *b)
+{
+    static const char *const files[] = { "/proc/kallsyms", "/proc/keys", "/proc/key-users",
+        "/proc/interrupts", "/proc/timer_list", "/proc/sched_debug", "/proc/config.gz" };
+    struct stat st;
+    for (size_t i = 0; i < array_length(files); i++)
+        if (stat(files[i], &st) == 0 && (st.st_mode & S_IROTH))
+            add(b, JAIL_MASK, files[i], NULL, 0, 0);
+}
+
 static void make_private_mounts(struct builder *b, const struct jail_plan *zygote,
-    const struct jail_limits *limits)
+    const struct jail_limits *limits, uint64_t spaces)
 {
     char size[96];
     snprintf(size, sizeof size, "mode=1777,size=%llu,nr_inodes=%llu",
@@ -370,10 +473,12 @@ static void make_private_mounts(struct builder *b, const struct jail_plan *zygot
     make_tmp(b, zygote, size);
     add_mount(b, "tmpfs", "/dev/shm", size, MS_NOSUID | MS_NODEV | MS_NOEXEC);
     add_mount(b, "proc", "/proc", NULL, MS_NOSUID | MS_NODEV | MS_NOEXEC);
-    add(b, JAIL_HOSTNAME, "droste", NULL, 0, 0);
+    mask_proc(b);
+    if (spaces & CLONE_NEWUTS)
+        add(b, JAIL_HOSTNAME, "droste", NULL, 0, 0);
 }
 
-static void limit_worker(struct builder *b, const struct jail_limits *limits, bool user_namespace)
+static void limit_worker(struct builder *b, const struct jail_limits *limits, uint64_t processes)
 {
     const struct {
         int resource;
@@ -386,35 +491,55 @@ static void limit_worker(struct builder *b, const struct jail_limits *limits, bo
     };
     for (size_t i = 0; i < array_length(table); i++)
         add(b, JAIL_LIMIT, NULL, NULL, (uint64_t)table[i].resource, table[i].value);
-    /* Outside a user namespace this one counts all processes of the user, and would refuse forks
-     * because of what runs beside the sandbox. Inside, it is the namespace's own (Linux 5.14). */
-    if (user_namespace)
-        add(b, JAIL_LIMIT, NULL, NULL, RLIMIT_NPROC, limits->processes);
+    if (processes > 0)
+        add(b, JAIL_LIMIT, NULL, NULL, RLIMIT_NPROC, processes);
+}
+
+/* The limit counts all processes of the user in the user namespace (Linux 5.14): those of the sandbox,
+ * if that has one of its own, else those that were there before as well. */
+static uint64_t process_limit(
+    enum isolation isolation, const struct jail_limits *limits, const struct jail_place *place)
+{
+    if (isolation_has_own_root(isolation))
+        return limits->processes;
+    return isolation == ISOLATION_LANDLOCK ? place->user_processes + limits->processes : 0;
+}
+
+static void confine(struct builder *b, const struct jail_plan *zygote, const char *workdir)
+{
+    size_t before = b->ops.len;
+    copy_kind(b, zygote, JAIL_RULESET);
+    copy_kind(b, zygote, JAIL_RULE);
+    if (b->ops.len == before)
+        return; /* no Landlock here */
+    if (workdir)
+        add_rule(b, workdir, LANDLOCK_OWN);
+    add(b, JAIL_CONFINE, NULL, NULL, 0, 0);
 }
 
 int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygote,
-    const struct jail_limits *limits, const char *workdir, struct jail_plan **out,
+    const struct jail_limits *limits, const struct jail_place *place, struct jail_plan **out,
     struct error *err)
 {
-    bool full = isolation == ISOLATION_FULL;
+    bool own_root = isolation_has_own_root(isolation);
+    uint64_t spaces = isolations[isolation].spaces;
     struct builder b;
     builder_start(&b);
     b.stage = JAIL_KEEPER;
-    if (full)
-        make_private_mounts(&b, zygote, limits);
+    if (own_root)
+        make_private_mounts(&b, zygote, limits, spaces);
     b.stage = JAIL_WORKER;
     add(&b, JAIL_SESSION, NULL, NULL, 0, 0);
-    limit_worker(&b, limits, full);
-    add(&b, JAIL_CHDIR, full ? "/tmp" : workdir, NULL, 0, 0);
+    limit_worker(&b, limits, process_limit(isolation, limits, place));
+    add(&b, JAIL_CHDIR, own_root ? "/tmp" : place->workdir, NULL, 0, 0);
     add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
+    confine(&b, zygote, own_root ? NULL : place->workdir);
     add(&b, JAIL_DROP_CAPS, NULL, NULL, 0, 0);
-    copy_filter(&b, zygote);
+    copy_kind(&b, zygote, JAIL_FILTER);
     b.stage = JAIL_GUARD;
     add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
     add(&b, JAIL_DROP_CAPS, NULL, NULL, 0, 0);
-    return builder_finish(&b,
-        full ? CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS : 0, out,
-        err);
+    return builder_finish(&b, spaces, out, err);
 }
 
 /* ---- words ---- */
@@ -438,6 +563,11 @@ static const char *const op_names[JAIL_OP_COUNT] = {
     [JAIL_SESSION] = "new session",
     [JAIL_DROP_CAPS] = "drop all capabilities",
     [JAIL_NO_NEW_PRIVS] = "no new privileges",
+    [JAIL_KEYRING] = "new session keyring",
+    [JAIL_MASK] = "mask",
+    [JAIL_RULESET] = "Landlock domain",
+    [JAIL_RULE] = "allow",
+    [JAIL_CONFINE] = "enter the Landlock domain",
     [JAIL_FILTER] = "filter system calls",
 };
 
@@ -489,6 +619,18 @@ static void print_numbers(const struct jail_op *op, struct buf *out)
         break;
     case JAIL_BIND:
         buf_puts(out, op->a & MOUNT_ATTR_RDONLY ? " read-only" : "");
+        break;
+    case JAIL_RULESET:
+        buf_printf(out, " over files%s%s", (uint32_t)op->b ? ", TCP" : "",
+            op->b >> 32 ? ", abstract sockets, signals" : "");
+        break;
+    case JAIL_RULE:
+        buf_puts(out, op->a & LANDLOCK_MAKE_REG ? " as its own"
+                : op->a & LANDLOCK_WRITE_FILE   ? " to be written"
+                                                : " to be read");
+        break;
+    case JAIL_FILTER:
+        buf_printf(out, " (%llu instructions)", a / 8);
         break;
     default:
         break;

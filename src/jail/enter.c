@@ -3,6 +3,7 @@
  * Runs in the zygote and its children, after a clone: no allocation, no locks, no stdio. Order is
  * the plan's business (jail/compile.c); here each operation stands for itself.
  */
+#include "jail/landlock.h"
 #include "jail/plan.h"
 
 #include <errno.h>
@@ -10,6 +11,7 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
+#include <linux/keyctl.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -163,21 +165,57 @@ static int load_filter(const char *bytes, uint64_t len)
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
 }
 
-/* The ids outside are looked up before a namespace hides them. */
-struct outer {
+/* What one operation leaves to a later one. */
+struct state {
+    /* The ids outside, looked up before a namespace hides them. */
     uid_t uid;
     gid_t gid;
+    int ruleset; /* the Landlock domain under construction */
 };
 
-static int carry_out(const struct jail_plan *plan, const struct jail_op *op,
-    const struct outer *outer)
+static int begin_domain(struct state *state, uint64_t files, uint64_t rest)
+{
+    struct landlock_ruleset domain = { files, rest & 0xFFFFFFFF, rest >> 32 };
+    state->ruleset = (int)syscall(SYS_landlock_create_ruleset, &domain, sizeof domain, 0);
+    return state->ruleset < 0 ? -1 : 0;
+}
+
+/* Rights that only directories have are left out for files: the kernel refuses them there. */
+static int add_rule(const struct state *state, const char *path, uint64_t rights)
+{
+    struct {
+        uint64_t rights;
+        int32_t parent;
+    } __attribute__((packed)) rule = { rights, open(path, O_PATH | O_CLOEXEC) };
+    struct stat st;
+    if (rule.parent < 0)
+        return -1;
+    if (fstat(rule.parent, &st) == 0 && !S_ISDIR(st.st_mode))
+        rule.rights &= LANDLOCK_OF_FILES;
+    int rc = (int)syscall(SYS_landlock_add_rule, state->ruleset, 1 /* path beneath */, &rule, 0);
+    int saved = errno;
+    close(rule.parent);
+    errno = saved;
+    return rc;
+}
+
+static int confine(const struct state *state)
+{
+    int rc = (int)syscall(SYS_landlock_restrict_self, state->ruleset, 0);
+    int saved = errno;
+    close(state->ruleset);
+    errno = saved;
+    return rc;
+}
+
+static int carry_out(const struct jail_plan *plan, const struct jail_op *op, struct state *state)
 {
     const char *t0 = jail_plan_text(plan, op, 0), *t1 = jail_plan_text(plan, op, 1);
     switch ((enum jail_op_kind)op->kind) {
     case JAIL_UNSHARE:
         return unshare((int)op->a);
     case JAIL_MAP_SELF:
-        return map_self(op->a, op->b, outer->uid, outer->gid);
+        return map_self(op->a, op->b, state->uid, state->gid);
     case JAIL_BECOME:
         return become((uid_t)op->a, (gid_t)op->b);
     case JAIL_PRIVATE:
@@ -210,6 +248,16 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op,
         return drop_caps();
     case JAIL_NO_NEW_PRIVS:
         return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    case JAIL_KEYRING:
+        return syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 ? -1 : 0;
+    case JAIL_MASK:
+        return mount("/dev/null", t0, NULL, MS_BIND, NULL);
+    case JAIL_RULESET:
+        return begin_domain(state, op->a, op->b);
+    case JAIL_RULE:
+        return add_rule(state, t0, op->a);
+    case JAIL_CONFINE:
+        return confine(state);
     case JAIL_FILTER:
         return load_filter(t0, op->a);
     case JAIL_OP_COUNT:
@@ -221,19 +269,21 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op,
 
 int jail_enter(const struct jail_plan *plan, enum jail_stage stage, uint32_t *failed)
 {
-    static struct outer outer; /* of the zygote; a clone into a user namespace cannot ask any more */
+    static struct state state; /* of the zygote; a clone into a user namespace cannot ask any more */
     if (stage == JAIL_ZYGOTE)
-        outer = (struct outer){ geteuid(), getegid() };
+        state = (struct state){ .uid = geteuid(), .gid = getegid(), .ruleset = -1 };
     for (uint32_t i = 0; i < plan->count; i++) {
         const struct jail_op *op = &plan->ops[i];
         if (op->stage != stage)
             continue;
-        if (carry_out(plan, op, &outer) < 0 && !op->optional) {
+        if (carry_out(plan, op, &state) < 0 && !op->optional) {
             *failed = i;
             return -1;
         }
-        if (stage == JAIL_ZYGOTE && (op->kind == JAIL_MAP_SELF || op->kind == JAIL_BECOME))
-            outer = (struct outer){ geteuid(), getegid() };
+        if (stage == JAIL_ZYGOTE && (op->kind == JAIL_MAP_SELF || op->kind == JAIL_BECOME)) {
+            state.uid = geteuid();
+            state.gid = getegid();
+        }
     }
     return 0;
 }

@@ -5,6 +5,10 @@
  * calls are allowed only with certain arguments: no clone into namespaces, no sockets but IP and
  * UNIX ones, no typing into a terminal (TIOCSTI, CVE-2017-5226), only harmless prctls.
  *
+ * A guest that stands among the host's files (isolation `landlock`) is refused what Landlock does
+ * not control: to connect to a socket by its path before Linux 7.1, to change owners, modes, times
+ * and attributes of files that it may only read, and the priorities and limits of other processes.
+ *
  * clone3 passes its flags in memory, where a filter cannot look; with ENOSYS the C library falls
  * back to clone. io_uring does its work outside of the filter's sight and is not in the list.
  */
@@ -18,6 +22,7 @@
 #include <stdbool.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -27,17 +32,17 @@
 /* Names that an architecture does not have are passed over. */
 static const char *const allowed[] = {
     /* files */
-    "access", "chdir", "chmod", "chown", "close", "close_range", "copy_file_range", "creat", "dup",
-    "dup2", "dup3", "faccessat", "faccessat2", "fadvise64", "fallocate", "fchdir", "fchmod",
-    "fchmodat", "fchmodat2", "fchown", "fchownat", "fcntl", "fdatasync", "fgetxattr", "flistxattr",
-    "flock", "fremovexattr", "fsetxattr", "fstat", "fstatfs", "fsync", "ftruncate", "futimesat",
-    "getcwd", "getdents", "getdents64", "getxattr", "lchown", "lgetxattr", "link", "linkat",
-    "listxattr", "llistxattr", "lremovexattr", "lseek", "lsetxattr", "lstat", "mkdir", "mkdirat",
+    "access", "chdir", "close", "close_range", "copy_file_range", "creat", "dup",
+    "dup2", "dup3", "faccessat", "faccessat2", "fadvise64", "fallocate", "fchdir",
+    "fcntl", "fdatasync", "fgetxattr", "flistxattr",
+    "flock", "fstat", "fstatfs", "fsync", "ftruncate",
+    "getcwd", "getdents", "getdents64", "getxattr", "lgetxattr", "link", "linkat",
+    "listxattr", "llistxattr", "lseek", "lstat", "mkdir", "mkdirat",
     "mknod", "mknodat", "newfstatat", "open", "openat", "openat2", "pread64", "preadv", "preadv2",
     "pwrite64", "pwritev", "pwritev2", "read", "readahead", "readlink", "readlinkat", "readv",
-    "removexattr", "rename", "renameat", "renameat2", "rmdir", "sendfile", "setxattr", "splice",
+    "rename", "renameat", "renameat2", "rmdir", "sendfile", "splice",
     "stat", "statfs", "statx", "symlink", "symlinkat", "sync", "sync_file_range", "syncfs", "tee",
-    "truncate", "umask", "unlink", "unlinkat", "utime", "utimensat", "utimes", "vmsplice", "write",
+    "truncate", "umask", "unlink", "unlinkat", "vmsplice", "write",
     "writev",
     /* waiting */
     "epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait",
@@ -50,11 +55,11 @@ static const char *const allowed[] = {
     "arch_prctl", "execve", "execveat", "exit", "exit_group", "fork", "futex", "futex_waitv",
     "get_robust_list", "get_thread_area", "getcpu", "getpgid", "getpgrp", "getpid", "getppid",
     "getpriority", "getrlimit", "getrusage", "getsid", "gettid", "kill", "pidfd_open",
-    "pidfd_send_signal", "prlimit64", "restart_syscall", "rseq", "rt_sigaction", "rt_sigpending",
+    "pidfd_send_signal", "restart_syscall", "rseq", "rt_sigaction", "rt_sigpending",
     "rt_sigprocmask", "rt_sigqueueinfo", "rt_sigreturn", "rt_sigsuspend", "rt_sigtimedwait",
     "rt_tgsigqueueinfo", "sched_get_priority_max", "sched_get_priority_min", "sched_getaffinity",
     "sched_getattr", "sched_getparam", "sched_getscheduler", "sched_rr_get_interval", "sched_yield",
-    "set_robust_list", "set_tid_address", "setgid", "setpgid", "setpriority", "setregid", "setresgid", "setresuid", "setreuid", "setrlimit", "setsid", "setuid",
+    "set_robust_list", "set_tid_address", "setgid", "setpgid", "setregid", "setresgid", "setresuid", "setreuid", "setrlimit", "setsid", "setuid",
     "sigaltstack", "tgkill", "tkill", "vfork", "wait4", "waitid",
     /* who and when */
     "alarm", "capget", "clock_getres", "clock_gettime", "clock_nanosleep", "getegid", "geteuid",
@@ -66,17 +71,39 @@ static const char *const allowed[] = {
     "recvfrom", "recvmmsg", "recvmsg", "sendmmsg", "sendmsg", "sendto", "setsockopt", "shutdown",
 };
 
+/* Of files and processes that may be somebody else's. */
+static const char *const with_own_root[] = { "chmod", "chown", "fchmod", "fchmodat", "fchmodat2",
+    "fchown", "fchownat", "fremovexattr", "fsetxattr", "futimesat", "lchown", "lremovexattr",
+    "lsetxattr", "removexattr", "setxattr", "utime", "utimensat", "utimes", "setpriority",
+    "prlimit64" };
+
+/* How a sandbox is set up, and what a guest is told that asks for it. */
+static const struct {
+    const char *name;
+    int refusal;
+} set_up[] = {
+    { "mount", EPERM },
+    { "mount_setattr", EPERM },
+    { "sethostname", EPERM },
+    { "capset", EPERM },
+    { "seccomp", EPERM },
+    { "clone3", ENOSYS },
+    { "landlock_create_ruleset", ENOSYS },
+    { "landlock_add_rule", ENOSYS },
+    { "landlock_restrict_self", ENOSYS },
+};
+static const int set_up_prctls[] = { PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_CAP_AMBIENT };
+
 static const char *const forbidden[] = { "acct", "add_key", "adjtimex", "bpf", "chroot",
     "clock_adjtime", "clock_settime", "delete_module", "fanotify_init", "fanotify_mark",
     "finit_module", "fsconfig", "fsmount", "fsopen", "fspick", "init_module", "io_uring_enter",
     "io_uring_register", "io_uring_setup", "ioperm", "iopl", "ioprio_set", "kcmp", "kexec_file_load",
-    "kexec_load", "keyctl", "lookup_dcookie", "mlockall", "modify_ldt", "mount", "mount_setattr",
-    "move_mount", "name_to_handle_at", "open_by_handle_at", "open_tree", "perf_event_open",
+    "kexec_load", "keyctl", "lookup_dcookie", "mlockall", "modify_ldt", "move_mount", "name_to_handle_at", "open_by_handle_at", "open_tree", "perf_event_open",
     "pidfd_getfd", "pivot_root", "process_madvise", "process_vm_readv", "process_vm_writev",
     "ptrace", "quotactl", "quotactl_fd", "reboot", "request_key", "sched_setaffinity",
-    "sched_setattr", "sched_setparam", "sched_setscheduler", "sethostname", "setdomainname", "setns",
+    "sched_setattr", "sched_setparam", "sched_setscheduler", "setdomainname", "setns",
     "settimeofday", "swapoff", "swapon", "syslog", "umount", "umount2", "unshare", "userfaultfd",
-    "vhangup", "seccomp" };
+    "vhangup" };
 
 #define CLONE_NEW                                                                                  \
     (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |      \
@@ -112,27 +139,35 @@ static int rule(scmp_filter_ctx ctx, uint32_t action, const char *name, unsigned
     return seccomp_rule_add_array(ctx, action, number, count, arguments);
 }
 
-static int add_lists(scmp_filter_ctx ctx)
+static int add_names(
+    scmp_filter_ctx ctx, uint32_t action, const char *const *names, size_t count)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < array_length(allowed); i++)
-        rc = rule(ctx, SCMP_ACT_ALLOW, allowed[i], 0, NULL);
-    for (size_t i = 0; rc == 0 && i < array_length(forbidden); i++)
-        rc = rule(ctx, SCMP_ACT_ERRNO(EPERM), forbidden[i], 0, NULL);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        rc = rule(ctx, action, names[i], 0, NULL);
     return rc;
 }
 
-/* The C library sees EPERM for a clone into a namespace, as without privileges. */
-static int add_clone(scmp_filter_ctx ctx)
+/* One rule for each value of a call's first argument. */
+static int add_values(
+    scmp_filter_ctx ctx, uint32_t action, const char *name, const int *values, size_t count)
 {
-    const struct scmp_arg_cmp plain = SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_NEW, 0);
-    int rc = rule(ctx, SCMP_ACT_ALLOW, "clone", 1, &plain);
-    for (unsigned bit = 0; rc == 0 && bit < 32; bit++) {
-        const struct scmp_arg_cmp set = SCMP_A0(SCMP_CMP_MASKED_EQ, 1ull << bit, 1ull << bit);
-        if (CLONE_NEW & (1ull << bit))
-            rc = rule(ctx, SCMP_ACT_ERRNO(EPERM), "clone", 1, &set);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        const struct scmp_arg_cmp is = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)values[i]);
+        rc = rule(ctx, action, name, 1, &is);
     }
     return rc;
+}
+
+/* Only for the caller itself. */
+static int add_own_process(scmp_filter_ctx ctx)
+{
+    const struct scmp_arg_cmp itself[] = { SCMP_A0(SCMP_CMP_EQ, PRIO_PROCESS),
+        SCMP_A1(SCMP_CMP_EQ, 0) };
+    int rc = rule(ctx, SCMP_ACT_ALLOW, "setpriority", 2, itself);
+    const struct scmp_arg_cmp own = SCMP_A0(SCMP_CMP_EQ, 0);
+    return rc < 0 ? rc : rule(ctx, SCMP_ACT_ALLOW, "prlimit64", 1, &own);
 }
 
 /* Streams and datagrams of the named families; raw and packet sockets need capabilities too. */
@@ -149,17 +184,12 @@ static int add_sockets(scmp_filter_ctx ctx)
             rc = rule(ctx, SCMP_ACT_ALLOW, "socket", 2, both);
         }
     }
-    const struct scmp_arg_cmp local = SCMP_A0(SCMP_CMP_EQ, AF_UNIX);
-    return rc < 0 ? rc : rule(ctx, SCMP_ACT_ALLOW, "socketpair", 1, &local);
+    return rc;
 }
 
 static int add_arguments(scmp_filter_ctx ctx)
 {
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < array_length(prctls); i++) {
-        const struct scmp_arg_cmp option = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)prctls[i]);
-        rc = rule(ctx, SCMP_ACT_ALLOW, "prctl", 1, &option);
-    }
+    int rc = add_values(ctx, SCMP_ACT_ALLOW, "prctl", prctls, array_length(prctls));
     for (size_t i = 0; rc == 0 && i < array_length(ioctls); i++) {
         /* The kernel looks at 32 bits of a request; so must the filter. */
         const struct scmp_arg_cmp request = SCMP_A1(SCMP_CMP_MASKED_EQ, 0xFFFFFFFF, ioctls[i]);
@@ -174,30 +204,71 @@ static int add_arguments(scmp_filter_ctx ctx)
     return rc;
 }
 
-static int build(scmp_filter_ctx ctx)
+static int add_list(scmp_filter_ctx ctx, bool own_root)
 {
-    /* A binary tree: a list of this length would cost each sandbox a millisecond to load. */
+    int rc = add_names(ctx, SCMP_ACT_ALLOW, allowed, array_length(allowed));
+    if (rc == 0)
+        rc = add_names(ctx, SCMP_ACT_ERRNO(EPERM), forbidden, array_length(forbidden));
+    if (rc == 0)
+        rc = add_arguments(ctx);
+    if (rc == 0 && own_root)
+        rc = add_names(ctx, SCMP_ACT_ALLOW, with_own_root, array_length(with_own_root));
+    if (rc == 0 && !own_root)
+        rc = add_own_process(ctx);
+    if (rc == 0 && own_root)
+        rc = add_sockets(ctx);
+    const struct scmp_arg_cmp local = SCMP_A0(SCMP_CMP_EQ, AF_UNIX);
+    return rc < 0 ? rc : rule(ctx, SCMP_ACT_ALLOW, "socketpair", 1, &local);
+}
+
+/* What the zygote may do besides. */
+static int add_set_up(scmp_filter_ctx ctx)
+{
+    int rc = rule(ctx, SCMP_ACT_ALLOW, "clone", 0, NULL);
+    for (size_t i = 0; rc == 0 && i < array_length(set_up); i++)
+        rc = rule(ctx, SCMP_ACT_ALLOW, set_up[i].name, 0, NULL);
+    return rc < 0 ? rc : add_values(ctx, SCMP_ACT_ALLOW, "prctl", set_up_prctls,
+        array_length(set_up_prctls));
+}
+
+/* The C library sees EPERM for a clone into a namespace, as without privileges. */
+static int take_set_up_away(scmp_filter_ctx ctx)
+{
+    int rc = 0;
+    for (unsigned bit = 0; rc == 0 && bit < 32; bit++) {
+        const struct scmp_arg_cmp set = SCMP_A0(SCMP_CMP_MASKED_EQ, 1ull << bit, 1ull << bit);
+        if (CLONE_NEW & (1ull << bit))
+            rc = rule(ctx, SCMP_ACT_ERRNO(EPERM), "clone", 1, &set);
+    }
+    for (size_t i = 0; rc == 0 && i < array_length(set_up); i++)
+        rc = rule(ctx, SCMP_ACT_ERRNO((uint32_t)set_up[i].refusal), set_up[i].name, 0, NULL);
+    return rc < 0 ? rc : add_values(ctx, SCMP_ACT_ERRNO(ENOSYS), "prctl", set_up_prctls,
+        array_length(set_up_prctls));
+}
+
+static int build(scmp_filter_ctx ctx, enum filter_part part, bool own_root)
+{
+    /* A binary tree: a list of this length would cost a millisecond to load. */
     int rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
     if (rc == 0)
         rc = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
+    if (rc == 0 && part == FILTER_GUEST)
+        return take_set_up_away(ctx);
     if (rc == 0)
-        rc = add_lists(ctx);
-    if (rc == 0)
-        rc = add_clone(ctx);
-    if (rc == 0)
-        rc = add_sockets(ctx);
-    return rc < 0 ? rc : add_arguments(ctx);
+        rc = add_list(ctx, own_root);
+    return rc < 0 ? rc : add_set_up(ctx);
 }
 
-int filter_compile(struct buf *out, struct error *err)
+int filter_compile(enum filter_part part, bool own_root, struct buf *out, struct error *err)
 {
     cleanup_fd int fd = file_memfd("droste-filter", err);
     if (fd < 0)
         return fd;
-    scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
+    scmp_filter_ctx ctx =
+        seccomp_init(part == FILTER_GUEST ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(ENOSYS));
     if (!ctx)
         return error_memory(err);
-    int rc = build(ctx);
+    int rc = build(ctx, part, own_root);
     if (rc == 0)
         rc = seccomp_export_bpf(ctx, fd);
     seccomp_release(ctx);

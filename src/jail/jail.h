@@ -27,12 +27,13 @@ enum isolation {
 const char *isolation_name(enum isolation isolation);
 /* ERROR_ARGUMENT for a word that is none. */
 int isolation_parse(const char *word, enum isolation *out, struct error *err);
-/* False for levels that this version does not build yet. */
-bool isolation_is_built(enum isolation isolation);
+/* True if the guest has a root directory of its own, and namespaces; false where it stands among the
+ * host's files and processes. */
+bool isolation_has_own_root(enum isolation isolation);
 
 struct jail_limits {
     uint64_t memory;     /* bytes of private memory of a process (RLIMIT_DATA) */
-    uint64_t processes;  /* processes and threads; only with a user namespace */
+    uint64_t processes;  /* processes and threads; not at isolation `process` */
     uint64_t open_files; /* descriptors of a process */
     uint64_t file_size;  /* bytes of one file */
     uint64_t tmp_size;   /* bytes of the private /tmp; only with a mount namespace */
@@ -55,13 +56,19 @@ enum {
     JAIL_NOBODY = 65534,     /* who a guest of root's is to the host: never root */
 };
 
+/* Of a sandbox without a root of its own. */
+struct jail_place {
+    const char *workdir;     /* the session's temporary directory */
+    uint64_t user_processes; /* processes and threads that its user has already */
+};
+
 /* Plans are heap blocks (free). */
 int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
     struct jail_plan **out, struct error *err);
-/* `zygote` is the plan of the one that it is cloned from; `workdir` is the session's temporary
- * directory where there is no private /tmp. */
+/* `zygote` is the plan of the one that it is cloned from; `place` is not looked at where the
+ * sandbox has its own root. */
 int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygote,
-    const struct jail_limits *limits, const char *workdir, struct jail_plan **out,
+    const struct jail_limits *limits, const struct jail_place *place, struct jail_plan **out,
     struct error *err);
 
 /* One line an operation, numbered as failures are reported. */

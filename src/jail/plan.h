@@ -32,6 +32,12 @@ enum jail_op_kind {
     JAIL_SESSION,      /* own session and process group */
     JAIL_DROP_CAPS,    /* every set, the bounding and the ambient one too */
     JAIL_NO_NEW_PRIVS, /* set-user-id files and file capabilities have no effect */
+    JAIL_KEYRING,      /* a session keyring of its own, empty */
+    JAIL_MASK,         /* text 0: a file, hidden by an empty one */
+    JAIL_RULESET,      /* begins a Landlock domain; a: rights to files that it controls,
+                        * b: to the network, and << 32 the scopes (jail/landlock.h) */
+    JAIL_RULE,         /* text 0: path, with all below it; a: rights to it */
+    JAIL_CONFINE,      /* enters the domain, for good */
     JAIL_FILTER,       /* text 0: a seccomp filter of a bytes (jail/filter.c) */
     JAIL_OP_COUNT,
 };

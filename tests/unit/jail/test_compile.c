@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "jail/jail.h"
+#include "jail/landlock.h"
 
 #include <linux/mount.h>
 #include <sched.h>
@@ -11,6 +12,9 @@
 static const char *const prefixes[] = { "/home/ann/venv", "/usr", "/home/ann/venv",
     "/opt/python-3.12", "relative", "/" };
 static const char *const read_paths[] = { "/data/set" };
+
+static const struct jail_place place = { .workdir = "/work", .user_processes = 500 };
+static const enum isolation walls[] = { ISOLATION_FULL, ISOLATION_LIGHT, ISOLATION_LANDLOCK };
 
 static struct jail_plan *zygote_plan(enum isolation isolation, uid_t uid)
 {
@@ -29,7 +33,7 @@ static struct jail_plan *sandbox_plan(enum isolation isolation)
 {
     cleanup_free struct jail_plan *zygote = zygote_plan(isolation, 0);
     struct jail_plan *plan = NULL;
-    assert_ok(jail_compile_sandbox(isolation, zygote, &jail_default_limits, "/work", &plan, err));
+    assert_ok(jail_compile_sandbox(isolation, zygote, &jail_default_limits, &place, &plan, err));
     return plan;
 }
 
@@ -123,13 +127,21 @@ static void the_old_root_goes_for_good(void **state)
 /* As root: the binds need root to be found, everything after must not have it. */
 static void root_becomes_nobody_last(void **state)
 {
-    cleanup_free struct jail_plan *plan = zygote_plan(ISOLATION_FULL, 0);
-    int become = find(plan, JAIL_BECOME, 0);
-    assert_int_equal(become, plan->count - 3); /* before no-new-privs and the sandboxes' filter */
-    assert_int_equal(plan->ops[become].a, JAIL_NOBODY);
-    assert_int_equal(plan->ops[become].b, JAIL_NOBODY);
-    assert_int_equal(plan->ops[become].optional, 0);
-    assert_int_equal(plan->ops[become + 1].kind, JAIL_NO_NEW_PRIVS);
+    static const enum jail_op_kind after[] = { JAIL_KEYRING, JAIL_NO_NEW_PRIVS, JAIL_FILTER };
+    for (size_t level = 0; level < array_length(walls); level++) {
+        cleanup_free struct jail_plan *plan = zygote_plan(walls[level], 0);
+        int at = find(plan, JAIL_BECOME, 0);
+        assert_true(at >= 0);
+        assert_int_equal(plan->ops[at].a, JAIL_NOBODY);
+        assert_int_equal(plan->ops[at].b, JAIL_NOBODY);
+        assert_int_equal(plan->ops[at].optional, 0);
+        for (size_t i = 0; i < array_length(after); i++) {
+            while (plan->ops[++at].stage != JAIL_ZYGOTE)
+                ;
+            assert_int_equal(plan->ops[at].kind, after[i]);
+        }
+        assert_int_equal(at, plan->count - 1);
+    }
 }
 
 static bool starts_with(const char *text, const char *start)
@@ -247,25 +259,122 @@ static void every_private_mount_is_limited(void **state)
 /* A worker's last words before the guest's code, and all of a guard's: no way back up. */
 static void privileges_are_given_up_at_the_end(void **state)
 {
-    static const enum isolation levels[] = { ISOLATION_FULL, ISOLATION_PROCESS };
-    for (size_t i = 0; i < array_length(levels); i++) {
-        cleanup_free struct jail_plan *plan = sandbox_plan(levels[i]);
+    for (enum isolation level = ISOLATION_FULL; level <= ISOLATION_PROCESS; level++) {
+        cleanup_free struct jail_plan *plan = sandbox_plan(level);
         for (enum jail_stage stage = JAIL_WORKER; stage <= JAIL_GUARD; stage++) {
             int nnp = find_stage(plan, stage, JAIL_NO_NEW_PRIVS, 0);
             int drop = find_stage(plan, stage, JAIL_DROP_CAPS, 0);
             assert_true(nnp >= 0);
-            assert_int_equal(drop, nnp + 1);
+            assert_true(drop > nnp);
             assert_int_equal(plan->ops[nnp].optional, 0);
             assert_int_equal(plan->ops[drop].optional, 0);
         }
         int last = find_stage(plan, JAIL_WORKER, JAIL_DROP_CAPS, 0);
-        if (levels[i] == ISOLATION_FULL) {
+        if (level != ISOLATION_PROCESS) {
             assert_int_equal(plan->ops[++last].kind, JAIL_FILTER);
             assert_int_equal(plan->ops[last].optional, 0);
-            assert_true(plan->ops[last].a >= 100 * 8); /* instructions of eight bytes */
         }
         assert_int_not_equal(plan->ops[last + 1].stage, JAIL_WORKER);
     }
+}
+
+/* The list itself is in the zygote, loaded once; a sandbox adds a small part. */
+static void a_wall_has_both_parts_of_the_filter(void **state)
+{
+    for (size_t i = 0; i < array_length(walls); i++) {
+        cleanup_free struct jail_plan *zygote = zygote_plan(walls[i], 1000);
+        cleanup_free struct jail_plan *plan = sandbox_plan(walls[i]);
+        int list = find(zygote, JAIL_FILTER, 0), own = find_stage(plan, JAIL_WORKER, JAIL_FILTER, 0);
+        assert_true(zygote->ops[list].a >= 100 * 8); /* instructions of eight bytes */
+        assert_int_equal(zygote->ops[list].optional, 0);
+        assert_true(plan->ops[own].a >= 10 * 8);
+        assert_true(plan->ops[own].a < zygote->ops[list].a);
+    }
+}
+
+static bool has_landlock(void)
+{
+    if (landlock_abi() >= LANDLOCK_SCOPE_ABI)
+        return true;
+    print_message("# this kernel has no Landlock of ABI %d\n", LANDLOCK_SCOPE_ABI);
+    return false;
+}
+
+/* Files, TCP, abstract sockets and signals; after the last mount, which Landlock would refuse. */
+static void a_wall_has_a_landlock_domain(void **state)
+{
+    if (!has_landlock())
+        skip();
+    for (size_t i = 0; i < array_length(walls); i++) {
+        cleanup_free struct jail_plan *plan = sandbox_plan(walls[i]);
+        int begin = find_stage(plan, JAIL_WORKER, JAIL_RULESET, 0);
+        int rule = find_stage(plan, JAIL_WORKER, JAIL_RULE, 0);
+        int enter = find_stage(plan, JAIL_WORKER, JAIL_CONFINE, 0);
+        assert_true(begin >= 0 && begin < rule && rule < enter);
+        assert_int_equal(plan->ops[enter].optional, 0);
+        assert_int_equal(plan->ops[begin].a & 0x7FFF, 0x7FFF);
+        assert_int_equal(plan->ops[begin].b, 3ull << 32 | 3);
+    }
+}
+
+/* The right to make a file, by path. */
+static void only_the_guests_own_directories_are_writable(void **state)
+{
+    static const char *const own[][2] = { { "/dev/shm", "/tmp" }, { "/dev/shm", "/tmp" },
+        { "/work", NULL } };
+    if (!has_landlock())
+        skip();
+    for (size_t i = 0; i < array_length(walls); i++) {
+        cleanup_free struct jail_plan *plan = sandbox_plan(walls[i]);
+        int found = 0;
+        for (int at = -1; (at = find_stage(plan, JAIL_WORKER, JAIL_RULE, at + 1)) >= 0;) {
+            if (!(plan->ops[at].a & LANDLOCK_MAKE_REG))
+                continue;
+            assert_string_equal(text(plan, at, 0), own[i][found]);
+            found++;
+        }
+        assert_int_equal(found, own[i][1] ? 2 : 1);
+    }
+}
+
+/* Among the host's files: what a root of its own would have shown, and no more. */
+static void landlock_shows_what_a_root_would(void **state)
+{
+    static const char *const more[] = { "/work", "/proc/self", "/proc/cpuinfo", "/proc/meminfo",
+        "/proc/stat", "/proc/uptime", "/proc/loadavg", "/proc/version", "/proc/filesystems" };
+    int rules = 0;
+    if (!has_landlock())
+        skip();
+    cleanup_free struct jail_plan *plan = sandbox_plan(ISOLATION_LANDLOCK);
+    for (int at = -1; (at = find_stage(plan, JAIL_WORKER, JAIL_RULE, at + 1)) >= 0; rules++) {
+        char old[300];
+        bool expected = false;
+        snprintf(old, sizeof old, "/old%s", text(plan, at, 0));
+        for (size_t i = 0; i < array_length(more); i++)
+            expected = expected || strcmp(old + 4, more[i]) == 0;
+        if (!expected && !is_expected_source(old))
+            fail_msg("'%s' is allowed", old + 4);
+    }
+    assert_true(rules > 20);
+}
+
+static void light_shares_what_the_filter_keeps_out_of_reach(void **state)
+{
+    cleanup_free struct jail_plan *plan = sandbox_plan(ISOLATION_LIGHT);
+    assert_int_equal(plan->clone_flags, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS);
+    assert_int_equal(find_stage(plan, JAIL_KEEPER, JAIL_HOSTNAME, 0), -1);
+    assert_true(find_stage(plan, JAIL_KEEPER, JAIL_MOUNT, 0) >= 0);
+}
+
+static void landlock_has_no_mounts_and_no_namespaces(void **state)
+{
+    cleanup_free struct jail_plan *zygote = zygote_plan(ISOLATION_LANDLOCK, 1000);
+    cleanup_free struct jail_plan *plan = sandbox_plan(ISOLATION_LANDLOCK);
+    assert_int_equal(plan->clone_flags, 0);
+    assert_int_equal(plan->ops[0].stage, JAIL_WORKER);
+    assert_int_equal(zygote->ops[0].kind, JAIL_KEYRING);
+    assert_int_equal(zygote->ops[1].kind, JAIL_NO_NEW_PRIVS);
+    assert_string_equal(text(plan, find_stage(plan, JAIL_WORKER, JAIL_CHDIR, 0), 0), "/work");
 }
 
 static void process_has_no_mounts_and_no_namespaces(void **state)
@@ -286,7 +395,6 @@ static void process_has_no_mounts_and_no_namespaces(void **state)
     assert_string_equal(text(plan, chdir, 0), "/work");
 }
 
-/* RLIMIT_NPROC counts all processes of the user where there is no user namespace. */
 /* What the interpreter needs from the host's /tmp is under the same path in the private one, and
  * nothing else of the host's is. */
 static void a_prefix_below_tmp_is_shown_in_the_private_tmp(void **state)
@@ -300,7 +408,7 @@ static void a_prefix_below_tmp_is_shown_in_the_private_tmp(void **state)
     cleanup_buf struct buf out = { 0 };
     assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
     assert_ok(jail_compile_sandbox(
-        ISOLATION_FULL, zygote, &jail_default_limits, NULL, &plan, err));
+        ISOLATION_FULL, zygote, &jail_default_limits, &place, &plan, err));
     jail_print(plan, &out);
     const char *at = buf_text(&out);
     for (size_t i = 0; i < array_length(expected); i++) {
@@ -318,37 +426,33 @@ static void other_prefixes_cost_the_sandbox_nothing(void **state)
     assert_int_equal(find_stage(plan, JAIL_KEEPER, JAIL_BIND, 0), -1);
 }
 
+/* The value of a limit in a plan; -1: it is not there. */
+static int64_t limit_of(const struct jail_plan *plan, int resource)
+{
+    for (int i = -1; (i = find_stage(plan, JAIL_WORKER, JAIL_LIMIT, i + 1)) >= 0;)
+        if (plan->ops[i].a == (uint64_t)resource)
+            return (int64_t)plan->ops[i].b;
+    return -1;
+}
+
+/* RLIMIT_NPROC counts all processes of the user where there is no user namespace. */
 static void limits_become_operations(void **state)
 {
-    static const struct {
-        int resource;
-        bool process; /* at isolation `process` too */
-        uint64_t value;
-    } expected[] = {
-        { RLIMIT_DATA, true, 11 << 20 },
-        { RLIMIT_NPROC, false, 12 },
-        { RLIMIT_NOFILE, true, 13 },
-        { RLIMIT_FSIZE, true, 14 },
-        { RLIMIT_CORE, true, 0 },
-    };
-    struct jail_limits limits = {
+    static const struct jail_limits limits = {
         .memory = 11 << 20, .processes = 12, .open_files = 13, .file_size = 14, .tmp_size = 15 << 20
     };
-    for (int full = 0; full <= 1; full++) {
-        enum isolation isolation = full ? ISOLATION_FULL : ISOLATION_PROCESS;
-        cleanup_free struct jail_plan *plan = NULL, *zygote = zygote_plan(isolation, 0);
-        assert_ok(jail_compile_sandbox(isolation, zygote, &limits, "/w", &plan, err));
-        for (size_t e = 0; e < array_length(expected); e++) {
-            int found = 0;
-            for (uint32_t i = 0; i < plan->count; i++)
-                if (plan->ops[i].kind == JAIL_LIMIT &&
-                    plan->ops[i].a == (uint64_t)expected[e].resource) {
-                    assert_int_equal(plan->ops[i].b, expected[e].value);
-                    assert_int_equal(plan->ops[i].stage, JAIL_WORKER);
-                    found++;
-                }
-            assert_int_equal(found, full || expected[e].process);
-        }
+    static const int64_t processes[] = { [ISOLATION_FULL] = 12,
+        [ISOLATION_LIGHT] = 12,
+        [ISOLATION_LANDLOCK] = 512,
+        [ISOLATION_PROCESS] = -1 };
+    for (enum isolation level = ISOLATION_FULL; level <= ISOLATION_PROCESS; level++) {
+        cleanup_free struct jail_plan *plan = NULL, *zygote = zygote_plan(level, 0);
+        assert_ok(jail_compile_sandbox(level, zygote, &limits, &place, &plan, err));
+        assert_int_equal(limit_of(plan, RLIMIT_DATA), 11 << 20);
+        assert_int_equal(limit_of(plan, RLIMIT_NOFILE), 13);
+        assert_int_equal(limit_of(plan, RLIMIT_FSIZE), 14);
+        assert_int_equal(limit_of(plan, RLIMIT_CORE), 0);
+        assert_int_equal(limit_of(plan, RLIMIT_NPROC), processes[level]);
     }
 }
 
@@ -393,6 +497,8 @@ static void every_operation_is_printed_by_its_name(void **state)
         { ISOLATION_FULL, true, "zygote detach .\n" },
         { ISOLATION_FULL, true, "zygote change directory /\n" },
         { ISOLATION_FULL, true, "zygote become uid 65534 gid 65534\n" },
+        { ISOLATION_FULL, true, "zygote new session keyring, if it is there\n" },
+        { ISOLATION_FULL, true, "zygote filter system calls (" },
         { ISOLATION_PROCESS, true, "zygote no new privileges\n" },
         { ISOLATION_FULL, false, "    clone with new namespaces: user pid mount ipc uts\n" },
         { ISOLATION_FULL, false, "keeper map ids uid 1000 gid 1000\n" },
@@ -405,6 +511,7 @@ static void every_operation_is_printed_by_its_name(void **state)
         { ISOLATION_FULL, false, "worker limit core to 0\n" },
         { ISOLATION_FULL, false, "worker limit processes to 128\n" },
         { ISOLATION_FULL, false, "worker drop all capabilities\n" },
+        { ISOLATION_FULL, false, "worker filter system calls (" },
         { ISOLATION_FULL, false, "guard  drop all capabilities\n" },
     };
     for (size_t i = 0; i < array_length(expected); i++) {
@@ -440,9 +547,8 @@ static void isolations_have_names(void **state)
     enum isolation none;
     assert_fails(ERROR_ARGUMENT, isolation_parse("ful", &none, err));
     assert_fails(ERROR_ARGUMENT, isolation_parse("", &none, err));
-    assert_true(isolation_is_built(ISOLATION_FULL));
-    assert_false(isolation_is_built(ISOLATION_LIGHT));
-    assert_false(isolation_is_built(ISOLATION_LANDLOCK));
+    assert_true(isolation_has_own_root(ISOLATION_LIGHT));
+    assert_false(isolation_has_own_root(ISOLATION_LANDLOCK));
 }
 
 int main(void)
@@ -460,6 +566,12 @@ int main(void)
         cmocka_unit_test(a_full_sandbox_has_namespaces_of_its_own),
         cmocka_unit_test(every_private_mount_is_limited),
         cmocka_unit_test(privileges_are_given_up_at_the_end),
+        cmocka_unit_test(a_wall_has_both_parts_of_the_filter),
+        cmocka_unit_test(a_wall_has_a_landlock_domain),
+        cmocka_unit_test(only_the_guests_own_directories_are_writable),
+        cmocka_unit_test(landlock_shows_what_a_root_would),
+        cmocka_unit_test(light_shares_what_the_filter_keeps_out_of_reach),
+        cmocka_unit_test(landlock_has_no_mounts_and_no_namespaces),
         cmocka_unit_test(process_has_no_mounts_and_no_namespaces),
         cmocka_unit_test(a_prefix_below_tmp_is_shown_in_the_private_tmp),
         cmocka_unit_test(other_prefixes_cost_the_sandbox_nothing),

@@ -1,0 +1,55 @@
+/* jail/landlock.h: what Landlock (landlock(7)) can be asked to control, by its ABI.
+ *
+ * The kernel's own header comes with a distribution and may be older than its kernel: the numbers
+ * stand here. Rights that a kernel does not know must not be asked for.
+ */
+#ifndef DROSTE_JAIL_LANDLOCK_H
+#define DROSTE_JAIL_LANDLOCK_H
+
+#include <stdint.h>
+
+/* Rights to files, a bit each, in the kernel's order. */
+enum landlock_right {
+    LANDLOCK_EXECUTE = 1 << 0,
+    LANDLOCK_WRITE_FILE = 1 << 1,
+    LANDLOCK_READ_FILE = 1 << 2,
+    LANDLOCK_READ_DIR = 1 << 3,
+    LANDLOCK_REMOVE_DIR = 1 << 4,
+    LANDLOCK_REMOVE_FILE = 1 << 5,
+    LANDLOCK_MAKE_CHAR = 1 << 6,
+    LANDLOCK_MAKE_DIR = 1 << 7,
+    LANDLOCK_MAKE_REG = 1 << 8,
+    LANDLOCK_MAKE_SOCK = 1 << 9,
+    LANDLOCK_MAKE_FIFO = 1 << 10,
+    LANDLOCK_MAKE_BLOCK = 1 << 11,
+    LANDLOCK_MAKE_SYM = 1 << 12,
+    LANDLOCK_REFER = 1 << 13,     /* ABI 2 */
+    LANDLOCK_TRUNCATE = 1 << 14,  /* ABI 3 */
+    LANDLOCK_IOCTL_DEV = 1 << 15, /* ABI 5 */
+
+    LANDLOCK_READ = LANDLOCK_EXECUTE | LANDLOCK_READ_FILE | LANDLOCK_READ_DIR,
+    LANDLOCK_DEVICES = LANDLOCK_WRITE_FILE | LANDLOCK_TRUNCATE | LANDLOCK_IOCTL_DEV,
+    LANDLOCK_ALL = (1 << 16) - 1,
+    /* A directory of the guest's own: everything but devices. */
+    LANDLOCK_OWN = LANDLOCK_ALL & ~(LANDLOCK_MAKE_CHAR | LANDLOCK_MAKE_BLOCK | LANDLOCK_IOCTL_DEV),
+    /* What can be said of a file that is no directory. */
+    LANDLOCK_OF_FILES = LANDLOCK_EXECUTE | LANDLOCK_READ_FILE | LANDLOCK_DEVICES,
+};
+
+enum {
+    LANDLOCK_NET_TCP = 3,     /* bind and connect, ABI 4 */
+    LANDLOCK_SCOPE_ALL = 3,   /* abstract UNIX sockets and signals, ABI 6 */
+    LANDLOCK_SCOPE_ABI = 6,   /* Linux 6.12 */
+};
+
+/* The kernel's struct landlock_ruleset_attr. */
+struct landlock_ruleset {
+    uint64_t handled_fs, handled_net, scoped;
+};
+
+/* What this kernel has; 0: no Landlock, with the reason in errno. */
+int landlock_abi(void);
+/* Everything that a kernel of this ABI can control. */
+struct landlock_ruleset landlock_everything(int abi);
+
+#endif
