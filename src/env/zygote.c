@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -345,6 +346,44 @@ static int refuse_isolation(
         isolation_name(z->isolation), buf_text(&what), strerror(sys));
 }
 
+/* True if others than the owner can come to a path, or it is not there. */
+static bool others_can_reach(const char *path)
+{
+    char part[4096];
+    struct stat st;
+    size_t len = strnlen(path, sizeof part - 1);
+    memcpy(part, path, len);
+    for (size_t i = 1; i <= len; i++) {
+        if (i < len && path[i] != '/')
+            continue;
+        part[i] = '\0';
+        if (stat(part, &st) < 0)
+            return errno == ENOENT;
+        if (!(st.st_mode & S_IROTH) && !(S_ISDIR(st.st_mode) && i < len && st.st_mode & S_IXOTH))
+            return false;
+        part[i] = path[i];
+    }
+    return true;
+}
+
+/* As root the guest is nobody. In a root of its own it is shown what it needs, whoever may see the
+ * directories above; among the host's files it has to reach it. */
+static int check_reach(const struct zygote *z, const struct jail_host *host, struct error *err)
+{
+    const char *const *lists[] = { host->prefixes, host->read_paths };
+    const size_t counts[] = { host->prefix_count, host->read_path_count };
+    if (z->isolation != ISOLATION_LANDLOCK || host->uid != 0)
+        return 0;
+    for (size_t list = 0; list < array_length(lists); list++)
+        for (size_t i = 0; i < counts[list]; i++)
+            if (!others_can_reach(lists[list][i]))
+                return error_set(err, ERROR_UNSUPPORTED,
+                    "isolation 'landlock' as root runs the guest as nobody, who cannot read "
+                    "'%.100s'; give what everybody can read, or run as an ordinary user",
+                    lists[list][i]);
+    return 0;
+}
+
 /* Has the zygote carry out its own plan, with the directories that it said it needs. */
 static int set_up(
     struct zygote *z, const struct sandbox_spec *spec, struct json_object *facts, struct error *err)
@@ -359,7 +398,9 @@ static int set_up(
     size_t count = list ? json_object_array_length(list) : 0;
     for (size_t i = 0; i < count && i < array_length(prefixes); i++)
         prefixes[host.prefix_count++] = json_object_get_string(json_object_array_get_idx(list, i));
-    int rc = jail_compile_zygote(z->isolation, &host, &z->plan, err);
+    int rc = check_reach(z, &host, err);
+    if (rc == 0)
+        rc = jail_compile_zygote(z->isolation, &host, &z->plan, err);
     if (rc < 0)
         return rc;
     if (sizeof(struct zygote_request) + z->plan->size > ZYGOTE_MESSAGE_MAX)

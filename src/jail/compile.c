@@ -351,8 +351,11 @@ static int begin_domain(
     if (abi == 0)
         return 0;
     b->stage = JAIL_WORKER;
+    /* An empty network says so in better words: ENETUNREACH. */
+    if (b->own_root)
+        all.handled_net = 0;
     add(b, JAIL_RULESET, NULL, NULL, all.handled_fs, all.handled_net | all.scoped << 32);
-    if (isolation_has_own_root(isolation))
+    if (b->own_root)
         add_own_rules(b);
     else
         add_host_rules(b, host);
@@ -392,6 +395,9 @@ static int make_zygote(
     b->own_root = isolation_has_own_root(isolation);
     if (b->own_root)
         make_namespaces(b, host);
+    /* In a user namespace of its own the sandbox can do this itself. */
+    if (walled && !b->own_root)
+        add(b, JAIL_DROP_BOUND, NULL, NULL, 0, 0);
     if (walled && host->uid == 0)
         add(b, JAIL_BECOME, NULL, NULL, JAIL_NOBODY, JAIL_NOBODY);
     /* A guest cannot use keys, the filter sees to that; but neither shall it hold the user's. */
@@ -530,10 +536,10 @@ int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygot
         make_private_mounts(&b, zygote, limits, spaces);
     b.stage = JAIL_WORKER;
     add(&b, JAIL_SESSION, NULL, NULL, 0, 0);
-    limit_worker(&b, limits, process_limit(isolation, limits, place));
-    add(&b, JAIL_CHDIR, own_root ? "/tmp" : place->workdir, NULL, 0, 0);
     add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
     confine(&b, zygote, own_root ? NULL : place->workdir);
+    limit_worker(&b, limits, process_limit(isolation, limits, place));
+    add(&b, JAIL_CHDIR, own_root ? "/tmp" : place->workdir, NULL, 0, 0);
     add(&b, JAIL_DROP_CAPS, NULL, NULL, 0, 0);
     copy_kind(&b, zygote, JAIL_FILTER);
     b.stage = JAIL_GUARD;
@@ -561,6 +567,7 @@ static const char *const op_names[JAIL_OP_COUNT] = {
     [JAIL_HOSTNAME] = "host name",
     [JAIL_LIMIT] = "limit",
     [JAIL_SESSION] = "new session",
+    [JAIL_DROP_BOUND] = "drop the bounding set",
     [JAIL_DROP_CAPS] = "drop all capabilities",
     [JAIL_NO_NEW_PRIVS] = "no new privileges",
     [JAIL_KEYRING] = "new session keyring",

@@ -140,10 +140,9 @@ static int set_limit(uint64_t resource, uint64_t value)
     return setrlimit((__rlimit_resource_t)resource, &limit);
 }
 
-static int drop_caps(void)
+/* Without CAP_SETPCAP it stays; with no-new-privileges nothing comes of it. */
+static int drop_bound(void)
 {
-    struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
-    struct __user_cap_data_struct none[2] = { { 0 }, { 0 } };
     for (int cap = 0; cap < 64; cap++) {
         int held = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
         if (held < 0)
@@ -151,6 +150,15 @@ static int drop_caps(void)
         if (held == 1 && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0 && errno != EPERM)
             return -1;
     }
+    return 0;
+}
+
+static int drop_caps(void)
+{
+    struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+    struct __user_cap_data_struct none[2] = { { 0 }, { 0 } };
+    if (drop_bound() < 0)
+        return -1;
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 && errno != EINVAL)
         return -1;
     return (int)syscall(SYS_capset, &header, none);
@@ -244,6 +252,8 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op, str
         return set_limit(op->a, op->b);
     case JAIL_SESSION:
         return setsid() < 0 ? -1 : 0;
+    case JAIL_DROP_BOUND:
+        return drop_bound();
     case JAIL_DROP_CAPS:
         return drop_caps();
     case JAIL_NO_NEW_PRIVS:

@@ -71,11 +71,10 @@ static const char *const allowed[] = {
     "recvfrom", "recvmmsg", "recvmsg", "sendmmsg", "sendmsg", "sendto", "setsockopt", "shutdown",
 };
 
-/* Of files and processes that may be somebody else's. */
+/* What a file is like; without a root of its own, whose file? */
 static const char *const with_own_root[] = { "chmod", "chown", "fchmod", "fchmodat", "fchmodat2",
     "fchown", "fchownat", "fremovexattr", "fsetxattr", "futimesat", "lchown", "lremovexattr",
-    "lsetxattr", "removexattr", "setxattr", "utime", "utimensat", "utimes", "setpriority",
-    "prlimit64" };
+    "lsetxattr", "removexattr", "setxattr", "utime", "utimensat", "utimes" };
 
 /* How a sandbox is set up, and what a guest is told that asks for it. */
 static const struct {
@@ -93,6 +92,8 @@ static const struct {
     { "landlock_restrict_self", ENOSYS },
 };
 static const int set_up_prctls[] = { PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_CAP_AMBIENT };
+
+static const char *const of_processes[] = { "setpriority", "prlimit64" };
 
 static const char *const forbidden[] = { "acct", "add_key", "adjtimex", "bpf", "chroot",
     "clock_adjtime", "clock_settime", "delete_module", "fanotify_init", "fanotify_mark",
@@ -160,9 +161,11 @@ static int add_values(
     return rc;
 }
 
-/* Only for the caller itself. */
-static int add_own_process(scmp_filter_ctx ctx)
+/* Priorities and limits, of the caller itself or of any process that it sees. */
+static int add_processes(scmp_filter_ctx ctx, bool own_root)
 {
+    if (own_root)
+        return add_names(ctx, SCMP_ACT_ALLOW, of_processes, array_length(of_processes));
     const struct scmp_arg_cmp itself[] = { SCMP_A0(SCMP_CMP_EQ, PRIO_PROCESS),
         SCMP_A1(SCMP_CMP_EQ, 0) };
     int rc = rule(ctx, SCMP_ACT_ALLOW, "setpriority", 2, itself);
@@ -211,12 +214,13 @@ static int add_list(scmp_filter_ctx ctx, bool own_root)
         rc = add_names(ctx, SCMP_ACT_ERRNO(EPERM), forbidden, array_length(forbidden));
     if (rc == 0)
         rc = add_arguments(ctx);
-    if (rc == 0 && own_root)
-        rc = add_names(ctx, SCMP_ACT_ALLOW, with_own_root, array_length(with_own_root));
-    if (rc == 0 && !own_root)
-        rc = add_own_process(ctx);
-    if (rc == 0 && own_root)
-        rc = add_sockets(ctx);
+    if (rc == 0)
+        rc = add_names(ctx, own_root ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPERM), with_own_root,
+            array_length(with_own_root));
+    if (rc == 0)
+        rc = add_processes(ctx, own_root);
+    if (rc == 0)
+        rc = own_root ? add_sockets(ctx) : rule(ctx, SCMP_ACT_ERRNO(EPERM), "socket", 0, NULL);
     const struct scmp_arg_cmp local = SCMP_A0(SCMP_CMP_EQ, AF_UNIX);
     return rc < 0 ? rc : rule(ctx, SCMP_ACT_ALLOW, "socketpair", 1, &local);
 }

@@ -30,6 +30,7 @@ enum jail_op_kind {
     JAIL_HOSTNAME,     /* text 0: name */
     JAIL_LIMIT,        /* a: RLIMIT_…, b: soft and hard value */
     JAIL_SESSION,      /* own session and process group */
+    JAIL_DROP_BOUND,   /* the bounding set of capabilities */
     JAIL_DROP_CAPS,    /* every set, the bounding and the ambient one too */
     JAIL_NO_NEW_PRIVS, /* set-user-id files and file capabilities have no effect */
     JAIL_KEYRING,      /* a session keyring of its own, empty */
