@@ -355,6 +355,13 @@ class BudgetExceeded(LLMError):
         super().__init__(message, code)
 
 
+class LLMTimeout(LLMError, TimeoutError):
+    """The answer did not come in time; the message says which time."""
+
+    def __init__(self, message="", code="timeout"):
+        super().__init__(message, code)
+
+
 class FailedReply(str):
     """The place of a failed call in a batch: the text "[ERROR] …", with the exception as `.error`.
     Replies that succeeded are plain strings."""
@@ -373,12 +380,16 @@ class Session:
         self.buffers = {}
         self.event_loop = None
         main = types.ModuleType("__main__")
-        main.__builtins__ = builtins
         self.namespace = main.__dict__
+        self.use(builtins)
         sys.modules["__main__"] = main
 
     def start(self):
         self.namespace["answer"] = {"content": "", "ready": False}
+
+    def use(self, names):
+        """The built-ins of the user's code; rules give it others than this file has."""
+        self.builtins = self.namespace["__builtins__"] = names
 
 
 session = None
@@ -537,7 +548,7 @@ def run_cell(ident, name, code, echo):
             if last is not None:
                 value = run_code(last)
                 if value is not None:
-                    builtins._ = value
+                    session.builtins._ = value
                     value = shorten(plain(repr(value)), MESSAGE)
         finally:
             session.running = None
@@ -549,6 +560,18 @@ def run_cell(ident, name, code, echo):
     return failure, value
 
 
+def without_ours(tb):
+    """A traceback without this file's frames, and without those of the rules."""
+    while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
+        tb = tb.tb_next
+    at = tb
+    while at is not None:
+        while at.tb_next is not None and at.tb_next.tb_frame.f_code.co_filename == __file__:
+            at.tb_next = at.tb_next.tb_next
+        at = at.tb_next
+    return tb
+
+
 def error_of(e):
     """{type, message, traceback} with the cell's own lines; this file's frames are left out."""
     try:
@@ -556,9 +579,7 @@ def error_of(e):
     except BaseException:
         message = "<str() of the exception failed>"
     name = plain(type_name(type(e))[:200])
-    tb = e.__traceback__
-    while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
-        tb = tb.tb_next
+    tb = without_ours(e.__traceback__)
     try:
         text = plain("".join(traceback.format_exception(type(e), e, tb)))
     except BaseException:
@@ -703,7 +724,7 @@ def set_variable(ident, head, blob):
 # ---- calls: asking the host ----
 
 def raise_error(error):
-    kind = BudgetExceeded if error.get("code") == "budget" else LLMError
+    kind = {"budget": BudgetExceeded, "timeout": LLMTimeout}.get(error.get("code"), LLMError)
     known = {"ValueError": ValueError, "TypeError": TypeError}
     if error.get("type") in known:
         raise known[error["type"]](error.get("message", ""))
@@ -790,7 +811,7 @@ def clear_buffer(name=None):
 
 
 PUBLIC = (SUBMIT, FINAL, FINAL_VAR, SHOW_VARS, llm_query, llm_query_batched, add_buffer, get_buffer,
-          clear_buffer, LLMError, BudgetExceeded, FailedReply)
+          clear_buffer, LLMError, BudgetExceeded, LLMTimeout, FailedReply)
 
 
 # ---- worker: the main loop ----
@@ -804,12 +825,25 @@ def reseed():
         numpy.random.seed()
 
 
-def apply_hello(head):
+def settle():
+    """The directory that the plan leads to is the session's own, for temporary files too."""
+    here = os.getcwd()
+    if here != os.environ.get("TMPDIR"):
+        os.environ["HOME"] = os.environ["TMPDIR"] = here
+    if "tempfile" in sys.modules:
+        sys.modules["tempfile"].tempdir = None
+
+
+def apply_hello(head, blob):
     for name, value in head.get("env", {}).items():
         os.environ[name] = value
     session.output_fields = head.get("output_fields")
     if head.get("cwd"):
         os.chdir(head["cwd"])
+    if "rules" in head:
+        rules = types.ModuleType("droste_rules")
+        exec(compile(blob, __file__, "exec"), rules.__dict__)
+        session.use(rules.lay(head["rules"]))
 
 
 def warm_up():
@@ -828,6 +862,7 @@ def work():
     """Serves operations until the host closes the channel."""
     link.owner = os.getpid()
     reseed()
+    settle()
     gc.enable()
     os.register_at_fork(after_in_child=link.cut)
     if not link.poller.poll(0):
@@ -840,7 +875,7 @@ def work():
         elif kind == SET:
             set_variable(ident, head, blob)
         elif kind == HELLO:
-            apply_hello(head)
+            apply_hello(head, blob)
             link.send(READY, 0, json.dumps({"python": sys.version.split()[0]}).encode())
         elif kind == CLOSE:
             flush_output()
