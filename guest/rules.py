@@ -85,7 +85,8 @@ class Rules:
         sys.path.extend(root for root in self.roots if root not in sys.path)
         self.home = os.getcwd()         # the session's temporary directory
         self.readable = [os.path.realpath(place) for place in
-                         [self.home, *self.roots, *read, *SYSTEM_FILES, *filter(None, sys.path)]]
+                         [self.home, *self.roots, *read, *SYSTEM_FILES, sys.executable,
+                          *filter(None, sys.path)]]
         self.writable = [os.path.realpath(self.home), *WRITABLE_FILES]
 
     # -- imports
