@@ -136,8 +136,8 @@ static int read_setup(droste *d, struct session_options *o, struct error *err)
     if (buf_failed(&d->setup))
         return error_memory(err);
     if (strlen(buf_text(&d->setup)) != d->setup.len)
-        return error_set(err, ERROR_ARGUMENT, "the setup code of '%.100s' has a zero byte in it",
-            code + 1);
+        return error_set(
+            err, ERROR_ARGUMENT, "the setup code of '%.100s' has a zero byte in it", code + 1);
     o->setup = buf_text(&d->setup);
     return 0;
 }
@@ -167,5 +167,6 @@ int api_session_options(droste *d, struct session_options *o, struct error *err)
         rc = read_setup(d, o, err);
     if (rc == 0 && s->rules)
         rc = lay_rules(d, o, err);
-    return rc < 0 ? rc : isolation_parse(s->isolation ? s->isolation : "auto", &o->spec.isolation, err);
+    return rc < 0 ? rc
+                  : isolation_parse(s->isolation ? s->isolation : "auto", &o->spec.isolation, err);
 }

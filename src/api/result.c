@@ -53,8 +53,7 @@ static void put_cell_error(struct buf *out, const struct cell_result *c)
         put_error(out, NULL, NULL, NULL);
 }
 
-struct droste_result *result_of_cell(struct cell_result *cell, enum isolation isolation,
-    bool rules)
+struct droste_result *result_of_cell(struct cell_result *cell, enum isolation isolation, bool rules)
 {
     struct droste_result *r = calloc(1, sizeof *r);
     if (!r) {

@@ -91,16 +91,16 @@ static const struct setting {
     { { "timeout", "SECONDS", "0", NULL, "Life of the session, or of the run; 0: no limit.", 0 },
         TYPE_SECONDS, AT(timeout), 0, 1e7 },
     { { "execute-timeout", "SECONDS", "0", NULL,
-          "Time of one cell, which is then interrupted and keeps its state; 0: no limit. With rules: "
-          "30, unless set.",
+          "Time of one cell, which is then interrupted and keeps its state; 0: no limit. "
+          "With rules: 30, unless set.",
           0 },
         TYPE_SECONDS, AT(execute_timeout), 0, 1e7 },
     { { "execute-timeout-cap", "SECONDS", "0", NULL,
           "What execute-timeout may be at most; 0: anything. With rules: 300, unless set.", 0 },
         TYPE_SECONDS, AT(execute_timeout_cap), 0, 1e7 },
     { { "broker-timeout", "SECONDS", "0", NULL,
-          "Time that a call of the guest's code waits for its answer; 0: no limit. With rules: 30, "
-          "unless set.",
+          "Time that a call of the guest's code waits for its answer; 0: no limit. "
+          "With rules: 30, unless set.",
           0 },
         TYPE_SECONDS, AT(broker_timeout), 0, 1e7 },
     { { "grace", "SECONDS", "2", NULL, "Time from the interrupt to the kill.", 0 }, TYPE_SECONDS,

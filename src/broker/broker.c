@@ -31,7 +31,7 @@ struct ask {
     uint64_t id;
     size_t count, done;
     bool starting; /* within broker_call: the reply waits for its end */
-    struct timer *patience; /* until the guest is told that the answer does not come; NULL: for ever */
+    struct timer *patience; /* until the guest is told that no answer comes; NULL: for ever */
     struct item items[];
 };
 

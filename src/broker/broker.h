@@ -2,8 +2,8 @@
  *
  * A call of a guest is one or more prompts; each becomes a call of a model, under the budget and
  * in the record, and their answers go back together, in order. A prompt that fails is that item's
- * error; what the budget refuses is refused for the whole call, before anything is spent. A call that
- * waits longer than `answer_timeout` gets what has come, and an error for each prompt that has not.
+ * error; what the budget refuses is refused for the whole call, before anything is spent. A call
+ * that waits longer than `answer_timeout` gets what has come, and an error for each other prompt.
  */
 #ifndef DROSTE_BROKER_BROKER_H
 #define DROSTE_BROKER_BROKER_H

@@ -1,4 +1,4 @@
-/* env/embedded.h: the guest, its rules and its helpers, carried inside the library (scripts/embed). */
+/* env/embedded.h: the guest, its rules and helpers, carried inside the library (scripts/embed). */
 #ifndef DROSTE_ENV_EMBEDDED_H
 #define DROSTE_ENV_EMBEDDED_H
 

@@ -55,10 +55,10 @@ const char prompt_last_turn[] =
     "question now, in words, with nothing else. If you could not find it, say so.";
 
 static const char rules_text[] =
-    "\nThis session has rules. Of the standard library you can import what computes, not what starts "
-    "processes or reaches the network or the system (os, subprocess, socket, ctypes and the like). "
-    "`eval`, `exec`, `compile` and `input` are switched off. Files can be written below the current "
-    "directory only.\n";
+    "\nThis session has rules. Of the standard library you can import what computes, not what "
+    "starts processes or reaches the network or the system (os, subprocess, socket, ctypes and the "
+    "like). `eval`, `exec`, `compile` and `input` are switched off. Files can be written below the "
+    "current directory only.\n";
 
 void prompt_system(struct buf *out, const char *instructions, bool rules)
 {

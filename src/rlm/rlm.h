@@ -59,7 +59,7 @@ struct rlm_options {
     struct session_options session;
     struct budget_limits limits;
     double call_timeout;           /* seconds of one model call; 0: none */
-    double answer_timeout;         /* seconds that a guest's call waits for its answer; 0: no limit */
+    double answer_timeout;         /* seconds that a guest's call waits for it; 0: no limit */
     int64_t max_tokens;            /* of one answer; 0: the provider's default */
     unsigned max_iterations;
     size_t max_output_chars;       /* of a cell's output that the model is shown */

@@ -62,8 +62,9 @@ void session_write_hello(const struct session_options *o, struct buf *head)
 
 struct session_cell session_setup_cell(const struct session_options *o)
 {
-    return (struct session_cell){ .code = o->setup, .len = strlen(o->setup), .name = "<setup>",
-        .execute_timeout = -1 };
+    return (struct session_cell){
+        .code = o->setup, .len = strlen(o->setup), .name = "<setup>", .execute_timeout = -1
+    };
 }
 
 /* The line of the setup code that a traceback ends in. */

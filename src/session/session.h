@@ -115,8 +115,8 @@ struct session_cell {
 int session_exec(struct session *s, const struct session_cell *cell, session_done_fn *done,
     void *arg, struct error *err);
 
-/* The setup code as the first cell of a session, and what its result means: 0, or an error that says
- * what failed. Rules know it by its name. What it submits is passed over. */
+/* The setup code as the first cell of a session, and what its result means: 0, or an error that
+ * says what failed. Rules know it by its name. What it submits is passed over. */
 struct session_cell session_setup_cell(const struct session_options *options);
 int session_setup_outcome(const struct cell_result *result, struct error *err);
 

@@ -160,7 +160,7 @@ def test_an_escape_from_the_rules_gains_nothing_that_the_wall_denies(droste, tmp
     secret = tmp_path / "secret"
     secret.write_text("the host's")
     secret.chmod(0o644)
-    code = (ESCAPES[way] + "\nout = o['popen']('id -u; cat %s; echo changed > %s; ls /home /root; "
+    code = (ESCAPES[way] + "\nout = o['popen']('id -u; cat %s; echo changed > %s; ls /home; head -c1 /etc/shadow; "
             "grep -vc Iface /proc/net/route').read().split()\nSUBMIT(out=out)" % (secret, secret))
     flags = ["--rules", "yes", "--isolation", "full"]
     result = droste.cell(code, *flags, *(["--python", PYTHON] if PYTHON else []))

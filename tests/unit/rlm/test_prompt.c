@@ -65,6 +65,16 @@ static void instructions_follow_the_system_prompt(void **state)
     assert_non_null(strstr(buf_text(&with), "Answer in French: 100%s.\n"));
 }
 
+static void the_model_is_told_of_rules_where_there_are_some(void **state)
+{
+    cleanup_buf struct buf with = { 0 }, without = { 0 };
+    prompt_system(&without, NULL, false);
+    prompt_system(&with, NULL, true);
+    assert_memory_equal(with.data, without.data, without.len);
+    assert_non_null(strstr(buf_text(&with) + without.len, "This session has rules."));
+    assert_null(strstr(buf_text(&without), "rules"));
+}
+
 static void the_context_is_described_and_not_shown(void **state)
 {
     cleanup_json struct json_object *variable = NULL;
@@ -119,6 +129,7 @@ int main(void)
         T(every_name_of_the_prompt_is_there),
         T(the_example_of_the_prompt_runs),
         cmocka_unit_test(instructions_follow_the_system_prompt),
+        cmocka_unit_test(the_model_is_told_of_rules_where_there_are_some),
         cmocka_unit_test(the_context_is_described_and_not_shown),
         cmocka_unit_test(long_output_keeps_both_ends_and_whole_characters),
         cmocka_unit_test(silence_is_said),

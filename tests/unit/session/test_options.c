@@ -9,12 +9,8 @@ static void a_limit_fits_under_its_cap(void **state)
         double seconds, cap;
         bool fits;
     } cases[] = {
-        { 0, 0, true },
-        { 1e6, 0, true },
-        { 300, 300, true },
-        { 0.1, 300, true },
-        { 300.5, 300, false },
-        { 0, 300, false }, /* no limit is more than any */
+        { 0, 0, true }, { 1e6, 0, true }, { 300, 300, true }, { 0.1, 300, true },
+        { 300.5, 300, false }, { 0, 300, false }, /* no limit is more than any */
     };
     for (size_t i = 0; i < array_length(cases); i++) {
         struct error why = { 0 };
@@ -38,7 +34,8 @@ static void hello_speaks_of_rules_only_where_there_are_some(void **state)
 {
     static const char *const fields[] = { "a", "b\"" }, *const allow[] = { "os", "/m" },
                              *const read[] = { "/r" };
-    struct session_options options = { .allow_imports = allow, .allow_import_count = 2,
+    struct session_options options = { .allow_imports = allow,
+        .allow_import_count = 2,
         .spec = { .read_paths = read, .read_path_count = 1 } };
     assert_hello(&options, "{}");
     options.rules = true;
@@ -74,8 +71,7 @@ static void a_session_over_its_cap_does_not_open(void **state)
     struct session_options options = fixture_options();
     options.execute_timeout = 31;
     options.execute_timeout_cap = 30;
-    assert_fails(
-        ERROR_ARGUMENT, session_open(f->env, &options, &events, f, &f->session, err));
+    assert_fails(ERROR_ARGUMENT, session_open(f->env, &options, &events, f, &f->session, err));
     assert_null(f->session);
     options.execute_timeout = 30;
     fixture_open(f, &options);
@@ -119,7 +115,8 @@ static void setup_code_runs_free_of_the_rules(void **state)
     struct fixture *f = *state;
     struct error why;
     assert_int_equal(set_up_session(f, "import os\nx = eval('41')", &why), 0);
-    assert_string_equal(run(f, "SUBMIT(x=x + 1, os=bool(os))")->submit, "{\"x\": 42, \"os\": true}");
+    assert_string_equal(
+        run(f, "SUBMIT(x=x + 1, os=bool(os))")->submit, "{\"x\": 42, \"os\": true}");
     assert_string_equal(run(f, "import subprocess")->error.type, "ImportError");
 }
 
