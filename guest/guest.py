@@ -361,6 +361,13 @@ class BudgetExceeded(LLMError):
         super().__init__(message, code)
 
 
+class LLMTimeout(LLMError, TimeoutError):
+    """The answer did not come in time; the message says which time."""
+
+    def __init__(self, message="", code="timeout"):
+        super().__init__(message, code)
+
+
 class FailedReply(str):
     """The place of a failed call in a batch: the text "[ERROR] …", with the exception as `.error`.
     Replies that succeeded are plain strings."""
@@ -379,12 +386,16 @@ class Session:
         self.buffers = {}
         self.event_loop = None
         main = types.ModuleType("__main__")
-        main.__builtins__ = builtins
         self.namespace = main.__dict__
+        self.use(builtins)
         sys.modules["__main__"] = main
 
     def start(self):
         self.namespace["answer"] = {"content": "", "ready": False}
+
+    def use(self, names):
+        """The built-ins of the user's code; rules give it others than this file has."""
+        self.builtins = self.namespace["__builtins__"] = names
 
 
 session = None
@@ -543,7 +554,7 @@ def run_cell(ident, name, code, echo):
             if last is not None:
                 value = run_code(last)
                 if value is not None:
-                    builtins._ = value
+                    session.builtins._ = value
                     value = shorten(plain(repr(value)), MESSAGE)
         finally:
             session.running = None
@@ -555,6 +566,18 @@ def run_cell(ident, name, code, echo):
     return failure, value
 
 
+def without_ours(tb):
+    """A traceback without this file's frames, and without those of the rules."""
+    while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
+        tb = tb.tb_next
+    at = tb
+    while at is not None:
+        while at.tb_next is not None and at.tb_next.tb_frame.f_code.co_filename == __file__:
+            at.tb_next = at.tb_next.tb_next
+        at = at.tb_next
+    return tb
+
+
 def error_of(e):
     """{type, message, traceback} with the cell's own lines; this file's frames are left out."""
     try:
@@ -562,9 +585,7 @@ def error_of(e):
     except BaseException:
         message = "<str() of the exception failed>"
     name = plain(type_name(type(e))[:200])
-    tb = e.__traceback__
-    while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
-        tb = tb.tb_next
+    tb = without_ours(e.__traceback__)
     try:
         text = plain("".join(traceback.format_exception(type(e), e, tb)))
     except BaseException:
@@ -713,7 +734,7 @@ def set_variable(ident, head, blob):
 # ---- calls: asking the host ----
 
 def raise_error(error):
-    kind = BudgetExceeded if error.get("code") == "budget" else LLMError
+    kind = {"budget": BudgetExceeded, "timeout": LLMTimeout}.get(error.get("code"), LLMError)
     known = {"ValueError": ValueError, "TypeError": TypeError}
     if error.get("type") in known:
         raise known[error["type"]](error.get("message", ""))
@@ -800,7 +821,7 @@ def clear_buffer(name=None):
 
 
 PUBLIC = (SUBMIT, FINAL, FINAL_VAR, SHOW_VARS, llm_query, llm_query_batched, add_buffer, get_buffer,
-          clear_buffer, LLMError, BudgetExceeded, FailedReply)
+          clear_buffer, LLMError, BudgetExceeded, LLMTimeout, FailedReply)
 
 
 # ---- worker: the main loop ----
@@ -815,12 +836,25 @@ def find_seeds():
     return found
 
 
-def apply_hello(head):
+def settle():
+    """The directory that the plan leads to is the session's own, for temporary files too."""
+    here = os.getcwd()
+    if here != "/tmp":
+        os.environ["HOME"] = os.environ["TMPDIR"] = here
+    if "tempfile" in sys.modules:
+        sys.modules["tempfile"].tempdir = None
+
+
+def apply_hello(head, blob):
     for name, value in head.get("env", {}).items():
         os.environ[name] = value
     session.output_fields = head.get("output_fields")
     if head.get("cwd"):
         os.chdir(head["cwd"])
+    if "rules" in head:
+        rules = types.ModuleType("droste_rules")
+        exec(compile(blob, __file__, "exec"), rules.__dict__)
+        session.use(rules.lay(head["rules"]))
 
 
 def rehearse(rounds):
@@ -857,7 +891,7 @@ def serve(kind, ident, head, blob):
         set_variable(ident, head, blob)
     elif kind == HELLO:
         if head:
-            apply_hello(head)
+            apply_hello(head, blob)
         link.unsent = READY_FRAME
     elif kind == CLOSE:
         flush_output()
@@ -869,6 +903,7 @@ def work():
     link.owner = os.getpid()
     for seed in seeds:
         seed()
+    settle()
     if not link.poller.poll(0):
         rehearse(1)
     while True:

@@ -141,7 +141,8 @@ DROSTE_API void droste_result_free(droste_result *r);
 
 typedef struct droste_session droste_session;
 
-/* A REPL in a sandbox, by the settings as they are now. */
+/* A REPL in a sandbox, by the settings as they are now. Runs `setup-code` first, and waits for it
+ * where there is some; if it fails, the session does not open. */
 DROSTE_API int droste_session_open(droste *d, droste_session **out, droste_error *err);
 DROSTE_API void droste_session_close(droste_session *s);
 

@@ -110,6 +110,9 @@ void droste_free(droste *d)
     loop_close(d->loop);
     close_fd(&d->interrupt_fd);
     settings_free(&d->settings);
+    list_clear(&d->shown);
+    list_clear(&d->allowed);
+    buf_free(&d->setup);
     free(d->env_name);
     free(d->store_path);
     free(d);
@@ -168,30 +171,6 @@ struct context_filter api_filter(const droste *d)
 {
     const struct list *include = &d->settings.include;
     return (struct context_filter){ (const char *const *)include->items, include->count };
-}
-
-int api_session_options(const droste *d, struct session_options *o, struct error *err)
-{
-    const struct settings *s = &d->settings;
-    session_options_init(o);
-    o->spec.python = s->python;
-    o->spec.preload = (const char *const *)s->preload.items;
-    o->spec.preload_count = s->preload.count;
-    o->spec.read_paths = (const char *const *)s->read.items;
-    o->spec.read_path_count = s->read.count;
-    o->spec.pool = (unsigned)s->pool;
-    o->spec.limits = (struct jail_limits){
-        .memory = (uint64_t)s->memory,
-        .processes = (uint64_t)s->processes,
-        .open_files = (uint64_t)s->open_files,
-        .file_size = (uint64_t)s->file_size,
-        .tmp_size = (uint64_t)s->tmp_size,
-    };
-    o->timeout = s->timeout;
-    o->execute_timeout = s->execute_timeout;
-    o->grace = s->grace;
-    o->output_limit = (size_t)s->output_limit;
-    return isolation_parse(s->isolation ? s->isolation : "auto", &o->spec.isolation, err);
 }
 
 int api_store(droste *d, struct store **out, struct error *err)

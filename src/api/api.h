@@ -18,6 +18,9 @@ struct droste {
     char *env_name;
     int interrupt_fd; /* an eventfd: droste_interrupt writes, the loop reads */
     struct watch *interrupt_watch;
+    /* what the settings come to, for sessions: see api_session_options */
+    struct list shown, allowed;
+    struct buf setup;
     struct store *store; /* the record, once it was needed; its path as the setting had it */
     char *store_path;
     struct droste_session *sessions; /* all that are open */
@@ -39,7 +42,13 @@ struct context_filter api_filter(const droste *d);
 /* The record that the settings name; *out is NULL where they say "none". It stays open: the last
  * close of a database costs more than a run. */
 int api_store(droste *d, struct store **out, struct error *err);
-int api_session_options(const droste *d, struct session_options *options, struct error *err);
+/* What they point to is the settings' and the droste's. */
+int api_session_options(droste *d, struct session_options *options, struct error *err);
+/* Seconds that a guest's call may wait for its answer; 0: no limit. */
+double api_broker_timeout(const droste *d);
+
+/* A session for our own use: without rules and setup code. */
+int api_session_open_plain(droste *d, droste_session **out, droste_error *err);
 
 /* What was done to make its sandbox, for people. */
 void api_session_describe(const struct droste_session *s, struct buf *out);
@@ -59,7 +68,8 @@ struct droste_result {
 };
 
 /* Takes the cell. NULL without memory. */
-struct droste_result *result_of_cell(struct cell_result *cell, enum isolation isolation);
+struct droste_result *result_of_cell(
+    struct cell_result *cell, enum isolation isolation, bool rules);
 struct droste_result *result_of_run(const struct rlm_result *run);
 
 #endif

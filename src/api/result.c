@@ -53,7 +53,7 @@ static void put_cell_error(struct buf *out, const struct cell_result *c)
         put_error(out, NULL, NULL, NULL);
 }
 
-struct droste_result *result_of_cell(struct cell_result *cell, enum isolation isolation)
+struct droste_result *result_of_cell(struct cell_result *cell, enum isolation isolation, bool rules)
 {
     struct droste_result *r = calloc(1, sizeof *r);
     if (!r) {
@@ -73,8 +73,9 @@ struct droste_result *result_of_cell(struct cell_result *cell, enum isolation is
     put_cell_error(out, c);
     put_string(out, "echo", c->echo);
     put_string(out, "killed", c->killed[0] ? c->killed : NULL);
-    buf_printf(out, ",\"alive\":%s,\"calls\":%u,\"seconds\":%.6f,\"isolation\":\"%s\"",
-        c->alive ? "true" : "false", c->calls, c->seconds, isolation_name(isolation));
+    buf_printf(out, ",\"alive\":%s,\"calls\":%u,\"seconds\":%.6f,\"isolation\":\"%s\",\"rules\":%s",
+        c->alive ? "true" : "false", c->calls, c->seconds, isolation_name(isolation),
+        rules ? "true" : "false");
     buf_printf(out, ",\"left_out\":{\"stdout\":%llu,\"stderr\":%llu}",
         (unsigned long long)c->out_left_out, (unsigned long long)c->err_left_out);
     put_json(out, "variables", c->variables ? json_text(c->variables, NULL) : "[]");
@@ -108,7 +109,8 @@ struct droste_result *result_of_run(const struct rlm_result *run)
         put_error(out, error_code_name(run->error.code), run->error.text, NULL);
     else
         put_error(out, NULL, NULL, NULL);
-    buf_printf(out, ",\"isolation\":\"%s\",\"left_out\":%llu}", isolation_name(run->isolation),
+    buf_printf(out, ",\"isolation\":\"%s\",\"rules\":%s,\"left_out\":%llu}",
+        isolation_name(run->isolation), run->rules ? "true" : "false",
         (unsigned long long)run->left_out);
     if (buf_failed(out) || (run->answer && !r->answer)) {
         droste_result_free(r);

@@ -18,6 +18,8 @@ struct droste_session {
     droste_output_fn *output;
     void *output_arg;
     char *notice; /* about the last load, or NULL */
+    bool plain;   /* for our own use: without rules and setup code */
+    bool rules;   /* in force */
     bool started; /* an operation has ended: the sandbox is there */
     /* the operation that is being waited for */
     bool done;
@@ -53,6 +55,22 @@ static void guest_output(void *arg, struct session *inner, int stream, const cha
 
 static const struct session_events events = { guest_call, guest_call_dropped, guest_output };
 
+static int wait_for(droste_session *s, int rc, struct error *err);
+static void operation_done(void *arg, struct cell_result *result);
+
+static int run_setup(droste_session *s, const struct session_options *options, struct error *err)
+{
+    struct session_cell cell = session_setup_cell(options);
+    s->done = false;
+    int rc = session_exec(s->session, &cell, operation_done, s, err);
+    rc = wait_for(s, rc, err);
+    if (rc < 0)
+        return rc;
+    rc = session_setup_outcome(&s->result, err);
+    cell_result_free(&s->result);
+    return rc;
+}
+
 static int set_up(droste_session *s, struct error *err)
 {
     droste *d = s->d;
@@ -66,6 +84,11 @@ static int set_up(droste_session *s, struct error *err)
     };
     budget_init(&s->budget, &limits);
     int rc = api_session_options(d, &options, err);
+    if (s->plain) {
+        options.rules = false;
+        options.setup = NULL;
+    }
+    s->rules = options.rules;
     if (rc == 0)
         rc = api_environment(d, &env, err);
     if (rc == 0)
@@ -73,20 +96,24 @@ static int set_up(droste_session *s, struct error *err)
     if (rc < 0)
         return rc;
     struct broker_options broker = { .lm = s->sub ? s->sub : s->lm, .budget = &s->budget,
-        .call_timeout = d->settings.call_timeout, .max_tokens = d->settings.max_tokens, .depth = 1 };
+        .call_timeout = d->settings.call_timeout, .loop = d->loop,
+        .answer_timeout = api_broker_timeout(d), .max_tokens = d->settings.max_tokens, .depth = 1 };
     rc = broker_open(&broker, &s->broker, err);
     if (rc == 0)
         rc = session_open(env, &options, &events, s, &s->session, err);
+    if (rc == 0 && options.setup)
+        rc = run_setup(s, &options, err);
     return rc;
 }
 
-int droste_session_open(droste *d, droste_session **out, droste_error *err)
+static int open_session(droste *d, bool plain, droste_session **out, droste_error *err)
 {
     struct error why = { 0 };
     droste_session *s = calloc(1, sizeof *s);
     if (!s)
         return api_fail(err, &why, error_memory(&why));
     s->d = d;
+    s->plain = plain;
     s->next = d->sessions;
     d->sessions = s;
     int rc = set_up(s, &why);
@@ -96,6 +123,16 @@ int droste_session_open(droste *d, droste_session **out, droste_error *err)
     }
     *out = s;
     return 0;
+}
+
+int droste_session_open(droste *d, droste_session **out, droste_error *err)
+{
+    return open_session(d, false, out, err);
+}
+
+int api_session_open_plain(droste *d, droste_session **out, droste_error *err)
+{
+    return open_session(d, true, out, err);
 }
 
 void droste_session_close(droste_session *s)
@@ -155,7 +192,7 @@ int droste_session_exec(droste_session *s, const char *code, size_t len, int fla
         cell_result_free(&result);
         return api_fail(err, &why, -(int)ERROR_ENVIRONMENT);
     }
-    *out = result_of_cell(&result, session_isolation(s->session));
+    *out = result_of_cell(&result, session_isolation(s->session), s->rules);
     return *out ? 0 : api_fail(err, &why, error_memory(&why));
 }
 

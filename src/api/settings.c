@@ -75,13 +75,34 @@ static const struct setting {
     { { "read", "PATH", "", NULL,
           "Show this path read-only in the sandbox; may be repeated.", 0 },
         TYPE_LIST, AT(read), 0, 0 },
+    { { "setup-code", "CODE|@FILE", "", NULL,
+          "Python to run when a session starts, before anything else in it.", 0 },
+        TYPE_TEXT, AT(setup_code), 0, 0 },
+    { { "rules", "yes|no", "no", NULL,
+          "Rules over what cells import, call and open: against accidents, not a wall.", 0 },
+        TYPE_SWITCH, AT(rules), 0, 0 },
+    { { "allow-import", "MODULE|PATH", "", NULL,
+          "With rules: a module, or a directory of modules, that cells may import too; may be "
+          "repeated.",
+          0 },
+        TYPE_LIST, AT(allow_import), 0, 0 },
     { { "pool", "N", "0", NULL, "Sandboxes to keep ready, so that a start is one message.", 0 },
         TYPE_NUMBER, AT(pool), 0, 10000 },
     { { "timeout", "SECONDS", "0", NULL, "Life of the session, or of the run; 0: no limit.", 0 },
         TYPE_SECONDS, AT(timeout), 0, 1e7 },
     { { "execute-timeout", "SECONDS", "0", NULL,
-          "Time of one cell, which is then interrupted and keeps its state; 0: no limit.", 0 },
+          "Time of one cell, which is then interrupted and keeps its state; 0: no limit. "
+          "With rules: 30, unless set.",
+          0 },
         TYPE_SECONDS, AT(execute_timeout), 0, 1e7 },
+    { { "execute-timeout-cap", "SECONDS", "0", NULL,
+          "What execute-timeout may be at most; 0: anything. With rules: 300, unless set.", 0 },
+        TYPE_SECONDS, AT(execute_timeout_cap), 0, 1e7 },
+    { { "broker-timeout", "SECONDS", "0", NULL,
+          "Time that a call of the guest's code waits for its answer; 0: no limit. "
+          "With rules: 30, unless set.",
+          0 },
+        TYPE_SECONDS, AT(broker_timeout), 0, 1e7 },
     { { "grace", "SECONDS", "2", NULL, "Time from the interrupt to the kill.", 0 }, TYPE_SECONDS,
         AT(grace), 0, 1e6 },
     { { "memory", "SIZE", "4G", NULL, "Private memory of each process in the sandbox.", 0 },
@@ -123,6 +144,7 @@ static const struct setting {
         TYPE_TEXT, AT(database), 0, 0 },
 #undef AT
 };
+_Static_assert(array_length(table) <= SETTINGS_MAX, "each setting has its place in `given`");
 
 const droste_option *droste_option_at(size_t index)
 {
@@ -204,7 +226,7 @@ static int set_text(char **field, const char *value, struct error *err)
     return 0;
 }
 
-static void list_clear(struct list *list)
+void list_clear(struct list *list)
 {
     for (size_t i = 0; i < list->count; i++)
         free(list->items[i]);
@@ -212,7 +234,7 @@ static void list_clear(struct list *list)
     *list = (struct list){ 0 };
 }
 
-static int list_add(struct list *list, const char *value, struct error *err)
+int list_add(struct list *list, const char *value, struct error *err)
 {
     char *copy = strdup(value);
     char **items = copy ? realloc(list->items, (list->count + 1) * sizeof *items) : NULL;
@@ -242,6 +264,7 @@ static int set(struct settings *s, const struct setting *what, const char *value
     const char *source, struct error *err)
 {
     void *field = (char *)s + what->offset;
+    s->given[what - table] = true;
     switch (what->type) {
     case TYPE_TEXT:
         return set_text(field, value, err);
@@ -269,6 +292,12 @@ int settings_set(struct settings *s, const char *name, const char *value, const 
     return set(s, what, value, source, err);
 }
 
+bool settings_given(const struct settings *s, const char *name)
+{
+    const struct setting *what = find(name);
+    return what && s->given[what - table];
+}
+
 int settings_init(struct settings *s, struct error *err)
 {
     *s = (struct settings){ 0 };
@@ -279,6 +308,7 @@ int settings_init(struct settings *s, struct error *err)
         if (rc < 0)
             return rc;
     }
+    memset(s->given, 0, sizeof s->given);
     return 0;
 }
 

@@ -18,6 +18,12 @@ struct list {
     size_t count;
 };
 
+/* A copy of the value goes to its end. */
+int list_add(struct list *list, const char *value, struct error *err);
+void list_clear(struct list *list);
+
+enum { SETTINGS_MAX = 64 };
+
 struct settings {
     /* models */
     char *model, *sub_model, *base_url, *api_key, *ca_file, *record;
@@ -26,13 +32,17 @@ struct settings {
     double call_timeout, connect_timeout, first_timeout, stall_timeout;
     /* sandboxes */
     char *env, *isolation, *python;
-    struct list preload, read, include;
-    double timeout, execute_timeout, grace;
+    struct list preload, read, include, allow_import;
+    bool rules;
+    char *setup_code;
+    double timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace;
     int64_t pool, memory, processes, open_files, file_size, tmp_size, output_limit;
     /* runs */
     int64_t max_iterations, max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens,
         max_output_chars;
     char *context_type, *instructions, *database;
+    /* which of them somebody has set, by their place in the table */
+    bool given[SETTINGS_MAX];
 };
 
 int settings_init(struct settings *s, struct error *err);
@@ -40,6 +50,8 @@ void settings_free(struct settings *s);
 /* `source` names where the value comes from, for errors: "--retries", "OPENAI_BASE_URL"… */
 int settings_set(struct settings *s, const char *name, const char *value, const char *source,
     struct error *err);
+/* True unless it has its default because nobody said otherwise. */
+bool settings_given(const struct settings *s, const char *name);
 int settings_from_environment(struct settings *s, struct error *err);
 /* ERROR_CONFIG with the line. A missing file is fine if `may_be_absent`. */
 int settings_from_file(struct settings *s, const char *path, bool may_be_absent,

@@ -31,6 +31,7 @@ struct ask {
     uint64_t id;
     size_t count, done;
     bool starting; /* within broker_call: the reply waits for its end */
+    struct timer *patience; /* until the guest is told that no answer comes; NULL: for ever */
     struct item items[];
 };
 
@@ -99,6 +100,7 @@ static void unlink_ask(struct ask *ask)
 
 static void free_ask(struct ask *ask)
 {
+    timer_free(ask->patience);
     for (size_t i = 0; i < ask->count; i++)
         free(ask->items[i].text);
     free(ask);
@@ -307,6 +309,45 @@ static int check_call(struct broker *b, const struct session_call *call, struct 
     return budget_reserve(b->options.budget, (int64_t)call->parts.count, err);
 }
 
+/* Ends an item's call that nobody waits for any more; what it has cost is settled. */
+static void cancel_item(struct item *item, const struct error *why)
+{
+    struct broker *b = item->ask->broker;
+    struct lm_reply cancelled = { .text = "", .finish = "", .error = *why };
+    lm_cancel(steal(&item->call), &cancelled.usage);
+    b->pending--;
+    budget_settle(b->options.budget, &item->hold, &cancelled.usage);
+    item->error = *why;
+    record_end(item, &cancelled);
+}
+
+static void patience_is_over(void *arg)
+{
+    struct ask *ask = arg;
+    struct broker *b = ask->broker;
+    struct error why = { 0 };
+    error_set(&why, ERROR_TIMEOUT, "no answer within %g s (broker-timeout); the call was cancelled",
+        b->options.answer_timeout);
+    for (size_t i = 0; i < ask->count; i++)
+        if (ask->items[i].call)
+            cancel_item(&ask->items[i], &why);
+    reply(ask);
+    if (b->options.changed)
+        b->options.changed(b->options.arg);
+}
+
+static int begin_patience(struct ask *ask, struct error *err)
+{
+    struct broker_options *o = &ask->broker->options;
+    if (o->answer_timeout <= 0)
+        return 0;
+    ask->patience = timer_new(o->loop, patience_is_over, ask);
+    if (!ask->patience)
+        return error_memory(err);
+    timer_start(ask->patience, (uint64_t)(o->answer_timeout * 1000 + 0.5), 0);
+    return 0;
+}
+
 void broker_call(struct broker *b, struct session *s, const struct session_call *call)
 {
     struct error err = { 0 };
@@ -322,6 +363,11 @@ void broker_call(struct broker *b, struct session *s, const struct session_call 
     }
     *ask = (struct ask){ .next = b->asks, .broker = b, .session = s, .id = call->id,
         .count = call->parts.count, .starting = true };
+    if (begin_patience(ask, &err) < 0) {
+        refuse(s, call->id, &err);
+        free_ask(ask);
+        return;
+    }
     b->asks = ask;
     const char *model = json_get_string(call->head, "model", NULL);
     mark_messages(ask, json_get_typed(call->head, "messages", json_type_array));
@@ -341,19 +387,12 @@ void broker_call(struct broker *b, struct session *s, const struct session_call 
 
 static void cancel_ask(struct ask *ask)
 {
-    struct broker *b = ask->broker;
+    struct error why = { 0 };
+    error_set(&why, ERROR_CANCELLED, "nobody waits for the answer any more");
     unlink_ask(ask);
-    for (size_t i = 0; i < ask->count; i++) {
-        struct item *item = &ask->items[i];
-        struct lm_reply cancelled = { .text = "", .finish = "" };
-        if (!item->call)
-            continue;
-        lm_cancel(item->call, &cancelled.usage);
-        b->pending--;
-        budget_settle(b->options.budget, &item->hold, &cancelled.usage);
-        error_set(&cancelled.error, ERROR_CANCELLED, "nobody waits for the answer any more");
-        record_end(item, &cancelled);
-    }
+    for (size_t i = 0; i < ask->count; i++)
+        if (ask->items[i].call)
+            cancel_item(&ask->items[i], &why);
     free_ask(ask);
 }
 

@@ -2,7 +2,8 @@
  *
  * A call of a guest is one or more prompts; each becomes a call of a model, under the budget and
  * in the record, and their answers go back together, in order. A prompt that fails is that item's
- * error; what the budget refuses is refused for the whole call, before anything is spent.
+ * error; what the budget refuses is refused for the whole call, before anything is spent. A call
+ * that waits longer than `answer_timeout` gets what has come, and an error for each other prompt.
  */
 #ifndef DROSTE_BROKER_BROKER_H
 #define DROSTE_BROKER_BROKER_H
@@ -18,7 +19,9 @@ struct broker;
 struct broker_options {
     struct lm *lm;           /* answers guests; NULL: every call is refused with `no_model` */
     struct budget *budget;
-    double call_timeout;     /* seconds; 0: none */
+    double call_timeout;     /* seconds of a model's call; 0: none */
+    struct loop *loop;
+    double answer_timeout;   /* seconds that a guest's call waits for its answer; 0: no limit */
     int64_t max_tokens;      /* of one answer; 0: the provider's default */
     unsigned depth;          /* of the calls that are made here */
     struct store *store;     /* NULL: no record */

@@ -64,7 +64,7 @@ static void ask_reader(struct repl *r, const char *code, char *out, size_t size)
 
 static int open_reader(struct repl *r, droste_error *err)
 {
-    int rc = droste_session_open(r->d, &r->reader, err);
+    int rc = api_session_open_plain(r->d, &r->reader, err);
     if (rc == 0)
         ask_reader(r, reader_code, r->python, sizeof r->python);
     return rc;

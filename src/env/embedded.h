@@ -1,4 +1,4 @@
-/* env/embedded.h: the guest and its helper, carried inside the library (scripts/embed). */
+/* env/embedded.h: the guest, its rules and helpers, carried inside the library (scripts/embed). */
 #ifndef DROSTE_ENV_EMBEDDED_H
 #define DROSTE_ENV_EMBEDDED_H
 
@@ -6,6 +6,8 @@
 
 extern const unsigned char embedded_guest[];
 extern const size_t embedded_guest_size;
+extern const unsigned char embedded_rules[];
+extern const size_t embedded_rules_size;
 extern const unsigned char embedded_helper[];
 extern const size_t embedded_helper_size;
 extern const unsigned char embedded_keeper[];

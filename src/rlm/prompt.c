@@ -54,9 +54,17 @@ const char prompt_last_turn[] =
     "You have used all your turns; no more code will be run. Give your best final answer to the "
     "question now, in words, with nothing else. If you could not find it, say so.";
 
-void prompt_system(struct buf *out, const char *instructions)
+static const char rules_text[] =
+    "\nThis session has rules. Of the standard library you can import what computes, not what "
+    "starts processes or reaches the network or the system (os, subprocess, socket, ctypes and the "
+    "like). `eval`, `exec`, `compile` and `input` are switched off. Files can be written below the "
+    "current directory only.\n";
+
+void prompt_system(struct buf *out, const char *instructions, bool rules)
 {
     buf_puts(out, system_text);
+    if (rules)
+        buf_puts(out, rules_text);
     if (instructions && instructions[0])
         buf_printf(out, "\nInstructions for this task:\n%s\n", instructions);
 }

@@ -7,7 +7,7 @@
 
 /* How to work and what there is to work with. Each name that it mentions exists in the guest
  * (tests/unit/rlm/test_prompt.c). */
-void prompt_system(struct buf *out, const char *instructions);
+void prompt_system(struct buf *out, const char *instructions, bool rules);
 
 /* The question and what is known of the context, never the context itself. `variable` is the
  * guest's own description of it, NULL where there is none. */

@@ -59,6 +59,7 @@ struct rlm_options {
     struct session_options session;
     struct budget_limits limits;
     double call_timeout;           /* seconds of one model call; 0: none */
+    double answer_timeout;         /* seconds that a guest's call waits for it; 0: no limit */
     int64_t max_tokens;            /* of one answer; 0: the provider's default */
     unsigned max_iterations;
     size_t max_output_chars;       /* of a cell's output that the model is shown */
@@ -77,6 +78,7 @@ struct rlm_result {
     struct budget budget;  /* what was spent */
     double seconds;
     enum isolation isolation;
+    bool rules;
     uint64_t left_out;     /* files of a directory that the context lacks */
 };
 
@@ -85,7 +87,7 @@ struct rlm_run;
 typedef void rlm_done_fn(void *arg, const struct rlm_result *result);
 
 /* Starts; `done` comes from the loop, exactly once. What the options point to must outlive the run,
- * but for `question` and `instructions`. */
+ * but for `question`, `instructions` and `session.setup`. */
 int rlm_start(struct loop *loop, const struct rlm_options *options, rlm_done_fn *done, void *arg,
     struct rlm_run **out, struct error *err);
 /* Stops: what is under way is cancelled, the record is closed, `done` follows at once. */

@@ -36,7 +36,7 @@ struct message {
 struct rlm_run {
     struct loop *loop;
     struct rlm_options o;
-    char *question, *instructions;
+    char *question, *instructions, *setup;
     rlm_done_fn *done;
     void *done_arg;
 
@@ -347,7 +347,7 @@ static void next_turn(struct rlm_run *r)
 
 static void next_block(struct rlm_run *r);
 static int open_session(struct rlm_run *r, struct error *err);
-static int set_context(struct rlm_run *r, struct error *err);
+static int prepare_session(struct rlm_run *r, struct error *err);
 
 static void finish_turn(struct rlm_run *r)
 {
@@ -419,7 +419,7 @@ static void restart_session(void *arg)
     struct rlm_run *r = arg;
     struct error err = { 0 };
     session_close(steal(&r->session));
-    if (open_session(r, &err) < 0 || set_context(r, &err) < 0)
+    if (open_session(r, &err) < 0 || prepare_session(r, &err) < 0)
         fail(r, &err);
 }
 
@@ -575,7 +575,7 @@ static int open_session(struct rlm_run *r, struct error *err)
 static int first_messages(struct rlm_run *r, struct error *err)
 {
     struct buf text = { 0 };
-    prompt_system(&text, r->instructions);
+    prompt_system(&text, r->instructions, r->o.session.rules);
     int rc = add_buf_message(r, "system", &text, err);
     if (rc < 0)
         return rc;
@@ -643,6 +643,30 @@ static int set_context(struct rlm_run *r, struct error *err)
     return session_set(r->session, names, 1, VALUE_TEXT, "", 0, -1, context_is_set, r, err);
 }
 
+static void setup_is_done(void *arg, struct cell_result *c)
+{
+    struct rlm_run *r = arg;
+    struct error err = { 0 };
+    int rc = r->finished ? 0 : session_setup_outcome(c, &err);
+    cell_result_free(c);
+    if (r->finished)
+        return;
+    if (rc == 0)
+        rc = set_context(r, &err);
+    if (rc < 0)
+        fail(r, &err);
+}
+
+/* What comes before the first block of a session: the setup code, then the context. */
+static int prepare_session(struct rlm_run *r, struct error *err)
+{
+    if (!r->setup)
+        return set_context(r, err);
+    r->o.session.setup = r->setup;
+    struct session_cell cell = session_setup_cell(&r->o.session);
+    return session_exec(r->session, &cell, setup_is_done, r, err);
+}
+
 static char *context_json(const struct context *c)
 {
     struct buf out = { 0 };
@@ -698,6 +722,8 @@ static int set_up(struct rlm_run *r, struct error *err)
         .lm = r->o.sub_lm ? r->o.sub_lm : r->o.lm,
         .budget = &r->result.budget,
         .call_timeout = r->o.call_timeout,
+        .loop = r->loop,
+        .answer_timeout = r->o.answer_timeout,
         .max_tokens = r->o.max_tokens,
         .depth = 1,
         .store = r->o.store,
@@ -707,7 +733,7 @@ static int set_up(struct rlm_run *r, struct error *err)
     };
     r->deadline = timer_new(r->loop, time_is_up, r);
     r->later = timer_new(r->loop, restart_session, r);
-    if (!r->deadline || !r->later || !r->question)
+    if (!r->deadline || !r->later || !r->question || (r->o.session.setup && !r->setup))
         return error_memory(err);
     int rc = broker_open(&broker, &r->broker, err);
     if (rc == 0)
@@ -717,7 +743,7 @@ static int set_up(struct rlm_run *r, struct error *err)
     tell(r, RLM_EVENT_STARTED, r->result.run, strlen(r->result.run));
     rc = open_session(r, err);
     if (rc == 0)
-        rc = set_context(r, err);
+        rc = prepare_session(r, err);
     if (rc == 0 && r->o.limits.seconds > 0)
         timer_start(r->deadline, (uint64_t)(r->o.limits.seconds * 1000), 0);
     return rc;
@@ -738,6 +764,8 @@ int rlm_start(struct loop *loop, const struct rlm_options *options, rlm_done_fn 
         .start_ns = clock_ns() };
     r->question = strdup(options->question);
     r->instructions = options->instructions ? strdup(options->instructions) : NULL;
+    r->setup = options->session.setup ? strdup(options->session.setup) : NULL;
+    r->result.rules = options->session.rules;
     r->result.left_out = options->context ? options->context->left_out : 0;
     budget_init(&r->result.budget, &options->limits);
     int rc = set_up(r, &why);
@@ -770,6 +798,7 @@ void rlm_close(struct rlm_run *r)
     free(r->messages);
     free(r->question);
     free(r->instructions);
+    free(r->setup);
     free(r->result.answer);
     json_object_put(r->variable);
     buf_free(&r->reply);

@@ -19,7 +19,9 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "env/embedded.h"
 #include "session/capture.h"
+#include "session/options.h"
 
 enum {
     CALLS_MAX = 4096,           /* open at once; a thread each in the guest */
@@ -35,7 +37,7 @@ struct session {
     struct sandbox *sandbox;
     struct session_events events;
     void *arg;
-    double execute_timeout, grace;
+    double execute_timeout, execute_timeout_cap, grace;
 
     bool ready, dead;
     struct error death;       /* why, once dead */
@@ -82,17 +84,6 @@ void cell_result_free(struct cell_result *r)
     json_object_put(r->variables);
     json_object_put(r->variable);
     *r = (struct cell_result){ 0 };
-}
-
-void session_options_init(struct session_options *o)
-{
-    *o = (struct session_options){
-        .spec = { .isolation = ISOLATION_AUTO, .limits = jail_default_limits },
-        .timeout = 0,
-        .execute_timeout = 0,
-        .grace = 2,
-        .output_limit = 1u << 20,
-    };
 }
 
 /* ---- frames to the guest ---- */
@@ -598,12 +589,15 @@ int session_exec(struct session *s, const struct session_cell *cell, session_don
     size_t bad = 0;
     if (!text_is_utf8(cell->code, cell->len, &bad))
         return error_set(err, ERROR_ARGUMENT, "the code is not UTF-8 at byte %zu", bad);
-    int rc = begin(s, done, arg, err);
+    double limit = cell->execute_timeout < 0 ? s->execute_timeout : cell->execute_timeout;
+    int rc = session_check_timeout(limit, s->execute_timeout_cap, err);
+    if (rc == 0)
+        rc = begin(s, done, arg, err);
     if (rc < 0)
         return rc;
     cleanup_buf struct buf head = { 0 };
     write_exec_head(&head, cell);
-    s->limit = cell->execute_timeout < 0 ? s->execute_timeout : cell->execute_timeout;
+    s->limit = limit;
     if (s->limit > 0)
         timer_start(s->deadline, (uint64_t)(s->limit * 1000 + 0.5), 0);
     struct session_part code = { cell->code, cell->len };
@@ -682,15 +676,11 @@ int session_reply(struct session *s, uint64_t id, struct json_object *head,
 static int greet(struct session *s, const struct session_options *o, struct error *err)
 {
     cleanup_buf struct buf head = { 0 };
-    for (size_t i = 0; i < o->output_field_count; i++) {
-        buf_puts(&head, i ? "," : "{\"output_fields\":[");
-        json_append_string(&head, o->output_fields[i], strlen(o->output_fields[i]));
-    }
-    if (o->output_field_count)
-        buf_puts(&head, "]}");
+    struct session_part rules_source = { (const char *)embedded_rules, embedded_rules_size };
+    session_write_hello(o, &head);
     if (buf_failed(&head))
         return error_memory(err);
-    return send_frame(s, FRAME_HELLO, 0, head.data, head.len, NULL, 0, err);
+    return send_blob(s, FRAME_HELLO, 0, head.data, head.len, &rules_source, o->rules, err);
 }
 
 static const struct sandbox_events sandbox_handlers = { sandbox_bytes, sandbox_output,
@@ -700,6 +690,8 @@ int session_open(struct environment *env, const struct session_options *options,
     const struct session_events *events, void *arg, struct session **out, struct error *err)
 {
     struct loop *loop = ((struct environment_base *)env)->loop;
+    if (session_check_timeout(options->execute_timeout, options->execute_timeout_cap, err) < 0)
+        return -(int)ERROR_ARGUMENT;
     struct session *s = calloc(1, sizeof *s);
     if (!s)
         return error_memory(err);
@@ -709,6 +701,7 @@ int session_open(struct environment *env, const struct session_options *options,
         .events = *events,
         .arg = arg,
         .execute_timeout = options->execute_timeout,
+        .execute_timeout_cap = options->execute_timeout_cap,
         .grace = options->grace,
         .decoder = { .rules = rules, .rule_count = array_length(rules) },
         .out = { .limit = options->output_limit },

@@ -78,14 +78,21 @@ struct session_options {
     struct sandbox_spec spec;
     double timeout;         /* seconds that the session may live; 0: no limit */
     double execute_timeout; /* seconds of a cell, after which it is interrupted; 0: no limit */
+    double execute_timeout_cap; /* what no cell's execute_timeout may exceed; 0: no cap */
     double grace;           /* seconds from the interrupt to the kill */
     size_t output_limit;    /* bytes of each stream of a cell that are kept */
     const char *const *output_fields; /* the fields that SUBMIT must have; none: any */
     size_t output_field_count;
+    bool rules;             /* guest/rules.py over the user's Python; a convenience, not the wall */
+    const char *const *allow_imports; /* module names, and absolute directories of modules */
+    size_t allow_import_count;
+    const char *setup;      /* code to run before the first cell, by whoever opens; NULL: none */
 };
 
 /* The options' defaults; spec.isolation is ISOLATION_AUTO. */
 void session_options_init(struct session_options *options);
+/* ERROR_ARGUMENT where a cell may not have so much time (0: any) under this cap. */
+int session_check_timeout(double seconds, double cap, struct error *err);
 
 /* Starts a sandbox; the first operation may be given at once. */
 int session_open(struct environment *env, const struct session_options *options,
@@ -107,6 +114,11 @@ struct session_cell {
  * the session has died, ERROR_ARGUMENT if an operation is under way or the code is not UTF-8. */
 int session_exec(struct session *s, const struct session_cell *cell, session_done_fn *done,
     void *arg, struct error *err);
+
+/* The setup code as the first cell of a session, and what its result means: 0, or an error that
+ * says what failed. Rules know it by its name. What it submits is passed over. */
+struct session_cell session_setup_cell(const struct session_options *options);
+int session_setup_outcome(const struct cell_result *result, struct error *err);
 
 /* How the guest makes a value of the bytes. */
 enum value_kind {

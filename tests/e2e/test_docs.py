@@ -40,9 +40,9 @@ def execute(tmp_path):
     model = tmp_path / "model.jsonl"
     model.write_text("".join(json.dumps(line) + "\n" for line in MODEL))
 
-    def run(code):
+    def run(code, *flags):
         result = subprocess.run(
-            [DROSTE, "exec", "--json", "--model", "replay:%s" % model, "-c", code],
+            [DROSTE, "exec", "--json", "--model", "replay:%s" % model, "-c", code, *flags],
             env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, capture_output=True, text=True,
             timeout=60)
         assert result.stdout, result.stderr
@@ -56,6 +56,15 @@ def test_an_example_runs(execute, code):
     assert result["status"] in ("ok", "submitted"), result["error"]
     for line, said in re.findall(r"^(print\(.*\)) +# (.*)$", code, re.M):
         assert said + "\n" == result["stdout"], line
+
+
+@pytest.mark.parametrize("code", blocks())
+def test_an_example_runs_under_rules_unless_it_starts_a_process(execute, code):
+    result = execute(code, "--rules", "yes")
+    if "subprocess" in code:
+        assert result["error"]["type"] == "ImportError"
+    else:
+        assert result["status"] in ("ok", "submitted"), result["error"]
 
 
 def test_every_name_of_the_guest_is_documented(execute):

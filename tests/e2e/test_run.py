@@ -275,9 +275,10 @@ def test_time_limit_in_a_sub_call(ask):
 
 
 def test_time_of_one_call_is_an_error_in_the_guest(ask):
-    """--llm-call-timeout bounds one call: the code gets LLMError and goes on."""
+    """--llm-call-timeout bounds one call: the code gets an LLMError, LLMTimeout, and goes on."""
     code = "try: llm_query('x')\nexcept LLMError as e: SUBMIT(type(e).__name__)"
-    answered(ask([repl(code), sub("late", delay_ms=600000)], "--llm-call-timeout", "0.5"), "LLMError")
+    answered(ask([repl(code), sub("late", delay_ms=600000)], "--llm-call-timeout", "0.5"),
+             "LLMTimeout")
 
 
 # ---- a sandbox that dies ----

@@ -76,6 +76,19 @@ static void takes_sources_in_rising_order(void **state)
     settings_free(s);
 }
 
+/* A default is not something that somebody has set; the same value by any other way is. */
+static void knows_what_was_given(void **state)
+{
+    struct settings *s = fresh();
+    assert_false(settings_given(s, "execute-timeout"));
+    assert_ok(settings_set(s, "execute-timeout", "0", "--execute-timeout", err));
+    assert_true(settings_given(s, "execute-timeout"));
+    assert_false(settings_given(s, "grace"));
+    assert_ok(read_text(s, "grace = 2\n", err));
+    assert_true(settings_given(s, "grace"));
+    settings_free(s);
+}
+
 /* A variable that is empty is one that is not set. */
 static void passes_over_empty_variables(void **state)
 {
@@ -307,6 +320,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(has_its_defaults, clear_environment),
         cmocka_unit_test_setup(takes_sources_in_rising_order, clear_environment),
+        cmocka_unit_test_setup(knows_what_was_given, clear_environment),
         cmocka_unit_test_setup(passes_over_empty_variables, clear_environment),
         cmocka_unit_test_setup(knows_units, clear_environment),
         cmocka_unit_test_setup(collects_lists, clear_environment),

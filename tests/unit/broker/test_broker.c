@@ -21,6 +21,8 @@ struct fixture {
     struct lm_call *calls[CALLS_MAX];
     char prompts[CALLS_MAX][32];
     unsigned changes;
+    double answer_timeout;
+    bool keep_first; /* the first call is never answered */
 };
 
 /* Says the prompt back; a prompt that begins with "bad" fails. */
@@ -44,8 +46,8 @@ static void model(void *arg, const struct lm_request *request, struct lm_call *c
     snprintf(f->prompts[f->open], sizeof f->prompts[0], "%.*s", (int)last->len, last->text);
     f->calls[f->open++] = call;
     f->started++;
-    while (f->open >= f->wait_for && f->open > 0)
-        for (size_t n = f->open; n > 0; n--)
+    while (f->open >= f->wait_for && f->open > f->keep_first)
+        for (size_t n = f->open; n > f->keep_first; n--)
             answer_latest(f);
 }
 
@@ -96,9 +98,8 @@ static int teardown(void **state)
 
 static void open_with(struct fixture *f, struct budget_limits limits, struct lm *lm)
 {
-    struct broker_options broker = {
-        .lm = lm, .budget = &f->budget, .depth = 1, .changed = changed, .arg = f
-    };
+    struct broker_options broker = { .lm = lm, .budget = &f->budget, .depth = 1, .loop = f->loop,
+        .answer_timeout = f->answer_timeout, .changed = changed, .arg = f };
     struct session_options options;
     session_options_init(&options);
     options.grace = 0.3;
@@ -242,6 +243,43 @@ static void closing_cancels_what_is_under_way(void **state)
     assert_int_equal(f->budget.held_tokens, 0);
 }
 
+/* Its call is cancelled and settled in the host; the session goes on, and so does its next call. */
+static void a_call_waits_only_so_long(void **state)
+{
+    struct fixture *f = *state;
+    f->answer_timeout = 0.2;
+    open_limited(f, -1);
+    f->wait_for = CALLS_MAX;
+    assert_submits(f,
+        "try: llm_query('slow')\n"
+        "except TimeoutError as e: SUBMIT(a=str(e), code=e.code, llm=isinstance(e, LLMError))",
+        "{\"a\": \"no answer within 0.2 s (broker-timeout); the call was cancelled\", "
+        "\"code\": \"timeout\", \"llm\": true}");
+    assert_int_equal(broker_pending(f->broker), 0);
+    assert_int_equal(f->budget.calls, 1);
+    assert_int_equal(f->budget.held_tokens, 0);
+    answer_latest(f); /* too late: dropped */
+    f->wait_for = 1;
+    assert_submits(f, "SUBMIT(a=llm_query('new'))", "{\"a\": \"new\"}");
+    assert_int_equal(f->budget.calls, 2);
+}
+
+/* The answers that came in time are kept. */
+static void a_batch_that_waited_too_long_keeps_what_has_come(void **state)
+{
+    struct fixture *f = *state;
+    f->answer_timeout = 0.2;
+    open_limited(f, -1);
+    f->wait_for = 3;
+    f->keep_first = true;
+    assert_submits(f,
+        "r = llm_query_batched(['p', 'q', 'r'])\n"
+        "SUBMIT(first=r[0].error.code, rest=r[1:], kind=type(r[0].error).__name__)",
+        "{\"first\": \"timeout\", \"rest\": [\"q\", \"r\"], \"kind\": \"LLMTimeout\"}");
+    assert_int_equal(f->budget.calls, 3);
+    assert_int_equal(f->budget.held_tokens, 0);
+}
+
 static void without_a_model_the_guest_is_told(void **state)
 {
     struct fixture *f = *state;
@@ -277,6 +315,8 @@ int main(void)
         T(calls_of_a_dead_guest_are_cancelled),
         T(a_late_answer_disturbs_nothing),
         T(closing_cancels_what_is_under_way),
+        T(a_call_waits_only_so_long),
+        T(a_batch_that_waited_too_long_keeps_what_has_come),
         T(without_a_model_the_guest_is_told),
         T(a_prompt_may_be_messages),
     };

@@ -1,0 +1,232 @@
+"""rules.py: rules over the user's Python: what cells may import, call and open.
+
+A convenience against accidents, never the wall: Python cannot guard itself, and code that wants to
+gets around all of this. It is carried beside guest.py and reaches a guest in HELLO, only where a
+session has rules; the others pay nothing for it.
+
+How it works: `__main__` gets built-ins of its own. Its frames, and only they, look up `__import__`,
+`eval` and `open` there, so that cells are judged and the libraries that they use are not. Files are
+judged by an audit hook (PEP 578), which hears of every open, however it is made: by open(), by
+pathlib, by a library on a cell's behalf.
+
+The setup code is the operator's, not the model's: it runs free of the rules, and so do its functions.
+"""
+import builtins
+import errno
+import importlib.util
+import os
+import sys
+import types
+
+SETUP = "<setup>"       # the name of the setup code; session/session.c
+
+# What computes, keeps and formats. Left out is what starts processes, reaches a network, memory, a
+# terminal or the interpreter itself, and what opens files without Python's knowledge.
+STANDARD = frozenset("""
+    __future__ __main__ _strptime abc argparse array ast asyncio atexit base64 binascii bisect bz2
+    calendar cmath codecs collections colorsys concurrent configparser contextlib contextvars copy
+    copyreg csv dataclasses datetime decimal difflib dis email encodings enum errno filecmp fileinput
+    fnmatch fractions functools gc getopt gettext glob graphlib gzip hashlib heapq hmac html inspect
+    io ipaddress itertools json keyword linecache locale logging lzma math mimetypes numbers operator
+    optparse pathlib pickle pickletools platform plistlib pprint queue quopri random re reprlib sched
+    secrets shlex shutil sqlite3 stat statistics string stringprep struct symtable sys tarfile tempfile
+    textwrap threading time timeit token tokenize tomllib traceback tracemalloc types typing
+    unicodedata unittest urllib.error urllib.parse uu uuid warnings wave weakref xml zipfile zlib
+    zoneinfo
+""".split())
+
+# Built-ins that cells do not have, and what to do instead.
+SWITCHED_OFF = {
+    "eval": "for data use ast.literal_eval or json.loads",
+    "exec": "write the code into the cell itself",
+    "compile": "write the code into the cell itself",
+    "input": "nobody is there to answer",
+    "breakpoint": "nobody is there to answer",
+}
+
+# What the standard library reads by itself, as far as a sandbox shows it.
+SYSTEM_FILES = ("/usr/share/zoneinfo", "/etc/localtime", "/etc/timezone", "/etc/mime.types",
+                "/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
+WRITABLE_FILES = ("/dev/null",)
+
+# Audit events that change the file system, and which of their arguments are paths.
+CHANGES = {
+    "os.chmod": (0,), "os.chown": (0,), "os.link": (0, 1), "os.mkdir": (0,), "os.remove": (0,),
+    "os.removexattr": (0,), "os.rename": (0, 1), "os.rmdir": (0,), "os.setxattr": (0,),
+    "os.symlink": (1,), "os.truncate": (0,), "os.utime": (0,), "shutil.rmtree": (0,),
+}
+# Those that act on a link itself, not on what it leads to.
+ON_LINKS = ("os.link", "os.remove", "os.rename", "os.rmdir", "os.symlink", "shutil.rmtree")
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+class RuleError(RuntimeError):
+    """A rule of the session, not a failure: what was called is switched off for cells."""
+
+
+def is_below(path, places):
+    return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)
+
+
+def is_setup(frame):
+    """The setup code is among those who are calling."""
+    while frame is not None:
+        if frame.f_code.co_filename == SETUP:
+            return True
+        frame = frame.f_back
+    return False
+
+
+class Rules:
+    def __init__(self, allow, read):
+        self.modules = set(STANDARD)
+        self.modules.update(name for name in allow if not name.startswith("/"))
+        self.roots = [os.path.realpath(name) for name in allow if name.startswith("/")]
+        sys.path.extend(root for root in self.roots if root not in sys.path)
+        self.home = os.getcwd()         # the session's temporary directory
+        self.readable = [os.path.realpath(place) for place in
+                         [self.home, *self.roots, *read, *SYSTEM_FILES, sys.executable,
+                          *filter(None, sys.path)]]
+        self.writable = [os.path.realpath(self.home), *WRITABLE_FILES]
+
+    # -- imports
+
+    def knows(self, name):
+        """The module, or a package that it is in, is allowed by its name."""
+        parts = name.split(".")
+        return any(".".join(parts[:n]) in self.modules for n in range(1, len(parts) + 1))
+
+    def has(self, root):
+        """The module lies below an allowed directory: what an import would give, not its name."""
+        try:
+            spec = self.roots and importlib.util.find_spec(root)
+        except (ImportError, ValueError):
+            return False
+        if not spec:
+            return False
+        places = [spec.origin] if spec.has_location else spec.submodule_search_locations or []
+        return any(is_below(os.path.realpath(place), self.roots) for place in places)
+
+    def refused(self, name, fromlist):
+        """The module that an import asks for and may not have, or None."""
+        if self.knows(name) or self.has(name.partition(".")[0]):
+            return None
+        below = ["%s.%s" % (name, member) for member in fromlist or ()]
+        if not any(map(self.knows, below)):
+            return name
+        return next((module for module in below if not self.knows(module)), None)
+
+    def make_import(self):
+        real = builtins.__import__
+
+        def __import__(name, globals=None, locals=None, fromlist=(), level=0):
+            # A list is what C code passes that imports on its own behalf (PyImport_Import), such as
+            # datetime's strptime; the statement passes a tuple or None.
+            if not isinstance(name, str) or type(fromlist) is list:
+                return real(name, globals, locals, fromlist, level)
+            caller = sys._getframe(1)
+            if is_setup(caller):
+                if caller.f_code.co_name == "<module>":
+                    self.modules.add(name)      # it is in the namespace now
+                return real(name, globals, locals, fromlist, level)
+            root = name.partition(".")[0]
+            if level:
+                raise ImportError("a cell is in no package: relative imports lead nowhere", name=root)
+            refused = self.refused(name, fromlist)
+            if refused:
+                raise ImportError(
+                    "the rules of this session do not allow the module '%s'; whoever runs it can, "
+                    "with --allow-import %s" % (refused, root), name=root)
+            return real(name, globals, locals, fromlist, level)
+        return __import__
+
+    # -- built-ins
+
+    def make_refusal(self, name):
+        real = getattr(builtins, name)
+
+        def refuse(*args, **named):
+            caller = sys._getframe(1)
+            if not is_setup(caller):
+                raise RuleError("%s() is switched off by the rules of this session; %s"
+                                % (name, SWITCHED_OFF[name]))
+            if name in ("eval", "exec") and len(args) == 1 and not named:
+                args += (caller.f_globals, caller.f_locals)
+            return real(*args, **named)
+        refuse.__name__ = refuse.__qualname__ = name
+        refuse.__doc__ = "Switched off by the rules of this session."
+        return refuse
+
+    def make_open(self):
+        real = builtins.open
+
+        def open(file, *args, **named):
+            """As everywhere, within the rules of this session: see `judge_open`."""
+            if isinstance(file, int) and not is_setup(sys._getframe(1)):
+                raise PermissionError(errno.EACCES, "the rules of this session let cells open paths, "
+                                      "not descriptors", file)
+            return real(file, *args, **named)
+        return open
+
+    # -- files
+
+    def refuse_path(self, path, writing):
+        if is_setup(sys._getframe(1)):
+            return
+        text = "the rules of this session let cells %s only below %s%s" % (
+            ("write", self.home, "") if writing else ("read", self.home, " and what --read shows"))
+        raise PermissionError(errno.EACCES, text, path)
+
+    def judge(self, path, writing, follow=True):
+        """Raises PermissionError for a path outside; what is no path is for the call itself to say."""
+        if isinstance(path, int) or path is None:
+            return
+        try:
+            text = os.fsdecode(path)
+            if follow:
+                real = os.path.realpath(text)
+            else:
+                head, tail = os.path.split(os.path.abspath(text))
+                real = os.path.join(os.path.realpath(head), tail)
+        except (TypeError, ValueError, OSError):
+            return
+        if not is_below(real, self.writable if writing else self.readable):
+            self.refuse_path(path, writing)
+
+    def judge_open(self, path, mode, flags):
+        writing = flags & WRITING or (isinstance(mode, str) and set(mode) & set("wax+"))
+        self.judge(path, bool(writing))
+
+    def judge_database(self, path):
+        text = os.fsdecode(path)
+        if text.startswith("file:"):
+            text, _, options = text[len("file:"):].partition("?")
+            if "mode=ro" in options:
+                self.judge(text, False)
+                return
+        if text not in ("", ":memory:"):
+            self.judge(text, True)
+
+    def watch(self, event, args):
+        """The audit hook; called for all sorts of events, so that it looks at one name first."""
+        if event == "open":
+            self.judge_open(*args)
+        elif event in CHANGES:
+            for at in CHANGES[event]:
+                self.judge(args[at], True, event not in ON_LINKS)
+        elif event == "sqlite3.connect":
+            self.judge_database(args[0])
+
+
+def lay(told):
+    """Lays the rules over this process; returns the built-ins that `__main__` is to have."""
+    rules = Rules(told["allow"], told["read"])
+    filtered = types.ModuleType("builtins", builtins.__doc__)
+    filtered.__dict__.update(builtins.__dict__)
+    filtered.__import__ = rules.make_import()
+    filtered.open = rules.make_open()
+    filtered.RuleError = RuleError
+    for name in SWITCHED_OFF:
+        setattr(filtered, name, rules.make_refusal(name))
+    sys.addaudithook(rules.watch)
+    return filtered

@@ -1,0 +1,172 @@
+/* api/options.c: what the settings come to for a session.
+ *
+ * Rules bring limits of their own, for what nobody has set. What they let cells see is shown to the
+ * sandbox: the directories of --allow-import as those of --read.
+ */
+#include "api/api.h"
+
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/file.h"
+
+enum { SETUP_MAX = 16 << 20 };
+
+/* ---- limits ---- */
+
+/* Of settings that nobody has set. */
+static const struct {
+    const char *name;
+    double seconds;
+} with_rules[] = {
+    { "execute-timeout", 30 },
+    { "execute-timeout-cap", 300 },
+    { "broker-timeout", 30 },
+};
+
+static double seconds_of(const struct settings *s, const char *name, double value)
+{
+    for (size_t i = 0; s->rules && i < array_length(with_rules); i++)
+        if (strcmp(with_rules[i].name, name) == 0 && !settings_given(s, name))
+            return with_rules[i].seconds;
+    return value;
+}
+
+double api_broker_timeout(const droste *d)
+{
+    return seconds_of(&d->settings, "broker-timeout", d->settings.broker_timeout);
+}
+
+/* A default bows to the cap; what somebody has set beside it is for session_check_timeout. */
+static int set_timeouts(const struct settings *s, struct session_options *o, struct error *err)
+{
+    double cap = seconds_of(s, "execute-timeout-cap", s->execute_timeout_cap);
+    double limit = seconds_of(s, "execute-timeout", s->execute_timeout);
+    if (!settings_given(s, "execute-timeout") && cap > 0 && (limit <= 0 || limit > cap))
+        limit = cap;
+    o->timeout = s->timeout;
+    o->execute_timeout = limit;
+    o->execute_timeout_cap = cap;
+    o->grace = s->grace;
+    return session_check_timeout(limit, cap, err);
+}
+
+/* ---- rules ---- */
+
+static bool is_path(const char *root)
+{
+    return strchr(root, '/') != NULL;
+}
+
+static int add_all(struct list *to, const struct list *from, struct error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < from->count; i++)
+        rc = list_add(to, from->items[i], err);
+    return rc;
+}
+
+static bool lists_equal(const struct list *a, const struct list *b)
+{
+    if (a->count != b->count)
+        return false;
+    for (size_t i = 0; i < a->count; i++)
+        if (strcmp(a->items[i], b->items[i]) != 0)
+            return false;
+    return true;
+}
+
+/* An equal list stays where it is: a run under way may point to it. */
+static void replace(struct list *list, struct list *by)
+{
+    if (lists_equal(list, by)) {
+        list_clear(by);
+        return;
+    }
+    list_clear(list);
+    *list = *by;
+}
+
+/* What is preloaded is there to be imported. */
+static int lay_rules(droste *d, struct session_options *o, struct error *err)
+{
+    const struct settings *s = &d->settings;
+    struct list shown = { 0 }, allowed = { 0 };
+    int rc = add_all(&shown, &s->read, err);
+    if (rc == 0)
+        rc = add_all(&allowed, &s->allow_import, err);
+    if (rc == 0)
+        rc = add_all(&allowed, &s->preload, err);
+    for (size_t i = 0; rc == 0 && i < s->allow_import.count; i++) {
+        const char *root = s->allow_import.items[i];
+        if (is_path(root) && root[0] != '/')
+            rc = error_set(err, ERROR_ARGUMENT,
+                "allow-import '%.100s' is neither a module's name nor an absolute path", root);
+        else if (is_path(root))
+            rc = list_add(&shown, root, err);
+    }
+    if (rc < 0) {
+        list_clear(&shown);
+        list_clear(&allowed);
+        return rc;
+    }
+    replace(&d->shown, &shown);
+    replace(&d->allowed, &allowed);
+    o->rules = true;
+    o->spec.read_paths = (const char *const *)d->shown.items;
+    o->spec.read_path_count = d->shown.count;
+    o->allow_imports = (const char *const *)d->allowed.items;
+    o->allow_import_count = d->allowed.count;
+    return 0;
+}
+
+/* ---- setup code ---- */
+
+/* Code, or the name of a file after an '@'. */
+static int read_setup(droste *d, struct session_options *o, struct error *err)
+{
+    const char *code = d->settings.setup_code;
+    if (!code)
+        return 0;
+    buf_clear(&d->setup);
+    if (code[0] != '@')
+        buf_puts(&d->setup, code);
+    else if (file_read(code + 1, SETUP_MAX, &d->setup, err) < 0)
+        return error_wrap(err, "reading the setup code");
+    if (buf_failed(&d->setup))
+        return error_memory(err);
+    if (strlen(buf_text(&d->setup)) != d->setup.len)
+        return error_set(
+            err, ERROR_ARGUMENT, "the setup code of '%.100s' has a zero byte in it", code + 1);
+    o->setup = buf_text(&d->setup);
+    return 0;
+}
+
+/* ---- all of it ---- */
+
+int api_session_options(droste *d, struct session_options *o, struct error *err)
+{
+    const struct settings *s = &d->settings;
+    session_options_init(o);
+    o->spec.python = s->python;
+    o->spec.preload = (const char *const *)s->preload.items;
+    o->spec.preload_count = s->preload.count;
+    o->spec.read_paths = (const char *const *)s->read.items;
+    o->spec.read_path_count = s->read.count;
+    o->spec.pool = (unsigned)s->pool;
+    o->spec.limits = (struct jail_limits){
+        .memory = (uint64_t)s->memory,
+        .processes = (uint64_t)s->processes,
+        .open_files = (uint64_t)s->open_files,
+        .file_size = (uint64_t)s->file_size,
+        .tmp_size = (uint64_t)s->tmp_size,
+    };
+    o->output_limit = (size_t)s->output_limit;
+    int rc = set_timeouts(s, o, err);
+    if (rc == 0)
+        rc = read_setup(d, o, err);
+    if (rc == 0 && s->rules)
+        rc = lay_rules(d, o, err);
+    return rc < 0 ? rc
+                  : isolation_parse(s->isolation ? s->isolation : "auto", &o->spec.isolation, err);
+}

@@ -1,0 +1,94 @@
+/* session/options.c: what a session is opened with: defaults, what fits together, and how the guest
+ * is told of it in HELLO.
+ */
+#include "session/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+
+void session_options_init(struct session_options *o)
+{
+    *o = (struct session_options){
+        .spec = { .isolation = ISOLATION_AUTO, .limits = jail_default_limits },
+        .timeout = 0,
+        .execute_timeout = 0,
+        .grace = 2,
+        .output_limit = 1u << 20,
+    };
+}
+
+int session_check_timeout(double seconds, double cap, struct error *err)
+{
+    if (cap <= 0 || (seconds > 0 && seconds <= cap))
+        return 0;
+    if (seconds > 0)
+        return error_set(err, ERROR_ARGUMENT,
+            "execute-timeout is %g s, but execute-timeout-cap allows no more than %g s; lower the "
+            "one or raise the other",
+            seconds, cap);
+    return error_set(err, ERROR_ARGUMENT,
+        "execute-timeout is 0, no limit, but execute-timeout-cap allows no more than %g s; give a "
+        "limit, or execute-timeout-cap 0",
+        cap);
+}
+
+static void put_list(struct buf *head, const char *key, const char *const *words, size_t count)
+{
+    buf_printf(head, "\"%s\":[", key);
+    for (size_t i = 0; i < count; i++) {
+        buf_puts(head, i ? "," : "");
+        json_append_string(head, words[i], strlen(words[i]));
+    }
+    buf_putc(head, ']');
+}
+
+void session_write_hello(const struct session_options *o, struct buf *head)
+{
+    if (!o->rules && o->output_field_count == 0)
+        return; /* the guest need not decode it */
+    buf_putc(head, '{');
+    if (o->output_field_count > 0)
+        put_list(head, "output_fields", o->output_fields, o->output_field_count);
+    if (o->rules) {
+        buf_puts(head, o->output_field_count > 0 ? ",\"rules\":{" : "\"rules\":{");
+        put_list(head, "allow", o->allow_imports, o->allow_import_count);
+        buf_putc(head, ',');
+        put_list(head, "read", o->spec.read_paths, o->spec.read_path_count);
+        buf_putc(head, '}');
+    }
+    buf_putc(head, '}');
+}
+
+struct session_cell session_setup_cell(const struct session_options *o)
+{
+    return (struct session_cell){
+        .code = o->setup, .len = strlen(o->setup), .name = "<setup>", .execute_timeout = -1
+    };
+}
+
+/* The line of the setup code that a traceback ends in. */
+static unsigned line_of(const char *traceback)
+{
+    static const char mark[] = "File \"<setup>\", line ";
+    unsigned long line = 1;
+    for (const char *at = traceback; at && (at = strstr(at, mark)); at++)
+        line = strtoul(at + strlen(mark), NULL, 10);
+    return (unsigned)line;
+}
+
+int session_setup_outcome(const struct cell_result *r, struct error *err)
+{
+    if (r->status == CELL_OK || r->status == CELL_SUBMITTED)
+        return 0;
+    if (!r->error.type) {
+        if (err)
+            *err = r->reason;
+        return error_wrap(err, "running the setup code");
+    }
+    return error_set(err, r->status == CELL_TIMEOUT ? ERROR_TIMEOUT : ERROR_CONFIG,
+        "the setup code failed in line %u: %.60s: %.130s", line_of(r->error.traceback),
+        r->error.type, r->error.message ? r->error.message : "");
+}

@@ -1,0 +1,173 @@
+/* What a session is opened with: the cap of its cells' time, rules, and the setup code. */
+#include "fixture.h"
+
+#include "session/options.h"
+
+static void a_limit_fits_under_its_cap(void **state)
+{
+    static const struct {
+        double seconds, cap;
+        bool fits;
+    } cases[] = {
+        { 0, 0, true }, { 1e6, 0, true }, { 300, 300, true }, { 0.1, 300, true },
+        { 300.5, 300, false }, { 0, 300, false }, /* no limit is more than any */
+    };
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct error why = { 0 };
+        int rc = session_check_timeout(cases[i].seconds, cases[i].cap, &why);
+        assert_int_equal(rc, cases[i].fits ? 0 : -(int)ERROR_ARGUMENT);
+        if (!cases[i].fits) {
+            assert_non_null(strstr(why.text, "execute-timeout is "));
+            assert_non_null(strstr(why.text, "execute-timeout-cap"));
+        }
+    }
+}
+
+static void assert_hello(const struct session_options *options, const char *json)
+{
+    cleanup_buf struct buf head = { 0 };
+    session_write_hello(options, &head);
+    assert_string_equal(buf_text(&head), json);
+}
+
+static void hello_speaks_of_rules_only_where_there_are_some(void **state)
+{
+    static const char *const fields[] = { "a", "b\"" }, *const allow[] = { "os", "/m" },
+                             *const read[] = { "/r" };
+    struct session_options options = { .allow_imports = allow,
+        .allow_import_count = 2,
+        .spec = { .read_paths = read, .read_path_count = 1 } };
+    assert_hello(&options, "");
+    options.rules = true;
+    assert_hello(&options, "{\"rules\":{\"allow\":[\"os\",\"/m\"],\"read\":[\"/r\"]}}");
+    options.output_fields = fields;
+    options.output_field_count = 2;
+    assert_hello(&options, "{\"output_fields\":[\"a\",\"b\\\"\"],"
+                           "\"rules\":{\"allow\":[\"os\",\"/m\"],\"read\":[\"/r\"]}}");
+    options.rules = false;
+    assert_hello(&options, "{\"output_fields\":[\"a\",\"b\\\"\"]}");
+}
+
+/* The cap is the host's: it holds for a cell's own limit too, and the session lives on. */
+static void no_cell_gets_more_time_than_the_cap(void **state)
+{
+    struct fixture *f = *state;
+    struct session_options options = fixture_options();
+    options.execute_timeout = 20;
+    options.execute_timeout_cap = 30;
+    fixture_open(f, &options);
+    struct session_cell cell = { .code = "1", .len = 1, .execute_timeout = 31 };
+    assert_fails(ERROR_ARGUMENT, session_exec(f->session, &cell, fixture_took, f, err));
+    cell.execute_timeout = 0;
+    assert_fails(ERROR_ARGUMENT, session_exec(f->session, &cell, fixture_took, f, err));
+    assert_status(run_limited(f, "pass", 30), CELL_OK);
+    assert_status(run_limited(f, "pass", -1), CELL_OK);
+}
+
+static void a_session_over_its_cap_does_not_open(void **state)
+{
+    struct fixture *f = *state;
+    static const struct session_events events = { fixture_called, fixture_dropped, NULL };
+    struct session_options options = fixture_options();
+    options.execute_timeout = 31;
+    options.execute_timeout_cap = 30;
+    assert_fails(ERROR_ARGUMENT, session_open(f->env, &options, &events, f, &f->session, err));
+    assert_null(f->session);
+    options.execute_timeout = 30;
+    fixture_open(f, &options);
+    assert_status(run_limited(f, "pass", -1), CELL_OK);
+}
+
+static void rules_hold_where_they_are_asked_for_and_nowhere_else(void **state)
+{
+    struct fixture *f = *state;
+    struct session_options options = fixture_options();
+    fixture_open(f, &options);
+    assert_status(run(f, "import os\neval('1')\nopen('/etc/passwd')"), CELL_OK);
+    options.rules = true;
+    fixture_open(f, &options);
+    assert_string_equal(run(f, "import os")->error.type, "ImportError");
+    assert_string_equal(run(f, "eval('1')")->error.type, "RuleError");
+    assert_string_equal(run(f, "open('/etc/passwd')")->error.type, "PermissionError");
+    assert_null(strstr(f->last.error.traceback, "<droste>"));
+    assert_string_equal(run(f, "import math\nSUBMIT(a=llm_query('p'), b=math.floor(2.5))")->submit,
+        "{\"a\": \"p\", \"b\": 2}");
+}
+
+/* Runs the setup code and gives what its result means. */
+static int set_up_session(struct fixture *f, const char *code, struct error *why)
+{
+    struct session_options options = fixture_options();
+    options.setup = code;
+    options.rules = true;
+    options.execute_timeout = 0.3;
+    fixture_open(f, &options);
+    struct session_cell cell = session_setup_cell(&options);
+    f->done = false;
+    assert_ok(session_exec(f->session, &cell, fixture_took, f, err));
+    assert_ok(loop_run_until(f->loop, &f->done, err));
+    *why = (struct error){ 0 };
+    return session_setup_outcome(&f->last, why);
+}
+
+static void setup_code_runs_free_of_the_rules(void **state)
+{
+    struct fixture *f = *state;
+    struct error why;
+    assert_int_equal(set_up_session(f, "import os\nx = eval('41')", &why), 0);
+    assert_string_equal(
+        run(f, "SUBMIT(x=x + 1, os=bool(os))")->submit, "{\"x\": 42, \"os\": true}");
+    assert_string_equal(run(f, "import subprocess")->error.type, "ImportError");
+}
+
+static void what_fails_in_the_setup_code_is_named(void **state)
+{
+    static const struct {
+        const char *code;
+        enum error_code error;
+        const char *says;
+    } cases[] = {
+        { "x = 1\n\n1 / 0", ERROR_CONFIG, "in line 3: ZeroDivisionError: division by zero" },
+        { "def f():\n  raise ValueError('é')\nf()", ERROR_CONFIG, "in line 2: ValueError: é" },
+        { "x = = 1", ERROR_CONFIG, "in line 1: SyntaxError" },
+        { "while True: pass", ERROR_TIMEOUT, "TimeoutError: the cell ran longer than 0.3 s" },
+        { "import os\nos._exit(3)", ERROR_LOST, "running the setup code: " },
+    };
+    struct fixture *f = *state;
+    struct error why;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        assert_int_equal(set_up_session(f, cases[i].code, &why), -(int)cases[i].error);
+        if (!strstr(why.text, cases[i].says))
+            fail_msg("'%s' does not say '%s'", why.text, cases[i].says);
+    }
+}
+
+/* The session's own directory is where temporary files go, whatever the isolation. */
+static void temporary_files_are_the_sessions_own(void **state)
+{
+    struct fixture *f = *state;
+    fixture_open_plain(f);
+    run(f, "import os, tempfile\n"
+           "here = os.getcwd()\n"
+           "made = os.path.dirname(tempfile.mkdtemp())\n"
+           "SUBMIT(same=made == here == os.environ['TMPDIR'] == os.path.expanduser('~'),\n"
+           "       own=here == '/tmp' or os.path.basename(here).startswith('droste-'))");
+    assert_string_equal(f->last.submit, "{\"same\": true, \"own\": true}");
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_limit_fits_under_its_cap),
+        cmocka_unit_test(hello_speaks_of_rules_only_where_there_are_some),
+        T(no_cell_gets_more_time_than_the_cap),
+        T(a_session_over_its_cap_does_not_open),
+        T(rules_hold_where_they_are_asked_for_and_nowhere_else),
+        T(setup_code_runs_free_of_the_rules),
+        T(what_fails_in_the_setup_code_is_named),
+        T(temporary_files_are_the_sessions_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
