@@ -4,12 +4,10 @@
  * network, and the provider's key is never printed.
  */
 #include <errno.h>
-#include <linux/landlock.h>
 #include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -22,6 +20,7 @@
 #include "cli/cli.h"
 #include "cli/fields.h"
 #include "env/interpreter.h"
+#include "jail/landlock.h"
 
 enum state { STATE_OK, STATE_MISSING, STATE_NOTE };
 
@@ -129,6 +128,7 @@ static const char *cure_of_namespaces(void)
 struct trial {
     double first_ms, next_ms; /* from nothing; from the zygote that is warm then */
     char version[64];
+    char isolation[16];
     droste_error error;
 };
 
@@ -149,6 +149,8 @@ static int open_and_run(droste *d, struct trial *t, double *ms)
     droste_session *s = NULL;
     droste_result *r = NULL;
     int rc = droste_session_open(d, &s, &t->error);
+    if (rc == 0)
+        snprintf(t->isolation, sizeof t->isolation, "%s", droste_session_isolation(s));
     if (rc == 0)
         rc = droste_session_exec(s, code, sizeof code - 1, 0, &r, &t->error);
     *ms = clock_seconds_since(start) * 1000;
@@ -199,41 +201,55 @@ static void check_python(struct doctor *doctor, int rc, const struct trial *t)
         say(doctor, "python", STATE_OK, NULL, "CPython %s, %s", t->version, path);
 }
 
+static const char *cure_of_landlock(void)
+{
+    if (landlock_abi() < LANDLOCK_SCOPE_ABI)
+        return "it needs Linux 6.12 or later with Landlock: CONFIG_SECURITY_LANDLOCK, and "
+               "`landlock` in the list of the boot parameter lsm=";
+    return "run as an ordinary user, or give an interpreter that everybody can read";
+}
+
 static void check_sandboxes(struct doctor *doctor)
 {
-    struct trial process, full, automatic;
+    static const char *const levels[] = { "process", "full", "light", "landlock", "auto" };
+    enum { PROCESS, FULL, LIGHT, LANDLOCK, AUTO, LEVELS };
+    struct trial trials[LEVELS];
+    int rc[LEVELS];
     /* The one that needs least goes first: where even it fails, the interpreter is to blame. */
-    int process_rc = try_isolation(doctor->d, "process", &process);
-    int full_rc = try_isolation(doctor->d, "full", &full);
-    int rc = try_isolation(doctor->d, "auto", &automatic);
-    doctor->works = rc == 0;
-    check_python(doctor, process_rc, &process);
-    say_trial(doctor, "full", full_rc, &full,
-        process_rc < 0 ? "see python, above" : cure_of_namespaces());
-    say(doctor, "light", STATE_NOTE, NULL, "isolation `light` is not in this version");
-    say(doctor, "landlock", STATE_NOTE, NULL, "isolation `landlock` is not in this version");
-    say_trial(doctor, "process", process_rc, &process, "see python, above");
+    for (size_t i = 0; i < LEVELS; i++)
+        rc[i] = try_isolation(doctor->d, levels[i], &trials[i]);
+    doctor->works = rc[AUTO] == 0;
+    check_python(doctor, rc[PROCESS], &trials[PROCESS]);
+    const char *python = rc[PROCESS] < 0 ? "see python, above" : NULL;
+    say_trial(doctor, "full", rc[FULL], &trials[FULL], python ? python : cure_of_namespaces());
+    say_trial(doctor, "light", rc[LIGHT], &trials[LIGHT], python ? python : cure_of_namespaces());
+    say_trial(doctor, "landlock", rc[LANDLOCK], &trials[LANDLOCK],
+        python ? python : cure_of_landlock());
+    say_trial(doctor, "process", rc[PROCESS], &trials[PROCESS], python);
+    if (rc[AUTO] == 0)
+        say(doctor, "auto", STATE_OK, NULL, "takes `%s` here", trials[AUTO].isolation);
 }
 
 static void check_seccomp(struct doctor *doctor)
 {
     bool there = access("/proc/sys/kernel/seccomp/actions_avail", F_OK) == 0;
     say(doctor, "seccomp", there ? STATE_OK : STATE_MISSING,
-        there ? NULL : "isolation `full` needs a kernel with CONFIG_SECCOMP_FILTER", "%s",
-        there ? "`full` filters system calls with it" : "this kernel does not have it");
+        there ? NULL : "sandboxes need a kernel with CONFIG_SECCOMP_FILTER", "%s",
+        there ? "system calls of all sandboxes are filtered, but of `process`"
+              : "this kernel does not have it");
 }
-
-/* ---- what later versions build on ---- */
 
 static void check_landlock(struct doctor *doctor)
 {
-    long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-    if (abi > 0)
-        say(doctor, "Landlock", STATE_NOTE, NULL,
-            "this kernel has it, ABI %ld; used from a later version", abi);
+    int abi = landlock_abi();
+    if (abi >= LANDLOCK_SCOPE_ABI)
+        say(doctor, "Landlock", STATE_OK, NULL, "ABI %d: files, abstract sockets and signals", abi);
+    else if (abi > 0)
+        say(doctor, "Landlock", STATE_NOTE, "Linux 6.12 adds abstract sockets and signals",
+            "ABI %d: files only; siblings at `full` and `light` can meet over abstract sockets", abi);
     else
-        say(doctor, "Landlock", STATE_NOTE, NULL,
-            "this kernel does not have it (%s); used from a later version",
+        say(doctor, "Landlock", STATE_NOTE, cure_of_landlock(),
+            "this kernel does not have it (%s); `full` and `light` do without",
             errno == EOPNOTSUPP ? "switched off at boot" : strerror(errno));
 }
 

@@ -21,7 +21,7 @@ def test_everything_is_looked_at(tmp_path):
     """One line a check, and a last one in words; the exit status says whether sandboxes work."""
     r = droste(tmp_path, "doctor")
     names = [line[:13].rstrip() for line in r.stdout.splitlines() if line[:1].strip()][:-1]
-    assert names == ["droste", "kernel", "python", "full", "light", "landlock", "process", "seccomp",
+    assert names == ["droste", "kernel", "python", "full", "light", "landlock", "process", "auto", "seccomp",
                      "Landlock", "cgroup v2", "model", "configuration", "data", "record"]
     works = "Sandboxes work here." in r.stdout
     assert r.returncode == (0 if works else 4) and r.stderr == ""
@@ -34,11 +34,12 @@ def test_the_states_are_three(tmp_path):
         assert check["state"] in ("ok", "missing", "note") and check["text"]
     assert found["python"]["state"] == "ok" and "CPython 3." in found["python"]["text"]
     assert found["process"]["state"] == "ok"
-    for name in ("light", "landlock"):
-        assert "not in this version" in found[name]["text"]
     assert found["seccomp"]["state"] == "ok"
-    for name in ("Landlock", "cgroup v2"):
-        assert found[name]["state"] == "note" and "later version" in found[name]["text"]
+    assert found["cgroup v2"]["state"] == "note" and "later version" in found["cgroup v2"]["text"]
+    if found["landlock"]["state"] == "ok":
+        assert found["Landlock"]["state"] == "ok" and "ABI" in found["Landlock"]["text"]
+    works = [name for name in ("full", "light", "landlock") if found[name]["state"] == "ok"]
+    assert found["auto"]["text"] == "takes `%s` here" % works[0]
 
 
 def test_looking_makes_nothing(tmp_path):
@@ -59,16 +60,19 @@ def test_a_bad_interpreter_is_named(tmp_path):
 
 def test_a_kernel_without_user_namespaces_is_explained(tmp_path):
     """Where they are switched off, `full` is missing with the switch that turns them on, `process`
-    still works, and the exit status is 4."""
+    still works, and `auto` is `landlock`, or the exit status is 4."""
     off = ["unshare", "--user", "--map-user=1000", "--keep-caps", "sh", "-c",
            'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"', "sh"]
     if not shutil.which("unshare") or subprocess.run([*off, "true"], capture_output=True).returncode:
         pytest.skip("user namespaces cannot be switched off for one process here")
     os.chmod(tmp_path, 0o777)
     found, status = checks(tmp_path, prefix=off)
-    assert status == 4
-    assert found["full"]["state"] == "missing" and "unshare user" in found["full"]["text"]
-    assert "sysctl -w user.max_user_namespaces=" in found["full"]["cure"]
+    assert status == (0 if found["landlock"]["state"] == "ok" else 4)
+    if status == 0:
+        assert found["auto"]["text"] == "takes `landlock` here"
+    for name in ("full", "light"):
+        assert found[name]["state"] == "missing" and "unshare user" in found[name]["text"]
+        assert "sysctl -w user.max_user_namespaces=" in found[name]["cure"]
     assert found["process"]["state"] == "ok"
 
 
