@@ -959,6 +959,7 @@ class ForkHooks:
 
 def learn_pages(library):
     """Has a copy of the zygote start as a worker does, to see which pages that writes to."""
+    library.pages_keep_code()
     from_trial, to_zygote = os.pipe()
     pid = library.zygote_try()
     if pid == 0:
