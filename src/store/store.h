@@ -37,6 +37,7 @@ struct store;
 struct store_value {
     const void *data;
     size_t len;
+    const char *hash; /* of a value that a lazy reader left in the file; `data` is NULL then */
 };
 
 static inline struct store_value store_text(const char *text)
@@ -159,6 +160,7 @@ struct store_run {
 };
 
 struct store_turn {
+    const char *run;
     int64_t turn;
     int64_t started_ms;
 };
@@ -189,16 +191,27 @@ struct store_visitor {
     int (*turn)(void *arg, const struct store_turn *turn, struct error *err);
     int (*call)(void *arg, const struct store_call *call, struct error *err);
     int (*cell)(void *arg, const struct store_cell *cell, struct error *err);
+    store_run_fn *end; /* the run once more, behind all of its steps */
+    bool children;     /* the run's descendants too */
+    bool lazy;         /* values have a length and a hash, and no data */
 };
 
-/* One run as it was at one instant: the run, then each turn followed by its calls and cells in the
- * order in which they began. Its children are runs of their own (store_run_list). */
+/* One run as it was at one instant, in the order in which things began: the run, then each turn
+ * followed by its calls and cells. With `children`, what theirs did comes in between. */
 int store_run_visit(struct store *store, const char *run, const struct store_visitor *visitor,
     void *arg, struct error *err);
+
+/* A value from a callback, piece by piece, at most its first `max` bytes. The one function that a
+ * callback may call. A value that is damaged is an error, at its end, unless it was cut. */
+typedef int store_piece_fn(void *arg, const char *data, size_t len, struct error *err);
+int store_value_read(struct store *store, const struct store_value *value, size_t max,
+    store_piece_fn *fn, void *arg, struct error *err);
 
 struct store_filter {
     const char *parent; /* only this run's children; NULL: roots */
     bool children;      /* roots and children alike; `parent` is not looked at */
+    const char *status; /* only runs of this status; NULL: any */
+    const char *model;  /* only runs whose model's name has this in it; NULL: any */
     int64_t limit;      /* 0: all */
 };
 
