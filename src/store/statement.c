@@ -51,6 +51,13 @@
     " FROM ends e JOIN runs r ON r.id = e.run "                                                    \
     "ORDER BY 1, 2, 3, 4"
 
+/* A run ?1 and its descendants. */
+#define TREE                                                                                       \
+    "WITH RECURSIVE tree (id) AS (SELECT ?1 UNION"                                                 \
+    " SELECT r.id FROM tree t JOIN runs r ON r.parent = t.id) "
+
+#define OWNER "owner_pid, owner_start, owner_space, owner_boot"
+
 static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_BEGIN_READ] = "BEGIN",
     /* IMMEDIATE: waiting for the writer works only before anything was read. */
@@ -73,11 +80,11 @@ static const char *const texts[STATEMENT_COUNT] = {
         "UPDATE runs SET status = ?, error = ?, answer = ?, iterations = ?, calls = ?,"
         " input_tokens = ?, output_tokens = ?, cost = ?, seconds = ?, ended_ms = ?"
         " WHERE id = ? AND status = 'running' RETURNING seq",
-    [STATEMENT_RUN_OWNER] = "SELECT status, owner_pid, owner_start, owner_space, owner_boot"
-                            " FROM runs WHERE id = ?",
+    [STATEMENT_RUN_OWNER] = "SELECT status, " OWNER " FROM runs WHERE id = ?",
     [STATEMENT_RUN_ADOPT] =
-        "UPDATE runs SET owner_pid = ?, owner_start = ?, owner_space = ?, owner_boot = ?"
-        " WHERE id = ? RETURNING seq",
+        "UPDATE runs SET owner_pid = ?, owner_start = ?, owner_space = ?, owner_boot = ?,"
+        " status = 'running', iterations = NULL, calls = NULL, input_tokens = NULL,"
+        " output_tokens = NULL, seconds = NULL, ended_ms = NULL WHERE id = ? RETURNING seq",
     [STATEMENT_TURN_BEGIN] = "INSERT INTO turns (run, turn, started_ms) VALUES (?, ?, ?)"
                              " ON CONFLICT DO NOTHING RETURNING turn",
     [STATEMENT_CALL_BEGIN] =
@@ -108,6 +115,34 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_CELL_READ] =
         "SELECT id, run, turn, code, started_ms, status, killed, standard_output, standard_error,"
         " submit, error, variables, calls, seconds, ended_ms FROM cells WHERE id = ?",
+
+    [STATEMENT_TREE_RUNNING] =
+        TREE "SELECT id, " OWNER " FROM runs WHERE id IN tree AND status = 'running'",
+    [STATEMENT_TREE_CALLS_REMOVE] = TREE "DELETE FROM calls WHERE run IN tree",
+    [STATEMENT_TREE_CELLS_REMOVE] = TREE "DELETE FROM cells WHERE run IN tree",
+    [STATEMENT_TREE_TURNS_REMOVE] = TREE "DELETE FROM turns WHERE run IN tree",
+    [STATEMENT_TREE_RUNS_REMOVE] = TREE "DELETE FROM runs WHERE id IN tree",
+    [STATEMENT_ROOTS_OLD] = "SELECT id FROM (SELECT id, started_ms FROM runs WHERE parent IS NULL"
+                            " ORDER BY seq DESC LIMIT -1 OFFSET ?1) WHERE started_ms < ?2",
+    [STATEMENT_RUNS_RUNNING] = "SELECT id, " OWNER " FROM runs WHERE status = 'running'",
+    /* What the end would have said, as far as the steps tell it. */
+    [STATEMENT_RUN_INTERRUPT] =
+        TREE "UPDATE runs SET status = 'interrupted',"
+             " iterations = (SELECT count(*) FROM turns WHERE run = ?1),"
+             " calls = (SELECT count(*) FROM calls WHERE run IN tree),"
+             " input_tokens = (SELECT CAST(total(input_tokens) AS INTEGER) FROM calls"
+             "  WHERE run IN tree),"
+             " output_tokens = (SELECT CAST(total(output_tokens) AS INTEGER) FROM calls"
+             "  WHERE run IN tree),"
+             " seconds = (seen.last - started_ms) / 1000.0, ended_ms = seen.last"
+             " FROM (SELECT max(ms) AS last FROM ("
+             "  SELECT max(started_ms) AS ms FROM runs WHERE id IN tree UNION ALL"
+             "  SELECT max(started_ms) FROM turns WHERE run IN tree UNION ALL"
+             "  SELECT max(coalesce(ended_ms, started_ms)) FROM cells WHERE run IN tree UNION ALL"
+             "  SELECT max(coalesce(ended_ms, started_ms)) FROM calls WHERE run IN tree)) AS seen"
+             " WHERE id = ?1",
+    [STATEMENT_FILE_SIZE] =
+        "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
 };
 
 int query_prepare_all(struct store *store, struct error *err)

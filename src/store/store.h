@@ -224,4 +224,30 @@ int store_run_list(struct store *store, const struct store_filter *filter, store
 int store_run_find(
     struct store *store, const char *prefix, char id[STORE_RUN_ID_SIZE], struct error *err);
 
+/* Removing. What a run's tree alone had goes with it; what may still be going on is refused. */
+
+struct store_freed {
+    int64_t runs;
+    int64_t values;
+    int64_t value_bytes; /* as they were kept */
+    int64_t interrupted; /* runs whose process was gone, ended as such */
+    int64_t file_bytes;  /* by which the file shrank */
+};
+
+/* The run and its descendants; the file keeps its size, for what comes next. */
+int store_run_remove(
+    struct store *store, const char *run, struct store_freed *freed, struct error *err);
+
+struct store_keep {
+    int64_t newest;   /* so many roots stay, and */
+    int64_t older_ms; /* what began since then */
+};
+
+/* Ends the runs whose process is gone as `interrupted`, with the totals of their steps; removes the
+ * trees that are not to be kept (`keep` NULL: all are) and in which nothing goes on; removes what no
+ * row refers to; and makes the file as small as it can be. *freed is filled in either case: the
+ * last part may fail alone, as it needs the file for itself. */
+int store_collect(struct store *store, const struct store_keep *keep, struct store_freed *freed,
+    struct error *err);
+
 #endif
