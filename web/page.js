@@ -10,6 +10,7 @@
   const OPEN_TURNS = 40;        // turns that are open at first
   const PORTION = 100;          // items of a list that are drawn at once
   const LANES = 12;             // of calls at the same time; more share the last
+  const SHORT_JSON = 90;        // characters that stay on one line
   const MERGE = 0.0015;         // bars of a lane closer than this part of the width are one
 
   /* ---- the record ---- */
@@ -160,8 +161,13 @@
   }
 
   const join = (...parts) => parts.filter((part) => part !== null && part !== undefined && part !== "").join(" · ");
-  const as_text = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2));
   const one_line = (text) => String(text).slice(0, 400).replace(/\s+/g, " ").trim();
+
+  function as_text(value) {
+    if (typeof value === "string") return value;
+    const short = JSON.stringify(value);
+    return short.length <= SHORT_JSON ? short : JSON.stringify(value, null, 2);
+  }
 
   function question_of(run) {
     return one_line(run.question === null ? "" : run.question) || "(no question)";

@@ -153,9 +153,9 @@ static int close_target(struct target *t, int rc, struct error *err)
 {
     bool failed = t->path ? fclose(t->file) != 0 : fflush(t->file) != 0;
     if (failed && rc == 0)
-        rc = error_set_errno(err, ERROR_IO, "writing %.160s", t->path ? t->path : "the export");
+        rc = error_set_errno(err, ERROR_IO, "writing");
     if (t->draft && rc == 0 && rename(t->draft, t->path) < 0)
-        rc = error_set_errno(err, ERROR_IO, "renaming %.80s to %.80s", t->draft, t->path);
+        rc = error_set_errno(err, ERROR_IO, "renaming %.80s", t->draft);
     if (t->draft && rc < 0)
         unlink(t->draft);
     free(t->draft);
@@ -173,5 +173,6 @@ int export_runs(struct store *store, const char (*ids)[STORE_RUN_ID_SIZE], size_
         rc = page_write(store, ids[0], target.file, err);
     else
         rc = write_lines(store, ids, count, target.file, err);
-    return close_target(&target, rc, err);
+    rc = close_target(&target, rc, err);
+    return rc < 0 && target.path ? error_wrap(err, "exporting to %.80s", target.path) : rc;
 }

@@ -21,6 +21,7 @@ enum {
     TITLE_CHARACTERS = 80,
     QUESTION_MOST = 8 << 10, /* bytes */
     ANSWER_MOST = 64 << 10,
+    CONTEXT_MOST = 64 << 10,
 };
 
 /* ---- text into HTML ---- */
@@ -108,11 +109,22 @@ static void add_started(struct buf *out, int64_t ms)
     add_fact(out, "started", text);
 }
 
-static void add_facts(struct buf *out, const struct store_run *run)
+static int add_context(struct page *p, const struct store_value *context, struct error *err)
+{
+    cleanup_buf struct buf json = { 0 }, words = { 0 };
+    int rc = store_value_read(p->store, context, CONTEXT_MOST, add_piece, &json, err);
+    show_context(&words, buf_text(&json), json.len);
+    add_fact(&p->facts, "context", buf_text(&words));
+    return rc;
+}
+
+static int add_facts(struct page *p, const struct store_run *run, struct error *err)
 {
     const struct store_run_end *e = &run->end;
+    struct buf *out = &p->facts;
     buf_puts(out, "<dl class=\"facts\">\n");
     add_fact(out, "model", run->begin.model);
+    int rc = add_context(p, &run->begin.context, err);
     add_fact(out, "environment", run->begin.environment);
     add_fact(out, "isolation", run->begin.isolation ? run->begin.isolation : "not known");
     if (run->ended_ms) {
@@ -126,6 +138,7 @@ static void add_facts(struct buf *out, const struct store_run *run)
     add_started(out, run->started_ms);
     add_fact(out, "Droste", run->begin.version);
     buf_puts(out, "</dl>\n");
+    return rc;
 }
 
 /* The beginning of a value, with a word where there is more. */
@@ -204,7 +217,8 @@ static int take_run(void *arg, const struct store_run *run, struct error *err)
     buf_puts(&p->facts, "</h1>\n");
     if (rc == 0)
         rc = add_outcome(p, run, err);
-    add_facts(&p->facts, run);
+    if (rc == 0)
+        rc = add_facts(p, run, err);
     buf_puts(&p->facts, "</header>\n");
     if (rc == 0 && (buf_failed(&p->title) || buf_failed(&p->facts)))
         rc = error_memory(err);

@@ -175,20 +175,26 @@ static void print_fact_value(const char *name, struct store_value value)
     print_fact(name, value.data);
 }
 
-/* {"source":…,"bytes":…,"files":…,"left_out":…} in words. */
-static void print_context(struct store_value context)
+void show_context(struct buf *out, const char *json, size_t len)
 {
     cleanup_json struct json_object *o = NULL;
-    cleanup_buf struct buf text = { 0 };
-    if (!context.data || json_parse(context.data, context.len, &json_limits_large, &o, NULL) < 0)
+    if (json_parse(json, len, &json_limits_large, &o, NULL) < 0)
         return;
     int64_t files = json_get_int(o, "files", 0), left_out = json_get_int(o, "left_out", 0);
-    buf_printf(&text, "%s, %lld bytes", json_get_string(o, "source", "?"),
+    buf_printf(out, "%s, %lld bytes", json_get_string(o, "source", "?"),
         (long long)json_get_int(o, "bytes", 0));
     if (files > 0)
-        buf_printf(&text, " in %lld files", (long long)files);
+        buf_printf(out, " in %lld files", (long long)files);
     if (left_out > 0)
-        buf_printf(&text, " (%lld more were left out)", (long long)left_out);
+        buf_printf(out, " (%lld more were left out)", (long long)left_out);
+}
+
+static void print_context(struct store_value context)
+{
+    cleanup_buf struct buf text = { 0 };
+    if (!context.data)
+        return;
+    show_context(&text, context.data, context.len);
     print_fact("context", buf_text(&text));
 }
 
@@ -263,7 +269,8 @@ static int note_child(void *arg, const struct store_run *run, struct error *err)
     c->depth = run->begin.depth;
     buf_printf(&c->line, "%s, %s", run->begin.id, e->status);
     if (run->ended_ms)
-        buf_printf(&c->line, " in %.2f s, %lld calls", e->seconds, (long long)e->calls);
+        buf_printf(&c->line, " in %.2f s, %lld call%s", e->seconds, (long long)e->calls,
+            e->calls == 1 ? "" : "s");
     buf_puts(&c->line, ": ");
     int rc = store_value_read(
         s->store, &run->begin.question, 4 * CHILD_CHARACTERS + 8, append_piece, &question, err);
@@ -284,7 +291,7 @@ static void print_children(const struct text_show *s, int64_t depth)
 {
     if (s->child_count == 0)
         return;
-    printf("%-9s %lld runs\n", "children", (long long)s->child_count);
+    printf("%-9s %lld\n", "children", (long long)s->child_count);
     for (int64_t i = 0; i < s->child_count && i < CHILDREN; i++) {
         int64_t in = s->children[i].depth - depth;
         printf("%*s", (int)(in < 1 ? 2 : in > 10 ? 20 : 2 * in), "");
@@ -426,8 +433,8 @@ static int text_call(void *arg, const struct store_call *call, struct error *err
     if (root || call->begin.cell != s->cell)
         end_calls(s);
     if (root) {
-        timeline_add(
-            &s->timeline, call->begin.turn, "model", call->started_ms, call->end.seconds, 0);
+        timeline_add(&s->timeline, call->begin.turn, "model", call->started_ms,
+            call->ended_ms ? call->end.seconds : -1, 0);
         print_root_call(call, s->full);
         return 0;
     }
@@ -456,7 +463,8 @@ static int text_cell(void *arg, const struct store_cell *cell, struct error *err
     bool full = s->full;
     const struct store_cell_end *e = &cell->end;
     end_calls(s);
-    timeline_add(&s->timeline, cell->begin.turn, "code", cell->started_ms, e->seconds, e->calls);
+    timeline_add(&s->timeline, cell->begin.turn, "code", cell->started_ms,
+        cell->ended_ms ? e->seconds : -1, e->calls);
     print_value("  > ", cell->begin.code, full);
     print_value("  | ", e->standard_output, full);
     print_value("  |!", e->standard_error, full);

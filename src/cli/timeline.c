@@ -26,7 +26,8 @@ void timeline_add(struct timeline *t, int64_t turn, const char *what, int64_t st
     double seconds, int64_t calls)
 {
     /* What a file says may be anything: a bar longer than a year is none. */
-    double known = seconds > 0 && seconds < 3e7 ? seconds : 0;
+    bool ended = seconds >= 0;
+    double known = ended && seconds < 3e7 ? seconds : 0;
     int64_t ended_ms = started_ms + (int64_t)(known * 1000);
     if (t->all == 0)
         t->first_ms = started_ms;
@@ -38,7 +39,7 @@ void timeline_add(struct timeline *t, int64_t turn, const char *what, int64_t st
             return;
         drop(t, shortest);
     }
-    t->bars[t->count++] = (struct timeline_bar){ turn, started_ms, calls, what, known };
+    t->bars[t->count++] = (struct timeline_bar){ turn, started_ms, calls, what, known, ended };
 }
 
 static int column(const struct timeline *t, double ms)
@@ -59,7 +60,11 @@ static void print_bar(const struct timeline *t, const struct timeline_bar *b)
     printf("  turn %-4lld %-5s |%*s", (long long)b->turn, b->what, from, "");
     for (int i = from; i < to; i++)
         putchar('#');
-    printf("%*s| %.3f s", WIDTH - to, "", b->seconds);
+    printf("%*s| ", WIDTH - to, "");
+    if (b->ended)
+        printf("%.3f s", b->seconds);
+    else
+        fputs("not ended", stdout);
     if (b->calls > 0)
         printf(", %lld call%s", (long long)b->calls, b->calls == 1 ? "" : "s");
     putchar('\n');

@@ -2,6 +2,7 @@
 #ifndef DROSTE_CLI_TIMELINE_H
 #define DROSTE_CLI_TIMELINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,13 +14,15 @@ struct timeline {
         int64_t turn, started_ms, calls;
         const char *what;
         double seconds;
+        bool ended;
     } bars[TIMELINE_BARS];
     size_t count; /* of those */
     size_t all;   /* that were added */
     int64_t first_ms, last_ms;
 };
 
-/* A step, in the order of their beginnings; `what` must last. */
+/* A step, in the order of their beginnings; `what` must last. Negative seconds: it has not
+ * ended. */
 void timeline_add(struct timeline *t, int64_t turn, const char *what, int64_t started_ms,
     double seconds, int64_t calls);
 /* Prints nothing where there is nothing to compare. */

@@ -158,7 +158,7 @@ def test_a_file_that_is_no_record_is_an_error(tmp_path):
 
 def test_usage_is_explained(tmp_path):
     """What is missing or too much."""
-    for words in ([], ["show"], ["list"], ["ls", "x"], ["show", "a", "b"], ["ls", "--model", "m"]):
+    for words in ([], ["show"], ["list"], ["ls", "x"], ["show", "a", "b"], ["ls", "--question", "q"]):
         r = droste(tmp_path, "runs", *words)
         assert r.returncode == 2 and r.stdout == "" and "runs --help" in r.stderr
 
@@ -183,7 +183,8 @@ def test_a_killed_run_is_interrupted(tmp_path):
     assert run["status"] == "interrupted" and run["ended"] is None
     shown = droste(tmp_path, "runs", "show", run["run"]).stdout
     assert "status    interrupted" in shown and "  | before" in shown
-    assert shown.rstrip().endswith("interrupted")
+    steps, _, timeline = shown.partition("\ntimeline ")
+    assert steps.rstrip().endswith("interrupted") and timeline.rstrip().endswith("| not ended")
 
 
 def cells(home):

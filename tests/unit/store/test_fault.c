@@ -214,7 +214,7 @@ static void disturb_with(survives_fn *try, void **state, const char *name(const 
         const char *file = name(place->file, n);
         clean = try(file, fault, (struct fault){ .at = n, .lasts = lasts });
         assert_intact(file);
-        assert_true(n < 20000);
+        assert_true(n < 100000);
     }
 }
 
@@ -253,10 +253,10 @@ static void writes_fail_from_one_on(void **state)
 /* What is to be removed is removed whole or not at all, with its values. */
 static void a_fault_comes_while_runs_are_removed(void **state)
 {
-    disturb_with(survives_removal, state, name_new, &memory, false, 41);
-    disturb_with(survives_removal, state, name_new, &memory, true, 59);
-    disturb_with(survives_removal, state, name_new, &disk, false, 1);
-    disturb_with(survives_removal, state, name_new, &disk, true, 1);
+    disturb_with(survives_removal, state, name_new, &memory, false, 211);
+    disturb_with(survives_removal, state, name_new, &memory, true, 307);
+    disturb_with(survives_removal, state, name_new, &disk, false, 3);
+    disturb_with(survives_removal, state, name_new, &disk, true, 5);
 }
 
 int main(void)
