@@ -45,8 +45,9 @@ def recording(home, *lines, name="model.jsonl"):
 
 def fill(home, *words):
     """Writes into the record below `home` what no run of today makes (tests/e2e/fill_record.c)."""
-    os.makedirs(home / "data", exist_ok=True)
-    subprocess.run([FILL, home / "data" / "runs.db", *map(str, words)], check=True, timeout=PATIENCE)
+    data = os.path.join(home, "data")
+    os.makedirs(data, exist_ok=True)
+    subprocess.run([FILL, os.path.join(data, "runs.db"), *map(str, words)], check=True, timeout=PATIENCE)
 
 
 def lines(result):

@@ -2,7 +2,7 @@
  * functions: fill_record FILE KIND [NUMBER]
  *
  *   tree        a run with children and grandchildren, which the loop does not start yet
- *   hostile     a run in which every text tries to get out of a page
+ *   hostile     a run in which every text tries to get out of a page, and to fetch the URL NUMBER
  *   many        a run with NUMBER calls in one cell
  *   large       a run with an output of NUMBER MiB
  */
@@ -130,23 +130,32 @@ static void fill_tree(void)
     end("root", "[\"one\",\"two\"]", 6, 0.0312);
 }
 
-#define OUT                                                                                        \
-    "</script></pre></title><script>document.title='owned'</script><!--<script>"                   \
-    "<img src=x onerror=\"document.title='owned'\">\x1b[31m\xe2\x80\xae"                           \
-    "evil\xe2\x80\xac\xff\x85{{}}"
-
-static void fill_hostile(void)
+/* `what`, and then all that could end a text, a script, a comment or an element, and run or fetch
+ * something. What it gives lives as long as the process. */
+static const char *out(const char *what, const char *url)
 {
-    begin("hostile", NULL, 0, 0, "question " OUT);
-    ask("hostile", 0, "prompt " OUT, "reply " OUT "\n```repl\n" OUT "\n```");
-    int64_t cell = begin_cell("hostile", "code = '''" OUT "'''\n");
-    ask("hostile", cell, "subprompt " OUT, "subreply " OUT);
-    ask("hostile", cell, "failed " OUT, NULL);
-    struct store_cell_end e = { .status = "status " OUT,
-        .killed = OUT,
-        .standard_output = store_text("output " OUT),
-        .standard_error = store_text("stderr " OUT),
-        .submit = store_text("submitted, and no JSON " OUT),
+    char *text = NULL;
+    if (asprintf(&text,
+            "%s </script></pre></title><script>document.title='owned'</script><!--<script>"
+            "--><img src='%s' onerror=\"document.title='owned'\">\x1b[31m\xe2\x80\xae"
+            "evil\xe2\x80\xac\xff\x85{{}}",
+            what, url) < 0)
+        exit(1);
+    return text;
+}
+
+static void fill_hostile(const char *url)
+{
+    begin("hostile", NULL, 0, 0, out("question", url));
+    ask("hostile", 0, out("prompt", url), out("reply", url));
+    int64_t cell = begin_cell("hostile", out("code = '''", url));
+    ask("hostile", cell, out("subprompt", url), out("subreply", url));
+    ask("hostile", cell, out("failed", url), NULL);
+    struct store_cell_end e = { .status = out("status", url),
+        .killed = out("killed", url),
+        .standard_output = store_text(out("output", url)),
+        .standard_error = store_text(out("stderr", url)),
+        .submit = store_text(out("submitted, and no JSON", url)),
         .error = store_text("{\"type\":\"</script><b>E\",\"message\":\"<i>m\",\"traceback\":null}"),
         .variables = store_text("[{\"name\":\"<b>name\",\"type\":\"</table>\",\"length\":\"<u>\","
                                 "\"preview\":\"</script><script>document.title='owned'</script>\"},"
@@ -155,8 +164,8 @@ static void fill_hostile(void)
         .seconds = 1 };
     must(store_cell_end(store, cell, &e, &why));
     struct store_run_end run = { .status = "answered",
-        .error = "error " OUT,
-        .answer = store_text("answer " OUT),
+        .error = out("error", url),
+        .answer = store_text(out("answer", url)),
         .cost = -1,
         .seconds = 2 };
     must(store_run_end(store, "hostile", &run, &why));
@@ -201,7 +210,7 @@ int main(int argc, char **argv)
     if (strcmp(argv[2], "tree") == 0)
         fill_tree();
     else if (strcmp(argv[2], "hostile") == 0)
-        fill_hostile();
+        fill_hostile(argc > 3 ? argv[3] : "x");
     else if (strcmp(argv[2], "many") == 0)
         fill_many(number);
     else if (strcmp(argv[2], "large") == 0)
