@@ -227,13 +227,15 @@
     return lanes.map((lane) => lane.items);
   }
 
+  /* Bars that overlap, or short ones that nearly touch, as one: a lane has some hundreds at most. */
   function merge(items, span) {
     const merged = [];
     for (const item of items) {
       const before = merged[merged.length - 1];
-      const near = before && item.from - before.to < span * MERGE && item.to - item.from < span * MERGE * 4;
-      if (near && before.failed === item.failed) {
+      const gap = before ? item.from - before.to : Infinity;
+      if (gap < 0 || (gap < span * MERGE && item.to - item.from < span * MERGE * 4)) {
         before.to = Math.max(before.to, item.to);
+        before.failed = before.failed || item.failed;
         before.count++;
       } else {
         merged.push({ ...item, count: 1 });
@@ -389,7 +391,6 @@
     card.dataset.id = cell.id;
     const trouble = failure_text(cell);
     part(card, "code-part", code(cell.code === null ? "" : cell.code), cut_note(cell, "code"));
-    card.firstChild.style.padding = 0;
     output(card, cell, "stdout", "output", "");
     output(card, cell, "stderr", "standard error", "stderr");
     if (trouble) part(card, "", element("pre", "out failure", as_text(trouble)), cut_note(cell, "error"));
@@ -399,7 +400,7 @@
     children(card, cell);
     variables(card, cell);
     part(card, "status", element("span", failed(cell) ? "failure" : "", cell.status),
-      join("", cell.killed ? " by " + cell.killed : "", "") + (cell.seconds !== null ? " in " + seconds(cell.seconds) : ""));
+      (cell.killed ? " by " + cell.killed : "") + (cell.seconds !== null ? " in " + seconds(cell.seconds) : ""));
     return card;
   }
 
@@ -506,7 +507,8 @@
       reveal_run(run);
       const box = find("[data-turn]", run.run + " " + turn.turn);
       if (box) open_fully(box);
-      scroll_to(find("[data-id]", id) || box);
+      const cell = turn.steps.find((s) => (s.subs || []).some((c) => c.id === id));
+      scroll_to(find("[data-id]", id) || (cell && find("[data-id]", cell.id)) || box);
       return;
     }
   }
@@ -519,6 +521,18 @@
       }
       const box = find("[data-run]", step.run);
       if (box) open_around(box);
+    }
+  }
+
+  /* #all, #step-12 and #run-ID in the address. */
+  function follow_address() {
+    const found = location.hash.match(/^#(all|step-(\d+)|run-([\w.-]+))$/);
+    if (!found) return;
+    if (found[1] === "all") expand_all();
+    else if (found[2]) reveal_step(Number(found[2]));
+    else if (runs.has(found[3])) {
+      reveal_run(runs.get(found[3]));
+      scroll_to(find("[data-run]", found[3]));
     }
   }
 
@@ -587,7 +601,8 @@
     draw_turns(turns, root);
     place.append(section("Turns", turns, all));
     if (broken.lines) place.append(element("p", "note", plural(broken.lines, "line") + " of the record could not be read."));
-    if (location.hash === "#all") expand_all();
+    follow_address();
+    addEventListener("hashchange", follow_address);
     document.documentElement.dataset.drawn = "yes";
   }
 

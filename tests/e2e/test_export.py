@@ -146,6 +146,21 @@ def test_broken_values_become_good_lines(filled):
     assert call["as_text"] == ["request"] and "\x1b[31m" in call["reply"]
 
 
+@pytest.mark.parametrize("character", ["é", "€", "🦊"])
+def test_characters_are_whole_where_pieces_meet(tmp_path, character):
+    """A long text of characters of several bytes comes out as it went in, wherever it is cut for reading."""
+    reply = "ab" + character * 70001
+    model = recording(tmp_path, reply)
+    droste(tmp_path, "run", "--question", "q", "--model", model)
+    (run,) = ids(tmp_path)
+    call = next(line for line in lines(droste(tmp_path, "runs", "export", run)) if line["type"] == "call")
+    assert call["reply"] == reply
+    page = droste(tmp_path, "runs", "export", run, "--format", "html").stdout
+    call = next(json.loads(line) for line in page.splitlines() if '"type":"call"' in line)
+    assert call["cut"] == {"reply": len(reply.encode())}
+    assert len(reply) > len(call["reply"]) > 16000 and reply.startswith(call["reply"])
+
+
 def test_what_has_not_ended_is_null(tmp_path):
     """In a run that was broken off, the end's members are null and not 0."""
     fill(tmp_path, "tree")

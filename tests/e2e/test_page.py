@@ -104,9 +104,9 @@ def write_page(home, run):
     return page
 
 
-def see(home, run, opened=True):
+def see(home, run, at="#all"):
     """The page of a run, drawn; nothing may have gone wrong in it."""
-    page, said = browse(home, "file://%s%s" % (write_page(home, run), "#all" if opened else ""))
+    page, said = browse(home, "file://%s%s" % (write_page(home, run), at))
     assert said == []
     assert page.one("html").attributes.get("data-drawn") == "yes"
     return page
@@ -189,12 +189,27 @@ def test_the_timeline_shows_what_went_on_at_once(tree):
 @needs_browser
 def test_ten_thousand_calls_open(home):
     """The calls are folded, counted, and drawn in portions; the timeline has few bars."""
-    page = see(home, "many", opened=False)
+    page = see(home, "many", at="")
     assert "10,000 calls of a model" in page.one("details", "calls").text and page.all("details", "call") == []
     assert len(page.all()) < 2000
     page = see(home, "many")
     assert len(page.all("details", "call")) == 100
     assert page.one("button", "more").text == "show 100 more of 9900"
+
+
+@needs_browser
+def test_an_address_can_point_at_a_run_or_a_step(home):
+    """#run-ID opens what is around that run, #step-ID what is around that step, and nothing else."""
+    page = see(home, "root", at="")
+    assert page.all("details", None, data_run="grandchild") == []
+    page = see(home, "root", at="#run-grandchild")
+    assert "open" in page.one("details", None, data_run="grandchild").attributes
+    assert "open" not in page.one("details", None, data_run="child-two").attributes
+    step = [json.loads(line) for line in droste(home, "runs", "export", "child-two").stdout.splitlines()][3]
+    page = see(home, "root", at="#step-%d" % step["id"])
+    assert page.one("div", "card", data_id=str(step["id"])) and step["type"] == "cell"
+    assert "open" in page.one("details", None, data_run="child-two").attributes
+    assert "open" not in page.one("details", None, data_run="child-one").attributes
 
 
 @needs_browser

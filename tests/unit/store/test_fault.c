@@ -253,10 +253,10 @@ static void writes_fail_from_one_on(void **state)
 /* What is to be removed is removed whole or not at all, with its values. */
 static void a_fault_comes_while_runs_are_removed(void **state)
 {
-    disturb_with(survives_removal, state, name_new, &memory, false, 211);
-    disturb_with(survives_removal, state, name_new, &memory, true, 307);
-    disturb_with(survives_removal, state, name_new, &disk, false, 3);
-    disturb_with(survives_removal, state, name_new, &disk, true, 5);
+    disturb_with(survives_removal, state, name_new, &memory, false, 499);
+    disturb_with(survives_removal, state, name_new, &memory, true, 701);
+    disturb_with(survives_removal, state, name_new, &disk, false, 7);
+    disturb_with(survives_removal, state, name_new, &disk, true, 11);
 }
 
 int main(void)
