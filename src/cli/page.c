@@ -56,12 +56,6 @@ static void append_html_text(struct buf *out, const char *text)
     append_html(out, text, strlen(text));
 }
 
-static int add_piece(void *arg, const char *data, size_t len, struct error *err)
-{
-    buf_append(arg, data, len);
-    return buf_failed(arg) ? error_memory(err) : 0;
-}
-
 /* ---- the facts ---- */
 
 struct page {
@@ -112,7 +106,7 @@ static void add_started(struct buf *out, int64_t ms)
 static int add_context(struct page *p, const struct store_value *context, struct error *err)
 {
     cleanup_buf struct buf json = { 0 }, words = { 0 };
-    int rc = store_value_read(p->store, context, CONTEXT_MOST, add_piece, &json, err);
+    int rc = store_value_read(p->store, context, CONTEXT_MOST, steps_append_piece, &json, err);
     show_context(&words, buf_text(&json), json.len);
     add_fact(&p->facts, "context", buf_text(&words));
     return rc;
@@ -146,7 +140,7 @@ static int add_value(struct page *p, struct buf *out, const struct store_value *
     struct error *err)
 {
     cleanup_buf struct buf text = { 0 };
-    int rc = store_value_read(p->store, value, most, add_piece, &text, err);
+    int rc = store_value_read(p->store, value, most, steps_append_piece, &text, err);
     append_html(out, buf_text(&text), text.len);
     if (value->len > most)
         buf_printf(out, "… (of %zu bytes)", value->len);
@@ -164,7 +158,7 @@ static int add_answer(struct page *p, const struct store_run *run, struct error 
         return 0;
     buf_puts(&p->facts, "<pre>");
     if (answer->len <= ANSWER_MOST)
-        rc = store_value_read(p->store, answer, SIZE_MAX, add_piece, &text, err);
+        rc = store_value_read(p->store, answer, SIZE_MAX, steps_append_piece, &text, err);
     if (rc == 0 && json_parse(buf_text(&text), text.len, &json_limits_large, &o, NULL) == 0 &&
         json_object_is_type(o, json_type_string))
         append_html(&p->facts, json_object_get_string(o), (size_t)json_object_get_string_len(o));
@@ -198,7 +192,7 @@ static int add_title(struct page *p, const struct store_run *run, struct error *
 {
     cleanup_buf struct buf start = { 0 }, line = { 0 };
     int rc = store_value_read(
-        p->store, &run->begin.question, 4 * TITLE_CHARACTERS + 8, add_piece, &start, err);
+        p->store, &run->begin.question, 4 * TITLE_CHARACTERS + 8, steps_append_piece, &start, err);
     show_one_line(&line, (struct store_value){ buf_text(&start), start.len }, TITLE_CHARACTERS);
     append_html(&p->title, buf_text(&line), line.len);
     buf_puts(&p->title, " · Droste");

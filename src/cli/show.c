@@ -249,12 +249,6 @@ struct text_show {
     struct timeline timeline;
 };
 
-static int append_piece(void *arg, const char *data, size_t len, struct error *err)
-{
-    buf_append(arg, data, len);
-    return buf_failed(arg) ? error_memory(err) : 0;
-}
-
 static int note_child(void *arg, const struct store_run *run, struct error *err)
 {
     struct text_show *s = arg;
@@ -272,8 +266,8 @@ static int note_child(void *arg, const struct store_run *run, struct error *err)
         buf_printf(&c->line, " in %.2f s, %lld call%s", e->seconds, (long long)e->calls,
             e->calls == 1 ? "" : "s");
     buf_puts(&c->line, ": ");
-    int rc = store_value_read(
-        s->store, &run->begin.question, 4 * CHILD_CHARACTERS + 8, append_piece, &question, err);
+    int rc = store_value_read(s->store, &run->begin.question, 4 * CHILD_CHARACTERS + 8,
+        steps_append_piece, &question, err);
     struct store_value text = { .data = buf_text(&question), .len = question.len };
     show_one_line(&c->line, text, CHILD_CHARACTERS);
     return rc;

@@ -161,7 +161,7 @@ static void add_text(struct steps_out *o, const char *key, const struct store_va
         buf_printf(&o->cut, "%s\"%s\":%zu", o->cut.len ? "," : "", key, value->len);
 }
 
-static int append_piece(void *arg, const char *data, size_t len, struct error *err)
+int steps_append_piece(void *arg, const char *data, size_t len, struct error *err)
 {
     struct buf *whole = arg;
     buf_append(whole, data, len);
@@ -187,7 +187,7 @@ static void add_json(struct steps_out *o, const char *key, const struct store_va
     bool fits = value->len <= JSON_MOST && !is_cut(o, value);
     if (is_there(value) && fits) {
         buf_reserve(&whole, value->len);
-        if (store_value_read(o->store, value, SIZE_MAX, append_piece, &whole, &err) < 0)
+        if (store_value_read(o->store, value, SIZE_MAX, steps_append_piece, &whole, &err) < 0)
             note(o, &err);
         if (json_check(buf_text(&whole), whole.len, &json_limits_large, NULL) == 0) {
             append_json(o, key, &whole);
