@@ -166,7 +166,7 @@ static int wrong(const struct setting *s, const char *value, const char *source,
         s->option.secret ? "…" : value, s->option.name, s->option.value);
 }
 
-/* A number with an optional unit: bytes (K, M, G, T, powers of 1024), seconds (ms, s, m, h). */
+/* A number with an optional unit: bytes (K, M, G, T, powers of 1024), seconds (ms, s, m, h, d). */
 static bool parse_number(const char *text, enum type type, double *out)
 {
     static const struct {
@@ -182,6 +182,7 @@ static bool parse_number(const char *text, enum type type, double *out)
         { TYPE_SECONDS, "s", 1 },
         { TYPE_SECONDS, "m", 60 },
         { TYPE_SECONDS, "h", 3600 },
+        { TYPE_SECONDS, "d", 86400 },
     };
     char *end;
     if (!isdigit((unsigned char)text[0]) && text[0] != '.')
@@ -198,6 +199,11 @@ static bool parse_number(const char *text, enum type type, double *out)
         return true;
     }
     return false;
+}
+
+bool settings_parse_seconds(const char *text, double *seconds)
+{
+    return parse_number(text, TYPE_SECONDS, seconds);
 }
 
 static int set_number(struct settings *s, const struct setting *what, const char *value,

@@ -56,5 +56,7 @@ int settings_from_environment(struct settings *s, struct error *err);
 /* ERROR_CONFIG with the line. A missing file is fine if `may_be_absent`. */
 int settings_from_file(struct settings *s, const char *path, bool may_be_absent,
     struct error *err);
+/* "90", "90s", "1.5h", "30d"… as seconds; false if it is none. */
+bool settings_parse_seconds(const char *text, double *seconds);
 
 #endif

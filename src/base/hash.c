@@ -4,13 +4,54 @@
 #include <openssl/evp.h>
 #include <stdio.h>
 
+static int not_available(struct error *err)
+{
+    return error_set(err, ERROR_IO, "SHA-256 is not available from libcrypto");
+}
+
+static int write_digest(const unsigned char *digest, unsigned size, char *out, struct error *err)
+{
+    if (size != 32)
+        return not_available(err);
+    for (unsigned i = 0; i < size; i++)
+        snprintf(out + 2 * i, 3, "%02x", digest[i]);
+    return 0;
+}
+
 int hash_sha256(const void *data, size_t len, char out[HASH_TEXT_SIZE], struct error *err)
 {
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned int size = 0;
-    if (EVP_Digest(data, len, digest, &size, EVP_sha256(), NULL) != 1 || size != 32)
-        return error_set(err, ERROR_IO, "SHA-256 is not available from libcrypto");
-    for (unsigned i = 0; i < size; i++)
-        snprintf(out + 2 * i, 3, "%02x", digest[i]);
-    return 0;
+    if (EVP_Digest(data, len, digest, &size, EVP_sha256(), NULL) != 1)
+        return not_available(err);
+    return write_digest(digest, size, out, err);
+}
+
+int hash_open(struct hash *hash, struct error *err)
+{
+    hash->context = EVP_MD_CTX_new();
+    if (!hash->context)
+        return error_memory(err);
+    return EVP_DigestInit_ex(hash->context, EVP_sha256(), NULL) == 1 ? 0 : not_available(err);
+}
+
+/* It fails only for a context that was not opened. */
+void hash_add(struct hash *hash, const void *data, size_t len)
+{
+    EVP_DigestUpdate(hash->context, data, len);
+}
+
+int hash_take(struct hash *hash, char out[HASH_TEXT_SIZE], struct error *err)
+{
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned int size = 0;
+    if (EVP_DigestFinal_ex(hash->context, digest, &size) != 1)
+        return not_available(err);
+    return write_digest(digest, size, out, err);
+}
+
+void hash_close(struct hash *hash)
+{
+    EVP_MD_CTX_free(hash->context);
+    hash->context = NULL;
 }

@@ -10,4 +10,15 @@ enum { HASH_TEXT_SIZE = 65 }; /* 64 digits and the NUL */
 
 int hash_sha256(const void *data, size_t len, char out[HASH_TEXT_SIZE], struct error *err);
 
+/* The same of bytes that come piece by piece. */
+struct hash {
+    struct evp_md_ctx_st *context;
+};
+
+int hash_open(struct hash *hash, struct error *err);
+void hash_add(struct hash *hash, const void *data, size_t len);
+int hash_take(struct hash *hash, char out[HASH_TEXT_SIZE], struct error *err);
+void hash_close(struct hash *hash);
+#define cleanup_hash __attribute__((cleanup(hash_close)))
+
 #endif

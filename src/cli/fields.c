@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/text.h"
 
-static void begin(struct buf *out, const char *key)
+void field_key(struct buf *out, const char *key)
 {
     char last = out->len > 0 ? out->data[out->len - 1] : '{';
     if (last != '{' && last != '[')
@@ -17,7 +17,7 @@ static void begin(struct buf *out, const char *key)
 
 void field_open(struct buf *out, const char *key, char bracket)
 {
-    begin(out, key);
+    field_key(out, key);
     buf_putc(out, bracket);
 }
 
@@ -29,7 +29,7 @@ void field_close(struct buf *out, char bracket)
 void field_text(struct buf *out, const char *key, struct store_value text)
 {
     cleanup_buf struct buf clean = { 0 };
-    begin(out, key);
+    field_key(out, key);
     if (!text.data) {
         buf_puts(out, "null");
         return;
@@ -43,31 +43,21 @@ void field_string(struct buf *out, const char *key, const char *text)
     field_text(out, key, store_text(text));
 }
 
-void field_json(struct buf *out, const char *key, struct store_value json)
-{
-    if (!json.data || json_check(json.data, json.len, &json_limits_large, NULL) < 0) {
-        field_text(out, key, json);
-        return;
-    }
-    begin(out, key);
-    buf_append(out, json.data, json.len);
-}
-
 void field_int(struct buf *out, const char *key, int64_t value)
 {
-    begin(out, key);
+    field_key(out, key);
     buf_printf(out, "%lld", (long long)value);
 }
 
 void field_real(struct buf *out, const char *key, double value)
 {
-    begin(out, key);
+    field_key(out, key);
     buf_printf(out, "%.6f", value);
 }
 
 void field_bool(struct buf *out, const char *key, bool value)
 {
-    begin(out, key);
+    field_key(out, key);
     buf_puts(out, value ? "true" : "false");
 }
 
@@ -76,7 +66,7 @@ void field_time(struct buf *out, const char *key, int64_t ms)
     time_t seconds = (time_t)(ms / 1000);
     struct tm tm;
     char text[48];
-    begin(out, key);
+    field_key(out, key);
     if (ms == 0 || !gmtime_r(&seconds, &tm)) {
         buf_puts(out, "null");
         return;

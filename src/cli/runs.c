@@ -1,188 +1,33 @@
 /* cli/runs.c: droste runs: the record of runs. */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "api/api.h"
 #include "base/cleanup.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "cli/cli.h"
+#include "cli/export.h"
 #include "cli/fields.h"
+#include "cli/list.h"
 #include "cli/show.h"
+#include "rlm/rlm.h"
 
-/* ---- the list ---- */
-
-enum column { ID, WHEN, STATUS, MODEL, TURNS, CALLS, TOKENS, SECONDS, COLUMNS };
-
-static const struct {
-    const char *name;
-    bool number; /* to the right */
-} columns[COLUMNS] = {
-    [ID] = { "RUN", false },
-    [WHEN] = { "WHEN", false },
-    [STATUS] = { "STATUS", false },
-    [MODEL] = { "MODEL", false },
-    [TURNS] = { "TURNS", true },
-    [CALLS] = { "CALLS", true },
-    [TOKENS] = { "TOKENS", true },
-    [SECONDS] = { "SECONDS", true },
-};
-
-enum { MODEL_CHARACTERS = 32, QUESTION_CHARACTERS = 200, QUESTION_LEAST = 20 };
-
-struct row {
-    struct buf cells[COLUMNS];
-    struct buf question;
-};
-
-struct table {
-    struct row *rows;
-    size_t count;
-    size_t width[COLUMNS];
-};
-
-static void fill_row(struct row *row, const struct store_run *run)
-{
-    const struct store_run_end *e = &run->end;
-    time_t seconds = (time_t)(run->started_ms / 1000);
-    struct tm tm = { 0 };
-    char when[32];
-    localtime_r(&seconds, &tm);
-    strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &tm);
-    buf_puts(&row->cells[ID], run->begin.id);
-    buf_puts(&row->cells[WHEN], when);
-    buf_puts(&row->cells[STATUS], e->status);
-    show_one_line(&row->cells[MODEL], store_text(run->begin.model), MODEL_CHARACTERS);
-    show_one_line(&row->question, run->begin.question, QUESTION_CHARACTERS);
-    if (!run->ended_ms) {
-        for (enum column c = TURNS; c < COLUMNS; c++)
-            buf_putc(&row->cells[c], '-');
-        return;
-    }
-    buf_printf(&row->cells[TURNS], "%lld", (long long)e->iterations);
-    buf_printf(&row->cells[CALLS], "%lld", (long long)e->calls);
-    buf_printf(&row->cells[TOKENS], "%lld", (long long)(e->input_tokens + e->output_tokens));
-    buf_printf(&row->cells[SECONDS], "%.2f", e->seconds);
-}
-
-static size_t width_of(const struct buf *cell)
-{
-    return text_utf8_length(buf_text(cell), cell->len);
-}
-
-static int add_row(void *arg, const struct store_run *run, struct error *err)
-{
-    struct table *table = arg;
-    struct row *rows = realloc(table->rows, (table->count + 1) * sizeof *rows);
-    if (!rows)
-        return error_memory(err);
-    table->rows = rows;
-    struct row *row = &rows[table->count++];
-    *row = (struct row){ 0 };
-    fill_row(row, run);
-    for (enum column c = 0; c < COLUMNS; c++)
-        if (width_of(&row->cells[c]) > table->width[c])
-            table->width[c] = width_of(&row->cells[c]);
-    return 0;
-}
-
-static void print_cell(const struct table *table, enum column c, const char *text, size_t width)
-{
-    int blanks = (int)(table->width[c] - width);
-    if (columns[c].number)
-        printf("%*s", blanks, "");
-    cli_print(stdout, text, strlen(text));
-    printf("%*s", columns[c].number ? 2 : blanks + 2, "");
-}
-
-/* The characters that are left for the question on a terminal; all of them elsewhere. */
-static size_t room_for_question(const struct table *table)
-{
-    struct winsize size;
-    size_t used = 0;
-    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
-        return QUESTION_CHARACTERS;
-    for (enum column c = 0; c < COLUMNS; c++)
-        used += table->width[c] + 2;
-    return size.ws_col > used + QUESTION_LEAST ? size.ws_col - used - 1 : QUESTION_LEAST;
-}
-
-static void print_table(struct table *table)
-{
-    for (enum column c = 0; c < COLUMNS; c++)
-        if (strlen(columns[c].name) > table->width[c])
-            table->width[c] = strlen(columns[c].name);
-    size_t room = room_for_question(table);
-    for (enum column c = 0; c < COLUMNS; c++)
-        print_cell(table, c, columns[c].name, strlen(columns[c].name));
-    puts("QUESTION");
-    for (size_t i = 0; i < table->count; i++) {
-        const struct row *row = &table->rows[i];
-        cleanup_buf struct buf question = { 0 };
-        for (enum column c = 0; c < COLUMNS; c++)
-            print_cell(table, c, buf_text(&row->cells[c]), width_of(&row->cells[c]));
-        struct store_value all = { buf_text(&row->question), row->question.len };
-        show_one_line(&question, all, room);
-        cli_print(stdout, buf_text(&question), question.len);
-        putchar('\n');
-    }
-}
-
-static void free_table(struct table *table)
-{
-    for (size_t i = 0; i < table->count; i++) {
-        for (enum column c = 0; c < COLUMNS; c++)
-            buf_free(&table->rows[i].cells[c]);
-        buf_free(&table->rows[i].question);
-    }
-    free(table->rows);
-}
-
-static int add_json(void *arg, const struct store_run *run, struct error *err)
-{
-    struct buf *out = arg;
-    field_open(out, NULL, '{');
-    show_run_fields(out, run);
-    field_close(out, '}');
-    return buf_failed(out) ? error_memory(err) : 0;
-}
-
-static int list_as_json(struct store *store, const struct store_filter *filter, struct error *err)
-{
-    cleanup_buf struct buf out = { 0 };
-    field_open(&out, NULL, '[');
-    int rc = store ? store_run_list(store, filter, add_json, &out, err) : 0;
-    field_close(&out, ']');
-    if (rc == 0)
-        printf("%s\n", buf_text(&out));
-    return rc;
-}
-
-static int list_as_text(struct store *store, const struct store_filter *filter, const char *path,
-    struct error *err)
-{
-    struct table table = { 0 };
-    int rc = store ? store_run_list(store, filter, add_row, &table, err) : 0;
-    if (rc == 0 && table.count > 0)
-        print_table(&table);
-    else if (rc == 0)
-        cli_fail(0, "no runs yet in %s", path);
-    free_table(&table);
-    return rc;
-}
-
-/* ---- the command ---- */
+typedef char run_id[STORE_RUN_ID_SIZE];
 
 struct request {
-    const char *words[2]; /* ls, or show and the beginning of an id */
+    const char **words; /* what to do, then the beginnings of ids */
     size_t count;
-    const char *limit, *database;
-    bool json, full;
+    const char *limit, *status, *model, *format, *out, *older, *keep, *database;
+    bool json, full, all;
+    struct store_filter filter;
+    struct store_keep kept;
+    enum export_format export_format;
 };
+
+/* ---- the record ---- */
 
 int cli_record_path(droste *d, char **out, struct error *err)
 {
@@ -210,19 +55,269 @@ static int open_record(const char *path, struct store **store, struct error *err
     return store_open(path, store, err);
 }
 
+static int no_record(const char *path, struct error *err)
+{
+    return error_set(err, ERROR_NOT_FOUND, "there is no record at %.160s yet", path);
+}
+
+/* ---- what there is to do; `store` is NULL where there is no record ---- */
+
+static int list(struct store *store, const struct request *r, const char *path, struct error *err)
+{
+    return r->json ? list_as_json(store, &r->filter, err)
+                   : list_as_text(store, &r->filter, path, err);
+}
+
 static int show(struct store *store, const struct request *r, const char *path, struct error *err)
 {
-    char id[STORE_RUN_ID_SIZE];
+    run_id id;
     if (!store)
-        return error_set(err, ERROR_NOT_FOUND, "no run '%.64s': there is no record at %.120s yet",
-            r->words[1], path);
+        return no_record(path, err);
     int rc = store_run_find(store, r->words[1], id, err);
     if (rc < 0)
         return rc;
     return r->json ? show_as_json(store, id, err) : show_as_text(store, id, r->full, err);
 }
 
-static int look(droste *d, const struct request *r, const struct store_filter *filter)
+/* The runs that were named, as one run_id behind the other. */
+static int find_named(
+    struct store *store, const struct request *r, struct buf *ids, struct error *err)
+{
+    for (size_t i = 1; i < r->count; i++) {
+        run_id id = "";
+        int rc = store_run_find(store, r->words[i], id, err);
+        if (rc < 0)
+            return rc;
+        buf_append(ids, id, sizeof id);
+    }
+    return buf_failed(ids) ? error_memory(err) : 0;
+}
+
+static int add_id(void *arg, const struct store_run *run, struct error *err)
+{
+    run_id id = "";
+    snprintf(id, sizeof id, "%s", run->begin.id);
+    buf_append(arg, id, sizeof id);
+    return buf_failed(arg) ? error_memory(err) : 0;
+}
+
+/* All roots, the oldest first. */
+static int find_all(struct store *store, struct buf *ids, struct error *err)
+{
+    static const struct store_filter roots = { 0 };
+    int rc = store_run_list(store, &roots, add_id, ids, err);
+    run_id *id = (run_id *)ids->data;
+    for (size_t i = 0, j = ids->len / sizeof *id; rc == 0 && i + 1 < j--; i++) {
+        run_id other;
+        memcpy(other, id[i], sizeof other);
+        memcpy(id[i], id[j], sizeof other);
+        memcpy(id[j], other, sizeof other);
+    }
+    return rc;
+}
+
+static int export(struct store *store, const struct request *r, const char *path, struct error *err)
+{
+    cleanup_buf struct buf ids = { 0 };
+    if (!store)
+        return no_record(path, err);
+    int rc = r->all ? find_all(store, &ids, err) : find_named(store, r, &ids, err);
+    if (rc < 0)
+        return rc;
+    return export_runs(
+        store, (const run_id *)ids.data, ids.len / sizeof(run_id), r->export_format, r->out, err);
+}
+
+/* "3 runs and 41 values of 1.2 MB" */
+static void print_freed(const struct store_freed *freed)
+{
+    printf("removed %lld run%s and %lld value%s of %.1f MB", (long long)freed->runs,
+        freed->runs == 1 ? "" : "s", (long long)freed->values, freed->values == 1 ? "" : "s",
+        (double)freed->value_bytes / 1e6);
+}
+
+static void print_freed_json(const struct store_freed *freed)
+{
+    cleanup_buf struct buf out = { 0 };
+    field_open(&out, NULL, '{');
+    field_int(&out, "runs", freed->runs);
+    field_int(&out, "interrupted", freed->interrupted);
+    field_int(&out, "values", freed->values);
+    field_int(&out, "value_bytes", freed->value_bytes);
+    field_int(&out, "file_bytes", freed->file_bytes);
+    field_close(&out, '}');
+    puts(buf_text(&out));
+}
+
+static int remove_runs(
+    struct store *store, const struct request *r, const char *path, struct error *err)
+{
+    cleanup_buf struct buf ids = { 0 };
+    struct store_freed all = { 0 };
+    if (!store)
+        return no_record(path, err);
+    int rc = find_named(store, r, &ids, err);
+    for (size_t at = 0; at < ids.len && rc == 0; at += sizeof(run_id)) {
+        struct store_freed freed;
+        rc = store_run_remove(store, ids.data + at, &freed, err);
+        all.runs += rc == 0 ? freed.runs : 0;
+        all.values += rc == 0 ? freed.values : 0;
+        all.value_bytes += rc == 0 ? freed.value_bytes : 0;
+    }
+    if (r->json)
+        print_freed_json(&all);
+    else if (all.runs > 0) {
+        print_freed(&all);
+        puts("; `droste runs gc` makes the file smaller");
+    }
+    return rc;
+}
+
+static int collect(
+    struct store *store, const struct request *r, const char *path, struct error *err)
+{
+    struct store_freed freed = { 0 };
+    bool choosy = r->older || r->keep;
+    int rc = store ? store_collect(store, choosy ? &r->kept : NULL, &freed, err) : 0;
+    if (r->json) {
+        print_freed_json(&freed);
+        return rc;
+    }
+    if (freed.interrupted > 0)
+        printf("ended %lld run%s whose process is gone\n", (long long)freed.interrupted,
+            freed.interrupted == 1 ? "" : "s");
+    print_freed(&freed);
+    printf("; the file is %.1f MB smaller\n", (double)freed.file_bytes / 1e6);
+    return rc;
+}
+
+/* ---- the words and flags ---- */
+
+enum { LS = 1, SHOW = 2, EXPORT = 4, RM = 8, GC = 16 };
+
+static const struct verb {
+    const char *name;
+    int bit;
+    size_t least, most; /* ids */
+    int (*run)(struct store *store, const struct request *r, const char *path, struct error *err);
+} verbs[] = {
+    { "ls", LS, 0, 0, list },
+    { "show", SHOW, 1, 1, show },
+    { "export", EXPORT, 0, SIZE_MAX, export },
+    { "rm", RM, 1, SIZE_MAX, remove_runs },
+    { "gc", GC, 0, 0, collect },
+};
+
+static const struct verb *find_verb(const struct request *r)
+{
+    for (size_t i = 0; r->count > 0 && i < array_length(verbs); i++)
+        if (strcmp(verbs[i].name, r->words[0]) == 0)
+            return &verbs[i];
+    return NULL;
+}
+
+/* Each flag and whom it is for. */
+static int check_flags(const struct command *self, const struct request *r, const struct verb *verb)
+{
+    const struct {
+        const char *name;
+        bool given;
+        int verbs;
+    } flags[] = {
+        { "limit", r->limit, LS },
+        { "status", r->status, LS },
+        { "model", r->model, LS },
+        { "json", r->json, LS | SHOW | RM | GC },
+        { "full", r->full, SHOW },
+        { "format", r->format, EXPORT },
+        { "out", r->out, EXPORT },
+        { "all", r->all, EXPORT },
+        { "older", r->older, GC },
+        { "keep", r->keep, GC },
+    };
+    for (size_t i = 0; i < array_length(flags); i++)
+        if (flags[i].given && !(flags[i].verbs & verb->bit))
+            return cli_usage(self, "--%s is not for `runs %s`", flags[i].name, verb->name);
+    return -1;
+}
+
+static bool take_count(const char *text, int64_t least, int64_t *out)
+{
+    char *end = NULL;
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    return end != text && *end == '\0' && errno == 0 && *out >= least;
+}
+
+static bool is_status(const char *word)
+{
+    bool known = strcmp(word, "running") == 0 || strcmp(word, "interrupted") == 0;
+    for (int i = RLM_ANSWERED; i <= RLM_ERROR && !known; i++)
+        known = strcmp(word, rlm_status_name((enum rlm_status)i)) == 0;
+    return known;
+}
+
+static int take_list(const struct command *self, struct request *r)
+{
+    r->filter = (struct store_filter){ .limit = 20, .status = r->status, .model = r->model };
+    if (r->limit && !take_count(r->limit, 1, &r->filter.limit))
+        return cli_usage(self, "--limit takes a number of runs to list, 1 or more");
+    if (r->status && !is_status(r->status))
+        return cli_usage(self,
+            "--status: '%s' is none; there are running, interrupted, answered, "
+            "exhausted, budget, timeout, cancelled and error",
+            r->status);
+    return -1;
+}
+
+static int take_export(const struct command *self, struct request *r)
+{
+    static const char *const formats[] = { [EXPORT_JSONL] = "jsonl", [EXPORT_HTML] = "html" };
+    bool html = r->format && strcmp(r->format, formats[EXPORT_HTML]) == 0;
+    r->export_format = html ? EXPORT_HTML : EXPORT_JSONL;
+    if (r->format && !html && strcmp(r->format, formats[EXPORT_JSONL]) != 0)
+        return cli_usage(self, "--format takes jsonl or html");
+    if (r->all == (r->count > 1))
+        return cli_usage(self, "say which runs to export, or --all; `droste runs ls` lists them");
+    if (html && (r->all || r->count > 2))
+        return cli_usage(self, "a page is of one run; --format jsonl takes several");
+    if (html && (!r->out || strcmp(r->out, "-") == 0) && isatty(STDOUT_FILENO))
+        return cli_usage(self, "a page is nothing for a terminal; say --out FILE");
+    return -1;
+}
+
+static int take_collect(const struct command *self, struct request *r)
+{
+    double seconds = 0;
+    if (r->older && (!settings_parse_seconds(r->older, &seconds) || seconds > 1e10))
+        return cli_usage(self, "--older takes a time, as in 30d, 12h or 90m");
+    if (r->keep && !take_count(r->keep, 0, &r->kept.newest))
+        return cli_usage(self, "--keep takes a number of runs, 0 or more");
+    /* Without --older age does not save a run; not even that it began this very millisecond. */
+    r->kept.older_ms = r->older ? (int64_t)(seconds * 1000) : -1000;
+    return -1;
+}
+
+/* -1 to go on. */
+static int check(const struct command *self, struct request *r, const struct verb *verb)
+{
+    static int (*const takes[])(const struct command *self,
+        struct request *r) = { [LS] = take_list, [EXPORT] = take_export, [GC] = take_collect };
+    if (!verb)
+        return cli_usage(self, "say `ls`, `show`, `export`, `rm` or `gc`");
+    if (r->count - 1 < verb->least)
+        return cli_usage(self, "%s which run? `droste runs ls` lists them", verb->name);
+    if (r->count - 1 > verb->most)
+        return cli_usage(self, "unexpected argument '%s'", r->words[verb->most + 1]);
+    int status = check_flags(self, r, verb);
+    if (status < 0 && (size_t)verb->bit < array_length(takes) && takes[verb->bit])
+        status = takes[verb->bit](self, r);
+    return status;
+}
+
+/* ---- the command ---- */
+
+static int look(droste *d, const struct request *r, const struct verb *verb)
 {
     cleanup_free char *path = NULL;
     struct store *store = NULL;
@@ -230,74 +325,72 @@ static int look(droste *d, const struct request *r, const struct store_filter *f
     int rc = cli_record_path(d, &path, &err);
     if (rc == 0)
         rc = open_record(path, &store, &err);
-    if (rc == 0 && r->count == 2)
-        rc = show(store, r, path, &err);
-    else if (rc == 0 && r->json)
-        rc = list_as_json(store, filter, &err);
-    else if (rc == 0)
-        rc = list_as_text(store, filter, path, &err);
+    if (rc == 0)
+        rc = verb->run(store, r, path, &err);
     store_close(store);
-    if (rc < 0)
+    if (rc < 0) {
+        fflush(stdout);
         return cli_inner_error(&err);
-    if (fflush(stdout) != 0)
-        return cli_fail(EXIT_ENVIRONMENT, "writing: %s", strerror(errno));
-    return EXIT_FINE;
-}
-
-static int check(const struct command *self, const struct request *r, struct store_filter *filter)
-{
-    bool ls = r->count == 1 && strcmp(r->words[0], "ls") == 0;
-    bool show = r->count == 2 && strcmp(r->words[0], "show") == 0;
-    char *end = NULL;
-    if (r->count == 1 && strcmp(r->words[0], "show") == 0)
-        return cli_usage(self, "show which run? `droste runs ls` lists them");
-    if (!ls && !show)
-        return cli_usage(self, "say `ls`, or `show` and the beginning of a run's id");
-    if (r->limit)
-        filter->limit = strtoll(r->limit, &end, 10);
-    if (r->limit && (!ls || end == r->limit || *end || filter->limit < 1))
-        return cli_usage(self, "--limit takes a number of runs to list, 1 or more");
-    return -1;
+    }
+    return cli_finish(EXIT_FINE, "the record");
 }
 
 static int run(const struct command *self, int argc, char **argv)
 {
-    struct request r = { 0 };
-    struct store_filter filter = { .limit = 20 };
+    cleanup_free const char **words = calloc((size_t)argc, sizeof *words);
+    struct request r = { .words = words };
     const struct flag flags[] = {
-        { "limit", "N", "How many runs to list, the newest first [20].", &r.limit, NULL },
+        { "limit", "N", "ls: how many runs, the newest first [20].", &r.limit, NULL },
+        { "status", "WORD", "ls: only runs of this status.", &r.status, NULL },
+        { "model", "TEXT", "ls: only runs whose model's name has this in it.", &r.model, NULL },
+        { "full", NULL, "show: shorten nothing; prompts too.", NULL, &r.full },
+        { "format", "FORMAT", "export: jsonl or html [jsonl].", &r.format, NULL },
+        { "out", "FILE", "export: where to; - is standard output [-].", &r.out, NULL },
+        { "all", NULL, "export: every run of the record.", NULL, &r.all },
+        { "older", "TIME", "gc: remove runs that began longer ago, as 30d.", &r.older, NULL },
+        { "keep", "N", "gc: keep the newest N; remove the others.", &r.keep, NULL },
         { "json", NULL, "Print JSON.", NULL, &r.json },
-        { "full", NULL, "Shorten nothing; prompts too.", NULL, &r.full },
         { "database", "FILE", "The record ($DROSTE_DATABASE).", &r.database, NULL },
         { 0 },
     };
     droste *d = NULL;
     droste_error err;
+    if (!words)
+        return cli_fail(EXIT_ENVIRONMENT, "out of memory");
     if (droste_new(&d, &err) < 0)
         return cli_error(&err);
-    int status = cli_parse(self, argc, argv, flags, d, r.words, 2, &r.count);
+    int status = cli_parse(self, argc, argv, flags, d, words, (size_t)argc, &r.count);
+    const struct verb *verb = find_verb(&r);
     if (status < 0)
-        status = check(self, &r, &filter);
+        status = check(self, &r, verb);
     if (status < 0 && r.database && droste_set(d, "database", r.database, &err) < 0)
         status = cli_error(&err);
     if (status < 0)
-        status = look(d, &r, &filter);
+        status = look(d, &r, verb);
     droste_free(d);
     return status;
 }
 
 const struct command command_runs = {
     .name = "runs",
-    .synopsis = "ls [--limit N] [--json] | show RUN [--full] [--json]",
-    .summary = "list past runs, or show one turn by turn",
+    .synopsis = "ls | show RUN | export RUN... | rm RUN... | gc  [FLAGS]",
+    .summary = "list past runs, show or export them, remove them",
     .details =
         "RUN is a run's id or its beginning. In what `show` prints, `<` is what a model was asked\n"
         "(with --full), `>` code, `|` output, `|!` standard error, `!` an exception, `=` what was\n"
-        "submitted. A run whose process is gone before its end is `interrupted`.\n"
-        "Exit status: 0, 2 usage or no such run, 1 the record cannot be read.\n",
+        "submitted. A run whose process is gone before its end is `interrupted`.\n\n"
+        "`export` writes JSON lines, one a run, turn, call, cell and end (docs/record.md), or "
+        "with\n"
+        "--format html one page that needs no network. A run's children are part of both.\n"
+        "`rm` removes runs with their children. `gc` ends the runs whose process is gone, removes\n"
+        "what --older and --keep say (with both, what neither keeps) and what no run needs, and\n"
+        "makes the file smaller. What still runs is never removed.\n"
+        "Exit status: 0, 2 usage or no such run, 1 the record cannot be read or written.\n",
     .examples = "  droste runs ls\n"
-                "  droste runs ls --limit 100 --json\n"
-                "  droste runs show 20261120-1915\n"
-                "  droste runs show 20261120-1915 --full | less\n",
+                "  droste runs ls --status error --model gpt-5 --limit 100 --json\n"
+                "  droste runs show 20261120-1915 --full | less\n"
+                "  droste runs export 20261120-1915 --format html --out run.html\n"
+                "  droste runs export --all --out runs.jsonl\n"
+                "  droste runs gc --older 30d --keep 100\n",
     .run = run,
 };

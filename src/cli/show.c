@@ -15,61 +15,40 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/fields.h"
+#include "cli/steps.h"
+#include "cli/timeline.h"
 #include "rlm/parse.h"
 
-enum { LINES = 40, LINE_CHARACTERS = 400, CALL_CHARACTERS = 100 };
+enum {
+    LINES = 40, /* of a value */
+    LINE_CHARACTERS = 400,
+    CALL_CHARACTERS = 100,
+    CALLS = 10, /* of a cell */
+    CHILDREN = 20,
+    CHILD_CHARACTERS = 60,
+};
 
 /* ---- as JSON ---- */
 
-void show_run_fields(struct buf *out, const struct store_run *run)
-{
-    const struct store_run_begin *b = &run->begin;
-    const struct store_run_end *e = &run->end;
-    field_string(out, "run", b->id);
-    field_string(out, "parent", b->parent);
-    field_int(out, "depth", b->depth);
-    field_time(out, "started", run->started_ms);
-    field_time(out, "ended", run->ended_ms);
-    field_string(out, "status", e->status);
-    field_text(out, "question", b->question);
-    field_string(out, "model", b->model);
-    field_string(out, "environment", b->environment);
-    field_string(out, "isolation", b->isolation);
-    field_string(out, "version", b->version);
-    field_json(out, "context", b->context);
-    field_json(out, "limits", b->limits);
-    field_json(out, "answer", e->answer);
-    field_string(out, "error", e->error);
-    field_int(out, "iterations", e->iterations);
-    field_open(out, "usage", '{');
-    field_int(out, "calls", e->calls);
-    field_int(out, "input_tokens", e->input_tokens);
-    field_int(out, "output_tokens", e->output_tokens);
-    if (e->cost >= 0 && run->ended_ms)
-        field_real(out, "cost", e->cost);
-    else
-        field_string(out, "cost", NULL);
-    field_real(out, "seconds", e->seconds);
-    field_close(out, '}');
-}
-
 struct json_show {
-    struct buf out;
+    struct steps_out out;
     bool in_turn;
 };
 
 static int json_run(void *arg, const struct store_run *run, struct error *err)
 {
     struct json_show *s = arg;
-    show_run_fields(&s->out, run);
-    field_open(&s->out, "turns", '[');
+    steps_run_begin(&s->out, run);
+    steps_run_end(&s->out, run);
+    steps_notes(&s->out);
+    field_open(&s->out.text, "turns", '[');
     return 0;
 }
 
 static void json_end_turn(struct json_show *s)
 {
     if (s->in_turn)
-        buf_puts(&s->out, "]}");
+        buf_puts(&s->out.text, "]}");
     s->in_turn = false;
 }
 
@@ -77,80 +56,46 @@ static int json_turn(void *arg, const struct store_turn *turn, struct error *err
 {
     struct json_show *s = arg;
     json_end_turn(s);
-    field_open(&s->out, NULL, '{');
-    field_int(&s->out, "turn", turn->turn);
-    field_time(&s->out, "started", turn->started_ms);
-    field_open(&s->out, "steps", '[');
+    field_open(&s->out.text, NULL, '{');
+    steps_turn(&s->out, turn);
+    field_open(&s->out.text, "steps", '[');
     s->in_turn = true;
     return 0;
 }
 
 static int json_call(void *arg, const struct store_call *call, struct error *err)
 {
-    struct buf *out = &((struct json_show *)arg)->out;
-    const struct store_call_end *e = &call->end;
-    bool root = strcmp(call->begin.kind, "root") == 0;
-    field_open(out, NULL, '{');
-    field_string(out, "step", "call");
-    field_string(out, "kind", call->begin.kind);
-    field_int(out, "id", call->id);
-    if (call->begin.cell)
-        field_int(out, "cell", call->begin.cell);
-    field_int(out, "depth", call->begin.depth);
-    field_string(out, "model", call->begin.model);
-    field_time(out, "started", call->started_ms);
-    field_string(out, "status", e->status);
-    if (root)
-        field_json(out, "request", call->begin.request);
-    else
-        field_text(out, "request", call->begin.request);
-    field_text(out, "reply", e->reply);
-    field_string(out, "finish", e->finish);
-    field_string(out, "error", e->error);
-    field_int(out, "input_tokens", e->input_tokens);
-    field_int(out, "output_tokens", e->output_tokens);
-    field_bool(out, "estimated", e->estimated);
-    field_int(out, "attempts", e->attempts);
-    field_real(out, "seconds", e->seconds);
-    field_close(out, '}');
+    struct steps_out *out = &((struct json_show *)arg)->out;
+    field_open(&out->text, NULL, '{');
+    field_string(&out->text, "step", "call");
+    steps_call(out, call);
+    steps_close(out);
     return 0;
 }
 
 static int json_cell(void *arg, const struct store_cell *cell, struct error *err)
 {
-    struct buf *out = &((struct json_show *)arg)->out;
-    const struct store_cell_end *e = &cell->end;
-    field_open(out, NULL, '{');
-    field_string(out, "step", "cell");
-    field_int(out, "id", cell->id);
-    field_time(out, "started", cell->started_ms);
-    field_string(out, "status", e->status);
-    field_text(out, "code", cell->begin.code);
-    field_text(out, "stdout", e->standard_output);
-    field_text(out, "stderr", e->standard_error);
-    field_json(out, "submit", e->submit);
-    field_json(out, "error", e->error);
-    field_json(out, "variables", e->variables);
-    field_string(out, "killed", e->killed);
-    field_int(out, "calls", e->calls);
-    field_real(out, "seconds", e->seconds);
-    field_close(out, '}');
+    struct steps_out *out = &((struct json_show *)arg)->out;
+    field_open(&out->text, NULL, '{');
+    field_string(&out->text, "step", "cell");
+    steps_cell(out, cell);
+    steps_close(out);
     return 0;
 }
 
 int show_as_json(struct store *store, const char *run, struct error *err)
 {
-    static const struct store_visitor visitor = { json_run, json_turn, json_call, json_cell };
-    struct json_show s = { 0 };
-    field_open(&s.out, NULL, '{');
+    static const struct store_visitor visitor = {
+        .run = json_run, .turn = json_turn, .call = json_call, .cell = json_cell, .lazy = true
+    };
+    struct json_show s = { .out = { .store = store, .file = stdout } };
+    field_open(&s.out.text, NULL, '{');
     int rc = store_run_visit(store, run, &visitor, &s, err);
     json_end_turn(&s);
-    buf_puts(&s.out, "]}\n");
-    if (rc == 0 && buf_failed(&s.out))
-        rc = error_memory(err);
+    buf_puts(&s.out.text, "]}\n");
     if (rc == 0)
-        fwrite(s.out.data, 1, s.out.len, stdout);
-    buf_free(&s.out);
+        rc = steps_flush(&s.out, err);
+    steps_free(&s.out);
     return rc;
 }
 
@@ -230,21 +175,26 @@ static void print_fact_value(const char *name, struct store_value value)
     print_fact(name, value.data);
 }
 
-/* {"source":…,"bytes":…,"files":…,"left_out":…} in words. */
-static void print_context(struct store_value context)
+void show_context(struct buf *out, const char *json, size_t len)
 {
     cleanup_json struct json_object *o = NULL;
-    cleanup_buf struct buf text = { 0 };
-    if (!context.data ||
-        json_parse(context.data, context.len, &json_limits_large, &o, NULL) < 0)
+    if (json_parse(json, len, &json_limits_large, &o, NULL) < 0)
         return;
     int64_t files = json_get_int(o, "files", 0), left_out = json_get_int(o, "left_out", 0);
-    buf_printf(&text, "%s, %lld bytes", json_get_string(o, "source", "?"),
+    buf_printf(out, "%s, %lld bytes", json_get_string(o, "source", "?"),
         (long long)json_get_int(o, "bytes", 0));
     if (files > 0)
-        buf_printf(&text, " in %lld files", (long long)files);
+        buf_printf(out, " in %lld files", (long long)files);
     if (left_out > 0)
-        buf_printf(&text, " (%lld more were left out)", (long long)left_out);
+        buf_printf(out, " (%lld more were left out)", (long long)left_out);
+}
+
+static void print_context(struct store_value context)
+{
+    cleanup_buf struct buf text = { 0 };
+    if (!context.data)
+        return;
+    show_context(&text, context.data, context.len);
     print_fact("context", buf_text(&text));
 }
 
@@ -252,7 +202,8 @@ static void print_context(struct store_value context)
 static void print_answer(struct store_value answer)
 {
     cleanup_json struct json_object *o = NULL;
-    bool fine = answer.data && json_parse(answer.data, answer.len, &json_limits_large, &o, NULL) == 0;
+    bool fine =
+        answer.data && json_parse(answer.data, answer.len, &json_limits_large, &o, NULL) == 0;
     if (fine && json_object_is_type(o, json_type_string))
         print_fact("answer", json_object_get_string(o));
     else
@@ -280,8 +231,82 @@ static void print_started(int64_t ms)
     print_fact("started", text);
 }
 
+/* ---- children ---- */
+
+struct child {
+    char id[STORE_RUN_ID_SIZE], parent[STORE_RUN_ID_SIZE];
+    int64_t cell, depth;
+    struct buf line;
+};
+
+struct text_show {
+    struct store *store;
+    bool full;
+    const char *run;
+    struct child children[CHILDREN]; /* the first ones, in the order in which they began */
+    int64_t child_count;             /* of all */
+    int64_t cell, calls;             /* whose calls are being printed, and how many there were */
+    struct timeline timeline;
+};
+
+static int note_child(void *arg, const struct store_run *run, struct error *err)
+{
+    struct text_show *s = arg;
+    const struct store_run_end *e = &run->end;
+    cleanup_buf struct buf question = { 0 };
+    if (strcmp(run->begin.id, s->run) == 0 || s->child_count++ >= CHILDREN)
+        return 0;
+    struct child *c = &s->children[s->child_count - 1];
+    snprintf(c->id, sizeof c->id, "%s", run->begin.id);
+    snprintf(c->parent, sizeof c->parent, "%s", run->begin.parent ? run->begin.parent : "");
+    c->cell = run->begin.parent_cell;
+    c->depth = run->begin.depth;
+    buf_printf(&c->line, "%s, %s", run->begin.id, e->status);
+    if (run->ended_ms)
+        buf_printf(&c->line, " in %.2f s, %lld call%s", e->seconds, (long long)e->calls,
+            e->calls == 1 ? "" : "s");
+    buf_puts(&c->line, ": ");
+    int rc = store_value_read(s->store, &run->begin.question, 4 * CHILD_CHARACTERS + 8,
+        steps_append_piece, &question, err);
+    struct store_value text = { .data = buf_text(&question), .len = question.len };
+    show_one_line(&c->line, text, CHILD_CHARACTERS);
+    return rc;
+}
+
+static void print_child(const char *mark, const struct child *c)
+{
+    fputs(mark, stdout);
+    cli_print(stdout, buf_text(&c->line), c->line.len);
+    putchar('\n');
+}
+
+/* The tree below a run, indented; deep ones no further than some steps. */
+static void print_children(const struct text_show *s, int64_t depth)
+{
+    if (s->child_count == 0)
+        return;
+    printf("%-9s %lld\n", "children", (long long)s->child_count);
+    for (int64_t i = 0; i < s->child_count && i < CHILDREN; i++) {
+        int64_t in = s->children[i].depth - depth;
+        printf("%*s", (int)(in < 1 ? 2 : in > 10 ? 20 : 2 * in), "");
+        print_child("", &s->children[i]);
+    }
+    if (s->child_count > CHILDREN)
+        printf("  … and %lld more\n", (long long)(s->child_count - CHILDREN));
+}
+
+static void print_children_of(const struct text_show *s, int64_t cell)
+{
+    for (int64_t i = 0; i < s->child_count && i < CHILDREN; i++)
+        if (s->children[i].cell == cell && strcmp(s->children[i].parent, s->run) == 0)
+            print_child("  run of the cell: ", &s->children[i]);
+}
+
+/* ---- the run and its steps ---- */
+
 static int text_run(void *arg, const struct store_run *run, struct error *err)
 {
+    struct text_show *s = arg;
     cleanup_buf struct buf where = { 0 };
     buf_printf(&where, "%s, isolation %s, droste %s", run->begin.environment,
         run->begin.isolation ? run->begin.isolation : "not known", run->begin.version);
@@ -296,11 +321,22 @@ static int text_run(void *arg, const struct store_run *run, struct error *err)
     print_answer(run->end.answer);
     print_fact("error", run->end.error);
     print_usage(run);
+    print_children(s, run->begin.depth);
     return 0;
+}
+
+/* Behind the calls of a cell: how many of them were left out. */
+static void end_calls(struct text_show *s)
+{
+    if (s->calls > CALLS && !s->full)
+        printf("  … %lld more calls of the cell (all of them with --full)\n",
+            (long long)(s->calls - CALLS));
+    s->cell = s->calls = 0;
 }
 
 static int text_turn(void *arg, const struct store_turn *turn, struct error *err)
 {
+    end_calls(arg);
     printf("\nturn %lld\n", (long long)turn->turn);
     return 0;
 }
@@ -386,11 +422,19 @@ static void print_sub_call(const struct store_call *call, bool full)
 
 static int text_call(void *arg, const struct store_call *call, struct error *err)
 {
-    const bool *full = arg;
-    if (strcmp(call->begin.kind, "root") == 0)
-        print_root_call(call, *full);
-    else
-        print_sub_call(call, *full);
+    struct text_show *s = arg;
+    bool root = strcmp(call->begin.kind, "root") == 0;
+    if (root || call->begin.cell != s->cell)
+        end_calls(s);
+    if (root) {
+        timeline_add(&s->timeline, call->begin.turn, "model", call->started_ms,
+            call->ended_ms ? call->end.seconds : -1, 0);
+        print_root_call(call, s->full);
+        return 0;
+    }
+    s->cell = call->begin.cell;
+    if (++s->calls <= CALLS || s->full)
+        print_sub_call(call, s->full);
     return 0;
 }
 
@@ -409,8 +453,12 @@ static void print_cell_error(struct store_value error, bool full)
 
 static int text_cell(void *arg, const struct store_cell *cell, struct error *err)
 {
-    bool full = *(const bool *)arg;
+    struct text_show *s = arg;
+    bool full = s->full;
     const struct store_cell_end *e = &cell->end;
+    end_calls(s);
+    timeline_add(&s->timeline, cell->begin.turn, "code", cell->started_ms,
+        cell->ended_ms ? e->seconds : -1, e->calls);
     print_value("  > ", cell->begin.code, full);
     print_value("  | ", e->standard_output, full);
     print_value("  |!", e->standard_error, full);
@@ -424,11 +472,24 @@ static int text_cell(void *arg, const struct store_cell *cell, struct error *err
     if (e->calls > 0)
         printf(", %lld call%s", (long long)e->calls, e->calls == 1 ? "" : "s");
     putchar('\n');
+    print_children_of(s, cell->id);
     return 0;
 }
 
 int show_as_text(struct store *store, const char *run, bool full, struct error *err)
 {
-    static const struct store_visitor visitor = { text_run, text_turn, text_call, text_cell };
-    return store_run_visit(store, run, &visitor, &full, err);
+    static const struct store_visitor below = { .run = note_child, .children = true, .lazy = true };
+    static const struct store_visitor visitor = {
+        .run = text_run, .turn = text_turn, .call = text_call, .cell = text_cell
+    };
+    struct text_show s = { .store = store, .full = full, .run = run };
+    int rc = store_run_visit(store, run, &below, &s, err);
+    if (rc == 0)
+        rc = store_run_visit(store, run, &visitor, &s, err);
+    end_calls(&s);
+    if (rc == 0)
+        timeline_print(&s.timeline);
+    for (size_t i = 0; i < CHILDREN; i++)
+        buf_free(&s.children[i].line);
+    return rc;
 }

@@ -5,11 +5,11 @@
 #include "base/buf.h"
 #include "store/store.h"
 
-/* The members of a run that `runs ls` and `runs show` have in common. */
-void show_run_fields(struct buf *out, const struct store_run *run);
-
 /* Whitespace runs as one blank, and at most `max` characters, with … where there are more. */
 void show_one_line(struct buf *out, struct store_value text, size_t max);
+
+/* {"source":…,"bytes":…,"files":…,"left_out":…} in words; nothing where it is something else. */
+void show_context(struct buf *out, const char *json, size_t len);
 
 int show_as_json(struct store *store, const char *run, struct error *err);
 /* `full`: prompts, replies, code and output are not shortened. */

@@ -1,7 +1,8 @@
 /* store/blob.c: values, once each, by the SHA-256 of what they say.
  *
- * Over a kibibyte they are compressed, and stay so if that made them smaller. Reading believes
- * nothing: the recorded size bounds the decompression, and the hash must come out again.
+ * Over a kibibyte they are compressed, and stay so if that made them smaller. They are read piece
+ * by piece, so that a value of any size needs little memory. Reading believes nothing: the recorded
+ * size bounds what comes out, and at the end the hash must come out again.
  */
 #include <stdlib.h>
 
@@ -13,6 +14,7 @@ _Static_assert(HASH_TEXT_SIZE == 65, "internal.h spells the size of a hash out")
 enum {
     COMPRESS_FROM = 1024, /* bytes */
     COMPRESS_LEVEL = 3,
+    PIECE = 64 << 10,
 };
 
 static int is_known(struct store *store, const char *hash, bool *known, struct error *err)
@@ -64,27 +66,20 @@ int blob_write(
     return query_step(&q, &row, err);
 }
 
-/* False if the stored bytes are not exactly `size` bytes of content. */
-static bool decode(char *out, size_t size, const char *encoding, const void *data, size_t len)
-{
-    if (strcmp(encoding, "zstd") == 0)
-        return ZSTD_decompress(out, size, data, len) == size;
-    if (len != size)
-        return false;
-    if (size > 0)
-        memcpy(out, data, size);
-    return true;
-}
-
 static int damaged(struct store *store, const char *hash, struct error *err)
 {
     return error_set(err, ERROR_STORE, "record %.120s: the value %.12s is damaged or missing",
         store->path, hash);
 }
 
-int blob_read(struct store *store, const char *hash, char **data, size_t *len, struct error *err)
+struct blob {
+    int64_t row, size;
+    bool packed;
+};
+
+static int find(struct store *store, const char *hash, struct blob *blob, struct error *err)
 {
-    cleanup_query struct query q = query_open(store, STATEMENT_BLOB_READ);
+    cleanup_query struct query q = query_open(store, STATEMENT_BLOB_FIND);
     bool row;
     bind_text(&q, hash);
     int rc = query_step(&q, &row, err);
@@ -92,26 +87,127 @@ int blob_read(struct store *store, const char *hash, char **data, size_t *len, s
         return rc;
     if (!row)
         return damaged(store, hash, err);
-
-    int64_t size = take_int(&q);
+    blob->row = take_int(&q);
+    blob->size = take_int(&q);
     const char *encoding = take_text(&q);
-    size_t stored_len;
-    const void *stored = take_bytes(&q, &stored_len);
-    if (size < 0 || size > STORE_VALUE_MAX || !encoding)
-        return damaged(store, hash, err);
-    cleanup_free char *out = malloc((size_t)size + 1);
-    if (!out)
-        return error_memory(err);
-    char found[HASH_TEXT_SIZE];
-    if (!decode(out, (size_t)size, encoding, stored, stored_len))
-        return damaged(store, hash, err);
-    rc = hash_sha256(out, (size_t)size, found, err);
+    rc = query_check(&q, err);
     if (rc < 0)
         return rc;
-    if (strcmp(found, hash) != 0)
+    if (blob->size < 0 || blob->size > STORE_VALUE_MAX || !encoding)
         return damaged(store, hash, err);
-    out[size] = '\0';
-    *data = steal(&out);
-    *len = (size_t)size;
+    blob->packed = strcmp(encoding, "zstd") == 0;
     return 0;
+}
+
+int blob_size(struct store *store, const char *hash, size_t *size, struct error *err)
+{
+    struct blob blob = { 0 };
+    int rc = find(store, hash, &blob, err);
+    *size = (size_t)blob.size;
+    return rc;
+}
+
+/* A value on its way from the file to whoever reads it. */
+struct reading {
+    struct store *store;
+    const char *name; /* its hash */
+    struct hash hash;
+    size_t left; /* bytes that may still come */
+    size_t max;  /* of those, how many are wanted */
+    store_piece_fn *fn;
+    void *arg;
+    sqlite3_blob *source;
+    char *in, *out; /* PIECE bytes each */
+};
+
+static void end_reading(struct reading *r)
+{
+    sqlite3_blob_close(r->source);
+    hash_close(&r->hash);
+    free(r->in);
+    free(r->out);
+}
+
+static int give(struct reading *r, const char *data, size_t len, struct error *err)
+{
+    if (len > r->left)
+        return damaged(r->store, r->name, err);
+    size_t wanted = len < r->max ? len : r->max;
+    hash_add(&r->hash, data, len);
+    r->left -= len;
+    r->max -= wanted;
+    return wanted > 0 ? r->fn(r->arg, data, wanted, err) : 0;
+}
+
+static int give_raw(struct reading *r, int len, struct error *err)
+{
+    return give(r, r->in, (size_t)len, err);
+}
+
+static int give_unpacked(struct reading *r, int len, struct error *err)
+{
+    ZSTD_inBuffer in = { r->in, (size_t)len, 0 };
+    for (;;) {
+        ZSTD_outBuffer out = { r->out, PIECE, 0 };
+        if (ZSTD_isError(ZSTD_decompressStream(r->store->unzstd, &out, &in)))
+            return damaged(r->store, r->name, err);
+        int rc = give(r, r->out, out.pos, err);
+        if (rc < 0 || r->max == 0 || (in.pos == in.size && out.pos < out.size))
+            return rc;
+    }
+}
+
+static int give_all(struct reading *r, bool packed, struct error *err)
+{
+    int stored = sqlite3_blob_bytes(r->source);
+    ZSTD_DCtx_reset(r->store->unzstd, ZSTD_reset_session_only);
+    for (int at = 0; at < stored && r->max > 0; at += PIECE) {
+        int len = stored - at < PIECE ? stored - at : PIECE;
+        int rc = sqlite3_blob_read(r->source, r->in, len, at);
+        if (rc != SQLITE_OK)
+            return store_error(r->store, rc, err);
+        rc = packed ? give_unpacked(r, len, err) : give_raw(r, len, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* Once all was given: it has the size and the hash that it must have. */
+static int check_whole(struct reading *r, struct error *err)
+{
+    char found[HASH_TEXT_SIZE];
+    int rc = hash_take(&r->hash, found, err);
+    if (rc < 0)
+        return rc;
+    return r->left == 0 && strcmp(found, r->name) == 0 ? 0 : damaged(r->store, r->name, err);
+}
+
+int blob_read(struct store *store, const char *hash, size_t max, store_piece_fn *fn, void *arg,
+    struct error *err)
+{
+    struct blob blob = { 0 };
+    int rc = find(store, hash, &blob, err);
+    if (rc < 0)
+        return rc;
+    bool whole = max >= (size_t)blob.size;
+    /* One more than is wanted where all is: what comes after the end is to be noticed. */
+    __attribute__((cleanup(end_reading))) struct reading r = { .store = store,
+        .name = hash,
+        .left = (size_t)blob.size,
+        .max = whole ? (size_t)blob.size + 1 : max,
+        .fn = fn,
+        .arg = arg,
+        .in = malloc(PIECE),
+        .out = malloc(PIECE) };
+    if (!r.in || !r.out)
+        return error_memory(err);
+    rc = hash_open(&r.hash, err);
+    if (rc < 0)
+        return rc;
+    rc = sqlite3_blob_open(store->db, "main", "blobs", "data", blob.row, 0, &r.source);
+    if (rc != SQLITE_OK)
+        return store_error(store, rc, err);
+    rc = give_all(&r, blob.packed, err);
+    return rc == 0 && whole ? check_whole(&r, err) : rc;
 }

@@ -23,7 +23,7 @@ enum statement {
     STATEMENT_ROLLBACK,
     STATEMENT_BLOB_KNOWN,
     STATEMENT_BLOB_INSERT,
-    STATEMENT_BLOB_READ,
+    STATEMENT_BLOB_FIND,
     STATEMENT_RUN_BEGIN,
     STATEMENT_RUN_NOTE_ISOLATION,
     STATEMENT_RUN_END,
@@ -38,10 +38,18 @@ enum statement {
     STATEMENT_RUNS,
     STATEMENT_RUNS_BY_PARENT,
     STATEMENT_RUNS_BY_PREFIX,
-    STATEMENT_TURNS,
-    STATEMENT_STEPS,
+    STATEMENT_ORDER,
     STATEMENT_CALL_READ,
     STATEMENT_CELL_READ,
+    STATEMENT_TREE_RUNNING,
+    STATEMENT_TREE_CALLS_REMOVE,
+    STATEMENT_TREE_CELLS_REMOVE,
+    STATEMENT_TREE_TURNS_REMOVE,
+    STATEMENT_TREE_RUNS_REMOVE,
+    STATEMENT_ROOTS_OLD,
+    STATEMENT_RUNS_RUNNING,
+    STATEMENT_RUN_INTERRUPT,
+    STATEMENT_FILE_SIZE,
     STATEMENT_COUNT,
 };
 
@@ -49,6 +57,7 @@ struct store {
     sqlite3 *db;
     char *path;
     ZSTD_CCtx *zstd;
+    ZSTD_DCtx *unzstd;
     struct owner owner; /* this process */
     sqlite3_stmt *statements[STATEMENT_COUNT];
 };
@@ -90,7 +99,6 @@ int query_check(struct query *q, struct error *err);
 const char *take_text(struct query *q); /* valid until the next step; NULL for NULL */
 int64_t take_int(struct query *q);      /* 0 for NULL */
 double take_real(struct query *q);      /* 0 for NULL */
-const void *take_bytes(struct query *q, size_t *len);
 void take_owner(struct query *q, struct owner *owner);
 
 /* Runs a statement that takes and gives nothing. */
@@ -101,7 +109,9 @@ void query_rollback(struct store *store);
 /* blob.c: values, within the caller's transaction. */
 int blob_write(
     struct store *store, struct store_value value, char hash[static 65], struct error *err);
-/* *data is the caller's (free), with a NUL after it. */
-int blob_read(struct store *store, const char *hash, char **data, size_t *len, struct error *err);
+int blob_size(struct store *store, const char *hash, size_t *size, struct error *err);
+/* The first `max` bytes, piece by piece; it is known to be undamaged only if that was all. */
+int blob_read(struct store *store, const char *hash, size_t max, store_piece_fn *fn, void *arg,
+    struct error *err);
 
 #endif

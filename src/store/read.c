@@ -1,8 +1,8 @@
 /* store/read.c: runs read back, one step at a time.
  *
- * A reader works on one snapshot of the file (a read transaction), which no writer disturbs. The
- * short texts of a step live in its statement's row, its values in `values`, until the callback is
- * over.
+ * A reader works on one snapshot of the file (a read transaction), which no writer disturbs. One
+ * statement gives the order of all that a tree of runs did, others each step of it. The short texts
+ * of a step live in its statement's row, its values in `values`, until the callback is over.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "store/internal.h"
 
 struct values {
+    bool lazy; /* they stay in the file */
     char *owned[6];
     int count;
 };
@@ -22,6 +23,35 @@ static void free_values(struct values *values)
 }
 #define cleanup_values __attribute__((cleanup(free_values)))
 
+struct whole {
+    char *data;
+    size_t len;
+};
+
+static int add_piece(void *arg, const char *data, size_t len, struct error *err)
+{
+    struct whole *whole = arg;
+    memcpy(whole->data + whole->len, data, len);
+    whole->len += len;
+    return 0;
+}
+
+/* *data is the caller's (free), with a NUL after it. */
+static int read_whole(
+    struct store *store, const char *hash, size_t size, char **data, struct error *err)
+{
+    cleanup_free char *out = malloc(size + 1);
+    struct whole whole = { out, 0 };
+    if (!out)
+        return error_memory(err);
+    int rc = blob_read(store, hash, size, add_piece, &whole, err);
+    if (rc < 0)
+        return rc;
+    out[size] = '\0';
+    *data = steal(&out);
+    return 0;
+}
+
 static struct store_value take_value(struct query *q, struct values *values)
 {
     struct store_value value = { 0 };
@@ -29,11 +59,24 @@ static struct store_value take_value(struct query *q, struct values *values)
     const char *hash = take_text(q);
     if (!hash || q->error.code != ERROR_NONE)
         return value;
-    if (blob_read(q->store, hash, &data, &value.len, &q->error) == 0) {
+    if (blob_size(q->store, hash, &value.len, &q->error) < 0)
+        return value;
+    if (values->lazy) {
+        value.hash = hash;
+    } else if (read_whole(q->store, hash, value.len, &data, &q->error) == 0) {
         value.data = data;
         values->owned[values->count++] = data;
     }
     return value;
+}
+
+int store_value_read(struct store *store, const struct store_value *value, size_t max,
+    store_piece_fn *fn, void *arg, struct error *err)
+{
+    size_t len = value->len < max ? value->len : max;
+    if (value->data)
+        return len > 0 ? fn(arg, value->data, len, err) : 0;
+    return value->hash ? blob_read(store, value->hash, max, fn, arg, err) : 0;
 }
 
 /* A step that was not ended, in a run that nobody runs any more, will not be. */
@@ -49,7 +92,7 @@ static int close_snapshot(struct store *store, int rc)
     return rc;
 }
 
-/* ---- the three kinds of rows ---- */
+/* ---- the kinds of rows ---- */
 
 static int take_run(
     struct query *q, struct store_run *run, struct values *values, struct error *err)
@@ -127,98 +170,131 @@ static int take_cell(
     return query_check(q, err);
 }
 
-/* ---- one run ---- */
+/* ---- one run, or a tree of them ---- */
 
 struct visit {
     struct store *store;
     const struct store_visitor *visitor;
     void *arg;
-    const char *run;
-    bool alive; /* the run may still go on */
+    char run[STORE_RUN_ID_SIZE]; /* whose step was visited last */
+    bool alive;                  /* that run may still go on */
 };
 
-static int visit_run(struct visit *v, struct error *err)
+/* A row of the order: what it is, and of which run. */
+struct place {
+    int64_t kind;
+    const char *run;
+    int64_t number; /* a turn's, or the id of a step */
+    int64_t started_ms;
+};
+
+static int visit_run(struct visit *v, const struct place *at, store_run_fn *fn, struct error *err)
 {
     cleanup_query struct query q = query_open(v->store, STATEMENT_RUN_READ);
-    cleanup_values struct values values = { 0 };
+    cleanup_values struct values values = { .lazy = v->visitor->lazy };
     struct store_run run = { 0 };
     bool row;
-    bind_text(&q, v->run);
+    bind_text(&q, at->run);
     int rc = query_step(&q, &row, err);
-    if (rc < 0)
-        return rc;
-    if (!row)
-        return error_set(err, ERROR_NOT_FOUND, "there is no run '%.64s'", v->run);
-    rc = take_run(&q, &run, &values, err);
-    if (rc < 0)
-        return rc;
-    v->alive = strcmp(run.end.status, "running") == 0;
-    return v->visitor->run ? v->visitor->run(v->arg, &run, err) : 0;
+    if (rc == 0)
+        rc = take_run(&q, &run, &values, err);
+    return rc < 0 ? rc : fn(v->arg, &run, err);
 }
 
-static int visit_call(struct visit *v, int64_t id, struct error *err)
+static int visit_run_begin(struct visit *v, const struct place *at, struct error *err)
+{
+    return v->visitor->run ? visit_run(v, at, v->visitor->run, err) : 0;
+}
+
+static int visit_run_end(struct visit *v, const struct place *at, struct error *err)
+{
+    return v->visitor->end ? visit_run(v, at, v->visitor->end, err) : 0;
+}
+
+static int visit_turn(struct visit *v, const struct place *at, struct error *err)
+{
+    struct store_turn turn = { at->run, at->number, at->started_ms };
+    return v->visitor->turn ? v->visitor->turn(v->arg, &turn, err) : 0;
+}
+
+/* Whether the run whose step comes next may still go on. */
+static int look_alive(struct visit *v, const char *run, struct error *err)
+{
+    cleanup_query struct query q = query_open(v->store, STATEMENT_RUN_OWNER);
+    struct owner owner = { 0 };
+    bool row;
+    if (strcmp(v->run, run) == 0)
+        return 0;
+    bind_text(&q, run);
+    int rc = query_step(&q, &row, err);
+    if (rc < 0)
+        return rc;
+    const char *status = take_text(&q);
+    take_owner(&q, &owner);
+    v->alive = status && strcmp(status, "running") == 0 && !owner_is_gone(&owner, &v->store->owner);
+    snprintf(v->run, sizeof v->run, "%s", run);
+    return query_check(&q, err);
+}
+
+static int visit_call(struct visit *v, const struct place *at, struct error *err)
 {
     cleanup_query struct query q = query_open(v->store, STATEMENT_CALL_READ);
-    cleanup_values struct values values = { 0 };
+    cleanup_values struct values values = { .lazy = v->visitor->lazy };
     struct store_call call = { 0 };
     bool row;
-    bind_int(&q, id);
-    int rc = query_step(&q, &row, err);
+    if (!v->visitor->call)
+        return 0;
+    int rc = look_alive(v, at->run, err);
+    bind_int(&q, at->number);
+    if (rc == 0)
+        rc = query_step(&q, &row, err);
     if (rc == 0)
         rc = take_call(&q, &call, &values, v->alive, err);
     return rc < 0 ? rc : v->visitor->call(v->arg, &call, err);
 }
 
-static int visit_cell(struct visit *v, int64_t id, struct error *err)
+static int visit_cell(struct visit *v, const struct place *at, struct error *err)
 {
     cleanup_query struct query q = query_open(v->store, STATEMENT_CELL_READ);
-    cleanup_values struct values values = { 0 };
+    cleanup_values struct values values = { .lazy = v->visitor->lazy };
     struct store_cell cell = { 0 };
     bool row;
-    bind_int(&q, id);
-    int rc = query_step(&q, &row, err);
+    if (!v->visitor->cell)
+        return 0;
+    int rc = look_alive(v, at->run, err);
+    bind_int(&q, at->number);
+    if (rc == 0)
+        rc = query_step(&q, &row, err);
     if (rc == 0)
         rc = take_cell(&q, &cell, &values, v->alive, err);
     return rc < 0 ? rc : v->visitor->cell(v->arg, &cell, err);
 }
 
-static int visit_steps(struct visit *v, int64_t turn, struct error *err)
+typedef int visit_fn(struct visit *v, const struct place *at, struct error *err);
+
+/* By the kinds of ORDER in statement.c. */
+static visit_fn *const visits[] = { visit_run_begin, visit_turn, visit_call, visit_cell,
+    visit_run_end };
+
+static int visit_all(struct visit *v, const char *run, struct error *err)
 {
-    cleanup_query struct query q = query_open(v->store, STATEMENT_STEPS);
-    bind_text(&q, v->run);
-    bind_int(&q, turn);
-    for (;;) {
+    cleanup_query struct query q = query_open(v->store, STATEMENT_ORDER);
+    bind_text(&q, run);
+    bind_int(&q, v->visitor->children);
+    for (bool any = false;; any = true) {
         bool row;
         int rc = query_step(&q, &row, err);
-        if (rc < 0 || !row)
-            return rc;
-        int64_t id = take_int(&q);
-        bool is_call = take_int(&q) != 0;
-        if (is_call && v->visitor->call)
-            rc = visit_call(v, id, err);
-        else if (!is_call && v->visitor->cell)
-            rc = visit_cell(v, id, err);
         if (rc < 0)
             return rc;
-    }
-}
-
-static int visit_turns(struct visit *v, struct error *err)
-{
-    cleanup_query struct query q = query_open(v->store, STATEMENT_TURNS);
-    bind_text(&q, v->run);
-    for (;;) {
-        struct store_turn turn;
-        bool row;
-        int rc = query_step(&q, &row, err);
-        if (rc < 0 || !row)
-            return rc;
-        turn.turn = take_int(&q);
-        turn.started_ms = take_int(&q);
-        if (v->visitor->turn)
-            rc = v->visitor->turn(v->arg, &turn, err);
+        if (!row)
+            return any ? 0 : error_set(err, ERROR_NOT_FOUND, "there is no run '%.64s'", run);
+        q.at = 4; /* behind what it is ordered by */
+        struct place at = { .kind = take_int(&q), .run = take_text(&q) };
+        at.number = take_int(&q);
+        at.started_ms = take_int(&q);
+        rc = query_check(&q, err);
         if (rc == 0)
-            rc = visit_steps(v, turn.turn, err);
+            rc = visits[at.kind](v, &at, err);
         if (rc < 0)
             return rc;
     }
@@ -227,21 +303,25 @@ static int visit_turns(struct visit *v, struct error *err)
 int store_run_visit(struct store *store, const char *run, const struct store_visitor *visitor,
     void *arg, struct error *err)
 {
-    struct visit v = { .store = store, .visitor = visitor, .arg = arg, .run = run };
+    struct visit v = { .store = store, .visitor = visitor, .arg = arg };
     int rc = query_run(store, STATEMENT_BEGIN_READ, err);
-    if (rc < 0)
-        return rc;
-    rc = visit_run(&v, err);
-    if (rc == 0)
-        rc = visit_turns(&v, err);
-    return close_snapshot(store, rc);
+    return rc < 0 ? rc : close_snapshot(store, visit_all(&v, run, err));
 }
 
 /* ---- many runs ---- */
 
-static int list_rows(struct query *q, store_run_fn *fn, void *arg, struct error *err)
+/* Whether a run is `interrupted` only its owner tells, so that the statement lets those through
+ * that are said to be running. */
+static bool is_wanted(const struct store_filter *filter, const struct store_run *run)
 {
-    for (;;) {
+    return !filter->status || strcmp(run->end.status, filter->status) == 0;
+}
+
+static int list_rows(struct query *q, const struct store_filter *filter, store_run_fn *fn,
+    void *arg, struct error *err)
+{
+    int64_t left = filter->limit > 0 ? filter->limit : INT64_MAX;
+    while (left > 0) {
         cleanup_values struct values values = { 0 };
         struct store_run run = { 0 };
         bool row;
@@ -249,11 +329,14 @@ static int list_rows(struct query *q, store_run_fn *fn, void *arg, struct error 
         if (rc < 0 || !row)
             return rc;
         rc = take_run(q, &run, &values, err);
-        if (rc == 0)
+        if (rc == 0 && is_wanted(filter, &run)) {
+            left--;
             rc = fn(arg, &run, err);
+        }
         if (rc < 0)
             return rc;
     }
+    return 0;
 }
 
 static int list_runs(struct store *store, const struct store_filter *filter, store_run_fn *fn,
@@ -261,10 +344,11 @@ static int list_runs(struct store *store, const struct store_filter *filter, sto
 {
     cleanup_query struct query q =
         query_open(store, filter->children ? STATEMENT_RUNS : STATEMENT_RUNS_BY_PARENT);
+    bind_text(&q, filter->status);
+    bind_text(&q, filter->model);
     if (!filter->children)
         bind_text(&q, filter->parent);
-    bind_int(&q, filter->limit > 0 ? filter->limit : -1);
-    return list_rows(&q, fn, arg, err);
+    return list_rows(&q, filter, fn, arg, err);
 }
 
 int store_run_list(struct store *store, const struct store_filter *filter, store_run_fn *fn,

@@ -15,6 +15,49 @@
     " answer, iterations, calls, input_tokens, output_tokens, coalesce(cost, -1), seconds,"        \
     " ended_ms FROM runs "
 
+#define WANTED                                                                                     \
+    "(?1 IS NULL OR status = ?1 OR (?1 = 'interrupted' AND status = 'running'))"                   \
+    " AND (?2 IS NULL OR instr(model, ?2) > 0)"
+
+/* Everything of a run ?1, with its descendants if ?2, in the order in which it began, whatever the
+ * clock did: the ids of calls and cells are that order. A turn stands before its first step, a run
+ * before its first turn; what has no step of its own yet comes after the last step that was there
+ * when it began; a run's end comes behind the last step of its tree, those of children first. (The
+ * file may claim that runs are each other's parents: UNION ends that.) */
+#define ORDER                                                                                      \
+    "WITH RECURSIVE"                                                                               \
+    " tree (id) AS (SELECT ?1 UNION"                                                               \
+    "  SELECT r.id FROM tree t JOIN runs r ON r.parent = t.id WHERE ?2),"                          \
+    " steps (run, turn, id, kind) AS MATERIALIZED ("                                               \
+    "  SELECT run, turn, id, 2 FROM calls WHERE run IN tree UNION ALL"                             \
+    "  SELECT run, turn, id, 3 FROM cells WHERE run IN tree),"                                     \
+    " spans (run, turn, first, last) AS MATERIALIZED ("                                            \
+    "  SELECT run, turn, min(id), max(id) FROM steps GROUP BY run, turn),"                         \
+    " own (run, first, last) AS MATERIALIZED ("                                                    \
+    "  SELECT run, min(first), max(last) FROM spans GROUP BY run),"                                \
+    " below (top, id) AS (SELECT id, id FROM tree UNION"                                           \
+    "  SELECT b.top, r.id FROM below b JOIN runs r ON r.parent = b.id WHERE ?2),"                  \
+    " ends (run, last) AS MATERIALIZED (SELECT b.top, max(coalesce(o.last, r.parent_cell, 0))"     \
+    "  FROM below b JOIN runs r ON r.id = b.id LEFT JOIN own o ON o.run = b.id GROUP BY b.top) "   \
+    "SELECT coalesce(o.first, r.parent_cell, 0), iif(o.first IS NULL, 4, 0), 0, r.seq,"            \
+    "  0, r.id, 0, 0"                                                                              \
+    " FROM runs r LEFT JOIN own o ON o.run = r.id WHERE r.id IN tree UNION ALL "                   \
+    "SELECT coalesce(s.first, o.last, r.parent_cell, 0), iif(s.first IS NULL, 5, 1), 0, t.turn,"   \
+    "  1, t.run, t.turn, t.started_ms"                                                             \
+    " FROM turns t JOIN runs r ON r.id = t.run LEFT JOIN own o ON o.run = t.run"                   \
+    " LEFT JOIN spans s ON s.run = t.run AND s.turn = t.turn WHERE t.run IN tree UNION ALL "       \
+    "SELECT id, 2, 0, 0, kind, run, id, 0 FROM steps UNION ALL "                                   \
+    "SELECT e.last, 6, -r.depth, -r.seq, 4, e.run, 0, 0"                                           \
+    " FROM ends e JOIN runs r ON r.id = e.run "                                                    \
+    "ORDER BY 1, 2, 3, 4"
+
+/* A run ?1 and its descendants. */
+#define TREE                                                                                       \
+    "WITH RECURSIVE tree (id) AS (SELECT ?1 UNION"                                                 \
+    " SELECT r.id FROM tree t JOIN runs r ON r.parent = t.id) "
+
+#define OWNER "owner_pid, owner_start, owner_space, owner_boot"
+
 static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_BEGIN_READ] = "BEGIN",
     /* IMMEDIATE: waiting for the writer works only before anything was read. */
@@ -24,7 +67,7 @@ static const char *const texts[STATEMENT_COUNT] = {
 
     [STATEMENT_BLOB_KNOWN] = "SELECT 1 FROM blobs WHERE hash = ?",
     [STATEMENT_BLOB_INSERT] = "INSERT INTO blobs (hash, size, encoding, data) VALUES (?, ?, ?, ?)",
-    [STATEMENT_BLOB_READ] = "SELECT size, encoding, data FROM blobs WHERE hash = ?",
+    [STATEMENT_BLOB_FIND] = "SELECT rowid, size, encoding FROM blobs WHERE hash = ?",
 
     /* A write returns a row if it found what it was for. */
     [STATEMENT_RUN_BEGIN] =
@@ -37,11 +80,11 @@ static const char *const texts[STATEMENT_COUNT] = {
         "UPDATE runs SET status = ?, error = ?, answer = ?, iterations = ?, calls = ?,"
         " input_tokens = ?, output_tokens = ?, cost = ?, seconds = ?, ended_ms = ?"
         " WHERE id = ? AND status = 'running' RETURNING seq",
-    [STATEMENT_RUN_OWNER] = "SELECT status, owner_pid, owner_start, owner_space, owner_boot"
-                            " FROM runs WHERE id = ?",
+    [STATEMENT_RUN_OWNER] = "SELECT status, " OWNER " FROM runs WHERE id = ?",
     [STATEMENT_RUN_ADOPT] =
-        "UPDATE runs SET owner_pid = ?, owner_start = ?, owner_space = ?, owner_boot = ?"
-        " WHERE id = ? RETURNING seq",
+        "UPDATE runs SET owner_pid = ?, owner_start = ?, owner_space = ?, owner_boot = ?,"
+        " status = 'running', iterations = NULL, calls = NULL, input_tokens = NULL,"
+        " output_tokens = NULL, seconds = NULL, ended_ms = NULL WHERE id = ? RETURNING seq",
     [STATEMENT_TURN_BEGIN] = "INSERT INTO turns (run, turn, started_ms) VALUES (?, ?, ?)"
                              " ON CONFLICT DO NOTHING RETURNING turn",
     [STATEMENT_CALL_BEGIN] =
@@ -59,14 +102,12 @@ static const char *const texts[STATEMENT_COUNT] = {
         " WHERE id = ? AND status = 'running' RETURNING id",
 
     [STATEMENT_RUN_READ] = RUN_COLUMNS "WHERE id = ?",
-    [STATEMENT_RUNS] = RUN_COLUMNS "ORDER BY seq DESC LIMIT ?",
-    [STATEMENT_RUNS_BY_PARENT] = RUN_COLUMNS "WHERE parent IS ? ORDER BY seq DESC LIMIT ?",
+    [STATEMENT_RUNS] = RUN_COLUMNS "WHERE " WANTED " ORDER BY seq DESC",
+    [STATEMENT_RUNS_BY_PARENT] = RUN_COLUMNS "WHERE " WANTED " AND parent IS ?3 ORDER BY seq DESC",
     /* '~' comes after every character of a name. */
     [STATEMENT_RUNS_BY_PREFIX] = "SELECT id FROM runs WHERE id >= ?1 AND id < ?1 || '~'"
                                  " ORDER BY id <> ?1, seq DESC LIMIT ?2",
-    [STATEMENT_TURNS] = "SELECT turn, started_ms FROM turns WHERE run = ? ORDER BY turn",
-    [STATEMENT_STEPS] = "SELECT id, 1 FROM calls WHERE run = ?1 AND turn = ?2 UNION ALL "
-                        "SELECT id, 0 FROM cells WHERE run = ?1 AND turn = ?2 ORDER BY 1",
+    [STATEMENT_ORDER] = ORDER,
     [STATEMENT_CALL_READ] =
         "SELECT id, run, turn, cell, depth, kind, model, request, started_ms, status, error,"
         " finish, reply, input_tokens, output_tokens, estimated, attempts, seconds, ended_ms"
@@ -74,6 +115,34 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_CELL_READ] =
         "SELECT id, run, turn, code, started_ms, status, killed, standard_output, standard_error,"
         " submit, error, variables, calls, seconds, ended_ms FROM cells WHERE id = ?",
+
+    [STATEMENT_TREE_RUNNING] =
+        TREE "SELECT id, " OWNER " FROM runs WHERE id IN tree AND status = 'running'",
+    [STATEMENT_TREE_CALLS_REMOVE] = TREE "DELETE FROM calls WHERE run IN tree",
+    [STATEMENT_TREE_CELLS_REMOVE] = TREE "DELETE FROM cells WHERE run IN tree",
+    [STATEMENT_TREE_TURNS_REMOVE] = TREE "DELETE FROM turns WHERE run IN tree",
+    [STATEMENT_TREE_RUNS_REMOVE] = TREE "DELETE FROM runs WHERE id IN tree",
+    [STATEMENT_ROOTS_OLD] = "SELECT id FROM (SELECT id, started_ms FROM runs WHERE parent IS NULL"
+                            " ORDER BY seq DESC LIMIT -1 OFFSET ?1) WHERE started_ms < ?2",
+    [STATEMENT_RUNS_RUNNING] = "SELECT id, " OWNER " FROM runs WHERE status = 'running'",
+    /* What the end would have said, as far as the steps tell it. */
+    [STATEMENT_RUN_INTERRUPT] =
+        TREE "UPDATE runs SET status = 'interrupted',"
+             " iterations = (SELECT count(*) FROM turns WHERE run = ?1),"
+             " calls = (SELECT count(*) FROM calls WHERE run IN tree),"
+             " input_tokens = (SELECT CAST(total(input_tokens) AS INTEGER) FROM calls"
+             "  WHERE run IN tree),"
+             " output_tokens = (SELECT CAST(total(output_tokens) AS INTEGER) FROM calls"
+             "  WHERE run IN tree),"
+             " seconds = (seen.last - started_ms) / 1000.0, ended_ms = seen.last"
+             " FROM (SELECT max(ms) AS last FROM ("
+             "  SELECT max(started_ms) AS ms FROM runs WHERE id IN tree UNION ALL"
+             "  SELECT max(started_ms) FROM turns WHERE run IN tree UNION ALL"
+             "  SELECT max(coalesce(ended_ms, started_ms)) FROM cells WHERE run IN tree UNION ALL"
+             "  SELECT max(coalesce(ended_ms, started_ms)) FROM calls WHERE run IN tree)) AS seen"
+             " WHERE id = ?1",
+    [STATEMENT_FILE_SIZE] =
+        "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
 };
 
 int query_prepare_all(struct store *store, struct error *err)
@@ -173,14 +242,6 @@ int64_t take_int(struct query *q)
 double take_real(struct query *q)
 {
     return sqlite3_column_double(q->stmt, q->at++);
-}
-
-const void *take_bytes(struct query *q, size_t *len)
-{
-    int column = q->at++;
-    const void *data = sqlite3_column_blob(q->stmt, column);
-    *len = (size_t)sqlite3_column_bytes(q->stmt, column);
-    return data;
 }
 
 void take_owner(struct query *q, struct owner *owner)

@@ -7,6 +7,8 @@
 #include "base/file.h"
 #include "store/internal.h"
 
+enum { WINDOW_LOG_MAX = 23 }; /* 8 MiB; our own level of compression needs 2 */
+
 /* The record is the user's own business; parents that are there already keep their modes. */
 static int default_path(char **out, struct error *err)
 {
@@ -78,6 +80,10 @@ int store_open(const char *path, struct store **out, struct error *err)
         rc = error_memory(err);
     if (rc == 0 && !(store->zstd = ZSTD_createCCtx()))
         rc = error_memory(err);
+    if (rc == 0 && !(store->unzstd = ZSTD_createDCtx()))
+        rc = error_memory(err);
+    if (rc == 0) /* what was packed elsewhere may not ask for more memory */
+        ZSTD_DCtx_setParameter(store->unzstd, ZSTD_d_windowLogMax, WINDOW_LOG_MAX);
     if (rc == 0)
         rc = make_file(store->path, err);
     if (rc == 0)
@@ -99,6 +105,7 @@ void store_close(struct store *store)
         sqlite3_finalize(store->statements[i]);
     sqlite3_close(store->db);
     ZSTD_freeCCtx(store->zstd);
+    ZSTD_freeDCtx(store->unzstd);
     free(store->path);
     free(store);
 }

@@ -37,6 +37,7 @@ struct store;
 struct store_value {
     const void *data;
     size_t len;
+    const char *hash; /* of a value that a lazy reader left in the file; `data` is NULL then */
 };
 
 static inline struct store_value store_text(const char *text)
@@ -159,6 +160,7 @@ struct store_run {
 };
 
 struct store_turn {
+    const char *run;
     int64_t turn;
     int64_t started_ms;
 };
@@ -189,16 +191,27 @@ struct store_visitor {
     int (*turn)(void *arg, const struct store_turn *turn, struct error *err);
     int (*call)(void *arg, const struct store_call *call, struct error *err);
     int (*cell)(void *arg, const struct store_cell *cell, struct error *err);
+    store_run_fn *end; /* the run once more, behind all of its steps */
+    bool children;     /* the run's descendants too */
+    bool lazy;         /* values have a length and a hash, and no data */
 };
 
-/* One run as it was at one instant: the run, then each turn followed by its calls and cells in the
- * order in which they began. Its children are runs of their own (store_run_list). */
+/* One run as it was at one instant, in the order in which things began: the run, then each turn
+ * followed by its calls and cells. With `children`, what theirs did comes in between. */
 int store_run_visit(struct store *store, const char *run, const struct store_visitor *visitor,
     void *arg, struct error *err);
+
+/* A value from a callback, piece by piece, at most its first `max` bytes. The one function that a
+ * callback may call. A value that is damaged is an error, at its end, unless it was cut. */
+typedef int store_piece_fn(void *arg, const char *data, size_t len, struct error *err);
+int store_value_read(struct store *store, const struct store_value *value, size_t max,
+    store_piece_fn *fn, void *arg, struct error *err);
 
 struct store_filter {
     const char *parent; /* only this run's children; NULL: roots */
     bool children;      /* roots and children alike; `parent` is not looked at */
+    const char *status; /* only runs of this status; NULL: any */
+    const char *model;  /* only runs whose model's name has this in it; NULL: any */
     int64_t limit;      /* 0: all */
 };
 
@@ -210,5 +223,31 @@ int store_run_list(struct store *store, const struct store_filter *filter, store
  * than one) name what it could have been. */
 int store_run_find(
     struct store *store, const char *prefix, char id[STORE_RUN_ID_SIZE], struct error *err);
+
+/* Removing. What a run's tree alone had goes with it; what may still be going on is refused. */
+
+struct store_freed {
+    int64_t runs;
+    int64_t values;
+    int64_t value_bytes; /* as they were kept */
+    int64_t interrupted; /* runs whose process was gone, ended as such */
+    int64_t file_bytes;  /* by which the file shrank */
+};
+
+/* The run and its descendants; the file keeps its size, for what comes next. */
+int store_run_remove(
+    struct store *store, const char *run, struct store_freed *freed, struct error *err);
+
+struct store_keep {
+    int64_t newest;   /* so many roots stay, and */
+    int64_t older_ms; /* what began since then */
+};
+
+/* Ends the runs whose process is gone as `interrupted`, with the totals of their steps; removes the
+ * trees that are not to be kept (`keep` NULL: all are) and in which nothing goes on; removes what no
+ * row refers to; and makes the file as small as it can be. *freed is filled in either case: the
+ * last part may fail alone, as it needs the file for itself. */
+int store_collect(struct store *store, const struct store_keep *keep, struct store_freed *freed,
+    struct error *err);
 
 #endif

@@ -206,6 +206,8 @@ static int check_adoptable(struct store *store, const char *run, struct error *e
     if (!row)
         return error_set(err, ERROR_NOT_FOUND, "there is no run '%.64s'", run);
     const char *status = take_text(&q);
+    if (status && strcmp(status, "interrupted") == 0) /* store_collect saw that it is */
+        return 0;
     if (!status || strcmp(status, "running") != 0)
         return error_set(
             err, ERROR_ARGUMENT, "run '%.64s' has ended: %.32s", run, status ? status : "");

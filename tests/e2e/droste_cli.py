@@ -14,6 +14,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DROSTE = os.path.join(ROOT, os.environ.get("BUILD", "build"), "droste")
+FILL = os.path.join(os.path.dirname(DROSTE), "tests", "fill_record")
 PATIENCE = 60       # seconds until a test gives up; nothing is expected to take long
 
 
@@ -40,6 +41,19 @@ def recording(home, *lines, name="model.jsonl"):
     path.write_text("".join(json.dumps({"content": line} if isinstance(line, str) else line) + "\n"
                             for line in lines))
     return "replay:" + name
+
+
+def fill(home, *words):
+    """Writes into the record below `home` what no run of today makes (tests/e2e/fill_record.c)."""
+    data = os.path.join(home, "data")
+    os.makedirs(data, exist_ok=True)
+    subprocess.run([FILL, os.path.join(data, "runs.db"), *map(str, words)], check=True, timeout=PATIENCE)
+
+
+def lines(result):
+    """The lines of an export, read."""
+    assert result.returncode == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def plain(text):

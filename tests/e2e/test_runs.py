@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import pytest
-from droste_cli import DROSTE, PATIENCE, Terminal, droste, environment, recording
+from droste_cli import DROSTE, PATIENCE, Terminal, droste, environment, fill, recording
 
 FIRST = """I look first.
 ```repl
@@ -75,6 +75,19 @@ def test_the_list_can_be_limited(home):
         assert r.returncode == 2 and "--limit" in r.stderr
 
 
+def test_the_list_can_be_narrowed(home):
+    """--status and --model leave out what does not fit, before --limit counts."""
+    def listed(*words):
+        return [run["question"][:5] for run in json.loads(droste(home, "runs", "ls", "--json", *words).stdout)]
+    assert listed("--status", "answered") == ["What "] and listed("--status", "error") == ["Unans"]
+    assert listed("--status", "running") == [] and listed("--model", "short") == ["Unans"]
+    assert listed("--model", "replay", "--limit", "1", "--status", "answered") == ["What "]
+    r = droste(home, "runs", "ls", "--model", "gpt")
+    assert r.returncode == 0 and r.stdout == "" and "no such runs" in r.stderr
+    r = droste(home, "runs", "ls", "--status", "done")
+    assert r.returncode == 2 and "'done' is none; there are running, interrupted, answered" in r.stderr
+
+
 def test_a_run_is_shown_turn_by_turn(home):
     """Question, answer and use; then replies, code, output, errors and calls, in their order."""
     r = droste(home, "runs", "show", runs(home)[1]["run"])
@@ -98,6 +111,34 @@ def test_full_shortens_nothing(home):
     full = droste(home, "runs", "show", runs(home)[1]["run"], "--full").stdout
     assert "Say this: " + "ab " * 100 in full
     assert "```repl" in full and QUESTION.splitlines()[1] in full
+
+
+def test_the_time_is_shown_at_the_end(home):
+    """A line for each call of the loop and each cell, on one scale."""
+    shown = droste(home, "runs", "show", runs(home)[1]["run"]).stdout
+    bars = shown.partition("\ntimeline  ")[2].splitlines()[1:]
+    assert [bar.split("|")[0].split() for bar in bars] == [["turn", t, what] for t, what in (
+        ("1", "model"), ("1", "code"), ("2", "model"), ("2", "code"), ("2", "code"))]
+    assert len({len(bar.split("|")[1]) for bar in bars}) == 1 and all("#" in bar for bar in bars)
+
+
+def test_children_are_shown(tmp_path):
+    """As a tree above the turns, and under the cell that asked for them."""
+    fill(tmp_path, "tree")
+    shown = droste(tmp_path, "runs", "show", "root").stdout
+    head, _, turns = shown.partition("\nturn 1\n")
+    assert re.findall(r"^( +)(child-one|grandchild|child-two), (\w+)", head, re.M) == [
+        ("  ", "child-one", "answered"), ("    ", "grandchild", "answered"), ("  ", "child-two", "error")]
+    assert re.findall(r"^  run of the cell: (\S+),", turns, re.M) == ["child-one", "child-two"]
+
+
+def test_a_run_of_many_calls_stays_short(tmp_path):
+    """Of a cell's calls the first are shown and the others counted; --full has all of them."""
+    fill(tmp_path, "many", 500)
+    shown = droste(tmp_path, "runs", "show", "many").stdout
+    assert shown.count("call of the cell: ok") == 10 and "… 490 more calls of the cell" in shown
+    assert len(shown.splitlines()) < 80
+    assert droste(tmp_path, "runs", "show", "many", "--full").stdout.count("call of the cell: ok") == 500
 
 
 def test_a_run_as_json_has_every_step(home):
@@ -158,7 +199,7 @@ def test_a_file_that_is_no_record_is_an_error(tmp_path):
 
 def test_usage_is_explained(tmp_path):
     """What is missing or too much."""
-    for words in ([], ["show"], ["list"], ["ls", "x"], ["show", "a", "b"], ["ls", "--model", "m"]):
+    for words in ([], ["show"], ["list"], ["ls", "x"], ["show", "a", "b"], ["ls", "--question", "q"]):
         r = droste(tmp_path, "runs", *words)
         assert r.returncode == 2 and r.stdout == "" and "runs --help" in r.stderr
 
@@ -183,7 +224,8 @@ def test_a_killed_run_is_interrupted(tmp_path):
     assert run["status"] == "interrupted" and run["ended"] is None
     shown = droste(tmp_path, "runs", "show", run["run"]).stdout
     assert "status    interrupted" in shown and "  | before" in shown
-    assert shown.rstrip().endswith("interrupted")
+    steps, _, timeline = shown.partition("\ntimeline ")
+    assert steps.rstrip().endswith("interrupted") and timeline.rstrip().endswith("| not ended")
 
 
 def cells(home):
@@ -209,3 +251,159 @@ def test_what_is_shown_cannot_act_on_the_terminal(tmp_path):
         assert "\x1b]0;" not in t.said
         for what in ("question", "reply", "output", "answer"):
             assert "\\x1b]0;" + what in t.said
+
+
+# ---- removing ----
+
+def test_runs_are_removed_with_their_children(tmp_path):
+    """rm takes ids or their beginnings, removes whole trees, and says what that freed."""
+    for kind in ("tree", "hostile"):
+        fill(tmp_path, kind)
+    r = droste(tmp_path, "runs", "rm", "roo")
+    assert r.returncode == 0 and re.fullmatch(r"removed 4 runs and \d+ values of [\d.]+ MB; `droste runs gc` .*\n", r.stdout)
+    assert [run["run"] for run in runs(tmp_path)] == ["hostile"]
+    r = droste(tmp_path, "runs", "rm", "nosuch")
+    assert r.returncode == 2 and "no run begins with 'nosuch'" in r.stderr
+    assert json.loads(droste(tmp_path, "runs", "rm", "hostile", "--json").stdout)["runs"] == 1
+    assert runs(tmp_path) == [] and whole(tmp_path)
+
+
+def whole(home):
+    """The file has no damage, and nothing in it refers to what is not there."""
+    db = sqlite3.connect("file:%s?mode=ro" % (home / "data" / "runs.db"), uri=True)
+    return db.execute("PRAGMA integrity_check").fetchone() == ("ok",) and \
+        db.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+def test_the_collector_gives_space_back(tmp_path):
+    """What rm left in the file goes; what runs still have stays."""
+    fill(tmp_path, "large", 40)
+    fill(tmp_path, "tree")
+    with sqlite3.connect(tmp_path / "data" / "runs.db") as db:
+        db.execute("INSERT INTO blobs VALUES ('waste', 3000000, 'raw', randomblob(3000000))")
+    db.close()
+    before = droste(tmp_path, "runs", "export", "root").stdout
+    size = (tmp_path / "data" / "runs.db").stat().st_size
+    r = droste(tmp_path, "runs", "gc")
+    assert r.returncode == 0 and "removed 0 runs and 1 value of 3.0 MB; the file is " in r.stdout
+    assert (tmp_path / "data" / "runs.db").stat().st_size < size - 2900000
+    assert droste(tmp_path, "runs", "export", "root").stdout == before and whole(tmp_path)
+    told = json.loads(droste(tmp_path, "runs", "gc", "--json").stdout)
+    assert told == {"runs": 0, "interrupted": 0, "values": 0, "value_bytes": 0, "file_bytes": 0}
+
+
+def test_the_collector_keeps_what_it_is_told(tmp_path):
+    """--older and --keep, alone and together: what neither keeps goes."""
+    for kind in ("tree", "hostile", "large"):
+        fill(tmp_path, kind)
+    def kept(*words):
+        assert droste(tmp_path, "runs", "gc", *words).returncode == 0
+        return [run["run"] for run in runs(tmp_path)]
+    assert kept("--older", "1h") == ["large", "hostile", "root"]
+    with sqlite3.connect(tmp_path / "data" / "runs.db") as db:
+        db.execute("UPDATE runs SET started_ms = started_ms - 7200000 WHERE id <> 'large'")
+    db.close()
+    assert kept("--older", "1d") == ["large", "hostile", "root"]
+    assert kept("--older", "1h", "--keep", "2") == ["large", "hostile"]
+    assert kept("--older", "1h") == ["large"]
+    assert kept("--keep", "1") == ["large"] and kept("--keep", "0") == []
+    for words in (["--older", "soon"], ["--keep", "-1"], ["--keep", "x"], ["--limit", "3"], ["word"]):
+        assert droste(tmp_path, "runs", "gc", *words).returncode == 2
+
+
+def test_a_run_without_a_process_is_ended(tmp_path):
+    """gc ends what was killed as interrupted; a run that goes on is neither ended nor removed."""
+    model = recording(tmp_path, "```repl\nimport time; time.sleep(1000)\n```")
+    process = subprocess.Popen([DROSTE, "run", "--question", "q", "--model", model], cwd=tmp_path,
+                               env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while cells(tmp_path) < 1:
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.02)
+        told = json.loads(droste(tmp_path, "runs", "gc", "--keep", "0", "--json").stdout)
+        assert told["runs"] == told["interrupted"] == 0 and runs(tmp_path)[0]["status"] == "running"
+        r = droste(tmp_path, "runs", "rm", "2")
+        assert r.returncode == 2 and "still being run by process %d" % process.pid in r.stderr
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert "ended 1 run whose process is gone" in droste(tmp_path, "runs", "gc").stdout
+    (run,) = runs(tmp_path)
+    assert run["status"] == "interrupted" and run["ended"] and run["iterations"] == 1 and run["usage"]["calls"] == 1
+    assert droste(tmp_path, "runs", "rm", "2").returncode == 0 and runs(tmp_path) == []
+
+
+# ---- records in a bad state ----
+
+def commands(run):
+    return [["ls"], ["show", run], ["export", run], ["rm", run], ["gc"]]
+
+
+def test_a_locked_record_is_an_error(tmp_path):
+    """Whoever keeps the file is waited for ten seconds, then named as the reason; and nothing is lost."""
+    fill(tmp_path, "tree")
+    db = sqlite3.connect(tmp_path / "data" / "runs.db", isolation_level=None)
+    db.execute("PRAGMA locking_mode = EXCLUSIVE")
+    db.execute("BEGIN EXCLUSIVE")
+    waiting = [subprocess.Popen([DROSTE, "runs", *words], env=environment(tmp_path), cwd=tmp_path,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for words in commands("root")]
+    for process in waiting:
+        out, said = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 1 and out == "" and "another process has kept it locked" in said
+        assert len(said.splitlines()) == 1
+    db.execute("ROLLBACK")
+    db.close()
+    assert len(runs(tmp_path)) == 1 and whole(tmp_path)
+
+
+def test_reading_goes_on_while_another_process_writes(tmp_path):
+    """An open transaction of a writer is in no reader's way."""
+    fill(tmp_path, "tree")
+    db = sqlite3.connect(tmp_path / "data" / "runs.db", isolation_level=None)
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("DELETE FROM calls")
+    for words in commands("root")[:3]:
+        r = droste(tmp_path, "runs", *words)
+        assert r.returncode == 0 and r.stderr == ""
+    db.execute("ROLLBACK")
+    db.close()
+
+
+def test_a_damaged_record_is_an_error(tmp_path):
+    """Pages that were destroyed are named as damage by every command, in one line."""
+    fill(tmp_path, "tree")
+    path = tmp_path / "data" / "runs.db"
+    data = path.read_bytes()
+    path.write_bytes(data[:4096] + bytes(len(data) - 4096))
+    for words in commands("root"):
+        r = droste(tmp_path, "runs", *words)
+        assert r.returncode == 1 and "is damaged; move it away" in r.stderr and len(r.stderr.splitlines()) == 1, words
+    path.write_bytes(data)
+    assert len(runs(tmp_path)) == 1
+
+
+def test_a_record_of_a_newer_version_is_refused(tmp_path):
+    """Its version is told, and it stays as it is."""
+    fill(tmp_path, "tree")
+    path = tmp_path / "data" / "runs.db"
+    with sqlite3.connect(path) as db:
+        (ours,) = db.execute("PRAGMA user_version").fetchone()
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    before = path.read_bytes()
+    for words in commands("root"):
+        r = droste(tmp_path, "runs", *words)
+        assert r.returncode == 1 and "newer Droste (version 99, this one knows %d)" % ours in r.stderr
+    assert path.read_bytes() == before
+
+
+def test_a_record_that_may_not_be_written_is_an_error(ordinary_user):
+    """A file of somebody else: every command says so, and where one's own goes."""
+    os.mkdir(ordinary_user.data, 0o755)
+    os.chmod(ordinary_user.home, 0o755)
+    fill(ordinary_user.home, "tree")
+    os.chmod(os.path.join(ordinary_user.data, "runs.db"), 0o644)
+    for words in commands("root"):
+        r = ordinary_user("runs", *words)
+        assert r.status == 1 and "set DROSTE_HOME to a directory that you can write" in r.complaint

@@ -112,7 +112,7 @@ static void knows_units(void **state)
         const char *text;
         double seconds;
     } times[] = { { "90", 90 }, { "0.5", 0.5 }, { ".5", 0.5 }, { "1500ms", 1.5 }, { "90s", 90 },
-        { "5m", 300 }, { "2h", 7200 }, { "0", 0 } };
+        { "5m", 300 }, { "2h", 7200 }, { "2d", 172800 }, { "0", 0 } };
     static const struct {
         const char *text;
         bool on;
@@ -165,7 +165,7 @@ static void explains_bad_values(void **state)
         { "memory", "4 G", "(SIZE)" },
         { "memory", "1M", "not between" },
         { "memory", "nan", "(SIZE)" },
-        { "timeout", "1d", "(SECONDS)" },
+        { "timeout", "1w", "(SECONDS)" },
         { "timeout", "inf", "(SECONDS)" },
         { "timeout", "1e400", "(SECONDS)" },
         { "stream", "maybe", "(yes|no)" },

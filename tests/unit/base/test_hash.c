@@ -39,12 +39,30 @@ static void does_not_stop_at_a_nul(void **state)
     assert_string_not_equal(with, without);
 }
 
+/* In pieces of any length, the empty one too, the same comes out as at once. */
+static void pieces_give_the_same(void **state)
+{
+    static const char text[] = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+    char whole[HASH_TEXT_SIZE], pieces[HASH_TEXT_SIZE];
+    assert_ok(hash_sha256(text, sizeof text, whole, err));
+    for (size_t step = 1; step < 9; step++) {
+        cleanup_hash struct hash hash = { 0 };
+        assert_ok(hash_open(&hash, err));
+        hash_add(&hash, text, 0);
+        for (size_t at = 0; at < sizeof text; at += step)
+            hash_add(&hash, text + at, at + step < sizeof text ? step : sizeof text - at);
+        assert_ok(hash_take(&hash, pieces, err));
+        assert_string_equal(pieces, whole);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_the_published_answers),
         cmocka_unit_test(hashes_what_is_long),
         cmocka_unit_test(does_not_stop_at_a_nul),
+        cmocka_unit_test(pieces_give_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,6 +156,42 @@ static bool survives(const char *file, struct fault *fault, struct fault set)
     return clean;
 }
 
+static int do_removal(struct store *store, const char *run, struct error *err)
+{
+    struct store_keep keep = { .newest = 2, .older_ms = -1 };
+    struct store_freed freed;
+    int rc = store_collect(store, &keep, &freed, err);
+    return rc < 0 ? rc : store_run_remove(store, run, &freed, err);
+}
+
+/* The same for taking runs out of a file that is open. */
+static bool survives_removal(const char *file, struct fault *fault, struct fault set)
+{
+    struct error why = { 0 };
+    struct store *store = open_store(file);
+    char id[STORE_RUN_ID_SIZE];
+    struct store_run_begin begin = plain_run(NULL);
+    for (int i = 0; i < 3; i++) {
+        assert_ok(do_steps(store, err));
+        assert_ok(store_run_begin(store, &begin, id, err));
+        end_run(store, id);
+    }
+    *fault = set;
+    int rc = do_removal(store, id, &why);
+    bool clean = fault->seen < set.at;
+    *fault = (struct fault){ 0 };
+    if (rc < 0 && why.code != ERROR_STORE && why.code != ERROR_MEMORY)
+        fail_msg("fault %ld: %s", set.at, why.text);
+    if (clean)
+        assert_int_equal(rc, 0);
+    if (do_steps(store, &why) < 0)
+        fail_msg("after fault %ld: %s", set.at, why.text);
+    store_close(store);
+    return clean;
+}
+
+typedef bool survives_fn(const char *file, struct fault *fault, struct fault set);
+
 /* A file for the nth fault, or the same for all: then what was done through one is built on. */
 static const char *name_new(const char *name, long n)
 {
@@ -169,17 +205,23 @@ static const char *name_same(const char *name, long n)
     return name;
 }
 
-static void disturb(void **state, const char *name(const char *, long), struct fault *fault,
-    bool lasts, long stride)
+static void disturb_with(survives_fn *try, void **state, const char *name(const char *, long),
+    struct fault *fault, bool lasts, long stride)
 {
     struct place *place = *state;
     bool clean = false;
     for (long n = 1; !clean; n += stride) {
         const char *file = name(place->file, n);
-        clean = survives(file, fault, (struct fault){ .at = n, .lasts = lasts });
+        clean = try(file, fault, (struct fault){ .at = n, .lasts = lasts });
         assert_intact(file);
-        assert_true(n < 20000);
+        assert_true(n < 100000);
     }
+}
+
+static void disturb(void **state, const char *name(const char *, long), struct fault *fault,
+    bool lasts, long stride)
+{
+    disturb_with(survives, state, name, fault, lasts, stride);
 }
 
 /* Making the tables takes thousands of allocations, the work on them fewer: not every one is tried,
@@ -208,6 +250,15 @@ static void writes_fail_from_one_on(void **state)
     disturb(state, name_same, &disk, true, 1);
 }
 
+/* What is to be removed is removed whole or not at all, with its values. */
+static void a_fault_comes_while_runs_are_removed(void **state)
+{
+    disturb_with(survives_removal, state, name_new, &memory, false, 499);
+    disturb_with(survives_removal, state, name_new, &memory, true, 701);
+    disturb_with(survives_removal, state, name_new, &disk, false, 7);
+    disturb_with(survives_removal, state, name_new, &disk, true, 11);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +266,7 @@ int main(void)
         store_test(allocations_fail_from_one_on),
         store_test(a_write_fails),
         store_test(writes_fail_from_one_on),
+        store_test(a_fault_comes_while_runs_are_removed),
     };
     install_faults();
     return cmocka_run_group_tests(tests, NULL, NULL);

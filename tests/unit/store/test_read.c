@@ -282,6 +282,11 @@ static void a_large_value_that_does_not(void **state)
     free(data);
 }
 
+static int look_away(void *arg, const struct store_run *run, struct error *err)
+{
+    return 0;
+}
+
 /* Values that were changed in the file, or claim what they are not, are refused and not trusted. */
 static void damaged_values_are_refused(void **state)
 {
@@ -295,7 +300,7 @@ static void damaged_values_are_refused(void **state)
         "PRAGMA foreign_keys = OFF; DELETE FROM blobs", /* gone */
     };
     for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
-        struct store_visitor visitor = { 0 };
+        struct store_visitor visitor = { .run = look_away };
         sqlite3 *db = NULL;
         struct store *store = open_store(place->file);
         begin_run(store, "a");
@@ -306,6 +311,55 @@ static void damaged_values_are_refused(void **state)
         sqlite3_close(db);
         store_close(store);
     }
+}
+
+struct pieces {
+    struct store *store;
+    size_t max, len, largest, pieces;
+};
+
+static int add_piece(void *arg, const char *data, size_t len, struct error *err)
+{
+    struct pieces *p = arg;
+    for (size_t i = 0; i < len; i++)
+        assert_int_equal((unsigned char)data[i], (p->len + i) % 251);
+    p->len += len;
+    p->pieces++;
+    p->largest = len > p->largest ? len : p->largest;
+    return 0;
+}
+
+static int read_code(void *arg, const struct store_cell *cell, struct error *err)
+{
+    struct pieces *p = arg;
+    assert_null(cell->begin.code.data);
+    assert_non_null(cell->begin.code.hash);
+    assert_int_equal(cell->begin.code.len, LARGE);
+    assert_null(cell->end.standard_output.hash);
+    return store_value_read(p->store, &cell->begin.code, p->max, add_piece, p, err);
+}
+
+/* A lazy reader gets a value in small pieces, all of it or its beginning. */
+static void a_lazy_value_comes_in_pieces(void **state)
+{
+    struct place *place = *state;
+    char *data = malloc(LARGE);
+    for (size_t i = 0; i < LARGE; i++)
+        data[i] = (char)(i % 251);
+    struct store *store = open_store(place->file);
+    struct store_visitor visitor = { .cell = read_code, .lazy = true };
+    begin_run(store, "a");
+    assert_ok(store_turn_begin(store, "a", 1, err));
+    begin_cell(store, "a", (struct store_value){ data, LARGE });
+    struct pieces all = { .store = store, .max = SIZE_MAX },
+                  some = { .store = store, .max = 70001 };
+    assert_ok(store_run_visit(store, "a", &visitor, &all, err));
+    assert_int_equal(all.len, LARGE);
+    assert_in_range(all.largest, 1, 1 << 20);
+    assert_ok(store_run_visit(store, "a", &visitor, &some, err));
+    assert_int_equal(some.len, 70001);
+    store_close(store);
+    free(data);
 }
 
 /* ---- order ---- */
@@ -332,6 +386,99 @@ static void steps_come_in_the_order_in_which_they_began(void **state)
     assert_ok(store_turn_begin(store, "a", 2, err));
     assert_ok(store_run_visit(store, "a", &order, &seen, err));
     assert_string_equal(seen.steps, "turn1 call1 cell3 call4 call5 cell6 turn2");
+    store_close(store);
+}
+
+static int see_begin(void *arg, const struct store_run *run, struct error *err)
+{
+    see(arg, run->begin.id, run->begin.depth);
+    return 0;
+}
+
+static int see_end(void *arg, const struct store_run *run, struct error *err)
+{
+    see(arg, "end", run->begin.depth);
+    return 0;
+}
+
+static const struct store_visitor tree = { .run = see_begin,
+    .turn = see_turn,
+    .call = see_call,
+    .cell = see_cell,
+    .end = see_end,
+    .children = true };
+
+static void begin_child(
+    struct store *store, const char *id, const char *parent, int64_t cell, int64_t depth)
+{
+    char made[STORE_RUN_ID_SIZE];
+    struct store_run_begin begin = plain_run(id);
+    begin.parent = parent;
+    begin.parent_cell = cell;
+    begin.depth = depth;
+    assert_ok(store_run_begin(store, &begin, made, err));
+}
+
+/* What children did comes between the steps of their parents, two at once mixed as they were; a run
+ * that has no steps yet stands behind the cell that asked for it. */
+static void a_tree_comes_in_the_order_in_which_it_grew(void **state)
+{
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    struct seen seen = { 0 };
+    begin_run(store, "root");
+    assert_ok(store_turn_begin(store, "root", 1, err));
+    begin_call(store, "root", "1");
+    int64_t cell = begin_cell(store, "root", store_text("2"));
+    begin_child(store, "x", "root", cell, 1);
+    begin_child(store, "y", "root", cell, 1);
+    begin_child(store, "idle", "root", cell, 1);
+    assert_ok(store_turn_begin(store, "x", 1, err));
+    assert_ok(store_turn_begin(store, "y", 1, err));
+    begin_call(store, "x", "3");
+    begin_call(store, "y", "4");
+    cell = begin_cell(store, "x", store_text("5"));
+    begin_child(store, "z", "x", cell, 2);
+    assert_ok(store_turn_begin(store, "z", 1, err));
+    begin_call(store, "z", "6");
+    begin_cell(store, "root", store_text("7"));
+    assert_ok(store_run_visit(store, "root", &tree, &seen, err));
+    assert_string_equal(seen.steps,
+        "root0 turn1 call1 cell2 idle1 end1 x1 turn1 call3 y1 turn1 call4 end1 cell5 "
+        "z2 turn1 call6 end2 end1 cell7 end0");
+    store_close(store);
+}
+
+/* Of a tree, the part below a run; and of a run, what is its own. */
+static void a_branch_is_visited_alone(void **state)
+{
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    struct seen branch = { 0 }, alone = { 0 };
+    begin_run(store, "root");
+    assert_ok(store_turn_begin(store, "root", 1, err));
+    int64_t cell = begin_cell(store, "root", store_text("1"));
+    begin_child(store, "x", "root", cell, 1);
+    assert_ok(store_turn_begin(store, "x", 1, err));
+    begin_call(store, "x", "2");
+    assert_ok(store_run_visit(store, "x", &tree, &branch, err));
+    assert_string_equal(branch.steps, "x1 turn1 call2 end1");
+    assert_ok(store_run_visit(store, "root", &order, &alone, err));
+    assert_string_equal(alone.steps, "turn1 cell1");
+    store_close(store);
+}
+
+/* Runs that claim to be each other's parents, as only a file from elsewhere does, come once each. */
+static void a_circle_of_parents_ends(void **state)
+{
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    struct seen seen = { 0 };
+    begin_run(store, "a");
+    begin_child(store, "b", "a", 0, 1);
+    ask(place->file, "UPDATE runs SET parent = 'b' WHERE id = 'a'");
+    assert_ok(store_run_visit(store, "a", &tree, &seen, err));
+    assert_string_equal(seen.steps, "a0 b1 end1 end0");
     store_close(store);
 }
 
@@ -411,6 +558,29 @@ static void lists_are_filtered(void **state)
     store_close(store);
 }
 
+/* By status, which for a run without a process is `interrupted`, and by a part of the model's name;
+ * the limit counts what is left. */
+static void lists_are_filtered_by_status_and_model(void **state)
+{
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    static const char *const ids[] = { "live", "gone", "done1", "done2" };
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        begin_run(store, ids[i]);
+    end_run(store, "done1");
+    end_run(store, "done2");
+    ask(place->file, "UPDATE runs SET owner_start = 1 WHERE id = 'gone'");
+    ask(place->file, "UPDATE runs SET model = 'openai/o9' WHERE id = 'done2'");
+    assert_lists(store, (struct store_filter){ .status = "done" }, "done2 done1 ");
+    assert_lists(store, (struct store_filter){ .status = "done", .limit = 1 }, "done2 ");
+    assert_lists(store, (struct store_filter){ .status = "running" }, "live ");
+    assert_lists(store, (struct store_filter){ .status = "interrupted", .limit = 1 }, "gone ");
+    assert_lists(store, (struct store_filter){ .model = "o9" }, "done2 ");
+    assert_lists(store, (struct store_filter){ .model = "replay", .status = "done" }, "done1 ");
+    assert_lists(store, (struct store_filter){ .model = "O9" }, "");
+    store_close(store);
+}
+
 static void assert_find_says(struct store *store, const char *prefix, int code, const char *words)
 {
     struct error err = { 0 };
@@ -473,10 +643,15 @@ int main(void)
         store_test(a_large_value_that_shrinks),
         store_test(a_large_value_that_does_not),
         store_test(damaged_values_are_refused),
+        store_test(a_lazy_value_comes_in_pieces),
         store_test(steps_come_in_the_order_in_which_they_began),
+        store_test(a_tree_comes_in_the_order_in_which_it_grew),
+        store_test(a_branch_is_visited_alone),
+        store_test(a_circle_of_parents_ends),
         store_test(a_visitor_can_stop),
         store_test(writing_within_a_visit_is_refused),
         store_test(lists_are_filtered),
+        store_test(lists_are_filtered_by_status_and_model),
         store_test(a_prefix_finds_its_run),
         store_test(a_wrong_prefix_names_candidates),
         store_test(an_unknown_run_is_not_found),

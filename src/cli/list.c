@@ -1,0 +1,177 @@
+/* cli/list.c: see list.h. */
+#include "cli/list.h"
+
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/fields.h"
+#include "cli/steps.h"
+#include "cli/show.h"
+
+enum column { ID, WHEN, STATUS, MODEL, TURNS, CALLS, TOKENS, SECONDS, COLUMNS };
+
+static const struct {
+    const char *name;
+    bool number; /* to the right */
+} columns[COLUMNS] = {
+    [ID] = { "RUN", false },
+    [WHEN] = { "WHEN", false },
+    [STATUS] = { "STATUS", false },
+    [MODEL] = { "MODEL", false },
+    [TURNS] = { "TURNS", true },
+    [CALLS] = { "CALLS", true },
+    [TOKENS] = { "TOKENS", true },
+    [SECONDS] = { "SECONDS", true },
+};
+
+enum { MODEL_CHARACTERS = 32, QUESTION_CHARACTERS = 200, QUESTION_LEAST = 20 };
+
+struct row {
+    struct buf cells[COLUMNS];
+    struct buf question;
+};
+
+struct table {
+    struct row *rows;
+    size_t count;
+    size_t width[COLUMNS];
+};
+
+static void fill_row(struct row *row, const struct store_run *run)
+{
+    const struct store_run_end *e = &run->end;
+    time_t seconds = (time_t)(run->started_ms / 1000);
+    struct tm tm = { 0 };
+    char when[32];
+    localtime_r(&seconds, &tm);
+    strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &tm);
+    buf_puts(&row->cells[ID], run->begin.id);
+    buf_puts(&row->cells[WHEN], when);
+    buf_puts(&row->cells[STATUS], e->status);
+    show_one_line(&row->cells[MODEL], store_text(run->begin.model), MODEL_CHARACTERS);
+    show_one_line(&row->question, run->begin.question, QUESTION_CHARACTERS);
+    if (!run->ended_ms) {
+        for (enum column c = TURNS; c < COLUMNS; c++)
+            buf_putc(&row->cells[c], '-');
+        return;
+    }
+    buf_printf(&row->cells[TURNS], "%lld", (long long)e->iterations);
+    buf_printf(&row->cells[CALLS], "%lld", (long long)e->calls);
+    buf_printf(&row->cells[TOKENS], "%lld", (long long)(e->input_tokens + e->output_tokens));
+    buf_printf(&row->cells[SECONDS], "%.2f", e->seconds);
+}
+
+static size_t width_of(const struct buf *cell)
+{
+    return text_utf8_length(buf_text(cell), cell->len);
+}
+
+static int add_row(void *arg, const struct store_run *run, struct error *err)
+{
+    struct table *table = arg;
+    struct row *rows = realloc(table->rows, (table->count + 1) * sizeof *rows);
+    if (!rows)
+        return error_memory(err);
+    table->rows = rows;
+    struct row *row = &rows[table->count++];
+    *row = (struct row){ 0 };
+    fill_row(row, run);
+    for (enum column c = 0; c < COLUMNS; c++)
+        if (width_of(&row->cells[c]) > table->width[c])
+            table->width[c] = width_of(&row->cells[c]);
+    return 0;
+}
+
+static void print_cell(const struct table *table, enum column c, const char *text, size_t width)
+{
+    int blanks = (int)(table->width[c] - width);
+    if (columns[c].number)
+        printf("%*s", blanks, "");
+    cli_print(stdout, text, strlen(text));
+    printf("%*s", columns[c].number ? 2 : blanks + 2, "");
+}
+
+/* The characters that are left for the question on a terminal; all of them elsewhere. */
+static size_t room_for_question(const struct table *table)
+{
+    struct winsize size;
+    size_t used = 0;
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+        return QUESTION_CHARACTERS;
+    for (enum column c = 0; c < COLUMNS; c++)
+        used += table->width[c] + 2;
+    return size.ws_col > used + QUESTION_LEAST ? size.ws_col - used - 1 : QUESTION_LEAST;
+}
+
+static void print_table(struct table *table)
+{
+    for (enum column c = 0; c < COLUMNS; c++)
+        if (strlen(columns[c].name) > table->width[c])
+            table->width[c] = strlen(columns[c].name);
+    size_t room = room_for_question(table);
+    for (enum column c = 0; c < COLUMNS; c++)
+        print_cell(table, c, columns[c].name, strlen(columns[c].name));
+    puts("QUESTION");
+    for (size_t i = 0; i < table->count; i++) {
+        const struct row *row = &table->rows[i];
+        cleanup_buf struct buf question = { 0 };
+        for (enum column c = 0; c < COLUMNS; c++)
+            print_cell(table, c, buf_text(&row->cells[c]), width_of(&row->cells[c]));
+        struct store_value all = { buf_text(&row->question), row->question.len };
+        show_one_line(&question, all, room);
+        cli_print(stdout, buf_text(&question), question.len);
+        putchar('\n');
+    }
+}
+
+static void free_table(struct table *table)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        for (enum column c = 0; c < COLUMNS; c++)
+            buf_free(&table->rows[i].cells[c]);
+        buf_free(&table->rows[i].question);
+    }
+    free(table->rows);
+}
+
+static int add_json(void *arg, const struct store_run *run, struct error *err)
+{
+    struct steps_out *out = arg;
+    field_open(&out->text, NULL, '{');
+    steps_run_begin(out, run);
+    steps_run_end(out, run);
+    steps_close(out);
+    return 0;
+}
+
+int list_as_json(struct store *store, const struct store_filter *filter, struct error *err)
+{
+    cleanup_steps struct steps_out out = { .store = store };
+    field_open(&out.text, NULL, '[');
+    int rc = store ? store_run_list(store, filter, add_json, &out, err) : 0;
+    field_close(&out.text, ']');
+    if (rc == 0)
+        rc = steps_flush(&out, err);
+    if (rc == 0)
+        printf("%s\n", buf_text(&out.text));
+    return rc;
+}
+
+int list_as_text(
+    struct store *store, const struct store_filter *filter, const char *path, struct error *err)
+{
+    struct table table = { 0 };
+    int rc = store ? store_run_list(store, filter, add_row, &table, err) : 0;
+    if (rc == 0 && table.count > 0)
+        print_table(&table);
+    else if (rc == 0)
+        cli_fail(
+            0, filter->status || filter->model ? "no such runs in %s" : "no runs yet in %s", path);
+    free_table(&table);
+    return rc;
+}
