@@ -15,14 +15,15 @@ enum {
     ZYGOTE_KEEPER_FD = 6,  /* the keeper, a program */
     ZYGOTE_CHANNEL_FD = 3, /* in a worker: the stream of frames */
     ZYGOTE_MESSAGE_MAX = 128 * 1024,
-    ZYGOTE_ABI = 2, /* the helper and the library are built together; this catches a mix */
+    ZYGOTE_ABI = 3, /* the helper and the library are built together; this catches a mix */
 };
 
 enum zygote_request_kind {
     ZYGOTE_SETUP = 1, /* plan: carry out the ZYGOTE stage */
-    ZYGOTE_CLONE = 2, /* plan, and descriptors: channel, stdout, stderr, status */
+    ZYGOTE_CLONE = 2, /* plan, and descriptors: channel, stdout, stderr, status; and, where the
+                         sandbox has one, the directory of its cgroup */
 };
-enum { ZYGOTE_CLONE_FDS = 4 };
+enum { ZYGOTE_CLONE_FDS = 4, ZYGOTE_CLONE_FDS_MAX = 5 };
 
 struct zygote_request {
     uint32_t kind;
