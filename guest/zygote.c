@@ -229,8 +229,8 @@ static long clone3_onto_stack(struct clone_args *args, int (*fn)(void *), void *
                      " syscall\n"
                      "1:\n"
                      : "=a"(result)
-                     : "a"(SYS_clone3), "D"(args), "S"(sizeof *args), [fn] "r"(fn), [arg] "r"(arg),
-                     [exit] "i"(SYS_exit)
+                     : "a"(SYS_clone3), "D"(args),
+                     "S"(sizeof *args), [fn] "r"(fn), [arg] "r"(arg), [exit] "i"(SYS_exit)
                      : "rcx", "r11", "memory", "cc");
 #elif defined(__aarch64__)
     register long x8 __asm__("x8") = SYS_clone3;
@@ -272,8 +272,8 @@ static pid_t clone_keeper(struct clone_job *job)
     long pid = clone3_onto_stack(&args, become_keeper, job);
     /* Some containers' filters know no clone3. The older call can do all of this but the cgroup. */
     if (pid < 0 && errno == ENOSYS && job->cgroup < 0)
-        pid = clone(become_keeper, stack + STACK, (int)job->plan->clone_flags | FLAGS | SIGCHLD, job,
-            &job->pidfd);
+        pid = clone(become_keeper, stack + STACK, (int)job->plan->clone_flags | FLAGS | SIGCHLD,
+            job, &job->pidfd);
     return (pid_t)pid;
 }
 

@@ -2,6 +2,7 @@
 #include "api/api.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -44,7 +45,6 @@ void droste_interrupt(droste *d)
     (void)!write(d->interrupt_fd, &one, sizeof one);
     errno = saved;
 }
-
 
 void api_forget_interrupt(droste *d)
 {
@@ -183,6 +183,8 @@ int api_session_options(const droste *d, struct session_options *o, struct error
     o->spec.limits = (struct jail_limits){
         .memory = (uint64_t)s->memory,
         .processes = (uint64_t)s->processes,
+        .cpus = s->cpus,
+        .cpu_time = (uint64_t)ceil(s->cpu_time),
         .open_files = (uint64_t)s->open_files,
         .file_size = (uint64_t)s->file_size,
         .tmp_size = (uint64_t)s->tmp_size,
@@ -207,8 +209,8 @@ int api_store(droste *d, struct store **out, struct error *err)
     if (!d->store) {
         free(steal(&d->store_path));
         d->store_path = strdup(path);
-        int rc = d->store_path ? store_open(path[0] ? path : NULL, &d->store, err)
-                               : error_memory(err);
+        int rc =
+            d->store_path ? store_open(path[0] ? path : NULL, &d->store, err) : error_memory(err);
         if (rc < 0)
             return rc;
     }

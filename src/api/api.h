@@ -59,7 +59,7 @@ struct droste_result {
 };
 
 /* Takes the cell. NULL without memory. */
-struct droste_result *result_of_cell(struct cell_result *cell, enum isolation isolation);
+struct droste_result *result_of_cell(struct cell_result *cell, const struct session *session);
 struct droste_result *result_of_run(const struct rlm_result *run);
 
 #endif

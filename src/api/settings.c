@@ -18,7 +18,7 @@
 
 enum { FILE_MAX = 1 << 20 };
 
-enum type { TYPE_TEXT, TYPE_LIST, TYPE_SWITCH, TYPE_NUMBER, TYPE_SECONDS, TYPE_SIZE };
+enum type { TYPE_TEXT, TYPE_LIST, TYPE_SWITCH, TYPE_NUMBER, TYPE_DECIMAL, TYPE_SECONDS, TYPE_SIZE };
 
 static const struct setting {
     droste_option option;
@@ -44,8 +44,8 @@ static const struct setting {
     { { "record", "FILE", "", NULL,
           "Append every model call to this file, for --model replay:FILE.", 0 },
         TYPE_TEXT, AT(record), 0, 0 },
-    { { "stream", "yes|no", "yes", NULL, "Ask the provider for streamed answers.", 0 },
-        TYPE_SWITCH, AT(stream), 0, 0 },
+    { { "stream", "yes|no", "yes", NULL, "Ask the provider for streamed answers.", 0 }, TYPE_SWITCH,
+        AT(stream), 0, 0 },
     { { "concurrency", "N", "64", NULL, "Model calls in flight at once.", 0 }, TYPE_NUMBER,
         AT(concurrency), 1, 10000 },
     { { "retries", "N", "5", NULL, "Further attempts after a failure that may pass.", 0 },
@@ -72,8 +72,7 @@ static const struct setting {
         TYPE_TEXT, AT(python), 0, 0 },
     { { "preload", "MODULE", "", NULL, "Import this once for all sandboxes; may be repeated.", 0 },
         TYPE_LIST, AT(preload), 0, 0 },
-    { { "read", "PATH", "", NULL,
-          "Show this path read-only in the sandbox; may be repeated.", 0 },
+    { { "read", "PATH", "", NULL, "Show this path read-only in the sandbox; may be repeated.", 0 },
         TYPE_LIST, AT(read), 0, 0 },
     { { "pool", "N", "0", NULL, "Sandboxes to keep ready, so that a start is one message.", 0 },
         TYPE_NUMBER, AT(pool), 0, 10000 },
@@ -84,10 +83,18 @@ static const struct setting {
         TYPE_SECONDS, AT(execute_timeout), 0, 1e7 },
     { { "grace", "SECONDS", "2", NULL, "Time from the interrupt to the kill.", 0 }, TYPE_SECONDS,
         AT(grace), 0, 1e6 },
-    { { "memory", "SIZE", "4G", NULL, "Private memory of each process in the sandbox.", 0 },
+    { { "memory", "SIZE", "4G", NULL,
+          "Memory of the sandbox; where there is no cgroup, of each process in it.", 0 },
         TYPE_SIZE, AT(memory), 33554432, 1e15 },
     { { "processes", "N", "128", NULL, "Processes and threads in the sandbox.", 0 }, TYPE_NUMBER,
         AT(processes), 4, 1e6 },
+    { { "cpus", "N", "0", NULL,
+          "Processors that the sandbox may keep busy, such as 0.5; needs a cgroup; 0: no limit.",
+          0 },
+        TYPE_DECIMAL, AT(cpus), 0, 1e4 },
+    { { "cpu-time", "SECONDS", "0", NULL,
+          "Processor time of each process in the sandbox, in whole seconds; 0: no limit.", 0 },
+        TYPE_SECONDS, AT(cpu_time), 0, 1e7 },
     { { "open-files", "N", "1024", NULL, "Open files of each process in the sandbox.", 0 },
         TYPE_NUMBER, AT(open_files), 16, 1e6 },
     { { "file-size", "SIZE", "1G", NULL, "Largest file in the sandbox.", 0 }, TYPE_SIZE,
@@ -137,8 +144,7 @@ static const struct setting *find(const char *name)
     return NULL;
 }
 
-static int wrong(const struct setting *s, const char *value, const char *source,
-    struct error *err)
+static int wrong(const struct setting *s, const char *value, const char *source, struct error *err)
 {
     return error_set(err, ERROR_ARGUMENT, "%s: '%.60s' is not a value for %s (%s)", source,
         s->option.secret ? "…" : value, s->option.name, s->option.value);
@@ -187,7 +193,7 @@ static int set_number(struct settings *s, const struct setting *what, const char
     if (number < what->min || number > what->max)
         return error_set(err, ERROR_ARGUMENT, "%s: %s is not between %g and %g", source, value,
             what->min, what->max);
-    if (what->type == TYPE_SECONDS)
+    if (what->type == TYPE_SECONDS || what->type == TYPE_DECIMAL)
         *(double *)((char *)s + what->offset) = number;
     else
         *(int64_t *)(void *)((char *)s + what->offset) = (int64_t)number;
@@ -253,6 +259,7 @@ static int set(struct settings *s, const struct setting *what, const char *value
     case TYPE_SWITCH:
         return set_switch(field, what, value, source, err);
     case TYPE_NUMBER:
+    case TYPE_DECIMAL:
     case TYPE_SECONDS:
     case TYPE_SIZE:
         return set_number(s, what, value, source, err);
@@ -260,8 +267,8 @@ static int set(struct settings *s, const struct setting *what, const char *value
     return 0;
 }
 
-int settings_set(struct settings *s, const char *name, const char *value, const char *source,
-    struct error *err)
+int settings_set(
+    struct settings *s, const char *name, const char *value, const char *source, struct error *err)
 {
     const struct setting *what = find(name);
     if (!what)
@@ -338,8 +345,7 @@ static int take_line(struct settings *s, char *line, const char *source, struct 
     return rc < 0 ? -(int)ERROR_CONFIG : 0;
 }
 
-int settings_from_file(struct settings *s, const char *path, bool may_be_absent,
-    struct error *err)
+int settings_from_file(struct settings *s, const char *path, bool may_be_absent, struct error *err)
 {
     static const char byte_order_mark[] = "\xEF\xBB\xBF";
     cleanup_buf struct buf text = { 0 };

@@ -27,7 +27,7 @@ struct settings {
     /* sandboxes */
     char *env, *isolation, *python;
     struct list preload, read, include;
-    double timeout, execute_timeout, grace;
+    double timeout, execute_timeout, grace, cpus, cpu_time;
     int64_t pool, memory, processes, open_files, file_size, tmp_size, output_limit;
     /* runs */
     int64_t max_iterations, max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens,
@@ -38,11 +38,10 @@ struct settings {
 int settings_init(struct settings *s, struct error *err);
 void settings_free(struct settings *s);
 /* `source` names where the value comes from, for errors: "--retries", "OPENAI_BASE_URL"… */
-int settings_set(struct settings *s, const char *name, const char *value, const char *source,
-    struct error *err);
+int settings_set(
+    struct settings *s, const char *name, const char *value, const char *source, struct error *err);
 int settings_from_environment(struct settings *s, struct error *err);
 /* ERROR_CONFIG with the line. A missing file is fine if `may_be_absent`. */
-int settings_from_file(struct settings *s, const char *path, bool may_be_absent,
-    struct error *err);
+int settings_from_file(struct settings *s, const char *path, bool may_be_absent, struct error *err);
 
 #endif

@@ -4,14 +4,13 @@
  * network, and the provider's key is never printed.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/landlock.h>
-#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "api/api.h"
@@ -21,6 +20,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/fields.h"
+#include "env/cgroup.h"
 #include "env/interpreter.h"
 
 enum state { STATE_OK, STATE_MISSING, STATE_NOTE };
@@ -175,8 +175,8 @@ static int try_isolation(droste *d, const char *isolation, struct trial *t)
     return rc < 0 ? rc : open_and_run(d, t, &t->next_ms);
 }
 
-static void say_trial(struct doctor *doctor, const char *isolation, int rc, const struct trial *t,
-    const char *cure)
+static void say_trial(
+    struct doctor *doctor, const char *isolation, int rc, const struct trial *t, const char *cure)
 {
     cleanup_buf struct buf text = { 0 };
     if (rc < 0)
@@ -237,28 +237,20 @@ static void check_landlock(struct doctor *doctor)
             errno == EOPNOTSUPP ? "switched off at boot" : strerror(errno));
 }
 
-/* True if this process may make cgroups below its own. */
-static bool cgroup_is_delegated(void)
-{
-    cleanup_buf struct buf text = { 0 }, path = { 0 };
-    if (file_read("/proc/self/cgroup", 65536, &text, NULL) < 0)
-        return false;
-    const char *line = strstr(buf_text(&text), "0::/");
-    if (!line)
-        return false;
-    buf_printf(&path, "/sys/fs/cgroup%.*s", (int)strcspn(line + 3, "\n"), line + 3);
-    return access(buf_text(&path), W_OK) == 0;
-}
-
 static void check_cgroup(struct doctor *doctor)
 {
-    struct statfs fs;
-    if (statfs("/sys/fs/cgroup", &fs) < 0 || fs.f_type != CGROUP2_SUPER_MAGIC)
+    struct cgroups *cgroups = NULL;
+    struct error err = { 0 };
+    cleanup_fd int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (cgroups_open(doctor->d->loop, root, &cgroups, &err) < 0)
         say(doctor, "cgroup v2", STATE_NOTE, NULL,
-            "not mounted on /sys/fs/cgroup; used from a later version");
+            "%s; so memory is limited for each process, and --cpus cannot be had", err.text);
     else
-        say(doctor, "cgroup v2", STATE_NOTE, NULL, "mounted, %s; used from a later version",
-            cgroup_is_delegated() ? "and ours to divide" : "but not ours to divide");
+        say(doctor, "cgroup v2", STATE_OK, NULL,
+            "memory and processes are limited for each sandbox "
+            "as a whole, below %s",
+            cgroups_path(cgroups));
+    cgroups_close(cgroups);
 }
 
 /* ---- the configuration ---- */
@@ -269,7 +261,8 @@ static void check_model(struct doctor *doctor)
     struct settings *s = &doctor->d->settings;
     struct lm *lm = NULL, *sub = NULL;
     struct error err = { 0 };
-    const char *cure = "set DROSTE_MODEL and OPENAI_API_KEY (or OPENAI_BASE_URL), or use config.ini";
+    const char *cure =
+        "set DROSTE_MODEL and OPENAI_API_KEY (or OPENAI_BASE_URL), or use config.ini";
     if (!s->model) {
         say(doctor, "model", STATE_NOTE, cure, "none is configured; `droste run` needs one");
         return;
@@ -395,9 +388,9 @@ static int print_table(struct doctor *doctor)
         field_bool(&doctor->out, "works", doctor->works);
         buf_puts(&doctor->out, "}\n");
     } else {
-        buf_printf(&doctor->out, "\n%s\n", doctor->works
-                ? "Sandboxes work here."
-                : "Sandboxes do not work here yet; see what is missing, above.");
+        buf_printf(&doctor->out, "\n%s\n",
+            doctor->works ? "Sandboxes work here."
+                          : "Sandboxes do not work here yet; see what is missing, above.");
     }
     cli_print(stdout, buf_text(&doctor->out), doctor->out.len);
     buf_free(&doctor->out);
@@ -448,10 +441,10 @@ const struct command command_doctor = {
     .name = "doctor",
     .synopsis = "[--json] [--plan] [--SETTING VALUE ...]",
     .summary = "say what works here, what does not, and what to do",
-    .details =
-        "Real sandboxes are started; no model is called, and no key is printed. A failure in a plan\n"
-        "is reported with the step's number, which --plan shows.\n"
-        "Exit status: 0 a sandbox at isolation `auto` works, 4 it does not, 2 usage.\n",
+    .details = "Real sandboxes are started; no model is called, and no key is printed. A failure "
+               "in a plan\n"
+               "is reported with the step's number, which --plan shows.\n"
+               "Exit status: 0 a sandbox at isolation `auto` works, 4 it does not, 2 usage.\n",
     .examples = "  droste doctor\n"
                 "  droste doctor --json | jq '.checks[] | select(.state == \"missing\")'\n"
                 "  droste doctor --plan --isolation full\n"

@@ -42,6 +42,7 @@ struct pending {
     void *arg;
     const struct jail_plan *plan;
     int fds[ZYGOTE_CLONE_FDS]; /* -1 once it is under way */
+    int cgroup;                /* the receiver's, or -1 */
     bool sent;
 };
 
@@ -442,18 +443,22 @@ static int send_clone(struct zygote *z, struct pending *p)
     struct iovec iov[2] = { { &request, sizeof request },
         { (void *)(uintptr_t)p->plan, p->plan->size } };
     union {
-        char bytes[CMSG_SPACE(ZYGOTE_CLONE_FDS * sizeof(int))];
+        char bytes[CMSG_SPACE(ZYGOTE_CLONE_FDS_MAX * sizeof(int))];
         struct cmsghdr align;
     } ancillary = { { 0 } };
+    int fds[ZYGOTE_CLONE_FDS_MAX];
+    size_t size = (p->cgroup >= 0 ? ZYGOTE_CLONE_FDS_MAX : ZYGOTE_CLONE_FDS) * sizeof(int);
+    memcpy(fds, p->fds, sizeof p->fds);
+    fds[ZYGOTE_CLONE_FDS] = p->cgroup;
     struct msghdr m = { .msg_iov = iov,
         .msg_iovlen = 2,
         .msg_control = ancillary.bytes,
-        .msg_controllen = sizeof ancillary.bytes };
+        .msg_controllen = CMSG_SPACE(size) };
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(ZYGOTE_CLONE_FDS * sizeof(int));
-    memcpy(CMSG_DATA(c), p->fds, ZYGOTE_CLONE_FDS * sizeof(int));
+    c->cmsg_len = CMSG_LEN(size);
+    memcpy(CMSG_DATA(c), fds, size);
     ssize_t n;
     do
         n = sendmsg(z->control, &m, MSG_NOSIGNAL);
@@ -513,15 +518,14 @@ static int probe(struct zygote *z, struct error *err)
     int channel[2] = { -1, -1 }, ends[2] = { -1, -1 };
     struct zygote_event event = { 0 };
     size_t len;
-    int rc = jail_compile_sandbox(z->isolation, z->plan, &jail_default_limits, "/", &plan,
-        err);
+    int rc = jail_compile_sandbox(z->isolation, z->plan, &jail_default_limits, "/", &plan, err);
     if (rc < 0)
         return rc;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) == 0)
         (void)!pipe2(ends, O_CLOEXEC);
     host = channel[0];
     status = ends[0];
-    struct pending p = { .plan = plan, .fds = { channel[1], -1, -1, ends[1] } };
+    struct pending p = { .plan = plan, .fds = { channel[1], -1, -1, ends[1] }, .cgroup = -1 };
     p.fds[1] = open("/dev/null", O_WRONLY | O_CLOEXEC);
     p.fds[2] = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (ends[1] < 0 || p.fds[1] < 0 || p.fds[2] < 0 || send_clone(z, &p) < 0)
@@ -599,8 +603,8 @@ static int check_spec(const struct sandbox_spec *spec, struct error *err)
     return 0;
 }
 
-int zygote_start(
-    struct loop *loop, const struct sandbox_spec *spec, struct zygote **out, struct error *err)
+int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct cgroups *cgroups,
+    struct zygote **out, struct error *err)
 {
     int rc = check_spec(spec, err);
     if (rc < 0)
@@ -616,6 +620,8 @@ int zygote_start(
     rc = interpreter_find(spec->python, &z->executable, err);
     if (rc == 0)
         rc = spawn(z, spec, err);
+    if (rc == 0 && cgroups)
+        rc = cgroups_adopt(cgroups, z->pid, err); /* the interpreter starts meanwhile */
     if (rc == 0)
         rc = greet(z, spec, err);
     if (rc == 0 && z->isolation != ISOLATION_PROCESS)
@@ -633,14 +639,16 @@ int zygote_start(
 }
 
 int zygote_clone(struct zygote *z, const struct jail_plan *plan, int fds[ZYGOTE_CLONE_FDS],
-    zygote_fn *fn, void *arg, uint32_t *id, struct error *err)
+    int cgroup, zygote_fn *fn, void *arg, uint32_t *id, struct error *err)
 {
     if (z->dead)
         return error_set(err, ERROR_ENVIRONMENT, "the zygote of this sandbox has died");
     struct pending *p = calloc(1, sizeof *p);
     if (!p)
         return error_memory(err);
-    *p = (struct pending){ .id = ++z->last_id, .fn = fn, .arg = arg, .plan = plan };
+    *p = (struct pending){
+        .id = ++z->last_id, .fn = fn, .arg = arg, .plan = plan, .cgroup = cgroup
+    };
     memcpy(p->fds, fds, sizeof p->fds);
     if (z->under_way < UNDER_WAY_MAX && send_clone(z, p) < 0 && !will_have_room(z)) {
         free(p); /* the descriptors are still the caller's */

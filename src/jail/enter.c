@@ -129,12 +129,15 @@ static int pivot(const char *root, const char *old)
 
 static int set_limit(uint64_t resource, uint64_t value)
 {
-    struct rlimit limit = { value, value }, now;
+    /* SIGXCPU names the limit; SIGKILL, which comes at the hard one, is for who ignores that. */
+    struct rlimit limit = { value, resource == RLIMIT_CPU ? value + 1 : value }, now;
     if (getrlimit((__rlimit_resource_t)resource, &now) < 0)
         return -1;
     /* Without CAP_SYS_RESOURCE a hard limit cannot be raised: then the present one is as good. */
-    if (now.rlim_max != RLIM_INFINITY && now.rlim_max < value)
-        limit.rlim_cur = limit.rlim_max = now.rlim_max;
+    if (now.rlim_max != RLIM_INFINITY && now.rlim_max < limit.rlim_max)
+        limit.rlim_max = now.rlim_max;
+    if (limit.rlim_cur > limit.rlim_max)
+        limit.rlim_cur = limit.rlim_max;
     return setrlimit((__rlimit_resource_t)resource, &limit);
 }
 
@@ -169,8 +172,8 @@ struct outer {
     gid_t gid;
 };
 
-static int carry_out(const struct jail_plan *plan, const struct jail_op *op,
-    const struct outer *outer)
+static int carry_out(
+    const struct jail_plan *plan, const struct jail_op *op, const struct outer *outer)
 {
     const char *t0 = jail_plan_text(plan, op, 0), *t1 = jail_plan_text(plan, op, 1);
     switch ((enum jail_op_kind)op->kind) {
@@ -221,7 +224,8 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op,
 
 int jail_enter(const struct jail_plan *plan, enum jail_stage stage, uint32_t *failed)
 {
-    static struct outer outer; /* of the zygote; a clone into a user namespace cannot ask any more */
+    static struct outer
+        outer; /* of the zygote; a clone into a user namespace cannot ask any more */
     if (stage == JAIL_ZYGOTE)
         outer = (struct outer){ geteuid(), getegid() };
     for (uint32_t i = 0; i < plan->count; i++) {

@@ -22,10 +22,10 @@
 #include "session/capture.h"
 
 enum {
-    CALLS_MAX = 4096,           /* open at once; a thread each in the guest */
-    PARTS_MAX = 1000000,        /* of one call */
-    RESULT_PARTS_MAX = 16,      /* of one result */
-    PARTIAL_FRAME_MS = 30000,   /* a frame that has begun must be complete by then */
+    CALLS_MAX = 4096,         /* open at once; a thread each in the guest */
+    PARTS_MAX = 1000000,      /* of one call */
+    RESULT_PARTS_MAX = 16,    /* of one result */
+    PARTIAL_FRAME_MS = 30000, /* a frame that has begun must be complete by then */
     HEAD_MAX = 2 << 20,
 };
 
@@ -35,20 +35,21 @@ struct session {
     struct sandbox *sandbox;
     struct session_events events;
     void *arg;
-    double execute_timeout, grace;
+    struct session_limits limits;
+    double grace;
 
     bool ready, dead;
-    struct error death;       /* why, once dead */
-    char killed[64];          /* by what the host ended it, "" if it did not */
+    struct error death; /* why, once dead */
+    char killed[64];    /* by what the host ended it, "" if it did not */
     struct sandbox_exit how;
     struct frame_decoder decoder;
 
     /* the operation under way */
-    uint64_t operation;       /* its id, 0: none */
+    uint64_t operation; /* its id, 0: none */
     uint64_t last_id;
     uint64_t started_ns;
-    double limit;             /* seconds of this operation, 0: none */
-    unsigned rings;           /* how often it was interrupted */
+    double limit;   /* seconds of this operation, 0: none */
+    unsigned rings; /* how often it was interrupted */
     bool deadline_passed;
     unsigned calls;
     session_done_fn *done;
@@ -118,7 +119,8 @@ static int send_memfd(struct session *s, uint8_t type, uint64_t id, const char *
 {
     unsigned char header[FRAME_HEADER_SIZE];
     struct frame frame = {
-        .type = type, .flags = FRAME_FD, .id = id, .head_len = head_len, .blob_len = len };
+        .type = type, .flags = FRAME_FD, .id = id, .head_len = head_len, .blob_len = len
+    };
     struct iovec iov[2] = { { header, sizeof header }, { (void *)(uintptr_t)head, head_len } };
     frame_write_header(header, &frame);
     return s->ops->send(s->sandbox, iov, 2, fd, err);
@@ -162,6 +164,7 @@ static void deliver(struct session *s, struct cell_result *r)
     r->seconds = clock_seconds_since(s->started_ns);
     r->calls = s->calls;
     r->alive = !s->dead;
+    s->ops->usage(s->sandbox, &r->usage);
     r->variables = s->variables ? json_object_get(s->variables) : NULL;
     s->operation = 0;
     s->done = NULL;
@@ -174,6 +177,44 @@ static void name_signal(int signal, char *out, size_t size)
     snprintf(out, size, "signal %d%s%s", signal, name ? " SIG" : "", name ? name : "");
 }
 
+/* The limit that the kernel enforced by ending the worker; LIMIT_NONE: none of them. */
+static enum limit limit_that_ended(const struct session *s, const struct sandbox_usage *usage)
+{
+    static const struct {
+        int signal;
+        enum limit limit;
+    } signals[] = { { SIGXCPU, LIMIT_CPU_TIME }, { SIGXFSZ, LIMIT_FILE_SIZE } };
+    const struct sandbox_exit *how = &s->how;
+    if (how->limit != LIMIT_NONE || !how->known || !WIFSIGNALED(how->wait_status))
+        return how->limit;
+    int signal = WTERMSIG(how->wait_status);
+    for (size_t i = 0; i < array_length(signals); i++)
+        if (signals[i].signal == signal && usage->means[signals[i].limit] != LIMIT_BY_NOTHING)
+            return signals[i].limit;
+    /* Who ignores SIGXCPU is killed a second later. */
+    double cpu_time = limit_value(LIMIT_CPU_TIME, &s->limits.sandbox);
+    bool spent = signal == SIGKILL && cpu_time > 0 && usage->cpu_seconds >= cpu_time;
+    return spent ? LIMIT_CPU_TIME : LIMIT_NONE;
+}
+
+/* True if a limit has ended it: then that is said, and what raises it. */
+static bool explain_limit(struct session *s)
+{
+    struct sandbox_usage usage;
+    cleanup_buf struct buf value = { 0 };
+    s->ops->usage(s->sandbox, &usage);
+    enum limit limit = limit_that_ended(s, &usage);
+    if (limit == LIMIT_NONE)
+        return false;
+    limit_print(limit, &s->limits.sandbox, &value);
+    snprintf(s->killed, sizeof s->killed, "%s", limit_name(limit));
+    error_set(&s->death, ERROR_LOST,
+        "%s reached the limit of %s (%s) and was killed; its variables are gone; --%s raises it",
+        usage.means[limit] == LIMIT_BY_CGROUP ? "the sandbox as a whole" : "the guest's process",
+        limit_name(limit), buf_text(&value), limit_option(limit));
+    return true;
+}
+
 /* Why the sandbox is gone, for the result of the operation that it took along and for later ones. */
 static void explain_death(struct session *s)
 {
@@ -184,6 +225,8 @@ static void explain_death(struct session *s)
         s->death = how->error;
         return;
     }
+    if (explain_limit(s))
+        return;
     if (how->known && WIFSIGNALED(how->wait_status)) {
         name_signal(WTERMSIG(how->wait_status), s->killed, sizeof s->killed);
         error_set(&s->death, ERROR_LOST, "the guest's process died of %s; its variables are gone",
@@ -217,8 +260,7 @@ static void sandbox_ended(void *arg, const struct sandbox_exit *how)
     drop_calls(s);
     if (!s->operation)
         return;
-    struct cell_result r = { .status = s->killed[0] ? CELL_KILLED : CELL_LOST,
-        .reason = s->death };
+    struct cell_result r = { .status = s->killed[0] ? CELL_KILLED : CELL_LOST, .reason = s->death };
     snprintf(r.killed, sizeof r.killed, "%s", s->killed);
     if (s->death.code == ERROR_TIMEOUT)
         r.status = CELL_TIMEOUT;
@@ -268,8 +310,8 @@ static char *take_part(struct json_object *head, const char *key, const struct f
     struct frame_parts parts;
     const char *data;
     int64_t index = json_get_int(head, key, -1);
-    if (index < 0
-        || frame_parts_open(frame->blob, frame->blob_len, RESULT_PARTS_MAX, &parts, err) < 0)
+    if (index < 0 ||
+        frame_parts_open(frame->blob, frame->blob_len, RESULT_PARTS_MAX, &parts, err) < 0)
         return NULL;
     for (int64_t i = 0; frame_parts_next(&parts, &data, len); i++)
         if (i == index)
@@ -333,11 +375,11 @@ static bool is_known_status(const char *status)
 static int check_result(struct json_object *head, const struct frame *frame, struct error *err)
 {
     struct frame_parts parts = { 0 };
-    if (!json_object_is_type(head, json_type_object)
-        || !is_known_status(json_get_string(head, "status", NULL)))
+    if (!json_object_is_type(head, json_type_object) ||
+        !is_known_status(json_get_string(head, "status", NULL)))
         return error_set(err, ERROR_PROTOCOL, "a result without a known status");
-    if (frame->blob_len > 0
-        && frame_parts_open(frame->blob, frame->blob_len, RESULT_PARTS_MAX, &parts, err) < 0)
+    if (frame->blob_len > 0 &&
+        frame_parts_open(frame->blob, frame->blob_len, RESULT_PARTS_MAX, &parts, err) < 0)
         return -1;
     int64_t count = (int64_t)parts.count;
     if (json_get_int(head, "submitted", -1) >= count || json_get_int(head, "echo", -1) >= count)
@@ -595,13 +637,13 @@ int session_exec(struct session *s, const struct session_cell *cell, session_don
         json_append_string(&head, cell->name, strlen(cell->name));
     }
     buf_putc(&head, '}');
-    s->limit = cell->execute_timeout < 0 ? s->execute_timeout : cell->execute_timeout;
+    s->limit = cell->execute_timeout < 0 ? s->limits.execute_timeout : cell->execute_timeout;
     if (s->limit > 0)
         timer_start(s->deadline, (uint64_t)(s->limit * 1000 + 0.5), 0);
     struct session_part code = { cell->code, cell->len };
-    rc = buf_failed(&head) ? error_memory(err)
-                           : send_blob(s, FRAME_EXEC, s->operation, head.data, head.len, &code, 1,
-                                 err);
+    rc = buf_failed(&head)
+             ? error_memory(err)
+             : send_blob(s, FRAME_EXEC, s->operation, head.data, head.len, &code, 1, err);
     return rc < 0 ? take_back(s, rc) : 0;
 }
 
@@ -614,8 +656,8 @@ static const char *const kind_names[] = {
     [VALUE_FILES] = "files",
 };
 
-static void write_set_head(struct buf *head, const char *const *names, size_t count,
-    enum value_kind kind)
+static void write_set_head(
+    struct buf *head, const char *const *names, size_t count, enum value_kind kind)
 {
     buf_printf(head, "{\"kind\":\"%s\",\"names\":[", kind_names[kind]);
     for (size_t i = 0; i < count; i++) {
@@ -700,7 +742,8 @@ int session_open(struct environment *env, const struct session_options *options,
         .ops = environment_ops_of(env),
         .events = *events,
         .arg = arg,
-        .execute_timeout = options->execute_timeout,
+        .limits = { options->spec.limits, options->timeout, options->execute_timeout,
+            options->output_limit },
         .grace = options->grace,
         .decoder = { .rules = rules, .rule_count = array_length(rules) },
         .out = { .limit = options->output_limit },
@@ -752,9 +795,13 @@ enum isolation session_isolation(const struct session *s)
     return s->ops->isolation(s->sandbox);
 }
 
+const struct session_limits *session_limits_of(const struct session *s)
+{
+    return &s->limits;
+}
+
 void session_describe(const struct session *s, struct buf *out)
 {
     if (s->ops->describe)
         s->ops->describe(s->env, s->sandbox, out);
 }
-
