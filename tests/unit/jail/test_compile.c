@@ -329,10 +329,14 @@ static void limits_become_operations(void **state)
         { RLIMIT_NOFILE, true, 13 },
         { RLIMIT_FSIZE, true, 14 },
         { RLIMIT_CORE, true, 0 },
+        { RLIMIT_CPU, true, 16 },
     };
-    struct jail_limits limits = {
-        .memory = 11 << 20, .processes = 12, .open_files = 13, .file_size = 14, .tmp_size = 15 << 20
-    };
+    struct jail_limits limits = { .memory = 11 << 20,
+        .processes = 12,
+        .open_files = 13,
+        .file_size = 14,
+        .tmp_size = 15 << 20,
+        .cpu_time = 16 };
     for (int full = 0; full <= 1; full++) {
         enum isolation isolation = full ? ISOLATION_FULL : ISOLATION_PROCESS;
         cleanup_free struct jail_plan *plan = NULL, *zygote = zygote_plan(isolation, 0);
