@@ -221,9 +221,9 @@ def test_what_a_killed_host_left_is_removed_by_the_next(level, sleeping):
 @both
 def test_one_of_many_that_reaches_its_limit_takes_no_other_along(level):
     hosts = [subprocess.Popen(command(MANY % (30 if i == 3 else 5, 6), level, "--memory", "96M"),
-                              stdout=subprocess.PIPE, text=True) for i in range(8)]
+                              stdout=subprocess.PIPE, text=True) for i in range(4)]
     killed = [json.loads(h.communicate(timeout=300)[0])["killed"] for h in hosts]
-    assert killed == ["memory" if i == 3 else None for i in range(8)]
+    assert killed == ["memory" if i == 3 else None for i in range(4)]
     assert homes() == []
 
 
