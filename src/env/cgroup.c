@@ -152,12 +152,20 @@ static char *own_below(char *text, const char *root)
 /* ---- which of them may be divided ---- */
 
 /* Why one may not, the more telling the later. */
-enum refusal { REFUSED_NONE, REFUSED_GONE, REFUSED_CONTROLLERS, REFUSED_OWNER, REFUSED_BUSY };
+enum refusal {
+    REFUSED_NONE,
+    REFUSED_GONE,
+    REFUSED_CONTROLLERS,
+    REFUSED_READ_ONLY,
+    REFUSED_OWNER,
+    REFUSED_BUSY,
+};
 
 static const char *const refusals[] = {
     [REFUSED_GONE] = "this process's cgroup cannot be opened",
     [REFUSED_CONTROLLERS] = "it has no memory and pids controllers for this process (version 1 may "
                             "hold them: boot with systemd.unified_cgroup_hierarchy=1)",
+    [REFUSED_READ_ONLY] = "it is mounted read-only, as in a container that was not given a cgroup",
     [REFUSED_OWNER] = "no cgroup that this process is in belongs to this user: start it with "
                       "`systemd-run --user --scope`, or as root",
     [REFUSED_BUSY] = "the cgroups of this user hold processes themselves and cannot be divided: "
@@ -178,7 +186,7 @@ static enum refusal check_place(int dir)
         return REFUSED_CONTROLLERS;
     if (faccessat(dir, ".", W_OK, AT_EACCESS) < 0 ||
         faccessat(dir, "cgroup.procs", W_OK, AT_EACCESS) < 0)
-        return REFUSED_OWNER;
+        return errno == EROFS ? REFUSED_READ_ONLY : REFUSED_OWNER;
     if (gives(dir, "cgroup.subtree_control") ||
         put(dir, "cgroup.subtree_control", "+memory +pids") == 0)
         return REFUSED_NONE;

@@ -1,4 +1,5 @@
 """Limits of sandboxes by cgroup v2, on a kernel that has nothing else (scripts/check-vm)."""
+import ctypes
 import glob
 import json
 import os
@@ -239,6 +240,23 @@ def test_doctor_says_that_they_can_be_had():
     check = {c["name"]: c for c in json.loads(r.stdout)["checks"]}["cgroup v2"]
     assert check["state"] == "ok" and "as a whole" in check["text"]
     assert homes() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_a_tree_that_is_mounted_read_only_is_said_to_be():
+    """As most containers have it."""
+    def remount():
+        libc = ctypes.CDLL(None)
+        new_namespace, private, bind, read_only = 0x20000, 0x44000, 4096, 4096 | 32 | 1
+        at = CGROUPS.encode()
+        if (libc.unshare(new_namespace) or libc.mount(None, b"/", None, private, None)
+                or libc.mount(at, at, None, bind, None)
+                or libc.mount(None, at, None, read_only, None)):
+            raise OSError("cannot remount")
+    r = subprocess.run([DROSTE, "doctor", "--json"], text=True, stdout=subprocess.PIPE,
+                       preexec_fn=remount)
+    check = {c["name"]: c for c in json.loads(r.stdout)["checks"]}["cgroup v2"]
+    assert check["state"] == "note" and "mounted read-only" in check["text"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user without a cgroup")
