@@ -44,8 +44,8 @@ static const struct setting {
     { { "record", "FILE", "", NULL,
           "Append every model call to this file, for --model replay:FILE.", 0 },
         TYPE_TEXT, AT(record), 0, 0 },
-    { { "stream", "yes|no", "yes", NULL, "Ask the provider for streamed answers.", 0 }, TYPE_SWITCH,
-        AT(stream), 0, 0 },
+    { { "stream", "yes|no", "yes", NULL, "Ask the provider for streamed answers.", 0 },
+        TYPE_SWITCH, AT(stream), 0, 0 },
     { { "concurrency", "N", "64", NULL, "Model calls in flight at once.", 0 }, TYPE_NUMBER,
         AT(concurrency), 1, 10000 },
     { { "retries", "N", "5", NULL, "Further attempts after a failure that may pass.", 0 },
@@ -72,7 +72,8 @@ static const struct setting {
         TYPE_TEXT, AT(python), 0, 0 },
     { { "preload", "MODULE", "", NULL, "Import this once for all sandboxes; may be repeated.", 0 },
         TYPE_LIST, AT(preload), 0, 0 },
-    { { "read", "PATH", "", NULL, "Show this path read-only in the sandbox; may be repeated.", 0 },
+    { { "read", "PATH", "", NULL,
+          "Show this path read-only in the sandbox; may be repeated.", 0 },
         TYPE_LIST, AT(read), 0, 0 },
     { { "pool", "N", "0", NULL, "Sandboxes to keep ready, so that a start is one message.", 0 },
         TYPE_NUMBER, AT(pool), 0, 10000 },
@@ -144,7 +145,8 @@ static const struct setting *find(const char *name)
     return NULL;
 }
 
-static int wrong(const struct setting *s, const char *value, const char *source, struct error *err)
+static int wrong(const struct setting *s, const char *value, const char *source,
+    struct error *err)
 {
     return error_set(err, ERROR_ARGUMENT, "%s: '%.60s' is not a value for %s (%s)", source,
         s->option.secret ? "…" : value, s->option.name, s->option.value);
@@ -267,8 +269,8 @@ static int set(struct settings *s, const struct setting *what, const char *value
     return 0;
 }
 
-int settings_set(
-    struct settings *s, const char *name, const char *value, const char *source, struct error *err)
+int settings_set(struct settings *s, const char *name, const char *value, const char *source,
+    struct error *err)
 {
     const struct setting *what = find(name);
     if (!what)
@@ -345,7 +347,8 @@ static int take_line(struct settings *s, char *line, const char *source, struct 
     return rc < 0 ? -(int)ERROR_CONFIG : 0;
 }
 
-int settings_from_file(struct settings *s, const char *path, bool may_be_absent, struct error *err)
+int settings_from_file(struct settings *s, const char *path, bool may_be_absent,
+    struct error *err)
 {
     static const char byte_order_mark[] = "\xEF\xBB\xBF";
     cleanup_buf struct buf text = { 0 };

@@ -38,10 +38,11 @@ struct settings {
 int settings_init(struct settings *s, struct error *err);
 void settings_free(struct settings *s);
 /* `source` names where the value comes from, for errors: "--retries", "OPENAI_BASE_URL"… */
-int settings_set(
-    struct settings *s, const char *name, const char *value, const char *source, struct error *err);
+int settings_set(struct settings *s, const char *name, const char *value, const char *source,
+    struct error *err);
 int settings_from_environment(struct settings *s, struct error *err);
 /* ERROR_CONFIG with the line. A missing file is fine if `may_be_absent`. */
-int settings_from_file(struct settings *s, const char *path, bool may_be_absent, struct error *err);
+int settings_from_file(struct settings *s, const char *path, bool may_be_absent,
+    struct error *err);
 
 #endif

@@ -224,13 +224,13 @@ int json_check(const char *text, size_t len, const struct json_limits *limits, s
     struct scan s = { text, text + len, text, NULL };
     size_t bad = 0;
     if (len > limits->bytes)
-        return error_set(
-            err, ERROR_PROTOCOL, "JSON of %zu bytes, over the limit of %zu", len, limits->bytes);
+        return error_set(err, ERROR_PROTOCOL, "JSON of %zu bytes, over the limit of %zu", len,
+            limits->bytes);
     if (!text_is_utf8(text, len, &bad))
         return error_set(err, ERROR_PROTOCOL, "JSON is not UTF-8 at byte %zu", bad);
     if (!scan_value(&s, limits))
-        return error_set(
-            err, ERROR_PROTOCOL, "JSON is wrong at byte %zu: %s", (size_t)(s.p - s.start), s.wrong);
+        return error_set(err, ERROR_PROTOCOL, "JSON is wrong at byte %zu: %s",
+            (size_t)(s.p - s.start), s.wrong);
     return 0;
 }
 
@@ -256,8 +256,8 @@ int json_parse(const char *text, size_t len, const struct json_limits *limits,
     }
     json_tokener_free(tok);
     if (why != json_tokener_success)
-        return error_set(
-            err, ERROR_PROTOCOL, "JSON cannot be read: %s", json_tokener_error_desc(why));
+        return error_set(err, ERROR_PROTOCOL, "JSON cannot be read: %s",
+            json_tokener_error_desc(why));
     return 0;
 }
 

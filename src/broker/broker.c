@@ -193,8 +193,8 @@ static void item_done(void *arg, const struct lm_reply *r)
     item_over(item);
 }
 
-static int record_begin(
-    struct item *item, const char *model, const char *text, size_t len, struct error *err)
+static int record_begin(struct item *item, const char *model, const char *text, size_t len,
+    struct error *err)
 {
     struct broker *b = item->ask->broker;
     struct store_call_begin begin = {
@@ -209,8 +209,8 @@ static int record_begin(
     return b->options.store ? store_call_begin(b->options.store, &begin, &item->record, err) : 0;
 }
 
-static int start_request(
-    struct item *item, struct lm_request *request, const char *text, size_t len, struct error *err)
+static int start_request(struct item *item, struct lm_request *request, const char *text,
+    size_t len, struct error *err)
 {
     struct broker *b = item->ask->broker;
     double left = budget_seconds_left(b->options.budget);
@@ -236,8 +236,8 @@ static int start_request(
 }
 
 /* A prompt that is a list of messages, as JSON. */
-static int start_messages(
-    struct item *item, const char *model, const char *text, size_t len, struct error *err)
+static int start_messages(struct item *item, const char *model, const char *text, size_t len,
+    struct error *err)
 {
     cleanup_json struct json_object *list = NULL;
     int rc = json_parse(text, len, &json_limits_large, &list, err);
@@ -245,8 +245,8 @@ static int start_messages(
         return rc;
     size_t count = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
     if (count == 0 || count > MESSAGES_MAX)
-        return error_set(
-            err, ERROR_ARGUMENT, "a prompt is a text or a list of 1 to %d messages", MESSAGES_MAX);
+        return error_set(err, ERROR_ARGUMENT, "a prompt is a text or a list of 1 to %d messages",
+            MESSAGES_MAX);
     cleanup_free struct lm_message *messages = calloc(count, sizeof *messages);
     if (!messages)
         return error_memory(err);
@@ -266,8 +266,8 @@ static int start_messages(
     return start_request(item, &request, text, len, err);
 }
 
-static int start_item(
-    struct item *item, const char *model, const char *text, size_t len, struct error *err)
+static int start_item(struct item *item, const char *model, const char *text, size_t len,
+    struct error *err)
 {
     struct lm_message message = { "user", text, len };
     struct lm_request request = { .model = model, .messages = &message, .message_count = 1 };
@@ -320,12 +320,8 @@ void broker_call(struct broker *b, struct session *s, const struct session_call 
         refuse(s, call->id, &err);
         return;
     }
-    *ask = (struct ask){ .next = b->asks,
-        .broker = b,
-        .session = s,
-        .id = call->id,
-        .count = call->parts.count,
-        .starting = true };
+    *ask = (struct ask){ .next = b->asks, .broker = b, .session = s, .id = call->id,
+        .count = call->parts.count, .starting = true };
     b->asks = ask;
     const char *model = json_get_string(call->head, "model", NULL);
     mark_messages(ask, json_get_typed(call->head, "messages", json_type_array));

@@ -16,13 +16,13 @@
 struct broker;
 
 struct broker_options {
-    struct lm *lm; /* answers guests; NULL: every call is refused with `no_model` */
+    struct lm *lm;           /* answers guests; NULL: every call is refused with `no_model` */
     struct budget *budget;
-    double call_timeout;        /* seconds; 0: none */
-    int64_t max_tokens;         /* of one answer; 0: the provider's default */
-    unsigned depth;             /* of the calls that are made here */
-    struct store *store;        /* NULL: no record */
-    const char *run;            /* its id there; must outlive the broker */
+    double call_timeout;     /* seconds; 0: none */
+    int64_t max_tokens;      /* of one answer; 0: the provider's default */
+    unsigned depth;          /* of the calls that are made here */
+    struct store *store;     /* NULL: no record */
+    const char *run;         /* its id there; must outlive the broker */
     void (*changed)(void *arg); /* after each call that ended; may be NULL */
     void *arg;
 };

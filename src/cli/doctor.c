@@ -175,8 +175,8 @@ static int try_isolation(droste *d, const char *isolation, struct trial *t)
     return rc < 0 ? rc : open_and_run(d, t, &t->next_ms);
 }
 
-static void say_trial(
-    struct doctor *doctor, const char *isolation, int rc, const struct trial *t, const char *cure)
+static void say_trial(struct doctor *doctor, const char *isolation, int rc, const struct trial *t,
+    const char *cure)
 {
     cleanup_buf struct buf text = { 0 };
     if (rc < 0)
@@ -247,8 +247,7 @@ static void check_cgroup(struct doctor *doctor)
             "%s; so memory is limited for each process, and --cpus cannot be had", err.text);
     else
         say(doctor, "cgroup v2", STATE_OK, NULL,
-            "memory and processes are limited for each sandbox "
-            "as a whole, below %s",
+            "memory and processes are limited for each sandbox as a whole, below %s",
             cgroups_path(cgroups));
     cgroups_close(cgroups);
 }
@@ -261,8 +260,7 @@ static void check_model(struct doctor *doctor)
     struct settings *s = &doctor->d->settings;
     struct lm *lm = NULL, *sub = NULL;
     struct error err = { 0 };
-    const char *cure =
-        "set DROSTE_MODEL and OPENAI_API_KEY (or OPENAI_BASE_URL), or use config.ini";
+    const char *cure = "set DROSTE_MODEL and OPENAI_API_KEY (or OPENAI_BASE_URL), or use config.ini";
     if (!s->model) {
         say(doctor, "model", STATE_NOTE, cure, "none is configured; `droste run` needs one");
         return;
@@ -388,9 +386,9 @@ static int print_table(struct doctor *doctor)
         field_bool(&doctor->out, "works", doctor->works);
         buf_puts(&doctor->out, "}\n");
     } else {
-        buf_printf(&doctor->out, "\n%s\n",
-            doctor->works ? "Sandboxes work here."
-                          : "Sandboxes do not work here yet; see what is missing, above.");
+        buf_printf(&doctor->out, "\n%s\n", doctor->works
+                ? "Sandboxes work here."
+                : "Sandboxes do not work here yet; see what is missing, above.");
     }
     cli_print(stdout, buf_text(&doctor->out), doctor->out.len);
     buf_free(&doctor->out);
@@ -441,10 +439,10 @@ const struct command command_doctor = {
     .name = "doctor",
     .synopsis = "[--json] [--plan] [--SETTING VALUE ...]",
     .summary = "say what works here, what does not, and what to do",
-    .details = "Real sandboxes are started; no model is called, and no key is printed. A failure "
-               "in a plan\n"
-               "is reported with the step's number, which --plan shows.\n"
-               "Exit status: 0 a sandbox at isolation `auto` works, 4 it does not, 2 usage.\n",
+    .details =
+        "Real sandboxes are started; no model is called, and no key is printed. A failure in a plan\n"
+        "is reported with the step's number, which --plan shows.\n"
+        "Exit status: 0 a sandbox at isolation `auto` works, 4 it does not, 2 usage.\n",
     .examples = "  droste doctor\n"
                 "  droste doctor --json | jq '.checks[] | select(.state == \"missing\")'\n"
                 "  droste doctor --plan --isolation full\n"

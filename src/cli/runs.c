@@ -162,8 +162,8 @@ static int list_as_json(struct store *store, const struct store_filter *filter, 
     return rc;
 }
 
-static int list_as_text(
-    struct store *store, const struct store_filter *filter, const char *path, struct error *err)
+static int list_as_text(struct store *store, const struct store_filter *filter, const char *path,
+    struct error *err)
 {
     struct table table = { 0 };
     int rc = store ? store_run_list(store, filter, add_row, &table, err) : 0;

@@ -235,7 +235,8 @@ static void print_context(struct store_value context)
 {
     cleanup_json struct json_object *o = NULL;
     cleanup_buf struct buf text = { 0 };
-    if (!context.data || json_parse(context.data, context.len, &json_limits_large, &o, NULL) < 0)
+    if (!context.data ||
+        json_parse(context.data, context.len, &json_limits_large, &o, NULL) < 0)
         return;
     int64_t files = json_get_int(o, "files", 0), left_out = json_get_int(o, "left_out", 0);
     buf_printf(&text, "%s, %lld bytes", json_get_string(o, "source", "?"),
@@ -251,8 +252,7 @@ static void print_context(struct store_value context)
 static void print_answer(struct store_value answer)
 {
     cleanup_json struct json_object *o = NULL;
-    bool fine =
-        answer.data && json_parse(answer.data, answer.len, &json_limits_large, &o, NULL) == 0;
+    bool fine = answer.data && json_parse(answer.data, answer.len, &json_limits_large, &o, NULL) == 0;
     if (fine && json_object_is_type(o, json_type_string))
         print_fact("answer", json_object_get_string(o));
     else

@@ -530,7 +530,8 @@ static int start(struct sandbox *s, struct zygote *z, const struct local *env,
 }
 
 static int make_sandbox(void *arg, struct zygote *z, const struct jail_limits *limits,
-    const struct sandbox_events *events, void *events_arg, struct sandbox **out, struct error *err)
+    const struct sandbox_events *events, void *events_arg, struct sandbox **out,
+    struct error *err)
 {
     struct local *env = arg;
     struct sandbox *s = sandbox_new(env->base.ops, z, events, events_arg);

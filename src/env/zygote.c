@@ -518,7 +518,8 @@ static int probe(struct zygote *z, struct error *err)
     int channel[2] = { -1, -1 }, ends[2] = { -1, -1 };
     struct zygote_event event = { 0 };
     size_t len;
-    int rc = jail_compile_sandbox(z->isolation, z->plan, &jail_default_limits, "/", &plan, err);
+    int rc = jail_compile_sandbox(z->isolation, z->plan, &jail_default_limits, "/", &plan,
+        err);
     if (rc < 0)
         return rc;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) == 0)

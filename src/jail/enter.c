@@ -172,8 +172,8 @@ struct outer {
     gid_t gid;
 };
 
-static int carry_out(
-    const struct jail_plan *plan, const struct jail_op *op, const struct outer *outer)
+static int carry_out(const struct jail_plan *plan, const struct jail_op *op,
+    const struct outer *outer)
 {
     const char *t0 = jail_plan_text(plan, op, 0), *t1 = jail_plan_text(plan, op, 1);
     switch ((enum jail_op_kind)op->kind) {
@@ -224,8 +224,7 @@ static int carry_out(
 
 int jail_enter(const struct jail_plan *plan, enum jail_stage stage, uint32_t *failed)
 {
-    static struct outer
-        outer; /* of the zygote; a clone into a user namespace cannot ask any more */
+    static struct outer outer; /* of the zygote; a clone into a user namespace cannot ask any more */
     if (stage == JAIL_ZYGOTE)
         outer = (struct outer){ geteuid(), getegid() };
     for (uint32_t i = 0; i < plan->count; i++) {

@@ -14,21 +14,21 @@
 #include <stdint.h>
 
 enum jail_op_kind {
-    JAIL_UNSHARE,   /* a: CLONE_NEW… flags */
-    JAIL_MAP_SELF,  /* a, b: user and group id inside, for the caller's own outside */
-    JAIL_BECOME,    /* a, b: user and group id to change to, without supplementary groups */
-    JAIL_PRIVATE,   /* stop the propagation of mounts, in both directions */
-    JAIL_MOUNT,     /* text 0: type, 1: target, 2: data; a: MS_… flags */
-    JAIL_BIND,      /* text 0: source, 1: target (made as needed); a: MOUNT_ATTR_… to set */
-    JAIL_READ_ONLY, /* text 0: mount point; one mount, not those below it */
-    JAIL_DIRECTORY, /* text 0: path, parents made too; a: mode */
-    JAIL_FILE,      /* text 0: path, 1: contents; a: mode */
-    JAIL_SYMLINK,   /* text 0: what it points to, 1: path */
-    JAIL_PIVOT,     /* text 0: new root, 1: where the old one goes below it */
-    JAIL_DETACH,    /* text 0: mount point, unmounted with all below it */
-    JAIL_CHDIR,     /* text 0: path */
-    JAIL_HOSTNAME,  /* text 0: name */
-    JAIL_LIMIT, /* a: RLIMIT_…, b: soft and hard value; RLIMIT_CPU's hard one is a second later */
+    JAIL_UNSHARE,      /* a: CLONE_NEW… flags */
+    JAIL_MAP_SELF,     /* a, b: user and group id inside, for the caller's own outside */
+    JAIL_BECOME,       /* a, b: user and group id to change to, without supplementary groups */
+    JAIL_PRIVATE,      /* stop the propagation of mounts, in both directions */
+    JAIL_MOUNT,        /* text 0: type, 1: target, 2: data; a: MS_… flags */
+    JAIL_BIND,         /* text 0: source, 1: target (made as needed); a: MOUNT_ATTR_… to set */
+    JAIL_READ_ONLY,    /* text 0: mount point; one mount, not those below it */
+    JAIL_DIRECTORY,    /* text 0: path, parents made too; a: mode */
+    JAIL_FILE,         /* text 0: path, 1: contents; a: mode */
+    JAIL_SYMLINK,      /* text 0: what it points to, 1: path */
+    JAIL_PIVOT,        /* text 0: new root, 1: where the old one goes below it */
+    JAIL_DETACH,       /* text 0: mount point, unmounted with all below it */
+    JAIL_CHDIR,        /* text 0: path */
+    JAIL_HOSTNAME,     /* text 0: name */
+    JAIL_LIMIT,        /* a: RLIMIT_…, b: soft and hard value; RLIMIT_CPU: a second between */
     JAIL_SESSION,      /* own session and process group */
     JAIL_DROP_CAPS,    /* every set, the bounding and the ambient one too */
     JAIL_NO_NEW_PRIVS, /* set-user-id files and file capabilities have no effect */
@@ -60,8 +60,8 @@ struct jail_plan {
     struct jail_op ops[];
 };
 
-static inline const char *jail_plan_text(
-    const struct jail_plan *plan, const struct jail_op *op, int i)
+static inline const char *jail_plan_text(const struct jail_plan *plan, const struct jail_op *op,
+    int i)
 {
     return (const char *)(plan->ops + plan->count) + op->text[i];
 }

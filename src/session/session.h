@@ -39,19 +39,19 @@ struct cell_error {
 
 struct cell_result {
     enum cell_status status;
-    bool alive;          /* the session can go on, with its variables */
-    struct buf out, err; /* UTF-8, with a line in the middle where bytes were left out */
+    bool alive;              /* the session can go on, with its variables */
+    struct buf out, err;     /* UTF-8, with a line in the middle where bytes were left out */
     uint64_t out_left_out, err_left_out; /* bytes */
-    char *submit;                        /* a JSON object, or NULL */
+    char *submit;            /* a JSON object, or NULL */
     size_t submit_len;
-    char *echo; /* repr of the last expression, or NULL */
+    char *echo;              /* repr of the last expression, or NULL */
     struct cell_error error;
-    char killed[64];     /* "timeout", "memory", "signal 11", "exit 3", "protocol"…, or "" */
-    struct error reason; /* for KILLED and LOST: what is known, in a line */
+    char killed[64];         /* "timeout", "memory", "signal 11", "exit 3", "protocol"…, or "" */
+    struct error reason;     /* for KILLED and LOST: what is known, in a line */
     struct json_object *variables; /* array of {name, type, length, preview}; may be NULL */
     struct json_object *variable;  /* of session_set: what it became */
     double seconds;
-    unsigned calls;             /* that the guest made meanwhile */
+    unsigned calls;          /* that the guest made meanwhile */
     struct sandbox_usage usage; /* of the sandbox since its start */
 };
 
@@ -118,9 +118,9 @@ int session_exec(struct session *s, const struct session_cell *cell, session_don
 
 /* How the guest makes a value of the bytes. */
 enum value_kind {
-    VALUE_TEXT, /* str, from UTF-8 */
+    VALUE_TEXT,  /* str, from UTF-8 */
     VALUE_BYTES,
-    VALUE_AUTO, /* str if it is UTF-8, else bytes */
+    VALUE_AUTO,  /* str if it is UTF-8, else bytes */
     VALUE_JSON,
     VALUE_JSONL, /* a list, a value a line */
     VALUE_FILES, /* {path: text}; guest.py, decode_files, has the format */

@@ -299,7 +299,8 @@ static void a_prefix_below_tmp_is_shown_in_the_private_tmp(void **state)
     cleanup_free struct jail_plan *zygote = NULL, *plan = NULL;
     cleanup_buf struct buf out = { 0 };
     assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
-    assert_ok(jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, NULL, &plan, err));
+    assert_ok(jail_compile_sandbox(
+        ISOLATION_FULL, zygote, &jail_default_limits, NULL, &plan, err));
     jail_print(plan, &out);
     const char *at = buf_text(&out);
     for (size_t i = 0; i < array_length(expected); i++) {
