@@ -9,6 +9,7 @@ import subprocess
 
 USER = 1000
 CGROUPS = "/sys/fs/cgroup"
+ONCE = "test_env_local"  # hundreds of sandboxes: minutes where QEMU translates
 MS_BIND, MS_MOVE = 4096, 8192
 POWER_OFF = 0x4321FEDC
 
@@ -80,6 +81,8 @@ def run_all(who, user, cgroup):
     run("limits, " + who, ["/usr/bin/python3", "-B", "-m", "pytest", "-q", "-rs", "--color=no", "-p",
                            "no:cacheprovider", "/droste/tests/vm"], user, cgroup)
     for name in sorted(os.listdir("/droste/build/tests")):
+        if user and name == ONCE:
+            continue
         run("%s, %s" % (name, who), ["/droste/build/tests/" + name], user, cgroup,
             CMOCKA_MESSAGE_OUTPUT="TAP", DROSTE_TEST_ISOLATION="full")
 
