@@ -13,7 +13,7 @@ export PATH := /usr/bin:$(PATH)
 # Ninja uses all cores; two of it in one directory would disturb each other.
 .NOTPARALLEL:
 .DEFAULT_GOAL := all
-.PHONY: all setup setup-tests demo check fuzz bench format install clean attack
+.PHONY: all setup setup-tests demo check check-vm fuzz bench format install clean attack
 
 all: setup
 	@scripts/build $(BUILD) --buildtype=release
@@ -29,6 +29,11 @@ demo: all
 
 check: setup-tests
 	@scripts/check
+
+# What needs cgroup v2, in a virtual machine.
+check-vm: setup-tests all
+	@scripts/setup vm
+	@scripts/check-vm
 
 # A minute for each target; `make fuzz FUZZ_SECONDS=600` for longer.
 fuzz: setup-tests

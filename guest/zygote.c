@@ -66,6 +66,7 @@ struct clone_job {
     uint32_t id;
     const struct jail_plan *plan;
     int channel, out, err, status;
+    int cgroup; /* the directory to clone into, or -1 */
     int pidfd;
     int settled[2]; /* without a pid namespace: closes when the keeper's program has begun */
     sigset_t old_mask;
@@ -97,12 +98,12 @@ static void say(uint32_t kind, uint32_t id, int pid, int sys, uint32_t op, int f
 /* A copy of this process, as by fork(), without the C library's part of it. */
 static pid_t clone_copy(void)
 {
-    struct clone_args args = {
-        .flags = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID,
-        .child_tid = (uint64_t)(uintptr_t)zygote.tid_address,
-        .exit_signal = SIGCHLD,
-    };
-    return (pid_t)syscall(SYS_clone3, &args, sizeof args);
+    long flags = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD;
+#if defined(__x86_64__)
+    return (pid_t)syscall(SYS_clone, flags, NULL, NULL, zygote.tid_address, 0L);
+#else /* the last two change places, clone(2) */
+    return (pid_t)syscall(SYS_clone, flags, NULL, NULL, 0L, zygote.tid_address);
+#endif
 }
 
 /* The zygote may have said already that the clone is there, so that why it ends at once is told
@@ -215,11 +216,73 @@ static int become_keeper(void *arg)
     keep(job, worker);
 }
 
+/* clone3(2) for a child that runs fn(arg) on the stack in `args` and ends with what it returns. glibc
+ * has no wrapper, and syscall(2) cannot be used: the child would return on the caller's stack. */
+static long clone3_onto_stack(struct clone_args *args, int (*fn)(void *), void *arg)
+{
+#if defined(__x86_64__)
+    long result;
+    __asm__ volatile("syscall\n"
+                     " test %%rax, %%rax\n"
+                     " jnz 1f\n"
+                     " mov %[arg], %%rdi\n"
+                     " call *%[fn]\n"
+                     " mov %%eax, %%edi\n"
+                     " mov %[exit], %%eax\n"
+                     " syscall\n"
+                     "1:\n"
+                     : "=a"(result)
+                     : "a"(SYS_clone3), "D"(args),
+                     "S"(sizeof *args), [fn] "r"(fn), [arg] "r"(arg), [exit] "i"(SYS_exit)
+                     : "rcx", "r11", "memory", "cc");
+#elif defined(__aarch64__)
+    register long x8 __asm__("x8") = SYS_clone3;
+    register long result __asm__("x0") = (long)args;
+    register long size __asm__("x1") = sizeof *args;
+    __asm__ volatile("svc 0\n"
+                     " cbnz x0, 1f\n"
+                     " mov x0, %[arg]\n"
+                     " blr %[fn]\n"
+                     " mov x8, %[exit]\n"
+                     " svc 0\n"
+                     "1:\n"
+                     : "+r"(result)
+                     : "r"(x8), "r"(size), [fn] "r"(fn), [arg] "r"(arg), [exit] "i"(SYS_exit)
+                     : "memory", "cc");
+#else
+#error "write the system call of this machine here"
+#endif
+    if (result >= 0)
+        return result;
+    errno = (int)-result;
+    return -1;
+}
+
+/* Starts the keeper, in the sandbox's cgroup from its first instruction on: a move afterwards is
+ * slower, and what was used before it would count elsewhere. */
+static pid_t clone_keeper(struct clone_job *job)
+{
+    enum { STACK = 64 * 1024, FLAGS = CLONE_VM | CLONE_VFORK | CLONE_PIDFD };
+    static char stack[STACK] __attribute__((aligned(64)));
+    struct clone_args args = {
+        .flags = job->plan->clone_flags | FLAGS | (job->cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
+        .pidfd = (uint64_t)(uintptr_t)&job->pidfd,
+        .exit_signal = SIGCHLD,
+        .stack = (uint64_t)(uintptr_t)stack,
+        .stack_size = STACK,
+        .cgroup = job->cgroup >= 0 ? (uint64_t)job->cgroup : 0,
+    };
+    long pid = clone3_onto_stack(&args, become_keeper, job);
+    /* Some containers' filters know no clone3. The older call can do all of this but the cgroup. */
+    if (pid < 0 && errno == ENOSYS && job->cgroup < 0)
+        pid = clone(become_keeper, stack + STACK, (int)job->plan->clone_flags | FLAGS | SIGCHLD,
+            job, &job->pidfd);
+    return (pid_t)pid;
+}
+
 /* Clones; true in the worker. */
 static bool serve_clone(struct clone_job *job)
 {
-    enum { STACK = 64 * 1024 };
-    static char stack[STACK] __attribute__((aligned(64)));
     sigset_t all;
     sigfillset(&all);
     /* A clone that copies much memory restarts for ever if signals keep coming. */
@@ -233,9 +296,7 @@ static bool serve_clone(struct clone_job *job)
         return true;
     }
     job->pidfd = job->settled[0] = job->settled[1] = -1;
-    pid_t pid = clone(become_keeper, stack + STACK,
-        (int)job->plan->clone_flags | CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, job,
-        &job->pidfd);
+    pid_t pid = clone_keeper(job);
     int sys = errno;
     if (zygote.hooks)
         zygote.after_fork_parent();
@@ -259,10 +320,10 @@ static void serve_setup(uint32_t id, const struct jail_plan *plan)
 }
 
 /* Receives one request and its descriptors. The length, 0 at the end, -1 on failure. */
-static ssize_t receive(char *message, int fds[ZYGOTE_CLONE_FDS], int *fd_count)
+static ssize_t receive(char *message, int fds[ZYGOTE_CLONE_FDS_MAX], int *fd_count)
 {
     union {
-        char bytes[CMSG_SPACE(ZYGOTE_CLONE_FDS * sizeof(int))];
+        char bytes[CMSG_SPACE(ZYGOTE_CLONE_FDS_MAX * sizeof(int))];
         struct cmsghdr align;
     } control;
     struct iovec iov = { message, ZYGOTE_MESSAGE_MAX };
@@ -300,7 +361,7 @@ static bool serve_one(const char *message, size_t len, const int *fds, int fd_co
         serve_setup(request.id, plan);
         return false;
     }
-    if (request.kind != ZYGOTE_CLONE || fd_count != ZYGOTE_CLONE_FDS)
+    if (request.kind != ZYGOTE_CLONE || fd_count < ZYGOTE_CLONE_FDS)
         return false;
     struct clone_job job = {
         .id = request.id,
@@ -309,6 +370,7 @@ static bool serve_one(const char *message, size_t len, const int *fds, int fd_co
         .out = fds[1],
         .err = fds[2],
         .status = fds[3],
+        .cgroup = fd_count > ZYGOTE_CLONE_FDS ? fds[4] : -1,
     };
     return serve_clone(&job);
 }
@@ -361,7 +423,7 @@ int zygote_serve(void)
 {
     static char message[ZYGOTE_MESSAGE_MAX] __attribute__((aligned(16)));
     for (;;) {
-        int fds[ZYGOTE_CLONE_FDS], fd_count = 0;
+        int fds[ZYGOTE_CLONE_FDS_MAX], fd_count = 0;
         ssize_t n = receive(message, fds, &fd_count);
         if (n <= 0)
             return SERVE_END;

@@ -120,7 +120,12 @@ typedef struct droste_result droste_result;
 /* "ok", "submitted", "error", "timeout", "killed", "lost" of a cell; "answered", "exhausted",
  * "budget", "timeout", "cancelled", "error" of a run. */
 DROSTE_API const char *droste_result_status(const droste_result *r);
-/* All of it as one JSON object, as `droste exec --json` and `droste run --json` print it. */
+/* All of it as one JSON object, as `droste exec --json` and `droste run --json` print it. Of a cell,
+ * `killed` says what ended the sandbox: "timeout", "interrupt", "protocol", a limit ("memory", "cpu
+ * time", "file size"), "signal 11 SIGSEGV", "exit 3"; null if nothing did. `resources` has
+ * `memory_peak` (bytes) and `cpu_seconds` since the sandbox's start, null where they are not known, and
+ * `limits`, by setting: {"memory": {"value": 4294967296, "by": "cgroup"}, …}; `by` is what enforces
+ * it: cgroup (the sandbox as a whole), rlimit (each process), mount or host. */
 DROSTE_API const char *droste_result_json(const droste_result *r, size_t *len);
 /* A cell's parts; NULL (or 0) where there is none. `submit` is a JSON object. */
 DROSTE_API const char *droste_result_stdout(const droste_result *r, size_t *len);

@@ -69,7 +69,7 @@ struct droste_result {
 
 /* Takes the cell. NULL without memory. */
 struct droste_result *result_of_cell(
-    struct cell_result *cell, enum isolation isolation, bool rules);
+    struct cell_result *cell, const struct session *session, bool rules);
 struct droste_result *result_of_run(const struct rlm_result *run);
 
 #endif

@@ -5,6 +5,7 @@
  */
 #include "api/api.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -157,6 +158,8 @@ int api_session_options(droste *d, struct session_options *o, struct error *err)
     o->spec.limits = (struct jail_limits){
         .memory = (uint64_t)s->memory,
         .processes = (uint64_t)s->processes,
+        .cpus = s->cpus,
+        .cpu_time = (uint64_t)ceil(s->cpu_time),
         .open_files = (uint64_t)s->open_files,
         .file_size = (uint64_t)s->file_size,
         .tmp_size = (uint64_t)s->tmp_size,

@@ -53,7 +53,40 @@ static void put_cell_error(struct buf *out, const struct cell_result *c)
         put_error(out, NULL, NULL, NULL);
 }
 
-struct droste_result *result_of_cell(struct cell_result *cell, enum isolation isolation, bool rules)
+static void put_limit(struct buf *out, const char *name, double value, const char *by)
+{
+    bool first = out->data[out->len - 1] == '{';
+    buf_printf(out, "%s\"%s\":{\"value\":%.15g,\"by\":\"%s\"}", first ? "" : ",", name, value, by);
+}
+
+/* What the sandbox has used since its start, and the limits in force with what enforces them. */
+static void put_resources(
+    struct buf *out, const struct sandbox_usage *usage, const struct session_limits *limits)
+{
+    buf_puts(out, ",\"resources\":{\"memory_peak\":");
+    if (usage->memory_peak > 0)
+        buf_printf(out, "%llu", (unsigned long long)usage->memory_peak);
+    else
+        buf_puts(out, "null");
+    if (usage->cpu_seconds > 0)
+        buf_printf(out, ",\"cpu_seconds\":%.6f", usage->cpu_seconds);
+    else
+        put_json(out, "cpu_seconds", NULL);
+    buf_puts(out, ",\"limits\":{");
+    for (enum limit l = LIMIT_NONE + 1; l < LIMIT_COUNT; l++)
+        if (usage->means[l] != LIMIT_BY_NOTHING)
+            put_limit(out, limit_option(l), limit_value(l, &limits->sandbox),
+                limit_means_name(usage->means[l]));
+    put_limit(out, "output-limit", (double)limits->output, "host");
+    if (limits->execute_timeout > 0)
+        put_limit(out, "execute-timeout", limits->execute_timeout, "host");
+    if (limits->timeout > 0)
+        put_limit(out, "timeout", limits->timeout, "host");
+    buf_puts(out, "}}");
+}
+
+struct droste_result *result_of_cell(
+    struct cell_result *cell, const struct session *session, bool rules)
 {
     struct droste_result *r = calloc(1, sizeof *r);
     if (!r) {
@@ -74,10 +107,11 @@ struct droste_result *result_of_cell(struct cell_result *cell, enum isolation is
     put_string(out, "echo", c->echo);
     put_string(out, "killed", c->killed[0] ? c->killed : NULL);
     buf_printf(out, ",\"alive\":%s,\"calls\":%u,\"seconds\":%.6f,\"isolation\":\"%s\",\"rules\":%s",
-        c->alive ? "true" : "false", c->calls, c->seconds, isolation_name(isolation),
+        c->alive ? "true" : "false", c->calls, c->seconds, isolation_name(session_isolation(session)),
         rules ? "true" : "false");
     buf_printf(out, ",\"left_out\":{\"stdout\":%llu,\"stderr\":%llu}",
         (unsigned long long)c->out_left_out, (unsigned long long)c->err_left_out);
+    put_resources(out, &c->usage, session_limits_of(session));
     put_json(out, "variables", c->variables ? json_text(c->variables, NULL) : "[]");
     buf_putc(out, '}');
     if (buf_failed(out)) {

@@ -192,7 +192,7 @@ int droste_session_exec(droste_session *s, const char *code, size_t len, int fla
         cell_result_free(&result);
         return api_fail(err, &why, -(int)ERROR_ENVIRONMENT);
     }
-    *out = result_of_cell(&result, session_isolation(s->session), s->rules);
+    *out = result_of_cell(&result, s->session, s->rules);
     return *out ? 0 : api_fail(err, &why, error_memory(&why));
 }
 

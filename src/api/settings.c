@@ -18,7 +18,7 @@
 
 enum { FILE_MAX = 1 << 20 };
 
-enum type { TYPE_TEXT, TYPE_LIST, TYPE_SWITCH, TYPE_NUMBER, TYPE_SECONDS, TYPE_SIZE };
+enum type { TYPE_TEXT, TYPE_LIST, TYPE_SWITCH, TYPE_NUMBER, TYPE_DECIMAL, TYPE_SECONDS, TYPE_SIZE };
 
 static const struct setting {
     droste_option option;
@@ -105,10 +105,18 @@ static const struct setting {
         TYPE_SECONDS, AT(broker_timeout), 0, 1e7 },
     { { "grace", "SECONDS", "2", NULL, "Time from the interrupt to the kill.", 0 }, TYPE_SECONDS,
         AT(grace), 0, 1e6 },
-    { { "memory", "SIZE", "4G", NULL, "Private memory of each process in the sandbox.", 0 },
+    { { "memory", "SIZE", "4G", NULL,
+          "Memory of the sandbox; where there is no cgroup, of each process in it.", 0 },
         TYPE_SIZE, AT(memory), 33554432, 1e15 },
     { { "processes", "N", "128", NULL, "Processes and threads in the sandbox.", 0 }, TYPE_NUMBER,
         AT(processes), 4, 1e6 },
+    { { "cpus", "N", "0", NULL,
+          "Processors that the sandbox may keep busy, such as 0.5; needs a cgroup; 0: no limit.",
+          0 },
+        TYPE_DECIMAL, AT(cpus), 0, 1e4 },
+    { { "cpu-time", "SECONDS", "0", NULL,
+          "Processor time of each process in the sandbox, in whole seconds; 0: no limit.", 0 },
+        TYPE_SECONDS, AT(cpu_time), 0, 1e7 },
     { { "open-files", "N", "1024", NULL, "Open files of each process in the sandbox.", 0 },
         TYPE_NUMBER, AT(open_files), 16, 1e6 },
     { { "file-size", "SIZE", "1G", NULL, "Largest file in the sandbox.", 0 }, TYPE_SIZE,
@@ -215,7 +223,7 @@ static int set_number(struct settings *s, const struct setting *what, const char
     if (number < what->min || number > what->max)
         return error_set(err, ERROR_ARGUMENT, "%s: %s is not between %g and %g", source, value,
             what->min, what->max);
-    if (what->type == TYPE_SECONDS)
+    if (what->type == TYPE_SECONDS || what->type == TYPE_DECIMAL)
         *(double *)((char *)s + what->offset) = number;
     else
         *(int64_t *)(void *)((char *)s + what->offset) = (int64_t)number;
@@ -282,6 +290,7 @@ static int set(struct settings *s, const struct setting *what, const char *value
     case TYPE_SWITCH:
         return set_switch(field, what, value, source, err);
     case TYPE_NUMBER:
+    case TYPE_DECIMAL:
     case TYPE_SECONDS:
     case TYPE_SIZE:
         return set_number(s, what, value, source, err);

@@ -35,7 +35,7 @@ struct settings {
     struct list preload, read, include, allow_import;
     bool rules;
     char *setup_code;
-    double timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace;
+    double timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus, cpu_time;
     int64_t pool, memory, processes, open_files, file_size, tmp_size, output_limit;
     /* runs */
     int64_t max_iterations, max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens,

@@ -4,12 +4,11 @@
  * network, and the provider's key is never printed.
  */
 #include <errno.h>
-#include <linux/magic.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "api/api.h"
@@ -19,6 +18,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/fields.h"
+#include "env/cgroup.h"
 #include "env/interpreter.h"
 #include "jail/landlock.h"
 
@@ -253,28 +253,19 @@ static void check_landlock(struct doctor *doctor)
             errno == EOPNOTSUPP ? "switched off at boot" : strerror(errno));
 }
 
-/* True if this process may make cgroups below its own. */
-static bool cgroup_is_delegated(void)
-{
-    cleanup_buf struct buf text = { 0 }, path = { 0 };
-    if (file_read("/proc/self/cgroup", 65536, &text, NULL) < 0)
-        return false;
-    const char *line = strstr(buf_text(&text), "0::/");
-    if (!line)
-        return false;
-    buf_printf(&path, "/sys/fs/cgroup%.*s", (int)strcspn(line + 3, "\n"), line + 3);
-    return access(buf_text(&path), W_OK) == 0;
-}
-
 static void check_cgroup(struct doctor *doctor)
 {
-    struct statfs fs;
-    if (statfs("/sys/fs/cgroup", &fs) < 0 || fs.f_type != CGROUP2_SUPER_MAGIC)
+    struct cgroups *cgroups = NULL;
+    struct error err = { 0 };
+    cleanup_fd int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (cgroups_open(doctor->d->loop, root, &cgroups, &err) < 0)
         say(doctor, "cgroup v2", STATE_NOTE, NULL,
-            "not mounted on /sys/fs/cgroup; used from a later version");
+            "%s; so memory is limited for each process, and --cpus cannot be had", err.text);
     else
-        say(doctor, "cgroup v2", STATE_NOTE, NULL, "mounted, %s; used from a later version",
-            cgroup_is_delegated() ? "and ours to divide" : "but not ours to divide");
+        say(doctor, "cgroup v2", STATE_OK, NULL,
+            "memory and processes are limited for each sandbox as a whole, below %s",
+            cgroups_path(cgroups));
+    cgroups_close(cgroups);
 }
 
 /* ---- the configuration ---- */

@@ -113,7 +113,8 @@ const struct command command_exec = {
     .summary = "run Python code in a fresh sandbox",
     .details =
         "With --json one object is printed: status (ok, submitted, error, timeout, killed, lost),\n"
-        "submit, stdout, stderr, error {type, message, traceback}, seconds, isolation, and more.\n"
+        "submit, stdout, stderr, error {type, message, traceback}, killed, seconds, isolation,\n"
+        "resources {memory_peak, cpu_seconds, limits}, and more.\n"
         "Exit status: 0 ok or submitted, 1 the code raised, 2 usage, 3 a limit or deadline,\n"
         "4 the environment failed, 130 interrupted.\n",
     .examples = "  droste exec -c 'print(1 + 1)'\n"

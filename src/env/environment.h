@@ -31,9 +31,16 @@ struct sandbox_spec {
 struct sandbox_exit {
     bool known;          /* false: it was killed from outside, or the machine did not say */
     int wait_status;     /* of the worker, as by waitpid(2), where known */
-    uint64_t max_rss;    /* bytes, of its largest process */
-    double cpu_seconds;  /* of all its processes */
+    enum limit limit;    /* that ended it, as the environment knows; LIMIT_NONE: none */
     struct error error;  /* ERROR_ENVIRONMENT where it could not even start */
+};
+
+/* What a sandbox has used, and what enforces its limits. */
+struct sandbox_usage {
+    uint64_t memory_peak; /* bytes: of all its processes at once with a cgroup; else, after its end,
+                             of its largest one; 0: not known */
+    double cpu_seconds;   /* of all its processes; without a cgroup after its end; 0: not known */
+    enum limit_means means[LIMIT_COUNT];
 };
 
 struct sandbox_events {
@@ -72,6 +79,7 @@ struct environment_ops {
     /* Reads what the guest has written to its standard streams up to now. */
     void (*drain)(struct sandbox *s);
     enum isolation (*isolation)(const struct sandbox *s);
+    void (*usage)(const struct sandbox *s, struct sandbox_usage *out);
     /* Text of the plan that made it, for people; may be NULL. */
     void (*describe)(const struct environment *env, const struct sandbox *s, struct buf *out);
     /* Kills what is left and frees; no event follows. NULL is fine. */

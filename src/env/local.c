@@ -3,7 +3,7 @@
  * A sandbox is a keeper and a worker (guest/zygote.c) and four descriptors here: the channel, the
  * read ends of its standard output and error, and the status pipe on which the keeper says how the
  * worker ended. The status pipe's end is the sandbox's end: what is left in the other three is read
- * first, and then `ended` is told. Zygotes are kept per kind of sandbox and live as long as the
+ * first, and then `ended` is told. Where cgroups can be had, each sandbox is in one. Zygotes are kept per kind of sandbox and live as long as the
  * environment.
  */
 #include "env/local.h"
@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "env/cgroup.h"
 #include "env/pool.h"
 #include "env/zygote.h"
 
@@ -39,6 +40,8 @@ struct local {
     struct zygote *zygotes[ZYGOTES_MAX];
     size_t zygote_count;
     struct pool *pool;
+    struct cgroups *cgroups; /* NULL: there are none here, and no_cgroups says why */
+    struct error no_cgroups;
 };
 
 /* Bytes that the guest has not taken yet. */
@@ -57,6 +60,7 @@ struct sandbox {
     uint32_t clone_id; /* of the clone that is under way; 0 once it is answered */
     enum isolation isolation;
     struct jail_plan *plan;
+    struct cgroup *cgroup; /* NULL: its limits are rlimits */
     char *workdir; /* where there is no private /tmp: the temporary directory, removed at the end */
     struct sandbox_events events;
     void *arg;
@@ -66,6 +70,7 @@ struct sandbox {
     bool wants_kill, wants_interrupt; /* asked for before the pidfd was here */
     bool ended;
     struct sandbox_exit how;
+    struct sandbox_usage usage; /* the figures: as of its end */
     struct unsent *first, **last;
 };
 
@@ -73,6 +78,12 @@ struct sandbox {
 static void explain_failure(struct sandbox *s, uint32_t op, int sys)
 {
     cleanup_buf struct buf what = { 0 };
+    if (op == ZYGOTE_NO_OP && sys == ENOSYS && s->cgroup) {
+        error_set(&s->how.error, ERROR_ENVIRONMENT,
+            "starting a sandbox in a cgroup: the system call clone3 is forbidden here; allow it in "
+            "the container's seccomp profile, or give the container no cgroup of its own");
+        return;
+    }
     jail_print_op(s->plan, op, &what);
     error_set(&s->how.error, ERROR_ENVIRONMENT,
         "starting a sandbox with isolation '%s': %.80s: %s; see `droste doctor`",
@@ -142,8 +153,31 @@ static void read_status(struct sandbox *s)
     }
     s->how.known = !s->wants_kill && status.wait_status != -1;
     s->how.wait_status = status.wait_status;
-    s->how.max_rss = (uint64_t)status.max_rss_kib * 1024;
-    s->how.cpu_seconds = (double)status.cpu_us / 1e6;
+    s->usage.memory_peak = (uint64_t)status.max_rss_kib * 1024;
+    s->usage.cpu_seconds = (double)status.cpu_us / 1e6;
+}
+
+static void read_cgroup(const struct sandbox *s, struct sandbox_usage *out, bool *out_of_memory)
+{
+    struct cgroup_usage used;
+    if (!s->cgroup)
+        return;
+    cgroup_read(s->cgroup, &used);
+    if (used.memory_peak)
+        out->memory_peak = used.memory_peak;
+    if (used.cpu_seconds > 0)
+        out->cpu_seconds = used.cpu_seconds;
+    *out_of_memory = used.out_of_memory;
+}
+
+/* The kernel counts the kill before it kills, and all at once (memory.oom.group): the keeper has said
+ * nothing. What the host has ended, no limit has. */
+static void judge_end(struct sandbox *s)
+{
+    bool out_of_memory = false;
+    read_cgroup(s, &s->usage, &out_of_memory);
+    if (out_of_memory && !s->wants_kill)
+        s->how.limit = LIMIT_MEMORY;
 }
 
 static void finish(struct sandbox *s)
@@ -157,6 +191,7 @@ static void finish(struct sandbox *s)
     if (s->ended)
         return;
     s->ended = true;
+    judge_end(s);
     s->events.ended(s->arg, &s->how);
 }
 
@@ -349,7 +384,7 @@ static int find_zygote(
     if (env->zygote_count == ZYGOTES_MAX)
         return error_set(err, ERROR_ENVIRONMENT,
             "more than %d kinds of local sandbox in one context; use another context", ZYGOTES_MAX);
-    int rc = zygote_start(env->base.loop, spec, out, err);
+    int rc = zygote_start(env->base.loop, spec, env->cgroups, out, err);
     if (rc == 0)
         env->zygotes[env->zygote_count++] = *out;
     return rc;
@@ -474,6 +509,7 @@ static void local_close(struct sandbox *s)
     }
     drop_unsent(s);
     remove_workdir(s);
+    cgroup_free(s->cgroup);
     close_fd(&s->pidfd);
     free(s->plan);
     free(s);
@@ -498,20 +534,37 @@ static struct sandbox *sandbox_new(const struct environment_ops *ops, struct zyg
     return s;
 }
 
-static int start(struct sandbox *s, struct zygote *z, struct loop *loop,
+/* Whole-sandbox limits; where they cannot be had, what rlimits cannot stand in for is refused. */
+static int make_cgroup(
+    struct sandbox *s, const struct local *env, const struct jail_limits *limits, struct error *err)
+{
+    if (env->cgroups)
+        return cgroup_new(env->cgroups, limits, &s->cgroup, err);
+    if (limits->cpus > 0)
+        return error_set(
+            err, ERROR_UNSUPPORTED, "--cpus needs a cgroup: %.180s", env->no_cgroups.text);
+    return 0;
+}
+
+static int start(struct sandbox *s, struct zygote *z, const struct local *env,
     const struct jail_limits *limits, struct error *err)
 {
     int theirs[PORT_COUNT] = { -1, -1, -1, -1 };
     struct jail_place place = { 0 };
-    int rc = isolation_has_own_root(s->isolation) ? 0 : make_place(s, &place, err);
+    int rc = make_cgroup(s, env, limits, err);
+    if (rc == 0 && !isolation_has_own_root(s->isolation))
+        rc = make_place(s, &place, err);
     if (rc == 0)
         rc = jail_compile_sandbox(s->isolation, zygote_plan(z), limits, &place, &s->plan, err);
+    for (enum limit l = LIMIT_NONE + 1; rc == 0 && l < LIMIT_COUNT; l++)
+        s->usage.means[l] = limit_means(l, limits, s->plan, s->cgroup != NULL);
     if (rc == 0)
         rc = make_ports(s->fds, theirs, err);
     if (rc == 0)
-        rc = watch_ports(s, loop, err);
+        rc = watch_ports(s, env->base.loop, err);
     if (rc == 0)
-        rc = zygote_clone(z, s->plan, theirs, clone_answered, s, &s->clone_id, err);
+        rc = zygote_clone(z, s->plan, theirs, s->cgroup ? cgroup_fd(s->cgroup) : -1, clone_answered,
+            s, &s->clone_id, err);
     for (enum port p = 0; p < PORT_COUNT; p++)
         close_fd(&theirs[p]);
     return rc;
@@ -525,7 +578,7 @@ static int make_sandbox(void *arg, struct zygote *z, const struct jail_limits *l
     struct sandbox *s = sandbox_new(env->base.ops, z, events, events_arg);
     if (!s)
         return error_memory(err);
-    int rc = start(s, z, env->base.loop, limits, err);
+    int rc = start(s, z, env, limits, err);
     if (rc < 0) {
         local_close(s);
         return rc;
@@ -534,11 +587,21 @@ static int make_sandbox(void *arg, struct zygote *z, const struct jail_limits *l
     return 0;
 }
 
+/* Looks for a place among the cgroups, once. */
+static void find_cgroups(struct local *env)
+{
+    if (env->cgroups || env->no_cgroups.code != ERROR_NONE)
+        return;
+    cleanup_fd int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    cgroups_open(env->base.loop, root, &env->cgroups, &env->no_cgroups);
+}
+
 static int local_open_sandbox(struct environment *base, const struct sandbox_spec *spec,
     const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err)
 {
     struct local *env = (struct local *)base;
     struct zygote *z = NULL;
+    find_cgroups(env);
     int rc = find_zygote(env, spec, &z, err);
     if (rc < 0)
         return rc;
@@ -566,6 +629,14 @@ static enum isolation local_isolation(const struct sandbox *s)
     return s->isolation;
 }
 
+static void local_usage(const struct sandbox *s, struct sandbox_usage *out)
+{
+    bool out_of_memory;
+    *out = s->usage;
+    if (!s->ended)
+        read_cgroup(s, out, &out_of_memory);
+}
+
 /* A zygote that died is gone before its sandboxes are closed. */
 static bool has_zygote(const struct local *env, const struct zygote *z)
 {
@@ -582,6 +653,9 @@ static void local_describe(const struct environment *env, const struct sandbox *
         zygote_describe(s->zygote, out);
     }
     buf_puts(out, "then, for each sandbox:\n");
+    if (s->cgroup)
+        buf_printf(out, "    cgroup below %s: memory and processes of the sandbox as a whole\n",
+            cgroups_path(((const struct local *)env)->cgroups));
     jail_print(s->plan, out);
 }
 
@@ -591,6 +665,7 @@ static void local_free(struct environment *base)
     pool_close(env->pool);
     for (size_t i = 0; i < env->zygote_count; i++)
         zygote_stop(env->zygotes[i]);
+    cgroups_close(env->cgroups);
     free(env);
 }
 
@@ -603,6 +678,7 @@ static const struct environment_ops local_ops = {
     .kill = local_kill,
     .drain = local_drain,
     .isolation = local_isolation,
+    .usage = local_usage,
     .describe = local_describe,
     .close = local_close,
     .free = local_free,

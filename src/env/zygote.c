@@ -43,6 +43,7 @@ struct pending {
     void *arg;
     const struct jail_plan *plan;
     int fds[ZYGOTE_CLONE_FDS]; /* -1 once it is under way */
+    int cgroup;                /* the receiver's, or -1 */
     bool sent;
 };
 
@@ -482,18 +483,22 @@ static int send_clone(struct zygote *z, struct pending *p)
     struct iovec iov[2] = { { &request, sizeof request },
         { (void *)(uintptr_t)p->plan, p->plan->size } };
     union {
-        char bytes[CMSG_SPACE(ZYGOTE_CLONE_FDS * sizeof(int))];
+        char bytes[CMSG_SPACE(ZYGOTE_CLONE_FDS_MAX * sizeof(int))];
         struct cmsghdr align;
     } ancillary = { { 0 } };
+    int fds[ZYGOTE_CLONE_FDS_MAX];
+    size_t size = (p->cgroup >= 0 ? ZYGOTE_CLONE_FDS_MAX : ZYGOTE_CLONE_FDS) * sizeof(int);
+    memcpy(fds, p->fds, sizeof p->fds);
+    fds[ZYGOTE_CLONE_FDS] = p->cgroup;
     struct msghdr m = { .msg_iov = iov,
         .msg_iovlen = 2,
         .msg_control = ancillary.bytes,
-        .msg_controllen = sizeof ancillary.bytes };
+        .msg_controllen = CMSG_SPACE(size) };
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(ZYGOTE_CLONE_FDS * sizeof(int));
-    memcpy(CMSG_DATA(c), p->fds, ZYGOTE_CLONE_FDS * sizeof(int));
+    c->cmsg_len = CMSG_LEN(size);
+    memcpy(CMSG_DATA(c), fds, size);
     ssize_t n;
     do
         n = sendmsg(z->control, &m, MSG_NOSIGNAL);
@@ -562,7 +567,7 @@ static int probe(struct zygote *z, struct error *err)
         (void)!pipe2(ends, O_CLOEXEC);
     host = channel[0];
     status = ends[0];
-    struct pending p = { .plan = plan, .fds = { channel[1], -1, -1, ends[1] } };
+    struct pending p = { .plan = plan, .fds = { channel[1], -1, -1, ends[1] }, .cgroup = -1 };
     p.fds[1] = open("/dev/null", O_WRONLY | O_CLOEXEC);
     p.fds[2] = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (ends[1] < 0 || p.fds[1] < 0 || p.fds[2] < 0 || send_clone(z, &p) < 0)
@@ -637,7 +642,7 @@ static int check_spec(const struct sandbox_spec *spec, struct error *err)
 }
 
 static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum isolation isolation,
-    struct zygote **out, struct error *err)
+    struct cgroups *cgroups, struct zygote **out, struct error *err)
 {
     struct zygote *z = calloc(1, sizeof *z);
     if (!z)
@@ -651,6 +656,8 @@ static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum iso
     int rc = interpreter_find(spec->python, &z->executable, err);
     if (rc == 0)
         rc = spawn(z, spec, err);
+    if (rc == 0 && cgroups)
+        rc = cgroups_adopt(cgroups, z->pid, err); /* the interpreter starts meanwhile */
     if (rc == 0)
         rc = greet(z, spec, err);
     if (rc == 0 && z->isolation != ISOLATION_PROCESS)
@@ -668,15 +675,15 @@ static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum iso
 }
 
 /* The strongest that works. What is said when none does is why the strongest does not. */
-static int start_strongest(
-    struct loop *loop, const struct sandbox_spec *spec, struct zygote **out, struct error *err)
+static int start_strongest(struct loop *loop, const struct sandbox_spec *spec,
+    struct cgroups *cgroups, struct zygote **out, struct error *err)
 {
     static const enum isolation by_strength[] = { ISOLATION_FULL, ISOLATION_LIGHT,
         ISOLATION_LANDLOCK };
     struct error first = { 0 }, other = { 0 };
     int rc = -1;
     for (size_t i = 0; i < array_length(by_strength); i++) {
-        rc = start_at(loop, spec, by_strength[i], out, i == 0 ? &first : &other);
+        rc = start_at(loop, spec, by_strength[i], cgroups, out, i == 0 ? &first : &other);
         if (rc != -(int)ERROR_UNSUPPORTED)
             break;
     }
@@ -685,26 +692,28 @@ static int start_strongest(
     return rc;
 }
 
-int zygote_start(
-    struct loop *loop, const struct sandbox_spec *spec, struct zygote **out, struct error *err)
+int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct cgroups *cgroups,
+    struct zygote **out, struct error *err)
 {
     int rc = check_spec(spec, err);
     if (rc < 0)
         return rc;
     if (spec->isolation == ISOLATION_AUTO)
-        return start_strongest(loop, spec, out, err);
-    return start_at(loop, spec, spec->isolation, out, err);
+        return start_strongest(loop, spec, cgroups, out, err);
+    return start_at(loop, spec, spec->isolation, cgroups, out, err);
 }
 
 int zygote_clone(struct zygote *z, const struct jail_plan *plan, int fds[ZYGOTE_CLONE_FDS],
-    zygote_fn *fn, void *arg, uint32_t *id, struct error *err)
+    int cgroup, zygote_fn *fn, void *arg, uint32_t *id, struct error *err)
 {
     if (z->dead)
         return error_set(err, ERROR_ENVIRONMENT, "the zygote of this sandbox has died");
     struct pending *p = calloc(1, sizeof *p);
     if (!p)
         return error_memory(err);
-    *p = (struct pending){ .id = ++z->last_id, .fn = fn, .arg = arg, .plan = plan };
+    *p = (struct pending){
+        .id = ++z->last_id, .fn = fn, .arg = arg, .plan = plan, .cgroup = cgroup
+    };
     memcpy(p->fds, fds, sizeof p->fds);
     if (z->under_way < UNDER_WAY_MAX && send_clone(z, p) < 0 && !will_have_room(z)) {
         free(p); /* the descriptors are still the caller's */

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/loop.h"
+#include "env/cgroup.h"
 #include "env/environment.h"
 #include "jail/jail.h"
 #include "jail/zygote_wire.h"
@@ -20,10 +21,11 @@ struct zygote_answer {
 typedef void zygote_fn(void *arg, struct zygote_answer *answer);
 
 /* Starts an interpreter, waits until it is warm and has carried out its plan. Blocks for as long as
- * the interpreter needs to start (tens of milliseconds; at most 30 s). ERROR_NOT_FOUND,
- * ERROR_ENVIRONMENT (not a Python), ERROR_UNSUPPORTED (this isolation cannot be had here). */
-int zygote_start(
-    struct loop *loop, const struct sandbox_spec *spec, struct zygote **out, struct error *err);
+ * the interpreter needs to start (tens of milliseconds; at most 30 s). `cgroups` is where it is to
+ * be, or NULL. ERROR_NOT_FOUND, ERROR_ENVIRONMENT (not a Python), ERROR_UNSUPPORTED (this isolation
+ * cannot be had here). */
+int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct cgroups *cgroups,
+    struct zygote **out, struct error *err);
 /* True if a sandbox of this spec may come from this zygote. */
 bool zygote_serves(const struct zygote *z, const struct sandbox_spec *spec);
 /* True if it has died and all that waited for it have been told: it can only be stopped. */
@@ -35,11 +37,12 @@ const char *zygote_python(const struct zygote *z);
 const struct jail_plan *zygote_plan(const struct zygote *z);
 void zygote_describe(const struct zygote *z, struct buf *out);
 
-/* Asks for a clone with these descriptors, which are taken if it succeeds; fn comes later, from the
- * loop, unless zygote_forget is called first. The plan must live until then. *id names the request.
+/* Asks for a clone with these descriptors, which are taken if it succeeds, in this cgroup (a
+ * directory's descriptor, or -1); fn comes later, from the loop, unless zygote_forget is called first.
+ * The plan and the cgroup must live until then. *id names the request.
  * A clone that is forgotten while it is under way is ended when it is there. */
 int zygote_clone(struct zygote *z, const struct jail_plan *plan, int fds[ZYGOTE_CLONE_FDS],
-    zygote_fn *fn, void *arg, uint32_t *id, struct error *err);
+    int cgroup, zygote_fn *fn, void *arg, uint32_t *id, struct error *err);
 void zygote_forget(struct zygote *z, uint32_t id);
 
 /* Ends it and all its sandboxes. */

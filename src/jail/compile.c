@@ -497,6 +497,8 @@ static void limit_worker(struct builder *b, const struct jail_limits *limits, ui
     };
     for (size_t i = 0; i < array_length(table); i++)
         add(b, JAIL_LIMIT, NULL, NULL, (uint64_t)table[i].resource, table[i].value);
+    if (limits->cpu_time > 0)
+        add(b, JAIL_LIMIT, NULL, NULL, RLIMIT_CPU, limits->cpu_time);
     if (processes > 0)
         add(b, JAIL_LIMIT, NULL, NULL, RLIMIT_NPROC, processes);
 }
@@ -599,6 +601,7 @@ static const struct {
     { RLIMIT_FSIZE, "file size" },
     { RLIMIT_CORE, "core" },
     { RLIMIT_NPROC, "processes" },
+    { RLIMIT_CPU, "cpu time" },
 };
 
 static void print_namespaces(struct buf *out, uint64_t flags)

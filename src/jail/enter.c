@@ -131,12 +131,15 @@ static int pivot(const char *root, const char *old)
 
 static int set_limit(uint64_t resource, uint64_t value)
 {
-    struct rlimit limit = { value, value }, now;
+    /* SIGXCPU names the limit; SIGKILL, which comes at the hard one, is for who ignores that. */
+    struct rlimit limit = { value, resource == RLIMIT_CPU ? value + 1 : value }, now;
     if (getrlimit((__rlimit_resource_t)resource, &now) < 0)
         return -1;
     /* Without CAP_SYS_RESOURCE a hard limit cannot be raised: then the present one is as good. */
-    if (now.rlim_max != RLIM_INFINITY && now.rlim_max < value)
-        limit.rlim_cur = limit.rlim_max = now.rlim_max;
+    if (now.rlim_max != RLIM_INFINITY && now.rlim_max < limit.rlim_max)
+        limit.rlim_max = now.rlim_max;
+    if (limit.rlim_cur > limit.rlim_max)
+        limit.rlim_cur = limit.rlim_max;
     return setrlimit((__rlimit_resource_t)resource, &limit);
 }
 

@@ -31,15 +31,45 @@ int isolation_parse(const char *word, enum isolation *out, struct error *err);
  * host's files and processes. */
 bool isolation_has_own_root(enum isolation isolation);
 
+/* What a sandbox may use. With a cgroup, `memory` and `processes` are of the sandbox as a whole. */
 struct jail_limits {
-    uint64_t memory;     /* bytes of private memory of a process (RLIMIT_DATA) */
-    uint64_t processes;  /* processes and threads; not at isolation `process` */
+    uint64_t memory;     /* bytes; without a cgroup: of private memory of a process (RLIMIT_DATA) */
+    uint64_t processes;  /* with their threads; not at `process` without a cgroup */
+    double cpus;         /* processors' worth of time, all processes together; only with a cgroup */
+    uint64_t cpu_time;   /* seconds of processor time of a process */
     uint64_t open_files; /* descriptors of a process */
     uint64_t file_size;  /* bytes of one file */
     uint64_t tmp_size;   /* bytes of the private /tmp; only with a mount namespace */
 };
 
 extern const struct jail_limits jail_default_limits;
+
+/* The same by name (jail/limits.c). A value of 0 is no limit. */
+enum limit {
+    LIMIT_NONE,
+    LIMIT_MEMORY,
+    LIMIT_PROCESSES,
+    LIMIT_CPUS,
+    LIMIT_CPU_TIME,
+    LIMIT_OPEN_FILES,
+    LIMIT_FILE_SIZE,
+    LIMIT_TMP_SIZE,
+    LIMIT_COUNT,
+};
+
+enum limit_means { LIMIT_BY_NOTHING, LIMIT_BY_CGROUP, LIMIT_BY_RLIMIT, LIMIT_BY_MOUNT };
+
+/* "cpu time", as results name it, and "cpu-time", the setting. */
+const char *limit_name(enum limit limit);
+const char *limit_option(enum limit limit);
+double limit_value(enum limit limit, const struct jail_limits *limits);
+/* "64M", "10 s". */
+void limit_print(enum limit limit, const struct jail_limits *limits, struct buf *out);
+/* What enforces it in a sandbox of this plan, with or without a cgroup. */
+enum limit_means limit_means(
+    enum limit limit, const struct jail_limits *limits, const struct jail_plan *plan, bool cgroup);
+/* "cgroup", "rlimit", "mount"; NULL for LIMIT_BY_NOTHING. */
+const char *limit_means_name(enum limit_means means);
 
 /* What the interpreter needs to see, as it told itself, and who starts it. */
 struct jail_host {

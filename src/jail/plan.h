@@ -28,7 +28,7 @@ enum jail_op_kind {
     JAIL_DETACH,       /* text 0: mount point, unmounted with all below it */
     JAIL_CHDIR,        /* text 0: path */
     JAIL_HOSTNAME,     /* text 0: name */
-    JAIL_LIMIT,        /* a: RLIMIT_…, b: soft and hard value */
+    JAIL_LIMIT,        /* a: RLIMIT_…, b: soft and hard value; RLIMIT_CPU: a second between */
     JAIL_SESSION,      /* own session and process group */
     JAIL_DROP_BOUND,   /* the bounding set of capabilities */
     JAIL_DROP_CAPS,    /* every set, the bounding and the ambient one too */

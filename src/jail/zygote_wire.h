@@ -20,9 +20,10 @@ enum {
 
 enum zygote_request_kind {
     ZYGOTE_SETUP = 1, /* plan: carry out the ZYGOTE stage */
-    ZYGOTE_CLONE = 2, /* plan, and descriptors: channel, stdout, stderr, status */
+    ZYGOTE_CLONE = 2, /* plan, and descriptors: channel, stdout, stderr, status; and, where the
+                         sandbox has one, the directory of its cgroup */
 };
-enum { ZYGOTE_CLONE_FDS = 4 };
+enum { ZYGOTE_CLONE_FDS = 4, ZYGOTE_CLONE_FDS_MAX = 5 };
 
 struct zygote_request {
     uint32_t kind;

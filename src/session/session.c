@@ -37,7 +37,8 @@ struct session {
     struct sandbox *sandbox;
     struct session_events events;
     void *arg;
-    double execute_timeout, execute_timeout_cap, grace;
+    struct session_limits limits;
+    double execute_timeout_cap, grace;
 
     bool ready, dead;
     struct error death;       /* why, once dead */
@@ -153,6 +154,7 @@ static void deliver(struct session *s, struct cell_result *r)
     r->seconds = clock_seconds_since(s->started_ns);
     r->calls = s->calls;
     r->alive = !s->dead;
+    s->ops->usage(s->sandbox, &r->usage);
     r->variables = s->variables ? json_object_get(s->variables) : NULL;
     s->operation = 0;
     s->done = NULL;
@@ -165,6 +167,44 @@ static void name_signal(int signal, char *out, size_t size)
     snprintf(out, size, "signal %d%s%s", signal, name ? " SIG" : "", name ? name : "");
 }
 
+/* The limit that the kernel enforced by ending the worker; LIMIT_NONE: none of them. */
+static enum limit limit_that_ended(const struct session *s, const struct sandbox_usage *usage)
+{
+    static const struct {
+        int signal;
+        enum limit limit;
+    } signals[] = { { SIGXCPU, LIMIT_CPU_TIME }, { SIGXFSZ, LIMIT_FILE_SIZE } };
+    const struct sandbox_exit *how = &s->how;
+    if (how->limit != LIMIT_NONE || !how->known || !WIFSIGNALED(how->wait_status))
+        return how->limit;
+    int signal = WTERMSIG(how->wait_status);
+    for (size_t i = 0; i < array_length(signals); i++)
+        if (signals[i].signal == signal && usage->means[signals[i].limit] != LIMIT_BY_NOTHING)
+            return signals[i].limit;
+    /* Who ignores SIGXCPU is killed a second later. */
+    double cpu_time = limit_value(LIMIT_CPU_TIME, &s->limits.sandbox);
+    bool spent = signal == SIGKILL && cpu_time > 0 && usage->cpu_seconds >= cpu_time;
+    return spent ? LIMIT_CPU_TIME : LIMIT_NONE;
+}
+
+/* True if a limit has ended it: then that is said, and what raises it. */
+static bool explain_limit(struct session *s)
+{
+    struct sandbox_usage usage;
+    cleanup_buf struct buf value = { 0 };
+    s->ops->usage(s->sandbox, &usage);
+    enum limit limit = limit_that_ended(s, &usage);
+    if (limit == LIMIT_NONE)
+        return false;
+    limit_print(limit, &s->limits.sandbox, &value);
+    snprintf(s->killed, sizeof s->killed, "%s", limit_name(limit));
+    error_set(&s->death, ERROR_LOST,
+        "%s reached the limit of %s (%s) and was killed; its variables are gone; --%s raises it",
+        usage.means[limit] == LIMIT_BY_CGROUP ? "the sandbox as a whole" : "the guest's process",
+        limit_name(limit), buf_text(&value), limit_option(limit));
+    return true;
+}
+
 /* Why the sandbox is gone, for the result of the operation that it took along and for later ones. */
 static void explain_death(struct session *s)
 {
@@ -175,6 +215,8 @@ static void explain_death(struct session *s)
         s->death = how->error;
         return;
     }
+    if (explain_limit(s))
+        return;
     if (how->known && WIFSIGNALED(how->wait_status)) {
         name_signal(WTERMSIG(how->wait_status), s->killed, sizeof s->killed);
         error_set(&s->death, ERROR_LOST, "the guest's process died of %s; its variables are gone",
@@ -589,7 +631,7 @@ int session_exec(struct session *s, const struct session_cell *cell, session_don
     size_t bad = 0;
     if (!text_is_utf8(cell->code, cell->len, &bad))
         return error_set(err, ERROR_ARGUMENT, "the code is not UTF-8 at byte %zu", bad);
-    double limit = cell->execute_timeout < 0 ? s->execute_timeout : cell->execute_timeout;
+    double limit = cell->execute_timeout < 0 ? s->limits.execute_timeout : cell->execute_timeout;
     int rc = session_check_timeout(limit, s->execute_timeout_cap, err);
     if (rc == 0)
         rc = begin(s, done, arg, err);
@@ -700,8 +742,9 @@ int session_open(struct environment *env, const struct session_options *options,
         .ops = environment_ops_of(env),
         .events = *events,
         .arg = arg,
-        .execute_timeout = options->execute_timeout,
         .execute_timeout_cap = options->execute_timeout_cap,
+        .limits = { options->spec.limits, options->timeout, options->execute_timeout,
+            options->output_limit },
         .grace = options->grace,
         .decoder = { .rules = rules, .rule_count = array_length(rules) },
         .out = { .limit = options->output_limit },
@@ -751,6 +794,11 @@ bool session_is_alive(const struct session *s)
 enum isolation session_isolation(const struct session *s)
 {
     return s->ops->isolation(s->sandbox);
+}
+
+const struct session_limits *session_limits_of(const struct session *s)
+{
+    return &s->limits;
 }
 
 void session_describe(const struct session *s, struct buf *out)

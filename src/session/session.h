@@ -46,12 +46,13 @@ struct cell_result {
     size_t submit_len;
     char *echo;              /* repr of the last expression, or NULL */
     struct cell_error error;
-    char killed[64];         /* "timeout", "signal 11", "exit 3", "protocol"…, or "" */
+    char killed[64];         /* "timeout", "memory", "signal 11", "exit 3", "protocol"…, or "" */
     struct error reason;     /* for KILLED and LOST: what is known, in a line */
     struct json_object *variables; /* array of {name, type, length, preview}; may be NULL */
     struct json_object *variable;  /* of session_set: what it became */
     double seconds;
     unsigned calls;          /* that the guest made meanwhile */
+    struct sandbox_usage usage; /* of the sandbox since its start */
 };
 
 void cell_result_free(struct cell_result *result);
@@ -72,6 +73,13 @@ struct session_events {
     void (*call_dropped)(void *arg, struct session *s, uint64_t id);
     /* Output as it comes, for a live display; may be NULL. */
     void (*output)(void *arg, struct session *s, int stream, const char *data, size_t len);
+};
+
+/* The limits of a session: of its sandbox, and those that the host keeps itself. */
+struct session_limits {
+    struct jail_limits sandbox;
+    double timeout, execute_timeout;
+    size_t output;
 };
 
 struct session_options {
@@ -153,6 +161,7 @@ int session_reply(struct session *s, uint64_t id, struct json_object *head,
 
 bool session_is_alive(const struct session *s);
 enum isolation session_isolation(const struct session *s);
+const struct session_limits *session_limits_of(const struct session *s);
 /* What was done to make its sandbox, for people. */
 void session_describe(const struct session *s, struct buf *out);
 

@@ -20,6 +20,10 @@ IGNORE = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile Tru
 SLEEP = "import time\ntime.sleep(30)"
 CATCH = "import time\ntry:\n    time.sleep(30)\nexcept KeyboardInterrupt:\n    pass\n"
 
+WRITE = "with open('big', 'wb') as f:\n    f.write(bytes(2 << 20))\n"
+TOGETHER = ("import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n"
+            "        x = b'x' * (30 << 20)\n        time.sleep(30)\n        os._exit(0)\ntime.sleep(30)")
+
 # What happens: (the cell, settings, what somebody does to it meanwhile).
 CODE = {
     "it runs to its end": ("x = 1", {}, None),
@@ -38,6 +42,15 @@ CODE = {
     "`os._exit(3)`": ("import os\nos._exit(3)", {}, None),
     "it crashes, or a signal kills it": ("import ctypes\nctypes.string_at(0)", {}, None),
     "no memory is left": ("b = bytearray(1 << 30)", {"memory": "128M"}, None),
+    "its processes together use up the memory (with a cgroup)": (TOGETHER, {"memory": "96M"}, None),
+    "it uses up its processor time": ("while True: pass", {"cpu-time": "1"}, None),
+    "it ignores that its processor time is used up":
+        ("import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass",
+         {"cpu-time": "1"}, None),
+    "it writes more than a file may have": (WRITE, {"file-size": "1M"}, None),
+    "it does so without ignoring SIGXFSZ, as C programs do":
+        ("import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n" + WRITE,
+         {"file-size": "1M"}, None),
     "it breaks the protocol": ("import os\nos.write(3, b'\\0' * 24)", {}, None),
     "somebody outside kills the sandbox": (SLEEP, {}, "kill"),
     "the session's time is over": (SLEEP, {"timeout": "0.5"}, None),
@@ -133,7 +146,9 @@ def test_a_cell_ends_as_the_table_says(library, row, isolation):
     for name, value in {**settings, "isolation": isolation}.items():
         library.set(name, value)
     session = library.new("droste_session_open", library.d)
-    library.execute(session, "kept = 41")
+    before = library.execute(session, "kept = 41")
+    if "(with a cgroup)" in row and before["resources"]["limits"]["memory"]["by"] != "cgroup":
+        pytest.skip("there is no cgroup to be had here; make check-vm has one")
     helper = threading.Thread(target=disturb, args=(library, disturbance))
     if disturbance:
         helper.start()

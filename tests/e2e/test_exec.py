@@ -108,6 +108,46 @@ def test_guest_that_ends_itself_is_killed_by_name(droste, code, killed):
     assert result.json["alive"] is False and result.json["error"]["message"]
 
 
+def test_the_limits_in_force_are_in_the_result(droste):
+    """Each with its value and what enforces it; one that is not set is not there."""
+    resources = droste.cell("x = 1", "--memory", "256M", "--cpu-time", "2.5",
+                            "--timeout", "50")["resources"]
+    limits = resources["limits"]
+    assert limits["memory"]["value"] == 256 << 20 and limits["memory"]["by"] in ("cgroup", "rlimit")
+    assert limits["cpu-time"] == {"value": 3, "by": "rlimit"}
+    assert limits["timeout"] == {"value": 50, "by": "host"}
+    assert limits["output-limit"]["by"] == "host" and limits["tmp-size"]["by"] == "mount"
+    assert "cpus" not in limits and "execute-timeout" not in limits
+
+
+def test_what_was_used_is_in_the_result_of_the_last_cell(droste):
+    """With or without a cgroup it is known in the end."""
+    used = droste.cell("import os; sum(range(10**6)); os._exit(0)")["resources"]
+    assert used["memory_peak"] > 1 << 20 and 0 < used["cpu_seconds"] < 60
+
+
+@pytest.mark.parametrize("code, option, killed", [
+    ("while True: pass", "--cpu-time=1", "cpu time"),
+    ("import signal; signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
+     "open('/tmp/x', 'wb').write(bytes(2 << 20))", "--file-size=1M", "file size"),
+])
+def test_a_limit_that_was_hit_is_named_for_anybody(anybody, code, option, killed):
+    """And the reason says what it is and what raises it."""
+    result = anybody("exec", "-c", code, option, "--json")
+    assert result.status == 3 and result.json["killed"] == killed
+    name = option.split("=")[0]
+    assert name in result.json["error"]["message"] and killed in result.json["error"]["message"]
+
+
+def test_cpus_are_a_share_of_a_cgroup_or_refused(droste):
+    """Never dropped silently."""
+    result = droste("exec", "-c", "x = 1", "--cpus", "0.5", "--json")
+    if result.status == 0:
+        assert result.json["resources"]["limits"]["cpus"] == {"value": 0.5, "by": "cgroup"}
+    else:
+        assert result.status == 4 and "--cpus needs" in result.complaint
+
+
 def test_sys_exit_is_an_exception_like_others(droste):
     """sys.exit in a cell raises, and does not end the sandbox."""
     result = droste("exec", "-c", "import sys; sys.exit(5)", "--json")

@@ -92,6 +92,11 @@ static void world_close(struct sandbox *s)
     s->world->open = false;
 }
 
+static void world_usage(const struct sandbox *s, struct sandbox_usage *out)
+{
+    *out = (struct sandbox_usage){ 0 };
+}
+
 static const struct environment_ops world_ops = {
     .name = "fuzz",
     .powers = POWER_MEMFD | POWER_SIGNAL,
@@ -101,6 +106,7 @@ static const struct environment_ops world_ops = {
     .kill = world_kill,
     .drain = world_drain,
     .isolation = world_isolation,
+    .usage = world_usage,
     .close = world_close,
 };
 
@@ -284,7 +290,8 @@ static void send_output(struct world *w)
 static void end(struct world *w, uint8_t how)
 {
     struct sandbox_exit exit = { .known = how & 1,
-        .wait_status = (how & 2) ? 11 : (how >> 2) << 8 };
+        .wait_status = (how & 2) ? 11 : (how >> 2) << 8,
+        .limit = how % LIMIT_COUNT };
     if ((how & 7) == 4)
         error_set(&exit.error, ERROR_ENVIRONMENT, "the made-up sandbox did not start");
     w->ended = true;

@@ -439,9 +439,12 @@ static int64_t limit_of(const struct jail_plan *plan, int resource)
 /* RLIMIT_NPROC counts all processes of the user where there is no user namespace. */
 static void limits_become_operations(void **state)
 {
-    static const struct jail_limits limits = {
-        .memory = 11 << 20, .processes = 12, .open_files = 13, .file_size = 14, .tmp_size = 15 << 20
-    };
+    static const struct jail_limits limits = { .memory = 11 << 20,
+        .processes = 12,
+        .open_files = 13,
+        .file_size = 14,
+        .tmp_size = 15 << 20,
+        .cpu_time = 16 };
     static const int64_t processes[] = { [ISOLATION_FULL] = 12,
         [ISOLATION_LIGHT] = 12,
         [ISOLATION_LANDLOCK] = 512,
@@ -453,6 +456,7 @@ static void limits_become_operations(void **state)
         assert_int_equal(limit_of(plan, RLIMIT_NOFILE), 13);
         assert_int_equal(limit_of(plan, RLIMIT_FSIZE), 14);
         assert_int_equal(limit_of(plan, RLIMIT_CORE), 0);
+        assert_int_equal(limit_of(plan, RLIMIT_CPU), 16);
         assert_int_equal(limit_of(plan, RLIMIT_NPROC), processes[level]);
     }
 }

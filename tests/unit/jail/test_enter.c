@@ -167,6 +167,23 @@ static void limits_are_never_raised(void **state)
     assert_true(r.checked);
 }
 
+static bool has_cpu_limit(void)
+{
+    struct rlimit cpu;
+    getrlimit(RLIMIT_CPU, &cpu);
+    return cpu.rlim_cur == 1000 && cpu.rlim_max == 1001;
+}
+
+/* Who ignores SIGXCPU is killed a second later. */
+static void the_hard_limit_of_processor_time_is_a_second_later(void **state)
+{
+    struct hand h = { 0 };
+    add(&h, JAIL_LIMIT, NULL, NULL, RLIMIT_CPU, 1000);
+    struct report r = run(&h, has_cpu_limit);
+    assert_int_equal(r.rc, 0);
+    assert_true(r.checked);
+}
+
 static bool is_session_leader(void)
 {
     return getsid(0) == getpid() && getpgid(0) == getpid();
@@ -324,6 +341,7 @@ int main(void)
         cmocka_unit_test(an_unknown_operation_fails),
         cmocka_unit_test(limits_are_set_soft_and_hard),
         cmocka_unit_test(limits_are_never_raised),
+        cmocka_unit_test(the_hard_limit_of_processor_time_is_a_second_later),
         cmocka_unit_test(a_new_session_is_the_workers_own),
         cmocka_unit_test(all_capabilities_go),
         cmocka_unit_test(no_new_privileges_are_set),

@@ -1,11 +1,11 @@
-/* store/owner.h: which process a run belongs to, and whether that process is gone.
+/* base/owner.h: which process something belongs to (a run, say), and whether that process is gone.
  *
  * A pid alone is reused. With the time at which the process started (/proc/PID/stat, field 22, in
  * clock ticks since the boot) and the boot's id, it is not. A pid of another pid namespace says
  * nothing here, so the namespace is kept too.
  */
-#ifndef DROSTE_STORE_OWNER_H
-#define DROSTE_STORE_OWNER_H
+#ifndef DROSTE_BASE_OWNER_H
+#define DROSTE_BASE_OWNER_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* store/owner.c: see owner.h. */
-#include "store/owner.h"
+/* base/owner.c: see owner.h. */
+#include "base/owner.h"
 
 #include <errno.h>
 #include <fcntl.h>

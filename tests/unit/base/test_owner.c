@@ -1,9 +1,9 @@
 /* A process is gone only if that is certain. */
-#include "fixture.h"
+#include "../store/fixture.h"
 
 #include <signal.h>
 
-#include "store/owner.h"
+#include "base/owner.h"
 
 /* This process knows all about itself, and lives. */
 static void this_process_is_not_gone(void **state)
