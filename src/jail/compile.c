@@ -292,13 +292,13 @@ static void make_root(struct builder *b, const struct jail_host *host)
 
 /* ---- what is the same for all sandboxes of a zygote ---- */
 
-/* Operations of the worker in the zygote's plan are copied into each sandbox's. */
+/* Operations of a later stage in the zygote's plan are copied into each sandbox's. */
 static void copy_kind(struct builder *b, const struct jail_plan *zygote, enum jail_op_kind kind)
 {
     for (uint32_t i = 0; i < zygote->count; i++) {
         const struct jail_op *op = &zygote->ops[i];
         const char *text = jail_plan_text(zygote, op, 0);
-        if (op->kind != kind || op->stage != JAIL_WORKER)
+        if (op->kind != kind || op->stage == JAIL_ZYGOTE)
             continue;
         uint32_t at = kind == JAIL_FILTER ? add_bytes(b, text, op->a) : add_text(b, text);
         struct jail_op *copy = add(b, kind, NULL, NULL, op->a, op->b);
@@ -336,6 +336,19 @@ static void add_host_rules(struct builder *b, const struct jail_host *host)
         snprintf(path, sizeof path, "/dev/%s", devices[i]);
         add_rule(b, path, LANDLOCK_READ_FILE | LANDLOCK_DEVICES);
     }
+}
+
+/* What /proc tells everybody about the host: addresses of its kernel, its keys, its interrupts. What
+ * only root can read needs no mask, and what is not there none either. */
+static void mask_proc(struct builder *b)
+{
+    static const char *const files[] = { "/proc/kallsyms", "/proc/keys", "/proc/key-users",
+        "/proc/interrupts", "/proc/timer_list", "/proc/sched_debug", "/proc/config.gz" };
+    struct stat st;
+    b->stage = JAIL_KEEPER;
+    for (size_t i = 0; i < array_length(files); i++)
+        if (stat(files[i], &st) == 0 && (st.st_mode & S_IROTH))
+            add(b, JAIL_MASK, files[i], NULL, 0, 0);
 }
 
 static int begin_domain(
@@ -406,6 +419,8 @@ static int make_zygote(
     add(b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
     if (!walled)
         return 0;
+    if (b->own_root)
+        mask_proc(b);
     int rc = begin_domain(b, isolation, host, err);
     if (rc == 0)
         rc = add_filter(b, FILTER_GUEST, JAIL_WORKER, err);
@@ -456,18 +471,6 @@ static void make_tmp(struct builder *b, const struct jail_plan *zygote, const ch
     }
 }
 
-/* What /proc tells everybody about the host: addresses of its kernel, its keys, its interrupts. What
- * only root can read needs no mask, and what is not there none either. */
-static void mask_proc(struct builder *b)
-{
-    static const char *const files[] = { "/proc/kallsyms", "/proc/keys", "/proc/key-users",
-        "/proc/interrupts", "/proc/timer_list", "/proc/sched_debug", "/proc/config.gz" };
-    struct stat st;
-    for (size_t i = 0; i < array_length(files); i++)
-        if (stat(files[i], &st) == 0 && (st.st_mode & S_IROTH))
-            add(b, JAIL_MASK, files[i], NULL, 0, 0);
-}
-
 static void make_private_mounts(struct builder *b, const struct jail_plan *zygote,
     const struct jail_limits *limits, uint64_t spaces)
 {
@@ -479,7 +482,7 @@ static void make_private_mounts(struct builder *b, const struct jail_plan *zygot
     make_tmp(b, zygote, size);
     add_mount(b, "tmpfs", "/dev/shm", size, MS_NOSUID | MS_NODEV | MS_NOEXEC);
     add_mount(b, "proc", "/proc", NULL, MS_NOSUID | MS_NODEV | MS_NOEXEC);
-    mask_proc(b);
+    copy_kind(b, zygote, JAIL_MASK);
     if (spaces & CLONE_NEWUTS)
         add(b, JAIL_HOSTNAME, "droste", NULL, 0, 0);
 }
@@ -536,6 +539,7 @@ int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygot
     b.stage = JAIL_KEEPER;
     if (own_root)
         make_private_mounts(&b, zygote, limits, spaces);
+    add(&b, JAIL_DROP_BOUND, NULL, NULL, 0, 0);
     b.stage = JAIL_WORKER;
     add(&b, JAIL_SESSION, NULL, NULL, 0, 0);
     add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);

@@ -147,11 +147,9 @@ static int set_limit(uint64_t resource, uint64_t value)
 static int drop_bound(void)
 {
     for (int cap = 0; cap < 64; cap++) {
-        int held = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
-        if (held < 0)
-            break; /* past the last one that this kernel knows */
-        if (held == 1 && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0 && errno != EPERM)
-            return -1;
+        if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0)
+            continue;
+        return errno == EPERM || errno == EINVAL ? 0 : -1; /* none of them; past the last one */
     }
     return 0;
 }
@@ -160,8 +158,6 @@ static int drop_caps(void)
 {
     struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
     struct __user_cap_data_struct none[2] = { { 0 }, { 0 } };
-    if (drop_bound() < 0)
-        return -1;
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 && errno != EINVAL)
         return -1;
     return (int)syscall(SYS_capset, &header, none);

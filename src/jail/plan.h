@@ -31,7 +31,7 @@ enum jail_op_kind {
     JAIL_LIMIT,        /* a: RLIMIT_…, b: soft and hard value; RLIMIT_CPU: a second between */
     JAIL_SESSION,      /* own session and process group */
     JAIL_DROP_BOUND,   /* the bounding set of capabilities */
-    JAIL_DROP_CAPS,    /* every set, the bounding and the ambient one too */
+    JAIL_DROP_CAPS,    /* all other sets, the ambient one too */
     JAIL_NO_NEW_PRIVS, /* set-user-id files and file capabilities have no effect */
     JAIL_KEYRING,      /* a session keyring of its own, empty */
     JAIL_MASK,         /* text 0: a file, hidden by an empty one */

@@ -371,7 +371,8 @@ static void landlock_has_no_mounts_and_no_namespaces(void **state)
     cleanup_free struct jail_plan *zygote = zygote_plan(ISOLATION_LANDLOCK, 1000);
     cleanup_free struct jail_plan *plan = sandbox_plan(ISOLATION_LANDLOCK);
     assert_int_equal(plan->clone_flags, 0);
-    assert_int_equal(plan->ops[0].stage, JAIL_WORKER);
+    assert_int_equal(plan->ops[0].kind, JAIL_DROP_BOUND);
+    assert_int_equal(plan->ops[1].stage, JAIL_WORKER);
     assert_int_equal(zygote->ops[0].kind, JAIL_DROP_BOUND);
     assert_int_equal(zygote->ops[1].kind, JAIL_KEYRING);
     assert_int_equal(zygote->ops[2].kind, JAIL_NO_NEW_PRIVS);
@@ -537,7 +538,7 @@ static void a_failure_can_be_named(void **state)
     cleanup_buf struct buf first = { 0 }, past = { 0 };
     jail_print_op(plan, 0, &first);
     jail_print_op(plan, plan->count, &past);
-    assert_string_equal(buf_text(&first), "new session");
+    assert_string_equal(buf_text(&first), "drop the bounding set");
     assert_string_equal(buf_text(&past), "clone");
 }
 

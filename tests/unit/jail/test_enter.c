@@ -225,6 +225,7 @@ static bool has_no_capabilities(void)
 static void all_capabilities_go(void **state)
 {
     struct hand h = { 0 };
+    add(&h, JAIL_DROP_BOUND, NULL, NULL, 0, 0);
     add(&h, JAIL_DROP_CAPS, NULL, NULL, 0, 0);
     struct report r = run(&h, has_no_capabilities);
     assert_int_equal(r.rc, 0);
