@@ -21,6 +21,8 @@ struct list {
 struct settings {
     /* models */
     char *model, *sub_model, *base_url, *api_key, *ca_file, *record;
+    char *anthropic_key, *anthropic_url, *gemini_key, *gemini_url, *azure_key, *azure_url,
+        *azure_version, *openrouter_key, *openrouter_url, *vllm_key, *vllm_url;
     bool stream;
     int64_t concurrency, retries, max_tokens;
     double call_timeout, connect_timeout, first_timeout, stall_timeout;

@@ -29,7 +29,7 @@ struct lm_call {
     struct lm_request
         request; /* its messages are gone after `prepare`, unless that replaced them */
     char *model;
-    /* {"model":…,"messages":[…] without the end: the head of a chat request's body and the middle
+    /* {"model":…,"messages":[…] without the end: the head of an OpenAI request's body and the middle
      * of a recorded line; a client may append after head_len. Empty where nobody needs it. */
     struct buf body;
     size_t head_len;
@@ -62,6 +62,7 @@ struct lm_client_ops {
     int (*open)(struct loop *loop, const struct lm_options *options, const char *model,
         void **client, struct error *err);
     void (*close)(void *client);
+    void (*describe)(const void *client, struct buf *out); /* see lm_describe */
     /* Makes call->own, and takes from the request what the attempts will need; may be NULL. */
     int (*prepare)(struct lm_call *call, const struct lm_request *request, struct error *err);
     /* Frees call->own (NULL is fine); no attempt runs then. May be NULL. */
@@ -71,7 +72,7 @@ struct lm_client_ops {
     struct lm_usage (*abort)(struct lm_call *call);
 };
 
-extern const struct lm_client_ops lm_openai;
+extern const struct lm_client_ops lm_chat;
 extern const struct lm_client_ops lm_replay;
 extern const struct lm_client_ops lm_callback;
 

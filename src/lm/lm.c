@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "lm/client.h"
+#include "lm/provider.h"
 #include "lm/record.h"
 
 #define BACKOFF_FIRST   0.5  /* seconds, doubled for each further attempt */
@@ -28,6 +29,7 @@ struct lm {
     struct loop *loop;
     const struct lm_client_ops *ops;
     void *client;
+    const struct provider *provider; /* whose models these are; NULL: no provider's */
     char *name;  /* as records show it */
     char *model; /* as the provider knows it */
     struct record *record;
@@ -38,17 +40,14 @@ struct lm {
     bool closed;
 };
 
-/* The first that fits decides; the last one fits everything. */
+/* What is no model of a provider's. */
 static const struct kind {
     const char *prefix;
     const struct lm_client_ops *ops;
-    bool whole;        /* the prefix is the whole name */
-    const char *named; /* what stands before the model in lm_name */
+    bool whole; /* the prefix is the whole name */
 } kinds[] = {
-    { "replay:", &lm_replay, false, "replay:" },
-    { "callback", &lm_callback, true, "" },
-    { "openai/", &lm_openai, false, "openai/" },
-    { "", &lm_openai, false, "openai/" },
+    { "replay:", &lm_replay, false },
+    { "callback", &lm_callback, true },
 };
 
 static void lm_enter(struct lm *lm)
@@ -81,11 +80,19 @@ static double random_fraction(void)
     return (double)r / (double)UINT32_MAX;
 }
 
-/* A provider's prefix is for choosing the client; the provider does not know it. */
-static const char *bare_model(const char *model)
+/* A provider's name before a model is for choosing the client, which is chosen: the provider does
+ * not know it, and another provider's models are not to be had here. */
+static int bare_model(
+    const struct lm *lm, const char *model, const char **out, struct error *err)
 {
-    static const char prefix[] = "openai/";
-    return strncmp(model, prefix, sizeof prefix - 1) == 0 ? model + sizeof prefix - 1 : model;
+    const struct provider *named = provider_named(model);
+    bool strange = lm->provider && named && named != lm->provider;
+    *out = named && !strange ? strchr(model, '/') + 1 : model;
+    if (strange && !lm->provider->has_vendors)
+        return error_set(err, ERROR_ARGUMENT,
+            "'%.60s' is a model of %s, and this model's provider is %s: name one of its models",
+            model, named->title, lm->provider->title);
+    return 0;
 }
 
 struct lm_usage lm_usage_estimate(const struct lm_call *call, size_t output_bytes)
@@ -162,7 +169,8 @@ static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, 
         .finish = outcome->finish ? outcome->finish : "",
         .usage = { .input_tokens = believable(outcome->usage.input_tokens),
             .output_tokens = believable(outcome->usage.output_tokens),
-            .estimated = outcome->usage.estimated },
+            .estimated = outcome->usage.estimated,
+            .cached_tokens = believable(outcome->usage.cached_tokens) },
         .attempts = call->attempts,
         .seconds = clock_seconds_since(call->started_ns),
     };
@@ -305,36 +313,95 @@ const char *lm_role(const char *role)
     return NULL;
 }
 
+static bool is_media_type(const char *text)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789.+-";
+    size_t n = text ? strspn(text, letters) : 0;
+    size_t m = n > 0 && text[n] == '/' ? strspn(text + n + 1, letters) : 0;
+    return m > 0 && text[n + 1 + m] == '\0' && n + m < 100;
+}
+
+static int check_part(const struct lm_part *part, size_t message, const char *role,
+    struct error *err)
+{
+    size_t bad = 0;
+    if (part->kind == LM_PART_TEXT)
+        return text_is_utf8(part->data, part->len, &bad)
+                   ? 0
+                   : error_set(err, ERROR_ARGUMENT, "a text of message %zu is not UTF-8 at byte %zu",
+                         message, bad);
+    if (strcmp(role, "user") != 0)
+        return error_set(err, ERROR_ARGUMENT,
+            "message %zu has the role '%s': only a user's may hold images and documents", message,
+            role);
+    if (!is_media_type(part->media_type))
+        return error_set(err, ERROR_ARGUMENT,
+            "message %zu: '%.40s' is no media type: one is like image/png", message,
+            part->media_type ? part->media_type : "");
+    if (part->kind == LM_PART_IMAGE && strncmp(part->media_type, "image/", 6) != 0)
+        return error_set(err, ERROR_ARGUMENT, "message %zu: %.60s is no image", message,
+            part->media_type);
+    return part->len > 0
+               ? 0
+               : error_set(err, ERROR_ARGUMENT, "message %zu holds an empty %s", message,
+                     part->kind == LM_PART_IMAGE ? "image" : "document");
+}
+
+static int check_message(const struct lm_message *m, size_t index, struct error *err)
+{
+    size_t bad = 0;
+    int rc = 0;
+    if (!lm_role(m->role))
+        return error_set(err, ERROR_ARGUMENT,
+            "message %zu has the role '%.32s': use system, user or assistant", index,
+            m->role ? m->role : "");
+    if (m->part_count == 0 && !text_is_utf8(m->text, m->len, &bad))
+        return error_set(err, ERROR_ARGUMENT, "message %zu is not UTF-8 at byte %zu", index, bad);
+    for (size_t k = 0; k < m->part_count && rc == 0; k++)
+        rc = check_part(&m->parts[k], index, m->role, err);
+    return rc;
+}
+
 static int check_request(const struct lm_request *request, struct error *err)
 {
     if (request->message_count == 0)
         return error_set(err, ERROR_ARGUMENT, "a model call without messages");
     if (request->model && !text_is_utf8(request->model, strlen(request->model), NULL))
         return error_set(err, ERROR_ARGUMENT, "the model's name is not UTF-8");
-    for (size_t i = 0; i < request->message_count; i++) {
-        const struct lm_message *m = &request->messages[i];
-        size_t bad = 0;
-        if (!lm_role(m->role))
-            return error_set(err, ERROR_ARGUMENT,
-                "message %zu has the role '%.32s': use system, user or assistant", i,
-                m->role ? m->role : "");
-        if (!text_is_utf8(m->text, m->len, &bad))
-            return error_set(err, ERROR_ARGUMENT, "message %zu is not UTF-8 at byte %zu", i, bad);
-    }
-    return 0;
+    int rc = 0;
+    for (size_t i = 0; i < request->message_count && rc == 0; i++)
+        rc = check_message(&request->messages[i], i, err);
+    return rc;
+}
+
+/* An image is scaled down before it is read, so its bytes say little: what one of about a
+ * megapixel counts at the large providers. */
+#define IMAGE_TOKENS 1600
+
+/* Bytes of text that would cost the same. */
+static size_t weight(const struct lm_message *m)
+{
+    size_t bytes = m->part_count == 0 ? m->len : 0;
+    for (size_t k = 0; k < m->part_count; k++)
+        bytes += m->parts[k].kind == LM_PART_IMAGE ? 4 * IMAGE_TOKENS : m->parts[k].len;
+    return bytes;
 }
 
 static int call_fill(struct lm_call *call, const struct lm_request *request, struct error *err)
 {
     struct lm *lm = call->lm;
-    const char *model =
-        request->model && request->model[0] ? bare_model(request->model) : lm->model;
+    const char *model = lm->model;
+    if (request->model && request->model[0]) {
+        int rc = bare_model(lm, request->model, &model, err);
+        if (rc < 0)
+            return rc;
+    }
     if (model && !(call->model = strdup(model)))
         return error_memory(err);
     call->request = *request;
     call->request.model = call->model;
     for (size_t i = 0; i < request->message_count; i++)
-        call->input_bytes += request->messages[i].len;
+        call->input_bytes += weight(&request->messages[i]);
     if (request->timeout > 0) {
         call->deadline = timer_new(lm->loop, deadline_passed, call);
         if (!call->deadline)
@@ -422,30 +489,46 @@ void lm_close(struct lm *lm)
 
 static const struct kind *find_kind(const char *model)
 {
-    const struct kind *kind = kinds;
-    for (;; kind++) {
-        size_t n = strlen(kind->prefix);
-        if (strncmp(model, kind->prefix, n) == 0 && (!kind->whole || model[n] == '\0'))
-            return kind;
+    for (size_t i = 0; i < array_length(kinds); i++) {
+        size_t n = strlen(kinds[i].prefix);
+        if (strncmp(model, kinds[i].prefix, n) == 0 && (!kinds[i].whole || model[n] == '\0'))
+            return &kinds[i];
     }
+    return NULL;
+}
+
+/* Whose model it is; *rest is what that one calls it. */
+static int choose_client(
+    struct lm *lm, const struct lm_options *options, const char **rest, struct error *err)
+{
+    const struct kind *kind = find_kind(options->model);
+    lm->ops = kind ? kind->ops : &lm_chat;
+    if (!kind)
+        return provider_find(options, options->model, &lm->provider, rest, err);
+    *rest = kind->whole ? options->model : options->model + strlen(kind->prefix);
+    return 0;
 }
 
 static int lm_fill(struct lm *lm, const struct lm_options *options, struct error *err)
 {
-    const struct kind *kind = find_kind(options->model);
-    const char *rest = kind->whole ? options->model : options->model + strlen(kind->prefix);
+    const char *rest = "";
     cleanup_buf struct buf name = { 0 };
+    int rc = choose_client(lm, options, &rest, err);
+    if (rc < 0)
+        return rc;
     if (rest[0] == '\0')
         return error_set(err, ERROR_CONFIG, "'%.64s' names no model", options->model);
-    buf_printf(&name, "%s%s", kind->named, rest);
+    if (lm->provider)
+        buf_printf(&name, "%s/%s", lm->provider->name, rest);
+    else
+        buf_puts(&name, options->model);
     lm->name = buf_steal(&name);
     /* A recording may hold several models, so a replay has none of its own. */
-    lm->model = kind->ops == &lm_replay ? NULL : strdup(rest);
+    lm->model = lm->ops == &lm_replay ? NULL : strdup(rest);
     lm->pump = timer_new(lm->loop, pump, lm);
-    if (!lm->name || !lm->pump || (!lm->model && kind->ops != &lm_replay))
+    if (!lm->name || !lm->pump || (!lm->model && lm->ops != &lm_replay))
         return error_memory(err);
-    lm->ops = kind->ops;
-    int rc = lm->ops->open(lm->loop, options, rest, &lm->client, err);
+    rc = lm->ops->open(lm->loop, options, rest, &lm->client, err);
     if (rc < 0 || !options->record || options->record[0] == '\0')
         return rc;
     return record_open(options->record, &lm->record, err);
@@ -486,4 +569,9 @@ int lm_open(struct loop *loop, const struct lm_options *given, struct lm **out, 
 const char *lm_name(const struct lm *lm)
 {
     return lm->name;
+}
+
+void lm_describe(const struct lm *lm, struct buf *out)
+{
+    lm->ops->describe(lm->client, out);
 }

@@ -13,13 +13,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/loop.h"
+
+enum lm_part_kind {
+    LM_PART_TEXT,     /* well-formed UTF-8 */
+    LM_PART_IMAGE,    /* the bytes of an image file */
+    LM_PART_DOCUMENT, /* the bytes of another file, such as a PDF */
+};
+
+struct lm_part {
+    enum lm_part_kind kind;
+    const char *media_type; /* "image/png", "application/pdf"; NULL for text */
+    const char *data;
+    size_t len;
+};
 
 struct lm_message {
     const char *role; /* "system", "user", "assistant" */
     const char *text; /* well-formed UTF-8, not NUL-terminated */
     size_t len;
+    const struct lm_part *parts; /* of a message that is not one text: these, instead of it */
+    size_t part_count;
 };
 
 struct lm_request {
@@ -36,6 +52,7 @@ struct lm_usage {
     int64_t input_tokens;
     int64_t output_tokens;
     bool estimated; /* the provider did not say; counted as a token per 4 bytes */
+    int64_t cached_tokens; /* of the input: read from the provider's own cache, and cheaper */
 };
 
 struct lm_reply {
@@ -61,10 +78,16 @@ struct lm_call;
  * is dropped. `request` and `call` are valid until then, or until lm_close, which ends the duty. */
 typedef void lm_callback_fn(void *arg, const struct lm_request *request, struct lm_call *call);
 
+/* One provider's server and the key that goes there, and nowhere else. */
+struct lm_account {
+    const char *base_url; /* NULL or "": the provider's own */
+    const char *api_key;  /* NULL or "": none is sent, which only a server of one's own allows */
+};
+
 struct lm_options {
-    const char *model;      /* "gpt-5-mini", "openai/…", "replay:FILE", "callback" */
-    const char *base_url;   /* OpenAI-compatible; NULL: the provider's own */
-    const char *api_key;    /* NULL or "": none is sent, which only an own base_url allows */
+    const char *model; /* "gpt-5-mini", "PROVIDER/MODEL", "replay:FILE", "callback" */
+    struct lm_account openai, anthropic, gemini, azure, openrouter, vllm;
+    const char *azure_version; /* of Azure's older interface; NULL: the newer one */
     const char *record;     /* append every finished call to this file; NULL: do not */
     const char *ca_file;    /* certificates to trust instead of the system's; NULL: the system's */
     unsigned concurrency;   /* calls in flight at once; 0: 64 */
@@ -87,6 +110,8 @@ void lm_close(struct lm *lm);
 
 /* The model's name as records show it: "openai/gpt-5-mini", "replay:demo.jsonl". */
 const char *lm_name(const struct lm *lm);
+/* Where its answers come from, in words: "https://api.openai.com/v1, a key is set". */
+void lm_describe(const struct lm *lm, struct buf *out);
 
 /* Starts a call (or queues it); the request's memory is the caller's again on return. `done` is
  * never called from within lm_start. ERROR_ARGUMENT: no messages, an unknown role, or text that is

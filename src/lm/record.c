@@ -25,10 +25,43 @@ void record_append_number(struct buf *out, double value)
     buf_puts(out, text);
 }
 
+/* As OpenAI has it; nothing else is as widely known. */
+static void append_part(struct buf *b, const struct lm_part *part)
+{
+    if (part->kind == LM_PART_TEXT) {
+        buf_puts(b, "{\"type\":\"text\",\"text\":");
+        json_append_string(b, part->data, part->len);
+        buf_putc(b, '}');
+        return;
+    }
+    buf_printf(b, "%sdata:%s;base64,",
+        part->kind == LM_PART_IMAGE ? "{\"type\":\"image_url\",\"image_url\":{\"url\":\""
+                                    : "{\"type\":\"file\",\"file\":{\"filename\":\"document\","
+                                      "\"file_data\":\"",
+        part->media_type);
+    json_append_base64(b, part->data, part->len);
+    buf_puts(b, "\"}}");
+}
+
+static void append_content(struct buf *b, const struct lm_message *message)
+{
+    if (message->part_count == 0) {
+        json_append_string(b, message->text, message->len);
+        return;
+    }
+    for (size_t i = 0; i < message->part_count; i++) {
+        buf_putc(b, i ? ',' : '[');
+        append_part(b, &message->parts[i]);
+    }
+    buf_putc(b, ']');
+}
+
 int record_write_head(struct lm_call *call, struct error *err)
 {
     struct buf *b = &call->body;
     const struct lm_request *r = &call->request;
+    if (call->head_len > 0)
+        return 0;
     const char *model = call->model ? call->model : "";
     buf_reserve(b, call->input_bytes + call->input_bytes / 16 + 256);
     buf_puts(b, "{\"model\":");
@@ -37,7 +70,7 @@ int record_write_head(struct lm_call *call, struct error *err)
     size_t from = b->len;
     for (size_t i = 0; i < r->message_count; i++) {
         buf_printf(b, "%c{\"role\":\"%s\",\"content\":", i ? ',' : '[', r->messages[i].role);
-        json_append_string(b, r->messages[i].text, r->messages[i].len);
+        append_content(b, &r->messages[i]);
         buf_putc(b, '}');
     }
     buf_putc(b, ']');

@@ -21,7 +21,8 @@ int record_append(struct record *record, const struct lm_call *call, const struc
 /* NULL is fine. */
 void record_close(struct record *record);
 
-/* Fills call->body, head_len and messages_hash from call->request and call->model. */
+/* Fills call->body, head_len and messages_hash from call->request and call->model, if that was not
+ * done yet. */
 int record_write_head(struct lm_call *call, struct error *err);
 int record_key(
     const struct lm_call *call, const char *model, char out[HASH_TEXT_SIZE], struct error *err);

@@ -50,7 +50,14 @@ struct answer {
 static bool last_message_contains(const struct lm_request *request, const char *needle)
 {
     const struct lm_message *last = &request->messages[request->message_count - 1];
-    return memmem(last->text, last->len, needle, strlen(needle)) != NULL;
+    size_t n = strlen(needle);
+    if (last->part_count == 0)
+        return memmem(last->text, last->len, needle, n) != NULL;
+    for (size_t i = 0; i < last->part_count; i++)
+        if (last->parts[i].kind == LM_PART_TEXT &&
+            memmem(last->parts[i].data, last->parts[i].len, needle, n))
+            return true;
+    return false;
 }
 
 /* An unused line with the key, else, below the root, a used one: a loop of the guest's may ask the
@@ -323,6 +330,11 @@ static void replay_close(void *client)
     free(r);
 }
 
+static void replay_describe(const void *client, struct buf *out)
+{
+    buf_puts(out, "a recording");
+}
+
 static int replay_fill(struct replay *r, struct error *err)
 {
     cleanup_file FILE *f = fopen(r->path, "re");
@@ -353,6 +365,7 @@ const struct lm_client_ops lm_replay = {
     .needs_body = true,
     .open = replay_open,
     .close = replay_close,
+    .describe = replay_describe,
     .prepare = replay_prepare,
     .release = replay_release,
     .attempt = replay_attempt,

@@ -157,7 +157,7 @@ static inline int64_t fake_stat(const struct fake *f, const char *name)
 
 static inline struct lm_options options_for(const struct fake *f, const char *model)
 {
-    return (struct lm_options){ .model = model, .base_url = f->url, .api_key = TEST_KEY };
+    return (struct lm_options){ .model = model, .openai = { f->url, TEST_KEY } };
 }
 
 static inline struct lm *open_lm(struct loop *loop, const struct lm_options *options)
