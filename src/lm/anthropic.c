@@ -45,7 +45,8 @@ static int64_t default_limit(const char *model)
 static int write_file(struct buf *b, const struct lm_part *part, struct error *err)
 {
     bool plain = strcmp(part->media_type, "text/plain") == 0;
-    if (part->kind == LM_PART_DOCUMENT && !plain && strcmp(part->media_type, "application/pdf") != 0)
+    if (part->kind == LM_PART_DOCUMENT && !plain &&
+        strcmp(part->media_type, "application/pdf") != 0)
         return dialect_refuse_part(part, "images, PDF and text/plain", err);
     buf_printf(b, "{\"type\":\"%s\",\"source\":{\"type\":\"%s\",\"media_type\":\"%s\",\"data\":",
         part->kind == LM_PART_IMAGE ? "image" : "document", plain ? "text" : "base64",
@@ -85,8 +86,8 @@ static int write_content(struct buf *b, const struct lm_message *message, struct
     return 0;
 }
 
-static int write_messages(struct buf *b, const struct lm_request *request, bool *system,
-    struct error *err)
+static int write_messages(
+    struct buf *b, const struct lm_request *request, bool *system, struct error *err)
 {
     size_t written = 0;
     for (size_t i = 0; i < request->message_count; i++) {

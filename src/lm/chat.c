@@ -40,8 +40,8 @@ struct chat {
     struct lm_call *call;
     struct http_transfer *transfer; /* NULL between attempts */
     char *url;
-    struct buf own;             /* the request, where it does not begin with the call's head */
-    const struct buf *request;  /* that or the call's body */
+    struct buf own;            /* the request, where it does not begin with the call's head */
+    const struct buf *request; /* that or the call's body */
     char idempotency[IDEMPOTENCY_SIZE];
     struct sse sse;
     struct buf body; /* of what is no event stream */
@@ -189,7 +189,8 @@ static void chat_attempt(struct lm_call *call)
     struct chat *chat = call->own;
     const struct dialect *dialect = s->provider->dialect;
     const char *headers[6] = { "Content-Type: application/json",
-        s->style.stream ? "Accept: text/event-stream, application/json" : "Accept: application/json",
+        s->style.stream ? "Accept: text/event-stream, application/json"
+                        : "Accept: application/json",
         chat->idempotency };
     struct http_request request = { chat->url, headers, 3, chat->request->data,
         chat->request->len };
@@ -307,8 +308,7 @@ static bool url_has(CURLU *url, CURLUPart part)
     return curl_url_get(url, part, &text, 0) == CURLUE_OK;
 }
 
-static int check_url(
-    CURLU *url, const char *text, const struct provider *p, struct error *err)
+static int check_url(CURLU *url, const char *text, const struct provider *p, struct error *err)
 {
     cleanup_text char *scheme = NULL;
     if (curl_url_set(url, CURLUPART_URL, text, CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK ||
@@ -377,8 +377,7 @@ static int make_url(struct server *s, CURLU *url, const char *path, struct error
 
 /* Azure has two interfaces: one like OpenAI's, and an older one with a version and the deployment
  * in the URL. */
-static int make_azure_path(
-    const struct lm_options *options, struct buf *path, struct error *err)
+static int make_azure_path(const struct lm_options *options, struct buf *path, struct error *err)
 {
     const char *version = options->azure_version;
     if (version[strspn(version, "0123456789abcdefghijklmnopqrstuvwxyz-")] != '\0')
@@ -440,12 +439,11 @@ static int refuse_without_key(
 {
     const char *base_url = options->openai.base_url;
     bool other = p->account != offsetof(struct lm_options, openai) && base_url && base_url[0];
-    return error_set(err, ERROR_CONFIG,
-        "no key for %s: set %s%s", p->title, p->key_variable,
+    return error_set(err, ERROR_CONFIG, "no key for %s: set %s%s", p->title, p->key_variable,
         other ? ", or write openai/ before the name for a model of base-url's server"
-              : p->account == offsetof(struct lm_options, openai)
-                    ? ", or a base URL of a server that needs none"
-                    : "");
+        : p->account == offsetof(struct lm_options, openai)
+            ? ", or a base URL of a server that needs none"
+            : "");
 }
 
 /* A line break in a key would be a header of its own. */
@@ -495,8 +493,10 @@ static int chat_fill(
     cleanup_url CURLU *url = curl_url();
     int rc;
     if (!account.base_url[0] && !p->url)
-        return error_set(err, ERROR_CONFIG, "no server for %s: set %s, like https://NAME.openai."
-            "azure.com", p->title, p->url_variable);
+        return error_set(err, ERROR_CONFIG,
+            "no server for %s: set %s, like https://NAME.openai."
+            "azure.com",
+            p->title, p->url_variable);
     s->url = strdup(account.base_url[0] ? account.base_url : p->url);
     if (!url || !s->url)
         return error_memory(err);

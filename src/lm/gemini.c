@@ -117,8 +117,7 @@ static void take_candidate(struct model_answer *a, struct json_object *candidate
     for (size_t i = 0; parts && i < json_object_array_length(parts); i++) {
         struct json_object *part = json_object_array_get_idx(parts, i);
         struct json_object *text = reply_get(part, "text");
-        if (!json_object_is_type(text, json_type_string) ||
-            json_get_bool(part, "thought", false))
+        if (!json_object_is_type(text, json_type_string) || json_get_bool(part, "thought", false))
             continue;
         a->choice = true;
         reply_append_text(&a->text, text);

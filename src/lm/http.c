@@ -168,8 +168,8 @@ static void transfer_fail(struct http_transfer *t, CURLcode curl)
             "%.80s: the connection was cut after %zu bytes of answer: %.90s", peer, t->received,
             words);
     else if (curl == CURLE_PEER_FAILED_VERIFICATION)
-        error_set(&result.error, code, "%.80s: its certificate is not trusted (%.90s): see --ca-file",
-            peer, words);
+        error_set(&result.error, code,
+            "%.80s: its certificate is not trusted (%.90s): see --ca-file", peer, words);
     else
         error_set(&result.error, code, "%.80s: %.140s", peer, words);
     transfer_finish(t, &result);

@@ -30,8 +30,9 @@ struct lm {
     const struct lm_client_ops *ops;
     void *client;
     const struct provider *provider; /* whose models these are; NULL: no provider's */
-    char *name;  /* as records show it */
-    char *model; /* as the provider knows it */
+    bool has_vendors;                /* its models' names may begin with another provider's */
+    char *name;                      /* as records show it */
+    char *model;                     /* as the provider knows it */
     struct record *record;
     unsigned concurrency, retries, active;
     struct timer *pump;
@@ -82,13 +83,12 @@ static double random_fraction(void)
 
 /* A provider's name before a model is for choosing the client, which is chosen: the provider does
  * not know it, and another provider's models are not to be had here. */
-static int bare_model(
-    const struct lm *lm, const char *model, const char **out, struct error *err)
+static int bare_model(const struct lm *lm, const char *model, const char **out, struct error *err)
 {
     const struct provider *named = provider_named(model);
     bool strange = lm->provider && named && named != lm->provider;
     *out = named && !strange ? strchr(model, '/') + 1 : model;
-    if (strange && !lm->provider->has_vendors)
+    if (strange && !lm->has_vendors)
         return error_set(err, ERROR_ARGUMENT,
             "'%.60s' is a model of %s, and this model's provider is %s: name one of its models",
             model, named->title, lm->provider->title);
@@ -321,15 +321,15 @@ static bool is_media_type(const char *text)
     return m > 0 && text[n + 1 + m] == '\0' && n + m < 100;
 }
 
-static int check_part(const struct lm_part *part, size_t message, const char *role,
-    struct error *err)
+static int check_part(
+    const struct lm_part *part, size_t message, const char *role, struct error *err)
 {
     size_t bad = 0;
     if (part->kind == LM_PART_TEXT)
         return text_is_utf8(part->data, part->len, &bad)
                    ? 0
-                   : error_set(err, ERROR_ARGUMENT, "a text of message %zu is not UTF-8 at byte %zu",
-                         message, bad);
+                   : error_set(err, ERROR_ARGUMENT,
+                         "a text of message %zu is not UTF-8 at byte %zu", message, bad);
     if (strcmp(role, "user") != 0)
         return error_set(err, ERROR_ARGUMENT,
             "message %zu has the role '%s': only a user's may hold images and documents", message,
@@ -339,12 +339,11 @@ static int check_part(const struct lm_part *part, size_t message, const char *ro
             "message %zu: '%.40s' is no media type: one is like image/png", message,
             part->media_type ? part->media_type : "");
     if (part->kind == LM_PART_IMAGE && strncmp(part->media_type, "image/", 6) != 0)
-        return error_set(err, ERROR_ARGUMENT, "message %zu: %.60s is no image", message,
-            part->media_type);
-    return part->len > 0
-               ? 0
-               : error_set(err, ERROR_ARGUMENT, "message %zu holds an empty %s", message,
-                     part->kind == LM_PART_IMAGE ? "image" : "document");
+        return error_set(
+            err, ERROR_ARGUMENT, "message %zu: %.60s is no image", message, part->media_type);
+    return part->len > 0 ? 0
+                         : error_set(err, ERROR_ARGUMENT, "message %zu holds an empty %s", message,
+                               part->kind == LM_PART_IMAGE ? "image" : "document");
 }
 
 static int check_message(const struct lm_message *m, size_t index, struct error *err)
@@ -503,10 +502,13 @@ static int choose_client(
 {
     const struct kind *kind = find_kind(options->model);
     lm->ops = kind ? kind->ops : &lm_chat;
-    if (!kind)
-        return provider_find(options, options->model, &lm->provider, rest, err);
-    *rest = kind->whole ? options->model : options->model + strlen(kind->prefix);
-    return 0;
+    if (kind) {
+        *rest = kind->whole ? options->model : options->model + strlen(kind->prefix);
+        return 0;
+    }
+    int rc = provider_find(options, options->model, &lm->provider, rest, err);
+    lm->has_vendors = rc == 0 && provider_has_vendors(lm->provider, options);
+    return rc;
 }
 
 static int lm_fill(struct lm *lm, const struct lm_options *options, struct error *err)

@@ -51,7 +51,7 @@ struct lm_request {
 struct lm_usage {
     int64_t input_tokens;
     int64_t output_tokens;
-    bool estimated; /* the provider did not say; counted as a token per 4 bytes */
+    bool estimated;        /* the provider did not say; counted as a token per 4 bytes */
     int64_t cached_tokens; /* of the input: read from the provider's own cache, and cheaper */
 };
 
@@ -88,7 +88,7 @@ struct lm_options {
     const char *model; /* "gpt-5-mini", "PROVIDER/MODEL", "replay:FILE", "callback" */
     struct lm_account openai, anthropic, gemini, azure, openrouter, vllm;
     const char *azure_version; /* of Azure's older interface; NULL: the newer one */
-    const char *record;     /* append every finished call to this file; NULL: do not */
+    const char *record;        /* append every finished call to this file; NULL: do not */
     const char *ca_file;    /* certificates to trust instead of the system's; NULL: the system's */
     unsigned concurrency;   /* calls in flight at once; 0: 64 */
     unsigned retries;       /* attempts after the first */

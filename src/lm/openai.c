@@ -27,7 +27,8 @@ static int openai_write(const struct lm_call *call, const struct lm_request *req
     if (rc < 0)
         return rc;
     if (request->max_tokens > 0)
-        buf_printf(b, ",\"%s\":%lld", style->new_limit_name ? "max_completion_tokens" : "max_tokens",
+        buf_printf(b, ",\"%s\":%lld",
+            style->new_limit_name ? "max_completion_tokens" : "max_tokens",
             (long long)request->max_tokens);
     if (request->temperature >= 0) {
         buf_puts(b, ",\"temperature\":");

@@ -21,10 +21,9 @@ static const struct provider providers[] = {
     { "anthropic", NULL, "Anthropic", &dialect_anthropic, "https://api.anthropic.com",
         "/v1/messages", NULL, "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "x-api-key: ", true, false,
         false, ACCOUNT(anthropic) },
-    { "gemini", "google", "Gemini", &dialect_gemini,
-        "https://generativelanguage.googleapis.com", GENERATE, STREAM,
-        "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", "x-goog-api-key: ", true, false, false,
-        ACCOUNT(gemini) },
+    { "gemini", "google", "Gemini", &dialect_gemini, "https://generativelanguage.googleapis.com",
+        GENERATE, STREAM, "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", "x-goog-api-key: ", true,
+        false, false, ACCOUNT(gemini) },
     { "azure", NULL, "Azure OpenAI", &dialect_openai, NULL, "/openai/v1" CHAT, NULL,
         "AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY", "api-key: ", true, true, false,
         ACCOUNT(azure) },
@@ -80,6 +79,11 @@ int provider_find(const struct lm_options *options, const char *model, const str
         return refuse_provider(model, slash, err);
     *out = &providers[0];
     return 0;
+}
+
+bool provider_has_vendors(const struct provider *p, const struct lm_options *options)
+{
+    return p->has_vendors || (p->account == ACCOUNT(openai) && is_given(options->openai.base_url));
 }
 
 struct lm_account provider_account(const struct provider *p, const struct lm_options *options)

@@ -9,13 +9,13 @@ struct provider {
     const char *alias; /* that may stand there too; NULL: none */
     const char *title; /* in errors */
     const struct dialect *dialect;
-    const char *url; /* of its own server; NULL: each customer has one */
+    const char *url;                /* of its own server; NULL: each customer has one */
     const char *path, *stream_path; /* behind the URL; "{}" is the model; NULL: as the other */
     const char *url_variable, *key_variable;
     const char *key_header; /* what stands before the key, as in "Authorization: Bearer " */
     bool needs_key;         /* with its own server */
     bool new_limit_name;    /* see struct dialect_style */
-    bool has_vendors;       /* its models' names may hold other providers' names */
+    bool has_vendors;       /* its models' names begin with other providers' */
     size_t account;         /* in lm_options */
 };
 
@@ -26,6 +26,8 @@ int provider_find(const struct lm_options *options, const char *model, const str
     const char **rest, struct error *err);
 /* The provider whose name stands before the first slash; NULL: none, or no slash. */
 const struct provider *provider_named(const char *model);
+/* True if a model of this server's may have a name that begins with another provider's. */
+bool provider_has_vendors(const struct provider *p, const struct lm_options *options);
 /* Where its server is, and the key for it; both "" where nobody said. */
 struct lm_account provider_account(const struct provider *p, const struct lm_options *options);
 

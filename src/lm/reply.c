@@ -23,7 +23,8 @@ static const struct meaning {
     const char *cure, *cure_end;
 } meanings[] = {
     { 0, "insufficient_quota", ERROR_MODEL_RATE, false, "the account's quota is used up", NULL },
-    { 0, "billing_error", ERROR_MODEL_RATE, false, "the account has a problem with its bill", NULL },
+    { 0, "billing_error", ERROR_MODEL_RATE, false, "the account has a problem with its bill",
+        NULL },
     { 0, "model_not_found", ERROR_MODEL_UNKNOWN, false, "check --model", NULL },
     { 0, "DeploymentNotFound", ERROR_MODEL_UNKNOWN, false, "check --model", NULL },
     { 0, "authentication_error", ERROR_MODEL_AUTH, false, "set ", " to a key that it accepts" },
@@ -152,8 +153,7 @@ static double retry_delay(struct json_object *error)
 {
     struct json_object *details = json_get_typed(error, "details", json_type_array);
     for (size_t i = 0; details && i < json_object_array_length(details); i++) {
-        const char *text =
-            json_get_string(json_object_array_get_idx(details, i), "retryDelay", "");
+        const char *text = json_get_string(json_object_array_get_idx(details, i), "retryDelay", "");
         double seconds = strtod(text, NULL);
         if (isfinite(seconds) && seconds > 0)
             return seconds;

@@ -46,7 +46,7 @@ static void a_dribbling_stream_is_understood(void **state)
     options.stream = true;
     ask_once(f->loop, &options, &a);
     assert_answered(&a, "dribbl\xC3\xA9"
-                        "d");
+                        "d \xE2\x9F\xA8\xF0\x9F\x99\x82\xE2\x9F\xA9");
     assert_string_equal(buf_text(&a.deltas), buf_text(&a.text));
     assert_true(a.usage.estimated);
 }
