@@ -106,6 +106,7 @@ void droste_free(droste *d)
         droste_session_close(d->sessions);
     environment_close(d->env);
     store_close(d->store);
+    lm_queue_free(d->queue);
     watch_free(d->interrupt_watch);
     loop_close(d->loop);
     close_fd(&d->interrupt_fd);
@@ -255,6 +256,8 @@ static void ask_program(void *arg, const struct lm_request *request, struct lm_c
 static int open_model(droste *d, const char *model, struct lm **out, struct error *err)
 {
     const struct settings *s = &d->settings;
+    if (!d->queue && !(d->queue = lm_queue_new(d->loop)))
+        return error_memory(err);
     struct lm_options options = {
         .model = model,
         .openai = { s->base_url, s->api_key },
@@ -266,7 +269,9 @@ static int open_model(droste *d, const char *model, struct lm **out, struct erro
         .vllm = { s->vllm_url, s->vllm_key },
         .record = s->record,
         .ca_file = s->ca_file,
+        .queue = d->queue,
         .concurrency = (unsigned)s->concurrency,
+        .model_concurrency = (unsigned)s->model_concurrency,
         .retries = (unsigned)s->retries,
         .stream = s->stream,
         .connect_timeout = s->connect_timeout,

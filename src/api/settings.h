@@ -24,7 +24,7 @@ struct settings {
     char *anthropic_key, *anthropic_url, *gemini_key, *gemini_url, *azure_key, *azure_url,
         *azure_version, *openrouter_key, *openrouter_url, *vllm_key, *vllm_url;
     bool stream;
-    int64_t concurrency, retries, max_tokens;
+    int64_t concurrency, model_concurrency, retries, max_tokens;
     double call_timeout, connect_timeout, first_timeout, stall_timeout;
     /* sandboxes */
     char *env, *isolation, *python;

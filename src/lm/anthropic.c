@@ -13,7 +13,7 @@
 
 /* The limit of an answer for whom none was asked: what each family of models allows, within
  * reason. The first prefix that fits. */
-static const struct limit {
+static const struct answer_limit {
     const char *prefix;
     int64_t tokens;
 } limits[] = {
@@ -36,7 +36,7 @@ static const struct finish_word finishes[] = {
 
 static int64_t default_limit(const char *model)
 {
-    const struct limit *limit = limits;
+    const struct answer_limit *limit = limits;
     while (strncmp(model, limit->prefix, strlen(limit->prefix)) != 0)
         limit++;
     return limit->tokens;

@@ -181,7 +181,18 @@ static void on_done(void *arg, const struct http_result *result)
     chat_end(chat, &outcome);
 }
 
-static const struct http_handler handler = { on_data, on_done };
+static const char *header_of(void *transfer, const char *name)
+{
+    return http_header(transfer, name);
+}
+
+static void on_head(void *arg, struct http_transfer *transfer)
+{
+    struct chat *chat = arg;
+    lm_attempt_headers(chat->call, header_of, transfer);
+}
+
+static const struct http_handler handler = { on_head, on_data, on_done };
 
 static void chat_attempt(struct lm_call *call)
 {
@@ -479,6 +490,11 @@ static void chat_close(void *client)
     free(s);
 }
 
+static const char *chat_host(const void *client)
+{
+    return ((const struct server *)client)->peer;
+}
+
 static void chat_describe(const void *client, struct buf *out)
 {
     const struct server *s = client;
@@ -531,6 +547,7 @@ static int chat_open(struct loop *loop, const struct lm_options *options, const 
 const struct lm_client_ops lm_chat = {
     .open = chat_open,
     .close = chat_close,
+    .host = chat_host,
     .describe = chat_describe,
     .prepare = chat_prepare,
     .release = chat_release,

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
+#include "lm/limits.h"
 #include "lm/lm.h"
 
 enum call_state {
@@ -22,6 +23,10 @@ enum call_state {
 
 struct lm_call {
     TAILQ_ENTRY(lm_call) link;
+    TAILQ_ENTRY(lm_call) lane_link; /* lm/queue.h's, with the next three */
+    struct lane *lane;              /* NULL: it is in none */
+    bool running;                   /* it began, and has not left its lane */
+    void (*begin)(struct lm_call *call);
     struct lm *lm;
     void *client;
     void *own; /* the client's state of this call, from `prepare` to `release` */
@@ -44,6 +49,7 @@ struct lm_call {
     bool *ended; /* told when the call ends during a delta; NULL else */
 };
 TAILQ_HEAD(lm_call_list, lm_call);
+TAILQ_HEAD(lane_list, lm_call);
 
 /* How an attempt ended. */
 struct lm_outcome {
@@ -62,6 +68,8 @@ struct lm_client_ops {
     int (*open)(struct loop *loop, const struct lm_options *options, const char *model,
         void **client, struct error *err);
     void (*close)(void *client);
+    /* Whose concurrency and limits the calls share; may be NULL: those of this model alone. */
+    const char *(*host)(const void *client);
     void (*describe)(const void *client, struct buf *out); /* see lm_describe */
     /* Makes call->own, and takes from the request what the attempts will need; may be NULL. */
     int (*prepare)(struct lm_call *call, const struct lm_request *request, struct error *err);
@@ -82,6 +90,8 @@ void lm_attempt_done(struct lm_call *call, const struct lm_outcome *outcome);
 /* Passes a piece of the answer on; false if the caller ended the call meanwhile, and then neither
  * the call nor the client may be touched. */
 bool lm_attempt_delta(struct lm_call *call, const char *text, size_t len);
+/* The server's answer to the running attempt has these headers. */
+void lm_attempt_headers(struct lm_call *call, limits_header_fn *header, void *arg);
 /* The role as a constant of ours; NULL if nobody knows it. */
 const char *lm_role(const char *role);
 /* What a call costs of which the provider said nothing: a token per 4 bytes. */

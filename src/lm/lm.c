@@ -1,8 +1,8 @@
 /* lm/lm.c: what every model call has in common.
  *
- * A call waits in `queue` until fewer than `concurrency` are in flight, is then in `flight` for
- * all its attempts and the pauses between them (a rate limit is thus felt by those behind it too),
- * and ends in call_finish or lm_cancel. Its clock starts when it leaves the queue.
+ * A call is in `queue` until its turn comes (lm/queue.h), is then in `flight` for all its attempts
+ * and the pauses between them, and ends in call_finish or lm_cancel. Its clock starts when it leaves
+ * the queue.
  *
  * The caller's code runs in `done` and `delta` and may do anything there, closing the lm included.
  * So each of our ways into it is between lm_enter and lm_leave, and the last lm_leave frees an lm
@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "lm/client.h"
 #include "lm/provider.h"
+#include "lm/queue.h"
 #include "lm/record.h"
 
 #define BACKOFF_FIRST   0.5  /* seconds, doubled for each further attempt */
@@ -34,8 +35,8 @@ struct lm {
     char *name;                      /* as records show it */
     char *model;                     /* as the provider knows it */
     struct record *record;
-    unsigned concurrency, retries, active;
-    struct timer *pump;
+    unsigned concurrency, model_concurrency, retries;
+    struct lm_queue *line; /* where calls wait for their turn */
     struct lm_call_list queue, flight, owed;
     unsigned depth; /* of lm_enter */
     bool closed;
@@ -61,7 +62,7 @@ static void lm_free(struct lm *lm)
     if (lm->client)
         lm->ops->close(lm->client);
     record_close(lm->record);
-    timer_free(lm->pump);
+    lm_queue_free(lm->line);
     free(lm->name);
     free(lm->model);
     free(lm);
@@ -141,13 +142,8 @@ static void call_unlink(struct lm_call *call)
     if (call->ended)
         *call->ended = true;
     call->ended = NULL;
-    if (call->state == CALL_QUEUED) {
-        TAILQ_REMOVE(&lm->queue, call, link);
-        return;
-    }
-    TAILQ_REMOVE(&lm->flight, call, link);
-    lm->active--;
-    timer_start(lm->pump, 0, 0);
+    queue_leave(call);
+    TAILQ_REMOVE(call->state == CALL_QUEUED ? &lm->queue : &lm->flight, call, link);
 }
 
 /* What a provider, a recording or a callback says goes into sums, in which a negative number would
@@ -194,6 +190,7 @@ static void call_attempt(struct lm_call *call)
     struct lm *lm = call->lm;
     call->state = CALL_ATTEMPT;
     call->attempts++;
+    queue_take(call);
     lm_enter(lm);
     lm->ops->attempt(call);
     lm_leave(lm);
@@ -234,8 +231,16 @@ static bool call_retry(struct lm_call *call, const struct lm_outcome *outcome)
     return true;
 }
 
+void lm_attempt_headers(struct lm_call *call, limits_header_fn *header, void *arg)
+{
+    queue_learn(call, header, arg);
+}
+
 void lm_attempt_done(struct lm_call *call, const struct lm_outcome *outcome)
 {
+    /* Those behind it in the queue would be refused as well. */
+    if (outcome->error.code == ERROR_MODEL_RATE && outcome->retry && outcome->retry_after > 0)
+        queue_pause(call, fmin(outcome->retry_after, RETRY_AFTER_MAX));
     if (outcome->error.code == ERROR_NONE || !call_retry(call, outcome))
         call_finish(call, outcome, false);
 }
@@ -281,27 +286,9 @@ static void call_begin(struct lm_call *call)
     TAILQ_INSERT_TAIL(&lm->flight, call, link);
     call->state = CALL_ATTEMPT;
     call->started_ns = clock_ns();
-    lm->active++;
     if (call->request.timeout > 0)
         timer_start_seconds(call->deadline, call->request.timeout);
     call_attempt(call);
-}
-
-/* Starts what may start. A batch at most, so that answers which come at once, each starting the
- * next call, leave the loop its turn. */
-static void pump(void *arg)
-{
-    struct lm *lm = arg;
-    lm_enter(lm);
-    for (unsigned n = 0; n < lm->concurrency && !lm->closed; n++) {
-        struct lm_call *call = TAILQ_FIRST(&lm->queue);
-        if (!call || lm->active >= lm->concurrency)
-            break;
-        call_begin(call);
-    }
-    if (!lm->closed && lm->active < lm->concurrency && !TAILQ_EMPTY(&lm->queue))
-        timer_start(lm->pump, 0, 0);
-    lm_leave(lm);
 }
 
 const char *lm_role(const char *role)
@@ -414,6 +401,18 @@ static int call_fill(struct lm_call *call, const struct lm_request *request, str
     return lm->ops->prepare ? lm->ops->prepare(call, request, err) : 0;
 }
 
+static int call_join(struct lm_call *call, struct error *err)
+{
+    struct lm *lm = call->lm;
+    struct queue_place place = {
+        .host = lm->ops->host ? lm->ops->host(lm->client) : lm->name,
+        .model = call->model ? call->model : "",
+        .host_most = lm->concurrency,
+        .model_most = lm->model_concurrency,
+    };
+    return queue_join(lm->line, &place, call_begin, call, err);
+}
+
 int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, lm_delta_fn *delta,
     void *arg, struct lm_call **out, struct error *err)
 {
@@ -429,12 +428,13 @@ int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, 
     call->delta = delta;
     call->arg = arg;
     rc = call_fill(call, request, err);
+    if (rc == 0)
+        rc = call_join(call, err);
     if (rc < 0) {
         call_free(call);
         return rc;
     }
     TAILQ_INSERT_TAIL(&lm->queue, call, link);
-    timer_start(lm->pump, 0, 0);
     if (out)
         *out = call;
     return 0;
@@ -482,7 +482,6 @@ void lm_close(struct lm *lm)
         TAILQ_REMOVE(&lm->owed, call, link);
         call_free(call);
     }
-    timer_stop(lm->pump);
     lm_leave(lm);
 }
 
@@ -527,8 +526,8 @@ static int lm_fill(struct lm *lm, const struct lm_options *options, struct error
     lm->name = buf_steal(&name);
     /* A recording may hold several models, so a replay has none of its own. */
     lm->model = lm->ops == &lm_replay ? NULL : strdup(rest);
-    lm->pump = timer_new(lm->loop, pump, lm);
-    if (!lm->name || !lm->pump || (!lm->model && lm->ops != &lm_replay))
+    lm->line = options->queue ? queue_hold(options->queue) : lm_queue_new(lm->loop);
+    if (!lm->name || !lm->line || (!lm->model && lm->ops != &lm_replay))
         return error_memory(err);
     rc = lm->ops->open(lm->loop, options, rest, &lm->client, err);
     if (rc < 0 || !options->record || options->record[0] == '\0')
@@ -555,6 +554,7 @@ int lm_open(struct loop *loop, const struct lm_options *given, struct lm **out, 
         return error_memory(err);
     lm->loop = loop;
     lm->concurrency = options.concurrency;
+    lm->model_concurrency = options.model_concurrency;
     lm->retries = options.retries;
     TAILQ_INIT(&lm->queue);
     TAILQ_INIT(&lm->flight);

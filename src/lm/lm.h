@@ -73,6 +73,13 @@ typedef void lm_delta_fn(void *arg, const char *text, size_t len);
 struct lm;
 struct lm_call;
 
+/* Keeps the limits of hosts for all models that are opened with it; they hold it, so that it may be
+ * freed before them. NULL without memory. */
+struct lm_queue;
+struct lm_queue *lm_queue_new(struct loop *loop);
+/* NULL is fine. */
+void lm_queue_free(struct lm_queue *queue);
+
 /* A model in the embedding program: answers each call by exactly one lm_answer, at once or later,
  * from the loop's thread; also a call that was cancelled or ran out of time meanwhile, whose answer
  * is dropped. `request` and `call` are valid until then, or until lm_close, which ends the duty. */
@@ -90,13 +97,15 @@ struct lm_options {
     const char *azure_version; /* of Azure's older interface; NULL: the newer one */
     const char *record;        /* append every finished call to this file; NULL: do not */
     const char *ca_file;    /* certificates to trust instead of the system's; NULL: the system's */
-    unsigned concurrency;   /* calls in flight at once; 0: 64 */
-    unsigned retries;       /* attempts after the first */
-    bool stream;            /* ask for streamed answers */
-    double connect_timeout; /* seconds; 0: 10 */
-    double first_timeout;   /* seconds to the first byte of an answer; 0: no own limit */
-    double stall_timeout;   /* seconds between bytes of an answer; 0: 60 */
-    lm_callback_fn *callback; /* for the model "callback" */
+    struct lm_queue *queue; /* shared with other models; NULL: one of its own */
+    unsigned concurrency;   /* calls in flight at once to one host; 0: 64 */
+    unsigned model_concurrency; /* and to one model; 0: no limit of its own */
+    unsigned retries;           /* attempts after the first */
+    bool stream;                /* ask for streamed answers */
+    double connect_timeout;     /* seconds; 0: 10 */
+    double first_timeout;       /* seconds to the first byte of an answer; 0: no own limit */
+    double stall_timeout;       /* seconds between bytes of an answer; 0: 60 */
+    lm_callback_fn *callback;   /* for the model "callback" */
     void *callback_arg;
 };
 

@@ -17,7 +17,7 @@ may also be {"content": TEXT, "contains": TEXT that the last message must hold, 
 GET /stats says what was seen, so that a test can prove that no call was lost or doubled:
 requests, connections (that brought one), max_in_flight, bytes_in, models {name: count}, idempotency {key: count},
 seconds {name: [arrival of each request]}, cancelled (requests whose client went away), last (the last
-request: its path, its headers without the key, its body if that is small).
+request: its path, its headers without the key, its body if that is small), refused (by the model `limited`).
 """
 
 import argparse
@@ -40,6 +40,8 @@ class Stats:
         self.bytes_in = self.cancelled = 0
         self.models, self.idempotency, self.seconds = {}, {}, {}
         self.last = None
+        self.refused = 0
+        self.level = {}  # model -> what it may have now
         self.tries = {}  # (model, last message) -> requests so far
 
     def begin(self, request):
@@ -56,7 +58,7 @@ class Stats:
         request.nth = self.tries[request.model, request.last] = self.tries.get((request.model, request.last), 0) + 1
 
     def public(self):
-        hidden = ("tries", "in_flight")
+        hidden = ("tries", "in_flight", "level")
         return {k: v for k, v in vars(self).items() if k not in hidden}
 
 
@@ -548,13 +550,39 @@ async def tool(c, r):
                          "content": [{"type": "tool_use", "name": "x", "input": {}}]})
 
 
+async def limited(c, r):
+    """Takes 3 requests at once and 10 a second, and says so in the dialect's headers; refuses more. `limited-silent`
+    does the same and says nothing."""
+    stats, now, most, rate = c.server.stats, time.monotonic(), 3, 10
+    level, at = stats.level.get(r.model, (most, now))
+    level = min(most, level + (now - at) * rate)
+    allowed = level >= 1
+    level -= allowed
+    stats.level[r.model] = level, now
+    stats.refused += not allowed
+    full = (most - level) / rate
+    names = ["x-ratelimit-%s-requests"] * 3
+    reset = "%dms" % (full * 1000 + 1)
+    if isinstance(r.dialect, Anthropic):
+        names = ["anthropic-ratelimit-requests-%s"] * 3
+        ms = int((time.time() + full) * 1000) + 1
+        reset = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms // 1000)) + ".%03dZ" % (ms % 1000)
+    values = (("limit", most), ("remaining", int(level)), ("reset", reset))
+    extra = ["%s: %s" % (name % word, value) for name, (word, value) in zip(names, values)]
+    if r.model == "limited-silent":
+        extra = []
+    if allowed:
+        return await c.answer(200, r.dialect.whole(r, "allowed"), extra=extra)
+    await refuse(c, r, 429, "too fast", extra=extra)
+
+
 async def redirect(c, r):
     await c.answer(301, "moved", "text/plain", ["Location: http://127.0.0.1:1/"])
 
 
 BEHAVIOURS = {
     "ok": ok, "echo": echo, "nousage": nousage, "leak": leak, "json": as_json, "parts": parts,
-    "dribble": dribble, "nothing": nothing, "stopped": stopped,
+    "dribble": dribble, "nothing": nothing, "limited": limited, "limited-silent": limited, "stopped": stopped,
     "blocked": blocked, "tool": tool, "stream-overloaded": stream_overloaded, "stream-cut": stream_cut, "stream-end": stream_end, "stream-error": stream_error,
     "stream-bad": stream_bad, "done-then-cut": done_then_cut, "stall": stall, "hang": hang,
     "cut-before": cut_before, "cut-reused": cut_reused, "cut-body": cut_body, "badjson": badjson, "html": html,
