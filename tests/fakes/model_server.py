@@ -41,7 +41,7 @@ class Stats:
         self.models, self.idempotency, self.seconds = {}, {}, {}
         self.last = None
         self.refused = 0
-        self.level = {}  # model -> what it may have now
+        self.level = {}  # (dialect, model) -> what it may have now
         self.tries = {}  # (model, last message) -> requests so far
 
     def begin(self, request):
@@ -554,11 +554,11 @@ async def limited(c, r):
     """Takes 3 requests at once and 10 a second, and says so in the dialect's headers; refuses more. `limited-silent`
     does the same and says nothing."""
     stats, now, most, rate = c.server.stats, time.monotonic(), 3, 10
-    level, at = stats.level.get(r.model, (most, now))
+    level, at = stats.level.get((r.dialect, r.model), (most, now))
     level = min(most, level + (now - at) * rate)
     allowed = level >= 1
     level -= allowed
-    stats.level[r.model] = level, now
+    stats.level[r.dialect, r.model] = level, now
     stats.refused += not allowed
     full = (most - level) / rate
     names = ["x-ratelimit-%s-requests"] * 3
