@@ -81,6 +81,7 @@ struct lm_client_ops {
 };
 
 extern const struct lm_client_ops lm_chat;
+extern const struct lm_client_ops lm_program;
 extern const struct lm_client_ops lm_replay;
 extern const struct lm_client_ops lm_callback;
 

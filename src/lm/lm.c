@@ -49,6 +49,7 @@ static const struct kind {
     bool whole; /* the prefix is the whole name */
 } kinds[] = {
     { "replay:", &lm_replay, false },
+    { "exec:", &lm_program, false },
     { "callback", &lm_callback, true },
 };
 
@@ -88,7 +89,8 @@ static int bare_model(const struct lm *lm, const char *model, const char **out, 
 {
     const struct provider *named = provider_named(model);
     bool strange = lm->provider && named && named != lm->provider;
-    *out = named && !strange ? strchr(model, '/') + 1 : model;
+    bool as_it_is = lm->ops == &lm_program; /* who may have models of all providers */
+    *out = named && !strange && !as_it_is ? strchr(model, '/') + 1 : model;
     if (strange && !lm->has_vendors)
         return error_set(err, ERROR_ARGUMENT,
             "'%.60s' is a model of %s, and this model's provider is %s: name one of its models",

@@ -92,7 +92,7 @@ struct lm_account {
 };
 
 struct lm_options {
-    const char *model; /* "gpt-5-mini", "PROVIDER/MODEL", "replay:FILE", "callback" */
+    const char *model; /* "gpt-5-mini", "PROVIDER/MODEL", "exec:PROGRAM"… */
     struct lm_account openai, anthropic, gemini, azure, openrouter, vllm;
     const char *azure_version; /* of Azure's older interface; NULL: the newer one */
     const char *record;        /* append every finished call to this file; NULL: do not */

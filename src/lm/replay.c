@@ -179,14 +179,6 @@ static struct lm_usage replay_abort(struct lm_call *call)
     return lm_usage_estimate(call, 0);
 }
 
-static enum error_code code_of(const char *name)
-{
-    for (int code = ERROR_NONE + 1; code <= ERROR_MODEL_REPLAY; code++)
-        if (strcmp(error_code_name((enum error_code)code), name) == 0)
-            return (enum error_code)code;
-    return ERROR_MODEL;
-}
-
 static bool take_model(struct replay *r, struct line *l, const char *model)
 {
     for (l->model = 0; l->model < r->model_count; l->model++)
@@ -211,7 +203,7 @@ static void take_outcome(struct line *l, struct json_object *o)
         l->usage.estimated = json_get_bool(usage, "estimated", false);
     }
     if (error)
-        error_set(&l->error, code_of(json_get_string(error, "code", "model")), "%s",
+        error_set(&l->error, record_error_code(json_get_string(error, "code", "model")), "%s",
             json_get_string(error, "message", ""));
 }
 
