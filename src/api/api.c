@@ -267,6 +267,7 @@ static int open_model(droste *d, const char *model, struct lm **out, struct erro
         .azure_version = s->azure_version,
         .openrouter = { s->openrouter_url, s->openrouter_key },
         .vllm = { s->vllm_url, s->vllm_key },
+        .cache = s->cache,
         .record = s->record,
         .ca_file = s->ca_file,
         .queue = d->queue,

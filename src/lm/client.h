@@ -19,6 +19,8 @@ enum call_state {
     CALL_ATTEMPT, /* the client has it */
     CALL_BACKOFF, /* waits for the next attempt */
     CALL_OWED,    /* over, but a callback model still owes its lm_answer */
+    CALL_FOLLOWS, /* waits for the answer of another one that is the same */
+    CALL_GIVEN,   /* has an answer, which it did not need to ask for */
 };
 
 struct lm_call {
@@ -39,10 +41,13 @@ struct lm_call {
     struct buf body;
     size_t head_len;
     char messages_hash[HASH_TEXT_SIZE]; /* as body; see record.h */
+    char cache_key[HASH_TEXT_SIZE];     /* "": there is no cache */
+    struct lm_call *leader;             /* of a call that follows; of one that leads, itself */
+    struct shared_answer *given;
     size_t input_bytes;
     unsigned attempts;
     uint64_t started_ns;
-    struct timer *deadline, *backoff;
+    struct timer *deadline, *backoff, *give;
     lm_done_fn *done;
     lm_delta_fn *delta;
     void *arg;

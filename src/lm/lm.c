@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "lm/cache.h"
 #include "lm/client.h"
 #include "lm/provider.h"
 #include "lm/queue.h"
@@ -35,10 +36,12 @@ struct lm {
     char *name;                      /* as records show it */
     char *model;                     /* as the provider knows it */
     struct record *record;
+    struct cache *cache;
     unsigned concurrency, model_concurrency, retries;
     struct lm_queue *line; /* where calls wait for their turn */
     struct lm_call_list queue, flight, owed;
-    unsigned depth; /* of lm_enter */
+    struct lm_call_list aside; /* that follow others, or are given what is known */
+    unsigned depth;            /* of lm_enter */
     bool closed;
 };
 
@@ -63,6 +66,7 @@ static void lm_free(struct lm *lm)
     if (lm->client)
         lm->ops->close(lm->client);
     record_close(lm->record);
+    cache_close(lm->cache);
     lm_queue_free(lm->line);
     free(lm->name);
     free(lm->model);
@@ -117,6 +121,8 @@ static void call_free(struct lm_call *call)
 {
     timer_free(call->deadline);
     timer_free(call->backoff);
+    timer_free(call->give);
+    shared_answer_drop(call->given);
     if (call->lm->ops->release)
         call->lm->ops->release(call);
     buf_free(&call->body);
@@ -138,6 +144,88 @@ static void call_release(struct lm_call *call, bool answer_owed)
     TAILQ_INSERT_TAIL(&lm->owed, call, link);
 }
 
+static struct lm_call_list *list_of(const struct lm_call *call)
+{
+    struct lm *lm = call->lm;
+    switch (call->state) {
+    case CALL_QUEUED:
+        return &lm->queue;
+    case CALL_FOLLOWS:
+    case CALL_GIVEN:
+        return &lm->aside;
+    case CALL_ATTEMPT:
+    case CALL_BACKOFF:
+        return &lm->flight;
+    case CALL_OWED:
+        return &lm->owed;
+    }
+    return NULL;
+}
+
+static void call_give(struct lm_call *call, struct shared_answer *answer);
+static int call_join(struct lm_call *call, struct error *err);
+
+/* A follower asks for itself, since the call that it waited for went without an answer. */
+static void take_lead(struct lm *lm, struct lm_call *call)
+{
+    struct error err = { 0 };
+    TAILQ_REMOVE(&lm->aside, call, link);
+    call->state = CALL_QUEUED;
+    TAILQ_INSERT_TAIL(&lm->queue, call, link);
+    call->leader = call;
+    cache_set_asker(lm->cache, call->cache_key, call, NULL); /* which has a place for the key */
+    if (call_join(call, &err) == 0)
+        return;
+    struct shared_answer *failure = shared_answer_new(&err, "", 0, "");
+    TAILQ_REMOVE(&lm->queue, call, link);
+    TAILQ_INSERT_TAIL(&lm->aside, call, link);
+    if (failure)
+        call_give(call, failure);
+    shared_answer_drop(failure);
+}
+
+/* The leader is over. Those who followed it were given what it got; if it got nothing (it was
+ * cancelled, or its own time was up), the next one asks. */
+static void hand_on_lead(struct lm *lm, struct lm_call *leader)
+{
+    struct lm_call *call, *next, *heir = NULL;
+    cache_set_asker(lm->cache, leader->cache_key, NULL, NULL);
+    leader->leader = NULL;
+    for (call = TAILQ_FIRST(&lm->aside); call && !lm->closed; call = next) {
+        next = TAILQ_NEXT(call, link);
+        if (call->leader != leader)
+            continue;
+        call->leader = heir;
+        if (heir)
+            continue;
+        heir = call;
+        take_lead(lm, call);
+    }
+}
+
+/* What the leader got is its followers' too; they get it from the loop, each by itself. */
+static void share_outcome(struct lm_call *leader, const struct lm_reply *reply)
+{
+    struct lm *lm = leader->lm;
+    struct lm_call *call, *next;
+    struct shared_answer *answer = NULL;
+    if (reply->error.code == ERROR_NONE)
+        cache_keep(lm->cache, leader->cache_key, leader, reply);
+    if (reply->error.code == ERROR_TIMEOUT)
+        return;
+    for (call = TAILQ_FIRST(&lm->aside); call; call = next) {
+        next = TAILQ_NEXT(call, link);
+        if (call->state != CALL_FOLLOWS || call->leader != leader)
+            continue;
+        if (!answer)
+            answer = shared_answer_new(&reply->error, reply->text, reply->len, reply->finish);
+        if (!answer)
+            return; /* without memory the next one asks for itself */
+        call_give(call, answer);
+    }
+    shared_answer_drop(answer);
+}
+
 static void call_unlink(struct lm_call *call)
 {
     struct lm *lm = call->lm;
@@ -145,7 +233,9 @@ static void call_unlink(struct lm_call *call)
         *call->ended = true;
     call->ended = NULL;
     queue_leave(call);
-    TAILQ_REMOVE(call->state == CALL_QUEUED ? &lm->queue : &lm->flight, call, link);
+    TAILQ_REMOVE(list_of(call), call, link);
+    if (call->leader == call)
+        hand_on_lead(lm, call);
 }
 
 /* What a provider, a recording or a callback says goes into sums, in which a negative number would
@@ -154,6 +244,19 @@ static int64_t believable(int64_t tokens)
 {
     static const int64_t most = 1000000000000; /* millions of such calls fit an int64_t */
     return tokens < 0 ? 0 : tokens > most ? most : tokens;
+}
+
+static void record_reply(const struct lm_call *call, struct lm_reply *reply)
+{
+    const struct lm *lm = call->lm;
+    char key[HASH_TEXT_SIZE];
+    struct error failed = { 0 };
+    if (!lm->record || (record_key(call, call->model ? call->model : "", key, &failed) == 0 &&
+                           record_append(lm->record, key, call, reply, &failed) == 0))
+        return;
+    reply->error = failed; /* an answer that the record lacks could not be replayed */
+    reply->text = "";
+    reply->len = 0;
 }
 
 static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, bool answer_owed)
@@ -174,17 +277,38 @@ static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, 
     };
     if (!ok && call->attempts > 1)
         error_wrap(&reply.error, "after %u attempts", call->attempts);
-    struct error failed = { 0 };
-    if (lm->record && record_append(lm->record, call, &reply, &failed) < 0) {
-        reply.error = failed; /* an answer that the record lacks could not be replayed */
-        reply.text = "";
-        reply.len = 0;
-    }
+    if (call->leader == call)
+        share_outcome(call, &reply);
+    record_reply(call, &reply);
     call_unlink(call);
     lm_enter(lm);
     call->done(call->arg, &reply);
     call_release(call, answer_owed);
     lm_leave(lm);
+}
+
+static void give_now(void *arg)
+{
+    struct lm_call *call = arg;
+    const struct shared_answer *given = call->given;
+    struct lm_outcome outcome = { .error = given->error,
+        .text = buf_text(&given->text),
+        .len = given->text.len,
+        .finish = given->finish };
+    call->started_ns = clock_ns();
+    if (given->error.code == ERROR_NONE && !lm_attempt_delta(call, outcome.text, outcome.len))
+        return;
+    call_finish(call, &outcome, false);
+}
+
+/* Ends the call with what is known, from the loop. Its timer is there already. */
+static void call_give(struct lm_call *call, struct shared_answer *answer)
+{
+    answer->holders++;
+    call->given = answer;
+    call->leader = NULL;
+    call->state = CALL_GIVEN;
+    timer_start(call->give, 0, 0);
 }
 
 static void call_attempt(struct lm_call *call)
@@ -395,7 +519,7 @@ static int call_fill(struct lm_call *call, const struct lm_request *request, str
         if (!call->deadline)
             return error_memory(err);
     }
-    if (lm->record || lm->ops->needs_body) {
+    if (lm->record || lm->cache || lm->ops->needs_body) {
         int rc = record_write_head(call, err);
         if (rc < 0)
             return rc;
@@ -403,16 +527,78 @@ static int call_fill(struct lm_call *call, const struct lm_request *request, str
     return lm->ops->prepare ? lm->ops->prepare(call, request, err) : 0;
 }
 
+/* Whose answers the calls get. */
+static const char *host_of(const struct lm *lm)
+{
+    return lm->ops->host ? lm->ops->host(lm->client) : lm->name;
+}
+
 static int call_join(struct lm_call *call, struct error *err)
 {
     struct lm *lm = call->lm;
     struct queue_place place = {
-        .host = lm->ops->host ? lm->ops->host(lm->client) : lm->name,
+        .host = host_of(lm),
         .model = call->model ? call->model : "",
         .host_most = lm->concurrency,
         .model_most = lm->model_concurrency,
     };
     return queue_join(lm->line, &place, call_begin, call, err);
+}
+
+/* The same request to another server, or to another model there, is another request. */
+static int make_cache_key(struct lm_call *call, struct error *err)
+{
+    cleanup_buf struct buf scope = { 0 };
+    buf_printf(&scope, "%s/%s", host_of(call->lm), call->model ? call->model : "");
+    return buf_failed(&scope) ? error_memory(err)
+                              : record_key(call, scope.data, call->cache_key, err);
+}
+
+static void call_set_aside(struct lm_call *call, enum call_state state)
+{
+    call->state = state;
+    TAILQ_INSERT_TAIL(&call->lm->aside, call, link);
+}
+
+/* 1: the call need not ask; 0: it is the one that asks. */
+static int look_in_cache(struct lm_call *call, struct error *err)
+{
+    struct lm *lm = call->lm;
+    int rc = make_cache_key(call, err);
+    if (rc < 0)
+        return rc;
+    call->give = timer_new(lm->loop, give_now, call);
+    if (!call->give)
+        return error_memory(err);
+    struct shared_answer *known = cache_find(lm->cache, call->cache_key);
+    if (known) {
+        call_set_aside(call, CALL_GIVEN);
+        call_give(call, known);
+        shared_answer_drop(known);
+        return 1;
+    }
+    call->leader = cache_asker(lm->cache, call->cache_key);
+    if (call->leader) {
+        call_set_aside(call, CALL_FOLLOWS);
+        return 1;
+    }
+    call->leader = call;
+    return cache_set_asker(lm->cache, call->cache_key, call, err);
+}
+
+/* Puts a call that is made where it belongs. */
+static int call_place(struct lm_call *call, struct error *err)
+{
+    struct lm *lm = call->lm;
+    int rc = lm->cache ? look_in_cache(call, err) : 0;
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    rc = call_join(call, err);
+    if (rc == 0)
+        TAILQ_INSERT_TAIL(&lm->queue, call, link);
+    else if (lm->cache)
+        cache_set_asker(lm->cache, call->cache_key, NULL, NULL);
+    return rc;
 }
 
 int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, lm_delta_fn *delta,
@@ -431,12 +617,11 @@ int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, 
     call->arg = arg;
     rc = call_fill(call, request, err);
     if (rc == 0)
-        rc = call_join(call, err);
+        rc = call_place(call, err);
     if (rc < 0) {
         call_free(call);
         return rc;
     }
-    TAILQ_INSERT_TAIL(&lm->queue, call, link);
     if (out)
         *out = call;
     return 0;
@@ -478,7 +663,8 @@ void lm_close(struct lm *lm)
     lm_enter(lm);
     lm->closed = true;
     struct lm_call *call;
-    while ((call = TAILQ_FIRST(&lm->flight)) || (call = TAILQ_FIRST(&lm->queue)))
+    while ((call = TAILQ_FIRST(&lm->flight)) || (call = TAILQ_FIRST(&lm->queue)) ||
+           (call = TAILQ_FIRST(&lm->aside)))
         lm_cancel(call, NULL);
     while ((call = TAILQ_FIRST(&lm->owed))) {
         TAILQ_REMOVE(&lm->owed, call, link);
@@ -532,9 +718,12 @@ static int lm_fill(struct lm *lm, const struct lm_options *options, struct error
     if (!lm->name || !lm->line || (!lm->model && lm->ops != &lm_replay))
         return error_memory(err);
     rc = lm->ops->open(lm->loop, options, rest, &lm->client, err);
-    if (rc < 0 || !options->record || options->record[0] == '\0')
-        return rc;
-    return record_open(options->record, &lm->record, err);
+    if (rc == 0 && options->record && options->record[0])
+        rc = record_open(options->record, &lm->record, err);
+    /* A recording that is replayed is one already. */
+    if (rc == 0 && options->cache && options->cache[0] && lm->ops != &lm_replay)
+        rc = cache_open(options->cache, &lm->cache, err);
+    return rc;
 }
 
 static struct lm_options with_defaults(const struct lm_options *given)
@@ -561,6 +750,7 @@ int lm_open(struct loop *loop, const struct lm_options *given, struct lm **out, 
     TAILQ_INIT(&lm->queue);
     TAILQ_INIT(&lm->flight);
     TAILQ_INIT(&lm->owed);
+    TAILQ_INIT(&lm->aside);
     int rc = lm_fill(lm, &options, err);
     if (rc < 0) {
         lm_free(lm);

@@ -61,7 +61,8 @@ struct lm_reply {
     size_t len;
     const char *finish;    /* "stop", "length"…; "" where the provider did not say */
     struct lm_usage usage; /* also of failed calls, as far as it is known */
-    unsigned attempts;     /* requests that left for the provider: 1 + retries */
+    unsigned attempts;     /* requests that left for the provider: 1 + retries; 0: the answer was
+                              known, or is that of the same call, and it cost nothing */
     double seconds;        /* from the end of queueing to the answer */
 };
 
@@ -95,6 +96,7 @@ struct lm_options {
     const char *model; /* "gpt-5-mini", "PROVIDER/MODEL", "exec:PROGRAM"… */
     struct lm_account openai, anthropic, gemini, azure, openrouter, vllm;
     const char *azure_version; /* of Azure's older interface; NULL: the newer one */
+    const char *cache;         /* give answers from this file, and keep them there; NULL: do not */
     const char *record;        /* append every finished call to this file; NULL: do not */
     const char *ca_file;    /* certificates to trust instead of the system's; NULL: the system's */
     struct lm_queue *queue; /* shared with other models; NULL: one of its own */

@@ -13,6 +13,7 @@
 struct record {
     int fd;
     char *path;
+    size_t last_len; /* of the last line, with its end */
 };
 
 void record_append_number(struct buf *out, double value)
@@ -145,10 +146,12 @@ static void append_result(struct buf *line, const struct lm_reply *reply)
     json_append_string(line, reply->text, reply->len);
     buf_puts(line, ",\"finish\":");
     json_append_string(line, reply->finish, strlen(reply->finish));
-    buf_printf(line,
-        ",\"usage\":{\"input_tokens\":%lld,\"output_tokens\":%lld,\"estimated\":%s},\"error\":",
+    buf_printf(line, ",\"usage\":{\"input_tokens\":%lld,\"output_tokens\":%lld,\"estimated\":%s",
         (long long)reply->usage.input_tokens, (long long)reply->usage.output_tokens,
         reply->usage.estimated ? "true" : "false");
+    if (reply->usage.cached_tokens > 0)
+        buf_printf(line, ",\"cached_tokens\":%lld", (long long)reply->usage.cached_tokens);
+    buf_puts(line, "},\"error\":");
     if (reply->error.code == ERROR_NONE) {
         buf_puts(line, "null}\n");
         return;
@@ -161,14 +164,10 @@ static void append_result(struct buf *line, const struct lm_reply *reply)
     buf_puts(line, "}}\n");
 }
 
-int record_append(struct record *record, const struct lm_call *call, const struct lm_reply *reply,
-    struct error *err)
+int record_append(struct record *record, const char *key, const struct lm_call *call,
+    const struct lm_reply *reply, struct error *err)
 {
     cleanup_buf struct buf line = { 0 };
-    char key[HASH_TEXT_SIZE];
-    int rc = record_key(call, call->model ? call->model : "", key, err);
-    if (rc < 0)
-        return rc;
     buf_reserve(&line, call->head_len + reply->len + reply->len / 16 + 512);
     buf_printf(
         &line, "{\"v\":%d,\"key\":\"%s\",\"depth\":%u,", RECORD_VERSION, key, call->request.depth);
@@ -182,6 +181,18 @@ int record_append(struct record *record, const struct lm_call *call, const struc
     if ((size_t)n != line.len)
         return error_set(err, ERROR_IO, "recording to %.100s: only %zd of %zu bytes were written",
             record->path, n, line.len);
+    record->last_len = line.len;
+    return 0;
+}
+
+/* Appending leaves the descriptor's place at the end of what it wrote (open(2), O_APPEND). */
+int record_last(const struct record *record, off_t *at, size_t *len)
+{
+    off_t end = lseek(record->fd, 0, SEEK_CUR);
+    if (end < (off_t)record->last_len || record->last_len == 0)
+        return -1;
+    *at = end - (off_t)record->last_len;
+    *len = record->last_len - 1;
     return 0;
 }
 

@@ -7,6 +7,8 @@
 #ifndef DROSTE_LM_RECORD_H
 #define DROSTE_LM_RECORD_H
 
+#include <sys/types.h>
+
 #include "lm/client.h"
 
 enum { RECORD_VERSION = 1 };
@@ -16,8 +18,10 @@ struct record;
 /* Opens for appending; makes the file readable by its owner only. */
 int record_open(const char *path, struct record **out, struct error *err);
 /* One line, one write. Errors: ERROR_IO. */
-int record_append(struct record *record, const struct lm_call *call, const struct lm_reply *reply,
-    struct error *err);
+int record_append(struct record *record, const char *key, const struct lm_call *call,
+    const struct lm_reply *reply, struct error *err);
+/* Where the last line is that was appended here, without its end. */
+int record_last(const struct record *record, off_t *at, size_t *len);
 /* NULL is fine. */
 void record_close(struct record *record);
 

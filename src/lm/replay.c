@@ -201,6 +201,7 @@ static void take_outcome(struct line *l, struct json_object *o)
         l->usage.input_tokens = json_get_int(usage, "input_tokens", 0);
         l->usage.output_tokens = json_get_int(usage, "output_tokens", 0);
         l->usage.estimated = json_get_bool(usage, "estimated", false);
+        l->usage.cached_tokens = json_get_int(usage, "cached_tokens", 0);
     }
     if (error)
         error_set(&l->error, record_error_code(json_get_string(error, "code", "model")), "%s",
