@@ -268,6 +268,7 @@ static int open_model(droste *d, const char *model, struct lm **out, struct erro
         .openrouter = { s->openrouter_url, s->openrouter_key },
         .vllm = { s->vllm_url, s->vllm_key },
         .cache = s->cache,
+        .prices = s->prices,
         .record = s->record,
         .ca_file = s->ca_file,
         .queue = d->queue,

@@ -20,7 +20,7 @@ struct list {
 
 struct settings {
     /* models */
-    char *model, *sub_model, *base_url, *api_key, *ca_file, *record, *cache;
+    char *model, *sub_model, *base_url, *api_key, *ca_file, *record, *cache, *prices;
     char *anthropic_key, *anthropic_url, *gemini_key, *gemini_url, *azure_key, *azure_url,
         *azure_version, *openrouter_key, *openrouter_url, *vllm_key, *vllm_url;
     bool stream;

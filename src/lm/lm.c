@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "lm/cache.h"
 #include "lm/client.h"
+#include "lm/prices.h"
 #include "lm/provider.h"
 #include "lm/queue.h"
 #include "lm/record.h"
@@ -37,6 +38,8 @@ struct lm {
     char *model;                     /* as the provider knows it */
     struct record *record;
     struct cache *cache;
+    struct prices *prices;
+    bool own_server; /* the provider's own, whose prices are known */
     unsigned concurrency, model_concurrency, retries;
     struct lm_queue *line; /* where calls wait for their turn */
     struct lm_call_list queue, flight, owed;
@@ -67,6 +70,7 @@ static void lm_free(struct lm *lm)
         lm->ops->close(lm->client);
     record_close(lm->record);
     cache_close(lm->cache);
+    prices_close(lm->prices);
     lm_queue_free(lm->line);
     free(lm->name);
     free(lm->model);
@@ -259,6 +263,20 @@ static void record_reply(const struct lm_call *call, struct lm_reply *reply)
     reply->len = 0;
 }
 
+/* Who was not asked is owed nothing. */
+static double cost_of(const struct lm_call *call, const struct lm_usage *usage)
+{
+    const struct lm *lm = call->lm;
+    const char *model = call->model ? call->model : "";
+    cleanup_buf struct buf name = { 0 };
+    if (call->attempts == 0)
+        return 0;
+    if (lm->provider)
+        buf_printf(&name, "%s/", lm->provider->name);
+    buf_puts(&name, model);
+    return buf_failed(&name) ? -1 : prices_cost(lm->prices, name.data, lm->own_server, usage);
+}
+
 static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, bool answer_owed)
 {
     struct lm *lm = call->lm;
@@ -275,6 +293,7 @@ static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, 
         .attempts = call->attempts,
         .seconds = clock_seconds_since(call->started_ns),
     };
+    reply.cost = cost_of(call, &reply.usage);
     if (!ok && call->attempts > 1)
         error_wrap(&reply.error, "after %u attempts", call->attempts);
     if (call->leader == call)
@@ -694,8 +713,11 @@ static int choose_client(
         return 0;
     }
     int rc = provider_find(options, options->model, &lm->provider, rest, err);
-    lm->has_vendors = rc == 0 && provider_has_vendors(lm->provider, options);
-    return rc;
+    if (rc < 0)
+        return rc;
+    lm->has_vendors = provider_has_vendors(lm->provider, options);
+    lm->own_server = provider_account(lm->provider, options).base_url[0] == '\0';
+    return 0;
 }
 
 static int lm_fill(struct lm *lm, const struct lm_options *options, struct error *err)
@@ -723,6 +745,8 @@ static int lm_fill(struct lm *lm, const struct lm_options *options, struct error
     /* A recording that is replayed is one already. */
     if (rc == 0 && options->cache && options->cache[0] && lm->ops != &lm_replay)
         rc = cache_open(options->cache, &lm->cache, err);
+    if (rc == 0)
+        rc = prices_open(options->prices, &lm->prices, err);
     return rc;
 }
 

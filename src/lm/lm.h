@@ -61,6 +61,7 @@ struct lm_reply {
     size_t len;
     const char *finish;    /* "stop", "length"…; "" where the provider did not say */
     struct lm_usage usage; /* also of failed calls, as far as it is known */
+    double cost;           /* dollars for that usage; negative: nobody knows the price */
     unsigned attempts;     /* requests that left for the provider: 1 + retries; 0: the answer was
                               known, or is that of the same call, and it cost nothing */
     double seconds;        /* from the end of queueing to the answer */
@@ -99,6 +100,7 @@ struct lm_options {
     const char *cache;         /* give answers from this file, and keep them there; NULL: do not */
     const char *record;        /* append every finished call to this file; NULL: do not */
     const char *ca_file;    /* certificates to trust instead of the system's; NULL: the system's */
+    const char *prices;     /* a table of prices of the user's; NULL: the built-in one alone */
     struct lm_queue *queue; /* shared with other models; NULL: one of its own */
     unsigned concurrency;   /* calls in flight at once to one host; 0: 64 */
     unsigned model_concurrency; /* and to one model; 0: no limit of its own */

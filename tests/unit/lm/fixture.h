@@ -37,7 +37,7 @@ struct answer {
     char finish[32];
     struct lm_usage usage;
     unsigned attempts;
-    double seconds;
+    double seconds, cost;
 };
 
 static inline void answer_free(struct answer *a)
@@ -58,6 +58,7 @@ static inline void on_answer(void *arg, const struct lm_reply *reply)
     a->usage = reply->usage;
     a->attempts = reply->attempts;
     a->seconds = reply->seconds;
+    a->cost = reply->cost;
 }
 
 static inline void on_delta(void *arg, const char *text, size_t len)
