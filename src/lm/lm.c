@@ -274,7 +274,7 @@ static double cost_of(const struct lm_call *call, const struct lm_usage *usage)
     if (lm->provider)
         buf_printf(&name, "%s/", lm->provider->name);
     buf_puts(&name, model);
-    return buf_failed(&name) ? -1 : prices_cost(lm->prices, name.data, lm->own_server, usage);
+    return buf_failed(&name) ? -1 : prices_cost(lm->prices, buf_text(&name), lm->own_server, usage);
 }
 
 static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, bool answer_owed)
