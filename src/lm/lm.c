@@ -23,6 +23,7 @@
 #include "lm/provider.h"
 #include "lm/queue.h"
 #include "lm/record.h"
+#include "lm/request.h"
 
 #define BACKOFF_FIRST   0.5  /* seconds, doubled for each further attempt */
 #define BACKOFF_MOST    30.0 /* of our own; */
@@ -436,88 +437,6 @@ static void call_begin(struct lm_call *call)
     call_attempt(call);
 }
 
-const char *lm_role(const char *role)
-{
-    static const char *const roles[] = { "system", "user", "assistant" };
-    for (size_t i = 0; role && i < array_length(roles); i++)
-        if (strcmp(role, roles[i]) == 0)
-            return roles[i];
-    return NULL;
-}
-
-static bool is_media_type(const char *text)
-{
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789.+-";
-    size_t n = text ? strspn(text, letters) : 0;
-    size_t m = n > 0 && text[n] == '/' ? strspn(text + n + 1, letters) : 0;
-    return m > 0 && text[n + 1 + m] == '\0' && n + m < 100;
-}
-
-static int check_part(
-    const struct lm_part *part, size_t message, const char *role, struct error *err)
-{
-    size_t bad = 0;
-    if (part->kind == LM_PART_TEXT)
-        return text_is_utf8(part->data, part->len, &bad)
-                   ? 0
-                   : error_set(err, ERROR_ARGUMENT,
-                         "a text of message %zu is not UTF-8 at byte %zu", message, bad);
-    if (strcmp(role, "user") != 0)
-        return error_set(err, ERROR_ARGUMENT,
-            "message %zu has the role '%s': only a user's may hold images and documents", message,
-            role);
-    if (!is_media_type(part->media_type))
-        return error_set(err, ERROR_ARGUMENT,
-            "message %zu: '%.40s' is no media type: one is like image/png", message,
-            part->media_type ? part->media_type : "");
-    if (part->kind == LM_PART_IMAGE && strncmp(part->media_type, "image/", 6) != 0)
-        return error_set(
-            err, ERROR_ARGUMENT, "message %zu: %.60s is no image", message, part->media_type);
-    return part->len > 0 ? 0
-                         : error_set(err, ERROR_ARGUMENT, "message %zu holds an empty %s", message,
-                               part->kind == LM_PART_IMAGE ? "image" : "document");
-}
-
-static int check_message(const struct lm_message *m, size_t index, struct error *err)
-{
-    size_t bad = 0;
-    int rc = 0;
-    if (!lm_role(m->role))
-        return error_set(err, ERROR_ARGUMENT,
-            "message %zu has the role '%.32s': use system, user or assistant", index,
-            m->role ? m->role : "");
-    if (m->part_count == 0 && !text_is_utf8(m->text, m->len, &bad))
-        return error_set(err, ERROR_ARGUMENT, "message %zu is not UTF-8 at byte %zu", index, bad);
-    for (size_t k = 0; k < m->part_count && rc == 0; k++)
-        rc = check_part(&m->parts[k], index, m->role, err);
-    return rc;
-}
-
-static int check_request(const struct lm_request *request, struct error *err)
-{
-    if (request->message_count == 0)
-        return error_set(err, ERROR_ARGUMENT, "a model call without messages");
-    if (request->model && !text_is_utf8(request->model, strlen(request->model), NULL))
-        return error_set(err, ERROR_ARGUMENT, "the model's name is not UTF-8");
-    int rc = 0;
-    for (size_t i = 0; i < request->message_count && rc == 0; i++)
-        rc = check_message(&request->messages[i], i, err);
-    return rc;
-}
-
-/* An image is scaled down before it is read, so its bytes say little: what one of about a
- * megapixel counts at the large providers. */
-#define IMAGE_TOKENS 1600
-
-/* Bytes of text that would cost the same. */
-static size_t weight(const struct lm_message *m)
-{
-    size_t bytes = m->part_count == 0 ? m->len : 0;
-    for (size_t k = 0; k < m->part_count; k++)
-        bytes += m->parts[k].kind == LM_PART_IMAGE ? 4 * IMAGE_TOKENS : m->parts[k].len;
-    return bytes;
-}
-
 static int call_fill(struct lm_call *call, const struct lm_request *request, struct error *err)
 {
     struct lm *lm = call->lm;
@@ -531,8 +450,7 @@ static int call_fill(struct lm_call *call, const struct lm_request *request, str
         return error_memory(err);
     call->request = *request;
     call->request.model = call->model;
-    for (size_t i = 0; i < request->message_count; i++)
-        call->input_bytes += weight(&request->messages[i]);
+    call->input_bytes = request_weight(request);
     if (request->timeout > 0) {
         call->deadline = timer_new(lm->loop, deadline_passed, call);
         if (!call->deadline)
@@ -623,7 +541,7 @@ static int call_place(struct lm_call *call, struct error *err)
 int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, lm_delta_fn *delta,
     void *arg, struct lm_call **out, struct error *err)
 {
-    int rc = check_request(request, err);
+    int rc = request_check(request, err);
     if (rc < 0)
         return rc;
     struct lm_call *call = calloc(1, sizeof *call);
