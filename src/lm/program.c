@@ -3,8 +3,9 @@
  * It is started by the first call and serves all of them: a request is one line of JSON on its
  * standard input, an answer one line on its standard output, in any order (docs/configuration.md).
  * One that ends, or says what is no answer, takes the calls in flight with it, each with an error
- * that tells its last words; the next call starts it anew. It leads a process group, which is
- * killed with it.
+ * that tells its last words; the next call starts it anew. One that ended well (status 0) had not
+ * begun with the calls that it leaves open, which are tried again. It leads a process group, which
+ * is killed with it.
  *
  * Its input is a socket, because writing to a pipe whose reader is gone is a signal. Ends of calls
  * run the caller's code, which may close everything: `depth` counts our frames on the stack, and
@@ -146,7 +147,7 @@ static void asked_done(struct program *p, struct asked *asked, const struct lm_o
 }
 
 /* The calls that this life of the program's had. */
-static void fail_all(struct program *p, unsigned life, const struct error *why)
+static void fail_all(struct program *p, unsigned life, const struct error *why, bool again)
 {
     struct asked *asked = TAILQ_FIRST(&p->flight);
     while (asked && !p->closed) {
@@ -154,7 +155,9 @@ static void fail_all(struct program *p, unsigned life, const struct error *why)
             asked = TAILQ_NEXT(asked, link);
             continue;
         }
-        struct lm_outcome outcome = { .error = *why, .usage = lm_usage_estimate(asked->call, 0) };
+        struct lm_outcome outcome = { .error = *why, .retry = again };
+        if (!again)
+            outcome.usage = lm_usage_estimate(asked->call, 0);
         asked_done(p, asked, &outcome);
         asked = TAILQ_FIRST(&p->flight); /* whatever the caller did meanwhile */
     }
@@ -178,7 +181,7 @@ static void program_died(struct program *p, const struct error *why)
     else
         error_set(&err, ERROR_MODEL_SERVER, "exec:%.80s ended (exit status %d) with calls open%s",
             p->path, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), words);
-    fail_all(p, p->life, &err);
+    fail_all(p, p->life, &err, !why && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 /* ---- its answers ---- */

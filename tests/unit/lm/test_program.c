@@ -19,7 +19,7 @@ static const char *program_name(void)
 static int open_program(void **state)
 {
     struct with_program *p = calloc(1, sizeof *p);
-    struct lm_options options = { .model = program_name() };
+    struct lm_options options = { .model = program_name(), .retries = 1 };
     assert_ok(loop_open(&p->loop, err));
     p->lm = open_lm(p->loop, &options);
     *state = p;
@@ -146,8 +146,25 @@ static void a_program_that_ends_is_started_anew(void **state)
     says(p, "echo", "1:echo");
     fails(p, "signal", ERROR_MODEL_SERVER, "signal 11");
     says(p, "echo", "1:echo");
-    says(p, "last", "my last words");
+}
+
+/* One that ends well after its answer leaves no call behind: what it did not answer is asked again. */
+static void a_program_may_end_after_each_answer(void **state)
+{
+    struct with_program *p = *state;
+    struct answer a[3] = { 0 };
+    for (int i = 0; i < 3; i++)
+        says(p, "last", "my last words");
     says(p, "echo", "1:echo");
+    start(p->lm, NULL, "last", 4, 0, &a[0]);
+    start(p->lm, NULL, "echo", 4, 0, &a[1]);
+    for (int i = 0; i < 2; i++)
+        assert_ok(loop_run_until(p->loop, &a[i].done, err));
+    assert_answered(&a[0], "my last words");
+    assert_answered(&a[1], "1:echo");
+    assert_int_equal(a[1].attempts, 2);
+    answer_free(&a[0]);
+    answer_free(&a[1]);
 }
 
 /* Lines that are no answers end the program, and the errors show them. */
@@ -279,6 +296,7 @@ int main(void)
         program_test(usage_is_the_programs_or_estimated),
         program_test(an_error_is_of_its_call),
         program_test(a_program_that_ends_is_started_anew),
+        program_test(a_program_may_end_after_each_answer),
         program_test(what_is_no_answer_ends_the_program),
         program_test(silence_is_a_timeout),
         program_test(a_cancelled_call_is_dropped),
