@@ -58,9 +58,15 @@ static struct reply_where where_of(const struct chat *chat)
 
 static struct lm_usage usage_of(const struct chat *chat)
 {
-    struct lm_usage usage;
+    struct lm_usage usage, estimate = lm_usage_estimate(chat->call, chat->answer.text.len);
     if (!model_answer_usage(&chat->answer, &usage))
-        return lm_usage_estimate(chat->call, chat->answer.text.len);
+        return estimate;
+    if (chat->answer.finished)
+        return usage;
+    /* Anthropic counts at the beginning too, when there is no output yet. */
+    usage.estimated = true;
+    if (usage.output_tokens < estimate.output_tokens)
+        usage.output_tokens = estimate.output_tokens;
     return usage;
 }
 
@@ -262,7 +268,7 @@ static int make_idempotency(char out[IDEMPOTENCY_SIZE], struct error *err)
 static void append_segment(struct buf *out, const char *name)
 {
     for (const unsigned char *p = (const unsigned char *)name; *p; p++)
-        if (isalnum(*p) || strchr("-._~", *p))
+        if (*p < 0x80 && (isalnum(*p) || strchr("-._~", *p)))
             buf_putc(out, (char)*p);
         else
             buf_printf(out, "%%%02X", *p);

@@ -440,7 +440,6 @@ async def done_then_cut(c, r):
 
 
 async def stall(c, r):
-    r.counts = False
     await c.begin_stream()
     await c.events(r.dialect.begin(r))
     await c.event(r.dialect.piece("a first word"))
