@@ -98,10 +98,21 @@ DROSTE_API void droste_interrupt(droste *d);
 
 /* ---- models of the embedding program ---- */
 
+/* A piece of a message that is not one text. */
+enum { DROSTE_PART_TEXT, DROSTE_PART_IMAGE, DROSTE_PART_DOCUMENT };
+typedef struct droste_part {
+    int kind;
+    const char *media_type; /* "image/png", "application/pdf"; NULL of a text */
+    const char *data;
+    size_t len;
+} droste_part;
+
 typedef struct droste_message {
     const char *role;
-    const char *text;
+    const char *text; /* "" where there are parts */
     size_t len;
+    const droste_part *parts;
+    size_t part_count;
 } droste_message;
 
 /* Answers a call of the model "callback": calls droste_answer or droste_refuse for it once, now or

@@ -106,6 +106,7 @@ void droste_free(droste *d)
         droste_session_close(d->sessions);
     environment_close(d->env);
     store_close(d->store);
+    lm_queue_free(d->queue);
     watch_free(d->interrupt_watch);
     loop_close(d->loop);
     close_fd(&d->interrupt_fd);
@@ -217,26 +218,41 @@ void droste_set_model(droste *d, droste_model_fn *fn, void *arg)
 }
 
 _Static_assert(sizeof(droste_message) == sizeof(struct lm_message) &&
-                   offsetof(droste_message, len) == offsetof(struct lm_message, len),
+                   offsetof(droste_message, part_count) == offsetof(struct lm_message, part_count),
     "the public message is the inner one");
+_Static_assert(sizeof(droste_part) == sizeof(struct lm_part) &&
+                   offsetof(droste_part, len) == offsetof(struct lm_part, len) &&
+                   (int)DROSTE_PART_DOCUMENT == (int)LM_PART_DOCUMENT,
+    "the public part is the inner one");
 
 static void ask_program(void *arg, const struct lm_request *request, struct lm_call *call)
 {
     droste *d = arg;
-    d->model_fn(d->model_arg, (const droste_message *)request->messages, request->message_count,
-        (droste_call *)call);
+    d->model_fn(d->model_arg, (const droste_message *)(const void *)request->messages,
+        request->message_count, (droste_call *)call);
 }
 
 static int open_model(droste *d, const char *model, struct lm **out, struct error *err)
 {
     const struct settings *s = &d->settings;
+    if (!d->queue && !(d->queue = lm_queue_new(d->loop)))
+        return error_memory(err);
     struct lm_options options = {
         .model = model,
-        .base_url = s->base_url,
-        .api_key = s->api_key,
+        .openai = { s->base_url, s->api_key },
+        .anthropic = { s->anthropic_url, s->anthropic_key },
+        .gemini = { s->gemini_url, s->gemini_key },
+        .azure = { s->azure_url, s->azure_key },
+        .azure_version = s->azure_version,
+        .openrouter = { s->openrouter_url, s->openrouter_key },
+        .vllm = { s->vllm_url, s->vllm_key },
+        .cache = s->cache,
+        .prices = s->prices,
         .record = s->record,
         .ca_file = s->ca_file,
+        .queue = d->queue,
         .concurrency = (unsigned)s->concurrency,
+        .model_concurrency = (unsigned)s->model_concurrency,
         .retries = (unsigned)s->retries,
         .stream = s->stream,
         .connect_timeout = s->connect_timeout,

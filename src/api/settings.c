@@ -25,10 +25,11 @@ static const struct setting {
     enum type type;
     size_t offset;
     double min, max; /* of numbers, seconds and sizes */
+    const char *other_environment; /* another variable, weaker than the option's own; NULL: none */
 } table[] = {
 #define AT(field) offsetof(struct settings, field)
     { { "model", "MODEL", "", "DROSTE_MODEL",
-          "The language model: a name of the provider's, replay:FILE, or callback.", 0 },
+          "The language model: PROVIDER/MODEL, a name of OpenAI's, replay:FILE, or callback.", 0 },
         TYPE_TEXT, AT(model), 0, 0 },
     { { "sub-model", "MODEL", "", "DROSTE_SUB_MODEL",
           "The model that answers llm_query; the same one by default.", 0 },
@@ -37,17 +38,58 @@ static const struct setting {
           "An OpenAI-compatible server, such as http://127.0.0.1:8000/v1.", 0 },
         TYPE_TEXT, AT(base_url), 0, 0 },
     { { "api-key", "KEY", "", "OPENAI_API_KEY",
-          "The provider's key; from the environment or the configuration file only.", 1 },
+          "OpenAI's key, or that of base-url's server; from the environment or the configuration "
+          "file only.",
+          1 },
         TYPE_TEXT, AT(api_key), 0, 0 },
+    { { "anthropic-api-key", "KEY", "", "ANTHROPIC_API_KEY", "Anthropic's key; as api-key.", 1 },
+        TYPE_TEXT, AT(anthropic_key), 0, 0 },
+    { { "anthropic-base-url", "URL", "", "ANTHROPIC_BASE_URL",
+          "Another server that speaks Anthropic's Messages.", 0 },
+        TYPE_TEXT, AT(anthropic_url), 0, 0 },
+    { { "gemini-api-key", "KEY", "", "GEMINI_API_KEY",
+          "Gemini's key, also from GOOGLE_API_KEY; as api-key.", 1 },
+        TYPE_TEXT, AT(gemini_key), 0, 0, "GOOGLE_API_KEY" },
+    { { "gemini-base-url", "URL", "", "GOOGLE_GEMINI_BASE_URL",
+          "Another server that speaks Gemini's generateContent.", 0 },
+        TYPE_TEXT, AT(gemini_url), 0, 0 },
+    { { "azure-api-key", "KEY", "", "AZURE_OPENAI_API_KEY", "Azure's key; as api-key.", 1 },
+        TYPE_TEXT, AT(azure_key), 0, 0 },
+    { { "azure-endpoint", "URL", "", "AZURE_OPENAI_ENDPOINT",
+          "Your Azure resource, such as https://NAME.openai.azure.com.", 0 },
+        TYPE_TEXT, AT(azure_url), 0, 0 },
+    { { "azure-api-version", "VERSION", "", "AZURE_OPENAI_API_VERSION",
+          "A version of Azure's older interface, with deployments in the URL.", 0 },
+        TYPE_TEXT, AT(azure_version), 0, 0 },
+    { { "openrouter-api-key", "KEY", "", "OPENROUTER_API_KEY", "OpenRouter's key; as api-key.",
+          1 },
+        TYPE_TEXT, AT(openrouter_key), 0, 0 },
+    { { "openrouter-base-url", "URL", "", "OPENROUTER_BASE_URL",
+          "Another server in OpenRouter's place.", 0 },
+        TYPE_TEXT, AT(openrouter_url), 0, 0 },
+    { { "vllm-api-key", "KEY", "", "VLLM_API_KEY", "The key of a vLLM server; as api-key.", 1 },
+        TYPE_TEXT, AT(vllm_key), 0, 0 },
+    { { "vllm-base-url", "URL", "", "VLLM_BASE_URL",
+          "A vLLM server; by default base-url's, else http://127.0.0.1:8000/v1.", 0 },
+        TYPE_TEXT, AT(vllm_url), 0, 0 },
     { { "ca-file", "PATH", "", NULL, "Certificates to trust instead of the system's.", 0 },
         TYPE_TEXT, AT(ca_file), 0, 0 },
     { { "record", "FILE", "", NULL,
           "Append every model call to this file, for --model replay:FILE.", 0 },
         TYPE_TEXT, AT(record), 0, 0 },
+    { { "cache", "FILE", "", NULL,
+          "Keep model answers in this file, and give them again to the same calls.", 0 },
+        TYPE_TEXT, AT(cache), 0, 0 },
+    { { "prices", "FILE", "", NULL,
+          "Prices of models, before the built-in ones: MODEL INPUT OUTPUT [CACHED] a line.", 0 },
+        TYPE_TEXT, AT(prices), 0, 0 },
     { { "stream", "yes|no", "yes", NULL, "Ask the provider for streamed answers.", 0 },
         TYPE_SWITCH, AT(stream), 0, 0 },
-    { { "concurrency", "N", "64", NULL, "Model calls in flight at once.", 0 }, TYPE_NUMBER,
-        AT(concurrency), 1, 10000 },
+    { { "concurrency", "N", "64", NULL, "Model calls in flight at once, to one host.", 0 },
+        TYPE_NUMBER, AT(concurrency), 1, 10000 },
+    { { "model-concurrency", "N", "0", NULL,
+          "Model calls in flight at once, to one model; 0: only concurrency.", 0 },
+        TYPE_NUMBER, AT(model_concurrency), 0, 10000 },
     { { "retries", "N", "5", NULL, "Further attempts after a failure that may pass.", 0 },
         TYPE_NUMBER, AT(retries), 0, 100 },
     { { "max-tokens", "N", "0", NULL, "Tokens of one answer; 0: the provider's default.", 0 },
@@ -341,13 +383,15 @@ void settings_free(struct settings *s)
 int settings_from_environment(struct settings *s, struct error *err)
 {
     for (size_t i = 0; i < array_length(table); i++) {
-        const char *name = table[i].option.environment;
-        const char *value = name ? getenv(name) : NULL;
-        if (!value || !value[0])
-            continue;
-        int rc = set(s, &table[i], value, name, err);
-        if (rc < 0)
-            return rc;
+        const char *names[] = { table[i].other_environment, table[i].option.environment };
+        for (size_t k = 0; k < array_length(names); k++) {
+            const char *value = names[k] ? getenv(names[k]) : NULL;
+            if (!value || !value[0])
+                continue;
+            int rc = set(s, &table[i], value, names[k], err);
+            if (rc < 0)
+                return rc;
+        }
     }
     return 0;
 }

@@ -26,9 +26,11 @@ enum { SETTINGS_MAX = 64 };
 
 struct settings {
     /* models */
-    char *model, *sub_model, *base_url, *api_key, *ca_file, *record;
+    char *model, *sub_model, *base_url, *api_key, *ca_file, *record, *cache, *prices;
+    char *anthropic_key, *anthropic_url, *gemini_key, *gemini_url, *azure_key, *azure_url,
+        *azure_version, *openrouter_key, *openrouter_url, *vllm_key, *vllm_url;
     bool stream;
-    int64_t concurrency, retries, max_tokens;
+    int64_t concurrency, model_concurrency, retries, max_tokens;
     double call_timeout, connect_timeout, first_timeout, stall_timeout;
     /* sandboxes */
     char *env, *isolation, *python;

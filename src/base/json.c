@@ -353,3 +353,19 @@ void json_append_string(struct buf *out, const char *text, size_t len)
     buf_append(out, text + start, len - start);
     buf_putc(out, '"');
 }
+
+void json_append_base64(struct buf *out, const void *data, size_t len)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *p = data;
+    if (len > SIZE_MAX / 2 || !buf_reserve(out, len / 3 * 4 + 4))
+        return;
+    for (size_t i = 0; i < len; i += 3) {
+        size_t n = len - i < 3 ? len - i : 3;
+        unsigned bits = (unsigned)p[i] << 16 | (n > 1 ? (unsigned)p[i + 1] << 8 : 0) |
+                        (n > 2 ? p[i + 2] : 0);
+        char four[4] = { digits[bits >> 18], digits[bits >> 12 & 63],
+            n > 1 ? digits[bits >> 6 & 63] : '=', n > 2 ? digits[bits & 63] : '=' };
+        buf_append(out, four, sizeof four);
+    }
+}

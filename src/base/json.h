@@ -54,6 +54,8 @@ const char *json_text(struct json_object *o, size_t *len);
 
 /* Appends text (well-formed UTF-8) as a JSON string, with its quotes. */
 void json_append_string(struct buf *out, const char *text, size_t len);
+/* Appends bytes as base64 (RFC 4648), without quotes, for strings that hold nothing else. */
+void json_append_base64(struct buf *out, const void *data, size_t len);
 
 static inline void cleanup_json_fn(struct json_object **o)
 {

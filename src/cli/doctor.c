@@ -276,19 +276,18 @@ static void check_model(struct doctor *doctor)
     struct settings *s = &doctor->d->settings;
     struct lm *lm = NULL, *sub = NULL;
     struct error err = { 0 };
+    cleanup_buf struct buf where = { 0 };
     const char *cure = "set DROSTE_MODEL and OPENAI_API_KEY (or OPENAI_BASE_URL), or use config.ini";
     if (!s->model) {
         say(doctor, "model", STATE_NOTE, cure, "none is configured; `droste run` needs one");
         return;
     }
-    if (api_models(doctor->d, true, &lm, &sub, &err) < 0)
+    if (api_models(doctor->d, true, &lm, &sub, &err) < 0) {
         say(doctor, "model", STATE_MISSING, NULL, "%s: %s", s->model, err.text);
-    else if (strncmp(s->model, "replay:", 7) == 0)
-        say(doctor, "model", STATE_OK, NULL, "%s, a recording", s->model);
-    else
-        say(doctor, "model", STATE_OK, NULL, "%s, %s%s, %s (not called)", lm_name(lm),
-            s->base_url ? "server " : "the provider's own server", s->base_url ? s->base_url : "",
-            s->api_key ? "a key is set" : "no key is set");
+        return;
+    }
+    lm_describe(lm, &where);
+    say(doctor, "model", STATE_OK, NULL, "%s, %s (not called)", lm_name(lm), buf_text(&where));
     lm_close(sub);
     lm_close(lm);
 }

@@ -33,23 +33,79 @@ static void callback_close(void *client)
     free(client);
 }
 
-/* One block: the messages, then their texts, each with a NUL for those who like one. */
+static void callback_describe(const void *client, struct buf *out)
+{
+    buf_puts(out, "a function of this program");
+}
+
+/* What is copied of a request: arrays first, whose alignment the bytes behind them do not need. */
+struct room {
+    size_t parts, bytes;
+};
+
+static struct room room_of(const struct lm_request *request)
+{
+    struct room room = { 0 };
+    for (size_t i = 0; i < request->message_count; i++) {
+        const struct lm_message *m = &request->messages[i];
+        room.parts += m->part_count;
+        room.bytes += m->part_count == 0 ? m->len + 1 : 0;
+        for (size_t k = 0; k < m->part_count; k++) {
+            const char *type = m->parts[k].media_type;
+            room.bytes += m->parts[k].len + 1 + (type ? strlen(type) + 1 : 0);
+        }
+    }
+    return room;
+}
+
+/* Copies to *to, with a NUL for those who like one, and moves it. */
+static const char *put_bytes(char **to, const char *bytes, size_t len)
+{
+    char *at = *to;
+    if (len > 0)
+        memcpy(at, bytes, len);
+    at[len] = '\0';
+    *to += len + 1;
+    return at;
+}
+
+static void copy_message(
+    struct lm_message *to, const struct lm_message *from, struct lm_part **parts, char **bytes)
+{
+    *to = (struct lm_message){ .role = lm_role(from->role), .part_count = from->part_count };
+    if (from->part_count == 0) {
+        to->text = put_bytes(bytes, from->text, from->len);
+        to->len = from->len;
+        return;
+    }
+    to->text = "";
+    to->parts = *parts;
+    for (size_t k = 0; k < from->part_count; k++) {
+        const struct lm_part *part = &from->parts[k];
+        const char *type = part->media_type;
+        *(*parts)++ = (struct lm_part){
+            .kind = part->kind,
+            .media_type = type ? put_bytes(bytes, type, strlen(type)) : NULL,
+            .data = put_bytes(bytes, part->data, part->len),
+            .len = part->len,
+        };
+    }
+}
+
+/* One block: the messages, their parts, then the bytes of both. */
 static int callback_prepare(
     struct lm_call *call, const struct lm_request *request, struct error *err)
 {
-    size_t head = request->message_count * sizeof *request->messages;
-    struct lm_message *copy = malloc(head + call->input_bytes + request->message_count);
+    struct room room = room_of(request);
+    size_t count = request->message_count;
+    struct lm_message *copy =
+        malloc(count * sizeof *copy + room.parts * sizeof(struct lm_part) + room.bytes);
     if (!copy)
         return error_memory(err);
-    char *text = (char *)copy + head;
-    for (size_t i = 0; i < request->message_count; i++) {
-        copy[i] = (struct lm_message){ lm_role(request->messages[i].role), text,
-            request->messages[i].len };
-        if (copy[i].len > 0)
-            memcpy(text, request->messages[i].text, copy[i].len);
-        text[copy[i].len] = '\0';
-        text += copy[i].len + 1;
-    }
+    struct lm_part *parts = (struct lm_part *)(void *)(copy + count);
+    char *bytes = (char *)(parts + room.parts);
+    for (size_t i = 0; i < count; i++)
+        copy_message(&copy[i], &request->messages[i], &parts, &bytes);
     call->own = copy;
     call->request.messages = copy;
     return 0;
@@ -75,6 +131,7 @@ const struct lm_client_ops lm_callback = {
     .owes_answers = true,
     .open = callback_open,
     .close = callback_close,
+    .describe = callback_describe,
     .prepare = callback_prepare,
     .release = callback_release,
     .attempt = callback_attempt,

@@ -39,6 +39,7 @@ struct http_transfer {
     curl_off_t sent;   /* bytes of the request's body */
     uint64_t moved_ns; /* when a byte last went either way */
     bool too_large;
+    bool headed; /* `head` was called */
     char words[CURL_ERROR_SIZE];
 };
 TAILQ_HEAD(transfer_list, http_transfer);
@@ -122,6 +123,23 @@ static void transfer_unlink(struct http_transfer *t)
         timer_stop(http->tick);
 }
 
+const char *http_header(struct http_transfer *t, const char *name)
+{
+    struct curl_header *header = NULL;
+    /* -1: of the last answer, not of a proxy's or a redirection's. */
+    return curl_easy_header(t->easy, name, 0, CURLH_HEADER, -1, &header) == CURLHE_OK
+               ? header->value
+               : NULL;
+}
+
+static void transfer_tell_head(struct http_transfer *t)
+{
+    if (t->headed || http_status(t) == 0)
+        return;
+    t->headed = true;
+    t->handler.head(t->arg, t);
+}
+
 /* Tells the user; the transfer is gone after. */
 static void transfer_finish(struct http_transfer *t, struct http_result *result)
 {
@@ -131,6 +149,7 @@ static void transfer_finish(struct http_transfer *t, struct http_result *result)
     curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &result->status);
     curl_easy_getinfo(t->easy, CURLINFO_RETRY_AFTER, &wait);
     result->retry_after = wait > 0 ? (double)wait : 0;
+    transfer_tell_head(t);
     transfer_unlink(t);
     transfer_free(t);
     handler.done(arg, result);
@@ -168,8 +187,8 @@ static void transfer_fail(struct http_transfer *t, CURLcode curl)
             "%.80s: the connection was cut after %zu bytes of answer: %.90s", peer, t->received,
             words);
     else if (curl == CURLE_PEER_FAILED_VERIFICATION)
-        error_set(&result.error, code, "%.80s: its certificate is not trusted (%.90s): see --ca-file",
-            peer, words);
+        error_set(&result.error, code,
+            "%.80s: its certificate is not trusted (%.90s): see --ca-file", peer, words);
     else
         error_set(&result.error, code, "%.80s: %.140s", peer, words);
     transfer_finish(t, &result);
@@ -201,6 +220,7 @@ static bool hand_over_bytes(struct http *http)
     TAILQ_REMOVE(&http->ready, t, ready_link);
     cleanup_buf struct buf in = t->in;
     t->in = (struct buf){ 0 };
+    transfer_tell_head(t);
     t->handler.data(t->arg, in.data, in.len);
     return true;
 }

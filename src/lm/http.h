@@ -42,8 +42,10 @@ struct http_result {
     double retry_after; /* seconds; 0: the server did not say */
 };
 
-/* Both run outside of libcurl, so they may do anything, cancel and close included. */
+/* These run outside of libcurl, so `data` and `done` may do anything, cancel and close included.
+ * `head` comes once, before both, if the server answered at all; it may only look. */
 struct http_handler {
+    void (*head)(void *arg, struct http_transfer *transfer);
     void (*data)(void *arg, const char *data, size_t len);
     void (*done)(void *arg, const struct http_result *result);
 };
@@ -61,6 +63,8 @@ bool http_sent(const struct http_transfer *transfer);
 /* For use in `data`: the status, and whether the answer is of this type ("text/event-stream"). */
 long http_status(const struct http_transfer *transfer);
 bool http_is_type(const struct http_transfer *transfer, const char *type);
+/* For use in `head`: a header of the answer, valid until the next look; NULL: there is none. */
+const char *http_header(struct http_transfer *transfer, const char *name);
 /* Ends the transfer without `done`. */
 void http_cancel(struct http_transfer *transfer);
 

@@ -1,8 +1,8 @@
 /* lm/lm.c: what every model call has in common.
  *
- * A call waits in `queue` until fewer than `concurrency` are in flight, is then in `flight` for
- * all its attempts and the pauses between them (a rate limit is thus felt by those behind it too),
- * and ends in call_finish or lm_cancel. Its clock starts when it leaves the queue.
+ * A call is in `queue` until its turn comes (lm/queue.h), is then in `flight` for all its attempts
+ * and the pauses between them, and ends in call_finish or lm_cancel. Its clock starts when it leaves
+ * the queue.
  *
  * The caller's code runs in `done` and `delta` and may do anything there, closing the lm included.
  * So each of our ways into it is between lm_enter and lm_leave, and the last lm_leave frees an lm
@@ -17,8 +17,13 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "lm/cache.h"
 #include "lm/client.h"
+#include "lm/prices.h"
+#include "lm/provider.h"
+#include "lm/queue.h"
 #include "lm/record.h"
+#include "lm/request.h"
 
 #define BACKOFF_FIRST   0.5  /* seconds, doubled for each further attempt */
 #define BACKOFF_MOST    30.0 /* of our own; */
@@ -28,27 +33,31 @@ struct lm {
     struct loop *loop;
     const struct lm_client_ops *ops;
     void *client;
-    char *name;  /* as records show it */
-    char *model; /* as the provider knows it */
+    const struct provider *provider; /* whose models these are; NULL: no provider's */
+    bool has_vendors;                /* its models' names may begin with another provider's */
+    char *name;                      /* as records show it */
+    char *model;                     /* as the provider knows it */
     struct record *record;
-    unsigned concurrency, retries, active;
-    struct timer *pump;
+    struct cache *cache;
+    struct prices *prices;
+    bool own_server; /* the provider's own, whose prices are known */
+    unsigned concurrency, model_concurrency, retries;
+    struct lm_queue *line; /* where calls wait for their turn */
     struct lm_call_list queue, flight, owed;
-    unsigned depth; /* of lm_enter */
+    struct lm_call_list aside; /* that follow others, or are given what is known */
+    unsigned depth;            /* of lm_enter */
     bool closed;
 };
 
-/* The first that fits decides; the last one fits everything. */
+/* What is no model of a provider's. */
 static const struct kind {
     const char *prefix;
     const struct lm_client_ops *ops;
-    bool whole;        /* the prefix is the whole name */
-    const char *named; /* what stands before the model in lm_name */
+    bool whole; /* the prefix is the whole name */
 } kinds[] = {
-    { "replay:", &lm_replay, false, "replay:" },
-    { "callback", &lm_callback, true, "" },
-    { "openai/", &lm_openai, false, "openai/" },
-    { "", &lm_openai, false, "openai/" },
+    { "replay:", &lm_replay, false },
+    { "exec:", &lm_program, false },
+    { "callback", &lm_callback, true },
 };
 
 static void lm_enter(struct lm *lm)
@@ -61,7 +70,9 @@ static void lm_free(struct lm *lm)
     if (lm->client)
         lm->ops->close(lm->client);
     record_close(lm->record);
-    timer_free(lm->pump);
+    cache_close(lm->cache);
+    prices_close(lm->prices);
+    lm_queue_free(lm->line);
     free(lm->name);
     free(lm->model);
     free(lm);
@@ -81,11 +92,19 @@ static double random_fraction(void)
     return (double)r / (double)UINT32_MAX;
 }
 
-/* A provider's prefix is for choosing the client; the provider does not know it. */
-static const char *bare_model(const char *model)
+/* A provider's name before a model is for choosing the client, which is chosen: the provider does
+ * not know it, and another provider's models are not to be had here. */
+static int bare_model(const struct lm *lm, const char *model, const char **out, struct error *err)
 {
-    static const char prefix[] = "openai/";
-    return strncmp(model, prefix, sizeof prefix - 1) == 0 ? model + sizeof prefix - 1 : model;
+    const struct provider *named = provider_named(model);
+    bool strange = lm->provider && named && named != lm->provider;
+    bool as_it_is = lm->ops == &lm_program; /* who may have models of all providers */
+    *out = named && !strange && !as_it_is ? strchr(model, '/') + 1 : model;
+    if (strange && !lm->has_vendors)
+        return error_set(err, ERROR_ARGUMENT,
+            "'%.60s' is a model of %s, and this model's provider is %s: name one of its models",
+            model, named->title, lm->provider->title);
+    return 0;
 }
 
 struct lm_usage lm_usage_estimate(const struct lm_call *call, size_t output_bytes)
@@ -107,6 +126,8 @@ static void call_free(struct lm_call *call)
 {
     timer_free(call->deadline);
     timer_free(call->backoff);
+    timer_free(call->give);
+    shared_answer_drop(call->given);
     if (call->lm->ops->release)
         call->lm->ops->release(call);
     buf_free(&call->body);
@@ -128,19 +149,98 @@ static void call_release(struct lm_call *call, bool answer_owed)
     TAILQ_INSERT_TAIL(&lm->owed, call, link);
 }
 
+static struct lm_call_list *list_of(const struct lm_call *call)
+{
+    struct lm *lm = call->lm;
+    switch (call->state) {
+    case CALL_QUEUED:
+        return &lm->queue;
+    case CALL_FOLLOWS:
+    case CALL_GIVEN:
+        return &lm->aside;
+    case CALL_ATTEMPT:
+    case CALL_BACKOFF:
+        return &lm->flight;
+    case CALL_OWED:
+        return &lm->owed;
+    }
+    return NULL;
+}
+
+static void call_give(struct lm_call *call, struct shared_answer *answer);
+static int call_join(struct lm_call *call, struct error *err);
+
+/* A follower asks for itself, since the call that it waited for went without an answer. */
+static void take_lead(struct lm *lm, struct lm_call *call)
+{
+    struct error err = { 0 };
+    TAILQ_REMOVE(&lm->aside, call, link);
+    call->state = CALL_QUEUED;
+    TAILQ_INSERT_TAIL(&lm->queue, call, link);
+    call->leader = call;
+    cache_set_asker(lm->cache, call->cache_key, call, NULL); /* which has a place for the key */
+    if (call_join(call, &err) == 0)
+        return;
+    struct shared_answer *failure = shared_answer_new(&err, "", 0, "");
+    TAILQ_REMOVE(&lm->queue, call, link);
+    TAILQ_INSERT_TAIL(&lm->aside, call, link);
+    if (failure)
+        call_give(call, failure);
+    shared_answer_drop(failure);
+}
+
+/* The leader is over. Those who followed it were given what it got; if it got nothing (it was
+ * cancelled, or its own time was up), the next one asks. */
+static void hand_on_lead(struct lm *lm, struct lm_call *leader)
+{
+    struct lm_call *call, *next, *heir = NULL;
+    cache_set_asker(lm->cache, leader->cache_key, NULL, NULL);
+    leader->leader = NULL;
+    for (call = TAILQ_FIRST(&lm->aside); call && !lm->closed; call = next) {
+        next = TAILQ_NEXT(call, link);
+        if (call->leader != leader)
+            continue;
+        call->leader = heir;
+        if (heir)
+            continue;
+        heir = call;
+        take_lead(lm, call);
+    }
+}
+
+/* What the leader got is its followers' too; they get it from the loop, each by itself. */
+static void share_outcome(struct lm_call *leader, const struct lm_reply *reply)
+{
+    struct lm *lm = leader->lm;
+    struct lm_call *call, *next;
+    struct shared_answer *answer = NULL;
+    if (reply->error.code == ERROR_NONE)
+        cache_keep(lm->cache, leader->cache_key, leader, reply);
+    if (reply->error.code == ERROR_TIMEOUT)
+        return;
+    for (call = TAILQ_FIRST(&lm->aside); call; call = next) {
+        next = TAILQ_NEXT(call, link);
+        if (call->state != CALL_FOLLOWS || call->leader != leader)
+            continue;
+        if (!answer)
+            answer = shared_answer_new(&reply->error, reply->text, reply->len, reply->finish);
+        if (!answer)
+            return; /* without memory the next one asks for itself */
+        call_give(call, answer);
+    }
+    shared_answer_drop(answer);
+}
+
 static void call_unlink(struct lm_call *call)
 {
     struct lm *lm = call->lm;
     if (call->ended)
         *call->ended = true;
     call->ended = NULL;
-    if (call->state == CALL_QUEUED) {
-        TAILQ_REMOVE(&lm->queue, call, link);
-        return;
-    }
-    TAILQ_REMOVE(&lm->flight, call, link);
-    lm->active--;
-    timer_start(lm->pump, 0, 0);
+    queue_leave(call);
+    TAILQ_REMOVE(list_of(call), call, link);
+    if (call->leader == call)
+        hand_on_lead(lm, call);
 }
 
 /* What a provider, a recording or a callback says goes into sums, in which a negative number would
@@ -149,6 +249,33 @@ static int64_t believable(int64_t tokens)
 {
     static const int64_t most = 1000000000000; /* millions of such calls fit an int64_t */
     return tokens < 0 ? 0 : tokens > most ? most : tokens;
+}
+
+static void record_reply(const struct lm_call *call, struct lm_reply *reply)
+{
+    const struct lm *lm = call->lm;
+    char key[HASH_TEXT_SIZE];
+    struct error failed = { 0 };
+    if (!lm->record || (record_key(call, call->model ? call->model : "", key, &failed) == 0 &&
+                           record_append(lm->record, key, call, reply, &failed) == 0))
+        return;
+    reply->error = failed; /* an answer that the record lacks could not be replayed */
+    reply->text = "";
+    reply->len = 0;
+}
+
+/* Who was not asked is owed nothing. */
+static double cost_of(const struct lm_call *call, const struct lm_usage *usage)
+{
+    const struct lm *lm = call->lm;
+    const char *model = call->model ? call->model : "";
+    cleanup_buf struct buf name = { 0 };
+    if (call->attempts == 0)
+        return 0;
+    if (lm->provider)
+        buf_printf(&name, "%s/", lm->provider->name);
+    buf_puts(&name, model);
+    return buf_failed(&name) ? -1 : prices_cost(lm->prices, buf_text(&name), lm->own_server, usage);
 }
 
 static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, bool answer_owed)
@@ -162,18 +289,17 @@ static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, 
         .finish = outcome->finish ? outcome->finish : "",
         .usage = { .input_tokens = believable(outcome->usage.input_tokens),
             .output_tokens = believable(outcome->usage.output_tokens),
-            .estimated = outcome->usage.estimated },
+            .estimated = outcome->usage.estimated,
+            .cached_tokens = believable(outcome->usage.cached_tokens) },
         .attempts = call->attempts,
         .seconds = clock_seconds_since(call->started_ns),
     };
+    reply.cost = cost_of(call, &reply.usage);
     if (!ok && call->attempts > 1)
         error_wrap(&reply.error, "after %u attempts", call->attempts);
-    struct error failed = { 0 };
-    if (lm->record && record_append(lm->record, call, &reply, &failed) < 0) {
-        reply.error = failed; /* an answer that the record lacks could not be replayed */
-        reply.text = "";
-        reply.len = 0;
-    }
+    if (call->leader == call)
+        share_outcome(call, &reply);
+    record_reply(call, &reply);
     call_unlink(call);
     lm_enter(lm);
     call->done(call->arg, &reply);
@@ -181,11 +307,36 @@ static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, 
     lm_leave(lm);
 }
 
+static void give_now(void *arg)
+{
+    struct lm_call *call = arg;
+    const struct shared_answer *given = call->given;
+    struct lm_outcome outcome = { .error = given->error,
+        .text = buf_text(&given->text),
+        .len = given->text.len,
+        .finish = given->finish };
+    call->started_ns = clock_ns();
+    if (given->error.code == ERROR_NONE && !lm_attempt_delta(call, outcome.text, outcome.len))
+        return;
+    call_finish(call, &outcome, false);
+}
+
+/* Ends the call with what is known, from the loop. Its timer is there already. */
+static void call_give(struct lm_call *call, struct shared_answer *answer)
+{
+    answer->holders++;
+    call->given = answer;
+    call->leader = NULL;
+    call->state = CALL_GIVEN;
+    timer_start(call->give, 0, 0);
+}
+
 static void call_attempt(struct lm_call *call)
 {
     struct lm *lm = call->lm;
     call->state = CALL_ATTEMPT;
     call->attempts++;
+    queue_take(call);
     lm_enter(lm);
     lm->ops->attempt(call);
     lm_leave(lm);
@@ -226,8 +377,16 @@ static bool call_retry(struct lm_call *call, const struct lm_outcome *outcome)
     return true;
 }
 
+void lm_attempt_headers(struct lm_call *call, limits_header_fn *header, void *arg)
+{
+    queue_learn(call, header, arg);
+}
+
 void lm_attempt_done(struct lm_call *call, const struct lm_outcome *outcome)
 {
+    /* Those behind it in the queue would be refused as well. */
+    if (outcome->error.code == ERROR_MODEL_RATE && outcome->retry && outcome->retry_after > 0)
+        queue_pause(call, fmin(outcome->retry_after, RETRY_AFTER_MAX));
     if (outcome->error.code == ERROR_NONE || !call_retry(call, outcome))
         call_finish(call, outcome, false);
 }
@@ -273,74 +432,31 @@ static void call_begin(struct lm_call *call)
     TAILQ_INSERT_TAIL(&lm->flight, call, link);
     call->state = CALL_ATTEMPT;
     call->started_ns = clock_ns();
-    lm->active++;
     if (call->request.timeout > 0)
         timer_start_seconds(call->deadline, call->request.timeout);
     call_attempt(call);
 }
 
-/* Starts what may start. A batch at most, so that answers which come at once, each starting the
- * next call, leave the loop its turn. */
-static void pump(void *arg)
-{
-    struct lm *lm = arg;
-    lm_enter(lm);
-    for (unsigned n = 0; n < lm->concurrency && !lm->closed; n++) {
-        struct lm_call *call = TAILQ_FIRST(&lm->queue);
-        if (!call || lm->active >= lm->concurrency)
-            break;
-        call_begin(call);
-    }
-    if (!lm->closed && lm->active < lm->concurrency && !TAILQ_EMPTY(&lm->queue))
-        timer_start(lm->pump, 0, 0);
-    lm_leave(lm);
-}
-
-const char *lm_role(const char *role)
-{
-    static const char *const roles[] = { "system", "user", "assistant" };
-    for (size_t i = 0; role && i < array_length(roles); i++)
-        if (strcmp(role, roles[i]) == 0)
-            return roles[i];
-    return NULL;
-}
-
-static int check_request(const struct lm_request *request, struct error *err)
-{
-    if (request->message_count == 0)
-        return error_set(err, ERROR_ARGUMENT, "a model call without messages");
-    if (request->model && !text_is_utf8(request->model, strlen(request->model), NULL))
-        return error_set(err, ERROR_ARGUMENT, "the model's name is not UTF-8");
-    for (size_t i = 0; i < request->message_count; i++) {
-        const struct lm_message *m = &request->messages[i];
-        size_t bad = 0;
-        if (!lm_role(m->role))
-            return error_set(err, ERROR_ARGUMENT,
-                "message %zu has the role '%.32s': use system, user or assistant", i,
-                m->role ? m->role : "");
-        if (!text_is_utf8(m->text, m->len, &bad))
-            return error_set(err, ERROR_ARGUMENT, "message %zu is not UTF-8 at byte %zu", i, bad);
-    }
-    return 0;
-}
-
 static int call_fill(struct lm_call *call, const struct lm_request *request, struct error *err)
 {
     struct lm *lm = call->lm;
-    const char *model =
-        request->model && request->model[0] ? bare_model(request->model) : lm->model;
+    const char *model = lm->model;
+    if (request->model && request->model[0]) {
+        int rc = bare_model(lm, request->model, &model, err);
+        if (rc < 0)
+            return rc;
+    }
     if (model && !(call->model = strdup(model)))
         return error_memory(err);
     call->request = *request;
     call->request.model = call->model;
-    for (size_t i = 0; i < request->message_count; i++)
-        call->input_bytes += request->messages[i].len;
+    call->input_bytes = request_weight(request);
     if (request->timeout > 0) {
         call->deadline = timer_new(lm->loop, deadline_passed, call);
         if (!call->deadline)
             return error_memory(err);
     }
-    if (lm->record || lm->ops->needs_body) {
+    if (lm->record || lm->cache || lm->ops->needs_body) {
         int rc = record_write_head(call, err);
         if (rc < 0)
             return rc;
@@ -348,10 +464,84 @@ static int call_fill(struct lm_call *call, const struct lm_request *request, str
     return lm->ops->prepare ? lm->ops->prepare(call, request, err) : 0;
 }
 
+/* Whose answers the calls get. */
+static const char *host_of(const struct lm *lm)
+{
+    return lm->ops->host ? lm->ops->host(lm->client) : lm->name;
+}
+
+static int call_join(struct lm_call *call, struct error *err)
+{
+    struct lm *lm = call->lm;
+    struct queue_place place = {
+        .host = host_of(lm),
+        .model = call->model ? call->model : "",
+        .host_most = lm->concurrency,
+        .model_most = lm->model_concurrency,
+    };
+    return queue_join(lm->line, &place, call_begin, call, err);
+}
+
+/* The same request to another server, or to another model there, is another request. */
+static int make_cache_key(struct lm_call *call, struct error *err)
+{
+    cleanup_buf struct buf scope = { 0 };
+    buf_printf(&scope, "%s/%s", host_of(call->lm), call->model ? call->model : "");
+    return buf_failed(&scope) ? error_memory(err)
+                              : record_key(call, scope.data, call->cache_key, err);
+}
+
+static void call_set_aside(struct lm_call *call, enum call_state state)
+{
+    call->state = state;
+    TAILQ_INSERT_TAIL(&call->lm->aside, call, link);
+}
+
+/* 1: the call need not ask; 0: it is the one that asks. */
+static int look_in_cache(struct lm_call *call, struct error *err)
+{
+    struct lm *lm = call->lm;
+    int rc = make_cache_key(call, err);
+    if (rc < 0)
+        return rc;
+    call->give = timer_new(lm->loop, give_now, call);
+    if (!call->give)
+        return error_memory(err);
+    struct shared_answer *known = cache_find(lm->cache, call->cache_key);
+    if (known) {
+        call_set_aside(call, CALL_GIVEN);
+        call_give(call, known);
+        shared_answer_drop(known);
+        return 1;
+    }
+    call->leader = cache_asker(lm->cache, call->cache_key);
+    if (call->leader) {
+        call_set_aside(call, CALL_FOLLOWS);
+        return 1;
+    }
+    call->leader = call;
+    return cache_set_asker(lm->cache, call->cache_key, call, err);
+}
+
+/* Puts a call that is made where it belongs. */
+static int call_place(struct lm_call *call, struct error *err)
+{
+    struct lm *lm = call->lm;
+    int rc = lm->cache ? look_in_cache(call, err) : 0;
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    rc = call_join(call, err);
+    if (rc == 0)
+        TAILQ_INSERT_TAIL(&lm->queue, call, link);
+    else if (lm->cache)
+        cache_set_asker(lm->cache, call->cache_key, NULL, NULL);
+    return rc;
+}
+
 int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, lm_delta_fn *delta,
     void *arg, struct lm_call **out, struct error *err)
 {
-    int rc = check_request(request, err);
+    int rc = request_check(request, err);
     if (rc < 0)
         return rc;
     struct lm_call *call = calloc(1, sizeof *call);
@@ -363,12 +553,12 @@ int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, 
     call->delta = delta;
     call->arg = arg;
     rc = call_fill(call, request, err);
+    if (rc == 0)
+        rc = call_place(call, err);
     if (rc < 0) {
         call_free(call);
         return rc;
     }
-    TAILQ_INSERT_TAIL(&lm->queue, call, link);
-    timer_start(lm->pump, 0, 0);
     if (out)
         *out = call;
     return 0;
@@ -410,45 +600,72 @@ void lm_close(struct lm *lm)
     lm_enter(lm);
     lm->closed = true;
     struct lm_call *call;
-    while ((call = TAILQ_FIRST(&lm->flight)) || (call = TAILQ_FIRST(&lm->queue)))
+    while ((call = TAILQ_FIRST(&lm->flight)) || (call = TAILQ_FIRST(&lm->queue)) ||
+           (call = TAILQ_FIRST(&lm->aside)))
         lm_cancel(call, NULL);
     while ((call = TAILQ_FIRST(&lm->owed))) {
         TAILQ_REMOVE(&lm->owed, call, link);
         call_free(call);
     }
-    timer_stop(lm->pump);
     lm_leave(lm);
 }
 
 static const struct kind *find_kind(const char *model)
 {
-    const struct kind *kind = kinds;
-    for (;; kind++) {
-        size_t n = strlen(kind->prefix);
-        if (strncmp(model, kind->prefix, n) == 0 && (!kind->whole || model[n] == '\0'))
-            return kind;
+    for (size_t i = 0; i < array_length(kinds); i++) {
+        size_t n = strlen(kinds[i].prefix);
+        if (strncmp(model, kinds[i].prefix, n) == 0 && (!kinds[i].whole || model[n] == '\0'))
+            return &kinds[i];
     }
+    return NULL;
+}
+
+/* Whose model it is; *rest is what that one calls it. */
+static int choose_client(
+    struct lm *lm, const struct lm_options *options, const char **rest, struct error *err)
+{
+    const struct kind *kind = find_kind(options->model);
+    lm->ops = kind ? kind->ops : &lm_chat;
+    if (kind) {
+        *rest = kind->whole ? options->model : options->model + strlen(kind->prefix);
+        return 0;
+    }
+    int rc = provider_find(options, options->model, &lm->provider, rest, err);
+    if (rc < 0)
+        return rc;
+    lm->has_vendors = provider_has_vendors(lm->provider, options);
+    lm->own_server = provider_account(lm->provider, options).base_url[0] == '\0';
+    return 0;
 }
 
 static int lm_fill(struct lm *lm, const struct lm_options *options, struct error *err)
 {
-    const struct kind *kind = find_kind(options->model);
-    const char *rest = kind->whole ? options->model : options->model + strlen(kind->prefix);
+    const char *rest = "";
     cleanup_buf struct buf name = { 0 };
+    int rc = choose_client(lm, options, &rest, err);
+    if (rc < 0)
+        return rc;
     if (rest[0] == '\0')
         return error_set(err, ERROR_CONFIG, "'%.64s' names no model", options->model);
-    buf_printf(&name, "%s%s", kind->named, rest);
+    if (lm->provider)
+        buf_printf(&name, "%s/%s", lm->provider->name, rest);
+    else
+        buf_puts(&name, options->model);
     lm->name = buf_steal(&name);
     /* A recording may hold several models, so a replay has none of its own. */
-    lm->model = kind->ops == &lm_replay ? NULL : strdup(rest);
-    lm->pump = timer_new(lm->loop, pump, lm);
-    if (!lm->name || !lm->pump || (!lm->model && kind->ops != &lm_replay))
+    lm->model = lm->ops == &lm_replay ? NULL : strdup(rest);
+    lm->line = options->queue ? queue_hold(options->queue) : lm_queue_new(lm->loop);
+    if (!lm->name || !lm->line || (!lm->model && lm->ops != &lm_replay))
         return error_memory(err);
-    lm->ops = kind->ops;
-    int rc = lm->ops->open(lm->loop, options, rest, &lm->client, err);
-    if (rc < 0 || !options->record || options->record[0] == '\0')
-        return rc;
-    return record_open(options->record, &lm->record, err);
+    rc = lm->ops->open(lm->loop, options, rest, &lm->client, err);
+    if (rc == 0 && options->record && options->record[0])
+        rc = record_open(options->record, &lm->record, err);
+    /* A recording that is replayed is one already. */
+    if (rc == 0 && options->cache && options->cache[0] && lm->ops != &lm_replay)
+        rc = cache_open(options->cache, &lm->cache, err);
+    if (rc == 0)
+        rc = prices_open(options->prices, &lm->prices, err);
+    return rc;
 }
 
 static struct lm_options with_defaults(const struct lm_options *given)
@@ -470,10 +687,12 @@ int lm_open(struct loop *loop, const struct lm_options *given, struct lm **out, 
         return error_memory(err);
     lm->loop = loop;
     lm->concurrency = options.concurrency;
+    lm->model_concurrency = options.model_concurrency;
     lm->retries = options.retries;
     TAILQ_INIT(&lm->queue);
     TAILQ_INIT(&lm->flight);
     TAILQ_INIT(&lm->owed);
+    TAILQ_INIT(&lm->aside);
     int rc = lm_fill(lm, &options, err);
     if (rc < 0) {
         lm_free(lm);
@@ -486,4 +705,9 @@ int lm_open(struct loop *loop, const struct lm_options *given, struct lm **out, 
 const char *lm_name(const struct lm *lm)
 {
     return lm->name;
+}
+
+void lm_describe(const struct lm *lm, struct buf *out)
+{
+    lm->ops->describe(lm->client, out);
 }

@@ -13,13 +13,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/loop.h"
+
+enum lm_part_kind {
+    LM_PART_TEXT,     /* well-formed UTF-8 */
+    LM_PART_IMAGE,    /* the bytes of an image file */
+    LM_PART_DOCUMENT, /* the bytes of another file, such as a PDF */
+};
+
+struct lm_part {
+    enum lm_part_kind kind;
+    const char *media_type; /* "image/png", "application/pdf"; NULL for text */
+    const char *data;
+    size_t len;
+};
 
 struct lm_message {
     const char *role; /* "system", "user", "assistant" */
     const char *text; /* well-formed UTF-8, not NUL-terminated */
     size_t len;
+    const struct lm_part *parts; /* of a message that is not one text: these, instead of it */
+    size_t part_count;
 };
 
 struct lm_request {
@@ -35,7 +51,8 @@ struct lm_request {
 struct lm_usage {
     int64_t input_tokens;
     int64_t output_tokens;
-    bool estimated; /* the provider did not say; counted as a token per 4 bytes */
+    bool estimated;        /* the provider did not say; counted as a token per 4 bytes */
+    int64_t cached_tokens; /* of the input: read from the provider's own cache, and cheaper */
 };
 
 struct lm_reply {
@@ -44,7 +61,9 @@ struct lm_reply {
     size_t len;
     const char *finish;    /* "stop", "length"…; "" where the provider did not say */
     struct lm_usage usage; /* also of failed calls, as far as it is known */
-    unsigned attempts;     /* requests that left for the provider: 1 + retries */
+    double cost;           /* dollars for that usage; negative: nobody knows the price */
+    unsigned attempts;     /* requests that left for the provider: 1 + retries; 0: the answer was
+                              known, or is that of the same call, and it cost nothing */
     double seconds;        /* from the end of queueing to the answer */
 };
 
@@ -56,24 +75,41 @@ typedef void lm_delta_fn(void *arg, const char *text, size_t len);
 struct lm;
 struct lm_call;
 
+/* Keeps the limits of hosts for all models that are opened with it; they hold it, so that it may be
+ * freed before them. NULL without memory. */
+struct lm_queue;
+struct lm_queue *lm_queue_new(struct loop *loop);
+/* NULL is fine. */
+void lm_queue_free(struct lm_queue *queue);
+
 /* A model in the embedding program: answers each call by exactly one lm_answer, at once or later,
  * from the loop's thread; also a call that was cancelled or ran out of time meanwhile, whose answer
  * is dropped. `request` and `call` are valid until then, or until lm_close, which ends the duty. */
 typedef void lm_callback_fn(void *arg, const struct lm_request *request, struct lm_call *call);
 
+/* One provider's server and the key that goes there, and nowhere else. */
+struct lm_account {
+    const char *base_url; /* NULL or "": the provider's own */
+    const char *api_key;  /* NULL or "": none is sent, which only a server of one's own allows */
+};
+
 struct lm_options {
-    const char *model;      /* "gpt-5-mini", "openai/…", "replay:FILE", "callback" */
-    const char *base_url;   /* OpenAI-compatible; NULL: the provider's own */
-    const char *api_key;    /* NULL or "": none is sent, which only an own base_url allows */
-    const char *record;     /* append every finished call to this file; NULL: do not */
+    const char *model; /* "gpt-5-mini", "PROVIDER/MODEL", "exec:PROGRAM"… */
+    struct lm_account openai, anthropic, gemini, azure, openrouter, vllm;
+    const char *azure_version; /* of Azure's older interface; NULL: the newer one */
+    const char *cache;         /* give answers from this file, and keep them there; NULL: do not */
+    const char *record;        /* append every finished call to this file; NULL: do not */
     const char *ca_file;    /* certificates to trust instead of the system's; NULL: the system's */
-    unsigned concurrency;   /* calls in flight at once; 0: 64 */
-    unsigned retries;       /* attempts after the first */
-    bool stream;            /* ask for streamed answers */
-    double connect_timeout; /* seconds; 0: 10 */
-    double first_timeout;   /* seconds to the first byte of an answer; 0: no own limit */
-    double stall_timeout;   /* seconds between bytes of an answer; 0: 60 */
-    lm_callback_fn *callback; /* for the model "callback" */
+    const char *prices;     /* a table of prices of the user's; NULL: the built-in one alone */
+    struct lm_queue *queue; /* shared with other models; NULL: one of its own */
+    unsigned concurrency;   /* calls in flight at once to one host; 0: 64 */
+    unsigned model_concurrency; /* and to one model; 0: no limit of its own */
+    unsigned retries;           /* attempts after the first */
+    bool stream;                /* ask for streamed answers */
+    double connect_timeout;     /* seconds; 0: 10 */
+    double first_timeout;       /* seconds to the first byte of an answer; 0: no own limit */
+    double stall_timeout;       /* seconds between bytes of an answer; 0: 60 */
+    lm_callback_fn *callback;   /* for the model "callback" */
     void *callback_arg;
 };
 
@@ -87,6 +123,8 @@ void lm_close(struct lm *lm);
 
 /* The model's name as records show it: "openai/gpt-5-mini", "replay:demo.jsonl". */
 const char *lm_name(const struct lm *lm);
+/* Where its answers come from, in words: "https://api.openai.com/v1, a key is set". */
+void lm_describe(const struct lm *lm, struct buf *out);
 
 /* Starts a call (or queues it); the request's memory is the caller's again on return. `done` is
  * never called from within lm_start. ERROR_ARGUMENT: no messages, an unknown role, or text that is

@@ -13,6 +13,7 @@
 struct record {
     int fd;
     char *path;
+    size_t last_len; /* of the last line, with its end */
 };
 
 void record_append_number(struct buf *out, double value)
@@ -25,10 +26,43 @@ void record_append_number(struct buf *out, double value)
     buf_puts(out, text);
 }
 
+/* As OpenAI has it; nothing else is as widely known. */
+static void append_part(struct buf *b, const struct lm_part *part)
+{
+    if (part->kind == LM_PART_TEXT) {
+        buf_puts(b, "{\"type\":\"text\",\"text\":");
+        json_append_string(b, part->data, part->len);
+        buf_putc(b, '}');
+        return;
+    }
+    buf_printf(b, "%sdata:%s;base64,",
+        part->kind == LM_PART_IMAGE ? "{\"type\":\"image_url\",\"image_url\":{\"url\":\""
+                                    : "{\"type\":\"file\",\"file\":{\"filename\":\"document\","
+                                      "\"file_data\":\"",
+        part->media_type);
+    json_append_base64(b, part->data, part->len);
+    buf_puts(b, "\"}}");
+}
+
+static void append_content(struct buf *b, const struct lm_message *message)
+{
+    if (message->part_count == 0) {
+        json_append_string(b, message->text, message->len);
+        return;
+    }
+    for (size_t i = 0; i < message->part_count; i++) {
+        buf_putc(b, i ? ',' : '[');
+        append_part(b, &message->parts[i]);
+    }
+    buf_putc(b, ']');
+}
+
 int record_write_head(struct lm_call *call, struct error *err)
 {
     struct buf *b = &call->body;
     const struct lm_request *r = &call->request;
+    if (call->head_len > 0)
+        return 0;
     const char *model = call->model ? call->model : "";
     buf_reserve(b, call->input_bytes + call->input_bytes / 16 + 256);
     buf_puts(b, "{\"model\":");
@@ -37,7 +71,7 @@ int record_write_head(struct lm_call *call, struct error *err)
     size_t from = b->len;
     for (size_t i = 0; i < r->message_count; i++) {
         buf_printf(b, "%c{\"role\":\"%s\",\"content\":", i ? ',' : '[', r->messages[i].role);
-        json_append_string(b, r->messages[i].text, r->messages[i].len);
+        append_content(b, &r->messages[i]);
         buf_putc(b, '}');
     }
     buf_putc(b, ']');
@@ -45,6 +79,14 @@ int record_write_head(struct lm_call *call, struct error *err)
         return error_memory(err);
     call->head_len = b->len;
     return hash_sha256(b->data + from, b->len - from, call->messages_hash, err);
+}
+
+enum error_code record_error_code(const char *name)
+{
+    for (int code = ERROR_NONE + 1; code <= ERROR_MODEL_REPLAY; code++)
+        if (strcmp(error_code_name((enum error_code)code), name) == 0)
+            return (enum error_code)code;
+    return ERROR_MODEL;
 }
 
 int record_key(
@@ -104,10 +146,12 @@ static void append_result(struct buf *line, const struct lm_reply *reply)
     json_append_string(line, reply->text, reply->len);
     buf_puts(line, ",\"finish\":");
     json_append_string(line, reply->finish, strlen(reply->finish));
-    buf_printf(line,
-        ",\"usage\":{\"input_tokens\":%lld,\"output_tokens\":%lld,\"estimated\":%s},\"error\":",
+    buf_printf(line, ",\"usage\":{\"input_tokens\":%lld,\"output_tokens\":%lld,\"estimated\":%s",
         (long long)reply->usage.input_tokens, (long long)reply->usage.output_tokens,
         reply->usage.estimated ? "true" : "false");
+    if (reply->usage.cached_tokens > 0)
+        buf_printf(line, ",\"cached_tokens\":%lld", (long long)reply->usage.cached_tokens);
+    buf_puts(line, "},\"error\":");
     if (reply->error.code == ERROR_NONE) {
         buf_puts(line, "null}\n");
         return;
@@ -120,14 +164,10 @@ static void append_result(struct buf *line, const struct lm_reply *reply)
     buf_puts(line, "}}\n");
 }
 
-int record_append(struct record *record, const struct lm_call *call, const struct lm_reply *reply,
-    struct error *err)
+int record_append(struct record *record, const char *key, const struct lm_call *call,
+    const struct lm_reply *reply, struct error *err)
 {
     cleanup_buf struct buf line = { 0 };
-    char key[HASH_TEXT_SIZE];
-    int rc = record_key(call, call->model ? call->model : "", key, err);
-    if (rc < 0)
-        return rc;
     buf_reserve(&line, call->head_len + reply->len + reply->len / 16 + 512);
     buf_printf(
         &line, "{\"v\":%d,\"key\":\"%s\",\"depth\":%u,", RECORD_VERSION, key, call->request.depth);
@@ -141,6 +181,18 @@ int record_append(struct record *record, const struct lm_call *call, const struc
     if ((size_t)n != line.len)
         return error_set(err, ERROR_IO, "recording to %.100s: only %zd of %zu bytes were written",
             record->path, n, line.len);
+    record->last_len = line.len;
+    return 0;
+}
+
+/* Appending leaves the descriptor's place at the end of what it wrote (open(2), O_APPEND). */
+int record_last(const struct record *record, off_t *at, size_t *len)
+{
+    off_t end = lseek(record->fd, 0, SEEK_CUR);
+    if (end < (off_t)record->last_len || record->last_len == 0)
+        return -1;
+    *at = end - (off_t)record->last_len;
+    *len = record->last_len - 1;
     return 0;
 }
 

@@ -7,6 +7,8 @@
 #ifndef DROSTE_LM_RECORD_H
 #define DROSTE_LM_RECORD_H
 
+#include <sys/types.h>
+
 #include "lm/client.h"
 
 enum { RECORD_VERSION = 1 };
@@ -16,15 +18,21 @@ struct record;
 /* Opens for appending; makes the file readable by its owner only. */
 int record_open(const char *path, struct record **out, struct error *err);
 /* One line, one write. Errors: ERROR_IO. */
-int record_append(struct record *record, const struct lm_call *call, const struct lm_reply *reply,
-    struct error *err);
+int record_append(struct record *record, const char *key, const struct lm_call *call,
+    const struct lm_reply *reply, struct error *err);
+/* Where the last line is that was appended here, without its end. */
+int record_last(const struct record *record, off_t *at, size_t *len);
 /* NULL is fine. */
 void record_close(struct record *record);
 
-/* Fills call->body, head_len and messages_hash from call->request and call->model. */
+/* Fills call->body, head_len and messages_hash from call->request and call->model, if that was not
+ * done yet. */
 int record_write_head(struct lm_call *call, struct error *err);
 int record_key(
     const struct lm_call *call, const char *model, char out[HASH_TEXT_SIZE], struct error *err);
+
+/* The error that a recorded code names; ERROR_MODEL where none does. */
+enum error_code record_error_code(const char *name);
 
 /* A number as JSON wants it, whatever the program's locale. */
 void record_append_number(struct buf *out, double value);

@@ -50,7 +50,14 @@ struct answer {
 static bool last_message_contains(const struct lm_request *request, const char *needle)
 {
     const struct lm_message *last = &request->messages[request->message_count - 1];
-    return memmem(last->text, last->len, needle, strlen(needle)) != NULL;
+    size_t n = strlen(needle);
+    if (last->part_count == 0)
+        return memmem(last->text, last->len, needle, n) != NULL;
+    for (size_t i = 0; i < last->part_count; i++)
+        if (last->parts[i].kind == LM_PART_TEXT &&
+            memmem(last->parts[i].data, last->parts[i].len, needle, n))
+            return true;
+    return false;
 }
 
 /* An unused line with the key, else, below the root, a used one: a loop of the guest's may ask the
@@ -172,14 +179,6 @@ static struct lm_usage replay_abort(struct lm_call *call)
     return lm_usage_estimate(call, 0);
 }
 
-static enum error_code code_of(const char *name)
-{
-    for (int code = ERROR_NONE + 1; code <= ERROR_MODEL_REPLAY; code++)
-        if (strcmp(error_code_name((enum error_code)code), name) == 0)
-            return (enum error_code)code;
-    return ERROR_MODEL;
-}
-
 static bool take_model(struct replay *r, struct line *l, const char *model)
 {
     for (l->model = 0; l->model < r->model_count; l->model++)
@@ -202,9 +201,10 @@ static void take_outcome(struct line *l, struct json_object *o)
         l->usage.input_tokens = json_get_int(usage, "input_tokens", 0);
         l->usage.output_tokens = json_get_int(usage, "output_tokens", 0);
         l->usage.estimated = json_get_bool(usage, "estimated", false);
+        l->usage.cached_tokens = json_get_int(usage, "cached_tokens", 0);
     }
     if (error)
-        error_set(&l->error, code_of(json_get_string(error, "code", "model")), "%s",
+        error_set(&l->error, record_error_code(json_get_string(error, "code", "model")), "%s",
             json_get_string(error, "message", ""));
 }
 
@@ -323,6 +323,11 @@ static void replay_close(void *client)
     free(r);
 }
 
+static void replay_describe(const void *client, struct buf *out)
+{
+    buf_puts(out, "a recording");
+}
+
 static int replay_fill(struct replay *r, struct error *err)
 {
     cleanup_file FILE *f = fopen(r->path, "re");
@@ -353,6 +358,7 @@ const struct lm_client_ops lm_replay = {
     .needs_body = true,
     .open = replay_open,
     .close = replay_close,
+    .describe = replay_describe,
     .prepare = replay_prepare,
     .release = replay_release,
     .attempt = replay_attempt,

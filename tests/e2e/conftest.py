@@ -18,7 +18,7 @@ import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
-SERVER = os.path.join(ROOT, "tests", "fakes", "openai_server.py")
+SERVER = os.path.join(ROOT, "tests", "fakes", "model_server.py")
 PYTHON = "/usr/bin/python3"
 NOBODY = 61184          # a uid that nobody uses: an ordinary user without a name and without rights
 CANARY = "sk-canary-8e1f5a60c2d94b7a"
@@ -186,7 +186,7 @@ def kill_tree(pid):
 # ---- models ----
 
 class Server:
-    """tests/fakes/openai_server.py, running."""
+    """tests/fakes/model_server.py, running."""
 
     def __init__(self, process):
         self.process = process

@@ -21,7 +21,8 @@ PATIENCE = 60       # seconds until a test gives up; nothing is expected to take
 def environment(home, **more):
     """Nothing of the caller's settings, and all that lasts below `home`."""
     kept = {name: value for name, value in os.environ.items()
-            if not name.startswith(("DROSTE_", "OPENAI_", "XDG_")) and name != "VIRTUAL_ENV"}
+            if not name.startswith((
+                "DROSTE_", "OPENAI_", "ANTHROPIC_", "GEMINI_", "GOOGLE_", "AZURE_", "OPENROUTER_", "VLLM_", "XDG_")) and name != "VIRTUAL_ENV"}
     kept.update(HOME=str(home), DROSTE_HOME=str(home / "data"), XDG_CONFIG_HOME=str(home / "config"),
                 TERM="xterm", LC_ALL="C.UTF-8")
     kept.update(more)

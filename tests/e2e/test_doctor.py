@@ -102,7 +102,7 @@ def test_the_configuration_is_found(tmp_path):
     found, _ = checks(tmp_path)
     assert found["configuration"] == {"name": "configuration", "state": "ok", "text": str(path),
                                       "cure": None}
-    assert found["model"]["text"] == "replay:model.jsonl, a recording"
+    assert found["model"]["text"] == "replay:model.jsonl, a recording (not called)"
     path.write_text("\nretries = many\n")
     r = droste(tmp_path, "doctor")
     assert r.returncode == 2 and "config.ini, line 2: 'many'" in r.stderr

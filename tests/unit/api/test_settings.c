@@ -89,6 +89,21 @@ static void knows_what_was_given(void **state)
     settings_free(s);
 }
 
+/* A setting with two variables takes the one that bears its name. */
+static void knows_the_weaker_of_two_variables(void **state)
+{
+    struct settings *s = fresh();
+    setenv("GOOGLE_API_KEY", "weak", 1);
+    assert_ok(settings_from_environment(s, err));
+    assert_string_equal(s->gemini_key, "weak");
+    setenv("GEMINI_API_KEY", "strong", 1);
+    assert_ok(settings_from_environment(s, err));
+    assert_string_equal(s->gemini_key, "strong");
+    unsetenv("GOOGLE_API_KEY");
+    unsetenv("GEMINI_API_KEY");
+    settings_free(s);
+}
+
 /* A variable that is empty is one that is not set. */
 static void passes_over_empty_variables(void **state)
 {
@@ -321,6 +336,7 @@ int main(void)
         cmocka_unit_test_setup(has_its_defaults, clear_environment),
         cmocka_unit_test_setup(takes_sources_in_rising_order, clear_environment),
         cmocka_unit_test_setup(knows_what_was_given, clear_environment),
+        cmocka_unit_test_setup(knows_the_weaker_of_two_variables, clear_environment),
         cmocka_unit_test_setup(passes_over_empty_variables, clear_environment),
         cmocka_unit_test_setup(knows_units, clear_environment),
         cmocka_unit_test_setup(collects_lists, clear_environment),

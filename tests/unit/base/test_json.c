@@ -66,6 +66,19 @@ static void strings_are_written_so_that_they_read_back(void **state)
     assert_string_equal(json_object_get_string(o), text);
 }
 
+/* The vectors of RFC 4648, section 10, and a byte of each kind of bits. */
+static void bytes_are_written_as_base64(void **state)
+{
+    static const char *const vectors[][2] = { { "", "" }, { "f", "Zg==" }, { "fo", "Zm8=" },
+        { "foo", "Zm9v" }, { "foob", "Zm9vYg==" }, { "fooba", "Zm9vYmE=" },
+        { "foobar", "Zm9vYmFy" }, { "\xFB\xEF\xFF\x01", "++//AQ==" } };
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
+        cleanup_buf struct buf out = { 0 };
+        json_append_base64(&out, vectors[i][0], strlen(vectors[i][0]));
+        assert_string_equal(buf_text(&out), vectors[i][1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -75,6 +88,7 @@ int main(void)
         cmocka_unit_test(nodes_and_bytes_are_bounded),
         cmocka_unit_test(long_numbers_are_refused),
         cmocka_unit_test(strings_are_written_so_that_they_read_back),
+        cmocka_unit_test(bytes_are_written_as_base64),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

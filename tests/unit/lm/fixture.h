@@ -24,7 +24,7 @@ struct fake {
     pid_t pid;
     int in; /* closing it ends the server */
     int port, tls_port;
-    char ca_file[256], url[64], tls_url[64];
+    char ca_file[256], root[64], url[64], tls_url[64];
     struct loop *loop;
 };
 
@@ -37,7 +37,7 @@ struct answer {
     char finish[32];
     struct lm_usage usage;
     unsigned attempts;
-    double seconds;
+    double seconds, cost;
 };
 
 static inline void answer_free(struct answer *a)
@@ -58,6 +58,7 @@ static inline void on_answer(void *arg, const struct lm_reply *reply)
     a->usage = reply->usage;
     a->attempts = reply->attempts;
     a->seconds = reply->seconds;
+    a->cost = reply->cost;
 }
 
 static inline void on_delta(void *arg, const char *text, size_t len)
@@ -71,7 +72,7 @@ static inline void fake_spawn(struct fake *f, const char *option, const char *va
     int in[2];
     char script[512];
     const char *source = getenv("DROSTE_TEST_SOURCE");
-    snprintf(script, sizeof script, "%s/tests/fakes/openai_server.py", source ? source : ".");
+    snprintf(script, sizeof script, "%s/tests/fakes/model_server.py", source ? source : ".");
     char *argv[] = { (char *)"/usr/bin/python3", script, (char *)option, (char *)value, NULL };
     posix_spawn_file_actions_t actions;
     assert_int_equal(pipe2(in, O_CLOEXEC), 0);
@@ -102,6 +103,7 @@ static inline void fake_start(struct fake *f, const char *option, const char *va
     f->port = (int)json_get_int(said, "port", 0);
     f->tls_port = (int)json_get_int(said, "tls_port", 0);
     snprintf(f->ca_file, sizeof f->ca_file, "%s", json_get_string(said, "ca_file", ""));
+    snprintf(f->root, sizeof f->root, "http://127.0.0.1:%d", f->port);
     snprintf(f->url, sizeof f->url, "http://127.0.0.1:%d/v1", f->port);
     snprintf(f->tls_url, sizeof f->tls_url, "https://localhost:%d/v1/", f->tls_port);
     assert_ok(loop_open(&f->loop, err));
@@ -157,7 +159,14 @@ static inline int64_t fake_stat(const struct fake *f, const char *name)
 
 static inline struct lm_options options_for(const struct fake *f, const char *model)
 {
-    return (struct lm_options){ .model = model, .base_url = f->url, .api_key = TEST_KEY };
+    return (struct lm_options){
+        .model = model,
+        .openai = { f->url, TEST_KEY },
+        .anthropic = { f->root, TEST_KEY },
+        .gemini = { f->root, TEST_KEY },
+        .azure = { f->root, TEST_KEY },
+        .openrouter = { f->url, TEST_KEY },
+    };
 }
 
 static inline struct lm *open_lm(struct loop *loop, const struct lm_options *options)

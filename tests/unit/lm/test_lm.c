@@ -274,6 +274,44 @@ static void a_callback_may_answer_later(void **state)
     loop_close(loop);
 }
 
+static void see_parts(void *arg, const struct lm_request *request, struct lm_call *call)
+{
+    const struct lm_message *m = &request->messages[1];
+    bool *right = arg;
+    *right = request->message_count == 2 && strcmp(request->messages[0].text, "be kind") == 0 &&
+             m->part_count == 2 && m->text[0] == '\0' && strcmp(m->parts[0].data, "what?") == 0 &&
+             strcmp(m->parts[1].media_type, "image/png") == 0 && m->parts[1].len == 3 &&
+             memcmp(m->parts[1].data, "\x89\0P", 3) == 0;
+    lm_answer(call, "seen", 4, NULL, NULL);
+}
+
+/* It gets copies of texts, images and documents: the caller's memory may be gone by then. */
+static void a_callback_gets_content_parts(void **state)
+{
+    struct loop *loop = NULL;
+    cleanup_answer struct answer a = { 0 };
+    char text[] = "what?", type[] = "image/png", image[] = { '\x89', 0, 'P' };
+    struct lm_part parts[] = { { LM_PART_TEXT, NULL, text, 5 }, { LM_PART_IMAGE, type, image, 3 } };
+    struct lm_message messages[] = { { "system", "be kind", 7 },
+        { .role = "user", .parts = parts, .part_count = 2 } };
+    struct lm_request request = { .messages = messages, .message_count = 2 };
+    bool right = false;
+    struct lm_options options = {
+        .model = "callback", .callback = see_parts, .callback_arg = &right
+    };
+    assert_ok(loop_open(&loop, err));
+    struct lm *lm = open_lm(loop, &options);
+    assert_ok(lm_start(lm, &request, on_answer, NULL, &a, NULL, err));
+    memset(text, 0, sizeof text);
+    memset(type, 0, sizeof type);
+    memset(image, 0, sizeof image);
+    assert_ok(loop_run_until(loop, &a.done, err));
+    lm_close(lm);
+    loop_close(loop);
+    assert_answered(&a, "seen");
+    assert_true(right);
+}
+
 /* The program's handle stays good after a cancel and a deadline; its answer is dropped. */
 static void a_late_answer_of_a_callback_is_dropped(void **state)
 {
@@ -315,6 +353,7 @@ int main(void)
         cmocka_unit_test(a_callback_may_answer_at_once),
         cmocka_unit_test(calls_over_the_limit_wait),
         cmocka_unit_test(a_callback_may_answer_later),
+        cmocka_unit_test(a_callback_gets_content_parts),
         cmocka_unit_test(a_late_answer_of_a_callback_is_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

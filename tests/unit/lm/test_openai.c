@@ -46,7 +46,7 @@ static void a_dribbling_stream_is_understood(void **state)
     options.stream = true;
     ask_once(f->loop, &options, &a);
     assert_answered(&a, "dribbl\xC3\xA9"
-                        "d");
+                        "d \xE2\x9F\xA8\xF0\x9F\x99\x82\xE2\x9F\xA9");
     assert_string_equal(buf_text(&a.deltas), buf_text(&a.text));
     assert_true(a.usage.estimated);
 }
@@ -178,7 +178,7 @@ static void a_wrong_key_is_an_auth_error_without_the_key(void **state)
     cleanup_answer struct answer a = { 0 }, b = { 0 };
     options.retries = 2;
     ask_once(f.loop, &options, &a);
-    options.api_key = "sk-another-key";
+    options.openai.api_key = "sk-another-key";
     ask_once(f.loop, &options, &b);
     fake_stop(&f);
     assert_failed(&a, ERROR_MODEL_AUTH, "OPENAI_API_KEY");
@@ -223,8 +223,7 @@ static void wrong_options_are_refused_when_opening(void **state)
     struct fake *f = *state;
     for (size_t i = 0; i < array_length(cases); i++) {
         struct lm_options options = { .model = cases[i].model,
-            .base_url = cases[i].url,
-            .api_key = cases[i].key,
+            .openai = { cases[i].url, cases[i].key },
             .ca_file = cases[i].ca_file };
         struct lm *lm = NULL;
         struct error err = { 0 };

@@ -200,7 +200,7 @@ static void a_refused_port_is_a_connect_error(void **state)
     struct fake *f = *state;
     struct lm_options options = options_for(f, "ok");
     cleanup_answer struct answer a = { 0 };
-    options.base_url = "http://127.0.0.1:1/v1";
+    options.openai.base_url = "http://127.0.0.1:1/v1";
     options.retries = 1;
     ask_once(f->loop, &options, &a);
     assert_failed(&a, ERROR_MODEL_CONNECT, "127.0.0.1:1");
@@ -214,7 +214,7 @@ static void an_unknown_host_is_a_connect_error(void **state)
     struct fake *f = *state;
     struct lm_options options = options_for(f, "ok");
     cleanup_answer struct answer a = { 0 };
-    options.base_url = "http://nobody.invalid/v1";
+    options.openai.base_url = "http://nobody.invalid/v1";
     ask_once(f->loop, &options, &a);
     assert_failed(&a, ERROR_MODEL_CONNECT, "nobody.invalid");
 }
@@ -225,7 +225,7 @@ static void each_attempt_looks_an_unknown_host_up_again(void **state)
     struct fake *f = *state;
     struct lm_options options = options_for(f, "ok");
     struct answer answers[20] = { 0 };
-    options.base_url = "http://nobody.invalid/v1";
+    options.openai.base_url = "http://nobody.invalid/v1";
     options.retries = 1;
     struct lm *lm = open_lm(f->loop, &options);
     for (size_t i = 0; i < array_length(answers); i++)
@@ -253,7 +253,7 @@ static void a_silent_tls_server_is_a_connect_error(void **state)
     snprintf(url, sizeof url, "https://127.0.0.1:%d/v1", ntohs(at.sin_port));
     struct lm_options options = options_for(f, "ok");
     cleanup_answer struct answer a = { 0 };
-    options.base_url = url;
+    options.openai.base_url = url;
     options.connect_timeout = 0.3;
     ask_once(f->loop, &options, &a);
     assert_failed(&a, ERROR_MODEL_CONNECT, "127.0.0.1:");
@@ -269,7 +269,7 @@ static void a_proxy_of_the_environment_is_used(void **state)
     char proxy[64];
     snprintf(proxy, sizeof proxy, "http://127.0.0.1:%d", f->port);
     setenv("http_proxy", proxy, 1);
-    options.base_url = "http://nobody.invalid/v1";
+    options.openai.base_url = "http://nobody.invalid/v1";
     ask_once(f->loop, &options, &a);
     unsetenv("http_proxy");
     assert_int_equal(a.error.code, ERROR_NONE);
@@ -282,7 +282,7 @@ static void tls_works_with_the_servers_authority(void **state)
     struct fake *f = *state;
     struct lm_options options = options_for(f, "ok");
     cleanup_answer struct answer a = { 0 };
-    options.base_url = f->tls_url;
+    options.openai.base_url = f->tls_url;
     options.ca_file = f->ca_file;
     options.stream = true;
     ask_once(f->loop, &options, &a);
@@ -296,7 +296,7 @@ static void tls_refuses_a_certificate_that_nobody_signed(void **state)
     struct fake *f = *state;
     struct lm_options options = options_for(f, "ok");
     cleanup_answer struct answer a = { 0 };
-    options.base_url = f->tls_url;
+    options.openai.base_url = f->tls_url;
     options.retries = 3;
     ask_once(f->loop, &options, &a);
     assert_failed(&a, ERROR_MODEL_CONNECT, "certificate is not trusted");
@@ -310,7 +310,7 @@ static void a_ca_file_without_certificates_is_a_config_error(void **state)
     struct fake *f = *state;
     struct lm_options options = options_for(f, "ok");
     cleanup_answer struct answer a = { 0 };
-    options.base_url = f->tls_url;
+    options.openai.base_url = f->tls_url;
     options.ca_file = "/dev/null";
     ask_once(f->loop, &options, &a);
     assert_failed(&a, ERROR_CONFIG, "/dev/null");
@@ -324,7 +324,7 @@ static void a_cut_over_tls_is_an_error(void **state)
     for (size_t i = 0; i < array_length(models); i++) {
         struct lm_options options = options_for(f, models[i]);
         cleanup_answer struct answer a = { 0 };
-        options.base_url = f->tls_url;
+        options.openai.base_url = f->tls_url;
         options.ca_file = f->ca_file;
         options.stream = i == 0;
         ask_once(f->loop, &options, &a);

@@ -1,0 +1,219 @@
+/* lm/cache.c: see cache.h. */
+#include "lm/cache.h"
+
+#include <fcntl.h>
+#include <search.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "lm/record.h"
+
+struct known {
+    char key[HASH_TEXT_SIZE];
+    off_t at;
+    size_t len;            /* of its line; 0: there is none */
+    struct lm_call *asker; /* NULL: none */
+};
+
+struct cache {
+    struct record *record; /* NULL once it could not be written */
+    int fd;                /* for reading */
+    char *path;
+    void *entries; /* of tsearch(3), by key */
+};
+
+struct shared_answer *shared_answer_new(
+    const struct error *error, const char *text, size_t len, const char *finish)
+{
+    struct shared_answer *a = calloc(1, sizeof *a);
+    if (!a)
+        return NULL;
+    a->holders = 1;
+    a->error = *error;
+    buf_append(&a->text, text, len);
+    a->finish = strdup(finish ? finish : "");
+    if (!a->finish || buf_failed(&a->text)) {
+        shared_answer_drop(a);
+        return NULL;
+    }
+    return a;
+}
+
+void shared_answer_drop(struct shared_answer *a)
+{
+    if (!a || --a->holders > 0)
+        return;
+    buf_free(&a->text);
+    free(a->finish);
+    free(a);
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(((const struct known *)a)->key, ((const struct known *)b)->key);
+}
+
+static struct known *find_entry(struct cache *cache, const char *key)
+{
+    struct known wanted = { 0 };
+    snprintf(wanted.key, sizeof wanted.key, "%s", key);
+    struct known **found = tfind(&wanted, &cache->entries, compare);
+    return found ? *found : NULL;
+}
+
+static struct known *make_entry(struct cache *cache, const char *key)
+{
+    struct known *entry = find_entry(cache, key);
+    if (entry)
+        return entry;
+    entry = calloc(1, sizeof *entry);
+    if (!entry)
+        return NULL;
+    snprintf(entry->key, sizeof entry->key, "%s", key);
+    if (!tsearch(entry, &cache->entries, compare)) {
+        free(entry);
+        return NULL;
+    }
+    return entry;
+}
+
+/* ---- the file ---- */
+
+static int add_line(
+    struct cache *cache, const char *text, size_t len, off_t at, size_t number, struct error *err)
+{
+    cleanup_json struct json_object *o = NULL;
+    struct error why = { 0 };
+    if (json_parse(text, len, &json_limits_large, &o, &why) < 0)
+        return error_set(err, ERROR_ARGUMENT, "the cache %.90s, line %zu: %.100s", cache->path,
+            number, why.text);
+    const char *key = json_get_string(o, "key", "");
+    if (strlen(key) != HASH_TEXT_SIZE - 1 || !json_get_string(o, "content", NULL))
+        return error_set(err, ERROR_ARGUMENT, "the cache %.90s, line %zu: it is no recorded call",
+            cache->path, number);
+    if (json_get_typed(o, "error", json_type_object))
+        return 0;
+    struct known *entry = make_entry(cache, key);
+    if (!entry)
+        return error_memory(err);
+    entry->at = at;
+    entry->len = len;
+    return 0;
+}
+
+static int read_lines(struct cache *cache, FILE *f, struct error *err)
+{
+    cleanup_free char *text = NULL;
+    size_t room = 0, number = 0;
+    off_t at = 0;
+    ssize_t n;
+    while ((n = getline(&text, &room, f)) >= 0) {
+        size_t len = (size_t)n;
+        while (len > 0 && strchr(" \t\r\n", text[len - 1]))
+            len--;
+        int rc = ++number && len > 0 ? add_line(cache, text, len, at, number, err) : 0;
+        if (rc < 0)
+            return rc;
+        at += n;
+    }
+    return ferror(f) ? error_set_errno(err, ERROR_IO, "reading the cache %.100s", cache->path) : 0;
+}
+
+static int fill(struct cache *cache, struct error *err)
+{
+    int rc = record_open(cache->path, &cache->record, err);
+    if (rc < 0)
+        return rc;
+    cleanup_file FILE *f = fopen(cache->path, "re");
+    cache->fd = open(cache->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    struct stat st;
+    if (!f || cache->fd < 0 || fstat(cache->fd, &st) < 0)
+        return error_set_errno(err, ERROR_IO, "opening the cache %.100s", cache->path);
+    if (!S_ISREG(st.st_mode))
+        return error_set(err, ERROR_ARGUMENT, "the cache %.100s is no regular file", cache->path);
+    return read_lines(cache, f, err);
+}
+
+int cache_open(const char *path, struct cache **out, struct error *err)
+{
+    struct cache *cache = calloc(1, sizeof *cache);
+    if (!cache)
+        return error_memory(err);
+    cache->fd = -1;
+    cache->path = strdup(path);
+    int rc = cache->path ? fill(cache, err) : error_memory(err);
+    if (rc < 0) {
+        cache_close(cache);
+        return rc;
+    }
+    *out = cache;
+    return 0;
+}
+
+void cache_close(struct cache *cache)
+{
+    if (!cache)
+        return;
+    record_close(cache->record);
+    close_fd(&cache->fd);
+    tdestroy(cache->entries, free);
+    free(cache->path);
+    free(cache);
+}
+
+/* ---- answers ---- */
+
+struct shared_answer *cache_find(struct cache *cache, const char *key)
+{
+    static const struct error none = { 0 };
+    const struct known *entry = find_entry(cache, key);
+    cleanup_json struct json_object *o = NULL;
+    struct json_object *content = NULL;
+    if (!entry || entry->len == 0)
+        return NULL;
+    cleanup_free char *line = malloc(entry->len);
+    if (!line || pread(cache->fd, line, entry->len, entry->at) != (ssize_t)entry->len ||
+        json_parse(line, entry->len, &json_limits_large, &o, NULL) < 0 ||
+        strcmp(json_get_string(o, "key", ""), key) != 0)
+        return NULL;
+    json_object_object_get_ex(o, "content", &content);
+    if (!json_object_is_type(content, json_type_string))
+        return NULL;
+    return shared_answer_new(&none, json_object_get_string(content),
+        (size_t)json_object_get_string_len(content), json_get_string(o, "finish", ""));
+}
+
+void cache_keep(
+    struct cache *cache, const char *key, const struct lm_call *call, const struct lm_reply *reply)
+{
+    struct known *entry = make_entry(cache, key);
+    off_t at = 0;
+    size_t len = 0;
+    if (!cache->record || !entry)
+        return;
+    if (record_append(cache->record, key, call, reply, NULL) < 0 ||
+        record_last(cache->record, &at, &len) < 0) {
+        record_close(cache->record);
+        cache->record = NULL;
+        return;
+    }
+    entry->at = at;
+    entry->len = len;
+}
+
+struct lm_call *cache_asker(struct cache *cache, const char *key)
+{
+    const struct known *entry = find_entry(cache, key);
+    return entry ? entry->asker : NULL;
+}
+
+int cache_set_asker(struct cache *cache, const char *key, struct lm_call *call, struct error *err)
+{
+    struct known *entry = make_entry(cache, key);
+    if (!entry)
+        return error_memory(err);
+    entry->asker = call;
+    return 0;
+}

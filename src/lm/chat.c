@@ -1,0 +1,562 @@
+/* lm/chat.c: the client for model servers that speak HTTP, whatever their dialect.
+ *
+ * An attempt is one POST. Its body is written once, when the call is made, and sent from there
+ * again for each attempt. A stream is read event by event; a server that answers with one JSON
+ * document though a stream was asked for is understood as well. What may be tried again is decided
+ * here: only what cannot have been charged (nothing was sent, or the server said no by its status,
+ * or by an error in the place of the first word).
+ */
+#include <ctype.h>
+#include <curl/curl.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "lm/client.h"
+#include "lm/http.h"
+#include "lm/provider.h"
+#include "lm/record.h"
+#include "lm/sse.h"
+
+#define RESPONSE_LIMIT ((size_t)64 << 20)
+#define EVENT_LIMIT    ((size_t)16 << 20)
+
+enum { IDEMPOTENCY_SIZE = 56 };
+
+struct server {
+    const struct provider *provider;
+    struct http *http;
+    /* The URL is the first, the model where `model_in_url`, and the second. */
+    char *url_before, *url_after;
+    bool model_in_url;
+    char *url; /* as it was given, for people */
+    char *peer, *key, *key_header;
+    struct dialect_style style;
+};
+
+/* A call's state: made once, reset for each attempt. */
+struct chat {
+    struct lm_call *call;
+    struct http_transfer *transfer; /* NULL between attempts */
+    char *url;
+    struct buf own;            /* the request, where it does not begin with the call's head */
+    const struct buf *request; /* that or the call's body */
+    char idempotency[IDEMPOTENCY_SIZE];
+    struct sse sse;
+    struct buf body; /* of what is no event stream */
+    struct model_answer answer;
+    size_t shown; /* bytes of the answer's text that were passed on */
+    bool streamed;
+};
+
+static struct reply_where where_of(const struct chat *chat)
+{
+    const struct server *s = chat->call->client;
+    return (struct reply_where){ s->peer, chat->call->model, s->key, s->provider->key_variable };
+}
+
+static struct lm_usage usage_of(const struct chat *chat)
+{
+    struct lm_usage usage, estimate = lm_usage_estimate(chat->call, chat->answer.text.len);
+    if (!model_answer_usage(&chat->answer, &usage))
+        return estimate;
+    if (chat->answer.finished)
+        return usage;
+    /* Anthropic counts at the beginning too, when there is no output yet. */
+    usage.estimated = true;
+    if (usage.output_tokens < estimate.output_tokens)
+        usage.output_tokens = estimate.output_tokens;
+    return usage;
+}
+
+/* Passes on what is new of the text, up to `end`; false if the caller ended the call meanwhile. */
+static bool show_text(struct chat *chat, size_t end)
+{
+    size_t from = chat->shown;
+    if (end <= from)
+        return true;
+    chat->shown = end;
+    return lm_attempt_delta(chat->call, chat->answer.text.data + from, end - from);
+}
+
+/* The key must not leave in two halves, so what may be its beginning waits for what follows. */
+static void show_new_text(struct chat *chat)
+{
+    const struct server *s = chat->call->client;
+    struct buf *text = &chat->answer.text;
+    size_t from = chat->shown, new = text->len - from;
+    if (new == 0)
+        return;
+    reply_mask(text->data + from, new, s->key);
+    show_text(chat, text->len - reply_held_back(text->data + from, new, s->key));
+}
+
+/* The attempt is over: nothing may be touched after. */
+static void chat_end(struct chat *chat, struct lm_outcome *outcome)
+{
+    const struct server *s = chat->call->client;
+    struct buf *text = &chat->answer.text;
+    chat->transfer = NULL;
+    if (outcome->error.code == ERROR_NONE) {
+        reply_mask(text->data, text->len, s->key);
+        if (s->style.stream && !show_text(chat, text->len))
+            return;
+        outcome->text = buf_text(text);
+        outcome->len = text->len;
+        outcome->finish = chat->answer.finish;
+    }
+    lm_attempt_done(chat->call, outcome);
+}
+
+static int take_events(struct chat *chat, const char *p, const char *end, struct error *err)
+{
+    const struct server *s = chat->call->client;
+    struct reply_where where = where_of(chat);
+    int rc;
+    while ((rc = sse_next(&chat->sse, &p, end, err)) > 0) {
+        rc = s->provider->dialect->event(
+            &chat->answer, &where, buf_text(&chat->sse.data), chat->sse.data.len, err);
+        if (rc < 0)
+            return rc;
+    }
+    return rc < 0 ? error_wrap(err, "%.80s", where.peer) : 0;
+}
+
+static void on_data(void *arg, const char *data, size_t len)
+{
+    struct chat *chat = arg;
+    struct lm_outcome outcome = { 0 };
+    if (http_status(chat->transfer) != 200 || !http_is_type(chat->transfer, "text/event-stream")) {
+        buf_append(&chat->body, data, len);
+        return;
+    }
+    chat->streamed = true;
+    if (take_events(chat, data, data + len, &outcome.error) == 0) {
+        show_new_text(chat);
+        return;
+    }
+    http_cancel(chat->transfer);
+    outcome.retry = chat->answer.retry;
+    if (!outcome.retry)
+        outcome.usage = usage_of(chat);
+    chat_end(chat, &outcome);
+}
+
+/* The transfer ended, well or not, with a status of success or none. */
+static void judge(struct chat *chat, const struct http_result *result, struct lm_outcome *outcome)
+{
+    const struct server *s = chat->call->client;
+    struct reply_where where = where_of(chat);
+    struct model_answer *a = &chat->answer;
+    bool whole = a->finished; /* then a server that cuts the line later does no harm */
+    if (result->error.code != ERROR_NONE && !whole) {
+        outcome->error = result->error;
+        outcome->retry = result->unsent || result->unanswered;
+        if (!result->unsent)
+            outcome->usage = usage_of(chat);
+        return;
+    }
+    if (buf_failed(&chat->body))
+        error_memory(&outcome->error);
+    else if (!chat->streamed)
+        s->provider->dialect->whole(
+            a, &where, buf_text(&chat->body), chat->body.len, &outcome->error);
+    else if (!whole)
+        error_set(&outcome->error, ERROR_MODEL_CUT,
+            "%.80s: the stream ended in the middle of the answer, after %zu bytes of text",
+            where.peer, a->text.len);
+    if (outcome->error.code == ERROR_NONE)
+        model_answer_check(a, &where, &outcome->error);
+    outcome->retry = outcome->error.code != ERROR_NONE && a->retry;
+    if (!outcome->retry)
+        outcome->usage = usage_of(chat);
+}
+
+static void on_done(void *arg, const struct http_result *result)
+{
+    struct chat *chat = arg;
+    struct reply_where where = where_of(chat);
+    struct lm_outcome outcome = { .retry_after = result->retry_after };
+    bool refused = result->status != 0 && result->status != 200;
+    if (refused)
+        outcome.retry = reply_status_error(&where, result->status, buf_text(&chat->body),
+            chat->body.len, &outcome.retry_after, &outcome.error);
+    else
+        judge(chat, result, &outcome);
+    chat_end(chat, &outcome);
+}
+
+static const char *header_of(void *transfer, const char *name)
+{
+    return http_header(transfer, name);
+}
+
+static void on_head(void *arg, struct http_transfer *transfer)
+{
+    struct chat *chat = arg;
+    lm_attempt_headers(chat->call, header_of, transfer);
+}
+
+static const struct http_handler handler = { on_head, on_data, on_done };
+
+static void chat_attempt(struct lm_call *call)
+{
+    struct server *s = call->client;
+    struct chat *chat = call->own;
+    const struct dialect *dialect = s->provider->dialect;
+    const char *headers[6] = { "Content-Type: application/json",
+        s->style.stream ? "Accept: text/event-stream, application/json"
+                        : "Accept: application/json",
+        chat->idempotency };
+    struct http_request request = { chat->url, headers, 3, chat->request->data,
+        chat->request->len };
+    struct lm_outcome outcome = { 0 };
+    for (size_t i = 0; i < array_length(dialect->headers) && dialect->headers[i]; i++)
+        headers[request.header_count++] = dialect->headers[i];
+    if (s->key_header)
+        headers[request.header_count++] = s->key_header;
+    sse_free(&chat->sse);
+    chat->sse = (struct sse){ .limit = EVENT_LIMIT };
+    buf_clear(&chat->body);
+    model_answer_reset(&chat->answer);
+    chat->shown = 0;
+    chat->streamed = false;
+    if (http_send(s->http, &request, &handler, chat, &chat->transfer, &outcome.error) < 0)
+        chat_end(chat, &outcome);
+}
+
+static struct lm_usage chat_abort(struct lm_call *call)
+{
+    struct chat *chat = call->own;
+    struct lm_usage usage = { 0 };
+    if (!chat->transfer) /* cancelled by the last delta */
+        return usage_of(chat);
+    if (http_sent(chat->transfer))
+        usage = usage_of(chat);
+    http_cancel(chat->transfer);
+    chat->transfer = NULL;
+    return usage;
+}
+
+static void chat_release(struct lm_call *call)
+{
+    struct chat *chat = call->own;
+    if (!chat)
+        return;
+    sse_free(&chat->sse);
+    buf_free(&chat->body);
+    model_answer_free(&chat->answer);
+    buf_free(&chat->own);
+    free(chat->url);
+    free(chat);
+}
+
+/* The same for each attempt, so that a server which knows the header answers a call once. */
+static int make_idempotency(char out[IDEMPOTENCY_SIZE], struct error *err)
+{
+    unsigned char random[16];
+    if (getrandom(random, sizeof random, 0) != sizeof random)
+        return error_set_errno(err, ERROR_IO, "reading random bytes");
+    int n = snprintf(out, IDEMPOTENCY_SIZE, "Idempotency-Key: ");
+    for (size_t i = 0; i < sizeof random; i++)
+        n += snprintf(out + n, IDEMPOTENCY_SIZE - (size_t)n, "%02x", random[i]);
+    return 0;
+}
+
+/* A model's name comes from whoever asks, the guest included: it must stay one segment. */
+static void append_segment(struct buf *out, const char *name)
+{
+    for (const unsigned char *p = (const unsigned char *)name; *p; p++)
+        if (*p < 0x80 && (isalnum(*p) || strchr("-._~", *p)))
+            buf_putc(out, (char)*p);
+        else
+            buf_printf(out, "%%%02X", *p);
+}
+
+static int make_call_url(struct chat *chat, const struct lm_call *call, struct error *err)
+{
+    const struct server *s = call->client;
+    struct buf url = { 0 };
+    if (s->model_in_url && (strcmp(call->model, ".") == 0 || strcmp(call->model, "..") == 0))
+        return error_set(err, ERROR_ARGUMENT, "'%s' is no name of a model", call->model);
+    buf_puts(&url, s->url_before);
+    if (s->model_in_url)
+        append_segment(&url, call->model);
+    buf_puts(&url, s->url_after);
+    chat->url = buf_steal(&url);
+    return chat->url ? 0 : error_memory(err);
+}
+
+static int chat_prepare(struct lm_call *call, const struct lm_request *request, struct error *err)
+{
+    const struct server *s = call->client;
+    struct chat *chat = calloc(1, sizeof *chat);
+    call->own = chat;
+    if (!chat)
+        return error_memory(err);
+    chat->call = call;
+    const struct dialect *dialect = s->provider->dialect;
+    struct buf *out = dialect->has_head ? &call->body : &chat->own;
+    chat->request = out;
+    int rc = make_call_url(chat, call, err);
+    if (rc == 0 && dialect->has_head)
+        rc = record_write_head(call, err);
+    if (rc == 0)
+        rc = dialect->write(call, request, &s->style, out, err);
+    return rc < 0 ? rc : make_idempotency(chat->idempotency, err);
+}
+
+static void cleanup_curl_url(CURLU **url)
+{
+    curl_url_cleanup(*url);
+}
+
+static void cleanup_curl_text(char **text)
+{
+    curl_free(*text);
+}
+#define cleanup_url  __attribute__((cleanup(cleanup_curl_url)))
+#define cleanup_text __attribute__((cleanup(cleanup_curl_text)))
+
+static bool url_has(CURLU *url, CURLUPart part)
+{
+    cleanup_text char *text = NULL;
+    return curl_url_get(url, part, &text, 0) == CURLUE_OK;
+}
+
+static int check_url(CURLU *url, const char *text, const struct provider *p, struct error *err)
+{
+    cleanup_text char *scheme = NULL;
+    if (curl_url_set(url, CURLUPART_URL, text, CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK ||
+        curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
+        (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0))
+        return error_set(err, ERROR_CONFIG,
+            "the base URL '%.100s' is none: it must be like http://host:port/v1 or https://host/v1",
+            text);
+    if (url_has(url, CURLUPART_USER) || url_has(url, CURLUPART_PASSWORD))
+        return error_set(err, ERROR_CONFIG,
+            "the base URL must hold no user and no password: give the key as %s", p->key_variable);
+    return 0;
+}
+
+static bool same_host(CURLU *url, const char *other)
+{
+    cleanup_url CURLU *parsed = curl_url();
+    cleanup_text char *a = NULL, *b = NULL;
+    return other && parsed && curl_url_set(parsed, CURLUPART_URL, other, 0) == CURLUE_OK &&
+           curl_url_get(url, CURLUPART_HOST, &a, 0) == CURLUE_OK &&
+           curl_url_get(parsed, CURLUPART_HOST, &b, 0) == CURLUE_OK && strcasecmp(a, b) == 0;
+}
+
+/* The base URL without its query, and the query without its '?' ("" where there is none). */
+static int split_url(CURLU *url, struct buf *base, struct buf *query, struct error *err)
+{
+    cleanup_text char *text = NULL, *whole = NULL;
+    if (curl_url_get(url, CURLUPART_QUERY, &text, 0) == CURLUE_OK)
+        buf_puts(query, text);
+    if (curl_url_set(url, CURLUPART_QUERY, NULL, 0) != CURLUE_OK ||
+        curl_url_set(url, CURLUPART_FRAGMENT, NULL, 0) != CURLUE_OK ||
+        curl_url_get(url, CURLUPART_URL, &whole, 0) != CURLUE_OK)
+        return error_memory(err);
+    size_t n = strlen(whole);
+    while (n > 0 && whole[n - 1] == '/')
+        n--;
+    buf_append(base, whole, n);
+    return 0;
+}
+
+static void add_query(struct buf *out, const char *query)
+{
+    if (!query[0])
+        return;
+    buf_putc(out, strchr(buf_text(out), '?') ? '&' : '?');
+    buf_puts(out, query);
+}
+
+/* The base URL, the provider's path behind it with "{}" where the model goes, and the queries of
+ * both. */
+static int make_url(struct server *s, CURLU *url, const char *path, struct error *err)
+{
+    cleanup_buf struct buf before = { 0 }, after = { 0 }, query = { 0 };
+    const char *model = strstr(path, "{}");
+    int rc = split_url(url, &before, &query, err);
+    if (rc < 0)
+        return rc;
+    s->model_in_url = model != NULL;
+    buf_append(&before, path, model ? (size_t)(model - path) : 0);
+    buf_puts(&after, model ? model + 2 : path);
+    add_query(&after, buf_text(&query));
+    s->url_before = buf_steal(&before);
+    s->url_after = buf_steal(&after);
+    return s->url_before && s->url_after ? 0 : error_memory(err);
+}
+
+/* Azure has two interfaces: one like OpenAI's, and an older one with a version and the deployment
+ * in the URL. */
+static int make_azure_path(const struct lm_options *options, struct buf *path, struct error *err)
+{
+    const char *version = options->azure_version;
+    if (version[strspn(version, "0123456789abcdefghijklmnopqrstuvwxyz-")] != '\0')
+        return error_set(err, ERROR_CONFIG,
+            "'%.40s' is no version of Azure's interface: one is like 2024-10-21", version);
+    buf_printf(path, "/openai/deployments/{}/chat/completions?api-version=%s", version);
+    return 0;
+}
+
+static int make_urls(
+    struct server *s, CURLU *url, const struct lm_options *options, struct error *err)
+{
+    const struct provider *p = s->provider;
+    cleanup_buf struct buf path = { 0 };
+    bool versioned = options->azure_version && options->azure_version[0];
+    int rc = 0;
+    if (strcmp(p->name, "azure") == 0 && versioned)
+        rc = make_azure_path(options, &path, err);
+    else
+        buf_puts(&path, s->style.stream && p->stream_path ? p->stream_path : p->path);
+    if (rc < 0)
+        return rc;
+    return buf_failed(&path) ? error_memory(err) : make_url(s, url, path.data, err);
+}
+
+static int open_http(struct server *s, struct loop *loop, const struct lm_options *options,
+    CURLU *url, struct error *err)
+{
+    cleanup_text char *host = NULL, *port = NULL;
+    cleanup_buf struct buf peer = { 0 };
+    if (curl_url_get(url, CURLUPART_HOST, &host, 0) != CURLUE_OK ||
+        curl_url_get(url, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) != CURLUE_OK)
+        return error_memory(err);
+    buf_puts(&peer, host);
+    if (url_has(url, CURLUPART_PORT))
+        buf_printf(&peer, ":%s", port);
+    s->peer = buf_steal(&peer);
+    if (!s->peer)
+        return error_memory(err);
+    struct http_options http = {
+        .host = host,
+        .port = (unsigned)strtoul(port, NULL, 10),
+        .peer = s->peer,
+        .ca_file = options->ca_file && options->ca_file[0] ? options->ca_file : NULL,
+        .connections = options->concurrency,
+        .connect_timeout = options->connect_timeout,
+        .first_timeout = options->first_timeout,
+        .stall_timeout = options->stall_timeout,
+        .response_limit = RESPONSE_LIMIT,
+    };
+    if (http.ca_file && access(http.ca_file, R_OK) < 0)
+        return error_set_errno(
+            err, ERROR_CONFIG, "the ca_file %.120s cannot be read", http.ca_file);
+    return http_open(loop, &http, &s->http, err);
+}
+
+static int refuse_without_key(
+    const struct provider *p, const struct lm_options *options, struct error *err)
+{
+    const char *base_url = options->openai.base_url;
+    bool other = p->account != offsetof(struct lm_options, openai) && base_url && base_url[0];
+    return error_set(err, ERROR_CONFIG, "no key for %s: set %s%s", p->title, p->key_variable,
+        other ? ", or write openai/ before the name for a model of base-url's server"
+        : p->account == offsetof(struct lm_options, openai)
+            ? ", or a base URL of a server that needs none"
+            : "");
+}
+
+/* A line break in a key would be a header of its own. */
+static int take_key(struct server *s, const char *key, bool needed,
+    const struct lm_options *options, struct error *err)
+{
+    const struct provider *p = s->provider;
+    s->key = strdup(key);
+    if (!s->key)
+        return error_memory(err);
+    if (s->key[0] == '\0')
+        return needed ? refuse_without_key(p, options, err) : 0;
+    for (const unsigned char *c = (const unsigned char *)s->key; *c; c++)
+        if (*c <= ' ' || *c >= 0x7F)
+            return error_set(err, ERROR_CONFIG,
+                "the API key holds a space or an odd character: check %s", p->key_variable);
+    cleanup_buf struct buf header = { 0 };
+    buf_printf(&header, "%s%s", p->key_header, s->key);
+    s->key_header = buf_steal(&header);
+    return s->key_header ? 0 : error_memory(err);
+}
+
+static void chat_close(void *client)
+{
+    struct server *s = client;
+    http_close(s->http);
+    free(s->url_before);
+    free(s->url_after);
+    free(s->url);
+    free(s->peer);
+    free(s->key);
+    free(s->key_header);
+    free(s);
+}
+
+static const char *chat_host(const void *client)
+{
+    return ((const struct server *)client)->peer;
+}
+
+static void chat_describe(const void *client, struct buf *out)
+{
+    const struct server *s = client;
+    buf_printf(out, "%s, %s", s->url, s->key[0] ? "a key is set" : "no key is set");
+}
+
+static int chat_fill(
+    struct server *s, struct loop *loop, const struct lm_options *options, struct error *err)
+{
+    const struct provider *p = s->provider;
+    struct lm_account account = provider_account(p, options);
+    cleanup_url CURLU *url = curl_url();
+    int rc;
+    if (!account.base_url[0] && !p->url)
+        return error_set(err, ERROR_CONFIG,
+            "no server for %s: set %s, like https://NAME.openai."
+            "azure.com",
+            p->title, p->url_variable);
+    s->url = strdup(account.base_url[0] ? account.base_url : p->url);
+    if (!url || !s->url)
+        return error_memory(err);
+    if ((rc = check_url(url, s->url, p, err)) < 0)
+        return rc;
+    bool own_service = !p->url || same_host(url, p->url);
+    s->style = (struct dialect_style){ options->stream, p->new_limit_name && own_service };
+    if ((rc = take_key(s, account.api_key, p->needs_key && own_service, options, err)) < 0 ||
+        (rc = open_http(s, loop, options, url, err)) < 0)
+        return rc;
+    return make_urls(s, url, options, err);
+}
+
+static int chat_open(struct loop *loop, const struct lm_options *options, const char *model,
+    void **client, struct error *err)
+{
+    struct server *s = calloc(1, sizeof *s);
+    const char *rest;
+    if (!s)
+        return error_memory(err);
+    int rc = provider_find(options, options->model, &s->provider, &rest, err);
+    if (rc == 0)
+        rc = chat_fill(s, loop, options, err);
+    if (rc < 0) {
+        chat_close(s);
+        return rc;
+    }
+    *client = s;
+    return 0;
+}
+
+const struct lm_client_ops lm_chat = {
+    .open = chat_open,
+    .close = chat_close,
+    .host = chat_host,
+    .describe = chat_describe,
+    .prepare = chat_prepare,
+    .release = chat_release,
+    .attempt = chat_attempt,
+    .abort = chat_abort,
+};

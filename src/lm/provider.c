@@ -1,0 +1,98 @@
+/* lm/provider.c: see provider.h.
+ *
+ * A provider's key and base URL come as a pair and stay one: no key ever goes to a server that was
+ * not given together with it.
+ */
+#include "lm/provider.h"
+
+#include <string.h>
+
+#include "base/cleanup.h"
+
+#define ACCOUNT(name) offsetof(struct lm_options, name)
+#define CHAT          "/chat/completions"
+#define GENERATE      "/v1beta/models/{}:generateContent"
+#define STREAM        "/v1beta/models/{}:streamGenerateContent?alt=sse"
+#define BEARER        "Authorization: Bearer "
+
+static const struct provider providers[] = {
+    { "openai", NULL, "OpenAI", &dialect_openai, "https://api.openai.com/v1", CHAT, NULL,
+        "OPENAI_BASE_URL", "OPENAI_API_KEY", BEARER, true, true, false, ACCOUNT(openai) },
+    { "anthropic", NULL, "Anthropic", &dialect_anthropic, "https://api.anthropic.com",
+        "/v1/messages", NULL, "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "x-api-key: ", true, false,
+        false, ACCOUNT(anthropic) },
+    { "gemini", "google", "Gemini", &dialect_gemini, "https://generativelanguage.googleapis.com",
+        GENERATE, STREAM, "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", "x-goog-api-key: ", true,
+        false, false, ACCOUNT(gemini) },
+    { "azure", NULL, "Azure OpenAI", &dialect_openai, NULL, "/openai/v1" CHAT, NULL,
+        "AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY", "api-key: ", true, true, false,
+        ACCOUNT(azure) },
+    { "openrouter", NULL, "OpenRouter", &dialect_openai, "https://openrouter.ai/api/v1", CHAT, NULL,
+        "OPENROUTER_BASE_URL", "OPENROUTER_API_KEY", BEARER, true, false, true,
+        ACCOUNT(openrouter) },
+    { "vllm", NULL, "vLLM", &dialect_openai, "http://127.0.0.1:8000/v1", CHAT, NULL,
+        "VLLM_BASE_URL", "VLLM_API_KEY", BEARER, false, false, true, ACCOUNT(vllm) },
+};
+
+static bool begins_with_word(const char *model, const char *word)
+{
+    size_t n = word ? strlen(word) : 0;
+    return n > 0 && strncmp(model, word, n) == 0 && model[n] == '/';
+}
+
+const struct provider *provider_named(const char *model)
+{
+    for (size_t i = 0; i < array_length(providers); i++)
+        if (begins_with_word(model, providers[i].name) ||
+            begins_with_word(model, providers[i].alias))
+            return &providers[i];
+    return NULL;
+}
+
+static bool is_given(const char *text)
+{
+    return text && text[0];
+}
+
+static int refuse_provider(const char *model, const char *slash, struct error *err)
+{
+    char names[120] = "";
+    for (size_t i = 0; i < array_length(providers); i++) {
+        size_t n = strlen(names);
+        snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", providers[i].name);
+    }
+    int word = slash - model < 32 ? (int)(slash - model) : 32;
+    return error_set(err, ERROR_CONFIG,
+        "'%.*s' is no provider: the name of a model begins with %s, or base-url names the server",
+        word, model, names);
+}
+
+int provider_find(const struct lm_options *options, const char *model, const struct provider **out,
+    const char **rest, struct error *err)
+{
+    const char *slash = strchr(model, '/');
+    *out = provider_named(model);
+    *rest = *out ? slash + 1 : model;
+    if (*out)
+        return 0;
+    if (slash && !is_given(options->openai.base_url))
+        return refuse_provider(model, slash, err);
+    *out = &providers[0];
+    return 0;
+}
+
+bool provider_has_vendors(const struct provider *p, const struct lm_options *options)
+{
+    return p->has_vendors || (p->account == ACCOUNT(openai) && is_given(options->openai.base_url));
+}
+
+struct lm_account provider_account(const struct provider *p, const struct lm_options *options)
+{
+    const struct lm_account *given = (const void *)((const char *)options + p->account);
+    /* vLLM's server is also what `base-url` is for. */
+    if (p->account == ACCOUNT(vllm) && !is_given(given->base_url) &&
+        is_given(options->openai.base_url))
+        given = &options->openai;
+    return (struct lm_account){ is_given(given->base_url) ? given->base_url : "",
+        is_given(given->api_key) ? given->api_key : "" };
+}

@@ -1,0 +1,276 @@
+/* lm/reply.c: see reply.h. */
+#include "lm/reply.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+
+enum {
+    WORDS_MOST = 110, /* bytes of a server's message in an error */
+    KEY_LEAST = 6, /* a shorter key ("x", "none") is a placeholder, and masking it mangles text */
+};
+
+/* What a status means; the first row that fits. A `word` is what the error calls itself. The cure
+ * is named before the server's words, which may be cut; where it has a second half, the variable of
+ * the key stands between the two. */
+static const struct meaning {
+    long status; /* 0: any */
+    const char *word;
+    enum error_code code;
+    bool retry;
+    const char *cure, *cure_end;
+} meanings[] = {
+    { 0, "insufficient_quota", ERROR_MODEL_RATE, false, "the account's quota is used up", NULL },
+    { 0, "billing_error", ERROR_MODEL_RATE, false, "the account has a problem with its bill",
+        NULL },
+    { 0, "model_not_found", ERROR_MODEL_UNKNOWN, false, "check --model", NULL },
+    { 0, "DeploymentNotFound", ERROR_MODEL_UNKNOWN, false, "check --model", NULL },
+    { 0, "authentication_error", ERROR_MODEL_AUTH, false, "set ", " to a key that it accepts" },
+    { 0, "API_KEY_INVALID", ERROR_MODEL_AUTH, false, "set ", " to a key that it accepts" },
+    { 0, "permission_error", ERROR_MODEL_AUTH, false, "set ", " to a key that may do this" },
+    { 401, NULL, ERROR_MODEL_AUTH, false, "set ", " to a key that it accepts" },
+    { 402, NULL, ERROR_MODEL_RATE, false, "the account's credit is used up", NULL },
+    { 403, NULL, ERROR_MODEL_AUTH, false, "set ", " to a key that may do this" },
+    { 404, NULL, ERROR_MODEL_UNKNOWN, false, "check --model and the base URL", NULL },
+    { 0, "not_found_error", ERROR_MODEL_UNKNOWN, false, "check --model and the base URL", NULL },
+    { 408, NULL, ERROR_MODEL_SERVER, true, "try again later", NULL },
+    { 429, NULL, ERROR_MODEL_RATE, true, "lower the concurrency or try later", NULL },
+    { 0, "rate_limit_error", ERROR_MODEL_RATE, true, "lower the concurrency or try later", NULL },
+    { 0, "RESOURCE_EXHAUSTED", ERROR_MODEL_RATE, true, "lower the concurrency or try later", NULL },
+    { 500, NULL, ERROR_MODEL_SERVER, true, "try again later", NULL },
+    { 502, NULL, ERROR_MODEL_SERVER, true, "try again later", NULL },
+    { 503, NULL, ERROR_MODEL_SERVER, true, "try again later", NULL },
+    { 504, NULL, ERROR_MODEL_SERVER, true, "try again later", NULL },
+    { 529, NULL, ERROR_MODEL_SERVER, true, "try again later", NULL },
+    { 0, "overloaded_error", ERROR_MODEL_SERVER, true, "try again later", NULL },
+    { 0, "api_error", ERROR_MODEL_SERVER, true, "try again later", NULL },
+    { 0, "timeout_error", ERROR_MODEL_SERVER, true, "try again later", NULL },
+    { 0, "UNAVAILABLE", ERROR_MODEL_SERVER, true, "try again later", NULL },
+    { 0, "INTERNAL", ERROR_MODEL_SERVER, true, "try again later", NULL },
+    { 0, NULL, ERROR_MODEL, false, "the request was refused", NULL },
+};
+
+void model_answer_reset(struct model_answer *a)
+{
+    buf_clear(&a->text);
+    buf_clear(&a->refusal);
+    a->finish[0] = '\0';
+    a->input_tokens = a->output_tokens = -1;
+    a->cached_tokens = 0;
+    a->choice = a->finished = a->retry = false;
+}
+
+void model_answer_free(struct model_answer *a)
+{
+    buf_free(&a->text);
+    buf_free(&a->refusal);
+}
+
+void reply_mask(char *text, size_t len, const char *key)
+{
+    size_t n = strlen(key);
+    char *end = text + len, *p = text;
+    if (n < KEY_LEAST || len < n)
+        return;
+    while ((p = memmem(p, (size_t)(end - p), key, n))) {
+        memset(p, '*', n);
+        p += n;
+    }
+}
+
+size_t reply_held_back(const char *text, size_t len, const char *key)
+{
+    size_t n = strlen(key);
+    if (n < KEY_LEAST)
+        return 0;
+    for (size_t held = len < n ? len : n - 1; held > 0; held--)
+        if (memcmp(text + len - held, key, held) == 0)
+            return held;
+    return 0;
+}
+
+/* A server's words, fit for an error. */
+static void put_words(
+    char out[WORDS_MOST + 1], const struct reply_where *where, const char *text, size_t len)
+{
+    cleanup_buf struct buf copy = { 0 }, seen = { 0 };
+    buf_append(&copy, text, len < 65536 ? len : 65536);
+    if (copy.data)
+        reply_mask(copy.data, copy.len, where->key);
+    text_append_visible(&seen, buf_text(&copy), copy.len);
+    size_t n = text_utf8_floor(buf_text(&seen), seen.len, WORDS_MOST);
+    memcpy(out, buf_text(&seen), n);
+    out[n] = '\0';
+}
+
+struct json_object *reply_get(struct json_object *o, const char *key)
+{
+    struct json_object *v = NULL;
+    if (o && json_object_is_type(o, json_type_object))
+        json_object_object_get_ex(o, key, &v);
+    return v;
+}
+
+/* The object that holds the error's words; some servers put it into a list. */
+static struct json_object *find_error(struct json_object *root)
+{
+    if (json_object_is_type(root, json_type_array) && json_object_array_length(root) > 0)
+        root = json_object_array_get_idx(root, 0);
+    return reply_get(root, "error");
+}
+
+/* Servers say it as {"error":{"message":…}}, {"error":"…"}, {"message":…} or {"detail":"…"}. */
+static struct json_object *find_message(struct json_object *root)
+{
+    struct json_object *error = find_error(root);
+    struct json_object *const places[] = { reply_get(error, "message"), error,
+        reply_get(root, "message"), reply_get(root, "detail") };
+    for (size_t i = 0; i < array_length(places); i++)
+        if (json_object_is_type(places[i], json_type_string))
+            return places[i];
+    return NULL;
+}
+
+/* The error's name stands as its `code` or `type` (OpenAI, Anthropic), as its `status`, or as the
+ * `reason` of one of its `details` (Google). */
+static bool has_word(struct json_object *error, const char *word)
+{
+    static const char *const members[] = { "code", "type", "status" };
+    for (size_t i = 0; i < array_length(members); i++)
+        if (strcmp(json_get_string(error, members[i], ""), word) == 0)
+            return true;
+    struct json_object *details = json_get_typed(error, "details", json_type_array);
+    for (size_t i = 0; details && i < json_object_array_length(details); i++)
+        if (strcmp(json_get_string(json_object_array_get_idx(details, i), "reason", ""), word) == 0)
+            return true;
+    return false;
+}
+
+/* Google's wish for a pause: {"retryDelay":"34s"} among the details. */
+static double retry_delay(struct json_object *error)
+{
+    struct json_object *details = json_get_typed(error, "details", json_type_array);
+    for (size_t i = 0; details && i < json_object_array_length(details); i++) {
+        const char *text = json_get_string(json_object_array_get_idx(details, i), "retryDelay", "");
+        double seconds = strtod(text, NULL);
+        if (isfinite(seconds) && seconds > 0)
+            return seconds;
+    }
+    return 0;
+}
+
+static void message_words(char words[WORDS_MOST + 1], const struct reply_where *where,
+    struct json_object *root, const char *body, size_t len)
+{
+    struct json_object *message = find_message(root);
+    if (message)
+        put_words(words, where, json_object_get_string(message),
+            (size_t)json_object_get_string_len(message));
+    else
+        put_words(words, where, body, len);
+}
+
+static const struct meaning *find_meaning(struct json_object *root, long status)
+{
+    const struct meaning *m = meanings;
+    struct json_object *error = find_error(root);
+    while ((m->status != 0 && m->status != status) || (m->word && !has_word(error, m->word)))
+        m++;
+    return m;
+}
+
+bool reply_status_error(const struct reply_where *where, long status, const char *body, size_t len,
+    double *retry_after, struct error *err)
+{
+    cleanup_json struct json_object *root = NULL;
+    char words[WORDS_MOST + 1];
+    (void)json_parse(body, len, &json_limits_small, &root, NULL); /* what is no JSON is text */
+    message_words(words, where, root, body, len);
+    const struct meaning *m = find_meaning(root, status);
+    error_set(err, m->code, "%.60s answered %ld for the model '%.60s': %s%s%s: %s", where->peer,
+        status, where->model, m->cure, m->cure_end ? where->key_variable : "",
+        m->cure_end ? m->cure_end : "", words);
+    if (*retry_after <= 0)
+        *retry_after = retry_delay(find_error(root));
+    return m->retry;
+}
+
+int reply_broke_off(struct model_answer *a, const struct reply_where *where,
+    struct json_object *root, const char *json, size_t len, struct error *err)
+{
+    char words[WORDS_MOST + 1];
+    const struct meaning *m = find_meaning(root, (long)json_get_int(find_error(root), "code", 0));
+    message_words(words, where, root, json, len);
+    /* Before the first word there is nothing to pay for and nothing to take back. */
+    a->retry = m->retry && a->text.len == 0;
+    return error_set(err, m->code == ERROR_MODEL ? ERROR_MODEL_SERVER : m->code,
+        "%.60s broke off with an error: %s", where->peer, words);
+}
+
+int reply_shape_error(const struct reply_where *where, const char *what, struct error *err)
+{
+    return error_set(
+        err, ERROR_MODEL_REPLY, "%.80s: %s; check the base URL and --model", where->peer, what);
+}
+
+int reply_parse(const struct reply_where *where, const char *json, size_t len,
+    struct json_object **out, struct error *err)
+{
+    struct error why = { 0 };
+    if (!text_is_utf8(json, len, NULL))
+        return reply_shape_error(where, "its answer is not UTF-8", err);
+    if (json_parse(json, len, &json_limits_large, out, &why) < 0)
+        return error_set(err, ERROR_MODEL_REPLY, "%.80s: its answer is no JSON (%.90s); %s",
+            where->peer, why.text, "is the base URL right?");
+    return 0;
+}
+
+void reply_append_text(struct buf *out, struct json_object *text)
+{
+    if (json_object_is_type(text, json_type_string))
+        buf_append(out, json_object_get_string(text), (size_t)json_object_get_string_len(text));
+}
+
+void reply_set_finish(struct model_answer *a, const struct finish_word *words, const char *theirs)
+{
+    const char *word = theirs;
+    for (; words->theirs; words++)
+        if (strcmp(words->theirs, theirs) == 0)
+            word = words->ours;
+    size_t n = text_utf8_floor(word, strlen(word), sizeof a->finish - 1);
+    memcpy(a->finish, word, n);
+    a->finish[n] = '\0';
+    a->finished = true;
+}
+
+bool model_answer_usage(const struct model_answer *a, struct lm_usage *out)
+{
+    if (a->input_tokens < 0 || a->output_tokens < 0)
+        return false;
+    *out = (struct lm_usage){
+        .input_tokens = a->input_tokens,
+        .output_tokens = a->output_tokens,
+        .cached_tokens = a->cached_tokens,
+    };
+    return true;
+}
+
+int model_answer_check(
+    const struct model_answer *a, const struct reply_where *where, struct error *err)
+{
+    char words[WORDS_MOST + 1];
+    if (a->text.len == 0 && a->refusal.len > 0) {
+        put_words(words, where, a->refusal.data, a->refusal.len);
+        return error_set(
+            err, ERROR_MODEL_REPLY, "the model '%.60s' refused to answer: %s", where->model, words);
+    }
+    if (!a->choice && a->finish[0]) {
+        put_words(words, where, a->finish, strlen(a->finish));
+        return error_set(err, ERROR_MODEL_REPLY,
+            "%.60s: the answer has no text (finish_reason '%s'); try another model", where->peer,
+            words);
+    }
+    return a->choice ? 0 : reply_shape_error(where, "the answer has no text", err);
+}

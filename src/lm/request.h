@@ -1,0 +1,12 @@
+/* lm/request.h: what a request may hold, and how much it weighs. */
+#ifndef DROSTE_LM_REQUEST_H
+#define DROSTE_LM_REQUEST_H
+
+#include "lm/lm.h"
+
+/* ERROR_ARGUMENT: no messages, an unknown role, text that is not UTF-8, a part that makes no sense. */
+int request_check(const struct lm_request *request, struct error *err);
+/* Bytes of text that would cost the same. */
+size_t request_weight(const struct lm_request *request);
+
+#endif

@@ -1,0 +1,687 @@
+#!/usr/bin/python3
+"""A model server that speaks three dialects and misbehaves on request, for tests of model clients.
+
+    model_server.py [--key KEY] [--script FILE]
+
+Listens on 127.0.0.1, plain and TLS (a certificate made at start for localhost and 127.0.0.1), and
+prints one JSON line {"port":…, "tls_port":…, "ca_file":…}; exits when its standard input closes.
+POST behaves as the request's *model* says (see BEHAVIOURS and `numbered`), in the dialect that the
+path names: OpenAI's (/v1/chat/completions, also in Azure's shapes), Anthropic's (/v1/messages) or
+Gemini's (/v1beta/models/MODEL:generateContent). A request for a stream is answered by an event stream
+wherever that makes sense.
+
+With --key, every other key is refused with 401, and the refusal repeats the wrong key, as real
+servers do. With --script, the model `scripted` answers the texts of a JSON list in order; an item
+may also be {"content": TEXT, "contains": TEXT that the last message must hold, "delay_ms": N}.
+
+GET /stats says what was seen, so that a test can prove that no call was lost or doubled:
+requests, connections (that brought one), max_in_flight, bytes_in, models {name: count}, idempotency {key: count},
+seconds {name: [arrival of each request]}, cancelled (requests whose client went away), last (the last
+request: its path, its headers without the key, its body if that is small), refused (by the model `limited`).
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import shutil
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+
+
+class Stats:
+    def __init__(self):
+        self.requests = self.connections = self.in_flight = self.max_in_flight = 0
+        self.bytes_in = self.cancelled = 0
+        self.models, self.idempotency, self.seconds = {}, {}, {}
+        self.last = None
+        self.refused = 0
+        self.level = {}  # (dialect, model) -> what it may have now
+        self.tries = {}  # (model, last message) -> requests so far
+
+    def begin(self, request):
+        self.requests += 1
+        self.connections += request.connection.served == 0
+        self.in_flight += 1
+        self.max_in_flight = max(self.max_in_flight, self.in_flight)
+        self.bytes_in += request.size
+        self.last = request.public()
+        self.models[request.model] = self.models.get(request.model, 0) + 1
+        self.seconds.setdefault(request.model, []).append(time.monotonic())
+        key = request.headers.get("idempotency-key", "")
+        self.idempotency[key] = self.idempotency.get(key, 0) + 1
+        request.nth = self.tries[request.model, request.last] = self.tries.get((request.model, request.last), 0) + 1
+
+    def public(self):
+        hidden = ("tries", "in_flight", "level")
+        return {k: v for k, v in vars(self).items() if k not in hidden}
+
+
+# Dialects ---------------------------------------------------------------------------------------
+#
+# One object a dialect: how a request is read, and how the server's part is said. `piece` and its kin
+# give what an event's data is.
+
+def text_of(content):
+    """The text of a message's content: a string, or a list of parts of which the texts count."""
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text", "") for part in content or [])
+
+
+class OpenAI:
+    paths = (r"/v1/chat/completions", r"/openai/v1/chat/completions", r"/openai/deployments/(?P<model>[^/]+)/chat/completions")
+
+    def key(self, headers):
+        return headers.get("api-key") or headers.get("authorization", "")[len("Bearer "):]
+
+    def messages(self, body):
+        return [text_of(m.get("content")) for m in body.get("messages") or [{}]]
+
+    def stream(self, body, path):
+        return bool(body.get("stream"))
+
+    def usage(self, r, text):
+        return {"prompt_tokens": r.input_tokens, "completion_tokens": max(1, len(text) // 4)}
+
+    def whole(self, r, text, finish="stop", usage=True, message=None):
+        reply = {"id": "x", "object": "chat.completion", "model": r.model, "choices": [
+            {"index": 0, "message": message or {"role": "assistant", "content": text}, "finish_reason": finish}]}
+        if usage:
+            reply["usage"] = self.usage(r, text)
+        return reply
+
+    def begin(self, r):
+        return [delta("", role="assistant")]
+
+    def piece(self, text):
+        return delta(text)
+
+    def end(self, r, text, usage=True):
+        events = [delta(finish="stop")]
+        if usage and (r.json.get("stream_options") or {}).get("include_usage"):
+            events.append({"choices": [], "usage": self.usage(r, text)})
+        return events + ["[DONE]"]
+
+    def error(self, status, message, code=None):
+        return {"error": {"message": message, "type": "invalid_request_error", "code": code}}
+
+
+class Anthropic:
+    paths = (r"/v1/messages",)
+    types = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error",
+             529: "overloaded_error", 400: "invalid_request_error"}
+
+    def key(self, headers):
+        return headers.get("x-api-key", "")
+
+    def messages(self, body):
+        system = [body["system"]] if "system" in body else []
+        return system + [text_of(m.get("content")) for m in body.get("messages") or [{}]]
+
+    def stream(self, body, path):
+        return bool(body.get("stream"))
+
+    def whole(self, r, text, finish="end_turn", usage=True):
+        reply = {"id": "msg_x", "type": "message", "role": "assistant", "model": r.model, "stop_reason": finish,
+                 "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": text}]}
+        if usage:
+            reply["usage"] = {"input_tokens": r.input_tokens, "cache_creation_input_tokens": 0,
+                              "cache_read_input_tokens": 3, "output_tokens": max(1, len(text) // 4)}
+        return reply
+
+    def begin(self, r):
+        usage = {"input_tokens": r.input_tokens, "cache_read_input_tokens": 3, "output_tokens": 1}
+        return [{"type": "message_start", "message": {"type": "message", "role": "assistant", "content": [],
+                                                      "usage": usage if r.counts else {}}},
+                {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+                {"type": "ping"}]
+
+    def piece(self, text):
+        return {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+
+    def end(self, r, text, usage=True):
+        counted = {"usage": {"output_tokens": max(1, len(text) // 4)}} if r.counts else {}
+        return [{"type": "content_block_stop", "index": 0},
+                {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, **counted}, {"type": "message_stop"}]
+
+    def error(self, status, message, code=None):
+        return {"type": "error", "error": {"type": self.types.get(status, "api_error"), "message": message}}
+
+
+class Gemini:
+    paths = (r"/v1beta/models/(?P<model>[^/]+):(generateContent|streamGenerateContent)",)
+    words = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED",
+             500: "INTERNAL", 503: "UNAVAILABLE"}
+
+    def key(self, headers):
+        return headers.get("x-goog-api-key", "")
+
+    def messages(self, body):
+        system = [text_of(body["systemInstruction"]["parts"])] if "systemInstruction" in body else []
+        return system + [text_of(m.get("parts")) for m in body.get("contents") or [{}]]
+
+    def stream(self, body, path):
+        return ":stream" in path
+
+    def reply(self, r, text, finish=None, usage=False):
+        candidate = {"index": 0, "content": {"role": "model", "parts": [{"text": text}]}}
+        if finish:
+            candidate["finishReason"] = finish
+        reply = {"candidates": [candidate], "modelVersion": "x"}
+        if usage:
+            reply["usageMetadata"] = {"promptTokenCount": r.input_tokens, "candidatesTokenCount": max(1, len(text) // 4),
+                                      "thoughtsTokenCount": 2, "cachedContentTokenCount": 1}
+        return reply
+
+    def whole(self, r, text, finish="STOP", usage=True):
+        return self.reply(r, text, finish, usage)
+
+    def begin(self, r):
+        return [{"candidates": [{"content": {"parts": [{"text": "let me think", "thought": True}]}}]}]
+
+    def piece(self, text):
+        return self.reply(None, text)
+
+    def end(self, r, text, usage=True):
+        last = self.reply(r, text, "STOP", usage)
+        last["candidates"][0]["content"]["parts"] = []
+        return [last]
+
+    def error(self, status, message, code=None):
+        details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1s"}] if status == 429 else []
+        if status == 401:  # what Google really says to a wrong key
+            details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}]
+        return {"error": {"code": status, "message": message, "status": self.words.get(status, "UNKNOWN"),
+                          "details": details}}
+
+
+DIALECTS = (OpenAI(), Anthropic(), Gemini())
+
+
+def find_dialect(path):
+    """The dialect whose path this is, and the model where it stands there."""
+    for dialect in DIALECTS:
+        for pattern in dialect.paths:
+            found = re.fullmatch(pattern, path.partition("?")[0])
+            if found:
+                return dialect, urllib.parse.unquote(found.groupdict().get("model") or "")
+    return None, ""
+
+
+class Request:
+    def __init__(self, connection, method, path, headers, body):
+        self.connection, self.method, self.path = connection, method, path
+        self.headers, self.size = headers, len(body)
+        self.nth = 0
+        self.counts = True
+        try:
+            self.json = json.loads(body) if body else {}
+        except ValueError:
+            self.json = {}
+        self.dialect, model = find_dialect(path)
+        if not self.dialect:
+            return
+        self.model = model or str(self.json.get("model", ""))
+        texts = self.dialect.messages(self.json)
+        self.last = texts[-1]
+        self.input_tokens = sum(map(len, texts)) // 4
+        self.stream = self.dialect.stream(self.json, path)
+        self.key = self.dialect.key(headers)
+
+    def public(self):
+        keys = ("authorization", "api-key", "x-api-key", "x-goog-api-key")
+        return {"path": self.path, "headers": {k: v for k, v in self.headers.items() if k not in keys},
+                "body": self.json if self.size < 65536 else None}
+
+
+class Gone(Exception):
+    """The behaviour has closed the connection."""
+
+
+REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
+
+
+class Connection:
+    def __init__(self, server, reader, writer):
+        self.server, self.reader, self.writer = server, reader, writer
+        self.served = 0
+
+    async def read_request(self):
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
+        method, path, _ = first.split(" ", 2)
+        path = re.sub("^http://[^/]*", "", path)  # as a proxy is asked
+        headers = {}
+        for line in lines:
+            name, _, value = line.partition(":")
+            headers[name.strip().lower()] = value.strip()
+        body = await self.reader.readexactly(int(headers.get("content-length", "0")))
+        return Request(self, method, path, headers, body)
+
+    async def send(self, data):
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def answer(self, status, body, content_type="application/json", extra=(), length=None):
+        if isinstance(body, (dict, list)):
+            body = json.dumps(body)
+        if isinstance(body, str):
+            body = body.encode()
+        lines = ["HTTP/1.1 %d %s" % (status, REASONS.get(status, "Status")), "Content-Type: " + content_type,
+                 "Content-Length: %d" % (len(body) if length is None else length), *extra, "", ""]
+        await self.send("\r\n".join(lines).encode() + body)
+
+    async def begin_stream(self, content_type="text/event-stream; charset=utf-8"):
+        await self.send(("HTTP/1.1 200 OK\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n\r\n"
+                         % content_type).encode())
+
+    async def chunk(self, data):
+        if isinstance(data, str):
+            data = data.encode()
+        await self.send(b"%x\r\n%s\r\n" % (len(data), data))
+
+    async def event(self, value):
+        named = "event: %s\n" % value["type"] if isinstance(value, dict) and "type" in value else ""
+        await self.chunk("%sdata: %s\n\n" % (named, value if isinstance(value, str) else json.dumps(value)))
+
+    async def events(self, values):
+        for value in values:
+            await self.event(value)
+
+    async def end_stream(self):
+        await self.send(b"0\r\n\r\n")
+
+    def cut(self):
+        self.writer.transport.abort()
+        raise Gone()
+
+    async def until_gone(self):
+        """Waits until the client closes the connection."""
+        await self.reader.read()
+        self.server.stats.cancelled += 1
+        raise Gone()
+
+    async def serve(self):
+        try:
+            while True:
+                request = await self.read_request()
+                await self.server.dispatch(self, request)
+                self.served += 1
+        except Gone:
+            pass
+        except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+            pass
+        finally:
+            self.writer.close()
+
+
+def delta(text=None, finish=None, **more):
+    if text is not None:
+        more["content"] = text
+    return {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": more, "finish_reason": finish}]}
+
+
+def pieces(text):
+    """A few events for a short text, not too many for a long one."""
+    size = max(7, len(text) // 50)
+    return [text[i:i + size] for i in range(0, len(text), size)]
+
+
+async def say(c, r, text, usage=True):
+    """The well-behaved answer, streamed if the request asks for it."""
+    r.counts = usage
+    if not r.stream:
+        return await c.answer(200, r.dialect.whole(r, text, usage=usage))
+    await c.begin_stream()
+    await c.events(r.dialect.begin(r))
+    for piece in pieces(text):
+        await c.event(r.dialect.piece(piece))
+    await c.events(r.dialect.end(r, text, usage))
+    await c.end_stream()
+
+
+async def refuse(c, r, status, message, code=None, extra=()):
+    await c.answer(status, r.dialect.error(status, message, code), extra=extra)
+
+
+async def ok(c, r):
+    await say(c, r, "The answer is ⟨42⟩.")
+
+
+async def echo(c, r):
+    await say(c, r, "%d:%s" % (len(r.last), r.last[:32]))
+
+
+async def nousage(c, r):
+    await say(c, r, "12345678", usage=False)
+
+
+async def leak(c, r):
+    await say(c, r, "your key is %s, is it not? s" % r.key)
+
+
+async def as_json(c, r):
+    """One JSON document, also where a stream was asked for."""
+    await c.answer(200, r.dialect.whole(r, "not streamed"))
+
+
+async def parts(c, r):
+    await c.answer(200, r.dialect.whole(r, "", message={"role": "assistant", "content": [
+        {"type": "text", "text": "in "}, {"type": "thinking"}, {"type": "text", "text": "parts"}]}))
+
+
+async def dribble(c, r):
+    """A correct stream that arrives byte by byte, with CRLF, comments, fields and no space after the colon."""
+    d = r.dialect
+    begin = [json.dumps(event, ensure_ascii=False) for event in d.begin(r)[:2]]
+    told = [*begin, *(json.dumps(d.piece(text), ensure_ascii=False) for text in ("dribb", "léd ", "⟨🙂⟩"))]
+    end = [event if isinstance(event, str) else json.dumps(event) for event in d.end(r, "", usage=False)]
+    await c.begin_stream()
+    text = ": hello\r\n\r\nevent: chunk\r\nid: 1\r\n" + ": still there\r\n".join("data:%s\r\n\r\n" % t for t in told + end)
+    r.counts = False
+    for byte in text.encode():
+        await c.chunk(bytes([byte]))
+    await c.end_stream()
+
+
+async def half(c, r):
+    await c.begin_stream()
+    await c.events(r.dialect.begin(r))
+    await c.event(r.dialect.piece("half an ans"))
+
+
+async def stream_cut(c, r):
+    await half(c, r)
+    await asyncio.sleep(0.05)
+    c.cut()
+
+
+async def stream_end(c, r):
+    """Ends as HTTP wants it, but in the middle of the answer."""
+    await half(c, r)
+    await c.end_stream()
+
+
+async def stream_error(c, r):
+    await half(c, r)
+    await c.event(r.dialect.error(500, "engine overheated"))
+    await c.end_stream()
+
+
+async def stream_overloaded(c, r):
+    """The first request of a text gets an error in the place of the first word."""
+    if r.nth > 1:
+        return await ok(c, r)
+    await c.begin_stream()
+    await c.event(r.dialect.error({"Anthropic": 529, "Gemini": 503}.get(type(r.dialect).__name__, 500), "too many people"))
+    await c.end_stream()
+
+
+async def stream_bad(c, r):
+    await c.begin_stream()
+    await c.event('{"choices": [')
+    await c.until_gone()
+
+
+async def done_then_cut(c, r):
+    """Says that all was said, and then breaks the connection without the end of the body."""
+    await c.begin_stream()
+    await c.events(r.dialect.begin(r))
+    await c.event(r.dialect.piece("all of it"))
+    await c.events(r.dialect.end(r, "all of it"))
+    await asyncio.sleep(0.05)
+    c.cut()
+
+
+async def stall(c, r):
+    await c.begin_stream()
+    await c.events(r.dialect.begin(r))
+    await c.event(r.dialect.piece("a first word"))
+    await c.until_gone()
+
+
+async def hang(c, r):
+    await c.until_gone()
+
+
+async def cut_before(c, r):
+    c.cut()
+
+
+async def cut_reused(c, r):
+    """Cuts every request but the first of a connection, before a byte of an answer."""
+    if c.served > 0:
+        c.cut()
+    await say(c, r, "fresh")
+
+
+async def cut_body(c, r):
+    body = json.dumps(r.dialect.whole(r, "this will not arrive"))
+    await c.answer(200, body[:40], length=len(body))
+    await asyncio.sleep(0.05)
+    c.cut()
+
+
+async def badjson(c, r):
+    await c.answer(200, '{"choices": [{"message": {"content": "x"')
+
+
+async def html(c, r):
+    await c.answer(200, "<html><body>Welcome to nginx!</body></html>", "text/html")
+
+
+async def nochoices(c, r):
+    await c.answer(200, {"id": "x", "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
+
+
+async def emptychoices(c, r):
+    await c.answer(200, {"id": "x", "choices": []})
+
+
+async def emptycontent(c, r):
+    words = {"Anthropic": "max_tokens", "Gemini": "MAX_TOKENS"}
+    await c.answer(200, r.dialect.whole(r, "", finish=words.get(type(r.dialect).__name__, "length")))
+
+
+async def nullcontent(c, r):
+    await c.answer(200, r.dialect.whole(r, "", finish="tool_calls", message={"role": "assistant", "content": None}))
+
+
+async def refusal(c, r):
+    await c.answer(200, r.dialect.whole(r, "", message={"role": "assistant", "content": None,
+                                              "refusal": "I will not.\nReally."}))
+
+
+async def error200(c, r):
+    await c.answer(200, r.dialect.error(500, "no provider available"))
+
+
+async def badutf8(c, r):
+    await c.answer(200, json.dumps(r.dialect.whole(r, "AAA")).encode().replace(b"AAA", b"\xff\xfe"))
+
+
+async def notfound(c, r):
+    await refuse(c, r, 404, "The model `%s` does not exist" % r.model, "model_not_found")
+
+
+async def auth(c, r):
+    await refuse(c, r, 401, "Incorrect API key provided: %s." % r.key, "invalid_api_key")
+
+
+async def context(c, r):
+    await refuse(c, r, 400, "This model's maximum context length is 8192 tokens", "context_length_exceeded")
+
+
+async def quota(c, r):
+    await refuse(c, r, 429, "You exceeded your current quota", "insufficient_quota")
+
+
+async def nothing(c, r):
+    """An answer of a shape that no dialect has."""
+    await c.answer(200, {"id": "x"})
+
+
+async def stopped(c, r):
+    """Anthropic's and Gemini's ways to give no answer."""
+    if isinstance(r.dialect, Anthropic):
+        return await c.answer(200, {"type": "message", "content": [], "stop_reason": "refusal", "usage": {}})
+    await c.answer(200, {"candidates": [{"finishReason": "SAFETY", "safetyRatings": []}]})
+
+
+async def blocked(c, r):
+    """Gemini's prompt that gets no candidate at all."""
+    reply = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 9}}
+    if not r.stream:
+        return await c.answer(200, reply)
+    await c.begin_stream()
+    await c.event(reply)
+    await c.end_stream()
+
+
+async def tool(c, r):
+    await c.answer(200, {"type": "message", "stop_reason": "tool_use", "usage": {},
+                         "content": [{"type": "tool_use", "name": "x", "input": {}}]})
+
+
+async def limited(c, r):
+    """Takes 3 requests at once and 10 a second, and says so in the dialect's headers; refuses more. `limited-silent`
+    does the same and says nothing."""
+    stats, now, most, rate = c.server.stats, time.monotonic(), 3, 10
+    level, at = stats.level.get((r.dialect, r.model), (most, now))
+    level = min(most, level + (now - at) * rate)
+    allowed = level >= 1
+    level -= allowed
+    stats.level[r.dialect, r.model] = level, now
+    stats.refused += not allowed
+    full = (most - level) / rate
+    names = ["x-ratelimit-%s-requests"] * 3
+    reset = "%dms" % (full * 1000 + 1)
+    if isinstance(r.dialect, Anthropic):
+        names = ["anthropic-ratelimit-requests-%s"] * 3
+        ms = int((time.time() + full) * 1000) + 1
+        reset = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms // 1000)) + ".%03dZ" % (ms % 1000)
+    values = (("limit", most), ("remaining", int(level)), ("reset", reset))
+    extra = ["%s: %s" % (name % word, value) for name, (word, value) in zip(names, values)]
+    if r.model == "limited-silent":
+        extra = []
+    if allowed:
+        return await c.answer(200, r.dialect.whole(r, "allowed"), extra=extra)
+    await refuse(c, r, 429, "too fast", extra=extra)
+
+
+async def redirect(c, r):
+    await c.answer(301, "moved", "text/plain", ["Location: http://127.0.0.1:1/"])
+
+
+BEHAVIOURS = {
+    "ok": ok, "echo": echo, "nousage": nousage, "leak": leak, "json": as_json, "parts": parts,
+    "dribble": dribble, "nothing": nothing, "limited": limited, "limited-silent": limited, "stopped": stopped,
+    "blocked": blocked, "tool": tool, "stream-overloaded": stream_overloaded, "stream-cut": stream_cut, "stream-end": stream_end, "stream-error": stream_error,
+    "stream-bad": stream_bad, "done-then-cut": done_then_cut, "stall": stall, "hang": hang,
+    "cut-before": cut_before, "cut-reused": cut_reused, "cut-body": cut_body, "badjson": badjson, "html": html,
+    "nochoices": nochoices, "emptychoices": emptychoices, "emptycontent": emptycontent, "nullcontent": nullcontent,
+    "refusal": refusal, "error200": error200, "badutf8": badutf8, "notfound": notfound, "auth": auth,
+    "context": context, "quota": quota, "redirect": redirect,
+}
+
+
+async def numbered(c, r):
+    """slow-MS, big-BYTES, STATUS-N (the first N requests with a last message fail, 429 says Retry-After: 1),
+    429-date-N (Retry-After as a date two seconds ahead)."""
+    found = re.fullmatch(r"(slow|big|429-date|[45]\d\d)-(\d+)", r.model)
+    if not found:
+        return await notfound(c, r)
+    kind, n = found.group(1), int(found.group(2))
+    if kind == "slow":
+        await asyncio.sleep(n / 1000)
+        return await ok(c, r)
+    if kind == "big":
+        return await say(c, r, "x" * n)
+    if r.nth > n:
+        return await ok(c, r)
+    extra = []
+    if kind == "429":
+        extra = ["Retry-After: 1"]
+    if kind == "429-date":
+        at = time.gmtime(time.time() + 2)
+        extra = ["Retry-After: " + time.strftime("%a, %d %b %Y %H:%M:%S GMT", at)]
+    await refuse(c, r, int(kind[:3]), "failure %d of %d" % (r.nth, n), extra=extra)
+
+
+class Server:
+    def __init__(self, options):
+        self.stats = Stats()
+        self.key = options.key
+        self.script = []
+        if options.script:
+            with open(options.script, encoding="utf-8") as f:
+                self.script = json.load(f)
+
+    async def scripted(self, c, r):
+        if not self.script:
+            return await refuse(c, r, 400, "the script is used up")
+        item = self.script.pop(0)
+        item = item if isinstance(item, dict) else {"content": item}
+        if item.get("contains", "") not in r.last:
+            return await refuse(c, r, 400, "the script expected %r in the last message" % item["contains"])
+        await asyncio.sleep(item.get("delay_ms", 0) / 1000)
+        await say(c, r, item["content"])
+
+    async def chat(self, c, r):
+        if self.key is not None and r.key != self.key:
+            return await auth(c, r)
+        behaviour = self.scripted if r.model == "scripted" else BEHAVIOURS.get(r.model, numbered)
+        await behaviour(c, r)
+
+    async def dispatch(self, c, r):
+        if r.method == "GET" and r.path == "/stats":
+            return await c.answer(200, self.stats.public())
+        if r.method != "POST" or not r.dialect:
+            return await c.answer(404, {"detail": "Not Found"})
+        self.stats.begin(r)
+        try:
+            await self.chat(c, r)
+        finally:
+            self.stats.in_flight -= 1
+
+    async def connected(self, reader, writer):
+        await Connection(self, reader, writer).serve()
+
+
+def make_certificate(directory):
+    certificate, key = os.path.join(directory, "cert.pem"), os.path.join(directory, "key.pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=localhost",
+                    "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+                   check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return certificate, context
+
+
+async def main(options, directory):
+    server = Server(options)
+    limit = 1 << 20
+    certificate, context = make_certificate(directory)
+    plain = await asyncio.start_server(server.connected, "127.0.0.1", 0, limit=limit, backlog=2000)
+    tls = await asyncio.start_server(server.connected, "127.0.0.1", 0, limit=limit, backlog=2000, ssl=context)
+    print(json.dumps({"port": plain.sockets[0].getsockname()[1], "tls_port": tls.sockets[0].getsockname()[1],
+                      "ca_file": certificate}), flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.buffer.read)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--key")
+    parser.add_argument("--script")
+    made = tempfile.mkdtemp(prefix="openai-server-")
+    try:
+        asyncio.run(main(parser.parse_args(), made))
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
