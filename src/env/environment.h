@@ -65,6 +65,8 @@ struct environment_ops {
     /* Queues bytes; takes `fd` (or -1), which goes with the first byte. After the guest's end it
      * does nothing: `ended` says what there is to say. */
     int (*send)(struct sandbox *s, const struct iovec *iov, int count, int fd, struct error *err);
+    /* An operation begins: it goes before those that have lasted long. */
+    void (*attend)(struct sandbox *s);
     /* Rings the guest's doorbell (SIGINT); the frame INTERRUPT says what for. */
     void (*interrupt)(struct sandbox *s);
     /* Ends the guest and all its processes at once; `ended` follows. */

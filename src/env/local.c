@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "env/pace.h"
 #include "env/pool.h"
 #include "env/zygote.h"
 
@@ -51,6 +52,7 @@ enum port { PORT_CHANNEL, PORT_OUT, PORT_ERR, PORT_STATUS, PORT_COUNT };
 
 struct sandbox {
     struct sandbox_base base;
+    struct loop *loop;
     struct zygote *zygote;
     uint32_t clone_id; /* of the clone that is under way; 0 once it is answered */
     enum isolation isolation;
@@ -61,6 +63,7 @@ struct sandbox {
     int fds[PORT_COUNT];
     struct watch *watches[PORT_COUNT];
     int pidfd;
+    struct pace *pace; /* NULL until it is there */
     bool wants_kill, wants_interrupt; /* asked for before the pidfd was here */
     bool ended;
     struct sandbox_exit how;
@@ -155,6 +158,7 @@ static void finish(struct sandbox *s)
     if (s->ended)
         return;
     s->ended = true;
+    pace_close(steal(&s->pace)); /* the keeper's pid is nobody's from now on */
     s->events.ended(s->arg, &s->how);
 }
 
@@ -291,6 +295,11 @@ static void signal_keeper(struct sandbox *s, int signal)
         syscall(SYS_pidfd_send_signal, s->pidfd, signal, NULL, 0);
 }
 
+static void local_attend(struct sandbox *s)
+{
+    pace_begin(s->pace);
+}
+
 static void local_interrupt(struct sandbox *s)
 {
     s->wants_interrupt = s->pidfd < 0;
@@ -312,6 +321,8 @@ static void clone_answered(void *arg, struct zygote_answer *answer)
     struct sandbox *s = arg;
     s->clone_id = 0;
     s->pidfd = answer->pidfd;
+    if (s->pidfd >= 0 && pace_open(s->loop, answer->pid, &s->pace, NULL) == 0)
+        pace_begin(s->pace);
     if (s->pidfd < 0) {
         explain_failure(s, ZYGOTE_NO_OP, answer->sys);
         finish(s);
@@ -433,20 +444,22 @@ static void local_close(struct sandbox *s)
         close_fd(&s->fds[p]);
     }
     drop_unsent(s);
+    pace_close(s->pace);
     remove_workdir(s);
     close_fd(&s->pidfd);
     free(s->plan);
     free(s);
 }
 
-static struct sandbox *sandbox_new(const struct environment_ops *ops, struct zygote *z,
+static struct sandbox *sandbox_new(const struct local *env, struct zygote *z,
     const struct sandbox_events *events, void *arg)
 {
     struct sandbox *s = calloc(1, sizeof *s);
     if (!s)
         return NULL;
     *s = (struct sandbox){
-        .base = { ops },
+        .base = { env->base.ops },
+        .loop = env->base.loop,
         .zygote = z,
         .isolation = zygote_isolation(z),
         .events = *events,
@@ -458,8 +471,8 @@ static struct sandbox *sandbox_new(const struct environment_ops *ops, struct zyg
     return s;
 }
 
-static int start(struct sandbox *s, struct zygote *z, struct loop *loop,
-    const struct jail_limits *limits, struct error *err)
+static int start(struct sandbox *s, struct zygote *z, const struct jail_limits *limits,
+    struct error *err)
 {
     int theirs[PORT_COUNT] = { -1, -1, -1, -1 };
     int rc = s->isolation == ISOLATION_PROCESS ? make_workdir(s, err) : 0;
@@ -469,7 +482,7 @@ static int start(struct sandbox *s, struct zygote *z, struct loop *loop,
     if (rc == 0)
         rc = make_ports(s->fds, theirs, err);
     if (rc == 0)
-        rc = watch_ports(s, loop, err);
+        rc = watch_ports(s, s->loop, err);
     if (rc == 0)
         rc = zygote_clone(z, s->plan, theirs, clone_answered, s, &s->clone_id, err);
     for (enum port p = 0; p < PORT_COUNT; p++)
@@ -482,10 +495,10 @@ static int make_sandbox(void *arg, struct zygote *z, const struct jail_limits *l
     struct error *err)
 {
     struct local *env = arg;
-    struct sandbox *s = sandbox_new(env->base.ops, z, events, events_arg);
+    struct sandbox *s = sandbox_new(env, z, events, events_arg);
     if (!s)
         return error_memory(err);
-    int rc = start(s, z, env->base.loop, limits, err);
+    int rc = start(s, z, limits, err);
     if (rc < 0) {
         local_close(s);
         return rc;
@@ -559,6 +572,7 @@ static const struct environment_ops local_ops = {
     .powers = POWER_MEMFD | POWER_SIGNAL,
     .open = local_open_sandbox,
     .send = local_send,
+    .attend = local_attend,
     .interrupt = local_interrupt,
     .kill = local_kill,
     .drain = local_drain,

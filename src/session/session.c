@@ -567,6 +567,7 @@ static int begin(struct session *s, session_done_fn *done, void *arg, struct err
     s->calls = 0;
     s->done = done;
     s->done_arg = arg;
+    s->ops->attend(s->sandbox);
     return 0;
 }
 

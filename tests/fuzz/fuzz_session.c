@@ -92,11 +92,16 @@ static void world_close(struct sandbox *s)
     s->world->open = false;
 }
 
+static void world_attend(struct sandbox *s)
+{
+}
+
 static const struct environment_ops world_ops = {
     .name = "fuzz",
     .powers = POWER_MEMFD | POWER_SIGNAL,
     .open = world_open,
     .send = world_send,
+    .attend = world_attend,
     .interrupt = world_interrupt,
     .kill = world_kill,
     .drain = world_drain,
