@@ -37,8 +37,8 @@ struct sandbox_exit {
 };
 
 struct sandbox_events {
-    /* Bytes of the channel, in pieces of any size. */
-    void (*bytes)(void *arg, const char *data, size_t len);
+    /* Bytes of the channel, in pieces of any size. True if they end within a message. */
+    bool (*bytes)(void *arg, const char *data, size_t len);
     /* Bytes of standard output (1) or error (2). */
     void (*output)(void *arg, int stream, const char *data, size_t len);
     /* The guest is gone; the last event, after which only `close` may be called. */

@@ -23,13 +23,13 @@
 #include "base/cleanup.h"
 #include "env/pace.h"
 #include "env/pool.h"
+#include "env/turns.h"
 #include "env/zygote.h"
 
 enum {
     ZYGOTES_MAX = 16,
     READ_SIZE = 65536,
-    READ_ROUNDS = 16, /* reads of one descriptor in one go; a flood must not starve the others */
-    DRAIN_ROUNDS = 64,
+    DRAIN_ROUNDS = 16, /* a guest can make a pipe hold a MiB */
     KEEPER_END_MS = 2000, /* for killed processes to be gone; milliseconds in practice */
 };
 
@@ -38,6 +38,7 @@ struct local {
     struct zygote *zygotes[ZYGOTES_MAX];
     size_t zygote_count;
     struct pool *pool;
+    struct turns *turns;
 };
 
 /* Bytes that the guest has not taken yet. */
@@ -62,6 +63,8 @@ struct sandbox {
     void *arg;
     int fds[PORT_COUNT];
     struct watch *watches[PORT_COUNT];
+    struct turns *turns;
+    struct turn waiting[PORT_STATUS]; /* of those that can say much */
     int pidfd;
     struct pace *pace; /* NULL until it is there */
     bool wants_kill, wants_interrupt; /* asked for before the pidfd was here */
@@ -82,43 +85,74 @@ static void explain_failure(struct sandbox *s, uint32_t op, int sys)
 
 /* ---- what the guest says ---- */
 
-static void tell(struct sandbox *s, enum port port, const char *data, size_t len)
+/* True if there is more to come: there always is of output. */
+static bool tell(struct sandbox *s, enum port port, const char *data, size_t len)
 {
     if (port == PORT_CHANNEL)
-        s->events.bytes(s->arg, data, len);
-    else
-        s->events.output(s->arg, (int)port, data, len);
+        return s->events.bytes(s->arg, data, len);
+    s->events.output(s->arg, (int)port, data, len);
+    return true;
 }
 
-/* Reads what is there. False once the other end is closed. */
-static bool read_port(struct sandbox *s, enum port port, int rounds)
+/* Reads a piece of what is there: the length, 0 if there is nothing, -1 once the other end is
+ * closed. */
+static ssize_t read_piece(struct sandbox *s, enum port port, bool *more)
 {
     char data[READ_SIZE];
-    for (int i = 0; i < rounds && !s->ended; i++) {
-        ssize_t n = read(s->fds[port], data, sizeof data);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return errno == EAGAIN || errno == EWOULDBLOCK;
-        if (n == 0)
-            return false;
-        tell(s, port, data, (size_t)n);
-        if ((size_t)n < sizeof data)
-            return true; /* it gave less than was asked for: it is empty */
-    }
-    return true;
+    ssize_t n;
+    do
+        n = read(s->fds[port], data, sizeof data);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return 0;
+    if (n <= 0)
+        return -1;
+    *more = tell(s, port, data, (size_t)n);
+    return n;
+}
+
+/* Reads all that the port holds now. */
+static void drain_port(struct sandbox *s, enum port port)
+{
+    bool more;
+    for (int i = 0; i < DRAIN_ROUNDS && !s->ended; i++)
+        if (read_piece(s, port, &more) < READ_SIZE)
+            return; /* it gave less than was asked for: it is empty */
 }
 
 static void unwatch(struct sandbox *s, enum port port)
 {
+    if (port != PORT_STATUS)
+        turns_leave(s->turns, &s->waiting[port]);
     watch_free(s->watches[port]);
     s->watches[port] = NULL;
 }
 
+/* What the loop is to look for. */
+static void watch_port(struct sandbox *s, enum port port)
+{
+    bool reads = port == PORT_STATUS || !s->waiting[port].waits;
+    bool writes = port == PORT_CHANNEL && s->first;
+    if (s->watches[port])
+        watch_events(
+            s->watches[port], (reads ? UV_READABLE : 0) | (writes ? UV_WRITABLE : 0));
+}
+
 static void port_ready(struct sandbox *s, enum port port)
 {
-    if (!read_port(s, port, READ_ROUNDS) && s->watches[port])
+    bool more = false;
+    ssize_t n = read_piece(s, port, &more);
+    if (!s->watches[port])
+        return;
+    if (n < 0)
         unwatch(s, port);
+    else if (more && turns_wait(s->turns, &s->waiting[port], (size_t)n))
+        watch_port(s, port);
+}
+
+static void turn_came(void *arg, unsigned port)
+{
+    watch_port(arg, port);
 }
 
 static void out_ready(void *arg, int status, int events)
@@ -151,7 +185,7 @@ static void finish(struct sandbox *s)
 {
     for (enum port p = PORT_CHANNEL; p <= PORT_ERR; p++)
         if (s->watches[p])
-            read_port(s, p, DRAIN_ROUNDS);
+            drain_port(s, p);
     for (enum port p = 0; p < PORT_COUNT; p++)
         if (s->watches[p])
             unwatch(s, p);
@@ -234,8 +268,8 @@ static bool flush_unsent(struct sandbox *s)
 static void channel_ready(void *arg, int status, int events)
 {
     struct sandbox *s = arg;
-    if ((events & UV_WRITABLE) && flush_unsent(s) && s->watches[PORT_CHANNEL])
-        watch_events(s->watches[PORT_CHANNEL], UV_READABLE);
+    if ((events & UV_WRITABLE) && flush_unsent(s))
+        watch_port(s, PORT_CHANNEL);
     if (events & UV_READABLE || status < 0)
         port_ready(s, PORT_CHANNEL);
 }
@@ -260,8 +294,7 @@ static int keep_unsent(
     }
     *s->last = u;
     s->last = &u->next;
-    if (s->watches[PORT_CHANNEL])
-        watch_events(s->watches[PORT_CHANNEL], UV_READABLE | UV_WRITABLE);
+    watch_port(s, PORT_CHANNEL);
     return 0;
 }
 
@@ -424,7 +457,7 @@ static int watch_ports(struct sandbox *s, struct loop *loop, struct error *err)
         s->watches[p] = watch_new(loop, s->fds[p], handlers[p], s);
         if (!s->watches[p])
             return error_memory(err);
-        watch_events(s->watches[p], UV_READABLE);
+        watch_port(s, p);
     }
     return 0;
 }
@@ -440,7 +473,7 @@ static void local_close(struct sandbox *s)
     if (was_running && s->pidfd >= 0)
         local_kill(s);
     for (enum port p = 0; p < PORT_COUNT; p++) {
-        watch_free(s->watches[p]);
+        unwatch(s, p);
         close_fd(&s->fds[p]);
     }
     drop_unsent(s);
@@ -460,6 +493,7 @@ static struct sandbox *sandbox_new(const struct local *env, struct zygote *z,
     *s = (struct sandbox){
         .base = { env->base.ops },
         .loop = env->base.loop,
+        .turns = env->turns,
         .zygote = z,
         .isolation = zygote_isolation(z),
         .events = *events,
@@ -467,6 +501,8 @@ static struct sandbox *sandbox_new(const struct local *env, struct zygote *z,
         .fds = { -1, -1, -1, -1 },
         .pidfd = -1,
     };
+    for (enum port p = 0; p < PORT_STATUS; p++)
+        s->waiting[p] = (struct turn){ .next = turn_came, .arg = s, .port = p };
     s->last = &s->first;
     return s;
 }
@@ -531,7 +567,7 @@ static void local_drain(struct sandbox *s)
 {
     for (enum port p = PORT_OUT; p <= PORT_ERR; p++)
         if (s->watches[p])
-            read_port(s, p, DRAIN_ROUNDS);
+            drain_port(s, p);
 }
 
 static enum isolation local_isolation(const struct sandbox *s)
@@ -562,6 +598,7 @@ static void local_free(struct environment *base)
 {
     struct local *env = (struct local *)base;
     pool_close(env->pool);
+    turns_close(env->turns);
     for (size_t i = 0; i < env->zygote_count; i++)
         zygote_stop(env->zygotes[i]);
     free(env);
@@ -589,7 +626,10 @@ int local_open(struct loop *loop, struct environment **out, struct error *err)
         return error_memory(err);
     env->base = (struct environment_base){ &local_ops, loop };
     int rc = pool_open(loop, make_sandbox, local_close, env, &env->pool, err);
+    if (rc == 0)
+        rc = turns_open(loop, &env->turns, err);
     if (rc < 0) {
+        pool_close(env->pool);
         free(env);
         return rc;
     }

@@ -1,10 +1,10 @@
 /* env/pace.c: see pace.h.
  *
- * Some time after an operation began, and then at growing intervals, the processor time of the
- * sandbox's processes is looked at, in /proc. If one of them is running, or they took a good part of
- * a processor since the last look, all of them give way, and what they start later inherits it. The
- * first process, which runs the cells, has its priority back at the next operation: threads and
- * processes that were left running stay behind.
+ * A moment after an operation began, and then at growing intervals, the processor time of the
+ * sandbox's processes is looked at, in /proc. When they have had some milliseconds since, all of them
+ * give way, and what they start later inherits it. Time that they only waited for does not count: on a
+ * full machine a small cell may last long. The first process, which runs the cells, has its priority
+ * back at the next operation, for a shorter time if it had to give way in the last: threads and processes that were left running stay behind.
  *
  * The kernel has three scales, and which one counts depends on the machine:
  *   nice       among processes of one control group. Who is not root may give it but not take it
@@ -31,13 +31,14 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 
 enum {
-    FIRST_MS = 50, /* a cell that is shorter costs nothing */
-    LAST_MS = 1600,
+    FIRST_MS = 20, /* a cell that is shorter costs nothing */
+    LAST_MS = 20 << 6,
+    LONG_NS = 5000000,
+    AGAIN_MS = 5, /* the same after an operation that was long */
+    AGAIN_NS = 500000,
     TASKS_MAX = 512,        /* of a sandbox that are looked at */
-    BUSY_PERCENT = 25,      /* of one processor */
     NICE_LAST = 19,         /* the lowest there is */
     SLICE_LAST_NS = 100000000, /* the longest */
 };
@@ -47,11 +48,12 @@ struct pace {
     pid_t keeper;
     pid_t worker; /* 0: not known yet */
     uint64_t interval_ms;
-    uint64_t ticks; /* processor time at the last look */
-    uint64_t looked_ns;
+    uint64_t used_ns; /* processor time when it was last compared */
     int nice;     /* of the host: what a sandbox has that does not give way */
     bool may_raise;
     bool gave_way;
+    bool was_long; /* it gave way in the operation before */
+    bool based;    /* used_ns is of this operation's beginning, or nearly */
 };
 
 /* The tasks of a sandbox: each of its processes, and each of their other threads. */
@@ -60,8 +62,7 @@ struct tasks {
         pid_t pid, tid;
     } at[TASKS_MAX];
     size_t count;
-    uint64_t ticks;
-    bool running;
+    uint64_t used_ns;
 };
 
 static size_t read_text(const char *path, char *out, size_t size)
@@ -72,19 +73,13 @@ static size_t read_text(const char *path, char *out, size_t size)
     return n > 0 ? (size_t)n : 0;
 }
 
-/* Adds a thread's user and system time, and whether it runs or would if it could: proc(5). */
+/* Adds the time for which a thread had a processor; Documentation/scheduler/sched-stats.rst. */
 static void add_use(struct tasks *tasks, const struct task *t)
 {
-    char path[64], text[1024], state;
-    unsigned long long user, system;
-    snprintf(path, sizeof path, "/proc/%d/task/%d/stat", (int)t->pid, (int)t->tid);
+    char path[64], text[128];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/schedstat", (int)t->pid, (int)t->tid);
     read_text(path, text, sizeof text);
-    const char *rest = strrchr(text, ')'); /* the name before it is the guest's choice */
-    if (!rest || sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &state,
-                     &user, &system) != 3)
-        return;
-    tasks->ticks += user + system;
-    tasks->running = tasks->running || state == 'R';
+    tasks->used_ns += strtoull(text, NULL, 10);
 }
 
 static void add_task(struct tasks *tasks, pid_t pid, pid_t tid)
@@ -129,8 +124,7 @@ static void add_threads(struct tasks *tasks, pid_t pid)
 static void find_tasks(struct pace *p, struct tasks *tasks)
 {
     tasks->count = 0;
-    tasks->ticks = 0;
-    tasks->running = false;
+    tasks->used_ns = 0;
     add_children(tasks, p->keeper, p->keeper);
     for (size_t i = 0; i < tasks->count; i++) {
         struct task *t = &tasks->at[i];
@@ -187,33 +181,37 @@ static void look(void *arg)
 {
     struct pace *p = arg;
     struct tasks tasks;
-    uint64_t now = clock_ns();
-    uint64_t tick_ns = 1000000000u / (uint64_t)sysconf(_SC_CLK_TCK);
     find_tasks(p, &tasks);
-    uint64_t used_ns = tasks.ticks > p->ticks ? (tasks.ticks - p->ticks) * tick_ns : 0;
-    /* On a full machine an endless cell gets little time, but it is always ready to run. */
-    if (tasks.running || used_ns * 100 > (now - p->looked_ns) * BUSY_PERCENT)
+    uint64_t used_ns = tasks.used_ns > p->used_ns ? tasks.used_ns - p->used_ns : 0;
+    if (p->based && used_ns > (p->was_long ? AGAIN_NS : LONG_NS))
         give_way(p, &tasks);
-    p->ticks = tasks.ticks;
-    p->looked_ns = now;
-    if (used_ns == 0 && !tasks.running && p->interval_ms == LAST_MS)
+    if (!p->based || p->gave_way)
+        p->used_ns = tasks.used_ns;
+    else if (used_ns == 0 && p->interval_ms >= LAST_MS)
         return; /* it waits; the next operation begins anew */
+    p->based = true;
     p->interval_ms = p->interval_ms < LAST_MS ? 2 * p->interval_ms : LAST_MS;
     timer_start(p->timer, p->interval_ms, 0);
 }
 
+/* Most operations are short: to start a timer is all that is done for them. */
 void pace_begin(struct pace *p)
 {
+    struct tasks tasks;
     if (!p)
         return;
-    if (p->gave_way) {
+    p->was_long = p->gave_way;
+    p->based = p->gave_way;
+    p->interval_ms = FIRST_MS;
+    if (p->was_long) {
         set_scheduling(p, p->worker, p->nice, 0);
         set_autogroup(p->worker, 0);
+        find_tasks(p, &tasks);
+        p->used_ns = tasks.used_ns;
+        p->interval_ms = AGAIN_MS;
         p->gave_way = false;
     }
-    p->looked_ns = clock_ns();
-    p->interval_ms = FIRST_MS;
-    timer_start(p->timer, FIRST_MS, 0);
+    timer_start(p->timer, p->interval_ms, 0);
 }
 
 int pace_open(struct loop *loop, pid_t keeper, struct pace **out, struct error *err)
