@@ -271,21 +271,27 @@ static unsigned count_lines(const char *path)
     return n;
 }
 
-/* Words of /proc/PID/task/TID/children: all of this process's. */
-static unsigned count_children(void)
+/* Adds the children of a process, which has one thread; returns how many there are in all. */
+static size_t add_children(int *pids, size_t count, size_t most, int pid)
 {
-    unsigned n = 0;
-    int c, last = ' ';
     char path[64];
-    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", pid, pid);
     FILE *f = fopen(path, "re");
-    while (f && (c = getc(f)) != EOF) {
-        n += c != ' ' && last == ' ';
-        last = c;
-    }
+    while (f && count < most && fscanf(f, "%d", &pids[count]) == 1)
+        count++;
     if (f)
         fclose(f);
-    return n;
+    return count;
+}
+
+static void count_processes(struct crowd_host *host)
+{
+    int pids[4096];
+    size_t count = add_children(pids, 0, array_length(pids), (int)getpid());
+    host->children = (unsigned)count;
+    for (size_t i = 0; i < count; i++)
+        count = add_children(pids, count, array_length(pids), pids[i]);
+    host->processes = (unsigned)count;
 }
 
 static size_t resident(void)
@@ -314,8 +320,8 @@ void crowd_look(struct crowd_host *host)
 {
     *host = (struct crowd_host){ .descriptors = count_entries("/proc/self/fd"),
         .threads = count_entries("/proc/self/task"),
-        .children = count_children(),
         .mounts = count_lines("/proc/self/mounts"),
         .heap = allocated(),
         .rss = resident() };
+    count_processes(host);
 }
