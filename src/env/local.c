@@ -342,6 +342,7 @@ static void local_interrupt(struct sandbox *s)
 static void local_kill(struct sandbox *s)
 {
     s->wants_kill = true;
+    pace_end(s->pace);
     /* A pid namespace dies with its first process. Without one the keeper has to kill the tree, and
      * the guest may have stopped it. */
     signal_keeper(s, s->plan->clone_flags ? SIGKILL : SIGTERM);

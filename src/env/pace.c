@@ -166,14 +166,20 @@ static void set_autogroup(pid_t pid, int nice)
         (void)!write(fd, text, (size_t)len); /* where it is not to be had, the others have to do */
 }
 
-static void give_way(struct pace *p, const struct tasks *tasks)
+static void set_all(struct pace *p, const struct tasks *tasks, int nice, int autogroup,
+    uint64_t slice_ns)
 {
     for (size_t i = 0; i < tasks->count; i++) {
         const struct task *t = &tasks->at[i];
-        set_scheduling(p, t->tid, NICE_LAST, SLICE_LAST_NS);
+        set_scheduling(p, t->tid, nice, slice_ns);
         if (t->tid == t->pid)
-            set_autogroup(t->pid, NICE_LAST);
+            set_autogroup(t->pid, autogroup);
     }
+}
+
+static void give_way(struct pace *p, const struct tasks *tasks)
+{
+    set_all(p, tasks, NICE_LAST, NICE_LAST, SLICE_LAST_NS);
     p->gave_way = true;
 }
 
@@ -212,6 +218,17 @@ void pace_begin(struct pace *p)
         p->gave_way = false;
     }
     timer_start(p->timer, p->interval_ms, 0);
+}
+
+void pace_end(struct pace *p)
+{
+    struct tasks tasks;
+    if (!p || !p->gave_way)
+        return;
+    timer_stop(p->timer);
+    find_tasks(p, &tasks);
+    set_all(p, &tasks, p->nice, 0, 0);
+    p->gave_way = false;
 }
 
 int pace_open(struct loop *loop, pid_t keeper, struct pace **out, struct error *err)

@@ -21,5 +21,7 @@ void pace_close(struct pace *p);
 
 /* An operation begins: the sandbox has its full priority, for now. NULL is fine. */
 void pace_begin(struct pace *p);
+/* It is about to be killed: who has no processor cannot end either. NULL is fine. */
+void pace_end(struct pace *p);
 
 #endif
