@@ -43,7 +43,7 @@ bench: setup-tests all
 	@bench/run
 
 format:
-	clang-format-14 -i src/*/*.[ch] guest/*.[ch] include/*.h tests/unit/*/*.[ch] tests/fuzz/*.[ch]
+	clang-format-14 -i src/*/*.[ch] guest/*.[ch] include/*.h tests/unit/*/*.[ch] tests/fuzz/*.[ch] tests/attack/*.[ch] bench/*.[ch]
 
 install: all
 	@meson install -C $(BUILD) --no-rebuild

@@ -111,9 +111,11 @@ static void tell_series(const char *name, struct series *s, const struct series 
 
 static void tell_host(const char *name, const struct crowd_host *h)
 {
-    printf("%-34s %u descriptors, %u threads, %u children, %u processes, %u mounts, heap %zu KiB, in memory %zu "
+    printf("%-34s %u descriptors, %u threads, %u children, %u processes, %u mounts, heap %zu KiB, "
+           "in memory %zu "
            "KiB\n",
-        name, h->descriptors, h->threads, h->children, h->processes, h->mounts, h->heap >> 10, h->rss >> 10);
+        name, h->descriptors, h->threads, h->children, h->processes, h->mounts, h->heap >> 10,
+        h->rss >> 10);
 }
 
 static void tell_crowd(const struct crowd *c)

@@ -38,8 +38,8 @@ enum {
     LONG_NS = 5000000,
     AGAIN_MS = 5, /* the same after an operation that was long */
     AGAIN_NS = 500000,
-    TASKS_MAX = 512,        /* of a sandbox that are looked at */
-    NICE_LAST = 19,         /* the lowest there is */
+    TASKS_MAX = 512,           /* of a sandbox that are looked at */
+    NICE_LAST = 19,            /* the lowest there is */
     SLICE_LAST_NS = 100000000, /* the longest */
 };
 
@@ -49,7 +49,7 @@ struct pace {
     pid_t worker; /* 0: not known yet */
     uint64_t interval_ms;
     uint64_t used_ns; /* processor time when it was last compared */
-    int nice;     /* of the host: what a sandbox has that does not give way */
+    int nice;         /* of the host: what a sandbox has that does not give way */
     bool may_raise;
     bool gave_way;
     bool was_long; /* it gave way in the operation before */
@@ -166,8 +166,8 @@ static void set_autogroup(pid_t pid, int nice)
         (void)!write(fd, text, (size_t)len); /* where it is not to be had, the others have to do */
 }
 
-static void set_all(struct pace *p, const struct tasks *tasks, int nice, int autogroup,
-    uint64_t slice_ns)
+static void set_all(
+    struct pace *p, const struct tasks *tasks, int nice, int autogroup, uint64_t slice_ns)
 {
     for (size_t i = 0; i < tasks->count; i++) {
         const struct task *t = &tasks->at[i];
@@ -238,8 +238,9 @@ int pace_open(struct loop *loop, pid_t keeper, struct pace **out, struct error *
     if (!p)
         return error_memory(err);
     getrlimit(RLIMIT_NICE, &limit);
-    *p = (struct pace){ .timer = timer_new(loop, look, p), .keeper = keeper,
-        .nice = getpriority(PRIO_PROCESS, 0) };
+    *p = (struct pace){
+        .timer = timer_new(loop, look, p), .keeper = keeper, .nice = getpriority(PRIO_PROCESS, 0)
+    };
     p->may_raise = geteuid() == 0 || limit.rlim_cur >= (rlim_t)(20 - p->nice);
     if (!p->timer) {
         free(p);

@@ -5,9 +5,10 @@
 
 enum {
     TICK_MS = 1,
-    AT_ONCE = 8,         /* of those that wait, in a tick; with local.c's pieces half a MiB */
-    SMALL_BYTES = 16384, /* who gives less has written it just now: waiting makes one piece of many */
-    CROWD = 4,           /* so many may give large pieces without waiting */
+    AT_ONCE = 8, /* of those that wait, in a tick; with local.c's pieces half a MiB */
+    SMALL_BYTES =
+        16384, /* who gives less has written it just now: waiting makes one piece of many */
+    CROWD = 4, /* so many may give large pieces without waiting */
 };
 
 TAILQ_HEAD(turn_list, turn);

@@ -66,8 +66,8 @@ static const struct crowd_attack attacks[] = {
               "while True: pass",
         false },
     { "forged frames", FRAME "while True: say(os.urandom(4096))", true },
-    { "forged results",
-        FRAME "while True: say(frame(20, running, b'{\"status\": \"ok\"}'))", true },
+    { "forged results", FRAME "while True: say(frame(20, running, b'{\"status\": \"ok\"}'))",
+        true },
     { "large results", "SUBMIT('x' * (20 << 20))", false },
     { "fork bomb",
         "import os\n"

@@ -58,8 +58,8 @@ void crowd_close(struct crowd *c);
 struct crowd_host {
     unsigned descriptors, threads, children, mounts;
     unsigned processes; /* the children's children too, and so on */
-    size_t heap; /* bytes that are allocated */
-    size_t rss;  /* bytes in memory */
+    size_t heap;        /* bytes that are allocated */
+    size_t rss;         /* bytes in memory */
 };
 
 void crowd_look(struct crowd_host *host);

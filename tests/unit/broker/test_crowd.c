@@ -122,8 +122,8 @@ static void assert_ended_in_order(struct attacker *a)
         struct session_cell cell = { .code = "1", .len = 1 };
         struct error why = { 0 };
         assert_true(session_exec(a->session, &cell, NULL, NULL, &why) < 0);
-        assert_true(why.code == ERROR_TIMEOUT || why.code == ERROR_LOST
-                    || why.code == ERROR_PROTOCOL);
+        assert_true(
+            why.code == ERROR_TIMEOUT || why.code == ERROR_LOST || why.code == ERROR_PROTOCOL);
     }
 }
 
