@@ -40,6 +40,7 @@ attack: all
 	@[ "$$(id -u)" != 0 ] || tests/attack/run --as-user
 
 bench: setup-tests all
+	@scripts/build $(BUILD) --buildtype=release -- tests/crowd
 	@bench/run
 
 format:

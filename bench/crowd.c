@@ -1,6 +1,6 @@
 /* bench/crowd.c: what an honest session feels of attackers beside it, in one host process.
  *
- *     crowd [--attackers N] [--seconds S] [--only ATTACK] [--json]
+ *     crowd [--attackers N] [--seconds S] [--only ATTACK]
  *
  * One session runs small cells all the time, first alone, then beside N sandboxes that attack
  * (tests/attack/crowd.c has the attacks), then alone again. An attacker whose sandbox is ended gets

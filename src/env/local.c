@@ -39,6 +39,7 @@ struct local {
     size_t zygote_count;
     struct pool *pool;
     struct turns *turns;
+    unsigned sandboxes; /* that are in use */
 };
 
 /* Bytes that the guest has not taken yet. */
@@ -53,7 +54,7 @@ enum port { PORT_CHANNEL, PORT_OUT, PORT_ERR, PORT_STATUS, PORT_COUNT };
 
 struct sandbox {
     struct sandbox_base base;
-    struct loop *loop;
+    struct local *env;
     struct zygote *zygote;
     uint32_t clone_id; /* of the clone that is under way; 0 once it is answered */
     enum isolation isolation;
@@ -63,11 +64,11 @@ struct sandbox {
     void *arg;
     int fds[PORT_COUNT];
     struct watch *watches[PORT_COUNT];
-    struct turns *turns;
     struct turn waiting[PORT_STATUS]; /* of those that can say much */
     int pidfd;
     struct pace *pace; /* NULL until it is there */
     bool wants_kill, wants_interrupt; /* asked for before the pidfd was here */
+    bool in_use; /* not in the pool */
     bool ended;
     struct sandbox_exit how;
     struct unsent *first, **last;
@@ -123,7 +124,7 @@ static void drain_port(struct sandbox *s, enum port port)
 static void unwatch(struct sandbox *s, enum port port)
 {
     if (port != PORT_STATUS)
-        turns_leave(s->turns, &s->waiting[port]);
+        turns_leave(s->env->turns, &s->waiting[port]);
     watch_free(s->watches[port]);
     s->watches[port] = NULL;
 }
@@ -146,7 +147,7 @@ static void port_ready(struct sandbox *s, enum port port)
         return;
     if (n < 0)
         unwatch(s, port);
-    else if (more && turns_wait(s->turns, &s->waiting[port], (size_t)n))
+    else if (more && turns_wait(s->env->turns, &s->waiting[port], (size_t)n))
         watch_port(s, port);
 }
 
@@ -355,7 +356,7 @@ static void clone_answered(void *arg, struct zygote_answer *answer)
     struct sandbox *s = arg;
     s->clone_id = 0;
     s->pidfd = answer->pidfd;
-    if (s->pidfd >= 0 && pace_open(s->loop, answer->pid, &s->pace, NULL) == 0)
+    if (s->pidfd >= 0 && pace_open(s->env->base.loop, answer->pid, &s->env->sandboxes, &s->pace, NULL) == 0)
         pace_begin(s->pace);
     if (s->pidfd < 0) {
         explain_failure(s, ZYGOTE_NO_OP, answer->sys);
@@ -469,6 +470,7 @@ static void local_close(struct sandbox *s)
         return;
     bool was_running = !s->ended;
     s->ended = true;
+    s->env->sandboxes -= s->in_use;
     if (s->clone_id)
         zygote_forget(s->zygote, s->clone_id);
     if (was_running && s->pidfd >= 0)
@@ -485,7 +487,7 @@ static void local_close(struct sandbox *s)
     free(s);
 }
 
-static struct sandbox *sandbox_new(const struct local *env, struct zygote *z,
+static struct sandbox *sandbox_new(struct local *env, struct zygote *z,
     const struct sandbox_events *events, void *arg)
 {
     struct sandbox *s = calloc(1, sizeof *s);
@@ -493,8 +495,7 @@ static struct sandbox *sandbox_new(const struct local *env, struct zygote *z,
         return NULL;
     *s = (struct sandbox){
         .base = { env->base.ops },
-        .loop = env->base.loop,
-        .turns = env->turns,
+        .env = env,
         .zygote = z,
         .isolation = zygote_isolation(z),
         .events = *events,
@@ -519,7 +520,7 @@ static int start(struct sandbox *s, struct zygote *z, const struct jail_limits *
     if (rc == 0)
         rc = make_ports(s->fds, theirs, err);
     if (rc == 0)
-        rc = watch_ports(s, s->loop, err);
+        rc = watch_ports(s, s->env->base.loop, err);
     if (rc == 0)
         rc = zygote_clone(z, s->plan, theirs, clone_answered, s, &s->clone_id, err);
     for (enum port p = 0; p < PORT_COUNT; p++)
@@ -558,6 +559,10 @@ static int local_open_sandbox(struct environment *base, const struct sandbox_spe
         (*out)->arg = arg;
     } else {
         rc = make_sandbox(env, z, &spec->limits, events, arg, out, err);
+    }
+    if (rc == 0) {
+        (*out)->in_use = true;
+        env->sandboxes++;
     }
     if (rc == 0)
         pool_keep(env->pool, z, &spec->limits, spec->pool);

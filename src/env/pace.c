@@ -45,6 +45,7 @@ enum {
 
 struct pace {
     struct timer *timer;
+    const unsigned *sandboxes;
     pid_t keeper;
     pid_t worker; /* 0: not known yet */
     uint64_t interval_ms;
@@ -189,7 +190,7 @@ static void look(void *arg)
     struct tasks tasks;
     find_tasks(p, &tasks);
     uint64_t used_ns = tasks.used_ns > p->used_ns ? tasks.used_ns - p->used_ns : 0;
-    if (p->based && used_ns > (p->was_long ? AGAIN_NS : LONG_NS))
+    if (p->based && *p->sandboxes > 1 && used_ns > (p->was_long ? AGAIN_NS : LONG_NS))
         give_way(p, &tasks);
     if (!p->based || p->gave_way)
         p->used_ns = tasks.used_ns;
@@ -231,7 +232,8 @@ void pace_end(struct pace *p)
     p->gave_way = false;
 }
 
-int pace_open(struct loop *loop, pid_t keeper, struct pace **out, struct error *err)
+int pace_open(struct loop *loop, pid_t keeper, const unsigned *sandboxes, struct pace **out,
+    struct error *err)
 {
     struct rlimit limit = { 0 };
     struct pace *p = calloc(1, sizeof *p);
@@ -239,7 +241,8 @@ int pace_open(struct loop *loop, pid_t keeper, struct pace **out, struct error *
         return error_memory(err);
     getrlimit(RLIMIT_NICE, &limit);
     *p = (struct pace){
-        .timer = timer_new(loop, look, p), .keeper = keeper, .nice = getpriority(PRIO_PROCESS, 0)
+        .timer = timer_new(loop, look, p),
+        .sandboxes = sandboxes, .keeper = keeper, .nice = getpriority(PRIO_PROCESS, 0)
     };
     p->may_raise = geteuid() == 0 || limit.rlim_cur >= (rlim_t)(20 - p->nice);
     if (!p->timer) {

@@ -1,8 +1,9 @@
 /* env/pace.h: who takes the processor for long goes behind those who take it for a moment.
  *
  * A sandbox that computes all the time, in a cell or after it, gives way: its processes get the
- * lowest priority, until its next operation begins. So a small cell is answered soon on a machine
- * that is full of endless ones, and nobody loses anything on a machine that is not full.
+ * lowest priority, until its next operation begins. So a small cell is answered soon beside many
+ * endless ones, and nobody loses anything while there are processors to spare. A sandbox that is the
+ * only one of its host gives way to nobody.
  */
 #ifndef DROSTE_ENV_PACE_H
 #define DROSTE_ENV_PACE_H
@@ -14,8 +15,10 @@
 
 struct pace;
 
-/* Watches the sandbox of this keeper (guest/keeper.c), whose pid must stay its own until the close. */
-int pace_open(struct loop *loop, pid_t keeper, struct pace **out, struct error *err);
+/* Watches the sandbox of this keeper (guest/keeper.c), whose pid must stay its own until the close.
+ * *sandboxes is how many there are. */
+int pace_open(struct loop *loop, pid_t keeper, const unsigned *sandboxes, struct pace **out,
+    struct error *err);
 /* NULL is fine. */
 void pace_close(struct pace *p);
 

@@ -19,6 +19,7 @@ struct fixture {
     struct loop *loop;
     struct pace *pace;
     pid_t keeper, worker;
+    unsigned sandboxes;
 };
 
 static void spin(void)
@@ -56,13 +57,14 @@ static void start(struct fixture *f, bool spins, bool forks)
     assert_int_equal(read(ends[0], &f->worker, sizeof f->worker), sizeof f->worker);
     close(ends[0]);
     close(ends[1]);
-    assert_ok(pace_open(f->loop, f->keeper, &f->pace, err));
+    assert_ok(pace_open(f->loop, f->keeper, &f->sandboxes, &f->pace, err));
 }
 
 static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     assert_ok(loop_open(&f->loop, err));
+    f->sandboxes = 2;
     *state = f;
     return 0;
 }
@@ -134,6 +136,19 @@ static void who_waits_does_not(void **state)
     assert_false(comes_to(f, f->worker, LOWEST, 0.5));
 }
 
+static void the_only_sandbox_gives_way_to_nobody(void **state)
+{
+    struct fixture *f = *state;
+    if (may_not_lower_and_raise())
+        skip();
+    start(f, true, false);
+    f->sandboxes = 1;
+    pace_begin(f->pace);
+    assert_false(comes_to(f, f->worker, LOWEST, 0.5));
+    f->sandboxes = 2;
+    assert_true(comes_to(f, f->worker, LOWEST, PATIENCE_S));
+}
+
 static void a_child_that_spins_gives_way_and_stays_behind(void **state)
 {
     struct fixture *f = *state;
@@ -177,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(who_spins_gives_way_until_the_next_operation),
         T(who_waits_does_not),
+        T(the_only_sandbox_gives_way_to_nobody),
         T(a_child_that_spins_gives_way_and_stays_behind),
         T(a_sandbox_that_is_gone_is_nobodys),
     };
