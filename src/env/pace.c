@@ -13,7 +13,7 @@
  *   slice      how long it runs once it does; a short one goes first (Linux 6.12, ignored before).
  *
  * Measured with bench/crowd, 200 sandboxes spinning on two processors: a cell of an honest session took
- * 400 times as long as without them (median); with this, 1.1 to 2 times.
+ * 400 times as long as without them (median); with this, 1 to 4 times, on a busy machine.
  *
  * A pid may be another's by the time it is used. It would have to be reused within microseconds, and
  * what a stranger would get is a lower priority; nothing here kills or reveals.
