@@ -45,10 +45,11 @@ attack: all
 	@[ "$$(id -u)" != 0 ] || tests/attack/run --as-user
 
 bench: setup-tests all
+	@scripts/build $(BUILD) --buildtype=release -- tests/crowd
 	@bench/run
 
 format:
-	clang-format-14 -i src/*/*.[ch] guest/*.[ch] include/*.h tests/unit/*/*.[ch] tests/fuzz/*.[ch]
+	clang-format-14 -i src/*/*.[ch] guest/*.[ch] include/*.h tests/unit/*/*.[ch] tests/fuzz/*.[ch] tests/attack/*.[ch] bench/*.[ch]
 
 install: all
 	@meson install -C $(BUILD) --no-rebuild

@@ -39,6 +39,19 @@ static const struct {
     { ERROR_MODEL_REPLAY, "model_replay" },
 };
 
+/* The length of a character of more than one byte that acts on a terminal: C1 controls (U+0080 to
+ * U+009F), and those that turn the direction of writing (U+202A to U+202E, U+2066 to U+2069). */
+static size_t acting_length(const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    if (p[0] == 0xC2 && p[1] >= 0x80 && p[1] < 0xA0)
+        return 2;
+    if (p[0] == 0xE2 && ((p[1] == 0x80 && p[2] >= 0xAA && p[2] <= 0xAE) ||
+                            (p[1] == 0x81 && p[2] >= 0xA6 && p[2] <= 0xA9)))
+        return 3;
+    return 0;
+}
+
 /* One line of UTF-8, whatever a server or a guest put into it and wherever it was cut. */
 static void error_tidy(struct error *err)
 {
@@ -46,6 +59,8 @@ static void error_tidy(struct error *err)
     for (char *p = err->text; *p; p++)
         if ((unsigned char)*p < ' ' || *p == 0x7f)
             *p = ' ';
+        else if ((unsigned char)*p >= 0x80)
+            memset(p, ' ', acting_length(p));
     while (!text_is_utf8(err->text, strlen(err->text), &bad))
         err->text[bad] = '?';
 }

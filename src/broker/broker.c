@@ -11,7 +11,10 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 
-enum { MESSAGES_MAX = 10000 };
+enum {
+    MESSAGES_MAX = 10000,
+    UNDER_WAY_MAX = 64 << 20, /* bytes of prompts that wait for answers when one more call comes */
+};
 
 struct item {
     struct ask *ask;
@@ -30,6 +33,7 @@ struct ask {
     struct session *session;
     uint64_t id;
     size_t count, done;
+    size_t bytes;  /* of its prompts */
     bool starting; /* within broker_call: the reply waits for its end */
     struct timer *patience; /* until the guest is told that no answer comes; NULL: for ever */
     struct item items[];
@@ -39,6 +43,7 @@ struct broker {
     struct broker_options options;
     int64_t turn, cell;
     unsigned pending;
+    size_t under_way; /* bytes of prompts in `asks` */
     struct ask *asks;
 };
 
@@ -90,6 +95,7 @@ static void refuse(struct session *s, uint64_t id, const struct error *why)
 
 static void unlink_ask(struct ask *ask)
 {
+    ask->broker->under_way -= ask->bytes;
     for (struct ask **at = &ask->broker->asks; *at; at = &(*at)->next) {
         if (*at != ask)
             continue;
@@ -306,6 +312,10 @@ static int check_call(struct broker *b, const struct session_call *call, struct 
             "no model is configured: give one with --model, DROSTE_MODEL or config.ini");
     if (call->parts.count == 0)
         return error_set(err, ERROR_ARGUMENT, "a call without a prompt");
+    if (b->under_way > UNDER_WAY_MAX)
+        return error_set(err, ERROR_BUDGET,
+            "prompts of %zu MiB wait for their answers already; ask again when some have come",
+            b->under_way >> 20);
     return budget_reserve(b->options.budget, (int64_t)call->parts.count, err);
 }
 
@@ -348,6 +358,15 @@ static int begin_patience(struct ask *ask, struct error *err)
     return 0;
 }
 
+static size_t count_bytes(struct frame_parts parts)
+{
+    const char *text;
+    size_t len, bytes = 0;
+    while (frame_parts_next(&parts, &text, &len))
+        bytes += len;
+    return bytes;
+}
+
 void broker_call(struct broker *b, struct session *s, const struct session_call *call)
 {
     struct error err = { 0 };
@@ -361,14 +380,20 @@ void broker_call(struct broker *b, struct session *s, const struct session_call 
         refuse(s, call->id, &err);
         return;
     }
-    *ask = (struct ask){ .next = b->asks, .broker = b, .session = s, .id = call->id,
-        .count = call->parts.count, .starting = true };
+    *ask = (struct ask){ .next = b->asks,
+        .broker = b,
+        .session = s,
+        .id = call->id,
+        .count = call->parts.count,
+        .bytes = count_bytes(call->parts),
+        .starting = true };
     if (begin_patience(ask, &err) < 0) {
         refuse(s, call->id, &err);
-        free_ask(ask);
+        free(ask);
         return;
     }
     b->asks = ask;
+    b->under_way += ask->bytes;
     const char *model = json_get_string(call->head, "model", NULL);
     mark_messages(ask, json_get_typed(call->head, "messages", json_type_array));
     struct frame_parts parts = call->parts;

@@ -44,8 +44,8 @@ struct sandbox_usage {
 };
 
 struct sandbox_events {
-    /* Bytes of the channel, in pieces of any size. */
-    void (*bytes)(void *arg, const char *data, size_t len);
+    /* Bytes of the channel, in pieces of any size. True if they end within a message. */
+    bool (*bytes)(void *arg, const char *data, size_t len);
     /* Bytes of standard output (1) or error (2). */
     void (*output)(void *arg, int stream, const char *data, size_t len);
     /* The guest is gone; the last event, after which only `close` may be called. */
@@ -72,6 +72,8 @@ struct environment_ops {
     /* Queues bytes; takes `fd` (or -1), which goes with the first byte. After the guest's end it
      * does nothing: `ended` says what there is to say. */
     int (*send)(struct sandbox *s, const struct iovec *iov, int count, int fd, struct error *err);
+    /* An operation begins: it goes before those that have lasted long. */
+    void (*attend)(struct sandbox *s);
     /* Rings the guest's doorbell (SIGINT); the frame INTERRUPT says what for. */
     void (*interrupt)(struct sandbox *s);
     /* Ends the guest and all its processes at once; `ended` follows. */

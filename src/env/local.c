@@ -24,14 +24,15 @@
 
 #include "base/cleanup.h"
 #include "env/cgroup.h"
+#include "env/pace.h"
 #include "env/pool.h"
+#include "env/turns.h"
 #include "env/zygote.h"
 
 enum {
     ZYGOTES_MAX = 16,
     READ_SIZE = 65536,
-    READ_ROUNDS = 16, /* reads of one descriptor in one go; a flood must not starve the others */
-    DRAIN_ROUNDS = 64,
+    DRAIN_ROUNDS = 16, /* a guest can make a pipe hold a MiB */
     KEEPER_END_MS = 2000, /* for killed processes to be gone; milliseconds in practice */
 };
 
@@ -42,6 +43,8 @@ struct local {
     struct pool *pool;
     struct cgroups *cgroups; /* NULL: there are none here, and no_cgroups says why */
     struct error no_cgroups;
+    struct turns *turns;
+    unsigned sandboxes; /* that are in use */
 };
 
 /* Bytes that the guest has not taken yet. */
@@ -56,6 +59,7 @@ enum port { PORT_CHANNEL, PORT_OUT, PORT_ERR, PORT_STATUS, PORT_COUNT };
 
 struct sandbox {
     struct sandbox_base base;
+    struct local *env;
     struct zygote *zygote;
     uint32_t clone_id; /* of the clone that is under way; 0 once it is answered */
     enum isolation isolation;
@@ -66,8 +70,11 @@ struct sandbox {
     void *arg;
     int fds[PORT_COUNT];
     struct watch *watches[PORT_COUNT];
+    struct turn waiting[PORT_STATUS]; /* of those that can say much */
     int pidfd;
+    struct pace *pace; /* NULL until it is there */
     bool wants_kill, wants_interrupt; /* asked for before the pidfd was here */
+    bool in_use; /* not in the pool */
     bool ended;
     struct sandbox_exit how;
     struct sandbox_usage usage; /* the figures: as of its end */
@@ -92,43 +99,74 @@ static void explain_failure(struct sandbox *s, uint32_t op, int sys)
 
 /* ---- what the guest says ---- */
 
-static void tell(struct sandbox *s, enum port port, const char *data, size_t len)
+/* True if there is more to come: there always is of output. */
+static bool tell(struct sandbox *s, enum port port, const char *data, size_t len)
 {
     if (port == PORT_CHANNEL)
-        s->events.bytes(s->arg, data, len);
-    else
-        s->events.output(s->arg, (int)port, data, len);
+        return s->events.bytes(s->arg, data, len);
+    s->events.output(s->arg, (int)port, data, len);
+    return true;
 }
 
-/* Reads what is there. False once the other end is closed. */
-static bool read_port(struct sandbox *s, enum port port, int rounds)
+/* Reads a piece of what is there: the length, 0 if there is nothing, -1 once the other end is
+ * closed. */
+static ssize_t read_piece(struct sandbox *s, enum port port, bool *more)
 {
     char data[READ_SIZE];
-    for (int i = 0; i < rounds && !s->ended; i++) {
-        ssize_t n = read(s->fds[port], data, sizeof data);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return errno == EAGAIN || errno == EWOULDBLOCK;
-        if (n == 0)
-            return false;
-        tell(s, port, data, (size_t)n);
-        if ((size_t)n < sizeof data)
-            return true; /* it gave less than was asked for: it is empty */
-    }
-    return true;
+    ssize_t n;
+    do
+        n = read(s->fds[port], data, sizeof data);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return 0;
+    if (n <= 0)
+        return -1;
+    *more = tell(s, port, data, (size_t)n);
+    return n;
+}
+
+/* Reads all that the port holds now. */
+static void drain_port(struct sandbox *s, enum port port)
+{
+    bool more;
+    for (int i = 0; i < DRAIN_ROUNDS && !s->ended; i++)
+        if (read_piece(s, port, &more) < READ_SIZE)
+            return; /* it gave less than was asked for: it is empty */
 }
 
 static void unwatch(struct sandbox *s, enum port port)
 {
+    if (port != PORT_STATUS)
+        turns_leave(s->env->turns, &s->waiting[port]);
     watch_free(s->watches[port]);
     s->watches[port] = NULL;
 }
 
+/* What the loop is to look for. */
+static void watch_port(struct sandbox *s, enum port port)
+{
+    bool reads = port == PORT_STATUS || !s->waiting[port].waits;
+    bool writes = port == PORT_CHANNEL && s->first;
+    if (s->watches[port])
+        watch_events(
+            s->watches[port], (reads ? UV_READABLE : 0) | (writes ? UV_WRITABLE : 0));
+}
+
 static void port_ready(struct sandbox *s, enum port port)
 {
-    if (!read_port(s, port, READ_ROUNDS) && s->watches[port])
+    bool more = false;
+    ssize_t n = read_piece(s, port, &more);
+    if (!s->watches[port])
+        return;
+    if (n < 0)
         unwatch(s, port);
+    else if (more && turns_wait(s->env->turns, &s->waiting[port], (size_t)n))
+        watch_port(s, port);
+}
+
+static void turn_came(void *arg, unsigned port)
+{
+    watch_port(arg, port);
 }
 
 static void out_ready(void *arg, int status, int events)
@@ -184,7 +222,7 @@ static void finish(struct sandbox *s)
 {
     for (enum port p = PORT_CHANNEL; p <= PORT_ERR; p++)
         if (s->watches[p])
-            read_port(s, p, DRAIN_ROUNDS);
+            drain_port(s, p);
     for (enum port p = 0; p < PORT_COUNT; p++)
         if (s->watches[p])
             unwatch(s, p);
@@ -192,6 +230,7 @@ static void finish(struct sandbox *s)
         return;
     s->ended = true;
     judge_end(s);
+    pace_close(steal(&s->pace)); /* the keeper's pid is nobody's from now on */
     s->events.ended(s->arg, &s->how);
 }
 
@@ -267,8 +306,8 @@ static bool flush_unsent(struct sandbox *s)
 static void channel_ready(void *arg, int status, int events)
 {
     struct sandbox *s = arg;
-    if ((events & UV_WRITABLE) && flush_unsent(s) && s->watches[PORT_CHANNEL])
-        watch_events(s->watches[PORT_CHANNEL], UV_READABLE);
+    if ((events & UV_WRITABLE) && flush_unsent(s))
+        watch_port(s, PORT_CHANNEL);
     if (events & UV_READABLE || status < 0)
         port_ready(s, PORT_CHANNEL);
 }
@@ -293,8 +332,7 @@ static int keep_unsent(
     }
     *s->last = u;
     s->last = &u->next;
-    if (s->watches[PORT_CHANNEL])
-        watch_events(s->watches[PORT_CHANNEL], UV_READABLE | UV_WRITABLE);
+    watch_port(s, PORT_CHANNEL);
     return 0;
 }
 
@@ -328,6 +366,11 @@ static void signal_keeper(struct sandbox *s, int signal)
         syscall(SYS_pidfd_send_signal, s->pidfd, signal, NULL, 0);
 }
 
+static void local_attend(struct sandbox *s)
+{
+    pace_begin(s->pace);
+}
+
 static void local_interrupt(struct sandbox *s)
 {
     s->wants_interrupt = s->pidfd < 0;
@@ -337,6 +380,7 @@ static void local_interrupt(struct sandbox *s)
 static void local_kill(struct sandbox *s)
 {
     s->wants_kill = true;
+    pace_end(s->pace);
     /* A pid namespace dies with its first process. Without one the keeper has to kill the tree, and
      * the guest may have stopped it. */
     signal_keeper(s, s->plan->clone_flags ? SIGKILL : SIGTERM);
@@ -349,6 +393,8 @@ static void clone_answered(void *arg, struct zygote_answer *answer)
     struct sandbox *s = arg;
     s->clone_id = 0;
     s->pidfd = answer->pidfd;
+    if (s->pidfd >= 0 && pace_open(s->env->base.loop, answer->pid, &s->env->sandboxes, &s->pace, NULL) == 0)
+        pace_begin(s->pace);
     if (s->pidfd < 0) {
         explain_failure(s, ZYGOTE_NO_OP, answer->sys);
         finish(s);
@@ -488,7 +534,7 @@ static int watch_ports(struct sandbox *s, struct loop *loop, struct error *err)
         s->watches[p] = watch_new(loop, s->fds[p], handlers[p], s);
         if (!s->watches[p])
             return error_memory(err);
-        watch_events(s->watches[p], UV_READABLE);
+        watch_port(s, p);
     }
     return 0;
 }
@@ -499,15 +545,17 @@ static void local_close(struct sandbox *s)
         return;
     bool was_running = !s->ended;
     s->ended = true;
+    s->env->sandboxes -= s->in_use;
     if (s->clone_id)
         zygote_forget(s->zygote, s->clone_id);
     if (was_running && s->pidfd >= 0)
         local_kill(s);
     for (enum port p = 0; p < PORT_COUNT; p++) {
-        watch_free(s->watches[p]);
+        unwatch(s, p);
         close_fd(&s->fds[p]);
     }
     drop_unsent(s);
+    pace_close(s->pace);
     remove_workdir(s);
     cgroup_free(s->cgroup);
     close_fd(&s->pidfd);
@@ -515,14 +563,15 @@ static void local_close(struct sandbox *s)
     free(s);
 }
 
-static struct sandbox *sandbox_new(const struct environment_ops *ops, struct zygote *z,
+static struct sandbox *sandbox_new(struct local *env, struct zygote *z,
     const struct sandbox_events *events, void *arg)
 {
     struct sandbox *s = calloc(1, sizeof *s);
     if (!s)
         return NULL;
     *s = (struct sandbox){
-        .base = { ops },
+        .base = { env->base.ops },
+        .env = env,
         .zygote = z,
         .isolation = zygote_isolation(z),
         .events = *events,
@@ -530,6 +579,8 @@ static struct sandbox *sandbox_new(const struct environment_ops *ops, struct zyg
         .fds = { -1, -1, -1, -1 },
         .pidfd = -1,
     };
+    for (enum port p = 0; p < PORT_STATUS; p++)
+        s->waiting[p] = (struct turn){ .next = turn_came, .arg = s, .port = p };
     s->last = &s->first;
     return s;
 }
@@ -546,12 +597,12 @@ static int make_cgroup(
     return 0;
 }
 
-static int start(struct sandbox *s, struct zygote *z, const struct local *env,
-    const struct jail_limits *limits, struct error *err)
+static int start(struct sandbox *s, struct zygote *z, const struct jail_limits *limits,
+    struct error *err)
 {
     int theirs[PORT_COUNT] = { -1, -1, -1, -1 };
     struct jail_place place = { 0 };
-    int rc = make_cgroup(s, env, limits, err);
+    int rc = make_cgroup(s, s->env, limits, err);
     if (rc == 0 && !isolation_has_own_root(s->isolation))
         rc = make_place(s, &place, err);
     if (rc == 0)
@@ -561,7 +612,7 @@ static int start(struct sandbox *s, struct zygote *z, const struct local *env,
     if (rc == 0)
         rc = make_ports(s->fds, theirs, err);
     if (rc == 0)
-        rc = watch_ports(s, env->base.loop, err);
+        rc = watch_ports(s, s->env->base.loop, err);
     if (rc == 0)
         rc = zygote_clone(z, s->plan, theirs, s->cgroup ? cgroup_fd(s->cgroup) : -1, clone_answered,
             s, &s->clone_id, err);
@@ -575,10 +626,10 @@ static int make_sandbox(void *arg, struct zygote *z, const struct jail_limits *l
     struct error *err)
 {
     struct local *env = arg;
-    struct sandbox *s = sandbox_new(env->base.ops, z, events, events_arg);
+    struct sandbox *s = sandbox_new(env, z, events, events_arg);
     if (!s)
         return error_memory(err);
-    int rc = start(s, z, env, limits, err);
+    int rc = start(s, z, limits, err);
     if (rc < 0) {
         local_close(s);
         return rc;
@@ -612,6 +663,10 @@ static int local_open_sandbox(struct environment *base, const struct sandbox_spe
     } else {
         rc = make_sandbox(env, z, &spec->limits, events, arg, out, err);
     }
+    if (rc == 0) {
+        (*out)->in_use = true;
+        env->sandboxes++;
+    }
     if (rc == 0)
         pool_keep(env->pool, z, &spec->limits, spec->pool);
     return rc;
@@ -621,7 +676,7 @@ static void local_drain(struct sandbox *s)
 {
     for (enum port p = PORT_OUT; p <= PORT_ERR; p++)
         if (s->watches[p])
-            read_port(s, p, DRAIN_ROUNDS);
+            drain_port(s, p);
 }
 
 static enum isolation local_isolation(const struct sandbox *s)
@@ -663,6 +718,7 @@ static void local_free(struct environment *base)
 {
     struct local *env = (struct local *)base;
     pool_close(env->pool);
+    turns_close(env->turns);
     for (size_t i = 0; i < env->zygote_count; i++)
         zygote_stop(env->zygotes[i]);
     cgroups_close(env->cgroups);
@@ -674,6 +730,7 @@ static const struct environment_ops local_ops = {
     .powers = POWER_MEMFD | POWER_SIGNAL,
     .open = local_open_sandbox,
     .send = local_send,
+    .attend = local_attend,
     .interrupt = local_interrupt,
     .kill = local_kill,
     .drain = local_drain,
@@ -691,7 +748,10 @@ int local_open(struct loop *loop, struct environment **out, struct error *err)
         return error_memory(err);
     env->base = (struct environment_base){ &local_ops, loop };
     int rc = pool_open(loop, make_sandbox, local_close, env, &env->pool, err);
+    if (rc == 0)
+        rc = turns_open(loop, &env->turns, err);
     if (rc < 0) {
+        pool_close(env->pool);
         free(env);
         return rc;
     }

@@ -40,8 +40,9 @@ static void unlink_member(struct member *m)
 }
 
 /* A member says nothing before it is asked; one that does is broken. */
-static void member_bytes(void *arg, const char *data, size_t len)
+static bool member_bytes(void *arg, const char *data, size_t len)
 {
+    return true;
 }
 
 static void member_output(void *arg, int stream, const char *data, size_t len)

@@ -585,7 +585,7 @@ static int probe(struct zygote *z, struct error *err)
 
 static void told(struct zygote *z, const struct zygote_event *event, int fd)
 {
-    struct zygote_answer what = { .pidfd = fd, .sys = event->sys };
+    struct zygote_answer what = { .pidfd = fd, .pid = event->pid, .sys = event->sys };
     if (event->kind != ZYGOTE_STARTED && event->kind != ZYGOTE_FAILED) {
         close_fd(&fd);
         return;

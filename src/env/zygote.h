@@ -15,7 +15,8 @@ struct zygote;
 
 /* What became of a clone. */
 struct zygote_answer {
-    int pidfd; /* the receiver's, -1 if the clone failed */
+    int pidfd; /* of the keeper, the receiver's; -1 if the clone failed */
+    pid_t pid; /* the same as a number */
     int sys;   /* then the errno; ESRCH: the zygote is dead */
 };
 typedef void zygote_fn(void *arg, struct zygote_answer *answer);

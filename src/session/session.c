@@ -496,19 +496,20 @@ static void watch_partial(struct session *s)
         timer_stop(s->partial);
 }
 
-static void sandbox_bytes(void *arg, const char *data, size_t len)
+static bool sandbox_bytes(void *arg, const char *data, size_t len)
 {
     struct session *s = arg;
     struct error err = { 0 };
     if (s->death.code != ERROR_NONE)
-        return;
+        return true;
     if (frame_feed(&s->decoder, data, len, on_frame, s, &err) < 0) {
         error_wrap(&err, "the guest broke the protocol and was ended");
         end_sandbox(s, "protocol", &err);
-        return;
+        return true;
     }
     if (!s->dead)
         watch_partial(s);
+    return frame_is_partial(&s->decoder);
 }
 
 static void partial_too_long(void *arg)
@@ -600,6 +601,7 @@ static int begin(struct session *s, session_done_fn *done, void *arg, struct err
     s->calls = 0;
     s->done = done;
     s->done_arg = arg;
+    s->ops->attend(s->sandbox);
     return 0;
 }
 

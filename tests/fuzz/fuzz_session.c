@@ -97,11 +97,16 @@ static void world_usage(const struct sandbox *s, struct sandbox_usage *out)
     *out = (struct sandbox_usage){ 0 };
 }
 
+static void world_attend(struct sandbox *s)
+{
+}
+
 static const struct environment_ops world_ops = {
     .name = "fuzz",
     .powers = POWER_MEMFD | POWER_SIGNAL,
     .open = world_open,
     .send = world_send,
+    .attend = world_attend,
     .interrupt = world_interrupt,
     .kill = world_kill,
     .drain = world_drain,

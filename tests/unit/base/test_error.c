@@ -80,6 +80,18 @@ static void the_text_is_one_line(void **state)
 
 /* The text is UTF-8 whatever it was made of and wherever it was cut: records and JSON rely on it.
  */
+/* Nor does it act on a terminal. */
+static void the_text_turns_nothing_around(void **state)
+{
+    struct error err;
+    error_set(&err, ERROR_MODEL,
+        "a\xC2\x9B"
+        "b\xE2\x80\xAE"
+        "c\xE2\x81\xA6"
+        "d\xE2\x82\xAC\xC2\xA0");
+    assert_string_equal(err.text, "a  b   c   d\xE2\x82\xAC\xC2\xA0");
+}
+
 static void the_text_is_well_formed(void **state)
 {
     struct error err;
@@ -126,6 +138,7 @@ int main(void)
         cmocka_unit_test(no_error_is_wanted),
         cmocka_unit_test(the_text_is_bounded),
         cmocka_unit_test(the_text_is_one_line),
+        cmocka_unit_test(the_text_turns_nothing_around),
         cmocka_unit_test(the_text_is_well_formed),
         cmocka_unit_test(every_code_has_a_name),
     };

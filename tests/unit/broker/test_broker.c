@@ -280,6 +280,30 @@ static void a_batch_that_waited_too_long_keeps_what_has_come(void **state)
     assert_int_equal(f->budget.held_tokens, 0);
 }
 
+/* The frames are sent by hand: in order, and nobody waits for them. */
+static void prompts_that_wait_for_answers_are_bounded(void **state)
+{
+    struct fixture *f = *state;
+    open_limited(f, -1);
+    f->wait_for = 4;
+    assert_submits(f,
+        "import sys\nf = sys._getframe()\n"
+        "while 'CHANNEL_FD' not in f.f_globals: f = f.f_back\n"
+        "send, parts = f.f_globals['link'].send, f.f_globals['join_parts']\n"
+        "for i in (8001, 8002): send(19, i, b'{\"name\": \"llm_query\"}', parts([b'x' * (40 << "
+        "20)]))\n"
+        "try: llm_query('q')\n"
+        "except BudgetExceeded as e: SUBMIT(a=str(e))",
+        "{\"a\": \"prompts of 80 MiB wait for their answers already; ask again when some have "
+        "come\"}");
+    assert_int_equal(broker_pending(f->broker), 2);
+    while (f->open > 0)
+        answer_latest(f);
+    assert_int_equal(broker_pending(f->broker), 0);
+    f->wait_for = 1;
+    assert_submits(f, "SUBMIT(a=llm_query('q'))", "{\"a\": \"q\"}");
+}
+
 static void without_a_model_the_guest_is_told(void **state)
 {
     struct fixture *f = *state;
@@ -317,6 +341,7 @@ int main(void)
         T(closing_cancels_what_is_under_way),
         T(a_call_waits_only_so_long),
         T(a_batch_that_waited_too_long_keeps_what_has_come),
+        T(prompts_that_wait_for_answers_are_bounded),
         T(without_a_model_the_guest_is_told),
         T(a_prompt_may_be_messages),
     };

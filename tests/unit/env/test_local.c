@@ -49,10 +49,11 @@ static int on_frame(void *arg, const struct frame *frame, struct error *err)
     return 0;
 }
 
-static void on_bytes(void *arg, const char *data, size_t len)
+static bool on_bytes(void *arg, const char *data, size_t len)
 {
     struct box *b = arg;
     assert_ok(frame_feed(&b->decoder, data, len, on_frame, b, err));
+    return frame_is_partial(&b->decoder);
 }
 
 static void on_output(void *arg, int stream, const char *data, size_t len)

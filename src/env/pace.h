@@ -1,0 +1,30 @@
+/* env/pace.h: who takes the processor for long goes behind those who take it for a moment.
+ *
+ * A sandbox that computes all the time, in a cell or after it, gives way: its processes get the
+ * lowest priority, until its next operation begins. So a small cell is answered soon beside many
+ * endless ones, and nobody loses anything while there are processors to spare. A sandbox that is the
+ * only one of its host gives way to nobody.
+ */
+#ifndef DROSTE_ENV_PACE_H
+#define DROSTE_ENV_PACE_H
+
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "base/loop.h"
+
+struct pace;
+
+/* Watches the sandbox of this keeper (guest/keeper.c), whose pid must stay its own until the close.
+ * *sandboxes is how many there are. */
+int pace_open(struct loop *loop, pid_t keeper, const unsigned *sandboxes, struct pace **out,
+    struct error *err);
+/* NULL is fine. */
+void pace_close(struct pace *p);
+
+/* An operation begins: the sandbox has its full priority, for now. NULL is fine. */
+void pace_begin(struct pace *p);
+/* It is about to be killed: who has no processor cannot end either. NULL is fine. */
+void pace_end(struct pace *p);
+
+#endif

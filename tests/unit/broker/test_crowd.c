@@ -1,0 +1,202 @@
+/* Many sandboxes that attack beside an honest one, in one host process: tests/attack/crowd.h. */
+#include "../test.h"
+
+#include <inttypes.h>
+#include <unistd.h>
+
+#include "../../attack/crowd.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+enum {
+    ATTACKERS = 24,
+    CELLS = 300,           /* of the honest session, at least */
+    HEAP_GROWTH = 1 << 20, /* bytes that the host may hold afterwards and did not before */
+    GONE_S = 5,            /* for killed processes to be gone; milliseconds in practice */
+    PATIENCE_S = 60,       /* then a test has failed, and not the machine */
+};
+
+struct fixture {
+    struct loop *loop;
+    struct environment *env;
+    struct session *honest;
+    struct cell_result last;
+    bool done;
+    uint64_t n;
+    struct crowd crowd;
+};
+
+static void honest_done(void *arg, struct cell_result *result)
+{
+    struct fixture *f = arg;
+    cell_result_free(&f->last);
+    f->last = *result;
+    f->done = true;
+}
+
+static void honest_cell(struct fixture *f, const char *code)
+{
+    struct session_cell cell = { .code = code, .len = strlen(code), .execute_timeout = 0 };
+    f->done = false;
+    assert_ok(session_exec(f->honest, &cell, honest_done, f, err));
+    assert_ok(loop_run_until(f->loop, &f->done, err));
+}
+
+static void honest_step(struct fixture *f)
+{
+    char expected[64], output[64];
+    snprintf(expected, sizeof expected, "{\"n\": %" PRIu64 "}", ++f->n);
+    snprintf(output, sizeof output, "cell %" PRIu64 "\n", f->n);
+    honest_cell(f, "n += 1; print('cell', n); SUBMIT(n=n)");
+    assert_int_equal(f->last.status, CELL_SUBMITTED);
+    assert_string_equal(f->last.submit, expected);
+    assert_string_equal(buf_text(&f->last.out), output);
+}
+
+static struct session_options limited(void)
+{
+    struct session_options options;
+    session_options_init(&options);
+    options.spec.isolation = ISOLATION_FULL;
+    options.spec.limits.memory = 200 << 20;
+    options.spec.limits.processes = 20;
+    options.spec.limits.open_files = 200;
+    options.spec.limits.tmp_size = 4 << 20;
+    options.execute_timeout = 1;
+    options.grace = 0.4;
+    return options;
+}
+
+static int setup(void **state)
+{
+    static const struct session_events none = { 0 };
+    struct session_options options = limited();
+    struct fixture *f = calloc(1, sizeof *f);
+    assert_ok(loop_open(&f->loop, err));
+    assert_ok(environment_open("local", f->loop, &f->env, err));
+    assert_ok(session_open(f->env, &options, &none, f, &f->honest, err));
+    honest_cell(f, "n = 0");
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    crowd_close(&f->crowd);
+    session_close(f->honest);
+    environment_close(f->env);
+    loop_close(f->loop);
+    cell_result_free(&f->last);
+    free(f);
+    return 0;
+}
+
+static bool attack_is_over(const struct attacker *a)
+{
+    return (a->cells > 1 && a->done) || !session_is_alive(a->session);
+}
+
+static bool all_are_over(const struct crowd *c)
+{
+    for (size_t i = 0; i < c->count; i++)
+        if (!attack_is_over(&c->attackers[i]))
+            return false;
+    return true;
+}
+
+/* Whatever it did, the host has a word for it, and so has every later call. */
+static void assert_ended_in_order(struct attacker *a)
+{
+    const struct cell_result *r = &a->last;
+    bool alive = session_is_alive(a->session);
+    if (a->refused.code != ERROR_NONE)
+        fail_msg("%s: %s", a->attack->name, a->refused.text);
+    if (r->status == CELL_LOST)
+        fail_msg("%s: nothing is known of its cell", a->attack->name);
+    if (r->status == CELL_KILLED && (!r->killed[0] || r->reason.code == ERROR_NONE))
+        fail_msg("%s: killed, and nobody knows why", a->attack->name);
+    if (a->attack->ends == alive && a->attack->ends)
+        fail_msg("%s: its sandbox is still there", a->attack->name);
+    if (!alive) {
+        struct session_cell cell = { .code = "1", .len = 1 };
+        struct error why = { 0 };
+        assert_true(session_exec(a->session, &cell, NULL, NULL, &why) < 0);
+        assert_true(
+            why.code == ERROR_TIMEOUT || why.code == ERROR_LOST || why.code == ERROR_PROTOCOL);
+    }
+}
+
+/* The processes of closed sandboxes are killed, which takes them a moment. */
+static void look_when_they_are_gone(const struct crowd_host *before, struct crowd_host *after)
+{
+    uint64_t start = clock_ns();
+    do {
+        usleep(10000);
+        crowd_look(after);
+    } while (after->processes != before->processes && clock_seconds_since(start) < GONE_S);
+}
+
+static void an_honest_session_is_right_among_attackers_and_the_host_is_as_before(void **state)
+{
+    struct fixture *f = *state;
+    struct crowd_host before, after;
+    struct session_options options = limited();
+    for (int i = 0; i < CELLS; i++)
+        honest_step(f);
+    crowd_look(&before);
+    assert_ok(crowd_open(&f->crowd, f->loop, f->env, &options, ATTACKERS, NULL, false, err));
+    uint64_t start = clock_ns();
+    for (int i = 0; i < CELLS || !all_are_over(&f->crowd); i++) {
+        honest_step(f);
+        if (clock_seconds_since(start) > PATIENCE_S)
+            fail_msg("some attackers are not over after %d s", PATIENCE_S);
+    }
+    for (size_t i = 0; i < f->crowd.count; i++)
+        assert_ended_in_order(&f->crowd.attackers[i]);
+    assert_true(f->crowd.calls > 0);
+    crowd_close(&f->crowd);
+    honest_step(f);
+    look_when_they_are_gone(&before, &after);
+    assert_int_equal(after.processes, before.processes);
+    assert_int_equal(after.descriptors, before.descriptors);
+    assert_int_equal(after.threads, before.threads);
+    assert_int_equal(after.children, before.children);
+    assert_int_equal(after.mounts, before.mounts);
+    if (after.heap > before.heap + HEAP_GROWTH)
+        fail_msg("the host's heap grew from %zu to %zu bytes", before.heap, after.heap);
+    for (int i = 0; i < CELLS; i++)
+        honest_step(f);
+}
+
+/* What is under attack is closed in the middle of it. */
+static void attackers_can_be_closed_at_any_moment(void **state)
+{
+    struct fixture *f = *state;
+    struct crowd_host before, after;
+    struct session_options options = limited();
+    honest_step(f);
+    crowd_look(&before);
+    for (int round = 0; round < 4; round++) {
+        assert_ok(crowd_open(&f->crowd, f->loop, f->env, &options, ATTACKERS, NULL, true, err));
+        for (int i = 0; i < 50 * round; i++)
+            honest_step(f);
+        crowd_close(&f->crowd);
+    }
+    honest_step(f);
+    look_when_they_are_gone(&before, &after);
+    assert_int_equal(after.processes, before.processes);
+    assert_int_equal(after.descriptors, before.descriptors);
+    assert_true(after.heap <= before.heap + HEAP_GROWTH);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(an_honest_session_is_right_among_attackers_and_the_host_is_as_before),
+        T(attackers_can_be_closed_at_any_moment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,200 @@
+/* Processes that compute for long give way, and have their priority back at the next operation. A
+ * keeper here is a process whose child is the worker. */
+#include "../test.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "env/pace.h"
+
+enum { PATIENCE_S = 20, LOWEST = 19 };
+
+struct fixture {
+    struct loop *loop;
+    struct pace *pace;
+    pid_t keeper, worker;
+    unsigned sandboxes;
+};
+
+static void spin(void)
+{
+    for (volatile unsigned n = 0;; n++)
+        ;
+}
+
+/* The worker spins or sleeps, alone or with a child that spins. */
+static void be_a_worker(bool spins, bool forks)
+{
+    if (forks && fork() == 0)
+        spin();
+    if (spins)
+        spin();
+    for (;;)
+        pause();
+}
+
+static void start(struct fixture *f, bool spins, bool forks)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    f->keeper = fork();
+    if (f->keeper == 0) {
+        setpgid(0, 0);
+        pid_t worker = fork();
+        if (worker == 0)
+            be_a_worker(spins, forks);
+        (void)!write(ends[1], &worker, sizeof worker);
+        for (;;)
+            pause();
+    }
+    assert_int_equal(read(ends[0], &f->worker, sizeof f->worker), sizeof f->worker);
+    close(ends[0]);
+    close(ends[1]);
+    assert_ok(pace_open(f->loop, f->keeper, &f->sandboxes, &f->pace, err));
+}
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    assert_ok(loop_open(&f->loop, err));
+    f->sandboxes = 2;
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    pace_close(f->pace);
+    if (f->keeper > 0)
+        kill(-f->keeper, SIGKILL);
+    if (f->keeper > 0)
+        waitpid(f->keeper, NULL, 0);
+    loop_close(f->loop);
+    free(f);
+    return 0;
+}
+
+static int nice_of(pid_t pid)
+{
+    return getpriority(PRIO_PROCESS, (id_t)pid);
+}
+
+/* Turns the loop until the process has this niceness; false if it never has. */
+static bool comes_to(struct fixture *f, pid_t pid, int nice, double seconds)
+{
+    uint64_t begin = clock_ns();
+    while (nice_of(pid) != nice) {
+        if (clock_seconds_since(begin) > seconds)
+            return false;
+        loop_run_ready(f->loop);
+        usleep(1000);
+    }
+    return true;
+}
+
+static bool may_not_lower_and_raise(void)
+{
+    struct rlimit limit;
+    getrlimit(RLIMIT_NICE, &limit);
+    if (geteuid() == 0 || limit.rlim_cur >= 20)
+        return false;
+    print_message("skipped: only root can take a niceness back\n");
+    return true;
+}
+
+static void who_spins_gives_way_until_the_next_operation(void **state)
+{
+    struct fixture *f = *state;
+    if (may_not_lower_and_raise())
+        skip();
+    start(f, true, false);
+    assert_int_equal(nice_of(f->worker), nice_of(0));
+    pace_begin(f->pace);
+    assert_true(comes_to(f, f->worker, LOWEST, PATIENCE_S));
+    pace_begin(f->pace);
+    assert_int_equal(nice_of(f->worker), nice_of(0));
+    assert_true(comes_to(f, f->worker, LOWEST, PATIENCE_S));
+    pace_end(f->pace);
+    assert_int_equal(nice_of(f->worker), nice_of(0));
+}
+
+static void who_waits_does_not(void **state)
+{
+    struct fixture *f = *state;
+    if (may_not_lower_and_raise())
+        skip();
+    start(f, false, false);
+    pace_begin(f->pace);
+    assert_false(comes_to(f, f->worker, LOWEST, 0.5));
+}
+
+static void the_only_sandbox_gives_way_to_nobody(void **state)
+{
+    struct fixture *f = *state;
+    if (may_not_lower_and_raise())
+        skip();
+    start(f, true, false);
+    f->sandboxes = 1;
+    pace_begin(f->pace);
+    assert_false(comes_to(f, f->worker, LOWEST, 0.5));
+    f->sandboxes = 2;
+    assert_true(comes_to(f, f->worker, LOWEST, PATIENCE_S));
+}
+
+static void a_child_that_spins_gives_way_and_stays_behind(void **state)
+{
+    struct fixture *f = *state;
+    char path[64];
+    int child = 0;
+    if (may_not_lower_and_raise())
+        skip();
+    start(f, false, true);
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)f->worker, (int)f->worker);
+    while (child == 0) {
+        FILE *children = fopen(path, "re");
+        assert_non_null(children);
+        if (fscanf(children, "%d", &child) != 1)
+            child = 0;
+        fclose(children);
+    }
+    pace_begin(f->pace);
+    assert_true(comes_to(f, child, LOWEST, PATIENCE_S));
+    pace_begin(f->pace);
+    assert_int_equal(nice_of(f->worker), nice_of(0));
+    assert_int_equal(nice_of(child), LOWEST);
+}
+
+static void a_sandbox_that_is_gone_is_nobodys(void **state)
+{
+    struct fixture *f = *state;
+    start(f, true, false);
+    kill(-f->keeper, SIGKILL);
+    waitpid(f->keeper, NULL, 0);
+    f->keeper = 0;
+    pace_begin(f->pace);
+    comes_to(f, 0, LOWEST, 0.1);
+    pace_end(f->pace);
+    assert_int_not_equal(nice_of(0), LOWEST);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(who_spins_gives_way_until_the_next_operation),
+        T(who_waits_does_not),
+        T(the_only_sandbox_gives_way_to_nobody),
+        T(a_child_that_spins_gives_way_and_stays_behind),
+        T(a_sandbox_that_is_gone_is_nobodys),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
