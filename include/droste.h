@@ -118,8 +118,8 @@ typedef struct droste_message {
 /* Answers a call of the model "callback": calls droste_answer or droste_refuse for it once, now or
  * later, from the loop's thread. The messages are valid until then. */
 typedef struct droste_call droste_call;
-typedef void droste_model_fn(void *arg, const droste_message *messages, size_t count,
-    droste_call *call);
+typedef void droste_model_fn(
+    void *arg, const droste_message *messages, size_t count, droste_call *call);
 DROSTE_API void droste_set_model(droste *d, droste_model_fn *fn, void *arg);
 DROSTE_API void droste_answer(droste_call *call, const char *text, size_t len);
 DROSTE_API void droste_refuse(droste_call *call, const char *why);
@@ -174,8 +174,8 @@ DROSTE_API int droste_session_set(droste_session *s, const char *name, const cha
     const void *data, size_t len, droste_error *err);
 /* Binds a file, a directory ({path: text}), or with "-" standard input. `kind` may be NULL: as the
  * setting "context-type" says. */
-DROSTE_API int droste_session_load(droste_session *s, const char *name, const char *kind,
-    const char *path, droste_error *err);
+DROSTE_API int droste_session_load(
+    droste_session *s, const char *name, const char *kind, const char *path, droste_error *err);
 /* What a person should know of the last load, in a line (files of a directory that are not in it);
  * NULL: nothing. Valid until the next one. */
 DROSTE_API const char *droste_session_notice(const droste_session *s);
@@ -195,12 +195,12 @@ typedef struct droste_event {
     const char *text; /* the run's id, a piece of the reply, the code, the output… */
     size_t len;
     unsigned turn, turns;
-    int stream;            /* of "output" */
-    const char *status;    /* of "result": the cell's */
-    double seconds;        /* of "result": the cell's */
-    unsigned pending;      /* calls of the guest under way */
-    int64_t calls;         /* ended so far, of guests and of the loop */
-    int64_t input_tokens;  /* of them */
+    int stream;           /* of "output" */
+    const char *status;   /* of "result": the cell's */
+    double seconds;       /* of "result": the cell's */
+    unsigned pending;     /* calls of the guest under way */
+    int64_t calls;        /* ended so far, of guests and of the loop */
+    int64_t input_tokens; /* of them */
     int64_t output_tokens;
 } droste_event;
 typedef void droste_event_fn(void *arg, const droste_event *event);
@@ -208,8 +208,8 @@ typedef void droste_event_fn(void *arg, const droste_event *event);
 /* Answers a question about a context (a path as in droste_session_load; NULL: none) and waits for
  * the answer. An error return means that the run could not begin; a run that ended without an answer
  * is a result. */
-DROSTE_API int droste_run(droste *d, const char *question, const char *context,
-    droste_event_fn *fn, void *arg, droste_result **out, droste_error *err);
+DROSTE_API int droste_run(droste *d, const char *question, const char *context, droste_event_fn *fn,
+    void *arg, droste_result **out, droste_error *err);
 
 #ifdef __cplusplus
 }

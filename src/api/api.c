@@ -45,7 +45,6 @@ void droste_interrupt(droste *d)
     errno = saved;
 }
 
-
 void api_forget_interrupt(droste *d)
 {
     uint64_t count;
@@ -187,8 +186,8 @@ int api_store(droste *d, struct store **out, struct error *err)
     if (!d->store) {
         free(steal(&d->store_path));
         d->store_path = strdup(path);
-        int rc = d->store_path ? store_open(path[0] ? path : NULL, &d->store, err)
-                               : error_memory(err);
+        int rc =
+            d->store_path ? store_open(path[0] ? path : NULL, &d->store, err) : error_memory(err);
         if (rc < 0)
             return rc;
     }

@@ -25,7 +25,7 @@ struct droste {
     char *store_path;
     struct droste_session *sessions; /* all that are open */
     struct rlm_run *run;             /* the one under way, if any */
-    struct lm_queue *queue; /* of all models, once one was opened */
+    struct lm_queue *queue;          /* of all models, once one was opened */
     droste_model_fn *model_fn;
     void *model_arg;
 };

@@ -26,8 +26,7 @@ static void put_json(struct buf *out, const char *key, const char *json)
     buf_printf(out, ",\"%s\":%s", key, json ? json : "null");
 }
 
-static void put_error(struct buf *out, const char *type, const char *message,
-    const char *traceback)
+static void put_error(struct buf *out, const char *type, const char *message, const char *traceback)
 {
     if (!type) {
         put_json(out, "error", NULL);
@@ -47,8 +46,8 @@ static void put_cell_error(struct buf *out, const struct cell_result *c)
     else if (c->status == CELL_TIMEOUT)
         put_error(out, "TimeoutError", c->reason.text, NULL);
     else if (c->reason.code != ERROR_NONE)
-        put_error(out, c->status == CELL_KILLED ? "SandboxKilled" : "SandboxLost", c->reason.text,
-            NULL);
+        put_error(
+            out, c->status == CELL_KILLED ? "SandboxKilled" : "SandboxLost", c->reason.text, NULL);
     else
         put_error(out, NULL, NULL, NULL);
 }
@@ -107,8 +106,8 @@ struct droste_result *result_of_cell(
     put_string(out, "echo", c->echo);
     put_string(out, "killed", c->killed[0] ? c->killed : NULL);
     buf_printf(out, ",\"alive\":%s,\"calls\":%u,\"seconds\":%.6f,\"isolation\":\"%s\",\"rules\":%s",
-        c->alive ? "true" : "false", c->calls, c->seconds, isolation_name(session_isolation(session)),
-        rules ? "true" : "false");
+        c->alive ? "true" : "false", c->calls, c->seconds,
+        isolation_name(session_isolation(session)), rules ? "true" : "false");
     buf_printf(out, ",\"left_out\":{\"stdout\":%llu,\"stderr\":%llu}",
         (unsigned long long)c->out_left_out, (unsigned long long)c->err_left_out);
     put_resources(out, &c->usage, session_limits_of(session));
@@ -132,11 +131,12 @@ struct droste_result *result_of_run(const struct rlm_result *run)
     r->error = run->error;
     r->seconds = run->seconds;
     r->answer = run->answer ? strdup(run->answer) : NULL;
-    buf_printf(out, "{\"answer\":%s,\"status\":\"%s\"", run->answer ? run->answer : "null",
-        r->status);
+    buf_printf(
+        out, "{\"answer\":%s,\"status\":\"%s\"", run->answer ? run->answer : "null", r->status);
     put_string(out, "run", run->run[0] ? run->run : NULL);
-    buf_printf(out, ",\"iterations\":%u,\"usage\":{\"calls\":%lld,\"input_tokens\":%lld,"
-                    "\"output_tokens\":%lld,\"cost\":null,\"seconds\":%.6f,\"estimated\":%s}",
+    buf_printf(out,
+        ",\"iterations\":%u,\"usage\":{\"calls\":%lld,\"input_tokens\":%lld,"
+        "\"output_tokens\":%lld,\"cost\":null,\"seconds\":%.6f,\"estimated\":%s}",
         run->iterations, (long long)b->calls, (long long)b->input_tokens,
         (long long)b->output_tokens, run->seconds, b->estimated ? "true" : "false");
     if (run->error.code != ERROR_NONE)

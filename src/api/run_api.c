@@ -114,8 +114,8 @@ static int fill_options(droste *d, const char *question, const struct parts *p,
     return rc;
 }
 
-static int run(droste *d, const char *question, const struct parts *p, struct waiting *w,
-    struct error *err)
+static int run(
+    droste *d, const char *question, const struct parts *p, struct waiting *w, struct error *err)
 {
     struct rlm_options options;
     int rc = fill_options(d, question, p, &options, err);
@@ -135,8 +135,8 @@ static int run(droste *d, const char *question, const struct parts *p, struct wa
     return rc;
 }
 
-int droste_run(droste *d, const char *question, const char *context, droste_event_fn *fn,
-    void *arg, droste_result **out, droste_error *err)
+int droste_run(droste *d, const char *question, const char *context, droste_event_fn *fn, void *arg,
+    droste_result **out, droste_error *err)
 {
     struct error why = { 0 };
     struct parts parts = { 0 };

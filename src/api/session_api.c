@@ -26,7 +26,6 @@ struct droste_session {
     struct cell_result result;
 };
 
-
 void api_interrupt_sessions(droste *d)
 {
     for (struct droste_session *s = d->sessions; s; s = s->next)
@@ -45,8 +44,7 @@ static void guest_call_dropped(void *arg, struct session *inner, uint64_t id)
         broker_drop(s->broker, inner, id);
 }
 
-static void guest_output(void *arg, struct session *inner, int stream, const char *data,
-    size_t len)
+static void guest_output(void *arg, struct session *inner, int stream, const char *data, size_t len)
 {
     droste_session *s = arg;
     if (s->output)
@@ -95,9 +93,13 @@ static int set_up(droste_session *s, struct error *err)
         rc = api_models(d, false, &s->lm, &s->sub, err);
     if (rc < 0)
         return rc;
-    struct broker_options broker = { .lm = s->sub ? s->sub : s->lm, .budget = &s->budget,
-        .call_timeout = d->settings.call_timeout, .loop = d->loop,
-        .answer_timeout = api_broker_timeout(d), .max_tokens = d->settings.max_tokens, .depth = 1 };
+    struct broker_options broker = { .lm = s->sub ? s->sub : s->lm,
+        .budget = &s->budget,
+        .call_timeout = d->settings.call_timeout,
+        .loop = d->loop,
+        .answer_timeout = api_broker_timeout(d),
+        .max_tokens = d->settings.max_tokens,
+        .depth = 1 };
     rc = broker_open(&broker, &s->broker, err);
     if (rc == 0)
         rc = session_open(env, &options, &events, s, &s->session, err);
@@ -177,8 +179,9 @@ int droste_session_exec(droste_session *s, const char *code, size_t len, int fla
     droste_result **out, droste_error *err)
 {
     struct error why = { 0 };
-    struct session_cell cell = { .code = code, .len = len, .echo = flags & DROSTE_ECHO,
-        .execute_timeout = -1 };
+    struct session_cell cell = {
+        .code = code, .len = len, .echo = flags & DROSTE_ECHO, .execute_timeout = -1
+    };
     s->done = false;
     api_forget_interrupt(s->d);
     int rc = session_exec(s->session, &cell, operation_done, s, &why);
@@ -196,8 +199,8 @@ int droste_session_exec(droste_session *s, const char *code, size_t len, int fla
     return *out ? 0 : api_fail(err, &why, error_memory(&why));
 }
 
-static int set_context(droste_session *s, const char *name, const struct context *context,
-    struct error *err)
+static int set_context(
+    droste_session *s, const char *name, const struct context *context, struct error *err)
 {
     const char *const names[] = { name };
     s->done = false;
@@ -232,8 +235,8 @@ int droste_session_set(droste_session *s, const char *name, const char *kind, co
     return api_fail(err, &why, rc);
 }
 
-int droste_session_load(droste_session *s, const char *name, const char *kind, const char *path,
-    droste_error *err)
+int droste_session_load(
+    droste_session *s, const char *name, const char *kind, const char *path, droste_error *err)
 {
     struct error why = { 0 };
     struct context *context = NULL;

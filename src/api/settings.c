@@ -24,7 +24,7 @@ static const struct setting {
     droste_option option;
     enum type type;
     size_t offset;
-    double min, max; /* of numbers, seconds and sizes */
+    double min, max;               /* of numbers, seconds and sizes */
     const char *other_environment; /* another variable, weaker than the option's own; NULL: none */
 } table[] = {
 #define AT(field) offsetof(struct settings, field)
@@ -61,8 +61,7 @@ static const struct setting {
     { { "azure-api-version", "VERSION", "", "AZURE_OPENAI_API_VERSION",
           "A version of Azure's older interface, with deployments in the URL.", 0 },
         TYPE_TEXT, AT(azure_version), 0, 0 },
-    { { "openrouter-api-key", "KEY", "", "OPENROUTER_API_KEY", "OpenRouter's key; as api-key.",
-          1 },
+    { { "openrouter-api-key", "KEY", "", "OPENROUTER_API_KEY", "OpenRouter's key; as api-key.", 1 },
         TYPE_TEXT, AT(openrouter_key), 0, 0 },
     { { "openrouter-base-url", "URL", "", "OPENROUTER_BASE_URL",
           "Another server in OpenRouter's place.", 0 },
@@ -83,8 +82,8 @@ static const struct setting {
     { { "prices", "FILE", "", NULL,
           "Prices of models, before the built-in ones: MODEL INPUT OUTPUT [CACHED] a line.", 0 },
         TYPE_TEXT, AT(prices), 0, 0 },
-    { { "stream", "yes|no", "yes", NULL, "Ask the provider for streamed answers.", 0 },
-        TYPE_SWITCH, AT(stream), 0, 0 },
+    { { "stream", "yes|no", "yes", NULL, "Ask the provider for streamed answers.", 0 }, TYPE_SWITCH,
+        AT(stream), 0, 0 },
     { { "concurrency", "N", "64", NULL, "Model calls in flight at once, to one host.", 0 },
         TYPE_NUMBER, AT(concurrency), 1, 10000 },
     { { "model-concurrency", "N", "0", NULL,
@@ -114,8 +113,7 @@ static const struct setting {
         TYPE_TEXT, AT(python), 0, 0 },
     { { "preload", "MODULE", "", NULL, "Import this once for all sandboxes; may be repeated.", 0 },
         TYPE_LIST, AT(preload), 0, 0 },
-    { { "read", "PATH", "", NULL,
-          "Show this path read-only in the sandbox; may be repeated.", 0 },
+    { { "read", "PATH", "", NULL, "Show this path read-only in the sandbox; may be repeated.", 0 },
         TYPE_LIST, AT(read), 0, 0 },
     { { "setup-code", "CODE|@FILE", "", NULL,
           "Python to run when a session starts, before anything else in it.", 0 },
@@ -209,8 +207,7 @@ static const struct setting *find(const char *name)
     return NULL;
 }
 
-static int wrong(const struct setting *s, const char *value, const char *source,
-    struct error *err)
+static int wrong(const struct setting *s, const char *value, const char *source, struct error *err)
 {
     return error_set(err, ERROR_ARGUMENT, "%s: '%.60s' is not a value for %s (%s)", source,
         s->option.secret ? "…" : value, s->option.name, s->option.value);
@@ -340,8 +337,8 @@ static int set(struct settings *s, const struct setting *what, const char *value
     return 0;
 }
 
-int settings_set(struct settings *s, const char *name, const char *value, const char *source,
-    struct error *err)
+int settings_set(
+    struct settings *s, const char *name, const char *value, const char *source, struct error *err)
 {
     const struct setting *what = find(name);
     if (!what)
@@ -427,8 +424,7 @@ static int take_line(struct settings *s, char *line, const char *source, struct 
     return rc < 0 ? -(int)ERROR_CONFIG : 0;
 }
 
-int settings_from_file(struct settings *s, const char *path, bool may_be_absent,
-    struct error *err)
+int settings_from_file(struct settings *s, const char *path, bool may_be_absent, struct error *err)
 {
     static const char byte_order_mark[] = "\xEF\xBB\xBF";
     cleanup_buf struct buf text = { 0 };

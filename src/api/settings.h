@@ -50,14 +50,13 @@ struct settings {
 int settings_init(struct settings *s, struct error *err);
 void settings_free(struct settings *s);
 /* `source` names where the value comes from, for errors: "--retries", "OPENAI_BASE_URL"… */
-int settings_set(struct settings *s, const char *name, const char *value, const char *source,
-    struct error *err);
+int settings_set(
+    struct settings *s, const char *name, const char *value, const char *source, struct error *err);
 /* True unless it has its default because nobody said otherwise. */
 bool settings_given(const struct settings *s, const char *name);
 int settings_from_environment(struct settings *s, struct error *err);
 /* ERROR_CONFIG with the line. A missing file is fine if `may_be_absent`. */
-int settings_from_file(struct settings *s, const char *path, bool may_be_absent,
-    struct error *err);
+int settings_from_file(struct settings *s, const char *path, bool may_be_absent, struct error *err);
 /* "90", "90s", "1.5h", "30d"… as seconds; false if it is none. */
 bool settings_parse_seconds(const char *text, double *seconds);
 

@@ -49,8 +49,8 @@ int file_read(const char *path, size_t limit, struct buf *out, struct error *err
 {
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
-        return error_set_errno(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "opening %s",
-            path);
+        return error_set_errno(
+            err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "opening %s", path);
     return file_read_fd(fd, path, limit, out, err);
 }
 

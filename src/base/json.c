@@ -224,13 +224,13 @@ int json_check(const char *text, size_t len, const struct json_limits *limits, s
     struct scan s = { text, text + len, text, NULL };
     size_t bad = 0;
     if (len > limits->bytes)
-        return error_set(err, ERROR_PROTOCOL, "JSON of %zu bytes, over the limit of %zu", len,
-            limits->bytes);
+        return error_set(
+            err, ERROR_PROTOCOL, "JSON of %zu bytes, over the limit of %zu", len, limits->bytes);
     if (!text_is_utf8(text, len, &bad))
         return error_set(err, ERROR_PROTOCOL, "JSON is not UTF-8 at byte %zu", bad);
     if (!scan_value(&s, limits))
-        return error_set(err, ERROR_PROTOCOL, "JSON is wrong at byte %zu: %s",
-            (size_t)(s.p - s.start), s.wrong);
+        return error_set(
+            err, ERROR_PROTOCOL, "JSON is wrong at byte %zu: %s", (size_t)(s.p - s.start), s.wrong);
     return 0;
 }
 
@@ -256,8 +256,8 @@ int json_parse(const char *text, size_t len, const struct json_limits *limits,
     }
     json_tokener_free(tok);
     if (why != json_tokener_success)
-        return error_set(err, ERROR_PROTOCOL, "JSON cannot be read: %s",
-            json_tokener_error_desc(why));
+        return error_set(
+            err, ERROR_PROTOCOL, "JSON cannot be read: %s", json_tokener_error_desc(why));
     return 0;
 }
 
@@ -362,8 +362,8 @@ void json_append_base64(struct buf *out, const void *data, size_t len)
         return;
     for (size_t i = 0; i < len; i += 3) {
         size_t n = len - i < 3 ? len - i : 3;
-        unsigned bits = (unsigned)p[i] << 16 | (n > 1 ? (unsigned)p[i + 1] << 8 : 0) |
-                        (n > 2 ? p[i + 2] : 0);
+        unsigned bits =
+            (unsigned)p[i] << 16 | (n > 1 ? (unsigned)p[i + 1] << 8 : 0) | (n > 2 ? p[i + 2] : 0);
         char four[4] = { digits[bits >> 18], digits[bits >> 12 & 63],
             n > 1 ? digits[bits >> 6 & 63] : '=', n > 2 ? digits[bits & 63] : '=' };
         buf_append(out, four, sizeof four);

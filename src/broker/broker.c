@@ -33,8 +33,8 @@ struct ask {
     struct session *session;
     uint64_t id;
     size_t count, done;
-    size_t bytes;  /* of its prompts */
-    bool starting; /* within broker_call: the reply waits for its end */
+    size_t bytes;           /* of its prompts */
+    bool starting;          /* within broker_call: the reply waits for its end */
     struct timer *patience; /* until the guest is told that no answer comes; NULL: for ever */
     struct item items[];
 };
@@ -201,8 +201,8 @@ static void item_done(void *arg, const struct lm_reply *r)
     item_over(item);
 }
 
-static int record_begin(struct item *item, const char *model, const char *text, size_t len,
-    struct error *err)
+static int record_begin(
+    struct item *item, const char *model, const char *text, size_t len, struct error *err)
 {
     struct broker *b = item->ask->broker;
     struct store_call_begin begin = {
@@ -217,8 +217,8 @@ static int record_begin(struct item *item, const char *model, const char *text, 
     return b->options.store ? store_call_begin(b->options.store, &begin, &item->record, err) : 0;
 }
 
-static int start_request(struct item *item, struct lm_request *request, const char *text,
-    size_t len, struct error *err)
+static int start_request(
+    struct item *item, struct lm_request *request, const char *text, size_t len, struct error *err)
 {
     struct broker *b = item->ask->broker;
     double left = budget_seconds_left(b->options.budget);
@@ -244,8 +244,8 @@ static int start_request(struct item *item, struct lm_request *request, const ch
 }
 
 /* A prompt that is a list of messages, as JSON. */
-static int start_messages(struct item *item, const char *model, const char *text, size_t len,
-    struct error *err)
+static int start_messages(
+    struct item *item, const char *model, const char *text, size_t len, struct error *err)
 {
     cleanup_json struct json_object *list = NULL;
     int rc = json_parse(text, len, &json_limits_large, &list, err);
@@ -253,8 +253,8 @@ static int start_messages(struct item *item, const char *model, const char *text
         return rc;
     size_t count = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
     if (count == 0 || count > MESSAGES_MAX)
-        return error_set(err, ERROR_ARGUMENT, "a prompt is a text or a list of 1 to %d messages",
-            MESSAGES_MAX);
+        return error_set(
+            err, ERROR_ARGUMENT, "a prompt is a text or a list of 1 to %d messages", MESSAGES_MAX);
     cleanup_free struct lm_message *messages = calloc(count, sizeof *messages);
     if (!messages)
         return error_memory(err);
@@ -274,8 +274,8 @@ static int start_messages(struct item *item, const char *model, const char *text
     return start_request(item, &request, text, len, err);
 }
 
-static int start_item(struct item *item, const char *model, const char *text, size_t len,
-    struct error *err)
+static int start_item(
+    struct item *item, const char *model, const char *text, size_t len, struct error *err)
 {
     struct lm_message message = { "user", text, len };
     struct lm_request request = { .model = model, .messages = &message, .message_count = 1 };

@@ -17,15 +17,15 @@
 struct broker;
 
 struct broker_options {
-    struct lm *lm;           /* answers guests; NULL: every call is refused with `no_model` */
+    struct lm *lm; /* answers guests; NULL: every call is refused with `no_model` */
     struct budget *budget;
-    double call_timeout;     /* seconds of a model's call; 0: none */
+    double call_timeout; /* seconds of a model's call; 0: none */
     struct loop *loop;
-    double answer_timeout;   /* seconds that a guest's call waits for its answer; 0: no limit */
-    int64_t max_tokens;      /* of one answer; 0: the provider's default */
-    unsigned depth;          /* of the calls that are made here */
-    struct store *store;     /* NULL: no record */
-    const char *run;         /* its id there; must outlive the broker */
+    double answer_timeout;      /* seconds that a guest's call waits for its answer; 0: no limit */
+    int64_t max_tokens;         /* of one answer; 0: the provider's default */
+    unsigned depth;             /* of the calls that are made here */
+    struct store *store;        /* NULL: no record */
+    const char *run;            /* its id there; must outlive the broker */
     void (*changed)(void *arg); /* after each call that ended; may be NULL */
     void *arg;
 };

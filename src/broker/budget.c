@@ -22,8 +22,7 @@ int budget_reserve(struct budget *b, int64_t calls, struct error *err)
 {
     int64_t max = b->limits.calls;
     if (budget_seconds_left(b) <= 0)
-        return error_set(err, ERROR_BUDGET, "the time limit of %g s is reached",
-            b->limits.seconds);
+        return error_set(err, ERROR_BUDGET, "the time limit of %g s is reached", b->limits.seconds);
     if (calls > 0 && max >= 0 && calls > max - b->guest_calls)
         return error_set(err, ERROR_BUDGET,
             "LLM call limit exceeded: %lld + %lld > %lld. Use Python code for aggregation instead "
@@ -33,16 +32,14 @@ int budget_reserve(struct budget *b, int64_t calls, struct error *err)
     return 0;
 }
 
-static int refuse_tokens(const char *kind, int64_t spent, int64_t more, int64_t max,
-    struct error *err)
+static int refuse_tokens(
+    const char *kind, int64_t spent, int64_t more, int64_t max, struct error *err)
 {
-    return error_set(err, ERROR_BUDGET,
-        "%s token limit exceeded: %lld spent or held + %lld > %lld", kind, (long long)spent,
-        (long long)more, (long long)max);
+    return error_set(err, ERROR_BUDGET, "%s token limit exceeded: %lld spent or held + %lld > %lld",
+        kind, (long long)spent, (long long)more, (long long)max);
 }
 
-int budget_hold(struct budget *b, size_t prompt_bytes, struct budget_hold *hold,
-    struct error *err)
+int budget_hold(struct budget *b, size_t prompt_bytes, struct budget_hold *hold, struct error *err)
 {
     const struct budget_limits *max = &b->limits;
     int64_t more = (int64_t)(prompt_bytes / BYTES_PER_TOKEN);

@@ -25,12 +25,12 @@ struct budget_limits {
 struct budget {
     struct budget_limits limits;
     uint64_t start_ns;
-    int64_t guest_calls;   /* that were reserved by guests, settled or not */
-    int64_t calls;         /* that ended, of guests and of the loop */
-    int64_t input_tokens;  /* of ended calls */
+    int64_t guest_calls;  /* that were reserved by guests, settled or not */
+    int64_t calls;        /* that ended, of guests and of the loop */
+    int64_t input_tokens; /* of ended calls */
     int64_t output_tokens;
-    int64_t held_tokens;   /* input tokens, estimated, of calls under way */
-    bool estimated;        /* some provider did not say */
+    int64_t held_tokens; /* input tokens, estimated, of calls under way */
+    bool estimated;      /* some provider did not say */
 };
 
 /* What a call under way holds. */
@@ -44,8 +44,7 @@ void budget_init(struct budget *b, const struct budget_limits *limits);
  * spent of what. 0 calls: one of the loop's own. */
 int budget_reserve(struct budget *b, int64_t calls, struct error *err);
 /* Each reserved call then holds the tokens of its prompt, until it settles. */
-int budget_hold(struct budget *b, size_t prompt_bytes, struct budget_hold *hold,
-    struct error *err);
+int budget_hold(struct budget *b, size_t prompt_bytes, struct budget_hold *hold, struct error *err);
 void budget_settle(struct budget *b, struct budget_hold *hold, const struct lm_usage *usage);
 /* A hold that never became a call. */
 void budget_release(struct budget *b, struct budget_hold *hold);

@@ -233,8 +233,8 @@ static int bench_exec(droste *d, struct series *s, unsigned n, droste_error *err
     return rc;
 }
 
-static void answer_at_once(void *arg, const droste_message *messages, size_t count,
-    droste_call *call)
+static void answer_at_once(
+    void *arg, const droste_message *messages, size_t count, droste_call *call)
 {
     const char *text = arg;
     droste_answer(call, text, strlen(text));
@@ -432,7 +432,8 @@ const struct command command_bench = {
     .synopsis = "[start | exec | llm | run] [--json] [--SETTING VALUE ...]",
     .summary = "measure starts, cells, model calls and runs on this machine",
     .details = "Medians and their ratios are the figures to quote, from a quiet machine.\n",
-    .examples = "  droste bench\n  droste bench start --json\n  droste bench exec --isolation process\n",
+    .examples =
+        "  droste bench\n  droste bench start --json\n  droste bench exec --isolation process\n",
     .settings = true,
     .run = run,
 };

@@ -14,7 +14,7 @@
 /* Exit statuses, the same for all commands. */
 enum {
     EXIT_FINE = 0,
-    EXIT_RAISED = 1,      /* the code raised; a run has no answer */
+    EXIT_RAISED = 1, /* the code raised; a run has no answer */
     EXIT_USAGE = 2,
     EXIT_LIMIT = 3,       /* a limit or deadline */
     EXIT_ENVIRONMENT = 4, /* the environment failed */
@@ -23,20 +23,20 @@ enum {
 
 /* A flag of one command, beside the settings. */
 struct flag {
-    const char *name;     /* without the dashes; one letter: a short flag */
-    const char *value;    /* what it takes, as help shows it; NULL: nothing */
+    const char *name;  /* without the dashes; one letter: a short flag */
+    const char *value; /* what it takes, as help shows it; NULL: nothing */
     const char *help;
-    const char **text;    /* where the value goes */
-    bool *on;             /* or that it was given */
+    const char **text; /* where the value goes */
+    bool *on;          /* or that it was given */
 };
 
 struct command {
     const char *name;
     const char *synopsis; /* behind "droste NAME " */
     const char *summary;
-    const char *details;  /* exit statuses, notes; may be NULL */
+    const char *details; /* exit statuses, notes; may be NULL */
     const char *examples;
-    bool settings;        /* takes the library's settings as flags */
+    bool settings; /* takes the library's settings as flags */
     int (*run)(const struct command *self, int argc, char **argv);
 };
 

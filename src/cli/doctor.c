@@ -177,8 +177,8 @@ static int try_isolation(droste *d, const char *isolation, struct trial *t)
     return rc < 0 ? rc : open_and_run(d, t, &t->next_ms);
 }
 
-static void say_trial(struct doctor *doctor, const char *isolation, int rc, const struct trial *t,
-    const char *cure)
+static void say_trial(
+    struct doctor *doctor, const char *isolation, int rc, const struct trial *t, const char *cure)
 {
     cleanup_buf struct buf text = { 0 };
     if (rc < 0)
@@ -223,8 +223,8 @@ static void check_sandboxes(struct doctor *doctor)
     const char *python = rc[PROCESS] < 0 ? "see python, above" : NULL;
     say_trial(doctor, "full", rc[FULL], &trials[FULL], python ? python : cure_of_namespaces());
     say_trial(doctor, "light", rc[LIGHT], &trials[LIGHT], python ? python : cure_of_namespaces());
-    say_trial(doctor, "landlock", rc[LANDLOCK], &trials[LANDLOCK],
-        python ? python : cure_of_landlock());
+    say_trial(
+        doctor, "landlock", rc[LANDLOCK], &trials[LANDLOCK], python ? python : cure_of_landlock());
     say_trial(doctor, "process", rc[PROCESS], &trials[PROCESS], python);
     if (rc[AUTO] == 0)
         say(doctor, "auto", STATE_OK, NULL, "takes `%s` here", trials[AUTO].isolation);
@@ -246,7 +246,8 @@ static void check_landlock(struct doctor *doctor)
         say(doctor, "Landlock", STATE_OK, NULL, "ABI %d: files, abstract sockets and signals", abi);
     else if (abi > 0)
         say(doctor, "Landlock", STATE_NOTE, "Linux 6.12 adds abstract sockets and signals",
-            "ABI %d: files only; siblings at `full` and `light` can meet over abstract sockets", abi);
+            "ABI %d: files only; siblings at `full` and `light` can meet over abstract sockets",
+            abi);
     else
         say(doctor, "Landlock", STATE_NOTE, cure_of_landlock(),
             "this kernel does not have it (%s); `full` and `light` do without",
@@ -277,7 +278,8 @@ static void check_model(struct doctor *doctor)
     struct lm *lm = NULL, *sub = NULL;
     struct error err = { 0 };
     cleanup_buf struct buf where = { 0 };
-    const char *cure = "set DROSTE_MODEL and OPENAI_API_KEY (or OPENAI_BASE_URL), or use config.ini";
+    const char *cure =
+        "set DROSTE_MODEL and OPENAI_API_KEY (or OPENAI_BASE_URL), or use config.ini";
     if (!s->model) {
         say(doctor, "model", STATE_NOTE, cure, "none is configured; `droste run` needs one");
         return;
@@ -401,9 +403,9 @@ static int print_table(struct doctor *doctor)
         field_bool(&doctor->out, "works", doctor->works);
         buf_puts(&doctor->out, "}\n");
     } else {
-        buf_printf(&doctor->out, "\n%s\n", doctor->works
-                ? "Sandboxes work here."
-                : "Sandboxes do not work here yet; see what is missing, above.");
+        buf_printf(&doctor->out, "\n%s\n",
+            doctor->works ? "Sandboxes work here."
+                          : "Sandboxes do not work here yet; see what is missing, above.");
     }
     cli_print(stdout, buf_text(&doctor->out), doctor->out.len);
     buf_free(&doctor->out);
@@ -454,10 +456,10 @@ const struct command command_doctor = {
     .name = "doctor",
     .synopsis = "[--json] [--plan] [--SETTING VALUE ...]",
     .summary = "say what works here, what does not, and what to do",
-    .details =
-        "Real sandboxes are started; no model is called, and no key is printed. A failure in a plan\n"
-        "is reported with the step's number, which --plan shows.\n"
-        "Exit status: 0 a sandbox at isolation `auto` works, 4 it does not, 2 usage.\n",
+    .details = "Real sandboxes are started; no model is called, and no key is printed. A failure "
+               "in a plan\n"
+               "is reported with the step's number, which --plan shows.\n"
+               "Exit status: 0 a sandbox at isolation `auto` works, 4 it does not, 2 usage.\n",
     .examples = "  droste doctor\n"
                 "  droste doctor --json | jq '.checks[] | select(.state == \"missing\")'\n"
                 "  droste doctor --plan --isolation full\n"

@@ -72,9 +72,9 @@ static int read_code(const char *text, const char *file, struct buf *code)
         buf_puts(code, text);
         return 0;
     }
-    int rc = strcmp(file, "-") == 0 ? file_read_fd(STDIN_FILENO, "standard input", code_max, code,
-                                          &err)
-                                    : file_read(file, code_max, code, &err);
+    int rc = strcmp(file, "-") == 0
+                 ? file_read_fd(STDIN_FILENO, "standard input", code_max, code, &err)
+                 : file_read(file, code_max, code, &err);
     return rc < 0 ? cli_fail(EXIT_USAGE, "%s", err.text) : 0;
 }
 
@@ -97,8 +97,9 @@ static int run(const struct command *self, int argc, char **argv)
         return cli_error(&err);
     int status = cli_parse(self, argc, argv, flags, d, &file, 1, &count);
     if (status < 0 && (text != NULL) == (count == 1))
-        status = cli_usage(self, text ? "give -c CODE or a FILE, not both"
-                                      : "give the code with -c CODE, or a FILE (- for standard input)");
+        status =
+            cli_usage(self, text ? "give -c CODE or a FILE, not both"
+                                 : "give the code with -c CODE, or a FILE (- for standard input)");
     if (status < 0)
         status = read_code(text, file, &code) ? EXIT_USAGE : -1;
     if (status < 0)

@@ -200,13 +200,14 @@ static int print_help(const struct command *self, const struct flag *flags)
 
 static int print_overview(FILE *out)
 {
-    fprintf(out, "usage: droste COMMAND [...]\n\n"
-                 "Droste runs language-model-written Python in a sandbox, with a bridge from inside\n"
-                 "it to the models: a runtime for Recursive Language Models.\n\n");
+    fprintf(out,
+        "usage: droste COMMAND [...]\n\n"
+        "Droste runs language-model-written Python in a sandbox, with a bridge from inside\n"
+        "it to the models: a runtime for Recursive Language Models.\n\n");
     for (size_t i = 0; i < array_length(commands); i++)
         fprintf(out, "  %-8s %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(out, "\n'droste COMMAND --help' has flags and examples. Version %s.\n",
-        droste_version());
+    fprintf(
+        out, "\n'droste COMMAND --help' has flags and examples. Version %s.\n", droste_version());
     return out == stdout ? EXIT_FINE : EXIT_USAGE;
 }
 
@@ -269,8 +270,8 @@ static int take_flag(struct parsing *p)
             option->name, option->environment, option->name);
     const char *value = take_value(p, behind);
     if (!value)
-        return cli_usage(p->self, "%s needs a value (%s)", word,
-            flag ? flag->value : option->value);
+        return cli_usage(
+            p->self, "%s needs a value (%s)", word, flag ? flag->value : option->value);
     droste_error err;
     if (flag)
         *flag->text = value;

@@ -30,8 +30,10 @@ struct progress *progress_open(FILE *out)
 {
     struct progress *p = calloc(1, sizeof *p);
     if (p)
-        *p = (struct progress){ .out = out, .terminal = isatty(fileno(out)),
-            .start_ns = clock_ns(), .at_line_start = true };
+        *p = (struct progress){ .out = out,
+            .terminal = isatty(fileno(out)),
+            .start_ns = clock_ns(),
+            .at_line_start = true };
     return p;
 }
 
@@ -147,8 +149,8 @@ static void on_result(struct progress *p, const droste_event *e)
 {
     end_line(p);
     bool fine = strcmp(e->status, "ok") == 0 || strcmp(e->status, "submitted") == 0;
-    fprintf(p->out, "  %s%s%s%s in %.3f s%s\n", fine ? "" : RED, e->status, OFF, DIM, e->seconds,
-        OFF);
+    fprintf(
+        p->out, "  %s%s%s%s in %.3f s%s\n", fine ? "" : RED, e->status, OFF, DIM, e->seconds, OFF);
 }
 
 void progress_event(void *arg, const droste_event *e)

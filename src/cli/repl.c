@@ -20,7 +20,7 @@ struct repl {
     char python[64];
     bool in_line; /* the last output did not end its line */
     bool over;
-    int status;   /* of the last cell that went wrong */
+    int status; /* of the last cell that went wrong */
 };
 
 static void stream_output(void *arg, int stream, const char *data, size_t len)
@@ -284,7 +284,8 @@ static int run(const struct command *self, int argc, char **argv)
         return cli_error(&err);
     int status = cli_parse(self, argc, argv, flags, r.d, NULL, 0, NULL);
     if (status < 0 && r.context && strcmp(r.context, "-") == 0)
-        status = cli_usage(self, "standard input is where the code comes from; give --context PATH");
+        status =
+            cli_usage(self, "standard input is where the code comes from; give --context PATH");
     if (status < 0)
         status = converse(&r);
     lines_close(r.lines);

@@ -55,8 +55,8 @@ static void print_result(const droste_result *r, bool json)
         print_answer(answer, len);
 }
 
-static int answer_question(droste *d, const char *question, const char *context, bool json,
-    bool quiet)
+static int answer_question(
+    droste *d, const char *question, const char *context, bool json, bool quiet)
 {
     droste_result *r = NULL;
     droste_error err;
@@ -93,8 +93,8 @@ static int run(const struct command *self, int argc, char **argv)
     if (status < 0 && !question)
         status = cli_usage(self, "a run needs a --question");
     if (status < 0)
-        status = answer_question(d, question, context, json,
-            quiet || (!verbose && !isatty(STDERR_FILENO)));
+        status = answer_question(
+            d, question, context, json, quiet || (!verbose && !isatty(STDERR_FILENO)));
     droste_free(d);
     return status;
 }
@@ -110,12 +110,14 @@ const struct command command_run = {
         "Exit status: 0 answered, 1 no answer, 2 usage, 3 a limit or deadline, 4 the environment\n"
         "failed, 130 interrupted.\n",
     .examples =
-        "  droste run --question 'Which module defines the most classes?' --context /usr/lib/python3.11\n"
+        "  droste run --question 'Which module defines the most classes?' --context "
+        "/usr/lib/python3.11\n"
         "  droste run --question 'Who wrote to whom?' --context mail.txt --model gpt-5-mini\n"
         "  droste run --question 'What are the first 12 Fibonacci numbers?'\n"
         "  journalctl | droste run --question 'What failed last night?' --context -\n"
         "  droste run --question Q --context big/ --model m --base-url http://127.0.0.1:8000/v1\n"
-        "  droste run --question Q --record calls.jsonl; droste run --question Q --model replay:calls.jsonl\n",
+        "  droste run --question Q --record calls.jsonl; droste run --question Q --model "
+        "replay:calls.jsonl\n",
     .settings = true,
     .run = run,
 };

@@ -19,8 +19,8 @@ static const struct {
     { "modal", NULL, "a Modal account" },
 };
 
-int environment_open(const char *name, struct loop *loop, struct environment **out,
-    struct error *err)
+int environment_open(
+    const char *name, struct loop *loop, struct environment **out, struct error *err)
 {
     for (size_t i = 0; i < array_length(environments); i++) {
         if (strcmp(environments[i].name, name) != 0)
@@ -31,8 +31,8 @@ int environment_open(const char *name, struct loop *loop, struct environment **o
                 environments[i].needs);
         return environments[i].open(loop, out, err);
     }
-    return error_set(err, ERROR_ARGUMENT, "environment '%.40s' is not known; use --env local",
-        name);
+    return error_set(
+        err, ERROR_ARGUMENT, "environment '%.40s' is not known; use --env local", name);
 }
 
 void environment_close(struct environment *env)

@@ -29,10 +29,10 @@ struct sandbox_spec {
 
 /* How a sandbox ended. */
 struct sandbox_exit {
-    bool known;          /* false: it was killed from outside, or the machine did not say */
-    int wait_status;     /* of the worker, as by waitpid(2), where known */
-    enum limit limit;    /* that ended it, as the environment knows; LIMIT_NONE: none */
-    struct error error;  /* ERROR_ENVIRONMENT where it could not even start */
+    bool known;         /* false: it was killed from outside, or the machine did not say */
+    int wait_status;    /* of the worker, as by waitpid(2), where known */
+    enum limit limit;   /* that ended it, as the environment knows; LIMIT_NONE: none */
+    struct error error; /* ERROR_ENVIRONMENT where it could not even start */
 };
 
 /* What a sandbox has used, and what enforces its limits. */
@@ -96,8 +96,8 @@ struct environment_base {
 };
 
 /* The environment by its name; "local" is the only one in this version. */
-int environment_open(const char *name, struct loop *loop, struct environment **out,
-    struct error *err);
+int environment_open(
+    const char *name, struct loop *loop, struct environment **out, struct error *err);
 void environment_close(struct environment *env);
 
 static inline const struct environment_ops *environment_ops_of(const struct environment *env)

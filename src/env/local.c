@@ -32,7 +32,7 @@
 enum {
     ZYGOTES_MAX = 16,
     READ_SIZE = 65536,
-    DRAIN_ROUNDS = 16, /* a guest can make a pipe hold a MiB */
+    DRAIN_ROUNDS = 16,    /* a guest can make a pipe hold a MiB */
     KEEPER_END_MS = 2000, /* for killed processes to be gone; milliseconds in practice */
 };
 
@@ -72,9 +72,9 @@ struct sandbox {
     struct watch *watches[PORT_COUNT];
     struct turn waiting[PORT_STATUS]; /* of those that can say much */
     int pidfd;
-    struct pace *pace; /* NULL until it is there */
+    struct pace *pace;                /* NULL until it is there */
     bool wants_kill, wants_interrupt; /* asked for before the pidfd was here */
-    bool in_use; /* not in the pool */
+    bool in_use;                      /* not in the pool */
     bool ended;
     struct sandbox_exit how;
     struct sandbox_usage usage; /* the figures: as of its end */
@@ -148,8 +148,7 @@ static void watch_port(struct sandbox *s, enum port port)
     bool reads = port == PORT_STATUS || !s->waiting[port].waits;
     bool writes = port == PORT_CHANNEL && s->first;
     if (s->watches[port])
-        watch_events(
-            s->watches[port], (reads ? UV_READABLE : 0) | (writes ? UV_WRITABLE : 0));
+        watch_events(s->watches[port], (reads ? UV_READABLE : 0) | (writes ? UV_WRITABLE : 0));
 }
 
 static void port_ready(struct sandbox *s, enum port port)
@@ -393,7 +392,8 @@ static void clone_answered(void *arg, struct zygote_answer *answer)
     struct sandbox *s = arg;
     s->clone_id = 0;
     s->pidfd = answer->pidfd;
-    if (s->pidfd >= 0 && pace_open(s->env->base.loop, answer->pid, &s->env->sandboxes, &s->pace, NULL) == 0)
+    if (s->pidfd >= 0 &&
+        pace_open(s->env->base.loop, answer->pid, &s->env->sandboxes, &s->pace, NULL) == 0)
         pace_begin(s->pace);
     if (s->pidfd < 0) {
         explain_failure(s, ZYGOTE_NO_OP, answer->sys);
@@ -563,8 +563,8 @@ static void local_close(struct sandbox *s)
     free(s);
 }
 
-static struct sandbox *sandbox_new(struct local *env, struct zygote *z,
-    const struct sandbox_events *events, void *arg)
+static struct sandbox *sandbox_new(
+    struct local *env, struct zygote *z, const struct sandbox_events *events, void *arg)
 {
     struct sandbox *s = calloc(1, sizeof *s);
     if (!s)
@@ -597,8 +597,8 @@ static int make_cgroup(
     return 0;
 }
 
-static int start(struct sandbox *s, struct zygote *z, const struct jail_limits *limits,
-    struct error *err)
+static int start(
+    struct sandbox *s, struct zygote *z, const struct jail_limits *limits, struct error *err)
 {
     int theirs[PORT_COUNT] = { -1, -1, -1, -1 };
     struct jail_place place = { 0 };
@@ -622,8 +622,7 @@ static int start(struct sandbox *s, struct zygote *z, const struct jail_limits *
 }
 
 static int make_sandbox(void *arg, struct zygote *z, const struct jail_limits *limits,
-    const struct sandbox_events *events, void *events_arg, struct sandbox **out,
-    struct error *err)
+    const struct sandbox_events *events, void *events_arg, struct sandbox **out, struct error *err)
 {
     struct local *env = arg;
     struct sandbox *s = sandbox_new(env, z, events, events_arg);

@@ -61,8 +61,8 @@ static void member_ended(void *arg, const struct sandbox_exit *how)
 
 static const struct sandbox_events member_events = { member_bytes, member_output, member_ended };
 
-static bool is_kind(const struct member *m, const struct zygote *z,
-    const struct jail_limits *limits)
+static bool is_kind(
+    const struct member *m, const struct zygote *z, const struct jail_limits *limits)
 {
     return m->zygote == z && memcmp(&m->limits, limits, sizeof *limits) == 0;
 }
@@ -130,8 +130,7 @@ void pool_close(struct pool *p)
     free(p);
 }
 
-struct sandbox *pool_take(struct pool *p, const struct zygote *z,
-    const struct jail_limits *limits)
+struct sandbox *pool_take(struct pool *p, const struct zygote *z, const struct jail_limits *limits)
 {
     for (struct member *m = p->members; m; m = m->next) {
         struct sandbox *s = m->sandbox;
@@ -144,8 +143,7 @@ struct sandbox *pool_take(struct pool *p, const struct zygote *z,
     return NULL;
 }
 
-void pool_keep(struct pool *p, struct zygote *z, const struct jail_limits *limits,
-    unsigned wanted)
+void pool_keep(struct pool *p, struct zygote *z, const struct jail_limits *limits, unsigned wanted)
 {
     unsigned kept = 0;
     for (struct member *m = p->members, *next; m; m = next) {

@@ -14,8 +14,7 @@ struct pool;
 
 /* Makes a member: as the environment's open, with the given events. */
 typedef int pool_make_fn(void *arg, struct zygote *z, const struct jail_limits *limits,
-    const struct sandbox_events *events, void *events_arg, struct sandbox **out,
-    struct error *err);
+    const struct sandbox_events *events, void *events_arg, struct sandbox **out, struct error *err);
 typedef void pool_close_fn(struct sandbox *s);
 
 int pool_open(struct loop *loop, pool_make_fn *make, pool_close_fn *close, void *arg,
@@ -24,10 +23,8 @@ int pool_open(struct loop *loop, pool_make_fn *make, pool_close_fn *close, void 
 void pool_close(struct pool *p);
 
 /* A ready member of this kind, which is the caller's now, or NULL. */
-struct sandbox *pool_take(struct pool *p, const struct zygote *z,
-    const struct jail_limits *limits);
+struct sandbox *pool_take(struct pool *p, const struct zygote *z, const struct jail_limits *limits);
 /* Keeps `wanted` members of this kind ready from now on; they are made when the loop is idle. */
-void pool_keep(struct pool *p, struct zygote *z, const struct jail_limits *limits,
-    unsigned wanted);
+void pool_keep(struct pool *p, struct zygote *z, const struct jail_limits *limits, unsigned wanted);
 
 #endif

@@ -54,7 +54,7 @@ struct zygote {
     int errors; /* its standard error while it starts, -1 after */
     struct watch *watch;
     enum isolation isolation, asked; /* `asked` may be ISOLATION_AUTO */
-    char *wanted; /* spec->python, or NULL */
+    char *wanted;                    /* spec->python, or NULL */
     char *executable;
     char *words; /* preload and read paths, as one text, to compare specs by */
     char python[64];
@@ -559,8 +559,7 @@ static int probe(struct zygote *z, struct error *err)
     struct zygote_event event = { 0 };
     size_t len;
     static const struct jail_place place = { .workdir = "/", .user_processes = 1u << 20 };
-    int rc =
-        jail_compile_sandbox(z->isolation, z->plan, &jail_default_limits, &place, &plan, err);
+    int rc = jail_compile_sandbox(z->isolation, z->plan, &jail_default_limits, &place, &plan, err);
     if (rc < 0)
         return rc;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) == 0)

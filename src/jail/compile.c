@@ -121,13 +121,14 @@ static struct jail_op *add(struct builder *b, enum jail_op_kind kind, const char
         .a = a,
         .b = value,
     };
-    static struct jail_op nowhere; /* without memory: the builder has failed and says so at the end */
+    static struct jail_op
+        nowhere; /* without memory: the builder has failed and says so at the end */
     buf_append(&b->ops, &op, sizeof op);
     return b->ops.failed ? &nowhere : (struct jail_op *)(b->ops.data + b->ops.len) - 1;
 }
 
-static void add_mount(struct builder *b, const char *type, const char *target, const char *data,
-    uint64_t flags)
+static void add_mount(
+    struct builder *b, const char *type, const char *target, const char *data, uint64_t flags)
 {
     uint32_t at = add_text(b, data);
     add(b, JAIL_MOUNT, type, target, flags, 0)->text[2] = at;
@@ -139,8 +140,8 @@ static void builder_start(struct builder *b)
     buf_append(&b->text, "", 1); /* offset 0 is the empty text */
 }
 
-static int builder_finish(struct builder *b, uint64_t clone_flags, struct jail_plan **out,
-    struct error *err)
+static int builder_finish(
+    struct builder *b, uint64_t clone_flags, struct jail_plan **out, struct error *err)
 {
     struct jail_plan head = { .clone_flags = clone_flags };
     cleanup_buf struct buf block = { 0 };
@@ -192,8 +193,7 @@ static void show_system(struct builder *b)
 {
     static const char *const roots[] = { "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32" };
     static const char *const files[] = { "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
-        "/etc/alternatives", "/etc/localtime", "/etc/timezone", "/etc/mime.types",
-        "/etc/python3" };
+        "/etc/alternatives", "/etc/localtime", "/etc/timezone", "/etc/mime.types", "/etc/python3" };
     show(b, "/usr");
     for (size_t i = 0; i < array_length(roots); i++) {
         char to[256], path[32];
@@ -639,9 +639,9 @@ static void print_numbers(const struct jail_op *op, struct buf *out)
             op->b >> 32 ? ", abstract sockets, signals" : "");
         break;
     case JAIL_RULE:
-        buf_puts(out, op->a & LANDLOCK_MAKE_REG ? " as its own"
-                : op->a & LANDLOCK_WRITE_FILE   ? " to be written"
-                                                : " to be read");
+        buf_puts(out, op->a & LANDLOCK_MAKE_REG     ? " as its own"
+                      : op->a & LANDLOCK_WRITE_FILE ? " to be written"
+                                                    : " to be read");
         break;
     case JAIL_FILTER:
         buf_printf(out, " (%llu instructions)", a / 8);

@@ -278,7 +278,8 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op, str
 
 int jail_enter(const struct jail_plan *plan, enum jail_stage stage, uint32_t *failed)
 {
-    static struct state state; /* of the zygote; a clone into a user namespace cannot ask any more */
+    static struct state
+        state; /* of the zygote; a clone into a user namespace cannot ask any more */
     if (stage == JAIL_ZYGOTE)
         state = (struct state){ .uid = geteuid(), .gid = getegid(), .ruleset = -1 };
     for (uint32_t i = 0; i < plan->count; i++) {

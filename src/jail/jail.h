@@ -82,8 +82,8 @@ struct jail_host {
 };
 
 enum {
-    JAIL_INSIDE_UID = 1000,  /* who the guest is to itself */
-    JAIL_NOBODY = 65534,     /* who a guest of root's is to the host: never root */
+    JAIL_INSIDE_UID = 1000, /* who the guest is to itself */
+    JAIL_NOBODY = 65534,    /* who a guest of root's is to the host: never root */
 };
 
 /* Of a sandbox without a root of its own. */

@@ -37,9 +37,9 @@ enum landlock_right {
 };
 
 enum {
-    LANDLOCK_NET_TCP = 3,     /* bind and connect, ABI 4 */
-    LANDLOCK_SCOPE_ALL = 3,   /* abstract UNIX sockets and signals, ABI 6 */
-    LANDLOCK_SCOPE_ABI = 6,   /* Linux 6.12 */
+    LANDLOCK_NET_TCP = 3,   /* bind and connect, ABI 4 */
+    LANDLOCK_SCOPE_ALL = 3, /* abstract UNIX sockets and signals, ABI 6 */
+    LANDLOCK_SCOPE_ABI = 6, /* Linux 6.12 */
 };
 
 /* The kernel's struct landlock_ruleset_attr. */

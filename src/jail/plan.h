@@ -67,8 +67,8 @@ struct jail_plan {
     struct jail_op ops[];
 };
 
-static inline const char *jail_plan_text(const struct jail_plan *plan, const struct jail_op *op,
-    int i)
+static inline const char *jail_plan_text(
+    const struct jail_plan *plan, const struct jail_op *op, int i)
 {
     return (const char *)(plan->ops + plan->count) + op->text[i];
 }

@@ -140,8 +140,8 @@ static void strip(const char **value, size_t *len)
  * of them must not keep the host busy for minutes. */
 enum { OPEN_FINALS_MAX = 64 };
 
-enum reply_final reply_find_final(const char *text, size_t len, const char **value,
-    size_t *value_len)
+enum reply_final reply_find_final(
+    const char *text, size_t len, const char **value, size_t *value_len)
 {
     enum reply_final found = FINAL_NONE;
     struct fence open = { 0 };

@@ -26,7 +26,7 @@ enum reply_final {
 /* An answer given in words, outside of code: FINAL(…) or FINAL_VAR(…) at the start of a line, with
  * balanced parentheses; the last one counts, of those before the 64th that is never closed. *value
  * is what stands between them, without the quotes that may be around it. */
-enum reply_final reply_find_final(const char *text, size_t len, const char **value,
-    size_t *value_len);
+enum reply_final reply_find_final(
+    const char *text, size_t len, const char **value, size_t *value_len);
 
 #endif

@@ -17,8 +17,10 @@ static const char system_text[] =
     "```\n"
     "\n"
     "The blocks of a reply run in order, in one session: variables, imports, functions and classes "
-    "stay for later blocks. Then you are shown what they printed. Long output is cut in the middle, "
-    "and the value of a bare expression is not shown, so print what you need, and little at a time.\n"
+    "stay for later blocks. Then you are shown what they printed. Long output is cut in the "
+    "middle, "
+    "and the value of a bare expression is not shown, so print what you need, and little at a "
+    "time.\n"
     "\n"
     "The session has:\n"
     "- `context`: what the question is about. Its type and size are given with the question.\n"
@@ -26,10 +28,12 @@ static const char system_text[] =
     "prompt, so put the text and the task into it. It can take in about 100,000 tokens.\n"
     "- `llm_query_batched(prompts)`: asks for a list of prompts at once and returns the replies in "
     "their order. Much faster than one by one. A reply that failed begins with [ERROR].\n"
-    "- `add_buffer(name, value)`, `get_buffer(name)`, `clear_buffer(name)`: named lists in which to "
+    "- `add_buffer(name, value)`, `get_buffer(name)`, `clear_buffer(name)`: named lists in which "
+    "to "
     "collect findings.\n"
     "- `SHOW_VARS()`: the names and types of your variables, as text; print it.\n"
-    "- `SUBMIT(answer=value)`: gives the answer and ends your work. The value is a str, a number, a "
+    "- `SUBMIT(answer=value)`: gives the answer and ends your work. The value is a str, a number, "
+    "a "
     "bool, None, a list or a dict. `FINAL(value)` does the same; `FINAL_VAR(\"name\")` gives the "
     "variable of that name; so does setting `answer[\"content\"]` and then `answer[\"ready\"]` to "
     "True.\n"
@@ -39,16 +43,17 @@ static const char system_text[] =
     "1. Look first: the type, the size, a few samples. Do not print much of the context.\n"
     "2. Use code for what code does exactly: search, count, parse, sort, compute.\n"
     "3. Use `llm_query_batched` for what needs reading: cut the relevant text into pieces of up to "
-    "some 100,000 characters, say in each prompt what to look for and how to reply, and combine the "
+    "some 100,000 characters, say in each prompt what to look for and how to reply, and combine "
+    "the "
     "replies with code. Model calls are limited and cost money; do not use them for what code can "
     "do.\n"
     "4. Check what you found before you submit it.\n"
     "5. Submit only what you computed or read here. Call SUBMIT in a block of its own, when you "
     "have seen the output that the answer rests on.\n";
 
-const char prompt_no_code[] =
-    "Your reply had no ```repl block, so nothing was run. Write code to go on, or SUBMIT the answer "
-    "in a ```repl block.";
+const char prompt_no_code[] = "Your reply had no ```repl block, so nothing was run. Write code to "
+                              "go on, or SUBMIT the answer "
+                              "in a ```repl block.";
 
 const char prompt_last_turn[] =
     "You have used all your turns; no more code will be run. Give your best final answer to the "
@@ -161,8 +166,8 @@ static void put_shortened(struct buf *out, const char *text, size_t len, size_t 
     buf_append(out, text + tail, len - tail);
 }
 
-static void put_section(struct buf *out, const char *title, const char *text, size_t len,
-    size_t max)
+static void put_section(
+    struct buf *out, const char *title, const char *text, size_t len, size_t max)
 {
     if (len == 0)
         return;
@@ -178,8 +183,8 @@ static void put_variables(struct buf *out, struct json_object *variables)
     for (size_t i = 0; i < count && i < 100; i++) {
         struct json_object *v = json_object_array_get_idx(variables, i);
         int64_t length = json_get_int(v, "length", -1);
-        buf_printf(out, "%s%.80s (%.40s", i ? ", " : "Variables: ",
-            json_get_string(v, "name", "?"), json_get_string(v, "type", "?"));
+        buf_printf(out, "%s%.80s (%.40s", i ? ", " : "Variables: ", json_get_string(v, "name", "?"),
+            json_get_string(v, "type", "?"));
         if (length >= 0)
             buf_printf(out, ", %lld", (long long)length);
         buf_putc(out, ')');
@@ -199,7 +204,8 @@ void prompt_result(struct buf *out, const struct cell_result *r, unsigned index,
         put_section(out, "Error:\n", failure, strlen(failure), max_chars / 2);
     if (!r->alive)
         buf_printf(out,
-            "The session ended: %s. A new one was started: `context` is there again, your variables "
+            "The session ended: %s. A new one was started: `context` is there again, your "
+            "variables "
             "are not.\n",
             r->reason.text);
     if (r->out.len == 0 && r->err.len == 0 && !failure && r->alive)

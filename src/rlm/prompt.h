@@ -18,10 +18,10 @@ void prompt_question(struct buf *out, const char *question, struct json_object *
 void prompt_describe_context(struct buf *out, struct json_object *variable);
 
 /* What one block did; `index` counts from 1, `blocks` is their number in the reply. */
-void prompt_result(struct buf *out, const struct cell_result *result, unsigned index,
-    size_t max_chars);
+void prompt_result(
+    struct buf *out, const struct cell_result *result, unsigned index, size_t max_chars);
 
-extern const char prompt_no_code[];  /* after a reply without code and answer */
+extern const char prompt_no_code[];   /* after a reply without code and answer */
 extern const char prompt_last_turn[]; /* when the iterations are used up */
 
 #endif

@@ -26,16 +26,16 @@ enum rlm_status {
 const char *rlm_status_name(enum rlm_status status);
 
 enum rlm_event_kind {
-    RLM_EVENT_STARTED,  /* text: the run's id, or "" without a record */
-    RLM_EVENT_CONTEXT,  /* text: what the guest has as `context`, in words */
-    RLM_EVENT_TURN,     /* a turn begins: `turn` of `turns` */
-    RLM_EVENT_DELTA,    /* text: a piece of the model's reply */
-    RLM_EVENT_REPLY,    /* text: the whole reply */
-    RLM_EVENT_CELL,     /* text: the code that runs next */
-    RLM_EVENT_OUTPUT,   /* text: a piece of its output; `stream` 1 or 2 */
-    RLM_EVENT_RESULT,   /* cell: how it ended */
-    RLM_EVENT_CALLS,    /* a guest's call ended; the budget has the counts */
-    RLM_EVENT_NOTICE,   /* text: something that a person should know */
+    RLM_EVENT_STARTED, /* text: the run's id, or "" without a record */
+    RLM_EVENT_CONTEXT, /* text: what the guest has as `context`, in words */
+    RLM_EVENT_TURN,    /* a turn begins: `turn` of `turns` */
+    RLM_EVENT_DELTA,   /* text: a piece of the model's reply */
+    RLM_EVENT_REPLY,   /* text: the whole reply */
+    RLM_EVENT_CELL,    /* text: the code that runs next */
+    RLM_EVENT_OUTPUT,  /* text: a piece of its output; `stream` 1 or 2 */
+    RLM_EVENT_RESULT,  /* cell: how it ended */
+    RLM_EVENT_CALLS,   /* a guest's call ended; the budget has the counts */
+    RLM_EVENT_NOTICE,  /* text: something that a person should know */
 };
 
 struct rlm_event {
@@ -55,31 +55,31 @@ struct rlm_options {
     struct lm *lm;                 /* writes the code */
     struct lm *sub_lm;             /* answers llm_query; NULL: lm */
     struct environment *env;
-    const char *env_name;          /* for the record */
+    const char *env_name; /* for the record */
     struct session_options session;
     struct budget_limits limits;
-    double call_timeout;           /* seconds of one model call; 0: none */
-    double answer_timeout;         /* seconds that a guest's call waits for it; 0: no limit */
-    int64_t max_tokens;            /* of one answer; 0: the provider's default */
+    double call_timeout;   /* seconds of one model call; 0: none */
+    double answer_timeout; /* seconds that a guest's call waits for it; 0: no limit */
+    int64_t max_tokens;    /* of one answer; 0: the provider's default */
     unsigned max_iterations;
-    size_t max_output_chars;       /* of a cell's output that the model is shown */
-    struct store *store;           /* NULL: no record */
-    const char *instructions;      /* added to the system prompt; NULL: none */
+    size_t max_output_chars;  /* of a cell's output that the model is shown */
+    struct store *store;      /* NULL: no record */
+    const char *instructions; /* added to the system prompt; NULL: none */
     void (*event)(void *arg, const struct rlm_event *event); /* may be NULL */
     void *arg;
 };
 
 struct rlm_result {
     enum rlm_status status;
-    char *answer;          /* JSON, or NULL */
-    struct error error;    /* why there is none, or why it is not whole */
+    char *answer;       /* JSON, or NULL */
+    struct error error; /* why there is none, or why it is not whole */
     char run[STORE_RUN_ID_SIZE];
     unsigned iterations;
-    struct budget budget;  /* what was spent */
+    struct budget budget; /* what was spent */
     double seconds;
     enum isolation isolation;
     bool rules;
-    uint64_t left_out;     /* files of a directory that the context lacks */
+    uint64_t left_out; /* files of a directory that the context lacks */
 };
 
 struct rlm_run;

@@ -228,8 +228,8 @@ static char *answer_of(const char *submit, size_t len)
 /* ---- the conversation ---- */
 
 /* Takes the text, which is NULL without memory. */
-static int add_message(struct rlm_run *r, const char *role, char *text, size_t len,
-    struct error *err)
+static int add_message(
+    struct rlm_run *r, const char *role, char *text, size_t len, struct error *err)
 {
     if (text && r->message_count == r->message_cap) {
         size_t cap = r->message_cap ? 2 * r->message_cap : 16;
@@ -247,8 +247,7 @@ static int add_message(struct rlm_run *r, const char *role, char *text, size_t l
     return 0;
 }
 
-static int add_buf_message(struct rlm_run *r, const char *role, struct buf *text,
-    struct error *err)
+static int add_buf_message(struct rlm_run *r, const char *role, struct buf *text, struct error *err)
 {
     size_t len = text->len;
     return add_message(r, role, buf_steal(text), len, err);
@@ -298,12 +297,15 @@ static int ask_model(struct rlm_run *r, struct error *err)
     if (!messages)
         return error_memory(err);
     for (size_t i = 0; i < r->message_count; i++) {
-        messages[i] = (struct lm_message){ r->messages[i].role, r->messages[i].text,
-            r->messages[i].len };
+        messages[i] =
+            (struct lm_message){ r->messages[i].role, r->messages[i].text, r->messages[i].len };
         bytes += r->messages[i].len;
     }
-    struct lm_request request = { .messages = messages, .message_count = r->message_count,
-        .timeout = r->o.call_timeout, .max_tokens = r->o.max_tokens, .temperature = -1 };
+    struct lm_request request = { .messages = messages,
+        .message_count = r->message_count,
+        .timeout = r->o.call_timeout,
+        .max_tokens = r->o.max_tokens,
+        .temperature = -1 };
     int rc = budget_reserve(budget, 0, err);
     if (rc == 0)
         rc = budget_hold(budget, bytes, &r->hold, err);
@@ -311,8 +313,8 @@ static int ask_model(struct rlm_run *r, struct error *err)
         rc = record_call(r, err);
     r->recorded = r->message_count;
     if (rc == 0)
-        rc = lm_start(r->o.lm, &request, model_replied, r->o.event ? model_delta : NULL, r,
-            &r->call, err);
+        rc = lm_start(
+            r->o.lm, &request, model_replied, r->o.event ? model_delta : NULL, r, &r->call, err);
     if (rc < 0) {
         struct lm_reply never = { .error = *err, .text = "", .finish = "" };
         budget_release(budget, &r->hold);
@@ -459,8 +461,9 @@ static void cell_done(void *arg, struct cell_result *c)
 static int run_block(struct rlm_run *r, const struct reply_block *block, struct error *err)
 {
     struct session_cell cell = { .code = block->code, .len = block->len, .execute_timeout = -1 };
-    struct store_cell_begin begin = { .run = r->result.run, .turn = r->turn,
-        .code = { block->code, block->len } };
+    struct store_cell_begin begin = {
+        .run = r->result.run, .turn = r->turn, .code = { block->code, block->len }
+    };
     tell(r, RLM_EVENT_CELL, block->code, block->len);
     int rc = r->o.store ? store_cell_begin(r->o.store, &begin, &r->cell_record, err) : 0;
     broker_place(r->broker, r->turn, r->cell_record);
@@ -492,8 +495,7 @@ static void take_last_words(struct rlm_run *r, const char *text, size_t len)
     }
     struct error err = { 0 };
     error_set(&err, ERROR_BUDGET,
-        "the model did not submit within %u turns; this is what it said last",
-        r->o.max_iterations);
+        "the model did not submit within %u turns; this is what it said last", r->o.max_iterations);
     r->result.error = err;
     finish_answered(r, quoted(value, value_len), RLM_EXHAUSTED);
 }
@@ -552,8 +554,9 @@ static void guest_call_dropped(void *arg, struct session *s, uint64_t id)
 static void guest_output(void *arg, struct session *s, int stream, const char *data, size_t len)
 {
     struct rlm_run *r = arg;
-    struct rlm_event event = { .kind = RLM_EVENT_OUTPUT, .stream = stream, .text = data,
-        .len = len };
+    struct rlm_event event = {
+        .kind = RLM_EVENT_OUTPUT, .stream = stream, .text = data, .len = len
+    };
     if (!r->finished)
         tell_event(r, &event);
 }
@@ -568,8 +571,8 @@ static int open_session(struct rlm_run *r, struct error *err)
     r->result.isolation = session_isolation(r->session);
     if (!r->o.store)
         return 0;
-    return store_run_note_isolation(r->o.store, r->result.run,
-        isolation_name(r->result.isolation), err);
+    return store_run_note_isolation(
+        r->o.store, r->result.run, isolation_name(r->result.isolation), err);
 }
 
 static int first_messages(struct rlm_run *r, struct error *err)
@@ -760,8 +763,9 @@ int rlm_start(struct loop *loop, const struct rlm_options *options, rlm_done_fn 
     struct error why = { 0 };
     if (!r)
         return error_memory(err);
-    *r = (struct rlm_run){ .loop = loop, .o = *options, .done = done, .done_arg = arg,
-        .start_ns = clock_ns() };
+    *r = (struct rlm_run){
+        .loop = loop, .o = *options, .done = done, .done_arg = arg, .start_ns = clock_ns()
+    };
     r->question = strdup(options->question);
     r->instructions = options->instructions ? strdup(options->instructions) : NULL;
     r->setup = options->session.setup ? strdup(options->session.setup) : NULL;

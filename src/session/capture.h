@@ -8,7 +8,7 @@
 #include "base/buf.h"
 
 struct capture {
-    size_t limit;    /* bytes that are kept: half from the beginning, half from the end */
+    size_t limit; /* bytes that are kept: half from the beginning, half from the end */
     struct buf head, tail;
     uint64_t total;
 };

@@ -71,8 +71,8 @@ static void cleanup_context(struct context **c)
     context_free(*c);
 }
 
-static int context_new(const char *source, enum value_kind kind, struct context **out,
-    struct error *err)
+static int context_new(
+    const char *source, enum value_kind kind, struct context **out, struct error *err)
 {
     struct context *c = calloc(1, sizeof *c);
     if (!c)
@@ -129,8 +129,8 @@ static int copy_all(int from, int to, const char *name, struct error *err)
     }
 }
 
-int context_from_memory(const void *data, size_t len, enum value_kind kind, struct context **out,
-    struct error *err)
+int context_from_memory(
+    const void *data, size_t len, enum value_kind kind, struct context **out, struct error *err)
 {
     __attribute__((cleanup(cleanup_context))) struct context *c = NULL;
     int rc = context_new("memory", kind, &c, err);
@@ -180,8 +180,8 @@ static bool is_included(const struct context_filter *filter, const char *name, c
 {
     bool found = !filter || filter->count == 0;
     for (size_t i = 0; !found && i < filter->count; i++)
-        found = fnmatch(filter->include[i], name, 0) == 0 ||
-                fnmatch(filter->include[i], path, 0) == 0;
+        found =
+            fnmatch(filter->include[i], name, 0) == 0 || fnmatch(filter->include[i], path, 0) == 0;
     return found;
 }
 
@@ -196,8 +196,8 @@ static int take_file(struct context *c, const FTSENT *entry, size_t root_len,
     if (!is_included(filter, entry->fts_name, name))
         return 0;
     /* Opened without waiting and without following links: it may not be what it was a moment ago. */
-    cleanup_fd int fd = open(entry->fts_accpath,
-        O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    cleanup_fd int fd =
+        open(entry->fts_accpath, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
         leave_out(c, name, strerror(errno));
         return 0;
@@ -218,8 +218,8 @@ static bool is_version_control(const char *name)
     return strcmp(name, ".git") == 0 || strcmp(name, ".hg") == 0 || strcmp(name, ".svn") == 0;
 }
 
-static int walk(struct context *c, FTS *tree, size_t root_len,
-    const struct context_filter *filter, struct error *err)
+static int walk(struct context *c, FTS *tree, size_t root_len, const struct context_filter *filter,
+    struct error *err)
 {
     FTSENT *entry;
     int rc = 0;
@@ -246,8 +246,8 @@ static int walk(struct context *c, FTS *tree, size_t root_len,
     return rc;
 }
 
-static int load_directory(struct context *c, const char *path,
-    const struct context_filter *filter, struct error *err)
+static int load_directory(
+    struct context *c, const char *path, const struct context_filter *filter, struct error *err)
 {
     char *roots[] = { (char *)(uintptr_t)path, NULL };
     uint32_t count = 0;
@@ -260,7 +260,8 @@ static int load_directory(struct context *c, const char *path,
     fts_close(tree);
     if (rc == 0 && c->files == 0)
         return error_set(err, ERROR_ARGUMENT,
-            "the directory %.80s has no text files%s%.80s; give one that has, or a single file with "
+            "the directory %.80s has no text files%s%.80s; give one that has, or a single file "
+            "with "
             "--context-type bytes",
             path, c->first_left_out ? ": first left out: " : "",
             c->first_left_out ? c->first_left_out : "");
@@ -298,8 +299,8 @@ int context_load(const char *path, enum value_kind kind, const struct context_fi
     bool is_directory = S_ISDIR(st.st_mode);
     if (kind == VALUE_AUTO && !is_stdin)
         kind = kind_by_name(path);
-    int rc = context_new(is_stdin ? "standard input" : path, is_directory ? VALUE_FILES : kind, &c,
-        err);
+    int rc =
+        context_new(is_stdin ? "standard input" : path, is_directory ? VALUE_FILES : kind, &c, err);
     if (rc == 0)
         rc = is_directory ? load_directory(c, path, filter, err) : copy_all(fd, c->fd, path, err);
     if (rc == 0)

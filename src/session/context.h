@@ -12,11 +12,11 @@
 
 struct context {
     enum value_kind kind;
-    int fd;            /* sealed memfd; -1 for an empty one */
-    size_t len;        /* bytes in it */
-    char *source;      /* the path, "standard input" or "memory" */
-    uint64_t files;    /* of a directory */
-    uint64_t left_out; /* files of it that are not text, or could not be read */
+    int fd;               /* sealed memfd; -1 for an empty one */
+    size_t len;           /* bytes in it */
+    char *source;         /* the path, "standard input" or "memory" */
+    uint64_t files;       /* of a directory */
+    uint64_t left_out;    /* files of it that are not text, or could not be read */
     char *first_left_out; /* the path of one of them, and why; or NULL */
 };
 
@@ -35,8 +35,8 @@ struct context_filter {
  * (also: no room). */
 int context_load(const char *path, enum value_kind kind, const struct context_filter *filter,
     struct context **out, struct error *err);
-int context_from_memory(const void *data, size_t len, enum value_kind kind, struct context **out,
-    struct error *err);
+int context_from_memory(
+    const void *data, size_t len, enum value_kind kind, struct context **out, struct error *err);
 void context_free(struct context *context);
 
 /* What of a directory is not in it, in a line (free); NULL where nothing is missing. */

@@ -24,10 +24,10 @@
 #include "session/options.h"
 
 enum {
-    CALLS_MAX = 4096,           /* open at once; a thread each in the guest */
-    PARTS_MAX = 1000000,        /* of one call */
-    RESULT_PARTS_MAX = 16,      /* of one result */
-    PARTIAL_FRAME_MS = 30000,   /* a frame that has begun must be complete by then */
+    CALLS_MAX = 4096,         /* open at once; a thread each in the guest */
+    PARTS_MAX = 1000000,      /* of one call */
+    RESULT_PARTS_MAX = 16,    /* of one result */
+    PARTIAL_FRAME_MS = 30000, /* a frame that has begun must be complete by then */
     HEAD_MAX = 2 << 20,
 };
 
@@ -41,17 +41,17 @@ struct session {
     double execute_timeout_cap, grace;
 
     bool ready, dead;
-    struct error death;       /* why, once dead */
-    char killed[64];          /* by what the host ended it, "" if it did not */
+    struct error death; /* why, once dead */
+    char killed[64];    /* by what the host ended it, "" if it did not */
     struct sandbox_exit how;
     struct frame_decoder decoder;
 
     /* the operation under way */
-    uint64_t operation;       /* its id, 0: none */
+    uint64_t operation; /* its id, 0: none */
     uint64_t last_id;
     uint64_t started_ns;
-    double limit;             /* seconds of this operation, 0: none */
-    unsigned rings;           /* how often it was interrupted */
+    double limit;   /* seconds of this operation, 0: none */
+    unsigned rings; /* how often it was interrupted */
     bool deadline_passed;
     unsigned calls;
     session_done_fn *done;
@@ -110,7 +110,8 @@ static int send_memfd(struct session *s, uint8_t type, uint64_t id, const char *
 {
     unsigned char header[FRAME_HEADER_SIZE];
     struct frame frame = {
-        .type = type, .flags = FRAME_FD, .id = id, .head_len = head_len, .blob_len = len };
+        .type = type, .flags = FRAME_FD, .id = id, .head_len = head_len, .blob_len = len
+    };
     struct iovec iov[2] = { { header, sizeof header }, { (void *)(uintptr_t)head, head_len } };
     frame_write_header(header, &frame);
     return s->ops->send(s->sandbox, iov, 2, fd, err);
@@ -250,8 +251,7 @@ static void sandbox_ended(void *arg, const struct sandbox_exit *how)
     drop_calls(s);
     if (!s->operation)
         return;
-    struct cell_result r = { .status = s->killed[0] ? CELL_KILLED : CELL_LOST,
-        .reason = s->death };
+    struct cell_result r = { .status = s->killed[0] ? CELL_KILLED : CELL_LOST, .reason = s->death };
     snprintf(r.killed, sizeof r.killed, "%s", s->killed);
     if (s->death.code == ERROR_TIMEOUT)
         r.status = CELL_TIMEOUT;
@@ -301,8 +301,8 @@ static char *take_part(struct json_object *head, const char *key, const struct f
     struct frame_parts parts;
     const char *data;
     int64_t index = json_get_int(head, key, -1);
-    if (index < 0
-        || frame_parts_open(frame->blob, frame->blob_len, RESULT_PARTS_MAX, &parts, err) < 0)
+    if (index < 0 ||
+        frame_parts_open(frame->blob, frame->blob_len, RESULT_PARTS_MAX, &parts, err) < 0)
         return NULL;
     for (int64_t i = 0; frame_parts_next(&parts, &data, len); i++)
         if (i == index)
@@ -366,11 +366,11 @@ static bool is_known_status(const char *status)
 static int check_result(struct json_object *head, const struct frame *frame, struct error *err)
 {
     struct frame_parts parts = { 0 };
-    if (!json_object_is_type(head, json_type_object)
-        || !is_known_status(json_get_string(head, "status", NULL)))
+    if (!json_object_is_type(head, json_type_object) ||
+        !is_known_status(json_get_string(head, "status", NULL)))
         return error_set(err, ERROR_PROTOCOL, "a result without a known status");
-    if (frame->blob_len > 0
-        && frame_parts_open(frame->blob, frame->blob_len, RESULT_PARTS_MAX, &parts, err) < 0)
+    if (frame->blob_len > 0 &&
+        frame_parts_open(frame->blob, frame->blob_len, RESULT_PARTS_MAX, &parts, err) < 0)
         return -1;
     int64_t count = (int64_t)parts.count;
     if (json_get_int(head, "submitted", -1) >= count || json_get_int(head, "echo", -1) >= count)
@@ -645,9 +645,9 @@ int session_exec(struct session *s, const struct session_cell *cell, session_don
     if (s->limit > 0)
         timer_start(s->deadline, (uint64_t)(s->limit * 1000 + 0.5), 0);
     struct session_part code = { cell->code, cell->len };
-    rc = buf_failed(&head) ? error_memory(err)
-                           : send_blob(s, FRAME_EXEC, s->operation, head.data, head.len, &code, 1,
-                                 err);
+    rc = buf_failed(&head)
+             ? error_memory(err)
+             : send_blob(s, FRAME_EXEC, s->operation, head.data, head.len, &code, 1, err);
     return rc < 0 ? take_back(s, rc) : 0;
 }
 
@@ -660,8 +660,8 @@ static const char *const kind_names[] = {
     [VALUE_FILES] = "files",
 };
 
-static void write_set_head(struct buf *head, const char *const *names, size_t count,
-    enum value_kind kind)
+static void write_set_head(
+    struct buf *head, const char *const *names, size_t count, enum value_kind kind)
 {
     buf_printf(head, "{\"kind\":\"%s\",\"names\":[", kind_names[kind]);
     for (size_t i = 0; i < count; i++) {
@@ -808,4 +808,3 @@ void session_describe(const struct session *s, struct buf *out)
     if (s->ops->describe)
         s->ops->describe(s->env, s->sandbox, out);
 }
-

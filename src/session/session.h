@@ -39,19 +39,19 @@ struct cell_error {
 
 struct cell_result {
     enum cell_status status;
-    bool alive;              /* the session can go on, with its variables */
-    struct buf out, err;     /* UTF-8, with a line in the middle where bytes were left out */
+    bool alive;          /* the session can go on, with its variables */
+    struct buf out, err; /* UTF-8, with a line in the middle where bytes were left out */
     uint64_t out_left_out, err_left_out; /* bytes */
-    char *submit;            /* a JSON object, or NULL */
+    char *submit;                        /* a JSON object, or NULL */
     size_t submit_len;
-    char *echo;              /* repr of the last expression, or NULL */
+    char *echo; /* repr of the last expression, or NULL */
     struct cell_error error;
-    char killed[64];         /* "timeout", "memory", "signal 11", "exit 3", "protocol"…, or "" */
-    struct error reason;     /* for KILLED and LOST: what is known, in a line */
+    char killed[64];     /* "timeout", "memory", "signal 11", "exit 3", "protocol"…, or "" */
+    struct error reason; /* for KILLED and LOST: what is known, in a line */
     struct json_object *variables; /* array of {name, type, length, preview}; may be NULL */
     struct json_object *variable;  /* of session_set: what it became */
     double seconds;
-    unsigned calls;          /* that the guest made meanwhile */
+    unsigned calls;             /* that the guest made meanwhile */
     struct sandbox_usage usage; /* of the sandbox since its start */
 };
 
@@ -84,17 +84,17 @@ struct session_limits {
 
 struct session_options {
     struct sandbox_spec spec;
-    double timeout;         /* seconds that the session may live; 0: no limit */
-    double execute_timeout; /* seconds of a cell, after which it is interrupted; 0: no limit */
+    double timeout;             /* seconds that the session may live; 0: no limit */
+    double execute_timeout;     /* seconds of a cell, after which it is interrupted; 0: no limit */
     double execute_timeout_cap; /* what no cell's execute_timeout may exceed; 0: no cap */
-    double grace;           /* seconds from the interrupt to the kill */
-    size_t output_limit;    /* bytes of each stream of a cell that are kept */
+    double grace;               /* seconds from the interrupt to the kill */
+    size_t output_limit;        /* bytes of each stream of a cell that are kept */
     const char *const *output_fields; /* the fields that SUBMIT must have; none: any */
     size_t output_field_count;
-    bool rules;             /* guest/rules.py over the user's Python; a convenience, not the wall */
+    bool rules; /* guest/rules.py over the user's Python; a convenience, not the wall */
     const char *const *allow_imports; /* module names, and absolute directories of modules */
     size_t allow_import_count;
-    const char *setup;      /* code to run before the first cell, by whoever opens; NULL: none */
+    const char *setup; /* code to run before the first cell, by whoever opens; NULL: none */
 };
 
 /* The options' defaults; spec.isolation is ISOLATION_AUTO. */
@@ -130,9 +130,9 @@ int session_setup_outcome(const struct cell_result *result, struct error *err);
 
 /* How the guest makes a value of the bytes. */
 enum value_kind {
-    VALUE_TEXT,  /* str, from UTF-8 */
+    VALUE_TEXT, /* str, from UTF-8 */
     VALUE_BYTES,
-    VALUE_AUTO,  /* str if it is UTF-8, else bytes */
+    VALUE_AUTO, /* str if it is UTF-8, else bytes */
     VALUE_JSON,
     VALUE_JSONL, /* a list, a value a line */
     VALUE_FILES, /* {path: text}; guest.py, decode_files, has the format */

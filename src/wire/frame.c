@@ -135,15 +135,15 @@ void frame_parts_begin(struct buf *out, const size_t *lengths, size_t count)
     }
 }
 
-int frame_parts_open(const char *blob, size_t len, size_t max, struct frame_parts *parts,
-    struct error *err)
+int frame_parts_open(
+    const char *blob, size_t len, size_t max, struct frame_parts *parts, struct error *err)
 {
     if (len < 4)
         return error_set(err, ERROR_PROTOCOL, "a list of parts without its count");
     size_t count = get32(blob);
     if (count > max || count > (len - 4) / 8)
-        return error_set(err, ERROR_PROTOCOL, "a list of %zu parts in %zu bytes, at most %zu",
-            count, len, max);
+        return error_set(
+            err, ERROR_PROTOCOL, "a list of %zu parts in %zu bytes, at most %zu", count, len, max);
     *parts = (struct frame_parts){
         .count = count,
         .lengths = blob + 4,

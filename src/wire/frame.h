@@ -98,8 +98,8 @@ struct frame_parts {
 };
 
 /* Checks that the blob is exactly a list of at most `max` parts. */
-int frame_parts_open(const char *blob, size_t len, size_t max, struct frame_parts *parts,
-    struct error *err);
+int frame_parts_open(
+    const char *blob, size_t len, size_t max, struct frame_parts *parts, struct error *err);
 /* The next part; false after the last. */
 bool frame_parts_next(struct frame_parts *parts, const char **data, size_t *len);
 

@@ -43,8 +43,7 @@ static void open_session(void)
 static droste_result *run(const char *code, const char *status)
 {
     droste_result *r = NULL;
-    assert_fine(
-        droste_session_exec(fixture.session, code, strlen(code), 0, &r, &fixture.err));
+    assert_fine(droste_session_exec(fixture.session, code, strlen(code), 0, &r, &fixture.err));
     if (strcmp(droste_result_status(r), status) != 0)
         fail_msg("%s, not %s", droste_result_json(r, NULL), status);
     return r;

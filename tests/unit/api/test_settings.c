@@ -317,12 +317,13 @@ static void documents_every_setting(void **state)
             continue;
         const droste_option *o = droste_option_at(at++);
         if (!o || strcmp(o->name, name) != 0)
-            fail_msg("configuration.md has '%s' where '%s' belongs", name, o ? o->name : "(the end)");
+            fail_msg(
+                "configuration.md has '%s' where '%s' belongs", name, o ? o->name : "(the end)");
         cleanup_free char *row = strndup(line, len);
         snprintf(needed, sizeof needed, "`%s`", o->environment ? o->environment : o->name);
         if (!strstr(row, needed) || (o->fallback[0] && !strstr(row, o->fallback)))
-            fail_msg("the row of '%s' lacks %s or its default '%s': %s", name, needed, o->fallback,
-                row);
+            fail_msg(
+                "the row of '%s' lacks %s or its default '%s': %s", name, needed, o->fallback, row);
         if (line[len] == '\0')
             break;
     }

@@ -14,9 +14,13 @@ static void assert_decodes(const char *in, size_t len, const char *expected)
 static void malformed_bytes_become_replacement_characters(void **state)
 {
     assert_decodes("abc", 3, "abc");
-    assert_decodes("a\xff" "b", 3, "a\xEF\xBF\xBD" "b");
-    assert_decodes("\xE2\x82", 2, "\xEF\xBF\xBD");                            /* cut short */
-    assert_decodes("\xC0\xAF", 2, "\xEF\xBF\xBD\xEF\xBF\xBD");                /* overlong '/' */
+    assert_decodes("a\xff"
+                   "b",
+        3,
+        "a\xEF\xBF\xBD"
+        "b");
+    assert_decodes("\xE2\x82", 2, "\xEF\xBF\xBD");                             /* cut short */
+    assert_decodes("\xC0\xAF", 2, "\xEF\xBF\xBD\xEF\xBF\xBD");                 /* overlong '/' */
     assert_decodes("\xED\xA0\x80", 3, "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"); /* surrogate */
     assert_decodes("\xF0\x9F\x98\x80", 4, "\xF0\x9F\x98\x80");
 }
@@ -39,7 +43,8 @@ static void text_cannot_act_on_a_terminal(void **state)
 
 static void cuts_never_split_a_character(void **state)
 {
-    static const char in[] = "a\xE2\x82\xAC" "b";
+    static const char in[] = "a\xE2\x82\xAC"
+                             "b";
     assert_int_equal(text_utf8_floor(in, 5, 1), 1);
     assert_int_equal(text_utf8_floor(in, 5, 2), 1);
     assert_int_equal(text_utf8_floor(in, 5, 3), 1);

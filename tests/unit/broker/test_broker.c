@@ -98,8 +98,13 @@ static int teardown(void **state)
 
 static void open_with(struct fixture *f, struct budget_limits limits, struct lm *lm)
 {
-    struct broker_options broker = { .lm = lm, .budget = &f->budget, .depth = 1, .loop = f->loop,
-        .answer_timeout = f->answer_timeout, .changed = changed, .arg = f };
+    struct broker_options broker = { .lm = lm,
+        .budget = &f->budget,
+        .depth = 1,
+        .loop = f->loop,
+        .answer_timeout = f->answer_timeout,
+        .changed = changed,
+        .arg = f };
     struct session_options options;
     session_options_init(&options);
     options.grace = 0.3;

@@ -373,7 +373,8 @@ static int try_without_namespaces(void)
     int rc = open_box(f, &spec, &b, &err);
     if (!landlock && rc != -(int)ERROR_UNSUPPORTED)
         return 2; /* never `process` by itself */
-    if (landlock && (rc < 0 || sandbox_ops_of(b.sandbox)->isolation(b.sandbox) != ISOLATION_LANDLOCK))
+    if (landlock &&
+        (rc < 0 || sandbox_ops_of(b.sandbox)->isolation(b.sandbox) != ISOLATION_LANDLOCK))
         return 3;
     if (landlock)
         close_box(&b);

@@ -284,7 +284,8 @@ static void a_wall_has_both_parts_of_the_filter(void **state)
     for (size_t i = 0; i < array_length(walls); i++) {
         cleanup_free struct jail_plan *zygote = zygote_plan(walls[i], 1000);
         cleanup_free struct jail_plan *plan = sandbox_plan(walls[i]);
-        int list = find(zygote, JAIL_FILTER, 0), own = find_stage(plan, JAIL_WORKER, JAIL_FILTER, 0);
+        int list = find(zygote, JAIL_FILTER, 0),
+            own = find_stage(plan, JAIL_WORKER, JAIL_FILTER, 0);
         assert_true(zygote->ops[list].a >= 100 * 8); /* instructions of eight bytes */
         assert_int_equal(zygote->ops[list].optional, 0);
         assert_true(plan->ops[own].a >= 10 * 8);
@@ -409,8 +410,8 @@ static void a_prefix_below_tmp_is_shown_in_the_private_tmp(void **state)
     cleanup_free struct jail_plan *zygote = NULL, *plan = NULL;
     cleanup_buf struct buf out = { 0 };
     assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
-    assert_ok(jail_compile_sandbox(
-        ISOLATION_FULL, zygote, &jail_default_limits, &place, &plan, err));
+    assert_ok(
+        jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &place, &plan, err));
     jail_print(plan, &out);
     const char *at = buf_text(&out);
     for (size_t i = 0; i < array_length(expected); i++) {

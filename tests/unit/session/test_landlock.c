@@ -86,9 +86,11 @@ static void the_hosts_files_cannot_be_opened(void **state)
     CONFINED(f);
     snprintf(code, sizeof code,
         "p, d = '%s', '%s'\n"
-        "SUBMIT([e(open, p), e(open, p, 'a'), e(open, p, 'w'), e(os.truncate, p, 0), e(os.unlink, p),"
+        "SUBMIT([e(open, p), e(open, p, 'a'), e(open, p, 'w'), e(os.truncate, p, 0), e(os.unlink, "
+        "p),"
         " e(os.rename, p, p + '2'), e(os.link, p, d + '/l'), e(os.symlink, p, d + '/s'),"
-        " e(os.mkdir, d + '/m'), e(open, d + '/new', 'w'), e(os.listdir, d), e(open, '/etc/passwd'),"
+        " e(os.mkdir, d + '/m'), e(open, d + '/new', 'w'), e(os.listdir, d), e(open, "
+        "'/etc/passwd'),"
         " e(os.listdir, '/'), e(os.listdir, '/proc')], e(os.stat, p))",
         file, directory);
     assert_submits(f, code,
@@ -108,8 +110,8 @@ static void the_hosts_files_keep_their_modes_times_and_attributes(void **state)
         "SUBMIT(e(os.chmod, p, 0), e(os.chown, p, 0, 0), e(os.utime, p, (1, 1)),"
         " e(os.setxattr, p, 'user.x', b'y'), e(os.chmod, '/usr/bin', 0o777))",
         file);
-    assert_submits(f, code,
-        "{\"output\": [\"EPERM\", \"EPERM\", \"EPERM\", \"EPERM\", \"EPERM\"]}");
+    assert_submits(
+        f, code, "{\"output\": [\"EPERM\", \"EPERM\", \"EPERM\", \"EPERM\", \"EPERM\"]}");
     assert_true(is_as_it_was());
 }
 
@@ -118,9 +120,11 @@ static void its_own_directory_is_all_its_own(void **state)
     CONFINED(f);
     assert_submits(f,
         "import tempfile\n"
-        "os.mkdir('d'); open('d/x', 'w').write('hello'); os.rename('d/x', 'y'); os.truncate('y', 2)\n"
+        "os.mkdir('d'); open('d/x', 'w').write('hello'); os.rename('d/x', 'y'); os.truncate('y', "
+        "2)\n"
         "os.symlink('y', 'l'); os.link('y', 'h')\n"
-        "SUBMIT(open('l').read(), sorted(os.listdir()), tempfile.mkdtemp().startswith(os.getcwd()))",
+        "SUBMIT(open('l').read(), sorted(os.listdir()), "
+        "tempfile.mkdtemp().startswith(os.getcwd()))",
         "{\"output\": [\"he\", [\"d\", \"h\", \"l\", \"y\"], true]}");
 }
 
@@ -206,8 +210,7 @@ static void no_socket_can_be_made_but_a_pair(void **state)
         "SUBMIT([e(socket.socket, n) for n in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)],"
         " e(a.connect, '%s') != 'ok', b.recv(1).decode())",
         address.sun_path);
-    assert_submits(f, code,
-        "{\"output\": [[\"EPERM\", \"EPERM\", \"EPERM\"], true, \"x\"]}");
+    assert_submits(f, code, "{\"output\": [[\"EPERM\", \"EPERM\", \"EPERM\"], true, \"x\"]}");
     unlink(address.sun_path);
 }
 

@@ -77,10 +77,10 @@ static void both_streams_are_captured_at_the_descriptors(void **state)
 {
     struct fixture *f = *state;
     fixture_open_plain(f);
-    const struct cell_result *r = run(f,
-        "import os, subprocess, sys\n"
-        "print('a')\nsubprocess.run(['sh', '-c', 'echo b; echo c >&2'])\n"
-        "os.write(1, b'd\\n')\nprint('e', end='')\nprint('f', file=sys.stderr)");
+    const struct cell_result *r =
+        run(f, "import os, subprocess, sys\n"
+               "print('a')\nsubprocess.run(['sh', '-c', 'echo b; echo c >&2'])\n"
+               "os.write(1, b'd\\n')\nprint('e', end='')\nprint('f', file=sys.stderr)");
     assert_status(r, CELL_OK);
     assert_string_equal(buf_text(&r->out), "a\nb\nd\ne");
     assert_string_equal(buf_text(&r->err), "c\nf\n");
@@ -126,8 +126,8 @@ static void a_cell_that_does_not_stop_is_killed(void **state)
 {
     struct fixture *f = *state;
     fixture_open_plain(f);
-    const struct cell_result *r = run_limited(f,
-        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", 0.2);
+    const struct cell_result *r = run_limited(
+        f, "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", 0.2);
     assert_status(r, CELL_TIMEOUT);
     assert_false(r->alive);
     assert_string_equal(r->killed, "timeout");
@@ -236,8 +236,8 @@ static void values_arrive_as_they_were(void **state)
     static const char *const names[] = { "context", "context_0" };
     fixture_open_plain(f);
     f->done = false;
-    assert_ok(session_set(f->session, names, 2, VALUE_TEXT, text, sizeof text - 1, -1, fixture_took, f,
-        err));
+    assert_ok(session_set(
+        f->session, names, 2, VALUE_TEXT, text, sizeof text - 1, -1, fixture_took, f, err));
     wait_done(f);
     assert_status(&f->last, CELL_OK);
     assert_string_equal(json_get_string(f->last.variable, "type", ""), "str");
@@ -369,9 +369,9 @@ static void forked_children_do_not_speak_for_the_guest(void **state)
 {
     struct fixture *f = *state;
     fixture_open_plain(f);
-    const struct cell_result *r = run(f,
-        "import os\npid = os.fork()\nif pid == 0:\n    print('child')\nelse:\n"
-        "    os.waitpid(pid, 0)\n    SUBMIT(parent=True)");
+    const struct cell_result *r =
+        run(f, "import os\npid = os.fork()\nif pid == 0:\n    print('child')\nelse:\n"
+               "    os.waitpid(pid, 0)\n    SUBMIT(parent=True)");
     assert_status(r, CELL_SUBMITTED);
     assert_string_equal(buf_text(&r->out), "child\n");
     assert_status(run(f, "x = 1"), CELL_OK);
@@ -399,8 +399,8 @@ static void typed_fields_bind_positions_and_are_checked(void **state)
     options.output_fields = fields;
     options.output_field_count = 2;
     fixture_open(f, &options);
-    assert_string_equal(run(f, "SUBMIT('Oslo', population=1)")->submit,
-        "{\"population\": 1, \"city\": \"Oslo\"}");
+    assert_string_equal(
+        run(f, "SUBMIT('Oslo', population=1)")->submit, "{\"population\": 1, \"city\": \"Oslo\"}");
     assert_status(run(f, "SUBMIT('Oslo')"), CELL_ERROR);
     assert_status(run(f, "SUBMIT(city='Oslo', size=1)"), CELL_ERROR);
 }

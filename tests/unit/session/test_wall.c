@@ -41,7 +41,8 @@ static void the_hosts_files_are_not_there(void **state)
     open_at(f, own_root());
     const char *source = getenv("DROSTE_TEST_SOURCE");
     snprintf(code, sizeof code,
-        "SUBMIT([p for p in ['/etc/shadow', '/root/.bashrc', '/root/.ssh', '/boot', '/var', '/run', '/sys', "
+        "SUBMIT([p for p in ['/etc/shadow', '/root/.bashrc', '/root/.ssh', '/boot', '/var', "
+        "'/run', '/sys', "
         "'/proc/1/root/etc/shadow', '/proc/self/root/root/.bashrc', '/old', '/new', %s%s%s] "
         "if e(os.stat, p) not in ('ENOENT', 'EACCES')])",
         source ? "'" : "", source ? source : "", source ? "'" : "");
@@ -225,8 +226,7 @@ static void siblings_cannot_meet_over_abstract_sockets(void **state)
         "{\"output\": \"ok\"}");
     f->session = NULL; /* beside the first, which lives on */
     open_at(f, own_root());
-    assert_submits(f,
-        "c = socket.socket(socket.AF_UNIX)\nSUBMIT(e(c.connect, '\\0droste-meet'))",
+    assert_submits(f, "c = socket.socket(socket.AF_UNIX)\nSUBMIT(e(c.connect, '\\0droste-meet'))",
         "{\"output\": \"EPERM\"}");
     session_close(first);
 }
@@ -263,12 +263,11 @@ static void what_proc_tells_of_the_host_is_masked(void **state)
 }
 
 /* Raw numbers, so that the C library hides nothing. x86-64's; other machines have others. */
-static const char raw_calls[] =
-    "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
-    "def raw(*args):\n"
-    "    ctypes.set_errno(0)\n"
-    "    if libc.syscall(*args) >= 0: return 'ok'\n"
-    "    return errno.errorcode[ctypes.get_errno()]\n";
+static const char raw_calls[] = "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+                                "def raw(*args):\n"
+                                "    ctypes.set_errno(0)\n"
+                                "    if libc.syscall(*args) >= 0: return 'ok'\n"
+                                "    return errno.errorcode[ctypes.get_errno()]\n";
 
 static bool has_raw_calls(void)
 {
