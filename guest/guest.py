@@ -177,10 +177,10 @@ class Link:
 
     # -- reading
 
-    def receive(self):
+    def receive(self, how=0):
         """Takes what is there (the poller said that something is) and hands out whole frames."""
         # Into memory of our own: a fresh 64 KiB for each read would be mapped and unmapped again.
-        count, ancillary, flags, _ = self.sock.recvmsg_into([self.space], 64)
+        count, ancillary, flags, _ = self.sock.recvmsg_into([self.space], 64, how)
         if not count:
             os._exit(0)             # the host is gone
         for level, kind, payload in ancillary:
@@ -837,10 +837,9 @@ def find_seeds():
 
 
 def settle():
-    """The directory that the plan leads to is the session's own, for temporary files too."""
-    here = os.getcwd()
-    if here != "/tmp":
-        os.environ["HOME"] = os.environ["TMPDIR"] = here
+    """Among the host's files: the directory that the plan leads to is the session's own, for temporary
+    files too. In a root of its own that is /tmp, as the environment says already."""
+    os.environ["HOME"] = os.environ["TMPDIR"] = os.getcwd()
     if "tempfile" in sys.modules:
         sys.modules["tempfile"].tempdir = None
 
@@ -903,8 +902,9 @@ def work():
     link.owner = os.getpid()
     for seed in seeds:
         seed()
-    settle()
-    if not link.poller.poll(0):
+    try:
+        link.receive(_socket.MSG_DONTWAIT)
+    except BlockingIOError:     # nothing was asked yet: there is time
         rehearse(1)
     while True:
         serve(*link.next_operation())
@@ -916,6 +916,7 @@ PRELOAD = ("collections", "csv", "datetime", "functools", "heapq", "itertools", 
            "re", "string", "textwrap", "time")
 
 
+SERVE_END, SERVE_WORKER, SERVE_WORKER_AMONG_FILES = 0, 1, 2     # guest/zygote.c
 REHEARSALS = 16     # CPython specialises code when it has run eight times
 
 
@@ -1006,6 +1007,9 @@ def boot(control, helper, keeper, preload):
         sys.stderr.write("the zygote cannot work here: %s\n" % os.strerror(-rc))
         os._exit(1)
     learn_pages(library)
-    if library.zygote_serve() == 0:
+    became = library.zygote_serve()
+    if became == SERVE_END:
         os._exit(0)
+    if became == SERVE_WORKER_AMONG_FILES:
+        settle()
     work()

@@ -49,7 +49,11 @@ __attribute__((visibility("default"))) int zygote_try(void);
 __attribute__((visibility("default"))) int zygote_serve(void);
 
 /* What zygote_serve returns to Python. */
-enum { SERVE_END = 0, SERVE_WORKER = 1 };
+enum {
+    SERVE_END = 0,
+    SERVE_WORKER = 1,
+    SERVE_WORKER_AMONG_FILES = 2, /* without a root directory of its own */
+};
 
 static struct {
     int control;
@@ -349,20 +353,20 @@ static ssize_t receive(char *message, int fds[ZYGOTE_CLONE_FDS_MAX], int *fd_cou
     return n;
 }
 
-/* One request; true in a worker. */
-static bool serve_one(const char *message, size_t len, const int *fds, int fd_count)
+/* One request; in a worker, what it has become; else SERVE_END. */
+static int serve_one(const char *message, size_t len, const int *fds, int fd_count)
 {
     struct zygote_request request;
     if (len < sizeof request + sizeof(struct jail_plan))
-        return false;
+        return SERVE_END;
     memcpy(&request, message, sizeof request);
     const struct jail_plan *plan = (const void *)(message + sizeof request);
     if (request.kind == ZYGOTE_SETUP) {
         serve_setup(request.id, plan);
-        return false;
+        return SERVE_END;
     }
     if (request.kind != ZYGOTE_CLONE || fd_count < ZYGOTE_CLONE_FDS)
-        return false;
+        return SERVE_END;
     struct clone_job job = {
         .id = request.id,
         .plan = plan,
@@ -372,7 +376,9 @@ static bool serve_one(const char *message, size_t len, const int *fds, int fd_co
         .status = fds[3],
         .cgroup = fd_count > ZYGOTE_CLONE_FDS ? fds[4] : -1,
     };
-    return serve_clone(&job);
+    if (!serve_clone(&job))
+        return SERVE_END;
+    return plan->clone_flags ? SERVE_WORKER : SERVE_WORKER_AMONG_FILES;
 }
 
 static int prepare(int control, int keeper, bool hooks)
@@ -417,8 +423,8 @@ int zygote_try(void)
     return clone_copy();
 }
 
-/* Serves requests until the host closes the control socket (SERVE_END), and returns SERVE_WORKER in
- * each worker. */
+/* Serves requests until the host closes the control socket (SERVE_END), and returns one of the others
+ * in each worker. */
 int zygote_serve(void)
 {
     static char message[ZYGOTE_MESSAGE_MAX] __attribute__((aligned(16)));
@@ -427,8 +433,9 @@ int zygote_serve(void)
         ssize_t n = receive(message, fds, &fd_count);
         if (n <= 0)
             return SERVE_END;
-        if (serve_one(message, (size_t)n, fds, fd_count))
-            return SERVE_WORKER;
+        int became = serve_one(message, (size_t)n, fds, fd_count);
+        if (became != SERVE_END)
+            return became;
         for (int i = 0; i < fd_count; i++)
             close(fds[i]);
     }

@@ -24,6 +24,7 @@ struct droste {
     struct store *store; /* the record, once it was needed; its path as the setting had it */
     char *store_path;
     struct droste_session *sessions; /* all that are open */
+    bool started;                    /* it has opened a session or begun a run before */
     struct rlm_run *run;             /* the one under way, if any */
     struct lm_queue *queue;          /* of all models, once one was opened */
     droste_model_fn *model_fn;

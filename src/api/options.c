@@ -154,7 +154,9 @@ int api_session_options(droste *d, struct session_options *o, struct error *err)
     o->spec.preload_count = s->preload.count;
     o->spec.read_paths = (const char *const *)s->read.items;
     o->spec.read_path_count = s->read.count;
-    o->spec.pool = (unsigned)s->pool;
+    /* Whoever starts a second sandbox will start a third. */
+    o->spec.pool = settings_given(s, "pool") || d->started ? (unsigned)s->pool : 0;
+    d->started = true;
     o->spec.limits = (struct jail_limits){
         .memory = (uint64_t)s->memory,
         .processes = (uint64_t)s->processes,
