@@ -976,6 +976,23 @@ def learn_pages(library):
     os.close(from_trial)
 
 
+def tidy_up():
+    """The host is gone. Among its files: ends what is left of the sandboxes, and their directories."""
+    here = os.getcwd()
+    if here == "/":
+        return
+    with open("/proc/thread-self/children") as children:
+        for keeper in children.read().split():
+            os.kill(int(keeper), signal.SIGTERM)
+    try:
+        while True:
+            os.wait()
+    except ChildProcessError:
+        pass
+    import shutil
+    shutil.rmtree(here, ignore_errors=True)
+
+
 def boot(control, helper, keeper, preload):
     """Runs the zygote; comes back from zygote_serve in each worker."""
     global link, session, seeds
@@ -1009,6 +1026,7 @@ def boot(control, helper, keeper, preload):
     learn_pages(library)
     became = library.zygote_serve()
     if became == SERVE_END:
+        tidy_up()
         os._exit(0)
     if became == SERVE_WORKER_AMONG_FILES:
         settle()

@@ -408,6 +408,8 @@ static int make_zygote(
     b->own_root = isolation_has_own_root(isolation);
     if (b->own_root)
         make_namespaces(b, host);
+    else if (host->workdir)
+        add(b, JAIL_CHDIR, host->workdir, NULL, 0, 0);
     /* In a user namespace of its own the sandbox can do this itself. */
     if (walled && !b->own_root)
         add(b, JAIL_DROP_BOUND, NULL, NULL, 0, 0);
