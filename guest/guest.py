@@ -858,30 +858,46 @@ def apply_hello(head, blob):
         session.use(rules.lay(head["rules"]))
 
 
+class Rehearsal:
+    """A channel and a session of their own, for cells that are forgotten."""
+
+    def __enter__(self):
+        global link, session
+        self.kept, self.main = (link, session), sys.modules["__main__"]
+        self.host, guest = _socket.socketpair()
+        link, session = Link(guest.detach()), Session()
+        session.start()
+        link.owner = os.getpid()
+        return self
+
+    def ask(self, ident):
+        for kind, blob in ((HELLO, b""), (EXEC, b"x = 1 + 1")):
+            self.host.sendall(HEADER.pack(VERSION, kind, 0, 0, ident, len(blob)) + blob)
+
+    def play(self):
+        for _ in range(2):
+            serve(*link.next_operation())
+
+    def __exit__(self, *error):
+        global link, session
+        link.sock.close()
+        self.host.close()
+        linecache.cache.clear()
+        (link, session), sys.modules["__main__"] = self.kept, self.main
+
+
 def rehearse(rounds):
-    """Runs cells on a channel of its own, and forgets them.
+    """Runs cells and forgets them.
 
     In the zygote: the interpreter has then specialised the code of this path (3.11 and later write
     that into the code itself) and has filled its caches, and clones share the result. In a clone
     that is made in advance: it has the time to copy the pages that a first cell writes to."""
-    global link, session
-    kept, main = (link, session), sys.modules["__main__"]
-    host, guest = _socket.socketpair()
-    link, session = Link(guest.detach()), Session()
-    session.start()
-    link.owner = os.getpid()
-    try:
+    with Rehearsal() as stage:
         for ident in range(1, rounds + 1):
             session.namespace.pop("x", None)
-            for kind, blob in ((HELLO, b""), (EXEC, b"x = 1 + 1")):
-                host.sendall(HEADER.pack(VERSION, kind, 0, 0, ident, len(blob)) + blob)
-                serve(*link.next_operation())
-            host.recv(65536)
-    finally:
-        link.sock.close()
-        host.close()
-        linecache.cache.clear()
-        (link, session), sys.modules["__main__"] = kept, main
+            stage.ask(ident)
+            stage.play()
+            stage.host.recv(65536)
 
 
 def serve(kind, ident, head, blob):
@@ -899,15 +915,22 @@ def serve(kind, ident, head, blob):
         os._exit(0)
 
 
-def work():
-    """Serves operations until the host closes the channel."""
+def begin():
+    """What a clone does first; false if nothing was asked of it yet."""
     link.owner = os.getpid()
     for seed in seeds:
         seed()
     try:
         link.receive(_socket.MSG_DONTWAIT)
-    except BlockingIOError:     # nothing was asked yet: there is time
-        rehearse(1)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def work():
+    """Serves operations until the host closes the channel."""
+    if not begin():
+        rehearse(1)     # there is time
     while True:
         serve(*link.next_operation())
 
@@ -964,15 +987,16 @@ def learn_pages(library):
     """Has a copy of the zygote start as a worker does, to see which pages that writes to."""
     library.pages_keep_code()
     from_trial, to_zygote = os.pipe()
-    pid = library.zygote_try()
-    if pid == 0:
-        try:
-            for seed in seeds:
-                seed()
-            rehearse(1)
-            library.pages_tell(to_zygote)
-        finally:
-            os._exit(0)
+    with Rehearsal() as stage:
+        stage.ask(1)
+        pid = library.zygote_try()
+        if pid == 0:
+            try:
+                begin()
+                stage.play()
+                library.pages_tell(to_zygote)
+            finally:
+                os._exit(0)
     os.close(to_zygote)
     library.pages_pin(from_trial)
     os.close(from_trial)
