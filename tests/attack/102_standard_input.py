@@ -1,6 +1,6 @@
 # attack: waits for input of the host: input(), descriptor 0, an event loop left running
 # expect: DENY(EOFError|end)
-# isolation: full
+# isolation: full light landlock
 # unconfined: unsafe
 
 

@@ -1,6 +1,6 @@
 # attack: prints without end: many lines, and one line of a gigabyte
 # expect: CONTAIN(success)
-# isolation: full
+# isolation: full light landlock
 # variants: line lines
 # unconfined: unsafe
 

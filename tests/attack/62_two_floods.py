@@ -1,6 +1,6 @@
 # attack: floods standard output and standard error in turn, in pieces of all sizes
 # expect: CONTAIN(success)
-# isolation: full
+# isolation: full light landlock
 # unconfined: unsafe
 
 

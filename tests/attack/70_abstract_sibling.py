@@ -1,6 +1,6 @@
 # attack: makes an abstract UNIX socket that a sibling sandbox could see
 # expect: DENY(EPERM|ECONNREFUSED|EACCES)
-# isolation: full
+# isolation: full light landlock
 # needs: landlock
 # unconfined: safe
 

@@ -1,6 +1,6 @@
 # attack: finds the channel and writes a result of its own for the cell that runs
 # expect: INERT(forged)
-# isolation: full
+# isolation: full light landlock
 # unconfined: never
 
 

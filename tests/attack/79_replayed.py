@@ -2,7 +2,7 @@
 # expect: KILL(protocol)
 # expect result: INERT(ok)
 # expect answered: INERT(answered)
-# isolation: full
+# isolation: full light landlock
 # variants: result answered early
 # unconfined: never
 

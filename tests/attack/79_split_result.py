@@ -1,6 +1,6 @@
 # attack: writes the result of its cell a byte at a time, or in pieces split at each of its bytes
 # expect: INERT(forged)
-# isolation: full
+# isolation: full light landlock
 # variants: bytes header head blob
 # unconfined: never
 
@@ -15,6 +15,7 @@ def attack(kind):
     else:
         at = {"header": 13, "head": 24 + len(head) // 2, "blob": len(whole) - 7}[kind]
         pieces = [whole[:at], whole[at:]]
+    greet()
     for piece in pieces:
         os.write(3, piece)
         time.sleep(0.002)

@@ -1,6 +1,6 @@
 # attack: deceives itself: replaces the client that asks the host
 # expect: INERT(deceived)
-# isolation: full
+# isolation: full light landlock
 # unconfined: never
 
 

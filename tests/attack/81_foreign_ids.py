@@ -1,6 +1,6 @@
 # attack: forges results for cells that do not run, and calls under the ids of others
 # expect: KILL(protocol)
-# isolation: full
+# isolation: full light landlock
 # variants: next past zero huge
 # unconfined: never
 

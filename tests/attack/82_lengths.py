@@ -1,6 +1,6 @@
 # attack: announces frames of sizes that lie: huge, negative, over the cap, parts that do not add up
 # expect: KILL(protocol)
-# isolation: full
+# isolation: full light landlock
 # variants: head blob negative over result count sum short long
 # unconfined: unsafe
 

@@ -1,6 +1,6 @@
 # attack: submits values that JSON cannot carry or that are too deep or too large
 # expect: DENY(ValueError|TypeError|RecursionError|OverflowError|MemoryError) or KILL(protocol)
-# isolation: full
+# isolation: full light landlock
 # variants: deep nan infinity surrogate bytes object cycle digits keys
 # unconfined: unsafe
 

@@ -1,6 +1,6 @@
 # attack: submits and prints pickles and marshalled code, hoping that the host loads them
 # expect: INERT(text)
-# isolation: full
+# isolation: full light landlock
 # unconfined: unsafe
 
 

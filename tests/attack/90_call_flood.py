@@ -1,6 +1,6 @@
 # attack: asks the model without end, in large batches, with a prompt of gigantic size
 # expect: DENY(BudgetExceeded|LLMError|MemoryError|refused) or KILL(protocol)
-# isolation: full
+# isolation: full light landlock
 # variants: many batch prompt
 # unconfined: never
 

@@ -1,6 +1,6 @@
 # attack: prints and raises text with escape sequences, to act on the terminal of whoever reads it
 # expect: INERT(escaped)
-# isolation: full
+# isolation: full light landlock
 # unconfined: unsafe
 
 
