@@ -442,6 +442,15 @@ int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
 
 /* ---- one sandbox ---- */
 
+/* Without a pid namespace nothing ends with the keeper: it has to kill the guest's processes, and
+ * walking the tree of a fork bomb loses the race. In a domain that keeps signals in, around that of
+ * the worker, one kill(2) of all reaches the guest's processes, all at once, and no others. */
+static void keep_signals_in(struct builder *b)
+{
+    add(b, JAIL_RULESET, NULL, NULL, 0, (uint64_t)LANDLOCK_SCOPE_SIGNALS << 32);
+    add(b, JAIL_CONFINE, NULL, NULL, 0, 0);
+}
+
 /* "venv/lib" if the operation shows /tmp/venv/lib; else NULL. */
 static const char *shown_below_tmp(const struct jail_plan *zygote, const struct jail_op *op)
 {
@@ -540,6 +549,8 @@ int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygot
     if (own_root)
         make_private_mounts(&b, zygote, limits, spaces);
     add(&b, JAIL_DROP_BOUND, NULL, NULL, 0, 0);
+    if (isolation == ISOLATION_LANDLOCK)
+        keep_signals_in(&b);
     b.stage = JAIL_WORKER;
     add(&b, JAIL_SESSION, NULL, NULL, 0, 0);
     add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
@@ -635,8 +646,8 @@ static void print_numbers(const struct jail_op *op, struct buf *out)
         buf_puts(out, op->a & MOUNT_ATTR_RDONLY ? " read-only" : "");
         break;
     case JAIL_RULESET:
-        buf_printf(out, " over files%s%s", (uint32_t)op->b ? ", TCP" : "",
-            op->b >> 32 ? ", abstract sockets, signals" : "");
+        buf_printf(out, " over %s%s%s", op->a ? "files" : "signals", (uint32_t)op->b ? ", TCP" : "",
+            op->a && op->b >> 32 ? ", abstract sockets, signals" : "");
         break;
     case JAIL_RULE:
         buf_puts(out, op->a & LANDLOCK_MAKE_REG     ? " as its own"
