@@ -18,5 +18,5 @@ def attack():
 def twin():
     """It may run what is there, and write to a copy."""
     import shutil
-    mine = shutil.copy(sys.executable, TMP + "/exe%d" % os.getpid())
+    mine = shutil.copyfile(sys.executable, TMP + "/exe%d" % os.getpid())
     return seen(append, mine)

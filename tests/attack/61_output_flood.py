@@ -2,6 +2,7 @@
 # expect: CONTAIN(success)
 # isolation: full light landlock
 # variants: line lines
+# alike: the host reads the pipes, and looks at no level there
 # unconfined: unsafe
 
 

@@ -2,6 +2,7 @@
 # expect: KILL(protocol)
 # isolation: full light landlock
 # variants: hello exec reply ready unknown zero version flags garbage headless list null status part
+# alike: what a guest writes to its channel is judged by the host, which looks at no level there
 # unconfined: never
 
 

@@ -4,6 +4,7 @@
 # expect answered: INERT(answered)
 # isolation: full light landlock
 # variants: result answered early
+# alike: what a guest writes to its channel is judged by the host, which looks at no level there
 # unconfined: never
 
 

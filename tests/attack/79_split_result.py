@@ -2,6 +2,7 @@
 # expect: INERT(forged)
 # isolation: full light landlock
 # variants: bytes header head blob
+# alike: what a guest writes to its channel is judged by the host, which looks at no level there
 # unconfined: never
 
 

@@ -2,6 +2,7 @@
 # expect: KILL(protocol)
 # isolation: full light landlock
 # variants: next past zero huge
+# alike: what a guest writes to its channel is judged by the host, which looks at no level there
 # unconfined: never
 
 

@@ -2,6 +2,7 @@
 # expect: KILL(protocol)
 # isolation: full light landlock
 # variants: head blob negative over result count sum short long
+# alike: what a guest writes to its channel is judged by the host, which looks at no level there
 # unconfined: unsafe
 
 

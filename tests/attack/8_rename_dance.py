@@ -1,5 +1,6 @@
 # attack: renames a directory out of the way and back to write what may not be written
 # expect: DENY(EROFS|EXDEV|EACCES|EPERM|EBUSY|ENOENT)
+# expect @landlock: DENY(EROFS|EXDEV|EACCES|EPERM|EBUSY|ENOENT|EINVAL)
 # isolation: full light landlock
 # unconfined: safe
 

@@ -2,6 +2,7 @@
 # expect: DENY(BudgetExceeded|LLMError|MemoryError|refused) or KILL(protocol)
 # isolation: full light landlock
 # variants: many batch prompt
+# alike: what a guest writes to its channel is judged by the host, which looks at no level there
 # unconfined: never
 
 
