@@ -119,14 +119,26 @@ __attribute__((noreturn)) static void fail(const struct clone_job *job, uint32_t
     _exit(125);
 }
 
+/* Tells the keeper what holds its processes together: p, a pid namespace; d, a Landlock domain. */
+static char *mark_of(const struct jail_plan *plan)
+{
+    static char namespace[] = "p", domain[] = "d";
+    if (plan->clone_flags & CLONE_NEWPID)
+        return namespace;
+    for (uint32_t i = 0; i < plan->count; i++)
+        if (plan->ops[i].kind == JAIL_CONFINE && plan->ops[i].stage == JAIL_KEEPER)
+            return domain;
+    return NULL;
+}
+
 /* In the keeper, after the fork: everything but the status pipe is the worker's. What is left to do
  * is the work of a small program (guest/keeper.c), which takes this process over and lets go of the
  * memory that it shared with the zygote. */
 __attribute__((noreturn)) static void keep(const struct clone_job *job, pid_t worker)
 {
-    static char name[] = "keeper", mark[] = "p";
+    static char name[] = "keeper";
     char pid[16];
-    char *argv[] = { name, pid, job->plan->clone_flags & CLONE_NEWPID ? mark : NULL, NULL };
+    char *argv[] = { name, pid, mark_of(job->plan), NULL };
     char *envp[] = { NULL };
     uint32_t failed = 0;
     if (jail_enter(job->plan, JAIL_GUARD, &failed) < 0)

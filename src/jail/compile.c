@@ -444,6 +444,17 @@ int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
 
 /* ---- one sandbox ---- */
 
+/* Without a pid namespace nothing ends with the keeper: it has to kill the guest's processes, and
+ * walking the tree of a fork bomb loses the race. In a domain that keeps signals in, around that of
+ * the worker, one kill(2) of all reaches the guest's processes, all at once, and no others. A domain
+ * forbids to move files between directories unless it says that one may. */
+static void keep_signals_in(struct builder *b)
+{
+    add(b, JAIL_RULESET, NULL, NULL, LANDLOCK_REFER, (uint64_t)LANDLOCK_SCOPE_SIGNALS << 32);
+    add_rule(b, "/", LANDLOCK_REFER);
+    add(b, JAIL_CONFINE, NULL, NULL, 0, 0);
+}
+
 /* "venv/lib" if the operation shows /tmp/venv/lib; else NULL. */
 static const char *shown_below_tmp(const struct jail_plan *zygote, const struct jail_op *op)
 {
@@ -542,6 +553,8 @@ int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygot
     if (own_root)
         make_private_mounts(&b, zygote, limits, spaces);
     add(&b, JAIL_DROP_BOUND, NULL, NULL, 0, 0);
+    if (isolation == ISOLATION_LANDLOCK)
+        keep_signals_in(&b);
     b.stage = JAIL_WORKER;
     add(&b, JAIL_SESSION, NULL, NULL, 0, 0);
     add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
@@ -637,11 +650,15 @@ static void print_numbers(const struct jail_op *op, struct buf *out)
         buf_puts(out, op->a & MOUNT_ATTR_RDONLY ? " read-only" : "");
         break;
     case JAIL_RULESET:
-        buf_printf(out, " over files%s%s", (uint32_t)op->b ? ", TCP" : "",
-            op->b >> 32 ? ", abstract sockets, signals" : "");
+        if (op->b >> 32 == LANDLOCK_SCOPE_SIGNALS)
+            buf_puts(out, " over signals");
+        else
+            buf_printf(out, " over files%s%s", (uint32_t)op->b ? ", TCP" : "",
+                op->b >> 32 ? ", abstract sockets, signals" : "");
         break;
     case JAIL_RULE:
-        buf_puts(out, op->a & LANDLOCK_MAKE_REG     ? " as its own"
+        buf_puts(out, op->a == LANDLOCK_REFER       ? " to be moved in"
+                      : op->a & LANDLOCK_MAKE_REG   ? " as its own"
                       : op->a & LANDLOCK_WRITE_FILE ? " to be written"
                                                     : " to be read");
         break;
