@@ -258,8 +258,9 @@ static void what_proc_tells_of_the_host_is_masked(void **state)
         "    except OSError: return 0\n"
         "SUBMIT([p for p in ('kallsyms', 'keys', 'key-users', 'interrupts', 'timer_list', 'kcore',"
         " 'kmsg', 'config.gz', 'sched_debug') if size('/proc/' + p)],"
-        " size('/proc/meminfo') > 100, size('/proc/self/status') > 100)",
-        "{\"output\": [[], true, true]}");
+        " size('/proc/meminfo') > 100, size('/proc/self/status') > 100,"
+        " open('/proc/self/exe', 'rb').read(4)[1:].decode())",
+        "{\"output\": [[], true, true, \"ELF\"]}");
 }
 
 /* Raw numbers, so that the C library hides nothing. x86-64's; other machines have others. */
