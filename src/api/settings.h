@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "droste.h"
 
@@ -54,6 +55,13 @@ int settings_set(
     struct settings *s, const char *name, const char *value, const char *source, struct error *err);
 /* True unless it has its default because nobody said otherwise. */
 bool settings_given(const struct settings *s, const char *name);
+/* What somebody has set, as a JSON object of names and values that settings_restore takes; relative
+ * paths are made whole, `setup` (NULL: none) is the code that setup-code names. Neither keys nor the
+ * record's own place are in it. */
+void settings_save(const struct settings *s, const char *setup, struct buf *out);
+int settings_restore(struct settings *s, const char *json, size_t len, struct error *err);
+/* The keys, and where the record is, from another one. */
+int settings_take_secrets(struct settings *s, const struct settings *from, struct error *err);
 int settings_from_environment(struct settings *s, struct error *err);
 /* ERROR_CONFIG with the line. A missing file is fine if `may_be_absent`. */
 int settings_from_file(struct settings *s, const char *path, bool may_be_absent, struct error *err);
