@@ -10,7 +10,8 @@
 
 struct resume {
     struct recorded *recorded;
-    int64_t gone; /* the last cell under which a sandbox died; 0: none did */
+    int64_t max_tokens; /* of the guests' calls */
+    int64_t gone;       /* the last cell under which a sandbox died; 0: none did */
 };
 
 /* ---- the beginning ---- */
@@ -25,6 +26,7 @@ static int pass(struct resume *r, struct lm *lm, struct recorded_call *call, str
         .messages = &message,
         .message_count = 1,
         .depth = 1,
+        .max_tokens = r->max_tokens,
         .temperature = -1 };
     return rc < 0 ? rc : lm_pass(lm, &request, err);
 }
@@ -69,8 +71,8 @@ static int take_gone_calls(struct resume *r, struct lm *sub, struct error *err)
     return rc;
 }
 
-int resume_open(struct store *store, const char *run, struct lm *sub, struct budget *budget,
-    struct resume **out, struct error *err)
+int resume_open(struct store *store, const char *run, struct lm *sub, int64_t max_tokens,
+    struct budget *budget, struct resume **out, struct error *err)
 {
     int rc = store_run_adopt(store, run, err);
     if (rc < 0)
@@ -78,6 +80,7 @@ int resume_open(struct store *store, const char *run, struct lm *sub, struct bud
     struct resume *r = calloc(1, sizeof *r);
     rc = r ? recorded_load(store, run, &r->recorded, err) : error_memory(err);
     if (rc == 0) {
+        r->max_tokens = max_tokens;
         find_gone(r);
         count(r, budget);
         rc = take_gone_calls(r, sub, err);

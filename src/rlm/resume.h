@@ -15,9 +15,9 @@
 struct resume;
 
 /* Makes the run this process's, and counts in the budget what the record says was spent. `sub`
- * answers the guests. */
-int resume_open(struct store *store, const char *run, struct lm *sub, struct budget *budget,
-    struct resume **out, struct error *err);
+ * answers the guests, each time with at most `max_tokens`. */
+int resume_open(struct store *store, const char *run, struct lm *sub, int64_t max_tokens,
+    struct budget *budget, struct resume **out, struct error *err);
 /* NULL is fine. */
 void resume_free(struct resume *r);
 struct recorded *resume_recorded(struct resume *r);

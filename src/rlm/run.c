@@ -920,7 +920,8 @@ static int begin_record(struct rlm_run *r, struct error *err)
 static int begin_again(struct rlm_run *r, struct error *err)
 {
     struct lm *sub = r->o.sub_lm ? r->o.sub_lm : r->o.lm;
-    int rc = resume_open(r->o.store, r->o.resume, sub, &r->result.budget, &r->resume, err);
+    int rc = resume_open(
+        r->o.store, r->o.resume, sub, r->o.max_tokens, &r->result.budget, &r->resume, err);
     if (rc < 0)
         return rc;
     snprintf(r->result.run, sizeof r->result.run, "%s", r->o.resume);
