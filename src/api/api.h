@@ -47,6 +47,8 @@ int api_context_kind(const droste *d, enum value_kind *kind, struct error *err);
 int api_store(droste *d, struct store **out, struct error *err);
 /* What they point to is the settings' and the droste's. */
 int api_session_options(droste *d, struct session_options *options, struct error *err);
+/* A text, or that of the file that is named after an '@'; `what` is for the error. */
+int api_text(const char *value, const char *what, struct buf *out, struct error *err);
 /* Seconds that a guest's call may wait for its answer; 0: no limit. */
 double api_broker_timeout(const droste *d);
 

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/text.h"
 
 static const char *const kind_names[] = {
     [RLM_EVENT_STARTED] = "started",
@@ -61,6 +62,7 @@ struct parts {
     struct lm *lm, *sub;
     struct store *store; /* the droste's */
     const char *resume;  /* the run to go on with; NULL: a new one */
+    struct buf instructions;
     struct buf settings; /* as the record keeps them */
 };
 
@@ -69,6 +71,7 @@ static void free_parts(struct parts *p)
     lm_close(p->sub);
     lm_close(p->lm);
     context_free(p->context);
+    buf_free(&p->instructions);
     buf_free(&p->settings);
 }
 
@@ -90,10 +93,13 @@ static int make_parts(droste *d, const char *context, struct parts *p, struct er
     return rc;
 }
 
-static int fill_options(droste *d, const char *question, const struct parts *p,
-    struct rlm_options *o, struct error *err)
+static int fill_options(
+    droste *d, const char *question, struct parts *p, struct rlm_options *o, struct error *err)
 {
     const struct settings *s = &d->settings;
+    int rc = s->instructions ? api_text(s->instructions, "instructions", &p->instructions, err) : 0;
+    if (rc == 0 && !text_is_utf8(buf_text(&p->instructions), p->instructions.len, NULL))
+        rc = error_set(err, ERROR_ARGUMENT, "the instructions are not UTF-8");
     *o = (struct rlm_options){
         .question = question,
         .context = p->context,
@@ -113,9 +119,11 @@ static int fill_options(droste *d, const char *question, const struct parts *p,
         .max_output_chars = (size_t)s->max_output_chars,
         .store = p->store,
         .resume = p->resume,
-        .instructions = s->instructions,
+        .instructions = buf_text(&p->instructions),
+        .max_errors = (unsigned)s->max_errors,
     };
-    int rc = api_environment(d, &o->env, err);
+    if (rc == 0)
+        rc = api_environment(d, &o->env, err);
     if (rc == 0)
         rc = api_session_options(d, &o->session, err);
     o->env_name = d->env_name;
@@ -130,7 +138,8 @@ static int run(
     int rc = fill_options(d, question, p, &options, err);
     if (rc < 0)
         return rc;
-    settings_save(&d->settings, options.session.setup, &p->settings);
+    struct settings_texts texts = { options.session.setup, options.instructions };
+    settings_save(&d->settings, &texts, &p->settings);
     if (buf_failed(&p->settings))
         return error_memory(err);
     options.settings = buf_text(&p->settings);

@@ -179,13 +179,16 @@ static const struct setting {
         TYPE_NUMBER, AT(max_total_tokens), 0, 1e15 },
     { { "max-output-chars", "N", "20000", NULL, "Output of a cell that the model is shown.", 0 },
         TYPE_NUMBER, AT(max_output_chars), 200, 1e9 },
+    { { "max-errors", "N", "0", NULL,
+          "Turns in a row whose code fails, after which the run ends; 0: no limit.", 0 },
+        TYPE_NUMBER, AT(max_errors), 0, 1e6 },
     { { "context-type", "TYPE", "auto", NULL,
           "What the context becomes: auto, text, bytes, json, jsonl.", 0 },
         TYPE_TEXT, AT(context_type), 0, 0 },
     { { "include", "GLOB", "", NULL,
           "Take only matching files of a directory into the context; may be repeated.", 0 },
         TYPE_LIST, AT(include), 0, 0 },
-    { { "instructions", "TEXT", "", NULL, "Added to what the model is told.", 0 }, TYPE_TEXT,
+    { { "instructions", "TEXT|@FILE", "", NULL, "Added to what the model is told.", 0 }, TYPE_TEXT,
         AT(instructions), 0, 0 },
     { { "database", "FILE|none", "", "DROSTE_DATABASE",
           "The record of runs; by default runs.db in the data directory.", 0 },
@@ -434,23 +437,28 @@ static void save_value(struct buf *out, const struct setting *what, const void *
     }
 }
 
-void settings_save(const struct settings *s, const char *setup, struct buf *out)
+/* A text that begins like the name of a file is kept from being one. */
+static void save_content(struct buf *out, const char *text)
+{
+    cleanup_buf struct buf whole = { 0 };
+    buf_printf(&whole, "%s%s", text && text[0] == '@' ? "\n" : "", text ? text : "");
+    json_append_string(out, buf_text(&whole), whole.len);
+}
+
+void settings_save(const struct settings *s, const struct settings_texts *texts, struct buf *out)
 {
     buf_putc(out, '{');
     for (size_t i = 0; i < array_length(table); i++) {
         const struct setting *what = &table[i];
-        const void *field = (const char *)s + what->offset;
         if (!s->given[i] || !is_saved(what))
             continue;
         buf_printf(out, "%s\"%s\":", out->data[out->len - 1] == '{' ? "" : ",", what->option.name);
-        if (field != (const void *)&s->setup_code) {
-            save_value(out, what, field);
-            continue;
-        }
-        cleanup_buf struct buf code = { 0 };
-        /* Code that begins like the name of a file is kept from being one. */
-        buf_printf(&code, "%s%s", setup && setup[0] == '@' ? "\n" : "", setup ? setup : "");
-        json_append_string(out, buf_text(&code), code.len);
+        if (what->offset == offsetof(struct settings, setup_code))
+            save_content(out, texts->setup_code);
+        else if (what->offset == offsetof(struct settings, instructions))
+            save_content(out, texts->instructions);
+        else
+            save_value(out, what, (const char *)s + what->offset);
     }
     buf_putc(out, '}');
 }

@@ -16,7 +16,7 @@
 enum rlm_status {
     RLM_ANSWERED,  /* submitted by the model */
     RLM_EXHAUSTED, /* the iterations ran out; the answer is what the model said then */
-    RLM_BUDGET,    /* a limit on tokens was reached before there was an answer */
+    RLM_BUDGET,    /* a limit on tokens or errors was reached before there was an answer */
     RLM_TIMEOUT,   /* the time of the run ran out */
     RLM_CANCELLED,
     RLM_ERROR,
@@ -62,6 +62,7 @@ struct rlm_options {
     double answer_timeout; /* seconds that a guest's call waits for it; 0: no limit */
     int64_t max_tokens;    /* of one answer; 0: the provider's default */
     unsigned max_iterations;
+    unsigned max_errors;      /* turns in a row whose code failed; 0: no limit */
     size_t max_output_chars;  /* of a cell's output that the model is shown */
     struct store *store;      /* NULL: no record */
     const char *resume;       /* the run of the record to go on with; NULL: a new one */

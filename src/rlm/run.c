@@ -60,6 +60,8 @@ struct rlm_run {
     struct buf reply; /* the reply whose blocks are being run */
     size_t at;        /* behind the last block that began */
     unsigned block;
+    bool failed;     /* some cell of this turn did */
+    unsigned errors; /* turns in a row of which that is true */
     int64_t cell_record;
     struct buf feedback;
 
@@ -456,9 +458,25 @@ static void next_block(struct rlm_run *r);
 static int open_session(struct rlm_run *r, struct error *err);
 static int prepare_session(struct rlm_run *r, struct error *err);
 
+/* A turn without code neither fails nor mends anything. */
+static int count_errors(struct rlm_run *r, struct error *err)
+{
+    if (r->block > 0)
+        r->errors = r->failed ? r->errors + 1 : 0;
+    if (r->o.max_errors == 0 || r->errors < r->o.max_errors)
+        return 0;
+    return error_set(err, ERROR_BUDGET,
+        "the code failed in %u turns in a row (--max-errors); `droste runs show` has the errors",
+        r->errors);
+}
+
 static void finish_turn(struct rlm_run *r)
 {
     struct error err = { 0 };
+    if (count_errors(r, &err) < 0) {
+        fail(r, &err);
+        return;
+    }
     if (r->turn < r->o.max_iterations)
         buf_printf(&r->feedback, "\nTurn %u of %u.", r->turn + 1, r->o.max_iterations);
     if (add_buf_message(r, "user", &r->feedback, &err) < 0)
@@ -556,6 +574,7 @@ static void cell_done(void *arg, struct cell_result *c)
     }
     int rc = cell_is_over(r, c, &err);
     tell_event(r, &event);
+    r->failed |= c->status != CELL_OK && !submitted;
     prompt_result(&r->feedback, c, r->block, r->o.max_output_chars);
     char *answer = submitted && rc == 0 ? answer_of(c->submit, c->submit_len) : NULL;
     if (!alive && c->reason.code == ERROR_ENVIRONMENT) {
@@ -600,6 +619,7 @@ static int pass_block(struct rlm_run *r, const struct recorded_cell *cell, struc
     int rc = resume_cell_result(r->resume, cell, &result, err);
     if (rc < 0)
         return rc;
+    r->failed |= result.status != CELL_OK;
     prompt_result(&r->feedback, &result, r->block, r->o.max_output_chars);
     cell_result_free(&result);
     if (!cell->died) {
@@ -669,6 +689,7 @@ static void take_reply(struct rlm_run *r, const struct lm_reply *reply)
     buf_clear(&r->feedback);
     r->at = 0;
     r->block = 0;
+    r->failed = false;
     /* Some providers refuse an assistant's message without text. */
     char *said = reply->len > 0 ? text_copy(reply->text, reply->len) : strdup("(no reply)");
     if (buf_failed(&r->reply)) {
