@@ -257,9 +257,12 @@ def test_run_that_is_not_there(droste, serve, tmp_path):
 def test_settings_are_those_of_the_run(interrupted, droste, tmp_path):
     """Limits, instructions and setup code come from the record, not from today's configuration."""
     (tmp_path / "setup.py").write_text("given = 7\n")
+    (tmp_path / "i.txt").write_text("@ll of it, briefly.")
     life = interrupted(repl("llm_query('hang')\nSUBMIT(given)"), flags=[
-        "--setup-code", "@%s" % (tmp_path / "setup.py"), "--max-llm-calls", "1", "--instructions", "Be brief."])
+        "--setup-code", "@%s" % (tmp_path / "setup.py"), "--max-llm-calls", "1",
+        "--instructions", "@%s" % (tmp_path / "i.txt")])
     (tmp_path / "setup.py").write_text("given = 8\n")
+    (tmp_path / "i.txt").unlink()
     droste.configure("max-llm-calls = 0\nmodel = nobody\n")
     assert life.resume().json["answer"] == 7
 
@@ -439,3 +442,47 @@ def test_recording_goes_on_where_it_was(droste, replay):
         assert len(f.readlines()) == 5
     again = droste("run", "--question", "q", "--json", "--model", "replay:calls.jsonl")
     assert again.json["answer"] == [["A", "B"], "C"]
+
+
+# ---- other ends, other replies ----
+
+@pytest.mark.parametrize("turns, flags, status, answer", [
+    ([repl("x = 1"), "It is one."], ["--max-iterations", "1"], "exhausted", "It is one."),
+    (["Let me think.", "FINAL(it is 1)"], [], "answered", "it is 1"),
+    ([repl("found = [llm_query('x')]"), "FINAL_VAR(found)"], [], "answered", None),
+    ([repl("1 / 0"), repl("1 / 0")], ["--max-errors", "2"], "budget", None),
+], ids=["last words", "words", "a variable", "errors"])
+def test_other_ends_are_the_same_again(droste, serve, tmp_path, turns, flags, status, answer):
+    """Killed before the end of a run that ends otherwise than by SUBMIT: it ends so again, and asks nothing."""
+    life = Life(droste, serve(turns=turns), tmp_path)
+    first = life.whole(*flags).json
+    assert first["status"] == status and answer in (None, first["answer"])
+    before = life.server.stats()["requests"]
+    take_back(droste, "DELETE FROM cells WHERE turn = 2")
+    again = life.resume().json
+    assert (again["status"], again["answer"]) == (status, first["answer"])
+    for count in ("calls", "input_tokens", "output_tokens"):
+        assert again["usage"][count] == first["usage"][count]
+    assert life.server.stats()["requests"] == before and again["iterations"] == first["iterations"]
+
+
+def test_interrupted_replay_can_be_resumed_again(interrupted, droste):
+    """Ctrl-C before the replay has caught up leaves the run as it was; later it ends."""
+    life = interrupted(repl("import time; time.sleep(1.5)"), repl("SUBMIT(len(llm_query('hang')))"))
+    calls = droste.record.calls
+    process = droste.start("runs", "resume", life.id, "--json", env=KEY)
+    wait_until(lambda: droste.record.run["owner_pid"] == process.pid, what="the new owner")
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    assert finish(process).status == 130
+    assert droste.record.run["status"] == "interrupted" and droste.record.calls == calls
+    assert life.resume().json["answer"] == 12
+
+
+def test_only_one_takes_the_run(interrupted, droste):
+    """Of two who resume the same run at the same time one gets it, and the other is told."""
+    life = interrupted(repl("import time; time.sleep(1)\nSUBMIT(len(llm_query('hang')))"))
+    both = [droste.start("runs", "resume", life.id, "--json", env=KEY) for _ in range(2)]
+    results = sorted((finish(process) for process in both), key=lambda r: r.status)
+    assert [r.status for r in results] == [0, 2] and results[0].json["answer"] == 12
+    assert "still being run by process" in results[1].complaint
