@@ -463,17 +463,24 @@ void settings_save(const struct settings *s, const struct settings_texts *texts,
     buf_putc(out, '}');
 }
 
+static int restore_one(
+    struct settings *s, const char *name, struct json_object *value, struct error *err)
+{
+    if (!json_object_is_type(value, json_type_string))
+        return error_set(
+            err, ERROR_STORE, "the run's setting '%.60s' in the record is damaged", name);
+    return settings_set(s, name, json_object_get_string(value), "the run's settings", err);
+}
+
 static int restore(
     struct settings *s, const char *name, struct json_object *value, struct error *err)
 {
-    bool is_list = json_object_is_type(value, json_type_array);
     int rc = 0;
-    for (size_t i = 0; is_list && rc == 0 && i < json_object_array_length(value); i++)
-        rc = settings_set(s, name, json_object_get_string(json_object_array_get_idx(value, i)),
-            "the run's settings", err);
-    return is_list
-               ? rc
-               : settings_set(s, name, json_object_get_string(value), "the run's settings", err);
+    if (!json_object_is_type(value, json_type_array))
+        return restore_one(s, name, value, err);
+    for (size_t i = 0; rc == 0 && i < json_object_array_length(value); i++)
+        rc = restore_one(s, name, json_object_array_get_idx(value, i), err);
+    return rc;
 }
 
 int settings_restore(struct settings *s, const char *json, size_t len, struct error *err)

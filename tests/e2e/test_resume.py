@@ -486,3 +486,16 @@ def test_only_one_takes_the_run(interrupted, droste):
     results = sorted((finish(process) for process in both), key=lambda r: r.status)
     assert [r.status for r in results] == [0, 2] and results[0].json["answer"] == 12
     assert "still being run by process" in results[1].complaint
+
+
+def test_anybody_resumes_their_run(anybody):
+    """As root and as an ordinary user, behind the full wall."""
+    place = os.path.dirname(anybody.home)
+    model = write_replay(os.path.join(place, "r.jsonl"), repl("x = llm_query('a')"), repl("SUBMIT(x + llm_query('b'))"),
+                         {"content": "A", "depth": 1}, {"content": "B", "depth": 1, "delay_ms": 2000})
+    os.chmod(os.path.join(place, "r.jsonl"), 0o644)
+    process = anybody.start("run", "--question", "q", "--model", model)
+    wait_until(lambda: begun(anybody) and len(anybody.record.calls) == 4, what="the call")
+    kill(process)
+    result = anybody("runs", "resume", anybody.record.run["id"], "--json")
+    assert result.json["answer"] == "AB" and result.json["isolation"] == "full", result
