@@ -1,7 +1,8 @@
 /* broker/broker.c: see broker.h.
  *
  * An `ask` is one call of a guest, its `items` the prompts. An item's model call begins in the
- * record before it is started and ends there before its answer goes to the guest.
+ * record before it is started and ends there before its answer goes to the guest. In a run that is
+ * resumed, an item is first looked for in the record (ask_record).
  */
 #include "broker/broker.h"
 
@@ -14,6 +15,15 @@
 enum {
     MESSAGES_MAX = 10000,
     UNDER_WAY_MAX = 64 << 20, /* bytes of prompts that wait for answers when one more call comes */
+    DOUBT_MS = 2000, /* how long threads may take to come in the order in which they came before */
+    SHOWN_MAX = 40,  /* bytes of a prompt in an error */
+};
+
+/* Of an item in a run that is resumed. */
+enum waits {
+    WAITS_NOT,
+    WAITS_FOR_OTHERS, /* the record has calls of this cell that should come, and not this one */
+    WAITS_FOR_CELL,   /* its answer came after the end of the cell, and must not come before now */
 };
 
 struct item {
@@ -25,6 +35,10 @@ struct item {
     size_t len;
     bool is_messages;
     struct error error;
+    enum waits waits;
+    char *prompt, *model; /* of one that waits for others */
+    size_t prompt_len;
+    struct recorded_call *known; /* of one that waits for its cell */
 };
 
 struct ask {
@@ -45,7 +59,12 @@ struct broker {
     unsigned pending;
     size_t under_way; /* bytes of prompts in `asks` */
     struct ask *asks;
+    struct timer *doubt; /* about items that wait for others */
+    bool parked;         /* there may be such */
 };
+
+static void doubt_is_over(void *arg);
+static void start_waiting(struct broker *b, enum waits most);
 
 int broker_open(const struct broker_options *options, struct broker **out, struct error *err)
 {
@@ -53,14 +72,25 @@ int broker_open(const struct broker_options *options, struct broker **out, struc
     if (!b)
         return error_memory(err);
     b->options = *options;
+    if (options->recorded && !(b->doubt = timer_new(options->loop, doubt_is_over, b))) {
+        free(b);
+        return error_memory(err);
+    }
     *out = b;
     return 0;
+}
+
+void broker_abandon(struct broker *b)
+{
+    b->options.store = NULL;
 }
 
 void broker_place(struct broker *b, int64_t turn, int64_t cell)
 {
     b->turn = turn;
     b->cell = cell;
+    if (b->options.recorded)
+        start_waiting(b, WAITS_FOR_CELL);
 }
 
 unsigned broker_pending(const struct broker *b)
@@ -107,8 +137,11 @@ static void unlink_ask(struct ask *ask)
 static void free_ask(struct ask *ask)
 {
     timer_free(ask->patience);
-    for (size_t i = 0; i < ask->count; i++)
+    for (size_t i = 0; i < ask->count; i++) {
         free(ask->items[i].text);
+        free(ask->items[i].prompt);
+        free(ask->items[i].model);
+    }
     free(ask);
 }
 
@@ -176,7 +209,8 @@ static void record_end(struct item *item, const struct lm_reply *r)
     struct store_call_end end = broker_call_end(r);
     struct error err = { 0 };
     /* An answer that could not be recorded is not given: a later resume would pay for it again. */
-    if (item->record && store_call_end(b->options.store, item->record, &end, &err) < 0 && !failed)
+    if (item->record && b->options.store &&
+        store_call_end(b->options.store, item->record, &end, &err) < 0 && !failed)
         item->error = err;
     item->record = 0;
 }
@@ -201,10 +235,13 @@ static void item_done(void *arg, const struct lm_reply *r)
     item_over(item);
 }
 
-static int record_begin(
-    struct item *item, const char *model, const char *text, size_t len, struct error *err)
+/* The call's key is in the record before the call is made, so that it can be made again as itself. */
+static int record_begin(struct item *item, const char *model, const char *key, const char *text,
+    size_t len, struct error *err)
 {
     struct broker *b = item->ask->broker;
+    if (item->record) /* it began in an earlier life of the run */
+        return store_call_repeat(b->options.store, item->record, err);
     struct store_call_begin begin = {
         .run = b->options.run,
         .turn = b->turn,
@@ -213,8 +250,142 @@ static int record_begin(
         .kind = "sub",
         .model = model ? model : lm_name(b->options.lm),
         .request = { text, len },
+        .key = key,
     };
     return b->options.store ? store_call_begin(b->options.store, &begin, &item->record, err) : 0;
+}
+
+static int begin_request(
+    struct item *item, struct lm_request *request, const char *text, size_t len, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    char key[LM_KEY_SIZE];
+    int rc = budget_hold(b->options.budget, len, &item->hold, err);
+    if (rc == 0 && !request->key) {
+        rc = lm_key(key, err);
+        request->key = key;
+    }
+    if (rc == 0)
+        rc = record_begin(item, request->model, request->key, text, len, err);
+    if (rc == 0)
+        rc = lm_start(b->options.lm, request, item_done, NULL, item, &item->call, err);
+    if (rc < 0) {
+        budget_release(b->options.budget, &item->hold);
+        struct lm_reply never = { .error = *err, .text = "", .finish = "" };
+        record_end(item, &never);
+        return rc;
+    }
+    b->pending++;
+    return 0;
+}
+
+/* ---- what the record knows of it ---- */
+
+static void give_known(struct item *item, const struct recorded_call *call)
+{
+    struct broker *b = item->ask->broker;
+    struct buf text = { 0 };
+    item->error = call->error;
+    if (item->error.code == ERROR_NONE &&
+        recorded_read(b->options.recorded, &call->reply, &text, &item->error) == 0) {
+        item->len = text.len;
+        item->text = buf_steal(&text);
+    }
+    buf_free(&text);
+    item_over(item);
+}
+
+static int take_known(struct item *item, struct recorded_call *call, struct lm_request *request,
+    const char *text, size_t len, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    recorded_take(b->options.recorded, call);
+    if (!call->ended) {
+        item->record = call->id;
+        request->key = call->key[0] ? call->key : NULL;
+        return begin_request(item, request, text, len, err);
+    }
+    int rc = lm_pass(b->options.lm, request, err);
+    if (rc < 0)
+        return rc;
+    if (call->late) {
+        item->waits = WAITS_FOR_CELL;
+        item->known = call;
+        return 0;
+    }
+    give_known(item, call);
+    return 0;
+}
+
+static int wait_for_others(struct item *item, const struct lm_request *request, const char *text,
+    size_t len, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    item->prompt = text_copy(text, len);
+    item->prompt_len = len;
+    item->model = request->model ? strdup(request->model) : NULL;
+    if (!item->prompt || (request->model && !item->model))
+        return error_memory(err);
+    item->waits = WAITS_FOR_OTHERS;
+    b->parked = true;
+    return 0;
+}
+
+/* Stops the run: the code asks for `text`, and the record knows nothing of that. */
+static void diverge(struct broker *b, const char *text, size_t len)
+{
+    struct recorded *r = b->options.recorded;
+    struct recorded_cell *cell = recorded_cell_find(r, b->cell);
+    struct recorded_call *unasked = recorded_unasked(r, b->cell);
+    cleanup_buf struct buf shown = { 0 };
+    struct error why = { 0 };
+    size_t n = len > SHOWN_MAX ? text_utf8_floor(text, len, SHOWN_MAX) : len;
+    text_append_visible(&shown, text, n);
+    for (size_t i = 0; i < shown.len; i++)
+        if (shown.data[i] == '\n')
+            shown.data[i] = ' ';
+    error_set(&why, ERROR_MODEL_REPLAY,
+        "turn %lld, cell %lld, call %lld: the code asks for '%.80s%s', which is not what the "
+        "record "
+        "says; the run cannot be resumed",
+        (long long)b->turn, (long long)(cell ? cell->number : 0),
+        (long long)(unasked ? unasked->number : recorded_asked(r, b->cell) + 1), buf_text(&shown),
+        n < len ? "…" : "");
+    b->options.diverged(b->options.arg, &why);
+}
+
+/* 1: the item is taken care of; 0: it is to be begun, as the record knows nothing of it. */
+static int ask_record(
+    struct item *item, struct lm_request *request, const char *text, size_t len, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    struct recorded *r = b->options.recorded;
+    char hash[HASH_TEXT_SIZE];
+    if (!r)
+        return 0;
+    int rc = hash_sha256(text, len, hash, err);
+    if (rc < 0)
+        return rc;
+    struct recorded_call *call =
+        recorded_find(r, b->cell, request->model, lm_name(b->options.lm), hash);
+    struct recorded_cell *cell = recorded_cell_find(r, b->cell);
+    if (call)
+        rc = take_known(item, call, request, text, len, err);
+    else if (!cell || (!cell->ended && cell->calls == 0))
+        return 0;
+    else if (cell->calls > 0) {
+        rc = wait_for_others(item, request, text, len, err);
+        timer_start(b->doubt, DOUBT_MS, 0);
+    } else {
+        /* It may have been refused then, and is again: the record has what was begun only. */
+        rc = budget_hold(b->options.budget, len, &item->hold, err);
+        if (rc < 0)
+            return rc;
+        budget_release(b->options.budget, &item->hold);
+        rc = wait_for_others(item, request, text, len, err);
+        diverge(b, text, len);
+    }
+    return rc < 0 ? rc : 1;
 }
 
 static int start_request(
@@ -228,19 +399,10 @@ static int start_request(
     request->timeout = b->options.call_timeout;
     if (request->timeout <= 0 || request->timeout > left)
         request->timeout = left < 1e9 ? left : request->timeout;
-    int rc = budget_hold(b->options.budget, len, &item->hold, err);
+    int rc = ask_record(item, request, text, len, err);
     if (rc == 0)
-        rc = record_begin(item, request->model, text, len, err);
-    if (rc == 0)
-        rc = lm_start(b->options.lm, request, item_done, NULL, item, &item->call, err);
-    if (rc < 0) {
-        budget_release(b->options.budget, &item->hold);
-        struct lm_reply never = { .error = *err, .text = "", .finish = "" };
-        record_end(item, &never);
-        return rc;
-    }
-    b->pending++;
-    return 0;
+        rc = begin_request(item, request, text, len, err);
+    return rc < 0 ? rc : 0;
 }
 
 /* A prompt that is a list of messages, as JSON. */
@@ -289,6 +451,68 @@ static int start_item(
     return start_request(item, &request, text, len, err);
 }
 
+static void start_again(struct item *item)
+{
+    enum waits waited = item->waits;
+    cleanup_free char *prompt = steal(&item->prompt), *model = steal(&item->model);
+    item->waits = WAITS_NOT;
+    if (waited == WAITS_FOR_CELL)
+        give_known(item, item->known);
+    else if (start_item(item, model, prompt, item->prompt_len, &item->error) < 0)
+        item_over(item);
+}
+
+/* Items that wait for no more than this look again. */
+static void start_waiting(struct broker *b, enum waits most)
+{
+    b->parked = false;
+    for (struct ask *ask = b->asks, *next; ask; ask = next) {
+        next = ask->next;
+        ask->starting = true;
+        for (size_t i = 0; i < ask->count; i++)
+            if (ask->items[i].waits != WAITS_NOT && ask->items[i].waits <= most)
+                start_again(&ask->items[i]);
+        ask->starting = false;
+        if (ask->done == ask->count)
+            reply(ask);
+    }
+}
+
+/* Whoever should have come first has not come. */
+static void doubt_is_over(void *arg)
+{
+    struct broker *b = arg;
+    for (struct ask *ask = b->asks; ask; ask = ask->next)
+        for (size_t i = 0; i < ask->count; i++) {
+            if (ask->items[i].waits != WAITS_FOR_OTHERS)
+                continue;
+            diverge(b, ask->items[i].prompt, ask->items[i].prompt_len);
+            return;
+        }
+}
+
+/* How many of the call's prompts the record knows nothing of: the others were reserved before. */
+static int64_t count_new(struct broker *b, const struct session_call *call)
+{
+    struct recorded *r = b->options.recorded;
+    size_t known = 0, count = call->parts.count;
+    const char *model = json_get_string(call->head, "model", NULL), *text;
+    size_t len;
+    struct frame_parts parts = call->parts;
+    cleanup_free struct recorded_call **taken = r ? calloc(count, sizeof *taken) : NULL;
+    while (taken && frame_parts_next(&parts, &text, &len)) {
+        char hash[HASH_TEXT_SIZE];
+        if (hash_sha256(text, len, hash, NULL) < 0)
+            break;
+        taken[known] = recorded_find(r, b->cell, model, lm_name(b->options.lm), hash);
+        if (taken[known])
+            recorded_take(r, taken[known++]);
+    }
+    for (size_t i = known; i-- > 0;)
+        recorded_untake(r, taken[i]);
+    return (int64_t)(count - known);
+}
+
 /* ---- one call of a guest ---- */
 
 /* The indices that the head lists are prompts of several messages. */
@@ -316,7 +540,8 @@ static int check_call(struct broker *b, const struct session_call *call, struct 
         return error_set(err, ERROR_BUDGET,
             "prompts of %zu MiB wait for their answers already; ask again when some have come",
             b->under_way >> 20);
-    return budget_reserve(b->options.budget, (int64_t)call->parts.count, err);
+    int64_t fresh = count_new(b, call);
+    return fresh > 0 ? budget_reserve(b->options.budget, fresh, err) : 0;
 }
 
 /* Ends an item's call that nobody waits for any more; what it has cost is settled. */
@@ -408,6 +633,8 @@ void broker_call(struct broker *b, struct session *s, const struct session_call 
     ask->starting = false;
     if (ask->done == ask->count)
         reply(ask);
+    if (b->parked)
+        start_waiting(b, WAITS_FOR_OTHERS);
 }
 
 static void cancel_ask(struct ask *ask)
@@ -437,5 +664,6 @@ void broker_close(struct broker *b)
         return;
     while (b->asks)
         cancel_ask(b->asks);
+    timer_free(b->doubt);
     free(b);
 }

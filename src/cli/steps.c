@@ -288,6 +288,7 @@ void steps_call(struct steps_out *o, const struct store_call *call)
     field_bool(&o->text, "estimated", e->estimated);
     add_int(o, "attempts", e->attempts, ended);
     add_real(o, "seconds", e->seconds, ended);
+    field_int(&o->text, "repeated", call->repeated);
 }
 
 void steps_cell(struct steps_out *o, const struct store_cell *cell)

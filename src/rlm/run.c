@@ -6,7 +6,8 @@
  *
  * Each arrow is a callback from below. A session must not be closed from within its own callback,
  * so what replaces a dead one goes through a timer of no time. Whatever happens, `finish` is the
- * one end: it closes the record and tells the caller, once.
+ * one end: it closes the record and tells the caller, once. A run that is resumed takes its next
+ * step from the record as long as there is one there (rlm/resume.h).
  */
 #include "rlm/rlm.h"
 
@@ -20,6 +21,7 @@
 #include "broker/broker.h"
 #include "rlm/parse.h"
 #include "rlm/prompt.h"
+#include "rlm/resume.h"
 
 #ifndef DROSTE_VERSION
 #define DROSTE_VERSION "0"
@@ -36,7 +38,7 @@ struct message {
 struct rlm_run {
     struct loop *loop;
     struct rlm_options o;
-    char *question, *instructions, *setup;
+    char *question, *instructions, *setup, *settings;
     rlm_done_fn *done;
     void *done_arg;
 
@@ -58,8 +60,17 @@ struct rlm_run {
     struct buf reply; /* the reply whose blocks are being run */
     size_t at;        /* behind the last block that began */
     unsigned block;
+    bool failed;     /* some cell of this turn did */
+    unsigned errors; /* turns in a row of which that is true */
     int64_t cell_record;
     struct buf feedback;
+
+    struct resume *resume;           /* NULL: a new run */
+    struct recorded_call *known;     /* whose reply comes next */
+    struct recorded_cell *same_cell; /* that runs again */
+    struct buf submitted;            /* the answer, where only the end of the run is missing */
+    struct error diverged;
+    struct timer *step; /* takes what the record has next: not from within what came before */
 
     struct timer *deadline, *later;
     uint64_t start_ns;
@@ -145,11 +156,25 @@ static void close_cell(struct rlm_run *r, const char *by)
     r->cell_record = 0;
 }
 
+/* What was not replayed to its end can be tried again: the record stays as it was. */
+static bool goes_back(struct rlm_run *r, enum rlm_status status)
+{
+    return r->resume && status != RLM_ANSWERED && status != RLM_EXHAUSTED &&
+           (r->turn == 0 || r->diverged.code || r->same_cell || r->known ||
+               resume_is_behind(r->resume));
+}
+
 static void finish(struct rlm_run *r, enum rlm_status status, const struct error *why)
 {
     if (r->finished)
         return;
     r->finished = true;
+    bool back = goes_back(r, status);
+    if (back) {
+        r->call_record = r->cell_record = 0;
+        if (r->broker)
+            broker_abandon(r->broker);
+    }
     if (r->call) {
         struct lm_reply cancelled = { .text = "", .finish = "" };
         lm_cancel(steal(&r->call), &cancelled.usage);
@@ -164,7 +189,13 @@ static void finish(struct rlm_run *r, enum rlm_status status, const struct error
     r->result.seconds = clock_seconds_since(r->start_ns);
     timer_stop(r->deadline);
     timer_stop(r->later);
-    close_record(r);
+    timer_stop(r->step);
+    if (r->resume)
+        r->result.resumed = resume_json(r->resume);
+    if (back)
+        store_run_release(r->o.store, r->result.run, NULL);
+    else
+        close_record(r);
     r->done(r->done_arg, &r->result);
 }
 
@@ -266,11 +297,13 @@ static void new_messages(struct rlm_run *r, struct buf *out)
     buf_putc(out, ']');
 }
 
-static int record_call(struct rlm_run *r, struct error *err)
+static int record_call(struct rlm_run *r, const char *key, struct error *err)
 {
     cleanup_buf struct buf request = { 0 };
     if (!r->o.store)
         return 0;
+    if (r->call_record) /* it began in an earlier life of the run */
+        return store_call_repeat(r->o.store, r->call_record, err);
     new_messages(r, &request);
     struct store_call_begin begin = {
         .run = r->result.run,
@@ -278,8 +311,26 @@ static int record_call(struct rlm_run *r, struct error *err)
         .kind = "root",
         .model = lm_name(r->o.lm),
         .request = { buf_text(&request), request.len },
+        .key = key,
     };
     return store_call_begin(r->o.store, &begin, &r->call_record, err);
+}
+
+static const char *role_named(const char *name)
+{
+    static const char *const roles[] = { "system", "assistant" };
+    for (size_t i = 0; i < array_length(roles); i++)
+        if (strcmp(roles[i], name) == 0)
+            return roles[i];
+    return "user";
+}
+
+/* The run does not do what the record says that it did; returns rc. */
+static int diverge(struct rlm_run *r, int rc, const struct error *why)
+{
+    if (why)
+        r->diverged = *why;
+    return rc;
 }
 
 static void model_delta(void *arg, const char *text, size_t len)
@@ -289,10 +340,70 @@ static void model_delta(void *arg, const char *text, size_t len)
 
 static void model_replied(void *arg, const struct lm_reply *reply);
 
-static int ask_model(struct rlm_run *r, struct error *err)
+/* The call is in the record: what the model was told is, too, and holds, whatever the cells have
+ * printed this time. */
+static int take_recorded_messages(
+    struct rlm_run *r, const struct recorded_call *call, struct error *err)
+{
+    cleanup_buf struct buf said = { 0 }, text = { 0 };
+    cleanup_json struct json_object *list = NULL;
+    new_messages(r, &said);
+    int rc = recorded_read(resume_recorded(r->resume), &call->request, &text, err);
+    if (rc < 0 || (said.len == text.len && memcmp(buf_text(&said), buf_text(&text), text.len) == 0))
+        return rc;
+    rc = json_parse(buf_text(&text), text.len, &json_limits_large, &list, err);
+    size_t count = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
+    while (r->message_count > r->recorded)
+        free(r->messages[--r->message_count].text);
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        struct json_object *m = json_object_array_get_idx(list, i), *content = NULL;
+        const char *role = role_named(json_get_string(m, "role", ""));
+        json_object_object_get_ex(m, "content", &content);
+        size_t len = content ? (size_t)json_object_get_string_len(content) : 0;
+        rc = add_message(r, role, text_copy(json_get_string(m, "content", ""), len), len, err);
+    }
+    static const char notice[] = "a cell printed something else than it did before; the model "
+                                 "knows what it was told then";
+    if (rc == 0 && call->turn > 1)
+        tell(r, RLM_EVENT_NOTICE, notice, sizeof notice - 1);
+    return rc;
+}
+
+static int begin_call(
+    struct rlm_run *r, struct lm_request *request, size_t bytes, struct error *err)
 {
     struct budget *budget = &r->result.budget;
+    char key[LM_KEY_SIZE];
+    int rc = budget_reserve(budget, 0, err);
+    if (rc == 0)
+        rc = budget_hold(budget, bytes, &r->hold, err);
+    if (rc == 0 && !request->key) {
+        rc = lm_key(key, err);
+        request->key = key;
+    }
+    if (rc == 0)
+        rc = record_call(r, request->key, err);
+    r->recorded = r->message_count;
+    if (rc == 0)
+        rc = lm_start(
+            r->o.lm, request, model_replied, r->o.event ? model_delta : NULL, r, &r->call, err);
+    if (rc < 0) {
+        struct lm_reply never = { .error = *err, .text = "", .finish = "" };
+        budget_release(budget, &r->hold);
+        record_call_end(r, &never, NULL);
+    }
+    return rc;
+}
+
+static int ask_model(struct rlm_run *r, struct error *err)
+{
+    struct recorded_call *known = NULL;
     size_t bytes = 0;
+    int rc = r->resume ? resume_next_call(r->resume, r->turn, &known, err) : 0;
+    if (rc == 0 && known)
+        rc = take_recorded_messages(r, known, err);
+    if (rc < 0)
+        return diverge(r, rc, err);
     cleanup_free struct lm_message *messages = calloc(r->message_count, sizeof *messages);
     if (!messages)
         return error_memory(err);
@@ -306,21 +417,17 @@ static int ask_model(struct rlm_run *r, struct error *err)
         .timeout = r->o.call_timeout,
         .max_tokens = r->o.max_tokens,
         .temperature = -1 };
-    int rc = budget_reserve(budget, 0, err);
-    if (rc == 0)
-        rc = budget_hold(budget, bytes, &r->hold, err);
-    if (rc == 0)
-        rc = record_call(r, err);
-    r->recorded = r->message_count;
-    if (rc == 0)
-        rc = lm_start(
-            r->o.lm, &request, model_replied, r->o.event ? model_delta : NULL, r, &r->call, err);
-    if (rc < 0) {
-        struct lm_reply never = { .error = *err, .text = "", .finish = "" };
-        budget_release(budget, &r->hold);
-        record_call_end(r, &never, NULL);
+    if (known && known->ended) {
+        r->recorded = r->message_count;
+        r->known = known;
+        timer_start(r->step, 0, 0);
+        return lm_pass(r->o.lm, &request, err);
     }
-    return rc;
+    if (known) {
+        r->call_record = known->id;
+        request.key = known->key[0] ? known->key : NULL;
+    }
+    return begin_call(r, &request, bytes, err);
 }
 
 static void next_turn(struct rlm_run *r)
@@ -335,7 +442,7 @@ static void next_turn(struct rlm_run *r)
     } else {
         r->turn++;
         r->result.iterations = r->turn;
-        if (r->o.store)
+        if (r->o.store && !(r->resume && resume_has_turn(r->resume, r->turn)))
             rc = store_turn_begin(r->o.store, r->result.run, r->turn, &err);
         tell(r, RLM_EVENT_TURN, "", 0);
     }
@@ -351,9 +458,25 @@ static void next_block(struct rlm_run *r);
 static int open_session(struct rlm_run *r, struct error *err);
 static int prepare_session(struct rlm_run *r, struct error *err);
 
+/* A turn without code neither fails nor mends anything. */
+static int count_errors(struct rlm_run *r, struct error *err)
+{
+    if (r->block > 0)
+        r->errors = r->failed ? r->errors + 1 : 0;
+    if (r->o.max_errors == 0 || r->errors < r->o.max_errors)
+        return 0;
+    return error_set(err, ERROR_BUDGET,
+        "the code failed in %u turns in a row (--max-errors); `droste runs show` has the errors",
+        r->errors);
+}
+
 static void finish_turn(struct rlm_run *r)
 {
     struct error err = { 0 };
+    if (count_errors(r, &err) < 0) {
+        fail(r, &err);
+        return;
+    }
     if (r->turn < r->o.max_iterations)
         buf_printf(&r->feedback, "\nTurn %u of %u.", r->turn + 1, r->o.max_iterations);
     if (add_buf_message(r, "user", &r->feedback, &err) < 0)
@@ -425,6 +548,20 @@ static void restart_session(void *arg)
         fail(r, &err);
 }
 
+/* Of a cell that ran before, the record has the end already; this one must be the same. */
+static int cell_is_over(struct rlm_run *r, const struct cell_result *c, struct error *err)
+{
+    struct recorded_cell *same = r->same_cell;
+    int rc = same ? resume_check_cell(r->resume, same, c, err) : 0;
+    if (rc < 0)
+        return diverge(r, rc, err);
+    r->same_cell = NULL;
+    if (!same || !same->ended)
+        return record_cell_end(r, c, err);
+    r->cell_record = 0;
+    return 0;
+}
+
 static void cell_done(void *arg, struct cell_result *c)
 {
     struct rlm_run *r = arg;
@@ -435,8 +572,9 @@ static void cell_done(void *arg, struct cell_result *c)
         cell_result_free(c);
         return;
     }
-    int rc = record_cell_end(r, c, &err);
+    int rc = cell_is_over(r, c, &err);
     tell_event(r, &event);
+    r->failed |= c->status != CELL_OK && !submitted;
     prompt_result(&r->feedback, c, r->block, r->o.max_output_chars);
     char *answer = submitted && rc == 0 ? answer_of(c->submit, c->submit_len) : NULL;
     if (!alive && c->reason.code == ERROR_ENVIRONMENT) {
@@ -465,14 +603,38 @@ static int run_block(struct rlm_run *r, const struct reply_block *block, struct 
         .run = r->result.run, .turn = r->turn, .code = { block->code, block->len }
     };
     tell(r, RLM_EVENT_CELL, block->code, block->len);
-    int rc = r->o.store ? store_cell_begin(r->o.store, &begin, &r->cell_record, err) : 0;
+    if (r->same_cell)
+        r->cell_record = r->same_cell->id;
+    int rc = r->o.store && !r->same_cell
+                 ? store_cell_begin(r->o.store, &begin, &r->cell_record, err)
+                 : 0;
     broker_place(r->broker, r->turn, r->cell_record);
     return rc < 0 ? rc : session_exec(r->session, &cell, cell_done, r, err);
+}
+
+/* A cell of a sandbox that died later, or under it: nothing of it is left that would be needed. */
+static int pass_block(struct rlm_run *r, const struct recorded_cell *cell, struct error *err)
+{
+    struct cell_result result;
+    int rc = resume_cell_result(r->resume, cell, &result, err);
+    if (rc < 0)
+        return rc;
+    r->failed |= result.status != CELL_OK;
+    prompt_result(&r->feedback, &result, r->block, r->o.max_output_chars);
+    cell_result_free(&result);
+    if (!cell->died) {
+        next_block(r);
+        return 0;
+    }
+    r->restarts++;
+    finish_turn(r);
+    return 0;
 }
 
 static void next_block(struct rlm_run *r)
 {
     struct reply_block block;
+    struct recorded_cell *same = NULL;
     struct error err = { 0 };
     if (!reply_next_block(buf_text(&r->reply), r->reply.len, &r->at, &block)) {
         blocks_done(r);
@@ -480,7 +642,17 @@ static void next_block(struct rlm_run *r)
     }
     if (r->block++ > 0)
         buf_putc(&r->feedback, '\n');
-    if (run_block(r, &block, &err) < 0)
+    int rc =
+        r->resume ? resume_next_cell(r->resume, r->turn, block.code, block.len, &same, &err) : 0;
+    if (rc < 0)
+        diverge(r, rc, &err);
+    else if (same && resume_is_gone(r->resume, same))
+        rc = pass_block(r, same, &err);
+    else {
+        r->same_cell = same;
+        rc = run_block(r, &block, &err);
+    }
+    if (rc < 0)
         fail(r, &err);
 }
 
@@ -500,15 +672,10 @@ static void take_last_words(struct rlm_run *r, const char *text, size_t len)
     finish_answered(r, quoted(value, value_len), RLM_EXHAUSTED);
 }
 
-static void model_replied(void *arg, const struct lm_reply *reply)
+static void take_reply(struct rlm_run *r, const struct lm_reply *reply)
 {
-    struct rlm_run *r = arg;
-    struct error err = { 0 };
-    r->call = NULL;
-    int rc = settle_call(r, reply, &err);
-    if (reply->error.code != ERROR_NONE)
-        err = reply->error;
-    if (rc < 0 || err.code != ERROR_NONE) {
+    struct error err = reply->error;
+    if (err.code != ERROR_NONE) {
         fail(r, &err);
         return;
     }
@@ -522,6 +689,7 @@ static void model_replied(void *arg, const struct lm_reply *reply)
     buf_clear(&r->feedback);
     r->at = 0;
     r->block = 0;
+    r->failed = false;
     /* Some providers refuse an assistant's message without text. */
     char *said = reply->len > 0 ? text_copy(reply->text, reply->len) : strdup("(no reply)");
     if (buf_failed(&r->reply)) {
@@ -533,6 +701,51 @@ static void model_replied(void *arg, const struct lm_reply *reply)
     } else {
         next_block(r);
     }
+}
+
+static void model_replied(void *arg, const struct lm_reply *reply)
+{
+    struct rlm_run *r = arg;
+    struct error err = { 0 };
+    r->call = NULL;
+    if (settle_call(r, reply, &err) < 0 && reply->error.code == ERROR_NONE)
+        fail(r, &err);
+    else
+        take_reply(r, reply);
+}
+
+/* ---- steps of the record ---- */
+
+static void next_step(void *arg)
+{
+    struct rlm_run *r = arg;
+    struct recorded_call *call = steal(&r->known);
+    cleanup_buf struct buf text = { 0 };
+    if (r->diverged.code) {
+        fail(r, &r->diverged);
+        return;
+    }
+    if (!call) { /* the answer itself was on disk when the process died */
+        r->turn = r->result.iterations = (unsigned)recorded_turns(resume_recorded(r->resume));
+        finish_answered(r, answer_of(buf_text(&r->submitted), r->submitted.len), RLM_ANSWERED);
+        return;
+    }
+    struct lm_reply reply = { .error = call->error, .finish = call->finish };
+    if (reply.error.code == ERROR_NONE)
+        recorded_read(resume_recorded(r->resume), &call->reply, &text, &reply.error);
+    reply.text = buf_text(&text);
+    reply.len = text.len;
+    take_reply(r, &reply);
+}
+
+/* A guest asks something else: the session that says so cannot be closed from within. */
+static void guest_diverged(void *arg, const struct error *why)
+{
+    struct rlm_run *r = arg;
+    if (r->finished || r->diverged.code)
+        return;
+    r->diverged = *why;
+    timer_start(r->step, 0, 0);
 }
 
 /* ---- the beginning ---- */
@@ -670,7 +883,7 @@ static int prepare_session(struct rlm_run *r, struct error *err)
     return session_exec(r->session, &cell, setup_is_done, r, err);
 }
 
-static char *context_json(const struct context *c)
+static char *context_json(const struct context *c, const char *hash)
 {
     struct buf out = { 0 };
     if (!c)
@@ -680,8 +893,14 @@ static char *context_json(const struct context *c)
         json_append_string(&out, c->source, strlen(c->source));
     else
         buf_puts(&out, "null");
-    buf_printf(&out, ",\"bytes\":%zu,\"files\":%llu,\"left_out\":%llu}", c->len,
-        (unsigned long long)c->files, (unsigned long long)c->left_out);
+    buf_printf(&out,
+        ",\"bytes\":%zu,\"files\":%llu,\"left_out\":%llu,\"sha256\":\"%s\",\"path\":", c->len,
+        (unsigned long long)c->files, (unsigned long long)c->left_out, hash);
+    if (c->path && text_is_utf8(c->path, strlen(c->path), NULL))
+        json_append_string(&out, c->path, strlen(c->path));
+    else
+        buf_puts(&out, "null");
+    buf_putc(&out, '}');
     return buf_steal(&out);
 }
 
@@ -700,7 +919,12 @@ static char *limits_json(const struct rlm_options *o)
 
 static int begin_record(struct rlm_run *r, struct error *err)
 {
-    cleanup_free char *context = context_json(r->o.context), *limits = limits_json(&r->o);
+    char hash[HASH_TEXT_SIZE] = "";
+    cleanup_buf struct buf kept = { 0 };
+    int rc = r->o.store && r->o.context ? context_keep(r->o.context, hash, &kept, err) : 0;
+    if (!r->o.store || rc < 0)
+        return rc;
+    cleanup_free char *context = context_json(r->o.context, hash), *limits = limits_json(&r->o);
     struct store_run_begin begin = {
         .model = lm_name(r->o.lm),
         .environment = r->o.env_name,
@@ -708,8 +932,23 @@ static int begin_record(struct rlm_run *r, struct error *err)
         .question = store_text(r->question),
         .context = store_text(context),
         .limits = store_text(limits),
+        .settings = store_text(r->settings),
+        .context_data = { kept.data, kept.len },
     };
-    return r->o.store ? store_run_begin(r->o.store, &begin, r->result.run, err) : 0;
+    return store_run_begin(r->o.store, &begin, r->result.run, err);
+}
+
+static int begin_again(struct rlm_run *r, struct error *err)
+{
+    struct lm *sub = r->o.sub_lm ? r->o.sub_lm : r->o.lm;
+    int rc = resume_open(
+        r->o.store, r->o.resume, sub, r->o.max_tokens, &r->result.budget, &r->resume, err);
+    if (rc < 0)
+        return rc;
+    snprintf(r->result.run, sizeof r->result.run, "%s", r->o.resume);
+    r->start_ns = r->result.budget.start_ns;
+    resume_submitted(r->resume, &r->submitted, NULL);
+    return 0;
 }
 
 void rlm_cancel(struct rlm_run *r)
@@ -736,19 +975,29 @@ static int set_up(struct rlm_run *r, struct error *err)
     };
     r->deadline = timer_new(r->loop, time_is_up, r);
     r->later = timer_new(r->loop, restart_session, r);
-    if (!r->deadline || !r->later || !r->question || (r->o.session.setup && !r->setup))
+    r->step = timer_new(r->loop, next_step, r);
+    if (!r->deadline || !r->later || !r->step || (r->o.settings && !r->settings) || !r->question ||
+        (r->o.session.setup && !r->setup))
         return error_memory(err);
-    int rc = broker_open(&broker, &r->broker, err);
+    int rc = r->o.resume ? begin_again(r, err) : begin_record(r, err);
+    if (rc == 0 && r->resume) {
+        broker.recorded = resume_recorded(r->resume);
+        broker.diverged = guest_diverged;
+    }
     if (rc == 0)
-        rc = begin_record(r, err);
+        rc = broker_open(&broker, &r->broker, err);
     if (rc < 0)
         return rc;
     tell(r, RLM_EVENT_STARTED, r->result.run, strlen(r->result.run));
+    if (r->submitted.len > 0) {
+        timer_start(r->step, 0, 0);
+        return 0;
+    }
     rc = open_session(r, err);
     if (rc == 0)
         rc = prepare_session(r, err);
     if (rc == 0 && r->o.limits.seconds > 0)
-        timer_start(r->deadline, (uint64_t)(r->o.limits.seconds * 1000), 0);
+        timer_start(r->deadline, (uint64_t)(budget_seconds_left(&r->result.budget) * 1000), 0);
     return rc;
 }
 
@@ -769,6 +1018,7 @@ int rlm_start(struct loop *loop, const struct rlm_options *options, rlm_done_fn 
     r->question = strdup(options->question);
     r->instructions = options->instructions ? strdup(options->instructions) : NULL;
     r->setup = options->session.setup ? strdup(options->session.setup) : NULL;
+    r->settings = options->settings ? strdup(options->settings) : NULL;
     r->result.rules = options->session.rules;
     r->result.left_out = options->context ? options->context->left_out : 0;
     budget_init(&r->result.budget, &options->limits);
@@ -797,15 +1047,20 @@ void rlm_close(struct rlm_run *r)
     session_close(r->session);
     timer_free(r->deadline);
     timer_free(r->later);
+    timer_free(r->step);
+    resume_free(r->resume);
     for (size_t i = 0; i < r->message_count; i++)
         free(r->messages[i].text);
     free(r->messages);
     free(r->question);
     free(r->instructions);
     free(r->setup);
+    free(r->settings);
     free(r->result.answer);
+    free(r->result.resumed);
     json_object_put(r->variable);
     buf_free(&r->reply);
     buf_free(&r->feedback);
+    buf_free(&r->submitted);
     free(r);
 }

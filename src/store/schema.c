@@ -12,7 +12,7 @@
 
 enum {
     APPLICATION = 0x44726f73, /* "Dros" */
-    SCHEMA_VERSION = 1,
+    SCHEMA_VERSION = 2,
 };
 
 static const char *const steps[SCHEMA_VERSION] = {
@@ -106,6 +106,12 @@ static const char *const steps[SCHEMA_VERSION] = {
     "  FOREIGN KEY (run, turn) REFERENCES turns (run, turn)"
     ") STRICT;"
     "CREATE INDEX calls_by_turn ON calls (run, turn);",
+
+    /* What a run needs in order to be resumed. */
+    "ALTER TABLE runs ADD COLUMN settings TEXT REFERENCES blobs (hash);"
+    "ALTER TABLE runs ADD COLUMN context_data TEXT REFERENCES blobs (hash);"
+    "ALTER TABLE calls ADD COLUMN key TEXT;"
+    "ALTER TABLE calls ADD COLUMN repeated INTEGER NOT NULL DEFAULT 0;",
 };
 
 struct found {

@@ -64,7 +64,7 @@ static void an_existing_file_is_opened(void **state)
         store_close(store);
         assert_int_equal(ask(place->file, "SELECT count(*) FROM runs"), i + 1);
     }
-    assert_int_equal(ask(place->file, "PRAGMA user_version"), 1);
+    assert_int_equal(ask(place->file, "PRAGMA user_version"), 2);
 }
 
 /* Opening and closing a second store in this process does not drop the locks of the first, without
@@ -152,10 +152,32 @@ static void a_newer_version_is_refused(void **state)
 {
     struct place *place = *state;
     store_close(open_store(place->file));
+    run_sql(place->file, "PRAGMA user_version = 3");
+    assert_open_says(place->file, "newer Droste (version 3, this one knows 2)");
     run_sql(place->file, "PRAGMA user_version = 2");
-    assert_open_says(place->file, "newer Droste (version 2, this one knows 1)");
-    run_sql(place->file, "PRAGMA user_version = 1");
     store_close(open_store(place->file));
+}
+
+/* A file of the first version gets what is new, and keeps what it had. */
+static void an_older_file_is_brought_up_to_date(void **state)
+{
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    begin_run(store, "a");
+    assert_ok(store_turn_begin(store, "a", 1, err));
+    int64_t call = begin_call(store, "a", "what?");
+    store_close(store);
+    run_sql(place->file,
+        "ALTER TABLE runs DROP COLUMN settings;"
+        "ALTER TABLE runs DROP COLUMN context_data;"
+        "ALTER TABLE calls DROP COLUMN key; ALTER TABLE calls DROP COLUMN repeated;"
+        "PRAGMA user_version = 1");
+    store = open_store(place->file);
+    assert_ok(store_call_repeat(store, call, err));
+    assert_int_equal(ask(place->file, "SELECT repeated FROM calls WHERE key IS NULL"), 1);
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM runs WHERE settings IS NULL"), 1);
+    assert_intact(place->file);
+    store_close(store);
 }
 
 /* A version that no Droste writes is no file of ours, whatever its mark says. */
@@ -340,6 +362,7 @@ int main(void)
         store_test(a_file_that_is_no_database_is_refused),
         store_test(another_programs_database_is_refused),
         store_test(a_newer_version_is_refused),
+        store_test(an_older_file_is_brought_up_to_date),
         store_test(an_impossible_version_is_refused),
         store_test(a_damaged_file_is_named),
         store_test(a_path_that_cannot_be_is_refused),
