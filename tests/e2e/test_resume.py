@@ -224,6 +224,7 @@ def test_call_in_flight_is_made_again_with_its_key_and_told(interrupted, droste)
     assert [c["repeated"] for c in droste.record.calls] == [0, 0, 1]
     lines = [json.loads(line) for line in droste("runs", "export", life.id).out.splitlines()]
     assert [line["repeated"] for line in lines if line["type"] == "call"] == [0, 0, 1]
+    assert droste("runs", "show", life.id).out.count("made again after a kill") == 1
 
 
 def test_run_that_goes_on_is_not_taken(droste, serve, tmp_path):
