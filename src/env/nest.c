@@ -1,6 +1,7 @@
 /* env/nest.c: see nest.h. */
 #include "env/nest.h"
 
+#include <errno.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,9 +22,13 @@ struct nest {
 
 static int give(const struct nest *nest, const char *path, struct error *err)
 {
-    if (nest->nobody && chown(path, JAIL_NOBODY, JAIL_NOBODY) < 0)
-        return error_set_errno(err, ERROR_ENVIRONMENT, "giving the guest its directory");
-    return 0;
+    if (!nest->nobody || chown(path, JAIL_NOBODY, JAIL_NOBODY) == 0)
+        return 0;
+    if (errno == EINVAL) /* in a user namespace that has no such id */
+        return error_set(err, ERROR_UNSUPPORTED,
+            "isolation 'landlock' cannot be had here: this root has no other user to run the guest "
+            "as; run as an ordinary user");
+    return error_set_errno(err, ERROR_ENVIRONMENT, "giving the guest its directory");
 }
 
 int nest_new(bool nobody, struct nest **out, struct error *err)

@@ -577,7 +577,7 @@ NO_NAMESPACES = ["unshare", "--user", "--map-root-user", "sh", "-c",
                  'echo 0 > /proc/sys/user/max_user_namespaces || exit 99; exec "$@"', "sh"]
 
 
-@pytest.mark.parametrize("level", ["full", "light"])
+@pytest.mark.parametrize("level", ["full", "light", "landlock"])
 def test_isolation_that_cannot_be_had_is_refused_by_name(droste, level):
     """What was asked for by name and cannot be had is an error, never something weaker."""
     droste.prefix = NO_NAMESPACES
