@@ -1002,10 +1002,10 @@ def learn_pages(library):
     os.close(from_trial)
 
 
-def tidy_up():
-    """The host is gone. Among its files: ends what is left of the sandboxes, and their directories."""
-    here = os.getcwd()
-    if here == "/":
+def tidy_up(nest):
+    """The host is gone. Among its files: ends what is left of the sandboxes, and their directories, which
+    are in the one that the zygote's plan named; never where it merely happens to stand."""
+    if not nest or not os.path.basename(nest).startswith(b"droste-"):
         return
     with open("/proc/thread-self/children") as children:
         for keeper in children.read().split():
@@ -1016,7 +1016,7 @@ def tidy_up():
     except ChildProcessError:
         pass
     import shutil
-    shutil.rmtree(here, ignore_errors=True)
+    shutil.rmtree(nest, ignore_errors=True)
 
 
 def boot(control, helper, keeper, preload):
@@ -1052,7 +1052,8 @@ def boot(control, helper, keeper, preload):
     learn_pages(library)
     became = library.zygote_serve()
     if became == SERVE_END:
-        tidy_up()
+        library.zygote_nest.restype = ctypes.c_char_p
+        tidy_up(library.zygote_nest())
         os._exit(0)
     if became == SERVE_WORKER_AMONG_FILES:
         settle()

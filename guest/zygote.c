@@ -47,6 +47,7 @@ __attribute__((visibility("default"))) int zygote_hello(
     int control, int keeper, const char *facts, int facts_len, int hooks);
 __attribute__((visibility("default"))) int zygote_try(void);
 __attribute__((visibility("default"))) int zygote_serve(void);
+__attribute__((visibility("default"))) const char *zygote_nest(void);
 
 /* What zygote_serve returns to Python. */
 enum {
@@ -326,13 +327,33 @@ static bool serve_clone(struct clone_job *job)
     return false;
 }
 
+static char nest[4096];
+
+/* The directory of the sandboxes' own, once the zygote's plan has led there; else NULL. */
+const char *zygote_nest(void)
+{
+    return nest[0] ? nest : NULL;
+}
+
+static void remember_nest(const struct jail_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->count; i++)
+        if (plan->ops[i].kind == JAIL_PIVOT)
+            return;
+    for (uint32_t i = 0; i < plan->count; i++)
+        if (plan->ops[i].kind == JAIL_CHDIR && plan->ops[i].stage == JAIL_ZYGOTE)
+            snprintf(nest, sizeof nest, "%s", jail_plan_text(plan, &plan->ops[i], 0));
+}
+
 static void serve_setup(uint32_t id, const struct jail_plan *plan)
 {
     uint32_t failed = 0;
-    if (jail_enter(plan, JAIL_ZYGOTE, &failed) < 0)
+    if (jail_enter(plan, JAIL_ZYGOTE, &failed) < 0) {
         say(ZYGOTE_FAILED, id, 0, errno, failed, -1);
-    else
-        say(ZYGOTE_DONE, id, 0, 0, 0, -1);
+        return;
+    }
+    remember_nest(plan);
+    say(ZYGOTE_DONE, id, 0, 0, 0, -1);
 }
 
 /* Receives one request and its descriptors. The length, 0 at the end, -1 on failure. */

@@ -3,6 +3,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -678,3 +679,18 @@ def test_code_without_a_model_gets_an_error(droste):
     """Without a model llm_query raises LLMError that says what to configure; the code may catch it."""
     cell = droste.cell("try: llm_query('x')\nexcept LLMError as e: SUBMIT(str(e))")
     assert "--model" in cell["submit"]["output"]
+
+
+@pytest.mark.parametrize("level", ["full", "landlock", "process"])
+def test_a_host_killed_while_it_starts_leaves_the_users_files(droste, level):
+    """What a zygote removes when its host is gone is the directory that its plan named, not the one in
+    which the user happened to start it."""
+    mark = os.path.join(droste.home, "mark")
+    open(mark, "w").close()
+    for milliseconds in range(0, 40, 4):
+        process = droste.start("exec", "-c", "import time; time.sleep(9)", "--isolation", level)
+        time.sleep(milliseconds / 1000)
+        process.kill()
+        process.wait(20)
+    time.sleep(0.5)
+    assert os.path.exists(mark)
