@@ -1,5 +1,6 @@
 """What a user or a machine may say that Droste must refuse in words: odd names, and kernels and
 containers that do not give what a sandbox needs. Rows 97, 98, 110 and 111 of the attacks."""
+import json
 import platform
 import shutil
 import subprocess
