@@ -192,8 +192,7 @@ static const struct {
     { "full", "1" } };
 enum { STARTS = sizeof starts / sizeof starts[0] };
 
-static int bench_one_kind(
-    droste *d, size_t kind, struct series *s, unsigned n, droste_error *err)
+static int bench_one_kind(droste *d, size_t kind, struct series *s, unsigned n, droste_error *err)
 {
     struct series warm_up = { 0 };
     bool filled = strcmp(starts[kind].pool, "0") != 0;
@@ -336,7 +335,8 @@ static const struct bench {
     struct series series[9];
 } benches[] = {
     { "start", 200, bench_start,
-        { { "start and first cell, full", "at most 2.2 bare forks, 0.3 bubblewraps", NULL, 0, NULL },
+        { { "start and first cell, full", "at most 2.2 bare forks, 0.3 bubblewraps", NULL, 0,
+              NULL },
             { "start and first cell, light", "at most 1.4 bare forks", NULL, 0, NULL },
             { "start and first cell, landlock", NULL, NULL, 0, NULL },
             { "start and first cell, process", NULL, NULL, 0, NULL },

@@ -39,8 +39,9 @@ int nest_new(bool nobody, struct nest **out, struct error *err)
     buf_printf(&path, "%s/droste-XXXXXX", tmp && tmp[0] == '/' ? tmp : "/tmp");
     char *made = buf_steal(&path);
     if (!nest || !made || !mkdtemp(made)) {
-        int rc = nest && made ? error_set_errno(err, ERROR_ENVIRONMENT, "making a temporary directory")
-                              : error_memory(err);
+        int rc = nest && made
+                     ? error_set_errno(err, ERROR_ENVIRONMENT, "making a temporary directory")
+                     : error_memory(err);
         free(nest);
         free(made);
         return rc;

@@ -312,7 +312,8 @@ static const uint32_t ioctls[] = { TCGETS, TIOCGWINSZ, TIOCGPGRP, TIOCSPGRP, TIO
 /* fcntl(2) by its command: no leases, and no notes of who opens files in a directory (F_NOTIFY). */
 static const uint32_t fcntls[] = { F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_SETLK,
     F_SETLKW, F_SETOWN, F_GETOWN, F_SETSIG, F_GETSIG, F_SETOWN_EX, F_GETOWN_EX, F_OFD_GETLK,
-    F_OFD_SETLK, F_OFD_SETLKW, F_DUPFD_CLOEXEC, F_SETPIPE_SZ, F_GETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS };
+    F_OFD_SETLK, F_OFD_SETLKW, F_DUPFD_CLOEXEC, F_SETPIPE_SZ, F_GETPIPE_SZ, F_ADD_SEALS,
+    F_GET_SEALS };
 
 /* A rule for a name, unless this architecture has no such call. libseccomp gives negative numbers
  * for those. */
