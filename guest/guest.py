@@ -984,7 +984,7 @@ class ForkHooks:
 
 
 def learn_pages(library):
-    """Has a copy of the zygote start as a worker does, to see which pages that writes to."""
+    """Has a copy of the zygote start as a worker does, to see which pages that needs (guest/pages.c)."""
     library.pages_keep_code()
     from_trial, to_zygote = os.pipe()
     with Rehearsal() as stage:
@@ -998,7 +998,7 @@ def learn_pages(library):
             finally:
                 os._exit(0)
     os.close(to_zygote)
-    library.pages_pin(from_trial)
+    library.pages_prepare(from_trial)
     os.close(from_trial)
 
 
