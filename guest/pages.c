@@ -33,6 +33,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
 enum {
     PAGE = 4096,
     HUGE_PAGE = 2 << 20,
@@ -147,12 +151,13 @@ static bool copy_onto_huge_pages(uintptr_t start, uintptr_t end)
     if (room == MAP_FAILED)
         return false;
     char *copy = (char *)(((uintptr_t)room + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
-    bool done = madvise(copy, size, MADV_HUGEPAGE) == 0;
-    if (done) {
-        memcpy(copy, (void *)start, size);
-        done = mprotect(copy, size, PROT_READ | PROT_EXEC) == 0 &&
-               mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)start) != MAP_FAILED;
-    }
+    madvise(copy, size, MADV_HUGEPAGE);
+    memcpy(copy, (void *)start, size);
+    /* Linux 6.1: whatever is configured for others, and with an answer. */
+    bool done =
+        madvise(copy, size, MADV_COLLAPSE) == 0 &&
+        mprotect(copy, size, PROT_READ | PROT_EXEC) == 0 &&
+        mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)start) != MAP_FAILED;
     munmap(room, size + HUGE_PAGE);
     return done;
 }
