@@ -39,9 +39,9 @@ static void pass_event(void *arg, const struct rlm_event *e)
         .status = e->cell ? cell_status_name(e->cell->status) : NULL,
         .seconds = e->cell ? e->cell->seconds : 0,
         .pending = e->pending,
-        .calls = e->budget->calls,
-        .input_tokens = e->budget->input_tokens,
-        .output_tokens = e->budget->output_tokens,
+        .calls = e->budget->spent.calls,
+        .input_tokens = e->budget->spent.input_tokens,
+        .output_tokens = e->budget->spent.output_tokens,
     };
     w->fn(w->arg, &event);
 }
@@ -56,14 +56,13 @@ static void run_done(void *arg, const struct rlm_result *result)
 /* What a run is made of. */
 struct parts {
     struct context *context;
-    struct lm *lm, *sub;
+    struct models models;
     struct store *store; /* the context's */
 };
 
 static void free_parts(struct parts *p)
 {
-    lm_close(p->sub);
-    lm_close(p->lm);
+    api_models_close(&p->models);
     context_free(p->context);
 }
 
@@ -74,7 +73,7 @@ static int make_parts(droste *d, const char *context, struct parts *p, struct er
     enum value_kind kind;
     int rc = context_kind_parse(s->context_type ? s->context_type : "auto", &kind, err);
     if (rc == 0)
-        rc = api_models(d, true, &p->lm, &p->sub, err);
+        rc = api_models(d, true, &p->models, err);
     if (rc == 0 && context)
         rc = context_load(context, kind, &filter, &p->context, err);
     if (rc == 0)
@@ -89,19 +88,23 @@ static int fill_options(droste *d, const char *question, const struct parts *p,
     *o = (struct rlm_options){
         .question = question,
         .context = p->context,
-        .lm = p->lm,
-        .sub_lm = p->sub,
+        .models = p->models.at,
+        .model_count = array_length(p->models.at),
         .limits = {
             .calls = s->max_llm_calls,
             .input_tokens = s->max_input_tokens,
             .output_tokens = s->max_output_tokens,
             .total_tokens = s->max_total_tokens,
             .seconds = s->timeout,
+            .cost = s->max_cost,
+            .depth = (unsigned)s->max_recursion_depth,
+            .children = (unsigned)s->max_children,
         },
         .call_timeout = s->call_timeout,
         .answer_timeout = api_broker_timeout(d),
         .max_tokens = s->max_tokens,
         .max_iterations = (unsigned)s->max_iterations,
+        .child_iterations = (unsigned)s->delegate_max_iterations,
         .max_output_chars = (size_t)s->max_output_chars,
         .store = p->store,
         .instructions = s->instructions,

@@ -1,7 +1,13 @@
 /* broker/broker.c: see broker.h.
  *
  * An `ask` is one call of a guest, its `items` the prompts. An item's model call begins in the
- * record before it is started and ends there before its answer goes to the guest.
+ * record before it is started and ends there before its answer goes to the guest; a child run keeps
+ * its own record.
+ *
+ * What a call says in its head: `name`, the function; `model`, for all prompts; for llm_query
+ * `messages`, the indices of prompts that are lists of messages as JSON; for rlm_query `kinds`, what
+ * the parts behind the prompts are (contexts), and `of`, for each prompt the index of its context,
+ * or -1. The answers of rlm_query are JSON.
  */
 #include "broker/broker.h"
 
@@ -18,20 +24,29 @@ enum {
 
 struct item {
     struct ask *ask;
-    struct lm_call *call; /* NULL once it ended, or before it began */
+    struct lm_call *call; /* NULL once it ended, or before it began; so with the child */
+    struct child *child;
     int64_t record;       /* its id there; 0: none */
     struct budget_hold hold;
     char *text;
     size_t len;
     bool is_messages;
+    bool is_run;           /* its answer is JSON */
+    struct given *context; /* of a run: one of the ask's, or NULL */
     struct error error;
 };
+
+struct function;
 
 struct ask {
     struct ask *next;
     struct broker *broker;
     struct session *session;
     uint64_t id;
+    const struct function *function;
+    const char *model; /* valid during broker_call */
+    struct given **contexts;
+    size_t context_count;
     size_t count, done;
     size_t bytes;           /* of its prompts */
     bool starting;          /* within broker_call: the reply waits for its end */
@@ -107,6 +122,9 @@ static void unlink_ask(struct ask *ask)
 static void free_ask(struct ask *ask)
 {
     timer_free(ask->patience);
+    for (size_t i = 0; i < ask->context_count; i++)
+        given_drop(ask->contexts[i]);
+    free(ask->contexts);
     for (size_t i = 0; i < ask->count; i++)
         free(ask->items[i].text);
     free(ask);
@@ -164,6 +182,7 @@ struct store_call_end broker_call_end(const struct lm_reply *r)
         .input_tokens = r->usage.input_tokens,
         .output_tokens = r->usage.output_tokens,
         .estimated = r->usage.estimated,
+        .cost = r->cost,
         .attempts = r->attempts,
         .seconds = r->seconds,
     };
@@ -181,23 +200,42 @@ static void record_end(struct item *item, const struct lm_reply *r)
     item->record = 0;
 }
 
+static void tell_changed(struct broker *b)
+{
+    if (b->options.changed)
+        b->options.changed(b->options.arg);
+}
+
+/* The text of an answer, in the form that its function gives it. */
+static void keep_text(struct item *item, const char *text, size_t len, bool quote)
+{
+    struct buf quoted = { 0 };
+    if (quote) {
+        json_append_string(&quoted, text, len);
+        item->len = quoted.len;
+        item->text = buf_steal(&quoted);
+    } else {
+        item->len = len;
+        item->text = text_copy(text, len);
+    }
+    if (item->text)
+        return;
+    item->len = 0;
+    error_memory(&item->error);
+}
+
 static void item_done(void *arg, const struct lm_reply *r)
 {
     struct item *item = arg;
     struct broker *b = item->ask->broker;
     item->call = NULL;
     b->pending--;
-    budget_settle(b->options.budget, &item->hold, &r->usage);
+    budget_settle(b->options.budget, &item->hold, r);
     item->error = r->error;
     record_end(item, r);
-    if (item->error.code == ERROR_NONE) {
-        item->text = text_copy(r->text, r->len);
-        item->len = item->text ? r->len : 0;
-        if (!item->text)
-            error_memory(&item->error);
-    }
-    if (b->options.changed)
-        b->options.changed(b->options.arg);
+    if (item->error.code == ERROR_NONE)
+        keep_text(item, r->text, r->len, item->is_run);
+    tell_changed(b);
     item_over(item);
 }
 
@@ -210,7 +248,7 @@ static int record_begin(
         .turn = b->turn,
         .cell = b->cell,
         .depth = b->options.depth,
-        .kind = "sub",
+        .kind = item->is_run ? "plain" : "sub",
         .model = model ? model : lm_name(b->options.lm),
         .request = { text, len },
     };
@@ -222,15 +260,24 @@ static int start_request(
 {
     struct broker *b = item->ask->broker;
     double left = budget_seconds_left(b->options.budget);
+    request->model = item->ask->model;
     request->depth = b->options.depth;
     request->temperature = -1;
     request->max_tokens = b->options.max_tokens;
     request->timeout = b->options.call_timeout;
     if (request->timeout <= 0 || request->timeout > left)
         request->timeout = left < 1e9 ? left : request->timeout;
-    int rc = budget_hold(b->options.budget, len, &item->hold, err);
+    const struct budget_call call = { .model =
+                                          request->model ? request->model : lm_name(b->options.lm),
+        .depth = request->depth,
+        .prompt_bytes = len,
+        .max_tokens = request->max_tokens,
+        .lm = b->options.lm,
+        .lm_model = request->model,
+        .account = b->options.account };
+    int rc = budget_hold(b->options.budget, &call, &item->hold, err);
     if (rc == 0)
-        rc = record_begin(item, request->model, text, len, err);
+        rc = record_begin(item, call.model, text, len, err);
     if (rc == 0)
         rc = lm_start(b->options.lm, request, item_done, NULL, item, &item->call, err);
     if (rc < 0) {
@@ -244,8 +291,7 @@ static int start_request(
 }
 
 /* A prompt that is a list of messages, as JSON. */
-static int start_messages(
-    struct item *item, const char *model, const char *text, size_t len, struct error *err)
+static int start_messages(struct item *item, const char *text, size_t len, struct error *err)
 {
     cleanup_json struct json_object *list = NULL;
     int rc = json_parse(text, len, &json_limits_large, &list, err);
@@ -270,80 +316,234 @@ static int start_messages(
                 "the role of message %zu is '%.20s'; use system, user or assistant", i,
                 messages[i].role);
     }
-    struct lm_request request = { .model = model, .messages = messages, .message_count = count };
+    struct lm_request request = { .messages = messages, .message_count = count };
     return start_request(item, &request, text, len, err);
 }
 
-static int start_item(
-    struct item *item, const char *model, const char *text, size_t len, struct error *err)
+static int check_prompt(const char *text, size_t len, struct error *err)
 {
-    struct lm_message message = { "user", text, len };
-    struct lm_request request = { .model = model, .messages = &message, .message_count = 1 };
     size_t bad;
-    if (item->is_messages)
-        return start_messages(item, model, text, len, err);
     if (len == 0)
         return error_set(err, ERROR_ARGUMENT, "prompt cannot be empty");
     if (!text_is_utf8(text, len, &bad))
         return error_set(err, ERROR_ARGUMENT, "the prompt is not UTF-8 at byte %zu", bad);
-    return start_request(item, &request, text, len, err);
+    return 0;
+}
+
+static int start_text(struct item *item, const char *text, size_t len, struct error *err)
+{
+    struct lm_message message = { .role = "user", .text = text, .len = len };
+    struct lm_request request = { .messages = &message, .message_count = 1 };
+    int rc = check_prompt(text, len, err);
+    return rc < 0 ? rc : start_request(item, &request, text, len, err);
+}
+
+static int start_prompt(struct item *item, const char *text, size_t len, struct error *err)
+{
+    return item->is_messages ? start_messages(item, text, len, err)
+                             : start_text(item, text, len, err);
+}
+
+/* ---- one child run ---- */
+
+static void child_done(void *arg, const char *json, size_t len, const struct error *error)
+{
+    struct item *item = arg;
+    struct broker *b = item->ask->broker;
+    item->child = NULL;
+    b->pending--;
+    item->error = *error;
+    if (json)
+        keep_text(item, json, len, false);
+    tell_changed(b);
+    item_over(item);
+}
+
+/* No child run may begin here: a model is asked, with the context behind the prompt. */
+static int start_plain(struct item *item, const char *prompt, size_t len, struct error *err)
+{
+    cleanup_buf struct buf whole = { 0 };
+    if (!item->context)
+        return start_text(item, prompt, len, err);
+    size_t n;
+    const char *context = given_bytes(item->context, &n);
+    buf_append(&whole, prompt, len);
+    buf_puts(&whole, "\n\nContext:\n");
+    buf_append(&whole, context, n);
+    if (buf_failed(&whole))
+        return error_memory(err);
+    if (!text_is_utf8(context, n, NULL))
+        return error_set(err, ERROR_ARGUMENT,
+            "a context of bytes needs a child run, and none may begin here (max-recursion-depth)");
+    return start_text(item, whole.data, whole.len, err);
+}
+
+static int start_run(struct item *item, const char *prompt, size_t len, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    const struct broker_children *children = b->options.children;
+    struct broker_child child = { .prompt = prompt,
+        .len = len,
+        .context = item->context,
+        .model = item->ask->model,
+        .cell = b->cell };
+    item->is_run = true;
+    int rc = check_prompt(prompt, len, err);
+    if (rc == 0 && memchr(prompt, '\0', len))
+        rc = error_set(err, ERROR_ARGUMENT, "the prompt of a child run has a zero byte in it");
+    if (rc == 0 && !children)
+        return start_plain(item, prompt, len, err);
+    if (rc == 0)
+        rc = children->start(b->options.children_arg, &child, child_done, item, &item->child, err);
+    b->pending += rc == 0;
+    return rc;
 }
 
 /* ---- one call of a guest ---- */
 
-/* The indices that the head lists are prompts of several messages. */
-static void mark_messages(struct ask *ask, struct json_object *list)
+static size_t list_length(struct json_object *list)
 {
-    size_t count = list ? json_object_array_length(list) : 0;
+    return list ? json_object_array_length(list) : 0;
+}
+
+/* The indices that the head lists are prompts of several messages. */
+static int take_messages(
+    struct ask *ask, struct json_object *head, struct frame_parts *contexts, struct error *err)
+{
+    struct json_object *list = json_get_typed(head, "messages", json_type_array);
+    size_t count = list_length(list);
     for (size_t i = 0; i < count; i++) {
         int64_t index = json_object_get_int64(json_object_array_get_idx(list, i));
         if (index >= 0 && (size_t)index < ask->count)
             ask->items[index].is_messages = true;
     }
+    return 0;
+}
+
+static int take_contexts(
+    struct ask *ask, struct json_object *head, struct frame_parts *parts, struct error *err)
+{
+    struct json_object *kinds = json_get_typed(head, "kinds", json_type_array);
+    struct json_object *of = json_get_typed(head, "of", json_type_array);
+    size_t count = list_length(kinds), len;
+    const char *data;
+    ask->contexts = count ? calloc(count, sizeof *ask->contexts) : NULL;
+    if (count && !ask->contexts)
+        return error_memory(err);
+    for (; ask->context_count < count && frame_parts_next(parts, &data, &len);
+         ask->context_count++) {
+        enum value_kind kind;
+        const char *word =
+            json_object_get_string(json_object_array_get_idx(kinds, ask->context_count));
+        if (context_kind_parse(word ? word : "", &kind, err) < 0)
+            return -(int)ERROR_ARGUMENT;
+        struct given *given = given_new(kind, data, len);
+        if (!given)
+            return error_memory(err);
+        ask->contexts[ask->context_count] = given;
+    }
+    for (size_t i = 0; i < ask->count && i < list_length(of); i++) {
+        int64_t index = json_object_get_int64(json_object_array_get_idx(of, i));
+        if (index >= 0 && (size_t)index < ask->context_count)
+            ask->items[i].context = ask->contexts[index];
+    }
+    return 0;
+}
+
+/* What guests may ask for. */
+static const struct function {
+    const char *name;
+    int (*start)(struct item *item, const char *text, size_t len, struct error *err);
+    /* What else the head says; `rest` are the parts behind the prompts. */
+    int (*take)(
+        struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err);
+} functions[] = {
+    { "llm_query", start_prompt, take_messages },
+    { "rlm_query", start_run, take_contexts },
+};
+
+static const struct function *find_function(const char *name)
+{
+    for (size_t i = 0; i < array_length(functions); i++)
+        if (strcmp(functions[i].name, name) == 0)
+            return &functions[i];
+    return NULL;
+}
+
+/* The prompts come first, then the contexts that the head has kinds of. */
+static size_t count_prompts(const struct session_call *call)
+{
+    size_t contexts = list_length(json_get_typed(call->head, "kinds", json_type_array));
+    return contexts < call->parts.count ? call->parts.count - contexts : 0;
 }
 
 static int check_call(struct broker *b, const struct session_call *call, struct error *err)
 {
     const char *name = json_get_string(call->head, "name", "");
-    if (strcmp(name, "llm_query") != 0)
+    size_t prompts = count_prompts(call);
+    if (!find_function(name))
         return error_set(err, ERROR_ARGUMENT, "the host has no function '%.64s'", name);
     if (!b->options.lm)
         return error_set(err, ERROR_CONFIG,
             "no model is configured: give one with --model, DROSTE_MODEL or config.ini");
-    if (call->parts.count == 0)
+    if (prompts == 0)
         return error_set(err, ERROR_ARGUMENT, "a call without a prompt");
     if (b->under_way > UNDER_WAY_MAX)
         return error_set(err, ERROR_BUDGET,
             "prompts of %zu MiB wait for their answers already; ask again when some have come",
             b->under_way >> 20);
-    return budget_reserve(b->options.budget, (int64_t)call->parts.count, err);
+    return budget_reserve(b->options.budget, (int64_t)prompts, err);
 }
 
-/* Ends an item's call that nobody waits for any more; what it has cost is settled. */
+static bool is_open(const struct item *item)
+{
+    return item->call || item->child;
+}
+
+/* Ends an item that nobody waits for any more; what it has cost is settled. */
 static void cancel_item(struct item *item, const struct error *why)
 {
     struct broker *b = item->ask->broker;
-    struct lm_reply cancelled = { .text = "", .finish = "", .error = *why };
-    lm_cancel(steal(&item->call), &cancelled.usage);
-    b->pending--;
-    budget_settle(b->options.budget, &item->hold, &cancelled.usage);
+    struct lm_reply cancelled = { 0 };
     item->error = *why;
+    b->pending--;
+    if (item->child) {
+        b->options.children->cancel(steal(&item->child), why);
+        return;
+    }
+    lm_cancel(steal(&item->call), &cancelled);
+    cancelled.error = *why;
+    budget_settle(b->options.budget, &item->hold, &cancelled);
     record_end(item, &cancelled);
+}
+
+/* Its open items get the error, the others what has come. */
+static void give_up(struct ask *ask, const struct error *why)
+{
+    struct broker *b = ask->broker;
+    for (size_t i = 0; i < ask->count; i++)
+        if (is_open(&ask->items[i]))
+            cancel_item(&ask->items[i], why);
+    reply(ask);
+    tell_changed(b);
+}
+
+void broker_give_up(struct broker *b, struct session *s, const struct error *why)
+{
+    for (struct ask *ask = b->asks, *next; ask; ask = next) {
+        next = ask->next;
+        if (ask->session == s)
+            give_up(ask, why);
+    }
 }
 
 static void patience_is_over(void *arg)
 {
     struct ask *ask = arg;
-    struct broker *b = ask->broker;
     struct error why = { 0 };
     error_set(&why, ERROR_TIMEOUT, "no answer within %g s (broker-timeout); the call was cancelled",
-        b->options.answer_timeout);
-    for (size_t i = 0; i < ask->count; i++)
-        if (ask->items[i].call)
-            cancel_item(&ask->items[i], &why);
-    reply(ask);
-    if (b->options.changed)
-        b->options.changed(b->options.arg);
+        ask->broker->options.answer_timeout);
+    give_up(ask, &why);
 }
 
 static int begin_patience(struct ask *ask, struct error *err)
@@ -367,6 +567,49 @@ static size_t count_bytes(struct frame_parts parts)
     return bytes;
 }
 
+static void start_items(struct ask *ask, struct frame_parts parts)
+{
+    const char *text;
+    size_t len;
+    for (size_t i = 0; i < ask->count && frame_parts_next(&parts, &text, &len); i++) {
+        struct item *item = &ask->items[i];
+        item->ask = ask;
+        if (ask->function->start(item, text, len, &item->error) == 0)
+            continue;
+        budget_unreserve(ask->broker->options.budget, 1);
+        item_over(item);
+    }
+}
+
+/* What the head says of the prompts, and the time for them. */
+static int prepare(struct ask *ask, const struct session_call *call, struct error *err)
+{
+    struct frame_parts rest = call->parts;
+    const char *text;
+    size_t len;
+    for (size_t i = 0; i < ask->count; i++)
+        frame_parts_next(&rest, &text, &len);
+    int rc = ask->function->take(ask, call->head, &rest, err);
+    return rc < 0 ? rc : begin_patience(ask, err);
+}
+
+static struct ask *new_ask(struct broker *b, struct session *s, const struct session_call *call)
+{
+    size_t count = count_prompts(call);
+    struct ask *ask = calloc(1, sizeof *ask + count * sizeof(struct item));
+    if (ask)
+        *ask = (struct ask){ .next = b->asks,
+            .broker = b,
+            .session = s,
+            .id = call->id,
+            .function = find_function(json_get_string(call->head, "name", "")),
+            .model = json_get_string(call->head, "model", NULL),
+            .count = count,
+            .bytes = count_bytes(call->parts),
+            .starting = true };
+    return ask;
+}
+
 void broker_call(struct broker *b, struct session *s, const struct session_call *call)
 {
     struct error err = { 0 };
@@ -374,37 +617,19 @@ void broker_call(struct broker *b, struct session *s, const struct session_call 
         refuse(s, call->id, &err);
         return;
     }
-    struct ask *ask = calloc(1, sizeof *ask + call->parts.count * sizeof(struct item));
-    if (!ask) {
-        error_memory(&err);
+    struct ask *ask = new_ask(b, s, call);
+    if (!ask || prepare(ask, call, &err) < 0) {
+        if (!ask)
+            error_memory(&err);
+        budget_unreserve(b->options.budget, (int64_t)count_prompts(call));
         refuse(s, call->id, &err);
-        return;
-    }
-    *ask = (struct ask){ .next = b->asks,
-        .broker = b,
-        .session = s,
-        .id = call->id,
-        .count = call->parts.count,
-        .bytes = count_bytes(call->parts),
-        .starting = true };
-    if (begin_patience(ask, &err) < 0) {
-        refuse(s, call->id, &err);
-        free(ask);
+        if (ask)
+            free_ask(ask);
         return;
     }
     b->asks = ask;
     b->under_way += ask->bytes;
-    const char *model = json_get_string(call->head, "model", NULL);
-    mark_messages(ask, json_get_typed(call->head, "messages", json_type_array));
-    struct frame_parts parts = call->parts;
-    const char *text;
-    size_t len;
-    for (size_t i = 0; frame_parts_next(&parts, &text, &len); i++) {
-        struct item *item = &ask->items[i];
-        item->ask = ask;
-        if (start_item(item, model, text, len, &item->error) < 0)
-            item_over(item);
-    }
+    start_items(ask, call->parts);
     ask->starting = false;
     if (ask->done == ask->count)
         reply(ask);
@@ -416,7 +641,7 @@ static void cancel_ask(struct ask *ask)
     error_set(&why, ERROR_CANCELLED, "nobody waits for the answer any more");
     unlink_ask(ask);
     for (size_t i = 0; i < ask->count; i++)
-        if (ask->items[i].call)
+        if (is_open(&ask->items[i]))
             cancel_item(&ask->items[i], &why);
     free_ask(ask);
 }

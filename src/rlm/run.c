@@ -5,11 +5,9 @@
  *        │ (the sandbox died)            └── feed the output back ┘─► an answer ─► end
  *
  * Each arrow is a callback from below. A session must not be closed from within its own callback,
- * so what replaces a dead one goes through a timer of no time. Whatever happens, `finish` is the
- * one end: it closes the record and tells the caller, once.
+ * so what replaces a dead one goes through a timer of no time. Whatever happens, `run_end` is the
+ * one end: it ends the runs below, closes the record and tells the caller, once.
  */
-#include "rlm/rlm.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,55 +15,11 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "broker/broker.h"
 #include "rlm/parse.h"
 #include "rlm/prompt.h"
-
-#ifndef DROSTE_VERSION
-#define DROSTE_VERSION "0"
-#endif
+#include "rlm/run.h"
 
 enum { RESTARTS_MAX = 5 };
-
-struct message {
-    const char *role;
-    char *text;
-    size_t len;
-};
-
-struct rlm_run {
-    struct loop *loop;
-    struct rlm_options o;
-    char *question, *instructions, *setup;
-    rlm_done_fn *done;
-    void *done_arg;
-
-    struct session *session;
-    struct broker *broker;
-    struct json_object *variable; /* what `context` became */
-    unsigned restarts;
-
-    struct message *messages;
-    size_t message_count, message_cap;
-    size_t recorded; /* messages that are in the record already */
-
-    unsigned turn;
-    struct lm_call *call;
-    int64_t call_record;
-    struct budget_hold hold;
-    bool last; /* the model is being asked for an answer without code */
-
-    struct buf reply; /* the reply whose blocks are being run */
-    size_t at;        /* behind the last block that began */
-    unsigned block;
-    int64_t cell_record;
-    struct buf feedback;
-
-    struct timer *deadline, *later;
-    uint64_t start_ns;
-    bool finished;
-    struct rlm_result result;
-};
 
 static const char *const status_names[] = { "answered", "exhausted", "budget", "timeout",
     "cancelled", "error" };
@@ -79,13 +33,14 @@ const char *rlm_status_name(enum rlm_status status)
 
 static void tell_event(struct rlm_run *r, struct rlm_event *event)
 {
-    if (!r->o.event)
+    const struct rlm_options *o = &r->tree->o;
+    if (!o->event || r->place.parent)
         return;
     event->turn = r->turn;
-    event->turns = r->o.max_iterations;
-    event->budget = &r->result.budget;
-    event->pending = r->broker ? broker_pending(r->broker) : 0;
-    r->o.event(r->o.arg, event);
+    event->turns = r->place.iterations;
+    event->budget = &r->tree->budget;
+    event->pending = r->tree->budget.open;
+    o->event(o->arg, event);
 }
 
 static void tell(struct rlm_run *r, enum rlm_event_kind kind, const char *text, size_t len)
@@ -96,75 +51,45 @@ static void tell(struct rlm_run *r, enum rlm_event_kind kind, const char *text, 
 
 static void calls_changed(void *arg)
 {
-    tell(arg, RLM_EVENT_CALLS, "", 0);
+    struct rlm_run *r = arg;
+    tell(r->tree->root, RLM_EVENT_CALLS, "", 0);
 }
 
 /* ---- the end ---- */
 
-static void close_record(struct rlm_run *r)
-{
-    struct rlm_result *result = &r->result;
-    struct store_run_end end = {
-        .status = rlm_status_name(result->status),
-        .error = result->error.code ? result->error.text : NULL,
-        .answer = store_text(result->answer),
-        .iterations = result->iterations,
-        .calls = result->budget.calls,
-        .input_tokens = result->budget.input_tokens,
-        .output_tokens = result->budget.output_tokens,
-        .cost = -1,
-        .seconds = result->seconds,
-    };
-    struct error err = { 0 };
-    if (!r->o.store || !result->run[0])
-        return;
-    if (store_run_end(r->o.store, result->run, &end, &err) < 0 && !result->error.code)
-        result->error = err;
-}
-
-static int record_call_end(struct rlm_run *r, const struct lm_reply *reply, struct error *err)
-{
-    struct store_call_end end = broker_call_end(reply);
-    int64_t record = r->call_record;
-    r->call_record = 0;
-    return record ? store_call_end(r->o.store, record, &end, err) : 0;
-}
-
 static int settle_call(struct rlm_run *r, const struct lm_reply *reply, struct error *err)
 {
-    budget_settle(&r->result.budget, &r->hold, &reply->usage);
-    return record_call_end(r, reply, err);
+    budget_settle(&r->tree->budget, &r->hold, reply);
+    return run_record_call_end(r, reply, err);
 }
 
-/* The cell under way dies with the run; `by` is what ended both. */
-static void close_cell(struct rlm_run *r, const char *by)
+static void cancel_call(struct rlm_run *r)
 {
-    struct store_cell_end end = { .status = cell_status_name(CELL_KILLED), .killed = by };
-    if (r->cell_record)
-        store_cell_end(r->o.store, r->cell_record, &end, NULL);
-    r->cell_record = 0;
+    struct lm_reply cancelled = { 0 };
+    if (!r->call)
+        return;
+    lm_cancel(steal(&r->call), &cancelled);
+    error_set(&cancelled.error, ERROR_CANCELLED, "the run ended");
+    settle_call(r, &cancelled, NULL);
 }
 
-static void finish(struct rlm_run *r, enum rlm_status status, const struct error *why)
+void run_end(struct rlm_run *r, enum rlm_status status, const struct error *why)
 {
     if (r->finished)
         return;
     r->finished = true;
-    if (r->call) {
-        struct lm_reply cancelled = { .text = "", .finish = "" };
-        lm_cancel(steal(&r->call), &cancelled.usage);
-        error_set(&cancelled.error, ERROR_CANCELLED, "the run ended");
-        settle_call(r, &cancelled, NULL);
-    }
+    cancel_call(r);
+    if (r->reserved)
+        budget_unreserve(&r->tree->budget, 1);
     broker_close(steal(&r->broker));
-    close_cell(r, rlm_status_name(status));
+    run_record_cell_lost(r, rlm_status_name(status));
     r->result.status = status;
     if (why)
         r->result.error = *why;
     r->result.seconds = clock_seconds_since(r->start_ns);
     timer_stop(r->deadline);
     timer_stop(r->later);
-    close_record(r);
+    run_record_end(r);
     r->done(r->done_arg, &r->result);
 }
 
@@ -173,21 +98,21 @@ static void time_is_up(void *arg)
     struct rlm_run *r = arg;
     struct error err = { 0 };
     error_set(&err, ERROR_TIMEOUT, "the run reached its time limit of %g s (--timeout)",
-        r->o.limits.seconds);
-    finish(r, RLM_TIMEOUT, &err);
+        r->tree->o.limits.seconds);
+    run_end(r, RLM_TIMEOUT, &err);
 }
 
 static void fail(struct rlm_run *r, const struct error *why)
 {
     /* The budget may see the end of the time before the timer strikes. */
-    if (why->code == ERROR_BUDGET && budget_seconds_left(&r->result.budget) <= 0) {
+    if (why->code == ERROR_BUDGET && budget_seconds_left(&r->tree->budget) <= 0) {
         time_is_up(r);
         return;
     }
     enum rlm_status status = why->code == ERROR_BUDGET      ? RLM_BUDGET
                              : why->code == ERROR_CANCELLED ? RLM_CANCELLED
                                                             : RLM_ERROR;
-    finish(r, status, why);
+    run_end(r, status, why);
 }
 
 static void finish_answered(struct rlm_run *r, char *json, enum rlm_status status)
@@ -199,7 +124,7 @@ static void finish_answered(struct rlm_run *r, char *json, enum rlm_status statu
         fail(r, &err);
         return;
     }
-    finish(r, status, NULL);
+    run_end(r, status, NULL);
 }
 
 /* Words as a JSON string. */
@@ -253,35 +178,6 @@ static int add_buf_message(struct rlm_run *r, const char *role, struct buf *text
     return add_message(r, role, buf_steal(text), len, err);
 }
 
-/* The messages that are new since the last call, as JSON; the record keeps each once. */
-static void new_messages(struct rlm_run *r, struct buf *out)
-{
-    buf_putc(out, '[');
-    for (size_t i = r->recorded; i < r->message_count; i++) {
-        buf_printf(out, "%s{\"role\":\"%s\",\"content\":", i > r->recorded ? "," : "",
-            r->messages[i].role);
-        json_append_string(out, r->messages[i].text, r->messages[i].len);
-        buf_putc(out, '}');
-    }
-    buf_putc(out, ']');
-}
-
-static int record_call(struct rlm_run *r, struct error *err)
-{
-    cleanup_buf struct buf request = { 0 };
-    if (!r->o.store)
-        return 0;
-    new_messages(r, &request);
-    struct store_call_begin begin = {
-        .run = r->result.run,
-        .turn = r->turn,
-        .kind = "root",
-        .model = lm_name(r->o.lm),
-        .request = { buf_text(&request), request.len },
-    };
-    return store_call_begin(r->o.store, &begin, &r->call_record, err);
-}
-
 static void model_delta(void *arg, const char *text, size_t len)
 {
     tell(arg, RLM_EVENT_DELTA, text, len);
@@ -289,36 +185,67 @@ static void model_delta(void *arg, const char *text, size_t len)
 
 static void model_replied(void *arg, const struct lm_reply *reply);
 
+/* The place of a call: the root's turns are bounded by their number, a child's count as its parent's
+ * guest's. */
+static int reserve_call(struct rlm_run *r, struct error *err)
+{
+    struct budget *budget = &r->tree->budget;
+    if (r->reserved) {
+        r->reserved = false;
+        return 0;
+    }
+    return budget_reserve(budget, r->place.parent ? 1 : 0, err);
+}
+
+static int start_call(
+    struct rlm_run *r, const struct lm_request *request, size_t bytes, struct error *err)
+{
+    bool streamed = r->tree->o.event && !r->place.parent;
+    const struct budget_call call = { .model = r->model ? r->model : lm_name(r->lm),
+        .depth = r->place.depth,
+        .prompt_bytes = bytes,
+        .max_tokens = request->max_tokens,
+        .lm = r->lm,
+        .lm_model = r->model,
+        .account = &r->account };
+    int rc = budget_hold(&r->tree->budget, &call, &r->hold, err);
+    if (rc == 0)
+        rc = run_record_call(r, err);
+    r->recorded = r->message_count;
+    if (rc == 0)
+        rc = lm_start(
+            r->lm, request, model_replied, streamed ? model_delta : NULL, r, &r->call, err);
+    return rc;
+}
+
 static int ask_model(struct rlm_run *r, struct error *err)
 {
-    struct budget *budget = &r->result.budget;
     size_t bytes = 0;
     cleanup_free struct lm_message *messages = calloc(r->message_count, sizeof *messages);
     if (!messages)
         return error_memory(err);
     for (size_t i = 0; i < r->message_count; i++) {
-        messages[i] =
-            (struct lm_message){ r->messages[i].role, r->messages[i].text, r->messages[i].len };
+        messages[i] = (struct lm_message){
+            .role = r->messages[i].role, .text = r->messages[i].text, .len = r->messages[i].len
+        };
         bytes += r->messages[i].len;
     }
-    struct lm_request request = { .messages = messages,
+    struct lm_request request = { .model = r->model,
+        .messages = messages,
         .message_count = r->message_count,
-        .timeout = r->o.call_timeout,
-        .max_tokens = r->o.max_tokens,
+        .depth = r->place.depth,
+        .timeout = r->tree->o.call_timeout,
+        .max_tokens = r->tree->o.max_tokens,
         .temperature = -1 };
-    int rc = budget_reserve(budget, 0, err);
-    if (rc == 0)
-        rc = budget_hold(budget, bytes, &r->hold, err);
-    if (rc == 0)
-        rc = record_call(r, err);
-    r->recorded = r->message_count;
-    if (rc == 0)
-        rc = lm_start(
-            r->o.lm, &request, model_replied, r->o.event ? model_delta : NULL, r, &r->call, err);
+    int rc = reserve_call(r, err);
+    if (rc < 0)
+        return rc;
+    rc = start_call(r, &request, bytes, err);
     if (rc < 0) {
         struct lm_reply never = { .error = *err, .text = "", .finish = "" };
-        budget_release(budget, &r->hold);
-        record_call_end(r, &never, NULL);
+        budget_release(&r->tree->budget, &r->hold);
+        budget_unreserve(&r->tree->budget, r->place.parent ? 1 : 0);
+        run_record_call_end(r, &never, NULL);
     }
     return rc;
 }
@@ -327,7 +254,7 @@ static void next_turn(struct rlm_run *r)
 {
     struct error err = { 0 };
     int rc = 0;
-    if (r->turn >= r->o.max_iterations) {
+    if (r->turn >= r->place.iterations) {
         struct buf text = { 0 };
         buf_puts(&text, prompt_last_turn);
         r->last = true;
@@ -335,8 +262,7 @@ static void next_turn(struct rlm_run *r)
     } else {
         r->turn++;
         r->result.iterations = r->turn;
-        if (r->o.store)
-            rc = store_turn_begin(r->o.store, r->result.run, r->turn, &err);
+        rc = run_record_turn(r, &err);
         tell(r, RLM_EVENT_TURN, "", 0);
     }
     if (rc == 0)
@@ -354,8 +280,8 @@ static int prepare_session(struct rlm_run *r, struct error *err);
 static void finish_turn(struct rlm_run *r)
 {
     struct error err = { 0 };
-    if (r->turn < r->o.max_iterations)
-        buf_printf(&r->feedback, "\nTurn %u of %u.", r->turn + 1, r->o.max_iterations);
+    if (r->turn < r->place.iterations)
+        buf_printf(&r->feedback, "\nTurn %u of %u.", r->turn + 1, r->place.iterations);
     if (add_buf_message(r, "user", &r->feedback, &err) < 0)
         fail(r, &err);
     else
@@ -389,32 +315,6 @@ static void blocks_done(struct rlm_run *r)
     finish_turn(r);
 }
 
-static int record_cell_end(struct rlm_run *r, const struct cell_result *c, struct error *err)
-{
-    cleanup_json struct json_object *e = json_object_new_object();
-    if (!r->o.store)
-        return 0;
-    if (e && c->error.type) {
-        json_put_text(e, "type", c->error.type);
-        json_put_text(e, "message", c->error.message);
-        json_put_text(e, "traceback", c->error.traceback);
-    }
-    struct store_cell_end end = {
-        .status = cell_status_name(c->status),
-        .killed = c->killed[0] ? c->killed : NULL,
-        .standard_output = { buf_text(&c->out), c->out.len },
-        .standard_error = { buf_text(&c->err), c->err.len },
-        .submit = { c->submit, c->submit_len },
-        .error = store_text(c->error.type && e ? json_text(e, NULL) : NULL),
-        .variables = store_text(c->variables ? json_text(c->variables, NULL) : NULL),
-        .calls = c->calls,
-        .seconds = c->seconds,
-    };
-    int64_t cell = r->cell_record;
-    r->cell_record = 0;
-    return store_cell_end(r->o.store, cell, &end, err);
-}
-
 /* The sandbox died under the cell: a new one, with the context again, before the model goes on. */
 static void restart_session(void *arg)
 {
@@ -425,24 +325,36 @@ static void restart_session(void *arg)
         fail(r, &err);
 }
 
+/* What a cell was waiting for at its deadline, nobody needs any more, whole runs below included. */
+static void stop_waiting(struct rlm_run *r, const char *message)
+{
+    struct error why = { 0 };
+    error_set(&why, ERROR_TIMEOUT, "the call was cancelled at the deadline of its cell: %.120s",
+        message ? message : "");
+    broker_give_up(r->broker, r->session, &why);
+}
+
 static void cell_done(void *arg, struct cell_result *c)
 {
     struct rlm_run *r = arg;
     struct error err = { 0 };
     bool submitted = c->status == CELL_SUBMITTED, alive = c->alive;
+    bool late = c->status == CELL_TIMEOUT;
     struct rlm_event event = { .kind = RLM_EVENT_RESULT, .cell = c, .text = "" };
     if (r->finished) {
         cell_result_free(c);
         return;
     }
-    int rc = record_cell_end(r, c, &err);
+    int rc = run_record_cell_end(r, c, &err);
     tell_event(r, &event);
-    prompt_result(&r->feedback, c, r->block, r->o.max_output_chars);
+    prompt_result(&r->feedback, c, r->block, r->tree->o.max_output_chars);
     char *answer = submitted && rc == 0 ? answer_of(c->submit, c->submit_len) : NULL;
     if (!alive && c->reason.code == ERROR_ENVIRONMENT) {
         rc = -1;
         err = c->reason;
     }
+    if (late)
+        stop_waiting(r, c->error.message);
     cell_result_free(c);
     if (rc < 0)
         fail(r, &err);
@@ -461,11 +373,8 @@ static void cell_done(void *arg, struct cell_result *c)
 static int run_block(struct rlm_run *r, const struct reply_block *block, struct error *err)
 {
     struct session_cell cell = { .code = block->code, .len = block->len, .execute_timeout = -1 };
-    struct store_cell_begin begin = {
-        .run = r->result.run, .turn = r->turn, .code = { block->code, block->len }
-    };
     tell(r, RLM_EVENT_CELL, block->code, block->len);
-    int rc = r->o.store ? store_cell_begin(r->o.store, &begin, &r->cell_record, err) : 0;
+    int rc = run_record_cell(r, block->code, block->len, err);
     broker_place(r->broker, r->turn, r->cell_record);
     return rc < 0 ? rc : session_exec(r->session, &cell, cell_done, r, err);
 }
@@ -495,7 +404,7 @@ static void take_last_words(struct rlm_run *r, const char *text, size_t len)
     }
     struct error err = { 0 };
     error_set(&err, ERROR_BUDGET,
-        "the model did not submit within %u turns; this is what it said last", r->o.max_iterations);
+        "the model did not submit within %u turns; this is what it said last", r->place.iterations);
     r->result.error = err;
     finish_answered(r, quoted(value, value_len), RLM_EXHAUSTED);
 }
@@ -513,6 +422,8 @@ static void model_replied(void *arg, const struct lm_reply *reply)
         return;
     }
     tell(r, RLM_EVENT_REPLY, reply->text, reply->len);
+    if (r->place.parent)
+        calls_changed(r);
     if (r->last) {
         take_last_words(r, reply->text, reply->len);
         return;
@@ -565,32 +476,36 @@ static const struct session_events guest_events = { guest_call, guest_call_dropp
 
 static int open_session(struct rlm_run *r, struct error *err)
 {
-    int rc = session_open(r->o.env, &r->o.session, &guest_events, r, &r->session, err);
+    const struct rlm_options *o = &r->tree->o;
+    int rc = session_open(o->env, &o->session, &guest_events, r, &r->session, err);
     if (rc < 0)
         return rc;
     r->result.isolation = session_isolation(r->session);
-    if (!r->o.store)
-        return 0;
-    return store_run_note_isolation(
-        r->o.store, r->result.run, isolation_name(r->result.isolation), err);
+    return run_record_isolation(r, err);
+}
+
+static bool may_have_children(const struct rlm_run *r)
+{
+    return r->place.depth < r->tree->budget.limits.depth;
 }
 
 static int first_messages(struct rlm_run *r, struct error *err)
 {
+    const struct context *context = r->place.context;
     struct buf text = { 0 };
-    prompt_system(&text, r->instructions, r->o.session.rules);
+    prompt_system(&text, r->tree->instructions, r->tree->o.session.rules, may_have_children(r));
     int rc = add_buf_message(r, "system", &text, err);
     if (rc < 0)
         return rc;
-    prompt_question(&text, r->question, r->o.context ? r->variable : NULL,
-        r->o.context ? r->o.context->source : NULL, r->o.max_iterations);
+    prompt_question(&text, r->question, context ? r->variable : NULL,
+        context ? context->source : NULL, r->place.iterations);
     return add_buf_message(r, "user", &text, err);
 }
 
 static void tell_context(struct rlm_run *r)
 {
     cleanup_buf struct buf text = { 0 };
-    const struct context *c = r->o.context;
+    const struct context *c = r->place.context;
     if (!c)
         return;
     prompt_describe_context(&text, r->variable);
@@ -610,7 +525,7 @@ static int context_error(const struct rlm_run *r, const struct cell_result *c, s
     }
     return error_set(err, ERROR_ARGUMENT,
         "the context %.60s cannot be read as asked: %.40s: %.80s; give another --context-type",
-        r->o.context ? r->o.context->source : "", c->error.type, c->error.message);
+        r->place.context ? r->place.context->source : "", c->error.type, c->error.message);
 }
 
 static void context_is_set(void *arg, struct cell_result *c)
@@ -641,8 +556,8 @@ static void context_is_set(void *arg, struct cell_result *c)
 static int set_context(struct rlm_run *r, struct error *err)
 {
     static const char *const names[] = { "context", "context_0" };
-    if (r->o.context)
-        return context_set(r->o.context, r->session, names, 2, context_is_set, r, err);
+    if (r->place.context)
+        return context_set(r->place.context, r->session, names, 2, context_is_set, r, err);
     return session_set(r->session, names, 1, VALUE_TEXT, "", 0, -1, context_is_set, r, err);
 }
 
@@ -663,92 +578,58 @@ static void setup_is_done(void *arg, struct cell_result *c)
 /* What comes before the first block of a session: the setup code, then the context. */
 static int prepare_session(struct rlm_run *r, struct error *err)
 {
-    if (!r->setup)
+    if (!r->tree->setup)
         return set_context(r, err);
-    r->o.session.setup = r->setup;
-    struct session_cell cell = session_setup_cell(&r->o.session);
+    struct session_cell cell = session_setup_cell(&r->tree->o.session);
     return session_exec(r->session, &cell, setup_is_done, r, err);
 }
 
-static char *context_json(const struct context *c)
+struct lm *tree_lm(const struct tree *tree, unsigned depth)
 {
-    struct buf out = { 0 };
-    if (!c)
-        return NULL;
-    buf_puts(&out, "{\"source\":");
-    if (text_is_utf8(c->source, strlen(c->source), NULL))
-        json_append_string(&out, c->source, strlen(c->source));
-    else
-        buf_puts(&out, "null");
-    buf_printf(&out, ",\"bytes\":%zu,\"files\":%llu,\"left_out\":%llu}", c->len,
-        (unsigned long long)c->files, (unsigned long long)c->left_out);
-    return buf_steal(&out);
+    size_t last = tree->o.model_count - 1;
+    return tree->o.models[depth < last ? depth : last];
 }
 
-static char *limits_json(const struct rlm_options *o)
+static int open_broker(struct rlm_run *r, struct error *err)
 {
-    struct buf out = { 0 };
-    buf_printf(&out,
-        "{\"max_iterations\":%u,\"max_llm_calls\":%lld,\"input_tokens\":%lld,"
-        "\"output_tokens\":%lld,\"total_tokens\":%lld,\"seconds\":%g,\"execute_timeout\":%g,"
-        "\"llm_call_timeout\":%g}",
-        o->max_iterations, (long long)o->limits.calls, (long long)o->limits.input_tokens,
-        (long long)o->limits.output_tokens, (long long)o->limits.total_tokens, o->limits.seconds,
-        o->session.execute_timeout, o->call_timeout);
-    return buf_steal(&out);
-}
-
-static int begin_record(struct rlm_run *r, struct error *err)
-{
-    cleanup_free char *context = context_json(r->o.context), *limits = limits_json(&r->o);
-    struct store_run_begin begin = {
-        .model = lm_name(r->o.lm),
-        .environment = r->o.env_name,
-        .version = DROSTE_VERSION,
-        .question = store_text(r->question),
-        .context = store_text(context),
-        .limits = store_text(limits),
-    };
-    return r->o.store ? store_run_begin(r->o.store, &begin, r->result.run, err) : 0;
-}
-
-void rlm_cancel(struct rlm_run *r)
-{
-    struct error err = { 0 };
-    error_set(&err, ERROR_CANCELLED, "the run was cancelled");
-    finish(r, RLM_CANCELLED, &err);
-}
-
-static int set_up(struct rlm_run *r, struct error *err)
-{
+    const struct rlm_options *o = &r->tree->o;
     struct broker_options broker = {
-        .lm = r->o.sub_lm ? r->o.sub_lm : r->o.lm,
-        .budget = &r->result.budget,
-        .call_timeout = r->o.call_timeout,
-        .loop = r->loop,
-        .answer_timeout = r->o.answer_timeout,
-        .max_tokens = r->o.max_tokens,
-        .depth = 1,
-        .store = r->o.store,
+        .lm = tree_lm(r->tree, r->place.depth + 1),
+        .children = may_have_children(r) ? &run_children : NULL,
+        .children_arg = r,
+        .budget = &r->tree->budget,
+        .account = &r->account,
+        .call_timeout = o->call_timeout,
+        .loop = r->tree->loop,
+        .answer_timeout = o->answer_timeout,
+        .max_tokens = o->max_tokens,
+        .depth = r->place.depth + 1,
+        .store = o->store,
         .run = r->result.run,
         .changed = calls_changed,
         .arg = r,
     };
-    r->deadline = timer_new(r->loop, time_is_up, r);
-    r->later = timer_new(r->loop, restart_session, r);
-    if (!r->deadline || !r->later || !r->question || (r->o.session.setup && !r->setup))
+    return broker_open(&broker, &r->broker, err);
+}
+
+static int set_up(struct rlm_run *r, struct error *err)
+{
+    double seconds = r->tree->o.limits.seconds;
+    r->deadline = timer_new(r->tree->loop, time_is_up, r);
+    r->later = timer_new(r->tree->loop, restart_session, r);
+    if (!r->deadline || !r->later || !r->question || (r->place.model && !r->model))
         return error_memory(err);
-    int rc = broker_open(&broker, &r->broker, err);
+    int rc = open_broker(r, err);
     if (rc == 0)
-        rc = begin_record(r, err);
+        rc = run_record_begin(r, err);
     if (rc < 0)
         return rc;
     tell(r, RLM_EVENT_STARTED, r->result.run, strlen(r->result.run));
     rc = open_session(r, err);
     if (rc == 0)
         rc = prepare_session(r, err);
-    if (rc == 0 && r->o.limits.seconds > 0)
-        timer_start(r->deadline, (uint64_t)(r->o.limits.seconds * 1000), 0);
+    if (rc == 0 && seconds > 0 && !r->place.parent) /* it ends the others */
+        timer_start(r->deadline, (uint64_t)(seconds * 1000), 0);
     return rc;
 }
 
@@ -756,34 +637,130 @@ static void never_told(void *arg, const struct rlm_result *result)
 {
 }
 
-int rlm_start(struct loop *loop, const struct rlm_options *options, rlm_done_fn *done, void *arg,
-    struct rlm_run **out, struct error *err)
+static struct rlm_run *new_run(
+    struct tree *tree, const struct run_place *place, rlm_done_fn *done, void *arg)
 {
     struct rlm_run *r = calloc(1, sizeof *r);
-    struct error why = { 0 };
     if (!r)
+        return NULL;
+    *r = (struct rlm_run){ .tree = tree,
+        .place = *place,
+        .question = strdup(place->question),
+        .model = place->model ? strdup(place->model) : NULL,
+        .lm = tree_lm(tree, place->depth),
+        .account = { .up = place->parent ? &place->parent->account : NULL },
+        .reserved = place->parent != NULL,
+        .done = done,
+        .done_arg = arg,
+        .start_ns = clock_ns(),
+        .result = { .rules = tree->o.session.rules,
+            .left_out = place->context ? place->context->left_out : 0,
+            .budget = &tree->budget } };
+    return r;
+}
+
+int run_start(struct tree *tree, const struct run_place *place, rlm_done_fn *done, void *arg,
+    struct rlm_run **out, struct error *err)
+{
+    struct error why = { 0 };
+    struct rlm_run *r = new_run(tree, place, done, arg);
+    if (!r) {
+        budget_unreserve(&tree->budget, place->parent ? 1 : 0);
         return error_memory(err);
-    *r = (struct rlm_run){
-        .loop = loop, .o = *options, .done = done, .done_arg = arg, .start_ns = clock_ns()
-    };
-    r->question = strdup(options->question);
-    r->instructions = options->instructions ? strdup(options->instructions) : NULL;
-    r->setup = options->session.setup ? strdup(options->session.setup) : NULL;
-    r->result.rules = options->session.rules;
-    r->result.left_out = options->context ? options->context->left_out : 0;
-    budget_init(&r->result.budget, &options->limits);
+    }
+    if (!place->parent)
+        tree->root = r;
     int rc = set_up(r, &why);
     if (rc < 0) {
         /* The caller learns it from the return; the record must say it too. */
         r->done = never_told;
         fail(r, &why);
-        rlm_close(r);
+        run_free(r);
         if (err)
             *err = why;
         return rc;
     }
     *out = r;
     return 0;
+}
+
+void run_free(struct rlm_run *r)
+{
+    if (!r)
+        return;
+    session_close(r->session);
+    timer_free(r->deadline);
+    timer_free(r->later);
+    for (size_t i = 0; i < r->message_count; i++)
+        free(r->messages[i].text);
+    free(r->messages);
+    free(r->question);
+    free(r->model);
+    free(r->result.answer);
+    json_object_put(r->variable);
+    buf_free(&r->reply);
+    buf_free(&r->feedback);
+    free(r);
+}
+
+/* ---- the tree ---- */
+
+static void close_tree(struct tree *tree)
+{
+    if (!tree)
+        return;
+    tree_bury(tree, true);
+    run_free(tree->root);
+    timer_free(tree->later);
+    budget_free(&tree->budget);
+    free(tree->instructions);
+    free(tree->setup);
+    free(tree);
+}
+
+static struct tree *open_tree(struct loop *loop, const struct rlm_options *options)
+{
+    const char *setup = options->session.setup, *instructions = options->instructions;
+    struct tree *tree = calloc(1, sizeof *tree);
+    if (!tree)
+        return NULL;
+    *tree = (struct tree){ .loop = loop,
+        .o = *options,
+        .instructions = instructions ? strdup(instructions) : NULL,
+        .setup = setup ? strdup(setup) : NULL };
+    TAILQ_INIT(&tree->children);
+    budget_init(&tree->budget, &options->limits);
+    tree->later = timer_new(loop, tree_look, tree);
+    if (!tree->later || (setup && !tree->setup) || (instructions && !tree->instructions)) {
+        close_tree(tree);
+        return NULL;
+    }
+    tree->o.session.setup = tree->setup;
+    return tree;
+}
+
+int rlm_start(struct loop *loop, const struct rlm_options *options, rlm_done_fn *done, void *arg,
+    struct rlm_run **out, struct error *err)
+{
+    struct run_place place = { .question = options->question,
+        .context = options->context,
+        .iterations = options->max_iterations };
+    struct tree *tree = open_tree(loop, options);
+    if (!tree)
+        return error_memory(err);
+    int rc = run_start(tree, &place, done, arg, out, err);
+    if (rc < 0) {
+        tree->root = NULL; /* it is gone */
+        close_tree(tree);
+    }
+    return rc;
+}
+
+void rlm_cancel(struct rlm_run *r)
+{
+    struct error err = { 0 };
+    error_set(&err, ERROR_CANCELLED, "the run was cancelled");
+    run_end(r, RLM_CANCELLED, &err);
 }
 
 void rlm_close(struct rlm_run *r)
@@ -794,18 +771,5 @@ void rlm_close(struct rlm_run *r)
         r->done = never_told;
         rlm_cancel(r);
     }
-    session_close(r->session);
-    timer_free(r->deadline);
-    timer_free(r->later);
-    for (size_t i = 0; i < r->message_count; i++)
-        free(r->messages[i].text);
-    free(r->messages);
-    free(r->question);
-    free(r->instructions);
-    free(r->setup);
-    free(r->result.answer);
-    json_object_put(r->variable);
-    buf_free(&r->reply);
-    buf_free(&r->feedback);
-    free(r);
+    close_tree(r->tree);
 }

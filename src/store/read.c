@@ -143,6 +143,7 @@ static int take_call(
     call->end.input_tokens = take_int(q);
     call->end.output_tokens = take_int(q);
     call->end.estimated = take_int(q) != 0;
+    call->end.cost = take_real(q);
     call->end.attempts = take_int(q);
     call->end.seconds = take_real(q);
     call->ended_ms = take_int(q);

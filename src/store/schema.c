@@ -12,7 +12,7 @@
 
 enum {
     APPLICATION = 0x44726f73, /* "Dros" */
-    SCHEMA_VERSION = 1,
+    SCHEMA_VERSION = 2,
 };
 
 static const char *const steps[SCHEMA_VERSION] = {
@@ -106,6 +106,9 @@ static const char *const steps[SCHEMA_VERSION] = {
     "  FOREIGN KEY (run, turn) REFERENCES turns (run, turn)"
     ") STRICT;"
     "CREATE INDEX calls_by_turn ON calls (run, turn);",
+
+    /* Dollars; NULL where nobody knows the price. */
+    "ALTER TABLE calls ADD COLUMN cost REAL;",
 };
 
 struct found {

@@ -91,6 +91,7 @@ static int teardown(void **state)
     lm_close(f->lm);
     environment_close(f->env);
     loop_close(f->loop);
+    budget_free(&f->budget);
     cell_result_free(&f->last);
     free(f);
     return 0;
@@ -149,9 +150,9 @@ static void one_prompt_is_answered_and_settled(void **state)
     struct fixture *f = *state;
     open_limited(f, -1);
     assert_submits(f, "SUBMIT(a=llm_query('hello'))", "{\"a\": \"hello\"}");
-    assert_int_equal(f->budget.calls, 1);
-    assert_int_equal(f->budget.input_tokens, 10);
-    assert_int_equal(f->budget.output_tokens, 3);
+    assert_int_equal(f->budget.spent.calls, 1);
+    assert_int_equal(f->budget.spent.input_tokens, 10);
+    assert_int_equal(f->budget.spent.output_tokens, 3);
     assert_int_equal(f->budget.held_tokens, 0);
     assert_int_equal(broker_pending(f->broker), 0);
     assert_int_equal(f->changes, 1);
@@ -165,7 +166,7 @@ static void a_batch_keeps_its_order(void **state)
     f->wait_for = 4;
     assert_submits(f, "SUBMIT(a=llm_query_batched(['p', 'q', 'r', 's']))",
         "{\"a\": [\"p\", \"q\", \"r\", \"s\"]}");
-    assert_int_equal(f->budget.calls, 4);
+    assert_int_equal(f->budget.spent.calls, 4);
 }
 
 static void one_item_fails_alone(void **state)
@@ -177,7 +178,7 @@ static void one_item_fails_alone(void **state)
         "r = llm_query_batched(['p', 'bad', 's'])\n"
         "SUBMIT(a=r, code=r[1].error.code)",
         "{\"a\": [\"p\", \"[ERROR] the engine is hot\", \"s\"], \"code\": \"model_server\"}");
-    assert_int_equal(f->budget.calls, 3);
+    assert_int_equal(f->budget.spent.calls, 3);
 }
 
 static void a_single_failure_is_raised(void **state)
@@ -217,11 +218,11 @@ static void calls_of_a_dead_guest_are_cancelled(void **state)
     assert_int_equal(r->status, CELL_KILLED);
     assert_int_equal(f->started, 2);
     assert_int_equal(broker_pending(f->broker), 0);
-    assert_int_equal(f->budget.calls, 2);
+    assert_int_equal(f->budget.spent.calls, 2);
     assert_int_equal(f->budget.held_tokens, 0);
     while (f->open > 0)
         answer_latest(f); /* too late: dropped */
-    assert_int_equal(f->budget.calls, 2);
+    assert_int_equal(f->budget.spent.calls, 2);
 }
 
 /* A guest that gave up waiting lives on; the answer that comes late disturbs nothing. */
@@ -233,7 +234,7 @@ static void a_late_answer_disturbs_nothing(void **state)
     assert_int_equal(run_limited(f, "llm_query('late')", 0.2)->status, CELL_TIMEOUT);
     assert_true(f->last.alive);
     assert_submits(f, "SUBMIT(a=llm_query('new'))", "{\"a\": \"new\"}");
-    assert_int_equal(f->budget.calls, 2);
+    assert_int_equal(f->budget.spent.calls, 2);
 }
 
 static void closing_cancels_what_is_under_way(void **state)
@@ -244,7 +245,7 @@ static void closing_cancels_what_is_under_way(void **state)
     run_limited(f, "llm_query('late')", 0.2);
     assert_int_equal(broker_pending(f->broker), 1);
     broker_close(steal(&f->broker));
-    assert_int_equal(f->budget.calls, 1);
+    assert_int_equal(f->budget.spent.calls, 1);
     assert_int_equal(f->budget.held_tokens, 0);
 }
 
@@ -261,12 +262,12 @@ static void a_call_waits_only_so_long(void **state)
         "{\"a\": \"no answer within 0.2 s (broker-timeout); the call was cancelled\", "
         "\"code\": \"timeout\", \"llm\": true}");
     assert_int_equal(broker_pending(f->broker), 0);
-    assert_int_equal(f->budget.calls, 1);
+    assert_int_equal(f->budget.spent.calls, 1);
     assert_int_equal(f->budget.held_tokens, 0);
     answer_latest(f); /* too late: dropped */
     f->wait_for = 1;
     assert_submits(f, "SUBMIT(a=llm_query('new'))", "{\"a\": \"new\"}");
-    assert_int_equal(f->budget.calls, 2);
+    assert_int_equal(f->budget.spent.calls, 2);
 }
 
 /* The answers that came in time are kept. */
@@ -281,7 +282,7 @@ static void a_batch_that_waited_too_long_keeps_what_has_come(void **state)
         "r = llm_query_batched(['p', 'q', 'r'])\n"
         "SUBMIT(first=r[0].error.code, rest=r[1:], kind=type(r[0].error).__name__)",
         "{\"first\": \"timeout\", \"rest\": [\"q\", \"r\"], \"kind\": \"LLMTimeout\"}");
-    assert_int_equal(f->budget.calls, 3);
+    assert_int_equal(f->budget.spent.calls, 3);
     assert_int_equal(f->budget.held_tokens, 0);
 }
 

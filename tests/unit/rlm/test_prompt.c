@@ -40,7 +40,7 @@ static void every_name_of_the_prompt_is_there(void **state)
     f->done = false;
     assert_ok(session_set(f->session, names, 1, VALUE_TEXT, "", 0, -1, fixture_took, f, err));
     assert_ok(loop_run_until(f->loop, &f->done, err));
-    prompt_system(&text, NULL, false);
+    prompt_system(&text, NULL, false, false);
     assert_true(evaluate_names(f, buf_text(&text)) >= 8);
 }
 
@@ -52,15 +52,15 @@ static void the_example_of_the_prompt_runs(void **state)
     assert_status(run(f, "context = ''"), CELL_OK);
     assert_status(run(f, "print(type(context), len(context))"), CELL_OK);
     cleanup_buf struct buf text = { 0 };
-    prompt_system(&text, NULL, false);
+    prompt_system(&text, NULL, false, false);
     assert_non_null(strstr(buf_text(&text), "```repl\nprint(type(context), len(context))\n```\n"));
 }
 
 static void instructions_follow_the_system_prompt(void **state)
 {
     cleanup_buf struct buf with = { 0 }, without = { 0 };
-    prompt_system(&without, "", false);
-    prompt_system(&with, "Answer in French: 100%s.", false);
+    prompt_system(&without, "", false, false);
+    prompt_system(&with, "Answer in French: 100%s.", false, false);
     assert_memory_equal(with.data, without.data, without.len);
     assert_non_null(strstr(buf_text(&with), "Answer in French: 100%s.\n"));
 }
@@ -68,8 +68,8 @@ static void instructions_follow_the_system_prompt(void **state)
 static void the_model_is_told_of_rules_where_there_are_some(void **state)
 {
     cleanup_buf struct buf with = { 0 }, without = { 0 };
-    prompt_system(&without, NULL, false);
-    prompt_system(&with, NULL, true);
+    prompt_system(&without, NULL, false, false);
+    prompt_system(&with, NULL, true, false);
     assert_memory_equal(with.data, without.data, without.len);
     assert_non_null(strstr(buf_text(&with) + without.len, "This session has rules."));
     assert_null(strstr(buf_text(&without), "rules"));

@@ -64,7 +64,7 @@ static void an_existing_file_is_opened(void **state)
         store_close(store);
         assert_int_equal(ask(place->file, "SELECT count(*) FROM runs"), i + 1);
     }
-    assert_int_equal(ask(place->file, "PRAGMA user_version"), 1);
+    assert_int_equal(ask(place->file, "PRAGMA user_version"), 2);
 }
 
 /* Opening and closing a second store in this process does not drop the locks of the first, without
@@ -152,10 +152,38 @@ static void a_newer_version_is_refused(void **state)
 {
     struct place *place = *state;
     store_close(open_store(place->file));
+    run_sql(place->file, "PRAGMA user_version = 3");
+    assert_open_says(place->file, "newer Droste (version 3, this one knows 2)");
     run_sql(place->file, "PRAGMA user_version = 2");
-    assert_open_says(place->file, "newer Droste (version 2, this one knows 1)");
-    run_sql(place->file, "PRAGMA user_version = 1");
     store_close(open_store(place->file));
+}
+
+static int check_no_cost(void *arg, const struct store_call *call, struct error *err)
+{
+    assert_string_equal(call->end.status, "ok");
+    assert_true(call->end.cost < 0);
+    ++*(int *)arg;
+    return 0;
+}
+
+/* A file of version 1, whose calls have no cost: they are still there, and nobody knows theirs. */
+static void an_older_version_is_brought_up_to_date(void **state)
+{
+    struct place *place = *state;
+    struct store_visitor visitor = { .call = check_no_cost };
+    struct store_call_end end = { .status = "ok", .cost = 1 };
+    int seen = 0;
+    struct store *store = open_store(place->file);
+    begin_run(store, "old");
+    assert_ok(store_turn_begin(store, "old", 1, err));
+    assert_ok(store_call_end(store, begin_call(store, "old", "p"), &end, err));
+    store_close(store);
+    run_sql(place->file, "ALTER TABLE calls DROP COLUMN cost; PRAGMA user_version = 1");
+    store = open_store(place->file);
+    assert_ok(store_run_visit(store, "old", &visitor, &seen, err));
+    store_close(store);
+    assert_int_equal(seen, 1);
+    assert_int_equal(ask(place->file, "PRAGMA user_version"), 2);
 }
 
 /* A version that no Droste writes is no file of ours, whatever its mark says. */
@@ -340,6 +368,7 @@ int main(void)
         store_test(a_file_that_is_no_database_is_refused),
         store_test(another_programs_database_is_refused),
         store_test(a_newer_version_is_refused),
+        store_test(an_older_version_is_brought_up_to_date),
         store_test(an_impossible_version_is_refused),
         store_test(a_damaged_file_is_named),
         store_test(a_path_that_cannot_be_is_refused),
