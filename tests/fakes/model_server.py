@@ -12,11 +12,15 @@ wherever that makes sense.
 
 With --key, every other key is refused with 401, and the refusal repeats the wrong key, as real
 servers do. With --script, the model `scripted` answers the texts of a JSON list in order; an item
-may also be {"content": TEXT, "contains": TEXT that the last message must hold, "delay_ms": N}.
+may also be {"content": TEXT, "contains": TEXT that the last message must hold, "delay_ms": N}. The models
+`scripted-NAME` answer in any order: the first item of the list with "model": NAME whose "contains" fits, which is
+then used up unless it has "repeat": true. Such an item may also have "gate": N (it waits until so many requests
+have been open at once), "hang": true (it never answers) and "status": N (it fails with that).
 
 GET /stats says what was seen, so that a test can prove that no call was lost or doubled:
 requests, connections (that brought one), max_in_flight, bytes_in, models {name: count}, idempotency {key: count},
-seconds {name: [arrival of each request]}, cancelled (requests whose client went away), last (the last
+seconds {name: [arrival of each request]}, told {name: [input tokens, output tokens]} (as OpenAI's dialect said
+them), cancelled (requests whose client went away), last (the last
 request: its path, its headers without the key, its body if that is small), refused (by the model `limited`).
 """
 
@@ -38,7 +42,7 @@ class Stats:
     def __init__(self):
         self.requests = self.connections = self.in_flight = self.max_in_flight = 0
         self.bytes_in = self.cancelled = 0
-        self.models, self.idempotency, self.seconds = {}, {}, {}
+        self.models, self.idempotency, self.seconds, self.told = {}, {}, {}, {}
         self.last = None
         self.refused = 0
         self.level = {}  # (dialect, model) -> what it may have now
@@ -87,7 +91,11 @@ class OpenAI:
         return bool(body.get("stream"))
 
     def usage(self, r, text):
-        return {"prompt_tokens": r.input_tokens, "completion_tokens": max(1, len(text) // 4)}
+        output_tokens = max(1, len(text) // 4)
+        told = r.connection.server.stats.told.setdefault(r.model, [0, 0])
+        told[0] += r.input_tokens
+        told[1] += output_tokens
+        return {"prompt_tokens": r.input_tokens, "completion_tokens": output_tokens}
 
     def whole(self, r, text, finish="stop", usage=True, message=None):
         reply = {"id": "x", "object": "chat.completion", "model": r.model, "choices": [
@@ -633,10 +641,30 @@ class Server:
         await asyncio.sleep(item.get("delay_ms", 0) / 1000)
         await say(c, r, item["content"])
 
+    async def scripted_any(self, c, r):
+        name = r.model.partition("-")[2]
+        for item in self.script:
+            if item.get("model") == name and item.get("contains", "") in r.last:
+                break
+        else:
+            return await refuse(c, r, 400, "the script has nothing for %s about %r" % (r.model, r.last[:200]))
+        if not item.get("repeat"):
+            self.script.remove(item)
+        if item.get("hang"):
+            return await c.until_gone()
+        while self.stats.max_in_flight < item.get("gate", 0):
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(item.get("delay_ms", 0) / 1000)
+        if "status" in item:
+            return await refuse(c, r, item["status"], "as the script says")
+        await say(c, r, item["content"])
+
     async def chat(self, c, r):
         if self.key is not None and r.key != self.key:
             return await auth(c, r)
         behaviour = self.scripted if r.model == "scripted" else BEHAVIOURS.get(r.model, numbered)
+        if r.model.startswith("scripted-"):
+            behaviour = self.scripted_any
         await behaviour(c, r)
 
     async def dispatch(self, c, r):
