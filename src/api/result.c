@@ -131,8 +131,7 @@ static void put_cost(struct buf *out, const struct spent *s)
 /* The members of what was spent, in an object that the caller opens and closes. */
 static void put_spent(struct buf *out, const struct spent *s)
 {
-    buf_printf(out,
-        "\"calls\":%lld,\"attempts\":%lld,\"input_tokens\":%lld,\"output_tokens\":%lld",
+    buf_printf(out, "\"calls\":%lld,\"attempts\":%lld,\"input_tokens\":%lld,\"output_tokens\":%lld",
         (long long)s->calls, (long long)s->attempts, (long long)s->input_tokens,
         (long long)s->output_tokens);
     put_cost(out, s);

@@ -41,8 +41,7 @@ struct settings {
     int64_t pool, memory, processes, open_files, file_size, tmp_size, output_limit;
     /* runs */
     int64_t max_iterations, max_recursion_depth, delegate_max_iterations, max_children,
-        max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens,
-        max_output_chars;
+        max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens, max_output_chars;
     double max_cost;
     char *context_type, *instructions, *database;
     /* which of them somebody has set, by their place in the table */

@@ -26,7 +26,7 @@ struct item {
     struct ask *ask;
     struct lm_call *call; /* NULL once it ended, or before it began; so with the child */
     struct child *child;
-    int64_t record;       /* its id there; 0: none */
+    int64_t record; /* its id there; 0: none */
     struct budget_hold hold;
     char *text;
     size_t len;

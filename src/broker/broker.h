@@ -29,8 +29,7 @@ struct broker_child {
 };
 
 /* The end of a child run: its answer as JSON, or an error, or both (its last words). */
-typedef void broker_child_fn(
-    void *arg, const char *json, size_t len, const struct error *error);
+typedef void broker_child_fn(void *arg, const char *json, size_t len, const struct error *error);
 
 /* Who runs children; the floor above does. */
 struct broker_children {
@@ -47,7 +46,7 @@ struct broker_options {
     void *children_arg;
     struct budget *budget;
     struct account *account; /* who pays; may be NULL */
-    double call_timeout; /* seconds of a model's call; 0: none */
+    double call_timeout;     /* seconds of a model's call; 0: none */
     struct loop *loop;
     double answer_timeout;      /* seconds that a guest's call waits for its answer; 0: no limit */
     int64_t max_tokens;         /* of one answer; 0: the provider's default */

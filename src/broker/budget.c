@@ -96,8 +96,8 @@ static int check_cost(
             "max-cost is set, and nobody knows what %.80s costs: give its price with --prices FILE",
             call->model);
     if (more > max - used)
-        return error_set(err, ERROR_BUDGET, "cost limit exceeded: $%.6f spent or held + $%.6f > $%g",
-            used, more, max);
+        return error_set(err, ERROR_BUDGET,
+            "cost limit exceeded: $%.6f spent or held + $%.6f > $%g", used, more, max);
     *cost = more;
     return 0;
 }

@@ -17,9 +17,9 @@
 #include "lm/lm.h"
 
 enum {
-    BUDGET_DEPTH_MAX = 16,    /* the deepest run's */
-    BUDGET_MODELS_MAX = 256,  /* that are told apart; a guest names what it likes */
-    BUDGET_MODEL_NAME = 128,  /* bytes of a model's name that are kept */
+    BUDGET_DEPTH_MAX = 16,   /* the deepest run's */
+    BUDGET_MODELS_MAX = 256, /* that are told apart; a guest names what it likes */
+    BUDGET_MODEL_NAME = 128, /* bytes of a model's name that are kept */
 };
 
 /* 0 or less: no limit, but for `calls`, where 0 allows none and less than 0 is no limit, and for
@@ -62,10 +62,10 @@ struct budget_model {
 struct budget {
     struct budget_limits limits;
     uint64_t start_ns;
-    int64_t guest_calls; /* that were reserved by guests, settled or not */
-    int64_t held_tokens; /* input tokens, estimated, of calls under way */
-    double held_cost;    /* and what they cost at least */
-    unsigned open;       /* calls under way, but for the root's own */
+    int64_t guest_calls;                     /* that were reserved by guests, settled or not */
+    int64_t held_tokens;                     /* input tokens, estimated, of calls under way */
+    double held_cost;                        /* and what they cost at least */
+    unsigned open;                           /* calls under way, but for the root's own */
     unsigned children[BUDGET_DEPTH_MAX + 1]; /* runs at work, by their depth */
     struct spent spent;
     struct spent depths[BUDGET_DEPTH_MAX + 2]; /* a guest's call is one deeper than its run */
@@ -105,8 +105,8 @@ struct budget_hold {
 
 /* Each reserved call then holds the tokens and the price of its prompt, until it settles.
  * ERROR_BUDGET; ERROR_CONFIG where money is limited and nobody knows the price; ERROR_MEMORY. */
-int budget_hold(struct budget *b, const struct budget_call *call, struct budget_hold *hold,
-    struct error *err);
+int budget_hold(
+    struct budget *b, const struct budget_call *call, struct budget_hold *hold, struct error *err);
 /* The call ended, well or not; its usage, cost and attempts count. */
 void budget_settle(struct budget *b, struct budget_hold *hold, const struct lm_reply *reply);
 /* A hold that never became a call. */

@@ -115,9 +115,9 @@ static void begin_child(struct child *c)
 static struct child *next_to_begin(struct tree *tree)
 {
     struct child *c;
-    TAILQ_FOREACH (c, &tree->children, link)
-        if (c->state == WAITING && tree->budget.children[c->depth] < tree->budget.limits.children)
-            return c;
+    TAILQ_FOREACH(c, &tree->children, link)
+    if (c->state == WAITING && tree->budget.children[c->depth] < tree->budget.limits.children)
+        return c;
     return NULL;
 }
 

@@ -30,14 +30,18 @@ static const char names_text[] =
     "their order. Much faster than one by one. A reply that failed begins with [ERROR].\n";
 
 static const char children_text[] =
-    "- `rlm_query(prompt, context=value)`: gives a task of several steps to another worker, who has "
+    "- `rlm_query(prompt, context=value)`: gives a task of several steps to another worker, who "
+    "has "
     "a "
-    "session of its own with that `context` (a str, bytes, or anything that is JSON) and writes code "
-    "as you do. Returns the value that it submits. It sees nothing of yours but prompt and context. "
+    "session of its own with that `context` (a str, bytes, or anything that is JSON) and writes "
+    "code "
+    "as you do. Returns the value that it submits. It sees nothing of yours but prompt and "
+    "context. "
     "It makes several model calls, so use it for what takes looking and computing, not for one "
     "reading.\n"
     "- `rlm_query_batched(prompts, context=value)`: the same for many tasks at once; each is a "
-    "prompt, or {\"prompt\": ..., \"context\": ...} with a context of its own. Returns the values in "
+    "prompt, or {\"prompt\": ..., \"context\": ...} with a context of its own. Returns the values "
+    "in "
     "their order.\n";
 
 static const char work_text[] =

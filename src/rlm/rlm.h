@@ -53,8 +53,8 @@ struct rlm_event {
 struct rlm_options {
     const char *question;
     const struct context *context; /* NULL: none */
-    struct lm *const *models;      /* by the depth of the call: 0 writes the root's code, 1 answers */
-    size_t model_count;            /* its guest and writes its children's, …; the last is for more */
+    struct lm *const *models; /* by the depth of the call: 0 writes the root's code, 1 answers */
+    size_t model_count;       /* its guest and writes its children's, …; the last is for more */
     struct environment *env;
     const char *env_name; /* for the record */
     struct session_options session;
@@ -64,9 +64,9 @@ struct rlm_options {
     int64_t max_tokens;    /* of one answer; 0: the provider's default */
     unsigned max_iterations;
     unsigned child_iterations; /* of each run below the root */
-    size_t max_output_chars;  /* of a cell's output that the model is shown */
-    struct store *store;      /* NULL: no record */
-    const char *instructions; /* added to the system prompt; NULL: none */
+    size_t max_output_chars;   /* of a cell's output that the model is shown */
+    struct store *store;       /* NULL: no record */
+    const char *instructions;  /* added to the system prompt; NULL: none */
     void (*event)(void *arg, const struct rlm_event *event); /* may be NULL */
     void *arg;
 };

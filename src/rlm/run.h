@@ -89,7 +89,7 @@ struct lm *tree_lm(const struct tree *tree, unsigned depth);
 
 /* child.c: the runs below the root. */
 extern const struct broker_children run_children;
-void tree_look(void *tree);      /* the timer's: begins what has room, buries what is over */
+void tree_look(void *tree); /* the timer's: begins what has room, buries what is over */
 void tree_bury(struct tree *tree, bool all);
 
 /* run_record.c: what the record is told of a run. All of it is nothing without a record. */

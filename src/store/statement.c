@@ -84,7 +84,8 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_RUN_ADOPT] =
         "UPDATE runs SET owner_pid = ?, owner_start = ?, owner_space = ?, owner_boot = ?,"
         " status = 'running', iterations = NULL, calls = NULL, input_tokens = NULL,"
-        " output_tokens = NULL, cost = NULL, seconds = NULL, ended_ms = NULL WHERE id = ? RETURNING seq",
+        " output_tokens = NULL, cost = NULL, seconds = NULL, ended_ms = NULL WHERE id = ? "
+        "RETURNING seq",
     [STATEMENT_TURN_BEGIN] = "INSERT INTO turns (run, turn, started_ms) VALUES (?, ?, ?)"
                              " ON CONFLICT DO NOTHING RETURNING turn",
     [STATEMENT_CALL_BEGIN] =
