@@ -57,7 +57,6 @@ struct ask {
 struct broker {
     struct broker_options options;
     int64_t turn, cell;
-    unsigned pending;
     size_t under_way; /* bytes of prompts in `asks` */
     struct ask *asks;
 };
@@ -76,11 +75,6 @@ void broker_place(struct broker *b, int64_t turn, int64_t cell)
 {
     b->turn = turn;
     b->cell = cell;
-}
-
-unsigned broker_pending(const struct broker *b)
-{
-    return b->pending;
 }
 
 /* ---- errors, as guests get them ---- */
@@ -229,7 +223,6 @@ static void item_done(void *arg, const struct lm_reply *r)
     struct item *item = arg;
     struct broker *b = item->ask->broker;
     item->call = NULL;
-    b->pending--;
     budget_settle(b->options.budget, &item->hold, r);
     item->error = r->error;
     record_end(item, r);
@@ -286,7 +279,6 @@ static int start_request(
         record_end(item, &never);
         return rc;
     }
-    b->pending++;
     return 0;
 }
 
@@ -351,7 +343,6 @@ static void child_done(void *arg, const char *json, size_t len, const struct err
     struct item *item = arg;
     struct broker *b = item->ask->broker;
     item->child = NULL;
-    b->pending--;
     item->error = *error;
     if (json)
         keep_text(item, json, len, false);
@@ -393,10 +384,9 @@ static int start_run(struct item *item, const char *prompt, size_t len, struct e
         rc = error_set(err, ERROR_ARGUMENT, "the prompt of a child run has a zero byte in it");
     if (rc == 0 && !children)
         return start_plain(item, prompt, len, err);
-    if (rc == 0)
-        rc = children->start(b->options.children_arg, &child, child_done, item, &item->child, err);
-    b->pending += rc == 0;
-    return rc;
+    return rc < 0 ? rc
+                  : children->start(
+                        b->options.children_arg, &child, child_done, item, &item->child, err);
 }
 
 /* ---- one call of a guest ---- */
@@ -506,7 +496,6 @@ static void cancel_item(struct item *item, const struct error *why)
     struct broker *b = item->ask->broker;
     struct lm_reply cancelled = { 0 };
     item->error = *why;
-    b->pending--;
     if (item->child) {
         b->options.children->cancel(steal(&item->child), why);
         return;

@@ -66,8 +66,6 @@ void broker_give_up(struct broker *b, struct session *s, const struct error *why
 
 /* Where the guest is, for the record. */
 void broker_place(struct broker *b, int64_t turn, int64_t cell);
-/* Calls of guests that are under way. */
-unsigned broker_pending(const struct broker *b);
 
 /* What the record keeps of a reply; it points into the reply. */
 struct store_call_end broker_call_end(const struct lm_reply *reply);

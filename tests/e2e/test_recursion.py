@@ -442,6 +442,25 @@ def test_submission_ends_children_that_nobody_waits_for(tree, droste):
     assert_closed(droste)
 
 
+# ---- recorded ----
+
+def test_recorded_tree_is_answered_again(tree, droste, tmp_path):
+    """--record keeps the calls of all depths, and --model replay: gives the whole tree its answers again."""
+    script = [line("root", repl("SUBMIT(rlm_query_batched(['a', 'b'], [1, 2]))")),
+              line("one", repl("SUBMIT([llm_query('c'), len(context)])"), repeat=True), line("two", "C", repeat=True)]
+    answer = [["C", 2], ["C", 2]]
+    answered(tree(script, "--record", tmp_path / "calls.jsonl")[0], answer)
+    again = droste("run", "--question", "q", "--json", "--model", "replay:%s" % (tmp_path / "calls.jsonl"))
+    assert answered(again, answer)["usage"]["calls"] == 5
+
+
+def test_tree_is_removed_whole(ask, droste):
+    """`runs rm` of the root removes what was below it, and the record stays whole."""
+    answered(ask([repl("SUBMIT(rlm_query('a'))"), at(1, repl("SUBMIT(rlm_query('b'))")), at(2, repl("SUBMIT(1)"))]), 1)
+    assert droste("runs", "rm", runs(droste, 0)[0]["id"]).status == 0
+    assert runs(droste) == [] and droste.record.cells == [] and droste.record.is_whole
+
+
 # ---- without a run ----
 
 def test_session_without_a_run_asks_a_model(droste, replay):
