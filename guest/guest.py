@@ -177,10 +177,10 @@ class Link:
 
     # -- reading
 
-    def receive(self):
+    def receive(self, how=0):
         """Takes what is there (the poller said that something is) and hands out whole frames."""
         # Into memory of our own: a fresh 64 KiB for each read would be mapped and unmapped again.
-        count, ancillary, flags, _ = self.sock.recvmsg_into([self.space], 64)
+        count, ancillary, flags, _ = self.sock.recvmsg_into([self.space], 64, how)
         if not count:
             os._exit(0)             # the host is gone
         for level, kind, payload in ancillary:
@@ -888,7 +888,9 @@ PUBLIC = (SUBMIT, FINAL, FINAL_VAR, SHOW_VARS, llm_query, llm_query_batched, rlm
 def find_seeds():
     """Functions that give the random generators a new state; a clone copies that of the zygote."""
     random = sys.modules["random"]
-    found = [super(random.Random, random._inst).seed]     # the same in C: half the pages touched
+    seed = super(random.Random, random._inst).seed      # in C: half the pages touched
+    # By itself it would ask the kernel for 2.5 KB; 256 bits are as good, and take half the time.
+    found = [lambda: seed(int.from_bytes(os.urandom(32), "little"))]
     numpy = sys.modules.get("numpy")
     if numpy is not None and hasattr(numpy, "random"):
         found.append(numpy.random.seed)
@@ -896,10 +898,9 @@ def find_seeds():
 
 
 def settle():
-    """The directory that the plan leads to is the session's own, for temporary files too."""
-    here = os.getcwd()
-    if here != "/tmp":
-        os.environ["HOME"] = os.environ["TMPDIR"] = here
+    """Among the host's files: the directory that the plan leads to is the session's own, for temporary
+    files too. In a root of its own that is /tmp, as the environment says already."""
+    os.environ["HOME"] = os.environ["TMPDIR"] = os.getcwd()
     if "tempfile" in sys.modules:
         sys.modules["tempfile"].tempdir = None
 
@@ -916,30 +917,46 @@ def apply_hello(head, blob):
         session.use(rules.lay(head["rules"]))
 
 
+class Rehearsal:
+    """A channel and a session of their own, for cells that are forgotten."""
+
+    def __enter__(self):
+        global link, session
+        self.kept, self.main = (link, session), sys.modules["__main__"]
+        self.host, guest = _socket.socketpair()
+        link, session = Link(guest.detach()), Session()
+        session.start()
+        link.owner = os.getpid()
+        return self
+
+    def ask(self, ident):
+        for kind, blob in ((HELLO, b""), (EXEC, b"x = 1 + 1")):
+            self.host.sendall(HEADER.pack(VERSION, kind, 0, 0, ident, len(blob)) + blob)
+
+    def play(self):
+        for _ in range(2):
+            serve(*link.next_operation())
+
+    def __exit__(self, *error):
+        global link, session
+        link.sock.close()
+        self.host.close()
+        linecache.cache.clear()
+        (link, session), sys.modules["__main__"] = self.kept, self.main
+
+
 def rehearse(rounds):
-    """Runs cells on a channel of its own, and forgets them.
+    """Runs cells and forgets them.
 
     In the zygote: the interpreter has then specialised the code of this path (3.11 and later write
     that into the code itself) and has filled its caches, and clones share the result. In a clone
     that is made in advance: it has the time to copy the pages that a first cell writes to."""
-    global link, session
-    kept, main = (link, session), sys.modules["__main__"]
-    host, guest = _socket.socketpair()
-    link, session = Link(guest.detach()), Session()
-    session.start()
-    link.owner = os.getpid()
-    try:
+    with Rehearsal() as stage:
         for ident in range(1, rounds + 1):
             session.namespace.pop("x", None)
-            for kind, blob in ((HELLO, b""), (EXEC, b"x = 1 + 1")):
-                host.sendall(HEADER.pack(VERSION, kind, 0, 0, ident, len(blob)) + blob)
-                serve(*link.next_operation())
-            host.recv(65536)
-    finally:
-        link.sock.close()
-        host.close()
-        linecache.cache.clear()
-        (link, session), sys.modules["__main__"] = kept, main
+            stage.ask(ident)
+            stage.play()
+            stage.host.recv(65536)
 
 
 def serve(kind, ident, head, blob):
@@ -957,14 +974,22 @@ def serve(kind, ident, head, blob):
         os._exit(0)
 
 
-def work():
-    """Serves operations until the host closes the channel."""
+def begin():
+    """What a clone does first; false if nothing was asked of it yet."""
     link.owner = os.getpid()
     for seed in seeds:
         seed()
-    settle()
-    if not link.poller.poll(0):
-        rehearse(1)
+    try:
+        link.receive(_socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def work():
+    """Serves operations until the host closes the channel."""
+    if not begin():
+        rehearse(1)     # there is time
     while True:
         serve(*link.next_operation())
 
@@ -975,6 +1000,7 @@ PRELOAD = ("collections", "csv", "datetime", "functools", "heapq", "itertools", 
            "re", "string", "textwrap", "time")
 
 
+SERVE_END, SERVE_WORKER, SERVE_WORKER_AMONG_FILES = 0, 1, 2     # guest/zygote.c
 REHEARSALS = 16     # CPython specialises code when it has run eight times
 
 
@@ -1020,18 +1046,36 @@ def learn_pages(library):
     """Has a copy of the zygote start as a worker does, to see which pages that writes to."""
     library.pages_keep_code()
     from_trial, to_zygote = os.pipe()
-    pid = library.zygote_try()
-    if pid == 0:
-        try:
-            for seed in seeds:
-                seed()
-            rehearse(1)
-            library.pages_tell(to_zygote)
-        finally:
-            os._exit(0)
+    with Rehearsal() as stage:
+        stage.ask(1)
+        pid = library.zygote_try()
+        if pid == 0:
+            try:
+                begin()
+                stage.play()
+                library.pages_tell(to_zygote)
+            finally:
+                os._exit(0)
     os.close(to_zygote)
     library.pages_pin(from_trial)
     os.close(from_trial)
+
+
+def tidy_up(nest):
+    """The host is gone. Among its files: ends what is left of the sandboxes, and their directories, which
+    are in the one that the zygote's plan named; never where it merely happens to stand."""
+    if not nest or not os.path.basename(nest).startswith(b"droste-"):
+        return
+    with open("/proc/thread-self/children") as children:
+        for keeper in children.read().split():
+            os.kill(int(keeper), signal.SIGTERM)
+    try:
+        while True:
+            os.wait()
+    except ChildProcessError:
+        pass
+    import shutil
+    shutil.rmtree(nest, ignore_errors=True)
 
 
 def boot(control, helper, keeper, preload):
@@ -1065,6 +1109,11 @@ def boot(control, helper, keeper, preload):
         sys.stderr.write("the zygote cannot work here: %s\n" % os.strerror(-rc))
         os._exit(1)
     learn_pages(library)
-    if library.zygote_serve() == 0:
+    became = library.zygote_serve()
+    if became == SERVE_END:
+        library.zygote_nest.restype = ctypes.c_char_p
+        tidy_up(library.zygote_nest())
         os._exit(0)
+    if became == SERVE_WORKER_AMONG_FILES:
+        settle()
     work()

@@ -1,9 +1,10 @@
-/* guest/keeper.c: the process that keeps a sandbox: keeper WORKER [p]
+/* guest/keeper.c: the process that keeps a sandbox: keeper WORKER [p|d]
  *
  * It is executed by the clone that made the sandbox's namespaces (guest/zygote.c), with the pid of
- * the worker, and "p" if it is the first process of a pid namespace. It reaps what ends, passes
- * interrupts on, and when the worker ends it says how on the status pipe (descriptor 0) and ends,
- * which in a pid namespace ends everything else; without one it kills what is left of its tree.
+ * the worker, and "p" if it is the first process of a pid namespace, "d" if it is in a Landlock
+ * domain that no signal leaves. It reaps what ends, passes interrupts on, and when the worker ends it
+ * says how on the status pipe (descriptor 0) and ends, which in a pid namespace ends everything else;
+ * without one it kills what is left of its domain, or of its tree.
  *
  * A program of its own, so that a sandbox does not hold a second copy of the interpreter's memory;
  * without the C library, so that it is a few pages and starts at once. All signals are blocked when
@@ -87,7 +88,17 @@ static void kill_list(const char *list)
     }
 }
 
-/* Without a pid namespace: kills the children that are left, the reparented ones too, until none
+/* Without a pid namespace, in a domain around the guest's: kill(-1) would be everything of the user's,
+ * but no signal leaves the domain. The kernel does it under the lock that a fork needs, which gives up
+ * where a signal is waiting: no fork bomb outruns it. */
+static void kill_domain(void)
+{
+    do
+        call(__NR_kill, -1, SIGKILL, 0, 0);
+    while (call(__NR_wait4, -1, 0, 0, 0) > 0);
+}
+
+/* Without either: kills the children that are left, the reparented ones too, until none
  * is. The keeper is their subreaper, so nothing escapes by a double fork; and as each round waits
  * for a child to end, there is no telling how many it takes. */
 static void kill_tree(void)
@@ -136,7 +147,7 @@ void keep(const long *stack)
     struct zygote_status status = { .wait_status = -1 };
     uint64_t wanted = bit(SIGCHLD) | bit(SIGUSR1) | bit(SIGTERM);
     long worker = stack[0] > 1 ? number(argv[1]) : 0;
-    bool pid_namespace = stack[0] > 2;
+    char mark = stack[0] > 2 ? argv[2][0] : '\0';
     call(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0);
     for (;;) {
         long signal = call(__NR_rt_sigtimedwait, (long)&wanted, 0, 0, sizeof wanted);
@@ -147,7 +158,9 @@ void keep(const long *stack)
         if (signal == SIGCHLD && reap(worker, &status))
             break;
     }
-    if (!pid_namespace)
+    if (mark == 'd')
+        kill_domain();
+    else if (mark != 'p')
         kill_tree();
     report_end(&status);
     for (;;)

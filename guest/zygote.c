@@ -47,9 +47,14 @@ __attribute__((visibility("default"))) int zygote_hello(
     int control, int keeper, const char *facts, int facts_len, int hooks);
 __attribute__((visibility("default"))) int zygote_try(void);
 __attribute__((visibility("default"))) int zygote_serve(void);
+__attribute__((visibility("default"))) const char *zygote_nest(void);
 
 /* What zygote_serve returns to Python. */
-enum { SERVE_END = 0, SERVE_WORKER = 1 };
+enum {
+    SERVE_END = 0,
+    SERVE_WORKER = 1,
+    SERVE_WORKER_AMONG_FILES = 2, /* without a root directory of its own */
+};
 
 static struct {
     int control;
@@ -115,14 +120,26 @@ __attribute__((noreturn)) static void fail(const struct clone_job *job, uint32_t
     _exit(125);
 }
 
+/* Tells the keeper what holds its processes together: p, a pid namespace; d, a Landlock domain. */
+static char *mark_of(const struct jail_plan *plan)
+{
+    static char namespace[] = "p", domain[] = "d";
+    if (plan->clone_flags & CLONE_NEWPID)
+        return namespace;
+    for (uint32_t i = 0; i < plan->count; i++)
+        if (plan->ops[i].kind == JAIL_CONFINE && plan->ops[i].stage == JAIL_KEEPER)
+            return domain;
+    return NULL;
+}
+
 /* In the keeper, after the fork: everything but the status pipe is the worker's. What is left to do
  * is the work of a small program (guest/keeper.c), which takes this process over and lets go of the
  * memory that it shared with the zygote. */
 __attribute__((noreturn)) static void keep(const struct clone_job *job, pid_t worker)
 {
-    static char name[] = "keeper", mark[] = "p";
+    static char name[] = "keeper";
     char pid[16];
-    char *argv[] = { name, pid, job->plan->clone_flags & CLONE_NEWPID ? mark : NULL, NULL };
+    char *argv[] = { name, pid, mark_of(job->plan), NULL };
     char *envp[] = { NULL };
     uint32_t failed = 0;
     if (jail_enter(job->plan, JAIL_GUARD, &failed) < 0)
@@ -310,13 +327,33 @@ static bool serve_clone(struct clone_job *job)
     return false;
 }
 
+static char nest[4096];
+
+/* The directory of the sandboxes' own, once the zygote's plan has led there; else NULL. */
+const char *zygote_nest(void)
+{
+    return nest[0] ? nest : NULL;
+}
+
+static void remember_nest(const struct jail_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->count; i++)
+        if (plan->ops[i].kind == JAIL_PIVOT)
+            return;
+    for (uint32_t i = 0; i < plan->count; i++)
+        if (plan->ops[i].kind == JAIL_CHDIR && plan->ops[i].stage == JAIL_ZYGOTE)
+            snprintf(nest, sizeof nest, "%s", jail_plan_text(plan, &plan->ops[i], 0));
+}
+
 static void serve_setup(uint32_t id, const struct jail_plan *plan)
 {
     uint32_t failed = 0;
-    if (jail_enter(plan, JAIL_ZYGOTE, &failed) < 0)
+    if (jail_enter(plan, JAIL_ZYGOTE, &failed) < 0) {
         say(ZYGOTE_FAILED, id, 0, errno, failed, -1);
-    else
-        say(ZYGOTE_DONE, id, 0, 0, 0, -1);
+        return;
+    }
+    remember_nest(plan);
+    say(ZYGOTE_DONE, id, 0, 0, 0, -1);
 }
 
 /* Receives one request and its descriptors. The length, 0 at the end, -1 on failure. */
@@ -349,20 +386,20 @@ static ssize_t receive(char *message, int fds[ZYGOTE_CLONE_FDS_MAX], int *fd_cou
     return n;
 }
 
-/* One request; true in a worker. */
-static bool serve_one(const char *message, size_t len, const int *fds, int fd_count)
+/* One request; in a worker, what it has become; else SERVE_END. */
+static int serve_one(const char *message, size_t len, const int *fds, int fd_count)
 {
     struct zygote_request request;
     if (len < sizeof request + sizeof(struct jail_plan))
-        return false;
+        return SERVE_END;
     memcpy(&request, message, sizeof request);
     const struct jail_plan *plan = (const void *)(message + sizeof request);
     if (request.kind == ZYGOTE_SETUP) {
         serve_setup(request.id, plan);
-        return false;
+        return SERVE_END;
     }
     if (request.kind != ZYGOTE_CLONE || fd_count < ZYGOTE_CLONE_FDS)
-        return false;
+        return SERVE_END;
     struct clone_job job = {
         .id = request.id,
         .plan = plan,
@@ -372,7 +409,9 @@ static bool serve_one(const char *message, size_t len, const int *fds, int fd_co
         .status = fds[3],
         .cgroup = fd_count > ZYGOTE_CLONE_FDS ? fds[4] : -1,
     };
-    return serve_clone(&job);
+    if (!serve_clone(&job))
+        return SERVE_END;
+    return plan->clone_flags ? SERVE_WORKER : SERVE_WORKER_AMONG_FILES;
 }
 
 static int prepare(int control, int keeper, bool hooks)
@@ -417,8 +456,8 @@ int zygote_try(void)
     return clone_copy();
 }
 
-/* Serves requests until the host closes the control socket (SERVE_END), and returns SERVE_WORKER in
- * each worker. */
+/* Serves requests until the host closes the control socket (SERVE_END), and returns one of the others
+ * in each worker. */
 int zygote_serve(void)
 {
     static char message[ZYGOTE_MESSAGE_MAX] __attribute__((aligned(16)));
@@ -427,8 +466,9 @@ int zygote_serve(void)
         ssize_t n = receive(message, fds, &fd_count);
         if (n <= 0)
             return SERVE_END;
-        if (serve_one(message, (size_t)n, fds, fd_count))
-            return SERVE_WORKER;
+        int became = serve_one(message, (size_t)n, fds, fd_count);
+        if (became != SERVE_END)
+            return became;
         for (int i = 0; i < fd_count; i++)
             close(fds[i]);
     }

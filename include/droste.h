@@ -211,6 +211,15 @@ typedef void droste_event_fn(void *arg, const droste_event *event);
 DROSTE_API int droste_run(droste *d, const char *question, const char *context, droste_event_fn *fn,
     void *arg, droste_result **out, droste_error *err);
 
+/* Goes on with a run of the record whose process is gone: `run` is its id or the beginning of it. Its
+ * settings, question and context are those of the record; keys are this droste's, and where its record
+ * is. What was recorded is replayed, no call whose answer is there is made again, and calls that were
+ * under way are made once more, with the same idempotency keys; then it goes on. An error return means
+ * that it could not begin. A replay that leaves the path of the record ends in a result with an error
+ * that says where; such a run stays `interrupted`. */
+DROSTE_API int droste_resume(droste *d, const char *run, droste_event_fn *fn, void *arg,
+    droste_result **out, droste_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -173,6 +173,12 @@ struct context_filter api_filter(const droste *d)
     return (struct context_filter){ (const char *const *)include->items, include->count };
 }
 
+int api_context_kind(const droste *d, enum value_kind *kind, struct error *err)
+{
+    const char *word = d->settings.context_type;
+    return context_kind_parse(word ? word : "auto", kind, err);
+}
+
 int api_store(droste *d, struct store **out, struct error *err)
 {
     const char *path = d->settings.database ? d->settings.database : "";

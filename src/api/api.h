@@ -24,6 +24,7 @@ struct droste {
     struct store *store; /* the record, once it was needed; its path as the setting had it */
     char *store_path;
     struct droste_session *sessions; /* all that are open */
+    bool started;                    /* it has opened a session or begun a run before */
     struct rlm_run *run;             /* the one under way, if any */
     struct lm_queue *queue;          /* of all models, once one was opened */
     droste_model_fn *model_fn;
@@ -46,11 +47,15 @@ int api_models(droste *d, bool need, struct models *models, struct error *err);
 void api_models_close(struct models *models);
 /* What of a directory becomes context. */
 struct context_filter api_filter(const droste *d);
+/* What the context is to become. */
+int api_context_kind(const droste *d, enum value_kind *kind, struct error *err);
 /* The record that the settings name; *out is NULL where they say "none". It stays open: the last
  * close of a database costs more than a run. */
 int api_store(droste *d, struct store **out, struct error *err);
 /* What they point to is the settings' and the droste's. */
 int api_session_options(droste *d, struct session_options *options, struct error *err);
+/* A text, or that of the file that is named after an '@'; `what` is for the error. */
+int api_text(const char *value, const char *what, struct buf *out, struct error *err);
 /* Seconds that a guest's call may wait for its answer; 0: no limit. */
 double api_broker_timeout(const droste *d);
 

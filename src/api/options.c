@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 
-enum { SETUP_MAX = 16 << 20 };
+enum { TEXT_MAX = 16 << 20 };
 
 /* ---- limits ---- */
 
@@ -121,26 +121,30 @@ static int lay_rules(droste *d, struct session_options *o, struct error *err)
     return 0;
 }
 
-/* ---- setup code ---- */
+/* ---- texts ---- */
 
-/* Code, or the name of a file after an '@'. */
+int api_text(const char *value, const char *what, struct buf *out, struct error *err)
+{
+    buf_clear(out);
+    if (value[0] != '@')
+        buf_puts(out, value);
+    else if (file_read(value + 1, TEXT_MAX, out, err) < 0)
+        return error_wrap(err, "reading the %s", what);
+    if (buf_failed(out))
+        return error_memory(err);
+    if (strlen(buf_text(out)) != out->len)
+        return error_set(
+            err, ERROR_ARGUMENT, "the %s of '%.100s' has a zero byte in it", what, value + 1);
+    return 0;
+}
+
 static int read_setup(droste *d, struct session_options *o, struct error *err)
 {
     const char *code = d->settings.setup_code;
-    if (!code)
-        return 0;
-    buf_clear(&d->setup);
-    if (code[0] != '@')
-        buf_puts(&d->setup, code);
-    else if (file_read(code + 1, SETUP_MAX, &d->setup, err) < 0)
-        return error_wrap(err, "reading the setup code");
-    if (buf_failed(&d->setup))
-        return error_memory(err);
-    if (strlen(buf_text(&d->setup)) != d->setup.len)
-        return error_set(
-            err, ERROR_ARGUMENT, "the setup code of '%.100s' has a zero byte in it", code + 1);
-    o->setup = buf_text(&d->setup);
-    return 0;
+    int rc = code ? api_text(code, "setup code", &d->setup, err) : 0;
+    if (rc == 0 && code)
+        o->setup = buf_text(&d->setup);
+    return rc;
 }
 
 /* ---- all of it ---- */
@@ -154,7 +158,9 @@ int api_session_options(droste *d, struct session_options *o, struct error *err)
     o->spec.preload_count = s->preload.count;
     o->spec.read_paths = (const char *const *)s->read.items;
     o->spec.read_path_count = s->read.count;
-    o->spec.pool = (unsigned)s->pool;
+    /* Whoever starts a second sandbox will start a third. */
+    o->spec.pool = settings_given(s, "pool") || d->started ? (unsigned)s->pool : 0;
+    d->started = true;
     o->spec.limits = (struct jail_limits){
         .memory = (uint64_t)s->memory,
         .processes = (uint64_t)s->processes,

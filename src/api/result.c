@@ -183,6 +183,7 @@ struct droste_result *result_of_run(const struct rlm_result *run)
         put_error(out, error_code_name(run->error.code), run->error.text, NULL);
     else
         put_error(out, NULL, NULL, NULL);
+    put_json(out, "resumed", run->resumed);
     buf_printf(out, ",\"isolation\":\"%s\",\"rules\":%s,\"left_out\":%llu}",
         isolation_name(run->isolation), run->rules ? "true" : "false",
         (unsigned long long)run->left_out);

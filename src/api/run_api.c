@@ -1,10 +1,13 @@
-/* api/run_api.c: a run, waited for, with its events in the public form. */
+/* api/run_api.c: a run, waited for, with its events in the public form; a new one, or one of the
+ * record to go on with. */
 #include "api/api.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json.h"
+#include "base/text.h"
 
 static const char *const kind_names[] = {
     [RLM_EVENT_STARTED] = "started",
@@ -57,34 +60,45 @@ static void run_done(void *arg, const struct rlm_result *result)
 struct parts {
     struct context *context;
     struct models models;
-    struct store *store; /* the context's */
+    struct store *store; /* the droste's */
+    const char *resume;  /* the run to go on with; NULL: a new one */
+    struct buf instructions;
+    struct buf settings; /* as the record keeps them */
 };
 
 static void free_parts(struct parts *p)
 {
     api_models_close(&p->models);
     context_free(p->context);
+    buf_free(&p->instructions);
+    buf_free(&p->settings);
+}
+
+static int load_context(droste *d, const char *path, struct parts *p, struct error *err)
+{
+    struct context_filter filter = api_filter(d);
+    enum value_kind kind;
+    int rc = api_context_kind(d, &kind, err);
+    return rc == 0 && path ? context_load(path, kind, &filter, &p->context, err) : rc;
 }
 
 static int make_parts(droste *d, const char *context, struct parts *p, struct error *err)
 {
-    const struct settings *s = &d->settings;
-    struct context_filter filter = api_filter(d);
-    enum value_kind kind;
-    int rc = context_kind_parse(s->context_type ? s->context_type : "auto", &kind, err);
+    int rc = api_models(d, true, &p->models, err);
     if (rc == 0)
-        rc = api_models(d, true, &p->models, err);
-    if (rc == 0 && context)
-        rc = context_load(context, kind, &filter, &p->context, err);
+        rc = load_context(d, context, p, err);
     if (rc == 0)
         rc = api_store(d, &p->store, err);
     return rc;
 }
 
-static int fill_options(droste *d, const char *question, const struct parts *p,
-    struct rlm_options *o, struct error *err)
+static int fill_options(
+    droste *d, const char *question, struct parts *p, struct rlm_options *o, struct error *err)
 {
     const struct settings *s = &d->settings;
+    int rc = s->instructions ? api_text(s->instructions, "instructions", &p->instructions, err) : 0;
+    if (rc == 0 && !text_is_utf8(buf_text(&p->instructions), p->instructions.len, NULL))
+        rc = error_set(err, ERROR_ARGUMENT, "the instructions are not UTF-8");
     *o = (struct rlm_options){
         .question = question,
         .context = p->context,
@@ -107,9 +121,12 @@ static int fill_options(droste *d, const char *question, const struct parts *p,
         .child_iterations = (unsigned)s->delegate_max_iterations,
         .max_output_chars = (size_t)s->max_output_chars,
         .store = p->store,
-        .instructions = s->instructions,
+        .resume = p->resume,
+        .instructions = buf_text(&p->instructions),
+        .max_errors = (unsigned)s->max_errors,
     };
-    int rc = api_environment(d, &o->env, err);
+    if (rc == 0)
+        rc = api_environment(d, &o->env, err);
     if (rc == 0)
         rc = api_session_options(d, &o->session, err);
     o->env_name = d->env_name;
@@ -118,12 +135,17 @@ static int fill_options(droste *d, const char *question, const struct parts *p,
 }
 
 static int run(
-    droste *d, const char *question, const struct parts *p, struct waiting *w, struct error *err)
+    droste *d, const char *question, struct parts *p, struct waiting *w, struct error *err)
 {
     struct rlm_options options;
     int rc = fill_options(d, question, p, &options, err);
     if (rc < 0)
         return rc;
+    struct settings_texts texts = { options.session.setup, options.instructions };
+    settings_save(&d->settings, &texts, &p->settings);
+    if (buf_failed(&p->settings))
+        return error_memory(err);
+    options.settings = buf_text(&p->settings);
     if (w->fn) {
         options.event = pass_event;
         options.arg = w;
@@ -136,6 +158,155 @@ static int run(
     if (rc == 0 && !w->result)
         rc = error_memory(err);
     return rc;
+}
+
+/* ---- a run of the record ---- */
+
+/* What the record has of it. */
+struct past {
+    struct store *store;
+    char id[STORE_RUN_ID_SIZE];
+    struct buf question, settings;
+    struct json_object *context; /* NULL: there was none */
+    struct buf context_data;
+};
+
+static void free_past(struct past *past)
+{
+    buf_free(&past->question);
+    buf_free(&past->settings);
+    buf_free(&past->context_data);
+    json_object_put(past->context);
+}
+
+static int add_piece(void *arg, const char *data, size_t len, struct error *err)
+{
+    buf_append(arg, data, len);
+    return buf_failed(arg) ? error_memory(err) : 0;
+}
+
+static int take_past(void *arg, const struct store_run *run, struct error *err)
+{
+    struct past *past = arg;
+    const struct store_run_begin *b = &run->begin;
+    struct buf context = { 0 };
+    if (b->parent)
+        return error_set(err, ERROR_ARGUMENT, "run '%.64s' is part of run '%.64s': resume that one",
+            b->id, b->parent);
+    if (!b->settings.hash)
+        return error_set(err, ERROR_UNSUPPORTED,
+            "run '%.64s' was recorded by a Droste (%.20s) that did not keep its settings: it "
+            "cannot "
+            "be resumed",
+            b->id, b->version);
+    int rc = store_value_read(past->store, &b->question, SIZE_MAX, add_piece, &past->question, err);
+    if (rc == 0)
+        rc = store_value_read(past->store, &b->settings, SIZE_MAX, add_piece, &past->settings, err);
+    if (rc == 0)
+        rc = store_value_read(
+            past->store, &b->context_data, SIZE_MAX, add_piece, &past->context_data, err);
+    if (rc == 0)
+        rc = store_value_read(past->store, &b->context, SIZE_MAX, add_piece, &context, err);
+    if (rc == 0 && context.len > 0)
+        rc = json_parse(buf_text(&context), context.len, &json_limits_large, &past->context, err);
+    buf_free(&context);
+    return rc;
+}
+
+static int find_past(droste *d, const char *run, struct past *past, struct error *err)
+{
+    static const struct store_visitor visitor = { .run = take_past, .lazy = true };
+    int rc = api_store(d, &past->store, err);
+    if (rc == 0 && !past->store)
+        rc = error_set(err, ERROR_CONFIG, "the record is turned off (database = none)");
+    if (rc == 0)
+        rc = store_run_find(past->store, run, past->id, err);
+    return rc < 0 ? rc : store_run_visit(past->store, past->id, &visitor, past, err);
+}
+
+/* The context as it was, or an error. */
+static int load_past_context(droste *d, struct past *past, struct parts *p, struct error *err)
+{
+    const char *path = json_get_string(past->context, "path", NULL);
+    const char *source = json_get_string(past->context, "source", NULL);
+    const char *wanted = json_get_string(past->context, "sha256", "");
+    char hash[HASH_TEXT_SIZE];
+    cleanup_buf struct buf unused = { 0 };
+    enum value_kind kind;
+    if (!past->context)
+        return 0;
+    int rc = path ? load_context(d, path, p, err) : api_context_kind(d, &kind, err);
+    if (rc == 0 && !path && past->context_data.len == 0 && json_get_int(past->context, "bytes", 0))
+        rc = error_set(err, ERROR_NOT_FOUND,
+            "the context of run '%.64s' was read from %.40s and is too large for the record to "
+            "keep: "
+            "the run cannot be resumed",
+            past->id, source ? source : "a pipe");
+    if (rc == 0 && !path)
+        rc = context_from_memory(
+            buf_text(&past->context_data), past->context_data.len, kind, &p->context, err);
+    if (rc == 0)
+        rc = context_keep(p->context, hash, &unused, err);
+    if (rc < 0)
+        return rc;
+    if (strcmp(hash, wanted) != 0)
+        return error_set(err, ERROR_ARGUMENT,
+            "the context %.100s is not what it was when run '%.64s' began: put it back, or ask "
+            "anew",
+            path ? path : "in the record", past->id);
+    free(p->context->source);
+    p->context->source = strdup(source ? source : path ? path : "");
+    return p->context->source ? 0 : error_memory(err);
+}
+
+static int resume(droste *d, struct past *past, struct waiting *w, struct error *err)
+{
+    struct parts parts = { .store = past->store, .resume = past->id };
+    int rc = api_models(d, true, &parts.models, err);
+    if (rc == 0)
+        rc = load_past_context(d, past, &parts, err);
+    if (rc == 0)
+        rc = run(d, buf_text(&past->question), &parts, w, err);
+    free_parts(&parts);
+    return rc;
+}
+
+/* With the run's own settings in the place of the droste's. */
+static int resume_as_then(
+    droste *d, const struct settings *now, struct past *past, struct waiting *w, struct error *err)
+{
+    int rc = settings_init(&d->settings, err);
+    if (rc == 0)
+        rc = settings_restore(&d->settings, buf_text(&past->settings), past->settings.len, err);
+    if (rc == 0)
+        rc = settings_take_secrets(&d->settings, now, err);
+    if (rc == 0)
+        rc = resume(d, past, w, err);
+    settings_free(&d->settings);
+    return rc;
+}
+
+int droste_resume(droste *d, const char *run_id, droste_event_fn *fn, void *arg,
+    droste_result **out, droste_error *err)
+{
+    struct error why = { 0 };
+    struct past past = { 0 };
+    struct waiting w = { .fn = fn, .arg = arg };
+    struct settings now = d->settings;
+    api_forget_interrupt(d);
+    int rc = d->run ? error_set(&why, ERROR_ARGUMENT, "a run is under way in this context already")
+                    : find_past(d, run_id, &past, &why);
+    if (rc == 0) {
+        rc = resume_as_then(d, &now, &past, &w, &why);
+        d->settings = now;
+    }
+    free_past(&past);
+    if (rc < 0) {
+        droste_result_free(w.result);
+        return api_fail(err, &why, rc);
+    }
+    *out = w.result;
+    return 0;
 }
 
 int droste_run(droste *d, const char *question, const char *context, droste_event_fn *fn, void *arg,

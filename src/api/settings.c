@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "broker/budget.h"
 
 enum { FILE_MAX = 1 << 20 };
@@ -132,7 +132,8 @@ static const struct setting {
           "repeated.",
           0 },
         TYPE_LIST, AT(allow_import), 0, 0 },
-    { { "pool", "N", "0", NULL, "Sandboxes to keep ready, so that a start is one message.", 0 },
+    { { "pool", "N", "1", NULL,
+          "Sandboxes to keep ready for the next start; unless set, from the second start on.", 0 },
         TYPE_NUMBER, AT(pool), 0, 10000 },
     { { "timeout", "SECONDS", "0", NULL, "Life of the session, or of the run; 0: no limit.", 0 },
         TYPE_SECONDS, AT(timeout), 0, 1e7 },
@@ -196,13 +197,16 @@ static const struct setting {
         TYPE_NUMBER, AT(max_total_tokens), 0, 1e15 },
     { { "max-output-chars", "N", "20000", NULL, "Output of a cell that the model is shown.", 0 },
         TYPE_NUMBER, AT(max_output_chars), 200, 1e9 },
+    { { "max-errors", "N", "0", NULL,
+          "Turns in a row whose code fails, after which the run ends; 0: no limit.", 0 },
+        TYPE_NUMBER, AT(max_errors), 0, 1e6 },
     { { "context-type", "TYPE", "auto", NULL,
           "What the context becomes: auto, text, bytes, json, jsonl.", 0 },
         TYPE_TEXT, AT(context_type), 0, 0 },
     { { "include", "GLOB", "", NULL,
           "Take only matching files of a directory into the context; may be repeated.", 0 },
         TYPE_LIST, AT(include), 0, 0 },
-    { { "instructions", "TEXT", "", NULL, "Added to what the model is told.", 0 }, TYPE_TEXT,
+    { { "instructions", "TEXT|@FILE", "", NULL, "Added to what the model is told.", 0 }, TYPE_TEXT,
         AT(instructions), 0, 0 },
     { { "database", "FILE|none", "", "DROSTE_DATABASE",
           "The record of runs; by default runs.db in the data directory.", 0 },
@@ -381,6 +385,154 @@ int settings_init(struct settings *s, struct error *err)
     }
     memset(s->given, 0, sizeof s->given);
     return 0;
+}
+
+/* ---- for a run that is resumed ---- */
+
+static bool is_saved(const struct setting *what)
+{
+    return !what->option.secret && strcmp(what->option.name, "database") != 0;
+}
+
+/* Where in the value a path begins that is as seen from the working directory; NULL: nowhere. */
+static const char *find_relative(const struct setting *what, const char *value)
+{
+    const char *kind = what->option.value, *name = what->option.name;
+    bool of_depth = strcmp(kind, "N=MODEL") == 0;
+    if (of_depth || strcmp(kind, "MODEL") == 0) {
+        const char *equals = of_depth ? strchr(value, '=') : NULL;
+        value = equals ? equals + 1 : value;
+        bool replay = strncmp(value, "replay:", 7) == 0, exec = strncmp(value, "exec:", 5) == 0;
+        const char *path = value + (replay ? 7 : 5);
+        bool relative = (replay || (exec && strchr(path, '/'))) && path[0] != '/';
+        return relative ? path : NULL;
+    }
+    bool is_path = strcmp(kind, "FILE") == 0 || strcmp(kind, "PATH") == 0;
+    bool searched = strcmp(name, "python") == 0 && !strchr(value, '/');
+    return is_path && !searched && value[0] != '/' ? value : NULL;
+}
+
+static void save_text(struct buf *out, const struct setting *what, const char *value)
+{
+    cleanup_buf struct buf whole = { 0 };
+    const char *path = find_relative(what, value);
+    cleanup_free char *directory = path ? getcwd(NULL, 0) : NULL;
+    if (directory) {
+        buf_append(&whole, value, (size_t)(path - value));
+        buf_printf(&whole, "%s/%s", directory, path);
+        value = buf_text(&whole);
+    }
+    json_append_string(out, value, strlen(value));
+}
+
+static void save_list(struct buf *out, const struct setting *what, const struct list *list)
+{
+    buf_putc(out, '[');
+    for (size_t i = 0; i < list->count; i++) {
+        buf_puts(out, i ? "," : "");
+        save_text(out, what, list->items[i]);
+    }
+    buf_putc(out, ']');
+}
+
+static void save_value(struct buf *out, const struct setting *what, const void *field)
+{
+    switch (what->type) {
+    case TYPE_TEXT:
+        save_text(out, what, *(char *const *)field ? *(char *const *)field : "");
+        return;
+    case TYPE_LIST:
+        save_list(out, what, field);
+        return;
+    case TYPE_SWITCH:
+        buf_puts(out, *(const bool *)field ? "\"yes\"" : "\"no\"");
+        return;
+    case TYPE_NUMBER:
+    case TYPE_SIZE:
+        buf_printf(out, "\"%lld\"", (long long)*(const int64_t *)field);
+        return;
+    case TYPE_DECIMAL:
+    case TYPE_SECONDS:
+        buf_printf(out, "\"%.17g\"", *(const double *)field);
+        return;
+    }
+}
+
+/* A text that begins like the name of a file is kept from being one. */
+static void save_content(struct buf *out, const char *text)
+{
+    cleanup_buf struct buf whole = { 0 };
+    buf_printf(&whole, "%s%s", text && text[0] == '@' ? "\n" : "", text ? text : "");
+    json_append_string(out, buf_text(&whole), whole.len);
+}
+
+void settings_save(const struct settings *s, const struct settings_texts *texts, struct buf *out)
+{
+    buf_putc(out, '{');
+    for (size_t i = 0; i < array_length(table); i++) {
+        const struct setting *what = &table[i];
+        if (!s->given[i] || !is_saved(what))
+            continue;
+        buf_printf(out, "%s\"%s\":", out->data[out->len - 1] == '{' ? "" : ",", what->option.name);
+        if (what->offset == offsetof(struct settings, setup_code))
+            save_content(out, texts->setup_code);
+        else if (what->offset == offsetof(struct settings, instructions))
+            save_content(out, texts->instructions);
+        else
+            save_value(out, what, (const char *)s + what->offset);
+    }
+    buf_putc(out, '}');
+}
+
+static int restore_one(
+    struct settings *s, const char *name, struct json_object *value, struct error *err)
+{
+    if (!json_object_is_type(value, json_type_string))
+        return error_set(
+            err, ERROR_STORE, "the run's setting '%.60s' in the record is damaged", name);
+    return settings_set(s, name, json_object_get_string(value), "the run's settings", err);
+}
+
+static int restore(
+    struct settings *s, const char *name, struct json_object *value, struct error *err)
+{
+    int rc = 0;
+    if (!json_object_is_type(value, json_type_array))
+        return restore_one(s, name, value, err);
+    for (size_t i = 0; rc == 0 && i < json_object_array_length(value); i++)
+        rc = restore_one(s, name, json_object_array_get_idx(value, i), err);
+    return rc;
+}
+
+int settings_restore(struct settings *s, const char *json, size_t len, struct error *err)
+{
+    cleanup_json struct json_object *o = NULL;
+    int rc = json_parse(json, len, &json_limits_large, &o, err);
+    if (rc == 0 && !json_object_is_type(o, json_type_object))
+        rc = error_set(err, ERROR_STORE, "the run's settings in the record are damaged");
+    if (rc < 0)
+        return rc;
+    json_object_object_foreach(o, name, value)
+    {
+        rc = restore(s, name, value, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int settings_take_secrets(struct settings *s, const struct settings *from, struct error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < array_length(table); i++) {
+        const char *value =
+            is_saved(&table[i])
+                ? NULL
+                : *(char *const *)(const void *)((const char *)from + table[i].offset);
+        if (value)
+            rc = set(s, &table[i], value, "here", err);
+    }
+    return rc;
 }
 
 void settings_free(struct settings *s)

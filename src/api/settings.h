@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "droste.h"
 
@@ -41,7 +42,8 @@ struct settings {
     int64_t pool, memory, processes, open_files, file_size, tmp_size, output_limit;
     /* runs */
     int64_t max_iterations, max_recursion_depth, delegate_max_iterations, max_children,
-        max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens, max_output_chars;
+        max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens, max_output_chars,
+        max_errors;
     double max_cost;
     char *context_type, *instructions, *database;
     /* which of them somebody has set, by their place in the table */
@@ -55,6 +57,16 @@ int settings_set(
     struct settings *s, const char *name, const char *value, const char *source, struct error *err);
 /* True unless it has its default because nobody said otherwise. */
 bool settings_given(const struct settings *s, const char *name);
+/* What somebody has set, as a JSON object of names and values that settings_restore takes; relative
+ * paths are made whole, and the texts are what was in the files that were named. Neither keys nor the
+ * record's own place are in it. */
+struct settings_texts {
+    const char *setup_code, *instructions; /* NULL: none */
+};
+void settings_save(const struct settings *s, const struct settings_texts *texts, struct buf *out);
+int settings_restore(struct settings *s, const char *json, size_t len, struct error *err);
+/* The keys, and where the record is, from another one. */
+int settings_take_secrets(struct settings *s, const struct settings *from, struct error *err);
 int settings_from_environment(struct settings *s, struct error *err);
 /* ERROR_CONFIG with the line. A missing file is fine if `may_be_absent`. */
 int settings_from_file(struct settings *s, const char *path, bool may_be_absent, struct error *err);

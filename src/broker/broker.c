@@ -2,63 +2,23 @@
  *
  * An `ask` is one call of a guest, its `items` the prompts. An item's model call begins in the
  * record before it is started and ends there before its answer goes to the guest; a child run keeps
- * its own record.
+ * its own record. In a run that is resumed, an item is first looked for in the record (known.c).
  *
  * What a call says in its head: `name`, the function; `model`, for all prompts; for llm_query
  * `messages`, the indices of prompts that are lists of messages as JSON; for rlm_query `kinds`, what
  * the parts behind the prompts are (contexts), and `of`, for each prompt the index of its context,
  * or -1. The answers of rlm_query are JSON.
  */
-#include "broker/broker.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "broker/internal.h"
 
 enum {
     MESSAGES_MAX = 10000,
     UNDER_WAY_MAX = 64 << 20, /* bytes of prompts that wait for answers when one more call comes */
-};
-
-struct item {
-    struct ask *ask;
-    struct lm_call *call; /* NULL once it ended, or before it began; so with the child */
-    struct child *child;
-    int64_t record; /* its id there; 0: none */
-    struct budget_hold hold;
-    char *text;
-    size_t len;
-    bool is_messages;
-    bool is_run;           /* its answer is JSON */
-    struct given *context; /* of a run: one of the ask's, or NULL */
-    struct error error;
-};
-
-struct function;
-
-struct ask {
-    struct ask *next;
-    struct broker *broker;
-    struct session *session;
-    uint64_t id;
-    const struct function *function;
-    const char *model; /* valid during broker_call */
-    struct given **contexts;
-    size_t context_count;
-    size_t count, done;
-    size_t bytes;           /* of its prompts */
-    bool starting;          /* within broker_call: the reply waits for its end */
-    struct timer *patience; /* until the guest is told that no answer comes; NULL: for ever */
-    struct item items[];
-};
-
-struct broker {
-    struct broker_options options;
-    int64_t turn, cell;
-    size_t under_way; /* bytes of prompts in `asks` */
-    struct ask *asks;
 };
 
 int broker_open(const struct broker_options *options, struct broker **out, struct error *err)
@@ -67,8 +27,17 @@ int broker_open(const struct broker_options *options, struct broker **out, struc
     if (!b)
         return error_memory(err);
     b->options = *options;
+    if (options->recorded && !(b->doubt = timer_new(options->loop, known_doubt, b))) {
+        free(b);
+        return error_memory(err);
+    }
     *out = b;
     return 0;
+}
+
+void broker_abandon(struct broker *b)
+{
+    b->options.store = NULL;
 }
 
 void broker_place(struct broker *b, int64_t turn, int64_t cell)
@@ -119,8 +88,11 @@ static void free_ask(struct ask *ask)
     for (size_t i = 0; i < ask->context_count; i++)
         given_drop(ask->contexts[i]);
     free(ask->contexts);
-    for (size_t i = 0; i < ask->count; i++)
+    for (size_t i = 0; i < ask->count; i++) {
         free(ask->items[i].text);
+        free(ask->items[i].kept);
+    }
+    free(ask->model);
     free(ask);
 }
 
@@ -141,7 +113,7 @@ static struct json_object *reply_head(const struct ask *ask)
     return head;
 }
 
-static void reply(struct ask *ask)
+void ask_reply(struct ask *ask)
 {
     cleanup_json struct json_object *head = reply_head(ask);
     cleanup_free struct session_part *parts = calloc(ask->count, sizeof *parts);
@@ -157,12 +129,12 @@ static void reply(struct ask *ask)
 
 /* ---- one prompt ---- */
 
-static void item_over(struct item *item)
+void item_over(struct item *item)
 {
     struct ask *ask = item->ask;
     ask->done++;
     if (ask->done == ask->count && !ask->starting)
-        reply(ask);
+        ask_reply(ask);
 }
 
 struct store_call_end broker_call_end(const struct lm_reply *r)
@@ -189,7 +161,8 @@ static void record_end(struct item *item, const struct lm_reply *r)
     struct store_call_end end = broker_call_end(r);
     struct error err = { 0 };
     /* An answer that could not be recorded is not given: a later resume would pay for it again. */
-    if (item->record && store_call_end(b->options.store, item->record, &end, &err) < 0 && !failed)
+    if (item->record && b->options.store &&
+        store_call_end(b->options.store, item->record, &end, &err) < 0 && !failed)
         item->error = err;
     item->record = 0;
 }
@@ -201,7 +174,7 @@ static void tell_changed(struct broker *b)
 }
 
 /* The text of an answer, in the form that its function gives it. */
-static void keep_text(struct item *item, const char *text, size_t len, bool quote)
+void item_keep_text(struct item *item, const char *text, size_t len, bool quote)
 {
     struct buf quoted = { 0 };
     if (quote) {
@@ -227,52 +200,46 @@ static void item_done(void *arg, const struct lm_reply *r)
     item->error = r->error;
     record_end(item, r);
     if (item->error.code == ERROR_NONE)
-        keep_text(item, r->text, r->len, item->is_run);
+        item_keep_text(item, r->text, r->len, item->is_run);
     tell_changed(b);
     item_over(item);
 }
 
-static int record_begin(
-    struct item *item, const char *model, const char *text, size_t len, struct error *err)
+/* The call's key is in the record before the call is made, so that it can be made again as itself. */
+static int record_begin(struct item *item, const char *model, const char *key, const char *text,
+    size_t len, struct error *err)
 {
     struct broker *b = item->ask->broker;
+    if (item->record) /* it began in an earlier life of the run */
+        return store_call_repeat(b->options.store, item->record, err);
     struct store_call_begin begin = {
         .run = b->options.run,
         .turn = b->turn,
         .cell = b->cell,
         .depth = b->options.depth,
         .kind = item->is_run ? "plain" : "sub",
-        .model = model ? model : lm_name(b->options.lm),
+        .model = model,
         .request = { text, len },
+        .key = key,
     };
     return b->options.store ? store_call_begin(b->options.store, &begin, &item->record, err) : 0;
 }
 
-static int start_request(
-    struct item *item, struct lm_request *request, const char *text, size_t len, struct error *err)
+int item_begin(struct item *item, const struct lm_request *request, const struct budget_call *call,
+    const char *text, size_t len, struct error *err)
 {
     struct broker *b = item->ask->broker;
-    double left = budget_seconds_left(b->options.budget);
-    request->model = item->ask->model;
-    request->depth = b->options.depth;
-    request->temperature = -1;
-    request->max_tokens = b->options.max_tokens;
-    request->timeout = b->options.call_timeout;
-    if (request->timeout <= 0 || request->timeout > left)
-        request->timeout = left < 1e9 ? left : request->timeout;
-    const struct budget_call call = { .model =
-                                          request->model ? request->model : lm_name(b->options.lm),
-        .depth = request->depth,
-        .prompt_bytes = len,
-        .max_tokens = request->max_tokens,
-        .lm = b->options.lm,
-        .lm_model = request->model,
-        .account = b->options.account };
-    int rc = budget_hold(b->options.budget, &call, &item->hold, err);
+    struct lm_request keyed = *request;
+    char key[LM_KEY_SIZE];
+    int rc = budget_hold(b->options.budget, call, &item->hold, err);
+    if (rc == 0 && !keyed.key) {
+        rc = lm_key(key, err);
+        keyed.key = key;
+    }
     if (rc == 0)
-        rc = record_begin(item, call.model, text, len, err);
+        rc = record_begin(item, call->model, keyed.key, text, len, err);
     if (rc == 0)
-        rc = lm_start(b->options.lm, request, item_done, NULL, item, &item->call, err);
+        rc = lm_start(b->options.lm, &keyed, item_done, NULL, item, &item->call, err);
     if (rc < 0) {
         budget_release(b->options.budget, &item->hold);
         struct lm_reply never = { .error = *err, .text = "", .finish = "" };
@@ -280,6 +247,31 @@ static int start_request(
         return rc;
     }
     return 0;
+}
+
+static int start_request(
+    struct item *item, struct lm_request *request, const char *text, size_t len, struct error *err)
+{
+    struct broker_options *o = &item->ask->broker->options;
+    double left = budget_seconds_left(o->budget);
+    request->model = item->ask->model;
+    request->depth = o->depth;
+    request->temperature = -1;
+    request->max_tokens = o->max_tokens;
+    request->timeout = o->call_timeout;
+    if (request->timeout <= 0 || request->timeout > left)
+        request->timeout = left < 1e9 ? left : request->timeout;
+    const struct budget_call call = { .model = request->model ? request->model : lm_name(o->lm),
+        .depth = request->depth,
+        .prompt_bytes = len,
+        .max_tokens = request->max_tokens,
+        .lm = o->lm,
+        .lm_model = request->model,
+        .account = o->account };
+    int rc = o->recorded ? known_start(item, request, &call, text, len, err) : 0;
+    if (rc == 0)
+        rc = item_begin(item, request, &call, text, len, err);
+    return rc < 0 ? rc : 0;
 }
 
 /* A prompt that is a list of messages, as JSON. */
@@ -345,28 +337,36 @@ static void child_done(void *arg, const char *json, size_t len, const struct err
     item->child = NULL;
     item->error = *error;
     if (json)
-        keep_text(item, json, len, false);
+        item_keep_text(item, json, len, false);
     tell_changed(b);
     item_over(item);
 }
 
-/* No child run may begin here: a model is asked, with the context behind the prompt. */
+/* The prompt with the context behind it. */
+static int plain_text(
+    const struct item *item, const char *prompt, size_t len, struct buf *out, struct error *err)
+{
+    size_t n = 0;
+    const char *context = item->context ? given_bytes(item->context, &n) : NULL;
+    buf_append(out, prompt, len);
+    if (context) {
+        buf_puts(out, "\n\nContext:\n");
+        buf_append(out, context, n);
+    }
+    return buf_failed(out) ? error_memory(err) : 0;
+}
+
+/* No child run may begin here: a model is asked. */
 static int start_plain(struct item *item, const char *prompt, size_t len, struct error *err)
 {
     cleanup_buf struct buf whole = { 0 };
-    if (!item->context)
-        return start_text(item, prompt, len, err);
-    size_t n;
-    const char *context = given_bytes(item->context, &n);
-    buf_append(&whole, prompt, len);
-    buf_puts(&whole, "\n\nContext:\n");
-    buf_append(&whole, context, n);
-    if (buf_failed(&whole))
-        return error_memory(err);
+    size_t n = 0;
+    const char *context = item->context ? given_bytes(item->context, &n) : "";
     if (!text_is_utf8(context, n, NULL))
         return error_set(err, ERROR_ARGUMENT,
             "a context of bytes needs a child run, and none may begin here (max-recursion-depth)");
-    return start_text(item, whole.data, whole.len, err);
+    int rc = plain_text(item, prompt, len, &whole, err);
+    return rc < 0 ? rc : start_text(item, whole.data, whole.len, err);
 }
 
 static int start_run(struct item *item, const char *prompt, size_t len, struct error *err)
@@ -440,6 +440,21 @@ static int take_contexts(
     return 0;
 }
 
+/* Looks in the record for what the prompt asks. */
+static int find_prompt(struct item *item, const char *text, size_t len, struct error *err)
+{
+    return known_find_call(item, text, len, err);
+}
+
+static int find_run(struct item *item, const char *text, size_t len, struct error *err)
+{
+    cleanup_buf struct buf whole = { 0 };
+    if (item->ask->broker->options.children)
+        return 0;
+    int rc = plain_text(item, text, len, &whole, err);
+    return rc < 0 ? rc : known_find_call(item, whole.data, whole.len, err);
+}
+
 /* What guests may ask for. */
 static const struct function {
     const char *name;
@@ -447,9 +462,10 @@ static const struct function {
     /* What else the head says; `rest` are the parts behind the prompts. */
     int (*take)(
         struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err);
+    int (*find)(struct item *item, const char *text, size_t len, struct error *err);
 } functions[] = {
-    { "llm_query", start_prompt, take_messages },
-    { "rlm_query", start_run, take_contexts },
+    { "llm_query", start_prompt, take_messages, find_prompt },
+    { "rlm_query", start_run, take_contexts, find_run },
 };
 
 static const struct function *find_function(const char *name)
@@ -482,12 +498,12 @@ static int check_call(struct broker *b, const struct session_call *call, struct 
         return error_set(err, ERROR_BUDGET,
             "prompts of %zu MiB wait for their answers already; ask again when some have come",
             b->under_way >> 20);
-    return budget_reserve(b->options.budget, (int64_t)prompts, err);
+    return 0;
 }
 
 static bool is_open(const struct item *item)
 {
-    return item->call || item->child;
+    return item->call || item->child || item->waits != WAITS_NOT;
 }
 
 /* Ends an item that nobody waits for any more; what it has cost is settled. */
@@ -496,6 +512,10 @@ static void cancel_item(struct item *item, const struct error *why)
     struct broker *b = item->ask->broker;
     struct lm_reply cancelled = { 0 };
     item->error = *why;
+    if (item->waits != WAITS_NOT) {
+        known_cancel(item);
+        return;
+    }
     if (item->child) {
         b->options.children->cancel(steal(&item->child), why);
         return;
@@ -513,7 +533,7 @@ static void give_up(struct ask *ask, const struct error *why)
     for (size_t i = 0; i < ask->count; i++)
         if (is_open(&ask->items[i]))
             cancel_item(&ask->items[i], why);
-    reply(ask);
+    ask_reply(ask);
     tell_changed(b);
 }
 
@@ -556,18 +576,44 @@ static size_t count_bytes(struct frame_parts parts)
     return bytes;
 }
 
+void item_start(struct item *item, const char *text, size_t len)
+{
+    item->asked = text;
+    item->asked_len = len;
+    if (item->ask->function->start(item, text, len, &item->error) == 0)
+        return;
+    budget_unreserve(item->ask->broker->options.budget, item->reserved);
+    item_over(item);
+}
+
 static void start_items(struct ask *ask, struct frame_parts parts)
 {
     const char *text;
     size_t len;
-    for (size_t i = 0; i < ask->count && frame_parts_next(&parts, &text, &len); i++) {
+    for (size_t i = 0; i < ask->count && frame_parts_next(&parts, &text, &len); i++)
+        item_start(&ask->items[i], text, len);
+}
+
+/* Room in the budget for the prompts that the record knows nothing of: the others had theirs. */
+static int reserve(struct ask *ask, struct frame_parts parts, struct error *err)
+{
+    struct broker_options *o = &ask->broker->options;
+    const char *text;
+    size_t len;
+    int64_t fresh = 0;
+    int rc = 0;
+    for (size_t i = 0; i < ask->count && rc == 0 && frame_parts_next(&parts, &text, &len); i++) {
         struct item *item = &ask->items[i];
         item->ask = ask;
-        if (ask->function->start(item, text, len, &item->error) == 0)
-            continue;
-        budget_unreserve(ask->broker->options.budget, 1);
-        item_over(item);
+        rc = o->recorded ? ask->function->find(item, text, len, err) : 0;
+        item->reserved = item->known ? 0 : 1;
+        fresh += item->reserved;
     }
+    if (rc == 0 && fresh > 0)
+        rc = budget_reserve(o->budget, fresh, err);
+    for (size_t i = ask->count; rc < 0 && i-- > 0;)
+        known_forget(&ask->items[i]);
+    return rc;
 }
 
 /* What the head says of the prompts, and the time for them. */
@@ -579,11 +625,15 @@ static int prepare(struct ask *ask, const struct session_call *call, struct erro
     for (size_t i = 0; i < ask->count; i++)
         frame_parts_next(&rest, &text, &len);
     int rc = ask->function->take(ask, call->head, &rest, err);
-    return rc < 0 ? rc : begin_patience(ask, err);
+    if (rc == 0)
+        rc = begin_patience(ask, err);
+    return rc < 0 ? rc : reserve(ask, call->parts, err);
 }
 
-static struct ask *new_ask(struct broker *b, struct session *s, const struct session_call *call)
+static struct ask *new_ask(
+    struct broker *b, struct session *s, const struct session_call *call, struct error *err)
 {
+    const char *model = json_get_string(call->head, "model", NULL);
     size_t count = count_prompts(call);
     struct ask *ask = calloc(1, sizeof *ask + count * sizeof(struct item));
     if (ask)
@@ -592,28 +642,26 @@ static struct ask *new_ask(struct broker *b, struct session *s, const struct ses
             .session = s,
             .id = call->id,
             .function = find_function(json_get_string(call->head, "name", "")),
-            .model = json_get_string(call->head, "model", NULL),
+            .model = model ? strdup(model) : NULL,
             .count = count,
             .bytes = count_bytes(call->parts),
             .starting = true };
+    if (!ask || (model && !ask->model) || prepare(ask, call, err) < 0) {
+        if (!ask || (model && !ask->model))
+            error_memory(err);
+        if (ask)
+            free_ask(ask);
+        return NULL;
+    }
     return ask;
 }
 
 void broker_call(struct broker *b, struct session *s, const struct session_call *call)
 {
     struct error err = { 0 };
-    if (check_call(b, call, &err) < 0) {
+    struct ask *ask = check_call(b, call, &err) < 0 ? NULL : new_ask(b, s, call, &err);
+    if (!ask) {
         refuse(s, call->id, &err);
-        return;
-    }
-    struct ask *ask = new_ask(b, s, call);
-    if (!ask || prepare(ask, call, &err) < 0) {
-        if (!ask)
-            error_memory(&err);
-        budget_unreserve(b->options.budget, (int64_t)count_prompts(call));
-        refuse(s, call->id, &err);
-        if (ask)
-            free_ask(ask);
         return;
     }
     b->asks = ask;
@@ -621,7 +669,9 @@ void broker_call(struct broker *b, struct session *s, const struct session_call 
     start_items(ask, call->parts);
     ask->starting = false;
     if (ask->done == ask->count)
-        reply(ask);
+        ask_reply(ask);
+    if (b->parked)
+        known_start_waiting(b);
 }
 
 static void cancel_ask(struct ask *ask)
@@ -651,5 +701,6 @@ void broker_close(struct broker *b)
         return;
     while (b->asks)
         cancel_ask(b->asks);
+    timer_free(b->doubt);
     free(b);
 }

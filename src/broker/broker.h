@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "broker/budget.h"
 #include "broker/given.h"
+#include "broker/recorded.h"
 #include "lm/lm.h"
 #include "session/session.h"
 #include "store/store.h"
@@ -48,11 +49,15 @@ struct broker_options {
     struct account *account; /* who pays; may be NULL */
     double call_timeout;     /* seconds of a model's call; 0: none */
     struct loop *loop;
-    double answer_timeout;      /* seconds that a guest's call waits for its answer; 0: no limit */
-    int64_t max_tokens;         /* of one answer; 0: the provider's default */
-    unsigned depth;             /* of the calls that are made here */
-    struct store *store;        /* NULL: no record */
-    const char *run;            /* its id there; must outlive the broker */
+    double answer_timeout;     /* seconds that a guest's call waits for its answer; 0: no limit */
+    int64_t max_tokens;        /* of one answer; 0: the provider's default */
+    unsigned depth;            /* of the calls that are made here */
+    struct store *store;       /* NULL: no record */
+    const char *run;           /* its id there; must outlive the broker */
+    struct recorded *recorded; /* of a run that is resumed; NULL: it is a new one */
+    /* A guest asks something else than the record says. Called from within broker_call too, so that
+     * the broker must not be closed here. NULL where nothing is recorded. */
+    void (*diverged)(void *arg, const struct error *why);
     void (*changed)(void *arg); /* after each call that ended; may be NULL */
     void *arg;
 };
@@ -64,7 +69,10 @@ void broker_close(struct broker *b);
 /* Nobody is to wait any more: the session's calls are cancelled and get this error. */
 void broker_give_up(struct broker *b, struct session *s, const struct error *why);
 
-/* Where the guest is, for the record. */
+/* From now on nothing is written to the record: what is under way stays so there. */
+void broker_abandon(struct broker *b);
+
+/* Where the guest is, for the record; the cell before this one is over. */
 void broker_place(struct broker *b, int64_t turn, int64_t cell);
 
 /* What the record keeps of a reply; it points into the reply. */

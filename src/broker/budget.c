@@ -133,11 +133,16 @@ static int place_model(struct budget *b, const char *name, size_t *at, struct er
     return 0;
 }
 
+static unsigned clip_depth(unsigned depth)
+{
+    return depth < BUDGET_DEPTH_MAX + 1 ? depth : BUDGET_DEPTH_MAX + 1;
+}
+
 int budget_hold(
     struct budget *b, const struct budget_call *call, struct budget_hold *hold, struct error *err)
 {
     int64_t more = (int64_t)(call->prompt_bytes / BYTES_PER_TOKEN);
-    unsigned depth = call->depth < BUDGET_DEPTH_MAX + 1 ? call->depth : BUDGET_DEPTH_MAX + 1;
+    unsigned depth = clip_depth(call->depth);
     double cost = 0;
     size_t model = 0;
     *hold = (struct budget_hold){ 0 };
@@ -178,14 +183,30 @@ static void add(struct spent *to, const struct lm_reply *reply)
     to->estimated = to->estimated || reply->usage.estimated;
 }
 
+static void settle(struct budget *b, size_t model, unsigned depth, struct account *account,
+    const struct lm_reply *reply)
+{
+    add(&b->spent, reply);
+    add(&b->depths[depth], reply);
+    add(&b->models[model].spent, reply);
+    for (struct account *a = account; a; a = a->up)
+        add(&a->spent, reply);
+}
+
 void budget_settle(struct budget *b, struct budget_hold *hold, const struct lm_reply *reply)
 {
     if (!hold->open)
         return;
     budget_release(b, hold);
-    add(&b->spent, reply);
-    add(&b->depths[hold->depth], reply);
-    add(&b->models[hold->model].spent, reply);
-    for (struct account *a = hold->account; a; a = a->up)
-        add(&a->spent, reply);
+    settle(b, hold->model, hold->depth, hold->account, reply);
+}
+
+int budget_recall(struct budget *b, const char *model, unsigned depth, struct account *account,
+    const struct lm_reply *reply, struct error *err)
+{
+    size_t at = 0;
+    int rc = place_model(b, model, &at, err);
+    if (rc == 0)
+        settle(b, at, clip_depth(depth), account, reply);
+    return rc;
 }

@@ -109,6 +109,10 @@ int budget_hold(
     struct budget *b, const struct budget_call *call, struct budget_hold *hold, struct error *err);
 /* The call ended, well or not; its usage, cost and attempts count. */
 void budget_settle(struct budget *b, struct budget_hold *hold, const struct lm_reply *reply);
+/* A call that ended in an earlier life of the tree, and held nothing in this one; only its usage,
+ * cost and attempts are read. */
+int budget_recall(struct budget *b, const char *model, unsigned depth, struct account *account,
+    const struct lm_reply *reply, struct error *err);
 /* A hold that never became a call. */
 void budget_release(struct budget *b, struct budget_hold *hold);
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/text.h"
 
 struct given {
@@ -10,7 +11,8 @@ struct given {
     enum value_kind kind;
     char *data;
     size_t len;
-    struct context *context; /* while there are users */
+    char hash[HASH_TEXT_SIZE]; /* "": nobody has asked for it */
+    struct context *context;   /* while there are users */
 };
 
 struct given *given_new(enum value_kind kind, const char *data, size_t len)
@@ -51,6 +53,13 @@ const char *given_bytes(const struct given *g, size_t *len)
 enum value_kind given_kind(const struct given *g)
 {
     return g->kind;
+}
+
+const char *given_hash(struct given *g, struct error *err)
+{
+    if (!g->hash[0] && hash_sha256(g->data, g->len, g->hash, err) < 0)
+        return NULL;
+    return g->hash;
 }
 
 int given_use(struct given *g, const struct context **out, struct error *err)

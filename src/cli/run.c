@@ -1,59 +1,11 @@
 /* cli/run.c: droste run: a question about a context, answered by a model that writes code. */
-#include <json-c/json.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "cli/answer.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
-
-static int exit_status(const droste_result *r)
-{
-    static const struct {
-        const char *status;
-        int exit;
-    } statuses[] = {
-        { "answered", EXIT_FINE },
-        { "exhausted", EXIT_LIMIT },
-        { "budget", EXIT_LIMIT },
-        { "timeout", EXIT_LIMIT },
-        { "cancelled", EXIT_INTERRUPTED },
-    };
-    droste_error why;
-    for (size_t i = 0; i < array_length(statuses); i++)
-        if (strcmp(statuses[i].status, droste_result_status(r)) == 0)
-            return statuses[i].exit;
-    droste_result_error(r, &why);
-    return cli_status(why.code);
-}
-
-/* A string as its text, everything else as JSON. */
-static void print_answer(const char *json, size_t len)
-{
-    struct json_object *o = json_tokener_parse(json);
-    if (o && json_object_is_type(o, json_type_string))
-        cli_print(stdout, json_object_get_string(o), (size_t)json_object_get_string_len(o));
-    else
-        cli_print(stdout, json, len);
-    putchar('\n');
-    json_object_put(o);
-}
-
-static void print_result(const droste_result *r, bool json)
-{
-    size_t len;
-    const char *answer = droste_result_answer(r, &len);
-    droste_error why;
-    if (json) {
-        printf("%s\n", droste_result_json(r, NULL));
-        return;
-    }
-    droste_result_error(r, &why);
-    if (why.code != DROSTE_ERROR_NONE)
-        cli_error(&why);
-    if (answer)
-        print_answer(answer, len);
-}
 
 static int answer_question(
     droste *d, const char *question, const char *context, bool json, bool quiet)
@@ -66,10 +18,7 @@ static int answer_question(
     progress_close(progress, r);
     if (rc < 0)
         return cli_error(&err);
-    print_result(r, json);
-    int status = exit_status(r);
-    droste_result_free(r);
-    return cli_finish(status, "the answer");
+    return answer_print(r, json);
 }
 
 static int run(const struct command *self, int argc, char **argv)

@@ -1,4 +1,4 @@
-/* cli/runs.c: droste runs: the record of runs. */
+/* cli/runs.c: droste runs: the record of runs, and going on with one of them. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -8,10 +8,12 @@
 #include "api/api.h"
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "cli/answer.h"
 #include "cli/cli.h"
 #include "cli/export.h"
 #include "cli/fields.h"
 #include "cli/list.h"
+#include "cli/progress.h"
 #include "cli/show.h"
 #include "rlm/rlm.h"
 
@@ -21,7 +23,7 @@ struct request {
     const char **words; /* what to do, then the beginnings of ids */
     size_t count;
     const char *limit, *status, *model, *format, *out, *older, *keep, *database;
-    bool json, full, all;
+    bool json, full, all, quiet, verbose;
     struct store_filter filter;
     struct store_keep kept;
     enum export_format export_format;
@@ -193,12 +195,13 @@ static int collect(
 
 /* ---- the words and flags ---- */
 
-enum { LS = 1, SHOW = 2, EXPORT = 4, RM = 8, GC = 16 };
+enum { LS = 1, SHOW = 2, EXPORT = 4, RM = 8, GC = 16, RESUME = 32 };
 
 static const struct verb {
     const char *name;
     int bit;
     size_t least, most; /* ids */
+    /* NULL: it is no look at the record, but a run */
     int (*run)(struct store *store, const struct request *r, const char *path, struct error *err);
 } verbs[] = {
     { "ls", LS, 0, 0, list },
@@ -206,6 +209,7 @@ static const struct verb {
     { "export", EXPORT, 0, SIZE_MAX, export },
     { "rm", RM, 1, SIZE_MAX, remove_runs },
     { "gc", GC, 0, 0, collect },
+    { "resume", RESUME, 1, 1, NULL },
 };
 
 static const struct verb *find_verb(const struct request *r)
@@ -227,7 +231,9 @@ static int check_flags(const struct command *self, const struct request *r, cons
         { "limit", r->limit, LS },
         { "status", r->status, LS },
         { "model", r->model, LS },
-        { "json", r->json, LS | SHOW | RM | GC },
+        { "json", r->json, LS | SHOW | RM | GC | RESUME },
+        { "quiet", r->quiet, RESUME },
+        { "verbose", r->verbose, RESUME },
         { "full", r->full, SHOW },
         { "format", r->format, EXPORT },
         { "out", r->out, EXPORT },
@@ -304,7 +310,7 @@ static int check(const struct command *self, struct request *r, const struct ver
     static int (*const takes[])(const struct command *self,
         struct request *r) = { [LS] = take_list, [EXPORT] = take_export, [GC] = take_collect };
     if (!verb)
-        return cli_usage(self, "say `ls`, `show`, `export`, `rm` or `gc`");
+        return cli_usage(self, "say `ls`, `show`, `resume`, `export`, `rm` or `gc`");
     if (r->count - 1 < verb->least)
         return cli_usage(self, "%s which run? `droste runs ls` lists them", verb->name);
     if (r->count - 1 > verb->most)
@@ -335,6 +341,19 @@ static int look(droste *d, const struct request *r, const struct verb *verb)
     return cli_finish(EXIT_FINE, "the record");
 }
 
+static int go_on(droste *d, const struct request *r)
+{
+    droste_result *result = NULL;
+    droste_error err;
+    bool quiet = r->quiet || (!r->verbose && !isatty(STDERR_FILENO));
+    struct progress *progress = quiet ? NULL : progress_open(stderr);
+    cli_catch_interrupts(d);
+    int rc =
+        droste_resume(d, r->words[1], progress ? progress_event : NULL, progress, &result, &err);
+    progress_close(progress, result);
+    return rc < 0 ? cli_error(&err) : answer_print(result, r->json);
+}
+
 static int run(const struct command *self, int argc, char **argv)
 {
     cleanup_free const char **words = calloc((size_t)argc, sizeof *words);
@@ -350,6 +369,8 @@ static int run(const struct command *self, int argc, char **argv)
         { "older", "TIME", "gc: remove runs that began longer ago, as 30d.", &r.older, NULL },
         { "keep", "N", "gc: keep the newest N; remove the others.", &r.keep, NULL },
         { "json", NULL, "Print JSON.", NULL, &r.json },
+        { "quiet", NULL, "resume: no progress, also on a terminal.", NULL, &r.quiet },
+        { "verbose", NULL, "resume: progress also when piped.", NULL, &r.verbose },
         { "database", "FILE", "The record ($DROSTE_DATABASE).", &r.database, NULL },
         { 0 },
     };
@@ -366,19 +387,26 @@ static int run(const struct command *self, int argc, char **argv)
     if (status < 0 && r.database && droste_set(d, "database", r.database, &err) < 0)
         status = cli_error(&err);
     if (status < 0)
-        status = look(d, &r, verb);
+        status = verb->run ? look(d, &r, verb) : go_on(d, &r);
     droste_free(d);
     return status;
 }
 
 const struct command command_runs = {
     .name = "runs",
-    .synopsis = "ls | show RUN | export RUN... | rm RUN... | gc  [FLAGS]",
-    .summary = "list past runs, show or export them, remove them",
+    .synopsis = "ls | show RUN | resume RUN | export RUN... | rm RUN... | gc  [FLAGS]",
+    .summary = "list past runs, show or export them, go on with one, remove them",
     .details =
         "RUN is a run's id or its beginning. In what `show` prints, `<` is what a model was asked\n"
         "(with --full), `>` code, `|` output, `|!` standard error, `!` an exception, `=` what was\n"
         "submitted. A run whose process is gone before its end is `interrupted`.\n\n"
+        "`resume` goes on with an interrupted run and prints its answer as `run` does. Its cells "
+        "run\n"
+        "again and are answered from the record: no call whose answer is there is made again. A "
+        "run\n"
+        "whose code now asks something else stops, says where, and stays interrupted. Exit status: "
+        "as\n"
+        "that of `droste run`.\n\n"
         "`export` writes JSON lines, one a run, turn, call, cell and end (docs/record.md), or "
         "with\n"
         "--format html one page that needs no network. A run's children are part of both.\n"
@@ -389,6 +417,7 @@ const struct command command_runs = {
     .examples = "  droste runs ls\n"
                 "  droste runs ls --status error --model gpt-5 --limit 100 --json\n"
                 "  droste runs show 20261120-1915 --full | less\n"
+                "  droste runs resume 20261120-1915\n"
                 "  droste runs export 20261120-1915 --format html --out run.html\n"
                 "  droste runs export --all --out runs.jsonl\n"
                 "  droste runs gc --older 30d --keep 100\n",

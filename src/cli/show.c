@@ -351,6 +351,8 @@ static void print_call_end(const struct store_call *call)
             (long long)e->input_tokens, (long long)e->output_tokens);
     if (e->attempts > 1)
         printf(", %lld attempts", (long long)e->attempts);
+    if (call->repeated > 0)
+        printf(", made again after a kill");
     if (e->error)
         printf(": ");
     cli_print(stdout, e->error ? e->error : "", e->error ? strlen(e->error) : 0);

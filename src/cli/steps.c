@@ -289,6 +289,7 @@ void steps_call(struct steps_out *o, const struct store_call *call)
     add_real(o, "cost", e->cost, ended && e->cost >= 0);
     add_int(o, "attempts", e->attempts, ended);
     add_real(o, "seconds", e->seconds, ended);
+    field_int(&o->text, "repeated", call->repeated);
 }
 
 void steps_cell(struct steps_out *o, const struct store_cell *cell)

@@ -12,7 +12,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -24,6 +23,7 @@
 
 #include "base/cleanup.h"
 #include "env/cgroup.h"
+#include "env/nest.h"
 #include "env/pace.h"
 #include "env/pool.h"
 #include "env/turns.h"
@@ -66,6 +66,7 @@ struct sandbox {
     struct jail_plan *plan;
     struct cgroup *cgroup; /* NULL: its limits are rlimits */
     char *workdir; /* where there is no private /tmp: the temporary directory, removed at the end */
+    struct nest *nest; /* that it is in */
     struct sandbox_events events;
     void *arg;
     int fds[PORT_COUNT];
@@ -443,23 +444,6 @@ static uid_t guest_uid(const struct sandbox *s)
     return nobody ? JAIL_NOBODY : geteuid();
 }
 
-static int make_workdir(struct sandbox *s, struct error *err)
-{
-    const char *tmp = getenv("TMPDIR");
-    struct buf path = { 0 };
-    buf_printf(&path, "%s/droste-XXXXXX", tmp && tmp[0] == '/' ? tmp : "/tmp");
-    s->workdir = buf_steal(&path);
-    if (!s->workdir)
-        return error_memory(err);
-    if (!mkdtemp(s->workdir)) {
-        free(steal(&s->workdir));
-        return error_set_errno(err, ERROR_ENVIRONMENT, "making a temporary directory");
-    }
-    if (guest_uid(s) != geteuid() && chown(s->workdir, JAIL_NOBODY, JAIL_NOBODY) < 0)
-        return error_set_errno(err, ERROR_ENVIRONMENT, "giving the guest its directory");
-    return 0;
-}
-
 /* Processes and threads of a user: a directory each in /proc/PID/task. Others come and go meanwhile:
  * the number is about right, as is the limit that is made of it. */
 static uint64_t count_processes(uid_t uid)
@@ -481,29 +465,27 @@ static uint64_t count_processes(uid_t uid)
 
 static int make_place(struct sandbox *s, struct jail_place *place, struct error *err)
 {
-    int rc = make_workdir(s, err);
+    s->nest = nest_hold(zygote_nest(s->zygote));
+    int rc = nest_add(s->nest, &s->workdir, err);
     place->workdir = s->workdir;
     if (rc == 0 && s->isolation == ISOLATION_LANDLOCK)
         place->user_processes = count_processes(guest_uid(s));
     return rc;
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    return remove(path);
-}
-
-/* Links are not followed. The keeper ends after all the others: nobody makes files while they are
- * removed. */
+/* The keeper ends after all the others: nobody makes files while they are removed. */
 static void remove_workdir(struct sandbox *s)
 {
     struct pollfd keeper = { .fd = s->pidfd, .events = POLLIN };
-    if (!s->workdir)
+    if (!s->workdir) {
+        nest_release(steal(&s->nest));
         return;
+    }
     if (s->pidfd >= 0)
         poll(&keeper, 1, KEEPER_END_MS);
-    nftw(s->workdir, remove_entry, 32, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    nest_remove(s->workdir);
     free(steal(&s->workdir));
+    nest_release(steal(&s->nest));
 }
 
 /* The pairs of descriptors: `mine` are kept here, `theirs` go to the clone. */

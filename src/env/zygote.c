@@ -59,6 +59,7 @@ struct zygote {
     char *words; /* preload and read paths, as one text, to compare specs by */
     char python[64];
     struct jail_plan *plan;
+    struct nest *nest; /* where its sandboxes have no root of their own */
     uint32_t last_id;
     struct pending *first, **last;
     unsigned under_way; /* sent and not answered, forgotten ones too */
@@ -126,6 +127,11 @@ enum isolation zygote_isolation(const struct zygote *z)
 const char *zygote_python(const struct zygote *z)
 {
     return z->python;
+}
+
+struct nest *zygote_nest(const struct zygote *z)
+{
+    return z->nest;
 }
 
 const struct jail_plan *zygote_plan(const struct zygote *z)
@@ -394,7 +400,8 @@ static int set_up(
         .gid = getegid(),
         .prefixes = prefixes,
         .read_paths = spec->read_paths,
-        .read_path_count = spec->read_path_count };
+        .read_path_count = spec->read_path_count,
+        .workdir = z->nest ? nest_path(z->nest) : NULL };
     struct json_object *list = json_get_typed(facts, "prefixes", json_type_array);
     size_t count = list ? json_object_array_length(list) : 0;
     for (size_t i = 0; i < count && i < array_length(prefixes); i++)
@@ -652,7 +659,10 @@ static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum iso
     z->asked = spec->isolation;
     z->wanted = spec->python ? strdup(spec->python) : NULL;
     z->words = words_of(spec);
-    int rc = interpreter_find(spec->python, &z->executable, err);
+    bool nobody = geteuid() == 0 && isolation != ISOLATION_PROCESS;
+    int rc = isolation_has_own_root(isolation) ? 0 : nest_new(nobody, &z->nest, err);
+    if (rc == 0)
+        rc = interpreter_find(spec->python, &z->executable, err);
     if (rc == 0)
         rc = spawn(z, spec, err);
     if (rc == 0 && cgroups)
@@ -751,5 +761,6 @@ void zygote_stop(struct zygote *z)
     free(z->executable);
     free(z->words);
     free(z->plan);
+    nest_release(z->nest);
     free(z);
 }

@@ -8,6 +8,7 @@
 #include "base/loop.h"
 #include "env/cgroup.h"
 #include "env/environment.h"
+#include "env/nest.h"
 #include "jail/jail.h"
 #include "jail/zygote_wire.h"
 
@@ -34,6 +35,8 @@ bool zygote_is_gone(const struct zygote *z);
 enum isolation zygote_isolation(const struct zygote *z);
 /* "CPython 3.11.2" and the path. */
 const char *zygote_python(const struct zygote *z);
+/* The directory for its sandboxes' own; NULL where they have a root. */
+struct nest *zygote_nest(const struct zygote *z);
 /* What it carried out; and for people. */
 const struct jail_plan *zygote_plan(const struct zygote *z);
 void zygote_describe(const struct zygote *z, struct buf *out);

@@ -223,15 +223,20 @@ static void show_prefix(struct builder *b, const char *prefix)
     }
 }
 
+/* True if no prefix before this one is the same. */
+static bool is_new(const struct jail_host *host, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (strcmp(host->prefixes[i], host->prefixes[index]) == 0)
+            return false;
+    return true;
+}
+
 static void show_interpreter(struct builder *b, const struct jail_host *host)
 {
-    for (size_t i = 0; i < host->prefix_count; i++) {
-        bool again = false;
-        for (size_t j = 0; j < i; j++)
-            again = again || strcmp(host->prefixes[i], host->prefixes[j]) == 0;
-        if (!again)
+    for (size_t i = 0; i < host->prefix_count; i++)
+        if (is_new(host, i))
             show_prefix(b, host->prefixes[i]);
-    }
     for (size_t i = 0; i < host->read_path_count; i++)
         show(b, host->read_paths[i]);
 }
@@ -314,9 +319,14 @@ static void add_rule(struct builder *b, const char *path, uint64_t rights)
 
 /* Over a root of its own, a second opinion: reading everywhere, writing where it has its own files. It
  * also ends what siblings in one network namespace could say to each other over abstract sockets. */
-static void add_own_rules(struct builder *b)
+static void add_own_rules(struct builder *b, const struct jail_host *host)
 {
     add_rule(b, "/", LANDLOCK_READ);
+    /* The program that runs already stands in the mounts from before: /proc/self/exe. */
+    add_rule(b, "/usr", LANDLOCK_READ);
+    for (size_t i = 0; i < host->prefix_count; i++)
+        if (host->prefixes[i][0] == '/' && !is_system(host->prefixes[i]) && is_new(host, i))
+            add(b, JAIL_RULE, host->prefixes[i], NULL, LANDLOCK_READ, 0)->optional = 1;
     add_rule(b, "/dev", LANDLOCK_DEVICES);
     add_rule(b, "/dev/shm", LANDLOCK_OWN & ~LANDLOCK_EXECUTE);
     add_rule(b, "/tmp", LANDLOCK_OWN);
@@ -369,7 +379,7 @@ static int begin_domain(
         all.handled_net = 0;
     add(b, JAIL_RULESET, NULL, NULL, all.handled_fs, all.handled_net | all.scoped << 32);
     if (b->own_root)
-        add_own_rules(b);
+        add_own_rules(b, host);
     else
         add_host_rules(b, host);
     return 0;
@@ -408,6 +418,8 @@ static int make_zygote(
     b->own_root = isolation_has_own_root(isolation);
     if (b->own_root)
         make_namespaces(b, host);
+    else if (host->workdir)
+        add(b, JAIL_CHDIR, host->workdir, NULL, 0, 0);
     /* In a user namespace of its own the sandbox can do this itself. */
     if (walled && !b->own_root)
         add(b, JAIL_DROP_BOUND, NULL, NULL, 0, 0);
@@ -441,6 +453,17 @@ int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
 }
 
 /* ---- one sandbox ---- */
+
+/* Without a pid namespace nothing ends with the keeper: it has to kill the guest's processes, and
+ * walking the tree of a fork bomb loses the race. In a domain that keeps signals in, around that of
+ * the worker, one kill(2) of all reaches the guest's processes, all at once, and no others. A domain
+ * forbids to move files between directories unless it says that one may. */
+static void keep_signals_in(struct builder *b)
+{
+    add(b, JAIL_RULESET, NULL, NULL, LANDLOCK_REFER, (uint64_t)LANDLOCK_SCOPE_SIGNALS << 32);
+    add_rule(b, "/", LANDLOCK_REFER);
+    add(b, JAIL_CONFINE, NULL, NULL, 0, 0);
+}
 
 /* "venv/lib" if the operation shows /tmp/venv/lib; else NULL. */
 static const char *shown_below_tmp(const struct jail_plan *zygote, const struct jail_op *op)
@@ -540,6 +563,8 @@ int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygot
     if (own_root)
         make_private_mounts(&b, zygote, limits, spaces);
     add(&b, JAIL_DROP_BOUND, NULL, NULL, 0, 0);
+    if (!own_root && landlock_abi() >= LANDLOCK_SCOPE_ABI)
+        keep_signals_in(&b);
     b.stage = JAIL_WORKER;
     add(&b, JAIL_SESSION, NULL, NULL, 0, 0);
     add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
@@ -635,11 +660,15 @@ static void print_numbers(const struct jail_op *op, struct buf *out)
         buf_puts(out, op->a & MOUNT_ATTR_RDONLY ? " read-only" : "");
         break;
     case JAIL_RULESET:
-        buf_printf(out, " over files%s%s", (uint32_t)op->b ? ", TCP" : "",
-            op->b >> 32 ? ", abstract sockets, signals" : "");
+        if (op->b >> 32 == LANDLOCK_SCOPE_SIGNALS)
+            buf_puts(out, " over signals");
+        else
+            buf_printf(out, " over files%s%s", (uint32_t)op->b ? ", TCP" : "",
+                op->b >> 32 ? ", abstract sockets, signals" : "");
         break;
     case JAIL_RULE:
-        buf_puts(out, op->a & LANDLOCK_MAKE_REG     ? " as its own"
+        buf_puts(out, op->a == LANDLOCK_REFER       ? " to be moved in"
+                      : op->a & LANDLOCK_MAKE_REG   ? " as its own"
                       : op->a & LANDLOCK_WRITE_FILE ? " to be written"
                                                     : " to be read");
         break;

@@ -16,6 +16,7 @@
 
 #include <asm/ioctls.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/fs.h>
 #include <sched.h>
 #include <seccomp.h>
@@ -46,7 +47,6 @@ static const char *const allowed[] = {
     "fadvise64",
     "fallocate",
     "fchdir",
-    "fcntl",
     "fdatasync",
     "fgetxattr",
     "flistxattr",
@@ -309,6 +309,12 @@ enum { SOCKET_TYPE_MASK = 0xF };
 static const uint32_t ioctls[] = { TCGETS, TIOCGWINSZ, TIOCGPGRP, TIOCSPGRP, TIOCOUTQ, FIONREAD,
     FIONBIO, FIONCLEX, FIOCLEX, FIOASYNC, FICLONE, FICLONERANGE, FS_IOC_GETFLAGS };
 
+/* fcntl(2) by its command: no leases, and no notes of who opens files in a directory (F_NOTIFY). */
+static const uint32_t fcntls[] = { F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_SETLK,
+    F_SETLKW, F_SETOWN, F_GETOWN, F_SETSIG, F_GETSIG, F_SETOWN_EX, F_GETOWN_EX, F_OFD_GETLK,
+    F_OFD_SETLK, F_OFD_SETLKW, F_DUPFD_CLOEXEC, F_SETPIPE_SZ, F_GETPIPE_SZ, F_ADD_SEALS,
+    F_GET_SEALS };
+
 /* A rule for a name, unless this architecture has no such call. libseccomp gives negative numbers
  * for those. */
 static int rule(scmp_filter_ctx ctx, uint32_t action, const char *name, unsigned count,
@@ -369,14 +375,24 @@ static int add_sockets(scmp_filter_ctx ctx)
     return rc;
 }
 
+/* Calls by their second argument, of which the kernel looks at 32 bits; so must the filter. */
+static int add_requests(scmp_filter_ctx ctx, const char *name, const uint32_t *values, size_t count)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        const struct scmp_arg_cmp is = SCMP_A1(SCMP_CMP_MASKED_EQ, 0xFFFFFFFF, values[i]);
+        rc = rule(ctx, SCMP_ACT_ALLOW, name, 1, &is);
+    }
+    return rc;
+}
+
 static int add_arguments(scmp_filter_ctx ctx)
 {
     int rc = add_values(ctx, SCMP_ACT_ALLOW, "prctl", prctls, array_length(prctls));
-    for (size_t i = 0; rc == 0 && i < array_length(ioctls); i++) {
-        /* The kernel looks at 32 bits of a request; so must the filter. */
-        const struct scmp_arg_cmp request = SCMP_A1(SCMP_CMP_MASKED_EQ, 0xFFFFFFFF, ioctls[i]);
-        rc = rule(ctx, SCMP_ACT_ALLOW, "ioctl", 1, &request);
-    }
+    if (rc == 0)
+        rc = add_requests(ctx, "ioctl", ioctls, array_length(ioctls));
+    if (rc == 0)
+        rc = add_requests(ctx, "fcntl", fcntls, array_length(fcntls));
     const struct scmp_arg_cmp ask = SCMP_A0(SCMP_CMP_EQ, 0xFFFFFFFF);
     const struct scmp_arg_cmp plain = SCMP_A0(SCMP_CMP_EQ, PER_LINUX);
     if (rc == 0)

@@ -79,6 +79,8 @@ struct jail_host {
     size_t prefix_count;
     const char *const *read_paths; /* of the user: to be seen read-only, under the same path */
     size_t read_path_count;
+    const char *workdir; /* without a root of its own: where the zygote stands, and cleans up if the
+                          * host is killed */
 };
 
 enum {

@@ -37,7 +37,8 @@ enum landlock_right {
 };
 
 enum {
-    LANDLOCK_NET_TCP = 3,   /* bind and connect, ABI 4 */
+    LANDLOCK_NET_TCP = 3, /* bind and connect, ABI 4 */
+    LANDLOCK_SCOPE_SIGNALS = 2,
     LANDLOCK_SCOPE_ALL = 3, /* abstract UNIX sockets and signals, ABI 6 */
     LANDLOCK_SCOPE_ABI = 6, /* Linux 6.12 */
 };

@@ -9,7 +9,6 @@
 #include <ctype.h>
 #include <curl/curl.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/cleanup.h"
 #include "base/text.h"
@@ -253,15 +252,13 @@ static void chat_release(struct lm_call *call)
 }
 
 /* The same for each attempt, so that a server which knows the header answers a call once. */
-static int make_idempotency(char out[IDEMPOTENCY_SIZE], struct error *err)
+static int make_idempotency(const char *given, char out[IDEMPOTENCY_SIZE], struct error *err)
 {
-    unsigned char random[16];
-    if (getrandom(random, sizeof random, 0) != sizeof random)
-        return error_set_errno(err, ERROR_IO, "reading random bytes");
-    int n = snprintf(out, IDEMPOTENCY_SIZE, "Idempotency-Key: ");
-    for (size_t i = 0; i < sizeof random; i++)
-        n += snprintf(out + n, IDEMPOTENCY_SIZE - (size_t)n, "%02x", random[i]);
-    return 0;
+    char made[LM_KEY_SIZE];
+    int rc = given ? 0 : lm_key(made, err);
+    if (rc == 0)
+        snprintf(out, IDEMPOTENCY_SIZE, "Idempotency-Key: %.32s", given ? given : made);
+    return rc;
 }
 
 /* A model's name comes from whoever asks, the guest included: it must stay one segment. */
@@ -304,7 +301,7 @@ static int chat_prepare(struct lm_call *call, const struct lm_request *request, 
         rc = record_write_head(call, err);
     if (rc == 0)
         rc = dialect->write(call, request, &s->style, out, err);
-    return rc < 0 ? rc : make_idempotency(chat->idempotency, err);
+    return rc < 0 ? rc : make_idempotency(request->key, chat->idempotency, err);
 }
 
 static void cleanup_curl_url(CURLU **url)

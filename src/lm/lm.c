@@ -574,6 +574,30 @@ int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, 
     return 0;
 }
 
+int lm_key(char out[LM_KEY_SIZE], struct error *err)
+{
+    unsigned char random[16];
+    if (getrandom(random, sizeof random, 0) != sizeof random)
+        return error_set_errno(err, ERROR_IO, "reading random bytes");
+    for (size_t i = 0; i < sizeof random; i++)
+        snprintf(out + 2 * i, 3, "%02x", random[i]);
+    return 0;
+}
+
+int lm_pass(struct lm *lm, const struct lm_request *request, struct error *err)
+{
+    if (lm->ops != &lm_replay)
+        return 0;
+    struct lm_call *call = calloc(1, sizeof *call);
+    if (!call)
+        return error_memory(err);
+    call->lm = lm;
+    call->client = lm->client;
+    int rc = call_fill(call, request, err); /* which takes the line */
+    call_free(call);
+    return rc;
+}
+
 void lm_cancel(struct lm_call *call, struct lm_reply *spent)
 {
     bool answer_owed;

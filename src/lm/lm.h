@@ -46,6 +46,7 @@ struct lm_request {
     double timeout;     /* seconds for the call once it leaves the queue; 0: none */
     int64_t max_tokens; /* 0: the provider's default */
     double temperature; /* negative: the provider's default */
+    const char *key;    /* lm_key's, by which a server knows the call again; NULL: one is made */
 };
 
 struct lm_usage {
@@ -131,6 +132,12 @@ void lm_describe(const struct lm *lm, struct buf *out);
  * not UTF-8. */
 int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, lm_delta_fn *delta,
     void *arg, struct lm_call **out, struct error *err);
+/* A key for one call, so that whoever records it can make the same call again. */
+enum { LM_KEY_SIZE = 33 };
+int lm_key(char out[LM_KEY_SIZE], struct error *err);
+/* The call was answered in an earlier life of the run: a recording that is replayed passes over the
+ * line with that answer, as it did then. Nothing happens with other models. */
+int lm_pass(struct lm *lm, const struct lm_request *request, struct error *err);
 /* Stops a call: no `done` comes after, and no record is kept. What it may have cost is filled in if
  * `spent` is not NULL (usage, cost, attempts, seconds; the texts are empty): nothing while it was
  * queued, an estimate once it was sent. */

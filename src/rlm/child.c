@@ -96,6 +96,8 @@ static int begin_run(struct child *c, struct error *err)
     }
     int rc = c->context ? given_use(c->context, &place.context, err) : 0;
     c->uses_context = rc == 0 && c->context;
+    if (rc == 0 && c->context && !(place.context_hash = given_hash(c->context, err)))
+        rc = -1;
     if (rc < 0) {
         budget_unreserve(&c->tree->budget, 1);
         return rc;

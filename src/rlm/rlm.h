@@ -17,7 +17,7 @@
 enum rlm_status {
     RLM_ANSWERED,  /* submitted by the model */
     RLM_EXHAUSTED, /* the iterations ran out; the answer is what the model said then */
-    RLM_BUDGET,    /* a limit on calls, tokens or money was reached before there was an answer */
+    RLM_BUDGET,    /* a limit on calls, tokens, money or errors was reached before an answer */
     RLM_TIMEOUT,   /* the time of the run ran out */
     RLM_CANCELLED,
     RLM_ERROR,
@@ -63,9 +63,12 @@ struct rlm_options {
     double answer_timeout; /* seconds that a guest's call waits for it; 0: no limit */
     int64_t max_tokens;    /* of one answer; 0: the provider's default */
     unsigned max_iterations;
+    unsigned max_errors;       /* turns in a row whose code failed; 0: no limit */
     unsigned child_iterations; /* of each run below the root */
     size_t max_output_chars;   /* of a cell's output that the model is shown */
     struct store *store;       /* NULL: no record */
+    const char *resume;        /* the run of the record to go on with; NULL: a new one */
+    const char *settings;      /* for the record, JSON: how the run was asked for; NULL: not told */
     const char *instructions;  /* added to the system prompt; NULL: none */
     void (*event)(void *arg, const struct rlm_event *event); /* may be NULL */
     void *arg;
@@ -82,14 +85,16 @@ struct rlm_result {
     enum isolation isolation;
     bool rules;
     uint64_t left_out; /* files of a directory that the context lacks */
+    char *resumed;     /* JSON of a run that was resumed: what was replayed, what made again */
 };
 
 struct rlm_run;
 /* `result` is valid until rlm_close. */
 typedef void rlm_done_fn(void *arg, const struct rlm_result *result);
 
-/* Starts; `done` comes from the loop, exactly once. What the options point to must outlive the run,
- * but for `question`, `instructions` and `session.setup`. */
+/* Starts, or goes on with `resume`; a run that cannot be replayed ends as an error, and stays
+ * `interrupted` in the record. `done` comes from the loop, exactly once. What the options point to must outlive the run,
+ * but for `question`, `instructions`, `resume`, `settings` and `session.setup`. */
 int rlm_start(struct loop *loop, const struct rlm_options *options, rlm_done_fn *done, void *arg,
     struct rlm_run **out, struct error *err);
 /* Stops: what is under way is cancelled, the record is closed, `done` follows at once. */

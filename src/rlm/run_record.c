@@ -12,7 +12,7 @@
 
 /* ---- the run ---- */
 
-static char *context_json(const struct context *c)
+static char *context_json(const struct context *c, const char *hash)
 {
     struct buf out = { 0 };
     if (!c)
@@ -22,8 +22,14 @@ static char *context_json(const struct context *c)
         json_append_string(&out, c->source, strlen(c->source));
     else
         buf_puts(&out, "null");
-    buf_printf(&out, ",\"bytes\":%zu,\"files\":%llu,\"left_out\":%llu}", c->len,
-        (unsigned long long)c->files, (unsigned long long)c->left_out);
+    buf_printf(&out,
+        ",\"bytes\":%zu,\"files\":%llu,\"left_out\":%llu,\"sha256\":\"%s\",\"path\":", c->len,
+        (unsigned long long)c->files, (unsigned long long)c->left_out, hash);
+    if (c->path && text_is_utf8(c->path, strlen(c->path), NULL))
+        json_append_string(&out, c->path, strlen(c->path));
+    else
+        buf_puts(&out, "null");
+    buf_putc(&out, '}');
     return buf_steal(&out);
 }
 
@@ -47,10 +53,30 @@ static const char *model_name(const struct rlm_run *r)
     return r->model ? r->model : lm_name(r->lm);
 }
 
+/* The hash of its context, and what of it must be kept in order to have it again: a child's is what
+ * the code of its parent makes, and is made again with it. */
+static int keep_context(
+    const struct rlm_run *r, char hash[HASH_TEXT_SIZE], struct buf *kept, struct error *err)
+{
+    const struct run_place *place = &r->place;
+    if (!place->context)
+        return 0;
+    if (!place->context_hash)
+        return context_keep(place->context, hash, kept, err);
+    snprintf(hash, HASH_TEXT_SIZE, "%s", place->context_hash);
+    return 0;
+}
+
 int run_record_begin(struct rlm_run *r, struct error *err)
 {
     const struct rlm_run *parent = r->place.parent;
-    cleanup_free char *context = context_json(r->place.context), *limits = limits_json(r);
+    struct store *store = r->tree->o.store;
+    char hash[HASH_TEXT_SIZE] = "";
+    cleanup_buf struct buf kept = { 0 };
+    int rc = store ? keep_context(r, hash, &kept, err) : 0;
+    if (!store || rc < 0)
+        return rc;
+    cleanup_free char *context = context_json(r->place.context, hash), *limits = limits_json(r);
     struct store_run_begin begin = {
         .parent = parent ? parent->result.run : NULL,
         .parent_cell = r->place.parent_cell,
@@ -61,9 +87,10 @@ int run_record_begin(struct rlm_run *r, struct error *err)
         .question = store_text(r->question),
         .context = store_text(context),
         .limits = store_text(limits),
+        .settings = store_text(parent ? NULL : r->tree->settings),
+        .context_data = { kept.data, kept.len },
     };
-    struct store *store = r->tree->o.store;
-    return store ? store_run_begin(store, &begin, r->result.run, err) : 0;
+    return store_run_begin(store, &begin, r->result.run, err);
 }
 
 int run_record_isolation(struct rlm_run *r, struct error *err)
@@ -80,6 +107,7 @@ void run_record_end(struct rlm_run *r)
     struct store_run_end end = {
         .status = rlm_status_name(result->status),
         .error = result->error.code ? result->error.text : NULL,
+        .code = result->error.code ? error_code_name(result->error.code) : NULL,
         .answer = store_text(result->answer),
         .iterations = result->iterations,
         .calls = spent->calls,
@@ -95,6 +123,12 @@ void run_record_end(struct rlm_run *r)
         result->error = err;
 }
 
+void run_record_release(struct rlm_run *r)
+{
+    if (r->tree->o.store && r->result.run[0])
+        store_run_release(r->tree->o.store, r->result.run, NULL);
+}
+
 /* ---- its steps ---- */
 
 int run_record_turn(struct rlm_run *r, struct error *err)
@@ -103,8 +137,7 @@ int run_record_turn(struct rlm_run *r, struct error *err)
     return store ? store_turn_begin(store, r->result.run, r->turn, err) : 0;
 }
 
-/* The messages that are new since the last call, as JSON; the record keeps each once. */
-static void new_messages(const struct rlm_run *r, struct buf *out)
+void run_record_messages(const struct rlm_run *r, struct buf *out)
 {
     buf_putc(out, '[');
     for (size_t i = r->recorded; i < r->message_count; i++) {
@@ -116,12 +149,14 @@ static void new_messages(const struct rlm_run *r, struct buf *out)
     buf_putc(out, ']');
 }
 
-int run_record_call(struct rlm_run *r, struct error *err)
+int run_record_call(struct rlm_run *r, const char *key, struct error *err)
 {
     cleanup_buf struct buf request = { 0 };
     if (!r->tree->o.store)
         return 0;
-    new_messages(r, &request);
+    if (r->call_record) /* it began in an earlier life of the run */
+        return store_call_repeat(r->tree->o.store, r->call_record, err);
+    run_record_messages(r, &request);
     struct store_call_begin begin = {
         .run = r->result.run,
         .turn = r->turn,
@@ -129,6 +164,7 @@ int run_record_call(struct rlm_run *r, struct error *err)
         .kind = "root",
         .model = model_name(r),
         .request = { buf_text(&request), request.len },
+        .key = key,
     };
     return store_call_begin(r->tree->o.store, &begin, &r->call_record, err);
 }

@@ -62,6 +62,7 @@ void context_free(struct context *c)
         return;
     close_fd(&c->fd);
     free(c->source);
+    free(c->path);
     free(c->first_left_out);
     free(c);
 }
@@ -301,6 +302,8 @@ int context_load(const char *path, enum value_kind kind, const struct context_fi
         kind = kind_by_name(path);
     int rc =
         context_new(is_stdin ? "standard input" : path, is_directory ? VALUE_FILES : kind, &c, err);
+    if (rc == 0 && !is_stdin && !(c->path = realpath(path, NULL)))
+        rc = cannot_read(path, err);
     if (rc == 0)
         rc = is_directory ? load_directory(c, path, filter, err) : copy_all(fd, c->fd, path, err);
     if (rc == 0)
@@ -308,6 +311,30 @@ int context_load(const char *path, enum value_kind kind, const struct context_fi
     if (rc == 0)
         *out = steal(&c);
     return rc;
+}
+
+int context_keep(
+    const struct context *c, char hash[HASH_TEXT_SIZE], struct buf *kept, struct error *err)
+{
+    enum { PIECE = 1 << 20 };
+    cleanup_hash struct hash sum = { 0 };
+    cleanup_free char *data = malloc(PIECE);
+    bool keep = !c->path && c->len <= CONTEXT_KEPT_MAX;
+    int rc = data ? hash_open(&sum, err) : error_memory(err);
+    if (rc < 0)
+        return rc;
+    for (size_t at = 0; at < c->len;) {
+        ssize_t n = pread(c->fd, data, PIECE, (off_t)at);
+        if (n <= 0)
+            return error_set_errno(err, ERROR_IO, "reading the context");
+        hash_add(&sum, data, (size_t)n);
+        if (keep)
+            buf_append(kept, data, (size_t)n);
+        at += (size_t)n;
+    }
+    if (buf_failed(kept))
+        return error_memory(err);
+    return hash_take(&sum, hash, err);
 }
 
 char *context_notice(const struct context *c)

@@ -8,6 +8,7 @@
 #define DROSTE_SESSION_CONTEXT_H
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "session/session.h"
 
 struct context {
@@ -15,6 +16,7 @@ struct context {
     int fd;               /* sealed memfd; -1 for an empty one */
     size_t len;           /* bytes in it */
     char *source;         /* the path, "standard input" or "memory" */
+    char *path;           /* whole, of a file or directory; NULL: it cannot be read again */
     uint64_t files;       /* of a directory */
     uint64_t left_out;    /* files of it that are not text, or could not be read */
     char *first_left_out; /* the path of one of them, and why; or NULL */
@@ -38,6 +40,12 @@ int context_load(const char *path, enum value_kind kind, const struct context_fi
 int context_from_memory(
     const void *data, size_t len, enum value_kind kind, struct context **out, struct error *err);
 void context_free(struct context *context);
+
+/* What a record needs in order to have the same context again: its SHA-256, and the bytes of one
+ * that cannot be read again, if they are no more than CONTEXT_KEPT_MAX. */
+enum { CONTEXT_KEPT_MAX = 64 << 20 };
+int context_keep(
+    const struct context *context, char hash[HASH_TEXT_SIZE], struct buf *kept, struct error *err);
 
 /* What of a directory is not in it, in a line (free); NULL where nothing is missing. */
 char *context_notice(const struct context *context);

@@ -121,6 +121,11 @@ static int take_run(
     run->end.cost = take_real(q);
     run->end.seconds = take_real(q);
     run->ended_ms = take_int(q);
+    run->end.code = take_text(q);
+    /* Only who resumes the run wants these, and a context may be large. */
+    struct values unread = { .lazy = true };
+    run->begin.settings = take_value(q, &unread);
+    run->begin.context_data = take_value(q, &unread);
     return query_check(q, err);
 }
 
@@ -147,6 +152,8 @@ static int take_call(
     call->end.attempts = take_int(q);
     call->end.seconds = take_real(q);
     call->ended_ms = take_int(q);
+    call->begin.key = take_text(q);
+    call->repeated = take_int(q);
     return query_check(q, err);
 }
 

@@ -13,7 +13,7 @@
     " context, limits, started_ms, owner_pid, owner_start, owner_space, owner_boot, status, "      \
     "error,"                                                                                       \
     " answer, iterations, calls, input_tokens, output_tokens, coalesce(cost, -1), seconds,"        \
-    " ended_ms FROM runs "
+    " ended_ms, error_code, settings, context_data FROM runs "
 
 #define WANTED                                                                                     \
     "(?1 IS NULL OR status = ?1 OR (?1 = 'interrupted' AND status = 'running'))"                   \
@@ -72,12 +72,14 @@ static const char *const texts[STATEMENT_COUNT] = {
     /* A write returns a row if it found what it was for. */
     [STATEMENT_RUN_BEGIN] =
         "INSERT INTO runs (id, parent, parent_cell, depth, model, environment, isolation, version,"
-        " question, context, limits, owner_pid, owner_start, owner_space, owner_boot, started_ms)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " question, context, limits, settings, context_data, owner_pid, owner_start, owner_space,"
+        " owner_boot, started_ms)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO NOTHING RETURNING seq",
     [STATEMENT_RUN_NOTE_ISOLATION] = "UPDATE runs SET isolation = ? WHERE id = ? RETURNING seq",
     [STATEMENT_RUN_END] =
-        "UPDATE runs SET status = ?, error = ?, answer = ?, iterations = ?, calls = ?,"
+        "UPDATE runs SET status = ?, error = ?, error_code = ?, answer = ?, iterations = ?, calls "
+        "= ?,"
         " input_tokens = ?, output_tokens = ?, cost = ?, seconds = ?, ended_ms = ?"
         " WHERE id = ? AND status = 'running' RETURNING seq",
     [STATEMENT_RUN_OWNER] = "SELECT status, " OWNER " FROM runs WHERE id = ?",
@@ -89,8 +91,10 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_TURN_BEGIN] = "INSERT INTO turns (run, turn, started_ms) VALUES (?, ?, ?)"
                              " ON CONFLICT DO NOTHING RETURNING turn",
     [STATEMENT_CALL_BEGIN] =
-        "INSERT INTO calls (id, run, turn, cell, depth, kind, model, request, started_ms)"
-        " VALUES (" NEXT_STEP ", ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        "INSERT INTO calls (id, run, turn, cell, depth, kind, model, request, key, started_ms)"
+        " VALUES (" NEXT_STEP ", ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+    [STATEMENT_CALL_REPEAT] = "UPDATE calls SET repeated = repeated + 1"
+                              " WHERE id = ? AND status = 'running' RETURNING id",
     [STATEMENT_CALL_END] =
         "UPDATE calls SET status = ?, error = ?, finish = ?, reply = ?, input_tokens = ?,"
         " output_tokens = ?, estimated = ?, cost = ?, attempts = ?, seconds = ?, ended_ms = ?"
@@ -112,8 +116,7 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_CALL_READ] =
         "SELECT id, run, turn, cell, depth, kind, model, request, started_ms, status, error,"
         " finish, reply, input_tokens, output_tokens, estimated, coalesce(cost, -1), attempts,"
-        " seconds, ended_ms"
-        " FROM calls WHERE id = ?",
+        " seconds, ended_ms, key, repeated FROM calls WHERE id = ?",
     [STATEMENT_CELL_READ] =
         "SELECT id, run, turn, code, started_ms, status, killed, standard_output, standard_error,"
         " submit, error, variables, calls, seconds, ended_ms FROM cells WHERE id = ?",
@@ -144,7 +147,7 @@ static const char *const texts[STATEMENT_COUNT] = {
              "  SELECT max(started_ms) FROM turns WHERE run IN tree UNION ALL"
              "  SELECT max(coalesce(ended_ms, started_ms)) FROM cells WHERE run IN tree UNION ALL"
              "  SELECT max(coalesce(ended_ms, started_ms)) FROM calls WHERE run IN tree)) AS seen"
-             " WHERE id = ?1",
+             " WHERE id = ?1 RETURNING seq",
     [STATEMENT_FILE_SIZE] =
         "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
 };

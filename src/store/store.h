@@ -68,11 +68,15 @@ struct store_run_begin {
     struct store_value question;
     struct store_value context; /* JSON: names, types and sizes, not the context itself */
     struct store_value limits;  /* JSON: what the run may use */
+    /* For whoever resumes it. Readers never read these two: they have a length and a hash. */
+    struct store_value settings;     /* JSON: how it was asked for */
+    struct store_value context_data; /* the context, where it could not be had again */
 };
 
 struct store_run_end {
     const char *status;
     const char *error;         /* NULL: none */
+    const char *code;          /* the error's name; NULL: none, or an older Droste wrote it */
     struct store_value answer; /* JSON */
     int64_t iterations;
     int64_t calls; /* these totals include the run's children */
@@ -90,6 +94,7 @@ struct store_call_begin {
     const char *kind; /* "root": a loop's own; "sub": a cell's; "plain": in a child run's place */
     const char *model;
     struct store_value request;
+    const char *key; /* by which the provider would know the call again; NULL: none */
 };
 
 struct store_call_end {
@@ -137,10 +142,15 @@ int store_run_end(
  * has ended, or whose owner may still live, is refused. */
 int store_run_adopt(struct store *store, const char *run, struct error *err);
 
+/* Gives a run that this process runs back, `interrupted`, with what is in the record of it. */
+int store_run_release(struct store *store, const char *run, struct error *err);
+
 int store_turn_begin(struct store *store, const char *run, int64_t turn, struct error *err);
 
 int store_call_begin(
     struct store *store, const struct store_call_begin *begin, int64_t *call, struct error *err);
+/* A call that began in a process which is gone, and did not end there, is made once more. */
+int store_call_repeat(struct store *store, int64_t call, struct error *err);
 int store_call_end(
     struct store *store, int64_t call, const struct store_call_end *end, struct error *err);
 
@@ -172,6 +182,7 @@ struct store_call {
     struct store_call_end end;
     int64_t started_ms;
     int64_t ended_ms;
+    int64_t repeated; /* how often it was made again by processes that resumed the run */
 };
 
 struct store_cell {

@@ -125,6 +125,8 @@ static int insert_run(struct store *store, const struct store_run_begin *begin, 
     bind_value(&w, begin->question);
     bind_value(&w, begin->context);
     bind_value(&w, begin->limits);
+    bind_value(&w, begin->settings);
+    bind_value(&w, begin->context_data);
     bind_owner(&w.query, &store->owner);
     bind_int(&w.query, clock_wall_ms());
     return write_close(&w, inserted, &seq, err);
@@ -187,6 +189,7 @@ int store_run_end(
         return rc;
     bind_text(&w.query, end->status);
     bind_text(&w.query, end->error);
+    bind_text(&w.query, end->code);
     bind_value(&w, end->answer);
     bind_int(&w.query, end->iterations);
     bind_int(&w.query, end->calls);
@@ -240,6 +243,16 @@ int store_run_adopt(struct store *store, const char *run, struct error *err)
     return close_run(&w, run, err);
 }
 
+int store_run_release(struct store *store, const char *run, struct error *err)
+{
+    struct write w = { 0 };
+    int rc = write_open(&w, store, STATEMENT_RUN_INTERRUPT, err);
+    if (rc < 0)
+        return rc;
+    bind_text(&w.query, run);
+    return close_run(&w, run, err);
+}
+
 /* ---- turns, calls, cells ---- */
 
 int store_turn_begin(struct store *store, const char *run, int64_t turn, struct error *err)
@@ -275,6 +288,7 @@ int store_call_begin(
     bind_text(&w.query, begin->kind);
     bind_text(&w.query, begin->model);
     bind_value(&w, begin->request);
+    bind_text(&w.query, begin->key);
     bind_int(&w.query, clock_wall_ms());
     return write_close(&w, &done, call, err);
 }
@@ -290,6 +304,21 @@ static int close_step(struct write *w, const char *what, int64_t id, struct erro
     if (rc == 0 && !done)
         return error_set(
             err, ERROR_ARGUMENT, "there is no %s %lld, or it has ended", what, (long long)id);
+    return rc;
+}
+
+int store_call_repeat(struct store *store, int64_t call, struct error *err)
+{
+    struct write w = { 0 };
+    bool done = false;
+    int64_t same;
+    int rc = write_open(&w, store, STATEMENT_CALL_REPEAT, err);
+    if (rc < 0)
+        return rc;
+    bind_int(&w.query, call);
+    rc = write_close(&w, &done, &same, err);
+    if (rc == 0 && !done)
+        return error_set(err, ERROR_ARGUMENT, "call %lld is not under way", (long long)call);
     return rc;
 }
 

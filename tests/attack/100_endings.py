@@ -7,7 +7,7 @@
 # expect segv: KILL(signal 11)
 # expect exec: KILL(exit 0)
 # expect close: KILL(exit|protocol|signal) or DENY(lost|SandboxLost)
-# isolation: full
+# isolation: full light landlock
 # variants: sys_exit os_exit abort kill segv exec close
 # unconfined: unsafe
 

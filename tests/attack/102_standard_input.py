@@ -1,6 +1,7 @@
 # attack: waits for input of the host: input(), descriptor 0, an event loop left running
 # expect: DENY(EOFError|end)
-# isolation: full
+# isolation: full light landlock
+# alike: its standard input is the same at all levels
 # unconfined: unsafe
 
 

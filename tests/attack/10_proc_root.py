@@ -1,6 +1,6 @@
 # attack: goes to the host's root by way of /proc: root, cwd and fd of itself and of process 1
 # expect: DENY(ENOENT|EACCES|EPERM|ENOTDIR)
-# isolation: full
+# isolation: full light landlock
 # unconfined: safe
 
 
@@ -15,4 +15,4 @@ def attack():
 
 
 def twin():
-    return seen(os.listdir, "/proc/self/root/tmp")
+    return seen(os.listdir, "/proc/self/root/usr")

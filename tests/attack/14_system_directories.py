@@ -1,6 +1,6 @@
 # attack: writes to /usr, to the standard library and to what Python runs at its start
 # expect: DENY(EROFS|EACCES|EPERM|ENOENT)
-# isolation: full
+# isolation: full light landlock
 # unconfined: unsafe
 
 

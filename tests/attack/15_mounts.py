@@ -1,6 +1,6 @@
 # attack: remounts the read-only root, binds over it, unmounts it, mounts proc; old and new interface
 # expect: DENY(EPERM|EINVAL|ENOSYS|EBADF|EROFS)
-# isolation: full
+# isolation: full light landlock
 # unconfined: unsafe
 
 

@@ -1,13 +1,13 @@
 # attack: calls chroot and pivot_root
 # expect: DENY(EPERM|ENOSYS|EINVAL)
-# isolation: full
+# isolation: full light landlock
 # unconfined: safe
 
 
 def attack():
     new, old = TMP + "/r", TMP + "/r/old"
     os.makedirs(old, exist_ok=True)
-    fd = os.open("/", os.O_RDONLY)
+    fd = os.open("/", os.O_PATH)
     return {"pivot_root": in_child(raw, "pivot_root", new.encode(), old.encode()),
             "pivot_root .": in_child(raw, "pivot_root", b".", b"."),
             "chroot": in_child(raw, "chroot", new.encode()),

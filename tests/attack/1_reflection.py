@@ -1,6 +1,6 @@
 # attack: the escapes from CPython's own sandboxes: subclasses, frames, code objects, gc, ctypes, loaders
 # expect: DENY(FileNotFoundError|ENOENT|EACCES|PermissionError|nothing|deceived)
-# isolation: full
+# isolation: full light landlock
 # unconfined: safe
 
 
@@ -69,11 +69,13 @@ def attack():
         except FileNotFoundError:
             return "FileNotFoundError"
         except OSError as e:
-            # ctypes tells of a file that is not there in words only
-            return errno.errorcode[e.errno] if e.errno else "ENOENT" if "No such" in str(e) else str(e)
+            # ctypes tells of a file that is not there, or not to be opened, in words only
+            return errno.errorcode[e.errno] if e.errno else "ENOENT" if "No such" in str(e) \
+                else "EACCES" if "Permission denied" in str(e) else str(e)
         except Exception as e:
-            gone = type(e).__name__ == "CalledProcessError" and b"No such file" in e.stderr
-            return "FileNotFoundError" if gone else "%s: %s" % (type(e).__name__, e)
+            said = e.stderr if type(e).__name__ == "CalledProcessError" else b""
+            return "FileNotFoundError" if b"No such file" in said \
+                else "PermissionError" if b"Permission denied" in said else "%s: %s" % (type(e).__name__, e)
     return {way.__name__: tried(way) for way in (subclasses, warped_globals, host_frames, heap,
                                                  own_code, library, stream, program)}
 

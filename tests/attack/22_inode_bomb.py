@@ -1,6 +1,6 @@
 # attack: makes empty files, directories and links without end in /tmp and /dev/shm
 # expect: DENY(ENOSPC|EDQUOT)
-# isolation: full
+# isolation: full light
 # variants: files directories links shm
 # settings: --tmp-size 16M
 # unconfined: unsafe

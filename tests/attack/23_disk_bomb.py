@@ -1,6 +1,8 @@
 # attack: fills /tmp and /dev/shm: by writing, by allocating, with holes, with files that have no name
 # expect: DENY(ENOSPC|EDQUOT|EFBIG)
-# isolation: full
+# isolation: full light
+# isolation allocated: full light landlock
+# isolation hole: full light landlock
 # variants: written allocated hole nameless shm
 # settings: --tmp-size 16M --file-size 1G
 # unconfined: unsafe

@@ -1,6 +1,6 @@
-# attack: watches what others do with the shared /usr and with devices: inotify, fanotify, leases, handles
+# attack: watches what others do with the shared /usr and with devices: inotify, dnotify, fanotify, leases, handles
 # expect: DENY(EPERM|EACCES|ENOSYS|EINVAL|nothing|EAGAIN)
-# isolation: full
+# isolation: full light landlock
 # unconfined: unsafe
 
 
@@ -24,8 +24,9 @@ def attack():
     import fcntl
     fd = os.open("/usr/bin/env", os.O_RDONLY)
     return {"inotify": inotify(), "fanotify_init": raw(300, 0, 0),
-           "lease": seen(fcntl.fcntl, fd, 1024, fcntl.F_RDLCK),
-           "name_to_handle_at": raw(303, -100, b"/usr/bin/env", None, None, 0)}
+            "dnotify": seen(fcntl.fcntl, os.open("/usr/bin", os.O_RDONLY), 0x402, 0x80000001),
+            "lease": seen(fcntl.fcntl, fd, 1024, fcntl.F_RDLCK),
+            "name_to_handle_at": raw(303, -100, b"/usr/bin/env", None, None, 0)}
 
 
 def twin():

@@ -1,6 +1,6 @@
 # attack: makes namespaces of its own, by unshare, clone and setns
 # expect: DENY(EPERM|ENOSYS|EINVAL)
-# isolation: full
+# isolation: full light landlock
 # needs: seccomp
 # unconfined: safe
 

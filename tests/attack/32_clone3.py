@@ -1,6 +1,6 @@
 # attack: makes a namespace with clone3, whose arguments a filter cannot see
 # expect: DENY(ENOSYS)
-# isolation: full
+# isolation: full light landlock
 # needs: seccomp
 # unconfined: safe
 

@@ -1,6 +1,6 @@
 # attack: reads memory and environment of other processes through /proc
 # expect: DENY(ENOENT|EACCES|EPERM|ESRCH)
-# isolation: full
+# isolation: full light landlock
 # unconfined: safe
 
 

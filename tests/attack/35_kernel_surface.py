@@ -1,6 +1,6 @@
 # attack: calls what user programs have no use for: bpf, perf, io_uring, keyrings, modules, …
 # expect: DENY(EPERM|ENOSYS|EACCES)
-# isolation: full
+# isolation: full light landlock
 # needs: seccomp
 # unconfined: unsafe
 

@@ -1,6 +1,6 @@
 # attack: calls numbers that no kernel of today has
 # expect: DENY(ENOSYS)
-# isolation: full
+# isolation: full light landlock
 # needs: seccomp
 # unconfined: unsafe
 

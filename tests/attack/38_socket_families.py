@@ -1,6 +1,6 @@
 # attack: opens sockets of families that reach into the kernel
 # expect: DENY(EAFNOSUPPORT|EPERM|EACCES|ENOSYS)
-# isolation: full
+# isolation: full light landlock
 # needs: seccomp
 # unconfined: unsafe
 

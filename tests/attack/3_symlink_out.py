@@ -1,6 +1,6 @@
 # attack: makes symbolic and hard links that lead to the host's files and reads through them
 # expect: DENY(ENOENT|EACCES|EXDEV|EPERM|EROFS)
-# isolation: full
+# isolation: full light landlock
 # unconfined: safe
 
 

@@ -1,6 +1,6 @@
 # attack: adds a filter of its own, with a listener or one that kills
 # expect: CONTAIN(EPERM|ENOSYS|EINVAL|EACCES|signal 31)
-# isolation: full
+# isolation: full light landlock
 # needs: seccomp
 # unconfined: unsafe
 

@@ -1,6 +1,6 @@
 # attack: writes to what steers the kernel: sysrq, core_pattern, modprobe, uevent_helper, binfmt_misc
 # expect: DENY(ENOENT|EACCES|EPERM|EROFS|EIO|EINVAL)
-# isolation: full
+# isolation: full light landlock
 # unconfined: unsafe
 
 
@@ -22,4 +22,5 @@ def attack():
 
 
 def twin():
-    return seen(write, "/proc/self/comm", b"droste")
+    """It may set what concerns itself alone, such as the slack of its timers."""
+    return raw("prctl", 29, 50000, 0, 0, 0)

@@ -1,6 +1,6 @@
 # attack: reads what tells of the kernel's addresses and of the host: kcore, kmsg, keys, other tasks
 # expect: DENY(ENOENT|EACCES|EPERM|EIO|zeros|empty)
-# isolation: full
+# isolation: full light landlock
 # unconfined: unsafe
 
 

@@ -1,6 +1,6 @@
 # attack: meets the host in System V memory, semaphores or queues under a key that both know
 # expect: DENY(ENOENT|ENOSYS|EPERM)
-# isolation: full
+# isolation: full light landlock
 # unconfined: safe
 
 

@@ -1,6 +1,6 @@
 # attack: raises limits, becomes a real-time process, locks its memory
 # expect: DENY(EPERM|EACCES|ENOMEM|ValueError|ENOSYS|EINVAL)
-# isolation: full
+# isolation: full light landlock
 # unconfined: safe
 
 

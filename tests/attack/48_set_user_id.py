@@ -1,11 +1,11 @@
 # attack: becomes another user: setuid, and programs of the host that have the set-user-id bit
 # expect: DENY(EPERM|EINVAL|none|ENOSYS)
-# isolation: full
+# isolation: full light landlock
 # unconfined: safe
 
 
 def through(program):
-    """The effective user of a program with the bit, as /proc tells while it runs."""
+    """The effective user of a program with the bit: the owner of its directory in /proc."""
     import subprocess
     try:
         p = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -13,9 +13,7 @@ def through(program):
     except OSError as e:
         return "none"
     try:
-        with open("/proc/%d/status" % p.pid) as f:
-            uids = [line for line in f if line.startswith("Uid:")][0].split()[1:]
-        return "none" if set(uids) == {str(os.getuid())} and os.getuid() else "success"
+        return "none" if os.stat("/proc/%d" % p.pid).st_uid == os.getuid() != 0 else "success"
     finally:
         p.kill()
         p.wait()
@@ -25,7 +23,7 @@ def attack():
     saw = {"setuid": in_child(raw, "setuid", 0)}
     for name, call in (("setgid", lambda: os.setgid(0)), ("setreuid", lambda: os.setreuid(0, 0)),
                        ("setgroups", lambda: os.setgroups([0])),
-                       ("setresuid nobody", lambda: os.setresuid(65534, 65534, 65534))):
+                       ("setresuid", lambda: os.setresuid(12345, 12345, 12345))):
         saw[name] = in_child(seen, call)
     for program in ("/usr/bin/passwd", "/usr/bin/su", "/usr/bin/mount", "/usr/bin/newgrp"):
         if os.path.exists(program):

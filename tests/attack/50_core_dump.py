@@ -1,6 +1,6 @@
 # attack: dies with much memory so that a core file is written
 # expect: DENY(none)
-# isolation: full
+# isolation: full light landlock
 # unconfined: unsafe
 
 
@@ -11,7 +11,7 @@ def attack():
         resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
         os.kill(os.getpid(), signal.SIGSEGV)
         time.sleep(10)
-    os.chdir("/tmp")
+    os.chdir(TMP)
     pid = os.fork()
     if pid == 0:
         crash()

@@ -1,7 +1,7 @@
 # attack: forks without end, and goes on when told to stop
 # expect: CONTAIN(EAGAIN)
 # expect endless: KILL(timeout) or CONTAIN(TimeoutError)
-# isolation: full
+# isolation: full light landlock
 # variants: counted endless
 # settings: --processes 40 --execute-timeout 1 --grace 0.2
 # unconfined: unsafe

@@ -1,6 +1,6 @@
 # attack: starts threads without end
 # expect: DENY(RuntimeError)
-# isolation: full
+# isolation: full light landlock
 # settings: --processes 40
 # unconfined: unsafe
 

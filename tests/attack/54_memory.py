@@ -1,6 +1,7 @@
 # attack: asks for more memory than there is: at once, slowly, as files in /tmp and /dev/shm, as many maps
 # expect: DENY(MemoryError|ENOSPC|ENOMEM)
-# isolation: full
+# isolation: full light landlock
+# isolation files: full light
 # variants: bytearray slowly files maps
 # settings: --memory 200M --tmp-size 16M
 # unconfined: unsafe

@@ -1,6 +1,6 @@
 # attack: computes in C without end, which no interrupt of Python's stops
 # expect: KILL(timeout) or DENY(TimeoutError)
-# isolation: full
+# isolation: full light landlock
 # variants: power regex sum
 # settings: --execute-timeout 0.5 --grace 0.3
 # unconfined: unsafe

@@ -1,6 +1,6 @@
 # attack: waits in a system call for what never comes
 # expect: DENY(TimeoutError) or KILL(timeout)
-# isolation: full
+# isolation: full light landlock
 # variants: sleep fifo lock
 # settings: --execute-timeout 0.3 --grace 0.3
 # unconfined: unsafe

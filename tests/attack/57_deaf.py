@@ -1,6 +1,6 @@
 # attack: ignores and blocks all signals, and catches whatever is raised
 # expect: KILL(timeout)
-# isolation: full
+# isolation: full light landlock
 # variants: catch ignore block daemon
 # settings: --execute-timeout 0.3 --grace 0.3
 # unconfined: unsafe

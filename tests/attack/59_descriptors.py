@@ -1,6 +1,6 @@
 # attack: opens files until no descriptor is left, then speaks with the host
 # expect: DENY(EMFILE|spoken)
-# isolation: full
+# isolation: full light landlock
 # settings: --open-files 200
 # unconfined: unsafe
 

@@ -1,7 +1,8 @@
 # attack: prints without end: many lines, and one line of a gigabyte
 # expect: CONTAIN(success)
-# isolation: full
+# isolation: full light landlock
 # variants: line lines
+# alike: the host reads the pipes, and looks at no level there
 # unconfined: unsafe
 
 

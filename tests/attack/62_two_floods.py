@@ -1,6 +1,7 @@
 # attack: floods standard output and standard error in turn, in pieces of all sizes
 # expect: CONTAIN(success)
-# isolation: full
+# isolation: full light landlock
+# alike: the host reads the pipes, and looks at no level there
 # unconfined: unsafe
 
 

@@ -1,21 +1,25 @@
 # attack: leaves hundreds of ended children behind, whose parent has ended too
 # expect: CONTAIN(reaped)
-# isolation: full
+# isolation: full light landlock
 # unconfined: unsafe
 
 
 def attack():
+    reader, writer = os.pipe()
     for _ in range(60):
         pid = os.fork()
         if pid == 0:
             for _ in range(3):
-                if os.fork() == 0:
+                orphan = os.fork()
+                if orphan == 0:
                     os._exit(0)
+                os.write(writer, struct.pack("i", orphan))
             os._exit(0)
         os.waitpid(pid, 0)
+    orphans = struct.unpack("180i", os.read(reader, 4 * 180))
     end = time.monotonic() + 5
     while time.monotonic() < end:
-        left = [p for p in os.listdir("/proc") if p.isdigit() and int(p) not in (1, os.getpid())]
+        left = [pid for pid in orphans if seen(os.kill, pid, 0) == "success"]
         if not left:
             return "reaped"
         time.sleep(0.01)

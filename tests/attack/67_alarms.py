@@ -1,6 +1,6 @@
 # attack: has timers ring so often, with so much memory, that a fork is begun again and again
 # expect: CONTAIN(forked|EAGAIN|ENOMEM)
-# isolation: full
+# isolation: full light landlock
 # settings: --memory 400M --execute-timeout 8
 # unconfined: unsafe
 

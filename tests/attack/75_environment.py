@@ -1,6 +1,6 @@
 # attack: looks for the host's secrets in environment, memory, arguments and descriptors
 # expect: DENY(absent)
-# isolation: full
+# isolation: full light landlock
 # unconfined: safe
 
 
@@ -14,9 +14,8 @@ def attack():
             saw[path] = "success" if key in read(path) else "absent"
         except OSError:
             saw[path] = "absent"
-    with open("/proc/self/fd/0", "rb") as f:
-        saw["standard input"] = "success" if f.read(100) else "absent"
-    saw["descriptors"] = "absent" if os.getuid() != 1000 or len(os.listdir("/proc/self/fd")) <= 5 \
+    saw["standard input"] = "success" if os.read(0, 100) else "absent"
+    saw["descriptors"] = "absent" if not HOST["level"] or len(os.listdir("/proc/self/fd")) <= 5 \
         else " ".join(os.readlink("/proc/self/fd/" + n) for n in os.listdir("/proc/self/fd"))
     return saw
 

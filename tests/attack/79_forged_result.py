@@ -1,6 +1,7 @@
 # attack: finds the channel and writes a result of its own for the cell that runs
 # expect: INERT(forged)
-# isolation: full
+# isolation: full light landlock
+# alike: what a guest writes to its channel is judged by the host, which looks at no level there
 # unconfined: never
 
 

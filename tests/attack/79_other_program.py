@@ -3,7 +3,7 @@
 # expect valid: INERT(forged)
 # expect silent: KILL(timeout|signal 2)
 # expect child: INERT(forged)
-# isolation: full
+# isolation: full light landlock
 # variants: garbage valid silent child
 # settings: --execute-timeout 2 --grace 0.3
 # unconfined: never
@@ -12,6 +12,7 @@
 def attack(kind):
     value = b'{"attack": "forged", "twin": "success"}'
     valid = frame(RESULT, running(), b'{"status": "ok", "submitted": 0}', parts(value))
+    greet()
     write(TMP + "/valid", valid)
     os.set_inheritable(3, True)
     program = {"garbage": "exec cat /dev/urandom >&3", "silent": "exec sleep 1000",

@@ -1,7 +1,8 @@
 # attack: writes frames that do not fit: of a type of the host's, unknown types, without a head, twice
 # expect: KILL(protocol)
-# isolation: full
+# isolation: full light landlock
 # variants: hello exec reply ready unknown zero version flags garbage headless list null status part
+# alike: what a guest writes to its channel is judged by the host, which looks at no level there
 # unconfined: never
 
 

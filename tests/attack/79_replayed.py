@@ -2,8 +2,9 @@
 # expect: KILL(protocol)
 # expect result: INERT(ok)
 # expect answered: INERT(answered)
-# isolation: full
+# isolation: full light landlock
 # variants: result answered early
+# alike: what a guest writes to its channel is judged by the host, which looks at no level there
 # unconfined: never
 
 

@@ -1,7 +1,8 @@
 # attack: writes the result of its cell a byte at a time, or in pieces split at each of its bytes
 # expect: INERT(forged)
-# isolation: full
+# isolation: full light landlock
 # variants: bytes header head blob
+# alike: what a guest writes to its channel is judged by the host, which looks at no level there
 # unconfined: never
 
 
@@ -15,6 +16,7 @@ def attack(kind):
     else:
         at = {"header": 13, "head": 24 + len(head) // 2, "blob": len(whole) - 7}[kind]
         pieces = [whole[:at], whole[at:]]
+    greet()
     for piece in pieces:
         os.write(3, piece)
         time.sleep(0.002)

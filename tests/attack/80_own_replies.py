@@ -1,6 +1,7 @@
 # attack: deceives itself: replaces the client that asks the host
 # expect: INERT(deceived)
-# isolation: full
+# isolation: full light landlock
+# alike: the guest deceives itself alone, or the host reads text as text
 # unconfined: never
 
 

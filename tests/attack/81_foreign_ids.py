@@ -1,7 +1,8 @@
 # attack: forges results for cells that do not run, and calls under the ids of others
 # expect: KILL(protocol)
-# isolation: full
+# isolation: full light landlock
 # variants: next past zero huge
+# alike: what a guest writes to its channel is judged by the host, which looks at no level there
 # unconfined: never
 
 

@@ -1,7 +1,8 @@
 # attack: announces frames of sizes that lie: huge, negative, over the cap, parts that do not add up
 # expect: KILL(protocol)
-# isolation: full
+# isolation: full light landlock
 # variants: head blob negative over result count sum short long
+# alike: what a guest writes to its channel is judged by the host, which looks at no level there
 # unconfined: unsafe
 
 

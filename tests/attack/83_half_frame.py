@@ -1,13 +1,14 @@
 # attack: writes half a frame, or a frame byte by byte, and falls silent
 # expect: KILL(timeout)
 # expect slow: KILL(timeout|protocol)
-# isolation: full
+# isolation: full light landlock
 # variants: header body slow
 # settings: --execute-timeout 0.3 --grace 0.3
 # unconfined: unsafe
 
 
 def attack(kind):
+    greet()
     if kind == "header":
         os.write(3, frame(CALL, 1, b"{}")[:11])
     elif kind == "body":

@@ -1,7 +1,8 @@
 # attack: submits values that JSON cannot carry or that are too deep or too large
 # expect: DENY(ValueError|TypeError|RecursionError|OverflowError|MemoryError) or KILL(protocol)
-# isolation: full
+# isolation: full light landlock
 # variants: deep nan infinity surrogate bytes object cycle digits keys
+# alike: what a guest writes to its channel is judged by the host, which looks at no level there
 # unconfined: unsafe
 
 

@@ -1,6 +1,7 @@
 # attack: submits and prints pickles and marshalled code, hoping that the host loads them
 # expect: INERT(text)
-# isolation: full
+# isolation: full light landlock
+# alike: the guest deceives itself alone, or the host reads text as text
 # unconfined: unsafe
 
 

@@ -1,12 +1,13 @@
 # attack: renames a directory out of the way and back to write what may not be written
 # expect: DENY(EROFS|EXDEV|EACCES|EPERM|EBUSY|ENOENT)
-# isolation: full
+# expect @landlock: DENY(EROFS|EXDEV|EACCES|EPERM|EBUSY|ENOENT|EINVAL)
+# isolation: full light landlock
 # unconfined: safe
 
 
 def attack():
-    here = "/usr" if os.getuid() else HOST["home"] + "/a"    # outside, root must not do it to /usr
-    if not os.getuid():
+    here = "/usr" if HOST["level"] else HOST["home"] + "/a"     # outside, root must not do it to /usr
+    if not HOST["level"]:
         os.mkdir(here)
 
     def dance():
@@ -15,10 +16,10 @@ def attack():
         os.rename(here + "-c", here)
         os.unlink(here + "/droste-attack")
     saw = {"dance": seen(dance)}
-    if os.getuid() == 0:
+    if not HOST["level"]:
         os.rmdir(here)
         return saw
-    for name in ("/etc", "/dev", "/tmp", "/proc", "/usr/bin", "/usr/lib/python3"):
+    for name in (HOST["home"], "/etc", "/dev", "/tmp", "/proc", "/usr/bin", "/usr/lib/python3"):
         saw[name] = seen(os.rename, name, name + "-c")
         saw[name + " to tmp"] = seen(os.rename, name, TMP + "/c")
     return saw

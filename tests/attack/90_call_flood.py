@@ -1,7 +1,8 @@
 # attack: asks the model without end, in large batches, with a prompt of gigantic size
 # expect: DENY(BudgetExceeded|LLMError|MemoryError|refused) or KILL(protocol)
-# isolation: full
+# isolation: full light landlock
 # variants: many batch prompt
+# alike: what a guest writes to its channel is judged by the host, which looks at no level there
 # unconfined: never
 
 

@@ -1,6 +1,6 @@
 # attack: ends itself while calls to the host are in flight
 # expect: KILL(exit 5)
-# isolation: full
+# isolation: full light landlock
 # unconfined: unsafe
 
 

@@ -1,6 +1,7 @@
 # attack: prints and raises text with escape sequences, to act on the terminal of whoever reads it
 # expect: INERT(escaped)
-# isolation: full
+# isolation: full light landlock
+# alike: the guest deceives itself alone, or the host reads text as text
 # unconfined: unsafe
 
 

@@ -2,7 +2,8 @@
 
 An attack tells what it saw: a word, or {"what was tried": word, …}. The words are the name of an
 errno or of an exception, `success` where the thing was done, and words of the attack's own that its
-header names. HOST (a dict that the driver adds) says what there is outside to be reached.
+header names. HOST (a dict that the driver adds) says what there is outside to be reached; its `level` is the
+isolation, None without the wall.
 """
 import ctypes
 import errno
@@ -86,6 +87,18 @@ def in_child(function, *args):
     return said or "signal %d" % os.WTERMSIG(status)
 
 
+def connect_own(name):
+    """Speaks with itself: over a socket with a name or, where it gets none, over a pair."""
+    if HOST["level"] == "landlock":
+        one, two = socket.socketpair()
+        one.send(b"x")
+        return seen(two.recv, 1)
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+        server.bind(name)
+        server.listen(1)
+        return seen(client.connect, name)
+
+
 # ---- the channel, spoken by hand: src/wire/frame.h ----
 
 CALL, RESULT = 19, 20
@@ -101,8 +114,16 @@ def parts(*values):
             + b"".join(values))
 
 
+def greet():
+    """Says what the guest holds back until it has more to say: that it is ready."""
+    link = guest()["link"]
+    held, link.unsent = link.unsent, b""
+    os.write(3, held)
+
+
 def say(data):
     """Writes bytes to the channel, all of them."""
+    greet()
     view = memoryview(data)
     while view:
         view = view[os.write(3, view):]

@@ -112,8 +112,15 @@ class Record:
             connection.close()
 
     @property
+    def runs(self):
+        """None, too, where the tables are not there yet."""
+        if not self.rows("SELECT 1 FROM sqlite_schema WHERE name = 'runs'"):
+            return []
+        return self.rows("SELECT * FROM runs ORDER BY seq")
+
+    @property
     def run(self):
-        (run,) = self.rows("SELECT * FROM runs")
+        (run,) = self.runs
         return run
 
     @property
@@ -243,17 +250,18 @@ def ask(droste, replay):
 
 @pytest.fixture
 def serve(tmp_path):
-    """serve(key=…, script=[…]) starts a server that speaks the OpenAI protocol."""
+    """serve(key=…, script=[…], turns=[…]) starts a server that speaks the OpenAI protocol."""
     running = []
 
-    def start(key=None, script=None):
+    def start(key=None, script=None, turns=None):
         command = [PYTHON, SERVER]
         if key:
             command += ["--key", key]
-        if script is not None:
-            path = tmp_path / ("script%d.json" % len(running))
-            path.write_text(json.dumps(script))
-            command += ["--script", str(path)]
+        for name, texts in (("script", script), ("turns", turns)):
+            if texts is not None:
+                path = tmp_path / ("%s%d.json" % (name, len(running)))
+                path.write_text(json.dumps(texts))
+                command += ["--" + name, str(path)]
         running.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
         return Server(running[-1])
 

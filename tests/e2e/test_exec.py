@@ -3,6 +3,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -565,13 +566,6 @@ def test_process_isolation_works_as_anybody(anybody):
     assert cell["status"] == "submitted" and cell["isolation"] == "process"
 
 
-@pytest.mark.parametrize("level", ["light", "landlock"])
-def test_isolation_that_is_not_there_is_refused_by_name(droste, level):
-    """What was asked for by name and cannot be had is an error, never something weaker."""
-    result = droste("exec", "-c", "print(1)", "--isolation", level)
-    assert result.status == 4 and result.out == "" and "'%s'" % level in result.complaint
-
-
 def test_secrets_of_the_environment_do_not_reach_the_guest(droste):
     """The guest's environment is clean, at `process` too."""
     for level in ("full", "process"):
@@ -582,6 +576,14 @@ def test_secrets_of_the_environment_do_not_reach_the_guest(droste):
 
 NO_NAMESPACES = ["unshare", "--user", "--map-root-user", "sh", "-c",
                  'echo 0 > /proc/sys/user/max_user_namespaces || exit 99; exec "$@"', "sh"]
+
+
+@pytest.mark.parametrize("level", ["full", "light", "landlock"])
+def test_isolation_that_cannot_be_had_is_refused_by_name(droste, level):
+    """What was asked for by name and cannot be had is an error, never something weaker."""
+    droste.prefix = NO_NAMESPACES
+    result = droste("exec", "-c", "print(1)", "--isolation", level)
+    assert result.status == 4 and result.out == "" and "'%s'" % level in result.complaint
 
 
 def test_kernel_without_user_namespaces_is_explained(droste):
@@ -677,3 +679,18 @@ def test_code_without_a_model_gets_an_error(droste):
     """Without a model llm_query raises LLMError that says what to configure; the code may catch it."""
     cell = droste.cell("try: llm_query('x')\nexcept LLMError as e: SUBMIT(str(e))")
     assert "--model" in cell["submit"]["output"]
+
+
+@pytest.mark.parametrize("level", ["full", "landlock", "process"])
+def test_a_host_killed_while_it_starts_leaves_the_users_files(droste, level):
+    """What a zygote removes when its host is gone is the directory that its plan named, not the one in
+    which the user happened to start it."""
+    mark = os.path.join(droste.home, "mark")
+    open(mark, "w").close()
+    for milliseconds in range(0, 40, 4):
+        process = droste.start("exec", "-c", "import time; time.sleep(9)", "--isolation", level)
+        time.sleep(milliseconds / 1000)
+        process.kill()
+        process.wait(20)
+    time.sleep(0.5)
+    assert os.path.exists(mark)

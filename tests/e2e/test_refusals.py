@@ -1,5 +1,6 @@
 """What a user or a machine may say that Droste must refuse in words: odd names, and kernels and
 containers that do not give what a sandbox needs. Rows 97, 98, 110 and 111 of the attacks."""
+import json
 import platform
 import shutil
 import subprocess
@@ -112,14 +113,16 @@ def container(*refused):
     [(CLONE3, ENOSYS), (UNSHARE, EPERM), (MOUNT, EPERM)],
     [(CLONE3, ENOSYS)],
 ], ids=["unshare", "mount", "pivot_root", "docker", "clone3 ENOSYS"])
-@pytest.mark.parametrize("level", ["auto", "full"])
-def test_a_containers_filter_is_named_or_does_not_matter(tmp_path, level, refused):
+@pytest.mark.parametrize("asked", ["auto", "full"])
+def test_a_containers_filter_is_named_or_does_not_matter(tmp_path, asked, refused):
     """Either the wall is whole or nothing runs."""
-    result = droste(tmp_path, "exec", "--isolation", level, "--json", "-c",
+    result = droste(tmp_path, "exec", "--isolation", asked, "--json", "-c",
                     "import os; print(len(os.listdir('/proc/self/ns')), os.getpid())",
                     prefix=container(*refused))
     if result.returncode == 0:
-        assert '"isolation":"full"' in result.stdout.replace(" ", "")
+        level = json.loads(result.stdout)["isolation"]
+        # Without namespaces `auto` takes the wall that needs none, and says so.
+        assert level == "full" or (level == "landlock" and asked == "auto")
     else:
         assert_named(result)
 

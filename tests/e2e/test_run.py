@@ -281,6 +281,38 @@ def test_time_of_one_call_is_an_error_in_the_guest(ask):
              "LLMTimeout")
 
 
+def test_code_that_keeps_failing_ends_the_run(ask):
+    """After --max-errors turns in a row whose code raised the run ends as a limit does, and says so."""
+    result = ask([{"content": repl("1 / 0"), "repeat": True}], "--max-errors", "3")
+    assert result.status == 3 and result.json["status"] == "budget" and result.json["iterations"] == 3
+    assert "3 turns in a row" in result.json["error"]["message"]
+
+
+def test_errors_that_are_mended_do_not_add_up(ask):
+    """A turn whose code works begins the count anew; one without code does not."""
+    turns = [repl("1 / 0"), repl("x = 1"), repl("1 / 0"), "Let me think.", repl("SUBMIT(x)")]
+    answered(ask(turns, "--max-errors", "2"), 1)
+    assert ask([repl("1 / 0"), "Let me think.", repl("1 / 0")], "--max-errors", "2").json["status"] == "budget"
+
+
+# ---- what the model is told ----
+
+def test_instructions_reach_the_model(ask, droste, tmp_path):
+    """--instructions, as a text or from a file, stand in what the model is told first."""
+    (tmp_path / "i.txt").write_text("Answer in Latin.\n")
+    answered(ask([repl("SUBMIT(1)")], "--instructions", "Answer in Greek."), 1)
+    answered(ask([repl("SUBMIT(1)")], "--instructions", "@%s" % (tmp_path / "i.txt")), 1)
+    shown = [json.loads(line) for line in droste("runs", "export", "--all").out.splitlines()]
+    systems = [line["request"][0]["content"] for line in shown if line["type"] == "call"]
+    assert "Answer in Greek." in systems[0] and "Answer in Latin." in systems[1]
+
+
+def test_instructions_that_cannot_be_read(droste, replay, tmp_path):
+    """A file that is not there is named, before a model is asked."""
+    refused(droste("run", "--question", "q", "--instructions", "@nowhere.txt", "--model", replay("x")), 2,
+            "instructions", "nowhere.txt")
+
+
 # ---- a sandbox that dies ----
 
 def test_dead_sandbox_is_replaced(droste, replay, tmp_path):
@@ -426,8 +458,10 @@ def test_recording_that_ends_early(ask):
 
 def test_isolation_that_cannot_be_had(ask, droste):
     """A wall that is not there ends a run before a model is asked."""
-    result = ask([repl("SUBMIT(1)")], "--isolation", "landlock")
-    refused(result, 4, "landlock")
+    droste.prefix = ["unshare", "--user", "--map-root-user", "sh", "-c",
+                     'echo 0 > /proc/sys/user/max_user_namespaces || exit 99; exec "$@"', "sh"]
+    result = ask([repl("SUBMIT(1)")], "--isolation", "full")
+    refused(result, 4, "'full'")
     assert [run["status"] for run in droste.record.rows("SELECT * FROM runs")] in ([], ["error"])
 
 

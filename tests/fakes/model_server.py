@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A model server that speaks three dialects and misbehaves on request, for tests of model clients.
 
-    model_server.py [--key KEY] [--script FILE]
+    model_server.py [--key KEY] [--script FILE] [--turns FILE]
 
 Listens on 127.0.0.1, plain and TLS (a certificate made at start for localhost and 127.0.0.1), and
 prints one JSON line {"port":…, "tls_port":…, "ca_file":…}; exits when its standard input closes.
@@ -17,17 +17,24 @@ may also be {"content": TEXT, "contains": TEXT that the last message must hold, 
 then used up unless it has "repeat": true. Such an item may also have "gate": N (it waits until so many requests
 have been open at once), "hang": true (it never answers) and "status": N (it fails with that).
 
+With --turns, the model `turns` answers the text of a JSON list that comes next in the conversation, and
+`digest` a short hash of the last message, each after some milliseconds: what they say follows from what
+they are asked alone, however often and in whichever order. A last message that begins with `hang` gets
+no answer the first time.
+
 GET /stats says what was seen, so that a test can prove that no call was lost or doubled:
 requests, connections (that brought one), max_in_flight, bytes_in, models {name: count}, idempotency {key: count},
 seconds {name: [arrival of each request]}, told {name: [input tokens, output tokens]} (as OpenAI's dialect said
-them), cancelled (requests whose client went away), last (the last
+them), tokens {key: [input, output] of the answer}, cancelled (requests whose client went away), last (the last
 request: its path, its headers without the key, its body if that is small), refused (by the model `limited`).
 """
 
 import argparse
 import asyncio
+import hashlib
 import json
 import os
+import random
 import re
 import shutil
 import ssl
@@ -42,7 +49,7 @@ class Stats:
     def __init__(self):
         self.requests = self.connections = self.in_flight = self.max_in_flight = 0
         self.bytes_in = self.cancelled = 0
-        self.models, self.idempotency, self.seconds, self.told = {}, {}, {}, {}
+        self.models, self.idempotency, self.seconds, self.told, self.tokens = {}, {}, {}, {}, {}
         self.last = None
         self.refused = 0
         self.level = {}  # (dialect, model) -> what it may have now
@@ -630,6 +637,10 @@ class Server:
         if options.script:
             with open(options.script, encoding="utf-8") as f:
                 self.script = json.load(f)
+        self.turns = []
+        if options.turns:
+            with open(options.turns, encoding="utf-8") as f:
+                self.turns = json.load(f)
 
     async def scripted(self, c, r):
         if not self.script:
@@ -659,10 +670,24 @@ class Server:
             return await refuse(c, r, item["status"], "as the script says")
         await say(c, r, item["content"])
 
+    async def determined(self, c, r):
+        text = hashlib.sha256(r.last.encode()).hexdigest()[:12]
+        if r.model == "turns":
+            turn = sum(m["role"] == "assistant" for m in r.json["messages"])
+            if turn >= len(self.turns):
+                return await refuse(c, r, 400, "there are only %d turns" % len(self.turns))
+            text = self.turns[turn]
+        if r.last.startswith("hang") and r.nth == 1:
+            return await hang(c, r)
+        await asyncio.sleep(random.uniform(0.001, 0.016))
+        self.stats.tokens[r.headers.get("idempotency-key", "")] = [r.input_tokens, max(1, len(text) // 4)]
+        await say(c, r, text)
+
     async def chat(self, c, r):
         if self.key is not None and r.key != self.key:
             return await auth(c, r)
-        behaviour = self.scripted if r.model == "scripted" else BEHAVIOURS.get(r.model, numbered)
+        own = {"scripted": self.scripted, "turns": self.determined, "digest": self.determined}
+        behaviour = own.get(r.model) or BEHAVIOURS.get(r.model, numbered)
         if r.model.startswith("scripted-"):
             behaviour = self.scripted_any
         await behaviour(c, r)
@@ -708,6 +733,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--key")
     parser.add_argument("--script")
+    parser.add_argument("--turns")
     made = tempfile.mkdtemp(prefix="openai-server-")
     try:
         asyncio.run(main(parser.parse_args(), made))

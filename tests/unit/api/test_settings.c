@@ -331,6 +331,95 @@ static void documents_every_setting(void **state)
         fail_msg("configuration.md lacks '%s'", droste_option_at(at)->name);
 }
 
+/* What was set comes back, and is set; what was not keeps its default. Keys and the place of the record
+ * stay behind, and come from where they are known. */
+static void saves_and_restores(void **state)
+{
+    struct settings *s = fresh(), then;
+    struct settings_texts texts = { "@decorator\ndef f(): pass", NULL };
+    cleanup_buf struct buf json = { 0 };
+    static const char *const set[][2] = { { "model", "m" }, { "retries", "7" },
+        { "timeout", "1.5h" }, { "memory", "1G" }, { "stream", "no" }, { "include", "*.c" },
+        { "include", "*.h" }, { "setup-code", "@x.py" }, { "api-key", "secret" },
+        { "database", "here.db" } };
+    for (size_t i = 0; i < array_length(set); i++)
+        assert_ok(settings_set(s, set[i][0], set[i][1], "test", err));
+    settings_save(s, &texts, &json);
+    assert_null(strstr(buf_text(&json), "secret"));
+    assert_ok(settings_init(&then, err));
+    assert_ok(settings_restore(&then, buf_text(&json), json.len, err));
+    assert_string_equal(then.model, "m");
+    assert_int_equal(then.retries, 7);
+    assert_true(then.timeout == 5400);
+    assert_int_equal(then.memory, 1 << 30);
+    assert_false(then.stream);
+    assert_int_equal(then.include.count, 2);
+    assert_string_equal(then.setup_code, "\n@decorator\ndef f(): pass");
+    assert_true(settings_given(&then, "retries"));
+    assert_false(settings_given(&then, "grace"));
+    assert_null(then.api_key);
+    assert_null(then.database);
+    assert_ok(settings_take_secrets(&then, s, err));
+    assert_string_equal(then.api_key, "secret");
+    assert_string_equal(then.database, "here.db");
+    settings_free(&then);
+    settings_free(s);
+}
+
+/* `as` is JSON. */
+static void assert_saved_json(const char *name, const char *value, const char *as)
+{
+    struct settings *s = fresh();
+    struct settings_texts none = { NULL, NULL };
+    cleanup_buf struct buf json = { 0 }, wanted = { 0 };
+    assert_ok(settings_set(s, name, value, "test", err));
+    settings_save(s, &none, &json);
+    buf_printf(&wanted, "{\"%s\":%s}", name, as);
+    assert_string_equal(buf_text(&json), buf_text(&wanted));
+    settings_free(s);
+}
+
+static void assert_saved(const char *name, const char *value, const char *as)
+{
+    char json[4300];
+    snprintf(json, sizeof json, "\"%s\"", as);
+    assert_saved_json(name, value, json);
+}
+
+/* Paths are whole, wherever the run is resumed; names that only look like some are left alone. */
+static void saves_whole_paths(void **state)
+{
+    char *here = getcwd(NULL, 0), whole[4200];
+    snprintf(whole, sizeof whole, "%s/calls.jsonl", here);
+    assert_saved("record", "calls.jsonl", whole);
+    assert_saved("record", "/tmp/calls.jsonl", "/tmp/calls.jsonl");
+    snprintf(whole, sizeof whole, "replay:%s/r.jsonl", here);
+    assert_saved("model", "replay:r.jsonl", whole);
+    assert_saved("model", "replay:/r.jsonl", "replay:/r.jsonl");
+    snprintf(whole, sizeof whole, "[\"2=replay:%s/r.jsonl\"]", here);
+    assert_saved_json("depth-model", "2=replay:r.jsonl", whole);
+    assert_saved("model", "openai/gpt-5", "openai/gpt-5");
+    assert_saved("model", "exec:program", "exec:program");
+    snprintf(whole, sizeof whole, "exec:%s/bin/program", here);
+    assert_saved("model", "exec:bin/program", whole);
+    assert_saved("python", "python3.11", "python3.11");
+    free(here);
+}
+
+/* A damaged record is an error, not a surprise. */
+static void refuses_damaged_settings(void **state)
+{
+    static const char *const damaged[] = { "", "[]", "{", "{\"retries\":null}", "{\"retries\":7}",
+        "{\"include\":[null]}", "{\"retries\":\"x\"}", "{\"nonsense\":\"x\"}" };
+    for (size_t i = 0; i < array_length(damaged); i++) {
+        struct settings *s = fresh();
+        struct error err = { 0 };
+        if (settings_restore(s, damaged[i], strlen(damaged[i]), &err) >= 0)
+            fail_msg("'%s' was taken", damaged[i]);
+        settings_free(s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -348,6 +437,9 @@ int main(void)
         cmocka_unit_test(misses_a_file_that_was_named),
         cmocka_unit_test(keeps_secrets_out_of_errors),
         cmocka_unit_test(documents_every_setting),
+        cmocka_unit_test_setup(saves_and_restores, clear_environment),
+        cmocka_unit_test(saves_whole_paths),
+        cmocka_unit_test(refuses_damaged_settings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -155,17 +156,24 @@ static void siblings_do_not_see_each_others_directory(void **state)
     session_close(first);
 }
 
+/* A process of the user that the guest is, which ends with the test whatever becomes of that. */
+static pid_t start_bystander(void)
+{
+    pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    if (geteuid() == 0 && setresuid(JAIL_NOBODY, JAIL_NOBODY, JAIL_NOBODY) < 0)
+        _exit(1);
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    for (;;)
+        pause();
+}
+
 static void processes_outside_cannot_be_signalled_or_looked_into(void **state)
 {
     char code[500];
     CONFINED(f);
-    pid_t bystander = fork();
-    if (bystander == 0) {
-        if (geteuid() == 0 && setresuid(JAIL_NOBODY, JAIL_NOBODY, JAIL_NOBODY) < 0)
-            _exit(1);
-        for (;;)
-            pause();
-    }
+    pid_t bystander = start_bystander();
     snprintf(code, sizeof code,
         "p = %d\n"
         "def words(path): return open(path).read()\n"
@@ -235,6 +243,34 @@ static void a_fork_bomb_stops_at_about_the_limit(void **state)
         "{\"output\": 0}");
 }
 
+/* There is no pid namespace to end it with, and each process forks as fast as it can while it is being
+ * killed; how the sandbox ended is told only when none is left. The user's other processes live on. */
+static void a_fork_bomb_ends_with_its_sandbox(void **state)
+{
+    CONFINED(f);
+    pid_t bystander = start_bystander();
+    for (int round = 0; round < 3; round++) {
+        /* Others of the user may have used up the limit meanwhile. */
+        run(f, "def fork():\n"
+               "    while True:\n"
+               "        try: return os.fork()\n"
+               "        except OSError: time.sleep(0.01)\n"
+               "if fork() == 0:\n"
+               "    while True:\n"
+               "        try: os.fork()\n"
+               "        except BaseException: pass\n"
+               "time.sleep(0.2)\n"
+               "os._exit(3)\n");
+        assert_status(&f->last, CELL_KILLED);
+        assert_string_equal(f->last.killed, "exit 3");
+        fixture_close(f);
+        open_confined(f);
+    }
+    assert_int_equal(waitpid(bystander, NULL, WNOHANG), 0); /* it lives */
+    kill(bystander, SIGKILL);
+    waitpid(bystander, NULL, 0);
+}
+
 /* An ordinary user cannot empty the bounding set, from which nothing can be had. */
 static void privileges_are_gone_and_do_not_come_back(void **state)
 {
@@ -296,6 +332,7 @@ int main(void)
         T(processes_outside_keep_their_priorities_and_limits),
         AROUND_FILE(no_socket_can_be_made_but_a_pair),
         T(a_fork_bomb_stops_at_about_the_limit),
+        T(a_fork_bomb_ends_with_its_sandbox),
         T(privileges_are_gone_and_do_not_come_back),
         AROUND_FILE(an_interpreter_that_nobody_can_read_is_refused),
     };

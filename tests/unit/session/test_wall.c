@@ -258,8 +258,9 @@ static void what_proc_tells_of_the_host_is_masked(void **state)
         "    except OSError: return 0\n"
         "SUBMIT([p for p in ('kallsyms', 'keys', 'key-users', 'interrupts', 'timer_list', 'kcore',"
         " 'kmsg', 'config.gz', 'sched_debug') if size('/proc/' + p)],"
-        " size('/proc/meminfo') > 100, size('/proc/self/status') > 100)",
-        "{\"output\": [[], true, true]}");
+        " size('/proc/meminfo') > 100, size('/proc/self/status') > 100,"
+        " open('/proc/self/exe', 'rb').read(4)[1:].decode())",
+        "{\"output\": [[], true, true, \"ELF\"]}");
 }
 
 /* Raw numbers, so that the C library hides nothing. x86-64's; other machines have others. */
@@ -329,9 +330,11 @@ static void calls_are_refused_by_their_arguments(void **state)
         "SUBMIT([raw(56, flag | 17, 0, 0, 0, 0) for flag in flags] == ['EPERM'] * 7,"
         " [raw(41, family, 1, 0) for family in (16, 17, 38, 40, 15)],"
         " raw(41, 2, 3, 1), raw(16, 0, 0x5412, b'x'), raw(16, 0, 0x100005412, b'x'),"
-        " raw(157, 35, 0, 0, 0, 0), raw(157, 4, 1, 0, 0, 0), raw(135, 0x0040000))",
+        " raw(157, 35, 0, 0, 0, 0), raw(157, 4, 1, 0, 0, 0), raw(135, 0x0040000),"
+        " [raw(72, 0, n, 0) for n in (0x402, 0x400, 0x100000402)], raw(72, 0, 1, 0))",
         "{\"output\": [true, [\"ENOSYS\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\"], "
-        "\"ENOSYS\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\"]}");
+        "\"ENOSYS\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\", "
+        "[\"ENOSYS\", \"ENOSYS\", \"ENOSYS\"], \"ok\"]}");
     assert_submits(f,
         "import socket, subprocess, threading, multiprocessing\n"
         "t = threading.Thread(target=lambda: None); t.start(); t.join()\n"

@@ -178,6 +178,25 @@ static void an_interrupted_run_can_be_adopted(void **state)
     store_close(store);
 }
 
+/* A run that was taken over and given back is interrupted, and can be taken over again; a call that
+ * was under way can be made once more until it has ended. */
+static void a_run_can_be_given_back(void **state)
+{
+    struct place *place = *state;
+    die_after(place->file, STEPS - 1);
+    struct store *store = open_store(place->file);
+    assert_ok(store_run_adopt(store, "a", err));
+    int64_t call = begin_call(store, "a", "more?");
+    assert_ok(store_run_release(store, "a", err));
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM runs WHERE status = 'interrupted'"), 1);
+    assert_ok(store_run_adopt(store, "a", err));
+    assert_ok(store_call_repeat(store, call, err));
+    end_call(store, call, "yes");
+    assert_fails(ERROR_ARGUMENT, store_call_repeat(store, call, err));
+    end_run(store, "a");
+    store_close(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +205,7 @@ int main(void)
         store_test(a_dead_process_has_interrupted_its_run),
         store_test(a_living_process_is_running_its_run),
         store_test(an_interrupted_run_can_be_adopted),
+        store_test(a_run_can_be_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,89 @@
+/* broker/recorded.h: what the record holds of a run that is resumed, and which of it was asked again.
+ *
+ * The run is replayed: its cells run again, and whoever asks what the record knows is answered from
+ * there. A call is found by its cell and its request's hash; of several such the first that was not
+ * asked yet, so that calls of a batch or of threads may come in any order. A call of another cell is
+ * taken where its own has none: a thread that outlives its cell is faster or slower than it was.
+ *
+ * Values stay in the record until they are read. Nothing here writes.
+ */
+#ifndef DROSTE_BROKER_RECORDED_H
+#define DROSTE_BROKER_RECORDED_H
+
+#include "base/hash.h"
+#include "broker/budget.h"
+#include "lm/lm.h"
+#include "store/store.h"
+
+struct recorded_value {
+    char hash[HASH_TEXT_SIZE]; /* "": there is none */
+    size_t len;
+};
+
+struct recorded_call {
+    int64_t id, turn, cell, number; /* `number` counts the calls of its cell from 1 */
+    bool root;
+    bool ended; /* else it was under way when the process died, and is made again */
+    bool asked; /* in this life */
+    bool late;  /* its cell reached its deadline before the answer came */
+    char *model;
+    char key[LM_KEY_SIZE];
+    struct recorded_value request, reply;
+    char *finish;
+    struct error error;
+    struct lm_usage usage;
+    double cost;
+    unsigned attempts, depth;
+    double seconds;
+    int64_t ended_ms;
+};
+
+struct recorded_cell {
+    int64_t id, turn, number; /* `number` counts the cells of its turn from 1 */
+    bool ended, died;         /* `died`: the sandbox died under it */
+    bool begun;               /* in this life */
+    char *status, *killed;
+    struct recorded_value code, out, err, submit, error;
+    double seconds;
+    int64_t ended_ms;
+    size_t calls; /* of it that were not asked yet */
+};
+
+struct recorded;
+
+/* All steps of the run. */
+int recorded_load(struct store *store, const char *run, struct recorded **out, struct error *err);
+void recorded_free(struct recorded *r);
+
+int64_t recorded_turns(const struct recorded *r);
+/* The steps in the order in which they began; NULL behind the last. */
+struct recorded_call *recorded_call_at(struct recorded *r, size_t index);
+struct recorded_cell *recorded_cell_at(struct recorded *r, size_t index);
+/* NULL: the record has no such cell, it is a new one. */
+struct recorded_cell *recorded_cell_find(struct recorded *r, int64_t id);
+
+/* The call of the loop that comes next, the cell that comes next; NULL: it is a new one. */
+struct recorded_call *recorded_next_root(struct recorded *r);
+struct recorded_cell *recorded_next_cell(struct recorded *r);
+
+/* The call of guest code that asks for this; NULL: none does. `model` is as the guest named it, or
+ * NULL, and then `fallback` is who answers. Takes nothing: recorded_take does. */
+struct recorded_call *recorded_find(struct recorded *r, int64_t cell, const char *model,
+    const char *fallback, const char hash[HASH_TEXT_SIZE]);
+void recorded_take(struct recorded *r, struct recorded_call *call);
+/* Takes it back. */
+void recorded_untake(struct recorded *r, struct recorded_call *call);
+/* How many calls of the cell were asked for in this life. */
+int64_t recorded_asked(const struct recorded *r, int64_t cell);
+/* The first call of the cell that nobody asked for; NULL: there is none. */
+struct recorded_call *recorded_unasked(struct recorded *r, int64_t cell);
+
+/* Counts a call that ended, in the budget and for the run whose account it is. */
+int recorded_count(const struct recorded_call *call, struct budget *budget, struct account *account,
+    struct error *err);
+
+/* The whole value behind what is in `out`. */
+int recorded_read(
+    struct recorded *r, const struct recorded_value *value, struct buf *out, struct error *err);
+
+#endif

@@ -1,0 +1,27 @@
+/* env/nest.h: the temporary directory of a zygote whose sandboxes stand among the host's files.
+ *
+ * Each of its sandboxes has a directory in it. All is removed with the last that holds it: the zygote
+ * or a sandbox. If the host is killed, the zygote removes it (guest.py, tidy_up).
+ */
+#ifndef DROSTE_ENV_NEST_H
+#define DROSTE_ENV_NEST_H
+
+#include <stdbool.h>
+
+#include "base/error.h"
+
+struct nest;
+
+/* In TMPDIR, or /tmp; held by the caller. `nobody`: it belongs to JAIL_NOBODY, not to root. */
+int nest_new(bool nobody, struct nest **out, struct error *err);
+struct nest *nest_hold(struct nest *nest);
+/* NULL is fine. */
+void nest_release(struct nest *nest);
+const char *nest_path(const struct nest *nest);
+
+/* A new directory in it; the path is the caller's (free). */
+int nest_add(struct nest *nest, char **path, struct error *err);
+/* Removes it with all that is in it; links are not followed. */
+void nest_remove(const char *path);
+
+#endif

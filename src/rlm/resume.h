@@ -1,0 +1,60 @@
+/* rlm/resume.h: a run whose process is gone, taken over in order to go on with it.
+ *
+ * The loop runs as ever; where the record has its next step, that is what happens: the model's
+ * reply comes from there, a cell runs again and its calls are answered from there. Where the record
+ * ends the run goes on live. Cells of a sandbox that died are not run again, as nothing of them was
+ * left. What the model was told is taken from the record, whatever a cell prints this time.
+ */
+#ifndef DROSTE_RLM_RESUME_H
+#define DROSTE_RLM_RESUME_H
+
+#include "broker/budget.h"
+#include "broker/recorded.h"
+#include "session/session.h"
+
+struct resume;
+
+/* Makes the run this process's. */
+int resume_open(struct store *store, const char *run, struct resume **out, struct error *err);
+/* Counts in the budget what the record says was spent, once: calls and tokens, and the seconds of the
+ * loop's own steps; the time in which nobody ran it does not count. What was under way is counted
+ * when it ends. */
+int resume_count(
+    struct resume *r, struct budget *budget, struct account *account, struct error *err);
+/* The calls that will not be asked again as their sandbox died: who would answer them, a recording
+ * perhaps, passes over them. */
+struct resume_pass {
+    struct lm *lm;
+    unsigned depth;
+    int64_t max_tokens;
+};
+int resume_pass_gone(struct resume *r, const struct resume_pass *pass, struct error *err);
+/* NULL is fine. */
+void resume_free(struct resume *r);
+struct recorded *resume_recorded(struct resume *r);
+
+/* True while a step of the record is still to be replayed. */
+bool resume_is_behind(struct resume *r);
+bool resume_has_turn(const struct resume *r, int64_t turn);
+/* The fields that the last cell submitted, where the run was killed between that and its end:
+ * false if it was not. */
+bool resume_submitted(struct resume *r, struct buf *out, struct error *err);
+
+/* The loop's next call, or NULL: it is a new one. It is taken. An error if the record has the call
+ * of another turn. */
+int resume_next_call(struct resume *r, int64_t turn, struct recorded_call **out, struct error *err);
+/* The next cell of the turn, or NULL: it is a new one. An error if it is other code. */
+int resume_next_cell(struct resume *r, int64_t turn, const char *code, size_t len,
+    struct recorded_cell **out, struct error *err);
+/* True if there is nothing left of what the cell did: then resume_cell_result is its result. */
+bool resume_is_gone(const struct resume *r, const struct recorded_cell *cell);
+int resume_cell_result(
+    struct resume *r, const struct recorded_cell *cell, struct cell_result *out, struct error *err);
+/* Whether the cell ended as it did before, and asked all that it asked before. */
+int resume_check_cell(struct resume *r, const struct recorded_cell *cell,
+    const struct cell_result *result, struct error *err);
+
+/* {"replayed":N,"repeated":[{"turn":…,"cell":…,"call":…},…]}; NULL without memory. */
+char *resume_json(struct resume *r);
+
+#endif
