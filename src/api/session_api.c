@@ -209,14 +209,8 @@ static int set_context(
     if (rc < 0)
         return rc;
     struct cell_result *r = &s->result;
-    if (r->status != CELL_OK && r->error.type)
-        rc = error_set(err, ERROR_ARGUMENT,
-            "%.60s cannot be read as asked: %.40s: %.80s; give another --context-type",
-            context->source, r->error.type, r->error.message);
-    else if (r->status != CELL_OK) {
-        *err = r->reason;
-        rc = -(int)r->reason.code;
-    }
+    if (r->status != CELL_OK)
+        rc = context_refused(context, r, err);
     cell_result_free(r);
     return rc;
 }

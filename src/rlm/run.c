@@ -168,25 +168,13 @@ static void tell_context(struct rlm_run *r)
         run_tell(r, RLM_EVENT_NOTICE, notice, strlen(notice));
 }
 
-static int context_error(const struct rlm_run *r, const struct cell_result *c, struct error *err)
-{
-    if (!c->error.type) {
-        if (err)
-            *err = c->reason;
-        return -(int)c->reason.code;
-    }
-    return error_set(err, ERROR_ARGUMENT,
-        "the context %.60s cannot be read as asked: %.40s: %.80s; give another --context-type",
-        r->place.context ? r->place.context->source : "", c->error.type, c->error.message);
-}
-
 static void context_is_set(void *arg, struct cell_result *c)
 {
     struct rlm_run *r = arg;
     struct error err = { 0 };
     int rc = 0;
     if (!r->finished && c->status != CELL_OK)
-        rc = context_error(r, c, &err);
+        rc = context_refused(r->place.context, c, &err);
     bool again = r->variable != NULL;
     if (rc == 0 && !again)
         r->variable = c->variable ? json_object_get(c->variable) : json_object_new_object();

@@ -356,3 +356,16 @@ int context_set(const struct context *c, struct session *s, const char *const *n
         return error_set_errno(err, ERROR_IO, "handing the context over");
     return session_set(s, names, name_count, c->kind, "", c->len, fd, done, arg, err);
 }
+
+int context_refused(
+    const struct context *context, const struct cell_result *result, struct error *err)
+{
+    const struct cell_error *e = &result->error;
+    if (e->type)
+        return error_set(err, ERROR_ARGUMENT,
+            "the context %.100s cannot be read as asked; give another --context-type (%s: %s)",
+            context ? context->source : "(none)", e->type, e->message);
+    if (err)
+        *err = result->reason;
+    return -(int)result->reason.code;
+}

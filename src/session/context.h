@@ -54,4 +54,9 @@ char *context_notice(const struct context *context);
 int context_set(const struct context *context, struct session *s, const char *const *names,
     size_t name_count, session_done_fn *done, void *arg, struct error *err);
 
+/* Why the cell that bound it (NULL: nothing) failed: ERROR_ARGUMENT where Python could not read it as
+ * its kind. */
+int context_refused(
+    const struct context *context, const struct cell_result *result, struct error *err);
+
 #endif
