@@ -198,7 +198,7 @@ typedef struct droste_event {
     int stream;           /* of "output" */
     const char *status;   /* of "result": the cell's */
     double seconds;       /* of "result": the cell's */
-    unsigned pending;     /* calls of the guest under way */
+    unsigned pending;     /* calls under way, but for the root model's own */
     int64_t calls;        /* ended so far, of guests and of the loop */
     int64_t input_tokens; /* of them */
     int64_t output_tokens;

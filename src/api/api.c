@@ -269,22 +269,84 @@ static int open_model(droste *d, const char *model, struct lm **out, struct erro
     return lm_open(d->loop, &options, out, err);
 }
 
-int api_models(droste *d, bool need, struct lm **lm, struct lm **sub, struct error *err)
+/* "2=gpt-5-nano"; the depth is 1 or more: the root's is --model. */
+static int parse_depth_model(
+    const char *text, unsigned *depth, const char **model, struct error *err)
 {
-    const struct settings *s = &d->settings;
-    *lm = *sub = NULL;
-    if (!s->model && !need)
+    char *end;
+    unsigned long n = strtoul(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '=' || !end[1])
+        return error_set(err, ERROR_ARGUMENT,
+            "depth-model '%.60s': write a depth and a model, as in 1=gpt-5-nano", text);
+    if (n < 1 || n > BUDGET_DEPTH_MAX + 1)
+        return error_set(err, ERROR_ARGUMENT,
+            "depth-model '%.60s': depths go from 1 to %d; the root's model is --model", text,
+            BUDGET_DEPTH_MAX + 1);
+    *depth = (unsigned)n;
+    *model = end + 1;
+    return 0;
+}
+
+/* The name of each depth's model: what was said of a depth holds for those below it. */
+static int name_models(
+    const struct settings *s, const char *names[BUDGET_DEPTH_MAX + 2], struct error *err)
+{
+    names[0] = s->model;
+    names[1] = s->sub_model;
+    for (size_t i = 0; i < s->depth_model.count; i++) {
+        unsigned depth = 0;
+        const char *model = NULL;
+        int rc = parse_depth_model(s->depth_model.items[i], &depth, &model, err);
+        if (rc < 0)
+            return rc;
+        names[depth] = model;
+    }
+    for (unsigned depth = 1; depth < BUDGET_DEPTH_MAX + 2; depth++)
+        if (!names[depth])
+            names[depth] = names[depth - 1];
+    return 0;
+}
+
+/* Opened once, however many depths it is of. */
+static int open_models(droste *d, const char *const *names, struct models *m, struct error *err)
+{
+    for (unsigned depth = 0; depth < BUDGET_DEPTH_MAX + 2; depth++) {
+        unsigned same = 0;
+        while (same < depth && strcmp(names[same], names[depth]) != 0)
+            same++;
+        if (same == depth) {
+            int rc = open_model(d, names[depth], &m->opened[m->opened_count], err);
+            if (rc < 0)
+                return rc;
+            m->at[depth] = m->opened[m->opened_count++];
+        } else {
+            m->at[depth] = m->at[same];
+        }
+    }
+    return 0;
+}
+
+void api_models_close(struct models *m)
+{
+    while (m->opened_count > 0)
+        lm_close(m->opened[--m->opened_count]);
+    *m = (struct models){ 0 };
+}
+
+int api_models(droste *d, bool need, struct models *m, struct error *err)
+{
+    const char *names[BUDGET_DEPTH_MAX + 2] = { 0 };
+    *m = (struct models){ 0 };
+    if (!d->settings.model && !need)
         return 0;
-    if (!s->model)
+    if (!d->settings.model)
         return error_set(err, ERROR_CONFIG,
             "no model is configured: give one with --model, DROSTE_MODEL, or `model = …` in "
             "config.ini (and OPENAI_API_KEY or OPENAI_BASE_URL)");
-    int rc = open_model(d, s->model, lm, err);
-    if (rc == 0 && s->sub_model && strcmp(s->sub_model, s->model) != 0)
-        rc = open_model(d, s->sub_model, sub, err);
-    if (rc < 0) {
-        lm_close(*lm);
-        *lm = NULL;
-    }
+    int rc = name_models(&d->settings, names, err);
+    if (rc == 0)
+        rc = open_models(d, names, m, err);
+    if (rc < 0)
+        api_models_close(m);
     return rc;
 }

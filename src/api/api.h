@@ -36,9 +36,15 @@ int api_fail(droste_error *out, const struct error *err, int rc);
 
 /* The environment that the settings name. */
 int api_environment(droste *d, struct environment **out, struct error *err);
-/* The models that the settings name; *lm stays NULL where none is configured and `need` is false.
- * *sub is NULL where it is the same one. */
-int api_models(droste *d, bool need, struct lm **lm, struct lm **sub, struct error *err);
+/* The models that the settings name, by the depth of calls; those of several depths may be one. */
+struct models {
+    struct lm *at[BUDGET_DEPTH_MAX + 2]; /* the last answers what the deepest runs ask */
+    struct lm *opened[BUDGET_DEPTH_MAX + 2];
+    size_t opened_count;
+};
+/* None is there where none is configured and `need` is false. */
+int api_models(droste *d, bool need, struct models *models, struct error *err);
+void api_models_close(struct models *models);
 /* What of a directory becomes context. */
 struct context_filter api_filter(const droste *d);
 /* What the context is to become. */

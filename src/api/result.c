@@ -120,12 +120,55 @@ struct droste_result *result_of_cell(
     return r;
 }
 
+static void put_cost(struct buf *out, const struct spent *s)
+{
+    if (spent_cost(s) >= 0)
+        buf_printf(out, ",\"cost\":%.15g", spent_cost(s));
+    else
+        put_json(out, "cost", NULL);
+}
+
+/* The members of what was spent, in an object that the caller opens and closes. */
+static void put_spent(struct buf *out, const struct spent *s)
+{
+    buf_printf(out, "\"calls\":%lld,\"attempts\":%lld,\"input_tokens\":%lld,\"output_tokens\":%lld",
+        (long long)s->calls, (long long)s->attempts, (long long)s->input_tokens,
+        (long long)s->output_tokens);
+    put_cost(out, s);
+    buf_printf(out, ",\"estimated\":%s", s->estimated ? "true" : "false");
+}
+
+/* All of it, and the same by model and by depth, whose sums are all of it. */
+static void put_usage(struct buf *out, const struct budget *b, double seconds)
+{
+    size_t depths = array_length(b->depths);
+    while (depths > 0 && b->depths[depths - 1].calls == 0)
+        depths--;
+    buf_puts(out, ",\"usage\":{");
+    put_spent(out, &b->spent);
+    buf_printf(out, ",\"seconds\":%.6f,\"models\":{", seconds);
+    for (size_t i = 0; i < b->model_count; i++) {
+        const char *name = b->models[i].name;
+        buf_puts(out, i ? "," : "");
+        json_append_string(out, name, strlen(name));
+        buf_puts(out, ":{");
+        put_spent(out, &b->models[i].spent);
+        buf_putc(out, '}');
+    }
+    buf_puts(out, "},\"depths\":[");
+    for (size_t i = 0; i < depths; i++) {
+        buf_puts(out, i ? ",{" : "{");
+        put_spent(out, &b->depths[i]);
+        buf_putc(out, '}');
+    }
+    buf_puts(out, "]}");
+}
+
 struct droste_result *result_of_run(const struct rlm_result *run)
 {
     struct droste_result *r = calloc(1, sizeof *r);
     if (!r)
         return NULL;
-    const struct budget *b = &run->budget;
     struct buf *out = &r->json;
     r->status = rlm_status_name(run->status);
     r->error = run->error;
@@ -134,11 +177,8 @@ struct droste_result *result_of_run(const struct rlm_result *run)
     buf_printf(
         out, "{\"answer\":%s,\"status\":\"%s\"", run->answer ? run->answer : "null", r->status);
     put_string(out, "run", run->run[0] ? run->run : NULL);
-    buf_printf(out,
-        ",\"iterations\":%u,\"usage\":{\"calls\":%lld,\"input_tokens\":%lld,"
-        "\"output_tokens\":%lld,\"cost\":null,\"seconds\":%.6f,\"estimated\":%s}",
-        run->iterations, (long long)b->calls, (long long)b->input_tokens,
-        (long long)b->output_tokens, run->seconds, b->estimated ? "true" : "false");
+    buf_printf(out, ",\"iterations\":%u", run->iterations);
+    put_usage(out, run->budget, run->seconds);
     if (run->error.code != ERROR_NONE)
         put_error(out, error_code_name(run->error.code), run->error.text, NULL);
     else

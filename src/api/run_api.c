@@ -42,9 +42,9 @@ static void pass_event(void *arg, const struct rlm_event *e)
         .status = e->cell ? cell_status_name(e->cell->status) : NULL,
         .seconds = e->cell ? e->cell->seconds : 0,
         .pending = e->pending,
-        .calls = e->budget->calls,
-        .input_tokens = e->budget->input_tokens,
-        .output_tokens = e->budget->output_tokens,
+        .calls = e->budget->spent.calls,
+        .input_tokens = e->budget->spent.input_tokens,
+        .output_tokens = e->budget->spent.output_tokens,
     };
     w->fn(w->arg, &event);
 }
@@ -59,7 +59,7 @@ static void run_done(void *arg, const struct rlm_result *result)
 /* What a run is made of. */
 struct parts {
     struct context *context;
-    struct lm *lm, *sub;
+    struct models models;
     struct store *store; /* the droste's */
     const char *resume;  /* the run to go on with; NULL: a new one */
     struct buf instructions;
@@ -68,8 +68,7 @@ struct parts {
 
 static void free_parts(struct parts *p)
 {
-    lm_close(p->sub);
-    lm_close(p->lm);
+    api_models_close(&p->models);
     context_free(p->context);
     buf_free(&p->instructions);
     buf_free(&p->settings);
@@ -85,7 +84,7 @@ static int load_context(droste *d, const char *path, struct parts *p, struct err
 
 static int make_parts(droste *d, const char *context, struct parts *p, struct error *err)
 {
-    int rc = api_models(d, true, &p->lm, &p->sub, err);
+    int rc = api_models(d, true, &p->models, err);
     if (rc == 0)
         rc = load_context(d, context, p, err);
     if (rc == 0)
@@ -103,19 +102,23 @@ static int fill_options(
     *o = (struct rlm_options){
         .question = question,
         .context = p->context,
-        .lm = p->lm,
-        .sub_lm = p->sub,
+        .models = p->models.at,
+        .model_count = array_length(p->models.at),
         .limits = {
             .calls = s->max_llm_calls,
             .input_tokens = s->max_input_tokens,
             .output_tokens = s->max_output_tokens,
             .total_tokens = s->max_total_tokens,
             .seconds = s->timeout,
+            .cost = s->max_cost,
+            .depth = (unsigned)s->max_recursion_depth,
+            .children = (unsigned)s->max_children,
         },
         .call_timeout = s->call_timeout,
         .answer_timeout = api_broker_timeout(d),
         .max_tokens = s->max_tokens,
         .max_iterations = (unsigned)s->max_iterations,
+        .child_iterations = (unsigned)s->delegate_max_iterations,
         .max_output_chars = (size_t)s->max_output_chars,
         .store = p->store,
         .resume = p->resume,
@@ -259,7 +262,7 @@ static int load_past_context(droste *d, struct past *past, struct parts *p, stru
 static int resume(droste *d, struct past *past, struct waiting *w, struct error *err)
 {
     struct parts parts = { .store = past->store, .resume = past->id };
-    int rc = api_models(d, true, &parts.lm, &parts.sub, err);
+    int rc = api_models(d, true, &parts.models, err);
     if (rc == 0)
         rc = load_past_context(d, past, &parts, err);
     if (rc == 0)

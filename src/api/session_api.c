@@ -12,7 +12,7 @@ struct droste_session {
     droste *d;
     struct droste_session *next;
     struct session *session;
-    struct lm *lm, *sub;
+    struct models models;
     struct broker *broker;
     struct budget budget;
     droste_output_fn *output;
@@ -79,6 +79,7 @@ static int set_up(droste_session *s, struct error *err)
         .input_tokens = d->settings.max_input_tokens,
         .output_tokens = d->settings.max_output_tokens,
         .total_tokens = d->settings.max_total_tokens,
+        .cost = d->settings.max_cost,
     };
     budget_init(&s->budget, &limits);
     int rc = api_session_options(d, &options, err);
@@ -90,10 +91,10 @@ static int set_up(droste_session *s, struct error *err)
     if (rc == 0)
         rc = api_environment(d, &env, err);
     if (rc == 0)
-        rc = api_models(d, false, &s->lm, &s->sub, err);
+        rc = api_models(d, false, &s->models, err);
     if (rc < 0)
         return rc;
-    struct broker_options broker = { .lm = s->sub ? s->sub : s->lm,
+    struct broker_options broker = { .lm = s->models.at[1],
         .budget = &s->budget,
         .call_timeout = d->settings.call_timeout,
         .loop = d->loop,
@@ -149,8 +150,8 @@ void droste_session_close(droste_session *s)
     }
     broker_close(steal(&s->broker));
     session_close(s->session);
-    lm_close(s->sub);
-    lm_close(s->lm);
+    api_models_close(&s->models);
+    budget_free(&s->budget);
     cell_result_free(&s->result);
     free(s->notice);
     free(s);

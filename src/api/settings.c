@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "broker/budget.h"
 
 enum { FILE_MAX = 1 << 20 };
 
@@ -32,8 +33,13 @@ static const struct setting {
           "The language model: PROVIDER/MODEL, a name of OpenAI's, replay:FILE, or callback.", 0 },
         TYPE_TEXT, AT(model), 0, 0 },
     { { "sub-model", "MODEL", "", "DROSTE_SUB_MODEL",
-          "The model that answers llm_query; the same one by default.", 0 },
+          "The model that answers llm_query and writes child runs; the same one by default.", 0 },
         TYPE_TEXT, AT(sub_model), 0, 0 },
+    { { "depth-model", "N=MODEL", "", NULL,
+          "The model from this depth on, up to the next that has one: 1 for what the root's code "
+          "asks, 2 for what its children's code asks; may be repeated.",
+          0 },
+        TYPE_LIST, AT(depth_model), 0, 0 },
     { { "base-url", "URL", "", "OPENAI_BASE_URL",
           "An OpenAI-compatible server, such as http://127.0.0.1:8000/v1.", 0 },
         TYPE_TEXT, AT(base_url), 0, 0 },
@@ -170,8 +176,19 @@ static const struct setting {
 
     { { "max-iterations", "N", "30", NULL, "Turns of the model.", 0 }, TYPE_NUMBER,
         AT(max_iterations), 1, 1e6 },
-    { { "max-llm-calls", "N", "50", NULL, "Model calls that the guest's code may make.", 0 },
+    { { "max-recursion-depth", "N", "2", NULL,
+          "How deep child runs (rlm_query) may stand below each other; 0: none.", 0 },
+        TYPE_NUMBER, AT(max_recursion_depth), 0, BUDGET_DEPTH_MAX },
+    { { "delegate-max-iterations", "N", "8", NULL, "Turns of the model in a child run.", 0 },
+        TYPE_NUMBER, AT(delegate_max_iterations), 1, 1e6 },
+    { { "max-children", "N", "8", NULL, "Child runs at work at once, at each depth.", 0 },
+        TYPE_NUMBER, AT(max_children), 1, 10000 },
+    { { "max-llm-calls", "N", "50", NULL,
+          "Model calls that the guest's code may make, the turns of child runs included.", 0 },
         TYPE_NUMBER, AT(max_llm_calls), 0, 1e9 },
+    { { "max-cost", "DOLLARS", "0", NULL,
+          "Money for the whole run, by the prices that are known; 0: no limit.", 0 },
+        TYPE_DECIMAL, AT(max_cost), 0, 1e9 },
     { { "max-input-tokens", "N", "0", NULL, "Input tokens of the whole run; 0: no limit.", 0 },
         TYPE_NUMBER, AT(max_input_tokens), 0, 1e15 },
     { { "max-output-tokens", "N", "0", NULL, "Output tokens of the whole run; 0: no limit.", 0 },
@@ -381,7 +398,10 @@ static bool is_saved(const struct setting *what)
 static const char *find_relative(const struct setting *what, const char *value)
 {
     const char *kind = what->option.value, *name = what->option.name;
-    if (strcmp(kind, "MODEL") == 0) {
+    bool of_depth = strcmp(kind, "N=MODEL") == 0;
+    if (of_depth || strcmp(kind, "MODEL") == 0) {
+        const char *equals = of_depth ? strchr(value, '=') : NULL;
+        value = equals ? equals + 1 : value;
         bool replay = strncmp(value, "replay:", 7) == 0, exec = strncmp(value, "exec:", 5) == 0;
         const char *path = value + (replay ? 7 : 5);
         bool relative = (replay || (exec && strchr(path, '/'))) && path[0] != '/';

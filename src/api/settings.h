@@ -23,7 +23,7 @@ struct list {
 int list_add(struct list *list, const char *value, struct error *err);
 void list_clear(struct list *list);
 
-enum { SETTINGS_MAX = 64 };
+enum { SETTINGS_MAX = 72 };
 
 struct settings {
     /* models */
@@ -35,14 +35,16 @@ struct settings {
     double call_timeout, connect_timeout, first_timeout, stall_timeout;
     /* sandboxes */
     char *env, *isolation, *python;
-    struct list preload, read, include, allow_import;
+    struct list preload, read, include, allow_import, depth_model;
     bool rules;
     char *setup_code;
     double timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus, cpu_time;
     int64_t pool, memory, processes, open_files, file_size, tmp_size, output_limit;
     /* runs */
-    int64_t max_iterations, max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens,
-        max_output_chars, max_errors;
+    int64_t max_iterations, max_recursion_depth, delegate_max_iterations, max_children,
+        max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens, max_output_chars,
+        max_errors;
+    double max_cost;
     char *context_type, *instructions, *database;
     /* which of them somebody has set, by their place in the table */
     bool given[SETTINGS_MAX];

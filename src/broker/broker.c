@@ -1,70 +1,25 @@
 /* broker/broker.c: see broker.h.
  *
  * An `ask` is one call of a guest, its `items` the prompts. An item's model call begins in the
- * record before it is started and ends there before its answer goes to the guest. In a run that is
- * resumed, an item is first looked for in the record (ask_record).
+ * record before it is started and ends there before its answer goes to the guest; a child run keeps
+ * its own record. In a run that is resumed, an item is first looked for in the record (known.c).
+ *
+ * What a call says in its head: `name`, the function; `model`, for all prompts; for llm_query
+ * `messages`, the indices of prompts that are lists of messages as JSON; for rlm_query `kinds`, what
+ * the parts behind the prompts are (contexts), and `of`, for each prompt the index of its context,
+ * or -1. The answers of rlm_query are JSON.
  */
-#include "broker/broker.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "broker/internal.h"
 
 enum {
     MESSAGES_MAX = 10000,
     UNDER_WAY_MAX = 64 << 20, /* bytes of prompts that wait for answers when one more call comes */
-    DOUBT_MS = 2000, /* how long threads may take to come in the order in which they came before */
-    SHOWN_MAX = 40,  /* bytes of a prompt in an error */
 };
-
-/* Of an item in a run that is resumed. */
-enum waits {
-    WAITS_NOT,
-    WAITS_FOR_OTHERS, /* the record has calls of this cell that should come, and not this one */
-    WAITS_FOR_CELL,   /* its answer came after the end of the cell, and must not come before now */
-};
-
-struct item {
-    struct ask *ask;
-    struct lm_call *call; /* NULL once it ended, or before it began */
-    int64_t record;       /* its id there; 0: none */
-    struct budget_hold hold;
-    char *text;
-    size_t len;
-    bool is_messages;
-    struct error error;
-    enum waits waits;
-    char *prompt, *model; /* of one that waits for others */
-    size_t prompt_len;
-    struct recorded_call *known; /* of one that waits for its cell */
-};
-
-struct ask {
-    struct ask *next;
-    struct broker *broker;
-    struct session *session;
-    uint64_t id;
-    size_t count, done;
-    size_t bytes;           /* of its prompts */
-    bool starting;          /* within broker_call: the reply waits for its end */
-    struct timer *patience; /* until the guest is told that no answer comes; NULL: for ever */
-    struct item items[];
-};
-
-struct broker {
-    struct broker_options options;
-    int64_t turn, cell;
-    unsigned pending;
-    size_t under_way; /* bytes of prompts in `asks` */
-    struct ask *asks;
-    struct timer *doubt; /* about items that wait for others */
-    bool parked;         /* there may be such */
-};
-
-static void doubt_is_over(void *arg);
-static void start_waiting(struct broker *b, enum waits most);
 
 int broker_open(const struct broker_options *options, struct broker **out, struct error *err)
 {
@@ -72,7 +27,7 @@ int broker_open(const struct broker_options *options, struct broker **out, struc
     if (!b)
         return error_memory(err);
     b->options = *options;
-    if (options->recorded && !(b->doubt = timer_new(options->loop, doubt_is_over, b))) {
+    if (options->recorded && !(b->doubt = timer_new(options->loop, known_doubt, b))) {
         free(b);
         return error_memory(err);
     }
@@ -89,13 +44,6 @@ void broker_place(struct broker *b, int64_t turn, int64_t cell)
 {
     b->turn = turn;
     b->cell = cell;
-    if (b->options.recorded)
-        start_waiting(b, WAITS_FOR_CELL);
-}
-
-unsigned broker_pending(const struct broker *b)
-{
-    return b->pending;
 }
 
 /* ---- errors, as guests get them ---- */
@@ -137,11 +85,14 @@ static void unlink_ask(struct ask *ask)
 static void free_ask(struct ask *ask)
 {
     timer_free(ask->patience);
+    for (size_t i = 0; i < ask->context_count; i++)
+        given_drop(ask->contexts[i]);
+    free(ask->contexts);
     for (size_t i = 0; i < ask->count; i++) {
         free(ask->items[i].text);
-        free(ask->items[i].prompt);
-        free(ask->items[i].model);
+        free(ask->items[i].kept);
     }
+    free(ask->model);
     free(ask);
 }
 
@@ -162,7 +113,7 @@ static struct json_object *reply_head(const struct ask *ask)
     return head;
 }
 
-static void reply(struct ask *ask)
+void ask_reply(struct ask *ask)
 {
     cleanup_json struct json_object *head = reply_head(ask);
     cleanup_free struct session_part *parts = calloc(ask->count, sizeof *parts);
@@ -178,12 +129,12 @@ static void reply(struct ask *ask)
 
 /* ---- one prompt ---- */
 
-static void item_over(struct item *item)
+void item_over(struct item *item)
 {
     struct ask *ask = item->ask;
     ask->done++;
     if (ask->done == ask->count && !ask->starting)
-        reply(ask);
+        ask_reply(ask);
 }
 
 struct store_call_end broker_call_end(const struct lm_reply *r)
@@ -197,6 +148,7 @@ struct store_call_end broker_call_end(const struct lm_reply *r)
         .input_tokens = r->usage.input_tokens,
         .output_tokens = r->usage.output_tokens,
         .estimated = r->usage.estimated,
+        .cost = r->cost,
         .attempts = r->attempts,
         .seconds = r->seconds,
     };
@@ -215,23 +167,41 @@ static void record_end(struct item *item, const struct lm_reply *r)
     item->record = 0;
 }
 
+static void tell_changed(struct broker *b)
+{
+    if (b->options.changed)
+        b->options.changed(b->options.arg);
+}
+
+/* The text of an answer, in the form that its function gives it. */
+void item_keep_text(struct item *item, const char *text, size_t len, bool quote)
+{
+    struct buf quoted = { 0 };
+    if (quote) {
+        json_append_string(&quoted, text, len);
+        item->len = quoted.len;
+        item->text = buf_steal(&quoted);
+    } else {
+        item->len = len;
+        item->text = text_copy(text, len);
+    }
+    if (item->text)
+        return;
+    item->len = 0;
+    error_memory(&item->error);
+}
+
 static void item_done(void *arg, const struct lm_reply *r)
 {
     struct item *item = arg;
     struct broker *b = item->ask->broker;
     item->call = NULL;
-    b->pending--;
-    budget_settle(b->options.budget, &item->hold, &r->usage);
+    budget_settle(b->options.budget, &item->hold, r);
     item->error = r->error;
     record_end(item, r);
-    if (item->error.code == ERROR_NONE) {
-        item->text = text_copy(r->text, r->len);
-        item->len = item->text ? r->len : 0;
-        if (!item->text)
-            error_memory(&item->error);
-    }
-    if (b->options.changed)
-        b->options.changed(b->options.arg);
+    if (item->error.code == ERROR_NONE)
+        item_keep_text(item, r->text, r->len, item->is_run);
+    tell_changed(b);
     item_over(item);
 }
 
@@ -247,167 +217,65 @@ static int record_begin(struct item *item, const char *model, const char *key, c
         .turn = b->turn,
         .cell = b->cell,
         .depth = b->options.depth,
-        .kind = "sub",
-        .model = model ? model : lm_name(b->options.lm),
+        .kind = item->is_run ? "plain" : "sub",
+        .model = model,
         .request = { text, len },
         .key = key,
     };
     return b->options.store ? store_call_begin(b->options.store, &begin, &item->record, err) : 0;
 }
 
-static int begin_request(
-    struct item *item, struct lm_request *request, const char *text, size_t len, struct error *err)
+int item_begin(struct item *item, const struct lm_request *request, const struct budget_call *call,
+    const char *text, size_t len, struct error *err)
 {
     struct broker *b = item->ask->broker;
+    struct lm_request keyed = *request;
     char key[LM_KEY_SIZE];
-    int rc = budget_hold(b->options.budget, len, &item->hold, err);
-    if (rc == 0 && !request->key) {
+    int rc = budget_hold(b->options.budget, call, &item->hold, err);
+    if (rc == 0 && !keyed.key) {
         rc = lm_key(key, err);
-        request->key = key;
+        keyed.key = key;
     }
     if (rc == 0)
-        rc = record_begin(item, request->model, request->key, text, len, err);
+        rc = record_begin(item, call->model, keyed.key, text, len, err);
     if (rc == 0)
-        rc = lm_start(b->options.lm, request, item_done, NULL, item, &item->call, err);
+        rc = lm_start(b->options.lm, &keyed, item_done, NULL, item, &item->call, err);
     if (rc < 0) {
         budget_release(b->options.budget, &item->hold);
         struct lm_reply never = { .error = *err, .text = "", .finish = "" };
         record_end(item, &never);
         return rc;
     }
-    b->pending++;
     return 0;
-}
-
-/* ---- what the record knows of it ---- */
-
-static void give_known(struct item *item, const struct recorded_call *call)
-{
-    struct broker *b = item->ask->broker;
-    struct buf text = { 0 };
-    item->error = call->error;
-    if (item->error.code == ERROR_NONE &&
-        recorded_read(b->options.recorded, &call->reply, &text, &item->error) == 0) {
-        item->len = text.len;
-        item->text = buf_steal(&text);
-    }
-    buf_free(&text);
-    item_over(item);
-}
-
-static int take_known(struct item *item, struct recorded_call *call, struct lm_request *request,
-    const char *text, size_t len, struct error *err)
-{
-    struct broker *b = item->ask->broker;
-    recorded_take(b->options.recorded, call);
-    if (!call->ended) {
-        item->record = call->id;
-        request->key = call->key[0] ? call->key : NULL;
-        return begin_request(item, request, text, len, err);
-    }
-    int rc = lm_pass(b->options.lm, request, err);
-    if (rc < 0)
-        return rc;
-    if (call->late) {
-        item->waits = WAITS_FOR_CELL;
-        item->known = call;
-        return 0;
-    }
-    give_known(item, call);
-    return 0;
-}
-
-static int wait_for_others(struct item *item, const struct lm_request *request, const char *text,
-    size_t len, struct error *err)
-{
-    struct broker *b = item->ask->broker;
-    item->prompt = text_copy(text, len);
-    item->prompt_len = len;
-    item->model = request->model ? strdup(request->model) : NULL;
-    if (!item->prompt || (request->model && !item->model))
-        return error_memory(err);
-    item->waits = WAITS_FOR_OTHERS;
-    b->parked = true;
-    return 0;
-}
-
-/* Stops the run: the code asks for `text`, and the record knows nothing of that. */
-static void diverge(struct broker *b, const char *text, size_t len)
-{
-    struct recorded *r = b->options.recorded;
-    struct recorded_cell *cell = recorded_cell_find(r, b->cell);
-    struct recorded_call *unasked = recorded_unasked(r, b->cell);
-    cleanup_buf struct buf shown = { 0 };
-    struct error why = { 0 };
-    size_t n = len > SHOWN_MAX ? text_utf8_floor(text, len, SHOWN_MAX) : len;
-    text_append_visible(&shown, text, n);
-    for (size_t i = 0; i < shown.len; i++)
-        if (shown.data[i] == '\n')
-            shown.data[i] = ' ';
-    error_set(&why, ERROR_MODEL_REPLAY,
-        "turn %lld, cell %lld, call %lld: the code asks for '%.80s%s', which is not what the "
-        "record "
-        "says; the run cannot be resumed",
-        (long long)b->turn, (long long)(cell ? cell->number : 0),
-        (long long)(unasked ? unasked->number : recorded_asked(r, b->cell) + 1), buf_text(&shown),
-        n < len ? "…" : "");
-    b->options.diverged(b->options.arg, &why);
-}
-
-/* 1: the item is taken care of; 0: it is to be begun, as the record knows nothing of it. */
-static int ask_record(
-    struct item *item, struct lm_request *request, const char *text, size_t len, struct error *err)
-{
-    struct broker *b = item->ask->broker;
-    struct recorded *r = b->options.recorded;
-    char hash[HASH_TEXT_SIZE];
-    if (!r)
-        return 0;
-    int rc = hash_sha256(text, len, hash, err);
-    if (rc < 0)
-        return rc;
-    struct recorded_call *call =
-        recorded_find(r, b->cell, request->model, lm_name(b->options.lm), hash);
-    struct recorded_cell *cell = recorded_cell_find(r, b->cell);
-    if (call)
-        rc = take_known(item, call, request, text, len, err);
-    else if (!cell || (!cell->ended && cell->calls == 0))
-        return 0;
-    else if (cell->calls > 0) {
-        rc = wait_for_others(item, request, text, len, err);
-        timer_start(b->doubt, DOUBT_MS, 0);
-    } else {
-        /* It may have been refused then, and is again: the record has what was begun only. */
-        rc = budget_hold(b->options.budget, len, &item->hold, err);
-        if (rc < 0)
-            return rc;
-        budget_release(b->options.budget, &item->hold);
-        rc = wait_for_others(item, request, text, len, err);
-        diverge(b, text, len);
-    }
-    return rc < 0 ? rc : 1;
 }
 
 static int start_request(
     struct item *item, struct lm_request *request, const char *text, size_t len, struct error *err)
 {
-    struct broker *b = item->ask->broker;
-    double left = budget_seconds_left(b->options.budget);
-    request->depth = b->options.depth;
+    struct broker_options *o = &item->ask->broker->options;
+    double left = budget_seconds_left(o->budget);
+    request->model = item->ask->model;
+    request->depth = o->depth;
     request->temperature = -1;
-    request->max_tokens = b->options.max_tokens;
-    request->timeout = b->options.call_timeout;
+    request->max_tokens = o->max_tokens;
+    request->timeout = o->call_timeout;
     if (request->timeout <= 0 || request->timeout > left)
         request->timeout = left < 1e9 ? left : request->timeout;
-    int rc = ask_record(item, request, text, len, err);
+    const struct budget_call call = { .model = request->model ? request->model : lm_name(o->lm),
+        .depth = request->depth,
+        .prompt_bytes = len,
+        .max_tokens = request->max_tokens,
+        .lm = o->lm,
+        .lm_model = request->model,
+        .account = o->account };
+    int rc = o->recorded ? known_start(item, request, &call, text, len, err) : 0;
     if (rc == 0)
-        rc = begin_request(item, request, text, len, err);
+        rc = item_begin(item, request, &call, text, len, err);
     return rc < 0 ? rc : 0;
 }
 
 /* A prompt that is a list of messages, as JSON. */
-static int start_messages(
-    struct item *item, const char *model, const char *text, size_t len, struct error *err)
+static int start_messages(struct item *item, const char *text, size_t len, struct error *err)
 {
     cleanup_json struct json_object *list = NULL;
     int rc = json_parse(text, len, &json_limits_large, &list, err);
@@ -432,143 +300,259 @@ static int start_messages(
                 "the role of message %zu is '%.20s'; use system, user or assistant", i,
                 messages[i].role);
     }
-    struct lm_request request = { .model = model, .messages = messages, .message_count = count };
+    struct lm_request request = { .messages = messages, .message_count = count };
     return start_request(item, &request, text, len, err);
 }
 
-static int start_item(
-    struct item *item, const char *model, const char *text, size_t len, struct error *err)
+static int check_prompt(const char *text, size_t len, struct error *err)
 {
-    struct lm_message message = { "user", text, len };
-    struct lm_request request = { .model = model, .messages = &message, .message_count = 1 };
     size_t bad;
-    if (item->is_messages)
-        return start_messages(item, model, text, len, err);
     if (len == 0)
         return error_set(err, ERROR_ARGUMENT, "prompt cannot be empty");
     if (!text_is_utf8(text, len, &bad))
         return error_set(err, ERROR_ARGUMENT, "the prompt is not UTF-8 at byte %zu", bad);
-    return start_request(item, &request, text, len, err);
+    return 0;
 }
 
-static void start_again(struct item *item)
+static int start_text(struct item *item, const char *text, size_t len, struct error *err)
 {
-    enum waits waited = item->waits;
-    cleanup_free char *prompt = steal(&item->prompt), *model = steal(&item->model);
-    item->waits = WAITS_NOT;
-    if (waited == WAITS_FOR_CELL)
-        give_known(item, item->known);
-    else if (start_item(item, model, prompt, item->prompt_len, &item->error) < 0)
-        item_over(item);
+    struct lm_message message = { .role = "user", .text = text, .len = len };
+    struct lm_request request = { .messages = &message, .message_count = 1 };
+    int rc = check_prompt(text, len, err);
+    return rc < 0 ? rc : start_request(item, &request, text, len, err);
 }
 
-/* Items that wait for no more than this look again. */
-static void start_waiting(struct broker *b, enum waits most)
+static int start_prompt(struct item *item, const char *text, size_t len, struct error *err)
 {
-    b->parked = false;
-    for (struct ask *ask = b->asks, *next; ask; ask = next) {
-        next = ask->next;
-        ask->starting = true;
-        for (size_t i = 0; i < ask->count; i++)
-            if (ask->items[i].waits != WAITS_NOT && ask->items[i].waits <= most)
-                start_again(&ask->items[i]);
-        ask->starting = false;
-        if (ask->done == ask->count)
-            reply(ask);
+    return item->is_messages ? start_messages(item, text, len, err)
+                             : start_text(item, text, len, err);
+}
+
+/* ---- one child run ---- */
+
+static void child_done(void *arg, const char *json, size_t len, const struct error *error)
+{
+    struct item *item = arg;
+    struct broker *b = item->ask->broker;
+    item->child = NULL;
+    item->error = *error;
+    if (json)
+        item_keep_text(item, json, len, false);
+    tell_changed(b);
+    item_over(item);
+}
+
+/* The prompt with the context behind it. */
+static int plain_text(
+    const struct item *item, const char *prompt, size_t len, struct buf *out, struct error *err)
+{
+    size_t n = 0;
+    const char *context = item->context ? given_bytes(item->context, &n) : NULL;
+    buf_append(out, prompt, len);
+    if (context) {
+        buf_puts(out, "\n\nContext:\n");
+        buf_append(out, context, n);
     }
+    return buf_failed(out) ? error_memory(err) : 0;
 }
 
-/* Whoever should have come first has not come. */
-static void doubt_is_over(void *arg)
+/* No child run may begin here: a model is asked. */
+static int start_plain(struct item *item, const char *prompt, size_t len, struct error *err)
 {
-    struct broker *b = arg;
-    for (struct ask *ask = b->asks; ask; ask = ask->next)
-        for (size_t i = 0; i < ask->count; i++) {
-            if (ask->items[i].waits != WAITS_FOR_OTHERS)
-                continue;
-            diverge(b, ask->items[i].prompt, ask->items[i].prompt_len);
-            return;
-        }
+    cleanup_buf struct buf whole = { 0 };
+    size_t n = 0;
+    const char *context = item->context ? given_bytes(item->context, &n) : "";
+    if (!text_is_utf8(context, n, NULL))
+        return error_set(err, ERROR_ARGUMENT,
+            "a context of bytes needs a child run, and none may begin here (max-recursion-depth)");
+    int rc = plain_text(item, prompt, len, &whole, err);
+    return rc < 0 ? rc : start_text(item, whole.data, whole.len, err);
 }
 
-/* How many of the call's prompts the record knows nothing of: the others were reserved before. */
-static int64_t count_new(struct broker *b, const struct session_call *call)
+static int start_run(struct item *item, const char *prompt, size_t len, struct error *err)
 {
-    struct recorded *r = b->options.recorded;
-    size_t known = 0, count = call->parts.count;
-    const char *model = json_get_string(call->head, "model", NULL), *text;
-    size_t len;
-    struct frame_parts parts = call->parts;
-    cleanup_free struct recorded_call **taken = r ? calloc(count, sizeof *taken) : NULL;
-    while (taken && frame_parts_next(&parts, &text, &len)) {
-        char hash[HASH_TEXT_SIZE];
-        if (hash_sha256(text, len, hash, NULL) < 0)
-            break;
-        taken[known] = recorded_find(r, b->cell, model, lm_name(b->options.lm), hash);
-        if (taken[known])
-            recorded_take(r, taken[known++]);
-    }
-    for (size_t i = known; i-- > 0;)
-        recorded_untake(r, taken[i]);
-    return (int64_t)(count - known);
+    struct broker *b = item->ask->broker;
+    const struct broker_children *children = b->options.children;
+    struct broker_child child = { .prompt = prompt,
+        .len = len,
+        .context = item->context,
+        .model = item->ask->model,
+        .cell = b->cell };
+    item->is_run = true;
+    int rc = check_prompt(prompt, len, err);
+    if (rc == 0 && memchr(prompt, '\0', len))
+        rc = error_set(err, ERROR_ARGUMENT, "the prompt of a child run has a zero byte in it");
+    if (rc == 0 && !children)
+        return start_plain(item, prompt, len, err);
+    return rc < 0 ? rc
+                  : children->start(
+                        b->options.children_arg, &child, child_done, item, &item->child, err);
 }
 
 /* ---- one call of a guest ---- */
 
-/* The indices that the head lists are prompts of several messages. */
-static void mark_messages(struct ask *ask, struct json_object *list)
+static size_t list_length(struct json_object *list)
 {
-    size_t count = list ? json_object_array_length(list) : 0;
+    return list ? json_object_array_length(list) : 0;
+}
+
+/* The indices that the head lists are prompts of several messages. */
+static int take_messages(
+    struct ask *ask, struct json_object *head, struct frame_parts *contexts, struct error *err)
+{
+    struct json_object *list = json_get_typed(head, "messages", json_type_array);
+    size_t count = list_length(list);
     for (size_t i = 0; i < count; i++) {
         int64_t index = json_object_get_int64(json_object_array_get_idx(list, i));
         if (index >= 0 && (size_t)index < ask->count)
             ask->items[index].is_messages = true;
     }
+    return 0;
+}
+
+static int take_contexts(
+    struct ask *ask, struct json_object *head, struct frame_parts *parts, struct error *err)
+{
+    struct json_object *kinds = json_get_typed(head, "kinds", json_type_array);
+    struct json_object *of = json_get_typed(head, "of", json_type_array);
+    size_t count = list_length(kinds), len;
+    const char *data;
+    ask->contexts = count ? calloc(count, sizeof *ask->contexts) : NULL;
+    if (count && !ask->contexts)
+        return error_memory(err);
+    for (; ask->context_count < count && frame_parts_next(parts, &data, &len);
+         ask->context_count++) {
+        enum value_kind kind;
+        const char *word =
+            json_object_get_string(json_object_array_get_idx(kinds, ask->context_count));
+        if (context_kind_parse(word ? word : "", &kind, err) < 0)
+            return -(int)ERROR_ARGUMENT;
+        struct given *given = given_new(kind, data, len);
+        if (!given)
+            return error_memory(err);
+        ask->contexts[ask->context_count] = given;
+    }
+    for (size_t i = 0; i < ask->count && i < list_length(of); i++) {
+        int64_t index = json_object_get_int64(json_object_array_get_idx(of, i));
+        if (index >= 0 && (size_t)index < ask->context_count)
+            ask->items[i].context = ask->contexts[index];
+    }
+    return 0;
+}
+
+/* Looks in the record for what the prompt asks. */
+static int find_prompt(struct item *item, const char *text, size_t len, struct error *err)
+{
+    return known_find_call(item, text, len, err);
+}
+
+static int find_run(struct item *item, const char *text, size_t len, struct error *err)
+{
+    cleanup_buf struct buf whole = { 0 };
+    if (item->ask->broker->options.children)
+        return 0;
+    int rc = plain_text(item, text, len, &whole, err);
+    return rc < 0 ? rc : known_find_call(item, whole.data, whole.len, err);
+}
+
+/* What guests may ask for. */
+static const struct function {
+    const char *name;
+    int (*start)(struct item *item, const char *text, size_t len, struct error *err);
+    /* What else the head says; `rest` are the parts behind the prompts. */
+    int (*take)(
+        struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err);
+    int (*find)(struct item *item, const char *text, size_t len, struct error *err);
+} functions[] = {
+    { "llm_query", start_prompt, take_messages, find_prompt },
+    { "rlm_query", start_run, take_contexts, find_run },
+};
+
+static const struct function *find_function(const char *name)
+{
+    for (size_t i = 0; i < array_length(functions); i++)
+        if (strcmp(functions[i].name, name) == 0)
+            return &functions[i];
+    return NULL;
+}
+
+/* The prompts come first, then the contexts that the head has kinds of. */
+static size_t count_prompts(const struct session_call *call)
+{
+    size_t contexts = list_length(json_get_typed(call->head, "kinds", json_type_array));
+    return contexts < call->parts.count ? call->parts.count - contexts : 0;
 }
 
 static int check_call(struct broker *b, const struct session_call *call, struct error *err)
 {
     const char *name = json_get_string(call->head, "name", "");
-    if (strcmp(name, "llm_query") != 0)
+    size_t prompts = count_prompts(call);
+    if (!find_function(name))
         return error_set(err, ERROR_ARGUMENT, "the host has no function '%.64s'", name);
     if (!b->options.lm)
         return error_set(err, ERROR_CONFIG,
             "no model is configured: give one with --model, DROSTE_MODEL or config.ini");
-    if (call->parts.count == 0)
+    if (prompts == 0)
         return error_set(err, ERROR_ARGUMENT, "a call without a prompt");
     if (b->under_way > UNDER_WAY_MAX)
         return error_set(err, ERROR_BUDGET,
             "prompts of %zu MiB wait for their answers already; ask again when some have come",
             b->under_way >> 20);
-    int64_t fresh = count_new(b, call);
-    return fresh > 0 ? budget_reserve(b->options.budget, fresh, err) : 0;
+    return 0;
 }
 
-/* Ends an item's call that nobody waits for any more; what it has cost is settled. */
+static bool is_open(const struct item *item)
+{
+    return item->call || item->child || item->waits != WAITS_NOT;
+}
+
+/* Ends an item that nobody waits for any more; what it has cost is settled. */
 static void cancel_item(struct item *item, const struct error *why)
 {
     struct broker *b = item->ask->broker;
-    struct lm_reply cancelled = { .text = "", .finish = "", .error = *why };
-    lm_cancel(steal(&item->call), &cancelled.usage);
-    b->pending--;
-    budget_settle(b->options.budget, &item->hold, &cancelled.usage);
+    struct lm_reply cancelled = { 0 };
     item->error = *why;
+    if (item->waits != WAITS_NOT) {
+        known_cancel(item);
+        return;
+    }
+    if (item->child) {
+        b->options.children->cancel(steal(&item->child), why);
+        return;
+    }
+    lm_cancel(steal(&item->call), &cancelled);
+    cancelled.error = *why;
+    budget_settle(b->options.budget, &item->hold, &cancelled);
     record_end(item, &cancelled);
+}
+
+/* Its open items get the error, the others what has come. */
+static void give_up(struct ask *ask, const struct error *why)
+{
+    struct broker *b = ask->broker;
+    for (size_t i = 0; i < ask->count; i++)
+        if (is_open(&ask->items[i]))
+            cancel_item(&ask->items[i], why);
+    ask_reply(ask);
+    tell_changed(b);
+}
+
+void broker_give_up(struct broker *b, struct session *s, const struct error *why)
+{
+    for (struct ask *ask = b->asks, *next; ask; ask = next) {
+        next = ask->next;
+        if (ask->session == s)
+            give_up(ask, why);
+    }
 }
 
 static void patience_is_over(void *arg)
 {
     struct ask *ask = arg;
-    struct broker *b = ask->broker;
     struct error why = { 0 };
     error_set(&why, ERROR_TIMEOUT, "no answer within %g s (broker-timeout); the call was cancelled",
-        b->options.answer_timeout);
-    for (size_t i = 0; i < ask->count; i++)
-        if (ask->items[i].call)
-            cancel_item(&ask->items[i], &why);
-    reply(ask);
-    if (b->options.changed)
-        b->options.changed(b->options.arg);
+        ask->broker->options.answer_timeout);
+    give_up(ask, &why);
 }
 
 static int begin_patience(struct ask *ask, struct error *err)
@@ -592,49 +576,102 @@ static size_t count_bytes(struct frame_parts parts)
     return bytes;
 }
 
+void item_start(struct item *item, const char *text, size_t len)
+{
+    item->asked = text;
+    item->asked_len = len;
+    if (item->ask->function->start(item, text, len, &item->error) == 0)
+        return;
+    budget_unreserve(item->ask->broker->options.budget, item->reserved);
+    item_over(item);
+}
+
+static void start_items(struct ask *ask, struct frame_parts parts)
+{
+    const char *text;
+    size_t len;
+    for (size_t i = 0; i < ask->count && frame_parts_next(&parts, &text, &len); i++)
+        item_start(&ask->items[i], text, len);
+}
+
+/* Room in the budget for the prompts that the record knows nothing of: the others had theirs. */
+static int reserve(struct ask *ask, struct frame_parts parts, struct error *err)
+{
+    struct broker_options *o = &ask->broker->options;
+    const char *text;
+    size_t len;
+    int64_t fresh = 0;
+    int rc = 0;
+    for (size_t i = 0; i < ask->count && rc == 0 && frame_parts_next(&parts, &text, &len); i++) {
+        struct item *item = &ask->items[i];
+        item->ask = ask;
+        rc = o->recorded ? ask->function->find(item, text, len, err) : 0;
+        item->reserved = item->known ? 0 : 1;
+        fresh += item->reserved;
+    }
+    if (rc == 0 && fresh > 0)
+        rc = budget_reserve(o->budget, fresh, err);
+    for (size_t i = ask->count; rc < 0 && i-- > 0;)
+        known_forget(&ask->items[i]);
+    return rc;
+}
+
+/* What the head says of the prompts, and the time for them. */
+static int prepare(struct ask *ask, const struct session_call *call, struct error *err)
+{
+    struct frame_parts rest = call->parts;
+    const char *text;
+    size_t len;
+    for (size_t i = 0; i < ask->count; i++)
+        frame_parts_next(&rest, &text, &len);
+    int rc = ask->function->take(ask, call->head, &rest, err);
+    if (rc == 0)
+        rc = begin_patience(ask, err);
+    return rc < 0 ? rc : reserve(ask, call->parts, err);
+}
+
+static struct ask *new_ask(
+    struct broker *b, struct session *s, const struct session_call *call, struct error *err)
+{
+    const char *model = json_get_string(call->head, "model", NULL);
+    size_t count = count_prompts(call);
+    struct ask *ask = calloc(1, sizeof *ask + count * sizeof(struct item));
+    if (ask)
+        *ask = (struct ask){ .next = b->asks,
+            .broker = b,
+            .session = s,
+            .id = call->id,
+            .function = find_function(json_get_string(call->head, "name", "")),
+            .model = model ? strdup(model) : NULL,
+            .count = count,
+            .bytes = count_bytes(call->parts),
+            .starting = true };
+    if (!ask || (model && !ask->model) || prepare(ask, call, err) < 0) {
+        if (!ask || (model && !ask->model))
+            error_memory(err);
+        if (ask)
+            free_ask(ask);
+        return NULL;
+    }
+    return ask;
+}
+
 void broker_call(struct broker *b, struct session *s, const struct session_call *call)
 {
     struct error err = { 0 };
-    if (check_call(b, call, &err) < 0) {
-        refuse(s, call->id, &err);
-        return;
-    }
-    struct ask *ask = calloc(1, sizeof *ask + call->parts.count * sizeof(struct item));
+    struct ask *ask = check_call(b, call, &err) < 0 ? NULL : new_ask(b, s, call, &err);
     if (!ask) {
-        error_memory(&err);
         refuse(s, call->id, &err);
-        return;
-    }
-    *ask = (struct ask){ .next = b->asks,
-        .broker = b,
-        .session = s,
-        .id = call->id,
-        .count = call->parts.count,
-        .bytes = count_bytes(call->parts),
-        .starting = true };
-    if (begin_patience(ask, &err) < 0) {
-        refuse(s, call->id, &err);
-        free(ask);
         return;
     }
     b->asks = ask;
     b->under_way += ask->bytes;
-    const char *model = json_get_string(call->head, "model", NULL);
-    mark_messages(ask, json_get_typed(call->head, "messages", json_type_array));
-    struct frame_parts parts = call->parts;
-    const char *text;
-    size_t len;
-    for (size_t i = 0; frame_parts_next(&parts, &text, &len); i++) {
-        struct item *item = &ask->items[i];
-        item->ask = ask;
-        if (start_item(item, model, text, len, &item->error) < 0)
-            item_over(item);
-    }
+    start_items(ask, call->parts);
     ask->starting = false;
     if (ask->done == ask->count)
-        reply(ask);
+        ask_reply(ask);
     if (b->parked)
-        start_waiting(b, WAITS_FOR_OTHERS);
+        known_start_waiting(b);
 }
 
 static void cancel_ask(struct ask *ask)
@@ -643,7 +680,7 @@ static void cancel_ask(struct ask *ask)
     error_set(&why, ERROR_CANCELLED, "nobody waits for the answer any more");
     unlink_ask(ask);
     for (size_t i = 0; i < ask->count; i++)
-        if (ask->items[i].call)
+        if (is_open(&ask->items[i]))
             cancel_item(&ask->items[i], &why);
     free_ask(ask);
 }

@@ -1,7 +1,8 @@
 /* broker/broker.h: answers the calls of guests.
  *
- * A call of a guest is one or more prompts; each becomes a call of a model, under the budget and
- * in the record, and their answers go back together, in order. A prompt that fails is that item's
+ * A call of a guest is one or more prompts; each becomes a call of a model (llm_query) or a child
+ * run (rlm_query), under the budget and in the record, and their answers go back together, in order.
+ * Where no child run may begin, a plain call of a model stands in for it. A prompt that fails is that item's
  * error; what the budget refuses is refused for the whole call, before anything is spent. A call
  * that waits longer than `answer_timeout` gets what has come, and an error for each other prompt.
  */
@@ -10,17 +11,43 @@
 
 #include "base/error.h"
 #include "broker/budget.h"
+#include "broker/given.h"
 #include "broker/recorded.h"
 #include "lm/lm.h"
 #include "session/session.h"
 #include "store/store.h"
 
 struct broker;
+struct child; /* a child run, as whoever runs children knows it */
+
+/* A child run that a guest asks for. What it points to is valid during `start`. */
+struct broker_child {
+    const char *prompt; /* UTF-8 */
+    size_t len;
+    struct given *context; /* NULL: none */
+    const char *model;     /* as lm_request has it; NULL: the one of its depth */
+    int64_t cell;          /* that asked, in the record; 0: none */
+};
+
+/* The end of a child run: its answer as JSON, or an error, or both (its last words). */
+typedef void broker_child_fn(void *arg, const char *json, size_t len, const struct error *error);
+
+/* Who runs children; the floor above does. */
+struct broker_children {
+    /* Begins one, for which one call was reserved in the budget. `done` comes later, from the loop,
+     * unless it is cancelled first; then its handle is gone. */
+    int (*start)(void *arg, const struct broker_child *child, broker_child_fn *done, void *done_arg,
+        struct child **out, struct error *err);
+    void (*cancel)(struct child *child, const struct error *why);
+};
 
 struct broker_options {
     struct lm *lm; /* answers guests; NULL: every call is refused with `no_model` */
+    const struct broker_children *children; /* NULL: none may begin */
+    void *children_arg;
     struct budget *budget;
-    double call_timeout; /* seconds of a model's call; 0: none */
+    struct account *account; /* who pays; may be NULL */
+    double call_timeout;     /* seconds of a model's call; 0: none */
     struct loop *loop;
     double answer_timeout;     /* seconds that a guest's call waits for its answer; 0: no limit */
     int64_t max_tokens;        /* of one answer; 0: the provider's default */
@@ -39,13 +66,14 @@ int broker_open(const struct broker_options *options, struct broker **out, struc
 /* Cancels what is under way; the guests' sessions get no answer. NULL is fine. */
 void broker_close(struct broker *b);
 
+/* Nobody is to wait any more: the session's calls are cancelled and get this error. */
+void broker_give_up(struct broker *b, struct session *s, const struct error *why);
+
 /* From now on nothing is written to the record: what is under way stays so there. */
 void broker_abandon(struct broker *b);
 
 /* Where the guest is, for the record; the cell before this one is over. */
 void broker_place(struct broker *b, int64_t turn, int64_t cell);
-/* Calls of guests that are under way. */
-unsigned broker_pending(const struct broker *b);
 
 /* What the record keeps of a reply; it points into the reply. */
 struct store_call_end broker_call_end(const struct lm_reply *reply);

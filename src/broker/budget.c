@@ -1,13 +1,32 @@
 /* broker/budget.c: see budget.h. */
 #include "broker/budget.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/clock.h"
+#include "base/text.h"
 
 enum { BYTES_PER_TOKEN = 4 };
+
+static const char other_models[] = "(other models)";
 
 void budget_init(struct budget *b, const struct budget_limits *limits)
 {
     *b = (struct budget){ .limits = *limits, .start_ns = clock_ns() };
+}
+
+void budget_free(struct budget *b)
+{
+    free(b->models);
+    b->models = NULL;
+    b->model_count = 0;
+}
+
+double spent_cost(const struct spent *spent)
+{
+    return spent->unpriced > 0 ? -1 : spent->cost;
 }
 
 double budget_seconds_left(const struct budget *b)
@@ -32,6 +51,13 @@ int budget_reserve(struct budget *b, int64_t calls, struct error *err)
     return 0;
 }
 
+void budget_unreserve(struct budget *b, int64_t calls)
+{
+    b->guest_calls -= calls;
+}
+
+/* ---- what a call holds ---- */
+
 static int refuse_tokens(
     const char *kind, int64_t spent, int64_t more, int64_t max, struct error *err)
 {
@@ -39,34 +65,148 @@ static int refuse_tokens(
         kind, (long long)spent, (long long)more, (long long)max);
 }
 
-int budget_hold(struct budget *b, size_t prompt_bytes, struct budget_hold *hold, struct error *err)
+static int check_tokens(const struct budget *b, int64_t more, struct error *err)
 {
     const struct budget_limits *max = &b->limits;
-    int64_t more = (int64_t)(prompt_bytes / BYTES_PER_TOKEN);
-    int64_t input = b->input_tokens + b->held_tokens, total = input + b->output_tokens;
-    *hold = (struct budget_hold){ 0 };
+    int64_t input = b->spent.input_tokens + b->held_tokens;
+    int64_t total = input + b->spent.output_tokens;
     if (max->input_tokens > 0 && more > max->input_tokens - input)
         return refuse_tokens("input", input, more, max->input_tokens, err);
-    if (max->output_tokens > 0 && b->output_tokens >= max->output_tokens)
-        return refuse_tokens("output", b->output_tokens, 1, max->output_tokens, err);
+    if (max->output_tokens > 0 && b->spent.output_tokens >= max->output_tokens)
+        return refuse_tokens("output", b->spent.output_tokens, 1, max->output_tokens, err);
     if (max->total_tokens > 0 && more >= max->total_tokens - total)
         return refuse_tokens("total", total, more, max->total_tokens, err);
-    hold->tokens = more;
+    return 0;
+}
+
+/* What the prompt costs, and the whole answer where its length is bounded. A model that is free is
+ * never refused. */
+static int check_cost(
+    const struct budget *b, const struct budget_call *call, double *cost, struct error *err)
+{
+    double max = b->limits.cost, used = b->spent.cost + b->held_cost;
+    struct lm_usage usage = { .input_tokens = (int64_t)(call->prompt_bytes / BYTES_PER_TOKEN),
+        .output_tokens = call->max_tokens };
+    *cost = 0;
+    if (max <= 0)
+        return 0;
+    double more = call->lm ? lm_cost(call->lm, call->lm_model, &usage) : -1;
+    if (more < 0)
+        return error_set(err, ERROR_CONFIG,
+            "max-cost is set, and nobody knows what %.80s costs: give its price with --prices FILE",
+            call->model);
+    if (more > max - used)
+        return error_set(err, ERROR_BUDGET,
+            "cost limit exceeded: $%.6f spent or held + $%.6f > $%g", used, more, max);
+    *cost = more;
+    return 0;
+}
+
+static bool find_model(const struct budget *b, const char *name, size_t *at)
+{
+    for (*at = 0; *at < b->model_count; ++*at)
+        if (strcmp(b->models[*at].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* The place of a model, which is made where it has none. */
+static int place_model(struct budget *b, const char *name, size_t *at, struct error *err)
+{
+    char kept[BUDGET_MODEL_NAME];
+    size_t len = strlen(name);
+    len = len < sizeof kept ? len : text_utf8_floor(name, len, sizeof kept - 1);
+    snprintf(kept, sizeof kept, "%.*s", (int)len, name);
+    if (find_model(b, kept, at))
+        return 0;
+    if (b->model_count >= BUDGET_MODELS_MAX - 1) {
+        snprintf(kept, sizeof kept, "%s", other_models);
+        if (find_model(b, kept, at))
+            return 0;
+    }
+    struct budget_model *models = realloc(b->models, (b->model_count + 1) * sizeof *models);
+    if (!models)
+        return error_memory(err);
+    b->models = models;
+    b->models[b->model_count] = (struct budget_model){ 0 };
+    memcpy(b->models[b->model_count++].name, kept, sizeof kept);
+    return 0;
+}
+
+static unsigned clip_depth(unsigned depth)
+{
+    return depth < BUDGET_DEPTH_MAX + 1 ? depth : BUDGET_DEPTH_MAX + 1;
+}
+
+int budget_hold(
+    struct budget *b, const struct budget_call *call, struct budget_hold *hold, struct error *err)
+{
+    int64_t more = (int64_t)(call->prompt_bytes / BYTES_PER_TOKEN);
+    unsigned depth = clip_depth(call->depth);
+    double cost = 0;
+    size_t model = 0;
+    *hold = (struct budget_hold){ 0 };
+    int rc = check_tokens(b, more, err);
+    if (rc == 0)
+        rc = check_cost(b, call, &cost, err);
+    if (rc == 0)
+        rc = place_model(b, call->model, &model, err);
+    if (rc < 0)
+        return rc;
+    *hold = (struct budget_hold){ more, cost, model, depth, call->account, true };
     b->held_tokens += more;
+    b->held_cost += cost;
+    b->open += depth > 0;
     return 0;
 }
 
 void budget_release(struct budget *b, struct budget_hold *hold)
 {
+    if (!hold->open)
+        return;
     b->held_tokens -= hold->tokens;
-    hold->tokens = 0;
+    b->held_cost -= hold->cost;
+    if (b->held_cost < 1e-12) /* the crumbs that sums of doubles leave */
+        b->held_cost = 0;
+    b->open -= hold->depth > 0;
+    hold->open = false;
 }
 
-void budget_settle(struct budget *b, struct budget_hold *hold, const struct lm_usage *usage)
+static void add(struct spent *to, const struct lm_reply *reply)
 {
+    to->calls++;
+    to->attempts += reply->attempts;
+    to->input_tokens += reply->usage.input_tokens;
+    to->output_tokens += reply->usage.output_tokens;
+    to->cost += reply->cost >= 0 ? reply->cost : 0;
+    to->unpriced += reply->cost < 0;
+    to->estimated = to->estimated || reply->usage.estimated;
+}
+
+static void settle(struct budget *b, size_t model, unsigned depth, struct account *account,
+    const struct lm_reply *reply)
+{
+    add(&b->spent, reply);
+    add(&b->depths[depth], reply);
+    add(&b->models[model].spent, reply);
+    for (struct account *a = account; a; a = a->up)
+        add(&a->spent, reply);
+}
+
+void budget_settle(struct budget *b, struct budget_hold *hold, const struct lm_reply *reply)
+{
+    if (!hold->open)
+        return;
     budget_release(b, hold);
-    b->calls++;
-    b->input_tokens += usage->input_tokens;
-    b->output_tokens += usage->output_tokens;
-    b->estimated = b->estimated || usage->estimated;
+    settle(b, hold->model, hold->depth, hold->account, reply);
+}
+
+int budget_recall(struct budget *b, const char *model, unsigned depth, struct account *account,
+    const struct lm_reply *reply, struct error *err)
+{
+    size_t at = 0;
+    int rc = place_model(b, model, &at, err);
+    if (rc == 0)
+        settle(b, at, clip_depth(depth), account, reply);
+    return rc;
 }

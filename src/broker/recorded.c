@@ -69,6 +69,8 @@ static int take_call(void *arg, const struct store_call *call, struct error *err
         .request = take_value(&call->begin.request),
         .reply = take_value(&e->reply),
         .finish = strdup(e->finish ? e->finish : ""),
+        .depth = (unsigned)call->begin.depth,
+        .cost = e->cost,
         .usage = { .input_tokens = e->input_tokens,
             .output_tokens = e->output_tokens,
             .estimated = e->estimated },
@@ -118,7 +120,7 @@ static void count_calls(struct recorded *r)
             continue;
         call->number = (int64_t)++cell->calls;
         call->late =
-            call->ended && strcmp(cell->status, "timeout") == 0 && call->ended_ms > cell->ended_ms;
+            call->ended && strcmp(cell->status, "timeout") == 0 && call->ended_ms >= cell->ended_ms;
     }
 }
 
@@ -286,4 +288,13 @@ int64_t recorded_asked(const struct recorded *r, int64_t cell)
     for (size_t i = 0; i < r->call_count; i++)
         asked += !r->calls[i].root && r->calls[i].asked && r->calls[i].cell == cell;
     return asked;
+}
+
+int recorded_count(const struct recorded_call *call, struct budget *budget, struct account *account,
+    struct error *err)
+{
+    struct lm_reply reply = {
+        .usage = call->usage, .cost = call->cost, .attempts = call->attempts
+    };
+    return budget_recall(budget, call->model, call->depth, account, &reply, err);
 }

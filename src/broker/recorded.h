@@ -11,6 +11,7 @@
 #define DROSTE_BROKER_RECORDED_H
 
 #include "base/hash.h"
+#include "broker/budget.h"
 #include "lm/lm.h"
 #include "store/store.h"
 
@@ -31,7 +32,8 @@ struct recorded_call {
     char *finish;
     struct error error;
     struct lm_usage usage;
-    unsigned attempts;
+    double cost;
+    unsigned attempts, depth;
     double seconds;
     int64_t ended_ms;
 };
@@ -75,6 +77,10 @@ void recorded_untake(struct recorded *r, struct recorded_call *call);
 int64_t recorded_asked(const struct recorded *r, int64_t cell);
 /* The first call of the cell that nobody asked for; NULL: there is none. */
 struct recorded_call *recorded_unasked(struct recorded *r, int64_t cell);
+
+/* Counts a call that ended, in the budget and for the run whose account it is. */
+int recorded_count(const struct recorded_call *call, struct budget *budget, struct account *account,
+    struct error *err);
 
 /* The whole value behind what is in `out`. */
 int recorded_read(

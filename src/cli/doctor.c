@@ -275,7 +275,7 @@ static void check_cgroup(struct doctor *doctor)
 static void check_model(struct doctor *doctor)
 {
     struct settings *s = &doctor->d->settings;
-    struct lm *lm = NULL, *sub = NULL;
+    struct models models;
     struct error err = { 0 };
     cleanup_buf struct buf where = { 0 };
     const char *cure =
@@ -284,14 +284,14 @@ static void check_model(struct doctor *doctor)
         say(doctor, "model", STATE_NOTE, cure, "none is configured; `droste run` needs one");
         return;
     }
-    if (api_models(doctor->d, true, &lm, &sub, &err) < 0) {
+    if (api_models(doctor->d, true, &models, &err) < 0) {
         say(doctor, "model", STATE_MISSING, NULL, "%s: %s", s->model, err.text);
         return;
     }
-    lm_describe(lm, &where);
-    say(doctor, "model", STATE_OK, NULL, "%s, %s (not called)", lm_name(lm), buf_text(&where));
-    lm_close(sub);
-    lm_close(lm);
+    lm_describe(models.at[0], &where);
+    say(doctor, "model", STATE_OK, NULL, "%s, %s (not called)", lm_name(models.at[0]),
+        buf_text(&where));
+    api_models_close(&models);
 }
 
 static void check_configuration(struct doctor *doctor)

@@ -55,7 +55,7 @@ const struct command command_run = {
     .details =
         "With --json one object is printed: answer, status (answered, exhausted, budget, timeout,\n"
         "cancelled, error), run (its id, for `droste runs show`), iterations, usage {calls,\n"
-        "input_tokens, output_tokens, cost, seconds}, error.\n"
+        "attempts, input_tokens, output_tokens, cost, estimated, seconds, models, depths}, error.\n"
         "Exit status: 0 answered, 1 no answer, 2 usage, 3 a limit or deadline, 4 the environment\n"
         "failed, 130 interrupted.\n",
     .examples =

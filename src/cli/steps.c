@@ -286,6 +286,7 @@ void steps_call(struct steps_out *o, const struct store_call *call)
     add_int(o, "input_tokens", e->input_tokens, ended);
     add_int(o, "output_tokens", e->output_tokens, ended);
     field_bool(&o->text, "estimated", e->estimated);
+    add_real(o, "cost", e->cost, ended && e->cost >= 0);
     add_int(o, "attempts", e->attempts, ended);
     add_real(o, "seconds", e->seconds, ended);
     field_int(&o->text, "repeated", call->repeated);

@@ -264,18 +264,28 @@ static void record_reply(const struct lm_call *call, struct lm_reply *reply)
     reply->len = 0;
 }
 
+/* `model` is as the provider knows it. */
+static double price(const struct lm *lm, const char *model, const struct lm_usage *usage)
+{
+    cleanup_buf struct buf name = { 0 };
+    if (lm->provider)
+        buf_printf(&name, "%s/", lm->provider->name);
+    buf_puts(&name, model ? model : "");
+    return buf_failed(&name) ? -1 : prices_cost(lm->prices, buf_text(&name), lm->own_server, usage);
+}
+
+double lm_cost(const struct lm *lm, const char *model, const struct lm_usage *usage)
+{
+    const char *bare = lm->model;
+    if (model && model[0] && bare_model(lm, model, &bare, NULL) < 0)
+        return -1;
+    return price(lm, bare, usage);
+}
+
 /* Who was not asked is owed nothing. */
 static double cost_of(const struct lm_call *call, const struct lm_usage *usage)
 {
-    const struct lm *lm = call->lm;
-    const char *model = call->model ? call->model : "";
-    cleanup_buf struct buf name = { 0 };
-    if (call->attempts == 0)
-        return 0;
-    if (lm->provider)
-        buf_printf(&name, "%s/", lm->provider->name);
-    buf_puts(&name, model);
-    return buf_failed(&name) ? -1 : prices_cost(lm->prices, buf_text(&name), lm->own_server, usage);
+    return call->attempts == 0 ? 0 : price(call->lm, call->model, usage);
 }
 
 static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, bool answer_owed)
@@ -588,12 +598,17 @@ int lm_pass(struct lm *lm, const struct lm_request *request, struct error *err)
     return rc;
 }
 
-void lm_cancel(struct lm_call *call, struct lm_usage *usage)
+void lm_cancel(struct lm_call *call, struct lm_reply *spent)
 {
     bool answer_owed;
-    struct lm_usage spent = call_abort(call, &answer_owed);
-    if (usage)
-        *usage = spent;
+    struct lm_usage usage = call_abort(call, &answer_owed);
+    if (spent)
+        *spent = (struct lm_reply){ .text = "",
+            .finish = "",
+            .usage = usage,
+            .cost = cost_of(call, &usage),
+            .attempts = call->attempts,
+            .seconds = call->attempts ? clock_seconds_since(call->started_ns) : 0 };
     call_unlink(call);
     call_release(call, answer_owed);
 }

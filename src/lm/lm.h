@@ -139,8 +139,11 @@ int lm_key(char out[LM_KEY_SIZE], struct error *err);
  * line with that answer, as it did then. Nothing happens with other models. */
 int lm_pass(struct lm *lm, const struct lm_request *request, struct error *err);
 /* Stops a call: no `done` comes after, and no record is kept. What it may have cost is filled in if
- * `usage` is not NULL: nothing while it was queued, an estimate once it was sent. */
-void lm_cancel(struct lm_call *call, struct lm_usage *usage);
+ * `spent` is not NULL (usage, cost, attempts, seconds; the texts are empty): nothing while it was
+ * queued, an estimate once it was sent. */
+void lm_cancel(struct lm_call *call, struct lm_reply *spent);
+/* Dollars for this usage of the model (NULL: the opened one's own); negative: nobody knows. */
+double lm_cost(const struct lm *lm, const char *model, const struct lm_usage *usage);
 
 /* Ends a callback model's call: the text, or an error (err->code not ERROR_NONE). `usage` may be
  * NULL: it is estimated then. */

@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 
-static const char system_text[] =
+static const char names_text[] =
     "You answer a question about a context that can be far larger than what you can read. The "
     "context is not in this conversation: it is a variable in a Python session, and you work on it "
     "by writing code. You see only what your code prints.\n"
@@ -27,7 +27,24 @@ static const char system_text[] =
     "- `llm_query(prompt)`: asks a language model and returns its reply as a str. It sees only the "
     "prompt, so put the text and the task into it. It can take in about 100,000 tokens.\n"
     "- `llm_query_batched(prompts)`: asks for a list of prompts at once and returns the replies in "
-    "their order. Much faster than one by one. A reply that failed begins with [ERROR].\n"
+    "their order. Much faster than one by one. A reply that failed begins with [ERROR].\n";
+
+static const char children_text[] =
+    "- `rlm_query(prompt, context=value)`: gives a task of several steps to another worker, who "
+    "has "
+    "a "
+    "session of its own with that `context` (a str, bytes, or anything that is JSON) and writes "
+    "code "
+    "as you do. Returns the value that it submits. It sees nothing of yours but prompt and "
+    "context. "
+    "It makes several model calls, so use it for what takes looking and computing, not for one "
+    "reading.\n"
+    "- `rlm_query_batched(prompts, context=value)`: the same for many tasks at once; each is a "
+    "prompt, or {\"prompt\": ..., \"context\": ...} with a context of its own. Returns the values "
+    "in "
+    "their order.\n";
+
+static const char work_text[] =
     "- `add_buffer(name, value)`, `get_buffer(name)`, `clear_buffer(name)`: named lists in which "
     "to "
     "collect findings.\n"
@@ -65,9 +82,11 @@ static const char rules_text[] =
     "like). `eval`, `exec`, `compile` and `input` are switched off. Files can be written below the "
     "current directory only.\n";
 
-void prompt_system(struct buf *out, const char *instructions, bool rules)
+void prompt_system(struct buf *out, const char *instructions, bool rules, bool children)
 {
-    buf_puts(out, system_text);
+    buf_puts(out, names_text);
+    buf_puts(out, children ? children_text : "");
+    buf_puts(out, work_text);
     if (rules)
         buf_puts(out, rules_text);
     if (instructions && instructions[0])

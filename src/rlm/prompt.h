@@ -6,8 +6,8 @@
 #include "session/session.h"
 
 /* How to work and what there is to work with. Each name that it mentions exists in the guest
- * (tests/unit/rlm/test_prompt.c). */
-void prompt_system(struct buf *out, const char *instructions, bool rules);
+ * (tests/unit/rlm/test_prompt.c). Of child runs it speaks only where there may be some. */
+void prompt_system(struct buf *out, const char *instructions, bool rules, bool children);
 
 /* The question and what is known of the context, never the context itself. `variable` is the
  * guest's own description of it, NULL where there is none. */

@@ -10,14 +10,14 @@
 
 struct resume {
     struct recorded *recorded;
-    int64_t max_tokens; /* of the guests' calls */
-    int64_t gone;       /* the last cell under which a sandbox died; 0: none did */
+    int64_t gone; /* the last cell under which a sandbox died; 0: none did */
 };
 
 /* ---- the beginning ---- */
 
 /* A call that is not asked again: the recording that is replayed, if one is, has to know of it. */
-static int pass(struct resume *r, struct lm *lm, struct recorded_call *call, struct error *err)
+static int pass_call(struct resume *r, const struct resume_pass *pass,
+    const struct recorded_call *call, struct error *err)
 {
     cleanup_buf struct buf text = { 0 };
     int rc = recorded_read(r->recorded, &call->request, &text, err);
@@ -25,10 +25,10 @@ static int pass(struct resume *r, struct lm *lm, struct recorded_call *call, str
     struct lm_request request = { .model = call->model,
         .messages = &message,
         .message_count = 1,
-        .depth = 1,
-        .max_tokens = r->max_tokens,
+        .depth = pass->depth,
+        .max_tokens = pass->max_tokens,
         .temperature = -1 };
-    return rc < 0 ? rc : lm_pass(lm, &request, err);
+    return rc < 0 ? rc : lm_pass(pass->lm, &request, err);
 }
 
 static void find_gone(struct resume *r)
@@ -39,26 +39,26 @@ static void find_gone(struct resume *r)
             r->gone = cell->id;
 }
 
-/* Calls and tokens once, and the seconds of the loop's own steps; the time in which nobody ran it
- * does not count. What was under way is counted when it ends. */
-static void count(struct resume *r, struct budget *budget)
+int resume_count(
+    struct resume *r, struct budget *budget, struct account *account, struct error *err)
 {
     struct recorded_call *call;
     struct recorded_cell *cell;
     double seconds = 0;
-    for (size_t i = 0; (call = recorded_call_at(r->recorded, i)); i++) {
-        struct budget_hold nothing = { 0 };
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && (call = recorded_call_at(r->recorded, i)); i++) {
         budget->guest_calls += !call->root;
         seconds += call->root ? call->seconds : 0;
         if (call->ended)
-            budget_settle(budget, &nothing, &call->usage);
+            rc = recorded_count(call, budget, account, err);
     }
     for (size_t i = 0; (cell = recorded_cell_at(r->recorded, i)); i++)
         seconds += cell->seconds;
     budget->start_ns -= (uint64_t)(seconds * 1e9);
+    return rc;
 }
 
-static int take_gone_calls(struct resume *r, struct lm *sub, struct error *err)
+int resume_pass_gone(struct resume *r, const struct resume_pass *pass, struct error *err)
 {
     struct recorded_call *call;
     int rc = 0;
@@ -66,30 +66,24 @@ static int take_gone_calls(struct resume *r, struct lm *sub, struct error *err)
         if (call->root || call->cell > r->gone)
             continue;
         recorded_take(r->recorded, call);
-        rc = call->ended ? pass(r, sub, call, err) : 0;
+        rc = call->ended ? pass_call(r, pass, call, err) : 0;
     }
     return rc;
 }
 
-int resume_open(struct store *store, const char *run, struct lm *sub, int64_t max_tokens,
-    struct budget *budget, struct resume **out, struct error *err)
+int resume_open(struct store *store, const char *run, struct resume **out, struct error *err)
 {
     int rc = store_run_adopt(store, run, err);
     if (rc < 0)
         return rc;
     struct resume *r = calloc(1, sizeof *r);
     rc = r ? recorded_load(store, run, &r->recorded, err) : error_memory(err);
-    if (rc == 0) {
-        r->max_tokens = max_tokens;
-        find_gone(r);
-        count(r, budget);
-        rc = take_gone_calls(r, sub, err);
-    }
     if (rc < 0) {
         resume_free(r);
         store_run_release(store, run, NULL);
         return rc;
     }
+    find_gone(r);
     *out = r;
     return 0;
 }
@@ -136,8 +130,7 @@ int resume_next_call(struct resume *r, int64_t turn, struct recorded_call **out,
     if ((*out)->turn != turn)
         return error_set(err, ERROR_MODEL_REPLAY,
             "turn %lld: the loop asks the model, which the record says it did in turn %lld only; "
-            "the "
-            "run cannot be resumed",
+            "the run cannot be resumed",
             (long long)turn, (long long)(*out)->turn);
     recorded_take(r->recorded, *out);
     return 0;
@@ -156,8 +149,7 @@ int resume_next_cell(struct resume *r, int64_t turn, const char *code, size_t le
     if ((*out)->turn != turn || strcmp((*out)->code.hash, hash) != 0)
         return error_set(err, ERROR_MODEL_REPLAY,
             "turn %lld: the code that comes next is not that of cell %lld of turn %lld in the "
-            "record; "
-            "the run cannot be resumed",
+            "record; the run cannot be resumed",
             (long long)turn, (long long)(*out)->number, (long long)(*out)->turn);
     (*out)->begun = true;
     return 0;

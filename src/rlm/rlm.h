@@ -1,8 +1,9 @@
 /* rlm/rlm.h: one RLM completion: a question, a context in a sandbox, a model that writes code until
- * it has the answer.
+ * it has the answer. Its code may start runs below it (rlm_query), and theirs.
  *
- * Asynchronous on the caller's loop. A run owns its session and its broker; the models, the
- * environment and the record are the caller's. Every step is in the record before the next begins.
+ * Asynchronous on the caller's loop. A run owns its session, its broker and the runs below it; the
+ * models, the environment and the record are the caller's. Every step is in the record before the
+ * next begins. Events tell of the root; of the runs below it only that calls have ended.
  */
 #ifndef DROSTE_RLM_RLM_H
 #define DROSTE_RLM_RLM_H
@@ -16,7 +17,7 @@
 enum rlm_status {
     RLM_ANSWERED,  /* submitted by the model */
     RLM_EXHAUSTED, /* the iterations ran out; the answer is what the model said then */
-    RLM_BUDGET,    /* a limit on tokens or errors was reached before there was an answer */
+    RLM_BUDGET,    /* a limit on calls, tokens, money or errors was reached before an answer */
     RLM_TIMEOUT,   /* the time of the run ran out */
     RLM_CANCELLED,
     RLM_ERROR,
@@ -34,14 +35,14 @@ enum rlm_event_kind {
     RLM_EVENT_CELL,    /* text: the code that runs next */
     RLM_EVENT_OUTPUT,  /* text: a piece of its output; `stream` 1 or 2 */
     RLM_EVENT_RESULT,  /* cell: how it ended */
-    RLM_EVENT_CALLS,   /* a guest's call ended; the budget has the counts */
+    RLM_EVENT_CALLS,   /* a call other than the root's own ended; the budget has the counts */
     RLM_EVENT_NOTICE,  /* text: something that a person should know */
 };
 
 struct rlm_event {
     enum rlm_event_kind kind;
     unsigned turn, turns;
-    unsigned pending; /* calls of the guest under way */
+    unsigned pending; /* calls under way, but for the root's own */
     int stream;
     const char *text;
     size_t len;
@@ -52,8 +53,8 @@ struct rlm_event {
 struct rlm_options {
     const char *question;
     const struct context *context; /* NULL: none */
-    struct lm *lm;                 /* writes the code */
-    struct lm *sub_lm;             /* answers llm_query; NULL: lm */
+    struct lm *const *models; /* by the depth of the call: 0 writes the root's code, 1 answers */
+    size_t model_count;       /* its guest and writes its children's, …; the last is for more */
     struct environment *env;
     const char *env_name; /* for the record */
     struct session_options session;
@@ -62,12 +63,13 @@ struct rlm_options {
     double answer_timeout; /* seconds that a guest's call waits for it; 0: no limit */
     int64_t max_tokens;    /* of one answer; 0: the provider's default */
     unsigned max_iterations;
-    unsigned max_errors;      /* turns in a row whose code failed; 0: no limit */
-    size_t max_output_chars;  /* of a cell's output that the model is shown */
-    struct store *store;      /* NULL: no record */
-    const char *resume;       /* the run of the record to go on with; NULL: a new one */
-    const char *settings;     /* for the record, JSON: how the run was asked for; NULL: not told */
-    const char *instructions; /* added to the system prompt; NULL: none */
+    unsigned max_errors;       /* turns in a row whose code failed; 0: no limit */
+    unsigned child_iterations; /* of each run below the root */
+    size_t max_output_chars;   /* of a cell's output that the model is shown */
+    struct store *store;       /* NULL: no record */
+    const char *resume;        /* the run of the record to go on with; NULL: a new one */
+    const char *settings;      /* for the record, JSON: how the run was asked for; NULL: not told */
+    const char *instructions;  /* added to the system prompt; NULL: none */
     void (*event)(void *arg, const struct rlm_event *event); /* may be NULL */
     void *arg;
 };
@@ -78,7 +80,7 @@ struct rlm_result {
     struct error error; /* why there is none, or why it is not whole */
     char run[STORE_RUN_ID_SIZE];
     unsigned iterations;
-    struct budget budget; /* what was spent */
+    const struct budget *budget; /* of the whole tree */
     double seconds;
     enum isolation isolation;
     bool rules;

@@ -121,6 +121,7 @@ static int take_run(
     run->end.cost = take_real(q);
     run->end.seconds = take_real(q);
     run->ended_ms = take_int(q);
+    run->end.code = take_text(q);
     /* Only who resumes the run wants these, and a context may be large. */
     struct values unread = { .lazy = true };
     run->begin.settings = take_value(q, &unread);
@@ -147,6 +148,7 @@ static int take_call(
     call->end.input_tokens = take_int(q);
     call->end.output_tokens = take_int(q);
     call->end.estimated = take_int(q) != 0;
+    call->end.cost = take_real(q);
     call->end.attempts = take_int(q);
     call->end.seconds = take_real(q);
     call->ended_ms = take_int(q);

@@ -12,7 +12,7 @@
 
 enum {
     APPLICATION = 0x44726f73, /* "Dros" */
-    SCHEMA_VERSION = 2,
+    SCHEMA_VERSION = 3,
 };
 
 static const char *const steps[SCHEMA_VERSION] = {
@@ -112,6 +112,10 @@ static const char *const steps[SCHEMA_VERSION] = {
     "ALTER TABLE runs ADD COLUMN context_data TEXT REFERENCES blobs (hash);"
     "ALTER TABLE calls ADD COLUMN key TEXT;"
     "ALTER TABLE calls ADD COLUMN repeated INTEGER NOT NULL DEFAULT 0;",
+
+    /* A call's dollars, NULL where nobody knows the price; and the kind of a run's error. */
+    "ALTER TABLE calls ADD COLUMN cost REAL;"
+    "ALTER TABLE runs ADD COLUMN error_code TEXT;",
 };
 
 struct found {

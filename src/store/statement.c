@@ -13,7 +13,7 @@
     " context, limits, started_ms, owner_pid, owner_start, owner_space, owner_boot, status, "      \
     "error,"                                                                                       \
     " answer, iterations, calls, input_tokens, output_tokens, coalesce(cost, -1), seconds,"        \
-    " ended_ms, settings, context_data FROM runs "
+    " ended_ms, error_code, settings, context_data FROM runs "
 
 #define WANTED                                                                                     \
     "(?1 IS NULL OR status = ?1 OR (?1 = 'interrupted' AND status = 'running'))"                   \
@@ -78,14 +78,16 @@ static const char *const texts[STATEMENT_COUNT] = {
         " ON CONFLICT (id) DO NOTHING RETURNING seq",
     [STATEMENT_RUN_NOTE_ISOLATION] = "UPDATE runs SET isolation = ? WHERE id = ? RETURNING seq",
     [STATEMENT_RUN_END] =
-        "UPDATE runs SET status = ?, error = ?, answer = ?, iterations = ?, calls = ?,"
+        "UPDATE runs SET status = ?, error = ?, error_code = ?, answer = ?, iterations = ?, calls "
+        "= ?,"
         " input_tokens = ?, output_tokens = ?, cost = ?, seconds = ?, ended_ms = ?"
         " WHERE id = ? AND status = 'running' RETURNING seq",
     [STATEMENT_RUN_OWNER] = "SELECT status, " OWNER " FROM runs WHERE id = ?",
     [STATEMENT_RUN_ADOPT] =
         "UPDATE runs SET owner_pid = ?, owner_start = ?, owner_space = ?, owner_boot = ?,"
         " status = 'running', iterations = NULL, calls = NULL, input_tokens = NULL,"
-        " output_tokens = NULL, seconds = NULL, ended_ms = NULL WHERE id = ? RETURNING seq",
+        " output_tokens = NULL, cost = NULL, seconds = NULL, ended_ms = NULL WHERE id = ? "
+        "RETURNING seq",
     [STATEMENT_TURN_BEGIN] = "INSERT INTO turns (run, turn, started_ms) VALUES (?, ?, ?)"
                              " ON CONFLICT DO NOTHING RETURNING turn",
     [STATEMENT_CALL_BEGIN] =
@@ -95,7 +97,7 @@ static const char *const texts[STATEMENT_COUNT] = {
                               " WHERE id = ? AND status = 'running' RETURNING id",
     [STATEMENT_CALL_END] =
         "UPDATE calls SET status = ?, error = ?, finish = ?, reply = ?, input_tokens = ?,"
-        " output_tokens = ?, estimated = ?, attempts = ?, seconds = ?, ended_ms = ?"
+        " output_tokens = ?, estimated = ?, cost = ?, attempts = ?, seconds = ?, ended_ms = ?"
         " WHERE id = ? AND status = 'running' RETURNING id",
     [STATEMENT_CELL_BEGIN] = "INSERT INTO cells (id, run, turn, code, started_ms)"
                              " VALUES (" NEXT_STEP ", ?, ?, ?, ?) RETURNING id",
@@ -113,8 +115,8 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_ORDER] = ORDER,
     [STATEMENT_CALL_READ] =
         "SELECT id, run, turn, cell, depth, kind, model, request, started_ms, status, error,"
-        " finish, reply, input_tokens, output_tokens, estimated, attempts, seconds, ended_ms,"
-        " key, repeated FROM calls WHERE id = ?",
+        " finish, reply, input_tokens, output_tokens, estimated, coalesce(cost, -1), attempts,"
+        " seconds, ended_ms, key, repeated FROM calls WHERE id = ?",
     [STATEMENT_CELL_READ] =
         "SELECT id, run, turn, code, started_ms, status, killed, standard_output, standard_error,"
         " submit, error, variables, calls, seconds, ended_ms FROM cells WHERE id = ?",
@@ -136,6 +138,8 @@ static const char *const texts[STATEMENT_COUNT] = {
              " input_tokens = (SELECT CAST(total(input_tokens) AS INTEGER) FROM calls"
              "  WHERE run IN tree),"
              " output_tokens = (SELECT CAST(total(output_tokens) AS INTEGER) FROM calls"
+             "  WHERE run IN tree),"
+             " cost = (SELECT iif(count(cost) = count(*), total(cost), NULL) FROM calls"
              "  WHERE run IN tree),"
              " seconds = (seen.last - started_ms) / 1000.0, ended_ms = seen.last"
              " FROM (SELECT max(ms) AS last FROM ("

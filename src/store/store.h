@@ -76,6 +76,7 @@ struct store_run_begin {
 struct store_run_end {
     const char *status;
     const char *error;         /* NULL: none */
+    const char *code;          /* the error's name; NULL: none, or an older Droste wrote it */
     struct store_value answer; /* JSON */
     int64_t iterations;
     int64_t calls; /* these totals include the run's children */
@@ -90,7 +91,7 @@ struct store_call_begin {
     int64_t turn;
     int64_t cell; /* the cell that asked; 0: the loop itself */
     int64_t depth;
-    const char *kind; /* "root" for the loop's own calls, "sub" for a cell's */
+    const char *kind; /* "root": a loop's own; "sub": a cell's; "plain": in a child run's place */
     const char *model;
     struct store_value request;
     const char *key; /* by which the provider would know the call again; NULL: none */
@@ -104,6 +105,7 @@ struct store_call_end {
     int64_t input_tokens;
     int64_t output_tokens;
     bool estimated; /* the provider did not give the tokens */
+    double cost;    /* US dollars; negative: not known */
     int64_t attempts;
     double seconds;
 };

@@ -80,6 +80,15 @@ static int check_status(const char *status, struct error *err)
     return error_set(err, ERROR_ARGUMENT, "a step cannot end as '%.32s'", status ? status : "");
 }
 
+/* Negative: nobody knows. */
+static void bind_cost(struct query *q, double cost)
+{
+    if (cost >= 0)
+        bind_real(q, cost);
+    else
+        bind_id(q, 0);
+}
+
 /* ---- runs ---- */
 
 /* "20261120-191512-4f3a9c": sorts by time and can be read aloud. */
@@ -180,15 +189,13 @@ int store_run_end(
         return rc;
     bind_text(&w.query, end->status);
     bind_text(&w.query, end->error);
+    bind_text(&w.query, end->code);
     bind_value(&w, end->answer);
     bind_int(&w.query, end->iterations);
     bind_int(&w.query, end->calls);
     bind_int(&w.query, end->input_tokens);
     bind_int(&w.query, end->output_tokens);
-    if (end->cost >= 0)
-        bind_real(&w.query, end->cost);
-    else
-        bind_id(&w.query, 0);
+    bind_cost(&w.query, end->cost);
     bind_real(&w.query, end->seconds);
     bind_int(&w.query, clock_wall_ms());
     bind_text(&w.query, run);
@@ -331,6 +338,7 @@ int store_call_end(
     bind_int(&w.query, end->input_tokens);
     bind_int(&w.query, end->output_tokens);
     bind_int(&w.query, end->estimated);
+    bind_cost(&w.query, end->cost);
     bind_int(&w.query, end->attempts);
     bind_real(&w.query, end->seconds);
     return close_step(&w, "call", call, err);

@@ -162,6 +162,7 @@ static void close_attacker(struct attacker *a)
 {
     broker_close(steal(&a->broker));
     session_close(steal(&a->session));
+    budget_free(&a->budget);
 }
 
 static int open_attacker(struct attacker *a, struct error *err)

@@ -12,7 +12,10 @@ wherever that makes sense.
 
 With --key, every other key is refused with 401, and the refusal repeats the wrong key, as real
 servers do. With --script, the model `scripted` answers the texts of a JSON list in order; an item
-may also be {"content": TEXT, "contains": TEXT that the last message must hold, "delay_ms": N}.
+may also be {"content": TEXT, "contains": TEXT that the last message must hold, "delay_ms": N}. The models
+`scripted-NAME` answer in any order: the first item of the list with "model": NAME whose "contains" fits, which is
+then used up unless it has "repeat": true. Such an item may also have "gate": N (it waits until so many requests
+have been open at once), "hang": true (it never answers) and "status": N (it fails with that).
 
 With --turns, the model `turns` answers the text of a JSON list that comes next in the conversation, and
 `digest` a short hash of the last message, each after some milliseconds: what they say follows from what
@@ -21,7 +24,8 @@ no answer the first time.
 
 GET /stats says what was seen, so that a test can prove that no call was lost or doubled:
 requests, connections (that brought one), max_in_flight, bytes_in, models {name: count}, idempotency {key: count},
-seconds {name: [arrival of each request]}, cancelled (requests whose client went away), tokens {key: [input, output] of the answer}, last (the last
+seconds {name: [arrival of each request]}, told {name: [input tokens, output tokens]} (as OpenAI's dialect said
+them), tokens {key: [input, output] of the answer}, cancelled (requests whose client went away), last (the last
 request: its path, its headers without the key, its body if that is small), refused (by the model `limited`).
 """
 
@@ -45,7 +49,7 @@ class Stats:
     def __init__(self):
         self.requests = self.connections = self.in_flight = self.max_in_flight = 0
         self.bytes_in = self.cancelled = 0
-        self.models, self.idempotency, self.seconds, self.tokens = {}, {}, {}, {}
+        self.models, self.idempotency, self.seconds, self.told, self.tokens = {}, {}, {}, {}, {}
         self.last = None
         self.refused = 0
         self.level = {}  # (dialect, model) -> what it may have now
@@ -94,7 +98,11 @@ class OpenAI:
         return bool(body.get("stream"))
 
     def usage(self, r, text):
-        return {"prompt_tokens": r.input_tokens, "completion_tokens": max(1, len(text) // 4)}
+        output_tokens = max(1, len(text) // 4)
+        told = r.connection.server.stats.told.setdefault(r.model, [0, 0])
+        told[0] += r.input_tokens
+        told[1] += output_tokens
+        return {"prompt_tokens": r.input_tokens, "completion_tokens": output_tokens}
 
     def whole(self, r, text, finish="stop", usage=True, message=None):
         reply = {"id": "x", "object": "chat.completion", "model": r.model, "choices": [
@@ -644,6 +652,24 @@ class Server:
         await asyncio.sleep(item.get("delay_ms", 0) / 1000)
         await say(c, r, item["content"])
 
+    async def scripted_any(self, c, r):
+        name = r.model.partition("-")[2]
+        for item in self.script:
+            if item.get("model") == name and item.get("contains", "") in r.last:
+                break
+        else:
+            return await refuse(c, r, 400, "the script has nothing for %s about %r" % (r.model, r.last[:200]))
+        if not item.get("repeat"):
+            self.script.remove(item)
+        if item.get("hang"):
+            return await c.until_gone()
+        while self.stats.max_in_flight < item.get("gate", 0):
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(item.get("delay_ms", 0) / 1000)
+        if "status" in item:
+            return await refuse(c, r, item["status"], "as the script says")
+        await say(c, r, item["content"])
+
     async def determined(self, c, r):
         text = hashlib.sha256(r.last.encode()).hexdigest()[:12]
         if r.model == "turns":
@@ -662,6 +688,8 @@ class Server:
             return await auth(c, r)
         own = {"scripted": self.scripted, "turns": self.determined, "digest": self.determined}
         behaviour = own.get(r.model) or BEHAVIOURS.get(r.model, numbered)
+        if r.model.startswith("scripted-"):
+            behaviour = self.scripted_any
         await behaviour(c, r)
 
     async def dispatch(self, c, r):

@@ -366,16 +366,24 @@ static void saves_and_restores(void **state)
     settings_free(s);
 }
 
-static void assert_saved(const char *name, const char *value, const char *as)
+/* `as` is JSON. */
+static void assert_saved_json(const char *name, const char *value, const char *as)
 {
     struct settings *s = fresh();
     struct settings_texts none = { NULL, NULL };
     cleanup_buf struct buf json = { 0 }, wanted = { 0 };
     assert_ok(settings_set(s, name, value, "test", err));
     settings_save(s, &none, &json);
-    buf_printf(&wanted, "{\"%s\":\"%s\"}", name, as);
+    buf_printf(&wanted, "{\"%s\":%s}", name, as);
     assert_string_equal(buf_text(&json), buf_text(&wanted));
     settings_free(s);
+}
+
+static void assert_saved(const char *name, const char *value, const char *as)
+{
+    char json[4300];
+    snprintf(json, sizeof json, "\"%s\"", as);
+    assert_saved_json(name, value, json);
 }
 
 /* Paths are whole, wherever the run is resumed; names that only look like some are left alone. */
@@ -388,6 +396,8 @@ static void saves_whole_paths(void **state)
     snprintf(whole, sizeof whole, "replay:%s/r.jsonl", here);
     assert_saved("model", "replay:r.jsonl", whole);
     assert_saved("model", "replay:/r.jsonl", "replay:/r.jsonl");
+    snprintf(whole, sizeof whole, "[\"2=replay:%s/r.jsonl\"]", here);
+    assert_saved_json("depth-model", "2=replay:r.jsonl", whole);
     assert_saved("model", "openai/gpt-5", "openai/gpt-5");
     assert_saved("model", "exec:program", "exec:program");
     snprintf(whole, sizeof whole, "exec:%s/bin/program", here);

@@ -23,7 +23,53 @@ struct fixture {
     unsigned changes;
     double answer_timeout;
     bool keep_first; /* the first call is never answered */
+    /* who runs children: they wait here until a test ends them */
+    bool has_children;
+    struct child {
+        struct fixture *f;
+        char prompt[32], model[32], context[32];
+        enum value_kind kind;
+        broker_child_fn *done;
+        void *arg;
+        struct error cancelled;
+    } children[4];
+    size_t child_count;
 };
+
+static int start_child(void *arg, const struct broker_child *ask, broker_child_fn *done,
+    void *done_arg, struct child **out, struct error *err)
+{
+    struct fixture *f = arg;
+    struct child *c = &f->children[f->child_count];
+    size_t len = 0;
+    const char *context = ask->context ? given_bytes(ask->context, &len) : "";
+    if (strncmp(ask->prompt, "bad", 3) == 0)
+        return error_set(err, ERROR_ENVIRONMENT, "no sandbox");
+    *c = (struct child){ .f = f, .done = done, .arg = done_arg };
+    snprintf(c->prompt, sizeof c->prompt, "%.*s", (int)ask->len, ask->prompt);
+    snprintf(c->model, sizeof c->model, "%s", ask->model ? ask->model : "");
+    snprintf(c->context, sizeof c->context, "%.*s", (int)len, context);
+    c->kind = ask->context ? given_kind(ask->context) : VALUE_TEXT;
+    f->child_count++;
+    *out = c;
+    return 0;
+}
+
+static void cancel_child(struct child *c, const struct error *why)
+{
+    c->cancelled = *why;
+    budget_unreserve(&c->f->budget, 1);
+}
+
+static const struct broker_children children = { start_child, cancel_child };
+
+static void end_child(struct child *c, const char *json, enum error_code code)
+{
+    struct error why = { 0 };
+    if (code != ERROR_NONE)
+        error_set(&why, code, "it failed");
+    c->done(c->arg, json, json ? strlen(json) : 0, &why);
+}
 
 /* Says the prompt back; a prompt that begins with "bad" fails. */
 static void answer_latest(struct fixture *f)
@@ -91,6 +137,7 @@ static int teardown(void **state)
     lm_close(f->lm);
     environment_close(f->env);
     loop_close(f->loop);
+    budget_free(&f->budget);
     cell_result_free(&f->last);
     free(f);
     return 0;
@@ -99,6 +146,8 @@ static int teardown(void **state)
 static void open_with(struct fixture *f, struct budget_limits limits, struct lm *lm)
 {
     struct broker_options broker = { .lm = lm,
+        .children = f->has_children ? &children : NULL,
+        .children_arg = f,
         .budget = &f->budget,
         .depth = 1,
         .loop = f->loop,
@@ -149,11 +198,11 @@ static void one_prompt_is_answered_and_settled(void **state)
     struct fixture *f = *state;
     open_limited(f, -1);
     assert_submits(f, "SUBMIT(a=llm_query('hello'))", "{\"a\": \"hello\"}");
-    assert_int_equal(f->budget.calls, 1);
-    assert_int_equal(f->budget.input_tokens, 10);
-    assert_int_equal(f->budget.output_tokens, 3);
+    assert_int_equal(f->budget.spent.calls, 1);
+    assert_int_equal(f->budget.spent.input_tokens, 10);
+    assert_int_equal(f->budget.spent.output_tokens, 3);
     assert_int_equal(f->budget.held_tokens, 0);
-    assert_int_equal(broker_pending(f->broker), 0);
+    assert_int_equal(f->budget.open, 0);
     assert_int_equal(f->changes, 1);
 }
 
@@ -165,7 +214,7 @@ static void a_batch_keeps_its_order(void **state)
     f->wait_for = 4;
     assert_submits(f, "SUBMIT(a=llm_query_batched(['p', 'q', 'r', 's']))",
         "{\"a\": [\"p\", \"q\", \"r\", \"s\"]}");
-    assert_int_equal(f->budget.calls, 4);
+    assert_int_equal(f->budget.spent.calls, 4);
 }
 
 static void one_item_fails_alone(void **state)
@@ -177,7 +226,7 @@ static void one_item_fails_alone(void **state)
         "r = llm_query_batched(['p', 'bad', 's'])\n"
         "SUBMIT(a=r, code=r[1].error.code)",
         "{\"a\": [\"p\", \"[ERROR] the engine is hot\", \"s\"], \"code\": \"model_server\"}");
-    assert_int_equal(f->budget.calls, 3);
+    assert_int_equal(f->budget.spent.calls, 3);
 }
 
 static void a_single_failure_is_raised(void **state)
@@ -216,12 +265,12 @@ static void calls_of_a_dead_guest_are_cancelled(void **state)
         0);
     assert_int_equal(r->status, CELL_KILLED);
     assert_int_equal(f->started, 2);
-    assert_int_equal(broker_pending(f->broker), 0);
-    assert_int_equal(f->budget.calls, 2);
+    assert_int_equal(f->budget.open, 0);
+    assert_int_equal(f->budget.spent.calls, 2);
     assert_int_equal(f->budget.held_tokens, 0);
     while (f->open > 0)
         answer_latest(f); /* too late: dropped */
-    assert_int_equal(f->budget.calls, 2);
+    assert_int_equal(f->budget.spent.calls, 2);
 }
 
 /* A guest that gave up waiting lives on; the answer that comes late disturbs nothing. */
@@ -233,7 +282,7 @@ static void a_late_answer_disturbs_nothing(void **state)
     assert_int_equal(run_limited(f, "llm_query('late')", 0.2)->status, CELL_TIMEOUT);
     assert_true(f->last.alive);
     assert_submits(f, "SUBMIT(a=llm_query('new'))", "{\"a\": \"new\"}");
-    assert_int_equal(f->budget.calls, 2);
+    assert_int_equal(f->budget.spent.calls, 2);
 }
 
 static void closing_cancels_what_is_under_way(void **state)
@@ -242,9 +291,9 @@ static void closing_cancels_what_is_under_way(void **state)
     open_limited(f, -1);
     f->wait_for = CALLS_MAX;
     run_limited(f, "llm_query('late')", 0.2);
-    assert_int_equal(broker_pending(f->broker), 1);
+    assert_int_equal(f->budget.open, 1);
     broker_close(steal(&f->broker));
-    assert_int_equal(f->budget.calls, 1);
+    assert_int_equal(f->budget.spent.calls, 1);
     assert_int_equal(f->budget.held_tokens, 0);
 }
 
@@ -260,13 +309,13 @@ static void a_call_waits_only_so_long(void **state)
         "except TimeoutError as e: SUBMIT(a=str(e), code=e.code, llm=isinstance(e, LLMError))",
         "{\"a\": \"no answer within 0.2 s (broker-timeout); the call was cancelled\", "
         "\"code\": \"timeout\", \"llm\": true}");
-    assert_int_equal(broker_pending(f->broker), 0);
-    assert_int_equal(f->budget.calls, 1);
+    assert_int_equal(f->budget.open, 0);
+    assert_int_equal(f->budget.spent.calls, 1);
     assert_int_equal(f->budget.held_tokens, 0);
     answer_latest(f); /* too late: dropped */
     f->wait_for = 1;
     assert_submits(f, "SUBMIT(a=llm_query('new'))", "{\"a\": \"new\"}");
-    assert_int_equal(f->budget.calls, 2);
+    assert_int_equal(f->budget.spent.calls, 2);
 }
 
 /* The answers that came in time are kept. */
@@ -281,7 +330,7 @@ static void a_batch_that_waited_too_long_keeps_what_has_come(void **state)
         "r = llm_query_batched(['p', 'q', 'r'])\n"
         "SUBMIT(first=r[0].error.code, rest=r[1:], kind=type(r[0].error).__name__)",
         "{\"first\": \"timeout\", \"rest\": [\"q\", \"r\"], \"kind\": \"LLMTimeout\"}");
-    assert_int_equal(f->budget.calls, 3);
+    assert_int_equal(f->budget.spent.calls, 3);
     assert_int_equal(f->budget.held_tokens, 0);
 }
 
@@ -301,10 +350,10 @@ static void prompts_that_wait_for_answers_are_bounded(void **state)
         "except BudgetExceeded as e: SUBMIT(a=str(e))",
         "{\"a\": \"prompts of 80 MiB wait for their answers already; ask again when some have "
         "come\"}");
-    assert_int_equal(broker_pending(f->broker), 2);
+    assert_int_equal(f->budget.open, 2);
     while (f->open > 0)
         answer_latest(f);
-    assert_int_equal(broker_pending(f->broker), 0);
+    assert_int_equal(f->budget.open, 0);
     f->wait_for = 1;
     assert_submits(f, "SUBMIT(a=llm_query('q'))", "{\"a\": \"q\"}");
 }
@@ -331,6 +380,122 @@ static void a_prompt_may_be_messages(void **state)
         "{\"a\": true}");
 }
 
+/* ---- child runs ---- */
+
+/* Begins a cell that asks for `count` children, and waits until they are asked for. */
+static void begin_asking(struct fixture *f, const char *code, size_t count)
+{
+    struct session_cell cell = { .code = code, .len = strlen(code) };
+    f->done = false;
+    assert_ok(session_exec(f->session, &cell, took, f, err));
+    while (f->child_count < count && !f->done)
+        loop_run_ready(f->loop);
+    assert_int_equal(f->child_count, count);
+}
+
+static void finish_asking(struct fixture *f, const char *json)
+{
+    assert_ok(loop_run_until(f->loop, &f->done, err));
+    assert_non_null(f->last.submit);
+    assert_string_equal(f->last.submit, json);
+}
+
+/* Each prompt goes with the context that it is to have; values come back as they are. */
+static void children_get_their_contexts_and_give_values(void **state)
+{
+    struct fixture *f = *state;
+    f->has_children = true;
+    open_limited(f, 3);
+    begin_asking(f,
+        "SUBMIT(a=rlm_query_batched(['p', {'prompt': 'q', 'context': [1]}, "
+        "{'prompt': 'r', 'context': None}], context='text', model='m'))",
+        3);
+    assert_string_equal(f->children[0].context, "text");
+    assert_int_equal(f->children[0].kind, VALUE_TEXT);
+    assert_string_equal(f->children[1].context, "[1]");
+    assert_int_equal(f->children[1].kind, VALUE_JSON);
+    assert_string_equal(f->children[2].context, "");
+    assert_string_equal(f->children[2].model, "m");
+    assert_int_equal(f->budget.guest_calls, 3);
+    end_child(&f->children[2], "{\"k\": null}", ERROR_NONE);
+    end_child(&f->children[0], "\"x\"", ERROR_NONE);
+    end_child(&f->children[1], "2.5", ERROR_NONE);
+    finish_asking(f, "{\"a\": [\"x\", 2.5, {\"k\": null}]}");
+    assert_int_equal(f->started, 0);
+}
+
+/* What a child said all the same comes with its error; one that never began gives its place back. */
+static void failed_children_are_errors_in_their_places(void **state)
+{
+    struct fixture *f = *state;
+    f->has_children = true;
+    open_limited(f, 2);
+    begin_asking(f,
+        "r = rlm_query_batched(['p', 'bad'])\n"
+        "SUBMIT(a=[[type(x.error).__name__, x.error.code, x.error.answer, x[:7]] for x in r])",
+        1);
+    assert_int_equal(f->budget.guest_calls, 1);
+    end_child(&f->children[0], "\"about\"", ERROR_BUDGET);
+    finish_asking(f, "{\"a\": [[\"BudgetExceeded\", \"budget\", \"about\", \"[ERROR]\"], "
+                     "[\"LLMError\", \"environment\", null, \"[ERROR]\"]]}");
+}
+
+static void giving_up_cancels_children_and_tells_the_guest(void **state)
+{
+    struct fixture *f = *state;
+    struct error why = { 0 };
+    f->has_children = true;
+    open_limited(f, 2);
+    begin_asking(
+        f, "r = rlm_query_batched(['p', 'q'])\nSUBMIT(a=[r[0], type(r[1].error).__name__])", 2);
+    end_child(&f->children[0], "1", ERROR_NONE);
+    error_set(&why, ERROR_TIMEOUT, "too late");
+    broker_give_up(f->broker, f->session, &why);
+    assert_int_equal(f->children[0].cancelled.code, ERROR_NONE);
+    assert_int_equal(f->children[1].cancelled.code, ERROR_TIMEOUT);
+    finish_asking(f, "{\"a\": [1, \"LLMTimeout\"]}");
+}
+
+static void closing_cancels_children(void **state)
+{
+    struct fixture *f = *state;
+    f->has_children = true;
+    open_limited(f, 1);
+    begin_asking(f, "rlm_query('p')", 1);
+    broker_close(steal(&f->broker));
+    assert_int_equal(f->children[0].cancelled.code, ERROR_CANCELLED);
+    assert_int_equal(f->budget.guest_calls, 0);
+}
+
+/* Forged heads: kinds without parts, indices out of range, no prompt at all. */
+static void a_forged_call_for_children_is_refused_or_harmless(void **state)
+{
+    struct fixture *f = *state;
+    open_limited(f, 9);
+    assert_submits(f,
+        "import sys, json\nf = sys._getframe()\n"
+        "while 'CHANNEL_FD' not in f.f_globals: f = f.f_back\n"
+        "link = f.f_globals['link']\n"
+        "def ask(head, parts): return link.call(dict(head, name='rlm_query'), parts)[0]\n"
+        "a = [ask({'kinds': ['text'] * 9, 'of': [0]}, [b'p'])['error']['type'],\n"
+        "     ask({'kinds': ['pickle'], 'of': [0]}, [b'p', b'c'])['error']['type'],\n"
+        "     ask({'kinds': [7], 'of': [0]}, [b'p', b'c'])['error']['type'],\n"
+        "     ask({'kinds': ['text'], 'of': [99, -5, 'x']}, [b'p', b'c']),\n"
+        "     ask({'kinds': 5, 'of': {}}, [b'p'])]\n"
+        "SUBMIT(a=a)",
+        "{\"a\": [\"ValueError\", \"ValueError\", \"ValueError\", {}, {}]}");
+    assert_int_equal(f->budget.guest_calls, 2);
+}
+
+/* Where none may begin, a model is asked with the context behind the prompt. */
+static void without_children_a_model_is_asked(void **state)
+{
+    struct fixture *f = *state;
+    open_limited(f, 1);
+    assert_submits(f, "SUBMIT(a=rlm_query('p', 'c'))", "{\"a\": \"p\\n\\nContext:\\nc\"}");
+    assert_int_equal(f->budget.spent.calls, 1);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -349,6 +514,12 @@ int main(void)
         T(prompts_that_wait_for_answers_are_bounded),
         T(without_a_model_the_guest_is_told),
         T(a_prompt_may_be_messages),
+        T(children_get_their_contexts_and_give_values),
+        T(failed_children_are_errors_in_their_places),
+        T(giving_up_cancels_children_and_tells_the_guest),
+        T(closing_cancels_children),
+        T(a_forged_call_for_children_is_refused_or_harmless),
+        T(without_children_a_model_is_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

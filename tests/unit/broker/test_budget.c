@@ -12,9 +12,31 @@ static struct budget budget_of(struct budget_limits limits)
     return b;
 }
 
+static int hold_bytes(struct budget *b, size_t bytes, struct budget_hold *hold, struct error *err)
+{
+    struct budget_call call = { .model = "m", .prompt_bytes = bytes };
+    return budget_hold(b, &call, hold, err);
+}
+
+static void settle(struct budget *b, struct budget_hold *hold, const struct lm_usage *usage)
+{
+    struct lm_reply reply = { .usage = *usage, .attempts = 1 };
+    budget_settle(b, hold, &reply);
+}
+
 static void assert_same(const struct budget *a, const struct budget *b)
 {
     assert_memory_equal(a, b, sizeof *a);
+}
+
+static void assert_same_spent(const struct spent *a, const struct spent *b)
+{
+    assert_int_equal(a->calls, b->calls);
+    assert_int_equal(a->attempts, b->attempts);
+    assert_int_equal(a->input_tokens, b->input_tokens);
+    assert_int_equal(a->output_tokens, b->output_tokens);
+    assert_int_equal(a->unpriced, b->unpriced);
+    assert_true(a->cost == b->cost);
 }
 
 static void calls_are_reserved_up_to_the_limit(void **state)
@@ -55,13 +77,14 @@ static void a_hold_counts_until_it_settles(void **state)
     struct budget b = budget_of((struct budget_limits){ .input_tokens = 100 });
     struct budget_hold first, second;
     struct lm_usage cheaper = { .input_tokens = 40, .output_tokens = 7 };
-    assert_ok(budget_hold(&b, 4 * 60, &first, err));
-    assert_fails(ERROR_BUDGET, budget_hold(&b, 4 * 41, &second, err));
+    assert_ok(hold_bytes(&b, 4 * 60, &first, err));
+    assert_fails(ERROR_BUDGET, hold_bytes(&b, 4 * 41, &second, err));
     assert_int_equal(b.held_tokens, 60);
-    budget_settle(&b, &first, &cheaper);
+    settle(&b, &first, &cheaper);
     assert_int_equal(b.held_tokens, 0);
-    assert_ok(budget_hold(&b, 4 * 60, &second, err));
-    assert_fails(ERROR_BUDGET, budget_hold(&b, 4, &first, err));
+    assert_ok(hold_bytes(&b, 4 * 60, &second, err));
+    assert_fails(ERROR_BUDGET, hold_bytes(&b, 4, &first, err));
+    budget_free(&b);
 }
 
 static void a_refused_hold_leaves_everything_as_it_was(void **state)
@@ -69,7 +92,7 @@ static void a_refused_hold_leaves_everything_as_it_was(void **state)
     struct budget b = budget_of((struct budget_limits){ .input_tokens = 10 });
     struct budget before = b;
     struct budget_hold hold;
-    assert_fails(ERROR_BUDGET, budget_hold(&b, 4 * 11, &hold, err));
+    assert_fails(ERROR_BUDGET, hold_bytes(&b, 4 * 11, &hold, err));
     assert_same(&b, &before);
     assert_int_equal(hold.tokens, 0);
 }
@@ -79,11 +102,14 @@ static void a_released_hold_was_never_a_call(void **state)
     struct budget b = budget_of((struct budget_limits){ .input_tokens = 10 });
     struct budget before = b;
     struct budget_hold hold;
-    assert_ok(budget_hold(&b, 4 * 10, &hold, err));
+    assert_ok(hold_bytes(&b, 4 * 10, &hold, err));
     budget_release(&b, &hold);
-    assert_same(&b, &before);
+    assert_int_equal(b.held_tokens, 0);
     budget_release(&b, &hold);
-    assert_same(&b, &before);
+    assert_int_equal(b.held_tokens, 0);
+    assert_int_equal(b.open, 0);
+    assert_same_spent(&b.spent, &before.spent);
+    budget_free(&b);
 }
 
 static void settling_adds_up_to_the_token(void **state)
@@ -92,14 +118,15 @@ static void settling_adds_up_to_the_token(void **state)
     for (int i = 1; i <= 100; i++) {
         struct budget_hold hold;
         struct lm_usage usage = { .input_tokens = i, .output_tokens = 2 * i, .estimated = i == 50 };
-        assert_ok(budget_hold(&b, (size_t)i * 1000, &hold, err));
-        budget_settle(&b, &hold, &usage);
-        assert_int_equal(b.estimated, i >= 50);
+        assert_ok(hold_bytes(&b, (size_t)i * 1000, &hold, err));
+        settle(&b, &hold, &usage);
+        assert_int_equal(b.spent.estimated, i >= 50);
     }
-    assert_int_equal(b.calls, 100);
-    assert_int_equal(b.input_tokens, 5050);
-    assert_int_equal(b.output_tokens, 10100);
+    assert_int_equal(b.spent.calls, 100);
+    assert_int_equal(b.spent.input_tokens, 5050);
+    assert_int_equal(b.spent.output_tokens, 10100);
     assert_int_equal(b.held_tokens, 0);
+    budget_free(&b);
 }
 
 static void output_is_limited_by_what_was_spent(void **state)
@@ -107,11 +134,12 @@ static void output_is_limited_by_what_was_spent(void **state)
     struct budget b = budget_of((struct budget_limits){ .output_tokens = 10 });
     struct budget_hold hold;
     struct lm_usage nine = { .output_tokens = 9 }, one = { .output_tokens = 1 };
-    assert_ok(budget_hold(&b, 4, &hold, err));
-    budget_settle(&b, &hold, &nine);
-    assert_ok(budget_hold(&b, 4, &hold, err));
-    budget_settle(&b, &hold, &one);
-    assert_fails(ERROR_BUDGET, budget_hold(&b, 4, &hold, err));
+    assert_ok(hold_bytes(&b, 4, &hold, err));
+    settle(&b, &hold, &nine);
+    assert_ok(hold_bytes(&b, 4, &hold, err));
+    settle(&b, &hold, &one);
+    assert_fails(ERROR_BUDGET, hold_bytes(&b, 4, &hold, err));
+    budget_free(&b);
 }
 
 static void the_total_counts_both_ways(void **state)
@@ -119,11 +147,12 @@ static void the_total_counts_both_ways(void **state)
     struct budget b = budget_of((struct budget_limits){ .total_tokens = 100 });
     struct budget_hold hold;
     struct lm_usage usage = { .input_tokens = 50, .output_tokens = 40 };
-    assert_ok(budget_hold(&b, 4, &hold, err));
-    budget_settle(&b, &hold, &usage);
-    assert_ok(budget_hold(&b, 4 * 9, &hold, err));
+    assert_ok(hold_bytes(&b, 4, &hold, err));
+    settle(&b, &hold, &usage);
+    assert_ok(hold_bytes(&b, 4 * 9, &hold, err));
     budget_release(&b, &hold);
-    assert_fails(ERROR_BUDGET, budget_hold(&b, 4 * 10, &hold, err));
+    assert_fails(ERROR_BUDGET, hold_bytes(&b, 4 * 10, &hold, err));
+    budget_free(&b);
 }
 
 static void after_the_time_nothing_is_reserved(void **state)
@@ -142,6 +171,99 @@ static void without_a_limit_there_is_time(void **state)
     assert_ok(budget_reserve(&b, 1, err));
 }
 
+/* A place that was given back is there again; the limit holds for the rest. */
+static void what_was_never_called_is_given_back(void **state)
+{
+    struct budget b = budget_of((struct budget_limits){ .calls = 3 });
+    assert_ok(budget_reserve(&b, 3, err));
+    budget_unreserve(&b, 2);
+    assert_fails(ERROR_BUDGET, budget_reserve(&b, 3, err));
+    assert_ok(budget_reserve(&b, 2, err));
+}
+
+/* The sums by model and by depth are the whole, and a run's account has what those below it spent. */
+static void what_was_spent_is_told_by_model_depth_and_run(void **state)
+{
+    static const char *const models[] = { "a", "b" };
+    struct budget b = budget_of((struct budget_limits){ 0 });
+    struct account root = { 0 }, child = { .up = &root }, other = { .up = &root };
+    struct account *const accounts[] = { &root, &child, &other };
+    struct spent by_model = { 0 }, by_depth = { 0 };
+    for (int i = 0; i < 30; i++) {
+        struct budget_hold hold;
+        struct budget_call call = {
+            .model = models[i % 2], .depth = (unsigned)i % 5, .account = accounts[i % 3]
+        };
+        struct lm_reply reply = { .usage = { .input_tokens = i, .output_tokens = 1 },
+            .cost = i == 7 ? -1 : 0.5,
+            .attempts = 2 };
+        assert_ok(budget_hold(&b, &call, &hold, err));
+        assert_int_equal(b.open, call.depth > 0);
+        budget_settle(&b, &hold, &reply);
+        budget_settle(&b, &hold, &reply); /* it is over: nothing is counted twice */
+    }
+    for (size_t i = 0; i < b.model_count; i++) {
+        by_model.calls += b.models[i].spent.calls;
+        by_model.input_tokens += b.models[i].spent.input_tokens;
+    }
+    for (size_t i = 0; i < BUDGET_DEPTH_MAX + 2; i++) {
+        by_depth.calls += b.depths[i].calls;
+        by_depth.input_tokens += b.depths[i].input_tokens;
+    }
+    assert_int_equal(b.model_count, 2);
+    assert_int_equal(b.spent.calls, 30);
+    assert_int_equal(b.spent.attempts, 60);
+    assert_int_equal(b.spent.input_tokens, 435);
+    assert_int_equal(by_model.calls, 30);
+    assert_int_equal(by_model.input_tokens, 435);
+    assert_int_equal(by_depth.calls, 30);
+    assert_int_equal(by_depth.input_tokens, 435);
+    assert_int_equal(b.depths[4].calls, 6);
+    assert_same_spent(&root.spent, &b.spent);
+    assert_int_equal(child.spent.calls, 10);
+    assert_true(spent_cost(&b.spent) < 0);
+    assert_true(spent_cost(&other.spent) == 5);
+    budget_free(&b);
+}
+
+/* A guest names what it likes: the table of models stays small, and nothing is lost. */
+static void models_are_told_apart_up_to_a_number(void **state)
+{
+    struct budget b = budget_of((struct budget_limits){ 0 });
+    int64_t calls = 0;
+    for (int i = 0; i < 3 * BUDGET_MODELS_MAX; i++) {
+        char name[400];
+        struct budget_hold hold;
+        struct budget_call call = { .model = name };
+        struct lm_reply reply = { .attempts = 1 };
+        snprintf(name, sizeof name, "%d%0*d", i, i % 2 ? 300 : 1, 0);
+        assert_ok(budget_hold(&b, &call, &hold, err));
+        budget_settle(&b, &hold, &reply);
+        snprintf(name, sizeof name, "%d%0*d", 0, 1, 0);
+        assert_ok(budget_hold(&b, &call, &hold, err));
+        budget_settle(&b, &hold, &reply);
+    }
+    for (size_t i = 0; i < b.model_count; i++)
+        calls += b.models[i].spent.calls;
+    assert_int_equal(b.model_count, BUDGET_MODELS_MAX);
+    assert_string_equal(b.models[BUDGET_MODELS_MAX - 1].name, "(other models)");
+    assert_int_equal(calls, 6 * BUDGET_MODELS_MAX);
+    assert_int_equal(b.models[0].spent.calls, 3 * BUDGET_MODELS_MAX + 1);
+    budget_free(&b);
+}
+
+/* A limit that could not be kept is refused before anything is paid. */
+static void money_is_not_limited_without_a_price(void **state)
+{
+    struct budget b = budget_of((struct budget_limits){ .cost = 1 });
+    struct budget any = budget_of((struct budget_limits){ 0 });
+    struct budget_hold hold;
+    assert_fails(ERROR_CONFIG, hold_bytes(&b, 4, &hold, err));
+    assert_int_equal(b.model_count, 0);
+    assert_ok(hold_bytes(&any, 4, &hold, err));
+    budget_free(&any);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -156,6 +278,10 @@ int main(void)
         cmocka_unit_test(the_total_counts_both_ways),
         cmocka_unit_test(after_the_time_nothing_is_reserved),
         cmocka_unit_test(without_a_limit_there_is_time),
+        cmocka_unit_test(what_was_never_called_is_given_back),
+        cmocka_unit_test(what_was_spent_is_told_by_model_depth_and_run),
+        cmocka_unit_test(models_are_told_apart_up_to_a_number),
+        cmocka_unit_test(money_is_not_limited_without_a_price),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

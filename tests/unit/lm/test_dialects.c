@@ -244,20 +244,21 @@ static void every_dialect_is_cancelled(void **state)
         {
             struct lm_options options = options_of(f, d, "stall");
             cleanup_answer struct answer a = { 0 };
-            struct lm_usage usage = { 0 };
+            struct lm_reply spent = { 0 };
             options.stream = true;
             struct lm *lm = open_lm(f->loop, &options);
             struct lm_call *call = start(lm, NULL, "12345678", 8, 0, &a);
             while (a.deltas.len < strlen("a first word"))
                 loop_run_ready(f->loop);
-            lm_cancel(call, &usage);
+            lm_cancel(call, &spent);
             while (fake_stat(f, "cancelled") < d - dialects + 1)
                 loop_run_ready(f->loop);
             lm_close(lm);
             assert_int_equal(a.times_done, 0);
-            assert_true(usage.estimated);
-            assert_int_equal(usage.input_tokens, d == &dialects[1] ? 2 + 3 : 2); /* what it said */
-            assert_int_equal(usage.output_tokens, 3);
+            assert_true(spent.usage.estimated);
+            assert_int_equal(
+                spent.usage.input_tokens, d == &dialects[1] ? 2 + 3 : 2); /* what it said */
+            assert_int_equal(spent.usage.output_tokens, 3);
         }
 }
 

@@ -61,7 +61,7 @@ static void a_call_in_flight_is_cancelled(void **state)
     struct fake *f = *state;
     struct lm_options options = options_for(f, "hang");
     cleanup_answer struct answer a = { 0 }, b = { 0 }, c = { 0 };
-    struct lm_usage usage = { 0 }, none = { 9, 9, true };
+    struct lm_reply sent = { 0 }, none = { .usage = { 9, 9, true }, .attempts = 9, .cost = 9 };
     options.concurrency = 1;
     struct lm *lm = open_lm(f->loop, &options);
     struct lm_call *first = start(lm, NULL, "12345678", 8, 0, &a);
@@ -69,15 +69,18 @@ static void a_call_in_flight_is_cancelled(void **state)
     while (fake_stat(f, "requests") == 0)
         loop_run_ready(f->loop);
     lm_cancel(second, &none);
-    lm_cancel(first, &usage);
+    lm_cancel(first, &sent);
     start(lm, "ok", "x", 1, 0, &c);
     assert_ok(loop_run_until(f->loop, &c.done, err));
     lm_close(lm);
     assert_int_equal(c.error.code, ERROR_NONE);
     assert_int_equal(a.times_done + b.times_done, 0);
-    assert_true(usage.estimated);
-    assert_int_equal(usage.input_tokens, 2);
-    assert_int_equal(none.input_tokens, 0);
+    assert_true(sent.usage.estimated);
+    assert_int_equal(sent.usage.input_tokens, 2);
+    assert_int_equal(sent.attempts, 1);
+    assert_int_equal(none.usage.input_tokens, 0);
+    assert_int_equal(none.attempts, 0);
+    assert_true(none.cost == 0);
     assert_int_equal(fake_stat(f, "requests"), 2);
     assert_int_equal(fake_stat(f, "cancelled"), 1);
 }

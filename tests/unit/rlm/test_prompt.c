@@ -40,8 +40,24 @@ static void every_name_of_the_prompt_is_there(void **state)
     f->done = false;
     assert_ok(session_set(f->session, names, 1, VALUE_TEXT, "", 0, -1, fixture_took, f, err));
     assert_ok(loop_run_until(f->loop, &f->done, err));
-    prompt_system(&text, NULL, false);
-    assert_true(evaluate_names(f, buf_text(&text)) >= 8);
+    prompt_system(&text, NULL, false, true);
+    assert_true(evaluate_names(f, buf_text(&text)) >= 10);
+}
+
+/* Of child runs the model is told where there may be some, and of nothing less where not. */
+static void the_model_is_told_of_child_runs_where_there_may_be_some(void **state)
+{
+    cleanup_buf struct buf with = { 0 }, without = { 0 };
+    prompt_system(&with, NULL, false, true);
+    prompt_system(&without, NULL, false, false);
+    assert_non_null(strstr(buf_text(&with), "`rlm_query(prompt, context=value)`"));
+    assert_non_null(strstr(buf_text(&with), "`rlm_query_batched(prompts, context=value)`"));
+    assert_null(strstr(buf_text(&without), "rlm_query"));
+    const char *children = strstr(buf_text(&with), "- `rlm_query(");
+    const char *after = strstr(buf_text(&with), "- `add_buffer");
+    assert_true(children && after && children < after);
+    assert_int_equal(with.len - without.len, (size_t)(after - children));
+    assert_memory_equal(after, without.data + (children - with.data), strlen(after));
 }
 
 /* The example in the prompt is a block by the rules of the parser's, and it runs. */
@@ -52,15 +68,15 @@ static void the_example_of_the_prompt_runs(void **state)
     assert_status(run(f, "context = ''"), CELL_OK);
     assert_status(run(f, "print(type(context), len(context))"), CELL_OK);
     cleanup_buf struct buf text = { 0 };
-    prompt_system(&text, NULL, false);
+    prompt_system(&text, NULL, false, false);
     assert_non_null(strstr(buf_text(&text), "```repl\nprint(type(context), len(context))\n```\n"));
 }
 
 static void instructions_follow_the_system_prompt(void **state)
 {
     cleanup_buf struct buf with = { 0 }, without = { 0 };
-    prompt_system(&without, "", false);
-    prompt_system(&with, "Answer in French: 100%s.", false);
+    prompt_system(&without, "", false, false);
+    prompt_system(&with, "Answer in French: 100%s.", false, false);
     assert_memory_equal(with.data, without.data, without.len);
     assert_non_null(strstr(buf_text(&with), "Answer in French: 100%s.\n"));
 }
@@ -68,8 +84,8 @@ static void instructions_follow_the_system_prompt(void **state)
 static void the_model_is_told_of_rules_where_there_are_some(void **state)
 {
     cleanup_buf struct buf with = { 0 }, without = { 0 };
-    prompt_system(&without, NULL, false);
-    prompt_system(&with, NULL, true);
+    prompt_system(&without, NULL, false, false);
+    prompt_system(&with, NULL, true, false);
     assert_memory_equal(with.data, without.data, without.len);
     assert_non_null(strstr(buf_text(&with) + without.len, "This session has rules."));
     assert_null(strstr(buf_text(&without), "rules"));
@@ -128,6 +144,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(every_name_of_the_prompt_is_there),
         T(the_example_of_the_prompt_runs),
+        cmocka_unit_test(the_model_is_told_of_child_runs_where_there_may_be_some),
         cmocka_unit_test(instructions_follow_the_system_prompt),
         cmocka_unit_test(the_model_is_told_of_rules_where_there_are_some),
         cmocka_unit_test(the_context_is_described_and_not_shown),

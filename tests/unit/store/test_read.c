@@ -133,6 +133,7 @@ static int check_call(void *arg, const struct store_call *call, struct error *er
     assert_int_equal(call->end.input_tokens, 11);
     assert_int_equal(call->end.output_tokens, 12);
     assert_true(call->end.estimated);
+    assert_true(call->end.cost == 0.125);
     assert_int_equal(call->end.attempts, 3);
     assert_true(call->end.seconds == 0.5);
     assert_true(call->started_ms > 1600000000000 && call->ended_ms >= call->started_ms);
@@ -176,6 +177,7 @@ static void steps_come_back_whole(void **state)
         .input_tokens = 11,
         .output_tokens = 12,
         .estimated = true,
+        .cost = 0.125,
         .attempts = 3,
         .seconds = 0.5 };
     struct store_cell_end cell_end = { .status = "killed",

@@ -132,7 +132,7 @@ static int check_interrupted(void *arg, const struct store_run *run, struct erro
     assert_int_equal(run->end.input_tokens, 7);
     assert_true(run->ended_ms >= run->started_ms);
     assert_true(run->end.seconds >= 0 && run->end.seconds < 3600);
-    assert_true(run->end.cost < 0);
+    assert_true(run->end.cost == 0.25);
     return 0;
 }
 
@@ -143,7 +143,7 @@ static void a_run_without_a_process_is_ended(void **state)
     struct place *place = *state;
     struct store *store = open_store(place->file);
     struct store_visitor visitor = { .run = check_interrupted };
-    struct store_call_end end = { .status = "ok", .input_tokens = 7 };
+    struct store_call_end end = { .status = "ok", .input_tokens = 7, .cost = 0.25 };
     struct store_freed freed;
     begin_run(store, "lives");
     begin_run(store, "gone");

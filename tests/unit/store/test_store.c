@@ -64,7 +64,7 @@ static void an_existing_file_is_opened(void **state)
         store_close(store);
         assert_int_equal(ask(place->file, "SELECT count(*) FROM runs"), i + 1);
     }
-    assert_int_equal(ask(place->file, "PRAGMA user_version"), 2);
+    assert_int_equal(ask(place->file, "PRAGMA user_version"), 3);
 }
 
 /* Opening and closing a second store in this process does not drop the locks of the first, without
@@ -152,32 +152,74 @@ static void a_newer_version_is_refused(void **state)
 {
     struct place *place = *state;
     store_close(open_store(place->file));
+    run_sql(place->file, "PRAGMA user_version = 4");
+    assert_open_says(place->file, "newer Droste (version 4, this one knows 3)");
     run_sql(place->file, "PRAGMA user_version = 3");
-    assert_open_says(place->file, "newer Droste (version 3, this one knows 2)");
-    run_sql(place->file, "PRAGMA user_version = 2");
     store_close(open_store(place->file));
 }
 
-/* A file of the first version gets what is new, and keeps what it had. */
-static void an_older_file_is_brought_up_to_date(void **state)
+static int check_no_cost(void *arg, const struct store_call *call, struct error *err)
 {
-    struct place *place = *state;
+    assert_true(call->end.cost < 0);
+    ++*(int *)arg;
+    return 0;
+}
+
+/* What each version brought, and how to be without it. */
+static const char without_3[] = "ALTER TABLE calls DROP COLUMN cost;"
+                                "ALTER TABLE runs DROP COLUMN error_code;"
+                                "PRAGMA user_version = 2";
+static const char without_2[] =
+    "ALTER TABLE runs DROP COLUMN settings;"
+    "ALTER TABLE runs DROP COLUMN context_data;"
+    "ALTER TABLE calls DROP COLUMN key; ALTER TABLE calls DROP COLUMN repeated;"
+    "PRAGMA user_version = 1";
+
+/* A file with a call that has ended, at a price, and one that is under way, which is given back. */
+static int64_t make_older_file(struct place *place)
+{
+    struct store_call_end end = { .status = "ok", .cost = 1 };
     struct store *store = open_store(place->file);
     begin_run(store, "a");
     assert_ok(store_turn_begin(store, "a", 1, err));
+    assert_ok(store_call_end(store, begin_call(store, "a", "p"), &end, err));
     int64_t call = begin_call(store, "a", "what?");
     store_close(store);
-    run_sql(place->file,
-        "ALTER TABLE runs DROP COLUMN settings;"
-        "ALTER TABLE runs DROP COLUMN context_data;"
-        "ALTER TABLE calls DROP COLUMN key; ALTER TABLE calls DROP COLUMN repeated;"
-        "PRAGMA user_version = 1");
-    store = open_store(place->file);
+    run_sql(place->file, without_3);
+    return call;
+}
+
+/* It is still there, has no price, and can be gone on with. */
+static void check_brought_up_to_date(struct place *place, int64_t call)
+{
+    struct store_visitor visitor = { .call = check_no_cost };
+    int seen = 0;
+    struct store *store = open_store(place->file);
     assert_ok(store_call_repeat(store, call, err));
-    assert_int_equal(ask(place->file, "SELECT repeated FROM calls WHERE key IS NULL"), 1);
+    assert_ok(store_run_visit(store, "a", &visitor, &seen, err));
+    assert_int_equal(seen, 2);
+    assert_int_equal(ask(place->file, "SELECT sum(repeated) FROM calls WHERE key IS NULL"), 1);
     assert_int_equal(ask(place->file, "SELECT count(*) FROM runs WHERE settings IS NULL"), 1);
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM runs WHERE error_code IS NULL"), 1);
+    assert_int_equal(ask(place->file, "PRAGMA user_version"), 3);
     assert_intact(place->file);
     store_close(store);
+}
+
+/* A file of the first version gets what is new, and keeps what it had. */
+static void a_file_of_version_1_is_brought_up_to_date(void **state)
+{
+    struct place *place = *state;
+    int64_t call = make_older_file(place);
+    run_sql(place->file, without_2);
+    check_brought_up_to_date(place, call);
+}
+
+/* So does one of the second. */
+static void a_file_of_version_2_is_brought_up_to_date(void **state)
+{
+    struct place *place = *state;
+    check_brought_up_to_date(place, make_older_file(place));
 }
 
 /* A version that no Droste writes is no file of ours, whatever its mark says. */
@@ -362,7 +404,8 @@ int main(void)
         store_test(a_file_that_is_no_database_is_refused),
         store_test(another_programs_database_is_refused),
         store_test(a_newer_version_is_refused),
-        store_test(an_older_file_is_brought_up_to_date),
+        store_test(a_file_of_version_1_is_brought_up_to_date),
+        store_test(a_file_of_version_2_is_brought_up_to_date),
         store_test(an_impossible_version_is_refused),
         store_test(a_damaged_file_is_named),
         store_test(a_path_that_cannot_be_is_refused),

@@ -1,0 +1,85 @@
+/* broker/internal.h: what the files of the broker share: a guest's call and its prompts. */
+#ifndef DROSTE_BROKER_INTERNAL_H
+#define DROSTE_BROKER_INTERNAL_H
+
+#include "broker/broker.h"
+
+/* Of an item in a run that is resumed. */
+enum waits {
+    WAITS_NOT,
+    WAITS_FOR_OTHERS, /* the record has calls of this cell that should come, and not this one */
+    WAITS_FOR_CELL,   /* its answer came after the end of the cell, and must not come before now */
+};
+
+struct item {
+    struct ask *ask;
+    struct lm_call *call; /* NULL once it ended, or before it began; so with the child */
+    struct child *child;
+    int64_t record; /* its id there; 0: none */
+    struct budget_hold hold;
+    int64_t reserved; /* calls in the budget, when it was asked for */
+    char *text;
+    size_t len;
+    bool is_messages;
+    bool is_run;           /* its answer is JSON */
+    struct given *context; /* of a run: one of the ask's, or NULL */
+    struct error error;
+    const char *asked; /* the prompt, while the item is started */
+    size_t asked_len;
+
+    struct recorded_call *known; /* what the record has of it; NULL: nothing */
+    enum waits waits;
+    char *kept; /* the prompt of one that waits for others */
+};
+
+struct function;
+
+struct ask {
+    struct ask *next;
+    struct broker *broker;
+    struct session *session;
+    uint64_t id;
+    const struct function *function;
+    char *model; /* may be NULL */
+    struct given **contexts;
+    size_t context_count;
+    size_t count, done;
+    size_t bytes;           /* of its prompts */
+    bool starting;          /* within broker_call: the reply waits for its end */
+    struct timer *patience; /* until the guest is told that no answer comes; NULL: for ever */
+    struct item items[];
+};
+
+struct broker {
+    struct broker_options options;
+    int64_t turn, cell;
+    size_t under_way; /* bytes of prompts in `asks` */
+    struct ask *asks;
+    struct timer *doubt; /* about items that wait for others; NULL where nothing is recorded */
+    bool parked;         /* there may be such */
+};
+
+/* broker.c */
+void item_start(struct item *item, const char *text, size_t len);
+/* Makes the model's call: a new one, or that of item->record once more, by request->key. */
+int item_begin(struct item *item, const struct lm_request *request, const struct budget_call *call,
+    const char *text, size_t len, struct error *err);
+/* The text of an answer, as a JSON string if `quote`; without memory the item has an error. */
+void item_keep_text(struct item *item, const char *text, size_t len, bool quote);
+void item_over(struct item *item);
+void ask_reply(struct ask *ask);
+
+/* known.c: what the record knows of an item, in a run that is resumed. */
+/* Looks for a call that asks `text`, and takes it: item->known. */
+int known_find_call(struct item *item, const char *text, size_t len, struct error *err);
+void known_forget(struct item *item);
+/* 1: the item is taken care of; 0: it is to be begun, as the record knows nothing of it. */
+int known_start(struct item *item, struct lm_request *request, const struct budget_call *call,
+    const char *text, size_t len, struct error *err);
+/* Nobody is to wait for the item any more; it has its error, or what came late then. */
+void known_cancel(struct item *item);
+/* Items that wait for others look again. */
+void known_start_waiting(struct broker *b);
+void known_doubt(void *broker); /* the timer's: who should have come first has not come */
+
+#endif

@@ -1,0 +1,176 @@
+/* broker/known.c: what the record knows of a guest's prompts, in a run that is resumed.
+ *
+ *   asked ── in the record? ── ended ─► its answer is given (not before its cell's end, where it came late)
+ *                  │        └─ under way ─► the same call is made again
+ *                  └─ not ── others of the cell should still come ─► it waits for them, DOUBT_MS at most
+ *                         └─ the cell was under way ─► it is new
+ *                         └─ the cell had ended ─► the run has left its path, and stops
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "broker/internal.h"
+
+enum {
+    DOUBT_MS = 2000, /* how long threads may take to come in the order in which they came before */
+    SHOWN_MAX = 40,  /* bytes of a prompt in an error */
+};
+
+int known_find_call(struct item *item, const char *text, size_t len, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    struct recorded *r = b->options.recorded;
+    char hash[HASH_TEXT_SIZE];
+    int rc = hash_sha256(text, len, hash, err);
+    if (rc < 0)
+        return rc;
+    item->known = recorded_find(r, b->cell, item->ask->model, lm_name(b->options.lm), hash);
+    if (item->known)
+        recorded_take(r, item->known);
+    return 0;
+}
+
+void known_forget(struct item *item)
+{
+    if (item->known)
+        recorded_untake(item->ask->broker->options.recorded, steal(&item->known));
+}
+
+/* ---- what it knows ---- */
+
+static void keep_known(struct item *item)
+{
+    struct recorded_call *call = item->known;
+    struct broker *b = item->ask->broker;
+    cleanup_buf struct buf text = { 0 };
+    item->error = call->error;
+    if (item->error.code == ERROR_NONE &&
+        recorded_read(b->options.recorded, &call->reply, &text, &item->error) == 0)
+        item_keep_text(item, buf_text(&text), text.len, item->is_run);
+}
+
+static int take_known(struct item *item, struct lm_request *request, const struct budget_call *call,
+    const char *text, size_t len, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    struct recorded_call *known = item->known;
+    if (!known->ended) {
+        item->record = known->id;
+        request->key = known->key[0] ? known->key : NULL;
+        int rc = item_begin(item, request, call, text, len, err);
+        return rc < 0 ? rc : 1;
+    }
+    int rc = lm_pass(b->options.lm, request, err);
+    if (rc < 0)
+        return rc;
+    if (known->late) {
+        item->waits = WAITS_FOR_CELL;
+        return 1;
+    }
+    keep_known(item);
+    item_over(item);
+    return 1;
+}
+
+/* ---- what it does not know ---- */
+
+static int wait_for_others(struct item *item, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    item->kept = text_copy(item->asked, item->asked_len);
+    if (!item->kept)
+        return error_memory(err);
+    item->waits = WAITS_FOR_OTHERS;
+    b->parked = true;
+    return 1;
+}
+
+/* Stops the run: the code asks for `text`, and the record knows nothing of that. */
+static void diverge(struct broker *b, const char *text, size_t len)
+{
+    struct recorded *r = b->options.recorded;
+    struct recorded_cell *cell = recorded_cell_find(r, b->cell);
+    struct recorded_call *unasked = recorded_unasked(r, b->cell);
+    cleanup_buf struct buf shown = { 0 };
+    struct error why = { 0 };
+    size_t n = len > SHOWN_MAX ? text_utf8_floor(text, len, SHOWN_MAX) : len;
+    text_append_visible(&shown, text, n);
+    for (size_t i = 0; i < shown.len; i++)
+        if (shown.data[i] == '\n')
+            shown.data[i] = ' ';
+    error_set(&why, ERROR_MODEL_REPLAY,
+        "turn %lld, cell %lld, call %lld: the code asks for '%.80s%s', which is not what the "
+        "record says; the run cannot be resumed",
+        (long long)b->turn, (long long)(cell ? cell->number : 0),
+        (long long)(unasked ? unasked->number : recorded_asked(r, b->cell) + 1), buf_text(&shown),
+        n < len ? "…" : "");
+    b->options.diverged(b->options.arg, &why);
+}
+
+int known_start(struct item *item, struct lm_request *request, const struct budget_call *call,
+    const char *text, size_t len, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    struct recorded_cell *cell = recorded_cell_find(b->options.recorded, b->cell);
+    if (item->known)
+        return take_known(item, request, call, text, len, err);
+    if (!cell || (!cell->ended && cell->calls == 0))
+        return 0;
+    if (cell->calls > 0) {
+        timer_start(b->doubt, DOUBT_MS, 0);
+        return wait_for_others(item, err);
+    }
+    /* It may have been refused then, and is again: the record has what was begun only. */
+    int rc = budget_hold(b->options.budget, call, &item->hold, err);
+    if (rc < 0)
+        return rc;
+    budget_release(b->options.budget, &item->hold);
+    rc = wait_for_others(item, err);
+    diverge(b, item->asked, item->asked_len);
+    return rc;
+}
+
+/* ---- those that wait ---- */
+
+void known_cancel(struct item *item)
+{
+    if (item->waits == WAITS_FOR_CELL)
+        keep_known(item);
+    item->waits = WAITS_NOT;
+}
+
+static void start_again(struct item *item)
+{
+    cleanup_free char *prompt = steal(&item->kept);
+    item->waits = WAITS_NOT;
+    item_start(item, prompt, item->asked_len);
+}
+
+void known_start_waiting(struct broker *b)
+{
+    b->parked = false;
+    for (struct ask *ask = b->asks, *next; ask; ask = next) {
+        next = ask->next;
+        ask->starting = true;
+        for (size_t i = 0; i < ask->count; i++)
+            if (ask->items[i].waits == WAITS_FOR_OTHERS)
+                start_again(&ask->items[i]);
+        ask->starting = false;
+        if (ask->done == ask->count)
+            ask_reply(ask);
+    }
+}
+
+void known_doubt(void *arg)
+{
+    struct broker *b = arg;
+    for (struct ask *ask = b->asks; ask; ask = ask->next)
+        for (size_t i = 0; i < ask->count; i++) {
+            if (ask->items[i].waits != WAITS_FOR_OTHERS)
+                continue;
+            diverge(b, ask->items[i].kept, ask->items[i].asked_len);
+            return;
+        }
+}

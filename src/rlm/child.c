@@ -1,0 +1,175 @@
+/* rlm/child.c: the runs below the root of a tree.
+ *
+ *   waiting ── there is room at its depth ──► at work ── it ends, or is cancelled ──► over ──► buried
+ *
+ * Only so many are at work at once at each depth. The bound is for a depth and not for the tree,
+ * because a run that waits for its children must never keep their places from them. A run begins and
+ * is freed from a timer of no time: whoever asks for one, or hears of its end, is in the middle of a
+ * callback of a session that may not be closed there.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "rlm/run.h"
+
+/* A prompt of more bytes, without a context, is itself the context: a model cannot be told to read
+ * what fills its window. */
+enum { PROMPT_MAX = 32000 };
+
+static const char large_prompt[] =
+    "Your task is too long to be shown here: it is the str `context`, what is to be done together "
+    "with what it is to be done with. Read its beginning and its end first, and do what it asks.";
+
+struct child {
+    TAILQ_ENTRY(child) link;
+    struct tree *tree;
+    struct rlm_run *parent;
+    unsigned depth;
+    char *prompt, *model; /* the model may be NULL */
+    struct given *context;
+    bool uses_context;
+    int64_t cell;
+    enum { WAITING, AT_WORK, OVER } state;
+    struct rlm_run *run; /* from when it begins until it is buried */
+    broker_child_fn *done;
+    void *done_arg; /* of nobody once it was cancelled: `done` is NULL */
+};
+
+static void free_child(struct child *c)
+{
+    run_free(c->run);
+    if (c->uses_context)
+        given_rest(c->context);
+    given_drop(c->context);
+    free(c->prompt);
+    free(c->model);
+    free(c);
+}
+
+void tree_bury(struct tree *tree, bool all)
+{
+    struct child *c, *next;
+    for (c = TAILQ_FIRST(&tree->children); c; c = next) {
+        next = TAILQ_NEXT(c, link);
+        if (c->state != OVER && !all)
+            continue;
+        TAILQ_REMOVE(&tree->children, c, link);
+        free_child(c);
+    }
+}
+
+/* Its parent hears of it, if it still listens. */
+static void end_child(struct child *c, const char *json, const struct error *error)
+{
+    broker_child_fn *done = steal(&c->done);
+    if (c->state == AT_WORK)
+        c->tree->budget.children[c->depth]--;
+    c->state = OVER;
+    timer_start(c->tree->later, 0, 0);
+    if (done)
+        done(c->done_arg, json, json ? strlen(json) : 0, error);
+}
+
+static void child_ended(void *arg, const struct rlm_result *result)
+{
+    struct error error = result->error;
+    if (error.code != ERROR_NONE && result->run[0])
+        error_wrap(&error, "child run %s", result->run);
+    end_child(arg, result->answer, &error);
+}
+
+static int begin_run(struct child *c, struct error *err)
+{
+    struct run_place place = { .parent = c->parent,
+        .parent_cell = c->cell,
+        .depth = c->depth,
+        .iterations = c->tree->o.child_iterations,
+        .question = c->prompt,
+        .model = c->model };
+    if (!c->context && strlen(c->prompt) > PROMPT_MAX) {
+        c->context = given_new(VALUE_TEXT, c->prompt, strlen(c->prompt));
+        if (!c->context)
+            return error_memory(err);
+        place.question = large_prompt;
+    }
+    int rc = c->context ? given_use(c->context, &place.context, err) : 0;
+    c->uses_context = rc == 0 && c->context;
+    if (rc == 0 && c->context && !(place.context_hash = given_hash(c->context, err)))
+        rc = -1;
+    if (rc < 0) {
+        budget_unreserve(&c->tree->budget, 1);
+        return rc;
+    }
+    return run_start(c->tree, &place, child_ended, c, &c->run, err);
+}
+
+static void begin_child(struct child *c)
+{
+    struct error err = { 0 };
+    c->state = AT_WORK;
+    c->tree->budget.children[c->depth]++;
+    if (begin_run(c, &err) < 0)
+        end_child(c, NULL, &err);
+}
+
+static struct child *next_to_begin(struct tree *tree)
+{
+    struct child *c;
+    TAILQ_FOREACH(c, &tree->children, link)
+    if (c->state == WAITING && tree->budget.children[c->depth] < tree->budget.limits.children)
+        return c;
+    return NULL;
+}
+
+void tree_look(void *arg)
+{
+    struct tree *tree = arg;
+    struct child *c;
+    tree_bury(tree, false);
+    while ((c = next_to_begin(tree)))
+        begin_child(c);
+}
+
+/* ---- what the broker asks for ---- */
+
+static int start_child(void *arg, const struct broker_child *ask, broker_child_fn *done,
+    void *done_arg, struct child **out, struct error *err)
+{
+    struct rlm_run *parent = arg;
+    struct child *c = calloc(1, sizeof *c);
+    if (!c)
+        return error_memory(err);
+    *c = (struct child){ .tree = parent->tree,
+        .parent = parent,
+        .depth = parent->place.depth + 1,
+        .prompt = text_copy(ask->prompt, ask->len),
+        .model = ask->model ? strdup(ask->model) : NULL,
+        .context = given_hold(ask->context),
+        .cell = ask->cell,
+        .done = done,
+        .done_arg = done_arg };
+    if (!c->prompt || (ask->model && !c->model)) {
+        free_child(c);
+        return error_memory(err);
+    }
+    TAILQ_INSERT_TAIL(&c->tree->children, c, link);
+    timer_start(c->tree->later, 0, 0);
+    *out = c;
+    return 0;
+}
+
+static void cancel_child(struct child *c, const struct error *why)
+{
+    enum rlm_status status = why->code == ERROR_TIMEOUT ? RLM_TIMEOUT : RLM_CANCELLED;
+    c->done = NULL;
+    if (c->state == AT_WORK) {
+        run_end(c->run, status, why);
+        return;
+    }
+    budget_unreserve(&c->tree->budget, 1);
+    end_child(c, NULL, why);
+}
+
+const struct broker_children run_children = { start_child, cancel_child };

@@ -1,0 +1,192 @@
+/* rlm/replay.c: the steps of a run that is resumed.
+ *
+ * turn.c asks here for the next step before it takes one: what the record has of it (resume.h) is
+ * what happens. A run that does something else leaves the path of the record; then its whole tree
+ * stops, and nothing of that is written.
+ */
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "rlm/prompt.h"
+#include "rlm/run.h"
+
+int replay_open(struct rlm_run *r, struct error *err)
+{
+    const struct rlm_options *o = &r->tree->o;
+    struct resume_pass pass = { tree_lm(r->tree, r->place.depth + 1), r->place.depth + 1,
+        o->max_tokens };
+    int rc = resume_open(o->store, r->place.resume, &r->resume, err);
+    if (rc < 0)
+        return rc;
+    snprintf(r->result.run, sizeof r->result.run, "%s", r->place.resume);
+    rc = resume_count(r->resume, &r->tree->budget, &r->account, err);
+    if (rc == 0)
+        rc = resume_pass_gone(r->resume, &pass, err);
+    r->start_ns = r->tree->budget.start_ns;
+    resume_submitted(r->resume, &r->submitted, NULL);
+    return rc;
+}
+
+/* ---- leaving the path ---- */
+
+void run_diverged(void *arg, const struct error *why)
+{
+    struct rlm_run *r = arg, *root = r->tree->root;
+    if (root->finished || root->diverged.code)
+        return;
+    root->diverged = *why;
+    timer_start(root->step, 0, 0);
+}
+
+/* Returns rc. */
+static int diverge(struct rlm_run *r, int rc, const struct error *why)
+{
+    if (why)
+        run_diverged(r, why);
+    return rc;
+}
+
+bool replay_goes_back(struct rlm_run *r, enum rlm_status status)
+{
+    return r->resume && status != RLM_ANSWERED && status != RLM_EXHAUSTED &&
+           (r->turn == 0 || r->diverged.code || r->same_cell || r->known ||
+               resume_is_behind(r->resume));
+}
+
+void replay_go_back(struct rlm_run *r)
+{
+    r->call_record = r->cell_record = 0;
+    if (r->broker)
+        broker_abandon(r->broker);
+}
+
+/* ---- calls of the loop ---- */
+
+static const char *role_named(const char *name)
+{
+    static const char *const roles[] = { "system", "assistant" };
+    for (size_t i = 0; i < array_length(roles); i++)
+        if (strcmp(roles[i], name) == 0)
+            return roles[i];
+    return "user";
+}
+
+/* The messages that the loop was about to send give way to those of the record. */
+static int replace_messages(struct rlm_run *r, struct json_object *list, struct error *err)
+{
+    size_t count = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
+    int rc = 0;
+    while (r->message_count > r->recorded)
+        free(r->messages[--r->message_count].text);
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        struct json_object *m = json_object_array_get_idx(list, i), *content = NULL;
+        const char *role = role_named(json_get_string(m, "role", ""));
+        json_object_object_get_ex(m, "content", &content);
+        size_t len = content ? (size_t)json_object_get_string_len(content) : 0;
+        rc = turn_add_message(r, role, text_copy(json_get_string(m, "content", ""), len), len, err);
+    }
+    return rc;
+}
+
+/* The call is in the record: what the model was told is, too, and holds, whatever the cells have
+ * printed this time. */
+static int take_recorded_messages(
+    struct rlm_run *r, const struct recorded_call *call, struct error *err)
+{
+    static const char notice[] = "a cell printed something else than it did before; the model "
+                                 "knows what it was told then";
+    cleanup_buf struct buf said = { 0 }, text = { 0 };
+    cleanup_json struct json_object *list = NULL;
+    run_record_messages(r, &said);
+    int rc = recorded_read(resume_recorded(r->resume), &call->request, &text, err);
+    if (rc < 0 || (said.len == text.len && memcmp(buf_text(&said), buf_text(&text), text.len) == 0))
+        return rc;
+    rc = json_parse(buf_text(&text), text.len, &json_limits_large, &list, err);
+    if (rc == 0)
+        rc = replace_messages(r, list, err);
+    if (rc == 0 && call->turn > 1)
+        run_tell(r, RLM_EVENT_NOTICE, notice, sizeof notice - 1);
+    return rc;
+}
+
+int replay_next_call(struct rlm_run *r, struct recorded_call **out, struct error *err)
+{
+    int rc = resume_next_call(r->resume, r->turn, out, err);
+    if (rc == 0 && *out)
+        rc = take_recorded_messages(r, *out, err);
+    return rc < 0 ? diverge(r, rc, err) : 0;
+}
+
+int replay_reply(struct rlm_run *r, struct recorded_call *known, const struct lm_request *request,
+    struct error *err)
+{
+    r->recorded = r->message_count;
+    r->known = known;
+    timer_start(r->step, 0, 0);
+    return lm_pass(r->lm, request, err);
+}
+
+void replay_step(void *arg)
+{
+    struct rlm_run *r = arg;
+    struct recorded_call *call = steal(&r->known);
+    cleanup_buf struct buf text = { 0 };
+    if (r->diverged.code) {
+        run_end(r, RLM_ERROR, &r->diverged);
+        return;
+    }
+    if (!call) { /* the answer itself was on disk when the process died */
+        r->turn = r->result.iterations = (unsigned)recorded_turns(resume_recorded(r->resume));
+        turn_answered(r, turn_answer_of(buf_text(&r->submitted), r->submitted.len), RLM_ANSWERED);
+        return;
+    }
+    struct lm_reply reply = { .error = call->error, .finish = call->finish };
+    if (reply.error.code == ERROR_NONE)
+        recorded_read(resume_recorded(r->resume), &call->reply, &text, &reply.error);
+    reply.text = buf_text(&text);
+    reply.len = text.len;
+    turn_take_reply(r, &reply);
+}
+
+/* ---- cells ---- */
+
+/* A cell of a sandbox that died later, or under it: nothing of it is left that would be needed. */
+static int pass_block(struct rlm_run *r, const struct recorded_cell *cell, struct error *err)
+{
+    struct cell_result result;
+    int rc = resume_cell_result(r->resume, cell, &result, err);
+    if (rc < 0)
+        return rc;
+    r->failed |= result.status != CELL_OK;
+    prompt_result(&r->feedback, &result, r->block, r->tree->o.max_output_chars);
+    cell_result_free(&result);
+    r->restarts += cell->died;
+    if (cell->died)
+        turn_finish(r);
+    else
+        turn_next_block(r);
+    return 1;
+}
+
+int replay_next_block(struct rlm_run *r, const struct reply_block *block, struct error *err)
+{
+    struct recorded_cell *same = NULL;
+    int rc = resume_next_cell(r->resume, r->turn, block->code, block->len, &same, err);
+    if (rc < 0)
+        return diverge(r, rc, err);
+    if (same && resume_is_gone(r->resume, same))
+        return pass_block(r, same, err);
+    r->same_cell = same;
+    return 0;
+}
+
+int replay_check_cell(struct rlm_run *r, const struct cell_result *result, struct error *err)
+{
+    int rc = resume_check_cell(r->resume, r->same_cell, result, err);
+    if (rc < 0)
+        return diverge(r, rc, err);
+    r->same_cell = NULL;
+    return 0;
+}

@@ -1,0 +1,165 @@
+/* rlm/run.h: what the files of this floor share: a run, and the tree that it is part of.
+ *
+ * The root and all below it share one `tree`: the options, the budget, the models by depth. A run
+ * knows its parent only to say so in the record; its broker asks the tree for children (child.c),
+ * and ending a run ends its broker, which ends its children, and so on down.
+ */
+#ifndef DROSTE_RLM_RUN_H
+#define DROSTE_RLM_RUN_H
+
+#include <sys/queue.h>
+
+#include "broker/broker.h"
+#include "rlm/parse.h"
+#include "rlm/resume.h"
+#include "rlm/rlm.h"
+
+TAILQ_HEAD(child_list, child);
+
+struct tree {
+    struct loop *loop;
+    struct rlm_options o; /* of the root; the texts are copies */
+    char *instructions, *setup, *settings;
+    struct budget budget;
+    struct rlm_run *root;
+    struct child_list children; /* all that were not buried yet, the oldest first */
+    struct timer *later;        /* begins children and buries them */
+};
+
+/* Where a run stands in the tree, and what it is for. */
+struct run_place {
+    struct rlm_run *parent; /* NULL: the root */
+    int64_t parent_cell;
+    unsigned depth, iterations;
+    const char *question;
+    const struct context *context; /* NULL: none */
+    const char *context_hash;      /* where that is known already; else NULL */
+    const char *model;             /* as lm_request has it; NULL: the one of its depth */
+    const char *resume;            /* the run of the record to go on with; NULL: a new one */
+};
+
+struct message {
+    const char *role;
+    char *text;
+    size_t len;
+};
+
+struct rlm_run {
+    struct tree *tree;
+    struct run_place place; /* its texts are the run's */
+    char *question, *model;
+    struct lm *lm; /* writes the code */
+    struct account account;
+    bool reserved; /* the first call of a child, when it was asked for */
+    rlm_done_fn *done;
+    void *done_arg;
+
+    struct session *session;
+    struct broker *broker;
+    struct json_object *variable; /* what `context` became */
+    unsigned restarts;
+
+    struct message *messages;
+    size_t message_count, message_cap;
+    size_t recorded; /* messages that are in the record already */
+
+    unsigned turn;
+    struct lm_call *call;
+    int64_t call_record;
+    struct budget_hold hold;
+    bool last; /* the model is being asked for an answer without code */
+
+    struct buf reply; /* the reply whose blocks are being run */
+    size_t at;        /* behind the last block that began */
+    unsigned block;
+    bool failed;     /* some cell of this turn did */
+    unsigned errors; /* turns in a row of which that is true */
+    int64_t cell_record;
+    struct buf feedback;
+
+    struct resume *resume;           /* NULL: a new run */
+    struct recorded_call *known;     /* whose reply comes next */
+    struct recorded_cell *same_cell; /* that runs again */
+    struct buf submitted;            /* the answer, where only the end of the run is missing */
+    struct error diverged;           /* the root's: why the whole tree stops */
+    struct timer *step; /* takes what the record has next: not from within what came before */
+
+    struct timer *deadline, *later;
+    uint64_t start_ns;
+    bool finished;
+    struct rlm_result result;
+};
+
+/* run.c: a run begins, and ends. What fails is told to the record and by the return, not by `done`;
+ * the call that was reserved for a child is the run's in either case. */
+int run_start(struct tree *tree, const struct run_place *place, rlm_done_fn *done, void *arg,
+    struct rlm_run **out, struct error *err);
+void run_end(struct rlm_run *run, enum rlm_status status, const struct error *why);
+/* Ends it as the error says, but for a tree that has left the path of the record: it ends whole. */
+void run_fail(struct rlm_run *run, const struct error *why);
+/* Of one that has ended; not from within its callbacks. */
+void run_free(struct rlm_run *run);
+bool run_may_have_children(const struct rlm_run *run);
+void run_tell(struct rlm_run *run, enum rlm_event_kind kind, const char *text, size_t len);
+void run_tell_event(struct rlm_run *run, struct rlm_event *event);
+void run_calls_changed(void *run);
+/* The model that answers calls of this depth. */
+struct lm *tree_lm(const struct tree *tree, unsigned depth);
+
+/* turn.c: what a run does once its session is there. */
+int turn_first_messages(struct rlm_run *r, struct error *err);
+void turn_next(struct rlm_run *r);       /* asks the model */
+void turn_next_block(struct rlm_run *r); /* of its reply */
+void turn_finish(struct rlm_run *r);     /* tells it what became of them */
+void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply);
+void turn_cancel_call(struct rlm_run *r);
+/* Takes the text, which is NULL without memory. */
+int turn_add_message(
+    struct rlm_run *r, const char *role, char *text, size_t len, struct error *err);
+/* The answer that the fields of SUBMIT are (free); NULL without memory. */
+char *turn_answer_of(const char *submit, size_t len);
+/* Ends the run with this answer, which it takes; NULL is for want of memory. */
+void turn_answered(struct rlm_run *r, char *json, enum rlm_status status);
+
+/* replay.c: the steps of a run that is resumed. */
+int replay_open(struct rlm_run *r, struct error *err);
+/* Whether the run that ends so was not replayed to its end, and can be tried again; then nothing
+ * more of it is written to the record. */
+bool replay_goes_back(struct rlm_run *r, enum rlm_status status);
+void replay_go_back(struct rlm_run *r);
+/* The call that comes next, with what the model was told then; NULL: it is a new one. */
+int replay_next_call(struct rlm_run *r, struct recorded_call **out, struct error *err);
+/* The reply to a call that had ended comes from the record, soon. */
+int replay_reply(struct rlm_run *r, struct recorded_call *known, const struct lm_request *request,
+    struct error *err);
+/* The cell that comes next. 1: it needs not run, and what follows it has begun; 0: it is to run,
+ * as r->same_cell if it is not new. */
+int replay_next_block(struct rlm_run *r, const struct reply_block *block, struct error *err);
+/* The end of r->same_cell, which must be as it was. */
+int replay_check_cell(struct rlm_run *r, const struct cell_result *result, struct error *err);
+void replay_step(void *run); /* the timer's */
+/* The run does not do what the record says: its tree stops, as soon as it may be closed. */
+void run_diverged(void *run, const struct error *why);
+
+/* child.c: the runs below the root. */
+extern const struct broker_children run_children;
+void tree_look(void *tree); /* the timer's: begins what has room, buries what is over */
+void tree_bury(struct tree *tree, bool all);
+
+/* run_record.c: what the record is told of a run. All of it is nothing without a record. */
+int run_record_begin(struct rlm_run *r, struct error *err);
+int run_record_isolation(struct rlm_run *r, struct error *err);
+void run_record_end(struct rlm_run *r); /* a failure becomes the result's error */
+void run_record_release(struct rlm_run *r);
+int run_record_turn(struct rlm_run *r, struct error *err);
+/* The messages that are new since the last call, as JSON; the record keeps each once. */
+void run_record_messages(const struct rlm_run *r, struct buf *out);
+/* A call, or another one under the same key where r->call_record is there already. */
+int run_record_call(struct rlm_run *r, const char *key, struct error *err);
+int run_record_call_end(struct rlm_run *r, const struct lm_reply *reply, struct error *err);
+int run_record_cell(struct rlm_run *r, const char *code, size_t len, struct error *err);
+int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct error *err);
+/* The cell under way dies with the run; `by` is what ended both. */
+void run_record_cell_lost(struct rlm_run *r, const char *by);
+
+#endif

@@ -1,0 +1,221 @@
+/* rlm/run_record.c: what the record is told of a run; see run.h. */
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "rlm/run.h"
+
+#ifndef DROSTE_VERSION
+#define DROSTE_VERSION "0"
+#endif
+
+/* ---- the run ---- */
+
+static char *context_json(const struct context *c, const char *hash)
+{
+    struct buf out = { 0 };
+    if (!c)
+        return NULL;
+    buf_puts(&out, "{\"source\":");
+    if (text_is_utf8(c->source, strlen(c->source), NULL))
+        json_append_string(&out, c->source, strlen(c->source));
+    else
+        buf_puts(&out, "null");
+    buf_printf(&out,
+        ",\"bytes\":%zu,\"files\":%llu,\"left_out\":%llu,\"sha256\":\"%s\",\"path\":", c->len,
+        (unsigned long long)c->files, (unsigned long long)c->left_out, hash);
+    if (c->path && text_is_utf8(c->path, strlen(c->path), NULL))
+        json_append_string(&out, c->path, strlen(c->path));
+    else
+        buf_puts(&out, "null");
+    buf_putc(&out, '}');
+    return buf_steal(&out);
+}
+
+/* But for the iterations these are of the whole tree. */
+static char *limits_json(const struct rlm_run *r)
+{
+    const struct rlm_options *o = &r->tree->o;
+    struct buf out = { 0 };
+    buf_printf(&out,
+        "{\"max_iterations\":%u,\"max_llm_calls\":%lld,\"input_tokens\":%lld,"
+        "\"output_tokens\":%lld,\"total_tokens\":%lld,\"cost\":%g,\"seconds\":%g,"
+        "\"depth\":%u,\"execute_timeout\":%g,\"llm_call_timeout\":%g}",
+        r->place.iterations, (long long)o->limits.calls, (long long)o->limits.input_tokens,
+        (long long)o->limits.output_tokens, (long long)o->limits.total_tokens, o->limits.cost,
+        o->limits.seconds, o->limits.depth, o->session.execute_timeout, o->call_timeout);
+    return buf_steal(&out);
+}
+
+static const char *model_name(const struct rlm_run *r)
+{
+    return r->model ? r->model : lm_name(r->lm);
+}
+
+/* The hash of its context, and what of it must be kept in order to have it again: a child's is what
+ * the code of its parent makes, and is made again with it. */
+static int keep_context(
+    const struct rlm_run *r, char hash[HASH_TEXT_SIZE], struct buf *kept, struct error *err)
+{
+    const struct run_place *place = &r->place;
+    if (!place->context)
+        return 0;
+    if (!place->context_hash)
+        return context_keep(place->context, hash, kept, err);
+    snprintf(hash, HASH_TEXT_SIZE, "%s", place->context_hash);
+    return 0;
+}
+
+int run_record_begin(struct rlm_run *r, struct error *err)
+{
+    const struct rlm_run *parent = r->place.parent;
+    struct store *store = r->tree->o.store;
+    char hash[HASH_TEXT_SIZE] = "";
+    cleanup_buf struct buf kept = { 0 };
+    int rc = store ? keep_context(r, hash, &kept, err) : 0;
+    if (!store || rc < 0)
+        return rc;
+    cleanup_free char *context = context_json(r->place.context, hash), *limits = limits_json(r);
+    struct store_run_begin begin = {
+        .parent = parent ? parent->result.run : NULL,
+        .parent_cell = r->place.parent_cell,
+        .depth = r->place.depth,
+        .model = model_name(r),
+        .environment = r->tree->o.env_name,
+        .version = DROSTE_VERSION,
+        .question = store_text(r->question),
+        .context = store_text(context),
+        .limits = store_text(limits),
+        .settings = store_text(parent ? NULL : r->tree->settings),
+        .context_data = { kept.data, kept.len },
+    };
+    return store_run_begin(store, &begin, r->result.run, err);
+}
+
+int run_record_isolation(struct rlm_run *r, struct error *err)
+{
+    struct store *store = r->tree->o.store;
+    const char *name = isolation_name(r->result.isolation);
+    return store ? store_run_note_isolation(store, r->result.run, name, err) : 0;
+}
+
+void run_record_end(struct rlm_run *r)
+{
+    struct rlm_result *result = &r->result;
+    const struct spent *spent = &r->account.spent;
+    struct store_run_end end = {
+        .status = rlm_status_name(result->status),
+        .error = result->error.code ? result->error.text : NULL,
+        .code = result->error.code ? error_code_name(result->error.code) : NULL,
+        .answer = store_text(result->answer),
+        .iterations = result->iterations,
+        .calls = spent->calls,
+        .input_tokens = spent->input_tokens,
+        .output_tokens = spent->output_tokens,
+        .cost = spent_cost(spent),
+        .seconds = result->seconds,
+    };
+    struct error err = { 0 };
+    if (!r->tree->o.store || !result->run[0])
+        return;
+    if (store_run_end(r->tree->o.store, result->run, &end, &err) < 0 && !result->error.code)
+        result->error = err;
+}
+
+void run_record_release(struct rlm_run *r)
+{
+    if (r->tree->o.store && r->result.run[0])
+        store_run_release(r->tree->o.store, r->result.run, NULL);
+}
+
+/* ---- its steps ---- */
+
+int run_record_turn(struct rlm_run *r, struct error *err)
+{
+    struct store *store = r->tree->o.store;
+    return store ? store_turn_begin(store, r->result.run, r->turn, err) : 0;
+}
+
+void run_record_messages(const struct rlm_run *r, struct buf *out)
+{
+    buf_putc(out, '[');
+    for (size_t i = r->recorded; i < r->message_count; i++) {
+        buf_printf(out, "%s{\"role\":\"%s\",\"content\":", i > r->recorded ? "," : "",
+            r->messages[i].role);
+        json_append_string(out, r->messages[i].text, r->messages[i].len);
+        buf_putc(out, '}');
+    }
+    buf_putc(out, ']');
+}
+
+int run_record_call(struct rlm_run *r, const char *key, struct error *err)
+{
+    cleanup_buf struct buf request = { 0 };
+    if (!r->tree->o.store)
+        return 0;
+    if (r->call_record) /* it began in an earlier life of the run */
+        return store_call_repeat(r->tree->o.store, r->call_record, err);
+    run_record_messages(r, &request);
+    struct store_call_begin begin = {
+        .run = r->result.run,
+        .turn = r->turn,
+        .depth = r->place.depth,
+        .kind = "root",
+        .model = model_name(r),
+        .request = { buf_text(&request), request.len },
+        .key = key,
+    };
+    return store_call_begin(r->tree->o.store, &begin, &r->call_record, err);
+}
+
+int run_record_call_end(struct rlm_run *r, const struct lm_reply *reply, struct error *err)
+{
+    struct store_call_end end = broker_call_end(reply);
+    int64_t record = r->call_record;
+    r->call_record = 0;
+    return record ? store_call_end(r->tree->o.store, record, &end, err) : 0;
+}
+
+int run_record_cell(struct rlm_run *r, const char *code, size_t len, struct error *err)
+{
+    struct store_cell_begin begin = {
+        .run = r->result.run, .turn = r->turn, .code = { code, len }
+    };
+    struct store *store = r->tree->o.store;
+    return store ? store_cell_begin(store, &begin, &r->cell_record, err) : 0;
+}
+
+int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct error *err)
+{
+    cleanup_json struct json_object *e = json_object_new_object();
+    if (!r->tree->o.store)
+        return 0;
+    if (e && c->error.type) {
+        json_put_text(e, "type", c->error.type);
+        json_put_text(e, "message", c->error.message);
+        json_put_text(e, "traceback", c->error.traceback);
+    }
+    struct store_cell_end end = {
+        .status = cell_status_name(c->status),
+        .killed = c->killed[0] ? c->killed : NULL,
+        .standard_output = { buf_text(&c->out), c->out.len },
+        .standard_error = { buf_text(&c->err), c->err.len },
+        .submit = { c->submit, c->submit_len },
+        .error = store_text(c->error.type && e ? json_text(e, NULL) : NULL),
+        .variables = store_text(c->variables ? json_text(c->variables, NULL) : NULL),
+        .calls = c->calls,
+        .seconds = c->seconds,
+    };
+    int64_t cell = r->cell_record;
+    r->cell_record = 0;
+    return store_cell_end(r->tree->o.store, cell, &end, err);
+}
+
+void run_record_cell_lost(struct rlm_run *r, const char *by)
+{
+    struct store_cell_end end = { .status = cell_status_name(CELL_KILLED), .killed = by };
+    if (r->cell_record)
+        store_cell_end(r->tree->o.store, r->cell_record, &end, NULL);
+    r->cell_record = 0;
+}

@@ -1,0 +1,434 @@
+/* rlm/turn.c: the turns of a run.
+ *
+ *   ask the model ─► its reply ─► its blocks, one after the other ─► what they printed ─► ask again
+ *                       └─► an answer in words          └─► an answer that was submitted
+ *
+ * A run that is resumed does the same; where the record has the next step already, it comes from
+ * there (replay.c).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "rlm/parse.h"
+#include "rlm/prompt.h"
+#include "rlm/run.h"
+
+enum { RESTARTS_MAX = 5 };
+
+/* ---- answers ---- */
+
+/* Words as a JSON string. */
+static char *quoted(const char *text, size_t len)
+{
+    struct buf out = { 0 };
+    json_append_string(&out, text, len);
+    return buf_steal(&out);
+}
+
+/* SUBMIT(answer=x) and SUBMIT(x) answer x; several fields answer the object. */
+char *turn_answer_of(const char *submit, size_t len)
+{
+    cleanup_json struct json_object *o = NULL;
+    struct json_object *value = NULL;
+    if (json_parse(submit, len, &json_limits_large, &o, NULL) == 0 &&
+        json_object_object_length(o) == 1 &&
+        (json_object_object_get_ex(o, "answer", &value) ||
+            json_object_object_get_ex(o, "output", &value))) {
+        const char *text = value ? json_text(value, &len) : "null";
+        return text ? strdup(text) : NULL;
+    }
+    return text_copy(submit, len);
+}
+
+void turn_answered(struct rlm_run *r, char *json, enum rlm_status status)
+{
+    struct error err = { 0 };
+    r->result.answer = json;
+    if (!json) {
+        error_memory(&err);
+        run_fail(r, &err);
+        return;
+    }
+    run_end(r, status, NULL);
+}
+
+/* ---- the conversation ---- */
+
+/* Takes the text, which is NULL without memory. */
+int turn_add_message(struct rlm_run *r, const char *role, char *text, size_t len, struct error *err)
+{
+    if (text && r->message_count == r->message_cap) {
+        size_t cap = r->message_cap ? 2 * r->message_cap : 16;
+        struct message *messages = realloc(r->messages, cap * sizeof *messages);
+        if (messages) {
+            r->messages = messages;
+            r->message_cap = cap;
+        }
+    }
+    if (!text || r->message_count == r->message_cap) {
+        free(text);
+        return error_memory(err);
+    }
+    r->messages[r->message_count++] = (struct message){ role, text, len };
+    return 0;
+}
+
+static int add_buf_message(struct rlm_run *r, const char *role, struct buf *text, struct error *err)
+{
+    size_t len = text->len;
+    return turn_add_message(r, role, buf_steal(text), len, err);
+}
+
+int turn_first_messages(struct rlm_run *r, struct error *err)
+{
+    const struct context *context = r->place.context;
+    struct buf text = { 0 };
+    prompt_system(&text, r->tree->instructions, r->tree->o.session.rules, run_may_have_children(r));
+    int rc = add_buf_message(r, "system", &text, err);
+    if (rc < 0)
+        return rc;
+    prompt_question(&text, r->question, context ? r->variable : NULL,
+        context ? context->source : NULL, r->place.iterations);
+    return add_buf_message(r, "user", &text, err);
+}
+
+static void model_delta(void *arg, const char *text, size_t len)
+{
+    run_tell(arg, RLM_EVENT_DELTA, text, len);
+}
+
+static void model_replied(void *arg, const struct lm_reply *reply);
+
+/* The place of a call: the root's turns are bounded by their number, a child's count as its parent's
+ * guest's; one that was under way in an earlier life has its place. */
+static int64_t count_place(const struct rlm_run *r, const struct recorded_call *known)
+{
+    return r->place.parent && !known ? 1 : 0;
+}
+
+static int reserve_call(struct rlm_run *r, int64_t calls, struct error *err)
+{
+    if (r->reserved && calls > 0) {
+        r->reserved = false;
+        return 0;
+    }
+    return budget_reserve(&r->tree->budget, calls, err);
+}
+
+static int settle_call(struct rlm_run *r, const struct lm_reply *reply, struct error *err)
+{
+    budget_settle(&r->tree->budget, &r->hold, reply);
+    return run_record_call_end(r, reply, err);
+}
+
+void turn_cancel_call(struct rlm_run *r)
+{
+    struct lm_reply cancelled = { 0 };
+    if (!r->call)
+        return;
+    lm_cancel(steal(&r->call), &cancelled);
+    error_set(&cancelled.error, ERROR_CANCELLED, "the run ended");
+    settle_call(r, &cancelled, NULL);
+}
+
+static int start_call(
+    struct rlm_run *r, const struct lm_request *request, size_t bytes, struct error *err)
+{
+    struct lm_request keyed = *request;
+    char key[LM_KEY_SIZE];
+    bool streamed = r->tree->o.event && !r->place.parent;
+    const struct budget_call call = { .model = r->model ? r->model : lm_name(r->lm),
+        .depth = r->place.depth,
+        .prompt_bytes = bytes,
+        .max_tokens = request->max_tokens,
+        .lm = r->lm,
+        .lm_model = r->model,
+        .account = &r->account };
+    int rc = budget_hold(&r->tree->budget, &call, &r->hold, err);
+    if (rc == 0 && !keyed.key) {
+        rc = lm_key(key, err);
+        keyed.key = key;
+    }
+    if (rc == 0)
+        rc = run_record_call(r, keyed.key, err);
+    r->recorded = r->message_count;
+    if (rc == 0)
+        rc =
+            lm_start(r->lm, &keyed, model_replied, streamed ? model_delta : NULL, r, &r->call, err);
+    return rc;
+}
+
+static int begin_call(struct rlm_run *r, struct lm_request *request, size_t bytes,
+    const struct recorded_call *known, struct error *err)
+{
+    int64_t place = count_place(r, known);
+    int rc = reserve_call(r, place, err);
+    if (rc < 0)
+        return rc;
+    if (known) {
+        r->call_record = known->id;
+        request->key = known->key[0] ? known->key : NULL;
+    }
+    rc = start_call(r, request, bytes, err);
+    if (rc < 0) {
+        struct lm_reply never = { .error = *err, .text = "", .finish = "" };
+        budget_release(&r->tree->budget, &r->hold);
+        budget_unreserve(&r->tree->budget, place);
+        run_record_call_end(r, &never, NULL);
+    }
+    return rc;
+}
+
+static int ask_model(struct rlm_run *r, struct error *err)
+{
+    struct recorded_call *known = NULL;
+    size_t bytes = 0;
+    int rc = r->resume ? replay_next_call(r, &known, err) : 0;
+    if (rc < 0)
+        return rc;
+    cleanup_free struct lm_message *messages = calloc(r->message_count, sizeof *messages);
+    if (!messages)
+        return error_memory(err);
+    for (size_t i = 0; i < r->message_count; i++) {
+        messages[i] = (struct lm_message){
+            .role = r->messages[i].role, .text = r->messages[i].text, .len = r->messages[i].len
+        };
+        bytes += r->messages[i].len;
+    }
+    struct lm_request request = { .model = r->model,
+        .messages = messages,
+        .message_count = r->message_count,
+        .depth = r->place.depth,
+        .timeout = r->tree->o.call_timeout,
+        .max_tokens = r->tree->o.max_tokens,
+        .temperature = -1 };
+    return known && known->ended ? replay_reply(r, known, &request, err)
+                                 : begin_call(r, &request, bytes, known, err);
+}
+
+void turn_next(struct rlm_run *r)
+{
+    struct error err = { 0 };
+    int rc = 0;
+    if (r->turn >= r->place.iterations) {
+        struct buf text = { 0 };
+        buf_puts(&text, prompt_last_turn);
+        r->last = true;
+        rc = add_buf_message(r, "user", &text, &err);
+    } else {
+        r->turn++;
+        r->result.iterations = r->turn;
+        if (!r->resume || !resume_has_turn(r->resume, r->turn))
+            rc = run_record_turn(r, &err);
+        run_tell(r, RLM_EVENT_TURN, "", 0);
+    }
+    if (rc == 0)
+        rc = ask_model(r, &err);
+    if (rc < 0)
+        run_fail(r, &err);
+}
+
+/* ---- the reply's blocks ---- */
+
+/* A turn without code neither fails nor mends anything. */
+static int count_errors(struct rlm_run *r, struct error *err)
+{
+    unsigned max = r->tree->o.max_errors;
+    if (r->block > 0)
+        r->errors = r->failed ? r->errors + 1 : 0;
+    if (max == 0 || r->errors < max)
+        return 0;
+    return error_set(err, ERROR_BUDGET,
+        "the code failed in %u turns in a row (--max-errors); `droste runs show` has the errors",
+        r->errors);
+}
+
+void turn_finish(struct rlm_run *r)
+{
+    struct error err = { 0 };
+    if (count_errors(r, &err) < 0) {
+        run_fail(r, &err);
+        return;
+    }
+    if (r->turn < r->place.iterations)
+        buf_printf(&r->feedback, "\nTurn %u of %u.", r->turn + 1, r->place.iterations);
+    if (add_buf_message(r, "user", &r->feedback, &err) < 0)
+        run_fail(r, &err);
+    else
+        turn_next(r);
+}
+
+/* No (more) code: an answer in words, a nudge, or the next turn. */
+static void blocks_done(struct rlm_run *r)
+{
+    const char *value = NULL;
+    size_t len = 0;
+    enum reply_final final = reply_find_final(buf_text(&r->reply), r->reply.len, &value, &len);
+    if (final == FINAL_TEXT) {
+        turn_answered(r, quoted(value, len), RLM_ANSWERED);
+        return;
+    }
+    if (final == FINAL_VARIABLE) {
+        struct buf code = { 0 };
+        /* This reply has no answer in words any more, so it comes here once. */
+        buf_puts(&code, "```repl\nFINAL_VAR(");
+        json_append_string(&code, value, len);
+        buf_puts(&code, ")\n```\n");
+        buf_free(&r->reply);
+        r->reply = code;
+        r->at = 0;
+        turn_next_block(r);
+        return;
+    }
+    if (r->block == 0)
+        buf_puts(&r->feedback, prompt_no_code);
+    turn_finish(r);
+}
+
+/* What a cell was waiting for at its deadline, nobody needs any more, whole runs below included. */
+static void stop_waiting(struct rlm_run *r, const char *message)
+{
+    struct error why = { 0 };
+    error_set(&why, ERROR_TIMEOUT, "the call was cancelled at the deadline of its cell: %.120s",
+        message ? message : "");
+    broker_give_up(r->broker, r->session, &why);
+}
+
+/* Of a cell that ran before, the record has the end already; this one must be the same. */
+static int cell_is_over(struct rlm_run *r, const struct cell_result *c, struct error *err)
+{
+    bool ended = r->same_cell && r->same_cell->ended;
+    int rc = r->same_cell ? replay_check_cell(r, c, err) : 0;
+    if (rc == 0 && !ended)
+        return run_record_cell_end(r, c, err);
+    r->cell_record = 0;
+    return rc;
+}
+
+static void cell_done(void *arg, struct cell_result *c)
+{
+    struct rlm_run *r = arg;
+    struct error err = { 0 };
+    bool submitted = c->status == CELL_SUBMITTED, alive = c->alive;
+    bool late = c->status == CELL_TIMEOUT;
+    struct rlm_event event = { .kind = RLM_EVENT_RESULT, .cell = c, .text = "" };
+    if (r->finished) {
+        cell_result_free(c);
+        return;
+    }
+    int rc = cell_is_over(r, c, &err);
+    run_tell_event(r, &event);
+    r->failed |= c->status != CELL_OK && !submitted;
+    prompt_result(&r->feedback, c, r->block, r->tree->o.max_output_chars);
+    char *answer = submitted && rc == 0 ? turn_answer_of(c->submit, c->submit_len) : NULL;
+    if (!alive && c->reason.code == ERROR_ENVIRONMENT) {
+        rc = -1;
+        err = c->reason;
+    }
+    if (late)
+        stop_waiting(r, c->error.message);
+    cell_result_free(c);
+    if (rc < 0)
+        run_fail(r, &err);
+    else if (submitted)
+        turn_answered(r, answer, RLM_ANSWERED);
+    else if (alive)
+        turn_next_block(r);
+    else if (++r->restarts > RESTARTS_MAX) {
+        error_set(&err, ERROR_LOST, "the sandbox died %u times; the run was given up", r->restarts);
+        run_fail(r, &err);
+    } else {
+        timer_start(r->later, 0, 0);
+    }
+}
+
+static int run_block(struct rlm_run *r, const struct reply_block *block, struct error *err)
+{
+    struct session_cell cell = { .code = block->code, .len = block->len, .execute_timeout = -1 };
+    run_tell(r, RLM_EVENT_CELL, block->code, block->len);
+    int rc = r->same_cell ? 0 : run_record_cell(r, block->code, block->len, err);
+    if (r->same_cell)
+        r->cell_record = r->same_cell->id;
+    broker_place(r->broker, r->turn, r->cell_record);
+    return rc < 0 ? rc : session_exec(r->session, &cell, cell_done, r, err);
+}
+
+void turn_next_block(struct rlm_run *r)
+{
+    struct reply_block block;
+    struct error err = { 0 };
+    if (!reply_next_block(buf_text(&r->reply), r->reply.len, &r->at, &block)) {
+        blocks_done(r);
+        return;
+    }
+    if (r->block++ > 0)
+        buf_putc(&r->feedback, '\n');
+    int rc = r->resume ? replay_next_block(r, &block, &err) : 0;
+    if (rc == 0)
+        rc = run_block(r, &block, &err);
+    if (rc < 0)
+        run_fail(r, &err);
+}
+
+/* The reply to prompt_last_turn. */
+static void take_last_words(struct rlm_run *r, const char *text, size_t len)
+{
+    const char *value = text;
+    size_t value_len = len;
+    if (reply_find_final(text, len, &value, &value_len) == FINAL_NONE) {
+        value = text;
+        value_len = len;
+    }
+    struct error err = { 0 };
+    error_set(&err, ERROR_BUDGET,
+        "the model did not submit within %u turns; this is what it said last", r->place.iterations);
+    r->result.error = err;
+    turn_answered(r, quoted(value, value_len), RLM_EXHAUSTED);
+}
+
+void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply)
+{
+    struct error err = reply->error;
+    if (err.code != ERROR_NONE) {
+        run_fail(r, &err);
+        return;
+    }
+    run_tell(r, RLM_EVENT_REPLY, reply->text, reply->len);
+    if (r->place.parent)
+        run_calls_changed(r);
+    if (r->last) {
+        take_last_words(r, reply->text, reply->len);
+        return;
+    }
+    buf_clear(&r->reply);
+    buf_append(&r->reply, reply->text, reply->len);
+    buf_clear(&r->feedback);
+    r->at = 0;
+    r->block = 0;
+    r->failed = false;
+    /* Some providers refuse an assistant's message without text. */
+    char *said = reply->len > 0 ? text_copy(reply->text, reply->len) : strdup("(no reply)");
+    if (buf_failed(&r->reply)) {
+        free(said);
+        error_memory(&err);
+        run_fail(r, &err);
+    } else if (turn_add_message(r, "assistant", said, said ? strlen(said) : 0, &err) < 0) {
+        run_fail(r, &err);
+    } else {
+        turn_next_block(r);
+    }
+}
+
+static void model_replied(void *arg, const struct lm_reply *reply)
+{
+    struct rlm_run *r = arg;
+    struct error err = { 0 };
+    r->call = NULL;
+    if (settle_call(r, reply, &err) < 0 && reply->error.code == ERROR_NONE)
+        run_fail(r, &err);
+    else
+        turn_take_reply(r, reply);
+}

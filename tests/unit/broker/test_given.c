@@ -1,0 +1,71 @@
+/* Values for child runs: kept once, and a file only while it is used. */
+#include "../test.h"
+
+#include <dirent.h>
+
+#include "broker/given.h"
+
+static unsigned count_descriptors(void)
+{
+    unsigned count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    assert_non_null(dir);
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count;
+}
+
+static void users_share_one_context(void **state)
+{
+    struct given *given = given_new(VALUE_JSON, "[1]", 3);
+    const struct context *first = NULL, *second = NULL;
+    assert_ok(given_use(given, &first, err));
+    assert_ok(given_use(given, &second, err));
+    assert_ptr_equal(first, second);
+    assert_int_equal(first->kind, VALUE_JSON);
+    assert_int_equal(first->len, 3);
+    given_rest(given);
+    given_rest(given);
+    given_drop(given);
+}
+
+/* A guest that gives many values takes no descriptors of the host's; what is used takes one. */
+static void a_value_has_a_file_only_while_it_is_used(void **state)
+{
+    unsigned before = count_descriptors();
+    struct given *given[100];
+    const struct context *context = NULL;
+    for (size_t i = 0; i < 100; i++)
+        given[i] = given_new(VALUE_TEXT, "text", 4);
+    assert_int_equal(count_descriptors(), before);
+    assert_ok(given_use(given[7], &context, err));
+    assert_int_equal(count_descriptors(), before + 1);
+    given_rest(given[7]);
+    assert_int_equal(count_descriptors(), before);
+    for (size_t i = 0; i < 100; i++)
+        given_drop(given[i]);
+}
+
+static void the_last_holder_ends_it(void **state)
+{
+    struct given *given = given_new(VALUE_BYTES, "\0x", 2);
+    size_t len = 0;
+    assert_ptr_equal(given_hold(given), given);
+    given_drop(given);
+    assert_memory_equal(given_bytes(given, &len), "\0x", 2);
+    assert_int_equal(len, 2);
+    assert_int_equal(given_kind(given), VALUE_BYTES);
+    given_drop(given);
+    given_drop(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(users_share_one_context),
+        cmocka_unit_test(a_value_has_a_file_only_while_it_is_used),
+        cmocka_unit_test(the_last_holder_ends_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
