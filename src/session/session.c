@@ -310,7 +310,7 @@ static char *take_part(struct json_object *head, const char *key, const struct f
     return NULL;
 }
 
-/* A part as text: guest.py sends UTF-8, but a guest may send anything. */
+/* A part as text: the guest sends UTF-8, but a guest may send anything. */
 static char *take_text(struct json_object *head, const char *key, const struct frame *frame)
 {
     cleanup_buf struct buf text = { 0 };

@@ -135,7 +135,7 @@ enum value_kind {
     VALUE_AUTO, /* str if it is UTF-8, else bytes */
     VALUE_JSON,
     VALUE_JSONL, /* a list, a value a line */
-    VALUE_FILES, /* {path: text}; guest.py, decode_files, has the format */
+    VALUE_FILES, /* {path: text}; guest/py/variables.py, decode_files, has the format */
 };
 
 /* Binds one value to the names. The bytes are `data`, or, if fd is not -1, the first `len` of a
