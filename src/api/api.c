@@ -113,6 +113,7 @@ void droste_free(droste *d)
     list_clear(&d->shown);
     list_clear(&d->allowed);
     buf_free(&d->setup);
+    schema_drop(d->answer);
     free(d->env_name);
     free(d->store_path);
     free(d);

@@ -21,7 +21,8 @@ struct droste {
     /* what the settings come to, for sessions: see api_session_options */
     struct list shown, allowed;
     struct buf setup;
-    struct store *store; /* the record, once it was needed; its path as the setting had it */
+    struct schema *answer; /* NULL: any */
+    struct store *store;   /* the record, once it was needed; its path as the setting had it */
     char *store_path;
     struct droste_session *sessions; /* all that are open */
     bool started;                    /* it has opened a session or begun a run before */
@@ -59,7 +60,7 @@ int api_text(const char *value, const char *what, struct buf *out, struct error 
 /* Seconds that a guest's call may wait for its answer; 0: no limit. */
 double api_broker_timeout(const droste *d);
 
-/* A session for our own use: without rules and setup code. */
+/* A session for our own use: without rules, setup code and a type of answers. */
 int api_session_open_plain(droste *d, droste_session **out, droste_error *err);
 
 /* What was done to make its sandbox, for people. */

@@ -141,7 +141,8 @@ static int run(
     int rc = fill_options(d, question, p, &options, err);
     if (rc < 0)
         return rc;
-    struct settings_texts texts = { options.session.setup, options.instructions };
+    struct settings_texts texts = { options.session.setup, options.instructions,
+        options.session.answer ? schema_text(options.session.answer) : NULL };
     settings_save(&d->settings, &texts, &p->settings);
     if (buf_failed(&p->settings))
         return error_memory(err);

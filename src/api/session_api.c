@@ -18,7 +18,7 @@ struct droste_session {
     droste_output_fn *output;
     void *output_arg;
     char *notice; /* about the last load, or NULL */
-    bool plain;   /* for our own use: without rules and setup code */
+    bool plain;   /* for our own use: without rules, setup code, types */
     bool rules;   /* in force */
     bool started; /* an operation has ended: the sandbox is there */
     /* the operation that is being waited for */
@@ -86,6 +86,7 @@ static int set_up(droste_session *s, struct error *err)
     if (s->plain) {
         options.rules = false;
         options.setup = NULL;
+        options.answer = NULL;
     }
     s->rules = options.rules;
     if (rc == 0)

@@ -208,6 +208,14 @@ static const struct setting {
         TYPE_LIST, AT(include), 0, 0 },
     { { "instructions", "TEXT|@FILE", "", NULL, "Added to what the model is told.", 0 }, TYPE_TEXT,
         AT(instructions), 0, 0 },
+    { { "answer-schema", "JSON|FILE", "", NULL,
+          "A JSON Schema that the answer must fit; what does not is given back to the model.", 0 },
+        TYPE_TEXT, AT(answer_schema), 0, 0 },
+    { { "answer-field", "NAME[:TYPE]", "", NULL,
+          "Instead of a schema: a field of the answer, of a JSON type (string, integer, number, "
+          "boolean, array, object, null); may be repeated.",
+          0 },
+        TYPE_LIST, AT(answer_field), 0, 0 },
     { { "database", "FILE|none", "", "DROSTE_DATABASE",
           "The record of runs; by default runs.db in the data directory.", 0 },
         TYPE_TEXT, AT(database), 0, 0 },
@@ -478,6 +486,8 @@ void settings_save(const struct settings *s, const struct settings_texts *texts,
             save_content(out, texts->setup_code);
         else if (what->offset == offsetof(struct settings, instructions))
             save_content(out, texts->instructions);
+        else if (what->offset == offsetof(struct settings, answer_schema))
+            save_content(out, texts->answer_schema);
         else
             save_value(out, what, (const char *)s + what->offset);
     }

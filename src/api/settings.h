@@ -23,7 +23,7 @@ struct list {
 int list_add(struct list *list, const char *value, struct error *err);
 void list_clear(struct list *list);
 
-enum { SETTINGS_MAX = 72 };
+enum { SETTINGS_MAX = 96 };
 
 struct settings {
     /* models */
@@ -35,7 +35,7 @@ struct settings {
     double call_timeout, connect_timeout, first_timeout, stall_timeout;
     /* sandboxes */
     char *env, *isolation, *python;
-    struct list preload, read, include, allow_import, depth_model;
+    struct list preload, read, include, allow_import, depth_model, answer_field;
     bool rules;
     char *setup_code;
     double timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus, cpu_time;
@@ -45,7 +45,7 @@ struct settings {
         max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens, max_output_chars,
         max_errors;
     double max_cost;
-    char *context_type, *instructions, *database;
+    char *context_type, *instructions, *answer_schema, *database;
     /* which of them somebody has set, by their place in the table */
     bool given[SETTINGS_MAX];
 };
@@ -61,7 +61,7 @@ bool settings_given(const struct settings *s, const char *name);
  * paths are made whole, and the texts are what was in the files that were named. Neither keys nor the
  * record's own place are in it. */
 struct settings_texts {
-    const char *setup_code, *instructions; /* NULL: none */
+    const char *setup_code, *instructions, *answer_schema; /* NULL: none */
 };
 void settings_save(const struct settings *s, const struct settings_texts *texts, struct buf *out);
 int settings_restore(struct settings *s, const char *json, size_t len, struct error *err);

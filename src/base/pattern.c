@@ -28,11 +28,11 @@ enum node_kind { NODE_SET, NODE_ASSERT, NODE_GROUP, NODE_REPEAT };
 struct node {
     enum node_kind kind;
     unsigned next;
-    unsigned child;        /* of a repeat; of a group, its first alternative */
-    unsigned items;        /* of an alternative: its first node */
-    size_t range, ranges;  /* of a set */
-    int min, max;          /* of a repeat; max -1: no limit */
-    char assertion;        /* '^', '$', 'b', 'B' */
+    unsigned child;       /* of a repeat; of a group, its first alternative */
+    unsigned items;       /* of an alternative: its first node */
+    size_t range, ranges; /* of a set */
+    int min, max;         /* of a repeat; max -1: no limit */
+    char assertion;       /* '^', '$', 'b', 'B' */
 };
 
 enum op { OP_SET, OP_SPLIT, OP_JUMP, OP_ASSERT, OP_MATCH };
@@ -215,7 +215,8 @@ static uint32_t take_unicode(struct parser *s)
 {
     if (take(s, "{")) {
         const char *end = memchr(s->at, '}', (size_t)(s->end - s->at));
-        uint32_t c = end && end - s->at <= 6 ? take_hex(s, (unsigned)(end - s->at)) : LAST_CHAR + 1u;
+        uint32_t c =
+            end && end - s->at <= 6 ? take_hex(s, (unsigned)(end - s->at)) : LAST_CHAR + 1u;
         return take(s, "}") && c <= LAST_CHAR ? c : fail(s, "a bad \\u{} escape");
     }
     uint32_t c = take_hex(s, 4);
@@ -394,7 +395,8 @@ static unsigned parse_item(struct parser *s)
     take(s, "?"); /* lazy: what matches is the same */
     if (s->nodes[item].kind == NODE_ASSERT)
         return fail(s, "a quantifier behind an assertion");
-    return add_node(s, &(struct node){ .kind = NODE_REPEAT, .child = item, .min = min, .max = max });
+    return add_node(
+        s, &(struct node){ .kind = NODE_REPEAT, .child = item, .min = min, .max = max });
 }
 
 static unsigned parse_alternative(struct parser *s)

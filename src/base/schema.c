@@ -226,8 +226,7 @@ static bool fits_type(KEYWORD_ARGS)
     size_t count = one ? 1 : json_object_array_length(says);
     char expected[120] = "";
     for (size_t i = 0, n = 0; i < count && n < sizeof expected; i++) {
-        const char *name =
-            json_object_get_string(one ? says : json_object_array_get_idx(says, i));
+        const char *name = json_object_get_string(one ? says : json_object_array_get_idx(says, i));
         if (has_type(value, name))
             return true;
         n += (size_t)snprintf(
@@ -404,7 +403,8 @@ static bool fits_items(KEYWORD_ARGS)
     size_t first = prefix ? json_object_array_length(prefix) : 0;
     size_t count = json_object_array_length(value);
     if (json_object_is_type(says, json_type_boolean) && !json_object_get_boolean(says))
-        return count <= first || schema_fail(c, "has %zu items, at most %zu are meant", count, first);
+        return count <= first ||
+               schema_fail(c, "has %zu items, at most %zu are meant", count, first);
     bool fits = true;
     for (size_t i = first; fits && i < count; i++)
         fits = fits_item(c, says, value, i);
@@ -459,8 +459,8 @@ static bool fits_largest_size(KEYWORD_ARGS)
 static bool fits_pattern(KEYWORD_ARGS)
 {
     const char *pattern = json_object_get_string(says);
-    return schema_matches(c, says, json_object_get_string(value),
-               (size_t)json_object_get_string_len(value)) ||
+    return schema_matches(
+               c, says, json_object_get_string(value), (size_t)json_object_get_string_len(value)) ||
            schema_fail(c, "expected text that matches the pattern %.100s", pattern);
 }
 
@@ -495,7 +495,8 @@ static bool fits_below(KEYWORD_ARGS)
 /* Of decimals as they are written: 0.3 is a multiple of 0.1, though not so in binary. */
 static bool fits_multiple(KEYWORD_ARGS)
 {
-    bool whole = json_object_is_type(value, json_type_int) && json_object_is_type(says, json_type_int);
+    bool whole =
+        json_object_is_type(value, json_type_int) && json_object_is_type(says, json_type_int);
     long double times = number_of(value) / number_of(says);
     long double off = whole ? fmodl(number_of(value), number_of(says)) : times - roundl(times);
     bool fits = isfinite((double)times) && fabsl(off) <= fmaxl(1e-9L, fabsl(times) * 1e-15L);

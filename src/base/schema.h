@@ -8,6 +8,8 @@
  * default, examples, format…) is passed over. Any other keyword is refused by name, since to ignore it
  * could turn the outcome round; names that begin with "x-" are passed over.
  *
+ * Whole numbers that do not fit in 64 bits count as the nearest that do.
+ *
  * Schemas come from whoever runs the program, values from guests: the work of a check is bounded.
  */
 #ifndef DROSTE_BASE_SCHEMA_H

@@ -202,8 +202,8 @@ static int read_type(struct reader *r, struct json_object *says)
 /* Whether it leads to a schema is seen when all of them are known. */
 static int read_ref(struct reader *r, struct json_object *says)
 {
-    const char *ref = json_object_is_type(says, json_type_string) ? json_object_get_string(says)
-                                                                  : "";
+    const char *ref =
+        json_object_is_type(says, json_type_string) ? json_object_get_string(says) : "";
     bool local = ref[0] == '#' && (ref[1] == '/' || ref[1] == '\0');
     return local ? 0 : wrong(r, "a place in the schema itself (\"#/$defs/NAME\")");
 }
@@ -241,8 +241,8 @@ static int read_pattern_of(struct reader *r, struct json_object *says)
                : wrong(r, "a regular expression");
 }
 
-static int read_keyword(struct reader *r, const struct keyword *k, struct json_object *schema,
-    struct json_object *says)
+static int read_keyword(
+    struct reader *r, const struct keyword *k, struct json_object *schema, struct json_object *says)
 {
     switch (k->shape) {
     case SHAPE_NOTE:

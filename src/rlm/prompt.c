@@ -48,12 +48,19 @@ static const char work_text[] =
     "- `add_buffer(name, value)`, `get_buffer(name)`, `clear_buffer(name)`: named lists in which "
     "to "
     "collect findings.\n"
-    "- `SHOW_VARS()`: the names and types of your variables, as text; print it.\n"
+    "- `SHOW_VARS()`: the names and types of your variables, as text; print it.\n";
+
+static const char submit_text[] =
     "- `SUBMIT(answer=value)`: gives the answer and ends your work. The value is a str, a number, "
-    "a "
-    "bool, None, a list or a dict. `FINAL(value)` does the same; `FINAL_VAR(\"name\")` gives the "
-    "variable of that name; so does setting `answer[\"content\"]` and then `answer[\"ready\"]` to "
-    "True.\n"
+    "a bool, None, a list or a dict.";
+
+static const char submit_typed_text[] =
+    "- `SUBMIT(value)`: gives the answer and ends your work. The value must fit the JSON Schema "
+    "below; one that does not is not taken, and you are told why.";
+
+static const char how_text[] =
+    " `FINAL(value)` does the same; `FINAL_VAR(\"name\")` gives the variable of that name; so does "
+    "setting `answer[\"content\"]` and then `answer[\"ready\"]` to True.\n"
     "Python's standard library is there; the network is not.\n"
     "\n"
     "How to work well:\n"
@@ -72,9 +79,20 @@ const char prompt_no_code[] = "Your reply had no ```repl block, so nothing was r
                               "go on, or SUBMIT the answer "
                               "in a ```repl block.";
 
-const char prompt_last_turn[] =
-    "You have used all your turns; no more code will be run. Give your best final answer to the "
-    "question now, in words, with nothing else. If you could not find it, say so.";
+void prompt_last_turn(struct buf *out, bool typed)
+{
+    buf_puts(out, "You have used all your turns; no more code will be run. Give your best final "
+                  "answer to the question now, ");
+    buf_puts(out, typed ? "as JSON that fits the schema, with nothing else."
+                        : "in words, with nothing else. If you could not find it, say so.");
+}
+
+void prompt_not_taken(struct buf *out, const char *why, bool last)
+{
+    buf_printf(out, "Your answer was not taken, it does not fit its schema: %s. ", why);
+    buf_puts(out, last ? "Give the answer as JSON that fits the schema, with nothing else."
+                       : "SUBMIT one that does in a ```repl block.");
+}
 
 static const char rules_text[] =
     "\nThis session has rules. Of the standard library you can import what computes, not what "
@@ -82,15 +100,35 @@ static const char rules_text[] =
     "like). `eval`, `exec`, `compile` and `input` are switched off. Files can be written below the "
     "current directory only.\n";
 
-void prompt_system(struct buf *out, const char *instructions, bool rules, bool children)
+/* The fields by their names, where they are few and Python can say them. */
+static void put_fields(struct buf *out, const struct schema *type)
+{
+    size_t count = 0;
+    const char *const *names = schema_names(type, &count);
+    bool sayable = count > 0 && count <= 12;
+    for (size_t i = 0; sayable && i < count; i++)
+        sayable = text_is_identifier(names[i]);
+    for (size_t i = 0; sayable && i < count; i++)
+        buf_printf(
+            out, "%s%s=value", i ? ", " : " Its fields may be given by name: `SUBMIT(", names[i]);
+    buf_puts(out, sayable ? ")`." : "");
+}
+
+void prompt_system(struct buf *out, const struct prompt_session *s)
 {
     buf_puts(out, names_text);
-    buf_puts(out, children ? children_text : "");
+    buf_puts(out, s->children ? children_text : "");
     buf_puts(out, work_text);
-    if (rules)
+    buf_puts(out, s->answer ? submit_typed_text : submit_text);
+    if (s->answer)
+        put_fields(out, s->answer);
+    buf_puts(out, how_text);
+    if (s->rules)
         buf_puts(out, rules_text);
-    if (instructions && instructions[0])
-        buf_printf(out, "\nInstructions for this task:\n%s\n", instructions);
+    if (s->answer)
+        buf_printf(out, "\nThe answer must fit this JSON Schema:\n%s\n", schema_text(s->answer));
+    if (s->instructions && s->instructions[0])
+        buf_printf(out, "\nInstructions for this task:\n%s\n", s->instructions);
 }
 
 /* 12345678 as 12,345,678. */
@@ -223,9 +261,8 @@ void prompt_result(struct buf *out, const struct cell_result *r, unsigned index,
         put_section(out, "Error:\n", failure, strlen(failure), max_chars / 2);
     if (!r->alive)
         buf_printf(out,
-            "The session ended: %s. A new one was started: `context` is there again, your "
-            "variables "
-            "are not.\n",
+            "The session ended: %s. A new one was started: what was given with the question is "
+            "there again, your variables are not.\n",
             r->reason.text);
     if (r->out.len == 0 && r->err.len == 0 && !failure && r->alive)
         buf_puts(out, "(nothing was printed)\n");

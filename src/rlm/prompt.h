@@ -3,11 +3,19 @@
 #define DROSTE_RLM_PROMPT_H
 
 #include "base/buf.h"
+#include "base/schema.h"
 #include "session/session.h"
 
-/* How to work and what there is to work with. Each name that it mentions exists in the guest
- * (tests/unit/rlm/test_prompt.c). Of child runs it speaks only where there may be some. */
-void prompt_system(struct buf *out, const char *instructions, bool rules, bool children);
+/* What a session has; the model is told of nothing else. */
+struct prompt_session {
+    const char *instructions;    /* NULL or "": none */
+    const struct schema *answer; /* the type of the answer; NULL: any */
+    bool rules, children;
+};
+
+/* How to work and what there is to work with. Each name that it mentions exists in the guest, and does
+ * what is said of it (tests/e2e/test_prompt.py). */
+void prompt_system(struct buf *out, const struct prompt_session *session);
 
 /* The question and what is known of the context, never the context itself. `variable` is the
  * guest's own description of it, NULL where there is none. */
@@ -21,7 +29,10 @@ void prompt_describe_context(struct buf *out, struct json_object *variable);
 void prompt_result(
     struct buf *out, const struct cell_result *result, unsigned index, size_t max_chars);
 
-extern const char prompt_no_code[];   /* after a reply without code and answer */
-extern const char prompt_last_turn[]; /* when the iterations are used up */
+extern const char prompt_no_code[]; /* after a reply without code and answer */
+/* When the iterations are used up. */
+void prompt_last_turn(struct buf *out, bool typed);
+/* After an answer in words that has not the type; `last`: no more code will be run. */
+void prompt_not_taken(struct buf *out, const char *why, bool last);
 
 #endif

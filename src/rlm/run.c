@@ -142,7 +142,9 @@ static const struct session_events guest_events = { guest_call, guest_call_dropp
 static int open_session(struct rlm_run *r, struct error *err)
 {
     const struct rlm_options *o = &r->tree->o;
-    int rc = session_open(o->env, &o->session, &guest_events, r, &r->session, err);
+    struct session_options session = o->session;
+    session.answer = run_answer_type(r);
+    int rc = session_open(o->env, &session, &guest_events, r, &r->session, err);
     if (rc < 0)
         return rc;
     r->result.isolation = session_isolation(r->session);
@@ -152,6 +154,11 @@ static int open_session(struct rlm_run *r, struct error *err)
 bool run_may_have_children(const struct rlm_run *r)
 {
     return r->place.depth < r->tree->budget.limits.depth;
+}
+
+struct schema *run_answer_type(const struct rlm_run *r)
+{
+    return r->place.parent ? NULL : r->tree->o.session.answer;
 }
 
 static void tell_context(struct rlm_run *r)
@@ -377,6 +384,7 @@ static void close_tree(struct tree *tree)
     free(tree->instructions);
     free(tree->setup);
     free(tree->settings);
+    schema_drop(tree->o.session.answer);
     free(tree);
 }
 
@@ -393,6 +401,7 @@ static struct tree *open_tree(struct loop *loop, const struct rlm_options *optio
         .setup = setup ? strdup(setup) : NULL,
         .settings = settings ? strdup(settings) : NULL };
     TAILQ_INIT(&tree->children);
+    schema_hold(tree->o.session.answer);
     budget_init(&tree->budget, &options->limits);
     tree->later = timer_new(loop, tree_look, tree);
     if (!tree->later || (setup && !tree->setup) || (settings && !tree->settings) ||

@@ -67,7 +67,7 @@ struct rlm_run {
     struct lm_call *call;
     int64_t call_record;
     struct budget_hold hold;
-    bool last; /* the model is being asked for an answer without code */
+    unsigned last; /* how often the model was asked for an answer without code */
 
     struct buf reply; /* the reply whose blocks are being run */
     size_t at;        /* behind the last block that began */
@@ -100,6 +100,8 @@ void run_fail(struct rlm_run *run, const struct error *why);
 /* Of one that has ended; not from within its callbacks. */
 void run_free(struct rlm_run *run);
 bool run_may_have_children(const struct rlm_run *run);
+/* The type of its answer; NULL: any, as of all but the root. */
+struct schema *run_answer_type(const struct rlm_run *run);
 void run_tell(struct rlm_run *run, enum rlm_event_kind kind, const char *text, size_t len);
 void run_tell_event(struct rlm_run *run, struct rlm_event *event);
 void run_calls_changed(void *run);
@@ -116,8 +118,6 @@ void turn_cancel_call(struct rlm_run *r);
 /* Takes the text, which is NULL without memory. */
 int turn_add_message(
     struct rlm_run *r, const char *role, char *text, size_t len, struct error *err);
-/* The answer that the fields of SUBMIT are (free); NULL without memory. */
-char *turn_answer_of(const char *submit, size_t len);
 /* Ends the run with this answer, which it takes; NULL is for want of memory. */
 void turn_answered(struct rlm_run *r, char *json, enum rlm_status status);
 

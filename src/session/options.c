@@ -47,13 +47,15 @@ static void put_list(struct buf *head, const char *key, const char *const *words
 
 void session_write_hello(const struct session_options *o, struct buf *head)
 {
-    if (!o->rules && o->output_field_count == 0)
+    size_t count = 0;
+    const char *const *fields = o->answer ? schema_names(o->answer, &count) : NULL;
+    if (!o->rules && count == 0)
         return; /* the guest need not decode it */
     buf_putc(head, '{');
-    if (o->output_field_count > 0)
-        put_list(head, "output_fields", o->output_fields, o->output_field_count);
+    if (count > 0)
+        put_list(head, "output_fields", fields, count);
     if (o->rules) {
-        buf_puts(head, o->output_field_count > 0 ? ",\"rules\":{" : "\"rules\":{");
+        buf_puts(head, count > 0 ? ",\"rules\":{" : "\"rules\":{");
         put_list(head, "allow", o->allow_imports, o->allow_import_count);
         buf_putc(head, ',');
         put_list(head, "read", o->spec.read_paths, o->spec.read_path_count);

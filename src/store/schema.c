@@ -114,8 +114,8 @@ static const char *const steps[SCHEMA_VERSION] = {
     "ALTER TABLE calls ADD COLUMN repeated INTEGER NOT NULL DEFAULT 0;",
 
     /* A call's dollars, NULL where nobody knows the price; and the kind of a run's error. */
-    "ALTER TABLE calls ADD COLUMN cost REAL;"
-    "ALTER TABLE runs ADD COLUMN error_code TEXT;",
+    ("ALTER TABLE calls ADD COLUMN cost REAL;"
+     "ALTER TABLE runs ADD COLUMN error_code TEXT;"),
 };
 
 struct found {

@@ -16,7 +16,7 @@ static int search(const char *pattern, const char *text, uint64_t work)
 static void patterns_match_what_they_mean(void **state)
 {
     static const struct {
-        const char *pattern, *matches, *not;
+        const char *pattern, *matches, *not ;
     } cases[] = {
         { "b", "abc", "ac" },
         { "^b", "bc", "abc" },
@@ -59,10 +59,10 @@ static void patterns_match_what_they_mean(void **state)
         { "^[\\b]$", "\b", "b" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (cases[i].not && search(cases[i].pattern, cases[i].matches, 1000000) != 1)
+        if (cases[i].not &&search(cases[i].pattern, cases[i].matches, 1000000) != 1)
             fail_msg("'%s' does not match '%s'", cases[i].pattern, cases[i].matches);
         if (search(cases[i].pattern, cases[i].not ? cases[i].not : "x", 1000000) != 0)
-            fail_msg("'%s' matches '%s'", cases[i].pattern, cases[i].not);
+            fail_msg("'%s' matches '%s'", cases[i].pattern, cases[i].not );
     }
 }
 
