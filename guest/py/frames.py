@@ -34,7 +34,7 @@ VERSION = 1
 HEADER = struct.Struct("<BBHIQQ")
 FLAG_FD = 1
 HELLO, SET, EXEC, REPLY, INTERRUPT, CLOSE = 1, 2, 3, 4, 5, 7
-READY, OUTPUT, CALL, RESULT = 17, 18, 19, 20
+READY, OUTPUT, CALL, RESULT, CANCEL = 17, 18, 19, 20, 21
 CHANNEL_FD = 3
 
 PREVIEW = 80        # characters of a variable's preview

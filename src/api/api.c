@@ -112,6 +112,7 @@ void droste_free(droste *d)
     settings_free(&d->settings);
     list_clear(&d->shown);
     list_clear(&d->allowed);
+    list_clear(&d->contexts);
     buf_free(&d->setup);
     schema_drop(d->answer);
     free(d->env_name);

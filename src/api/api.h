@@ -20,6 +20,7 @@ struct droste {
     struct watch *interrupt_watch;
     /* what the settings come to, for sessions: see api_session_options */
     struct list shown, allowed;
+    struct list contexts; /* that were added, PATH or NAME=PATH each */
     struct buf setup;
     struct schema *answer; /* NULL: any */
     struct store *store;   /* the record, once it was needed; its path as the setting had it */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/contexts.h"
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -58,7 +59,7 @@ static void run_done(void *arg, const struct rlm_result *result)
 
 /* What a run is made of. */
 struct parts {
-    struct context *context;
+    struct contexts contexts;
     struct models models;
     struct store *store; /* the droste's */
     const char *resume;  /* the run to go on with; NULL: a new one */
@@ -69,24 +70,16 @@ struct parts {
 static void free_parts(struct parts *p)
 {
     api_models_close(&p->models);
-    context_free(p->context);
+    contexts_free(&p->contexts);
     buf_free(&p->instructions);
     buf_free(&p->settings);
-}
-
-static int load_context(droste *d, const char *path, struct parts *p, struct error *err)
-{
-    struct context_filter filter = api_filter(d);
-    enum value_kind kind;
-    int rc = api_context_kind(d, &kind, err);
-    return rc == 0 && path ? context_load(path, kind, &filter, &p->context, err) : rc;
 }
 
 static int make_parts(droste *d, const char *context, struct parts *p, struct error *err)
 {
     int rc = api_models(d, true, &p->models, err);
     if (rc == 0)
-        rc = load_context(d, context, p, err);
+        rc = api_contexts_load(d, context, &p->contexts, err);
     if (rc == 0)
         rc = api_store(d, &p->store, err);
     return rc;
@@ -101,7 +94,7 @@ static int fill_options(
         rc = error_set(err, ERROR_ARGUMENT, "the instructions are not UTF-8");
     *o = (struct rlm_options){
         .question = question,
-        .context = p->context,
+        .contexts = &p->contexts,
         .models = p->models.at,
         .model_count = array_length(p->models.at),
         .limits = {
@@ -225,47 +218,12 @@ static int find_past(droste *d, const char *run, struct past *past, struct error
     return rc < 0 ? rc : store_run_visit(past->store, past->id, &visitor, past, err);
 }
 
-/* The context as it was, or an error. */
-static int load_past_context(droste *d, struct past *past, struct parts *p, struct error *err)
-{
-    const char *path = json_get_string(past->context, "path", NULL);
-    const char *source = json_get_string(past->context, "source", NULL);
-    const char *wanted = json_get_string(past->context, "sha256", "");
-    char hash[HASH_TEXT_SIZE];
-    cleanup_buf struct buf unused = { 0 };
-    enum value_kind kind;
-    if (!past->context)
-        return 0;
-    int rc = path ? load_context(d, path, p, err) : api_context_kind(d, &kind, err);
-    if (rc == 0 && !path && past->context_data.len == 0 && json_get_int(past->context, "bytes", 0))
-        rc = error_set(err, ERROR_NOT_FOUND,
-            "the context of run '%.64s' was read from %.40s and is too large for the record to "
-            "keep: "
-            "the run cannot be resumed",
-            past->id, source ? source : "a pipe");
-    if (rc == 0 && !path)
-        rc = context_from_memory(
-            buf_text(&past->context_data), past->context_data.len, kind, &p->context, err);
-    if (rc == 0)
-        rc = context_keep(p->context, hash, &unused, err);
-    if (rc < 0)
-        return rc;
-    if (strcmp(hash, wanted) != 0)
-        return error_set(err, ERROR_ARGUMENT,
-            "the context %.100s is not what it was when run '%.64s' began: put it back, or ask "
-            "anew",
-            path ? path : "in the record", past->id);
-    free(p->context->source);
-    p->context->source = strdup(source ? source : path ? path : "");
-    return p->context->source ? 0 : error_memory(err);
-}
-
 static int resume(droste *d, struct past *past, struct waiting *w, struct error *err)
 {
     struct parts parts = { .store = past->store, .resume = past->id };
     int rc = api_models(d, true, &parts.models, err);
     if (rc == 0)
-        rc = load_past_context(d, past, &parts, err);
+        rc = api_contexts_again(d, past->context, &past->context_data, &parts.contexts, err);
     if (rc == 0)
         rc = run(d, buf_text(&past->question), &parts, w, err);
     free_parts(&parts);

@@ -29,7 +29,8 @@ struct child {
     unsigned depth;
     char *prompt, *model; /* the model may be NULL */
     struct given *context;
-    bool uses_context;
+    const struct context *used; /* NULL: none is in use */
+    struct contexts contexts;   /* the one, where there is one */
     int64_t cell;
     enum { WAITING, AT_WORK, OVER } state;
     struct rlm_run *run; /* from when it begins until it is buried */
@@ -40,7 +41,7 @@ struct child {
 static void free_child(struct child *c)
 {
     run_free(c->run);
-    if (c->uses_context)
+    if (c->used)
         given_rest(c->context);
     given_drop(c->context);
     free(c->prompt);
@@ -94,8 +95,11 @@ static int begin_run(struct child *c, struct error *err)
             return error_memory(err);
         place.question = large_prompt;
     }
-    int rc = c->context ? given_use(c->context, &place.context, err) : 0;
-    c->uses_context = rc == 0 && c->context;
+    int rc = c->context ? given_use(c->context, &c->used, err) : 0;
+    if (c->used) {
+        c->contexts = (struct contexts){ (struct context **)&c->used, 1 };
+        place.contexts = &c->contexts;
+    }
     if (rc == 0 && c->context && !(place.context_hash = given_hash(c->context, err)))
         rc = -1;
     if (rc < 0) {

@@ -22,8 +22,16 @@ static const char names_text[] =
     "and the value of a bare expression is not shown, so print what you need, and little at a "
     "time.\n"
     "\n"
-    "The session has:\n"
-    "- `context`: what the question is about. Its type and size are given with the question.\n"
+    "The session has:\n";
+
+static const char context_text[] =
+    "- `context`: what the question is about. Its type and size are given with the question.\n";
+
+static const char contexts_text[] =
+    "- `context_0`, `context_1` and so on: what the question is about. Their types and sizes, and other "
+    "names of theirs, are given with the question. `context` is the first of them.\n";
+
+static const char llm_text[] =
     "- `llm_query(prompt)`: asks a language model and returns its reply as a str. It sees only the "
     "prompt, so put the text and the task into it. It can take in about 100,000 tokens.\n"
     "- `llm_query_batched(prompts)`: asks for a list of prompts at once and returns the replies in "
@@ -117,6 +125,8 @@ static void put_fields(struct buf *out, const struct schema *type)
 void prompt_system(struct buf *out, const struct prompt_session *s)
 {
     buf_puts(out, names_text);
+    buf_puts(out, s->several ? contexts_text : context_text);
+    buf_puts(out, llm_text);
     buf_puts(out, s->children ? children_text : "");
     buf_puts(out, work_text);
     buf_puts(out, s->answer ? submit_typed_text : submit_text);
@@ -190,20 +200,37 @@ static void put_samples(struct buf *out, struct json_object *variable)
         buf_printf(out, "Its first item is a %.80s\n", item);
 }
 
-void prompt_question(struct buf *out, const char *question, struct json_object *variable,
-    const char *source, unsigned turns)
+/* `context`, also `mail`, is a str of 5 characters, from mail.txt. */
+static void put_context(
+    struct buf *out, const struct context *c, size_t index, bool several, struct json_object *variable)
 {
+    struct context_names names;
+    context_names(c, index, &names);
+    size_t first = several && index == 0; /* the numbered name before `context`, as for the others */
+    buf_printf(out, "%s`%s`", several ? "- " : "", names.names[first]);
+    if (first)
+        buf_puts(out, ", also `context`");
+    if (c->name)
+        buf_printf(out, ", also `%s`,", c->name);
+    else if (first)
+        buf_putc(out, ',');
+    buf_puts(out, " is ");
+    prompt_describe_context(out, variable);
+    buf_printf(out, ", from %.200s.\n", c->source);
+    put_samples(out, variable);
+}
+
+void prompt_question(struct buf *out, const char *question, const struct contexts *contexts,
+    struct json_object *variables, unsigned turns)
+{
+    size_t count = contexts ? contexts->count : 0;
     buf_printf(out, "Question: %s\n\n", question);
-    if (variable) {
-        buf_puts(out, "`context` is ");
-        prompt_describe_context(out, variable);
-        if (source)
-            buf_printf(out, ", from %.200s", source);
-        buf_puts(out, ".\n");
-        put_samples(out, variable);
-    } else {
+    if (count == 0)
         buf_puts(out, "There is no context for this question; `context` is an empty str.\n");
-    }
+    if (count > 1)
+        buf_printf(out, "There are %zu contexts:\n", count);
+    for (size_t i = 0; i < count; i++)
+        put_context(out, contexts->items[i], i, count > 1, json_object_array_get_idx(variables, i));
     buf_printf(out, "\nYou have %u turns. Turn 1 of %u.", turns, turns);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/schema.h"
+#include "session/context.h"
 #include "session/session.h"
 
 /* What a session has; the model is told of nothing else. */
@@ -11,18 +12,19 @@ struct prompt_session {
     const char *instructions;    /* NULL or "": none */
     const struct schema *answer; /* the type of the answer; NULL: any */
     bool rules, children;
+    bool several; /* contexts, not one or none */
 };
 
 /* How to work and what there is to work with. Each name that it mentions exists in the guest, and does
  * what is said of it (tests/e2e/test_prompt.py). */
 void prompt_system(struct buf *out, const struct prompt_session *session);
 
-/* The question and what is known of the context, never the context itself. `variable` is the
- * guest's own description of it, NULL where there is none. */
-void prompt_question(struct buf *out, const char *question, struct json_object *variable,
-    const char *source, unsigned turns);
+/* The question and what is known of the contexts, never the contexts themselves. `variables` is the
+ * guest's own description of each, a list. */
+void prompt_question(struct buf *out, const char *question, const struct contexts *contexts,
+    struct json_object *variables, unsigned turns);
 
-/* The context in a line, for people and the prompt. */
+/* A context in a line, for people and the prompt. */
 void prompt_describe_context(struct buf *out, struct json_object *variable);
 
 /* What one block did; `index` counts from 1, `blocks` is their number in the reply. */

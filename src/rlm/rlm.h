@@ -28,7 +28,7 @@ const char *rlm_status_name(enum rlm_status status);
 
 enum rlm_event_kind {
     RLM_EVENT_STARTED, /* text: the run's id, or "" without a record */
-    RLM_EVENT_CONTEXT, /* text: what the guest has as `context`, in words */
+    RLM_EVENT_CONTEXT, /* text: what one of the contexts became in the guest, in words */
     RLM_EVENT_TURN,    /* a turn begins: `turn` of `turns` */
     RLM_EVENT_DELTA,   /* text: a piece of the model's reply */
     RLM_EVENT_REPLY,   /* text: the whole reply */
@@ -52,7 +52,7 @@ struct rlm_event {
 
 struct rlm_options {
     const char *question;
-    const struct context *context; /* NULL: none */
+    const struct contexts *contexts; /* may be NULL, or none */
     struct lm *const *models; /* by the depth of the call: 0 writes the root's code, 1 answers */
     size_t model_count;       /* its guest and writes its children's, …; the last is for more */
     struct environment *env;
@@ -84,7 +84,7 @@ struct rlm_result {
     double seconds;
     enum isolation isolation;
     bool rules;
-    uint64_t left_out; /* files of a directory that the context lacks */
+    uint64_t left_out; /* files of directories that the contexts lack */
     char *resumed;     /* JSON of a run that was resumed: what was replayed, what made again */
 };
 

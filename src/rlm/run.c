@@ -1,6 +1,6 @@
 /* rlm/run.c: the loop.
  *
- *   open a session ─► set `context` ─► turn: ask the model ─► run the reply's blocks one by one
+ *   open a session ─► set the contexts ─► turn: ask the model ─► run the reply's blocks one by one
  *        ▲                               ▲                        │
  *        │ (the sandbox died)            └── feed the output back ┘─► an answer ─► end
  *
@@ -161,18 +161,54 @@ struct schema *run_answer_type(const struct rlm_run *r)
     return r->place.parent ? NULL : r->tree->o.session.answer;
 }
 
-static void tell_context(struct rlm_run *r)
+size_t run_context_count(const struct rlm_run *r)
+{
+    return r->place.contexts ? r->place.contexts->count : 0;
+}
+
+static void tell_context(struct rlm_run *r, size_t index)
 {
     cleanup_buf struct buf text = { 0 };
-    const struct context *c = r->place.context;
-    if (!c)
-        return;
-    prompt_describe_context(&text, r->variable);
+    struct context_names names;
+    const struct context *c = r->place.contexts->items[index];
+    context_names(c, index, &names);
+    if (run_context_count(r) > 1)
+        buf_printf(&text, "%s, ", c->name ? c->name : names.numbered);
+    prompt_describe_context(&text, json_object_array_get_idx(r->variables, index));
     buf_printf(&text, ", from %.200s", c->source);
     run_tell(r, RLM_EVENT_CONTEXT, buf_text(&text), text.len);
     cleanup_free char *notice = context_notice(c);
     if (notice)
         run_tell(r, RLM_EVENT_NOTICE, notice, strlen(notice));
+}
+
+static int set_contexts(struct rlm_run *r, struct error *err);
+
+/* All are there: the conversation begins, or goes on. */
+static int contexts_are_set(struct rlm_run *r, struct error *err)
+{
+    if (r->message_count > 0) {
+        turn_finish(r); /* what is left of the reply was written for variables that are gone */
+        return 0;
+    }
+    for (size_t i = 0; i < run_context_count(r); i++)
+        tell_context(r, i);
+    int rc = turn_first_messages(r, err);
+    if (rc == 0)
+        turn_next(r);
+    return rc;
+}
+
+/* What it became is told of the first time only. */
+static int note_variable(struct rlm_run *r, struct json_object *variable, struct error *err)
+{
+    if (r->set < json_object_array_length(r->variables))
+        return 0;
+    struct json_object *o = variable ? json_object_get(variable) : json_object_new_object();
+    if (o && json_object_array_add(r->variables, o) == 0)
+        return 0;
+    json_object_put(o);
+    return error_memory(err);
 }
 
 static void context_is_set(void *arg, struct cell_result *c)
@@ -181,31 +217,31 @@ static void context_is_set(void *arg, struct cell_result *c)
     struct error err = { 0 };
     int rc = 0;
     if (!r->finished && c->status != CELL_OK)
-        rc = context_refused(r->place.context, c, &err);
-    bool again = r->variable != NULL;
-    if (rc == 0 && !again)
-        r->variable = c->variable ? json_object_get(c->variable) : json_object_new_object();
+        rc = context_refused(run_context_count(r) > 0 ? r->place.contexts->items[r->set] : NULL, c, &err);
+    if (!r->finished && rc == 0)
+        rc = note_variable(r, c->variable, &err);
     cell_result_free(c);
     if (r->finished)
         return;
-    if (rc == 0 && !again) {
-        tell_context(r);
-        rc = turn_first_messages(r, &err);
-    }
+    r->set++;
+    if (rc == 0)
+        rc = r->set < run_context_count(r) ? set_contexts(r, &err) : contexts_are_set(r, &err);
     if (rc < 0)
         run_fail(r, &err);
-    else if (again)
-        turn_finish(r); /* what is left of the reply was written for variables that are gone */
-    else
-        turn_next(r);
 }
 
-static int set_context(struct rlm_run *r, struct error *err)
+/* The next one. */
+static int set_contexts(struct rlm_run *r, struct error *err)
 {
-    static const char *const names[] = { "context", "context_0" };
-    if (r->place.context)
-        return context_set(r->place.context, r->session, names, 2, context_is_set, r, err);
-    return session_set(r->session, names, 1, VALUE_TEXT, "", 0, -1, context_is_set, r, err);
+    static const char *const none[] = { "context" };
+    struct context_names names;
+    if (!r->variables && !(r->variables = json_object_new_array()))
+        return error_memory(err);
+    if (run_context_count(r) == 0)
+        return session_set(r->session, none, 1, VALUE_TEXT, "", 0, -1, context_is_set, r, err);
+    const struct context *context = r->place.contexts->items[r->set];
+    context_names(context, r->set, &names);
+    return context_set(context, r->session, names.names, names.count, context_is_set, r, err);
 }
 
 static void setup_is_done(void *arg, struct cell_result *c)
@@ -217,16 +253,17 @@ static void setup_is_done(void *arg, struct cell_result *c)
     if (r->finished)
         return;
     if (rc == 0)
-        rc = set_context(r, &err);
+        rc = set_contexts(r, &err);
     if (rc < 0)
         run_fail(r, &err);
 }
 
-/* What comes before the first block of a session: the setup code, then the context. */
+/* What comes before the first block of a session: the setup code, then the contexts. */
 static int prepare_session(struct rlm_run *r, struct error *err)
 {
+    r->set = 0;
     if (!r->tree->setup)
-        return set_context(r, err);
+        return set_contexts(r, err);
     struct session_cell cell = session_setup_cell(&r->tree->o.session);
     return session_exec(r->session, &cell, setup_is_done, r, err);
 }
@@ -318,8 +355,9 @@ static struct rlm_run *new_run(
         .done_arg = arg,
         .start_ns = clock_ns(),
         .result = { .rules = tree->o.session.rules,
-            .left_out = place->context ? place->context->left_out : 0,
             .budget = &tree->budget } };
+    for (size_t i = 0; i < run_context_count(r); i++)
+        r->result.left_out += place->contexts->items[i]->left_out;
     return r;
 }
 
@@ -364,7 +402,7 @@ void run_free(struct rlm_run *r)
     free(r->model);
     free(r->result.answer);
     free(r->result.resumed);
-    json_object_put(r->variable);
+    json_object_put(r->variables);
     buf_free(&r->reply);
     buf_free(&r->feedback);
     buf_free(&r->submitted);
@@ -417,7 +455,7 @@ int rlm_start(struct loop *loop, const struct rlm_options *options, rlm_done_fn 
     struct rlm_run **out, struct error *err)
 {
     struct run_place place = { .question = options->question,
-        .context = options->context,
+        .contexts = options->contexts,
         .iterations = options->max_iterations,
         .resume = options->resume };
     struct tree *tree = open_tree(loop, options);

@@ -32,8 +32,8 @@ struct run_place {
     int64_t parent_cell;
     unsigned depth, iterations;
     const char *question;
-    const struct context *context; /* NULL: none */
-    const char *context_hash;      /* where that is known already; else NULL */
+    const struct contexts *contexts; /* NULL: none */
+    const char *context_hash;        /* of the first, where that is known already; else NULL */
     const char *model;             /* as lm_request has it; NULL: the one of its depth */
     const char *resume;            /* the run of the record to go on with; NULL: a new one */
 };
@@ -56,7 +56,8 @@ struct rlm_run {
 
     struct session *session;
     struct broker *broker;
-    struct json_object *variable; /* what `context` became */
+    struct json_object *variables; /* what each context became; NULL: not known yet */
+    size_t set;                    /* contexts that are set in this session */
     unsigned restarts;
 
     struct message *messages;
@@ -99,6 +100,7 @@ void run_end(struct rlm_run *run, enum rlm_status status, const struct error *wh
 void run_fail(struct rlm_run *run, const struct error *why);
 /* Of one that has ended; not from within its callbacks. */
 void run_free(struct rlm_run *run);
+size_t run_context_count(const struct rlm_run *run);
 bool run_may_have_children(const struct rlm_run *run);
 /* The type of its answer; NULL: any, as of all but the root. */
 struct schema *run_answer_type(const struct rlm_run *run);

@@ -73,18 +73,17 @@ static int add_reply_message(struct rlm_run *r, const char *text, size_t len, st
 
 int turn_first_messages(struct rlm_run *r, struct error *err)
 {
-    const struct context *context = r->place.context;
     struct buf text = { 0 };
     struct prompt_session session = { .instructions = r->tree->instructions,
         .answer = run_answer_type(r),
         .rules = r->tree->o.session.rules,
-        .children = run_may_have_children(r) };
+        .children = run_may_have_children(r),
+        .several = run_context_count(r) > 1 };
     prompt_system(&text, &session);
     int rc = add_buf_message(r, "system", &text, err);
     if (rc < 0)
         return rc;
-    prompt_question(&text, r->question, context ? r->variable : NULL,
-        context ? context->source : NULL, r->place.iterations);
+    prompt_question(&text, r->question, r->place.contexts, r->variables, r->place.iterations);
     return add_buf_message(r, "user", &text, err);
 }
 

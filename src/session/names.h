@@ -1,0 +1,11 @@
+/* session/names.h: names in the guest that are Droste's own. */
+#ifndef DROSTE_SESSION_NAMES_H
+#define DROSTE_SESSION_NAMES_H
+
+#include "base/error.h"
+
+/* ERROR_ARGUMENT unless a user may give this name to something in the guest: a name that Python can
+ * have, without a leading underscore, and none of ours. `what` is for the error. */
+int guest_name_check(const char *name, const char *what, struct error *err);
+
+#endif
