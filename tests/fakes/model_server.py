@@ -21,7 +21,7 @@ With --turns, the model `turns` answers the text of a JSON list that comes next 
 `digest` a short hash of the last message, each after some milliseconds: what they say follows from what
 they are asked alone, however often and in whichever order. The file may also be an object of such lists:
 `turns-NAME` answers from the one of that name, `turns` from that of the name "". A last message that begins
-with `hang` gets no answer the first time.
+with `hang` gets no answer when its idempotency key comes for the first time.
 
 GET /stats says what was seen, so that a test can prove that no call was lost or doubled:
 requests, connections (that brought one), max_in_flight, bytes_in, models {name: count}, idempotency {key: count},
@@ -680,10 +680,11 @@ class Server:
             if turn >= len(turns):
                 return await refuse(c, r, 400, "there are only %d turns" % len(turns))
             text = turns[turn]
-        if r.last.startswith("hang") and r.nth == 1:
+        key = r.headers.get("idempotency-key", "")
+        if r.last.startswith("hang") and self.stats.idempotency[key] == 1:
             return await hang(c, r)
         await asyncio.sleep(random.uniform(0.001, 0.016))
-        self.stats.tokens[r.headers.get("idempotency-key", "")] = [r.input_tokens, max(1, len(text) // 4)]
+        self.stats.tokens[key] = [r.input_tokens, max(1, len(text) // 4)]
         await say(c, r, text)
 
     async def chat(self, c, r):
