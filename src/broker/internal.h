@@ -77,8 +77,8 @@ void ask_reply(struct ask *ask);
 /* Looks for a call that asks `text`, and takes it: item->known. */
 int known_find_call(struct item *item, const char *text, size_t len, struct error *err);
 /* Looks for a child run, and takes it: item->known_run. The hash of its context is "" for none. */
-int known_find_run(struct item *item, const char *question, size_t len,
-    const char context[HASH_TEXT_SIZE], struct error *err);
+int known_find_run(
+    struct item *item, const char *question, size_t len, const char *context, struct error *err);
 void known_forget(struct item *item);
 /* 1: the item is taken care of; 0: it is to be begun, as the record knows nothing of it. */
 int known_start(struct item *item, struct lm_request *request, const struct budget_call *call,

@@ -33,8 +33,8 @@ int known_find_call(struct item *item, const char *text, size_t len, struct erro
     return 0;
 }
 
-int known_find_run(struct item *item, const char *question, size_t len,
-    const char context[HASH_TEXT_SIZE], struct error *err)
+int known_find_run(
+    struct item *item, const char *question, size_t len, const char *context, struct error *err)
 {
     struct broker *b = item->ask->broker;
     struct recorded *r = b->options.recorded;

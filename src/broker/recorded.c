@@ -74,8 +74,8 @@ static int add_piece(void *arg, const char *data, size_t len, struct error *err)
     return buf_failed(arg) ? error_memory(err) : 0;
 }
 
-static int take_context(
-    struct recorded *r, const struct store_value *value, struct recorded_run *run, struct error *err)
+static int take_context(struct recorded *r, const struct store_value *value,
+    struct recorded_run *run, struct error *err)
 {
     cleanup_buf struct buf text = { 0 };
     cleanup_json struct json_object *o = NULL;
@@ -445,7 +445,7 @@ static int fit_run(const struct recorded_run *run, int64_t cell, const char *mod
 }
 
 struct recorded_run *recorded_find_run(struct recorded *r, int64_t cell, const char *model,
-    const char *fallback, const char question[HASH_TEXT_SIZE], const char context[HASH_TEXT_SIZE])
+    const char *fallback, const char *question, const char *context)
 {
     struct recorded_run *best = NULL;
     int most = 0;
@@ -488,7 +488,6 @@ struct recorded_run *recorded_unasked_run(struct recorded *r, int64_t cell)
 
 struct lm_reply recorded_spent(const struct recorded_call *call)
 {
-    return (struct lm_reply){
-        .usage = call->usage, .cost = call->cost, .attempts = call->attempts
-    };
+    return (
+        struct lm_reply){ .usage = call->usage, .cost = call->cost, .attempts = call->attempts };
 }

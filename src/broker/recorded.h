@@ -23,7 +23,7 @@ struct recorded_value {
 
 struct recorded_call {
     int64_t id, turn, cell, number; /* `number` counts the calls of its cell from 1 */
-    size_t run; /* of one below: whose it is, as recorded_run_at has it */
+    size_t run;                     /* of one below: whose it is, as recorded_run_at has it */
     bool root;
     bool ended; /* else it was under way when the process died, and is made again */
     bool asked; /* in this life */
@@ -98,9 +98,9 @@ struct recorded_call *recorded_find(struct recorded *r, int64_t cell, const char
 void recorded_take(struct recorded *r, struct recorded_call *call);
 /* Takes it back. */
 void recorded_untake(struct recorded *r, struct recorded_call *call);
-/* The same for child runs; `context` is "" for none. */
+/* The same for child runs, by the hashes of both; `context` is "" for none. */
 struct recorded_run *recorded_find_run(struct recorded *r, int64_t cell, const char *model,
-    const char *fallback, const char question[HASH_TEXT_SIZE], const char context[HASH_TEXT_SIZE]);
+    const char *fallback, const char *question, const char *context);
 void recorded_take_run(struct recorded *r, struct recorded_run *run);
 void recorded_untake_run(struct recorded *r, struct recorded_run *run);
 /* How many calls of the cell were asked for in this life. */

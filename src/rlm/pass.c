@@ -68,8 +68,8 @@ static int pass_said(const struct tree *tree, struct json_object *said,
     return pass(tree, call, messages, count, err);
 }
 
-static int pass_below(const struct tree *tree, struct recorded *recorded,
-    struct json_object **said, const struct recorded_call *call, struct error *err)
+static int pass_below(const struct tree *tree, struct recorded *recorded, struct json_object **said,
+    const struct recorded_call *call, struct error *err)
 {
     if (!call->root)
         return call->ended ? pass_call(tree, recorded, call, err) : 0;

@@ -119,8 +119,8 @@ void replay_tell(struct rlm_run *r)
         resume_leave(r->resume, tree->o.store);
     if (r->place.parent)
         return;
-    buf_printf(&out, "{\"replayed\":%zu,\"repeated\":[%s]}", tree->replayed,
-        buf_text(&tree->repeated));
+    buf_printf(
+        &out, "{\"replayed\":%zu,\"repeated\":[%s]}", tree->replayed, buf_text(&tree->repeated));
     out.failed = out.failed || buf_failed(&tree->repeated);
     r->result.resumed = buf_steal(&out);
 }
