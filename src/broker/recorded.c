@@ -217,10 +217,12 @@ static int take_cell(void *arg, const struct store_cell *cell, struct error *err
     return c->status && (!e->killed || c->killed) ? 0 : error_memory(err);
 }
 
-/* Whether its answer cannot have been what ended the cell. */
-static bool came_late(const struct recorded_cell *cell, int64_t ended_ms)
+/* Whether the cell cannot have had the answer: it was beyond its deadline, or had given up itself. */
+static bool came_late(
+    const struct recorded_cell *cell, int64_t ended_ms, const struct error *error)
 {
-    return strcmp(cell->status, "timeout") == 0 && ended_ms >= cell->ended_ms;
+    bool beyond = strcmp(cell->status, "timeout") == 0 && ended_ms >= cell->ended_ms;
+    return beyond || error->code == ERROR_CANCELLED;
 }
 
 /* What follows from the calls and child runs of each cell. */
@@ -232,7 +234,7 @@ static void count_calls(struct recorded *r)
         if (!cell)
             continue;
         cell->calls++;
-        run->late = run->ended && came_late(cell, run->ended_ms);
+        run->late = run->ended && came_late(cell, run->ended_ms, &run->error);
     }
     for (size_t i = 0; i < r->call_count; i++) {
         struct recorded_call *call = &r->calls[i];
@@ -241,7 +243,7 @@ static void count_calls(struct recorded *r)
             continue;
         cell->calls++;
         call->number = ++cell->numbers;
-        call->late = call->ended && came_late(cell, call->ended_ms);
+        call->late = call->ended && came_late(cell, call->ended_ms, &call->error);
     }
 }
 

@@ -594,10 +594,10 @@ static int start(
     if (rc == 0)
         rc = make_ports(s->fds, theirs, err);
     if (rc == 0)
-        rc = watch_ports(s, s->env->base.loop, err);
-    if (rc == 0)
         rc = zygote_clone(z, s->plan, theirs, s->cgroup ? cgroup_fd(s->cgroup) : -1, clone_answered,
             s, &s->clone_id, err);
+    if (rc == 0) /* while the zygote is at work */
+        rc = watch_ports(s, s->env->base.loop, err);
     for (enum port p = 0; p < PORT_COUNT; p++)
         close_fd(&theirs[p]);
     return rc;
