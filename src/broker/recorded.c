@@ -218,8 +218,7 @@ static int take_cell(void *arg, const struct store_cell *cell, struct error *err
 }
 
 /* Whether the cell cannot have had the answer: it was beyond its deadline, or had given up itself. */
-static bool came_late(
-    const struct recorded_cell *cell, int64_t ended_ms, const struct error *error)
+static bool came_late(const struct recorded_cell *cell, int64_t ended_ms, const struct error *error)
 {
     bool beyond = strcmp(cell->status, "timeout") == 0 && ended_ms >= cell->ended_ms;
     return beyond || error->code == ERROR_CANCELLED;

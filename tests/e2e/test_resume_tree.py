@@ -223,9 +223,10 @@ def test_tree_that_was_stopped_goes_on_later(interrupted, droste):
 # ---- deadlines, deaths, limits ----
 
 @pytest.mark.parametrize("code, flags, statuses", [
-    ("r = rlm_query_batched(['q'] * 3, model='turns-slow')", ["--execute-timeout", "2"], ["timeout"] * 3),
+    ("r = rlm_query_batched(['q'] * 3, model='turns-slow')", ["--execute-timeout", "2"], ["cancelled"] * 3),
+    ("f = [rlm_submit('q', model='turns-slow') for i in range(3)]\nr = [g.cancel() for g in f]", [], ["cancelled"] * 3),
     ("r = rlm_query_batched(['q'] * 3, model='turns-slow')\nprint(r)", ["--broker-timeout", "2"], ["timeout"] * 3),
-], ids=["deadline of the cell", "broker-timeout"])
+], ids=["deadline of the cell", "its own code", "broker-timeout"])
 def test_children_that_were_given_up_are_so_again(interrupted, droste, code, flags, statuses):
     """One was at work and two waited for their turn: none begins anew, and the cell ends as it did."""
     life = interrupted({"": [repl(code), repl("SUBMIT([len(globals().get('r', [])), len(llm_query('hang'))])")],
