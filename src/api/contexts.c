@@ -83,7 +83,8 @@ int droste_context_add(droste *d, const char *context, droste_error *err)
     const char *path;
     int rc = split(context, &name, &path, &why);
     if (rc == 0 && !path[0])
-        rc = error_set(&why, ERROR_ARGUMENT, "a context is PATH or NAME=PATH, not '%.64s'", context);
+        rc =
+            error_set(&why, ERROR_ARGUMENT, "a context is PATH or NAME=PATH, not '%.64s'", context);
     if (rc == 0)
         rc = list_add(&d->contexts, context, &why);
     return rc < 0 ? api_fail(err, &why, rc) : 0;
@@ -103,14 +104,15 @@ struct kept {
 };
 
 /* From the record itself. */
-static int take_kept(droste *d, struct json_object *was, struct kept *kept, struct context **out,
-    struct error *err)
+static int take_kept(
+    droste *d, struct json_object *was, struct kept *kept, struct context **out, struct error *err)
 {
     size_t len = (size_t)json_get_int(was, "bytes", 0);
     enum value_kind kind;
     if (len > kept->len)
         return error_set(err, ERROR_NOT_FOUND,
-            "the context of this run was read from %.40s and is too large for the record to keep: the "
+            "the context of this run was read from %.40s and is too large for the record to keep: "
+            "the "
             "run cannot be resumed",
             json_get_string(was, "source", "a pipe"));
     int rc = api_context_kind(d, &kind, err);
@@ -146,8 +148,8 @@ static int name_again(struct context *c, struct json_object *was, struct error *
     return c->source && (!name || c->name) ? 0 : error_memory(err);
 }
 
-static int load_again(droste *d, struct json_object *was, struct kept *kept, struct contexts *all,
-    struct error *err)
+static int load_again(
+    droste *d, struct json_object *was, struct kept *kept, struct contexts *all, struct error *err)
 {
     struct context_filter filter = api_filter(d);
     struct context *context = NULL;

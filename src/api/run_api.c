@@ -112,6 +112,8 @@ static int fill_options(
         .max_tokens = s->max_tokens,
         .max_iterations = (unsigned)s->max_iterations,
         .child_iterations = (unsigned)s->delegate_max_iterations,
+        .compaction = s->compaction,
+        .window = s->model_window,
         .max_output_chars = (size_t)s->max_output_chars,
         .store = p->store,
         .resume = p->resume,

@@ -197,6 +197,17 @@ static const struct setting {
         TYPE_NUMBER, AT(max_total_tokens), 0, 1e15 },
     { { "max-output-chars", "N", "20000", NULL, "Output of a cell that the model is shown.", 0 },
         TYPE_NUMBER, AT(max_output_chars), 200, 1e9 },
+    { { "compaction", "SHARE", "0", NULL,
+          "Share of the model's window, such as 0.8, at which earlier turns give way to a summary; "
+          "0: "
+          "never.",
+          0 },
+        TYPE_DECIMAL, AT(compaction), 0, 1 },
+    { { "model-window", "N", "0", NULL,
+          "Tokens that the model can read, for compaction; 0: those of models that are known, else "
+          "128000.",
+          0 },
+        TYPE_NUMBER, AT(model_window), 0, 1e9 },
     { { "max-errors", "N", "0", NULL,
           "Turns in a row whose code fails, after which the run ends; 0: no limit.", 0 },
         TYPE_NUMBER, AT(max_errors), 0, 1e6 },

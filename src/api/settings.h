@@ -44,7 +44,8 @@ struct settings {
     int64_t max_iterations, max_recursion_depth, delegate_max_iterations, max_children,
         max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens, max_output_chars,
         max_errors;
-    double max_cost;
+    double max_cost, compaction;
+    int64_t model_window;
     char *context_type, *instructions, *answer_schema, *database;
     /* which of them somebody has set, by their place in the table */
     bool given[SETTINGS_MAX];

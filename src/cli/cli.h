@@ -33,7 +33,10 @@ struct flag {
 };
 
 /* The flag --context of a command: PATH or NAME=PATH, each a context of the droste. */
-#define FLAG_CONTEXT(help) { "context", "[NAME=]PATH", help, NULL, NULL, droste_context_add }
+#define FLAG_CONTEXT(help)                                                                         \
+    {                                                                                              \
+        "context", "[NAME=]PATH", help, NULL, NULL, droste_context_add                             \
+    }
 
 struct command {
     const char *name;

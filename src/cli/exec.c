@@ -85,7 +85,8 @@ static int run(const struct command *self, int argc, char **argv)
     size_t count = 0;
     const struct flag flags[] = {
         { "c", "CODE", "The code itself.", &text, NULL },
-        FLAG_CONTEXT("A file, a directory or - (standard input), bound as `context`; may be repeated."),
+        FLAG_CONTEXT(
+            "A file, a directory or - (standard input), bound as `context`; may be repeated."),
         { "json", NULL, "Print one JSON object instead of the output.", NULL, &json },
         { 0 },
     };

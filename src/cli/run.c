@@ -7,8 +7,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 
-static int answer_question(
-    droste *d, const char *question, bool json, bool quiet)
+static int answer_question(droste *d, const char *question, bool json, bool quiet)
 {
     droste_result *r = NULL;
     droste_error err;
@@ -49,7 +48,8 @@ static int run(const struct command *self, int argc, char **argv)
 
 const struct command command_run = {
     .name = "run",
-    .synopsis = "--question TEXT [--context [NAME=]PATH ...] [--model MODEL] [--json] [--SETTING VALUE ...]",
+    .synopsis = "--question TEXT [--context [NAME=]PATH ...] [--model MODEL] [--json] [--SETTING "
+                "VALUE ...]",
     .summary = "answer a question about a context of any size",
     .details =
         "With --json one object is printed: answer, status (answered, exhausted, budget, timeout,\n"

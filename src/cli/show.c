@@ -438,7 +438,7 @@ static void print_sub_call(const struct store_call *call, bool full)
 static int text_call(void *arg, const struct store_call *call, struct error *err)
 {
     struct text_show *s = arg;
-    bool root = strcmp(call->begin.kind, "root") == 0;
+    bool root = store_is_loop_call(call->begin.kind);
     if (root || call->begin.cell != s->cell)
         end_calls(s);
     if (root) {

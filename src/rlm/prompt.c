@@ -28,7 +28,8 @@ static const char context_text[] =
     "- `context`: what the question is about. Its type and size are given with the question.\n";
 
 static const char contexts_text[] =
-    "- `context_0`, `context_1` and so on: what the question is about. Their types and sizes, and other "
+    "- `context_0`, `context_1` and so on: what the question is about. Their types and sizes, and "
+    "other "
     "names of theirs, are given with the question. `context` is the first of them.\n";
 
 static const char llm_text[] =
@@ -201,12 +202,13 @@ static void put_samples(struct buf *out, struct json_object *variable)
 }
 
 /* `context`, also `mail`, is a str of 5 characters, from mail.txt. */
-static void put_context(
-    struct buf *out, const struct context *c, size_t index, bool several, struct json_object *variable)
+static void put_context(struct buf *out, const struct context *c, size_t index, bool several,
+    struct json_object *variable)
 {
     struct context_names names;
     context_names(c, index, &names);
-    size_t first = several && index == 0; /* the numbered name before `context`, as for the others */
+    size_t first =
+        several && index == 0; /* the numbered name before `context`, as for the others */
     buf_printf(out, "%s`%s`", several ? "- " : "", names.names[first]);
     if (first)
         buf_puts(out, ", also `context`");
@@ -248,6 +250,34 @@ static void put_shortened(struct buf *out, const char *text, size_t len, size_t 
     buf_append(out, text, head);
     buf_printf(out, "\n... [%zu bytes left out; print less] ...\n", tail - head);
     buf_append(out, text + tail, len - tail);
+}
+
+void prompt_ask_summary(struct buf *out)
+{
+    buf_puts(out,
+        "This conversation becomes too long for you to read, so its earlier turns will be taken "
+        "out of "
+        "it now. Write a summary with which you can go on without them: what you have found, with "
+        "the "
+        "exact values, names and places; which variables of the session hold what; what failed and "
+        "need not be tried again; what is still to do. Reply with the summary only, without code.");
+}
+
+void prompt_summary(struct buf *out, const char *said, size_t len)
+{
+    buf_puts(out,
+        "Your earlier turns were taken out of this conversation to keep it short. The "
+        "variables of the session are as you left them, and `history` there has all that "
+        "was said: a list of dicts with \"role\" and \"content\". Your own summary of it:\n\n");
+    buf_append(out, said, len);
+}
+
+void prompt_shortened(struct buf *out, const char *text, size_t len, size_t max)
+{
+    buf_puts(out,
+        "(This was cut to keep the conversation short; `history` has all that was said: a list "
+        "of dicts with \"role\" and \"content\".)\n");
+    put_shortened(out, text, len, max);
 }
 
 static void put_section(

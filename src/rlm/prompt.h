@@ -34,6 +34,12 @@ void prompt_result(
 extern const char prompt_no_code[]; /* after a reply without code and answer */
 /* When the iterations are used up. */
 void prompt_last_turn(struct buf *out, bool typed);
+/* Asks for a summary of the conversation, which it says will be taken out; and what stands in the place
+ * of it then. */
+void prompt_ask_summary(struct buf *out);
+void prompt_summary(struct buf *out, const char *said, size_t len);
+/* An output that was shown before, cut when the conversation became too long. */
+void prompt_shortened(struct buf *out, const char *text, size_t len, size_t max);
 /* After an answer in words that has not the type; `last`: no more code will be run. */
 void prompt_not_taken(struct buf *out, const char *why, bool last);
 

@@ -207,7 +207,7 @@ void replay_step(void *arg)
             RLM_ANSWERED);
         return;
     }
-    struct lm_reply reply = { .error = call->error, .finish = call->finish };
+    struct lm_reply reply = { .error = call->error, .finish = call->finish, .usage = call->usage };
     if (reply.error.code == ERROR_NONE)
         recorded_read(resume_recorded(r->resume), &call->reply, &text, &reply.error);
     reply.text = buf_text(&text);

@@ -65,11 +65,13 @@ struct rlm_options {
     unsigned max_iterations;
     unsigned max_errors;       /* turns in a row whose code failed; 0: no limit */
     unsigned child_iterations; /* of each run below the root */
-    size_t max_output_chars;   /* of a cell's output that the model is shown */
-    struct store *store;       /* NULL: no record */
-    const char *resume;        /* the run of the record to go on with; NULL: a new one */
-    const char *settings;      /* for the record, JSON: how the run was asked for; NULL: not told */
-    const char *instructions;  /* added to the system prompt; NULL: none */
+    double compaction; /* share of the window at which a conversation is shortened; 0: never */
+    int64_t window;    /* tokens that the model can read; 0: as lm/windows.h has it */
+    size_t max_output_chars;  /* of a cell's output that the model is shown */
+    struct store *store;      /* NULL: no record */
+    const char *resume;       /* the run of the record to go on with; NULL: a new one */
+    const char *settings;     /* for the record, JSON: how the run was asked for; NULL: not told */
+    const char *instructions; /* added to the system prompt; NULL: none */
     void (*event)(void *arg, const struct rlm_event *event); /* may be NULL */
     void *arg;
 };

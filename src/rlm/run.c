@@ -183,11 +183,22 @@ static void tell_context(struct rlm_run *r, size_t index)
 
 static int set_contexts(struct rlm_run *r, struct error *err);
 
+/* What is left of the reply was written for variables that are gone. */
+static void history_is_there(void *arg, struct cell_result *c)
+{
+    struct rlm_run *r = arg;
+    cell_result_free(c);
+    if (!r->finished)
+        turn_finish(r);
+}
+
 /* All are there: the conversation begins, or goes on. */
 static int contexts_are_set(struct rlm_run *r, struct error *err)
 {
+    if (r->history_value)
+        return compact_set_history(r, history_is_there, err);
     if (r->message_count > 0) {
-        turn_finish(r); /* what is left of the reply was written for variables that are gone */
+        turn_finish(r);
         return 0;
     }
     for (size_t i = 0; i < run_context_count(r); i++)
@@ -216,7 +227,8 @@ static void context_is_set(void *arg, struct cell_result *c)
     struct error err = { 0 };
     int rc = 0;
     if (!r->finished && c->status != CELL_OK)
-        rc = context_refused(run_context_count(r) > 0 ? r->place.contexts->items[r->set] : NULL, c, &err);
+        rc = context_refused(
+            run_context_count(r) > 0 ? r->place.contexts->items[r->set] : NULL, c, &err);
     if (!r->finished && rc == 0)
         rc = note_variable(r, c->variable, &err);
     cell_result_free(c);
@@ -353,8 +365,7 @@ static struct rlm_run *new_run(
         .done = done,
         .done_arg = arg,
         .start_ns = clock_ns(),
-        .result = { .rules = tree->o.session.rules,
-            .budget = &tree->budget } };
+        .result = { .rules = tree->o.session.rules, .budget = &tree->budget } };
     for (size_t i = 0; i < run_context_count(r); i++)
         r->result.left_out += place->contexts->items[i]->left_out;
     return r;
@@ -404,6 +415,8 @@ void run_free(struct rlm_run *r)
     json_object_put(r->variables);
     buf_free(&r->reply);
     buf_free(&r->feedback);
+    buf_free(&r->history);
+    context_free(r->history_value);
     buf_free(&r->submitted);
     free(r);
 }

@@ -37,9 +37,9 @@ struct run_place {
     const char *question;
     const struct contexts *contexts; /* NULL: none */
     const char *context_hash;        /* of the first, where that is known already; else NULL */
-    const char *model;             /* as lm_request has it; NULL: the one of its depth */
-    const char *resume;            /* the run of the record to go on with; NULL: a new one */
-    bool reserved;                 /* its first call is, in the budget */
+    const char *model;               /* as lm_request has it; NULL: the one of its depth */
+    const char *resume;              /* the run of the record to go on with; NULL: a new one */
+    bool reserved;                   /* its first call is, in the budget */
 };
 
 struct message {
@@ -67,6 +67,16 @@ struct rlm_run {
     struct message *messages;
     size_t message_count, message_cap;
     size_t recorded; /* messages that are in the record already */
+
+    /* compact.c */
+    bool compacting;               /* the model is being asked for a summary */
+    size_t counted;                /* messages whose tokens are known: */
+    int64_t counted_tokens;        /* so many */
+    int64_t compacted_tokens;      /* when it was last shortened */
+    unsigned summaries;            /* the third message is one if there were some */
+    struct buf history;            /* of what was said, as JSON without its end */
+    size_t in_history;             /* messages that are in it, or need not be */
+    struct context *history_value; /* NULL: the guest has none */
 
     unsigned turn;
     struct lm_call *call;
@@ -116,7 +126,9 @@ struct lm *tree_lm(const struct tree *tree, unsigned depth);
 
 /* turn.c: what a run does once its session is there. */
 int turn_first_messages(struct rlm_run *r, struct error *err);
-void turn_next(struct rlm_run *r);       /* asks the model */
+void turn_next(struct rlm_run *r);  /* the next one, or a summary before it */
+void turn_begin(struct rlm_run *r); /* asks the model */
+int turn_ask(struct rlm_run *r, struct error *err);
 void turn_next_block(struct rlm_run *r); /* of its reply */
 void turn_finish(struct rlm_run *r);     /* tells it what became of them */
 void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply);
@@ -126,6 +138,16 @@ int turn_add_message(
     struct rlm_run *r, const char *role, char *text, size_t len, struct error *err);
 /* Ends the run with this answer, which it takes; NULL is for want of memory. */
 void turn_answered(struct rlm_run *r, char *json, enum rlm_status status);
+
+/* compact.c: a conversation that is too long. */
+/* What a provider counted of the call that has just ended. */
+void compact_count(struct rlm_run *r, const struct lm_usage *usage);
+/* Whether a summary comes before the next turn. */
+bool compact_is_due(struct rlm_run *r);
+int compact_begin(struct rlm_run *r, struct error *err);
+/* Takes it, and goes on. */
+void compact_take_summary(struct rlm_run *r, const char *said, size_t len);
+int compact_set_history(struct rlm_run *r, session_done_fn *done, struct error *err);
 
 /* replay.c: the steps of a run that is resumed. */
 int replay_open(struct rlm_run *r, struct error *err);

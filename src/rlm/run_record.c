@@ -205,7 +205,7 @@ int run_record_call(struct rlm_run *r, const char *key, struct error *err)
         .run = r->result.run,
         .turn = r->turn,
         .depth = r->place.depth,
-        .kind = "root",
+        .kind = r->compacting ? "summary" : "root",
         .model = model_name(r),
         .request = { buf_text(&request), request.len },
         .key = key,

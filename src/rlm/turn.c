@@ -131,7 +131,7 @@ static int start_call(
 {
     struct lm_request keyed = *request;
     char key[LM_KEY_SIZE];
-    bool streamed = r->tree->o.event && !r->place.parent;
+    bool streamed = r->tree->o.event && !r->place.parent && !r->compacting;
     const struct budget_call call = { .model = r->model ? r->model : lm_name(r->lm),
         .depth = r->place.depth,
         .prompt_bytes = bytes,
@@ -174,7 +174,7 @@ static int begin_call(struct rlm_run *r, struct lm_request *request, size_t byte
     return rc;
 }
 
-static int ask_model(struct rlm_run *r, struct error *err)
+int turn_ask(struct rlm_run *r, struct error *err)
 {
     struct recorded_call *known = NULL;
     size_t bytes = 0;
@@ -204,6 +204,15 @@ static int ask_model(struct rlm_run *r, struct error *err)
 void turn_next(struct rlm_run *r)
 {
     struct error err = { 0 };
+    if (r->turn >= r->place.iterations || !compact_is_due(r))
+        turn_begin(r);
+    else if (compact_begin(r, &err) < 0)
+        run_fail(r, &err);
+}
+
+void turn_begin(struct rlm_run *r)
+{
+    struct error err = { 0 };
     int rc = 0;
     if (r->turn >= r->place.iterations) {
         struct buf text = { 0 };
@@ -218,7 +227,7 @@ void turn_next(struct rlm_run *r)
         run_tell(r, RLM_EVENT_TURN, "", 0);
     }
     if (rc == 0)
-        rc = ask_model(r, &err);
+        rc = turn_ask(r, &err);
     if (rc < 0)
         run_fail(r, &err);
 }
@@ -401,7 +410,7 @@ static void ask_for_other_words(
     if (rc == 0)
         rc = add_buf_message(r, "user", &text, &err);
     if (rc == 0)
-        rc = ask_model(r, &err);
+        rc = turn_ask(r, &err);
     buf_free(&text);
     if (rc < 0)
         run_fail(r, &err);
@@ -434,6 +443,11 @@ void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply)
     struct error err = reply->error;
     if (err.code != ERROR_NONE) {
         run_fail(r, &err);
+        return;
+    }
+    compact_count(r, &reply->usage);
+    if (r->compacting) {
+        compact_take_summary(r, reply->text, reply->len);
         return;
     }
     run_tell(r, RLM_EVENT_REPLY, reply->text, reply->len);

@@ -29,7 +29,8 @@ int guest_name_check(const char *name, const char *what, struct error *err)
 {
     if (!text_is_identifier(name) || name[0] == '_')
         return error_set(err, ERROR_ARGUMENT,
-            "%s '%.64s': a name that Python can have is needed (letters, digits and '_', at most 64, no "
+            "%s '%.64s': a name that Python can have is needed (letters, digits and '_', at most "
+            "64, no "
             "keyword, neither a digit nor '_' first)",
             what, name);
     if (is_reserved(name))

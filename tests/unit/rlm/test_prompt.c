@@ -95,13 +95,15 @@ static void the_context_is_described_and_not_shown(void **state)
 {
     cleanup_json struct json_object *variable = NULL;
     cleanup_buf struct buf text = { 0 };
-    static const char described[] = "[{\"type\":\"str\",\"length\":1234567,\"preview\":\"'begin'\"}]";
+    static const char described[] =
+        "[{\"type\":\"str\",\"length\":1234567,\"preview\":\"'begin'\"}]";
     assert_ok(json_parse(described, strlen(described), &json_limits_small, &variable, err));
     char source[] = "mail.txt";
     struct context context = { .source = source }, *items[] = { &context };
     prompt_question(&text, "How many %d?", &(struct contexts){ items, 1 }, variable, 30);
     assert_non_null(strstr(buf_text(&text), "Question: How many %d?\n"));
-    assert_non_null(strstr(buf_text(&text), "`context` is a str of 1,234,567 characters, from mail.txt."));
+    assert_non_null(
+        strstr(buf_text(&text), "`context` is a str of 1,234,567 characters, from mail.txt."));
     assert_non_null(strstr(buf_text(&text), "It begins with 'begin'"));
     assert_non_null(strstr(buf_text(&text), "Turn 1 of 30."));
 }
