@@ -10,23 +10,7 @@ import signal
 
 import pytest
 
-from conftest import descendants, finish, repl, still_alive, wait_until
-
-
-def at(depth, content, contains="", **more):
-    """A line of a recording for calls of this depth."""
-    return {"depth": depth, "content": content, **({"contains": contains} if contains else {}), **more}
-
-
-def line(model, content="", contains="", **more):
-    """An item of the server's script, for the model scripted-MODEL."""
-    return {"model": model, "content": content, "contains": contains, **more}
-
-
-def answered(result, answer):
-    assert result.status == 0, result
-    assert result.json["status"] == "answered" and result.json["answer"] == answer, result
-    return result.json
+from conftest import answered, at, descendants, finish, line, repl, still_alive, wait_until
 
 
 def attempt(call):

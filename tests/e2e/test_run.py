@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import (CANARY, descendants, finish, needs_root, repl, still_alive,
+from conftest import (CANARY, answered, descendants, finish, needs_root, repl, still_alive,
                       wait_until, write_replay)
 
 
@@ -25,14 +25,6 @@ def sub(text, contains=None, **more):
     """An answer to llm_query."""
     line = {"content": text, "depth": 1, **more}
     return {**line, "contains": contains} if contains else line
-
-
-def answered(result, answer):
-    """The run ended well and gave this."""
-    assert result.status == 0, result
-    assert result.json["status"] == "answered" and result.json["answer"] == answer
-    assert result.json["error"] is None
-    return result.json
 
 
 # ---- the answer ----
