@@ -318,6 +318,16 @@ def test_dead_sandbox_is_replaced(droste, replay, tmp_path):
     assert [(c["status"], c["killed"]) for c in cells] == [("killed", "exit 7"), ("submitted", None)]
 
 
+def test_sandbox_that_dies_while_the_model_thinks_is_replaced(ask, droste):
+    """A thread that a cell left behind ends the guest between two cells: the next cell is not run, its record says what
+    became of it, and the model goes on in a new sandbox."""
+    ends = repl("x = 1\nimport os, threading\nthreading.Timer(0.1, os._exit, [5]).start()")
+    answered(ask([ends, {"content": repl("print('ran')"), "delay_ms": 1000},
+                  told("status 5; its variables are gone. A new one was started", repl("SUBMIT('x' in globals())"))]), False)
+    assert [(c["status"], c["killed"], c["stdout"]) for c in droste.lines("cell")] == [
+        ("ok", None, ""), ("killed", "exit 5", ""), ("submitted", None, "")]
+
+
 def test_dead_sandbox_ends_the_blocks_of_its_turn(ask):
     """What is left of the reply was written for variables that are gone: it does not run."""
     answered(ask([repl("import os; os._exit(1)", "SUBMIT('wrong')"), repl("SUBMIT('right')")]), "right")
