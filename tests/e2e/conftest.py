@@ -306,6 +306,27 @@ def serve(tmp_path):
         process.wait(20)
 
 
+@pytest.fixture
+def tree(droste, serve):
+    """tree(script, flags…): a run whose depths 0, 1, 2, 3 ask scripted-root, -one, -two, -three."""
+    def flags(script, *more):
+        server = serve(script=script)
+        return server, ["run", "--question", "q", "--json", "--base-url", server.url, "--model", "scripted-root",
+                        "--depth-model", "1=scripted-one", "--depth-model", "2=scripted-two",
+                        "--depth-model", "3=scripted-three", *map(str, more)]
+
+    def run(script, *more, **options):
+        server, words = flags(script, *more)
+        return droste(*words, **options), server
+
+    def start(script, *more):
+        server, words = flags(script, *more)
+        return droste.start(*words), server
+
+    run.start = start
+    return run
+
+
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user here")
 
 

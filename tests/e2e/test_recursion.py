@@ -18,27 +18,6 @@ def attempt(call):
     return repl("try: r = %s\nexcept LLMError as e: r = [type(e).__name__, e.code]\nSUBMIT(r)" % call)
 
 
-@pytest.fixture
-def tree(droste, serve):
-    """tree(script, flags…): a run whose depths 0, 1, 2, 3 ask scripted-root, -one, -two, -three."""
-    def flags(script, *more):
-        server = serve(script=script)
-        return server, ["run", "--question", "q", "--json", "--base-url", server.url, "--model", "scripted-root",
-                        "--depth-model", "1=scripted-one", "--depth-model", "2=scripted-two",
-                        "--depth-model", "3=scripted-three", *map(str, more)]
-
-    def run(script, *more, **options):
-        server, words = flags(script, *more)
-        return droste(*words, **options), server
-
-    def start(script, *more):
-        server, words = flags(script, *more)
-        return droste.start(*words), server
-
-    run.start = start
-    return run
-
-
 def runs(droste, depth=None):
     rows = droste.record.rows("SELECT * FROM runs ORDER BY seq")
     return [row for row in rows if depth is None or row["depth"] == depth]
