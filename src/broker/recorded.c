@@ -37,14 +37,6 @@ static struct recorded_value take_value(const struct store_value *value)
     return v;
 }
 
-static enum error_code code_named(const char *name)
-{
-    for (int code = ERROR_NONE + 1; code <= ERROR_MODEL_REPLAY; code++)
-        if (strcmp(error_code_name((enum error_code)code), name) == 0)
-            return (enum error_code)code;
-    return ERROR_MODEL;
-}
-
 static int take_turn(void *arg, const struct store_turn *turn, struct error *err)
 {
     ((struct recorded *)arg)->turns = turn->turn;
@@ -79,7 +71,7 @@ static int take_call(void *arg, const struct store_call *call, struct error *err
         .ended_ms = call->ended_ms };
     snprintf(c->key, sizeof c->key, "%s", call->begin.key ? call->begin.key : "");
     if (c->ended && strcmp(e->status, "ok") != 0)
-        error_set(&c->error, code_named(e->status), "%s", e->error ? e->error : e->status);
+        error_set(&c->error, error_code_named(e->status, ERROR_MODEL), "%s", e->error ? e->error : e->status);
     return c->model && c->finish ? 0 : error_memory(err);
 }
 

@@ -202,7 +202,7 @@ static void take_error(const struct program *p, struct json_object *error, struc
     const char *text = json_object_is_type(error, json_type_string)
                            ? json_object_get_string(error)
                            : json_get_string(error, "message", "it did not say why");
-    enum error_code code = record_error_code(json_get_string(error, "code", ""));
+    enum error_code code = error_code_named(json_get_string(error, "code", ""), ERROR_MODEL);
     text_append_visible(&seen, text, strlen(text));
     size_t n = text_utf8_floor(buf_text(&seen), seen.len, WORDS_MOST);
     error_set(out, error_is_model(code) ? code : ERROR_MODEL, "exec:%.80s: %.*s", p->path, (int)n,

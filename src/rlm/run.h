@@ -20,6 +20,7 @@ struct tree {
     struct loop *loop;
     struct rlm_options o; /* of the root; the texts are copies */
     char *instructions, *setup, *settings;
+    bool aside; /* it ends, and its record stays as it is, for who goes on with it */
     struct budget budget;
     struct rlm_run *root;
     struct child_list children; /* all that were not buried yet, the oldest first */
