@@ -149,6 +149,8 @@ struct droste_result {
     struct buf json;
 };
 
+/* A run that did not begin. NULL without memory. */
+struct droste_result *result_of_failure(const struct error *error);
 /* Takes the cell. NULL without memory. */
 struct droste_result *result_of_cell(
     struct cell_result *cell, const struct session *session, bool rules);

@@ -198,6 +198,13 @@ struct droste_result *result_of_run(const struct rlm_result *run)
     return r;
 }
 
+struct droste_result *result_of_failure(const struct error *error)
+{
+    static const struct budget nothing;
+    struct rlm_result run = { .status = RLM_ERROR, .error = *error, .budget = &nothing };
+    return result_of_run(&run);
+}
+
 static const char *give(const char *text, size_t have, size_t *len)
 {
     if (len)

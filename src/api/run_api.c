@@ -77,6 +77,7 @@ void api_tell(void *arg)
 {
     droste *d = arg;
     droste_running *r;
+    loop_wake(d->loop);
     while ((r = TAILQ_FIRST(&d->ended))) {
         droste_done_fn *done = r->done;
         droste_result *result = steal(&r->result);

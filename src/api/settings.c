@@ -321,6 +321,16 @@ int list_add(struct list *list, const char *value, struct error *err)
     return 0;
 }
 
+int list_add_end(struct list *list, struct error *err)
+{
+    char **items = realloc(list->items, (list->count + 1) * sizeof *items);
+    if (!items)
+        return error_memory(err);
+    list->items = items;
+    items[list->count] = NULL;
+    return 0;
+}
+
 int list_add_all(struct list *list, const struct list *from, struct error *err)
 {
     int rc = 0;

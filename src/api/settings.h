@@ -21,6 +21,8 @@ struct list {
 
 /* A copy of the value goes to its end. */
 int list_add(struct list *list, const char *value, struct error *err);
+/* NULL behind the last item; it is not counted. */
+int list_add_end(struct list *list, struct error *err);
 int list_add_all(struct list *list, const struct list *from, struct error *err);
 void list_clear(struct list *list);
 

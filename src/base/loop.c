@@ -89,6 +89,11 @@ static void time_is_over(void *arg)
 {
 }
 
+void loop_wake(struct loop *loop)
+{
+    uv_stop(&loop->uv);
+}
+
 int loop_turn(struct loop *loop, int ms, struct error *err)
 {
     struct timer *end = ms > 0 ? timer_new(loop, time_is_over, NULL) : NULL;
