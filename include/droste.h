@@ -116,7 +116,7 @@ typedef struct droste_message {
 } droste_message;
 
 /* Answers a call of the model "callback": calls droste_answer or droste_refuse for it once, now or
- * later, from the loop's thread. The messages are valid until then. */
+ * later, from the loop's thread. The messages are valid until then, or until droste_free. */
 typedef struct droste_call droste_call;
 typedef void droste_model_fn(
     void *arg, const droste_message *messages, size_t count, droste_call *call);

@@ -111,6 +111,7 @@ void droste_free(droste *d)
         droste_session_close(d->sessions);
     environment_close(d->env);
     store_close(d->store);
+    api_end_models(d);
     lm_queue_free(d->queue);
     watch_free(d->interrupt_watch);
     timer_free(d->tell);

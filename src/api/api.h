@@ -58,6 +58,8 @@ struct models {
 int api_models(
     droste *d, const struct settings *s, bool need, struct models *models, struct error *err);
 void api_models_close(struct models *models);
+/* Closes those that nobody uses any more. */
+void api_end_models(droste *d);
 /* What of a directory becomes context. */
 struct context_filter api_filter(const struct settings *s);
 /* What the context is to become. */

@@ -117,6 +117,12 @@ static void leave(struct shared_lm *shared)
     free(shared);
 }
 
+void api_end_models(droste *d)
+{
+    while (d->models)
+        leave(d->models);
+}
+
 static int use_model(droste *d, const struct settings *s, const char *model, struct shared_lm **out,
     struct error *err)
 {
@@ -139,7 +145,10 @@ static int use_model(droste *d, const struct settings *s, const char *model, str
         lm_close(lm);
         return error_memory(err);
     }
-    *m = (struct shared_lm){ d->models, d, steal(&key), 1, lm };
+    /* The program may owe answers to calls that nobody waits for any more: their handles last as long
+     * as the droste does. */
+    unsigned holders = strcmp(model, "callback") == 0 ? 2 : 1;
+    *m = (struct shared_lm){ d->models, d, steal(&key), holders, lm };
     d->models = m;
     *out = m;
     return 0;

@@ -120,14 +120,24 @@ static void allowed_directories_are_shown_and_what_is_preloaded_may_be_imported(
     assert_string_equal(o.allow_imports[2], "heapq");
 }
 
-/* A run under way points to them. */
-static void lists_that_did_not_change_stay_where_they_are(void **state)
+/* A run under way keeps what it was started with, whatever is set meanwhile. */
+static void what_was_made_of_settings_does_not_change_with_them(void **state)
 {
+    struct settings copy;
     set("rules", "yes");
     set("allow-import", "/m");
-    struct session_options first = options(), second = options();
-    assert_ptr_equal(first.spec.read_paths, second.spec.read_paths);
-    assert_ptr_equal(first.allow_imports, second.allow_imports);
+    set("python", "/p");
+    assert_ok(settings_copy(&copy, &d->settings, err));
+    struct session_options o;
+    assert_ok(api_session_options(d, &copy, &parts, &o, err));
+    set("allow-import", "");
+    set("python", "/q");
+    assert_int_equal(o.allow_import_count, 1);
+    assert_string_equal(o.allow_imports[0], "/m");
+    assert_string_equal(o.spec.python, "/p");
+    assert_true(settings_given(&copy, "python"));
+    session_parts_free(&parts);
+    settings_free(&copy);
 }
 
 static void a_relative_directory_is_refused(void **state)
@@ -172,7 +182,7 @@ int main(void)
         T(a_default_bows_to_the_cap),
         T(more_than_the_cap_is_refused_with_both_names),
         T(allowed_directories_are_shown_and_what_is_preloaded_may_be_imported),
-        T(lists_that_did_not_change_stay_where_they_are),
+        T(what_was_made_of_settings_does_not_change_with_them),
         T(a_relative_directory_is_refused),
         T(setup_code_is_given_or_read_from_a_file),
     };
