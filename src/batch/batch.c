@@ -209,6 +209,22 @@ static int take_line(void *arg, const char *id, struct json_object *line, struct
     return 0;
 }
 
+/* What was spent on a task that has no result yet counts before any task begins: else others would have
+ * it until its run goes on. */
+static int count_leftover(struct batch *b, const struct task_place *place, struct error *err)
+{
+    struct store_found found = { 0 };
+    droste_result *result = NULL;
+    int rc = store_task_find(b->store, b->results->path, place->id, &found, err);
+    if (rc < 0 || !found.id[0] || strcmp(found.id, place->run) == 0)
+        return rc;
+    rc = past_result(b->d, found.id, &result, err);
+    if (rc == 0)
+        budget_count(&b->budget, &result->spent);
+    droste_result_free(result);
+    return rc;
+}
+
 static int look_back(struct batch *b, struct error *err)
 {
     struct found found = { b, 0 };
@@ -224,13 +240,16 @@ static int look_back(struct batch *b, struct error *err)
             found.strangers == 1 ? " is" : "s are", b->results->path, b->tasks->path);
         batch_notice(b, buf_text(&notice), notice.len);
     }
-    for (size_t i = 0; i < b->tasks->count; i++) {
-        if (b->tasks->places[i].state != TASK_DONE)
-            continue;
-        batch_count(b, &b->tasks->places[i].outcome);
-        b->state.earlier++;
+    for (size_t i = 0; rc == 0 && i < b->tasks->count; i++) {
+        const struct task_place *place = &b->tasks->places[i];
+        if (place->state == TASK_DONE) {
+            batch_count(b, &place->outcome);
+            b->state.earlier++;
+        } else if (b->store) {
+            rc = count_leftover(b, place, err);
+        }
     }
-    return 0;
+    return rc;
 }
 
 /* ---- all of it ---- */

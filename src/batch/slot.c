@@ -271,7 +271,6 @@ static int start_or_go_on(struct slot *s, struct error *err)
     rc = past_result(b->d, found.id, &result, err);
     if (rc < 0)
         return rc;
-    budget_count(&b->budget, &result->spent);
     take_result(s, result);
     return 1;
 }

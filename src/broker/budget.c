@@ -244,8 +244,6 @@ static void settle(struct budget *b, size_t model, unsigned depth, struct accoun
     const struct lm_reply *reply)
 {
     add(&b->spent, reply);
-    if (b->up)
-        add(&b->up->spent, reply);
     add(&b->depths[depth], reply);
     add(&b->models[model].spent, reply);
     for (struct account *a = account; a; a = a->up)
@@ -257,6 +255,8 @@ void budget_settle(struct budget *b, struct budget_hold *hold, const struct lm_r
     if (!hold->open)
         return;
     budget_release(b, hold);
+    if (b->up)
+        add(&b->up->spent, reply);
     settle(b, hold->model, hold->depth, hold->account, reply);
 }
 

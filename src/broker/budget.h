@@ -120,7 +120,8 @@ int budget_hold(
 /* The call ended, well or not; its usage, cost and attempts count. */
 void budget_settle(struct budget *b, struct budget_hold *hold, const struct lm_reply *reply);
 /* A call that ended in an earlier life of the tree, and held nothing in this one; only its usage,
- * cost and attempts are read. */
+ * cost and attempts are read. A larger budget is not told: its owner knows of earlier lives before
+ * any of them goes on (budget_count). */
 int budget_recall(struct budget *b, const char *model, unsigned depth, struct account *account,
     const struct lm_reply *reply, struct error *err);
 /* A hold that never became a call. */
