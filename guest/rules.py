@@ -1,7 +1,7 @@
 """rules.py: rules over the user's Python: what cells may import, call and open.
 
 A convenience against accidents, never the wall: Python cannot guard itself, and code that wants to
-gets around all of this. It is carried beside guest.py and reaches a guest in HELLO, only where a
+gets around all of this. It is carried beside the guest and reaches a guest in HELLO, only where a
 session has rules; the others pay nothing for it.
 
 How it works: `__main__` gets built-ins of its own. Its frames, and only they, look up `__import__`,

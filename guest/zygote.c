@@ -1,6 +1,6 @@
 /* guest/zygote.c: the helper that turns a warm Python interpreter into a zygote.
  *
- * Theory of operation. guest.py, in the user's own interpreter, loads this object with
+ * Theory of operation. The guest (guest/py), in the user's own interpreter, loads this object with
  * ctypes.PyDLL (no Python.h: the three symbols of CPython that are needed are looked up) and calls
  * zygote_serve, which holds the interpreter still, single-threaded, and waits for requests. For a
  * CLONE it starts

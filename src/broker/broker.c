@@ -15,11 +15,19 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "broker/internal.h"
+#include "broker/prompt.h"
+#include "lm/request.h"
 
 enum {
-    MESSAGES_MAX = 10000,
     UNDER_WAY_MAX = 64 << 20, /* bytes of prompts that wait for answers when one more call comes */
+    PROMPT_MAX = 32000,       /* bytes of a child run's prompt that its model is shown */
 };
+
+/* A longer one, without a context, is itself the context: a model cannot be told to read what fills
+ * its window. */
+static const char large_prompt[] =
+    "Your task is too long to be shown here: it is the str `context`, what is to be done together "
+    "with what it is to be done with. Read its beginning and its end first, and do what it asks.";
 
 int broker_open(const struct broker_options *options, struct broker **out, struct error *err)
 {
@@ -263,7 +271,7 @@ static int start_request(
         request->timeout = left < 1e9 ? left : request->timeout;
     const struct budget_call call = { .model = request->model ? request->model : lm_name(o->lm),
         .depth = request->depth,
-        .prompt_bytes = len,
+        .prompt_bytes = request_weight(request),
         .max_tokens = request->max_tokens,
         .lm = o->lm,
         .lm_model = request->model,
@@ -274,58 +282,22 @@ static int start_request(
     return rc < 0 ? rc : 0;
 }
 
-/* A prompt that is a list of messages, as JSON. */
-static int start_messages(struct item *item, const char *text, size_t len, struct error *err)
+static int start_messages(
+    struct item *item, const char *text, size_t len, bool is_messages, struct error *err)
 {
-    cleanup_json struct json_object *list = NULL;
-    int rc = json_parse(text, len, &json_limits_large, &list, err);
+    struct prompt prompt;
+    int rc = prompt_open(&prompt, text, len, is_messages, err);
     if (rc < 0)
         return rc;
-    size_t count = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
-    if (count == 0 || count > MESSAGES_MAX)
-        return error_set(
-            err, ERROR_ARGUMENT, "a prompt is a text or a list of 1 to %d messages", MESSAGES_MAX);
-    cleanup_free struct lm_message *messages = calloc(count, sizeof *messages);
-    if (!messages)
-        return error_memory(err);
-    for (size_t i = 0; i < count; i++) {
-        struct json_object *m = json_object_array_get_idx(list, i), *content = NULL;
-        json_object_object_get_ex(m, "content", &content);
-        messages[i].role = json_get_string(m, "role", "");
-        messages[i].text = json_get_string(m, "content", "");
-        messages[i].len = content ? (size_t)json_object_get_string_len(content) : 0;
-        if (strcmp(messages[i].role, "user") && strcmp(messages[i].role, "assistant") &&
-            strcmp(messages[i].role, "system"))
-            return error_set(err, ERROR_ARGUMENT,
-                "the role of message %zu is '%.20s'; use system, user or assistant", i,
-                messages[i].role);
-    }
-    struct lm_request request = { .messages = messages, .message_count = count };
-    return start_request(item, &request, text, len, err);
-}
-
-static int check_prompt(const char *text, size_t len, struct error *err)
-{
-    size_t bad;
-    if (len == 0)
-        return error_set(err, ERROR_ARGUMENT, "prompt cannot be empty");
-    if (!text_is_utf8(text, len, &bad))
-        return error_set(err, ERROR_ARGUMENT, "the prompt is not UTF-8 at byte %zu", bad);
-    return 0;
-}
-
-static int start_text(struct item *item, const char *text, size_t len, struct error *err)
-{
-    struct lm_message message = { .role = "user", .text = text, .len = len };
-    struct lm_request request = { .messages = &message, .message_count = 1 };
-    int rc = check_prompt(text, len, err);
-    return rc < 0 ? rc : start_request(item, &request, text, len, err);
+    struct lm_request request = { .messages = prompt.messages, .message_count = prompt.count };
+    rc = start_request(item, &request, text, len, err);
+    prompt_close(&prompt);
+    return rc;
 }
 
 static int start_prompt(struct item *item, const char *text, size_t len, struct error *err)
 {
-    return item->is_messages ? start_messages(item, text, len, err)
-                             : start_text(item, text, len, err);
+    return start_messages(item, text, len, item->is_messages, err);
 }
 
 /* ---- one child run ---- */
@@ -366,27 +338,49 @@ static int start_plain(struct item *item, const char *prompt, size_t len, struct
         return error_set(err, ERROR_ARGUMENT,
             "a context of bytes needs a child run, and none may begin here (max-recursion-depth)");
     int rc = plain_text(item, prompt, len, &whole, err);
-    return rc < 0 ? rc : start_text(item, whole.data, whole.len, err);
+    return rc < 0 ? rc : start_messages(item, whole.data, whole.len, false, err);
+}
+
+static bool is_large(const struct item *item, size_t len)
+{
+    return !item->context && len > PROMPT_MAX;
+}
+
+int item_begin_run(struct item *item, const char *prompt, size_t len,
+    const struct recorded_run *known, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    struct given *large = is_large(item, len) ? given_new(VALUE_TEXT, prompt, len) : NULL;
+    struct broker_child child = { .prompt = large ? large_prompt : prompt,
+        .len = large ? strlen(large_prompt) : len,
+        .context = large ? large : item->context,
+        .model = item->ask->model,
+        .cell = b->cell,
+        .resume = known ? known->id : NULL,
+        .reserved = !known || !known->begun };
+    if (is_large(item, len) && !large)
+        return error_memory(err);
+    int rc = b->options.children->start(
+        b->options.children_arg, &child, child_done, item, &item->child, err);
+    given_drop(large);
+    return rc;
 }
 
 static int start_run(struct item *item, const char *prompt, size_t len, struct error *err)
 {
-    struct broker *b = item->ask->broker;
-    const struct broker_children *children = b->options.children;
-    struct broker_child child = { .prompt = prompt,
-        .len = len,
-        .context = item->context,
-        .model = item->ask->model,
-        .cell = b->cell };
+    struct broker_options *o = &item->ask->broker->options;
     item->is_run = true;
-    int rc = check_prompt(prompt, len, err);
+    int rc = prompt_check(prompt, len, err);
     if (rc == 0 && memchr(prompt, '\0', len))
         rc = error_set(err, ERROR_ARGUMENT, "the prompt of a child run has a zero byte in it");
-    if (rc == 0 && !children)
+    if (rc < 0)
+        return rc;
+    if (!o->children)
         return start_plain(item, prompt, len, err);
-    return rc < 0 ? rc
-                  : children->start(
-                        b->options.children_arg, &child, child_done, item, &item->child, err);
+    rc = o->recorded ? known_start_run(item, prompt, len, err) : 0;
+    if (rc == 0)
+        rc = item_begin_run(item, prompt, len, NULL, err);
+    return rc < 0 ? rc : 0;
 }
 
 /* ---- one call of a guest ---- */
@@ -449,10 +443,17 @@ static int find_prompt(struct item *item, const char *text, size_t len, struct e
 static int find_run(struct item *item, const char *text, size_t len, struct error *err)
 {
     cleanup_buf struct buf whole = { 0 };
-    if (item->ask->broker->options.children)
-        return 0;
-    int rc = plain_text(item, text, len, &whole, err);
-    return rc < 0 ? rc : known_find_call(item, whole.data, whole.len, err);
+    char hash[HASH_TEXT_SIZE] = "";
+    if (!item->ask->broker->options.children) {
+        int rc = plain_text(item, text, len, &whole, err);
+        return rc < 0 ? rc : known_find_call(item, buf_text(&whole), whole.len, err);
+    }
+    if (is_large(item, len)) {
+        int rc = hash_sha256(text, len, hash, err);
+        return rc < 0 ? rc : known_find_run(item, large_prompt, strlen(large_prompt), hash, err);
+    }
+    const char *context = item->context ? given_hash(item->context, err) : hash;
+    return context ? known_find_run(item, text, len, context, err) : -(int)ERROR_IO;
 }
 
 /* What guests may ask for. */
@@ -606,7 +607,7 @@ static int reserve(struct ask *ask, struct frame_parts parts, struct error *err)
         struct item *item = &ask->items[i];
         item->ask = ask;
         rc = o->recorded ? ask->function->find(item, text, len, err) : 0;
-        item->reserved = item->known ? 0 : 1;
+        item->reserved = item->known || item->known_run ? 0 : 1;
         fresh += item->reserved;
     }
     if (rc == 0 && fresh > 0)

@@ -85,7 +85,7 @@ static int run_program(char *const argv[], struct buf *out)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* The modules are those that the zygote has (guest.py, PRELOAD and its own imports). */
+/* The modules are those that the zygote has (guest/py: boot.py, PRELOAD, and the imports of frames.py). */
 static char fork_script[] =
     "import _socket,_thread,ast,builtins,gc,json,linecache,mmap,os,select,signal,struct,sys,"
     "traceback,types,collections,csv,datetime,functools,heapq,itertools,math,random,re,string,"

@@ -10,7 +10,7 @@
 
 enum {
     ZYGOTE_CONTROL_FD = 3, /* in the zygote, from its start */
-    ZYGOTE_SOURCE_FD = 4,  /* guest.py */
+    ZYGOTE_SOURCE_FD = 4,  /* the guest, in Python */
     ZYGOTE_HELPER_FD = 5,  /* the helper, a shared object */
     ZYGOTE_KEEPER_FD = 6,  /* the keeper, a program */
     ZYGOTE_CHANNEL_FD = 3, /* in a worker: the stream of frames */

@@ -579,14 +579,18 @@ int lm_key(char out[LM_KEY_SIZE], struct error *err)
     unsigned char random[16];
     if (getrandom(random, sizeof random, 0) != sizeof random)
         return error_set_errno(err, ERROR_IO, "reading random bytes");
-    for (size_t i = 0; i < sizeof random; i++)
-        snprintf(out + 2 * i, 3, "%02x", random[i]);
+    text_hex(random, sizeof random, out);
     return 0;
+}
+
+bool lm_is_recording(const struct lm *lm)
+{
+    return lm->ops == &lm_replay;
 }
 
 int lm_pass(struct lm *lm, const struct lm_request *request, struct error *err)
 {
-    if (lm->ops != &lm_replay)
+    if (!lm_is_recording(lm))
         return 0;
     struct lm_call *call = calloc(1, sizeof *call);
     if (!call)

@@ -65,11 +65,9 @@ void run_end(struct rlm_run *r, enum rlm_status status, const struct error *why)
     if (r->finished)
         return;
     r->finished = true;
-    if (status == RLM_BUDGET && is_refused_above(r->tree)) {
-        r->tree->aside = true;
+    if (status == RLM_BUDGET && is_refused_above(r->tree))
         status = RLM_INTERRUPTED;
-    }
-    bool back = r->tree->aside || replay_goes_back(r, status);
+    bool back = replay_goes_back(r, status);
     if (back)
         replay_go_back(r);
     turn_cancel_call(r);
@@ -84,8 +82,7 @@ void run_end(struct rlm_run *r, enum rlm_status status, const struct error *why)
     timer_stop(r->deadline);
     timer_stop(r->later);
     timer_stop(r->step);
-    if (r->resume)
-        r->result.resumed = resume_json(r->resume);
+    replay_tell(r);
     if (back)
         run_record_release(r);
     else
@@ -316,7 +313,7 @@ static struct rlm_run *new_run(
         .model = place->model ? strdup(place->model) : NULL,
         .lm = tree_lm(tree, place->depth),
         .account = { .up = place->parent ? &place->parent->account : NULL },
-        .reserved = place->parent != NULL,
+        .reserved = place->reserved,
         .done = done,
         .done_arg = arg,
         .start_ns = clock_ns(),
@@ -332,7 +329,7 @@ int run_start(struct tree *tree, const struct run_place *place, rlm_done_fn *don
     struct error why = { 0 };
     struct rlm_run *r = new_run(tree, place, done, arg);
     if (!r) {
-        budget_unreserve(&tree->budget, place->parent ? 1 : 0);
+        budget_unreserve(&tree->budget, place->reserved);
         return error_memory(err);
     }
     if (!place->parent)
@@ -384,6 +381,7 @@ static void close_tree(struct tree *tree)
     run_free(tree->root);
     timer_free(tree->later);
     budget_free(&tree->budget);
+    buf_free(&tree->repeated);
     free(tree->instructions);
     free(tree->setup);
     free(tree->settings);
@@ -442,9 +440,6 @@ void rlm_cancel(struct rlm_run *r)
 
 void rlm_put_aside(struct rlm_run *r, const struct error *why)
 {
-    if (r->finished)
-        return;
-    r->tree->aside = true;
     run_end(r, RLM_INTERRUPTED, why);
 }
 

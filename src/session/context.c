@@ -161,7 +161,7 @@ static void leave_out(struct context *c, const char *path, const char *why)
     c->first_left_out = buf_steal(&text);
 }
 
-/* One file's record: guest.py, decode_files. */
+/* One file's record: guest/py/variables.py, decode_files. */
 static int add_file(struct context *c, const char *name, const struct buf *text, struct error *err)
 {
     unsigned char lengths[12];

@@ -69,7 +69,7 @@ struct session;
 
 struct session_events {
     void (*call)(void *arg, struct session *s, const struct session_call *call);
-    /* The session died with this call open: nobody waits for its answer any more. */
+    /* Nobody waits for the answer to this call any more: the session died, or its code gave up. */
     void (*call_dropped)(void *arg, struct session *s, uint64_t id);
     /* Output as it comes, for a live display; may be NULL. */
     void (*output)(void *arg, struct session *s, int stream, const char *data, size_t len);
@@ -135,7 +135,7 @@ enum value_kind {
     VALUE_AUTO, /* str if it is UTF-8, else bytes */
     VALUE_JSON,
     VALUE_JSONL, /* a list, a value a line */
-    VALUE_FILES, /* {path: text}; guest.py, decode_files, has the format */
+    VALUE_FILES, /* {path: text}; guest/py/variables.py, decode_files, has the format */
 };
 
 /* Binds one value to the names. The bytes are `data`, or, if fd is not -1, the first `len` of a

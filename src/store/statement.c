@@ -13,7 +13,7 @@
     " context, limits, started_ms, owner_pid, owner_start, owner_space, owner_boot, status, "      \
     "error,"                                                                                       \
     " answer, iterations, calls, input_tokens, output_tokens, coalesce(cost, -1), seconds,"        \
-    " ended_ms, error_code, settings, context_data, batch, task FROM runs "
+    " ended_ms, error_code, seq, settings, context_data, batch, task FROM runs "
 
 #define WANTED                                                                                     \
     "(?1 IS NULL OR status = ?1 OR (?1 = 'interrupted' AND status = 'running'))"                   \

@@ -1,4 +1,4 @@
-"""The parts of guest.py that need no sandbox: parts, JSON, summaries, cells, values."""
+"""The parts of the guest that need no sandbox: parts, JSON, summaries, cells, values."""
 import ast
 import importlib.util
 import json
@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-SOURCE = pathlib.Path(__file__).resolve().parents[3] / "guest" / "guest.py"
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SOURCE = pathlib.Path(os.environ.get("DROSTE_GUEST", ROOT / "build" / "src" / "guest.py"))
 
 
 @pytest.fixture

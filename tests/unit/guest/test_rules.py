@@ -1,5 +1,5 @@
 """rules.py without a sandbox: each cell runs in a Python of its own, over which rules are laid as
-guest.py does it. Whatever is refused has a twin beside it that must be allowed."""
+the guest does it. Whatever is refused has a twin beside it that must be allowed."""
 import ast
 import json
 import pathlib

@@ -1,0 +1,156 @@
+"""cell.py: runs one piece of code."""
+
+TOP_LEVEL_AWAIT = getattr(ast, "PyCF_ALLOW_TOP_LEVEL_AWAIT", 0)
+
+
+def compile_cell(code, name, echo):
+    """(code of the statements, code of the last expression or None)."""
+    if not echo:
+        return compile(code, name, "exec", TOP_LEVEL_AWAIT, True), None
+    tree = compile(code, name, "exec", TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST, True)
+    last = None
+    if tree.body and isinstance(tree.body[-1], ast.Expr):
+        last = compile(ast.Expression(tree.body.pop().value), name, "eval", TOP_LEVEL_AWAIT, True)
+    return compile(tree, name, "exec", TOP_LEVEL_AWAIT, True), last
+
+
+def run_code(code):
+    """Runs compiled code in __main__; code with top-level await runs on the session's event loop."""
+    value = eval(code, session.namespace)
+    if code.co_flags & 0x80 and isinstance(value, types.CoroutineType):     # CO_COROUTINE
+        import asyncio
+        if session.event_loop is None or session.event_loop.is_closed():
+            session.event_loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(session.event_loop)
+        value = session.event_loop.run_until_complete(value)
+    return value
+
+
+def run_cell(ident, name, code, echo):
+    """(exception or None, echoed value or None). Between the two marks an interrupt raises here."""
+    failure = value = None
+    session.submitted = None
+    session.was_interrupted = False
+    try:
+        session.running = ident
+        try:
+            link.look()         # it may have been interrupted before it began
+            body, last = compile_cell(code, name, echo)
+            run_code(body)
+            if last is not None:
+                value = run_code(last)
+                if value is not None:
+                    session.builtins._ = value
+                    value = shorten(plain(repr(value)), MESSAGE)
+        finally:
+            session.running = None
+    except Submitted:
+        pass
+    except BaseException as e:
+        session.running = None  # an interrupt may have struck in the line above
+        failure = e
+    return failure, value
+
+
+def without_ours(tb):
+    """A traceback without this file's frames, and without those of the rules."""
+    while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
+        tb = tb.tb_next
+    at = tb
+    while at is not None:
+        while at.tb_next is not None and at.tb_next.tb_frame.f_code.co_filename == __file__:
+            at.tb_next = at.tb_next.tb_next
+        at = at.tb_next
+    return tb
+
+
+def error_of(e):
+    """{type, message, traceback} with the cell's own lines; this file's frames are left out."""
+    try:
+        message = plain(str(e))
+    except BaseException:
+        message = "<str() of the exception failed>"
+    name = plain(type_name(type(e))[:200])
+    tb = without_ours(e.__traceback__)
+    try:
+        text = plain("".join(traceback.format_exception(type(e), e, tb)))
+    except BaseException:
+        text = "%s: %s\n" % (name, message)
+    return {"type": name, "message": shorten(message, MESSAGE),
+            "traceback": shorten(text, TRACEBACK)}
+
+
+def flush_output():
+    flushed = None
+    for name in ("stdout", "__stdout__", "stderr", "__stderr__"):
+        try:
+            stream = getattr(sys, name)
+            if stream is not flushed:
+                stream.flush()
+            flushed = stream
+        except BaseException:
+            pass
+
+
+def source_lines(code):
+    """As the compiler counts them; str.splitlines knows more line ends."""
+    return [line + "\n" for line in code.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+
+
+def execute(ident, head, blob):
+    code = ("raise OSError(24, 'too many open files to receive the code')" if blob is None
+            else bytes(blob).decode("utf-8"))
+    name = head.get("name") or "<cell %d>" % ident
+    linecache.cache[name] = (len(code), None, source_lines(code), name)
+    if _signal.getsignal(_signal.SIGINT) is not on_interrupt:
+        signal.signal(signal.SIGINT, on_interrupt)
+    failure, value = run_cell(ident, name, code, head.get("echo"))
+    if os.getpid() != link.owner:       # a fork in the cell came out here
+        flush_output()
+        os._exit(1 if failure else 0)
+    finish_cell(ident, failure, value)
+
+
+def finish_cell(ident, failure, value):
+    result = {"status": "ok"}
+    parts = []
+    if failure is not None:
+        result["status"] = "interrupted" if session.was_interrupted else "error"
+        result["error"] = error_of(failure)
+        failure = None
+    submitted = session.submitted
+    if submitted is None:
+        submitted = answer_field()
+    if submitted is not None:
+        result["submitted"] = len(parts)
+        parts.append(submitted)
+    if value is not None:
+        result["echo"] = len(parts)
+        parts.append(value.encode())
+    changed = variables_if_changed()
+    if changed is not None:
+        result["variables"] = changed
+    flush_output()
+    link.send(RESULT, ident, json.dumps(result).encode(), join_parts(parts) if parts else b"")
+
+
+def answer_field():
+    """`answer["content"]` once `answer["ready"]` is true, however it became so, as a submission. It
+    counts once; a later cell may set it ready again. What is in it is the user's and may raise."""
+    answer = session.namespace.get("answer")
+    if type(answer) is not dict:
+        return None
+    try:
+        if not answer.get("ready"):
+            return None
+    except BaseException:
+        return None
+    answer["ready"] = False
+    content = answer.get("content", "")
+    for attempt in (lambda: content, lambda: plain(str(content))):
+        try:
+            return to_json({"answer": attempt()})
+        except BaseException:
+            pass
+    return to_json({"answer": "<a value of type %s that is neither JSON nor text>"
+                    % plain(type_name(type(content)))})

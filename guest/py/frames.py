@@ -1,0 +1,76 @@
+"""The guest: one Python session inside a sandbox, driven by frames from the host.
+
+It is one module in several files, which the build joins in this order (src/meson.build): frames, link
+(frames over a private stream), session (what the user's code sees), cell (running one piece of code),
+variables (values from the host), calls (asking the host), buffers, worker (the main loop), boot (the
+zygote). A part uses names of the others without importing them.
+
+Standard library only, CPython 3.8 and newer, no import of `threading` before a clone (its at-fork
+hooks cost more than the clone itself). Nothing here is a wall: the user's code can reach all of it.
+The host checks every frame, and budgets, limits and deadlines live there.
+"""
+import _signal
+import _socket
+import _thread
+import ast
+import builtins
+import errno
+import gc
+import itertools
+import json
+import linecache
+import mmap
+import os
+import select
+import signal
+import struct
+import sys
+import traceback
+import types
+
+# Frames: wire/frame.h says what they are.
+
+VERSION = 1
+HEADER = struct.Struct("<BBHIQQ")
+FLAG_FD = 1
+HELLO, SET, EXEC, REPLY, INTERRUPT, CLOSE = 1, 2, 3, 4, 5, 7
+READY, OUTPUT, CALL, RESULT, CANCEL = 17, 18, 19, 20, 21
+CHANNEL_FD = 3
+
+PREVIEW = 80        # characters of a variable's preview
+SUMMARY = 200       # variables in a summary
+MESSAGE = 20000     # characters of an error's message
+TRACEBACK = 60000   # characters of a traceback
+
+
+def join_parts(parts):
+    return b"".join([struct.pack("<I", len(parts)),
+                     struct.pack("<%dQ" % len(parts), *map(len, parts))] + parts)
+
+
+def split_parts(blob):
+    view = memoryview(blob)
+    (count,) = struct.unpack_from("<I", view)
+    lengths = struct.unpack_from("<%dQ" % count, view, 4)
+    at, parts = 4 + 8 * count, []
+    for length in lengths:
+        parts.append(view[at:at + length])
+        at += length
+    return parts
+
+
+def shorten(text, limit):
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return "%s\n... [%d characters left out] ...\n%s" % (text[:half], len(text) - 2 * half,
+                                                        text[-half:])
+
+
+# Names, messages and reprs may be of the user's own subclasses of str, with methods of their own.
+type_name = type.__dict__["__name__"].__get__
+
+
+def plain(text):
+    """An exact str that is UTF-8, without calling the user's methods."""
+    return "".join((text,)).encode("utf-8", "backslashreplace").decode("utf-8")

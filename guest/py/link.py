@@ -1,0 +1,286 @@
+"""link.py: one reader at a time, whoever waits."""
+
+
+class Waiter:
+    """One thread that waits for one frame (or, the main loop, for the next operation)."""
+    __slots__ = ("frame", "wake")
+    arrived = None              # a list of those whose frame is there, for a thread that waits for many
+
+    def __init__(self):
+        self.frame = None
+        self.wake = _thread.allocate_lock()
+        self.wake.acquire()
+
+
+def nudge(waiter):
+    """Wakes a waiter; false where it was awake already (two threads may try at once)."""
+    try:
+        waiter.wake.release()
+        return True
+    except RuntimeError:
+        return False
+
+
+class Link:
+    """Frames over the channel.
+
+    Whoever waits and finds nobody reading becomes the reader, hands others their frames, and passes
+    the role on when its own has come. An interrupt (SIGINT, which Python handles in the main thread)
+    must not tear a frame apart: `busy` counts the main thread's critical sections, and a handler
+    that finds it set only leaves a note (`poked`). `waiting` is set around the system calls in which
+    the main thread waits within such a section: there an interrupt may raise. The host sends its
+    frame before it rings, so whoever looks after the ring finds the frame read or readable.
+    """
+
+    def __init__(self, fd):
+        self.sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
+        self.sock.setblocking(True)
+        self.poller = select.poll()
+        self.poller.register(fd, select.POLLIN)
+        self.space = memoryview(bytearray(65536))
+        self.buffer = bytearray()
+        self.fds = []
+        self.reading = _thread.allocate_lock()
+        self.writing = _thread.allocate_lock()
+        self.waiters = {}
+        self.inbox = []
+        self.idle = Waiter()
+        self.ids = itertools.count(1)   # next() is atomic; many threads call at once
+        self.interrupted = None     # id of the operation that the host wants stopped
+        self.main = _thread.get_ident()
+        self.busy = 0
+        self.waiting = False
+        self.poked = False
+        self.owner = None           # the worker's pid, once there is one
+        self.unsent = b""           # small frames that nobody waits for go out with the next one
+
+    # -- critical sections of the main thread
+
+    def enter(self):
+        if _thread.get_ident() == self.main:
+            self.busy += 1
+
+    def leave(self):
+        if _thread.get_ident() == self.main:
+            self.waiting = False    # an interrupt may have struck where block() does this
+            self.busy -= 1
+            if self.poked and not self.busy:
+                self.look()
+
+    def look(self):
+        """Reads what is there, and raises if the running cell is to be stopped. An interrupt that
+        comes meanwhile only makes it look again."""
+        waiting, self.waiting = self.waiting, False
+        try:
+            again = True
+            while again:
+                self.poked = False
+                self.read_waiting()
+                stop_if_asked()
+                again = self.poked
+        finally:
+            self.waiting = waiting
+
+    # -- writing
+
+    def send(self, kind, ident, head=b"", blob=b""):
+        if os.getpid() != self.owner:
+            raise RuntimeError("a forked process has no channel to the host")
+        data = HEADER.pack(VERSION, kind, 0, len(head), ident, len(blob)) + head
+        self.enter()
+        try:
+            with self.writing:
+                if self.unsent:
+                    data, self.unsent = self.unsent + data, b""
+                if len(blob) <= 65536:
+                    self.sock.sendall(data + blob if blob else data)
+                else:
+                    self.sock.sendall(data)
+                    self.sock.sendall(blob)
+        finally:
+            self.leave()
+
+    # -- reading
+
+    def receive(self, how=0):
+        """Takes what is there (the poller said that something is) and hands out whole frames."""
+        # Into memory of our own: a fresh 64 KiB for each read would be mapped and unmapped again.
+        count, ancillary, flags, _ = self.sock.recvmsg_into([self.space], 64, how)
+        if not count:
+            os._exit(0)             # the host is gone
+        for level, kind, payload in ancillary:
+            if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+                self.fds.extend(struct.unpack("%di" % (len(payload) // 4), payload))
+        if flags & _socket.MSG_CTRUNC:
+            self.fds.append(None)   # there was no number free for it
+        self.buffer += self.space[:count]
+        at = 0
+        while len(self.buffer) - at >= HEADER.size:
+            _, kind, flags, head_len, ident, blob_len = HEADER.unpack_from(self.buffer, at)
+            inline = 0 if flags & FLAG_FD else blob_len
+            end = at + HEADER.size + head_len + inline
+            if len(self.buffer) < end:
+                break
+            split = at + HEADER.size + head_len
+            head = bytes(self.buffer[at + HEADER.size:split])
+            blob = self.take_memfd(blob_len) if flags & FLAG_FD else bytes(self.buffer[split:end])
+            self.dispatch(kind, ident, head, blob)
+            at = end
+        del self.buffer[:at]
+
+    def take_memfd(self, length):
+        """The bytes, or None where the user's code has used up its descriptors."""
+        fd = self.fds.pop(0)
+        if fd is None:
+            return None
+        try:
+            return mmap.mmap(fd, length, mmap.MAP_SHARED, mmap.PROT_READ)
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
+
+    def dispatch(self, kind, ident, head, blob):
+        if kind == REPLY:
+            waiter = self.waiters.pop(ident, None)
+            if waiter:
+                waiter.frame = (head, blob)
+                if waiter.arrived is not None:
+                    waiter.arrived.append(waiter)
+                nudge(waiter)
+        elif kind == INTERRUPT:
+            self.interrupted = ident
+            if _thread.get_ident() == self.main:
+                self.poked = True
+            else:
+                signal.pthread_kill(self.main, signal.SIGINT)
+        else:
+            self.inbox.append((kind, ident, head, blob))
+            nudge(self.idle)
+
+    def read_waiting(self):
+        """Reads what is there without waiting, unless another thread is reading."""
+        self.busy += 1
+        try:
+            if not self.reading.acquire(False):
+                return
+            try:
+                while self.poller.poll(0):
+                    self.receive()
+            finally:
+                self.reading.release()
+                self.pass_on()
+        finally:
+            self.busy -= 1
+
+    def block(self, blocking):
+        """Waits in one system call. Only here may an interrupt raise within the link: nothing is
+        half done."""
+        if _thread.get_ident() != self.main:
+            blocking()
+            return
+        try:
+            self.waiting = True
+            if self.poked:
+                self.look()
+            blocking()
+        finally:
+            self.waiting = False
+
+    def wait(self, waiter, done):
+        """Returns when done() is true; reads the channel itself if nobody else does."""
+        self.enter()
+        try:
+            while not done():
+                if not self.reading.acquire(False):
+                    self.block(waiter.wake.acquire)     # for a frame, or for the reader's role
+                    continue
+                try:
+                    while not done():
+                        self.block(self.poller.poll)
+                        self.receive()
+                finally:
+                    self.reading.release()
+                    self.pass_on()
+        finally:
+            self.leave()
+
+    def pass_on(self):
+        """Offers the role of the reader to somebody who waits."""
+        for waiter in list(self.waiters.values()) + [self.idle]:
+            if nudge(waiter):
+                return
+
+    def begin(self, ident, waiter, head, parts):
+        """Asks the host; the reply will be the waiter's frame."""
+        self.waiters[ident] = waiter
+        flush_output()
+        self.send(CALL, ident, json.dumps(head).encode(), join_parts(parts))
+
+    def cancel(self, ident):
+        """Nobody waits for this answer any more; false where it is there already."""
+        if self.waiters.pop(ident, None) is None:
+            return False
+        self.send(CANCEL, ident)
+        return True
+
+    def call(self, head, parts):
+        """Asks the host and waits; the reply's head (a dict) and its parts."""
+        waiter = Waiter()
+        ident = next(self.ids)
+        try:
+            self.begin(ident, waiter, head, parts)
+            self.wait(waiter, lambda: waiter.frame is not None)
+        except BaseException:
+            self.cancel(ident)
+            raise
+        finally:
+            self.waiters.pop(ident, None)
+            if waiter.frame is None:
+                self.pass_on()      # the reader's role may have been offered to this thread
+        return open_reply(waiter.frame)
+
+    def next_operation(self):
+        if not self.inbox:
+            self.wait(self.idle, self.inbox.__len__)
+            self.idle.wake.acquire(False)
+        return self.inbox.pop(0)
+
+    def cut(self):
+        """In a child that the user's code forked: the channel stays the parent's alone."""
+        if self.owner is not None:
+            self.sock.close()
+
+
+def open_reply(frame):
+    """(head, parts) of an answer."""
+    head, blob = frame
+    check_arrived(blob)
+    return json.loads(head) if head else {}, split_parts(blob) if len(blob) else []
+
+
+def check_arrived(blob):
+    if blob is None:
+        raise OSError(errno.EMFILE, "too many open files to receive a large value")
+
+
+link = None
+
+
+def on_interrupt(signum, frame):
+    """SIGINT is only a doorbell; what is to be stopped is said by a frame."""
+    if link is None or link.owner is None:
+        return                  # nothing runs yet; the frame will be found when something does
+    if os.getpid() != link.owner:
+        raise KeyboardInterrupt
+    if link.busy and not link.waiting:
+        link.poked = True
+    else:
+        link.look()
+
+
+def stop_if_asked():
+    if session.running is not None and link.interrupted == session.running:
+        link.interrupted = None
+        session.was_interrupted = True
+        raise KeyboardInterrupt

@@ -1,0 +1,173 @@
+"""session.py: the namespace, as the user's code sees it, and how it gives its answer."""
+
+
+class Submitted(BaseException):
+    """Ends the cell; `except Exception` does not catch it."""
+
+
+class LLMError(RuntimeError):
+    """A model call failed. `code` is the host's name for the reason, such as "model_rate"; `answer`
+    is what a child run said last that came to no answer."""
+    answer = None
+
+    def __init__(self, message="", code="model"):
+        super().__init__(message)
+        self.code = code
+
+
+class BudgetExceeded(LLMError):
+    """A limit of the run was reached; the message says what was spent of what."""
+
+    def __init__(self, message="", code="budget"):
+        super().__init__(message, code)
+
+
+class LLMTimeout(LLMError, TimeoutError):
+    """The answer did not come in time; the message says which time."""
+
+    def __init__(self, message="", code="timeout"):
+        super().__init__(message, code)
+
+
+class FailedReply(str):
+    """The place of a failed call in a batch: the text "[ERROR] …", with the exception as `.error`.
+    Replies that succeeded are plain strings."""
+    error = None
+
+
+class Session:
+    """The state of one session: its namespace, its answer, what the host was told last."""
+
+    def __init__(self):
+        self.running = None
+        self.was_interrupted = False
+        self.submitted = None
+        self.output_fields = None
+        self.summary = None
+        self.buffers = {}
+        self.event_loop = None
+        main = types.ModuleType("__main__")
+        self.namespace = main.__dict__
+        self.use(builtins)
+        sys.modules["__main__"] = main
+
+    def start(self):
+        self.namespace["answer"] = {"content": "", "ready": False}
+
+    def use(self, names):
+        """The built-ins of the user's code; rules give it others than this file has."""
+        self.builtins = self.namespace["__builtins__"] = names
+
+
+session = None
+
+
+def to_json(value):
+    """Strict JSON as bytes; raises ValueError or TypeError in words for the cell's author."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=simplify)
+    except ValueError as e:
+        if "Out of range float" in str(e):
+            raise ValueError("NaN and Infinity are not JSON; submit None or a string") from None
+        raise
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError("a lone surrogate is not text; encode the bytes another way, "
+                         "for example base64") from None
+
+
+def simplify(value):
+    """What json cannot write but means something plain: sets, numpy's numbers, paths."""
+    if isinstance(value, (set, frozenset)):
+        return list(value)
+    for method in ("tolist", "item"):
+        if hasattr(value, method) and type(value).__module__.split(".")[0] in ("numpy", "array"):
+            return getattr(value, method)()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError("a value of type %s is not JSON; submit str, int, float, bool, None, list or "
+                    "dict" % type(value).__name__)
+
+
+def SUBMIT(*values, **fields):
+    """Ends the cell with a result: SUBMIT(name=value, ...).
+
+    One positional value is the field `output`, several are a list under that name; where the host
+    said which fields it wants, positional values are given to them in order. Values are strict JSON.
+    """
+    names = session.output_fields
+    if names and values:
+        if len(values) + len(fields) != len(names):
+            raise TypeError("SUBMIT expected %d values (%s), got %d"
+                            % (len(names), ", ".join(names), len(values) + len(fields)))
+        for name, value in zip(names, values):
+            if name in fields:
+                raise TypeError("SUBMIT got two values for %r" % name)
+            fields[name] = value
+    elif values and fields:
+        raise TypeError("SUBMIT takes values or name=value, not both")
+    elif values:
+        fields = {"output": values[0] if len(values) == 1 else list(values)}
+    elif not fields and not names:
+        fields = {"output": []}
+    if names and set(fields) != set(names):
+        raise TypeError("SUBMIT needs exactly the fields %s, got %s"
+                        % (", ".join(names), ", ".join(fields) or "none"))
+    session.submitted = to_json(fields)
+    raise Submitted
+
+
+def FINAL(value=""):
+    """Ends the cell with `value` as the answer."""
+    SUBMIT(**{(session.output_fields or ["answer"])[0]: value})
+
+
+def FINAL_VAR(name):
+    """Ends the cell with the variable of this name as the answer."""
+    name = str(name).strip().strip("\"'")
+    if name not in session.namespace:
+        raise NameError("FINAL_VAR: there is no variable %r; assign it in a code block first. %s"
+                        % (name, SHOW_VARS()))
+    FINAL(session.namespace[name])
+
+
+def SHOW_VARS():
+    """The names and types of the variables so far, as text."""
+    found = {name: type(value).__name__ for name, value in user_variables() if name != "answer"}
+    if not found:
+        return "No variables created yet. Use ```repl``` blocks to create variables."
+    return "Available variables: %s" % found
+
+
+def user_variables():
+    return [(name, value) for name, value in list(session.namespace.items())
+            if type(name) is str and not name.startswith("_")
+            and type(value) is not types.ModuleType]
+
+
+PLAIN = (int, float, bool, complex, type(None))
+
+
+def describe(name, value):
+    """One variable for the summary. Only exact built-in types are looked into: a stranger's __len__
+    or __repr__ could take for ever, raise or lie."""
+    kind = type(value)
+    entry = {"name": plain(name[:200]), "type": plain(type_name(kind)[:200])}
+    if kind in (str, bytes, bytearray):
+        entry["length"] = len(value)
+        entry["preview"] = repr(value[:PREVIEW])
+    elif kind in (list, tuple, dict, set, frozenset):
+        entry["length"] = len(value)
+    elif kind in PLAIN and not (kind is int and value.bit_length() > 1000):
+        entry["preview"] = repr(value)
+    return entry
+
+
+def variables_if_changed():
+    """The summary, or None where nothing was bound, deleted or changed in length since the last."""
+    found = [describe(name, value) for name, value in user_variables()[:SUMMARY]]
+    if found == session.summary:
+        return None
+    session.summary = found
+    return found
