@@ -47,14 +47,15 @@ static int check_new(
     return 0;
 }
 
-static int load(droste *d, const char *given, struct contexts *all, struct error *err)
+static int load(
+    const struct settings *s, const char *given, struct contexts *all, struct error *err)
 {
-    struct context_filter filter = api_filter(d);
+    struct context_filter filter = api_filter(s);
     struct context *context = NULL;
     cleanup_free char *name = NULL;
     const char *path;
     enum value_kind kind;
-    int rc = api_context_kind(d, &kind, err);
+    int rc = api_context_kind(s, &kind, err);
     if (rc == 0)
         rc = split(given, &name, &path, err);
     if (rc == 0)
@@ -67,12 +68,13 @@ static int load(droste *d, const char *given, struct contexts *all, struct error
     return contexts_add(all, context, err);
 }
 
-int api_contexts_load(droste *d, const char *first, struct contexts *out, struct error *err)
+int api_contexts_load(
+    droste *d, const struct settings *s, const char *first, struct contexts *out, struct error *err)
 {
     enum value_kind kind;
-    int rc = first ? load(d, first, out, err) : api_context_kind(d, &kind, err);
+    int rc = first ? load(s, first, out, err) : api_context_kind(s, &kind, err);
     for (size_t i = 0; rc == 0 && i < d->contexts.count; i++)
-        rc = load(d, d->contexts.items[i], out, err);
+        rc = load(s, d->contexts.items[i], out, err);
     return rc;
 }
 
@@ -97,43 +99,58 @@ void droste_context_clear(droste *d)
 
 /* ---- as the record has them ---- */
 
-/* What is left of the kept bytes. */
-struct kept {
-    const char *data;
-    size_t len;
+/* Goes through what is kept. */
+struct again {
+    const struct past *past;
+    const struct settings *settings;
+    size_t taken; /* bytes of the kept ones */
 };
 
 /* From the record itself. */
 static int take_kept(
-    droste *d, struct json_object *was, struct kept *kept, struct context **out, struct error *err)
+    struct again *a, struct json_object *was, struct context **out, struct error *err)
 {
     size_t len = (size_t)json_get_int(was, "bytes", 0);
+    const struct buf *data = &a->past->context_data;
     enum value_kind kind;
-    if (len > kept->len)
+    if (len > data->len - a->taken)
         return error_set(err, ERROR_NOT_FOUND,
-            "the context of this run was read from %.40s and is too large for the record to keep: "
-            "the "
-            "run cannot be resumed",
-            json_get_string(was, "source", "a pipe"));
-    int rc = api_context_kind(d, &kind, err);
+            "the context of run '%.64s' was read from %.40s and is too large for the record to "
+            "keep: the run cannot be resumed",
+            a->past->id, json_get_string(was, "source", "a pipe"));
+    int rc = api_context_kind(a->settings, &kind, err);
     if (rc == 0)
-        rc = context_from_memory(kept->data, len, kind, out, err);
-    kept->data += len;
-    kept->len -= len;
+        rc = context_from_memory(buf_text(data) + a->taken, len, kind, out, err);
+    a->taken += len;
     return rc;
 }
 
-static int check_same(const struct context *c, struct json_object *was, struct error *err)
+static int load_again(
+    struct again *a, struct json_object *was, struct contexts *all, struct error *err)
 {
-    char hash[HASH_TEXT_SIZE];
+    struct context_filter filter = api_filter(a->settings);
+    struct context *context = NULL;
+    const char *path = json_get_string(was, "path", NULL);
+    enum value_kind kind;
+    int rc = api_context_kind(a->settings, &kind, err);
+    if (rc == 0)
+        rc = path ? context_load(path, kind, &filter, &context, err)
+                  : take_kept(a, was, &context, err);
+    return rc < 0 ? rc : contexts_add(all, context, err);
+}
+
+static int check_same(
+    const struct again *a, const struct context *c, struct json_object *was, struct error *err)
+{
+    char hash[HASH_TEXT_SIZE] = "";
     cleanup_buf struct buf unused = { 0 };
     const char *path = json_get_string(was, "path", NULL);
     int rc = context_keep(c, hash, &unused, err);
     if (rc < 0 || strcmp(hash, json_get_string(was, "sha256", "")) == 0)
         return rc;
     return error_set(err, ERROR_ARGUMENT,
-        "the context %.100s is not what it was when the run began: put it back, or ask anew",
-        path ? path : "in the record");
+        "the context %.100s is not what it was when run '%.64s' began: put it back, or ask anew",
+        path ? path : "in the record", a->past->id);
 }
 
 /* Its name and where it came from are those of then. */
@@ -143,37 +160,30 @@ static int name_again(struct context *c, struct json_object *was, struct error *
     const char *source = json_get_string(was, "source", NULL);
     const char *path = json_get_string(was, "path", "");
     free(c->source);
+    free(c->name);
     c->source = strdup(source ? source : path);
     c->name = name ? strdup(name) : NULL;
     return c->source && (!name || c->name) ? 0 : error_memory(err);
 }
 
-static int load_again(
-    droste *d, struct json_object *was, struct kept *kept, struct contexts *all, struct error *err)
+int api_contexts_again(
+    const struct past *past, const struct settings *s, struct contexts *all, struct error *err)
 {
-    struct context_filter filter = api_filter(d);
-    struct context *context = NULL;
-    const char *path = json_get_string(was, "path", NULL);
-    enum value_kind kind;
-    int rc = api_context_kind(d, &kind, err);
-    if (rc == 0)
-        rc = path ? context_load(path, kind, &filter, &context, err)
-                  : take_kept(d, was, kept, &context, err);
-    if (rc == 0)
-        rc = contexts_add(all, context, err);
-    if (rc == 0)
-        rc = check_same(context, was, err);
-    return rc < 0 ? rc : name_again(context, was, err);
-}
-
-int api_contexts_again(droste *d, struct json_object *was, const struct buf *data,
-    struct contexts *out, struct error *err)
-{
-    struct kept kept = { buf_text(data), data->len };
+    struct again again = { past, s, 0 };
+    bool given = all->count > 0, several = json_object_is_type(past->context, json_type_array);
+    size_t count = several ? json_object_array_length(past->context) : past->context != NULL;
     int rc = 0;
-    if (!json_object_is_type(was, json_type_array))
-        return was ? load_again(d, was, &kept, out, err) : 0;
-    for (size_t i = 0; rc == 0 && i < json_object_array_length(was); i++)
-        rc = load_again(d, json_object_array_get_idx(was, i), &kept, out, err);
+    if (given && count != all->count)
+        return error_set(err, ERROR_ARGUMENT, "run '%.64s' had %s", past->id,
+            count == 0 ? "no context" : "another number of contexts");
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        struct json_object *was =
+            several ? json_object_array_get_idx(past->context, i) : past->context;
+        rc = given ? 0 : load_again(&again, was, all, err);
+        if (rc == 0)
+            rc = check_same(&again, all->items[i], was, err);
+        if (rc == 0)
+            rc = name_again(all->items[i], was, err);
+    }
     return rc;
 }

@@ -2,16 +2,15 @@
 #ifndef DROSTE_API_CONTEXTS_H
 #define DROSTE_API_CONTEXTS_H
 
-#include "base/buf.h"
-#include "base/json.h"
-#include "droste.h"
+#include "api/api.h"
 #include "session/context.h"
 
 /* `first` (PATH or NAME=PATH, or NULL), then those that were added to the droste. */
-int api_contexts_load(droste *d, const char *first, struct contexts *out, struct error *err);
-/* Those of a run of the record, which must be as they were: `was` is what the record says of them, NULL
- * of none, and `data` the bytes that it keeps. */
-int api_contexts_again(droste *d, struct json_object *was, const struct buf *data,
-    struct contexts *out, struct error *err);
+int api_contexts_load(droste *d, const struct settings *s, const char *first, struct contexts *out,
+    struct error *err);
+/* Those of a run of the record, which must be as they were: those that are in `all` already, or, where
+ * there are none, from where they came. */
+int api_contexts_again(
+    const struct past *past, const struct settings *s, struct contexts *all, struct error *err);
 
 #endif

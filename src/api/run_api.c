@@ -1,13 +1,17 @@
-/* api/run_api.c: a run, waited for, with its events in the public form; a new one, or one of the
- * record to go on with. */
+/* api/run_api.c: runs, with their events in the public form: new ones, or some of the record to go on
+ * with; started, or waited for as well.
+ *
+ * Each has its own copy of the settings, as those of the droste may change while it is under way. The
+ * end of a run comes from the middle of a callback of its session, so it is told from a timer of no
+ * time, when the run is gone. */
 #include "api/api.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/contexts.h"
 #include "base/cleanup.h"
-#include "base/json.h"
 #include "base/text.h"
 
 static const char *const kind_names[] = {
@@ -23,16 +27,9 @@ static const char *const kind_names[] = {
     [RLM_EVENT_NOTICE] = "notice",
 };
 
-struct waiting {
-    bool done;
-    droste_event_fn *fn;
-    void *arg;
-    droste_result *result;
-};
-
 static void pass_event(void *arg, const struct rlm_event *e)
 {
-    struct waiting *w = arg;
+    droste_running *r = arg;
     droste_event event = {
         .kind = kind_names[e->kind],
         .text = e->text,
@@ -47,56 +44,118 @@ static void pass_event(void *arg, const struct rlm_event *e)
         .input_tokens = e->budget->spent.input_tokens,
         .output_tokens = e->budget->spent.output_tokens,
     };
-    w->fn(w->arg, &event);
+    r->event(r->arg, &event);
+}
+
+/* ---- the end ---- */
+
+static void free_running(droste_running *r)
+{
+    rlm_close(r->run);
+    api_models_close(&r->models);
+    contexts_free(&r->contexts);
+    session_parts_free(&r->session);
+    settings_free(&r->settings);
+    buf_free(&r->instructions);
+    buf_free(&r->saved);
+    droste_result_free(r->result);
+    free(r);
 }
 
 static void run_done(void *arg, const struct rlm_result *result)
 {
-    struct waiting *w = arg;
-    w->result = result_of_run(result);
-    w->done = true;
+    droste_running *r = arg;
+    droste *d = r->d;
+    r->result = result_of_run(result);
+    r->over = true;
+    TAILQ_REMOVE(&d->runs, r, link);
+    TAILQ_INSERT_TAIL(&d->ended, r, link);
+    timer_start(d->tell, 0, 0);
 }
 
-/* What a run is made of. */
-struct parts {
-    struct contexts contexts;
-    struct models models;
-    struct store *store; /* the droste's */
-    const char *resume;  /* the run to go on with; NULL: a new one */
-    struct buf instructions;
-    struct buf settings; /* as the record keeps them */
-};
-
-static void free_parts(struct parts *p)
+/* Whoever is told may start others, and end them. */
+void api_tell(void *arg)
 {
-    api_models_close(&p->models);
-    contexts_free(&p->contexts);
-    buf_free(&p->instructions);
-    buf_free(&p->settings);
+    droste *d = arg;
+    droste_running *r;
+    loop_wake(d->loop);
+    while ((r = TAILQ_FIRST(&d->ended))) {
+        droste_done_fn *done = r->done;
+        droste_result *result = steal(&r->result);
+        void *done_arg = r->arg;
+        TAILQ_REMOVE(&d->ended, r, link);
+        d->run_count--;
+        free_running(r);
+        done(done_arg, result);
+    }
 }
 
-static int make_parts(droste *d, const char *context, struct parts *p, struct error *err)
+void api_drop_runs(droste *d)
 {
-    int rc = api_models(d, true, &p->models, err);
-    if (rc == 0)
-        rc = api_contexts_load(d, context, &p->contexts, err);
-    if (rc == 0)
-        rc = api_store(d, &p->store, err);
-    return rc;
+    struct running_list *lists[] = { &d->runs, &d->ended };
+    for (size_t i = 0; i < array_length(lists); i++) {
+        droste_running *r;
+        while ((r = TAILQ_FIRST(lists[i]))) {
+            TAILQ_REMOVE(lists[i], r, link);
+            d->run_count--;
+            free_running(r);
+        }
+    }
 }
 
-static int fill_options(
-    droste *d, const char *question, struct parts *p, struct rlm_options *o, struct error *err)
+void api_cancel_runs(droste *d)
 {
-    const struct settings *s = &d->settings;
-    int rc = s->instructions ? api_text(s->instructions, "instructions", &p->instructions, err) : 0;
-    if (rc == 0 && !text_is_utf8(buf_text(&p->instructions), p->instructions.len, NULL))
+    droste_running *r;
+    while ((r = TAILQ_FIRST(&d->runs)))
+        rlm_cancel(r->run);
+}
+
+void droste_cancel(droste_running *r)
+{
+    if (!r->over)
+        rlm_cancel(r->run);
+}
+
+void api_put_aside(droste_running *r, const struct error *why)
+{
+    if (!r->over)
+        rlm_put_aside(r->run, why);
+}
+
+void droste_put_aside(droste_running *r)
+{
+    struct error why = { 0 };
+    error_set(&why, ERROR_CANCELLED, "the run was put aside");
+    api_put_aside(r, &why);
+}
+
+/* ---- the beginning ---- */
+
+static int load_contexts(droste_running *r, const droste_request *q, struct error *err)
+{
+    struct context *context = NULL;
+    enum value_kind kind;
+    int rc = 0;
+    if (!q->context && q->data) {
+        rc = api_context_kind(&r->settings, &kind, err);
+        if (rc == 0)
+            rc = context_from_memory(q->data, q->len, kind, &context, err);
+        if (rc == 0)
+            rc = contexts_add(&r->contexts, context, err);
+    }
+    return rc < 0 ? rc : api_contexts_load(r->d, &r->settings, q->context, &r->contexts, err);
+}
+
+static int fill_options(droste_running *r, struct rlm_options *o, struct error *err)
+{
+    droste *d = r->d;
+    const struct settings *s = &r->settings;
+    int rc = s->instructions ? api_text(s->instructions, "instructions", &r->instructions, err) : 0;
+    if (rc == 0 && !text_is_utf8(buf_text(&r->instructions), r->instructions.len, NULL))
         rc = error_set(err, ERROR_ARGUMENT, "the instructions are not UTF-8");
     *o = (struct rlm_options){
-        .question = question,
-        .contexts = &p->contexts,
-        .models = p->models.at,
-        .model_count = array_length(p->models.at),
+        .models = r->models.at,
+        .model_count = array_length(r->models.at),
         .limits = {
             .calls = s->max_llm_calls,
             .input_tokens = s->max_input_tokens,
@@ -107,190 +166,245 @@ static int fill_options(
             .depth = (unsigned)s->max_recursion_depth,
             .children = (unsigned)s->max_children,
         },
+        .part_of = d->part_of,
         .call_timeout = s->call_timeout,
-        .answer_timeout = api_broker_timeout(d),
+        .answer_timeout = api_broker_timeout(s),
         .max_tokens = s->max_tokens,
         .max_iterations = (unsigned)s->max_iterations,
         .child_iterations = (unsigned)s->delegate_max_iterations,
         .compaction = s->compaction,
         .window = s->model_window,
         .max_output_chars = (size_t)s->max_output_chars,
-        .store = p->store,
-        .resume = p->resume,
-        .instructions = buf_text(&p->instructions),
+        .store = r->store,
+        .resume = r->resume[0] ? r->resume : NULL,
+        .instructions = buf_text(&r->instructions),
         .max_errors = (unsigned)s->max_errors,
+        .event = r->event ? pass_event : NULL,
+        .arg = r,
     };
     if (rc == 0)
         rc = api_environment(d, &o->env, err);
     if (rc == 0)
-        rc = api_session_options(d, &o->session, err);
+        rc = api_session_options(d, s, &r->session, &o->session, err);
     o->env_name = d->env_name;
     o->session.timeout = 0; /* the run's own limit covers it */
-    return rc;
+    if (rc < 0)
+        return rc;
+    struct settings_texts texts = { o->session.setup, o->instructions,
+        o->session.answer ? schema_text(o->session.answer) : NULL };
+    settings_save(s, &texts, &r->saved);
+    o->settings = buf_text(&r->saved);
+    return buf_failed(&r->saved) ? error_memory(err) : 0;
 }
 
-static int run(
-    droste *d, const char *question, struct parts *p, struct waiting *w, struct error *err)
+static int take_settings(droste_running *r, const droste_request *q, struct error *err)
 {
-    struct rlm_options options;
-    int rc = fill_options(d, question, p, &options, err);
-    if (rc < 0)
-        return rc;
-    struct settings_texts texts = { options.session.setup, options.instructions,
-        options.session.answer ? schema_text(options.session.answer) : NULL };
-    settings_save(&d->settings, &texts, &p->settings);
-    if (buf_failed(&p->settings))
-        return error_memory(err);
-    options.settings = buf_text(&p->settings);
-    if (w->fn) {
-        options.event = pass_event;
-        options.arg = w;
+    int rc = settings_copy(&r->settings, &r->d->settings, err);
+    for (const char *const *word = q->settings; rc == 0 && word && word[0]; word += 2) {
+        char source[80];
+        snprintf(source, sizeof source, "setting %.60s", word[0]);
+        rc = settings_set(&r->settings, word[0], word[1], source, err);
     }
-    rc = rlm_start(d->loop, &options, run_done, w, &d->run, err);
-    if (rc < 0)
-        return rc;
-    rc = loop_run_until(d->loop, &w->done, err);
-    rlm_close(steal(&d->run));
-    if (rc == 0 && !w->result)
-        rc = error_memory(err);
+    if (rc == 0 && q->kind)
+        rc = settings_set(&r->settings, "context-type", q->kind, "the context's kind", err);
     return rc;
 }
 
-/* ---- a run of the record ---- */
+static int begin_new(
+    droste_running *r, const droste_request *q, struct rlm_options *o, struct error *err)
+{
+    if (!q->question || !q->question[0])
+        return error_set(err, ERROR_ARGUMENT, "a run needs a question");
+    int rc = api_models(r->d, &r->settings, true, &r->models, err);
+    if (rc == 0)
+        rc = load_contexts(r, q, err);
+    if (rc == 0)
+        rc = api_store(r->d, &r->store, err);
+    if (rc == 0)
+        rc = fill_options(r, o, err);
+    o->question = q->question;
+    o->contexts = &r->contexts;
+    o->batch = q->batch;
+    o->task = q->task;
+    return rc;
+}
 
-/* What the record has of it. */
-struct past {
-    struct store *store;
-    char id[STORE_RUN_ID_SIZE];
-    struct buf question, settings;
-    struct json_object *context; /* NULL: there was none */
-    struct buf context_data;
+/* The run's own settings take the place of the droste's. */
+static int restore_settings(droste_running *r, const struct past *past, struct error *err)
+{
+    settings_free(&r->settings);
+    int rc = settings_init(&r->settings, err);
+    if (rc == 0)
+        rc = settings_restore(&r->settings, buf_text(&past->settings), past->settings.len, err);
+    return rc < 0 ? rc : settings_take_secrets(&r->settings, &r->d->settings, err);
+}
+
+static int asked_otherwise(const struct past *past, const char *what, struct error *err)
+{
+    return error_set(err, ERROR_ARGUMENT, "run '%.64s' was asked with %s", past->id, what);
+}
+
+static int begin_again(droste_running *r, const droste_request *q, const struct past *past,
+    struct rlm_options *o, struct error *err)
+{
+    bool same = q->question != NULL; /* or else it is not to be asked for */
+    if (same && strcmp(q->question, buf_text(&past->question)) != 0)
+        return asked_otherwise(past, "another question", err);
+    int rc = same ? 0 : restore_settings(r, past, err);
+    if (rc == 0)
+        rc = api_models(r->d, &r->settings, true, &r->models, err);
+    if (rc == 0 && same)
+        rc = load_contexts(r, q, err);
+    if (rc == 0 && same && past->context && r->contexts.count == 0)
+        rc = asked_otherwise(past, "a context", err);
+    if (rc == 0)
+        rc = api_contexts_again(past, &r->settings, &r->contexts, err);
+    r->store = past->store;
+    snprintf(r->resume, sizeof r->resume, "%s", past->id);
+    if (rc == 0)
+        rc = fill_options(r, o, err);
+    if (rc == 0 && same && strcmp(buf_text(&r->saved), buf_text(&past->settings)) != 0)
+        rc = asked_otherwise(past, "other settings", err);
+    o->question = buf_text(&past->question);
+    o->contexts = &r->contexts;
+    return rc;
+}
+
+static int begin(droste_running *r, const droste_request *q, struct error *err)
+{
+    struct rlm_options options = { 0 };
+    struct past past = { 0 };
+    int rc = take_settings(r, q, err);
+    if (rc == 0 && q->resume)
+        rc = past_find(r->d, q->resume, &past, err);
+    if (rc == 0)
+        rc = q->resume ? begin_again(r, q, &past, &options, err) : begin_new(r, q, &options, err);
+    if (rc == 0)
+        rc = rlm_start(r->d->loop, &options, run_done, r, &r->run, err);
+    past_free(&past);
+    return rc;
+}
+
+static int start(droste *d, const droste_request *q, droste_running **out, struct error *err)
+{
+    droste_running *r = calloc(1, sizeof *r);
+    if (!r)
+        return error_memory(err);
+    *r = (droste_running){ .d = d, .event = q->event, .done = q->done, .arg = q->arg };
+    int rc = begin(r, q, err);
+    if (rc < 0) {
+        free_running(r);
+        return rc;
+    }
+    TAILQ_INSERT_TAIL(&d->runs, r, link);
+    d->run_count++;
+    if (out)
+        *out = r;
+    return 0;
+}
+
+int droste_start(droste *d, const droste_request *q, droste_running **out, droste_error *err)
+{
+    struct error why = { 0 };
+    int rc = q->done ? start(d, q, out, &why)
+                     : error_set(&why, ERROR_ARGUMENT, "somebody must be told of a run's end");
+    return api_fail(err, &why, rc);
+}
+
+/* ---- waiting ---- */
+
+static int enter(droste *d, struct error *err)
+{
+    if (d->waits)
+        return error_set(err, ERROR_ARGUMENT,
+            "this is called from within a callback of the same context, which may not wait");
+    d->waits = true;
+    return 0;
+}
+
+int api_wait(droste *d, const bool *done, struct error *err)
+{
+    int rc = enter(d, err);
+    if (rc < 0)
+        return rc;
+    rc = loop_run_until(d->loop, done, err);
+    d->waits = false;
+    return rc;
+}
+
+int api_wait_soon(droste *d, const bool *done, struct error *err)
+{
+    int rc = enter(d, err);
+    if (rc < 0)
+        return rc;
+    rc = loop_run_until_soon(d->loop, done, err);
+    d->waits = false;
+    return rc;
+}
+
+int droste_turn(droste *d, int milliseconds, droste_error *err)
+{
+    struct error why = { 0 };
+    int rc = enter(d, &why);
+    if (rc == 0)
+        rc = loop_turn(d->loop, d->run_count > 0 || milliseconds > 0 ? milliseconds : 0, &why);
+    if (rc < 0)
+        return api_fail(err, &why, rc);
+    d->waits = false;
+    return d->run_count < INT_MAX ? (int)d->run_count : INT_MAX;
+}
+
+/* ---- one, waited for ---- */
+
+struct waiting {
+    bool done;
+    droste_event_fn *fn;
+    void *arg;
+    droste_result *result;
 };
 
-static void free_past(struct past *past)
+static void waiting_event(void *arg, const droste_event *event)
 {
-    buf_free(&past->question);
-    buf_free(&past->settings);
-    buf_free(&past->context_data);
-    json_object_put(past->context);
+    struct waiting *w = arg;
+    w->fn(w->arg, event);
 }
 
-static int add_piece(void *arg, const char *data, size_t len, struct error *err)
+static void waiting_done(void *arg, droste_result *result)
 {
-    buf_append(arg, data, len);
-    return buf_failed(arg) ? error_memory(err) : 0;
+    struct waiting *w = arg;
+    w->result = result;
+    w->done = true;
 }
 
-static int take_past(void *arg, const struct store_run *run, struct error *err)
-{
-    struct past *past = arg;
-    const struct store_run_begin *b = &run->begin;
-    struct buf context = { 0 };
-    if (b->parent)
-        return error_set(err, ERROR_ARGUMENT, "run '%.64s' is part of run '%.64s': resume that one",
-            b->id, b->parent);
-    if (!b->settings.hash)
-        return error_set(err, ERROR_UNSUPPORTED,
-            "run '%.64s' was recorded by a Droste (%.20s) that did not keep its settings: it "
-            "cannot "
-            "be resumed",
-            b->id, b->version);
-    int rc = store_value_read(past->store, &b->question, SIZE_MAX, add_piece, &past->question, err);
-    if (rc == 0)
-        rc = store_value_read(past->store, &b->settings, SIZE_MAX, add_piece, &past->settings, err);
-    if (rc == 0)
-        rc = store_value_read(
-            past->store, &b->context_data, SIZE_MAX, add_piece, &past->context_data, err);
-    if (rc == 0)
-        rc = store_value_read(past->store, &b->context, SIZE_MAX, add_piece, &context, err);
-    if (rc == 0 && context.len > 0)
-        rc = json_parse(buf_text(&context), context.len, &json_limits_large, &past->context, err);
-    buf_free(&context);
-    return rc;
-}
-
-static int find_past(droste *d, const char *run, struct past *past, struct error *err)
-{
-    static const struct store_visitor visitor = { .run = take_past, .lazy = true };
-    int rc = api_store(d, &past->store, err);
-    if (rc == 0 && !past->store)
-        rc = error_set(err, ERROR_CONFIG, "the record is turned off (database = none)");
-    if (rc == 0)
-        rc = store_run_find(past->store, run, past->id, err);
-    return rc < 0 ? rc : store_run_visit(past->store, past->id, &visitor, past, err);
-}
-
-static int resume(droste *d, struct past *past, struct waiting *w, struct error *err)
-{
-    struct parts parts = { .store = past->store, .resume = past->id };
-    int rc = api_models(d, true, &parts.models, err);
-    if (rc == 0)
-        rc = api_contexts_again(d, past->context, &past->context_data, &parts.contexts, err);
-    if (rc == 0)
-        rc = run(d, buf_text(&past->question), &parts, w, err);
-    free_parts(&parts);
-    return rc;
-}
-
-/* With the run's own settings in the place of the droste's. */
-static int resume_as_then(
-    droste *d, const struct settings *now, struct past *past, struct waiting *w, struct error *err)
-{
-    int rc = settings_init(&d->settings, err);
-    if (rc == 0)
-        rc = settings_restore(&d->settings, buf_text(&past->settings), past->settings.len, err);
-    if (rc == 0)
-        rc = settings_take_secrets(&d->settings, now, err);
-    if (rc == 0)
-        rc = resume(d, past, w, err);
-    settings_free(&d->settings);
-    return rc;
-}
-
-int droste_resume(droste *d, const char *run_id, droste_event_fn *fn, void *arg,
+static int start_and_wait(droste *d, droste_request *q, droste_event_fn *fn, void *arg,
     droste_result **out, droste_error *err)
 {
     struct error why = { 0 };
-    struct past past = { 0 };
     struct waiting w = { .fn = fn, .arg = arg };
-    struct settings now = d->settings;
+    droste_running *r = NULL;
+    q->event = fn ? waiting_event : NULL;
+    q->done = waiting_done;
+    q->arg = &w;
     api_forget_interrupt(d);
-    int rc = d->run ? error_set(&why, ERROR_ARGUMENT, "a run is under way in this context already")
-                    : find_past(d, run_id, &past, &why);
-    if (rc == 0) {
-        rc = resume_as_then(d, &now, &past, &w, &why);
-        d->settings = now;
-    }
-    free_past(&past);
-    if (rc < 0) {
-        droste_result_free(w.result);
-        return api_fail(err, &why, rc);
-    }
+    int rc = d->waits ? enter(d, &why) : start(d, q, &r, &why);
+    if (rc == 0)
+        rc = api_wait(d, &w.done, &why);
+    if (rc == 0 && !w.result)
+        rc = error_memory(&why);
     *out = w.result;
-    return 0;
+    return api_fail(err, &why, rc);
 }
 
 int droste_run(droste *d, const char *question, const char *context, droste_event_fn *fn, void *arg,
     droste_result **out, droste_error *err)
 {
-    struct error why = { 0 };
-    struct parts parts = { 0 };
-    struct waiting w = { .fn = fn, .arg = arg };
-    int rc = 0;
-    api_forget_interrupt(d);
-    if (d->run)
-        rc = error_set(&why, ERROR_ARGUMENT, "a run is under way in this context already");
-    else if (!question || !question[0])
-        rc = error_set(&why, ERROR_ARGUMENT, "a run needs a question");
-    if (rc == 0)
-        rc = make_parts(d, context, &parts, &why);
-    if (rc == 0)
-        rc = run(d, question, &parts, &w, &why);
-    free_parts(&parts);
-    if (rc < 0) {
-        droste_result_free(w.result);
-        return api_fail(err, &why, rc);
-    }
-    *out = w.result;
-    return 0;
+    droste_request q = { .question = question, .context = context };
+    return start_and_wait(d, &q, fn, arg, out, err);
+}
+
+int droste_resume(droste *d, const char *run, droste_event_fn *fn, void *arg, droste_result **out,
+    droste_error *err)
+{
+    droste_request q = { .resume = run };
+    return start_and_wait(d, &q, fn, arg, out, err);
 }

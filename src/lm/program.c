@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -22,6 +21,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/spawn.h"
 #include "base/text.h"
 #include "lm/client.h"
 #include "lm/record.h"
@@ -99,13 +99,11 @@ static void forget_ends(struct program *p)
 static int end_process(struct program *p, int ask_ms)
 {
     struct pollfd gone = { .fd = p->pidfd, .events = POLLIN };
-    int status = 0;
+    int status;
     close_fd(&p->in);
     if (ask_ms > 0 && kill(-p->pid, SIGTERM) == 0)
         (void)poll(&gone, 1, ask_ms);
-    kill(-p->pid, SIGKILL); /* before it is waited for: until then the number is its own */
-    while (waitpid(p->pid, &status, 0) < 0 && errno == EINTR)
-        ;
+    status = spawn_end(p->pid);
     p->pid = 0;
     return status;
 }
@@ -202,7 +200,7 @@ static void take_error(const struct program *p, struct json_object *error, struc
     const char *text = json_object_is_type(error, json_type_string)
                            ? json_object_get_string(error)
                            : json_get_string(error, "message", "it did not say why");
-    enum error_code code = record_error_code(json_get_string(error, "code", ""));
+    enum error_code code = error_code_named(json_get_string(error, "code", ""), ERROR_MODEL);
     text_append_visible(&seen, text, strlen(text));
     size_t n = text_utf8_floor(buf_text(&seen), seen.len, WORDS_MOST);
     error_set(out, error_is_model(code) ? code : ERROR_MODEL, "exec:%.80s: %.*s", p->path, (int)n,
@@ -376,37 +374,6 @@ static bool watch_ends(struct program *p)
            watch_events(p->exit_watch, UV_READABLE) == 0;
 }
 
-/* In a group of its own, so that the terminal's interrupt is for us, with the usual signals. */
-static int spawn(struct program *p, const int ends[3], struct error *err)
-{
-    char *argv[] = { p->path, NULL };
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none, usual;
-    sigemptyset(&none);
-    sigemptyset(&usual);
-    sigaddset(&usual, SIGPIPE);
-    sigaddset(&usual, SIGINT);
-    posix_spawnattr_init(&attributes);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_setflags(
-        &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &usual);
-    for (int i = 0; i < 3; i++)
-        posix_spawn_file_actions_adddup2(&actions, ends[i], i);
-    int rc = posix_spawnp(&p->pid, p->path, &actions, &attributes, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-    if (rc == 0)
-        return 0;
-    p->pid = 0;
-    errno = rc;
-    return error_set_errno(err, rc == ENOENT ? ERROR_NOT_FOUND : ERROR_CONFIG,
-        "starting the model exec:%.100s", p->path);
-}
-
 static int program_start(struct program *p, struct error *err)
 {
     int in[2] = { -1, -1 }, out[2] = { -1, -1 }, complaints[2] = { -1, -1 };
@@ -415,7 +382,8 @@ static int program_start(struct program *p, struct error *err)
         pipe2(complaints, O_CLOEXEC) < 0)
         rc = error_set_errno(err, ERROR_IO, "making pipes for exec:%.100s", p->path);
     if (rc == 0)
-        rc = spawn(p, (const int[]){ in[1], out[1], complaints[1] }, err);
+        rc = spawn_program(p->path,
+            "the model exec:", (const int[]){ in[1], out[1], complaints[1] }, &p->pid, err);
     close_fd(&in[1]);
     close_fd(&out[1]);
     close_fd(&complaints[1]);

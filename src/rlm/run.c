@@ -19,7 +19,7 @@
 #include "rlm/run.h"
 
 static const char *const status_names[] = { "answered", "exhausted", "budget", "timeout",
-    "cancelled", "error" };
+    "cancelled", "error", "interrupted" };
 
 const char *rlm_status_name(enum rlm_status status)
 {
@@ -54,11 +54,19 @@ void run_calls_changed(void *arg)
 
 /* ---- the end ---- */
 
+/* What a larger budget refused can be asked once that is larger still. */
+static bool is_refused_above(const struct tree *tree)
+{
+    return tree->o.part_of && tree->o.part_of->refused.code != ERROR_NONE;
+}
+
 void run_end(struct rlm_run *r, enum rlm_status status, const struct error *why)
 {
     if (r->finished)
         return;
     r->finished = true;
+    if (status == RLM_BUDGET && is_refused_above(r->tree))
+        status = RLM_INTERRUPTED;
     bool back = replay_goes_back(r, status);
     if (back)
         replay_go_back(r);
@@ -454,6 +462,7 @@ static struct tree *open_tree(struct loop *loop, const struct rlm_options *optio
     TAILQ_INIT(&tree->children);
     schema_hold(tree->o.session.answer);
     budget_init(&tree->budget, &options->limits);
+    tree->budget.up = options->part_of;
     tree->later = timer_new(loop, tree_look, tree);
     if (!tree->later || (setup && !tree->setup) || (settings && !tree->settings) ||
         (instructions && !tree->instructions)) {
@@ -487,6 +496,11 @@ void rlm_cancel(struct rlm_run *r)
     struct error err = { 0 };
     error_set(&err, ERROR_CANCELLED, "the run was cancelled");
     run_end(r, RLM_CANCELLED, &err);
+}
+
+void rlm_put_aside(struct rlm_run *r, const struct error *why)
+{
+    run_end(r, RLM_INTERRUPTED, why);
 }
 
 void rlm_close(struct rlm_run *r)

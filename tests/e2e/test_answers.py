@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from conftest import repl, told_at_first
+from conftest import answered, repl, told_at_first
 
 BILL = {"type": "object",
         "properties": {"name": {"type": "string", "minLength": 1}, "total": {"type": "integer", "minimum": 0}},
@@ -21,12 +21,6 @@ def typed(ask):
     """typed(turns, schema): a run whose answer must fit."""
     return lambda turns, schema=BILL, *flags, **more: ask(
         turns, "--answer-schema", json.dumps(schema), *flags, **more)
-
-
-def answered(result, answer):
-    assert result.status == 0, result
-    assert result.json["status"] == "answered" and result.json["answer"] == answer
-    return result.json
 
 
 @pytest.mark.parametrize("code", [

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from conftest import Record, repl, told_at_first
+from conftest import Record, answered, repl, told_at_first
 
 # The system prompt and the question are some 800 tokens, a loud turn 2000: two of them are too many.
 SMALL = ("--compaction", "0.8", "--model-window", "5000")
@@ -15,12 +15,6 @@ SHORT = "Your own summary of it:\n\n"
 def told(text, reply):
     """A turn that is only given to a model which was told this text last."""
     return {"content": reply, "contains": text}
-
-
-def answered(result, answer):
-    assert result.status == 0, result
-    assert result.json["status"] == "answered" and result.json["answer"] == answer, result
-    return result.json
 
 
 def loud(letter, size=8000):

@@ -5,18 +5,12 @@ import os
 
 import pytest
 
-from conftest import kill_tree, repl, told_at_first, wait_until
+from conftest import answered, repl, told_at_first, wait_until
 
 
 def told(text, reply):
     """A turn that is only given to a model which was told this text."""
     return {"content": reply, "contains": text}
-
-
-def answered(result, answer):
-    assert result.status == 0, result
-    assert result.json["status"] == "answered" and result.json["answer"] == answer
-    return result.json
 
 
 @pytest.fixture
@@ -156,7 +150,7 @@ def interrupted(droste, serve, files):
         process = droste.start("run", "--question", "q", "--json", "--model", "turns", "--sub-model", "digest",
                                *three(files), "--context", "piped=-", env=env, stdin=f)
     wait_until(lambda: server.stats()["requests"] == 2, what="the call")
-    kill_tree(process.pid)
+    process.kill()
     process.communicate()
     return lambda: droste("runs", "resume", droste.record.run["id"], "--json", env={"OPENAI_API_KEY": "k"})
 
