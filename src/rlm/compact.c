@@ -101,11 +101,12 @@ static int keep_history(struct rlm_run *r, struct error *err)
     return rc;
 }
 
+/* Whoever finds the session dead makes a new one, which gets it too. */
 static void history_is_set(void *arg, struct cell_result *c)
 {
     struct rlm_run *r = arg;
     struct error err = { 0 };
-    bool bad = c->status != CELL_OK;
+    bool bad = c->status != CELL_OK && c->alive;
     if (bad)
         context_refused(r->history_value, c, &err);
     cell_result_free(c);
@@ -218,10 +219,13 @@ void compact_take_summary(struct rlm_run *r, const char *said, size_t len)
     free(r->messages[--r->message_count].text); /* the question for it */
     int64_t before = tokens_now(r);
     int rc = shorten(r, said, len, &err);
-    if (rc == 0) {
+    if (rc == 0)
         tell(r, before);
+    bool alive = session_is_alive(r->session);
+    if (rc == 0 && alive)
         rc = compact_set_history(r, history_is_set, &err);
-    }
     if (rc < 0)
         run_fail(r, &err);
+    else if (!alive)
+        turn_begin(r);
 }
