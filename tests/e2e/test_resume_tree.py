@@ -61,7 +61,7 @@ def test_tree_killed_at_random_ends_as_if_it_had_not_been(droste, serve, tmp_pat
     (tmp_path / "prices").write_text("turns 100 200\nturns-* 10 20\n* 1 2\n")
     flags = [*FLAGS, "--prices", tmp_path / "prices"]
     expected = measure(reference, Life(droste, serve(turns=TREE), tmp_path, *flags))
-    assert expected["usage"]["cost"] > 0
+    assert expected["cost"] > 0
     life = Life(droste, serve(turns=TREE), tmp_path, *flags)
     killed = kill_at_random(life, random.Random(SEED + number), expected)
     check_paid_once(life, expected, killed)
