@@ -266,10 +266,10 @@ DROSTE_API int droste_turn(droste *d, int milliseconds, droste_error *err);
 /* Many tasks from a file, each a run, whose results are appended to another file; docs/batch.md describes
  * both. What is not said is zero or NULL. */
 typedef struct droste_batch_options {
-    const char *tasks;    /* the file of tasks */
-    const char *results;  /* the file of results; made where it is not there */
-    unsigned concurrency; /* runs at once; 0: 8 */
-    const char *grader;   /* "exact", "contains", "numeric", "numeric:0.01", "numeric:1%",
+    const char *tasks;     /* the file of tasks */
+    const char *results;   /* the file of results; made where it is not there */
+    unsigned concurrency;  /* runs at once; 0: 8 */
+    const char *grader;    /* "exact", "contains", "numeric", "numeric:0.01", "numeric:1%",
                              "program:PATH"; NULL: what the tasks say */
     double grader_timeout; /* seconds of a program; 0: 60 */
     int again;             /* ask once more what has a result without an answer */
@@ -285,7 +285,8 @@ typedef struct droste_batch_state {
     size_t tasks;   /* in the file */
     size_t earlier; /* had their result before this life of the batch, and keep it */
     size_t running;
-    size_t answered, exhausted, budget, timeout, cancelled, error; /* have their results, by status */
+    size_t answered, exhausted, budget, timeout, cancelled,
+        error;          /* have their results, by status */
     size_t resumed;     /* runs of an earlier life that this one went on with */
     size_t interrupted; /* were put aside when it stopped */
     size_t graded, passed;
@@ -294,7 +295,8 @@ typedef struct droste_batch_state {
     int64_t calls, input_tokens, output_tokens;
     double cost; /* dollars; negative: the price of some call is not known */
     double seconds;
-    const char *stopped; /* why no more tasks begin: "interrupt", "budget", "timeout", "error"; NULL:
+    const char
+        *stopped;  /* why no more tasks begin: "interrupt", "budget", "timeout", "error"; NULL:
                             they do */
     char why[240]; /* in words */
 } droste_batch_state;

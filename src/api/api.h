@@ -99,7 +99,7 @@ struct droste_running {
     struct session_parts session;
     struct models models;
     struct context *context;
-    struct store *store; /* the droste's */
+    struct store *store;            /* the droste's */
     char resume[STORE_RUN_ID_SIZE]; /* the run to go on with; "": a new one */
     struct buf instructions;
     struct buf saved; /* the settings, as the record keeps them */

@@ -60,8 +60,8 @@ int past_find(droste *d, const char *run, struct past *past, struct error *err)
     return rc < 0 ? rc : store_run_visit(past->store, past->id, &visitor, past, err);
 }
 
-static int load_again(const struct past *past, const struct settings *s, struct context **out,
-    struct error *err)
+static int load_again(
+    const struct past *past, const struct settings *s, struct context **out, struct error *err)
 {
     const char *path = json_get_string(past->context, "path", NULL);
     const char *source = json_get_string(past->context, "source", NULL);

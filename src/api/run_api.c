@@ -203,8 +203,8 @@ static int take_settings(droste_running *r, const droste_request *q, struct erro
     return rc;
 }
 
-static int begin_new(droste_running *r, const droste_request *q, struct rlm_options *o,
-    struct error *err)
+static int begin_new(
+    droste_running *r, const droste_request *q, struct rlm_options *o, struct error *err)
 {
     if (!q->question || !q->question[0])
         return error_set(err, ERROR_ARGUMENT, "a run needs a question");
@@ -278,8 +278,7 @@ static int begin(droste_running *r, const droste_request *q, struct error *err)
     return rc;
 }
 
-static int start(
-    droste *d, const droste_request *q, droste_running **out, struct error *err)
+static int start(droste *d, const droste_request *q, droste_running **out, struct error *err)
 {
     droste_running *r = calloc(1, sizeof *r);
     if (!r)

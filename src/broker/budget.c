@@ -135,8 +135,9 @@ static int check_calls(const struct budget *b, struct error *err)
 {
     int64_t max = b->limits.all_calls, used = b->spent.calls + b->held_calls;
     if (max > 0 && used >= max)
-        return error_set(err, ERROR_BUDGET, "call limit exceeded: %lld made or under way + 1 > %lld",
-            (long long)used, (long long)max);
+        return error_set(err, ERROR_BUDGET,
+            "call limit exceeded: %lld made or under way + 1 > %lld", (long long)used,
+            (long long)max);
     return 0;
 }
 

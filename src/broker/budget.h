@@ -68,9 +68,9 @@ struct budget_model {
 
 struct budget {
     struct budget_limits limits;
-    struct budget *up;  /* that it is part of; NULL: of none */
-    const char *name;   /* for errors of a larger one: "the batch" */
-    struct error refused; /* the first thing that did not fit into a larger one */
+    struct budget *up;             /* that it is part of; NULL: of none */
+    const char *name;              /* for errors of a larger one: "the batch" */
+    struct error refused;          /* the first thing that did not fit into a larger one */
     void (*on_refused)(void *arg); /* told then; may be NULL, and may close nothing */
     void *arg;
     uint64_t start_ns;
@@ -110,7 +110,7 @@ struct budget_call {
 struct budget_hold {
     int64_t tokens;
     double cost, up_cost; /* here, and in the larger budget */
-    size_t model; /* its place in `models` */
+    size_t model;         /* its place in `models` */
     unsigned depth;
     struct account *account;
     bool open;

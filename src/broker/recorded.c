@@ -176,7 +176,8 @@ static int take_call(void *arg, const struct store_call *call, struct error *err
     if (!own && c->root)
         r->runs[run].begun = true;
     if (c->ended && strcmp(e->status, "ok") != 0)
-        error_set(&c->error, error_code_named(e->status, ERROR_MODEL), "%s", e->error ? e->error : e->status);
+        error_set(&c->error, error_code_named(e->status, ERROR_MODEL), "%s",
+            e->error ? e->error : e->status);
     return c->model && c->finish ? 0 : error_memory(err);
 }
 

@@ -382,8 +382,8 @@ static int program_start(struct program *p, struct error *err)
         pipe2(complaints, O_CLOEXEC) < 0)
         rc = error_set_errno(err, ERROR_IO, "making pipes for exec:%.100s", p->path);
     if (rc == 0)
-        rc = spawn_program(p->path, "the model exec:", (const int[]){ in[1], out[1], complaints[1] },
-            &p->pid, err);
+        rc = spawn_program(p->path,
+            "the model exec:", (const int[]){ in[1], out[1], complaints[1] }, &p->pid, err);
     close_fd(&in[1]);
     close_fd(&out[1]);
     close_fd(&complaints[1]);

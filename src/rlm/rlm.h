@@ -60,7 +60,8 @@ struct rlm_options {
     const char *env_name; /* for the record */
     struct session_options session;
     struct budget_limits limits;
-    struct budget *part_of; /* a larger budget, which outlives the run: a run that this one refuses a
+    struct budget
+        *part_of;          /* a larger budget, which outlives the run: a run that this one refuses a
                                call is put aside; NULL: none */
     double call_timeout;   /* seconds of one model call; 0: none */
     double answer_timeout; /* seconds that a guest's call waits for it; 0: no limit */

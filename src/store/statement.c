@@ -112,8 +112,9 @@ static const char *const texts[STATEMENT_COUNT] = {
     /* '~' comes after every character of a name. */
     [STATEMENT_RUNS_BY_PREFIX] = "SELECT id FROM runs WHERE id >= ?1 AND id < ?1 || '~'"
                                  " ORDER BY id <> ?1, seq DESC LIMIT ?2",
-    [STATEMENT_RUN_BY_TASK] = "SELECT id, status, " OWNER " FROM runs WHERE batch = ?1 AND task = ?2"
-                              " ORDER BY seq DESC LIMIT 1",
+    [STATEMENT_RUN_BY_TASK] =
+        "SELECT id, status, " OWNER " FROM runs WHERE batch = ?1 AND task = ?2"
+        " ORDER BY seq DESC LIMIT 1",
     [STATEMENT_ORDER] = ORDER,
     [STATEMENT_CALL_READ] =
         "SELECT id, run, turn, cell, depth, kind, model, request, started_ms, status, error,"
