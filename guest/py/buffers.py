@@ -21,4 +21,4 @@ def clear_buffer(name=None):
 
 PUBLIC = (SUBMIT, FINAL, FINAL_VAR, SHOW_VARS, llm_query, llm_query_batched, rlm_query,
           rlm_query_batched, sub_rlm, sub_rlm_batched, add_buffer, get_buffer, clear_buffer,
-          LLMError, BudgetExceeded, LLMTimeout, FailedReply)
+          LLMError, BudgetExceeded, LLMTimeout, FailedReply, ToolError)

@@ -2,7 +2,7 @@
 
 It is one module in several files, which the build joins in this order (src/meson.build): frames, link
 (frames over a private stream), session (what the user's code sees), cell (running one piece of code),
-variables (values from the host), calls (asking the host), buffers, worker (the main loop), boot (the
+variables (values from the host), calls (asking the host), tools (of the host and the user), buffers, worker (the main loop), boot (the
 zygote). A part uses names of the others without importing them.
 
 Standard library only, CPython 3.8 and newer, no import of `threading` before a clone (its at-fork
@@ -18,6 +18,7 @@ import errno
 import gc
 import itertools
 import json
+import keyword
 import linecache
 import mmap
 import os

@@ -110,6 +110,7 @@ void droste_free(droste *d)
     loop_close(d->loop);
     close_fd(&d->interrupt_fd);
     settings_free(&d->settings);
+    tools_free(d->tools);
     list_clear(&d->shown);
     list_clear(&d->allowed);
     buf_free(&d->setup);

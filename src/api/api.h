@@ -5,6 +5,7 @@
 #include "api/settings.h"
 #include "base/buf.h"
 #include "base/loop.h"
+#include "broker/tools.h"
 #include "env/environment.h"
 #include "lm/lm.h"
 #include "rlm/rlm.h"
@@ -29,6 +30,7 @@ struct droste {
     struct lm_queue *queue;          /* of all models, once one was opened */
     droste_model_fn *model_fn;
     void *model_arg;
+    struct tools *tools; /* of the program; NULL: none */
 };
 
 /* The caller's error, from ours; returns rc. */
@@ -45,6 +47,8 @@ struct models {
 /* None is there where none is configured and `need` is false. */
 int api_models(droste *d, bool need, struct models *models, struct error *err);
 void api_models_close(struct models *models);
+/* The tools of the program and of the settings, the caller's (tools_free); NULL where there are none. */
+int api_tools(droste *d, struct tools **out, struct error *err);
 /* What of a directory becomes context. */
 struct context_filter api_filter(const droste *d);
 /* What the context is to become. */

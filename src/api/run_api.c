@@ -60,6 +60,7 @@ static void run_done(void *arg, const struct rlm_result *result)
 struct parts {
     struct context *context;
     struct models models;
+    struct tools *tools;
     struct store *store; /* the droste's */
     const char *resume;  /* the run to go on with; NULL: a new one */
     struct buf instructions;
@@ -69,6 +70,7 @@ struct parts {
 static void free_parts(struct parts *p)
 {
     api_models_close(&p->models);
+    tools_free(p->tools);
     context_free(p->context);
     buf_free(&p->instructions);
     buf_free(&p->settings);
@@ -106,6 +108,7 @@ static int fill_options(
         .model_count = array_length(p->models.at),
         .limits = {
             .calls = s->max_llm_calls,
+            .tool_calls = s->max_tool_calls,
             .input_tokens = s->max_input_tokens,
             .output_tokens = s->max_output_tokens,
             .total_tokens = s->max_total_tokens,
@@ -114,6 +117,8 @@ static int fill_options(
             .depth = (unsigned)s->max_recursion_depth,
             .children = (unsigned)s->max_children,
         },
+        .sub_tools = s->sub_tools,
+        .tool_timeout = s->tool_timeout,
         .call_timeout = s->call_timeout,
         .answer_timeout = api_broker_timeout(d),
         .max_tokens = s->max_tokens,
@@ -129,6 +134,9 @@ static int fill_options(
         rc = api_environment(d, &o->env, err);
     if (rc == 0)
         rc = api_session_options(d, &o->session, err);
+    if (rc == 0)
+        rc = api_tools(d, &p->tools, err);
+    o->tools = p->tools;
     o->env_name = d->env_name;
     o->session.timeout = 0; /* the run's own limit covers it */
     return rc;

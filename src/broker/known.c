@@ -26,7 +26,8 @@ int known_find_call(struct item *item, const char *text, size_t len, struct erro
     int rc = hash_sha256(text, len, hash, err);
     if (rc < 0)
         return rc;
-    item->known = recorded_find(r, b->cell, item->ask->model, lm_name(b->options.lm), hash);
+    const char *fallback = b->options.lm ? lm_name(b->options.lm) : "";
+    item->known = recorded_find(r, b->cell, item->ask->is_tool, item->ask->model, fallback, hash);
     if (item->known)
         recorded_take(r, item->known);
     return 0;
@@ -43,12 +44,28 @@ void known_forget(struct item *item)
 static void keep_known(struct item *item)
 {
     struct recorded_call *call = item->known;
+    if (call->tool) {
+        tool_keep_recorded(item, call);
+        return;
+    }
     struct broker *b = item->ask->broker;
     cleanup_buf struct buf text = { 0 };
     item->error = call->error;
     if (item->error.code == ERROR_NONE &&
         recorded_read(b->options.recorded, &call->reply, &text, &item->error) == 0)
         item_keep_text(item, buf_text(&text), text.len, item->is_run);
+}
+
+/* The answer that the record has; 1, or an error. */
+static int give_known(struct item *item, bool late)
+{
+    if (late) {
+        item->waits = WAITS_FOR_CELL;
+        return 1;
+    }
+    keep_known(item);
+    item_over(item);
+    return 1;
 }
 
 static int take_known(struct item *item, struct lm_request *request, const struct budget_call *call,
@@ -63,15 +80,16 @@ static int take_known(struct item *item, struct lm_request *request, const struc
         return rc < 0 ? rc : 1;
     }
     int rc = lm_pass(b->options.lm, request, err);
-    if (rc < 0)
-        return rc;
-    if (known->late) {
-        item->waits = WAITS_FOR_CELL;
-        return 1;
-    }
-    keep_known(item);
-    item_over(item);
-    return 1;
+    return rc < 0 ? rc : give_known(item, known->late);
+}
+
+/* One that was under way is made again: nobody knows what became of it. */
+static int take_known_tool(struct item *item)
+{
+    if (item->known->ended)
+        return give_known(item, item->known->late);
+    item->record = item->known->id;
+    return 0;
 }
 
 /* ---- what it does not know ---- */
@@ -109,27 +127,45 @@ static void diverge(struct broker *b, const char *text, size_t len)
     b->options.diverged(b->options.arg, &why);
 }
 
-int known_start(struct item *item, struct lm_request *request, const struct budget_call *call,
-    const char *text, size_t len, struct error *err)
+/* It may have been refused then, and is again: the record has what was begun only. */
+static int is_refused(struct item *item, const struct budget_call *call, struct error *err)
+{
+    struct budget *budget = item->ask->broker->options.budget;
+    int rc = call ? budget_hold(budget, call, &item->hold, err) : 0;
+    if (rc == 0)
+        budget_release(budget, &item->hold);
+    return rc;
+}
+
+/* As known_start; `call` is NULL for a tool's. */
+static int start_unknown(struct item *item, const struct budget_call *call, struct error *err)
 {
     struct broker *b = item->ask->broker;
     struct recorded_cell *cell = recorded_cell_find(b->options.recorded, b->cell);
-    if (item->known)
-        return take_known(item, request, call, text, len, err);
     if (!cell || (!cell->ended && cell->calls == 0))
         return 0;
     if (cell->calls > 0) {
         timer_start(b->doubt, DOUBT_MS, 0);
         return wait_for_others(item, err);
     }
-    /* It may have been refused then, and is again: the record has what was begun only. */
-    int rc = budget_hold(b->options.budget, call, &item->hold, err);
+    int rc = is_refused(item, call, err);
     if (rc < 0)
         return rc;
-    budget_release(b->options.budget, &item->hold);
     rc = wait_for_others(item, err);
     diverge(b, item->asked, item->asked_len);
     return rc;
+}
+
+int known_start(struct item *item, struct lm_request *request, const struct budget_call *call,
+    const char *text, size_t len, struct error *err)
+{
+    return item->known ? take_known(item, request, call, text, len, err)
+                       : start_unknown(item, call, err);
+}
+
+int known_start_tool(struct item *item, struct error *err)
+{
+    return item->known ? take_known_tool(item) : start_unknown(item, NULL, err);
 }
 
 /* ---- those that wait ---- */

@@ -22,7 +22,7 @@ struct recorded_value {
 
 struct recorded_call {
     int64_t id, turn, cell, number; /* `number` counts the calls of its cell from 1 */
-    bool root;
+    bool root, tool;
     bool ended; /* else it was under way when the process died, and is made again */
     bool asked; /* in this life */
     bool late;  /* its cell reached its deadline before the answer came */
@@ -67,8 +67,8 @@ struct recorded_call *recorded_next_root(struct recorded *r);
 struct recorded_cell *recorded_next_cell(struct recorded *r);
 
 /* The call of guest code that asks for this; NULL: none does. `model` is as the guest named it, or
- * NULL, and then `fallback` is who answers. Takes nothing: recorded_take does. */
-struct recorded_call *recorded_find(struct recorded *r, int64_t cell, const char *model,
+ * NULL, and then `fallback` is who answers; or it is a tool's name. Takes nothing: recorded_take does. */
+struct recorded_call *recorded_find(struct recorded *r, int64_t cell, bool tool, const char *model,
     const char *fallback, const char hash[HASH_TEXT_SIZE]);
 void recorded_take(struct recorded *r, struct recorded_call *call);
 /* Takes it back. */

@@ -9,6 +9,10 @@
  * (tests/unit/rlm/test_prompt.c). Of child runs it speaks only where there may be some. */
 void prompt_system(struct buf *out, const char *instructions, bool rules, bool children);
 
+/* The tools (name, signature, description) and given values (as session_set describes them), each in
+ * its own point of a list; NULL: none. */
+void prompt_tools(struct buf *out, struct json_object *tools, struct json_object *data);
+
 /* The question and what is known of the context, never the context itself. `variable` is the
  * guest's own description of it, NULL where there is none. */
 void prompt_question(struct buf *out, const char *question, struct json_object *variable,

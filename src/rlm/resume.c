@@ -47,9 +47,10 @@ int resume_count(
     double seconds = 0;
     int rc = 0;
     for (size_t i = 0; rc == 0 && (call = recorded_call_at(r->recorded, i)); i++) {
-        budget->guest_calls += !call->root;
+        budget->guest_calls += !call->root && !call->tool;
+        budget->tool_calls += call->tool;
         seconds += call->root ? call->seconds : 0;
-        if (call->ended)
+        if (call->ended && !call->tool)
             rc = recorded_count(call, budget, account, err);
     }
     for (size_t i = 0; (cell = recorded_cell_at(r->recorded, i)); i++)
@@ -66,7 +67,7 @@ int resume_pass_gone(struct resume *r, const struct resume_pass *pass, struct er
         if (call->root || call->cell > r->gone)
             continue;
         recorded_take(r->recorded, call);
-        rc = call->ended ? pass_call(r, pass, call, err) : 0;
+        rc = call->ended && !call->tool ? pass_call(r, pass, call, err) : 0;
     }
     return rc;
 }

@@ -9,6 +9,7 @@
 #define DROSTE_RLM_RLM_H
 
 #include "broker/budget.h"
+#include "broker/tools.h"
 #include "lm/lm.h"
 #include "session/context.h"
 #include "session/session.h"
@@ -58,6 +59,9 @@ struct rlm_options {
     struct environment *env;
     const char *env_name; /* for the record */
     struct session_options session;
+    const struct tools *tools; /* of the session, and of children if `sub_tools`; NULL: none */
+    bool sub_tools;
+    double tool_timeout; /* seconds of a tool's call; 0: no limit */
     struct budget_limits limits;
     double call_timeout;   /* seconds of one model call; 0: none */
     double answer_timeout; /* seconds that a guest's call waits for it; 0: no limit */

@@ -142,11 +142,16 @@ static const struct session_events guest_events = { guest_call, guest_call_dropp
 static int open_session(struct rlm_run *r, struct error *err)
 {
     const struct rlm_options *o = &r->tree->o;
-    int rc = session_open(o->env, &o->session, &guest_events, r, &r->session, err);
+    int rc = session_open(o->env, &r->session_options, &guest_events, r, &r->session, err);
     if (rc < 0)
         return rc;
     r->result.isolation = session_isolation(r->session);
     return run_record_isolation(r, err);
+}
+
+static bool run_has_tools(const struct rlm_run *r)
+{
+    return !r->place.parent || r->tree->o.sub_tools;
 }
 
 bool run_may_have_children(const struct rlm_run *r)
@@ -201,27 +206,25 @@ static int set_context(struct rlm_run *r, struct error *err)
     return session_set(r->session, names, 1, VALUE_TEXT, "", 0, -1, context_is_set, r, err);
 }
 
-static void setup_is_done(void *arg, struct cell_result *c)
+static void prepared(void *arg, const struct error *why)
 {
     struct rlm_run *r = arg;
     struct error err = { 0 };
-    int rc = r->finished ? 0 : session_setup_outcome(c, &err);
-    cell_result_free(c);
     if (r->finished)
         return;
-    if (rc == 0)
-        rc = set_context(r, &err);
-    if (rc < 0)
+    if (why)
+        err = *why;
+    if (why || set_context(r, &err) < 0)
         run_fail(r, &err);
 }
 
-/* What comes before the first block of a session: the setup code, then the context. */
+/* What comes before the first block of a session: setup code, tools and values, then the context. */
 static int prepare_session(struct rlm_run *r, struct error *err)
 {
-    if (!r->tree->setup)
+    const struct session_options *o = &r->session_options;
+    if (!prepare_is_needed(o, true))
         return set_context(r, err);
-    struct session_cell cell = session_setup_cell(&r->tree->o.session);
-    return session_exec(r->session, &cell, setup_is_done, r, err);
+    return prepare_start(&r->prepared, r->session, o, true, prepared, r, err);
 }
 
 /* The sandbox died under the cell: a new one, with the context again, before the model goes on. */
@@ -244,6 +247,8 @@ static int open_broker(struct rlm_run *r, struct error *err)
 {
     const struct rlm_options *o = &r->tree->o;
     struct broker_options broker = {
+        .tools = run_has_tools(r) ? o->tools : NULL,
+        .tool_timeout = o->tool_timeout,
         .lm = tree_lm(r->tree, r->place.depth + 1),
         .children = run_may_have_children(r) ? &run_children : NULL,
         .children_arg = r,
@@ -267,6 +272,8 @@ static int open_broker(struct rlm_run *r, struct error *err)
 static int set_up(struct rlm_run *r, struct error *err)
 {
     double seconds = r->tree->o.limits.seconds;
+    r->session_options = r->tree->o.session;
+    tools_offer(run_has_tools(r) ? r->tree->o.tools : NULL, &r->session_options);
     r->deadline = timer_new(r->tree->loop, time_is_up, r);
     r->later = timer_new(r->tree->loop, restart_session, r);
     r->step = timer_new(r->tree->loop, replay_step, r);
@@ -346,6 +353,7 @@ void run_free(struct rlm_run *r)
     if (!r)
         return;
     session_close(r->session);
+    prepare_free(&r->prepared);
     timer_free(r->deadline);
     timer_free(r->later);
     timer_free(r->step);

@@ -13,6 +13,7 @@
 #include "rlm/parse.h"
 #include "rlm/resume.h"
 #include "rlm/rlm.h"
+#include "session/prepare.h"
 
 TAILQ_HEAD(child_list, child);
 
@@ -55,6 +56,8 @@ struct rlm_run {
     void *done_arg;
 
     struct session *session;
+    struct session_options session_options;
+    struct prepare prepared; /* what came before the first block, and the tools that there are */
     struct broker *broker;
     struct json_object *variable; /* what `context` became */
     unsigned restarts;

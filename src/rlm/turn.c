@@ -87,6 +87,7 @@ int turn_first_messages(struct rlm_run *r, struct error *err)
     const struct context *context = r->place.context;
     struct buf text = { 0 };
     prompt_system(&text, r->tree->instructions, r->tree->o.session.rules, run_may_have_children(r));
+    prompt_tools(&text, r->prepared.tools, r->prepared.data);
     int rc = add_buf_message(r, "system", &text, err);
     if (rc < 0)
         return rc;

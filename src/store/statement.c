@@ -134,7 +134,7 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_RUN_INTERRUPT] =
         TREE "UPDATE runs SET status = 'interrupted',"
              " iterations = (SELECT count(*) FROM turns WHERE run = ?1),"
-             " calls = (SELECT count(*) FROM calls WHERE run IN tree),"
+             " calls = (SELECT count(*) FROM calls WHERE run IN tree AND kind <> 'tool'),"
              " input_tokens = (SELECT CAST(total(input_tokens) AS INTEGER) FROM calls"
              "  WHERE run IN tree),"
              " output_tokens = (SELECT CAST(total(output_tokens) AS INTEGER) FROM calls"
