@@ -55,8 +55,7 @@ int droste_tool_add(droste *d, const char *name, const char *description, const 
     return api_fail(err, &why, rc);
 }
 
-int droste_tool_data(
-    droste *d, const char *name, const char *json, size_t len, droste_error *err)
+int droste_tool_data(droste *d, const char *name, const char *json, size_t len, droste_error *err)
 {
     struct error why = { 0 };
     int rc = own_tools(d, &why);
@@ -65,8 +64,7 @@ int droste_tool_data(
     return api_fail(err, &why, rc);
 }
 
-int droste_tool_source(
-    droste *d, const char *name, const char *code, size_t len, droste_error *err)
+int droste_tool_source(droste *d, const char *name, const char *code, size_t len, droste_error *err)
 {
     struct error why = { 0 };
     int rc = own_tools(d, &why);
@@ -127,6 +125,13 @@ static int add_each(struct tools *t, const struct list *list,
     return rc;
 }
 
+static int add_program(struct tools *t, struct loop *loop, const char *value, struct error *err)
+{
+    cleanup_buf struct buf name = { 0 };
+    const char *path = split("tool", value, &name, err);
+    return path ? tools_add_program(t, loop, buf_text(&name), path, err) : -(int)ERROR_ARGUMENT;
+}
+
 int api_tools(droste *d, struct tools **out, struct error *err)
 {
     const struct settings *s = &d->settings;
@@ -140,6 +145,8 @@ int api_tools(droste *d, struct tools **out, struct error *err)
         rc = add_each(*out, &s->tool_data, add_datum, err);
     if (rc == 0)
         rc = add_each(*out, &s->tools, add_source, err);
+    for (size_t i = 0; rc == 0 && i < s->tool.count; i++)
+        rc = add_program(*out, d->loop, s->tool.items[i], err);
     if (rc < 0) {
         tools_free(*out);
         *out = NULL;

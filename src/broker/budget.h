@@ -30,9 +30,9 @@ struct budget_limits {
     int64_t output_tokens;
     int64_t total_tokens;
     double seconds;
-    double cost;       /* dollars */
-    unsigned depth;    /* of the deepest run; 0: no child runs */
-    unsigned children; /* runs at work at once at each depth below the root's */
+    double cost;        /* dollars */
+    unsigned depth;     /* of the deepest run; 0: no child runs */
+    unsigned children;  /* runs at work at once at each depth below the root's */
     int64_t tool_calls; /* as `calls`: 0 allows none */
 };
 

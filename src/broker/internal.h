@@ -73,7 +73,8 @@ void item_over(struct item *item);
 void ask_reply(struct ask *ask);
 
 /* tool_call.c: what the function "tool" does. */
-int tool_take(struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err);
+int tool_take(
+    struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err);
 int tool_find(struct item *item, const char *text, size_t len, struct error *err);
 int tool_start(struct item *item, const char *text, size_t len, struct error *err);
 /* Nobody waits any more: item->error says why. */

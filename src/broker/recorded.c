@@ -234,7 +234,8 @@ static int fit(const struct recorded_call *call, int64_t cell, bool tool, const 
     const char *fallback, const char *hash)
 {
     bool same = strcmp(call->model, model ? model : fallback) == 0;
-    if (!is_open(call) || call->tool != tool || (model && !same) || strcmp(call->request.hash, hash) != 0)
+    if (!is_open(call) || call->tool != tool || (model && !same) ||
+        strcmp(call->request.hash, hash) != 0)
         return 0;
     return 1 + same + 2 * (call->cell == cell);
 }

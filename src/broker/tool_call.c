@@ -146,7 +146,8 @@ void tool_cancel(struct item *item)
 
 /* ---- the beginning ---- */
 
-int tool_take(struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err)
+int tool_take(
+    struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err)
 {
     const char *name = json_get_string(head, "tool", "");
     ask->is_tool = true;
@@ -164,8 +165,7 @@ int tool_find(struct item *item, const char *text, size_t len, struct error *err
     return known_find_call(item, text, len, err);
 }
 
-static int check_arguments(
-    const struct tool *tool, const char *text, size_t len, struct error *err)
+static int check_arguments(const struct tool *tool, const char *text, size_t len, struct error *err)
 {
     cleanup_json struct json_object *o = NULL;
     int rc = json_parse(text, len, &argument_limits, &o, err);
@@ -192,8 +192,8 @@ static int record_tool_begin(struct item *item, const char *text, size_t len, st
     return store ? store_call_begin(store, &begin, &item->record, err) : 0;
 }
 
-static int begin(struct item *item, const struct tool *tool, const char *text, size_t len,
-    struct error *err)
+static int begin(
+    struct item *item, const struct tool *tool, const char *text, size_t len, struct error *err)
 {
     struct tool_call *call = calloc(1, sizeof *call);
     int rc = call ? record_tool_begin(item, text, len, err) : error_memory(err);

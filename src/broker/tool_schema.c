@@ -25,8 +25,8 @@ static const struct {
 
 static bool is_type(struct json_object *name)
 {
-    const char *word = json_object_is_type(name, json_type_string) ? json_object_get_string(name)
-                                                                   : NULL;
+    const char *word =
+        json_object_is_type(name, json_type_string) ? json_object_get_string(name) : NULL;
     for (size_t i = 0; word && i < array_length(types); i++)
         if (strcmp(types[i].name, word) == 0)
             return true;

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/loop.h"
 #include "session/session.h"
 
 struct tools;
@@ -48,6 +49,9 @@ int tools_add_datum(
 /* `name` is for tracebacks. */
 int tools_add_source(
     struct tools *t, const char *name, const char *code, size_t len, struct error *err);
+/* tool_program.c: a program of this machine, found as a shell would, with the user's rights. */
+int tools_add_program(
+    struct tools *t, struct loop *loop, const char *name, const char *path, struct error *err);
 /* All that the other ones have; what they release stays theirs. */
 int tools_add_all(struct tools *t, const struct tools *from, struct error *err);
 

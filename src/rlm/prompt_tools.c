@@ -47,7 +47,7 @@ void prompt_tools(struct buf *out, struct json_object *tools, struct json_object
     for (size_t i = 0; i < length(tools); i++)
         put_tool(out, json_object_array_get_idx(tools, i));
     if (length(tools) > 0)
-        buf_puts(out,
-            "They are functions that you call from your code; what they return is a Python value. A "
-            "function that fails raises an exception.\n");
+        buf_puts(out, "They are functions that you call from your code; what they return is a "
+                      "Python value. A "
+                      "function that fails raises an exception.\n");
 }

@@ -226,8 +226,13 @@ char *resume_json(struct resume *r)
         replayed += call->asked && call->ended;
         if (!call->asked || call->ended || (cell && resume_is_gone(r, cell)))
             continue;
-        buf_printf(&list, "%s{\"turn\":%lld,\"cell\":%lld,\"call\":%lld}", list.len ? "," : "",
+        buf_printf(&list, "%s{\"turn\":%lld,\"cell\":%lld,\"call\":%lld", list.len ? "," : "",
             (long long)call->turn, (long long)(cell ? cell->number : 0), (long long)call->number);
+        if (call->tool) {
+            buf_puts(&list, ",\"tool\":");
+            json_append_string(&list, call->model, strlen(call->model));
+        }
+        buf_putc(&list, '}');
     }
     buf_printf(&out, "{\"replayed\":%zu,\"repeated\":[%s]}", replayed, buf_text(&list));
     out.failed = out.failed || buf_failed(&list);

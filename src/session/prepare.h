@@ -17,8 +17,9 @@ struct prepare {
     prepare_done_fn *done;
     void *arg;
     size_t step;
-    struct json_object *tools; /* array of {name, signature, description}; NULL: not asked, or none */
-    struct json_object *data;  /* array of {name, type, length, …}, as the guest describes them */
+    struct json_object
+        *tools; /* array of {name, signature, description}; NULL: not asked, or none */
+    struct json_object *data; /* array of {name, type, length, …}, as the guest describes them */
 };
 
 /* True if there is anything to do; with `describe`, also what the guest has as tools. */

@@ -91,7 +91,7 @@ struct store_call_begin {
     int64_t turn;
     int64_t cell; /* the cell that asked; 0: the loop itself */
     int64_t depth;
-    const char *kind; /* "root": a loop's own; "sub": a cell's; "plain": in a child run's place;
+    const char *kind;  /* "root": a loop's own; "sub": a cell's; "plain": in a child run's place;
                          "tool": of a tool of the host's */
     const char *model; /* of a tool its name */
     struct store_value request;
