@@ -174,7 +174,7 @@ def test_no_tool_takes_a_name_that_python_or_the_guest_has(droste, place):
     (["--tool-data", "a-b=p.json"], "'a-b' is no name for a tool"),
     (["--tool-data", "prices=p.json"], "two tools with the name 'prices'"),
     (["--tools", "nothing.py"], "reading the tools: opening nothing.py"),
-    (["--tools", "c.txt"], "the tools failed in line 1 of <tools c.txt>: NameError"),
+    (["--tools", "c.txt"], "the tools failed in line 3 of <tools c.txt>: SyntaxError"),
     (["--tools", "t.py"], "the name 'grep' is taken"),
 ])
 def test_what_cannot_be_a_tool_is_named(droste, place, flags, says):
