@@ -12,34 +12,107 @@ def failure(error, said=b""):
     return exception
 
 
+# How files begin that a model may be able to look at.
+MEDIA = ((b"\x89PNG\r\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"),
+         (b"%PDF-", "application/pdf"))
+
+
+def media_type(data):
+    for start, name in MEDIA:
+        if data.startswith(start):
+            return name
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    raise ValueError("bytes that begin with %r are of no type that is known here; give "
+                     "{'type': 'image' or 'document', 'media_type': …, 'data': bytes}" % data[:8])
+
+
+def bytes_part(data, media=None, kind=None):
+    import base64
+    media = media or media_type(data)
+    return {"type": kind or ("image" if media.startswith("image/") else "document"),
+            "media_type": media, "data": base64.b64encode(data).decode()}
+
+
+def url_part(url):
+    """An image as the OpenAI API spells it; only data: URLs, as there is no network here."""
+    if not url.startswith("data:") or ";base64," not in url:
+        raise ValueError("an image_url is a data: URL with base64; the sandbox has no network")
+    media, _, data = url[5:].partition(";base64,")
+    return {"type": "image" if media.startswith("image/") else "document", "media_type": media,
+            "data": data}
+
+
+def describe_part(part):
+    return "a dict with %s" % sorted(map(str, part)) if isinstance(part, dict) else type(part).__name__
+
+
+def encode_part(part):
+    """A part of a message: a str, the bytes of a file, or a dict."""
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if isinstance(part, (bytes, bytearray, memoryview)):
+        return bytes_part(bytes(part))
+    if isinstance(part, dict) and isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    if isinstance(part, dict) and isinstance(part.get("data"), (bytes, bytearray, memoryview)):
+        return bytes_part(bytes(part["data"]), part.get("media_type"), part.get("type"))
+    if isinstance(part, dict) and part.get("type") == "image_url":
+        url = part.get("image_url")
+        return url_part(str(url.get("url") if isinstance(url, dict) else url))
+    raise TypeError("a part of a prompt is a str, bytes, {'text': str}, or {'type': 'image' or "
+                    "'document', 'media_type': …, 'data': bytes}, not %s" % describe_part(part))
+
+
+def encode_message(message):
+    content = message.get("content")
+    if not isinstance(content, str):
+        if not isinstance(content, (list, tuple)) or not content:
+            raise TypeError("the content of a message is a str or a list of parts, not %s"
+                            % type(content).__name__)
+        content = [encode_part(part) for part in content]
+    return {"role": message["role"], "content": content}
+
+
 def encode_prompt(prompt):
     """(bytes, is a list of messages)."""
     if isinstance(prompt, str):
         if not prompt:
             raise ValueError("prompt cannot be empty")
         return prompt.encode("utf-8", "replace"), False
+    if isinstance(prompt, (bytes, bytearray, memoryview)):
+        prompt = [prompt]
     if isinstance(prompt, dict):
         prompt = [prompt]
-    if isinstance(prompt, (list, tuple)) and prompt and all(
-            isinstance(m, dict) and isinstance(m.get("role"), str)
-            and isinstance(m.get("content"), str) for m in prompt):
-        return to_json([{"role": m["role"], "content": m["content"]} for m in prompt]), True
-    raise TypeError("a prompt is a str, or a list of {'role': …, 'content': …} messages, not %s"
-                    % type(prompt).__name__)
+    if isinstance(prompt, (list, tuple)) and prompt:
+        if all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in prompt):
+            return to_json([encode_message(m) for m in prompt]), True
+        if not any(isinstance(m, dict) and "role" in m for m in prompt):
+            return to_json([encode_message({"role": "user", "content": prompt})]), True
+    raise TypeError("a prompt is a str, a list of {'role': …, 'content': …} messages, or a list of "
+                    "str and bytes, not %s" % type(prompt).__name__)
 
 
-def ask(name, model, parts, decode, **head):
-    """A call of the host's function; a reply or an exception for each prompt, in their order."""
-    if model is not None and not isinstance(model, str):
-        raise TypeError("model is a str or None, not %s" % type(model).__name__)
-    if model:
-        head["model"] = model
-    reply, parts = link.call(dict(head, name=name), parts)
-    if "error" in reply:
-        raise failure(reply["error"])
-    errors = reply.get("errors", {})
-    return [failure(errors[str(i)], part) if str(i) in errors else decode(str(part, "utf-8"))
-            for i, part in enumerate(parts)]
+class Question:
+    """A call of the host's function that was not made yet."""
+
+    def __init__(self, name, model, parts, decode, **head):
+        if model is not None and not isinstance(model, str):
+            raise TypeError("model is a str or None, not %s" % type(model).__name__)
+        if model:
+            head["model"] = model
+        self.head, self.parts, self.decode = dict(head, name=name), parts, decode
+
+    def understand(self, reply, parts):
+        """A reply or an exception for each prompt, in their order."""
+        if "error" in reply:
+            raise failure(reply["error"])
+        errors = reply.get("errors", {})
+        return [failure(errors[str(i)], part) if str(i) in errors else self.decode(str(part, "utf-8"))
+                for i, part in enumerate(parts)]
+
+    def ask(self):
+        return self.understand(*link.call(self.head, self.parts))
 
 
 def one(replies):
@@ -57,26 +130,37 @@ def mark_failed(reply):
 
 
 def check_list(prompts):
-    if isinstance(prompts, (str, dict)):
+    if isinstance(prompts, (str, bytes, dict)):
         raise TypeError("prompts is a list of prompts, not one %s" % type(prompts).__name__)
     return list(prompts)
 
 
-def ask_models(prompts, model):
+# What a batch has in the place of a reply that failed.
+OUTCOMES = {"mark": lambda replies: list(map(mark_failed, replies)), "return": list}
+
+
+def outcome_of(errors):
+    if errors not in OUTCOMES:
+        raise ValueError("errors is 'mark' or 'return', not %r" % (errors,))
+    return OUTCOMES[errors]
+
+
+def about_models(prompts, model):
     encoded = [encode_prompt(prompt) for prompt in prompts]
     messages = [i for i, (_, is_list) in enumerate(encoded) if is_list]
-    return ask("llm_query", model, [data for data, _ in encoded], str, messages=messages)
+    return Question("llm_query", model, [data for data, _ in encoded], str, messages=messages)
 
 
 def llm_query(prompt, model=None):
     """Asks a language model; the answer's text. Raises LLMError or BudgetExceeded."""
-    return one(ask_models([prompt], model))
+    return one(about_models([prompt], model).ask())
 
 
-def llm_query_batched(prompts, model=None):
-    """Asks for many prompts at once; the answers in their order. A failed one is a FailedReply."""
-    prompts = check_list(prompts)
-    return list(map(mark_failed, ask_models(prompts, model))) if prompts else []
+def llm_query_batched(prompts, model=None, errors="mark"):
+    """Asks for many prompts at once; the answers in their order. One that failed is a FailedReply, or
+    with errors="return" the exception."""
+    prompts, outcome = check_list(prompts), outcome_of(errors)
+    return outcome(about_models(prompts, model).ask()) if prompts else []
 
 
 def encode_context(value):
@@ -88,7 +172,7 @@ def encode_context(value):
     return "json", to_json(value)
 
 
-def ask_runs(prompts, context, model):
+def about_runs(prompts, context, model):
     """A prompt is a str, or {"prompt": str, "context": a context of its own}."""
     texts, values, of = [], {}, []      # values: each context once, by its id
     for prompt in prompts:
@@ -101,19 +185,19 @@ def ask_runs(prompts, context, model):
         given = own is not None and not (isinstance(own, str) and not own)
         of.append(values.setdefault(id(own), (len(values), own))[0] if given else -1)
     encoded = [encode_context(value) for _, value in values.values()]
-    return ask("rlm_query", model, texts + [data for _, data in encoded], json.loads,
-               kinds=[kind for kind, _ in encoded], of=of)
+    return Question("rlm_query", model, texts + [data for _, data in encoded], json.loads,
+                    kinds=[kind for kind, _ in encoded], of=of)
 
 
 def rlm_query(prompt, context=None, model=None):
     """Starts a child run, which works on `context` by writing code; the value that it submits."""
-    return one(ask_runs([prompt], context, model))
+    return one(about_runs([prompt], context, model).ask())
 
 
-def rlm_query_batched(prompts, context=None, model=None):
-    """Starts many child runs at once; their answers in order. A failed one is a FailedReply."""
-    prompts = check_list(prompts)
-    return list(map(mark_failed, ask_runs(prompts, context, model))) if prompts else []
+def rlm_query_batched(prompts, context=None, model=None, errors="mark"):
+    """Starts many child runs at once; their answers in order, as in llm_query_batched."""
+    prompts, outcome = check_list(prompts), outcome_of(errors)
+    return outcome(about_runs(prompts, context, model).ask()) if prompts else []
 
 
 def alias(function, name):

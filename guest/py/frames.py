@@ -2,8 +2,9 @@
 
 It is one module in several files, which the build joins in this order (src/meson.build): frames, link
 (frames over a private stream), session (what the user's code sees), cell (running one piece of code),
-variables (values from the host), calls (asking the host), tools (of the host and the user), buffers, worker (the main loop), boot (the
-zygote). A part uses names of the others without importing them.
+variables (values from the host), calls (asking the host), futures (without waiting), tools (the host's
+and the user's), buffers, worker (the main loop), boot (the zygote). A part uses names of the others
+without importing them.
 
 Standard library only, CPython 3.8 and newer, no import of `threading` before a clone (its at-fork
 hooks cost more than the clone itself). Nothing here is a wall: the user's code can reach all of it.
@@ -35,7 +36,7 @@ VERSION = 1
 HEADER = struct.Struct("<BBHIQQ")
 FLAG_FD = 1
 HELLO, SET, EXEC, REPLY, INTERRUPT, CLOSE = 1, 2, 3, 4, 5, 7
-READY, OUTPUT, CALL, RESULT = 17, 18, 19, 20
+READY, OUTPUT, CALL, RESULT, CANCEL = 17, 18, 19, 20, 21
 CHANNEL_FD = 3
 
 PREVIEW = 80        # characters of a variable's preview

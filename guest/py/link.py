@@ -4,6 +4,7 @@
 class Waiter:
     """One thread that waits for one frame (or, the main loop, for the next operation)."""
     __slots__ = ("frame", "wake")
+    arrived = None              # a list of those whose frame is there, for a thread that waits for many
 
     def __init__(self):
         self.frame = None
@@ -144,6 +145,8 @@ class Link:
             waiter = self.waiters.pop(ident, None)
             if waiter:
                 waiter.frame = (head, blob)
+                if waiter.arrived is not None:
+                    waiter.arrived.append(waiter)
                 nudge(waiter)
         elif kind == INTERRUPT:
             self.interrupted = ident
@@ -208,22 +211,34 @@ class Link:
             if nudge(waiter):
                 return
 
+    def begin(self, ident, waiter, head, parts):
+        """Asks the host; the reply will be the waiter's frame."""
+        self.waiters[ident] = waiter
+        flush_output()
+        self.send(CALL, ident, json.dumps(head).encode(), join_parts(parts))
+
+    def cancel(self, ident):
+        """Nobody waits for this answer any more; false where it is there already."""
+        if self.waiters.pop(ident, None) is None:
+            return False
+        self.send(CANCEL, ident)
+        return True
+
     def call(self, head, parts):
-        """Asks the host; the reply's head (a dict) and its parts."""
+        """Asks the host and waits; the reply's head (a dict) and its parts."""
         waiter = Waiter()
         ident = next(self.ids)
         try:
-            self.waiters[ident] = waiter
-            flush_output()
-            self.send(CALL, ident, json.dumps(head).encode(), join_parts(parts))
+            self.begin(ident, waiter, head, parts)
             self.wait(waiter, lambda: waiter.frame is not None)
+        except BaseException:
+            self.cancel(ident)
+            raise
         finally:
             self.waiters.pop(ident, None)
             if waiter.frame is None:
                 self.pass_on()      # the reader's role may have been offered to this thread
-        head, blob = waiter.frame
-        check_arrived(blob)
-        return json.loads(head) if head else {}, split_parts(blob) if len(blob) else []
+        return open_reply(waiter.frame)
 
     def next_operation(self):
         if not self.inbox:
@@ -235,6 +250,13 @@ class Link:
         """In a child that the user's code forked: the channel stays the parent's alone."""
         if self.owner is not None:
             self.sock.close()
+
+
+def open_reply(frame):
+    """(head, parts) of an answer."""
+    head, blob = frame
+    check_arrived(blob)
+    return json.loads(head) if head else {}, split_parts(blob) if len(blob) else []
 
 
 def check_arrived(blob):

@@ -2,7 +2,8 @@
 #include "base/hash.h"
 
 #include <openssl/evp.h>
-#include <stdio.h>
+
+#include "base/text.h"
 
 static int not_available(struct error *err)
 {
@@ -13,8 +14,7 @@ static int write_digest(const unsigned char *digest, unsigned size, char *out, s
 {
     if (size != 32)
         return not_available(err);
-    for (unsigned i = 0; i < size; i++)
-        snprintf(out + 2 * i, 3, "%02x", digest[i]);
+    text_hex(digest, size, out);
     return 0;
 }
 

@@ -354,6 +354,45 @@ void json_append_string(struct buf *out, const char *text, size_t len)
     buf_putc(out, '"');
 }
 
+/* Of a digit; 64 and more: it is none. */
+static unsigned base64_value(unsigned char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : 64;
+}
+
+char *json_base64_bytes(const char *text, size_t len, size_t *out_len)
+{
+    size_t padding = 0, n = 0;
+    if (len % 4 != 0)
+        return NULL;
+    while (padding < 2 && padding < len && text[len - 1 - padding] == '=')
+        padding++;
+    unsigned char *out = malloc(len / 4 * 3 + 1);
+    unsigned bits = 0, bad = 0;
+    for (size_t i = 0; out && i < len; i++) {
+        unsigned value = i < len - padding ? base64_value((unsigned char)text[i]) : 0;
+        bad |= value & 64;
+        bits = bits << 6 | (value & 63);
+        if (i % 4 != 3)
+            continue;
+        out[n++] = (unsigned char)(bits >> 16);
+        out[n++] = (unsigned char)(bits >> 8);
+        out[n++] = (unsigned char)bits;
+    }
+    if (!out || bad) {
+        free(out);
+        return NULL;
+    }
+    *out_len = n - padding;
+    return (char *)out;
+}
+
 void json_append_base64(struct buf *out, const void *data, size_t len)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -56,6 +56,9 @@ const char *json_text(struct json_object *o, size_t *len);
 void json_append_string(struct buf *out, const char *text, size_t len);
 /* Appends bytes as base64 (RFC 4648), without quotes, for strings that hold nothing else. */
 void json_append_base64(struct buf *out, const void *data, size_t len);
+/* The bytes of base64 with its padding and without white space (free); NULL if it is none, or without
+ * memory. */
+char *json_base64_bytes(const char *text, size_t len, size_t *out_len);
 
 static inline void cleanup_json_fn(struct json_object **o)
 {

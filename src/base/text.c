@@ -164,3 +164,14 @@ size_t text_utf8_length(const char *data, size_t len)
         n += ((unsigned char)data[i] & 0xC0) != 0x80;
     return n;
 }
+
+void text_hex(const void *data, size_t len, char *out)
+{
+    static const char digits[] = "0123456789abcdef";
+    const unsigned char *p = data;
+    for (size_t i = 0; i < len; i++) {
+        *out++ = digits[p[i] >> 4];
+        *out++ = digits[p[i] & 15];
+    }
+    *out = '\0';
+}

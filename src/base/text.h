@@ -31,4 +31,7 @@ char *text_copy(const char *data, size_t n);
 /* Number of UTF-8 characters in well-formed text. */
 size_t text_utf8_length(const char *data, size_t len);
 
+/* Two digits a byte, and a zero byte: 2 * len + 1 bytes in all. */
+void text_hex(const void *data, size_t len, char *out);
+
 #endif

@@ -16,9 +16,10 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "broker/internal.h"
+#include "broker/prompt.h"
+#include "lm/request.h"
 
 enum {
-    MESSAGES_MAX = 10000,
     UNDER_WAY_MAX = 64 << 20, /* bytes of prompts that wait for answers when one more call comes */
 };
 
@@ -277,7 +278,7 @@ static int start_request(
         request->timeout = left < 1e9 ? left : request->timeout;
     const struct budget_call call = { .model = request->model ? request->model : lm_name(o->lm),
         .depth = request->depth,
-        .prompt_bytes = len,
+        .prompt_bytes = request_weight(request),
         .max_tokens = request->max_tokens,
         .lm = o->lm,
         .lm_model = request->model,
@@ -288,58 +289,22 @@ static int start_request(
     return rc < 0 ? rc : 0;
 }
 
-/* A prompt that is a list of messages, as JSON. */
-static int start_messages(struct item *item, const char *text, size_t len, struct error *err)
+static int start_messages(
+    struct item *item, const char *text, size_t len, bool is_messages, struct error *err)
 {
-    cleanup_json struct json_object *list = NULL;
-    int rc = json_parse(text, len, &json_limits_large, &list, err);
+    struct prompt prompt;
+    int rc = prompt_open(&prompt, text, len, is_messages, err);
     if (rc < 0)
         return rc;
-    size_t count = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
-    if (count == 0 || count > MESSAGES_MAX)
-        return error_set(
-            err, ERROR_ARGUMENT, "a prompt is a text or a list of 1 to %d messages", MESSAGES_MAX);
-    cleanup_free struct lm_message *messages = calloc(count, sizeof *messages);
-    if (!messages)
-        return error_memory(err);
-    for (size_t i = 0; i < count; i++) {
-        struct json_object *m = json_object_array_get_idx(list, i), *content = NULL;
-        json_object_object_get_ex(m, "content", &content);
-        messages[i].role = json_get_string(m, "role", "");
-        messages[i].text = json_get_string(m, "content", "");
-        messages[i].len = content ? (size_t)json_object_get_string_len(content) : 0;
-        if (strcmp(messages[i].role, "user") && strcmp(messages[i].role, "assistant") &&
-            strcmp(messages[i].role, "system"))
-            return error_set(err, ERROR_ARGUMENT,
-                "the role of message %zu is '%.20s'; use system, user or assistant", i,
-                messages[i].role);
-    }
-    struct lm_request request = { .messages = messages, .message_count = count };
-    return start_request(item, &request, text, len, err);
-}
-
-static int check_prompt(const char *text, size_t len, struct error *err)
-{
-    size_t bad;
-    if (len == 0)
-        return error_set(err, ERROR_ARGUMENT, "prompt cannot be empty");
-    if (!text_is_utf8(text, len, &bad))
-        return error_set(err, ERROR_ARGUMENT, "the prompt is not UTF-8 at byte %zu", bad);
-    return 0;
-}
-
-static int start_text(struct item *item, const char *text, size_t len, struct error *err)
-{
-    struct lm_message message = { .role = "user", .text = text, .len = len };
-    struct lm_request request = { .messages = &message, .message_count = 1 };
-    int rc = check_prompt(text, len, err);
-    return rc < 0 ? rc : start_request(item, &request, text, len, err);
+    struct lm_request request = { .messages = prompt.messages, .message_count = prompt.count };
+    rc = start_request(item, &request, text, len, err);
+    prompt_close(&prompt);
+    return rc;
 }
 
 static int start_prompt(struct item *item, const char *text, size_t len, struct error *err)
 {
-    return item->is_messages ? start_messages(item, text, len, err)
-                             : start_text(item, text, len, err);
+    return start_messages(item, text, len, item->is_messages, err);
 }
 
 /* ---- one child run ---- */
@@ -380,7 +345,7 @@ static int start_plain(struct item *item, const char *prompt, size_t len, struct
         return error_set(err, ERROR_ARGUMENT,
             "a context of bytes needs a child run, and none may begin here (max-recursion-depth)");
     int rc = plain_text(item, prompt, len, &whole, err);
-    return rc < 0 ? rc : start_text(item, whole.data, whole.len, err);
+    return rc < 0 ? rc : start_messages(item, whole.data, whole.len, false, err);
 }
 
 static int start_run(struct item *item, const char *prompt, size_t len, struct error *err)
@@ -393,7 +358,7 @@ static int start_run(struct item *item, const char *prompt, size_t len, struct e
         .model = item->ask->model,
         .cell = b->cell };
     item->is_run = true;
-    int rc = check_prompt(prompt, len, err);
+    int rc = prompt_check(prompt, len, err);
     if (rc == 0 && memchr(prompt, '\0', len))
         rc = error_set(err, ERROR_ARGUMENT, "the prompt of a child run has a zero byte in it");
     if (rc == 0 && !children)

@@ -120,8 +120,8 @@ static void count_calls(struct recorded *r)
         if (!cell)
             continue;
         call->number = (int64_t)++cell->calls;
-        call->late =
-            call->ended && strcmp(cell->status, "timeout") == 0 && call->ended_ms >= cell->ended_ms;
+        bool beyond = strcmp(cell->status, "timeout") == 0 && call->ended_ms >= cell->ended_ms;
+        call->late = call->ended && (beyond || call->error.code == ERROR_CANCELLED);
     }
 }
 

@@ -25,7 +25,7 @@ struct recorded_call {
     bool root, tool;
     bool ended; /* else it was under way when the process died, and is made again */
     bool asked; /* in this life */
-    bool late;  /* its cell reached its deadline before the answer came */
+    bool late;  /* no answer came to the guest: its code had given up, or its cell was over */
     char *model;
     char key[LM_KEY_SIZE];
     struct recorded_value request, reply;

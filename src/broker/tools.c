@@ -230,7 +230,7 @@ static const char *const reserved[] = {
 };
 
 /* Of names that the guest may have one day. */
-static const char *const reserved_beginnings[] = { "llm_query", "rlm_query", "sub_rlm", "context_",
+static const char *const reserved_beginnings[] = { "llm_", "rlm_", "sub_rlm", "context_",
     "history_", "_" };
 
 /* ---- names ---- */

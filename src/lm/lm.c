@@ -579,8 +579,7 @@ int lm_key(char out[LM_KEY_SIZE], struct error *err)
     unsigned char random[16];
     if (getrandom(random, sizeof random, 0) != sizeof random)
         return error_set_errno(err, ERROR_IO, "reading random bytes");
-    for (size_t i = 0; i < sizeof random; i++)
-        snprintf(out + 2 * i, 3, "%02x", random[i]);
+    text_hex(random, sizeof random, out);
     return 0;
 }
 

@@ -24,7 +24,7 @@
 #include "session/options.h"
 
 enum {
-    CALLS_MAX = 4096,         /* open at once; a thread each in the guest */
+    CALLS_MAX = 16384,        /* open at once */
     PARTS_MAX = 1000000,      /* of one call */
     RESULT_PARTS_MAX = 16,    /* of one result */
     PARTIAL_FRAME_MS = 30000, /* a frame that has begun must be complete by then */
@@ -458,6 +458,19 @@ static int on_call(struct session *s, const struct frame *frame, struct error *e
     return 0;
 }
 
+/* The answer may be on its way already: then there is nothing left to cancel. */
+static int on_cancel(struct session *s, const struct frame *frame, struct error *err)
+{
+    size_t i = find_call(s, frame->id);
+    if (!s->ready)
+        return error_set(err, ERROR_PROTOCOL, "a call is cancelled before READY");
+    if (i == s->open_count)
+        return 0;
+    s->open_calls[i] = s->open_calls[--s->open_count];
+    s->events.call_dropped(s->arg, s, frame->id);
+    return 0;
+}
+
 static const struct {
     uint8_t type;
     int (*handle)(struct session *s, const struct frame *frame, struct error *err);
@@ -465,12 +478,14 @@ static const struct {
     { FRAME_READY, on_ready },
     { FRAME_CALL, on_call },
     { FRAME_RESULT, on_result },
+    { FRAME_CANCEL, on_cancel },
 };
 
 static const struct frame_rule rules[] = {
     { FRAME_READY, 4096, 0 },
     { FRAME_CALL, HEAD_MAX, 256u << 20 },
     { FRAME_RESULT, HEAD_MAX, 256u << 20 },
+    { FRAME_CANCEL, 0, 0 },
 };
 
 static int on_frame(void *arg, const struct frame *frame, struct error *err)

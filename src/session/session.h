@@ -69,7 +69,7 @@ struct session;
 
 struct session_events {
     void (*call)(void *arg, struct session *s, const struct session_call *call);
-    /* The session died with this call open: nobody waits for its answer any more. */
+    /* Nobody waits for the answer to this call any more: the session died, or its code gave up. */
     void (*call_dropped)(void *arg, struct session *s, uint64_t id);
     /* Output as it comes, for a live display; may be NULL. */
     void (*output)(void *arg, struct session *s, int stream, const char *data, size_t len);

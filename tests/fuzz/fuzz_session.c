@@ -308,7 +308,7 @@ static void end(struct world *w, uint8_t how)
 
 static void act(struct world *w, struct loop *loop)
 {
-    uint8_t what = input_byte(&w->in) % 12;
+    uint8_t what = input_byte(&w->in) % 13;
     if (what == 0)
         start_cell(w);
     else if (what == 1)
@@ -333,6 +333,8 @@ static void act(struct world *w, struct loop *loop)
         send_frame(w, FRAME_RESULT, input_byte(&w->in));
     else if (what == 10)
         send_output(w);
+    else if (what == 11)
+        send_frame(w, FRAME_CANCEL, input_byte(&w->in));
     else
         end(w, input_byte(&w->in));
 }

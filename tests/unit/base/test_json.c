@@ -1,6 +1,7 @@
 /* The JSON scanner: what RFC 8259 allows passes, everything else is refused with its place. */
 #include "../test.h"
 
+#include "base/cleanup.h"
 #include "base/json.h"
 
 static void accepts_what_the_standard_allows(void **state)
@@ -79,6 +80,34 @@ static void bytes_are_written_as_base64(void **state)
     }
 }
 
+static void base64_gives_the_bytes_back(void **state)
+{
+    (void)state;
+    char bytes[256];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (char)i;
+    for (size_t len = 0; len < sizeof bytes; len++) {
+        cleanup_buf struct buf text = { 0 };
+        size_t n = 1;
+        json_append_base64(&text, bytes, len);
+        cleanup_free char *back = json_base64_bytes(text.data ? text.data : "", text.len, &n);
+        assert_non_null(back);
+        assert_int_equal(n, len);
+        assert_memory_equal(back, bytes, len);
+    }
+}
+
+static void what_is_no_base64_gives_nothing(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = { "A", "AB", "ABC", "ABCDE", "AB C", "ABC\n",
+        "A===", "====", "AB=C", "=ABC", "ABC-", "ABC_", "\xff\xff\xff\xff" };
+    for (size_t i = 0; i < array_length(wrong); i++) {
+        size_t n = 0;
+        assert_null(json_base64_bytes(wrong[i], strlen(wrong[i]), &n));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -89,6 +118,8 @@ int main(void)
         cmocka_unit_test(long_numbers_are_refused),
         cmocka_unit_test(strings_are_written_so_that_they_read_back),
         cmocka_unit_test(bytes_are_written_as_base64),
+        cmocka_unit_test(base64_gives_the_bytes_back),
+        cmocka_unit_test(what_is_no_base64_gives_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

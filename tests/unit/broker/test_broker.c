@@ -285,12 +285,24 @@ static void a_late_answer_disturbs_nothing(void **state)
     assert_int_equal(f->budget.spent.calls, 2);
 }
 
+/* A cell that is interrupted tells the host that it waits no more: nothing is paid for nobody. */
+static void an_interrupted_cell_cancels_its_calls(void **state)
+{
+    struct fixture *f = *state;
+    open_limited(f, -1);
+    f->wait_for = CALLS_MAX;
+    assert_int_equal(run_limited(f, "llm_query('late')", 0.2)->status, CELL_TIMEOUT);
+    assert_submits(f, "SUBMIT(a=1)", "{\"a\": 1}");
+    assert_int_equal(f->budget.open, 0);
+    assert_int_equal(f->budget.held_tokens, 0);
+}
+
 static void closing_cancels_what_is_under_way(void **state)
 {
     struct fixture *f = *state;
     open_limited(f, -1);
     f->wait_for = CALLS_MAX;
-    run_limited(f, "llm_query('late')", 0.2);
+    run_limited(f, "future = llm_submit('late')", 20);
     assert_int_equal(f->budget.open, 1);
     broker_close(steal(&f->broker));
     assert_int_equal(f->budget.spent.calls, 1);
@@ -508,6 +520,7 @@ int main(void)
         T(the_budget_refuses_a_batch_whole),
         T(calls_of_a_dead_guest_are_cancelled),
         T(a_late_answer_disturbs_nothing),
+        T(an_interrupted_cell_cancels_its_calls),
         T(closing_cancels_what_is_under_way),
         T(a_call_waits_only_so_long),
         T(a_batch_that_waited_too_long_keeps_what_has_come),

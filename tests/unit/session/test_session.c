@@ -229,6 +229,49 @@ static void calls_of_a_dead_session_are_dropped(void **state)
     assert_int_equal(f->dropped, 1);
 }
 
+/* What a guest says of a call on the raw channel, in a cell: 19 is CALL, 21 CANCEL. */
+#define SAY                                                                                        \
+    "import os, struct\n"                                                                          \
+    "def say(kind, ident, head=b'', blob=b''):\n"                                                  \
+    "    os.write(3, struct.pack('<BBHIQQ', 1, kind, 0, len(head), ident, len(blob)) + head + "    \
+    "blob)\n"
+
+/* The host forgets it and goes on: no answer comes, and the number may be used again. */
+static void a_cancelled_call_is_dropped(void **state)
+{
+    struct fixture *f = *state;
+    open_keeping_calls(f);
+    run(f, "pass");
+    const struct cell_result *r =
+        run(f, SAY "say(19, 900, b'{\"name\":\"llm_query\"}', bytes(4))\nsay(21, 900)\n"
+                   "say(19, 900, b'{\"name\":\"llm_query\"}', bytes(4))\nSUBMIT(1)");
+    assert_status(r, CELL_SUBMITTED);
+    assert_int_equal(f->dropped, 1);
+    assert_int_equal(kept.count, 2);
+}
+
+/* Its answer may have been on the way; a guest can say it of any number. */
+static void cancelling_what_is_not_open_is_nothing(void **state)
+{
+    struct fixture *f = *state;
+    open_keeping_calls(f);
+    run(f, "pass");
+    const struct cell_result *r = run(f, SAY "say(21, 7)\nsay(21, 2**64 - 1)\nSUBMIT(1)");
+    assert_status(r, CELL_SUBMITTED);
+    assert_int_equal(f->dropped, 0);
+}
+
+/* The twin that is refused: it has nothing to say beyond that. */
+static void a_cancel_with_a_head_breaks_the_protocol(void **state)
+{
+    struct fixture *f = *state;
+    open_keeping_calls(f);
+    run(f, "pass");
+    const struct cell_result *r = run(f, SAY "say(21, 7, b'{}')\nimport time; time.sleep(30)");
+    assert_status(r, CELL_KILLED);
+    assert_string_equal(r->killed, "protocol");
+}
+
 static void values_arrive_as_they_were(void **state)
 {
     struct fixture *f = *state;
@@ -453,6 +496,9 @@ int main(void)
         T(threads_call_at_once_and_are_answered_in_any_order),
         T(a_call_can_be_interrupted_and_the_next_one_works),
         T(calls_of_a_dead_session_are_dropped),
+        T(a_cancelled_call_is_dropped),
+        T(cancelling_what_is_not_open_is_nothing),
+        T(a_cancel_with_a_head_breaks_the_protocol),
         T(values_arrive_as_they_were),
         T(large_values_travel_as_memory_files),
         T(json_that_is_none_is_an_error),

@@ -1,0 +1,159 @@
+/* broker/prompt.c: see prompt.h. */
+#include "broker/prompt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+
+enum { MESSAGES_MAX = 10000, PARTS_MAX = 100000 };
+
+int prompt_check(const char *text, size_t len, struct error *err)
+{
+    size_t bad;
+    if (len == 0)
+        return error_set(err, ERROR_ARGUMENT, "prompt cannot be empty");
+    if (!text_is_utf8(text, len, &bad))
+        return error_set(err, ERROR_ARGUMENT, "the prompt is not UTF-8 at byte %zu", bad);
+    return 0;
+}
+
+/* A member that is a string; its length may hold zero bytes. */
+static const char *string_of(struct json_object *o, const char *key, size_t *len)
+{
+    struct json_object *member = NULL;
+    *len = 0;
+    if (!json_object_is_type(o, json_type_object) || !json_object_object_get_ex(o, key, &member) ||
+        !json_object_is_type(member, json_type_string))
+        return NULL;
+    *len = (size_t)json_object_get_string_len(member);
+    return json_object_get_string(member);
+}
+
+static int take_bytes(struct json_object *o, size_t message, struct lm_part *out, struct error *err)
+{
+    size_t len, n = 0;
+    const char *data = string_of(o, "data", &len);
+    char *bytes = data ? json_base64_bytes(data, len, &n) : NULL;
+    if (!bytes)
+        return error_set(
+            err, ERROR_ARGUMENT, "message %zu: the bytes of a part are not base64", message);
+    out->media_type = json_get_string(o, "media_type", NULL);
+    out->data = bytes;
+    out->len = n;
+    return 0;
+}
+
+static int take_part(struct json_object *o, size_t message, struct lm_part *out, struct error *err)
+{
+    size_t len;
+    const char *type = string_of(o, "type", &len);
+    if (type && strcmp(type, "text") == 0) {
+        out->kind = LM_PART_TEXT;
+        out->data = string_of(o, "text", &out->len);
+        return out->data ? 0
+                         : error_set(err, ERROR_ARGUMENT,
+                               "message %zu: a part of the type text without a text", message);
+    }
+    if (!type || (strcmp(type, "image") && strcmp(type, "document")))
+        return error_set(err, ERROR_ARGUMENT,
+            "message %zu: a part of the type '%.20s'; use text, image or document", message,
+            type ? type : "");
+    out->kind = strcmp(type, "image") == 0 ? LM_PART_IMAGE : LM_PART_DOCUMENT;
+    return take_bytes(o, message, out, err);
+}
+
+static size_t count_parts(struct json_object *list)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < json_object_array_length(list); i++) {
+        struct json_object *content =
+            json_get_typed(json_object_array_get_idx(list, i), "content", json_type_array);
+        count += content ? json_object_array_length(content) : 0;
+    }
+    return count;
+}
+
+static int take_parts(
+    struct prompt *p, struct json_object *content, size_t message, struct error *err)
+{
+    struct lm_message *m = &p->messages[message];
+    m->parts = p->parts + p->part_count;
+    m->part_count = json_object_array_length(content);
+    if (m->part_count == 0)
+        return error_set(err, ERROR_ARGUMENT, "message %zu has no parts", message);
+    for (size_t k = 0; k < m->part_count; k++) {
+        int rc = take_part(
+            json_object_array_get_idx(content, k), message, &p->parts[p->part_count], err);
+        if (rc < 0)
+            return rc;
+        p->part_count++;
+    }
+    return 0;
+}
+
+static int take_message(struct prompt *p, size_t index, struct error *err)
+{
+    struct json_object *o = json_object_array_get_idx(p->list, index);
+    struct lm_message *m = &p->messages[index];
+    struct json_object *content = json_get_typed(o, "content", json_type_array);
+    m->role = json_get_string(o, "role", "");
+    if (strcmp(m->role, "user") && strcmp(m->role, "assistant") && strcmp(m->role, "system"))
+        return error_set(err, ERROR_ARGUMENT,
+            "the role of message %zu is '%.20s'; use system, user or assistant", index, m->role);
+    if (content)
+        return take_parts(p, content, index, err);
+    m->text = string_of(o, "content", &m->len);
+    return m->text ? 0
+                   : error_set(err, ERROR_ARGUMENT,
+                         "the content of message %zu is neither a text nor a list of parts", index);
+}
+
+static int take_list(struct prompt *p, struct error *err)
+{
+    size_t parts;
+    p->count =
+        json_object_is_type(p->list, json_type_array) ? json_object_array_length(p->list) : 0;
+    if (p->count == 0 || p->count > MESSAGES_MAX)
+        return error_set(
+            err, ERROR_ARGUMENT, "a prompt is a text or a list of 1 to %d messages", MESSAGES_MAX);
+    parts = count_parts(p->list);
+    if (parts > PARTS_MAX)
+        return error_set(err, ERROR_ARGUMENT, "a prompt of more than %d parts", PARTS_MAX);
+    p->messages = calloc(p->count, sizeof *p->messages);
+    p->parts = calloc(parts + 1, sizeof *p->parts);
+    if (!p->messages || !p->parts)
+        return error_memory(err);
+    int rc = 0;
+    for (size_t i = 0; i < p->count && rc == 0; i++)
+        rc = take_message(p, i, err);
+    return rc;
+}
+
+int prompt_open(
+    struct prompt *out, const char *text, size_t len, bool is_messages, struct error *err)
+{
+    *out = (struct prompt){ .count = 1, .single = { .role = "user", .text = text, .len = len } };
+    out->messages = &out->single;
+    if (!is_messages)
+        return prompt_check(text, len, err);
+    int rc = json_parse(text, len, &json_limits_large, &out->list, err);
+    if (rc == 0)
+        rc = take_list(out, err);
+    if (rc < 0)
+        prompt_close(out);
+    return rc;
+}
+
+void prompt_close(struct prompt *p)
+{
+    for (size_t i = 0; i < p->part_count; i++)
+        if (p->parts[i].kind != LM_PART_TEXT)
+            free((char *)(uintptr_t)p->parts[i].data);
+    free(p->parts);
+    if (p->messages != &p->single)
+        free(p->messages);
+    json_object_put(p->list);
+    *p = (struct prompt){ 0 };
+}
