@@ -171,6 +171,8 @@ static int check_arguments(const struct tool *tool, const char *text, size_t len
     int rc = json_parse(text, len, &argument_limits, &o, err);
     if (rc == 0 && !json_object_is_type(o, json_type_object))
         rc = error_set(err, ERROR_ARGUMENT, "the arguments are no JSON object");
+    if (rc == 0)
+        rc = tool_arguments_are_plain(text, len, o, err);
     if (rc == 0 && tool->schema)
         rc = tool_schema_fits(tool->schema, o, err);
     return rc;

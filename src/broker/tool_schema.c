@@ -80,6 +80,41 @@ int tool_schema_check(struct json_object *schema, struct error *err)
 
 /* ---- arguments ---- */
 
+/* Behind the string that begins at `at`; *zero: it has a zero character in it. */
+static size_t skip_string(const char *text, size_t at, bool *zero)
+{
+    *zero = false;
+    for (at++; text[at] != '"'; at++) {
+        if (text[at] != '\\')
+            continue;
+        *zero |= strncmp(text + at, "\\u0000", 6) == 0;
+        at++;
+    }
+    return at + 1;
+}
+
+int tool_arguments_are_plain(
+    const char *text, size_t len, struct json_object *arguments, struct error *err)
+{
+    int members = 0, depth = 0;
+    bool zero = false;
+    for (size_t at = 0; at < len;) {
+        char c = text[at];
+        if (c == '"') {
+            at = skip_string(text, at, &zero);
+            continue;
+        }
+        depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+        members += c == ':' && depth == 1;
+        if (c == ':' && depth == 1 && zero)
+            return error_set(err, ERROR_ARGUMENT, "the name of an argument has a zero in it");
+        at++;
+    }
+    return members == json_object_object_length(arguments)
+               ? 0
+               : error_set(err, ERROR_ARGUMENT, "an argument is given twice");
+}
+
 /* 2.0 is an integer, too. */
 static bool fits_type(struct json_object *value, const char *word)
 {

@@ -73,6 +73,10 @@ void tool_call_on_cancel(struct tool_call *call, tool_cancel_fn *fn, void *arg);
 /* tool_schema.c */
 /* Whether it is a schema whose words are known well enough to be held to. */
 int tool_schema_check(struct json_object *schema, struct error *err);
+/* ERROR_ARGUMENT where readers of JSON could take this (well-formed) object for different ones: a name
+ * stands there twice, or has a zero in it. */
+int tool_arguments_are_plain(
+    const char *text, size_t len, struct json_object *arguments, struct error *err);
 /* ERROR_ARGUMENT where the arguments do not fit: names, types, enumerations, those of the top level. */
 int tool_schema_fits(struct json_object *schema, struct json_object *arguments, struct error *err);
 

@@ -279,6 +279,9 @@ static void forged_calls_are_refused_by_the_host(void **state)
         { "forge('search', b'{\"query\": \"x\"} ;')", "search(): JSON is wrong" },
         { "forge('search', b'{\"query\": NaN}')", "search(): JSON is wrong" },
         { "forge('search', b'{\"query\": \"\\xff\"}')", "search(): JSON is" },
+        { "forge('anything', b'{\"a\": 1, \"a\": 1}')", "an argument is given twice" },
+        { "forge('search', b'{\"query\": \"/etc\", \"qu\\\\u0065ry\": \"x\"}')", "given twice" },
+        { "forge('search', b'{\"query\\\\u0000\": \"x\"}')", "has a zero in it" },
         { "forge('search', b'{}')", "'query' is missing" },
         { "forge('search', b'{\"query\": 1}')", "'query' must be of type string" },
         { "forge('search', b'{\"query\": \"\", \"path\": \"/etc/passwd\"}')",
@@ -299,8 +302,11 @@ static void forged_calls_are_refused_by_the_host(void **state)
         droste_result_free(r);
     }
     assert_int_equal(f.called, 0);
-    submits("SUBMIT(v=forge('search', b'{\"query\": \"x\"}'))", "{\"v\": \"answered\"}");
-    assert_int_equal(f.called, 1);
+    submits("SUBMIT(v=forge('search', b'{\"query\": \"x\\\\u0000:\\\\\\\"\"}'))",
+        "{\"v\": \"answered\"}");
+    submits("SUBMIT(v=forge('anything', b'{\"a\": {\"a\": [{\"a\": \":\"}]}, \"b\\\\\\\":\": 1}'))",
+        "{\"v\": \"answered\"}");
+    assert_int_equal(f.called, 2);
 }
 
 /* Those that the host refuses count too: a flood ends either way. */
