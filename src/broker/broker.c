@@ -246,7 +246,9 @@ int item_begin(struct item *item, const struct lm_request *request, const struct
     struct broker *b = item->ask->broker;
     struct lm_request keyed = *request;
     char key[LM_KEY_SIZE];
-    int rc = budget_hold(b->options.budget, call, &item->hold, err);
+    int rc = known_may_ask(item, err);
+    if (rc == 0)
+        rc = budget_hold(b->options.budget, call, &item->hold, err);
     if (rc == 0 && !keyed.key) {
         rc = lm_key(key, err);
         keyed.key = key;
@@ -363,6 +365,8 @@ static int start_run(struct item *item, const char *prompt, size_t len, struct e
         rc = error_set(err, ERROR_ARGUMENT, "the prompt of a child run has a zero byte in it");
     if (rc == 0 && !children)
         return start_plain(item, prompt, len, err);
+    if (rc == 0)
+        rc = known_may_ask(item, err);
     return rc < 0 ? rc
                   : children->start(
                         b->options.children_arg, &child, child_done, item, &item->child, err);

@@ -57,6 +57,7 @@ struct broker_options {
     unsigned depth;            /* of the calls that are made here */
     struct store *store;       /* NULL: no record */
     const char *run;           /* its id there; must outlive the broker */
+    bool asks_nobody; /* what the record does not answer has the run stop: as `diverged` */
     struct recorded *recorded; /* of a run that is resumed; NULL: it is a new one */
     /* A guest asks something else than the record says. Called from within broker_call too, so that
      * the broker must not be closed here. NULL where nothing is recorded. */

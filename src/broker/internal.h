@@ -90,6 +90,8 @@ int known_start_tool(struct item *item, struct error *err); /* as known_start */
 /* 1: the item is taken care of; 0: it is to be begun, as the record knows nothing of it. */
 int known_start(struct item *item, struct lm_request *request, const struct budget_call *call,
     const char *text, size_t len, struct error *err);
+/* An error where nobody is to be asked any more; then the run is told that it left its path. */
+int known_may_ask(struct item *item, struct error *err);
 /* Nobody is to wait for the item any more; it has its error, or what came late then. */
 void known_cancel(struct item *item);
 /* Items that wait for others look again. */

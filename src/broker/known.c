@@ -79,7 +79,9 @@ static int take_known(struct item *item, struct lm_request *request, const struc
         int rc = item_begin(item, request, call, text, len, err);
         return rc < 0 ? rc : 1;
     }
-    int rc = lm_pass(b->options.lm, request, err);
+    int rc = recorded_is_of(known, b->options.lm, b->options.asks_nobody)
+                 ? lm_pass(b->options.lm, request, err)
+                 : 0;
     return rc < 0 ? rc : give_known(item, known->late);
 }
 
@@ -166,6 +168,15 @@ int known_start(struct item *item, struct lm_request *request, const struct budg
 int known_start_tool(struct item *item, struct error *err)
 {
     return item->known ? take_known_tool(item) : start_unknown(item, NULL, err);
+}
+
+int known_may_ask(struct item *item, struct error *err)
+{
+    struct broker_options *o = &item->ask->broker->options;
+    if (!o->asks_nobody)
+        return 0;
+    diverge(item->ask->broker, item->asked, item->asked_len);
+    return error_set(err, ERROR_MODEL_REPLAY, "nobody is asked while a run is gone over again");
 }
 
 /* ---- those that wait ---- */

@@ -300,3 +300,8 @@ int recorded_count(const struct recorded_call *call, struct budget *budget, stru
     };
     return budget_recall(budget, call->model, call->depth, account, &reply, err);
 }
+
+bool recorded_is_of(const struct recorded_call *call, struct lm *lm, bool again)
+{
+    return !again || strcmp(call->model, lm_name(lm)) == 0;
+}

@@ -78,6 +78,9 @@ int64_t recorded_asked(const struct recorded *r, int64_t cell);
 /* The first call of the cell that nobody asked for; NULL: there is none. */
 struct recorded_call *recorded_unasked(struct recorded *r, int64_t cell);
 
+/* Whether this model, if it is a recording, has to pass over the call: always, but for a run that is
+ * only gone over `again`, which may have asked another one. */
+bool recorded_is_of(const struct recorded_call *call, struct lm *lm, bool again);
 /* Counts a call that ended, in the budget and for the run whose account it is. */
 int recorded_count(const struct recorded_call *call, struct budget *budget, struct account *account,
     struct error *err);

@@ -197,6 +197,9 @@ static int record_tool_begin(struct item *item, const char *text, size_t len, st
 static int begin(
     struct item *item, const struct tool *tool, const char *text, size_t len, struct error *err)
 {
+    int may = known_may_ask(item, err);
+    if (may < 0)
+        return may;
     struct tool_call *call = calloc(1, sizeof *call);
     int rc = call ? record_tool_begin(item, text, len, err) : error_memory(err);
     if (rc < 0) {

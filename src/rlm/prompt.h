@@ -18,6 +18,17 @@ void prompt_tools(struct buf *out, struct json_object *tools, struct json_object
 void prompt_question(struct buf *out, const char *question, struct json_object *variable,
     const char *source, unsigned turns);
 
+/* A question that follows on another one. */
+struct prompt_next {
+    const char *answer; /* JSON, to the question before; NULL: there was none */
+    const char *question;
+    bool lost;                    /* the variables are gone */
+    struct json_object *variable; /* of its own context, called `name`; NULL: it brings none */
+    const char *name, *source;
+    unsigned turns;
+};
+void prompt_next_question(struct buf *out, const struct prompt_next *next);
+
 /* The context in a line, for people and the prompt. */
 void prompt_describe_context(struct buf *out, struct json_object *variable);
 

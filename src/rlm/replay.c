@@ -16,16 +16,17 @@ int replay_open(struct rlm_run *r, struct error *err)
 {
     const struct rlm_options *o = &r->tree->o;
     struct resume_pass pass = { tree_lm(r->tree, r->place.depth + 1), r->place.depth + 1,
-        o->max_tokens };
-    int rc = resume_open(o->store, r->place.resume, &r->resume, err);
+        o->max_tokens, o->again };
+    int rc = resume_open(o->store, r->place.resume, o->again, &r->resume, err);
     if (rc < 0)
         return rc;
     snprintf(r->result.run, sizeof r->result.run, "%s", r->place.resume);
-    rc = resume_count(r->resume, &r->tree->budget, &r->account, err);
+    rc = resume_count(r->resume, o->again, &r->tree->budget, &r->account, err);
     if (rc == 0)
         rc = resume_pass_gone(r->resume, &pass, err);
     r->start_ns = r->tree->budget.start_ns;
-    resume_submitted(r->resume, &r->submitted, NULL);
+    if (!o->again) /* then the session itself is needed */
+        resume_submitted(r->resume, &r->submitted, NULL);
     return rc;
 }
 
@@ -125,7 +126,7 @@ int replay_reply(struct rlm_run *r, struct recorded_call *known, const struct lm
     r->recorded = r->message_count;
     r->known = known;
     timer_start(r->step, 0, 0);
-    return lm_pass(r->lm, request, err);
+    return recorded_is_of(known, r->lm, r->tree->o.again) ? lm_pass(r->lm, request, err) : 0;
 }
 
 void replay_step(void *arg)

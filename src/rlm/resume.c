@@ -28,7 +28,8 @@ static int pass_call(struct resume *r, const struct resume_pass *pass,
         .depth = pass->depth,
         .max_tokens = pass->max_tokens,
         .temperature = -1 };
-    return rc < 0 ? rc : lm_pass(pass->lm, &request, err);
+    return rc < 0 || !recorded_is_of(call, pass->lm, pass->again) ? rc
+                                                                  : lm_pass(pass->lm, &request, err);
 }
 
 static void find_gone(struct resume *r)
@@ -39,8 +40,8 @@ static void find_gone(struct resume *r)
             r->gone = cell->id;
 }
 
-int resume_count(
-    struct resume *r, struct budget *budget, struct account *account, struct error *err)
+int resume_count(struct resume *r, bool again, struct budget *budget, struct account *account,
+    struct error *err)
 {
     struct recorded_call *call;
     struct recorded_cell *cell;
@@ -55,7 +56,7 @@ int resume_count(
     }
     for (size_t i = 0; (cell = recorded_cell_at(r->recorded, i)); i++)
         seconds += cell->seconds;
-    budget->start_ns -= (uint64_t)(seconds * 1e9);
+    budget->start_ns -= again ? 0 : (uint64_t)(seconds * 1e9);
     return rc;
 }
 
@@ -72,16 +73,18 @@ int resume_pass_gone(struct resume *r, const struct resume_pass *pass, struct er
     return rc;
 }
 
-int resume_open(struct store *store, const char *run, struct resume **out, struct error *err)
+int resume_open(
+    struct store *store, const char *run, bool again, struct resume **out, struct error *err)
 {
-    int rc = store_run_adopt(store, run, err);
+    int rc = again ? 0 : store_run_adopt(store, run, err);
     if (rc < 0)
         return rc;
     struct resume *r = calloc(1, sizeof *r);
     rc = r ? recorded_load(store, run, &r->recorded, err) : error_memory(err);
     if (rc < 0) {
         resume_free(r);
-        store_run_release(store, run, NULL);
+        if (!again)
+            store_run_release(store, run, NULL);
         return rc;
     }
     find_gone(r);

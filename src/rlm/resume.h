@@ -14,19 +14,21 @@
 
 struct resume;
 
-/* Makes the run this process's. */
-int resume_open(struct store *store, const char *run, struct resume **out, struct error *err);
+/* Makes the run this process's; with `again` one that has ended is only read. */
+int resume_open(
+    struct store *store, const char *run, bool again, struct resume **out, struct error *err);
 /* Counts in the budget what the record says was spent, once: calls and tokens, and the seconds of the
  * loop's own steps; the time in which nobody ran it does not count. What was under way is counted
- * when it ends. */
-int resume_count(
-    struct resume *r, struct budget *budget, struct account *account, struct error *err);
+ * when it ends. With `again` no time has passed. */
+int resume_count(struct resume *r, bool again, struct budget *budget, struct account *account,
+    struct error *err);
 /* The calls that will not be asked again as their sandbox died: who would answer them, a recording
  * perhaps, passes over them. */
 struct resume_pass {
     struct lm *lm;
     unsigned depth;
     int64_t max_tokens;
+    bool again;
 };
 int resume_pass_gone(struct resume *r, const struct resume_pass *pass, struct error *err);
 /* NULL is fine. */

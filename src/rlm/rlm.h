@@ -72,6 +72,14 @@ struct rlm_options {
     size_t max_output_chars;   /* of a cell's output that the model is shown */
     struct store *store;       /* NULL: no record */
     const char *resume;        /* the run of the record to go on with; NULL: a new one */
+    /* The run that asked the question before, which has ended and gives its session away; what its
+     * options point to must outlive this one, too. NULL: none. */
+    struct rlm_run *after;
+    const char *previous; /* its id, for the record; NULL: none */
+    /* With `resume`: a run that has ended. Its cells run again, nobody is asked and nothing written;
+     * it is there to go on from. */
+    bool again;
+    bool keep; /* somebody may go on from this run: its session outlives its end */
     const char *settings;      /* for the record, JSON: how the run was asked for; NULL: not told */
     const char *instructions;  /* added to the system prompt; NULL: none */
     void (*event)(void *arg, const struct rlm_event *event); /* may be NULL */

@@ -80,6 +80,7 @@ int run_record_begin(struct rlm_run *r, struct error *err)
     struct store_run_begin begin = {
         .parent = parent ? parent->result.run : NULL,
         .parent_cell = r->place.parent_cell,
+        .previous = parent ? NULL : r->tree->o.previous,
         .depth = r->place.depth,
         .model = model_name(r),
         .environment = r->tree->o.env_name,

@@ -805,6 +805,11 @@ void session_close(struct session *s)
     free(s);
 }
 
+void session_hand_over(struct session *s, void *arg)
+{
+    s->arg = arg;
+}
+
 bool session_is_alive(const struct session *s)
 {
     return !s->dead && s->death.code == ERROR_NONE;

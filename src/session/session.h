@@ -121,6 +121,9 @@ void session_options_init(struct session_options *options);
 /* ERROR_ARGUMENT where a cell may not have so much time (0: any) under this cap. */
 int session_check_timeout(double seconds, double cap, struct error *err);
 
+/* From now on the events are told to another one. */
+void session_hand_over(struct session *s, void *arg);
+
 /* Starts a sandbox; the first operation may be given at once. */
 int session_open(struct environment *env, const struct session_options *options,
     const struct session_events *events, void *arg, struct session **out, struct error *err);

@@ -12,7 +12,7 @@
 
 enum {
     APPLICATION = 0x44726f73, /* "Dros" */
-    SCHEMA_VERSION = 3,
+    SCHEMA_VERSION = 4,
 };
 
 static const char *const steps[SCHEMA_VERSION] = {
@@ -116,6 +116,9 @@ static const char *const steps[SCHEMA_VERSION] = {
     /* A call's dollars, NULL where nobody knows the price; and the kind of a run's error. */
     "ALTER TABLE calls ADD COLUMN cost REAL;"
     "ALTER TABLE runs ADD COLUMN error_code TEXT;",
+
+    /* The run whose conversation this one goes on with. */
+    "ALTER TABLE runs ADD COLUMN previous TEXT;",
 };
 
 struct found {

@@ -60,6 +60,7 @@ struct store_run_begin {
     const char *id;          /* a text_is_name(); NULL: one is made */
     const char *parent;      /* the run that asked for this one; NULL: a root */
     int64_t parent_cell;     /* the cell in which it asked; 0: none */
+    const char *previous;    /* the run that asked the question before; NULL: none */
     int64_t depth;           /* 0 for a root */
     const char *model;       /* as lm_name() gives it */
     const char *environment; /* "local", "docker"… */

@@ -64,7 +64,7 @@ static void an_existing_file_is_opened(void **state)
         store_close(store);
         assert_int_equal(ask(place->file, "SELECT count(*) FROM runs"), i + 1);
     }
-    assert_int_equal(ask(place->file, "PRAGMA user_version"), 3);
+    assert_int_equal(ask(place->file, "PRAGMA user_version"), 4);
 }
 
 /* Opening and closing a second store in this process does not drop the locks of the first, without
@@ -152,9 +152,9 @@ static void a_newer_version_is_refused(void **state)
 {
     struct place *place = *state;
     store_close(open_store(place->file));
-    run_sql(place->file, "PRAGMA user_version = 4");
+    run_sql(place->file, "PRAGMA user_version = 5");
     assert_open_says(place->file, "newer Droste (version 4, this one knows 3)");
-    run_sql(place->file, "PRAGMA user_version = 3");
+    run_sql(place->file, "PRAGMA user_version = 4");
     store_close(open_store(place->file));
 }
 
@@ -201,7 +201,7 @@ static void check_brought_up_to_date(struct place *place, int64_t call)
     assert_int_equal(ask(place->file, "SELECT sum(repeated) FROM calls WHERE key IS NULL"), 1);
     assert_int_equal(ask(place->file, "SELECT count(*) FROM runs WHERE settings IS NULL"), 1);
     assert_int_equal(ask(place->file, "SELECT count(*) FROM runs WHERE error_code IS NULL"), 1);
-    assert_int_equal(ask(place->file, "PRAGMA user_version"), 3);
+    assert_int_equal(ask(place->file, "PRAGMA user_version"), 4);
     assert_intact(place->file);
     store_close(store);
 }
