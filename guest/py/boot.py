@@ -73,6 +73,7 @@ def tidy_up(nest):
     with open("/proc/thread-self/children") as children:
         for keeper in children.read().split():
             os.kill(int(keeper), signal.SIGTERM)
+            os.kill(int(keeper), signal.SIGCONT)    # its guest may have stopped it
     try:
         while True:
             os.wait()

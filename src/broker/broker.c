@@ -21,7 +21,14 @@
 
 enum {
     UNDER_WAY_MAX = 64 << 20, /* bytes of prompts that wait for answers when one more call comes */
+    PROMPT_MAX = 32000,       /* bytes of a child run's prompt that its model is shown */
 };
+
+/* A longer one, without a context, is itself the context: a model cannot be told to read what fills
+ * its window. */
+static const char large_prompt[] =
+    "Your task is too long to be shown here: it is the str `context`, what is to be done together "
+    "with what it is to be done with. Read its beginning and its end first, and do what it asks.";
 
 int broker_open(const struct broker_options *options, struct broker **out, struct error *err)
 {
@@ -350,26 +357,49 @@ static int start_plain(struct item *item, const char *prompt, size_t len, struct
     return rc < 0 ? rc : start_messages(item, whole.data, whole.len, false, err);
 }
 
-static int start_run(struct item *item, const char *prompt, size_t len, struct error *err)
+static bool is_large(const struct item *item, size_t len)
+{
+    return !item->context && len > PROMPT_MAX;
+}
+
+int item_begin_run(struct item *item, const char *prompt, size_t len,
+    const struct recorded_run *known, struct error *err)
 {
     struct broker *b = item->ask->broker;
-    const struct broker_children *children = b->options.children;
-    struct broker_child child = { .prompt = prompt,
-        .len = len,
-        .context = item->context,
+    int may = known_may_ask(item, err);
+    if (may < 0)
+        return may;
+    struct given *large = is_large(item, len) ? given_new(VALUE_TEXT, prompt, len) : NULL;
+    struct broker_child child = { .prompt = large ? large_prompt : prompt,
+        .len = large ? strlen(large_prompt) : len,
+        .context = large ? large : item->context,
         .model = item->ask->model,
-        .cell = b->cell };
+        .cell = b->cell,
+        .resume = known ? known->id : NULL,
+        .reserved = !known || !known->begun };
+    if (is_large(item, len) && !large)
+        return error_memory(err);
+    int rc = b->options.children->start(
+        b->options.children_arg, &child, child_done, item, &item->child, err);
+    given_drop(large);
+    return rc;
+}
+
+static int start_run(struct item *item, const char *prompt, size_t len, struct error *err)
+{
+    struct broker_options *o = &item->ask->broker->options;
     item->is_run = true;
     int rc = prompt_check(prompt, len, err);
     if (rc == 0 && memchr(prompt, '\0', len))
         rc = error_set(err, ERROR_ARGUMENT, "the prompt of a child run has a zero byte in it");
-    if (rc == 0 && !children)
+    if (rc < 0)
+        return rc;
+    if (!o->children)
         return start_plain(item, prompt, len, err);
+    rc = o->recorded ? known_start_run(item, prompt, len, err) : 0;
     if (rc == 0)
-        rc = known_may_ask(item, err);
-    return rc < 0 ? rc
-                  : children->start(
-                        b->options.children_arg, &child, child_done, item, &item->child, err);
+        rc = item_begin_run(item, prompt, len, NULL, err);
+    return rc < 0 ? rc : 0;
 }
 
 /* ---- one call of a guest ---- */
@@ -432,10 +462,17 @@ static int find_prompt(struct item *item, const char *text, size_t len, struct e
 static int find_run(struct item *item, const char *text, size_t len, struct error *err)
 {
     cleanup_buf struct buf whole = { 0 };
-    if (item->ask->broker->options.children)
-        return 0;
-    int rc = plain_text(item, text, len, &whole, err);
-    return rc < 0 ? rc : known_find_call(item, whole.data, whole.len, err);
+    char hash[HASH_TEXT_SIZE] = "";
+    if (!item->ask->broker->options.children) {
+        int rc = plain_text(item, text, len, &whole, err);
+        return rc < 0 ? rc : known_find_call(item, buf_text(&whole), whole.len, err);
+    }
+    if (is_large(item, len)) {
+        int rc = hash_sha256(text, len, hash, err);
+        return rc < 0 ? rc : known_find_run(item, large_prompt, strlen(large_prompt), hash, err);
+    }
+    const char *context = item->context ? given_hash(item->context, err) : hash;
+    return context ? known_find_run(item, text, len, context, err) : -(int)ERROR_IO;
 }
 
 /* What guests may ask for. */
@@ -611,7 +648,7 @@ static int reserve(struct ask *ask, struct frame_parts parts, struct error *err)
         struct item *item = &ask->items[i];
         item->ask = ask;
         rc = o->recorded ? ask->function->find(item, text, len, err) : 0;
-        item->reserved = item->known ? 0 : 1;
+        item->reserved = item->known || item->known_run ? 0 : 1;
         fresh += item->reserved;
     }
     if (rc == 0 && fresh > 0)

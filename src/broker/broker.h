@@ -28,6 +28,8 @@ struct broker_child {
     struct given *context; /* NULL: none */
     const char *model;     /* as lm_request has it; NULL: the one of its depth */
     int64_t cell;          /* that asked, in the record; 0: none */
+    const char *resume;    /* the run of the record that goes on; NULL: a new one */
+    bool reserved;         /* one call was, in the budget, which is the child's now */
 };
 
 /* The end of a child run: its answer as JSON, or an error, or both (its last words). */
@@ -35,11 +37,13 @@ typedef void broker_child_fn(void *arg, const char *json, size_t len, const stru
 
 /* Who runs children; the floor above does. */
 struct broker_children {
-    /* Begins one, for which one call was reserved in the budget. `done` comes later, from the loop,
-     * unless it is cancelled first; then its handle is gone. */
+    /* Begins one, or goes on with it. `done` comes later, from the loop, unless it is cancelled
+     * first; then its handle is gone. */
     int (*start)(void *arg, const struct broker_child *child, broker_child_fn *done, void *done_arg,
         struct child **out, struct error *err);
     void (*cancel)(struct child *child, const struct error *why);
+    /* The record has the end of this one, which the guest is told; it is not begun. */
+    int (*pass)(void *arg, const struct recorded_run *run, struct error *err);
 };
 
 struct broker_options {
@@ -57,7 +61,7 @@ struct broker_options {
     unsigned depth;            /* of the calls that are made here */
     struct store *store;       /* NULL: no record */
     const char *run;           /* its id there; must outlive the broker */
-    bool asks_nobody; /* what the record does not answer has the run stop: as `diverged` */
+    bool asks_nobody;          /* what the record does not answer has the run stop: as `diverged` */
     struct recorded *recorded; /* of a run that is resumed; NULL: it is a new one */
     /* A guest asks something else than the record says. Called from within broker_call too, so that
      * the broker must not be closed here. NULL where nothing is recorded. */

@@ -172,7 +172,7 @@ void budget_release(struct budget *b, struct budget_hold *hold)
     hold->open = false;
 }
 
-static void add(struct spent *to, const struct lm_reply *reply)
+void spent_add(struct spent *to, const struct lm_reply *reply)
 {
     to->calls++;
     to->attempts += reply->attempts;
@@ -186,11 +186,11 @@ static void add(struct spent *to, const struct lm_reply *reply)
 static void settle(struct budget *b, size_t model, unsigned depth, struct account *account,
     const struct lm_reply *reply)
 {
-    add(&b->spent, reply);
-    add(&b->depths[depth], reply);
-    add(&b->models[model].spent, reply);
+    spent_add(&b->spent, reply);
+    spent_add(&b->depths[depth], reply);
+    spent_add(&b->models[model].spent, reply);
     for (struct account *a = account; a; a = a->up)
-        add(&a->spent, reply);
+        spent_add(&a->spent, reply);
 }
 
 void budget_settle(struct budget *b, struct budget_hold *hold, const struct lm_reply *reply)

@@ -50,6 +50,9 @@ struct spent {
 /* Dollars; negative where the price of some call is not known. */
 double spent_cost(const struct spent *spent);
 
+/* Counts a call that ended; only its usage, cost and attempts are read. */
+void spent_add(struct spent *spent, const struct lm_reply *reply);
+
 struct account {
     struct account *up; /* NULL: the root's */
     struct spent spent;
@@ -111,8 +114,8 @@ int budget_hold(
     struct budget *b, const struct budget_call *call, struct budget_hold *hold, struct error *err);
 /* The call ended, well or not; its usage, cost and attempts count. */
 void budget_settle(struct budget *b, struct budget_hold *hold, const struct lm_reply *reply);
-/* A call that ended in an earlier life of the tree, and held nothing in this one; only its usage,
- * cost and attempts are read. */
+/* A call that ended in an earlier life of the tree, and held nothing in this one; of the reply as
+ * spent_add. */
 int budget_recall(struct budget *b, const char *model, unsigned depth, struct account *account,
     const struct lm_reply *reply, struct error *err);
 /* A hold that never became a call. */

@@ -30,6 +30,7 @@ struct item {
     size_t asked_len;
 
     struct recorded_call *known; /* what the record has of it; NULL: nothing */
+    struct recorded_run *known_run;
     enum waits waits;
     char *kept; /* the prompt of one that waits for others */
 };
@@ -67,6 +68,9 @@ void item_start(struct item *item, const char *text, size_t len);
 /* Makes the model's call: a new one, or that of item->record once more, by request->key. */
 int item_begin(struct item *item, const struct lm_request *request, const struct budget_call *call,
     const char *text, size_t len, struct error *err);
+/* Begins the child run, or goes on with the one of the record. */
+int item_begin_run(struct item *item, const char *prompt, size_t len,
+    const struct recorded_run *known, struct error *err);
 /* The text of an answer, as a JSON string if `quote`; without memory the item has an error. */
 void item_keep_text(struct item *item, const char *text, size_t len, bool quote);
 void item_over(struct item *item);
@@ -85,6 +89,9 @@ void tool_keep_recorded(struct item *item, const struct recorded_call *call);
 /* known.c: what the record knows of an item, in a run that is resumed. */
 /* Looks for a call that asks `text`, and takes it: item->known. */
 int known_find_call(struct item *item, const char *text, size_t len, struct error *err);
+/* Looks for a child run, and takes it: item->known_run. The hash of its context is "" for none. */
+int known_find_run(
+    struct item *item, const char *question, size_t len, const char *context, struct error *err);
 void known_forget(struct item *item);
 int known_start_tool(struct item *item, struct error *err); /* as known_start */
 /* 1: the item is taken care of; 0: it is to be begun, as the record knows nothing of it. */
@@ -92,6 +99,7 @@ int known_start(struct item *item, struct lm_request *request, const struct budg
     const char *text, size_t len, struct error *err);
 /* An error where nobody is to be asked any more; then the run is told that it left its path. */
 int known_may_ask(struct item *item, struct error *err);
+int known_start_run(struct item *item, const char *prompt, size_t len, struct error *err);
 /* Nobody is to wait for the item any more; it has its error, or what came late then. */
 void known_cancel(struct item *item);
 /* Items that wait for others look again. */

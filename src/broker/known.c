@@ -1,9 +1,10 @@
 /* broker/known.c: what the record knows of a guest's prompts, in a run that is resumed.
  *
  *   asked ── in the record? ── ended ─► its answer is given (not before its cell's end, where it came late)
- *                  │        └─ under way ─► the same call is made again
+ *                  │        └─ under way ─► the same call is made again, the same run goes on
  *                  └─ not ── others of the cell should still come ─► it waits for them, DOUBT_MS at most
  *                         └─ the cell was under way ─► it is new
+ *                         └─ the cell ran into its deadline ─► it waits for that
  *                         └─ the cell had ended ─► the run has left its path, and stops
  */
 #include <stdlib.h>
@@ -33,27 +34,66 @@ int known_find_call(struct item *item, const char *text, size_t len, struct erro
     return 0;
 }
 
+int known_find_run(
+    struct item *item, const char *question, size_t len, const char *context, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    struct recorded *r = b->options.recorded;
+    char hash[HASH_TEXT_SIZE];
+    int rc = hash_sha256(question, len, hash, err);
+    if (rc < 0)
+        return rc;
+    item->known_run =
+        recorded_find_run(r, b->cell, item->ask->model, lm_name(b->options.lm), hash, context);
+    if (item->known_run)
+        recorded_take_run(r, item->known_run);
+    return 0;
+}
+
 void known_forget(struct item *item)
 {
     if (item->known)
         recorded_untake(item->ask->broker->options.recorded, steal(&item->known));
+    if (item->known_run)
+        recorded_untake_run(item->ask->broker->options.recorded, steal(&item->known_run));
 }
 
 /* ---- what it knows ---- */
 
-static void keep_known(struct item *item)
+static void keep_call(struct item *item, const struct recorded_call *call)
 {
-    struct recorded_call *call = item->known;
+    struct broker *b = item->ask->broker;
+    cleanup_buf struct buf text = { 0 };
     if (call->tool) {
         tool_keep_recorded(item, call);
         return;
     }
-    struct broker *b = item->ask->broker;
-    cleanup_buf struct buf text = { 0 };
     item->error = call->error;
     if (item->error.code == ERROR_NONE &&
         recorded_read(b->options.recorded, &call->reply, &text, &item->error) == 0)
         item_keep_text(item, buf_text(&text), text.len, item->is_run);
+}
+
+/* A run may have both an error and an answer: its last words. */
+static void keep_run(struct item *item, const struct recorded_run *run)
+{
+    struct broker *b = item->ask->broker;
+    cleanup_buf struct buf text = { 0 };
+    struct error err = { 0 };
+    item->error = run->error;
+    if (recorded_read(b->options.recorded, &run->answer, &text, &err) < 0)
+        item->error = err;
+    else if (run->answer.hash[0])
+        item_keep_text(item, buf_text(&text), text.len, false);
+}
+
+/* Nothing where the record has nothing. */
+static void keep_known(struct item *item)
+{
+    if (item->known)
+        keep_call(item, item->known);
+    else if (item->known_run)
+        keep_run(item, item->known_run);
 }
 
 /* The answer that the record has; 1, or an error. */
@@ -68,6 +108,14 @@ static int give_known(struct item *item, bool late)
     return 1;
 }
 
+/* A recording passes over the line that it gave then. */
+static int pass_known(struct broker *b, const struct recorded_call *known,
+    struct lm_request *request, struct error *err)
+{
+    struct lm *lm = b->options.lm;
+    return recorded_is_of(known, lm, b->options.asks_nobody) ? lm_pass(lm, request, err) : 0;
+}
+
 static int take_known(struct item *item, struct lm_request *request, const struct budget_call *call,
     const char *text, size_t len, struct error *err)
 {
@@ -79,9 +127,20 @@ static int take_known(struct item *item, struct lm_request *request, const struc
         int rc = item_begin(item, request, call, text, len, err);
         return rc < 0 ? rc : 1;
     }
-    int rc = recorded_is_of(known, b->options.lm, b->options.asks_nobody)
-                 ? lm_pass(b->options.lm, request, err)
-                 : 0;
+    int rc = pass_known(b, known, request, err);
+    return rc < 0 ? rc : give_known(item, known->late);
+}
+
+static int take_known_run(struct item *item, const char *prompt, size_t len, struct error *err)
+{
+    struct broker_options *o = &item->ask->broker->options;
+    struct recorded_run *known = item->known_run;
+    if (!known->ended) {
+        int rc = item_begin_run(item, prompt, len, known, err);
+        known->on = rc == 0;
+        return rc < 0 ? rc : 1;
+    }
+    int rc = o->children->pass(o->children_arg, known, err);
     return rc < 0 ? rc : give_known(item, known->late);
 }
 
@@ -108,8 +167,9 @@ static int wait_for_others(struct item *item, struct error *err)
 }
 
 /* Stops the run: the code asks for `text`, and the record knows nothing of that. */
-static void diverge(struct broker *b, const char *text, size_t len)
+static void diverge(const struct item *item, const char *text, size_t len)
 {
+    struct broker *b = item->ask->broker;
     struct recorded *r = b->options.recorded;
     struct recorded_cell *cell = recorded_cell_find(r, b->cell);
     struct recorded_call *unasked = recorded_unasked(r, b->cell);
@@ -121,11 +181,11 @@ static void diverge(struct broker *b, const char *text, size_t len)
         if (shown.data[i] == '\n')
             shown.data[i] = ' ';
     error_set(&why, ERROR_MODEL_REPLAY,
-        "turn %lld, cell %lld, call %lld: the code asks for '%.80s%s', which is not what the "
+        "turn %lld, cell %lld, call %lld: the code asks %sfor '%.80s%s', which is not what the "
         "record says; the run cannot be resumed",
         (long long)b->turn, (long long)(cell ? cell->number : 0),
-        (long long)(unasked ? unasked->number : recorded_asked(r, b->cell) + 1), buf_text(&shown),
-        n < len ? "…" : "");
+        (long long)(unasked ? unasked->number : recorded_asked(r, b->cell) + 1),
+        item->is_run ? "a child run " : "", buf_text(&shown), n < len ? "…" : "");
     b->options.diverged(b->options.arg, &why);
 }
 
@@ -139,13 +199,17 @@ static int is_refused(struct item *item, const struct budget_call *call, struct 
     return rc;
 }
 
-/* As known_start; `call` is NULL for a tool's. */
+/* As known_start; `call` is NULL for a child run and a tool. */
 static int start_unknown(struct item *item, const struct budget_call *call, struct error *err)
 {
     struct broker *b = item->ask->broker;
     struct recorded_cell *cell = recorded_cell_find(b->options.recorded, b->cell);
     if (!cell || (!cell->ended && cell->calls == 0))
         return 0;
+    if (cell->ended && strcmp(cell->status, "timeout") == 0) {
+        item->waits = WAITS_FOR_CELL;
+        return 1;
+    }
     if (cell->calls > 0) {
         timer_start(b->doubt, DOUBT_MS, 0);
         return wait_for_others(item, err);
@@ -154,7 +218,7 @@ static int start_unknown(struct item *item, const struct budget_call *call, stru
     if (rc < 0)
         return rc;
     rc = wait_for_others(item, err);
-    diverge(b, item->asked, item->asked_len);
+    diverge(item, item->asked, item->asked_len);
     return rc;
 }
 
@@ -163,6 +227,12 @@ int known_start(struct item *item, struct lm_request *request, const struct budg
 {
     return item->known ? take_known(item, request, call, text, len, err)
                        : start_unknown(item, call, err);
+}
+
+int known_start_run(struct item *item, const char *prompt, size_t len, struct error *err)
+{
+    return item->known_run ? take_known_run(item, prompt, len, err)
+                           : start_unknown(item, NULL, err);
 }
 
 int known_start_tool(struct item *item, struct error *err)
@@ -175,7 +245,7 @@ int known_may_ask(struct item *item, struct error *err)
     struct broker_options *o = &item->ask->broker->options;
     if (!o->asks_nobody)
         return 0;
-    diverge(item->ask->broker, item->asked, item->asked_len);
+    diverge(item, item->asked, item->asked_len);
     return error_set(err, ERROR_MODEL_REPLAY, "nobody is asked while a run is gone over again");
 }
 
@@ -217,7 +287,7 @@ void known_doubt(void *arg)
         for (size_t i = 0; i < ask->count; i++) {
             if (ask->items[i].waits != WAITS_FOR_OTHERS)
                 continue;
-            diverge(b, ask->items[i].kept, ask->items[i].asked_len);
+            diverge(&ask->items[i], ask->items[i].kept, ask->items[i].asked_len);
             return;
         }
 }

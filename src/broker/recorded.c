@@ -5,11 +5,17 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json.h"
 
 struct recorded {
     struct store *store;
+    const char *run; /* while it is read */
     struct recorded_call *calls;
     size_t call_count, call_room, next_root, first_sub;
+    struct recorded_call *below;
+    size_t below_count, below_room;
+    struct recorded_run *runs;
+    size_t run_count, run_room;
     struct recorded_cell *cells;
     size_t cell_count, cell_room, next_cell;
     int64_t turns;
@@ -47,20 +53,117 @@ static enum error_code code_named(const char *name)
 
 static int take_turn(void *arg, const struct store_turn *turn, struct error *err)
 {
-    ((struct recorded *)arg)->turns = turn->turn;
+    struct recorded *r = arg;
+    if (strcmp(turn->run, r->run) == 0)
+        r->turns = turn->turn;
     return 0;
+}
+
+/* The index of a run below; the number of them where it is none of them. */
+static size_t find_below(const struct recorded *r, const char *id)
+{
+    for (size_t i = r->run_count; i-- > 0;)
+        if (strcmp(r->runs[i].id, id) == 0)
+            return i;
+    return r->run_count;
+}
+
+static int add_piece(void *arg, const char *data, size_t len, struct error *err)
+{
+    buf_append(arg, data, len);
+    return buf_failed(arg) ? error_memory(err) : 0;
+}
+
+static int take_context(struct recorded *r, const struct store_value *value,
+    struct recorded_run *run, struct error *err)
+{
+    cleanup_buf struct buf text = { 0 };
+    cleanup_json struct json_object *o = NULL;
+    if (!value->hash)
+        return 0;
+    int rc = store_value_read(r->store, value, SIZE_MAX, add_piece, &text, err);
+    if (rc == 0)
+        rc = json_parse(buf_text(&text), text.len, &json_limits_large, &o, err);
+    if (rc == 0)
+        snprintf(run->context, sizeof run->context, "%s", json_get_string(o, "sha256", ""));
+    return rc;
+}
+
+/* Records that do not tell the kind of a run's error tell its status. */
+static enum error_code run_error_code(const struct store_run_end *end)
+{
+    if (end->code)
+        return code_named(end->code);
+    return strcmp(end->status, "timeout") == 0     ? ERROR_TIMEOUT
+           : strcmp(end->status, "cancelled") == 0 ? ERROR_CANCELLED
+           : strcmp(end->status, "error") == 0     ? ERROR_MODEL
+                                                   : ERROR_BUDGET;
+}
+
+/* What a child's parent is told of its error: whom it ended itself, it has not asked why. */
+static void take_run_error(struct recorded_run *to, const struct store_run_end *end)
+{
+    error_set(&to->error, run_error_code(end), "%s", end->error);
+    if (strcmp(end->status, "timeout") != 0 && strcmp(end->status, "cancelled") != 0)
+        error_wrap(&to->error, "child run %s", to->id);
+}
+
+static int take_run(void *arg, const struct store_run *run, struct error *err)
+{
+    struct recorded *r = arg;
+    const struct store_run_begin *b = &run->begin;
+    const char *status = run->end.status, *parent = b->parent ? b->parent : "";
+    if (strcmp(b->id, r->run) == 0)
+        return 0;
+    void *runs = grow(r->runs, r->run_count, &r->run_room, sizeof *r->runs);
+    if (!runs)
+        return error_memory(err);
+    r->runs = runs;
+    struct recorded_run *to = &r->runs[r->run_count];
+    size_t up = find_below(r, parent);
+    *to = (struct recorded_run){ .own = strcmp(parent, r->run) == 0,
+        .top = up < r->run_count ? r->runs[up].top : r->run_count,
+        .seq = run->seq,
+        .cell = b->parent_cell,
+        .depth = (unsigned)b->depth,
+        .ended = strcmp(status, "running") != 0 && strcmp(status, "interrupted") != 0,
+        .model = strdup(b->model),
+        .question = take_value(&b->question),
+        .answer = take_value(&run->end.answer),
+        .ended_ms = run->ended_ms };
+    snprintf(to->id, sizeof to->id, "%s", b->id);
+    r->run_count++;
+    if (to->ended && run->end.error)
+        take_run_error(to, &run->end);
+    return to->model ? take_context(r, &b->context, to, err) : error_memory(err);
+}
+
+/* Room for a call of the run itself, or of one below; NULL without memory. */
+static struct recorded_call *add_call(struct recorded *r, bool own)
+{
+    struct recorded_call **list = own ? &r->calls : &r->below;
+    size_t *count = own ? &r->call_count : &r->below_count;
+    size_t *room = own ? &r->call_room : &r->below_room;
+    void *calls = grow(*list, *count, room, sizeof **list);
+    if (!calls)
+        return NULL;
+    *list = calls;
+    return &(*list)[(*count)++];
 }
 
 static int take_call(void *arg, const struct store_call *call, struct error *err)
 {
     struct recorded *r = arg;
     const struct store_call_end *e = &call->end;
-    void *calls = grow(r->calls, r->call_count, &r->call_room, sizeof *r->calls);
-    if (!calls)
+    bool own = strcmp(call->begin.run, r->run) == 0;
+    size_t run = own ? 0 : find_below(r, call->begin.run);
+    if (!own && run == r->run_count)
+        return error_set(err, ERROR_STORE, "the record has calls of a run that it does not have");
+    struct recorded_call *c = add_call(r, own);
+    if (!c)
         return error_memory(err);
-    r->calls = calls;
-    struct recorded_call *c = &r->calls[r->call_count++];
     *c = (struct recorded_call){ .id = call->id,
+        .run = run,
         .turn = call->begin.turn,
         .cell = call->begin.cell,
         .root = strcmp(call->begin.kind, "root") == 0,
@@ -79,6 +182,8 @@ static int take_call(void *arg, const struct store_call *call, struct error *err
         .seconds = e->seconds,
         .ended_ms = call->ended_ms };
     snprintf(c->key, sizeof c->key, "%s", call->begin.key ? call->begin.key : "");
+    if (!own && c->root)
+        r->runs[run].begun = true;
     if (c->ended && strcmp(e->status, "ok") != 0)
         error_set(&c->error, code_named(e->status), "%s", e->error ? e->error : e->status);
     return c->model && c->finish ? 0 : error_memory(err);
@@ -88,6 +193,8 @@ static int take_cell(void *arg, const struct store_cell *cell, struct error *err
 {
     struct recorded *r = arg;
     const struct store_cell_end *e = &cell->end;
+    if (strcmp(cell->begin.run, r->run) != 0)
+        return 0;
     void *cells = grow(r->cells, r->cell_count, &r->cell_room, sizeof *r->cells);
     if (!cells)
         return error_memory(err);
@@ -111,60 +218,85 @@ static int take_cell(void *arg, const struct store_cell *cell, struct error *err
     return c->status && (!e->killed || c->killed) ? 0 : error_memory(err);
 }
 
-/* What follows from the calls of each cell. */
+/* Whether the cell cannot have had the answer: it was beyond its deadline, or had given up itself. */
+static bool came_late(const struct recorded_cell *cell, int64_t ended_ms, const struct error *error)
+{
+    bool beyond = strcmp(cell->status, "timeout") == 0 && ended_ms >= cell->ended_ms;
+    return beyond || error->code == ERROR_CANCELLED;
+}
+
+/* What follows from the calls and child runs of each cell. */
 static void count_calls(struct recorded *r)
 {
+    for (size_t i = 0; i < r->run_count; i++) {
+        struct recorded_run *run = &r->runs[i];
+        struct recorded_cell *cell = run->own ? recorded_cell_find(r, run->cell) : NULL;
+        if (!cell)
+            continue;
+        cell->calls++;
+        run->late = run->ended && came_late(cell, run->ended_ms, &run->error);
+    }
     for (size_t i = 0; i < r->call_count; i++) {
         struct recorded_call *call = &r->calls[i];
         struct recorded_cell *cell = recorded_cell_find(r, call->cell);
         if (!cell)
             continue;
-        call->number = (int64_t)++cell->calls;
-        bool beyond = strcmp(cell->status, "timeout") == 0 && call->ended_ms >= cell->ended_ms;
-        call->late = call->ended && (beyond || call->error.code == ERROR_CANCELLED);
+        cell->calls++;
+        call->number = ++cell->numbers;
+        call->late = call->ended && came_late(cell, call->ended_ms, &call->error);
     }
 }
 
 int recorded_load(struct store *store, const char *run, struct recorded **out, struct error *err)
 {
     static const struct store_visitor visitor = {
-        .turn = take_turn, .call = take_call, .cell = take_cell, .lazy = true
+        .run = take_run,
+        .turn = take_turn,
+        .call = take_call,
+        .cell = take_cell,
+        .children = true,
+        .lazy = true,
     };
     struct recorded *r = calloc(1, sizeof *r);
     if (!r)
         return error_memory(err);
     r->store = store;
+    r->run = run;
     int rc = store_run_visit(store, run, &visitor, r, err);
     if (rc < 0) {
         recorded_free(r);
         return rc;
     }
+    r->run = NULL;
     count_calls(r);
     *out = r;
     return 0;
+}
+
+static void free_calls(struct recorded_call *calls, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(calls[i].model);
+        free(calls[i].finish);
+    }
+    free(calls);
 }
 
 void recorded_free(struct recorded *r)
 {
     if (!r)
         return;
-    for (size_t i = 0; i < r->call_count; i++) {
-        free(r->calls[i].model);
-        free(r->calls[i].finish);
-    }
+    free_calls(r->calls, r->call_count);
+    free_calls(r->below, r->below_count);
+    for (size_t i = 0; i < r->run_count; i++)
+        free(r->runs[i].model);
     for (size_t i = 0; i < r->cell_count; i++) {
         free(r->cells[i].status);
         free(r->cells[i].killed);
     }
-    free(r->calls);
+    free(r->runs);
     free(r->cells);
     free(r);
-}
-
-static int add_piece(void *arg, const char *data, size_t len, struct error *err)
-{
-    buf_append(arg, data, len);
-    return buf_failed(arg) ? error_memory(err) : 0;
 }
 
 int recorded_read(
@@ -186,6 +318,16 @@ int64_t recorded_turns(const struct recorded *r)
 struct recorded_call *recorded_call_at(struct recorded *r, size_t index)
 {
     return index < r->call_count ? &r->calls[index] : NULL;
+}
+
+struct recorded_run *recorded_run_at(struct recorded *r, size_t index)
+{
+    return index < r->run_count ? &r->runs[index] : NULL;
+}
+
+struct recorded_call *recorded_below_at(struct recorded *r, size_t index)
+{
+    return index < r->below_count ? &r->below[index] : NULL;
 }
 
 struct recorded_cell *recorded_cell_at(struct recorded *r, size_t index)
@@ -292,13 +434,65 @@ int64_t recorded_asked(const struct recorded *r, int64_t cell)
     return asked;
 }
 
-int recorded_count(const struct recorded_call *call, struct budget *budget, struct account *account,
-    struct error *err)
+/* ---- child runs of guest code ---- */
+
+/* As fit() for calls. */
+static int fit_run(const struct recorded_run *run, int64_t cell, const char *model,
+    const char *fallback, const char *question, const char *context)
 {
-    struct lm_reply reply = {
-        .usage = call->usage, .cost = call->cost, .attempts = call->attempts
-    };
-    return budget_recall(budget, call->model, call->depth, account, &reply, err);
+    bool same = strcmp(run->model, model ? model : fallback) == 0;
+    if (!run->own || run->asked || (model && !same) || strcmp(run->question.hash, question) != 0 ||
+        strcmp(run->context, context) != 0)
+        return 0;
+    return 1 + same + 2 * (run->cell == cell);
+}
+
+struct recorded_run *recorded_find_run(struct recorded *r, int64_t cell, const char *model,
+    const char *fallback, const char *question, const char *context)
+{
+    struct recorded_run *best = NULL;
+    int most = 0;
+    for (size_t i = 0; i < r->run_count; i++) {
+        struct recorded_run *run = &r->runs[i];
+        int fits = fit_run(run, cell, model, fallback, question, context);
+        if (fits == 0 || fits < most || (fits == most && run->seq > best->seq))
+            continue;
+        best = run;
+        most = fits;
+    }
+    return best;
+}
+
+static void note_run(struct recorded *r, struct recorded_run *run, bool asked)
+{
+    struct recorded_cell *cell = recorded_cell_find(r, run->cell);
+    run->asked = asked;
+    if (cell)
+        cell->calls = asked ? cell->calls - 1 : cell->calls + 1;
+}
+
+void recorded_take_run(struct recorded *r, struct recorded_run *run)
+{
+    note_run(r, run, true);
+}
+
+void recorded_untake_run(struct recorded *r, struct recorded_run *run)
+{
+    note_run(r, run, false);
+}
+
+struct recorded_run *recorded_unasked_run(struct recorded *r, int64_t cell)
+{
+    for (size_t i = 0; i < r->run_count; i++)
+        if (r->runs[i].own && !r->runs[i].asked && r->runs[i].cell == cell)
+            return &r->runs[i];
+    return NULL;
+}
+
+struct lm_reply recorded_spent(const struct recorded_call *call)
+{
+    return (
+        struct lm_reply){ .usage = call->usage, .cost = call->cost, .attempts = call->attempts };
 }
 
 bool recorded_is_of(const struct recorded_call *call, struct lm *lm, bool again)

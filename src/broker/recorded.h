@@ -1,9 +1,11 @@
-/* broker/recorded.h: what the record holds of a run that is resumed, and which of it was asked again.
+/* broker/recorded.h: what the record holds of a run that is resumed, and of the runs below it, and
+ * which of it was asked again.
  *
  * The run is replayed: its cells run again, and whoever asks what the record knows is answered from
  * there. A call is found by its cell and its request's hash; of several such the first that was not
  * asked yet, so that calls of a batch or of threads may come in any order. A call of another cell is
- * taken where its own has none: a thread that outlives its cell is faster or slower than it was.
+ * taken where its own has none: a thread that outlives its cell is faster or slower than it was. A
+ * child run is found in the same way, by the hashes of its question and its context.
  *
  * Values stay in the record until they are read. Nothing here writes.
  */
@@ -11,7 +13,6 @@
 #define DROSTE_BROKER_RECORDED_H
 
 #include "base/hash.h"
-#include "broker/budget.h"
 #include "lm/lm.h"
 #include "store/store.h"
 
@@ -22,6 +23,7 @@ struct recorded_value {
 
 struct recorded_call {
     int64_t id, turn, cell, number; /* `number` counts the calls of its cell from 1 */
+    size_t run;                     /* of one below: whose it is, as recorded_run_at has it */
     bool root, tool;
     bool ended; /* else it was under way when the process died, and is made again */
     bool asked; /* in this life */
@@ -46,7 +48,27 @@ struct recorded_cell {
     struct recorded_value code, out, err, submit, error;
     double seconds;
     int64_t ended_ms;
-    size_t calls; /* of it that were not asked yet */
+    int64_t numbers; /* of its calls */
+    size_t calls;    /* and child runs, of it that were not asked yet */
+};
+
+/* A run below. `own`: the child that a cell of this run asked for; else it is below one of those. */
+struct recorded_run {
+    char id[STORE_RUN_ID_SIZE];
+    bool own;
+    size_t top; /* the own child that it is, or is below, as recorded_run_at has it */
+    int64_t seq, cell;
+    unsigned depth;
+    bool begun; /* its model was asked */
+    bool ended; /* else it was under way when the process died, and goes on */
+    bool asked; /* in this life; so with `on`: it goes on in it */
+    bool on;
+    bool late; /* its cell reached its deadline before it ended */
+    char *model;
+    struct recorded_value question, answer;
+    char context[HASH_TEXT_SIZE]; /* "": it has none */
+    struct error error;
+    int64_t ended_ms;
 };
 
 struct recorded;
@@ -59,6 +81,9 @@ int64_t recorded_turns(const struct recorded *r);
 /* The steps in the order in which they began; NULL behind the last. */
 struct recorded_call *recorded_call_at(struct recorded *r, size_t index);
 struct recorded_cell *recorded_cell_at(struct recorded *r, size_t index);
+/* The runs below, parents before children, and their calls. */
+struct recorded_run *recorded_run_at(struct recorded *r, size_t index);
+struct recorded_call *recorded_below_at(struct recorded *r, size_t index);
 /* NULL: the record has no such cell, it is a new one. */
 struct recorded_cell *recorded_cell_find(struct recorded *r, int64_t id);
 
@@ -73,17 +98,22 @@ struct recorded_call *recorded_find(struct recorded *r, int64_t cell, bool tool,
 void recorded_take(struct recorded *r, struct recorded_call *call);
 /* Takes it back. */
 void recorded_untake(struct recorded *r, struct recorded_call *call);
+/* The same for child runs, by the hashes of both; `context` is "" for none. */
+struct recorded_run *recorded_find_run(struct recorded *r, int64_t cell, const char *model,
+    const char *fallback, const char *question, const char *context);
+void recorded_take_run(struct recorded *r, struct recorded_run *run);
+void recorded_untake_run(struct recorded *r, struct recorded_run *run);
 /* How many calls of the cell were asked for in this life. */
 int64_t recorded_asked(const struct recorded *r, int64_t cell);
 /* The first call of the cell that nobody asked for; NULL: there is none. */
 struct recorded_call *recorded_unasked(struct recorded *r, int64_t cell);
+struct recorded_run *recorded_unasked_run(struct recorded *r, int64_t cell);
 
 /* Whether this model, if it is a recording, has to pass over the call: always, but for a run that is
  * only gone over `again`, which may have asked another one. */
 bool recorded_is_of(const struct recorded_call *call, struct lm *lm, bool again);
-/* Counts a call that ended, in the budget and for the run whose account it is. */
-int recorded_count(const struct recorded_call *call, struct budget *budget, struct account *account,
-    struct error *err);
+/* The use of a call that ended, as budget_recall takes it. */
+struct lm_reply recorded_spent(const struct recorded_call *call);
 
 /* The whole value behind what is in `out`. */
 int recorded_read(

@@ -479,8 +479,11 @@ static void answer(struct zygote *z, uint32_t id, struct zygote_answer *what)
         return;
     }
     /* Nobody wants it any more, and what was sent to it lies in its channel: it would run alone. */
-    if (what->pidfd >= 0)
+    if (what->pidfd >= 0) {
         syscall(SYS_pidfd_send_signal, what->pidfd, SIGTERM, NULL, 0);
+        syscall(SYS_pidfd_send_signal, what->pidfd, SIGCONT, NULL,
+            0); /* its guest may have stopped it */
+    }
     close_fd(&what->pidfd);
 }
 

@@ -544,8 +544,12 @@ static void confine(struct builder *b, const struct jail_plan *zygote, const cha
     size_t before = b->ops.len;
     copy_kind(b, zygote, JAIL_RULESET);
     copy_kind(b, zygote, JAIL_RULE);
-    if (b->ops.len == before)
-        return; /* no Landlock here */
+    if (b->ops.len == before) {
+        /* No wall of files. But the guest must not stop its keeper, which could end nothing then. */
+        if (landlock_abi() >= LANDLOCK_SCOPE_ABI)
+            keep_signals_in(b);
+        return;
+    }
     if (workdir)
         add_rule(b, workdir, LANDLOCK_OWN);
     add(b, JAIL_CONFINE, NULL, NULL, 0, 0);

@@ -583,9 +583,14 @@ int lm_key(char out[LM_KEY_SIZE], struct error *err)
     return 0;
 }
 
+bool lm_is_recording(const struct lm *lm)
+{
+    return lm->ops == &lm_replay;
+}
+
 int lm_pass(struct lm *lm, const struct lm_request *request, struct error *err)
 {
-    if (lm->ops != &lm_replay)
+    if (!lm_is_recording(lm))
         return 0;
     struct lm_call *call = calloc(1, sizeof *call);
     if (!call)

@@ -135,6 +135,8 @@ int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, 
 /* A key for one call, so that whoever records it can make the same call again. */
 enum { LM_KEY_SIZE = 33 };
 int lm_key(char out[LM_KEY_SIZE], struct error *err);
+/* True of a recording that is replayed. */
+bool lm_is_recording(const struct lm *lm);
 /* The call was answered in an earlier life of the run: a recording that is replayed passes over the
  * line with that answer, as it did then. Nothing happens with other models. */
 int lm_pass(struct lm *lm, const struct lm_request *request, struct error *err);

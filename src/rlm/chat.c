@@ -40,8 +40,8 @@ static int say_answer(struct chat *c, const char *json, struct error *err)
         return say(c, "assistant", "", 0, err);
     if (json_parse(json, len, &json_limits_large, &o, NULL) == 0 &&
         json_object_is_type(o, json_type_string))
-        return say(c, "assistant", json_object_get_string(o),
-            (size_t)json_object_get_string_len(o), err);
+        return say(
+            c, "assistant", json_object_get_string(o), (size_t)json_object_get_string_len(o), err);
     return say(c, "assistant", json, len, err);
 }
 

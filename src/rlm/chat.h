@@ -14,11 +14,13 @@
 struct context;
 
 struct chat {
-    const struct context **contexts; /* `context_0` is the first, which may be NULL: there is none */
+    const struct context *
+        *contexts; /* `context_0` is the first, which may be NULL: there is none */
     size_t context_count;
-    struct json_object *history; /* array of {role, content}: questions and answers; NULL: none yet */
-    size_t next;                 /* which is bound next: a context, then the history */
-    bool lost;                   /* the sandbox of the run before is gone, and its variables */
+    struct json_object
+        *history; /* array of {role, content}: questions and answers; NULL: none yet */
+    size_t next;  /* which is bound next: a context, then the history */
+    bool lost;    /* the sandbox of the run before is gone, and its variables */
 };
 
 /* The first question's. */

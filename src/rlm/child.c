@@ -14,20 +14,13 @@
 #include "base/text.h"
 #include "rlm/run.h"
 
-/* A prompt of more bytes, without a context, is itself the context: a model cannot be told to read
- * what fills its window. */
-enum { PROMPT_MAX = 32000 };
-
-static const char large_prompt[] =
-    "Your task is too long to be shown here: it is the str `context`, what is to be done together "
-    "with what it is to be done with. Read its beginning and its end first, and do what it asks.";
-
 struct child {
     TAILQ_ENTRY(child) link;
     struct tree *tree;
     struct rlm_run *parent;
     unsigned depth;
-    char *prompt, *model; /* the model may be NULL */
+    char *prompt, *model, *resume; /* the last two may be NULL */
+    bool reserved;
     struct given *context;
     bool uses_context;
     int64_t cell;
@@ -45,6 +38,7 @@ static void free_child(struct child *c)
     given_drop(c->context);
     free(c->prompt);
     free(c->model);
+    free(c->resume);
     free(c);
 }
 
@@ -80,26 +74,35 @@ static void child_ended(void *arg, const struct rlm_result *result)
     end_child(arg, result->answer, &error);
 }
 
-static int begin_run(struct child *c, struct error *err)
+static struct run_place place_of(const struct child *c)
 {
-    struct run_place place = { .parent = c->parent,
+    return (struct run_place){ .parent = c->parent,
         .parent_cell = c->cell,
         .depth = c->depth,
         .iterations = c->tree->o.child_iterations,
         .question = c->prompt,
-        .model = c->model };
-    if (!c->context && strlen(c->prompt) > PROMPT_MAX) {
-        c->context = given_new(VALUE_TEXT, c->prompt, strlen(c->prompt));
-        if (!c->context)
-            return error_memory(err);
-        place.question = large_prompt;
-    }
-    int rc = c->context ? given_use(c->context, &place.context, err) : 0;
-    c->uses_context = rc == 0 && c->context;
-    if (rc == 0 && c->context && !(place.context_hash = given_hash(c->context, err)))
-        rc = -1;
+        .model = c->model,
+        .resume = c->resume,
+        .reserved = c->reserved };
+}
+
+/* Its context, and the hash of it, while the child has need of them. */
+static int use_context(struct child *c, struct run_place *place, struct error *err)
+{
+    if (!c->context)
+        return 0;
+    int rc = given_use(c->context, &place->context, err);
+    c->uses_context = rc == 0;
+    place->context_hash = rc == 0 ? given_hash(c->context, err) : NULL;
+    return rc == 0 && !place->context_hash ? -(int)ERROR_IO : rc;
+}
+
+static int begin_run(struct child *c, struct error *err)
+{
+    struct run_place place = place_of(c);
+    int rc = use_context(c, &place, err);
     if (rc < 0) {
-        budget_unreserve(&c->tree->budget, 1);
+        budget_unreserve(&c->tree->budget, c->reserved);
         return rc;
     }
     return run_start(c->tree, &place, child_ended, c, &c->run, err);
@@ -148,9 +151,11 @@ static int start_child(void *arg, const struct broker_child *ask, broker_child_f
         .model = ask->model ? strdup(ask->model) : NULL,
         .context = given_hold(ask->context),
         .cell = ask->cell,
+        .resume = ask->resume ? strdup(ask->resume) : NULL,
+        .reserved = ask->reserved,
         .done = done,
         .done_arg = done_arg };
-    if (!c->prompt || (ask->model && !c->model)) {
+    if (!c->prompt || (ask->model && !c->model) || (ask->resume && !c->resume)) {
         free_child(c);
         return error_memory(err);
     }
@@ -158,6 +163,17 @@ static int start_child(void *arg, const struct broker_child *ask, broker_child_f
     timer_start(c->tree->later, 0, 0);
     *out = c;
     return 0;
+}
+
+/* What its guest is told is in the record too, as if it had begun: whoever resumes the parent tells
+ * it again. */
+static void record_never(struct child *c, enum rlm_status status, const struct error *why)
+{
+    struct run_place place = place_of(c);
+    if (c->parent->finished)
+        return;
+    if (use_context(c, &place, NULL) == 0)
+        run_record_never(&place, c->tree, status, why);
 }
 
 static void cancel_child(struct child *c, const struct error *why)
@@ -168,8 +184,9 @@ static void cancel_child(struct child *c, const struct error *why)
         run_end(c->run, status, why);
         return;
     }
-    budget_unreserve(&c->tree->budget, 1);
+    budget_unreserve(&c->tree->budget, c->reserved);
+    record_never(c, status, why);
     end_child(c, NULL, why);
 }
 
-const struct broker_children run_children = { start_child, cancel_child };
+const struct broker_children run_children = { start_child, cancel_child, replay_pass_child };

@@ -12,24 +12,6 @@
 #include "rlm/prompt.h"
 #include "rlm/run.h"
 
-int replay_open(struct rlm_run *r, struct error *err)
-{
-    const struct rlm_options *o = &r->tree->o;
-    struct resume_pass pass = { tree_lm(r->tree, r->place.depth + 1), r->place.depth + 1,
-        o->max_tokens, o->again };
-    int rc = resume_open(o->store, r->place.resume, o->again, &r->resume, err);
-    if (rc < 0)
-        return rc;
-    snprintf(r->result.run, sizeof r->result.run, "%s", r->place.resume);
-    rc = resume_count(r->resume, o->again, &r->tree->budget, &r->account, err);
-    if (rc == 0)
-        rc = resume_pass_gone(r->resume, &pass, err);
-    r->start_ns = r->tree->budget.start_ns;
-    if (!o->again) /* then the session itself is needed */
-        resume_submitted(r->resume, &r->submitted, NULL);
-    return rc;
-}
-
 /* ---- leaving the path ---- */
 
 void run_diverged(void *arg, const struct error *why)
@@ -38,6 +20,8 @@ void run_diverged(void *arg, const struct error *why)
     if (root->finished || root->diverged.code)
         return;
     root->diverged = *why;
+    if (r != root)
+        error_wrap(&root->diverged, "child run %s", r->place.resume);
     timer_start(root->step, 0, 0);
 }
 
@@ -49,11 +33,74 @@ static int diverge(struct rlm_run *r, int rc, const struct error *why)
     return rc;
 }
 
+/* ---- the beginning ---- */
+
+/* Takes what a sandbox had asked that died later: nobody asks it again. */
+static int take_gone(struct rlm_run *r, struct error *err)
+{
+    struct recorded *recorded = resume_recorded(r->resume);
+    struct recorded_call *call;
+    struct recorded_run *run;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && (call = recorded_call_at(recorded, i)); i++) {
+        if (call->root || !resume_is_gone_cell(r->resume, call->cell))
+            continue;
+        recorded_take(recorded, call);
+        rc = call->ended ? pass_call(r->tree, recorded, call, err) : 0;
+    }
+    for (size_t i = 0; rc == 0 && (run = recorded_run_at(recorded, i)); i++) {
+        if (!run->own || !resume_is_gone_cell(r->resume, run->cell))
+            continue;
+        recorded_take_run(recorded, run);
+        rc = pass_run(r->tree, recorded, run, err);
+    }
+    return rc;
+}
+
+static int take_past(struct rlm_run *r, struct error *err)
+{
+    bool again = r->tree->o.again; /* then no time has passed, and the session itself is needed */
+    uint64_t ns = again ? 0 : (uint64_t)(resume_seconds(r->resume) * 1e9);
+    int rc = 0;
+    r->start_ns -= ns;
+    if (r->place.parent) {
+        resume_count_child(r->resume, &r->account);
+    } else {
+        r->tree->budget.start_ns -= ns;
+        rc = resume_count(r->resume, &r->tree->budget, &r->account, err);
+    }
+    if (!again)
+        resume_submitted(r->resume, &r->submitted, NULL);
+    return rc < 0 ? rc : take_gone(r, err);
+}
+
+int replay_open(struct rlm_run *r, struct error *err)
+{
+    const struct rlm_options *o = &r->tree->o;
+    int rc = resume_open(o->store, r->place.resume, o->again, &r->resume, err);
+    if (rc == 0) {
+        snprintf(r->result.run, sizeof r->result.run, "%s", r->place.resume);
+        rc = take_past(r, err);
+    }
+    /* A parent must not be told that its child failed, which only could not be replayed. */
+    return rc < 0 && r->place.parent ? diverge(r, rc, err) : rc;
+}
+
+int replay_pass_child(void *arg, const struct recorded_run *run, struct error *err)
+{
+    struct rlm_run *r = arg;
+    return pass_run(r->tree, resume_recorded(r->resume), run, err);
+}
+
+/* ---- the end ---- */
+
 bool replay_goes_back(struct rlm_run *r, enum rlm_status status)
 {
-    return r->resume && status != RLM_ANSWERED && status != RLM_EXHAUSTED &&
-           (r->turn == 0 || r->diverged.code || r->same_cell || r->known ||
-               resume_is_behind(r->resume));
+    if (!r->place.parent)
+        r->tree->back = r->resume && status != RLM_ANSWERED && status != RLM_EXHAUSTED &&
+                        (r->turn == 0 || r->diverged.code || r->same_cell || r->known ||
+                            resume_is_behind(r->resume));
+    return r->tree->back || r->tree->root->diverged.code;
 }
 
 void replay_go_back(struct rlm_run *r)
@@ -61,6 +108,24 @@ void replay_go_back(struct rlm_run *r)
     r->call_record = r->cell_record = 0;
     if (r->broker)
         broker_abandon(r->broker);
+}
+
+void replay_tell(struct rlm_run *r)
+{
+    struct tree *tree = r->tree;
+    struct buf out = { 0 };
+    if (!r->resume)
+        return;
+    resume_tell(
+        r->resume, r->place.parent ? r->result.run : NULL, &tree->replayed, &tree->repeated);
+    if (!tree->back)
+        resume_leave(r->resume, tree->o.store);
+    if (r->place.parent)
+        return;
+    buf_printf(
+        &out, "{\"replayed\":%zu,\"repeated\":[%s]}", tree->replayed, buf_text(&tree->repeated));
+    out.failed = out.failed || buf_failed(&tree->repeated);
+    r->result.resumed = buf_steal(&out);
 }
 
 /* ---- calls of the loop ---- */

@@ -15,23 +15,6 @@ struct resume {
 
 /* ---- the beginning ---- */
 
-/* A call that is not asked again: the recording that is replayed, if one is, has to know of it. */
-static int pass_call(struct resume *r, const struct resume_pass *pass,
-    const struct recorded_call *call, struct error *err)
-{
-    cleanup_buf struct buf text = { 0 };
-    int rc = recorded_read(r->recorded, &call->request, &text, err);
-    struct lm_message message = { "user", buf_text(&text), text.len };
-    struct lm_request request = { .model = call->model,
-        .messages = &message,
-        .message_count = 1,
-        .depth = pass->depth,
-        .max_tokens = pass->max_tokens,
-        .temperature = -1 };
-    return rc < 0 || !recorded_is_of(call, pass->lm, pass->again) ? rc
-                                                                  : lm_pass(pass->lm, &request, err);
-}
-
 static void find_gone(struct resume *r)
 {
     struct recorded_cell *cell;
@@ -40,37 +23,74 @@ static void find_gone(struct resume *r)
             r->gone = cell->id;
 }
 
-int resume_count(struct resume *r, bool again, struct budget *budget, struct account *account,
-    struct error *err)
+/* A child's own turns count as its parent's guest's calls; the root's do not. */
+static void count_place(const struct recorded_call *call, struct budget *budget)
+{
+    budget->tool_calls += call->tool;
+    budget->guest_calls += !call->tool && (!call->root || call->depth > 0);
+}
+
+static int count_call(const struct recorded_call *call, struct budget *budget,
+    struct account *account, struct error *err)
+{
+    struct lm_reply reply = recorded_spent(call);
+    return call->ended && !call->tool
+               ? budget_recall(budget, call->model, call->depth, account, &reply, err)
+               : 0;
+}
+
+/* The limit on calls counts all but the root's own turns; a child under way has the place of its
+ * first one before it is made. */
+int resume_count(
+    struct resume *r, struct budget *budget, struct account *account, struct error *err)
+{
+    struct recorded_call *call;
+    struct recorded_run *run;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && (call = recorded_call_at(r->recorded, i)); i++) {
+        count_place(call, budget);
+        rc = count_call(call, budget, account, err);
+    }
+    for (size_t i = 0; rc == 0 && (call = recorded_below_at(r->recorded, i)); i++) {
+        count_place(call, budget);
+        rc = count_call(call, budget, account, err);
+    }
+    for (size_t i = 0; (run = recorded_run_at(r->recorded, i)); i++)
+        budget->guest_calls += !run->ended && !run->begun;
+    return rc;
+}
+
+static void count_in_account(const struct recorded_call *call, struct account *account)
+{
+    struct lm_reply reply = recorded_spent(call);
+    if (call->ended && !call->tool)
+        spent_add(&account->spent, &reply);
+}
+
+void resume_count_child(struct resume *r, struct account *account)
+{
+    struct recorded_call *call;
+    for (size_t i = 0; (call = recorded_call_at(r->recorded, i)); i++)
+        count_in_account(call, account);
+    for (size_t i = 0; (call = recorded_below_at(r->recorded, i)); i++)
+        count_in_account(call, account);
+}
+
+double resume_seconds(struct resume *r)
 {
     struct recorded_call *call;
     struct recorded_cell *cell;
     double seconds = 0;
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && (call = recorded_call_at(r->recorded, i)); i++) {
-        budget->guest_calls += !call->root && !call->tool;
-        budget->tool_calls += call->tool;
+    for (size_t i = 0; (call = recorded_call_at(r->recorded, i)); i++)
         seconds += call->root ? call->seconds : 0;
-        if (call->ended && !call->tool)
-            rc = recorded_count(call, budget, account, err);
-    }
     for (size_t i = 0; (cell = recorded_cell_at(r->recorded, i)); i++)
         seconds += cell->seconds;
-    budget->start_ns -= again ? 0 : (uint64_t)(seconds * 1e9);
-    return rc;
+    return seconds;
 }
 
-int resume_pass_gone(struct resume *r, const struct resume_pass *pass, struct error *err)
+bool resume_is_gone_cell(const struct resume *r, int64_t cell)
 {
-    struct recorded_call *call;
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && (call = recorded_call_at(r->recorded, i)); i++) {
-        if (call->root || call->cell > r->gone)
-            continue;
-        recorded_take(r->recorded, call);
-        rc = call->ended && !call->tool ? pass_call(r, pass, call, err) : 0;
-    }
-    return rc;
+    return cell <= r->gone;
 }
 
 int resume_open(
@@ -161,7 +181,7 @@ int resume_next_cell(struct resume *r, int64_t turn, const char *code, size_t le
 
 bool resume_is_gone(const struct resume *r, const struct recorded_cell *cell)
 {
-    return cell->id <= r->gone;
+    return resume_is_gone_cell(r, cell->id);
 }
 
 static char *copy_of(struct json_object *o, const char *key)
@@ -204,6 +224,7 @@ int resume_check_cell(struct resume *r, const struct recorded_cell *cell,
 {
     const char *status = cell_status_name(result->status);
     struct recorded_call *unasked = recorded_unasked(r->recorded, cell->id);
+    struct recorded_run *run = recorded_unasked_run(r->recorded, cell->id);
     if (cell->ended && strcmp(status, cell->status) != 0)
         return error_set(err, ERROR_MODEL_REPLAY,
             "turn %lld, cell %lld: it ended as '%s', and '%.20s' is what the record says; the run "
@@ -214,31 +235,51 @@ int resume_check_cell(struct resume *r, const struct recorded_cell *cell,
             "turn %lld, cell %lld, call %lld: the code did not ask what the record says that it "
             "asked; the run cannot be resumed",
             (long long)cell->turn, (long long)cell->number, (long long)unasked->number);
+    if (run && result->alive)
+        return error_set(err, ERROR_MODEL_REPLAY,
+            "turn %lld, cell %lld: the code did not ask for child run %.64s, for which the record "
+            "says that it asked; the run cannot be resumed",
+            (long long)cell->turn, (long long)cell->number, run->id);
     return 0;
 }
 
 /* ---- the end ---- */
 
-char *resume_json(struct resume *r)
+void resume_leave(struct resume *r, struct store *store)
 {
-    struct buf list = { 0 }, out = { 0 };
-    struct recorded_call *call;
-    size_t replayed = 0;
-    for (size_t i = 0; (call = recorded_call_at(r->recorded, i)); i++) {
-        struct recorded_cell *cell = recorded_cell_find(r->recorded, call->cell);
-        replayed += call->asked && call->ended;
-        if (!call->asked || call->ended || (cell && resume_is_gone(r, cell)))
-            continue;
-        buf_printf(&list, "%s{\"turn\":%lld,\"cell\":%lld,\"call\":%lld", list.len ? "," : "",
-            (long long)call->turn, (long long)(cell ? cell->number : 0), (long long)call->number);
-        if (call->tool) {
-            buf_puts(&list, ",\"tool\":");
-            json_append_string(&list, call->model, strlen(call->model));
-        }
-        buf_putc(&list, '}');
+    struct recorded_run *run;
+    for (size_t i = 0; (run = recorded_run_at(r->recorded, i)); i++)
+        if (!run->ended && !recorded_run_at(r->recorded, run->top)->on)
+            store_run_release(store, run->id, NULL);
+}
+
+static void tell_repeated(
+    struct resume *r, const char *run, const struct recorded_call *call, struct buf *out)
+{
+    struct recorded_cell *cell = recorded_cell_find(r->recorded, call->cell);
+    buf_puts(out, out->len ? ",{" : "{");
+    if (run)
+        buf_printf(out, "\"run\":\"%s\",", run);
+    buf_printf(out, "\"turn\":%lld,\"cell\":%lld,\"call\":%lld", (long long)call->turn,
+        (long long)(cell ? cell->number : 0), (long long)call->number);
+    if (call->tool) {
+        buf_puts(out, ",\"tool\":");
+        json_append_string(out, call->model, strlen(call->model));
     }
-    buf_printf(&out, "{\"replayed\":%zu,\"repeated\":[%s]}", replayed, buf_text(&list));
-    out.failed = out.failed || buf_failed(&list);
-    buf_free(&list);
-    return buf_steal(&out);
+    buf_putc(out, '}');
+}
+
+void resume_tell(struct resume *r, const char *run, size_t *replayed, struct buf *repeated)
+{
+    struct recorded_call *call;
+    for (size_t i = 0; (call = recorded_call_at(r->recorded, i)); i++) {
+        *replayed += call->asked && call->ended;
+        if (call->asked && !call->ended && !(call->cell && resume_is_gone_cell(r, call->cell)))
+            tell_repeated(r, run, call, repeated);
+    }
+    for (size_t i = 0; (call = recorded_below_at(r->recorded, i)); i++) {
+        struct recorded_run *top =
+            recorded_run_at(r->recorded, recorded_run_at(r->recorded, call->run)->top);
+        *replayed += top->asked && !top->on && call->ended;
+    }
 }

@@ -17,20 +17,16 @@ struct resume;
 /* Makes the run this process's; with `again` one that has ended is only read. */
 int resume_open(
     struct store *store, const char *run, bool again, struct resume **out, struct error *err);
-/* Counts in the budget what the record says was spent, once: calls and tokens, and the seconds of the
- * loop's own steps; the time in which nobody ran it does not count. What was under way is counted
- * when it ends. With `again` no time has passed. */
-int resume_count(struct resume *r, bool again, struct budget *budget, struct account *account,
-    struct error *err);
-/* The calls that will not be asked again as their sandbox died: who would answer them, a recording
- * perhaps, passes over them. */
-struct resume_pass {
-    struct lm *lm;
-    unsigned depth;
-    int64_t max_tokens;
-    bool again;
-};
-int resume_pass_gone(struct resume *r, const struct resume_pass *pass, struct error *err);
+/* Of the root: counts in the budget what the record says that the whole tree has spent, once. What
+ * was under way is counted when it ends. */
+int resume_count(
+    struct resume *r, struct budget *budget, struct account *account, struct error *err);
+/* Of a child: the budget has it, and the accounts above it. */
+void resume_count_child(struct resume *r, struct account *account);
+/* Of the loop's own steps; the time in which nobody ran it does not count. */
+double resume_seconds(struct resume *r);
+/* True if the cell's sandbox died: what it asked will not be asked again. */
+bool resume_is_gone_cell(const struct resume *r, int64_t cell);
 /* NULL is fine. */
 void resume_free(struct resume *r);
 struct recorded *resume_recorded(struct resume *r);
@@ -56,7 +52,10 @@ int resume_cell_result(
 int resume_check_cell(struct resume *r, const struct recorded_cell *cell,
     const struct cell_result *result, struct error *err);
 
-/* {"replayed":N,"repeated":[{"turn":…,"cell":…,"call":…},…]}; NULL without memory. */
-char *resume_json(struct resume *r);
+/* Runs below that were under way, and that nobody asked for again: they stay as they are. */
+void resume_leave(struct resume *r, struct store *store);
+/* Adds how many calls were answered from the record, and {"turn":…,"cell":…,"call":…} for each that
+ * was made again; with a member `run` if that is not NULL. */
+void resume_tell(struct resume *r, const char *run, size_t *replayed, struct buf *repeated);
 
 #endif

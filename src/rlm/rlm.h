@@ -79,9 +79,9 @@ struct rlm_options {
     /* With `resume`: a run that has ended. Its cells run again, nobody is asked and nothing written;
      * it is there to go on from. */
     bool again;
-    bool keep; /* somebody may go on from this run: its session outlives its end */
-    const char *settings;      /* for the record, JSON: how the run was asked for; NULL: not told */
-    const char *instructions;  /* added to the system prompt; NULL: none */
+    bool keep;                /* somebody may go on from this run: its session outlives its end */
+    const char *settings;     /* for the record, JSON: how the run was asked for; NULL: not told */
+    const char *instructions; /* added to the system prompt; NULL: none */
     void (*event)(void *arg, const struct rlm_event *event); /* may be NULL */
     void *arg;
 };

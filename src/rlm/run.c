@@ -85,8 +85,7 @@ void run_end(struct rlm_run *r, enum rlm_status status, const struct error *why)
     timer_stop(r->deadline);
     timer_stop(r->later);
     timer_stop(r->step);
-    if (r->resume)
-        r->result.resumed = resume_json(r->resume);
+    replay_tell(r);
     if (back)
         run_record_release(r);
     else if (!again)
@@ -387,7 +386,7 @@ static struct rlm_run *new_run(
         .model = place->model ? strdup(place->model) : NULL,
         .lm = tree_lm(tree, place->depth),
         .account = { .up = place->parent ? &place->parent->account : NULL },
-        .reserved = place->parent != NULL,
+        .reserved = place->reserved,
         .done = done,
         .done_arg = arg,
         .start_ns = clock_ns(),
@@ -403,7 +402,7 @@ int run_start(struct tree *tree, const struct run_place *place, rlm_done_fn *don
     struct error why = { 0 };
     struct rlm_run *r = new_run(tree, place, done, arg);
     if (!r) {
-        budget_unreserve(&tree->budget, place->parent ? 1 : 0);
+        budget_unreserve(&tree->budget, place->reserved);
         return error_memory(err);
     }
     if (!place->parent)
@@ -457,6 +456,7 @@ static void close_tree(struct tree *tree)
     run_free(tree->root);
     timer_free(tree->later);
     budget_free(&tree->budget);
+    buf_free(&tree->repeated);
     free(tree->instructions);
     free(tree->setup);
     free(tree->settings);

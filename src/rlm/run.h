@@ -26,6 +26,9 @@ struct tree {
     struct rlm_run *root;
     struct child_list children; /* all that were not buried yet, the oldest first */
     struct timer *later;        /* begins children and buries them */
+    bool back;                  /* it ends as it was in the record, to be tried again */
+    size_t replayed;            /* calls of runs that are over, answered from the record; */
+    struct buf repeated;        /* and those that were made again, as JSON */
 };
 
 /* Where a run stands in the tree, and what it is for. */
@@ -38,6 +41,7 @@ struct run_place {
     const char *context_hash;      /* where that is known already; else NULL */
     const char *model;             /* as lm_request has it; NULL: the one of its depth */
     const char *resume;            /* the run of the record to go on with; NULL: a new one */
+    bool reserved;                 /* its first call is, in the budget */
 };
 
 struct message {
@@ -97,7 +101,7 @@ struct rlm_run {
 };
 
 /* run.c: a run begins, and ends. What fails is told to the record and by the return, not by `done`;
- * the call that was reserved for a child is the run's in either case. */
+ * the call that was reserved for it is the run's in either case. */
 int run_start(struct tree *tree, const struct run_place *place, rlm_done_fn *done, void *arg,
     struct rlm_run **out, struct error *err);
 void run_end(struct rlm_run *run, enum rlm_status status, const struct error *why);
@@ -129,10 +133,14 @@ void turn_answered(struct rlm_run *r, char *json, enum rlm_status status);
 
 /* replay.c: the steps of a run that is resumed. */
 int replay_open(struct rlm_run *r, struct error *err);
-/* Whether the run that ends so was not replayed to its end, and can be tried again; then nothing
- * more of it is written to the record. */
+/* As broker_children has it: the child had ended. */
+int replay_pass_child(void *run, const struct recorded_run *child, struct error *err);
+/* Whether the tree, whose root ends so, was not replayed to its end, and can be tried again; then
+ * nothing more of it is written to the record. Below the root it is what the root said. */
 bool replay_goes_back(struct rlm_run *r, enum rlm_status status);
 void replay_go_back(struct rlm_run *r);
+/* At its end: what of it was replayed, for whoever resumed the tree. */
+void replay_tell(struct rlm_run *r);
 /* The call that comes next, with what the model was told then; NULL: it is a new one. */
 int replay_next_call(struct rlm_run *r, struct recorded_call **out, struct error *err);
 /* The reply to a call that had ended comes from the record, soon. */
@@ -147,6 +155,13 @@ void replay_step(void *run); /* the timer's */
 /* The run does not do what the record says: its tree stops, as soon as it may be closed. */
 void run_diverged(void *run, const struct error *why);
 
+/* pass.c: whoever would have answered what is not asked again, a recording perhaps, is told of it.
+ * Of a run it is all that it and those below it asked. */
+int pass_call(const struct tree *tree, struct recorded *recorded, const struct recorded_call *call,
+    struct error *err);
+int pass_run(const struct tree *tree, struct recorded *recorded, const struct recorded_run *run,
+    struct error *err);
+
 /* child.c: the runs below the root. */
 extern const struct broker_children run_children;
 void tree_look(void *tree); /* the timer's: begins what has room, buries what is over */
@@ -154,6 +169,9 @@ void tree_bury(struct tree *tree, bool all);
 
 /* run_record.c: what the record is told of a run. All of it is nothing without a record. */
 int run_record_begin(struct rlm_run *r, struct error *err);
+/* A child that its parent gave up before it began: it is in the record with that end alone. */
+void run_record_never(const struct run_place *place, struct tree *tree, enum rlm_status status,
+    const struct error *why);
 int run_record_isolation(struct rlm_run *r, struct error *err);
 void run_record_end(struct rlm_run *r); /* a failure becomes the result's error */
 void run_record_release(struct rlm_run *r);

@@ -82,16 +82,45 @@ int run_record_begin(struct rlm_run *r, struct error *err)
         .parent_cell = r->place.parent_cell,
         .previous = parent ? NULL : r->tree->o.previous,
         .depth = r->place.depth,
-        .model = model_name(r),
+        .model = r->place.model ? r->place.model : lm_name(r->lm),
         .environment = r->tree->o.env_name,
         .version = DROSTE_VERSION,
-        .question = store_text(r->question),
+        .question = store_text(r->place.question),
         .context = store_text(context),
         .limits = store_text(limits),
         .settings = store_text(parent ? NULL : r->tree->settings),
         .context_data = { kept.data, kept.len },
     };
     return store_run_begin(store, &begin, r->result.run, err);
+}
+
+/* One that was under way in an earlier life of the tree, and does not go on in this one. */
+static int take_over(struct rlm_run *r)
+{
+    struct resume *past = NULL;
+    struct store *store = r->tree->o.store;
+    int rc = resume_open(store, r->place.resume, &past, NULL);
+    if (rc < 0)
+        return rc;
+    snprintf(r->result.run, sizeof r->result.run, "%s", r->place.resume);
+    r->result.iterations = (unsigned)recorded_turns(resume_recorded(past));
+    r->result.seconds = resume_seconds(past);
+    resume_count_child(past, &r->account);
+    resume_leave(past, store);
+    resume_free(past);
+    return 0;
+}
+
+void run_record_never(const struct run_place *place, struct tree *tree, enum rlm_status status,
+    const struct error *why)
+{
+    struct rlm_run r = { .tree = tree,
+        .place = *place,
+        .lm = tree_lm(tree, place->depth),
+        .result = { .status = status, .error = *why } };
+    if (!tree->o.store || (place->resume ? take_over(&r) : run_record_begin(&r, NULL)) < 0)
+        return;
+    run_record_end(&r);
 }
 
 int run_record_isolation(struct rlm_run *r, struct error *err)

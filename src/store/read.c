@@ -123,6 +123,7 @@ static int take_run(
     run->ended_ms = take_int(q);
     run->end.code = take_text(q);
     run->begin.previous = take_text(q);
+    run->seq = take_int(q);
     /* Only who resumes the run wants these, and a context may be large. */
     struct values unread = { .lazy = true };
     run->begin.settings = take_value(q, &unread);

@@ -13,7 +13,7 @@
     " context, limits, started_ms, owner_pid, owner_start, owner_space, owner_boot, status, "      \
     "error,"                                                                                       \
     " answer, iterations, calls, input_tokens, output_tokens, coalesce(cost, -1), seconds,"        \
-    " ended_ms, error_code, previous, settings, context_data FROM runs "
+    " ended_ms, error_code, previous, seq, settings, context_data FROM runs "
 
 #define WANTED                                                                                     \
     "(?1 IS NULL OR status = ?1 OR (?1 = 'interrupted' AND status = 'running'))"                   \
@@ -72,7 +72,8 @@ static const char *const texts[STATEMENT_COUNT] = {
     /* A write returns a row if it found what it was for. */
     [STATEMENT_RUN_BEGIN] =
         "INSERT INTO runs (id, parent, parent_cell, depth, model, environment, isolation, version,"
-        " question, context, limits, previous, settings, context_data, owner_pid, owner_start, owner_space,"
+        " question, context, limits, previous, settings, context_data, owner_pid, owner_start, "
+        "owner_space,"
         " owner_boot, started_ms)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO NOTHING RETURNING seq",

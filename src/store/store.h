@@ -168,6 +168,7 @@ int store_cell_end(
 struct store_run {
     struct store_run_begin begin;
     struct store_run_end end;
+    int64_t seq; /* rises with each run of the record */
     int64_t started_ms;
     int64_t ended_ms;
 };

@@ -8,15 +8,13 @@ import json
 import os
 import random
 import signal
-import sqlite3
 import time
 
 import pytest
 
 from conftest import finish, repl, wait_until, write_replay
-
-KILLS = int(os.environ.get("DROSTE_TEST_KILLS", "25"))
-SEED = int(os.environ.get("DROSTE_TEST_SEED", "20261121"))
+from lives import KEY, KILLS, SEED, Life, begun, check_paid_once, in_flight, kill, kill_at_random, measure, settle, \
+    take_back
 
 # Three turns with batches, calls one by one, and calls of threads; what one finds the next needs.
 TURNS = [
@@ -28,32 +26,7 @@ TURNS = [
     repl("d = llm_query_batched(['d' + x for x in c])"),
     repl("import hashlib\nSUBMIT(hashlib.sha256(repr((context, a, b, c, d)).encode()).hexdigest())"),
 ]
-KEY = {"OPENAI_API_KEY": "k"}
 CALLS = len(TURNS) + 12 + 3 + 8 + 8
-
-
-class Life:
-    """A run against a server, in as many processes as it takes."""
-
-    def __init__(self, droste, server, path):
-        self.droste, self.server = droste, server
-        self.env = {**KEY, "OPENAI_BASE_URL": server.url}
-        self.context = path / "c.txt"
-        self.context.write_text("needle\n" * 100)
-
-    def start(self, *flags):
-        return self.droste.start("run", "--question", "q", "--json", "--model", "turns", "--sub-model", "digest",
-                                 "--context", self.context, *flags, env=self.env)
-
-    def whole(self, *flags):
-        return finish(self.start(*flags))
-
-    @property
-    def id(self):
-        return self.droste.record.run["id"]
-
-    def resume(self, *flags):
-        return self.droste("runs", "resume", self.id, "--json", *flags, env=KEY)
 
 
 @pytest.fixture
@@ -61,95 +34,24 @@ def life(droste, serve, tmp_path):
     return Life(droste, serve(turns=TURNS), tmp_path)
 
 
-def begun(droste):
-    """Whether the record has a run."""
-    return os.path.exists(droste.record.path) and droste.record.runs != []
-
-
-def in_flight(record):
-    """The keys of the calls that have begun and not ended, as a stranger reads them."""
-    return {c["key"] for c in record.calls if c["status"] == "running"}
-
-
-def check_end(life, answer, killed):
-    """The run ended as one that nobody killed; `killed` are the keys in flight at each kill."""
-    stats, record = life.server.stats(), life.droste.record
-    shown = life.droste("runs", "show", life.id, "--json").json
-    assert shown["status"] == "answered" and shown["answer"] == answer
-    assert shown["usage"]["calls"] == CALLS == len(record.calls) and record.is_whole
-    assert {c["status"] for c in record.calls} == {"ok"} and len({c["key"] for c in record.calls}) == CALLS
-    # Nothing but what was in flight at a kill came twice, and it came under the same key.
-    allowed = {c["key"]: 1 + sum(c["key"] in keys for keys in killed) for c in record.calls}
-    assert set(stats["idempotency"]) == set(allowed)
-    for call in record.calls:
-        assert stats["idempotency"][call["key"]] <= 1 + call["repeated"] <= allowed[call["key"]], call
-    assert {c["key"] for c in record.calls if c["repeated"]} >= (killed[-1] if killed else set())
-    # The tokens of each call once, as the server counts them.
-    told = [stats["tokens"][c["key"]] for c in record.calls]
-    assert shown["usage"]["input_tokens"] == sum(t[0] for t in told)
-    assert shown["usage"]["output_tokens"] == sum(t[1] for t in told)
-
-
-def kill(process):
-    """However far it is; one that has ended is not touched."""
-    process.kill()
-    process.wait(60)
-
-
 @pytest.fixture(scope="module")
 def reference():
-    """Answer and seconds of a run that is not killed, once it was measured."""
+    """A run that is not killed, once it was measured."""
     return {}
-
-
-def measure(reference, droste, serve, path):
-    if not reference:
-        life = Life(droste, serve(turns=TURNS), path)
-        start = time.monotonic()
-        result = life.whole("--database", path / "reference.db")
-        assert result.status == 0 and result.json["usage"]["calls"] == CALLS, result
-        reference.update(answer=result.json["answer"], seconds=time.monotonic() - start)
-    return reference
 
 
 @pytest.mark.parametrize("number", range(KILLS))
 def test_killed_at_random_it_ends_as_if_it_had_not_been(droste, serve, tmp_path, reference, number):
     """`kill -9` at a random instant, and of some the resumed run too: the same answer, no call whose answer
     was recorded is made again, those in flight are made again with their keys, the usage is the server's."""
-    chance = random.Random(SEED + number)
-    expected = measure(reference, droste, serve, tmp_path)
+    expected = measure(reference, Life(droste, serve(turns=TURNS), tmp_path))
+    assert expected["calls"] == CALLS
     life = Life(droste, serve(turns=TURNS), tmp_path)
-    process, killed = life.start(), []
-    for _ in range(chance.choice([1, 1, 2, 3])):
-        time.sleep(chance.uniform(0, expected["seconds"]))
-        kill(process)
-        if not begun(droste):
-            assert life.server.stats()["requests"] == 0  # it had not begun, and nothing was paid
-            process = life.start()
-        elif droste.record.run["status"] == "running":
-            killed.append(in_flight(droste.record))
-            process = droste.start("runs", "resume", life.id, "--json", env=KEY)
-    result = finish(process)
-    if process.returncode != -signal.SIGKILL:
-        assert result.status == 0 and result.json["answer"] == expected["answer"], result
-    check_end(life, expected["answer"], killed)
+    killed = kill_at_random(life, random.Random(SEED + number), expected)
+    check_paid_once(life, expected, killed)
 
 
 # ---- the first and the last step ----
-
-def settle(droste, statement):
-    """Makes the record what it would be had the process died earlier."""
-    db = sqlite3.connect(droste.record.path)
-    with db:
-        db.executescript(statement)
-    db.close()
-
-
-def take_back(droste, *more):
-    """The process died before it could end the run, and before `more`."""
-    settle(droste, "UPDATE runs SET status = 'running', answer = NULL, ended_ms = NULL, owner_pid = 999999999,"
-                   " owner_start = 1;" + ";".join(more))
-
 
 DIED_BEFORE = pytest.mark.parametrize("more, requests", [
     (["DELETE FROM calls", "DELETE FROM cells", "DELETE FROM turns"], 2),

@@ -19,8 +19,9 @@ have been open at once), "hang": true (it never answers) and "status": N (it fai
 
 With --turns, the model `turns` answers the text of a JSON list that comes next in the conversation, and
 `digest` a short hash of the last message, each after some milliseconds: what they say follows from what
-they are asked alone, however often and in whichever order. A last message that begins with `hang` gets
-no answer the first time.
+they are asked alone, however often and in whichever order. The file may also be an object of such lists:
+`turns-NAME` answers from the one of that name, `turns` from that of the name "". A last message that begins
+with `hang` gets no answer when its idempotency key comes for the first time.
 
 GET /stats says what was seen, so that a test can prove that no call was lost or doubled:
 requests, connections (that brought one), max_in_flight, bytes_in, models {name: count}, idempotency {key: count},
@@ -637,10 +638,11 @@ class Server:
         if options.script:
             with open(options.script, encoding="utf-8") as f:
                 self.script = json.load(f)
-        self.turns = []
+        self.turns = {}
         if options.turns:
             with open(options.turns, encoding="utf-8") as f:
-                self.turns = json.load(f)
+                turns = json.load(f)
+            self.turns = turns if isinstance(turns, dict) else {"": turns}
 
     async def scripted(self, c, r):
         if not self.script:
@@ -672,15 +674,17 @@ class Server:
 
     async def determined(self, c, r):
         text = hashlib.sha256(r.last.encode()).hexdigest()[:12]
-        if r.model == "turns":
+        if r.model.startswith("turns"):
+            turns = self.turns.get(r.model.partition("-")[2], [])
             turn = sum(m["role"] == "assistant" for m in r.json["messages"])
-            if turn >= len(self.turns):
-                return await refuse(c, r, 400, "there are only %d turns" % len(self.turns))
-            text = self.turns[turn]
-        if r.last.startswith("hang") and r.nth == 1:
+            if turn >= len(turns):
+                return await refuse(c, r, 400, "there are only %d turns" % len(turns))
+            text = turns[turn]
+        key = r.headers.get("idempotency-key", "")
+        if r.last.startswith("hang") and self.stats.idempotency[key] == 1:
             return await hang(c, r)
         await asyncio.sleep(random.uniform(0.001, 0.016))
-        self.stats.tokens[r.headers.get("idempotency-key", "")] = [r.input_tokens, max(1, len(text) // 4)]
+        self.stats.tokens[key] = [r.input_tokens, max(1, len(text) // 4)]
         await say(c, r, text)
 
     async def chat(self, c, r):
@@ -690,6 +694,8 @@ class Server:
         behaviour = own.get(r.model) or BEHAVIOURS.get(r.model, numbered)
         if r.model.startswith("scripted-"):
             behaviour = self.scripted_any
+        if r.model.startswith("turns-"):
+            behaviour = self.determined
         await behaviour(c, r)
 
     async def dispatch(self, c, r):

@@ -264,6 +264,35 @@ static void money_is_not_limited_without_a_price(void **state)
     budget_free(&any);
 }
 
+/* A call of an earlier life counts for its model, depth and account as one that is settled, and leaves
+ * what is held and reserved alone. */
+static void a_recalled_call_counts_as_a_settled_one(void **state)
+{
+    struct budget_limits limits = { .calls = -1 };
+    struct budget b, c;
+    struct account root = { 0 }, below = { .up = &root };
+    struct budget_hold hold;
+    const struct budget_call call = { .model = "m", .depth = 2, .account = &below };
+    const struct lm_reply reply = {
+        .usage = { .input_tokens = 3, .output_tokens = 4 }, .cost = 0.5, .attempts = 2
+    };
+    budget_init(&b, &limits);
+    budget_init(&c, &limits);
+    assert_ok(budget_recall(&b, "m", 2, &below, &reply, err));
+    assert_int_equal(root.spent.input_tokens, 3);
+    assert_int_equal(below.spent.attempts, 2);
+    assert_ok(budget_hold(&c, &call, &hold, err));
+    budget_settle(&c, &hold, &reply);
+    assert_memory_equal(&b.spent, &c.spent, sizeof b.spent);
+    assert_memory_equal(b.depths, c.depths, sizeof b.depths);
+    assert_int_equal(b.model_count, 1);
+    assert_memory_equal(&b.models[0].spent, &c.models[0].spent, sizeof b.spent);
+    assert_int_equal(b.open, 0);
+    assert_int_equal(b.guest_calls, 0);
+    budget_free(&b);
+    budget_free(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +311,7 @@ int main(void)
         cmocka_unit_test(what_was_spent_is_told_by_model_depth_and_run),
         cmocka_unit_test(models_are_told_apart_up_to_a_number),
         cmocka_unit_test(money_is_not_limited_without_a_price),
+        cmocka_unit_test(a_recalled_call_counts_as_a_settled_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

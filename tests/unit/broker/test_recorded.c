@@ -152,6 +152,119 @@ static void replies_are_read_back(void **state)
     assert_int_equal(text.len, 0);
 }
 
+/* ---- child runs ---- */
+
+/* A child of the run, begun in this cell; `hash` is of its context, or NULL. */
+static void add_run(struct past *p, int cell, const char *id, const char *parent,
+    const char *question, const char *hash)
+{
+    char kept[STORE_RUN_ID_SIZE], context[128];
+    struct store_run_begin begin = plain_run(id);
+    snprintf(context, sizeof context, "{\"sha256\":\"%s\"}", hash ? hash : "");
+    begin.parent = parent;
+    begin.parent_cell = p->cells[cell];
+    begin.depth = 1;
+    begin.question = store_text(question);
+    begin.context = store_text(hash ? context : NULL);
+    assert_ok(store_run_begin(p->store, &begin, kept, err));
+}
+
+static void close_run(struct past *p, const char *id, const char *status, const char *code)
+{
+    struct store_run_end end = {
+        .status = status, .error = code ? "why" : NULL, .code = code, .answer = store_text("[1]")
+    };
+    assert_ok(store_run_end(p->store, id, &end, err));
+}
+
+/* The run that answers, which is taken; NULL: none does. */
+static struct recorded_run *asks_run(
+    struct past *p, int cell, const char *question, const char *context)
+{
+    char hash[HASH_TEXT_SIZE];
+    assert_ok(hash_sha256(question, strlen(question), hash, err));
+    struct recorded_run *run =
+        recorded_find_run(p->recorded, p->cells[cell], NULL, plain_run("x").model, hash, context);
+    if (run)
+        recorded_take_run(p->recorded, run);
+    return run;
+}
+
+static void assert_is_run(const struct recorded_run *run, const char *id)
+{
+    assert_non_null(run);
+    assert_string_equal(run->id, id);
+}
+
+/* Question and context tell children apart; the same ones come in the order in which they began. */
+static void children_are_found_by_what_they_are_asked(void **state)
+{
+    struct past *p = *state;
+    add_run(p, 0, "one", "a", "q", NULL);
+    add_run(p, 0, "two", "a", "q", NULL);
+    add_run(p, 0, "with", "a", "q", "00ff");
+    load(p);
+    assert_is_run(asks_run(p, 0, "q", "00ff"), "with");
+    assert_null(asks_run(p, 0, "q", "11ff"));
+    assert_null(asks_run(p, 0, "p", ""));
+    assert_is_run(asks_run(p, 0, "q", ""), "one");
+    assert_is_run(asks_run(p, 0, "q", ""), "two");
+    assert_null(asks_run(p, 0, "q", ""));
+}
+
+/* A run below a child is its child's, not one that this run's code can ask for. */
+static void runs_further_down_are_not_asked_for(void **state)
+{
+    struct past *p = *state;
+    add_run(p, 0, "child", "a", "q", NULL);
+    add_run(p, 0, "grandchild", "child", "g", NULL);
+    load(p);
+    assert_null(asks_run(p, 0, "g", ""));
+    struct recorded_run *child = asks_run(p, 0, "q", "");
+    assert_is_run(child, "child");
+    assert_true(child->own);
+    struct recorded_run *below = recorded_run_at(p->recorded, 1);
+    assert_is_run(below, "grandchild");
+    assert_ptr_equal(recorded_run_at(p->recorded, below->top), child);
+}
+
+/* What had ended has its answer or its error, under its name; what had not goes on. */
+static void the_end_of_a_child_is_known(void **state)
+{
+    struct past *p = *state;
+    add_run(p, 0, "well", "a", "1", NULL);
+    add_run(p, 0, "badly", "a", "2", NULL);
+    add_run(p, 0, "older", "a", "3", NULL);
+    add_run(p, 0, "never", "a", "4", NULL);
+    close_run(p, "well", "answered", NULL);
+    close_run(p, "badly", "error", "model_rate");
+    close_run(p, "older", "exhausted", NULL);
+    load(p);
+    struct recorded_run *well = asks_run(p, 0, "1", ""), *badly = asks_run(p, 0, "2", "");
+    assert_true(well->ended);
+    assert_int_equal(well->error.code, ERROR_NONE);
+    assert_int_equal(well->answer.len, 3);
+    assert_int_equal(badly->error.code, ERROR_MODEL_RATE);
+    assert_string_equal(badly->error.text, "child run badly: why");
+    assert_false(asks_run(p, 0, "4", "")->ended);
+}
+
+/* A child that nobody asked for is named, and can be asked for again when it is taken back. */
+static void unasked_children_are_found(void **state)
+{
+    struct past *p = *state;
+    add_run(p, 0, "child", "a", "q", NULL);
+    load(p);
+    assert_is_run(recorded_unasked_run(p->recorded, p->cells[0]), "child");
+    assert_null(recorded_unasked_run(p->recorded, p->cells[1]));
+    struct recorded_run *child = asks_run(p, 0, "q", "");
+    assert_null(recorded_unasked_run(p->recorded, p->cells[0]));
+    assert_int_equal(recorded_cell_at(p->recorded, 0)->calls, 0);
+    recorded_untake_run(p->recorded, child);
+    assert_int_equal(recorded_cell_at(p->recorded, 0)->calls, 1);
+    assert_is_run(asks_run(p, 0, "q", ""), "child");
+}
+
 #define past_test(f) cmocka_unit_test_setup_teardown(f, past_make, past_remove)
 
 int main(void)
@@ -163,6 +276,10 @@ int main(void)
         past_test(what_is_taken_back_can_be_asked_again),
         past_test(unasked_calls_are_found),
         past_test(replies_are_read_back),
+        past_test(children_are_found_by_what_they_are_asked),
+        past_test(runs_further_down_are_not_asked_for),
+        past_test(the_end_of_a_child_is_known),
+        past_test(unasked_children_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -655,18 +655,26 @@ static void how_a_worker_ended_is_told(void **state)
     }
 }
 
-/* The keeper and the guest are the same user there. */
+/* The keeper and the guest are the same user there, and only Landlock is between them (ABI 6). It may be
+ * given up before the host knows of it. */
 static void a_guest_that_stops_its_keeper_is_killed_all_the_same(void **state)
 {
     struct fixture *f = *state;
+    const char *expected = landlock_abi() >= LANDLOCK_SCOPE_ABI ? "no" : "up";
     struct box b;
-    open_at(f, ISOLATION_PROCESS, &b);
-    exec_in(&b, "import os, signal; os.kill(os.getppid(), signal.SIGSTOP); os.write(1, b'up')\n"
-                "while True: pass");
-    wait_until(f, b.out.len > 0);
-    pid_t zygote = zygote_pid();
-    close_box(&b);
-    wait_until(f, count_descendants(zygote) == 0);
+    for (int i = 0; i < 20; i++) {
+        open_at(f, ISOLATION_PROCESS, &b);
+        exec_in(&b, "import os, signal\n"
+                    "try: os.kill(os.getppid(), signal.SIGSTOP)\n"
+                    "except PermissionError: os.write(1, b'no')\n"
+                    "else: os.write(1, b'up')\n"
+                    "while True: pass");
+        wait_until(f, b.out.len > 0);
+        assert_string_equal(buf_text(&b.out), expected);
+        pid_t zygote = zygote_pid();
+        close_box(&b);
+        wait_until(f, count_descendants(zygote) == 0);
+    }
 }
 
 /* The cell is in the channel already when the sandbox is given up; nobody would end it. */
