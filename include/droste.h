@@ -253,6 +253,28 @@ DROSTE_API int droste_run(droste *d, const char *question, const char *context, 
 DROSTE_API int droste_resume(droste *d, const char *run, droste_event_fn *fn, void *arg,
     droste_result **out, droste_error *err);
 
+/* ---- conversations ---- */
+
+/* Several questions over one session: variables stay from question to question. Each question is a
+ * run of the record, with turns and a budget of its own, that names the one before. */
+typedef struct droste_chat droste_chat;
+
+DROSTE_API int droste_chat_open(droste *d, droste_chat **out, droste_error *err);
+/* Goes on from a run of the record that has ended (its id, or the beginning of it): its cells, and
+ * those of the questions before it, run again and are answered from the record, which asks nobody. Its
+ * settings hold where nobody sets others now. Contexts are read again and must be what they were. */
+DROSTE_API int droste_chat_continue(
+    droste *d, const char *run, droste_chat **out, droste_error *err);
+/* As droste_run. The model has the conversation so far before the question, and its code has the
+ * questions and answers as `history`. The first question's context is `context`, those of later ones
+ * are `context_1`, `context_2`… The session's own settings (isolation, tools, limits) are those of the
+ * first question. Where the sandbox is gone, a new one is opened with the contexts, and the model is
+ * told that its variables are not there. */
+DROSTE_API int droste_chat_ask(droste_chat *c, const char *question, const char *context,
+    droste_event_fn *fn, void *arg, droste_result **out, droste_error *err);
+/* Before the droste is freed. NULL is fine. */
+DROSTE_API void droste_chat_close(droste_chat *c);
+
 #ifdef __cplusplus
 }
 #endif

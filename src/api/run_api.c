@@ -1,6 +1,6 @@
 /* api/run_api.c: a run, waited for, with its events in the public form; a new one, or one of the
  * record to go on with. */
-#include "api/api.h"
+#include "api/run_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,16 +22,9 @@ static const char *const kind_names[] = {
     [RLM_EVENT_NOTICE] = "notice",
 };
 
-struct waiting {
-    bool done;
-    droste_event_fn *fn;
-    void *arg;
-    droste_result *result;
-};
-
 static void pass_event(void *arg, const struct rlm_event *e)
 {
-    struct waiting *w = arg;
+    struct run_waiting *w = arg;
     droste_event event = {
         .kind = kind_names[e->kind],
         .text = e->text,
@@ -51,32 +44,24 @@ static void pass_event(void *arg, const struct rlm_event *e)
 
 static void run_done(void *arg, const struct rlm_result *result)
 {
-    struct waiting *w = arg;
+    struct run_waiting *w = arg;
     w->result = result_of_run(result);
+    snprintf(w->run, sizeof w->run, "%s", result->run);
+    w->error = result->error;
     w->done = true;
 }
 
-/* What a run is made of. */
-struct parts {
-    struct context *context;
-    struct models models;
-    struct tools *tools;
-    struct store *store; /* the droste's */
-    const char *resume;  /* the run to go on with; NULL: a new one */
-    struct buf instructions;
-    struct buf settings; /* as the record keeps them */
-};
-
-static void free_parts(struct parts *p)
+void run_parts_free(struct run_parts *p)
 {
-    api_models_close(&p->models);
+    if (!p->shared)
+        api_models_close(&p->models);
     tools_free(p->tools);
     context_free(p->context);
     buf_free(&p->instructions);
     buf_free(&p->settings);
 }
 
-static int load_context(droste *d, const char *path, struct parts *p, struct error *err)
+static int load_context(droste *d, const char *path, struct run_parts *p, struct error *err)
 {
     struct context_filter filter = api_filter(d);
     enum value_kind kind;
@@ -84,9 +69,9 @@ static int load_context(droste *d, const char *path, struct parts *p, struct err
     return rc == 0 && path ? context_load(path, kind, &filter, &p->context, err) : rc;
 }
 
-static int make_parts(droste *d, const char *context, struct parts *p, struct error *err)
+int run_parts_make(droste *d, const char *context, struct run_parts *p, struct error *err)
 {
-    int rc = api_models(d, true, &p->models, err);
+    int rc = p->shared ? 0 : api_models(d, true, &p->models, err);
     if (rc == 0)
         rc = load_context(d, context, p, err);
     if (rc == 0)
@@ -95,7 +80,7 @@ static int make_parts(droste *d, const char *context, struct parts *p, struct er
 }
 
 static int fill_options(
-    droste *d, const char *question, struct parts *p, struct rlm_options *o, struct error *err)
+    droste *d, const char *question, struct run_parts *p, struct rlm_options *o, struct error *err)
 {
     const struct settings *s = &d->settings;
     int rc = s->instructions ? api_text(s->instructions, "instructions", &p->instructions, err) : 0;
@@ -127,6 +112,10 @@ static int fill_options(
         .max_output_chars = (size_t)s->max_output_chars,
         .store = p->store,
         .resume = p->resume,
+        .after = p->after,
+        .previous = p->previous,
+        .again = p->again,
+        .keep = p->keep,
         .instructions = buf_text(&p->instructions),
         .max_errors = (unsigned)s->max_errors,
     };
@@ -142,8 +131,8 @@ static int fill_options(
     return rc;
 }
 
-static int run(
-    droste *d, const char *question, struct parts *p, struct waiting *w, struct error *err)
+int run_and_wait(droste *d, const char *question, struct run_parts *p, struct run_waiting *w,
+    struct rlm_run **out, struct error *err)
 {
     struct rlm_options options;
     int rc = fill_options(d, question, p, &options, err);
@@ -162,24 +151,24 @@ static int run(
     if (rc < 0)
         return rc;
     rc = loop_run_until(d->loop, &w->done, err);
-    rlm_close(steal(&d->run));
+    *out = steal(&d->run);
     if (rc == 0 && !w->result)
         rc = error_memory(err);
     return rc;
 }
 
+static int run(
+    droste *d, const char *question, struct run_parts *p, struct run_waiting *w, struct error *err)
+{
+    struct rlm_run *done = NULL;
+    int rc = run_and_wait(d, question, p, w, &done, err);
+    rlm_close(done);
+    return rc;
+}
+
 /* ---- a run of the record ---- */
 
-/* What the record has of it. */
-struct past {
-    struct store *store;
-    char id[STORE_RUN_ID_SIZE];
-    struct buf question, settings;
-    struct json_object *context; /* NULL: there was none */
-    struct buf context_data;
-};
-
-static void free_past(struct past *past)
+void run_past_free(struct run_past *past)
 {
     buf_free(&past->question);
     buf_free(&past->settings);
@@ -195,7 +184,7 @@ static int add_piece(void *arg, const char *data, size_t len, struct error *err)
 
 static int take_past(void *arg, const struct store_run *run, struct error *err)
 {
-    struct past *past = arg;
+    struct run_past *past = arg;
     const struct store_run_begin *b = &run->begin;
     struct buf context = { 0 };
     if (b->parent)
@@ -207,6 +196,8 @@ static int take_past(void *arg, const struct store_run *run, struct error *err)
             "cannot "
             "be resumed",
             b->id, b->version);
+    snprintf(past->previous, sizeof past->previous, "%s", b->previous ? b->previous : "");
+    snprintf(past->status, sizeof past->status, "%s", run->end.status);
     int rc = store_value_read(past->store, &b->question, SIZE_MAX, add_piece, &past->question, err);
     if (rc == 0)
         rc = store_value_read(past->store, &b->settings, SIZE_MAX, add_piece, &past->settings, err);
@@ -221,7 +212,7 @@ static int take_past(void *arg, const struct store_run *run, struct error *err)
     return rc;
 }
 
-static int find_past(droste *d, const char *run, struct past *past, struct error *err)
+int run_past_find(droste *d, const char *run, struct run_past *past, struct error *err)
 {
     static const struct store_visitor visitor = { .run = take_past, .lazy = true };
     int rc = api_store(d, &past->store, err);
@@ -233,7 +224,7 @@ static int find_past(droste *d, const char *run, struct past *past, struct error
 }
 
 /* The context as it was, or an error. */
-static int load_past_context(droste *d, struct past *past, struct parts *p, struct error *err)
+int run_past_context(droste *d, struct run_past *past, struct run_parts *p, struct error *err)
 {
     const char *path = json_get_string(past->context, "path", NULL);
     const char *source = json_get_string(past->context, "source", NULL);
@@ -267,21 +258,24 @@ static int load_past_context(droste *d, struct past *past, struct parts *p, stru
     return p->context->source ? 0 : error_memory(err);
 }
 
-static int resume(droste *d, struct past *past, struct waiting *w, struct error *err)
+static int resume(droste *d, struct run_past *past, struct run_waiting *w, struct error *err)
 {
-    struct parts parts = { .store = past->store, .resume = past->id };
-    int rc = api_models(d, true, &parts.models, err);
+    struct run_parts parts = { .store = past->store, .resume = past->id };
+    droste_chat *chat = NULL;
+    int rc = past->previous[0] ? chat_before(d, past->previous, &chat, &parts, err)
+                               : api_models(d, true, &parts.models, err);
     if (rc == 0)
-        rc = load_past_context(d, past, &parts, err);
+        rc = run_past_context(d, past, &parts, err);
     if (rc == 0)
         rc = run(d, buf_text(&past->question), &parts, w, err);
-    free_parts(&parts);
+    run_parts_free(&parts);
+    droste_chat_close(chat);
     return rc;
 }
 
 /* With the run's own settings in the place of the droste's. */
 static int resume_as_then(
-    droste *d, const struct settings *now, struct past *past, struct waiting *w, struct error *err)
+    droste *d, const struct settings *now, struct run_past *past, struct run_waiting *w, struct error *err)
 {
     int rc = settings_init(&d->settings, err);
     if (rc == 0)
@@ -298,17 +292,17 @@ int droste_resume(droste *d, const char *run_id, droste_event_fn *fn, void *arg,
     droste_result **out, droste_error *err)
 {
     struct error why = { 0 };
-    struct past past = { 0 };
-    struct waiting w = { .fn = fn, .arg = arg };
+    struct run_past past = { 0 };
+    struct run_waiting w = { .fn = fn, .arg = arg };
     struct settings now = d->settings;
     api_forget_interrupt(d);
     int rc = d->run ? error_set(&why, ERROR_ARGUMENT, "a run is under way in this context already")
-                    : find_past(d, run_id, &past, &why);
+                    : run_past_find(d, run_id, &past, &why);
     if (rc == 0) {
         rc = resume_as_then(d, &now, &past, &w, &why);
         d->settings = now;
     }
-    free_past(&past);
+    run_past_free(&past);
     if (rc < 0) {
         droste_result_free(w.result);
         return api_fail(err, &why, rc);
@@ -321,8 +315,8 @@ int droste_run(droste *d, const char *question, const char *context, droste_even
     droste_result **out, droste_error *err)
 {
     struct error why = { 0 };
-    struct parts parts = { 0 };
-    struct waiting w = { .fn = fn, .arg = arg };
+    struct run_parts parts = { 0 };
+    struct run_waiting w = { .fn = fn, .arg = arg };
     int rc = 0;
     api_forget_interrupt(d);
     if (d->run)
@@ -330,10 +324,10 @@ int droste_run(droste *d, const char *question, const char *context, droste_even
     else if (!question || !question[0])
         rc = error_set(&why, ERROR_ARGUMENT, "a run needs a question");
     if (rc == 0)
-        rc = make_parts(d, context, &parts, &why);
+        rc = run_parts_make(d, context, &parts, &why);
     if (rc == 0)
         rc = run(d, question, &parts, &w, &why);
-    free_parts(&parts);
+    run_parts_free(&parts);
     if (rc < 0) {
         droste_result_free(w.result);
         return api_fail(err, &why, rc);

@@ -524,6 +524,7 @@ static int restore(
     int rc = 0;
     if (!json_object_is_type(value, json_type_array))
         return restore_one(s, name, value, err);
+    rc = settings_set(s, name, "", "the run's settings", err); /* it takes the place of another */
     for (size_t i = 0; rc == 0 && i < json_object_array_length(value); i++)
         rc = restore_one(s, name, json_object_array_get_idx(value, i), err);
     return rc;

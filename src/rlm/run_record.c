@@ -99,7 +99,7 @@ static int take_over(struct rlm_run *r)
 {
     struct resume *past = NULL;
     struct store *store = r->tree->o.store;
-    int rc = resume_open(store, r->place.resume, &past, NULL);
+    int rc = resume_open(store, r->place.resume, false, &past, NULL);
     if (rc < 0)
         return rc;
     snprintf(r->result.run, sizeof r->result.run, "%s", r->place.resume);
