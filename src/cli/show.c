@@ -312,6 +312,7 @@ static int text_run(void *arg, const struct store_run *run, struct error *err)
         run->begin.isolation ? run->begin.isolation : "not known", run->begin.version);
     print_fact("run", run->begin.id);
     print_fact("parent", run->begin.parent);
+    print_fact("after", run->begin.previous);
     print_fact_value("question", run->begin.question);
     print_fact("model", run->begin.model);
     print_context(run->begin.context);
