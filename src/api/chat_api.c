@@ -23,14 +23,19 @@ struct droste_chat {
     struct rlm_run *last;
     char last_id[STORE_RUN_ID_SIZE];
     struct models models; /* once somebody was asked; recordings go on where they are */
-    bool has_settings; /* its own, of the run that it goes on from */
+    bool has_settings;    /* its own, of the run that it goes on from */
     struct settings settings;
 };
+
+static int open_models(droste_chat *c, struct error *err)
+{
+    return c->models.opened_count > 0 ? 0 : api_models(c->d, true, &c->models, err);
+}
 
 /* The parts of one more run. */
 static int next_parts(droste_chat *c, struct run_parts *p, struct error *err)
 {
-    int rc = c->models.opened_count > 0 ? 0 : api_models(c->d, true, &c->models, err);
+    int rc = open_models(c, err);
     p->models = c->models;
     p->shared = true;
     p->after = c->last;
@@ -208,7 +213,7 @@ static int go_over(droste_chat *c, const char *run, struct error *err)
     struct run_past *chain = NULL;
     size_t count = 0;
     char id[STORE_RUN_ID_SIZE];
-    int rc = 0;
+    int rc = open_models(c, err); /* those of now, whatever the runs had */
     snprintf(id, sizeof id, "%s", run);
     while (rc == 0 && id[0]) {
         struct run_past *more = reallocarray(chain, count + 1, sizeof *chain);
@@ -234,7 +239,8 @@ static int go_over(droste_chat *c, const char *run, struct error *err)
     return rc;
 }
 
-int chat_before(droste *d, const char *run, droste_chat **out, struct run_parts *p, struct error *err)
+int chat_before(
+    droste *d, const char *run, droste_chat **out, struct run_parts *p, struct error *err)
 {
     int rc = open_chat(d, out, err);
     if (rc == 0)

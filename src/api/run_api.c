@@ -274,8 +274,8 @@ static int resume(droste *d, struct run_past *past, struct run_waiting *w, struc
 }
 
 /* With the run's own settings in the place of the droste's. */
-static int resume_as_then(
-    droste *d, const struct settings *now, struct run_past *past, struct run_waiting *w, struct error *err)
+static int resume_as_then(droste *d, const struct settings *now, struct run_past *past,
+    struct run_waiting *w, struct error *err)
 {
     int rc = settings_init(&d->settings, err);
     if (rc == 0)

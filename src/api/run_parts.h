@@ -56,6 +56,7 @@ int run_past_context(droste *d, struct run_past *past, struct run_parts *p, stru
 
 /* chat_api.c: goes over the runs up to this one, for one more with these parts. All of it belongs to
  * the chat, which is the caller's. */
-int chat_before(droste *d, const char *run, droste_chat **out, struct run_parts *p, struct error *err);
+int chat_before(
+    droste *d, const char *run, droste_chat **out, struct run_parts *p, struct error *err);
 
 #endif

@@ -84,8 +84,9 @@ static int converse(struct talk *t)
     if (lines_open(&t->lines, &why) < 0)
         return cli_inner_error(&why);
     if (lines_is_terminal(t->lines))
-        puts("A question a line; `:context PATH` gives the next one a context. Ctrl-C stops, Ctrl-D "
-             "leaves.");
+        puts(
+            "A question a line; `:context PATH` gives the next one a context. Ctrl-C stops, Ctrl-D "
+            "leaves.");
     int status = read_and_ask(t);
     return cli_finish(status, "the answers");
 }
@@ -108,8 +109,8 @@ static int run(const struct command *self, int argc, char **argv)
         return cli_error(&err);
     int status = cli_parse(self, argc, argv, flags, t.d, NULL, 0, NULL);
     if (status < 0 && context && strcmp(context, "-") == 0)
-        status = cli_usage(
-            self, "standard input is where the questions come from; give --context PATH");
+        status =
+            cli_usage(self, "standard input is where the questions come from; give --context PATH");
     t.quiet = t.quiet || (!verbose && !isatty(STDERR_FILENO));
     buf_puts(&t.context, context ? context : "");
     if (status < 0)
@@ -126,14 +127,16 @@ const struct command command_chat = {
     .synopsis = "[--context PATH] [--continue RUN] [--json] [--SETTING VALUE ...]",
     .summary = "questions, one after the other, over one session",
     .details =
-        "Each line is a question. Variables stay from question to question, and the model has what\n"
+        "Each line is a question. Variables stay from question to question, and the model has "
+        "what\n"
         "was said before; each question is a run of the record with a budget of its own. A line\n"
         "`:context PATH` gives the next question a context, which is `context_1`, `context_2`...\n"
         "Standard input may be a pipe: then there is no prompt.\n"
         "Exit status: 0; else of the last question that went wrong, as that of `droste run`.\n",
-    .examples = "  droste chat --context mail/\n"
-                "  droste chat --continue 20261120-1915\n"
-                "  printf 'Who wrote most?\\nAnd to whom?\\n' | droste chat --context mail/ --json\n",
+    .examples =
+        "  droste chat --context mail/\n"
+        "  droste chat --continue 20261120-1915\n"
+        "  printf 'Who wrote most?\\nAnd to whom?\\n' | droste chat --context mail/ --json\n",
     .settings = true,
     .run = run,
 };

@@ -20,8 +20,7 @@ static int ask(droste *d, const struct request *q, struct progress *progress, dr
     if (!q->before)
         return droste_run(d, q->question, q->context, fn, progress, r, err);
     int rc = droste_chat_continue(d, q->before, chat, err);
-    return rc < 0 ? rc
-                  : droste_chat_ask(*chat, q->question, q->context, fn, progress, r, err);
+    return rc < 0 ? rc : droste_chat_ask(*chat, q->question, q->context, fn, progress, r, err);
 }
 
 static int answer_question(droste *d, const struct request *q)
@@ -47,8 +46,8 @@ static int run(const struct command *self, int argc, char **argv)
     const struct flag flags[] = {
         { "question", "TEXT", "What to find out.", &q.question, NULL },
         { "context", "PATH", "A file, a directory or - (standard input).", &q.context, NULL },
-        { "continue", "RUN", "A run that has ended: go on from it with one more question.", &q.before,
-            NULL },
+        { "continue", "RUN", "A run that has ended: go on from it with one more question.",
+            &q.before, NULL },
         { "json", NULL, "Print one JSON object instead of the answer.", NULL, &q.json },
         { "quiet", NULL, "No progress, also on a terminal.", NULL, &q.quiet },
         { "verbose", NULL, "Progress also when piped.", NULL, &verbose },
