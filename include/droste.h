@@ -92,8 +92,8 @@ typedef struct droste_option {
 /* The options in the order of the documentation; NULL after the last. */
 DROSTE_API const droste_option *droste_option_at(size_t index);
 
-/* Interrupts what is under way, as Ctrl-C does: a cell (its session goes on) or a run (it ends as
- * cancelled). Safe in signal handlers and from other threads. */
+/* Interrupts what is under way, as Ctrl-C does: a cell (its session goes on), runs (they end as
+ * cancelled), or a batch (its runs are put aside). Safe in signal handlers and from other threads. */
 DROSTE_API void droste_interrupt(droste *d);
 
 /* ---- models of the embedding program ---- */
@@ -116,7 +116,7 @@ typedef struct droste_message {
 } droste_message;
 
 /* Answers a call of the model "callback": calls droste_answer or droste_refuse for it once, now or
- * later, from the loop's thread. The messages are valid until then. */
+ * later, from the loop's thread. The messages are valid until then, or until droste_free. */
 typedef struct droste_call droste_call;
 typedef void droste_model_fn(
     void *arg, const droste_message *messages, size_t count, droste_call *call);
@@ -162,7 +162,7 @@ DROSTE_API void droste_tool_on_cancel(droste_tool_call *call, droste_tool_cancel
 typedef struct droste_result droste_result;
 
 /* "ok", "submitted", "error", "timeout", "killed", "lost" of a cell; "answered", "exhausted",
- * "budget", "timeout", "cancelled", "error" of a run. */
+ * "budget", "timeout", "cancelled", "error", "interrupted" (put aside) of a run. */
 DROSTE_API const char *droste_result_status(const droste_result *r);
 /* All of it as one JSON object, as `droste exec --json` and `droste run --json` print it. Of a cell,
  * `killed` says what ended the sandbox: "timeout", "interrupt", "protocol", a limit ("memory", "cpu
@@ -274,6 +274,102 @@ DROSTE_API int droste_chat_ask(droste_chat *c, const char *question, const char 
     droste_event_fn *fn, void *arg, droste_result **out, droste_error *err);
 /* Before the droste is freed. NULL is fine. */
 DROSTE_API void droste_chat_close(droste_chat *c);
+
+/* ---- many runs at once ---- */
+
+/* A run that was started and not waited for. It is gone once its `done` was called. */
+typedef struct droste_running droste_running;
+/* The result is the receiver's. NULL: there was no memory for one. Called from within droste_turn (or
+ * another function that waits), never from within droste_start or droste_cancel; it may start and
+ * cancel runs, and may not wait. */
+typedef void droste_done_fn(void *arg, droste_result *result);
+
+/* What is not said is zero or NULL. */
+typedef struct droste_request {
+    const char *question;
+    const char *context; /* a path, as in droste_session_load; NULL: none, or `data` */
+    const void *data;    /* the context itself, `len` bytes; it is copied */
+    size_t len;
+    const char *kind; /* of either, as in droste_session_set; NULL: as "context-type" says */
+    const char *const *settings; /* over those of the droste: a name, its value, …, NULL */
+    const char *batch, *task;    /* for the record: which task of what this run is; both or none */
+    /* A run of the record to go on with, by its id, as in droste_resume. With a question: only if it
+     * was asked the same, with the same context and settings; else ERROR_ARGUMENT. */
+    const char *resume;
+    droste_event_fn *event; /* may be NULL */
+    droste_done_fn *done;
+    void *arg; /* of both */
+} droste_request;
+
+/* Starts a run; any number may be under way. The settings are those of now. The request's memory is the
+ * caller's again. An error return means that it did not begin, and `done` is not called; `out` may be
+ * NULL. */
+DROSTE_API int droste_start(
+    droste *d, const droste_request *request, droste_running **out, droste_error *err);
+/* Ends a run as cancelled; `done` follows. */
+DROSTE_API void droste_cancel(droste_running *run);
+/* Ends it as "interrupted": its record is as if this process had died, and whoever resumes it pays for
+ * nothing again. */
+DROSTE_API void droste_put_aside(droste_running *run);
+/* Waits until something happens, for at most so many milliseconds (negative: as long as it takes, if a
+ * run is under way), and does what is to be done. Returns the number of runs that are under way, or a
+ * negative number with *err filled in. */
+DROSTE_API int droste_turn(droste *d, int milliseconds, droste_error *err);
+
+/* ---- batches ---- */
+
+/* Many tasks from a file, each a run, whose results are appended to another file; docs/batch.md describes
+ * both. What is not said is zero or NULL. */
+typedef struct droste_batch_options {
+    const char *tasks;     /* the file of tasks */
+    const char *results;   /* the file of results; made where it is not there */
+    unsigned concurrency;  /* runs at once; 0: 8 */
+    const char *grader;    /* "exact", "contains", "numeric", "numeric:0.01", "numeric:1%",
+                             "program:PATH"; NULL: what the tasks say */
+    double grader_timeout; /* seconds of a program; 0: 60 */
+    int again;             /* ask once more what has a result without an answer */
+    /* of all tasks together, those with results of earlier lives of the batch included; 0: no limit */
+    int64_t max_calls;
+    int64_t max_tokens;
+    double max_cost; /* dollars */
+    double timeout;  /* seconds of this life of the batch */
+} droste_batch_options;
+
+/* The tasks of the file by what became of them, and what was used. */
+typedef struct droste_batch_state {
+    size_t tasks;   /* in the file */
+    size_t earlier; /* had their result before this life of the batch, and keep it */
+    size_t running;
+    size_t answered, exhausted, budget, timeout, cancelled,
+        error;          /* have their results, by status */
+    size_t resumed;     /* runs of an earlier life that this one went on with */
+    size_t interrupted; /* were put aside when it stopped */
+    size_t graded, passed;
+    size_t ungraded; /* whose grader failed */
+    double score;    /* of all graded together */
+    int64_t calls, input_tokens, output_tokens;
+    double cost; /* dollars; negative: the price of some call is not known */
+    double seconds;
+    const char
+        *stopped;  /* why no more tasks begin: "interrupt", "budget", "timeout", "error"; NULL:
+                            they do */
+    char why[240]; /* in words */
+} droste_batch_state;
+
+typedef struct droste_batch_event {
+    const char *kind; /* "notice", "result" (a line of the results), "tick" (some time passed) */
+    const char *text;
+    size_t len;
+    const droste_batch_state *state;
+} droste_batch_event;
+typedef void droste_batch_fn(void *arg, const droste_batch_event *event);
+
+/* Runs a batch until every task has a result, or it stops. Then *end, which may be NULL, has its state. An
+ * error return means that it could not begin or had to stop: bad tasks (before anything is paid), a
+ * results file that another batch is writing, a full disk. Runs that are under way when it stops are
+ * put aside; the same call goes on with them. */
+DROSTE_API int droste_batch(droste *d, const droste_batch_options *options, droste_batch_fn *fn,
+    void *arg, droste_batch_state *end, droste_error *err);
 
 #ifdef __cplusplus
 }

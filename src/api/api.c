@@ -57,8 +57,10 @@ static void interrupted(void *arg, int status, int events)
     uint64_t count;
     if (read(d->interrupt_fd, &count, sizeof count) < 0)
         return;
-    if (d->run)
-        rlm_cancel(d->run);
+    if (d->on_interrupt)
+        d->on_interrupt(d->on_interrupt_arg);
+    else
+        api_cancel_runs(d);
     api_interrupt_sessions(d);
 }
 
@@ -78,7 +80,8 @@ static int set_up(droste *d, struct error *err)
     if (!d->interrupt_watch)
         return error_memory(err);
     watch_events(d->interrupt_watch, UV_READABLE);
-    return 0;
+    d->tell = timer_new(d->loop, api_tell, d);
+    return d->tell ? 0 : error_memory(err);
 }
 
 int droste_new(droste **out, droste_error *err)
@@ -88,6 +91,8 @@ int droste_new(droste **out, droste_error *err)
     if (!d)
         return api_fail(err, &why, error_memory(&why));
     d->interrupt_fd = -1;
+    TAILQ_INIT(&d->runs);
+    TAILQ_INIT(&d->ended);
     int rc = set_up(d, &why);
     if (rc < 0) {
         droste_free(d);
@@ -101,19 +106,19 @@ void droste_free(droste *d)
 {
     if (!d)
         return;
+    api_drop_runs(d);
     while (d->sessions)
         droste_session_close(d->sessions);
     environment_close(d->env);
     store_close(d->store);
+    api_end_models(d);
     lm_queue_free(d->queue);
     watch_free(d->interrupt_watch);
+    timer_free(d->tell);
     loop_close(d->loop);
     close_fd(&d->interrupt_fd);
     settings_free(&d->settings);
     tools_free(d->tools);
-    list_clear(&d->shown);
-    list_clear(&d->allowed);
-    buf_free(&d->setup);
     free(d->env_name);
     free(d->store_path);
     free(d);
@@ -150,9 +155,9 @@ int api_environment(droste *d, struct environment **out, struct error *err)
 {
     const char *name = d->settings.env ? d->settings.env : "local";
     if (d->env && strcmp(d->env_name, name) != 0) {
-        if (d->sessions)
+        if (d->sessions || d->run_count > 0)
             return error_set(err, ERROR_ARGUMENT,
-                "the environment cannot change from %s to %.40s while sessions are open",
+                "the environment cannot change from %s to %.40s while sessions or runs are open",
                 d->env_name, name);
         environment_close(d->env);
         d->env = NULL;
@@ -168,16 +173,14 @@ int api_environment(droste *d, struct environment **out, struct error *err)
     return 0;
 }
 
-struct context_filter api_filter(const droste *d)
+struct context_filter api_filter(const struct settings *s)
 {
-    const struct list *include = &d->settings.include;
-    return (struct context_filter){ (const char *const *)include->items, include->count };
+    return (struct context_filter){ (const char *const *)s->include.items, s->include.count };
 }
 
-int api_context_kind(const droste *d, enum value_kind *kind, struct error *err)
+int api_context_kind(const struct settings *s, enum value_kind *kind, struct error *err)
 {
-    const char *word = d->settings.context_type;
-    return context_kind_parse(word ? word : "auto", kind, err);
+    return context_kind_parse(s->context_type ? s->context_type : "auto", kind, err);
 }
 
 int api_store(droste *d, struct store **out, struct error *err)
@@ -187,6 +190,9 @@ int api_store(droste *d, struct store **out, struct error *err)
     if (strcmp(path, "none") == 0)
         return 0;
     if (d->store && strcmp(path, d->store_path) != 0) {
+        if (d->run_count > 0)
+            return error_set(
+                err, ERROR_ARGUMENT, "the record cannot be another one while runs are under way");
         store_close(d->store);
         d->store = NULL;
     }
@@ -200,154 +206,4 @@ int api_store(droste *d, struct store **out, struct error *err)
     }
     *out = d->store;
     return 0;
-}
-
-/* ---- models ---- */
-
-/* The public handle of a call is the inner one. */
-void droste_answer(droste_call *call, const char *text, size_t len)
-{
-    lm_answer((struct lm_call *)call, text, len, NULL, NULL);
-}
-
-void droste_refuse(droste_call *call, const char *why)
-{
-    struct error err = { 0 };
-    error_set(&err, ERROR_MODEL, "%s", why);
-    lm_answer((struct lm_call *)call, "", 0, NULL, &err);
-}
-
-void droste_set_model(droste *d, droste_model_fn *fn, void *arg)
-{
-    d->model_fn = fn;
-    d->model_arg = arg;
-}
-
-_Static_assert(sizeof(droste_message) == sizeof(struct lm_message) &&
-                   offsetof(droste_message, part_count) == offsetof(struct lm_message, part_count),
-    "the public message is the inner one");
-_Static_assert(sizeof(droste_part) == sizeof(struct lm_part) &&
-                   offsetof(droste_part, len) == offsetof(struct lm_part, len) &&
-                   (int)DROSTE_PART_DOCUMENT == (int)LM_PART_DOCUMENT,
-    "the public part is the inner one");
-
-static void ask_program(void *arg, const struct lm_request *request, struct lm_call *call)
-{
-    droste *d = arg;
-    d->model_fn(d->model_arg, (const droste_message *)(const void *)request->messages,
-        request->message_count, (droste_call *)call);
-}
-
-static int open_model(droste *d, const char *model, struct lm **out, struct error *err)
-{
-    const struct settings *s = &d->settings;
-    if (!d->queue && !(d->queue = lm_queue_new(d->loop)))
-        return error_memory(err);
-    struct lm_options options = {
-        .model = model,
-        .openai = { s->base_url, s->api_key },
-        .anthropic = { s->anthropic_url, s->anthropic_key },
-        .gemini = { s->gemini_url, s->gemini_key },
-        .azure = { s->azure_url, s->azure_key },
-        .azure_version = s->azure_version,
-        .openrouter = { s->openrouter_url, s->openrouter_key },
-        .vllm = { s->vllm_url, s->vllm_key },
-        .cache = s->cache,
-        .prices = s->prices,
-        .record = s->record,
-        .ca_file = s->ca_file,
-        .queue = d->queue,
-        .concurrency = (unsigned)s->concurrency,
-        .model_concurrency = (unsigned)s->model_concurrency,
-        .retries = (unsigned)s->retries,
-        .stream = s->stream,
-        .connect_timeout = s->connect_timeout,
-        .first_timeout = s->first_timeout,
-        .stall_timeout = s->stall_timeout,
-        .callback = d->model_fn ? ask_program : NULL,
-        .callback_arg = d,
-    };
-    return lm_open(d->loop, &options, out, err);
-}
-
-/* "2=gpt-5-nano"; the depth is 1 or more: the root's is --model. */
-static int parse_depth_model(
-    const char *text, unsigned *depth, const char **model, struct error *err)
-{
-    char *end;
-    unsigned long n = strtoul(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '=' || !end[1])
-        return error_set(err, ERROR_ARGUMENT,
-            "depth-model '%.60s': write a depth and a model, as in 1=gpt-5-nano", text);
-    if (n < 1 || n > BUDGET_DEPTH_MAX + 1)
-        return error_set(err, ERROR_ARGUMENT,
-            "depth-model '%.60s': depths go from 1 to %d; the root's model is --model", text,
-            BUDGET_DEPTH_MAX + 1);
-    *depth = (unsigned)n;
-    *model = end + 1;
-    return 0;
-}
-
-/* The name of each depth's model: what was said of a depth holds for those below it. */
-static int name_models(
-    const struct settings *s, const char *names[BUDGET_DEPTH_MAX + 2], struct error *err)
-{
-    names[0] = s->model;
-    names[1] = s->sub_model;
-    for (size_t i = 0; i < s->depth_model.count; i++) {
-        unsigned depth = 0;
-        const char *model = NULL;
-        int rc = parse_depth_model(s->depth_model.items[i], &depth, &model, err);
-        if (rc < 0)
-            return rc;
-        names[depth] = model;
-    }
-    for (unsigned depth = 1; depth < BUDGET_DEPTH_MAX + 2; depth++)
-        if (!names[depth])
-            names[depth] = names[depth - 1];
-    return 0;
-}
-
-/* Opened once, however many depths it is of. */
-static int open_models(droste *d, const char *const *names, struct models *m, struct error *err)
-{
-    for (unsigned depth = 0; depth < BUDGET_DEPTH_MAX + 2; depth++) {
-        unsigned same = 0;
-        while (same < depth && strcmp(names[same], names[depth]) != 0)
-            same++;
-        if (same == depth) {
-            int rc = open_model(d, names[depth], &m->opened[m->opened_count], err);
-            if (rc < 0)
-                return rc;
-            m->at[depth] = m->opened[m->opened_count++];
-        } else {
-            m->at[depth] = m->at[same];
-        }
-    }
-    return 0;
-}
-
-void api_models_close(struct models *m)
-{
-    while (m->opened_count > 0)
-        lm_close(m->opened[--m->opened_count]);
-    *m = (struct models){ 0 };
-}
-
-int api_models(droste *d, bool need, struct models *m, struct error *err)
-{
-    const char *names[BUDGET_DEPTH_MAX + 2] = { 0 };
-    *m = (struct models){ 0 };
-    if (!d->settings.model && !need)
-        return 0;
-    if (!d->settings.model)
-        return error_set(err, ERROR_CONFIG,
-            "no model is configured: give one with --model, DROSTE_MODEL, or `model = …` in "
-            "config.ini (and OPENAI_API_KEY or OPENAI_BASE_URL)");
-    int rc = name_models(&d->settings, names, err);
-    if (rc == 0)
-        rc = open_models(d, names, m, err);
-    if (rc < 0)
-        api_models_close(m);
-    return rc;
 }

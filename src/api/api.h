@@ -2,6 +2,8 @@
 #ifndef DROSTE_API_API_H
 #define DROSTE_API_API_H
 
+#include <sys/queue.h>
+
 #include "api/settings.h"
 #include "base/buf.h"
 #include "base/loop.h"
@@ -12,6 +14,8 @@
 #include "session/context.h"
 #include "session/session.h"
 
+TAILQ_HEAD(running_list, droste_running);
+
 struct droste {
     struct settings settings;
     struct loop *loop;
@@ -19,18 +23,24 @@ struct droste {
     char *env_name;
     int interrupt_fd; /* an eventfd: droste_interrupt writes, the loop reads */
     struct watch *interrupt_watch;
-    /* what the settings come to, for sessions: see api_session_options */
-    struct list shown, allowed;
-    struct buf setup;
     struct store *store; /* the record, once it was needed; its path as the setting had it */
     char *store_path;
     struct droste_session *sessions; /* all that are open */
     bool started;                    /* it has opened a session or begun a run before */
-    struct rlm_run *run;             /* the one under way, if any */
+    struct running_list runs;        /* under way, the oldest first */
+    struct running_list ended;       /* whose results wait to be told */
+    size_t run_count;                /* of both */
+    struct timer *tell;              /* tells them: nobody is told from within a run */
+    bool waits;                      /* the loop is being turned: not from within, once more */
     struct lm_queue *queue;          /* of all models, once one was opened */
+    struct shared_lm *models;        /* that are open */
     droste_model_fn *model_fn;
     void *model_arg;
     struct tools *tools; /* of the program; NULL: none */
+    /* of a batch, while there is one */
+    struct budget *part_of;          /* the budget of all runs together; NULL: none */
+    void (*on_interrupt)(void *arg); /* instead of cancelling; NULL: none */
+    void *on_interrupt_arg;
 };
 
 /* The caller's error, from ours; returns rc. */
@@ -38,30 +48,41 @@ int api_fail(droste_error *out, const struct error *err, int rc);
 
 /* The environment that the settings name. */
 int api_environment(droste *d, struct environment **out, struct error *err);
-/* The models that the settings name, by the depth of calls; those of several depths may be one. */
+/* The models that the settings name, by the depth of calls; those of several depths may be one. A
+ * model is open once for all who use it with the same settings. */
+struct shared_lm;
 struct models {
     struct lm *at[BUDGET_DEPTH_MAX + 2]; /* the last answers what the deepest runs ask */
-    struct lm *opened[BUDGET_DEPTH_MAX + 2];
+    struct shared_lm *opened[BUDGET_DEPTH_MAX + 2];
     size_t opened_count;
 };
 /* None is there where none is configured and `need` is false. */
-int api_models(droste *d, bool need, struct models *models, struct error *err);
+int api_models(
+    droste *d, const struct settings *s, bool need, struct models *models, struct error *err);
 void api_models_close(struct models *models);
+/* Closes those that nobody uses any more. */
+void api_end_models(droste *d);
 /* The tools of the program and of the settings, the caller's (tools_free); NULL where there are none. */
-int api_tools(droste *d, struct tools **out, struct error *err);
+int api_tools(droste *d, const struct settings *s, struct tools **out, struct error *err);
 /* What of a directory becomes context. */
-struct context_filter api_filter(const droste *d);
+struct context_filter api_filter(const struct settings *s);
 /* What the context is to become. */
-int api_context_kind(const droste *d, enum value_kind *kind, struct error *err);
+int api_context_kind(const struct settings *s, enum value_kind *kind, struct error *err);
 /* The record that the settings name; *out is NULL where they say "none". It stays open: the last
  * close of a database costs more than a run. */
 int api_store(droste *d, struct store **out, struct error *err);
-/* What they point to is the settings' and the droste's. */
-int api_session_options(droste *d, struct session_options *options, struct error *err);
+/* What the settings come to for a session. What the options point to is theirs and the parts'. */
+struct session_parts {
+    struct list shown, allowed;
+    struct buf setup;
+};
+int api_session_options(droste *d, const struct settings *s, struct session_parts *parts,
+    struct session_options *options, struct error *err);
+void session_parts_free(struct session_parts *parts);
 /* A text, or that of the file that is named after an '@'; `what` is for the error. */
 int api_text(const char *value, const char *what, struct buf *out, struct error *err);
 /* Seconds that a guest's call may wait for its answer; 0: no limit. */
-double api_broker_timeout(const droste *d);
+double api_broker_timeout(const struct settings *s);
 
 /* A session for our own use: without rules and setup code. */
 int api_session_open_plain(droste *d, droste_session **out, droste_error *err);
@@ -74,8 +95,83 @@ void api_forget_interrupt(droste *d);
 /* Interrupts the cells under way. */
 void api_interrupt_sessions(droste *d);
 
+/* How a run is part of a conversation. */
+struct link {
+    struct rlm_run *after; /* the next three as in rlm_options */
+    const char *previous;
+    bool again;
+    const struct settings
+        *settings; /* of the conversation: in the place of the droste's, for a run that
+                                        is gone over again only where they name models */
+};
+
+/* A run that was started. */
+struct droste_running {
+    TAILQ_ENTRY(droste_running) link;
+    droste *d;
+    struct settings settings; /* its own: those of the droste may change */
+    struct session_parts session;
+    struct models models;
+    struct tools *tools;
+    struct link link_to;     /* all zero: of no conversation */
+    bool kept;               /* by the conversation, after its end */
+    droste_running *earlier; /* of it */
+    struct context *context;
+    struct store *store;            /* the droste's */
+    char resume[STORE_RUN_ID_SIZE]; /* the run to go on with; "": a new one */
+    struct buf instructions;
+    struct buf saved; /* the settings, as the record keeps them */
+    droste_event_fn *event;
+    droste_done_fn *done;
+    void *arg;
+    struct rlm_run *run;
+    bool over; /* it ended; `result` is NULL without memory */
+    droste_result *result;
+};
+
+/* What the record has of a run that somebody wants to go on with. */
+struct past {
+    struct store *store;
+    char id[STORE_RUN_ID_SIZE], previous[STORE_RUN_ID_SIZE]; /* "": it began a conversation */
+    char status[32];
+    struct buf question, settings;
+    struct json_object *context; /* NULL: there was none */
+    struct buf context_data;
+};
+int past_find(droste *d, const char *run, struct past *past, struct error *err);
+void past_free(struct past *past);
+/* The context as it was, or an error; `given` (NULL: none) is it if it is the same, and is taken. */
+int past_context(const struct past *past, const struct settings *s, struct context *given,
+    struct context **out, struct error *err);
+/* The result of a run of the record that has ended, as it was told then. */
+int past_result(droste *d, const char *run, droste_result **out, struct error *err);
+
+/* Starts a run and waits for it. With a `link`, *running (not NULL) is kept after its end. */
+int api_run(droste *d, droste_request *q, const struct link *link, droste_running **running,
+    droste_result **out, struct error *err);
+void api_running_free(droste_running *r);
+/* chat_api.c: goes over the runs up to this one, for one more whose link it fills in. All of it is the
+ * chat's, which is the caller's. */
+int chat_before(droste *d, const char *run, const struct settings *s, droste_chat **out,
+    struct link *link, struct error *err);
+
+/* As droste_put_aside, which says why. */
+void api_put_aside(droste_running *r, const struct error *why);
+/* The end of all runs, of which nobody is told. */
+void api_drop_runs(droste *d);
+/* Ends as cancelled what was started. */
+void api_cancel_runs(droste *d);
+/* The timer's: tells those who wait for them of the runs that have ended. */
+void api_tell(void *d);
+/* Turns the loop until *done; ERROR_ARGUMENT from within. */
+int api_wait(droste *d, const bool *done, struct error *err);
+int api_wait_soon(droste *d, const bool *done, struct error *err); /* loop_run_until_soon */
+
 struct droste_result {
     const char *status;
+    char run[STORE_RUN_ID_SIZE];
+    size_t usage_at, usage_len; /* in `json` */
+    struct spent spent;
     struct cell_result cell; /* of a cell */
     char *answer;            /* of a run */
     struct error error;
@@ -83,6 +179,8 @@ struct droste_result {
     struct buf json;
 };
 
+/* A run that did not begin. NULL without memory. */
+struct droste_result *result_of_failure(const struct error *error);
 /* Takes the cell. NULL without memory. */
 struct droste_result *result_of_cell(
     struct cell_result *cell, const struct session *session, bool rules);

@@ -33,9 +33,9 @@ static double seconds_of(const struct settings *s, const char *name, double valu
     return value;
 }
 
-double api_broker_timeout(const droste *d)
+double api_broker_timeout(const struct settings *s)
 {
-    return seconds_of(&d->settings, "broker-timeout", d->settings.broker_timeout);
+    return seconds_of(s, "broker-timeout", s->broker_timeout);
 }
 
 /* A default bows to the cap; what somebody has set beside it is for session_check_timeout. */
@@ -59,66 +59,37 @@ static bool is_path(const char *root)
     return strchr(root, '/') != NULL;
 }
 
-static int add_all(struct list *to, const struct list *from, struct error *err)
-{
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < from->count; i++)
-        rc = list_add(to, from->items[i], err);
-    return rc;
-}
-
-static bool lists_equal(const struct list *a, const struct list *b)
-{
-    if (a->count != b->count)
-        return false;
-    for (size_t i = 0; i < a->count; i++)
-        if (strcmp(a->items[i], b->items[i]) != 0)
-            return false;
-    return true;
-}
-
-/* An equal list stays where it is: a run under way may point to it. */
-static void replace(struct list *list, struct list *by)
-{
-    if (lists_equal(list, by)) {
-        list_clear(by);
-        return;
-    }
-    list_clear(list);
-    *list = *by;
-}
-
 /* What is preloaded is there to be imported. */
-static int lay_rules(droste *d, struct session_options *o, struct error *err)
+static int lay_rules(const struct settings *s, struct session_parts *parts,
+    struct session_options *o, struct error *err)
 {
-    const struct settings *s = &d->settings;
-    struct list shown = { 0 }, allowed = { 0 };
-    int rc = add_all(&shown, &s->read, err);
+    struct list *shown = &parts->shown, *allowed = &parts->allowed;
+    int rc = list_add_all(shown, &s->read, err);
     if (rc == 0)
-        rc = add_all(&allowed, &s->allow_import, err);
+        rc = list_add_all(allowed, &s->allow_import, err);
     if (rc == 0)
-        rc = add_all(&allowed, &s->preload, err);
+        rc = list_add_all(allowed, &s->preload, err);
     for (size_t i = 0; rc == 0 && i < s->allow_import.count; i++) {
         const char *root = s->allow_import.items[i];
         if (is_path(root) && root[0] != '/')
             rc = error_set(err, ERROR_ARGUMENT,
                 "allow-import '%.100s' is neither a module's name nor an absolute path", root);
         else if (is_path(root))
-            rc = list_add(&shown, root, err);
+            rc = list_add(shown, root, err);
     }
-    if (rc < 0) {
-        list_clear(&shown);
-        list_clear(&allowed);
-        return rc;
-    }
-    replace(&d->shown, &shown);
-    replace(&d->allowed, &allowed);
     o->rules = true;
-    o->spec.read_paths = (const char *const *)d->shown.items;
-    o->spec.read_path_count = d->shown.count;
-    o->allow_imports = (const char *const *)d->allowed.items;
-    o->allow_import_count = d->allowed.count;
-    return 0;
+    o->spec.read_paths = (const char *const *)shown->items;
+    o->spec.read_path_count = shown->count;
+    o->allow_imports = (const char *const *)allowed->items;
+    o->allow_import_count = allowed->count;
+    return rc;
+}
+
+void session_parts_free(struct session_parts *parts)
+{
+    list_clear(&parts->shown);
+    list_clear(&parts->allowed);
+    buf_free(&parts->setup);
 }
 
 /* ---- texts ---- */
@@ -138,20 +109,21 @@ int api_text(const char *value, const char *what, struct buf *out, struct error 
     return 0;
 }
 
-static int read_setup(droste *d, struct session_options *o, struct error *err)
+static int read_setup(const struct settings *s, struct session_parts *parts,
+    struct session_options *o, struct error *err)
 {
-    const char *code = d->settings.setup_code;
-    int rc = code ? api_text(code, "setup code", &d->setup, err) : 0;
-    if (rc == 0 && code)
-        o->setup = buf_text(&d->setup);
+    int rc = s->setup_code ? api_text(s->setup_code, "setup code", &parts->setup, err) : 0;
+    if (rc == 0 && s->setup_code)
+        o->setup = buf_text(&parts->setup);
     return rc;
 }
 
 /* ---- all of it ---- */
 
-int api_session_options(droste *d, struct session_options *o, struct error *err)
+int api_session_options(droste *d, const struct settings *s, struct session_parts *parts,
+    struct session_options *o, struct error *err)
 {
-    const struct settings *s = &d->settings;
+    *parts = (struct session_parts){ 0 };
     session_options_init(o);
     o->spec.python = s->python;
     o->spec.preload = (const char *const *)s->preload.items;
@@ -173,9 +145,9 @@ int api_session_options(droste *d, struct session_options *o, struct error *err)
     o->output_limit = (size_t)s->output_limit;
     int rc = set_timeouts(s, o, err);
     if (rc == 0)
-        rc = read_setup(d, o, err);
+        rc = read_setup(s, parts, o, err);
     if (rc == 0 && s->rules)
-        rc = lay_rules(d, o, err);
+        rc = lay_rules(s, parts, o, err);
     return rc < 0 ? rc
                   : isolation_parse(s->isolation ? s->isolation : "auto", &o->spec.isolation, err);
 }

@@ -144,7 +144,7 @@ static void put_usage(struct buf *out, const struct budget *b, double seconds)
     size_t depths = array_length(b->depths);
     while (depths > 0 && b->depths[depths - 1].calls == 0)
         depths--;
-    buf_puts(out, ",\"usage\":{");
+    buf_putc(out, '{');
     put_spent(out, &b->spent);
     buf_printf(out, ",\"seconds\":%.6f,\"models\":{", seconds);
     for (size_t i = 0; i < b->model_count; i++) {
@@ -173,12 +173,16 @@ struct droste_result *result_of_run(const struct rlm_result *run)
     r->status = rlm_status_name(run->status);
     r->error = run->error;
     r->seconds = run->seconds;
+    r->spent = run->budget->spent;
+    memcpy(r->run, run->run, sizeof r->run);
     r->answer = run->answer ? strdup(run->answer) : NULL;
     buf_printf(
         out, "{\"answer\":%s,\"status\":\"%s\"", run->answer ? run->answer : "null", r->status);
     put_string(out, "run", run->run[0] ? run->run : NULL);
-    buf_printf(out, ",\"iterations\":%u", run->iterations);
+    buf_printf(out, ",\"iterations\":%u,\"usage\":", run->iterations);
+    r->usage_at = out->len;
     put_usage(out, run->budget, run->seconds);
+    r->usage_len = out->len - r->usage_at;
     if (run->error.code != ERROR_NONE)
         put_error(out, error_code_name(run->error.code), run->error.text, NULL);
     else
@@ -192,6 +196,13 @@ struct droste_result *result_of_run(const struct rlm_result *run)
         return NULL;
     }
     return r;
+}
+
+struct droste_result *result_of_failure(const struct error *error)
+{
+    static const struct budget nothing;
+    struct rlm_result run = { .status = RLM_ERROR, .error = *error, .budget = &nothing };
+    return result_of_run(&run);
 }
 
 static const char *give(const char *text, size_t have, size_t *len)

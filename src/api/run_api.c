@@ -1,12 +1,16 @@
-/* api/run_api.c: a run, waited for, with its events in the public form; a new one, or one of the
- * record to go on with. */
-#include "api/run_parts.h"
+/* api/run_api.c: runs, with their events in the public form: new ones, or some of the record to go on
+ * with; started, or waited for as well.
+ *
+ * Each has its own copy of the settings, as those of the droste may change while it is under way. The
+ * end of a run comes from the middle of a callback of its session, so it is told from a timer of no
+ * time, when the run is gone. */
+#include "api/api.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
 #include "base/text.h"
 
 static const char *const kind_names[] = {
@@ -24,7 +28,7 @@ static const char *const kind_names[] = {
 
 static void pass_event(void *arg, const struct rlm_event *e)
 {
-    struct run_waiting *w = arg;
+    droste_running *r = arg;
     droste_event event = {
         .kind = kind_names[e->kind],
         .text = e->text,
@@ -39,58 +43,119 @@ static void pass_event(void *arg, const struct rlm_event *e)
         .input_tokens = e->budget->spent.input_tokens,
         .output_tokens = e->budget->spent.output_tokens,
     };
-    w->fn(w->arg, &event);
+    r->event(r->arg, &event);
+}
+
+/* ---- the end ---- */
+
+void api_running_free(droste_running *r)
+{
+    if (!r)
+        return;
+    rlm_close(r->run);
+    tools_free(r->tools);
+    api_models_close(&r->models);
+    context_free(r->context);
+    session_parts_free(&r->session);
+    settings_free(&r->settings);
+    buf_free(&r->instructions);
+    buf_free(&r->saved);
+    droste_result_free(r->result);
+    free(r);
 }
 
 static void run_done(void *arg, const struct rlm_result *result)
 {
-    struct run_waiting *w = arg;
-    w->result = result_of_run(result);
-    snprintf(w->run, sizeof w->run, "%s", result->run);
-    w->error = result->error;
-    w->done = true;
+    droste_running *r = arg;
+    droste *d = r->d;
+    r->result = result_of_run(result);
+    r->over = true;
+    TAILQ_REMOVE(&d->runs, r, link);
+    TAILQ_INSERT_TAIL(&d->ended, r, link);
+    timer_start(d->tell, 0, 0);
 }
 
-void run_parts_free(struct run_parts *p)
+/* Whoever is told may start others, and end them. */
+void api_tell(void *arg)
 {
-    if (!p->shared)
-        api_models_close(&p->models);
-    tools_free(p->tools);
-    context_free(p->context);
-    buf_free(&p->instructions);
-    buf_free(&p->settings);
+    droste *d = arg;
+    droste_running *r;
+    loop_wake(d->loop);
+    while ((r = TAILQ_FIRST(&d->ended))) {
+        droste_done_fn *done = r->done;
+        droste_result *result = steal(&r->result);
+        void *done_arg = r->arg;
+        TAILQ_REMOVE(&d->ended, r, link);
+        d->run_count--;
+        if (!r->kept)
+            api_running_free(r);
+        done(done_arg, result);
+    }
 }
 
-static int load_context(droste *d, const char *path, struct run_parts *p, struct error *err)
+void api_drop_runs(droste *d)
 {
-    struct context_filter filter = api_filter(d);
+    struct running_list *lists[] = { &d->runs, &d->ended };
+    for (size_t i = 0; i < array_length(lists); i++) {
+        droste_running *r;
+        while ((r = TAILQ_FIRST(lists[i]))) {
+            TAILQ_REMOVE(lists[i], r, link);
+            d->run_count--;
+            api_running_free(r);
+        }
+    }
+}
+
+void api_cancel_runs(droste *d)
+{
+    droste_running *r;
+    while ((r = TAILQ_FIRST(&d->runs)))
+        rlm_cancel(r->run);
+}
+
+void droste_cancel(droste_running *r)
+{
+    if (!r->over)
+        rlm_cancel(r->run);
+}
+
+void api_put_aside(droste_running *r, const struct error *why)
+{
+    if (!r->over)
+        rlm_put_aside(r->run, why);
+}
+
+void droste_put_aside(droste_running *r)
+{
+    struct error why = { 0 };
+    error_set(&why, ERROR_CANCELLED, "the run was put aside");
+    api_put_aside(r, &why);
+}
+
+/* ---- the beginning ---- */
+
+static int load_context(droste_running *r, const droste_request *q, struct error *err)
+{
+    struct context_filter filter = api_filter(&r->settings);
     enum value_kind kind;
-    int rc = api_context_kind(d, &kind, err);
-    return rc == 0 && path ? context_load(path, kind, &filter, &p->context, err) : rc;
-}
-
-int run_parts_make(droste *d, const char *context, struct run_parts *p, struct error *err)
-{
-    int rc = p->shared ? 0 : api_models(d, true, &p->models, err);
-    if (rc == 0)
-        rc = load_context(d, context, p, err);
-    if (rc == 0)
-        rc = api_store(d, &p->store, err);
+    int rc = api_context_kind(&r->settings, &kind, err);
+    if (rc == 0 && q->context)
+        rc = context_load(q->context, kind, &filter, &r->context, err);
+    else if (rc == 0 && q->data)
+        rc = context_from_memory(q->data, q->len, kind, &r->context, err);
     return rc;
 }
 
-static int fill_options(
-    droste *d, const char *question, struct run_parts *p, struct rlm_options *o, struct error *err)
+static int fill_options(droste_running *r, struct rlm_options *o, struct error *err)
 {
-    const struct settings *s = &d->settings;
-    int rc = s->instructions ? api_text(s->instructions, "instructions", &p->instructions, err) : 0;
-    if (rc == 0 && !text_is_utf8(buf_text(&p->instructions), p->instructions.len, NULL))
+    droste *d = r->d;
+    const struct settings *s = &r->settings;
+    int rc = s->instructions ? api_text(s->instructions, "instructions", &r->instructions, err) : 0;
+    if (rc == 0 && !text_is_utf8(buf_text(&r->instructions), r->instructions.len, NULL))
         rc = error_set(err, ERROR_ARGUMENT, "the instructions are not UTF-8");
     *o = (struct rlm_options){
-        .question = question,
-        .context = p->context,
-        .models = p->models.at,
-        .model_count = array_length(p->models.at),
+        .models = r->models.at,
+        .model_count = array_length(r->models.at),
         .limits = {
             .calls = s->max_llm_calls,
             .tool_calls = s->max_tool_calls,
@@ -102,236 +167,291 @@ static int fill_options(
             .depth = (unsigned)s->max_recursion_depth,
             .children = (unsigned)s->max_children,
         },
+        .part_of = d->part_of,
         .sub_tools = s->sub_tools,
         .tool_timeout = s->tool_timeout,
+        .after = r->link_to.after,
+        .previous = r->link_to.previous,
+        .again = r->link_to.again,
+        .keep = r->kept,
         .call_timeout = s->call_timeout,
-        .answer_timeout = api_broker_timeout(d),
+        .answer_timeout = api_broker_timeout(s),
         .max_tokens = s->max_tokens,
         .max_iterations = (unsigned)s->max_iterations,
         .child_iterations = (unsigned)s->delegate_max_iterations,
         .max_output_chars = (size_t)s->max_output_chars,
-        .store = p->store,
-        .resume = p->resume,
-        .after = p->after,
-        .previous = p->previous,
-        .again = p->again,
-        .keep = p->keep,
-        .instructions = buf_text(&p->instructions),
+        .store = r->store,
+        .resume = r->resume[0] ? r->resume : NULL,
+        .instructions = buf_text(&r->instructions),
         .max_errors = (unsigned)s->max_errors,
+        .event = r->event ? pass_event : NULL,
+        .arg = r,
     };
     if (rc == 0)
         rc = api_environment(d, &o->env, err);
     if (rc == 0)
-        rc = api_session_options(d, &o->session, err);
+        rc = api_session_options(d, s, &r->session, &o->session, err);
     if (rc == 0)
-        rc = api_tools(d, &p->tools, err);
-    o->tools = p->tools;
+        rc = api_tools(d, s, &r->tools, err);
+    o->tools = r->tools;
     o->env_name = d->env_name;
     o->session.timeout = 0; /* the run's own limit covers it */
-    return rc;
-}
-
-int run_and_wait(droste *d, const char *question, struct run_parts *p, struct run_waiting *w,
-    struct rlm_run **out, struct error *err)
-{
-    struct rlm_options options;
-    int rc = fill_options(d, question, p, &options, err);
     if (rc < 0)
         return rc;
-    struct settings_texts texts = { options.session.setup, options.instructions };
-    settings_save(&d->settings, &texts, &p->settings);
-    if (buf_failed(&p->settings))
-        return error_memory(err);
-    options.settings = buf_text(&p->settings);
-    if (w->fn) {
-        options.event = pass_event;
-        options.arg = w;
+    struct settings_texts texts = { o->session.setup, o->instructions };
+    settings_save(s, &texts, &r->saved);
+    o->settings = buf_text(&r->saved);
+    return buf_failed(&r->saved) ? error_memory(err) : 0;
+}
+
+static int take_settings(droste_running *r, const droste_request *q, struct error *err)
+{
+    const struct settings *from = r->link_to.settings;
+    int rc = settings_copy(&r->settings, from ? from : &r->d->settings, err);
+    for (const char *const *word = q->settings; rc == 0 && word && word[0]; word += 2) {
+        char source[80];
+        snprintf(source, sizeof source, "setting %.60s", word[0]);
+        rc = settings_set(&r->settings, word[0], word[1], source, err);
     }
-    rc = rlm_start(d->loop, &options, run_done, w, &d->run, err);
-    if (rc < 0)
+    if (rc == 0 && q->kind)
+        rc = settings_set(&r->settings, "context-type", q->kind, "the context's kind", err);
+    return rc;
+}
+
+static int begin_new(
+    droste_running *r, const droste_request *q, struct rlm_options *o, struct error *err)
+{
+    if (!q->question || !q->question[0])
+        return error_set(err, ERROR_ARGUMENT, "a run needs a question");
+    int rc = api_models(r->d, &r->settings, true, &r->models, err);
+    if (rc == 0)
+        rc = load_context(r, q, err);
+    if (rc == 0)
+        rc = api_store(r->d, &r->store, err);
+    if (rc == 0)
+        rc = fill_options(r, o, err);
+    o->question = q->question;
+    o->context = r->context;
+    o->batch = q->batch;
+    o->task = q->task;
+    return rc;
+}
+
+/* The run's own settings take the place of the droste's. */
+static int restore_settings(droste_running *r, const struct past *past, struct error *err)
+{
+    settings_free(&r->settings);
+    int rc = settings_init(&r->settings, err);
+    if (rc == 0)
+        rc = settings_restore(&r->settings, buf_text(&past->settings), past->settings.len, err);
+    return rc < 0 ? rc : settings_take_secrets(&r->settings, &r->d->settings, err);
+}
+
+static int asked_otherwise(const struct past *past, const char *what, struct error *err)
+{
+    return error_set(err, ERROR_ARGUMENT, "run '%.64s' was asked with %s", past->id, what);
+}
+
+static const struct settings *settings_for_models(const droste_running *r)
+{
+    return r->link_to.again ? r->link_to.settings : &r->settings;
+}
+
+static int begin_again(droste_running *r, const droste_request *q, const struct past *past,
+    struct rlm_options *o, struct error *err)
+{
+    bool same = q->question != NULL; /* or else it is not to be asked for */
+    if (same && strcmp(q->question, buf_text(&past->question)) != 0)
+        return asked_otherwise(past, "another question", err);
+    int rc = same ? 0 : restore_settings(r, past, err);
+    if (rc == 0)
+        rc = api_models(r->d, settings_for_models(r), true, &r->models, err);
+    if (rc == 0 && same)
+        rc = load_context(r, q, err);
+    if (rc == 0 && same && past->context && !r->context)
+        rc = asked_otherwise(past, "a context", err);
+    if (rc == 0)
+        rc = past_context(past, &r->settings, r->context, &r->context, err);
+    r->store = past->store;
+    snprintf(r->resume, sizeof r->resume, "%s", past->id);
+    if (rc == 0)
+        rc = fill_options(r, o, err);
+    if (rc == 0 && same && strcmp(buf_text(&r->saved), buf_text(&past->settings)) != 0)
+        rc = asked_otherwise(past, "other settings", err);
+    o->question = buf_text(&past->question);
+    o->context = r->context;
+    return rc;
+}
+
+static int begin(droste_running *r, const droste_request *q, struct error *err)
+{
+    struct rlm_options options = { 0 };
+    struct past past = { 0 };
+    int rc = take_settings(r, q, err);
+    if (rc == 0 && q->resume)
+        rc = past_find(r->d, q->resume, &past, err);
+    if (rc == 0 && past.previous[0] && !r->kept && !r->link_to.after)
+        rc = error_set(err, ERROR_ARGUMENT,
+            "run '%.64s' is part of a conversation: go on with it by droste_resume", past.id);
+    if (rc == 0)
+        rc = q->resume ? begin_again(r, q, &past, &options, err) : begin_new(r, q, &options, err);
+    if (rc == 0)
+        rc = rlm_start(r->d->loop, &options, run_done, r, &r->run, err);
+    past_free(&past);
+    return rc;
+}
+
+static int start(droste *d, const droste_request *q, const struct link *link, droste_running **out,
+    struct error *err)
+{
+    droste_running *r = calloc(1, sizeof *r);
+    if (!r)
+        return error_memory(err);
+    *r = (droste_running){ .d = d, .event = q->event, .done = q->done, .arg = q->arg };
+    if (link)
+        r->link_to = *link;
+    r->kept = link && out;
+    int rc = begin(r, q, err);
+    if (rc < 0) {
+        api_running_free(r);
         return rc;
-    rc = loop_run_until(d->loop, &w->done, err);
-    *out = steal(&d->run);
-    if (rc == 0 && !w->result)
-        rc = error_memory(err);
-    return rc;
+    }
+    TAILQ_INSERT_TAIL(&d->runs, r, link);
+    d->run_count++;
+    if (out)
+        *out = r;
+    return 0;
 }
 
-static int run(
-    droste *d, const char *question, struct run_parts *p, struct run_waiting *w, struct error *err)
-{
-    struct rlm_run *done = NULL;
-    int rc = run_and_wait(d, question, p, w, &done, err);
-    rlm_close(done);
-    return rc;
-}
-
-/* ---- a run of the record ---- */
-
-void run_past_free(struct run_past *past)
-{
-    buf_free(&past->question);
-    buf_free(&past->settings);
-    buf_free(&past->context_data);
-    json_object_put(past->context);
-}
-
-static int add_piece(void *arg, const char *data, size_t len, struct error *err)
-{
-    buf_append(arg, data, len);
-    return buf_failed(arg) ? error_memory(err) : 0;
-}
-
-static int take_past(void *arg, const struct store_run *run, struct error *err)
-{
-    struct run_past *past = arg;
-    const struct store_run_begin *b = &run->begin;
-    struct buf context = { 0 };
-    if (b->parent)
-        return error_set(err, ERROR_ARGUMENT, "run '%.64s' is part of run '%.64s': resume that one",
-            b->id, b->parent);
-    if (!b->settings.hash)
-        return error_set(err, ERROR_UNSUPPORTED,
-            "run '%.64s' was recorded by a Droste (%.20s) that did not keep its settings: it "
-            "cannot "
-            "be resumed",
-            b->id, b->version);
-    snprintf(past->previous, sizeof past->previous, "%s", b->previous ? b->previous : "");
-    snprintf(past->status, sizeof past->status, "%s", run->end.status);
-    int rc = store_value_read(past->store, &b->question, SIZE_MAX, add_piece, &past->question, err);
-    if (rc == 0)
-        rc = store_value_read(past->store, &b->settings, SIZE_MAX, add_piece, &past->settings, err);
-    if (rc == 0)
-        rc = store_value_read(
-            past->store, &b->context_data, SIZE_MAX, add_piece, &past->context_data, err);
-    if (rc == 0)
-        rc = store_value_read(past->store, &b->context, SIZE_MAX, add_piece, &context, err);
-    if (rc == 0 && context.len > 0)
-        rc = json_parse(buf_text(&context), context.len, &json_limits_large, &past->context, err);
-    buf_free(&context);
-    return rc;
-}
-
-int run_past_find(droste *d, const char *run, struct run_past *past, struct error *err)
-{
-    static const struct store_visitor visitor = { .run = take_past, .lazy = true };
-    int rc = api_store(d, &past->store, err);
-    if (rc == 0 && !past->store)
-        rc = error_set(err, ERROR_CONFIG, "the record is turned off (database = none)");
-    if (rc == 0)
-        rc = store_run_find(past->store, run, past->id, err);
-    return rc < 0 ? rc : store_run_visit(past->store, past->id, &visitor, past, err);
-}
-
-/* The context as it was, or an error. */
-int run_past_context(droste *d, struct run_past *past, struct run_parts *p, struct error *err)
-{
-    const char *path = json_get_string(past->context, "path", NULL);
-    const char *source = json_get_string(past->context, "source", NULL);
-    const char *wanted = json_get_string(past->context, "sha256", "");
-    char hash[HASH_TEXT_SIZE];
-    cleanup_buf struct buf unused = { 0 };
-    enum value_kind kind;
-    if (!past->context)
-        return 0;
-    int rc = path ? load_context(d, path, p, err) : api_context_kind(d, &kind, err);
-    if (rc == 0 && !path && past->context_data.len == 0 && json_get_int(past->context, "bytes", 0))
-        rc = error_set(err, ERROR_NOT_FOUND,
-            "the context of run '%.64s' was read from %.40s and is too large for the record to "
-            "keep: "
-            "the run cannot be resumed",
-            past->id, source ? source : "a pipe");
-    if (rc == 0 && !path)
-        rc = context_from_memory(
-            buf_text(&past->context_data), past->context_data.len, kind, &p->context, err);
-    if (rc == 0)
-        rc = context_keep(p->context, hash, &unused, err);
-    if (rc < 0)
-        return rc;
-    if (strcmp(hash, wanted) != 0)
-        return error_set(err, ERROR_ARGUMENT,
-            "the context %.100s is not what it was when run '%.64s' began: put it back, or ask "
-            "anew",
-            path ? path : "in the record", past->id);
-    free(p->context->source);
-    p->context->source = strdup(source ? source : path ? path : "");
-    return p->context->source ? 0 : error_memory(err);
-}
-
-static int resume(droste *d, struct run_past *past, struct run_waiting *w, struct error *err)
-{
-    struct run_parts parts = { .store = past->store, .resume = past->id };
-    droste_chat *chat = NULL;
-    int rc = past->previous[0] ? chat_before(d, past->previous, &chat, &parts, err)
-                               : api_models(d, true, &parts.models, err);
-    if (rc == 0)
-        rc = run_past_context(d, past, &parts, err);
-    if (rc == 0)
-        rc = run(d, buf_text(&past->question), &parts, w, err);
-    run_parts_free(&parts);
-    droste_chat_close(chat);
-    return rc;
-}
-
-/* With the run's own settings in the place of the droste's. */
-static int resume_as_then(droste *d, const struct settings *now, struct run_past *past,
-    struct run_waiting *w, struct error *err)
-{
-    int rc = settings_init(&d->settings, err);
-    if (rc == 0)
-        rc = settings_restore(&d->settings, buf_text(&past->settings), past->settings.len, err);
-    if (rc == 0)
-        rc = settings_take_secrets(&d->settings, now, err);
-    if (rc == 0)
-        rc = resume(d, past, w, err);
-    settings_free(&d->settings);
-    return rc;
-}
-
-int droste_resume(droste *d, const char *run_id, droste_event_fn *fn, void *arg,
-    droste_result **out, droste_error *err)
+int droste_start(droste *d, const droste_request *q, droste_running **out, droste_error *err)
 {
     struct error why = { 0 };
-    struct run_past past = { 0 };
-    struct run_waiting w = { .fn = fn, .arg = arg };
-    struct settings now = d->settings;
-    api_forget_interrupt(d);
-    int rc = d->run ? error_set(&why, ERROR_ARGUMENT, "a run is under way in this context already")
-                    : run_past_find(d, run_id, &past, &why);
-    if (rc == 0) {
-        rc = resume_as_then(d, &now, &past, &w, &why);
-        d->settings = now;
-    }
-    run_past_free(&past);
-    if (rc < 0) {
-        droste_result_free(w.result);
-        return api_fail(err, &why, rc);
-    }
-    *out = w.result;
+    int rc = q->done ? start(d, q, NULL, out, &why)
+                     : error_set(&why, ERROR_ARGUMENT, "somebody must be told of a run's end");
+    return api_fail(err, &why, rc);
+}
+
+/* ---- waiting ---- */
+
+static int enter(droste *d, struct error *err)
+{
+    if (d->waits)
+        return error_set(err, ERROR_ARGUMENT,
+            "this is called from within a callback of the same context, which may not wait");
+    d->waits = true;
     return 0;
+}
+
+int api_wait(droste *d, const bool *done, struct error *err)
+{
+    int rc = enter(d, err);
+    if (rc < 0)
+        return rc;
+    rc = loop_run_until(d->loop, done, err);
+    d->waits = false;
+    return rc;
+}
+
+int api_wait_soon(droste *d, const bool *done, struct error *err)
+{
+    int rc = enter(d, err);
+    if (rc < 0)
+        return rc;
+    rc = loop_run_until_soon(d->loop, done, err);
+    d->waits = false;
+    return rc;
+}
+
+int droste_turn(droste *d, int milliseconds, droste_error *err)
+{
+    struct error why = { 0 };
+    int rc = enter(d, &why);
+    if (rc == 0)
+        rc = loop_turn(d->loop, d->run_count > 0 || milliseconds > 0 ? milliseconds : 0, &why);
+    if (rc < 0)
+        return api_fail(err, &why, rc);
+    d->waits = false;
+    return d->run_count < INT_MAX ? (int)d->run_count : INT_MAX;
+}
+
+/* ---- one, waited for ---- */
+
+struct waiting {
+    bool done;
+    droste_event_fn *fn;
+    void *arg;
+    droste_result *result;
+};
+
+static void waiting_event(void *arg, const droste_event *event)
+{
+    struct waiting *w = arg;
+    w->fn(w->arg, event);
+}
+
+static void waiting_done(void *arg, droste_result *result)
+{
+    struct waiting *w = arg;
+    w->result = result;
+    w->done = true;
+}
+
+int api_run(droste *d, droste_request *q, const struct link *link, droste_running **running,
+    droste_result **out, struct error *err)
+{
+    struct waiting w = { .fn = q->event, .arg = q->arg };
+    q->event = w.fn ? waiting_event : NULL;
+    q->done = waiting_done;
+    q->arg = &w;
+    api_forget_interrupt(d);
+    int rc = d->waits ? enter(d, err) : start(d, q, link, running, err);
+    if (rc == 0)
+        rc = api_wait(d, &w.done, err);
+    if (rc == 0 && !w.result)
+        rc = error_memory(err);
+    *out = w.result;
+    return rc;
 }
 
 int droste_run(droste *d, const char *question, const char *context, droste_event_fn *fn, void *arg,
     droste_result **out, droste_error *err)
 {
     struct error why = { 0 };
-    struct run_parts parts = { 0 };
-    struct run_waiting w = { .fn = fn, .arg = arg };
-    int rc = 0;
-    api_forget_interrupt(d);
-    if (d->run)
-        rc = error_set(&why, ERROR_ARGUMENT, "a run is under way in this context already");
-    else if (!question || !question[0])
-        rc = error_set(&why, ERROR_ARGUMENT, "a run needs a question");
-    if (rc == 0)
-        rc = run_parts_make(d, context, &parts, &why);
-    if (rc == 0)
-        rc = run(d, question, &parts, &w, &why);
-    run_parts_free(&parts);
-    if (rc < 0) {
-        droste_result_free(w.result);
-        return api_fail(err, &why, rc);
+    droste_request q = { .question = question, .context = context, .event = fn, .arg = arg };
+    return api_fail(err, &why, api_run(d, &q, NULL, NULL, out, &why));
+}
+
+/* What came before it in its conversation, if it is part of one. */
+static int find_before(
+    droste *d, const char *run, droste_chat **chat, struct link *link, struct error *err)
+{
+    struct past past = { 0 };
+    struct settings s = { 0 };
+    int rc = d->waits ? 0 : past_find(d, run, &past, err);
+    if (rc == 0 && past.previous[0]) {
+        rc = settings_init(&s, err);
+        if (rc == 0)
+            rc = settings_restore(&s, buf_text(&past.settings), past.settings.len, err);
+        if (rc == 0)
+            rc = settings_take_secrets(&s, &d->settings, err);
+        if (rc == 0)
+            rc = chat_before(d, past.previous, &s, chat, link, err);
+        settings_free(&s);
     }
-    *out = w.result;
-    return 0;
+    past_free(&past);
+    return rc;
+}
+
+int droste_resume(droste *d, const char *run, droste_event_fn *fn, void *arg, droste_result **out,
+    droste_error *err)
+{
+    struct error why = { 0 };
+    struct link link = { 0 };
+    droste_chat *chat = NULL;
+    droste_request q = { .resume = run, .event = fn, .arg = arg };
+    int rc = find_before(d, run, &chat, &link, &why);
+    if (rc == 0)
+        rc = api_run(d, &q, chat ? &link : NULL, NULL, out, &why);
+    droste_chat_close(chat);
+    return api_fail(err, &why, rc);
 }

@@ -13,6 +13,7 @@ struct droste_session {
     droste *d;
     struct droste_session *next;
     struct session *session;
+    struct session_parts parts;
     struct models models;
     struct tools *tools;
     struct session_options options;
@@ -94,9 +95,9 @@ static int set_up(droste_session *s, struct error *err)
     };
     budget_init(&s->budget, &limits);
     struct session_options *options = &s->options;
-    int rc = api_session_options(d, options, err);
+    int rc = api_session_options(d, &d->settings, &s->parts, options, err);
     if (rc == 0 && !s->plain)
-        rc = api_tools(d, &s->tools, err);
+        rc = api_tools(d, &d->settings, &s->tools, err);
     tools_offer(s->tools, options);
     if (s->plain) {
         options->rules = false;
@@ -106,7 +107,7 @@ static int set_up(droste_session *s, struct error *err)
     if (rc == 0)
         rc = api_environment(d, &env, err);
     if (rc == 0)
-        rc = api_models(d, false, &s->models, err);
+        rc = api_models(d, &d->settings, false, &s->models, err);
     if (rc < 0)
         return rc;
     struct broker_options broker = { .lm = s->models.at[1],
@@ -115,7 +116,7 @@ static int set_up(droste_session *s, struct error *err)
         .budget = &s->budget,
         .call_timeout = d->settings.call_timeout,
         .loop = d->loop,
-        .answer_timeout = api_broker_timeout(d),
+        .answer_timeout = api_broker_timeout(&d->settings),
         .max_tokens = d->settings.max_tokens,
         .depth = 1 };
     rc = broker_open(&broker, &s->broker, err);
@@ -169,6 +170,7 @@ void droste_session_close(droste_session *s)
     session_close(s->session);
     prepare_free(&s->prepare);
     tools_free(s->tools);
+    session_parts_free(&s->parts);
     api_models_close(&s->models);
     budget_free(&s->budget);
     cell_result_free(&s->result);
@@ -189,8 +191,7 @@ static int wait_for(droste_session *s, int rc, struct error *err)
 {
     if (rc < 0)
         return rc;
-    rc = s->started ? loop_run_until_soon(s->d->loop, &s->done, err)
-                    : loop_run_until(s->d->loop, &s->done, err);
+    rc = s->started ? api_wait_soon(s->d, &s->done, err) : api_wait(s->d, &s->done, err);
     s->started = true;
     return rc;
 }
@@ -255,7 +256,7 @@ int droste_session_load(
     struct error why = { 0 };
     struct context *context = NULL;
     enum value_kind value;
-    struct context_filter filter = api_filter(s->d);
+    struct context_filter filter = api_filter(&s->d->settings);
     const char *setting = s->d->settings.context_type;
     free(steal(&s->notice));
     int rc = context_kind_parse(kind ? kind : setting ? setting : "auto", &value, &why);

@@ -340,6 +340,24 @@ int list_add(struct list *list, const char *value, struct error *err)
     return 0;
 }
 
+int list_add_end(struct list *list, struct error *err)
+{
+    char **items = realloc(list->items, (list->count + 1) * sizeof *items);
+    if (!items)
+        return error_memory(err);
+    list->items = items;
+    items[list->count] = NULL;
+    return 0;
+}
+
+int list_add_all(struct list *list, const struct list *from, struct error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < from->count; i++)
+        rc = list_add(list, from->items[i], err);
+    return rc;
+}
+
 static int set_switch(bool *field, const struct setting *what, const char *value,
     const char *source, struct error *err)
 {
@@ -570,6 +588,28 @@ void settings_free(struct settings *s)
         if (table[i].type == TYPE_LIST)
             list_clear(field);
     }
+}
+
+int settings_copy(struct settings *to, const struct settings *from, struct error *err)
+{
+    int rc = 0;
+    *to = *from;
+    for (size_t i = 0; i < array_length(table); i++) {
+        void *field = (char *)to + table[i].offset;
+        if (table[i].type == TYPE_TEXT)
+            *(char **)field = NULL;
+        if (table[i].type == TYPE_LIST)
+            *(struct list *)field = (struct list){ 0 };
+    }
+    for (size_t i = 0; rc == 0 && i < array_length(table); i++) {
+        void *field = (char *)to + table[i].offset;
+        const void *source = (const char *)from + table[i].offset;
+        if (table[i].type == TYPE_TEXT && *(char *const *)source)
+            rc = set_text(field, *(char *const *)source, err);
+        if (table[i].type == TYPE_LIST)
+            rc = list_add_all(field, source, err);
+    }
+    return rc;
 }
 
 int settings_from_environment(struct settings *s, struct error *err)

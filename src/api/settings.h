@@ -21,6 +21,9 @@ struct list {
 
 /* A copy of the value goes to its end. */
 int list_add(struct list *list, const char *value, struct error *err);
+/* NULL behind the last item; it is not counted. */
+int list_add_end(struct list *list, struct error *err);
+int list_add_all(struct list *list, const struct list *from, struct error *err);
 void list_clear(struct list *list);
 
 enum { SETTINGS_MAX = 88 };
@@ -54,6 +57,8 @@ struct settings {
 
 int settings_init(struct settings *s, struct error *err);
 void settings_free(struct settings *s);
+/* *to, which is free of anything to be freed, becomes the same; after an error too it is to be freed. */
+int settings_copy(struct settings *to, const struct settings *from, struct error *err);
 /* `source` names where the value comes from, for errors: "--retries", "OPENAI_BASE_URL"… */
 int settings_set(
     struct settings *s, const char *name, const char *value, const char *source, struct error *err);

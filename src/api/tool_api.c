@@ -132,9 +132,8 @@ static int add_program(struct tools *t, struct loop *loop, const char *value, st
     return path ? tools_add_program(t, loop, buf_text(&name), path, err) : -(int)ERROR_ARGUMENT;
 }
 
-int api_tools(droste *d, struct tools **out, struct error *err)
+int api_tools(droste *d, const struct settings *s, struct tools **out, struct error *err)
 {
-    const struct settings *s = &d->settings;
     *out = NULL;
     if (!d->tools && s->tools.count + s->tool_data.count + s->tool.count == 0)
         return 0;

@@ -133,6 +133,14 @@ const char *error_code_name(enum error_code code)
     return "unknown";
 }
 
+enum error_code error_code_named(const char *name, enum error_code fallback)
+{
+    for (size_t i = 0; name && i < sizeof names / sizeof names[0]; i++)
+        if (names[i].code != ERROR_NONE && strcmp(names[i].name, name) == 0)
+            return names[i].code;
+    return fallback;
+}
+
 bool error_is_model(enum error_code code)
 {
     return code >= ERROR_MODEL && code <= ERROR_MODEL_REPLAY;

@@ -61,6 +61,8 @@ int error_memory(struct error *err);
 
 /* The code's stable name: "argument", "model_rate"… Never NULL. */
 const char *error_code_name(enum error_code code);
+/* The code of that name, which may be NULL; else the fallback. */
+enum error_code error_code_named(const char *name, enum error_code fallback);
 
 /* True for the codes a model client reports. */
 bool error_is_model(enum error_code code);

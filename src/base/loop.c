@@ -85,6 +85,27 @@ void loop_run_ready(struct loop *loop)
     uv_run(&loop->uv, UV_RUN_NOWAIT);
 }
 
+static void time_is_over(void *arg)
+{
+}
+
+void loop_wake(struct loop *loop)
+{
+    uv_stop(&loop->uv);
+}
+
+int loop_turn(struct loop *loop, int ms, struct error *err)
+{
+    struct timer *end = ms > 0 ? timer_new(loop, time_is_over, NULL) : NULL;
+    if (ms > 0 && !end)
+        return error_memory(err);
+    if (end)
+        timer_start(end, (uint64_t)ms, 0);
+    uv_run(&loop->uv, ms == 0 ? UV_RUN_NOWAIT : UV_RUN_ONCE);
+    timer_free(end);
+    return 0;
+}
+
 static void timer_fired(uv_timer_t *uv)
 {
     struct timer *timer = (struct timer *)uv;

@@ -27,6 +27,12 @@ int loop_run_until(struct loop *loop, const bool *done, struct error *err);
  * and after each event. Sleeping and being woken by another processor takes 30 to 60 µs in a virtual
  * machine, which is more than a small cell takes. */
 int loop_run_until_soon(struct loop *loop, const bool *done, struct error *err);
+/* Waits until something happens, for at most so many milliseconds (negative: as long as it takes), and
+ * runs what is ready. Errors: ERROR_MEMORY. */
+int loop_turn(struct loop *loop, int ms, struct error *err);
+/* From a callback that makes true what loop_run_until waits for: the loop may be about to sleep, as
+ * timers come first in its turn. */
+void loop_wake(struct loop *loop);
 /* Runs what is ready, without waiting. */
 void loop_run_ready(struct loop *loop);
 

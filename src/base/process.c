@@ -4,13 +4,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/cleanup.h"
+#include "base/spawn.h"
 #include "base/text.h"
 
 #define TAIL_LIMIT ((size_t)2048)
@@ -42,13 +42,10 @@ void process_forget(struct process *p)
 int process_end(struct process *p, int ask_ms)
 {
     struct pollfd gone = { .fd = p->pidfd, .events = POLLIN };
-    int status = 0;
     close_fd(&p->in);
     if (ask_ms > 0 && kill(-p->pid, SIGTERM) == 0)
         (void)poll(&gone, 1, ask_ms);
-    kill(-p->pid, SIGKILL); /* before it is waited for: until then the number is its own */
-    while (waitpid(p->pid, &status, 0) < 0 && errno == EINTR)
-        ;
+    int status = spawn_end(p->pid);
     p->pid = 0;
     return status;
 }
@@ -127,38 +124,6 @@ static bool watch_ends(
            watch_events(p->exit_watch, UV_READABLE) == 0;
 }
 
-/* In a group of its own, so that the terminal's interrupt is for us, with the usual signals. */
-static int spawn(
-    struct process *p, const char *path, const char *what, const int ends[3], struct error *err)
-{
-    char *argv[] = { (char *)(uintptr_t)path, NULL };
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none, usual;
-    sigemptyset(&none);
-    sigemptyset(&usual);
-    sigaddset(&usual, SIGPIPE);
-    sigaddset(&usual, SIGINT);
-    posix_spawnattr_init(&attributes);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_setflags(
-        &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &usual);
-    for (int i = 0; i < 3; i++)
-        posix_spawn_file_actions_adddup2(&actions, ends[i], i);
-    int rc = posix_spawnp(&p->pid, path, &actions, &attributes, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-    if (rc == 0)
-        return 0;
-    p->pid = 0;
-    errno = rc;
-    return error_set_errno(
-        err, rc == ENOENT ? ERROR_NOT_FOUND : ERROR_CONFIG, "starting %.110s", what);
-}
-
 int process_start(struct process *p, struct loop *loop, const char *path, const char *what,
     watch_fn *output, watch_fn *ended, void *arg, struct error *err)
 {
@@ -166,9 +131,9 @@ int process_start(struct process *p, struct loop *loop, const char *path, const 
     int rc = 0;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) < 0 || pipe2(out, O_CLOEXEC) < 0 ||
         pipe2(complaints, O_CLOEXEC) < 0)
-        rc = error_set_errno(err, ERROR_IO, "making pipes for %.110s", what);
+        rc = error_set_errno(err, ERROR_IO, "making pipes for %.60s%.100s", what, path);
     if (rc == 0)
-        rc = spawn(p, path, what, (const int[]){ in[1], out[1], complaints[1] }, err);
+        rc = spawn_program(path, what, (const int[]){ in[1], out[1], complaints[1] }, &p->pid, err);
     close_fd(&in[1]);
     close_fd(&out[1]);
     close_fd(&complaints[1]);
@@ -181,7 +146,7 @@ int process_start(struct process *p, struct loop *loop, const char *path, const 
             fcntl((const int[]){ p->in, p->out, p->complaints }[i], F_SETFL, O_NONBLOCK);
         p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
         if (p->pidfd < 0 || !watch_ends(p, loop, output, ended, arg)) {
-            rc = error_set_errno(err, ERROR_IO, "watching %.110s", what);
+            rc = error_set_errno(err, ERROR_IO, "watching %.60s%.100s", what, path);
             process_end(p, 0);
         }
     }

@@ -29,7 +29,8 @@ enum { PROCESS_WORDS_SIZE = 103 };
 /* Of nobody yet: process_forget and process_free may be called. */
 void process_init(struct process *p);
 /* `output` is called when its standard output can be read (the descriptor `out` does not block),
- * `ended` when it has ended; its last output may still be there then. `what` is for errors. */
+ * `ended` when it has ended; its last output may still be there then. `what`, before the
+ * path, is for errors. */
 int process_start(struct process *p, struct loop *loop, const char *path, const char *what,
     watch_fn *output, watch_fn *ended, void *arg, struct error *err);
 /* What was appended to `to_send` goes to its input, as it takes it. */

@@ -37,11 +37,40 @@ double budget_seconds_left(const struct budget *b)
     return left > 0 ? left : 0;
 }
 
-int budget_reserve(struct budget *b, int64_t calls, struct error *err)
+/* What a larger budget refuses it says once more to its owner. Returns rc. */
+static int note_refusal(struct budget *up, int rc, const struct error *why, struct error *err)
 {
-    int64_t max = b->limits.calls;
+    bool first = rc < 0 && up->refused.code == ERROR_NONE;
+    if (rc == 0)
+        return 0;
+    if (err) {
+        *err = *why;
+        error_wrap(err, "%s", up->name);
+    }
+    if (!first || why->code != ERROR_BUDGET)
+        return rc;
+    up->refused = *why;
+    if (up->on_refused)
+        up->on_refused(up->arg);
+    return rc;
+}
+
+static int check_time(const struct budget *b, struct error *err)
+{
     if (budget_seconds_left(b) <= 0)
         return error_set(err, ERROR_BUDGET, "the time limit of %g s is reached", b->limits.seconds);
+    return 0;
+}
+
+int budget_reserve(struct budget *b, int64_t calls, struct error *err)
+{
+    struct error why = { 0 };
+    int64_t max = b->limits.calls;
+    int rc = check_time(b, err);
+    if (rc == 0 && b->up)
+        rc = note_refusal(b->up, check_time(b->up, &why), &why, err);
+    if (rc < 0)
+        return rc;
     if (calls > 0 && max >= 0 && calls > max - b->guest_calls)
         return error_set(err, ERROR_BUDGET,
             "LLM call limit exceeded: %lld + %lld > %lld. Use Python code for aggregation instead "
@@ -102,6 +131,25 @@ static int check_cost(
     return 0;
 }
 
+static int check_calls(const struct budget *b, struct error *err)
+{
+    int64_t max = b->limits.all_calls, used = b->spent.calls + b->held_calls;
+    if (max > 0 && used >= max)
+        return error_set(err, ERROR_BUDGET,
+            "call limit exceeded: %lld made or under way + 1 > %lld", (long long)used,
+            (long long)max);
+    return 0;
+}
+
+static int check_call(const struct budget *b, const struct budget_call *call, int64_t tokens,
+    double *cost, struct error *err)
+{
+    int rc = check_calls(b, err);
+    if (rc == 0)
+        rc = check_tokens(b, tokens, err);
+    return rc < 0 ? rc : check_cost(b, call, cost, err);
+}
+
 static bool find_model(const struct budget *b, const char *name, size_t *at)
 {
     for (*at = 0; *at < b->model_count; ++*at)
@@ -138,25 +186,36 @@ static unsigned clip_depth(unsigned depth)
     return depth < BUDGET_DEPTH_MAX + 1 ? depth : BUDGET_DEPTH_MAX + 1;
 }
 
+static void add_hold(struct budget *b, int64_t tokens, double cost, int64_t calls)
+{
+    b->held_calls += calls;
+    b->held_tokens += tokens;
+    b->held_cost += cost;
+    if (b->held_cost < 1e-12) /* the crumbs that sums of doubles leave */
+        b->held_cost = 0;
+}
+
 int budget_hold(
     struct budget *b, const struct budget_call *call, struct budget_hold *hold, struct error *err)
 {
     int64_t more = (int64_t)(call->prompt_bytes / BYTES_PER_TOKEN);
     unsigned depth = clip_depth(call->depth);
-    double cost = 0;
+    struct error why = { 0 };
+    double cost = 0, up_cost = 0;
     size_t model = 0;
     *hold = (struct budget_hold){ 0 };
-    int rc = check_tokens(b, more, err);
-    if (rc == 0)
-        rc = check_cost(b, call, &cost, err);
+    int rc = check_call(b, call, more, &cost, err);
     if (rc == 0)
         rc = place_model(b, call->model, &model, err);
+    if (rc == 0 && b->up)
+        rc = note_refusal(b->up, check_call(b->up, call, more, &up_cost, &why), &why, err);
     if (rc < 0)
         return rc;
-    *hold = (struct budget_hold){ more, cost, model, depth, call->account, true };
-    b->held_tokens += more;
-    b->held_cost += cost;
+    *hold = (struct budget_hold){ more, cost, up_cost, model, depth, call->account, true };
     b->open += depth > 0;
+    add_hold(b, more, cost, 1);
+    if (b->up)
+        add_hold(b->up, more, up_cost, 1);
     return 0;
 }
 
@@ -164,10 +223,9 @@ void budget_release(struct budget *b, struct budget_hold *hold)
 {
     if (!hold->open)
         return;
-    b->held_tokens -= hold->tokens;
-    b->held_cost -= hold->cost;
-    if (b->held_cost < 1e-12) /* the crumbs that sums of doubles leave */
-        b->held_cost = 0;
+    add_hold(b, -hold->tokens, -hold->cost, -1);
+    if (b->up)
+        add_hold(b->up, -hold->tokens, -hold->up_cost, -1);
     b->open -= hold->depth > 0;
     hold->open = false;
 }
@@ -198,6 +256,8 @@ void budget_settle(struct budget *b, struct budget_hold *hold, const struct lm_r
     if (!hold->open)
         return;
     budget_release(b, hold);
+    if (b->up)
+        spent_add(&b->up->spent, reply);
     settle(b, hold->model, hold->depth, hold->account, reply);
 }
 
@@ -221,4 +281,16 @@ int budget_reserve_tool(struct budget *b, struct error *err)
             (long long)max);
     b->tool_calls += rc == 0;
     return rc;
+}
+
+void budget_count(struct budget *b, const struct spent *spent)
+{
+    struct spent *to = &b->spent;
+    to->calls += spent->calls;
+    to->attempts += spent->attempts;
+    to->input_tokens += spent->input_tokens;
+    to->output_tokens += spent->output_tokens;
+    to->cost += spent->cost;
+    to->unpriced += spent->unpriced;
+    to->estimated = to->estimated || spent->estimated;
 }

@@ -7,6 +7,9 @@
  *
  * What was spent is kept as a whole, for each model, for each depth, and for each run: an `account`
  * is a run's, and what is added to it is added to those above it.
+ *
+ * A budget may be part of a larger one (`up`), a batch's: what it holds and spends counts there too,
+ * and what does not fit there is refused as well.
  */
 #ifndef DROSTE_BROKER_BUDGET_H
 #define DROSTE_BROKER_BUDGET_H
@@ -26,6 +29,7 @@ enum {
  * `depth`. */
 struct budget_limits {
     int64_t calls;
+    int64_t all_calls; /* the root's too */
     int64_t input_tokens;
     int64_t output_tokens;
     int64_t total_tokens;
@@ -65,9 +69,15 @@ struct budget_model {
 
 struct budget {
     struct budget_limits limits;
+    struct budget *up;             /* that it is part of; NULL: of none */
+    const char *name;              /* for errors of a larger one: "the batch" */
+    struct error refused;          /* the first thing that did not fit into a larger one */
+    void (*on_refused)(void *arg); /* told then; may be NULL, and may close nothing */
+    void *arg;
     uint64_t start_ns;
     int64_t guest_calls;                     /* that were reserved by guests, settled or not */
     int64_t tool_calls;                      /* of the host's tools, ended or not */
+    int64_t held_calls;                      /* under way, the root's too */
     int64_t held_tokens;                     /* input tokens, estimated, of calls under way */
     double held_cost;                        /* and what they cost at least */
     unsigned open;                           /* calls under way, but for the root's own */
@@ -101,8 +111,8 @@ struct budget_call {
 /* What a call under way holds. */
 struct budget_hold {
     int64_t tokens;
-    double cost;
-    size_t model; /* its place in `models` */
+    double cost, up_cost; /* here, and in the larger budget */
+    size_t model;         /* its place in `models` */
     unsigned depth;
     struct account *account;
     bool open;
@@ -115,7 +125,8 @@ int budget_hold(
 /* The call ended, well or not; its usage, cost and attempts count. */
 void budget_settle(struct budget *b, struct budget_hold *hold, const struct lm_reply *reply);
 /* A call that ended in an earlier life of the tree, and held nothing in this one; of the reply as
- * spent_add. */
+ * spent_add. A larger budget is not told: its owner knows of earlier lives before any of them goes
+ * on (budget_count). */
 int budget_recall(struct budget *b, const char *model, unsigned depth, struct account *account,
     const struct lm_reply *reply, struct error *err);
 /* A hold that never became a call. */
@@ -126,5 +137,8 @@ int budget_reserve_tool(struct budget *b, struct error *err);
 
 /* Seconds left, at least 0; a large number without a limit. */
 double budget_seconds_left(const struct budget *b);
+
+/* Counts in a larger budget what was spent before there was one. */
+void budget_count(struct budget *b, const struct spent *spent);
 
 #endif

@@ -43,14 +43,6 @@ static struct recorded_value take_value(const struct store_value *value)
     return v;
 }
 
-static enum error_code code_named(const char *name)
-{
-    for (int code = ERROR_NONE + 1; code <= ERROR_MODEL_REPLAY; code++)
-        if (strcmp(error_code_name((enum error_code)code), name) == 0)
-            return (enum error_code)code;
-    return ERROR_MODEL;
-}
-
 static int take_turn(void *arg, const struct store_turn *turn, struct error *err)
 {
     struct recorded *r = arg;
@@ -93,7 +85,7 @@ static int take_context(struct recorded *r, const struct store_value *value,
 static enum error_code run_error_code(const struct store_run_end *end)
 {
     if (end->code)
-        return code_named(end->code);
+        return error_code_named(end->code, ERROR_MODEL);
     return strcmp(end->status, "timeout") == 0     ? ERROR_TIMEOUT
            : strcmp(end->status, "cancelled") == 0 ? ERROR_CANCELLED
            : strcmp(end->status, "error") == 0     ? ERROR_MODEL
@@ -185,7 +177,8 @@ static int take_call(void *arg, const struct store_call *call, struct error *err
     if (!own && c->root)
         r->runs[run].begun = true;
     if (c->ended && strcmp(e->status, "ok") != 0)
-        error_set(&c->error, code_named(e->status), "%s", e->error ? e->error : e->status);
+        error_set(&c->error, error_code_named(e->status, ERROR_MODEL), "%s",
+            e->error ? e->error : e->status);
     return c->model && c->finish ? 0 : error_memory(err);
 }
 

@@ -140,10 +140,8 @@ static void begin(struct started *s)
 {
     struct tool_program *t = s->tool;
     struct error err = { 0 };
-    char what[128];
-    snprintf(what, sizeof what, "the tool %s", t->name);
-    int rc =
-        process_start(&s->process, t->loop, t->path, what, output_ready, program_ended, s, &err);
+    int rc = process_start(
+        &s->process, t->loop, t->path, "the tool ", output_ready, program_ended, s, &err);
     t->running += rc == 0;
     s->process.close_when_sent = true;
     if (rc == 0) {

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "droste.h"
@@ -40,8 +41,8 @@ struct command {
     int (*run)(const struct command *self, int argc, char **argv);
 };
 
-extern const struct command command_run, command_chat, command_exec, command_repl, command_runs,
-    command_doctor, command_bench;
+extern const struct command command_run, command_chat, command_batch, command_exec, command_repl,
+    command_runs, command_doctor, command_bench;
 
 /* Reads the flags of `argv` (argv[0] is the command's name): `flags` ends with a NULL name, and
  * `d`, if the command takes settings, gets those. The configuration comes first. Arguments that are
@@ -61,6 +62,9 @@ int cli_inner_error(const struct error *err); /* of a floor below the public int
 /* As above, for a usage mistake: with a pointer to --help. */
 int cli_usage(const struct command *self, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* A whole number that is not less than `least`; false if the text is none. */
+bool cli_count(const char *text, int64_t least, int64_t *out);
 
 /* From now on Ctrl-C and SIGTERM interrupt what `d` does. */
 void cli_catch_interrupts(droste *d);

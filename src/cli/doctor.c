@@ -284,7 +284,7 @@ static void check_model(struct doctor *doctor)
         say(doctor, "model", STATE_NOTE, cure, "none is configured; `droste run` needs one");
         return;
     }
-    if (api_models(doctor->d, true, &models, &err) < 0) {
+    if (api_models(doctor->d, &doctor->d->settings, true, &models, &err) < 0) {
         say(doctor, "model", STATE_MISSING, NULL, "%s: %s", s->model, err.text);
         return;
     }

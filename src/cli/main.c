@@ -13,8 +13,8 @@
 #include "base/text.h"
 #include "cli/cli.h"
 
-static const struct command *const commands[] = { &command_run, &command_chat, &command_exec,
-    &command_repl, &command_runs, &command_doctor, &command_bench };
+static const struct command *const commands[] = { &command_run, &command_chat, &command_batch,
+    &command_exec, &command_repl, &command_runs, &command_doctor, &command_bench };
 
 /* ---- words to people ---- */
 
@@ -178,6 +178,14 @@ static void print_flag(const char *name, const char *value, const char *help, co
     putchar('\n');
 }
 
+static const struct flag *find_flag(const struct flag *flags, const char *name, size_t len)
+{
+    for (; flags->name; flags++)
+        if (strlen(flags->name) == len && strncmp(flags->name, name, len) == 0)
+            return flags;
+    return NULL;
+}
+
 static int print_help(const struct command *self, const struct flag *flags)
 {
     printf("usage: droste %s %s\n\n%s\n", self->name, self->synopsis, self->summary);
@@ -189,7 +197,7 @@ static int print_help(const struct command *self, const struct flag *flags)
         const droste_option *o;
         puts("\nSettings (also in config.ini, as name = value):");
         for (size_t i = 0; (o = droste_option_at(i)); i++)
-            if (!o->secret)
+            if (!o->secret && !find_flag(flags, o->name, strlen(o->name)))
                 print_flag(o->name, o->value, o->help, o->fallback, o->environment);
     }
     if (self->details)
@@ -212,14 +220,6 @@ static int print_overview(FILE *out)
 }
 
 /* ---- flags ---- */
-
-static const struct flag *find_flag(const struct flag *flags, const char *name, size_t len)
-{
-    for (; flags->name; flags++)
-        if (strlen(flags->name) == len && strncmp(flags->name, name, len) == 0)
-            return flags;
-    return NULL;
-}
 
 static const droste_option *find_option(const char *name, size_t len)
 {
@@ -309,6 +309,14 @@ int cli_parse(const struct command *self, int argc, char **argv, const struct fl
     if (count)
         *count = found;
     return -1;
+}
+
+bool cli_count(const char *text, int64_t least, int64_t *out)
+{
+    char *end = NULL;
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    return end != text && *end == '\0' && errno == 0 && *out >= least;
 }
 
 /* A closed standard stream would be given out again as something else's descriptor. What takes its

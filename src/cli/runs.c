@@ -247,14 +247,6 @@ static int check_flags(const struct command *self, const struct request *r, cons
     return -1;
 }
 
-static bool take_count(const char *text, int64_t least, int64_t *out)
-{
-    char *end = NULL;
-    errno = 0;
-    *out = strtoll(text, &end, 10);
-    return end != text && *end == '\0' && errno == 0 && *out >= least;
-}
-
 static bool is_status(const char *word)
 {
     bool known = strcmp(word, "running") == 0 || strcmp(word, "interrupted") == 0;
@@ -266,7 +258,7 @@ static bool is_status(const char *word)
 static int take_list(const struct command *self, struct request *r)
 {
     r->filter = (struct store_filter){ .limit = 20, .status = r->status, .model = r->model };
-    if (r->limit && !take_count(r->limit, 1, &r->filter.limit))
+    if (r->limit && !cli_count(r->limit, 1, &r->filter.limit))
         return cli_usage(self, "--limit takes a number of runs to list, 1 or more");
     if (r->status && !is_status(r->status))
         return cli_usage(self,
@@ -297,7 +289,7 @@ static int take_collect(const struct command *self, struct request *r)
     double seconds = 0;
     if (r->older && (!settings_parse_seconds(r->older, &seconds) || seconds > 1e10))
         return cli_usage(self, "--older takes a time, as in 30d, 12h or 90m");
-    if (r->keep && !take_count(r->keep, 0, &r->kept.newest))
+    if (r->keep && !cli_count(r->keep, 0, &r->kept.newest))
         return cli_usage(self, "--keep takes a number of runs, 0 or more");
     /* Without --older age does not save a run; not even that it began this very millisecond. */
     r->kept.older_ms = r->older ? (int64_t)(seconds * 1000) : -1000;

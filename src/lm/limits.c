@@ -134,6 +134,14 @@ static void learn_one(
     };
 }
 
+bool limits_are_told(limits_header_fn *header, void *arg)
+{
+    for (size_t i = 0; i < array_length(sources); i++)
+        if (header(arg, sources[i].left))
+            return true;
+    return false;
+}
+
 void limits_learn(struct limits *l, limits_header_fn *header, void *arg,
     const struct limits_need *sent_since, uint64_t now_ns)
 {

@@ -36,6 +36,8 @@ struct limits {
 /* The value of a header of the answer; NULL: it has none of that name. */
 typedef const char *limits_header_fn(void *arg, const char *name);
 
+/* Whether these headers say anything of limits. */
+bool limits_are_told(limits_header_fn *header, void *arg);
 /* `sent_since`: what was asked for after the request that this answers, and may not be counted. */
 void limits_learn(struct limits *l, limits_header_fn *header, void *arg,
     const struct limits_need *sent_since, uint64_t now_ns);

@@ -135,7 +135,7 @@ static void take_error(const struct program *p, struct json_object *error, struc
     const char *text = json_object_is_type(error, json_type_string)
                            ? json_object_get_string(error)
                            : json_get_string(error, "message", "it did not say why");
-    enum error_code code = record_error_code(json_get_string(error, "code", ""));
+    enum error_code code = error_code_named(json_get_string(error, "code", ""), ERROR_MODEL);
     text_append_visible(&seen, text, strlen(text));
     size_t n = text_utf8_floor(buf_text(&seen), seen.len, WORDS_MOST);
     error_set(out, error_is_model(code) ? code : ERROR_MODEL, "exec:%.80s: %.*s", p->path, (int)n,
@@ -276,10 +276,8 @@ static void process_ended(void *arg, int status, int events)
 
 static int program_start(struct program *p, struct error *err)
 {
-    char what[128];
-    snprintf(what, sizeof what, "the model exec:%.100s", p->path);
-    int rc =
-        process_start(&p->process, p->loop, p->path, what, output_ready, process_ended, p, err);
+    int rc = process_start(
+        &p->process, p->loop, p->path, "the model exec:", output_ready, process_ended, p, err);
     p->life += rc == 0;
     return rc;
 }

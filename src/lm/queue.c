@@ -253,6 +253,8 @@ void queue_learn(struct lm_call *call, limits_header_fn *header, void *arg)
 {
     struct limits_need since = { 0 };
     struct lm_call *later = call;
+    if (!limits_are_told(header, arg)) /* most servers say nothing, and there may be many calls */
+        return;
     while ((later = TAILQ_NEXT(later, lane_link))) {
         struct limits_need need = need_of(later);
         for (size_t i = 0; i < LIMIT_COUNT; i++)

@@ -81,14 +81,6 @@ int record_write_head(struct lm_call *call, struct error *err)
     return hash_sha256(b->data + from, b->len - from, call->messages_hash, err);
 }
 
-enum error_code record_error_code(const char *name)
-{
-    for (int code = ERROR_NONE + 1; code <= ERROR_MODEL_REPLAY; code++)
-        if (strcmp(error_code_name((enum error_code)code), name) == 0)
-            return (enum error_code)code;
-    return ERROR_MODEL;
-}
-
 int record_key(
     const struct lm_call *call, const char *model, char out[HASH_TEXT_SIZE], struct error *err)
 {

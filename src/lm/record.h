@@ -31,9 +31,6 @@ int record_write_head(struct lm_call *call, struct error *err);
 int record_key(
     const struct lm_call *call, const char *model, char out[HASH_TEXT_SIZE], struct error *err);
 
-/* The error that a recorded code names; ERROR_MODEL where none does. */
-enum error_code record_error_code(const char *name);
-
 /* A number as JSON wants it, whatever the program's locale. */
 void record_append_number(struct buf *out, double value);
 

@@ -94,13 +94,18 @@ int replay_pass_child(void *arg, const struct recorded_run *run, struct error *e
 
 /* ---- the end ---- */
 
+static bool left_behind(struct rlm_run *r, enum rlm_status status)
+{
+    return r->resume && status != RLM_ANSWERED && status != RLM_EXHAUSTED &&
+           (r->turn == 0 || r->diverged.code || r->same_cell || r->known ||
+               resume_is_behind(r->resume));
+}
+
 bool replay_goes_back(struct rlm_run *r, enum rlm_status status)
 {
     if (!r->place.parent)
-        r->tree->back = r->resume && status != RLM_ANSWERED && status != RLM_EXHAUSTED &&
-                        (r->turn == 0 || r->diverged.code || r->same_cell || r->known ||
-                            resume_is_behind(r->resume));
-    return r->tree->back || r->tree->root->diverged.code;
+        r->tree->back = status == RLM_INTERRUPTED || left_behind(r, status);
+    return r->tree->back || status == RLM_INTERRUPTED || r->tree->root->diverged.code;
 }
 
 void replay_go_back(struct rlm_run *r)

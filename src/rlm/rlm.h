@@ -22,6 +22,7 @@ enum rlm_status {
     RLM_TIMEOUT,   /* the time of the run ran out */
     RLM_CANCELLED,
     RLM_ERROR,
+    RLM_INTERRUPTED, /* put aside: the record is as if its process were gone, to go on with */
 };
 
 /* "answered", "exhausted", … */
@@ -63,6 +64,9 @@ struct rlm_options {
     bool sub_tools;
     double tool_timeout; /* seconds of a tool's call; 0: no limit */
     struct budget_limits limits;
+    struct budget
+        *part_of;          /* a larger budget, which outlives the run: a run that this one refuses a
+                               call is put aside; NULL: none */
     double call_timeout;   /* seconds of one model call; 0: none */
     double answer_timeout; /* seconds that a guest's call waits for it; 0: no limit */
     int64_t max_tokens;    /* of one answer; 0: the provider's default */
@@ -81,6 +85,7 @@ struct rlm_options {
     bool again;
     bool keep;                /* somebody may go on from this run: its session outlives its end */
     const char *settings;     /* for the record, JSON: how the run was asked for; NULL: not told */
+    const char *batch, *task; /* for the record: what it is part of; NULL: of nothing */
     const char *instructions; /* added to the system prompt; NULL: none */
     void (*event)(void *arg, const struct rlm_event *event); /* may be NULL */
     void *arg;
@@ -111,6 +116,9 @@ int rlm_start(struct loop *loop, const struct rlm_options *options, rlm_done_fn 
     struct rlm_run **out, struct error *err);
 /* Stops: what is under way is cancelled, the record is closed, `done` follows at once. */
 void rlm_cancel(struct rlm_run *run);
+/* The same, but in the record the run is `interrupted`, and its steps are what they would be had the
+ * process been killed: rlm_start goes on with it. `why` is the result's error. */
+void rlm_put_aside(struct rlm_run *run, const struct error *why);
 /* Not from within `done`. */
 void rlm_close(struct rlm_run *run);
 

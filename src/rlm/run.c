@@ -20,7 +20,7 @@
 #include "rlm/run.h"
 
 static const char *const status_names[] = { "answered", "exhausted", "budget", "timeout",
-    "cancelled", "error" };
+    "cancelled", "error", "interrupted" };
 
 const char *rlm_status_name(enum rlm_status status)
 {
@@ -63,11 +63,19 @@ static void give_up_waiting(struct rlm_run *r)
     broker_give_up(r->broker, r->session, &why);
 }
 
+/* What a larger budget refused can be asked once that is larger still. */
+static bool is_refused_above(const struct tree *tree)
+{
+    return tree->o.part_of && tree->o.part_of->refused.code != ERROR_NONE;
+}
+
 void run_end(struct rlm_run *r, enum rlm_status status, const struct error *why)
 {
     if (r->finished)
         return;
     r->finished = true;
+    if (status == RLM_BUDGET && is_refused_above(r->tree))
+        status = RLM_INTERRUPTED;
     bool again = r->tree->o.again, back = !again && replay_goes_back(r, status);
     if (again || back)
         replay_go_back(r);
@@ -477,6 +485,7 @@ static struct tree *open_tree(struct loop *loop, const struct rlm_options *optio
         .settings = settings ? strdup(settings) : NULL };
     TAILQ_INIT(&tree->children);
     budget_init(&tree->budget, &options->limits);
+    tree->budget.up = options->part_of;
     tree->later = timer_new(loop, tree_look, tree);
     if (!tree->later || (setup && !tree->setup) || (settings && !tree->settings) ||
         (instructions && !tree->instructions)) {
@@ -510,6 +519,11 @@ void rlm_cancel(struct rlm_run *r)
     struct error err = { 0 };
     error_set(&err, ERROR_CANCELLED, "the run was cancelled");
     run_end(r, RLM_CANCELLED, &err);
+}
+
+void rlm_put_aside(struct rlm_run *r, const struct error *why)
+{
+    run_end(r, RLM_INTERRUPTED, why);
 }
 
 void rlm_close(struct rlm_run *r)

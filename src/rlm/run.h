@@ -135,8 +135,9 @@ void turn_answered(struct rlm_run *r, char *json, enum rlm_status status);
 int replay_open(struct rlm_run *r, struct error *err);
 /* As broker_children has it: the child had ended. */
 int replay_pass_child(void *run, const struct recorded_run *child, struct error *err);
-/* Whether the tree, whose root ends so, was not replayed to its end, and can be tried again; then
- * nothing more of it is written to the record. Below the root it is what the root said. */
+/* Whether the tree, whose root ends so, was put aside, or was not replayed to its end and can be
+ * tried again; then nothing more of it is written to the record. Below the root it is what the root
+ * said. */
 bool replay_goes_back(struct rlm_run *r, enum rlm_status status);
 void replay_go_back(struct rlm_run *r);
 /* At its end: what of it was replayed, for whoever resumed the tree. */

@@ -90,6 +90,8 @@ int run_record_begin(struct rlm_run *r, struct error *err)
         .limits = store_text(limits),
         .settings = store_text(parent ? NULL : r->tree->settings),
         .context_data = { kept.data, kept.len },
+        .batch = parent ? NULL : r->tree->o.batch,
+        .task = parent ? NULL : r->tree->o.task,
     };
     return store_run_begin(store, &begin, r->result.run, err);
 }

@@ -378,10 +378,17 @@ static int run_block(struct rlm_run *r, const struct reply_block *block, struct 
     if (r->same_cell)
         r->cell_record = r->same_cell->id;
     broker_place(r->broker, r->turn, r->cell_record);
-    if (rc == 0)
+    if (rc < 0)
+        return rc;
+    if (session_is_alive(r->session)) {
         rc = session_exec(r->session, &cell, cell_done, r, err);
-    r->in_cell = rc == 0;
-    return rc;
+        r->in_cell = rc == 0;
+        return rc;
+    }
+    struct cell_result dead; /* a thread of an earlier cell can end it while a model thinks */
+    session_death(r->session, &dead);
+    cell_done(r, &dead);
+    return 0;
 }
 
 void turn_next_block(struct rlm_run *r)

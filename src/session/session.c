@@ -240,6 +240,15 @@ static void drop_calls(struct session *s)
     }
 }
 
+void session_death(const struct session *s, struct cell_result *out)
+{
+    *out = (struct cell_result){ .status = s->killed[0] ? CELL_KILLED : CELL_LOST,
+        .reason = s->death };
+    snprintf(out->killed, sizeof out->killed, "%s", s->killed);
+    if (s->death.code == ERROR_TIMEOUT)
+        out->status = CELL_TIMEOUT;
+}
+
 static void sandbox_ended(void *arg, const struct sandbox_exit *how)
 {
     struct session *s = arg;
@@ -251,10 +260,8 @@ static void sandbox_ended(void *arg, const struct sandbox_exit *how)
     drop_calls(s);
     if (!s->operation)
         return;
-    struct cell_result r = { .status = s->killed[0] ? CELL_KILLED : CELL_LOST, .reason = s->death };
-    snprintf(r.killed, sizeof r.killed, "%s", s->killed);
-    if (s->death.code == ERROR_TIMEOUT)
-        r.status = CELL_TIMEOUT;
+    struct cell_result r;
+    session_death(s, &r);
     deliver(s, &r);
 }
 

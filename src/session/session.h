@@ -178,6 +178,9 @@ int session_reply(struct session *s, uint64_t id, struct json_object *head,
     const struct session_part *parts, size_t count, struct error *err);
 
 bool session_is_alive(const struct session *s);
+/* What an operation gets that comes upon a session which is not alive: the result that it would have
+ * if the sandbox had died under it. */
+void session_death(const struct session *s, struct cell_result *out);
 enum isolation session_isolation(const struct session *s);
 const struct session_limits *session_limits_of(const struct session *s);
 /* What was done to make its sandbox, for people. */

@@ -128,6 +128,8 @@ static int take_run(
     struct values unread = { .lazy = true };
     run->begin.settings = take_value(q, &unread);
     run->begin.context_data = take_value(q, &unread);
+    run->begin.batch = take_text(q);
+    run->begin.task = take_text(q);
     return query_check(q, err);
 }
 
@@ -438,4 +440,24 @@ int store_run_find(
     }
     memcpy(id, found.ids[0], STORE_RUN_ID_SIZE);
     return 0;
+}
+
+int store_task_find(struct store *store, const char *batch, const char *task,
+    struct store_found *found, struct error *err)
+{
+    cleanup_query struct query q = query_open(store, STATEMENT_RUN_BY_TASK);
+    struct owner owner;
+    bool row;
+    *found = (struct store_found){ 0 };
+    bind_text(&q, batch);
+    bind_text(&q, task);
+    int rc = query_step(&q, &row, err);
+    if (rc < 0 || !row)
+        return rc;
+    const char *id = take_text(&q), *status = take_text(&q);
+    take_owner(&q, &owner);
+    snprintf(found->id, sizeof found->id, "%s", id ? id : "");
+    snprintf(found->status, sizeof found->status, "%s",
+        shown_status(status ? status : "", !owner_is_gone(&owner, &store->owner)));
+    return query_check(&q, err);
 }

@@ -72,6 +72,7 @@ struct store_run_begin {
     /* For whoever resumes it. Readers never read these two: they have a length and a hash. */
     struct store_value settings;     /* JSON: how it was asked for */
     struct store_value context_data; /* the context, where it could not be had again */
+    const char *batch, *task; /* what it was asked for, in the words of who asked; both or none */
 };
 
 struct store_run_end {
@@ -238,6 +239,15 @@ int store_run_list(struct store *store, const struct store_filter *filter, store
  * than one) name what it could have been. */
 int store_run_find(
     struct store *store, const char *prefix, char id[STORE_RUN_ID_SIZE], struct error *err);
+
+/* The newest run of a task of a batch: its id and what became of it ("interrupted" too), or, where there
+ * is none, an empty id. */
+struct store_found {
+    char id[STORE_RUN_ID_SIZE];
+    char status[32];
+};
+int store_task_find(struct store *store, const char *batch, const char *task,
+    struct store_found *found, struct error *err);
 
 /* Removing. What a run's tree alone had goes with it; what may still be going on is refused. */
 

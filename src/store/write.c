@@ -130,6 +130,8 @@ static int insert_run(struct store *store, const struct store_run_begin *begin, 
     bind_value(&w, begin->context_data);
     bind_owner(&w.query, &store->owner);
     bind_int(&w.query, clock_wall_ms());
+    bind_text(&w.query, begin->batch);
+    bind_text(&w.query, begin->task);
     return write_close(&w, inserted, &seq, err);
 }
 

@@ -82,6 +82,11 @@ class Droste:
         with open(os.path.join(directory, "config.ini"), "w") as f:
             f.write(text)
 
+    def lines(self, kind):
+        """The lines of this kind in the export of all runs."""
+        lines = [json.loads(line) for line in self("runs", "export", "--all").out.splitlines()]
+        return [line for line in lines if line["type"] == kind]
+
     @property
     def record(self):
         return Record(os.path.join(self.data, "runs.db"))
@@ -212,6 +217,24 @@ def repl(*blocks):
     return "\n".join("Next:\n```repl\n%s\n```" % block for block in blocks)
 
 
+def at(depth, content, contains="", **more):
+    """A line of a replay file, for calls of this depth."""
+    return {"depth": depth, "content": content, **({"contains": contains} if contains else {}), **more}
+
+
+def line(model, content="", contains="", **more):
+    """An item of the server's script, for the model scripted-MODEL."""
+    return {"model": model, "content": content, "contains": contains, **more}
+
+
+def answered(result, answer):
+    """The run ended well and gave this; its JSON object."""
+    assert result.status == 0, result
+    assert result.json["status"] == "answered" and result.json["answer"] == answer, result
+    assert result.json["error"] is None
+    return result.json
+
+
 def write_replay(path, *lines):
     """A replay file: texts are turns of the root model, dicts are lines as they stand."""
     with open(path, "w") as f:
@@ -249,6 +272,17 @@ def ask(droste, replay):
 
 
 @pytest.fixture
+def session(droste, replay):
+    """session("x = 1", "SUBMIT(x)", flags=…, replies=…) runs cells one after the other in one session, as a run
+    whose model writes one a turn: (the run's result, the cells as they are exported)."""
+    def run(*cells, flags=(), replies=(), **options):
+        model = replay(*map(repl, cells), *replies)
+        result = droste("run", "--question", "q", "--json", "--model", model, *flags, **options)
+        return result, droste.lines("cell")
+    return run
+
+
+@pytest.fixture
 def serve(tmp_path):
     """serve(key=…, script=[…], turns=[…]) starts a server that speaks the OpenAI protocol."""
     running = []
@@ -270,6 +304,27 @@ def serve(tmp_path):
         process.stdin.close()
         process.stdout.close()
         process.wait(20)
+
+
+@pytest.fixture
+def tree(droste, serve):
+    """tree(script, flags…): a run whose depths 0, 1, 2, 3 ask scripted-root, -one, -two, -three."""
+    def flags(script, *more):
+        server = serve(script=script)
+        return server, ["run", "--question", "q", "--json", "--base-url", server.url, "--model", "scripted-root",
+                        "--depth-model", "1=scripted-one", "--depth-model", "2=scripted-two",
+                        "--depth-model", "3=scripted-three", *map(str, more)]
+
+    def run(script, *more, **options):
+        server, words = flags(script, *more)
+        return droste(*words, **options), server
+
+    def start(script, *more):
+        server, words = flags(script, *more)
+        return droste.start(*words), server
+
+    run.start = start
+    return run
 
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user here")

@@ -10,49 +10,12 @@ import signal
 
 import pytest
 
-from conftest import descendants, finish, repl, still_alive, wait_until
-
-
-def at(depth, content, contains="", **more):
-    """A line of a recording for calls of this depth."""
-    return {"depth": depth, "content": content, **({"contains": contains} if contains else {}), **more}
-
-
-def line(model, content="", contains="", **more):
-    """An item of the server's script, for the model scripted-MODEL."""
-    return {"model": model, "content": content, "contains": contains, **more}
-
-
-def answered(result, answer):
-    assert result.status == 0, result
-    assert result.json["status"] == "answered" and result.json["answer"] == answer, result
-    return result.json
+from conftest import answered, at, descendants, finish, line, repl, still_alive, wait_until
 
 
 def attempt(call):
     """Code that submits what the call gives, or the type and code of what it raises."""
     return repl("try: r = %s\nexcept LLMError as e: r = [type(e).__name__, e.code]\nSUBMIT(r)" % call)
-
-
-@pytest.fixture
-def tree(droste, serve):
-    """tree(script, flags…): a run whose depths 0, 1, 2, 3 ask scripted-root, -one, -two, -three."""
-    def flags(script, *more):
-        server = serve(script=script)
-        return server, ["run", "--question", "q", "--json", "--base-url", server.url, "--model", "scripted-root",
-                        "--depth-model", "1=scripted-one", "--depth-model", "2=scripted-two",
-                        "--depth-model", "3=scripted-three", *map(str, more)]
-
-    def run(script, *more, **options):
-        server, words = flags(script, *more)
-        return droste(*words, **options), server
-
-    def start(script, *more):
-        server, words = flags(script, *more)
-        return droste.start(*words), server
-
-    run.start = start
-    return run
 
 
 def runs(droste, depth=None):

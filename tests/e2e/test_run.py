@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import (CANARY, descendants, finish, needs_root, repl, still_alive,
+from conftest import (CANARY, answered, descendants, finish, needs_root, repl, still_alive,
                       wait_until, write_replay)
 
 
@@ -25,14 +25,6 @@ def sub(text, contains=None, **more):
     """An answer to llm_query."""
     line = {"content": text, "depth": 1, **more}
     return {**line, "contains": contains} if contains else line
-
-
-def answered(result, answer):
-    """The run ended well and gave this."""
-    assert result.status == 0, result
-    assert result.json["status"] == "answered" and result.json["answer"] == answer
-    assert result.json["error"] is None
-    return result.json
 
 
 # ---- the answer ----
@@ -324,6 +316,16 @@ def test_dead_sandbox_is_replaced(droste, replay, tmp_path):
     answered(result, ["abc", "abc", False])
     cells = droste.record.cells
     assert [(c["status"], c["killed"]) for c in cells] == [("killed", "exit 7"), ("submitted", None)]
+
+
+def test_sandbox_that_dies_while_the_model_thinks_is_replaced(ask, droste):
+    """A thread that a cell left behind ends the guest between two cells: the next cell is not run, its record says what
+    became of it, and the model goes on in a new sandbox."""
+    ends = repl("x = 1\nimport os, threading\nthreading.Timer(0.1, os._exit, [5]).start()")
+    answered(ask([ends, {"content": repl("print('ran')"), "delay_ms": 1000},
+                  told("status 5; its variables are gone. A new one was started", repl("SUBMIT('x' in globals())"))]), False)
+    assert [(c["status"], c["killed"], c["stdout"]) for c in droste.lines("cell")] == [
+        ("ok", None, ""), ("killed", "exit 5", ""), ("submitted", None, "")]
 
 
 def test_dead_sandbox_ends_the_blocks_of_its_turn(ask):

@@ -109,7 +109,7 @@ def test_a_program_that_fails_is_a_runtime_error_with_its_last_words(droste, pla
     ("#!/bin/sh\necho 1 2\n", "the tool's answer is no JSON: JSON is wrong"),
     ("#!/bin/sh\n", "the tool's answer is no JSON"),
     ("#!/bin/sh\nkill -9 $$\n", "odd was ended by signal 9"),
-    ("#!/nowhere/sh\n", "starting the tool odd: No such file"),
+    ("#!/nowhere/sh\n", "starting the tool ./odd: No such file"),
     ("#!/bin/sh\nhead -c 70000000 /dev/zero\n", "odd wrote more than 64 MiB"),
 ], ids=["two values", "nothing", "a signal", "no interpreter", "a flood"])
 def test_a_program_that_gives_no_answer_is_an_error_that_says_so(droste, place, text, says):

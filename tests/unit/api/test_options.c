@@ -8,6 +8,7 @@
 #include "base/file.h"
 
 static droste *d;
+static struct session_parts parts;
 
 static int setup(void **state)
 {
@@ -18,6 +19,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
+    session_parts_free(&parts);
     droste_free(d);
     return 0;
 }
@@ -32,7 +34,8 @@ static void set(const char *name, const char *value)
 static struct session_options options(void)
 {
     struct session_options o;
-    assert_ok(api_session_options(d, &o, err));
+    session_parts_free(&parts);
+    assert_ok(api_session_options(d, &d->settings, &parts, &o, err));
     return o;
 }
 
@@ -40,7 +43,8 @@ static void assert_refused(const char *words)
 {
     struct session_options o;
     struct error why = { 0 };
-    assert_int_equal(api_session_options(d, &o, &why), -(int)ERROR_ARGUMENT);
+    session_parts_free(&parts);
+    assert_int_equal(api_session_options(d, &d->settings, &parts, &o, &why), -(int)ERROR_ARGUMENT);
     if (!strstr(why.text, words))
         fail_msg("the error does not say '%s': %s", words, why.text);
 }
@@ -50,7 +54,8 @@ static void without_rules_nothing_is_limited(void **state)
     struct session_options o = options();
     assert_false(o.rules);
     assert_null(o.setup);
-    assert_true(o.execute_timeout == 0 && o.execute_timeout_cap == 0 && api_broker_timeout(d) == 0);
+    assert_true(o.execute_timeout == 0 && o.execute_timeout_cap == 0 &&
+                api_broker_timeout(&d->settings) == 0);
 }
 
 static void rules_bring_limits_of_their_own(void **state)
@@ -59,7 +64,7 @@ static void rules_bring_limits_of_their_own(void **state)
     struct session_options o = options();
     assert_true(o.rules);
     assert_true(o.execute_timeout == 30 && o.execute_timeout_cap == 300);
-    assert_true(api_broker_timeout(d) == 30);
+    assert_true(api_broker_timeout(&d->settings) == 30);
 }
 
 static void what_somebody_has_set_wins_over_the_rules(void **state)
@@ -70,7 +75,7 @@ static void what_somebody_has_set_wins_over_the_rules(void **state)
     set("broker-timeout", "0");
     struct session_options o = options();
     assert_true(o.execute_timeout == 7 && o.execute_timeout_cap == 8);
-    assert_true(api_broker_timeout(d) == 0);
+    assert_true(api_broker_timeout(&d->settings) == 0);
     set("execute-timeout", "0");
     set("execute-timeout-cap", "0");
     o = options();
@@ -116,14 +121,24 @@ static void allowed_directories_are_shown_and_what_is_preloaded_may_be_imported(
     assert_string_equal(o.allow_imports[2], "heapq");
 }
 
-/* A run under way points to them. */
-static void lists_that_did_not_change_stay_where_they_are(void **state)
+/* A run under way keeps what it was started with, whatever is set meanwhile. */
+static void what_was_made_of_settings_does_not_change_with_them(void **state)
 {
+    struct settings copy;
     set("rules", "yes");
     set("allow-import", "/m");
-    struct session_options first = options(), second = options();
-    assert_ptr_equal(first.spec.read_paths, second.spec.read_paths);
-    assert_ptr_equal(first.allow_imports, second.allow_imports);
+    set("python", "/p");
+    assert_ok(settings_copy(&copy, &d->settings, err));
+    struct session_options o;
+    assert_ok(api_session_options(d, &copy, &parts, &o, err));
+    set("allow-import", "");
+    set("python", "/q");
+    assert_int_equal(o.allow_import_count, 1);
+    assert_string_equal(o.allow_imports[0], "/m");
+    assert_string_equal(o.spec.python, "/p");
+    assert_true(settings_given(&copy, "python"));
+    session_parts_free(&parts);
+    settings_free(&copy);
 }
 
 static void a_relative_directory_is_refused(void **state)
@@ -152,7 +167,7 @@ static void setup_code_is_given_or_read_from_a_file(void **state)
     close(fd);
     unlink(path);
     struct session_options o;
-    assert_fails(ERROR_NOT_FOUND, api_session_options(d, &o, err));
+    assert_fails(ERROR_NOT_FOUND, api_session_options(d, &d->settings, &parts, &o, err));
     set("setup-code", "");
     assert_null(options().setup);
 }
@@ -168,7 +183,7 @@ int main(void)
         T(a_default_bows_to_the_cap),
         T(more_than_the_cap_is_refused_with_both_names),
         T(allowed_directories_are_shown_and_what_is_preloaded_may_be_imported),
-        T(lists_that_did_not_change_stay_where_they_are),
+        T(what_was_made_of_settings_does_not_change_with_them),
         T(a_relative_directory_is_refused),
         T(setup_code_is_given_or_read_from_a_file),
     };

@@ -264,6 +264,70 @@ static void money_is_not_limited_without_a_price(void **state)
     budget_free(&any);
 }
 
+static void note(void *arg)
+{
+    ++*(int *)arg;
+}
+
+/* What one part spends or holds is not there for another; a refusal is told once, leaves both as they
+ * were, and names the larger budget. */
+static void parts_share_a_larger_budget(void **state)
+{
+    int told = 0;
+    struct budget all = budget_of((struct budget_limits){ .calls = -1, .all_calls = 3 });
+    struct budget a = budget_of((struct budget_limits){ .calls = 9 });
+    struct budget b = budget_of((struct budget_limits){ .calls = 9 });
+    struct budget_hold holds[4];
+    struct lm_usage usage = { .input_tokens = 10, .output_tokens = 1 };
+    struct error why = { 0 };
+    all.name = "the batch";
+    all.on_refused = note;
+    all.arg = &told;
+    a.up = b.up = &all;
+    assert_ok(hold_bytes(&a, 40, &holds[0], err));
+    assert_ok(hold_bytes(&b, 40, &holds[1], err));
+    assert_int_equal(all.held_tokens, 20);
+    settle(&a, &holds[0], &usage);
+    assert_int_equal(all.spent.calls, 1);
+    assert_int_equal(all.spent.input_tokens, 10);
+    assert_int_equal(all.held_tokens, 10);
+    assert_ok(hold_bytes(&a, 40, &holds[2], err));
+    struct budget before = a;
+    assert_int_equal(told, 0);
+    assert_int_equal(hold_bytes(&a, 40, &holds[3], &why), -(int)ERROR_BUDGET);
+    assert_string_equal(why.text, "the batch: call limit exceeded: 3 made or under way + 1 > 3");
+    assert_same(&a, &before);
+    assert_fails(ERROR_BUDGET, hold_bytes(&b, 40, &holds[3], err));
+    assert_int_equal(told, 1);
+    budget_release(&a, &holds[2]);
+    budget_release(&b, &holds[1]);
+    assert_int_equal(all.held_calls, 0);
+    assert_int_equal(all.held_tokens, 0);
+    assert_ok(hold_bytes(&b, 40, &holds[3], err));
+    budget_release(&b, &holds[3]);
+    budget_free(&a);
+    budget_free(&b);
+}
+
+/* A part's own limit is its own: the larger budget is not told of it. */
+static void a_part_has_limits_of_its_own(void **state)
+{
+    int told = 0;
+    struct budget all = budget_of((struct budget_limits){ .calls = -1, .total_tokens = 1000 });
+    struct budget a = budget_of((struct budget_limits){ .calls = 9, .total_tokens = 5 });
+    struct budget_hold hold;
+    all.name = "the batch";
+    all.on_refused = note;
+    all.arg = &told;
+    a.up = &all;
+    assert_fails(ERROR_BUDGET, hold_bytes(&a, 40, &hold, err));
+    assert_int_equal(told, 0);
+    assert_int_equal(all.held_tokens, 0);
+    assert_ok(hold_bytes(&a, 4, &hold, err));
+    budget_release(&a, &hold);
+    budget_free(&a);
+}
+
 /* A call of an earlier life counts for its model, depth and account as one that is settled, and leaves
  * what is held and reserved alone. */
 static void a_recalled_call_counts_as_a_settled_one(void **state)
@@ -311,6 +375,8 @@ int main(void)
         cmocka_unit_test(what_was_spent_is_told_by_model_depth_and_run),
         cmocka_unit_test(models_are_told_apart_up_to_a_number),
         cmocka_unit_test(money_is_not_limited_without_a_price),
+        cmocka_unit_test(parts_share_a_larger_budget),
+        cmocka_unit_test(a_part_has_limits_of_its_own),
         cmocka_unit_test(a_recalled_call_counts_as_a_settled_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -636,6 +636,35 @@ static void an_unknown_run_is_not_found(void **state)
     store_close(store);
 }
 
+/* The newest run of a task is found, by the batch and the task, with what became of it. */
+static void the_newest_run_of_a_task_is_found(void **state)
+{
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    struct store_found found;
+    char id[STORE_RUN_ID_SIZE];
+    struct store_run_begin begin = {
+        .model = "m", .environment = "local", .version = "0", .batch = "/r.jsonl", .task = "t"
+    };
+    begin.id = "first";
+    assert_ok(store_run_begin(store, &begin, id, err));
+    end_run(store, "first");
+    begin.id = "second";
+    assert_ok(store_run_begin(store, &begin, id, err));
+    begin.id = "other";
+    begin.task = "u";
+    assert_ok(store_run_begin(store, &begin, id, err));
+    assert_ok(store_task_find(store, "/r.jsonl", "t", &found, err));
+    assert_string_equal(found.id, "second");
+    assert_string_equal(found.status, "running");
+    assert_ok(store_run_release(store, "second", err));
+    assert_ok(store_task_find(store, "/r.jsonl", "t", &found, err));
+    assert_string_equal(found.status, "interrupted");
+    assert_ok(store_task_find(store, "/other.jsonl", "t", &found, err));
+    assert_string_equal(found.id, "");
+    store_close(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -657,6 +686,7 @@ int main(void)
         store_test(a_prefix_finds_its_run),
         store_test(a_wrong_prefix_names_candidates),
         store_test(an_unknown_run_is_not_found),
+        store_test(the_newest_run_of_a_task_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

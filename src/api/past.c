@@ -1,0 +1,184 @@
+/* api/past.c: runs of the record: to go on with, or with their results. */
+#include "api/api.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+
+void past_free(struct past *past)
+{
+    buf_free(&past->question);
+    buf_free(&past->settings);
+    buf_free(&past->context_data);
+    json_object_put(past->context);
+}
+
+static int add_piece(void *arg, const char *data, size_t len, struct error *err)
+{
+    buf_append(arg, data, len);
+    return buf_failed(arg) ? error_memory(err) : 0;
+}
+
+static int take_past(void *arg, const struct store_run *run, struct error *err)
+{
+    struct past *past = arg;
+    const struct store_run_begin *b = &run->begin;
+    struct buf context = { 0 };
+    if (b->parent)
+        return error_set(err, ERROR_ARGUMENT, "run '%.64s' is part of run '%.64s': resume that one",
+            b->id, b->parent);
+    if (!b->settings.hash)
+        return error_set(err, ERROR_UNSUPPORTED,
+            "run '%.64s' was recorded by a Droste (%.20s) that did not keep its settings: it "
+            "cannot "
+            "be resumed",
+            b->id, b->version);
+    snprintf(past->previous, sizeof past->previous, "%s", b->previous ? b->previous : "");
+    snprintf(past->status, sizeof past->status, "%s", run->end.status);
+    int rc = store_value_read(past->store, &b->question, SIZE_MAX, add_piece, &past->question, err);
+    if (rc == 0)
+        rc = store_value_read(past->store, &b->settings, SIZE_MAX, add_piece, &past->settings, err);
+    if (rc == 0)
+        rc = store_value_read(
+            past->store, &b->context_data, SIZE_MAX, add_piece, &past->context_data, err);
+    if (rc == 0)
+        rc = store_value_read(past->store, &b->context, SIZE_MAX, add_piece, &context, err);
+    if (rc == 0 && context.len > 0)
+        rc = json_parse(buf_text(&context), context.len, &json_limits_large, &past->context, err);
+    buf_free(&context);
+    return rc;
+}
+
+int past_find(droste *d, const char *run, struct past *past, struct error *err)
+{
+    static const struct store_visitor visitor = { .run = take_past, .lazy = true };
+    int rc = api_store(d, &past->store, err);
+    if (rc == 0 && !past->store)
+        rc = error_set(err, ERROR_CONFIG, "the record is turned off (database = none)");
+    if (rc == 0)
+        rc = store_run_find(past->store, run, past->id, err);
+    return rc < 0 ? rc : store_run_visit(past->store, past->id, &visitor, past, err);
+}
+
+static int load_again(
+    const struct past *past, const struct settings *s, struct context **out, struct error *err)
+{
+    const char *path = json_get_string(past->context, "path", NULL);
+    const char *source = json_get_string(past->context, "source", NULL);
+    struct context_filter filter = api_filter(s);
+    enum value_kind kind;
+    int rc = api_context_kind(s, &kind, err);
+    if (rc < 0)
+        return rc;
+    if (path)
+        return context_load(path, kind, &filter, out, err);
+    if (past->context_data.len == 0 && json_get_int(past->context, "bytes", 0))
+        return error_set(err, ERROR_NOT_FOUND,
+            "the context of run '%.64s' was read from %.40s and is too large for the record to "
+            "keep: "
+            "the run cannot be resumed",
+            past->id, source ? source : "a pipe");
+    return context_from_memory(
+        buf_text(&past->context_data), past->context_data.len, kind, out, err);
+}
+
+int past_context(const struct past *past, const struct settings *s, struct context *given,
+    struct context **out, struct error *err)
+{
+    const char *path = json_get_string(past->context, "path", NULL);
+    const char *source = json_get_string(past->context, "source", NULL);
+    const char *wanted = json_get_string(past->context, "sha256", "");
+    char hash[HASH_TEXT_SIZE] = "";
+    cleanup_buf struct buf unused = { 0 };
+    *out = given;
+    if (!past->context && given)
+        return error_set(err, ERROR_ARGUMENT, "run '%.64s' had no context", past->id);
+    if (!past->context)
+        return 0;
+    int rc = given ? 0 : load_again(past, s, out, err);
+    if (rc == 0)
+        rc = context_keep(*out, hash, &unused, err);
+    if (rc < 0)
+        return rc;
+    if (strcmp(hash, wanted) != 0)
+        return error_set(err, ERROR_ARGUMENT,
+            "the context %.100s is not what it was when run '%.64s' began: put it back, or ask "
+            "anew",
+            path ? path : "in the record", past->id);
+    free((*out)->source);
+    (*out)->source = strdup(source ? source : path ? path : "");
+    return (*out)->source ? 0 : error_memory(err);
+}
+
+/* ---- one that has ended ---- */
+
+struct ended {
+    struct store *store;
+    struct budget budget;
+    struct rlm_result result;
+    struct buf answer;
+    bool found;
+};
+
+static enum rlm_status status_named(const char *name)
+{
+    for (int s = RLM_ANSWERED; s <= RLM_INTERRUPTED; s++)
+        if (strcmp(name, rlm_status_name((enum rlm_status)s)) == 0)
+            return (enum rlm_status)s;
+    return RLM_ERROR;
+}
+
+static int take_end(void *arg, const struct store_run *run, struct error *err)
+{
+    struct ended *e = arg;
+    struct rlm_result *r = &e->result;
+    const char *isolation = run->begin.isolation;
+    if (run->begin.parent)
+        return 0;
+    r->status = status_named(run->end.status);
+    r->seconds = run->end.seconds;
+    r->iterations = (unsigned)run->end.iterations;
+    snprintf(r->run, sizeof r->run, "%s", run->begin.id);
+    if (isolation && isolation_parse(isolation, &r->isolation, NULL) < 0)
+        r->isolation = ISOLATION_AUTO;
+    if (run->end.error)
+        error_set(&r->error, error_code_named(run->end.code, ERROR_MODEL), "%s", run->end.error);
+    return store_value_read(e->store, &run->end.answer, SIZE_MAX, add_piece, &e->answer, err);
+}
+
+static int take_call(void *arg, const struct store_call *call, struct error *err)
+{
+    struct ended *e = arg;
+    struct lm_reply reply = {
+        .usage = { call->end.input_tokens, call->end.output_tokens, call->end.estimated },
+        .cost = call->end.cost,
+        .attempts = (unsigned)call->end.attempts,
+    };
+    if (call->ended_ms == 0 || strcmp(call->begin.kind, "tool") == 0)
+        return 0;
+    return budget_recall(
+        &e->budget, call->begin.model, (unsigned)call->begin.depth, NULL, &reply, err);
+}
+
+int past_result(droste *d, const char *run, droste_result **out, struct error *err)
+{
+    static const struct store_visitor visitor = {
+        .end = take_end, .call = take_call, .children = true, .lazy = true
+    };
+    static const struct budget_limits none = { 0 };
+    struct ended e = { 0 };
+    budget_init(&e.budget, &none);
+    int rc = api_store(d, &e.store, err);
+    if (rc == 0)
+        rc = store_run_visit(e.store, run, &visitor, &e, err);
+    e.result.answer = e.answer.len > 0 ? e.answer.data : NULL;
+    e.result.budget = &e.budget;
+    *out = rc == 0 ? result_of_run(&e.result) : NULL;
+    if (rc == 0 && !*out)
+        rc = error_memory(err);
+    budget_free(&e.budget);
+    buf_free(&e.answer);
+    return rc;
+}

@@ -1,0 +1,18 @@
+/* base/spawn.h: programs of the user's, started beside this one. */
+#ifndef DROSTE_BASE_SPAWN_H
+#define DROSTE_BASE_SPAWN_H
+
+#include <sys/types.h>
+
+#include "base/error.h"
+
+/* Starts a program (found as a shell would) without arguments. `ends` become its standard input, output
+ * and error. It leads a process group, so that the terminal's interrupt is for us and its whole tree
+ * can be killed, and has the usual signals. `what` names it in errors: ERROR_NOT_FOUND, ERROR_CONFIG. */
+int spawn_program(
+    const char *path, const char *what, const int ends[3], pid_t *pid, struct error *err);
+
+/* Kills its group, waits for it, and says how it ended (as waitpid). */
+int spawn_end(pid_t pid);
+
+#endif

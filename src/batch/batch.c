@@ -1,0 +1,401 @@
+/* batch/batch.c: many tasks, so many at once as was said, until all have a result or it stops.
+ *
+ * Everything begins and stops from one timer of no time (`work`): a run may neither begin nor be put
+ * aside from the middle of another one's callback. A stop leaves the record as a killed process would,
+ * so that the same call goes on with it.
+ */
+#include "batch/batch.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+enum {
+    CONCURRENCY = 8,
+    AT_ONCE = 16, /* tasks that begin before others have their turn */
+    TICK_MS = 200,
+    SYNC_TICKS = 5,
+    FDS_OF_RUN = 8, /* four ports, a pidfd, a cgroup, a context, a connection to a model */
+    FDS_OF_US = 100,
+};
+
+/* ---- telling ---- */
+
+static void refresh(struct batch *b)
+{
+    const struct spent *spent = &b->budget.spent;
+    b->state.calls = spent->calls;
+    b->state.input_tokens = spent->input_tokens;
+    b->state.output_tokens = spent->output_tokens;
+    b->state.cost = spent_cost(spent);
+    b->state.seconds = clock_seconds_since(b->start_ns);
+}
+
+static void tell(struct batch *b, const char *kind, const char *text, size_t len)
+{
+    droste_batch_event event = { kind, text, len, &b->state };
+    refresh(b);
+    if (b->fn)
+        b->fn(b->arg, &event);
+}
+
+void batch_notice(struct batch *b, const char *text, size_t len)
+{
+    tell(b, "notice", text, len);
+}
+
+void batch_count(struct batch *b, const struct outcome *outcome)
+{
+    static const size_t counts[] = {
+        [RLM_ANSWERED] = offsetof(droste_batch_state, answered),
+        [RLM_EXHAUSTED] = offsetof(droste_batch_state, exhausted),
+        [RLM_BUDGET] = offsetof(droste_batch_state, budget),
+        [RLM_TIMEOUT] = offsetof(droste_batch_state, timeout),
+        [RLM_CANCELLED] = offsetof(droste_batch_state, cancelled),
+        [RLM_ERROR] = offsetof(droste_batch_state, error),
+    };
+    ++*(size_t *)(void *)((char *)&b->state + counts[outcome->status]);
+    b->state.graded += outcome->grade.known;
+    b->state.passed += outcome->grade.known && outcome->grade.passed;
+    b->state.score += outcome->grade.known ? outcome->grade.score : 0;
+    b->state.ungraded += outcome->ungraded;
+    refresh(b);
+}
+
+/* ---- stopping ---- */
+
+void batch_look(struct batch *b)
+{
+    timer_start(b->work, 0, 0);
+}
+
+void batch_stop(struct batch *b, const char *word, const struct error *why)
+{
+    if (b->state.stopped)
+        return;
+    b->state.stopped = word;
+    b->why = *why;
+    snprintf(b->state.why, sizeof b->state.why, "%s", why->text);
+    batch_look(b);
+}
+
+void batch_fail(struct batch *b, const struct error *why)
+{
+    if (b->failed.code == ERROR_NONE)
+        b->failed = *why;
+    batch_stop(b, "error", why);
+}
+
+static void interrupted(void *arg)
+{
+    struct error why = { 0 };
+    error_set(&why, ERROR_CANCELLED, "the batch was interrupted");
+    batch_stop(arg, "interrupt", &why);
+}
+
+static void refused(void *arg)
+{
+    struct batch *b = arg;
+    batch_stop(b, "budget", &b->budget.refused);
+}
+
+static void time_is_up(void *arg)
+{
+    struct batch *b = arg;
+    struct error why = { 0 };
+    error_set(&why, ERROR_TIMEOUT, "the batch reached its time limit of %g s", b->o->timeout);
+    batch_stop(b, "timeout", &why);
+}
+
+/* ---- working ---- */
+
+static struct task_place *next_task(struct batch *b)
+{
+    while (b->next < b->tasks->count) {
+        struct task_place *place = &b->tasks->places[b->next++];
+        if (place->state != TASK_DONE)
+            return place;
+    }
+    return NULL;
+}
+
+static void work(void *arg)
+{
+    struct batch *b = arg;
+    unsigned most = b->o->concurrency ? b->o->concurrency : CONCURRENCY;
+    struct task_place *place = NULL;
+    if (b->state.stopped)
+        slots_stop(b);
+    for (int n = 0; n < AT_ONCE && !b->state.stopped && b->state.running < most; n++) {
+        place = next_task(b);
+        if (!place)
+            break;
+        slot_begin(b, place);
+    }
+    if (place && b->state.running < most)
+        batch_look(b);
+    b->done = TAILQ_EMPTY(&b->slots) && (b->state.stopped || !place);
+    if (b->done)
+        loop_wake(b->d->loop);
+}
+
+static void tick(void *arg)
+{
+    struct batch *b = arg;
+    struct error err = { 0 };
+    if (++b->ticks % SYNC_TICKS == 0 && results_sync(b->results, &err) < 0)
+        batch_fail(b, &err);
+    tell(b, "tick", "", 0);
+}
+
+/* ---- what there is already ---- */
+
+static void count_usage(struct batch *b, struct json_object *usage)
+{
+    struct json_object *cost = NULL;
+    struct spent spent = {
+        .calls = json_get_int(usage, "calls", 0),
+        .attempts = json_get_int(usage, "attempts", 0),
+        .input_tokens = json_get_int(usage, "input_tokens", 0),
+        .output_tokens = json_get_int(usage, "output_tokens", 0),
+        .cost = json_get_double(usage, "cost", 0),
+        .estimated = json_get_bool(usage, "estimated", false),
+    };
+    json_object_object_get_ex(usage, "cost", &cost);
+    spent.unpriced = cost ? 0 : spent.calls;
+    budget_count(&b->budget, &spent);
+}
+
+static struct outcome outcome_of(struct json_object *line)
+{
+    struct json_object *grade = json_get_typed(line, "grade", json_type_object), *passed = NULL;
+    struct outcome outcome = { RLM_ERROR, { 0 }, false };
+    const char *status = json_get_string(line, "status", "");
+    for (int s = RLM_ANSWERED; s < RLM_ERROR; s++)
+        if (strcmp(status, rlm_status_name((enum rlm_status)s)) == 0)
+            outcome.status = s;
+    if (!grade)
+        return outcome;
+    json_object_object_get_ex(grade, "passed", &passed);
+    outcome.grade.known = json_object_is_type(passed, json_type_boolean);
+    outcome.grade.passed = outcome.grade.known && json_object_get_boolean(passed);
+    outcome.grade.score = json_get_double(grade, "score", outcome.grade.passed);
+    outcome.ungraded = !outcome.grade.known;
+    return outcome;
+}
+
+struct found {
+    struct batch *batch;
+    size_t strangers;
+};
+
+static int take_line(void *arg, const char *id, struct json_object *line, struct error *err)
+{
+    struct found *found = arg;
+    struct batch *b = found->batch;
+    struct task_place *place = tasks_find(b->tasks, id);
+    count_usage(b, json_get_typed(line, "usage", json_type_object));
+    if (!place) {
+        found->strangers++;
+        return 0;
+    }
+    place->outcome = outcome_of(line);
+    snprintf(place->run, sizeof place->run, "%s", json_get_string(line, "run", ""));
+    bool again = b->o->again && place->outcome.status != RLM_ANSWERED;
+    place->state = again ? TASK_AGAIN : TASK_DONE;
+    return 0;
+}
+
+/* What was spent on a task that has no result yet counts before any task begins: else others would have
+ * it until its run goes on. */
+static int count_leftover(struct batch *b, const struct task_place *place, struct error *err)
+{
+    struct store_found found = { 0 };
+    droste_result *result = NULL;
+    int rc = store_task_find(b->store, b->results->path, place->id, &found, err);
+    if (rc < 0 || !found.id[0] || strcmp(found.id, place->run) == 0)
+        return rc;
+    rc = past_result(b->d, found.id, &result, err);
+    if (rc == 0)
+        budget_count(&b->budget, &result->spent);
+    droste_result_free(result);
+    return rc;
+}
+
+static int look_back(struct batch *b, struct error *err)
+{
+    struct found found = { b, 0 };
+    cleanup_buf struct buf notice = { 0 };
+    int rc = results_read(b->results, take_line, &found, &notice, err);
+    if (rc < 0)
+        return rc;
+    if (notice.len > 0)
+        batch_notice(b, notice.data, notice.len);
+    buf_clear(&notice);
+    if (found.strangers > 0) {
+        buf_printf(&notice, "%zu result%s in %s of tasks that are not in %s", found.strangers,
+            found.strangers == 1 ? " is" : "s are", b->results->path, b->tasks->path);
+        batch_notice(b, buf_text(&notice), notice.len);
+    }
+    for (size_t i = 0; rc == 0 && i < b->tasks->count; i++) {
+        const struct task_place *place = &b->tasks->places[i];
+        if (place->state == TASK_DONE) {
+            batch_count(b, &place->outcome);
+            b->state.earlier++;
+        } else if (b->store) {
+            rc = count_leftover(b, place, err);
+        }
+    }
+    return rc;
+}
+
+/* ---- all of it ---- */
+
+/* Where descriptors run out in the middle, tasks fail that are not to blame. */
+static int check_descriptors(const struct batch *b, struct error *err)
+{
+    struct rlimit files;
+    uint64_t most = b->o->concurrency ? b->o->concurrency : CONCURRENCY;
+    most = most < b->tasks->count ? most : b->tasks->count;
+    uint64_t need = FDS_OF_US + most * FDS_OF_RUN;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur >= need)
+        return 0;
+    uint64_t fit = files.rlim_cur > FDS_OF_US ? (files.rlim_cur - FDS_OF_US) / FDS_OF_RUN : 0;
+    return error_set(err, ERROR_ARGUMENT,
+        "%llu runs at once need %llu open files, and %llu are allowed (ulimit -n): at most %llu "
+        "fit",
+        (unsigned long long)most, (unsigned long long)need, (unsigned long long)files.rlim_cur,
+        (unsigned long long)fit);
+}
+
+static int check_options(struct batch *b, struct error *err)
+{
+    const droste_batch_options *o = b->o;
+    if (!o->tasks || !o->results)
+        return error_set(err, ERROR_ARGUMENT, "a batch needs a file of tasks and one of results");
+    if (o->max_calls < 0 || o->max_tokens < 0 || !(o->max_cost >= 0) || !(o->timeout >= 0))
+        return error_set(err, ERROR_ARGUMENT, "a limit of a batch is negative");
+    if (!o->grader)
+        return 0;
+    b->grader = &b->named;
+    int rc = grader_parse(o->grader, &b->named, err);
+    if (rc == 0 && b->named.program && strchr(b->named.program, '/') &&
+        access(b->named.program, X_OK) < 0)
+        rc = error_set_errno(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_ARGUMENT,
+            "the grader %.120s", b->named.program);
+    return rc;
+}
+
+/* Open all the time, whoever uses them; and what is wrong with them is said before anything else. */
+static int open_models(struct batch *b, struct error *err)
+{
+    static const struct lm_usage some = { .input_tokens = 1, .output_tokens = 1 };
+    int rc = api_models(b->d, &b->d->settings, false, &b->models, err);
+    const struct lm *root = b->models.at[0];
+    if (rc == 0 && root && b->o->max_cost > 0 && lm_cost(root, NULL, &some) < 0)
+        rc = error_set(err, ERROR_CONFIG,
+            "the batch's cost is limited, and nobody knows what %.80s costs: give its price with "
+            "--prices FILE",
+            lm_name(root));
+    return rc;
+}
+
+static int set_up(struct batch *b, struct error *err)
+{
+    const struct budget_limits limits = { .calls = -1,
+        .all_calls = b->o->max_calls,
+        .total_tokens = b->o->max_tokens,
+        .cost = b->o->max_cost };
+    droste *d = b->d;
+    budget_init(&b->budget, &limits);
+    b->budget.name = "the batch";
+    b->budget.on_refused = refused;
+    b->budget.arg = b;
+    b->work = timer_new(d->loop, work, b);
+    b->tick = timer_new(d->loop, tick, b);
+    b->deadline = timer_new(d->loop, time_is_up, b);
+    if (!b->work || !b->tick || !b->deadline)
+        return error_memory(err);
+    int rc = check_options(b, err);
+    if (rc == 0)
+        rc = tasks_open(b->o->tasks, &d->settings, b->grader, &b->tasks, err);
+    if (rc == 0)
+        rc = check_descriptors(b, err);
+    if (rc == 0)
+        rc = open_models(b, err);
+    if (rc == 0)
+        rc = results_open(b->o->results, &b->results, err);
+    if (rc == 0)
+        rc = api_store(d, &b->store, err);
+    b->state.tasks = b->tasks ? b->tasks->count : 0;
+    return rc < 0 ? rc : look_back(b, err);
+}
+
+static int go_through(struct batch *b, struct error *err)
+{
+    struct error unsaved = { 0 };
+    batch_look(b);
+    timer_start(b->tick, TICK_MS, TICK_MS);
+    if (b->o->timeout > 0)
+        timer_start(b->deadline, (uint64_t)(b->o->timeout * 1000), 0);
+    int rc = api_wait(b->d, &b->done, err);
+    if (rc == 0 && results_sync(b->results, &unsaved) < 0 && b->failed.code == ERROR_NONE)
+        b->failed = unsaved;
+    if (rc == 0 && b->failed.code != ERROR_NONE) {
+        *err = b->failed;
+        rc = -(int)b->failed.code;
+    }
+    refresh(b);
+    return rc;
+}
+
+/* What the droste has for the time of a batch. */
+static int run_batch(struct batch *b, struct error *err)
+{
+    droste *d = b->d;
+    unsigned most = b->o->concurrency ? b->o->concurrency : CONCURRENCY;
+    int64_t concurrency = d->settings.concurrency;
+    /* A run waits for at most one call of its own: all of them may be under way. */
+    if (!settings_given(&d->settings, "concurrency") && most > concurrency)
+        d->settings.concurrency = most;
+    d->part_of = &b->budget;
+    d->on_interrupt = interrupted;
+    d->on_interrupt_arg = b;
+    int rc = set_up(b, err);
+    if (rc == 0)
+        rc = go_through(b, err);
+    d->on_interrupt = NULL;
+    d->part_of = NULL;
+    d->settings.concurrency = concurrency;
+    return rc;
+}
+
+static void clean_up(struct batch *b)
+{
+    timer_free(b->work);
+    timer_free(b->tick);
+    timer_free(b->deadline);
+    api_models_close(&b->models);
+    results_close(b->results);
+    tasks_free(b->tasks);
+    budget_free(&b->budget);
+}
+
+int droste_batch(droste *d, const droste_batch_options *options, droste_batch_fn *fn, void *arg,
+    droste_batch_state *end, droste_error *err)
+{
+    struct error why = { 0 };
+    struct batch b = { .d = d, .o = options, .fn = fn, .arg = arg, .start_ns = clock_ns() };
+    TAILQ_INIT(&b.slots);
+    api_forget_interrupt(d);
+    int rc = d->part_of || d->run_count > 0
+                 ? error_set(&why, ERROR_ARGUMENT, "runs are under way in this context already")
+                 : run_batch(&b, &why);
+    clean_up(&b);
+    if (end)
+        *end = b.state;
+    return api_fail(err, &why, rc);
+}

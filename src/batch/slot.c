@@ -1,0 +1,341 @@
+/* batch/slot.c: one task, from its line in the file of tasks to its line in that of results.
+ *
+ *   what has the record of it? ── nothing ─────────────► a run ─┐
+ *                              ── an interrupted run ──► goes on ┴─► its result ─► graded ─► appended
+ *                              ── one that has ended ─────────────────┘
+ *
+ * The record is asked first, because a batch may have been killed at any instant: a run whose end is
+ * there, and whose line is not, is not run again.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "batch/batch.h"
+
+struct slot {
+    TAILQ_ENTRY(slot) link;
+    struct batch *batch;
+    struct task_place *place;
+    struct task task;
+    struct grader own, *grader; /* NULL: nobody grades it */
+    droste_running *run;
+    droste_result *result;
+    struct json_object *answer;
+    struct grading *grading;
+};
+
+static void free_slot(struct slot *s)
+{
+    grading_cancel(s->grading);
+    droste_result_free(s->result);
+    json_object_put(s->answer);
+    task_free(&s->task);
+    free(s);
+}
+
+/* The slot is gone; its place is another's. */
+static void leave(struct slot *s)
+{
+    struct batch *b = s->batch;
+    TAILQ_REMOVE(&b->slots, s, link);
+    b->state.running--;
+    free_slot(s);
+    batch_look(b);
+}
+
+/* ---- its line ---- */
+
+static void put_id(struct buf *out, const struct task_place *place)
+{
+    if (place->number)
+        buf_puts(out, place->id);
+    else
+        json_append_string(out, place->id, strlen(place->id));
+}
+
+static void put_error(struct buf *out, const struct error *error)
+{
+    cleanup_buf struct buf text = { 0 };
+    if (error->code == ERROR_NONE) {
+        buf_puts(out, "null");
+        return;
+    }
+    text_append_utf8(&text, error->text, strlen(error->text));
+    buf_printf(out, "{\"type\":\"%s\",\"message\":", error_code_name(error->code));
+    json_append_string(out, buf_text(&text), text.len);
+    buf_putc(out, '}');
+}
+
+static void put_grade(struct buf *out, const struct slot *s, const struct grade *grade)
+{
+    if (!s->grader) {
+        buf_puts(out, "null");
+        return;
+    }
+    buf_printf(out, "{\"grader\":\"%s\",\"passed\":%s,", grader_name(s->grader),
+        !grade->known   ? "null"
+        : grade->passed ? "true"
+                        : "false");
+    if (grade->known) {
+        buf_printf(out, "\"score\":%.9g}", grade->score);
+        return;
+    }
+    buf_puts(out, "\"score\":null,\"error\":");
+    json_append_string(out, grade->why, strlen(grade->why));
+    buf_putc(out, '}');
+}
+
+static void put_line(struct buf *out, const struct slot *s, const struct grade *grade)
+{
+    const droste_result *r = s->result;
+    buf_puts(out, "{\"id\":");
+    put_id(out, s->place);
+    buf_printf(out,
+        ",\"run\":%s%s%s,\"status\":\"%s\",\"answer\":%s,\"error\":", r->run[0] ? "\"" : "",
+        r->run[0] ? r->run : "null", r->run[0] ? "\"" : "", r->status,
+        r->answer ? r->answer : "null");
+    put_error(out, &r->error);
+    buf_puts(out, ",\"grade\":");
+    put_grade(out, s, grade);
+    buf_puts(out, ",\"usage\":");
+    buf_append(out, r->json.data + r->usage_at, r->usage_len);
+    buf_printf(out, ",\"seconds\":%.6f}", r->seconds);
+    /* An answer's own white space may have some: strings have none. */
+    for (char *p = out->data; p && (p = memchr(p, '\n', out->len - (size_t)(p - out->data))); p++)
+        *p = ' ';
+}
+
+static int status_index(const char *name)
+{
+    int status = RLM_ANSWERED;
+    while (status < RLM_ERROR && strcmp(rlm_status_name((enum rlm_status)status), name) != 0)
+        status++;
+    return status;
+}
+
+static void take_grade(struct slot *s, const struct grade *grade)
+{
+    struct batch *b = s->batch;
+    struct outcome *outcome = &s->place->outcome;
+    struct error err = { 0 };
+    cleanup_buf struct buf line = { 0 };
+    put_line(&line, s, grade);
+    int rc = buf_failed(&line) ? error_memory(&err)
+                               : results_append(b->results, line.data, line.len, &err);
+    if (rc < 0) {
+        batch_fail(b, &err);
+        leave(s);
+        return;
+    }
+    *outcome =
+        (struct outcome){ status_index(s->result->status), *grade, s->grader && !grade->known };
+    s->place->state = TASK_DONE;
+    batch_count(b, outcome);
+    droste_batch_event event = { "result", line.data, line.len, &b->state };
+    b->state.running--; /* as the event shows it */
+    if (b->fn)
+        b->fn(b->arg, &event);
+    b->state.running++;
+    leave(s);
+}
+
+/* ---- its grade ---- */
+
+static void graded(void *arg, const struct grade *grade)
+{
+    struct slot *s = arg;
+    s->grading = NULL;
+    take_grade(s, grade);
+}
+
+/* What the program is told. */
+static int ask_program(struct slot *s, struct error *err)
+{
+    cleanup_buf struct buf line = { 0 };
+    double timeout = s->batch->o->grader_timeout;
+    const char *expected = s->task.expected ? json_text(s->task.expected, NULL) : NULL;
+    const char *answer = s->answer ? json_text(s->answer, NULL) : NULL;
+    buf_puts(&line, "{\"id\":");
+    put_id(&line, s->place);
+    buf_puts(&line, ",\"question\":");
+    json_append_string(&line, s->task.question, strlen(s->task.question));
+    buf_printf(&line, ",\"expected\":%s,\"answer\":%s}", expected ? expected : "null",
+        answer ? answer : "null");
+    if (buf_failed(&line))
+        return error_memory(err);
+    return grading_start(s->batch->d->loop, s->grader->program, timeout > 0 ? timeout : 60,
+        line.data, line.len, graded, s, &s->grading, err);
+}
+
+static void grade(struct slot *s)
+{
+    const char *answer = s->result->answer;
+    struct grade grade = { 0 };
+    struct error err = { 0 };
+    if (!s->grader || !answer) {
+        grade.known = s->grader != NULL; /* no answer is a wrong one */
+        take_grade(s, &grade);
+        return;
+    }
+    if (json_parse(answer, strlen(answer), &json_limits_large, &s->answer, &err) == 0) {
+        if (s->grader->kind == GRADER_PROGRAM && ask_program(s, &err) == 0)
+            return;
+        grade.known = s->grader->kind != GRADER_PROGRAM;
+        grade.passed = grade.known && grade_answer(s->grader, s->task.expected, s->answer);
+        grade.score = grade.passed;
+    }
+    snprintf(grade.why, sizeof grade.why, "%.110s", err.text);
+    take_grade(s, &grade);
+}
+
+/* Takes the result. */
+static void take_result(struct slot *s, droste_result *result)
+{
+    struct batch *b = s->batch;
+    struct error err = { 0 };
+    s->result = result;
+    s->run = NULL;
+    if (!result) {
+        error_memory(&err);
+        batch_fail(b, &err);
+        leave(s);
+        return;
+    }
+    if (strcmp(result->status, rlm_status_name(RLM_INTERRUPTED)) == 0) {
+        b->state.interrupted++;
+        leave(s);
+        return;
+    }
+    grade(s);
+}
+
+static void run_done(void *arg, droste_result *result)
+{
+    take_result(arg, result);
+}
+
+/* ---- its run ---- */
+
+static int start(struct slot *s, const char *resume, struct error *err)
+{
+    droste_error why;
+    const struct task *t = &s->task;
+    droste_request q = {
+        .question = t->question,
+        .context = t->context,
+        .data = t->data,
+        .len = t->len,
+        .kind = t->kind,
+        .settings = (const char *const *)t->settings.items,
+        .batch = s->batch->results->path,
+        .task = s->place->id,
+        .resume = resume,
+        .done = run_done,
+        .arg = s,
+    };
+    int rc = droste_start(s->batch->d, &q, &s->run, &why);
+    if (rc < 0)
+        return error_set(err, (enum error_code)why.code, "%s", why.text);
+    s->batch->state.resumed += resume != NULL;
+    return 0;
+}
+
+static int go_on(struct slot *s, const char *run, struct error *err)
+{
+    cleanup_buf struct buf text = { 0 };
+    int rc = start(s, run, err);
+    if (rc >= 0 || !err || err->code != ERROR_ARGUMENT)
+        return rc;
+    buf_printf(&text, "task %s begins anew: %s", s->place->id, err->text);
+    batch_notice(s->batch, buf_text(&text), text.len);
+    return start(s, NULL, err);
+}
+
+/* 1: the result was there already, and the slot may be gone. */
+static int start_or_go_on(struct slot *s, struct error *err)
+{
+    struct batch *b = s->batch;
+    struct store_found found = { 0 };
+    droste_result *result = NULL;
+    int rc = b->store ? store_task_find(b->store, b->results->path, s->place->id, &found, err) : 0;
+    if (rc < 0)
+        return rc;
+    if (!found.id[0] || strcmp(found.id, s->place->run) == 0)
+        return start(s, NULL, err);
+    if (strcmp(found.status, "interrupted") == 0)
+        return go_on(s, found.id, err);
+    if (strcmp(found.status, "running") == 0)
+        return error_set(
+            err, ERROR_CANCELLED, "run '%.64s' of this task is under way elsewhere", found.id);
+    rc = past_result(b->d, found.id, &result, err);
+    if (rc < 0)
+        return rc;
+    take_result(s, result);
+    return 1;
+}
+
+static int choose_grader(struct slot *s, struct error *err)
+{
+    struct grader *batch = s->batch->grader;
+    s->grader = batch;
+    if (s->task.grader) {
+        s->grader = &s->own;
+        int rc = grader_of_task(s->task.grader, batch, &s->own, err);
+        if (rc < 0)
+            return rc;
+    }
+    if (s->grader && s->grader->kind != GRADER_PROGRAM && !s->task.has_expected)
+        s->grader = NULL;
+    return 0;
+}
+
+/* Whether the next task would fare no better. */
+static bool is_fatal(enum error_code code)
+{
+    return code == ERROR_CONFIG || code == ERROR_UNSUPPORTED || code == ERROR_STORE ||
+           code == ERROR_MEMORY || code == ERROR_ENVIRONMENT;
+}
+
+void slot_begin(struct batch *b, struct task_place *place)
+{
+    struct error err = { 0 };
+    struct slot *s = calloc(1, sizeof *s);
+    if (!s) {
+        error_memory(&err);
+        batch_fail(b, &err);
+        return;
+    }
+    s->batch = b;
+    s->place = place;
+    TAILQ_INSERT_TAIL(&b->slots, s, link);
+    b->state.running++;
+    int rc = tasks_read(b->tasks, place, &s->task, &err);
+    if (rc == 0)
+        rc = choose_grader(s, &err);
+    if (rc == 0)
+        rc = start_or_go_on(s, &err);
+    if (rc >= 0)
+        return;
+    if (is_fatal(err.code)) {
+        batch_fail(b, &err);
+        leave(s);
+    } else {
+        take_result(s, result_of_failure(&err));
+    }
+}
+
+void slots_stop(struct batch *b)
+{
+    struct slot *s, *next;
+    for (s = TAILQ_FIRST(&b->slots); s; s = next) {
+        next = TAILQ_NEXT(s, link);
+        if (s->run) {
+            api_put_aside(s->run, &b->why);
+            continue;
+        }
+        b->state.interrupted++; /* it was being graded; its run has ended, and is in the record */
+        leave(s);
+    }
+}

@@ -1,0 +1,412 @@
+/* batch/tasks.c: see tasks.h. */
+#include "batch/tasks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/linewise.h"
+#include "base/text.h"
+
+/* What a line may have. */
+static const char *const members[] = { "id", "question", "context", "context_text", "context_json",
+    "expected", "grader", "settings", "meta" };
+
+/* A file of tasks may come from elsewhere: it says what to ask and how much that may cost, not what is
+ * run or shown on this machine, and not where keys go. */
+static const char *const allowed[] = { "model", "sub-model", "depth-model", "max-tokens",
+    "llm-call-timeout", "timeout", "execute-timeout", "max-iterations", "max-recursion-depth",
+    "delegate-max-iterations", "max-children", "max-llm-calls", "max-cost", "max-input-tokens",
+    "max-output-tokens", "max-total-tokens", "max-output-chars", "max-errors", "context-type",
+    "include", "instructions" };
+
+static bool is_among(const char *const *words, size_t count, const char *word)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(words[i], word) == 0)
+            return true;
+    return false;
+}
+
+/* A string without a zero byte in it. */
+static const char *plain_text(struct json_object *value)
+{
+    const char *text =
+        json_object_is_type(value, json_type_string) ? json_object_get_string(value) : NULL;
+    return text && strlen(text) == (size_t)json_object_get_string_len(value) ? text : NULL;
+}
+
+bool task_id(struct json_object *value, char out[TASK_ID_MAX + 1], bool *number)
+{
+    const char *text = plain_text(value);
+    *number = json_object_is_type(value, json_type_int);
+    if (*number)
+        return snprintf(out, TASK_ID_MAX + 1, "%" PRId64, json_object_get_int64(value)) > 0;
+    if (!text || !text[0] || strlen(text) > TASK_ID_MAX)
+        return false;
+    for (const char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ')
+            return false;
+    snprintf(out, TASK_ID_MAX + 1, "%s", text);
+    return true;
+}
+
+/* ---- settings ---- */
+
+static int check_name(const char *name, const char *value, struct error *err)
+{
+    if (!is_among(allowed, array_length(allowed), name))
+        return error_set(err, ERROR_ARGUMENT,
+            "a task cannot set '%.60s'; give it on the command line or in config.ini", name);
+    /* The part of a depth-model's behind '=' counts. */
+    const char *equals = strcmp(name, "depth-model") == 0 ? strchr(value, '=') : NULL;
+    const char *model = equals ? equals + 1 : value;
+    bool is_model = strcmp(name, "model") == 0 || strcmp(name, "sub-model") == 0 || equals;
+    if (is_model && (strncmp(model, "exec:", 5) == 0 || strncmp(model, "replay:", 7) == 0))
+        return error_set(err, ERROR_ARGUMENT,
+            "a task cannot name a program or a file as its model; --model can");
+    if (strcmp(name, "instructions") == 0 && value[0] == '@')
+        return error_set(
+            err, ERROR_ARGUMENT, "a task's instructions are a text, not the name of a file");
+    return 0;
+}
+
+static int add_setting(
+    struct list *out, const char *name, struct json_object *value, struct error *err)
+{
+    bool is_text = json_object_is_type(value, json_type_string);
+    bool is_scalar = is_text || json_object_is_type(value, json_type_int) ||
+                     json_object_is_type(value, json_type_double) ||
+                     json_object_is_type(value, json_type_boolean);
+    const char *text = is_text ? plain_text(value) : is_scalar ? json_text(value, NULL) : NULL;
+    if (!text)
+        return error_set(err, ERROR_ARGUMENT, "the setting '%.60s' has no such value", name);
+    int rc = check_name(name, text, err);
+    if (rc == 0)
+        rc = list_add(out, name, err);
+    return rc < 0 ? rc : list_add(out, text, err);
+}
+
+/* A list takes the place of what the settings have. */
+static int add_list(struct list *out, const char *name, struct json_object *list, struct error *err)
+{
+    int rc = check_name(name, "", err);
+    if (rc == 0)
+        rc = list_add(out, name, err);
+    if (rc == 0)
+        rc = list_add(out, "", err);
+    for (size_t i = 0; rc == 0 && i < json_object_array_length(list); i++)
+        rc = add_setting(out, name, json_object_array_get_idx(list, i), err);
+    return rc;
+}
+
+static int take_settings(struct task *t, struct json_object *object, struct error *err)
+{
+    if (!object)
+        return 0;
+    if (!json_object_is_type(object, json_type_object))
+        return error_set(err, ERROR_ARGUMENT, "`settings` is an object of names and values");
+    json_object_object_foreach(object, name, value)
+    {
+        int rc = json_object_is_type(value, json_type_array)
+                     ? add_list(&t->settings, name, value, err)
+                     : add_setting(&t->settings, name, value, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- contexts ---- */
+
+static int take_path(
+    struct task *t, const char *directory, struct json_object *value, struct error *err)
+{
+    const char *path = plain_text(value);
+    struct buf whole = { 0 };
+    if (!path || !path[0])
+        return error_set(err, ERROR_ARGUMENT, "`context` is a path, relative to the file of tasks");
+    buf_printf(&whole, "%s%s%s", path[0] == '/' ? "" : directory, path[0] == '/' ? "" : "/", path);
+    t->context = buf_steal(&whole);
+    return t->context ? 0 : error_memory(err);
+}
+
+static int take_context(
+    struct task *t, const char *directory, struct json_object *o, struct error *err)
+{
+    struct json_object *path = NULL, *text = NULL, *json = NULL;
+    int count = json_object_object_get_ex(o, "context", &path) +
+                json_object_object_get_ex(o, "context_text", &text) +
+                json_object_object_get_ex(o, "context_json", &json);
+    if (count > 1)
+        return error_set(err, ERROR_ARGUMENT,
+            "only one of `context`, `context_text` and `context_json` can be the context");
+    if (path)
+        return take_path(t, directory, path, err);
+    if (text && !json_object_is_type(text, json_type_string))
+        return error_set(err, ERROR_ARGUMENT, "`context_text` is a string");
+    if (text) {
+        t->data = json_object_get_string(text);
+        t->len = (size_t)json_object_get_string_len(text);
+        t->kind = "text";
+    } else if (count > 0) {
+        t->data = json ? json_text(json, &t->len) : "null";
+        t->len = json ? t->len : strlen("null");
+        t->kind = "json";
+        if (!t->data)
+            return error_memory(err);
+    }
+    return 0;
+}
+
+/* ---- one line ---- */
+
+static int take_task(struct task *t, const char *directory, struct error *err)
+{
+    struct json_object *o = t->line, *value = NULL;
+    if (!json_object_is_type(o, json_type_object))
+        return error_set(err, ERROR_ARGUMENT, "this is no JSON object");
+    json_object_object_foreach(o, name, member)
+    {
+        (void)member;
+        if (!is_among(members, array_length(members), name))
+            return error_set(err, ERROR_ARGUMENT,
+                "there is no `%.60s` in a task; data of your own goes into `meta`", name);
+    }
+    json_object_object_get_ex(o, "question", &value);
+    t->question = plain_text(value);
+    if (!t->question || !t->question[0])
+        return error_set(err, ERROR_ARGUMENT, "a task needs a `question`, a string");
+    t->has_expected = json_object_object_get_ex(o, "expected", &t->expected);
+    value = NULL;
+    if (json_object_object_get_ex(o, "grader", &value) && !(t->grader = plain_text(value)))
+        return error_set(err, ERROR_ARGUMENT, "`grader` is the name of one");
+    value = NULL;
+    json_object_object_get_ex(o, "settings", &value);
+    int rc = take_settings(t, value, err);
+    if (rc == 0)
+        rc = take_context(t, directory, o, err);
+    return rc < 0 ? rc : list_add_end(&t->settings, err);
+}
+
+static int read_task(
+    struct task *t, const char *directory, const char *text, size_t len, struct error *err)
+{
+    *t = (struct task){ 0 };
+    int rc = json_parse(text, len, &json_limits_large, &t->line, err);
+    return rc < 0 ? error_set(err, ERROR_ARGUMENT, "this is no JSON: %.120s", err ? err->text : "")
+                  : take_task(t, directory, err);
+}
+
+void task_free(struct task *t)
+{
+    json_object_put(t->line);
+    free(t->context);
+    list_clear(&t->settings);
+    *t = (struct task){ 0 };
+}
+
+int tasks_read(
+    const struct tasks *tasks, const struct task_place *place, struct task *out, struct error *err)
+{
+    cleanup_free char *text = malloc(place->len + 1);
+    if (!text)
+        return error_memory(err);
+    ssize_t n = pread(tasks->fd, text, place->len, place->at);
+    *out = (struct task){ 0 };
+    int rc =
+        n == (ssize_t)place->len ? read_task(out, tasks->directory, text, place->len, err) : -1;
+    if (rc < 0)
+        return error_set(err, ERROR_ARGUMENT,
+            "%.100s, line %zu: it is not what it was when the "
+            "batch began",
+            tasks->path, place->line);
+    return 0;
+}
+
+/* ---- the file ---- */
+
+struct opening {
+    struct tasks *tasks;
+    const struct settings *settings;
+    const struct grader *grader;
+    size_t room;
+};
+
+/* Whether what the task asks for can be had. */
+static int check_settings(const struct settings *base, const struct task *t, struct error *err)
+{
+    struct settings copy;
+    int rc = settings_copy(&copy, base, err);
+    for (size_t i = 0; rc == 0 && t->settings.items[i]; i += 2)
+        rc = settings_set(&copy, t->settings.items[i], t->settings.items[i + 1], "settings", err);
+    settings_free(&copy);
+    return rc;
+}
+
+static int check_task(const struct opening *o, const struct task *t, struct error *err)
+{
+    struct grader own;
+    int rc = t->settings.count > 1 ? check_settings(o->settings, t, err) : 0;
+    if (rc == 0 && t->context && access(t->context, R_OK) < 0)
+        rc = error_set_errno(err, ERROR_ARGUMENT, "the context %.100s", t->context);
+    if (rc == 0 && t->grader)
+        rc = grader_of_task(t->grader, o->grader, &own, err);
+    const struct grader *grader = t->grader ? &own : o->grader;
+    if (rc == 0 && t->grader && !t->has_expected && own.kind != GRADER_PROGRAM)
+        rc = error_set(err, ERROR_ARGUMENT, "the grader has nothing `expected` to compare with");
+    if (rc == 0 && grader && t->has_expected)
+        rc = grader_check_expected(grader, t->expected, err);
+    return rc;
+}
+
+static int add_place(
+    struct opening *o, const struct line *line, struct json_object *task, struct error *err)
+{
+    struct tasks *tasks = o->tasks;
+    char id[TASK_ID_MAX + 1];
+    struct json_object *value = NULL;
+    struct task_place place = {
+        .at = line->at, .len = line->len, .line = line->number, .outcome.status = -1
+    };
+    snprintf(id, sizeof id, "%zu", line->number);
+    place.number = true;
+    if (json_object_object_get_ex(task, "id", &value) && !task_id(value, id, &place.number))
+        return error_set(err, ERROR_ARGUMENT,
+            "`id` is a number or a text of at most %d bytes, without control characters",
+            TASK_ID_MAX);
+    if (tasks->count == o->room) {
+        size_t room = o->room ? 2 * o->room : 64;
+        struct task_place *places = realloc(tasks->places, room * sizeof *places);
+        if (!places)
+            return error_memory(err);
+        tasks->places = places;
+        o->room = room;
+    }
+    place.id = strdup(id);
+    if (!place.id)
+        return error_memory(err);
+    tasks->places[tasks->count++] = place;
+    return 0;
+}
+
+static int take_line(void *arg, const struct line *line, struct error *err)
+{
+    struct opening *o = arg;
+    struct task t;
+    struct error why = { 0 };
+    if (strspn(line->text, " \t\r") == line->len)
+        return 0;
+    int rc = read_task(&t, o->tasks->directory, line->text, line->len, &why);
+    if (rc == 0)
+        rc = check_task(o, &t, &why);
+    if (rc == 0)
+        rc = add_place(o, line, t.line, &why);
+    task_free(&t);
+    if (rc == 0)
+        return 0;
+    return error_set(err, why.code == ERROR_MEMORY ? ERROR_MEMORY : ERROR_ARGUMENT,
+        "%.80s, line %zu: %.150s", o->tasks->path, line->number, why.text);
+}
+
+static int by_id(const void *a, const void *b, void *arg)
+{
+    const struct task_place *places = arg;
+    return strcmp(places[*(const size_t *)a].id, places[*(const size_t *)b].id);
+}
+
+static int sort(struct tasks *tasks, struct error *err)
+{
+    tasks->by_id = malloc((tasks->count + 1) * sizeof *tasks->by_id);
+    if (!tasks->by_id)
+        return error_memory(err);
+    for (size_t i = 0; i < tasks->count; i++)
+        tasks->by_id[i] = i;
+    qsort_r(tasks->by_id, tasks->count, sizeof *tasks->by_id, by_id, tasks->places);
+    for (size_t i = 1; i < tasks->count; i++) {
+        const struct task_place *a = &tasks->places[tasks->by_id[i - 1]];
+        const struct task_place *b = &tasks->places[tasks->by_id[i]];
+        size_t first = a->line < b->line ? a->line : b->line, second = a->line + b->line - first;
+        if (strcmp(a->id, b->id) == 0)
+            return error_set(err, ERROR_ARGUMENT,
+                "%.80s, line %zu: line %zu has the id '%.80s', too", tasks->path, second, first,
+                a->id);
+    }
+    return 0;
+}
+
+struct task_place *tasks_find(struct tasks *tasks, const char *id)
+{
+    size_t low = 0, high = tasks->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        struct task_place *place = &tasks->places[tasks->by_id[middle]];
+        int order = strcmp(id, place->id);
+        if (order == 0)
+            return place;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+static int open_file(struct tasks *tasks, const char *path, struct error *err)
+{
+    struct stat st;
+    tasks->path = strdup(path);
+    char *whole = realpath(path, NULL), *slash = whole ? strrchr(whole, '/') : NULL;
+    tasks->directory = slash ? text_copy(whole, (size_t)(slash - whole)) : NULL;
+    tasks->fd = open(path, O_RDONLY | O_CLOEXEC);
+    free(whole);
+    if (tasks->fd < 0 || !slash)
+        return error_set_errno(
+            err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "opening the tasks %.120s", path);
+    if (fstat(tasks->fd, &st) < 0 || !S_ISREG(st.st_mode))
+        return error_set(err, ERROR_ARGUMENT,
+            "the tasks %.120s are no regular file: each is read again when it begins", path);
+    return tasks->path && tasks->directory ? 0 : error_memory(err);
+}
+
+int tasks_open(const char *path, const struct settings *settings, const struct grader *grader,
+    struct tasks **out, struct error *err)
+{
+    struct tasks *tasks = calloc(1, sizeof *tasks);
+    if (!tasks)
+        return error_memory(err);
+    struct opening o = { .tasks = tasks, .settings = settings, .grader = grader };
+    tasks->fd = -1;
+    int rc = open_file(tasks, path, err);
+    if (rc == 0)
+        rc = linewise_read(tasks->fd, path, take_line, &o, err);
+    if (rc == 0 && tasks->count == 0)
+        rc = error_set(err, ERROR_ARGUMENT, "there are no tasks in %.120s", path);
+    if (rc == 0)
+        rc = sort(tasks, err);
+    if (rc < 0) {
+        tasks_free(tasks);
+        return rc;
+    }
+    *out = tasks;
+    return 0;
+}
+
+void tasks_free(struct tasks *tasks)
+{
+    if (!tasks)
+        return;
+    for (size_t i = 0; i < tasks->count; i++)
+        free(tasks->places[i].id);
+    free(tasks->places);
+    free(tasks->by_id);
+    free(tasks->path);
+    free(tasks->directory);
+    close_fd(&tasks->fd);
+    free(tasks);
+}

@@ -1,0 +1,333 @@
+/* cli/batch.c: droste batch: many tasks from a file, their results in another. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "api/settings.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "cli/fields.h"
+
+enum { PLAIN_SECONDS = 30 };
+
+/* ---- progress ---- */
+
+struct show {
+    FILE *out; /* NULL: nothing is shown */
+    bool terminal, verbose, shown;
+    uint64_t said_ns;
+};
+
+static size_t with_result(const droste_batch_state *s)
+{
+    return s->answered + s->exhausted + s->budget + s->timeout + s->cancelled + s->error;
+}
+
+static void append_status(struct buf *out, const droste_batch_state *s)
+{
+    size_t done = with_result(s), now = done - s->earlier;
+    double rate = s->seconds > 0 ? (double)now / s->seconds : 0;
+    buf_printf(out, "%zu/%zu · %zu running", done, s->tasks, s->running);
+    if (done > s->answered)
+        buf_printf(out, " · %zu without an answer", done - s->answered);
+    if (s->graded > 0)
+        buf_printf(out, " · %zu of %zu passed", s->passed, s->graded);
+    buf_printf(out, " · %lld calls · %lld in, %lld out tokens", (long long)s->calls,
+        (long long)s->input_tokens, (long long)s->output_tokens);
+    if (s->cost > 0)
+        buf_printf(out, " · $%.4f", s->cost);
+    if (now > 0)
+        buf_printf(out, " · %.3g/s, %.0f s left", rate, (double)(s->tasks - done) / rate);
+}
+
+static void hide(struct show *show)
+{
+    if (show->shown)
+        fputs("\r\x1b[K", show->out);
+    show->shown = false;
+}
+
+/* On a terminal one line that is written anew; elsewhere a line now and then. */
+static void show_status(struct show *show, const droste_batch_state *s)
+{
+    cleanup_buf struct buf line = { 0 };
+    uint64_t ns = clock_ns();
+    uint64_t pause = show->terminal ? 100000000u : PLAIN_SECONDS * UINT64_C(1000000000);
+    if (ns - show->said_ns < pause)
+        return;
+    show->said_ns = ns;
+    append_status(&line, s);
+    hide(show);
+    if (show->terminal)
+        fprintf(show->out, "\x1b[2m%s\x1b[0m", buf_text(&line));
+    else
+        fprintf(show->out, "%s\n", buf_text(&line));
+    show->shown = show->terminal;
+    fflush(show->out);
+}
+
+static void on_event(void *arg, const droste_batch_event *e)
+{
+    struct show *show = arg;
+    bool notice = strcmp(e->kind, "notice") == 0;
+    if (!show->out && notice)
+        fprintf(stderr, "droste: note: %s\n", e->text);
+    if (!show->out)
+        return;
+    if (notice || (show->verbose && strcmp(e->kind, "result") == 0)) {
+        hide(show);
+        fputs(notice ? "note: " : "", show->out);
+        cli_print(show->out, e->text, e->len);
+        fputc('\n', show->out);
+    }
+    show_status(show, e->state);
+}
+
+/* ---- the end ---- */
+
+static const struct {
+    const char *name;
+    size_t offset;
+} statuses[] = {
+    { "answered", offsetof(droste_batch_state, answered) },
+    { "exhausted", offsetof(droste_batch_state, exhausted) },
+    { "budget", offsetof(droste_batch_state, budget) },
+    { "timeout", offsetof(droste_batch_state, timeout) },
+    { "cancelled", offsetof(droste_batch_state, cancelled) },
+    { "error", offsetof(droste_batch_state, error) },
+};
+
+static size_t count_of(const droste_batch_state *s, size_t status)
+{
+    return *(const size_t *)(const void *)((const char *)s + statuses[status].offset);
+}
+
+static int64_t peak_bytes(void)
+{
+    struct rusage used = { 0 };
+    getrusage(RUSAGE_SELF, &used);
+    return (int64_t)used.ru_maxrss * 1024;
+}
+
+static void print_text(const droste_batch_state *s, const char *results)
+{
+    const char *between = ":";
+    size_t done = with_result(s);
+    double rate = s->seconds > 0 ? (double)(done - s->earlier) / s->seconds : 0;
+    printf("%zu task%s", s->tasks, s->tasks == 1 ? "" : "s");
+    for (size_t i = 0; i < array_length(statuses); i++) {
+        if (count_of(s, i) == 0)
+            continue;
+        printf("%s %zu %s", between, count_of(s, i), statuses[i].name);
+        between = ",";
+    }
+    if (done < s->tasks)
+        printf("%s %zu without a result", between, s->tasks - done);
+    puts("");
+    if (s->earlier > 0)
+        printf("%zu had their results before\n", s->earlier);
+    if (s->resumed > 0)
+        printf("%zu interrupted run%s gone on with\n", s->resumed,
+            s->resumed == 1 ? " was" : "s were");
+    if (s->graded > 0)
+        printf("%zu of %zu passed (%.1f %%), mean score %.4g\n", s->passed, s->graded,
+            100.0 * (double)s->passed / (double)s->graded, s->score / (double)s->graded);
+    if (s->ungraded > 0)
+        printf("%zu could not be graded; see `grade` in %s\n", s->ungraded, results);
+    printf("%lld calls, %lld + %lld tokens", (long long)s->calls, (long long)s->input_tokens,
+        (long long)s->output_tokens);
+    if (s->cost >= 0)
+        printf(", $%.4f", s->cost);
+    printf("\n%.2f s, %.4g tasks a second, at most %.0f MB in this process\n", s->seconds, rate,
+        (double)peak_bytes() / 1e6);
+    if (s->stopped)
+        printf("stopped: %s; %zu run%s put aside. The same command goes on.\n", s->why,
+            s->interrupted, s->interrupted == 1 ? " is" : "s are");
+}
+
+static void print_json(const droste_batch_state *s, const char *results)
+{
+    cleanup_buf struct buf out = { 0 };
+    field_open(&out, NULL, '{');
+    field_int(&out, "tasks", (int64_t)s->tasks);
+    field_int(&out, "earlier", (int64_t)s->earlier);
+    field_int(&out, "resumed", (int64_t)s->resumed);
+    field_int(&out, "interrupted", (int64_t)s->interrupted);
+    field_int(&out, "left", (int64_t)(s->tasks - with_result(s)));
+    field_open(&out, "statuses", '{');
+    for (size_t i = 0; i < array_length(statuses); i++)
+        field_int(&out, statuses[i].name, (int64_t)count_of(s, i));
+    field_close(&out, '}');
+    field_int(&out, "graded", (int64_t)s->graded);
+    field_int(&out, "passed", (int64_t)s->passed);
+    field_int(&out, "ungraded", (int64_t)s->ungraded);
+    if (s->graded > 0)
+        field_real(&out, "score", s->score / (double)s->graded);
+    else
+        field_string(&out, "score", NULL);
+    field_int(&out, "calls", s->calls);
+    field_int(&out, "input_tokens", s->input_tokens);
+    field_int(&out, "output_tokens", s->output_tokens);
+    if (s->cost >= 0)
+        field_real(&out, "cost", s->cost);
+    else
+        field_string(&out, "cost", NULL);
+    field_real(&out, "seconds", s->seconds);
+    field_int(&out, "peak_memory", peak_bytes());
+    field_string(&out, "results", results);
+    field_string(&out, "stopped", s->stopped);
+    field_string(&out, "why", s->stopped ? s->why : NULL);
+    field_close(&out, '}');
+    puts(buf_text(&out));
+}
+
+static int exit_status(const droste_batch_state *s)
+{
+    if (s->stopped && strcmp(s->stopped, "interrupt") == 0)
+        return EXIT_INTERRUPTED;
+    if (s->stopped)
+        return EXIT_LIMIT;
+    return s->answered == s->tasks ? EXIT_FINE : EXIT_RAISED;
+}
+
+/* ---- the command ---- */
+
+/* Each run has descriptors of its own: as many as this process may have. */
+static void raise_descriptors(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return;
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+}
+
+static int run_batch(droste *d, const droste_batch_options *o, struct show *show, bool json)
+{
+    droste_batch_state state;
+    droste_error err;
+    raise_descriptors();
+    cli_catch_interrupts(d);
+    int rc = droste_batch(d, o, on_event, show, &state, &err);
+    if (show->out)
+        hide(show);
+    if (rc < 0 && !state.stopped)
+        return cli_error(&err);
+    if (json)
+        print_json(&state, o->results);
+    else
+        print_text(&state, o->results);
+    int status = cli_finish(rc < 0 ? cli_status(err.code) : exit_status(&state), "the summary");
+    return rc < 0 ? cli_error(&err) : status;
+}
+
+struct words {
+    const char *concurrency, *grader_timeout, *max_calls, *max_tokens, *max_cost, *timeout;
+};
+
+static bool take_dollars(const char *text, double *out)
+{
+    char *end;
+    *out = strtod(text, &end);
+    return end != text && *end == '\0' && isfinite(*out) && *out > 0;
+}
+
+/* -1 to go on. */
+static int take_words(const struct command *self, const struct words *w, droste_batch_options *o)
+{
+    int64_t n = 0;
+    if (w->concurrency && (!cli_count(w->concurrency, 1, &n) || n > 100000))
+        return cli_usage(self, "--concurrency takes a number of tasks, 1 to 100000");
+    o->concurrency = (unsigned)n;
+    if (w->grader_timeout &&
+        (!settings_parse_seconds(w->grader_timeout, &o->grader_timeout) || o->grader_timeout <= 0))
+        return cli_usage(self, "--grader-timeout takes a time, as in 90s or 5m");
+    if (w->max_calls && !cli_count(w->max_calls, 1, &o->max_calls))
+        return cli_usage(self, "--batch-max-calls takes a number of calls, 1 or more");
+    if (w->max_tokens && !cli_count(w->max_tokens, 1, &o->max_tokens))
+        return cli_usage(self, "--batch-max-tokens takes a number of tokens, 1 or more");
+    if (w->max_cost && !take_dollars(w->max_cost, &o->max_cost))
+        return cli_usage(self, "--batch-max-cost takes dollars, as in 2.50");
+    if (w->timeout && (!settings_parse_seconds(w->timeout, &o->timeout) || o->timeout <= 0))
+        return cli_usage(self, "--batch-timeout takes a time, as in 90s or 5m");
+    return -1;
+}
+
+static int run(const struct command *self, int argc, char **argv)
+{
+    droste_batch_options o = { 0 };
+    struct words w = { 0 };
+    bool again = false, json = false, quiet = false, verbose = false;
+    const struct flag flags[] = {
+        { "out", "FILE", "Where results are appended; those in it stay.", &o.results, NULL },
+        { "concurrency", "N",
+            "Tasks at once [8]. The setting of this name, model calls to one host, is at least "
+            "that.",
+            &w.concurrency, NULL },
+        { "grader", "GRADER",
+            "exact, contains, numeric, numeric:TOLERANCE (0.01, 1%) or program:PATH.", &o.grader,
+            NULL },
+        { "grader-timeout", "TIME", "Time of a program that grades an answer [60s].",
+            &w.grader_timeout, NULL },
+        { "again", NULL, "Ask once more what has a result without an answer.", NULL, &again },
+        { "batch-max-calls", "N", "Model calls of all tasks together.", &w.max_calls, NULL },
+        { "batch-max-tokens", "N", "Tokens of all tasks together.", &w.max_tokens, NULL },
+        { "batch-max-cost", "DOLLARS", "Money for all tasks together.", &w.max_cost, NULL },
+        { "batch-timeout", "TIME", "Time of this command.", &w.timeout, NULL },
+        { "json", NULL, "Print the summary as one JSON object.", NULL, &json },
+        { "quiet", NULL, "No progress, also on a terminal.", NULL, &quiet },
+        { "verbose", NULL, "Each result as it comes.", NULL, &verbose },
+        { 0 },
+    };
+    droste *d = NULL;
+    droste_error err;
+    size_t count = 0;
+    if (droste_new(&d, &err) < 0)
+        return cli_error(&err);
+    int status = cli_parse(self, argc, argv, flags, d, &o.tasks, 1, &count);
+    if (status < 0 && (!o.tasks || !o.results))
+        status = cli_usage(self, "say which tasks, and --out FILE");
+    if (status < 0)
+        status = take_words(self, &w, &o);
+    o.again = again;
+    struct show show = { .out = quiet ? NULL : stderr,
+        .terminal = isatty(STDERR_FILENO),
+        .verbose = verbose,
+        .said_ns = clock_ns() };
+    if (status < 0)
+        status = run_batch(d, &o, &show, json);
+    droste_free(d);
+    return status;
+}
+
+const struct command command_batch = {
+    .name = "batch",
+    .synopsis = "TASKS.jsonl --out RESULTS.jsonl [--concurrency N] [--grader GRADER] [--SETTING "
+                "VALUE ...]",
+    .summary = "run many tasks from a file, and grade their answers",
+    .details =
+        "A task is a JSON line: question, and id, context (a path, as seen from the file's\n"
+        "directory), context_text or context_json, expected, grader, settings. A result is one, "
+        "too:\n"
+        "id, run, status, answer, error, grade, usage, seconds. docs/batch.md describes both.\n\n"
+        "The same command goes on with what was stopped or killed: tasks with a result are passed\n"
+        "over, runs that were under way are resumed from the record, and no call whose answer is\n"
+        "there is made again. Limits with `batch` in their name are for all tasks together, "
+        "earlier\n"
+        "results included; when one is reached, no task begins and the runs under way are put "
+        "aside.\n"
+        "Ctrl-C does the same.\n"
+        "Exit status: 0 every task is answered, 1 some are not, 2 usage, 3 a limit of the batch, "
+        "4\n"
+        "the environment failed, 130 interrupted.\n",
+    .examples =
+        "  droste batch tasks.jsonl --out results.jsonl --model gpt-5-mini --concurrency 32\n"
+        "  droste batch tasks.jsonl --out results.jsonl --grader numeric:1% --batch-max-cost 5\n"
+        "  examples/tasks/needle.py --out needle && droste batch needle/tasks.jsonl --out "
+        "needle/results.jsonl --grader exact\n",
+    .settings = true,
+    .run = run,
+};

@@ -1,0 +1,534 @@
+"""droste batch: tasks from a file, results in another; stopped, killed and gone on with."""
+import json
+import os
+import pty
+import resource
+import signal
+import stat
+import subprocess
+
+import pytest
+from conftest import finish, repl, wait_until, write_replay
+
+LENGTH = repl("SUBMIT(answer=len(context))")
+
+
+def tasks(droste, *lines, name="tasks.jsonl"):
+    """A file of tasks; dicts are lines, strings are lines as they stand."""
+    path = os.path.join(droste.home, name)
+    with open(path, "w") as f:
+        for line in lines:
+            f.write((line if isinstance(line, str) else json.dumps(line)) + "\n")
+    return path
+
+
+def some(count, **more):
+    return [{"id": "t%d" % i, "question": "How long?", "context_text": "x" * i, "expected": i, **more}
+            for i in range(count)]
+
+
+def results(droste, name="results.jsonl"):
+    with open(os.path.join(droste.home, name)) as f:
+        text = f.read()
+    assert text == "" or text.endswith("\n")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture
+def batch(droste, replay):
+    """batch(flags..., model=…): the command over tasks.jsonl, and its summary."""
+    def run(*flags, model=None, start=False, **options):
+        words = ["batch", "tasks.jsonl", "--out", "results.jsonl", "--json",
+                 "--model", model or replay({"content": LENGTH, "repeat": True}), *flags]
+        return droste.start(*words, **options) if start else droste(*words, **options)
+    return run
+
+
+# Two turns, and a call in each: four calls a run. The second turn takes its time.
+def slow_model(path, ms=100):
+    return write_replay(path,
+                        {"content": repl("a = llm_query('one ' + context)"), "contains": "How long", "repeat": True},
+                        {"content": repl("SUBMIT(answer=a + llm_query('two ' + context))"), "repeat": True,
+                         "delay_ms": ms},
+                        {"content": "1", "depth": 1, "contains": "one", "repeat": True},
+                        {"content": "2", "depth": 1, "repeat": True, "delay_ms": ms})
+
+
+def turns(droste, number):
+    """How many runs have got so far."""
+    if not os.path.exists(droste.record.path) or not droste.record.runs:
+        return 0
+    return len(droste.record.rows("SELECT 1 FROM turns WHERE turn = ?", number))
+
+
+def calls_by_run(droste):
+    return [row["n"] for row in droste.record.rows("SELECT count(*) AS n FROM calls GROUP BY run")]
+
+
+# ---- tasks and results ----
+
+def test_every_task_has_a_result_with_its_run_and_usage(droste, batch):
+    """One line a task, with the id that it came with, and the run that the record has."""
+    tasks(droste, *some(5))
+    r = batch("--grader", "exact", "--concurrency", "2")
+    assert (r.status, r.json["tasks"], r.json["statuses"]["answered"]) == (0, 5, 5), r
+    lines = {line["id"]: line for line in results(droste)}
+    assert sorted(lines) == ["t0", "t1", "t2", "t3", "t4"]
+    for i in range(5):
+        line = lines["t%d" % i]
+        assert (line["status"], line["answer"], line["error"]) == ("answered", i, None)
+        assert line["grade"] == {"grader": "exact", "passed": True, "score": 1}
+        assert line["usage"]["calls"] == 1 and line["usage"]["input_tokens"] > 0
+        assert line["seconds"] > 0
+    runs = {run["id"]: run for run in droste.record.runs}
+    for line in lines.values():
+        assert runs[line["run"]]["task"] == line["id"]
+        assert runs[line["run"]]["batch"] == os.path.realpath(os.path.join(droste.home, "results.jsonl"))
+    assert r.json["calls"] == 5 and r.json["input_tokens"] == sum(
+        line["usage"]["input_tokens"] for line in lines.values())
+
+
+def test_results_come_in_the_order_of_completion(droste, batch, tmp_path):
+    """A task that waits for its model does not keep the next one's result back."""
+    tasks(droste, {"id": "slow", "question": "wait"}, {"id": "fast", "question": "go"})
+    model = write_replay(tmp_path / "m", {"content": repl("SUBMIT(answer=1)"), "contains": "go"},
+                         {"content": repl("SUBMIT(answer=1)"), "contains": "wait", "delay_ms": 700})
+    assert batch(model=model).status == 0
+    assert [line["id"] for line in results(droste)] == ["fast", "slow"]
+
+
+def test_ids_are_given_back_as_they_came(droste, batch):
+    """A number stays a number, a text a text; a task without an id has its line's number."""
+    tasks(droste, {"id": 7, "question": "?"}, {"id": "8", "question": "?"}, "", {"question": "?"},
+          {"id": 'q"\u00e9', "question": "?"})
+    assert batch().status == 0
+    assert sorted(map(repr, (line["id"] for line in results(droste)))) == sorted(map(repr, [7, "8", 4, 'q"\u00e9']))
+
+
+def test_contexts_of_all_kinds(droste, batch, replay):
+    """A path as seen from the file of tasks, a text, and JSON."""
+    os.mkdir(os.path.join(droste.home, "data"))
+    with open(os.path.join(droste.home, "data", "c.txt"), "w") as f:
+        f.write("from a file")
+    tasks(droste, {"id": "path", "question": "?", "context": "c.txt"},
+          {"id": "text", "question": "?", "context_text": "given"},
+          {"id": "json", "question": "?", "context_json": {"a": [1, 2]}},
+          {"id": "none", "question": "?"}, name="data/tasks.jsonl")
+    model = replay({"content": repl("SUBMIT(answer=[type(context).__name__, context])"), "repeat": True})
+    r = droste("batch", "data/tasks.jsonl", "--out", "results.jsonl", "--model", model)
+    assert r.status == 0, r
+    assert {line["id"]: line["answer"] for line in results(droste)} == {
+        "path": ["str", "from a file"], "text": ["str", "given"], "json": ["dict", {"a": [1, 2]}],
+        "none": ["str", ""]}
+
+
+@pytest.mark.parametrize("line, said", [
+    ("{", "no JSON"), ("[]", "no JSON object"), ('{"id": 1}', "needs a `question`"),
+    ('{"question": ""}', "needs a `question`"), ('{"question": "a\\u0000b"}', "needs a `question`"),
+    ('{"question": "?", "id": ""}', "`id`"), ('{"question": "?", "id": 1.5}', "`id`"),
+    ('{"question": "?", "id": null}', "`id`"),
+    ('{"question": "?", "contxt": "x"}', "no `contxt`"),
+    ('{"question": "?", "context": "x", "context_text": "y"}', "only one of"),
+    ('{"question": "?", "context": "missing.txt"}', "missing.txt"),
+    ('{"question": "?", "context_text": 1}', "is a string"),
+    ('{"question": "?", "grader": "nose"}', "'nose'"),
+    ('{"question": "?", "grader": "exact"}', "expected"),
+    ('{"question": "?", "grader": "program:/bin/true", "expected": 1}', "cannot name a program"),
+    ('{"question": "?", "settings": {"isolation": "process"}}', "cannot set 'isolation'"),
+    ('{"question": "?", "settings": {"base-url": "http://127.0.0.1"}}', "cannot set 'base-url'"),
+    ('{"question": "?", "settings": {"read": ["/etc"]}}', "cannot set 'read'"),
+    ('{"question": "?", "settings": {"model": "exec:/bin/sh"}}', "cannot name a program"),
+    ('{"question": "?", "settings": {"depth-model": ["1=exec:/bin/sh"]}}', "cannot name a program"),
+    ('{"question": "?", "settings": {"instructions": "@/etc/passwd"}}', "not the name of a file"),
+    ('{"question": "?", "settings": {"max-iterations": 0}}', "not between"),
+    ('{"question": "?", "id": "t0"}', "has the id 't0', too"),
+])
+def test_a_bad_line_is_named_before_anything_is_paid(droste, batch, line, said):
+    """With its number, in one line; no run began and no file was made. (Twin: the next test.)"""
+    tasks(droste, some(1)[0], line)
+    r = batch()
+    assert r.status == 2 and "tasks.jsonl, line 2: " in r.complaint and said in r.complaint, r
+    assert not os.path.exists(os.path.join(droste.home, "results.jsonl"))
+    assert not os.path.exists(droste.record.path)
+
+
+def test_a_task_may_set_what_is_its_own(droste, batch, replay):
+    """Limits of a run, and what the model is told; data of the user's own are passed over."""
+    tasks(droste, {"question": "a?", "settings": {"max-iterations": 1, "max-llm-calls": "0"}, "meta": {"x": 1}},
+          {"question": "b?", "settings": {"depth-model": ["1=callback"][:0], "include": ["*.py"]}})
+    r = batch(model=replay({"content": repl("SUBMIT(answer=1)"), "contains": "b?"},
+                           {"content": "Hm.", "repeat": True}))
+    assert r.status == 1, r
+    assert {line["id"]: line["status"] for line in results(droste)} == {1: "exhausted", 2: "answered"}
+
+
+def test_a_task_that_cannot_be_answered_does_not_stop_the_others(droste, batch, replay):
+    """It has a line with its error; the command says so with its status."""
+    tasks(droste, {"id": "bad", "question": "fail"}, {"id": "good", "question": "go"})
+    r = batch(model=replay({"error": {"code": "model_auth", "message": "no"}, "contains": "fail"},
+                           {"content": repl("SUBMIT(answer=1)"), "contains": "go"}))
+    assert r.status == 1 and r.json["statuses"] == {
+        "answered": 1, "exhausted": 0, "budget": 0, "timeout": 0, "cancelled": 0, "error": 1}, r
+    lines = {line["id"]: line for line in results(droste)}
+    assert lines["bad"]["status"] == "error" and lines["bad"]["error"]["type"] == "model_auth"
+    assert lines["good"]["status"] == "answered"
+
+
+def test_what_is_wrong_with_the_settings_is_said_once(droste, batch):
+    tasks(droste, *some(3))
+    r = batch(model="nowhere/model")
+    assert r.status == 2 and not os.path.exists(os.path.join(droste.home, "results.jsonl")), r
+    assert "nowhere" in r.complaint
+
+
+# ---- going on ----
+
+def test_what_has_a_result_is_passed_over(droste, batch, replay):
+    """The same command again asks nothing: the model would have no answer."""
+    tasks(droste, *some(3))
+    assert batch("--grader", "numeric").status == 0
+    before = results(droste)
+    r = batch("--grader", "numeric", model=replay({"content": "x", "contains": "never"}))
+    assert r.status == 0 and (r.json["earlier"], r.json["graded"], r.json["passed"]) == (3, 3, 3), r
+    assert results(droste) == before and r.json["calls"] == 3
+
+
+def test_new_tasks_join_old_results(droste, batch):
+    tasks(droste, *some(2))
+    assert batch().status == 0
+    tasks(droste, *some(4))
+    assert batch().json["earlier"] == 2
+    assert sorted(line["id"] for line in results(droste)) == ["t0", "t1", "t2", "t3"]
+
+
+def test_again_asks_only_what_has_no_answer(droste, batch, replay):
+    """Without the flag a failure stays; with it there is a second line, which counts."""
+    tasks(droste, {"id": "bad", "question": "fail"}, {"id": "good", "question": "go"})
+    model = replay({"error": {"code": "model_auth", "message": "no"}, "contains": "fail"},
+                   {"content": repl("SUBMIT(answer=1)"), "contains": "go"})
+    assert batch(model=model).status == 1
+    better = replay({"content": repl("SUBMIT(answer=2)"), "contains": "fail"})
+    assert batch(model=better).json["statuses"]["error"] == 1
+    r = batch("--again", model=better)
+    assert r.status == 0 and r.json["statuses"]["answered"] == 2 and r.json["earlier"] == 1, r
+    assert [(line["id"], line["status"]) for line in results(droste)][-1] == ("bad", "answered")
+    assert len(results(droste)) == 3
+    assert batch(model=better).json["statuses"]["answered"] == 2
+
+
+def test_a_killed_batch_goes_on_and_pays_for_nothing_twice(droste, batch, tmp_path):
+    """Killed when some runs have ended and some are in their second turn: each task has one run and one
+    line, each run its four calls, and only those that were under way were made again."""
+    tasks(droste, *[{**t, "expected": "12"} for t in some(10)])
+    model = slow_model(tmp_path / "m", 300)
+    process = batch("--concurrency", "4", model=model, start=True)
+    wait_until(lambda: turns(droste, 1) >= 7 and turns(droste, 2) >= 6, what="the middle")
+    process.kill()
+    finish(process)
+    ended = {row["id"]: row["ended_ms"] for row in droste.record.calls if row["status"] == "ok"}
+    under_way = [run for run in droste.record.runs if run["status"] == "running"]
+    assert under_way and ended
+    r = batch("--concurrency", "4", "--grader", "exact", model=model)
+    assert r.status == 0 and r.json["passed"] == 10 - r.json["earlier"], r
+    assert r.json["resumed"] == len(under_way)
+    assert sorted(line["id"] for line in results(droste)) == sorted("t%d" % i for i in range(10))
+    assert len(droste.record.runs) == 10 and calls_by_run(droste) == [4] * 10
+    for call in droste.record.calls:
+        if call["id"] in ended:
+            assert call["repeated"] == 0 and call["ended_ms"] == ended[call["id"]]
+    assert r.json["calls"] == 40
+
+
+def test_a_result_that_was_not_written_is_made_of_the_record(droste, batch, replay):
+    """Killed between the end of the run and its line: the same line, and no call."""
+    tasks(droste, *some(3))
+    batch("--grader", "numeric")
+    before = results(droste)
+    with open(os.path.join(droste.home, "results.jsonl"), "w") as f:
+        f.write(json.dumps(before[0]) + "\n")
+    r = batch("--grader", "numeric", model=replay({"content": "x", "contains": "never"}))
+    assert r.status == 0 and r.json["resumed"] == 0, r
+    after = {line["id"]: line for line in results(droste)}
+    assert after == {line["id"]: line for line in before}
+    assert len(droste.record.runs) == 3 and r.json["calls"] == 3
+
+
+def test_a_torn_last_line_is_cut_off_and_said(droste, batch):
+    """It is not whole JSON; its task has its result from the record."""
+    tasks(droste, *some(3))
+    batch()
+    path = os.path.join(droste.home, "results.jsonl")
+    with open(path) as f:
+        text = f.read()
+    with open(path, "w") as f:
+        f.write(text[:-30])
+    r = batch()
+    assert r.status == 0 and "was torn and is cut off" in r.err, r
+    assert sorted(line["id"] for line in results(droste)) == ["t0", "t1", "t2"]
+    assert len(droste.record.runs) == 3
+
+
+def test_a_last_line_that_only_lacks_its_end_stays(droste, batch):
+    tasks(droste, *some(3))
+    batch()
+    path = os.path.join(droste.home, "results.jsonl")
+    os.truncate(path, os.path.getsize(path) - 1)
+    r = batch()
+    assert r.status == 0 and r.json["earlier"] == 3 and "torn" not in r.err, r
+    assert len(results(droste)) == 3
+
+
+def test_what_is_no_file_of_results_is_left_alone(droste, batch):
+    """A wrong --out, such as the tasks themselves, is refused by its line."""
+    path = tasks(droste, *some(2))
+    before = open(path).read()
+    r = droste("batch", "tasks.jsonl", "--out", "tasks.jsonl", "--model", "callback")
+    assert r.status == 2
+    r = batch("--out", "tasks.jsonl")
+    assert r.status == 2 and "line 1: this is no result" in r.complaint, r
+    assert open(path).read() == before
+
+
+def test_two_batches_do_not_write_one_file(droste, batch, tmp_path):
+    """The second is refused while the first one runs, and not afterwards."""
+    tasks(droste, *some(2))
+    process = batch(model=slow_model(tmp_path / "m", 1500), start=True)
+    wait_until(lambda: turns(droste, 1), what="the first")
+    r = batch()
+    assert r.status == 2 and "another batch is writing" in r.complaint, r
+    assert finish(process).status == 0
+    assert batch().status == 0
+
+
+def test_a_task_that_is_asked_otherwise_begins_anew(droste, batch, tmp_path):
+    """An interrupted run of the same id is only gone on with if it was asked the same."""
+    tasks(droste, *some(1))
+    model = slow_model(tmp_path / "m", 3000)
+    process = batch(model=model, start=True)
+    wait_until(lambda: turns(droste, 2), what="the second turn")
+    process.kill()
+    finish(process)
+    tasks(droste, {**some(1)[0], "question": "What else?"})
+    r = batch()
+    assert r.status == 0 and "t0 begins anew: run" in r.err and "another question" in r.err, r
+    assert len(droste.record.runs) == 2 and r.json["resumed"] == 0
+
+
+def test_without_a_record_tasks_begin_anew(droste, batch, replay):
+    tasks(droste, *some(2))
+    r = batch("--database", "none")
+    assert r.status == 0 and all(line["run"] is None for line in results(droste)), r
+    assert batch("--database", "none", model=replay({"content": "x", "contains": "never"})).json["earlier"] == 2
+
+
+# ---- stopping ----
+
+def test_an_interrupt_puts_runs_aside(droste, batch, tmp_path):
+    """Ctrl-C: no line for what did not end, `interrupted` in the record, and the same command goes on."""
+    tasks(droste, *some(6))
+    model = slow_model(tmp_path / "m", 400)
+    process = batch("--concurrency", "3", model=model, start=True)
+    wait_until(lambda: turns(droste, 2) >= 3, what="the second turns")
+    process.send_signal(signal.SIGINT)
+    stopped = finish(process)
+    assert stopped.status == 130 and stopped.json["stopped"] == "interrupt", stopped
+    assert stopped.json["interrupted"] == 3 and stopped.json["left"] == 6 - len(results(droste))
+    assert [run["status"] for run in droste.record.runs].count("interrupted") == 3
+    r = batch("--concurrency", "3", model=model)
+    assert r.status == 0 and r.json["resumed"] == 3 and calls_by_run(droste) == [4] * 6, r
+
+
+def test_the_calls_of_the_batch_are_limited_to_the_call(droste, batch, tmp_path):
+    """No more calls than allowed are made, however many runs ask; with more allowed it goes on with them,
+    and what was answered before counts. (What was under way counts when it is made again.)"""
+    def answered():
+        return len([call for call in droste.record.calls if call["status"] == "ok"])
+    tasks(droste, *some(6))
+    model = slow_model(tmp_path / "m", 30)
+    r = batch("--concurrency", "3", "--batch-max-calls", "10", model=model)
+    assert r.status == 3 and r.json["stopped"] == "budget" and "call limit exceeded" in r.json["why"], r
+    assert 5 < answered() <= len(droste.record.calls) <= 10
+    assert r.json["left"] > 0 and all(line["status"] == "answered" for line in results(droste))
+    assert "budget" not in [run["status"] for run in droste.record.runs]
+    again = batch("--concurrency", "3", "--batch-max-calls", "10", model=model)
+    assert again.status == 3 and answered() <= 10
+    r = batch("--concurrency", "3", "--batch-max-calls", "24", model=model)
+    assert r.status == 0 and calls_by_run(droste) == [4] * 6 and r.json["calls"] == 24, r
+
+
+def test_money_and_tokens_of_the_batch_are_limited(droste, batch, tmp_path, replay):
+    tasks(droste, *some(6))
+    r = batch("--batch-max-tokens", "1000", "--concurrency", "1")
+    assert r.status == 3 and "total token limit" in r.json["why"] and 0 < len(results(droste)) < 6, r
+    assert r.json["input_tokens"] + r.json["output_tokens"] <= 1000
+    r = batch("--batch-max-cost", "1")
+    assert r.status == 2 and "nobody knows what" in r.complaint
+    prices = tmp_path / "prices"
+    model = replay({"content": LENGTH, "repeat": True, "usage": {"input_tokens": 100000, "output_tokens": 0}})
+    prices.write_text("* 1 1\n")
+    r = batch("--batch-max-cost", "0.25", "--concurrency", "1", "--prices", prices, "--out", "other.jsonl", model=model)
+    assert r.status == 3 and "cost limit" in r.json["why"] and r.json["cost"] == pytest.approx(0.3), r
+
+
+def test_a_budget_of_a_task_ends_that_task_alone(droste, batch, tmp_path):
+    """--max-llm-calls holds for each: its line says `budget` or what the code made of it."""
+    tasks(droste, {**some(1)[0], "settings": {"max-total-tokens": 5}}, {"id": "free", "question": "How long?"})
+    r = batch()
+    assert r.status == 1 and r.json["stopped"] is None, r
+    assert {line["id"]: line["status"] for line in results(droste)} == {"t0": "budget", "free": "answered"}
+
+
+def test_the_time_of_the_batch_is_limited(droste, batch, tmp_path):
+    tasks(droste, *some(2))
+    r = batch("--batch-timeout", "1s", model=slow_model(tmp_path / "m", 30000))
+    assert r.status == 3 and r.json["stopped"] == "timeout" and r.json["interrupted"] == 2, r
+    assert results(droste) == []
+
+
+def test_a_full_disk_stops_the_batch(droste, batch, replay):
+    """What does not fit is not written in part, and said; with room it goes on."""
+    def small():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+    tasks(droste, *some(8))
+    model = replay({"content": repl("SUBMIT(answer='x' * 300000)"), "repeat": True})
+    r = batch("--database", "none", "--concurrency", "1", model=model, preexec_fn=small)
+    assert r.status == 1 and "results.jsonl" in r.err, r
+    done = len(results(droste))
+    assert 0 < done < 8
+    assert batch("--database", "none", model=model).json["earlier"] == done
+
+
+def test_more_runs_than_descriptors_are_refused(droste, batch):
+    """With how many fit; those that fit run."""
+    def few():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (140, 140))
+    tasks(droste, *some(20))
+    r = batch("--concurrency", "20", preexec_fn=few)
+    assert r.status == 2 and "at most 5 fit" in r.complaint, r
+    assert batch("--concurrency", "5", preexec_fn=few).status == 0
+
+
+# ---- grades ----
+
+def grader(droste, name, text):
+    path = os.path.join(droste.home, name)
+    with open(path, "w") as f:
+        f.write("#!/usr/bin/python3\n" + text)
+    os.chmod(path, 0o755)
+    return "program:" + path
+
+
+def test_a_program_grades(droste, batch):
+    """It is told the id, the question, what was expected and the answer; it says passed and a score."""
+    tasks(droste, *some(4))
+    program = grader(droste, "g", "import json, sys\nt = json.loads(sys.stdin.readline())\n"
+                     "assert t['question'] == 'How long?' and t['id'] == 't%d' % t['expected']\n"
+                     "print(json.dumps({'passed': t['answer'] % 2 == 0, 'score': t['answer'] / 4}))")
+    r = batch("--grader", program)
+    assert r.status == 0 and (r.json["graded"], r.json["passed"], r.json["score"]) == (4, 2, 0.375), r
+    assert {line["id"]: line["grade"] for line in results(droste)}["t3"] == {
+        "grader": "program", "passed": False, "score": 0.75}
+
+
+def test_a_programs_status_is_a_grade_too(droste, batch):
+    tasks(droste, *some(4))
+    program = grader(droste, "g", "import json, sys\nsys.exit(json.load(sys.stdin)['answer'] > 1)")
+    r = batch("--grader", program)
+    assert (r.json["graded"], r.json["passed"], r.json["ungraded"]) == (4, 2, 0), r
+
+
+@pytest.mark.parametrize("text, said", [
+    ("import sys; sys.exit(9)", "status 9"), ("import os; os.kill(os.getpid(), 9)", "signal 9"),
+    ("print('good')", "no grade: good"), ("print('{\"passed\": 1}')", "no grade"),
+    ("import time; time.sleep(60)", "more than 0.5 s"),
+])
+def test_a_program_that_fails_is_no_grade(droste, batch, text, said):
+    """The answer stays, is counted neither as passed nor as failed, and the line says why."""
+    tasks(droste, *some(1))
+    r = batch("--grader", grader(droste, "g", text), "--grader-timeout", "500ms")
+    assert r.status == 0 and (r.json["graded"], r.json["ungraded"]) == (0, 1), r
+    (line,) = results(droste)
+    assert line["answer"] == 0 and line["grade"]["passed"] is None and said in line["grade"]["error"]
+
+
+def test_graders_of_tasks_come_before_the_batchs(droste, batch):
+    """A task without `expected` has no grade."""
+    tasks(droste, {"id": "a", "question": "?", "context_text": "xx", "expected": "2.1", "grader": "numeric:0.2"},
+          {"id": "b", "question": "?", "context_text": "xx", "expected": "2.1"}, {"id": "c", "question": "?"})
+    batch("--grader", "exact")
+    grades = {line["id"]: line["grade"] for line in results(droste)}
+    assert grades["a"]["passed"] is True and grades["b"]["passed"] is False and grades["c"] is None
+
+
+def test_no_answer_is_not_passed(droste, batch, replay):
+    tasks(droste, {"question": "?", "expected": "x"})
+    r = batch("--grader", "contains", model=replay({"error": {"code": "model_auth", "message": "no"}}))
+    assert (r.json["graded"], r.json["passed"]) == (1, 0), r
+
+
+@pytest.mark.parametrize("flags", [
+    ("--grader", "nose"), ("--grader", "program:./missing"), ("--concurrency", "0"), ("--concurrency", "x"),
+    ("--batch-max-calls", "0"), ("--batch-max-cost", "-1"), ("--batch-timeout", "soon"), ("--grader-timeout", "0"),
+])
+def test_a_wrong_flag_is_explained(droste, batch, flags):
+    tasks(droste, *some(1))
+    r = batch(*flags)
+    assert r.status == 2 and r.err.startswith("droste") and not os.path.exists(droste.record.path), r
+
+
+def test_tasks_and_results_must_be_named(droste):
+    assert droste("batch").status == 2
+    assert droste("batch", "tasks.jsonl").status == 2
+    r = droste("batch", "missing.jsonl", "--out", "r.jsonl", "--model", "callback")
+    assert r.status == 2 and "missing.jsonl" in r.complaint
+    tasks(droste)
+    r = droste("batch", "tasks.jsonl", "--out", "r.jsonl", "--model", "callback")
+    assert r.status == 2 and "no tasks" in r.complaint
+
+
+# ---- what a person sees ----
+
+def test_a_terminal_shows_one_line_and_then_the_summary(droste, replay):
+    tasks(droste, *some(3))
+    master, slave = pty.openpty()
+    process = droste.start("batch", "tasks.jsonl", "--out", "results.jsonl", "--grader", "numeric", "--model",
+                           replay({"content": LENGTH, "repeat": True, "delay_ms": 500}), stderr=slave)
+    os.close(slave)
+    seen = b""
+    while True:
+        try:
+            piece = os.read(master, 4096)
+        except OSError:
+            break
+        if not piece:
+            break
+        seen += piece
+    out = process.communicate()[0].decode()
+    os.close(master)
+    assert b"0/3" in seen and b"3 running" in seen and seen.endswith(b"\r\x1b[K") and b"\n" not in seen
+    assert "3 tasks: 3 answered\n3 of 3 passed (100.0 %), mean score 1\n3 calls, " in out
+
+
+def test_a_pipe_is_told_of_results_where_that_is_asked_for(droste, replay):
+    tasks(droste, *some(2))
+    words = ["batch", "tasks.jsonl", "--model", replay({"content": LENGTH, "repeat": True})]
+    assert droste(*words, "--out", "a.jsonl").err == ""
+    told = droste(*words, "--out", "b.jsonl", "--verbose").err
+    assert [json.loads(line) for line in told.splitlines()] == results(droste, "b.jsonl")
+
+
+def test_results_are_an_ordinary_file(droste, batch):
+    """Others may read it, as umask says; the record is nobody else's."""
+    tasks(droste, *some(1))
+    batch(preexec_fn=lambda: os.umask(0o022))
+    assert stat.S_IMODE(os.stat(os.path.join(droste.home, "results.jsonl")).st_mode) == 0o644
+
+
+def test_nothing_is_left_running(droste, batch):
+    """Not even after many sandboxes."""
+    tasks(droste, *some(30))
+    process = batch("--concurrency", "10", start=True)
+    assert finish(process).status == 0
+    left = subprocess.run(["ps", "-o", "pid=", "-s", str(process.pid)], stdout=subprocess.PIPE, text=True).stdout
+    assert left.strip() == ""

@@ -1,0 +1,236 @@
+/* Runs that are started and not waited for. */
+#include "../test.h"
+
+#include <unistd.h>
+
+#include "droste.h"
+
+enum { RUNS = 12 };
+
+struct fixture {
+    droste *d;
+    droste_error err;
+    /* of the model: a call is kept until all runs have made theirs, or answered at once */
+    droste_call *kept[RUNS];
+    unsigned keep, kept_count;
+    /* of the runs, by their number */
+    droste_running *running[RUNS];
+    char status[RUNS][20], answer[RUNS][40];
+    unsigned told;
+    int nested; /* what waiting from within a callback gave */
+};
+
+static struct fixture f;
+
+#define assert_fine(call)                                                                          \
+    do {                                                                                           \
+        if ((call) < 0)                                                                            \
+            fail_msg("%s failed: %s", #call, f.err.text);                                          \
+    } while (0)
+
+static const char code[] = "```repl\nSUBMIT(answer=len(context))\n```";
+
+static void model(void *arg, const droste_message *messages, size_t count, droste_call *call)
+{
+    if (f.kept_count >= f.keep) {
+        droste_answer(call, code, sizeof code - 1);
+        return;
+    }
+    f.kept[f.kept_count++] = call;
+}
+
+static int setup(void **state)
+{
+    f = (struct fixture){ 0 };
+    assert_fine(droste_new(&f.d, &f.err));
+    assert_fine(droste_set(f.d, "database", "none", &f.err));
+    assert_fine(droste_set(f.d, "model", "callback", &f.err));
+    droste_set_model(f.d, model, NULL);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    droste_free(f.d);
+    return 0;
+}
+
+struct one {
+    unsigned number;
+};
+static struct one ones[RUNS];
+
+static void done(void *arg, droste_result *r)
+{
+    unsigned n = ((struct one *)arg)->number;
+    droste_result *never = NULL;
+    assert_non_null(r);
+    snprintf(f.status[n], sizeof f.status[n], "%s", droste_result_status(r));
+    snprintf(f.answer[n], sizeof f.answer[n], "%s",
+        droste_result_answer(r, NULL) ? droste_result_answer(r, NULL) : "");
+    droste_result_free(r);
+    f.told++;
+    f.nested = droste_run(f.d, "?", NULL, NULL, NULL, &never, &f.err);
+}
+
+static void start(unsigned n)
+{
+    static const char data[] = "xxxxxxxxxxxxxxxxxxxx";
+    ones[n].number = n;
+    droste_request q = {
+        .question = "How long?",
+        .data = data,
+        .len = n,
+        .kind = "text",
+        .done = done,
+        .arg = &ones[n],
+    };
+    assert_fine(droste_start(f.d, &q, &f.running[n], &f.err));
+}
+
+/* Turns the loop until so many runs were told of, or none is left. */
+static void turn_until(unsigned told)
+{
+    int left = 1;
+    while (f.told < told && left > 0) {
+        left = droste_turn(f.d, -1, &f.err);
+        assert_fine(left);
+    }
+}
+
+/* All are under way at the same time: the model answers none before it has heard of all. Each has its
+ * own answer, and is told of once. */
+static void many_runs_are_under_way_at_once(void **state)
+{
+    f.keep = RUNS;
+    for (unsigned n = 0; n < RUNS; n++)
+        start(n);
+    assert_int_equal(f.told, 0);
+    while (f.kept_count < RUNS)
+        assert_int_equal(droste_turn(f.d, -1, &f.err), RUNS);
+    for (unsigned n = 0; n < RUNS; n++)
+        droste_answer(f.kept[n], code, sizeof code - 1);
+    turn_until(RUNS);
+    for (unsigned n = 0; n < RUNS; n++) {
+        char expected[40];
+        snprintf(expected, sizeof expected, "%u", n);
+        assert_string_equal(f.status[n], "answered");
+        assert_string_equal(f.answer[n], expected);
+    }
+    assert_int_equal(droste_turn(f.d, 0, &f.err), 0);
+    assert_int_equal(f.told, RUNS);
+}
+
+/* The others go on; `done` comes later, not from within. */
+static void one_is_cancelled_and_the_other_goes_on(void **state)
+{
+    f.keep = 2;
+    start(0);
+    start(1);
+    while (f.kept_count < 2)
+        assert_fine(droste_turn(f.d, -1, &f.err));
+    droste_cancel(f.running[0]);
+    droste_cancel(f.running[0]); /* once more is nothing */
+    assert_int_equal(f.told, 0);
+    for (int i = 0; i < 2; i++) /* the duty to answer is not over */
+        droste_answer(f.kept[i], code, sizeof code - 1);
+    turn_until(2);
+    assert_string_equal(f.status[0], "cancelled");
+    assert_string_equal(f.status[1], "answered");
+}
+
+static void all_are_interrupted(void **state)
+{
+    f.keep = 3;
+    for (unsigned n = 0; n < 3; n++)
+        start(n);
+    while (f.kept_count < 3)
+        assert_fine(droste_turn(f.d, -1, &f.err));
+    droste_interrupt(f.d);
+    turn_until(3);
+    for (unsigned n = 0; n < 3; n++)
+        assert_string_equal(f.status[n], "cancelled");
+    for (unsigned n = 0; n < 3; n++)
+        droste_answer(f.kept[n], code, sizeof code - 1);
+}
+
+/* The loop is not turned from within itself. */
+static void a_callback_may_not_wait(void **state)
+{
+    start(0);
+    turn_until(1);
+    assert_int_equal(f.nested, -DROSTE_ERROR_ARGUMENT);
+    droste_result *r = NULL;
+    assert_fine(droste_run(f.d, "How long?", NULL, NULL, NULL, &r, &f.err));
+    assert_string_equal(droste_result_status(r), "answered");
+    droste_result_free(r);
+}
+
+/* Of a context with nothing under way there is nothing to wait for, but for as long as was said. */
+static void without_runs_a_turn_ends(void **state)
+{
+    assert_int_equal(droste_turn(f.d, -1, &f.err), 0);
+    assert_int_equal(droste_turn(f.d, 5, &f.err), 0);
+}
+
+/* A run keeps the settings that it was started with; another one has its own. */
+static void each_run_has_its_settings(void **state)
+{
+    const char *const few[] = { "max-iterations", "1", "model", "callback", NULL };
+    const char *const wrong[] = { "max-iterations", "none", NULL };
+    droste_request q = { .question = "?", .settings = wrong, .done = done, .arg = &ones[0] };
+    assert_int_equal(droste_start(f.d, &q, NULL, &f.err), -DROSTE_ERROR_ARGUMENT);
+    assert_non_null(strstr(f.err.text, "max-iterations"));
+    q.settings = few;
+    f.keep = 1;
+    assert_fine(droste_start(f.d, &q, NULL, &f.err));
+    assert_fine(droste_set(f.d, "max-iterations", "7", &f.err));
+    while (f.kept_count < 1)
+        assert_fine(droste_turn(f.d, -1, &f.err));
+    droste_answer(f.kept[0], "I think.", 8);
+    turn_until(1);
+    assert_string_equal(f.status[0], "exhausted");
+}
+
+static void what_cannot_begin_is_not_told(void **state)
+{
+    droste_request q = { .question = "?", .context = "/nowhere", .done = done, .arg = &ones[0] };
+    assert_int_equal(droste_start(f.d, &q, NULL, &f.err), -DROSTE_ERROR_NOT_FOUND);
+    q.context = NULL;
+    q.question = "";
+    assert_int_equal(droste_start(f.d, &q, NULL, &f.err), -DROSTE_ERROR_ARGUMENT);
+    q.question = "?";
+    q.done = NULL;
+    assert_int_equal(droste_start(f.d, &q, NULL, &f.err), -DROSTE_ERROR_ARGUMENT);
+    assert_int_equal(droste_turn(f.d, 0, &f.err), 0);
+    assert_int_equal(f.told, 0);
+}
+
+/* What is left ends with the context, and nobody is told. */
+static void a_context_ends_with_runs_under_way(void **state)
+{
+    f.keep = 2;
+    start(0);
+    start(1);
+    while (f.kept_count < 1)
+        assert_fine(droste_turn(f.d, -1, &f.err));
+    droste_cancel(f.running[0]);
+    droste_free(f.d);
+    assert_int_equal(f.told, 0);
+    assert_fine(droste_new(&f.d, &f.err));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(many_runs_are_under_way_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_is_cancelled_and_the_other_goes_on, setup, teardown),
+        cmocka_unit_test_setup_teardown(all_are_interrupted, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_callback_may_not_wait, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_runs_a_turn_ends, setup, teardown),
+        cmocka_unit_test_setup_teardown(each_run_has_its_settings, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_cannot_begin_is_not_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_context_ends_with_runs_under_way, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
