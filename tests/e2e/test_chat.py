@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from conftest import finish, repl, wait_until, write_replay
+from conftest import Record, repl, wait_until, write_replay
 from droste_cli import Terminal
 from test_resume import settle
 
@@ -258,6 +258,5 @@ def test_a_question_that_is_interrupted_ends_alone(tmp_path):
 
 
 def running_cells(home):
-    from conftest import Record
-    path = os.path.join(home, "data", "runs.db")
-    return os.path.exists(path) and [c for c in Record(path).cells if c["status"] == "running"]
+    record = Record(os.path.join(home, "data", "runs.db"))
+    return os.path.exists(record.path) and record.runs and [c for c in record.cells if c["status"] == "running"]

@@ -324,6 +324,50 @@ static void calls_of_tools_are_counted(void **state)
         "try: llm_query('x')\nexcept LLMError as e: SUBMIT(code=e.code)", "{\"code\": \"config\"}");
 }
 
+/* ---- conversations ---- */
+
+/* Writes code that counts up in its session, and says how many messages it was shown. */
+static void count_up(void *arg, const droste_message *messages, size_t count, droste_call *call)
+{
+    char text[200];
+    snprintf(text, sizeof text,
+        "```repl\nn = globals().get('n', 0) + search('x')['limit']\nSUBMIT(answer=[n, %zu, "
+        "len(globals().get('history', []))])\n```",
+        count);
+    droste_answer(call, text, strlen(text));
+}
+
+static void answers(droste_chat *chat, const char *json)
+{
+    droste_result *r = NULL;
+    assert_fine(droste_chat_ask(chat, "How many?", NULL, NULL, NULL, &r, &f.err));
+    if (!droste_result_answer(r, NULL) || strcmp(droste_result_answer(r, NULL), json) != 0)
+        fail_msg("%s, not %s", droste_result_json(r, NULL), json);
+    droste_result_free(r);
+}
+
+/* Variables, tools and messages go on from question to question, without a record. */
+static void a_conversation_has_one_session(void **state)
+{
+    droste_chat *chat = NULL;
+    droste_result *r = NULL;
+    add_tools();
+    droste_set_model(f.d, count_up, NULL);
+    assert_fine(droste_set(f.d, "model", "callback", &f.err));
+    assert_fine(droste_chat_open(f.d, &chat, &f.err));
+    answers(chat, "[10,2,0]");
+    answers(chat, "[20,4,2]");
+    assert_int_equal(
+        droste_chat_ask(chat, "", NULL, NULL, NULL, &r, &f.err), -DROSTE_ERROR_ARGUMENT);
+    assert_int_equal(
+        droste_chat_ask(chat, "q", "/nowhere", NULL, NULL, &r, &f.err), -DROSTE_ERROR_NOT_FOUND);
+    answers(chat, "[30,6,4]");
+    droste_chat_close(chat);
+    assert_int_equal(f.called, 3);
+    assert_int_equal(
+        droste_chat_continue(f.d, "any", &chat, &f.err), -DROSTE_ERROR_CONFIG); /* no record */
+}
+
 /* ---- what cannot be a tool ---- */
 
 static void refuses(const char *name, const char *schema, const char *says)
@@ -376,6 +420,7 @@ int main(void)
         T(a_call_of_a_session_that_closes_is_cancelled),
         T(forged_calls_are_refused_by_the_host),
         T(calls_of_tools_are_counted),
+        T(a_conversation_has_one_session),
         T(names_and_schemas_that_make_no_sense_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
