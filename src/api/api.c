@@ -119,6 +119,7 @@ void droste_free(droste *d)
     close_fd(&d->interrupt_fd);
     settings_free(&d->settings);
     list_clear(&d->contexts);
+    tools_free(d->tools);
     free(d->env_name);
     free(d->store_path);
     free(d);

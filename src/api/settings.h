@@ -39,16 +39,17 @@ struct settings {
     /* sandboxes */
     char *env, *isolation, *python;
     struct list preload, read, include, allow_import, depth_model, answer_field;
-    bool rules;
+    struct list tools, tool_data, tool;
+    bool rules, sub_tools;
     char *setup_code;
-    double timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus, cpu_time;
+    double timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus, cpu_time,
+        tool_timeout;
     int64_t pool, memory, processes, open_files, file_size, tmp_size, output_limit;
     /* runs */
     int64_t max_iterations, max_recursion_depth, delegate_max_iterations, max_children,
         max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens, max_output_chars,
-        max_errors;
+        max_errors, max_tool_calls, model_window;
     double max_cost, compaction;
-    int64_t model_window;
     char *context_type, *instructions, *answer_schema, *database;
     /* which of them somebody has set, by their place in the table */
     bool given[SETTINGS_MAX];

@@ -20,7 +20,7 @@ int results_open(const char *path, struct results **out, struct error *err)
     if (!r)
         return error_memory(err);
     int rc = 0;
-    r->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    r->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (r->fd < 0)
         rc = error_set_errno(
             err, errno == EACCES ? ERROR_PERMISSION : ERROR_IO, "opening the results %.120s", path);

@@ -67,7 +67,7 @@ bool compact_is_due(struct rlm_run *r)
     struct recorded_call *next = r->resume ? recorded_next_root(resume_recorded(r->resume)) : NULL;
     if (next)
         return next->summary;
-    if (r->tree->o.compaction <= 0 || !has_old_turns(r))
+    if (r->tree->o.compaction <= 0 || r->tree->o.again || !has_old_turns(r))
         return false;
     int64_t wanted = tokens_wanted(r), now = tokens_now(r);
     /* Not again for what the last time did not help against. */
@@ -76,29 +76,34 @@ bool compact_is_due(struct rlm_run *r)
 
 /* ---- history ---- */
 
-static void put_message(struct buf *out, const struct message *m)
-{
-    buf_printf(out, "%s{\"role\":\"%s\",\"content\":", out->len > 0 ? "," : "[", m->role);
-    json_append_string(out, m->text, m->len);
-    buf_putc(out, '}');
-}
-
-/* What was said since the last time, before any of it is taken out or cut. */
+/* What was said since the last time, before any of it is taken out or cut. The first time that is all;
+ * then it takes the place of the questions and answers that were there. */
 static int keep_history(struct rlm_run *r, struct error *err)
 {
-    size_t from = r->in_history > 0 ? r->in_history : 1;
-    for (size_t i = from; i < r->message_count; i++)
-        put_message(&r->history, &r->messages[i]);
+    struct chat *c = &r->chat;
+    int rc = 0;
+    if (!r->shortened) {
+        json_object_put(c->history);
+        c->history = json_object_new_array();
+        r->in_history = 1;
+        if (!c->history)
+            return error_memory(err);
+    }
+    for (size_t i = r->in_history; rc == 0 && i < r->message_count; i++)
+        rc = chat_say(c, r->messages[i].role, r->messages[i].text, r->messages[i].len, err);
+    r->shortened = true;
     r->in_history = r->message_count;
-    size_t len = r->history.len;
-    buf_putc(&r->history, ']');
-    if (buf_failed(&r->history))
-        return error_memory(err);
-    context_free(steal(&r->history_value));
-    int rc =
-        context_from_memory(r->history.data, r->history.len, VALUE_JSON, &r->history_value, err);
-    r->history.len = len;
     return rc;
+}
+
+void compact_take_over(struct rlm_run *r, const struct rlm_run *last)
+{
+    r->counted = last->counted;
+    r->counted_tokens = last->counted_tokens;
+    r->compacted_tokens = last->compacted_tokens;
+    r->summaries = last->summaries;
+    r->shortened = last->shortened;
+    r->in_history = last->in_history;
 }
 
 /* Whoever finds the session dead makes a new one, which gets it too. */
@@ -108,7 +113,7 @@ static void history_is_set(void *arg, struct cell_result *c)
     struct error err = { 0 };
     bool bad = c->status != CELL_OK && c->alive;
     if (bad)
-        context_refused(r->history_value, c, &err);
+        context_refused(r->chat.bound_history, c, &err);
     cell_result_free(c);
     if (r->finished)
         return;
@@ -117,12 +122,6 @@ static void history_is_set(void *arg, struct cell_result *c)
         return;
     }
     turn_begin(r);
-}
-
-int compact_set_history(struct rlm_run *r, session_done_fn *done, struct error *err)
-{
-    static const char *const names[] = { "history" };
-    return context_set(r->history_value, r->session, names, 1, done, r, err);
 }
 
 /* ---- making it shorter ---- */
@@ -223,7 +222,7 @@ void compact_take_summary(struct rlm_run *r, const char *said, size_t len)
         tell(r, before);
     bool alive = session_is_alive(r->session);
     if (rc == 0 && alive)
-        rc = compact_set_history(r, history_is_set, &err);
+        rc = chat_bind_history(&r->chat, r->session, history_is_set, r, &err);
     if (rc < 0)
         run_fail(r, &err);
     else if (!alive)

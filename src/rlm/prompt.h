@@ -24,6 +24,22 @@ void prompt_system(struct buf *out, const struct prompt_session *session);
 void prompt_question(struct buf *out, const char *question, const struct contexts *contexts,
     struct json_object *variables, unsigned turns);
 
+/* The tools (name, signature, description) and given values (as session_set describes them), each in
+ * its own point of a list; NULL: none. */
+void prompt_tools(struct buf *out, struct json_object *tools, struct json_object *data);
+
+/* A question that follows on another one. */
+struct prompt_next {
+    const char *answer; /* JSON, to the question before; NULL: there was none */
+    const char *question;
+    bool lost;                       /* the variables are gone */
+    const struct contexts *contexts; /* that it brings; NULL: none */
+    size_t first;                    /* the number of the first of them */
+    struct json_object *variables;   /* as in prompt_question */
+    unsigned turns;
+};
+void prompt_next_question(struct buf *out, const struct prompt_next *next);
+
 /* A context in a line, for people and the prompt. */
 void prompt_describe_context(struct buf *out, struct json_object *variable);
 

@@ -10,9 +10,11 @@
 #include <sys/queue.h>
 
 #include "broker/broker.h"
+#include "rlm/chat.h"
 #include "rlm/parse.h"
 #include "rlm/resume.h"
 #include "rlm/rlm.h"
+#include "session/prepare.h"
 
 TAILQ_HEAD(child_list, child);
 
@@ -59,9 +61,12 @@ struct rlm_run {
     void *done_arg;
 
     struct session *session;
+    struct session_options session_options;
+    struct prepare prepared; /* what came before the first block, and the tools that there are */
     struct broker *broker;
-    struct json_object *variables; /* what each context became; NULL: not known yet */
-    size_t set;                    /* contexts that are set in this session */
+    struct json_object *variables; /* what each of its contexts became; NULL: not known yet */
+    struct chat chat;
+    bool in_cell; /* the session runs one */
     unsigned restarts;
 
     struct message *messages;
@@ -69,14 +74,13 @@ struct rlm_run {
     size_t recorded; /* messages that are in the record already */
 
     /* compact.c */
-    bool compacting;               /* the model is being asked for a summary */
-    size_t counted;                /* messages whose tokens are known: */
-    int64_t counted_tokens;        /* so many */
-    int64_t compacted_tokens;      /* when it was last shortened */
-    unsigned summaries;            /* the third message is one if there were some */
-    struct buf history;            /* of what was said, as JSON without its end */
-    size_t in_history;             /* messages that are in it, or need not be */
-    struct context *history_value; /* NULL: the guest has none */
+    bool compacting;          /* the model is being asked for a summary */
+    size_t counted;           /* messages whose tokens are known: */
+    int64_t counted_tokens;   /* so many */
+    int64_t compacted_tokens; /* when it was last shortened */
+    unsigned summaries;       /* the third message is one if there were some */
+    bool shortened;           /* the chat's history is what was said, message by message */
+    size_t in_history;        /* messages that are in it then, or need not be */
 
     unsigned turn;
     struct lm_call *call;
@@ -147,7 +151,8 @@ bool compact_is_due(struct rlm_run *r);
 int compact_begin(struct rlm_run *r, struct error *err);
 /* Takes it, and goes on. */
 void compact_take_summary(struct rlm_run *r, const char *said, size_t len);
-int compact_set_history(struct rlm_run *r, session_done_fn *done, struct error *err);
+/* Of the run that this one goes on from, whose messages it has. */
+void compact_take_over(struct rlm_run *r, const struct rlm_run *last);
 
 /* replay.c: the steps of a run that is resumed. */
 int replay_open(struct rlm_run *r, struct error *err);

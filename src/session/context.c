@@ -95,7 +95,7 @@ void context_names(const struct context *c, size_t index, struct context_names *
     if (index == 0)
         out->names[out->count++] = "context";
     out->names[out->count++] = out->numbered;
-    if (c->name)
+    if (c && c->name)
         out->names[out->count++] = c->name;
 }
 

@@ -52,7 +52,7 @@ struct contexts {
 int contexts_add(struct contexts *all, struct context *context, struct error *err);
 void contexts_free(struct contexts *all);
 
-/* The names of one in the guest: the first is `context` and `context_0`, the next `context_1`…; and its
+/* The names of one in the guest (NULL: of what stands in its place): the first is `context` and `context_0`, the next `context_1`…; and its
  * own, if it has one. The first of `names` is what it is called before people. */
 struct context_names {
     const char *names[3];

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from conftest import answered, repl, told_at_first
+from conftest import answered, repl, told_at_first, write_replay
 
 BILL = {"type": "object",
         "properties": {"name": {"type": "string", "minLength": 1}, "total": {"type": "integer", "minimum": 0}},
@@ -139,6 +139,17 @@ def test_children_answer_what_they_like(typed):
     """The type is that of the root's answer alone."""
     child = {"content": repl("SUBMIT(['child'])"), "depth": 1}
     answered(typed([repl("SUBMIT('Ada', len(rlm_query('q')))"), child], BILL), {"name": "Ada", "total": 1})
+
+
+def test_type_stays_that_of_a_conversation(typed, droste, tmp_path):
+    """Its questions have the type of the first; another one is refused."""
+    first = answered(typed([repl("SUBMIT('Ada', 3)")]), ADA)
+
+    def go_on(*flags):
+        turns = [repl("SUBMIT('Bob')"), told("lacks 'total'", repl("SUBMIT('Bob', 4)"))]
+        return droste("run", "--continue", first["run"], "--question", "And?", "--json", "--model", write_replay(tmp_path / "next.jsonl", *turns), *flags)
+    answered(go_on(), {"name": "Bob", "total": 4})
+    assert "cannot change within a conversation" in go_on("--answer-schema", '{"type": "string"}').complaint
 
 
 def test_exec_has_types_too(droste):

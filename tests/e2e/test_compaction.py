@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from conftest import Record, answered, repl, told_at_first
+from conftest import Record, answered, repl, told_at_first, write_replay
 
 # The system prompt and the question are some 800 tokens, a loud turn 2000: two of them are too many.
 SMALL = ("--compaction", "0.8", "--model-window", "5000")
@@ -129,6 +129,26 @@ def test_children_shorten_theirs(ask, droste):
     answered(ask(turns, *SMALL), 5)
     kinds = droste.record.rows("SELECT kind, depth FROM calls WHERE kind = 'summary'")
     assert [(k["kind"], k["depth"]) for k in kinds] == [("summary", 1)]
+
+
+def test_conversation_goes_on_from_a_summary(ask, droste, tmp_path):
+    """The next question finds the summary where the turns were, and in history all of them and what followed."""
+    first = answered(ask([loud("a"), loud("b"), told(ASKED, "s"), repl("SUBMIT('one')")], *SMALL), "one")
+    code = "SUBMIT([len(history), 'a' * 8000 in history[2]['content'], history[-2]['content'], history[-1]['content']])"
+    second = droste("run", "--continue", first["run"], "--question", "And now?", "--json", "--model",
+                    write_replay(tmp_path / "next.jsonl", told("`history` is a list", repl(code))))
+    answered(second, [7, True, "What is it?", "one"])
+    (call,) = [line for line in map(json.loads, droste("runs", "export", second.json["run"]).out.splitlines())
+               if line["type"] == "call"]
+    assert len(call["request"]) == 1
+
+
+def test_conversation_becomes_too_long_over_its_questions(ask, droste, tmp_path):
+    """Turns of a question before give way to a summary too."""
+    first = answered(ask([loud("a"), repl("SUBMIT('one')")], *SMALL), "one")
+    second = droste("run", "--continue", first["run"], "--question", "And now?", "--json", "--model",
+                    write_replay(tmp_path / "next.jsonl", loud("b"), told(ASKED, "s"), repl("SUBMIT(['a' * 8000 in str(history), len(history)])")))
+    answered(second, [True, 7])
 
 
 @pytest.mark.parametrize("size", ["1.5", "-1", "x"])

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from conftest import answered, repl, told_at_first, wait_until
+from conftest import answered, repl, told_at_first, wait_until, write_replay
 
 
 def told(text, reply):
@@ -115,6 +115,15 @@ def test_children_have_their_own(ask, files):
     child = repl("SUBMIT([context, context_0 if context else '', 'context_1' in globals(), 'numbers' in globals()])")
     answered(ask([repl(code), {"content": child, "depth": 1}, {"content": child, "depth": 1}], *three(files)),
              [[[[1, 2], {"a": "alpha"}]] * 2 + [False, False], ["", "", False, False]])
+
+
+def test_questions_of_a_conversation_bring_theirs(ask, droste, tmp_path, files):
+    """The next numbers are theirs, with their names; those of the question before are there too."""
+    first = answered(ask([repl("SUBMIT(1)")], "--context", files / "a.txt", "--context", "numbers=%s" % (files / "b.json")), 1)
+    told_then = "There is one more context, `context_2`, also `dir`: a dict of 1 keys"
+    result = droste("run", "--continue", first["run"], "--question", "And now?", "--json", "--context", "dir=%s" % (files / "d"),
+                    "--model", write_replay(tmp_path / "next.jsonl", told(told_then, repl("SUBMIT(%s)" % NAMES))))
+    answered(result, ALL)
 
 
 def test_exec_has_them(droste, files):
