@@ -86,7 +86,7 @@ def test_a_session_has_them_all(droste, place):
     assert said["v"] == {"a": 1.5, "b": [None]} and said["g"] == ["two", "three two"]
     assert said["l"] == {"n": 3, "calls": 1} and said["s"] == "(n: int = ..., wait=..., fail=...)"
     assert said["d"] == "Looks it up.\nSlowly.\n\nArguments:\n  n: Which one."
-    assert set(said["vars"]) == {"answer", "prices", "functools", "helper", "context", "inspect"}
+    assert set(said["vars"]) == {"answer", "prices", "functools", "helper", "context", "context_0", "inspect"}
 
 
 def test_rules_leave_tools_alone(droste, place):
