@@ -271,6 +271,11 @@ int budget_recall(struct budget *b, const char *model, unsigned depth, struct ac
     return rc;
 }
 
+bool budget_is_refused_above(const struct budget *b)
+{
+    return b->up && b->up->refused.code != ERROR_NONE;
+}
+
 void budget_count(struct budget *b, const struct spent *spent)
 {
     struct spent *to = &b->spent;

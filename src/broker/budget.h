@@ -133,6 +133,10 @@ void budget_release(struct budget *b, struct budget_hold *hold);
 /* Seconds left, at least 0; a large number without a limit. */
 double budget_seconds_left(const struct budget *b);
 
+/* Whether a larger budget has refused something: then whoever asked in this one is to be put aside, and
+ * the record of what could not be made again stays as it is. */
+bool budget_is_refused_above(const struct budget *b);
+
 /* Counts in a larger budget what was spent before there was one. */
 void budget_count(struct budget *b, const struct spent *spent);
 
