@@ -276,6 +276,18 @@ bool budget_is_refused_above(const struct budget *b)
     return b->up && b->up->refused.code != ERROR_NONE;
 }
 
+int budget_reserve_tool(struct budget *b, struct error *err)
+{
+    int64_t max = b->limits.tool_calls;
+    int rc = budget_reserve(b, 0, err);
+    if (rc == 0 && max >= 0 && b->tool_calls >= max)
+        rc = error_set(err, ERROR_BUDGET,
+            "tool call limit exceeded: %lld + 1 > %lld (max-tool-calls)", (long long)b->tool_calls,
+            (long long)max);
+    b->tool_calls += rc == 0;
+    return rc;
+}
+
 void budget_count(struct budget *b, const struct spent *spent)
 {
     struct spent *to = &b->spent;
