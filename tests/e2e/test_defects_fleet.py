@@ -328,7 +328,7 @@ def test_a_long_call_is_made_once(sub):
     """There: a call that takes longer than its lease is given out again, and its answer is refused. Here: it is
     one request, whose answer is taken, while eight short ones come and go."""
     code = "slow = llm_submit('slow')\nfor i in range(8): llm_query('fast')\nSUBMIT(slow.result())"
-    result, server = sub(code, [line("sub", "at last", "slow", delay_ms=2000), line("sub", "in", "fast", repeat=True)])
+    result, server = sub(code, [line("sub", "at last", "slow", delay_ms=1000), line("sub", "in", "fast", repeat=True)])
     assert result["submit"] == {"output": "at last"}
     stats = server.stats()
     assert stats["requests"] == 9 and set(stats["idempotency"].values()) == {1} and stats["cancelled"] == 0
