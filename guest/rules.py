@@ -18,7 +18,7 @@ import os
 import sys
 import types
 
-SETUP = "<setup>"       # the name of the setup code; session/session.c
+SETUP = ("<setup>", "<tools")   # how the names of the setup code and the tools begin; session/prepare.c
 
 # What computes, keeps and formats. Left out is what starts processes, reaches a network, memory, a
 # terminal or the interpreter itself, and what opens files without Python's knowledge.
@@ -71,7 +71,7 @@ def is_below(path, places):
 def is_setup(frame):
     """The setup code is among those who are calling."""
     while frame is not None:
-        if frame.f_code.co_filename == SETUP:
+        if frame.f_code.co_filename.startswith(SETUP):
             return True
         frame = frame.f_back
     return False

@@ -124,6 +124,39 @@ DROSTE_API void droste_set_model(droste *d, droste_model_fn *fn, void *arg);
 DROSTE_API void droste_answer(droste_call *call, const char *text, size_t len);
 DROSTE_API void droste_refuse(droste_call *call, const char *why);
 
+/* ---- tools of the embedding program ---- */
+
+/* A call of a tool: `json` is an object, the arguments by name, valid during this call. They come from
+ * code that a model wrote: fitted to the schema, where there is one, and otherwise not to be trusted.
+ * Call droste_tool_answer or droste_tool_fail for it once, now or later, from the loop's thread, also
+ * where nobody waits any more. Several calls may be under way. */
+typedef struct droste_tool_call droste_tool_call;
+typedef void droste_tool_fn(void *arg, droste_tool_call *call, const char *json, size_t len);
+/* From now on, sessions and runs that begin have a function of this name. It takes the properties of
+ * `parameters`, a JSON schema of an object, the required ones first; with NULL it takes any arguments,
+ * those without a name under "args". `description` (may be NULL) is its docstring, and what models are
+ * told. ERROR_ARGUMENT for a name that is no identifier, reserved or taken, and for a schema that is
+ * none. All texts are copied. */
+DROSTE_API int droste_tool_add(droste *d, const char *name, const char *description,
+    const char *parameters, droste_tool_fn *fn, void *arg, droste_error *err);
+/* A JSON value, which the code gets as a variable. */
+DROSTE_API int droste_tool_data(
+    droste *d, const char *name, const char *json, size_t len, droste_error *err);
+/* Python that runs in the sandbox before the first cell: its documented functions are tools there.
+ * `name` is for tracebacks. */
+DROSTE_API int droste_tool_source(
+    droste *d, const char *name, const char *code, size_t len, droste_error *err);
+/* A JSON value. The call is gone after this, and after droste_tool_fail. */
+DROSTE_API void droste_tool_answer(droste_tool_call *call, const char *json, size_t len);
+/* The code gets an exception: `type` is the name of one of Python's ("ValueError"); any other one is a
+ * ToolError whose message begins with it. */
+DROSTE_API void droste_tool_fail(droste_tool_call *call, const char *type, const char *message);
+/* True once nobody waits for the answer any more: the cell was stopped, the time was up. */
+DROSTE_API int droste_tool_is_cancelled(const droste_tool_call *call);
+/* Told of that when it happens; it may answer or fail the call. */
+typedef void droste_tool_cancel_fn(void *arg, droste_tool_call *call);
+DROSTE_API void droste_tool_on_cancel(droste_tool_call *call, droste_tool_cancel_fn *fn, void *arg);
+
 /* ---- results ---- */
 
 typedef struct droste_result droste_result;
@@ -220,6 +253,28 @@ DROSTE_API int droste_run(droste *d, const char *question, const char *context, 
 DROSTE_API int droste_resume(droste *d, const char *run, droste_event_fn *fn, void *arg,
     droste_result **out, droste_error *err);
 
+/* ---- conversations ---- */
+
+/* Several questions over one session: variables stay from question to question. Each question is a
+ * run of the record, with turns and a budget of its own, that names the one before. */
+typedef struct droste_chat droste_chat;
+
+DROSTE_API int droste_chat_open(droste *d, droste_chat **out, droste_error *err);
+/* Goes on from a run of the record that has ended (its id, or the beginning of it): its cells, and
+ * those of the questions before it, run again and are answered from the record, which asks nobody. Its
+ * settings hold where nobody sets others now. Contexts are read again and must be what they were. */
+DROSTE_API int droste_chat_continue(
+    droste *d, const char *run, droste_chat **out, droste_error *err);
+/* As droste_run. The model has the conversation so far before the question, and its code has the
+ * questions and answers as `history`. The first question's context is `context`, those of later ones
+ * are `context_1`, `context_2`… The session's own settings (isolation, tools, limits) are those of the
+ * first question. Where the sandbox is gone, a new one is opened with the contexts, and the model is
+ * told that its variables are not there. */
+DROSTE_API int droste_chat_ask(droste_chat *c, const char *question, const char *context,
+    droste_event_fn *fn, void *arg, droste_result **out, droste_error *err);
+/* Before the droste is freed. NULL is fine. */
+DROSTE_API void droste_chat_close(droste_chat *c);
+
 /* ---- many runs at once ---- */
 
 /* A run that was started and not waited for. It is gone once its `done` was called. */
@@ -266,10 +321,10 @@ DROSTE_API int droste_turn(droste *d, int milliseconds, droste_error *err);
 /* Many tasks from a file, each a run, whose results are appended to another file; docs/batch.md describes
  * both. What is not said is zero or NULL. */
 typedef struct droste_batch_options {
-    const char *tasks;    /* the file of tasks */
-    const char *results;  /* the file of results; made where it is not there */
-    unsigned concurrency; /* runs at once; 0: 8 */
-    const char *grader;   /* "exact", "contains", "numeric", "numeric:0.01", "numeric:1%",
+    const char *tasks;     /* the file of tasks */
+    const char *results;   /* the file of results; made where it is not there */
+    unsigned concurrency;  /* runs at once; 0: 8 */
+    const char *grader;    /* "exact", "contains", "numeric", "numeric:0.01", "numeric:1%",
                              "program:PATH"; NULL: what the tasks say */
     double grader_timeout; /* seconds of a program; 0: 60 */
     int again;             /* ask once more what has a result without an answer */
@@ -285,7 +340,8 @@ typedef struct droste_batch_state {
     size_t tasks;   /* in the file */
     size_t earlier; /* had their result before this life of the batch, and keep it */
     size_t running;
-    size_t answered, exhausted, budget, timeout, cancelled, error; /* have their results, by status */
+    size_t answered, exhausted, budget, timeout, cancelled,
+        error;          /* have their results, by status */
     size_t resumed;     /* runs of an earlier life that this one went on with */
     size_t interrupted; /* were put aside when it stopped */
     size_t graded, passed;
@@ -294,7 +350,8 @@ typedef struct droste_batch_state {
     int64_t calls, input_tokens, output_tokens;
     double cost; /* dollars; negative: the price of some call is not known */
     double seconds;
-    const char *stopped; /* why no more tasks begin: "interrupt", "budget", "timeout", "error"; NULL:
+    const char
+        *stopped;  /* why no more tasks begin: "interrupt", "budget", "timeout", "error"; NULL:
                             they do */
     char why[240]; /* in words */
 } droste_batch_state;

@@ -22,4 +22,4 @@ def clear_buffer(name=None):
 PUBLIC = (SUBMIT, FINAL, FINAL_VAR, SHOW_VARS, llm_query, llm_query_batched, rlm_query,
           rlm_query_batched, sub_rlm, sub_rlm_batched, llm_submit, rlm_submit, llm_query_async,
           llm_query_batched_async, rlm_query_async, rlm_query_batched_async, add_buffer, get_buffer, clear_buffer,
-          LLMError, BudgetExceeded, LLMTimeout, FailedReply)
+          LLMError, BudgetExceeded, LLMTimeout, FailedReply, ToolError)

@@ -26,9 +26,10 @@ def run_code(code):
     return value
 
 
-def run_cell(ident, name, code, echo):
+def run_cell(ident, name, code, echo, tools=False):
     """(exception or None, echoed value or None). Between the two marks an interrupt raises here."""
     failure = value = None
+    before = dict(session.namespace) if tools else None
     session.submitted = None
     session.was_interrupted = False
     try:
@@ -42,6 +43,8 @@ def run_cell(ident, name, code, echo):
                 if value is not None:
                     session.builtins._ = value
                     value = shorten(plain(repr(value)), MESSAGE)
+            if tools:
+                finish_tools(before)
         finally:
             session.running = None
     except Submitted:
@@ -104,7 +107,7 @@ def execute(ident, head, blob):
     linecache.cache[name] = (len(code), None, source_lines(code), name)
     if _signal.getsignal(_signal.SIGINT) is not on_interrupt:
         signal.signal(signal.SIGINT, on_interrupt)
-    failure, value = run_cell(ident, name, code, head.get("echo"))
+    failure, value = run_cell(ident, name, code, head.get("echo"), head.get("tools"))
     if os.getpid() != link.owner:       # a fork in the cell came out here
         flush_output()
         os._exit(1 if failure else 0)

@@ -2,8 +2,9 @@
 
 It is one module in several files, which the build joins in this order (src/meson.build): frames, link
 (frames over a private stream), session (what the user's code sees), cell (running one piece of code),
-variables (values from the host), calls (asking the host), buffers, worker (the main loop), boot (the
-zygote). A part uses names of the others without importing them.
+variables (values from the host), calls (asking the host), futures (without waiting), tools (the host's
+and the user's), buffers, worker (the main loop), boot (the zygote). A part uses names of the others
+without importing them.
 
 Standard library only, CPython 3.8 and newer, no import of `threading` before a clone (its at-fork
 hooks cost more than the clone itself). Nothing here is a wall: the user's code can reach all of it.
@@ -18,6 +19,7 @@ import errno
 import gc
 import itertools
 import json
+import keyword
 import linecache
 import mmap
 import os

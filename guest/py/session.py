@@ -45,6 +45,7 @@ class Session:
         self.output_fields = None
         self.summary = None
         self.buffers = {}
+        self.tools = {}
         self.event_loop = None
         main = types.ModuleType("__main__")
         self.namespace = main.__dict__

@@ -31,6 +31,7 @@ def apply_hello(head, blob):
         rules = types.ModuleType("droste_rules")
         exec(compile(blob, __file__, "exec"), rules.__dict__)
         session.use(rules.lay(head["rules"]))
+    define_tools(head.get("tools", ()))
 
 
 class Rehearsal:

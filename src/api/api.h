@@ -7,6 +7,7 @@
 #include "api/settings.h"
 #include "base/buf.h"
 #include "base/loop.h"
+#include "broker/tools.h"
 #include "env/environment.h"
 #include "lm/lm.h"
 #include "rlm/rlm.h"
@@ -35,6 +36,7 @@ struct droste {
     struct shared_lm *models;        /* that are open */
     droste_model_fn *model_fn;
     void *model_arg;
+    struct tools *tools; /* of the program; NULL: none */
     /* of a batch, while there is one */
     struct budget *part_of;          /* the budget of all runs together; NULL: none */
     void (*on_interrupt)(void *arg); /* instead of cancelling; NULL: none */
@@ -60,6 +62,8 @@ int api_models(
 void api_models_close(struct models *models);
 /* Closes those that nobody uses any more. */
 void api_end_models(droste *d);
+/* The tools of the program and of the settings, the caller's (tools_free); NULL where there are none. */
+int api_tools(droste *d, const struct settings *s, struct tools **out, struct error *err);
 /* What of a directory becomes context. */
 struct context_filter api_filter(const struct settings *s);
 /* What the context is to become. */
@@ -91,6 +95,16 @@ void api_forget_interrupt(droste *d);
 /* Interrupts the cells under way. */
 void api_interrupt_sessions(droste *d);
 
+/* How a run is part of a conversation. */
+struct link {
+    struct rlm_run *after; /* the next three as in rlm_options */
+    const char *previous;
+    bool again;
+    const struct settings
+        *settings; /* of the conversation: in the place of the droste's, for a run that
+                                        is gone over again only where they name models */
+};
+
 /* A run that was started. */
 struct droste_running {
     TAILQ_ENTRY(droste_running) link;
@@ -98,8 +112,12 @@ struct droste_running {
     struct settings settings; /* its own: those of the droste may change */
     struct session_parts session;
     struct models models;
+    struct tools *tools;
+    struct link link_to;     /* all zero: of no conversation */
+    bool kept;               /* by the conversation, after its end */
+    droste_running *earlier; /* of it */
     struct context *context;
-    struct store *store; /* the droste's */
+    struct store *store;            /* the droste's */
     char resume[STORE_RUN_ID_SIZE]; /* the run to go on with; "": a new one */
     struct buf instructions;
     struct buf saved; /* the settings, as the record keeps them */
@@ -114,7 +132,8 @@ struct droste_running {
 /* What the record has of a run that somebody wants to go on with. */
 struct past {
     struct store *store;
-    char id[STORE_RUN_ID_SIZE];
+    char id[STORE_RUN_ID_SIZE], previous[STORE_RUN_ID_SIZE]; /* "": it began a conversation */
+    char status[32];
     struct buf question, settings;
     struct json_object *context; /* NULL: there was none */
     struct buf context_data;
@@ -126,6 +145,15 @@ int past_context(const struct past *past, const struct settings *s, struct conte
     struct context **out, struct error *err);
 /* The result of a run of the record that has ended, as it was told then. */
 int past_result(droste *d, const char *run, droste_result **out, struct error *err);
+
+/* Starts a run and waits for it. With a `link`, *running (not NULL) is kept after its end. */
+int api_run(droste *d, droste_request *q, const struct link *link, droste_running **running,
+    droste_result **out, struct error *err);
+void api_running_free(droste_running *r);
+/* chat_api.c: goes over the runs up to this one, for one more whose link it fills in. All of it is the
+ * chat's, which is the caller's. */
+int chat_before(droste *d, const char *run, const struct settings *s, droste_chat **out,
+    struct link *link, struct error *err);
 
 /* As droste_put_aside, which says why. */
 void api_put_aside(droste_running *r, const struct error *why);

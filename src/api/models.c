@@ -91,10 +91,10 @@ static int open_model(
 /* Everything that open_model gives, as one text. */
 static char *model_key(const droste *d, const struct settings *s, const char *model)
 {
-    const char *const texts[] = { model, s->base_url, s->api_key, s->anthropic_url, s->anthropic_key,
-        s->gemini_url, s->gemini_key, s->azure_url, s->azure_key, s->azure_version,
-        s->openrouter_url, s->openrouter_key, s->vllm_url, s->vllm_key, s->cache, s->prices,
-        s->record, s->ca_file };
+    const char *const texts[] = { model, s->base_url, s->api_key, s->anthropic_url,
+        s->anthropic_key, s->gemini_url, s->gemini_key, s->azure_url, s->azure_key,
+        s->azure_version, s->openrouter_url, s->openrouter_key, s->vllm_url, s->vllm_key, s->cache,
+        s->prices, s->record, s->ca_file };
     struct buf key = { 0 };
     for (size_t i = 0; i < array_length(texts); i++)
         buf_printf(&key, "%zu:%s;", texts[i] ? strlen(texts[i]) + 1 : 0, texts[i] ? texts[i] : "");
@@ -223,8 +223,7 @@ void api_models_close(struct models *m)
     *m = (struct models){ 0 };
 }
 
-int api_models(
-    droste *d, const struct settings *s, bool need, struct models *m, struct error *err)
+int api_models(droste *d, const struct settings *s, bool need, struct models *m, struct error *err)
 {
     const char *names[BUDGET_DEPTH_MAX + 2] = { 0 };
     *m = (struct models){ 0 };

@@ -35,6 +35,8 @@ static int take_past(void *arg, const struct store_run *run, struct error *err)
             "cannot "
             "be resumed",
             b->id, b->version);
+    snprintf(past->previous, sizeof past->previous, "%s", b->previous ? b->previous : "");
+    snprintf(past->status, sizeof past->status, "%s", run->end.status);
     int rc = store_value_read(past->store, &b->question, SIZE_MAX, add_piece, &past->question, err);
     if (rc == 0)
         rc = store_value_read(past->store, &b->settings, SIZE_MAX, add_piece, &past->settings, err);
@@ -60,8 +62,8 @@ int past_find(droste *d, const char *run, struct past *past, struct error *err)
     return rc < 0 ? rc : store_run_visit(past->store, past->id, &visitor, past, err);
 }
 
-static int load_again(const struct past *past, const struct settings *s, struct context **out,
-    struct error *err)
+static int load_again(
+    const struct past *past, const struct settings *s, struct context **out, struct error *err)
 {
     const char *path = json_get_string(past->context, "path", NULL);
     const char *source = json_get_string(past->context, "source", NULL);
@@ -154,7 +156,7 @@ static int take_call(void *arg, const struct store_call *call, struct error *err
         .cost = call->end.cost,
         .attempts = (unsigned)call->end.attempts,
     };
-    if (call->ended_ms == 0)
+    if (call->ended_ms == 0 || strcmp(call->begin.kind, "tool") == 0)
         return 0;
     return budget_recall(
         &e->budget, call->begin.model, (unsigned)call->begin.depth, NULL, &reply, err);

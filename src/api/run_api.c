@@ -48,9 +48,12 @@ static void pass_event(void *arg, const struct rlm_event *e)
 
 /* ---- the end ---- */
 
-static void free_running(droste_running *r)
+void api_running_free(droste_running *r)
 {
+    if (!r)
+        return;
     rlm_close(r->run);
+    tools_free(r->tools);
     api_models_close(&r->models);
     context_free(r->context);
     session_parts_free(&r->session);
@@ -84,7 +87,8 @@ void api_tell(void *arg)
         void *done_arg = r->arg;
         TAILQ_REMOVE(&d->ended, r, link);
         d->run_count--;
-        free_running(r);
+        if (!r->kept)
+            api_running_free(r);
         done(done_arg, result);
     }
 }
@@ -97,7 +101,7 @@ void api_drop_runs(droste *d)
         while ((r = TAILQ_FIRST(lists[i]))) {
             TAILQ_REMOVE(lists[i], r, link);
             d->run_count--;
-            free_running(r);
+            api_running_free(r);
         }
     }
 }
@@ -154,6 +158,7 @@ static int fill_options(droste_running *r, struct rlm_options *o, struct error *
         .model_count = array_length(r->models.at),
         .limits = {
             .calls = s->max_llm_calls,
+            .tool_calls = s->max_tool_calls,
             .input_tokens = s->max_input_tokens,
             .output_tokens = s->max_output_tokens,
             .total_tokens = s->max_total_tokens,
@@ -163,6 +168,12 @@ static int fill_options(droste_running *r, struct rlm_options *o, struct error *
             .children = (unsigned)s->max_children,
         },
         .part_of = d->part_of,
+        .sub_tools = s->sub_tools,
+        .tool_timeout = s->tool_timeout,
+        .after = r->link_to.after,
+        .previous = r->link_to.previous,
+        .again = r->link_to.again,
+        .keep = r->kept,
         .call_timeout = s->call_timeout,
         .answer_timeout = api_broker_timeout(s),
         .max_tokens = s->max_tokens,
@@ -180,6 +191,9 @@ static int fill_options(droste_running *r, struct rlm_options *o, struct error *
         rc = api_environment(d, &o->env, err);
     if (rc == 0)
         rc = api_session_options(d, s, &r->session, &o->session, err);
+    if (rc == 0)
+        rc = api_tools(d, s, &r->tools, err);
+    o->tools = r->tools;
     o->env_name = d->env_name;
     o->session.timeout = 0; /* the run's own limit covers it */
     if (rc < 0)
@@ -192,7 +206,8 @@ static int fill_options(droste_running *r, struct rlm_options *o, struct error *
 
 static int take_settings(droste_running *r, const droste_request *q, struct error *err)
 {
-    int rc = settings_copy(&r->settings, &r->d->settings, err);
+    const struct settings *from = r->link_to.settings;
+    int rc = settings_copy(&r->settings, from ? from : &r->d->settings, err);
     for (const char *const *word = q->settings; rc == 0 && word && word[0]; word += 2) {
         char source[80];
         snprintf(source, sizeof source, "setting %.60s", word[0]);
@@ -203,8 +218,8 @@ static int take_settings(droste_running *r, const droste_request *q, struct erro
     return rc;
 }
 
-static int begin_new(droste_running *r, const droste_request *q, struct rlm_options *o,
-    struct error *err)
+static int begin_new(
+    droste_running *r, const droste_request *q, struct rlm_options *o, struct error *err)
 {
     if (!q->question || !q->question[0])
         return error_set(err, ERROR_ARGUMENT, "a run needs a question");
@@ -237,6 +252,11 @@ static int asked_otherwise(const struct past *past, const char *what, struct err
     return error_set(err, ERROR_ARGUMENT, "run '%.64s' was asked with %s", past->id, what);
 }
 
+static const struct settings *settings_for_models(const droste_running *r)
+{
+    return r->link_to.again ? r->link_to.settings : &r->settings;
+}
+
 static int begin_again(droste_running *r, const droste_request *q, const struct past *past,
     struct rlm_options *o, struct error *err)
 {
@@ -245,7 +265,7 @@ static int begin_again(droste_running *r, const droste_request *q, const struct 
         return asked_otherwise(past, "another question", err);
     int rc = same ? 0 : restore_settings(r, past, err);
     if (rc == 0)
-        rc = api_models(r->d, &r->settings, true, &r->models, err);
+        rc = api_models(r->d, settings_for_models(r), true, &r->models, err);
     if (rc == 0 && same)
         rc = load_context(r, q, err);
     if (rc == 0 && same && past->context && !r->context)
@@ -270,6 +290,9 @@ static int begin(droste_running *r, const droste_request *q, struct error *err)
     int rc = take_settings(r, q, err);
     if (rc == 0 && q->resume)
         rc = past_find(r->d, q->resume, &past, err);
+    if (rc == 0 && past.previous[0] && !r->kept && !r->link_to.after)
+        rc = error_set(err, ERROR_ARGUMENT,
+            "run '%.64s' is part of a conversation: go on with it by droste_resume", past.id);
     if (rc == 0)
         rc = q->resume ? begin_again(r, q, &past, &options, err) : begin_new(r, q, &options, err);
     if (rc == 0)
@@ -278,16 +301,19 @@ static int begin(droste_running *r, const droste_request *q, struct error *err)
     return rc;
 }
 
-static int start(
-    droste *d, const droste_request *q, droste_running **out, struct error *err)
+static int start(droste *d, const droste_request *q, const struct link *link, droste_running **out,
+    struct error *err)
 {
     droste_running *r = calloc(1, sizeof *r);
     if (!r)
         return error_memory(err);
     *r = (droste_running){ .d = d, .event = q->event, .done = q->done, .arg = q->arg };
+    if (link)
+        r->link_to = *link;
+    r->kept = link && out;
     int rc = begin(r, q, err);
     if (rc < 0) {
-        free_running(r);
+        api_running_free(r);
         return rc;
     }
     TAILQ_INSERT_TAIL(&d->runs, r, link);
@@ -300,7 +326,7 @@ static int start(
 int droste_start(droste *d, const droste_request *q, droste_running **out, droste_error *err)
 {
     struct error why = { 0 };
-    int rc = q->done ? start(d, q, out, &why)
+    int rc = q->done ? start(d, q, NULL, out, &why)
                      : error_set(&why, ERROR_ARGUMENT, "somebody must be told of a run's end");
     return api_fail(err, &why, rc);
 }
@@ -370,35 +396,62 @@ static void waiting_done(void *arg, droste_result *result)
     w->done = true;
 }
 
-static int start_and_wait(droste *d, droste_request *q, droste_event_fn *fn, void *arg,
-    droste_result **out, droste_error *err)
+int api_run(droste *d, droste_request *q, const struct link *link, droste_running **running,
+    droste_result **out, struct error *err)
 {
-    struct error why = { 0 };
-    struct waiting w = { .fn = fn, .arg = arg };
-    droste_running *r = NULL;
-    q->event = fn ? waiting_event : NULL;
+    struct waiting w = { .fn = q->event, .arg = q->arg };
+    q->event = w.fn ? waiting_event : NULL;
     q->done = waiting_done;
     q->arg = &w;
     api_forget_interrupt(d);
-    int rc = d->waits ? enter(d, &why) : start(d, q, &r, &why);
+    int rc = d->waits ? enter(d, err) : start(d, q, link, running, err);
     if (rc == 0)
-        rc = api_wait(d, &w.done, &why);
+        rc = api_wait(d, &w.done, err);
     if (rc == 0 && !w.result)
-        rc = error_memory(&why);
+        rc = error_memory(err);
     *out = w.result;
-    return api_fail(err, &why, rc);
+    return rc;
 }
 
 int droste_run(droste *d, const char *question, const char *context, droste_event_fn *fn, void *arg,
     droste_result **out, droste_error *err)
 {
-    droste_request q = { .question = question, .context = context };
-    return start_and_wait(d, &q, fn, arg, out, err);
+    struct error why = { 0 };
+    droste_request q = { .question = question, .context = context, .event = fn, .arg = arg };
+    return api_fail(err, &why, api_run(d, &q, NULL, NULL, out, &why));
+}
+
+/* What came before it in its conversation, if it is part of one. */
+static int find_before(
+    droste *d, const char *run, droste_chat **chat, struct link *link, struct error *err)
+{
+    struct past past = { 0 };
+    struct settings s = { 0 };
+    int rc = d->waits ? 0 : past_find(d, run, &past, err);
+    if (rc == 0 && past.previous[0]) {
+        rc = settings_init(&s, err);
+        if (rc == 0)
+            rc = settings_restore(&s, buf_text(&past.settings), past.settings.len, err);
+        if (rc == 0)
+            rc = settings_take_secrets(&s, &d->settings, err);
+        if (rc == 0)
+            rc = chat_before(d, past.previous, &s, chat, link, err);
+        settings_free(&s);
+    }
+    past_free(&past);
+    return rc;
 }
 
 int droste_resume(droste *d, const char *run, droste_event_fn *fn, void *arg, droste_result **out,
     droste_error *err)
 {
-    droste_request q = { .resume = run };
-    return start_and_wait(d, &q, fn, arg, out, err);
+    struct error why = { 0 };
+    struct link link = { 0 };
+    droste_chat *chat = NULL;
+    droste_request q = { .resume = run, .event = fn, .arg = arg };
+    int rc = find_before(d, run, &chat, &link, &why);
+    if (rc == 0)
+        rc = api_run(d, &q, chat ? &link : NULL, NULL, out, &why);
+    droste_chat_close(chat);
+    return api_fail(err, &why, rc);
 }

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "broker/broker.h"
 #include "session/context.h"
+#include "session/prepare.h"
 
 struct droste_session {
     droste *d;
@@ -14,6 +15,10 @@ struct droste_session {
     struct session *session;
     struct session_parts parts;
     struct models models;
+    struct tools *tools;
+    struct session_options options;
+    struct prepare prepare;
+    struct error prepared; /* what went wrong with it */
     struct broker *broker;
     struct budget budget;
     droste_output_fn *output;
@@ -55,40 +60,50 @@ static void guest_output(void *arg, struct session *inner, int stream, const cha
 static const struct session_events events = { guest_call, guest_call_dropped, guest_output };
 
 static int wait_for(droste_session *s, int rc, struct error *err);
-static void operation_done(void *arg, struct cell_result *result);
 
-static int run_setup(droste_session *s, const struct session_options *options, struct error *err)
+static void prepared(void *arg, const struct error *why)
 {
-    struct session_cell cell = session_setup_cell(options);
+    droste_session *s = arg;
+    if (why)
+        s->prepared = *why;
+    s->done = true;
+}
+
+static int prepare(droste_session *s, struct error *err)
+{
     s->done = false;
-    int rc = session_exec(s->session, &cell, operation_done, s, err);
+    int rc = prepare_start(&s->prepare, s->session, &s->options, false, prepared, s, err);
     rc = wait_for(s, rc, err);
-    if (rc < 0)
+    if (rc < 0 || s->prepared.code == ERROR_NONE)
         return rc;
-    rc = session_setup_outcome(&s->result, err);
-    cell_result_free(&s->result);
-    return rc;
+    if (err)
+        *err = s->prepared;
+    return -(int)s->prepared.code;
 }
 
 static int set_up(droste_session *s, struct error *err)
 {
     droste *d = s->d;
     struct environment *env;
-    struct session_options options;
     struct budget_limits limits = {
         .calls = d->settings.max_llm_calls,
+        .tool_calls = d->settings.max_tool_calls,
         .input_tokens = d->settings.max_input_tokens,
         .output_tokens = d->settings.max_output_tokens,
         .total_tokens = d->settings.max_total_tokens,
         .cost = d->settings.max_cost,
     };
     budget_init(&s->budget, &limits);
-    int rc = api_session_options(d, &d->settings, &s->parts, &options, err);
+    struct session_options *options = &s->options;
+    int rc = api_session_options(d, &d->settings, &s->parts, options, err);
+    if (rc == 0 && !s->plain)
+        rc = api_tools(d, &d->settings, &s->tools, err);
+    tools_offer(s->tools, options);
     if (s->plain) {
-        options.rules = false;
-        options.setup = NULL;
+        options->rules = false;
+        options->setup = NULL;
     }
-    s->rules = options.rules;
+    s->rules = options->rules;
     if (rc == 0)
         rc = api_environment(d, &env, err);
     if (rc == 0)
@@ -96,6 +111,8 @@ static int set_up(droste_session *s, struct error *err)
     if (rc < 0)
         return rc;
     struct broker_options broker = { .lm = s->models.at[1],
+        .tools = s->tools,
+        .tool_timeout = d->settings.tool_timeout,
         .budget = &s->budget,
         .call_timeout = d->settings.call_timeout,
         .loop = d->loop,
@@ -104,9 +121,9 @@ static int set_up(droste_session *s, struct error *err)
         .depth = 1 };
     rc = broker_open(&broker, &s->broker, err);
     if (rc == 0)
-        rc = session_open(env, &options, &events, s, &s->session, err);
-    if (rc == 0 && options.setup)
-        rc = run_setup(s, &options, err);
+        rc = session_open(env, options, &events, s, &s->session, err);
+    if (rc == 0 && prepare_is_needed(options, false))
+        rc = prepare(s, err);
     return rc;
 }
 
@@ -151,6 +168,8 @@ void droste_session_close(droste_session *s)
     }
     broker_close(steal(&s->broker));
     session_close(s->session);
+    prepare_free(&s->prepare);
+    tools_free(s->tools);
     session_parts_free(&s->parts);
     api_models_close(&s->models);
     budget_free(&s->budget);

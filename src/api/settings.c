@@ -124,6 +124,25 @@ static const struct setting {
     { { "setup-code", "CODE|@FILE", "", NULL,
           "Python to run when a session starts, before anything else in it.", 0 },
         TYPE_TEXT, AT(setup_code), 0, 0 },
+    { { "tools", "FILE", "", NULL,
+          "Python whose documented functions code may call, in the sandbox; may be repeated.", 0 },
+        TYPE_LIST, AT(tools), 0, 0 },
+    { { "tool-data", "NAME=FILE", "", NULL,
+          "A JSON file, bound as a variable of this name; may be repeated.", 0 },
+        TYPE_LIST, AT(tool_data), 0, 0 },
+    { { "tool", "NAME=PROGRAM", "", NULL,
+          "A program of this machine, with your rights, that code may call as a function; may be "
+          "repeated.",
+          0 },
+        TYPE_LIST, AT(tool), 0, 0 },
+    { { "tool-timeout", "SECONDS", "60", NULL, "Time of one call of a tool of the host; 0: none.",
+          0 },
+        TYPE_SECONDS, AT(tool_timeout), 0, 1e7 },
+    { { "max-tool-calls", "N", "1000", NULL,
+          "Calls of tools of the host, those of child runs included.", 0 },
+        TYPE_NUMBER, AT(max_tool_calls), 0, 1e9 },
+    { { "sub-tools", "yes|no", "yes", NULL, "Child runs have the tools too.", 0 }, TYPE_SWITCH,
+        AT(sub_tools), 0, 0 },
     { { "rules", "yes|no", "no", NULL,
           "Rules over what cells import, call and open: against accidents, not a wall.", 0 },
         TYPE_SWITCH, AT(rules), 0, 0 },
@@ -425,6 +444,12 @@ static const char *find_relative(const struct setting *what, const char *value)
         bool relative = (replay || (exec && strchr(path, '/'))) && path[0] != '/';
         return relative ? path : NULL;
     }
+    bool named = strcmp(kind, "NAME=FILE") == 0, program = strcmp(kind, "NAME=PROGRAM") == 0;
+    if (named || program) {
+        const char *path = strchr(value, '=');
+        path = path ? path + 1 : value;
+        return path[0] != '/' && (named || strchr(path, '/')) ? path : NULL;
+    }
     bool is_path = strcmp(kind, "FILE") == 0 || strcmp(kind, "PATH") == 0;
     bool searched = strcmp(name, "python") == 0 && !strchr(value, '/');
     return is_path && !searched && value[0] != '/' ? value : NULL;
@@ -517,6 +542,7 @@ static int restore(
     int rc = 0;
     if (!json_object_is_type(value, json_type_array))
         return restore_one(s, name, value, err);
+    rc = settings_set(s, name, "", "the run's settings", err); /* it takes the place of another */
     for (size_t i = 0; rc == 0 && i < json_object_array_length(value); i++)
         rc = restore_one(s, name, json_object_array_get_idx(value, i), err);
     return rc;

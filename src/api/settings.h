@@ -26,7 +26,7 @@ int list_add_end(struct list *list, struct error *err);
 int list_add_all(struct list *list, const struct list *from, struct error *err);
 void list_clear(struct list *list);
 
-enum { SETTINGS_MAX = 72 };
+enum { SETTINGS_MAX = 88 };
 
 struct settings {
     /* models */
@@ -39,14 +39,16 @@ struct settings {
     /* sandboxes */
     char *env, *isolation, *python;
     struct list preload, read, include, allow_import, depth_model;
-    bool rules;
+    struct list tools, tool_data, tool;
+    bool rules, sub_tools;
     char *setup_code;
-    double timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus, cpu_time;
+    double timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus, cpu_time,
+        tool_timeout;
     int64_t pool, memory, processes, open_files, file_size, tmp_size, output_limit;
     /* runs */
     int64_t max_iterations, max_recursion_depth, delegate_max_iterations, max_children,
         max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens, max_output_chars,
-        max_errors;
+        max_errors, max_tool_calls;
     double max_cost;
     char *context_type, *instructions, *database;
     /* which of them somebody has set, by their place in the table */

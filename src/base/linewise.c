@@ -10,13 +10,14 @@
 enum { PIECE = 65536 };
 
 /* Gives all whole lines of the buffer, and moves them out of it. */
-static int give_lines(struct buf *text, struct line *line, line_fn *fn, void *arg, struct error *err)
+static int give_lines(
+    struct buf *text, struct line *line, line_fn *fn, void *arg, struct error *err)
 {
     size_t from = 0;
     int rc = 0;
     char *end;
-    while (rc == 0 && from < text->len &&
-           (end = memchr(text->data + from, '\n', text->len - from))) {
+    while (
+        rc == 0 && from < text->len && (end = memchr(text->data + from, '\n', text->len - from))) {
         *end = '\0';
         line->text = text->data + from;
         line->len = (size_t)(end - line->text);

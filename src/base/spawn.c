@@ -35,8 +35,8 @@ int spawn_program(
         return 0;
     *pid = 0;
     errno = rc;
-    return error_set_errno(err, rc == ENOENT ? ERROR_NOT_FOUND : ERROR_CONFIG,
-        "starting %.60s%.100s", what, path);
+    return error_set_errno(
+        err, rc == ENOENT ? ERROR_NOT_FOUND : ERROR_CONFIG, "starting %.60s%.100s", what, path);
 }
 
 int spawn_end(pid_t pid)

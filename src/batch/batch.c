@@ -265,7 +265,8 @@ static int check_descriptors(const struct batch *b, struct error *err)
         return 0;
     uint64_t fit = files.rlim_cur > FDS_OF_US ? (files.rlim_cur - FDS_OF_US) / FDS_OF_RUN : 0;
     return error_set(err, ERROR_ARGUMENT,
-        "%llu runs at once need %llu open files, and %llu are allowed (ulimit -n): at most %llu fit",
+        "%llu runs at once need %llu open files, and %llu are allowed (ulimit -n): at most %llu "
+        "fit",
         (unsigned long long)most, (unsigned long long)need, (unsigned long long)files.rlim_cur,
         (unsigned long long)fit);
 }

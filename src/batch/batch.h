@@ -19,7 +19,7 @@ struct batch {
     struct grader named, *grader; /* NULL: none but those of tasks */
     struct tasks *tasks;
     struct results *results;
-    struct store *store; /* NULL: no record */
+    struct store *store;  /* NULL: no record */
     struct models models; /* of the settings; tasks may have others */
     struct budget budget;
     struct timer *work, *tick, *deadline;

@@ -175,9 +175,8 @@ static bool is_digit(char c)
 /* Digits, with a separator before each group of three: "1,234,567" and "1_234_567". */
 static const char *take_digits(const char *p, struct buf *digits)
 {
-    while (is_digit(*p) ||
-           ((*p == ',' || *p == '_') && is_digit(p[1]) && is_digit(p[2]) && is_digit(p[3]) &&
-               !is_digit(p[4]))) {
+    while (is_digit(*p) || ((*p == ',' || *p == '_') && is_digit(p[1]) && is_digit(p[2]) &&
+                               is_digit(p[3]) && !is_digit(p[4]))) {
         if (is_digit(*p))
             buf_putc(digits, *p);
         p++;
@@ -212,7 +211,8 @@ static const char *take_number(const char *p, struct number *out)
 
 static bool is_word(char c)
 {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c & '\x80';
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+           c & '\x80';
 }
 
 /* A minus that belongs to the number: nothing stands before it that it could connect. */
@@ -324,8 +324,7 @@ static bool fits(const struct grader *g, struct json_object *expected, struct js
     return g->kind == GRADER_CONTAINS ? has_text(expected, answer) : same_text(expected, answer);
 }
 
-bool grade_answer(
-    const struct grader *g, struct json_object *expected, struct json_object *answer)
+bool grade_answer(const struct grader *g, struct json_object *expected, struct json_object *answer)
 {
     struct json_object *value = lone_value(answer);
     if (!json_object_is_type(expected, json_type_array))

@@ -88,13 +88,13 @@ static void explain(const struct grading *g, int status, struct grade *grade)
     cleanup_buf struct buf shown = { 0 };
     size_t n = g->said.len < SHOWN_MAX ? g->said.len : SHOWN_MAX;
     if (WIFSIGNALED(status)) {
-        snprintf(grade->why, sizeof grade->why, "the grader was ended by signal %d",
-            WTERMSIG(status));
+        snprintf(
+            grade->why, sizeof grade->why, "the grader was ended by signal %d", WTERMSIG(status));
         return;
     }
     if (WEXITSTATUS(status) > 1) {
-        snprintf(grade->why, sizeof grade->why, "the grader ended with status %d",
-            WEXITSTATUS(status));
+        snprintf(
+            grade->why, sizeof grade->why, "the grader ended with status %d", WEXITSTATUS(status));
         return;
     }
     text_append_visible(&shown, buf_text(&g->said), n);
@@ -161,8 +161,8 @@ static void can_write(void *arg, int status, int events)
 {
     struct grading *g = arg;
     while (g->sent < g->line.len) {
-        ssize_t n = send(
-            g->fds[END_IN], g->line.data + g->sent, g->line.len - g->sent, MSG_NOSIGNAL);
+        ssize_t n =
+            send(g->fds[END_IN], g->line.data + g->sent, g->line.len - g->sent, MSG_NOSIGNAL);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (n < 0) /* it does not read: its end says the rest */

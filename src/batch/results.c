@@ -20,10 +20,10 @@ int results_open(const char *path, struct results **out, struct error *err)
     if (!r)
         return error_memory(err);
     int rc = 0;
-    r->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    r->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (r->fd < 0)
-        rc = error_set_errno(err, errno == EACCES ? ERROR_PERMISSION : ERROR_IO,
-            "opening the results %.120s", path);
+        rc = error_set_errno(
+            err, errno == EACCES ? ERROR_PERMISSION : ERROR_IO, "opening the results %.120s", path);
     else if (fstat(r->fd, &st) < 0 || !S_ISREG(st.st_mode))
         rc = error_set(err, ERROR_ARGUMENT,
             "the results %.120s are no regular file: a batch goes on with what is in it", path);
@@ -65,8 +65,8 @@ static int repair(struct reading *r, const struct line *line, bool whole, struct
     if (whole)
         return results_append(results, "", 0, err);
     if (ftruncate(results->fd, line->at) < 0)
-        return error_set_errno(err, ERROR_IO, "cutting off the torn last line of %.100s",
-            results->path);
+        return error_set_errno(
+            err, ERROR_IO, "cutting off the torn last line of %.100s", results->path);
     buf_printf(r->notice, "the last line of %s was torn and is cut off: %zu bytes", results->path,
         line->len);
     return 0;

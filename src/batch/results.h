@@ -26,8 +26,8 @@ void results_close(struct results *results);
 /* Hands out each line, with its id; ERROR_ARGUMENT where one is no result. A last line without an end
  * is completed if it is whole, and else cut off; then `notice` (which may be empty before) says so. */
 typedef int result_fn(void *arg, const char *id, struct json_object *line, struct error *err);
-int results_read(struct results *results, result_fn *fn, void *arg, struct buf *notice,
-    struct error *err);
+int results_read(
+    struct results *results, result_fn *fn, void *arg, struct buf *notice, struct error *err);
 
 /* Appends a line and its end, or nothing. */
 int results_append(struct results *results, const char *line, size_t len, struct error *err);

@@ -92,8 +92,9 @@ static void put_line(struct buf *out, const struct slot *s, const struct grade *
     const droste_result *r = s->result;
     buf_puts(out, "{\"id\":");
     put_id(out, s->place);
-    buf_printf(out, ",\"run\":%s%s%s,\"status\":\"%s\",\"answer\":%s,\"error\":",
-        r->run[0] ? "\"" : "", r->run[0] ? r->run : "null", r->run[0] ? "\"" : "", r->status,
+    buf_printf(out,
+        ",\"run\":%s%s%s,\"status\":\"%s\",\"answer\":%s,\"error\":", r->run[0] ? "\"" : "",
+        r->run[0] ? r->run : "null", r->run[0] ? "\"" : "", r->status,
         r->answer ? r->answer : "null");
     put_error(out, &r->error);
     buf_puts(out, ",\"grade\":");
@@ -128,8 +129,8 @@ static void take_grade(struct slot *s, const struct grade *grade)
         leave(s);
         return;
     }
-    *outcome = (struct outcome){ status_index(s->result->status), *grade,
-        s->grader && !grade->known };
+    *outcome =
+        (struct outcome){ status_index(s->result->status), *grade, s->grader && !grade->known };
     s->place->state = TASK_DONE;
     batch_count(b, outcome);
     droste_batch_event event = { "result", line.data, line.len, &b->state };
@@ -266,8 +267,8 @@ static int start_or_go_on(struct slot *s, struct error *err)
     if (strcmp(found.status, "interrupted") == 0)
         return go_on(s, found.id, err);
     if (strcmp(found.status, "running") == 0)
-        return error_set(err, ERROR_CANCELLED, "run '%.64s' of this task is under way elsewhere",
-            found.id);
+        return error_set(
+            err, ERROR_CANCELLED, "run '%.64s' of this task is under way elsewhere", found.id);
     rc = past_result(b->d, found.id, &result, err);
     if (rc < 0)
         return rc;

@@ -76,7 +76,8 @@ static int check_name(const char *name, const char *value, struct error *err)
     return 0;
 }
 
-static int add_setting(struct list *out, const char *name, struct json_object *value, struct error *err)
+static int add_setting(
+    struct list *out, const char *name, struct json_object *value, struct error *err)
 {
     bool is_text = json_object_is_type(value, json_type_string);
     bool is_scalar = is_text || json_object_is_type(value, json_type_int) ||
@@ -218,10 +219,13 @@ int tasks_read(
         return error_memory(err);
     ssize_t n = pread(tasks->fd, text, place->len, place->at);
     *out = (struct task){ 0 };
-    int rc = n == (ssize_t)place->len ? read_task(out, tasks->directory, text, place->len, err) : -1;
+    int rc =
+        n == (ssize_t)place->len ? read_task(out, tasks->directory, text, place->len, err) : -1;
     if (rc < 0)
-        return error_set(err, ERROR_ARGUMENT, "%.100s, line %zu: it is not what it was when the "
-            "batch began", tasks->path, place->line);
+        return error_set(err, ERROR_ARGUMENT,
+            "%.100s, line %zu: it is not what it was when the "
+            "batch began",
+            tasks->path, place->line);
     return 0;
 }
 
@@ -261,13 +265,15 @@ static int check_task(const struct opening *o, const struct task *t, struct erro
     return rc;
 }
 
-static int add_place(struct opening *o, const struct line *line, struct json_object *task,
-    struct error *err)
+static int add_place(
+    struct opening *o, const struct line *line, struct json_object *task, struct error *err)
 {
     struct tasks *tasks = o->tasks;
     char id[TASK_ID_MAX + 1];
     struct json_object *value = NULL;
-    struct task_place place = { .at = line->at, .len = line->len, .line = line->number, .outcome.status = -1 };
+    struct task_place place = {
+        .at = line->at, .len = line->len, .line = line->number, .outcome.status = -1
+    };
     snprintf(id, sizeof id, "%zu", line->number);
     place.number = true;
     if (json_object_object_get_ex(task, "id", &value) && !task_id(value, id, &place.number))
@@ -327,8 +333,9 @@ static int sort(struct tasks *tasks, struct error *err)
         const struct task_place *b = &tasks->places[tasks->by_id[i]];
         size_t first = a->line < b->line ? a->line : b->line, second = a->line + b->line - first;
         if (strcmp(a->id, b->id) == 0)
-            return error_set(err, ERROR_ARGUMENT, "%.80s, line %zu: line %zu has the id '%.80s', too",
-                tasks->path, second, first, a->id);
+            return error_set(err, ERROR_ARGUMENT,
+                "%.80s, line %zu: line %zu has the id '%.80s', too", tasks->path, second, first,
+                a->id);
     }
     return 0;
 }
@@ -359,8 +366,8 @@ static int open_file(struct tasks *tasks, const char *path, struct error *err)
     tasks->fd = open(path, O_RDONLY | O_CLOEXEC);
     free(whole);
     if (tasks->fd < 0 || !slash)
-        return error_set_errno(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO,
-            "opening the tasks %.120s", path);
+        return error_set_errno(
+            err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "opening the tasks %.120s", path);
     if (fstat(tasks->fd, &st) < 0 || !S_ISREG(st.st_mode))
         return error_set(err, ERROR_ARGUMENT,
             "the tasks %.120s are no regular file: each is read again when it begins", path);

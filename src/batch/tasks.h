@@ -52,13 +52,13 @@ struct tasks {
 struct task {
     struct json_object *line;
     const char *question;
-    char *context;       /* a path; NULL: none, or `data` */
+    char *context; /* a path; NULL: none, or `data` */
     const char *data;
     size_t len;
-    const char *kind;    /* of `data`; NULL: as the settings say */
+    const char *kind; /* of `data`; NULL: as the settings say */
     struct json_object *expected;
     bool has_expected;
-    const char *grader;  /* NULL: the batch's */
+    const char *grader;   /* NULL: the batch's */
     struct list settings; /* names and values in turn, NULL behind the last */
 };
 

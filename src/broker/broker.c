@@ -7,7 +7,8 @@
  * What a call says in its head: `name`, the function; `model`, for all prompts; for llm_query
  * `messages`, the indices of prompts that are lists of messages as JSON; for rlm_query `kinds`, what
  * the parts behind the prompts are (contexts), and `of`, for each prompt the index of its context,
- * or -1. The answers of rlm_query are JSON.
+ * or -1. The answers of rlm_query are JSON. For tool it is `tool`, the name, and the one part are the
+ * arguments, a JSON object (tool_call.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,17 @@ static struct json_object *error_object(const struct error *e)
     return o;
 }
 
+/* NULL: it has none. */
+static struct json_object *item_error(const struct item *item)
+{
+    struct json_object *o = NULL;
+    if (item->error.code != ERROR_NONE)
+        return error_object(&item->error);
+    if (item->failure)
+        json_parse(item->failure, strlen(item->failure), &json_limits_large, &o, NULL);
+    return o;
+}
+
 static void refuse(struct session *s, uint64_t id, const struct error *why)
 {
     cleanup_json struct json_object *head = json_object_new_object();
@@ -99,6 +111,7 @@ static void free_ask(struct ask *ask)
     for (size_t i = 0; i < ask->count; i++) {
         free(ask->items[i].text);
         free(ask->items[i].kept);
+        free(ask->items[i].failure);
     }
     free(ask->model);
     free(ask);
@@ -109,14 +122,15 @@ static struct json_object *reply_head(const struct ask *ask)
     struct json_object *head = json_object_new_object(), *errors = NULL;
     for (size_t i = 0; head && i < ask->count; i++) {
         char key[24];
-        if (ask->items[i].error.code == ERROR_NONE)
+        struct json_object *error = item_error(&ask->items[i]);
+        if (!error)
             continue;
         if (!errors) {
             errors = json_object_new_object();
             json_put(head, "errors", errors);
         }
         snprintf(key, sizeof key, "%zu", i);
-        json_put(errors, key, error_object(&ask->items[i].error));
+        json_put(errors, key, error);
     }
     return head;
 }
@@ -239,7 +253,9 @@ int item_begin(struct item *item, const struct lm_request *request, const struct
     struct broker *b = item->ask->broker;
     struct lm_request keyed = *request;
     char key[LM_KEY_SIZE];
-    int rc = budget_hold(b->options.budget, call, &item->hold, err);
+    int rc = known_may_ask(item, err);
+    if (rc == 0)
+        rc = budget_hold(b->options.budget, call, &item->hold, err);
     if (rc == 0 && !keyed.key) {
         rc = lm_key(key, err);
         keyed.key = key;
@@ -350,6 +366,9 @@ int item_begin_run(struct item *item, const char *prompt, size_t len,
     const struct recorded_run *known, struct error *err)
 {
     struct broker *b = item->ask->broker;
+    int may = known_may_ask(item, err);
+    if (may < 0)
+        return may;
     struct given *large = is_large(item, len) ? given_new(VALUE_TEXT, prompt, len) : NULL;
     struct broker_child child = { .prompt = large ? large_prompt : prompt,
         .len = large ? strlen(large_prompt) : len,
@@ -464,9 +483,11 @@ static const struct function {
     int (*take)(
         struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err);
     int (*find)(struct item *item, const char *text, size_t len, struct error *err);
+    bool needs_model;
 } functions[] = {
-    { "llm_query", start_prompt, take_messages, find_prompt },
-    { "rlm_query", start_run, take_contexts, find_run },
+    { "llm_query", start_prompt, take_messages, find_prompt, true },
+    { "rlm_query", start_run, take_contexts, find_run, true },
+    { "tool", tool_start, tool_take, tool_find, false },
 };
 
 static const struct function *find_function(const char *name)
@@ -488,9 +509,10 @@ static int check_call(struct broker *b, const struct session_call *call, struct 
 {
     const char *name = json_get_string(call->head, "name", "");
     size_t prompts = count_prompts(call);
-    if (!find_function(name))
+    const struct function *function = find_function(name);
+    if (!function)
         return error_set(err, ERROR_ARGUMENT, "the host has no function '%.64s'", name);
-    if (!b->options.lm)
+    if (function->needs_model && !b->options.lm)
         return error_set(err, ERROR_CONFIG,
             "no model is configured: give one with --model, DROSTE_MODEL or config.ini");
     if (prompts == 0)
@@ -504,7 +526,7 @@ static int check_call(struct broker *b, const struct session_call *call, struct 
 
 static bool is_open(const struct item *item)
 {
-    return item->call || item->child || item->waits != WAITS_NOT;
+    return item->call || item->child || item->tool || item->waits != WAITS_NOT;
 }
 
 /* Ends an item that nobody waits for any more; what it has cost is settled. */
@@ -519,6 +541,10 @@ static void cancel_item(struct item *item, const struct error *why)
     }
     if (item->child) {
         b->options.children->cancel(steal(&item->child), why);
+        return;
+    }
+    if (item->tool) {
+        tool_cancel(item);
         return;
     }
     lm_cancel(steal(&item->call), &cancelled);
@@ -547,24 +573,39 @@ void broker_give_up(struct broker *b, struct session *s, const struct error *why
     }
 }
 
+/* True where the tool has less time than any call. */
+static bool waits_for_tool(const struct ask *ask)
+{
+    const struct broker_options *o = &ask->broker->options;
+    return ask->is_tool && o->tool_timeout > 0 &&
+           (o->answer_timeout <= 0 || o->tool_timeout < o->answer_timeout);
+}
+
+static double seconds_for(const struct ask *ask)
+{
+    const struct broker_options *o = &ask->broker->options;
+    return waits_for_tool(ask) ? o->tool_timeout : o->answer_timeout;
+}
+
 static void patience_is_over(void *arg)
 {
     struct ask *ask = arg;
     struct error why = { 0 };
-    error_set(&why, ERROR_TIMEOUT, "no answer within %g s (broker-timeout); the call was cancelled",
-        ask->broker->options.answer_timeout);
+    error_set(&why, ERROR_TIMEOUT, "no answer within %g s (%s); the call was cancelled",
+        seconds_for(ask), waits_for_tool(ask) ? "tool-timeout" : "broker-timeout");
     give_up(ask, &why);
 }
 
 static int begin_patience(struct ask *ask, struct error *err)
 {
     struct broker_options *o = &ask->broker->options;
-    if (o->answer_timeout <= 0)
+    double seconds = seconds_for(ask);
+    if (seconds <= 0)
         return 0;
     ask->patience = timer_new(o->loop, patience_is_over, ask);
     if (!ask->patience)
         return error_memory(err);
-    timer_start(ask->patience, (uint64_t)(o->answer_timeout * 1000 + 0.5), 0);
+    timer_start(ask->patience, (uint64_t)(seconds * 1000 + 0.5), 0);
     return 0;
 }
 
@@ -611,7 +652,10 @@ static int reserve(struct ask *ask, struct frame_parts parts, struct error *err)
         fresh += item->reserved;
     }
     if (rc == 0 && fresh > 0)
-        rc = budget_reserve(o->budget, fresh, err);
+        rc = ask->is_tool ? budget_reserve_tool(o->budget, err)
+                          : budget_reserve(o->budget, fresh, err);
+    if (ask->is_tool)
+        ask->items[0].reserved = 0; /* none of a model's */
     for (size_t i = ask->count; rc < 0 && i-- > 0;)
         known_forget(&ask->items[i]);
     return rc;

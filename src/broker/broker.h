@@ -4,7 +4,7 @@
  * run (rlm_query), under the budget and in the record, and their answers go back together, in order.
  * Where no child run may begin, a plain call of a model stands in for it. A prompt that fails is that item's
  * error; what the budget refuses is refused for the whole call, before anything is spent. A call
- * that waits longer than `answer_timeout` gets what has come, and an error for each other prompt.
+ * that waits longer than `answer_timeout` gets what has come, and an error for each other prompt. A call of a tool is a call with one item.
  */
 #ifndef DROSTE_BROKER_BROKER_H
 #define DROSTE_BROKER_BROKER_H
@@ -13,6 +13,7 @@
 #include "broker/budget.h"
 #include "broker/given.h"
 #include "broker/recorded.h"
+#include "broker/tools.h"
 #include "lm/lm.h"
 #include "session/session.h"
 #include "store/store.h"
@@ -49,15 +50,18 @@ struct broker_options {
     struct lm *lm; /* answers guests; NULL: every call is refused with `no_model` */
     const struct broker_children *children; /* NULL: none may begin */
     void *children_arg;
+    const struct tools *tools; /* that guests may call; NULL: none */
     struct budget *budget;
     struct account *account; /* who pays; may be NULL */
     double call_timeout;     /* seconds of a model's call; 0: none */
     struct loop *loop;
     double answer_timeout;     /* seconds that a guest's call waits for its answer; 0: no limit */
+    double tool_timeout;       /* seconds of a tool's call; 0: no limit */
     int64_t max_tokens;        /* of one answer; 0: the provider's default */
     unsigned depth;            /* of the calls that are made here */
     struct store *store;       /* NULL: no record */
     const char *run;           /* its id there; must outlive the broker */
+    bool asks_nobody;          /* what the record does not answer has the run stop: as `diverged` */
     struct recorded *recorded; /* of a run that is resumed; NULL: it is a new one */
     /* A guest asks something else than the record says. Called from within broker_call too, so that
      * the broker must not be closed here. NULL where nothing is recorded. */

@@ -135,8 +135,9 @@ static int check_calls(const struct budget *b, struct error *err)
 {
     int64_t max = b->limits.all_calls, used = b->spent.calls + b->held_calls;
     if (max > 0 && used >= max)
-        return error_set(err, ERROR_BUDGET, "call limit exceeded: %lld made or under way + 1 > %lld",
-            (long long)used, (long long)max);
+        return error_set(err, ERROR_BUDGET,
+            "call limit exceeded: %lld made or under way + 1 > %lld", (long long)used,
+            (long long)max);
     return 0;
 }
 
@@ -267,6 +268,18 @@ int budget_recall(struct budget *b, const char *model, unsigned depth, struct ac
     int rc = place_model(b, model, &at, err);
     if (rc == 0)
         settle(b, at, clip_depth(depth), account, reply);
+    return rc;
+}
+
+int budget_reserve_tool(struct budget *b, struct error *err)
+{
+    int64_t max = b->limits.tool_calls;
+    int rc = budget_reserve(b, 0, err);
+    if (rc == 0 && max >= 0 && b->tool_calls >= max)
+        rc = error_set(err, ERROR_BUDGET,
+            "tool call limit exceeded: %lld + 1 > %lld (max-tool-calls)", (long long)b->tool_calls,
+            (long long)max);
+    b->tool_calls += rc == 0;
     return rc;
 }
 

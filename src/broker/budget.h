@@ -34,9 +34,10 @@ struct budget_limits {
     int64_t output_tokens;
     int64_t total_tokens;
     double seconds;
-    double cost;       /* dollars */
-    unsigned depth;    /* of the deepest run; 0: no child runs */
-    unsigned children; /* runs at work at once at each depth below the root's */
+    double cost;        /* dollars */
+    unsigned depth;     /* of the deepest run; 0: no child runs */
+    unsigned children;  /* runs at work at once at each depth below the root's */
+    int64_t tool_calls; /* as `calls`: 0 allows none */
 };
 
 /* What calls that ended have come to. */
@@ -68,13 +69,14 @@ struct budget_model {
 
 struct budget {
     struct budget_limits limits;
-    struct budget *up;  /* that it is part of; NULL: of none */
-    const char *name;   /* for errors of a larger one: "the batch" */
-    struct error refused; /* the first thing that did not fit into a larger one */
+    struct budget *up;             /* that it is part of; NULL: of none */
+    const char *name;              /* for errors of a larger one: "the batch" */
+    struct error refused;          /* the first thing that did not fit into a larger one */
     void (*on_refused)(void *arg); /* told then; may be NULL, and may close nothing */
     void *arg;
     uint64_t start_ns;
     int64_t guest_calls;                     /* that were reserved by guests, settled or not */
+    int64_t tool_calls;                      /* of the host's tools, ended or not */
     int64_t held_calls;                      /* under way, the root's too */
     int64_t held_tokens;                     /* input tokens, estimated, of calls under way */
     double held_cost;                        /* and what they cost at least */
@@ -110,7 +112,7 @@ struct budget_call {
 struct budget_hold {
     int64_t tokens;
     double cost, up_cost; /* here, and in the larger budget */
-    size_t model; /* its place in `models` */
+    size_t model;         /* its place in `models` */
     unsigned depth;
     struct account *account;
     bool open;
@@ -129,6 +131,9 @@ int budget_recall(struct budget *b, const char *model, unsigned depth, struct ac
     const struct lm_reply *reply, struct error *err);
 /* A hold that never became a call. */
 void budget_release(struct budget *b, struct budget_hold *hold);
+
+/* Room for one call of a tool, which takes it. */
+int budget_reserve_tool(struct budget *b, struct error *err);
 
 /* Seconds left, at least 0; a large number without a limit. */
 double budget_seconds_left(const struct budget *b);

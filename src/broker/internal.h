@@ -15,11 +15,13 @@ struct item {
     struct ask *ask;
     struct lm_call *call; /* NULL once it ended, or before it began; so with the child */
     struct child *child;
+    struct tool_call *tool;
     int64_t record; /* its id there; 0: none */
     struct budget_hold hold;
     int64_t reserved; /* calls in the budget, when it was asked for */
     char *text;
     size_t len;
+    char *failure; /* what a tool raised: {"type", "message"} */
     bool is_messages;
     bool is_run;           /* its answer is JSON */
     struct given *context; /* of a run: one of the ask's, or NULL */
@@ -41,7 +43,8 @@ struct ask {
     struct session *session;
     uint64_t id;
     const struct function *function;
-    char *model; /* may be NULL */
+    char *model; /* may be NULL; of a tool its name */
+    bool is_tool;
     struct given **contexts;
     size_t context_count;
     size_t count, done;
@@ -73,6 +76,16 @@ void item_keep_text(struct item *item, const char *text, size_t len, bool quote)
 void item_over(struct item *item);
 void ask_reply(struct ask *ask);
 
+/* tool_call.c: what the function "tool" does. */
+int tool_take(
+    struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err);
+int tool_find(struct item *item, const char *text, size_t len, struct error *err);
+int tool_start(struct item *item, const char *text, size_t len, struct error *err);
+/* Nobody waits any more: item->error says why. */
+void tool_cancel(struct item *item);
+/* The end of a recorded call becomes the item's. */
+void tool_keep_recorded(struct item *item, const struct recorded_call *call);
+
 /* known.c: what the record knows of an item, in a run that is resumed. */
 /* Looks for a call that asks `text`, and takes it: item->known. */
 int known_find_call(struct item *item, const char *text, size_t len, struct error *err);
@@ -80,9 +93,12 @@ int known_find_call(struct item *item, const char *text, size_t len, struct erro
 int known_find_run(
     struct item *item, const char *question, size_t len, const char *context, struct error *err);
 void known_forget(struct item *item);
+int known_start_tool(struct item *item, struct error *err); /* as known_start */
 /* 1: the item is taken care of; 0: it is to be begun, as the record knows nothing of it. */
 int known_start(struct item *item, struct lm_request *request, const struct budget_call *call,
     const char *text, size_t len, struct error *err);
+/* An error where nobody is to be asked any more; then the run is told that it left its path. */
+int known_may_ask(struct item *item, struct error *err);
 int known_start_run(struct item *item, const char *prompt, size_t len, struct error *err);
 /* Nobody is to wait for the item any more; it has its error, or what came late then. */
 void known_cancel(struct item *item);

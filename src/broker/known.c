@@ -27,7 +27,8 @@ int known_find_call(struct item *item, const char *text, size_t len, struct erro
     int rc = hash_sha256(text, len, hash, err);
     if (rc < 0)
         return rc;
-    item->known = recorded_find(r, b->cell, item->ask->model, lm_name(b->options.lm), hash);
+    const char *fallback = b->options.lm ? lm_name(b->options.lm) : "";
+    item->known = recorded_find(r, b->cell, item->ask->is_tool, item->ask->model, fallback, hash);
     if (item->known)
         recorded_take(r, item->known);
     return 0;
@@ -63,6 +64,10 @@ static void keep_call(struct item *item, const struct recorded_call *call)
 {
     struct broker *b = item->ask->broker;
     cleanup_buf struct buf text = { 0 };
+    if (call->tool) {
+        tool_keep_recorded(item, call);
+        return;
+    }
     item->error = call->error;
     if (item->error.code == ERROR_NONE &&
         recorded_read(b->options.recorded, &call->reply, &text, &item->error) == 0)
@@ -103,6 +108,14 @@ static int give_known(struct item *item, bool late)
     return 1;
 }
 
+/* A recording passes over the line that it gave then. */
+static int pass_known(struct broker *b, const struct recorded_call *known,
+    struct lm_request *request, struct error *err)
+{
+    struct lm *lm = b->options.lm;
+    return recorded_is_of(known, lm, b->options.asks_nobody) ? lm_pass(lm, request, err) : 0;
+}
+
 static int take_known(struct item *item, struct lm_request *request, const struct budget_call *call,
     const char *text, size_t len, struct error *err)
 {
@@ -114,7 +127,7 @@ static int take_known(struct item *item, struct lm_request *request, const struc
         int rc = item_begin(item, request, call, text, len, err);
         return rc < 0 ? rc : 1;
     }
-    int rc = lm_pass(b->options.lm, request, err);
+    int rc = pass_known(b, known, request, err);
     return rc < 0 ? rc : give_known(item, known->late);
 }
 
@@ -129,6 +142,15 @@ static int take_known_run(struct item *item, const char *prompt, size_t len, str
     }
     int rc = o->children->pass(o->children_arg, known, err);
     return rc < 0 ? rc : give_known(item, known->late);
+}
+
+/* One that was under way is made again: nobody knows what became of it. */
+static int take_known_tool(struct item *item)
+{
+    if (item->known->ended)
+        return give_known(item, item->known->late);
+    item->record = item->known->id;
+    return 0;
 }
 
 /* ---- what it does not know ---- */
@@ -177,7 +199,7 @@ static int is_refused(struct item *item, const struct budget_call *call, struct 
     return rc;
 }
 
-/* As known_start; `call` is NULL for a child run. */
+/* As known_start; `call` is NULL for a child run and a tool. */
 static int start_unknown(struct item *item, const struct budget_call *call, struct error *err)
 {
     struct broker *b = item->ask->broker;
@@ -211,6 +233,20 @@ int known_start_run(struct item *item, const char *prompt, size_t len, struct er
 {
     return item->known_run ? take_known_run(item, prompt, len, err)
                            : start_unknown(item, NULL, err);
+}
+
+int known_start_tool(struct item *item, struct error *err)
+{
+    return item->known ? take_known_tool(item) : start_unknown(item, NULL, err);
+}
+
+int known_may_ask(struct item *item, struct error *err)
+{
+    struct broker_options *o = &item->ask->broker->options;
+    if (!o->asks_nobody)
+        return 0;
+    diverge(item, item->asked, item->asked_len);
+    return error_set(err, ERROR_MODEL_REPLAY, "nobody is asked while a run is gone over again");
 }
 
 /* ---- those that wait ---- */

@@ -159,6 +159,7 @@ static int take_call(void *arg, const struct store_call *call, struct error *err
         .turn = call->begin.turn,
         .cell = call->begin.cell,
         .root = strcmp(call->begin.kind, "root") == 0,
+        .tool = strcmp(call->begin.kind, "tool") == 0,
         .ended = call->ended_ms != 0,
         .model = strdup(call->begin.model),
         .request = take_value(&call->begin.request),
@@ -176,7 +177,8 @@ static int take_call(void *arg, const struct store_call *call, struct error *err
     if (!own && c->root)
         r->runs[run].begun = true;
     if (c->ended && strcmp(e->status, "ok") != 0)
-        error_set(&c->error, error_code_named(e->status, ERROR_MODEL), "%s", e->error ? e->error : e->status);
+        error_set(&c->error, error_code_named(e->status, ERROR_MODEL), "%s",
+            e->error ? e->error : e->status);
     return c->model && c->finish ? 0 : error_memory(err);
 }
 
@@ -363,16 +365,17 @@ static bool is_open(const struct recorded_call *call)
 
 /* How well the call fits: 0 not at all. The cell counts more than the model's name, which a guest
  * that named none may find changed (a recording that is replayed from another directory). */
-static int fit(const struct recorded_call *call, int64_t cell, const char *model,
+static int fit(const struct recorded_call *call, int64_t cell, bool tool, const char *model,
     const char *fallback, const char *hash)
 {
     bool same = strcmp(call->model, model ? model : fallback) == 0;
-    if (!is_open(call) || (model && !same) || strcmp(call->request.hash, hash) != 0)
+    if (!is_open(call) || call->tool != tool || (model && !same) ||
+        strcmp(call->request.hash, hash) != 0)
         return 0;
     return 1 + same + 2 * (call->cell == cell);
 }
 
-struct recorded_call *recorded_find(struct recorded *r, int64_t cell, const char *model,
+struct recorded_call *recorded_find(struct recorded *r, int64_t cell, bool tool, const char *model,
     const char *fallback, const char hash[HASH_TEXT_SIZE])
 {
     struct recorded_call *best = NULL;
@@ -380,7 +383,7 @@ struct recorded_call *recorded_find(struct recorded *r, int64_t cell, const char
     while (r->first_sub < r->call_count && !is_open(&r->calls[r->first_sub]))
         r->first_sub++;
     for (size_t i = r->first_sub; i < r->call_count && most < 4; i++) {
-        int fits = fit(&r->calls[i], cell, model, fallback, hash);
+        int fits = fit(&r->calls[i], cell, tool, model, fallback, hash);
         if (fits > most)
             best = &r->calls[i];
         most = fits > most ? fits : most;
@@ -483,4 +486,9 @@ struct lm_reply recorded_spent(const struct recorded_call *call)
 {
     return (
         struct lm_reply){ .usage = call->usage, .cost = call->cost, .attempts = call->attempts };
+}
+
+bool recorded_is_of(const struct recorded_call *call, struct lm *lm, bool again)
+{
+    return !again || strcmp(call->model, lm_name(lm)) == 0;
 }

@@ -24,7 +24,7 @@ struct recorded_value {
 struct recorded_call {
     int64_t id, turn, cell, number; /* `number` counts the calls of its cell from 1 */
     size_t run;                     /* of one below: whose it is, as recorded_run_at has it */
-    bool root;
+    bool root, tool;
     bool ended; /* else it was under way when the process died, and is made again */
     bool asked; /* in this life */
     bool late;  /* no answer came to the guest: its code had given up, or its cell was over */
@@ -92,8 +92,8 @@ struct recorded_call *recorded_next_root(struct recorded *r);
 struct recorded_cell *recorded_next_cell(struct recorded *r);
 
 /* The call of guest code that asks for this; NULL: none does. `model` is as the guest named it, or
- * NULL, and then `fallback` is who answers. Takes nothing: recorded_take does. */
-struct recorded_call *recorded_find(struct recorded *r, int64_t cell, const char *model,
+ * NULL, and then `fallback` is who answers; or it is a tool's name. Takes nothing: recorded_take does. */
+struct recorded_call *recorded_find(struct recorded *r, int64_t cell, bool tool, const char *model,
     const char *fallback, const char hash[HASH_TEXT_SIZE]);
 void recorded_take(struct recorded *r, struct recorded_call *call);
 /* Takes it back. */
@@ -109,6 +109,9 @@ int64_t recorded_asked(const struct recorded *r, int64_t cell);
 struct recorded_call *recorded_unasked(struct recorded *r, int64_t cell);
 struct recorded_run *recorded_unasked_run(struct recorded *r, int64_t cell);
 
+/* Whether this model, if it is a recording, has to pass over the call: always, but for a run that is
+ * only gone over `again`, which may have asked another one. */
+bool recorded_is_of(const struct recorded_call *call, struct lm *lm, bool again);
 /* The use of a call that ended, as budget_recall takes it. */
 struct lm_reply recorded_spent(const struct recorded_call *call);
 

@@ -130,7 +130,8 @@ static void print_text(const droste_batch_state *s, const char *results)
     if (s->earlier > 0)
         printf("%zu had their results before\n", s->earlier);
     if (s->resumed > 0)
-        printf("%zu interrupted run%s gone on with\n", s->resumed, s->resumed == 1 ? " was" : "s were");
+        printf("%zu interrupted run%s gone on with\n", s->resumed,
+            s->resumed == 1 ? " was" : "s were");
     if (s->graded > 0)
         printf("%zu of %zu passed (%.1f %%), mean score %.4g\n", s->passed, s->graded,
             100.0 * (double)s->passed / (double)s->graded, s->score / (double)s->graded);
@@ -309,14 +310,18 @@ const struct command command_batch = {
     .summary = "run many tasks from a file, and grade their answers",
     .details =
         "A task is a JSON line: question, and id, context (a path, as seen from the file's\n"
-        "directory), context_text or context_json, expected, grader, settings. A result is one, too:\n"
+        "directory), context_text or context_json, expected, grader, settings. A result is one, "
+        "too:\n"
         "id, run, status, answer, error, grade, usage, seconds. docs/batch.md describes both.\n\n"
         "The same command goes on with what was stopped or killed: tasks with a result are passed\n"
         "over, runs that were under way are resumed from the record, and no call whose answer is\n"
-        "there is made again. Limits with `batch` in their name are for all tasks together, earlier\n"
-        "results included; when one is reached, no task begins and the runs under way are put aside.\n"
+        "there is made again. Limits with `batch` in their name are for all tasks together, "
+        "earlier\n"
+        "results included; when one is reached, no task begins and the runs under way are put "
+        "aside.\n"
         "Ctrl-C does the same.\n"
-        "Exit status: 0 every task is answered, 1 some are not, 2 usage, 3 a limit of the batch, 4\n"
+        "Exit status: 0 every task is answered, 1 some are not, 2 usage, 3 a limit of the batch, "
+        "4\n"
         "the environment failed, 130 interrupted.\n",
     .examples =
         "  droste batch tasks.jsonl --out results.jsonl --model gpt-5-mini --concurrency 32\n"

@@ -41,8 +41,8 @@ struct command {
     int (*run)(const struct command *self, int argc, char **argv);
 };
 
-extern const struct command command_run, command_batch, command_exec, command_repl, command_runs, command_doctor,
-    command_bench;
+extern const struct command command_run, command_chat, command_batch, command_exec, command_repl,
+    command_runs, command_doctor, command_bench;
 
 /* Reads the flags of `argv` (argv[0] is the command's name): `flags` ends with a NULL name, and
  * `d`, if the command takes settings, gets those. The configuration comes first. Arguments that are

@@ -54,6 +54,8 @@ static void fill_row(struct row *row, const struct store_run *run)
     buf_puts(&row->cells[WHEN], when);
     buf_puts(&row->cells[STATUS], e->status);
     show_one_line(&row->cells[MODEL], store_text(run->begin.model), MODEL_CHARACTERS);
+    if (run->begin.previous) /* of a conversation */
+        buf_puts(&row->question, "↳ ");
     show_one_line(&row->question, run->begin.question, QUESTION_CHARACTERS);
     if (!run->ended_ms) {
         for (enum column c = TURNS; c < COLUMNS; c++)

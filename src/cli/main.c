@@ -13,8 +13,8 @@
 #include "base/text.h"
 #include "cli/cli.h"
 
-static const struct command *const commands[] = { &command_run, &command_batch, &command_exec,
-    &command_repl, &command_runs, &command_doctor, &command_bench };
+static const struct command *const commands[] = { &command_run, &command_chat, &command_batch,
+    &command_exec, &command_repl, &command_runs, &command_doctor, &command_bench };
 
 /* ---- words to people ---- */
 

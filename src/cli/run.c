@@ -7,30 +7,49 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 
-static int answer_question(
-    droste *d, const char *question, const char *context, bool json, bool quiet)
+struct request {
+    const char *question, *context, *before;
+    bool json, quiet;
+};
+
+/* A question of its own, or one more of a conversation. */
+static int ask(droste *d, const struct request *q, struct progress *progress, droste_chat **chat,
+    droste_result **r, droste_error *err)
+{
+    droste_event_fn *fn = progress ? progress_event : NULL;
+    if (!q->before)
+        return droste_run(d, q->question, q->context, fn, progress, r, err);
+    int rc = droste_chat_continue(d, q->before, chat, err);
+    return rc < 0 ? rc : droste_chat_ask(*chat, q->question, q->context, fn, progress, r, err);
+}
+
+static int answer_question(droste *d, const struct request *q)
 {
     droste_result *r = NULL;
+    droste_chat *chat = NULL;
     droste_error err;
-    struct progress *progress = quiet ? NULL : progress_open(stderr);
+    struct progress *progress = q->quiet ? NULL : progress_open(stderr);
     cli_catch_interrupts(d);
-    int rc = droste_run(d, question, context, progress ? progress_event : NULL, progress, &r, &err);
+    int rc = ask(d, q, progress, &chat, &r, &err);
     progress_close(progress, r);
+    droste_chat_close(chat);
     if (rc < 0)
         return cli_error(&err);
-    return answer_print(r, json);
+    return answer_print(r, q->json);
 }
 
 static int run(const struct command *self, int argc, char **argv)
 {
-    const char *question = NULL, *context = NULL;
-    bool json = false, quiet = false, verbose = false;
+    struct request q = { 0 };
+    bool verbose = false;
     size_t count = 0;
     const struct flag flags[] = {
-        { "question", "TEXT", "What to find out.", &question, NULL },
-        { "context", "PATH", "A file, a directory or - (standard input).", &context, NULL },
-        { "json", NULL, "Print one JSON object instead of the answer.", NULL, &json },
-        { "quiet", NULL, "No progress, also on a terminal.", NULL, &quiet },
+        { "question", "TEXT", "What to find out.", &q.question, NULL },
+        { "context", "PATH", "A file, a directory or - (standard input).", &q.context, NULL },
+        { "continue", "RUN", "A run that has ended: go on from it with one more question.",
+            &q.before, NULL },
+        { "json", NULL, "Print one JSON object instead of the answer.", NULL, &q.json },
+        { "quiet", NULL, "No progress, also on a terminal.", NULL, &q.quiet },
         { "verbose", NULL, "Progress also when piped.", NULL, &verbose },
         { 0 },
     };
@@ -39,23 +58,27 @@ static int run(const struct command *self, int argc, char **argv)
     if (droste_new(&d, &err) < 0)
         return cli_error(&err);
     int status = cli_parse(self, argc, argv, flags, d, NULL, 0, &count);
-    if (status < 0 && !question)
+    if (status < 0 && !q.question)
         status = cli_usage(self, "a run needs a --question");
+    q.quiet = q.quiet || (!verbose && !isatty(STDERR_FILENO));
     if (status < 0)
-        status = answer_question(
-            d, question, context, json, quiet || (!verbose && !isatty(STDERR_FILENO)));
+        status = answer_question(d, &q);
     droste_free(d);
     return status;
 }
 
 const struct command command_run = {
     .name = "run",
-    .synopsis = "--question TEXT [--context PATH] [--model MODEL] [--json] [--SETTING VALUE ...]",
+    .synopsis = "--question TEXT [--context PATH] [--continue RUN] [--model MODEL] [--json] "
+                "[--SETTING VALUE ...]",
     .summary = "answer a question about a context of any size",
     .details =
         "With --json one object is printed: answer, status (answered, exhausted, budget, timeout,\n"
         "cancelled, error), run (its id, for `droste runs show`), iterations, usage {calls,\n"
         "attempts, input_tokens, output_tokens, cost, estimated, seconds, models, depths}, error.\n"
+        "With --continue the variables of RUN are there: its cells run again, answered from the\n"
+        "record, and nothing is paid again. Its settings hold where none are given. --context is\n"
+        "`context_1` then, the next one `context_2`.\n"
         "Exit status: 0 answered, 1 no answer, 2 usage, 3 a limit or deadline, 4 the environment\n"
         "failed, 130 interrupted.\n",
     .examples =
@@ -65,6 +88,7 @@ const struct command command_run = {
         "  droste run --question 'What are the first 12 Fibonacci numbers?'\n"
         "  journalctl | droste run --question 'What failed last night?' --context -\n"
         "  droste run --question Q --context big/ --model m --base-url http://127.0.0.1:8000/v1\n"
+        "  droste run --question 'And of those, which is the oldest?' --continue 20261120-1915\n"
         "  droste run --question Q --record calls.jsonl; droste run --question Q --model "
         "replay:calls.jsonl\n",
     .settings = true,

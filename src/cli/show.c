@@ -312,6 +312,7 @@ static int text_run(void *arg, const struct store_run *run, struct error *err)
         run->begin.isolation ? run->begin.isolation : "not known", run->begin.version);
     print_fact("run", run->begin.id);
     print_fact("parent", run->begin.parent);
+    print_fact("after", run->begin.previous);
     print_fact_value("question", run->begin.question);
     print_fact("model", run->begin.model);
     print_context(run->begin.context);
@@ -347,8 +348,10 @@ static void print_call_end(const struct store_call *call)
     const struct store_call_end *e = &call->end;
     fputs(e->status, stdout);
     if (call->ended_ms)
-        printf(" in %.2f s, %s%lld + %lld tokens", e->seconds, e->estimated ? "about " : "",
-            (long long)e->input_tokens, (long long)e->output_tokens);
+        printf(" in %.2f s", e->seconds);
+    if (call->ended_ms && strcmp(call->begin.kind, "tool") != 0)
+        printf(", %s%lld + %lld tokens", e->estimated ? "about " : "", (long long)e->input_tokens,
+            (long long)e->output_tokens);
     if (e->attempts > 1)
         printf(", %lld attempts", (long long)e->attempts);
     if (call->repeated > 0)
@@ -409,9 +412,16 @@ static void print_short(const char *mark, struct store_value text)
     putchar('\n');
 }
 
+/* A call of the cell's: of a model, or of a tool. */
 static void print_sub_call(const struct store_call *call, bool full)
 {
-    printf("  call of the cell: ");
+    if (strcmp(call->begin.kind, "tool") == 0) {
+        printf("  tool ");
+        cli_print(stdout, call->begin.model, strlen(call->begin.model));
+        printf(": ");
+    } else {
+        printf("  call of the cell: ");
+    }
     print_call_end(call);
     if (full) {
         print_value("    < ", call->begin.request, full);

@@ -229,6 +229,7 @@ void steps_run_begin(struct steps_out *o, const struct store_run *run)
     field_string(&o->text, "run", b->id);
     field_string(&o->text, "parent", b->parent);
     add_int(o, "parent_cell", b->parent_cell, b->parent_cell != 0);
+    field_string(&o->text, "previous", b->previous);
     field_int(&o->text, "depth", b->depth);
     field_time(&o->text, "started", run->started_ms);
     add_text(o, "question", &b->question);

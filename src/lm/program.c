@@ -4,30 +4,24 @@
  * standard input, an answer one line on its standard output, in any order (docs/configuration.md).
  * One that ends, or says what is no answer, takes the calls in flight with it, each with an error
  * that tells its last words; the next call starts it anew. One that ended well (status 0) had not
- * begun with the calls that it leaves open, which are tried again. It leads a process group, which
- * is killed with it.
+ * begun with the calls that it leaves open, which are tried again.
  *
- * Its input is a socket, because writing to a pipe whose reader is gone is a signal. Ends of calls
- * run the caller's code, which may close everything: `depth` counts our frames on the stack, and
- * the last one frees a program that was closed.
+ * Ends of calls run the caller's code, which may close everything: `depth` counts our frames on the
+ * stack, and the last one frees a program that was closed.
  */
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/cleanup.h"
 #include "base/json.h"
-#include "base/spawn.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "lm/client.h"
 #include "lm/record.h"
 
 #define LINE_LIMIT ((size_t)64 << 20)
-#define TAIL_LIMIT ((size_t)2048)
 #define READ_SIZE  65536
 
 enum { WORDS_MOST = 100, FAREWELL_MS = 200 };
@@ -43,13 +37,8 @@ struct asked {
 struct program {
     struct loop *loop;
     char *path;
-    pid_t pid; /* 0: it does not run */
-    int in, out, complaints, pidfd;
-    struct watch *in_watch, *out_watch, *complaints_watch, *exit_watch;
-    struct buf to_send; /* requests; those before `sent` left */
-    size_t sent;
+    struct process process;
     struct buf line; /* of its output, so far */
-    struct buf tail; /* of its complaints */
     TAILQ_HEAD(, asked) flight;
     uint64_t next_id;
     unsigned life, depth;
@@ -58,9 +47,8 @@ struct program {
 
 static void program_free(struct program *p)
 {
-    buf_free(&p->to_send);
+    process_free(&p->process);
     buf_free(&p->line);
-    buf_free(&p->tail);
     free(p->path);
     free(p);
 }
@@ -78,62 +66,10 @@ static void program_leave(struct program *p)
 
 /* ---- its life ---- */
 
-static void forget_ends(struct program *p)
+static void forget(struct program *p)
 {
-    struct watch **watches[] = { &p->in_watch, &p->out_watch, &p->complaints_watch,
-        &p->exit_watch };
-    int *ends[] = { &p->in, &p->out, &p->complaints, &p->pidfd };
-    for (size_t i = 0; i < array_length(watches); i++) {
-        if (*watches[i])
-            watch_free(*watches[i]);
-        *watches[i] = NULL;
-        close_fd(ends[i]);
-    }
-    buf_clear(&p->to_send);
+    process_forget(&p->process);
     buf_clear(&p->line);
-    p->sent = 0;
-}
-
-/* Ends the process and its group, and says how it ended (as waitpid). `ask_ms`: how long it may
- * take to go by itself. */
-static int end_process(struct program *p, int ask_ms)
-{
-    struct pollfd gone = { .fd = p->pidfd, .events = POLLIN };
-    int status;
-    close_fd(&p->in);
-    if (ask_ms > 0 && kill(-p->pid, SIGTERM) == 0)
-        (void)poll(&gone, 1, ask_ms);
-    status = spawn_end(p->pid);
-    p->pid = 0;
-    return status;
-}
-
-/* The last words of its complaints, visible and on one line. */
-static void last_words(const struct program *p, char out[WORDS_MOST + 3])
-{
-    cleanup_buf struct buf seen = { 0 };
-    const char *text = buf_text(&p->tail);
-    size_t len = p->tail.len;
-    while (len > 0 && strchr(" \t\r\n", text[len - 1]))
-        len--;
-    const char *newline = len > 0 ? memrchr(text, '\n', len) : NULL;
-    size_t from = newline ? (size_t)(newline + 1 - text) : 0;
-    text_append_visible(&seen, text + from, len - from);
-    size_t n = text_utf8_floor(buf_text(&seen), seen.len, WORDS_MOST);
-    snprintf(out, WORDS_MOST + 3, "%s%.*s", n ? ": " : "", (int)n, buf_text(&seen));
-}
-
-static void program_read_complaints(struct program *p)
-{
-    char bytes[READ_SIZE / 16];
-    ssize_t n;
-    while ((n = read(p->complaints, bytes, sizeof bytes)) > 0) {
-        buf_append(&p->tail, bytes, (size_t)n);
-        if (p->tail.len > TAIL_LIMIT)
-            buf_consume(&p->tail, p->tail.len - TAIL_LIMIT);
-    }
-    if (n == 0 && p->complaints_watch)
-        watch_events(p->complaints_watch, 0);
 }
 
 static void asked_done(struct program *p, struct asked *asked, const struct lm_outcome *outcome)
@@ -165,12 +101,11 @@ static void fail_all(struct program *p, unsigned life, const struct error *why, 
 static void program_died(struct program *p, const struct error *why)
 {
     struct error err = { 0 };
-    char words[WORDS_MOST + 3];
-    if (p->complaints >= 0)
-        program_read_complaints(p);
-    int status = end_process(p, 0);
-    last_words(p, words);
-    forget_ends(p);
+    char words[PROCESS_WORDS_SIZE];
+    process_read_complaints(&p->process);
+    int status = process_end(&p->process, 0);
+    process_last_words(&p->process, words);
+    forget(p);
     if (why)
         err = *why;
     else if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
@@ -274,7 +209,7 @@ static int take_lines(struct program *p, struct error *err)
     if (buf_failed(&lines))
         return error_memory(err);
     const char *at = lines.data, *stop = lines.data + lines.len;
-    while (at < stop && !p->closed && p->pid > 0 && p->life == life) {
+    while (at < stop && !p->closed && p->process.pid > 0 && p->life == life) {
         const char *newline = memchr(at, '\n', (size_t)(stop - at));
         size_t len = (size_t)(newline - at);
         int rc = strspn(at, " \t\r") < len ? take_line(p, at, len, err) : 0;
@@ -293,7 +228,7 @@ static bool read_output(struct program *p, struct error *err)
         error_memory(err);
         return false;
     }
-    ssize_t n = read(p->out, p->line.data + before, READ_SIZE);
+    ssize_t n = read(p->process.out, p->line.data + before, READ_SIZE);
     if (n < 0)
         return errno == EAGAIN || errno == EINTR;
     p->line.len += (size_t)n;
@@ -316,14 +251,9 @@ static void output_ready(void *arg, int status, int events)
     struct error err = { 0 };
     unsigned life = p->life;
     program_enter(p);
-    if (!read_output(p, &err) && !p->closed && p->pid > 0 && p->life == life)
+    if (!read_output(p, &err) && !p->closed && p->process.pid > 0 && p->life == life)
         program_died(p, err.code == ERROR_NONE ? NULL : &err);
     program_leave(p);
-}
-
-static void complaints_ready(void *arg, int status, int events)
-{
-    program_read_complaints(arg);
 }
 
 /* Its last answers may still be in the pipe. */
@@ -331,78 +261,24 @@ static void process_ended(void *arg, int status, int events)
 {
     struct program *p = arg;
     struct error err = { 0 };
-    struct pollfd more = { .fd = p->out, .events = POLLIN };
+    struct pollfd more = { .fd = p->process.out, .events = POLLIN };
     unsigned life = p->life;
     program_enter(p);
-    while (!p->closed && p->pid > 0 && p->life == life && poll(&more, 1, 0) > 0 &&
+    while (!p->closed && p->process.pid > 0 && p->life == life && poll(&more, 1, 0) > 0 &&
            (more.revents & POLLIN) && read_output(p, &err))
         ;
-    if (!p->closed && p->pid > 0 && p->life == life)
+    if (!p->closed && p->process.pid > 0 && p->life == life)
         program_died(p, err.code == ERROR_NONE ? NULL : &err);
     program_leave(p);
 }
 
 /* ---- requests ---- */
 
-static void input_ready(void *arg, int status, int events)
-{
-    struct program *p = arg;
-    while (p->sent < p->to_send.len) {
-        ssize_t n = send(p->in, p->to_send.data + p->sent, p->to_send.len - p->sent, MSG_NOSIGNAL);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
-            return;
-        if (n < 0) { /* it is going: its end is told by its output or its process */
-            watch_events(p->in_watch, 0);
-            return;
-        }
-        p->sent += (size_t)n;
-    }
-    buf_clear(&p->to_send);
-    p->sent = 0;
-    watch_events(p->in_watch, 0);
-}
-
-static bool watch_ends(struct program *p)
-{
-    p->in_watch = watch_new(p->loop, p->in, input_ready, p);
-    p->out_watch = watch_new(p->loop, p->out, output_ready, p);
-    p->complaints_watch = watch_new(p->loop, p->complaints, complaints_ready, p);
-    p->exit_watch = watch_new(p->loop, p->pidfd, process_ended, p);
-    return p->in_watch && p->out_watch && p->complaints_watch && p->exit_watch &&
-           watch_events(p->out_watch, UV_READABLE) == 0 &&
-           watch_events(p->complaints_watch, UV_READABLE) == 0 &&
-           watch_events(p->exit_watch, UV_READABLE) == 0;
-}
-
 static int program_start(struct program *p, struct error *err)
 {
-    int in[2] = { -1, -1 }, out[2] = { -1, -1 }, complaints[2] = { -1, -1 };
-    int rc = 0;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) < 0 || pipe2(out, O_CLOEXEC) < 0 ||
-        pipe2(complaints, O_CLOEXEC) < 0)
-        rc = error_set_errno(err, ERROR_IO, "making pipes for exec:%.100s", p->path);
-    if (rc == 0)
-        rc = spawn_program(p->path, "the model exec:", (const int[]){ in[1], out[1], complaints[1] },
-            &p->pid, err);
-    close_fd(&in[1]);
-    close_fd(&out[1]);
-    close_fd(&complaints[1]);
-    p->in = in[0];
-    p->out = out[0];
-    p->complaints = complaints[0];
-    if (rc == 0) {
-        p->life++;
-        buf_clear(&p->tail);
-        for (int i = 0; i < 3; i++)
-            fcntl((const int[]){ p->in, p->out, p->complaints }[i], F_SETFL, O_NONBLOCK);
-        p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
-        if (p->pidfd < 0 || !watch_ends(p)) {
-            rc = error_set_errno(err, ERROR_IO, "watching exec:%.100s", p->path);
-            end_process(p, 0);
-        }
-    }
-    if (rc < 0)
-        forget_ends(p);
+    int rc = process_start(
+        &p->process, p->loop, p->path, "the model exec:", output_ready, process_ended, p, err);
+    p->life += rc == 0;
     return rc;
 }
 
@@ -410,7 +286,7 @@ static int send_request(
     struct program *p, struct lm_call *call, struct asked *asked, struct error *err)
 {
     const struct lm_request *r = &call->request;
-    struct buf *b = &p->to_send;
+    struct buf *b = &p->process.to_send;
     buf_printf(b, "{\"id\":%llu,", (unsigned long long)asked->id);
     buf_append(b, call->body.data + 1, call->head_len - 1); /* without its '{' */
     if (r->max_tokens > 0)
@@ -422,7 +298,7 @@ static int send_request(
     buf_puts(b, "}\n");
     if (buf_failed(b))
         return error_memory(err);
-    return watch_events(p->in_watch, UV_WRITABLE) < 0
+    return process_send(&p->process) < 0
                ? error_set(err, ERROR_IO, "writing to exec:%.100s", p->path)
                : 0;
 }
@@ -432,7 +308,7 @@ static void program_attempt(struct lm_call *call)
     struct program *p = call->client;
     struct asked *asked = call->own;
     struct lm_outcome outcome = { 0 };
-    int rc = p->pid > 0 ? 0 : program_start(p, &outcome.error);
+    int rc = p->process.pid > 0 ? 0 : program_start(p, &outcome.error);
     if (rc == 0) {
         asked->id = p->next_id++;
         asked->life = p->life;
@@ -477,9 +353,9 @@ static void program_close(void *client)
 {
     struct program *p = client;
     program_enter(p);
-    if (p->pid > 0)
-        end_process(p, FAREWELL_MS);
-    forget_ends(p);
+    if (p->process.pid > 0)
+        process_end(&p->process, FAREWELL_MS);
+    forget(p);
     p->closed = true;
     program_leave(p);
 }
@@ -496,7 +372,7 @@ static int program_open(struct loop *loop, const struct lm_options *options, con
         return error_memory(err);
     }
     p->loop = loop;
-    p->in = p->out = p->complaints = p->pidfd = -1;
+    process_init(&p->process);
     TAILQ_INIT(&p->flight);
     *client = p;
     return 0;

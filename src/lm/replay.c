@@ -204,8 +204,8 @@ static void take_outcome(struct line *l, struct json_object *o)
         l->usage.cached_tokens = json_get_int(usage, "cached_tokens", 0);
     }
     if (error)
-        error_set(&l->error, error_code_named(json_get_string(error, "code", "model"), ERROR_MODEL), "%s",
-            json_get_string(error, "message", ""));
+        error_set(&l->error, error_code_named(json_get_string(error, "code", "model"), ERROR_MODEL),
+            "%s", json_get_string(error, "message", ""));
 }
 
 /* What is wrong with the line, or NULL. */

@@ -13,20 +13,21 @@
 static int pass(const struct tree *tree, const struct recorded_call *call,
     const struct lm_message *messages, size_t count, struct error *err)
 {
+    struct lm *lm = tree_lm(tree, call->depth);
     struct lm_request request = { .model = call->model,
         .messages = messages,
         .message_count = count,
         .depth = call->depth,
         .max_tokens = tree->o.max_tokens,
         .temperature = -1 };
-    return lm_pass(tree_lm(tree, call->depth), &request, err);
+    return recorded_is_of(call, lm, tree->o.again) ? lm_pass(lm, &request, err) : 0;
 }
 
 int pass_call(const struct tree *tree, struct recorded *recorded, const struct recorded_call *call,
     struct error *err)
 {
     cleanup_buf struct buf text = { 0 };
-    if (!lm_is_recording(tree_lm(tree, call->depth)))
+    if (call->tool || !lm_is_recording(tree_lm(tree, call->depth)))
         return 0;
     int rc = recorded_read(recorded, &call->request, &text, err);
     struct lm_message message = { "user", buf_text(&text), text.len };

@@ -23,11 +23,20 @@ static void find_gone(struct resume *r)
             r->gone = cell->id;
 }
 
+/* A child's own turns count as its parent's guest's calls; the root's do not. */
+static void count_place(const struct recorded_call *call, struct budget *budget)
+{
+    budget->tool_calls += call->tool;
+    budget->guest_calls += !call->tool && (!call->root || call->depth > 0);
+}
+
 static int count_call(const struct recorded_call *call, struct budget *budget,
     struct account *account, struct error *err)
 {
     struct lm_reply reply = recorded_spent(call);
-    return call->ended ? budget_recall(budget, call->model, call->depth, account, &reply, err) : 0;
+    return call->ended && !call->tool
+               ? budget_recall(budget, call->model, call->depth, account, &reply, err)
+               : 0;
 }
 
 /* The limit on calls counts all but the root's own turns; a child under way has the place of its
@@ -39,11 +48,11 @@ int resume_count(
     struct recorded_run *run;
     int rc = 0;
     for (size_t i = 0; rc == 0 && (call = recorded_call_at(r->recorded, i)); i++) {
-        budget->guest_calls += !call->root;
+        count_place(call, budget);
         rc = count_call(call, budget, account, err);
     }
     for (size_t i = 0; rc == 0 && (call = recorded_below_at(r->recorded, i)); i++) {
-        budget->guest_calls++;
+        count_place(call, budget);
         rc = count_call(call, budget, account, err);
     }
     for (size_t i = 0; (run = recorded_run_at(r->recorded, i)); i++)
@@ -54,7 +63,7 @@ int resume_count(
 static void count_in_account(const struct recorded_call *call, struct account *account)
 {
     struct lm_reply reply = recorded_spent(call);
-    if (call->ended)
+    if (call->ended && !call->tool)
         spent_add(&account->spent, &reply);
 }
 
@@ -84,16 +93,18 @@ bool resume_is_gone_cell(const struct resume *r, int64_t cell)
     return cell <= r->gone;
 }
 
-int resume_open(struct store *store, const char *run, struct resume **out, struct error *err)
+int resume_open(
+    struct store *store, const char *run, bool again, struct resume **out, struct error *err)
 {
-    int rc = store_run_adopt(store, run, err);
+    int rc = again ? 0 : store_run_adopt(store, run, err);
     if (rc < 0)
         return rc;
     struct resume *r = calloc(1, sizeof *r);
     rc = r ? recorded_load(store, run, &r->recorded, err) : error_memory(err);
     if (rc < 0) {
         resume_free(r);
-        store_run_release(store, run, NULL);
+        if (!again)
+            store_run_release(store, run, NULL);
         return rc;
     }
     find_gone(r);
@@ -249,8 +260,13 @@ static void tell_repeated(
     buf_puts(out, out->len ? ",{" : "{");
     if (run)
         buf_printf(out, "\"run\":\"%s\",", run);
-    buf_printf(out, "\"turn\":%lld,\"cell\":%lld,\"call\":%lld}", (long long)call->turn,
+    buf_printf(out, "\"turn\":%lld,\"cell\":%lld,\"call\":%lld", (long long)call->turn,
         (long long)(cell ? cell->number : 0), (long long)call->number);
+    if (call->tool) {
+        buf_puts(out, ",\"tool\":");
+        json_append_string(out, call->model, strlen(call->model));
+    }
+    buf_putc(out, '}');
 }
 
 void resume_tell(struct resume *r, const char *run, size_t *replayed, struct buf *repeated)

@@ -14,8 +14,9 @@
 
 struct resume;
 
-/* Makes the run this process's. */
-int resume_open(struct store *store, const char *run, struct resume **out, struct error *err);
+/* Makes the run this process's; with `again` one that has ended is only read. */
+int resume_open(
+    struct store *store, const char *run, bool again, struct resume **out, struct error *err);
 /* Of the root: counts in the budget what the record says that the whole tree has spent, once. What
  * was under way is counted when it ends. */
 int resume_count(

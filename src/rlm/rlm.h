@@ -9,6 +9,7 @@
 #define DROSTE_RLM_RLM_H
 
 #include "broker/budget.h"
+#include "broker/tools.h"
 #include "lm/lm.h"
 #include "session/context.h"
 #include "session/session.h"
@@ -59,8 +60,12 @@ struct rlm_options {
     struct environment *env;
     const char *env_name; /* for the record */
     struct session_options session;
+    const struct tools *tools; /* of the session, and of children if `sub_tools`; NULL: none */
+    bool sub_tools;
+    double tool_timeout; /* seconds of a tool's call; 0: no limit */
     struct budget_limits limits;
-    struct budget *part_of; /* a larger budget, which outlives the run: a run that this one refuses a
+    struct budget
+        *part_of;          /* a larger budget, which outlives the run: a run that this one refuses a
                                call is put aside; NULL: none */
     double call_timeout;   /* seconds of one model call; 0: none */
     double answer_timeout; /* seconds that a guest's call waits for it; 0: no limit */
@@ -71,9 +76,17 @@ struct rlm_options {
     size_t max_output_chars;   /* of a cell's output that the model is shown */
     struct store *store;       /* NULL: no record */
     const char *resume;        /* the run of the record to go on with; NULL: a new one */
-    const char *settings;      /* for the record, JSON: how the run was asked for; NULL: not told */
-    const char *batch, *task;  /* for the record: what it is part of; NULL: of nothing */
-    const char *instructions;  /* added to the system prompt; NULL: none */
+    /* The run that asked the question before, which has ended and gives its session away; what its
+     * options point to must outlive this one, too. NULL: none. */
+    struct rlm_run *after;
+    const char *previous; /* its id, for the record; NULL: none */
+    /* With `resume`: a run that has ended. Its cells run again, nobody is asked and nothing written;
+     * it is there to go on from. */
+    bool again;
+    bool keep;                /* somebody may go on from this run: its session outlives its end */
+    const char *settings;     /* for the record, JSON: how the run was asked for; NULL: not told */
+    const char *batch, *task; /* for the record: what it is part of; NULL: of nothing */
+    const char *instructions; /* added to the system prompt; NULL: none */
     void (*event)(void *arg, const struct rlm_event *event); /* may be NULL */
     void *arg;
 };

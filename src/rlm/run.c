@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "rlm/prompt.h"
 #include "rlm/run.h"
 
@@ -54,6 +55,14 @@ void run_calls_changed(void *arg)
 
 /* ---- the end ---- */
 
+/* Threads of a session that lives on are not to wait for ever. */
+static void give_up_waiting(struct rlm_run *r)
+{
+    struct error why = { 0 };
+    error_set(&why, ERROR_CANCELLED, "the run in which this was asked has ended");
+    broker_give_up(r->broker, r->session, &why);
+}
+
 /* What a larger budget refused can be asked once that is larger still. */
 static bool is_refused_above(const struct tree *tree)
 {
@@ -67,12 +76,14 @@ void run_end(struct rlm_run *r, enum rlm_status status, const struct error *why)
     r->finished = true;
     if (status == RLM_BUDGET && is_refused_above(r->tree))
         status = RLM_INTERRUPTED;
-    bool back = replay_goes_back(r, status);
-    if (back)
+    bool again = r->tree->o.again, back = !again && replay_goes_back(r, status);
+    if (again || back)
         replay_go_back(r);
     turn_cancel_call(r);
     if (r->reserved)
         budget_unreserve(&r->tree->budget, 1);
+    if (r->tree->o.keep && r->broker && r->session)
+        give_up_waiting(r);
     broker_close(steal(&r->broker));
     run_record_cell_lost(r, rlm_status_name(status));
     r->result.status = status;
@@ -85,7 +96,7 @@ void run_end(struct rlm_run *r, enum rlm_status status, const struct error *why)
     replay_tell(r);
     if (back)
         run_record_release(r);
-    else
+    else if (!again)
         run_record_end(r);
     r->done(r->done_arg, &r->result);
 }
@@ -149,11 +160,16 @@ static const struct session_events guest_events = { guest_call, guest_call_dropp
 static int open_session(struct rlm_run *r, struct error *err)
 {
     const struct rlm_options *o = &r->tree->o;
-    int rc = session_open(o->env, &o->session, &guest_events, r, &r->session, err);
+    int rc = session_open(o->env, &r->session_options, &guest_events, r, &r->session, err);
     if (rc < 0)
         return rc;
     r->result.isolation = session_isolation(r->session);
-    return run_record_isolation(r, err);
+    return o->again ? 0 : run_record_isolation(r, err);
+}
+
+static bool run_has_tools(const struct rlm_run *r)
+{
+    return !r->place.parent || r->tree->o.sub_tools;
 }
 
 bool run_may_have_children(const struct rlm_run *r)
@@ -175,60 +191,73 @@ static void tell_context(struct rlm_run *r)
         run_tell(r, RLM_EVENT_NOTICE, notice, strlen(notice));
 }
 
-static void context_is_set(void *arg, struct cell_result *c)
+static int bind_next(struct rlm_run *r, struct error *err);
+
+static void is_bound(void *arg, struct cell_result *c)
 {
     struct rlm_run *r = arg;
     struct error err = { 0 };
+    const struct context *context = chat_bound(&r->chat);
     int rc = 0;
     if (!r->finished && c->status != CELL_OK)
-        rc = context_refused(r->place.context, c, &err);
-    bool again = r->variable != NULL;
-    if (rc == 0 && !again)
+        rc = context_refused(context, c, &err);
+    if (context && context == r->place.context && !r->variable)
         r->variable = c->variable ? json_object_get(c->variable) : json_object_new_object();
     cell_result_free(c);
     if (r->finished)
         return;
-    if (rc == 0 && !again) {
-        tell_context(r);
-        rc = turn_first_messages(r, &err);
-    }
+    if (rc == 0)
+        rc = bind_next(r, &err);
     if (rc < 0)
         run_fail(r, &err);
-    else if (again)
-        turn_finish(r); /* what is left of the reply was written for variables that are gone */
-    else
-        turn_next(r);
 }
 
-static int set_context(struct rlm_run *r, struct error *err)
+/* All is there. */
+static int is_ready(struct rlm_run *r, struct error *err)
 {
-    static const char *const names[] = { "context", "context_0" };
-    if (r->place.context)
-        return context_set(r->place.context, r->session, names, 2, context_is_set, r, err);
-    return session_set(r->session, names, 1, VALUE_TEXT, "", 0, -1, context_is_set, r, err);
+    if (r->turn > 0) {
+        turn_finish(r); /* what is left of the reply was written for variables that are gone */
+        return 0;
+    }
+    tell_context(r);
+    int rc = turn_first_messages(r, err);
+    if (rc == 0)
+        turn_next(r);
+    return rc;
 }
 
-static void setup_is_done(void *arg, struct cell_result *c)
+/* Contexts, then the history. */
+static int bind_next(struct rlm_run *r, struct error *err)
+{
+    int rc = chat_bind_next(&r->chat, r->session, is_bound, r, err);
+    return rc == 0 ? is_ready(r, err) : rc < 0 ? rc : 0;
+}
+
+static int bind_all(struct rlm_run *r, struct error *err)
+{
+    chat_bind_begin(&r->chat, false);
+    return bind_next(r, err);
+}
+
+static void prepared(void *arg, const struct error *why)
 {
     struct rlm_run *r = arg;
     struct error err = { 0 };
-    int rc = r->finished ? 0 : session_setup_outcome(c, &err);
-    cell_result_free(c);
     if (r->finished)
         return;
-    if (rc == 0)
-        rc = set_context(r, &err);
-    if (rc < 0)
+    if (why)
+        err = *why;
+    if (why || bind_all(r, &err) < 0)
         run_fail(r, &err);
 }
 
-/* What comes before the first block of a session: the setup code, then the context. */
+/* What comes before the first block of a session: setup code, tools and values, then the contexts. */
 static int prepare_session(struct rlm_run *r, struct error *err)
 {
-    if (!r->tree->setup)
-        return set_context(r, err);
-    struct session_cell cell = session_setup_cell(&r->tree->o.session);
-    return session_exec(r->session, &cell, setup_is_done, r, err);
+    const struct session_options *o = &r->session_options;
+    if (!prepare_is_needed(o, true))
+        return bind_all(r, err);
+    return prepare_start(&r->prepared, r->session, o, true, prepared, r, err);
 }
 
 /* The sandbox died under the cell: a new one, with the context again, before the model goes on. */
@@ -251,6 +280,8 @@ static int open_broker(struct rlm_run *r, struct error *err)
 {
     const struct rlm_options *o = &r->tree->o;
     struct broker_options broker = {
+        .tools = run_has_tools(r) ? o->tools : NULL,
+        .tool_timeout = o->tool_timeout,
         .lm = tree_lm(r->tree, r->place.depth + 1),
         .children = run_may_have_children(r) ? &run_children : NULL,
         .children_arg = r,
@@ -263,6 +294,7 @@ static int open_broker(struct rlm_run *r, struct error *err)
         .depth = r->place.depth + 1,
         .store = o->store,
         .run = r->result.run,
+        .asks_nobody = o->again,
         .recorded = r->resume ? resume_recorded(r->resume) : NULL,
         .diverged = run_diverged,
         .changed = run_calls_changed,
@@ -271,15 +303,66 @@ static int open_broker(struct rlm_run *r, struct error *err)
     return broker_open(&broker, &r->broker, err);
 }
 
+static struct rlm_run *before(const struct rlm_run *r)
+{
+    return r->place.parent ? NULL : r->tree->o.after;
+}
+
+/* What was said before, and the messages in which it was. */
+static int begin_chat(struct rlm_run *r, struct error *err)
+{
+    struct rlm_run *last = before(r);
+    if (!last)
+        return chat_begin(&r->chat, r->place.context, err);
+    int rc = chat_go_on(
+        &r->chat, &last->chat, last->question, last->result.answer, r->place.context, err);
+    for (size_t i = 0; rc == 0 && i < last->message_count; i++) {
+        const struct message *m = &last->messages[i];
+        rc = turn_add_message(r, m->role, text_copy(m->text, m->len), m->len, err);
+    }
+    r->recorded = r->message_count;
+    return rc;
+}
+
+/* A session that is in the middle of a cell is no use: its end would be taken for another's. */
+static bool take_session(struct rlm_run *r, struct rlm_run *last)
+{
+    if (!last || !last->session || last->in_cell || !session_is_alive(last->session))
+        return false;
+    r->session = steal(&last->session);
+    r->prepared = last->prepared;
+    last->prepared = (struct prepare){ 0 };
+    session_hand_over(r->session, r);
+    r->result.isolation = session_isolation(r->session);
+    return true;
+}
+
+static int start_session(struct rlm_run *r, struct error *err)
+{
+    int rc;
+    if (take_session(r, before(r))) {
+        rc = r->tree->o.again ? 0 : run_record_isolation(r, err);
+        chat_bind_begin(&r->chat, true);
+        return rc < 0 ? rc : bind_next(r, err);
+    }
+    r->chat.lost = before(r) != NULL;
+    rc = open_session(r, err);
+    return rc < 0 ? rc : prepare_session(r, err);
+}
+
 static int set_up(struct rlm_run *r, struct error *err)
 {
     double seconds = r->tree->o.limits.seconds;
+    r->session_options = r->tree->o.session;
+    tools_offer(run_has_tools(r) ? r->tree->o.tools : NULL, &r->session_options);
     r->deadline = timer_new(r->tree->loop, time_is_up, r);
     r->later = timer_new(r->tree->loop, restart_session, r);
     r->step = timer_new(r->tree->loop, replay_step, r);
     if (!r->deadline || !r->later || !r->step || !r->question || (r->place.model && !r->model))
         return error_memory(err);
-    int rc = r->place.resume ? replay_open(r, err) : run_record_begin(r, err);
+    int rc = begin_chat(r, err);
+    if (rc == 0)
+        rc = r->place.resume ? replay_open(r, err) : run_record_begin(r, err);
     if (rc == 0)
         rc = open_broker(r, err);
     if (rc < 0)
@@ -289,9 +372,7 @@ static int set_up(struct rlm_run *r, struct error *err)
         timer_start(r->step, 0, 0);
         return 0;
     }
-    rc = open_session(r, err);
-    if (rc == 0)
-        rc = prepare_session(r, err);
+    rc = start_session(r, err);
     if (rc == 0 && seconds > 0 && !r->place.parent) /* it ends the others */
         timer_start(r->deadline, (uint64_t)(budget_seconds_left(&r->tree->budget) * 1000), 0);
     return rc;
@@ -353,6 +434,8 @@ void run_free(struct rlm_run *r)
     if (!r)
         return;
     session_close(r->session);
+    prepare_free(&r->prepared);
+    chat_free(&r->chat);
     timer_free(r->deadline);
     timer_free(r->later);
     timer_free(r->step);

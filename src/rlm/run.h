@@ -10,9 +10,11 @@
 #include <sys/queue.h>
 
 #include "broker/broker.h"
+#include "rlm/chat.h"
 #include "rlm/parse.h"
 #include "rlm/resume.h"
 #include "rlm/rlm.h"
+#include "session/prepare.h"
 
 TAILQ_HEAD(child_list, child);
 
@@ -59,8 +61,12 @@ struct rlm_run {
     void *done_arg;
 
     struct session *session;
+    struct session_options session_options;
+    struct prepare prepared; /* what came before the first block, and the tools that there are */
     struct broker *broker;
-    struct json_object *variable; /* what `context` became */
+    struct json_object *variable; /* what its context became; NULL: it has none */
+    struct chat chat;
+    bool in_cell; /* the session runs one */
     unsigned restarts;
 
     struct message *messages;

@@ -80,6 +80,7 @@ int run_record_begin(struct rlm_run *r, struct error *err)
     struct store_run_begin begin = {
         .parent = parent ? parent->result.run : NULL,
         .parent_cell = r->place.parent_cell,
+        .previous = parent ? NULL : r->tree->o.previous,
         .depth = r->place.depth,
         .model = r->place.model ? r->place.model : lm_name(r->lm),
         .environment = r->tree->o.env_name,
@@ -100,7 +101,7 @@ static int take_over(struct rlm_run *r)
 {
     struct resume *past = NULL;
     struct store *store = r->tree->o.store;
-    int rc = resume_open(store, r->place.resume, &past, NULL);
+    int rc = resume_open(store, r->place.resume, false, &past, NULL);
     if (rc < 0)
         return rc;
     snprintf(r->result.run, sizeof r->result.run, "%s", r->place.resume);

@@ -82,11 +82,31 @@ static int add_buf_message(struct rlm_run *r, const char *role, struct buf *text
     return turn_add_message(r, role, buf_steal(text), len, err);
 }
 
+static int add_next_question(struct rlm_run *r, struct error *err)
+{
+    const struct context *context = r->place.context;
+    struct buf text = { 0 };
+    char name[32];
+    chat_context_name(&r->chat, name);
+    struct prompt_next next = { .answer = r->tree->o.after->result.answer,
+        .question = r->question,
+        .lost = r->chat.lost,
+        .variable = context ? r->variable : NULL,
+        .name = name,
+        .source = context ? context->source : NULL,
+        .turns = r->place.iterations };
+    prompt_next_question(&text, &next);
+    return add_buf_message(r, "user", &text, err);
+}
+
 int turn_first_messages(struct rlm_run *r, struct error *err)
 {
     const struct context *context = r->place.context;
     struct buf text = { 0 };
+    if (r->message_count > 0)
+        return add_next_question(r, err);
     prompt_system(&text, r->tree->instructions, r->tree->o.session.rules, run_may_have_children(r));
+    prompt_tools(&text, r->prepared.tools, r->prepared.data);
     int rc = add_buf_message(r, "system", &text, err);
     if (rc < 0)
         return rc;
@@ -213,6 +233,10 @@ void turn_next(struct rlm_run *r)
 {
     struct error err = { 0 };
     int rc = 0;
+    if (r->tree->o.again && !resume_is_behind(r->resume)) {
+        run_end(r, RLM_EXHAUSTED, NULL); /* it ended here, however it did */
+        return;
+    }
     if (r->turn >= r->place.iterations) {
         struct buf text = { 0 };
         buf_puts(&text, prompt_last_turn);
@@ -313,6 +337,7 @@ static void cell_done(void *arg, struct cell_result *c)
     struct rlm_run *r = arg;
     struct error err = { 0 };
     bool submitted = c->status == CELL_SUBMITTED, alive = c->alive;
+    r->in_cell = false;
     bool late = c->status == CELL_TIMEOUT;
     struct rlm_event event = { .kind = RLM_EVENT_RESULT, .cell = c, .text = "" };
     if (r->finished) {
@@ -353,8 +378,13 @@ static int run_block(struct rlm_run *r, const struct reply_block *block, struct 
     if (r->same_cell)
         r->cell_record = r->same_cell->id;
     broker_place(r->broker, r->turn, r->cell_record);
-    if (rc < 0 || session_is_alive(r->session))
-        return rc < 0 ? rc : session_exec(r->session, &cell, cell_done, r, err);
+    if (rc < 0)
+        return rc;
+    if (session_is_alive(r->session)) {
+        rc = session_exec(r->session, &cell, cell_done, r, err);
+        r->in_cell = rc == 0;
+        return rc;
+    }
     struct cell_result dead; /* a thread of an earlier cell can end it while a model thinks */
     session_death(r->session, &dead);
     cell_done(r, &dead);
@@ -372,7 +402,9 @@ void turn_next_block(struct rlm_run *r)
     if (r->block++ > 0)
         buf_putc(&r->feedback, '\n');
     int rc = r->resume ? replay_next_block(r, &block, &err) : 0;
-    if (rc == 0)
+    if (rc == 0 && r->tree->o.again && !r->same_cell)
+        run_end(r, RLM_EXHAUSTED, NULL);
+    else if (rc == 0)
         rc = run_block(r, &block, &err);
     if (rc < 0)
         run_fail(r, &err);

@@ -3,10 +3,8 @@
  */
 #include "session/options.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/json.h"
 
 void session_options_init(struct session_options *o)
@@ -47,48 +45,21 @@ static void put_list(struct buf *head, const char *key, const char *const *words
 
 void session_write_hello(const struct session_options *o, struct buf *head)
 {
-    if (!o->rules && o->output_field_count == 0)
+    if (!o->rules && o->output_field_count == 0 && !o->tools)
         return; /* the guest need not decode it */
     buf_putc(head, '{');
-    if (o->output_field_count > 0)
+    if (o->output_field_count > 0) {
         put_list(head, "output_fields", o->output_fields, o->output_field_count);
+        buf_puts(head, o->rules || o->tools ? "," : "");
+    }
     if (o->rules) {
-        buf_puts(head, o->output_field_count > 0 ? ",\"rules\":{" : "\"rules\":{");
+        buf_puts(head, "\"rules\":{");
         put_list(head, "allow", o->allow_imports, o->allow_import_count);
         buf_putc(head, ',');
         put_list(head, "read", o->spec.read_paths, o->spec.read_path_count);
-        buf_putc(head, '}');
+        buf_puts(head, o->tools ? "}," : "}");
     }
+    if (o->tools)
+        buf_printf(head, "\"tools\":%s", o->tools);
     buf_putc(head, '}');
-}
-
-struct session_cell session_setup_cell(const struct session_options *o)
-{
-    return (struct session_cell){
-        .code = o->setup, .len = strlen(o->setup), .name = "<setup>", .execute_timeout = -1
-    };
-}
-
-/* The line of the setup code that a traceback ends in. */
-static unsigned line_of(const char *traceback)
-{
-    static const char mark[] = "File \"<setup>\", line ";
-    unsigned long line = 1;
-    for (const char *at = traceback; at && (at = strstr(at, mark)); at++)
-        line = strtoul(at + strlen(mark), NULL, 10);
-    return (unsigned)line;
-}
-
-int session_setup_outcome(const struct cell_result *r, struct error *err)
-{
-    if (r->status == CELL_OK || r->status == CELL_SUBMITTED)
-        return 0;
-    if (!r->error.type) {
-        if (err)
-            *err = r->reason;
-        return error_wrap(err, "running the setup code");
-    }
-    return error_set(err, r->status == CELL_TIMEOUT ? ERROR_TIMEOUT : ERROR_CONFIG,
-        "the setup code failed in line %u: %.60s: %.130s", line_of(r->error.traceback),
-        r->error.type, r->error.message ? r->error.message : "");
 }

@@ -641,6 +641,8 @@ static void write_exec_head(struct buf *head, const struct session_cell *cell)
 {
     if (cell->echo)
         buf_puts(head, "{\"echo\":true");
+    if (cell->tools)
+        buf_puts(head, head->len ? ",\"tools\":true" : "{\"tools\":true");
     if (cell->name) {
         buf_puts(head, head->len ? ",\"name\":" : "{\"name\":");
         json_append_string(head, cell->name, strlen(cell->name));
@@ -808,6 +810,11 @@ void session_close(struct session *s)
     json_object_put(s->variables);
     free(s->open_calls);
     free(s);
+}
+
+void session_hand_over(struct session *s, void *arg)
+{
+    s->arg = arg;
 }
 
 bool session_is_alive(const struct session *s)

@@ -82,6 +82,18 @@ struct session_limits {
     size_t output;
 };
 
+/* A value that the guest's namespace has from the start: JSON. */
+struct session_datum {
+    const char *name, *json;
+    size_t len;
+};
+
+/* Python that defines tools. Rules know it by how its name begins: "<tools". */
+struct session_source {
+    const char *name, *code;
+    size_t len;
+};
+
 struct session_options {
     struct sandbox_spec spec;
     double timeout;             /* seconds that the session may live; 0: no limit */
@@ -94,13 +106,23 @@ struct session_options {
     bool rules; /* guest/rules.py over the user's Python; a convenience, not the wall */
     const char *const *allow_imports; /* module names, and absolute directories of modules */
     size_t allow_import_count;
-    const char *setup; /* code to run before the first cell, by whoever opens; NULL: none */
+    const char *tools; /* of the host, as HELLO tells them: a JSON array of {name, description,
+                          parameters}; NULL: none */
+    /* Code to run and values to bind before the first cell, by whoever opens (prepare.h). */
+    const char *setup; /* NULL: none */
+    const struct session_datum *data;
+    size_t datum_count;
+    const struct session_source *sources;
+    size_t source_count;
 };
 
 /* The options' defaults; spec.isolation is ISOLATION_AUTO. */
 void session_options_init(struct session_options *options);
 /* ERROR_ARGUMENT where a cell may not have so much time (0: any) under this cap. */
 int session_check_timeout(double seconds, double cap, struct error *err);
+
+/* From now on the events are told to another one. */
+void session_hand_over(struct session *s, void *arg);
 
 /* Starts a sandbox; the first operation may be given at once. */
 int session_open(struct environment *env, const struct session_options *options,
@@ -115,6 +137,7 @@ struct session_cell {
     size_t len;
     const char *name;       /* as tracebacks show it; NULL: "<cell N>" */
     bool echo;              /* give the repr of a last expression */
+    bool tools;             /* its functions become tools; it submits what the guest has of them */
     double execute_timeout; /* seconds; negative: the session's */
 };
 
@@ -122,11 +145,6 @@ struct session_cell {
  * the session has died, ERROR_ARGUMENT if an operation is under way or the code is not UTF-8. */
 int session_exec(struct session *s, const struct session_cell *cell, session_done_fn *done,
     void *arg, struct error *err);
-
-/* The setup code as the first cell of a session, and what its result means: 0, or an error that
- * says what failed. Rules know it by its name. What it submits is passed over. */
-struct session_cell session_setup_cell(const struct session_options *options);
-int session_setup_outcome(const struct cell_result *result, struct error *err);
 
 /* How the guest makes a value of the bytes. */
 enum value_kind {

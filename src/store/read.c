@@ -122,6 +122,7 @@ static int take_run(
     run->end.seconds = take_real(q);
     run->ended_ms = take_int(q);
     run->end.code = take_text(q);
+    run->begin.previous = take_text(q);
     run->seq = take_int(q);
     /* Only who resumes the run wants these, and a context may be large. */
     struct values unread = { .lazy = true };

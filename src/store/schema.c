@@ -12,7 +12,7 @@
 
 enum {
     APPLICATION = 0x44726f73, /* "Dros" */
-    SCHEMA_VERSION = 4,
+    SCHEMA_VERSION = 5,
 };
 
 static const char *const steps[SCHEMA_VERSION] = {
@@ -121,6 +121,9 @@ static const char *const steps[SCHEMA_VERSION] = {
     "ALTER TABLE runs ADD COLUMN batch TEXT;"
     "ALTER TABLE runs ADD COLUMN task TEXT;"
     "CREATE INDEX runs_by_task ON runs (batch, task, seq) WHERE batch IS NOT NULL;",
+
+    /* The run whose conversation this one goes on with. */
+    "ALTER TABLE runs ADD COLUMN previous TEXT;",
 };
 
 struct found {

@@ -13,7 +13,7 @@
     " context, limits, started_ms, owner_pid, owner_start, owner_space, owner_boot, status, "      \
     "error,"                                                                                       \
     " answer, iterations, calls, input_tokens, output_tokens, coalesce(cost, -1), seconds,"        \
-    " ended_ms, error_code, seq, settings, context_data, batch, task FROM runs "
+    " ended_ms, error_code, previous, seq, settings, context_data, batch, task FROM runs "
 
 #define WANTED                                                                                     \
     "(?1 IS NULL OR status = ?1 OR (?1 = 'interrupted' AND status = 'running'))"                   \
@@ -72,9 +72,10 @@ static const char *const texts[STATEMENT_COUNT] = {
     /* A write returns a row if it found what it was for. */
     [STATEMENT_RUN_BEGIN] =
         "INSERT INTO runs (id, parent, parent_cell, depth, model, environment, isolation, version,"
-        " question, context, limits, settings, context_data, owner_pid, owner_start, owner_space,"
+        " question, context, limits, previous, settings, context_data, owner_pid, owner_start, "
+        "owner_space,"
         " owner_boot, started_ms, batch, task)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO NOTHING RETURNING seq",
     [STATEMENT_RUN_NOTE_ISOLATION] = "UPDATE runs SET isolation = ? WHERE id = ? RETURNING seq",
     [STATEMENT_RUN_END] =
@@ -112,8 +113,9 @@ static const char *const texts[STATEMENT_COUNT] = {
     /* '~' comes after every character of a name. */
     [STATEMENT_RUNS_BY_PREFIX] = "SELECT id FROM runs WHERE id >= ?1 AND id < ?1 || '~'"
                                  " ORDER BY id <> ?1, seq DESC LIMIT ?2",
-    [STATEMENT_RUN_BY_TASK] = "SELECT id, status, " OWNER " FROM runs WHERE batch = ?1 AND task = ?2"
-                              " ORDER BY seq DESC LIMIT 1",
+    [STATEMENT_RUN_BY_TASK] =
+        "SELECT id, status, " OWNER " FROM runs WHERE batch = ?1 AND task = ?2"
+        " ORDER BY seq DESC LIMIT 1",
     [STATEMENT_ORDER] = ORDER,
     [STATEMENT_CALL_READ] =
         "SELECT id, run, turn, cell, depth, kind, model, request, started_ms, status, error,"
@@ -136,7 +138,7 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_RUN_INTERRUPT] =
         TREE "UPDATE runs SET status = 'interrupted',"
              " iterations = (SELECT count(*) FROM turns WHERE run = ?1),"
-             " calls = (SELECT count(*) FROM calls WHERE run IN tree),"
+             " calls = (SELECT count(*) FROM calls WHERE run IN tree AND kind <> 'tool'),"
              " input_tokens = (SELECT CAST(total(input_tokens) AS INTEGER) FROM calls"
              "  WHERE run IN tree),"
              " output_tokens = (SELECT CAST(total(output_tokens) AS INTEGER) FROM calls"

@@ -60,6 +60,7 @@ struct store_run_begin {
     const char *id;          /* a text_is_name(); NULL: one is made */
     const char *parent;      /* the run that asked for this one; NULL: a root */
     int64_t parent_cell;     /* the cell in which it asked; 0: none */
+    const char *previous;    /* the run that asked the question before; NULL: none */
     int64_t depth;           /* 0 for a root */
     const char *model;       /* as lm_name() gives it */
     const char *environment; /* "local", "docker"… */
@@ -92,8 +93,9 @@ struct store_call_begin {
     int64_t turn;
     int64_t cell; /* the cell that asked; 0: the loop itself */
     int64_t depth;
-    const char *kind; /* "root": a loop's own; "sub": a cell's; "plain": in a child run's place */
-    const char *model;
+    const char *kind;  /* "root": a loop's own; "sub": a cell's; "plain": in a child run's place;
+                         "tool": of a tool of the host's */
+    const char *model; /* of a tool its name */
     struct store_value request;
     const char *key; /* by which the provider would know the call again; NULL: none */
 };

@@ -125,6 +125,7 @@ static int insert_run(struct store *store, const struct store_run_begin *begin, 
     bind_value(&w, begin->question);
     bind_value(&w, begin->context);
     bind_value(&w, begin->limits);
+    bind_text(&w.query, begin->previous);
     bind_value(&w, begin->settings);
     bind_value(&w, begin->context_data);
     bind_owner(&w.query, &store->owner);

@@ -54,7 +54,8 @@ static void without_rules_nothing_is_limited(void **state)
     struct session_options o = options();
     assert_false(o.rules);
     assert_null(o.setup);
-    assert_true(o.execute_timeout == 0 && o.execute_timeout_cap == 0 && api_broker_timeout(&d->settings) == 0);
+    assert_true(o.execute_timeout == 0 && o.execute_timeout_cap == 0 &&
+                api_broker_timeout(&d->settings) == 0);
 }
 
 static void rules_bring_limits_of_their_own(void **state)

@@ -65,7 +65,8 @@ static int64_t asks(struct past *p, int cell, const char *model, const char *tex
 {
     char hash[HASH_TEXT_SIZE];
     assert_ok(hash_sha256(text, strlen(text), hash, err));
-    struct recorded_call *call = recorded_find(p->recorded, p->cells[cell], model, "m", hash);
+    struct recorded_call *call =
+        recorded_find(p->recorded, p->cells[cell], false, model, "m", hash);
     if (call)
         recorded_take(p->recorded, call);
     return call ? call->id : 0;

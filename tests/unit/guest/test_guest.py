@@ -338,4 +338,4 @@ def test_a_rehearsal_runs_the_cell_it_says(guest, monkeypatch):
     monkeypatch.setattr(guest.signal, "signal", lambda *a: None)
     monkeypatch.setattr(guest, "run_cell", lambda *a: ran.append((a, real(*a))) or ran[-1][1])
     guest.rehearse(2)
-    assert [(code, result) for (_, _, code, _), result in ran] == [("x = 1 + 1", (None, None))] * 2
+    assert [(code, result) for (_, _, code, *_), result in ran] == [("x = 1 + 1", (None, None))] * 2

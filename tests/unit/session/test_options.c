@@ -2,6 +2,7 @@
 #include "fixture.h"
 
 #include "session/options.h"
+#include "session/prepare.h"
 
 static void a_limit_fits_under_its_cap(void **state)
 {
@@ -94,20 +95,41 @@ static void rules_hold_where_they_are_asked_for_and_nowhere_else(void **state)
         "{\"a\": \"p\", \"b\": 2}");
 }
 
-/* Runs the setup code and gives what its result means. */
+struct preparing {
+    struct prepare prepare;
+    struct error why;
+    bool done;
+};
+
+static void prepared(void *arg, const struct error *why)
+{
+    struct preparing *p = arg;
+    p->done = true;
+    if (why)
+        p->why = *why;
+}
+
+/* Opens a session and does what comes before its first cell; what came of that. */
+static int prepare_session(
+    struct fixture *f, const struct session_options *options, struct error *why)
+{
+    struct preparing p = { 0 };
+    fixture_open(f, options);
+    assert_true(prepare_is_needed(options, false));
+    assert_ok(prepare_start(&p.prepare, f->session, options, false, prepared, &p, err));
+    assert_ok(loop_run_until(f->loop, &p.done, err));
+    prepare_free(&p.prepare);
+    *why = p.why;
+    return -(int)why->code;
+}
+
 static int set_up_session(struct fixture *f, const char *code, struct error *why)
 {
     struct session_options options = fixture_options();
     options.setup = code;
     options.rules = true;
     options.execute_timeout = 0.3;
-    fixture_open(f, &options);
-    struct session_cell cell = session_setup_cell(&options);
-    f->done = false;
-    assert_ok(session_exec(f->session, &cell, fixture_took, f, err));
-    assert_ok(loop_run_until(f->loop, &f->done, err));
-    *why = (struct error){ 0 };
-    return session_setup_outcome(&f->last, why);
+    return prepare_session(f, &options, why);
 }
 
 static void setup_code_runs_free_of_the_rules(void **state)
@@ -142,6 +164,59 @@ static void what_fails_in_the_setup_code_is_named(void **state)
     }
 }
 
+/* In this order, and free of the rules; what the source defines is a tool and no variable. */
+static void tools_come_after_setup_code_and_values(void **state)
+{
+    static const char code[] = "import os\n"
+                               "def more():\n"
+                               "    'Adds what was given.'\n"
+                               "    return given['n'] + start + len(eval('[1]'))\n"
+                               "def helper(): pass\n";
+    static const struct session_datum data[] = { { "given", "{\"n\": 2}", 8 } };
+    const struct session_source sources[] = { { "<tools t.py>", code, sizeof code - 1 } };
+    struct fixture *f = *state;
+    struct error why;
+    struct session_options options = fixture_options();
+    options.setup = "start = 39";
+    options.rules = true;
+    options.data = data;
+    options.datum_count = 1;
+    options.sources = sources;
+    options.source_count = 1;
+    assert_int_equal(prepare_session(f, &options, &why), 0);
+    assert_submits(f, "SUBMIT(n=more(), mine='more' in globals(), other='helper' in globals())",
+        "{\"n\": 42, \"mine\": false, \"other\": true}");
+    assert_submits(f, "more = 1\ndel more\nSUBMIT(n=more())", "{\"n\": 42}");
+}
+
+/* The line is the source's own, whatever else runs before it. */
+static void what_fails_in_a_source_of_tools_is_named(void **state)
+{
+    static const struct {
+        const char *code, *says;
+    } cases[] = {
+        { "x = 1\n1 / 0", "the tools failed in line 2 of <tools t.py>: ZeroDivisionError" },
+        { "def f(:", "line 1 of <tools t.py>: SyntaxError" },
+        { "def print(x):\n  'Mine.'\n", "ValueError: the name 'print' is taken" },
+        { "def given():\n  'Mine.'\n", "ValueError: the name 'given' is taken" },
+    };
+    static const struct session_datum data[] = { { "given", "1", 1 } };
+    struct fixture *f = *state;
+    struct error why;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        const struct session_source sources[] = { { "<tools t.py>", cases[i].code,
+            strlen(cases[i].code) } };
+        struct session_options options = fixture_options();
+        options.data = data;
+        options.datum_count = 1;
+        options.sources = sources;
+        options.source_count = 1;
+        assert_int_equal(prepare_session(f, &options, &why), -(int)ERROR_CONFIG);
+        if (!strstr(why.text, cases[i].says))
+            fail_msg("'%s' does not say '%s'", why.text, cases[i].says);
+    }
+}
+
 /* The session's own directory is where temporary files go, whatever the isolation. */
 static void temporary_files_are_the_sessions_own(void **state)
 {
@@ -167,6 +242,8 @@ int main(void)
         T(rules_hold_where_they_are_asked_for_and_nowhere_else),
         T(setup_code_runs_free_of_the_rules),
         T(what_fails_in_the_setup_code_is_named),
+        T(tools_come_after_setup_code_and_values),
+        T(what_fails_in_a_source_of_tools_is_named),
         T(temporary_files_are_the_sessions_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

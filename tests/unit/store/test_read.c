@@ -643,11 +643,9 @@ static void the_newest_run_of_a_task_is_found(void **state)
     struct store *store = open_store(place->file);
     struct store_found found;
     char id[STORE_RUN_ID_SIZE];
-    struct store_run_begin begin = { .model = "m",
-        .environment = "local",
-        .version = "0",
-        .batch = "/r.jsonl",
-        .task = "t" };
+    struct store_run_begin begin = {
+        .model = "m", .environment = "local", .version = "0", .batch = "/r.jsonl", .task = "t"
+    };
     begin.id = "first";
     assert_ok(store_run_begin(store, &begin, id, err));
     end_run(store, "first");

@@ -1,0 +1,226 @@
+/* api/chat_api.c: conversations: several questions over one session.
+ *
+ * Each question is a run that goes on from the one before (rlm_options.after), in the order of the
+ * record. A conversation of the record is gone over first: the cells of its runs run again, answered
+ * from there, with the settings that each had; nobody is asked and nothing is written. Runs that are
+ * over are kept: their contexts and tools are needed as long as the session, and their models so that
+ * a recording goes on where it is.
+ */
+#include "api/api.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+struct droste_chat {
+    droste *d;
+    droste_running *last; /* and those before it */
+    char last_id[STORE_RUN_ID_SIZE];
+    bool has_settings; /* of the run that it goes on from; else those of the droste hold */
+    struct settings settings;
+};
+
+void droste_chat_close(droste_chat *c)
+{
+    if (!c)
+        return;
+    while (c->last) {
+        droste_running *r = c->last;
+        c->last = r->earlier;
+        api_running_free(r);
+    }
+    if (c->has_settings)
+        settings_free(&c->settings);
+    free(c);
+}
+
+static int open_chat(droste *d, droste_chat **out, struct error *err)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return error_memory(err);
+    (*out)->d = d;
+    return 0;
+}
+
+int droste_chat_open(droste *d, droste_chat **out, droste_error *err)
+{
+    struct error why = { 0 };
+    return api_fail(err, &why, open_chat(d, out, &why));
+}
+
+/* ---- a question ---- */
+
+static struct link next_link(const droste_chat *c)
+{
+    return (struct link){ .after = c->last ? c->last->run : NULL,
+        .previous = c->last_id[0] ? c->last_id : NULL,
+        .settings = c->has_settings ? &c->settings : &c->d->settings };
+}
+
+/* The run that has ended is the one to go on from. */
+static void advance(droste_chat *c, droste_running *r, const char *id)
+{
+    if (c->last)
+        rlm_close(steal(&c->last->run));
+    r->earlier = c->last;
+    c->last = r;
+    snprintf(c->last_id, sizeof c->last_id, "%s", id);
+}
+
+static int run_one(droste_chat *c, droste_request *q, const struct link *link, droste_result **out,
+    struct error *err)
+{
+    droste_running *r = NULL;
+    int rc = api_run(c->d, q, link, &r, out, err);
+    if (rc == 0)
+        advance(c, r, (*out)->run);
+    return rc;
+}
+
+int droste_chat_ask(droste_chat *c, const char *question, const char *context, droste_event_fn *fn,
+    void *arg, droste_result **out, droste_error *err)
+{
+    struct error why = { 0 };
+    droste_request q = { .question = question, .context = context, .event = fn, .arg = arg };
+    struct link link = next_link(c);
+    return api_fail(err, &why, run_one(c, &q, &link, out, &why));
+}
+
+/* ---- a conversation of the record ---- */
+
+static int check_past(const struct past *past, struct error *err)
+{
+    if (strcmp(past->status, "running") == 0)
+        return error_set(err, ERROR_ARGUMENT, "run '%.64s' has not ended", past->id);
+    if (strcmp(past->status, "interrupted") == 0)
+        return error_set(err, ERROR_ARGUMENT,
+            "run '%.64s' was broken off; `droste runs resume` goes on with it first", past->id);
+    return 0;
+}
+
+static int run_again(droste_chat *c, const char *id, struct error *err)
+{
+    droste_request q = { .resume = id };
+    droste_result *result = NULL;
+    struct link link = next_link(c);
+    link.again = true;
+    int rc = run_one(c, &q, &link, &result, err);
+    if (rc == 0 && result->error.code == ERROR_MODEL_REPLAY) {
+        *err = result->error;
+        rc = error_wrap(err, "run '%.64s' cannot be gone on from", id);
+    }
+    droste_result_free(result);
+    return rc;
+}
+
+enum { CHAIN_MAX = 10000 };
+
+struct chain {
+    char (*ids)[STORE_RUN_ID_SIZE]; /* the latest first */
+    size_t count;
+};
+
+static int add_past(struct chain *chain, const char *id, struct error *err)
+{
+    void *more = reallocarray(chain->ids, chain->count + 1, sizeof *chain->ids);
+    if (!more || chain->count >= CHAIN_MAX) {
+        chain->ids = more ? more : chain->ids;
+        return error_memory(err);
+    }
+    chain->ids = more;
+    snprintf(chain->ids[chain->count++], STORE_RUN_ID_SIZE, "%s", id);
+    return 0;
+}
+
+static int find_chain(droste *d, const char *run, struct chain *chain, struct error *err)
+{
+    char id[STORE_RUN_ID_SIZE];
+    int rc = 0;
+    snprintf(id, sizeof id, "%s", run);
+    while (rc == 0 && id[0]) {
+        struct past past = { 0 };
+        rc = past_find(d, id, &past, err);
+        if (rc < 0 && chain->count > 0)
+            error_wrap(err, "the question before run '%.64s'", chain->ids[chain->count - 1]);
+        if (rc == 0)
+            rc = check_past(&past, err);
+        if (rc == 0)
+            rc = add_past(chain, past.id, err);
+        snprintf(id, sizeof id, "%s", past.previous);
+        past_free(&past);
+    }
+    return rc;
+}
+
+static int go_over(droste_chat *c, const char *run, struct error *err)
+{
+    struct chain chain = { 0 };
+    int rc = find_chain(c->d, run, &chain, err);
+    for (size_t i = chain.count; rc == 0 && i-- > 0;)
+        rc = run_again(c, chain.ids[i], err);
+    free(chain.ids);
+    return rc;
+}
+
+int chat_before(droste *d, const char *run, const struct settings *s, droste_chat **out,
+    struct link *link, struct error *err)
+{
+    int rc = open_chat(d, out, err);
+    if (rc == 0)
+        rc = settings_copy(&(*out)->settings, s, err);
+    if (*out)
+        (*out)->has_settings = true;
+    if (rc == 0)
+        rc = go_over(*out, run, err);
+    if (rc == 0)
+        *link = next_link(*out);
+    return rc;
+}
+
+/* What is set now goes before what was set then. */
+static int overlay(droste_chat *c, struct error *err)
+{
+    const struct settings *now = &c->d->settings;
+    cleanup_buf struct buf setup = { 0 }, instructions = { 0 }, json = { 0 };
+    int rc = now->setup_code ? api_text(now->setup_code, "setup code", &setup, err) : 0;
+    if (rc == 0 && now->instructions)
+        rc = api_text(now->instructions, "instructions", &instructions, err);
+    struct settings_texts texts = { buf_text(&setup), buf_text(&instructions) };
+    settings_save(now, &texts, &json);
+    if (rc == 0 && buf_failed(&json))
+        rc = error_memory(err);
+    if (rc == 0)
+        rc = settings_restore(&c->settings, json.data, json.len, err);
+    return rc < 0 ? rc : settings_take_secrets(&c->settings, now, err);
+}
+
+static int take_settings(droste_chat *c, const char *run, struct error *err)
+{
+    struct past past = { 0 };
+    int rc = settings_init(&c->settings, err);
+    c->has_settings = true;
+    if (rc == 0)
+        rc = past_find(c->d, run, &past, err);
+    if (rc == 0)
+        rc = settings_restore(&c->settings, buf_text(&past.settings), past.settings.len, err);
+    past_free(&past);
+    return rc < 0 ? rc : overlay(c, err);
+}
+
+int droste_chat_continue(droste *d, const char *run, droste_chat **out, droste_error *err)
+{
+    struct error why = { 0 };
+    droste_chat *c = NULL;
+    int rc = open_chat(d, &c, &why);
+    if (rc == 0)
+        rc = take_settings(c, run, &why);
+    if (rc == 0)
+        rc = go_over(c, run, &why);
+    if (rc < 0)
+        droste_chat_close(c);
+    else
+        *out = c;
+    return api_fail(err, &why, rc);
+}

@@ -1,0 +1,154 @@
+/* api/tool_api.c: the tools that a program adds, and those that the settings name. */
+#include <string.h>
+
+#include "api/api.h"
+#include "base/cleanup.h"
+#include "base/file.h"
+
+enum { SOURCE_MAX = 16 << 20, DATA_MAX = 256 << 20 };
+
+/* ---- the program's ---- */
+
+/* The public handle of a call is the inner one. */
+static struct tool_call *inner(droste_tool_call *call)
+{
+    return (struct tool_call *)(void *)call;
+}
+
+void droste_tool_answer(droste_tool_call *call, const char *json, size_t len)
+{
+    tool_call_answer(inner(call), json, len);
+}
+
+void droste_tool_fail(droste_tool_call *call, const char *type, const char *message)
+{
+    tool_call_fail(inner(call), type, message);
+}
+
+int droste_tool_is_cancelled(const droste_tool_call *call)
+{
+    return tool_call_is_cancelled((const struct tool_call *)(const void *)call);
+}
+
+void droste_tool_on_cancel(droste_tool_call *call, droste_tool_cancel_fn *fn, void *arg)
+{
+    tool_call_on_cancel(inner(call), (tool_cancel_fn *)(void (*)(void))fn, arg);
+}
+
+static int own_tools(droste *d, struct error *err)
+{
+    return d->tools ? 0 : tools_new(&d->tools, err);
+}
+
+int droste_tool_add(droste *d, const char *name, const char *description, const char *parameters,
+    droste_tool_fn *fn, void *arg, droste_error *err)
+{
+    struct error why = { 0 };
+    struct tool_spec spec = { .name = name,
+        .description = description,
+        .parameters = parameters,
+        .fn = (tool_fn *)(void (*)(void))fn,
+        .arg = arg };
+    int rc = own_tools(d, &why);
+    if (rc == 0)
+        rc = tools_add(d->tools, &spec, &why);
+    return api_fail(err, &why, rc);
+}
+
+int droste_tool_data(droste *d, const char *name, const char *json, size_t len, droste_error *err)
+{
+    struct error why = { 0 };
+    int rc = own_tools(d, &why);
+    if (rc == 0)
+        rc = tools_add_datum(d->tools, name, json, len, &why);
+    return api_fail(err, &why, rc);
+}
+
+int droste_tool_source(droste *d, const char *name, const char *code, size_t len, droste_error *err)
+{
+    struct error why = { 0 };
+    int rc = own_tools(d, &why);
+    if (rc == 0)
+        rc = tools_add_source(d->tools, name, code, len, &why);
+    return api_fail(err, &why, rc);
+}
+
+/* ---- the settings' ---- */
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static int add_source(struct tools *t, const char *path, struct error *err)
+{
+    cleanup_buf struct buf code = { 0 };
+    int rc = file_read(path, SOURCE_MAX, &code, err);
+    if (rc < 0)
+        return error_wrap(err, "reading the tools");
+    return tools_add_source(t, last_part(path), buf_text(&code), code.len, err);
+}
+
+/* "NAME=REST": the name goes to `name`, the rest is the return; NULL with an error. */
+static const char *split(
+    const char *setting, const char *value, struct buf *name, struct error *err)
+{
+    const char *equals = strchr(value, '=');
+    if (!equals || equals == value || !equals[1]) {
+        error_set(err, ERROR_ARGUMENT, "%s '%.80s': write NAME=%s", setting, value,
+            strcmp(setting, "tool") == 0 ? "PROGRAM" : "FILE");
+        return NULL;
+    }
+    buf_append(name, value, (size_t)(equals - value));
+    return equals + 1;
+}
+
+static int add_datum(struct tools *t, const char *value, struct error *err)
+{
+    cleanup_buf struct buf name = { 0 }, json = { 0 };
+    const char *path = split("tool-data", value, &name, err);
+    if (!path)
+        return -(int)ERROR_ARGUMENT;
+    int rc = file_read(path, DATA_MAX, &json, err);
+    if (rc < 0)
+        return error_wrap(err, "reading tool-data '%s'", buf_text(&name));
+    return tools_add_datum(t, buf_text(&name), buf_text(&json), json.len, err);
+}
+
+static int add_each(struct tools *t, const struct list *list,
+    int (*add)(struct tools *t, const char *value, struct error *err), struct error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < list->count; i++)
+        rc = add(t, list->items[i], err);
+    return rc;
+}
+
+static int add_program(struct tools *t, struct loop *loop, const char *value, struct error *err)
+{
+    cleanup_buf struct buf name = { 0 };
+    const char *path = split("tool", value, &name, err);
+    return path ? tools_add_program(t, loop, buf_text(&name), path, err) : -(int)ERROR_ARGUMENT;
+}
+
+int api_tools(droste *d, const struct settings *s, struct tools **out, struct error *err)
+{
+    *out = NULL;
+    if (!d->tools && s->tools.count + s->tool_data.count + s->tool.count == 0)
+        return 0;
+    int rc = tools_new(out, err);
+    if (rc == 0 && d->tools)
+        rc = tools_add_all(*out, d->tools, err);
+    if (rc == 0)
+        rc = add_each(*out, &s->tool_data, add_datum, err);
+    if (rc == 0)
+        rc = add_each(*out, &s->tools, add_source, err);
+    for (size_t i = 0; rc == 0 && i < s->tool.count; i++)
+        rc = add_program(*out, d->loop, s->tool.items[i], err);
+    if (rc < 0) {
+        tools_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}

@@ -1,0 +1,247 @@
+/* broker/tool_call.c: calls of the host's tools.
+ *
+ * An item of an ask (internal.h) is one call here, as it is one prompt elsewhere: it is counted in the
+ * budget, begins in the record before the tool hears of it and ends there before the guest does. In a
+ * run that is resumed it is answered from the record, where that has its end; one that was under way
+ * is made again. What a tool raised is recorded whole, as {"type", "message"} in the reply's place.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "broker/internal.h"
+
+enum { MESSAGE_MAX = 100000, TYPE_MAX = 100 };
+
+/* Of arguments: what the host builds of them must not be much larger than they are. */
+static const struct json_limits argument_limits = { 16 << 20, 64, 200000 };
+
+static const char status_failed[] = "failed";
+
+struct tool_call {
+    struct item *item; /* NULL: nobody waits */
+    uint64_t start_ns;
+    tool_cancel_fn *on_cancel;
+    void *cancel_arg;
+};
+
+/* ---- the end ---- */
+
+static char *failure_json(const char *type, const char *message)
+{
+    struct buf out = { 0 };
+    cleanup_buf struct buf name = { 0 }, text = { 0 };
+    size_t len = strlen(message);
+    text_append_utf8(&name, type, strnlen(type, TYPE_MAX));
+    text_append_utf8(&text, message, len < MESSAGE_MAX ? len : MESSAGE_MAX);
+    buf_puts(&out, "{\"type\":");
+    json_append_string(&out, buf_text(&name), name.len);
+    buf_puts(&out, ",\"message\":");
+    json_append_string(&out, buf_text(&text), text.len);
+    buf_putc(&out, '}');
+    return buf_steal(&out);
+}
+
+static void record_tool_end(struct item *item, const struct store_call_end *end)
+{
+    struct broker *b = item->ask->broker;
+    struct error err = { 0 };
+    /* As with a model's: what could not be recorded is not given. */
+    if (item->record && b->options.store &&
+        store_call_end(b->options.store, item->record, end, &err) < 0 &&
+        item->error.code == ERROR_NONE) {
+        item->error = err;
+        free(steal(&item->failure));
+    }
+    item->record = 0;
+}
+
+static double seconds_of(const struct tool_call *call)
+{
+    return clock_seconds_since(call->start_ns);
+}
+
+static void keep_failure(struct item *item, char *json)
+{
+    item->failure = json;
+    if (!json)
+        error_memory(&item->error);
+}
+
+static void fail_item(struct item *item, const char *type, const char *message, double seconds)
+{
+    cleanup_buf struct buf text = { 0 };
+    buf_printf(&text, "%.100s: %.300s", type, message);
+    cleanup_buf struct buf clean = { 0 };
+    text_append_utf8(&clean, buf_text(&text), text.len);
+    keep_failure(item, failure_json(type, message));
+    struct store_call_end end = { .status = status_failed,
+        .error = buf_text(&clean),
+        .reply = store_text(item->failure),
+        .attempts = 1,
+        .seconds = seconds };
+    record_tool_end(item, &end);
+    item_over(item);
+}
+
+void tool_call_answer(struct tool_call *call, const char *json, size_t len)
+{
+    struct item *item = call->item;
+    struct error why = { 0 };
+    double seconds = seconds_of(call);
+    free(call);
+    if (!item)
+        return;
+    item->tool = NULL;
+    if (json_check(json, len, &json_limits_large, &why) < 0) {
+        error_wrap(&why, "the tool's answer is no JSON");
+        fail_item(item, "RuntimeError", why.text, seconds);
+        return;
+    }
+    struct store_call_end end = {
+        .status = "ok", .reply = { json, len }, .attempts = 1, .seconds = seconds
+    };
+    record_tool_end(item, &end);
+    if (item->error.code == ERROR_NONE)
+        item_keep_text(item, json, len, false);
+    item_over(item);
+}
+
+void tool_call_fail(struct tool_call *call, const char *type, const char *message)
+{
+    struct item *item = call->item;
+    double seconds = seconds_of(call);
+    free(call);
+    if (!item)
+        return;
+    item->tool = NULL;
+    fail_item(item, type && type[0] ? type : "RuntimeError", message ? message : "", seconds);
+}
+
+bool tool_call_is_cancelled(const struct tool_call *call)
+{
+    return !call->item;
+}
+
+void tool_call_on_cancel(struct tool_call *call, tool_cancel_fn *fn, void *arg)
+{
+    call->on_cancel = fn;
+    call->cancel_arg = arg;
+}
+
+void tool_cancel(struct item *item)
+{
+    struct tool_call *call = steal(&item->tool);
+    struct store_call_end end = { .status = error_code_name(item->error.code),
+        .error = item->error.text,
+        .attempts = 1,
+        .seconds = seconds_of(call) };
+    record_tool_end(item, &end);
+    call->item = NULL;
+    if (call->on_cancel)
+        call->on_cancel(call->cancel_arg, call);
+}
+
+/* ---- the beginning ---- */
+
+int tool_take(
+    struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err)
+{
+    const char *name = json_get_string(head, "tool", "");
+    ask->is_tool = true;
+    if (ask->count != 1)
+        return error_set(err, ERROR_ARGUMENT, "a call of a tool has its arguments and no more");
+    if (!tools_find(ask->broker->options.tools, name))
+        return error_set(err, ERROR_ARGUMENT, "the host has no tool '%.64s'", name);
+    free(ask->model);
+    ask->model = strdup(name);
+    return ask->model ? 0 : error_memory(err);
+}
+
+int tool_find(struct item *item, const char *text, size_t len, struct error *err)
+{
+    return known_find_call(item, text, len, err);
+}
+
+static int check_arguments(const struct tool *tool, const char *text, size_t len, struct error *err)
+{
+    cleanup_json struct json_object *o = NULL;
+    int rc = json_parse(text, len, &argument_limits, &o, err);
+    if (rc == 0 && !json_object_is_type(o, json_type_object))
+        rc = error_set(err, ERROR_ARGUMENT, "the arguments are no JSON object");
+    if (rc == 0)
+        rc = tool_arguments_are_plain(text, len, o, err);
+    if (rc == 0 && tool->schema)
+        rc = tool_schema_fits(tool->schema, o, err);
+    return rc;
+}
+
+static int record_tool_begin(struct item *item, const char *text, size_t len, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    struct store *store = b->options.store;
+    if (item->record) /* it began in an earlier life of the run */
+        return store_call_repeat(store, item->record, err);
+    struct store_call_begin begin = { .run = b->options.run,
+        .turn = b->turn,
+        .cell = b->cell,
+        .depth = b->options.depth,
+        .kind = "tool",
+        .model = item->ask->model,
+        .request = { text, len } };
+    return store ? store_call_begin(store, &begin, &item->record, err) : 0;
+}
+
+static int begin(
+    struct item *item, const struct tool *tool, const char *text, size_t len, struct error *err)
+{
+    int may = known_may_ask(item, err);
+    if (may < 0)
+        return may;
+    struct tool_call *call = calloc(1, sizeof *call);
+    int rc = call ? record_tool_begin(item, text, len, err) : error_memory(err);
+    if (rc < 0) {
+        free(call);
+        return rc;
+    }
+    *call = (struct tool_call){ .item = item, .start_ns = clock_ns() };
+    item->tool = call;
+    tool->fn(tool->arg, call, text, len); /* it may answer at once: the call is gone then */
+    return 0;
+}
+
+int tool_start(struct item *item, const char *text, size_t len, struct error *err)
+{
+    struct ask *ask = item->ask;
+    const struct broker_options *o = &ask->broker->options;
+    const struct tool *tool = tools_find(o->tools, ask->model);
+    if (!tool)
+        return error_set(err, ERROR_NOT_FOUND, "the host has no tool '%.64s'", ask->model);
+    if (check_arguments(tool, text, len, err) < 0) {
+        struct error why = *err;
+        *err = (struct error){ 0 };
+        error_wrap(&why, "%s()", ask->model);
+        keep_failure(item, failure_json("TypeError", why.text));
+        item_over(item); /* nothing was called: the record has nothing of it */
+        return 0;
+    }
+    int rc = o->recorded ? known_start_tool(item, err) : 0;
+    return rc == 0 ? begin(item, tool, text, len, err) : rc < 0 ? rc : 0;
+}
+
+void tool_keep_recorded(struct item *item, const struct recorded_call *call)
+{
+    struct recorded *r = item->ask->broker->options.recorded;
+    cleanup_buf struct buf text = { 0 };
+    item->error = (struct error){ 0 };
+    if (!call->reply.hash[0])
+        item->error = call->error; /* it was cancelled, or could not be called */
+    else if (recorded_read(r, &call->reply, &text, &item->error) < 0)
+        return;
+    else if (call->error.code == ERROR_NONE)
+        item_keep_text(item, buf_text(&text), text.len, false);
+    else
+        keep_failure(item, buf_steal(&text));
+}

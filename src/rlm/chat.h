@@ -1,0 +1,43 @@
+/* rlm/chat.h: what the questions of a conversation share: a session, its contexts, what was said.
+ *
+ * A conversation is a chain of runs, each with its own question, turns, budget and record. A run that
+ * goes on from another one (rlm_options.after) takes over its session with all variables, its messages,
+ * and this. Where the sandbox is gone, a new one gets the contexts and the history again.
+ */
+#ifndef DROSTE_RLM_CHAT_H
+#define DROSTE_RLM_CHAT_H
+
+#include "base/error.h"
+#include "base/json.h"
+#include "session/session.h"
+
+struct context;
+
+struct chat {
+    const struct context *
+        *contexts; /* `context_0` is the first, which may be NULL: there is none */
+    size_t context_count;
+    struct json_object
+        *history; /* array of {role, content}: questions and answers; NULL: none yet */
+    size_t next;  /* which is bound next: a context, then the history */
+    bool lost;    /* the sandbox of the run before is gone, and its variables */
+};
+
+/* The first question's. */
+int chat_begin(struct chat *c, const struct context *context, struct error *err);
+/* What a run said, and its context where it has one more. `answer` is JSON; NULL: there was none. */
+int chat_go_on(struct chat *c, const struct chat *before, const char *question, const char *answer,
+    const struct context *context, struct error *err);
+void chat_free(struct chat *c);
+
+/* Binds all, or with `more_only` what this question brings; chat_bind_next until it gives 0. */
+void chat_bind_begin(struct chat *c, bool more_only);
+/* 1: an operation was started, whose result goes to `done`; 0: nothing is left to be bound. */
+int chat_bind_next(
+    struct chat *c, struct session *s, session_done_fn *done, void *arg, struct error *err);
+/* Of the operation that has ended: the context that it bound; NULL: it was the history, or none. */
+const struct context *chat_bound(const struct chat *c);
+/* The name of this question's context in the guest, for the model. */
+void chat_context_name(const struct chat *c, char out[32]);
+
+#endif

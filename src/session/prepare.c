@@ -1,0 +1,170 @@
+/* session/prepare.c: see prepare.h. One operation after the other; each step knows how to start and
+ * what its result means. What setup code and tools submit is passed over, but for what the guest
+ * says of the tools, once the last source has run.
+ */
+#include "session/prepare.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+enum { TOOLS_MAX = 1000 };
+
+static const char setup_name[] = "<setup>";
+static const char no_source_name[] = "<tools>";
+
+/* ---- the steps: [setup code] [values] [sources, or none that is only asked for the tools] ---- */
+
+static size_t setup_steps(const struct prepare *p)
+{
+    return p->options->setup != NULL;
+}
+
+static size_t source_steps(const struct session_options *o, bool describe)
+{
+    if (o->source_count > 0)
+        return o->source_count;
+    return describe && o->tools ? 1 : 0;
+}
+
+static size_t all_steps(const struct prepare *p)
+{
+    return setup_steps(p) + p->options->datum_count + source_steps(p->options, p->describe);
+}
+
+bool prepare_is_needed(const struct session_options *o, bool describe)
+{
+    return o->setup || o->datum_count > 0 || source_steps(o, describe) > 0;
+}
+
+/* Of a step: the value that it binds, or the code that it runs. */
+static const struct session_datum *datum_of(const struct prepare *p)
+{
+    size_t at = p->step - setup_steps(p);
+    return p->step >= setup_steps(p) && at < p->options->datum_count ? &p->options->data[at] : NULL;
+}
+
+static struct session_cell cell_of(const struct prepare *p)
+{
+    const struct session_options *o = p->options;
+    struct session_cell cell = { .code = "", .name = no_source_name, .execute_timeout = -1 };
+    if (p->step < setup_steps(p)) {
+        cell.code = o->setup;
+        cell.len = strlen(o->setup);
+        cell.name = setup_name;
+        return cell;
+    }
+    size_t at = p->step - setup_steps(p) - o->datum_count;
+    cell.tools = true;
+    if (at >= o->source_count)
+        return cell;
+    cell.code = o->sources[at].code;
+    cell.len = o->sources[at].len;
+    cell.name = o->sources[at].name;
+    return cell;
+}
+
+/* ---- what became of one ---- */
+
+/* The line of this source that a traceback ends in. */
+static unsigned line_of(const char *traceback, const char *name)
+{
+    cleanup_buf struct buf mark = { 0 };
+    unsigned long line = 1;
+    buf_printf(&mark, "File \"%s\", line ", name);
+    for (const char *at = traceback; at && (at = strstr(at, buf_text(&mark))); at++)
+        line = strtoul(at + mark.len, NULL, 10);
+    return (unsigned)line;
+}
+
+static int code_outcome(const struct cell_result *r, const char *name, struct error *err)
+{
+    bool setup = name == setup_name;
+    if (r->status == CELL_OK || r->status == CELL_SUBMITTED)
+        return 0;
+    if (!r->error.type) {
+        if (err)
+            *err = r->reason;
+        return error_wrap(err, "running the %s", setup ? "setup code" : "tools");
+    }
+    return error_set(err, r->status == CELL_TIMEOUT ? ERROR_TIMEOUT : ERROR_CONFIG,
+        "the %s failed in line %u%s%.60s: %.60s: %.130s", setup ? "setup code" : "tools",
+        line_of(r->error.traceback, name), setup ? "" : " of ", setup ? "" : name, r->error.type,
+        r->error.message ? r->error.message : "");
+}
+
+/* The guest's own description: the user's source may have said anything. */
+static int take_tools(struct prepare *p, const struct cell_result *r, struct error *err)
+{
+    cleanup_json struct json_object *o = NULL;
+    if (!r->submit || json_parse(r->submit, r->submit_len, &json_limits_large, &o, err) < 0)
+        return error_set(err, ERROR_PROTOCOL, "the guest does not say what its tools are");
+    struct json_object *tools = json_get_typed(o, "tools", json_type_array);
+    if (!tools || json_object_array_length(tools) > TOOLS_MAX)
+        return error_set(err, ERROR_CONFIG, "there are more than %d tools", TOOLS_MAX);
+    json_object_put(p->tools);
+    p->tools = json_object_get(tools);
+    return 0;
+}
+
+static int take_datum(struct prepare *p, const char *name, struct cell_result *r, struct error *err)
+{
+    if (r->status != CELL_OK)
+        return error_set(err, ERROR_CONFIG, "binding the value of tool-data '%.64s': %.150s", name,
+            r->error.message ? r->error.message : r->reason.text);
+    if (r->variable && p->data && json_object_array_add(p->data, r->variable) == 0)
+        r->variable = NULL;
+    return 0;
+}
+
+static int start_step(struct prepare *p, struct error *err);
+
+static void step_done(void *arg, struct cell_result *r)
+{
+    struct prepare *p = arg;
+    struct error err = { 0 };
+    const struct session_datum *datum = datum_of(p);
+    struct session_cell cell = datum ? (struct session_cell){ 0 } : cell_of(p);
+    int rc = datum ? take_datum(p, datum->name, r, &err) : code_outcome(r, cell.name, &err);
+    if (rc == 0 && cell.tools)
+        rc = take_tools(p, r, &err);
+    cell_result_free(r);
+    p->step++;
+    if (rc == 0 && p->step < all_steps(p))
+        rc = start_step(p, &err);
+    else if (rc == 0)
+        p->done(p->arg, NULL);
+    if (rc < 0)
+        p->done(p->arg, &err);
+}
+
+static int start_step(struct prepare *p, struct error *err)
+{
+    const struct session_datum *datum = datum_of(p);
+    if (datum)
+        return session_set(p->session, &datum->name, 1, VALUE_JSON, datum->json, datum->len, -1,
+            step_done, p, err);
+    struct session_cell cell = cell_of(p);
+    return session_exec(p->session, &cell, step_done, p, err);
+}
+
+int prepare_start(struct prepare *p, struct session *session, const struct session_options *options,
+    bool describe, prepare_done_fn *done, void *arg, struct error *err)
+{
+    prepare_free(p);
+    *p = (struct prepare){ .session = session,
+        .options = options,
+        .describe = describe,
+        .done = done,
+        .arg = arg,
+        .data = json_object_new_array() };
+    return p->data ? start_step(p, err) : error_memory(err);
+}
+
+void prepare_free(struct prepare *p)
+{
+    json_object_put(p->tools);
+    json_object_put(p->data);
+    p->tools = p->data = NULL;
+}

@@ -1,0 +1,33 @@
+/* session/prepare.h: what runs in a session before its first cell: the setup code, the values that it
+ * is given, and the sources of its tools, in this order.
+ */
+#ifndef DROSTE_SESSION_PREPARE_H
+#define DROSTE_SESSION_PREPARE_H
+
+#include "session/session.h"
+
+/* `why` is NULL where all went well. */
+typedef void prepare_done_fn(void *arg, const struct error *why);
+
+/* The caller's, as long as the session; zeroed at first. */
+struct prepare {
+    struct session *session;
+    const struct session_options *options;
+    bool describe;
+    prepare_done_fn *done;
+    void *arg;
+    size_t step;
+    struct json_object
+        *tools; /* array of {name, signature, description}; NULL: not asked, or none */
+    struct json_object *data; /* array of {name, type, length, …}, as the guest describes them */
+};
+
+/* True if there is anything to do; with `describe`, also what the guest has as tools. */
+bool prepare_is_needed(const struct session_options *options, bool describe);
+/* Begins, or begins again with another session; `done` comes later, exactly once, unless the session
+ * is closed first. The options must stay as long. */
+int prepare_start(struct prepare *p, struct session *session, const struct session_options *options,
+    bool describe, prepare_done_fn *done, void *arg, struct error *err);
+void prepare_free(struct prepare *p);
+
+#endif
