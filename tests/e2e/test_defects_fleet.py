@@ -346,6 +346,23 @@ def test_a_reply_is_the_text_that_it_is(ask):
     answered(ask(turns + [at(1, text) for text in REPLIES]), [REPLIES, ["[1, 2]", [1, 2]]])
 
 
+TOOL = '''#!/usr/bin/python3
+import json, sys
+print(json.loads(sys.stdin.readline())["arguments"]["say"] or sys.exit("no"))
+'''
+
+
+def test_a_tools_answer_is_the_value_and_its_error_an_exception(droste, tmp_path):
+    """There: a text that looks like a list becomes one, and a tool that fails gives a dict with its error. Here: what a
+    tool says is JSON of whatever type, a dict with `error` is a dict, and a failure raises."""
+    (tmp_path / "tool").write_text(TOOL)
+    (tmp_path / "tool").chmod(0o755)
+    code = ("try: tool(say='')\nexcept RuntimeError as e: why = str(e)\n"
+            "SUBMIT([tool(say='\"[1, 2]\"'), tool(say='[1, 2]'), tool(say='{\"error\": \"x\"}'), why])")
+    result = droste.cell(code, "--tool", "tool=%s" % (tmp_path / "tool"))
+    assert result["submit"]["output"] == ["[1, 2]", [1, 2], {"error": "x"}, "tool ended with exit status 1: no"]
+
+
 ALIASES = {
     "another name": "f = llm_query\nr = f('a')", "map": "r = list(map(llm_query, ['a']))[0]",
     "partial": "import functools\nr = functools.partial(llm_query, 'a')()", "eval": "r = eval('llm_' 'query')('a')",
