@@ -238,8 +238,19 @@ typedef struct droste_event {
 } droste_event;
 typedef void droste_event_fn(void *arg, const droste_event *event);
 
-/* Answers a question about a context (a path as in droste_session_load; NULL: none) and waits for
- * the answer. An error return means that the run could not begin; a run that ended without an answer
+/* Adds a context to those of the runs that begin from now on, behind the one that droste_run is given: a
+ * path as in droste_session_load, or NAME=PATH; an existing file is that file, whatever is in its name.
+ * The guest has them as `context_0` (and `context`), `context_1`…, and under their names, which are
+ * names that Python can have and none of Droste's own. ERROR_ARGUMENT. They are read when the run begins. */
+DROSTE_API int droste_context_add(droste *d, const char *context, droste_error *err);
+/* Takes back all that were added. */
+DROSTE_API void droste_context_clear(droste *d);
+/* Binds the contexts that were added to the droste in a session, under the names that they have in a
+ * run. droste_session_notice is then about all of them. */
+DROSTE_API int droste_session_load_contexts(droste_session *s, droste_error *err);
+
+/* Answers a question about a context (PATH or NAME=PATH as above; NULL: only those that were added) and
+ * waits for the answer. An error return means that the run could not begin; a run that ended without an answer
  * is a result. */
 DROSTE_API int droste_run(droste *d, const char *question, const char *context, droste_event_fn *fn,
     void *arg, droste_result **out, droste_error *err);

@@ -150,9 +150,11 @@ def answer_field():
         return None
     answer["ready"] = False
     content = answer.get("content", "")
+    names = session.output_fields
     for attempt in (lambda: content, lambda: plain(str(content))):
         try:
-            return to_json({"answer": attempt()})
+            value = attempt()
+            return to_json(name_values(names, (value,), {}) if names else {"answer": value})
         except BaseException:
             pass
     return to_json({"answer": "<a value of type %s that is neither JSON nor text>"

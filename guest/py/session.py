@@ -95,33 +95,41 @@ def SUBMIT(*values, **fields):
     """Ends the cell with a result: SUBMIT(name=value, ...).
 
     One positional value is the field `output`, several are a list under that name; where the host
-    said which fields it wants, positional values are given to them in order. Values are strict JSON.
+    said which fields it wants, see name_values. Values are strict JSON, of the type that the host
+    wants: it looks, and what does not fit is the cell's error.
     """
-    names = session.output_fields
-    if names and values:
-        if len(values) + len(fields) != len(names):
-            raise TypeError("SUBMIT expected %d values (%s), got %d"
-                            % (len(names), ", ".join(names), len(values) + len(fields)))
-        for name, value in zip(names, values):
-            if name in fields:
-                raise TypeError("SUBMIT got two values for %r" % name)
-            fields[name] = value
+    if session.output_fields:
+        fields = name_values(session.output_fields, values, fields)
     elif values and fields:
         raise TypeError("SUBMIT takes values or name=value, not both")
     elif values:
         fields = {"output": values[0] if len(values) == 1 else list(values)}
-    elif not fields and not names:
+    elif not fields:
         fields = {"output": []}
-    if names and set(fields) != set(names):
-        raise TypeError("SUBMIT needs exactly the fields %s, got %s"
-                        % (", ".join(names), ", ".join(fields) or "none"))
     session.submitted = to_json(fields)
     raise Submitted
 
 
+def name_values(names, values, fields):
+    """The fields that the host wants: values without a name have theirs in order; a dict that alone is
+    given, and has such names, is all of them."""
+    if len(values) == 1 and not fields and type(values[0]) is dict and (
+            any(name in names for name in values[0])):
+        return values[0]
+    if len(values) > len(names):
+        raise TypeError("SUBMIT takes the fields %s, got %d values" % (", ".join(names), len(values)))
+    for name, value in zip(names, values):
+        if name in fields:
+            raise TypeError("SUBMIT got two values for %r" % name)
+        fields[name] = value
+    return fields
+
+
 def FINAL(value=""):
     """Ends the cell with `value` as the answer."""
-    SUBMIT(**{(session.output_fields or ["answer"])[0]: value})
+    if session.output_fields:
+        SUBMIT(value)
+    SUBMIT(answer=value)
 
 
 def FINAL_VAR(name):

@@ -118,6 +118,7 @@ void droste_free(droste *d)
     loop_close(d->loop);
     close_fd(&d->interrupt_fd);
     settings_free(&d->settings);
+    list_clear(&d->contexts);
     tools_free(d->tools);
     free(d->env_name);
     free(d->store_path);

@@ -23,7 +23,8 @@ struct droste {
     char *env_name;
     int interrupt_fd; /* an eventfd: droste_interrupt writes, the loop reads */
     struct watch *interrupt_watch;
-    struct store *store; /* the record, once it was needed; its path as the setting had it */
+    struct list contexts; /* that were added, PATH or NAME=PATH each */
+    struct store *store;  /* the record, once it was needed; its path as the setting had it */
     char *store_path;
     struct droste_session *sessions; /* all that are open */
     bool started;                    /* it has opened a session or begun a run before */
@@ -75,6 +76,7 @@ int api_store(droste *d, struct store **out, struct error *err);
 struct session_parts {
     struct list shown, allowed;
     struct buf setup;
+    struct schema *answer; /* NULL: any */
 };
 int api_session_options(droste *d, const struct settings *s, struct session_parts *parts,
     struct session_options *options, struct error *err);
@@ -84,7 +86,7 @@ int api_text(const char *value, const char *what, struct buf *out, struct error 
 /* Seconds that a guest's call may wait for its answer; 0: no limit. */
 double api_broker_timeout(const struct settings *s);
 
-/* A session for our own use: without rules and setup code. */
+/* A session for our own use: without rules, setup code and a type of answers. */
 int api_session_open_plain(droste *d, droste_session **out, droste_error *err);
 
 /* What was done to make its sandbox, for people. */
@@ -116,7 +118,7 @@ struct droste_running {
     struct link link_to;     /* all zero: of no conversation */
     bool kept;               /* by the conversation, after its end */
     droste_running *earlier; /* of it */
-    struct context *context;
+    struct contexts contexts;
     struct store *store;            /* the droste's */
     char resume[STORE_RUN_ID_SIZE]; /* the run to go on with; "": a new one */
     struct buf instructions;
@@ -140,9 +142,6 @@ struct past {
 };
 int past_find(droste *d, const char *run, struct past *past, struct error *err);
 void past_free(struct past *past);
-/* The context as it was, or an error; `given` (NULL: none) is it if it is the same, and is taken. */
-int past_context(const struct past *past, const struct settings *s, struct context *given,
-    struct context **out, struct error *err);
 /* The result of a run of the record that has ended, as it was told then. */
 int past_result(droste *d, const char *run, droste_result **out, struct error *err);
 

@@ -187,7 +187,7 @@ static int overlay(droste_chat *c, struct error *err)
     int rc = now->setup_code ? api_text(now->setup_code, "setup code", &setup, err) : 0;
     if (rc == 0 && now->instructions)
         rc = api_text(now->instructions, "instructions", &instructions, err);
-    struct settings_texts texts = { buf_text(&setup), buf_text(&instructions) };
+    struct settings_texts texts = { buf_text(&setup), buf_text(&instructions), now->answer_schema };
     settings_save(now, &texts, &json);
     if (rc == 0 && buf_failed(&json))
         rc = error_memory(err);

@@ -10,6 +10,8 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
 
 enum { TEXT_MAX = 16 << 20 };
 
@@ -90,6 +92,7 @@ void session_parts_free(struct session_parts *parts)
     list_clear(&parts->shown);
     list_clear(&parts->allowed);
     buf_free(&parts->setup);
+    schema_drop(parts->answer);
 }
 
 /* ---- texts ---- */
@@ -115,6 +118,72 @@ static int read_setup(const struct settings *s, struct session_parts *parts,
     int rc = s->setup_code ? api_text(s->setup_code, "setup code", &parts->setup, err) : 0;
     if (rc == 0 && s->setup_code)
         o->setup = buf_text(&parts->setup);
+    return rc;
+}
+
+/* ---- the type of the answer ---- */
+
+static int parse_answer(const char *json, size_t len, struct schema **out, struct error *err)
+{
+    if (schema_parse(json, len, out, err) == 0)
+        return 0;
+    return error_wrap(err, "answer-schema");
+}
+
+static int read_schema(const char *value, struct schema **out, struct error *err)
+{
+    cleanup_buf struct buf text = { 0 };
+    const char *json = value + strspn(value, " \t\r\n");
+    if (json[0] == '{')
+        return parse_answer(json, strlen(json), out, err);
+    if (file_read(value, SCHEMA_BYTES_MAX, &text, err) < 0)
+        return error_wrap(err, "reading the answer-schema (JSON begins with a '{')");
+    return parse_answer(buf_text(&text), text.len, out, err);
+}
+
+/* The fields as a schema: all of them, and no others. */
+static int schema_of_fields(const struct list *fields, struct schema **out, struct error *err)
+{
+    cleanup_buf struct buf names = { 0 }, json = { 0 };
+    buf_puts(&json, "{\"type\":\"object\",\"properties\":{");
+    for (size_t i = 0; i < fields->count; i++) {
+        const char *field = fields->items[i], *colon = strchr(field, ':');
+        size_t n = colon ? (size_t)(colon - field) : strlen(field);
+        cleanup_free char *name = text_copy(field, n);
+        if (!name)
+            return error_memory(err);
+        if (!text_is_identifier(name))
+            return error_set(err, ERROR_ARGUMENT,
+                "answer-field '%.60s': expected NAME or NAME:TYPE, the name one that Python can "
+                "have",
+                field);
+        buf_printf(&names, "%s\"%s\"", i ? "," : "", name);
+        buf_printf(&json, "%s\"%s\":{", i ? "," : "", name);
+        if (colon) {
+            buf_puts(&json, "\"type\":");
+            json_append_string(&json, colon + 1, strlen(colon + 1));
+        }
+        buf_putc(&json, '}');
+    }
+    buf_printf(&json, "},\"required\":[%s],\"additionalProperties\":false}", buf_text(&names));
+    if (buf_failed(&names) || buf_failed(&json))
+        return error_memory(err);
+    int rc = schema_parse(buf_text(&json), json.len, out, err);
+    return rc < 0 ? error_wrap(err, "answer-field") : 0;
+}
+
+static int read_answer_type(const struct settings *s, struct session_parts *parts,
+    struct session_options *o, struct error *err)
+{
+    int rc = 0;
+    if (s->answer_schema && s->answer_field.count > 0)
+        return error_set(err, ERROR_ARGUMENT,
+            "answer-schema and answer-field are two ways to say the same; give one of them");
+    if (s->answer_schema)
+        rc = read_schema(s->answer_schema, &parts->answer, err);
+    else if (s->answer_field.count > 0)
+        rc = schema_of_fields(&s->answer_field, &parts->answer, err);
+    o->answer = parts->answer;
     return rc;
 }
 
@@ -146,6 +215,8 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     int rc = set_timeouts(s, o, err);
     if (rc == 0)
         rc = read_setup(s, parts, o, err);
+    if (rc == 0)
+        rc = read_answer_type(s, parts, o, err);
     if (rc == 0 && s->rules)
         rc = lay_rules(s, parts, o, err);
     return rc < 0 ? rc

@@ -62,56 +62,6 @@ int past_find(droste *d, const char *run, struct past *past, struct error *err)
     return rc < 0 ? rc : store_run_visit(past->store, past->id, &visitor, past, err);
 }
 
-static int load_again(
-    const struct past *past, const struct settings *s, struct context **out, struct error *err)
-{
-    const char *path = json_get_string(past->context, "path", NULL);
-    const char *source = json_get_string(past->context, "source", NULL);
-    struct context_filter filter = api_filter(s);
-    enum value_kind kind;
-    int rc = api_context_kind(s, &kind, err);
-    if (rc < 0)
-        return rc;
-    if (path)
-        return context_load(path, kind, &filter, out, err);
-    if (past->context_data.len == 0 && json_get_int(past->context, "bytes", 0))
-        return error_set(err, ERROR_NOT_FOUND,
-            "the context of run '%.64s' was read from %.40s and is too large for the record to "
-            "keep: "
-            "the run cannot be resumed",
-            past->id, source ? source : "a pipe");
-    return context_from_memory(
-        buf_text(&past->context_data), past->context_data.len, kind, out, err);
-}
-
-int past_context(const struct past *past, const struct settings *s, struct context *given,
-    struct context **out, struct error *err)
-{
-    const char *path = json_get_string(past->context, "path", NULL);
-    const char *source = json_get_string(past->context, "source", NULL);
-    const char *wanted = json_get_string(past->context, "sha256", "");
-    char hash[HASH_TEXT_SIZE] = "";
-    cleanup_buf struct buf unused = { 0 };
-    *out = given;
-    if (!past->context && given)
-        return error_set(err, ERROR_ARGUMENT, "run '%.64s' had no context", past->id);
-    if (!past->context)
-        return 0;
-    int rc = given ? 0 : load_again(past, s, out, err);
-    if (rc == 0)
-        rc = context_keep(*out, hash, &unused, err);
-    if (rc < 0)
-        return rc;
-    if (strcmp(hash, wanted) != 0)
-        return error_set(err, ERROR_ARGUMENT,
-            "the context %.100s is not what it was when run '%.64s' began: put it back, or ask "
-            "anew",
-            path ? path : "in the record", past->id);
-    free((*out)->source);
-    (*out)->source = strdup(source ? source : path ? path : "");
-    return (*out)->source ? 0 : error_memory(err);
-}
-
 /* ---- one that has ended ---- */
 
 struct ended {

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/contexts.h"
 #include "base/cleanup.h"
 #include "base/text.h"
 
@@ -55,7 +56,7 @@ void api_running_free(droste_running *r)
     rlm_close(r->run);
     tools_free(r->tools);
     api_models_close(&r->models);
-    context_free(r->context);
+    contexts_free(&r->contexts);
     session_parts_free(&r->session);
     settings_free(&r->settings);
     buf_free(&r->instructions);
@@ -134,16 +135,19 @@ void droste_put_aside(droste_running *r)
 
 /* ---- the beginning ---- */
 
-static int load_context(droste_running *r, const droste_request *q, struct error *err)
+static int load_contexts(droste_running *r, const droste_request *q, struct error *err)
 {
-    struct context_filter filter = api_filter(&r->settings);
+    struct context *context = NULL;
     enum value_kind kind;
-    int rc = api_context_kind(&r->settings, &kind, err);
-    if (rc == 0 && q->context)
-        rc = context_load(q->context, kind, &filter, &r->context, err);
-    else if (rc == 0 && q->data)
-        rc = context_from_memory(q->data, q->len, kind, &r->context, err);
-    return rc;
+    int rc = 0;
+    if (!q->context && q->data) {
+        rc = api_context_kind(&r->settings, &kind, err);
+        if (rc == 0)
+            rc = context_from_memory(q->data, q->len, kind, &context, err);
+        if (rc == 0)
+            rc = contexts_add(&r->contexts, context, err);
+    }
+    return rc < 0 ? rc : api_contexts_load(r->d, &r->settings, q->context, &r->contexts, err);
 }
 
 static int fill_options(droste_running *r, struct rlm_options *o, struct error *err)
@@ -179,6 +183,8 @@ static int fill_options(droste_running *r, struct rlm_options *o, struct error *
         .max_tokens = s->max_tokens,
         .max_iterations = (unsigned)s->max_iterations,
         .child_iterations = (unsigned)s->delegate_max_iterations,
+        .compaction = s->compaction,
+        .window = s->model_window,
         .max_output_chars = (size_t)s->max_output_chars,
         .store = r->store,
         .resume = r->resume[0] ? r->resume : NULL,
@@ -198,7 +204,8 @@ static int fill_options(droste_running *r, struct rlm_options *o, struct error *
     o->session.timeout = 0; /* the run's own limit covers it */
     if (rc < 0)
         return rc;
-    struct settings_texts texts = { o->session.setup, o->instructions };
+    struct settings_texts texts = { o->session.setup, o->instructions,
+        o->session.answer ? schema_text(o->session.answer) : NULL };
     settings_save(s, &texts, &r->saved);
     o->settings = buf_text(&r->saved);
     return buf_failed(&r->saved) ? error_memory(err) : 0;
@@ -225,13 +232,13 @@ static int begin_new(
         return error_set(err, ERROR_ARGUMENT, "a run needs a question");
     int rc = api_models(r->d, &r->settings, true, &r->models, err);
     if (rc == 0)
-        rc = load_context(r, q, err);
+        rc = load_contexts(r, q, err);
     if (rc == 0)
         rc = api_store(r->d, &r->store, err);
     if (rc == 0)
         rc = fill_options(r, o, err);
     o->question = q->question;
-    o->context = r->context;
+    o->contexts = &r->contexts;
     o->batch = q->batch;
     o->task = q->task;
     return rc;
@@ -267,11 +274,11 @@ static int begin_again(droste_running *r, const droste_request *q, const struct 
     if (rc == 0)
         rc = api_models(r->d, settings_for_models(r), true, &r->models, err);
     if (rc == 0 && same)
-        rc = load_context(r, q, err);
-    if (rc == 0 && same && past->context && !r->context)
+        rc = load_contexts(r, q, err);
+    if (rc == 0 && same && past->context && r->contexts.count == 0)
         rc = asked_otherwise(past, "a context", err);
     if (rc == 0)
-        rc = past_context(past, &r->settings, r->context, &r->context, err);
+        rc = api_contexts_again(past, &r->settings, &r->contexts, err);
     r->store = past->store;
     snprintf(r->resume, sizeof r->resume, "%s", past->id);
     if (rc == 0)
@@ -279,7 +286,7 @@ static int begin_again(droste_running *r, const droste_request *q, const struct 
     if (rc == 0 && same && strcmp(buf_text(&r->saved), buf_text(&past->settings)) != 0)
         rc = asked_otherwise(past, "other settings", err);
     o->question = buf_text(&past->question);
-    o->context = r->context;
+    o->contexts = &r->contexts;
     return rc;
 }
 

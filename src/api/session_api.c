@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/contexts.h"
 #include "base/cleanup.h"
 #include "broker/broker.h"
 #include "session/context.h"
@@ -24,7 +25,7 @@ struct droste_session {
     droste_output_fn *output;
     void *output_arg;
     char *notice; /* about the last load, or NULL */
-    bool plain;   /* for our own use: without rules and setup code */
+    bool plain;   /* for our own use: without rules, setup code, types */
     bool rules;   /* in force */
     bool started; /* an operation has ended: the sandbox is there */
     /* the operation that is being waited for */
@@ -102,6 +103,7 @@ static int set_up(droste_session *s, struct error *err)
     if (s->plain) {
         options->rules = false;
         options->setup = NULL;
+        options->answer = NULL;
     }
     s->rules = options->rules;
     if (rc == 0)
@@ -220,12 +222,12 @@ int droste_session_exec(droste_session *s, const char *code, size_t len, int fla
     return *out ? 0 : api_fail(err, &why, error_memory(&why));
 }
 
-static int set_context(
-    droste_session *s, const char *name, const struct context *context, struct error *err)
+static int set_context(droste_session *s, const struct context *context, const char *const *names,
+    size_t count, struct error *err)
 {
-    const char *const names[] = { name };
     s->done = false;
-    int rc = wait_for(s, context_set(context, s->session, names, 1, operation_done, s, err), err);
+    int rc =
+        wait_for(s, context_set(context, s->session, names, count, operation_done, s, err), err);
     if (rc < 0)
         return rc;
     struct cell_result *r = &s->result;
@@ -245,7 +247,7 @@ int droste_session_set(droste_session *s, const char *name, const char *kind, co
     if (rc == 0)
         rc = context_from_memory(data, len, value, &context, &why);
     if (rc == 0)
-        rc = set_context(s, name, context, &why);
+        rc = set_context(s, context, &name, 1, &why);
     context_free(context);
     return api_fail(err, &why, rc);
 }
@@ -263,10 +265,41 @@ int droste_session_load(
     if (rc == 0)
         rc = context_load(path, value, &filter, &context, &why);
     if (rc == 0)
-        rc = set_context(s, name, context, &why);
+        rc = set_context(s, context, &name, 1, &why);
     if (rc == 0)
         s->notice = context_notice(context);
     context_free(context);
+    return api_fail(err, &why, rc);
+}
+
+/* The notices one after the other, on a line. */
+static int add_notice(droste_session *s, const struct context *context, struct error *err)
+{
+    cleanup_free char *notice = context_notice(context), *before = steal(&s->notice);
+    struct buf all = { 0 };
+    if (!notice) {
+        s->notice = steal(&before);
+        return 0;
+    }
+    buf_printf(&all, "%s%s%s", before ? before : "", before ? "; " : "", notice);
+    s->notice = buf_steal(&all);
+    return s->notice ? 0 : error_memory(err);
+}
+
+int droste_session_load_contexts(droste_session *s, droste_error *err)
+{
+    struct error why = { 0 };
+    struct contexts all = { 0 };
+    free(steal(&s->notice));
+    int rc = api_contexts_load(s->d, &s->d->settings, NULL, &all, &why);
+    for (size_t i = 0; rc == 0 && i < all.count; i++) {
+        struct context_names names;
+        context_names(all.items[i], i, &names);
+        rc = set_context(s, all.items[i], names.names, names.count, &why);
+        if (rc == 0)
+            rc = add_notice(s, all.items[i], &why);
+    }
+    contexts_free(&all);
     return api_fail(err, &why, rc);
 }
 

@@ -216,6 +216,17 @@ static const struct setting {
         TYPE_NUMBER, AT(max_total_tokens), 0, 1e15 },
     { { "max-output-chars", "N", "20000", NULL, "Output of a cell that the model is shown.", 0 },
         TYPE_NUMBER, AT(max_output_chars), 200, 1e9 },
+    { { "compaction", "SHARE", "0", NULL,
+          "Share of the model's window, such as 0.8, at which earlier turns give way to a summary; "
+          "0: "
+          "never.",
+          0 },
+        TYPE_DECIMAL, AT(compaction), 0, 1 },
+    { { "model-window", "N", "0", NULL,
+          "Tokens that the model can read, for compaction; 0: those of models that are known, else "
+          "128000.",
+          0 },
+        TYPE_NUMBER, AT(model_window), 0, 1e9 },
     { { "max-errors", "N", "0", NULL,
           "Turns in a row whose code fails, after which the run ends; 0: no limit.", 0 },
         TYPE_NUMBER, AT(max_errors), 0, 1e6 },
@@ -227,6 +238,14 @@ static const struct setting {
         TYPE_LIST, AT(include), 0, 0 },
     { { "instructions", "TEXT|@FILE", "", NULL, "Added to what the model is told.", 0 }, TYPE_TEXT,
         AT(instructions), 0, 0 },
+    { { "answer-schema", "JSON|FILE", "", NULL,
+          "A JSON Schema that the answer must fit; what does not is given back to the model.", 0 },
+        TYPE_TEXT, AT(answer_schema), 0, 0 },
+    { { "answer-field", "NAME[:TYPE]", "", NULL,
+          "Instead of a schema: a field of the answer, of a JSON type (string, integer, number, "
+          "boolean, array, object, null); may be repeated.",
+          0 },
+        TYPE_LIST, AT(answer_field), 0, 0 },
     { { "database", "FILE|none", "", "DROSTE_DATABASE",
           "The record of runs; by default runs.db in the data directory.", 0 },
         TYPE_TEXT, AT(database), 0, 0 },
@@ -521,6 +540,8 @@ void settings_save(const struct settings *s, const struct settings_texts *texts,
             save_content(out, texts->setup_code);
         else if (what->offset == offsetof(struct settings, instructions))
             save_content(out, texts->instructions);
+        else if (what->offset == offsetof(struct settings, answer_schema))
+            save_content(out, texts->answer_schema);
         else
             save_value(out, what, (const char *)s + what->offset);
     }

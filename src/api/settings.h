@@ -26,7 +26,7 @@ int list_add_end(struct list *list, struct error *err);
 int list_add_all(struct list *list, const struct list *from, struct error *err);
 void list_clear(struct list *list);
 
-enum { SETTINGS_MAX = 88 };
+enum { SETTINGS_MAX = 96 };
 
 struct settings {
     /* models */
@@ -38,7 +38,7 @@ struct settings {
     double call_timeout, connect_timeout, first_timeout, stall_timeout;
     /* sandboxes */
     char *env, *isolation, *python;
-    struct list preload, read, include, allow_import, depth_model;
+    struct list preload, read, include, allow_import, depth_model, answer_field;
     struct list tools, tool_data, tool;
     bool rules, sub_tools;
     char *setup_code;
@@ -48,9 +48,9 @@ struct settings {
     /* runs */
     int64_t max_iterations, max_recursion_depth, delegate_max_iterations, max_children,
         max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens, max_output_chars,
-        max_errors, max_tool_calls;
-    double max_cost;
-    char *context_type, *instructions, *database;
+        max_errors, max_tool_calls, model_window;
+    double max_cost, compaction;
+    char *context_type, *instructions, *answer_schema, *database;
     /* which of them somebody has set, by their place in the table */
     bool given[SETTINGS_MAX];
 };
@@ -68,7 +68,7 @@ bool settings_given(const struct settings *s, const char *name);
  * paths are made whole, and the texts are what was in the files that were named. Neither keys nor the
  * record's own place are in it. */
 struct settings_texts {
-    const char *setup_code, *instructions; /* NULL: none */
+    const char *setup_code, *instructions, *answer_schema; /* NULL: none */
 };
 void settings_save(const struct settings *s, const struct settings_texts *texts, struct buf *out);
 int settings_restore(struct settings *s, const char *json, size_t len, struct error *err);

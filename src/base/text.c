@@ -147,6 +147,23 @@ bool text_is_name(const char *text)
     return strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == n;
 }
 
+bool text_is_identifier(const char *text)
+{
+    static const char *const keywords[] = { "False", "None", "True", "and", "as", "assert", "async",
+        "await", "break", "class", "continue", "def", "del", "elif", "else", "except", "finally",
+        "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal", "not", "or",
+        "pass", "raise", "return", "try", "while", "with", "yield" };
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz0123456789";
+    size_t len = strlen(text);
+    bool digit = text[0] >= '0' && text[0] <= '9';
+    if (len == 0 || len > 64 || digit || text[strspn(text, letters)] != '\0')
+        return false;
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
+        if (strcmp(keywords[i], text) == 0)
+            return false;
+    return true;
+}
+
 char *text_copy(const char *data, size_t n)
 {
     char *copy = malloc(n + 1);

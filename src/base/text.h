@@ -25,6 +25,9 @@ size_t text_utf8_floor(const char *data, size_t len, size_t n);
 /* True for NULL-terminated words [A-Za-z0-9_.-]{1,64} that do not start with '-' or '.'. */
 bool text_is_name(const char *text);
 
+/* True for what Python can have as a name: [A-Za-z_][A-Za-z0-9_]*, at most 64 characters, no keyword. */
+bool text_is_identifier(const char *text);
+
 /* strdup of the first n bytes, NULL without memory. */
 char *text_copy(const char *data, size_t n);
 

@@ -24,7 +24,8 @@ struct recorded_value {
 struct recorded_call {
     int64_t id, turn, cell, number; /* `number` counts the calls of its cell from 1 */
     size_t run;                     /* of one below: whose it is, as recorded_run_at has it */
-    bool root, tool;
+    bool root, summary;             /* of the loop itself; one that shortens its conversation */
+    bool tool;
     bool ended; /* else it was under way when the process died, and is made again */
     bool asked; /* in this life */
     bool late;  /* no answer came to the guest: its code had given up, or its cell was over */

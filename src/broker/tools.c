@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "session/names.h"
 
 enum { NAME_MAX_ = 64, TEXT_MAX_ = 16000 };
 
@@ -25,23 +26,6 @@ struct tools {
 };
 
 static const char *const reserved[] = {
-    /* the guest's own */
-    "SUBMIT",
-    "FINAL",
-    "FINAL_VAR",
-    "SHOW_VARS",
-    "add_buffer",
-    "get_buffer",
-    "clear_buffer",
-    "LLMError",
-    "BudgetExceeded",
-    "LLMTimeout",
-    "FailedReply",
-    "ToolError",
-    "RuleError",
-    "answer",
-    "context",
-    "history",
     /* Python's keywords and built-ins, of all versions from 3.8 to 3.14 */
     "abs",
     "aiter",
@@ -229,10 +213,6 @@ static const char *const reserved[] = {
     "zip",
 };
 
-/* Of names that the guest may have one day. */
-static const char *const reserved_beginnings[] = { "llm_", "rlm_", "sub_rlm", "context_",
-    "history_", "_" };
-
 /* ---- names ---- */
 
 static bool is_identifier(const char *name)
@@ -251,10 +231,7 @@ static bool is_reserved(const char *name)
     for (size_t i = 0; i < array_length(reserved); i++)
         if (strcmp(reserved[i], name) == 0)
             return true;
-    for (size_t i = 0; i < array_length(reserved_beginnings); i++)
-        if (strncmp(reserved_beginnings[i], name, strlen(reserved_beginnings[i])) == 0)
-            return true;
-    return false;
+    return guest_name_is_ours(name);
 }
 
 static bool is_taken(const struct tools *t, const char *name)

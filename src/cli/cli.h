@@ -29,7 +29,15 @@ struct flag {
     const char *help;
     const char **text; /* where the value goes */
     bool *on;          /* or that it was given */
+    /* or who takes the value, as often as it is given */
+    int (*add)(droste *d, const char *value, droste_error *err);
 };
+
+/* The flag --context of a command: PATH or NAME=PATH, each a context of the droste. */
+#define FLAG_CONTEXT(help)                                                                         \
+    {                                                                                              \
+        "context", "[NAME=]PATH", help, NULL, NULL, droste_context_add                             \
+    }
 
 struct command {
     const char *name;

@@ -36,14 +36,14 @@ static void print_result(const droste_result *r)
         cli_fail(0, "the cell reached its --execute-timeout");
 }
 
-static int run_code(droste *d, const struct buf *code, const char *context, bool json)
+static int run_code(droste *d, const struct buf *code, bool json)
 {
     droste_session *s = NULL;
     droste_result *r = NULL;
     droste_error err;
     int rc = droste_session_open(d, &s, &err);
-    if (rc == 0 && context)
-        rc = droste_session_load(s, "context", NULL, context, &err);
+    if (rc == 0)
+        rc = droste_session_load_contexts(s, &err);
     if (rc == 0) {
         const char *notice = droste_session_notice(s);
         if (notice)
@@ -80,13 +80,13 @@ static int read_code(const char *text, const char *file, struct buf *code)
 
 static int run(const struct command *self, int argc, char **argv)
 {
-    const char *text = NULL, *context = NULL, *file = NULL;
+    const char *text = NULL, *file = NULL;
     bool json = false;
     size_t count = 0;
     const struct flag flags[] = {
         { "c", "CODE", "The code itself.", &text, NULL },
-        { "context", "PATH", "A file, a directory or - (standard input), bound as `context`.",
-            &context, NULL },
+        FLAG_CONTEXT(
+            "A file, a directory or - (standard input), bound as `context`; may be repeated."),
         { "json", NULL, "Print one JSON object instead of the output.", NULL, &json },
         { 0 },
     };
@@ -103,14 +103,14 @@ static int run(const struct command *self, int argc, char **argv)
     if (status < 0)
         status = read_code(text, file, &code) ? EXIT_USAGE : -1;
     if (status < 0)
-        status = run_code(d, &code, context, json);
+        status = run_code(d, &code, json);
     droste_free(d);
     return status;
 }
 
 const struct command command_exec = {
     .name = "exec",
-    .synopsis = "[-c CODE | FILE | -] [--context PATH] [--json] [--SETTING VALUE ...]",
+    .synopsis = "[-c CODE | FILE | -] [--context [NAME=]PATH ...] [--json] [--SETTING VALUE ...]",
     .summary = "run Python code in a fresh sandbox",
     .details =
         "With --json one object is printed: status (ok, submitted, error, timeout, killed, lost),\n"

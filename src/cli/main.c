@@ -273,6 +273,8 @@ static int take_flag(struct parsing *p)
         return cli_usage(
             p->self, "%s needs a value (%s)", word, flag ? flag->value : option->value);
     droste_error err;
+    if (flag && flag->add)
+        return flag->add(p->d, value, &err) < 0 ? cli_error(&err) : -1;
     if (flag)
         *flag->text = value;
     else if (droste_set(p->d, option->name, value, &err) < 0)

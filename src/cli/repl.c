@@ -16,7 +16,6 @@ struct repl {
     droste *d;
     struct lines *lines;
     droste_session *session, *reader;
-    const char *context;
     char python[64];
     bool in_line; /* the last output did not end its line */
     bool over;
@@ -90,14 +89,11 @@ static bool is_complete(struct repl *r, const struct buf *cell)
 
 static int open_session(struct repl *r, droste_error *err)
 {
-    const char *kind = r->d->settings.context_type;
     int rc = droste_session_open(r->d, &r->session, err);
     if (rc < 0)
         return rc;
     droste_session_on_output(r->session, stream_output, r);
-    if (r->context)
-        rc = droste_session_load(r->session, "context", kind ? kind : "auto", r->context, err);
-    return rc;
+    return droste_session_load_contexts(r->session, err);
 }
 
 /* After the session's death, of which the user has been told. */
@@ -111,7 +107,7 @@ static void restart(struct repl *r)
         return;
     }
     cli_fail(0, "this is a new session: the variables are gone%s",
-        r->context ? ", `context` was loaded again" : "");
+        r->d->contexts.count > 0 ? ", `context` was loaded again" : "");
 }
 
 static void print_result(struct repl *r, const droste_result *result)
@@ -272,18 +268,28 @@ static int converse(struct repl *r)
     return status;
 }
 
+static bool reads_standard_input(const droste *d)
+{
+    for (size_t i = 0; i < d->contexts.count; i++) {
+        const char *equals = strchr(d->contexts.items[i], '=');
+        if (strcmp(equals ? equals + 1 : d->contexts.items[i], "-") == 0)
+            return true;
+    }
+    return false;
+}
+
 static int run(const struct command *self, int argc, char **argv)
 {
     struct repl r = { 0 };
     const struct flag flags[] = {
-        { "context", "PATH", "A file or a directory, bound as `context`.", &r.context, NULL },
+        FLAG_CONTEXT("A file or a directory, bound as `context`; may be repeated."),
         { 0 },
     };
     droste_error err;
     if (droste_new(&r.d, &err) < 0)
         return cli_error(&err);
     int status = cli_parse(self, argc, argv, flags, r.d, NULL, 0, NULL);
-    if (status < 0 && r.context && strcmp(r.context, "-") == 0)
+    if (status < 0 && reads_standard_input(r.d))
         status =
             cli_usage(self, "standard input is where the code comes from; give --context PATH");
     if (status < 0)
@@ -295,7 +301,7 @@ static int run(const struct command *self, int argc, char **argv)
 
 const struct command command_repl = {
     .name = "repl",
-    .synopsis = "[--context PATH] [--SETTING VALUE ...]",
+    .synopsis = "[--context [NAME=]PATH ...] [--SETTING VALUE ...]",
     .summary = "a Python prompt in a sandbox",
     .details =
         "A cell runs when it is complete; a blank line ends a block. Ctrl-C clears the line, or\n"

@@ -8,7 +8,7 @@
 #include "cli/progress.h"
 
 struct request {
-    const char *question, *context, *before;
+    const char *question, *before;
     bool json, quiet;
 };
 
@@ -18,9 +18,9 @@ static int ask(droste *d, const struct request *q, struct progress *progress, dr
 {
     droste_event_fn *fn = progress ? progress_event : NULL;
     if (!q->before)
-        return droste_run(d, q->question, q->context, fn, progress, r, err);
+        return droste_run(d, q->question, NULL, fn, progress, r, err);
     int rc = droste_chat_continue(d, q->before, chat, err);
-    return rc < 0 ? rc : droste_chat_ask(*chat, q->question, q->context, fn, progress, r, err);
+    return rc < 0 ? rc : droste_chat_ask(*chat, q->question, NULL, fn, progress, r, err);
 }
 
 static int answer_question(droste *d, const struct request *q)
@@ -45,7 +45,7 @@ static int run(const struct command *self, int argc, char **argv)
     size_t count = 0;
     const struct flag flags[] = {
         { "question", "TEXT", "What to find out.", &q.question, NULL },
-        { "context", "PATH", "A file, a directory or - (standard input).", &q.context, NULL },
+        FLAG_CONTEXT("A file, a directory or - (standard input); may be repeated."),
         { "continue", "RUN", "A run that has ended: go on from it with one more question.",
             &q.before, NULL },
         { "json", NULL, "Print one JSON object instead of the answer.", NULL, &q.json },
@@ -69,8 +69,8 @@ static int run(const struct command *self, int argc, char **argv)
 
 const struct command command_run = {
     .name = "run",
-    .synopsis = "--question TEXT [--context PATH] [--continue RUN] [--model MODEL] [--json] "
-                "[--SETTING VALUE ...]",
+    .synopsis = "--question TEXT [--context [NAME=]PATH ...] [--continue RUN] [--model MODEL] "
+                "[--json] [--SETTING VALUE ...]",
     .summary = "answer a question about a context of any size",
     .details =
         "With --json one object is printed: answer, status (answered, exhausted, budget, timeout,\n"
@@ -85,6 +85,7 @@ const struct command command_run = {
         "  droste run --question 'Which module defines the most classes?' --context "
         "/usr/lib/python3.11\n"
         "  droste run --question 'Who wrote to whom?' --context mail.txt --model gpt-5-mini\n"
+        "  droste run --question 'What changed?' --context old=v1.txt --context new=v2.txt\n"
         "  droste run --question 'What are the first 12 Fibonacci numbers?'\n"
         "  journalctl | droste run --question 'What failed last night?' --context -\n"
         "  droste run --question Q --context big/ --model m --base-url http://127.0.0.1:8000/v1\n"

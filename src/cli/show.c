@@ -175,18 +175,31 @@ static void print_fact_value(const char *name, struct store_value value)
     print_fact(name, value.data);
 }
 
+static void show_one(struct buf *out, struct json_object *o)
+{
+    const char *name = json_get_string(o, "name", NULL);
+    int64_t files = json_get_int(o, "files", 0), left_out = json_get_int(o, "left_out", 0);
+    buf_printf(out, "%s%s%s, %lld bytes", name ? name : "", name ? " = " : "",
+        json_get_string(o, "source", "?"), (long long)json_get_int(o, "bytes", 0));
+    if (files > 0)
+        buf_printf(out, " in %lld files", (long long)files);
+    if (left_out > 0)
+        buf_printf(out, " (%lld more were left out)", (long long)left_out);
+}
+
 void show_context(struct buf *out, const char *json, size_t len)
 {
     cleanup_json struct json_object *o = NULL;
     if (json_parse(json, len, &json_limits_large, &o, NULL) < 0)
         return;
-    int64_t files = json_get_int(o, "files", 0), left_out = json_get_int(o, "left_out", 0);
-    buf_printf(out, "%s, %lld bytes", json_get_string(o, "source", "?"),
-        (long long)json_get_int(o, "bytes", 0));
-    if (files > 0)
-        buf_printf(out, " in %lld files", (long long)files);
-    if (left_out > 0)
-        buf_printf(out, " (%lld more were left out)", (long long)left_out);
+    bool several = json_object_is_type(o, json_type_array);
+    size_t count = several ? json_object_array_length(o) : 0;
+    if (!several)
+        show_one(out, o);
+    for (size_t i = 0; i < count; i++) {
+        buf_puts(out, i ? "; " : "");
+        show_one(out, json_object_array_get_idx(o, i));
+    }
 }
 
 static void print_context(struct store_value context)
@@ -435,7 +448,7 @@ static void print_sub_call(const struct store_call *call, bool full)
 static int text_call(void *arg, const struct store_call *call, struct error *err)
 {
     struct text_show *s = arg;
-    bool root = strcmp(call->begin.kind, "root") == 0;
+    bool root = store_is_loop_call(call->begin.kind);
     if (root || call->begin.cell != s->cell)
         end_calls(s);
     if (root) {

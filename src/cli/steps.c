@@ -277,7 +277,7 @@ void steps_call(struct steps_out *o, const struct store_call *call)
     field_time(&o->text, "started", call->started_ms);
     field_time(&o->text, "ended", call->ended_ms);
     field_string(&o->text, "status", e->status);
-    if (strcmp(call->begin.kind, "root") == 0)
+    if (store_is_loop_call(call->begin.kind))
         add_json(o, "request", &call->begin.request);
     else
         add_text(o, "request", &call->begin.request);

@@ -12,22 +12,28 @@
 #include "session/session.h"
 
 struct context;
+struct contexts;
 
 struct chat {
     const struct context *
         *contexts; /* `context_0` is the first, which may be NULL: there is none */
     size_t context_count;
+    size_t own; /* the first that this question brings */
     struct json_object
-        *history; /* array of {role, content}: questions and answers; NULL: none yet */
-    size_t next;  /* which is bound next: a context, then the history */
-    bool lost;    /* the sandbox of the run before is gone, and its variables */
+        *history; /* array of {role, content}: questions and answers, or, where the conversation
+                     was shortened, all that was said up to there; NULL: none yet */
+    struct context *bound_history; /* what was bound last */
+    size_t next;                   /* which is bound next: a context, then the history */
+    bool lost;                     /* the sandbox of the run before is gone, and its variables */
 };
 
-/* The first question's. */
-int chat_begin(struct chat *c, const struct context *context, struct error *err);
-/* What a run said, and its context where it has one more. `answer` is JSON; NULL: there was none. */
+/* The first question's; NULL: it has no contexts. */
+int chat_begin(struct chat *c, const struct contexts *own, struct error *err);
+/* What a run said, and its contexts where it has more. `answer` is JSON; NULL: there was none. */
 int chat_go_on(struct chat *c, const struct chat *before, const char *question, const char *answer,
-    const struct context *context, struct error *err);
+    const struct contexts *own, struct error *err);
+/* Adds to the history. */
+int chat_say(struct chat *c, const char *role, const char *text, size_t len, struct error *err);
 void chat_free(struct chat *c);
 
 /* Binds all, or with `more_only` what this question brings; chat_bind_next until it gives 0. */
@@ -35,9 +41,11 @@ void chat_bind_begin(struct chat *c, bool more_only);
 /* 1: an operation was started, whose result goes to `done`; 0: nothing is left to be bound. */
 int chat_bind_next(
     struct chat *c, struct session *s, session_done_fn *done, void *arg, struct error *err);
-/* Of the operation that has ended: the context that it bound; NULL: it was the history, or none. */
-const struct context *chat_bound(const struct chat *c);
-/* The name of this question's context in the guest, for the model. */
-void chat_context_name(const struct chat *c, char out[32]);
+/* Binds the history alone. */
+int chat_bind_history(
+    struct chat *c, struct session *s, session_done_fn *done, void *arg, struct error *err);
+/* Of the operation that has ended: the context that it bound, and its number; NULL: it was the history,
+ * or none. */
+const struct context *chat_bound(const struct chat *c, size_t *index);
 
 #endif

@@ -22,7 +22,8 @@ struct child {
     char *prompt, *model, *resume; /* the last two may be NULL */
     bool reserved;
     struct given *context;
-    bool uses_context;
+    const struct context *used; /* NULL: none is in use */
+    struct contexts contexts;   /* the one, where there is one */
     int64_t cell;
     enum { WAITING, AT_WORK, OVER } state;
     struct rlm_run *run; /* from when it begins until it is buried */
@@ -33,7 +34,7 @@ struct child {
 static void free_child(struct child *c)
 {
     run_free(c->run);
-    if (c->uses_context)
+    if (c->used)
         given_rest(c->context);
     given_drop(c->context);
     free(c->prompt);
@@ -91,8 +92,9 @@ static int use_context(struct child *c, struct run_place *place, struct error *e
 {
     if (!c->context)
         return 0;
-    int rc = given_use(c->context, &place->context, err);
-    c->uses_context = rc == 0;
+    int rc = given_use(c->context, &c->used, err);
+    c->contexts = (struct contexts){ (struct context **)&c->used, 1 };
+    place->contexts = &c->contexts;
     place->context_hash = rc == 0 ? given_hash(c->context, err) : NULL;
     return rc == 0 && !place->context_hash ? -(int)ERROR_IO : rc;
 }

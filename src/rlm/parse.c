@@ -67,6 +67,64 @@ static bool closes(const struct line *line, const struct fence *open)
            fence.info_len == 0;
 }
 
+/* ---- Python's strings of several lines ---- */
+
+/* In which of them the code is at the end of this line, if it was in `quote` before: '\'', '"', or 0
+ * for none. Strings of one line end with it. */
+static char string_after(const struct line *line, char quote)
+{
+    const char *end = line->text + line->len;
+    bool triple = quote != 0;
+    for (const char *p = line->text; p < end; p++) {
+        bool three = end - p >= 3 && p[1] == *p && p[2] == *p;
+        if (quote && *p == '\\') {
+            p++;
+        } else if (quote && *p == quote && (!triple || three)) {
+            p += triple ? 2 : 0;
+            quote = 0;
+        } else if (!quote && *p == '#') {
+            return 0;
+        } else if (!quote && (*p == '"' || *p == '\'')) {
+            quote = *p;
+            triple = three;
+            p += triple ? 2 : 0;
+        }
+    }
+    return triple ? quote : 0;
+}
+
+/* How far is looked for a better end: blocks with strings that never end must not keep the host busy. */
+enum { ENDS_MAX = 64, LOOK_MAX = 100000 };
+
+struct block_end {
+    size_t end, next;
+};
+
+/* The line that closes the fence, which is not within a string of the code; if there is none such, the
+ * first that would close it; without any the end of the text. */
+static struct block_end find_end(
+    const char *text, size_t len, size_t start, const struct fence *open)
+{
+    struct block_end first = { len, len };
+    bool code = is_code(open);
+    unsigned ends = 0;
+    char quote = 0;
+    for (size_t at = start; at < len;) {
+        struct line line = line_at(text, len, at);
+        struct block_end here = { at, line.next };
+        bool closing = closes(&line, open);
+        if (closing && !quote)
+            return here;
+        if (closing && ends++ == 0)
+            first = here;
+        if (ends > 0 && (ends > ENDS_MAX || at - first.end > LOOK_MAX))
+            break;
+        quote = code ? string_after(&line, quote) : 0;
+        at = line.next;
+    }
+    return first;
+}
+
 bool reply_next_block(const char *text, size_t len, size_t *at, struct reply_block *block)
 {
     while (*at < len) {
@@ -75,16 +133,10 @@ bool reply_next_block(const char *text, size_t len, size_t *at, struct reply_blo
         *at = line.next;
         if (!is_fence(&line, &open))
             continue;
-        size_t start = *at, end = len;
-        while (*at < len) {
-            size_t here = *at;
-            line = line_at(text, len, here);
-            *at = line.next;
-            if (!closes(&line, &open))
-                continue;
-            end = here;
-            break;
-        }
+        size_t start = *at;
+        struct block_end found = find_end(text, len, start, &open);
+        size_t end = found.end;
+        *at = found.next;
         if (!is_code(&open))
             continue;
         *block = (struct reply_block){ text + start, end - start };
@@ -144,19 +196,15 @@ enum reply_final reply_find_final(
     const char *text, size_t len, const char **value, size_t *value_len)
 {
     enum reply_final found = FINAL_NONE;
-    struct fence open = { 0 };
     unsigned open_finals = 0;
     for (size_t at = 0; at < len && open_finals < OPEN_FINALS_MAX;) {
         struct line line = line_at(text, len, at);
+        struct fence open;
         at = line.next;
-        if (open.count > 0) {
-            if (closes(&line, &open))
-                open.count = 0;
+        if (is_fence(&line, &open)) {
+            at = find_end(text, len, at, &open).next;
             continue;
         }
-        if (is_fence(&line, &open))
-            continue;
-        open.count = 0;
         while (line.len > 0 && (*line.text == ' ' || *line.text == '\t')) {
             line.text++;
             line.len--;

@@ -13,8 +13,9 @@ struct reply_block {
 /* Finds the next fenced block of code from *at on, and moves *at behind it. A fence is a line of
  * three or more backticks (or tildes), indented by at most three spaces, with the language repl,
  * python, py or python3 in any case; the block ends at a line with at least as many of the same and
- * nothing else (CommonMark 0.31, 4.5), so that shorter fences may stand in strings of the code. A
- * closing fence that is missing is the end of the text. Blocks in other languages are passed over. */
+ * nothing else (CommonMark 0.31, 4.5), so that shorter fences may stand in the code. Unlike there, a line
+ * within a string of several lines does not end it, if it ends behind that string. A closing fence
+ * that is missing is the end of the text. Blocks in other languages are passed over. */
 bool reply_next_block(const char *text, size_t len, size_t *at, struct reply_block *block);
 
 enum reply_final {

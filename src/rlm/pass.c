@@ -5,6 +5,7 @@
  * what it said.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/json.h"
@@ -34,6 +35,12 @@ int pass_call(const struct tree *tree, struct recorded *recorded, const struct r
     return rc < 0 ? rc : pass(tree, call, &message, 1, err);
 }
 
+static int forget_said(struct json_object *said, struct error *err)
+{
+    size_t count = json_object_array_length(said);
+    return count == 0 || json_object_array_del_idx(said, 0, count) == 0 ? 0 : error_memory(err);
+}
+
 /* Adds what the loop said new in this call to what it `said` before, which is NULL at first. */
 static int add_said(struct json_object **said, struct recorded *recorded,
     const struct recorded_call *call, struct error *err)
@@ -46,6 +53,10 @@ static int add_said(struct json_object **said, struct recorded *recorded,
     if (rc == 0 && !*said && !(*said = json_object_new_array()))
         rc = error_memory(err);
     size_t count = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
+    struct json_object *first = count > 0 ? json_object_array_get_idx(list, 0) : NULL;
+    if (rc == 0 && strcmp(json_get_string(first, "role", ""), "system") == 0)
+        rc = forget_said(
+            *said, err); /* the first call, or one behind a summary: this is all of it */
     for (size_t i = 0; rc == 0 && i < count; i++)
         if (json_object_array_add(*said, json_object_get(json_object_array_get_idx(list, i))) < 0)
             rc = error_memory(err);

@@ -22,8 +22,17 @@ static const char names_text[] =
     "and the value of a bare expression is not shown, so print what you need, and little at a "
     "time.\n"
     "\n"
-    "The session has:\n"
-    "- `context`: what the question is about. Its type and size are given with the question.\n"
+    "The session has:\n";
+
+static const char context_text[] =
+    "- `context`: what the question is about. Its type and size are given with the question.\n";
+
+static const char contexts_text[] =
+    "- `context_0`, `context_1` and so on: what the question is about. Their types and sizes, and "
+    "other "
+    "names of theirs, are given with the question. `context` is the first of them.\n";
+
+static const char llm_text[] =
     "- `llm_query(prompt)`: asks a language model and returns its reply as a str. It sees only the "
     "prompt, so put the text and the task into it. It can take in about 100,000 tokens.\n"
     "- `llm_query_batched(prompts)`: asks for a list of prompts at once and returns the replies in "
@@ -48,12 +57,19 @@ static const char work_text[] =
     "- `add_buffer(name, value)`, `get_buffer(name)`, `clear_buffer(name)`: named lists in which "
     "to "
     "collect findings.\n"
-    "- `SHOW_VARS()`: the names and types of your variables, as text; print it.\n"
+    "- `SHOW_VARS()`: the names and types of your variables, as text; print it.\n";
+
+static const char submit_text[] =
     "- `SUBMIT(answer=value)`: gives the answer and ends your work. The value is a str, a number, "
-    "a "
-    "bool, None, a list or a dict. `FINAL(value)` does the same; `FINAL_VAR(\"name\")` gives the "
-    "variable of that name; so does setting `answer[\"content\"]` and then `answer[\"ready\"]` to "
-    "True.\n"
+    "a bool, None, a list or a dict.";
+
+static const char submit_typed_text[] =
+    "- `SUBMIT(value)`: gives the answer and ends your work. The value must fit the JSON Schema "
+    "below; one that does not is not taken, and you are told why.";
+
+static const char how_text[] =
+    " `FINAL(value)` does the same; `FINAL_VAR(\"name\")` gives the variable of that name; so does "
+    "setting `answer[\"content\"]` and then `answer[\"ready\"]` to True.\n"
     "Python's standard library is there; the network is not.\n"
     "\n"
     "How to work well:\n"
@@ -72,9 +88,20 @@ const char prompt_no_code[] = "Your reply had no ```repl block, so nothing was r
                               "go on, or SUBMIT the answer "
                               "in a ```repl block.";
 
-const char prompt_last_turn[] =
-    "You have used all your turns; no more code will be run. Give your best final answer to the "
-    "question now, in words, with nothing else. If you could not find it, say so.";
+void prompt_last_turn(struct buf *out, bool typed)
+{
+    buf_puts(out, "You have used all your turns; no more code will be run. Give your best final "
+                  "answer to the question now, ");
+    buf_puts(out, typed ? "as JSON that fits the schema, with nothing else."
+                        : "in words, with nothing else. If you could not find it, say so.");
+}
+
+void prompt_not_taken(struct buf *out, const char *why, bool last)
+{
+    buf_printf(out, "Your answer was not taken, it does not fit its schema: %s. ", why);
+    buf_puts(out, last ? "Give the answer as JSON that fits the schema, with nothing else."
+                       : "SUBMIT one that does in a ```repl block.");
+}
 
 static const char rules_text[] =
     "\nThis session has rules. Of the standard library you can import what computes, not what "
@@ -82,15 +109,37 @@ static const char rules_text[] =
     "like). `eval`, `exec`, `compile` and `input` are switched off. Files can be written below the "
     "current directory only.\n";
 
-void prompt_system(struct buf *out, const char *instructions, bool rules, bool children)
+/* The fields by their names, where they are few and Python can say them. */
+static void put_fields(struct buf *out, const struct schema *type)
+{
+    size_t count = 0;
+    const char *const *names = schema_names(type, &count);
+    bool sayable = count > 0 && count <= 12;
+    for (size_t i = 0; sayable && i < count; i++)
+        sayable = text_is_identifier(names[i]);
+    for (size_t i = 0; sayable && i < count; i++)
+        buf_printf(
+            out, "%s%s=value", i ? ", " : " Its fields may be given by name: `SUBMIT(", names[i]);
+    buf_puts(out, sayable ? ")`." : "");
+}
+
+void prompt_system(struct buf *out, const struct prompt_session *s)
 {
     buf_puts(out, names_text);
-    buf_puts(out, children ? children_text : "");
+    buf_puts(out, s->several ? contexts_text : context_text);
+    buf_puts(out, llm_text);
+    buf_puts(out, s->children ? children_text : "");
     buf_puts(out, work_text);
-    if (rules)
+    buf_puts(out, s->answer ? submit_typed_text : submit_text);
+    if (s->answer)
+        put_fields(out, s->answer);
+    buf_puts(out, how_text);
+    if (s->rules)
         buf_puts(out, rules_text);
-    if (instructions && instructions[0])
-        buf_printf(out, "\nInstructions for this task:\n%s\n", instructions);
+    if (s->answer)
+        buf_printf(out, "\nThe answer must fit this JSON Schema:\n%s\n", schema_text(s->answer));
+    if (s->instructions && s->instructions[0])
+        buf_printf(out, "\nInstructions for this task:\n%s\n", s->instructions);
 }
 
 /* 12345678 as 12,345,678. */
@@ -152,20 +201,38 @@ static void put_samples(struct buf *out, struct json_object *variable)
         buf_printf(out, "Its first item is a %.80s\n", item);
 }
 
-void prompt_question(struct buf *out, const char *question, struct json_object *variable,
-    const char *source, unsigned turns)
+/* `context`, also `mail`, is a str of 5 characters, from mail.txt. */
+static void put_context(struct buf *out, const struct context *c, size_t index, bool several,
+    struct json_object *variable)
 {
+    struct context_names names;
+    context_names(c, index, &names);
+    size_t first =
+        several && index == 0; /* the numbered name before `context`, as for the others */
+    buf_printf(out, "%s`%s`", several ? "- " : "", names.names[first]);
+    if (first)
+        buf_puts(out, ", also `context`");
+    if (c->name)
+        buf_printf(out, ", also `%s`,", c->name);
+    else if (first)
+        buf_putc(out, ',');
+    buf_puts(out, " is ");
+    prompt_describe_context(out, variable);
+    buf_printf(out, ", from %.200s.\n", c->source);
+    put_samples(out, variable);
+}
+
+void prompt_question(struct buf *out, const char *question, const struct contexts *contexts,
+    struct json_object *variables, unsigned turns)
+{
+    size_t count = contexts ? contexts->count : 0;
     buf_printf(out, "Question: %s\n\n", question);
-    if (variable) {
-        buf_puts(out, "`context` is ");
-        prompt_describe_context(out, variable);
-        if (source)
-            buf_printf(out, ", from %.200s", source);
-        buf_puts(out, ".\n");
-        put_samples(out, variable);
-    } else {
+    if (count == 0)
         buf_puts(out, "There is no context for this question; `context` is an empty str.\n");
-    }
+    if (count > 1)
+        buf_printf(out, "There are %zu contexts:\n", count);
+    for (size_t i = 0; i < count; i++)
+        put_context(out, contexts->items[i], i, count > 1, json_object_array_get_idx(variables, i));
     buf_printf(out, "\nYou have %u turns. Turn 1 of %u.", turns, turns);
 }
 
@@ -183,6 +250,34 @@ static void put_shortened(struct buf *out, const char *text, size_t len, size_t 
     buf_append(out, text, head);
     buf_printf(out, "\n... [%zu bytes left out; print less] ...\n", tail - head);
     buf_append(out, text + tail, len - tail);
+}
+
+void prompt_ask_summary(struct buf *out)
+{
+    buf_puts(out,
+        "This conversation becomes too long for you to read, so its earlier turns will be taken "
+        "out of "
+        "it now. Write a summary with which you can go on without them: what you have found, with "
+        "the "
+        "exact values, names and places; which variables of the session hold what; what failed and "
+        "need not be tried again; what is still to do. Reply with the summary only, without code.");
+}
+
+void prompt_summary(struct buf *out, const char *said, size_t len)
+{
+    buf_puts(out,
+        "Your earlier turns were taken out of this conversation to keep it short. The "
+        "variables of the session are as you left them, and `history` there has all that "
+        "was said: a list of dicts with \"role\" and \"content\". Your own summary of it:\n\n");
+    buf_append(out, said, len);
+}
+
+void prompt_shortened(struct buf *out, const char *text, size_t len, size_t max)
+{
+    buf_puts(out,
+        "(This was cut to keep the conversation short; `history` has all that was said: a list "
+        "of dicts with \"role\" and \"content\".)\n");
+    put_shortened(out, text, len, max);
 }
 
 static void put_section(
@@ -223,9 +318,8 @@ void prompt_result(struct buf *out, const struct cell_result *r, unsigned index,
         put_section(out, "Error:\n", failure, strlen(failure), max_chars / 2);
     if (!r->alive)
         buf_printf(out,
-            "The session ended: %s. A new one was started: `context` is there again, your "
-            "variables "
-            "are not.\n",
+            "The session ended: %s. A new one was started: what was given with the question is "
+            "there again, your variables are not.\n",
             r->reason.text);
     if (r->out.len == 0 && r->err.len == 0 && !failure && r->alive)
         buf_puts(out, "(nothing was printed)\n");

@@ -3,40 +3,60 @@
 #define DROSTE_RLM_PROMPT_H
 
 #include "base/buf.h"
+#include "base/schema.h"
+#include "session/context.h"
 #include "session/session.h"
 
-/* How to work and what there is to work with. Each name that it mentions exists in the guest
- * (tests/unit/rlm/test_prompt.c). Of child runs it speaks only where there may be some. */
-void prompt_system(struct buf *out, const char *instructions, bool rules, bool children);
+/* What a session has; the model is told of nothing else. */
+struct prompt_session {
+    const char *instructions;    /* NULL or "": none */
+    const struct schema *answer; /* the type of the answer; NULL: any */
+    bool rules, children;
+    bool several; /* contexts, not one or none */
+};
+
+/* How to work and what there is to work with. Each name that it mentions exists in the guest, and does
+ * what is said of it (tests/e2e/test_prompt.py). */
+void prompt_system(struct buf *out, const struct prompt_session *session);
+
+/* The question and what is known of the contexts, never the contexts themselves. `variables` is the
+ * guest's own description of each, a list. */
+void prompt_question(struct buf *out, const char *question, const struct contexts *contexts,
+    struct json_object *variables, unsigned turns);
 
 /* The tools (name, signature, description) and given values (as session_set describes them), each in
  * its own point of a list; NULL: none. */
 void prompt_tools(struct buf *out, struct json_object *tools, struct json_object *data);
 
-/* The question and what is known of the context, never the context itself. `variable` is the
- * guest's own description of it, NULL where there is none. */
-void prompt_question(struct buf *out, const char *question, struct json_object *variable,
-    const char *source, unsigned turns);
-
 /* A question that follows on another one. */
 struct prompt_next {
     const char *answer; /* JSON, to the question before; NULL: there was none */
     const char *question;
-    bool lost;                    /* the variables are gone */
-    struct json_object *variable; /* of its own context, called `name`; NULL: it brings none */
-    const char *name, *source;
+    bool lost;                       /* the variables are gone */
+    const struct contexts *contexts; /* that it brings; NULL: none */
+    size_t first;                    /* the number of the first of them */
+    struct json_object *variables;   /* as in prompt_question */
     unsigned turns;
 };
 void prompt_next_question(struct buf *out, const struct prompt_next *next);
 
-/* The context in a line, for people and the prompt. */
+/* A context in a line, for people and the prompt. */
 void prompt_describe_context(struct buf *out, struct json_object *variable);
 
 /* What one block did; `index` counts from 1, `blocks` is their number in the reply. */
 void prompt_result(
     struct buf *out, const struct cell_result *result, unsigned index, size_t max_chars);
 
-extern const char prompt_no_code[];   /* after a reply without code and answer */
-extern const char prompt_last_turn[]; /* when the iterations are used up */
+extern const char prompt_no_code[]; /* after a reply without code and answer */
+/* When the iterations are used up. */
+void prompt_last_turn(struct buf *out, bool typed);
+/* Asks for a summary of the conversation, which it says will be taken out; and what stands in the place
+ * of it then. */
+void prompt_ask_summary(struct buf *out);
+void prompt_summary(struct buf *out, const char *said, size_t len);
+/* An output that was shown before, cut when the conversation became too long. */
+void prompt_shortened(struct buf *out, const char *text, size_t len, size_t max);
+/* After an answer in words that has not the type; `last`: no more code will be run. */
+void prompt_not_taken(struct buf *out, const char *why, bool last);
 
 #endif

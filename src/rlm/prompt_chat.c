@@ -24,10 +24,16 @@ void prompt_next_question(struct buf *out, const struct prompt_next *next)
     buf_puts(out,
         "`history` is a list of the questions and answers before this one, as dicts with role and "
         "content.\n");
-    if (next->variable) {
-        buf_printf(out, "There is one more context, `%s`: ", next->name);
-        prompt_describe_context(out, next->variable);
-        buf_printf(out, ", from %.200s.\n", next->source);
+    for (size_t i = 0; next->contexts && i < next->contexts->count; i++) {
+        const struct context *c = next->contexts->items[i];
+        struct context_names names;
+        context_names(c, next->first + i, &names);
+        buf_printf(out, "There is one more context, `%s`", names.names[0]);
+        if (c->name)
+            buf_printf(out, ", also `%s`", c->name);
+        buf_puts(out, ": ");
+        prompt_describe_context(out, json_object_array_get_idx(next->variables, i));
+        buf_printf(out, ", from %.200s.\n", c->source);
     }
     buf_printf(out, "\nYou have %u turns. Turn 1 of %u.", next->turns, next->turns);
 }

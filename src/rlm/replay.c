@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "rlm/prompt.h"
 #include "rlm/run.h"
+#include "session/answer.h"
 
 /* ---- leaving the path ---- */
 
@@ -210,10 +211,11 @@ void replay_step(void *arg)
     }
     if (!call) { /* the answer itself was on disk when the process died */
         r->turn = r->result.iterations = (unsigned)recorded_turns(resume_recorded(r->resume));
-        turn_answered(r, turn_answer_of(buf_text(&r->submitted), r->submitted.len), RLM_ANSWERED);
+        turn_answered(r, answer_of(buf_text(&r->submitted), r->submitted.len, run_answer_type(r)),
+            RLM_ANSWERED);
         return;
     }
-    struct lm_reply reply = { .error = call->error, .finish = call->finish };
+    struct lm_reply reply = { .error = call->error, .finish = call->finish, .usage = call->usage };
     if (reply.error.code == ERROR_NONE)
         recorded_read(resume_recorded(r->resume), &call->reply, &text, &reply.error);
     reply.text = buf_text(&text);

@@ -30,7 +30,7 @@ const char *rlm_status_name(enum rlm_status status);
 
 enum rlm_event_kind {
     RLM_EVENT_STARTED, /* text: the run's id, or "" without a record */
-    RLM_EVENT_CONTEXT, /* text: what the guest has as `context`, in words */
+    RLM_EVENT_CONTEXT, /* text: what one of the contexts became in the guest, in words */
     RLM_EVENT_TURN,    /* a turn begins: `turn` of `turns` */
     RLM_EVENT_DELTA,   /* text: a piece of the model's reply */
     RLM_EVENT_REPLY,   /* text: the whole reply */
@@ -54,7 +54,7 @@ struct rlm_event {
 
 struct rlm_options {
     const char *question;
-    const struct context *context; /* NULL: none */
+    const struct contexts *contexts; /* may be NULL, or none */
     struct lm *const *models; /* by the depth of the call: 0 writes the root's code, 1 answers */
     size_t model_count;       /* its guest and writes its children's, …; the last is for more */
     struct environment *env;
@@ -73,9 +73,11 @@ struct rlm_options {
     unsigned max_iterations;
     unsigned max_errors;       /* turns in a row whose code failed; 0: no limit */
     unsigned child_iterations; /* of each run below the root */
-    size_t max_output_chars;   /* of a cell's output that the model is shown */
-    struct store *store;       /* NULL: no record */
-    const char *resume;        /* the run of the record to go on with; NULL: a new one */
+    double compaction; /* share of the window at which a conversation is shortened; 0: never */
+    int64_t window;    /* tokens that the model can read; 0: as lm/windows.h has it */
+    size_t max_output_chars; /* of a cell's output that the model is shown */
+    struct store *store;     /* NULL: no record */
+    const char *resume;      /* the run of the record to go on with; NULL: a new one */
     /* The run that asked the question before, which has ended and gives its session away; what its
      * options point to must outlive this one, too. NULL: none. */
     struct rlm_run *after;
@@ -101,7 +103,7 @@ struct rlm_result {
     double seconds;
     enum isolation isolation;
     bool rules;
-    uint64_t left_out; /* files of a directory that the context lacks */
+    uint64_t left_out; /* files of directories that the contexts lack */
     char *resumed;     /* JSON of a run that was resumed: what was replayed, what made again */
 };
 

@@ -1,6 +1,6 @@
 /* rlm/run.c: the loop.
  *
- *   open a session ─► set `context` ─► turn: ask the model ─► run the reply's blocks one by one
+ *   open a session ─► set the contexts ─► turn: ask the model ─► run the reply's blocks one by one
  *        ▲                               ▲                        │
  *        │ (the sandbox died)            └── feed the output back ┘─► an answer ─► end
  *
@@ -155,6 +155,7 @@ static const struct session_events guest_events = { guest_call, guest_call_dropp
 static int open_session(struct rlm_run *r, struct error *err)
 {
     const struct rlm_options *o = &r->tree->o;
+    r->session_options.answer = run_answer_type(r);
     int rc = session_open(o->env, &r->session_options, &guest_events, r, &r->session, err);
     if (rc < 0)
         return rc;
@@ -172,13 +173,25 @@ bool run_may_have_children(const struct rlm_run *r)
     return r->place.depth < r->tree->budget.limits.depth;
 }
 
-static void tell_context(struct rlm_run *r)
+struct schema *run_answer_type(const struct rlm_run *r)
+{
+    return r->place.parent ? NULL : r->tree->o.session.answer;
+}
+
+size_t run_context_count(const struct rlm_run *r)
+{
+    return r->place.contexts ? r->place.contexts->count : 0;
+}
+
+static void tell_context(struct rlm_run *r, size_t index)
 {
     cleanup_buf struct buf text = { 0 };
-    const struct context *c = r->place.context;
-    if (!c)
-        return;
-    prompt_describe_context(&text, r->variable);
+    struct context_names names;
+    const struct context *c = r->place.contexts->items[index];
+    context_names(c, r->chat.own + index, &names);
+    if (run_context_count(r) > 1)
+        buf_printf(&text, "%s, ", c->name ? c->name : names.numbered);
+    prompt_describe_context(&text, json_object_array_get_idx(r->variables, index));
     buf_printf(&text, ", from %.200s", c->source);
     run_tell(r, RLM_EVENT_CONTEXT, buf_text(&text), text.len);
     cleanup_free char *notice = context_notice(c);
@@ -188,16 +201,32 @@ static void tell_context(struct rlm_run *r)
 
 static int bind_next(struct rlm_run *r, struct error *err);
 
+/* What each of this question's own became; after the death of a sandbox they are bound again. */
+static int note_variable(
+    struct rlm_run *r, size_t index, struct json_object *variable, struct error *err)
+{
+    if (!r->variables && !(r->variables = json_object_new_array()))
+        return error_memory(err);
+    if (index < r->chat.own || index - r->chat.own != json_object_array_length(r->variables))
+        return 0;
+    struct json_object *o = variable ? json_object_get(variable) : json_object_new_object();
+    if (o && json_object_array_add(r->variables, o) == 0)
+        return 0;
+    json_object_put(o);
+    return error_memory(err);
+}
+
 static void is_bound(void *arg, struct cell_result *c)
 {
     struct rlm_run *r = arg;
     struct error err = { 0 };
-    const struct context *context = chat_bound(&r->chat);
+    size_t index;
+    const struct context *context = chat_bound(&r->chat, &index);
     int rc = 0;
     if (!r->finished && c->status != CELL_OK)
         rc = context_refused(context, c, &err);
-    if (context && context == r->place.context && !r->variable)
-        r->variable = c->variable ? json_object_get(c->variable) : json_object_new_object();
+    if (!r->finished && rc == 0 && context)
+        rc = note_variable(r, index, c->variable, &err);
     cell_result_free(c);
     if (r->finished)
         return;
@@ -214,7 +243,8 @@ static int is_ready(struct rlm_run *r, struct error *err)
         turn_finish(r); /* what is left of the reply was written for variables that are gone */
         return 0;
     }
-    tell_context(r);
+    for (size_t i = 0; i < run_context_count(r); i++)
+        tell_context(r, i);
     int rc = turn_first_messages(r, err);
     if (rc == 0)
         turn_next(r);
@@ -303,14 +333,29 @@ static struct rlm_run *before(const struct rlm_run *r)
     return r->place.parent ? NULL : r->tree->o.after;
 }
 
+/* The session was opened for answers of one type. */
+static int check_type(const struct rlm_run *r, const struct rlm_run *last, struct error *err)
+{
+    const struct schema *now = run_answer_type(r), *then = run_answer_type(last);
+    if (now == then || (now && then && strcmp(schema_text(now), schema_text(then)) == 0))
+        return 0;
+    return error_set(err, ERROR_ARGUMENT,
+        "the type of the answers (answer-schema, answer-field) cannot change within a "
+        "conversation; "
+        "begin another");
+}
+
 /* What was said before, and the messages in which it was. */
 static int begin_chat(struct rlm_run *r, struct error *err)
 {
     struct rlm_run *last = before(r);
     if (!last)
-        return chat_begin(&r->chat, r->place.context, err);
+        return chat_begin(&r->chat, r->place.contexts, err);
     int rc = chat_go_on(
-        &r->chat, &last->chat, last->question, last->result.answer, r->place.context, err);
+        &r->chat, &last->chat, last->question, last->result.answer, r->place.contexts, err);
+    if (rc == 0)
+        rc = check_type(r, last, err);
+    compact_take_over(r, last);
     for (size_t i = 0; rc == 0 && i < last->message_count; i++) {
         const struct message *m = &last->messages[i];
         rc = turn_add_message(r, m->role, text_copy(m->text, m->len), m->len, err);
@@ -393,9 +438,9 @@ static struct rlm_run *new_run(
         .done = done,
         .done_arg = arg,
         .start_ns = clock_ns(),
-        .result = { .rules = tree->o.session.rules,
-            .left_out = place->context ? place->context->left_out : 0,
-            .budget = &tree->budget } };
+        .result = { .rules = tree->o.session.rules, .budget = &tree->budget } };
+    for (size_t i = 0; i < run_context_count(r); i++)
+        r->result.left_out += place->contexts->items[i]->left_out;
     return r;
 }
 
@@ -442,7 +487,7 @@ void run_free(struct rlm_run *r)
     free(r->model);
     free(r->result.answer);
     free(r->result.resumed);
-    json_object_put(r->variable);
+    json_object_put(r->variables);
     buf_free(&r->reply);
     buf_free(&r->feedback);
     buf_free(&r->submitted);
@@ -463,6 +508,7 @@ static void close_tree(struct tree *tree)
     free(tree->instructions);
     free(tree->setup);
     free(tree->settings);
+    schema_drop(tree->o.session.answer);
     free(tree);
 }
 
@@ -479,6 +525,7 @@ static struct tree *open_tree(struct loop *loop, const struct rlm_options *optio
         .setup = setup ? strdup(setup) : NULL,
         .settings = settings ? strdup(settings) : NULL };
     TAILQ_INIT(&tree->children);
+    schema_hold(tree->o.session.answer);
     budget_init(&tree->budget, &options->limits);
     tree->budget.up = options->part_of;
     tree->later = timer_new(loop, tree_look, tree);
@@ -495,7 +542,7 @@ int rlm_start(struct loop *loop, const struct rlm_options *options, rlm_done_fn 
     struct rlm_run **out, struct error *err)
 {
     struct run_place place = { .question = options->question,
-        .context = options->context,
+        .contexts = options->contexts,
         .iterations = options->max_iterations,
         .resume = options->resume };
     struct tree *tree = open_tree(loop, options);

@@ -37,11 +37,11 @@ struct run_place {
     int64_t parent_cell;
     unsigned depth, iterations;
     const char *question;
-    const struct context *context; /* NULL: none */
-    const char *context_hash;      /* where that is known already; else NULL */
-    const char *model;             /* as lm_request has it; NULL: the one of its depth */
-    const char *resume;            /* the run of the record to go on with; NULL: a new one */
-    bool reserved;                 /* its first call is, in the budget */
+    const struct contexts *contexts; /* NULL: none */
+    const char *context_hash;        /* of the first, where that is known already; else NULL */
+    const char *model;               /* as lm_request has it; NULL: the one of its depth */
+    const char *resume;              /* the run of the record to go on with; NULL: a new one */
+    bool reserved;                   /* its first call is, in the budget */
 };
 
 struct message {
@@ -64,7 +64,7 @@ struct rlm_run {
     struct session_options session_options;
     struct prepare prepared; /* what came before the first block, and the tools that there are */
     struct broker *broker;
-    struct json_object *variable; /* what its context became; NULL: it has none */
+    struct json_object *variables; /* what each of its contexts became; NULL: not known yet */
     struct chat chat;
     bool in_cell; /* the session runs one */
     unsigned restarts;
@@ -73,11 +73,20 @@ struct rlm_run {
     size_t message_count, message_cap;
     size_t recorded; /* messages that are in the record already */
 
+    /* compact.c */
+    bool compacting;          /* the model is being asked for a summary */
+    size_t counted;           /* messages whose tokens are known: */
+    int64_t counted_tokens;   /* so many */
+    int64_t compacted_tokens; /* when it was last shortened */
+    unsigned summaries;       /* the third message is one if there were some */
+    bool shortened;           /* the chat's history is what was said, message by message */
+    size_t in_history;        /* messages that are in it then, or need not be */
+
     unsigned turn;
     struct lm_call *call;
     int64_t call_record;
     struct budget_hold hold;
-    bool last; /* the model is being asked for an answer without code */
+    unsigned last; /* how often the model was asked for an answer without code */
 
     struct buf reply; /* the reply whose blocks are being run */
     size_t at;        /* behind the last block that began */
@@ -109,7 +118,10 @@ void run_end(struct rlm_run *run, enum rlm_status status, const struct error *wh
 void run_fail(struct rlm_run *run, const struct error *why);
 /* Of one that has ended; not from within its callbacks. */
 void run_free(struct rlm_run *run);
+size_t run_context_count(const struct rlm_run *run);
 bool run_may_have_children(const struct rlm_run *run);
+/* The type of its answer; NULL: any, as of all but the root. */
+struct schema *run_answer_type(const struct rlm_run *run);
 void run_tell(struct rlm_run *run, enum rlm_event_kind kind, const char *text, size_t len);
 void run_tell_event(struct rlm_run *run, struct rlm_event *event);
 void run_calls_changed(void *run);
@@ -118,7 +130,9 @@ struct lm *tree_lm(const struct tree *tree, unsigned depth);
 
 /* turn.c: what a run does once its session is there. */
 int turn_first_messages(struct rlm_run *r, struct error *err);
-void turn_next(struct rlm_run *r);       /* asks the model */
+void turn_next(struct rlm_run *r);  /* the next one, or a summary before it */
+void turn_begin(struct rlm_run *r); /* asks the model */
+int turn_ask(struct rlm_run *r, struct error *err);
 void turn_next_block(struct rlm_run *r); /* of its reply */
 void turn_finish(struct rlm_run *r);     /* tells it what became of them */
 void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply);
@@ -126,10 +140,19 @@ void turn_cancel_call(struct rlm_run *r);
 /* Takes the text, which is NULL without memory. */
 int turn_add_message(
     struct rlm_run *r, const char *role, char *text, size_t len, struct error *err);
-/* The answer that the fields of SUBMIT are (free); NULL without memory. */
-char *turn_answer_of(const char *submit, size_t len);
 /* Ends the run with this answer, which it takes; NULL is for want of memory. */
 void turn_answered(struct rlm_run *r, char *json, enum rlm_status status);
+
+/* compact.c: a conversation that is too long. */
+/* What a provider counted of the call that has just ended. */
+void compact_count(struct rlm_run *r, const struct lm_usage *usage);
+/* Whether a summary comes before the next turn. */
+bool compact_is_due(struct rlm_run *r);
+int compact_begin(struct rlm_run *r, struct error *err);
+/* Takes it, and goes on. */
+void compact_take_summary(struct rlm_run *r, const char *said, size_t len);
+/* Of the run that this one goes on from, whose messages it has. */
+void compact_take_over(struct rlm_run *r, const struct rlm_run *last);
 
 /* replay.c: the steps of a run that is resumed. */
 int replay_open(struct rlm_run *r, struct error *err);

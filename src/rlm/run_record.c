@@ -12,25 +12,25 @@
 
 /* ---- the run ---- */
 
-static char *context_json(const struct context *c, const char *hash)
+static void put_path(struct buf *out, const char *path)
 {
-    struct buf out = { 0 };
-    if (!c)
-        return NULL;
-    buf_puts(&out, "{\"source\":");
-    if (text_is_utf8(c->source, strlen(c->source), NULL))
-        json_append_string(&out, c->source, strlen(c->source));
+    if (path && text_is_utf8(path, strlen(path), NULL))
+        json_append_string(out, path, strlen(path));
     else
-        buf_puts(&out, "null");
-    buf_printf(&out,
+        buf_puts(out, "null");
+}
+
+static void put_context(struct buf *out, const struct context *c, const char *hash)
+{
+    buf_puts(out, "{\"source\":");
+    put_path(out, c->source);
+    buf_printf(out,
         ",\"bytes\":%zu,\"files\":%llu,\"left_out\":%llu,\"sha256\":\"%s\",\"path\":", c->len,
         (unsigned long long)c->files, (unsigned long long)c->left_out, hash);
-    if (c->path && text_is_utf8(c->path, strlen(c->path), NULL))
-        json_append_string(&out, c->path, strlen(c->path));
-    else
-        buf_puts(&out, "null");
-    buf_putc(&out, '}');
-    return buf_steal(&out);
+    put_path(out, c->path);
+    if (c->name)
+        buf_printf(out, ",\"name\":\"%s\"", c->name);
+    buf_putc(out, '}');
 }
 
 /* But for the iterations these are of the whole tree. */
@@ -53,30 +53,45 @@ static const char *model_name(const struct rlm_run *r)
     return r->model ? r->model : lm_name(r->lm);
 }
 
-/* The hash of its context, and what of it must be kept in order to have it again: a child's is what
- * the code of its parent makes, and is made again with it. */
-static int keep_context(
-    const struct rlm_run *r, char hash[HASH_TEXT_SIZE], struct buf *kept, struct error *err)
+/* The hash of one of its contexts, and what of it must be kept in order to have it again: a child's is
+ * what the code of its parent makes, and is made again with it. */
+static int keep_context(const struct rlm_run *r, size_t index, char hash[HASH_TEXT_SIZE],
+    struct buf *kept, struct error *err)
 {
     const struct run_place *place = &r->place;
-    if (!place->context)
-        return 0;
     if (!place->context_hash)
-        return context_keep(place->context, hash, kept, err);
+        return context_keep(place->contexts->items[index], hash, kept, err);
     snprintf(hash, HASH_TEXT_SIZE, "%s", place->context_hash);
     return 0;
+}
+
+/* What is known of its contexts: an object for one, a list for several. */
+static int keep_contexts(
+    const struct rlm_run *r, struct buf *json, struct buf *kept, struct error *err)
+{
+    size_t count = run_context_count(r);
+    char hash[HASH_TEXT_SIZE] = "";
+    int rc = 0;
+    buf_puts(json, count > 1 ? "[" : "");
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        buf_puts(json, i ? "," : "");
+        rc = keep_context(r, i, hash, kept, err);
+        if (rc == 0)
+            put_context(json, r->place.contexts->items[i], hash);
+    }
+    buf_puts(json, count > 1 ? "]" : "");
+    return rc == 0 && buf_failed(json) ? error_memory(err) : rc;
 }
 
 int run_record_begin(struct rlm_run *r, struct error *err)
 {
     const struct rlm_run *parent = r->place.parent;
     struct store *store = r->tree->o.store;
-    char hash[HASH_TEXT_SIZE] = "";
-    cleanup_buf struct buf kept = { 0 };
-    int rc = store ? keep_context(r, hash, &kept, err) : 0;
+    cleanup_buf struct buf kept = { 0 }, context = { 0 };
+    int rc = store ? keep_contexts(r, &context, &kept, err) : 0;
     if (!store || rc < 0)
         return rc;
-    cleanup_free char *context = context_json(r->place.context, hash), *limits = limits_json(r);
+    cleanup_free char *limits = limits_json(r);
     struct store_run_begin begin = {
         .parent = parent ? parent->result.run : NULL,
         .parent_cell = r->place.parent_cell,
@@ -86,7 +101,7 @@ int run_record_begin(struct rlm_run *r, struct error *err)
         .environment = r->tree->o.env_name,
         .version = DROSTE_VERSION,
         .question = store_text(r->place.question),
-        .context = store_text(context),
+        .context = { context.data, context.len },
         .limits = store_text(limits),
         .settings = store_text(parent ? NULL : r->tree->settings),
         .context_data = { kept.data, kept.len },
@@ -193,7 +208,7 @@ int run_record_call(struct rlm_run *r, const char *key, struct error *err)
         .run = r->result.run,
         .turn = r->turn,
         .depth = r->place.depth,
-        .kind = "root",
+        .kind = r->compacting ? "summary" : "root",
         .model = model_name(r),
         .request = { buf_text(&request), request.len },
         .key = key,

@@ -15,33 +15,14 @@
 #include "rlm/parse.h"
 #include "rlm/prompt.h"
 #include "rlm/run.h"
+#include "session/answer.h"
 
-enum { RESTARTS_MAX = 5 };
+enum {
+    RESTARTS_MAX = 5,
+    LAST_WORDS_MAX = 3, /* how often the model is asked for them */
+};
 
 /* ---- answers ---- */
-
-/* Words as a JSON string. */
-static char *quoted(const char *text, size_t len)
-{
-    struct buf out = { 0 };
-    json_append_string(&out, text, len);
-    return buf_steal(&out);
-}
-
-/* SUBMIT(answer=x) and SUBMIT(x) answer x; several fields answer the object. */
-char *turn_answer_of(const char *submit, size_t len)
-{
-    cleanup_json struct json_object *o = NULL;
-    struct json_object *value = NULL;
-    if (json_parse(submit, len, &json_limits_large, &o, NULL) == 0 &&
-        json_object_object_length(o) == 1 &&
-        (json_object_object_get_ex(o, "answer", &value) ||
-            json_object_object_get_ex(o, "output", &value))) {
-        const char *text = value ? json_text(value, &len) : "null";
-        return text ? strdup(text) : NULL;
-    }
-    return text_copy(submit, len);
-}
 
 void turn_answered(struct rlm_run *r, char *json, enum rlm_status status)
 {
@@ -82,18 +63,23 @@ static int add_buf_message(struct rlm_run *r, const char *role, struct buf *text
     return turn_add_message(r, role, buf_steal(text), len, err);
 }
 
+/* Some providers refuse an assistant's message without text. */
+static int add_reply_message(struct rlm_run *r, const char *text, size_t len, struct error *err)
+{
+    static const char nothing[] = "(no reply)";
+    return len > 0 ? turn_add_message(r, "assistant", text_copy(text, len), len, err)
+                   : turn_add_message(r, "assistant", strdup(nothing), sizeof nothing - 1, err);
+}
+
 static int add_next_question(struct rlm_run *r, struct error *err)
 {
-    const struct context *context = r->place.context;
     struct buf text = { 0 };
-    char name[32];
-    chat_context_name(&r->chat, name);
     struct prompt_next next = { .answer = r->tree->o.after->result.answer,
         .question = r->question,
         .lost = r->chat.lost,
-        .variable = context ? r->variable : NULL,
-        .name = name,
-        .source = context ? context->source : NULL,
+        .contexts = r->place.contexts,
+        .first = r->chat.own,
+        .variables = r->variables,
         .turns = r->place.iterations };
     prompt_next_question(&text, &next);
     return add_buf_message(r, "user", &text, err);
@@ -101,17 +87,20 @@ static int add_next_question(struct rlm_run *r, struct error *err)
 
 int turn_first_messages(struct rlm_run *r, struct error *err)
 {
-    const struct context *context = r->place.context;
     struct buf text = { 0 };
     if (r->message_count > 0)
         return add_next_question(r, err);
-    prompt_system(&text, r->tree->instructions, r->tree->o.session.rules, run_may_have_children(r));
+    struct prompt_session session = { .instructions = r->tree->instructions,
+        .answer = run_answer_type(r),
+        .rules = r->tree->o.session.rules,
+        .children = run_may_have_children(r),
+        .several = run_context_count(r) > 1 };
+    prompt_system(&text, &session);
     prompt_tools(&text, r->prepared.tools, r->prepared.data);
     int rc = add_buf_message(r, "system", &text, err);
     if (rc < 0)
         return rc;
-    prompt_question(&text, r->question, context ? r->variable : NULL,
-        context ? context->source : NULL, r->place.iterations);
+    prompt_question(&text, r->question, r->place.contexts, r->variables, r->place.iterations);
     return add_buf_message(r, "user", &text, err);
 }
 
@@ -159,7 +148,7 @@ static int start_call(
 {
     struct lm_request keyed = *request;
     char key[LM_KEY_SIZE];
-    bool streamed = r->tree->o.event && !r->place.parent;
+    bool streamed = r->tree->o.event && !r->place.parent && !r->compacting;
     const struct budget_call call = { .model = r->model ? r->model : lm_name(r->lm),
         .depth = r->place.depth,
         .prompt_bytes = bytes,
@@ -204,7 +193,7 @@ static int begin_call(struct rlm_run *r, struct lm_request *request, size_t byte
     return rc;
 }
 
-static int ask_model(struct rlm_run *r, struct error *err)
+int turn_ask(struct rlm_run *r, struct error *err)
 {
     struct recorded_call *known = NULL;
     size_t bytes = 0;
@@ -234,6 +223,15 @@ static int ask_model(struct rlm_run *r, struct error *err)
 void turn_next(struct rlm_run *r)
 {
     struct error err = { 0 };
+    if (r->turn >= r->place.iterations || !compact_is_due(r))
+        turn_begin(r);
+    else if (compact_begin(r, &err) < 0)
+        run_fail(r, &err);
+}
+
+void turn_begin(struct rlm_run *r)
+{
+    struct error err = { 0 };
     int rc = 0;
     if (r->tree->o.again && !resume_is_behind(r->resume)) {
         run_end(r, RLM_EXHAUSTED, NULL); /* it ended here, however it did */
@@ -241,8 +239,8 @@ void turn_next(struct rlm_run *r)
     }
     if (r->turn >= r->place.iterations) {
         struct buf text = { 0 };
-        buf_puts(&text, prompt_last_turn);
-        r->last = true;
+        prompt_last_turn(&text, run_answer_type(r));
+        r->last = 1;
         rc = add_buf_message(r, "user", &text, &err);
     } else {
         r->turn++;
@@ -252,18 +250,18 @@ void turn_next(struct rlm_run *r)
         run_tell(r, RLM_EVENT_TURN, "", 0);
     }
     if (rc == 0)
-        rc = ask_model(r, &err);
+        rc = turn_ask(r, &err);
     if (rc < 0)
         run_fail(r, &err);
 }
 
 /* ---- the reply's blocks ---- */
 
-/* A turn without code neither fails nor mends anything. */
+/* A turn without code mends nothing, and fails only if it had an answer that has not the type. */
 static int count_errors(struct rlm_run *r, struct error *err)
 {
     unsigned max = r->tree->o.max_errors;
-    if (r->block > 0)
+    if (r->block > 0 || r->failed)
         r->errors = r->failed ? r->errors + 1 : 0;
     if (max == 0 || r->errors < max)
         return 0;
@@ -287,6 +285,21 @@ void turn_finish(struct rlm_run *r)
         turn_next(r);
 }
 
+/* The answer, if it has the type; else the model is told why not. */
+static void take_words(struct rlm_run *r, const char *text, size_t len)
+{
+    struct error err = { 0 };
+    char *answer = NULL;
+    int rc = answer_from_words(run_answer_type(r), text, len, &answer, &err);
+    if (rc == -(int)ERROR_ARGUMENT) {
+        r->failed = true;
+        prompt_not_taken(&r->feedback, err.text, false);
+        turn_finish(r);
+        return;
+    }
+    turn_answered(r, answer, RLM_ANSWERED);
+}
+
 /* No (more) code: an answer in words, a nudge, or the next turn. */
 static void blocks_done(struct rlm_run *r)
 {
@@ -294,7 +307,7 @@ static void blocks_done(struct rlm_run *r)
     size_t len = 0;
     enum reply_final final = reply_find_final(buf_text(&r->reply), r->reply.len, &value, &len);
     if (final == FINAL_TEXT) {
-        turn_answered(r, quoted(value, len), RLM_ANSWERED);
+        take_words(r, value, len);
         return;
     }
     if (final == FINAL_VARIABLE) {
@@ -350,7 +363,8 @@ static void cell_done(void *arg, struct cell_result *c)
     run_tell_event(r, &event);
     r->failed |= c->status != CELL_OK && !submitted;
     prompt_result(&r->feedback, c, r->block, r->tree->o.max_output_chars);
-    char *answer = submitted && rc == 0 ? turn_answer_of(c->submit, c->submit_len) : NULL;
+    char *answer =
+        submitted && rc == 0 ? answer_of(c->submit, c->submit_len, run_answer_type(r)) : NULL;
     if (!alive && c->reason.code == ERROR_ENVIRONMENT) {
         rc = -1;
         err = c->reason;
@@ -412,6 +426,32 @@ void turn_next_block(struct rlm_run *r)
         run_fail(r, &err);
 }
 
+/* What the model said last has not the type: it may try again, a few times. */
+static void ask_for_other_words(
+    struct rlm_run *r, const char *said, size_t len, const struct error *why)
+{
+    struct error err = { 0 };
+    struct buf text = { 0 };
+    if (r->last++ >= LAST_WORDS_MAX) {
+        error_set(&err, ERROR_BUDGET,
+            "the model did not submit within %u turns, and what it said then does not fit the "
+            "schema: "
+            "%s",
+            r->place.iterations, why->text);
+        run_end(r, RLM_EXHAUSTED, &err);
+        return;
+    }
+    prompt_not_taken(&text, why->text, true);
+    int rc = add_reply_message(r, said, len, &err);
+    if (rc == 0)
+        rc = add_buf_message(r, "user", &text, &err);
+    if (rc == 0)
+        rc = turn_ask(r, &err);
+    buf_free(&text);
+    if (rc < 0)
+        run_fail(r, &err);
+}
+
 /* The reply to prompt_last_turn. */
 static void take_last_words(struct rlm_run *r, const char *text, size_t len)
 {
@@ -421,11 +461,17 @@ static void take_last_words(struct rlm_run *r, const char *text, size_t len)
         value = text;
         value_len = len;
     }
-    struct error err = { 0 };
+    struct error err = { 0 }, why = { 0 };
+    char *answer = NULL;
+    int rc = answer_from_words(run_answer_type(r), value, value_len, &answer, &why);
+    if (rc == -(int)ERROR_ARGUMENT) {
+        ask_for_other_words(r, text, len, &why);
+        return;
+    }
     error_set(&err, ERROR_BUDGET,
         "the model did not submit within %u turns; this is what it said last", r->place.iterations);
     r->result.error = err;
-    turn_answered(r, quoted(value, value_len), RLM_EXHAUSTED);
+    turn_answered(r, answer, RLM_EXHAUSTED);
 }
 
 void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply)
@@ -433,6 +479,11 @@ void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply)
     struct error err = reply->error;
     if (err.code != ERROR_NONE) {
         run_fail(r, &err);
+        return;
+    }
+    compact_count(r, &reply->usage);
+    if (r->compacting) {
+        compact_take_summary(r, reply->text, reply->len);
         return;
     }
     run_tell(r, RLM_EVENT_REPLY, reply->text, reply->len);
@@ -448,17 +499,12 @@ void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply)
     r->at = 0;
     r->block = 0;
     r->failed = false;
-    /* Some providers refuse an assistant's message without text. */
-    char *said = reply->len > 0 ? text_copy(reply->text, reply->len) : strdup("(no reply)");
-    if (buf_failed(&r->reply)) {
-        free(said);
-        error_memory(&err);
+    int rc = buf_failed(&r->reply) ? error_memory(&err)
+                                   : add_reply_message(r, reply->text, reply->len, &err);
+    if (rc < 0)
         run_fail(r, &err);
-    } else if (turn_add_message(r, "assistant", said, said ? strlen(said) : 0, &err) < 0) {
-        run_fail(r, &err);
-    } else {
+    else
         turn_next_block(r);
-    }
 }
 
 static void model_replied(void *arg, const struct lm_reply *reply)

@@ -61,10 +61,42 @@ void context_free(struct context *c)
     if (!c)
         return;
     close_fd(&c->fd);
+    free(c->name);
     free(c->source);
     free(c->path);
     free(c->first_left_out);
     free(c);
+}
+
+int contexts_add(struct contexts *all, struct context *context, struct error *err)
+{
+    struct context **items = reallocarray(all->items, all->count + 1, sizeof(*items));
+    if (!items) {
+        context_free(context);
+        return error_memory(err);
+    }
+    all->items = items;
+    items[all->count++] = context;
+    return 0;
+}
+
+void contexts_free(struct contexts *all)
+{
+    for (size_t i = 0; i < all->count; i++)
+        context_free(all->items[i]);
+    free(all->items);
+    *all = (struct contexts){ 0 };
+}
+
+void context_names(const struct context *c, size_t index, struct context_names *out)
+{
+    out->count = 0;
+    snprintf(out->numbered, sizeof out->numbered, "context_%zu", index);
+    if (index == 0)
+        out->names[out->count++] = "context";
+    out->names[out->count++] = out->numbered;
+    if (c && c->name)
+        out->names[out->count++] = c->name;
 }
 
 static void cleanup_context(struct context **c)

@@ -15,6 +15,7 @@ struct context {
     enum value_kind kind;
     int fd;               /* sealed memfd; -1 for an empty one */
     size_t len;           /* bytes in it */
+    char *name;           /* what else the guest calls it; NULL: nothing */
     char *source;         /* the path, "standard input" or "memory" */
     char *path;           /* whole, of a file or directory; NULL: it cannot be read again */
     uint64_t files;       /* of a directory */
@@ -40,6 +41,25 @@ int context_load(const char *path, enum value_kind kind, const struct context_fi
 int context_from_memory(
     const void *data, size_t len, enum value_kind kind, struct context **out, struct error *err);
 void context_free(struct context *context);
+
+/* The contexts of a session, in their order. */
+struct contexts {
+    struct context **items;
+    size_t count;
+};
+
+/* Takes the context, also when it fails. */
+int contexts_add(struct contexts *all, struct context *context, struct error *err);
+void contexts_free(struct contexts *all);
+
+/* The names of one in the guest (NULL: of what stands in its place): the first is `context` and `context_0`, the next `context_1`…; and its
+ * own, if it has one. The first of `names` is what it is called before people. */
+struct context_names {
+    const char *names[3];
+    size_t count;
+    char numbered[24];
+};
+void context_names(const struct context *context, size_t index, struct context_names *out);
 
 /* What a record needs in order to have the same context again: its SHA-256, and the bytes of one
  * that cannot be read again, if they are no more than CONTEXT_KEPT_MAX. */

@@ -45,11 +45,13 @@ static void put_list(struct buf *head, const char *key, const char *const *words
 
 void session_write_hello(const struct session_options *o, struct buf *head)
 {
-    if (!o->rules && o->output_field_count == 0 && !o->tools)
+    size_t count = 0;
+    const char *const *fields = o->answer ? schema_names(o->answer, &count) : NULL;
+    if (!o->rules && count == 0 && !o->tools)
         return; /* the guest need not decode it */
     buf_putc(head, '{');
-    if (o->output_field_count > 0) {
-        put_list(head, "output_fields", o->output_fields, o->output_field_count);
+    if (count > 0) {
+        put_list(head, "output_fields", fields, count);
         buf_puts(head, o->rules || o->tools ? "," : "");
     }
     if (o->rules) {

@@ -20,6 +20,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "env/embedded.h"
+#include "session/answer.h"
 #include "session/capture.h"
 #include "session/options.h"
 
@@ -39,6 +40,7 @@ struct session {
     void *arg;
     struct session_limits limits;
     double execute_timeout_cap, grace;
+    struct schema *answer; /* NULL: any */
 
     bool ready, dead;
     struct error death; /* why, once dead */
@@ -329,20 +331,34 @@ static char *take_text(struct json_object *head, const char *key, const struct f
     return buf_steal(&text);
 }
 
-/* What was submitted must be an object of strict JSON; else it is the cell's error. */
-static void take_submit(struct json_object *head, const struct frame *frame, struct cell_result *r)
+/* What was submitted must be an object of strict JSON, and of the type that was asked for; else it is
+ * the cell's error. */
+static void take_submit(
+    struct session *s, struct json_object *head, const struct frame *frame, struct cell_result *r)
 {
     struct error why = { 0 };
+    char text[sizeof why.text + 80];
     r->submit = take_part(head, "submitted", frame, &r->submit_len, NULL);
     if (!r->submit)
         return;
     int rc = json_check(r->submit, r->submit_len, &json_limits_large, &why);
-    if (rc == 0 && r->submit[0] == '{') {
+    bool object = rc == 0 && r->submit[0] == '{';
+    if (object && s->answer)
+        rc = answer_check(s->answer, r->submit, r->submit_len, &why);
+    if (object && rc == 0) {
         r->status = CELL_SUBMITTED;
         return;
     }
     free(steal(&r->submit));
     r->status = CELL_ERROR;
+    if (object) {
+        snprintf(text, sizeof text, "the answer was not taken, it does not fit its schema: %s",
+            why.text);
+        set_cell_error(&r->error, "AnswerError", text);
+        free(r->error.traceback);
+        r->error.traceback = strdup(text);
+        return;
+    }
     set_cell_error(&r->error, "ValueError", rc < 0 ? why.text : "SUBMIT takes an object");
 }
 
@@ -398,7 +414,7 @@ static int on_result(struct session *s, const struct frame *frame, struct error 
     struct cell_result r = { 0 };
     take_error(head, &r.error);
     judge(s, head, &r);
-    take_submit(head, frame, &r);
+    take_submit(s, head, frame, &r);
     r.echo = take_text(head, "echo", frame);
     struct json_object *variables = json_get_typed(head, "variables", json_type_array);
     if (variables) {
@@ -772,6 +788,7 @@ int session_open(struct environment *env, const struct session_options *options,
         .limits = { options->spec.limits, options->timeout, options->execute_timeout,
             options->output_limit },
         .grace = options->grace,
+        .answer = schema_hold(options->answer),
         .decoder = { .rules = rules, .rule_count = array_length(rules) },
         .out = { .limit = options->output_limit },
         .err = { .limit = options->output_limit },
@@ -808,6 +825,7 @@ void session_close(struct session *s)
     capture_free(&s->out);
     capture_free(&s->err);
     json_object_put(s->variables);
+    schema_drop(s->answer);
     free(s->open_calls);
     free(s);
 }

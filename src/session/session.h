@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/schema.h"
 #include "env/environment.h"
 #include "wire/frame.h"
 
@@ -101,8 +102,7 @@ struct session_options {
     double execute_timeout_cap; /* what no cell's execute_timeout may exceed; 0: no cap */
     double grace;               /* seconds from the interrupt to the kill */
     size_t output_limit;        /* bytes of each stream of a cell that are kept */
-    const char *const *output_fields; /* the fields that SUBMIT must have; none: any */
-    size_t output_field_count;
+    struct schema *answer;      /* what is submitted must have this type (answer.h); NULL: any */
     bool rules; /* guest/rules.py over the user's Python; a convenience, not the wall */
     const char *const *allow_imports; /* module names, and absolute directories of modules */
     size_t allow_import_count;

@@ -114,13 +114,13 @@ static const char *const steps[SCHEMA_VERSION] = {
     "ALTER TABLE calls ADD COLUMN repeated INTEGER NOT NULL DEFAULT 0;",
 
     /* A call's dollars, NULL where nobody knows the price; and the kind of a run's error. */
-    "ALTER TABLE calls ADD COLUMN cost REAL;"
-    "ALTER TABLE runs ADD COLUMN error_code TEXT;",
+    ("ALTER TABLE calls ADD COLUMN cost REAL;"
+     "ALTER TABLE runs ADD COLUMN error_code TEXT;"),
 
     /* Which task of which batch a run is for, so that both go on together. */
-    "ALTER TABLE runs ADD COLUMN batch TEXT;"
-    "ALTER TABLE runs ADD COLUMN task TEXT;"
-    "CREATE INDEX runs_by_task ON runs (batch, task, seq) WHERE batch IS NOT NULL;",
+    ("ALTER TABLE runs ADD COLUMN batch TEXT;"
+     "ALTER TABLE runs ADD COLUMN task TEXT;"
+     "CREATE INDEX runs_by_task ON runs (batch, task, seq) WHERE batch IS NOT NULL;"),
 
     /* The run whose conversation this one goes on with. */
     "ALTER TABLE runs ADD COLUMN previous TEXT;",

@@ -40,6 +40,12 @@ struct store_value {
     const char *hash; /* of a value that a lazy reader left in the file; `data` is NULL then */
 };
 
+/* Whether it is a call of the loop's own. */
+static inline bool store_is_loop_call(const char *kind)
+{
+    return strcmp(kind, "root") == 0 || strcmp(kind, "summary") == 0;
+}
+
 static inline struct store_value store_text(const char *text)
 {
     return (struct store_value){ text, text ? strlen(text) : 0 };
@@ -93,8 +99,9 @@ struct store_call_begin {
     int64_t turn;
     int64_t cell; /* the cell that asked; 0: the loop itself */
     int64_t depth;
-    const char *kind;  /* "root": a loop's own; "sub": a cell's; "plain": in a child run's place;
-                         "tool": of a tool of the host's */
+    const char *kind;  /* "root": a loop's own; "summary": as well, to shorten its conversation;
+                          "sub": a cell's; "plain": in a child run's place; "tool": of a tool of the
+                          host's */
     const char *model; /* of a tool its name */
     struct store_value request;
     const char *key; /* by which the provider would know the call again; NULL: none */

@@ -227,6 +227,14 @@ def repl(*blocks):
     return "\n".join("Next:\n```repl\n%s\n```" % block for block in blocks)
 
 
+def told_at_first(droste):
+    """What the model of each run was told before its first turn: the system prompts, the oldest run first."""
+    lines = [json.loads(line) for line in droste("runs", "export", "--all").out.splitlines()]
+    first = {line["run"]: line["request"][0]["content"] for line in reversed(lines)
+             if line["type"] == "call" and line["kind"] == "root"}
+    return [first[run["id"]] for run in droste.record.runs if run["id"] in first]
+
+
 def at(depth, content, contains="", **more):
     """A line of a replay file, for calls of this depth."""
     return {"depth": depth, "content": content, **({"contains": contains} if contains else {}), **more}

@@ -75,7 +75,8 @@ def test_every_name_of_the_guest_is_documented(execute):
         assert not missing, page
 
 
-@pytest.mark.parametrize("page", PAGES + ["SECURITY.md", "docs/architecture.md", "docs/batch.md", "docs/record.md"])
+@pytest.mark.parametrize("page", PAGES + ["SECURITY.md", "docs/architecture.md", "docs/batch.md", "docs/record.md",
+                                          "docs/answers.md"])
 def test_links_lead_somewhere(page):
     here = os.path.dirname(os.path.join(ROOT, page))
     lost = [target for target in LINK.findall(read(page))

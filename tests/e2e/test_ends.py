@@ -31,6 +31,8 @@ CODE = {
     "it calls `sys.exit()`": ("import sys\nsys.exit(3)", {}, None),
     "`SUBMIT`, `FINAL`, or `answer` is ready": ("SUBMIT(a=1)", {}, None),
     "it submits what is not JSON": ("SUBMIT(a=object)", {}, None),
+    "it submits what does not fit `answer-schema`":
+        ("SUBMIT('41')", {"answer-schema": '{"type": "integer"}'}, None),
     "it reaches its deadline and stops when interrupted":
         (SLEEP, {"execute-timeout": "0.3"}, None),
     "it reaches its deadline and submits all the same":

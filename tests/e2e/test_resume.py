@@ -170,6 +170,18 @@ def test_settings_are_those_of_the_run(interrupted, droste, tmp_path):
     assert life.resume().json["answer"] == 7
 
 
+def test_type_of_the_answer_is_that_of_the_run(interrupted, tmp_path):
+    """The schema comes from the record, and an answer that was not taken is not taken again."""
+    schema = tmp_path / "s.json"
+    schema.write_text('{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}')
+    life = interrupted(repl("SUBMIT(n='1')", "llm_query('hang')"), repl("SUBMIT(n='2')", "SUBMIT({'n': 3})"),
+                       flags=["--answer-schema", schema])
+    schema.unlink()
+    result = life.resume()
+    assert result.status == 0 and result.json["answer"] == {"n": 3}
+    assert [c["status"] for c in life.droste.record.cells] == ["error", "ok", "error", "submitted"]
+
+
 def test_keys_are_not_in_the_record(interrupted, droste):
     """The key of today is used; the one of then is in no file."""
     life = interrupted(repl("SUBMIT(llm_query('hang'))"))

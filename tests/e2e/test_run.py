@@ -114,6 +114,32 @@ def test_fences_within_strings_stay_text(ask):
     answered(ask(["````repl\nx = '''\n```python\nSUBMIT('wrong')\n```\n'''\nSUBMIT(x.count('`'))\n````"]), 6)
 
 
+def test_fences_of_the_same_length_within_strings_stay_text(ask, droste):
+    """A prompt in a string of several lines may have fences as its own block's, and another block may follow."""
+    code = "x = '''\n```json\n{}\n```\nFINAL(no)\n'''\nprint(x)"
+    answered(ask([repl(code, "SUBMIT(x.count('`'))")]), 6)
+    assert len(droste.record.cells) == 2
+
+
+def test_model_may_answer_at_once(ask, droste):
+    """Without a line of code, and without a second call."""
+    answered(ask(["FINAL(42)"]), "42")
+    assert len(droste.record.calls) == 1 and not droste.record.cells
+
+
+def test_long_output_keeps_head_and_tail(ask):
+    """The model sees where an output begins and where it ends."""
+    code = "print('BEGIN' + 'x' * 50000 + 'END')"
+    answered(ask([repl(code), told("BEGINxxx", repl(code)), told("xxxEND\n", repl("SUBMIT(1)"))],
+                 "--max-output-chars", "1000"), 1)
+
+
+def test_setup_code_comes_before_everything(ask):
+    """What it makes is there for the first turn, also in the session that follows one that died."""
+    answered(ask([repl("import os\nassert given == 5\nos._exit(1)"), repl("SUBMIT([given, context])")],
+                 "--setup-code", "given = 5"), [5, ""])
+
+
 def test_python_fence_is_code_too(ask):
     """Models also write ```python."""
     answered(ask(["```python\nSUBMIT('py')\n```"]), "py")

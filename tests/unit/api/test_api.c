@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include "droste.h"
 
@@ -155,6 +156,42 @@ static void the_pool_honours_the_limits_that_were_asked_for(void **state)
     }
 }
 
+/* Contexts that were added are bound under all their names, until they are taken back. */
+static void added_contexts_are_bound(void **state)
+{
+    char path[] = "/tmp/droste-test-XXXXXX", given[80];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, "text", 4) == 4);
+    close(fd);
+    snprintf(given, sizeof given, "mail=%s", path);
+    assert_fine(droste_context_add(fixture.d, path, &fixture.err));
+    assert_fine(droste_context_add(fixture.d, given, &fixture.err));
+    open_session();
+    assert_fine(droste_session_load_contexts(fixture.session, &fixture.err));
+    assert_null(droste_session_notice(fixture.session));
+    droste_result_free(
+        run("SUBMIT(1 / (context == context_0 == context_1 == mail == 'text'))", "submitted"));
+    droste_session_close(fixture.session);
+    droste_context_clear(fixture.d);
+    open_session();
+    assert_fine(droste_session_load_contexts(fixture.session, &fixture.err));
+    droste_result_free(run("mail", "error"));
+    unlink(path);
+}
+
+/* What cannot be a context is refused where it is added, and is not kept. */
+static void contexts_that_cannot_be_are_refused(void **state)
+{
+    static const char *const bad[] = { "context=x", "a-b=x", "SUBMIT=x", "a=" };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(
+            droste_context_add(fixture.d, bad[i], &fixture.err), -DROSTE_ERROR_ARGUMENT);
+        assert_int_equal(fixture.err.code, DROSTE_ERROR_ARGUMENT);
+    }
+    open_session();
+    assert_fine(droste_session_load_contexts(fixture.session, &fixture.err));
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -163,6 +200,8 @@ int main(void)
         T(an_interrupt_while_nothing_runs_hits_nothing),
         T(runs_follow_each_other),
         T(a_dead_session_says_so),
+        T(added_contexts_are_bound),
+        T(contexts_that_cannot_be_are_refused),
         T(the_pool_gives_fresh_sandboxes),
         T(the_pool_honours_the_limits_that_were_asked_for),
     };

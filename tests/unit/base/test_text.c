@@ -67,6 +67,23 @@ static void names_are_a_small_charset(void **state)
     assert_true(text_is_name(longest));
 }
 
+static void identifiers_are_what_python_can_have(void **state)
+{
+    static const char *const good[] = { "a", "_", "a1", "context_0", "Klass", "match", "print" };
+    static const char *const bad[] = { "", "1a", "a-b", "a b", "a.b", "class", "None", "\xC3\xA9",
+        "a=" };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        assert_true(text_is_identifier(good[i]));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(text_is_identifier(bad[i]));
+    char longest[66];
+    memset(longest, 'a', 65);
+    longest[65] = '\0';
+    assert_false(text_is_identifier(longest));
+    longest[64] = '\0';
+    assert_true(text_is_identifier(longest));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -75,6 +92,7 @@ int main(void)
         cmocka_unit_test(text_cannot_act_on_a_terminal),
         cmocka_unit_test(cuts_never_split_a_character),
         cmocka_unit_test(names_are_a_small_charset),
+        cmocka_unit_test(identifiers_are_what_python_can_have),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,6 +47,60 @@ static void code_is_known_by_its_language(void **state)
     }
 }
 
+/* A prompt in a string often has fences of its own; the block ends behind the string. */
+static void fences_within_strings_stay_in_the_code(void **state)
+{
+    static const char *const codes[] = {
+        "x = '''\n```\ntext\n```\n'''\n",
+        "x = f\"\"\"Look at\n```python\n{code}\n```\n# and ''' this\n\"\"\"\ny = 1\n",
+        "x = r'''\\'''\n```\n'''  # it's\n",
+        "x = 'it\\'s'; y = \"'''\"; z = '''\n~~~\n```\n'''\n",
+        "x = \"\"\"'\\\"\"\"\n```\n\"\"\"\n",
+    };
+    for (size_t i = 0; i < array_length(codes); i++) {
+        cleanup_buf struct buf reply = { 0 }, expected = { 0 };
+        buf_printf(&reply, "Now:\n```repl\n%s```\nand\n```repl\nb\n```\n", codes[i]);
+        buf_printf(&expected, "[%s][b\n]", codes[i]);
+        assert_blocks(buf_text(&reply), buf_text(&expected));
+    }
+}
+
+/* Where no end stands outside of strings, the first one counts. */
+static void strings_that_never_end_hold_no_fence(void **state)
+{
+    assert_blocks("```repl\nx = '''\n```\nIt's done.\n", "[x = '''\n]");
+    assert_blocks("```repl\nx = '''\n```\n```repl\ny\n```\n", "[x = '''\n][y\n]");
+    assert_blocks("```repl\nx = 'a\n```\n```repl\ny\n```\n", "[x = 'a\n][y\n]");
+    assert_blocks("```repl\n# don't '''\n```\n```repl\ny\n```\n", "[# don't '''\n][y\n]");
+    assert_blocks("```text\nx = '''\n```\n```repl\ny\n```\n'''\n```\n", "[y\n]");
+}
+
+/* A reply of such blocks is read in the time that its length takes. */
+static void many_strings_that_never_end_are_read_in_time(void **state)
+{
+    enum { BLOCKS = 100000 };
+    cleanup_buf struct buf reply = { 0 };
+    struct reply_block block;
+    const char *value;
+    size_t at = 0, count = 0, len;
+    for (int i = 0; i < BLOCKS; i++)
+        buf_puts(&reply, "```repl\n'''\n```\n");
+    while (reply_next_block(buf_text(&reply), reply.len, &at, &block))
+        count++;
+    assert_true(count > BLOCKS / 100);
+    assert_int_equal(reply_find_final(buf_text(&reply), reply.len, &value, &len), FINAL_NONE);
+}
+
+static void words_of_a_string_are_no_answer(void **state)
+{
+    static const char reply[] = "```repl\nx = '''\n```\nFINAL(no)\n```\n'''\n```\nFINAL(yes)\n";
+    const char *value;
+    size_t len;
+    assert_int_equal(reply_find_final(reply, strlen(reply), &value, &len), FINAL_TEXT);
+    assert_int_equal(len, 3);
+    assert_memory_equal(value, "yes", 3);
+}
+
 /* What looks like code within a block of another language is part of that block. */
 static void blocks_within_others_are_passed_over(void **state)
 {
@@ -199,6 +253,10 @@ int main(void)
         cmocka_unit_test(code_is_known_by_its_language),
         cmocka_unit_test(blocks_within_others_are_passed_over),
         cmocka_unit_test(shorter_fences_stay_in_the_code),
+        cmocka_unit_test(fences_within_strings_stay_in_the_code),
+        cmocka_unit_test(strings_that_never_end_hold_no_fence),
+        cmocka_unit_test(many_strings_that_never_end_are_read_in_time),
+        cmocka_unit_test(words_of_a_string_are_no_answer),
         cmocka_unit_test(longer_fences_close),
         cmocka_unit_test(a_fence_with_a_word_does_not_close),
         cmocka_unit_test(a_fence_in_a_line_of_a_string_does_not_close),

@@ -40,7 +40,7 @@ static void every_name_of_the_prompt_is_there(void **state)
     f->done = false;
     assert_ok(session_set(f->session, names, 1, VALUE_TEXT, "", 0, -1, fixture_took, f, err));
     assert_ok(loop_run_until(f->loop, &f->done, err));
-    prompt_system(&text, NULL, false, true);
+    prompt_system(&text, &(struct prompt_session){ .children = true });
     assert_true(evaluate_names(f, buf_text(&text)) >= 10);
 }
 
@@ -48,8 +48,8 @@ static void every_name_of_the_prompt_is_there(void **state)
 static void the_model_is_told_of_child_runs_where_there_may_be_some(void **state)
 {
     cleanup_buf struct buf with = { 0 }, without = { 0 };
-    prompt_system(&with, NULL, false, true);
-    prompt_system(&without, NULL, false, false);
+    prompt_system(&with, &(struct prompt_session){ .children = true });
+    prompt_system(&without, &(struct prompt_session){ 0 });
     assert_non_null(strstr(buf_text(&with), "`rlm_query(prompt, context=value)`"));
     assert_non_null(strstr(buf_text(&with), "`rlm_query_batched(prompts, context=value)`"));
     assert_null(strstr(buf_text(&without), "rlm_query"));
@@ -68,15 +68,15 @@ static void the_example_of_the_prompt_runs(void **state)
     assert_status(run(f, "context = ''"), CELL_OK);
     assert_status(run(f, "print(type(context), len(context))"), CELL_OK);
     cleanup_buf struct buf text = { 0 };
-    prompt_system(&text, NULL, false, false);
+    prompt_system(&text, &(struct prompt_session){ 0 });
     assert_non_null(strstr(buf_text(&text), "```repl\nprint(type(context), len(context))\n```\n"));
 }
 
 static void instructions_follow_the_system_prompt(void **state)
 {
     cleanup_buf struct buf with = { 0 }, without = { 0 };
-    prompt_system(&without, "", false, false);
-    prompt_system(&with, "Answer in French: 100%s.", false, false);
+    prompt_system(&without, &(struct prompt_session){ .instructions = "" });
+    prompt_system(&with, &(struct prompt_session){ .instructions = "Answer in French: 100%s." });
     assert_memory_equal(with.data, without.data, without.len);
     assert_non_null(strstr(buf_text(&with), "Answer in French: 100%s.\n"));
 }
@@ -84,8 +84,8 @@ static void instructions_follow_the_system_prompt(void **state)
 static void the_model_is_told_of_rules_where_there_are_some(void **state)
 {
     cleanup_buf struct buf with = { 0 }, without = { 0 };
-    prompt_system(&without, NULL, false, false);
-    prompt_system(&with, NULL, true, false);
+    prompt_system(&without, &(struct prompt_session){ 0 });
+    prompt_system(&with, &(struct prompt_session){ .rules = true });
     assert_memory_equal(with.data, without.data, without.len);
     assert_non_null(strstr(buf_text(&with) + without.len, "This session has rules."));
     assert_null(strstr(buf_text(&without), "rules"));
@@ -95,11 +95,15 @@ static void the_context_is_described_and_not_shown(void **state)
 {
     cleanup_json struct json_object *variable = NULL;
     cleanup_buf struct buf text = { 0 };
-    static const char described[] = "{\"type\":\"str\",\"length\":1234567,\"preview\":\"'begin'\"}";
+    static const char described[] =
+        "[{\"type\":\"str\",\"length\":1234567,\"preview\":\"'begin'\"}]";
     assert_ok(json_parse(described, strlen(described), &json_limits_small, &variable, err));
-    prompt_question(&text, "How many %d?", variable, "mail.txt", 30);
+    char source[] = "mail.txt";
+    struct context context = { .source = source }, *items[] = { &context };
+    prompt_question(&text, "How many %d?", &(struct contexts){ items, 1 }, variable, 30);
     assert_non_null(strstr(buf_text(&text), "Question: How many %d?\n"));
-    assert_non_null(strstr(buf_text(&text), "a str of 1,234,567 characters, from mail.txt."));
+    assert_non_null(
+        strstr(buf_text(&text), "`context` is a str of 1,234,567 characters, from mail.txt."));
     assert_non_null(strstr(buf_text(&text), "It begins with 'begin'"));
     assert_non_null(strstr(buf_text(&text), "Turn 1 of 30."));
 }
@@ -136,7 +140,7 @@ static void a_dead_session_is_said(void **state)
     error_set(&r.reason, ERROR_LOST, "it exited");
     prompt_result(&text, &r, 1, 1000);
     assert_non_null(strstr(buf_text(&text), "The session ended: it exited."));
-    assert_non_null(strstr(buf_text(&text), "`context` is there again"));
+    assert_non_null(strstr(buf_text(&text), "is there again, your variables are not"));
 }
 
 int main(void)

@@ -437,15 +437,44 @@ static void forged_frames_end_that_sandbox_only(void **state)
 static void typed_fields_bind_positions_and_are_checked(void **state)
 {
     struct fixture *f = *state;
-    static const char *const fields[] = { "city", "population" };
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"},\"population\":"
+        "{\"type\":\"integer\"}},\"required\":[\"city\",\"population\"],"
+        "\"additionalProperties\":false}";
     struct session_options options = fixture_options();
-    options.output_fields = fields;
-    options.output_field_count = 2;
+    assert_ok(schema_parse(schema, strlen(schema), &options.answer, err));
     fixture_open(f, &options);
-    assert_string_equal(
-        run(f, "SUBMIT('Oslo', population=1)")->submit, "{\"population\": 1, \"city\": \"Oslo\"}");
-    assert_status(run(f, "SUBMIT('Oslo')"), CELL_ERROR);
-    assert_status(run(f, "SUBMIT(city='Oslo', size=1)"), CELL_ERROR);
+    schema_drop(options.answer); /* the session holds it */
+    assert_submits(f, "SUBMIT('Oslo', population=1)", "{\"population\": 1, \"city\": \"Oslo\"}");
+    assert_submits(f, "SUBMIT('Oslo', 1)", "{\"city\": \"Oslo\", \"population\": 1}");
+    assert_submits(
+        f, "SUBMIT({'city': 'Oslo', 'population': 1})", "{\"city\": \"Oslo\", \"population\": 1}");
+    assert_submits(
+        f, "FINAL({'city': 'Oslo', 'population': 1})", "{\"city\": \"Oslo\", \"population\": 1}");
+    assert_submits(f,
+        "answer['content'] = {'city': 'Oslo', 'population': 1}\nanswer['ready'] = True",
+        "{\"city\": \"Oslo\", \"population\": 1}");
+    static const struct {
+        const char *code, *type, *why;
+    } wrong[] = {
+        { "SUBMIT('Oslo')", "AnswerError", "lacks 'population'" },
+        { "SUBMIT(city='Oslo', size=1)", "AnswerError", "lacks 'population'" },
+        { "SUBMIT('Oslo', '1')", "AnswerError",
+            "at /population: expected an integer, not a string" },
+        { "SUBMIT('Oslo', 1, 2)", "TypeError", "the fields city, population, got 3 values" },
+        { "SUBMIT('Oslo', city=1)", "TypeError", "two values for 'city'" },
+        { "FINAL('Oslo')", "AnswerError", "lacks 'population'" },
+        { "answer.update(content='', ready=True)", "AnswerError", "lacks 'population'" },
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const struct cell_result *r = run(f, wrong[i].code);
+        assert_status(r, CELL_ERROR);
+        assert_true(r->alive && !r->submit);
+        assert_string_equal(r->error.type, wrong[i].type);
+        if (!strstr(r->error.message, wrong[i].why))
+            fail_msg("%s: %s", wrong[i].code, r->error.message);
+    }
+    assert_submits(f, "SUBMIT('Oslo', 1)", "{\"city\": \"Oslo\", \"population\": 1}");
 }
 
 static void the_environment_is_clean(void **state)

@@ -1,0 +1,189 @@
+/* api/contexts.c: the contexts of a run or session: as they were named, and as a record has them. */
+#include "api/contexts.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "session/names.h"
+
+/* ---- PATH or NAME=PATH ---- */
+
+/* A file of that name is that file, whatever is in its name. *name is the caller's (free), or NULL. */
+static int split(const char *given, char **name, const char **path, struct error *err)
+{
+    const char *equals = strchr(given, '=');
+    *name = NULL;
+    *path = given;
+    if (!equals || equals == given || memchr(given, '/', (size_t)(equals - given)) ||
+        access(given, F_OK) == 0)
+        return 0;
+    *name = text_copy(given, (size_t)(equals - given));
+    *path = equals + 1;
+    if (!*name)
+        return error_memory(err);
+    int rc = guest_name_check(*name, "the context", err);
+    if (rc < 0)
+        free(steal(name));
+    return rc;
+}
+
+static int check_new(
+    const struct contexts *all, const char *name, const char *path, struct error *err)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        const struct context *c = all->items[i];
+        if (name && c->name && strcmp(name, c->name) == 0)
+            return error_set(
+                err, ERROR_ARGUMENT, "two contexts are called '%.64s'; rename one of them", name);
+        if (strcmp(path, "-") == 0 && !c->path)
+            return error_set(
+                err, ERROR_ARGUMENT, "standard input (-) can be one context only, not two");
+    }
+    return 0;
+}
+
+static int load(
+    const struct settings *s, const char *given, struct contexts *all, struct error *err)
+{
+    struct context_filter filter = api_filter(s);
+    struct context *context = NULL;
+    cleanup_free char *name = NULL;
+    const char *path;
+    enum value_kind kind;
+    int rc = api_context_kind(s, &kind, err);
+    if (rc == 0)
+        rc = split(given, &name, &path, err);
+    if (rc == 0)
+        rc = check_new(all, name, path, err);
+    if (rc == 0)
+        rc = context_load(path, kind, &filter, &context, err);
+    if (rc < 0)
+        return rc;
+    context->name = steal(&name);
+    return contexts_add(all, context, err);
+}
+
+int api_contexts_load(
+    droste *d, const struct settings *s, const char *first, struct contexts *out, struct error *err)
+{
+    enum value_kind kind;
+    int rc = first ? load(s, first, out, err) : api_context_kind(s, &kind, err);
+    for (size_t i = 0; rc == 0 && i < d->contexts.count; i++)
+        rc = load(s, d->contexts.items[i], out, err);
+    return rc;
+}
+
+int droste_context_add(droste *d, const char *context, droste_error *err)
+{
+    struct error why = { 0 };
+    cleanup_free char *name = NULL;
+    const char *path;
+    int rc = split(context, &name, &path, &why);
+    if (rc == 0 && !path[0])
+        rc =
+            error_set(&why, ERROR_ARGUMENT, "a context is PATH or NAME=PATH, not '%.64s'", context);
+    if (rc == 0)
+        rc = list_add(&d->contexts, context, &why);
+    return rc < 0 ? api_fail(err, &why, rc) : 0;
+}
+
+void droste_context_clear(droste *d)
+{
+    list_clear(&d->contexts);
+}
+
+/* ---- as the record has them ---- */
+
+/* Goes through what is kept. */
+struct again {
+    const struct past *past;
+    const struct settings *settings;
+    size_t taken; /* bytes of the kept ones */
+};
+
+/* From the record itself. */
+static int take_kept(
+    struct again *a, struct json_object *was, struct context **out, struct error *err)
+{
+    size_t len = (size_t)json_get_int(was, "bytes", 0);
+    const struct buf *data = &a->past->context_data;
+    enum value_kind kind;
+    if (len > data->len - a->taken)
+        return error_set(err, ERROR_NOT_FOUND,
+            "the context of run '%.64s' was read from %.40s and is too large for the record to "
+            "keep: the run cannot be resumed",
+            a->past->id, json_get_string(was, "source", "a pipe"));
+    int rc = api_context_kind(a->settings, &kind, err);
+    if (rc == 0)
+        rc = context_from_memory(buf_text(data) + a->taken, len, kind, out, err);
+    a->taken += len;
+    return rc;
+}
+
+static int load_again(
+    struct again *a, struct json_object *was, struct contexts *all, struct error *err)
+{
+    struct context_filter filter = api_filter(a->settings);
+    struct context *context = NULL;
+    const char *path = json_get_string(was, "path", NULL);
+    enum value_kind kind;
+    int rc = api_context_kind(a->settings, &kind, err);
+    if (rc == 0)
+        rc = path ? context_load(path, kind, &filter, &context, err)
+                  : take_kept(a, was, &context, err);
+    return rc < 0 ? rc : contexts_add(all, context, err);
+}
+
+static int check_same(
+    const struct again *a, const struct context *c, struct json_object *was, struct error *err)
+{
+    char hash[HASH_TEXT_SIZE] = "";
+    cleanup_buf struct buf unused = { 0 };
+    const char *path = json_get_string(was, "path", NULL);
+    int rc = context_keep(c, hash, &unused, err);
+    if (rc < 0 || strcmp(hash, json_get_string(was, "sha256", "")) == 0)
+        return rc;
+    return error_set(err, ERROR_ARGUMENT,
+        "the context %.100s is not what it was when run '%.64s' began: put it back, or ask anew",
+        path ? path : "in the record", a->past->id);
+}
+
+/* Its name and where it came from are those of then. */
+static int name_again(struct context *c, struct json_object *was, struct error *err)
+{
+    const char *name = json_get_string(was, "name", NULL);
+    const char *source = json_get_string(was, "source", NULL);
+    const char *path = json_get_string(was, "path", "");
+    free(c->source);
+    free(c->name);
+    c->source = strdup(source ? source : path);
+    c->name = name ? strdup(name) : NULL;
+    return c->source && (!name || c->name) ? 0 : error_memory(err);
+}
+
+int api_contexts_again(
+    const struct past *past, const struct settings *s, struct contexts *all, struct error *err)
+{
+    struct again again = { past, s, 0 };
+    bool given = all->count > 0, several = json_object_is_type(past->context, json_type_array);
+    size_t count = several ? json_object_array_length(past->context) : past->context != NULL;
+    int rc = 0;
+    if (given && count != all->count)
+        return error_set(err, ERROR_ARGUMENT, "run '%.64s' had %s", past->id,
+            count == 0 ? "no context" : "another number of contexts");
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        struct json_object *was =
+            several ? json_object_array_get_idx(past->context, i) : past->context;
+        rc = given ? 0 : load_again(&again, was, all, err);
+        if (rc == 0)
+            rc = check_same(&again, all->items[i], was, err);
+        if (rc == 0)
+            rc = name_again(all->items[i], was, err);
+    }
+    return rc;
+}

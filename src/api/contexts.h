@@ -1,0 +1,16 @@
+/* api/contexts.h: the contexts of a run or session. */
+#ifndef DROSTE_API_CONTEXTS_H
+#define DROSTE_API_CONTEXTS_H
+
+#include "api/api.h"
+#include "session/context.h"
+
+/* `first` (PATH or NAME=PATH, or NULL), then those that were added to the droste. */
+int api_contexts_load(droste *d, const struct settings *s, const char *first, struct contexts *out,
+    struct error *err);
+/* Those of a run of the record, which must be as they were: those that are in `all` already, or, where
+ * there are none, from where they came. */
+int api_contexts_again(
+    const struct past *past, const struct settings *s, struct contexts *all, struct error *err);
+
+#endif

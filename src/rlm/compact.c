@@ -1,0 +1,230 @@
+/* rlm/compact.c: a conversation that becomes too long for the model is made shorter.
+ *
+ *   before a turn: is it too long? ─► ask for a summary ─► system, question, summary, the last turn
+ *                                          └─ it is no shorter ─► the oldest outputs are cut instead
+ *
+ * The guest then has the conversation as it was, in `history`. The question for the summary and its
+ * answer are a call of the loop's in the record, of the turn that has just ended; so a run that is
+ * resumed makes the same of it, and whether there is one is not decided anew but read there.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "lm/windows.h"
+#include "rlm/prompt.h"
+#include "rlm/run.h"
+
+/* The system prompt and the question stay. */
+enum { FIRST = 2, OUTPUT_KEPT = 600 };
+
+/* ---- how long it is ---- */
+
+/* As the provider counted the last call, and a token for four bytes of what is new. */
+static int64_t tokens_now(const struct rlm_run *r)
+{
+    size_t bytes = 0;
+    for (size_t i = r->counted; i < r->message_count; i++)
+        bytes += r->messages[i].len;
+    return r->counted_tokens + (int64_t)(bytes / 4);
+}
+
+static int64_t tokens_wanted(const struct rlm_run *r)
+{
+    int64_t window = r->tree->o.window;
+    if (window <= 0)
+        window = lm_window(r->place.model ? r->place.model : lm_name(r->lm));
+    return (int64_t)(r->tree->o.compaction * (double)window);
+}
+
+void compact_count(struct rlm_run *r, const struct lm_usage *usage)
+{
+    if (usage->input_tokens <= 0 || r->compacting)
+        return;
+    r->counted = r->message_count;
+    r->counted_tokens = usage->input_tokens;
+}
+
+/* Where the last turn begins: the last message that is the model's. */
+static size_t last_turn(const struct rlm_run *r)
+{
+    size_t i = r->message_count;
+    while (i > FIRST && strcmp(r->messages[i - 1].role, "assistant") != 0)
+        i--;
+    return i > FIRST ? i - 1 : FIRST;
+}
+
+/* Messages between the question and the last turn that are no summary already. */
+static bool has_old_turns(const struct rlm_run *r)
+{
+    return last_turn(r) > FIRST + (r->summaries > 0);
+}
+
+bool compact_is_due(struct rlm_run *r)
+{
+    struct recorded_call *next = r->resume ? recorded_next_root(resume_recorded(r->resume)) : NULL;
+    if (next)
+        return next->summary;
+    if (r->tree->o.compaction <= 0 || r->tree->o.again || !has_old_turns(r))
+        return false;
+    int64_t wanted = tokens_wanted(r), now = tokens_now(r);
+    /* Not again for what the last time did not help against. */
+    return now >= wanted && now >= r->compacted_tokens + wanted / 4;
+}
+
+/* ---- history ---- */
+
+/* What was said since the last time, before any of it is taken out or cut. The first time that is all;
+ * then it takes the place of the questions and answers that were there. */
+static int keep_history(struct rlm_run *r, struct error *err)
+{
+    struct chat *c = &r->chat;
+    int rc = 0;
+    if (!r->shortened) {
+        json_object_put(c->history);
+        c->history = json_object_new_array();
+        r->in_history = 1;
+        if (!c->history)
+            return error_memory(err);
+    }
+    for (size_t i = r->in_history; rc == 0 && i < r->message_count; i++)
+        rc = chat_say(c, r->messages[i].role, r->messages[i].text, r->messages[i].len, err);
+    r->shortened = true;
+    r->in_history = r->message_count;
+    return rc;
+}
+
+void compact_take_over(struct rlm_run *r, const struct rlm_run *last)
+{
+    r->counted = last->counted;
+    r->counted_tokens = last->counted_tokens;
+    r->compacted_tokens = last->compacted_tokens;
+    r->summaries = last->summaries;
+    r->shortened = last->shortened;
+    r->in_history = last->in_history;
+}
+
+/* Whoever finds the session dead makes a new one, which gets it too. */
+static void history_is_set(void *arg, struct cell_result *c)
+{
+    struct rlm_run *r = arg;
+    struct error err = { 0 };
+    bool bad = c->status != CELL_OK && c->alive;
+    if (bad)
+        context_refused(r->chat.bound_history, c, &err);
+    cell_result_free(c);
+    if (r->finished)
+        return;
+    if (bad) {
+        run_fail(r, &err);
+        return;
+    }
+    turn_begin(r);
+}
+
+/* ---- making it shorter ---- */
+
+static size_t bytes_between(const struct rlm_run *r, size_t from, size_t to)
+{
+    size_t bytes = 0;
+    for (size_t i = from; i < to; i++)
+        bytes += r->messages[i].len;
+    return bytes;
+}
+
+/* The summary in the place of what stands before the last turn. */
+static int put_summary(struct rlm_run *r, size_t last, struct buf *text, struct error *err)
+{
+    size_t len = text->len;
+    char *summary = buf_steal(text);
+    if (!summary)
+        return error_memory(err);
+    for (size_t i = FIRST; i < last; i++)
+        free(r->messages[i].text);
+    /* There is room: something was taken out. */
+    memmove(r->messages + FIRST + 1, r->messages + last,
+        (r->message_count - last) * sizeof *r->messages);
+    r->messages[FIRST] = (struct message){ "user", summary, len };
+    r->message_count -= last - FIRST - 1;
+    r->summaries++;
+    return 0;
+}
+
+/* The outputs of the oldest turns, until it is short enough; the last turn's stays. */
+static int cut_outputs(struct rlm_run *r, size_t last, struct error *err)
+{
+    int64_t wanted = tokens_wanted(r);
+    for (size_t i = FIRST; i < last && tokens_now(r) >= wanted; i++) {
+        struct message *m = &r->messages[i];
+        struct buf text = { 0 };
+        if (strcmp(m->role, "user") != 0 || m->len <= 2 * OUTPUT_KEPT)
+            continue;
+        prompt_shortened(&text, m->text, m->len, OUTPUT_KEPT);
+        size_t len = text.len;
+        char *cut = buf_steal(&text);
+        if (!cut)
+            return error_memory(err);
+        free(m->text);
+        m->text = cut;
+        m->len = len;
+    }
+    return 0;
+}
+
+static int shorten(struct rlm_run *r, const char *said, size_t len, struct error *err)
+{
+    size_t last = last_turn(r);
+    struct buf text = { 0 };
+    bool shorter;
+    int rc = keep_history(r, err);
+    if (rc < 0)
+        return rc;
+    prompt_summary(&text, said, len);
+    shorter = len > 0 && text.len < bytes_between(r, FIRST, last);
+    r->counted = 0;
+    r->counted_tokens = 0;
+    rc = shorter ? put_summary(r, last, &text, err) : cut_outputs(r, last, err);
+    buf_free(&text);
+    r->recorded = 0; /* the next call says all of it */
+    r->in_history = r->message_count;
+    r->compacted_tokens = tokens_now(r);
+    return rc;
+}
+
+static void tell(struct rlm_run *r, int64_t before)
+{
+    cleanup_buf struct buf text = { 0 };
+    buf_printf(&text, "the conversation was shortened, from about %lld tokens to %lld",
+        (long long)before, (long long)r->compacted_tokens);
+    run_tell(r, RLM_EVENT_NOTICE, buf_text(&text), text.len);
+}
+
+int compact_begin(struct rlm_run *r, struct error *err)
+{
+    struct buf text = { 0 };
+    prompt_ask_summary(&text);
+    size_t len = text.len;
+    r->compacting = true;
+    int rc = turn_add_message(r, "user", buf_steal(&text), len, err);
+    return rc < 0 ? rc : turn_ask(r, err);
+}
+
+void compact_take_summary(struct rlm_run *r, const char *said, size_t len)
+{
+    struct error err = { 0 };
+    r->compacting = false;
+    free(r->messages[--r->message_count].text); /* the question for it */
+    int64_t before = tokens_now(r);
+    int rc = shorten(r, said, len, &err);
+    if (rc == 0)
+        tell(r, before);
+    bool alive = session_is_alive(r->session);
+    if (rc == 0 && alive)
+        rc = chat_bind_history(&r->chat, r->session, history_is_set, r, &err);
+    if (rc < 0)
+        run_fail(r, &err);
+    else if (!alive)
+        turn_begin(r);
+}

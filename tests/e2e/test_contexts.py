@@ -1,0 +1,178 @@
+"""Several contexts: their values and names in the guest, what the model is told of them, and what the
+record keeps."""
+import json
+import os
+
+import pytest
+
+from conftest import answered, repl, told_at_first, wait_until, write_replay
+
+
+def told(text, reply):
+    """A turn that is only given to a model which was told this text."""
+    return {"content": reply, "contains": text}
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A text, a JSON list, and a directory."""
+    (tmp_path / "a.txt").write_text("alpha")
+    (tmp_path / "b.json").write_text("[1, 2]")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "f.txt").write_text("in d")
+    return tmp_path
+
+
+def three(files):
+    return ["--context", files / "a.txt", "--context", "numbers=%s" % (files / "b.json"), "--context", "dir=%s" % (files / "d")]
+
+
+ALL = [["alpha"] * 2, [[1, 2]] * 2, [{"f.txt": "in d"}] * 2]
+NAMES = "[[context, context_0], [context_1, numbers], [context_2, dir]]"
+
+
+def test_guest_has_each_under_its_names(ask, files):
+    """By number, the first as `context`, and by the name that was given."""
+    answered(ask([repl("SUBMIT(%s)" % NAMES)], *three(files)), ALL)
+
+
+def test_one_context_has_both_names(ask, files):
+    """As before, and there is no context_1."""
+    answered(ask([repl("SUBMIT([context, context_0, 'context_1' in globals()])")], "--context", files / "a.txt"),
+             ["alpha", "alpha", False])
+
+
+def test_model_is_told_of_each_and_shown_none(ask, files, droste):
+    """Name, type, size and source; the text of a file that is longer than its preview is not there."""
+    (files / "a.txt").write_text("alpha " * 50 + "omega")
+    answered(ask([told("There are 3 contexts:\n- `context_0`, also `context`, is a str of 305 characters, from ",
+                       repl("SUBMIT(1)"))], *three(files)), 1)
+    system = told_at_first(droste)[0]
+    assert "`context_0`, `context_1` and so on" in system
+    exported = droste("runs", "export", "--all").out
+    assert "- `context_1`, also `numbers`, is a list of 2 items, from " in exported
+    assert "- `context_2`, also `dir`, is a dict of 1 keys whose values have 4 characters in all, from " in exported
+    assert "omega" not in exported and "in d" not in exported
+
+
+def test_model_of_one_context_is_told_of_no_others(ask, files, droste):
+    """The twin: with one, there is no word of numbers."""
+    answered(ask([told("`context`, also `a`, is a str", repl("SUBMIT(a)"))], "--context", "a=%s" % (files / "a.txt")), "alpha")
+    assert "context_" not in told_at_first(droste)[0]
+
+
+def test_file_with_that_name_wins(ask, files):
+    """NAME=PATH is a file where there is one that is called so; else it names one."""
+    (files / "x=y.txt").write_text("file")
+    (files / "y.txt").write_text("named")
+    answered(ask([repl("SUBMIT([context, 'x' in globals()])")], "--context", "x=y.txt", cwd=files), ["file", False])
+    (files / "x=y.txt").unlink()
+    answered(ask([repl("SUBMIT([context, x])")], "--context", "x=y.txt", cwd=files), ["named", "named"])
+
+
+def test_standard_input_may_be_one_of_them(droste, replay, files):
+    """With a name or without; twice it is refused."""
+    model = replay(repl("SUBMIT([context, piped])"))
+    result = droste("run", "--question", "q", "--json", "--model", model, "--context", files / "a.txt",
+                    "--context", "piped=-", input="from a pipe")
+    answered(result, ["alpha", "from a pipe"])
+    twice = droste("run", "--question", "q", "--model", model, "--context", "-", "--context", "p=-", input="x")
+    assert twice.status == 2 and "one context only" in twice.complaint
+
+
+@pytest.mark.parametrize("name", ["context", "context_7", "history", "answer", "_x", "1a", "a-b", "class", "é"])
+def test_name_that_cannot_be_is_refused(ask, files, name, droste):
+    """By name, before anything is run; a path that only looks so is one that does not exist."""
+    result = ask([repl("SUBMIT(1)")], "--context", "%s=%s" % (name, files / "a.txt"))
+    assert result.status == 2 and name in result.complaint
+    assert not os.path.exists(droste.record.path)
+
+
+def test_every_name_of_the_guest_is_reserved(ask, files, droste):
+    """What Droste itself puts into the guest cannot be the name of a context."""
+    names = droste.cell("import builtins\nSUBMIT(names=[n for n, v in vars(builtins).items()\n"
+                        "                    if getattr(v, '__module__', '') == 'droste_guest'])")["submit"]["names"]
+    assert len(names) > 10
+    for name in names:
+        assert "Droste's own" in ask(["x"], "--context", "%s=%s" % (name, files / "a.txt")).complaint
+
+
+def test_two_of_one_name_are_refused(ask, files):
+    """And so is a path that is not there; both say which."""
+    path = files / "a.txt"
+    assert "called 'x'" in ask(["x"], "--context", "x=%s" % path, "--context", "x=%s" % path).complaint
+    assert "missing.txt" in ask(["x"], "--context", path, "--context", "x=missing.txt").complaint
+
+
+def test_new_session_has_all_again(ask, files):
+    """After the death of a sandbox, under all names."""
+    answered(ask([repl("import os; os._exit(1)"), told("is there again", repl("SUBMIT(%s)" % NAMES))], *three(files)), ALL)
+
+
+def test_children_have_their_own(ask, files):
+    """A child's context is what its parent gives, a list or a dict too; of the parent's it has none."""
+    code = "SUBMIT([rlm_query('q', context=[context_1, {'a': context}]), rlm_query('q')])"
+    child = repl("SUBMIT([context, context_0 if context else '', 'context_1' in globals(), 'numbers' in globals()])")
+    answered(ask([repl(code), {"content": child, "depth": 1}, {"content": child, "depth": 1}], *three(files)),
+             [[[[1, 2], {"a": "alpha"}]] * 2 + [False, False], ["", "", False, False]])
+
+
+def test_questions_of_a_conversation_bring_theirs(ask, droste, tmp_path, files):
+    """The next numbers are theirs, with their names; those of the question before are there too."""
+    first = answered(ask([repl("SUBMIT(1)")], "--context", files / "a.txt", "--context", "numbers=%s" % (files / "b.json")), 1)
+    told_then = "There is one more context, `context_2`, also `dir`: a dict of 1 keys"
+    result = droste("run", "--continue", first["run"], "--question", "And now?", "--json", "--context", "dir=%s" % (files / "d"),
+                    "--model", write_replay(tmp_path / "next.jsonl", told(told_then, repl("SUBMIT(%s)" % NAMES))))
+    answered(result, ALL)
+
+
+def test_exec_has_them(droste, files):
+    """As in a run."""
+    assert droste.cell("SUBMIT(all=%s)" % NAMES, *three(files))["submit"]["all"] == ALL
+
+
+def test_repl_has_them(droste, files):
+    """And a new session in the place of one that died has them again."""
+    result = droste("repl", *three(files), input="import os\nprint(%s)\nos._exit(1)\nprint(numbers, context_2)\n" % NAMES)
+    assert result.out == "%s\n[1, 2] {'f.txt': 'in d'}\n" % ALL
+    assert "loaded again" in result.err
+
+
+def test_record_has_each(ask, files, droste):
+    """A list of what is known of them, with their names; `runs show` has a line of it."""
+    answered(ask([repl("SUBMIT(1)")], *three(files)), 1)
+    run = droste.record.run["id"]
+    line = json.loads(droste("runs", "export", run).out.splitlines()[0])
+    assert [(c.get("name"), c["bytes"]) for c in line["context"]] == [(None, 5), ("numbers", 6), ("dir", 25)]
+    assert len({c["sha256"] for c in line["context"]}) == 3
+    assert "numbers = " in droste("runs", "show", run).out
+
+
+@pytest.fixture
+def interrupted(droste, serve, files):
+    """A run that was killed while its code waited for `hang`, with its own contexts and one from a pipe."""
+    server = serve(turns=[repl("llm_query('hang')\nSUBMIT([%s, context_3, piped])" % NAMES)])
+    env = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": server.url}
+    pipe = files / "pipe"
+    pipe.write_text("from a pipe")
+    with open(pipe) as f:
+        process = droste.start("run", "--question", "q", "--json", "--model", "turns", "--sub-model", "digest",
+                               *three(files), "--context", "piped=-", env=env, stdin=f)
+    wait_until(lambda: server.stats()["requests"] == 2, what="the call")
+    process.kill()
+    process.communicate()
+    return lambda: droste("runs", "resume", droste.record.run["id"], "--json", env={"OPENAI_API_KEY": "k"})
+
+
+def test_resumed_run_has_all_again(interrupted):
+    """Those of files are read again, the one of the pipe is in the record."""
+    answered(interrupted(), [ALL, "from a pipe", "from a pipe"])
+
+
+def test_resumed_run_wants_each_as_it_was(interrupted, files, droste):
+    """One that changed is named, and the run stays as it is; when it is back, the run goes on."""
+    (files / "b.json").write_text("[3]")
+    result = interrupted()
+    assert result.status == 2 and "b.json" in result.complaint and "not what it was" in result.complaint
+    (files / "b.json").write_text("[1, 2]")
+    answered(interrupted(), [ALL, "from a pipe", "from a pipe"])

@@ -1,0 +1,199 @@
+"""What the model is told of its session is true: every name in backquotes is there and does what is said,
+with whatever settings; and of what is off there is no word.
+
+The prompt is taken from the record of a run; each thing in backquotes is then evaluated by a model that was
+told it, in a run with the same settings.
+"""
+import itertools
+import json
+import re
+
+import pytest
+
+from conftest import repl
+
+LLM, CHILD = "llm_query", "rlm_query"
+SCHEMA = json.dumps({"type": "object", "properties": {"city": {"type": "string"}, "size": {"type": "integer"}},
+                     "required": ["city"]})
+
+# What may be off: the flags that turn it on, and words that only then may be there.
+PARTS = {
+    "children": ([], ["--max-recursion-depth", "0"], ["`rlm_query", "another worker"]),
+    "contexts": (["--context", "{a}", "--context", "mail={b}"], [], ["`context_0`", "`context_1`", "`mail`", "There are"]),
+    "schema": (["--answer-schema", SCHEMA], [], ["JSON Schema", "`SUBMIT(value)`", "`SUBMIT(city=value, size=value)`"]),
+    "rules": (["--rules", "yes"], [], ["has rules", "`eval`", "`exec`", "`compile`", "`input`"]),
+    "compaction": (["--compaction", "0.6", "--model-window", "1000"], [], ["`history`", "summary"]),
+}
+
+# How each thing in backquotes is tried: code that raises unless it does what the prompt says. What submits is
+# tried with SUBMIT's exception, which ends a cell; `value` fits the schema where there is one.
+TRIALS = {
+    "context": "assert isinstance(context, str)",
+    "context_0": "assert context_0 == context == 'alpha'",
+    "context_1": "assert context_1 == mail == 'beta'",
+    "mail": "assert mail == 'beta'",
+    "llm_query(prompt)": "assert llm_query('say') == 'said'",
+    "llm_query_batched(prompts)": "assert llm_query_batched(['say', 'say']) == ['said', 'said']",
+    "llm_query_batched": "assert llm_query_batched([]) == []",
+    "rlm_query(prompt, context=value)": "assert rlm_query('task', context={'k': [1]}) == {'k': [1]}",
+    "rlm_query_batched(prompts, context=value)":
+        "assert rlm_query_batched(['task', {'prompt': 'task', 'context': 'own'}], context=[1]) == [[1], 'own']",
+    "add_buffer(name, value)": "add_buffer('b', 1)",
+    "get_buffer(name)": "add_buffer('g', 1); assert get_buffer('g') == [1]",
+    "clear_buffer(name)": "add_buffer('c', 1); clear_buffer('c'); assert get_buffer('c') == []",
+    "SHOW_VARS()": "x_marks = 1; assert \"'x_marks': 'int'\" in SHOW_VARS()",
+    "SUBMIT(answer=value)": "submits(lambda: SUBMIT(answer=value))",
+    "SUBMIT(value)": "submits(lambda: SUBMIT(value))",
+    "SUBMIT(city=value, size=value)": "submits(lambda: SUBMIT(city='Oslo', size=1))",
+    "FINAL(value)": "submits(lambda: FINAL(value))",
+    "FINAL_VAR(\"name\")": "name = value; submits(lambda: FINAL_VAR('name'))",
+    "answer[\"content\"]": "assert answer['content'] == ''",
+    "answer[\"ready\"]": "assert answer['ready'] is False",
+    "eval": "raises(lambda: eval('1'))",
+    "exec": "raises(lambda: exec('1'))",
+    "compile": "raises(lambda: compile('1', 'x', 'eval'))",
+    "input": "raises(lambda: input())",
+    "history": "assert [sorted(m) for m in history] == [['content', 'role']] * len(history) and len(history) >= 5",
+}
+
+TOOLS = """def submits(call):
+    try:
+        call()
+    except BaseException as e:
+        assert type(e).__name__ == 'Submitted', repr(e)
+    else:
+        raise AssertionError('it went on')
+
+
+def raises(call):
+    try:
+        call()
+    except Exception as e:
+        assert type(e).__name__ == 'RuleError', repr(e)
+    else:
+        raise AssertionError('it went on')
+
+
+value = %s
+"""
+
+
+def settings():
+    """Every combination of what may be on and off."""
+    for on in itertools.product((False, True), repeat=len(PARTS)):
+        chosen = [name for name, here in zip(PARTS, on) if here]
+        yield pytest.param(chosen, id="+".join(chosen) or "nothing")
+
+
+def flags_of(chosen, files):
+    flags = []
+    for name, (on, off, _) in PARTS.items():
+        flags += on if name in chosen else off
+    if "contexts" not in chosen:
+        flags += ["--context", "{a}"]
+    return [flag.format(**files) if flag in ("{a}", "mail={b}") else flag for flag in flags]
+
+
+def backquoted(text):
+    """What stands in single backquotes; a fence is none."""
+    return re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)
+
+
+def said_to(droste):
+    """All that the loop said to the model of the root, in the run that is the newest."""
+    run = droste.record.rows("SELECT id FROM runs WHERE parent IS NULL ORDER BY seq DESC")[0]["id"]
+    lines = [json.loads(line) for line in droste("runs", "export", run).out.splitlines()]
+    return "\n".join(m["content"] for line in lines if line["type"] == "call" and line["depth"] == 0
+                     for m in line["request"] if m["role"] != "assistant" and "print(" not in m["content"][:6])
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "a.txt").write_text("alpha")
+    (tmp_path / "b.txt").write_text("beta")
+    return {"a": str(tmp_path / "a.txt"), "b": str(tmp_path / "b.txt")}
+
+
+def converse(ask, chosen, files, code):
+    """A few turns, a summary if it is on, and then this code."""
+    value = "{'city': 'Oslo'}" if "schema" in chosen else "5"
+    turns = [repl("print('a' * 3000)"), repl("y = 2")]
+    turns += [repl(TOOLS % value, *code), repl("SUBMIT(value)")]
+    answers = [{"content": "what I did", "contains": "Write a summary with which", "repeat": True},
+               {"content": "said", "depth": 1, "contains": "say", "repeat": True},
+               {"content": repl("SUBMIT(context)"), "depth": 1, "contains": "task", "repeat": True}]
+    return ask([*answers, *turns], *flags_of(chosen, files))
+
+
+@pytest.mark.parametrize("chosen", settings())
+def test_what_the_prompt_names_is_there_and_works(ask, droste, files, chosen):
+    """Each thing in backquotes, tried in a session that is as the prompt says; nothing else is named."""
+    first = converse(ask, chosen, files, [])
+    assert first.status == 0, first
+    text = said_to(droste)
+    named = sorted(set(backquoted(text)))
+    untried = set(named) - set(TRIALS)
+    assert not untried, "the prompt names what is not tried here"
+    assert len(named) >= 12
+    second = converse(ask, chosen, files, [TRIALS[name] for name in named])
+    assert second.status == 0, second
+    failed = droste.record.rows("SELECT c.status, b.data FROM cells c JOIN runs r ON c.run = r.id"
+                                " LEFT JOIN blobs b ON b.hash = c.error WHERE c.status = 'error'")
+    assert failed == []
+    for name, (_, _, words) in PARTS.items():
+        for word in words:
+            assert (word in text) == (name in chosen), "%r in what is said, with %s" % (word, chosen)
+
+
+def test_each_trial_can_fail(ask, droste, files):
+    """The twin: with everything off, what would have been on is not there."""
+    off = ["context_1", "rlm_query(prompt, context=value)", "SUBMIT(city=value, size=value)", "eval", "history"]
+    assert converse(ask, [], files, [TRIALS[name] for name in off[:1] + off[3:]]).status == 0
+    assert [c["status"] for c in droste.record.cells if c["status"] != "submitted"].count("error") == 3
+
+
+def test_example_of_the_prompt_runs(ask, droste, files):
+    """It is a block by the rules of the loop, and prints what it says."""
+    assert converse(ask, [], files, []).status == 0
+    (block,) = re.findall(r"```repl\n.*?\n```", said_to(droste), re.S)
+    result = ask([block, {"content": repl("SUBMIT(1)"), "contains": "<class 'str'> 5"}], "--context", files["a"])
+    assert result.status == 0, result
+
+
+def test_batch_marks_what_failed_as_the_prompt_says(ask):
+    """A reply that failed begins with [ERROR]."""
+    bad = {"error": {"code": "model_server", "message": "overheated"}, "depth": 1}
+    result = ask([repl("SUBMIT(llm_query_batched(['q'])[0].startswith('[ERROR]'))"), bad])
+    assert result.json["answer"] is True
+
+
+def test_answer_dict_answers_as_the_prompt_says(ask):
+    """Setting content and then ready gives the answer, and ends the work."""
+    result = ask([repl("answer[\"content\"] = 5\nanswer[\"ready\"] = True")])
+    assert result.json["answer"] == 5
+
+
+def test_child_sees_only_what_the_prompt_says(ask):
+    """A session of its own: none of the parent's variables, the prompt and the context."""
+    child = {"content": repl("SUBMIT(['secret' in globals(), context])"), "depth": 1, "contains": "Question: the task"}
+    result = ask([repl("secret = 1\nSUBMIT(rlm_query('the task', context=b'bytes'.decode()))"), child])
+    assert result.json["answer"] == [False, "bytes"]
+
+
+def test_child_that_may_start_no_others_is_told_of_none(ask, droste):
+    """The deepest child's prompt has no word of child runs; its parent's has."""
+    child = {"content": repl("SUBMIT(1)"), "depth": 1}
+    assert ask([repl("SUBMIT(rlm_query('q'))"), child], "--max-recursion-depth", "1").status == 0
+    lines = [json.loads(line) for line in droste("runs", "export", "--all").out.splitlines()]
+    systems = {line["depth"]: line["request"][0]["content"] for line in lines if line["type"] == "call"}
+    assert "rlm_query" in systems[0] and "rlm_query" not in systems[1]
+
+
+def test_custom_instructions_are_told_as_they_are(ask, droste):
+    """At the end of the system prompt, also where they are full of format marks; without them there is no word."""
+    text = "Answer in French: 100%s {of} `it`."
+    assert ask([repl("SUBMIT(1)")], "--instructions", text).status == 0
+    said = said_to(droste)
+    assert "\nInstructions for this task:\n%s\n" % text in said
+    assert ask([repl("SUBMIT(1)")]).status == 0
+    assert "Instructions" not in said_to(droste)
