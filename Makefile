@@ -45,7 +45,7 @@ attack: all
 	@[ "$$(id -u)" != 0 ] || tests/attack/run --as-user
 
 bench: setup-tests all
-	@scripts/build $(BUILD) --buildtype=release -- tests/crowd tests/prompts tests/model_server
+	@scripts/build $(BUILD) --buildtype=release -- tests/crowd tests/prompts tests/slow_model
 	@bench/run
 
 format:

@@ -1,5 +1,5 @@
 /* bench/prompts.c: many prompts in one llm_query_batched, beside curl's own multi client:
- * prompts MODEL_SERVER [PROMPTS]
+ * prompts SLOW_MODEL [PROMPTS]
  *
  * Both send the same number of requests of the same size to the same server in the same run, in turns,
  * over as many connections. Ours are made, sent out of a sandbox, recorded nowhere, and read there.
@@ -118,7 +118,7 @@ static double run_ours(const char *base, long prompts, droste_error *err)
     droste_result_free(r);
     r = NULL;
     snprintf(code, sizeof code,
-        "SUBMIT(sum(r == 'four' for r in llm_query_batched(["
+        "SUBMIT(sum(r == '1' for r in llm_query_batched(["
         "'What is %%d plus two? Answer with one word.' %% i for i in range(%ld)])))",
         prompts);
     double start = now();
@@ -153,7 +153,7 @@ int main(int argc, char **argv)
     int input[2], output[2];
     droste_error err = { 0 };
     if (argc < 2 || pipe(input) < 0 || pipe(output) < 0) {
-        fprintf(stderr, "usage: prompts MODEL_SERVER [PROMPTS]\n");
+        fprintf(stderr, "usage: prompts SLOW_MODEL [PROMPTS]\n");
         return 2;
     }
     pid_t pid = fork();
@@ -162,7 +162,7 @@ int main(int argc, char **argv)
         dup2(output[1], 1);
         for (int fd = 3; fd < 64; fd++)
             close(fd);
-        execl(argv[1], argv[1], (char *)NULL);
+        execl(argv[1], argv[1], "0", "0", (char *)NULL);
         _exit(127);
     }
     close(output[1]);

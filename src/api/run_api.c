@@ -373,11 +373,12 @@ int droste_turn(droste *d, int milliseconds, droste_error *err)
 {
     struct error why = { 0 };
     int rc = enter(d, &why);
-    if (rc == 0)
-        rc = loop_turn(d->loop, d->run_count > 0 || milliseconds > 0 ? milliseconds : 0, &why);
     if (rc < 0)
         return api_fail(err, &why, rc);
+    rc = loop_turn(d->loop, d->run_count > 0 || milliseconds > 0 ? milliseconds : 0, &why);
     d->waits = false;
+    if (rc < 0)
+        return api_fail(err, &why, rc);
     return d->run_count < INT_MAX ? (int)d->run_count : INT_MAX;
 }
 

@@ -267,6 +267,8 @@ int item_begin(struct item *item, const struct lm_request *request, const struct
     if (rc < 0) {
         budget_release(b->options.budget, &item->hold);
         struct lm_reply never = { .error = *err, .text = "", .finish = "" };
+        if (budget_is_refused_above(b->options.budget))
+            item->record = 0;
         record_end(item, &never);
         return rc;
     }

@@ -271,6 +271,11 @@ int budget_recall(struct budget *b, const char *model, unsigned depth, struct ac
     return rc;
 }
 
+bool budget_is_refused_above(const struct budget *b)
+{
+    return b->up && b->up->refused.code != ERROR_NONE;
+}
+
 int budget_reserve_tool(struct budget *b, struct error *err)
 {
     int64_t max = b->limits.tool_calls;

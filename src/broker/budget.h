@@ -138,6 +138,10 @@ int budget_reserve_tool(struct budget *b, struct error *err);
 /* Seconds left, at least 0; a large number without a limit. */
 double budget_seconds_left(const struct budget *b);
 
+/* Whether a larger budget has refused something: then whoever asked in this one is to be put aside, and
+ * the record of what could not be made again stays as it is. */
+bool budget_is_refused_above(const struct budget *b);
+
 /* Counts in a larger budget what was spent before there was one. */
 void budget_count(struct budget *b, const struct spent *spent);
 

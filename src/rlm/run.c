@@ -63,18 +63,13 @@ static void give_up_waiting(struct rlm_run *r)
     broker_give_up(r->broker, r->session, &why);
 }
 
-/* What a larger budget refused can be asked once that is larger still. */
-static bool is_refused_above(const struct tree *tree)
-{
-    return tree->o.part_of && tree->o.part_of->refused.code != ERROR_NONE;
-}
-
 void run_end(struct rlm_run *r, enum rlm_status status, const struct error *why)
 {
     if (r->finished)
         return;
     r->finished = true;
-    if (status == RLM_BUDGET && is_refused_above(r->tree))
+    /* What a larger budget refused can be asked once that is larger still. */
+    if (status == RLM_BUDGET && budget_is_refused_above(&r->tree->budget))
         status = RLM_INTERRUPTED;
     bool again = r->tree->o.again, back = !again && replay_goes_back(r, status);
     if (again || back)

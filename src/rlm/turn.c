@@ -186,6 +186,8 @@ static int begin_call(struct rlm_run *r, struct lm_request *request, size_t byte
         struct lm_reply never = { .error = *err, .text = "", .finish = "" };
         budget_release(&r->tree->budget, &r->hold);
         budget_unreserve(&r->tree->budget, place);
+        if (budget_is_refused_above(&r->tree->budget))
+            r->call_record = 0;
         run_record_call_end(r, &never, NULL);
     }
     return rc;

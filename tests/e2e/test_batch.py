@@ -356,6 +356,32 @@ def test_the_calls_of_the_batch_are_limited_to_the_call(droste, batch, tmp_path)
     assert r.status == 0 and calls_by_run(droste) == [4] * 6 and r.json["calls"] == 24, r
 
 
+@pytest.mark.parametrize("code", ["SUBMIT(answer=1)", "SUBMIT(answer=len(llm_query('one')))"])
+def test_a_call_under_way_that_does_not_fit_stays_under_way(droste, batch, tmp_path, code):
+    """Killed in the middle of a call, of the loop or of its code, and gone on with where the limit is reached: the
+    record is as it was, and with more allowed that call is made again."""
+    tasks(droste, {"id": "t", "question": "?"}, {"id": "spent", "question": "!"})
+    slow = {"delay_ms": 30000, "repeat": True}
+    lines = [{"content": repl(code), "repeat": True}, {"content": "1", "depth": 1, "repeat": True}]
+    lines["llm" in code].update(slow)
+    process = batch("--concurrency", "1", model=write_replay(tmp_path / "m", *lines), start=True)
+    wait_until(lambda: turns(droste, 1) and len(droste.record.calls) == 1 + ("llm" in code), what="the call")
+    process.kill()
+    finish(process)
+    with open(os.path.join(droste.home, "results.jsonl"), "a") as f:
+        f.write(json.dumps({"id": "spent", "status": "answered", "usage": {"calls": 9, "cost": None}}) + "\n")
+    for line in lines:
+        line.pop("delay_ms", None)
+    model, before = write_replay(tmp_path / "m", *lines), droste.record.calls[-1]
+    made = "llm" in code
+    r = batch("--batch-max-calls", str(9 + made), model=model)
+    assert r.status == 3 and (r.json["resumed"], r.json["interrupted"]) == (1, 1), r
+    assert droste.record.calls[-1] == before and before["status"] == "running"
+    r = batch("--batch-max-calls", str(10 + made), model=model)
+    assert r.status == 0 and r.json["calls"] == 10 + made, r
+    assert droste.record.calls[-1]["repeated"] == 1 and len(droste.record.calls) == 1 + made
+
+
 def test_money_and_tokens_of_the_batch_are_limited(droste, batch, tmp_path, replay):
     tasks(droste, *some(6))
     r = batch("--batch-max-tokens", "1000", "--concurrency", "1")

@@ -328,7 +328,7 @@ def test_a_long_call_is_made_once(sub):
     """There: a call that takes longer than its lease is given out again, and its answer is refused. Here: it is
     one request, whose answer is taken, while eight short ones come and go."""
     code = "slow = llm_submit('slow')\nfor i in range(8): llm_query('fast')\nSUBMIT(slow.result())"
-    result, server = sub(code, [line("sub", "at last", "slow", delay_ms=2000), line("sub", "in", "fast", repeat=True)])
+    result, server = sub(code, [line("sub", "at last", "slow", delay_ms=1000), line("sub", "in", "fast", repeat=True)])
     assert result["submit"] == {"output": "at last"}
     stats = server.stats()
     assert stats["requests"] == 9 and set(stats["idempotency"].values()) == {1} and stats["cancelled"] == 0
@@ -344,6 +344,23 @@ def test_a_reply_is_the_text_that_it_is(ask):
                   "SUBMIT(r, [rlm_query('t', '[1, 2]'), rlm_query('t', [1, 2])])" % len(REPLIES)),
              at(1, repl("SUBMIT(context)"), "Question: t", repeat=True)]
     answered(ask(turns + [at(1, text) for text in REPLIES]), [REPLIES, ["[1, 2]", [1, 2]]])
+
+
+TOOL = '''#!/usr/bin/python3
+import json, sys
+print(json.loads(sys.stdin.readline())["arguments"]["say"] or sys.exit("no"))
+'''
+
+
+def test_a_tools_answer_is_the_value_and_its_error_an_exception(droste, tmp_path):
+    """There: a text that looks like a list becomes one, and a tool that fails gives a dict with its error. Here: what a
+    tool says is JSON of whatever type, a dict with `error` is a dict, and a failure raises."""
+    (tmp_path / "tool").write_text(TOOL)
+    (tmp_path / "tool").chmod(0o755)
+    code = ("try: tool(say='')\nexcept RuntimeError as e: why = str(e)\n"
+            "SUBMIT([tool(say='\"[1, 2]\"'), tool(say='[1, 2]'), tool(say='{\"error\": \"x\"}'), why])")
+    result = droste.cell(code, "--tool", "tool=%s" % (tmp_path / "tool"))
+    assert result["submit"]["output"] == ["[1, 2]", [1, 2], {"error": "x"}, "tool ended with exit status 1: no"]
 
 
 ALIASES = {

@@ -7,9 +7,8 @@ Not shown here, for there is no such part yet, or the proof is elsewhere:
 | defect elsewhere | here |
 | --- | --- |
 | environments that differ in functions, recursion and tools | one environment, `local`, yet |
-| host callables dropped at the boundary | no tools of the embedding program yet |
 | no forks or snapshots of a session, no pools | no forks or snapshots yet; pools: test_rules.py |
-| compaction that only some environments know, `history` | no such part yet |
+| `history`, where only some environments have it | test_chat.py; no compaction yet |
 | half a second to end each child run, 135 ms and more a cell | measured by `make bench`; no test times anything |
 | a context copied for each session | test_big_context.py |
 | answers lost with the process; no resumption | test_resume.py |
@@ -18,6 +17,7 @@ Not shown here, for there is no such part yet, or the proof is elsewhere:
 | training harnesses with bodies of 1 MiB | no such part yet; prompts of 100 MB: test_calls.py |
 """
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -231,6 +231,25 @@ def test_what_the_model_is_told_is_there(droste, replay, isolation):
     assert len(promised(first[0])) >= 8 and set(promised(first[0])) <= set(root)
     assert len(promised(first[1])) >= 8 and set(promised(first[1])) <= set(deep)
     assert "rlm_query" in promised(first[0]) and "rlm_query" not in promised(first[1])
+
+
+ECHO = '''#!/usr/bin/python3
+import json, os, sys
+print(json.dumps({"home": os.environ["HOME"], **json.loads(sys.stdin.readline())["arguments"]}))
+'''
+
+
+@pytest.mark.parametrize("isolation", LEVELS)
+def test_tools_of_the_host_are_there_at_each_isolation(droste, tmp_path, isolation):
+    """There: functions of the host are dropped where there is a wall, and data of several lines is executed as code.
+    Here: a program of the host's answers from outside the wall, and data is data."""
+    data = "def f():\n    raise SystemExit\nf()"
+    (tmp_path / "data.json").write_text(json.dumps(data))
+    (tmp_path / "echo").write_text(ECHO)
+    (tmp_path / "echo").chmod(0o755)
+    result = droste.cell("SUBMIT(echo(n=[1, None]), text, 'f' in globals())", "--isolation", isolation,
+                         "--tool", "echo=%s" % (tmp_path / "echo"), "--tool-data", "text=%s" % (tmp_path / "data.json"))
+    assert result["submit"]["output"] == [{"home": droste.home, "n": [1, None]}, data, False]
 
 
 READY = {
