@@ -93,6 +93,7 @@ void session_parts_free(struct session_parts *parts)
     list_clear(&parts->allowed);
     buf_free(&parts->setup);
     schema_drop(parts->answer);
+    *parts = (struct session_parts){ 0 };
 }
 
 /* ---- texts ---- */

@@ -13,7 +13,7 @@
 #include "base/text.h"
 
 enum { DEPTH_MAX = 500 };
-static const uint64_t work_max = 50000000;
+static const uint64_t work_max = 1000000; /* some 0.2 s */
 
 /* ---- saying what is wrong ---- */
 

@@ -167,6 +167,7 @@ static void setup_code_is_given_or_read_from_a_file(void **state)
     close(fd);
     unlink(path);
     struct session_options o;
+    session_parts_free(&parts);
     assert_fails(ERROR_NOT_FOUND, api_session_options(d, &d->settings, &parts, &o, err));
     set("setup-code", "");
     assert_null(options().setup);
