@@ -67,7 +67,7 @@ def test_another_context_gives_another_answer(tmp_path):
     small = tmp_path / "small"
     small.mkdir()
     (small / "imaplib.py").write_text('"""IMAP4 client."""\nclass Tiny:\n    def only(self): pass\n')
-    done = demo(tmp_path, "--json", "--context", str(small))
+    done = demo(tmp_path, str(small), "--json")
     result = json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][0])
     assert result["answer"] == {"modules": ["imaplib.py"], "class": "Tiny", "module": "imaplib.py",
                                 "methods": 1}
