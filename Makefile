@@ -13,7 +13,7 @@ export PATH := /usr/bin:$(PATH)
 # Ninja uses all cores; two of it in one directory would disturb each other.
 .NOTPARALLEL:
 .DEFAULT_GOAL := all
-.PHONY: all setup setup-tests demo check check-vm fuzz bench format install clean attack
+.PHONY: all python setup setup-tests demo check check-vm fuzz bench format install clean attack
 
 all: setup
 	@scripts/build $(BUILD) --buildtype=release
@@ -47,9 +47,14 @@ attack: all
 bench: setup-tests all
 	@scripts/build $(BUILD) --buildtype=release -- tests/crowd tests/prompts tests/slow_model
 	@bench/run
+	@bench/python --sessions 1000
 
 format:
 	clang-format-14 -i src/*/*.[ch] guest/*.[ch] include/*.h tests/unit/*/*.[ch] tests/fuzz/*.[ch] tests/attack/*.[ch] bench/*.[ch]
+
+# The Python package in an environment of its own: build/python/bin/python3 -c 'import droste'
+python: all
+	@scripts/python-package $(BUILD)
 
 install: all
 	@meson install -C $(BUILD) --no-rebuild

@@ -8,7 +8,8 @@
  *
  * A program of its own, so that a sandbox does not hold a second copy of the interpreter's memory;
  * without the C library, so that it is a few pages and starts at once. All signals are blocked when
- * it starts, and stay so. Nothing that the guest can do reaches its memory: it is not dumpable.
+ * it starts, and stay so. Nothing that the guest can do reaches its memory: it is not dumpable. The
+ * worker waits for that: descriptor 1 is the end of a pipe, which then closes.
  */
 #include "jail/zygote_wire.h"
 
@@ -50,7 +51,7 @@ __asm__(".globl _start\n_start:\n mov x29, #0\n mov x0, sp\n bl keep\n");
 #error "write the system call of this machine here"
 #endif
 
-enum { STATUS_FD = 0 };
+enum { STATUS_FD = 0, SETTLED_FD = 1 };
 
 static long number(const char *text)
 {
@@ -149,6 +150,7 @@ void keep(const long *stack)
     long worker = stack[0] > 1 ? number(argv[1]) : 0;
     char mark = stack[0] > 2 ? argv[2][0] : '\0';
     call(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0);
+    call(__NR_close, SETTLED_FD, 0, 0, 0);
     for (;;) {
         long signal = call(__NR_rt_sigtimedwait, (long)&wanted, 0, 0, sizeof wanted);
         if (signal == SIGUSR1)

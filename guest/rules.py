@@ -42,6 +42,7 @@ SWITCHED_OFF = {
     "compile": "write the code into the cell itself",
     "input": "nobody is there to answer",
     "breakpoint": "nobody is there to answer",
+    "run": "cells start no processes",
 }
 
 # What the standard library reads by itself, as far as a sandbox shows it.
@@ -78,7 +79,7 @@ def is_setup(frame):
 
 
 class Rules:
-    def __init__(self, allow, read):
+    def __init__(self, allow, read, write=()):
         self.modules = set(STANDARD)
         self.modules.update(name for name in allow if not name.startswith("/"))
         self.roots = [os.path.realpath(name) for name in allow if name.startswith("/")]
@@ -87,7 +88,8 @@ class Rules:
         self.readable = [os.path.realpath(place) for place in
                          [self.home, *self.roots, *read, *SYSTEM_FILES, sys.executable,
                           *filter(None, sys.path)]]
-        self.writable = [os.path.realpath(self.home), *WRITABLE_FILES]
+        self.writable = [*map(os.path.realpath, [self.home, *write]), *WRITABLE_FILES]
+        self.readable += self.writable
 
     # -- imports
 
@@ -220,13 +222,14 @@ class Rules:
 
 def lay(told):
     """Lays the rules over this process; returns the built-ins that `__main__` is to have."""
-    rules = Rules(told["allow"], told["read"])
+    rules = Rules(told["allow"], told["read"], told.get("write", ()))
     filtered = types.ModuleType("builtins", builtins.__doc__)
     filtered.__dict__.update(builtins.__dict__)
     filtered.__import__ = rules.make_import()
     filtered.open = rules.make_open()
     filtered.RuleError = RuleError
     for name in SWITCHED_OFF:
-        setattr(filtered, name, rules.make_refusal(name))
+        if hasattr(builtins, name):     # a session may be without helpers
+            setattr(filtered, name, rules.make_refusal(name))
     sys.addaudithook(rules.watch)
     return filtered

@@ -13,13 +13,14 @@
  *            It carries out the rest of the plan and returns into Python, where the guest's code
  *            will run.
  *
- * The zygote itself never runs the guest's code and holds no secret. If the host dies, the control socket closes and
- * the zygote ends; if the zygote ends, the kernel kills the keepers; a pid namespace dies with its
- * keeper, and without one the keeper kills what is left of its tree.
+ * The zygote itself never runs the guest's code and holds no secret. If the host dies, the control
+ * socket closes and the zygote ends; if the zygote ends, the kernel kills the keepers; a pid namespace
+ * dies with its keeper, and without one the keeper kills what is left of its tree.
  *
  * After a raw clone glibc's copy of the thread id is stale, and abort() and recursive locks need
  * it: the kernel is asked to write the new one where the old one is (PR_GET_TID_ADDRESS).
  */
+#include "base/ancillary.h"
 #include "jail/plan.h"
 #include "jail/zygote_wire.h"
 
@@ -73,7 +74,7 @@ struct clone_job {
     int channel, out, err, status;
     int cgroup; /* the directory to clone into, or -1 */
     int pidfd;
-    int settled[2]; /* without a pid namespace: closes when the keeper's program has begun */
+    int settled[2]; /* a pipe whose end closes when the keeper's program has begun */
     sigset_t old_mask;
     void *resume[5]; /* where the worker goes on: __builtin_setjmp's */
 };
@@ -82,20 +83,10 @@ static void say(uint32_t kind, uint32_t id, int pid, int sys, uint32_t op, int f
 {
     struct zygote_event event = { .kind = kind, .id = id, .pid = pid, .sys = sys, .op = op };
     struct iovec iov = { &event, sizeof event };
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } control = { { 0 } };
+    ANCILLARY(1) room = { { 0 } };
     struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
-    if (fd >= 0) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = sizeof control.bytes;
-        struct cmsghdr *c = CMSG_FIRSTHDR(&message);
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(c), &fd, sizeof fd);
-    }
+    if (fd >= 0)
+        ancillary_put(&message, &room, &fd, 1);
     /* If the host is gone there is nobody to tell. */
     (void)!sendmsg(zygote.control, &message, MSG_NOSIGNAL);
 }
@@ -145,22 +136,30 @@ __attribute__((noreturn)) static void keep(const struct clone_job *job, pid_t wo
     if (jail_enter(job->plan, JAIL_GUARD, &failed) < 0)
         fail(job, failed);
     snprintf(pid, sizeof pid, "%d", (int)worker);
-    /* The table of descriptors is this process's own; only the memory is shared. What stays open
-     * besides the status pipe closes with the exec: the program, and the end of `settled`. */
+    /* The table of descriptors is this process's own; only the memory is shared. What the program gets is
+     * the status pipe and the end of `settled`; it is itself open until it runs. */
     int program = fcntl(zygote.keeper, F_DUPFD_CLOEXEC, 64);
-    unsigned last = (unsigned)program;
-    if (program >= 0 && job->settled[1] >= 0 && dup3(job->settled[1], program + 1, O_CLOEXEC) > 0)
-        last++;
-    if (program >= 0 && dup2(job->status, 0) == 0 &&
-        syscall(SYS_close_range, 1, (unsigned)program - 1, 0) == 0 &&
-        syscall(SYS_close_range, last + 1, ~0U, 0) == 0)
+    int settled = fcntl(job->settled[1], F_DUPFD_CLOEXEC, 64);
+    if (program >= 0 && settled >= 0 && dup2(job->status, 0) == 0 && dup2(settled, 1) == 1 &&
+        syscall(SYS_close_range, 2, (unsigned)program - 1, 0) == 0 &&
+        syscall(SYS_close_range, (unsigned)program + 1, ~0U, 0) == 0)
         syscall(SYS_execveat, program, "", argv, envp, AT_EMPTY_PATH);
     struct zygote_status status = { .sys = errno, .op = ZYGOTE_NO_OP, .wait_status = -1 };
     (void)!write(0, &status, sizeof status);
     _exit(125);
 }
 
-/* The descriptors of a worker: 0 is /dev/null (the zygote's), 1 and 2 are pipes, 3 the channel. */
+/* The zygote's own /dev/null has one set of flags, owners and locks for all its clones, where they could
+ * leave each other notes. */
+static int open_own_null(void)
+{
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (null < 0 || dup2(null, 0) < 0)
+        return -1;
+    return close(null);
+}
+
+/* The descriptors of a worker: 0 is /dev/null, 1 and 2 are pipes, 3 the channel. */
 static int arrange_descriptors(const struct clone_job *job)
 {
     int from[3] = { job->out, job->err, job->channel };
@@ -176,8 +175,8 @@ static int arrange_descriptors(const struct clone_job *job)
     return (int)syscall(SYS_close_range, ZYGOTE_CHANNEL_FD + 1, ~0U, 0);
 }
 
-/* Without a pid namespace the guest could stop its keeper. Not before the keeper is on its own: until
- * then the zygote stands still with it. */
+/* No code of the guest's before the keeper is on its own and small: until then the zygote stands still with
+ * it, and what it holds is to be seen in /proc. */
 static void wait_for_keeper(struct clone_job *job)
 {
     char none;
@@ -193,10 +192,11 @@ static void become_worker(struct clone_job *job)
     struct sigaction plain = { .sa_handler = SIG_DFL };
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     sigaction(SIGCHLD, &plain, NULL);
-    if (job->settled[0] >= 0)
-        wait_for_keeper(job);
+    if (open_own_null() < 0)
+        fail(job, ZYGOTE_NO_OP);
     if (jail_enter(job->plan, JAIL_WORKER, &failed) < 0)
         fail(job, failed);
+    wait_for_keeper(job);
     if (arrange_descriptors(job) < 0)
         fail(job, ZYGOTE_NO_OP);
     sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
@@ -218,11 +218,10 @@ static int become_keeper(void *arg)
     if (poll(&life, 1, 0) != 0)
         _exit(125);
     sigaction(SIGCHLD, &plain, NULL);
-    if (!pid_namespace) {
+    if (!pid_namespace)
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-        if (pipe2(job->settled, O_CLOEXEC) < 0)
-            fail(job, ZYGOTE_NO_OP);
-    }
+    if (pipe2(job->settled, O_CLOEXEC) < 0)
+        fail(job, ZYGOTE_NO_OP);
     if (jail_enter(job->plan, JAIL_KEEPER, &failed) < 0)
         fail(job, failed);
     pid_t worker = clone_copy();
@@ -359,30 +358,19 @@ static void serve_setup(uint32_t id, const struct jail_plan *plan)
 /* Receives one request and its descriptors. The length, 0 at the end, -1 on failure. */
 static ssize_t receive(char *message, int fds[ZYGOTE_CLONE_FDS_MAX], int *fd_count)
 {
-    union {
-        char bytes[CMSG_SPACE(ZYGOTE_CLONE_FDS_MAX * sizeof(int))];
-        struct cmsghdr align;
-    } control;
+    ANCILLARY(ZYGOTE_CLONE_FDS_MAX) room;
     struct iovec iov = { message, ZYGOTE_MESSAGE_MAX };
     struct msghdr m = {
         .msg_iov = &iov,
         .msg_iovlen = 1,
-        .msg_control = control.bytes,
-        .msg_controllen = sizeof control.bytes,
+        .msg_control = room.bytes,
+        .msg_controllen = sizeof room.bytes,
     };
     ssize_t n;
     do
         n = recvmsg(zygote.control, &m, MSG_CMSG_CLOEXEC);
     while (n < 0 && errno == EINTR);
-    *fd_count = 0;
-    if (n <= 0)
-        return n;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-            continue;
-        *fd_count = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        memcpy(fds, CMSG_DATA(c), (size_t)*fd_count * sizeof(int));
-    }
+    *fd_count = n > 0 ? (int)ancillary_take(&m, fds, ZYGOTE_CLONE_FDS_MAX) : 0;
     return n;
 }
 

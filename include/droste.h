@@ -87,10 +87,26 @@ typedef struct droste_option {
     const char *environment; /* the variable that sets it, or NULL */
     const char *help;        /* one sentence */
     int secret;              /* not to be given on a command line */
+    int task;                /* a task of a batch may have its own */
 } droste_option;
 
 /* The options in the order of the documentation; NULL after the last. */
 DROSTE_API const droste_option *droste_option_at(size_t index);
+
+/* ---- hosts with a loop of their own ---- */
+
+/* A descriptor that becomes readable when there is something to do, for poll, epoll or another loop; the
+ * droste's, and the same each time. Negative: an error. */
+DROSTE_API int droste_fd(droste *d, droste_error *err);
+/* Does what is to be done, and does not wait. Call it when the descriptor is readable, and once after
+ * anything else that was called, before the descriptor is waited for again. Returns as droste_turn. */
+DROSTE_API int droste_dispatch(droste *d, droste_error *err);
+/* Has a function that waits for at most some time (droste_turn, droste_session_wait) return at once, as
+ * if its time were up. Safe in other threads. */
+DROSTE_API void droste_wake(droste *d);
+/* In the child of a fork, for each droste of the parent: closes the descriptors that would keep the
+ * parent's sandboxes. Nothing else may be called with it then, and its memory stays. */
+DROSTE_API void droste_forked(droste *d);
 
 /* Interrupts what is under way, as Ctrl-C does: a cell (its session goes on), runs (they end as
  * cancelled), or a batch (its runs are put aside). Safe in signal handlers and from other threads. */
@@ -115,12 +131,16 @@ typedef struct droste_message {
     size_t part_count;
 } droste_message;
 
-/* Answers a call of the model "callback": calls droste_answer or droste_refuse for it once, now or
+/* Answers a call of the model "callback", or "callback:NAME" with any name: calls droste_answer or droste_refuse for it once, now or
  * later, from the loop's thread. The messages are valid until then, or until droste_free. */
 typedef struct droste_call droste_call;
 typedef void droste_model_fn(
     void *arg, const droste_message *messages, size_t count, droste_call *call);
 DROSTE_API void droste_set_model(droste *d, droste_model_fn *fn, void *arg);
+/* Of a call: the model as the settings have it ("callback:NAME"), and the one that the code names
+ * (llm_query(…, model="…")), which otherwise is NAME. Valid as long as the messages. */
+DROSTE_API const char *droste_call_opened(const droste_call *call);
+DROSTE_API const char *droste_call_model(const droste_call *call);
 DROSTE_API void droste_answer(droste_call *call, const char *text, size_t len);
 DROSTE_API void droste_refuse(droste_call *call, const char *why);
 
@@ -146,6 +166,8 @@ DROSTE_API int droste_tool_data(
  * `name` is for tracebacks. */
 DROSTE_API int droste_tool_source(
     droste *d, const char *name, const char *code, size_t len, droste_error *err);
+/* Sessions and runs that begin from now on have none of what was added up to here. */
+DROSTE_API void droste_tools_clear(droste *d);
 /* A JSON value. The call is gone after this, and after droste_tool_fail. */
 DROSTE_API void droste_tool_answer(droste_tool_call *call, const char *json, size_t len);
 /* The code gets an exception: `type` is the name of one of Python's ("ValueError"); any other one is a
@@ -202,6 +224,46 @@ enum { DROSTE_ECHO = 1 }; /* give the repr of a last expression */
 DROSTE_API int droste_session_exec(droste_session *s, const char *code, size_t len, int flags,
     droste_result **out, droste_error *err);
 
+/* ---- the same without waiting ---- */
+
+/* Opens a session, which may still have something to do before its first operation (`setup-code`, tools
+ * that are source). `settings` are over those of the droste, for this session: a name, its value, …,
+ * NULL; may be NULL itself. After an error there is no session. */
+DROSTE_API int droste_session_start(
+    droste *d, const char *const *settings, droste_session **out, droste_error *err);
+/* Starts a cell. One operation at a time: ERROR_ARGUMENT until the end of the last one was taken, by
+ * droste_session_wait or the function of droste_session_on_done. `timeout` is in seconds; 0: none;
+ * negative: as the settings say. */
+DROSTE_API int droste_session_exec_start(
+    droste_session *s, const char *code, size_t len, int flags, double timeout, droste_error *err);
+/* Starts as droste_session_set; the data is the caller's again. */
+DROSTE_API int droste_session_set_start(droste_session *s, const char *name, const char *kind,
+    const void *data, size_t len, droste_error *err);
+/* Waits for the end of what was started, for at most so many milliseconds (negative: as long as it takes).
+ * 1: it is still under way. 0: it ended well, or nothing was under way; *out is the result of a cell,
+ * else NULL. Negative: it failed. */
+DROSTE_API int droste_session_wait(
+    droste_session *s, int milliseconds, droste_result **out, droste_error *err);
+/* Who is told of the ends of operations that nobody waits for; NULL: nobody. The result is the receiver's;
+ * `err` is NULL where it ended well. Called from within functions that wait and from droste_dispatch; it
+ * may start operations and close sessions, and may not wait. */
+typedef void droste_session_done_fn(
+    void *arg, droste_session *s, droste_result *result, const droste_error *err);
+DROSTE_API void droste_session_on_done(droste_session *s, droste_session_done_fn *fn, void *arg);
+/* As droste_interrupt, of this session alone, in the loop's thread. */
+DROSTE_API void droste_session_interrupt(droste_session *s);
+/* False once its sandbox is gone. */
+DROSTE_API int droste_session_is_alive(const droste_session *s);
+
+/* From the next operation on, this session has one tool more (as droste_tool_add), or one less. Tools that
+ * are source stay. Its name may be that of one of the guest's own functions (llm_query), which it replaces until
+ * it is removed. ERROR_NOT_FOUND where there is none of that name to be removed. */
+DROSTE_API int droste_session_tool_add(droste_session *s, const char *name, const char *description,
+    const char *parameters, droste_tool_fn *fn, void *arg, droste_error *err);
+DROSTE_API int droste_session_tool_remove(droste_session *s, const char *name, droste_error *err);
+/* From the next operation on, what is submitted must fit this JSON schema (docs/answers.md); NULL: any. */
+DROSTE_API int droste_session_expect(droste_session *s, const char *schema, droste_error *err);
+
 /* Binds a variable. `kind` is "text", "bytes", "auto", "json" or "jsonl". */
 DROSTE_API int droste_session_set(droste_session *s, const char *name, const char *kind,
     const void *data, size_t len, droste_error *err);
@@ -236,6 +298,8 @@ typedef struct droste_event {
     int64_t input_tokens; /* of them */
     int64_t output_tokens;
 } droste_event;
+/* It may end the run that it is told of, which then ends when it has come back (with its answer, if it has
+ * that by then); it may not wait. */
 typedef void droste_event_fn(void *arg, const droste_event *event);
 
 /* Adds a context to those of the runs that begin from now on, behind the one that droste_run is given: a
@@ -302,6 +366,8 @@ typedef struct droste_request {
     const void *data;    /* the context itself, `len` bytes; it is copied */
     size_t len;
     const char *kind; /* of either, as in droste_session_set; NULL: as "context-type" says */
+    const char *const
+        *contexts; /* more of them behind it, each PATH or NAME=PATH, then NULL; may be NULL */
     const char *const *settings; /* over those of the droste: a name, its value, …, NULL */
     const char *batch, *task;    /* for the record: which task of what this run is; both or none */
     /* A run of the record to go on with, by its id, as in droste_resume. With a question: only if it

@@ -6,6 +6,7 @@ PRELOAD = ("collections", "csv", "datetime", "functools", "heapq", "itertools", 
 
 SERVE_END, SERVE_WORKER, SERVE_WORKER_AMONG_FILES = 0, 1, 2     # guest/zygote.c
 REHEARSALS = 16     # CPython specialises code when it has run eight times
+THREADS_MAY_END = 20    # looks at the threads of a module that was imported
 
 
 def facts():
@@ -83,24 +84,64 @@ def tidy_up(nest):
     shutil.rmtree(nest, ignore_errors=True)
 
 
+def count_threads():
+    return len(os.listdir("/proc/self/task"))
+
+
+def find_threads():
+    """How many there are beside this one, once those that are about to end had the time to."""
+    for _ in range(THREADS_MAY_END):
+        if count_threads() == 1:
+            break
+        time.sleep(0.05)
+    return count_threads() - 1
+
+
+def last_line(text):
+    """What failed, where a library says much before it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def preload_all(names):
+    """Imports them. What the host is told of the first that cannot be preloaded; None: all can."""
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except BaseException as e:
+            return {"module": name, "error": plain("%s: %s" % (type(e).__name__, last_line(str(e))))[:300]}
+        threads = find_threads()
+        if threads:
+            return {"module": name, "threads": threads}
+    return None
+
+
+def refuse_preload(library, control, keeper, refused):
+    told = json.dumps(dict(facts(), refused=refused)).encode()
+    library.zygote_hello(control, keeper, told, len(told), False)
+    os._exit(1)
+
+
 def boot(control, helper, keeper, preload):
     """Runs the zygote; comes back from zygote_serve in each worker."""
     global link, session, seeds
     import ctypes
-    import importlib
+    library = ctypes.PyDLL("/proc/self/fd/%d" % helper)
     with ForkHooks() as hooks:
-        for name in PRELOAD + tuple(preload):
+        for name in PRELOAD:
             importlib.import_module(name)
+        refused = preload_all(preload)
+    if refused:
+        refuse_preload(library, control, keeper, refused)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
-    for thing in PUBLIC:
+    for thing in PUBLIC + HELPERS:
         setattr(builtins, thing.__name__, thing)
     session = Session()
     session.start()
     # Made here, so that a clone need not: on its number stands the control socket now, and in a
     # clone the channel.
     link = Link(CHANNEL_FD)
-    library = ctypes.PyDLL("/proc/self/fd/%d" % helper)
     os.close(helper)
     signal.signal(signal.SIGINT, on_interrupt)      # a clone may be interrupted before it works
     os.register_at_fork(after_in_child=link.cut)

@@ -3,10 +3,18 @@
 TOP_LEVEL_AWAIT = getattr(ast, "PyCF_ALLOW_TOP_LEVEL_AWAIT", 0)
 
 
+NOTHING = compile("", "<nothing>", "exec")
+
+
 def compile_cell(code, name, echo):
     """(code of the statements, code of the last expression or None)."""
     if not echo:
         return compile(code, name, "exec", TOP_LEVEL_AWAIT, True), None
+    if "\n" not in code and "=" not in code and not code[:1].isspace():     # as a rule one expression: no tree
+        try:
+            return NOTHING, compile(code, name, "eval", TOP_LEVEL_AWAIT, True)
+        except SyntaxError:
+            pass
     tree = compile(code, name, "exec", TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST, True)
     last = None
     if tree.body and isinstance(tree.body[-1], ast.Expr):
@@ -37,7 +45,8 @@ def run_cell(ident, name, code, echo, tools=False):
         try:
             link.look()         # it may have been interrupted before it began
             body, last = compile_cell(code, name, echo)
-            run_code(body)
+            if body is not NOTHING:
+                run_code(body)
             if last is not None:
                 value = run_code(last)
                 if value is not None:

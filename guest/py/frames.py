@@ -3,8 +3,8 @@
 It is one module in several files, which the build joins in this order (src/meson.build): frames, link
 (frames over a private stream), session (what the user's code sees), cell (running one piece of code),
 variables (values from the host), calls (asking the host), futures (without waiting), tools (the host's
-and the user's), buffers, worker (the main loop), boot (the zygote). A part uses names of the others
-without importing them.
+and the user's), buffers, texts and files (the helpers), worker (the main loop), boot (the zygote). A part
+uses names of the others without importing them.
 
 Standard library only, CPython 3.8 and newer, no import of `threading` before a clone (its at-fork
 hooks cost more than the clone itself). Nothing here is a wall: the user's code can reach all of it.
@@ -17,25 +17,33 @@ import ast
 import builtins
 import errno
 import gc
+import importlib
 import itertools
 import json
 import keyword
 import linecache
 import mmap
 import os
+import re
 import select
 import signal
 import struct
 import sys
+import time
 import traceback
 import types
+
+# The wall has no epoll: the kernel counts its watches for each user, so that a guest could use up its host's.
+# `selectors`, and asyncio with it, takes poll where there is no epoll; before 3.9 it looks for the name only.
+if hasattr(select, "epoll"):
+    del select.epoll
 
 # Frames: wire/frame.h says what they are.
 
 VERSION = 1
 HEADER = struct.Struct("<BBHIQQ")
 FLAG_FD = 1
-HELLO, SET, EXEC, REPLY, INTERRUPT, CLOSE = 1, 2, 3, 4, 5, 7
+HELLO, SET, EXEC, REPLY, INTERRUPT, CLOSE, OFFER = 1, 2, 3, 4, 5, 7, 8
 READY, OUTPUT, CALL, RESULT, CANCEL = 17, 18, 19, 20, 21
 CHANNEL_FD = 3
 
@@ -45,7 +53,12 @@ MESSAGE = 20000     # characters of an error's message
 TRACEBACK = 60000   # characters of a traceback
 
 
+ONE_PART = struct.Struct("<IQ")
+
+
 def join_parts(parts):
+    if len(parts) == 1:
+        return ONE_PART.pack(1, len(parts[0])) + parts[0]
     return b"".join([struct.pack("<I", len(parts)),
                      struct.pack("<%dQ" % len(parts), *map(len, parts))] + parts)
 
@@ -53,6 +66,8 @@ def join_parts(parts):
 def split_parts(blob):
     view = memoryview(blob)
     (count,) = struct.unpack_from("<I", view)
+    if count == 1:
+        return [view[ONE_PART.size:]]
     lengths = struct.unpack_from("<%dQ" % count, view, 4)
     at, parts = 4 + 8 * count, []
     for length in lengths:

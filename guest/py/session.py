@@ -45,6 +45,8 @@ class Session:
         self.output_fields = None
         self.summary = None
         self.buffers = {}
+        self.volume = None      # where it is
+        self.workspace = self.repo = None
         self.tools = {}
         self.event_loop = None
         main = types.ModuleType("__main__")
@@ -63,19 +65,44 @@ class Session:
 session = None
 
 
+LONG = 65536        # characters
+CONTROLS = [bytes([c]) for c in range(32) if c not in b"\n\t\r"]
+
+
+def quote_long(text):
+    """A long str as JSON, some times faster than json writes it."""
+    data = text.encode("utf-8")
+    for character, written in ((b"\\", b"\\\\"), (b'"', b'\\"'), (b"\n", b"\\n"), (b"\t", b"\\t"), (b"\r", b"\\r")):
+        data = data.replace(character, written)
+    if any(control in data for control in CONTROLS):    # each a memchr: faster than to look for all at once
+        return dump_json(text)
+    return b"".join([b'"', data, b'"'])
+
+
 def to_json(value):
     """Strict JSON as bytes; raises ValueError or TypeError in words for the cell's author."""
+    try:
+        if type(value) is not dict or not any(type(v) is str and len(v) > LONG for v in value.values()):
+            return dump_json(value)
+        pieces = [b"{"]
+        for name, v in value.items():
+            long = type(v) is str and len(v) > LONG
+            pieces += [dump_json({name: None})[1:-5], quote_long(v) if long else dump_json(v), b", "]
+        pieces[-1] = b"}"
+        return b"".join(pieces)
+    except UnicodeEncodeError:
+        raise ValueError("a lone surrogate is not text; encode the bytes another way, "
+                         "for example base64") from None
+
+
+def dump_json(value):
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=simplify)
     except ValueError as e:
         if "Out of range float" in str(e):
             raise ValueError("NaN and Infinity are not JSON; submit None or a string") from None
         raise
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise ValueError("a lone surrogate is not text; encode the bytes another way, "
-                         "for example base64") from None
+    return text.encode("utf-8")
 
 
 def simplify(value):

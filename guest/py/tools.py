@@ -125,6 +125,16 @@ def offer_tool(name, function):
     session.tools[name] = function
 
 
+def withdraw_tool(name):
+    if session.tools.pop(name, None) is None:
+        return
+    own = [thing for thing in PUBLIC if thing.__name__ == name]
+    if own:
+        setattr(session.builtins, name, own[0])
+    else:
+        vars(session.builtins).pop(name, None)
+
+
 # -- tools that are source: whatever else it does, it is set-up code
 
 def is_own_tool(name, value):
@@ -133,13 +143,19 @@ def is_own_tool(name, value):
             and isinstance(getattr(value, "__doc__", None), str))
 
 
+def is_free(name):
+    """A helper gives its name away, once."""
+    helper = name in (helper.__name__ for helper in HELPERS) and name not in session.tools
+    return helper or not hasattr(session.builtins, name)
+
+
 def adopt_tools(before):
     """The documented functions that this source has defined leave the namespace and become built-ins,
     where no cell loses them."""
     for name, value in list(session.namespace.items()):
         if not is_own_tool(name, value) or before.get(name) is value:
             continue
-        if name in before or hasattr(session.builtins, name):
+        if name in before or not is_free(name):
             raise ValueError("the name '%s' is taken; give the tool another" % name)
         del session.namespace[name]
         offer_tool(name, value)

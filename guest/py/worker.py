@@ -8,8 +8,10 @@ def find_seeds():
     # By itself it would ask the kernel for 2.5 KB; 256 bits are as good, and take half the time.
     found = [lambda: seed(int.from_bytes(os.urandom(32), "little"))]
     numpy = sys.modules.get("numpy")
-    if numpy is not None and hasattr(numpy, "random"):
-        found.append(numpy.random.seed)
+    if numpy is not None and hasattr(numpy, "random"):      # which imports it, where numpy would later
+        seed_numpy = numpy.random.seed
+        # By itself it would mix much more, in a millisecond.
+        found.append(lambda: seed_numpy(memoryview(os.urandom(32)).cast("I").tolist()))
     return found
 
 
@@ -25,12 +27,30 @@ def apply_hello(head, blob):
     for name, value in head.get("env", {}).items():
         os.environ[name] = value
     session.output_fields = head.get("output_fields")
+    own = os.getcwd()
     if head.get("cwd"):
         os.chdir(head["cwd"])
+    if "volume" in head:
+        enter_volume(head["volume"])
+    if "workspace" in head:
+        enter_workspace(head["workspace"])
+    if head.get("helpers") is False:
+        for helper in HELPERS:
+            delattr(builtins, helper.__name__)
     if "rules" in head:
+        head["rules"]["write"] = [own] + volume_places() + workspace_places()
         rules = types.ModuleType("droste_rules")
         exec(compile(blob, __file__, "exec"), rules.__dict__)
         session.use(rules.lay(head["rules"]))
+    define_tools(head.get("tools", ()))
+
+
+def take_offer(head):
+    """What the session has from now on: other fields of the answer, other tools."""
+    if "output_fields" in head:
+        session.output_fields = head["output_fields"] or None
+    for name in head.get("gone", ()):
+        withdraw_tool(name)
     define_tools(head.get("tools", ()))
 
 
@@ -56,10 +76,11 @@ class Rehearsal:
 
     def __exit__(self, *error):
         global link, session
-        link.sock.close()
+        rehearsed = link
+        (link, session), sys.modules["__main__"] = self.kept, self.main
+        rehearsed.sock.close()          # nobody reads it any more, not even an interrupt
         self.host.close()
         linecache.cache.clear()
-        (link, session), sys.modules["__main__"] = self.kept, self.main
 
 
 def rehearse(rounds):
@@ -85,7 +106,9 @@ def serve(kind, ident, head, blob):
     elif kind == HELLO:
         if head:
             apply_hello(head, blob)
-        link.unsent = READY_FRAME
+        link.outbox.append(READY_FRAME)
+    elif kind == OFFER:
+        take_offer(head)
     elif kind == CLOSE:
         flush_output()
         os._exit(0)
@@ -96,10 +119,13 @@ def begin():
     link.owner = os.getpid()
     for seed in seeds:
         seed()
+    link.enter()                    # else an interrupt would read within this reading
     try:
         link.receive(_socket.MSG_DONTWAIT)
     except BlockingIOError:
         return False
+    finally:
+        link.leave()
     return True
 
 

@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -64,6 +66,58 @@ static void interrupted(void *arg, int status, int events)
     api_interrupt_sessions(d);
 }
 
+/* ---- a host with a loop of its own ---- */
+
+static int watch_for_host(int poll_fd, int fd, struct error *err)
+{
+    struct epoll_event readable = { .events = EPOLLIN };
+    return epoll_ctl(poll_fd, EPOLL_CTL_ADD, fd, &readable) == 0
+               ? 0
+               : error_set_errno(err, ERROR_IO, "making a descriptor for another loop");
+}
+
+static int make_poll_fd(droste *d, struct error *err)
+{
+    d->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+    d->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (d->poll_fd < 0 || d->timer_fd < 0)
+        return error_set_errno(err, ERROR_IO, "making a descriptor for another loop");
+    int rc = watch_for_host(d->poll_fd, loop_backend(d->loop), err);
+    return rc < 0 ? rc : watch_for_host(d->poll_fd, d->timer_fd, err);
+}
+
+int droste_fd(droste *d, droste_error *err)
+{
+    struct error why = { 0 };
+    int rc = d->poll_fd >= 0 ? 0 : make_poll_fd(d, &why);
+    if (rc < 0) {
+        close_fd(&d->poll_fd);
+        close_fd(&d->timer_fd);
+        return api_fail(err, &why, rc);
+    }
+    return d->poll_fd;
+}
+
+int droste_dispatch(droste *d, droste_error *err)
+{
+    int rc = droste_turn(d, 0, err);
+    if (rc >= 0 && d->timer_fd >= 0)
+        loop_settle(d->loop, d->timer_fd);
+    return rc;
+}
+
+void droste_wake(droste *d)
+{
+    loop_nudge(d->loop);
+}
+
+void droste_forked(droste *d)
+{
+    loop_forked(d->loop);
+    close_fd(&d->poll_fd);
+    close_fd(&d->timer_fd);
+}
+
 /* ---- life ---- */
 
 static int set_up(droste *d, struct error *err)
@@ -90,7 +144,8 @@ int droste_new(droste **out, droste_error *err)
     droste *d = calloc(1, sizeof *d);
     if (!d)
         return api_fail(err, &why, error_memory(&why));
-    d->interrupt_fd = -1;
+    d->interrupt_fd = d->poll_fd = d->timer_fd = -1;
+    TAILQ_INIT(&d->answered);
     TAILQ_INIT(&d->runs);
     TAILQ_INIT(&d->ended);
     int rc = set_up(d, &why);
@@ -117,9 +172,12 @@ void droste_free(droste *d)
     timer_free(d->tell);
     loop_close(d->loop);
     close_fd(&d->interrupt_fd);
+    close_fd(&d->poll_fd);
+    close_fd(&d->timer_fd);
     settings_free(&d->settings);
     list_clear(&d->contexts);
     tools_free(d->tools);
+    buf_free(&d->tool_facts);
     free(d->env_name);
     free(d->store_path);
     free(d);
@@ -152,11 +210,25 @@ int droste_configure(droste *d, const char *path, droste_error *err)
 
 /* ---- what the settings name ---- */
 
-int api_environment(droste *d, struct environment **out, struct error *err)
+int api_settings_set(struct settings *s, const char *const *words, struct error *err)
 {
-    const char *name = d->settings.env ? d->settings.env : "local";
+    int rc = 0;
+    for (; rc == 0 && words && words[0]; words += 2) {
+        char source[80];
+        snprintf(source, sizeof source, "setting %.60s", words[0]);
+        if (!words[1])
+            return error_set(err, ERROR_ARGUMENT, "%s has no value", source);
+        rc = settings_set(s, words[0], words[1], source, err);
+    }
+    return rc;
+}
+
+int api_environment(
+    droste *d, const struct settings *s, struct environment **out, struct error *err)
+{
+    const char *name = s->env ? s->env : "local";
     if (d->env && strcmp(d->env_name, name) != 0) {
-        if (d->sessions || d->run_count > 0)
+        if (api_has_sessions(d) || d->run_count > 0)
             return error_set(err, ERROR_ARGUMENT,
                 "the environment cannot change from %s to %.40s while sessions or runs are open",
                 d->env_name, name);

@@ -15,6 +15,7 @@
 #include "session/session.h"
 
 TAILQ_HEAD(running_list, droste_running);
+TAILQ_HEAD(ended_list, droste_session);
 
 struct droste {
     struct settings settings;
@@ -27,17 +28,20 @@ struct droste {
     struct store *store;  /* the record, once it was needed; its path as the setting had it */
     char *store_path;
     struct droste_session *sessions; /* all that are open */
+    struct ended_list answered;      /* whose operations have ended, and who want to be told */
     bool started;                    /* it has opened a session or begun a run before */
     struct running_list runs;        /* under way, the oldest first */
     struct running_list ended;       /* whose results wait to be told */
     size_t run_count;                /* of both */
     struct timer *tell;              /* tells them: nobody is told from within a run */
     bool waits;                      /* the loop is being turned: not from within, once more */
+    int poll_fd, timer_fd;           /* droste_fd's, once it was asked for; else -1 */
     struct lm_queue *queue;          /* of all models, once one was opened */
     struct shared_lm *models;        /* that are open */
     droste_model_fn *model_fn;
     void *model_arg;
-    struct tools *tools; /* of the program; NULL: none */
+    struct tools *tools;   /* of the program; NULL: none */
+    struct buf tool_facts; /* of these */
     /* of a batch, while there is one */
     struct budget *part_of;          /* the budget of all runs together; NULL: none */
     void (*on_interrupt)(void *arg); /* instead of cancelling; NULL: none */
@@ -48,7 +52,10 @@ struct droste {
 int api_fail(droste_error *out, const struct error *err, int rc);
 
 /* The environment that the settings name. */
-int api_environment(droste *d, struct environment **out, struct error *err);
+int api_environment(
+    droste *d, const struct settings *s, struct environment **out, struct error *err);
+/* Sets names and values, in turn, up to NULL; NULL: none. */
+int api_settings_set(struct settings *s, const char *const *words, struct error *err);
 /* The models that the settings name, by the depth of calls; those of several depths may be one. A
  * model is open once for all who use it with the same settings. */
 struct shared_lm;
@@ -63,8 +70,13 @@ int api_models(
 void api_models_close(struct models *models);
 /* Closes those that nobody uses any more. */
 void api_end_models(droste *d);
-/* The tools of the program and of the settings, the caller's (tools_free); NULL where there are none. */
-int api_tools(droste *d, const struct settings *s, struct tools **out, struct error *err);
+/* The tools of the program and of the settings, the caller's (tools_free); NULL where there are none. To
+ * `facts` goes by what they are known again (tool_facts.h). */
+int api_tools(
+    droste *d, const struct settings *s, struct tools **out, struct buf *facts, struct error *err);
+/* Adds a function of the program; `replaces` as in tool_spec. */
+int tool_api_add(struct tools *tools, const char *name, const char *description,
+    const char *parameters, bool replaces, droste_tool_fn *fn, void *arg, struct error *err);
 /* What of a directory becomes context. */
 struct context_filter api_filter(const struct settings *s);
 /* What the context is to become. */
@@ -76,16 +88,34 @@ int api_store(droste *d, struct store **out, struct error *err);
 struct session_parts {
     struct list shown, allowed;
     struct buf setup;
-    struct schema *answer; /* NULL: any */
+    struct schema *answer;       /* NULL: any */
+    struct volume *volume;       /* NULL: none */
+    struct workspace *workspace; /* NULL: none */
 };
 int api_session_options(droste *d, const struct settings *s, struct session_parts *parts,
     struct session_options *options, struct error *err);
 void session_parts_free(struct session_parts *parts);
+/* The schema that the settings name, the caller's (schema_drop); NULL: answers are of any type. */
+int api_answer_type(const struct settings *s, struct schema **out, struct error *err);
+/* The directory of all volumes that the settings name, the caller's (free). */
+int api_volume_root(const struct settings *s, char **out, struct error *err);
+/* Puts into a workspace what the settings name, and gives it to the session: *workspace is then its caller's,
+ * and NULL where they name nothing. Waits for git; an interrupt ends that. One that *workspace has already
+ * is taken as it is. */
+int api_stage(droste *d, const struct settings *s, struct workspace **workspace,
+    struct session_options *options, struct error *err);
+/* What a volume that is made may hold, as they say. */
+struct volume_limits api_volume_limits(const struct settings *s);
 /* A text, or that of the file that is named after an '@'; `what` is for the error. */
 int api_text(const char *value, const char *what, struct buf *out, struct error *err);
 /* Seconds that a guest's call may wait for its answer; 0: no limit. */
 double api_broker_timeout(const struct settings *s);
 
+/* A session with a workspace that is there already (NULL: as the settings say); it takes it. */
+int api_session_open_staged(
+    droste *d, struct workspace *workspace, droste_session **out, droste_error *err);
+/* Where its guest sees its workspace; NULL: it has none. */
+const char *api_session_workspace(const struct droste_session *s);
 /* A session for our own use: without rules, setup code and a type of answers. */
 int api_session_open_plain(droste *d, droste_session **out, droste_error *err);
 
@@ -94,6 +124,8 @@ void api_session_describe(const struct droste_session *s, struct buf *out);
 
 /* An interrupt that came while nothing was under way is not for what begins now. */
 void api_forget_interrupt(droste *d);
+/* Whether there is one beside that which is being opened. */
+bool api_has_sessions(const droste *d);
 /* Interrupts the cells under way. */
 void api_interrupt_sessions(droste *d);
 
@@ -101,6 +133,7 @@ void api_interrupt_sessions(droste *d);
 struct link {
     struct rlm_run *after; /* the next three as in rlm_options */
     const char *previous;
+    struct workspace *workspace; /* of the conversation, borrowed; NULL: none yet */
     bool again;
     const struct settings
         *settings; /* of the conversation: in the place of the droste's, for a run that
@@ -115,6 +148,7 @@ struct droste_running {
     struct session_parts session;
     struct models models;
     struct tools *tools;
+    struct buf tool_facts;
     struct link link_to;     /* all zero: of no conversation */
     bool kept;               /* by the conversation, after its end */
     droste_running *earlier; /* of it */
@@ -127,7 +161,10 @@ struct droste_running {
     droste_done_fn *done;
     void *arg;
     struct rlm_run *run;
-    bool over; /* it ended; `result` is NULL without memory */
+    unsigned telling;      /* its `event` is being called */
+    bool ends, ends_aside; /* from within that it was asked to end, or to be put aside */
+    struct error why;      /* of the latter */
+    bool over;             /* it ended; `result` is NULL without memory */
     droste_result *result;
 };
 
@@ -136,12 +173,18 @@ struct past {
     struct store *store;
     char id[STORE_RUN_ID_SIZE], previous[STORE_RUN_ID_SIZE]; /* "": it began a conversation */
     char status[32];
-    struct buf question, settings;
+    struct buf question, settings, tool_facts;
     struct json_object *context; /* NULL: there was none */
     struct buf context_data;
 };
 int past_find(droste *d, const char *run, struct past *past, struct error *err);
 void past_free(struct past *past);
+/* Those that it had, with the keys and the record of the droste. They are to be freed after an error too,
+ * and *out has nothing to be freed before. */
+int past_settings(
+    const droste *d, const struct past *past, struct settings *out, struct error *err);
+/* The status of that name; of a name that is none: RLM_ERROR. */
+enum rlm_status past_status(const char *name);
 /* The result of a run of the record that has ended, as it was told then. */
 int past_result(droste *d, const char *run, droste_result **out, struct error *err);
 
@@ -160,11 +203,16 @@ void api_put_aside(droste_running *r, const struct error *why);
 void api_drop_runs(droste *d);
 /* Ends as cancelled what was started. */
 void api_cancel_runs(droste *d);
-/* The timer's: tells those who wait for them of the runs that have ended. */
+/* The timer's: tells those who wait for them of the operations and runs that have ended. */
 void api_tell(void *d);
+/* The part of it that is about sessions. */
+void api_tell_sessions(droste *d);
+/* Around everything that turns the loop: ERROR_ARGUMENT from within. */
+int api_enter(droste *d, struct error *err);
 /* Turns the loop until *done; ERROR_ARGUMENT from within. */
 int api_wait(droste *d, const bool *done, struct error *err);
-int api_wait_soon(droste *d, const bool *done, struct error *err); /* loop_run_until_soon */
+/* loop_wait_soon */
+int api_wait_soon(droste *d, const bool *done, const bool *soon, int ms, struct error *err);
 
 struct droste_result {
     const char *status;
@@ -181,8 +229,8 @@ struct droste_result {
 /* A run that did not begin. NULL without memory. */
 struct droste_result *result_of_failure(const struct error *error);
 /* Takes the cell. NULL without memory. */
-struct droste_result *result_of_cell(
-    struct cell_result *cell, const struct session *session, bool rules);
+struct droste_result *result_of_cell(struct cell_result *cell, const struct session *session,
+    const struct workspace *workspace, bool rules);
 struct droste_result *result_of_run(const struct rlm_result *run);
 
 #endif

@@ -56,6 +56,7 @@ static struct link next_link(const droste_chat *c)
 {
     return (struct link){ .after = c->last ? c->last->run : NULL,
         .previous = c->last_id[0] ? c->last_id : NULL,
+        .workspace = c->last ? c->last->session.workspace : NULL,
         .settings = c->has_settings ? &c->settings : &c->d->settings };
 }
 
@@ -193,18 +194,17 @@ static int overlay(droste_chat *c, struct error *err)
         rc = error_memory(err);
     if (rc == 0)
         rc = settings_restore(&c->settings, json.data, json.len, err);
-    return rc < 0 ? rc : settings_take_secrets(&c->settings, now, err);
+    return rc;
 }
 
 static int take_settings(droste_chat *c, const char *run, struct error *err)
 {
     struct past past = { 0 };
-    int rc = settings_init(&c->settings, err);
-    c->has_settings = true;
-    if (rc == 0)
-        rc = past_find(c->d, run, &past, err);
-    if (rc == 0)
-        rc = settings_restore(&c->settings, buf_text(&past.settings), past.settings.len, err);
+    int rc = past_find(c->d, run, &past, err);
+    if (rc == 0) {
+        c->has_settings = true;
+        rc = past_settings(c->d, &past, &c->settings, err);
+    }
     past_free(&past);
     return rc < 0 ? rc : overlay(c, err);
 }

@@ -68,14 +68,27 @@ static int load(
     return contexts_add(all, context, err);
 }
 
-int api_contexts_load(
-    droste *d, const struct settings *s, const char *first, struct contexts *out, struct error *err)
+int api_contexts_load(droste *d, const struct settings *s, const char *first,
+    const char *const *more, struct contexts *out, struct error *err)
 {
     enum value_kind kind;
     int rc = first ? load(s, first, out, err) : api_context_kind(s, &kind, err);
+    for (; rc == 0 && more && *more; more++)
+        rc = load(s, *more, out, err);
     for (size_t i = 0; rc == 0 && i < d->contexts.count; i++)
         rc = load(s, d->contexts.items[i], out, err);
     return rc;
+}
+
+bool api_contexts_read_input(const droste *d)
+{
+    bool found = false;
+    for (size_t i = 0; !found && i < d->contexts.count; i++) {
+        cleanup_free char *name = NULL;
+        const char *path;
+        found = split(d->contexts.items[i], &name, &path, NULL) == 0 && strcmp(path, "-") == 0;
+    }
+    return found;
 }
 
 int droste_context_add(droste *d, const char *context, droste_error *err)
@@ -95,6 +108,14 @@ int droste_context_add(droste *d, const char *context, droste_error *err)
 void droste_context_clear(droste *d)
 {
     list_clear(&d->contexts);
+}
+
+int api_contexts_check(const struct contexts *all, const struct tools *tools, struct error *err)
+{
+    for (size_t i = 0; i < all->count; i++)
+        if (all->items[i]->name && tools_have(tools, all->items[i]->name))
+            return context_hides_tool(all->items[i]->name, err);
+    return 0;
 }
 
 /* ---- as the record has them ---- */

@@ -5,9 +5,14 @@
 #include "api/api.h"
 #include "session/context.h"
 
-/* `first` (PATH or NAME=PATH, or NULL), then those that were added to the droste. */
-int api_contexts_load(droste *d, const struct settings *s, const char *first, struct contexts *out,
-    struct error *err);
+/* `first` (PATH or NAME=PATH, or NULL), `more` (NULL behind the last, or NULL), then those that were
+ * added to the droste. */
+int api_contexts_load(droste *d, const struct settings *s, const char *first,
+    const char *const *more, struct contexts *out, struct error *err);
+/* Whether one of those that were added is standard input. */
+bool api_contexts_read_input(const droste *d);
+/* ERROR_ARGUMENT for one that would hide a tool, or a value of the tools, in the guest. */
+int api_contexts_check(const struct contexts *all, const struct tools *tools, struct error *err);
 /* Those of a run of the record, which must be as they were: those that are in `all` already, or, where
  * there are none, from where they came. */
 int api_contexts_again(

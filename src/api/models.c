@@ -33,6 +33,16 @@ void droste_refuse(droste_call *call, const char *why)
     lm_answer((struct lm_call *)call, "", 0, NULL, &err);
 }
 
+const char *droste_call_opened(const droste_call *call)
+{
+    return lm_call_opened((const struct lm_call *)call);
+}
+
+const char *droste_call_model(const droste_call *call)
+{
+    return lm_call_model((const struct lm_call *)call);
+}
+
 void droste_set_model(droste *d, droste_model_fn *fn, void *arg)
 {
     d->model_fn = fn;
@@ -71,6 +81,7 @@ static int open_model(
         .openrouter = { s->openrouter_url, s->openrouter_key },
         .vllm = { s->vllm_url, s->vllm_key },
         .cache = s->cache,
+        .deduplicate = s->deduplicate,
         .prices = s->prices,
         .record = s->record,
         .ca_file = s->ca_file,
@@ -98,9 +109,9 @@ static char *model_key(const droste *d, const struct settings *s, const char *mo
     struct buf key = { 0 };
     for (size_t i = 0; i < array_length(texts); i++)
         buf_printf(&key, "%zu:%s;", texts[i] ? strlen(texts[i]) + 1 : 0, texts[i] ? texts[i] : "");
-    buf_printf(&key, "%lld %lld %lld %d %a %a %a %d", (long long)s->concurrency,
-        (long long)s->model_concurrency, (long long)s->retries, s->stream, s->connect_timeout,
-        s->first_timeout, s->stall_timeout, d->model_fn != NULL);
+    buf_printf(&key, "%lld %lld %lld %d %d %a %a %a %d", (long long)s->concurrency,
+        (long long)s->model_concurrency, (long long)s->retries, s->stream, s->deduplicate,
+        s->connect_timeout, s->first_timeout, s->stall_timeout, d->model_fn != NULL);
     return buf_steal(&key);
 }
 
@@ -147,7 +158,7 @@ static int use_model(droste *d, const struct settings *s, const char *model, str
     }
     /* The program may owe answers to calls that nobody waits for any more: their handles last as long
      * as the droste does. */
-    unsigned holders = strcmp(model, "callback") == 0 ? 2 : 1;
+    unsigned holders = strncmp(model, "callback", strlen("callback")) == 0 ? 2 : 1;
     *m = (struct shared_lm){ d->models, d, steal(&key), holders, lm };
     d->models = m;
     *out = m;
@@ -231,8 +242,9 @@ int api_models(droste *d, const struct settings *s, bool need, struct models *m,
         return 0;
     if (!s->model)
         return error_set(err, ERROR_CONFIG,
-            "no model is configured: give one with --model, DROSTE_MODEL, or `model = …` in "
-            "config.ini (and OPENAI_API_KEY or OPENAI_BASE_URL)");
+            "no model is configured: give one with --model PROVIDER/MODEL, DROSTE_MODEL, or `model "
+            "= "
+            "…` in config.ini; `droste doctor` says what each provider needs");
     int rc = name_models(s, names, err);
     if (rc == 0)
         rc = open_models(d, s, names, m, err);

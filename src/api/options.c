@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "volume/volume.h"
 
 enum { TEXT_MAX = 16 << 20 };
 
@@ -93,6 +94,8 @@ void session_parts_free(struct session_parts *parts)
     list_clear(&parts->allowed);
     buf_free(&parts->setup);
     schema_drop(parts->answer);
+    volume_release(parts->volume);
+    workspace_release(parts->workspace);
     *parts = (struct session_parts){ 0 };
 }
 
@@ -173,19 +176,46 @@ static int schema_of_fields(const struct list *fields, struct schema **out, stru
     return rc < 0 ? error_wrap(err, "answer-field") : 0;
 }
 
-static int read_answer_type(const struct settings *s, struct session_parts *parts,
-    struct session_options *o, struct error *err)
+int api_answer_type(const struct settings *s, struct schema **out, struct error *err)
 {
-    int rc = 0;
+    *out = NULL;
     if (s->answer_schema && s->answer_field.count > 0)
         return error_set(err, ERROR_ARGUMENT,
             "answer-schema and answer-field are two ways to say the same; give one of them");
     if (s->answer_schema)
-        rc = read_schema(s->answer_schema, &parts->answer, err);
-    else if (s->answer_field.count > 0)
-        rc = schema_of_fields(&s->answer_field, &parts->answer, err);
-    o->answer = parts->answer;
-    return rc;
+        return read_schema(s->answer_schema, out, err);
+    return s->answer_field.count > 0 ? schema_of_fields(&s->answer_field, out, err) : 0;
+}
+
+/* ---- the volume ---- */
+
+int api_volume_root(const struct settings *s, char **out, struct error *err)
+{
+    return volume_root(s->volume_root, out, err);
+}
+
+struct volume_limits api_volume_limits(const struct settings *s)
+{
+    return (struct volume_limits){ (uint64_t)s->volume_size, (uint64_t)s->volume_files };
+}
+
+/* Its own limits hold, whatever the settings say of those that are made. */
+static int open_volume(const struct settings *s, struct session_parts *parts,
+    struct session_options *o, struct error *err)
+{
+    cleanup_free char *root = NULL;
+    struct volume_limits limits = api_volume_limits(s);
+    if (!s->volume_name)
+        return 0;
+    int rc = api_volume_root(s, &root, err);
+    if (rc == 0)
+        rc = volume_open_or_create(root, s->volume_name, &limits, &parts->volume, err);
+    if (rc < 0)
+        return rc;
+    o->spec.volume = parts->volume;
+    o->spec.limits.volume_size = volume_limits_of(parts->volume)->size;
+    o->spec.limits.volume_files = volume_limits_of(parts->volume)->files;
+    return 0;
 }
 
 /* ---- all of it ---- */
@@ -213,11 +243,15 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
         .tmp_size = (uint64_t)s->tmp_size,
     };
     o->output_limit = (size_t)s->output_limit;
+    o->no_helpers = !s->helpers;
     int rc = set_timeouts(s, o, err);
     if (rc == 0)
         rc = read_setup(s, parts, o, err);
     if (rc == 0)
-        rc = read_answer_type(s, parts, o, err);
+        rc = api_answer_type(s, &parts->answer, err);
+    o->answer = parts->answer;
+    if (rc == 0)
+        rc = open_volume(s, parts, o, err);
     if (rc == 0 && s->rules)
         rc = lay_rules(s, parts, o, err);
     return rc < 0 ? rc

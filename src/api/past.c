@@ -11,14 +11,9 @@ void past_free(struct past *past)
 {
     buf_free(&past->question);
     buf_free(&past->settings);
+    buf_free(&past->tool_facts);
     buf_free(&past->context_data);
     json_object_put(past->context);
-}
-
-static int add_piece(void *arg, const char *data, size_t len, struct error *err)
-{
-    buf_append(arg, data, len);
-    return buf_failed(arg) ? error_memory(err) : 0;
 }
 
 static int take_past(void *arg, const struct store_run *run, struct error *err)
@@ -37,14 +32,20 @@ static int take_past(void *arg, const struct store_run *run, struct error *err)
             b->id, b->version);
     snprintf(past->previous, sizeof past->previous, "%s", b->previous ? b->previous : "");
     snprintf(past->status, sizeof past->status, "%s", run->end.status);
-    int rc = store_value_read(past->store, &b->question, SIZE_MAX, add_piece, &past->question, err);
-    if (rc == 0)
-        rc = store_value_read(past->store, &b->settings, SIZE_MAX, add_piece, &past->settings, err);
+    int rc = store_value_read(
+        past->store, &b->question, SIZE_MAX, store_append_piece, &past->question, err);
     if (rc == 0)
         rc = store_value_read(
-            past->store, &b->context_data, SIZE_MAX, add_piece, &past->context_data, err);
+            past->store, &b->tools, SIZE_MAX, store_append_piece, &past->tool_facts, err);
     if (rc == 0)
-        rc = store_value_read(past->store, &b->context, SIZE_MAX, add_piece, &context, err);
+        rc = store_value_read(
+            past->store, &b->settings, SIZE_MAX, store_append_piece, &past->settings, err);
+    if (rc == 0)
+        rc = store_value_read(
+            past->store, &b->context_data, SIZE_MAX, store_append_piece, &past->context_data, err);
+    if (rc == 0)
+        rc =
+            store_value_read(past->store, &b->context, SIZE_MAX, store_append_piece, &context, err);
     if (rc == 0 && context.len > 0)
         rc = json_parse(buf_text(&context), context.len, &json_limits_large, &past->context, err);
     buf_free(&context);
@@ -62,6 +63,14 @@ int past_find(droste *d, const char *run, struct past *past, struct error *err)
     return rc < 0 ? rc : store_run_visit(past->store, past->id, &visitor, past, err);
 }
 
+int past_settings(const droste *d, const struct past *past, struct settings *out, struct error *err)
+{
+    int rc = settings_init(out, err);
+    if (rc == 0)
+        rc = settings_restore(out, buf_text(&past->settings), past->settings.len, err);
+    return rc < 0 ? rc : settings_take_secrets(out, &d->settings, err);
+}
+
 /* ---- one that has ended ---- */
 
 struct ended {
@@ -72,7 +81,7 @@ struct ended {
     bool found;
 };
 
-static enum rlm_status status_named(const char *name)
+enum rlm_status past_status(const char *name)
 {
     for (int s = RLM_ANSWERED; s <= RLM_INTERRUPTED; s++)
         if (strcmp(name, rlm_status_name((enum rlm_status)s)) == 0)
@@ -87,7 +96,7 @@ static int take_end(void *arg, const struct store_run *run, struct error *err)
     const char *isolation = run->begin.isolation;
     if (run->begin.parent)
         return 0;
-    r->status = status_named(run->end.status);
+    r->status = past_status(run->end.status);
     r->seconds = run->end.seconds;
     r->iterations = (unsigned)run->end.iterations;
     snprintf(r->run, sizeof r->run, "%s", run->begin.id);
@@ -95,7 +104,8 @@ static int take_end(void *arg, const struct store_run *run, struct error *err)
         r->isolation = ISOLATION_AUTO;
     if (run->end.error)
         error_set(&r->error, error_code_named(run->end.code, ERROR_MODEL), "%s", run->end.error);
-    return store_value_read(e->store, &run->end.answer, SIZE_MAX, add_piece, &e->answer, err);
+    return store_value_read(
+        e->store, &run->end.answer, SIZE_MAX, store_append_piece, &e->answer, err);
 }
 
 static int take_call(void *arg, const struct store_call *call, struct error *err)

@@ -23,7 +23,15 @@ static void put_string(struct buf *out, const char *key, const char *text)
 /* Text that is JSON already. */
 static void put_json(struct buf *out, const char *key, const char *json)
 {
-    buf_printf(out, ",\"%s\":%s", key, json ? json : "null");
+    buf_printf(out, ",\"%s\":", key);
+    buf_puts(
+        out, json ? json : "null"); /* by itself: it may be long, and printf goes over it twice */
+}
+
+static void put_seconds(struct buf *out, const char *key, double seconds)
+{
+    buf_printf(out, ",\"%s\":", key);
+    json_append_seconds(out, seconds);
 }
 
 static void put_error(struct buf *out, const char *type, const char *message, const char *traceback)
@@ -55,7 +63,9 @@ static void put_cell_error(struct buf *out, const struct cell_result *c)
 static void put_limit(struct buf *out, const char *name, double value, const char *by)
 {
     bool first = out->data[out->len - 1] == '{';
-    buf_printf(out, "%s\"%s\":{\"value\":%.15g,\"by\":\"%s\"}", first ? "" : ",", name, value, by);
+    buf_printf(out, "%s\"%s\":{\"value\":", first ? "" : ",", name);
+    json_append_number(out, value);
+    buf_printf(out, ",\"by\":\"%s\"}", by);
 }
 
 /* What the sandbox has used since its start, and the limits in force with what enforces them. */
@@ -68,7 +78,7 @@ static void put_resources(
     else
         buf_puts(out, "null");
     if (usage->cpu_seconds > 0)
-        buf_printf(out, ",\"cpu_seconds\":%.6f", usage->cpu_seconds);
+        put_seconds(out, "cpu_seconds", usage->cpu_seconds);
     else
         put_json(out, "cpu_seconds", NULL);
     buf_puts(out, ",\"limits\":{");
@@ -84,8 +94,8 @@ static void put_resources(
     buf_puts(out, "}}");
 }
 
-struct droste_result *result_of_cell(
-    struct cell_result *cell, const struct session *session, bool rules)
+struct droste_result *result_of_cell(struct cell_result *cell, const struct session *session,
+    const struct workspace *workspace, bool rules)
 {
     struct droste_result *r = calloc(1, sizeof *r);
     if (!r) {
@@ -98,6 +108,7 @@ struct droste_result *result_of_cell(
     r->seconds = cell->seconds;
     const struct cell_result *c = &r->cell;
     struct buf *out = &r->json;
+    buf_reserve(out, c->submit_len + c->out.len + c->err.len + 4096);
     buf_printf(out, "{\"status\":\"%s\"", r->status);
     put_json(out, "submit", c->submit);
     put_text(out, "stdout", buf_text(&c->out), c->out.len);
@@ -105,14 +116,20 @@ struct droste_result *result_of_cell(
     put_cell_error(out, c);
     put_string(out, "echo", c->echo);
     put_string(out, "killed", c->killed[0] ? c->killed : NULL);
-    buf_printf(out, ",\"alive\":%s,\"calls\":%u,\"seconds\":%.6f,\"isolation\":\"%s\",\"rules\":%s",
-        c->alive ? "true" : "false", c->calls, c->seconds,
+    buf_printf(out, ",\"alive\":%s,\"calls\":%u", c->alive ? "true" : "false", c->calls);
+    put_seconds(out, "seconds", c->seconds);
+    buf_printf(out, ",\"isolation\":\"%s\",\"rules\":%s",
         isolation_name(session_isolation(session)), rules ? "true" : "false");
+    buf_puts(out, ",\"repo\":");
+    workspace_put_repo(workspace, out);
     buf_printf(out, ",\"left_out\":{\"stdout\":%llu,\"stderr\":%llu}",
         (unsigned long long)c->out_left_out, (unsigned long long)c->err_left_out);
     put_resources(out, &c->usage, session_limits_of(session));
     put_json(out, "variables", c->variables ? json_text(c->variables, NULL) : "[]");
     buf_putc(out, '}');
+    /* They are the session's too; what is left of a result is its own, so that another thread may free it. */
+    json_object_put(steal(&r->cell.variables));
+    json_object_put(steal(&r->cell.variable));
     if (buf_failed(out)) {
         droste_result_free(r);
         return NULL;
@@ -122,10 +139,11 @@ struct droste_result *result_of_cell(
 
 static void put_cost(struct buf *out, const struct spent *s)
 {
+    buf_puts(out, ",\"cost\":");
     if (spent_cost(s) >= 0)
-        buf_printf(out, ",\"cost\":%.15g", spent_cost(s));
+        json_append_number(out, spent_cost(s));
     else
-        put_json(out, "cost", NULL);
+        buf_puts(out, "null");
 }
 
 /* The members of what was spent, in an object that the caller opens and closes. */
@@ -146,7 +164,8 @@ static void put_usage(struct buf *out, const struct budget *b, double seconds)
         depths--;
     buf_putc(out, '{');
     put_spent(out, &b->spent);
-    buf_printf(out, ",\"seconds\":%.6f,\"models\":{", seconds);
+    put_seconds(out, "seconds", seconds);
+    buf_puts(out, ",\"models\":{");
     for (size_t i = 0; i < b->model_count; i++) {
         const char *name = b->models[i].name;
         buf_puts(out, i ? "," : "");
@@ -188,6 +207,8 @@ struct droste_result *result_of_run(const struct rlm_result *run)
     else
         put_error(out, NULL, NULL, NULL);
     put_json(out, "resumed", run->resumed);
+    buf_puts(out, ",\"repo\":");
+    workspace_put_repo(run->workspace, out);
     buf_printf(out, ",\"isolation\":\"%s\",\"rules\":%s,\"left_out\":%llu}",
         isolation_name(run->isolation), run->rules ? "true" : "false",
         (unsigned long long)run->left_out);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "api/contexts.h"
+#include "api/tool_facts.h"
 #include "base/cleanup.h"
 #include "base/text.h"
 
@@ -44,7 +45,9 @@ static void pass_event(void *arg, const struct rlm_event *e)
         .input_tokens = e->budget->spent.input_tokens,
         .output_tokens = e->budget->spent.output_tokens,
     };
+    r->telling++;
     r->event(r->arg, &event);
+    r->telling--;
 }
 
 /* ---- the end ---- */
@@ -60,6 +63,7 @@ void api_running_free(droste_running *r)
     session_parts_free(&r->session);
     settings_free(&r->settings);
     buf_free(&r->instructions);
+    buf_free(&r->tool_facts);
     buf_free(&r->saved);
     droste_result_free(r->result);
     free(r);
@@ -76,12 +80,47 @@ static void run_done(void *arg, const struct rlm_result *result)
     timer_start(d->tell, 0, 0);
 }
 
-/* Whoever is told may start others, and end them. */
-void api_tell(void *arg)
+static void end(droste_running *r)
 {
-    droste *d = arg;
+    if (r->ends_aside)
+        rlm_put_aside(r->run, &r->why);
+    else
+        rlm_cancel(r->run);
+}
+
+static bool end_one(droste *d)
+{
     droste_running *r;
-    loop_wake(d->loop);
+    TAILQ_FOREACH(r, &d->runs, link)
+    {
+        if (r->ends && r->telling == 0) {
+            end(r);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The run is in the middle of what it tells of: who ends it from within waits until it is not. */
+static void end_outside(droste_running *r)
+{
+    if (r->over || r->ends)
+        return;
+    if (r->telling == 0) {
+        end(r);
+        return;
+    }
+    r->ends = true;
+    timer_start(r->d->tell, 0, 0);
+}
+
+/* Whoever is told may start others, and end them. */
+static void tell_all(droste *d)
+{
+    droste_running *r;
+    api_tell_sessions(d);
+    while (end_one(d))
+        ;
     while ((r = TAILQ_FIRST(&d->ended))) {
         droste_done_fn *done = r->done;
         droste_result *result = steal(&r->result);
@@ -92,6 +131,13 @@ void api_tell(void *arg)
             api_running_free(r);
         done(done_arg, result);
     }
+}
+
+void api_tell(void *arg)
+{
+    droste *d = arg;
+    loop_wake(d->loop);
+    tell_all(d);
 }
 
 void api_drop_runs(droste *d)
@@ -116,14 +162,16 @@ void api_cancel_runs(droste *d)
 
 void droste_cancel(droste_running *r)
 {
-    if (!r->over)
-        rlm_cancel(r->run);
+    end_outside(r);
 }
 
 void api_put_aside(droste_running *r, const struct error *why)
 {
-    if (!r->over)
-        rlm_put_aside(r->run, why);
+    if (r->over || r->ends)
+        return;
+    r->ends_aside = true;
+    r->why = *why;
+    end_outside(r);
 }
 
 void droste_put_aside(droste_running *r)
@@ -147,7 +195,9 @@ static int load_contexts(droste_running *r, const droste_request *q, struct erro
         if (rc == 0)
             rc = contexts_add(&r->contexts, context, err);
     }
-    return rc < 0 ? rc : api_contexts_load(r->d, &r->settings, q->context, &r->contexts, err);
+    return rc < 0
+               ? rc
+               : api_contexts_load(r->d, &r->settings, q->context, q->contexts, &r->contexts, err);
 }
 
 static int fill_options(droste_running *r, struct rlm_options *o, struct error *err)
@@ -194,18 +244,27 @@ static int fill_options(droste_running *r, struct rlm_options *o, struct error *
         .arg = r,
     };
     if (rc == 0)
-        rc = api_environment(d, &o->env, err);
+        rc = api_environment(d, s, &o->env, err);
     if (rc == 0)
         rc = api_session_options(d, s, &r->session, &o->session, err);
+    if (rc == 0 && r->link_to.workspace)
+        r->session.workspace = workspace_hold(r->link_to.workspace);
     if (rc == 0)
-        rc = api_tools(d, s, &r->tools, err);
+        rc = api_stage(d, s, &r->session.workspace, &o->session, err);
+    if (rc == 0)
+        rc = api_tools(d, s, &r->tools, &r->tool_facts, err);
+    if (rc == 0)
+        rc = api_contexts_check(&r->contexts, r->tools, err);
     o->tools = r->tools;
+    o->tool_facts = r->tool_facts.len > 0 ? buf_text(&r->tool_facts) : NULL;
     o->env_name = d->env_name;
     o->session.timeout = 0; /* the run's own limit covers it */
     if (rc < 0)
         return rc;
     struct settings_texts texts = { o->session.setup, o->instructions,
-        o->session.answer ? schema_text(o->session.answer) : NULL };
+        o->session.answer ? schema_text(o->session.answer) : NULL, NULL };
+    if (r->session.workspace && workspace_staged(r->session.workspace)->repo)
+        texts.commit = workspace_staged(r->session.workspace)->commit;
     settings_save(s, &texts, &r->saved);
     o->settings = buf_text(&r->saved);
     return buf_failed(&r->saved) ? error_memory(err) : 0;
@@ -215,11 +274,8 @@ static int take_settings(droste_running *r, const droste_request *q, struct erro
 {
     const struct settings *from = r->link_to.settings;
     int rc = settings_copy(&r->settings, from ? from : &r->d->settings, err);
-    for (const char *const *word = q->settings; rc == 0 && word && word[0]; word += 2) {
-        char source[80];
-        snprintf(source, sizeof source, "setting %.60s", word[0]);
-        rc = settings_set(&r->settings, word[0], word[1], source, err);
-    }
+    if (rc == 0)
+        rc = api_settings_set(&r->settings, q->settings, err);
     if (rc == 0 && q->kind)
         rc = settings_set(&r->settings, "context-type", q->kind, "the context's kind", err);
     return rc;
@@ -248,15 +304,23 @@ static int begin_new(
 static int restore_settings(droste_running *r, const struct past *past, struct error *err)
 {
     settings_free(&r->settings);
-    int rc = settings_init(&r->settings, err);
-    if (rc == 0)
-        rc = settings_restore(&r->settings, buf_text(&past->settings), past->settings.len, err);
-    return rc < 0 ? rc : settings_take_secrets(&r->settings, &r->d->settings, err);
+    return past_settings(r->d, past, &r->settings, err);
 }
 
 static int asked_otherwise(const struct past *past, const char *what, struct error *err)
 {
     return error_set(err, ERROR_ARGUMENT, "run '%.64s' was asked with %s", past->id, what);
+}
+
+/* A later question of a conversation takes the session as the first one has prepared it; one that is
+ * only gone over again calls no tool. */
+static int check_tools(const droste_running *r, const struct past *past, struct error *err)
+{
+    struct tool_facts_then then = { .run = past->id,
+        .json = &past->tool_facts,
+        .prepared = !r->link_to.after,
+        .called = !r->link_to.again };
+    return tool_facts_check(&then, &r->tool_facts, err);
 }
 
 static const struct settings *settings_for_models(const droste_running *r)
@@ -285,6 +349,8 @@ static int begin_again(droste_running *r, const droste_request *q, const struct 
         rc = fill_options(r, o, err);
     if (rc == 0 && same && strcmp(buf_text(&r->saved), buf_text(&past->settings)) != 0)
         rc = asked_otherwise(past, "other settings", err);
+    if (rc == 0)
+        rc = check_tools(r, past, err);
     o->question = buf_text(&past->question);
     o->contexts = &r->contexts;
     return rc;
@@ -340,7 +406,7 @@ int droste_start(droste *d, const droste_request *q, droste_running **out, drost
 
 /* ---- waiting ---- */
 
-static int enter(droste *d, struct error *err)
+int api_enter(droste *d, struct error *err)
 {
     if (d->waits)
         return error_set(err, ERROR_ARGUMENT,
@@ -351,7 +417,7 @@ static int enter(droste *d, struct error *err)
 
 int api_wait(droste *d, const bool *done, struct error *err)
 {
-    int rc = enter(d, err);
+    int rc = api_enter(d, err);
     if (rc < 0)
         return rc;
     rc = loop_run_until(d->loop, done, err);
@@ -359,12 +425,12 @@ int api_wait(droste *d, const bool *done, struct error *err)
     return rc;
 }
 
-int api_wait_soon(droste *d, const bool *done, struct error *err)
+int api_wait_soon(droste *d, const bool *done, const bool *soon, int ms, struct error *err)
 {
-    int rc = enter(d, err);
+    int rc = api_enter(d, err);
     if (rc < 0)
         return rc;
-    rc = loop_run_until_soon(d->loop, done, err);
+    rc = loop_wait_soon(d->loop, done, soon, ms, err);
     d->waits = false;
     return rc;
 }
@@ -372,10 +438,11 @@ int api_wait_soon(droste *d, const bool *done, struct error *err)
 int droste_turn(droste *d, int milliseconds, droste_error *err)
 {
     struct error why = { 0 };
-    int rc = enter(d, &why);
+    int rc = api_enter(d, &why);
     if (rc < 0)
         return api_fail(err, &why, rc);
     rc = loop_turn(d->loop, d->run_count > 0 || milliseconds > 0 ? milliseconds : 0, &why);
+    tell_all(d);
     d->waits = false;
     if (rc < 0)
         return api_fail(err, &why, rc);
@@ -412,7 +479,7 @@ int api_run(droste *d, droste_request *q, const struct link *link, droste_runnin
     q->done = waiting_done;
     q->arg = &w;
     api_forget_interrupt(d);
-    int rc = d->waits ? enter(d, err) : start(d, q, link, running, err);
+    int rc = d->waits ? api_enter(d, err) : start(d, q, link, running, err);
     if (rc == 0)
         rc = api_wait(d, &w.done, err);
     if (rc == 0 && !w.result)
@@ -437,11 +504,7 @@ static int find_before(
     struct settings s = { 0 };
     int rc = d->waits ? 0 : past_find(d, run, &past, err);
     if (rc == 0 && past.previous[0]) {
-        rc = settings_init(&s, err);
-        if (rc == 0)
-            rc = settings_restore(&s, buf_text(&past.settings), past.settings.len, err);
-        if (rc == 0)
-            rc = settings_take_secrets(&s, &d->settings, err);
+        rc = past_settings(d, &past, &s, err);
         if (rc == 0)
             rc = chat_before(d, past.previous, &s, chat, link, err);
         settings_free(&s);

@@ -1,6 +1,6 @@
 /* api/settings.h: every setting once, by name.
  *
- * The table in settings.c feeds droste_set, the configuration file, the environment variables, the
+ * The table in settings_table.c feeds droste_set, the configuration file, the environment variables, the
  * command line's flags and its help, and the documentation.
  */
 #ifndef DROSTE_API_SETTINGS_H
@@ -12,19 +12,8 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/list.h"
 #include "droste.h"
-
-struct list {
-    char **items;
-    size_t count;
-};
-
-/* A copy of the value goes to its end. */
-int list_add(struct list *list, const char *value, struct error *err);
-/* NULL behind the last item; it is not counted. */
-int list_add_end(struct list *list, struct error *err);
-int list_add_all(struct list *list, const struct list *from, struct error *err);
-void list_clear(struct list *list);
 
 enum { SETTINGS_MAX = 96 };
 
@@ -33,18 +22,24 @@ struct settings {
     char *model, *sub_model, *base_url, *api_key, *ca_file, *record, *cache, *prices;
     char *anthropic_key, *anthropic_url, *gemini_key, *gemini_url, *azure_key, *azure_url,
         *azure_version, *openrouter_key, *openrouter_url, *vllm_key, *vllm_url;
-    bool stream;
+    bool stream, deduplicate;
     int64_t concurrency, model_concurrency, retries, max_tokens;
     double call_timeout, connect_timeout, first_timeout, stall_timeout;
     /* sandboxes */
     char *env, *isolation, *python;
     struct list preload, read, include, allow_import, depth_model, answer_field;
     struct list tools, tool_data, tool;
-    bool rules, sub_tools;
+    bool rules, sub_tools, helpers;
     char *setup_code;
     double timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus, cpu_time,
         tool_timeout;
     int64_t pool, memory, processes, open_files, file_size, tmp_size, output_limit;
+    char *volume_name, *volume_root;
+    int64_t volume_size, volume_files;
+    char *repo_url, *repo_ref;
+    struct list context_path;
+    double repo_timeout;
+    int64_t workspace_size, workspace_files;
     /* runs */
     int64_t max_iterations, max_recursion_depth, delegate_max_iterations, max_children,
         max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens, max_output_chars,
@@ -62,6 +57,8 @@ int settings_copy(struct settings *to, const struct settings *from, struct error
 /* `source` names where the value comes from, for errors: "--retries", "OPENAI_BASE_URL"… */
 int settings_set(
     struct settings *s, const char *name, const char *value, const char *source, struct error *err);
+/* What is told of a setting; NULL: there is none of this name. */
+const droste_option *settings_option(const char *name);
 /* True unless it has its default because nobody said otherwise. */
 bool settings_given(const struct settings *s, const char *name);
 /* What somebody has set, as a JSON object of names and values that settings_restore takes; relative
@@ -69,6 +66,7 @@ bool settings_given(const struct settings *s, const char *name);
  * record's own place are in it. */
 struct settings_texts {
     const char *setup_code, *instructions, *answer_schema; /* NULL: none */
+    const char *commit; /* that repo-ref was; NULL: there is no repository */
 };
 void settings_save(const struct settings *s, const struct settings_texts *texts, struct buf *out);
 int settings_restore(struct settings *s, const char *json, size_t len, struct error *err);

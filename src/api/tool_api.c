@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "api/tool_facts.h"
 #include "base/cleanup.h"
 #include "base/file.h"
 
@@ -40,18 +41,27 @@ static int own_tools(droste *d, struct error *err)
     return d->tools ? 0 : tools_new(&d->tools, err);
 }
 
-int droste_tool_add(droste *d, const char *name, const char *description, const char *parameters,
-    droste_tool_fn *fn, void *arg, droste_error *err)
+int tool_api_add(struct tools *tools, const char *name, const char *description,
+    const char *parameters, bool replaces, droste_tool_fn *fn, void *arg, struct error *err)
 {
-    struct error why = { 0 };
     struct tool_spec spec = { .name = name,
         .description = description,
         .parameters = parameters,
         .fn = (tool_fn *)(void (*)(void))fn,
-        .arg = arg };
+        .arg = arg,
+        .replaces = replaces };
+    return tools_add(tools, &spec, err);
+}
+
+int droste_tool_add(droste *d, const char *name, const char *description, const char *parameters,
+    droste_tool_fn *fn, void *arg, droste_error *err)
+{
+    struct error why = { 0 };
     int rc = own_tools(d, &why);
     if (rc == 0)
-        rc = tools_add(d->tools, &spec, &why);
+        rc = tool_api_add(d->tools, name, description, parameters, false, fn, arg, &why);
+    if (rc == 0)
+        rc = tool_facts_add_name(&d->tool_facts, "function", name, &why);
     return api_fail(err, &why, rc);
 }
 
@@ -61,6 +71,8 @@ int droste_tool_data(droste *d, const char *name, const char *json, size_t len, 
     int rc = own_tools(d, &why);
     if (rc == 0)
         rc = tools_add_datum(d->tools, name, json, len, &why);
+    if (rc == 0)
+        rc = tool_facts_add(&d->tool_facts, "data", name, NULL, json, len, &why);
     return api_fail(err, &why, rc);
 }
 
@@ -70,7 +82,17 @@ int droste_tool_source(droste *d, const char *name, const char *code, size_t len
     int rc = own_tools(d, &why);
     if (rc == 0)
         rc = tools_add_source(d->tools, name, code, len, &why);
+    if (rc == 0)
+        rc = tool_facts_add(&d->tool_facts, "source", name, NULL, code, len, &why);
     return api_fail(err, &why, rc);
+}
+
+void droste_tools_clear(droste *d)
+{
+    tools_free(d->tools);
+    d->tools = NULL;
+    buf_free(&d->tool_facts);
+    d->tool_facts = (struct buf){ 0 };
 }
 
 /* ---- the settings' ---- */
@@ -81,13 +103,23 @@ static const char *last_part(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-static int add_source(struct tools *t, const char *path, struct error *err)
+/* What is being put together: the tools, and by what they are known again. */
+struct gathering {
+    struct tools *tools;
+    struct loop *loop;
+    struct buf *facts;
+};
+
+static int add_source(struct gathering *g, const char *path, struct error *err)
 {
+    const char *name = last_part(path);
     cleanup_buf struct buf code = { 0 };
     int rc = file_read(path, SOURCE_MAX, &code, err);
     if (rc < 0)
         return error_wrap(err, "reading the tools");
-    return tools_add_source(t, last_part(path), buf_text(&code), code.len, err);
+    rc = tools_add_source(g->tools, name, buf_text(&code), code.len, err);
+    return rc < 0 ? rc
+                  : tool_facts_add(g->facts, "source", name, path, buf_text(&code), code.len, err);
 }
 
 /* "NAME=REST": the name goes to `name`, the rest is the return; NULL with an error. */
@@ -104,48 +136,59 @@ static const char *split(
     return equals + 1;
 }
 
-static int add_datum(struct tools *t, const char *value, struct error *err)
+static int add_datum(struct gathering *g, const char *value, struct error *err)
 {
     cleanup_buf struct buf name = { 0 }, json = { 0 };
-    const char *path = split("tool-data", value, &name, err);
+    const char *path = split("tool-data", value, &name, err), *text;
     if (!path)
         return -(int)ERROR_ARGUMENT;
     int rc = file_read(path, DATA_MAX, &json, err);
     if (rc < 0)
         return error_wrap(err, "reading tool-data '%s'", buf_text(&name));
-    return tools_add_datum(t, buf_text(&name), buf_text(&json), json.len, err);
+    text = buf_text(&json);
+    rc = tools_add_datum(g->tools, buf_text(&name), text, json.len, err);
+    return rc < 0 ? rc
+                  : tool_facts_add(g->facts, "data", buf_text(&name), path, text, json.len, err);
 }
 
-static int add_each(struct tools *t, const struct list *list,
-    int (*add)(struct tools *t, const char *value, struct error *err), struct error *err)
-{
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < list->count; i++)
-        rc = add(t, list->items[i], err);
-    return rc;
-}
-
-static int add_program(struct tools *t, struct loop *loop, const char *value, struct error *err)
+static int add_program(struct gathering *g, const char *value, struct error *err)
 {
     cleanup_buf struct buf name = { 0 };
     const char *path = split("tool", value, &name, err);
-    return path ? tools_add_program(t, loop, buf_text(&name), path, err) : -(int)ERROR_ARGUMENT;
+    if (!path)
+        return -(int)ERROR_ARGUMENT;
+    int rc = tools_add_program(g->tools, g->loop, buf_text(&name), path, err);
+    return rc < 0 ? rc : tool_facts_add_program(g->facts, buf_text(&name), path, err);
 }
 
-int api_tools(droste *d, const struct settings *s, struct tools **out, struct error *err)
+static int add_each(struct gathering *g, const struct list *list,
+    int (*add)(struct gathering *g, const char *value, struct error *err), struct error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < list->count; i++)
+        rc = add(g, list->items[i], err);
+    return rc;
+}
+
+int api_tools(
+    droste *d, const struct settings *s, struct tools **out, struct buf *facts, struct error *err)
 {
     *out = NULL;
     if (!d->tools && s->tools.count + s->tool_data.count + s->tool.count == 0)
         return 0;
     int rc = tools_new(out, err);
+    struct gathering g = { *out, d->loop, facts };
+    tool_facts_add_all(facts, &d->tool_facts);
     if (rc == 0 && d->tools)
         rc = tools_add_all(*out, d->tools, err);
     if (rc == 0)
-        rc = add_each(*out, &s->tool_data, add_datum, err);
+        rc = add_each(&g, &s->tool_data, add_datum, err);
     if (rc == 0)
-        rc = add_each(*out, &s->tools, add_source, err);
-    for (size_t i = 0; rc == 0 && i < s->tool.count; i++)
-        rc = add_program(*out, d->loop, s->tool.items[i], err);
+        rc = add_each(&g, &s->tools, add_source, err);
+    if (rc == 0)
+        rc = add_each(&g, &s->tool, add_program, err);
+    if (rc == 0 && buf_failed(facts))
+        rc = error_memory(err);
     if (rc < 0) {
         tools_free(*out);
         *out = NULL;

@@ -25,15 +25,8 @@ static inline void cleanup_fd_fn(int *fd)
     }
 }
 
-static inline void cleanup_file_fn(FILE **f)
-{
-    if (*f)
-        fclose(*f);
-}
-
 #define cleanup_free __attribute__((cleanup(cleanup_free_fn)))
 #define cleanup_fd   __attribute__((cleanup(cleanup_fd_fn)))
-#define cleanup_file __attribute__((cleanup(cleanup_file_fn)))
 
 static inline int steal_fd(int *fd)
 {

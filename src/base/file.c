@@ -135,6 +135,11 @@ int file_config_home(char **out, struct error *err)
     return home_path("XDG_CONFIG_HOME", ".config", out, err);
 }
 
+int file_cache_home(char **out, struct error *err)
+{
+    return home_path("XDG_CACHE_HOME", ".cache", out, err);
+}
+
 int file_memfd(const char *name, struct error *err)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);

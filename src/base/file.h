@@ -23,6 +23,9 @@ int file_data_home(char **out, struct error *err);
 /* $XDG_CONFIG_HOME/droste or ~/.config/droste. */
 int file_config_home(char **out, struct error *err);
 
+/* For what can be had again: $XDG_CACHE_HOME/droste or ~/.cache/droste. */
+int file_cache_home(char **out, struct error *err);
+
 /* A memfd that can be sealed; it is not executable where the kernel can say so. */
 int file_memfd(const char *name, struct error *err);
 /* After this the contents can never change or grow: write, shrink, grow and seal are refused. */

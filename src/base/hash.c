@@ -1,8 +1,11 @@
 /* base/hash.c: see hash.h. */
 #include "base/hash.h"
 
+#include <fcntl.h>
 #include <openssl/evp.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/text.h"
 
 static int not_available(struct error *err)
@@ -54,4 +57,20 @@ void hash_close(struct hash *hash)
 {
     EVP_MD_CTX_free(hash->context);
     hash->context = NULL;
+}
+
+int hash_file(const char *path, char out[HASH_TEXT_SIZE], struct error *err)
+{
+    cleanup_hash struct hash hash = { 0 };
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    char data[16384];
+    ssize_t n = -1;
+    int rc = hash_open(&hash, err);
+    if (rc < 0)
+        return rc;
+    while (fd >= 0 && (n = read(fd, data, sizeof data)) > 0)
+        hash_add(&hash, data, (size_t)n);
+    if (n < 0)
+        return error_set_errno(err, ERROR_IO, "reading %.160s", path);
+    return hash_take(&hash, out, err);
 }

@@ -10,6 +10,9 @@ enum { HASH_TEXT_SIZE = 65 }; /* 64 digits and the NUL */
 
 int hash_sha256(const void *data, size_t len, char out[HASH_TEXT_SIZE], struct error *err);
 
+/* Of a file's contents. */
+int hash_file(const char *path, char out[HASH_TEXT_SIZE], struct error *err);
+
 /* The same of bytes that come piece by piece. */
 struct hash {
     struct evp_md_ctx_st *context;

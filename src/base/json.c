@@ -1,265 +1,10 @@
-/* base/json.c: a strict scanner in front of json-c; see json.h.
- *
- * The scanner is a loop over tokens with one bit of state a level (array or object), kept in a
- * fixed stack, so that depth costs nothing and cannot overflow anything.
- */
+/* base/json.c: see json.h. Looking into trees, and writing them; json_parse.c reads them. */
 #include "base/json.h"
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
-#include "base/text.h"
-
-const struct json_limits json_limits_small = { 4u << 20, 32, 200000 };
-const struct json_limits json_limits_large = { 256u << 20, JSON_DEPTH_MAX, 4000000 };
-
-struct scan {
-    const char *p, *end, *start;
-    const char *wrong; /* what is wrong, once something is */
-};
-
-static bool scan_fail(struct scan *s, const char *what)
-{
-    if (!s->wrong)
-        s->wrong = what;
-    return false;
-}
-
-static void scan_space(struct scan *s)
-{
-    while (s->p < s->end && (*s->p == ' ' || *s->p == '\t' || *s->p == '\n' || *s->p == '\r'))
-        s->p++;
-}
-
-static int hex4(const char *p)
-{
-    int value = 0;
-    for (int i = 0; i < 4; i++) {
-        char c = p[i];
-        int digit = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                           : -1;
-        if (digit < 0)
-            return -1;
-        value = value * 16 + digit;
-    }
-    return value;
-}
-
-/* After the 'u' of \uXXXX: surrogates must come in pairs, since a lone one is no text. */
-static bool scan_unicode_escape(struct scan *s)
-{
-    int code = s->end - s->p >= 4 ? hex4(s->p) : -1;
-    if (code < 0)
-        return scan_fail(s, "a bad \\u escape");
-    s->p += 4;
-    if (code >= 0xDC00 && code <= 0xDFFF)
-        return scan_fail(s, "a lone surrogate");
-    if (code < 0xD800 || code > 0xDBFF)
-        return true;
-    bool escape = s->end - s->p >= 6 && s->p[0] == '\\' && s->p[1] == 'u';
-    int low = escape ? hex4(s->p + 2) : -1;
-    if (low < 0xDC00 || low > 0xDFFF)
-        return scan_fail(s, "a lone surrogate");
-    s->p += 6;
-    return true;
-}
-
-static bool scan_string(struct scan *s)
-{
-    s->p++;
-    while (s->p < s->end) {
-        unsigned char c = (unsigned char)*s->p++;
-        if (c == '"')
-            return true;
-        if (c < ' ')
-            return scan_fail(s, "a control character in a string");
-        if (c != '\\')
-            continue;
-        if (s->p >= s->end)
-            break;
-        c = (unsigned char)*s->p++;
-        if (c == 'u') {
-            if (!scan_unicode_escape(s))
-                return false;
-        } else if (!memchr("\"\\/bfnrt", c, 8)) {
-            return scan_fail(s, "a bad escape");
-        }
-    }
-    return scan_fail(s, "a string without end");
-}
-
-static size_t scan_digits(struct scan *s)
-{
-    const char *from = s->p;
-    while (s->p < s->end && *s->p >= '0' && *s->p <= '9')
-        s->p++;
-    return (size_t)(s->p - from);
-}
-
-static bool scan_number(struct scan *s)
-{
-    const char *from = s->p;
-    if (*s->p == '-')
-        s->p++;
-    const char *first = s->p;
-    size_t digits = scan_digits(s);
-    if (digits == 0 || (digits > 1 && *first == '0'))
-        return scan_fail(s, "a bad number");
-    if (s->p < s->end && *s->p == '.') {
-        s->p++;
-        if (scan_digits(s) == 0)
-            return scan_fail(s, "a bad number");
-    }
-    if (s->p < s->end && (*s->p == 'e' || *s->p == 'E')) {
-        s->p++;
-        if (s->p < s->end && (*s->p == '+' || *s->p == '-'))
-            s->p++;
-        if (scan_digits(s) == 0)
-            return scan_fail(s, "a bad number");
-    }
-    /* Python reads and writes integers of at most 4300 digits (CVE-2020-10735). */
-    return s->p - from <= 4400 || scan_fail(s, "a number of over 4400 characters");
-}
-
-static bool scan_word(struct scan *s, const char *word)
-{
-    size_t n = strlen(word);
-    if ((size_t)(s->end - s->p) < n || memcmp(s->p, word, n) != 0)
-        return scan_fail(s, "no JSON value");
-    s->p += n;
-    return true;
-}
-
-static bool scan_scalar(struct scan *s)
-{
-    switch (*s->p) {
-    case '"':
-        return scan_string(s);
-    case 't':
-        return scan_word(s, "true");
-    case 'f':
-        return scan_word(s, "false");
-    case 'n':
-        return scan_word(s, "null");
-    default:
-        if (*s->p != '-' && (*s->p < '0' || *s->p > '9'))
-            return scan_fail(s, "no JSON value");
-        return scan_number(s);
-    }
-}
-
-/* A key and its colon; leaves the scanner at the value. */
-static bool scan_key(struct scan *s)
-{
-    if (s->p >= s->end || *s->p != '"')
-        return scan_fail(s, "no key in an object");
-    if (!scan_string(s))
-        return false;
-    scan_space(s);
-    if (s->p >= s->end || *s->p != ':')
-        return scan_fail(s, "no ':' after a key");
-    s->p++;
-    scan_space(s);
-    return true;
-}
-
-/* After a value: closes what ends here and moves to the next value. Sets *depth; false at an
- * error; at depth 0 the text's value is complete. */
-static bool scan_after_value(struct scan *s, const char *stack, unsigned *depth)
-{
-    while (*depth > 0) {
-        scan_space(s);
-        if (s->p >= s->end)
-            return scan_fail(s, "an array or object without end");
-        char open = stack[*depth - 1], c = *s->p++;
-        if (c == (open == '[' ? ']' : '}')) {
-            --*depth;
-            continue;
-        }
-        if (c != ',')
-            return scan_fail(s, "no ',' between values");
-        scan_space(s);
-        return open == '[' || scan_key(s);
-    }
-    return true;
-}
-
-static bool scan_value(struct scan *s, const struct json_limits *limits)
-{
-    char stack[JSON_DEPTH_MAX];
-    unsigned depth = 0;
-    size_t nodes = 0;
-    do {
-        scan_space(s);
-        if (s->p >= s->end)
-            return scan_fail(s, "nothing where a value should be");
-        if (++nodes > limits->nodes)
-            return scan_fail(s, "too many values");
-        char c = *s->p;
-        if (c == '[' || c == '{') {
-            if (depth >= limits->depth || depth >= JSON_DEPTH_MAX)
-                return scan_fail(s, "too deep a nesting");
-            stack[depth++] = c;
-            s->p++;
-            scan_space(s);
-            bool empty = s->p < s->end && *s->p == (c == '[' ? ']' : '}');
-            if (!empty) {
-                if (c == '{' && !scan_key(s))
-                    return false;
-                continue;
-            }
-        } else if (!scan_scalar(s)) {
-            return false;
-        }
-        if (!scan_after_value(s, stack, &depth))
-            return false;
-    } while (depth > 0);
-    scan_space(s);
-    return s->p == s->end || scan_fail(s, "something after the value");
-}
-
-int json_check(const char *text, size_t len, const struct json_limits *limits, struct error *err)
-{
-    struct scan s = { text, text + len, text, NULL };
-    size_t bad = 0;
-    if (len > limits->bytes)
-        return error_set(
-            err, ERROR_PROTOCOL, "JSON of %zu bytes, over the limit of %zu", len, limits->bytes);
-    if (!text_is_utf8(text, len, &bad))
-        return error_set(err, ERROR_PROTOCOL, "JSON is not UTF-8 at byte %zu", bad);
-    if (!scan_value(&s, limits))
-        return error_set(
-            err, ERROR_PROTOCOL, "JSON is wrong at byte %zu: %s", (size_t)(s.p - s.start), s.wrong);
-    return 0;
-}
-
-int json_parse(const char *text, size_t len, const struct json_limits *limits,
-    struct json_object **out, struct error *err)
-{
-    *out = NULL;
-    int rc = json_check(text, len, limits, err);
-    if (rc < 0)
-        return rc;
-    if (len > INT32_MAX)
-        return error_set(err, ERROR_PROTOCOL, "JSON of %zu bytes is too large to build", len);
-    struct json_tokener *tok = json_tokener_new_ex(JSON_DEPTH_MAX + 1);
-    if (!tok)
-        return error_memory(err);
-    json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_ALLOW_TRAILING_CHARS);
-    *out = json_tokener_parse_ex(tok, text, (int)len);
-    enum json_tokener_error why = json_tokener_get_error(tok);
-    if (why == json_tokener_continue && !*out) {
-        /* A number at the very end: json-c wants to see what follows it. */
-        *out = json_tokener_parse_ex(tok, "\n", 1);
-        why = json_tokener_get_error(tok);
-    }
-    json_tokener_free(tok);
-    if (why != json_tokener_success)
-        return error_set(
-            err, ERROR_PROTOCOL, "JSON cannot be read: %s", json_tokener_error_desc(why));
-    return 0;
-}
 
 static struct json_object *member(struct json_object *o, const char *key, enum json_type type)
 {
@@ -313,6 +58,11 @@ static bool put_made(struct json_object *o, const char *key, struct json_object 
     return child && json_put(o, key, child);
 }
 
+size_t json_length(struct json_object *array)
+{
+    return json_object_is_type(array, json_type_array) ? json_object_array_length(array) : 0;
+}
+
 bool json_put_string(struct json_object *o, const char *key, const char *value, size_t len)
 {
     return len <= INT32_MAX && put_made(o, key, json_object_new_string_len(value, (int)len));
@@ -352,6 +102,21 @@ void json_append_string(struct buf *out, const char *text, size_t len)
     }
     buf_append(out, text + start, len - start);
     buf_putc(out, '"');
+}
+
+void json_append_number(struct buf *out, double value)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%.15g", value);
+    for (char *p = text; *p; p++)
+        if (*p == ',')
+            *p = '.';
+    buf_puts(out, text);
+}
+
+void json_append_seconds(struct buf *out, double seconds)
+{
+    json_append_number(out, round(seconds * 1e6) / 1e6);
 }
 
 /* Of a digit; 64 and more: it is none. */

@@ -42,6 +42,8 @@ double json_get_double(struct json_object *o, const char *key, double fallback);
 bool json_get_bool(struct json_object *o, const char *key, bool fallback);
 /* NULL unless the member is there and is an object or array, as asked (json_type_object…). */
 struct json_object *json_get_typed(struct json_object *o, const char *key, enum json_type type);
+/* How many elements an array has; 0 of anything else, and of NULL. */
+size_t json_length(struct json_object *array);
 
 /* Adds members; false without memory, and then the object is as before. */
 bool json_put_string(struct json_object *o, const char *key, const char *value, size_t len);
@@ -54,6 +56,9 @@ const char *json_text(struct json_object *o, size_t *len);
 
 /* Appends text (well-formed UTF-8) as a JSON string, with its quotes. */
 void json_append_string(struct buf *out, const char *text, size_t len);
+/* Appends a number, which is finite, whatever the program's locale. */
+void json_append_number(struct buf *out, double value);
+void json_append_seconds(struct buf *out, double seconds); /* with six digits behind the point */
 /* Appends bytes as base64 (RFC 4648), without quotes, for strings that hold nothing else. */
 void json_append_base64(struct buf *out, const void *data, size_t len);
 /* The bytes of base64 with its padding and without white space (free); NULL if it is none, or without

@@ -1,4 +1,4 @@
-/* base/linewise.c: see lines.h. */
+/* base/linewise.c: see linewise.h. */
 #include "base/linewise.h"
 
 #include <errno.h>
@@ -31,6 +31,11 @@ static int give_lines(
     return rc;
 }
 
+bool line_is_blank(const struct line *line)
+{
+    return strspn(line->text, " \t\r") == line->len;
+}
+
 int linewise_read(int fd, const char *name, line_fn *fn, void *arg, struct error *err)
 {
     cleanup_buf struct buf text = { 0 };
@@ -41,6 +46,8 @@ int linewise_read(int fd, const char *name, line_fn *fn, void *arg, struct error
         if (!buf_reserve(&text, PIECE))
             return error_memory(err);
         ssize_t n = pread(fd, text.data + text.len, PIECE, at);
+        if (n < 0 && errno == ESPIPE)
+            n = read(fd, text.data + text.len, PIECE);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -52,9 +59,9 @@ int linewise_read(int fd, const char *name, line_fn *fn, void *arg, struct error
         at += n;
         if (memchr(text.data + text.len - n, '\n', (size_t)n))
             rc = give_lines(&text, &line, fn, arg, err);
-        if (rc == 0 && text.len > LINES_LINE_MAX)
+        if (rc == 0 && text.len > LINEWISE_MAX)
             return error_set(err, ERROR_ARGUMENT, "%.120s, line %zu: longer than %d MiB", name,
-                line.number + 1, LINES_LINE_MAX >> 20);
+                line.number + 1, LINEWISE_MAX >> 20);
     }
     if (rc < 0 || text.len == 0)
         return rc;

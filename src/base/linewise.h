@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-enum { LINES_LINE_MAX = 256 << 20 };
+enum { LINEWISE_MAX = 256 << 20 }; /* bytes of a line */
 
 struct line {
     const char *text; /* followed by a NUL; there may be others in it */
@@ -18,8 +18,12 @@ struct line {
     bool whole;       /* it has an end: the last one may have none */
 };
 
-/* Hands out all lines from the beginning of the file, wherever its offset is; a negative return stops
- * that and is the result. `name` is for errors: ERROR_IO, ERROR_ARGUMENT (a line is too long). */
+/* True if there is nothing in it but blanks. */
+bool line_is_blank(const struct line *line);
+
+/* Hands out all lines from the beginning of the file, wherever its offset is, or all that come from a
+ * pipe; a negative return stops that and is the result. `name` is for errors: ERROR_IO, ERROR_ARGUMENT
+ * (a line is too long). */
 typedef int line_fn(void *arg, const struct line *line, struct error *err);
 int linewise_read(int fd, const char *name, line_fn *fn, void *arg, struct error *err);
 

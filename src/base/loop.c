@@ -2,6 +2,8 @@
 #include "base/loop.h"
 
 #include <stdlib.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
@@ -11,11 +13,52 @@ struct timer {
     void *arg;
 };
 
+struct every_turn {
+    uv_idle_t uv; /* first, as in struct timer */
+    timer_fn *fn;
+    void *arg;
+};
+
 struct watch {
     uv_poll_t uv; /* first, as above */
     watch_fn *fn;
     void *arg;
 };
+
+static void free_handle(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+static void nudged(uv_async_t *waker)
+{
+    struct loop *loop = (struct loop *)waker->loop;
+    loop->over = true;
+    uv_stop(&loop->uv);
+}
+
+static void patience_is_over(void *arg)
+{
+    struct loop *loop = arg;
+    loop->over = true;
+    uv_stop(&loop->uv);
+}
+
+/* What does not keep the loop waiting when nothing else is left. */
+static int add_own_handles(struct loop *loop)
+{
+    loop->waker = calloc(1, sizeof *loop->waker);
+    if (!loop->waker)
+        return UV_ENOMEM;
+    int rc = uv_async_init(&loop->uv, loop->waker, nudged);
+    if (rc < 0) {
+        free(loop->waker);
+        return rc;
+    }
+    uv_unref((uv_handle_t *)loop->waker);
+    loop->patience = timer_new(loop, patience_is_over, loop);
+    return loop->patience ? 0 : UV_ENOMEM;
+}
 
 int loop_open(struct loop **out, struct error *err)
 {
@@ -27,13 +70,13 @@ int loop_open(struct loop **out, struct error *err)
         free(loop);
         return error_set(err, ERROR_IO, "starting an event loop: %s", uv_strerror(rc));
     }
+    rc = add_own_handles(loop);
+    if (rc < 0) {
+        loop_close(loop);
+        return error_set(err, ERROR_IO, "starting an event loop: %s", uv_strerror(rc));
+    }
     *out = loop;
     return 0;
-}
-
-static void free_handle(uv_handle_t *handle)
-{
-    free(handle);
 }
 
 static void close_handle(uv_handle_t *handle, void *arg)
@@ -66,18 +109,100 @@ int loop_run_until(struct loop *loop, const bool *done, struct error *err)
     return 0;
 }
 
-int loop_run_until_soon(struct loop *loop, const bool *done, struct error *err)
+/* Until nothing was there for a while. Where that was in vain, it is not tried the next times, and so on
+ * for longer: who looks takes a processor, and where there are not enough of them the guest waits for it. */
+static void look_around(struct loop *loop, const bool *done)
 {
-    enum { LOOK_NS = 150000 };
+    enum { LOOK_NS = 150000, PASS_MOST = 63 };
+    if (loop->far > 0)
+        return; /* that nobody looked is not in vain */
+    if (loop->pass > 0) {
+        loop->pass--;
+        return;
+    }
+    uint64_t moved = clock_ns(), fired = loop->fired, before = fired;
+    for (uint64_t now = moved; !*done && loop->far == 0 && now - moved < LOOK_NS;
+         now = clock_ns()) {
+        uv_run(&loop->uv, UV_RUN_NOWAIT);
+        if (fired != loop->fired)
+            moved = now;
+        fired = loop->fired;
+    }
+    loop->missed = *done || fired != before ? 0 : 2 * loop->missed + 1;
+    if (loop->missed > PASS_MOST)
+        loop->missed = PASS_MOST;
+    loop->pass = loop->missed;
+}
+
+int loop_run_until_soon(struct loop *loop, const bool *done, const bool *soon, struct error *err)
+{
     while (!*done) {
-        uint64_t start = clock_ns();
-        while (!*done && clock_ns() - start < LOOK_NS) {
-            uv_run(&loop->uv, UV_RUN_NOWAIT);
-        }
+        if (*soon)
+            look_around(loop, done);
         if (!*done && uv_run(&loop->uv, UV_RUN_ONCE) == 0 && !*done)
             return nothing_left(err);
     }
     return 0;
+}
+
+int loop_wait_soon(struct loop *loop, const bool *done, const bool *soon, int ms, struct error *err)
+{
+    int rc = 0;
+    loop->over = false;
+    if (*soon && !*done)
+        look_around(loop, done);
+    if (ms >= 0 && !*done)
+        timer_start(loop->patience, (uint64_t)ms, 0);
+    while (rc == 0 && !*done && !loop->over) {
+        if (uv_run(&loop->uv, UV_RUN_ONCE) == 0 && !*done && !loop->over)
+            rc = nothing_left(err);
+        if (*soon && !*done && !loop->over)
+            look_around(loop, done);
+    }
+    timer_stop(loop->patience);
+    return rc < 0 ? rc : !*done;
+}
+
+void loop_nudge(struct loop *loop)
+{
+    uv_async_send(loop->waker);
+}
+
+int loop_backend(const struct loop *loop)
+{
+    return uv_backend_fd(&loop->uv);
+}
+
+void loop_settle(struct loop *loop, int timer_fd)
+{
+    uv_update_time(&loop->uv);
+    int ms = uv_backend_timeout(&loop->uv);
+    struct itimerspec at = { 0 };
+    if (ms >= 0)
+        at.it_value =
+            (struct timespec){ ms / 1000, ms > 0 ? (ms % 1000) * 1000000L : 1 /* at once */ };
+    timerfd_settime(timer_fd, 0, &at, NULL);
+}
+
+static void close_watched(uv_handle_t *handle, void *arg)
+{
+    int fd = -1;
+    if (handle->type == UV_POLL && uv_fileno(handle, &fd) == 0)
+        close(fd);
+}
+
+void loop_forked(struct loop *loop)
+{
+    uv_walk(&loop->uv, close_watched, NULL);
+    close(uv_backend_fd(&loop->uv));
+}
+
+void loop_far(struct loop *loop, bool under_way)
+{
+    if (under_way)
+        loop->far++;
+    else
+        loop->far--;
 }
 
 void loop_run_ready(struct loop *loop)
@@ -141,9 +266,43 @@ void timer_free(struct timer *timer)
         uv_close((uv_handle_t *)&timer->uv, free_handle);
 }
 
+static void turn_came(uv_idle_t *uv)
+{
+    struct every_turn *each = (struct every_turn *)uv;
+    each->fn(each->arg);
+}
+
+struct every_turn *every_turn_new(struct loop *loop, timer_fn *fn, void *arg)
+{
+    struct every_turn *each = calloc(1, sizeof *each);
+    if (!each)
+        return NULL;
+    uv_idle_init(&loop->uv, &each->uv);
+    each->fn = fn;
+    each->arg = arg;
+    return each;
+}
+
+void every_turn_start(struct every_turn *each)
+{
+    uv_idle_start(&each->uv, turn_came);
+}
+
+void every_turn_stop(struct every_turn *each)
+{
+    uv_idle_stop(&each->uv);
+}
+
+void every_turn_free(struct every_turn *each)
+{
+    if (each && !uv_is_closing((uv_handle_t *)&each->uv))
+        uv_close((uv_handle_t *)&each->uv, free_handle);
+}
+
 static void watch_fired(uv_poll_t *uv, int status, int events)
 {
     struct watch *watch = (struct watch *)uv;
+    ((struct loop *)uv->loop)->fired++;
     watch->fn(watch->arg, status, events);
 }
 
@@ -164,6 +323,14 @@ struct watch *watch_new(struct loop *loop, int fd, watch_fn *fn, void *arg)
 int watch_events(struct watch *watch, int events)
 {
     return events ? uv_poll_start(&watch->uv, events, watch_fired) : uv_poll_stop(&watch->uv);
+}
+
+void watch_background(struct watch *watch, bool background)
+{
+    if (background)
+        uv_unref((uv_handle_t *)&watch->uv);
+    else
+        uv_ref((uv_handle_t *)&watch->uv);
 }
 
 void watch_free(struct watch *watch)

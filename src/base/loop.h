@@ -14,7 +14,13 @@
 #include "base/error.h"
 
 struct loop {
-    uv_loop_t uv;
+    uv_loop_t uv;          /* first, so that a handle's loop is one of these */
+    uint64_t fired;        /* watches, so far */
+    unsigned far;          /* see loop_far */
+    unsigned missed, pass; /* see look_around */
+    uv_async_t *waker;
+    struct timer *patience; /* of loop_wait_soon */
+    bool over;              /* it is to return */
 };
 
 int loop_open(struct loop **out, struct error *err);
@@ -23,10 +29,27 @@ void loop_close(struct loop *loop);
 
 /* Runs until *done. Returns 0, or ERROR_IO if nothing is left that could make it true. */
 int loop_run_until(struct loop *loop, const bool *done, struct error *err);
-/* The same for an answer that is expected soon: looks again and again for a moment before it sleeps,
- * and after each event. Sleeping and being woken by another processor takes 30 to 60 µs in a virtual
- * machine, which is more than a small cell takes. */
-int loop_run_until_soon(struct loop *loop, const bool *done, struct error *err);
+/* The same for an answer that is expected soon: from when *soon is true it looks again and again for a
+ * moment before it sleeps, and after each event. Sleeping and being woken by another processor takes 30
+ * to 60 µs in a virtual machine, which is more than a small cell takes. */
+int loop_run_until_soon(struct loop *loop, const bool *done, const bool *soon, struct error *err);
+/* The same for at most so many milliseconds (negative: as long as it takes), or until loop_nudge:
+ * returns 1 if *done is not true then. */
+int loop_wait_soon(
+    struct loop *loop, const bool *done, const bool *soon, int ms, struct error *err);
+/* Has loop_wait_soon and loop_turn return: from any thread. */
+void loop_nudge(struct loop *loop);
+/* A descriptor that is readable when there is something to do, for a loop of somebody else's; the
+ * caller watches it, and calls loop_settle before each wait for it. Timers are in `timer_fd`, a timerfd
+ * of the caller's. */
+int loop_backend(const struct loop *loop);
+void loop_settle(struct loop *loop, int timer_fd);
+/* In the child of a fork: closes the descriptors that the loop watches, and the one by which it waits. The loop is not to
+ * be used any more, nor closed: what it watches is the parent's. */
+void loop_forked(struct loop *loop);
+/* Something is under way (true), or no longer (false), that takes its time, as a server does: meanwhile
+ * nobody looks for answers without sleeping, and what comes is handled in larger pieces. */
+void loop_far(struct loop *loop, bool under_way);
 /* Waits until something happens, for at most so many milliseconds (negative: as long as it takes), and
  * runs what is ready. Errors: ERROR_MEMORY. */
 int loop_turn(struct loop *loop, int ms, struct error *err);
@@ -46,6 +69,16 @@ void timer_stop(struct timer *timer);
 /* NULL is fine. */
 void timer_free(struct timer *timer);
 
+/* What is done once in each turn of the loop, before it looks at its watches; a turn that began with one does not
+ * sleep. (A timer of 0 ms that is started again by its function would come again in the same turn.) */
+struct every_turn;
+/* A stopped one; NULL without memory. */
+struct every_turn *every_turn_new(struct loop *loop, timer_fn *fn, void *arg);
+void every_turn_start(struct every_turn *each);
+void every_turn_stop(struct every_turn *each);
+/* NULL is fine. */
+void every_turn_free(struct every_turn *each);
+
 struct watch;
 /* `events` is a set of UV_READABLE and UV_WRITABLE; `status` < 0 is a libuv error (the descriptor
  * is bad). */
@@ -54,6 +87,8 @@ typedef void watch_fn(void *arg, int status, int events);
 struct watch *watch_new(struct loop *loop, int fd, watch_fn *fn, void *arg);
 /* 0 stops watching. */
 int watch_events(struct watch *watch, int events);
+/* A watch in the background does not keep the loop waiting when nothing else is left to wait for. */
+void watch_background(struct watch *watch, bool background);
 void watch_free(struct watch *watch);
 
 #endif

@@ -1,6 +1,6 @@
 /* base/pattern.c: see pattern.h.
  *
- *   text ─► tree of nodes ─► program ─► all its threads at once, a character at a time
+ *   text ─► tree of nodes ─► program ─► all its threads at once, a character at a time (pattern_search.c)
  *
  * The program is Thompson's: a thread is a place in it, there is at most one at each place, and so
  * the threads together are a set that moves on with each character. A counted part is written out as
@@ -13,13 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
+#include "base/pattern_internal.h"
 
 enum { PROGRAM_MAX = 20000, NESTING_MAX = 50, COUNT_MAX = 1000, LAST_CHAR = 0x10FFFF };
-
-struct range {
-    uint32_t low, high;
-};
 
 enum node_kind { NODE_SET, NODE_ASSERT, NODE_GROUP, NODE_REPEAT };
 
@@ -35,35 +33,19 @@ struct node {
     char assertion;       /* '^', '$', 'b', 'B' */
 };
 
-enum op { OP_SET, OP_SPLIT, OP_JUMP, OP_ASSERT, OP_MATCH };
-
-struct instruction {
-    enum op op;
-    unsigned x, y;        /* where it goes on */
-    size_t range, ranges; /* of a set */
-    char assertion;
-};
-
-struct pattern {
-    struct range *ranges;
-    size_t range_count, range_room;
-    struct instruction *program;
-    unsigned length, room;
-};
-
 struct parser {
     const char *at, *end;
     struct pattern *p;
     struct node *nodes;
-    unsigned node_count, node_room, depth, written;
+    unsigned node_count, depth, written;
+    size_t node_room;
     struct error *err;
     bool failed;
 };
 
 /* ---- characters ---- */
 
-/* The next character of well-formed UTF-8. */
-static uint32_t take_char(const char **at)
+uint32_t pattern_take_char(const char **at)
 {
     const unsigned char *p = (const unsigned char *)*at;
     unsigned n = p[0] < 0x80 ? 1 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : 4;
@@ -76,19 +58,12 @@ static uint32_t take_char(const char **at)
 }
 
 static const struct range digits[] = { { '0', '9' } };
-static const struct range words[] = { { '0', '9' }, { 'A', 'Z' }, { '_', '_' }, { 'a', 'z' } };
+const struct range pattern_words[PATTERN_WORD_RANGES] = { { '0', '9' }, { 'A', 'Z' }, { '_', '_' },
+    { 'a', 'z' } };
 static const struct range spaces[] = { { '\t', '\r' }, { ' ', ' ' }, { 0xA0, 0xA0 },
     { 0x1680, 0x1680 }, { 0x2000, 0x200A }, { 0x2028, 0x2029 }, { 0x202F, 0x202F },
     { 0x205F, 0x205F }, { 0x3000, 0x3000 }, { 0xFEFF, 0xFEFF } };
 static const struct range line_ends[] = { { '\n', '\n' }, { '\r', '\r' }, { 0x2028, 0x2029 } };
-
-static bool is_in(const struct range *ranges, size_t count, uint32_t c)
-{
-    for (size_t i = 0; i < count; i++)
-        if (c >= ranges[i].low && c <= ranges[i].high)
-            return true;
-    return false;
-}
 
 /* ---- parsing ---- */
 
@@ -110,14 +85,10 @@ static unsigned fail_memory(struct parser *s)
 
 static unsigned add_node(struct parser *s, const struct node *node)
 {
-    if (s->node_count == s->node_room) {
-        unsigned room = s->node_room ? 2 * s->node_room : 64;
-        struct node *nodes = reallocarray(s->nodes, room, sizeof *nodes);
-        if (!nodes)
-            return fail_memory(s);
-        s->nodes = nodes;
-        s->node_room = room;
-    }
+    struct node *nodes = array_grow(s->nodes, s->node_count, &s->node_room, sizeof *nodes);
+    if (!nodes)
+        return fail_memory(s);
+    s->nodes = nodes;
     s->nodes[s->node_count] = *node;
     return s->node_count++;
 }
@@ -125,16 +96,12 @@ static unsigned add_node(struct parser *s, const struct node *node)
 static void add_range(struct parser *s, uint32_t low, uint32_t high)
 {
     struct pattern *p = s->p;
-    if (p->range_count == p->range_room) {
-        size_t room = p->range_room ? 2 * p->range_room : 64;
-        struct range *ranges = reallocarray(p->ranges, room, sizeof *ranges);
-        if (!ranges) {
-            fail_memory(s);
-            return;
-        }
-        p->ranges = ranges;
-        p->range_room = room;
+    struct range *ranges = array_grow(p->ranges, p->range_count, &p->range_room, sizeof *ranges);
+    if (!ranges) {
+        fail_memory(s);
+        return;
     }
+    p->ranges = ranges;
     p->ranges[p->range_count++] = (struct range){ low, high };
 }
 
@@ -180,7 +147,7 @@ static bool add_named(struct parser *s, char name)
         size_t count;
     } named[] = {
         { 'd', digits, array_length(digits) },
-        { 'w', words, array_length(words) },
+        { 'w', pattern_words, array_length(pattern_words) },
         { 's', spaces, array_length(spaces) },
     };
     for (size_t i = 0; i < array_length(named); i++) {
@@ -246,13 +213,13 @@ static uint32_t take_escape(struct parser *s)
         return fail(s, "backreferences are not supported");
     if (c == 'p' || c == 'P')
         return fail(s, "\\p is not supported");
-    return alpha ? fail(s, "an escape that is not supported") : take_char(&s->at);
+    return alpha ? fail(s, "an escape that is not supported") : pattern_take_char(&s->at);
 }
 
 static uint32_t take_class_char(struct parser *s)
 {
     if (!take(s, "\\"))
-        return take_char(&s->at);
+        return pattern_take_char(&s->at);
     return take(s, "b") ? '\b' : take_escape(s);
 }
 
@@ -353,7 +320,7 @@ static unsigned parse_atom(struct parser *s)
     else if (looking_at(s, "\\") && s->end - s->at > 1 && add_named(s, s->at[1]))
         s->at += 2;
     else {
-        uint32_t c = take(s, "\\") ? take_escape(s) : take_char(&s->at);
+        uint32_t c = take(s, "\\") ? take_escape(s) : pattern_take_char(&s->at);
         add_range(s, c, c);
     }
     return add_node(
@@ -438,14 +405,10 @@ static unsigned emit(struct parser *s, const struct instruction *instruction)
     struct pattern *p = s->p;
     if (p->length >= PROGRAM_MAX)
         return fail(s, "it is too large; count less");
-    if (p->length == p->room) {
-        unsigned room = p->room ? 2 * p->room : 64;
-        struct instruction *program = reallocarray(p->program, room, sizeof *program);
-        if (!program)
-            return fail_memory(s);
-        p->program = program;
-        p->room = room;
-    }
+    struct instruction *program = array_grow(p->program, p->length, &p->room, sizeof *program);
+    if (!program)
+        return fail_memory(s);
+    p->program = program;
     p->program[p->length] = *instruction;
     return p->length++;
 }
@@ -549,114 +512,4 @@ void pattern_free(struct pattern *p)
     free(p->ranges);
     free(p->program);
     free(p);
-}
-
-/* ---- matching ---- */
-
-/* Places in the program, each at most once; a place that was met is not gone to again. */
-struct threads {
-    unsigned *at;
-    unsigned count;
-    uint64_t *met; /* at which step, counted from 1 */
-};
-
-struct search {
-    const struct pattern *p;
-    struct threads now, next;
-    unsigned *stack;
-    uint64_t step, *work;
-    bool start, end, word_before, word_after; /* of the place between two characters */
-    bool matched;
-};
-
-static bool holds(const struct search *s, char assertion)
-{
-    bool boundary = s->word_before != s->word_after;
-    return assertion == '^'   ? s->start
-           : assertion == '$' ? s->end
-           : assertion == 'b' ? boundary
-                              : !boundary;
-}
-
-/* Follows what needs no character from here on. */
-static void follow(struct search *s, unsigned from)
-{
-    unsigned depth = 0;
-    s->stack[depth++] = from;
-    while (depth > 0) {
-        unsigned at = s->stack[--depth];
-        const struct instruction *i = &s->p->program[at];
-        if (s->now.met[at] == s->step)
-            continue;
-        s->now.met[at] = s->step;
-        *s->work -= *s->work > 0;
-        if (i->op == OP_MATCH)
-            s->matched = true;
-        else if (i->op == OP_SET)
-            s->now.at[s->now.count++] = at;
-        else if (i->op != OP_ASSERT)
-            s->stack[depth++] = i->x;
-        else if (holds(s, i->assertion))
-            s->stack[depth++] = at + 1;
-        if (i->op == OP_SPLIT)
-            s->stack[depth++] = i->y;
-    }
-}
-
-/* Those that are here, and one that begins here. */
-static void gather(struct search *s)
-{
-    s->step++;
-    s->now.count = 0;
-    for (unsigned i = 0; i < s->next.count; i++)
-        follow(s, s->next.at[i]);
-    follow(s, 0);
-}
-
-static void move_on(struct search *s, uint32_t c)
-{
-    s->next.count = 0;
-    for (unsigned i = 0; i < s->now.count; i++) {
-        const struct instruction *set = &s->p->program[s->now.at[i]];
-        *s->work -= *s->work > 0;
-        if (is_in(s->p->ranges + set->range, set->ranges, c))
-            s->next.at[s->next.count++] = s->now.at[i] + 1;
-    }
-}
-
-static int search(struct search *s, const char *text, const char *end)
-{
-    s->start = true;
-    for (const char *at = text;;) {
-        const char *next = at;
-        uint32_t c = at < end ? take_char(&next) : 0;
-        s->end = at == end;
-        s->word_after = !s->end && is_in(words, array_length(words), c);
-        gather(s);
-        if (s->matched)
-            return 1;
-        if (s->end)
-            return 0;
-        move_on(s, c);
-        if (*s->work == 0)
-            return -1;
-        s->start = false;
-        s->word_before = s->word_after;
-        at = next;
-    }
-}
-
-int pattern_search(const struct pattern *p, const char *text, size_t len, uint64_t *work)
-{
-    /* A place is on the stack at most once for each that leads to it, of which there are two. */
-    cleanup_free unsigned *places = calloc((size_t)p->length * 4 + 4, sizeof *places);
-    cleanup_free uint64_t *met = calloc(p->length, sizeof *met);
-    if (!places || !met)
-        return -1;
-    struct search s = { .p = p,
-        .now = { .at = places, .met = met },
-        .next = { .at = places + p->length },
-        .stack = places + 2 * (size_t)p->length,
-        .work = work };
-    return search(&s, text, text + len);
 }

@@ -116,11 +116,13 @@ static bool watch_ends(
 {
     p->in_watch = watch_new(loop, p->in, input_ready, p);
     p->out_watch = watch_new(loop, p->out, output, arg);
-    p->complaints_watch = watch_new(loop, p->complaints, complaints_ready, p);
     p->exit_watch = watch_new(loop, p->pidfd, ended, arg);
-    return p->in_watch && p->out_watch && p->complaints_watch && p->exit_watch &&
+    if (!p->aloud)
+        p->complaints_watch = watch_new(loop, p->complaints, complaints_ready, p);
+    bool heard =
+        p->aloud || (p->complaints_watch && watch_events(p->complaints_watch, UV_READABLE) == 0);
+    return heard && p->in_watch && p->out_watch && p->exit_watch &&
            watch_events(p->out_watch, UV_READABLE) == 0 &&
-           watch_events(p->complaints_watch, UV_READABLE) == 0 &&
            watch_events(p->exit_watch, UV_READABLE) == 0;
 }
 
@@ -130,10 +132,11 @@ int process_start(struct process *p, struct loop *loop, const char *path, const 
     int in[2] = { -1, -1 }, out[2] = { -1, -1 }, complaints[2] = { -1, -1 };
     int rc = 0;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) < 0 || pipe2(out, O_CLOEXEC) < 0 ||
-        pipe2(complaints, O_CLOEXEC) < 0)
+        (!p->aloud && pipe2(complaints, O_CLOEXEC) < 0))
         rc = error_set_errno(err, ERROR_IO, "making pipes for %.60s%.100s", what, path);
+    const int ends[] = { in[1], out[1], p->aloud ? STDERR_FILENO : complaints[1] };
     if (rc == 0)
-        rc = spawn_program(path, what, (const int[]){ in[1], out[1], complaints[1] }, &p->pid, err);
+        rc = spawn_program(path, what, ends, &p->pid, err);
     close_fd(&in[1]);
     close_fd(&out[1]);
     close_fd(&complaints[1]);
@@ -142,8 +145,9 @@ int process_start(struct process *p, struct loop *loop, const char *path, const 
     p->complaints = complaints[0];
     if (rc == 0) {
         buf_clear(&p->tail);
-        for (int i = 0; i < 3; i++)
-            fcntl((const int[]){ p->in, p->out, p->complaints }[i], F_SETFL, O_NONBLOCK);
+        const int ours[] = { p->in, p->out, p->complaints };
+        for (size_t i = 0; i < array_length(ours) - p->aloud; i++)
+            fcntl(ours[i], F_SETFL, O_NONBLOCK);
         p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
         if (p->pidfd < 0 || !watch_ends(p, loop, output, ended, arg)) {
             rc = error_set_errno(err, ERROR_IO, "watching %.60s%.100s", what, path);

@@ -2,7 +2,7 @@
  *
  * It is started with the rights and the environment of this process, leads a process group, which is
  * killed with it, and has the usual signals. Its input is a socket, because writing to a pipe whose
- * reader is gone is a signal. Of what it writes to standard error the end is kept.
+ * reader is gone is a signal. Of what it writes to standard error the end is kept, unless that is ours.
  */
 #ifndef DROSTE_BASE_PROCESS_H
 #define DROSTE_BASE_PROCESS_H
@@ -21,6 +21,7 @@ struct process {
     struct buf to_send; /* those bytes before `sent` left */
     size_t sent;
     bool close_when_sent;
+    bool aloud;      /* its standard error is ours */
     struct buf tail; /* of its complaints */
 };
 

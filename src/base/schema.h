@@ -34,6 +34,11 @@ const char *schema_text(const struct schema *schema);
  * where the schema does not describe an object by its properties. */
 const char *const *schema_names(const struct schema *schema, size_t *count);
 
+/* Whether it is one of the seven names of types, and whether a value is of that type: 2.0 is an integer,
+ * too. */
+bool schema_is_type(const char *name);
+bool schema_has_type(struct json_object *value, const char *name);
+
 /* 0 if it fits; else ERROR_ARGUMENT says where it does not, as a JSON pointer, and what was expected
  * there. */
 int schema_check(const struct schema *schema, struct json_object *value, struct error *err);

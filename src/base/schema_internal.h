@@ -1,5 +1,5 @@
-/* base/schema_internal.h: what the two halves of base/schema.h share: reading a schema, checking a
- * value. */
+/* base/schema_internal.h: what the parts of base/schema.h share: reading a schema, its keywords,
+ * checking a value. */
 #ifndef DROSTE_BASE_SCHEMA_INTERNAL_H
 #define DROSTE_BASE_SCHEMA_INTERNAL_H
 
@@ -56,11 +56,22 @@ struct keyword {
     bool (*fits)(KEYWORD_ARGS);
 };
 
+/* schema_keywords.c */
+extern const struct keyword schema_keywords[]; /* a NULL name ends them */
 /* NULL: it is not supported. */
 const struct keyword *schema_keyword(const char *name);
-bool schema_is_type(const char *name);
+bool schema_is_number(struct json_object *value);
 
+/* schema.c */
+/* Work; false: there was too much of it. */
+bool schema_step(struct check *c, uint64_t steps);
 bool schema_fits(struct check *c, struct json_object *schema, struct json_object *value);
+/* Whether what is at the key fits, or at the index of an array; the path then says so. */
+bool schema_fits_at(
+    struct check *c, struct json_object *schema, struct json_object *value, const char *key);
+bool schema_fits_item(
+    struct check *c, struct json_object *schema, struct json_object *array, size_t index);
+/* Says what is wrong at the path; false. */
 bool schema_fail(struct check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Whether the text matches the pattern that stands at `key`. */
 bool schema_matches(struct check *c, const void *key, const char *text, size_t len);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/schema_internal.h"
 
@@ -143,14 +144,11 @@ static int read_list(struct reader *r, struct json_object *list)
 static int read_pattern(struct reader *r, const void *key, const char *text, size_t len)
 {
     struct schema *s = r->s;
-    if (s->pattern_count == s->pattern_room) {
-        size_t room = s->pattern_room ? 2 * s->pattern_room : 8;
-        struct known_pattern *patterns = reallocarray(s->patterns, room, sizeof *patterns);
-        if (!patterns)
-            return error_memory(r->err);
-        s->patterns = patterns;
-        s->pattern_room = room;
-    }
+    struct known_pattern *patterns =
+        array_grow(s->patterns, s->pattern_count, &s->pattern_room, sizeof *patterns);
+    if (!patterns)
+        return error_memory(r->err);
+    s->patterns = patterns;
     struct known_pattern *known = &s->patterns[s->pattern_count];
     *known = (struct known_pattern){ .key = key };
     int rc = pattern_compile(text, len, &known->pattern, r->err);
@@ -282,14 +280,10 @@ static int read_keyword(
 static int note_seen(struct reader *r, struct json_object *schema)
 {
     struct schema *s = r->s;
-    if (s->seen_count == s->seen_room) {
-        size_t room = s->seen_room ? 2 * s->seen_room : 32;
-        struct json_object **seen = reallocarray(s->seen, room, sizeof(*seen));
-        if (!seen)
-            return error_memory(r->err);
-        s->seen = seen;
-        s->seen_room = room;
-    }
+    struct json_object **seen = array_grow(s->seen, s->seen_count, &s->seen_room, sizeof(*seen));
+    if (!seen)
+        return error_memory(r->err);
+    s->seen = seen;
     s->seen[s->seen_count++] = schema;
     return 0;
 }

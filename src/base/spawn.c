@@ -41,9 +41,12 @@ int spawn_program(
 
 int spawn_end(pid_t pid)
 {
+    enum { UNKNOWN = 255 << 8 };
     int status = 0;
+    pid_t ended;
     kill(-pid, SIGKILL); /* before it is waited for: until then the number is its own */
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    return status;
+    do
+        ended = waitpid(pid, &status, 0);
+    while (ended < 0 && errno == EINTR);
+    return ended == pid ? status : UNKNOWN;
 }

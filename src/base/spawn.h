@@ -12,7 +12,8 @@
 int spawn_program(
     const char *path, const char *what, const int ends[3], pid_t *pid, struct error *err);
 
-/* Kills its group, waits for it, and says how it ended (as waitpid). */
+/* Kills its group, waits for it, and says how it ended (as waitpid): with status 255 where that is not known,
+ * because the host ignores SIGCHLD or waits for all children. */
 int spawn_end(pid_t pid);
 
 #endif

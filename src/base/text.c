@@ -1,6 +1,7 @@
 /* base/text.c: see text.h. One decoder step (`utf8_step`) serves every function here. */
 #include "base/text.h"
 
+#include <locale.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,21 +148,37 @@ bool text_is_name(const char *text)
     return strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == n;
 }
 
-bool text_is_identifier(const char *text)
+const char *text_last_name(const char *path, size_t *len)
+{
+    size_t end = strlen(path);
+    while (end > 0 && path[end - 1] == '/')
+        end--;
+    size_t at = end;
+    while (at > 0 && path[at - 1] != '/')
+        at--;
+    *len = end - at;
+    return path + at;
+}
+
+bool text_is_keyword(const char *text)
 {
     static const char *const keywords[] = { "False", "None", "True", "and", "as", "assert", "async",
         "await", "break", "class", "continue", "def", "del", "elif", "else", "except", "finally",
         "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal", "not", "or",
         "pass", "raise", "return", "try", "while", "with", "yield" };
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
+        if (strcmp(keywords[i], text) == 0)
+            return true;
+    return false;
+}
+
+bool text_is_identifier(const char *text)
+{
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz0123456789";
     size_t len = strlen(text);
     bool digit = text[0] >= '0' && text[0] <= '9';
-    if (len == 0 || len > 64 || digit || text[strspn(text, letters)] != '\0')
-        return false;
-    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
-        if (strcmp(keywords[i], text) == 0)
-            return false;
-    return true;
+    return len > 0 && len <= 64 && !digit && text[strspn(text, letters)] == '\0' &&
+           !text_is_keyword(text);
 }
 
 char *text_copy(const char *data, size_t n)
@@ -191,4 +208,13 @@ void text_hex(const void *data, size_t len, char *out)
         *out++ = digits[p[i] & 15];
     }
     *out = '\0';
+}
+
+double text_to_double(const char *text, char **end)
+{
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    double number = plain ? strtod_l(text, end, plain) : strtod(text, end);
+    if (plain)
+        freelocale(plain);
+    return number;
 }

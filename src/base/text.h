@@ -25,8 +25,13 @@ size_t text_utf8_floor(const char *data, size_t len, size_t n);
 /* True for NULL-terminated words [A-Za-z0-9_.-]{1,64} that do not start with '-' or '.'. */
 bool text_is_name(const char *text);
 
+/* True for Python's keywords. */
+bool text_is_keyword(const char *text);
 /* True for what Python can have as a name: [A-Za-z_][A-Za-z0-9_]*, at most 64 characters, no keyword. */
 bool text_is_identifier(const char *text);
+
+/* The last name of a path, without the slashes behind it: its length is *len, 0 where there is none. */
+const char *text_last_name(const char *path, size_t *len);
 
 /* strdup of the first n bytes, NULL without memory. */
 char *text_copy(const char *data, size_t n);
@@ -36,5 +41,8 @@ size_t text_utf8_length(const char *data, size_t len);
 
 /* Two digits a byte, and a zero byte: 2 * len + 1 bytes in all. */
 void text_hex(const void *data, size_t len, char *out);
+
+/* strtod with a decimal point, whatever the locale of the program around us. */
+double text_to_double(const char *text, char **end);
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "api/contexts.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 
@@ -172,11 +173,9 @@ static void count_usage(struct batch *b, struct json_object *usage)
 static struct outcome outcome_of(struct json_object *line)
 {
     struct json_object *grade = json_get_typed(line, "grade", json_type_object), *passed = NULL;
-    struct outcome outcome = { RLM_ERROR, { 0 }, false };
-    const char *status = json_get_string(line, "status", "");
-    for (int s = RLM_ANSWERED; s < RLM_ERROR; s++)
-        if (strcmp(status, rlm_status_name((enum rlm_status)s)) == 0)
-            outcome.status = s;
+    enum rlm_status status = past_status(json_get_string(line, "status", ""));
+    /* No line says that a run was interrupted; one that does is somebody else's. */
+    struct outcome outcome = { status < RLM_ERROR ? (int)status : RLM_ERROR, { 0 }, false };
     if (!grade)
         return outcome;
     json_object_object_get_ex(grade, "passed", &passed);
@@ -303,6 +302,27 @@ static int open_models(struct batch *b, struct error *err)
     return rc;
 }
 
+/* What all tasks share is read again by each; that it can be, and that nothing in it hides another, is
+ * said once. */
+static int check_shared(struct batch *b, struct error *err)
+{
+    droste *d = b->d;
+    struct tools *tools = NULL;
+    struct contexts contexts = { 0 };
+    cleanup_buf struct buf facts = { 0 };
+    if (api_contexts_read_input(d))
+        return error_set(err, ERROR_ARGUMENT,
+            "standard input can be read once, and each task needs the context: give a file");
+    int rc = api_tools(d, &d->settings, &tools, &facts, err);
+    if (rc == 0)
+        rc = api_contexts_load(d, &d->settings, NULL, NULL, &contexts, err);
+    if (rc == 0)
+        rc = api_contexts_check(&contexts, tools, err);
+    contexts_free(&contexts);
+    tools_free(tools);
+    return rc;
+}
+
 static int set_up(struct batch *b, struct error *err)
 {
     const struct budget_limits limits = { .calls = -1,
@@ -326,6 +346,8 @@ static int set_up(struct batch *b, struct error *err)
         rc = check_descriptors(b, err);
     if (rc == 0)
         rc = open_models(b, err);
+    if (rc == 0)
+        rc = check_shared(b, err);
     if (rc == 0)
         rc = results_open(b->o->results, &b->results, err);
     if (rc == 0)

@@ -8,6 +8,7 @@
 #include <wctype.h>
 
 #include "base/cleanup.h"
+#include "base/text.h"
 
 /* ---- the names ---- */
 
@@ -21,10 +22,7 @@ const char *grader_name(const struct grader *grader)
 static bool parse_tolerance(const char *text, struct grader *g)
 {
     char *end;
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    g->tolerance = plain ? strtod_l(text, &end, plain) : strtod(text, &end);
-    if (plain)
-        freelocale(plain);
+    g->tolerance = text_to_double(text, &end);
     g->relative = *end == '%';
     if (g->relative)
         g->tolerance /= 100;
@@ -199,10 +197,7 @@ static const char *take_number(const char *p, struct number *out)
         for (buf_putc(&digits, *p++); is_digit(*p) || *p == '-' || *p == '+'; p++)
             buf_putc(&digits, *p);
     }
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    out->value = plain ? strtod_l(buf_text(&digits), NULL, plain) : strtod(buf_text(&digits), NULL);
-    if (plain)
-        freelocale(plain);
+    out->value = text_to_double(buf_text(&digits), NULL);
     while (*p == ' ')
         p++;
     out->percent = *p == '%';

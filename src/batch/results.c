@@ -79,7 +79,7 @@ static int take_line(void *arg, const struct line *line, struct error *err)
     struct json_object *value = NULL;
     char id[TASK_ID_MAX + 1];
     bool number;
-    if (line->whole && strspn(line->text, " \t\r") == line->len)
+    if (line->whole && line_is_blank(line))
         return 0;
     bool good = json_parse(line->text, line->len, &json_limits_large, &o, NULL) == 0 &&
                 json_object_is_type(o, json_type_object) &&

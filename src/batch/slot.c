@@ -57,14 +57,12 @@ static void put_id(struct buf *out, const struct task_place *place)
 
 static void put_error(struct buf *out, const struct error *error)
 {
-    cleanup_buf struct buf text = { 0 };
     if (error->code == ERROR_NONE) {
         buf_puts(out, "null");
         return;
     }
-    text_append_utf8(&text, error->text, strlen(error->text));
     buf_printf(out, "{\"type\":\"%s\",\"message\":", error_code_name(error->code));
-    json_append_string(out, buf_text(&text), text.len);
+    json_append_string(out, error->text, strlen(error->text));
     buf_putc(out, '}');
 }
 
@@ -79,7 +77,9 @@ static void put_grade(struct buf *out, const struct slot *s, const struct grade 
         : grade->passed ? "true"
                         : "false");
     if (grade->known) {
-        buf_printf(out, "\"score\":%.9g}", grade->score);
+        buf_puts(out, "\"score\":");
+        json_append_number(out, grade->score);
+        buf_putc(out, '}');
         return;
     }
     buf_puts(out, "\"score\":null,\"error\":");
@@ -101,18 +101,12 @@ static void put_line(struct buf *out, const struct slot *s, const struct grade *
     put_grade(out, s, grade);
     buf_puts(out, ",\"usage\":");
     buf_append(out, r->json.data + r->usage_at, r->usage_len);
-    buf_printf(out, ",\"seconds\":%.6f}", r->seconds);
+    buf_puts(out, ",\"seconds\":");
+    json_append_seconds(out, r->seconds);
+    buf_putc(out, '}');
     /* An answer's own white space may have some: strings have none. */
     for (char *p = out->data; p && (p = memchr(p, '\n', out->len - (size_t)(p - out->data))); p++)
         *p = ' ';
-}
-
-static int status_index(const char *name)
-{
-    int status = RLM_ANSWERED;
-    while (status < RLM_ERROR && strcmp(rlm_status_name((enum rlm_status)status), name) != 0)
-        status++;
-    return status;
 }
 
 static void take_grade(struct slot *s, const struct grade *grade)
@@ -130,7 +124,7 @@ static void take_grade(struct slot *s, const struct grade *grade)
         return;
     }
     *outcome =
-        (struct outcome){ status_index(s->result->status), *grade, s->grader && !grade->known };
+        (struct outcome){ (int)past_status(s->result->status), *grade, s->grader && !grade->known };
     s->place->state = TASK_DONE;
     batch_count(b, outcome);
     droste_batch_event event = { "result", line.data, line.len, &b->state };
@@ -203,7 +197,10 @@ static void take_result(struct slot *s, droste_result *result)
         leave(s);
         return;
     }
-    if (strcmp(result->status, rlm_status_name(RLM_INTERRUPTED)) == 0) {
+    bool unrecorded = result->error.code == ERROR_STORE && !result->answer;
+    if (unrecorded)
+        batch_fail(b, &result->error);
+    if (unrecorded || strcmp(result->status, rlm_status_name(RLM_INTERRUPTED)) == 0) {
         b->state.interrupted++;
         leave(s);
         return;
@@ -228,6 +225,7 @@ static int start(struct slot *s, const char *resume, struct error *err)
         .data = t->data,
         .len = t->len,
         .kind = t->kind,
+        .contexts = (const char *const *)t->contexts.items,
         .settings = (const char *const *)t->settings.items,
         .batch = s->batch->results->path,
         .task = s->place->id,

@@ -9,21 +9,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "api/api.h"
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/linewise.h"
 #include "base/text.h"
+#include "session/names.h"
 
 /* What a line may have. */
 static const char *const members[] = { "id", "question", "context", "context_text", "context_json",
-    "expected", "grader", "settings", "meta" };
-
-/* A file of tasks may come from elsewhere: it says what to ask and how much that may cost, not what is
- * run or shown on this machine, and not where keys go. */
-static const char *const allowed[] = { "model", "sub-model", "depth-model", "max-tokens",
-    "llm-call-timeout", "timeout", "execute-timeout", "max-iterations", "max-recursion-depth",
-    "delegate-max-iterations", "max-children", "max-llm-calls", "max-cost", "max-input-tokens",
-    "max-output-tokens", "max-total-tokens", "max-output-chars", "max-errors", "context-type",
-    "include", "instructions" };
+    "contexts", "expected", "grader", "settings", "meta" };
 
 static bool is_among(const char *const *words, size_t count, const char *word)
 {
@@ -58,51 +53,92 @@ bool task_id(struct json_object *value, char out[TASK_ID_MAX + 1], bool *number)
 
 /* ---- settings ---- */
 
-static int check_name(const char *name, const char *value, struct error *err)
+/* Names no program, and no file: those of this machine. `kind` is that of the table of settings. */
+static int check_value(const char *name, const char *kind, const char *value, struct error *err)
 {
-    if (!is_among(allowed, array_length(allowed), name))
-        return error_set(err, ERROR_ARGUMENT,
-            "a task cannot set '%.60s'; give it on the command line or in config.ini", name);
     /* The part of a depth-model's behind '=' counts. */
-    const char *equals = strcmp(name, "depth-model") == 0 ? strchr(value, '=') : NULL;
+    const char *equals = strcmp(kind, "N=MODEL") == 0 ? strchr(value, '=') : NULL;
     const char *model = equals ? equals + 1 : value;
-    bool is_model = strcmp(name, "model") == 0 || strcmp(name, "sub-model") == 0 || equals;
+    bool is_model = strcmp(kind, "MODEL") == 0 || equals;
     if (is_model && (strncmp(model, "exec:", 5) == 0 || strncmp(model, "replay:", 7) == 0))
         return error_set(err, ERROR_ARGUMENT,
             "a task cannot name a program or a file as its model; --model can");
-    if (strcmp(name, "instructions") == 0 && value[0] == '@')
+    if (strcmp(kind, "TEXT|@FILE") == 0 && value[0] == '@')
         return error_set(
-            err, ERROR_ARGUMENT, "a task's instructions are a text, not the name of a file");
+            err, ERROR_ARGUMENT, "a task's %.60s are a text, not the name of a file", name);
+    if (strcmp(kind, "JSON|FILE") == 0 && value[0] && value[0] != '{')
+        return error_set(err, ERROR_ARGUMENT,
+            "a task's %.60s is the schema itself, an object, not the name of a file", name);
     return 0;
+}
+
+/* A file of tasks may come from elsewhere: it says what to ask and how much that may cost, not what is
+ * run or shown on this machine, and not where keys go. The table of settings knows which do that. */
+static int check_setting(const char *name, const char *value, struct error *err)
+{
+    const droste_option *option = settings_option(name);
+    if (!option || !option->task)
+        return error_set(err, ERROR_ARGUMENT,
+            "a task cannot set '%.60s'; give it on the command line or in config.ini", name);
+    return check_value(name, option->value, value, err);
+}
+
+static int add_pair(struct list *out, const char *name, const char *value, struct error *err)
+{
+    int rc = check_setting(name, value, err);
+    if (rc == 0)
+        rc = list_add(out, name, err);
+    return rc < 0 ? rc : list_add(out, value, err);
+}
+
+static bool takes_json(const char *name)
+{
+    const droste_option *option = settings_option(name);
+    return option && strcmp(option->value, "JSON|FILE") == 0;
 }
 
 static int add_setting(
     struct list *out, const char *name, struct json_object *value, struct error *err)
 {
     bool is_text = json_object_is_type(value, json_type_string);
-    bool is_scalar = is_text || json_object_is_type(value, json_type_int) ||
-                     json_object_is_type(value, json_type_double) ||
-                     json_object_is_type(value, json_type_boolean);
-    const char *text = is_text ? plain_text(value) : is_scalar ? json_text(value, NULL) : NULL;
+    bool is_other = json_object_is_type(value, json_type_int) ||
+                    json_object_is_type(value, json_type_double) ||
+                    json_object_is_type(value, json_type_boolean) ||
+                    (json_object_is_type(value, json_type_object) && takes_json(name));
+    const char *text = is_text ? plain_text(value) : is_other ? json_text(value, NULL) : NULL;
     if (!text)
         return error_set(err, ERROR_ARGUMENT, "the setting '%.60s' has no such value", name);
-    int rc = check_name(name, text, err);
-    if (rc == 0)
-        rc = list_add(out, name, err);
-    return rc < 0 ? rc : list_add(out, text, err);
+    return add_pair(out, name, text, err);
 }
 
 /* A list takes the place of what the settings have. */
 static int add_list(struct list *out, const char *name, struct json_object *list, struct error *err)
 {
-    int rc = check_name(name, "", err);
-    if (rc == 0)
-        rc = list_add(out, name, err);
-    if (rc == 0)
-        rc = list_add(out, "", err);
+    int rc = add_pair(out, name, "", err);
     for (size_t i = 0; rc == 0 && i < json_object_array_length(list); i++)
         rc = add_setting(out, name, json_object_array_get_idx(list, i), err);
     return rc;
+}
+
+/* Of two settings that say the same, a task's own takes the place of the command's other one. */
+static int clear_other_way(
+    struct list *out, struct json_object *object, const char *other, struct error *err)
+{
+    return json_object_object_get_ex(object, other, NULL) ? 0 : add_pair(out, other, "", err);
+}
+
+static int take_setting(struct list *out, struct json_object *object, const char *name,
+    struct json_object *value, struct error *err)
+{
+    int rc = 0;
+    if (strcmp(name, "answer-schema") == 0)
+        rc = clear_other_way(out, object, "answer-field", err);
+    if (strcmp(name, "answer-field") == 0)
+        rc = clear_other_way(out, object, "answer-schema", err);
+    if (rc < 0)
+        return rc;
+    return json_object_is_type(value, json_type_array) ? add_list(out, name, value, err)
+                                                       : add_setting(out, name, value, err);
 }
 
 static int take_settings(struct task *t, struct json_object *object, struct error *err)
@@ -113,9 +149,7 @@ static int take_settings(struct task *t, struct json_object *object, struct erro
         return error_set(err, ERROR_ARGUMENT, "`settings` is an object of names and values");
     json_object_object_foreach(object, name, value)
     {
-        int rc = json_object_is_type(value, json_type_array)
-                     ? add_list(&t->settings, name, value, err)
-                     : add_setting(&t->settings, name, value, err);
+        int rc = take_setting(&t->settings, object, name, value, err);
         if (rc < 0)
             return rc;
     }
@@ -124,16 +158,46 @@ static int take_settings(struct task *t, struct json_object *object, struct erro
 
 /* ---- contexts ---- */
 
+static int add_path(
+    struct buf *out, const char *directory, struct json_object *value, struct error *err)
+{
+    const char *path = plain_text(value);
+    if (!path || !path[0])
+        return error_set(err, ERROR_ARGUMENT, "a context is a path, relative to the file of tasks");
+    buf_printf(out, "%s%s%s", path[0] == '/' ? "" : directory, path[0] == '/' ? "" : "/", path);
+    return buf_failed(out) ? error_memory(err) : 0;
+}
+
 static int take_path(
     struct task *t, const char *directory, struct json_object *value, struct error *err)
 {
-    const char *path = plain_text(value);
     struct buf whole = { 0 };
-    if (!path || !path[0])
-        return error_set(err, ERROR_ARGUMENT, "`context` is a path, relative to the file of tasks");
-    buf_printf(&whole, "%s%s%s", path[0] == '/' ? "" : directory, path[0] == '/' ? "" : "/", path);
+    int rc = add_path(&whole, directory, value, err);
     t->context = buf_steal(&whole);
-    return t->context ? 0 : error_memory(err);
+    return rc < 0 || t->context ? rc : error_memory(err);
+}
+
+/* Names and paths. */
+static int take_named(
+    struct task *t, const char *directory, struct json_object *named, struct error *err)
+{
+    if (!named)
+        return list_add_end(&t->contexts, err);
+    if (!json_object_is_type(named, json_type_object))
+        return error_set(err, ERROR_ARGUMENT, "`contexts` is an object of names and paths");
+    json_object_object_foreach(named, name, value)
+    {
+        cleanup_buf struct buf one = { 0 };
+        int rc = guest_name_check(name, "the context", err);
+        buf_printf(&one, "%s=", name);
+        if (rc == 0)
+            rc = add_path(&one, directory, value, err);
+        if (rc == 0)
+            rc = list_add(&t->contexts, buf_text(&one), err);
+        if (rc < 0)
+            return rc;
+    }
+    return list_add_end(&t->contexts, err);
 }
 
 static int take_context(
@@ -191,6 +255,10 @@ static int take_task(struct task *t, const char *directory, struct error *err)
     int rc = take_settings(t, value, err);
     if (rc == 0)
         rc = take_context(t, directory, o, err);
+    value = NULL;
+    json_object_object_get_ex(o, "contexts", &value);
+    if (rc == 0)
+        rc = take_named(t, directory, value, err);
     return rc < 0 ? rc : list_add_end(&t->settings, err);
 }
 
@@ -208,6 +276,7 @@ void task_free(struct task *t)
     json_object_put(t->line);
     free(t->context);
     list_clear(&t->settings);
+    list_clear(&t->contexts);
     *t = (struct task){ 0 };
 }
 
@@ -242,19 +311,32 @@ struct opening {
 static int check_settings(const struct settings *base, const struct task *t, struct error *err)
 {
     struct settings copy;
+    struct schema *answer = NULL;
     int rc = settings_copy(&copy, base, err);
     for (size_t i = 0; rc == 0 && t->settings.items[i]; i += 2)
         rc = settings_set(&copy, t->settings.items[i], t->settings.items[i + 1], "settings", err);
+    if (rc == 0)
+        rc = api_answer_type(&copy, &answer, err);
+    schema_drop(answer);
     settings_free(&copy);
     return rc;
+}
+
+static int check_readable(const char *path, struct error *err)
+{
+    return access(path, R_OK) == 0
+               ? 0
+               : error_set_errno(err, ERROR_ARGUMENT, "the context %.100s", path);
 }
 
 static int check_task(const struct opening *o, const struct task *t, struct error *err)
 {
     struct grader own;
     int rc = t->settings.count > 1 ? check_settings(o->settings, t, err) : 0;
-    if (rc == 0 && t->context && access(t->context, R_OK) < 0)
-        rc = error_set_errno(err, ERROR_ARGUMENT, "the context %.100s", t->context);
+    if (rc == 0 && t->context)
+        rc = check_readable(t->context, err);
+    for (size_t i = 0; rc == 0 && i < t->contexts.count; i++)
+        rc = check_readable(strchr(t->contexts.items[i], '=') + 1, err);
     if (rc == 0 && t->grader)
         rc = grader_of_task(t->grader, o->grader, &own, err);
     const struct grader *grader = t->grader ? &own : o->grader;
@@ -280,14 +362,10 @@ static int add_place(
         return error_set(err, ERROR_ARGUMENT,
             "`id` is a number or a text of at most %d bytes, without control characters",
             TASK_ID_MAX);
-    if (tasks->count == o->room) {
-        size_t room = o->room ? 2 * o->room : 64;
-        struct task_place *places = realloc(tasks->places, room * sizeof *places);
-        if (!places)
-            return error_memory(err);
-        tasks->places = places;
-        o->room = room;
-    }
+    struct task_place *places = array_grow(tasks->places, tasks->count, &o->room, sizeof *places);
+    if (!places)
+        return error_memory(err);
+    tasks->places = places;
     place.id = strdup(id);
     if (!place.id)
         return error_memory(err);
@@ -300,7 +378,7 @@ static int take_line(void *arg, const struct line *line, struct error *err)
     struct opening *o = arg;
     struct task t;
     struct error why = { 0 };
-    if (strspn(line->text, " \t\r") == line->len)
+    if (line_is_blank(line))
         return 0;
     int rc = read_task(&t, o->tasks->directory, line->text, line->len, &why);
     if (rc == 0)

@@ -55,7 +55,8 @@ struct task {
     char *context; /* a path; NULL: none, or `data` */
     const char *data;
     size_t len;
-    const char *kind; /* of `data`; NULL: as the settings say */
+    const char *kind;     /* of `data`; NULL: as the settings say */
+    struct list contexts; /* more of them, NAME=PATH, NULL behind the last */
     struct json_object *expected;
     bool has_expected;
     const char *grader;   /* NULL: the batch's */

@@ -1,8 +1,8 @@
 /* broker/broker.c: see broker.h.
  *
- * An `ask` is one call of a guest, its `items` the prompts. An item's model call begins in the
- * record before it is started and ends there before its answer goes to the guest; a child run keeps
- * its own record. In a run that is resumed, an item is first looked for in the record (known.c).
+ * An `ask` is one call of a guest, its `items` the prompts. What an item is depends on the function
+ * that was called: a call of a model (model_call.c), a child run (child_run.c) or a call of a tool
+ * (tool_call.c). In a run that is resumed, an item is first looked for in the record (known.c).
  *
  * What a call says in its head: `name`, the function; `model`, for all prompts; for llm_query
  * `messages`, the indices of prompts that are lists of messages as JSON; for rlm_query `kinds`, what
@@ -16,19 +16,10 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "broker/internal.h"
-#include "broker/prompt.h"
-#include "lm/request.h"
 
 enum {
-    UNDER_WAY_MAX = 64 << 20, /* bytes of prompts that wait for answers when one more call comes */
-    PROMPT_MAX = 32000,       /* bytes of a child run's prompt that its model is shown */
-};
-
-/* A longer one, without a context, is itself the context: a model cannot be told to read what fills
- * its window. */
-static const char large_prompt[] =
-    "Your task is too long to be shown here: it is the str `context`, what is to be done together "
-    "with what it is to be done with. Read its beginning and its end first, and do what it asks.";
+    UNDER_WAY_MAX = 64 << 20
+}; /* bytes of prompts that wait for answers when one more call comes */
 
 int broker_open(const struct broker_options *options, struct broker **out, struct error *err)
 {
@@ -117,34 +108,39 @@ static void free_ask(struct ask *ask)
     free(ask);
 }
 
-static struct json_object *reply_head(const struct ask *ask)
+/* {"errors": {"3": {…}}}; where there is none the answer has no head. */
+static int reply_head(const struct ask *ask, struct json_object **out, struct error *err)
 {
-    struct json_object *head = json_object_new_object(), *errors = NULL;
-    for (size_t i = 0; head && i < ask->count; i++) {
+    struct json_object *errors = NULL;
+    for (size_t i = 0; i < ask->count; i++) {
         char key[24];
         struct json_object *error = item_error(&ask->items[i]);
         if (!error)
             continue;
-        if (!errors) {
+        if (!*out) {
+            *out = json_object_new_object();
             errors = json_object_new_object();
-            json_put(head, "errors", errors);
+            if (!*out || !errors || !json_put(*out, "errors", errors))
+                return error_memory(err);
         }
         snprintf(key, sizeof key, "%zu", i);
-        json_put(errors, key, error);
+        if (!json_put(errors, key, error))
+            return error_memory(err);
     }
-    return head;
+    return 0;
 }
 
 void ask_reply(struct ask *ask)
 {
-    cleanup_json struct json_object *head = reply_head(ask);
+    cleanup_json struct json_object *head = NULL;
     cleanup_free struct session_part *parts = calloc(ask->count, sizeof *parts);
     struct error err = { 0 };
+    int rc = parts ? reply_head(ask, &head, &err) : error_memory(&err);
     unlink_ask(ask);
     for (size_t i = 0; parts && i < ask->count; i++)
         parts[i] = (struct session_part){ ask->items[i].text ? ask->items[i].text : "",
             ask->items[i].len };
-    if (!parts || session_reply(ask->session, ask->id, head, parts, ask->count, &err) < 0)
+    if (rc < 0 || session_reply(ask->session, ask->id, head, parts, ask->count, &err) < 0)
         refuse(ask->session, ask->id, &err);
     free_ask(ask);
 }
@@ -159,37 +155,7 @@ void item_over(struct item *item)
         ask_reply(ask);
 }
 
-struct store_call_end broker_call_end(const struct lm_reply *r)
-{
-    bool failed = r->error.code != ERROR_NONE;
-    return (struct store_call_end){
-        .status = failed ? error_code_name(r->error.code) : "ok",
-        .error = failed ? r->error.text : NULL,
-        .finish = r->finish,
-        .reply = { r->text, r->len },
-        .input_tokens = r->usage.input_tokens,
-        .output_tokens = r->usage.output_tokens,
-        .estimated = r->usage.estimated,
-        .cost = r->cost,
-        .attempts = r->attempts,
-        .seconds = r->seconds,
-    };
-}
-
-static void record_end(struct item *item, const struct lm_reply *r)
-{
-    struct broker *b = item->ask->broker;
-    bool failed = r->error.code != ERROR_NONE;
-    struct store_call_end end = broker_call_end(r);
-    struct error err = { 0 };
-    /* An answer that could not be recorded is not given: a later resume would pay for it again. */
-    if (item->record && b->options.store &&
-        store_call_end(b->options.store, item->record, &end, &err) < 0 && !failed)
-        item->error = err;
-    item->record = 0;
-}
-
-static void tell_changed(struct broker *b)
+void broker_tell_changed(struct broker *b)
 {
     if (b->options.changed)
         b->options.changed(b->options.arg);
@@ -213,269 +179,7 @@ void item_keep_text(struct item *item, const char *text, size_t len, bool quote)
     error_memory(&item->error);
 }
 
-static void item_done(void *arg, const struct lm_reply *r)
-{
-    struct item *item = arg;
-    struct broker *b = item->ask->broker;
-    item->call = NULL;
-    budget_settle(b->options.budget, &item->hold, r);
-    item->error = r->error;
-    record_end(item, r);
-    if (item->error.code == ERROR_NONE)
-        item_keep_text(item, r->text, r->len, item->is_run);
-    tell_changed(b);
-    item_over(item);
-}
-
-/* The call's key is in the record before the call is made, so that it can be made again as itself. */
-static int record_begin(struct item *item, const char *model, const char *key, const char *text,
-    size_t len, struct error *err)
-{
-    struct broker *b = item->ask->broker;
-    if (item->record) /* it began in an earlier life of the run */
-        return store_call_repeat(b->options.store, item->record, err);
-    struct store_call_begin begin = {
-        .run = b->options.run,
-        .turn = b->turn,
-        .cell = b->cell,
-        .depth = b->options.depth,
-        .kind = item->is_run ? "plain" : "sub",
-        .model = model,
-        .request = { text, len },
-        .key = key,
-    };
-    return b->options.store ? store_call_begin(b->options.store, &begin, &item->record, err) : 0;
-}
-
-int item_begin(struct item *item, const struct lm_request *request, const struct budget_call *call,
-    const char *text, size_t len, struct error *err)
-{
-    struct broker *b = item->ask->broker;
-    struct lm_request keyed = *request;
-    char key[LM_KEY_SIZE];
-    int rc = known_may_ask(item, err);
-    if (rc == 0)
-        rc = budget_hold(b->options.budget, call, &item->hold, err);
-    if (rc == 0 && !keyed.key) {
-        rc = lm_key(key, err);
-        keyed.key = key;
-    }
-    if (rc == 0)
-        rc = record_begin(item, call->model, keyed.key, text, len, err);
-    if (rc == 0)
-        rc = lm_start(b->options.lm, &keyed, item_done, NULL, item, &item->call, err);
-    if (rc < 0) {
-        budget_release(b->options.budget, &item->hold);
-        struct lm_reply never = { .error = *err, .text = "", .finish = "" };
-        if (budget_is_refused_above(b->options.budget))
-            item->record = 0;
-        record_end(item, &never);
-        return rc;
-    }
-    return 0;
-}
-
-static int start_request(
-    struct item *item, struct lm_request *request, const char *text, size_t len, struct error *err)
-{
-    struct broker_options *o = &item->ask->broker->options;
-    double left = budget_seconds_left(o->budget);
-    request->model = item->ask->model;
-    request->depth = o->depth;
-    request->temperature = -1;
-    request->max_tokens = o->max_tokens;
-    request->timeout = o->call_timeout;
-    if (request->timeout <= 0 || request->timeout > left)
-        request->timeout = left < 1e9 ? left : request->timeout;
-    const struct budget_call call = { .model = request->model ? request->model : lm_name(o->lm),
-        .depth = request->depth,
-        .prompt_bytes = request_weight(request),
-        .max_tokens = request->max_tokens,
-        .lm = o->lm,
-        .lm_model = request->model,
-        .account = o->account };
-    int rc = o->recorded ? known_start(item, request, &call, text, len, err) : 0;
-    if (rc == 0)
-        rc = item_begin(item, request, &call, text, len, err);
-    return rc < 0 ? rc : 0;
-}
-
-static int start_messages(
-    struct item *item, const char *text, size_t len, bool is_messages, struct error *err)
-{
-    struct prompt prompt;
-    int rc = prompt_open(&prompt, text, len, is_messages, err);
-    if (rc < 0)
-        return rc;
-    struct lm_request request = { .messages = prompt.messages, .message_count = prompt.count };
-    rc = start_request(item, &request, text, len, err);
-    prompt_close(&prompt);
-    return rc;
-}
-
-static int start_prompt(struct item *item, const char *text, size_t len, struct error *err)
-{
-    return start_messages(item, text, len, item->is_messages, err);
-}
-
-/* ---- one child run ---- */
-
-static void child_done(void *arg, const char *json, size_t len, const struct error *error)
-{
-    struct item *item = arg;
-    struct broker *b = item->ask->broker;
-    item->child = NULL;
-    item->error = *error;
-    if (json)
-        item_keep_text(item, json, len, false);
-    tell_changed(b);
-    item_over(item);
-}
-
-/* The prompt with the context behind it. */
-static int plain_text(
-    const struct item *item, const char *prompt, size_t len, struct buf *out, struct error *err)
-{
-    size_t n = 0;
-    const char *context = item->context ? given_bytes(item->context, &n) : NULL;
-    buf_append(out, prompt, len);
-    if (context) {
-        buf_puts(out, "\n\nContext:\n");
-        buf_append(out, context, n);
-    }
-    return buf_failed(out) ? error_memory(err) : 0;
-}
-
-/* No child run may begin here: a model is asked. */
-static int start_plain(struct item *item, const char *prompt, size_t len, struct error *err)
-{
-    cleanup_buf struct buf whole = { 0 };
-    size_t n = 0;
-    const char *context = item->context ? given_bytes(item->context, &n) : "";
-    if (!text_is_utf8(context, n, NULL))
-        return error_set(err, ERROR_ARGUMENT,
-            "a context of bytes needs a child run, and none may begin here (max-recursion-depth)");
-    int rc = plain_text(item, prompt, len, &whole, err);
-    return rc < 0 ? rc : start_messages(item, whole.data, whole.len, false, err);
-}
-
-static bool is_large(const struct item *item, size_t len)
-{
-    return !item->context && len > PROMPT_MAX;
-}
-
-int item_begin_run(struct item *item, const char *prompt, size_t len,
-    const struct recorded_run *known, struct error *err)
-{
-    struct broker *b = item->ask->broker;
-    int may = known_may_ask(item, err);
-    if (may < 0)
-        return may;
-    struct given *large = is_large(item, len) ? given_new(VALUE_TEXT, prompt, len) : NULL;
-    struct broker_child child = { .prompt = large ? large_prompt : prompt,
-        .len = large ? strlen(large_prompt) : len,
-        .context = large ? large : item->context,
-        .model = item->ask->model,
-        .cell = b->cell,
-        .resume = known ? known->id : NULL,
-        .reserved = !known || !known->begun };
-    if (is_large(item, len) && !large)
-        return error_memory(err);
-    int rc = b->options.children->start(
-        b->options.children_arg, &child, child_done, item, &item->child, err);
-    given_drop(large);
-    return rc;
-}
-
-static int start_run(struct item *item, const char *prompt, size_t len, struct error *err)
-{
-    struct broker_options *o = &item->ask->broker->options;
-    item->is_run = true;
-    int rc = prompt_check(prompt, len, err);
-    if (rc == 0 && memchr(prompt, '\0', len))
-        rc = error_set(err, ERROR_ARGUMENT, "the prompt of a child run has a zero byte in it");
-    if (rc < 0)
-        return rc;
-    if (!o->children)
-        return start_plain(item, prompt, len, err);
-    rc = o->recorded ? known_start_run(item, prompt, len, err) : 0;
-    if (rc == 0)
-        rc = item_begin_run(item, prompt, len, NULL, err);
-    return rc < 0 ? rc : 0;
-}
-
 /* ---- one call of a guest ---- */
-
-static size_t list_length(struct json_object *list)
-{
-    return list ? json_object_array_length(list) : 0;
-}
-
-/* The indices that the head lists are prompts of several messages. */
-static int take_messages(
-    struct ask *ask, struct json_object *head, struct frame_parts *contexts, struct error *err)
-{
-    struct json_object *list = json_get_typed(head, "messages", json_type_array);
-    size_t count = list_length(list);
-    for (size_t i = 0; i < count; i++) {
-        int64_t index = json_object_get_int64(json_object_array_get_idx(list, i));
-        if (index >= 0 && (size_t)index < ask->count)
-            ask->items[index].is_messages = true;
-    }
-    return 0;
-}
-
-static int take_contexts(
-    struct ask *ask, struct json_object *head, struct frame_parts *parts, struct error *err)
-{
-    struct json_object *kinds = json_get_typed(head, "kinds", json_type_array);
-    struct json_object *of = json_get_typed(head, "of", json_type_array);
-    size_t count = list_length(kinds), len;
-    const char *data;
-    ask->contexts = count ? calloc(count, sizeof *ask->contexts) : NULL;
-    if (count && !ask->contexts)
-        return error_memory(err);
-    for (; ask->context_count < count && frame_parts_next(parts, &data, &len);
-         ask->context_count++) {
-        enum value_kind kind;
-        const char *word =
-            json_object_get_string(json_object_array_get_idx(kinds, ask->context_count));
-        if (context_kind_parse(word ? word : "", &kind, err) < 0)
-            return -(int)ERROR_ARGUMENT;
-        struct given *given = given_new(kind, data, len);
-        if (!given)
-            return error_memory(err);
-        ask->contexts[ask->context_count] = given;
-    }
-    for (size_t i = 0; i < ask->count && i < list_length(of); i++) {
-        int64_t index = json_object_get_int64(json_object_array_get_idx(of, i));
-        if (index >= 0 && (size_t)index < ask->context_count)
-            ask->items[i].context = ask->contexts[index];
-    }
-    return 0;
-}
-
-/* Looks in the record for what the prompt asks. */
-static int find_prompt(struct item *item, const char *text, size_t len, struct error *err)
-{
-    return known_find_call(item, text, len, err);
-}
-
-static int find_run(struct item *item, const char *text, size_t len, struct error *err)
-{
-    cleanup_buf struct buf whole = { 0 };
-    char hash[HASH_TEXT_SIZE] = "";
-    if (!item->ask->broker->options.children) {
-        int rc = plain_text(item, text, len, &whole, err);
-        return rc < 0 ? rc : known_find_call(item, buf_text(&whole), whole.len, err);
-    }
-    if (is_large(item, len)) {
-        int rc = hash_sha256(text, len, hash, err);
-        return rc < 0 ? rc : known_find_run(item, large_prompt, strlen(large_prompt), hash, err);
-    }
-    const char *context = item->context ? given_hash(item->context, err) : hash;
-    return context ? known_find_run(item, text, len, context, err) : -(int)ERROR_IO;
-}
 
 /* What guests may ask for. */
 static const struct function {
@@ -487,8 +191,8 @@ static const struct function {
     int (*find)(struct item *item, const char *text, size_t len, struct error *err);
     bool needs_model;
 } functions[] = {
-    { "llm_query", start_prompt, take_messages, find_prompt, true },
-    { "rlm_query", start_run, take_contexts, find_run, true },
+    { "llm_query", model_start, model_take, model_find, true },
+    { "rlm_query", child_start, child_take, child_find, true },
     { "tool", tool_start, tool_take, tool_find, false },
 };
 
@@ -503,7 +207,7 @@ static const struct function *find_function(const char *name)
 /* The prompts come first, then the contexts that the head has kinds of. */
 static size_t count_prompts(const struct session_call *call)
 {
-    size_t contexts = list_length(json_get_typed(call->head, "kinds", json_type_array));
+    size_t contexts = json_length(json_get_typed(call->head, "kinds", json_type_array));
     return contexts < call->parts.count ? call->parts.count - contexts : 0;
 }
 
@@ -534,25 +238,15 @@ static bool is_open(const struct item *item)
 /* Ends an item that nobody waits for any more; what it has cost is settled. */
 static void cancel_item(struct item *item, const struct error *why)
 {
-    struct broker *b = item->ask->broker;
-    struct lm_reply cancelled = { 0 };
     item->error = *why;
-    if (item->waits != WAITS_NOT) {
+    if (item->waits != WAITS_NOT)
         known_cancel(item);
-        return;
-    }
-    if (item->child) {
-        b->options.children->cancel(steal(&item->child), why);
-        return;
-    }
-    if (item->tool) {
+    else if (item->child)
+        child_cancel(item, why);
+    else if (item->tool)
         tool_cancel(item);
-        return;
-    }
-    lm_cancel(steal(&item->call), &cancelled);
-    cancelled.error = *why;
-    budget_settle(b->options.budget, &item->hold, &cancelled);
-    record_end(item, &cancelled);
+    else
+        model_cancel(item, why);
 }
 
 /* Its open items get the error, the others what has come. */
@@ -563,7 +257,7 @@ static void give_up(struct ask *ask, const struct error *why)
         if (is_open(&ask->items[i]))
             cancel_item(&ask->items[i], why);
     ask_reply(ask);
-    tell_changed(b);
+    broker_tell_changed(b);
 }
 
 void broker_give_up(struct broker *b, struct session *s, const struct error *why)
@@ -573,6 +267,14 @@ void broker_give_up(struct broker *b, struct session *s, const struct error *why
         if (ask->session == s)
             give_up(ask, why);
     }
+}
+
+void broker_deadline(struct broker *b, struct session *s, const char *message)
+{
+    struct error why = { 0 };
+    error_set(&why, ERROR_TIMEOUT, "the call was cancelled at the deadline of its cell: %.120s",
+        message ? message : "");
+    broker_give_up(b, s, &why);
 }
 
 /* True where the tool has less time than any call. */

@@ -77,6 +77,11 @@ void broker_close(struct broker *b);
 /* Nobody is to wait any more: the session's calls are cancelled and get this error. */
 void broker_give_up(struct broker *b, struct session *s, const struct error *why);
 
+/* A cell has reached its deadline, with this message (may be NULL): nobody needs what the session still
+ * waits for, whole runs below included. What the cell's own thread asked is gone already: the interrupt
+ * made it give up. */
+void broker_deadline(struct broker *b, struct session *s, const char *message);
+
 /* From now on nothing is written to the record: what is under way stays so there. */
 void broker_abandon(struct broker *b);
 

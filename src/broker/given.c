@@ -50,11 +50,6 @@ const char *given_bytes(const struct given *g, size_t *len)
     return g->data;
 }
 
-enum value_kind given_kind(const struct given *g)
-{
-    return g->kind;
-}
-
 const char *given_hash(struct given *g, struct error *err)
 {
     if (!g->hash[0] && hash_sha256(g->data, g->len, g->hash, err) < 0)

@@ -17,9 +17,7 @@ struct given *given_hold(struct given *given);
 /* NULL is fine. */
 void given_drop(struct given *given);
 
-/* Its bytes and their kind. */
 const char *given_bytes(const struct given *given, size_t *len);
-enum value_kind given_kind(const struct given *given);
 /* Of its bytes; valid as long as the value, NULL if it cannot be made. */
 const char *given_hash(struct given *given, struct error *err);
 

@@ -61,27 +61,49 @@ struct broker {
     struct ask *asks;
     struct timer *doubt; /* about items that wait for others; NULL where nothing is recorded */
     bool parked;         /* there may be such */
+    uint64_t seen_ns, busy_ns; /* when their guest was looked at, and what it had been busy then */
+    uint64_t idle_ms;          /* since when nothing came of it */
 };
 
 /* broker.c */
 void item_start(struct item *item, const char *text, size_t len);
-/* Makes the model's call: a new one, or that of item->record once more, by request->key. */
-int item_begin(struct item *item, const struct lm_request *request, const struct budget_call *call,
-    const char *text, size_t len, struct error *err);
-/* Begins the child run, or goes on with the one of the record. */
-int item_begin_run(struct item *item, const char *prompt, size_t len,
-    const struct recorded_run *known, struct error *err);
 /* The text of an answer, as a JSON string if `quote`; without memory the item has an error. */
 void item_keep_text(struct item *item, const char *text, size_t len, bool quote);
 void item_over(struct item *item);
 void ask_reply(struct ask *ask);
+void broker_tell_changed(struct broker *b); /* a call has ended */
 
-/* tool_call.c: what the function "tool" does. */
+/* What guests may ask for, each in a file of its own: `take` what else the head says, where `rest` are
+ * the parts behind the prompts; `find` what the record has of an item; `start` it. `cancel`: nobody
+ * waits any more, item->error says why. */
+
+/* model_call.c: the function "llm_query". */
+int model_take(
+    struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err);
+int model_find(struct item *item, const char *text, size_t len, struct error *err);
+int model_start(struct item *item, const char *text, size_t len, struct error *err);
+void model_cancel(struct item *item, const struct error *why);
+/* Asks for an answer to the text, or to the list of messages that it is. */
+int model_ask(struct item *item, const char *text, size_t len, bool is_messages, struct error *err);
+/* Makes the model's call: a new one, or that of item->record once more, by request->key. */
+int model_begin(struct item *item, const struct lm_request *request, const struct budget_call *call,
+    const char *text, size_t len, struct error *err);
+
+/* child_run.c: the function "rlm_query". */
+int child_take(
+    struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err);
+int child_find(struct item *item, const char *text, size_t len, struct error *err);
+int child_start(struct item *item, const char *prompt, size_t len, struct error *err);
+void child_cancel(struct item *item, const struct error *why);
+/* Begins the child run, or goes on with the one of the record. */
+int child_begin(struct item *item, const char *prompt, size_t len, const struct recorded_run *known,
+    struct error *err);
+
+/* tool_call.c: the function "tool". */
 int tool_take(
     struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err);
 int tool_find(struct item *item, const char *text, size_t len, struct error *err);
 int tool_start(struct item *item, const char *text, size_t len, struct error *err);
-/* Nobody waits any more: item->error says why. */
 void tool_cancel(struct item *item);
 /* The end of a recorded call becomes the item's. */
 void tool_keep_recorded(struct item *item, const struct recorded_call *call);
@@ -104,6 +126,6 @@ int known_start_run(struct item *item, const char *prompt, size_t len, struct er
 void known_cancel(struct item *item);
 /* Items that wait for others look again. */
 void known_start_waiting(struct broker *b);
-void known_doubt(void *broker); /* the timer's: who should have come first has not come */
+void known_doubt(void *broker); /* the timer's: may who should have come first still come? */
 
 #endif

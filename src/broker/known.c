@@ -2,20 +2,29 @@
  *
  *   asked ── in the record? ── ended ─► its answer is given (not before its cell's end, where it came late)
  *                  │        └─ under way ─► the same call is made again, the same run goes on
- *                  └─ not ── others of the cell should still come ─► it waits for them, DOUBT_MS at most
+ *                  └─ not ── others of the cell should still come ─► it waits for them
  *                         └─ the cell was under way ─► it is new
  *                         └─ the cell ran into its deadline ─► it waits for that
  *                         └─ the cell had ended ─► the run has left its path, and stops
+ *
+ * Threads come in another order than before: one that has its answers from the record is faster than
+ * one that computes, or sleeps. So who waits for others does so as long as the guest is at work, or would
+ * be if it had a processor. Where it is idle, one of its threads may be asleep, for no longer than the
+ * others took to come before; after that nobody comes any more, and the run has left its path.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "broker/internal.h"
 
 enum {
-    DOUBT_MS = 2000, /* how long threads may take to come in the order in which they came before */
+    LOOK_MS = 250,         /* how often a guest is looked at from which calls should come */
+    IDLE_MS = 2000,        /* in which nobody does anything, and then */
+    IDLE_MOST_MS = 600000, /* twice what it took before, up to this: lives may lie far apart */
+    BUSY_SHARE = 50, /* who needs less than this part of the time only looks whether it is time */
     SHOWN_MAX = 40,  /* bytes of a prompt in an error */
 };
 
@@ -124,7 +133,7 @@ static int take_known(struct item *item, struct lm_request *request, const struc
     if (!known->ended) {
         item->record = known->id;
         request->key = known->key[0] ? known->key : NULL;
-        int rc = item_begin(item, request, call, text, len, err);
+        int rc = model_begin(item, request, call, text, len, err);
         return rc < 0 ? rc : 1;
     }
     int rc = pass_known(b, known, request, err);
@@ -136,7 +145,7 @@ static int take_known_run(struct item *item, const char *prompt, size_t len, str
     struct broker_options *o = &item->ask->broker->options;
     struct recorded_run *known = item->known_run;
     if (!known->ended) {
-        int rc = item_begin_run(item, prompt, len, known, err);
+        int rc = child_begin(item, prompt, len, known, err);
         known->on = rc == 0;
         return rc < 0 ? rc : 1;
     }
@@ -199,6 +208,19 @@ static int is_refused(struct item *item, const struct budget_call *call, struct 
     return rc;
 }
 
+static struct session *guest_of(const struct broker *b)
+{
+    return b->asks ? b->asks->session : NULL;
+}
+
+static void begin_doubt(struct broker *b)
+{
+    b->seen_ns = clock_ns();
+    b->busy_ns = guest_of(b) ? session_busy_ns(guest_of(b)) : 0;
+    b->idle_ms = 0;
+    timer_start(b->doubt, LOOK_MS, LOOK_MS);
+}
+
 /* As known_start; `call` is NULL for a child run and a tool. */
 static int start_unknown(struct item *item, const struct budget_call *call, struct error *err)
 {
@@ -211,7 +233,7 @@ static int start_unknown(struct item *item, const struct budget_call *call, stru
         return 1;
     }
     if (cell->calls > 0) {
-        timer_start(b->doubt, DOUBT_MS, 0);
+        begin_doubt(b);
         return wait_for_others(item, err);
     }
     int rc = is_refused(item, call, err);
@@ -280,14 +302,41 @@ void known_start_waiting(struct broker *b)
     }
 }
 
+static struct item *first_waiting(struct broker *b)
+{
+    for (struct ask *ask = b->asks; ask; ask = ask->next)
+        for (size_t i = 0; i < ask->count; i++)
+            if (ask->items[i].waits == WAITS_FOR_OTHERS)
+                return &ask->items[i];
+    return NULL;
+}
+
+/* Whether the guest was idle since the last look. A host that was held up itself has not looked. */
+static bool was_idle(struct broker *b, uint64_t *ms)
+{
+    uint64_t now = clock_ns(), busy = session_busy_ns(guest_of(b));
+    uint64_t passed = now - b->seen_ns, used = busy > b->busy_ns ? busy - b->busy_ns : 0;
+    bool ended = busy < b->busy_ns; /* somebody's time is not counted any more */
+    b->seen_ns = now;
+    b->busy_ns = busy;
+    *ms = passed / 1000000 < 2 * LOOK_MS ? passed / 1000000 : 2 * LOOK_MS;
+    return !ended && used < passed / BUSY_SHARE;
+}
+
 void known_doubt(void *arg)
 {
     struct broker *b = arg;
-    for (struct ask *ask = b->asks; ask; ask = ask->next)
-        for (size_t i = 0; i < ask->count; i++) {
-            if (ask->items[i].waits != WAITS_FOR_OTHERS)
-                continue;
-            diverge(&ask->items[i], ask->items[i].kept, ask->items[i].asked_len);
-            return;
-        }
+    struct item *item = first_waiting(b);
+    uint64_t ms = 0;
+    if (!item) {
+        timer_stop(b->doubt);
+        return;
+    }
+    b->idle_ms = was_idle(b, &ms) ? b->idle_ms + ms : 0;
+    int64_t before_ms = recorded_unasked_ms(b->options.recorded, b->cell);
+    uint64_t asleep_ms = before_ms < IDLE_MOST_MS / 2 ? (uint64_t)before_ms * 2 : IDLE_MOST_MS;
+    if (b->idle_ms < IDLE_MS + asleep_ms)
+        return;
+    timer_stop(b->doubt);
+    diverge(item, item->kept, item->asked_len);
 }

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "lm/request.h"
 
 enum { MESSAGES_MAX = 10000, PARTS_MAX = 100000 };
 
@@ -70,7 +71,7 @@ static size_t count_parts(struct json_object *list)
     for (size_t i = 0; i < json_object_array_length(list); i++) {
         struct json_object *content =
             json_get_typed(json_object_array_get_idx(list, i), "content", json_type_array);
-        count += content ? json_object_array_length(content) : 0;
+        count += json_length(content);
     }
     return count;
 }
@@ -98,10 +99,11 @@ static int take_message(struct prompt *p, size_t index, struct error *err)
     struct json_object *o = json_object_array_get_idx(p->list, index);
     struct lm_message *m = &p->messages[index];
     struct json_object *content = json_get_typed(o, "content", json_type_array);
-    m->role = json_get_string(o, "role", "");
-    if (strcmp(m->role, "user") && strcmp(m->role, "assistant") && strcmp(m->role, "system"))
+    const char *role = json_get_string(o, "role", "");
+    m->role = lm_role(role);
+    if (!m->role)
         return error_set(err, ERROR_ARGUMENT,
-            "the role of message %zu is '%.20s'; use system, user or assistant", index, m->role);
+            "the role of message %zu is '%.20s'; use system, user or assistant", index, role);
     if (content)
         return take_parts(p, content, index, err);
     m->text = string_of(o, "content", &m->len);
@@ -113,8 +115,7 @@ static int take_message(struct prompt *p, size_t index, struct error *err)
 static int take_list(struct prompt *p, struct error *err)
 {
     size_t parts;
-    p->count =
-        json_object_is_type(p->list, json_type_array) ? json_object_array_length(p->list) : 0;
+    p->count = json_length(p->list);
     if (p->count == 0 || p->count > MESSAGES_MAX)
         return error_set(
             err, ERROR_ARGUMENT, "a prompt is a text or a list of 1 to %d messages", MESSAGES_MAX);

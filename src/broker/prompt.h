@@ -2,7 +2,7 @@
  *
  * A message is {"role", "content"}, its content a text or a list of parts: {"type": "text", "text"},
  * and {"type": "image" or "document", "media_type", "data"} with the bytes as base64. Models' clients
- * check the rest (lm/request.h): roles, media types, what a provider takes.
+ * check the rest (lm/request.h): media types, what a provider takes.
  */
 #ifndef DROSTE_BROKER_PROMPT_H
 #define DROSTE_BROKER_PROMPT_H

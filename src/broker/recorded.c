@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/json.h"
 
@@ -22,18 +23,6 @@ struct recorded {
 };
 
 /* ---- reading the record ---- */
-
-/* Room for one more at the end of an array; NULL without memory. */
-static void *grow(void *array, size_t count, size_t *room, size_t size)
-{
-    if (count < *room)
-        return array;
-    size_t more = *room ? 2 * *room : 32;
-    void *grown = reallocarray(array, more, size);
-    if (grown)
-        *room = more;
-    return grown;
-}
 
 static struct recorded_value take_value(const struct store_value *value)
 {
@@ -60,12 +49,6 @@ static size_t find_below(const struct recorded *r, const char *id)
     return r->run_count;
 }
 
-static int add_piece(void *arg, const char *data, size_t len, struct error *err)
-{
-    buf_append(arg, data, len);
-    return buf_failed(arg) ? error_memory(err) : 0;
-}
-
 static int take_context(struct recorded *r, const struct store_value *value,
     struct recorded_run *run, struct error *err)
 {
@@ -73,7 +56,7 @@ static int take_context(struct recorded *r, const struct store_value *value,
     cleanup_json struct json_object *o = NULL;
     if (!value->hash)
         return 0;
-    int rc = store_value_read(r->store, value, SIZE_MAX, add_piece, &text, err);
+    int rc = store_value_read(r->store, value, SIZE_MAX, store_append_piece, &text, err);
     if (rc == 0)
         rc = json_parse(buf_text(&text), text.len, &json_limits_large, &o, err);
     if (rc == 0)
@@ -107,7 +90,7 @@ static int take_run(void *arg, const struct store_run *run, struct error *err)
     const char *status = run->end.status, *parent = b->parent ? b->parent : "";
     if (strcmp(b->id, r->run) == 0)
         return 0;
-    void *runs = grow(r->runs, r->run_count, &r->run_room, sizeof *r->runs);
+    void *runs = array_grow(r->runs, r->run_count, &r->run_room, sizeof *r->runs);
     if (!runs)
         return error_memory(err);
     r->runs = runs;
@@ -122,6 +105,7 @@ static int take_run(void *arg, const struct store_run *run, struct error *err)
         .model = strdup(b->model),
         .question = take_value(&b->question),
         .answer = take_value(&run->end.answer),
+        .started_ms = run->started_ms,
         .ended_ms = run->ended_ms };
     snprintf(to->id, sizeof to->id, "%s", b->id);
     r->run_count++;
@@ -136,7 +120,7 @@ static struct recorded_call *add_call(struct recorded *r, bool own)
     struct recorded_call **list = own ? &r->calls : &r->below;
     size_t *count = own ? &r->call_count : &r->below_count;
     size_t *room = own ? &r->call_room : &r->below_room;
-    void *calls = grow(*list, *count, room, sizeof **list);
+    void *calls = array_grow(*list, *count, room, sizeof **list);
     if (!calls)
         return NULL;
     *list = calls;
@@ -173,6 +157,7 @@ static int take_call(void *arg, const struct store_call *call, struct error *err
             .estimated = e->estimated },
         .attempts = (unsigned)e->attempts,
         .seconds = e->seconds,
+        .started_ms = call->started_ms,
         .ended_ms = call->ended_ms };
     snprintf(c->key, sizeof c->key, "%s", call->begin.key ? call->begin.key : "");
     if (!own && c->root)
@@ -189,7 +174,7 @@ static int take_cell(void *arg, const struct store_cell *cell, struct error *err
     const struct store_cell_end *e = &cell->end;
     if (strcmp(cell->begin.run, r->run) != 0)
         return 0;
-    void *cells = grow(r->cells, r->cell_count, &r->cell_room, sizeof *r->cells);
+    void *cells = array_grow(r->cells, r->cell_count, &r->cell_room, sizeof *r->cells);
     if (!cells)
         return error_memory(err);
     r->cells = cells;
@@ -207,6 +192,7 @@ static int take_cell(void *arg, const struct store_cell *cell, struct error *err
         .submit = take_value(&e->submit),
         .error = take_value(&e->error),
         .seconds = e->seconds,
+        .started_ms = cell->started_ms,
         .ended_ms = cell->ended_ms };
     c->died = c->ended && (e->killed || strcmp(e->status, "lost") == 0);
     return c->status && (!e->killed || c->killed) ? 0 : error_memory(err);
@@ -299,7 +285,7 @@ int recorded_read(
     struct store_value stored = { .hash = value->hash, .len = value->len };
     if (!value->hash[0])
         return 0;
-    return store_value_read(r->store, &stored, SIZE_MAX, add_piece, out, err);
+    return store_value_read(r->store, &stored, SIZE_MAX, store_append_piece, out, err);
 }
 
 /* ---- steps ---- */
@@ -481,6 +467,20 @@ struct recorded_run *recorded_unasked_run(struct recorded *r, int64_t cell)
         if (r->runs[i].own && !r->runs[i].asked && r->runs[i].cell == cell)
             return &r->runs[i];
     return NULL;
+}
+
+int64_t recorded_unasked_ms(struct recorded *r, int64_t cell)
+{
+    const struct recorded_cell *known = recorded_cell_find(r, cell);
+    int64_t last_ms = known ? known->started_ms : 0;
+    for (size_t i = 0; known && i < r->call_count; i++)
+        if (is_open(&r->calls[i]) && r->calls[i].cell == cell && r->calls[i].started_ms > last_ms)
+            last_ms = r->calls[i].started_ms;
+    for (size_t i = 0; known && i < r->run_count; i++)
+        if (r->runs[i].own && !r->runs[i].asked && r->runs[i].cell == cell &&
+            r->runs[i].started_ms > last_ms)
+            last_ms = r->runs[i].started_ms;
+    return known ? last_ms - known->started_ms : 0;
 }
 
 struct lm_reply recorded_spent(const struct recorded_call *call)

@@ -38,7 +38,7 @@ struct recorded_call {
     double cost;
     unsigned attempts, depth;
     double seconds;
-    int64_t ended_ms;
+    int64_t started_ms, ended_ms;
 };
 
 struct recorded_cell {
@@ -48,7 +48,7 @@ struct recorded_cell {
     char *status, *killed;
     struct recorded_value code, out, err, submit, error;
     double seconds;
-    int64_t ended_ms;
+    int64_t started_ms, ended_ms;
     int64_t numbers; /* of its calls */
     size_t calls;    /* and child runs, of it that were not asked yet */
 };
@@ -69,7 +69,7 @@ struct recorded_run {
     struct recorded_value question, answer;
     char context[HASH_TEXT_SIZE]; /* "": it has none */
     struct error error;
-    int64_t ended_ms;
+    int64_t started_ms, ended_ms;
 };
 
 struct recorded;
@@ -109,6 +109,8 @@ int64_t recorded_asked(const struct recorded *r, int64_t cell);
 /* The first call of the cell that nobody asked for; NULL: there is none. */
 struct recorded_call *recorded_unasked(struct recorded *r, int64_t cell);
 struct recorded_run *recorded_unasked_run(struct recorded *r, int64_t cell);
+/* Milliseconds from the beginning of the cell to the last of those, as they were then. */
+int64_t recorded_unasked_ms(struct recorded *r, int64_t cell);
 
 /* Whether this model, if it is a recording, has to pass over the call: always, but for a run that is
  * only gone over `again`, which may have asked another one. */

@@ -2,40 +2,23 @@
  *
  * Of JSON Schema this holds calls to what a function's signature says: `properties` with their `type`
  * and `enum`, `required`, and that there are no others unless `additionalProperties` is true. What is
- * inside of an array or an object is the tool's own to judge.
+ * inside of an array or an object is the tool's own to judge. So a schema of any dialect will do, unlike
+ * in base/schema.h, which refuses what it does not know.
  */
 #include <string.h>
 
-#include "base/cleanup.h"
+#include "base/schema.h"
 #include "broker/tools.h"
-
-static const struct {
-    const char *name;
-    enum json_type type;
-} types[] = {
-    { "string", json_type_string },
-    { "integer", json_type_int },
-    { "number", json_type_double },
-    { "number", json_type_int },
-    { "boolean", json_type_boolean },
-    { "array", json_type_array },
-    { "object", json_type_object },
-    { "null", json_type_null },
-};
 
 static bool is_type(struct json_object *name)
 {
-    const char *word =
-        json_object_is_type(name, json_type_string) ? json_object_get_string(name) : NULL;
-    for (size_t i = 0; word && i < array_length(types); i++)
-        if (strcmp(types[i].name, word) == 0)
-            return true;
-    return false;
+    return json_object_is_type(name, json_type_string) &&
+           schema_is_type(json_object_get_string(name));
 }
 
 static int check_types(const char *name, struct json_object *type, struct error *err)
 {
-    size_t count = json_object_is_type(type, json_type_array) ? json_object_array_length(type) : 0;
+    size_t count = json_length(type);
     bool fine = count > 0 || is_type(type);
     for (size_t i = 0; i < count; i++)
         fine = fine && is_type(json_object_array_get_idx(type, i));
@@ -115,33 +98,19 @@ int tool_arguments_are_plain(
                : error_set(err, ERROR_ARGUMENT, "an argument is given twice");
 }
 
-/* 2.0 is an integer, too. */
-static bool fits_type(struct json_object *value, const char *word)
-{
-    enum json_type is = json_object_get_type(value);
-    double number = is == json_type_double ? json_object_get_double(value) : 0.5;
-    if (strcmp(word, "integer") == 0 && number >= -9e15 && number <= 9e15 &&
-        (double)(int64_t)number == number)
-        return true;
-    for (size_t i = 0; i < array_length(types); i++)
-        if (types[i].type == is && strcmp(types[i].name, word) == 0)
-            return true;
-    return false;
-}
-
 static bool fits_types(struct json_object *value, struct json_object *type)
 {
     if (!json_object_is_type(type, json_type_array))
-        return fits_type(value, json_object_get_string(type));
+        return schema_has_type(value, json_object_get_string(type));
     for (size_t i = 0; i < json_object_array_length(type); i++)
-        if (fits_type(value, json_object_get_string(json_object_array_get_idx(type, i))))
+        if (schema_has_type(value, json_object_get_string(json_object_array_get_idx(type, i))))
             return true;
     return false;
 }
 
 static bool is_one_of(struct json_object *value, struct json_object *list)
 {
-    size_t count = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
+    size_t count = json_length(list);
     for (size_t i = 0; i < count; i++)
         if (json_object_equal(value, json_object_array_get_idx(list, i)))
             return true;
@@ -168,7 +137,7 @@ static int check_required(
     struct json_object *schema, struct json_object *arguments, struct error *err)
 {
     struct json_object *required = json_get_typed(schema, "required", json_type_array);
-    size_t count = required ? json_object_array_length(required) : 0;
+    size_t count = json_length(required);
     for (size_t i = 0; i < count; i++) {
         const char *name = json_object_get_string(json_object_array_get_idx(required, i));
         if (name && !json_object_object_get_ex(arguments, name, NULL))

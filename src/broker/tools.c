@@ -1,9 +1,8 @@
 /* broker/tools.c: see tools.h. Names are checked here for all kinds of tools: they share one namespace
- * with Python's built-ins, which nothing in the sandbox could do without.
+ * with Python's built-ins and with contexts.
  */
 #include "broker/tools.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +10,7 @@
 #include "base/text.h"
 #include "session/names.h"
 
-enum { NAME_MAX_ = 64, TEXT_MAX_ = 16000 };
+enum { TEXT_MAX_ = 16000 };
 
 static const struct json_limits schema_limits = { 1 << 20, 32, 20000 };
 
@@ -25,233 +24,25 @@ struct tools {
     struct buf json; /* the list, as the guest is told of it */
 };
 
-static const char *const reserved[] = {
-    /* Python's keywords and built-ins, of all versions from 3.8 to 3.14 */
-    "abs",
-    "aiter",
-    "all",
-    "and",
-    "anext",
-    "any",
-    "ArithmeticError",
-    "as",
-    "ascii",
-    "assert",
-    "AssertionError",
-    "async",
-    "AttributeError",
-    "await",
-    "BaseException",
-    "BaseExceptionGroup",
-    "bin",
-    "BlockingIOError",
-    "bool",
-    "break",
-    "breakpoint",
-    "BrokenPipeError",
-    "BufferError",
-    "bytearray",
-    "bytes",
-    "BytesWarning",
-    "callable",
-    "case",
-    "ChildProcessError",
-    "chr",
-    "class",
-    "classmethod",
-    "compile",
-    "complex",
-    "ConnectionAbortedError",
-    "ConnectionError",
-    "ConnectionRefusedError",
-    "ConnectionResetError",
-    "continue",
-    "copyright",
-    "credits",
-    "def",
-    "del",
-    "delattr",
-    "DeprecationWarning",
-    "dict",
-    "dir",
-    "divmod",
-    "elif",
-    "Ellipsis",
-    "else",
-    "EncodingWarning",
-    "enumerate",
-    "EnvironmentError",
-    "EOFError",
-    "eval",
-    "except",
-    "Exception",
-    "ExceptionGroup",
-    "exec",
-    "exit",
-    "False",
-    "FileExistsError",
-    "FileNotFoundError",
-    "filter",
-    "finally",
-    "float",
-    "FloatingPointError",
-    "for",
-    "format",
-    "from",
-    "frozenset",
-    "FutureWarning",
-    "GeneratorExit",
-    "getattr",
-    "global",
-    "globals",
-    "hasattr",
-    "hash",
-    "help",
-    "hex",
-    "id",
-    "if",
-    "import",
-    "ImportError",
-    "ImportWarning",
-    "in",
-    "IndentationError",
-    "IndexError",
-    "input",
-    "int",
-    "InterruptedError",
-    "IOError",
-    "is",
-    "IsADirectoryError",
-    "isinstance",
-    "issubclass",
-    "iter",
-    "KeyboardInterrupt",
-    "KeyError",
-    "lambda",
-    "len",
-    "license",
-    "list",
-    "locals",
-    "LookupError",
-    "map",
-    "match",
-    "max",
-    "MemoryError",
-    "memoryview",
-    "min",
-    "ModuleNotFoundError",
-    "NameError",
-    "next",
-    "None",
-    "nonlocal",
-    "not",
-    "NotADirectoryError",
-    "NotImplemented",
-    "NotImplementedError",
-    "object",
-    "oct",
-    "open",
-    "or",
-    "ord",
-    "OSError",
-    "OverflowError",
-    "pass",
-    "PendingDeprecationWarning",
-    "PermissionError",
-    "pow",
-    "print",
-    "ProcessLookupError",
-    "property",
-    "PythonFinalizationError",
-    "quit",
-    "raise",
-    "range",
-    "RecursionError",
-    "ReferenceError",
-    "repr",
-    "ResourceWarning",
-    "return",
-    "reversed",
-    "round",
-    "RuntimeError",
-    "RuntimeWarning",
-    "set",
-    "setattr",
-    "slice",
-    "sorted",
-    "staticmethod",
-    "StopAsyncIteration",
-    "StopIteration",
-    "str",
-    "sum",
-    "super",
-    "SyntaxError",
-    "SyntaxWarning",
-    "SystemError",
-    "SystemExit",
-    "TabError",
-    "TimeoutError",
-    "True",
-    "try",
-    "tuple",
-    "type",
-    "TypeError",
-    "UnboundLocalError",
-    "UnicodeDecodeError",
-    "UnicodeEncodeError",
-    "UnicodeError",
-    "UnicodeTranslateError",
-    "UnicodeWarning",
-    "UserWarning",
-    "ValueError",
-    "vars",
-    "Warning",
-    "while",
-    "with",
-    "yield",
-    "ZeroDivisionError",
-    "zip",
-};
-
 /* ---- names ---- */
 
-static bool is_identifier(const char *name)
+bool tools_have(const struct tools *t, const char *name)
 {
-    size_t len = strlen(name);
-    if (len == 0 || len > NAME_MAX_ || isdigit((unsigned char)name[0]))
-        return false;
-    for (size_t i = 0; i < len; i++)
-        if (!isalnum((unsigned char)name[i]) && name[i] != '_')
-            return false;
-    return true;
-}
-
-static bool is_reserved(const char *name)
-{
-    for (size_t i = 0; i < array_length(reserved); i++)
-        if (strcmp(reserved[i], name) == 0)
-            return true;
-    return guest_name_is_ours(name);
-}
-
-static bool is_taken(const struct tools *t, const char *name)
-{
-    for (size_t i = 0; i < t->datum_count; i++)
+    for (size_t i = 0; t && i < t->datum_count; i++)
         if (strcmp(t->data[i].name, name) == 0)
             return true;
     return tools_find(t, name) != NULL;
 }
 
-static int check_name(const struct tools *t, const char *name, struct error *err)
+static int check_name(const struct tools *t, const char *name, bool replaces, struct error *err)
 {
-    if (!is_identifier(name))
+    if (!text_is_identifier(name) && !text_is_keyword(name))
         return error_set(err, ERROR_ARGUMENT,
-            "'%.70s' is no name for a tool: use letters, digits and '_', at most %d", name,
-            NAME_MAX_);
-    if (is_reserved(name))
+            "'%.70s' is no name for a tool: use letters, digits and '_', at most 64", name);
+    if (guest_name_is_python(name) || (guest_name_is_ours(name) && !replaces))
         return error_set(err, ERROR_ARGUMENT,
             "the name '%s' is reserved, by Python or by the guest; give the tool another", name);
-    if (is_taken(t, name))
+    if (tools_have(t, name))
         return error_set(err, ERROR_ARGUMENT, "there are two tools with the name '%s'", name);
     return 0;
 }
@@ -270,6 +61,7 @@ static void free_tool(struct tool *tool)
         tool->release(tool->arg);
     json_object_put(tool->schema);
     free(tool->name);
+    free(tool->description);
 }
 
 void tools_free(struct tools *t)
@@ -310,33 +102,41 @@ static void append_text(struct buf *out, const char *text)
     json_append_string(out, buf_text(&clean), clean.len);
 }
 
+void tools_describe(const struct tool *tool, struct buf *out)
+{
+    buf_printf(out, "{\"name\":\"%s\",\"description\":", tool->name);
+    append_text(out, tool->description);
+    buf_printf(out, ",\"parameters\":%s}", tool->schema ? json_text(tool->schema, NULL) : "null");
+}
+
 /* One more in the list that the guest is told. */
-static int tell(
-    struct buf *json, const struct tool_spec *spec, struct json_object *schema, struct error *err)
+static int tell(struct buf *json, const struct tool *tool, struct error *err)
 {
     if (json->len > 0)
         json->data[json->len - 1] = ',';
     else
         buf_putc(json, '[');
-    buf_printf(json, "{\"name\":\"%s\",\"description\":", spec->name);
-    append_text(json, spec->description);
-    buf_printf(json, ",\"parameters\":%s}]", schema ? json_text(schema, NULL) : "null");
+    tools_describe(tool, json);
+    buf_putc(json, ']');
     return buf_failed(json) ? error_memory(err) : 0;
 }
 
 static int add(struct tools *t, const struct tool_spec *spec, struct tool *tool, struct error *err)
 {
     const char *parameters = spec->parameters;
-    int rc = check_name(t, spec->name, err);
+    int rc = check_name(t, spec->name, spec->replaces, err);
     if (rc == 0 && parameters)
         rc = json_parse(parameters, strlen(parameters), &schema_limits, &tool->schema, err);
     if (rc == 0 && parameters)
         rc = tool_schema_check(tool->schema, err);
     if (rc < 0)
         return error_wrap(err, "tool '%.64s'", spec->name);
-    if (!(tool->name = strdup(spec->name)) || !grow(&t->list, t->count, sizeof *t->list))
+    tool->name = strdup(spec->name);
+    tool->description = spec->description ? strdup(spec->description) : NULL;
+    if (!tool->name || (spec->description && !tool->description) ||
+        !grow(&t->list, t->count, sizeof *t->list))
         return error_memory(err);
-    return tell(&t->json, spec, tool->schema, err);
+    return tell(&t->json, tool, err);
 }
 
 int tools_add(struct tools *t, const struct tool_spec *spec, struct error *err)
@@ -350,10 +150,25 @@ int tools_add(struct tools *t, const struct tool_spec *spec, struct error *err)
     return rc;
 }
 
+bool tools_remove(struct tools *t, const char *name)
+{
+    size_t at = 0;
+    while (at < t->count && strcmp(t->list[at].name, name) != 0)
+        at++;
+    if (at == t->count)
+        return false;
+    free_tool(&t->list[at]);
+    memmove(&t->list[at], &t->list[at + 1], (--t->count - at) * sizeof *t->list);
+    buf_clear(&t->json);
+    for (size_t i = 0; i < t->count; i++)
+        tell(&t->json, &t->list[i], NULL);
+    return true;
+}
+
 int tools_add_datum(
     struct tools *t, const char *name, const char *json, size_t len, struct error *err)
 {
-    int rc = check_name(t, name, err);
+    int rc = check_name(t, name, false, err);
     if (rc == 0)
         rc = json_check(json, len, &json_limits_large, err);
     if (rc < 0)
@@ -396,12 +211,10 @@ int tools_add_source(
     return add_source(t, buf_text(&shown), code, len, err);
 }
 
-/* As it was added: its own line of the list has the description. */
-static int add_copy(
-    struct tools *t, const struct tool *tool, struct json_object *told, struct error *err)
+static int add_copy(struct tools *t, const struct tool *tool, struct error *err)
 {
     struct tool_spec spec = { .name = tool->name,
-        .description = json_get_string(told, "description", NULL),
+        .description = tool->description,
         .parameters = tool->schema ? json_text(tool->schema, NULL) : NULL,
         .fn = tool->fn,
         .arg = tool->arg };
@@ -410,12 +223,9 @@ static int add_copy(
 
 int tools_add_all(struct tools *t, const struct tools *from, struct error *err)
 {
-    cleanup_json struct json_object *list = NULL;
     int rc = 0;
-    if (from->count > 0)
-        rc = json_parse(from->json.data, from->json.len, &json_limits_large, &list, err);
     for (size_t i = 0; rc == 0 && i < from->count; i++)
-        rc = add_copy(t, &from->list[i], json_object_array_get_idx(list, i), err);
+        rc = add_copy(t, &from->list[i], err);
     for (size_t i = 0; rc == 0 && i < from->datum_count; i++)
         rc = tools_add_datum(t, from->data[i].name, from->data[i].json, from->data[i].len, err);
     for (size_t i = 0; rc == 0 && i < from->source_count; i++) {

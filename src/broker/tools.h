@@ -27,10 +27,11 @@ struct tool_spec {
     tool_fn *fn;
     void *arg;
     void (*release)(void *arg); /* with the tools; NULL: nothing is to be done */
+    bool replaces; /* it may have the name of one of the guest's own functions, in their place */
 };
 
 struct tool {
-    char *name;
+    char *name, *description;   /* the latter may be NULL */
     struct json_object *schema; /* NULL: none */
     tool_fn *fn;
     void *arg;
@@ -44,6 +45,10 @@ void tools_free(struct tools *t);
 /* ERROR_ARGUMENT for a name that is taken, reserved or none, and for a schema that makes no sense.
  * All texts are copied; `arg` is released also where it fails. */
 int tools_add(struct tools *t, const struct tool_spec *spec, struct error *err);
+/* False if it has no function of this name. A call under way goes on. */
+bool tools_remove(struct tools *t, const char *name);
+/* The function as a guest is told of it: a JSON object. */
+void tools_describe(const struct tool *tool, struct buf *out);
 int tools_add_datum(
     struct tools *t, const char *name, const char *json, size_t len, struct error *err);
 /* `name` is for tracebacks. */
@@ -55,6 +60,8 @@ int tools_add_program(
 /* All that the other ones have; what they release stays theirs. */
 int tools_add_all(struct tools *t, const struct tools *from, struct error *err);
 
+/* Whether a function or a value of them has this name; what a source defines, only the guest knows. */
+bool tools_have(const struct tools *t, const char *name);
 /* NULL: there is none. */
 const struct tool *tools_find(const struct tools *t, const char *name);
 /* What a session is opened with in order to have them; it points to them. */

@@ -8,6 +8,7 @@
 #include "api/settings.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/fields.h"
 
@@ -231,7 +232,7 @@ struct words {
 static bool take_dollars(const char *text, double *out)
 {
     char *end;
-    *out = strtod(text, &end);
+    *out = text_to_double(text, &end);
     return end != text && *end == '\0' && isfinite(*out) && *out > 0;
 }
 
@@ -256,7 +257,7 @@ static int take_words(const struct command *self, const struct words *w, droste_
     return -1;
 }
 
-static int run(const struct command *self, int argc, char **argv)
+static int run(const struct command *self, droste *d, int argc, char **argv)
 {
     droste_batch_options o = { 0 };
     struct words w = { 0 };
@@ -267,6 +268,7 @@ static int run(const struct command *self, int argc, char **argv)
             "Tasks at once [8]. The setting of this name, model calls to one host, is at least "
             "that.",
             &w.concurrency, NULL },
+        FLAG_CONTEXT("A file or a directory for each task, behind its own; may be repeated."),
         { "grader", "GRADER",
             "exact, contains, numeric, numeric:TOLERANCE (0.01, 1%) or program:PATH.", &o.grader,
             NULL },
@@ -282,11 +284,7 @@ static int run(const struct command *self, int argc, char **argv)
         { "verbose", NULL, "Each result as it comes.", NULL, &verbose },
         { 0 },
     };
-    droste *d = NULL;
-    droste_error err;
     size_t count = 0;
-    if (droste_new(&d, &err) < 0)
-        return cli_error(&err);
     int status = cli_parse(self, argc, argv, flags, d, &o.tasks, 1, &count);
     if (status < 0 && (!o.tasks || !o.results))
         status = cli_usage(self, "say which tasks, and --out FILE");
@@ -299,20 +297,19 @@ static int run(const struct command *self, int argc, char **argv)
         .said_ns = clock_ns() };
     if (status < 0)
         status = run_batch(d, &o, &show, json);
-    droste_free(d);
     return status;
 }
 
 const struct command command_batch = {
     .name = "batch",
-    .synopsis = "TASKS.jsonl --out RESULTS.jsonl [--concurrency N] [--grader GRADER] [--SETTING "
-                "VALUE ...]",
+    .synopsis = "TASKS.jsonl --out RESULTS.jsonl [--context [NAME=]PATH ...] [--concurrency N] "
+                "[--grader GRADER] [--SETTING VALUE ...]",
     .summary = "run many tasks from a file, and grade their answers",
     .details =
         "A task is a JSON line: question, and id, context (a path, as seen from the file's\n"
-        "directory), context_text or context_json, expected, grader, settings. A result is one, "
-        "too:\n"
-        "id, run, status, answer, error, grade, usage, seconds. docs/batch.md describes both.\n\n"
+        "directory), context_text or context_json, contexts (names and paths), expected, grader,\n"
+        "settings. A result is one, too: id, run, status, answer, error, grade, usage, seconds.\n"
+        "docs/batch.md describes both.\n\n"
         "The same command goes on with what was stopped or killed: tasks with a result are passed\n"
         "over, runs that were under way are resumed from the record, and no call whose answer is\n"
         "there is made again. Limits with `batch` in their name are for all tasks together, "

@@ -91,9 +91,9 @@ static int converse(struct talk *t)
     return cli_finish(status, "the answers");
 }
 
-static int run(const struct command *self, int argc, char **argv)
+static int run(const struct command *self, droste *d, int argc, char **argv)
 {
-    struct talk t = { 0 };
+    struct talk t = { .d = d };
     const char *context = NULL;
     bool verbose = false;
     const struct flag flags[] = {
@@ -104,10 +104,7 @@ static int run(const struct command *self, int argc, char **argv)
         { "verbose", NULL, "Progress also when piped.", NULL, &verbose },
         { 0 },
     };
-    droste_error err;
-    if (droste_new(&t.d, &err) < 0)
-        return cli_error(&err);
-    int status = cli_parse(self, argc, argv, flags, t.d, NULL, 0, NULL);
+    int status = cli_parse(self, argc, argv, flags, d, NULL, 0, NULL);
     if (status < 0 && context && strcmp(context, "-") == 0)
         status =
             cli_usage(self, "standard input is where the questions come from; give --context PATH");
@@ -117,7 +114,6 @@ static int run(const struct command *self, int argc, char **argv)
         status = converse(&t);
     lines_close(t.lines);
     droste_chat_close(t.chat);
-    droste_free(t.d);
     buf_free(&t.context);
     return status;
 }

@@ -39,6 +39,11 @@ struct flag {
         "context", "[NAME=]PATH", help, NULL, NULL, droste_context_add                             \
     }
 
+/* A setting that a command has from the start. */
+struct command_default {
+    const char *name, *value;
+};
+
 struct command {
     const char *name;
     const char *synopsis; /* behind "droste NAME " */
@@ -46,11 +51,15 @@ struct command {
     const char *details; /* exit statuses, notes; may be NULL */
     const char *examples;
     bool settings; /* takes the library's settings as flags */
-    int (*run)(const struct command *self, int argc, char **argv);
+    const struct command_default
+        *defaults; /* what the configuration and flags overrule; ends with a NULL name */
+    /* Returns the exit status. `d` is made before, and freed behind it. */
+    int (*run)(const struct command *self, droste *d, int argc, char **argv);
 };
 
 extern const struct command command_run, command_chat, command_batch, command_exec, command_repl,
-    command_runs, command_doctor, command_bench;
+    command_runs, command_volume, command_smoke, command_doctor, command_bench, command_run_basic,
+    command_daytona_smoke;
 
 /* Reads the flags of `argv` (argv[0] is the command's name): `flags` ends with a NULL name, and
  * `d`, if the command takes settings, gets those. The configuration comes first. Arguments that are
@@ -70,6 +79,9 @@ int cli_inner_error(const struct error *err); /* of a floor below the public int
 /* As above, for a usage mistake: with a pointer to --help. */
 int cli_usage(const struct command *self, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Sets a setting to what a flag of the command's own gave; NULL: nothing was. -1 to go on, else the status. */
+int cli_set(droste *d, const char *name, const char *value);
 
 /* A whole number that is not less than `least`; false if the text is none. */
 bool cli_count(const char *text, int64_t least, int64_t *out);
@@ -91,5 +103,7 @@ void cli_flush(FILE *out);
 /* The end of a command that printed `what`: `status`, or, if standard output did not take all of
  * it, an explanation and EXIT_ENVIRONMENT. */
 int cli_finish(int status, const char *what);
+/* The same of one that called floors below the public interface: their error comes behind what was printed. */
+int cli_end(int rc, const struct error *err, const char *what);
 
 #endif

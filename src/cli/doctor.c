@@ -277,11 +277,14 @@ static void check_model(struct doctor *doctor)
     struct settings *s = &doctor->d->settings;
     struct models models;
     struct error err = { 0 };
-    cleanup_buf struct buf where = { 0 };
-    const char *cure =
-        "set DROSTE_MODEL and OPENAI_API_KEY (or OPENAI_BASE_URL), or use config.ini";
+    cleanup_buf struct buf where = { 0 }, cure = { 0 };
     if (!s->model) {
-        say(doctor, "model", STATE_NOTE, cure, "none is configured; `droste run` needs one");
+        buf_puts(&cure, "set DROSTE_MODEL to PROVIDER/MODEL, and what its provider needs (");
+        lm_list_needs(&cure);
+        buf_puts(&cure, "); OPENAI_BASE_URL for any server that speaks OpenAI's protocol; or use "
+                        "config.ini");
+        say(doctor, "model", STATE_NOTE, buf_text(&cure),
+            "none is configured; `droste run` needs one");
         return;
     }
     if (api_models(doctor->d, &doctor->d->settings, true, &models, &err) < 0) {
@@ -381,6 +384,28 @@ static void check_record(struct doctor *doctor)
     }
 }
 
+static void check_volumes(struct doctor *doctor)
+{
+    cleanup_free char *root = NULL;
+    cleanup_buf struct buf above = { 0 };
+    struct list names = { 0 };
+    struct error err = { 0 };
+    const char *cure = "give --volume-root PATH, or DROSTE_VOLUME_ROOT, that you can write";
+    int rc = api_volume_root(&doctor->d->settings, &root, &err);
+    if (rc == 0)
+        rc = volume_names(root, &names, &err);
+    if (rc == 0)
+        nearest(root, &above);
+    if (rc < 0)
+        say(doctor, "volumes", STATE_MISSING, cure, "%s", err.text);
+    else if (access(buf_text(&above), W_OK | X_OK) < 0)
+        say(doctor, "volumes", STATE_MISSING, cure, "%s: %s", buf_text(&above), strerror(errno));
+    else
+        say(doctor, "volumes", STATE_OK, NULL, "%zu at %s; their quotas are measured by the host",
+            names.count, root);
+    list_clear(&names);
+}
+
 /* ---- the command ---- */
 
 static int print_table(struct doctor *doctor)
@@ -398,6 +423,7 @@ static int print_table(struct doctor *doctor)
     check_configuration(doctor);
     check_data(doctor);
     check_record(doctor);
+    check_volumes(doctor);
     if (doctor->json) {
         field_close(&doctor->out, ']');
         field_bool(&doctor->out, "works", doctor->works);
@@ -426,30 +452,26 @@ static int print_plan(droste *d)
     return EXIT_FINE;
 }
 
-static int run(const struct command *self, int argc, char **argv)
+static int run(const struct command *self, droste *d, int argc, char **argv)
 {
-    struct doctor doctor = { 0 };
+    struct doctor doctor = { .d = d };
     bool plan = false;
     const struct flag flags[] = {
         { "plan", NULL, "Print what is done to make a sandbox, step by step.", NULL, &plan },
         { "json", NULL, "Print one JSON object.", NULL, &doctor.json },
         { 0 },
     };
-    droste_error err;
-    if (droste_new(&doctor.d, &err) < 0)
-        return cli_error(&err);
-    int status = cli_parse(self, argc, argv, flags, doctor.d, NULL, 0, NULL);
+    int status = cli_parse(self, argc, argv, flags, d, NULL, 0, NULL);
     if (status < 0 && plan && doctor.json)
         status = cli_usage(self, "--plan is printed as text; leave out --json");
-    /* Opening a model for a sandbox would make the file. */
+    /* Opening a model for a sandbox would make the file, and a sandbox its volume. */
     if (status < 0)
-        droste_set(doctor.d, "record", "", NULL);
+        status = cli_set(d, "record", "");
     if (status < 0)
-        status = plan ? print_plan(doctor.d) : print_table(&doctor);
-    droste_free(doctor.d);
-    if (fflush(stdout) != 0)
-        return cli_fail(EXIT_ENVIRONMENT, "writing: %s", strerror(errno));
-    return status;
+        status = cli_set(d, "volume-name", "");
+    if (status < 0)
+        status = plan ? print_plan(d) : print_table(&doctor);
+    return cli_finish(status, "the checks");
 }
 
 const struct command command_doctor = {

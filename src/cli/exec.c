@@ -78,7 +78,7 @@ static int read_code(const char *text, const char *file, struct buf *code)
     return rc < 0 ? cli_fail(EXIT_USAGE, "%s", err.text) : 0;
 }
 
-static int run(const struct command *self, int argc, char **argv)
+static int run(const struct command *self, droste *d, int argc, char **argv)
 {
     const char *text = NULL, *file = NULL;
     bool json = false;
@@ -91,10 +91,6 @@ static int run(const struct command *self, int argc, char **argv)
         { 0 },
     };
     cleanup_buf struct buf code = { 0 };
-    droste *d = NULL;
-    droste_error err;
-    if (droste_new(&d, &err) < 0)
-        return cli_error(&err);
     int status = cli_parse(self, argc, argv, flags, d, &file, 1, &count);
     if (status < 0 && (text != NULL) == (count == 1))
         status =
@@ -104,7 +100,6 @@ static int run(const struct command *self, int argc, char **argv)
         status = read_code(text, file, &code) ? EXIT_USAGE : -1;
     if (status < 0)
         status = run_code(d, &code, json);
-    droste_free(d);
     return status;
 }
 

@@ -13,7 +13,7 @@
 #include "cli/steps.h"
 #include "cli/show.h"
 
-enum column { ID, WHEN, STATUS, MODEL, TURNS, CALLS, TOKENS, SECONDS, COLUMNS };
+enum column { ID, WHEN, STATUS, MODEL, TASK, TURNS, CALLS, TOKENS, SECONDS, COLUMNS };
 
 static const struct {
     const char *name;
@@ -23,13 +23,19 @@ static const struct {
     [WHEN] = { "WHEN", false },
     [STATUS] = { "STATUS", false },
     [MODEL] = { "MODEL", false },
+    [TASK] = { "BATCH:TASK", false }, /* not shown where no run is for a task */
     [TURNS] = { "TURNS", true },
     [CALLS] = { "CALLS", true },
     [TOKENS] = { "TOKENS", true },
     [SECONDS] = { "SECONDS", true },
 };
 
-enum { MODEL_CHARACTERS = 32, QUESTION_CHARACTERS = 200, QUESTION_LEAST = 20 };
+enum {
+    MODEL_CHARACTERS = 32,
+    TASK_CHARACTERS = 32,
+    QUESTION_CHARACTERS = 200,
+    QUESTION_LEAST = 20
+};
 
 struct row {
     struct buf cells[COLUMNS];
@@ -41,6 +47,17 @@ struct table {
     size_t count;
     size_t width[COLUMNS];
 };
+
+/* "results.jsonl:task-7"; the whole name of the batch is in `runs show`. */
+static void fill_task(struct buf *cell, const char *batch, const char *task)
+{
+    cleanup_buf struct buf both = { 0 };
+    const char *slash = batch ? strrchr(batch, '/') : NULL;
+    if (!batch)
+        return;
+    buf_printf(&both, "%s:%s", slash ? slash + 1 : batch, task ? task : "");
+    show_one_line(cell, (struct store_value){ buf_text(&both), both.len }, TASK_CHARACTERS);
+}
 
 static void fill_row(struct row *row, const struct store_run *run)
 {
@@ -54,6 +71,7 @@ static void fill_row(struct row *row, const struct store_run *run)
     buf_puts(&row->cells[WHEN], when);
     buf_puts(&row->cells[STATUS], e->status);
     show_one_line(&row->cells[MODEL], store_text(run->begin.model), MODEL_CHARACTERS);
+    fill_task(&row->cells[TASK], run->begin.batch, run->begin.task);
     if (run->begin.previous) /* of a conversation */
         buf_puts(&row->question, "↳ ");
     show_one_line(&row->question, run->begin.question, QUESTION_CHARACTERS);
@@ -89,8 +107,15 @@ static int add_row(void *arg, const struct store_run *run, struct error *err)
     return 0;
 }
 
+static bool is_shown(const struct table *table, enum column c)
+{
+    return c != TASK || table->width[c] > 0;
+}
+
 static void print_cell(const struct table *table, enum column c, const char *text, size_t width)
 {
+    if (!is_shown(table, c))
+        return;
     int blanks = (int)(table->width[c] - width);
     if (columns[c].number)
         printf("%*s", blanks, "");
@@ -106,14 +131,14 @@ static size_t room_for_question(const struct table *table)
     if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
         return QUESTION_CHARACTERS;
     for (enum column c = 0; c < COLUMNS; c++)
-        used += table->width[c] + 2;
+        used += is_shown(table, c) ? table->width[c] + 2 : 0;
     return size.ws_col > used + QUESTION_LEAST ? size.ws_col - used - 1 : QUESTION_LEAST;
 }
 
 static void print_table(struct table *table)
 {
     for (enum column c = 0; c < COLUMNS; c++)
-        if (strlen(columns[c].name) > table->width[c])
+        if (strlen(columns[c].name) > table->width[c] && is_shown(table, c))
             table->width[c] = strlen(columns[c].name);
     size_t room = room_for_question(table);
     for (enum column c = 0; c < COLUMNS; c++)
@@ -164,6 +189,11 @@ int list_as_json(struct store *store, const struct store_filter *filter, struct 
     return rc;
 }
 
+static bool is_narrow(const struct store_filter *filter)
+{
+    return filter->status || filter->model || filter->batch || filter->task;
+}
+
 int list_as_text(
     struct store *store, const struct store_filter *filter, const char *path, struct error *err)
 {
@@ -172,8 +202,7 @@ int list_as_text(
     if (rc == 0 && table.count > 0)
         print_table(&table);
     else if (rc == 0)
-        cli_fail(
-            0, filter->status || filter->model ? "no such runs in %s" : "no runs yet in %s", path);
+        cli_fail(0, is_narrow(filter) ? "no such runs in %s" : "no runs yet in %s", path);
     free_table(&table);
     return rc;
 }

@@ -14,7 +14,8 @@
 #include "cli/cli.h"
 
 static const struct command *const commands[] = { &command_run, &command_chat, &command_batch,
-    &command_exec, &command_repl, &command_runs, &command_doctor, &command_bench };
+    &command_exec, &command_repl, &command_runs, &command_volume, &command_smoke, &command_doctor,
+    &command_bench, &command_run_basic, &command_daytona_smoke };
 
 /* ---- words to people ---- */
 
@@ -131,6 +132,14 @@ int cli_finish(int status, const char *what)
         output_errno ? strerror(output_errno) : "standard output took not all of it");
 }
 
+int cli_end(int rc, const struct error *err, const char *what)
+{
+    if (rc >= 0)
+        return cli_finish(EXIT_FINE, what);
+    cli_flush(stdout);
+    return cli_inner_error(err);
+}
+
 /* ---- interrupts ---- */
 
 static droste *interruptible;
@@ -213,7 +222,7 @@ static int print_overview(FILE *out)
         "Droste runs language-model-written Python in a sandbox, with a bridge from inside\n"
         "it to the models: a runtime for Recursive Language Models.\n\n");
     for (size_t i = 0; i < array_length(commands); i++)
-        fprintf(out, "  %-8s %s\n", commands[i]->name, commands[i]->summary);
+        fprintf(out, "  %-13s %s\n", commands[i]->name, commands[i]->summary);
     fprintf(
         out, "\n'droste COMMAND --help' has flags and examples. Version %s.\n", droste_version());
     return out == stdout ? EXIT_FINE : EXIT_USAGE;
@@ -313,6 +322,12 @@ int cli_parse(const struct command *self, int argc, char **argv, const struct fl
     return -1;
 }
 
+int cli_set(droste *d, const char *name, const char *value)
+{
+    droste_error err;
+    return value && droste_set(d, name, value, &err) < 0 ? cli_error(&err) : -1;
+}
+
 bool cli_count(const char *text, int64_t least, int64_t *out)
 {
     char *end = NULL;
@@ -330,10 +345,25 @@ static void keep_standard_streams(void)
             (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
+static int run_command(const struct command *command, int argc, char **argv)
+{
+    droste *d = NULL;
+    droste_error err;
+    int status = droste_new(&d, &err) < 0 ? cli_error(&err) : -1;
+    for (const struct command_default *f = command->defaults; status < 0 && f && f->name; f++)
+        status = cli_set(d, f->name, f->value);
+    if (status < 0)
+        status = command->run(command, d, argc, argv);
+    droste_free(d);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     keep_standard_streams();
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD,
+        SIG_DFL); /* whoever started us may ignore it; then nobody knows how a program ended */
     if (argc < 2)
         return print_overview(stderr);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
@@ -345,7 +375,7 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < array_length(commands); i++)
         if (strcmp(commands[i]->name, argv[1]) == 0)
-            return commands[i]->run(commands[i], argc - 1, argv + 1);
+            return run_command(commands[i], argc - 1, argv + 1);
     cli_fail(EXIT_USAGE, "there is no command '%s'", argv[1]);
     return print_overview(stderr);
 }

@@ -106,7 +106,7 @@ static void add_started(struct buf *out, int64_t ms)
 static int add_context(struct page *p, const struct store_value *context, struct error *err)
 {
     cleanup_buf struct buf json = { 0 }, words = { 0 };
-    int rc = store_value_read(p->store, context, CONTEXT_MOST, steps_append_piece, &json, err);
+    int rc = store_value_read(p->store, context, CONTEXT_MOST, store_append_piece, &json, err);
     show_context(&words, buf_text(&json), json.len);
     add_fact(&p->facts, "context", buf_text(&words));
     return rc;
@@ -118,6 +118,8 @@ static int add_facts(struct page *p, const struct store_run *run, struct error *
     struct buf *out = &p->facts;
     buf_puts(out, "<dl class=\"facts\">\n");
     add_fact(out, "model", run->begin.model);
+    add_fact(out, "batch", run->begin.batch);
+    add_fact(out, "task", run->begin.task);
     int rc = add_context(p, &run->begin.context, err);
     add_fact(out, "environment", run->begin.environment);
     add_fact(out, "isolation", run->begin.isolation ? run->begin.isolation : "not known");
@@ -140,7 +142,7 @@ static int add_value(struct page *p, struct buf *out, const struct store_value *
     struct error *err)
 {
     cleanup_buf struct buf text = { 0 };
-    int rc = store_value_read(p->store, value, most, steps_append_piece, &text, err);
+    int rc = store_value_read(p->store, value, most, store_append_piece, &text, err);
     append_html(out, buf_text(&text), text.len);
     if (value->len > most)
         buf_printf(out, "… (of %zu bytes)", value->len);
@@ -158,7 +160,7 @@ static int add_answer(struct page *p, const struct store_run *run, struct error 
         return 0;
     buf_puts(&p->facts, "<pre>");
     if (answer->len <= ANSWER_MOST)
-        rc = store_value_read(p->store, answer, SIZE_MAX, steps_append_piece, &text, err);
+        rc = store_value_read(p->store, answer, SIZE_MAX, store_append_piece, &text, err);
     if (rc == 0 && json_parse(buf_text(&text), text.len, &json_limits_large, &o, NULL) == 0 &&
         json_object_is_type(o, json_type_string))
         append_html(&p->facts, json_object_get_string(o), (size_t)json_object_get_string_len(o));
@@ -192,7 +194,7 @@ static int add_title(struct page *p, const struct store_run *run, struct error *
 {
     cleanup_buf struct buf start = { 0 }, line = { 0 };
     int rc = store_value_read(
-        p->store, &run->begin.question, 4 * TITLE_CHARACTERS + 8, steps_append_piece, &start, err);
+        p->store, &run->begin.question, 4 * TITLE_CHARACTERS + 8, store_append_piece, &start, err);
     show_one_line(&line, (struct store_value){ buf_text(&start), start.len }, TITLE_CHARACTERS);
     append_html(&p->title, buf_text(&line), line.len);
     buf_puts(&p->title, " · Droste");

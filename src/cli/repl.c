@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "api/contexts.h"
 #include "base/cleanup.h"
 #include "cli/cli.h"
 #include "cli/lines.h"
@@ -262,40 +263,23 @@ static int converse(struct repl *r)
     if (lines_open(&r->lines, &why) < 0)
         return cli_inner_error(&why);
     greet(r);
-    int status = read_and_run(r);
-    if (fflush(stdout) != 0)
-        return cli_fail(EXIT_ENVIRONMENT, "writing: %s", strerror(errno));
-    return status;
+    return cli_finish(read_and_run(r), "the output");
 }
 
-static bool reads_standard_input(const droste *d)
+static int run(const struct command *self, droste *d, int argc, char **argv)
 {
-    for (size_t i = 0; i < d->contexts.count; i++) {
-        const char *equals = strchr(d->contexts.items[i], '=');
-        if (strcmp(equals ? equals + 1 : d->contexts.items[i], "-") == 0)
-            return true;
-    }
-    return false;
-}
-
-static int run(const struct command *self, int argc, char **argv)
-{
-    struct repl r = { 0 };
+    struct repl r = { .d = d };
     const struct flag flags[] = {
         FLAG_CONTEXT("A file or a directory, bound as `context`; may be repeated."),
         { 0 },
     };
-    droste_error err;
-    if (droste_new(&r.d, &err) < 0)
-        return cli_error(&err);
-    int status = cli_parse(self, argc, argv, flags, r.d, NULL, 0, NULL);
-    if (status < 0 && reads_standard_input(r.d))
+    int status = cli_parse(self, argc, argv, flags, d, NULL, 0, NULL);
+    if (status < 0 && api_contexts_read_input(r.d))
         status =
             cli_usage(self, "standard input is where the code comes from; give --context PATH");
     if (status < 0)
         status = converse(&r);
     lines_close(r.lines);
-    droste_free(r.d);
     return status;
 }
 
@@ -311,7 +295,7 @@ const struct command command_repl = {
         "or deadline, 4 the environment failed; 2 usage, 130 interrupted.\n",
     .examples = "  droste repl\n"
                 "  droste repl --context big.txt --model gpt-5-mini\n"
-                "  droste repl --python .venv/bin/python --preload numpy\n"
+                "  droste repl --python .venv/bin/python --preload numpy,pandas\n"
                 "  echo 'print(1 + 1)' | droste repl\n",
     .settings = true,
     .run = run,

@@ -38,7 +38,7 @@ static int answer_question(droste *d, const struct request *q)
     return answer_print(r, q->json);
 }
 
-static int run(const struct command *self, int argc, char **argv)
+static int run(const struct command *self, droste *d, int argc, char **argv)
 {
     struct request q = { 0 };
     bool verbose = false;
@@ -51,19 +51,16 @@ static int run(const struct command *self, int argc, char **argv)
         { "json", NULL, "Print one JSON object instead of the answer.", NULL, &q.json },
         { "quiet", NULL, "No progress, also on a terminal.", NULL, &q.quiet },
         { "verbose", NULL, "Progress also when piped.", NULL, &verbose },
+        { "full-output", NULL, "The same as --json.", NULL, &q.json },
+        { "no-verbose", NULL, "The same as --quiet.", NULL, &q.quiet },
         { 0 },
     };
-    droste *d = NULL;
-    droste_error err;
-    if (droste_new(&d, &err) < 0)
-        return cli_error(&err);
     int status = cli_parse(self, argc, argv, flags, d, NULL, 0, &count);
     if (status < 0 && !q.question)
         status = cli_usage(self, "a run needs a --question");
     q.quiet = q.quiet || (!verbose && !isatty(STDERR_FILENO));
     if (status < 0)
         status = answer_question(d, &q);
-    droste_free(d);
     return status;
 }
 
@@ -93,5 +90,22 @@ const struct command command_run = {
         "  droste run --question Q --record calls.jsonl; droste run --question Q --model "
         "replay:calls.jsonl\n",
     .settings = true,
+    .run = run,
+};
+
+static const struct command_default basic[] = { { "max-iterations", "15" },
+    { "max-llm-calls", "30" }, { "timeout", "600" }, { 0 } };
+
+const struct command command_run_basic = {
+    .name = "run-basic",
+    .synopsis = "--question TEXT [--volume-name NAME] [--full-output] [--SETTING VALUE ...]",
+    .summary = "the same as run, as fleet-rlm calls it",
+    .details = "It differs from `droste run` in its limits: 15 turns, 30 calls, 600 seconds. Exit "
+               "status as\n"
+               "there.\n",
+    .examples = "  droste run-basic --question 'What are the first 12 Fibonacci numbers?'\n"
+                "  droste run-basic --question 'Calculate factorial of 20' --volume-name my-data\n",
+    .settings = true,
+    .defaults = basic,
     .run = run,
 };

@@ -9,12 +9,12 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "cli/answer.h"
-#include "cli/cli.h"
 #include "cli/export.h"
 #include "cli/fields.h"
 #include "cli/list.h"
 #include "cli/progress.h"
 #include "cli/show.h"
+#include "cli/verbs.h"
 #include "rlm/rlm.h"
 
 typedef char run_id[STORE_RUN_ID_SIZE];
@@ -22,7 +22,8 @@ typedef char run_id[STORE_RUN_ID_SIZE];
 struct request {
     const char **words; /* what to do, then the beginnings of ids */
     size_t count;
-    const char *limit, *status, *model, *format, *out, *older, *keep, *database;
+    const char *limit, *status, *model, *batch, *task, *format, *out, *older, *keep, *database;
+    char *batch_path; /* of a file that is there, as the record names it */
     bool json, full, all, quiet, verbose;
     struct store_filter filter;
     struct store_keep kept;
@@ -197,40 +198,28 @@ static int collect(
 
 enum { LS = 1, SHOW = 2, EXPORT = 4, RM = 8, GC = 16, RESUME = 32 };
 
-static const struct verb {
-    const char *name;
-    int bit;
-    size_t least, most; /* ids */
+static const struct runs_verb {
+    struct verb verb; /* the words are ids */
     /* NULL: it is no look at the record, but a run */
     int (*run)(struct store *store, const struct request *r, const char *path, struct error *err);
 } verbs[] = {
-    { "ls", LS, 0, 0, list },
-    { "show", SHOW, 1, 1, show },
-    { "export", EXPORT, 0, SIZE_MAX, export },
-    { "rm", RM, 1, SIZE_MAX, remove_runs },
-    { "gc", GC, 0, 0, collect },
-    { "resume", RESUME, 1, 1, NULL },
+    { { "ls", LS, 0, 0 }, list },
+    { { "show", SHOW, 1, 1 }, show },
+    { { "export", EXPORT, 0, SIZE_MAX }, export },
+    { { "rm", RM, 1, SIZE_MAX }, remove_runs },
+    { { "gc", GC, 0, 0 }, collect },
+    { { "resume", RESUME, 1, 1 }, NULL },
 };
-
-static const struct verb *find_verb(const struct request *r)
-{
-    for (size_t i = 0; r->count > 0 && i < array_length(verbs); i++)
-        if (strcmp(verbs[i].name, r->words[0]) == 0)
-            return &verbs[i];
-    return NULL;
-}
 
 /* Each flag and whom it is for. */
 static int check_flags(const struct command *self, const struct request *r, const struct verb *verb)
 {
-    const struct {
-        const char *name;
-        bool given;
-        int verbs;
-    } flags[] = {
+    const struct verb_flag flags[] = {
         { "limit", r->limit, LS },
         { "status", r->status, LS },
         { "model", r->model, LS },
+        { "batch", r->batch, LS },
+        { "task", r->task, LS },
         { "json", r->json, LS | SHOW | RM | GC | RESUME },
         { "quiet", r->quiet, RESUME },
         { "verbose", r->verbose, RESUME },
@@ -241,10 +230,7 @@ static int check_flags(const struct command *self, const struct request *r, cons
         { "older", r->older, GC },
         { "keep", r->keep, GC },
     };
-    for (size_t i = 0; i < array_length(flags); i++)
-        if (flags[i].given && !(flags[i].verbs & verb->bit))
-            return cli_usage(self, "--%s is not for `runs %s`", flags[i].name, verb->name);
-    return -1;
+    return verb_check_flags(self, verb, flags, array_length(flags));
 }
 
 static bool is_status(const char *word)
@@ -257,7 +243,12 @@ static bool is_status(const char *word)
 
 static int take_list(const struct command *self, struct request *r)
 {
-    r->filter = (struct store_filter){ .limit = 20, .status = r->status, .model = r->model };
+    r->batch_path = r->batch ? realpath(r->batch, NULL) : NULL;
+    r->filter = (struct store_filter){ .limit = 20,
+        .status = r->status,
+        .model = r->model,
+        .batch = r->batch_path ? r->batch_path : r->batch,
+        .task = r->task };
     if (r->limit && !cli_count(r->limit, 1, &r->filter.limit))
         return cli_usage(self, "--limit takes a number of runs to list, 1 or more");
     if (r->status && !is_status(r->status))
@@ -297,10 +288,11 @@ static int take_collect(const struct command *self, struct request *r)
 }
 
 /* -1 to go on. */
-static int check(const struct command *self, struct request *r, const struct verb *verb)
+static int check(const struct command *self, struct request *r, const struct runs_verb *row)
 {
     static int (*const takes[])(const struct command *self,
         struct request *r) = { [LS] = take_list, [EXPORT] = take_export, [GC] = take_collect };
+    const struct verb *verb = row ? &row->verb : NULL;
     if (!verb)
         return cli_usage(self, "say `ls`, `show`, `resume`, `export`, `rm` or `gc`");
     if (r->count - 1 < verb->least)
@@ -308,14 +300,14 @@ static int check(const struct command *self, struct request *r, const struct ver
     if (r->count - 1 > verb->most)
         return cli_usage(self, "unexpected argument '%s'", r->words[verb->most + 1]);
     int status = check_flags(self, r, verb);
-    if (status < 0 && (size_t)verb->bit < array_length(takes) && takes[verb->bit])
+    if (status < 0 && verb->bit < array_length(takes) && takes[verb->bit])
         status = takes[verb->bit](self, r);
     return status;
 }
 
 /* ---- the command ---- */
 
-static int look(droste *d, const struct request *r, const struct verb *verb)
+static int look(droste *d, const struct request *r, const struct runs_verb *row)
 {
     cleanup_free char *path = NULL;
     struct store *store = NULL;
@@ -324,13 +316,9 @@ static int look(droste *d, const struct request *r, const struct verb *verb)
     if (rc == 0)
         rc = open_record(path, &store, &err);
     if (rc == 0)
-        rc = verb->run(store, r, path, &err);
+        rc = row->run(store, r, path, &err);
     store_close(store);
-    if (rc < 0) {
-        fflush(stdout);
-        return cli_inner_error(&err);
-    }
-    return cli_finish(EXIT_FINE, "the record");
+    return cli_end(rc, &err, "the record");
 }
 
 static int go_on(droste *d, const struct request *r)
@@ -346,7 +334,7 @@ static int go_on(droste *d, const struct request *r)
     return rc < 0 ? cli_error(&err) : answer_print(result, r->json);
 }
 
-static int run(const struct command *self, int argc, char **argv)
+static int run(const struct command *self, droste *d, int argc, char **argv)
 {
     cleanup_free const char **words = calloc((size_t)argc, sizeof *words);
     struct request r = { .words = words };
@@ -354,6 +342,9 @@ static int run(const struct command *self, int argc, char **argv)
         { "limit", "N", "ls: how many runs, the newest first [20].", &r.limit, NULL },
         { "status", "WORD", "ls: only runs of this status.", &r.status, NULL },
         { "model", "TEXT", "ls: only runs whose model's name has this in it.", &r.model, NULL },
+        { "batch", "FILE", "ls: only runs of a batch, by its results or a part of their path.",
+            &r.batch, NULL },
+        { "task", "ID", "ls: only runs for a batch's task of this id.", &r.task, NULL },
         { "full", NULL, "show: shorten nothing; prompts too.", NULL, &r.full },
         { "format", "FORMAT", "export: jsonl or html [jsonl].", &r.format, NULL },
         { "out", "FILE", "export: where to; - is standard output [-].", &r.out, NULL },
@@ -366,21 +357,18 @@ static int run(const struct command *self, int argc, char **argv)
         { "database", "FILE", "The record ($DROSTE_DATABASE).", &r.database, NULL },
         { 0 },
     };
-    droste *d = NULL;
-    droste_error err;
     if (!words)
         return cli_fail(EXIT_ENVIRONMENT, "out of memory");
-    if (droste_new(&d, &err) < 0)
-        return cli_error(&err);
     int status = cli_parse(self, argc, argv, flags, d, words, (size_t)argc, &r.count);
-    const struct verb *verb = find_verb(&r);
+    const struct runs_verb *row =
+        verb_find(verbs, array_length(verbs), sizeof *verbs, r.count ? words[0] : NULL);
     if (status < 0)
-        status = check(self, &r, verb);
-    if (status < 0 && r.database && droste_set(d, "database", r.database, &err) < 0)
-        status = cli_error(&err);
+        status = check(self, &r, row);
     if (status < 0)
-        status = verb->run ? look(d, &r, verb) : go_on(d, &r);
-    droste_free(d);
+        status = cli_set(d, "database", r.database);
+    if (status < 0)
+        status = row->run ? look(d, &r, row) : go_on(d, &r);
+    free(r.batch_path);
     return status;
 }
 
@@ -408,6 +396,7 @@ const struct command command_runs = {
         "Exit status: 0, 2 usage or no such run, 1 the record cannot be read or written.\n",
     .examples = "  droste runs ls\n"
                 "  droste runs ls --status error --model gpt-5 --limit 100 --json\n"
+                "  droste runs ls --batch results.jsonl --task t17\n"
                 "  droste runs show 20261120-1915 --full | less\n"
                 "  droste runs resume 20261120-1915\n"
                 "  droste runs export 20261120-1915 --format html --out run.html\n"

@@ -193,7 +193,7 @@ void show_context(struct buf *out, const char *json, size_t len)
     if (json_parse(json, len, &json_limits_large, &o, NULL) < 0)
         return;
     bool several = json_object_is_type(o, json_type_array);
-    size_t count = several ? json_object_array_length(o) : 0;
+    size_t count = json_length(o);
     if (!several)
         show_one(out, o);
     for (size_t i = 0; i < count; i++) {
@@ -280,7 +280,7 @@ static int note_child(void *arg, const struct store_run *run, struct error *err)
             e->calls == 1 ? "" : "s");
     buf_puts(&c->line, ": ");
     int rc = store_value_read(s->store, &run->begin.question, 4 * CHILD_CHARACTERS + 8,
-        steps_append_piece, &question, err);
+        store_append_piece, &question, err);
     struct store_value text = { .data = buf_text(&question), .len = question.len };
     show_one_line(&c->line, text, CHILD_CHARACTERS);
     return rc;
@@ -317,6 +317,21 @@ static void print_children_of(const struct text_show *s, int64_t cell)
 
 /* ---- the run and its steps ---- */
 
+/* The volume and the repository that it had. */
+static void print_given(struct store_value limits)
+{
+    cleanup_json struct json_object *o = NULL;
+    cleanup_buf struct buf repo = { 0 };
+    if (json_parse(limits.data ? limits.data : "", limits.len, &json_limits_small, &o, NULL) < 0)
+        return;
+    struct json_object *of = json_get_typed(o, "repo", json_type_object);
+    if (of)
+        buf_printf(
+            &repo, "%s at %s", json_get_string(of, "url", ""), json_get_string(of, "commit", ""));
+    print_fact("volume", json_get_string(o, "volume", NULL));
+    print_fact("repo", of ? buf_text(&repo) : NULL);
+}
+
 static int text_run(void *arg, const struct store_run *run, struct error *err)
 {
     struct text_show *s = arg;
@@ -326,10 +341,13 @@ static int text_run(void *arg, const struct store_run *run, struct error *err)
     print_fact("run", run->begin.id);
     print_fact("parent", run->begin.parent);
     print_fact("after", run->begin.previous);
+    print_fact("batch", run->begin.batch);
+    print_fact("task", run->begin.task);
     print_fact_value("question", run->begin.question);
     print_fact("model", run->begin.model);
     print_context(run->begin.context);
     print_fact("where", buf_text(&where));
+    print_given(run->begin.limits);
     print_started(run->started_ms);
     print_fact("status", run->end.status);
     print_answer(run->end.answer);

@@ -161,13 +161,6 @@ static void add_text(struct steps_out *o, const char *key, const struct store_va
         buf_printf(&o->cut, "%s\"%s\":%zu", o->cut.len ? "," : "", key, value->len);
 }
 
-int steps_append_piece(void *arg, const char *data, size_t len, struct error *err)
-{
-    struct buf *whole = arg;
-    buf_append(whole, data, len);
-    return buf_failed(whole) ? error_memory(err) : 0;
-}
-
 /* On one line: outside of strings a line's end means nothing, and in them none can stand. */
 static void append_json(struct steps_out *o, const char *key, struct buf *json)
 {
@@ -187,7 +180,7 @@ static void add_json(struct steps_out *o, const char *key, const struct store_va
     bool fits = value->len <= JSON_MOST && !is_cut(o, value);
     if (is_there(value) && fits) {
         buf_reserve(&whole, value->len);
-        if (store_value_read(o->store, value, SIZE_MAX, steps_append_piece, &whole, &err) < 0)
+        if (store_value_read(o->store, value, SIZE_MAX, store_append_piece, &whole, &err) < 0)
             note(o, &err);
         if (json_check(buf_text(&whole), whole.len, &json_limits_large, NULL) == 0) {
             append_json(o, key, &whole);
@@ -230,6 +223,8 @@ void steps_run_begin(struct steps_out *o, const struct store_run *run)
     field_string(&o->text, "parent", b->parent);
     add_int(o, "parent_cell", b->parent_cell, b->parent_cell != 0);
     field_string(&o->text, "previous", b->previous);
+    field_string(&o->text, "batch", b->batch);
+    field_string(&o->text, "task", b->task);
     field_int(&o->text, "depth", b->depth);
     field_time(&o->text, "started", run->started_ms);
     add_text(o, "question", &b->question);
@@ -239,6 +234,7 @@ void steps_run_begin(struct steps_out *o, const struct store_run *run)
     field_string(&o->text, "version", b->version);
     add_json(o, "context", &b->context);
     add_json(o, "limits", &b->limits);
+    add_json(o, "tools", &b->tools);
 }
 
 void steps_run_end(struct steps_out *o, const struct store_run *run)

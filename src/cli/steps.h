@@ -38,7 +38,4 @@ int steps_flush(struct steps_out *o, struct error *err);
 void steps_free(struct steps_out *o);
 #define cleanup_steps __attribute__((cleanup(steps_free)))
 
-/* For store_value_read: the pieces into a struct buf. */
-int steps_append_piece(void *arg, const char *data, size_t len, struct error *err);
-
 #endif

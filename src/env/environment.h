@@ -14,6 +14,8 @@
 #include "base/error.h"
 #include "base/loop.h"
 #include "jail/jail.h"
+#include "volume/volume.h"
+#include "volume/workspace.h"
 
 /* What the user asked for. Strings and arrays belong to the caller and must outlive the call. */
 struct sandbox_spec {
@@ -24,6 +26,8 @@ struct sandbox_spec {
     size_t read_path_count;
     const char *const *preload; /* modules that the zygote imports */
     size_t preload_count;
+    struct volume *volume;       /* open, shared; held as long as the sandbox lives; NULL: none */
+    struct workspace *workspace; /* held in the same way; of the same root; NULL: none */
     unsigned pool; /* sandboxes of this kind to keep ready after this one, where that is possible */
 };
 
@@ -82,6 +86,12 @@ struct environment_ops {
     void (*drain)(struct sandbox *s);
     enum isolation (*isolation)(const struct sandbox *s);
     void (*usage)(const struct sandbox *s, struct sandbox_usage *out);
+    /* Nanoseconds for which its processes were at work, or ready to be; 0: not known. NULL: never is. */
+    uint64_t (*busy_ns)(const struct sandbox *s);
+    /* Where the guest sees its volume; NULL: it has none. The whole may be NULL: never does. */
+    const char *(*volume)(const struct sandbox *s);
+    /* The same of its workspace. */
+    const char *(*workspace)(const struct sandbox *s);
     /* Text of the plan that made it, for people; may be NULL. */
     void (*describe)(const struct environment *env, const struct sandbox *s, struct buf *out);
     /* Kills what is left and frees; no event follows. NULL is fine. */

@@ -3,8 +3,8 @@
  * A sandbox is a keeper and a worker (guest/zygote.c) and four descriptors here: the channel, the
  * read ends of its standard output and error, and the status pipe on which the keeper says how the
  * worker ended. The status pipe's end is the sandbox's end: what is left in the other three is read
- * first, and then `ended` is told. Where cgroups can be had, each sandbox is in one. Zygotes are kept per kind of sandbox and live as long as the
- * environment.
+ * first, and then `ended` is told. Where cgroups can be had, each sandbox is in one. Zygotes are kept per
+ * kind of sandbox and live as long as the environment.
  */
 #include "env/local.h"
 
@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -22,9 +23,13 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/tree.h"
 #include "env/cgroup.h"
 #include "env/nest.h"
+#include "env/outbox.h"
 #include "env/pace.h"
+#include "env/places.h"
 #include "env/pool.h"
 #include "env/turns.h"
 #include "env/zygote.h"
@@ -44,16 +49,14 @@ struct local {
     struct cgroups *cgroups; /* NULL: there are none here, and no_cgroups says why */
     struct error no_cgroups;
     struct turns *turns;
+    struct quotas *quotas;
     unsigned sandboxes; /* that are in use */
+    unsigned most;      /* of them, since memory was last given back */
 };
 
-/* Bytes that the guest has not taken yet. */
-struct unsent {
-    struct unsent *next;
-    int fd; /* goes with the first byte; -1: none, or gone */
-    size_t at, len;
-    char data[];
-};
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
 
 enum port { PORT_CHANNEL, PORT_OUT, PORT_ERR, PORT_STATUS, PORT_COUNT };
 
@@ -67,6 +70,8 @@ struct sandbox {
     struct cgroup *cgroup; /* NULL: its limits are rlimits */
     char *workdir; /* where there is no private /tmp: the temporary directory, removed at the end */
     struct nest *nest; /* that it is in */
+    struct places places;
+    enum limit over; /* that its volume or workspace is over; LIMIT_NONE: none */
     struct sandbox_events events;
     void *arg;
     int fds[PORT_COUNT];
@@ -79,7 +84,7 @@ struct sandbox {
     bool ended;
     struct sandbox_exit how;
     struct sandbox_usage usage; /* the figures: as of its end */
-    struct unsent *first, **last;
+    struct outbox outbox;       /* to the channel */
 };
 
 /* Why it could not start: an operation of its plan, or the clone itself, failed with this errno. */
@@ -147,20 +152,29 @@ static void unwatch(struct sandbox *s, enum port port)
 static void watch_port(struct sandbox *s, enum port port)
 {
     bool reads = port == PORT_STATUS || !s->waiting[port].waits;
-    bool writes = port == PORT_CHANNEL && s->first;
+    bool writes = port == PORT_CHANNEL && outbox_waits(&s->outbox);
     if (s->watches[port])
         watch_events(s->watches[port], (reads ? UV_READABLE : 0) | (writes ? UV_WRITABLE : 0));
 }
 
+static void forget_takings(struct sandbox *s)
+{
+    for (enum port p = 0; p < PORT_STATUS; p++)
+        turns_attend(s->env->turns, &s->waiting[p]);
+}
+
 static void port_ready(struct sandbox *s, enum port port)
 {
+    struct turn *turn = &s->waiting[port];
     bool more = false;
+    uint64_t begun = clock_ns();
     ssize_t n = read_piece(s, port, &more);
+    turns_took(s->env->turns, turn, clock_ns() - begun);
     if (!s->watches[port])
         return;
     if (n < 0)
         unwatch(s, port);
-    else if (more && turns_wait(s->env->turns, &s->waiting[port], (size_t)n))
+    else if (more && turns_wait(s->env->turns, turn, (size_t)n))
         watch_port(s, port);
 }
 
@@ -169,14 +183,30 @@ static void turn_came(void *arg, unsigned port)
     watch_port(arg, port);
 }
 
+/* It has been put off, and is read now. */
+static void hear_port(void *arg, unsigned port)
+{
+    struct sandbox *s = arg;
+    port_ready(s, port);
+    watch_port(s, port);
+}
+
+static void port_readable(struct sandbox *s, enum port port)
+{
+    if (turns_put_off(s->env->turns, &s->waiting[port]))
+        watch_port(s, port);
+    else
+        port_ready(s, port);
+}
+
 static void out_ready(void *arg, int status, int events)
 {
-    port_ready(arg, PORT_OUT);
+    port_readable(arg, PORT_OUT);
 }
 
 static void err_ready(void *arg, int status, int events)
 {
-    port_ready(arg, PORT_ERR);
+    port_readable(arg, PORT_ERR);
 }
 
 static void read_status(struct sandbox *s)
@@ -214,7 +244,9 @@ static void judge_end(struct sandbox *s)
 {
     bool out_of_memory = false;
     read_cgroup(s, &s->usage, &out_of_memory);
-    if (out_of_memory && !s->wants_kill)
+    if (s->over != LIMIT_NONE)
+        s->how.limit = s->over;
+    else if (out_of_memory && !s->wants_kill)
         s->how.limit = LIMIT_MEMORY;
 }
 
@@ -243,119 +275,28 @@ static void status_ready(void *arg, int status, int events)
 
 /* ---- what the guest is told ---- */
 
-/* Sends one piece, with its descriptor if it has one. Like write(2). */
-static ssize_t send_piece(int channel, const struct iovec *iov, int count, int fd)
-{
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } ancillary = { { 0 } };
-    struct msghdr m = { .msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)count };
-    if (fd >= 0) {
-        m.msg_control = ancillary.bytes;
-        m.msg_controllen = sizeof ancillary.bytes;
-        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(sizeof fd);
-        memcpy(CMSG_DATA(c), &fd, sizeof fd);
-    }
-    ssize_t n;
-    do
-        n = sendmsg(channel, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
-    while (n < 0 && errno == EINTR);
-    return n;
-}
-
-static void drop_unsent(struct sandbox *s)
-{
-    while (s->first) {
-        struct unsent *u = s->first;
-        s->first = u->next;
-        close_fd(&u->fd);
-        free(u);
-    }
-    s->last = &s->first;
-}
-
-/* Sends what waits; true when nothing is left. The guest's death is the status pipe's to tell. */
-static bool flush_unsent(struct sandbox *s)
-{
-    while (s->first) {
-        struct unsent *u = s->first;
-        struct iovec iov = { u->data + u->at, u->len - u->at };
-        ssize_t n = send_piece(s->fds[PORT_CHANNEL], &iov, 1, u->fd);
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS))
-            return false;
-        if (n < 0) {
-            drop_unsent(s);
-            return true;
-        }
-        close_fd(&u->fd);
-        u->at += (size_t)n;
-        if (u->at < u->len)
-            return false;
-        s->first = u->next;
-        if (!s->first)
-            s->last = &s->first;
-        free(u);
-    }
-    return true;
-}
-
 static void channel_ready(void *arg, int status, int events)
 {
     struct sandbox *s = arg;
-    if ((events & UV_WRITABLE) && flush_unsent(s))
+    if ((events & UV_WRITABLE) && outbox_flush(&s->outbox, s->fds[PORT_CHANNEL]))
         watch_port(s, PORT_CHANNEL);
-    if (events & UV_READABLE || status < 0)
+    if (status < 0)
         port_ready(s, PORT_CHANNEL);
-}
-
-/* Keeps what the socket did not take: everything after the first `sent` bytes. */
-static int keep_unsent(
-    struct sandbox *s, const struct iovec *iov, int count, size_t sent, int *fd, struct error *err)
-{
-    size_t total = 0;
-    for (int i = 0; i < count; i++)
-        total += iov[i].iov_len;
-    struct unsent *u = malloc(sizeof *u + total - sent);
-    if (!u)
-        return error_memory(err);
-    *u = (struct unsent){ .fd = steal_fd(fd), .len = total - sent };
-    size_t at = 0;
-    for (int i = 0; i < count; i++) {
-        size_t skip = sent < iov[i].iov_len ? sent : iov[i].iov_len;
-        sent -= skip;
-        memcpy(u->data + at, (const char *)iov[i].iov_base + skip, iov[i].iov_len - skip);
-        at += iov[i].iov_len - skip;
-    }
-    *s->last = u;
-    s->last = &u->next;
-    watch_port(s, PORT_CHANNEL);
-    return 0;
+    else if (events & UV_READABLE)
+        port_readable(s, PORT_CHANNEL);
 }
 
 static int local_send(
     struct sandbox *s, const struct iovec *iov, int count, int fd_given, struct error *err)
 {
     cleanup_fd int fd = fd_given;
-    size_t total = 0;
-    ssize_t n = 0;
     if (s->ended)
         return 0;
-    for (int i = 0; i < count; i++)
-        total += iov[i].iov_len;
-    if (!s->first) {
-        n = send_piece(s->fds[PORT_CHANNEL], iov, count, fd);
-        if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != ENOBUFS)
-            return 0;
-        if (n < 0)
-            n = 0;
-        else
-            close_fd(&fd);
-    }
-    return (size_t)n == total ? 0 : keep_unsent(s, iov, count, (size_t)n, &fd, err);
+    bool waited = outbox_waits(&s->outbox);
+    int rc = outbox_send(&s->outbox, s->fds[PORT_CHANNEL], iov, count, steal_fd(&fd), err);
+    if (!waited && outbox_waits(&s->outbox))
+        watch_port(s, PORT_CHANNEL);
+    return rc;
 }
 
 /* ---- life and death ---- */
@@ -369,6 +310,7 @@ static void signal_keeper(struct sandbox *s, int signal)
 static void local_attend(struct sandbox *s)
 {
     pace_begin(s->pace);
+    forget_takings(s);
 }
 
 static void local_interrupt(struct sandbox *s)
@@ -386,6 +328,16 @@ static void local_kill(struct sandbox *s)
     signal_keeper(s, s->plan->clone_flags ? SIGKILL : SIGTERM);
     if (!s->plan->clone_flags)
         signal_keeper(s, SIGCONT);
+}
+
+/* Its volume or its workspace is. */
+static void place_full(void *arg, enum limit limit)
+{
+    struct sandbox *s = arg;
+    if (s->ended || s->wants_kill)
+        return;
+    s->over = limit;
+    local_kill(s);
 }
 
 static void clone_answered(void *arg, struct zygote_answer *answer)
@@ -473,17 +425,22 @@ static int make_place(struct sandbox *s, struct jail_place *place, struct error 
     return rc;
 }
 
-/* The keeper ends after all the others: nobody makes files while they are removed. */
-static void remove_workdir(struct sandbox *s)
+/* The keeper ends after all the others: nobody makes files while they are removed, or lets go of a volume
+ * that is still written to. */
+static void wait_for_keeper(const struct sandbox *s)
 {
     struct pollfd keeper = { .fd = s->pidfd, .events = POLLIN };
+    if (s->pidfd >= 0 && (s->workdir || places_any(&s->places)))
+        poll(&keeper, 1, KEEPER_END_MS);
+}
+
+static void remove_workdir(struct sandbox *s)
+{
     if (!s->workdir) {
         nest_release(steal(&s->nest));
         return;
     }
-    if (s->pidfd >= 0)
-        poll(&keeper, 1, KEEPER_END_MS);
-    nest_remove(s->workdir);
+    tree_remove(AT_FDCWD, s->workdir);
     free(steal(&s->workdir));
     nest_release(steal(&s->nest));
 }
@@ -495,6 +452,9 @@ static int make_ports(int mine[PORT_COUNT], int theirs[PORT_COUNT], struct error
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return error_set_errno(err, ERROR_ENVIRONMENT, "making a channel");
     mine[PORT_CHANNEL] = pair[0];
+    /* Descriptors that a guest sends along are nobody's, but to close them would be this process's work.
+     * Before Linux 6.16 they cannot be refused. */
+    (void)!setsockopt(pair[0], SOL_SOCKET, SO_PASSRIGHTS, &(int){ 0 }, sizeof(int));
     theirs[PORT_CHANNEL] = pair[1];
     for (enum port p = PORT_OUT; p < PORT_COUNT; p++) {
         if (pipe2(pair, O_CLOEXEC) < 0)
@@ -521,6 +481,17 @@ static int watch_ports(struct sandbox *s, struct loop *loop, struct error *err)
     return 0;
 }
 
+/* What many sandboxes sent at once had room in this process, and the allocator keeps that for more of the
+ * same. When half of them have gone, it goes too. */
+static void give_memory_back(struct local *env)
+{
+    enum { FEW = 8 };
+    if (env->most < FEW || env->sandboxes > env->most / 2)
+        return;
+    malloc_trim(0);
+    env->most = env->sandboxes;
+}
+
 static void local_close(struct sandbox *s)
 {
     if (!s)
@@ -536,12 +507,16 @@ static void local_close(struct sandbox *s)
         unwatch(s, p);
         close_fd(&s->fds[p]);
     }
-    drop_unsent(s);
+    forget_takings(s);
+    outbox_drop(&s->outbox);
     pace_close(s->pace);
+    wait_for_keeper(s);
+    places_leave(&s->places);
     remove_workdir(s);
     cgroup_free(s->cgroup);
     close_fd(&s->pidfd);
     free(s->plan);
+    give_memory_back(s->env);
     free(s);
 }
 
@@ -562,8 +537,7 @@ static struct sandbox *sandbox_new(
         .pidfd = -1,
     };
     for (enum port p = 0; p < PORT_STATUS; p++)
-        s->waiting[p] = (struct turn){ .next = turn_came, .arg = s, .port = p };
-    s->last = &s->first;
+        s->waiting[p] = (struct turn){ .next = turn_came, .hear = hear_port, .arg = s, .port = p };
     return s;
 }
 
@@ -588,6 +562,8 @@ static int start(
     if (rc == 0 && !isolation_has_own_root(s->isolation))
         rc = make_place(s, &place, err);
     if (rc == 0)
+        rc = places_enter(&s->places, s->env->quotas, guest_uid(s), place_full, s, &place, err);
+    if (rc == 0)
         rc = jail_compile_sandbox(s->isolation, zygote_plan(z), limits, &place, &s->plan, err);
     for (enum limit l = LIMIT_NONE + 1; rc == 0 && l < LIMIT_COUNT; l++)
         s->usage.means[l] = limit_means(l, limits, s->plan, s->cgroup != NULL);
@@ -603,13 +579,15 @@ static int start(
     return rc;
 }
 
-static int make_sandbox(void *arg, struct zygote *z, const struct jail_limits *limits,
-    const struct sandbox_events *events, void *events_arg, struct sandbox **out, struct error *err)
+/* `kept`: the volume and the workspace are those of this spec; NULL: it has none. */
+static int make_with(struct local *env, struct zygote *z, const struct jail_limits *limits,
+    const struct sandbox_spec *kept, const struct sandbox_events *events, void *events_arg,
+    struct sandbox **out, struct error *err)
 {
-    struct local *env = arg;
     struct sandbox *s = sandbox_new(env, z, events, events_arg);
     if (!s)
         return error_memory(err);
+    places_hold(&s->places, s->isolation, kept);
     int rc = start(s, z, limits, err);
     if (rc < 0) {
         local_close(s);
@@ -617,6 +595,13 @@ static int make_sandbox(void *arg, struct zygote *z, const struct jail_limits *l
     }
     *out = s;
     return 0;
+}
+
+/* For the pool. */
+static int make_sandbox(void *arg, struct zygote *z, const struct jail_limits *limits,
+    const struct sandbox_events *events, void *events_arg, struct sandbox **out, struct error *err)
+{
+    return make_with(arg, z, limits, NULL, events, events_arg, out, err);
 }
 
 /* Looks for a place among the cgroups, once. */
@@ -637,18 +622,22 @@ static int local_open_sandbox(struct environment *base, const struct sandbox_spe
     int rc = find_zygote(env, spec, &z, err);
     if (rc < 0)
         return rc;
-    *out = pool_take(env->pool, z, &spec->limits);
+    /* One that waits in the pool would keep a volume in use that nobody uses, and has no workspace. */
+    bool poolable = !spec->volume && !spec->workspace;
+    *out = poolable ? pool_take(env->pool, z, &spec->limits) : NULL;
     if (*out) {
         (*out)->events = *events;
         (*out)->arg = arg;
     } else {
-        rc = make_sandbox(env, z, &spec->limits, events, arg, out, err);
+        rc = make_with(env, z, &spec->limits, spec, events, arg, out, err);
     }
     if (rc == 0) {
         (*out)->in_use = true;
         env->sandboxes++;
+        if (env->sandboxes > env->most)
+            env->most = env->sandboxes;
     }
-    if (rc == 0)
+    if (rc == 0 && poolable)
         pool_keep(env->pool, z, &spec->limits, spec->pool);
     return rc;
 }
@@ -671,6 +660,21 @@ static void local_usage(const struct sandbox *s, struct sandbox_usage *out)
     *out = s->usage;
     if (!s->ended)
         read_cgroup(s, out, &out_of_memory);
+}
+
+static uint64_t local_busy_ns(const struct sandbox *s)
+{
+    return pace_busy_ns(s->pace);
+}
+
+static const char *local_volume(const struct sandbox *s)
+{
+    return places_volume(&s->places);
+}
+
+static const char *local_workspace(const struct sandbox *s)
+{
+    return places_workspace(&s->places);
 }
 
 /* A zygote that died is gone before its sandboxes are closed. */
@@ -700,6 +704,7 @@ static void local_free(struct environment *base)
     struct local *env = (struct local *)base;
     pool_close(env->pool);
     turns_close(env->turns);
+    quotas_close(env->quotas);
     for (size_t i = 0; i < env->zygote_count; i++)
         zygote_stop(env->zygotes[i]);
     cgroups_close(env->cgroups);
@@ -717,6 +722,9 @@ static const struct environment_ops local_ops = {
     .drain = local_drain,
     .isolation = local_isolation,
     .usage = local_usage,
+    .busy_ns = local_busy_ns,
+    .volume = local_volume,
+    .workspace = local_workspace,
     .describe = local_describe,
     .close = local_close,
     .free = local_free,
@@ -731,8 +739,11 @@ int local_open(struct loop *loop, struct environment **out, struct error *err)
     int rc = pool_open(loop, make_sandbox, local_close, env, &env->pool, err);
     if (rc == 0)
         rc = turns_open(loop, &env->turns, err);
+    if (rc == 0)
+        rc = quotas_open(loop, &env->quotas, err);
     if (rc < 0) {
         pool_close(env->pool);
+        turns_close(env->turns);
         free(env);
         return rc;
     }

@@ -2,17 +2,17 @@
 #include "env/nest.h"
 
 #include <errno.h>
-#include <ftw.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/tree.h"
 #include "jail/jail.h"
-
-enum { OPEN_AT_ONCE = 32 };
 
 struct nest {
     unsigned holders, made;
@@ -26,8 +26,7 @@ static int give(const struct nest *nest, const char *path, struct error *err)
         return 0;
     if (errno == EINVAL) /* in a user namespace that has no such id */
         return error_set(err, ERROR_UNSUPPORTED,
-            "isolation 'landlock' cannot be had here: this root has no other user to run the guest "
-            "as; run as an ordinary user");
+            "this root has no other user to run the guest as; run as an ordinary user");
     return error_set_errno(err, ERROR_ENVIRONMENT, "giving the guest its directory");
 }
 
@@ -65,7 +64,7 @@ void nest_release(struct nest *nest)
 {
     if (!nest || --nest->holders > 0)
         return;
-    nest_remove(nest->path);
+    tree_remove(AT_FDCWD, nest->path);
     free(nest->path);
     free(nest);
 }
@@ -86,18 +85,8 @@ int nest_add(struct nest *nest, char **path, struct error *err)
         return error_set_errno(err, ERROR_ENVIRONMENT, "making a temporary directory");
     int rc = give(nest, made, err);
     if (rc < 0)
-        nest_remove(made);
+        tree_remove(AT_FDCWD, made);
     else
         *path = steal(&made);
     return rc;
-}
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    return remove(path);
-}
-
-void nest_remove(const char *path)
-{
-    nftw(path, remove_entry, OPEN_AT_ONCE, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }

@@ -21,7 +21,5 @@ const char *nest_path(const struct nest *nest);
 
 /* A new directory in it; the path is the caller's (free). */
 int nest_add(struct nest *nest, char **path, struct error *err);
-/* Removes it with all that is in it; links are not followed. */
-void nest_remove(const char *path);
 
 #endif

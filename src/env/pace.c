@@ -66,6 +66,7 @@ struct tasks {
     } at[TASKS_MAX];
     size_t count;
     uint64_t used_ns;
+    uint64_t delayed_ns; /* in which they were ready to run, and had to wait */
 };
 
 static size_t read_text(const char *path, char *out, size_t size)
@@ -76,13 +77,15 @@ static size_t read_text(const char *path, char *out, size_t size)
     return n > 0 ? (size_t)n : 0;
 }
 
-/* Adds the time for which a thread had a processor; Documentation/scheduler/sched-stats.rst. */
+/* Adds the time for which a thread had a processor, and waited for one;
+ * Documentation/scheduler/sched-stats.rst. */
 static void add_use(struct tasks *tasks, const struct task *t)
 {
-    char path[64], text[128];
+    char path[64], text[128], *rest;
     snprintf(path, sizeof path, "/proc/%d/task/%d/schedstat", (int)t->pid, (int)t->tid);
     read_text(path, text, sizeof text);
-    tasks->used_ns += strtoull(text, NULL, 10);
+    tasks->used_ns += strtoull(text, &rest, 10);
+    tasks->delayed_ns += strtoull(rest, NULL, 10);
 }
 
 static void add_task(struct tasks *tasks, pid_t pid, pid_t tid)
@@ -127,7 +130,7 @@ static void add_threads(struct tasks *tasks, pid_t pid)
 static void find_tasks(struct pace *p, struct tasks *tasks)
 {
     tasks->count = 0;
-    tasks->used_ns = 0;
+    tasks->used_ns = tasks->delayed_ns = 0;
     add_children(tasks, p->keeper, p->keeper);
     for (size_t i = 0; i < tasks->count; i++) {
         struct task *t = &tasks->at[i];
@@ -221,6 +224,15 @@ void pace_begin(struct pace *p)
         p->gave_way = false;
     }
     timer_start(p->timer, p->interval_ms, 0);
+}
+
+uint64_t pace_busy_ns(struct pace *p)
+{
+    struct tasks tasks;
+    if (!p)
+        return 0;
+    find_tasks(p, &tasks);
+    return tasks.used_ns + tasks.delayed_ns;
 }
 
 void pace_end(struct pace *p)

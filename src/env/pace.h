@@ -8,6 +8,7 @@
 #ifndef DROSTE_ENV_PACE_H
 #define DROSTE_ENV_PACE_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -24,6 +25,9 @@ void pace_close(struct pace *p);
 
 /* An operation begins: the sandbox has its full priority, for now. NULL is fine. */
 void pace_begin(struct pace *p);
+/* Nanoseconds for which its processes and threads had a processor, or were waiting for one: what neither
+ * grows nor shrinks belongs to a sandbox in which everybody sleeps. NULL is fine: 0. */
+uint64_t pace_busy_ns(struct pace *p);
 /* It is about to be killed: who has no processor cannot end either. NULL is fine. */
 void pace_end(struct pace *p);
 

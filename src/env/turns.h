@@ -3,13 +3,16 @@
  * All guests of a host share one loop. A port (a descriptor that is read in pieces) which has said
  * something without end, or a little of it, is not looked at again before a short while, and in one
  * turn only so many of those that wait are: the others' messages come between. A guest that says
- * little and whole things never waits.
+ * little and whole things never waits, but for one thing: what it says takes the host some time, too,
+ * and whoever has had much of that since it was given something to do is heard after the others, where there
+ * are many such.
  */
 #ifndef DROSTE_ENV_TURNS_H
 #define DROSTE_ENV_TURNS_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/queue.h>
 
 #include "base/error.h"
@@ -19,10 +22,12 @@ struct turns;
 
 struct turn {
     TAILQ_ENTRY(turn) link;
-    void (*next)(void *arg, unsigned port); /* its turn has come */
+    void (*next)(void *arg, unsigned port); /* its turn has come: it is looked at again */
+    void (*hear)(void *arg, unsigned port); /* it has something to say, which is to be read now */
     void *arg;
     unsigned port;
-    bool waits;
+    uint64_t took; /* nanoseconds of the host's time, since turns_attend */
+    bool waits, put_off;
 };
 
 int turns_open(struct loop *loop, struct turns **out, struct error *err);
@@ -33,5 +38,12 @@ void turns_close(struct turns *q);
 bool turns_wait(struct turns *q, struct turn *t, size_t len);
 /* It waits no more, if it does. */
 void turns_leave(struct turns *q, struct turn *t);
+
+/* The port has something to say. True if others come first: `hear` is called then, later. */
+bool turns_put_off(struct turns *q, struct turn *t);
+/* What it said took the host so long. */
+void turns_took(struct turns *q, struct turn *t, uint64_t ns);
+/* It was given something to do: what it has taken before is forgotten. Also before it is freed. */
+void turns_attend(struct turns *q, struct turn *t);
 
 #endif

@@ -28,7 +28,8 @@ typedef void zygote_fn(void *arg, struct zygote_answer *answer);
  * cannot be had here). */
 int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct cgroups *cgroups,
     struct zygote **out, struct error *err);
-/* True if a sandbox of this spec may come from this zygote. */
+/* True if a sandbox of this spec may come from this zygote: which of the volumes of one place it has is
+ * the sandbox's business. */
 bool zygote_serves(const struct zygote *z, const struct sandbox_spec *spec);
 /* True if it has died and all that waited for it have been told: it can only be stopped. */
 bool zygote_is_gone(const struct zygote *z);

@@ -12,6 +12,7 @@
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/keyctl.h>
+#include <linux/openat2.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -29,7 +30,7 @@ static int write_file(const char *path, int flags, mode_t mode, const char *text
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags, mode);
     if (fd < 0)
         return -1;
-    ssize_t n = write(fd, text, len);
+    ssize_t n = flags & O_CREAT && fchmod(fd, mode) < 0 ? -1 : write(fd, text, len);
     int saved = n < 0 ? errno : EIO;
     close(fd);
     if (n == (ssize_t)len)
@@ -52,6 +53,15 @@ static int map_self(uint64_t uid, uint64_t gid, uid_t outer_uid, gid_t outer_gid
     return write_file("/proc/self/gid_map", 0, 0, line, (size_t)n);
 }
 
+/* sched(7): one that runs at real-time priority gives way to nobody; batch and idle ones do. */
+static int schedule_ordinarily(void)
+{
+    int policy = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
+    if (policy == SCHED_OTHER || policy == SCHED_BATCH || policy == SCHED_IDLE)
+        return 0;
+    return sched_setscheduler(0, SCHED_OTHER, &(struct sched_param){ 0 });
+}
+
 static int become(uid_t uid, gid_t gid)
 {
     if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
@@ -60,6 +70,7 @@ static int become(uid_t uid, gid_t gid)
     return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 }
 
+/* Whatever the umask is: root's guest is another user, who must get through. */
 static int make_directories(const char *path, mode_t mode, bool last)
 {
     char part[4096];
@@ -75,7 +86,10 @@ static int make_directories(const char *path, mode_t mode, bool last)
         if (part[i] == '\0' && !last)
             break;
         part[i] = '\0';
-        if (mkdir(part, mode) < 0 && errno != EEXIST)
+        int rc = mkdir(part, mode);
+        if (rc == 0)
+            rc = chmod(part, mode);
+        if (rc < 0 && errno != EEXIST)
             return -1;
         part[i] = path[i];
     }
@@ -100,6 +114,32 @@ static int bind_tree(const char *source, const char *target, uint64_t attributes
     /* Recursive, so that a mount below the source is as read-only as the source (Linux 5.12). */
     struct mount_attr attr = { .attr_set = attributes };
     return (int)syscall(SYS_mount_setattr, AT_FDCWD, target, AT_RECURSIVE, &attr, sizeof attr);
+}
+
+/* A directory that strangers write to: nothing on the way may be a link, and it must be the one that the
+ * host looked at. What is in it starts nothing with somebody's rights, and speaks to no device. */
+static int bind_volume(
+    const char *base, const char *path, const char *target, const struct jail_op *op)
+{
+    struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
+    char self[32];
+    struct stat st;
+    int rc = -1, directory = open(base, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0)
+        return -1;
+    int source = (int)syscall(SYS_openat2, directory, path, &how, sizeof how);
+    if (source >= 0 && fstat(source, &st) == 0) {
+        snprintf(self, sizeof self, "/proc/self/fd/%d", source);
+        errno = ESTALE;
+        if (st.st_dev == op->a && st.st_ino == op->b)
+            rc = bind_tree(self, target, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    }
+    int saved = errno;
+    close(directory);
+    close(source);
+    errno = saved;
+    return rc;
 }
 
 static int make_read_only(const char *target)
@@ -177,29 +217,40 @@ struct state {
     /* The ids outside, looked up before a namespace hides them. */
     uid_t uid;
     gid_t gid;
-    int ruleset; /* the Landlock domain under construction */
+    int ruleset;      /* the Landlock domain under construction */
+    uint64_t handled; /* what it controls */
 };
 
 static int begin_domain(struct state *state, uint64_t files, uint64_t rest)
 {
     struct landlock_ruleset domain = { files, rest & 0xFFFFFFFF, rest >> 32 };
+    state->handled = files;
     state->ruleset = (int)syscall(SYS_landlock_create_ruleset, &domain, sizeof domain, 0);
     return state->ruleset < 0 ? -1 : 0;
 }
 
-/* Rights that only directories have are left out for files: the kernel refuses them there. */
-static int add_rule(const struct state *state, const char *path, uint64_t rights)
+/* Rights that only directories have are left out for files, and those that this kernel is too old to
+ * control for all: it would refuse the rule. */
+static int add_rule(const struct state *state, const char *path, uint64_t rights, uint64_t inode)
 {
     struct {
         uint64_t rights;
         int32_t parent;
-    } __attribute__((packed)) rule = { rights, open(path, O_PATH | O_CLOEXEC) };
+    } __attribute__((packed)) rule = { rights & state->handled, open(path, O_PATH | O_CLOEXEC) };
     struct stat st;
     if (rule.parent < 0)
         return -1;
-    if (fstat(rule.parent, &st) == 0 && !S_ISDIR(st.st_mode))
+    int known = fstat(rule.parent, &st);
+    if (known == 0 && !S_ISDIR(st.st_mode))
         rule.rights &= LANDLOCK_OF_FILES;
-    int rc = (int)syscall(SYS_landlock_add_rule, state->ruleset, 1 /* path beneath */, &rule, 0);
+    if (inode != 0 && (known < 0 || st.st_ino != inode)) {
+        close(rule.parent);
+        errno = ESTALE;
+        return -1;
+    }
+    int rc = rule.rights == 0 ? 0
+                              : (int)syscall(SYS_landlock_add_rule, state->ruleset,
+                                    1 /* path beneath */, &rule, 0);
     int saved = errno;
     close(rule.parent);
     errno = saved;
@@ -231,6 +282,8 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op, str
         return mount("none", t1, t0, op->a, jail_plan_text(plan, op, 2));
     case JAIL_BIND:
         return bind_tree(t0, t1, op->a);
+    case JAIL_VOLUME:
+        return bind_volume(t0, t1, jail_plan_text(plan, op, 2), op);
     case JAIL_READ_ONLY:
         return make_read_only(t0);
     case JAIL_DIRECTORY:
@@ -259,12 +312,14 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op, str
         return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     case JAIL_KEYRING:
         return syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 ? -1 : 0;
+    case JAIL_SCHEDULE:
+        return schedule_ordinarily();
     case JAIL_MASK:
         return mount("/dev/null", t0, NULL, MS_BIND, NULL);
     case JAIL_RULESET:
         return begin_domain(state, op->a, op->b);
     case JAIL_RULE:
-        return add_rule(state, t0, op->a);
+        return add_rule(state, t0, op->a, op->b);
     case JAIL_CONFINE:
         return confine(state);
     case JAIL_FILTER:

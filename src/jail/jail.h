@@ -40,6 +40,10 @@ struct jail_limits {
     uint64_t open_files; /* descriptors of a process */
     uint64_t file_size;  /* bytes of one file */
     uint64_t tmp_size;   /* bytes of the private /tmp; only with a mount namespace */
+    uint64_t volume_size;    /* bytes of its volume, and */
+    uint64_t volume_files;   /* files in it; only with one */
+    uint64_t workspace_size; /* the same of its workspace */
+    uint64_t workspace_files;
 };
 
 extern const struct jail_limits jail_default_limits;
@@ -54,10 +58,20 @@ enum limit {
     LIMIT_OPEN_FILES,
     LIMIT_FILE_SIZE,
     LIMIT_TMP_SIZE,
+    LIMIT_VOLUME_SIZE,
+    LIMIT_VOLUME_FILES,
+    LIMIT_WORKSPACE_SIZE,
+    LIMIT_WORKSPACE_FILES,
     LIMIT_COUNT,
 };
 
-enum limit_means { LIMIT_BY_NOTHING, LIMIT_BY_CGROUP, LIMIT_BY_RLIMIT, LIMIT_BY_MOUNT };
+enum limit_means {
+    LIMIT_BY_NOTHING,
+    LIMIT_BY_CGROUP,
+    LIMIT_BY_RLIMIT,
+    LIMIT_BY_MOUNT,
+    LIMIT_BY_HOST
+};
 
 /* "cpu time", as results name it, and "cpu-time", the setting. */
 const char *limit_name(enum limit limit);
@@ -68,7 +82,7 @@ void limit_print(enum limit limit, const struct jail_limits *limits, struct buf 
 /* What enforces it in a sandbox of this plan, with or without a cgroup. */
 enum limit_means limit_means(
     enum limit limit, const struct jail_limits *limits, const struct jail_plan *plan, bool cgroup);
-/* "cgroup", "rlimit", "mount"; NULL for LIMIT_BY_NOTHING. */
+/* "cgroup", "rlimit", "mount", "host" (which looks now and then); NULL for LIMIT_BY_NOTHING. */
 const char *limit_means_name(enum limit_means means);
 
 /* What the interpreter needs to see, as it told itself, and who starts it. */
@@ -81,6 +95,9 @@ struct jail_host {
     size_t read_path_count;
     const char *workdir; /* without a root of its own: where the zygote stands, and cleans up if the
                           * host is killed */
+    /* The directory of all volumes and workspaces; NULL: none. Each sandbox gets one of those that it may. */
+    const char *volumes;
+    bool has_volume, has_workspace;
 };
 
 enum {
@@ -88,8 +105,24 @@ enum {
     JAIL_NOBODY = 65534,    /* who a guest of root's is to the host: never root */
 };
 
-/* Of a sandbox without a root of its own. */
+/* Where the guest sees its volume, in a root of its own. */
+#define JAIL_VOLUME_AT   "/data"
+#define JAIL_VOLUME_ALSO "/home/daytona/memory" /* as the systems that this one follows have it */
+
+/* And the directory that was filled for its session (volume/workspace.h). */
+#define JAIL_WORKSPACE_AT   "/home/daytona/workspace"
+#define JAIL_WORKSPACE_ALSO "/workspace"
+
+/* A directory that is the host's, for the guest to write to. */
+struct jail_volume {
+    const char *path;       /* NULL: none. With a root of its own: below the zygote's `volumes` */
+    uint64_t device, inode; /* what it must be */
+};
+
+/* What is this sandbox's alone. */
 struct jail_place {
+    struct jail_volume volume, workspace;
+    /* without a root of its own: */
     const char *workdir;     /* the session's temporary directory */
     uint64_t user_processes; /* processes and threads that its user has already */
 };
@@ -97,8 +130,7 @@ struct jail_place {
 /* Plans are heap blocks (free). */
 int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
     struct jail_plan **out, struct error *err);
-/* `zygote` is the plan of the one that it is cloned from; `place` is not looked at where the
- * sandbox has its own root. */
+/* `zygote` is the plan of the one that it is cloned from. */
 int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygote,
     const struct jail_limits *limits, const struct jail_place *place, struct jail_plan **out,
     struct error *err);

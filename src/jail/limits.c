@@ -19,6 +19,7 @@ static const struct row {
     enum unit unit;
     bool cgroup;  /* a cgroup can enforce it, for the sandbox as a whole */
     int resource; /* RLIMIT_… that can, or -1 */
+    bool host;    /* the host measures, and ends what is over it */
 } rows[LIMIT_COUNT] = {
 #define AT(field) offsetof(struct jail_limits, field)
     [LIMIT_MEMORY] = { "memory", "memory", AT(memory), UNIT_BYTES, true, RLIMIT_DATA },
@@ -30,6 +31,14 @@ static const struct row {
     [LIMIT_FILE_SIZE] = { "file size", "file-size", AT(file_size), UNIT_BYTES, false,
         RLIMIT_FSIZE },
     [LIMIT_TMP_SIZE] = { "size of /tmp", "tmp-size", AT(tmp_size), UNIT_BYTES, false, -1 },
+    [LIMIT_VOLUME_SIZE] = { "volume size", "volume-size", AT(volume_size), UNIT_BYTES, false, -1,
+        true },
+    [LIMIT_VOLUME_FILES] = { "volume files", "volume-files", AT(volume_files), UNIT_COUNT, false,
+        -1, true },
+    [LIMIT_WORKSPACE_SIZE] = { "workspace size", "workspace-size", AT(workspace_size), UNIT_BYTES,
+        false, -1, true },
+    [LIMIT_WORKSPACE_FILES] = { "workspace files", "workspace-files", AT(workspace_files),
+        UNIT_COUNT, false, -1, true },
 #undef AT
 };
 
@@ -38,6 +47,7 @@ static const char *const means_names[] = {
     [LIMIT_BY_CGROUP] = "cgroup",
     [LIMIT_BY_RLIMIT] = "rlimit",
     [LIMIT_BY_MOUNT] = "mount",
+    [LIMIT_BY_HOST] = "host",
 };
 
 const char *limit_name(enum limit limit)
@@ -106,6 +116,8 @@ enum limit_means limit_means(
     const struct row *row = &rows[limit];
     if (limit_value(limit, limits) == 0)
         return LIMIT_BY_NOTHING;
+    if (row->host)
+        return LIMIT_BY_HOST;
     if (cgroup && row->cgroup)
         return LIMIT_BY_CGROUP;
     if (row->resource >= 0 && has_rlimit(plan, row->resource))

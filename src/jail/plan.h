@@ -14,12 +14,14 @@
 #include <stdint.h>
 
 enum jail_op_kind {
-    JAIL_UNSHARE,      /* a: CLONE_NEW… flags */
-    JAIL_MAP_SELF,     /* a, b: user and group id inside, for the caller's own outside */
-    JAIL_BECOME,       /* a, b: user and group id to change to, without supplementary groups */
-    JAIL_PRIVATE,      /* stop the propagation of mounts, in both directions */
-    JAIL_MOUNT,        /* text 0: type, 1: target, 2: data; a: MS_… flags */
-    JAIL_BIND,         /* text 0: source, 1: target (made as needed); a: MOUNT_ATTR_… to set */
+    JAIL_UNSHARE,  /* a: CLONE_NEW… flags */
+    JAIL_MAP_SELF, /* a, b: user and group id inside, for the caller's own outside */
+    JAIL_BECOME,   /* a, b: user and group id to change to, without supplementary groups */
+    JAIL_PRIVATE,  /* stop the propagation of mounts, in both directions */
+    JAIL_MOUNT,    /* text 0: type, 1: target, 2: data; a: MS_… flags */
+    JAIL_BIND,     /* text 0: source, 1: target (made as needed); a: MOUNT_ATTR_… to set */
+    JAIL_VOLUME, /* text 0: directory, 1: a path below it without links, 2: mount point; a: device,
+                        * b: inode that it must be */
     JAIL_READ_ONLY,    /* text 0: mount point; one mount, not those below it */
     JAIL_DIRECTORY,    /* text 0: path, parents made too; a: mode */
     JAIL_FILE,         /* text 0: path, 1: contents; a: mode */
@@ -34,12 +36,14 @@ enum jail_op_kind {
     JAIL_DROP_CAPS,    /* all other sets, the ambient one too */
     JAIL_NO_NEW_PRIVS, /* set-user-id files and file capabilities have no effect */
     JAIL_KEYRING,      /* a session keyring of its own, empty */
+    JAIL_SCHEDULE,     /* ordinary scheduling, where real-time priority was inherited */
     JAIL_MASK,         /* text 0: a file, hidden by an empty one */
     JAIL_RULESET,      /* begins a Landlock domain; a: rights to files that it controls,
                         * b: to the network, and << 32 the scopes (jail/landlock.h) */
-    JAIL_RULE,         /* text 0: path, with all below it; a: rights to it */
-    JAIL_CONFINE,      /* enters the domain, for good */
-    JAIL_FILTER,       /* text 0: a seccomp filter of a bytes (jail/filter.c) */
+    JAIL_RULE,    /* text 0: path, with all below it; a: rights to it; b: the inode that it must
+                        * be, 0: any */
+    JAIL_CONFINE, /* enters the domain, for good */
+    JAIL_FILTER,  /* text 0: a seccomp filter of a bytes (jail/filter.c) */
     JAIL_OP_COUNT,
 };
 

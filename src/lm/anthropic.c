@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "lm/dialect.h"
 #include "lm/record.h"
+#include "lm/request.h"
 
 /* The limit of an answer for whom none was asked: what each family of models allows, within
  * reason. The first prefix that fits. */
@@ -125,7 +126,7 @@ static int anthropic_write(const struct lm_call *call, const struct lm_request *
     }
     if (request->temperature >= 0) {
         buf_puts(b, ",\"temperature\":");
-        record_append_number(b, request->temperature);
+        json_append_number(b, request->temperature);
     }
     if (style->stream)
         buf_puts(b, ",\"stream\":true");

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/linewise.h"
 #include "lm/record.h"
 
 struct known {
@@ -18,10 +19,10 @@ struct known {
 };
 
 struct cache {
-    struct record *record; /* NULL once it could not be written */
+    struct record *record; /* NULL once it could not be written, or without a file */
     int fd;                /* for reading */
-    char *path;
-    void *entries; /* of tsearch(3), by key */
+    char *path;            /* NULL: there is no file */
+    void *entries;         /* of tsearch(3), by key */
 };
 
 struct shared_answer *shared_answer_new(
@@ -81,44 +82,28 @@ static struct known *make_entry(struct cache *cache, const char *key)
 
 /* ---- the file ---- */
 
-static int add_line(
-    struct cache *cache, const char *text, size_t len, off_t at, size_t number, struct error *err)
+static int add_line(void *arg, const struct line *line, struct error *err)
 {
+    struct cache *cache = arg;
     cleanup_json struct json_object *o = NULL;
     struct error why = { 0 };
-    if (json_parse(text, len, &json_limits_large, &o, &why) < 0)
+    if (line_is_blank(line))
+        return 0;
+    if (json_parse(line->text, line->len, &json_limits_large, &o, &why) < 0)
         return error_set(err, ERROR_ARGUMENT, "the cache %.90s, line %zu: %.100s", cache->path,
-            number, why.text);
+            line->number, why.text);
     const char *key = json_get_string(o, "key", "");
     if (strlen(key) != HASH_TEXT_SIZE - 1 || !json_get_string(o, "content", NULL))
         return error_set(err, ERROR_ARGUMENT, "the cache %.90s, line %zu: it is no recorded call",
-            cache->path, number);
+            cache->path, line->number);
     if (json_get_typed(o, "error", json_type_object))
         return 0;
     struct known *entry = make_entry(cache, key);
     if (!entry)
         return error_memory(err);
-    entry->at = at;
-    entry->len = len;
+    entry->at = line->at;
+    entry->len = line->len;
     return 0;
-}
-
-static int read_lines(struct cache *cache, FILE *f, struct error *err)
-{
-    cleanup_free char *text = NULL;
-    size_t room = 0, number = 0;
-    off_t at = 0;
-    ssize_t n;
-    while ((n = getline(&text, &room, f)) >= 0) {
-        size_t len = (size_t)n;
-        while (len > 0 && strchr(" \t\r\n", text[len - 1]))
-            len--;
-        int rc = ++number && len > 0 ? add_line(cache, text, len, at, number, err) : 0;
-        if (rc < 0)
-            return rc;
-        at += n;
-    }
-    return ferror(f) ? error_set_errno(err, ERROR_IO, "reading the cache %.100s", cache->path) : 0;
 }
 
 static int fill(struct cache *cache, struct error *err)
@@ -126,14 +111,15 @@ static int fill(struct cache *cache, struct error *err)
     int rc = record_open(cache->path, &cache->record, err);
     if (rc < 0)
         return rc;
-    cleanup_file FILE *f = fopen(cache->path, "re");
     cache->fd = open(cache->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     struct stat st;
-    if (!f || cache->fd < 0 || fstat(cache->fd, &st) < 0)
+    if (cache->fd < 0 || fstat(cache->fd, &st) < 0)
         return error_set_errno(err, ERROR_IO, "opening the cache %.100s", cache->path);
     if (!S_ISREG(st.st_mode))
         return error_set(err, ERROR_ARGUMENT, "the cache %.100s is no regular file", cache->path);
-    return read_lines(cache, f, err);
+    char name[140];
+    snprintf(name, sizeof name, "the cache %.100s", cache->path);
+    return linewise_read(cache->fd, name, add_line, cache, err);
 }
 
 int cache_open(const char *path, struct cache **out, struct error *err)
@@ -142,8 +128,8 @@ int cache_open(const char *path, struct cache **out, struct error *err)
     if (!cache)
         return error_memory(err);
     cache->fd = -1;
-    cache->path = strdup(path);
-    int rc = cache->path ? fill(cache, err) : error_memory(err);
+    cache->path = path ? strdup(path) : NULL;
+    int rc = !path ? 0 : cache->path ? fill(cache, err) : error_memory(err);
     if (rc < 0) {
         cache_close(cache);
         return rc;
@@ -188,10 +174,10 @@ struct shared_answer *cache_find(struct cache *cache, const char *key)
 void cache_keep(
     struct cache *cache, const char *key, const struct lm_call *call, const struct lm_reply *reply)
 {
-    struct known *entry = make_entry(cache, key);
+    struct known *entry = cache->record ? make_entry(cache, key) : NULL;
     off_t at = 0;
     size_t len = 0;
-    if (!cache->record || !entry)
+    if (!entry)
         return;
     if (record_append(cache->record, key, call, reply, NULL) < 0 ||
         record_last(cache->record, &at, &len) < 0) {
@@ -209,8 +195,25 @@ struct lm_call *cache_asker(struct cache *cache, const char *key)
     return entry ? entry->asker : NULL;
 }
 
+/* What is neither asked for nor answered needs no place. */
+static void forget_asker(struct cache *cache, const char *key)
+{
+    struct known *entry = find_entry(cache, key);
+    if (!entry)
+        return;
+    entry->asker = NULL;
+    if (entry->len > 0)
+        return;
+    tdelete(entry, &cache->entries, compare);
+    free(entry);
+}
+
 int cache_set_asker(struct cache *cache, const char *key, struct lm_call *call, struct error *err)
 {
+    if (!call) {
+        forget_asker(cache, key);
+        return 0;
+    }
     struct known *entry = make_entry(cache, key);
     if (!entry)
         return error_memory(err);

@@ -25,8 +25,8 @@ struct shared_answer *shared_answer_new(
 /* Lets go of it; NULL is fine. */
 void shared_answer_drop(struct shared_answer *answer);
 
-/* Errors: ERROR_IO, ERROR_ARGUMENT (a line that is no recorded call's, with its number),
- * ERROR_PROTOCOL (a last line that is torn). */
+/* Without a path (NULL) nothing is kept: it only knows who is asking. Errors: ERROR_IO, ERROR_ARGUMENT (a
+ * line that is no recorded call's, with its number), ERROR_PROTOCOL (a last line that is torn). */
 int cache_open(const char *path, struct cache **out, struct error *err);
 void cache_close(struct cache *cache);
 
@@ -36,7 +36,7 @@ struct shared_answer *cache_find(struct cache *cache, const char *key);
 void cache_keep(
     struct cache *cache, const char *key, const struct lm_call *call, const struct lm_reply *reply);
 
-/* The call that asks for this key; NULL: none. */
+/* The call that asks for this key; NULL: none. Setting it to NULL never fails. */
 struct lm_call *cache_asker(struct cache *cache, const char *key);
 int cache_set_asker(struct cache *cache, const char *key, struct lm_call *call, struct error *err);
 

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "lm/client.h"
+#include "lm/request.h"
 
 struct callback {
     lm_callback_fn *fn;

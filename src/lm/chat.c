@@ -204,13 +204,12 @@ static void chat_attempt(struct lm_call *call)
     struct server *s = call->client;
     struct chat *chat = call->own;
     const struct dialect *dialect = s->provider->dialect;
-    const char *headers[6] = { "Content-Type: application/json",
-        s->style.stream ? "Accept: text/event-stream, application/json"
-                        : "Accept: application/json",
-        chat->idempotency };
-    struct http_request request = { chat->url, headers, 3, chat->request->data,
+    const char *headers[6] = { "Content-Type: application/json", chat->idempotency };
+    struct http_request request = { chat->url, headers, 2, chat->request->data,
         chat->request->len };
     struct lm_outcome outcome = { 0 };
+    if (s->style.stream)
+        headers[request.header_count++] = "Accept: text/event-stream, application/json";
     for (size_t i = 0; i < array_length(dialect->headers) && dialect->headers[i]; i++)
         headers[request.header_count++] = dialect->headers[i];
     if (s->key_header)

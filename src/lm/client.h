@@ -39,8 +39,8 @@ struct lm_call {
     /* {"model":…,"messages":[…] without the end: the head of an OpenAI request's body and the middle
      * of a recorded line; a client may append after head_len. Empty where nobody needs it. */
     struct buf body;
-    size_t head_len;
-    char messages_hash[HASH_TEXT_SIZE]; /* as body; see record.h */
+    size_t head_len, messages_at;       /* the messages end with the head */
+    char messages_hash[HASH_TEXT_SIZE]; /* record_key's; "": nobody asked yet */
     char cache_key[HASH_TEXT_SIZE];     /* "": there is no cache */
     struct lm_call *leader;             /* of a call that follows; of one that leads, itself */
     struct shared_answer *given;
@@ -68,7 +68,7 @@ struct lm_outcome {
 };
 
 struct lm_client_ops {
-    bool needs_body;   /* call->body and messages_hash are made before `prepare` */
+    bool needs_body;   /* call->body is made before `prepare` */
     bool owes_answers; /* the embedding program keeps the call's handle until its lm_answer */
     int (*open)(struct loop *loop, const struct lm_options *options, const char *model,
         void **client, struct error *err);
@@ -98,8 +98,6 @@ void lm_attempt_done(struct lm_call *call, const struct lm_outcome *outcome);
 bool lm_attempt_delta(struct lm_call *call, const char *text, size_t len);
 /* The server's answer to the running attempt has these headers. */
 void lm_attempt_headers(struct lm_call *call, limits_header_fn *header, void *arg);
-/* The role as a constant of ours; NULL if nobody knows it. */
-const char *lm_role(const char *role);
 /* What a call costs of which the provider said nothing: a token per 4 bytes. */
 struct lm_usage lm_usage_estimate(const struct lm_call *call, size_t output_bytes);
 

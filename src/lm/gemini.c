@@ -70,7 +70,7 @@ static void write_settings(struct buf *b, const struct lm_request *request)
     }
     if (request->temperature >= 0) {
         buf_printf(b, "%s\"temperature\":", comma);
-        record_append_number(b, request->temperature);
+        json_append_number(b, request->temperature);
     }
     buf_puts(b, "}}");
 }
@@ -114,7 +114,7 @@ static void take_candidate(struct model_answer *a, struct json_object *candidate
 {
     struct json_object *parts =
         json_get_typed(reply_get(candidate, "content"), "parts", json_type_array);
-    for (size_t i = 0; parts && i < json_object_array_length(parts); i++) {
+    for (size_t i = 0; i < json_length(parts); i++) {
         struct json_object *part = json_object_array_get_idx(parts, i);
         struct json_object *text = reply_get(part, "text");
         if (!json_object_is_type(text, json_type_string) || json_get_bool(part, "thought", false))
@@ -154,7 +154,7 @@ static int take_reply(struct model_answer *a, const struct reply_where *where, c
     struct json_object *candidates = json_get_typed(root, "candidates", json_type_array);
     take_usage(a, json_get_typed(root, "usageMetadata", json_type_object));
     take_block(a, reply_get(root, "promptFeedback"));
-    if (candidates && json_object_array_length(candidates) > 0)
+    if (json_length(candidates) > 0)
         take_candidate(a, json_object_array_get_idx(candidates, 0));
     else if (whole && !a->finished)
         return reply_shape_error(where, "its answer has no candidates", err);

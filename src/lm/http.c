@@ -17,23 +17,29 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/queue.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "lm/pin.h"
+#include "lm/sockets.h"
 
-#define TICK_MS 100 /* how late a stall may be noticed */
+#define TICK_MS      100   /* how late a stall may be noticed */
+#define SENT_AT_ONCE 16384 /* a body that any socket's buffer takes whole */
 
+/* Used for one request after another, with its handle: to make one costs as much as to send one. */
 struct http_transfer {
-    TAILQ_ENTRY(http_transfer) link, ready_link;
+    TAILQ_ENTRY(http_transfer) link, ready_link; /* `link` also among the spare ones */
     struct http *http;
     CURL *easy;
     struct curl_slist *headers, *resolve;
+    /* What follows is of one request. */
     struct http_handler handler;
     void *arg;
     size_t body_len;
     bool added;        /* to the multi handle; false while the host is looked up */
+    bool begun;        /* the request may have left; before, the handle tells of the last one */
     struct buf in;     /* received and not yet handed over */
     size_t received;   /* bytes of the body */
     curl_off_t sent;   /* bytes of the request's body */
@@ -51,9 +57,12 @@ struct http {
     CURLM *multi;
     struct timer *timer; /* libcurl's */
     struct timer *tick;  /* ours, for stalls; runs while there are transfers */
-    struct pin *pin;     /* NULL where libcurl need not look the host up */
+    struct sockets *sockets;
+    struct pin *pin; /* NULL where libcurl need not look the host up */
     struct transfer_list transfers;
     struct transfer_list ready; /* those with bytes in `in` */
+    struct transfer_list spare; /* for the next requests: at most one a connection */
+    unsigned spare_count;
     unsigned depth;
     bool closing;
 };
@@ -83,10 +92,25 @@ static void http_enter(struct http *http)
     http->depth++;
 }
 
+static void transfer_free(struct http_transfer *t)
+{
+    curl_easy_cleanup(t->easy);
+    curl_slist_free_all(t->headers);
+    curl_slist_free_all(t->resolve);
+    buf_free(&t->in);
+    free(t);
+}
+
 static void http_free(struct http *http)
 {
+    struct http_transfer *t;
+    while ((t = TAILQ_FIRST(&http->spare))) {
+        TAILQ_REMOVE(&http->spare, t, link);
+        transfer_free(t);
+    }
     if (http->multi)
         curl_multi_cleanup(http->multi);
+    sockets_free(http->sockets);
     timer_free(http->timer);
     timer_free(http->tick);
     pin_free(http->pin);
@@ -102,15 +126,20 @@ static void http_leave(struct http *http)
         http_free(http);
 }
 
-static void transfer_free(struct http_transfer *t)
+/* The request is over, or never was. */
+static void transfer_release(struct http_transfer *t)
 {
+    struct http *http = t->http;
     if (t->added)
-        curl_multi_remove_handle(t->http->multi, t->easy);
-    curl_easy_cleanup(t->easy);
-    curl_slist_free_all(t->headers);
-    curl_slist_free_all(t->resolve);
+        curl_multi_remove_handle(http->multi, t->easy);
+    t->added = false;
     buf_free(&t->in);
-    free(t);
+    if (http->spare_count == http->options.connections) {
+        transfer_free(t);
+        return;
+    }
+    TAILQ_INSERT_HEAD(&http->spare, t, link);
+    http->spare_count++;
 }
 
 static void transfer_unlink(struct http_transfer *t)
@@ -119,8 +148,10 @@ static void transfer_unlink(struct http_transfer *t)
     TAILQ_REMOVE(&http->transfers, t, link);
     if (t->in.len > 0)
         TAILQ_REMOVE(&http->ready, t, ready_link);
-    if (TAILQ_EMPTY(&http->transfers))
+    if (TAILQ_EMPTY(&http->transfers)) {
         timer_stop(http->tick);
+        loop_far(http->loop, false);
+    }
 }
 
 const char *http_header(struct http_transfer *t, const char *name)
@@ -146,21 +177,19 @@ static void transfer_finish(struct http_transfer *t, struct http_result *result)
     struct http_handler handler = t->handler;
     void *arg = t->arg;
     curl_off_t wait = 0;
-    curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &result->status);
-    curl_easy_getinfo(t->easy, CURLINFO_RETRY_AFTER, &wait);
+    result->status = http_status(t);
+    if (t->begun)
+        curl_easy_getinfo(t->easy, CURLINFO_RETRY_AFTER, &wait);
     result->retry_after = wait > 0 ? (double)wait : 0;
     transfer_tell_head(t);
     transfer_unlink(t);
-    transfer_free(t);
+    transfer_release(t);
     handler.done(arg, result);
 }
 
 bool http_sent(const struct http_transfer *t)
 {
-    curl_off_t ready_us = 0;
-    if (t->added)
-        curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
-    return ready_us > 0;
+    return t->begun;
 }
 
 static void transfer_fail(struct http_transfer *t, CURLcode curl)
@@ -172,8 +201,10 @@ static void transfer_fail(struct http_transfer *t, CURLcode curl)
     for (size_t i = 0; i < array_length(failures); i++)
         if (failures[i].curl == curl)
             f = &failures[i];
-    curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &fresh);
-    curl_easy_getinfo(t->easy, CURLINFO_HEADER_SIZE, &header_bytes);
+    if (t->begun) {
+        curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &fresh);
+        curl_easy_getinfo(t->easy, CURLINFO_HEADER_SIZE, &header_bytes);
+    }
     result.unanswered = fresh == 0 && header_bytes == 0 && t->received == 0;
     enum error_code code = !f ? ERROR_MODEL_REPLY : result.unsent ? f->code : f->sent;
     if (!f || !f->again)
@@ -254,53 +285,30 @@ static void http_act(struct http *http, curl_socket_t fd, int events)
     http_leave(http);
 }
 
-/* A watch does not know its descriptor, so libcurl is asked by this. */
-struct connection {
-    struct http *http;
-    curl_socket_t fd;
-    struct watch *watch;
-};
-
-static void connection_ready(void *arg, int status, int events)
+static void socket_ready(void *arg, int fd, int status, int events)
 {
-    struct connection *c = arg;
     int what = status < 0 ? CURL_CSELECT_ERR : 0;
     if (events & UV_READABLE)
         what |= CURL_CSELECT_IN;
     if (events & UV_WRITABLE)
         what |= CURL_CSELECT_OUT;
-    http_act(c->http, c->fd, what);
+    http_act(arg, fd, what);
 }
 
-static struct connection *connection_new(struct http *http, curl_socket_t fd)
-{
-    struct connection *c = calloc(1, sizeof *c);
-    if (!c)
-        return NULL;
-    *c = (struct connection){ http, fd, watch_new(http->loop, fd, connection_ready, c) };
-    if (!c->watch) {
-        free(c);
-        return NULL;
-    }
-    curl_multi_assign(http->multi, fd, c);
-    return c;
-}
-
-static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *connection)
+static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *unused)
 {
     struct http *http = arg;
-    struct connection *c = connection;
-    if (what == CURL_POLL_REMOVE) {
-        if (c) {
-            watch_free(c->watch);
-            free(c);
-        }
-        return 0;
-    }
-    if (!c && !(c = connection_new(http, fd)))
-        return -1;
+    if (what == CURL_POLL_REMOVE)
+        return sockets_want(http->sockets, fd, 0);
     int events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
-    return watch_events(c->watch, events) < 0 ? -1 : 0;
+    return sockets_want(http->sockets, fd, events);
+}
+
+static int on_close(void *arg, curl_socket_t fd)
+{
+    struct http *http = arg;
+    sockets_forget(http->sockets, fd);
+    return close(fd);
 }
 
 static int on_timer(CURLM *multi, long timeout_ms, void *arg)
@@ -346,6 +354,14 @@ static int on_progress(
     return 0;
 }
 
+static int on_begin(void *arg, char *ip, char *local_ip, int port, int local_port)
+{
+    struct http_transfer *t = arg;
+    t->begun = true;
+    t->moved_ns = clock_ns();
+    return CURL_PREREQFUNC_OK;
+}
+
 /* Seconds that the transfer may now be without a byte; 0: for ever. */
 static double patience(const struct http_transfer *t)
 {
@@ -354,7 +370,7 @@ static double patience(const struct http_transfer *t)
         return o->connect_timeout;
     if (!http_sent(t))
         return 0; /* connecting has libcurl's own limit */
-    if (t->received == 0 && (size_t)t->sent >= t->body_len)
+    if (t->received == 0 && (t->body_len < SENT_AT_ONCE || (size_t)t->sent >= t->body_len))
         return o->first_timeout;
     return o->stall_timeout;
 }
@@ -394,9 +410,10 @@ static void tick_due(void *arg)
 static bool transfer_add(struct http_transfer *t)
 {
     struct http *http = t->http;
-    const char *entry = http->pin ? pin_entry(http->pin) : NULL;
-    if (entry) {
-        t->resolve = curl_slist_append(NULL, entry);
+    if (http->pin) {
+        const char *entry = pin_entry(http->pin);
+        curl_slist_free_all(t->resolve);
+        t->resolve = entry ? curl_slist_append(NULL, entry) : NULL;
         curl_easy_setopt(t->easy, CURLOPT_RESOLVE, t->resolve);
     }
     t->moved_ns = clock_ns();
@@ -431,18 +448,22 @@ static void host_looked_up(void *arg, const char *error)
 
 static bool transfer_set_headers(struct http_transfer *t, const struct http_request *request)
 {
+    curl_slist_free_all(t->headers);
+    t->headers = NULL;
     /* libcurl would wait a second for a "100 Continue" that model servers do not send. */
-    t->headers = curl_slist_append(NULL, "Expect:");
-    for (size_t i = 0; t->headers && i < request->header_count; i++) {
+    if (request->body_len >= SENT_AT_ONCE && !(t->headers = curl_slist_append(NULL, "Expect:")))
+        return false;
+    for (size_t i = 0; i < request->header_count; i++) {
         struct curl_slist *longer = curl_slist_append(t->headers, request->headers[i]);
         if (!longer)
             return false;
         t->headers = longer;
     }
-    return t->headers && curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers) == CURLE_OK;
+    return curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers) == CURLE_OK;
 }
 
-static bool transfer_set_up(struct http_transfer *t, const struct http_request *request)
+/* What is the same for all requests. */
+static bool transfer_prepare(struct http_transfer *t)
 {
     const struct http_options *o = &t->http->options;
     CURL *e = t->easy;
@@ -454,44 +475,78 @@ static bool transfer_set_up(struct http_transfer *t, const struct http_request *
     curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)(o->connect_timeout * 1000));
     curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, on_begin);
+    curl_easy_setopt(e, CURLOPT_PREREQDATA, t);
     curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_bytes);
     curl_easy_setopt(e, CURLOPT_WRITEDATA, t);
-    curl_easy_setopt(e, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(e, CURLOPT_XFERINFOFUNCTION, on_progress);
     curl_easy_setopt(e, CURLOPT_XFERINFODATA, t);
+    curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, on_close);
+    curl_easy_setopt(e, CURLOPT_CLOSESOCKETDATA, t->http);
     curl_easy_setopt(e, CURLOPT_POST, 1L);
-    curl_easy_setopt(e, CURLOPT_POSTFIELDS, request->body);
-    curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_len);
     if (o->ca_file) {
         curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
         curl_easy_setopt(e, CURLOPT_CAPATH, NULL); /* instead of the system's, not beside them */
     }
-    return curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
-           curl_easy_setopt(e, CURLOPT_URL, request->url) == CURLE_OK &&
+    return curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK;
+}
+
+static struct http_transfer *transfer_new(struct http *http)
+{
+    struct http_transfer *t = TAILQ_FIRST(&http->spare);
+    if (t) {
+        TAILQ_REMOVE(&http->spare, t, link);
+        http->spare_count--;
+        return t;
+    }
+    t = calloc(1, sizeof *t);
+    if (!t)
+        return NULL;
+    t->http = http;
+    t->easy = curl_easy_init();
+    if (t->easy && transfer_prepare(t))
+        return t;
+    transfer_free(t);
+    return NULL;
+}
+
+/* What is of this request. */
+static bool transfer_set_up(struct http_transfer *t, const struct http_request *request)
+{
+    CURL *e = t->easy;
+    t->body_len = request->body_len;
+    t->begun = t->too_large = t->headed = false;
+    t->received = 0;
+    t->sent = 0;
+    t->words[0] = '\0';
+    t->moved_ns = clock_ns();
+    /* A body that goes out at once has no progress to be watched. */
+    curl_easy_setopt(e, CURLOPT_NOPROGRESS, request->body_len < SENT_AT_ONCE ? 1L : 0L);
+    curl_easy_setopt(e, CURLOPT_POSTFIELDS, request->body);
+    curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_len);
+    return curl_easy_setopt(e, CURLOPT_URL, request->url) == CURLE_OK &&
            transfer_set_headers(t, request);
 }
 
 int http_send(struct http *http, const struct http_request *request,
     const struct http_handler *handler, void *arg, struct http_transfer **out, struct error *err)
 {
-    struct http_transfer *t = calloc(1, sizeof *t);
+    struct http_transfer *t = transfer_new(http);
     if (!t)
         return error_memory(err);
-    t->http = http;
     t->handler = *handler;
     t->arg = arg;
-    t->body_len = request->body_len;
-    t->moved_ns = clock_ns();
-    t->easy = curl_easy_init();
-    bool ready = t->easy && transfer_set_up(t, request);
+    bool ready = transfer_set_up(t, request);
     if (ready && (!http->pin || pin_ready(http->pin)))
         ready = transfer_add(t);
     if (!ready) {
-        transfer_free(t);
+        transfer_release(t);
         return error_memory(err);
     }
-    if (TAILQ_EMPTY(&http->transfers))
+    if (TAILQ_EMPTY(&http->transfers)) {
         timer_start(http->tick, TICK_MS, TICK_MS);
+        loop_far(http->loop, true);
+    }
     TAILQ_INSERT_TAIL(&http->transfers, t, link);
     *out = t;
     return 0;
@@ -500,7 +555,8 @@ int http_send(struct http *http, const struct http_request *request,
 long http_status(const struct http_transfer *t)
 {
     long status = 0;
-    curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (t->begun)
+        curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
     return status;
 }
 
@@ -515,7 +571,7 @@ bool http_is_type(const struct http_transfer *t, const char *type)
 void http_cancel(struct http_transfer *t)
 {
     transfer_unlink(t);
-    transfer_free(t);
+    transfer_release(t);
 }
 
 /* A literal address needs no look-up, and behind a proxy the proxy looks the host up. */
@@ -535,11 +591,12 @@ static bool http_fill(struct http *http)
 {
     struct http_options *o = &http->options;
     http->multi = curl_multi_init();
+    http->sockets = sockets_new(http->loop, socket_ready, http);
     http->timer = timer_new(http->loop, timer_due, http);
     http->tick = timer_new(http->loop, tick_due, http);
     http->host = strdup(o->host);
     http->ca_file = o->ca_file ? strdup(o->ca_file) : NULL;
-    if (!http->multi || !http->timer || !http->tick || !http->host ||
+    if (!http->multi || !http->sockets || !http->timer || !http->tick || !http->host ||
         (o->ca_file && !http->ca_file))
         return false;
     o->host = http->host;
@@ -572,6 +629,7 @@ int http_open(
     http->options = *options;
     TAILQ_INIT(&http->transfers);
     TAILQ_INIT(&http->ready);
+    TAILQ_INIT(&http->spare);
     if (!http_fill(http)) {
         http_free(http);
         return error_memory(err);

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/text.h"
 
 #define BELIEVED_SECONDS 60.0
 #define TOKENS_MOST      1e12
@@ -38,7 +39,7 @@ static double parse_count(const char *text)
     char *end;
     if (!text || !isdigit((unsigned char)text[0]))
         return -1;
-    double n = strtod(text, &end);
+    double n = text_to_double(text, &end);
     if (*end != '\0' && *end != ' ')
         return -1;
     return !isfinite(n) ? -1 : fmin(n, TOKENS_MOST);
@@ -50,7 +51,7 @@ static double parse_date(const char *text, double wall_seconds)
     const char *end = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
     if (!end)
         return -1;
-    double fraction = *end == '.' ? strtod(end, NULL) : 0;
+    double fraction = *end == '.' ? text_to_double(end, NULL) : 0;
     if (*end == '.')
         end += 1 + strspn(end + 1, "0123456789");
     int hours = 0, minutes = 0;
@@ -74,7 +75,7 @@ static double parse_span(const char **text)
     char *end;
     if (!isdigit((unsigned char)**text))
         return -1;
-    double n = strtod(*text, &end);
+    double n = text_to_double(*text, &end);
     for (size_t i = 0; i < array_length(units); i++) {
         size_t len = strlen(units[i].unit);
         if (strncmp(end, units[i].unit, len) != 0)

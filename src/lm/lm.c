@@ -58,6 +58,7 @@ static const struct kind {
     { "replay:", &lm_replay, false },
     { "exec:", &lm_program, false },
     { "callback", &lm_callback, true },
+    { "callback:", &lm_callback, false },
 };
 
 static void lm_enter(struct lm *lm)
@@ -178,7 +179,7 @@ static void take_lead(struct lm *lm, struct lm_call *call)
     call->state = CALL_QUEUED;
     TAILQ_INSERT_TAIL(&lm->queue, call, link);
     call->leader = call;
-    cache_set_asker(lm->cache, call->cache_key, call, NULL); /* which has a place for the key */
+    cache_set_asker(lm->cache, call->cache_key, call, NULL); /* else others like it ask, too */
     if (call_join(call, &err) == 0)
         return;
     struct shared_answer *failure = shared_answer_new(&err, "", 0, "");
@@ -251,7 +252,7 @@ static int64_t believable(int64_t tokens)
     return tokens < 0 ? 0 : tokens > most ? most : tokens;
 }
 
-static void record_reply(const struct lm_call *call, struct lm_reply *reply)
+static void record_reply(struct lm_call *call, struct lm_reply *reply)
 {
     const struct lm *lm = call->lm;
     char key[HASH_TEXT_SIZE];
@@ -704,8 +705,9 @@ static int lm_fill(struct lm *lm, const struct lm_options *options, struct error
     if (rc == 0 && options->record && options->record[0])
         rc = record_open(options->record, &lm->record, err);
     /* A recording that is replayed is one already. */
-    if (rc == 0 && options->cache && options->cache[0] && lm->ops != &lm_replay)
-        rc = cache_open(options->cache, &lm->cache, err);
+    bool cached = options->cache && options->cache[0];
+    if (rc == 0 && (cached || options->deduplicate) && lm->ops != &lm_replay)
+        rc = cache_open(cached ? options->cache : NULL, &lm->cache, err);
     if (rc == 0)
         rc = prices_open(options->prices, &lm->prices, err);
     return rc;
@@ -743,6 +745,16 @@ int lm_open(struct loop *loop, const struct lm_options *given, struct lm **out, 
     }
     *out = lm;
     return 0;
+}
+
+const char *lm_call_opened(const struct lm_call *call)
+{
+    return call->lm->name;
+}
+
+const char *lm_call_model(const struct lm_call *call)
+{
+    return call->model;
 }
 
 const char *lm_name(const struct lm *lm)

@@ -99,6 +99,7 @@ struct lm_options {
     struct lm_account openai, anthropic, gemini, azure, openrouter, vllm;
     const char *azure_version; /* of Azure's older interface; NULL: the newer one */
     const char *cache;         /* give answers from this file, and keep them there; NULL: do not */
+    bool deduplicate;          /* identical calls at the same time are one, also without a cache */
     const char *record;        /* append every finished call to this file; NULL: do not */
     const char *ca_file;    /* certificates to trust instead of the system's; NULL: the system's */
     const char *prices;     /* a table of prices of the user's; NULL: the built-in one alone */
@@ -110,7 +111,7 @@ struct lm_options {
     double connect_timeout;     /* seconds; 0: 10 */
     double first_timeout;       /* seconds to the first byte of an answer; 0: no own limit */
     double stall_timeout;       /* seconds between bytes of an answer; 0: 60 */
-    lm_callback_fn *callback;   /* for the model "callback" */
+    lm_callback_fn *callback;   /* for the models "callback" and "callback:NAME" */
     void *callback_arg;
 };
 
@@ -124,8 +125,14 @@ void lm_close(struct lm *lm);
 
 /* The model's name as records show it: "openai/gpt-5-mini", "replay:demo.jsonl". */
 const char *lm_name(const struct lm *lm);
+/* Of a call: the model as it was opened ("callback:mine"), and the one that is asked for, which is the same
+ * without the first word where the call names none. */
+const char *lm_call_opened(const struct lm_call *call);
+const char *lm_call_model(const struct lm_call *call);
 /* Where its answers come from, in words: "https://api.openai.com/v1, a key is set". */
 void lm_describe(const struct lm *lm, struct buf *out);
+/* Of each provider what has to be set, for people: "openai OPENAI_API_KEY, …" (provider.c). */
+void lm_list_needs(struct buf *out);
 
 /* Starts a call (or queues it); the request's memory is the caller's again on return. `done` is
  * never called from within lm_start. ERROR_ARGUMENT: no messages, an unknown role, or text that is

@@ -32,7 +32,7 @@ static int openai_write(const struct lm_call *call, const struct lm_request *req
             (long long)request->max_tokens);
     if (request->temperature >= 0) {
         buf_puts(b, ",\"temperature\":");
-        record_append_number(b, request->temperature);
+        json_append_number(b, request->temperature);
     }
     if (style->stream)
         buf_puts(b, ",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
@@ -88,7 +88,7 @@ static int take_reply(struct model_answer *a, const struct reply_where *where, c
         return reply_broke_off(a, where, root, json, len, err);
     struct json_object *choices = json_get_typed(root, "choices", json_type_array);
     take_usage(a, json_get_typed(root, "usage", json_type_object));
-    if (choices && json_object_array_length(choices) > 0)
+    if (json_length(choices) > 0)
         take_choice(a, json_object_array_get_idx(choices, 0), member);
     else if (strcmp(member, "message") == 0)
         return reply_shape_error(

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/text.h"
 
 #define FILE_LIMIT ((size_t)1 << 20)
 
@@ -82,7 +83,7 @@ static bool take_dollars(const char *word, double *out)
     char *end;
     if (!word || word[strspn(word, "0123456789.")] != '\0')
         return false;
-    *out = strtod(word, &end);
+    *out = text_to_double(word, &end);
     return end != word && *end == '\0' && isfinite(*out) && *out <= 1e6;
 }
 

@@ -293,7 +293,7 @@ static int send_request(
         buf_printf(b, ",\"max_tokens\":%lld", (long long)r->max_tokens);
     if (r->temperature >= 0) {
         buf_puts(b, ",\"temperature\":");
-        record_append_number(b, r->temperature);
+        json_append_number(b, r->temperature);
     }
     buf_puts(b, "}\n");
     if (buf_failed(b))

@@ -86,6 +86,17 @@ bool provider_has_vendors(const struct provider *p, const struct lm_options *opt
     return p->has_vendors || (p->account == ACCOUNT(openai) && is_given(options->openai.base_url));
 }
 
+void lm_list_needs(struct buf *out)
+{
+    for (size_t i = 0; i < array_length(providers); i++) {
+        const struct provider *p = &providers[i];
+        buf_printf(out, "%s%s %s", i ? ", " : "", p->name,
+            p->needs_key ? p->key_variable : p->url_variable);
+        if (!p->url)
+            buf_printf(out, " and %s", p->url_variable);
+    }
+}
+
 struct lm_account provider_account(const struct provider *p, const struct lm_options *options)
 {
     const struct lm_account *given = (const void *)((const char *)options + p->account);

@@ -16,16 +16,6 @@ struct record {
     size_t last_len; /* of the last line, with its end */
 };
 
-void record_append_number(struct buf *out, double value)
-{
-    char text[40];
-    snprintf(text, sizeof text, "%.15g", value);
-    for (char *p = text; *p; p++)
-        if (*p == ',')
-            *p = '.';
-    buf_puts(out, text);
-}
-
 /* As OpenAI has it; nothing else is as widely known. */
 static void append_part(struct buf *b, const struct lm_part *part)
 {
@@ -68,7 +58,7 @@ int record_write_head(struct lm_call *call, struct error *err)
     buf_puts(b, "{\"model\":");
     json_append_string(b, model, strlen(model));
     buf_puts(b, ",\"messages\":");
-    size_t from = b->len;
+    call->messages_at = b->len;
     for (size_t i = 0; i < r->message_count; i++) {
         buf_printf(b, "%c{\"role\":\"%s\",\"content\":", i ? ',' : '[', r->messages[i].role);
         append_content(b, &r->messages[i]);
@@ -78,13 +68,23 @@ int record_write_head(struct lm_call *call, struct error *err)
     if (buf_failed(b))
         return error_memory(err);
     call->head_len = b->len;
-    return hash_sha256(b->data + from, b->len - from, call->messages_hash, err);
+    return 0;
 }
 
-int record_key(
-    const struct lm_call *call, const char *model, char out[HASH_TEXT_SIZE], struct error *err)
+static int hash_messages(struct lm_call *call, struct error *err)
+{
+    if (call->messages_hash[0])
+        return 0;
+    return hash_sha256(call->body.data + call->messages_at, call->head_len - call->messages_at,
+        call->messages_hash, err);
+}
+
+int record_key(struct lm_call *call, const char *model, char out[HASH_TEXT_SIZE], struct error *err)
 {
     cleanup_buf struct buf b = { 0 };
+    int rc = hash_messages(call, err);
+    if (rc < 0)
+        return rc;
     buf_puts(&b, "{\"model\":");
     json_append_string(&b, model, strlen(model));
     buf_printf(&b, ",\"messages\":\"%s\",\"max_tokens\":%lld,\"temperature\":", call->messages_hash,
@@ -92,7 +92,7 @@ int record_key(
     if (call->request.temperature < 0)
         buf_puts(&b, "null");
     else
-        record_append_number(&b, call->request.temperature);
+        json_append_number(&b, call->request.temperature);
     buf_putc(&b, '}');
     if (buf_failed(&b))
         return error_memory(err);

@@ -25,13 +25,11 @@ int record_last(const struct record *record, off_t *at, size_t *len);
 /* NULL is fine. */
 void record_close(struct record *record);
 
-/* Fills call->body, head_len and messages_hash from call->request and call->model, if that was not
- * done yet. */
+/* Fills call->body, head_len and messages_at from call->request and call->model, if that was not done
+ * yet. */
 int record_write_head(struct lm_call *call, struct error *err);
+/* By which the same question to `model` is known again; the head must have been written. */
 int record_key(
-    const struct lm_call *call, const char *model, char out[HASH_TEXT_SIZE], struct error *err);
-
-/* A number as JSON wants it, whatever the program's locale. */
-void record_append_number(struct buf *out, double value);
+    struct lm_call *call, const char *model, char out[HASH_TEXT_SIZE], struct error *err);
 
 #endif

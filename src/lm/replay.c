@@ -10,13 +10,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/linewise.h"
 #include "base/text.h"
 #include "lm/client.h"
 #include "lm/record.h"
 
-struct line {
+struct reply_line {
     char key[HASH_TEXT_SIZE]; /* "": scripted by hand */
     unsigned model;           /* index into replay's models */
     unsigned depth;
@@ -33,7 +35,7 @@ struct line {
 struct replay {
     struct loop *loop;
     char *path;
-    struct line *lines;
+    struct reply_line *lines;
     size_t count, room;
     char **models;
     unsigned model_count;
@@ -42,7 +44,7 @@ struct replay {
 /* A call's state. */
 struct answer {
     struct lm_call *call;
-    const struct line *line; /* NULL: none fits, and `error` says so */
+    const struct reply_line *line; /* NULL: none fits, and `error` says so */
     struct error error;
     struct timer *delay;
 };
@@ -62,11 +64,12 @@ static bool last_message_contains(const struct lm_request *request, const char *
 
 /* An unused line with the key, else, below the root, a used one: a loop of the guest's may ask the
  * same again, but a root that does has left the recording's path. */
-static struct line *find_key(struct replay *r, unsigned model, const char *key, unsigned depth)
+static struct reply_line *find_key(
+    struct replay *r, unsigned model, const char *key, unsigned depth)
 {
-    struct line *again = NULL;
+    struct reply_line *again = NULL;
     for (size_t i = 0; i < r->count; i++) {
-        struct line *l = &r->lines[i];
+        struct reply_line *l = &r->lines[i];
         if (l->model != model || l->depth != depth || strcmp(l->key, key) != 0)
             continue;
         if (!l->used)
@@ -77,10 +80,10 @@ static struct line *find_key(struct replay *r, unsigned model, const char *key, 
     return again;
 }
 
-static struct line *find_scripted(struct replay *r, const struct lm_request *request)
+static struct reply_line *find_scripted(struct replay *r, const struct lm_request *request)
 {
     for (size_t i = 0; i < r->count; i++) {
-        struct line *l = &r->lines[i];
+        struct reply_line *l = &r->lines[i];
         if (l->key[0] || l->depth != request->depth || (l->used && !l->repeat))
             continue;
         if (!l->contains || last_message_contains(request, l->contains))
@@ -90,7 +93,7 @@ static struct line *find_scripted(struct replay *r, const struct lm_request *req
 }
 
 static int find_recorded(
-    struct replay *r, struct lm_call *call, struct line **out, struct error *err)
+    struct replay *r, struct lm_call *call, struct reply_line **out, struct error *err)
 {
     char key[HASH_TEXT_SIZE];
     bool known = false;
@@ -132,7 +135,7 @@ static void replay_release(struct lm_call *call)
 static void answer_now(void *arg)
 {
     struct answer *a = arg;
-    const struct line *l = a->line;
+    const struct reply_line *l = a->line;
     struct lm_outcome outcome = { .error = l ? l->error : a->error };
     if (l && l->error.code == ERROR_NONE) {
         outcome.text = l->content;
@@ -147,7 +150,7 @@ static void answer_now(void *arg)
 static int replay_prepare(struct lm_call *call, const struct lm_request *request, struct error *err)
 {
     struct replay *r = call->client;
-    struct line *line = NULL;
+    struct reply_line *line = NULL;
     struct answer *a = calloc(1, sizeof *a);
     call->own = a;
     if (!a || !(a->delay = timer_new(r->loop, answer_now, a)))
@@ -179,7 +182,7 @@ static struct lm_usage replay_abort(struct lm_call *call)
     return lm_usage_estimate(call, 0);
 }
 
-static bool take_model(struct replay *r, struct line *l, const char *model)
+static bool take_model(struct replay *r, struct reply_line *l, const char *model)
 {
     for (l->model = 0; l->model < r->model_count; l->model++)
         if (strcmp(r->models[l->model], model) == 0)
@@ -192,7 +195,7 @@ static bool take_model(struct replay *r, struct line *l, const char *model)
     return r->models[r->model_count] && ++r->model_count;
 }
 
-static void take_outcome(struct line *l, struct json_object *o)
+static void take_outcome(struct reply_line *l, struct json_object *o)
 {
     struct json_object *usage = json_get_typed(o, "usage", json_type_object);
     struct json_object *error = json_get_typed(o, "error", json_type_object);
@@ -245,7 +248,7 @@ static const char *check_line(struct json_object *o)
     return NULL;
 }
 
-static bool fill_line(struct replay *r, struct line *l, struct json_object *o)
+static bool fill_line(struct replay *r, struct reply_line *l, struct json_object *o)
 {
     struct json_object *content = NULL;
     const char *contains = json_get_string(o, "contains", NULL);
@@ -264,47 +267,26 @@ static bool fill_line(struct replay *r, struct line *l, struct json_object *o)
     return l->content && l->finish && (!contains || l->contains);
 }
 
-static int add_line(
-    struct replay *r, const char *text, size_t len, size_t number, struct error *err)
+static int add_line(void *arg, const struct line *line, struct error *err)
 {
+    struct replay *r = arg;
     cleanup_json struct json_object *o = NULL;
     struct error why = { 0 };
     const char *wrong = why.text;
-    if (json_parse(text, len, &json_limits_large, &o, &why) == 0)
+    if (line_is_blank(line))
+        return 0;
+    if (json_parse(line->text, line->len, &json_limits_large, &o, &why) == 0)
         wrong = check_line(o);
     if (wrong)
-        return error_set(
-            err, ERROR_ARGUMENT, "the recording %.90s, line %zu: %.100s", r->path, number, wrong);
-    if (r->count == r->room) {
-        size_t room = r->room ? r->room * 2 : 64;
-        struct line *more = reallocarray(r->lines, room, sizeof *more);
-        if (!more)
-            return error_memory(err);
-        r->lines = more;
-        r->room = room;
-    }
-    struct line *l = &r->lines[r->count++];
-    *l = (struct line){ 0 };
+        return error_set(err, ERROR_ARGUMENT, "the recording %.90s, line %zu: %.100s", r->path,
+            line->number, wrong);
+    struct reply_line *lines = array_grow(r->lines, r->count, &r->room, sizeof *lines);
+    if (!lines)
+        return error_memory(err);
+    r->lines = lines;
+    struct reply_line *l = &r->lines[r->count++];
+    *l = (struct reply_line){ 0 };
     return fill_line(r, l, o) ? 0 : error_memory(err);
-}
-
-static int read_lines(struct replay *r, FILE *f, struct error *err)
-{
-    cleanup_free char *text = NULL;
-    size_t room = 0, number = 0;
-    ssize_t len;
-    while ((len = getline(&text, &room, f)) >= 0) {
-        number++;
-        size_t n = (size_t)len;
-        while (n > 0 && strchr(" \t\r\n", text[n - 1]))
-            n--;
-        if (n == 0)
-            continue;
-        int rc = add_line(r, text, n, number, err);
-        if (rc < 0)
-            return rc;
-    }
-    return ferror(f) ? error_set_errno(err, ERROR_IO, "reading the recording %.100s", r->path) : 0;
 }
 
 static void replay_close(void *client)
@@ -330,11 +312,13 @@ static void replay_describe(const void *client, struct buf *out)
 
 static int replay_fill(struct replay *r, struct error *err)
 {
-    cleanup_file FILE *f = fopen(r->path, "re");
-    if (!f)
+    cleanup_fd int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
         return error_set_errno(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO,
             "opening the recording %.100s", r->path);
-    return read_lines(r, f, err);
+    char name[140];
+    snprintf(name, sizeof name, "the recording %.100s", r->path);
+    return linewise_read(fd, name, add_line, r, err);
 }
 
 static int replay_open(struct loop *loop, const struct lm_options *options, const char *model,

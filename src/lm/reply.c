@@ -142,7 +142,7 @@ static bool has_word(struct json_object *error, const char *word)
         if (strcmp(json_get_string(error, members[i], ""), word) == 0)
             return true;
     struct json_object *details = json_get_typed(error, "details", json_type_array);
-    for (size_t i = 0; details && i < json_object_array_length(details); i++)
+    for (size_t i = 0; i < json_length(details); i++)
         if (strcmp(json_get_string(json_object_array_get_idx(details, i), "reason", ""), word) == 0)
             return true;
     return false;
@@ -152,9 +152,9 @@ static bool has_word(struct json_object *error, const char *word)
 static double retry_delay(struct json_object *error)
 {
     struct json_object *details = json_get_typed(error, "details", json_type_array);
-    for (size_t i = 0; details && i < json_object_array_length(details); i++) {
+    for (size_t i = 0; i < json_length(details); i++) {
         const char *text = json_get_string(json_object_array_get_idx(details, i), "retryDelay", "");
-        double seconds = strtod(text, NULL);
+        double seconds = text_to_double(text, NULL);
         if (isfinite(seconds) && seconds > 0)
             return seconds;
     }

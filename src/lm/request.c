@@ -5,7 +5,6 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "lm/client.h"
 
 const char *lm_role(const char *role)
 {

@@ -65,7 +65,7 @@ int chat_go_on(struct chat *c, const struct chat *before, const char *question, 
     c->history = json_object_new_array();
     if (rc == 0 && !c->history)
         rc = error_memory(err);
-    size_t said = before->history ? json_object_array_length(before->history) : 0;
+    size_t said = json_length(before->history);
     for (size_t i = 0; rc == 0 && i < said; i++)
         json_object_array_add(
             c->history, json_object_get(json_object_array_get_idx(before->history, i)));
@@ -114,14 +114,17 @@ int chat_bind_history(
     return rc < 0 ? rc : context_set(c->bound_history, s, names, 1, done, arg, err);
 }
 
-int chat_bind_next(
-    struct chat *c, struct session *s, session_done_fn *done, void *arg, struct error *err)
+int chat_bind_next(struct chat *c, const struct prepare *prepared, struct session *s,
+    session_done_fn *done, void *arg, struct error *err)
 {
     size_t i = c->next++;
     if (i >= c->context_count + (c->history != NULL))
         return 0;
-    int rc = i < c->context_count ? bind_context(c, i, s, done, arg, err)
-                                  : chat_bind_history(c, s, done, arg, err);
+    bool is_context = i < c->context_count;
+    int rc = is_context ? prepare_check_context(prepared, c->contexts[i], err) : 0;
+    if (rc == 0)
+        rc = is_context ? bind_context(c, i, s, done, arg, err)
+                        : chat_bind_history(c, s, done, arg, err);
     return rc < 0 ? rc : 1;
 }
 

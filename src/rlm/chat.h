@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "session/session.h"
+#include "session/prepare.h"
 
 struct context;
 struct contexts;
@@ -38,9 +38,10 @@ void chat_free(struct chat *c);
 
 /* Binds all, or with `more_only` what this question brings; chat_bind_next until it gives 0. */
 void chat_bind_begin(struct chat *c, bool more_only);
-/* 1: an operation was started, whose result goes to `done`; 0: nothing is left to be bound. */
-int chat_bind_next(
-    struct chat *c, struct session *s, session_done_fn *done, void *arg, struct error *err);
+/* 1: an operation was started, whose result goes to `done`; 0: nothing is left to be bound. A context
+ * that would hide what the session was prepared with is refused. */
+int chat_bind_next(struct chat *c, const struct prepare *prepared, struct session *s,
+    session_done_fn *done, void *arg, struct error *err);
 /* Binds the history alone. */
 int chat_bind_history(
     struct chat *c, struct session *s, session_done_fn *done, void *arg, struct error *err);

@@ -205,10 +205,9 @@ int compact_begin(struct rlm_run *r, struct error *err)
 {
     struct buf text = { 0 };
     prompt_ask_summary(&text);
-    size_t len = text.len;
     r->compacting = true;
-    int rc = turn_add_message(r, "user", buf_steal(&text), len, err);
-    return rc < 0 ? rc : turn_ask(r, err);
+    int rc = message_add_buf(r, "user", &text, err);
+    return rc < 0 ? rc : model_call_begin(r, err);
 }
 
 void compact_take_summary(struct rlm_run *r, const char *said, size_t len)

@@ -52,7 +52,7 @@ static int add_said(struct json_object **said, struct recorded *recorded,
         rc = json_parse(buf_text(&text), text.len, &json_limits_large, &list, err);
     if (rc == 0 && !*said && !(*said = json_object_new_array()))
         rc = error_memory(err);
-    size_t count = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
+    size_t count = json_length(list);
     struct json_object *first = count > 0 ? json_object_array_get_idx(list, 0) : NULL;
     if (rc == 0 && strcmp(json_get_string(first, "role", ""), "system") == 0)
         rc = forget_said(

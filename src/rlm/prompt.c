@@ -123,6 +123,37 @@ static void put_fields(struct buf *out, const struct schema *type)
     buf_puts(out, sayable ? ")`." : "");
 }
 
+/* Only where there is one. */
+static void put_volume(struct buf *out, const char *volume, const struct workspace *workspace)
+{
+    buf_printf(out,
+        "- `%s`: a directory whose files stay for later sessions, and which other sessions may use "
+        "at the "
+        "same time. `save_to_volume(path, text)` writes a file there, whole, and "
+        "`load_from_volume(path)` gives its text; `workspace_write(path, text)`, "
+        "`workspace_append(path, text)`, `workspace_read(path)` and `workspace_list(pattern)` do "
+        "so "
+        "below %s. Paths are relative to it. Other files are gone with this "
+        "session.\n",
+        volume, workspace ? "`REPO_PATH`" : "its `workspace`");
+}
+
+/* The URL may be a stranger's, but has no bytes in it that could say something else. */
+static void put_workspace(struct buf *out, const struct workspace *w)
+{
+    const struct staged *s = workspace_staged(w);
+    if (s->repo)
+        buf_printf(out,
+            "- `REPO_PATH`: the current directory, with the files of the repository %s (commit "
+            "%.12s, without its history). Yours to change; gone with this session.\n",
+            s->url, s->commit);
+    if (s->paths.count > 0)
+        buf_printf(out,
+            "- `CONTEXT_PATHS`: a list of %zu paths, copies of the user's files and directories, "
+            "to be read with `read_file(path)` or `open`.\n",
+            s->paths.count);
+}
+
 void prompt_system(struct buf *out, const struct prompt_session *s)
 {
     buf_puts(out, names_text);
@@ -130,6 +161,11 @@ void prompt_system(struct buf *out, const struct prompt_session *s)
     buf_puts(out, llm_text);
     buf_puts(out, s->children ? children_text : "");
     buf_puts(out, work_text);
+    prompt_helpers(out, s);
+    if (s->volume)
+        put_volume(out, s->volume, s->workspace);
+    if (s->workspace)
+        put_workspace(out, s->workspace);
     buf_puts(out, s->answer ? submit_typed_text : submit_text);
     if (s->answer)
         put_fields(out, s->answer);
@@ -189,7 +225,7 @@ static void put_samples(struct buf *out, struct json_object *variable)
 {
     struct json_object *keys = json_get_typed(variable, "keys", json_type_array);
     const char *preview = json_get_string(variable, "preview", NULL);
-    size_t count = keys ? json_object_array_length(keys) : 0;
+    size_t count = json_length(keys);
     if (preview)
         buf_printf(out, "It begins with %.400s\n", preview);
     for (size_t i = 0; i < count && i < 5; i++)
@@ -293,7 +329,7 @@ static void put_section(
 
 static void put_variables(struct buf *out, struct json_object *variables)
 {
-    size_t count = variables ? json_object_array_length(variables) : 0;
+    size_t count = json_length(variables);
     for (size_t i = 0; i < count && i < 100; i++) {
         struct json_object *v = json_object_array_get_idx(variables, i);
         int64_t length = json_get_int(v, "length", -1);

@@ -5,19 +5,29 @@
 #include "base/buf.h"
 #include "base/schema.h"
 #include "session/context.h"
+#include "session/prepare.h"
 #include "session/session.h"
 
 /* What a session has; the model is told of nothing else. */
 struct prompt_session {
-    const char *instructions;    /* NULL or "": none */
-    const struct schema *answer; /* the type of the answer; NULL: any */
+    const char *instructions;          /* NULL or "": none */
+    const struct schema *answer;       /* the type of the answer; NULL: any */
+    const char *volume;                /* where it is; NULL: none */
+    const struct workspace *workspace; /* NULL: none */
     bool rules, children;
     bool several; /* contexts, not one or none */
+    bool helpers;
+    /* Their names go before those of the helpers; NULL: none. */
+    const struct prepare *prepared;
+    const struct contexts *contexts;
 };
 
 /* How to work and what there is to work with. Each name that it mentions exists in the guest, and does
  * what is said of it (tests/e2e/test_prompt.py). */
 void prompt_system(struct buf *out, const struct prompt_session *session);
+
+/* The part of it that is about the helpers. */
+void prompt_helpers(struct buf *out, const struct prompt_session *session);
 
 /* The question and what is known of the contexts, never the contexts themselves. `variables` is the
  * guest's own description of each, a list. */

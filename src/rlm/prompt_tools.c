@@ -32,21 +32,16 @@ static void put_datum(struct buf *out, struct json_object *variable)
     buf_puts(out, ", given to you as a variable\n");
 }
 
-static size_t length(struct json_object *list)
-{
-    return list ? json_object_array_length(list) : 0;
-}
-
 void prompt_tools(struct buf *out, struct json_object *tools, struct json_object *data)
 {
-    if (length(tools) + length(data) == 0)
+    if (json_length(tools) + json_length(data) == 0)
         return;
     buf_puts(out, "\nThe session also has, for this task:\n");
-    for (size_t i = 0; i < length(data); i++)
+    for (size_t i = 0; i < json_length(data); i++)
         put_datum(out, json_object_array_get_idx(data, i));
-    for (size_t i = 0; i < length(tools); i++)
+    for (size_t i = 0; i < json_length(tools); i++)
         put_tool(out, json_object_array_get_idx(tools, i));
-    if (length(tools) > 0)
+    if (json_length(tools) > 0)
         buf_puts(out, "They are functions that you call from your code; what they return is a "
                       "Python value. A "
                       "function that fails raises an exception.\n");

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "lm/request.h"
 #include "rlm/prompt.h"
 #include "rlm/run.h"
 #include "session/answer.h"
@@ -24,6 +25,16 @@ void run_diverged(void *arg, const struct error *why)
     if (r != root)
         error_wrap(&root->diverged, "child run %s", r->place.resume);
     timer_start(root->step, 0, 0);
+}
+
+void run_unrecorded(struct rlm_run *r, const struct error *why)
+{
+    struct rlm_run *root = r->tree->root;
+    if (root->diverged.code)
+        return;
+    root->diverged = *why;
+    if (!root->finished)
+        timer_start(root->step, 0, 0);
 }
 
 /* Returns rc. */
@@ -98,14 +109,13 @@ int replay_pass_child(void *arg, const struct recorded_run *run, struct error *e
 static bool left_behind(struct rlm_run *r, enum rlm_status status)
 {
     return r->resume && status != RLM_ANSWERED && status != RLM_EXHAUSTED &&
-           (r->turn == 0 || r->diverged.code || r->same_cell || r->known ||
-               resume_is_behind(r->resume));
+           (r->turn == 0 || r->same_cell || r->known || resume_is_behind(r->resume));
 }
 
 bool replay_goes_back(struct rlm_run *r, enum rlm_status status)
 {
     if (!r->place.parent)
-        r->tree->back = status == RLM_INTERRUPTED || left_behind(r, status);
+        r->tree->back = status == RLM_INTERRUPTED || r->diverged.code || left_behind(r, status);
     return r->tree->back || status == RLM_INTERRUPTED || r->tree->root->diverged.code;
 }
 
@@ -136,28 +146,20 @@ void replay_tell(struct rlm_run *r)
 
 /* ---- calls of the loop ---- */
 
-static const char *role_named(const char *name)
-{
-    static const char *const roles[] = { "system", "assistant" };
-    for (size_t i = 0; i < array_length(roles); i++)
-        if (strcmp(roles[i], name) == 0)
-            return roles[i];
-    return "user";
-}
-
 /* The messages that the loop was about to send give way to those of the record. */
 static int replace_messages(struct rlm_run *r, struct json_object *list, struct error *err)
 {
-    size_t count = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
+    size_t count = json_length(list);
     int rc = 0;
     while (r->message_count > r->recorded)
         free(r->messages[--r->message_count].text);
     for (size_t i = 0; rc == 0 && i < count; i++) {
         struct json_object *m = json_object_array_get_idx(list, i), *content = NULL;
-        const char *role = role_named(json_get_string(m, "role", ""));
+        const char *role = lm_role(json_get_string(m, "role", NULL));
         json_object_object_get_ex(m, "content", &content);
         size_t len = content ? (size_t)json_object_get_string_len(content) : 0;
-        rc = turn_add_message(r, role, text_copy(json_get_string(m, "content", ""), len), len, err);
+        rc = message_add(
+            r, role ? role : "user", text_copy(json_get_string(m, "content", ""), len), len, err);
     }
     return rc;
 }

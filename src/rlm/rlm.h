@@ -61,6 +61,7 @@ struct rlm_options {
     const char *env_name; /* for the record */
     struct session_options session;
     const struct tools *tools; /* of the session, and of children if `sub_tools`; NULL: none */
+    const char *tool_facts; /* JSON, for the record: by what they are known again; NULL: no tools */
     bool sub_tools;
     double tool_timeout; /* seconds of a tool's call; 0: no limit */
     struct budget_limits limits;
@@ -102,6 +103,7 @@ struct rlm_result {
     const struct budget *budget; /* of the whole tree */
     double seconds;
     enum isolation isolation;
+    const struct workspace *workspace; /* the session's; NULL: none */
     bool rules;
     uint64_t left_out; /* files of directories that the contexts lack */
     char *resumed;     /* JSON of a run that was resumed: what was replayed, what made again */

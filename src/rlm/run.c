@@ -1,4 +1,4 @@
-/* rlm/run.c: the loop.
+/* rlm/run.c: a run, from its beginning to its end.
  *
  *   open a session ─► set the contexts ─► turn: ask the model ─► run the reply's blocks one by one
  *        ▲                               ▲                        │
@@ -6,17 +6,15 @@
  *
  * Each arrow is a callback from below. A session must not be closed from within its own callback,
  * so what replaces a dead one goes through a timer of no time. Whatever happens, `run_end` is the
- * one end: it ends the runs below, closes the record and tells the caller, once. The turns are in
- * turn.c.
+ * one end: it ends the runs below, closes the record and tells the caller, once. The way to the first
+ * turn is in run_session.c, the turns are in turn.c.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/cleanup.h"
-#include "base/json.h"
 #include "base/text.h"
-#include "rlm/prompt.h"
 #include "rlm/run.h"
 
 static const char *const status_names[] = { "answered", "exhausted", "budget", "timeout",
@@ -71,10 +69,12 @@ void run_end(struct rlm_run *r, enum rlm_status status, const struct error *why)
     /* What a larger budget refused can be asked once that is larger still. */
     if (status == RLM_BUDGET && budget_is_refused_above(&r->tree->budget))
         status = RLM_INTERRUPTED;
+    if (why && why->code == ERROR_STORE)
+        run_unrecorded(r, why);
     bool again = r->tree->o.again, back = !again && replay_goes_back(r, status);
     if (again || back)
         replay_go_back(r);
-    turn_cancel_call(r);
+    model_call_cancel(r);
     if (r->reserved)
         budget_unreserve(&r->tree->budget, 1);
     if (r->tree->o.keep && r->broker && r->session)
@@ -93,7 +93,8 @@ void run_end(struct rlm_run *r, enum rlm_status status, const struct error *why)
         run_record_release(r);
     else if (!again)
         run_record_end(r);
-    r->done(r->done_arg, &r->result);
+    if (r->done)
+        r->done(r->done_arg, &r->result);
 }
 
 static void time_is_up(void *arg)
@@ -120,48 +121,13 @@ static void end_badly(struct rlm_run *r, const struct error *why)
 
 void run_fail(struct rlm_run *r, const struct error *why)
 {
+    if (why->code == ERROR_STORE && r->place.parent)
+        run_unrecorded(r, why);
     if (!r->tree->root->diverged.code) /* that ends the whole tree */
         end_badly(r, why);
 }
 
 /* ---- the beginning ---- */
-
-static void guest_call(void *arg, struct session *s, const struct session_call *call)
-{
-    struct rlm_run *r = arg;
-    if (r->broker)
-        broker_call(r->broker, s, call);
-}
-
-static void guest_call_dropped(void *arg, struct session *s, uint64_t id)
-{
-    struct rlm_run *r = arg;
-    if (r->broker)
-        broker_drop(r->broker, s, id);
-}
-
-static void guest_output(void *arg, struct session *s, int stream, const char *data, size_t len)
-{
-    struct rlm_run *r = arg;
-    struct rlm_event event = {
-        .kind = RLM_EVENT_OUTPUT, .stream = stream, .text = data, .len = len
-    };
-    if (!r->finished)
-        run_tell_event(r, &event);
-}
-
-static const struct session_events guest_events = { guest_call, guest_call_dropped, guest_output };
-
-static int open_session(struct rlm_run *r, struct error *err)
-{
-    const struct rlm_options *o = &r->tree->o;
-    r->session_options.answer = run_answer_type(r);
-    int rc = session_open(o->env, &r->session_options, &guest_events, r, &r->session, err);
-    if (rc < 0)
-        return rc;
-    r->result.isolation = session_isolation(r->session);
-    return o->again ? 0 : run_record_isolation(r, err);
-}
 
 static bool run_has_tools(const struct rlm_run *r)
 {
@@ -181,124 +147,6 @@ struct schema *run_answer_type(const struct rlm_run *r)
 size_t run_context_count(const struct rlm_run *r)
 {
     return r->place.contexts ? r->place.contexts->count : 0;
-}
-
-static void tell_context(struct rlm_run *r, size_t index)
-{
-    cleanup_buf struct buf text = { 0 };
-    struct context_names names;
-    const struct context *c = r->place.contexts->items[index];
-    context_names(c, r->chat.own + index, &names);
-    if (run_context_count(r) > 1)
-        buf_printf(&text, "%s, ", c->name ? c->name : names.numbered);
-    prompt_describe_context(&text, json_object_array_get_idx(r->variables, index));
-    buf_printf(&text, ", from %.200s", c->source);
-    run_tell(r, RLM_EVENT_CONTEXT, buf_text(&text), text.len);
-    cleanup_free char *notice = context_notice(c);
-    if (notice)
-        run_tell(r, RLM_EVENT_NOTICE, notice, strlen(notice));
-}
-
-static int bind_next(struct rlm_run *r, struct error *err);
-
-/* What each of this question's own became; after the death of a sandbox they are bound again. */
-static int note_variable(
-    struct rlm_run *r, size_t index, struct json_object *variable, struct error *err)
-{
-    if (!r->variables && !(r->variables = json_object_new_array()))
-        return error_memory(err);
-    if (index < r->chat.own || index - r->chat.own != json_object_array_length(r->variables))
-        return 0;
-    struct json_object *o = variable ? json_object_get(variable) : json_object_new_object();
-    if (o && json_object_array_add(r->variables, o) == 0)
-        return 0;
-    json_object_put(o);
-    return error_memory(err);
-}
-
-static void is_bound(void *arg, struct cell_result *c)
-{
-    struct rlm_run *r = arg;
-    struct error err = { 0 };
-    size_t index;
-    const struct context *context = chat_bound(&r->chat, &index);
-    int rc = 0;
-    if (!r->finished && c->status != CELL_OK)
-        rc = context_refused(context, c, &err);
-    if (!r->finished && rc == 0 && context)
-        rc = note_variable(r, index, c->variable, &err);
-    cell_result_free(c);
-    if (r->finished)
-        return;
-    if (rc == 0)
-        rc = bind_next(r, &err);
-    if (rc < 0)
-        run_fail(r, &err);
-}
-
-/* All is there. */
-static int is_ready(struct rlm_run *r, struct error *err)
-{
-    if (r->turn > 0) {
-        turn_finish(r); /* what is left of the reply was written for variables that are gone */
-        return 0;
-    }
-    for (size_t i = 0; i < run_context_count(r); i++)
-        tell_context(r, i);
-    int rc = turn_first_messages(r, err);
-    if (rc == 0)
-        turn_next(r);
-    return rc;
-}
-
-/* Contexts, then the history. */
-static int bind_next(struct rlm_run *r, struct error *err)
-{
-    int rc = chat_bind_next(&r->chat, r->session, is_bound, r, err);
-    return rc == 0 ? is_ready(r, err) : rc < 0 ? rc : 0;
-}
-
-static int bind_all(struct rlm_run *r, struct error *err)
-{
-    chat_bind_begin(&r->chat, false);
-    return bind_next(r, err);
-}
-
-static void prepared(void *arg, const struct error *why)
-{
-    struct rlm_run *r = arg;
-    struct error err = { 0 };
-    if (r->finished)
-        return;
-    if (why)
-        err = *why;
-    if (why || bind_all(r, &err) < 0)
-        run_fail(r, &err);
-}
-
-/* What comes before the first block of a session: setup code, tools and values, then the contexts. */
-static int prepare_session(struct rlm_run *r, struct error *err)
-{
-    const struct session_options *o = &r->session_options;
-    if (!prepare_is_needed(o, true))
-        return bind_all(r, err);
-    return prepare_start(&r->prepared, r->session, o, true, prepared, r, err);
-}
-
-/* The sandbox died under the cell: a new one, with the context again, before the model goes on. */
-static void restart_session(void *arg)
-{
-    struct rlm_run *r = arg;
-    struct error err = { 0 };
-    session_close(steal(&r->session));
-    if (open_session(r, &err) < 0 || prepare_session(r, &err) < 0)
-        run_fail(r, &err);
-}
-
-struct lm *tree_lm(const struct tree *tree, unsigned depth)
-{
-    size_t last = tree->o.model_count - 1;
-    return tree->o.models[depth < last ? depth : last];
 }
 
 static int open_broker(struct rlm_run *r, struct error *err)
@@ -328,7 +176,7 @@ static int open_broker(struct rlm_run *r, struct error *err)
     return broker_open(&broker, &r->broker, err);
 }
 
-static struct rlm_run *before(const struct rlm_run *r)
+struct rlm_run *run_before(const struct rlm_run *r)
 {
     return r->place.parent ? NULL : r->tree->o.after;
 }
@@ -348,7 +196,7 @@ static int check_type(const struct rlm_run *r, const struct rlm_run *last, struc
 /* What was said before, and the messages in which it was. */
 static int begin_chat(struct rlm_run *r, struct error *err)
 {
-    struct rlm_run *last = before(r);
+    struct rlm_run *last = run_before(r);
     if (!last)
         return chat_begin(&r->chat, r->place.contexts, err);
     int rc = chat_go_on(
@@ -358,36 +206,10 @@ static int begin_chat(struct rlm_run *r, struct error *err)
     compact_take_over(r, last);
     for (size_t i = 0; rc == 0 && i < last->message_count; i++) {
         const struct message *m = &last->messages[i];
-        rc = turn_add_message(r, m->role, text_copy(m->text, m->len), m->len, err);
+        rc = message_add(r, m->role, text_copy(m->text, m->len), m->len, err);
     }
     r->recorded = r->message_count;
     return rc;
-}
-
-/* A session that is in the middle of a cell is no use: its end would be taken for another's. */
-static bool take_session(struct rlm_run *r, struct rlm_run *last)
-{
-    if (!last || !last->session || last->in_cell || !session_is_alive(last->session))
-        return false;
-    r->session = steal(&last->session);
-    r->prepared = last->prepared;
-    last->prepared = (struct prepare){ 0 };
-    session_hand_over(r->session, r);
-    r->result.isolation = session_isolation(r->session);
-    return true;
-}
-
-static int start_session(struct rlm_run *r, struct error *err)
-{
-    int rc;
-    if (take_session(r, before(r))) {
-        rc = r->tree->o.again ? 0 : run_record_isolation(r, err);
-        chat_bind_begin(&r->chat, true);
-        return rc < 0 ? rc : bind_next(r, err);
-    }
-    r->chat.lost = before(r) != NULL;
-    rc = open_session(r, err);
-    return rc < 0 ? rc : prepare_session(r, err);
 }
 
 static int set_up(struct rlm_run *r, struct error *err)
@@ -396,7 +218,7 @@ static int set_up(struct rlm_run *r, struct error *err)
     r->session_options = r->tree->o.session;
     tools_offer(run_has_tools(r) ? r->tree->o.tools : NULL, &r->session_options);
     r->deadline = timer_new(r->tree->loop, time_is_up, r);
-    r->later = timer_new(r->tree->loop, restart_session, r);
+    r->later = timer_new(r->tree->loop, run_session_restart, r);
     r->step = timer_new(r->tree->loop, replay_step, r);
     if (!r->deadline || !r->later || !r->step || !r->question || (r->place.model && !r->model))
         return error_memory(err);
@@ -412,14 +234,10 @@ static int set_up(struct rlm_run *r, struct error *err)
         timer_start(r->step, 0, 0);
         return 0;
     }
-    rc = start_session(r, err);
+    rc = run_session_start(r, err);
     if (rc == 0 && seconds > 0 && !r->place.parent) /* it ends the others */
         timer_start(r->deadline, (uint64_t)(budget_seconds_left(&r->tree->budget) * 1000), 0);
     return rc;
-}
-
-static void never_told(void *arg, const struct rlm_result *result)
-{
 }
 
 static struct rlm_run *new_run(
@@ -438,7 +256,9 @@ static struct rlm_run *new_run(
         .done = done,
         .done_arg = arg,
         .start_ns = clock_ns(),
-        .result = { .rules = tree->o.session.rules, .budget = &tree->budget } };
+        .result = { .rules = tree->o.session.rules,
+            .workspace = tree->o.session.spec.workspace,
+            .budget = &tree->budget } };
     for (size_t i = 0; i < run_context_count(r); i++)
         r->result.left_out += place->contexts->items[i]->left_out;
     return r;
@@ -458,7 +278,7 @@ int run_start(struct tree *tree, const struct run_place *place, rlm_done_fn *don
     int rc = set_up(r, &why);
     if (rc < 0) {
         /* The caller learns it from the return; the record must say it too. */
-        r->done = never_told;
+        r->done = NULL;
         end_badly(r, &why);
         run_free(r);
         if (err)
@@ -492,89 +312,4 @@ void run_free(struct rlm_run *r)
     buf_free(&r->feedback);
     buf_free(&r->submitted);
     free(r);
-}
-
-/* ---- the tree ---- */
-
-static void close_tree(struct tree *tree)
-{
-    if (!tree)
-        return;
-    tree_bury(tree, true);
-    run_free(tree->root);
-    timer_free(tree->later);
-    budget_free(&tree->budget);
-    buf_free(&tree->repeated);
-    free(tree->instructions);
-    free(tree->setup);
-    free(tree->settings);
-    schema_drop(tree->o.session.answer);
-    free(tree);
-}
-
-static struct tree *open_tree(struct loop *loop, const struct rlm_options *options)
-{
-    const char *setup = options->session.setup, *instructions = options->instructions;
-    const char *settings = options->settings;
-    struct tree *tree = calloc(1, sizeof *tree);
-    if (!tree)
-        return NULL;
-    *tree = (struct tree){ .loop = loop,
-        .o = *options,
-        .instructions = instructions ? strdup(instructions) : NULL,
-        .setup = setup ? strdup(setup) : NULL,
-        .settings = settings ? strdup(settings) : NULL };
-    TAILQ_INIT(&tree->children);
-    schema_hold(tree->o.session.answer);
-    budget_init(&tree->budget, &options->limits);
-    tree->budget.up = options->part_of;
-    tree->later = timer_new(loop, tree_look, tree);
-    if (!tree->later || (setup && !tree->setup) || (settings && !tree->settings) ||
-        (instructions && !tree->instructions)) {
-        close_tree(tree);
-        return NULL;
-    }
-    tree->o.session.setup = tree->setup;
-    return tree;
-}
-
-int rlm_start(struct loop *loop, const struct rlm_options *options, rlm_done_fn *done, void *arg,
-    struct rlm_run **out, struct error *err)
-{
-    struct run_place place = { .question = options->question,
-        .contexts = options->contexts,
-        .iterations = options->max_iterations,
-        .resume = options->resume };
-    struct tree *tree = open_tree(loop, options);
-    if (!tree)
-        return error_memory(err);
-    int rc = run_start(tree, &place, done, arg, out, err);
-    if (rc < 0) {
-        tree->root = NULL; /* it is gone */
-        close_tree(tree);
-    }
-    return rc;
-}
-
-void rlm_cancel(struct rlm_run *r)
-{
-    struct error err = { 0 };
-    error_set(&err, ERROR_CANCELLED, "the run was cancelled");
-    run_end(r, RLM_CANCELLED, &err);
-}
-
-void rlm_put_aside(struct rlm_run *r, const struct error *why)
-{
-    run_end(r, RLM_INTERRUPTED, why);
-}
-
-void rlm_close(struct rlm_run *r)
-{
-    if (!r)
-        return;
-    if (!r->finished) {
-        r->done = never_told;
-        rlm_cancel(r);
-    }
-    close_tree(r->tree);
 }

@@ -56,8 +56,8 @@ struct rlm_run {
     char *question, *model;
     struct lm *lm; /* writes the code */
     struct account account;
-    bool reserved; /* the first call of a child, when it was asked for */
-    rlm_done_fn *done;
+    bool reserved;     /* the first call of a child, when it was asked for */
+    rlm_done_fn *done; /* NULL: nobody is to be told */
     void *done_arg;
 
     struct session *session;
@@ -125,21 +125,36 @@ struct schema *run_answer_type(const struct rlm_run *run);
 void run_tell(struct rlm_run *run, enum rlm_event_kind kind, const char *text, size_t len);
 void run_tell_event(struct rlm_run *run, struct rlm_event *event);
 void run_calls_changed(void *run);
-/* The model that answers calls of this depth. */
+/* The run whose conversation this one goes on with; NULL: it begins one. */
+struct rlm_run *run_before(const struct rlm_run *run);
+
+/* run_session.c: a run gets its session, and then has its first turn. */
+int run_session_start(struct rlm_run *r, struct error *err);
+void run_session_restart(void *run); /* the timer's: the sandbox died under a cell */
+
+/* tree.c: the model that answers calls of this depth. */
 struct lm *tree_lm(const struct tree *tree, unsigned depth);
 
+/* messages.c: what a run and its model have said to each other. */
+/* Takes the text, which is NULL without memory. */
+int message_add(struct rlm_run *r, const char *role, char *text, size_t len, struct error *err);
+/* Takes what is in the buffer. */
+int message_add_buf(struct rlm_run *r, const char *role, struct buf *text, struct error *err);
+/* What the model said, copied. */
+int message_add_reply(struct rlm_run *r, const char *text, size_t len, struct error *err);
+/* What the model is told before its first turn: all, or the next question of a conversation. */
+int message_add_first(struct rlm_run *r, struct error *err);
+
+/* model_call.c: asks the model; turn_take_reply gets the reply. */
+int model_call_begin(struct rlm_run *r, struct error *err);
+void model_call_cancel(struct rlm_run *r); /* if there is one */
+
 /* turn.c: what a run does once its session is there. */
-int turn_first_messages(struct rlm_run *r, struct error *err);
-void turn_next(struct rlm_run *r);  /* the next one, or a summary before it */
-void turn_begin(struct rlm_run *r); /* asks the model */
-int turn_ask(struct rlm_run *r, struct error *err);
+void turn_next(struct rlm_run *r);       /* the next one, or a summary before it */
+void turn_begin(struct rlm_run *r);      /* asks the model */
 void turn_next_block(struct rlm_run *r); /* of its reply */
 void turn_finish(struct rlm_run *r);     /* tells it what became of them */
 void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply);
-void turn_cancel_call(struct rlm_run *r);
-/* Takes the text, which is NULL without memory. */
-int turn_add_message(
-    struct rlm_run *r, const char *role, char *text, size_t len, struct error *err);
 /* Ends the run with this answer, which it takes; NULL is for want of memory. */
 void turn_answered(struct rlm_run *r, char *json, enum rlm_status status);
 
@@ -178,6 +193,9 @@ int replay_check_cell(struct rlm_run *r, const struct cell_result *result, struc
 void replay_step(void *run); /* the timer's */
 /* The run does not do what the record says: its tree stops, as soon as it may be closed. */
 void run_diverged(void *run, const struct error *why);
+/* A step could not be recorded: the whole tree ends as if its process had died there, and who goes on with
+ * it pays for nothing twice. Soon, from the loop. */
+void run_unrecorded(struct rlm_run *r, const struct error *why);
 
 /* pass.c: whoever would have answered what is not asked again, a recording perhaps, is told of it.
  * Of a run it is all that it and those below it asked. */

@@ -33,6 +33,12 @@ static void put_context(struct buf *out, const struct context *c, const char *ha
     buf_putc(out, '}');
 }
 
+static void put_number(struct buf *out, const char *key, double value)
+{
+    buf_printf(out, ",\"%s\":", key);
+    json_append_number(out, value);
+}
+
 /* But for the iterations these are of the whole tree. */
 static char *limits_json(const struct rlm_run *r)
 {
@@ -40,11 +46,21 @@ static char *limits_json(const struct rlm_run *r)
     struct buf out = { 0 };
     buf_printf(&out,
         "{\"max_iterations\":%u,\"max_llm_calls\":%lld,\"input_tokens\":%lld,"
-        "\"output_tokens\":%lld,\"total_tokens\":%lld,\"cost\":%g,\"seconds\":%g,"
-        "\"depth\":%u,\"execute_timeout\":%g,\"llm_call_timeout\":%g}",
+        "\"output_tokens\":%lld,\"total_tokens\":%lld",
         r->place.iterations, (long long)o->limits.calls, (long long)o->limits.input_tokens,
-        (long long)o->limits.output_tokens, (long long)o->limits.total_tokens, o->limits.cost,
-        o->limits.seconds, o->limits.depth, o->session.execute_timeout, o->call_timeout);
+        (long long)o->limits.output_tokens, (long long)o->limits.total_tokens);
+    put_number(&out, "cost", o->limits.cost);
+    put_number(&out, "seconds", o->limits.seconds);
+    buf_printf(&out, ",\"depth\":%u", o->limits.depth);
+    put_number(&out, "execute_timeout", o->session.execute_timeout);
+    put_number(&out, "llm_call_timeout", o->call_timeout);
+    if (o->session.spec.workspace) {
+        buf_puts(&out, ",\"repo\":");
+        workspace_put_repo(o->session.spec.workspace, &out);
+    }
+    if (o->session.spec.volume) /* its name has nothing in it that JSON would mind */
+        buf_printf(&out, ",\"volume\":\"%s\"", volume_name(o->session.spec.volume));
+    buf_putc(&out, '}');
     return buf_steal(&out);
 }
 
@@ -103,6 +119,7 @@ int run_record_begin(struct rlm_run *r, struct error *err)
         .question = store_text(r->place.question),
         .context = { context.data, context.len },
         .limits = store_text(limits),
+        .tools = store_text(parent ? NULL : r->tree->o.tool_facts),
         .settings = store_text(parent ? NULL : r->tree->settings),
         .context_data = { kept.data, kept.len },
         .batch = parent ? NULL : r->tree->o.batch,

@@ -6,12 +6,7 @@
  * A run that is resumed does the same; where the record has the next step already, it comes from
  * there (replay.c).
  */
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "rlm/parse.h"
 #include "rlm/prompt.h"
 #include "rlm/run.h"
@@ -36,190 +31,6 @@ void turn_answered(struct rlm_run *r, char *json, enum rlm_status status)
     run_end(r, status, NULL);
 }
 
-/* ---- the conversation ---- */
-
-/* Takes the text, which is NULL without memory. */
-int turn_add_message(struct rlm_run *r, const char *role, char *text, size_t len, struct error *err)
-{
-    if (text && r->message_count == r->message_cap) {
-        size_t cap = r->message_cap ? 2 * r->message_cap : 16;
-        struct message *messages = realloc(r->messages, cap * sizeof *messages);
-        if (messages) {
-            r->messages = messages;
-            r->message_cap = cap;
-        }
-    }
-    if (!text || r->message_count == r->message_cap) {
-        free(text);
-        return error_memory(err);
-    }
-    r->messages[r->message_count++] = (struct message){ role, text, len };
-    return 0;
-}
-
-static int add_buf_message(struct rlm_run *r, const char *role, struct buf *text, struct error *err)
-{
-    size_t len = text->len;
-    return turn_add_message(r, role, buf_steal(text), len, err);
-}
-
-/* Some providers refuse an assistant's message without text. */
-static int add_reply_message(struct rlm_run *r, const char *text, size_t len, struct error *err)
-{
-    static const char nothing[] = "(no reply)";
-    return len > 0 ? turn_add_message(r, "assistant", text_copy(text, len), len, err)
-                   : turn_add_message(r, "assistant", strdup(nothing), sizeof nothing - 1, err);
-}
-
-static int add_next_question(struct rlm_run *r, struct error *err)
-{
-    struct buf text = { 0 };
-    struct prompt_next next = { .answer = r->tree->o.after->result.answer,
-        .question = r->question,
-        .lost = r->chat.lost,
-        .contexts = r->place.contexts,
-        .first = r->chat.own,
-        .variables = r->variables,
-        .turns = r->place.iterations };
-    prompt_next_question(&text, &next);
-    return add_buf_message(r, "user", &text, err);
-}
-
-int turn_first_messages(struct rlm_run *r, struct error *err)
-{
-    struct buf text = { 0 };
-    if (r->message_count > 0)
-        return add_next_question(r, err);
-    struct prompt_session session = { .instructions = r->tree->instructions,
-        .answer = run_answer_type(r),
-        .rules = r->tree->o.session.rules,
-        .children = run_may_have_children(r),
-        .several = run_context_count(r) > 1 };
-    prompt_system(&text, &session);
-    prompt_tools(&text, r->prepared.tools, r->prepared.data);
-    int rc = add_buf_message(r, "system", &text, err);
-    if (rc < 0)
-        return rc;
-    prompt_question(&text, r->question, r->place.contexts, r->variables, r->place.iterations);
-    return add_buf_message(r, "user", &text, err);
-}
-
-static void model_delta(void *arg, const char *text, size_t len)
-{
-    run_tell(arg, RLM_EVENT_DELTA, text, len);
-}
-
-static void model_replied(void *arg, const struct lm_reply *reply);
-
-/* The place of a call: the root's turns are bounded by their number, a child's count as its parent's
- * guest's; one that was under way in an earlier life has its place. */
-static int64_t count_place(const struct rlm_run *r, const struct recorded_call *known)
-{
-    return r->place.parent && !known ? 1 : 0;
-}
-
-static int reserve_call(struct rlm_run *r, int64_t calls, struct error *err)
-{
-    if (r->reserved && calls > 0) {
-        r->reserved = false;
-        return 0;
-    }
-    return budget_reserve(&r->tree->budget, calls, err);
-}
-
-static int settle_call(struct rlm_run *r, const struct lm_reply *reply, struct error *err)
-{
-    budget_settle(&r->tree->budget, &r->hold, reply);
-    return run_record_call_end(r, reply, err);
-}
-
-void turn_cancel_call(struct rlm_run *r)
-{
-    struct lm_reply cancelled = { 0 };
-    if (!r->call)
-        return;
-    lm_cancel(steal(&r->call), &cancelled);
-    error_set(&cancelled.error, ERROR_CANCELLED, "the run ended");
-    settle_call(r, &cancelled, NULL);
-}
-
-static int start_call(
-    struct rlm_run *r, const struct lm_request *request, size_t bytes, struct error *err)
-{
-    struct lm_request keyed = *request;
-    char key[LM_KEY_SIZE];
-    bool streamed = r->tree->o.event && !r->place.parent && !r->compacting;
-    const struct budget_call call = { .model = r->model ? r->model : lm_name(r->lm),
-        .depth = r->place.depth,
-        .prompt_bytes = bytes,
-        .max_tokens = request->max_tokens,
-        .lm = r->lm,
-        .lm_model = r->model,
-        .account = &r->account };
-    int rc = budget_hold(&r->tree->budget, &call, &r->hold, err);
-    if (rc == 0 && !keyed.key) {
-        rc = lm_key(key, err);
-        keyed.key = key;
-    }
-    if (rc == 0)
-        rc = run_record_call(r, keyed.key, err);
-    r->recorded = r->message_count;
-    if (rc == 0)
-        rc =
-            lm_start(r->lm, &keyed, model_replied, streamed ? model_delta : NULL, r, &r->call, err);
-    return rc;
-}
-
-static int begin_call(struct rlm_run *r, struct lm_request *request, size_t bytes,
-    const struct recorded_call *known, struct error *err)
-{
-    int64_t place = count_place(r, known);
-    int rc = reserve_call(r, place, err);
-    if (rc < 0)
-        return rc;
-    if (known) {
-        r->call_record = known->id;
-        request->key = known->key[0] ? known->key : NULL;
-    }
-    rc = start_call(r, request, bytes, err);
-    if (rc < 0) {
-        struct lm_reply never = { .error = *err, .text = "", .finish = "" };
-        budget_release(&r->tree->budget, &r->hold);
-        budget_unreserve(&r->tree->budget, place);
-        if (budget_is_refused_above(&r->tree->budget))
-            r->call_record = 0;
-        run_record_call_end(r, &never, NULL);
-    }
-    return rc;
-}
-
-int turn_ask(struct rlm_run *r, struct error *err)
-{
-    struct recorded_call *known = NULL;
-    size_t bytes = 0;
-    int rc = r->resume ? replay_next_call(r, &known, err) : 0;
-    if (rc < 0)
-        return rc;
-    cleanup_free struct lm_message *messages = calloc(r->message_count, sizeof *messages);
-    if (!messages)
-        return error_memory(err);
-    for (size_t i = 0; i < r->message_count; i++) {
-        messages[i] = (struct lm_message){
-            .role = r->messages[i].role, .text = r->messages[i].text, .len = r->messages[i].len
-        };
-        bytes += r->messages[i].len;
-    }
-    struct lm_request request = { .model = r->model,
-        .messages = messages,
-        .message_count = r->message_count,
-        .depth = r->place.depth,
-        .timeout = r->tree->o.call_timeout,
-        .max_tokens = r->tree->o.max_tokens,
-        .temperature = -1 };
-    return known && known->ended ? replay_reply(r, known, &request, err)
-                                 : begin_call(r, &request, bytes, known, err);
-}
-
 void turn_next(struct rlm_run *r)
 {
     struct error err = { 0 };
@@ -241,7 +52,7 @@ void turn_begin(struct rlm_run *r)
         struct buf text = { 0 };
         prompt_last_turn(&text, run_answer_type(r));
         r->last = 1;
-        rc = add_buf_message(r, "user", &text, &err);
+        rc = message_add_buf(r, "user", &text, &err);
     } else {
         r->turn++;
         r->result.iterations = r->turn;
@@ -250,7 +61,7 @@ void turn_begin(struct rlm_run *r)
         run_tell(r, RLM_EVENT_TURN, "", 0);
     }
     if (rc == 0)
-        rc = turn_ask(r, &err);
+        rc = model_call_begin(r, &err);
     if (rc < 0)
         run_fail(r, &err);
 }
@@ -279,7 +90,7 @@ void turn_finish(struct rlm_run *r)
     }
     if (r->turn < r->place.iterations)
         buf_printf(&r->feedback, "\nTurn %u of %u.", r->turn + 1, r->place.iterations);
-    if (add_buf_message(r, "user", &r->feedback, &err) < 0)
+    if (message_add_buf(r, "user", &r->feedback, &err) < 0)
         run_fail(r, &err);
     else
         turn_next(r);
@@ -327,15 +138,6 @@ static void blocks_done(struct rlm_run *r)
     turn_finish(r);
 }
 
-/* What a cell was waiting for at its deadline, nobody needs any more, whole runs below included. */
-static void stop_waiting(struct rlm_run *r, const char *message)
-{
-    struct error why = { 0 };
-    error_set(&why, ERROR_TIMEOUT, "the call was cancelled at the deadline of its cell: %.120s",
-        message ? message : "");
-    broker_give_up(r->broker, r->session, &why);
-}
-
 /* Of a cell that ran before, the record has the end already; this one must be the same. */
 static int cell_is_over(struct rlm_run *r, const struct cell_result *c, struct error *err)
 {
@@ -370,7 +172,7 @@ static void cell_done(void *arg, struct cell_result *c)
         err = c->reason;
     }
     if (late)
-        stop_waiting(r, c->error.message);
+        broker_deadline(r->broker, r->session, c->error.message);
     cell_result_free(c);
     if (rc < 0)
         run_fail(r, &err);
@@ -442,11 +244,11 @@ static void ask_for_other_words(
         return;
     }
     prompt_not_taken(&text, why->text, true);
-    int rc = add_reply_message(r, said, len, &err);
+    int rc = message_add_reply(r, said, len, &err);
     if (rc == 0)
-        rc = add_buf_message(r, "user", &text, &err);
+        rc = message_add_buf(r, "user", &text, &err);
     if (rc == 0)
-        rc = turn_ask(r, &err);
+        rc = model_call_begin(r, &err);
     buf_free(&text);
     if (rc < 0)
         run_fail(r, &err);
@@ -500,20 +302,9 @@ void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply)
     r->block = 0;
     r->failed = false;
     int rc = buf_failed(&r->reply) ? error_memory(&err)
-                                   : add_reply_message(r, reply->text, reply->len, &err);
+                                   : message_add_reply(r, reply->text, reply->len, &err);
     if (rc < 0)
         run_fail(r, &err);
     else
         turn_next_block(r);
-}
-
-static void model_replied(void *arg, const struct lm_reply *reply)
-{
-    struct rlm_run *r = arg;
-    struct error err = { 0 };
-    r->call = NULL;
-    if (settle_call(r, reply, &err) < 0 && reply->error.code == ERROR_NONE)
-        run_fail(r, &err);
-    else
-        turn_take_reply(r, reply);
 }

@@ -389,6 +389,13 @@ int context_set(const struct context *c, struct session *s, const char *const *n
     return session_set(s, names, name_count, c->kind, "", c->len, fd, done, arg, err);
 }
 
+int context_hides_tool(const char *name, struct error *err)
+{
+    return error_set(err, ERROR_ARGUMENT,
+        "the context '%.64s' would hide the tool or tool-data of this name: rename one of them",
+        name);
+}
+
 int context_refused(
     const struct context *context, const struct cell_result *result, struct error *err)
 {

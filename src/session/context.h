@@ -61,6 +61,9 @@ struct context_names {
 };
 void context_names(const struct context *context, size_t index, struct context_names *out);
 
+/* What is wrong with a name that a tool, or a value of the tools, has already. */
+int context_hides_tool(const char *name, struct error *err);
+
 /* What a record needs in order to have the same context again: its SHA-256, and the bytes of one
  * that cannot be read again, if they are no more than CONTEXT_KEPT_MAX. */
 enum { CONTEXT_KEPT_MAX = 64 << 20 };

@@ -33,9 +33,17 @@ int session_check_timeout(double seconds, double cap, struct error *err)
         cap);
 }
 
+/* Another member of an object, which has been opened. */
+static void put_key(struct buf *head, const char *key)
+{
+    bool first = head->len == 0 || head->data[head->len - 1] == '{';
+    buf_printf(head, "%s\"%s\":", first ? "" : ",", key);
+}
+
 static void put_list(struct buf *head, const char *key, const char *const *words, size_t count)
 {
-    buf_printf(head, "\"%s\":[", key);
+    put_key(head, key);
+    buf_putc(head, '[');
     for (size_t i = 0; i < count; i++) {
         buf_puts(head, i ? "," : "");
         json_append_string(head, words[i], strlen(words[i]));
@@ -43,25 +51,71 @@ static void put_list(struct buf *head, const char *key, const char *const *words
     buf_putc(head, ']');
 }
 
-void session_write_hello(const struct session_options *o, struct buf *head)
+void session_write_fields(const struct schema *answer, struct buf *head)
 {
     size_t count = 0;
-    const char *const *fields = o->answer ? schema_names(o->answer, &count) : NULL;
-    if (!o->rules && count == 0 && !o->tools)
-        return; /* the guest need not decode it */
+    const char *const *fields = answer ? schema_names(answer, &count) : NULL;
+    put_list(head, "output_fields", fields, count);
+}
+
+/* Where it stands, and what was put into it, as the guest sees that. */
+static void put_workspace(const struct workspace *w, const char *at, struct buf *head)
+{
+    const struct staged *staged = workspace_staged(w);
+    cleanup_buf struct buf path = { 0 };
+    buf_puts(&path, at);
+    if (staged->repo)
+        buf_printf(&path, "/%s", staged->repo);
+    put_key(head, "cwd");
+    json_append_string(head, buf_text(&path), path.len);
+    put_key(head, "workspace");
+    buf_puts(head, "{\"root\":");
+    json_append_string(head, at, strlen(at));
+    buf_puts(head, ",\"repo\":");
+    json_append_string(head, buf_text(&path), path.len);
+    buf_puts(head, ",\"paths\":[");
+    for (size_t i = 0; i < staged->paths.count; i++) {
+        buf_clear(&path);
+        buf_printf(&path, "%s/%s", at, staged->paths.items[i]);
+        buf_puts(head, i ? "," : "");
+        json_append_string(head, buf_text(&path), path.len);
+    }
+    buf_puts(head, "]}");
+}
+
+void session_write_hello(
+    const struct session_options *o, const char *volume, const char *workspace, struct buf *head)
+{
+    size_t count = 0;
+    if (o->answer)
+        schema_names(o->answer, &count);
     buf_putc(head, '{');
-    if (count > 0) {
-        put_list(head, "output_fields", fields, count);
-        buf_puts(head, o->rules || o->tools ? "," : "");
+    if (count > 0)
+        session_write_fields(o->answer, head);
+    if (o->no_helpers) {
+        put_key(head, "helpers");
+        buf_puts(head, "false");
     }
+    if (volume) {
+        put_key(head, "volume");
+        json_append_string(head, volume, strlen(volume));
+    }
+    if (workspace)
+        put_workspace(o->spec.workspace, workspace, head);
     if (o->rules) {
-        buf_puts(head, "\"rules\":{");
+        put_key(head, "rules");
+        buf_putc(head, '{');
         put_list(head, "allow", o->allow_imports, o->allow_import_count);
-        buf_putc(head, ',');
         put_list(head, "read", o->spec.read_paths, o->spec.read_path_count);
-        buf_puts(head, o->tools ? "}," : "}");
+        buf_putc(head, '}');
     }
-    if (o->tools)
-        buf_printf(head, "\"tools\":%s", o->tools);
+    if (o->tools) {
+        put_key(head, "tools");
+        buf_puts(head, o->tools);
+    }
+    if (head->len == 1) {
+        buf_clear(head); /* the guest need not decode it */
+        return;
+    }
     buf_putc(head, '}');
 }

@@ -4,7 +4,11 @@
 
 #include "session/session.h"
 
-/* The head of HELLO: a JSON object. */
-void session_write_hello(const struct session_options *options, struct buf *head);
+/* Of the type of answers, for the guest: "output_fields":[…]; empty: any. */
+void session_write_fields(const struct schema *answer, struct buf *head);
+/* The head of HELLO: a JSON object, or nothing. `volume` and `workspace` are where the guest sees them; NULL: it
+ * has none. */
+void session_write_hello(const struct session_options *options, const char *volume,
+    const char *workspace, struct buf *head);
 
 #endif

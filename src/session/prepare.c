@@ -162,6 +162,27 @@ int prepare_start(struct prepare *p, struct session *session, const struct sessi
     return p->data ? start_step(p, err) : error_memory(err);
 }
 
+static bool is_named_in(struct json_object *list, const char *name)
+{
+    for (size_t i = 0; list && i < json_object_array_length(list); i++)
+        if (strcmp(json_get_string(json_object_array_get_idx(list, i), "name", ""), name) == 0)
+            return true;
+    return false;
+}
+
+bool prepare_has(const struct prepare *p, const char *name)
+{
+    return is_named_in(p->tools, name) || is_named_in(p->data, name);
+}
+
+int prepare_check_context(const struct prepare *p, const struct context *context, struct error *err)
+{
+    const char *name = context ? context->name : NULL;
+    if (!name || !prepare_has(p, name))
+        return 0;
+    return context_hides_tool(name, err);
+}
+
 void prepare_free(struct prepare *p)
 {
     json_object_put(p->tools);

@@ -4,6 +4,7 @@
 #ifndef DROSTE_SESSION_PREPARE_H
 #define DROSTE_SESSION_PREPARE_H
 
+#include "session/context.h"
 #include "session/session.h"
 
 /* `why` is NULL where all went well. */
@@ -29,5 +30,12 @@ bool prepare_is_needed(const struct session_options *options, bool describe);
 int prepare_start(struct prepare *p, struct session *session, const struct session_options *options,
     bool describe, prepare_done_fn *done, void *arg, struct error *err);
 void prepare_free(struct prepare *p);
+
+/* True for the name of a tool, also one that a source defines, or of a value. */
+bool prepare_has(const struct prepare *p, const char *name);
+/* ERROR_ARGUMENT where a context would hide what the session was given: a tool, also one that a source
+ * defines, or a value. */
+int prepare_check_context(
+    const struct prepare *p, const struct context *context, struct error *err);
 
 #endif

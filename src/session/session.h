@@ -103,6 +103,7 @@ struct session_options {
     double grace;               /* seconds from the interrupt to the kill */
     size_t output_limit;        /* bytes of each stream of a cell that are kept */
     struct schema *answer;      /* what is submitted must have this type (answer.h); NULL: any */
+    bool no_helpers;            /* without guest/py's texts.py and files.py */
     bool rules; /* guest/rules.py over the user's Python; a convenience, not the wall */
     const char *const *allow_imports; /* module names, and absolute directories of modules */
     size_t allow_import_count;
@@ -156,6 +157,12 @@ enum value_kind {
     VALUE_FILES, /* {path: text}; guest/py/variables.py, decode_files, has the format */
 };
 
+/* What the guest has from the next operation on: a JSON object with `tools`, as in session_options, and
+ * `gone`, an array of names of tools that it has no longer; both may be left out. */
+int session_offer(struct session *s, const char *json, size_t len, struct error *err);
+/* From the next operation on, what is submitted must have this type; NULL: any. */
+int session_expect(struct session *s, struct schema *answer, struct error *err);
+
 /* Binds one value to the names. The bytes are `data`, or, if fd is not -1, the first `len` of a
  * sealed memfd, which is taken. */
 int session_set(struct session *s, const char *const *names, size_t name_count,
@@ -172,16 +179,24 @@ struct session_part {
     size_t len;
 };
 
-/* Answers a call. `head` is a JSON object (borrowed): {"error": {…}} for the whole call, or
+/* Answers a call. `head` is a JSON object (borrowed) or NULL: {"error": {…}} for the whole call, or
  * {"errors": {"3": {…}}} for items. Unknown ids (a call that was dropped) are passed over. */
 int session_reply(struct session *s, uint64_t id, struct json_object *head,
     const struct session_part *parts, size_t count, struct error *err);
 
 bool session_is_alive(const struct session *s);
+/* Set once the guest has said that it is there; lasts as long as the session. */
+const bool *session_is_ready(const struct session *s);
 /* What an operation gets that comes upon a session which is not alive: the result that it would have
  * if the sandbox had died under it. */
 void session_death(const struct session *s, struct cell_result *out);
 enum isolation session_isolation(const struct session *s);
+/* Where the guest sees its volume; NULL: it has none. */
+const char *session_volume(const struct session *s);
+/* And its workspace. */
+const char *session_workspace(const struct session *s);
+/* Nanoseconds for which the sandbox's processes were at work, or ready to be; 0: not known. */
+uint64_t session_busy_ns(const struct session *s);
 const struct session_limits *session_limits_of(const struct session *s);
 /* What was done to make its sandbox, for people. */
 void session_describe(const struct session *s, struct buf *out);

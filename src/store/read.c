@@ -70,6 +70,12 @@ static struct store_value take_value(struct query *q, struct values *values)
     return value;
 }
 
+int store_append_piece(void *arg, const char *data, size_t len, struct error *err)
+{
+    buf_append(arg, data, len);
+    return buf_failed(arg) ? error_memory(err) : 0;
+}
+
 int store_value_read(struct store *store, const struct store_value *value, size_t max,
     store_piece_fn *fn, void *arg, struct error *err)
 {
@@ -130,6 +136,7 @@ static int take_run(
     run->begin.context_data = take_value(q, &unread);
     run->begin.batch = take_text(q);
     run->begin.task = take_text(q);
+    run->begin.tools = take_value(q, values);
     return query_check(q, err);
 }
 
@@ -358,6 +365,8 @@ static int list_runs(struct store *store, const struct store_filter *filter, sto
         query_open(store, filter->children ? STATEMENT_RUNS : STATEMENT_RUNS_BY_PARENT);
     bind_text(&q, filter->status);
     bind_text(&q, filter->model);
+    bind_text(&q, filter->batch);
+    bind_text(&q, filter->task);
     if (!filter->children)
         bind_text(&q, filter->parent);
     return list_rows(&q, filter, fn, arg, err);

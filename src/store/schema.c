@@ -12,7 +12,7 @@
 
 enum {
     APPLICATION = 0x44726f73, /* "Dros" */
-    SCHEMA_VERSION = 5,
+    SCHEMA_VERSION = 6,
 };
 
 static const char *const steps[SCHEMA_VERSION] = {
@@ -124,6 +124,9 @@ static const char *const steps[SCHEMA_VERSION] = {
 
     /* The run whose conversation this one goes on with. */
     "ALTER TABLE runs ADD COLUMN previous TEXT;",
+
+    /* By what its tools are known again when it is resumed. */
+    "ALTER TABLE runs ADD COLUMN tools TEXT REFERENCES blobs (hash);",
 };
 
 struct found {

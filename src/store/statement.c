@@ -13,11 +13,12 @@
     " context, limits, started_ms, owner_pid, owner_start, owner_space, owner_boot, status, "      \
     "error,"                                                                                       \
     " answer, iterations, calls, input_tokens, output_tokens, coalesce(cost, -1), seconds,"        \
-    " ended_ms, error_code, previous, seq, settings, context_data, batch, task FROM runs "
+    " ended_ms, error_code, previous, seq, settings, context_data, batch, task, tools FROM runs "
 
 #define WANTED                                                                                     \
     "(?1 IS NULL OR status = ?1 OR (?1 = 'interrupted' AND status = 'running'))"                   \
-    " AND (?2 IS NULL OR instr(model, ?2) > 0)"
+    " AND (?2 IS NULL OR instr(model, ?2) > 0)"                                                    \
+    " AND (?3 IS NULL OR instr(batch, ?3) > 0) AND (?4 IS NULL OR task = ?4)"
 
 /* Everything of a run ?1, with its descendants if ?2, in the order in which it began, whatever the
  * clock did: the ids of calls and cells are that order. A turn stands before its first step, a run
@@ -74,8 +75,8 @@ static const char *const texts[STATEMENT_COUNT] = {
         "INSERT INTO runs (id, parent, parent_cell, depth, model, environment, isolation, version,"
         " question, context, limits, previous, settings, context_data, owner_pid, owner_start, "
         "owner_space,"
-        " owner_boot, started_ms, batch, task)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " owner_boot, started_ms, batch, task, tools)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO NOTHING RETURNING seq",
     [STATEMENT_RUN_NOTE_ISOLATION] = "UPDATE runs SET isolation = ? WHERE id = ? RETURNING seq",
     [STATEMENT_RUN_END] =
@@ -109,7 +110,7 @@ static const char *const texts[STATEMENT_COUNT] = {
 
     [STATEMENT_RUN_READ] = RUN_COLUMNS "WHERE id = ?",
     [STATEMENT_RUNS] = RUN_COLUMNS "WHERE " WANTED " ORDER BY seq DESC",
-    [STATEMENT_RUNS_BY_PARENT] = RUN_COLUMNS "WHERE " WANTED " AND parent IS ?3 ORDER BY seq DESC",
+    [STATEMENT_RUNS_BY_PARENT] = RUN_COLUMNS "WHERE " WANTED " AND parent IS ?5 ORDER BY seq DESC",
     /* '~' comes after every character of a name. */
     [STATEMENT_RUNS_BY_PREFIX] = "SELECT id FROM runs WHERE id >= ?1 AND id < ?1 || '~'"
                                  " ORDER BY id <> ?1, seq DESC LIMIT ?2",
@@ -144,7 +145,7 @@ static const char *const texts[STATEMENT_COUNT] = {
              " output_tokens = (SELECT CAST(total(output_tokens) AS INTEGER) FROM calls"
              "  WHERE run IN tree),"
              " cost = (SELECT iif(count(cost) = count(*), total(cost), NULL) FROM calls"
-             "  WHERE run IN tree),"
+             "  WHERE run IN tree AND kind <> 'tool'),"
              " seconds = (seen.last - started_ms) / 1000.0, ended_ms = seen.last"
              " FROM (SELECT max(ms) AS last FROM ("
              "  SELECT max(started_ms) AS ms FROM runs WHERE id IN tree UNION ALL"

@@ -75,6 +75,7 @@ struct store_run_begin {
     struct store_value question;
     struct store_value context; /* JSON: names, types and sizes, not the context itself */
     struct store_value limits;  /* JSON: what the run may use */
+    struct store_value tools;   /* JSON: names and hashes of its tools, not the tools themselves */
     /* For whoever resumes it. Readers never read these two: they have a length and a hash. */
     struct store_value settings;     /* JSON: how it was asked for */
     struct store_value context_data; /* the context, where it could not be had again */
@@ -229,12 +230,16 @@ int store_run_visit(struct store *store, const char *run, const struct store_vis
 typedef int store_piece_fn(void *arg, const char *data, size_t len, struct error *err);
 int store_value_read(struct store *store, const struct store_value *value, size_t max,
     store_piece_fn *fn, void *arg, struct error *err);
+/* A function for it: the pieces go into the struct buf that `arg` is. */
+int store_append_piece(void *arg, const char *data, size_t len, struct error *err);
 
 struct store_filter {
     const char *parent; /* only this run's children; NULL: roots */
     bool children;      /* roots and children alike; `parent` is not looked at */
     const char *status; /* only runs of this status; NULL: any */
     const char *model;  /* only runs whose model's name has this in it; NULL: any */
+    const char *batch;  /* only runs for tasks of batches whose name has this in it; NULL: any */
+    const char *task;   /* only runs for this task; NULL: any */
     int64_t limit;      /* 0: all */
 };
 

@@ -132,6 +132,7 @@ static int insert_run(struct store *store, const struct store_run_begin *begin, 
     bind_int(&w.query, clock_wall_ms());
     bind_text(&w.query, begin->batch);
     bind_text(&w.query, begin->task);
+    bind_value(&w, begin->tools);
     return write_close(&w, inserted, &seq, err);
 }
 

@@ -40,6 +40,7 @@ enum frame_type {
     FRAME_REPLY = 4,     /* the answer to a CALL */
     FRAME_INTERRUPT = 5, /* stop the operation with this id */
     FRAME_CLOSE = 7,     /* end in order */
+    FRAME_OFFER = 8,     /* tools and fields of the answer from now on; not answered */
     /* guest to host */
     FRAME_READY = 17,
     FRAME_OUTPUT = 18, /* bytes of standard output or error, where there is no pipe for them */

@@ -2,6 +2,7 @@
 # expect: CONTAIN(EAGAIN)
 # expect endless: KILL(timeout) or CONTAIN(TimeoutError)
 # isolation: full light landlock
+# alone: landlock
 # variants: counted endless
 # settings: --processes 40 --execute-timeout 1 --grace 0.2
 # unconfined: unsafe

@@ -1,6 +1,7 @@
 # attack: starts threads without end
 # expect: DENY(RuntimeError)
 # isolation: full light landlock
+# alone: landlock
 # settings: --processes 40
 # unconfined: unsafe
 

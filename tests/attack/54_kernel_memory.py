@@ -1,6 +1,7 @@
 # attack: has the kernel keep memory for it: page tables, full pipes, full sockets, memory files, many children
 # expect: DENY(MemoryError|ENOMEM|EMFILE|ENFILE|EAGAIN|ENOSPC|EFBIG|EPERM|bounded)
 # isolation: full light landlock
+# alone: landlock
 # variants: tables pipes sockets memfds children
 # settings: --memory 200M --processes 8 --open-files 200 --tmp-size 16M --file-size 64M
 # unconfined: unsafe

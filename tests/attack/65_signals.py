@@ -1,6 +1,7 @@
 # attack: sends storms of signals to itself, stops itself, stops and kills the process that watches over it
 # expect: KILL(timeout|signal)
 # expect init: DENY(EPERM) or KILL(SandboxLost)
+# expect storm: KILL(timeout|signal) or CONTAIN(TimeoutError)
 # isolation: full light landlock
 # variants: stop all init storm
 # settings: --execute-timeout 0.3 --grace 0.3

@@ -1,6 +1,6 @@
 # attack: writes half a frame, or a frame byte by byte, and falls silent
 # expect: KILL(timeout)
-# expect slow: KILL(timeout|protocol)
+# expect slow: KILL(timeout|protocol) or CONTAIN(TimeoutError)
 # isolation: full light landlock
 # variants: header body slow
 # settings: --execute-timeout 0.3 --grace 0.3

@@ -28,7 +28,9 @@ NR = {"open": 2, "mmap": 9, "ioperm": 173, "iopl": 172, "clone": 56, "ptrace": 1
       "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsmount": 432, "pidfd_open": 434,
       "clone3": 435, "pidfd_getfd": 438, "process_madvise": 440, "mount_setattr": 442,
       "kexec_load": 246, "setuid": 105, "sched_setscheduler": 144, "mlockall": 151, "shmget": 29,
-      "shmat": 30, "msgget": 68, "semget": 64, "getpid": 39, "setpriority": 141}
+      "shmat": 30, "msgget": 68, "semget": 64, "getpid": 39, "setpriority": 141, "socket": 41,
+      "sendto": 44, "recvfrom": 45, "sendmsg": 46, "recvmsg": 47, "recvmmsg": 299, "sendmmsg": 307,
+      "rt_sigqueueinfo": 129, "mlock": 149, "timer_create": 222}
 
 
 def raw(name, *args):
@@ -117,7 +119,8 @@ def parts(*values):
 def greet():
     """Says what the guest holds back until it has more to say: that it is ready."""
     link = guest()["link"]
-    held, link.unsent = link.unsent, b""
+    held = b"".join(link.outbox)
+    link.outbox.clear()
     os.write(3, held)
 
 

@@ -210,9 +210,8 @@ def kill_tree(pid):
 class Server:
     """tests/fakes/model_server.py, running."""
 
-    def __init__(self, process):
-        self.process = process
-        told = json.loads(process.stdout.readline())
+    def __init__(self, told):
+        self.pid = told["pid"]
         self.url = "http://127.0.0.1:%d/v1" % told["port"]
         self.tls_url = "https://localhost:%d/v1" % told["tls_port"]
         self.ca_file = told["ca_file"]
@@ -243,6 +242,18 @@ def at(depth, content, contains="", **more):
 def line(model, content="", contains="", **more):
     """An item of the server's script, for the model scripted-MODEL."""
     return {"model": model, "content": content, "contains": contains, **more}
+
+
+def refused(result, status, *words):
+    """It ended with this status, printed no answer, and complained on one line that has these words."""
+    assert result.status == status and result.out == "", result
+    for word in words:
+        assert word in result.complaint
+
+
+def told(text, reply):
+    """A turn that is only given to a model which was told this text."""
+    return {"content": reply, "contains": text}
 
 
 def answered(result, answer):
@@ -300,28 +311,49 @@ def session(droste, replay):
     return run
 
 
+@pytest.fixture(scope="session")
+def servers():
+    """servers(flags…): starts a server, and says what it said of itself."""
+    process = subprocess.Popen([PYTHON, SERVER, "--many"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def start(*flags):
+        process.stdin.write(json.dumps(flags).encode() + b"\n")
+        process.stdin.flush()
+        return json.loads(process.stdout.readline())
+
+    yield start
+    process.communicate(timeout=20)
+
+
 @pytest.fixture
-def serve(tmp_path):
+def serve(tmp_path, servers):
     """serve(key=…, script=[…], turns=[…]) starts a server that speaks the OpenAI protocol."""
     running = []
 
     def start(key=None, script=None, turns=None):
-        command = [PYTHON, SERVER]
-        if key:
-            command += ["--key", key]
+        flags = ["--key", key] if key else []
         for name, texts in (("script", script), ("turns", turns)):
             if texts is not None:
                 path = tmp_path / ("%s%d.json" % (name, len(running)))
                 path.write_text(json.dumps(texts))
-                command += ["--" + name, str(path)]
-        running.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-        return Server(running[-1])
+                flags += ["--" + name, str(path)]
+        running.append(Server(servers(*flags)))
+        return running[-1]
 
     yield start
-    for process in running:
-        process.stdin.close()
-        process.stdout.close()
-        process.wait(20)
+    for server in running:
+        os.kill(server.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def online(droste, serve):
+    """online(script, flags…): a run against a real server, whose key is the canary; (result, server)."""
+    def run(script, *flags, model="scripted", **options):
+        server = serve(key=CANARY, script=script)
+        env = {"OPENAI_API_KEY": CANARY, "OPENAI_BASE_URL": server.url, "DROSTE_MODEL": model,
+               **options.pop("env", {})}
+        return droste("run", "--question", "q", "--json", *flags, env=env, **options), server
+    return run
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
 """The real program, for the tests of its commands: run to its end, or driven through a terminal."""
+import codecs
 import fcntl
 import json
 import os
@@ -68,6 +69,7 @@ class Terminal:
     def __init__(self, home, *words, **env):
         self.said = ""
         self.at = 0
+        self.decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             try:
@@ -85,7 +87,7 @@ class Terminal:
             data = os.read(self.fd, 65536)
         except OSError:     # EIO: the other side is closed
             return False
-        self.said += data.decode("utf-8", "replace")
+        self.said += self.decode(data)
         return bool(data)
 
     def expect(self, text):

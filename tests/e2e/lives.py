@@ -45,6 +45,24 @@ class Life:
         return self.droste.start("runs", "resume", self.id, "--json", env=KEY)
 
 
+class Gate:
+    """A file that code waits for: `code` holds a cell up while the gate is shut. It goes to --read."""
+
+    def __init__(self, directory):
+        self.directory, self.file = directory, directory / "open"
+        directory.mkdir()
+        directory.chmod(0o755)
+        self.code = "import os, time\nwhile not os.path.exists(%r): time.sleep(0.01)\n" % str(self.file)
+        self.flags = ["--read", directory]
+        self.open()
+
+    def open(self):
+        self.file.touch()
+
+    def shut(self):
+        self.file.unlink()
+
+
 def begun(droste):
     """Whether the record has a run."""
     return os.path.exists(droste.record.path) and droste.record.runs != []

@@ -122,6 +122,36 @@ def test_contexts_of_all_kinds(droste, batch, replay):
         "none": ["str", ""]}
 
 
+def test_a_task_has_contexts_by_name_and_those_of_the_command(droste, batch, replay):
+    """Its own first, then the named ones as seen from the file of tasks, then the command's; each task its own."""
+    os.mkdir(os.path.join(droste.home, "data"))
+    for name in ("own.txt", "old.txt", "shared.txt"):
+        with open(os.path.join(droste.home, "data", name), "w") as f:
+            f.write(name[:-4])
+    tasks(droste, {"id": "a", "question": "?", "context": "own.txt", "contexts": {"old": "old.txt"}},
+          {"id": "b", "question": "?", "context_text": "text"}, {"id": "c", "question": "?"}, name="data/tasks.jsonl")
+    model = replay({"content": repl("SUBMIT([globals().get(n) for n in ('context', 'context_1', 'context_2', 'old', 'shared')])"), "repeat": True})
+    words = ["batch", "data/tasks.jsonl", "--out", "results.jsonl", "--model", model, "--context"]
+    r = droste(*words, "shared=data/shared.txt")
+    assert r.status == 0, r
+    assert {line["id"]: line["answer"] for line in results(droste)} == {
+        "a": ["own", "old", "shared", "old", "shared"], "b": ["text", "shared", None, None, "shared"],
+        "c": ["shared", None, None, None, "shared"]}
+
+
+@pytest.mark.parametrize("flags, said", [
+    (["--context", "-"], "standard input can be read once"), (["--context", "missing"], "missing"),
+    (["--context", "x=t.jsonl", "--context", "x=t.jsonl"], "two contexts are called 'x'"),
+    (["--tool", "x=./missing"], "./missing"), (["--tool-data", "x=t.jsonl", "--context", "x=t.jsonl"], "would hide"),
+])
+def test_what_all_tasks_share_is_judged_once(droste, batch, flags, said):
+    """Before a task begins; no line is written for any. (Twin: the test before.)"""
+    tasks(droste, *some(3))
+    tasks(droste, "1", name="t.jsonl")
+    r = batch(*flags)
+    assert r.status == 2 and said in r.complaint and not os.path.exists(os.path.join(droste.home, "results.jsonl")), r
+
+
 @pytest.mark.parametrize("line, said", [
     ("{", "no JSON"), ("[]", "no JSON object"), ('{"id": 1}', "needs a `question`"),
     ('{"question": ""}', "needs a `question`"), ('{"question": "a\\u0000b"}', "needs a `question`"),
@@ -131,6 +161,11 @@ def test_contexts_of_all_kinds(droste, batch, replay):
     ('{"question": "?", "context": "x", "context_text": "y"}', "only one of"),
     ('{"question": "?", "context": "missing.txt"}', "missing.txt"),
     ('{"question": "?", "context_text": 1}', "is a string"),
+    ('{"question": "?", "contexts": ["a.txt"]}', "object of names and paths"),
+    ('{"question": "?", "contexts": {"x": "missing.txt"}}', "missing.txt"),
+    ('{"question": "?", "contexts": {"print": "tasks.jsonl"}}', "Python's own"),
+    ('{"question": "?", "contexts": {"a b": "tasks.jsonl"}}', "a name that Python can have"),
+    ('{"question": "?", "contexts": {"x": 1}}', "a context is a path"),
     ('{"question": "?", "grader": "nose"}', "'nose'"),
     ('{"question": "?", "grader": "exact"}', "expected"),
     ('{"question": "?", "grader": "program:/bin/true", "expected": 1}', "cannot name a program"),
@@ -141,6 +176,15 @@ def test_contexts_of_all_kinds(droste, batch, replay):
     ('{"question": "?", "settings": {"depth-model": ["1=exec:/bin/sh"]}}', "cannot name a program"),
     ('{"question": "?", "settings": {"instructions": "@/etc/passwd"}}', "not the name of a file"),
     ('{"question": "?", "settings": {"max-iterations": 0}}', "not between"),
+    ('{"question": "?", "settings": {"answer-schema": "schema.json"}}', "not the name of a file"),
+    ('{"question": "?", "settings": {"answer-schema": {"properties": 1}}}', "answer-schema: "),
+    ('{"question": "?", "settings": {"answer-schema": {"if": {}}}}', "'if'"),
+    ('{"question": "?", "settings": {"answer-field": ["two words"]}}', "answer-field 'two words'"),
+    ('{"question": "?", "settings": {"answer-field": "a", "answer-schema": {}}}', "give one of them"),
+    ('{"question": "?", "settings": {"compaction": 2}}', "not between"),
+    ('{"question": "?", "settings": {"model": {"a": 1}}}', "'model' has no such value"),
+    ('{"question": "?", "settings": {"tool": ["x=/bin/sh"]}}', "cannot set 'tool'"),
+    ('{"question": "?", "settings": {"memory": "64G"}}', "cannot set 'memory'"),
     ('{"question": "?", "id": "t0"}', "has the id 't0', too"),
 ])
 def test_a_bad_line_is_named_before_anything_is_paid(droste, batch, line, said):
@@ -162,6 +206,66 @@ def test_a_task_may_set_what_is_its_own(droste, batch, replay):
     assert {line["id"]: line["status"] for line in results(droste)} == {1: "exhausted", 2: "answered"}
 
 
+NUMBER = {"properties": {"total": {"type": "integer"}}, "required": ["total"]}
+
+
+@pytest.mark.parametrize("settings, answer", [
+    ({"answer-schema": NUMBER}, {"total": 7}), ({"answer-schema": json.dumps(NUMBER)}, {"total": 7}),
+    ({"answer-field": ["total:integer"]}, {"total": 7}), ({"answer-schema": ""}, [1]), ({}, "[1]"),
+])
+def test_a_task_has_a_type_of_answer_of_its_own(droste, batch, replay, settings, answer):
+    """As a schema, its text, or fields, in the place of the command's; or taken back. What does not fit is given
+    back to the model, which then says what the task, or else the command, wants."""
+    tasks(droste, {"id": "own", "question": "?", "settings": settings}, {"id": "other", "question": "?"})
+    r = batch("--answer-schema", '{"type": "string"}', model=replay(
+        {"content": repl("SUBMIT(total=7)"), "contains": "at /total", "repeat": True},
+        {"content": repl("SUBMIT('[1]')"), "contains": "not taken", "repeat": True},
+        {"content": repl("SUBMIT([1])"), "repeat": True}))
+    assert r.status == 0, r
+    assert {line["id"]: line["answer"] for line in results(droste)} == {"own": answer, "other": "[1]"}
+
+
+def test_a_tasks_fields_take_the_place_of_the_commands(droste, batch, replay):
+    """Of a list the task's own; a single value is one more; the command's schema gives way to them."""
+    tasks(droste, {"id": "list", "question": "a?", "settings": {"answer-field": ["b:string"]}},
+          {"id": "more", "question": "c?", "settings": {"answer-field": "b:string"}},
+          {"id": "schema", "question": "a?", "settings": {"answer-schema": {"type": "object", "required": ["b"]}}})
+    model = replay({"content": repl("SUBMIT(b='x')"), "contains": "a?", "repeat": True},
+                   {"content": repl("SUBMIT(a=1, b='x')"), "contains": "c?", "repeat": True})
+    r = batch("--answer-field", "a:integer", model=model)
+    assert r.status == 0, r
+    assert {line["id"]: line["answer"] for line in results(droste)} == {
+        "list": {"b": "x"}, "more": {"a": 1, "b": "x"}, "schema": {"b": "x"}}
+
+
+def test_a_task_is_shortened_as_it_says(droste, batch, replay):
+    """compaction and model-window of a task are its own: one conversation has a summary, the other none."""
+    tasks(droste, {"id": "short", "question": "?", "settings": {"compaction": 0.8, "model-window": 5000}},
+          {"id": "whole", "question": "?"})
+    r = batch(model=replay({"content": repl("SUBMIT('ok')"), "contains": "Turn 3 of", "repeat": True},
+                           {"content": "a was loud", "contains": "Write a summary", "repeat": True},
+                           {"content": repl("print('a' * 8000)"), "repeat": True}))
+    assert r.status == 0, r
+    kinds = {run["task"]: [c["kind"] for c in droste.record.calls if c["run"] == run["id"]]
+             for run in droste.record.runs}
+    assert kinds == {"short": ["root", "root", "summary", "root"], "whole": ["root", "root", "root"]}
+
+
+def test_a_killed_task_goes_on_with_its_own_type_of_answer(droste, batch, tmp_path):
+    """The record has it: a run that was under way is resumed, and its answer is of the task's type."""
+    tasks(droste, {"id": "t", "question": "?", "settings": {"answer-field": ["total:integer"]}})
+    def model(ms):
+        return write_replay(tmp_path / "m", {"content": repl("a = llm_query('x')")},
+                            {"content": "7", "depth": 1}, {"content": repl("SUBMIT(total=int(a))"), "delay_ms": ms})
+    process = batch("--answer-schema", '{"type": "string"}', model=model(30000), start=True)
+    wait_until(lambda: turns(droste, 2), what="the second turn")
+    process.kill()
+    finish(process)
+    r = batch("--answer-schema", '{"type": "string"}', model=model(0))
+    assert r.status == 0 and r.json["resumed"] == 1 and len(droste.record.runs) == 1, r
+    assert results(droste)[0]["answer"] == {"total": 7}
+
+
 def test_a_task_that_cannot_be_answered_does_not_stop_the_others(droste, batch, replay):
     """It has a line with its error; the command says so with its status."""
     tasks(droste, {"id": "bad", "question": "fail"}, {"id": "good", "question": "go"})
@@ -175,10 +279,56 @@ def test_a_task_that_cannot_be_answered_does_not_stop_the_others(droste, batch, 
 
 
 def test_what_is_wrong_with_the_settings_is_said_once(droste, batch):
+    """A mistake of the whole batch is one complaint before the first task, and no file of results begins."""
     tasks(droste, *some(3))
     r = batch(model="nowhere/model")
     assert r.status == 2 and not os.path.exists(os.path.join(droste.home, "results.jsonl")), r
     assert "nowhere" in r.complaint
+
+
+# ---- the record ----
+
+def test_the_record_tells_the_batch_and_the_task(droste, batch, replay):
+    """`runs ls`, `runs show` and both exports have them for the runs of a batch, and null for others; the table
+    has a column for them only where there is something in it."""
+    def column():
+        return "BATCH:TASK" in droste("runs", "ls").out
+    assert droste("run", "--question", "?", "--model", replay(repl("SUBMIT(1)"))).status == 0
+    assert not column()
+    tasks(droste, {"id": "first", "question": "?"}, {"id": "<b>&", "question": "?"})
+    assert batch().status == 0 and column()
+    path = os.path.realpath(os.path.join(droste.home, "results.jsonl"))
+    listed = {run["run"]: (run["batch"], run["task"]) for run in droste("runs", "ls", "--json").json}
+    assert sorted(map(repr, listed.values())) == sorted(map(repr, [(None, None), (path, "first"), (path, "<b>&")]))
+    assert {line["run"]: (line["batch"], line["task"]) for line in droste.lines("run")} == listed
+    for run, (of, task) in listed.items():
+        shown = droste("runs", "show", run).out
+        page = droste("runs", "export", run, "--format", "html").out
+        told = droste("runs", "show", run, "--json").json
+        assert (told["batch"], told["task"]) == (of, task)
+        if task:
+            escaped = task.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+            assert "\nbatch     %s\ntask      %s\n" % (of, task) in shown
+            assert "<dt>batch</dt><dd>%s</dd>" % of in page and "<dt>task</dt><dd>%s</dd>" % escaped in page
+        else:
+            assert "\nbatch " not in shown and "<dt>batch</dt>" not in page and "<dt>task</dt>" not in page
+
+
+def test_the_runs_of_a_batch_can_be_listed(droste, batch):
+    """By its file of results, as seen from here or a part of its path, and by a task; what fits none is said."""
+    tasks(droste, *some(2))
+    assert batch().status == 0
+    assert batch("--out", "other.jsonl").status == 0
+    def listed(*words):
+        return sorted(run["task"] for run in droste("runs", "ls", "--json", *words).json)
+    assert listed("--batch", "results.jsonl") == ["t0", "t1"] == listed("--batch", "results")
+    assert listed("--batch", os.path.join(droste.home, "other.jsonl"), "--task", "t1") == ["t1"]
+    assert listed("--task", "t0") == ["t0", "t0"] and listed("--task", "t") == []
+    assert "results.jsonl:t1" in droste("runs", "ls", "--batch", "./results.jsonl").out
+    r = droste("runs", "ls", "--batch", "third.jsonl")
+    assert r.status == 0 and r.out == "" and "no such runs" in r.complaint
+    r = droste("runs", "gc", "--batch", "results.jsonl")
+    assert r.status == 2 and "--batch is not for `runs gc`" in r.err
 
 
 # ---- going on ----
@@ -194,6 +344,7 @@ def test_what_has_a_result_is_passed_over(droste, batch, replay):
 
 
 def test_new_tasks_join_old_results(droste, batch):
+    """A file of tasks that grew: what has a result keeps it, the rest is asked."""
     tasks(droste, *some(2))
     assert batch().status == 0
     tasks(droste, *some(4))
@@ -269,6 +420,7 @@ def test_a_torn_last_line_is_cut_off_and_said(droste, batch):
 
 
 def test_a_last_line_that_only_lacks_its_end_stays(droste, batch):
+    """A result without its newline is whole: it counts, and nothing is said to be torn."""
     tasks(droste, *some(3))
     batch()
     path = os.path.join(droste.home, "results.jsonl")
@@ -315,6 +467,7 @@ def test_a_task_that_is_asked_otherwise_begins_anew(droste, batch, tmp_path):
 
 
 def test_without_a_record_tasks_begin_anew(droste, batch, replay):
+    """There are no ids of runs then, but results are passed over all the same."""
     tasks(droste, *some(2))
     r = batch("--database", "none")
     assert r.status == 0 and all(line["run"] is None for line in results(droste)), r
@@ -383,6 +536,7 @@ def test_a_call_under_way_that_does_not_fit_stays_under_way(droste, batch, tmp_p
 
 
 def test_money_and_tokens_of_the_batch_are_limited(droste, batch, tmp_path, replay):
+    """The sums over all tasks end the batch; a price must be known for that."""
     tasks(droste, *some(6))
     r = batch("--batch-max-tokens", "1000", "--concurrency", "1")
     assert r.status == 3 and "total token limit" in r.json["why"] and 0 < len(results(droste)) < 6, r
@@ -405,10 +559,14 @@ def test_a_budget_of_a_task_ends_that_task_alone(droste, batch, tmp_path):
 
 
 def test_the_time_of_the_batch_is_limited(droste, batch, tmp_path):
+    """What has begun by then is put aside, and nothing has a result; without the limit it goes on."""
     tasks(droste, *some(2))
     r = batch("--batch-timeout", "1s", model=slow_model(tmp_path / "m", 30000))
-    assert r.status == 3 and r.json["stopped"] == "timeout" and r.json["interrupted"] == 2, r
+    assert r.status == 3 and r.json["stopped"] == "timeout" and r.json["left"] == 2, r
+    assert [run["status"] for run in droste.record.runs] == ["interrupted"] * r.json["interrupted"]
     assert results(droste) == []
+    r = batch(model=slow_model(tmp_path / "m", 0))
+    assert r.status == 0 and calls_by_run(droste) == [4, 4], r
 
 
 def test_a_full_disk_stops_the_batch(droste, batch, replay):
@@ -457,8 +615,11 @@ def test_a_program_grades(droste, batch):
         "grader": "program", "passed": False, "score": 0.75}
 
 
-def test_a_programs_status_is_a_grade_too(droste, batch):
+@pytest.mark.parametrize("started_by", [[], ["env", "--ignore-signal=CHLD"]], ids=["", "who-ignores-children"])
+def test_a_programs_status_is_a_grade_too(droste, batch, started_by):
+    """A grader that prints nothing says it by its status: 0 is passed, 1 is not."""
     tasks(droste, *some(4))
+    droste.prefix = started_by
     program = grader(droste, "g", "import json, sys\nsys.exit(json.load(sys.stdin)['answer'] > 1)")
     r = batch("--grader", program)
     assert (r.json["graded"], r.json["passed"], r.json["ungraded"]) == (4, 2, 0), r
@@ -488,6 +649,7 @@ def test_graders_of_tasks_come_before_the_batchs(droste, batch):
 
 
 def test_no_answer_is_not_passed(droste, batch, replay):
+    """A task whose run failed is graded as not passed, without a grader being asked."""
     tasks(droste, {"question": "?", "expected": "x"})
     r = batch("--grader", "contains", model=replay({"error": {"code": "model_auth", "message": "no"}}))
     assert (r.json["graded"], r.json["passed"]) == (1, 0), r
@@ -498,14 +660,19 @@ def test_no_answer_is_not_passed(droste, batch, replay):
     ("--batch-max-calls", "0"), ("--batch-max-cost", "-1"), ("--batch-timeout", "soon"), ("--grader-timeout", "0"),
 ])
 def test_a_wrong_flag_is_explained(droste, batch, flags):
+    """It is named, nothing begins, and the record is not even made."""
     tasks(droste, *some(1))
     r = batch(*flags)
-    assert r.status == 2 and r.err.startswith("droste") and not os.path.exists(droste.record.path), r
+    assert r.status == 2 and flags[0].strip("-") in r.err and not os.path.exists(droste.record.path), r
+    assert batch().status == 0
 
 
 def test_tasks_and_results_must_be_named(droste):
-    assert droste("batch").status == 2
-    assert droste("batch", "tasks.jsonl").status == 2
+    """What is missing is said: the file of tasks, that of results, tasks in it."""
+    r = droste("batch")
+    assert r.status == 2 and "which tasks" in r.err, r
+    r = droste("batch", "tasks.jsonl")
+    assert r.status == 2 and "--out" in r.err, r
     r = droste("batch", "missing.jsonl", "--out", "r.jsonl", "--model", "callback")
     assert r.status == 2 and "missing.jsonl" in r.complaint
     tasks(droste)
@@ -516,6 +683,7 @@ def test_tasks_and_results_must_be_named(droste):
 # ---- what a person sees ----
 
 def test_a_terminal_shows_one_line_and_then_the_summary(droste, replay):
+    """Progress is one line that is written over; what stays is the summary."""
     tasks(droste, *some(3))
     master, slave = pty.openpty()
     process = droste.start("batch", "tasks.jsonl", "--out", "results.jsonl", "--grader", "numeric", "--model",
@@ -537,6 +705,7 @@ def test_a_terminal_shows_one_line_and_then_the_summary(droste, replay):
 
 
 def test_a_pipe_is_told_of_results_where_that_is_asked_for(droste, replay):
+    """Nothing by default; with --verbose each line as it stands in the file."""
     tasks(droste, *some(2))
     words = ["batch", "tasks.jsonl", "--model", replay({"content": LENGTH, "repeat": True})]
     assert droste(*words, "--out", "a.jsonl").err == ""

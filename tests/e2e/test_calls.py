@@ -2,7 +2,7 @@
 that are more than a text."""
 import pytest
 
-from conftest import repl, wait_until
+from conftest import line, repl, wait_until
 
 GATED = [{"model": "sub", "contains": "gated", "content": "in", "gate": 8, "repeat": True},
          {"model": "sub", "contains": "hang", "hang": True, "repeat": True},
@@ -76,6 +76,28 @@ def test_answers_go_to_who_asked(droste, serve):
     assert stats["requests"] == 1220 and set(stats["idempotency"].values()) == {1}
 
 
+@pytest.mark.parametrize("deduplicate, requests", [("no", 8), ("yes", 1)])
+def test_identical_calls_are_each_asked_or_one(droste, sub, deduplicate, requests):
+    """Several answers to one question are several calls, each paid; where it is said, those that are under way at
+    the same time are one. What is asked afterwards is asked again."""
+    server, flags = sub
+    code = "SUBMIT(a=llm_query_batched(['What is it?'] * 8), b=llm_query_batched(['What else?', 'What is it?']))"
+    said = droste.cell(code, *flags, "--deduplicate", deduplicate)
+    assert submitted(said) == {"a": ["fine"] * 8, "b": ["fine"] * 2}
+    assert server.stats()["requests"] == requests + 2
+
+
+def test_a_run_pays_for_one_of_identical_calls(tree, droste):
+    """The record has them all, and the tokens of the one that was sent."""
+    script = [line("root", repl("SUBMIT(llm_query_batched(['same'] * 4))")), line("one", "fine", repeat=True)]
+    result, server = tree(script, "--deduplicate", "yes")
+    assert result.json["answer"] == ["fine"] * 4 and server.stats()["models"]["scripted-one"] == 1, result
+    calls = [c for c in droste.record.calls if c["kind"] == "sub"]
+    assert len(calls) == 4 and sorted(c["attempts"] for c in calls) == [0, 0, 0, 1]
+    assert result.json["usage"]["depths"][1]["input_tokens"] == sum(c["input_tokens"] for c in calls) == \
+        server.stats()["told"]["scripted-one"][0]
+
+
 CANCELLED = {
     "a future": "f = llm_submit('hang')\n%s\nassert f.cancel() and f.cancelled()",
     "a task": "import asyncio\n"
@@ -100,6 +122,39 @@ def test_a_call_that_nobody_waits_for_any_more_is_cancelled(droste, sub, how):
     assert submitted(droste.cell(code, *flags)) == {"output": "fine"}
     wait_until(lambda: server.stats()["cancelled"] == 1, what="the end of the request")
     assert server.stats()["idempotency"] and server.stats()["requests"] in (5, 6)
+
+
+AT_THE_DEADLINE = """import threading
+said = []
+def ask():
+    try: llm_query('hang thread')
+    except LLMError as e: said.append([type(e).__name__, e.code, isinstance(e, TimeoutError)])
+thread = threading.Thread(target=ask)
+thread.start()
+try: llm_query('hang own')
+except BaseException as e:
+    said.append(type(e).__name__)
+    raise"""
+AFTER_IT = "thread.join()\nSUBMIT(said)"
+
+
+def test_at_its_deadline_a_cell_gives_up_its_call_and_its_threads_time_out(tree, droste):
+    """The cell's own thread is interrupted, and its call is `cancelled`; that of another is a `timeout`, for the
+    guest and in the record."""
+    script = [line("root", repl(AT_THE_DEADLINE), "Turn 1 of"), line("root", repl(AFTER_IT), "longer than"),
+              line("one", hang=True, repeat=True)]
+    result, _ = tree(script, "--execute-timeout", "1")
+    assert result.status == 0 and result.json["answer"] == ["KeyboardInterrupt", ["LLMTimeout", "timeout", True]], result
+    calls = {call["request"]: call["status"] for call in droste.lines("call") if call["kind"] == "sub"}
+    assert calls == {"hang own": "cancelled", "hang thread": "timeout"}
+
+
+def test_a_session_has_the_same_at_a_deadline(droste, sub):
+    """`droste repl`: the next cell finds its thread's call over, and asks again."""
+    server, flags = sub
+    cells = AT_THE_DEADLINE + "\n\n" + AFTER_IT.replace("SUBMIT(said)", "print(said, llm_query('fine'))") + "\n"
+    result = droste("repl", *flags, "--execute-timeout", "1", input=cells)
+    assert "['KeyboardInterrupt', ['LLMTimeout', 'timeout', True]] fine" in result.out, result
 
 
 def test_a_future_outlives_its_cell(droste, replay):
@@ -156,6 +211,7 @@ URL = "data:image/png;base64,iVBORw0KGgoAAAAAAAAAAAAAAAAAAAAAAAAAAA=="
 
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_an_image_reaches_the_model(droste, serve, prompt):
+    """However it is given, the server gets one message with the text and the image as parts of it."""
     server = serve()
     result = droste.cell("SUBMIT(llm_query(%s))" % PROMPTS[prompt], "--base-url", server.url, "--model", "ok")
     assert submitted(result) == {"output": "The answer is ⟨42⟩."}

@@ -116,6 +116,7 @@ def test_tools_and_children_are_answered_from_the_record(droste, place):
 
 
 def test_settings_are_those_of_the_run_where_none_are_given(droste, place):
+    """What the first question had holds for the next; a flag of its own goes over it."""
     run = begin(droste, place, FIRST, SAID, flags=["--max-iterations", "7", "--setup-code", "given = 5"])
     result = go_on(droste, place, run, repl("SUBMIT(answer=given)"), flags=["--max-llm-calls", "3"])
     limits = droste("runs", "show", result.json["run"], "--json").json["limits"]
@@ -136,6 +137,7 @@ def test_budgets_are_each_questions_own(droste, place):
     (["--max-errors", "1"], "x = 'kept'\n1 / 0"),
 ], ids=["exhausted", "errors"])
 def test_a_run_without_an_answer_can_be_gone_on_from(droste, place, flags, code):
+    """What its code bound is there for the next question, whatever ended it."""
     result = droste("run", "--question", "q", "--json", "--model",
                     write_replay(place / "first.jsonl", repl(code), "I do not know"), *flags)
     assert result.status != 0
@@ -159,12 +161,14 @@ def test_code_that_does_something_else_stops_it(droste, place):
 
 
 def test_a_context_that_changed_is_refused(droste, place):
+    """A file that is not what it was cannot be gone over again."""
     run = begin(droste, place, FIRST, SAID)
     (place / "one").write_text("another\n")
     refused(go_on(droste, place, run, repl("SUBMIT(answer=1)")), "not what it was")
 
 
 def test_runs_that_are_not_there_or_not_over_are_refused(droste, place):
+    """By name, and for one that was broken off with the command that resumes it."""
     run = begin(droste, place, FIRST, SAID)
     refused(go_on(droste, place, "nonsense", "x"), "nonsense")
     settle(droste, "UPDATE runs SET status = 'running', ended_ms = NULL, owner_pid = 999999999, owner_start = 1")
@@ -172,6 +176,7 @@ def test_runs_that_are_not_there_or_not_over_are_refused(droste, place):
 
 
 def test_a_chain_with_a_run_removed_is_refused(droste, place):
+    """The run that is missing is named."""
     run = begin(droste, place, FIRST, SAID)
     two = go_on(droste, place, run, repl("SUBMIT(answer=1)")).json["run"]
     assert droste("runs", "rm", run).status == 0
@@ -235,6 +240,7 @@ def test_a_sandbox_that_dies_in_a_later_question_is_replaced(droste, place):
 
 
 def test_a_chat_that_was_left_is_gone_on_with(droste, place):
+    """--continue has the variables of the conversation that ended."""
     talk(droste, place, "q\n", repl("x = 41\nSUBMIT(answer=1)"))
     result = talk(droste, place, "r\n", repl("SUBMIT(answer=x + 1)"), name="later.jsonl",
                   flags=["--continue", droste.record.run["id"]])
@@ -253,8 +259,9 @@ def test_a_question_that_is_interrupted_ends_alone(tmp_path):
         t.expect("? ")
         t.type("two?\n")
         t.expect("[false,2]")
+        t.expect("? ")      # before, the key would be the terminal's and not the line editor's
         t.type("\x04")
-        t.status()
+        assert t.status() == 130        # that of a question that was interrupted
 
 
 def running_cells(home):

@@ -24,11 +24,11 @@ def files(tmp_path):
 
 
 def three(files):
-    return ["--context", files / "a.txt", "--context", "numbers=%s" % (files / "b.json"), "--context", "dir=%s" % (files / "d")]
+    return ["--context", files / "a.txt", "--context", "numbers=%s" % (files / "b.json"), "--context", "folder=%s" % (files / "d")]
 
 
 ALL = [["alpha"] * 2, [[1, 2]] * 2, [{"f.txt": "in d"}] * 2]
-NAMES = "[[context, context_0], [context_1, numbers], [context_2, dir]]"
+NAMES = "[[context, context_0], [context_1, numbers], [context_2, folder]]"
 
 
 def test_guest_has_each_under_its_names(ask, files):
@@ -51,7 +51,7 @@ def test_model_is_told_of_each_and_shown_none(ask, files, droste):
     assert "`context_0`, `context_1` and so on" in system
     exported = droste("runs", "export", "--all").out
     assert "- `context_1`, also `numbers`, is a list of 2 items, from " in exported
-    assert "- `context_2`, also `dir`, is a dict of 1 keys whose values have 4 characters in all, from " in exported
+    assert "- `context_2`, also `folder`, is a dict of 1 keys whose values have 4 characters in all, from " in exported
     assert "omega" not in exported and "in d" not in exported
 
 
@@ -89,12 +89,16 @@ def test_name_that_cannot_be_is_refused(ask, files, name, droste):
 
 
 def test_every_name_of_the_guest_is_reserved(ask, files, droste):
-    """What Droste itself puts into the guest cannot be the name of a context."""
-    names = droste.cell("import builtins\nSUBMIT(names=[n for n, v in vars(builtins).items()\n"
-                        "                    if getattr(v, '__module__', '') == 'droste_guest'])")["submit"]["names"]
-    assert len(names) > 10
+    """What Droste itself puts into the guest cannot be the name of a context; but those of the helpers can."""
+    code = ("import builtins\nSUBMIT(names=[n for n, v in vars(builtins).items()\n"
+            "                    if getattr(v, '__module__', '') == 'droste_guest'])")
+    names = droste.cell(code, "--helpers", "no")["submit"]["names"]
+    helpers = set(droste.cell(code)["submit"]["names"]) - set(names)
+    assert len(names) > 10 and len(helpers) > 5
     for name in names:
         assert "Droste's own" in ask(["x"], "--context", "%s=%s" % (name, files / "a.txt")).complaint
+    for name in helpers:
+        assert droste.cell("SUBMIT(x=%s)" % name, "--context", "%s=%s" % (name, files / "a.txt"))["submit"] == {"x": "alpha"}
 
 
 def test_two_of_one_name_are_refused(ask, files):
@@ -120,8 +124,8 @@ def test_children_have_their_own(ask, files):
 def test_questions_of_a_conversation_bring_theirs(ask, droste, tmp_path, files):
     """The next numbers are theirs, with their names; those of the question before are there too."""
     first = answered(ask([repl("SUBMIT(1)")], "--context", files / "a.txt", "--context", "numbers=%s" % (files / "b.json")), 1)
-    told_then = "There is one more context, `context_2`, also `dir`: a dict of 1 keys"
-    result = droste("run", "--continue", first["run"], "--question", "And now?", "--json", "--context", "dir=%s" % (files / "d"),
+    told_then = "There is one more context, `context_2`, also `folder`: a dict of 1 keys"
+    result = droste("run", "--continue", first["run"], "--question", "And now?", "--json", "--context", "folder=%s" % (files / "d"),
                     "--model", write_replay(tmp_path / "next.jsonl", told(told_then, repl("SUBMIT(%s)" % NAMES))))
     answered(result, ALL)
 
@@ -143,7 +147,7 @@ def test_record_has_each(ask, files, droste):
     answered(ask([repl("SUBMIT(1)")], *three(files)), 1)
     run = droste.record.run["id"]
     line = json.loads(droste("runs", "export", run).out.splitlines()[0])
-    assert [(c.get("name"), c["bytes"]) for c in line["context"]] == [(None, 5), ("numbers", 6), ("dir", 25)]
+    assert [(c.get("name"), c["bytes"]) for c in line["context"]] == [(None, 5), ("numbers", 6), ("folder", 25)]
     assert len({c["sha256"] for c in line["context"]}) == 3
     assert "numbers = " in droste("runs", "show", run).out
 

@@ -298,7 +298,7 @@ def test_nothing_listens_for_calls(droste, serve, isolation):
     """There: calls go through a server on all of the host's addresses that anybody may ask. Here: while a guest
     waits for a model nothing of Droste listens anywhere; the model's server, which does, is the twin."""
     server = serve(script=[line("sub", hang=True)])
-    assert len(listening(server.process.pid)) == 2
+    assert len(listening(server.pid)) == 2
     process = droste.start("exec", "-c", "llm_query('x')", "--isolation", isolation, "--base-url", server.url,
                            "--model", "scripted-sub")
     wait_until(lambda: server.stats()["requests"] == 1, what="the call")

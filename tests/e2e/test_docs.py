@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 
 import pytest
@@ -54,8 +55,9 @@ def execute(tmp_path):
 def test_an_example_runs(execute, code):
     result = execute(code)
     assert result["status"] in ("ok", "submitted"), result["error"]
-    for line, said in re.findall(r"^(print\(.*\)) +# (.*)$", code, re.M):
-        assert said + "\n" == result["stdout"], line
+    said = re.findall(r"^print\(.*\) +# (.*)$", code, re.M)
+    if said:
+        assert result["stdout"].splitlines() == said
 
 
 @pytest.mark.parametrize("code", blocks())
@@ -76,7 +78,7 @@ def test_every_name_of_the_guest_is_documented(execute):
 
 
 @pytest.mark.parametrize("page", PAGES + ["SECURITY.md", "docs/architecture.md", "docs/batch.md", "docs/record.md",
-                                          "docs/answers.md"])
+                                          "docs/answers.md", "docs/troubleshooting.md", "docs/volumes.md", "docs/staging.md", "docs/configuration.md"])
 def test_links_lead_somewhere(page):
     here = os.path.dirname(os.path.join(ROOT, page))
     lost = [target for target in LINK.findall(read(page))
@@ -92,3 +94,48 @@ def test_the_record_is_described_as_it_is():
         columns += re.findall(r"ALTER TABLE %s ADD COLUMN (\w+)" % name, schema)
         (row,) = re.findall(r"^\| `%s` \|.*" % name, page, re.M)
         assert re.findall(r"`(\w+)`", row.rpartition(" | ")[2]) == columns
+
+
+TROUBLE = re.compile(r"^### `([^\n]*)`\n(.*?)(?=^##|\Z)", re.M | re.S)
+COMMAND = re.compile(r"^```console\n\$ droste (.*)\n```$", re.M)
+
+
+def troubles(provoked):
+    for said, text in TROUBLE.findall(read("docs/troubleshooting.md")):
+        command = COMMAND.search(text)
+        if provoked == bool(command):
+            yield pytest.param(said, *([command[1]] if provoked else []), id=said[:60])
+
+
+def pieces(said):
+    return [piece.strip() for piece in said.split("…") if piece.strip(" ;:'.")]
+
+
+@pytest.mark.parametrize("said, command", troubles(True))
+def test_a_trouble_is_told_as_the_page_says(said, command, tmp_path):
+    """Each command of the page fails, and its words are those of the heading, in their order."""
+    done = subprocess.run([DROSTE, *shlex.split(command)], env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+                          cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    told, at = done.stdout + done.stderr, 0
+    for piece in pieces(said):
+        assert piece in told[at:], (piece, told)
+        at = told.index(piece, at) + len(piece)
+
+
+@pytest.mark.parametrize("said", troubles(False))
+def test_a_trouble_that_is_not_provoked_is_in_the_program(said):
+    """The headings without a command are still what the sources say: each piece between what differs."""
+    text = ""
+    for top in ("src", "guest"):
+        for place, _, names in os.walk(os.path.join(ROOT, top)):
+            text += "".join(read(os.path.join(place, name)) for name in names if name.endswith((".c", ".py")))
+    joined = re.sub(r'"\s*\n?\s*"', "", text)
+    plain = re.sub(r"%[-+ 0-9.*]*(?:ll|z|h)?[a-z]", "…", joined)
+    for piece in pieces(said):
+        for part in pieces(piece.replace("'full'", "…").replace("401", "…")):
+            assert part in plain or part in OF_PYTHON, part
+
+
+# What the C library or Python says of an errno.
+OF_PYTHON = ("Resource temporarily unavailable",)

@@ -22,7 +22,7 @@ def test_everything_is_looked_at(tmp_path):
     r = droste(tmp_path, "doctor")
     names = [line[:13].rstrip() for line in r.stdout.splitlines() if line[:1].strip()][:-1]
     assert names == ["droste", "kernel", "python", "full", "light", "landlock", "process", "auto", "seccomp",
-                     "Landlock", "cgroup v2", "model", "configuration", "data", "record"]
+                     "Landlock", "cgroup v2", "model", "configuration", "data", "record", "volumes"]
     works = "Sandboxes work here." in r.stdout
     assert r.returncode == (0 if works else 4) and r.stderr == ""
 
@@ -81,6 +81,12 @@ def test_the_model_is_checked_and_its_key_is_not_shown(tmp_path):
     """Name, server and whether there is a key; what is missing is said; nothing is called."""
     found, _ = checks(tmp_path)
     assert found["model"]["state"] == "note" and "DROSTE_MODEL" in found["model"]["cure"]
+    # What each provider needs.
+    for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "AZURE_OPENAI_API_KEY",
+                     "AZURE_OPENAI_ENDPOINT", "OPENROUTER_API_KEY", "VLLM_BASE_URL"):
+        assert variable in found["model"]["cure"], variable
+    asked = droste(tmp_path, "run", "--question", "?")
+    assert asked.returncode == 2 and "PROVIDER/MODEL" in asked.stderr and "droste doctor" in asked.stderr
     found, _ = checks(tmp_path, DROSTE_MODEL="gpt-5-mini")
     assert found["model"]["state"] == "missing" and "OPENAI_API_KEY" in found["model"]["text"]
     # Port 9 answers nobody: the check would fail if it called.

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import threading
-import time
 
 import pytest
 
@@ -16,9 +15,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LIBRARY = os.path.join(ROOT, os.environ.get("BUILD", "build"), "libdroste.so")
 HEAD = "| what happens |"
 
-IGNORE = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
-SLEEP = "import time\ntime.sleep(30)"
-CATCH = "import time\ntry:\n    time.sleep(30)\nexcept KeyboardInterrupt:\n    pass\n"
+# They call `begun` when somebody may disturb them; who waits in a call hears of an interrupt whatever is ignored.
+IGNORE = ("import signal, threading\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+          "threading.Thread(target=begun, daemon=True).start()\nwhile True: pass")
+SLEEP = "import time\nbegun()\ntime.sleep(30)"
+CATCH = "import time\ntry:\n    begun()\n    time.sleep(30)\nexcept KeyboardInterrupt:\n    pass\n"
 
 WRITE = "with open('big', 'wb') as f:\n    f.write(bytes(2 << 20))\n"
 TOGETHER = ("import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n"
@@ -53,6 +54,12 @@ CODE = {
     "it does so without ignoring SIGXFSZ, as C programs do":
         ("import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n" + WRITE,
          {"file-size": "1M"}, None),
+    "what is in its volume is over the volume's limits":
+        ("import os, time\nwith open(os.environ['DROSTE_VOLUME'] + '/big', 'wb') as f:\n    f.write(bytes(2 << 20))\ntime.sleep(30)",
+         {"volume-name": "v", "volume-size": "1M"}, None),
+    "what is in its workspace is over `--workspace-size` or `--workspace-files`":
+        ("import time\nwith open(WORKSPACE_ROOT + '/big', 'wb') as f:\n    f.write(bytes(2 << 20))\ntime.sleep(30)",
+         {"context-path": __file__, "workspace-size": "1M"}, None),
     "it breaks the protocol": ("import os\nos.write(3, b'\\0' * 24)", {}, None),
     "somebody outside kills the sandbox": (SLEEP, {}, "kill"),
     "the session's time is over": (SLEEP, {"timeout": "0.5"}, None),
@@ -61,6 +68,9 @@ CODE = {
 
 class Error(ctypes.Structure):
     _fields_ = [("code", ctypes.c_int), ("sys", ctypes.c_int), ("text", ctypes.c_char * 240)]
+
+
+TOOL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
 
 
 class Refused(Exception):
@@ -75,6 +85,14 @@ class Library:
         self.so.droste_error_name.restype = ctypes.c_char_p
         self.so.droste_result_json.restype = ctypes.c_char_p
         self.d = self.new("droste_new")
+        self.begun = threading.Event()
+        self.told = TOOL(self.cell_begun)
+        err = Error()
+        assert self.so.droste_tool_add(self.d, b"begun", None, None, self.told, None, ctypes.byref(err)) == 0, err.text
+
+    def cell_begun(self, _, call, _json, _len):
+        self.begun.set()
+        self.so.droste_tool_answer(ctypes.c_void_p(call), b"null", ctypes.c_size_t(4))
 
     def new(self, name, *args):
         out, err = ctypes.c_void_p(), Error()
@@ -121,7 +139,7 @@ def kill_keeper():
 
 
 def disturb(library, how):
-    time.sleep(0.4)
+    assert library.begun.wait(30)
     if how == "interrupt":
         library.so.droste_interrupt(library.d)
     else:
@@ -129,20 +147,23 @@ def disturb(library, how):
 
 
 @pytest.fixture
-def library():
+def library(tmp_path):
     library = Library()
     library.set("grace", "0.4")
+    library.set("volume-root", str(tmp_path / "volumes"))
     yield library
     library.so.droste_free(library.d)
 
 
 def test_every_row_has_a_cell_and_every_cell_a_row():
+    """No row of the table is left out below, and none is made up."""
     assert list(table()) == list(CODE)
 
 
 @pytest.mark.parametrize("isolation", ["full", "process"])
 @pytest.mark.parametrize("row", CODE)
 def test_a_cell_ends_as_the_table_says(library, row, isolation):
+    """Status, error, what killed it, whether the session goes on with its variables, and what the next call gets."""
     status, kind, killed, alive, afterwards = table()[row]
     code, settings, disturbance = CODE[row]
     for name, value in {**settings, "isolation": isolation}.items():

@@ -22,6 +22,8 @@ PARTS = {
     "contexts": (["--context", "{a}", "--context", "mail={b}"], [], ["`context_0`", "`context_1`", "`mail`", "There are"]),
     "schema": (["--answer-schema", SCHEMA], [], ["JSON Schema", "`SUBMIT(value)`", "`SUBMIT(city=value, size=value)`"]),
     "rules": (["--rules", "yes"], [], ["has rules", "`eval`", "`exec`", "`compile`", "`input`"]),
+    "helpers": ([], ["--helpers", "no"], ["`grep(", "`peek(", "`chunk_by_size(", "`chunk_by_headers(", "`chunk_by_timestamps(",
+                                          "`chunk_by_json_keys(", "`list_files(", "`find_files(", "`read_file("]),
     "compaction": (["--compaction", "0.6", "--model-window", "1000"], [], ["`history`", "summary"]),
 }
 
@@ -41,6 +43,20 @@ TRIALS = {
     "add_buffer(name, value)": "add_buffer('b', 1)",
     "get_buffer(name)": "add_buffer('g', 1); assert get_buffer('g') == [1]",
     "clear_buffer(name)": "add_buffer('c', 1); clear_buffer('c'); assert get_buffer('c') == []",
+    "grep(text, pattern, context=0, ignore_case=False, limit=None)":
+        "assert grep('a1\\nb\\na2', r'A\\d$', context=1, ignore_case=True, limit=1) == ['a1\\nb']; "
+        "assert grep({'k': 'a\\nb'}, 'b') == ['k: b'] and grep(['b'], 'b') == ['0: b']",
+    "peek(text, start, length)": "assert peek('abcdef', 2, 3) == 'cde'",
+    "chunk_by_size(text, size)": "assert chunk_by_size('abcde', 2) == ['ab', 'cd', 'e']",
+    "chunk_by_headers(text)": "assert [c['content'] for c in chunk_by_headers('# A\\nx\\n## B\\ny')] == ['x', 'y']",
+    "chunk_by_timestamps(text)":
+        "two = ['2024-01-02 a', '2024-01-03T b']; assert [c['content'] for c in chunk_by_timestamps('\\n'.join(two))] == two",
+    "chunk_by_json_keys(text)": "assert [c['content'] for c in chunk_by_json_keys('{\"a\": 1, \"b\": \"x\"}')] == ['1', '\"x\"']",
+    "list_files(path)": "made = write_file('l.txt'); assert made in list_files('.')",
+    "find_files(path, \"**/*.txt\")": "made = write_file('deep/f.txt'); assert made in find_files('.', '**/*.txt')",
+    "read_file(path)": "assert read_file(write_file('r.txt')) == 'text'",
+    "run(command)": "done = run('echo out; exit 3'); "
+                    "assert done == {'exit_code': 3, 'stdout': 'out\\n', 'stderr': '', 'ok': False}",
     "SHOW_VARS()": "x_marks = 1; assert \"'x_marks': 'int'\" in SHOW_VARS()",
     "SUBMIT(answer=value)": "submits(lambda: SUBMIT(answer=value))",
     "SUBMIT(value)": "submits(lambda: SUBMIT(value))",
@@ -53,10 +69,26 @@ TRIALS = {
     "exec": "raises(lambda: exec('1'))",
     "compile": "raises(lambda: compile('1', 'x', 'eval'))",
     "input": "raises(lambda: input())",
+    "/data": "import os; assert os.path.isdir('/data/workspace')",
+    "workspace": "import os; assert os.path.isdir('/data/workspace')",
+    "save_to_volume(path, text)": "assert save_to_volume('s', 'x') == '/data/s'",
+    "load_from_volume(path)": "save_to_volume('l', 'x'); assert load_from_volume('l') == 'x'",
+    "workspace_write(path, text)": "assert workspace_write('w', 'x') == '/data/workspace/w'",
+    "workspace_append(path, text)": "workspace_append('a', 'x')",
+    "workspace_read(path)": "workspace_write('r', 'x'); assert workspace_read('r') == 'x'",
+    "workspace_list(pattern)": "workspace_write('p', 'x'); assert workspace_list('p') == ['p']",
     "history": "assert [sorted(m) for m in history] == [['content', 'role']] * len(history) and len(history) >= 5",
 }
 
-TOOLS = """def submits(call):
+TOOLS = """def write_file(name):
+    import pathlib
+    path = pathlib.Path(name).absolute()
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('text')
+    return str(path)
+
+
+def submits(call):
     try:
         call()
     except BaseException as e:
@@ -114,7 +146,7 @@ def files(tmp_path):
     return {"a": str(tmp_path / "a.txt"), "b": str(tmp_path / "b.txt")}
 
 
-def converse(ask, chosen, files, code):
+def converse(ask, chosen, files, code, more=()):
     """A few turns, a summary if it is on, and then this code."""
     value = "{'city': 'Oslo'}" if "schema" in chosen else "5"
     turns = [repl("print('a' * 3000)"), repl("y = 2")]
@@ -122,7 +154,7 @@ def converse(ask, chosen, files, code):
     answers = [{"content": "what I did", "contains": "Write a summary with which", "repeat": True},
                {"content": "said", "depth": 1, "contains": "say", "repeat": True},
                {"content": repl("SUBMIT(context)"), "depth": 1, "contains": "task", "repeat": True}]
-    return ask([*answers, *turns], *flags_of(chosen, files))
+    return ask([*answers, *turns], *flags_of(chosen, files), *more)
 
 
 @pytest.mark.parametrize("chosen", settings())
@@ -143,6 +175,44 @@ def test_what_the_prompt_names_is_there_and_works(ask, droste, files, chosen):
     for name, (_, _, words) in PARTS.items():
         for word in words:
             assert (word in text) == (name in chosen), "%r in what is said, with %s" % (word, chosen)
+
+
+def told_of_run(ask, droste, *flags):
+    assert ask([repl("SUBMIT(1)")], *flags).status == 0
+    return "`run(command)`" in said_to(droste)
+
+
+def test_run_is_told_of_where_processes_may_be_started(ask, droste):
+    """Neither under rules nor without helpers."""
+    assert told_of_run(ask, droste)
+    assert not told_of_run(ask, droste, "--rules", "yes")
+    assert not told_of_run(ask, droste, "--helpers", "no")
+
+
+def test_helpers_whose_names_are_taken_are_not_told_of(ask, droste, files, tmp_path):
+    """A context, a tool or a value of the same name is there instead, and what the prompt says is still true."""
+    (tmp_path / "tools.py").write_text("def read_file(path):\n    'Reads from elsewhere.'\n    return 'mine'\n")
+    (tmp_path / "data.json").write_text("[1]")
+    code = "SUBMIT([grep, read_file('x'), run, peek('abc', 1, 1)])"
+    result = ask([repl(code)], "--context", "grep=" + files["a"], "--tools", tmp_path / "tools.py",
+                 "--tool-data", "run=%s" % (tmp_path / "data.json"))
+    assert result.json["answer"] == ["alpha", "mine", [1], "b"]
+    text = said_to(droste)
+    assert "Reads from elsewhere." in text and "`peek(" in text
+    for gone in ("`grep(", "`find_files(", "`run("):
+        assert gone not in text
+
+
+def test_what_the_prompt_names_of_a_volume_is_there_and_works(ask, droste, files):
+    """The same for a session with a volume; one without has none of it in what it is told."""
+    flags = ["--volume-name", "v", "--isolation", "full"]
+    assert converse(ask, [], files, []).status == 0
+    without = set(backquoted(said_to(droste)))
+    assert converse(ask, [], files, [], flags).status == 0
+    named = sorted(set(backquoted(said_to(droste))) - without)
+    assert len(named) >= 7 and "/data" in named and set(named) <= set(TRIALS)
+    assert converse(ask, [], files, [TRIALS[name] for name in named], flags).status == 0
+    assert [c for c in droste.record.cells if c["status"] == "error"] == []
 
 
 def test_each_trial_can_fail(ask, droste, files):

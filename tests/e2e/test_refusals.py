@@ -2,6 +2,7 @@
 containers that do not give what a sandbox needs. Rows 97, 98, 110 and 111 of the attacks."""
 import json
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -57,11 +58,35 @@ def test_right_names_are_taken(tmp_path):
 
 # ---- machines that do not have what it takes ----
 
-def assert_named(result):
-    """The level that cannot be had and what was refused; nothing ran, least of all without a wall."""
+def assert_named(result, asked="full"):
+    """The level that cannot be had and what was refused, for `auto` of each that was tried; nothing ran, least of
+    all without a wall."""
     assert_refused(result, (4,))
-    assert "isolation 'full' cannot be had here: " in result.stderr
-    assert "droste doctor" in result.stderr
+    assert "droste doctor" in result.stderr and "--isolation process" in result.stderr
+    if asked == "auto":
+        assert "no isolation can be had here. full" in result.stderr
+        said = re.findall(r"(?:^|[.,] )(full|light|landlock)(?=[:,])", result.stderr)
+        assert said == ["full", "light", "landlock"], result.stderr
+    else:
+        assert "isolation '%s' cannot be had here: " % asked in result.stderr
+
+
+ONE_USER = ["unshare", "-Ur"]
+
+
+@pytest.mark.parametrize("level", ["auto", "full", "light", "landlock"])
+def test_root_of_a_namespace_with_one_user_is_told_why_of_each_level(tmp_path, level):
+    """The guest of root is another user, and there is none. Where several levels lack the same, it is said once."""
+    if not shutil.which("unshare") or subprocess.run([*ONE_USER, "true"], capture_output=True).returncode:
+        pytest.skip("user namespaces cannot be made here")
+    result = droste(tmp_path, "exec", "--isolation", level, "-c", "print(1)", prefix=ONE_USER)
+    assert_named(result, level)
+    if level == "auto":
+        assert "full, light: become uid 65534 gid 65534: Operation not permitted. landlock: " in result.stderr
+    if level in ("auto", "landlock"):
+        assert "this root has no other user to run the guest as; run as an ordinary user. " in result.stderr
+    twin = droste(tmp_path, "exec", "--isolation", "process", "-c", "print(1)", prefix=ONE_USER)
+    assert (twin.returncode, twin.stdout) == (0, "1\n")
 
 
 WITHOUT_NAMESPACES = ["unshare", "-Ur", "sh", "-c",
@@ -74,7 +99,7 @@ def test_without_user_namespaces_full_is_refused_by_name(tmp_path, level):
     if not shutil.which("unshare") or works.returncode != 0:
         pytest.skip("user namespaces cannot be limited here")
     assert_named(droste(tmp_path, "exec", "--isolation", level, "-c", "print(1)",
-                        prefix=WITHOUT_NAMESPACES))
+                        prefix=WITHOUT_NAMESPACES), level)
     result = droste(tmp_path, "exec", "--isolation", "process", "--json", "-c", "print(1)",
                     prefix=WITHOUT_NAMESPACES)
     assert '"isolation": "process"' in result.stdout or '"isolation":"process"' in result.stdout
@@ -124,7 +149,7 @@ def test_a_containers_filter_is_named_or_does_not_matter(tmp_path, asked, refuse
         # Without namespaces `auto` takes the wall that needs none, and says so.
         assert level == "full" or (level == "landlock" and asked == "auto")
     else:
-        assert_named(result)
+        assert_named(result, asked)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="its numbers are those of x86_64")

@@ -8,13 +8,12 @@ import json
 import os
 import random
 import signal
-import time
 
 import pytest
 
 from conftest import finish, repl, wait_until, write_replay
-from lives import KEY, KILLS, SEED, Life, begun, check_paid_once, in_flight, kill, kill_at_random, measure, settle, \
-    take_back
+from lives import (KILLS, SEED, Gate, Life, begun, check_paid_once, in_flight, kill, kill_at_random, measure, settle,
+                   take_back)
 
 # Three turns with batches, calls one by one, and calls of threads; what one finds the next needs.
 TURNS = [
@@ -131,10 +130,13 @@ def test_call_in_flight_is_made_again_with_its_key_and_told(interrupted, droste)
 
 def test_run_that_goes_on_is_not_taken(droste, serve, tmp_path):
     """A run whose process lives is refused, and ends as if nobody had asked."""
-    life = Life(droste, serve(turns=[repl("import time; time.sleep(2); SUBMIT(1)")]), tmp_path)
+    gate = Gate(tmp_path / "gate")
+    gate.shut()
+    life = Life(droste, serve(turns=[repl(gate.code + "SUBMIT(1)")]), tmp_path, *gate.flags)
     process = life.start()
     wait_until(lambda: begun(droste), what="the run")
     refused(life.resume(), "still being run by process %d" % process.pid)
+    gate.open()
     assert finish(process).json["answer"] == 1
 
 
@@ -286,6 +288,51 @@ def test_finished_cell_that_does_the_same_goes_on(changed):
     assert changed("for i in range(1 + 0 * CHANGED): llm_query('x%d' % i)").resume().json["answer"] == 1
 
 
+SLOW = {
+    "computes": "t = time.process_time()\nwhile time.process_time() < t + 3: pass",
+    "sleeps": "time.sleep(3)",
+    "waits for a program": "subprocess.run([sys.executable, '-c', 'import time\\nwhile time.process_time() < 3: pass'])",
+}
+ANOTHER_ORDER = """import subprocess, sys, threading, time
+said = []
+def other():
+%s
+    said.append(llm_query('other'))
+thread = threading.Thread(target=other)
+thread.start()
+said.append(llm_query('hang'))
+said.append(llm_query('new'))
+thread.join()
+SUBMIT(len(said))"""
+
+
+@pytest.mark.parametrize("way", SLOW)
+def test_a_thread_may_take_as_long_as_it_did(droste, serve, tmp_path, way):
+    """One whose answer is there at once this time asks something new, while another one that came first is still
+    on its way: that is another order, and no other path."""
+    slow = "\n".join("    " + line for line in SLOW[way].split("\n"))
+    life = Life(droste, serve(turns=[repl(ANOTHER_ORDER % slow)]), tmp_path)
+    process = life.start()
+    wait_until(lambda: begun(droste) and len([c for c in droste.record.calls if c["status"] == "ok"]) == 2,
+               60, what="its call")
+    kill(process)
+    assert [c["status"] for c in droste.record.calls] == ["ok", "running", "ok"]
+    result = life.resume()
+    assert result.status == 0 and result.json["answer"] == 3, result
+    assert result.json["resumed"]["replayed"] == 2 and len(droste.record.calls) == 4
+
+
+@pytest.mark.parametrize("waits", ["thread.join()", "while thread.is_alive(): time.sleep(0.05)"], ids=["asleep", "looking"])
+def test_threads_that_never_come_stop_the_run(changed, waits):
+    """Nobody computes, and one only looks from time to time: what the record has will not be asked any more."""
+    life = changed("import threading, time\ndef ask():\n    llm_query('x%d' % CHANGED)\n"
+                   "    llm_query('y')\nthread = threading.Thread(target=ask)\nthread.start()\n" + waits)
+    before = life.server.stats()["requests"]
+    result = life.resume()
+    assert result.status == 1 and "call 1: the code asks for 'x1'" in result.json["error"]["message"], result
+    assert life.server.stats()["requests"] == before
+
+
 def test_what_is_printed_may_differ(interrupted, droste):
     """Other output is no other path: the model keeps what it was told, and a note says so."""
     life = interrupted(repl("import os\nprint(os.urandom(4).hex())"), repl("SUBMIT(len(llm_query('hang')))"))
@@ -381,23 +428,29 @@ def test_other_ends_are_the_same_again(droste, serve, tmp_path, turns, flags, st
     assert life.server.stats()["requests"] == before and again["iterations"] == first["iterations"]
 
 
-def test_interrupted_replay_can_be_resumed_again(interrupted, droste):
+def test_interrupted_replay_can_be_resumed_again(interrupted, droste, tmp_path):
     """Ctrl-C before the replay has caught up leaves the run as it was; later it ends."""
-    life = interrupted(repl("import time; time.sleep(1.5)"), repl("SUBMIT(len(llm_query('hang')))"))
+    gate = Gate(tmp_path / "gate")
+    life = interrupted(repl(gate.code), repl("SUBMIT(len(llm_query('hang')))"), flags=gate.flags)
+    gate.shut()
     calls = droste.record.calls
-    process = droste.start("runs", "resume", life.id, "--json", env=KEY)
+    process = life.start_again()
     wait_until(lambda: droste.record.run["owner_pid"] == process.pid, what="the new owner")
-    time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     assert finish(process).status == 130
+    gate.open()
     assert droste.record.run["status"] == "interrupted" and droste.record.calls == calls
     assert life.resume().json["answer"] == 12
 
 
-def test_only_one_takes_the_run(interrupted, droste):
+def test_only_one_takes_the_run(interrupted, droste, tmp_path):
     """Of two who resume the same run at the same time one gets it, and the other is told."""
-    life = interrupted(repl("import time; time.sleep(1)\nSUBMIT(len(llm_query('hang')))"))
-    both = [droste.start("runs", "resume", life.id, "--json", env=KEY) for _ in range(2)]
+    gate = Gate(tmp_path / "gate")
+    life = interrupted(repl(gate.code + "SUBMIT(len(llm_query('hang')))"), flags=gate.flags)
+    gate.shut()
+    both = [life.start_again() for _ in range(2)]
+    wait_until(lambda: any(process.poll() is not None for process in both), what="the one that is told")
+    gate.open()
     results = sorted((finish(process) for process in both), key=lambda r: r.status)
     assert [r.status for r in results] == [0, 2] and results[0].json["answer"] == 12
     assert "still being run by process" in results[1].complaint

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from conftest import finish, repl, wait_until
-from lives import KILLS, SEED, Life, begun, check_paid_once, in_flight, kill, kill_at_random, measure
+from lives import KILLS, SEED, Gate, Life, begun, check_paid_once, in_flight, kill, kill_at_random, measure
 
 # The root starts children in a batch and from threads; each has children of its own, and those have theirs, whose
 # rlm_query finds no more depth and asks a model.
@@ -207,15 +207,18 @@ def test_parent_that_asks_for_no_child_stops(interrupted, droste, tmp_path):
     stopped(life, "turn 1, cell 1: the code did not ask for child run %s" % droste.record.runs[1]["id"])
 
 
-def test_tree_that_was_stopped_goes_on_later(interrupted, droste):
+def test_tree_that_was_stopped_goes_on_later(interrupted, droste, tmp_path):
     """Ctrl-C while a child is replayed leaves the tree as it was, children included."""
+    gate = Gate(tmp_path / "gate")
     life = interrupted({"": [repl("SUBMIT(%s)" % (CHILD % "q"))],
-                        "child": [repl("import time; time.sleep(1.5)"), repl("SUBMIT(len(llm_query('hang')))")]})
+                        "child": [repl(gate.code), repl("SUBMIT(len(llm_query('hang')))")]}, *gate.flags)
+    gate.shut()
     calls, runs = droste.record.calls, [r["id"] for r in droste.record.runs]
     process = life.start_again()
     wait_until(lambda: droste.record.runs[1]["owner_pid"] == process.pid, what="the child")
     process.send_signal(signal.SIGINT)
     assert finish(process).status == 130
+    gate.open()
     assert droste.record.calls == calls and {r["status"] for r in droste.record.runs} == {"interrupted"}
     assert life.resume().json["answer"] == 12 and [r["id"] for r in droste.record.runs] == runs
 

@@ -78,6 +78,7 @@ def test_what_is_expected_is_what_the_context_says(droste, tmp_path, name):
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_a_wrong_answer_does_not_pass(droste, tmp_path, name):
+    """What the generated tasks expect is no text that anything passes for."""
     generate(name, tmp_path / "made", "--count", "4", "--size", "5000")
     model = write_replay(tmp_path / "model", {"content": repl("SUBMIT(answer='nobody knows -1')"), "repeat": True})
     r = droste("batch", tmp_path / "made" / "tasks.jsonl", "--out", "results.jsonl", "--model", model, "--json")
@@ -105,6 +106,7 @@ def test_needles_lie_at_all_depths(tmp_path):
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("flags", [("--count", "0"), ("--size", "10")])
 def test_what_cannot_be_made_is_refused(tmp_path, name, flags):
+    """And no directory is left of the attempt."""
     with pytest.raises(subprocess.CalledProcessError):
         generate(name, tmp_path / "made", *flags)
     assert not (tmp_path / "made").exists()

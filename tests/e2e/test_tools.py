@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from conftest import finish, repl, wait_until
+from conftest import finish, repl, wait_until, write_replay
+from lives import settle
 
 SOURCE = '''import functools
 
@@ -103,6 +104,7 @@ def test_rules_leave_tools_alone(droste, place):
 
 
 def test_a_program_that_fails_is_a_runtime_error_with_its_last_words(droste, place):
+    """Its status and the end of its standard error are the message."""
     said = cell(droste, place, "try: look(fail='x')\nexcept RuntimeError as e: SUBMIT(e=str(e), t=type(e).__name__)")
     assert said["submit"] == {"e": "look ended with exit status 1: nothing is known of x" + "!" * 600,
                               "t": "RuntimeError"}
@@ -156,8 +158,14 @@ SUBMIT(names=[n for n in dir(builtins) if n[0] != '_'] + keyword.kwlist
 
 
 def test_no_tool_takes_a_name_that_python_or_the_guest_has(droste, place):
-    """Every built-in of the guest, ours among them, every keyword, and what the namespace begins with."""
-    names = droste.cell(RESERVED, "--context", "c.txt", cwd=place.path)["submit"]["names"]
+    """Every built-in of the guest, ours among them, every keyword, and what the namespace begins with; but the
+    helpers for texts and files give theirs away."""
+    names = droste.cell(RESERVED, "--context", "c.txt", "--helpers", "no", cwd=place.path)["submit"]["names"]
+    helpers = set(droste.cell(RESERVED, "--context", "c.txt", cwd=place.path)["submit"]["names"]) - set(names)
+    assert {"peek", "read_file", "run"} < helpers
+    for name in helpers:
+        code = "SUBMIT(v=%s(n=7)['n'])" % name
+        assert droste.cell(code, "--tool", "%s=./look" % name, cwd=place.path)["submit"] == {"v": 7}
     assert {"print", "llm_query", "SUBMIT", "for", "context", "answer"} < set(names) and len(names) > 150
     for name in names:
         result = droste("exec", "-c", "1", "--tool-data", "%s=p.json" % name, cwd=place.path)
@@ -181,6 +189,7 @@ def test_no_tool_takes_a_name_that_python_or_the_guest_has(droste, place):
     (["--tools", "t.py"], "the name 'grep' is taken"),
 ])
 def test_what_cannot_be_a_tool_is_named(droste, place, flags, says):
+    """Before any code runs."""
     place.program("bad", "#!/bin/sh\n")
     (place.path / "bad.json").write_text("[]")
     result = droste("exec", "-c", "1", *place.flags, *flags, cwd=place.path)
@@ -269,6 +278,7 @@ def test_recorded_calls_are_not_made_again(droste, place, replay):
 
 
 def test_the_totals_of_an_interrupted_run_are_those_of_its_models(droste, place, replay):
+    """A call of a tool is no call of a model."""
     interrupt(droste, place, replay(repl(CODE)))
     assert droste("runs", "gc").status == 0
     assert droste.record.run["status"] == "interrupted" and droste.record.run["calls"] == 1
@@ -282,3 +292,138 @@ def test_the_limit_of_calls_counts_those_of_the_record(droste, place, replay):
     (place.path / "go").touch()
     result = droste("runs", "resume", droste.record.run["id"], "--json")
     assert result.json["answer"] == 5 and len(place.calls) == 6
+
+
+WAITING = "x = (prices['a'], grep('two'))\nlook(wait='go')\nSUBMIT(x)\n"
+CHANGES = {
+    "t.py": ("the source of tools 't.py'", lambda p: p.write_text(p.read_text() + "# more\n")),
+    "p.json": ("tool-data 'prices'", lambda p: p.write_text('{"a": 2}')),
+    "look": ("the program of tool 'look'", lambda p: p.write_text(p.read_text() + "# more\n")),
+    "look.json": ("the description of tool 'look'", lambda p: p.unlink()),
+}
+
+
+def kill_waiting(droste, place, replay):
+    """Kills a run in its call of the program."""
+    process = droste.start("run", "--question", "q", "--json", "--model", replay(repl(WAITING)), *place.flags,
+                           cwd=place.path)
+    wait_until(lambda: place.calls, what="the call")
+    process.kill()
+    finish(process)
+    return droste.record.run["id"]
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_tools_were_made_of_must_be_what_it_was(droste, place, replay, name):
+    """A file that changed is named with what to do, and the run stays as it is; when it is back, the run goes on."""
+    run_id, (words, change) = kill_waiting(droste, place, replay), CHANGES[name]
+    before, mode = (place.path / name).read_bytes(), (place.path / name).stat().st_mode
+    change(place.path / name)
+    (place.path / "go").touch()
+    result = droste("runs", "resume", run_id, "--json")
+    assert result.status == 2 and words in result.complaint and str(place.path / name) in result.complaint, result
+    assert "is not what it was when run '%s' began: put it back, or ask anew" % run_id in result.complaint
+    assert droste.record.run["status"] == "running" and len(place.calls) == 1
+    (place.path / name).write_bytes(before)
+    (place.path / name).chmod(mode)
+    assert droste("runs", "resume", run_id, "--json").json["answer"] == [1.5, ["two", "three two"]]
+
+
+def test_a_description_that_came_later_is_a_change(droste, place, replay):
+    """It would refuse calls that were allowed then."""
+    (place.path / "look.json").unlink()
+    run_id = kill_waiting(droste, place, replay)
+    (place.path / "look.json").write_text(json.dumps(ABOUT))
+    result = droste("runs", "resume", run_id)
+    assert result.status == 2 and "the description of tool 'look' is not what it was" in result.complaint
+    (place.path / "look.json").unlink()
+    (place.path / "go").touch()
+    assert droste("runs", "resume", run_id).status == 0
+
+
+def test_the_record_knows_tools_by_their_hashes(droste, place, replay):
+    """In the export, in the order of the guest; a run without tools has null there, and so has a record of before."""
+    import hashlib
+    run(droste, place, replay(repl("SUBMIT(1)")), "--tool", "sort=sort")
+    tools = droste.lines("run")[0]["tools"]
+    assert [(t["kind"], t["name"]) for t in tools] == [
+        ("data", "prices"), ("source", "t.py"), ("program", "look"), ("description", "look"), ("program", "sort")]
+    for tool, name in zip(tools, ("p.json", "t.py", "look", "look.json")):
+        assert tool["path"] == os.path.realpath(place.path / name)
+        assert tool["sha256"] == hashlib.sha256((place.path / name).read_bytes()).hexdigest()
+    assert (tools[4]["path"], tools[4]["sha256"]) == (None, None)
+    assert droste("run", "--question", "q", "--model", replay(repl("SUBMIT(1)"))).status == 0
+    assert droste.lines("run")[1]["tools"] is None
+
+
+def test_a_run_of_before_is_not_compared(droste, place, replay):
+    """A record that has no hashes goes on as it did."""
+    run_id = kill_waiting(droste, place, replay)
+    settle(droste, "UPDATE runs SET tools = NULL")
+    (place.path / "t.py").write_text(SOURCE + "# more\n")
+    (place.path / "go").touch()
+    assert droste("runs", "resume", run_id).status == 0
+
+
+def test_a_task_with_other_tools_begins_anew(droste, place, replay):
+    """A batch that was killed goes on with what was asked the same; tools are part of that."""
+    (place.path / "tasks.jsonl").write_text('{"id": "t", "question": "q"}\n')
+    words = ["batch", "tasks.jsonl", "--out", "r.jsonl", "--json", "--model",
+             replay({"content": repl(WAITING), "repeat": True}), *place.flags]
+    process = droste.start(*words, cwd=place.path)
+    wait_until(lambda: place.calls, what="the call")
+    process.kill()
+    finish(process)
+    (place.path / "go").touch()
+    (place.path / "p.json").write_text('{"a": 2}')
+    result = droste(*words, cwd=place.path)
+    assert result.status == 0 and "task t begins anew: tool-data 'prices'" in result.err, result
+    assert json.loads((place.path / "r.jsonl").read_text())["answer"] == [2, ["two", "three two"]]
+    assert len(droste.record.runs) == 2
+
+
+def test_going_on_from_a_run_wants_its_values_and_source_but_no_program(droste, place, replay):
+    """Its calls are answered from the record; what its session was prepared with is needed again."""
+    first = run(droste, place, replay(repl("x = look(n=1)['n'] + prices['a']\nSUBMIT(x)"))).json["run"]
+    (place.path / "look").write_text("#!/bin/sh\nexit 1\n")
+    words = ["run", "--question", "And?", "--json", "--model",
+             write_replay(place.path / "next.jsonl", {"content": repl("SUBMIT(x)"), "repeat": True}), "--continue"]
+    second = droste(*words, first)
+    assert second.status == 0 and second.json["answer"] == 2.5, second
+    assert droste(*words, second.json["run"]).json["answer"] == 2.5
+    (place.path / "p.json").write_text('{"a": 2}')
+    result = droste(*words, first)
+    assert result.status == 2 and "tool-data 'prices'" in result.complaint and "not what it was" in result.complaint
+
+
+# ---- contexts beside them ----
+
+@pytest.mark.parametrize("name, says", [
+    ("prices", "would hide the tool or tool-data"), ("look", "would hide the tool or tool-data"),
+    ("grep", "would hide the tool or tool-data"), ("print", "Python's own"), ("id", "Python's own"),
+    ("llm_query", "Droste's own"), ("helper2", None),
+])
+def test_no_context_hides_a_tool_or_what_python_or_the_guest_has(droste, place, replay, name, says):
+    """Refused by its name, in runs and in sessions, before a model is asked; any other name is taken."""
+    flags = ["--context", "%s=c.txt" % name]
+    model = replay(repl("SUBMIT(%s[:3])" % name), {"content": "x", "depth": 1})
+    asked = run(droste, place, model, *flags)
+    cells = droste("exec", "-c", "print(%s[:3])" % name, *place.flags, *flags, cwd=place.path)
+    typed = droste("repl", *place.flags, *flags, cwd=place.path, input="print(%s[:3])\n" % name)
+    if says is None:
+        assert asked.json["answer"] == "one" and cells.out == "one\n" == typed.out
+        return
+    for result in (asked, cells, typed):
+        told = result.out + result.err
+        assert result.status == 2 and "'%s'" % name in told and says in told, result
+    assert not os.path.exists(droste.record.path) or droste.record.calls == []
+
+
+def test_no_later_context_of_a_conversation_hides_a_tool(droste, place, replay):
+    """Not of its session's source either."""
+    first = run(droste, place, replay(repl("SUBMIT(1)"))).json["run"]
+    model = write_replay(place.path / "next.jsonl", repl("SUBMIT(2)"))
+    for name, status in (("prices", 2), ("grep", 2), ("other", 0)):
+        result = droste("run", "--continue", first, "--question", "And?", "--context",
+                        "%s=%s" % (name, place.path / "c.txt"), "--model", model)
+        assert result.status == status and ("would hide" in result.err) == (name != "other"), result

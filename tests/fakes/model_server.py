@@ -2,9 +2,12 @@
 """A model server that speaks three dialects and misbehaves on request, for tests of model clients.
 
     model_server.py [--key KEY] [--script FILE] [--turns FILE]
+    model_server.py --many
 
 Listens on 127.0.0.1, plain and TLS (a certificate made at start for localhost and 127.0.0.1), and
-prints one JSON line {"port":…, "tls_port":…, "ca_file":…}; exits when its standard input closes.
+prints one JSON line {"port":…, "tls_port":…, "ca_file":…, "pid":…}; exits when its standard input closes.
+With --many, each line of its standard input is a JSON list of the flags above, for which it starts such
+a server without starting another interpreter; a signal ends one of them, its own end ends all.
 POST behaves as the request's *model* says (see BEHAVIOURS and `numbered`), in the dialect that the
 path names: OpenAI's (/v1/chat/completions, also in Azure's shapes), Anthropic's (/v1/messages) or
 Gemini's (/v1beta/models/MODEL:generateContent). A request for a stream is answered by an event stream
@@ -38,6 +41,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import ssl
 import subprocess
 import sys
@@ -724,24 +728,49 @@ def make_certificate(directory):
     return certificate, context
 
 
-async def main(options, directory):
+async def serve(options, certificate, context, until_closed):
+    """Serves until this file is at its end."""
     server = Server(options)
     limit = 1 << 20
-    certificate, context = make_certificate(directory)
     plain = await asyncio.start_server(server.connected, "127.0.0.1", 0, limit=limit, backlog=2000)
     tls = await asyncio.start_server(server.connected, "127.0.0.1", 0, limit=limit, backlog=2000, ssl=context)
     print(json.dumps({"port": plain.sockets[0].getsockname()[1], "tls_port": tls.sockets[0].getsockname()[1],
-                      "ca_file": certificate}), flush=True)
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.buffer.read)
+                      "ca_file": certificate, "pid": os.getpid()}), flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, until_closed.read)
+
+
+def read_options(words=None):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    for name in ("--key", "--script", "--turns"):
+        parser.add_argument(name)
+    parser.add_argument("--many", action="store_true")
+    return parser.parse_args(words)
+
+
+def serve_many(certificate, context):
+    """A copy of this process for each line; all of them end when it does."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    alive, held = os.pipe()
+    for line in sys.stdin.buffer:
+        if os.fork() == 0:
+            os.close(held)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            random.seed()
+            asyncio.run(serve(read_options(json.loads(line)), certificate, context, os.fdopen(alive, "rb")))
+            os._exit(0)
+
+
+def main():
+    options, directory = read_options(), tempfile.mkdtemp(prefix="openai-server-")
+    try:
+        certificate, context = make_certificate(directory)
+        if options.many:
+            serve_many(certificate, context)
+        else:
+            asyncio.run(serve(options, certificate, context, sys.stdin.buffer))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--key")
-    parser.add_argument("--script")
-    parser.add_argument("--turns")
-    made = tempfile.mkdtemp(prefix="openai-server-")
-    try:
-        asyncio.run(main(parser.parse_args(), made))
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+    main()

@@ -212,7 +212,8 @@ def test_what_a_killed_host_left_is_removed_by_the_next(level, sleeping):
     living, used = sleeping(level)
     dead.send_signal(signal.SIGKILL)
     dead.wait()
-    wait_for(lambda: not read(left, "cgroup.procs"))
+    # Its zygote, which stands beside the sandbox, ends last.
+    wait_for(lambda: "populated 0" in read(os.path.dirname(left), "cgroup.events"))
     assert os.path.isdir(left)
     run("pass", level)
     assert not os.path.exists(os.path.dirname(left))
@@ -274,3 +275,32 @@ def test_without_a_cgroup_of_ones_own_the_rlimits_are_left():
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=become)
     assert asked.returncode == 4 and "--cpus needs a cgroup" in asked.stderr
     assert "systemd-run --user --scope" in asked.stderr
+
+
+CRASH = "import os\npid = os.fork()\nif pid == 0:\n    %s\n    os.kill(os.getpid(), 11)\nSUBMIT(os.waitpid(pid, 0)[1] & 127)"
+LOWER = "import resource\n    try: resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n    except OSError: pass"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root says what is done with crashes")
+@pytest.mark.parametrize("first", ["pass", LOWER], ids=["plain", "with the limit lowered"])
+def test_a_crash_in_a_sandbox_starts_no_program_on_the_host(tmp_path, first):
+    """core_pattern may be a program, which the kernel runs as root for each crash, limit of 0 or not. Crashes outside
+    of a sandbox, before and after, are its twins: they are handled, and nothing between them."""
+    handler, handled = tmp_path / "handler", tmp_path / "handled"
+    handler.write_text("#!/bin/sh\necho $1 >> %s\nexec cat > /dev/null\n" % handled)
+    handler.chmod(0o755)
+    old = read("/proc/sys/kernel/core_pattern")
+
+    def crash_outside(count):
+        subprocess.run(["/bin/sh", "-c", "ulimit -c 0; kill -SEGV $$"])
+        wait_for(lambda: handled.exists() and handled.read_text().count("\n") >= count)
+    try:
+        with open("/proc/sys/kernel/core_pattern", "w") as f:
+            f.write("|%s %%s" % handler)
+        crash_outside(1)
+        assert run(CRASH % first, "full")["submit"] == {"output": 11}
+        crash_outside(2)
+        assert handled.read_text().split() == ["11", "11"]
+    finally:
+        with open("/proc/sys/kernel/core_pattern", "w") as f:
+            f.write(old)

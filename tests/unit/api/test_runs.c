@@ -1,6 +1,8 @@
 /* Runs that are started and not waited for. */
 #include "../test.h"
 
+#include <stdbool.h>
+
 #include <unistd.h>
 
 #include "droste.h"
@@ -17,7 +19,10 @@ struct fixture {
     droste_running *running[RUNS];
     char status[RUNS][20], answer[RUNS][40];
     unsigned told;
-    int nested; /* what waiting from within a callback gave */
+    int nested;         /* what waiting from within a callback gave */
+    const char *end_at; /* an event, whose receiver ends the run; NULL: none does */
+    bool aside;         /* puts it aside */
+    unsigned asked;     /* so many times */
 };
 
 static struct fixture f;
@@ -73,11 +78,25 @@ static void done(void *arg, droste_result *r)
     f.nested = droste_run(f.d, "?", NULL, NULL, NULL, &never, &f.err);
 }
 
+/* Ends its run, from within each of its events of one kind. */
+static void on_event(void *arg, const droste_event *event)
+{
+    unsigned n = ((struct one *)arg)->number;
+    if (!f.end_at || strcmp(event->kind, f.end_at) != 0 || !f.running[n])
+        return;
+    f.asked++;
+    if (f.aside)
+        droste_put_aside(f.running[n]);
+    droste_cancel(f.running[n]);
+    droste_cancel(f.running[n]);
+}
+
 static void start(unsigned n)
 {
     static const char data[] = "xxxxxxxxxxxxxxxxxxxx";
     ones[n].number = n;
     droste_request q = {
+        .event = on_event,
         .question = "How long?",
         .data = data,
         .len = n,
@@ -95,6 +114,26 @@ static void turn_until(unsigned told)
     while (f.told < told && left > 0) {
         left = droste_turn(f.d, -1, &f.err);
         assert_fine(left);
+    }
+}
+
+/* Whatever it is told of: the run ends when the receiver has come back, and its neighbour goes on. */
+static void a_run_can_be_ended_from_within_its_events(void **state)
+{
+    static const char *const kinds[] = { "turn", "reply", "cell" };
+    for (unsigned i = 0; i < 2 * sizeof kinds / sizeof kinds[0]; i++) {
+        f.end_at = kinds[i / 2];
+        f.aside = i % 2;
+        f.told = f.asked = 0;
+        f.running[1] = NULL;
+        start(0);
+        start(1);
+        f.running[1] = NULL; /* this one is not to be ended */
+        turn_until(2);
+        assert_true(f.asked > 0);
+        assert_int_equal(f.told, 2);
+        assert_string_equal(f.status[0], f.aside ? "interrupted" : "cancelled");
+        assert_string_equal(f.status[1], "answered");
     }
 }
 
@@ -224,6 +263,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(many_runs_are_under_way_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_run_can_be_ended_from_within_its_events, setup, teardown),
         cmocka_unit_test_setup_teardown(one_is_cancelled_and_the_other_goes_on, setup, teardown),
         cmocka_unit_test_setup_teardown(all_are_interrupted, setup, teardown),
         cmocka_unit_test_setup_teardown(a_callback_may_not_wait, setup, teardown),

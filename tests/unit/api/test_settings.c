@@ -148,6 +148,28 @@ static void knows_units(void **state)
     settings_free(s);
 }
 
+/* Names with commas between them are several; what would be an empty name is refused whole. */
+static void takes_several_names_at_once(void **state)
+{
+    static const char *const wrong[] = { ",", "numpy,", ",numpy", "numpy,,pandas" };
+    struct settings *s = fresh();
+    assert_ok(settings_set(s, "preload", "numpy,os.path", "test", err));
+    assert_ok(settings_set(s, "preload", "pandas", "test", err));
+    assert_int_equal(s->preload.count, 3);
+    assert_string_equal(s->preload.items[0], "numpy");
+    assert_string_equal(s->preload.items[1], "os.path");
+    assert_string_equal(s->preload.items[2], "pandas");
+    for (size_t i = 0; i < array_length(wrong); i++) {
+        struct error why = { 0 };
+        assert_int_equal(settings_set(s, "preload", wrong[i], "test", &why), -(int)ERROR_ARGUMENT);
+        assert_non_null(strstr(why.text, wrong[i]));
+        assert_int_equal(s->preload.count, 3);
+    }
+    assert_ok(settings_set(s, "read", "/a,b", "test", err)); /* other lists have commas in values */
+    assert_int_equal(s->read.count, 1);
+    settings_free(s);
+}
+
 /* Lists collect; an empty value empties them, and so it does a text. */
 static void collects_lists(void **state)
 {
@@ -331,6 +353,51 @@ static void documents_every_setting(void **state)
         fail_msg("configuration.md lacks '%s'", droste_option_at(at)->name);
 }
 
+/* docs/batch.md names the settings that a task may have, all of them and no others; among them is nothing
+ * that says where keys go, what is shown or what is run. */
+static void documents_what_tasks_may_set(void **state)
+{
+    static const char *const never[] = { "base-url", "api-key", "isolation", "read", "setup-code",
+        "tool", "tools", "memory", "record", "database" };
+    const char *root = getenv("DROSTE_TEST_SOURCE");
+    cleanup_buf struct buf path = { 0 }, text = { 0 };
+    const droste_option *o;
+    buf_printf(&path, "%s/docs/batch.md", root ? root : ".");
+    assert_ok(file_read(buf_text(&path), 1 << 20, &text, err));
+    char *list = strstr(buf_text(&text), "`settings` may have "), *end = strchr(list, '.');
+    assert_non_null(list);
+    assert_non_null(end);
+    *end = '\0';
+    for (size_t i = 0; (o = droste_option_at(i)); i++) {
+        char quoted[80];
+        snprintf(quoted, sizeof quoted, "`%s`", o->name);
+        if (!strstr(list, quoted) != !o->task)
+            fail_msg("%s: %s", o->name, o->task ? "docs/batch.md lacks it" : "no task may set it");
+    }
+    for (size_t i = 0; i < array_length(never); i++)
+        assert_false(settings_option(never[i])->task);
+    assert_true(settings_option("answer-schema")->task && settings_option("model-window")->task);
+    assert_null(settings_option("nothing"));
+}
+
+/* A schema that is made of fields is saved as the fields, also where another schema was taken back. */
+static void saves_fields_as_fields(void **state)
+{
+    struct settings *s = fresh(), then;
+    struct settings_texts texts = { .answer_schema = "{\"type\":\"object\"}" };
+    cleanup_buf struct buf json = { 0 };
+    assert_ok(settings_set(s, "answer-schema", "{}", "test", err));
+    assert_ok(settings_set(s, "answer-schema", "", "test", err));
+    assert_ok(settings_set(s, "answer-field", "total:number", "test", err));
+    settings_save(s, &texts, &json);
+    assert_ok(settings_init(&then, err));
+    assert_ok(settings_restore(&then, buf_text(&json), json.len, err));
+    assert_null(then.answer_schema);
+    assert_int_equal(then.answer_field.count, 1);
+    settings_free(&then);
+    settings_free(s);
+}
+
 /* What was set comes back, and is set; what was not keeps its default. Keys and the place of the record
  * stay behind, and come from where they are known. */
 static void saves_and_restores(void **state)
@@ -430,6 +497,7 @@ int main(void)
         cmocka_unit_test_setup(passes_over_empty_variables, clear_environment),
         cmocka_unit_test_setup(knows_units, clear_environment),
         cmocka_unit_test_setup(collects_lists, clear_environment),
+        cmocka_unit_test_setup(takes_several_names_at_once, clear_environment),
         cmocka_unit_test_setup(explains_bad_values, clear_environment),
         cmocka_unit_test(refuses_unknown_names),
         cmocka_unit_test(reads_files),
@@ -437,6 +505,8 @@ int main(void)
         cmocka_unit_test(misses_a_file_that_was_named),
         cmocka_unit_test(keeps_secrets_out_of_errors),
         cmocka_unit_test(documents_every_setting),
+        cmocka_unit_test(saves_fields_as_fields),
+        cmocka_unit_test(documents_what_tasks_may_set),
         cmocka_unit_test_setup(saves_and_restores, clear_environment),
         cmocka_unit_test(saves_whole_paths),
         cmocka_unit_test(refuses_damaged_settings),

@@ -1,6 +1,9 @@
 /* Tools of an embedding program, as the code of a real guest meets them. */
 #include "../test.h"
 
+#include <stdbool.h>
+#include <unistd.h>
+
 #include "droste.h"
 
 enum { HELD_MAX = 64 };
@@ -238,15 +241,26 @@ static void a_call_whose_cell_is_over_is_cancelled(void **state)
     submits("SUBMIT(v=search('x')['limit'])", "{\"v\": 10}");
 }
 
+#define IN_A_THREAD "import threading, time\nthreading.Thread(target=forget, daemon=True).start()\n"
+
+/* What a thread of the cell waits for at its deadline is nobody's either. */
+static void a_call_of_a_cell_at_its_deadline_is_cancelled(void **state)
+{
+    assert_fine(droste_set(f.d, "execute-timeout", "500ms", &f.err));
+    open_session();
+    droste_result_free(run(IN_A_THREAD "time.sleep(60)", "timeout"));
+    assert_int_equal(f.held_count, 1);
+    assert_int_equal(f.cancelled, 1);
+    droste_tool_fail(f.held[0], "ValueError", "too late");
+    submits("SUBMIT(v=search('x')['limit'])", "{\"v\": 10}");
+}
+
 static void a_call_of_a_session_that_closes_is_cancelled(void **state)
 {
-    assert_fine(droste_set(f.d, "execute-timeout", "200ms", &f.err));
     open_session();
-    droste_result_free(run("import threading, time\n"
-                           "threading.Thread(target=forget, daemon=True).start()\n"
-                           "time.sleep(60)",
-        "timeout"));
-    assert_int_equal(f.held_count, 1);
+    droste_result_free(run(IN_A_THREAD, "ok"));
+    while (f.held_count == 0) /* it may come later than the end of its cell */
+        droste_result_free(run("x = search('x')", "ok"));
     assert_int_equal(f.cancelled, 0);
     droste_session_close(f.session);
     assert_int_equal(f.cancelled, 1);
@@ -368,6 +382,140 @@ static void a_conversation_has_one_session(void **state)
         droste_chat_continue(f.d, "any", &chat, &f.err), -DROSTE_ERROR_CONFIG); /* no record */
 }
 
+/* ---- a run that is resumed ---- */
+
+static char place[] = "/tmp/droste-tools-XXXXXX";
+
+static void hold_code(void *arg, const droste_message *messages, size_t count, droste_call *call)
+{
+    static const char code[] = "```repl\nSUBMIT(answer=[base, double(1), hold(n=1)['n']])\n```";
+    droste_answer(call, code, sizeof code - 1);
+}
+
+/* A program with these tools; NULL: it has none of that kind. */
+static void begin_life(const char *base, const char *source, bool has_hold)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/runs.db", place);
+    droste_free(f.d);
+    assert_fine(droste_new(&f.d, &f.err));
+    assert_fine(droste_set(f.d, "database", path, &f.err));
+    assert_fine(droste_set(f.d, "model", "callback", &f.err));
+    droste_set_model(f.d, hold_code, NULL);
+    if (has_hold)
+        assert_fine(droste_tool_add(f.d, "hold", NULL, NULL, hold, NULL, &f.err));
+    if (base)
+        assert_fine(droste_tool_data(f.d, "base", base, strlen(base), &f.err));
+    if (source)
+        assert_fine(droste_tool_source(f.d, "s.py", source, strlen(source), &f.err));
+}
+
+static void note_run(void *arg, droste_result *r)
+{
+    const char *at = strstr(droste_result_json(r, NULL), "\"run\":\"");
+    assert_string_equal(droste_result_status(r), "interrupted");
+    assert_non_null(at);
+    sscanf(at, "\"run\":\"%63[^\"]", f.last);
+    droste_result_free(r);
+}
+
+static void put_one_aside(void)
+{
+    droste_running *running = NULL;
+    droste_request q = { .question = "q", .done = note_run };
+    assert_fine(droste_start(f.d, &q, &running, &f.err));
+    while (f.held_count == 0)
+        assert_fine(droste_turn(f.d, -1, &f.err));
+    droste_put_aside(running);
+    while (!f.last[0])
+        assert_fine(droste_turn(f.d, -1, &f.err));
+    droste_tool_fail(f.held[0], "ValueError", "too late");
+    f.held_count = 0;
+    f.wait_for = 1;
+}
+
+static void remove_place(void)
+{
+    static const char *const ends[] = { "", "-wal", "-shm" };
+    char path[64];
+    droste_free(f.d);
+    f.d = NULL;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        snprintf(path, sizeof path, "%s/runs.db%s", place, ends[i]);
+        unlink(path);
+    }
+    rmdir(place);
+}
+
+static void refuses_to_resume(const char *says)
+{
+    droste_result *r = NULL;
+    assert_int_equal(droste_resume(f.d, f.last, NULL, NULL, &r, &f.err), -DROSTE_ERROR_ARGUMENT);
+    if (!strstr(f.err.text, says))
+        fail_msg("'%s' does not say '%s'", f.err.text, says);
+}
+
+/* Another program than the one that began a run must have the same values and source, and functions of the
+ * same names; what lacks or differs is named, and the run can be gone on with by one that has all. */
+static void a_run_is_resumed_with_its_tools_only(void **state)
+{
+    static const char twice[] = "def double(n):\n    'Twice.'\n    return 2 * n\n";
+    static const char thrice[] = "def double(n):\n    'Twice.'\n    return 3 * n\n";
+    droste_result *r = NULL;
+    assert_non_null(mkdtemp(place));
+    begin_life("40", twice, true);
+    put_one_aside();
+    begin_life("41", twice, true);
+    refuses_to_resume("tool-data 'base' is not what it was when run '");
+    begin_life(NULL, twice, true);
+    refuses_to_resume("tool-data 'base' that run '");
+    begin_life("40", thrice, true);
+    refuses_to_resume("the source of tools 's.py' is not what it was");
+    begin_life("40", twice, false);
+    refuses_to_resume("the tool 'hold' that run '");
+    begin_life("40", twice, true);
+    assert_fine(droste_tool_data(f.d, "one_more", "1", 1, &f.err));
+    assert_fine(droste_resume(f.d, f.last, NULL, NULL, &r, &f.err));
+    assert_string_equal(droste_result_answer(r, NULL), "[40,2,1]");
+    droste_result_free(r);
+    remove_place();
+}
+
+/* ---- contexts beside them ---- */
+
+/* A name of both is refused, in sessions and in runs, whichever was there first; another one is fine. */
+static void no_context_hides_a_tool(void **state)
+{
+    static const char code[] = "def double(n):\n    'Twice.'\n    return 2 * n\n";
+    static const char *const names[] = { "search", "base", "double" };
+    droste_result *r = NULL;
+    char context[64];
+    assert_fine(droste_set(f.d, "model", "callback", &f.err));
+    droste_set_model(f.d, hold_code, NULL);
+    assert_fine(droste_tool_data(f.d, "base", "40", 2, &f.err));
+    assert_fine(droste_tool_source(f.d, "s.py", code, sizeof code - 1, &f.err));
+    open_session();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(context, sizeof context, "%s=/etc/passwd", names[i]);
+        assert_fine(droste_context_add(f.d, context, &f.err));
+        assert_int_equal(droste_session_load_contexts(f.session, &f.err), -DROSTE_ERROR_ARGUMENT);
+        assert_non_null(strstr(f.err.text, "would hide the tool"));
+        if (i < 2) { /* what a source defines is known once it has run */
+            assert_int_equal(
+                droste_run(f.d, "q", NULL, NULL, NULL, &r, &f.err), -DROSTE_ERROR_ARGUMENT);
+            assert_non_null(strstr(f.err.text, names[i]));
+        } else {
+            assert_fine(droste_run(f.d, "q", NULL, NULL, NULL, &r, &f.err));
+            assert_non_null(strstr(droste_result_json(r, NULL), "would hide the tool"));
+            droste_result_free(r);
+        }
+        droste_context_clear(f.d);
+    }
+    assert_fine(droste_context_add(f.d, "other=/etc/hostname", &f.err));
+    assert_fine(droste_session_load_contexts(f.session, &f.err));
+    submits("SUBMIT(v=[base, double(2), type(other).__name__])", "{\"v\": [40, 4, \"str\"]}");
+}
+
 /* ---- what cannot be a tool ---- */
 
 static void refuses(const char *name, const char *schema, const char *says)
@@ -417,10 +565,13 @@ int main(void)
         T(what_hides_a_tool_does_not_lose_it),
         T(values_and_source_are_there_from_the_start),
         T(a_call_whose_cell_is_over_is_cancelled),
+        T(a_call_of_a_cell_at_its_deadline_is_cancelled),
         T(a_call_of_a_session_that_closes_is_cancelled),
         T(forged_calls_are_refused_by_the_host),
         T(calls_of_tools_are_counted),
         T(a_conversation_has_one_session),
+        T(a_run_is_resumed_with_its_tools_only),
+        T(no_context_hides_a_tool),
         T(names_and_schemas_that_make_no_sense_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

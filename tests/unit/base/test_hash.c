@@ -1,6 +1,9 @@
 /* SHA-256: the standard's own answers (FIPS 180-4, appendix B of 180-2), and bytes of any kind. */
 #include "../test.h"
 
+#include <unistd.h>
+
+#include "base/cleanup.h"
 #include "base/hash.h"
 
 static void assert_hash(const void *data, size_t len, const char *expected)
@@ -56,6 +59,25 @@ static void pieces_give_the_same(void **state)
     }
 }
 
+/* A file has the hash of its bytes, whatever its length; what cannot be read is named. */
+static void a_file_has_the_hash_of_its_bytes(void **state)
+{
+    static const size_t sizes[] = { 0, 1, 16384, 100000 };
+    char path[] = "/tmp/droste-hash-XXXXXX", of_file[HASH_TEXT_SIZE], of_bytes[HASH_TEXT_SIZE];
+    cleanup_free char *data = calloc(1, 100000);
+    cleanup_fd int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    for (size_t i = 0; i < array_length(sizes); i++) {
+        assert_int_equal(ftruncate(fd, (off_t)sizes[i]), 0);
+        assert_ok(hash_file(path, of_file, err));
+        assert_ok(hash_sha256(data, sizes[i], of_bytes, err));
+        assert_string_equal(of_file, of_bytes);
+    }
+    unlink(path);
+    assert_fails(ERROR_IO, hash_file(path, of_file, err));
+    assert_fails(ERROR_IO, hash_file("/tmp", of_file, err));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -63,6 +85,7 @@ int main(void)
         cmocka_unit_test(hashes_what_is_long),
         cmocka_unit_test(does_not_stop_at_a_nul),
         cmocka_unit_test(pieces_give_the_same),
+        cmocka_unit_test(a_file_has_the_hash_of_its_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,6 +44,36 @@ static void an_empty_file_has_no_line(void **state)
     close(fd);
 }
 
+/* A recording may come from another program. */
+static void lines_come_from_a_pipe(void **state)
+{
+    static const char text[] = "a\n\nbc\nrest";
+    cleanup_buf struct buf seen = { 0 };
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(file_write_all(ends[1], text, sizeof text - 1), 0);
+    close(ends[1]);
+    assert_ok(linewise_read(ends[0], "it", note, &seen, err));
+    assert_string_equal(buf_text(&seen), "1@0:a;2@2:;3@3:bc;4@6:rest!");
+    close(ends[0]);
+}
+
+static int note_blank(void *arg, const struct line *line, struct error *err)
+{
+    buf_putc(arg, line_is_blank(line) ? '-' : 'x');
+    return 0;
+}
+
+static void a_line_of_blanks_is_blank(void **state)
+{
+    static const char text[] = "\n \t\r\n a \n\0\n  ";
+    cleanup_buf struct buf seen = { 0 };
+    int fd = file_of(text, sizeof text - 1);
+    assert_ok(linewise_read(fd, "it", note_blank, &seen, err));
+    assert_string_equal(buf_text(&seen), "--xx-");
+    close(fd);
+}
+
 struct sum {
     size_t lines, bytes;
     off_t next;
@@ -97,6 +127,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_line_has_its_number_and_place),
+        cmocka_unit_test(lines_come_from_a_pipe),
+        cmocka_unit_test(a_line_of_blanks_is_blank),
         cmocka_unit_test(an_empty_file_has_no_line),
         cmocka_unit_test(lines_of_all_lengths_are_whole),
         cmocka_unit_test(whoever_is_told_may_stop),

@@ -81,15 +81,68 @@ static void nothing_left_is_an_error(void **state)
 /* Waiting for what comes soon finds what comes at once, and what comes after it went to sleep. */
 static void waiting_for_soon_finds_the_late_too(void **state)
 {
-    static const uint64_t delays_ms[] = { 0, 20 };
+    static const uint64_t delays_ms[] = { 0, 20, 0, 20 };
+    static const bool soon[] = { true, true, false, false };
     struct scene *scene = *state;
-    assert_fails(ERROR_IO, loop_run_until_soon(scene->loop, &scene->done, err));
-    for (size_t i = 0; i < 2; i++) {
+    assert_fails(ERROR_IO, loop_run_until_soon(scene->loop, &scene->done, &soon[0], err));
+    for (size_t i = 0; i < 4; i++) {
         struct timer *timer = timer_new(scene->loop, finish, scene);
         scene->done = false;
         timer_start(timer, delays_ms[i], 0);
-        assert_ok(loop_run_until_soon(scene->loop, &scene->done, err));
+        assert_ok(loop_run_until_soon(scene->loop, &scene->done, &soon[i], err));
         assert_true(scene->done);
+        timer_free(timer);
+    }
+}
+
+static void count_turn(uv_prepare_t *prepare)
+{
+    ++*(unsigned *)prepare->data;
+}
+
+/* Before the guest is there, and while a server is waited for, the host does not go round and round. */
+static void what_is_far_is_slept_for(void **state)
+{
+    static const bool soon[] = { false, true };
+    struct scene *scene = *state;
+    unsigned turns = 0;
+    uv_prepare_t prepare;
+    uv_prepare_init(&scene->loop->uv, &prepare);
+    prepare.data = &turns;
+    uv_prepare_start(&prepare, count_turn);
+    loop_far(scene->loop, true); /* twice, as of two servers: one answer does not bring it near */
+    loop_far(scene->loop, true);
+    loop_far(scene->loop, false);
+    for (size_t i = 0; i < 2; i++) {
+        struct timer *timer = timer_new(scene->loop, finish, scene);
+        scene->done = false;
+        turns = 0;
+        timer_start(timer, 20, 0);
+        assert_ok(loop_run_until_soon(scene->loop, &scene->done, &soon[i], err));
+        if (turns > 4)
+            fail_msg("it went round %u times", turns);
+        timer_free(timer);
+    }
+    uv_close((uv_handle_t *)&prepare, NULL);
+    loop_run_ready(scene->loop);
+}
+
+/* Whoever was not looked for, because he is far, was not looked for in vain: the next who is near is looked for at
+ * once. Where it was in vain, it is remembered. */
+static void what_is_far_is_not_in_vain(void **state)
+{
+    static const bool soon = true;
+    struct scene *scene = *state;
+    for (int far = 1; far >= 0; far--) {
+        struct timer *timer = timer_new(scene->loop, finish, scene);
+        scene->done = false;
+        timer_start(timer, 200, 0);
+        if (far)
+            loop_far(scene->loop, true);
+        assert_ok(loop_run_until_soon(scene->loop, &scene->done, &soon, err));
+        if (far)
+            loop_far(scene->loop, false);
+        assert_int_equal(scene->loop->missed > 0, !far);
         timer_free(timer);
     }
 }
@@ -319,6 +372,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         loop_test(nothing_left_is_an_error),
         loop_test(waiting_for_soon_finds_the_late_too),
+        loop_test(what_is_far_is_not_in_vain),
+        loop_test(what_is_far_is_slept_for),
         loop_test(the_last_event_counts),
         loop_test(running_what_is_ready_does_not_wait),
         loop_test(closing_frees_what_is_left),

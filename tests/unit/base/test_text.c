@@ -1,6 +1,7 @@
 /* UTF-8 and text from strangers. */
 #include "../test.h"
 
+#include "base/cleanup.h"
 #include "base/text.h"
 
 static void assert_decodes(const char *in, size_t len, const char *expected)
@@ -84,9 +85,23 @@ static void identifiers_are_what_python_can_have(void **state)
     assert_true(text_is_identifier(longest));
 }
 
+/* The last name of a path, whatever slashes are behind it; none of what has none. */
+static void last_names_are_found(void **state)
+{
+    static const char *const all[][2] = { { "a", "a" }, { "/a/b", "b" }, { "a/b//", "b" },
+        { "/", "" }, { "", "" }, { "a/.", "." } };
+    for (size_t i = 0; i < array_length(all); i++) {
+        size_t len;
+        const char *name = text_last_name(all[i][0], &len);
+        assert_int_equal(len, strlen(all[i][1]));
+        assert_memory_equal(name, all[i][1], len);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(last_names_are_found),
         cmocka_unit_test(malformed_bytes_become_replacement_characters),
         cmocka_unit_test(the_first_bad_byte_is_named),
         cmocka_unit_test(text_cannot_act_on_a_terminal),

@@ -36,6 +36,15 @@ struct fixture {
     size_t child_count;
 };
 
+static enum value_kind kind_of(struct given *given)
+{
+    const struct context *context = NULL;
+    assert_int_equal(given_use(given, &context, NULL), 0);
+    enum value_kind kind = context->kind;
+    given_rest(given);
+    return kind;
+}
+
 static int start_child(void *arg, const struct broker_child *ask, broker_child_fn *done,
     void *done_arg, struct child **out, struct error *err)
 {
@@ -49,7 +58,7 @@ static int start_child(void *arg, const struct broker_child *ask, broker_child_f
     snprintf(c->prompt, sizeof c->prompt, "%.*s", (int)ask->len, ask->prompt);
     snprintf(c->model, sizeof c->model, "%s", ask->model ? ask->model : "");
     snprintf(c->context, sizeof c->context, "%.*s", (int)len, context);
-    c->kind = ask->context ? given_kind(ask->context) : VALUE_TEXT;
+    c->kind = ask->context ? kind_of(ask->context) : VALUE_TEXT;
     f->child_count++;
     *out = c;
     return 0;

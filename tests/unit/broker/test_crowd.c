@@ -9,11 +9,14 @@
 #include "base/clock.h"
 
 enum {
+    CALLERS = 12, /* more than may take much of the host's time without waiting */
     ATTACKERS = 24,
     CELLS = 300,           /* of the honest session, at least */
     HEAP_GROWTH = 1 << 20, /* bytes that the host may hold afterwards and did not before */
-    GONE_S = 5,            /* for killed processes to be gone; milliseconds in practice */
-    PATIENCE_S = 60,       /* then a test has failed, and not the machine */
+    RESIDENT_GROWTH =
+        3 << 20,     /* bytes of memory that it may keep for more of the same; else some 6 MiB */
+    GONE_S = 5,      /* for killed processes to be gone; milliseconds in practice */
+    PATIENCE_S = 60, /* then a test has failed, and not the machine */
 };
 
 struct fixture {
@@ -168,6 +171,10 @@ static void an_honest_session_is_right_among_attackers_and_the_host_is_as_before
     assert_int_equal(after.mounts, before.mounts);
     if (after.heap > before.heap + HEAP_GROWTH)
         fail_msg("the host's heap grew from %zu to %zu bytes", before.heap, after.heap);
+#ifndef __SANITIZE_ADDRESS__ /* which keeps freed memory */
+    if (after.rss > before.rss + RESIDENT_GROWTH)
+        fail_msg("the host kept memory: %zu bytes of it before, %zu after", before.rss, after.rss);
+#endif
     for (int i = 0; i < CELLS; i++)
         honest_step(f);
 }
@@ -178,7 +185,8 @@ static void attackers_can_be_closed_at_any_moment(void **state)
     struct fixture *f = *state;
     struct crowd_host before, after;
     struct session_options options = limited();
-    honest_step(f);
+    for (int i = 0; i < CELLS; i++) /* the first may be over before all is told of its sandbox */
+        honest_step(f);
     crowd_look(&before);
     for (int round = 0; round < 4; round++) {
         assert_ok(crowd_open(&f->crowd, f->loop, f->env, &options, ATTACKERS, NULL, true, err));
@@ -192,6 +200,70 @@ static void attackers_can_be_closed_at_any_moment(void **state)
     assert_true(after.heap <= before.heap + HEAP_GROWTH);
 }
 
+/* ---- the host's time ---- */
+
+struct caller {
+    struct session *session;
+    unsigned heard, *in_round;
+};
+
+/* A call that keeps the host for a while. */
+static void answer_slowly(void *arg, struct session *s, const struct session_call *call)
+{
+    struct caller *c = arg;
+    struct session_part part = { "yes", 3 };
+    uint64_t begun = clock_ns();
+    while (clock_ns() - begun < 400000)
+        ;
+    c->heard++;
+    ++*c->in_round;
+    assert_ok(session_reply(s, call->id, NULL, &part, 1, err));
+}
+
+static void no_call_is_dropped(void *arg, struct session *s, uint64_t id)
+{
+}
+
+static void caller_done(void *arg, struct cell_result *result)
+{
+    cell_result_free(result);
+}
+
+static unsigned heard_least(const struct caller *callers)
+{
+    unsigned least = UINT_MAX;
+    for (size_t i = 0; i < CALLERS; i++)
+        least = callers[i].heard < least ? callers[i].heard : least;
+    return least;
+}
+
+/* Guests that call all the time have the host one after the other, and it looks at everybody else in between: in a
+ * round of its loop one of them is heard, and all in time. */
+static void who_calls_without_end_leaves_the_host_to_others(void **state)
+{
+    static const struct session_events events = { answer_slowly, no_call_is_dropped, NULL };
+    static const char code[] = "while True: llm_query('x')";
+    struct session_cell cell = { .code = code, .len = sizeof code - 1, .execute_timeout = 0 };
+    struct session_options options = limited();
+    struct fixture *f = *state;
+    struct caller callers[CALLERS] = { 0 };
+    unsigned in_round = 0;
+    for (size_t i = 0; i < CALLERS; i++) {
+        callers[i].in_round = &in_round;
+        assert_ok(session_open(f->env, &options, &events, &callers[i], &callers[i].session, err));
+        assert_ok(session_exec(callers[i].session, &cell, caller_done, NULL, err));
+    }
+    while (heard_least(callers) < 4) /* each has taken more than a millisecond */
+        uv_run(&f->loop->uv, UV_RUN_ONCE);
+    for (unsigned enough = heard_least(callers) + 10; heard_least(callers) < enough;) {
+        in_round = 0;
+        uv_run(&f->loop->uv, UV_RUN_NOWAIT);
+        assert_in_range(in_round, 0, 1);
+    }
+    for (size_t i = 0; i < CALLERS; i++)
+        session_close(callers[i].session);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -199,6 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(an_honest_session_is_right_among_attackers_and_the_host_is_as_before),
         T(attackers_can_be_closed_at_any_moment),
+        T(who_calls_without_end_leaves_the_host_to_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

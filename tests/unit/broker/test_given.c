@@ -50,12 +50,15 @@ static void a_value_has_a_file_only_while_it_is_used(void **state)
 static void the_last_holder_ends_it(void **state)
 {
     struct given *given = given_new(VALUE_BYTES, "\0x", 2);
+    const struct context *context = NULL;
     size_t len = 0;
     assert_ptr_equal(given_hold(given), given);
     given_drop(given);
     assert_memory_equal(given_bytes(given, &len), "\0x", 2);
     assert_int_equal(len, 2);
-    assert_int_equal(given_kind(given), VALUE_BYTES);
+    assert_ok(given_use(given, &context, err));
+    assert_int_equal(context->kind, VALUE_BYTES);
+    given_rest(given);
     given_drop(given);
     given_drop(NULL);
 }

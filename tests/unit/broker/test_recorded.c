@@ -137,6 +137,30 @@ static void unasked_calls_are_found(void **state)
     assert_null(recorded_unasked(p->recorded, p->cells[1]));
 }
 
+/* What is still to come tells how long it took to come, from the beginning of its cell; what was asked does
+ * not count any more, and neither does a clock that went back. */
+static void the_time_of_what_is_to_come_is_known(void **state)
+{
+    struct past *p = *state;
+    add_call(p, 0, "m", "a", "A");
+    add_call(p, 0, "m", "b", "B");
+    ask(p->place->file, "UPDATE cells SET started_ms = 10000");
+    ask(p->place->file, "UPDATE calls SET started_ms = 10500");
+    ask(p->place->file,
+        "UPDATE calls SET started_ms = 13000 WHERE id = (SELECT max(id) FROM calls)");
+    load(p);
+    assert_int_equal(recorded_unasked_ms(p->recorded, p->cells[0]), 3000);
+    asks(p, 0, NULL, "b");
+    assert_int_equal(recorded_unasked_ms(p->recorded, p->cells[0]), 500);
+    asks(p, 0, NULL, "a");
+    assert_int_equal(recorded_unasked_ms(p->recorded, p->cells[0]), 0);
+    assert_int_equal(recorded_unasked_ms(p->recorded, p->cells[1]), 0);
+    recorded_free(p->recorded);
+    ask(p->place->file, "UPDATE cells SET started_ms = 20000");
+    load(p);
+    assert_int_equal(recorded_unasked_ms(p->recorded, p->cells[0]), 0);
+}
+
 /* Replies come back as they were, a reply of nothing included. */
 static void replies_are_read_back(void **state)
 {
@@ -275,6 +299,7 @@ int main(void)
         past_test(a_named_model_is_part_of_the_call),
         past_test(what_is_taken_back_can_be_asked_again),
         past_test(unasked_calls_are_found),
+        past_test(the_time_of_what_is_to_come_is_known),
         past_test(replies_are_read_back),
         past_test(children_are_found_by_what_they_are_asked),
         past_test(runs_further_down_are_not_asked_for),

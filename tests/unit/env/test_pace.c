@@ -172,6 +172,42 @@ static void a_child_that_spins_gives_way_and_stays_behind(void **state)
     assert_int_equal(nice_of(child), LOWEST);
 }
 
+/* Turns until what it is busy has grown; false if it never does. */
+static bool becomes_busier(struct fixture *f, double seconds)
+{
+    uint64_t begin = clock_ns(), busy = pace_busy_ns(f->pace);
+    while (pace_busy_ns(f->pace) <= busy) {
+        if (clock_seconds_since(begin) > seconds)
+            return false;
+        usleep(1000);
+    }
+    return true;
+}
+
+/* Of a child that computes too, whether it has a processor or waits for one. */
+static void who_computes_is_busy(void **state)
+{
+    struct fixture *f = *state;
+    start(f, false, true);
+    assert_true(becomes_busier(f, PATIENCE_S));
+    assert_true(becomes_busier(f, PATIENCE_S));
+}
+
+/* Once it sleeps: nothing of it runs that could make it more. Nor is what is gone, or never was. */
+static void who_sleeps_is_not_busy(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t begin = clock_ns();
+    start(f, false, false);
+    while (becomes_busier(f, 0.2))
+        assert_true(clock_seconds_since(begin) < PATIENCE_S);
+    kill(-f->keeper, SIGKILL);
+    waitpid(f->keeper, NULL, 0);
+    f->keeper = 0;
+    assert_int_equal(pace_busy_ns(f->pace), 0);
+    assert_int_equal(pace_busy_ns(NULL), 0);
+}
+
 static void a_sandbox_that_is_gone_is_nobodys(void **state)
 {
     struct fixture *f = *state;
@@ -194,6 +230,8 @@ int main(void)
         T(who_waits_does_not),
         T(the_only_sandbox_gives_way_to_nobody),
         T(a_child_that_spins_gives_way_and_stays_behind),
+        T(who_computes_is_busy),
+        T(who_sleeps_is_not_busy),
         T(a_sandbox_that_is_gone_is_nobodys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

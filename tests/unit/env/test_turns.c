@@ -1,15 +1,18 @@
 /* Who waits for its turn, and how many come at once. */
 #include "../test.h"
 
+#include "base/clock.h"
 #include "env/turns.h"
 
-enum { SMALL = 100, LARGE = 65536, MANY = 20 };
+enum { SMALL = 100, LARGE = 65536, MANY = 20, MUCH = 2000000, LITTLE = 1000 };
 
 struct fixture {
     struct loop *loop;
     struct turns *turns;
     struct turn turn[MANY];
     unsigned came, order[MANY];
+    unsigned heard, takes; /* nanoseconds that each takes for what it says */
+    bool all_heard, slept;
 };
 
 static void came(void *arg, unsigned port)
@@ -18,13 +21,29 @@ static void came(void *arg, unsigned port)
     f->order[f->came++] = port;
 }
 
+/* What it says keeps the host for a while. */
+static void hear(void *arg, unsigned port)
+{
+    struct fixture *f = arg;
+    uint64_t begun = clock_ns();
+    while (clock_ns() - begun < f->takes)
+        ;
+    f->order[f->heard++] = port;
+    f->all_heard = f->heard == MANY;
+}
+
+static void has_slept(void *arg)
+{
+    ((struct fixture *)arg)->slept = true;
+}
+
 static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     assert_ok(loop_open(&f->loop, err));
     assert_ok(turns_open(f->loop, &f->turns, err));
     for (unsigned i = 0; i < MANY; i++)
-        f->turn[i] = (struct turn){ .next = came, .arg = f, .port = i };
+        f->turn[i] = (struct turn){ .next = came, .hear = hear, .arg = f, .port = i };
     *state = f;
     return 0;
 }
@@ -91,6 +110,82 @@ static void who_left_is_not_called(void **state)
     assert_false(f->turn[1].waits);
 }
 
+static void take(struct fixture *f, unsigned from, unsigned to, uint64_t ns)
+{
+    for (unsigned i = from; i < to; i++)
+        turns_took(f->turns, &f->turn[i], ns);
+}
+
+/* Who has taken much of the host's time is put off, where many have; who has taken little is not, beside however
+ * many; and where few have, nobody is. */
+static void who_takes_much_comes_later_in_a_crowd(void **state)
+{
+    struct fixture *f = *state;
+    take(f, 0, 4, MUCH);
+    assert_false(turns_put_off(f->turns, &f->turn[0]));
+    take(f, 4, MANY - 1, MUCH);
+    take(f, MANY - 1, MANY, LITTLE);
+    assert_true(turns_put_off(f->turns, &f->turn[0]));
+    assert_true(turns_put_off(f->turns, &f->turn[0])); /* once */
+    assert_false(turns_put_off(f->turns, &f->turn[MANY - 1]));
+    uv_run(&f->loop->uv, UV_RUN_ONCE);
+    assert_int_equal(f->heard, 1);
+    assert_int_equal(f->order[0], 0);
+    assert_false(f->turn[0].waits);
+}
+
+/* Between those that were put off the others are looked at: in one round of the loop only some are heard, in their
+ * order, and then all. */
+static void who_was_put_off_leaves_room_for_others(void **state)
+{
+    struct fixture *f = *state;
+    unsigned rounds = 0;
+    f->takes = 150000;
+    take(f, 0, MANY, MUCH);
+    for (unsigned i = 0; i < MANY; i++)
+        assert_true(turns_put_off(f->turns, &f->turn[i]));
+    while (f->heard < MANY) {
+        unsigned before = f->heard;
+        uv_run(&f->loop->uv, UV_RUN_NOWAIT);
+        assert_in_range(f->heard - before, 0, 2);
+        rounds++;
+    }
+    assert_true(rounds >= MANY / 2);
+    for (unsigned i = 0; i < MANY; i++)
+        assert_int_equal(f->order[i], i);
+}
+
+/* What the last of them says may be what somebody waits for: the loop does not sleep on it until something else comes. */
+static void nobody_sleeps_on_what_was_heard(void **state)
+{
+    struct fixture *f = *state;
+    struct timer *later = timer_new(f->loop, has_slept, f);
+    take(f, 0, MANY, MUCH);
+    for (unsigned i = 0; i < MANY; i++)
+        assert_true(turns_put_off(f->turns, &f->turn[i]));
+    timer_start(later, 5000, 0);
+    assert_ok(loop_run_until(f->loop, &f->all_heard, err));
+    assert_false(f->slept);
+    timer_free(later);
+}
+
+/* With the next thing to do all begin anew, and so do those that come after one which is gone. */
+static void what_was_taken_is_forgotten_with_the_next_operation(void **state)
+{
+    struct fixture *f = *state;
+    take(f, 0, 6, MUCH);
+    assert_true(turns_put_off(f->turns, &f->turn[0]));
+    turns_leave(f->turns, &f->turn[0]);
+    turns_attend(f->turns, &f->turn[0]);
+    assert_false(turns_put_off(f->turns, &f->turn[0]));
+    assert_true(turns_put_off(f->turns, &f->turn[1]));
+    turns_leave(f->turns, &f->turn[1]);
+    turns_attend(f->turns, &f->turn[5]);
+    assert_false(turns_put_off(f->turns, &f->turn[1])); /* four are no crowd */
+    uv_run(&f->loop->uv, UV_RUN_NOWAIT);
+    assert_int_equal(f->heard, 0);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -100,6 +195,10 @@ int main(void)
         T(large_pieces_wait_only_in_a_crowd),
         T(some_come_at_once_and_in_order),
         T(who_left_is_not_called),
+        T(who_takes_much_comes_later_in_a_crowd),
+        T(who_was_put_off_leaves_room_for_others),
+        T(nobody_sleeps_on_what_was_heard),
+        T(what_was_taken_is_forgotten_with_the_next_operation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,29 +1,17 @@
 """The parts of the guest that need no sandbox: parts, JSON, summaries, cells, values."""
 import ast
-import importlib.util
 import json
 import os
 import pathlib
+import signal
+import socket
 import struct
 import subprocess
 import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-SOURCE = pathlib.Path(os.environ.get("DROSTE_GUEST", ROOT / "build" / "src" / "guest.py"))
-
-
-@pytest.fixture
-def guest():
-    """A fresh copy of the module with a session, as boot() makes it, and the real __main__ kept."""
-    main = sys.modules["__main__"]
-    spec = importlib.util.spec_from_file_location("droste_guest", SOURCE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.session = module.Session()
-    yield module
-    sys.modules["__main__"] = main
+from conftest import SOURCE
 
 
 def test_the_source_is_python_3_8():
@@ -63,6 +51,28 @@ def test_parts_have_the_documented_bytes(guest):
 ])
 def test_json_of_plain_values(guest, value, text):
     assert guest.to_json(value) == text.encode()
+
+
+@pytest.mark.parametrize("character", ["a", "é", '"', "\\", "\n", "\t", "\r", "\0", "\x1f", "\x7f", "\u2028"])
+def test_a_long_text_is_written_as_json_writes_it(guest, character):
+    """The faster way for it, with each character that is written otherwise; beside short values."""
+    value = {"first": 1, "long": character * (guest.LONG + 1), 'a "name"': [character]}
+    assert guest.to_json(value) == json.dumps(value, ensure_ascii=False).encode()
+    with pytest.raises(ValueError, match="surrogate"):
+        guest.to_json({"long": "\ud800" * (guest.LONG + 1)})
+
+
+@pytest.mark.parametrize("values, fields, named", [
+    ((1, 2), {}, {"a": 1, "b": 2}), ((1,), {"b": 2}, {"a": 1, "b": 2}), ((), {"c": 3}, {"c": 3}), (({"a": 1},), {}, {"a": 1}),
+    (({"x": 1},), {}, {"a": {"x": 1}}), (({"a": 1}, 2), {}, {"a": {"a": 1}, "b": 2}), (({},), {}, {"a": {}})])
+def test_values_get_the_names_that_are_wanted(guest, values, fields, named):
+    assert guest.name_values(["a", "b"], values, fields) == named
+
+
+@pytest.mark.parametrize("values, fields, said", [((1, 2, 3), {}, "takes the fields a, b, got 3 values"), ((1,), {"a": 2}, "two values for 'a'")])
+def test_values_that_have_no_name_are_refused(guest, values, fields, said):
+    with pytest.raises(TypeError, match=said):
+        guest.name_values(["a", "b"], values, fields)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), [float("-inf")], b"", object(), {"x": {1j}},
@@ -339,3 +349,53 @@ def test_a_rehearsal_runs_the_cell_it_says(guest, monkeypatch):
     monkeypatch.setattr(guest, "run_cell", lambda *a: ran.append((a, real(*a))) or ran[-1][1])
     guest.rehearse(2)
     assert [(code, result) for (_, _, code, *_), result in ran] == [("x = 1 + 1", (None, None))] * 2
+
+
+# ---- interrupts ----
+
+def frame(guest, kind, ident):
+    return guest.HEADER.pack(guest.VERSION, kind, 0, 0, ident, 0)
+
+
+def test_an_interrupt_while_the_first_frames_are_read_reads_none_twice(guest, monkeypatch):
+    """A clone is interrupted as early as it can be: between two frames of the first that it reads. Each
+    is there once, and the interrupt is known."""
+    host, fd = socket.socketpair()
+    link = guest.Link(fd.detach())
+    monkeypatch.setattr(guest, "link", link)
+    monkeypatch.setattr(guest, "seeds", [], raising=False)
+    usual = signal.signal(signal.SIGINT, guest.on_interrupt)
+    dispatch = link.dispatch
+
+    def interrupted_dispatch(kind, *rest):
+        dispatch(kind, *rest)
+        if kind == guest.HELLO:
+            host.sendall(frame(guest, guest.INTERRUPT, 1))
+            signal.raise_signal(signal.SIGINT)
+
+    link.dispatch = interrupted_dispatch
+    try:
+        host.sendall(frame(guest, guest.HELLO, 0) + frame(guest, guest.EXEC, 1))
+        assert guest.begin()
+        assert [(kind, ident) for kind, ident, _, _ in link.inbox] == [(guest.HELLO, 0), (guest.EXEC, 1)]
+        assert link.interrupted == 1
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        link.sock.close()
+        host.close()
+
+
+@pytest.mark.parametrize("name, stays", [("droste-1", False), ("other", True), ("droste", True)])
+def test_only_the_plans_own_directory_is_removed_at_the_end(guest, tmp_path, name, stays):
+    """The zygote's nest, and none that has another name; who has none removes nothing."""
+    nest = tmp_path / name
+    (nest / "a").mkdir(parents=True)
+    (nest / "a" / "file").write_text("x")
+    for given in (None, b"", os.fsencode(nest)):
+        pid = os.fork()     # it ends all children of its process
+        if pid == 0:
+            guest.tidy_up(given)
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert nest.exists() or given
+    assert nest.exists() == stays

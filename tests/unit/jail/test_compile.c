@@ -378,9 +378,10 @@ static void landlock_has_no_mounts_and_no_namespaces(void **state)
     assert_int_equal(plan->ops[1].b, (uint64_t)LANDLOCK_SCOPE_SIGNALS << 32);
     assert_int_equal(plan->ops[3].kind, JAIL_CONFINE);
     assert_int_equal(plan->ops[4].stage, JAIL_WORKER);
-    assert_int_equal(zygote->ops[0].kind, JAIL_DROP_BOUND);
-    assert_int_equal(zygote->ops[1].kind, JAIL_KEYRING);
-    assert_int_equal(zygote->ops[2].kind, JAIL_NO_NEW_PRIVS);
+    assert_int_equal(zygote->ops[0].kind, JAIL_SCHEDULE);
+    assert_int_equal(zygote->ops[1].kind, JAIL_DROP_BOUND);
+    assert_int_equal(zygote->ops[2].kind, JAIL_KEYRING);
+    assert_int_equal(zygote->ops[3].kind, JAIL_NO_NEW_PRIVS);
     assert_string_equal(text(plan, find_stage(plan, JAIL_WORKER, JAIL_CHDIR, 0), 0), "/work");
 }
 
@@ -388,8 +389,9 @@ static void process_has_no_mounts_and_no_namespaces(void **state)
 {
     cleanup_free struct jail_plan *zygote = zygote_plan(ISOLATION_PROCESS, 0);
     cleanup_free struct jail_plan *plan = sandbox_plan(ISOLATION_PROCESS);
-    assert_int_equal(zygote->count, 1);
-    assert_int_equal(zygote->ops[0].kind, JAIL_NO_NEW_PRIVS);
+    assert_int_equal(zygote->count, 2);
+    assert_int_equal(zygote->ops[0].kind, JAIL_SCHEDULE);
+    assert_int_equal(zygote->ops[1].kind, JAIL_NO_NEW_PRIVS);
     assert_int_equal(plan->clone_flags, 0);
     for (uint32_t i = 0; i < plan->count; i++) {
         static const enum jail_op_kind none[] = { JAIL_UNSHARE, JAIL_MAP_SELF, JAIL_BECOME,
@@ -462,7 +464,9 @@ static void limits_become_operations(void **state)
         assert_int_equal(limit_of(plan, RLIMIT_DATA), 11 << 20);
         assert_int_equal(limit_of(plan, RLIMIT_NOFILE), 13);
         assert_int_equal(limit_of(plan, RLIMIT_FSIZE), 14);
-        assert_int_equal(limit_of(plan, RLIMIT_CORE), 0);
+        assert_int_equal(limit_of(plan, RLIMIT_CORE), 1);
+        assert_int_equal(limit_of(plan, RLIMIT_MEMLOCK), 8 << 20);
+        assert_int_equal(limit_of(plan, RLIMIT_SIGPENDING), 1024);
         assert_int_equal(limit_of(plan, RLIMIT_CPU), 16);
         assert_int_equal(limit_of(plan, RLIMIT_NPROC), processes[level]);
     }
@@ -518,9 +522,9 @@ static void every_operation_is_printed_by_its_name(void **state)
         { ISOLATION_FULL, false, "keeper host name droste\n" },
         { ISOLATION_FULL, false, "worker new session\n" },
         { ISOLATION_FULL, false, "worker limit memory to 4294967296\n" },
-        { ISOLATION_FULL, false, "worker limit open files to 1024\n" },
+        { ISOLATION_FULL, false, "worker limit open files to 512\n" },
         { ISOLATION_FULL, false, "worker limit file size to 1073741824\n" },
-        { ISOLATION_FULL, false, "worker limit core to 0\n" },
+        { ISOLATION_FULL, false, "worker limit core to 1\n" },
         { ISOLATION_FULL, false, "worker limit processes to 128\n" },
         { ISOLATION_FULL, false, "worker drop all capabilities\n" },
         { ISOLATION_FULL, false, "worker filter system calls (" },
@@ -563,9 +567,86 @@ static void isolations_have_names(void **state)
     assert_false(isolation_has_own_root(ISOLATION_LANDLOCK));
 }
 
+/* The volumes wait on /dev/shm, each sandbox gets its own from there, by what it must be and before a
+ * private /tmp or /dev/shm goes over them, and may write to it; without one nothing is shown. */
+static void a_volume_is_bound_before_what_covers_the_others(void **state)
+{
+    static const char *const expected[] = { "keeper volume /dev/shm on v/data (/data)\n",
+        "keeper volume /dev/shm on v/data (/home/daytona/memory)\n", "keeper mount tmpfs on /tmp (",
+        "keeper mount tmpfs on /dev/shm (", "worker allow /data as its own\n",
+        "worker enter the Landlock domain" };
+    struct jail_host host = { .volumes = "/srv/volumes", .has_volume = true };
+    struct jail_place with = { .volume = { "v/data", 7, 8 } };
+    cleanup_free struct jail_plan *zygote = NULL, *plan = NULL, *none = NULL;
+    cleanup_buf struct buf made = { 0 }, out = { 0 }, bare = { 0 };
+    assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
+    assert_ok(
+        jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &with, &plan, err));
+    assert_ok(
+        jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &place, &none, err));
+    jail_print(zygote, &made);
+    jail_print(plan, &out);
+    jail_print(none, &bare);
+    assert_non_null(strstr(buf_text(&made), "bind /old/srv/volumes on /new/dev/shm\n"));
+    int bind = find(zygote, JAIL_BIND, 0);
+    while (strcmp(text(zygote, bind, 1), "/new/dev/shm") != 0)
+        bind = find(zygote, JAIL_BIND, bind + 1);
+    assert_int_equal(zygote->ops[bind].a, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    const char *at = buf_text(&out);
+    for (size_t i = 0; i < array_length(expected); i++) {
+        if (i == 4 && landlock_abi() == 0)
+            break;
+        at = strstr(at, expected[i]);
+        if (!at)
+            fail_msg("%s does not come where it should", expected[i]);
+    }
+    assert_null(strstr(buf_text(&bare), "volume"));
+    assert_null(strstr(buf_text(&bare), "/data"));
+    assert_non_null(strstr(buf_text(&bare), "mount tmpfs on /dev/shm ("));
+}
+
+/* A workspace is bound in the same way, at its own places, beside a volume and without one; a zygote that
+ * shows only one of them has no places for the other. */
+static void a_workspace_is_bound_as_a_volume_is(void **state)
+{
+    struct jail_host host = { .volumes = "/srv/volumes", .has_workspace = true };
+    struct jail_place with = { .workspace = { ".session-1/data", 7, 8 } };
+    cleanup_free struct jail_plan *zygote = NULL, *plan = NULL;
+    cleanup_buf struct buf made = { 0 }, out = { 0 };
+    assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
+    assert_ok(
+        jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &with, &plan, err));
+    jail_print(zygote, &made);
+    jail_print(plan, &out);
+    assert_non_null(strstr(buf_text(&made), "directory /new/home/daytona/workspace\n"));
+    assert_null(strstr(buf_text(&made), "/new/data"));
+    const char *at =
+        strstr(buf_text(&out), "volume /dev/shm on .session-1/data (/home/daytona/workspace)\n");
+    assert_non_null(at);
+    assert_non_null(strstr(at, "volume /dev/shm on .session-1/data (/workspace)\n"));
+    assert_non_null(strstr(at, "keeper mount tmpfs on /dev/shm ("));
+    if (landlock_abi() > 0)
+        assert_non_null(strstr(at, "worker allow /home/daytona/workspace as its own\n"));
+}
+
+/* What is to be shown of this machine at a workspace's place is refused; elsewhere it is shown. */
+static void what_a_workspace_would_hide_is_refused(void **state)
+{
+    const char *inside[] = { "/workspace/data" }, *beside[] = { "/workspaces" };
+    struct jail_host host = {
+        .volumes = "/srv/volumes", .has_workspace = true, .read_paths = inside, .read_path_count = 1
+    };
+    cleanup_free struct jail_plan *zygote = NULL;
+    assert_fails(ERROR_ARGUMENT, jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
+    host.read_paths = beside;
+    assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_workspace_is_bound_as_a_volume_is),
+        cmocka_unit_test(what_a_workspace_would_hide_is_refused),
         cmocka_unit_test(root_needs_no_user_namespace_for_the_zygote),
         cmocka_unit_test(anyone_else_starts_with_a_user_namespace),
         cmocka_unit_test(mounts_are_private_before_the_first_mount),
@@ -586,6 +667,7 @@ int main(void)
         cmocka_unit_test(landlock_has_no_mounts_and_no_namespaces),
         cmocka_unit_test(process_has_no_mounts_and_no_namespaces),
         cmocka_unit_test(a_prefix_below_tmp_is_shown_in_the_private_tmp),
+        cmocka_unit_test(a_volume_is_bound_before_what_covers_the_others),
         cmocka_unit_test(other_prefixes_cost_the_sandbox_nothing),
         cmocka_unit_test(limits_become_operations),
         cmocka_unit_test(stages_come_in_their_order),

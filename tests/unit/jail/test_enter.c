@@ -2,13 +2,17 @@
 #include "../test.h"
 
 #include "base/cleanup.h"
+#include "base/tree.h"
 #include "jail/jail.h"
+#include "jail/landlock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 
 enum { OPS_MAX = 8 };
@@ -75,6 +79,72 @@ static struct report run(const struct hand *h, check_fn *check)
     close(ends[0]);
     waitpid(pid, NULL, 0);
     return report;
+}
+
+/* ---- volumes ---- */
+
+static char volumes[64];
+
+static bool sees_the_volume(void)
+{
+    char path[100];
+    struct statvfs st;
+    snprintf(path, sizeof path, "%s/at/inside", volumes);
+    return statvfs(path, &st) == 0 && st.f_flag & ST_NOSUID && st.f_flag & ST_NODEV;
+}
+
+/* Mounts PATH below the volumes, in a mount namespace of its own, as the inode of v/data, or another. */
+static struct report mount_volume(const char *path, uint64_t more)
+{
+    char data[100], target[100];
+    struct stat st;
+    struct hand h = { 0 };
+    snprintf(data, sizeof data, "%s/v/data", volumes);
+    snprintf(target, sizeof target, "%s/at", volumes);
+    assert_int_equal(stat(data, &st), 0);
+    add(&h, JAIL_UNSHARE, NULL, NULL, CLONE_NEWNS, 0);
+    add(&h, JAIL_PRIVATE, NULL, NULL, 0, 0);
+    add(&h, JAIL_CHDIR, target, NULL, 0, 0);
+    add(&h, JAIL_VOLUME, volumes, path, st.st_dev, st.st_ino + more);
+    h.ops[3].text[2] = h.ops[2].text[0];
+    return run(&h, sees_the_volume);
+}
+
+/* It must be the inode that the host looked at, and no link may be on the way: not as a volume, not in its
+ * place, not upwards. Nothing in it is a program of another user's, or a device. */
+static void a_volume_is_mounted_only_if_it_is_the_one(void **state)
+{
+    static const char *const directories[] = { "v", "v/data", "v/data/inside", "at" };
+    char path[120];
+    if (geteuid() != 0) {
+        print_message(
+            "skipped: mounting by itself needs root; others are tried with whole sandboxes\n");
+        skip();
+    }
+    snprintf(volumes, sizeof volumes, "/tmp/droste-enter-XXXXXX");
+    assert_non_null(mkdtemp(volumes));
+    for (size_t i = 0; i < array_length(directories); i++) {
+        snprintf(path, sizeof path, "%s/%s", volumes, directories[i]);
+        assert_int_equal(mkdir(path, 0755), 0);
+    }
+    snprintf(path, sizeof path, "%s/link", volumes);
+    assert_int_equal(symlink("v", path), 0);
+    const struct {
+        const char *path;
+        uint64_t more;
+        int sys;
+    } rows[] = { { "v/data", 0, 0 }, { "v/data", 1, ESTALE }, { "v", 0, ESTALE },
+        { "link/data", 0, ELOOP }, { "../v/data", 0, EXDEV }, { "nothing", 0, ENOENT } };
+    for (size_t i = 0; i < array_length(rows); i++) {
+        struct report r = mount_volume(rows[i].path, rows[i].more);
+        assert_int_equal(r.rc, rows[i].sys ? -1 : 0);
+        assert_int_equal(r.checked, rows[i].sys == 0);
+        if (rows[i].sys) {
+            assert_int_equal(r.failed, 3);
+            assert_int_equal(r.sys, rows[i].sys);
+        }
+    }
+    assert_true(tree_remove(AT_FDCWD, volumes));
 }
 
 static void a_failure_gives_its_index_and_errno(void **state)
@@ -252,10 +322,15 @@ static bool made_directory_and_file(void)
 {
     char path[128], text[16] = { 0 };
     struct stat st;
+    snprintf(path, sizeof path, "%s/a", made);
+    if (stat(path, &st) < 0 || st.st_mode != (S_IFDIR | 0755))
+        return false;
     snprintf(path, sizeof path, "%s/a/b", made);
-    if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
+    if (stat(path, &st) < 0 || st.st_mode != (S_IFDIR | 0755))
         return false;
     snprintf(path, sizeof path, "%s/a/link/file", made);
+    if (stat(path, &st) < 0 || st.st_mode != (S_IFREG | 0644))
+        return false;
     FILE *f = fopen(path, "re");
     bool same = f && fgets(text, sizeof text, f) && strcmp(text, "hello") == 0;
     if (f)
@@ -263,6 +338,7 @@ static bool made_directory_and_file(void)
     return same;
 }
 
+/* And all can be passed and read by others, whatever the umask is. */
 static void directories_files_and_links_are_made_with_their_parents(void **state)
 {
     struct hand h = { 0 };
@@ -276,7 +352,9 @@ static void directories_files_and_links_are_made_with_their_parents(void **state
     add(&h, JAIL_DIRECTORY, path[0], NULL, 0755, 0); /* twice is fine */
     add(&h, JAIL_FILE, path[1], "hello", 0644, 0);
     add(&h, JAIL_SYMLINK, "c", path[2], 0, 0);
+    mode_t mask = umask(077);
     struct report r = run(&h, made_directory_and_file);
+    umask(mask);
     snprintf(command, sizeof command, "rm -r %s", made);
     assert_int_equal(system(command), 0);
     assert_int_equal(r.rc, 0);
@@ -332,9 +410,61 @@ static void anyone_else_cannot_become_root(void **state)
     assert_int_equal(r.sys, EPERM);
 }
 
+static bool writes_in_tmp_alone(void)
+{
+    char own[] = "/tmp/droste-test-XXXXXX", foreign[] = "/dev/droste-test-XXXXXX";
+    int fd = mkstemp(own);
+    unlink(own);
+    return fd >= 0 && mkstemp(foreign) < 0 && errno == EACCES && open("/dev/null", O_WRONLY) >= 0;
+}
+
+/* The rules say all that the newest kernel controls; one with an older Landlock would refuse those. */
+static void rules_say_no_more_than_the_kernel_controls(void **state)
+{
+    if (landlock_abi() == 0) {
+        print_message("# this kernel has no Landlock\n");
+        skip();
+    }
+    for (int abi = 1; abi <= landlock_abi(); abi++) {
+        struct hand h = { 0 };
+        add(&h, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
+        add(&h, JAIL_RULESET, NULL, NULL, landlock_everything(abi).handled_fs, 0);
+        add(&h, JAIL_RULE, "/", NULL, LANDLOCK_READ, 0);
+        add(&h, JAIL_RULE, "/dev", NULL, LANDLOCK_DEVICES, 0);
+        add(&h, JAIL_RULE, "/dev/null", NULL, LANDLOCK_IOCTL_DEV, 0);
+        add(&h, JAIL_RULE, "/tmp", NULL, LANDLOCK_OWN, 0);
+        add(&h, JAIL_CONFINE, NULL, NULL, 0, 0);
+        struct report r = run(&h, writes_in_tmp_alone);
+        if (r.rc != 0 || !r.checked)
+            fail_msg("ABI %d: operation %u failed with errno %d", abi, r.failed, r.sys);
+    }
+}
+
+/* What a rule is for may have been exchanged since the host looked at it: then it is for nothing. */
+static void a_rule_is_for_what_the_host_has_seen(void **state)
+{
+    struct stat st;
+    if (landlock_abi() == 0) {
+        print_message("# this kernel has no Landlock\n");
+        skip();
+    }
+    assert_int_equal(stat("/tmp", &st), 0);
+    for (uint64_t more = 0; more < 2; more++) {
+        struct hand h = { 0 };
+        add(&h, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
+        add(&h, JAIL_RULESET, NULL, NULL, landlock_everything(1).handled_fs, 0);
+        add(&h, JAIL_RULE, "/tmp", NULL, LANDLOCK_OWN, st.st_ino + more);
+        struct report r = run(&h, NULL);
+        assert_int_equal(r.rc, more ? -1 : 0);
+        assert_int_equal(r.failed * more, 2 * more);
+        assert_int_equal(r.sys * (int)more, ESTALE * (int)more);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_volume_is_mounted_only_if_it_is_the_one),
         cmocka_unit_test(a_failure_gives_its_index_and_errno),
         cmocka_unit_test(what_follows_a_failure_is_not_carried_out),
         cmocka_unit_test(an_optional_failure_is_passed_over),
@@ -350,6 +480,8 @@ int main(void)
         cmocka_unit_test(a_file_is_not_written_through_a_link),
         cmocka_unit_test(root_can_become_nobody_and_not_come_back),
         cmocka_unit_test(anyone_else_cannot_become_root),
+        cmocka_unit_test(rules_say_no_more_than_the_kernel_controls),
+        cmocka_unit_test(a_rule_is_for_what_the_host_has_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,11 @@ static const struct jail_limits limits = { .memory = 64 << 20,
     .cpu_time = 3,
     .open_files = 13,
     .file_size = 1000,
-    .tmp_size = 15 << 20 };
+    .tmp_size = 15 << 20,
+    .volume_size = 1 << 20,
+    .volume_files = 99,
+    .workspace_size = 2 << 20,
+    .workspace_files = 88 };
 
 static struct jail_plan *plan_of(enum isolation isolation, const struct jail_limits *l)
 {
@@ -38,6 +42,10 @@ static void every_limit_says_what_enforces_it(void **state)
         { LIMIT_OPEN_FILES, LIMIT_BY_RLIMIT, LIMIT_BY_RLIMIT, LIMIT_BY_RLIMIT, LIMIT_BY_RLIMIT },
         { LIMIT_FILE_SIZE, LIMIT_BY_RLIMIT, LIMIT_BY_RLIMIT, LIMIT_BY_RLIMIT, LIMIT_BY_RLIMIT },
         { LIMIT_TMP_SIZE, LIMIT_BY_MOUNT, LIMIT_BY_NOTHING, LIMIT_BY_MOUNT, LIMIT_BY_NOTHING },
+        { LIMIT_VOLUME_SIZE, LIMIT_BY_HOST, LIMIT_BY_HOST, LIMIT_BY_HOST, LIMIT_BY_HOST },
+        { LIMIT_VOLUME_FILES, LIMIT_BY_HOST, LIMIT_BY_HOST, LIMIT_BY_HOST, LIMIT_BY_HOST },
+        { LIMIT_WORKSPACE_SIZE, LIMIT_BY_HOST, LIMIT_BY_HOST, LIMIT_BY_HOST, LIMIT_BY_HOST },
+        { LIMIT_WORKSPACE_FILES, LIMIT_BY_HOST, LIMIT_BY_HOST, LIMIT_BY_HOST, LIMIT_BY_HOST },
     };
     cleanup_free struct jail_plan *full = plan_of(ISOLATION_FULL, &limits);
     cleanup_free struct jail_plan *process = plan_of(ISOLATION_PROCESS, &limits);

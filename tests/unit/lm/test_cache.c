@@ -10,6 +10,7 @@ struct place {
     unsigned asked; /* calls that reached the model */
     struct lm_call *kept[8];
     bool keep;
+    bool deduplicate; /* instead of a cache */
 };
 
 static int with_place(void **state)
@@ -20,6 +21,13 @@ static int with_place(void **state)
     unlink(p->path);
     *state = p;
     return 0;
+}
+
+static int with_deduplication(void **state)
+{
+    int rc = with_place(state);
+    ((struct place *)*state)->deduplicate = true;
+    return rc;
 }
 
 static int without_place(void **state)
@@ -52,9 +60,11 @@ static void model(void *arg, const struct lm_request *request, struct lm_call *c
 
 static struct lm *open_model(struct place *p, const char *cache)
 {
-    struct lm_options options = {
-        .model = "callback", .callback = model, .callback_arg = p, .cache = cache
-    };
+    struct lm_options options = { .model = "callback",
+        .callback = model,
+        .callback_arg = p,
+        .cache = p->deduplicate ? NULL : cache,
+        .deduplicate = p->deduplicate };
     return open_lm(p->loop, &options);
 }
 
@@ -165,6 +175,38 @@ static void identical_calls_in_flight_are_one(void **state)
         assert_ok(loop_run_until(p->loop, &a[i].done, err));
         assert_answered(&a[i], i < 4 ? "x" : "y");
         assert_int_equal(a[i].usage.input_tokens, i == 0 || i == 4 ? 10 : 0);
+        answer_free(&a[i]);
+    }
+    lm_close(lm);
+}
+
+/* Without a cache nothing is kept: the same call afterwards is asked again, and no file is made. */
+static void deduplication_keeps_nothing(void **state)
+{
+    struct place *p = *state;
+    struct lm *lm = open_model(p, p->path);
+    says(p, lm, "one", FIRST, 1);
+    says(p, lm, "one", SECOND, 1);
+    lm_close(lm);
+    assert_int_equal(access(p->path, F_OK), -1);
+}
+
+/* Neither is a default: each of many equal calls at the same time is asked, and has an answer of its own. */
+static void identical_calls_are_each_asked_unless_it_is_said(void **state)
+{
+    struct place *p = *state;
+    struct answer a[4] = { 0 };
+    struct lm *lm = open_model(p, NULL);
+    p->keep = true;
+    for (int i = 0; i < 4; i++)
+        start(lm, NULL, "same", 4, 0, &a[i]);
+    wait_until_asked(p, 4);
+    for (int i = 0; i < 4; i++)
+        lm_answer(p->kept[i], &"wxyz"[i], 1, NULL, NULL);
+    for (int i = 0; i < 4; i++) {
+        char expected[2] = { "wxyz"[i], '\0' };
+        assert_ok(loop_run_until(p->loop, &a[i].done, err));
+        assert_answered(&a[i], expected);
         answer_free(&a[i]);
     }
     lm_close(lm);
@@ -341,6 +383,10 @@ static void a_cached_run_is_recorded_whole(void **state)
 }
 
 #define place_test(f) cmocka_unit_test_setup_teardown(f, with_place, without_place)
+#define deduplication_test(name)                                                                   \
+    {                                                                                              \
+#name ", without a cache", name, with_deduplication, without_place, NULL                   \
+    }
 
 int main(void)
 {
@@ -352,6 +398,11 @@ int main(void)
         place_test(identical_calls_in_flight_are_one),
         place_test(identical_calls_share_a_failure),
         place_test(the_next_asks_when_the_first_is_gone),
+        place_test(identical_calls_are_each_asked_unless_it_is_said),
+        deduplication_test(deduplication_keeps_nothing),
+        deduplication_test(identical_calls_in_flight_are_one),
+        deduplication_test(identical_calls_share_a_failure),
+        deduplication_test(the_next_asks_when_the_first_is_gone),
         place_test(closing_ends_those_that_wait),
         place_test(the_file_is_a_recording),
         place_test(a_file_may_be_shared),

@@ -80,6 +80,17 @@ static void a_missing_key_is_named(void **state)
     refuses(f->loop, &options, "AZURE_OPENAI_API_KEY");
 }
 
+/* The list for people has each provider with its key, and with its server where it has none of its own. */
+static void the_needs_of_each_are_listed(void **state)
+{
+    cleanup_buf struct buf list = { 0 };
+    lm_list_needs(&list);
+    assert_string_equal(buf_text(&list),
+        "openai OPENAI_API_KEY, anthropic ANTHROPIC_API_KEY, gemini GEMINI_API_KEY, "
+        "azure AZURE_OPENAI_API_KEY and AZURE_OPENAI_ENDPOINT, openrouter OPENROUTER_API_KEY, "
+        "vllm VLLM_BASE_URL");
+}
+
 /* A word that is no provider's, without a server that could know it. */
 static void an_unknown_provider_is_refused_with_the_list(void **state)
 {
@@ -196,6 +207,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         server_test(each_provider_has_its_server_and_its_key),
         server_test(a_missing_key_is_named),
+        cmocka_unit_test(the_needs_of_each_are_listed),
         server_test(an_unknown_provider_is_refused_with_the_list),
         server_test(a_key_goes_to_its_own_server_only),
         server_test(azure_is_asked_in_both_of_its_forms),

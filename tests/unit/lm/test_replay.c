@@ -28,9 +28,10 @@ static int without_file(void **state)
 
 static void write_file(const struct files *s, const char *text)
 {
-    cleanup_file FILE *f = fopen(s->path, "w");
+    FILE *f = fopen(s->path, "w");
     assert_non_null(f);
     fputs(text, f);
+    fclose(f);
 }
 
 static struct lm *open_replay(const struct files *s)

@@ -40,8 +40,8 @@ static void every_name_of_the_prompt_is_there(void **state)
     f->done = false;
     assert_ok(session_set(f->session, names, 1, VALUE_TEXT, "", 0, -1, fixture_took, f, err));
     assert_ok(loop_run_until(f->loop, &f->done, err));
-    prompt_system(&text, &(struct prompt_session){ .children = true });
-    assert_true(evaluate_names(f, buf_text(&text)) >= 10);
+    prompt_system(&text, &(struct prompt_session){ .children = true, .helpers = true });
+    assert_true(evaluate_names(f, buf_text(&text)) >= 20);
 }
 
 /* Of child runs the model is told where there may be some, and of nothing less where not. */
@@ -58,6 +58,39 @@ static void the_model_is_told_of_child_runs_where_there_may_be_some(void **state
     assert_true(children && after && children < after);
     assert_int_equal(with.len - without.len, (size_t)(after - children));
     assert_memory_equal(after, without.data + (children - with.data), strlen(after));
+}
+
+/* A line for the helpers that are there: not for `run` where rules forbid processes, nor where the name is
+ * a context's or a tool's. */
+static void the_model_is_told_of_helpers_that_are_there(void **state)
+{
+    static const struct {
+        bool rules, taken, grep, run, files;
+    } cases[] = {
+        { false, false, true, true, true },
+        { true, false, true, false, true },
+        { false, true, false, true, false },
+    };
+    char name[] = "grep";
+    struct context context = { .name = name }, *items[] = { &context };
+    struct contexts contexts = { items, 1 };
+    struct prepare prepared = { 0 };
+    static const char tools[] = "[{\"name\":\"read_file\"}]";
+    assert_ok(json_parse(tools, strlen(tools), &json_limits_small, &prepared.tools, err));
+    for (size_t i = 0; i < array_length(cases); i++) {
+        cleanup_buf struct buf text = { 0 };
+        struct prompt_session session = { .helpers = true, .rules = cases[i].rules };
+        if (cases[i].taken) {
+            session.contexts = &contexts;
+            session.prepared = &prepared;
+        }
+        prompt_system(&text, &session);
+        assert_int_equal(strstr(buf_text(&text), "`grep(") != NULL, cases[i].grep);
+        assert_int_equal(strstr(buf_text(&text), "`run(") != NULL, cases[i].run);
+        assert_int_equal(strstr(buf_text(&text), "`find_files(") != NULL, cases[i].files);
+        assert_non_null(strstr(buf_text(&text), "`peek("));
+    }
+    json_object_put(prepared.tools);
 }
 
 /* The example in the prompt is a block by the rules of the parser's, and it runs. */
@@ -148,6 +181,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(every_name_of_the_prompt_is_there),
         T(the_example_of_the_prompt_runs),
+        cmocka_unit_test(the_model_is_told_of_helpers_that_are_there),
         cmocka_unit_test(the_model_is_told_of_child_runs_where_there_may_be_some),
         cmocka_unit_test(instructions_follow_the_system_prompt),
         cmocka_unit_test(the_model_is_told_of_rules_where_there_are_some),

@@ -200,7 +200,7 @@ static void processes_outside_keep_their_priorities_and_limits(void **state)
         " e(os.setpriority, os.PRIO_PROCESS, up, 19) != 'ok',"
         " e(resource.prlimit, up, resource.RLIMIT_NOFILE, (0, 0)) != 'ok',"
         " e(os.setpriority, os.PRIO_PROCESS, 0, 19), resource.getrlimit(resource.RLIMIT_CORE))",
-        "{\"output\": [true, true, true, \"ok\", [0, 0]]}");
+        "{\"output\": [true, true, true, \"ok\", [1, 1]]}");
 }
 
 static void no_socket_can_be_made_but_a_pair(void **state)
@@ -222,24 +222,29 @@ static void no_socket_can_be_made_but_a_pair(void **state)
     unlink(address.sun_path);
 }
 
+/* Without a user namespace the kernel counts the user's other processes too, and others of this check may
+ * start while the bomb grows: it tries again until it has got some. */
 static void a_fork_bomb_stops_at_about_the_limit(void **state)
 {
     CONFINED(f);
     assert_submits(f,
+        "def forked(enough):\n"
+        "    while True:\n"
+        "        try: return os.fork()\n"
+        "        except OSError as error:\n"
+        "            if enough: return errno.errorcode[error.errno]\n"
+        "        time.sleep(0.01)\n"
         "pids = []\n"
-        "try:\n"
-        "    while len(pids) < 1000:\n"
-        "        pid = os.fork()\n"
-        "        if pid == 0:\n"
-        "            time.sleep(1000)\n"
-        "            os._exit(0)\n"
-        "        pids.append(pid)\n"
-        "except OSError as error:\n"
-        "    SUBMIT(errno.errorcode[error.errno], 5 < len(pids) < 100)",
+        "while type(pid := forked(len(pids) > 5)) is int and len(pids) < 1000:\n"
+        "    if pid == 0:\n"
+        "        time.sleep(1000)\n"
+        "        os._exit(0)\n"
+        "    pids.append(pid)\n"
+        "SUBMIT(pid, len(pids) < 100)",
         "{\"output\": [\"EAGAIN\", true]}");
     assert_submits(f,
         "[os.kill(p, 9) for p in pids]; [os.waitpid(p, 0) for p in pids]\n"
-        "SUBMIT(os.waitpid(os.fork() or os._exit(0), 0)[1])",
+        "SUBMIT(os.waitpid(forked(False) or os._exit(0), 0)[1])",
         "{\"output\": 0}");
 }
 

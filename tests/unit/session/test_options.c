@@ -27,7 +27,7 @@ static void a_limit_fits_under_its_cap(void **state)
 static void assert_hello(const struct session_options *options, const char *json)
 {
     cleanup_buf struct buf head = { 0 };
-    session_write_hello(options, &head);
+    session_write_hello(options, NULL, NULL, &head);
     assert_string_equal(buf_text(&head), json);
 }
 
@@ -44,7 +44,12 @@ static void hello_speaks_of_rules_only_where_there_are_some(void **state)
     assert_ok(schema_parse(schema, strlen(schema), &options.answer, err));
     assert_hello(&options, "{\"output_fields\":[\"a\",\"b\\\"\"],"
                            "\"rules\":{\"allow\":[\"os\",\"/m\"],\"read\":[\"/r\"]}}");
-    options.rules = false;
+    options.no_helpers = true;
+    options.tools = "[]";
+    assert_hello(&options, "{\"output_fields\":[\"a\",\"b\\\"\"],\"helpers\":false,"
+                           "\"rules\":{\"allow\":[\"os\",\"/m\"],\"read\":[\"/r\"]},\"tools\":[]}");
+    options.rules = options.no_helpers = false;
+    options.tools = NULL;
     assert_hello(&options, "{\"output_fields\":[\"a\",\"b\\\"\"]}");
     schema_drop(options.answer);
 }
@@ -77,6 +82,25 @@ static void a_session_over_its_cap_does_not_open(void **state)
     options.execute_timeout = 30;
     fixture_open(f, &options);
     assert_status(run_limited(f, "pass", -1), CELL_OK);
+}
+
+static void helpers_are_there_unless_they_are_left_out(void **state)
+{
+    struct fixture *f = *state;
+    struct session_options options = fixture_options();
+    fixture_open(f, &options);
+    assert_string_equal(run(f, "SUBMIT(a=grep('x\\ny', 'y'))")->submit, "{\"a\": [\"y\"]}");
+    options.no_helpers = true;
+    fixture_open(f, &options);
+    assert_string_equal(run(f, "grep")->error.type, "NameError");
+    assert_status(run(f, "add_buffer('b', 1)"), CELL_OK);
+    options.rules = true; /* which switch off one of them, where they are */
+    fixture_open(f, &options);
+    assert_string_equal(run(f, "run('true')")->error.type, "NameError");
+    options.no_helpers = false;
+    fixture_open(f, &options);
+    assert_string_equal(run(f, "run('true')")->error.type, "RuleError");
+    assert_string_equal(run(f, "read_file('/etc/passwd')")->error.type, "PermissionError");
 }
 
 static void rules_hold_where_they_are_asked_for_and_nowhere_else(void **state)
@@ -239,6 +263,7 @@ int main(void)
         cmocka_unit_test(hello_speaks_of_rules_only_where_there_are_some),
         T(no_cell_gets_more_time_than_the_cap),
         T(a_session_over_its_cap_does_not_open),
+        T(helpers_are_there_unless_they_are_left_out),
         T(rules_hold_where_they_are_asked_for_and_nowhere_else),
         T(setup_code_runs_free_of_the_rules),
         T(what_fails_in_the_setup_code_is_named),

@@ -434,6 +434,45 @@ static void forged_frames_end_that_sandbox_only(void **state)
     assert_status(run(f, "SUBMIT(x=1)"), CELL_SUBMITTED);
 }
 
+static void never_answer(void *arg, struct session *s, const struct session_call *call)
+{
+    ((struct fixture *)arg)->call_count++;
+}
+
+/* Writes calls with these ids by hand, which nobody answers. */
+static const struct cell_result *call_by_hand(struct fixture *f, const char *ids)
+{
+    static const struct session_events events = { never_answer, fixture_dropped, NULL };
+    struct session_options options = fixture_options();
+    char code[300];
+    fixture_close(f);
+    assert_ok(session_open(f->env, &options, &events, f, &f->session, err));
+    assert_status(run(f, "x = 1"), CELL_OK); /* it has greeted now */
+    f->call_count = f->dropped = 0;
+    snprintf(code, sizeof code,
+        "import os, struct\n"
+        "for n in %s:\n"
+        "    assert os.write(3, struct.pack('<BBHIQQ', 1, 19, 0, 2, n, 4) + b'{}' + bytes(4)) == "
+        "30\n",
+        ids);
+    return run(f, code);
+}
+
+/* The id of an open call cannot be had a second time, and only so many can be open: more would be state of the
+ * host's that a guest makes. All that can be are taken, and dropped with their cell. */
+static void open_calls_have_ids_of_their_own_and_are_bounded(void **state)
+{
+    struct fixture *f = *state;
+    assert_status(call_by_hand(f, "(9001, 9001)"), CELL_KILLED);
+    assert_string_equal(f->last.killed, "protocol");
+    assert_int_equal(f->call_count, 1);
+    assert_status(call_by_hand(f, "range(9000, 9000 + 16385)"), CELL_KILLED);
+    assert_string_equal(f->last.killed, "protocol");
+    assert_int_equal(f->call_count, 16384);
+    assert_status(call_by_hand(f, "range(9000, 9000 + 16384)"), CELL_OK);
+    assert_int_equal(f->call_count, 16384);
+}
+
 static void typed_fields_bind_positions_and_are_checked(void **state)
 {
     struct fixture *f = *state;
@@ -540,6 +579,7 @@ int main(void)
         T(input_ends_at_once),
         T(forked_children_do_not_speak_for_the_guest),
         T(forged_frames_end_that_sandbox_only),
+        T(open_calls_have_ids_of_their_own_and_are_bounded),
         T(typed_fields_bind_positions_and_are_checked),
         T(the_environment_is_clean),
         T(only_the_standard_descriptors_and_the_channel_are_open),

@@ -1,4 +1,5 @@
 /* What the wall of a local sandbox holds back, seen from inside. A deny has its allowed twin. */
+#include "../processes.h"
 #include "fixture.h"
 
 #include <arpa/inet.h>
@@ -231,6 +232,25 @@ static void siblings_cannot_meet_over_abstract_sockets(void **state)
     session_close(first);
 }
 
+/* What is open in a sandbox is its own: a description that it shared with a sibling would keep the
+ * notes that fcntl leaves in it (the number of a signal, an owner, a flag). */
+static void siblings_share_no_open_file(void **state)
+{
+    struct fixture *f = *state;
+    open_at(f, own_root());
+    struct session *first = f->session;
+    static const char note[] = "import fcntl\n"
+                               "def notes(): return [fcntl.fcntl(fd, 11) for fd in range(4)]\n";
+    assert_status(run(f, note), CELL_OK);
+    assert_submits(f, "[fcntl.fcntl(fd, 10, 42) for fd in range(4)]; SUBMIT(notes())",
+        "{\"output\": [42, 42, 42, 42]}");
+    f->session = NULL;
+    open_at(f, own_root());
+    assert_status(run(f, note), CELL_OK);
+    assert_submits(f, "SUBMIT(notes())", "{\"output\": [0, 0, 0, 0]}");
+    session_close(first);
+}
+
 /* Without Landlock the mounts alone say so; with it, twice. */
 static void a_guest_writes_in_its_own_directories_only(void **state)
 {
@@ -280,14 +300,19 @@ static bool has_raw_calls(void)
 #endif
 }
 
-/* Each of these is a door to the kernel that a guest has no use for. */
-static void calls_that_attacks_need_are_refused_by_name(void **state)
+static void open_with_raw_calls(struct fixture *f)
 {
-    struct fixture *f = *state;
     if (!has_raw_calls())
         skip();
     open_at(f, own_root());
     assert_status(run(f, raw_calls), CELL_OK);
+}
+
+/* Each of these is a door to the kernel that a guest has no use for. */
+static void calls_that_attacks_need_are_refused_by_name(void **state)
+{
+    struct fixture *f = *state;
+    open_with_raw_calls(f);
     assert_submits(f,
         "names = dict(ptrace=101, syslog=103, unshare=272, setns=308, kcmp=312, bpf=321, "
         "userfaultfd=323, perf_event_open=298, keyctl=250, add_key=248, request_key=249, "
@@ -301,15 +326,23 @@ static void calls_that_attacks_need_are_refused_by_name(void **state)
         "{\"output\": []}");
 }
 
+/* The kernel's answer to a descriptor that is none would be EBADF: it was not asked. */
+static void a_sync_of_the_whole_machine_does_nothing(void **state)
+{
+    struct fixture *f = *state;
+    open_with_raw_calls(f);
+    assert_submits(f,
+        "os.sync(); f = open('/tmp/x', 'w')\n"
+        "SUBMIT(raw(306, -1, 0, 0, 0, 0, 0), e(os.fsync, f.fileno()), e(os.fsync, 99))",
+        "{\"output\": [\"ok\", \"ok\", \"EBADF\"]}");
+}
+
 /* What nobody has thought of is refused too: clone3 hides its flags from a filter, and numbers that
  * this kernel or the next gives to something new are not in the list. */
 static void calls_that_are_not_in_the_list_do_not_exist(void **state)
 {
     struct fixture *f = *state;
-    if (!has_raw_calls())
-        skip();
-    open_at(f, own_root());
-    assert_status(run(f, raw_calls), CELL_OK);
+    open_with_raw_calls(f);
     assert_submits(f,
         "SUBMIT([n for n in [435, 253, 254] + list(range(457, 600)) "
         "if raw(n, 0, 0, 0, 0, 0, 0) != 'ENOSYS'])",
@@ -321,10 +354,7 @@ static void calls_that_are_not_in_the_list_do_not_exist(void **state)
 static void calls_are_refused_by_their_arguments(void **state)
 {
     struct fixture *f = *state;
-    if (!has_raw_calls())
-        skip();
-    open_at(f, own_root());
-    assert_status(run(f, raw_calls), CELL_OK);
+    open_with_raw_calls(f);
     assert_submits(f,
         "flags = (0x10000000, 0x20000000, 0x20000, 0x40000000, 0x8000000, 0x4000000, 0x2000000)\n"
         "SUBMIT([raw(56, flag | 17, 0, 0, 0, 0) for flag in flags] == ['EPERM'] * 7,"
@@ -361,9 +391,9 @@ static void limits_are_as_asked_for(void **state)
     fixture_open(f, &options);
     assert_submits(f,
         "import resource as r\nSUBMIT([r.getrlimit(getattr(r, 'RLIMIT_' + n)) "
-        "for n in ('DATA', 'NPROC', 'NOFILE', 'FSIZE', 'CORE')])",
+        "for n in ('DATA', 'NPROC', 'NOFILE', 'FSIZE', 'CORE', 'SIGPENDING')])",
         "{\"output\": [[314572800, 314572800], [20, 20], [100, 100], [1048576, 1048576], "
-        "[0, 0]]}");
+        "[1, 1], [1024, 1024]]}");
     assert_status(run(f, "r.setrlimit(r.RLIMIT_NOFILE, (200, 200))"), CELL_ERROR);
     assert_string_equal(f->last.error.type, "ValueError");
 }
@@ -534,17 +564,6 @@ static void a_guest_without_descriptors_is_still_spoken_with(void **state)
     free(large);
 }
 
-static size_t resident_bytes(void)
-{
-    unsigned long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "re");
-    if (!file || fscanf(file, "%*u %lu", &pages) != 1)
-        pages = 0;
-    if (file)
-        fclose(file);
-    return pages * 4096;
-}
-
 static void a_flood_of_output_is_capped_and_costs_the_host_nothing(void **state)
 {
     struct fixture *f = *state;
@@ -574,6 +593,8 @@ int main(void)
         T(what_needs_privileges_is_denied),
         T(the_keeper_cannot_be_signalled_and_ones_own_children_can),
         T(siblings_cannot_meet_over_abstract_sockets),
+        T(siblings_share_no_open_file),
+        T(a_sync_of_the_whole_machine_does_nothing),
         T(a_guest_writes_in_its_own_directories_only),
         T(what_proc_tells_of_the_host_is_masked),
         T(calls_that_attacks_need_are_refused_by_name),

@@ -583,6 +583,32 @@ static void lists_are_filtered_by_status_and_model(void **state)
     store_close(store);
 }
 
+/* By a part of the batch's name and by the whole of the task's; runs without them never fit. */
+static void lists_are_filtered_by_batch_and_task(void **state)
+{
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    static const char *const runs[][3] = { { "a1", "/x/a.jsonl", "t1" },
+        { "a2", "/x/a.jsonl", "t2" }, { "b1", "/y/b.jsonl", "t1" } };
+    begin_run(store, "none");
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char id[STORE_RUN_ID_SIZE];
+        struct store_run_begin begin = plain_run(runs[i][0]);
+        begin.batch = runs[i][1];
+        begin.task = runs[i][2];
+        assert_ok(store_run_begin(store, &begin, id, err));
+    }
+    assert_lists(store, (struct store_filter){ .batch = "/x/a.jsonl" }, "a2 a1 ");
+    assert_lists(store, (struct store_filter){ .batch = "jsonl", .limit = 2 }, "b1 a2 ");
+    assert_lists(store, (struct store_filter){ .task = "t1" }, "b1 a1 ");
+    assert_lists(
+        store, (struct store_filter){ .batch = "a.", .task = "t1", .children = true }, "a1 ");
+    assert_lists(store, (struct store_filter){ .task = "t" }, "");
+    assert_lists(store, (struct store_filter){ .batch = "c.jsonl" }, "");
+    assert_lists(store, (struct store_filter){ 0 }, "b1 a2 a1 none ");
+    store_close(store);
+}
+
 static void assert_find_says(struct store *store, const char *prefix, int code, const char *words)
 {
     struct error err = { 0 };
@@ -683,6 +709,7 @@ int main(void)
         store_test(writing_within_a_visit_is_refused),
         store_test(lists_are_filtered),
         store_test(lists_are_filtered_by_status_and_model),
+        store_test(lists_are_filtered_by_batch_and_task),
         store_test(a_prefix_finds_its_run),
         store_test(a_wrong_prefix_names_candidates),
         store_test(an_unknown_run_is_not_found),

@@ -149,6 +149,11 @@ static void a_run_without_a_process_is_ended(void **state)
     begin_run(store, "gone");
     assert_ok(store_turn_begin(store, "gone", 1, err));
     assert_ok(store_call_end(store, begin_call(store, "gone", "p"), &end, err));
+    int64_t tool;
+    struct store_call_begin of_tool = {
+        .run = "gone", .turn = 1, .kind = "tool", .model = "look", .request = store_text("{}")
+    };
+    assert_ok(store_call_begin(store, &of_tool, &tool, err)); /* which has no price, and no end */
     lose_owner(place, "gone");
     assert_ok(store_collect(store, NULL, &freed, err));
     assert_int_equal(freed.interrupted, 1);

@@ -1,0 +1,44 @@
+"""files.py: files and commands, where the session stands."""
+
+
+def list_files(path="."):
+    """The whole paths of what is in a directory, sorted; none where it does not exist."""
+    path = os.path.abspath(path)
+    try:
+        return sorted(os.path.join(path, name) for name in os.listdir(path))
+    except FileNotFoundError:
+        return []
+
+
+def find_files(path=".", pattern="*"):
+    """The whole paths below a directory that match a pattern of the shell's, sorted; "**/*.py" looks at every
+    depth."""
+    import glob
+    return sorted(glob.glob(os.path.join(glob.escape(os.path.abspath(path)), pattern), recursive=True))
+
+
+def read_file(path):
+    """A file as text; bytes that are no UTF-8 become U+FFFD."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def run(command, cwd=None, timeout=None):
+    """Runs a command of the shell's (or a list of words, without a shell) and waits: a dict with `exit_code`, `stdout`,
+    `stderr` and `ok`. After `timeout` seconds it is ended, with all that it started, and TimeoutExpired raised."""
+    import subprocess
+    with subprocess.Popen(command, shell=isinstance(command, str), cwd=cwd, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace",
+                          start_new_session=True) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except BaseException:
+            if process.returncode is None:      # else its number may be another's by now
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return {"exit_code": process.returncode, "stdout": out, "stderr": err, "ok": process.returncode == 0}
+
+
+# Conveniences; a tool or a context may have the name of one, and takes its place.
+HELPERS = (peek, grep, chunk_by_size, chunk_by_headers, chunk_by_timestamps, chunk_by_json_keys, list_files,
+           find_files, read_file, run)

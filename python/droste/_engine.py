@@ -1,0 +1,310 @@
+"""Engines: a `droste` of the C library, with its event loop and its warm zygotes.
+
+A `droste` belongs to one thread at a time, but may move. So idle ones stand on a shelf of the process:
+whoever works without asyncio takes one that fits, has it alone under its lock, and gives it back. Of
+asyncio, each running loop has one for all: its descriptor is watched by the loop. After a fork the
+child has none: what the parent has is let go of, unharmed.
+"""
+from __future__ import annotations
+
+import asyncio
+import atexit
+import collections
+import contextvars
+import ctypes
+import itertools
+import os
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+
+from . import _library
+from ._library import lib, quick
+from .errors import Error, check
+
+SHELF_MOST = 16         # idle engines that are kept
+SLICE_MS = 50           # the main thread lets Python's signal handlers run this often
+THREADS = 64            # for models, and for tools within asyncio
+
+ids = itertools.count(1)
+
+
+class Engine:
+    """One `droste`. Whoever uses it holds `lock`, or is in the loop's thread."""
+
+    def __init__(self, key: Tuple[Any, ...]):
+        handle = ctypes.c_void_p()
+        self.key = key
+        self.error = _library.Error()
+        self.err = ctypes.byref(self.error)
+        check(lib.droste_new(ctypes.byref(handle), self.err), self.error)
+        self.handle: Optional[int] = handle.value
+        self.lock = threading.RLock()
+        self.loop: Optional[asyncio.AbstractEventLoop] = None
+        self.users = 0              # of a loop's engine
+        self.interrupt: Optional[BaseException] = None      # raised in a callback, for whoever waits
+        self.inside = False         # within a function of the library's that calls back
+        self.held_up = False        # somebody waits in the loop's thread without `await`
+        self._posts: Deque[Callable[[], None]] = collections.deque()
+        self._guard = threading.RLock()     # of `handle`, for other threads
+        self._kicked = False
+        self._id = next(ids)
+        _engines[self._id] = self
+        try:
+            check(lib.droste_configure(self.handle, None, self.err), self.error)
+        except Error:
+            self.free()
+            raise
+        quick.droste_set_model(self.handle, on_model, self._id)
+
+    def failed(self, failure: BaseException) -> None:
+        """A function of the program raised where the library called it: for whoever waits."""
+        if self.loop is not None:
+            self.loop.call_exception_handler({"message": "in a callback of Droste's", "exception": failure})
+        else:
+            self.interrupt = failure
+            self.post(lambda: None)     # the wait ends
+
+    def raise_failure(self) -> None:
+        """What a callback raised, in the thread that waits."""
+        failure, self.interrupt = self.interrupt, None
+        if failure is not None:
+            raise failure
+
+    def alive(self) -> int:
+        """The handle; an error in a process that was forked from the engine's."""
+        if self.handle is None:
+            raise Error("this belongs to the process that this one was forked from, or is closed; make a new one")
+        return self.handle
+
+    def free(self) -> None:
+        with self._guard:
+            handle, self.handle = self.handle, None
+        if handle is not None:
+            self.drain()
+            lib.droste_free(handle)
+
+    # -- what other threads have to say
+
+    def post(self, work: Callable[[], None]) -> None:
+        """Has the engine's thread do this soon; from any thread."""
+        self._posts.append(work)
+        with self._guard:
+            if self.handle is not None:
+                quick.droste_wake(self.handle)      # a loop that watches the descriptor sees that, too
+
+    def drain(self) -> None:
+        while self._posts:
+            self._posts.popleft()()
+
+    # -- within asyncio
+
+    def watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        loop.add_reader(check(quick.droste_fd(self.alive(), self.err), self.error), self.dispatch)
+
+    def unwatch(self) -> None:
+        loop, self.loop = self.loop, None
+        if loop is not None and not loop.is_closed():
+            loop.remove_reader(quick.droste_fd(self.alive(), self.err))
+
+    def kick(self) -> None:
+        """Something was started: the descriptor is to be settled before the loop waits for it."""
+        if not self._kicked and self.loop is not None and not self.loop.is_closed():
+            self._kicked = True
+            self.loop.call_soon(self.dispatch)
+
+    def dispatch(self) -> None:
+        self._kicked = False
+        if self.handle is not None:
+            with self.lock:
+                self.drain()
+                if self.loop is None:       # it was given back: its last session was forgotten
+                    return
+                try:
+                    self.inside = True
+                    lib.droste_dispatch(self.handle, self.err)
+                finally:
+                    self.inside = False
+            if self._posts:     # they came meanwhile, and the descriptor may be settled
+                self.kick()
+
+    def running_loop(self) -> Optional[asyncio.AbstractEventLoop]:
+        """The loop that coroutines can run on; None where there is none, or somebody holds it up."""
+        loop = self.loop
+        return loop if loop is not None and loop.is_running() and not self.held_up else None
+
+    # -- without
+
+    def slice_ms(self) -> int:
+        """For how long the C library may wait at once."""
+        return SLICE_MS if threading.get_ident() == _main[0] else -1
+
+
+#: whose `_lock` a thread may have at a fork
+holders: "weakref.WeakSet[Any]" = weakref.WeakSet()
+_engines: "weakref.WeakValueDictionary[int, Engine]" = weakref.WeakValueDictionary()
+_shelf: List[Engine] = []
+# Locks may be taken again by their thread: where memory is allocated, an interpreter may be collected.
+_shelf_lock = threading.RLock()
+_of_loops: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Dict[Tuple[Any, ...], Engine]]" = (
+    weakref.WeakKeyDictionary())
+_main = [threading.main_thread().ident]
+
+
+def take(key: Tuple[Any, ...]) -> Engine:
+    """An engine for this one alone."""
+    with _shelf_lock:
+        for at in range(len(_shelf) - 1, -1, -1):       # the last one used is the warmest
+            if _shelf[at].key == key:
+                return _shelf.pop(at)
+    return Engine(key)
+
+
+def give(engine: Engine) -> None:
+    """It is idle."""
+    if engine.handle is None:
+        return
+    engine.drain()
+    engine.interrupt = None
+    with _shelf_lock:
+        _shelf.append(engine)
+        surplus = _shelf.pop(0) if len(_shelf) > SHELF_MOST else None
+    if surplus:
+        surplus.free()
+
+
+def take_for_loop(loop: asyncio.AbstractEventLoop, key: Tuple[Any, ...]) -> Engine:
+    """The engine of all that run in this loop with this key."""
+    engines = _of_loops.setdefault(loop, {})
+    engine = engines.get(key)
+    if engine is None or engine.handle is None:
+        engine = engines[key] = take(key)
+        engine.watch(loop)
+    engine.users += 1
+    return engine
+
+
+def give_from_loop(engine: Engine) -> None:
+    engine.users -= 1
+    if engine.users > 0 or engine.handle is None:
+        return
+    loop = engine.loop
+    engine.unwatch()
+    if loop is not None:
+        _of_loops.get(loop, {}).pop(engine.key, None)
+    give(engine)
+
+
+def clear_shelf() -> None:
+    """Ends all idle engines, and with them their zygotes."""
+    with _shelf_lock:
+        idle, _shelf[:] = list(_shelf), []
+    for engine in idle:
+        engine.free()
+
+
+# -- threads
+
+class Helper:
+    """A thread with an event loop, for coroutines of those who have none running."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, name="droste-asyncio", daemon=True).start()
+
+    def run(self, coroutine: Any, context: contextvars.Context) -> "asyncio.Future[Any]":
+        return context.run(asyncio.run_coroutine_threadsafe, coroutine, self.loop)  # type: ignore
+
+
+_threads: Dict[str, Any] = {}
+_threads_lock = threading.RLock()
+
+
+def helper() -> Helper:
+    with _threads_lock:
+        if "helper" not in _threads:
+            _threads["helper"] = Helper()
+        return _threads["helper"]
+
+
+def executor(name: str) -> ThreadPoolExecutor:
+    with _threads_lock:
+        if name not in _threads:
+            _threads[name] = ThreadPoolExecutor(THREADS, thread_name_prefix="droste-" + name)
+        return _threads[name]
+
+
+# -- forks
+
+def _before_fork() -> None:
+    _shelf_lock.acquire()
+    _threads_lock.acquire()
+
+
+def _after_in_parent() -> None:
+    _threads_lock.release()
+    _shelf_lock.release()
+
+
+def _after_in_child() -> None:
+    global _shelf_lock, _threads_lock
+    _shelf_lock, _threads_lock = threading.RLock(), threading.RLock()
+    models.lock = threading.RLock()
+    for engine in list(_engines.values()):
+        if engine.handle is not None:
+            quick.droste_forked(engine.handle)
+        engine.handle = engine.loop = None
+        engine.lock, engine._guard = threading.RLock(), threading.RLock()
+        engine._posts.clear()
+        engine.inside = engine.held_up = False
+    for holder in list(holders):
+        holder._lock = threading.RLock()
+    _shelf.clear()
+    _of_loops.clear()
+    _threads.clear()
+    _main[0] = threading.get_ident()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent,
+                        after_in_child=_after_in_child)
+atexit.register(clear_shelf)
+
+
+# -- models: a callback has a number, which is its name in the settings
+
+class Models:
+    """The functions that are models, by their numbers. Numbers are used again."""
+
+    def __init__(self) -> None:
+        self.functions: Dict[int, Callable[..., Any]] = {}
+        self.contexts: Dict[int, contextvars.Context] = {}      # within asyncio: of who runs the code that asks
+        self.lock = threading.RLock()
+
+    def add(self, function: Callable[..., Any]) -> int:
+        with self.lock:
+            number = next(n for n in itertools.count(1) if n not in self.functions)
+            self.functions[number] = function
+            return number
+
+    def remove(self, number: int) -> None:
+        with self.lock:
+            self.functions.pop(number, None)
+            self.contexts.pop(number, None)
+
+
+models = Models()
+
+
+@_library.ModelFn
+def on_model(arg: int, messages: Any, count: int, call: int) -> None:
+    from . import _models
+    engine = _engines.get(arg)
+    try:
+        if engine is None:
+            raise Error("the engine is gone")
+        _models.ask(engine, messages, count, call)
+    except BaseException as e:
+        _models.refuse(call, e)

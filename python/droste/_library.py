@@ -1,0 +1,175 @@
+"""libdroste, by ctypes: where it is, its structures and functions.
+
+Functions that may wait or call back are called without Python's lock (CDLL); those that only look
+something up keep it (PyDLL), which is faster. Nothing else in the package knows ctypes' types of them.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_size_t,
+                    c_uint, c_void_p)
+from typing import Iterator, List, Optional
+
+__all__ = ["lib", "quick", "Error", "Option", "Event", "Request", "options", "text_at"]
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+NAME = "libdroste.so.0"
+
+
+def _candidates() -> Iterator[str]:
+    """Where the library may be, the surest first."""
+    if os.environ.get("DROSTE_LIBRARY"):
+        yield os.environ["DROSTE_LIBRARY"]
+        return
+    yield os.path.join(HERE, "lib", NAME)
+    root = os.path.dirname(os.path.dirname(HERE))
+    if os.path.exists(os.path.join(root, "include", "droste.h")):
+        yield os.path.join(root, os.environ.get("BUILD", "build"), NAME)
+    yield NAME
+
+
+def _find() -> str:
+    tried: List[str] = []
+    for path in _candidates():
+        try:
+            ctypes.CDLL(path)
+            return path
+        except OSError as e:
+            tried.append(str(e))
+    raise ImportError("droste: its library %s was not found; `pip install .` in a checkout builds it, and "
+                      "DROSTE_LIBRARY may name it (%s)" % (NAME, "; ".join(tried)))
+
+
+path = _find()
+lib = ctypes.CDLL(path)
+quick = ctypes.PyDLL(path)
+
+
+class Error(Structure):
+    _fields_ = [("code", c_int), ("sys", c_int), ("text", ctypes.c_char * 240)]
+
+
+class Option(Structure):
+    _fields_ = [("name", c_char_p), ("value", c_char_p), ("fallback", c_char_p),
+                ("environment", c_char_p), ("help", c_char_p), ("secret", c_int), ("task", c_int)]
+
+
+class Part(Structure):
+    _fields_ = [("kind", c_int), ("media_type", c_char_p), ("data", c_void_p), ("len", c_size_t)]
+
+
+class Message(Structure):
+    _fields_ = [("role", c_char_p), ("text", c_void_p), ("len", c_size_t), ("parts", POINTER(Part)),
+                ("part_count", c_size_t)]
+
+
+class Event(Structure):
+    _fields_ = [("kind", c_char_p), ("text", c_void_p), ("len", c_size_t), ("turn", c_uint),
+                ("turns", c_uint), ("stream", c_int), ("status", c_char_p), ("seconds", c_double),
+                ("pending", c_uint), ("calls", c_int64), ("input_tokens", c_int64),
+                ("output_tokens", c_int64)]
+
+
+ModelFn = CFUNCTYPE(None, c_void_p, POINTER(Message), c_size_t, c_void_p)
+ToolFn = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_size_t)
+CancelFn = CFUNCTYPE(None, c_void_p, c_void_p)
+OutputFn = CFUNCTYPE(None, c_void_p, c_int, c_void_p, c_size_t)
+EventFn = CFUNCTYPE(None, c_void_p, POINTER(Event))
+DoneFn = CFUNCTYPE(None, c_void_p, c_void_p)
+SessionDoneFn = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, POINTER(Error))
+
+
+class Request(Structure):
+    _fields_ = [("question", c_char_p), ("context", c_char_p), ("data", c_char_p), ("len", c_size_t),
+                ("kind", c_char_p), ("contexts", POINTER(c_char_p)), ("settings", POINTER(c_char_p)),
+                ("batch", c_char_p), ("task", c_char_p), ("resume", c_char_p), ("event", EventFn),
+                ("done", DoneFn), ("arg", c_void_p)]
+
+
+ERR = POINTER(Error)
+_WAITING = {
+    "droste_new": (c_int, [POINTER(c_void_p), ERR]),
+    "droste_free": (None, [c_void_p]),
+    "droste_configure": (c_int, [c_void_p, c_char_p, ERR]),
+    "droste_dispatch": (c_int, [c_void_p, ERR]),
+    "droste_turn": (c_int, [c_void_p, c_int, ERR]),
+    "droste_start": (c_int, [c_void_p, POINTER(Request), POINTER(c_void_p), ERR]),
+    "droste_session_start": (c_int, [c_void_p, POINTER(c_char_p), POINTER(c_void_p), ERR]),
+    "droste_session_wait": (c_int, [c_void_p, c_int, POINTER(c_void_p), ERR]),
+    "droste_session_set_start": (c_int, [c_void_p, c_char_p, c_char_p, c_char_p, c_size_t, ERR]),
+    "droste_session_load": (c_int, [c_void_p, c_char_p, c_char_p, c_char_p, ERR]),
+    "droste_session_close": (None, [c_void_p]),
+    "droste_cancel": (None, [c_void_p]),
+}
+_QUICK = {
+    "droste_version": (c_char_p, []),
+    "droste_error_name": (c_char_p, [c_int]),
+    "droste_set": (c_int, [c_void_p, c_char_p, c_char_p, ERR]),
+    "droste_option_at": (POINTER(Option), [c_size_t]),
+    "droste_fd": (c_int, [c_void_p, ERR]),
+    "droste_wake": (None, [c_void_p]),
+    "droste_forked": (None, [c_void_p]),
+    "droste_set_model": (None, [c_void_p, ModelFn, c_void_p]),
+    "droste_call_opened": (c_char_p, [c_void_p]),
+    "droste_call_model": (c_char_p, [c_void_p]),
+    "droste_answer": (None, [c_void_p, c_char_p, c_size_t]),
+    "droste_refuse": (None, [c_void_p, c_char_p]),
+    "droste_tool_add": (c_int, [c_void_p, c_char_p, c_char_p, c_char_p, ToolFn, c_void_p, ERR]),
+    "droste_tool_data": (c_int, [c_void_p, c_char_p, c_char_p, c_size_t, ERR]),
+    "droste_tool_source": (c_int, [c_void_p, c_char_p, c_char_p, c_size_t, ERR]),
+    "droste_tools_clear": (None, [c_void_p]),
+    "droste_tool_answer": (None, [c_void_p, c_char_p, c_size_t]),
+    "droste_tool_fail": (None, [c_void_p, c_char_p, c_char_p]),
+    "droste_tool_on_cancel": (None, [c_void_p, CancelFn, c_void_p]),
+    "droste_session_tool_add": (c_int, [c_void_p, c_char_p, c_char_p, c_char_p, ToolFn, c_void_p, ERR]),
+    "droste_session_tool_remove": (c_int, [c_void_p, c_char_p, ERR]),
+    "droste_session_expect": (c_int, [c_void_p, c_char_p, ERR]),
+    "droste_session_exec_start": (c_int, [c_void_p, c_char_p, c_size_t, c_int, c_double, ERR]),
+    "droste_session_on_done": (None, [c_void_p, SessionDoneFn, c_void_p]),
+    "droste_session_on_output": (None, [c_void_p, OutputFn, c_void_p]),
+    "droste_session_interrupt": (None, [c_void_p]),
+    "droste_session_is_alive": (c_int, [c_void_p]),
+    "droste_session_isolation": (c_char_p, [c_void_p]),
+    "droste_result_status": (c_char_p, [c_void_p]),
+    "droste_result_json": (c_void_p, [c_void_p, POINTER(c_size_t)]),
+    "droste_result_stdout": (c_void_p, [c_void_p, POINTER(c_size_t)]),
+    "droste_result_stderr": (c_void_p, [c_void_p, POINTER(c_size_t)]),
+    "droste_result_submit": (c_void_p, [c_void_p, POINTER(c_size_t)]),
+    "droste_result_answer": (c_void_p, [c_void_p, POINTER(c_size_t)]),
+    "droste_result_echo": (c_char_p, [c_void_p]),
+    "droste_result_traceback": (c_char_p, [c_void_p]),
+    "droste_result_alive": (c_int, [c_void_p]),
+    "droste_result_error": (None, [c_void_p, ERR]),
+    "droste_result_seconds": (c_double, [c_void_p]),
+    "droste_result_free": (None, [c_void_p]),
+}
+for _library, _table in ((lib, _WAITING), (quick, _QUICK)):
+    for _name, (_result, _arguments) in _table.items():
+        _function = getattr(_library, _name)
+        _function.restype = _result
+        _function.argtypes = _arguments
+
+_keep = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, ctypes.c_ssize_t)
+#: bytes of memory of the library's, copied
+bytes_at = _keep(("PyBytes_FromStringAndSize", ctypes.pythonapi))
+
+
+def text_at(address: Optional[int], length: int) -> str:
+    """Text of the library's, which is UTF-8."""
+    return bytes_at(address, length).decode("utf-8", "replace") if address else ""
+
+
+def _list_options() -> Iterator[Option]:
+    at = 0
+    while quick.droste_option_at(at):
+        yield quick.droste_option_at(at).contents
+        at += 1
+
+
+#: the settings, by name
+options = {option.name.decode(): option for option in _list_options()}
+#: the variables of the environment that the settings have
+variables = tuple(o.environment.decode() for o in options.values() if o.environment) + (
+    "GOOGLE_API_KEY", "DROSTE_CONFIG", "XDG_CONFIG_HOME", "HOME", "VIRTUAL_ENV", "PATH", "DROSTE_HOME")
+version = quick.droste_version().decode()

@@ -1,0 +1,83 @@
+"""Models that are Python functions: `function(messages) -> str`, sync or async.
+
+`messages` is a list of {"role": …, "content": …}, as in OpenAI's interface; a content that is not one
+text is a list of parts. A function that has a parameter `model` is also told which model the code names,
+or None. Sync ones run in threads, many at once, in a copy of the context (contextvars) of whoever runs
+the code; async ones as tasks, on the loop of asyncio that is running, or in a thread of Droste's.
+"""
+from __future__ import annotations
+
+import base64
+import contextvars
+import inspect
+from typing import Any, Callable, Dict, List, Optional
+
+from . import _engine, _library, _tools
+from ._library import quick, text_at
+
+
+def _part(part: "_library.Part") -> Dict[str, Any]:
+    if part.kind == 0:
+        return {"type": "text", "text": text_at(part.data, part.len)}
+    data = _library.bytes_at(part.data, part.len)
+    media = (part.media_type or b"").decode()
+    if part.kind == 1:
+        url = "data:%s;base64,%s" % (media, base64.b64encode(data).decode())
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "document", "media_type": media, "data": data}
+
+
+def _messages(messages: Any, count: int) -> List[Dict[str, Any]]:
+    found = []
+    for i in range(count):
+        m = messages[i]
+        content: Any = ([_part(m.parts[k]) for k in range(m.part_count)] if m.part_count
+                        else text_at(m.text, m.len))
+        found.append({"role": m.role.decode(), "content": content})
+    return found
+
+
+def wants_model(function: Callable[..., Any]) -> bool:
+    try:
+        return "model" in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _settle(engine: "_engine.Engine", call: int, answer: Callable[[], Any]) -> None:
+    """In a thread of its own: has the engine's thread tell the answer."""
+    try:
+        said = answer()
+        if not isinstance(said, (str, bytes)):
+            raise TypeError("a model's answer is a str, not %s" % type(said).__name__)
+        text = said.encode("utf-8", "replace") if isinstance(said, str) else said
+        engine.post(lambda: quick.droste_answer(call, text, len(text)))
+    except BaseException as e:
+        failure = e
+        engine.post(lambda: refuse(call, failure))
+
+
+def refuse(call: int, failure: BaseException) -> None:
+    quick.droste_refuse(call, ("%s: %s" % (type(failure).__name__, failure)).encode("utf-8", "replace"))
+
+
+def ask(engine: "_engine.Engine", messages: Any, count: int, call: int) -> None:
+    number = int(quick.droste_call_opened(call).decode().partition(":")[2] or 0)
+    function = _engine.models.functions.get(number)
+    if function is None:
+        raise LookupError("there is no model function any more")
+    said = _messages(messages, count)
+    named: Optional[str] = quick.droste_call_model(call).decode()
+    extra = {"model": None if named == str(number) else named} if wants_model(function) else {}
+    context = (_engine.models.contexts.get(number) or contextvars.copy_context()).copy()
+    if not _tools.is_async(function):
+        _engine.executor("models").submit(
+            _settle, engine, call, lambda: context.run(function, said, **extra))
+        return
+    loop = engine.running_loop()
+    if loop is not None:
+        task = context.run(loop.create_task, function(said, **extra))
+        task.add_done_callback(lambda t: _settle(engine, call, t.result))
+    else:
+        future = _engine.helper().run(function(said, **extra), context)
+        future.add_done_callback(lambda f: _settle(engine, call, f.result))

@@ -1,0 +1,66 @@
+"""Settings as keyword arguments: the same names as everywhere (docs/configuration.md), with '_' for '-'."""
+from __future__ import annotations
+
+import ctypes
+import difflib
+import os
+from typing import Any, Dict, Iterator, List, Mapping, Tuple
+
+from . import _library
+from ._values import c_text
+from .errors import ArgumentError
+
+#: of what a zygote is made, as sandboxes of the same are cloned from the same; and the record, of which an engine has one
+FUNDAMENTAL = ("env", "isolation", "python", "preload", "read", "database")
+
+
+def check_name(word: str) -> str:
+    name = word.replace("_", "-")
+    if name not in _library.options:
+        near = difflib.get_close_matches(name, _library.options, 1)
+        raise ArgumentError("there is no setting %r%s; docs/configuration.md lists them"
+                            % (word, "; do you mean %r?" % near[0].replace("-", "_") if near else ""))
+    return name
+
+
+def exists(name: str) -> bool:
+    return name in _library.options
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, bool):
+        yield "yes" if value else "no"
+    elif isinstance(value, float):
+        yield repr(value) if value != int(value) else str(int(value))
+    elif isinstance(value, (str, int)):
+        yield str(value)
+    elif isinstance(value, os.PathLike):
+        yield os.fspath(value)
+    elif isinstance(value, Mapping):
+        for name, one in value.items():
+            yield "%s=%s" % (name, next(_texts(one)))
+    else:
+        for one in value:
+            yield from _texts(one)
+
+
+def pairs(settings: Dict[str, Any]) -> List[Tuple[str, str]]:
+    """Names and values, checked; None is as if it had not been said. A list, once for each value."""
+    found: List[Tuple[str, str]] = []
+    for word, value in settings.items():
+        if value is None:
+            continue
+        found.extend((check_name(word), text) for text in _texts(value))
+    return found
+
+
+def key(found: List[Tuple[str, str]]) -> Tuple[Any, ...]:
+    """Which engine fits: of the same kind of sandbox, in the same environment of variables."""
+    return (tuple(pair for pair in found if pair[0] in FUNDAMENTAL),
+            tuple(map(os.environ.get, _library.variables)))
+
+
+def words(found: List[Tuple[str, str]]) -> Any:
+    """As droste_session_start and droste_request take them."""
+    texts = [text for name, value in found for text in (name.encode(), c_text(value, "the setting %r" % name))]
+    return (ctypes.c_char_p * (len(texts) + 1))(*texts, None)

@@ -1,0 +1,201 @@
+"""Tools that are Python functions, called by the code in the sandbox.
+
+What a tool takes is read from its signature, and told to the sandbox as a JSON schema, to which the C
+library holds each call. Without asyncio, a sync tool runs in the thread that waits for the cell, so that
+a call costs some tens of microseconds; an async one in a thread with an event loop. Within asyncio, a
+sync tool runs in a thread and an async one as a task of the loop.
+"""
+from __future__ import annotations
+
+import contextvars
+import inspect
+import json
+import typing
+from typing import Any, Callable, Dict, List, Mapping, Optional, Union
+
+from . import _engine, _library
+from ._library import bytes_at, quick
+from ._values import to_json
+from .errors import ArgumentError
+
+TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array",
+         tuple: "array", set: "array", dict: "object"}
+
+
+def _json_type(annotation: Any) -> Optional[str]:
+    """The type of JSON that an annotation means; None where it is not one of them alone."""
+    kind = typing.get_origin(annotation) or annotation
+    return TYPES.get(kind) if isinstance(kind, type) else None
+
+
+def _hints(function: Callable[..., Any]) -> Dict[str, Any]:
+    try:
+        return typing.get_type_hints(function)
+    except Exception:
+        return {}
+
+
+def schema_of(function: Callable[..., Any]) -> Optional[Dict[str, Any]]:
+    """A JSON schema of the parameters; None where they can only be told by their order."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    hints = _hints(function)
+    properties: Dict[str, Any] = {}
+    required: List[str] = []
+    schema: Dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    for name, parameter in signature.parameters.items():
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+            return None
+        if parameter.kind == parameter.VAR_KEYWORD:
+            schema["additionalProperties"] = True
+            continue
+        kind = _json_type(hints.get(name, parameter.annotation))
+        properties[name] = {"type": kind} if kind else {}
+        if parameter.default is parameter.empty:
+            required.append(name)
+        elif isinstance(parameter.default, (str, int, bool)) and (
+                kind is None or _json_type(type(parameter.default)) == kind):
+            properties[name]["default"] = parameter.default
+    if required:
+        schema["required"] = required
+    return schema
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
+
+
+class Tool:
+    """A function with a name."""
+
+    def __init__(self, name: str, function: Callable[..., Any], description: Optional[str] = None,
+                 parameters: Optional[Mapping[str, Any]] = None):
+        if not callable(function):
+            raise ArgumentError("the tool %r is no function" % name)
+        self.name, self.function = name, function
+        doc = inspect.getdoc(function) if not isinstance(function, type) else None
+        self.description = description if description is not None else doc
+        self.schema = dict(parameters) if parameters is not None else schema_of(function)
+        self.is_async = is_async(function)
+
+    def call(self, arguments: Dict[str, Any]) -> Any:
+        if self.schema is None:
+            return self.function(*arguments.pop("args", ()), **arguments)
+        return self.function(**arguments)
+
+
+Tools = Union[None, Mapping[str, Any], List[Any], typing.Tuple[Any, ...]]
+
+
+def collect(tools: Tools) -> Dict[str, Tool]:
+    """Tools from a list of functions, or from a dict of names, as users write them."""
+    if not tools:
+        return {}
+    if isinstance(tools, Mapping):
+        named = [(name, tool) for name, tool in tools.items()]
+    else:
+        named = [(str(getattr(tool, "name", None) or getattr(tool, "__name__", "")), tool) for tool in tools]
+    found: Dict[str, Tool] = {}
+    for name, tool in named:
+        if name in found:
+            raise ArgumentError("there are two tools with the name %r" % name)
+        found[name] = make(name, tool)
+    return found
+
+
+def make(name: str, tool: Any) -> Tool:
+    if isinstance(tool, Tool):
+        return tool if tool.name == name else Tool(name, tool.function, tool.description, tool.schema)
+    if isinstance(tool, Mapping) and "tool" in tool:
+        return Tool(name, tool["tool"], tool.get("description"), tool.get("parameters"))
+    return Tool(name, tool)
+
+
+class Bound:
+    """A tool of one session or run: how calls of it are made."""
+
+    def __init__(self, tool: Tool, engine: "_engine.Engine", threads: bool = False, owner: int = 0):
+        self.tool, self.engine = tool, engine
+        self.threads, self.owner = threads, owner
+        self.context: Optional[contextvars.Context] = None      # of who runs the cell
+        self.id = next(_engine.ids)
+        _bound[self.id] = self
+
+    def release(self) -> None:
+        _bound.pop(self.id, None)
+
+    def texts(self) -> typing.Tuple[bytes, Optional[bytes], Optional[bytes]]:
+        tool = self.tool
+        return (tool.name.encode(), tool.description.encode("utf-8", "replace") if tool.description else None,
+                json.dumps(tool.schema).encode() if tool.schema is not None else None)
+
+    def begin(self, call: int, arguments: Dict[str, Any]) -> None:
+        if not self.tool.is_async and not self.threads and self.engine.loop is None:
+            finish(call, to_json(self.tool.call(arguments)))
+            return
+        context = (self.context or contextvars.copy_context()).copy()
+        context.run(lambda: calling.set(calling.get() + (self.owner,)))
+        if not self.tool.is_async:
+            _engine.executor("tools").submit(
+                self.settle, call, lambda: context.run(self.tool.call, arguments))
+            return
+        loop = self.engine.running_loop()
+        if loop is not None:
+            task = context.run(loop.create_task, self.tool.call(arguments))
+        else:
+            task = _engine.helper().run(self.tool.call(arguments), context)  # type: ignore
+        _running[call] = task
+        quick.droste_tool_on_cancel(call, _on_cancel, None)
+        task.add_done_callback(lambda done: self.settle(call, done.result))
+
+    def settle(self, call: int, result: Callable[[], Any]) -> None:
+        """From any thread."""
+        try:
+            data = to_json(result())
+            self.engine.post(lambda: finish(call, data))
+        except BaseException as e:
+            failure = e
+            self.engine.post(lambda: fail(call, failure))
+
+
+#: the sessions whose code waits for this
+calling: "contextvars.ContextVar[typing.Tuple[int, ...]]" = contextvars.ContextVar("calling", default=())
+_bound: Dict[int, Bound] = {}
+_running: Dict[int, Any] = {}       # tasks, by their calls
+
+
+def finish(call: int, data: bytes) -> None:
+    _running.pop(call, None)
+    quick.droste_tool_answer(call, data, len(data))
+
+
+def fail(call: int, failure: BaseException) -> None:
+    """The code gets an exception of the same name."""
+    _running.pop(call, None)
+    name, message = type(failure).__name__, str(failure)
+    if isinstance(failure, KeyError) and len(failure.args) == 1 and isinstance(failure.args[0], str):
+        message = failure.args[0]
+    quick.droste_tool_fail(call, name.encode("utf-8", "replace"), message.encode("utf-8", "replace"))
+
+
+@_library.CancelFn
+def _on_cancel(arg: int, call: int) -> None:
+    """Nobody waits any more; the task's end answers the call."""
+    task = _running.get(call)
+    if task is not None:
+        task.cancel()
+
+
+@_library.ToolFn
+def on_tool(arg: int, call: int, address: int, length: int) -> None:
+    bound = _bound.get(arg)
+    try:
+        if bound is None:
+            raise RuntimeError("the tool is gone")
+        bound.begin(call, json.loads(bytes_at(address, length).decode("utf-8", "replace")))
+    except BaseException as e:
+        if bound is not None and not isinstance(e, Exception):
+            bound.engine.interrupt = e      # Ctrl-C in a tool is for whoever waits
+        fail(call, e)

@@ -1,0 +1,682 @@
+"""`Interpreter`: a Python session in a sandbox.
+
+The same object works with asyncio and without: where an event loop is running in the thread that opens
+it, it works on that loop, and many at once do; otherwise a call waits for its end.
+"""
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextvars
+import ctypes
+import functools
+import math
+import threading
+import warnings
+import weakref
+from asyncio import _get_running_loop  # type: ignore
+from typing import (Any, Callable, Deque, Dict, Generator, Generic, List, Mapping, MutableMapping, Optional,
+                    Sequence, Tuple, Type, TypeVar, Union)
+
+from . import _engine, _library, _settings, _tools
+from ._library import lib, quick
+from ._values import c_text, check_name, encode, literal, to_json
+from .errors import ArgumentError, Cancelled, CellFailed, Error, check, of
+from .result import Result
+
+T = TypeVar("T")
+LARGE = 16384           # bytes of a value that is not written into a cell
+ECHO = 1
+ELSEWHERE = "this interpreter belongs to another event loop, which runs; use it there, or make one here"
+
+
+class Done(Generic[T]):
+    """Something that is done already, for those who await it."""
+    __slots__ = ("value",)
+
+    def __init__(self, value: T):
+        self.value = value
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self.value
+        yield
+
+
+class Opening:
+    """A session that is being opened: its setup code may still run."""
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: "Interpreter"):
+        self.owner = owner
+
+    def __await__(self) -> Generator[Any, None, "Interpreter"]:
+        opening = self.owner._opening
+        if opening is not None:
+            yield from opening.wait().__await__()
+        return self.owner
+
+
+class _Operation:
+    """Steps, one after the other, on a loop of asyncio. A step starts something in the C library."""
+
+    def __init__(self, owner: "Interpreter", steps: List[Callable[[], int]]):
+        self.owner, self.steps = owner, collections.deque(steps)
+        self.future = owner._engine.loop.create_future()  # type: ignore
+        self.future.add_done_callback(self._settled)
+        self.context = contextvars.copy_context()
+        self.handle: Optional[int] = None
+
+    def _settled(self, future: "asyncio.Future[Any]") -> None:
+        if future.cancelled():
+            self.owner._give_up(self)
+
+    @property
+    def done(self) -> bool:
+        return self.future.done()
+
+    async def wait(self) -> None:
+        await self.future
+
+    def finish(self) -> int:
+        """The result's handle; waits where somebody could not."""
+        if not self.future.done():
+            self.owner._wait_here(self)
+        self.future.result()
+        handle, self.handle = self.handle, None
+        return handle  # type: ignore
+
+    def __del__(self) -> None:
+        if self.handle:
+            quick.droste_result_free(self.handle)
+
+
+class Interpreter:
+    """A Python session in a sandbox: cells go in, results come out, variables stay.
+
+        with Interpreter() as interp:
+            interp.execute("x = 41")
+            print(interp.execute("SUBMIT(answer=x + 1)").answer)
+
+        async with Interpreter() as interp:                    # the same within asyncio
+            print((await interp.execute("SUBMIT(answer=42)")).answer)
+
+    `tools` are functions of this program that code may call: a list of functions, or a dict of names;
+    the dict stays live: what is added to `interp.tools` is there for the next cell. `model` (and
+    `sub_model`) answer `llm_query`: a name ("openai/gpt-5-mini"), or a function of messages. Every
+    setting of docs/configuration.md is a keyword, with `_` for `-`: `isolation`, `memory`, `timeout`,
+    `execute_timeout`, `preload`, `read`, `setup_code`… `on_output` is called with (stream, text) while a
+    cell runs. With `tool_threads`, sync tools run in threads also without asyncio.
+
+    One operation at a time; other threads wait their turn.
+    """
+    _result_type: Type[Result] = Result
+    #: the session's own name in warnings
+    _kind = "Interpreter"
+
+    def __init__(self, *, tools: _tools.Tools = None, model: Union[None, str, Callable[..., Any]] = None,
+                 sub_model: Union[None, str, Callable[..., Any]] = None,
+                 output_fields: Optional[Sequence[Any]] = None,
+                 on_output: Optional[Callable[[int, str], None]] = None, tool_threads: bool = False,
+                 **settings: Any):
+        self._session: Optional[int] = None
+        self._engine: Any = None
+        self._closed = False
+        self._lock = threading.RLock()
+        self.tools: MutableMapping[str, Any] = dict(tools) if isinstance(tools, Mapping) else dict(
+            _tools.collect(tools))
+        self._offered: Dict[str, Tuple[Any, _tools.Bound]] = {}
+        self.output_fields = output_fields
+        self._expected: Optional[bytes] = None
+        self._functions = {name: function for name, function in (("model", model), ("sub_model", sub_model))
+                           if callable(function)}
+        self._numbers: List[int] = []
+        names = {name: text for name, text in (("model", model), ("sub_model", sub_model))
+                 if not callable(text)}
+        self._pairs = _settings.pairs({**settings, **names})
+        self._on_output = on_output
+        self._tool_threads = tool_threads
+        self._output_id = 0
+        self._sent: Dict[str, Any] = {}
+        self._queue: Deque[_Operation] = collections.deque()
+        self._current: Optional[_Operation] = None
+        self._opening: Optional[_Operation] = None      # what runs before the first cell
+        self._under_way = False     # without asyncio; also where a second Ctrl-C left it so
+        self._turns = 0             # operations that were begun
+        self._error = _library.Error()
+        self._err = ctypes.byref(self._error)
+        self._out = ctypes.c_void_p()
+        self._out_ref = ctypes.byref(self._out)
+        self._id = 0
+        _engine.holders.add(self)
+
+    # -- opening and closing
+
+    def start(self) -> Opening:
+        """Opens the session, unless it is open. May be awaited."""
+        with self._lock:
+            self._open()
+        return Opening(self)
+
+    def _open(self) -> None:
+        if self._session is not None:
+            self._engine.alive()
+            if self._opening is not None and self._opening.done:
+                if self._opening.future.cancelled():
+                    raise Cancelled("opening the session was cancelled; make a new interpreter")
+                self._opening.future.result()       # an error of the setup code
+                self._opening = None
+            return
+        if self._closed:
+            raise Error("the interpreter was shut down; make a new one")
+        loop = _get_running_loop()
+        key = _settings.key(self._pairs)
+        self._engine = _engine.take_for_loop(loop, key) if loop and self._may_be_async else _engine.take(key)
+        try:
+            self._open_session()
+        except BaseException:
+            self._leave()
+            raise
+
+    #: whether it works on a running loop of asyncio; those who promise results at once do not
+    _may_be_async = True
+
+    def _open_session(self) -> None:
+        engine, pairs = self._engine, list(self._pairs)
+        for name, function in self._functions.items():
+            number = _engine.models.add(function)
+            self._numbers.append(number)
+            pairs.append((name.replace("_", "-"), "callback:%d" % number))
+        session = ctypes.c_void_p()
+        with engine.lock:
+            check(lib.droste_session_start(engine.alive(), _settings.words(pairs), ctypes.byref(session),
+                                           self._err), self._error)
+            self._session = session.value
+            self._id = next(_engine.ids)
+            if self._on_output is not None:
+                _listeners[self._id] = self._on_output, engine
+                quick.droste_session_on_output(self._session, _on_output, self._id)
+            if engine.loop is None:
+                self._free_result(self._finish_here())      # the setup code, if there is some
+                return
+            _told[self._id] = self
+            quick.droste_session_on_done(self._session, _on_done, self._id)
+            if check(lib.droste_session_wait(self._session, 0, self._out_ref, self._err), self._error) == 1:
+                self._opening = self._current = _Operation(self, [])     # it ends when the setup code does
+                self._current.future.add_done_callback(lambda f: f.cancelled() or f.exception())
+            else:
+                self._free_result(self._out.value)      # it has ended already
+            engine.kick()
+
+    def shutdown(self) -> Done[None]:
+        """Ends the session, with all that is in it; nothing happens where that was done. May be awaited."""
+        if self._engine is not None and self._engine.loop is None:
+            self._refuse_own_tools()
+        with self._lock:
+            if self._session is not None:
+                loop = self._engine.loop
+                if loop is not None and loop.is_running() and _get_running_loop() is not loop:
+                    raise Error(ELSEWHERE)
+                if self._engine.inside:
+                    raise Error("a session cannot be shut down by what its engine calls (a tool, on_output); interrupt() "
+                                "ends the cell")
+                self._leave()
+            self._closed = True
+        return Done(None)
+
+    def close(self) -> None:
+        """As `shutdown`."""
+        self.shutdown()
+
+    def _leave(self) -> None:
+        engine, session, self._session = self._engine, self._session, None
+        _told.pop(self._id, None)
+        _listeners.pop(self._id, None)
+        self._drop_operations()
+        _close(engine, session, self._offered, self._numbers)
+
+    def _drop_operations(self) -> None:
+        waiting = list(self._queue) + ([self._current] if self._current else [])
+        self._queue.clear()
+        self._current = None
+        for operation in waiting:
+            if not operation.future.done() and not operation.future.get_loop().is_closed():
+                operation.future.set_exception(Cancelled("the interpreter was shut down"))
+
+    def __enter__(self) -> "Interpreter":
+        self.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.shutdown()
+
+    async def __aenter__(self) -> "Interpreter":
+        try:
+            return await self.start()
+        except BaseException:
+            self.shutdown()
+            raise
+
+    async def __aexit__(self, *error: Any) -> None:
+        self.shutdown()
+
+    async def astart(self) -> "Interpreter":
+        """`start`, for `await` alone."""
+        return await self.start()
+
+    async def ashutdown(self) -> None:
+        """`shutdown`, for `await` alone."""
+        self.shutdown()
+
+    def __del__(self) -> None:
+        if getattr(self, "_session", None) is None or self._engine.handle is None:
+            return
+        warnings.warn("%s was not shut down; use `with`" % self._kind, ResourceWarning, source=self)
+        loop = self._engine.loop
+        if loop is None or loop.is_closed():
+            self.shutdown()
+            return
+        # Whatever the loop's thread is doing in the library is done first. The object is gone by then.
+        engine, session, offered, numbers = self._engine, self._session, self._offered, self._numbers
+        _told.pop(self._id, None)
+        _listeners.pop(self._id, None)
+
+        engine.post(lambda: _close(engine, session, offered, numbers))
+
+    # -- what is true of it
+
+    @property
+    def alive(self) -> bool:
+        """It is open, and its sandbox is there."""
+        return (self._session is not None and self._engine.handle is not None
+                and bool(quick.droste_session_is_alive(self._session)))
+
+    @property
+    def isolation(self) -> Optional[str]:
+        """How strong the wall is: "full", "light", "landlock" or "process"; None until it is open."""
+        return quick.droste_session_isolation(self._session).decode() if self._session is not None else None
+
+    def __repr__(self) -> str:
+        state = self.isolation if self.alive else "closed" if self._closed else (
+            "not started" if self._session is None else "lost")
+        return "<%s: %s>" % (self._kind, state)
+
+    # -- cells
+
+    def _refuse_own_tools(self) -> None:
+        if self._id in _tools.calling.get():
+            raise Error("a tool cannot use the session whose code called it: each would wait for the other")
+
+    def _begin(self) -> None:
+        """Before an operation: the session is open, and nothing of an earlier one is left."""
+        if self._session is None or self._opening is not None or self._engine.handle is None:
+            self._open()
+        if self._engine.loop is None:
+            if self._engine.inside:
+                raise Error("the session is busy: what its engine calls (a tool, on_output) cannot use it")
+            if self._under_way:
+                self._stop_here()
+            self._turns += 1
+
+    def execute(self, code: str, variables: Optional[Mapping[str, Any]] = None, *,
+                timeout: Optional[float] = None) -> Result:
+        """Runs a cell. `variables` are bound before it; large texts that have not changed since the last
+        time are not sent again. `timeout` (seconds; 0: none) is instead of the setting execute_timeout.
+
+        What the code raises is in the result. Exceptions are about the session: `LostError` where its
+        sandbox is gone, `ArgumentError`…"""
+        if not isinstance(code, str):
+            raise ArgumentError("code is a str, not %s" % type(code).__name__)
+        data, limit = code.encode("utf-8", "replace"), seconds(timeout)
+        self._refuse_own_tools()
+        with self._lock:
+            self._begin()
+            if self.tools or self._offered:
+                self._offer_tools()
+            if self.output_fields is not None or self._expected is not None:
+                self._expect_fields()
+            steps = self._variable_steps(variables) if variables else []
+            if self._engine.loop is not None:
+                steps.append(functools.partial(self._start_cell, data, limit))
+                return self._result_type(None, self._enqueue(steps))
+            for step in steps:
+                self._finish_step(step)
+            if self._start_cell(data, limit) < 0:       # the engine is this interpreter's alone
+                check(-1, self._error)
+            return self._result_type(self._finish_here())
+
+    async def aexecute(self, code: str, variables: Optional[Mapping[str, Any]] = None, *,
+                       timeout: Optional[float] = None) -> Result:
+        """`execute`, for `await` alone."""
+        return await self.execute(code, variables, timeout=timeout)
+
+    def set(self, name: str, value: Any) -> Done[None]:
+        """Binds a variable: str and bytes as they are, everything else as JSON. May be awaited."""
+        kind, data = encode(value)
+        step = functools.partial(self._start_set, check_name(name).encode(), kind, data)
+        self._refuse_own_tools()
+        with self._lock:
+            self._begin()
+            if self._engine.loop is not None:
+                return self._enqueue([step]).future  # type: ignore
+            self._finish_step(step)
+        return Done(None)
+
+    def load(self, name: str, path: Any, kind: Optional[str] = None) -> None:
+        """Binds a file, or a directory as a dict of {path: text}; waits also within asyncio, for what was started
+        before, too."""
+        names = check_name(name).encode(), c_text(kind, "a kind") if kind else None, c_text(path, "a path")
+        self._refuse_own_tools()
+        with self._lock:
+            self._begin()
+            while self._current is not None:
+                self._wait_here(self._current)
+            with self._engine.lock:
+                check(lib.droste_session_load(self._session, *names, self._err), self._error)
+
+    def get(self, name: str) -> Any:
+        """The value of a variable, as JSON has it; waits also within asyncio."""
+        self._refuse_own_tools()
+        with self._lock:
+            fields, self.output_fields = self.output_fields, None
+            try:
+                result = self.execute("SUBMIT(value=%s)" % check_name(name))
+            finally:
+                self.output_fields = fields
+        return result.raise_for_status()["value"]
+
+    def interrupt(self) -> None:
+        """Interrupts the cell under way, as Ctrl-C does; its variables stay. From any thread."""
+        engine, session, turn = self._engine, self._session, self._turns
+        if session is not None and (self._under_way or self._current is not None):
+            engine.post(lambda: (self._session, self._turns) == (session, turn)
+                        and quick.droste_session_interrupt(session))
+
+    # -- steps
+
+    def _start_cell(self, code: bytes, timeout: float) -> int:
+        return quick.droste_session_exec_start(self._session, code, len(code), ECHO, timeout, self._err)
+
+    def _start_set(self, name: bytes, kind: bytes, data: bytes) -> int:
+        return lib.droste_session_set_start(self._session, name, kind, data, len(data), self._err)
+
+    def _variable_steps(self, variables: Mapping[str, Any]) -> List[Callable[[], int]]:
+        """Large texts are sent under a name of their own, once, as the code cannot change them; other large
+        values as JSON, each time. One cell binds the rest."""
+        steps: List[Callable[[], int]] = []
+        lines: List[str] = []
+        for name, value in variables.items():
+            check_name(name)
+            if isinstance(value, (bytearray, memoryview)):
+                value = bytes(value)
+            if isinstance(value, (str, bytes)) and len(value) >= LARGE:
+                if self._sent.get(name) != (type(value), value):
+                    steps.append(functools.partial(self._start_set, ("_input_" + name).encode(), *encode(value)))
+                    self._sent[name] = type(value), value
+                lines.append("%s = _input_%s" % (name, name))
+                continue
+            data = b"" if isinstance(value, (str, bytes, int, float, type(None))) else to_json(value)
+            text = literal(value) if len(data) < LARGE else None
+            if text is None:
+                steps.append(functools.partial(self._start_set, name.encode(), b"json", data))
+            else:
+                lines.append("%s = %s" % (name, text))
+        if lines:
+            steps.append(functools.partial(self._start_cell, "\n".join(lines).encode("utf-8", "replace"), -1.0))
+        return steps
+
+    def _offer_tools(self) -> None:
+        """Tells the session of tools that came, changed or went since the last cell."""
+        for name in [n for n, (given, _) in self._offered.items() if self.tools.get(n) is not given]:
+            check(quick.droste_session_tool_remove(self._session, name.encode(), self._err), self._error)
+            self._offered.pop(name)[1].release()
+        for name, given in self.tools.items():
+            if name in self._offered:
+                continue
+            bound = _tools.Bound(_tools.make(name, given), self._engine, self._tool_threads, self._id)
+            try:
+                check(quick.droste_session_tool_add(self._session, *bound.texts(), _tools.on_tool, bound.id,
+                                                    self._err), self._error)
+            except Error:
+                bound.release()
+                raise
+            self._offered[name] = given, bound
+
+    def _expect_fields(self) -> None:
+        """Tells the session which fields are to be submitted, if that has changed."""
+        schema = schema_of_fields(self.output_fields)
+        if schema != self._expected:
+            check(quick.droste_session_expect(self._session, schema, self._err), self._error)
+            self._expected = schema
+
+    # -- without asyncio: start, and wait
+
+    def _run(self, start: Callable[[], int]) -> Optional[int]:
+        with self._engine.lock:
+            rc = start()
+            if rc < 0:
+                check(rc, self._error)
+            return self._finish_here()
+
+    def _finish_here(self) -> Optional[int]:
+        """Waits for the operation that was started; its result's handle."""
+        engine, ms = self._engine, self._engine.slice_ms()
+        try:
+            engine.inside = self._under_way = True
+            rc = lib.droste_session_wait(self._session, ms, self._out_ref, self._err)
+            while rc == 1:
+                engine.drain()
+                engine.raise_failure()
+                rc = lib.droste_session_wait(self._session, ms, self._out_ref, self._err)
+        except BaseException:       # Ctrl-C: the cell is stopped first
+            self._stop_here()
+            raise
+        finally:
+            engine.inside = False
+        self._under_way = False
+        if engine.interrupt is not None:
+            self._free_result(self._out.value)
+            engine.raise_failure()
+        if rc < 0:
+            check(rc, self._error)
+        return self._out.value
+
+    def _stop_here(self) -> None:
+        """Ends what is under way, and passes over its result. Who interrupts that, too, leaves it for the next
+        operation to end."""
+        if self._session is None or self._engine.handle is None:
+            return
+        try:
+            self._engine.inside = True
+            quick.droste_session_interrupt(self._session)
+            rc = 1
+            while rc == 1:
+                rc = lib.droste_session_wait(self._session, _engine.SLICE_MS, self._out_ref, self._err)
+                self._engine.drain()
+                if rc == 1 and not isinstance(self._engine.interrupt, (Exception, type(None))):
+                    self._engine.raise_failure()
+            self._under_way = False
+        finally:
+            self._engine.inside = False
+            self._engine.interrupt = None       # what it said of being stopped
+        if rc == 0:
+            self._free_result(self._out.value)
+
+    def _finish_step(self, step: Callable[[], int]) -> None:
+        """A step before the last one, which must succeed."""
+        try:
+            handle = self._run(step)
+        except BaseException:
+            self._sent.clear()
+            raise
+        self._check_step(handle)
+
+    def _check_step(self, handle: Optional[int]) -> None:
+        if handle:
+            result = Result(handle)
+            if not result.ok:
+                self._sent.clear()
+                raise CellFailed("the variables could not be bound: %s" % (result.error or result.status), result)
+
+    @staticmethod
+    def _free_result(handle: Optional[int]) -> None:
+        if handle:
+            quick.droste_result_free(handle)
+
+    # -- within asyncio: operations, one after the other
+
+    def _enqueue(self, steps: List[Callable[[], int]]) -> _Operation:
+        running = _get_running_loop()
+        loop = self._engine.loop
+        if running is not loop and loop.is_running():
+            raise Error(ELSEWHERE)
+        if loop.is_closed():
+            raise Error("the event loop that this interpreter belongs to is closed; make a new one")
+        operation = _Operation(self, steps)
+        self._queue.append(operation)
+        self._advance()
+        return operation
+
+    def _advance(self) -> None:
+        """Starts the next step, where nothing is under way."""
+        while self._current is None and self._queue:
+            operation = self._queue.popleft()
+            if operation.future.done():
+                continue
+            self._current = operation
+            self._turns += 1
+            for _, bound in self._offered.values():
+                bound.context = operation.context
+            for number in self._numbers:
+                _engine.models.contexts[number] = operation.context
+            if not self._step(operation):
+                self._current = None
+
+    def _step(self, operation: _Operation) -> bool:
+        """Starts a step; false where that failed, and with it the operation."""
+        rc = operation.steps.popleft()()
+        self._engine.kick()
+        if rc >= 0:
+            return True
+        self._sent.clear()
+        if not operation.future.done():
+            operation.future.set_exception(of(self._error))
+        return False
+
+    def _step_done(self, handle: Optional[int], failure: Optional[Error]) -> None:
+        operation, self._current = self._current, None
+        if operation is None or operation.future.done():        # it was given up
+            self._free_result(handle)
+            self._sent.clear()
+        elif failure is not None:
+            self._sent.clear()
+            operation.future.set_exception(failure)
+        elif operation.steps:
+            try:
+                self._check_step(handle)
+                self._current = operation
+                if not self._step(operation):
+                    self._current = None
+            except Error as e:
+                operation.future.set_exception(e)
+        else:
+            operation.handle = handle
+            operation.future.set_result(None)
+        self._advance()
+
+    def _give_up(self, operation: _Operation) -> None:
+        """Nobody waits for it any more: its cell is interrupted, and its end is passed over."""
+        if operation is self._current and self._session is not None and self._engine.handle is not None:
+            quick.droste_session_interrupt(self._session)
+            self._engine.kick()
+
+    def _wait_here(self, operation: _Operation) -> None:
+        """Blocks for its end, for somebody who did not await it, as in a notebook."""
+        if self._engine.loop.is_running() and _get_running_loop() is not self._engine.loop:
+            raise Error("the cell is under way on an event loop of another thread; await it there")
+        engine = self._engine
+        with engine.lock:
+            try:
+                engine.inside = engine.held_up = True
+                while not operation.future.done():
+                    rc = lib.droste_session_wait(self._session, _engine.SLICE_MS, self._out_ref, self._err)
+                    engine.drain()
+                    if rc == 1:
+                        continue
+                    self._step_done(self._out.value if rc == 0 else None, of(self._error) if rc < 0 else None)
+            except BaseException:       # Ctrl-C
+                operation.future.cancel()
+                raise
+            finally:
+                engine.inside = engine.held_up = False
+                engine.kick()
+
+
+def _close(engine: "_engine.Engine", session: Optional[int], offered: Dict[str, Tuple[Any, _tools.Bound]],
+           numbers: List[int]) -> None:
+    """Ends a session with all that is its own, and gives its engine back."""
+    if engine.handle is not None and session is not None:
+        with engine.lock:
+            lib.droste_session_close(session)
+    for _, bound in offered.values():
+        bound.release()
+    offered.clear()
+    while numbers:
+        _engine.models.remove(numbers.pop())
+    if engine.loop is not None:
+        engine.kick()
+        _engine.give_from_loop(engine)
+    else:
+        _engine.give(engine)
+
+
+def seconds(timeout: Optional[float]) -> float:
+    """A cell's own deadline, as the library has it; negative: none of its own."""
+    if timeout is None:
+        return -1.0
+    try:
+        given = float(timeout)
+    except (TypeError, ValueError, OverflowError):
+        given = math.nan
+    if not given >= 0:
+        raise ArgumentError("a timeout is a number of seconds, or 0 for none, not %r" % (timeout,))
+    return given if given < math.inf else 0.0
+
+
+def schema_of_fields(fields: Optional[Sequence[Any]]) -> Optional[bytes]:
+    """A JSON schema from names, or from {"name": …, "type": one of Python's} as dspy has them."""
+    if not fields:
+        return None
+    properties: Dict[str, Any] = {}
+    for field in fields:
+        name = field["name"] if isinstance(field, Mapping) else str(field)
+        kind = field.get("type") if isinstance(field, Mapping) else None
+        properties[check_name(name)] = {"type": JSON_TYPES[kind]} if kind in JSON_TYPES else {}
+    return to_json({"type": "object", "properties": properties, "required": list(properties)})
+
+
+JSON_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array",
+              "dict": "object", "NoneType": "null"}
+
+_told: "weakref.WeakValueDictionary[int, Interpreter]" = weakref.WeakValueDictionary()
+_listeners: Dict[int, Tuple[Callable[[int, str], None], Any]] = {}
+
+
+@_library.SessionDoneFn
+def _on_done(arg: int, session: int, handle: Optional[int], error: Any) -> None:
+    owner = _told.get(arg)
+    if owner is None:
+        Interpreter._free_result(handle)
+        return
+    owner._step_done(handle, of(error.contents) if error else None)
+
+
+@_library.OutputFn
+def _on_output(arg: int, stream: int, address: int, length: int) -> None:
+    found = _listeners.get(arg)
+    if found is None:
+        return
+    listener, engine = found
+    try:
+        listener(stream, _library.text_at(address, length))
+    except BaseException as e:
+        engine.failed(e)

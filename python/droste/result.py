@@ -1,0 +1,274 @@
+"""What a cell came to."""
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import html
+import json
+from typing import Any, Callable, cast, Dict, Generator, List, Optional
+
+from . import _library
+from ._library import quick, text_at
+from .errors import CellFailed
+
+_size = ctypes.c_size_t
+
+
+@dataclasses.dataclass(frozen=True)
+class CellError:
+    """What a cell raised, or why it was ended."""
+    type: str
+    message: str
+    traceback: Optional[str]
+
+    def __str__(self) -> str:
+        return "%s: %s" % (self.type, self.message) if self.message else self.type
+
+
+class Result:
+    """What a cell came to.
+
+    What it submitted are attributes and items: after `SUBMIT(answer=1, items=[2])` there are
+    `result.answer`, `result.items` and `result["items"]`; `result.output` is all of it, a dict (or the
+    field `output`, if it has that name). A submitted name never hides one of the host's own below,
+    since the code in the sandbox is not to be believed about them; `result["status"]` is the field.
+
+    Within asyncio it may be there before the cell has ended: `await` it. Where it is used without
+    that, it waits.
+    """
+    __slots__ = ("_handle", "_pending", "_kept", "__weakref__")
+
+    def __init__(self, handle: Optional[int] = None, pending: Any = None):
+        self._handle = handle
+        self._pending = pending
+        self._kept: Optional[Dict[str, Any]] = None      # of JSON, what was read
+
+    def __del__(self, free: Callable[[int], None] = quick.droste_result_free) -> None:
+        if getattr(self, "_handle", None):
+            free(self._handle)  # type: ignore
+
+    def __copy__(self) -> "Result":
+        return self     # what it is of belongs to one
+
+    def __deepcopy__(self, memo: Any) -> "Result":
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a result cannot be pickled; what it has can: `fields`, `json`, `stdout`")
+
+    # -- the end of the cell
+
+    def _get(self) -> int:
+        if self._handle is None:
+            self._handle = self._pending.finish()
+            self._pending = None
+        return self._handle  # type: ignore
+
+    def __await__(self) -> Generator[Any, None, "Result"]:
+        if self._handle is None:
+            yield from self._pending.wait().__await__()
+            self._get()
+        return self
+
+    @property
+    def done(self) -> bool:
+        """False while the cell is under way."""
+        return self._handle is not None or self._pending.done
+
+    # -- the host's own
+
+    @property
+    def _own(self) -> "Result":
+        """What one of these needs of another, which no submitted field hides (SubmittedFirst)."""
+        return cast(Result, _Own(self))
+
+    @property
+    def status(self) -> str:
+        """"ok", "submitted", "error" (the code raised), "timeout", "killed" or "lost"."""
+        return quick.droste_result_status(self._get()).decode()
+
+    @property
+    def ok(self) -> bool:
+        """It ended as code should: status "ok" or "submitted"."""
+        return self._own.status in ("ok", "submitted")
+
+    def _keep(self) -> Dict[str, Any]:
+        if self._kept is None:
+            self._kept = {}
+        return self._kept
+
+    def _text(self, function: Any) -> Optional[str]:
+        length = _size()
+        address = function(self._get(), ctypes.byref(length))
+        return text_at(address, length.value) if address else None
+
+    @property
+    def stdout(self) -> str:
+        """What was printed; the middle of very much is left out."""
+        return self._text(quick.droste_result_stdout) or ""
+
+    @property
+    def stderr(self) -> str:
+        return self._text(quick.droste_result_stderr) or ""
+
+    @property
+    def echo(self) -> Optional[str]:
+        """The repr of the cell's last expression; None where there is none, or it is None."""
+        echo = quick.droste_result_echo(self._get())
+        return None if echo is None else echo.decode("utf-8", "replace")
+
+    @property
+    def fields(self) -> Optional[Dict[str, Any]]:
+        """What was submitted; None where nothing was."""
+        kept = self._keep()
+        if "fields" not in kept:
+            text = self._text(quick.droste_result_submit)
+            kept["fields"] = None if text is None else json.loads(text)
+        return kept["fields"]
+
+    @property
+    def json(self) -> Dict[str, Any]:
+        """All of it, as `droste exec --json` prints it."""
+        kept = self._keep()
+        if "json" not in kept:
+            kept["json"] = json.loads(self._text(quick.droste_result_json) or "{}")
+        return kept["json"]
+
+    @property
+    def error(self) -> Optional[CellError]:
+        """What the code raised, or why it was ended; None where all is well."""
+        if self._own.ok:
+            return None
+        found = self._own.json["error"]
+        return CellError(found["type"], found["message"], found["traceback"]) if found else None
+
+    @property
+    def alive(self) -> bool:
+        """The session can go on, with its variables."""
+        return bool(quick.droste_result_alive(self._get()))
+
+    @property
+    def seconds(self) -> float:
+        return quick.droste_result_seconds(self._get())
+
+    @property
+    def killed(self) -> Optional[str]:
+        """What ended the sandbox: "memory", "timeout", "signal 9 SIGKILL", "exit 3"…"""
+        return self._own.json["killed"]
+
+    @property
+    def isolation(self) -> str:
+        return self._own.json["isolation"]
+
+    @property
+    def variables(self) -> List[Dict[str, Any]]:
+        """Name, type, length and a short preview of each variable of the session."""
+        return self._own.json["variables"]
+
+    @property
+    def resources(self) -> Dict[str, Any]:
+        return self._own.json["resources"]
+
+    @property
+    def calls(self) -> int:
+        return self._own.json["calls"]
+
+    def raise_for_status(self) -> "Result":
+        """Itself, or `CellFailed` where it is not `ok`."""
+        if not self._own.ok:
+            raise CellFailed(str(self._own.error or self._own.status), self)
+        return self
+
+    # -- what was submitted
+
+    @property
+    def output(self) -> Any:
+        """The submitted fields as a dict, or the one called `output`."""
+        fields = self._own.fields
+        return fields["output"] if fields and "output" in fields else fields
+
+    def __getitem__(self, name: str) -> Any:
+        return (self._own.fields or {})[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in (self._own.fields or {})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        fields = self._own.fields
+        if fields is not None and name in fields:
+            return fields[name]
+        what = ("the cell submitted nothing (status %s%s)" % (self._own.status, ", %s" % self._own.error if self._own.error else "")
+                if fields is None else "it submitted %s" % (", ".join(fields) or "no fields"))
+        raise AttributeError("the result has no field %r: %s" % (name, what))
+
+    def __dir__(self) -> List[str]:
+        return sorted(set(object.__dir__(self)) | set(self._own.fields or {}))
+
+    # -- for people
+
+    def __repr__(self) -> str:
+        if not self._own.done:
+            return "<Result: under way>"
+        words = [self._own.status]
+        if self._own.fields:
+            words.append(", ".join("%s=%s" % (k, _short(repr(v), 60)) for k, v in self._own.fields.items()))
+        elif self._own.error:
+            words.append(_short(str(self._own.error), 120))
+        elif self._own.echo is not None:
+            words.append(_short(self._own.echo, 60))
+        elif self._own.stdout:
+            words.append(_short(repr(self._own.stdout), 60))
+        return "<Result: %s>" % ", ".join(words)
+
+    def _repr_html_(self) -> str:
+        rows = [("status", "%s in %.3f s" % (self._own.status, self._own.seconds))]
+        rows += [(name, _short(repr(value), 2000)) for name, value in (self._own.fields or {}).items()]
+        if self._own.echo is not None:
+            rows.append(("value", _short(self._own.echo, 2000)))
+        rows += [(name, _short(text, 4000)) for name, text in
+                 (("stdout", self._own.stdout), ("stderr", self._own.stderr)) if text]
+        if self._own.error:
+            rows.append(("error", self._own.error.traceback or str(self._own.error)))
+        return table(rows)
+
+
+class _Own:
+    """A result without what SubmittedFirst puts before its own."""
+    __slots__ = ("_result",)
+
+    def __init__(self, result: Result):
+        self._result = result
+
+    def __getattr__(self, name: str) -> Any:
+        return object.__getattribute__(self._result, name)
+
+
+class SubmittedFirst(Result):
+    """A result whose submitted fields hide everything else: `result.status` is the field `status`, if one
+    was submitted, as the interpreters have it that this follows."""
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _HOSTS:
+            fields = self._own.fields
+            if fields is not None and name in fields:
+                return fields[name]
+        return object.__getattribute__(self, name)
+
+
+_HOSTS = frozenset(name for name in vars(Result) if not name.startswith("_"))
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[:most // 2] + " … " + text[-most // 2:]
+
+
+def table(rows: Any, title: str = "") -> str:
+    """A small table for notebooks; everything in it is escaped, as it may come from a sandbox."""
+    cells = "".join("<tr><th style='text-align:left;vertical-align:top'>%s</th><td style='text-align:left'>"
+                    "<pre style='margin:0;white-space:pre-wrap'>%s</pre></td></tr>"
+                    % (html.escape(str(name)), html.escape(str(text))) for name, text in rows)
+    head = "<caption style='text-align:left'>%s</caption>" % html.escape(title) if title else ""
+    return "<table class='droste'>%s%s</table>" % (head, cells)

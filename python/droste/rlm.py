@@ -1,0 +1,465 @@
+"""`RLM`: answers a question about a context, by a model that writes code in a sandbox.
+
+One call is a run: `run` waits for it, `arun` is for `await`, `stream` and `astream` tell what happens
+meanwhile. `completion` is the same by the name and in the shape that other runtimes have it.
+"""
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextvars
+import ctypes
+import dataclasses
+import json
+import os
+from typing import (Any, AsyncIterator, Callable, Deque, Dict, Iterator, List, Mapping, Optional, Tuple,
+                    Union)
+
+from . import _engine, _library, _settings, _tools, progress as _progress
+from ._library import lib, quick
+from ._values import c_text, encode, to_json
+from .errors import ArgumentError, Error, RunFailed, check, named
+from .result import _short, table
+
+Model = Union[None, str, Callable[..., Any]]
+QUESTION_MOST = 2000        # characters of a prompt that is question and context at once
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """Something that happened in a run: `kind` is "started", "context", "turn", "delta", "reply", "cell",
+    "output", "result", "calls", "notice", and "end" for the last, which has the `completion`."""
+    kind: str
+    text: str = ""
+    turn: int = 0
+    turns: int = 0
+    stream: int = 0
+    status: Optional[str] = None
+    seconds: float = 0.0
+    pending: int = 0
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    completion: Optional["Completion"] = None
+
+
+class Completion:
+    """What a run came to: `answer` is the value (any JSON), `response` the same as text."""
+
+    def __init__(self, told: Dict[str, Any], prompt: Any, root_model: str, steps: List[Event]):
+        self.json = told
+        self.prompt = prompt
+        self.root_model = root_model
+        self.steps = steps
+        self.answer: Any = told["answer"]
+        #: "answered", "exhausted", "budget", "timeout", "cancelled", "error" or "interrupted"
+        self.status: str = told["status"]
+        #: the run's name in the record
+        self.run: Optional[str] = told["run"]
+        self.iterations: int = told["iterations"]
+        self.usage: Dict[str, Any] = told["usage"]
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "answered"
+
+    @property
+    def response(self) -> str:
+        return self.answer if isinstance(self.answer, str) else "" if self.answer is None else json.dumps(
+            self.answer, ensure_ascii=False)
+
+    @property
+    def error(self) -> Optional[Error]:
+        """Why there is no answer, or not a whole one."""
+        found = self.json.get("error")
+        return named(found["type"], found["message"]) if found else None
+
+    @property
+    def cost(self) -> Optional[float]:
+        """Dollars; None where the price of some call is not known."""
+        return self.usage["cost"]
+
+    @property
+    def execution_time(self) -> float:
+        return self.usage["seconds"]
+
+    @property
+    def usage_summary(self) -> Dict[str, Any]:
+        """Usage by model, in the shape of rlm's own summary."""
+        return {"model_usage_summaries": {name: {
+            "total_calls": u["calls"], "total_input_tokens": u["input_tokens"],
+            "total_output_tokens": u["output_tokens"], "total_cost": u["cost"]}
+            for name, u in self.usage["models"].items()}, "total_cost": self.cost}
+
+    @property
+    def metadata(self) -> Dict[str, Any]:
+        return {"run": self.run, "status": self.status, "iterations": self.iterations,
+                "isolation": self.json.get("isolation")}
+
+    def raise_for_status(self) -> "Completion":
+        """Itself, or `RunFailed` where no answer was given."""
+        if not self.ok:
+            raise RunFailed(str(self.error or self.status), self)
+        return self
+
+    def __str__(self) -> str:
+        return self.response
+
+    def __repr__(self) -> str:
+        return "<Completion: %s, %s, %d turns, %d calls>" % (
+            self.status, _short(repr(self.answer), 80), self.iterations, self.usage["calls"])
+
+    def _repr_html_(self) -> str:
+        rows: List[Tuple[str, str]] = [("answer", _short(self.response, 4000)), ("status", "%s%s" % (
+            self.status, ": %s" % self.error if self.error else ""))]
+        rows.append(("usage", "%d turns, %d calls, %d + %d tokens, %.2f s%s" % (
+            self.iterations, self.usage["calls"], self.usage["input_tokens"], self.usage["output_tokens"],
+            self.usage["seconds"], ", $%.4f" % self.cost if self.cost else "")))
+        rows += [("turn %d, %s" % (step.turn, step.kind), _short(step.text, 2000)) for step in self.steps]
+        return table(rows, "Droste, run %s" % (self.run or "without a record"))
+
+
+class _Run:
+    """A run under way."""
+
+    def __init__(self, rlm: "RLM", question: Optional[str], context: Any, resume: Optional[str],
+                 listen: Optional[Callable[[Event], None]]):
+        self.rlm, self.question, self.context = rlm, question, context
+        self.listen = listen
+        self.resume = resume
+        self.steps: List[Event] = []
+        self.completion: Optional[Completion] = None
+        self.handle: Optional[int] = None       # of droste_running, while it is under way
+        self.bound: List[_tools.Bound] = []
+        self.numbers: List[int] = []
+        self.on_end: Optional[Callable[[], None]] = None
+        self.failure: Optional[BaseException] = None     # of a listener
+        self.engine: Any = None
+        self.id = next(_engine.ids)
+
+    def begin(self, engine: "_engine.Engine") -> None:
+        """In the engine's thread, with its lock."""
+        rlm, error, err = self.rlm, engine.error, engine.err
+        self.engine = engine
+        pairs, context = list(rlm._pairs), contextvars.copy_context()
+        for name, function in rlm._functions.items():
+            self.numbers.append(_engine.models.add(function))
+            _engine.models.contexts[self.numbers[-1]] = context
+            pairs.append((name, "callback:%d" % self.numbers[-1]))
+        engine.alive()
+        try:
+            for tool in rlm._tools.values():
+                bound = _tools.Bound(tool, engine, rlm._tool_threads)
+                bound.context = context
+                self.bound.append(bound)
+                check(quick.droste_tool_add(engine.handle, *bound.texts(), _tools.on_tool, bound.id, err), error)
+            for name, data in rlm._tool_data.items():
+                check(quick.droste_tool_data(engine.handle, name.encode(), data, len(data), err), error)
+            for name, code in rlm._tool_source.items():
+                check(quick.droste_tool_source(engine.handle, name.encode(), code, len(code), err), error)
+            self._start(engine, pairs)
+        except BaseException:
+            self.release()
+            raise
+        finally:
+            quick.droste_tools_clear(engine.handle)     # they are this run's: others may begin on the engine
+
+    def _start(self, engine: "_engine.Engine", pairs: List[Tuple[str, str]]) -> None:
+        request = _library.Request()
+        if self.question is not None:
+            request.question = c_text(self.question.encode("utf-8", "replace"), "a question")
+        if isinstance(self.context, os.PathLike):
+            request.context = c_text(self.context, "a path")
+        elif self.context is not None:
+            kind, data = encode(self.context)
+            request.kind, request.data, request.len = kind, data, len(data)
+        if self.resume is not None:
+            request.resume = c_text(self.resume, "a run's name")
+        request.settings = ctypes.cast(_settings.words(pairs), ctypes.POINTER(ctypes.c_char_p))
+        request.event, request.done, request.arg = _on_event, _on_done, self.id
+        running = ctypes.c_void_p()
+        _runs[self.id] = self
+        database = dict(pairs).get("database")
+        if database is not None:        # the engine is of those that have it
+            check(quick.droste_set(engine.handle, b"database", c_text(database, "a path"), engine.err), engine.error)
+        check(lib.droste_start(engine.handle, ctypes.byref(request), ctypes.byref(running), engine.err),
+              engine.error)
+        self.handle = running.value
+
+    def release(self) -> None:
+        _runs.pop(self.id, None)
+        for bound in self.bound:
+            bound.release()
+        while self.numbers:
+            _engine.models.remove(self.numbers.pop())
+
+    def cancel(self) -> None:
+        if self.handle is not None:
+            lib.droste_cancel(self.handle)
+
+    def tell(self, event: Event) -> None:
+        if event.kind in ("reply", "cell", "result", "output", "notice"):
+            self.steps.append(dataclasses.replace(event, text=_short(event.text, 20000)))
+        if self.listen is not None:
+            self.listen(event)
+
+    def tell_safely(self, event: Event) -> None:
+        """A listener that raises ends the run; whoever waits for it gets the exception."""
+        try:
+            self.tell(event)
+        except BaseException as e:
+            self.failure = self.failure or e
+            self.listen = None
+            if self.engine is not None:
+                self.engine.post(self.cancel)   # not from within the run
+
+    def ended(self, result: int) -> None:
+        self.handle = None
+        length = ctypes.c_size_t()
+        address = quick.droste_result_json(result, ctypes.byref(length))
+        told = json.loads(_library.text_at(address, length.value))
+        quick.droste_result_free(result)
+        self.completion = Completion(told, self.context, self.rlm.model_name, self.steps)
+        self.release()
+        if self.listen is not None and self.failure is None:
+            used = told["usage"]
+            self.tell_safely(Event("end", calls=used["calls"], input_tokens=used["input_tokens"],
+                              output_tokens=used["output_tokens"], completion=self.completion))
+        if self.on_end is not None:
+            self.on_end()
+
+
+_runs: Dict[int, _Run] = {}
+
+
+@_library.EventFn
+def _on_event(arg: int, event: Any) -> None:
+    run = _runs.get(arg)
+    if run is None:
+        return
+    e = event.contents
+    run.tell_safely(Event(e.kind.decode(), _library.text_at(e.text, e.len), e.turn, e.turns, e.stream,
+                   e.status.decode() if e.status else None, e.seconds, e.pending, e.calls, e.input_tokens,
+                   e.output_tokens))
+
+
+@_library.DoneFn
+def _on_done(arg: int, result: int) -> None:
+    run = _runs.get(arg)
+    if run is None:
+        quick.droste_result_free(result)
+    else:
+        run.ended(result)
+
+
+class RLM:
+    """A Recursive Language Model: a model, the tools it has, and its limits.
+
+        rlm = RLM(model="openai/gpt-5-mini")
+        print(rlm.run("Which module defines the most classes?", pathlib.Path("/usr/lib/python3.11")).answer)
+
+    `model` and `sub_model` are names (docs/configuration.md), or functions of messages, sync or async.
+    `tools` are functions of this program; `tool_data` values that the code has as variables; `tool_source`
+    Python, by name, whose documented functions the code has. Every setting is a keyword, with `_` for `-`.
+    `progress` shows what happens: True, False, or None for: on a terminal, and in notebooks.
+
+    The other names are those of alexzhang13/rlm: `backend` and `backend_kwargs` name the model,
+    `environment` and `environment_kwargs` the sandbox, `max_depth`, `max_iterations`, `max_budget`,
+    `max_timeout`, `max_tokens`, `max_errors`, `custom_tools`, `other_backends`, `max_concurrent_subcalls`.
+    """
+
+    def __init__(self, model: Model = None, *, sub_model: Model = None, tools: _tools.Tools = None,
+                 tool_data: Optional[Mapping[str, Any]] = None,
+                 tool_source: Optional[Mapping[str, str]] = None, tool_threads: bool = False,
+                 progress: Optional[bool] = False, on_event: Optional[Callable[[Event], None]] = None,
+                 **settings: Any):
+        from . import _names
+        seeds = _names.take_rlm(settings)
+        model = model if model is not None else seeds.model
+        sub_model = sub_model if sub_model is not None else seeds.sub_model
+        self.environment = seeds.environment      # one that is written in Python, or None
+        self._environment_kwargs = seeds.environment_kwargs
+        self._functions = {name: f for name, f in (("model", model), ("sub-model", sub_model)) if callable(f)}
+        texts = {name: m for name, m in (("model", model), ("sub_model", sub_model)) if not callable(m)}
+        self._pairs = _settings.pairs({**settings, **texts})
+        self.model_name = model if isinstance(model, str) else getattr(model, "__name__", None) or (
+            type(model).__name__ if model is not None else os.environ.get("DROSTE_MODEL", ""))
+        self._tools = _tools.collect({**seeds.tools, **_tools.collect(tools)})
+        self._tool_data = {name: to_json(value) for name, value in {**seeds.data, **(tool_data or {})}.items()}
+        self._tool_source = {name: code.encode() for name, code in {**seeds.source, **(tool_source or {})}.items()}
+        self._tool_threads = tool_threads
+        self._progress = seeds.verbose or progress
+        self._on_event = on_event
+
+    # -- runs
+
+    def run(self, question: str, context: Any = None) -> Completion:
+        """Answers the question, and waits for it. `context` is a value, or a path (`pathlib.Path`).
+
+        A run that comes to no answer is a completion too: see its `status`, or `raise_for_status`."""
+        return self._run_here(self._new(question, context))
+
+    async def arun(self, question: str, context: Any = None) -> Completion:
+        """The same for `await`; cancelling the task cancels the run."""
+        return await self._run_there(self._new(question, context))
+
+    def resume(self, run: str) -> Completion:
+        """Goes on with a run of the record whose process is gone; nothing that was paid for is paid again."""
+        return self._run_here(self._new(None, None, run))
+
+    def stream(self, question: str, context: Any = None) -> Iterator[Event]:
+        """The events of a run, as they happen; the last has the completion. Who stops listening (`break`)
+        cancels it."""
+        events: Deque[Event] = collections.deque()
+        run = self._new(question, context, listen=events.append)
+        engine = _engine.take(_settings.key(self._pairs))
+        try:
+            with engine.lock:
+                run.begin(engine)
+            while run.completion is None or events:
+                if not events:
+                    self._turn(engine, run)
+                while events:
+                    yield events.popleft()
+        finally:
+            self._finish(engine, run)
+
+    async def astream(self, question: str, context: Any = None) -> AsyncIterator[Event]:
+        """`stream`, within asyncio."""
+        events: "asyncio.Queue[Event]" = asyncio.Queue()
+        run = self._new(question, context, listen=events.put_nowait)
+        engine = self._begin_there(run)
+        try:
+            kind = ""
+            while kind != "end":
+                event = await events.get()
+                kind = event.kind
+                yield event
+        finally:
+            self._end_there(engine, run)
+
+    def completion(self, prompt: Any, root_prompt: Optional[str] = None) -> Completion:
+        """As rlm has it: the prompt becomes `context`, and `root_prompt` is the question about it."""
+        return self.run(*_question(prompt, root_prompt))
+
+    async def acompletion(self, prompt: Any, root_prompt: Optional[str] = None) -> Completion:
+        """`completion`, for `await`."""
+        return await self.arun(*_question(prompt, root_prompt))
+
+    def close(self) -> None:
+        """There is nothing to be closed; a run cleans up after itself."""
+
+    def __enter__(self) -> "RLM":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return "<RLM: %s>" % (self.model_name or "no model")
+
+    # -- how
+
+    def _new(self, question: Optional[str], context: Any, resume: Optional[str] = None,
+             listen: Optional[Callable[[Event], None]] = None) -> _Run:
+        if question is not None and not isinstance(question, str):
+            raise ArgumentError("a question is a str, not %s" % type(question).__name__)
+        listeners = [f for f in (listen, self._on_event, _progress.listener(self._progress)) if f]
+
+        def tell(event: Event) -> None:
+            for each in listeners:
+                each(event)
+
+        return _Run(self, question, context, resume, tell if listeners else None)
+
+    @staticmethod
+    def _turn(engine: "_engine.Engine", run: _Run) -> None:
+        with engine.lock:
+            check(lib.droste_turn(engine.alive(), engine.slice_ms(), engine.err), engine.error)
+            engine.drain()
+        engine.raise_failure()
+        if run.failure is not None:
+            raise run.failure
+
+    def _finish(self, engine: "_engine.Engine", run: _Run) -> None:
+        """Whatever happened: the run is over, and the engine idle."""
+        if engine.handle is None:
+            return
+        run.cancel()
+        while run.handle is not None:
+            with engine.lock:
+                lib.droste_turn(engine.handle, _engine.SLICE_MS, engine.err)
+                engine.drain()
+        run.release()
+        _engine.give(engine)
+
+    def _run_here(self, run: _Run) -> Completion:
+        if self.environment is not None:
+            return self._run_elsewhere(run)
+        engine = _engine.take(_settings.key(self._pairs))
+        try:
+            with engine.lock:
+                run.begin(engine)
+            while run.completion is None:
+                self._turn(engine, run)
+            return run.completion
+        finally:
+            self._finish(engine, run)
+
+    def _run_elsewhere(self, run: _Run) -> Completion:
+        """In an environment that is written in Python (environments.py)."""
+        from . import environments
+        from .interpreter import Interpreter
+        turns = int(dict(self._pairs).get("max-iterations", 30))
+        ask = Interpreter(model=self._functions.get("model"), sub_model=self._functions.get("sub-model"))
+        ask._pairs = list(self._pairs)
+        with ask:
+            status, answer, count, calls, seconds = environments.run(
+                self.environment or "", self._environment_kwargs, ask, run.question or "", run.context, turns)
+        told: Dict[str, Any] = {"answer": answer, "status": status, "run": None, "iterations": count, "error": None, "isolation": None,
+                "usage": {"calls": calls, "attempts": calls, "input_tokens": 0, "output_tokens": 0, "cost": None,
+                          "estimated": True, "seconds": seconds, "models": {}, "depths": []}}
+        return Completion(told, run.context, self.model_name, [])
+
+    def _begin_there(self, run: _Run) -> "_engine.Engine":
+        loop = asyncio.get_running_loop()
+        engine = _engine.take_for_loop(loop, _settings.key(self._pairs))
+        try:
+            with engine.lock:
+                run.begin(engine)
+        except BaseException:
+            _engine.give_from_loop(engine)
+            raise
+        engine.kick()
+        return engine
+
+    @staticmethod
+    def _end_there(engine: "_engine.Engine", run: _Run) -> None:
+        """The run may take a moment to end; the engine is given back then."""
+        if run.completion is not None or run.handle is None:
+            _engine.give_from_loop(engine)
+            return
+        run.on_end = lambda: engine.loop and engine.loop.call_soon(_engine.give_from_loop, engine)  # type: ignore
+        run.cancel()
+        engine.kick()
+
+    async def _run_there(self, run: _Run) -> Completion:
+        ended = asyncio.get_running_loop().create_future()
+        run.on_end = lambda: ended.done() or ended.set_result(None)  # type: ignore
+        engine = self._begin_there(run)
+        try:
+            await ended
+        finally:
+            self._end_there(engine, run)
+        if run.failure is not None:
+            raise run.failure
+        assert run.completion is not None
+        return run.completion
+
+
+def _question(prompt: Any, root_prompt: Optional[str]) -> Tuple[str, Any]:
+    if root_prompt is not None:
+        return root_prompt, prompt
+    if isinstance(prompt, str) and len(prompt) <= QUESTION_MOST:
+        return prompt, prompt
+    return "Do what the prompt in `context` asks for, and answer it.", prompt

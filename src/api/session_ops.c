@@ -1,0 +1,303 @@
+/* api/session_ops.c: what is done in a session: cells, values, contexts; waiting for their ends.
+ *
+ * Each operation is started, and then it is waited for, or its end is told (droste_session_on_done): not
+ * from within the session, which the receiver may close, but from the droste's list.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/contexts.h"
+#include "api/session_api.h"
+#include "base/cleanup.h"
+#include "session/context.h"
+
+/* ---- an end ---- */
+
+static void over(droste_session *s)
+{
+    droste *d = s->d;
+    s->done = true;
+    if (s->waited_for || !s->on_done)
+        return;
+    s->to_be_told = true;
+    TAILQ_INSERT_TAIL(&d->answered, s, told);
+    timer_start(d->tell, 0, 0);
+}
+
+static void operation_done(void *arg, struct cell_result *result)
+{
+    droste_session *s = arg;
+    s->result = *result;
+    over(s);
+}
+
+static void prepared(void *arg, const struct error *why)
+{
+    droste_session *s = arg;
+    if (why)
+        s->failure = *why;
+    over(s);
+}
+
+void session_api_tell_nobody(droste_session *s)
+{
+    if (s->to_be_told)
+        TAILQ_REMOVE(&s->d->answered, s, told);
+    s->to_be_told = false;
+}
+
+static int take_cell(droste_session *s, droste_result **out, struct error *err)
+{
+    struct cell_result result = s->result;
+    s->result = (struct cell_result){ 0 };
+    if (result.status == CELL_TIMEOUT)
+        broker_deadline(s->broker, s->session, result.error.message);
+    if (result.reason.code == ERROR_ENVIRONMENT) {
+        *err = result.reason;
+        cell_result_free(&result);
+        return -(int)ERROR_ENVIRONMENT;
+    }
+    *out = result_of_cell(&result, s->session, s->parts.workspace, s->rules);
+    return *out ? 0 : error_memory(err);
+}
+
+static int take_value(droste_session *s, struct error *err)
+{
+    int rc = s->result.status == CELL_OK ? 0 : context_refused(s->context, &s->result, err);
+    cell_result_free(&s->result);
+    context_free(s->context);
+    s->context = NULL;
+    return rc;
+}
+
+static int take_opening(droste_session *s, struct error *err)
+{
+    *err = s->failure;
+    s->failure = (struct error){ 0 };
+    return -(int)err->code;
+}
+
+/* The end of the operation; the session may begin another. */
+static int take(droste_session *s, droste_result **out, struct error *err)
+{
+    enum operation operation = s->operation;
+    s->operation = OPERATION_NONE;
+    s->done = false;
+    session_api_tell_nobody(s);
+    if (operation == OPERATION_CELL)
+        return take_cell(s, out, err);
+    if (operation == OPERATION_VALUE)
+        return take_value(s, err);
+    return operation == OPERATION_OPEN ? take_opening(s, err) : 0;
+}
+
+void droste_session_on_done(droste_session *s, droste_session_done_fn *fn, void *arg)
+{
+    if (!fn)
+        session_api_tell_nobody(s);
+    s->on_done = fn;
+    s->on_done_arg = arg;
+}
+
+/* Whoever is told may start operations, and close sessions. */
+void api_tell_sessions(droste *d)
+{
+    droste_session *s;
+    while ((s = TAILQ_FIRST(&d->answered))) {
+        droste_error told = { 0 };
+        struct error why = { 0 };
+        droste_result *result = NULL;
+        int rc = take(s, &result, &why);
+        api_fail(&told, &why, rc);
+        s->on_done(s->on_done_arg, s, result, rc < 0 ? &told : NULL);
+    }
+}
+
+/* ---- waiting ---- */
+
+/* While a sandbox is being made, others need the processors more: then it is not looked for. */
+static int wait_for(droste_session *s, int ms, droste_result **out, struct error *err)
+{
+    *out = NULL;
+    if (s->operation == OPERATION_NONE)
+        return 0;
+    s->waited_for = true;
+    int rc = api_wait_soon(s->d, &s->done, session_is_ready(s->session), ms, err);
+    s->waited_for = false;
+    return rc != 0 ? rc : take(s, out, err);
+}
+
+int droste_session_wait(droste_session *s, int milliseconds, droste_result **out, droste_error *err)
+{
+    struct error why = { 0 };
+    int rc = wait_for(s, milliseconds, out, &why);
+    return api_fail(err, &why, rc);
+}
+
+int session_api_finish(droste_session *s, int rc, droste_result **out, struct error *err)
+{
+    droste_result *result = NULL;
+    if (rc < 0)
+        return rc;
+    rc = wait_for(s, -1, &result, err);
+    if (out)
+        *out = result;
+    return rc;
+}
+
+/* ---- beginning ---- */
+
+static int begin(droste_session *s, enum operation operation, struct error *err)
+{
+    if (s->operation != OPERATION_NONE)
+        return error_set(err, ERROR_ARGUMENT,
+            s->done ? "the end of the session's last operation was not taken yet"
+                    : "the session is busy with another operation");
+    s->operation = operation;
+    s->done = false;
+    return 0;
+}
+
+static int began(droste_session *s, int rc)
+{
+    if (rc < 0)
+        s->operation = OPERATION_NONE;
+    return rc;
+}
+
+int session_api_prepare(droste_session *s, struct error *err)
+{
+    int rc = begin(s, OPERATION_OPEN, err);
+    if (rc < 0)
+        return rc;
+    return began(s, prepare_start(&s->prepare, s->session, &s->options, false, prepared, s, err));
+}
+
+static int start_cell(
+    droste_session *s, const char *code, size_t len, int flags, double timeout, struct error *err)
+{
+    struct session_cell cell = {
+        .code = code, .len = len, .echo = flags & DROSTE_ECHO, .execute_timeout = timeout
+    };
+    int rc = begin(s, OPERATION_CELL, err);
+    return rc < 0 ? rc : began(s, session_exec(s->session, &cell, operation_done, s, err));
+}
+
+int droste_session_exec_start(
+    droste_session *s, const char *code, size_t len, int flags, double timeout, droste_error *err)
+{
+    struct error why = { 0 };
+    return api_fail(err, &why, start_cell(s, code, len, flags, timeout, &why));
+}
+
+int droste_session_exec(droste_session *s, const char *code, size_t len, int flags,
+    droste_result **out, droste_error *err)
+{
+    struct error why = { 0 };
+    api_forget_interrupt(s->d);
+    int rc = start_cell(s, code, len, flags, -1, &why);
+    return api_fail(err, &why, session_api_finish(s, rc, out, &why));
+}
+
+/* ---- values ---- */
+
+/* Takes the context. */
+static int start_value(droste_session *s, struct context *context, const char *const *names,
+    size_t count, struct error *err)
+{
+    int rc = begin(s, OPERATION_VALUE, err);
+    if (rc < 0) {
+        context_free(context);
+        return rc;
+    }
+    s->context = context;
+    rc = context_set(context, s->session, names, count, operation_done, s, err);
+    if (rc < 0) {
+        context_free(context);
+        s->context = NULL;
+    }
+    return began(s, rc);
+}
+
+static int start_set(droste_session *s, const char *name, const char *kind, const void *data,
+    size_t len, struct error *err)
+{
+    struct context *context = NULL;
+    enum value_kind value;
+    int rc = context_kind_parse(kind, &value, err);
+    if (rc == 0)
+        rc = context_from_memory(data, len, value, &context, err);
+    return rc < 0 ? rc : start_value(s, context, &name, 1, err);
+}
+
+int droste_session_set_start(droste_session *s, const char *name, const char *kind,
+    const void *data, size_t len, droste_error *err)
+{
+    struct error why = { 0 };
+    return api_fail(err, &why, start_set(s, name, kind, data, len, &why));
+}
+
+int droste_session_set(droste_session *s, const char *name, const char *kind, const void *data,
+    size_t len, droste_error *err)
+{
+    struct error why = { 0 };
+    int rc = start_set(s, name, kind, data, len, &why);
+    return api_fail(err, &why, session_api_finish(s, rc, NULL, &why));
+}
+
+int droste_session_load(
+    droste_session *s, const char *name, const char *kind, const char *path, droste_error *err)
+{
+    struct error why = { 0 };
+    struct context *context = NULL;
+    enum value_kind value;
+    struct context_filter filter = api_filter(&s->settings);
+    free(steal(&s->notice));
+    int rc = kind ? context_kind_parse(kind, &value, &why)
+                  : api_context_kind(&s->settings, &value, &why);
+    if (rc == 0)
+        rc = context_load(path, value, &filter, &context, &why);
+    char *notice = rc == 0 ? context_notice(context) : NULL;
+    if (rc == 0)
+        rc = session_api_finish(s, start_value(s, context, &name, 1, &why), NULL, &why);
+    if (rc == 0)
+        s->notice = steal(&notice);
+    free(notice);
+    return api_fail(err, &why, rc);
+}
+
+/* The notices one after the other, on a line. */
+static int add_notice(droste_session *s, const struct context *context, struct error *err)
+{
+    cleanup_free char *notice = context_notice(context), *before = steal(&s->notice);
+    struct buf all = { 0 };
+    if (!notice) {
+        s->notice = steal(&before);
+        return 0;
+    }
+    buf_printf(&all, "%s%s%s", before ? before : "", before ? "; " : "", notice);
+    s->notice = buf_steal(&all);
+    return s->notice ? 0 : error_memory(err);
+}
+
+int droste_session_load_contexts(droste_session *s, droste_error *err)
+{
+    struct error why = { 0 };
+    struct contexts all = { 0 };
+    free(steal(&s->notice));
+    int rc = api_contexts_load(s->d, &s->settings, NULL, NULL, &all, &why);
+    if (rc == 0)
+        rc = api_contexts_check(&all, s->tools, &why);
+    for (size_t i = 0; rc == 0 && i < all.count; i++) {
+        struct context_names names;
+        context_names(all.items[i], i, &names);
+        rc = prepare_check_context(&s->prepare, all.items[i], &why);
+        if (rc == 0)
+            rc = add_notice(s, all.items[i], &why);
+        if (rc == 0)
+            rc = start_value(s, steal(&all.items[i]), names.names, names.count, &why);
+        rc = session_api_finish(s, rc, NULL, &why);
+    }
+    contexts_free(&all);
+    return api_fail(err, &why, rc);
+}

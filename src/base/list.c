@@ -1,0 +1,44 @@
+/* base/list.c: see list.h. */
+#include "base/list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void list_clear(struct list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->items[i]);
+    free(list->items);
+    *list = (struct list){ 0 };
+}
+
+int list_add(struct list *list, const char *value, struct error *err)
+{
+    char *copy = strdup(value);
+    char **items = copy ? realloc(list->items, (list->count + 1) * sizeof *items) : NULL;
+    if (!items) {
+        free(copy);
+        return error_memory(err);
+    }
+    list->items = items;
+    list->items[list->count++] = copy;
+    return 0;
+}
+
+int list_add_end(struct list *list, struct error *err)
+{
+    char **items = realloc(list->items, (list->count + 1) * sizeof *items);
+    if (!items)
+        return error_memory(err);
+    list->items = items;
+    items[list->count] = NULL;
+    return 0;
+}
+
+int list_add_all(struct list *list, const struct list *from, struct error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < from->count; i++)
+        rc = list_add(list, from->items[i], err);
+    return rc;
+}

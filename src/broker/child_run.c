@@ -1,0 +1,154 @@
+/* broker/child_run.c: what the function "rlm_query" does: a prompt, perhaps with a context, is a run of
+ * its own. Where none may begin, a model is asked instead.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "broker/internal.h"
+#include "broker/prompt.h"
+
+enum { PROMPT_MAX = 32000 }; /* bytes of a child run's prompt that its model is shown */
+
+/* A longer one, without a context, is itself the context: a model cannot be told to read what fills
+ * its window. */
+static const char large_prompt[] =
+    "Your task is too long to be shown here: it is the str `context`, what is to be done together "
+    "with what it is to be done with. Read its beginning and its end first, and do what it asks.";
+
+static void child_done(void *arg, const char *json, size_t len, const struct error *error)
+{
+    struct item *item = arg;
+    struct broker *b = item->ask->broker;
+    item->child = NULL;
+    item->error = *error;
+    if (json)
+        item_keep_text(item, json, len, false);
+    broker_tell_changed(b);
+    item_over(item);
+}
+
+void child_cancel(struct item *item, const struct error *why)
+{
+    item->ask->broker->options.children->cancel(steal(&item->child), why);
+}
+
+int child_take(
+    struct ask *ask, struct json_object *head, struct frame_parts *parts, struct error *err)
+{
+    struct json_object *kinds = json_get_typed(head, "kinds", json_type_array);
+    struct json_object *of = json_get_typed(head, "of", json_type_array);
+    size_t count = json_length(kinds), len;
+    const char *data;
+    ask->contexts = count ? calloc(count, sizeof *ask->contexts) : NULL;
+    if (count && !ask->contexts)
+        return error_memory(err);
+    for (; ask->context_count < count && frame_parts_next(parts, &data, &len);
+         ask->context_count++) {
+        enum value_kind kind;
+        const char *word =
+            json_object_get_string(json_object_array_get_idx(kinds, ask->context_count));
+        if (context_kind_parse(word ? word : "", &kind, err) < 0)
+            return -(int)ERROR_ARGUMENT;
+        struct given *given = given_new(kind, data, len);
+        if (!given)
+            return error_memory(err);
+        ask->contexts[ask->context_count] = given;
+    }
+    for (size_t i = 0; i < ask->count && i < json_length(of); i++) {
+        int64_t index = json_object_get_int64(json_object_array_get_idx(of, i));
+        if (index >= 0 && (size_t)index < ask->context_count)
+            ask->items[i].context = ask->contexts[index];
+    }
+    return 0;
+}
+
+/* The prompt with the context behind it. */
+static int plain_text(
+    const struct item *item, const char *prompt, size_t len, struct buf *out, struct error *err)
+{
+    size_t n = 0;
+    const char *context = item->context ? given_bytes(item->context, &n) : NULL;
+    buf_append(out, prompt, len);
+    if (context) {
+        buf_puts(out, "\n\nContext:\n");
+        buf_append(out, context, n);
+    }
+    return buf_failed(out) ? error_memory(err) : 0;
+}
+
+static bool is_large(const struct item *item, size_t len)
+{
+    return !item->context && len > PROMPT_MAX;
+}
+
+/* As child_start will ask it. */
+int child_find(struct item *item, const char *text, size_t len, struct error *err)
+{
+    cleanup_buf struct buf whole = { 0 };
+    char hash[HASH_TEXT_SIZE] = "";
+    if (!item->ask->broker->options.children) {
+        int rc = plain_text(item, text, len, &whole, err);
+        return rc < 0 ? rc : known_find_call(item, buf_text(&whole), whole.len, err);
+    }
+    if (is_large(item, len)) {
+        int rc = hash_sha256(text, len, hash, err);
+        return rc < 0 ? rc : known_find_run(item, large_prompt, strlen(large_prompt), hash, err);
+    }
+    const char *context = item->context ? given_hash(item->context, err) : hash;
+    return context ? known_find_run(item, text, len, context, err) : -(int)ERROR_IO;
+}
+
+/* No child run may begin here: a model is asked. */
+static int start_plain(struct item *item, const char *prompt, size_t len, struct error *err)
+{
+    cleanup_buf struct buf whole = { 0 };
+    size_t n = 0;
+    const char *context = item->context ? given_bytes(item->context, &n) : "";
+    if (!text_is_utf8(context, n, NULL))
+        return error_set(err, ERROR_ARGUMENT,
+            "a context of bytes needs a child run, and none may begin here (max-recursion-depth)");
+    int rc = plain_text(item, prompt, len, &whole, err);
+    return rc < 0 ? rc : model_ask(item, whole.data, whole.len, false, err);
+}
+
+int child_begin(struct item *item, const char *prompt, size_t len, const struct recorded_run *known,
+    struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    int may = known_may_ask(item, err);
+    if (may < 0)
+        return may;
+    struct given *large = is_large(item, len) ? given_new(VALUE_TEXT, prompt, len) : NULL;
+    struct broker_child child = { .prompt = large ? large_prompt : prompt,
+        .len = large ? strlen(large_prompt) : len,
+        .context = large ? large : item->context,
+        .model = item->ask->model,
+        .cell = b->cell,
+        .resume = known ? known->id : NULL,
+        .reserved = !known || !known->begun };
+    if (is_large(item, len) && !large)
+        return error_memory(err);
+    int rc = b->options.children->start(
+        b->options.children_arg, &child, child_done, item, &item->child, err);
+    given_drop(large);
+    return rc;
+}
+
+int child_start(struct item *item, const char *prompt, size_t len, struct error *err)
+{
+    struct broker_options *o = &item->ask->broker->options;
+    item->is_run = true;
+    int rc = prompt_check(prompt, len, err);
+    if (rc == 0 && memchr(prompt, '\0', len))
+        rc = error_set(err, ERROR_ARGUMENT, "the prompt of a child run has a zero byte in it");
+    if (rc < 0)
+        return rc;
+    if (!o->children)
+        return start_plain(item, prompt, len, err);
+    rc = o->recorded ? known_start_run(item, prompt, len, err) : 0;
+    if (rc == 0)
+        rc = child_begin(item, prompt, len, NULL, err);
+    return rc < 0 ? rc : 0;
+}

@@ -1,0 +1,176 @@
+/* broker/model_call.c: what the function "llm_query" does: a prompt is a call of a model.
+ *
+ * It is held in the budget, begins in the record with its key before it is started, and ends there
+ * before its answer goes to the guest.
+ */
+#include "base/cleanup.h"
+#include "broker/internal.h"
+#include "broker/prompt.h"
+#include "lm/request.h"
+
+/* ---- the end ---- */
+
+struct store_call_end broker_call_end(const struct lm_reply *r)
+{
+    bool failed = r->error.code != ERROR_NONE;
+    return (struct store_call_end){
+        .status = failed ? error_code_name(r->error.code) : "ok",
+        .error = failed ? r->error.text : NULL,
+        .finish = r->finish,
+        .reply = { r->text, r->len },
+        .input_tokens = r->usage.input_tokens,
+        .output_tokens = r->usage.output_tokens,
+        .estimated = r->usage.estimated,
+        .cost = r->cost,
+        .attempts = r->attempts,
+        .seconds = r->seconds,
+    };
+}
+
+static void record_end(struct item *item, const struct lm_reply *r)
+{
+    struct broker *b = item->ask->broker;
+    bool failed = r->error.code != ERROR_NONE;
+    struct store_call_end end = broker_call_end(r);
+    struct error err = { 0 };
+    /* An answer that could not be recorded is not given: a later resume would pay for it again. */
+    if (item->record && b->options.store &&
+        store_call_end(b->options.store, item->record, &end, &err) < 0 && !failed)
+        item->error = err;
+    item->record = 0;
+}
+
+static void item_done(void *arg, const struct lm_reply *r)
+{
+    struct item *item = arg;
+    struct broker *b = item->ask->broker;
+    item->call = NULL;
+    budget_settle(b->options.budget, &item->hold, r);
+    item->error = r->error;
+    record_end(item, r);
+    if (item->error.code == ERROR_NONE)
+        item_keep_text(item, r->text, r->len, item->is_run);
+    broker_tell_changed(b);
+    item_over(item);
+}
+
+void model_cancel(struct item *item, const struct error *why)
+{
+    struct broker *b = item->ask->broker;
+    struct lm_reply cancelled = { 0 };
+    lm_cancel(steal(&item->call), &cancelled);
+    cancelled.error = *why;
+    budget_settle(b->options.budget, &item->hold, &cancelled);
+    record_end(item, &cancelled);
+}
+
+/* ---- the beginning ---- */
+
+/* The indices that the head lists are prompts of several messages. */
+int model_take(
+    struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err)
+{
+    struct json_object *list = json_get_typed(head, "messages", json_type_array);
+    size_t count = json_length(list);
+    for (size_t i = 0; i < count; i++) {
+        int64_t index = json_object_get_int64(json_object_array_get_idx(list, i));
+        if (index >= 0 && (size_t)index < ask->count)
+            ask->items[index].is_messages = true;
+    }
+    return 0;
+}
+
+int model_find(struct item *item, const char *text, size_t len, struct error *err)
+{
+    return known_find_call(item, text, len, err);
+}
+
+/* The call's key is in the record before the call is made, so that it can be made again as itself. */
+static int record_begin(struct item *item, const char *model, const char *key, const char *text,
+    size_t len, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    if (item->record) /* it began in an earlier life of the run */
+        return store_call_repeat(b->options.store, item->record, err);
+    struct store_call_begin begin = {
+        .run = b->options.run,
+        .turn = b->turn,
+        .cell = b->cell,
+        .depth = b->options.depth,
+        .kind = item->is_run ? "plain" : "sub",
+        .model = model,
+        .request = { text, len },
+        .key = key,
+    };
+    return b->options.store ? store_call_begin(b->options.store, &begin, &item->record, err) : 0;
+}
+
+int model_begin(struct item *item, const struct lm_request *request, const struct budget_call *call,
+    const char *text, size_t len, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    struct lm_request keyed = *request;
+    char key[LM_KEY_SIZE];
+    int rc = known_may_ask(item, err);
+    if (rc == 0)
+        rc = budget_hold(b->options.budget, call, &item->hold, err);
+    if (rc == 0 && !keyed.key) {
+        rc = lm_key(key, err);
+        keyed.key = key;
+    }
+    if (rc == 0)
+        rc = record_begin(item, call->model, keyed.key, text, len, err);
+    if (rc == 0)
+        rc = lm_start(b->options.lm, &keyed, item_done, NULL, item, &item->call, err);
+    if (rc < 0) {
+        budget_release(b->options.budget, &item->hold);
+        struct lm_reply never = { .error = *err, .text = "", .finish = "" };
+        if (budget_is_refused_above(b->options.budget))
+            item->record = 0;
+        record_end(item, &never);
+        return rc;
+    }
+    return 0;
+}
+
+static int start_request(
+    struct item *item, struct lm_request *request, const char *text, size_t len, struct error *err)
+{
+    struct broker_options *o = &item->ask->broker->options;
+    double left = budget_seconds_left(o->budget);
+    request->model = item->ask->model;
+    request->depth = o->depth;
+    request->temperature = -1;
+    request->max_tokens = o->max_tokens;
+    request->timeout = o->call_timeout;
+    if (request->timeout <= 0 || request->timeout > left)
+        request->timeout = left < 1e9 ? left : request->timeout;
+    const struct budget_call call = { .model = request->model ? request->model : lm_name(o->lm),
+        .depth = request->depth,
+        .prompt_bytes = request_weight(request),
+        .max_tokens = request->max_tokens,
+        .lm = o->lm,
+        .lm_model = request->model,
+        .account = o->account };
+    int rc = o->recorded ? known_start(item, request, &call, text, len, err) : 0;
+    if (rc == 0)
+        rc = model_begin(item, request, &call, text, len, err);
+    return rc < 0 ? rc : 0;
+}
+
+int model_ask(struct item *item, const char *text, size_t len, bool is_messages, struct error *err)
+{
+    struct prompt prompt;
+    int rc = prompt_open(&prompt, text, len, is_messages, err);
+    if (rc < 0)
+        return rc;
+    struct lm_request request = { .messages = prompt.messages, .message_count = prompt.count };
+    rc = start_request(item, &request, text, len, err);
+    prompt_close(&prompt);
+    return rc;
+}
+
+int model_start(struct item *item, const char *text, size_t len, struct error *err)
+{
+    return model_ask(item, text, len, item->is_messages, err);
+}

@@ -1,0 +1,291 @@
+/* cli/smoke.c: droste smoke: does all work that a session with a repository needs? Without a model. */
+#include <string.h>
+
+#include "api/api.h"
+#include "base/clock.h"
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "cli/cli.h"
+#include "volume/workspace.h"
+
+enum phase {
+    PHASE_CONFIG,
+    PHASE_SANDBOX,
+    PHASE_CLONE,
+    PHASE_DRIVER,
+    PHASE_STEP_1,
+    PHASE_STEP_2,
+    PHASE_CLEANUP,
+    PHASE_COUNT,
+};
+
+/* As the report has them, and in that order. */
+static const struct {
+    const char *name, *category;
+} phases[PHASE_COUNT] = {
+    [PHASE_CONFIG] = { "config", "config_error" },
+    [PHASE_SANDBOX] = { "sandbox_create", "sandbox_create_clone_error" },
+    [PHASE_CLONE] = { "repo_clone", "sandbox_create_clone_error" },
+    [PHASE_DRIVER] = { "driver_start", "driver_handshake_error" },
+    [PHASE_STEP_1] = { "exec_step_1", "driver_execution_error" },
+    [PHASE_STEP_2] = { "exec_step_2", "driver_execution_error" },
+    [PHASE_CLEANUP] = { "cleanup", "cleanup_error" },
+};
+
+struct smoke {
+    droste *d;
+    droste_session *session;
+    struct workspace *workspace;
+    struct buf repo_path;
+    char commit[COMMIT_SIZE];
+    int64_t value; /* that the second step found; -1: it did not */
+    bool started, submitted;
+    double ms[PHASE_COUNT];
+    enum phase failed; /* PHASE_COUNT: none */
+    struct error error;
+};
+
+/* ---- the phases ---- */
+
+static int config(struct smoke *s, struct error *err)
+{
+    struct environment *env;
+    int rc = repository_check(s->d->settings.repo_url, s->d->settings.repo_ref, err);
+    return rc < 0 ? rc : api_environment(s->d, &s->d->settings, &env, err);
+}
+
+static int clone_repo(struct smoke *s, struct error *err)
+{
+    struct session_options unused = { 0 };
+    api_forget_interrupt(s->d);
+    int rc = api_stage(s->d, &s->d->settings, &s->workspace, &unused, err);
+    if (rc == 0)
+        memcpy(s->commit, workspace_staged(s->workspace)->commit, sizeof s->commit);
+    return rc;
+}
+
+static int inner(const droste_error *public, struct error *err)
+{
+    return error_set(err, (enum error_code) public->code, "%s", public->text);
+}
+
+static int create(struct smoke *s, struct error *err)
+{
+    droste_error why;
+    const char *repo = workspace_staged(s->workspace)->repo;
+    if (api_session_open_staged(s->d, workspace_hold(s->workspace), &s->session, &why) < 0)
+        return inner(&why, err);
+    buf_printf(&s->repo_path, "%s/%s", api_session_workspace(s->session), repo);
+    return 0;
+}
+
+/* Runs a cell that must end with this status. */
+static int run_cell(
+    struct smoke *s, const char *code, const char *status, droste_result **out, struct error *err)
+{
+    droste_error why;
+    if (droste_session_exec(s->session, code, strlen(code), 0, out, &why) < 0)
+        return inner(&why, err);
+    const char *got = droste_result_status(*out), *traceback = droste_result_traceback(*out);
+    if (strcmp(got, status) == 0)
+        return 0;
+    size_t len = traceback ? strlen(traceback) : 0;
+    while (len > 0 && traceback[len - 1] == '\n')
+        len--;
+    const char *last = len > 0 ? memrchr(traceback, '\n', len) : NULL;
+    droste_result_error(*out, &why);
+    return error_set(err, ERROR_IO, "the cell ended as '%s', not '%s'%s%.*s%s", got, status,
+        len > 0 || why.text[0] ? ": " : "", last ? (int)(traceback + len - last - 1) : 0,
+        last ? last + 1 : "", len > 0 ? "" : why.text);
+}
+
+static int start_driver(struct smoke *s, struct error *err)
+{
+    droste_result *r = NULL;
+    int rc = run_cell(s, "", "ok", &r, err);
+    s->started = rc == 0;
+    droste_result_free(r);
+    return rc;
+}
+
+static int step_1(struct smoke *s, struct error *err)
+{
+    static const char code[] = "counter = 2\nprint(read_file('README.md')[:120])";
+    droste_result *r = NULL;
+    int rc = run_cell(s, code, "ok", &r, err);
+    size_t len = 0;
+    const char *text = rc == 0 ? droste_result_stdout(r, &len) : NULL;
+    if (rc == 0 && strspn(text, " \t\r\n") == len)
+        rc = error_set(err, ERROR_NOT_FOUND, "the repository's README.md is empty");
+    droste_result_free(r);
+    return rc;
+}
+
+static int step_2(struct smoke *s, struct error *err)
+{
+    cleanup_json struct json_object *o = NULL;
+    droste_result *r = NULL;
+    size_t len;
+    int rc = run_cell(s, "counter += 3\nSUBMIT(output=counter)", "submitted", &r, err);
+    const char *submit = rc == 0 ? droste_result_submit(r, &len) : NULL;
+    if (rc == 0)
+        rc = json_parse(submit, len, &json_limits_small, &o, err);
+    if (rc == 0) {
+        s->submitted = true;
+        s->value = json_get_int(o, "output", -1);
+    }
+    if (rc == 0 && s->value != 5)
+        rc = error_set(err, ERROR_PROTOCOL, "the second cell did not find the state of the first");
+    droste_result_free(r);
+    return rc;
+}
+
+static int clean_up(struct smoke *s, struct error *err)
+{
+    droste_session_close(steal(&s->session));
+    workspace_release(steal(&s->workspace));
+    return 0;
+}
+
+/* In the order of their work: a sandbox gets its files when it is made. */
+static const struct {
+    enum phase phase;
+    int (*run)(struct smoke *s, struct error *err);
+} steps[] = { { PHASE_CONFIG, config }, { PHASE_CLONE, clone_repo }, { PHASE_SANDBOX, create },
+    { PHASE_DRIVER, start_driver }, { PHASE_STEP_1, step_1 }, { PHASE_STEP_2, step_2 },
+    { PHASE_CLEANUP, clean_up } };
+
+static void run_all(struct smoke *s)
+{
+    s->failed = PHASE_COUNT;
+    s->value = -1;
+    for (size_t i = 0; i < array_length(steps); i++) {
+        enum phase phase = steps[i].phase;
+        struct error err = { 0 };
+        uint64_t begin = clock_ns();
+        bool wanted = s->failed == PHASE_COUNT || phase == PHASE_CLEANUP;
+        if (wanted && steps[i].run(s, &err) < 0 && s->failed == PHASE_COUNT) {
+            s->failed = phase;
+            s->error = err;
+        }
+        s->ms[phase] = wanted ? clock_seconds_since(begin) * 1000 : 0;
+    }
+}
+
+/* ---- the report ---- */
+
+static void put_string(struct buf *out, const char *key, const char *value)
+{
+    buf_printf(out, "  \"%s\": ", key);
+    if (value)
+        json_append_string(out, value, strlen(value));
+    else
+        buf_puts(out, "null");
+    buf_puts(out, ",\n");
+}
+
+static void report(const struct smoke *s, struct buf *out)
+{
+    bool fine = s->failed == PHASE_COUNT;
+    const struct settings *settings = &s->d->settings;
+    buf_puts(out, "{\n");
+    put_string(out, "repo", settings->repo_url);
+    put_string(out, "ref", settings->repo_ref);
+    put_string(out, "commit", s->commit[0] ? s->commit : NULL);
+    put_string(out, "environment", settings->env);
+    put_string(out, "sandbox_id", NULL);
+    put_string(out, "workspace_path", s->repo_path.len > 0 ? buf_text(&s->repo_path) : NULL);
+    if (s->value >= 0)
+        buf_printf(out, "  \"persisted_state_value\": %lld,\n", (long long)s->value);
+    else
+        put_string(out, "persisted_state_value", NULL);
+    buf_printf(out, "  \"driver_started\": %s,\n", s->started ? "true" : "false");
+    put_string(out, "finalization_mode", s->submitted ? "SUBMIT" : NULL);
+    put_string(out, "termination_phase", fine ? "completed" : phases[s->failed].name);
+    put_string(out, "error_category", fine ? NULL : phases[s->failed].category);
+    buf_puts(out, "  \"phase_timings_ms\": {\n");
+    for (size_t i = 0; i < PHASE_COUNT; i++)
+        buf_printf(out, "    \"%s\": %lld%s\n", phases[i].name, (long long)(s->ms[i] + 0.5),
+            i + 1 < PHASE_COUNT ? "," : "");
+    buf_puts(out, "  },\n  \"error_message\": ");
+    if (fine)
+        buf_puts(out, "null");
+    else
+        json_append_string(out, s->error.text, strlen(s->error.text));
+    buf_puts(out, "\n}\n");
+}
+
+static int smoke(droste *d)
+{
+    struct smoke s = { .d = d };
+    cleanup_buf struct buf out = { 0 };
+    cli_catch_interrupts(d);
+    run_all(&s);
+    report(&s, &out);
+    bool fine = s.failed == PHASE_COUNT;
+    cli_print(fine ? stdout : stderr, buf_text(&out), out.len);
+    buf_free(&s.repo_path);
+    return fine ? cli_finish(EXIT_FINE, "the report") : EXIT_RAISED;
+}
+
+static int run(const struct command *self, droste *d, int argc, char **argv)
+{
+    const char *repo = NULL, *ref = NULL;
+    size_t count = 0;
+    const struct flag flags[] = {
+        { "repo", "URL", "The repository to stage; as the setting repo-url.", &repo, NULL },
+        { "ref", "REF", "A branch, tag or commit id of it.", &ref, NULL },
+        { 0 },
+    };
+    int status = cli_parse(self, argc, argv, flags, d, NULL, 0, &count);
+    if (status < 0)
+        status = cli_set(d, "repo-url", repo);
+    if (status < 0)
+        status = cli_set(d, "repo-ref", ref);
+    if (status < 0)
+        status = cli_set(d, "helpers", "yes");
+    if (status < 0 && !d->settings.repo_url)
+        status = cli_usage(self, "a smoke test needs a --repo");
+    if (status < 0)
+        status = smoke(d);
+    return status;
+}
+
+static const struct command_default defaults[] = { { "timeout", "60" }, { "repo-timeout", "60" },
+    { 0 } };
+
+#define DETAILS                                                                                    \
+    "Stages the repository, starts a sandbox, and runs two cells in it that share a variable; "    \
+    "no\n"                                                                                         \
+    "model is asked. One JSON object is printed, on standard error if something failed: repo, "    \
+    "ref,\n"                                                                                       \
+    "commit, environment, sandbox_id, workspace_path, persisted_state_value (5), "                 \
+    "driver_started,\n"                                                                            \
+    "finalization_mode, termination_phase (completed, or the phase that failed), "                 \
+    "error_category,\n"                                                                            \
+    "phase_timings_ms {config, sandbox_create, repo_clone, driver_start, exec_step_1,\n"           \
+    "exec_step_2, cleanup}, error_message. The repository must have a README.md.\n"                \
+    "Exit status: 0 all works, 1 a phase failed, 2 usage.\n"
+
+const struct command command_smoke = {
+    .name = "smoke",
+    .synopsis = "--repo URL [--ref REF] [--env ENVIRONMENT] [--SETTING VALUE ...]",
+    .summary = "test that repositories can be staged and used in sandboxes",
+    .details = DETAILS,
+    .examples = "  droste smoke --repo https://github.com/your-org/your-repo\n"
+                "  droste smoke --repo file:///srv/git/project.git --ref v1.2 --isolation full\n",
+    .settings = true,
+    .defaults = defaults,
+    .run = run,
+};
+
+const struct command command_daytona_smoke = {
+    .name = "daytona-smoke",
+    .synopsis = "--repo URL [--ref REF] [--env ENVIRONMENT] [--SETTING VALUE ...]",
+    .summary = "the same as smoke, as fleet-rlm calls it",
+    .details = DETAILS,
+    .examples = "  droste daytona-smoke --repo https://github.com/your-org/your-repo --ref main\n",
+    .settings = true,
+    .defaults = defaults,
+    .run = run,
+};

@@ -1,0 +1,348 @@
+/* cli/volume.c: droste volume: directories that outlive sandboxes, from outside of them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "cli/verbs.h"
+#include "cli/volume_print.h"
+#include "volume/volume.h"
+
+enum { DEPTH = 4, DEPTH_MAX = 10, ENTRIES = 10000 };
+
+struct request {
+    const char **words; /* the verb, the volume, and what follows */
+    size_t count;
+    const char *root, *size, *files, *depth, *limit, *snapshot;
+    bool json, snapshots;
+    int64_t levels, most;
+    struct volume_limits limits; /* as given, else the settings' */
+};
+
+static const char *word(const struct request *r, size_t i)
+{
+    return i < r->count ? r->words[i] : NULL;
+}
+
+/* ---- what there is to do. `v` is open as the verb's row says, or NULL ---- */
+
+static int create(const char *root, struct volume *v, const struct request *r, struct error *err)
+{
+    int rc = volume_create(root, r->words[1], &r->limits, err);
+    if (rc == 0)
+        printf("made the volume %s at %s/%s\n", r->words[1], root, r->words[1]);
+    return rc;
+}
+
+static int ls(const char *root, struct volume *v, const struct request *r, struct error *err)
+{
+    if (!word(r, 1))
+        return volume_print_all(root, r->json, err);
+    int rc = volume_open(root, r->words[1], VOLUME_SHARED, &v, err);
+    if (rc == 0)
+        rc = r->snapshots ? volume_print_snapshots(v, r->json, err)
+                          : volume_print_list(v, word(r, 2) ? word(r, 2) : ".", 1, (size_t)r->most,
+                                r->json ? STYLE_JSON : STYLE_LONG, err);
+    volume_release(v);
+    return rc;
+}
+
+static int tree(const char *root, struct volume *v, const struct request *r, struct error *err)
+{
+    return volume_print_list(v, word(r, 2) ? word(r, 2) : ".", (unsigned)r->levels, (size_t)r->most,
+        r->json ? STYLE_JSON : STYLE_TREE, err);
+}
+
+static int du(const char *root, struct volume *v, const struct request *r, struct error *err)
+{
+    return volume_print_usage(v, r->json, err);
+}
+
+static void put_last_name(const char *path, struct buf *out)
+{
+    size_t len;
+    const char *name = text_last_name(path, &len);
+    buf_append(out, name, len);
+}
+
+static bool is_directory(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* On a terminal, which what a guest has written must not act on. */
+static int show_file(const struct volume *v, const char *path, struct error *err)
+{
+    enum { PIECE = 65536, CUT = 4 };
+    char piece[PIECE];
+    size_t n, kept = 0;
+    FILE *copy = tmpfile();
+    int rc = copy ? volume_read(v, path, fileno(copy), err)
+                  : error_set_errno(err, ERROR_IO, "making a temporary file");
+    if (rc == 0)
+        rewind(copy);
+    while (rc == 0 && (n = fread(piece + kept, 1, PIECE - kept, copy)) > 0) {
+        n += kept;
+        size_t whole = n == PIECE ? text_utf8_floor(piece, n, n - CUT) : n;
+        cli_print(stdout, piece, whole);
+        kept = n - whole;
+        memmove(piece, piece + whole, kept);
+    }
+    cli_print(stdout, piece, kept);
+    if (copy)
+        fclose(copy);
+    return rc;
+}
+
+/* Says how much an operation has copied. */
+static int copied(
+    int rc, const char *did, const struct volume_count *count, const struct request *r)
+{
+    if (rc == 0)
+        volume_print_count(did, count, r->json);
+    return rc;
+}
+
+/* Of this machine: a directory that is there gets it under its own name. */
+static int get(const char *root, struct volume *v, const struct request *r, struct error *err)
+{
+    cleanup_buf struct buf to = { 0 };
+    struct volume_count count;
+    const char *given = word(r, 3) ? word(r, 3) : ".";
+    if (strcmp(given, "-") == 0 && isatty(STDOUT_FILENO))
+        return show_file(v, r->words[2], err);
+    if (strcmp(given, "-") == 0)
+        return volume_read(v, r->words[2], STDOUT_FILENO, err);
+    buf_puts(&to, given);
+    if (is_directory(given)) {
+        buf_putc(&to, '/');
+        put_last_name(r->words[2], &to);
+        if (to.data && to.data[to.len - 1] == '/')
+            buf_puts(&to, volume_name(v));
+    } else if (given[0] && given[strlen(given) - 1] == '/') {
+        return error_set(err, ERROR_NOT_FOUND,
+            "there is no directory %.150s; make it, or leave out the slash at the end", given);
+    }
+    if (buf_failed(&to))
+        return error_memory(err);
+    return copied(volume_get(v, r->words[2], buf_text(&to), &count, err), "got", &count, r);
+}
+
+static int put(const char *root, struct volume *v, const struct request *r, struct error *err)
+{
+    cleanup_buf struct buf to = { 0 };
+    struct volume_count count;
+    const char *source = r->words[2];
+    bool stream = strcmp(source, "-") == 0;
+    cleanup_fd int fd =
+        stream ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open(source, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(
+            err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "opening %.150s", source);
+    if (word(r, 3))
+        buf_puts(&to, r->words[3]);
+    else if (!stream)
+        put_last_name(source, &to);
+    if (buf_failed(&to))
+        return error_memory(err);
+    if (to.len == 0 || strcmp(buf_text(&to), ".") == 0)
+        return error_set(err, ERROR_ARGUMENT, "give what is put a path in the volume");
+    return copied(volume_put(v, fd, buf_text(&to), &count, err), "put", &count, r);
+}
+
+/* Of one of these: the volume, a snapshot, paths. */
+static int rm(const char *root, struct volume *v, const struct request *r, struct error *err)
+{
+    int rc = 0;
+    bool one = r->snapshot != NULL;
+    if (r->count == 2 && !one)
+        return volume_remove(root, r->words[1], err);
+    rc = volume_open(root, r->words[1], one ? VOLUME_ALONE : VOLUME_SHARED, &v, err);
+    if (rc == 0 && one)
+        rc = volume_snapshot_remove(v, r->snapshot, err);
+    for (size_t i = 2; rc == 0 && i < r->count; i++)
+        rc = volume_remove_path(v, r->words[i], err);
+    volume_release(v);
+    return rc;
+}
+
+static int snapshot(const char *root, struct volume *v, const struct request *r, struct error *err)
+{
+    struct volume_count count;
+    return copied(volume_snapshot(v, r->words[2], &count, err), "kept", &count, r);
+}
+
+static int restore(const char *root, struct volume *v, const struct request *r, struct error *err)
+{
+    struct volume_count count;
+    return copied(volume_restore(v, r->words[2], &count, err), "restored", &count, r);
+}
+
+static int limit(const char *root, struct volume *v, const struct request *r, struct error *err)
+{
+    struct volume_limits limits = *volume_limits_of(v);
+    if (r->size)
+        limits.size = r->limits.size;
+    if (r->files)
+        limits.files = r->limits.files;
+    int rc = r->size || r->files ? volume_set_limits(v, &limits, err) : 0;
+    return rc < 0 ? rc : volume_print_usage(v, r->json, err);
+}
+
+/* ---- the words and flags ---- */
+
+enum {
+    CREATE = 1,
+    LS = 2,
+    TREE = 4,
+    GET = 8,
+    PUT = 16,
+    RM = 32,
+    SNAPSHOT = 64,
+    RESTORE = 128,
+    DU = 256,
+    LIMIT = 512
+};
+enum opening { NOT_OPEN, OPEN_SHARED, OPEN_ALONE };
+
+static const struct volume_verb {
+    struct verb verb;
+    enum opening opening;
+    const char *words;
+    int (*run)(const char *root, struct volume *v, const struct request *r, struct error *err);
+} verbs[] = {
+    { { "create", CREATE, 1, 1 }, NOT_OPEN, "NAME", create },
+    { { "ls", LS, 0, 2 }, NOT_OPEN, "[NAME [PATH]]", ls },
+    { { "tree", TREE, 1, 2 }, OPEN_SHARED, "NAME [PATH]", tree },
+    { { "get", GET, 2, 3 }, OPEN_SHARED, "NAME PATH [TO]", get },
+    { { "put", PUT, 2, 3 }, OPEN_SHARED, "NAME FILE [PATH]", put },
+    { { "rm", RM, 1, SIZE_MAX }, NOT_OPEN, "NAME [PATH...]", rm },
+    { { "snapshot", SNAPSHOT, 2, 2 }, OPEN_ALONE, "NAME SNAPSHOT", snapshot },
+    { { "restore", RESTORE, 2, 2 }, OPEN_ALONE, "NAME SNAPSHOT", restore },
+    { { "du", DU, 1, 1 }, OPEN_SHARED, "NAME", du },
+    { { "limit", LIMIT, 1, 1 }, OPEN_SHARED, "NAME", limit },
+};
+
+static int check_flags(const struct command *self, const struct request *r, const struct verb *verb)
+{
+    const struct verb_flag flags[] = {
+        { "volume-size", r->size, CREATE | LIMIT },
+        { "volume-files", r->files, CREATE | LIMIT },
+        { "depth", r->depth, TREE },
+        { "limit", r->limit, LS | TREE },
+        { "snapshots", r->snapshots, LS },
+        { "snapshot", r->snapshot, RM },
+        { "json", r->json, LS | TREE | GET | PUT | SNAPSHOT | RESTORE | DU | LIMIT },
+    };
+    return verb_check_flags(self, verb, flags, array_length(flags));
+}
+
+/* -1 to go on. */
+static int check(const struct command *self, struct request *r, const struct volume_verb *row)
+{
+    size_t behind = r->count ? r->count - 1 : 0;
+    if (!row)
+        return cli_usage(
+            self, "say create, ls, tree, get, put, rm, snapshot, restore, du or limit");
+    if (behind < row->verb.least || behind > row->verb.most)
+        return cli_usage(self, "volume %s takes %s", row->verb.name, row->words);
+    r->levels = DEPTH;
+    r->most = ENTRIES;
+    if (r->depth && (!cli_count(r->depth, 1, &r->levels) || r->levels > DEPTH_MAX))
+        return cli_usage(self, "--depth takes a number of levels, 1 to %d", DEPTH_MAX);
+    if (r->limit && !cli_count(r->limit, 1, &r->most))
+        return cli_usage(self, "--limit takes a number of entries, 1 or more");
+    if (r->snapshots && behind != 1)
+        return cli_usage(self, "--snapshots takes a volume, and no path");
+    if (r->snapshot && behind != 1)
+        return cli_usage(self, "--snapshot takes a volume, and no path");
+    return check_flags(self, r, &row->verb);
+}
+
+/* ---- the command ---- */
+
+static int do_it(droste *d, struct request *r, const struct volume_verb *row)
+{
+    cleanup_free char *root = NULL;
+    struct volume *v = NULL;
+    struct error err = { 0 };
+    r->limits = api_volume_limits(&d->settings);
+    int rc = api_volume_root(&d->settings, &root, &err);
+    if (rc == 0 && row->opening != NOT_OPEN)
+        rc = volume_open(
+            root, r->words[1], row->opening == OPEN_ALONE ? VOLUME_ALONE : VOLUME_SHARED, &v, &err);
+    if (rc == 0)
+        rc = row->run(root, v, r, &err);
+    volume_release(v);
+    return cli_end(rc, &err, "what was asked for");
+}
+
+static int run(const struct command *self, droste *d, int argc, char **argv)
+{
+    cleanup_free const char **words = calloc((size_t)argc, sizeof *words);
+    struct request r = { .words = words };
+    const struct flag flags[] = {
+        { "volume-size", "SIZE", "create, limit: what it may hold [10G].", &r.size, NULL },
+        { "volume-files", "N", "create, limit: files and directories that it may hold [100000].",
+            &r.files, NULL },
+        { "depth", "N", "tree: levels to show, 1 to 10 [4].", &r.depth, NULL },
+        { "limit", "N", "ls, tree: entries to show [10000].", &r.limit, NULL },
+        { "snapshots", NULL, "ls: the snapshots of a volume.", NULL, &r.snapshots },
+        { "snapshot", "SNAPSHOT", "rm: a snapshot of the volume.", &r.snapshot, NULL },
+        { "json", NULL, "Print JSON.", NULL, &r.json },
+        { "volume-root", "PATH", "Where volumes are ($DROSTE_VOLUME_ROOT).", &r.root, NULL },
+        { 0 },
+    };
+    if (!words)
+        return cli_fail(EXIT_ENVIRONMENT, "out of memory");
+    int status = cli_parse(self, argc, argv, flags, d, words, (size_t)argc, &r.count);
+    const struct volume_verb *row =
+        verb_find(verbs, array_length(verbs), sizeof *verbs, word(&r, 0));
+    if (status < 0)
+        status = check(self, &r, row);
+    if (status < 0)
+        status = cli_set(d, "volume-root", r.root);
+    if (status < 0)
+        status = cli_set(d, "volume-size", r.size);
+    if (status < 0)
+        status = cli_set(d, "volume-files", r.files);
+    return status < 0 ? do_it(d, &r, row) : status;
+}
+
+const struct command command_volume = {
+    .name = "volume",
+    .synopsis = "create | ls | tree | get | put | rm | snapshot | restore | du | limit  [FLAGS]",
+    .summary = "make, look into, fill, copy and remove directories that outlive sandboxes",
+    .details =
+        "  create NAME               make one; --volume-name makes it too\n"
+        "  ls [NAME [PATH]]          all volumes; what is in one; its --snapshots\n"
+        "  tree NAME [PATH]          the same, some levels deep\n"
+        "  get NAME PATH [TO]        copy a file or directory out; TO - is standard output\n"
+        "  put NAME FILE [PATH]      copy a file or directory in; FILE - is standard input\n"
+        "  rm NAME [PATH...]         remove paths; without one the volume, or a --snapshot of it\n"
+        "  snapshot NAME SNAPSHOT    keep a whole copy of what is in it\n"
+        "  restore NAME SNAPSHOT     make what is in it what it was then\n"
+        "  du NAME                   what it and its snapshots hold\n"
+        "  limit NAME                change what it may hold, or say it\n\n"
+        "A command that is killed has done all or nothing. Links are never followed, in either\n"
+        "direction; links, FIFOs, sockets and devices are not copied out. `snapshot`, `restore` "
+        "and\n"
+        "rm of a volume need it for themselves: they fail while a session has it "
+        "(docs/volumes.md).\n"
+        "Exit status: 0, 2 usage, no such volume or path, or in use, 1 reading or writing "
+        "failed.\n",
+    .examples =
+        "  droste volume create my-data --volume-size 2G\n"
+        "  droste volume put my-data sales.csv uploads/sales.csv\n"
+        "  droste exec --volume-name my-data -c 'print(open(\"/data/uploads/sales.csv\").read())'\n"
+        "  droste volume tree my-data --depth 2\n"
+        "  droste volume get my-data artifacts/report.json -\n"
+        "  droste volume snapshot my-data before-cleanup\n",
+    .run = run,
+};

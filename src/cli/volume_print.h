@@ -1,0 +1,23 @@
+/* cli/volume_print.h: what is in volumes, for people and as JSON. Names in them are strangers'. */
+#ifndef DROSTE_CLI_VOLUME_PRINT_H
+#define DROSTE_CLI_VOLUME_PRINT_H
+
+#include <stdbool.h>
+
+#include "volume/volume.h"
+
+enum volume_style { STYLE_LONG, STYLE_TREE, STYLE_JSON };
+
+/* Lists a path of the volume, `depth` levels of it, on standard output; at most `most` entries, and says
+ * if there are more. */
+int volume_print_list(const struct volume *v, const char *path, unsigned depth, size_t most,
+    enum volume_style style, struct error *err);
+/* All volumes of the root; with their sizes. */
+int volume_print_all(const char *root, bool json, struct error *err);
+int volume_print_snapshots(const struct volume *v, bool json, struct error *err);
+/* What it holds, and may hold. */
+int volume_print_usage(const struct volume *v, bool json, struct error *err);
+/* "put 3 files, 1234 bytes in all; 1 link, FIFO, socket or device left out" */
+void volume_print_count(const char *did, const struct volume_count *count, bool json);
+
+#endif

@@ -1,0 +1,121 @@
+/* env/outbox.c: see outbox.h. */
+#include "env/outbox.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/ancillary.h"
+#include "base/cleanup.h"
+
+struct unsent {
+    struct unsent *next;
+    int fd; /* goes with the first byte; -1: none, or gone */
+    size_t at, len;
+    char data[];
+};
+
+/* Sends one piece, with its descriptor if it has one. Like write(2). */
+static ssize_t send_piece(int channel, const struct iovec *iov, int count, int fd)
+{
+    ANCILLARY(1) room = { { 0 } };
+    struct msghdr m = { .msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)count };
+    if (fd >= 0)
+        ancillary_put(&m, &room, &fd, 1);
+    ssize_t n;
+    do
+        n = sendmsg(channel, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+/* What a full socket says; anything else means that nobody reads it any more. */
+static bool is_full(ssize_t n)
+{
+    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS);
+}
+
+void outbox_drop(struct outbox *box)
+{
+    while (box->first) {
+        struct unsent *u = box->first;
+        box->first = u->next;
+        close_fd(&u->fd);
+        free(u);
+    }
+    box->last = NULL;
+}
+
+bool outbox_flush(struct outbox *box, int socket)
+{
+    while (box->first) {
+        struct unsent *u = box->first;
+        struct iovec iov = { u->data + u->at, u->len - u->at };
+        ssize_t n = send_piece(socket, &iov, 1, u->fd);
+        if (is_full(n))
+            return false;
+        if (n < 0) {
+            outbox_drop(box);
+            return true;
+        }
+        close_fd(&u->fd);
+        u->at += (size_t)n;
+        if (u->at < u->len)
+            return false;
+        box->first = u->next;
+        if (!box->first)
+            box->last = NULL;
+        free(u);
+    }
+    return true;
+}
+
+bool outbox_waits(const struct outbox *box)
+{
+    return box->first;
+}
+
+/* Keeps what the socket did not take: everything after the first `sent` bytes. */
+static int keep(struct outbox *box, const struct iovec *iov, int count, size_t total, size_t sent,
+    int *fd, struct error *err)
+{
+    struct unsent *u = malloc(sizeof *u + total - sent);
+    if (!u)
+        return error_memory(err);
+    *u = (struct unsent){ .fd = steal_fd(fd), .len = total - sent };
+    size_t at = 0;
+    for (int i = 0; i < count; i++) {
+        size_t skip = sent < iov[i].iov_len ? sent : iov[i].iov_len;
+        sent -= skip;
+        memcpy(u->data + at, (const char *)iov[i].iov_base + skip, iov[i].iov_len - skip);
+        at += iov[i].iov_len - skip;
+    }
+    if (box->last)
+        box->last->next = u;
+    else
+        box->first = u;
+    box->last = u;
+    return 0;
+}
+
+int outbox_send(struct outbox *box, int socket, const struct iovec *iov, int count, int fd_given,
+    struct error *err)
+{
+    cleanup_fd int fd = fd_given;
+    size_t total = 0;
+    ssize_t n = 0;
+    for (int i = 0; i < count; i++)
+        total += iov[i].iov_len;
+    if (!box->first) {
+        n = send_piece(socket, iov, count, fd);
+        if (n < 0 && !is_full(n))
+            return 0;
+        if (n < 0)
+            n = 0;
+        else
+            close_fd(&fd);
+    }
+    return (size_t)n == total ? 0 : keep(box, iov, count, total, (size_t)n, &fd, err);
+}

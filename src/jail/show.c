@@ -1,0 +1,246 @@
+/* jail/show.c: see show.h. Why the steps of the root are in this order: compile.c. */
+#include "jail/show.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "jail/landlock.h"
+
+enum {
+    BIND_PROC = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+    BIND_DEVICE = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
+};
+
+/* ---- paths of the host ---- */
+
+static bool is_below(const char *path, const char *directory)
+{
+    size_t n = strlen(directory);
+    return strncmp(path, directory, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+static bool is_system(const char *path)
+{
+    static const char *const system_directories[] = { "/usr", "/bin", "/sbin", "/lib", "/lib64" };
+    for (size_t i = 0; i < array_length(system_directories); i++)
+        if (is_below(path, system_directories[i]))
+            return true;
+    return false;
+}
+
+/* Lets the guest see a path of the host, read-only, under its own name: as a mount in a root of its
+ * own, else as a rule. Missing ones are passed over. */
+static void show(struct builder *b, const char *path)
+{
+    if (!b->own_root) {
+        plan_add(b, JAIL_RULE, path, NULL, LANDLOCK_READ, 0)->optional = 1;
+        return;
+    }
+    cleanup_buf struct buf source = { 0 }, target = { 0 };
+    buf_printf(&source, "/old%s", path);
+    buf_printf(&target, "/new%s", path);
+    plan_add(b, JAIL_BIND, buf_text(&source), buf_text(&target), BIND_SYSTEM, 0)->optional = 1;
+}
+
+/* /bin and its like are links into /usr on most systems, directories on some. */
+static void show_system(struct builder *b)
+{
+    static const char *const roots[] = { "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32" };
+    static const char *const files[] = { "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
+        "/etc/alternatives", "/etc/localtime", "/etc/timezone", "/etc/mime.types", "/etc/python3" };
+    show(b, "/usr");
+    for (size_t i = 0; i < array_length(roots); i++) {
+        char to[256], path[32];
+        ssize_t n = b->own_root ? readlink(roots[i], to, sizeof to - 1) : 0;
+        if (n <= 0) {
+            show(b, roots[i]);
+            continue;
+        }
+        to[n] = '\0';
+        snprintf(path, sizeof path, "/new%s", roots[i]);
+        plan_add(b, JAIL_SYMLINK, to, path, 0, 0);
+    }
+    for (size_t i = 0; i < array_length(files); i++)
+        show(b, files[i]);
+}
+
+/* An interpreter outside /usr: its own directories, not all of its prefix, which may be a home. */
+static void show_prefix(struct builder *b, const char *prefix)
+{
+    static const char *const parts[] = { "bin", "lib", "lib64", "include", "share", "pyvenv.cfg" };
+    if (prefix[0] != '/' || prefix[1] == '\0' || is_system(prefix))
+        return;
+    for (size_t i = 0; i < array_length(parts); i++) {
+        cleanup_buf struct buf path = { 0 };
+        buf_printf(&path, "%s/%s", prefix, parts[i]);
+        show(b, buf_text(&path));
+    }
+}
+
+/* True if no prefix before this one is the same. */
+static bool is_new(const struct jail_host *host, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (strcmp(host->prefixes[i], host->prefixes[index]) == 0)
+            return false;
+    return true;
+}
+
+static void show_interpreter(struct builder *b, const struct jail_host *host)
+{
+    for (size_t i = 0; i < host->prefix_count; i++)
+        if (is_new(host, i))
+            show_prefix(b, host->prefixes[i]);
+    for (size_t i = 0; i < host->read_path_count; i++)
+        show(b, host->read_paths[i]);
+}
+
+/* ---- a root of its own ---- */
+
+static const char *const devices[] = { "null", "zero", "full", "random", "urandom" };
+
+static void make_devices(struct builder *b)
+{
+    static const char *const links[][2] = { { "/proc/self/fd", "/new/dev/fd" },
+        { "/proc/self/fd/0", "/new/dev/stdin" }, { "/proc/self/fd/1", "/new/dev/stdout" },
+        { "/proc/self/fd/2", "/new/dev/stderr" } };
+    for (size_t i = 0; i < array_length(devices); i++) {
+        char from[32], to[32];
+        snprintf(from, sizeof from, "/old/dev/%s", devices[i]);
+        snprintf(to, sizeof to, "/new/dev/%s", devices[i]);
+        plan_add(b, JAIL_BIND, from, to, BIND_DEVICE, 0);
+    }
+    for (size_t i = 0; i < array_length(links); i++)
+        plan_add(b, JAIL_SYMLINK, links[i][0], links[i][1], 0, 0);
+    plan_add(b, JAIL_DIRECTORY, "/new/dev/shm", NULL, 0755, 0);
+}
+
+/* All volumes, where each sandbox covers them: what waits on /dev/shm is out of sight there. */
+static void show_volumes(struct builder *b, const struct jail_host *host)
+{
+    cleanup_buf struct buf source = { 0 };
+    if (!host->volumes)
+        return;
+    buf_printf(&source, "/old%s", host->volumes);
+    plan_add(
+        b, JAIL_BIND, buf_text(&source), "/new/dev/shm", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0);
+    if (host->has_volume) {
+        plan_add(b, JAIL_DIRECTORY, "/new" JAIL_VOLUME_AT, NULL, 0755, 0);
+        plan_add(b, JAIL_DIRECTORY, "/new" JAIL_VOLUME_ALSO, NULL, 0755, 0);
+    }
+    if (host->has_workspace) {
+        plan_add(b, JAIL_DIRECTORY, "/new" JAIL_WORKSPACE_AT, NULL, 0755, 0);
+        plan_add(b, JAIL_DIRECTORY, "/new" JAIL_WORKSPACE_ALSO, NULL, 0755, 0);
+    }
+}
+
+/* Enough of /etc for programs that ask who they are; nothing of the host's. */
+static void make_etc(struct builder *b)
+{
+    static const char *const files[][2] = {
+        { "/new/etc/passwd", "root:x:0:0:root:/:/sbin/nologin\n"
+                             "guest:x:1000:1000:guest:/tmp:/bin/sh\n"
+                             "nobody:x:65534:65534:nobody:/:/sbin/nologin\n" },
+        { "/new/etc/group", "root:x:0:\nguest:x:1000:\nnogroup:x:65534:\n" },
+        { "/new/etc/hosts", "127.0.0.1 localhost\n" },
+        { "/new/etc/hostname", "droste\n" },
+        { "/new/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n" },
+    };
+    for (size_t i = 0; i < array_length(files); i++)
+        plan_add(b, JAIL_FILE, files[i][0], files[i][1], 0644, 0);
+}
+
+void show_root(struct builder *b, const struct jail_host *host)
+{
+    plan_add(b, JAIL_PRIVATE, NULL, NULL, 0, 0);
+    plan_add_mount(b, "tmpfs", "/tmp", "mode=0755,size=1m,nr_inodes=64", MS_NOSUID | MS_NODEV);
+    plan_add(b, JAIL_DIRECTORY, "/tmp/old", NULL, 0755, 0);
+    plan_add(b, JAIL_DIRECTORY, "/tmp/new", NULL, 0755, 0);
+    plan_add(b, JAIL_PIVOT, "/tmp", "old", 0, 0);
+    plan_add_mount(b, "tmpfs", "/new", "mode=0755,size=16m,nr_inodes=16k", MS_NOSUID | MS_NODEV);
+    show_system(b);
+    show_interpreter(b, host);
+    make_devices(b);
+    show_volumes(b, host);
+    make_etc(b);
+    plan_add(b, JAIL_DIRECTORY, "/new/tmp", NULL, 0755, 0);
+    plan_add(b, JAIL_BIND, "/old/proc", "/new/proc", BIND_PROC, 0);
+    plan_add(b, JAIL_READ_ONLY, "/new", NULL, 0, 0);
+    plan_add(b, JAIL_PIVOT, "/new", ".", 0, 0);
+    plan_add(b, JAIL_DETACH, ".", NULL, 0, 0);
+    plan_add(b, JAIL_CHDIR, "/", NULL, 0, 0);
+}
+
+/* ---- rules ---- */
+
+/* Over a root of its own, a second opinion: reading everywhere, writing where it has its own files. It
+ * also ends what siblings in one network namespace could say to each other over abstract sockets. */
+static void add_own_rules(struct builder *b, const struct jail_host *host)
+{
+    plan_add_rule(b, "/", LANDLOCK_READ);
+    /* The program that runs already stands in the mounts from before: /proc/self/exe. */
+    plan_add_rule(b, "/usr", LANDLOCK_READ);
+    for (size_t i = 0; i < host->prefix_count; i++)
+        if (host->prefixes[i][0] == '/' && !is_system(host->prefixes[i]) && is_new(host, i))
+            plan_add(b, JAIL_RULE, host->prefixes[i], NULL, LANDLOCK_READ, 0)->optional = 1;
+    plan_add_rule(b, "/dev", LANDLOCK_DEVICES);
+    plan_add_rule(b, "/dev/shm", LANDLOCK_OWN & ~LANDLOCK_EXECUTE);
+    plan_add_rule(b, "/tmp", LANDLOCK_OWN);
+}
+
+/* Among the host's files. Of /proc the guest sees itself and what the machine is like. */
+static void add_host_rules(struct builder *b, const struct jail_host *host)
+{
+    static const char *const facts[] = { "/proc/cpuinfo", "/proc/meminfo", "/proc/stat",
+        "/proc/uptime", "/proc/loadavg", "/proc/version", "/proc/filesystems", "/proc/self" };
+    show_system(b);
+    show_interpreter(b, host);
+    for (size_t i = 0; i < array_length(facts); i++)
+        show(b, facts[i]);
+    for (size_t i = 0; i < array_length(devices); i++) {
+        char path[32];
+        snprintf(path, sizeof path, "/dev/%s", devices[i]);
+        plan_add_rule(b, path, LANDLOCK_READ_FILE | LANDLOCK_DEVICES);
+    }
+}
+
+void show_rules(struct builder *b, const struct jail_host *host)
+{
+    if (b->own_root)
+        add_own_rules(b, host);
+    else
+        add_host_rules(b, host);
+}
+
+/* ---- what would be hidden ---- */
+
+/* What the sandbox is to be shown of this machine at, below or above a place; NULL: nothing. */
+static const char *find_hidden(const struct jail_host *host, const char *place)
+{
+    for (size_t i = 0; i < host->prefix_count; i++)
+        if (is_below(host->prefixes[i], place))
+            return host->prefixes[i];
+    for (size_t i = 0; i < host->read_path_count; i++)
+        if (is_below(host->read_paths[i], place) || is_below(place, host->read_paths[i]))
+            return host->read_paths[i];
+    return NULL;
+}
+
+int show_check_places(const struct jail_host *host, struct error *err)
+{
+    const struct {
+        bool there;
+        const char *what, *places[2];
+    } all[] = { { host->has_volume, "volume", { JAIL_VOLUME_AT, JAIL_VOLUME_ALSO } },
+        { host->has_workspace, "workspace", { JAIL_WORKSPACE_AT, JAIL_WORKSPACE_ALSO } } };
+    for (size_t i = 0; i < 2 * array_length(all); i++) {
+        const char *hidden = all[i / 2].there ? find_hidden(host, all[i / 2].places[i % 2]) : NULL;
+        if (hidden)
+            return error_set(err, ERROR_ARGUMENT,
+                "the %s's places, %s and %s, are taken: the sandbox is to be shown '%.80s' of this "
+                "machine; move that, or do without one of them",
+                all[i / 2].what, all[i / 2].places[0], all[i / 2].places[1], hidden);
+    }
+    return 0;
+}

@@ -1,0 +1,114 @@
+/* lm/sockets.c: see sockets.h. A table by descriptor: the kernel gives the lowest free number. */
+#include "lm/sockets.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+
+struct entry {
+    struct sockets *sockets;
+    struct watch *watch;
+    int fd;
+    int wanted;  /* by libcurl */
+    int watched; /* by the loop */
+};
+
+struct sockets {
+    struct loop *loop;
+    sockets_fn *fn;
+    void *arg;
+    struct entry **entries; /* NULL where libcurl has no such socket */
+    size_t count;
+};
+
+static int watch_for(struct entry *e, int events)
+{
+    if (events == e->watched)
+        return 0;
+    e->watched = events;
+    return watch_events(e->watch, events);
+}
+
+static void socket_ready(void *arg, int status, int events)
+{
+    struct entry *e = arg;
+    if (e->wanted)
+        e->sockets->fn(e->sockets->arg, e->fd, status, events);
+    else
+        /* Nobody expects bytes: the server has left, and libcurl looks before it uses a socket again. */
+        watch_for(e, 0);
+}
+
+struct sockets *sockets_new(struct loop *loop, sockets_fn *fn, void *arg)
+{
+    struct sockets *s = calloc(1, sizeof *s);
+    if (s)
+        *s = (struct sockets){ .loop = loop, .fn = fn, .arg = arg };
+    return s;
+}
+
+void sockets_free(struct sockets *s)
+{
+    if (!s)
+        return;
+    for (size_t fd = 0; fd < s->count; fd++)
+        sockets_forget(s, (int)fd);
+    free(s->entries);
+    free(s);
+}
+
+static bool table_reach(struct sockets *s, int fd)
+{
+    size_t count = ((size_t)fd | 63) + 1;
+    if (count <= s->count)
+        return true;
+    struct entry **longer = realloc(s->entries, count * sizeof *longer);
+    if (!longer)
+        return false;
+    memset(longer + s->count, 0, (count - s->count) * sizeof *longer);
+    s->entries = longer;
+    s->count = count;
+    return true;
+}
+
+static struct entry *entry_new(struct sockets *s, int fd)
+{
+    struct entry *e = table_reach(s, fd) ? calloc(1, sizeof *e) : NULL;
+    if (!e)
+        return NULL;
+    *e = (struct entry){ .sockets = s, .fd = fd };
+    e->watch = watch_new(s->loop, fd, socket_ready, e);
+    if (!e->watch) {
+        free(e);
+        return NULL;
+    }
+    return s->entries[fd] = e;
+}
+
+static struct entry *entry_of(const struct sockets *s, int fd)
+{
+    return fd >= 0 && (size_t)fd < s->count ? s->entries[fd] : NULL;
+}
+
+int sockets_want(struct sockets *s, int fd, int events)
+{
+    struct entry *e = entry_of(s, fd);
+    if (!e && events == 0)
+        return 0;
+    if (!e && !(e = entry_new(s, fd)))
+        return -1;
+    e->wanted = events;
+    watch_background(e->watch, events == 0);
+    /* An idle connection can nearly always be written to, which is no news. */
+    return watch_for(e, events ? events : e->watched & UV_READABLE);
+}
+
+void sockets_forget(struct sockets *s, int fd)
+{
+    struct entry *e = entry_of(s, fd);
+    if (!e)
+        return;
+    s->entries[fd] = NULL;
+    watch_free(e->watch);
+    free(e);
+}

@@ -1,0 +1,132 @@
+/* rlm/model_call.c: a run asks its model: with all messages, in the budget and the record, under a key
+ * of its own. What the record has the reply to is not asked again (replay.c).
+ */
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "rlm/run.h"
+
+/* The place of a call: the root's turns are bounded by their number, a child's count as its parent's
+ * guest's; one that was under way in an earlier life has its place. */
+static int64_t count_place(const struct rlm_run *r, const struct recorded_call *known)
+{
+    return r->place.parent && !known ? 1 : 0;
+}
+
+static int reserve_call(struct rlm_run *r, int64_t calls, struct error *err)
+{
+    if (r->reserved && calls > 0) {
+        r->reserved = false;
+        return 0;
+    }
+    return budget_reserve(&r->tree->budget, calls, err);
+}
+
+static int settle_call(struct rlm_run *r, const struct lm_reply *reply, struct error *err)
+{
+    budget_settle(&r->tree->budget, &r->hold, reply);
+    return run_record_call_end(r, reply, err);
+}
+
+void model_call_cancel(struct rlm_run *r)
+{
+    struct lm_reply cancelled = { 0 };
+    if (!r->call)
+        return;
+    lm_cancel(steal(&r->call), &cancelled);
+    error_set(&cancelled.error, ERROR_CANCELLED, "the run ended");
+    settle_call(r, &cancelled, NULL);
+}
+
+static void model_delta(void *arg, const char *text, size_t len)
+{
+    run_tell(arg, RLM_EVENT_DELTA, text, len);
+}
+
+static void model_replied(void *arg, const struct lm_reply *reply)
+{
+    struct rlm_run *r = arg;
+    struct error err = { 0 };
+    r->call = NULL;
+    if (settle_call(r, reply, &err) < 0 && reply->error.code == ERROR_NONE)
+        run_fail(r, &err);
+    else
+        turn_take_reply(r, reply);
+}
+
+static int start_call(
+    struct rlm_run *r, const struct lm_request *request, size_t bytes, struct error *err)
+{
+    struct lm_request keyed = *request;
+    char key[LM_KEY_SIZE];
+    bool streamed = r->tree->o.event && !r->place.parent && !r->compacting;
+    const struct budget_call call = { .model = r->model ? r->model : lm_name(r->lm),
+        .depth = r->place.depth,
+        .prompt_bytes = bytes,
+        .max_tokens = request->max_tokens,
+        .lm = r->lm,
+        .lm_model = r->model,
+        .account = &r->account };
+    int rc = budget_hold(&r->tree->budget, &call, &r->hold, err);
+    if (rc == 0 && !keyed.key) {
+        rc = lm_key(key, err);
+        keyed.key = key;
+    }
+    if (rc == 0)
+        rc = run_record_call(r, keyed.key, err);
+    r->recorded = r->message_count;
+    if (rc == 0)
+        rc =
+            lm_start(r->lm, &keyed, model_replied, streamed ? model_delta : NULL, r, &r->call, err);
+    return rc;
+}
+
+static int begin_call(struct rlm_run *r, struct lm_request *request, size_t bytes,
+    const struct recorded_call *known, struct error *err)
+{
+    int64_t place = count_place(r, known);
+    int rc = reserve_call(r, place, err);
+    if (rc < 0)
+        return rc;
+    if (known) {
+        r->call_record = known->id;
+        request->key = known->key[0] ? known->key : NULL;
+    }
+    rc = start_call(r, request, bytes, err);
+    if (rc < 0) {
+        struct lm_reply never = { .error = *err, .text = "", .finish = "" };
+        budget_release(&r->tree->budget, &r->hold);
+        budget_unreserve(&r->tree->budget, place);
+        if (budget_is_refused_above(&r->tree->budget))
+            r->call_record = 0;
+        run_record_call_end(r, &never, NULL);
+    }
+    return rc;
+}
+
+int model_call_begin(struct rlm_run *r, struct error *err)
+{
+    struct recorded_call *known = NULL;
+    size_t bytes = 0;
+    int rc = r->resume ? replay_next_call(r, &known, err) : 0;
+    if (rc < 0)
+        return rc;
+    cleanup_free struct lm_message *messages = calloc(r->message_count, sizeof *messages);
+    if (!messages)
+        return error_memory(err);
+    for (size_t i = 0; i < r->message_count; i++) {
+        messages[i] = (struct lm_message){
+            .role = r->messages[i].role, .text = r->messages[i].text, .len = r->messages[i].len
+        };
+        bytes += r->messages[i].len;
+    }
+    struct lm_request request = { .model = r->model,
+        .messages = messages,
+        .message_count = r->message_count,
+        .depth = r->place.depth,
+        .timeout = r->tree->o.call_timeout,
+        .max_tokens = r->tree->o.max_tokens,
+        .temperature = -1 };
+    return known && known->ended ? replay_reply(r, known, &request, err)
+                                 : begin_call(r, &request, bytes, known, err);
+}

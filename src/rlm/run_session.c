@@ -1,0 +1,185 @@
+/* rlm/run_session.c: the session of a run, from its start to the first block: the setup code, the tools,
+ * the values and the contexts. One whose sandbox died under a cell is replaced; that of the question
+ * before is taken over.
+ */
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "rlm/prompt.h"
+#include "rlm/run.h"
+
+static void guest_call(void *arg, struct session *s, const struct session_call *call)
+{
+    struct rlm_run *r = arg;
+    if (r->broker)
+        broker_call(r->broker, s, call);
+}
+
+static void guest_call_dropped(void *arg, struct session *s, uint64_t id)
+{
+    struct rlm_run *r = arg;
+    if (r->broker)
+        broker_drop(r->broker, s, id);
+}
+
+static void guest_output(void *arg, struct session *s, int stream, const char *data, size_t len)
+{
+    struct rlm_run *r = arg;
+    struct rlm_event event = {
+        .kind = RLM_EVENT_OUTPUT, .stream = stream, .text = data, .len = len
+    };
+    if (!r->finished)
+        run_tell_event(r, &event);
+}
+
+static const struct session_events guest_events = { guest_call, guest_call_dropped, guest_output };
+
+static int open_session(struct rlm_run *r, struct error *err)
+{
+    const struct rlm_options *o = &r->tree->o;
+    r->session_options.answer = run_answer_type(r);
+    int rc = session_open(o->env, &r->session_options, &guest_events, r, &r->session, err);
+    if (rc < 0)
+        return rc;
+    r->result.isolation = session_isolation(r->session);
+    return o->again ? 0 : run_record_isolation(r, err);
+}
+
+static void tell_context(struct rlm_run *r, size_t index)
+{
+    cleanup_buf struct buf text = { 0 };
+    struct context_names names;
+    const struct context *c = r->place.contexts->items[index];
+    context_names(c, r->chat.own + index, &names);
+    if (run_context_count(r) > 1)
+        buf_printf(&text, "%s, ", c->name ? c->name : names.numbered);
+    prompt_describe_context(&text, json_object_array_get_idx(r->variables, index));
+    buf_printf(&text, ", from %.200s", c->source);
+    run_tell(r, RLM_EVENT_CONTEXT, buf_text(&text), text.len);
+    cleanup_free char *notice = context_notice(c);
+    if (notice)
+        run_tell(r, RLM_EVENT_NOTICE, notice, strlen(notice));
+}
+
+static int bind_next(struct rlm_run *r, struct error *err);
+
+/* What each of this question's own became; after the death of a sandbox they are bound again. */
+static int note_variable(
+    struct rlm_run *r, size_t index, struct json_object *variable, struct error *err)
+{
+    if (!r->variables && !(r->variables = json_object_new_array()))
+        return error_memory(err);
+    if (index < r->chat.own || index - r->chat.own != json_object_array_length(r->variables))
+        return 0;
+    struct json_object *o = variable ? json_object_get(variable) : json_object_new_object();
+    if (o && json_object_array_add(r->variables, o) == 0)
+        return 0;
+    json_object_put(o);
+    return error_memory(err);
+}
+
+static void is_bound(void *arg, struct cell_result *c)
+{
+    struct rlm_run *r = arg;
+    struct error err = { 0 };
+    size_t index;
+    const struct context *context = chat_bound(&r->chat, &index);
+    int rc = 0;
+    if (!r->finished && c->status != CELL_OK)
+        rc = context_refused(context, c, &err);
+    if (!r->finished && rc == 0 && context)
+        rc = note_variable(r, index, c->variable, &err);
+    cell_result_free(c);
+    if (r->finished)
+        return;
+    if (rc == 0)
+        rc = bind_next(r, &err);
+    if (rc < 0)
+        run_fail(r, &err);
+}
+
+/* All is there. */
+static int is_ready(struct rlm_run *r, struct error *err)
+{
+    if (r->turn > 0) {
+        turn_finish(r); /* what is left of the reply was written for variables that are gone */
+        return 0;
+    }
+    for (size_t i = 0; i < run_context_count(r); i++)
+        tell_context(r, i);
+    int rc = message_add_first(r, err);
+    if (rc == 0)
+        turn_next(r);
+    return rc;
+}
+
+/* Contexts, then the history. */
+static int bind_next(struct rlm_run *r, struct error *err)
+{
+    int rc = chat_bind_next(&r->chat, &r->prepared, r->session, is_bound, r, err);
+    return rc == 0 ? is_ready(r, err) : rc < 0 ? rc : 0;
+}
+
+static int bind_all(struct rlm_run *r, struct error *err)
+{
+    chat_bind_begin(&r->chat, false);
+    return bind_next(r, err);
+}
+
+static void prepared(void *arg, const struct error *why)
+{
+    struct rlm_run *r = arg;
+    struct error err = { 0 };
+    if (r->finished)
+        return;
+    if (why)
+        err = *why;
+    if (why || bind_all(r, &err) < 0)
+        run_fail(r, &err);
+}
+
+/* What comes before the first block of a session: setup code, tools and values, then the contexts. */
+static int prepare_session(struct rlm_run *r, struct error *err)
+{
+    const struct session_options *o = &r->session_options;
+    if (!prepare_is_needed(o, true))
+        return bind_all(r, err);
+    return prepare_start(&r->prepared, r->session, o, true, prepared, r, err);
+}
+
+/* The sandbox died under the cell: a new one, with the context again, before the model goes on. */
+void run_session_restart(void *arg)
+{
+    struct rlm_run *r = arg;
+    struct error err = { 0 };
+    session_close(steal(&r->session));
+    if (open_session(r, &err) < 0 || prepare_session(r, &err) < 0)
+        run_fail(r, &err);
+}
+
+/* A session that is in the middle of a cell is no use: its end would be taken for another's. */
+static bool take_session(struct rlm_run *r, struct rlm_run *last)
+{
+    if (!last || !last->session || last->in_cell || !session_is_alive(last->session))
+        return false;
+    r->session = steal(&last->session);
+    r->prepared = last->prepared;
+    last->prepared = (struct prepare){ 0 };
+    session_hand_over(r->session, r);
+    r->result.isolation = session_isolation(r->session);
+    return true;
+}
+
+int run_session_start(struct rlm_run *r, struct error *err)
+{
+    int rc;
+    if (take_session(r, run_before(r))) {
+        rc = r->tree->o.again ? 0 : run_record_isolation(r, err);
+        chat_bind_begin(&r->chat, true);
+        return rc < 0 ? rc : bind_next(r, err);
+    }
+    r->chat.lost = run_before(r) != NULL;
+    rc = open_session(r, err);
+    return rc < 0 ? rc : prepare_session(r, err);
+}

@@ -1,0 +1,94 @@
+/* rlm/tree.c: a run and all below it: begun, cancelled and closed as one. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rlm/run.h"
+
+struct lm *tree_lm(const struct tree *tree, unsigned depth)
+{
+    size_t last = tree->o.model_count - 1;
+    return tree->o.models[depth < last ? depth : last];
+}
+
+static void close_tree(struct tree *tree)
+{
+    if (!tree)
+        return;
+    tree_bury(tree, true);
+    run_free(tree->root);
+    timer_free(tree->later);
+    budget_free(&tree->budget);
+    buf_free(&tree->repeated);
+    free(tree->instructions);
+    free(tree->setup);
+    free(tree->settings);
+    schema_drop(tree->o.session.answer);
+    free(tree);
+}
+
+static struct tree *open_tree(struct loop *loop, const struct rlm_options *options)
+{
+    const char *setup = options->session.setup, *instructions = options->instructions;
+    const char *settings = options->settings;
+    struct tree *tree = calloc(1, sizeof *tree);
+    if (!tree)
+        return NULL;
+    *tree = (struct tree){ .loop = loop,
+        .o = *options,
+        .instructions = instructions ? strdup(instructions) : NULL,
+        .setup = setup ? strdup(setup) : NULL,
+        .settings = settings ? strdup(settings) : NULL };
+    TAILQ_INIT(&tree->children);
+    schema_hold(tree->o.session.answer);
+    budget_init(&tree->budget, &options->limits);
+    tree->budget.up = options->part_of;
+    tree->later = timer_new(loop, tree_look, tree);
+    if (!tree->later || (setup && !tree->setup) || (settings && !tree->settings) ||
+        (instructions && !tree->instructions)) {
+        close_tree(tree);
+        return NULL;
+    }
+    tree->o.session.setup = tree->setup;
+    return tree;
+}
+
+int rlm_start(struct loop *loop, const struct rlm_options *options, rlm_done_fn *done, void *arg,
+    struct rlm_run **out, struct error *err)
+{
+    struct run_place place = { .question = options->question,
+        .contexts = options->contexts,
+        .iterations = options->max_iterations,
+        .resume = options->resume };
+    struct tree *tree = open_tree(loop, options);
+    if (!tree)
+        return error_memory(err);
+    int rc = run_start(tree, &place, done, arg, out, err);
+    if (rc < 0) {
+        tree->root = NULL; /* it is gone */
+        close_tree(tree);
+    }
+    return rc;
+}
+
+void rlm_cancel(struct rlm_run *r)
+{
+    struct error err = { 0 };
+    error_set(&err, ERROR_CANCELLED, "the run was cancelled");
+    run_end(r, RLM_CANCELLED, &err);
+}
+
+void rlm_put_aside(struct rlm_run *r, const struct error *why)
+{
+    run_end(r, RLM_INTERRUPTED, why);
+}
+
+void rlm_close(struct rlm_run *r)
+{
+    if (!r)
+        return;
+    if (!r->finished) {
+        r->done = NULL;
+        rlm_cancel(r);
+    }
+    close_tree(r->tree);
+}

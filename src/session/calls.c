@@ -1,0 +1,43 @@
+/* session/calls.c: the calls of a guest that wait for their answers, by their ids. */
+#include "base/array.h"
+#include "session/internal.h"
+
+enum { CALLS_MAX = 16384 }; /* open at once */
+
+static size_t find(const struct session *s, uint64_t id)
+{
+    size_t i = 0;
+    while (i < s->open_count && s->open_calls[i] != id)
+        i++;
+    return i;
+}
+
+int session_call_open(struct session *s, uint64_t id, struct error *err)
+{
+    if (s->open_count >= CALLS_MAX || find(s, id) < s->open_count)
+        return error_set(err, ERROR_PROTOCOL, "call %llu is open already, or too many are",
+            (unsigned long long)id);
+    uint64_t *calls = array_grow(s->open_calls, s->open_count, &s->open_cap, sizeof *calls);
+    if (!calls)
+        return error_memory(err);
+    s->open_calls = calls;
+    s->open_calls[s->open_count++] = id;
+    return 0;
+}
+
+bool session_call_close(struct session *s, uint64_t id)
+{
+    size_t i = find(s, id);
+    if (i == s->open_count)
+        return false;
+    s->open_calls[i] = s->open_calls[--s->open_count];
+    return true;
+}
+
+void session_calls_drop(struct session *s)
+{
+    while (s->open_count > 0) {
+        uint64_t id = s->open_calls[--s->open_count];
+        s->events.call_dropped(s->arg, s, id);
+    }
+}

@@ -1,0 +1,57 @@
+/* session/deadline.c: the time of a session, and of what is under way in it.
+ *
+ *   a cell's deadline, or session_interrupt ── ring ──► the grace ──► ring again ──► the sandbox is ended
+ *   the end of the session's own time ─────────────────────────────────────────────► it is ended
+ */
+#include "session/internal.h"
+
+/* Twice within the grace: Python drops an exception that a signal raises inside a destructor or a
+ * callback of a weak reference. A cell that caught the first one is hit by the second. */
+enum { RINGS = 2 };
+
+static void ring(struct session *s)
+{
+    s->rings++;
+    session_send(s, FRAME_INTERRUPT, s->operation, "", 0, NULL, 0, NULL);
+    s->ops->interrupt(s->sandbox);
+    timer_start(s->deadline, (uint64_t)(s->grace * 1000 / RINGS), 0);
+}
+
+void session_deadline_reached(void *arg)
+{
+    struct session *s = arg;
+    struct error why = { 0 };
+    if (!s->operation)
+        return;
+    if (s->rings < RINGS) {
+        s->deadline_passed = s->deadline_passed || s->rings == 0;
+        ring(s);
+        return;
+    }
+    if (s->deadline_passed)
+        error_set(&why, ERROR_TIMEOUT,
+            "the cell ran longer than %g s, did not stop within %g s of the interrupt, and was "
+            "killed; its variables are gone",
+            s->limit, s->grace);
+    else
+        error_set(&why, ERROR_CANCELLED,
+            "the cell did not stop within %g s of the interrupt and was killed; its variables are "
+            "gone",
+            s->grace);
+    session_end_sandbox(s, s->deadline_passed ? "timeout" : "interrupt", &why);
+}
+
+void session_lifetime_over(void *arg)
+{
+    struct session *s = arg;
+    struct error why = { 0 };
+    error_set(&why, ERROR_TIMEOUT,
+        "the session reached the end of its time and was killed; its variables are gone");
+    session_end_sandbox(s, "timeout", &why);
+}
+
+void session_interrupt(struct session *s)
+{
+    if (s->operation && s->rings == 0 && !s->dead)
+        ring(s);
+}

@@ -1,0 +1,103 @@
+/* session/death.c: why a sandbox is gone: what the host ended it for, a limit, a signal, its own exit. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/cleanup.h"
+#include "session/internal.h"
+
+static void name_signal(int signal, char *out, size_t size)
+{
+    const char *name = sigabbrev_np(signal);
+    snprintf(out, size, "signal %d%s%s", signal, name ? " SIG" : "", name ? name : "");
+}
+
+/* The limit that the kernel enforced by ending the worker; LIMIT_NONE: none of them. */
+static enum limit limit_that_ended(const struct session *s, const struct sandbox_usage *usage)
+{
+    static const struct {
+        int signal;
+        enum limit limit;
+    } signals[] = { { SIGXCPU, LIMIT_CPU_TIME }, { SIGXFSZ, LIMIT_FILE_SIZE } };
+    const struct sandbox_exit *how = &s->how;
+    if (how->limit != LIMIT_NONE || !how->known || !WIFSIGNALED(how->wait_status))
+        return how->limit;
+    int signal = WTERMSIG(how->wait_status);
+    for (size_t i = 0; i < array_length(signals); i++)
+        if (signals[i].signal == signal && usage->means[signals[i].limit] != LIMIT_BY_NOTHING)
+            return signals[i].limit;
+    /* Who ignores SIGXCPU is killed a second later. */
+    double cpu_time = limit_value(LIMIT_CPU_TIME, &s->limits.sandbox);
+    bool spent = signal == SIGKILL && cpu_time > 0 && usage->cpu_seconds >= cpu_time;
+    return spent ? LIMIT_CPU_TIME : LIMIT_NONE;
+}
+
+/* True if a limit has ended it: then that is said, and what raises it. */
+static bool explain_limit(struct session *s)
+{
+    struct sandbox_usage usage;
+    cleanup_buf struct buf value = { 0 };
+    s->ops->usage(s->sandbox, &usage);
+    enum limit limit = limit_that_ended(s, &usage);
+    if (limit == LIMIT_NONE)
+        return false;
+    limit_print(limit, &s->limits.sandbox, &value);
+    snprintf(s->killed, sizeof s->killed, "%s", limit_name(limit));
+    if (limit == LIMIT_WORKSPACE_SIZE || limit == LIMIT_WORKSPACE_FILES) {
+        error_set(&s->death, ERROR_LOST,
+            "the sandbox was killed, because what is in its workspace is over the limit of %s "
+            "(%s); its variables are gone; --%s raises it",
+            limit_name(limit), buf_text(&value), limit_option(limit));
+        return true;
+    }
+    if (usage.means[limit] == LIMIT_BY_HOST) {
+        error_set(&s->death, ERROR_LOST,
+            "the sandbox was killed, because what is in its volume is over the limit of %s (%s); "
+            "its "
+            "variables are gone; remove files with `droste volume rm`, or raise it with `droste "
+            "volume "
+            "limit`",
+            limit_name(limit), buf_text(&value));
+        return true;
+    }
+    error_set(&s->death, ERROR_LOST,
+        "%s reached the limit of %s (%s) and was killed; its variables are gone; --%s raises it",
+        usage.means[limit] == LIMIT_BY_CGROUP ? "the sandbox as a whole" : "the guest's process",
+        limit_name(limit), buf_text(&value), limit_option(limit));
+    return true;
+}
+
+void session_explain_death(struct session *s)
+{
+    const struct sandbox_exit *how = &s->how;
+    if (s->death.code != ERROR_NONE)
+        return;
+    if (how->error.code != ERROR_NONE) {
+        s->death = how->error;
+        return;
+    }
+    if (explain_limit(s))
+        return;
+    if (how->known && WIFSIGNALED(how->wait_status)) {
+        name_signal(WTERMSIG(how->wait_status), s->killed, sizeof s->killed);
+        error_set(&s->death, ERROR_LOST, "the guest's process died of %s; its variables are gone",
+            s->killed);
+    } else if (how->known) {
+        snprintf(s->killed, sizeof s->killed, "exit %d", WEXITSTATUS(how->wait_status));
+        error_set(&s->death, ERROR_LOST,
+            "the guest's process ended itself with status %d; its variables are gone",
+            WEXITSTATUS(how->wait_status));
+    } else {
+        error_set(&s->death, ERROR_LOST, "the sandbox is gone; what the cell did is not known");
+    }
+}
+
+void session_death(const struct session *s, struct cell_result *out)
+{
+    *out = (struct cell_result){ .status = s->killed[0] ? CELL_KILLED : CELL_LOST,
+        .reason = s->death };
+    snprintf(out->killed, sizeof out->killed, "%s", s->killed);
+    if (s->death.code == ERROR_TIMEOUT)
+        out->status = CELL_TIMEOUT;
+}

@@ -1,0 +1,135 @@
+/* session/receive.c: what comes from the guest, checked against the session's state: READY once and
+ * first, RESULT only for the operation under way, CALL with an id that is not open. Anything else, and
+ * a message that has begun and does not end, is the end of the sandbox.
+ */
+#include "base/cleanup.h"
+#include "session/internal.h"
+
+enum {
+    PARTS_MAX = 1000000,      /* of one call */
+    PARTIAL_FRAME_MS = 30000, /* a frame that has begun must be complete by then */
+    HEAD_MAX = 2 << 20,
+};
+
+static int on_result(struct session *s, const struct frame *frame, struct error *err)
+{
+    struct cell_result r;
+    if (!s->ready || !s->operation || frame->id != s->operation)
+        return error_set(err, ERROR_PROTOCOL, "a result for an operation that is not under way");
+    int rc = result_read(s, frame, &r, err);
+    if (rc < 0)
+        return rc;
+    session_deliver(s, &r);
+    return 0;
+}
+
+static int on_ready(struct session *s, const struct frame *frame, struct error *err)
+{
+    if (s->ready)
+        return error_set(err, ERROR_PROTOCOL, "a second READY");
+    s->ready = true;
+    return 0;
+}
+
+static int on_call(struct session *s, const struct frame *frame, struct error *err)
+{
+    cleanup_json struct json_object *head = NULL;
+    struct session_call call = { .id = frame->id };
+    if (!s->ready)
+        return error_set(err, ERROR_PROTOCOL, "a call before READY");
+    int rc = json_parse(frame->head, frame->head_len, &json_limits_small, &head, err);
+    if (rc == 0 && !json_object_is_type(head, json_type_object))
+        rc = error_set(err, ERROR_PROTOCOL, "a call's head is no object");
+    if (rc == 0)
+        rc = frame_parts_open(frame->blob, frame->blob_len, PARTS_MAX, &call.parts, err);
+    if (rc == 0)
+        rc = session_call_open(s, frame->id, err);
+    if (rc < 0)
+        return rc;
+    s->calls++;
+    call.head = head;
+    s->events.call(s->arg, s, &call);
+    return 0;
+}
+
+/* The answer may be on its way already: then there is nothing left to cancel. */
+static int on_cancel(struct session *s, const struct frame *frame, struct error *err)
+{
+    if (!s->ready)
+        return error_set(err, ERROR_PROTOCOL, "a call is cancelled before READY");
+    if (session_call_close(s, frame->id))
+        s->events.call_dropped(s->arg, s, frame->id);
+    return 0;
+}
+
+static const struct {
+    uint8_t type;
+    int (*handle)(struct session *s, const struct frame *frame, struct error *err);
+} handlers[] = {
+    { FRAME_READY, on_ready },
+    { FRAME_CALL, on_call },
+    { FRAME_RESULT, on_result },
+    { FRAME_CANCEL, on_cancel },
+};
+
+static const struct frame_rule rules[] = {
+    { FRAME_READY, 4096, 0 },
+    { FRAME_CALL, HEAD_MAX, 256u << 20 },
+    { FRAME_RESULT, HEAD_MAX, 256u << 20 },
+    { FRAME_CANCEL, 0, 0 },
+};
+
+static int on_frame(void *arg, const struct frame *frame, struct error *err)
+{
+    struct session *s = arg;
+    if (s->dead || s->death.code != ERROR_NONE)
+        return 0; /* it is being ended; nothing that it still says counts */
+    for (size_t i = 0; i < array_length(handlers); i++)
+        if (handlers[i].type == frame->type)
+            return handlers[i].handle(s, frame, err);
+    return error_set(err, ERROR_PROTOCOL, "frame of unexpected type %u", frame->type);
+}
+
+static void watch_partial(struct session *s)
+{
+    bool partial = frame_is_partial(&s->decoder);
+    if (partial == s->partial_running)
+        return;
+    s->partial_running = partial;
+    if (partial)
+        timer_start(s->partial, PARTIAL_FRAME_MS, 0);
+    else
+        timer_stop(s->partial);
+}
+
+bool session_receive(void *arg, const char *data, size_t len)
+{
+    struct session *s = arg;
+    struct error err = { 0 };
+    if (s->death.code != ERROR_NONE)
+        return true;
+    if (frame_feed(&s->decoder, data, len, on_frame, s, &err) < 0) {
+        error_wrap(&err, "the guest broke the protocol and was ended");
+        session_end_sandbox(s, "protocol", &err);
+        return true;
+    }
+    if (!s->dead)
+        watch_partial(s);
+    return frame_is_partial(&s->decoder);
+}
+
+void session_partial_too_long(void *arg)
+{
+    struct session *s = arg;
+    struct error why = { 0 };
+    error_set(&why, ERROR_PROTOCOL,
+        "the guest began a message and did not end it within %d s, and was ended",
+        PARTIAL_FRAME_MS / 1000);
+    session_end_sandbox(s, "protocol", &why);
+}
+
+void session_receive_begin(struct session *s)
+{
+    s->decoder.rules = rules;
+    s->decoder.rule_count = array_length(rules);
+}

@@ -1,0 +1,59 @@
+/* session/send.c: frames to the guest. A large blob goes in a sealed memfd, where the environment can
+ * pass one.
+ */
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "session/internal.h"
+
+int session_send(struct session *s, uint8_t type, uint64_t id, const char *head, size_t head_len,
+    const struct session_part *blob, size_t blob_parts, struct error *err)
+{
+    unsigned char header[FRAME_HEADER_SIZE];
+    struct iovec iov[4] = { { header, sizeof header }, { (void *)(uintptr_t)head, head_len } };
+    struct frame frame = { .type = type, .id = id, .head_len = head_len };
+    int count = 2;
+    for (size_t i = 0; i < blob_parts; i++) {
+        frame.blob_len += blob[i].len;
+        iov[count++] = (struct iovec){ (void *)(uintptr_t)blob[i].data, blob[i].len };
+    }
+    frame_write_header(header, &frame);
+    return s->ops->send(s->sandbox, iov, count, -1, err);
+}
+
+/* The blob is in a sealed memfd, which is taken. */
+int session_send_memfd(struct session *s, uint8_t type, uint64_t id, const char *head,
+    size_t head_len, int fd, size_t len, struct error *err)
+{
+    unsigned char header[FRAME_HEADER_SIZE];
+    struct frame frame = {
+        .type = type, .flags = FRAME_FD, .id = id, .head_len = head_len, .blob_len = len
+    };
+    struct iovec iov[2] = { { header, sizeof header }, { (void *)(uintptr_t)head, head_len } };
+    frame_write_header(header, &frame);
+    return s->ops->send(s->sandbox, iov, 2, fd, err);
+}
+
+static int seal_parts(const struct session_part *parts, size_t count, struct error *err)
+{
+    cleanup_fd int fd = file_memfd("droste-value", err);
+    if (fd < 0)
+        return fd;
+    for (size_t i = 0; i < count; i++)
+        if (file_write_all(fd, parts[i].data, parts[i].len) < 0)
+            return error_set_errno(err, ERROR_IO, "writing a value for the guest");
+    int rc = file_memfd_seal(fd, err);
+    return rc < 0 ? rc : steal_fd(&fd);
+}
+
+/* Sends a blob the way that suits its size: in the stream, or in a memfd. */
+int session_send_blob(struct session *s, uint8_t type, uint64_t id, const char *head,
+    size_t head_len, const struct session_part *blob, size_t parts, struct error *err)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < parts; i++)
+        total += blob[i].len;
+    if (total <= FRAME_MEMFD_MIN || !(s->ops->powers & POWER_MEMFD))
+        return session_send(s, type, id, head, head_len, blob, parts, err);
+    int fd = seal_parts(blob, parts, err);
+    return fd < 0 ? fd : session_send_memfd(s, type, id, head, head_len, fd, total, err);
+}

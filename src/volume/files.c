@@ -1,0 +1,402 @@
+/* volume/files.c: files of a volume, put there, got from there, removed and listed by the host.
+ *
+ * A path is a directory below the data, where nothing on the way may be a link, and one name in it. What
+ * is put there is complete, and on disk, before it has that name.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/beneath.h"
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "base/tree.h"
+#include "volume/internal.h"
+
+/* ---- paths ---- */
+
+/* Where guests see it; volume.h. */
+static const char *const seen[] = { "/data", "/home/daytona/memory" };
+
+/* Relative to the data; "" is the data itself. NULL: it is of another place. */
+static const char *relative(const char *path)
+{
+    for (size_t i = 0; i < array_length(seen); i++) {
+        size_t n = strlen(seen[i]);
+        if (strncmp(path, seen[i], n) == 0 && (path[n] == '/' || path[n] == '\0'))
+            return path + n + strspn(path + n, "/");
+    }
+    return path[0] == '/' ? NULL : path;
+}
+
+/* A path in its two parts. */
+struct place {
+    char *directory; /* "." is the data */
+    char *name;      /* "": the path is the data itself */
+};
+
+static void place_free(struct place *p)
+{
+    free(p->directory);
+    free(p->name);
+}
+#define cleanup_place __attribute__((cleanup(place_free)))
+
+static int place_of(const struct volume *v, const char *path, struct place *out, struct error *err)
+{
+    const char *inside = relative(path);
+    if (!inside)
+        return error_set(err, ERROR_ARGUMENT,
+            "volume '%s': paths in it are relative, or begin with /data", v->name);
+    size_t len;
+    const char *name = text_last_name(inside, &len);
+    out->name = strndup(name, len);
+    out->directory = name > inside ? strndup(inside, (size_t)(name - inside)) : strdup(".");
+    if (!out->name || !out->directory)
+        return error_memory(err);
+    if (strcmp(out->name, "..") == 0)
+        return error_set(err, ERROR_ARGUMENT, "volume '%s': a path ends with a name", v->name);
+    if (strcmp(out->name, ".") == 0)
+        out->name[0] = '\0';
+    return 0;
+}
+
+/* The directory that the path's name is in. */
+static int open_directory_of(
+    const struct volume *v, const struct place *p, const char *path, struct error *err)
+{
+    int fd = open_beneath(v->data, p->directory, O_RDONLY | O_DIRECTORY, 0);
+    if (fd < 0 &&
+        errno == EACCES) /* its owner has forbidden himself to list it: that is not needed */
+        fd = open_beneath(v->data, p->directory, O_PATH | O_DIRECTORY, 0);
+    return fd < 0 ? volume_failed(v, "opening", path, err) : fd;
+}
+
+/* ---- reading ---- */
+
+/* A regular file or a directory; FIFOs are not waited for, and devices not spoken to. */
+static int open_source(const struct volume *v, const struct place *p, const char *path,
+    struct stat *st, struct error *err)
+{
+    cleanup_fd int directory = open_directory_of(v, p, path, err);
+    if (directory < 0)
+        return directory;
+    const char *name = p->name[0] ? p->name : ".";
+    if (fstatat(directory, name, st, AT_SYMLINK_NOFOLLOW) < 0)
+        return volume_failed(v, "opening", path, err);
+    cleanup_fd int fd = -1;
+    if (S_ISREG(st->st_mode) || S_ISDIR(st->st_mode)) {
+        fd = open_anyway(directory, name, O_RDONLY);
+        if (fd < 0 || fstat(fd, st) < 0)
+            return volume_failed(v, "opening", path, err);
+    }
+    if (!S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode))
+        return error_set(err, ERROR_ARGUMENT,
+            "volume '%s': the path is a %s; only files and directories are read", v->name,
+            S_ISLNK(st->st_mode)    ? "link"
+            : S_ISFIFO(st->st_mode) ? "FIFO"
+            : S_ISSOCK(st->st_mode) ? "socket"
+                                    : "device");
+    return steal_fd(&fd);
+}
+
+static struct copying copying_out(const struct volume *v)
+{
+    return (struct copying){ .v = v, .owner = geteuid(), .most_bytes = v->limits.size };
+}
+
+int volume_read(const struct volume *v, const char *path, int out, struct error *err)
+{
+    cleanup_place struct place p = { 0 };
+    struct stat st;
+    int rc = place_of(v, path, &p, err);
+    cleanup_fd int from = rc < 0 ? -1 : open_source(v, &p, path, &st, err);
+    if (from < 0)
+        return rc < 0 ? rc : from;
+    if (S_ISDIR(st.st_mode))
+        return error_set(err, ERROR_ARGUMENT,
+            "volume '%s': the path is a directory; say where to with a path", v->name);
+    struct copying c = copying_out(v);
+    c.most_bytes = UINT64_MAX;
+    c.behind = true;
+    return copy_data(&c, from, out, err);
+}
+
+/* Makes the copy under a name that nobody has. */
+static int copy_to(
+    struct copying *c, int from, mode_t mode, int directory, const char *name, struct error *err)
+{
+    if (!S_ISDIR(mode))
+        return copy_file(c, from, directory, name, err);
+    if (mkdirat(directory, name, 0700) < 0)
+        return volume_failed(c->v, "making", name, err);
+    cleanup_fd int to = openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int rc = to < 0 ? volume_failed(c->v, "making", name, err) : copy_tree(c, from, to, err);
+    c->count.files += rc == 0;
+    return rc;
+}
+
+/* On the disk, so that its name is never that of less. */
+static int settle(const struct volume *v, int directory, const char *name, struct error *err)
+{
+    struct stat st;
+    if (v->passing)
+        return 0;
+    cleanup_fd int fd = open_anyway(directory, name, O_RDONLY);
+    if (fd < 0 || fstat(fd, &st) < 0 || (S_ISDIR(st.st_mode) ? syncfs(fd) : fsync(fd)) < 0)
+        return volume_failed(v, "writing", "a copy", err);
+    return 0;
+}
+
+int volume_get(const struct volume *v, const char *path, const char *to, struct volume_count *count,
+    struct error *err)
+{
+    cleanup_place struct place p = { 0 };
+    char fresh[ASIDE_NAME];
+    struct stat st;
+    int rc = place_of(v, path, &p, err);
+    cleanup_fd int from = rc < 0 ? -1 : open_source(v, &p, path, &st, err);
+    if (from < 0)
+        return rc < 0 ? rc : from;
+    cleanup_buf struct buf aside = { 0 };
+    aside_name(fresh);
+    buf_printf(&aside, "%s.part-%.16s", to, fresh);
+    if (buf_failed(&aside))
+        return error_memory(err);
+    struct copying c = copying_out(v);
+    rc = copy_to(&c, from, st.st_mode, AT_FDCWD, buf_text(&aside), err);
+    if (rc == 0)
+        rc = settle(v, AT_FDCWD, buf_text(&aside), err);
+    /* A directory takes the place of nothing. */
+    if (rc == 0 && renameat2(AT_FDCWD, buf_text(&aside), AT_FDCWD, to,
+                       S_ISDIR(st.st_mode) ? RENAME_NOREPLACE : 0) < 0)
+        rc = error_set_errno(err, ERROR_IO, "making %.150s", to);
+    if (rc < 0)
+        tree_remove(AT_FDCWD, buf_text(&aside));
+    *count = c.count;
+    return rc;
+}
+
+/* ---- writing ---- */
+
+/* The directory, whose parts are made as needed. */
+static int make_directory_of(
+    const struct volume *v, const struct place *p, const char *path, struct error *err)
+{
+    cleanup_free char *copy = strdup(p->directory);
+    cleanup_fd int at = open_beneath(v->data, ".", O_RDONLY | O_DIRECTORY, 0);
+    char *rest = NULL;
+    if (!copy)
+        return error_memory(err);
+    for (char *part = strtok_r(copy, "/", &rest); part; part = strtok_r(NULL, "/", &rest)) {
+        bool made = mkdirat(at, part, 0755) == 0;
+        if (!made && errno != EEXIST)
+            return volume_failed(v, "making a directory of", path, err);
+        if (made && geteuid() == 0)
+            (void)!fchownat(at, part, v->owner, v->owner, AT_SYMLINK_NOFOLLOW);
+        int inner = open_beneath(at, part, O_RDONLY | O_DIRECTORY, 0);
+        if (inner < 0)
+            return volume_failed(v, "opening a directory of", path, err);
+        close_fd(&at);
+        at = inner;
+    }
+    return steal_fd(&at);
+}
+
+/* Whether the new one may have this name. */
+static int check_target(const struct volume *v, int directory, const struct place *p, mode_t mode,
+    const char *path, struct error *err)
+{
+    struct stat st;
+    if (fstatat(directory, p->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : volume_failed(v, "putting", path, err);
+    if (S_ISREG(st.st_mode) && !S_ISDIR(mode))
+        return 0;
+    return error_set(err, ERROR_ARGUMENT,
+        "volume '%s': there is %s of this name, which is not replaced; remove it first with "
+        "`droste "
+        "volume rm`",
+        v->name, S_ISDIR(st.st_mode) ? "a directory" : "something else");
+}
+
+int volume_put(const struct volume *v, int source, const char *path, struct volume_count *count,
+    struct error *err)
+{
+    cleanup_place struct place p = { 0 };
+    char fresh[ASIDE_NAME];
+    struct stat st;
+    struct copying c = { .v = v, .owner = v->owner, .most_bytes = v->limits.size };
+    int rc = place_of(v, path, &p, err);
+    if (rc == 0 && fstat(source, &st) < 0)
+        rc = error_set_errno(err, ERROR_IO, "looking at what is to be put");
+    if (rc == 0 && !p.name[0])
+        rc = error_set(err, ERROR_ARGUMENT, "volume '%s': give what is put a name", v->name);
+    cleanup_fd int aside = rc < 0 ? -1 : aside_open(v, err);
+    cleanup_fd int directory = aside < 0 ? -1 : make_directory_of(v, &p, path, err);
+    if (directory < 0)
+        return rc < 0 ? rc : aside < 0 ? aside : directory;
+    rc = check_target(v, directory, &p, st.st_mode, path, err);
+    aside_name(fresh);
+    if (rc == 0)
+        rc = copy_to(&c, source, st.st_mode, aside, fresh, err);
+    if (rc == 0)
+        rc = settle(v, aside, fresh, err);
+    if (rc == 0 &&
+        aside_move(aside, fresh, directory, p.name, S_ISDIR(st.st_mode) ? RENAME_NOREPLACE : 0) < 0)
+        rc = volume_failed(v, "putting", path, err);
+    if (rc < 0)
+        tree_remove(aside, fresh);
+    *count = c.count;
+    return rc;
+}
+
+int volume_remove_path(const struct volume *v, const char *path, struct error *err)
+{
+    cleanup_place struct place p = { 0 };
+    char fresh[ASIDE_NAME];
+    int rc = place_of(v, path, &p, err);
+    if (rc == 0 && !p.name[0])
+        rc = error_set(err, ERROR_ARGUMENT,
+            "volume '%s': name what is to be removed; without a path all of the volume is",
+            v->name);
+    cleanup_fd int aside = rc < 0 ? -1 : aside_open(v, err);
+    cleanup_fd int directory = aside < 0 ? -1 : open_directory_of(v, &p, path, err);
+    if (directory < 0)
+        return rc < 0 ? rc : aside < 0 ? aside : directory;
+    aside_name(fresh);
+    rc = aside_move(directory, p.name, aside, fresh, RENAME_NOREPLACE);
+    if (rc < 0 && errno == EACCES) { /* a directory that is read-only keeps its place */
+        cleanup_fd int inner = open_anyway(directory, p.name, O_RDONLY | O_DIRECTORY);
+        if (inner >= 0 && fchmod(inner, 0700) == 0)
+            rc = aside_move(directory, p.name, aside, fresh, RENAME_NOREPLACE);
+    }
+    if (rc < 0)
+        return volume_failed(v, "removing", path, err);
+    /* A guest may still stand in it, and put more into it than is taken out: what is left then is removed by
+     * whoever is alone next. Each directory is looked at more than once. */
+    tree_remove_some(aside, fresh, 16 * (size_t)v->limits.files);
+    return 0;
+}
+
+/* ---- listing ---- */
+
+struct found {
+    char *path;
+    struct stat st;
+};
+
+struct listing {
+    struct found *items;
+    size_t count, room, most;
+    unsigned depth;
+    struct buf path; /* of the directory that it is in, each with a '/' behind */
+    bool more;
+};
+
+static int add_found(struct listing *l, const char *name, const struct stat *st, struct error *err)
+{
+    struct found *grown = array_grow(l->items, l->count, &l->room, sizeof *l->items);
+    cleanup_buf struct buf path = { 0 };
+    if (!grown)
+        return error_memory(err);
+    l->items = grown;
+    buf_append(&path, buf_text(&l->path), l->path.len);
+    buf_puts(&path, name);
+    l->items[l->count] = (struct found){ buf_steal(&path), *st };
+    if (!l->items[l->count].path)
+        return error_memory(err);
+    l->count++;
+    return 0;
+}
+
+static void leave_path(struct buf *path)
+{
+    size_t n = path->len - 1;
+    while (n > 0 && path->data[n - 1] != '/')
+        n--;
+    path->len = n;
+    path->data[n] = '\0';
+}
+
+static int list_visit(
+    void *arg, enum tree_visit visit, const struct tree_place *place, struct error *err)
+{
+    struct listing *l = arg;
+    if (visit == TREE_ENTER) {
+        buf_printf(&l->path, "%s/", place->name);
+        return buf_failed(&l->path) ? error_memory(err) : 0;
+    }
+    if (visit == TREE_LEAVE) {
+        leave_path(&l->path);
+        return 0;
+    }
+    if (l->count == l->most) {
+        l->more = true;
+        return 1;
+    }
+    int rc = add_found(l, place->name, place->st, err);
+    return rc < 0 ? rc : place->depth + 1 >= l->depth;
+}
+
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(((const struct found *)a)->path, ((const struct found *)b)->path);
+}
+
+static int tell_found(const struct listing *l, volume_entry_fn *fn, void *arg, struct error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < l->count; i++) {
+        const struct found *f = &l->items[i];
+        struct volume_entry entry = { .path = f->path,
+            .mode = f->st.st_mode,
+            .size = (uint64_t)f->st.st_size,
+            .mtime = f->st.st_mtim.tv_sec };
+        rc = fn(arg, &entry, err);
+    }
+    return rc;
+}
+
+/* What the path is: a directory's descriptor, or -1 and one entry. */
+static int list_top(
+    const struct volume *v, const char *path, struct listing *l, int *top, struct error *err)
+{
+    cleanup_place struct place p = { 0 };
+    struct stat st;
+    int rc = place_of(v, path, &p, err);
+    cleanup_fd int directory = rc < 0 ? -1 : open_directory_of(v, &p, path, err);
+    if (directory < 0)
+        return rc < 0 ? rc : directory;
+    const char *name = p.name[0] ? p.name : ".";
+    if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return volume_failed(v, "listing", path, err);
+    if (!S_ISDIR(st.st_mode))
+        return add_found(l, p.name, &st, err);
+    *top = open_anyway(directory, name, O_RDONLY | O_DIRECTORY);
+    return *top < 0 ? volume_failed(v, "listing", path, err) : 0;
+}
+
+int volume_list(const struct volume *v, const char *path, unsigned depth, size_t most,
+    volume_entry_fn *fn, void *arg, bool *more, struct error *err)
+{
+    struct listing l = { .depth = depth, .most = most };
+    cleanup_fd int top = -1;
+    int rc = list_top(v, path, &l, &top, err);
+    if (rc == 0 && top >= 0)
+        rc = tree_walk(top, list_visit, &l, err);
+    if (rc == 0 && l.count > 1)
+        qsort(l.items, l.count, sizeof *l.items, by_path);
+    if (rc == 0)
+        rc = tell_found(&l, fn, arg, err);
+    *more = l.more;
+    for (size_t i = 0; i < l.count; i++)
+        free(l.items[i].path);
+    free(l.items);
+    buf_free(&l.path);
+    return rc;
+}

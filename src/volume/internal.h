@@ -1,0 +1,81 @@
+/* volume/internal.h: what the files of this floor share. */
+#ifndef DROSTE_VOLUME_INTERNAL_H
+#define DROSTE_VOLUME_INTERNAL_H
+
+#include "volume/volume.h"
+
+struct volume {
+    unsigned holders;
+    char *root, *name, *path;
+    int directory, data, lock;
+    dev_t device;
+    ino_t inode;
+    uid_t owner;
+    bool passing; /* it is removed with its last holder */
+    struct volume_limits limits;
+};
+
+/* An error of a system call on this path of the volume, in words. */
+int volume_failed(const struct volume *v, const char *what, const char *path, struct error *err);
+
+/* root.c */
+#define PASSING ".session-"
+int root_failed(const char *root, const char *what, struct error *err);
+int root_make(const char *root, struct error *err);
+/* Whoever has it is alone in making and removing. -1 with errno. */
+int root_lock(int root);
+/* Removes what killed processes have left; with the root's lock. */
+void root_sweep(int root);
+/* The names of volumes, or of snapshots, in a directory, in order. */
+int names_in(int directory, struct list *names, struct error *err);
+/* The mode of directories that root's guest must get through. */
+mode_t passable(void);
+/* Who the data of a volume that is made belong to, and giving them to him. */
+uid_t owner_of_new(void);
+int give_to_guest(int directory, const char *name);
+
+/* volume.c: finds the paths of an open one as the kernel knows them, without links. */
+int volume_find_path(struct volume *v, struct error *err);
+
+/* passing.c: removes what is of a session that has ended. */
+void volume_pass(struct volume *v);
+
+/* lock.c: as flock(2), but waits for so long only. -1 with errno, EWOULDBLOCK where it was in vain. */
+int lock_within(int fd, int operation, unsigned ms);
+/* Appends "process 12, process 34": who holds a lock on this file, as far as is known. */
+void lock_holders(int fd, struct buf *out);
+
+/* aside.c: a name in `aside` that nobody else has. */
+enum { ASIDE_NAME = 40 };
+void aside_name(char name[ASIDE_NAME]);
+int aside_open(const struct volume *v, struct error *err);
+/* Moves what is complete from `aside` to a name in `directory`, on disk: whole, or not at all. The flags are
+ * those of renameat2. -1 with errno. */
+int aside_move(int aside, const char *name, int directory, const char *to, unsigned flags);
+
+/* copy.c: copies of what strangers made. Files keep their modes but for set-user-id, their times and their
+ * holes; links are not followed. */
+struct copying {
+    const struct volume *v; /* for errors */
+    uid_t owner;            /* of the copies, where this is root */
+    bool links;  /* links are copied as what they are; else left out, as FIFOs, sockets, devices */
+    bool behind; /* what is written to has something in it already, or is no file */
+    uint64_t most_bytes; /* of data that may be copied */
+    struct volume_count count;
+};
+/* All below a directory into another, which is empty; but for the volume itself, if that is there: left out. */
+int copy_tree(struct copying *c, int from, int to, struct error *err);
+/* The data of an open file, as much as it has now. */
+int copy_data(struct copying *c, int from, int to, struct error *err);
+/* A file into a new one. */
+int copy_file(struct copying *c, int from, int directory, const char *to, struct error *err);
+
+/* snapshot.c: the directory, the caller's. */
+int snapshot_open(const struct volume *v, const char *name, struct error *err);
+
+/* limits.c */
+int limits_read(
+    int directory, struct volume_limits *limits, struct error *err); /* its own words only */
+int limits_write(int directory, int aside, const struct volume_limits *limits, struct error *err);
+
+#endif

@@ -1,0 +1,50 @@
+/* volume/limits.c: the quota of a volume, in a file of two lines. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/beneath.h"
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "volume/internal.h"
+
+static const char format[] = "size %llu\nfiles %llu\n";
+
+/* Far more than there is, and little enough to be counted with. */
+#define MOST (1ull << 56)
+
+int limits_read(int directory, struct volume_limits *limits, struct error *err)
+{
+    cleanup_buf struct buf text = { 0 };
+    unsigned long long size, files;
+    cleanup_fd int fd = open_beneath(directory, "limits", O_RDONLY, 0);
+    if (fd < 0)
+        return error_set_errno(err, ERROR_IO, "reading its limits");
+    int rc = file_read_fd(fd, "its limits", 4096, &text, err);
+    if (rc < 0)
+        return rc;
+    if (sscanf(buf_text(&text), format, &size, &files) != 2 || size > MOST || files > MOST)
+        return error_set(err, ERROR_PROTOCOL,
+            "the file `limits` is damaged; write the lines 'size BYTES' and 'files NUMBER' into "
+            "it");
+    *limits = (struct volume_limits){ size, files };
+    return 0;
+}
+
+int limits_write(int directory, int aside, const struct volume_limits *limits, struct error *err)
+{
+    char name[ASIDE_NAME], text[96];
+    aside_name(name);
+    cleanup_fd int fd = openat(aside, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int n = snprintf(text, sizeof text, format, (unsigned long long)limits->size,
+        (unsigned long long)limits->files);
+    if (fd < 0 || file_write_all(fd, text, (size_t)n) < 0 || fsync(fd) < 0 ||
+        aside_move(aside, name, directory, "limits", 0) < 0) {
+        int rc = error_set_errno(err, ERROR_IO, "writing its limits");
+        unlinkat(aside, name, 0);
+        return rc;
+    }
+    return 0;
+}

@@ -1,0 +1,136 @@
+/* volume/root.c: the directory in which all volumes are, and those of sessions (passing.c). Names with a '.'
+ * in front are no volumes; see volume.c.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/beneath.h"
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/tree.h"
+#include "volume/internal.h"
+
+enum { WAIT_MS = 10000 }; /* for a lock that is held for moments only */
+
+int volume_root(const char *given, char **out, struct error *err)
+{
+    struct buf path = { 0 };
+    cleanup_free char *before = NULL;
+    int rc = 0;
+    bool whole = given && given[0] == '/';
+    if (!given)
+        rc = file_data_home(&before, err);
+    else if (!whole && !(before = getcwd(NULL, 0)))
+        rc = error_set_errno(err, ERROR_IO, "finding the working directory");
+    if (rc < 0)
+        return rc;
+    buf_printf(&path, "%s%s%s", whole ? "" : before, whole ? "" : "/", given ? given : "volumes");
+    *out = buf_steal(&path);
+    return *out ? 0 : error_memory(err);
+}
+
+int root_failed(const char *root, const char *what, struct error *err)
+{
+    return error_set_errno(err, errno == EACCES || errno == EPERM ? ERROR_PERMISSION : ERROR_IO,
+        "%s the volumes at %.100s (--volume-root says where they are)", what, root);
+}
+
+/* Root's guest is another user, who must get to its own and see nothing on the way. */
+mode_t passable(void)
+{
+    return geteuid() == 0 ? 0711 : 0700;
+}
+
+int root_make(const char *root, struct error *err)
+{
+    int rc = file_make_directories(root, err);
+    if (rc == 0 && chmod(root, passable()) < 0 && errno != EPERM)
+        return root_failed(root, "making", err);
+    return rc;
+}
+
+/* Whoever has it is alone in making and removing. -1 with errno. */
+int root_lock(int root)
+{
+    cleanup_fd int fd =
+        openat(root, ".lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (fd < 0 || lock_within(fd, LOCK_EX, WAIT_MS) < 0)
+        return -1;
+    return steal_fd(&fd);
+}
+
+static bool is_on_its_way(const char *name)
+{
+    return strncmp(name, ".new-", 5) == 0 || strncmp(name, ".gone-", 6) == 0;
+}
+
+/* A session's own, and the session is gone: nobody holds its lock. */
+static bool is_left(int root, const char *name)
+{
+    if (strncmp(name, PASSING, strlen(PASSING)) != 0)
+        return false;
+    cleanup_fd int directory = open_beneath(root, name, O_RDONLY | O_DIRECTORY, 0);
+    cleanup_fd int lock = directory < 0 ? -1 : open_beneath(directory, "lock", O_RDWR, 0);
+    return lock < 0 || flock(lock, LOCK_EX | LOCK_NB) == 0;
+}
+
+/* With the root's lock. */
+void root_sweep(int root)
+{
+    DIR *listing = open_listing(root, ".");
+    for (const char *name; listing && (name = next_listed(listing));)
+        if (is_on_its_way(name) || is_left(root, name))
+            tree_remove(root, name);
+    if (listing)
+        closedir(listing);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int names_in(int directory, struct list *names, struct error *err)
+{
+    int rc = 0;
+    DIR *listing = open_listing(directory, ".");
+    if (!listing)
+        return error_set_errno(err, ERROR_IO, "listing a directory");
+    for (const char *name; rc == 0 && (name = next_listed(listing));)
+        if (text_is_name(name))
+            rc = list_add(names, name, err);
+    closedir(listing);
+    if (names->count > 1)
+        qsort(names->items, names->count, sizeof *names->items, by_name);
+    return rc;
+}
+
+/* The root itself may be a link: it is the user's. */
+int volume_names(const char *root, struct list *names, struct error *err)
+{
+    cleanup_fd int directory = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0)
+        return errno == ENOENT ? 0 : root_failed(root, "listing", err);
+    return names_in(directory, names, err);
+}
+
+uid_t owner_of_new(void)
+{
+    return geteuid() == 0 ? VOLUME_GUEST : geteuid();
+}
+
+/* EINVAL: this root is that of a user namespace in which there is nobody else. */
+int give_to_guest(int directory, const char *name)
+{
+    if (geteuid() != 0 ||
+        fchownat(directory, name, VOLUME_GUEST, VOLUME_GUEST, AT_SYMLINK_NOFOLLOW) == 0)
+        return 0;
+    return errno == EINVAL ? 0 : -1;
+}

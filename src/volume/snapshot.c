@@ -1,0 +1,111 @@
+/* volume/snapshot.c: whole copies of the data, beside them. Nobody else has the volume meanwhile. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/beneath.h"
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "base/tree.h"
+#include "volume/internal.h"
+
+static int snapshots_open(const struct volume *v, struct error *err)
+{
+    int fd = open_beneath(v->directory, "snapshots", O_RDONLY | O_DIRECTORY, 0);
+    return fd < 0 ? volume_failed(v, "opening", "its snapshots", err) : fd;
+}
+
+int snapshot_open(const struct volume *v, const char *name, struct error *err)
+{
+    int rc = volume_check_name("snapshot", name, err);
+    if (rc < 0)
+        return rc;
+    cleanup_fd int all = snapshots_open(v, err);
+    if (all < 0)
+        return all;
+    int fd = open_beneath(all, name, O_RDONLY | O_DIRECTORY, 0);
+    if (fd < 0 && errno == ENOENT)
+        return error_set(err, ERROR_NOT_FOUND,
+            "volume '%s' has no snapshot '%s'; `droste volume ls %s --snapshots` lists them",
+            v->name, name, v->name);
+    return fd < 0 ? volume_failed(v, "opening the snapshot", name, err) : fd;
+}
+
+int volume_snapshots(const struct volume *v, struct list *names, struct error *err)
+{
+    cleanup_fd int all = snapshots_open(v, err);
+    return all < 0 ? all : names_in(all, names, err);
+}
+
+/* Copies a tree to a directory aside, and that onto the disk. */
+static int copy_aside(const struct volume *v, int from, int aside, const char *name,
+    struct volume_count *count, struct error *err)
+{
+    struct copying c = { .v = v, .owner = v->owner, .links = true, .most_bytes = v->limits.size };
+    if (mkdirat(aside, name, 0700) < 0)
+        return volume_failed(v, "making", "a copy", err);
+    cleanup_fd int to = open_beneath(aside, name, O_RDONLY | O_DIRECTORY, 0);
+    int rc = to < 0 ? volume_failed(v, "making", "a copy", err) : copy_tree(&c, from, to, err);
+    if (rc == 0 && syncfs(to) < 0)
+        rc = volume_failed(v, "writing", "a copy", err);
+    *count = c.count;
+    return rc;
+}
+
+int volume_snapshot(
+    const struct volume *v, const char *name, struct volume_count *count, struct error *err)
+{
+    char fresh[ASIDE_NAME];
+    int rc = volume_check_name("snapshot", name, err);
+    if (rc < 0)
+        return rc;
+    cleanup_fd int all = snapshots_open(v, err), aside = all < 0 ? -1 : aside_open(v, err);
+    if (aside < 0)
+        return all < 0 ? all : aside;
+    if (faccessat(all, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return error_set(err, ERROR_ARGUMENT,
+            "volume '%s' has a snapshot '%s' already; give another name, or remove it", v->name,
+            name);
+    aside_name(fresh);
+    rc = copy_aside(v, v->data, aside, fresh, count, err);
+    if (rc == 0 && aside_move(aside, fresh, all, name, RENAME_NOREPLACE) < 0)
+        rc = volume_failed(v, "making the snapshot", name, err);
+    if (rc < 0)
+        tree_remove(aside, fresh);
+    return rc;
+}
+
+int volume_restore(
+    const struct volume *v, const char *name, struct volume_count *count, struct error *err)
+{
+    char fresh[ASIDE_NAME];
+    cleanup_fd int from = snapshot_open(v, name, err), aside = from < 0 ? -1 : aside_open(v, err);
+    if (aside < 0)
+        return from < 0 ? from : aside;
+    aside_name(fresh);
+    int rc = copy_aside(v, from, aside, fresh, count, err);
+    if (rc == 0 && aside_move(aside, fresh, v->directory, "data", RENAME_EXCHANGE) < 0)
+        rc = volume_failed(v, "restoring", name, err);
+    tree_remove(aside, fresh); /* what the data were, or what did not become them */
+    return rc;
+}
+
+int volume_snapshot_remove(const struct volume *v, const char *name, struct error *err)
+{
+    char fresh[ASIDE_NAME];
+    cleanup_fd int found = snapshot_open(v, name, err);
+    if (found < 0)
+        return found;
+    cleanup_fd int all = snapshots_open(v, err), aside = all < 0 ? -1 : aside_open(v, err);
+    if (aside < 0)
+        return all < 0 ? all : aside;
+    aside_name(fresh);
+    if (aside_move(all, name, aside, fresh, RENAME_NOREPLACE) < 0)
+        return volume_failed(v, "removing the snapshot", name, err);
+    tree_remove(aside, fresh);
+    return 0;
+}

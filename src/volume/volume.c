@@ -1,0 +1,406 @@
+/* volume/volume.c: making, opening and removing volumes; see volume.h.
+ *
+ * A volume begins and ends by one rename in the root. Names with a '.' in front are no volumes: they
+ * are on their way in or out, are made under the root's lock, and what a killed process has left of
+ * them is removed by the next one that has it.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/beneath.h"
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/tree.h"
+#include "volume/internal.h"
+
+enum {
+    WAIT_MS = 10000,     /* for locks that are held for moments only */
+    WAIT_ALONE_MS = 500, /* for those who may stay for hours */
+    OPEN_TRIES = 10,     /* somebody removes and makes it all the time */
+};
+
+/* What the systems have that this one follows, and skills written for them expect. */
+static const char *const seeds[] = { "artifacts", "buffers", "knowledge", "knowledge/ingested",
+    "knowledge/summaries", "logs", "memories", "memory", "meta", "sessions", "skills",
+    "skills/system", "skills/user", "uploads", "workspace" };
+
+int volume_check_name(const char *what, const char *name, struct error *err)
+{
+    cleanup_buf struct buf shown = { 0 };
+    if (text_is_name(name))
+        return 0;
+    text_append_visible(&shown, name, strnlen(name, 80));
+    return error_set(err, ERROR_ARGUMENT,
+        "%s name '%.80s': use letters, digits, '.', '_' and '-', no '.' or '-' in front, at most "
+        "64",
+        what, buf_text(&shown));
+}
+
+/* ---- making ---- */
+
+static int make_data(int directory)
+{
+    cleanup_fd int data = -1;
+    if (mkdirat(directory, "data", 0700) < 0 || give_to_guest(directory, "data") < 0)
+        return -1;
+    data = open_beneath(directory, "data", O_RDONLY | O_DIRECTORY, 0);
+    for (size_t i = 0; i < array_length(seeds); i++)
+        if (data < 0 || mkdirat(data, seeds[i], 0700) < 0 || give_to_guest(data, seeds[i]) < 0)
+            return -1;
+    return syncfs(data);
+}
+
+/* All that a volume is made of, in a directory that is no volume yet. */
+static int fill(int directory, const struct volume_limits *limits, struct error *err)
+{
+    cleanup_fd int lock = openat(directory, "lock", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    cleanup_fd int aside = -1;
+    if (lock < 0 || mkdirat(directory, "aside", 0700) < 0 ||
+        mkdirat(directory, "snapshots", 0700) < 0)
+        return error_set_errno(err, ERROR_IO, "making its directories");
+    aside = open_beneath(directory, "aside", O_RDONLY | O_DIRECTORY, 0);
+    int rc = limits_write(directory, aside, limits, err);
+    if (rc == 0 && make_data(directory) < 0)
+        rc = error_set_errno(err, ERROR_IO, "making its directories");
+    return rc;
+}
+
+static int make(int root, const char *name, const struct volume_limits *limits, struct error *err)
+{
+    static const char fresh[] = ".new-volume";
+    if (mkdirat(root, fresh, passable()) < 0)
+        return error_set_errno(err, ERROR_IO, "making its directory");
+    cleanup_fd int directory = open_beneath(root, fresh, O_RDONLY | O_DIRECTORY, 0);
+    int rc = directory < 0 || fchmod(directory, passable()) < 0
+                 ? error_set_errno(err, ERROR_IO, "making its directory")
+                 : fill(directory, limits, err);
+    if (rc == 0 && aside_move(root, fresh, root, name, RENAME_NOREPLACE) < 0)
+        rc = errno == EEXIST ? error_set(err, ERROR_ARGUMENT, "there is a volume of this name")
+                             : error_set_errno(err, ERROR_IO, "giving it its name");
+    if (rc < 0)
+        tree_remove(root, fresh);
+    return rc;
+}
+
+int volume_create(
+    const char *root, const char *name, const struct volume_limits *limits, struct error *err)
+{
+    int rc = volume_check_name("volume", name, err);
+    if (rc == 0)
+        rc = root_make(root, err);
+    if (rc < 0)
+        return rc;
+    cleanup_fd int directory = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup_fd int lock = directory < 0 ? -1 : root_lock(directory);
+    if (lock < 0)
+        return root_failed(root, "locking", err);
+    root_sweep(directory);
+    rc = make(directory, name, limits, err);
+    return rc < 0 ? error_wrap(err, "making the volume '%s'", name) : 0;
+}
+
+/* ---- opening ---- */
+
+int volume_failed(const struct volume *v, const char *what, const char *path, struct error *err)
+{
+    static const struct {
+        int sys;
+        enum error_code code;
+        const char *text;
+    } known[] = {
+        { ENOENT, ERROR_NOT_FOUND, "there is no such file" },
+        { ELOOP, ERROR_PERMISSION, "a link is in the way, and links are not followed here" },
+        { EXDEV, ERROR_PERMISSION, "it leads out of the volume" },
+        { ENOTDIR, ERROR_ARGUMENT, "a part of the path is no directory" },
+        { ENOSPC, ERROR_IO, "the disk is full; free some space" },
+        { EDQUOT, ERROR_IO, "the disk quota is used up; free some space" },
+        { EACCES, ERROR_PERMISSION, "you may not" },
+    };
+    cleanup_buf struct buf shown = { 0 };
+    text_append_visible(&shown, path, strnlen(path, 100));
+    for (size_t i = 0; i < array_length(known); i++)
+        if (known[i].sys == errno)
+            return error_set(err, known[i].code, "volume '%s': %s %s: %s", v->name, what,
+                buf_text(&shown), known[i].text);
+    return error_set_errno(err, ERROR_IO, "volume '%s': %s %s", v->name, what, buf_text(&shown));
+}
+
+static int open_directories(struct volume *v, int root, struct error *err)
+{
+    struct stat st;
+    v->directory = open_beneath(root, v->name, O_RDONLY | O_DIRECTORY, 0);
+    if (root < 0 || (v->directory < 0 && errno == ENOENT))
+        return error_set(err, ERROR_NOT_FOUND,
+            "there is no volume '%s' at %.120s; `droste volume create %s` makes it", v->name,
+            v->root, v->name);
+    if (v->directory >= 0)
+        v->data = open_beneath(v->directory, "data", O_RDONLY | O_DIRECTORY, 0);
+    if (v->data < 0 && (errno == ELOOP || errno == ENOTDIR))
+        return error_set(err, ERROR_PERMISSION,
+            "volume '%s' is no directory any more: somebody has put a link or a file in its place "
+            "at %.100s",
+            v->name, v->root);
+    if (v->data < 0 || fstat(v->data, &st) < 0)
+        return volume_failed(v, "opening", "it", err);
+    v->device = st.st_dev;
+    v->inode = st.st_ino;
+    v->owner = st.st_uid;
+    if (st.st_uid != geteuid() && st.st_uid != owner_of_new()) /* root has both */
+        return error_set(err, ERROR_PERMISSION,
+            "volume '%s' belongs to the user %u; use it as that user", v->name, st.st_uid);
+    return 0;
+}
+
+static int in_use(struct volume *v, enum volume_use use, struct error *err)
+{
+    cleanup_buf struct buf holders = { 0 };
+    lock_holders(v->lock, &holders);
+    const char *who = holders.len ? buf_text(&holders) : "another process";
+    if (use == VOLUME_ALONE)
+        return error_set(err, ERROR_ARGUMENT,
+            "volume '%s' is in use by %s; wait until its sessions have ended", v->name, who);
+    return error_set(err, ERROR_ARGUMENT,
+        "volume '%s' is being changed as a whole by %s; try again when that is done", v->name, who);
+}
+
+/* Nobody else is there: what stands aside is nobody's. */
+static void sweep(const struct volume *v)
+{
+    cleanup_fd int aside = open_beneath(v->directory, "aside", O_RDONLY | O_DIRECTORY, 0);
+    DIR *listing = aside < 0 ? NULL : open_listing(aside, ".");
+    for (const char *name; listing && (name = next_listed(listing));)
+        tree_remove(aside, name);
+    if (listing)
+        closedir(listing);
+}
+
+static int take_lock(struct volume *v, enum volume_use use, struct error *err)
+{
+    v->lock = open_beneath(v->directory, "lock", O_RDWR, 0);
+    if (v->lock < 0)
+        return volume_failed(v, "opening", "its lock", err);
+    if (flock(v->lock, LOCK_EX | LOCK_NB) == 0)
+        sweep(v);
+    else if (use == VOLUME_ALONE && lock_within(v->lock, LOCK_EX, WAIT_ALONE_MS) == 0)
+        sweep(v);
+    else if (use == VOLUME_ALONE)
+        return in_use(v, use, err);
+    if (use == VOLUME_SHARED && lock_within(v->lock, LOCK_SH, WAIT_MS) < 0)
+        return in_use(v, use, err);
+    return 0;
+}
+
+/* It was removed, or its data exchanged, before there was a lock on it. */
+static bool is_another(const struct volume *v, int root)
+{
+    struct stat st, mine;
+    cleanup_fd int now = open_beneath(root, v->name, O_PATH | O_DIRECTORY, 0);
+    cleanup_fd int data = now < 0 ? -1 : open_beneath(now, "data", O_PATH | O_DIRECTORY, 0);
+    return data < 0 || fstat(data, &st) < 0 || fstat(v->data, &mine) < 0 ||
+           st.st_ino != mine.st_ino || st.st_dev != mine.st_dev;
+}
+
+int volume_find_path(struct volume *v, struct error *err)
+{
+    char self[32], path[PATH_MAX];
+    cleanup_buf struct buf end = { 0 };
+    snprintf(self, sizeof self, "/proc/self/fd/%d", v->data);
+    buf_printf(&end, "/%s/data", v->name);
+    ssize_t n = readlink(self, path, sizeof path - 1);
+    path[n < 0 ? 0 : n] = '\0';
+    errno = ENOENT; /* it was removed by hand */
+    if (n < (ssize_t)end.len || strcmp(path + n - end.len, buf_text(&end)) != 0)
+        return volume_failed(v, "finding", "its path", err);
+    free(v->root);
+    v->path = strdup(path);
+    v->root = text_copy(path, (size_t)n - end.len);
+    return v->path && v->root ? 0 : error_memory(err);
+}
+
+/* 1: it became another one meanwhile. */
+static int open_once(struct volume *v, int root, enum volume_use use, struct error *err)
+{
+    int rc = open_directories(v, root, err);
+    if (rc == 0)
+        rc = take_lock(v, use, err);
+    if (rc == 0 && is_another(v, root))
+        return 1;
+    if (rc == 0 && (rc = limits_read(v->directory, &v->limits, err)) < 0)
+        return error_wrap(err, "volume '%s'", v->name);
+    return rc < 0 ? rc : volume_find_path(v, err);
+}
+
+static void close_all(struct volume *v)
+{
+    close_fd(&v->directory);
+    close_fd(&v->data);
+    close_fd(&v->lock);
+}
+
+int volume_open(
+    const char *root, const char *name, enum volume_use use, struct volume **out, struct error *err)
+{
+    int rc = volume_check_name("volume", name, err);
+    if (rc < 0)
+        return rc;
+    cleanup_fd int directory = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0 && errno != ENOENT)
+        return root_failed(root, "opening", err);
+    struct volume *v = calloc(1, sizeof *v);
+    if (!v)
+        return error_memory(err);
+    *v = (struct volume){ .holders = 1, .directory = -1, .data = -1, .lock = -1 };
+    v->name = strdup(name);
+    v->root = strdup(root);
+    rc = v->name && v->root ? 1 : error_memory(err);
+    for (int i = 0; rc == 1 && i < OPEN_TRIES; i++) {
+        close_all(v);
+        errno = ENOENT;
+        rc = open_once(v, directory, use, err);
+    }
+    if (rc == 1)
+        rc = error_set(err, ERROR_IO, "volume '%s' is removed and made all the time", name);
+    if (rc < 0)
+        volume_release(v);
+    else
+        *out = v;
+    return rc;
+}
+
+int volume_open_or_create(const char *root, const char *name, const struct volume_limits *limits,
+    struct volume **out, struct error *err)
+{
+    int rc = volume_open(root, name, VOLUME_SHARED, out, err);
+    if (rc != -(int)ERROR_NOT_FOUND)
+        return rc;
+    rc = volume_create(root, name, limits, err);
+    /* ERROR_ARGUMENT: somebody else was faster. */
+    return rc < 0 && rc != -(int)ERROR_ARGUMENT ? rc
+                                                : volume_open(root, name, VOLUME_SHARED, out, err);
+}
+
+struct volume *volume_hold(struct volume *v)
+{
+    if (v)
+        v->holders++;
+    return v;
+}
+
+void volume_release(struct volume *v)
+{
+    if (!v || --v->holders > 0)
+        return;
+    if (v->passing)
+        volume_pass(v);
+    close_all(v);
+    free(v->root);
+    free(v->name);
+    free(v->path);
+    free(v);
+}
+
+/* ---- removing ---- */
+
+int volume_remove(const char *root, const char *name, struct error *err)
+{
+    char gone[ASIDE_NAME + 8], fresh[ASIDE_NAME];
+    struct volume *v = NULL;
+    cleanup_fd int directory = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = volume_open(root, name, VOLUME_ALONE, &v, err);
+    if (rc < 0)
+        return rc;
+    cleanup_fd int lock = root_lock(directory);
+    aside_name(fresh);
+    snprintf(gone, sizeof gone, ".gone-%s", fresh);
+    if (lock < 0)
+        rc = root_failed(root, "locking", err);
+    else if (aside_move(directory, name, directory, gone, RENAME_NOREPLACE) < 0)
+        rc = volume_failed(v, "removing", "it", err);
+    if (rc == 0)
+        root_sweep(directory);
+    close_fd(&lock);
+    volume_release(v);
+    return rc;
+}
+
+/* ---- what is known of it ---- */
+
+const char *volume_name(const struct volume *v)
+{
+    return v->name;
+}
+
+const char *volume_root_of(const struct volume *v)
+{
+    return v->root;
+}
+
+const char *volume_path(const struct volume *v)
+{
+    return v->path;
+}
+
+int volume_data(const struct volume *v)
+{
+    return v->data;
+}
+
+int volume_directory(const struct volume *v)
+{
+    return v->directory;
+}
+
+dev_t volume_device(const struct volume *v)
+{
+    return v->device;
+}
+
+ino_t volume_inode(const struct volume *v)
+{
+    return v->inode;
+}
+
+uid_t volume_owner(const struct volume *v)
+{
+    return v->owner;
+}
+
+const struct volume_limits *volume_limits_of(const struct volume *v)
+{
+    return &v->limits;
+}
+
+int volume_set_limits(struct volume *v, const struct volume_limits *limits, struct error *err)
+{
+    cleanup_fd int aside = aside_open(v, err);
+    if (aside < 0)
+        return aside;
+    int rc = limits_write(v->directory, aside, limits, err);
+    if (rc == 0)
+        v->limits = *limits;
+    return rc < 0 ? error_wrap(err, "volume '%s'", v->name) : 0;
+}
+
+char *volume_barrier(const struct volume *v, uid_t uid)
+{
+    char *path = strdup(v->path);
+    struct stat st;
+    for (char *at = path ? path + 1 : NULL; at && (at = strchr(at, '/')); at++) {
+        *at = '\0';
+        bool passes = stat(path, &st) == 0 && (st.st_mode & (st.st_uid == uid ? S_IXUSR : S_IXOTH));
+        if (!passes)
+            return path;
+        *at = '/';
+    }
+    free(path);
+    return NULL;
+}

@@ -1,0 +1,163 @@
+/* volume/workspace.c: see workspace.h. It is a volume that passes (volume.h), and so has its quota. */
+#include "volume/workspace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "volume/checkout.h"
+
+struct workspace {
+    unsigned holders;
+    struct volume *volume;
+    struct staged staged;
+};
+
+int workspace_new(
+    const char *root, const struct volume_limits *limits, struct workspace **out, struct error *err)
+{
+    struct workspace *w = calloc(1, sizeof *w);
+    if (!w)
+        return error_memory(err);
+    w->holders = 1;
+    int rc = volume_make_passing(root, limits, &w->volume, err);
+    if (rc < 0)
+        workspace_release(w);
+    else
+        *out = w;
+    return rc < 0 ? error_wrap(err, "making a workspace") : 0;
+}
+
+struct workspace *workspace_hold(struct workspace *w)
+{
+    if (w)
+        w->holders++;
+    return w;
+}
+
+void workspace_release(struct workspace *w)
+{
+    if (!w || --w->holders > 0)
+        return;
+    volume_release(w->volume);
+    free(w->staged.repo);
+    free(w->staged.url);
+    free(w->staged.ref);
+    list_clear(&w->staged.paths);
+    free(w);
+}
+
+struct volume *workspace_volume(const struct workspace *w)
+{
+    return w->volume;
+}
+
+const struct staged *workspace_staged(const struct workspace *w)
+{
+    return &w->staged;
+}
+
+static void add_count(struct workspace *w, const struct volume_count *count)
+{
+    w->staged.count.files += count->files;
+    w->staged.count.bytes += count->bytes;
+    w->staged.count.left_out += count->left_out;
+}
+
+int workspace_add_repository(struct workspace *w, const char *url, const char *ref,
+    const struct git_bounds *bounds, struct error *err)
+{
+    struct staged *s = &w->staged;
+    struct repository r;
+    struct volume_count count;
+    char name[65];
+    int rc = repository_open(url, ref, bounds, &r, err);
+    if (rc < 0)
+        return rc;
+    repository_name(url, name);
+    rc = checkout(w->volume, name, &r, bounds, &count, err);
+    memcpy(s->commit, r.commit, sizeof s->commit);
+    repository_close(&r);
+    if (rc < 0)
+        return error_wrap(err, "staging %.60s", name);
+    s->repo = strdup(name);
+    s->url = strdup(url);
+    s->ref = ref ? strdup(ref) : NULL;
+    add_count(w, &count);
+    return s->repo && s->url && (s->ref || !ref) ? 0 : error_memory(err);
+}
+
+/* The last name of a path as it is without links, so that "." has one too. */
+static int last_name(const char *path, char **out, struct error *err)
+{
+    cleanup_free char *whole = realpath(path, NULL);
+    const char *slash = whole ? strrchr(whole, '/') : NULL;
+    if (!whole)
+        return error_set_errno(
+            err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "the context-path %.150s", path);
+    if (!slash[1])
+        return error_set(err, ERROR_ARGUMENT, "the context-path / is all of this machine");
+    *out = strdup(slash + 1);
+    return *out ? 0 : error_memory(err);
+}
+
+static bool is_taken(const struct workspace *w, const char *path)
+{
+    for (size_t i = 0; i < w->staged.paths.count; i++)
+        if (strcmp(w->staged.paths.items[i], path) == 0)
+            return true;
+    return false;
+}
+
+int workspace_add_path(struct workspace *w, const char *path, struct error *err)
+{
+    struct volume_count count;
+    struct stat st;
+    cleanup_free char *name = NULL;
+    cleanup_buf struct buf to = { 0 };
+    int rc = last_name(path, &name, err);
+    if (rc < 0)
+        return rc;
+    buf_printf(&to, "context/%s", name);
+    if (buf_failed(&to))
+        return error_memory(err);
+    if (is_taken(w, buf_text(&to)) || !text_is_utf8(name, strlen(name), NULL))
+        return error_set(err, ERROR_ARGUMENT, "the context-path %.120s: %s; rename it", path,
+            is_taken(w, buf_text(&to)) ? "another one has the same last name"
+                                       : "its name is not UTF-8");
+    /* A FIFO is not waited for: it is told below. */
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return error_set_errno(err, errno == EACCES ? ERROR_PERMISSION : ERROR_IO,
+            "opening the context-path %.150s", path);
+    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return error_set(
+            err, ERROR_ARGUMENT, "the context-path %.150s is neither a file nor a directory", path);
+    rc = volume_put(w->volume, fd, buf_text(&to), &count, err);
+    if (rc < 0)
+        return error_wrap(err, "staging the context-path %.80s", path);
+    add_count(w, &count);
+    return list_add(&w->staged.paths, buf_text(&to), err);
+}
+
+void workspace_put_repo(const struct workspace *w, struct buf *json)
+{
+    const struct staged *s = w ? &w->staged : NULL;
+    if (!s || !s->repo) {
+        buf_puts(json, "null");
+        return;
+    }
+    buf_puts(json, "{\"url\":");
+    json_append_string(json, s->url, strlen(s->url));
+    buf_puts(json, ",\"ref\":");
+    if (s->ref)
+        json_append_string(json, s->ref, strlen(s->ref));
+    else
+        buf_puts(json, "null");
+    buf_printf(json, ",\"commit\":\"%s\"}", s->commit);
+}

@@ -1,0 +1,18 @@
+"""What the tests of the Python package share: the package of this checkout, and no record of runs."""
+import os
+import sys
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "python"))
+os.environ["DROSTE_DATABASE"] = "none"
+for name in ("DROSTE_MODEL", "DROSTE_ENVIRONMENT", "DROSTE_CONFIG"):
+    os.environ.pop(name, None)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def config_of_nobody(tmp_path_factory):
+    """The user's own configuration has no part in the tests."""
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+    os.environ["DROSTE_HOME"] = str(tmp_path_factory.mktemp("home"))

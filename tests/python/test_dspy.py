@@ -1,0 +1,290 @@
+"""droste.dspy under the real dspy, with scripted language models: the contract of its CodeInterpreter, and
+the four modules that use one."""
+import json
+import threading
+
+import pytest
+
+dspy = pytest.importorskip("dspy", reason="dspy is not installed in this interpreter (scripts/setup dspy)")
+
+from dspy.primitives.code_interpreter import (CodeExecutionError, CodeInterpreter,  # noqa: E402
+                                              CodeInterpreterError, FinalOutput)
+from dspy.utils import DummyLM  # noqa: E402
+
+from droste.dspy import DrosteInterpreter  # noqa: E402
+
+
+@pytest.fixture
+def interp():
+    with DrosteInterpreter() as made:
+        yield made
+
+
+newer = pytest.mark.skipif(not hasattr(dspy.primitives.code_interpreter, "resolve_interpreter_factory"),
+                           reason="this dspy has no configured factory and no predictors in RLM's code (3.4 has)")
+
+
+def scripted(*answers):
+    """A language model that gives these answers, in order."""
+    return DummyLM(list(answers))
+
+
+# -- the contract
+
+def test_it_is_an_interpreter_and_its_class_is_a_factory():
+    """dspy takes it for its protocol, and the class for a factory, with its instructions."""
+    assert isinstance(DrosteInterpreter(), CodeInterpreter)
+    dspy.RLM("q -> a", interpreter_factory=DrosteInterpreter)
+    made = DrosteInterpreter.factory(memory="1G")
+    assert "CPython" in made.execution_instructions and isinstance(made(), DrosteInterpreter)
+
+
+def test_values_and_output_come_back(interp):
+    """The last expression's value, else what was printed, else None; both where there are both."""
+    assert interp.execute("1 + 1") == 2
+    assert interp.execute("'text'") == "text"
+    assert interp.execute("{'a': [1, None]}") == {"a": [1, None]}
+    assert interp.execute("print('said')") == "said\n"
+    assert interp.execute("x = 5") is None
+    assert interp.execute("print('said')\nx") == "said\n5"
+    assert interp.execute("object").startswith("<class")
+    assert interp.execute("print('said', end='')\nx") == "said\n5"
+    assert interp.execute("[0] * 1000") == [0] * 1000
+    assert "characters left out" in interp.execute("[0] * 60000")
+
+
+def test_it_is_of_no_event_loop():
+    """dspy calls it within its own, expects the result at once, and goes on in another thread."""
+    import asyncio
+
+    async def main():
+        with DrosteInterpreter(tools={"f": lambda: 2}) as interp:
+            assert interp.execute("x = f()\nx") == 2
+            return await asyncio.get_running_loop().run_in_executor(None, interp.execute, "x + f()")
+
+    assert asyncio.run(asyncio.wait_for(main(), 60)) == 4
+
+
+@newer
+def test_callbacks_are_told():
+    """Of the start, of what is executed, of each call of a tool, and of the end."""
+    from dspy.utils.callback import BaseCallback
+    told = []
+
+    class Listener(BaseCallback):
+        pass
+
+    for what in ("startup", "execute", "tool_call", "shutdown"):
+        def start(self, call_id, instance, inputs, what=what):
+            told.append((what, inputs.get("code") or inputs.get("kwargs")))
+
+        def end(self, call_id, outputs, exception=None, what=what):
+            told.append(("end of " + what, outputs if what == "tool_call" else None))
+
+        setattr(Listener, "on_interpreter_%s_start" % what, start)
+        setattr(Listener, "on_interpreter_%s_end" % what, end)
+    with DrosteInterpreter(tools={"f": lambda n: n + 1}, callbacks=[Listener()]) as interp:
+        assert interp.execute("f(1)") == 2
+    kinds = [what for what, _ in told]
+    assert kinds[0] == "startup" and kinds[-1] == "end of shutdown"
+    assert told[told.index(("execute", "f(1)")):].count(("tool_call", {"n": 1})) == 1 and ("end of tool_call", 2) in told
+
+
+def test_submit_ends_the_cell_with_fields(interp):
+    """With output fields, by order or name; without, one value is `output`."""
+    assert interp.execute("SUBMIT(3)\nprint('never')") == FinalOutput({"output": 3})
+    interp.output_fields = [{"name": "a", "type": "int"}, {"name": "b"}]
+    assert interp.execute("SUBMIT(1, 'x')") == FinalOutput({"a": 1, "b": "x"})
+    assert interp.execute("SUBMIT(b=2, a=1)") == FinalOutput({"b": 2, "a": 1})
+    with pytest.raises(CodeExecutionError, match="fields a, b"):
+        interp.execute("SUBMIT(1, 2, 3)")
+    interp.output_fields = None
+    assert interp.execute("SUBMIT('y')") == FinalOutput({"output": "y"})
+
+
+def test_errors_of_code_leave_the_session(interp):
+    """What code raises, SystemExit too, is recoverable; state before it stays."""
+    with pytest.raises(CodeExecutionError, match="ZeroDivisionError: division by zero"):
+        interp.execute("kept = 1\n1 / 0")
+    with pytest.raises(CodeExecutionError, match="SystemExit"):
+        interp.execute("raise SystemExit(3)")
+    with pytest.raises(SyntaxError):
+        interp.execute("x = = 1")
+    assert interp.execute("kept") == 1
+
+
+def test_a_dead_session_is_never_silently_another(interp):
+    """A sandbox that is gone is a terminal error, for this cell, the next, and start(); shutdown is final."""
+    with pytest.raises(CodeInterpreterError) as ended:
+        interp.execute("import os; os._exit(3)")
+    assert not isinstance(ended.value, CodeExecutionError)
+    for again in (interp.start, lambda: interp.execute("1")):
+        with pytest.raises(CodeInterpreterError):
+            again()
+    interp.shutdown()
+    interp.shutdown()
+    with pytest.raises(CodeInterpreterError, match="shut down"):
+        interp.start()
+
+
+def test_a_deadline_is_recoverable():
+    """A cell over its time is interrupted, and its variables are there."""
+    with DrosteInterpreter(execute_timeout=0.3) as interp:
+        with pytest.raises(CodeExecutionError, match="TimeoutError"):
+            interp.execute("x = 1\nwhile True: pass")
+        assert interp.execute("x") == 1
+
+
+def test_variables_are_bound_before_each_cell(interp):
+    """All kinds; what the code did to its name is undone by the next cell's variables."""
+    values = {"t": "x" * 100000, "n": None, "f": float("inf"), "d": {"k": [1, 2.5, True]}, "s": {1}, "u": (1, 2)}
+    assert interp.execute("(len(t), n, f > 1, d, s, u)", values) == (100000, None, True, {"k": [1, 2.5, True]}, [1], [1, 2])
+    interp.execute("t = 'gone'", values)
+    assert interp.execute("len(t)", values) == 100000
+    with pytest.raises(CodeInterpreterError, match="no name"):
+        interp.execute("1", {"not a name": 1})
+
+
+def test_large_variables_are_sent_once(interp):
+    """The same text is not sent again; a changed one is."""
+    text = "y" * 3_000_000
+    interp.execute("first = id(t)", {"t": text})
+    assert interp.execute("id(t) == first", {"t": text}) is True
+    assert interp.execute("id(t) == first and False or len(t)", {"t": text + "z"}) == 3_000_001
+
+
+def test_tools_are_live_and_take_names_only(interp):
+    """Tools that come later are there; calls by order reach them by name; async ones are awaited."""
+    seen = []
+
+    def add(a: int, b: int = 2) -> int:
+        return a + b
+
+    def wrapped(**kwargs):
+        seen.append(kwargs)
+        return add(**kwargs)
+
+    import inspect
+    wrapped.__signature__ = inspect.signature(add)
+
+    async def later(x: str) -> str:
+        return x + "!"
+
+    interp.execute("1")
+    interp.tools.update(add=wrapped, later=later)
+    assert interp.execute("add(1, 5), add(a=1), later('x')") == (6, 3, "x!")
+    assert seen == [{"a": 1, "b": 5}, {"a": 1, "b": 2}]
+    assert interp.execute("'add' in globals()") is True
+    interp.tools["add"] = lambda a: -a
+    assert interp.execute("add(1)") == -1
+    del interp.tools["later"]
+    with pytest.raises(CodeExecutionError, match="NameError"):
+        interp.execute("later('x')")
+
+
+def test_a_tools_exception_is_a_runtime_error_in_the_code(interp):
+    """By its type and words; code that catches it goes on."""
+    def fails():
+        raise KeyError("nothing")
+
+    interp.tools["fails"] = fails
+    with pytest.raises(CodeExecutionError, match="RuntimeError: KeyError: 'nothing'"):
+        interp.execute("fails()")
+    assert interp.execute("try: fails()\nexcept RuntimeError as e: print(e)") == "KeyError: 'nothing'\n"
+
+
+def test_threads_of_the_code_are_answered_at_once(interp):
+    """Tools run beside each other: two calls that wait for each other both return."""
+    barrier = threading.Barrier(2)
+
+    def meet(n: int) -> int:
+        barrier.wait(20)
+        return n
+
+    interp.tools["meet"] = meet
+    code = "from concurrent.futures import ThreadPoolExecutor as T\nwith T(2) as t: print(sorted(t.map(meet, [1, 2])))"
+    assert interp.execute(code) == "[1, 2]\n"
+
+
+# -- the modules
+
+def test_rlm_with_tools_typed_outputs_and_sub_queries():
+    """dspy.RLM over several steps: an error that the model sees, llm_query with dspy's counter, a tool, and
+    typed fields."""
+    steps = scripted({"reasoning": "look", "code": "print(len(context), nowhere)"},
+                     {"reasoning": "ask", "code": "replies = llm_query_batched(['a', 'b'])\nprint(replies, upper('x'))"},
+                     {"reasoning": "end", "code": "SUBMIT(len(context), [r for r in replies])"})
+
+    def upper(text: str) -> str:
+        """In capitals."""
+        return text.upper()
+
+    class Sub(dspy.LM):
+        def __init__(self):
+            super().__init__("scripted")
+
+        def __call__(self, prompt=None, messages=None, **kwargs):
+            return ["reply to " + (prompt or messages[-1]["content"])]
+
+    with dspy.context(lm=steps):
+        rlm = dspy.RLM("context: str, question: str -> length: int, replies: list[str]", tools=[upper], sub_lm=Sub(),
+                       interpreter_factory=DrosteInterpreter)
+        found = rlm(context="z" * 50000, question="how long?")
+    assert found.length == 50000 and sorted(found.replies) == ["reply to a", "reply to b"]
+    assert "NameError" in found.trajectory[0]["output"] and "X" in found.trajectory[1]["output"]
+
+
+@newer
+def test_rlm_from_the_configured_factory():
+    """dspy.configure's factory is enough."""
+    with dspy.context(lm=scripted({"reasoning": "r", "code": "SUBMIT(answer=context[::-1])"}),
+                      interpreter_factory=DrosteInterpreter.factory()):
+        assert dspy.RLM("context -> answer")(context="abc").answer == "cba"
+
+
+@newer
+def test_rlms_code_builds_predictors_of_its_own():
+    """dspy's stand-in in the sandbox works: code makes a Predict, which runs on the host."""
+    code = "p = dspy.Predict('question -> answer')\nSUBMIT(p(question='2+2').answer)"
+    with dspy.context(lm=scripted({"reasoning": "r", "code": code}, {"answer": "four"})):
+        rlm = dspy.RLM("context -> answer", interpreter_factory=DrosteInterpreter)
+        assert rlm(context="x").answer == "four"
+
+
+def test_rlms_calls_are_counted():
+    """Over max_llm_calls the code gets dspy's own error."""
+    code = "try: llm_query_batched(['a', 'b', 'c'])\nexcept RuntimeError as e: SUBMIT(str(e))"
+    with dspy.context(lm=scripted({"reasoning": "r", "code": code})):
+        rlm = dspy.RLM("context -> answer", max_llm_calls=2, interpreter_factory=DrosteInterpreter)
+        assert "LLM call limit exceeded" in rlm(context="x").answer
+
+
+def test_program_of_thought_with_an_interpreter_of_the_callers(interp):
+    """The positional form: the caller's interpreter, which stays open."""
+    lm = scripted({"reasoning": "r", "generated_code": "```python\nSUBMIT({'answer': 6 * 7})\n```"},
+                  {"reasoning": "r", "answer": "42"})
+    with dspy.context(lm=lm):
+        assert dspy.ProgramOfThought("question -> answer")(interp, question="6*7?").answer == "42"
+    assert interp.execute("1") == 1
+
+
+def test_code_act_runs_the_tools_own_source():
+    """dspy.CodeAct defines its tools in the sandbox, and later code calls them."""
+    lm = scripted({"generated_code": "print(triple(14))", "finished": "True"}, {"reasoning": "r", "answer": "42"})
+    with dspy.context(lm=lm):
+        act = dspy.CodeAct("question -> answer", tools=[triple], interpreter_factory=DrosteInterpreter)
+        found = act(question="3 * 14?")
+    assert found.answer == "42" and "42" in json.dumps(found.trajectory)
+
+
+def triple(n: int) -> int:
+    """Three times."""
+    return 3 * n
+
+
+@pytest.mark.skipif(not hasattr(dspy, "Flex"), reason="this dspy has no Flex")
+def test_flex_runs_a_module_of_its_own_source():
+    """dspy.Flex runs a module in the sandbox, whose predictor runs on the host."""
+    with dspy.context(lm=scripted({"reasoning": "r", "answer": "flexed"}, {"answer": "flexed"})):
+        flex = dspy.Flex("question -> answer", interpreter_factory=DrosteInterpreter)
+        assert flex(question="q").answer == "flexed"

@@ -1,0 +1,270 @@
+"""The names of other runtimes: fleet-rlm's interpreters, configurations, environments written in Python."""
+import subprocess
+import sys
+
+import pytest
+
+import droste
+import droste.compat
+from droste import (DaytonaInterpreter, EnvironmentConfig, LLMConfig, ModalInterpreter, ReplResult, RLMConfig,
+                    create_rlm_from_config, registry)
+
+
+@pytest.fixture
+def locally(monkeypatch):
+    monkeypatch.setenv("DROSTE_ENVIRONMENT", "local")
+
+
+@pytest.mark.parametrize("kind, account", [(ModalInterpreter, "Modal account"), (DaytonaInterpreter, "Daytona account")])
+def test_an_environment_that_is_not_here_says_what_it_needs(kind, account, monkeypatch):
+    monkeypatch.delenv("DROSTE_ENVIRONMENT", raising=False)
+    with pytest.raises(droste.UnsupportedError, match=account):
+        kind().start()
+
+
+@pytest.mark.parametrize("kind", [ModalInterpreter, DaytonaInterpreter])
+def test_the_same_program_runs_locally(kind, locally):
+    """The twin; submitted fields come first then, whatever they are called."""
+    with kind(timeout=300) as interp:
+        result = interp.execute("SUBMIT(answer=1, status='saved', items=[1], stdout='s')")
+        assert (result.answer, result.status, result.items, result.stdout) == (1, "saved", [1], "s")
+        assert interp.execute("print(1)").status == "ok"
+        assert interp.execute("import os; SUBMIT(v=os.environ['NAME'])", envs={"NAME": "value"}).v == "value"
+
+
+def test_fields_hide_only_what_is_asked_by_their_names(locally):
+    """What the host makes of its own is of its own: whether a cell ended well, what it shows of itself."""
+    hosts = [name for name in vars(droste.Result) if not name.startswith("_")]
+    with ModalInterpreter() as interp:
+        result = interp.execute("print('out'); SUBMIT(status='saved', fields=1, json=2, error=3, echo=4, stdout=5)")
+        assert result.ok and result.raise_for_status() is result and result.calls == 0
+        assert result["status"] == "saved" and "fields" in result and (result.fields, result.json, result.echo) == (1, 2, 4)
+        assert repr(result).startswith("<Result: submitted, status='saved'") and "out" in result._repr_html_()
+        result = interp.execute("SUBMIT(**{n: n for n in %r})" % hosts)
+        assert [getattr(result, name) for name in hosts] == hosts and "submitted" in repr(result)
+        failed = interp.execute("1 / 0")
+        assert not failed.ok and failed.error.type == "ZeroDivisionError"
+
+
+def test_parameters_and_their_defaults_are_fleets(locally):
+    """Those of the seeds' tables, and what they are to the sandbox."""
+    given = DaytonaInterpreter().parameters
+    assert {name: given[name] for name in (
+        "timeout", "execute_timeout", "volume_name", "repo_url", "repo_ref", "context_paths", "max_llm_calls",
+        "llm_call_timeout", "async_execute", "max_recursion_depth", "delegate_max_iterations")} == {
+        "timeout": 900, "execute_timeout": None, "volume_name": None, "repo_url": None, "repo_ref": None,
+        "context_paths": None, "max_llm_calls": 50, "llm_call_timeout": 60, "async_execute": True,
+        "max_recursion_depth": 2, "delegate_max_iterations": 8}
+    assert ModalInterpreter().parameters["timeout"] == 600 and ModalInterpreter().parameters["secret_name"] == "LITELLM"
+    with ModalInterpreter(timeout=300, execute_timeout=20, max_llm_calls=1, sub_lm=lambda prompt: ["said " + prompt]) as interp:
+        result = interp.execute("try: print(llm_query('a'), llm_query('b'))\nexcept BudgetExceeded: print('no more')")
+        assert result.stdout == "no more\n"
+        limits = interp.execute("1").resources["limits"]
+        assert limits["timeout"]["value"] == 300 and limits["execute-timeout"]["value"] == 20
+
+
+def test_variables_of_the_environment_are_the_sessions(locally):
+    """From that cell on; the code's own names stay as they are, and what is no str is refused."""
+    with ModalInterpreter() as interp:
+        interp.execute("os = 5")
+        assert interp.execute("os, '_envs' in globals()", {"v": 1}, envs={"NAME": "it's é"}).echo == "(5, False)"
+        assert interp.execute("import os; os.environ['NAME']").echo == '"it\'s é"'
+        for envs in ({"NAME": 1}, {1: "x"}):
+            with pytest.raises(droste.ArgumentError, match="envs"):
+                interp.execute("1", envs=envs)
+
+
+def test_a_repository_and_paths_are_staged(locally, tmp_path, monkeypatch):
+    """By fleet's parameters; the result names the commit."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("DROSTE_VOLUME_ROOT", str(tmp_path / "volumes"))
+    subprocess.run("git init -q repo && cd repo && echo text > README.md && git add . && "
+                   "git -c user.name=n -c user.email=e commit -qm first && git tag v1", shell=True, check=True, cwd=tmp_path)
+    (tmp_path / "notes.txt").write_text("a note")
+    code = "SUBMIT(text=read_file('README.md'), note=read_file(CONTEXT_PATHS[0]), repo=REPO_PATH)"
+    with DaytonaInterpreter(repo_url="file://%s/repo" % tmp_path, repo_ref="v1", context_paths=[str(tmp_path / "notes.txt")]) as interp:
+        result = interp.execute(code)
+        assert (result.text, result.note) == ("text\n", "a note") and result.repo.endswith("/workspace/repo")
+
+
+@pytest.mark.parametrize("kind, given", [(ModalInterpreter, {"volume_mount_path": "/mnt"}), (DaytonaInterpreter, {"volume_subpath": "a"})])
+def test_a_volume_is_where_it_is(kind, given, locally):
+    with pytest.raises(droste.UnsupportedError, match=next(iter(given))):
+        kind(**given)
+
+
+def test_the_planner_comes_from_variables(monkeypatch, locally, tmp_path):
+    for name in ("DSPY_LM_MODEL", "DSPY_LLM_API_KEY", "DSPY_LM_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    assert droste.configure_planner_from_env() is False
+    monkeypatch.setenv("DSPY_LM_MODEL", "openai/gpt-5-mini")
+    assert droste.configure_planner_from_env() is False
+    monkeypatch.setenv("DSPY_LM_API_KEY", "key")
+    monkeypatch.setenv("DSPY_LM_API_BASE", "http://127.0.0.1:1/v1")
+    monkeypatch.setenv("DSPY_LM_MAX_TOKENS", "77")
+    try:
+        assert droste.configure_planner_from_env() is True
+        pairs = dict(DaytonaInterpreter()._pairs)
+        assert pairs["model"] == "openai/gpt-5-mini" and pairs["api-key"] == "key" and pairs["base-url"].endswith(":1/v1")
+        assert pairs["max-tokens"] == "77"
+        monkeypatch.setenv("DSPY_LLM_API_KEY", "first")
+        assert droste.configure_planner_from_env() and dict(DaytonaInterpreter()._pairs)["api-key"] == "first"
+        monkeypatch.delenv("DSPY_LLM_API_KEY")
+        # A file has what the environment has not.
+        monkeypatch.delenv("DSPY_LM_API_KEY")
+        (tmp_path / "env").write_text("# a comment=1\nexport DSPY_LM_API_KEY='of the file'\nDSPY_LM_MODEL=gemini/other\n\n")
+        assert droste.configure_planner_from_env() is False
+        assert droste.configure_planner_from_env(env_file=str(tmp_path / "env")) is True
+        assert {("model", "openai/gpt-5-mini"), ("api-key", "of the file")} <= set(DaytonaInterpreter()._pairs)
+        monkeypatch.setenv("DSPY_LM_API_KEY", "key")
+        droste.configure_planner_from_env()
+        # What the program says goes before that.
+        own = DaytonaInterpreter(model="anthropic/x", anthropic_api_key="mine")._pairs
+        assert ("model", "anthropic/x") in own and "api-key" not in dict(own)
+        assert "model" not in dict(DaytonaInterpreter(sub_lm=lambda prompt: ["said"])._pairs)
+        assert ("api-key", "mine") in DaytonaInterpreter(api_key="mine")._pairs and ("api-key", "key") not in DaytonaInterpreter(api_key="mine")._pairs
+    finally:
+        monkeypatch.delenv("DSPY_LM_MODEL")
+        droste.configure_planner_from_env()
+
+
+def test_a_configuration_makes_an_rlm():
+    rlm = create_rlm_from_config(RLMConfig(
+        llm=LLMConfig(backend="openai", model_name="gpt-4"),
+        env=EnvironmentConfig(environment="local", environment_kwargs={
+            "execute_timeout_s": 30.0, "broker_timeout_s": 30.0, "allowed_import_roots": {"/custom/modules"},
+            "setup_code": "import math"})))
+    assert dict(rlm._pairs) == {
+        "model": "openai/gpt-4", "env": "local", "rules": "yes", "allow-import": "/custom/modules", "execute-timeout": "30",
+        "broker-timeout": "30", "setup-code": "import math"}
+
+
+def test_a_configurations_limits_are_the_rlms():
+    """Also what only Droste has; what is not said is Droste's own default."""
+    rlm = create_rlm_from_config(RLMConfig(
+        llm=LLMConfig(backend="anthropic", model_name="m", backend_kwargs={"api_key": "k"}), max_depth=3, max_iterations=5, verbose=True,
+        rlm_kwargs={"custom_tools": {"f": len}, "memory": "1G"}))
+    assert dict(rlm._pairs) == {"model": "anthropic/m", "anthropic-api-key": "k", "env": "local", "max-recursion-depth": "2",
+                                "max-iterations": "5", "memory": "1G"}
+    assert list(rlm._tools) == ["f"] and rlm._progress is True
+    assert dict(create_rlm_from_config(RLMConfig())._pairs) == {"env": "local"}
+
+
+def test_an_environment_elsewhere_is_refused_when_it_runs(monkeypatch):
+    """With its name and what it needs; what it would take is not looked at before."""
+    monkeypatch.delenv("DROSTE_ENVIRONMENT", raising=False)
+    rlm = droste.RLM(lambda messages: "x", environment="modal", environment_kwargs={"app_name": "a", "timeout": 600})
+    with pytest.raises(droste.UnsupportedError, match="Modal account"):
+        rlm.run("q")
+
+
+class InThisProcess:
+    """An environment as the seed has one: code runs in a namespace here."""
+    made = []
+
+    def __init__(self, *, broker, broker_address, correlation_id, custom_option="default"):
+        self.broker, self.option, self.id = broker, custom_option, correlation_id
+        self.names, self.clean = {"llm_query": broker.complete}, False
+        InThisProcess.made.append(self)
+        self.names["llm_query_batched"] = broker.complete_batched
+
+    def load_context(self, context_payload):
+        self.names["context"] = context_payload
+
+    def execute_code(self, code):
+        import contextlib
+        import io
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(code, self.names)
+        return ReplResult(stdout=out.getvalue(), stderr="", locals=dict(self.names), execution_time=0.1,
+                          correlation_id=self.id, rlm_calls=[])
+
+    def cleanup(self):
+        self.clean = True
+
+
+def test_an_environment_in_python_runs_an_rlm():
+    """Registered by a name: it gets the context, the blocks and a broker, and is cleaned up."""
+    replies = iter(["Look.\n```repl\nn = len(context)\nprint(n, llm_query('half?'))\n```", "So.\nFINAL_VAR(n)"])
+
+    def model(messages):
+        return "sub" if messages[-1]["content"] == "half?" else next(replies)
+
+    registry.register("custom", InThisProcess)
+    try:
+        done = droste.RLM(model, environment="custom", environment_kwargs={"custom_option": "mine"}).run("How long?", "abcd")
+    finally:
+        registry.unregister("custom")
+    (made,) = InThisProcess.made
+    assert done.answer == "4" and done.status == "answered" and done.usage["calls"] == 3
+    assert made.option == "mine" and made.clean
+    with pytest.raises(droste.ArgumentError, match="own"):
+        registry.register("local", InThisProcess)
+
+
+@pytest.fixture
+def custom():
+    registry.register("custom", InThisProcess)
+    InThisProcess.made.clear()
+    yield InThisProcess.made
+    registry.unregister("custom")
+
+
+@pytest.mark.parametrize("replies, answer", [
+    (["FINAL(at once)"], "at once"), (["```repl\nFINAL = print\nFINAL(1)\n```", "FINAL(two\nlines)"], "two\nlines"),
+    (["```python\nx = 5\n```\nFINAL_VAR('x')"], "5"), (["FINAL_VAR(nothing)", "FINAL(then)"], "then"),
+    (["```py\nx = llm_query_batched(['FINAL(a)', 'b'])\n```\nFINAL_VAR(x)"], "['FINAL(a)', 'b']"),
+    (["```sh\nFINAL(no code)\n```\n"], "no code")])
+def test_an_answer_is_said_outside_of_code(custom, replies, answer):
+    left = list(replies)
+    done = droste.RLM(lambda messages: left.pop(0) if len(messages) > 1 else messages[0]["content"], environment="custom").run("q", "abc")
+    assert (done.answer, done.status, done.iterations) == (answer, "answered", len(replies))
+    assert custom[0].clean
+
+
+def test_an_environment_in_python_ends_without_an_answer(custom):
+    """After so many turns; what was printed is shown, cut; and it is cleaned up, also where its code raises."""
+    seen = []
+
+    def model(messages):
+        seen.append(messages[-1]["content"])
+        return "```repl\nprint('x' * 50000)\n```"
+
+    done = droste.RLM(model, environment="custom", max_iterations=2).run("q", "abc")
+    assert (done.answer, done.status, done.iterations, done.usage["calls"]) == (None, "exhausted", 2, 2) and custom[0].clean
+    assert seen[0] == "q" and "30001 characters left out" in seen[1] and len(seen[1]) < 21000
+    with pytest.raises(ZeroDivisionError):
+        droste.RLM(lambda messages: "```repl\n1 / 0\n```", environment="custom").run("q")
+    assert custom[1].clean
+    with pytest.raises(droste.ArgumentError, match="has not the methods"):
+        registry.register("bad", lambda **k: object())
+        try:
+            droste.RLM(lambda messages: "x", environment="bad").run("q")
+        finally:
+            registry.unregister("bad")
+
+
+def test_names_of_modules_are_lent_and_given_back():
+    droste.compat.activate()
+    try:
+        from fleet_rlm import ModalInterpreter as modal
+        from fleet_rlm.integrations.daytona.interpreter import DaytonaInterpreter as daytona
+        from rlm.domain.ports import EnvironmentPort
+        assert modal is ModalInterpreter and daytona is DaytonaInterpreter and EnvironmentPort is droste.EnvironmentPort
+    finally:
+        droste.compat.deactivate()
+    assert "fleet_rlm" not in sys.modules
+
+
+def test_a_real_package_of_the_name_comes_back(monkeypatch):
+    """It is hidden meanwhile, however often that is asked for."""
+    import types
+    real = types.ModuleType("rlm")
+    monkeypatch.setitem(sys.modules, "rlm", real)
+    droste.compat.activate()
+    assert "rlm.api.registries" in droste.compat.activate() and sys.modules["rlm"].RLM is droste.RLM
+    droste.compat.deactivate()
+    assert sys.modules["rlm"] is real and "rlm.api" not in sys.modules
+    droste.compat.deactivate()
+    assert sys.modules["rlm"] is real

@@ -1,0 +1,147 @@
+"""What values become on their way into the sandbox: of any kind, size and shape."""
+import array
+import dataclasses
+import decimal
+import enum
+import math
+import pathlib
+
+import pytest
+
+import droste
+from droste import Interpreter, RLM
+
+
+@pytest.fixture(scope="module")
+def interp():
+    with Interpreter() as made:
+        yield made
+
+
+class Colour(str, enum.Enum):
+    RED = "red"
+
+
+class Count(enum.IntEnum):
+    TWO = 2
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    inner: object = None
+
+
+class Pydantic:
+    def model_dump(self, mode):
+        return {"mode": mode}
+
+
+@pytest.mark.parametrize("value, seen", [
+    (Colour.RED, "red"), (Count.TWO, 2), (bytearray(b"\xff\0"), b"\xff\0"), (memoryview(b"ab"), b"ab"),
+    (bytearray(b"\xfe" * 20000), b"\xfe" * 20000), ((1, (2,)), [1, [2]]), (frozenset([3]), [3]),
+    (pathlib.Path("/x"), "/x"), ({"k": {1: None, 2.5: True}}, {"k": {1: None, 2.5: True}}),
+    (Point(1, [Point(2)]), {"x": 1, "inner": [{"x": 2, "inner": None}]}), (Pydantic(), {"mode": "json"}),
+    (array.array("d", [1.5, 2]), [1.5, 2.0]), (decimal.Decimal("1.50"), "1.50"), (object, str(object)),
+    (10 ** 5000, 10 ** 5000), (-(10 ** 5000), -(10 ** 5000)), (-math.inf, -math.inf), ("\ud800", "\ud800"),
+], ids=lambda value: "")
+def test_a_small_value_is_what_it_was(interp, value, seen):
+    """Subclasses of str and int, bytes of every kind, keys that are no str, numbers of any length."""
+    text = hex(seen) if isinstance(seen, int) else "float('%s')" % seen if isinstance(seen, float) else repr(seen)
+    assert interp.execute("type(v) is type(%s) and v == %s" % (text, text), {"v": value}).echo == "True"
+
+
+def test_numpy_and_pandas_are_lists_and_dicts(interp):
+    np = pytest.importorskip("numpy", reason="numpy is not installed for this interpreter")
+    pd = pytest.importorskip("pandas", reason="pandas is not installed for this interpreter")
+    assert interp.execute("v", {"v": [np.float64(1.5), np.int8(2), np.array([[1], [2]])]}).echo == "[1.5, 2, [[1], [2]]]"
+    assert interp.execute("v", {"v": pd.DataFrame({"a": [1]})}).echo == "{'a': {0: 1}}"
+    interp.set("v", {"n": np.array([math.nan])})
+    assert interp.get("v") == {"n": ["nan"]}
+    interp.tools["f"] = lambda: np.array([1, 2])
+    assert interp.execute("f()").echo == "[1, 2]"
+
+
+def test_nan_is_a_number_where_python_writes_it_and_text_in_json(interp):
+    assert interp.execute("[v != v for v in vs]", {"vs": [math.nan]}).echo == "[True]"
+    interp.set("vs", [math.nan, math.inf])
+    assert interp.get("vs") == ["nan", "inf"]
+
+
+def test_a_large_value_is_as_it_was_given(interp):
+    """Also where the code has changed it meanwhile, or the program has; a text that was sent is sent again when
+    there is another, and when the guest has lost it."""
+    rows = {"rows": list(range(20000))}
+    assert interp.execute("rows.append(1); len(rows)", rows).echo == "20001"
+    assert interp.execute("len(rows)", rows).echo == "20000"
+    for text in ("a" * 20000, "b" * 20000, b"a" * 20000, "a" * 20000):
+        assert interp.execute("v[:1]", {"v": text}).echo == repr(text[:1])
+    interp.execute("del _input_v")
+    with pytest.raises(droste.CellFailed, match="_input_v"):
+        interp.execute("v", {"v": "a" * 20000})
+    assert interp.execute("v[:1]", {"v": "a" * 20000}).echo == "'a'"
+
+
+def nested(levels):
+    value = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_what_is_nested_deeply(interp):
+    """As Python where that reads it, as JSON below; what no JSON can be is refused before anything is sent."""
+    depth = "d, n = v, 0\nwhile d: d, n = d[0], n + 1\nn"
+    for levels in (3, 40, 60, 100):
+        assert interp.execute(depth, {"v": nested(levels)}).echo == str(levels)
+    loop = []
+    loop.append(loop)
+    for value in (loop, {"k": loop}, nested(100000)):
+        with pytest.raises(droste.ArgumentError, match="nested too deeply"):
+            interp.execute("1", {"v": value})
+        with pytest.raises(droste.ArgumentError, match="nested too deeply"):
+            interp.set("v", value)
+    with pytest.raises(droste.ArgumentError, match="as JSON"):
+        interp.set("v", 10 ** 5000)
+    assert interp.execute("1").ok
+
+
+def test_texts_that_end_early_for_the_library_are_refused(tmp_path):
+    """A NUL would cut them: a path would be another, a program half of itself."""
+    (tmp_path / "a").write_text("x")
+    with Interpreter() as interp:
+        interp.load("v", tmp_path / "a")       # the twin
+        with pytest.raises(droste.ArgumentError, match="a path cannot have a NUL"):
+            interp.load("v", "%s/a\0.json" % tmp_path)
+    with pytest.raises(droste.ArgumentError, match="'setup-code' cannot have a NUL"):
+        Interpreter(setup_code="a = 1\0").start()
+    with pytest.raises(droste.ArgumentError, match="question cannot have a NUL"):
+        RLM(lambda messages: "").run("a\0b")
+
+
+def test_names_of_files_are_bytes(interp, tmp_path):
+    """One that is no UTF-8 is loaded like any other."""
+    path = tmp_path / b"\xff.txt".decode("utf-8", "surrogateescape")
+    path.write_text("text")
+    for given in (path, str(path), bytes(path)):
+        interp.load("v", given)
+        assert interp.get("v") == "text"
+
+
+@pytest.mark.parametrize("timeout", [-1, -0.5, math.nan, "soon", [1]])
+def test_a_timeout_is_a_number_of_seconds(interp, timeout):
+    with pytest.raises(droste.ArgumentError, match="number of seconds"):
+        interp.execute("1", timeout=timeout)
+
+
+@pytest.mark.parametrize("timeout", [0, 5, 5.5, math.inf, None])
+def test_a_timeout_may_be_none(interp, timeout):
+    """The twin."""
+    assert interp.execute("1", timeout=timeout).ok
+
+
+def test_a_variable_is_fetched_whatever_is_to_be_submitted():
+    with Interpreter(output_fields=["a"]) as interp:
+        interp.set("x", 5)
+        assert interp.get("x") == 5
+        assert interp.execute("SUBMIT(b=1)").error.type == "AnswerError"      # and the fields are as they were

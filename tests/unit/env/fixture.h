@@ -1,0 +1,166 @@
+/* Local sandboxes through the seam, for the tests of this floor. */
+#ifndef DROSTE_TEST_ENV_FIXTURE_H
+#define DROSTE_TEST_ENV_FIXTURE_H
+
+#include "../processes.h"
+#include "../test.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "env/environment.h"
+#include "jail/landlock.h"
+#include "wire/frame.h"
+
+static const enum isolation levels[] = { ISOLATION_FULL, ISOLATION_LIGHT, ISOLATION_PROCESS,
+    ISOLATION_LANDLOCK };
+
+/* The last one needs a kernel that has it. */
+static inline size_t level_count(void)
+{
+    return array_length(levels) - (landlock_abi() < LANDLOCK_SCOPE_ABI);
+}
+
+/* A sandbox and what it has said. */
+struct box {
+    struct sandbox *sandbox;
+    struct frame_decoder decoder;
+    unsigned ready, results;
+    struct buf out;
+    bool ended;
+    struct sandbox_exit how;
+};
+
+static const struct frame_rule rules[] = {
+    { FRAME_READY, 4096, 0 },
+    { FRAME_RESULT, 1 << 20, 1 << 20 },
+};
+
+static inline int on_frame(void *arg, const struct frame *frame, struct error *err)
+{
+    struct box *b = arg;
+    b->ready += frame->type == FRAME_READY;
+    b->results += frame->type == FRAME_RESULT;
+    return 0;
+}
+
+static inline bool on_bytes(void *arg, const char *data, size_t len)
+{
+    struct box *b = arg;
+    assert_ok(frame_feed(&b->decoder, data, len, on_frame, b, err));
+    return frame_is_partial(&b->decoder);
+}
+
+static inline void on_output(void *arg, int stream, const char *data, size_t len)
+{
+    buf_append(&((struct box *)arg)->out, data, len);
+}
+
+static inline void on_ended(void *arg, const struct sandbox_exit *how)
+{
+    struct box *b = arg;
+    assert_false(b->ended);
+    b->ended = true;
+    b->how = *how;
+}
+
+static const struct sandbox_events events = { on_bytes, on_output, on_ended };
+
+struct fixture {
+    struct loop *loop;
+    struct environment *env;
+};
+
+static inline int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    assert_ok(loop_open(&f->loop, err));
+    assert_ok(environment_open("local", f->loop, &f->env, err));
+    *state = f;
+    return 0;
+}
+
+static inline int teardown(void **state)
+{
+    struct fixture *f = *state;
+    environment_close(f->env);
+    loop_close(f->loop);
+    free(f);
+    return 0;
+}
+
+static inline struct sandbox_spec spec_of(enum isolation isolation)
+{
+    return (struct sandbox_spec){ .isolation = isolation, .limits = jail_default_limits };
+}
+
+static inline int open_box(
+    struct fixture *f, const struct sandbox_spec *spec, struct box *b, struct error *err)
+{
+    *b = (struct box){ .decoder = { .rules = rules, .rule_count = array_length(rules) } };
+    return environment_ops_of(f->env)->open(f->env, spec, &events, b, &b->sandbox, err);
+}
+
+static inline void open_at(struct fixture *f, enum isolation isolation, struct box *b)
+{
+    struct sandbox_spec spec = spec_of(isolation);
+    assert_ok(open_box(f, &spec, b, err));
+}
+
+static inline void close_box(struct box *b)
+{
+    if (b->sandbox)
+        sandbox_ops_of(b->sandbox)->close(b->sandbox);
+    frame_decoder_free(&b->decoder);
+    buf_free(&b->out);
+    *b = (struct box){ 0 };
+}
+
+static inline void send_to(
+    struct box *b, uint8_t type, const char *head, const char *blob, size_t len)
+{
+    unsigned char header[FRAME_HEADER_SIZE];
+    struct frame frame = { .type = type, .id = 1, .head_len = strlen(head), .blob_len = len };
+    struct iovec iov[3] = { { header, sizeof header }, { (void *)(uintptr_t)head, frame.head_len },
+        { (void *)(uintptr_t)blob, len } };
+    frame_write_header(header, &frame);
+    assert_ok(sandbox_ops_of(b->sandbox)->send(b->sandbox, iov, 3, -1, err));
+}
+
+static inline void exec_in(struct box *b, const char *code)
+{
+    send_to(b, FRAME_EXEC, "{}", code, strlen(code));
+}
+
+/* Runs the loop until the condition holds; a minute is for a machine under load. */
+#define wait_until(f, condition)                                                                   \
+    do {                                                                                           \
+        uint64_t start_ = clock_ns();                                                              \
+        while (!(condition)) {                                                                     \
+            if (clock_seconds_since(start_) > 60)                                                  \
+                fail_msg("%s did not come true", #condition);                                      \
+            loop_run_ready((f)->loop);                                                             \
+            usleep(200);                                                                           \
+        }                                                                                          \
+    } while (0)
+
+/* A sandbox that has carried out a cell. */
+static inline void open_working(struct fixture *f, enum isolation isolation, struct box *b)
+{
+    open_at(f, isolation, b);
+    exec_in(b, "x = 1");
+    wait_until(f, b->results == 1);
+}
+
+/* The zygote: the only child of this process. */
+static inline pid_t zygote_pid(void)
+{
+    struct process list[64];
+    size_t n = descendants(getpid(), list, array_length(list));
+    for (size_t i = 0; i < n; i++)
+        if (list[i].parent == getpid())
+            return list[i].pid;
+    fail_msg("there is no zygote");
+    return -1;
+}
+
+#endif

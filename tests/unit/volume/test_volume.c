@@ -1,0 +1,418 @@
+/* Volumes: made, opened, shared, limited, snapshot and removed, with strangers' files in them. */
+#include "fixture.h"
+
+/* ---- names ---- */
+
+/* A name is one directory's, and looks like it. */
+static void names_are_strict(void **state)
+{
+    char longest[66];
+    memset(longest, 'a', sizeof longest);
+    longest[65] = '\0';
+    const char *const wrong[] = { "", ".", "..", "../x", "a/b", "-a", ".a", "%n;rm\n", "v\xC3\xA4",
+        longest, "a b" };
+    for (size_t i = 0; i < array_length(wrong); i++) {
+        struct volume *v = NULL;
+        assert_fails(ERROR_ARGUMENT, volume_create(root, wrong[i], &limits, err));
+        assert_fails(ERROR_ARGUMENT, volume_open(root, wrong[i], VOLUME_SHARED, &v, err));
+        assert_fails(ERROR_ARGUMENT, volume_remove(root, wrong[i], err));
+    }
+    longest[64] = '\0';
+    assert_ok(volume_create(root, longest, &limits, err));
+    assert_ok(volume_create(root, "%n" + 1, &limits, err));
+    assert_ok(volume_create(root, "A-1_b.c", &limits, err));
+}
+
+/* ---- making and opening ---- */
+
+/* A new one has the seeds' directories, belongs to the guest, and nobody else can look into it: root's guest, who
+ * is another user, can pass what is above it, and list nothing. The umask has no say. */
+static void a_new_volume_is_whole(void **state)
+{
+    mode_t mask = umask(077), outer = geteuid() == 0 ? 0711 : 0700;
+    struct volume *v = new_volume();
+    struct stat st;
+    umask(mask);
+    assert_int_equal(stat(at("volumes"), &st), 0);
+    assert_int_equal(st.st_mode & 07777, outer);
+    assert_int_equal(stat(at("volumes/v"), &st), 0);
+    assert_int_equal(st.st_mode & 07777, outer);
+    assert_true(is_there("volumes/v/data/knowledge/ingested"));
+    assert_true(is_there("volumes/v/data/skills/user"));
+    assert_true(is_there("volumes/v/data/artifacts"));
+    assert_int_equal(fstat(volume_data(v), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    assert_int_equal(st.st_uid, geteuid() == 0 ? VOLUME_GUEST : geteuid());
+    assert_int_equal(volume_limits_of(v)->size, limits.size);
+    assert_int_equal(volume_limits_of(v)->files, limits.files);
+    volume_release(v);
+}
+
+/* One of this name is not made again; one that is not there is said how to make. */
+static void there_is_one_of_a_name(void **state)
+{
+    struct volume *v = NULL;
+    assert_fails(ERROR_NOT_FOUND, volume_open(root, "v", VOLUME_SHARED, &v, err));
+    volume_release(new_volume());
+    assert_fails(ERROR_ARGUMENT, volume_create(root, "v", &limits, err));
+    assert_ok(volume_open_or_create(root, "v", &limits, &v, err));
+    volume_release(v);
+    assert_ok(volume_open_or_create(root, "w", &limits, &v, err));
+    volume_release(v);
+}
+
+/* A link in the place of a volume, or of its data, is refused, wherever it leads; the same as a directory
+ * is not. */
+static void a_link_is_no_volume(void **state)
+{
+    struct volume *v = new_volume();
+    volume_release(v);
+    assert_int_equal(rename(at("volumes/v"), at("elsewhere")), 0);
+    assert_int_equal(symlink(at("elsewhere"), at("volumes/v")), 0);
+    assert_fails(ERROR_PERMISSION, volume_open(root, "v", VOLUME_SHARED, &v, err));
+    assert_fails(ERROR_PERMISSION, volume_open_or_create(root, "v", &limits, &v, err));
+    assert_int_equal(unlink(at("volumes/v")), 0);
+    assert_int_equal(rename(at("elsewhere"), at("volumes/v")), 0);
+    assert_int_equal(rename(at("volumes/v/data"), at("data")), 0);
+    assert_int_equal(symlink(at("data"), at("volumes/v/data")), 0);
+    assert_fails(ERROR_PERMISSION, volume_open(root, "v", VOLUME_SHARED, &v, err));
+    assert_int_equal(unlink(at("volumes/v/data")), 0);
+    assert_int_equal(rename(at("data"), at("volumes/v/data")), 0);
+    volume_release(open_volume(VOLUME_SHARED));
+}
+
+static void exchange(void)
+{
+    assert_int_equal(rename(at("volumes/v/data"), at("volumes/v/before")), 0);
+    assert_int_equal(rename(at("volumes/v/after"), at("volumes/v/data")), 0);
+}
+
+static void move_away(void)
+{
+    assert_int_equal(rename(at("volumes/v"), at("volumes/w")), 0);
+}
+
+/* What is exchanged or removed after it was found and before there is a lock on it is not what is had. */
+static void an_opening_has_what_is_there_now(void **state)
+{
+    struct volume *v = new_volume();
+    put_text(v, "a", "before");
+    volume_release(v);
+    assert_int_equal(mkdir(at("volumes/v/after"), 0700), 0);
+    meanwhile = exchange;
+    v = open_volume(VOLUME_SHARED);
+    assert_null(meanwhile);
+    assert_string_equal(text_of(v, "a"), "");
+    volume_release(v);
+    meanwhile = move_away;
+    assert_fails(ERROR_NOT_FOUND, volume_open(root, "v", VOLUME_SHARED, &v, err));
+    assert_null(meanwhile);
+}
+
+/* One of a user who is neither this one nor its guest is not used. */
+static void a_volume_of_another_user_is_refused(void **state)
+{
+    if (geteuid() != 0) {
+        print_message("skipped: giving files to others needs root\n");
+        skip();
+    }
+    struct volume *v = new_volume();
+    volume_release(v);
+    assert_int_equal(chown(at("volumes/v/data"), 4242, 4242), 0);
+    assert_fails(ERROR_PERMISSION, volume_open(root, "v", VOLUME_SHARED, &v, err));
+    assert_int_equal(chown(at("volumes/v/data"), 0, 0), 0);
+    volume_release(open_volume(VOLUME_SHARED));
+}
+
+/* Any number share it; who wants it alone is told who has it; and nobody has it beside him. */
+static void it_is_shared_or_had_alone(void **state)
+{
+    struct volume *a = new_volume(), *b = open_volume(VOLUME_SHARED), *alone = NULL;
+    struct error why = { 0 };
+    char pid[32];
+    assert_int_equal(volume_open(root, "v", VOLUME_ALONE, &alone, &why), -(int)ERROR_ARGUMENT);
+    snprintf(pid, sizeof pid, "process %d", getpid());
+    assert_non_null(strstr(why.text, pid));
+    assert_fails(ERROR_ARGUMENT, volume_remove(root, "v", err));
+    volume_release(a);
+    volume_release(b);
+    volume_release(open_volume(VOLUME_ALONE));
+}
+
+/* What a killed process has left is removed by the next one that is alone, and not while others are there. */
+static void leftovers_are_swept(void **state)
+{
+    struct volume *v = new_volume();
+    assert_int_equal(mkdir(at("volumes/v/aside/left"), 0700), 0);
+    assert_int_equal(mkdir(at("volumes/.new-volume"), 0700), 0);
+    assert_int_equal(mkdir(at("volumes/.gone-1"), 0700), 0);
+    volume_release(open_volume(VOLUME_SHARED));
+    assert_true(is_there("volumes/v/aside/left"));
+    volume_release(v);
+    volume_release(open_volume(VOLUME_SHARED));
+    assert_false(is_there("volumes/v/aside/left"));
+    assert_ok(volume_create(root, "w", &limits, err));
+    assert_false(is_there("volumes/.new-volume") || is_there("volumes/.gone-1"));
+}
+
+/* Where the volumes are is the user's own to say, by a link too: those that are made there are listed there. */
+static void a_root_may_be_a_link(void **state)
+{
+    struct list names = { 0 };
+    assert_int_equal(mkdir(at("elsewhere"), 0700), 0);
+    assert_int_equal(symlink(at("elsewhere"), root), 0);
+    struct volume *v = new_volume();
+    assert_ok(volume_names(root, &names, err));
+    assert_int_equal(names.count, 1);
+    assert_string_equal(names.items[0], "v");
+    list_clear(&names);
+    volume_release(v);
+}
+
+/* The limits last. */
+static void limits_last(void **state)
+{
+    struct volume *v = new_volume();
+    struct volume_limits more = { 1ull << 40, 77 };
+    assert_ok(volume_set_limits(v, &more, err));
+    volume_release(v);
+    v = open_volume(VOLUME_SHARED);
+    assert_int_equal(volume_limits_of(v)->size, more.size);
+    assert_int_equal(volume_limits_of(v)->files, more.files);
+    volume_release(v);
+}
+
+/* Damaged ones are said, with the volume that they are of: one of many, to who lists them all. What nobody
+ * can count with is damage, too. */
+static void damaged_limits_are_said(void **state)
+{
+    static const char *const damaged[] = { "", "size x\nfiles 1\n", "size 1000\nfiles -1\n",
+        "size 1000\nfiles 9223372036854775808\n", "size 18446744073709551615\nfiles 1\n" };
+    struct volume *v = new_volume();
+    volume_release(v);
+    for (size_t i = 0; i < array_length(damaged); i++) {
+        struct error err = { 0 };
+        cleanup_fd int fd = open(at("volumes/v/limits"), O_WRONLY | O_TRUNC | O_CLOEXEC);
+        assert_int_equal(file_write_all(fd, damaged[i], strlen(damaged[i])), 0);
+        assert_int_equal(volume_open(root, "v", VOLUME_SHARED, &v, &err), -(int)ERROR_PROTOCOL);
+        assert_non_null(strstr(err.text, "volume 'v'"));
+    }
+    cleanup_fd int fd = open(at("volumes/v/limits"), O_WRONLY | O_TRUNC | O_CLOEXEC);
+    assert_fails(ERROR_PROTOCOL, volume_open(root, "v", VOLUME_SHARED, &v, err));
+    assert_int_equal(write(fd, "size 5\n", 7), 7);
+    assert_fails(ERROR_PROTOCOL, volume_open(root, "v", VOLUME_SHARED, &v, err));
+    assert_int_equal(write(fd, "files 5\n", 8), 8);
+    volume_release(open_volume(VOLUME_SHARED));
+}
+
+/* ---- snapshots ---- */
+
+/* What was there then is there again, and what came since is gone. */
+static void a_snapshot_is_restored(void **state)
+{
+    struct volume *v = new_volume();
+    struct volume_count count;
+    struct list names = { 0 };
+    volume_release(v);
+    v = open_volume(VOLUME_ALONE);
+    put_text(v, "a", "one");
+    assert_int_equal(symlinkat("/etc/passwd", volume_data(v), "link"), 0);
+    assert_ok(volume_snapshot(v, "s", &count, err));
+    assert_fails(ERROR_ARGUMENT, volume_snapshot(v, "s", &count, err));
+    assert_fails(ERROR_ARGUMENT, volume_snapshot(v, "../s", &count, err));
+    assert_fails(ERROR_NOT_FOUND, volume_restore(v, "t", &count, err));
+    put_text(v, "a", "two");
+    put_text(v, "b", "three");
+    assert_ok(volume_restore(v, "s", &count, err));
+    unsigned aside = count_in("volumes/v/aside");
+    volume_release(v);
+    v = open_volume(VOLUME_ALONE);
+    struct stat st;
+    assert_string_equal(text_of(v, "a"), "one");
+    assert_string_equal(text_of(v, "b"), "");
+    assert_int_equal(aside, 0); /* nor is it elsewhere */
+    assert_int_equal(fstatat(volume_data(v), "link", &st, AT_SYMLINK_NOFOLLOW), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(fstat(volume_data(v), &st), 0);
+    assert_int_equal(st.st_uid, volume_owner(v));
+    assert_int_equal(st.st_mode & 07777, 0700);
+    assert_ok(volume_snapshots(v, &names, err));
+    assert_int_equal(names.count, 1);
+    list_clear(&names);
+    assert_ok(volume_snapshot_remove(v, "s", err));
+    assert_fails(ERROR_NOT_FOUND, volume_snapshot_remove(v, "s", err));
+    volume_release(v);
+}
+
+/* Files of many names would become more than the volume may hold: that is said, and nothing is kept. */
+static void a_snapshot_is_bounded(void **state)
+{
+    struct volume *v = new_volume();
+    struct volume_count count;
+    struct list names = { 0 };
+    char name[16];
+    cleanup_free char *big = calloc(1, (1 << 20) + 1);
+    memset(big, 'x', 1 << 20);
+    write_inside(v, "big", big);
+    for (int i = 0; i < 20; i++) {
+        snprintf(name, sizeof name, "n%d", i);
+        assert_int_equal(linkat(volume_data(v), "big", volume_data(v), name, 0), 0);
+    }
+    volume_release(v);
+    v = open_volume(VOLUME_ALONE);
+    assert_fails(ERROR_ARGUMENT, volume_snapshot(v, "s", &count, err));
+    assert_ok(volume_snapshots(v, &names, err));
+    assert_int_equal(names.count, 0);
+    for (int i = 0; i < 18; i++) {
+        snprintf(name, sizeof name, "n%d", i);
+        assert_ok(volume_remove_path(v, name, err));
+    }
+    assert_ok(volume_snapshot(v, "s", &count, err));
+    assert_ok(volume_set_limits(v, &(struct volume_limits){ limits.size, 2 }, err));
+    assert_fails(ERROR_ARGUMENT, volume_snapshot(v, "t", &count, err));
+    volume_release(v);
+}
+
+/* ---- removing ---- */
+
+/* A volume goes with all that is in it, and nothing else. */
+static void a_volume_is_removed(void **state)
+{
+    struct volume *v = new_volume();
+    struct list names = { 0 };
+    assert_int_equal(mkdir(at("outside"), 0700), 0);
+    assert_int_equal(symlinkat(at("outside"), volume_data(v), "link"), 0);
+    assert_int_equal(fchmodat(volume_data(v), "memory", 0, 0), 0);
+    volume_release(v);
+    assert_ok(volume_remove(root, "v", err));
+    assert_true(is_there("outside"));
+    assert_ok(volume_names(root, &names, err));
+    assert_int_equal(names.count, 0);
+    assert_fails(ERROR_NOT_FOUND, volume_remove(root, "v", err));
+    assert_false(is_there("volumes/v"));
+    assert_int_equal(count_in("volumes"), 1); /* the lock */
+}
+
+/* ---- owners ---- */
+
+/* Root's guests are different users in turn: all becomes the next one's, but what has a second name, which
+ * may be elsewhere, or is what a link leads to, and never while another uses it. */
+static void files_are_given_to_the_guest(void **state)
+{
+    if (geteuid() != 0) {
+        print_message("skipped: giving files to others needs root\n");
+        skip();
+    }
+    struct volume *v = new_volume(), *other = open_volume(VOLUME_SHARED);
+    struct stat st;
+    write_inside(v, "memory/f", "text");
+    write_inside(v, "two", "text");
+    assert_int_equal(linkat(volume_data(v), "two", AT_FDCWD, at("second"), 0), 0);
+    assert_int_equal(symlinkat(at("second"), volume_data(v), "link"), 0);
+    assert_fails(ERROR_ARGUMENT, volume_give(v, 0, err));
+    volume_release(other);
+    assert_ok(volume_give(v, 0, err));
+    assert_ok(volume_give(v, VOLUME_GUEST, err));
+    volume_release(open_volume(VOLUME_SHARED)); /* as before, for others too */
+    assert_int_equal(fstatat(volume_data(v), "memory/f", &st, 0), 0);
+    assert_int_equal(st.st_uid, VOLUME_GUEST);
+    assert_int_equal(stat(at("second"), &st), 0);
+    assert_int_equal(st.st_uid, 0);
+    volume_release(v);
+}
+
+/* Who is refused the files still has the volume: it cannot be removed under him, and can once he has let go. */
+static void a_refusal_keeps_the_lock(void **state)
+{
+    struct volume *v = new_volume(), *other = open_volume(VOLUME_SHARED);
+    assert_fails(ERROR_ARGUMENT, volume_give(v, volume_owner(v) + 1, err));
+    volume_release(other);
+    assert_fails(ERROR_ARGUMENT, volume_remove(root, "v", err));
+    volume_release(v);
+    assert_ok(volume_remove(root, "v", err));
+}
+
+/* Whom a directory on the way keeps out is known before anything is tried. */
+static void a_barrier_is_found(void **state)
+{
+    struct volume *v = new_volume();
+    assert_int_equal(chmod(place, 0700), 0);
+    char *barrier = volume_barrier(v, geteuid() + 1);
+    assert_string_equal(barrier, place);
+    free(barrier);
+    assert_null(volume_barrier(v, geteuid()));
+    volume_release(v);
+}
+
+/* One of a session: with data, as large as it is said, listed by nobody, and gone with its last holder. */
+static void a_session_s_own_passes(void **state)
+{
+    struct list names = { 0 };
+    struct volume *v = NULL;
+    char path[300];
+    assert_ok(volume_make_passing(root, &limits, &v, err));
+    snprintf(path, sizeof path, "%s", volume_path(v));
+    put_text(v, "deep/a", "text");
+    assert_int_equal(access(path, F_OK), 0);
+    assert_int_equal(volume_limits_of(v)->files, limits.files);
+    assert_ok(volume_names(root, &names, err));
+    assert_int_equal(names.count, 0);
+    struct volume *held = volume_hold(v);
+    volume_release(v);
+    assert_int_equal(access(path, F_OK), 0);
+    volume_release(held);
+    assert_int_equal(access(path, F_OK), -1);
+    list_clear(&names);
+}
+
+/* What a killed process leaves of one goes when the next is made; one that is held stays. */
+static void what_is_left_of_a_session_is_swept(void **state)
+{
+    struct volume *v = NULL, *next = NULL;
+    char path[300];
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        if (volume_make_passing(root, &limits, &v, NULL) == 0)
+            (void)!write(ends[1], volume_path(v), strlen(volume_path(v)) + 1);
+        _exit(0); /* without letting go of it */
+    }
+    assert_true(read(ends[0], path, sizeof path) > 0);
+    waitpid(child, NULL, 0);
+    assert_int_equal(access(path, F_OK), 0);
+    assert_ok(volume_make_passing(root, &limits, &v, err));
+    assert_int_equal(access(path, F_OK), -1);
+    assert_ok(volume_make_passing(root, &limits, &next, err));
+    assert_int_equal(access(volume_path(v), F_OK), 0);
+    volume_release(v);
+    volume_release(next);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        volume_test(a_session_s_own_passes),
+        volume_test(what_is_left_of_a_session_is_swept),
+        volume_test(names_are_strict),
+        volume_test(a_new_volume_is_whole),
+        volume_test(there_is_one_of_a_name),
+        volume_test(a_link_is_no_volume),
+        volume_test(an_opening_has_what_is_there_now),
+        volume_test(a_volume_of_another_user_is_refused),
+        volume_test(it_is_shared_or_had_alone),
+        volume_test(leftovers_are_swept),
+        volume_test(limits_last),
+        volume_test(damaged_limits_are_said),
+        volume_test(a_root_may_be_a_link),
+        volume_test(a_snapshot_is_restored),
+        volume_test(a_snapshot_is_bounded),
+        volume_test(a_volume_is_removed),
+        volume_test(files_are_given_to_the_guest),
+        volume_test(a_refusal_keeps_the_lock),
+        volume_test(a_barrier_is_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
