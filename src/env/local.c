@@ -50,8 +50,8 @@ struct local {
     struct error no_cgroups;
     struct turns *turns;
     struct quotas *quotas;
-    unsigned sandboxes; /* that are in use */
-    unsigned most;      /* of them, since memory was last given back */
+    struct paces paces;
+    unsigned most; /* of them, since memory was last given back */
 };
 
 #ifndef SO_PASSRIGHTS
@@ -346,7 +346,7 @@ static void clone_answered(void *arg, struct zygote_answer *answer)
     s->clone_id = 0;
     s->pidfd = answer->pidfd;
     if (s->pidfd >= 0 &&
-        pace_open(s->env->base.loop, answer->pid, &s->env->sandboxes, &s->pace, NULL) == 0)
+        pace_open(s->env->base.loop, answer->pid, &s->env->paces, &s->pace, NULL) == 0)
         pace_begin(s->pace);
     if (s->pidfd < 0) {
         explain_failure(s, ZYGOTE_NO_OP, answer->sys);
@@ -486,10 +486,10 @@ static int watch_ports(struct sandbox *s, struct loop *loop, struct error *err)
 static void give_memory_back(struct local *env)
 {
     enum { FEW = 8 };
-    if (env->most < FEW || env->sandboxes > env->most / 2)
+    if (env->most < FEW || env->paces.sandboxes > env->most / 2)
         return;
     malloc_trim(0);
-    env->most = env->sandboxes;
+    env->most = env->paces.sandboxes;
 }
 
 static void local_close(struct sandbox *s)
@@ -498,7 +498,7 @@ static void local_close(struct sandbox *s)
         return;
     bool was_running = !s->ended;
     s->ended = true;
-    s->env->sandboxes -= s->in_use;
+    s->env->paces.sandboxes -= s->in_use;
     if (s->clone_id)
         zygote_forget(s->zygote, s->clone_id);
     if (was_running && s->pidfd >= 0)
@@ -557,7 +557,7 @@ static int start(
     struct sandbox *s, struct zygote *z, const struct jail_limits *limits, struct error *err)
 {
     int theirs[PORT_COUNT] = { -1, -1, -1, -1 };
-    struct jail_place place = { 0 };
+    struct jail_place place = { .shares_session = pace_is_by_policy() };
     int rc = make_cgroup(s, s->env, limits, err);
     if (rc == 0 && !isolation_has_own_root(s->isolation))
         rc = make_place(s, &place, err);
@@ -633,9 +633,9 @@ static int local_open_sandbox(struct environment *base, const struct sandbox_spe
     }
     if (rc == 0) {
         (*out)->in_use = true;
-        env->sandboxes++;
-        if (env->sandboxes > env->most)
-            env->most = env->sandboxes;
+        env->paces.sandboxes++;
+        if (env->paces.sandboxes > env->most)
+            env->most = env->paces.sandboxes;
     }
     if (rc == 0 && poolable)
         pool_keep(env->pool, z, &spec->limits, spec->pool);

@@ -8,6 +8,7 @@
 #ifndef DROSTE_ENV_PACE_H
 #define DROSTE_ENV_PACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -16,10 +17,19 @@
 
 struct pace;
 
-/* Watches the sandbox of this keeper (guest/keeper.c), whose pid must stay its own until the close.
- * *sandboxes is how many there are. */
-int pace_open(struct loop *loop, pid_t keeper, const unsigned *sandboxes, struct pace **out,
-    struct error *err);
+/* All sandboxes of one host. */
+struct paces {
+    unsigned sandboxes; /* that are in use; the caller counts */
+    unsigned behind;    /* that give way */
+};
+
+/* True if this process may lower a priority and raise it again. Sandboxes then stay in their zygote's session, where
+ * their processes are told apart; else each needs one of its own. */
+bool pace_is_by_policy(void);
+
+/* Watches the sandbox of this keeper (guest/keeper.c), whose pid must stay its own until the close. */
+int pace_open(
+    struct loop *loop, pid_t keeper, struct paces *all, struct pace **out, struct error *err);
 /* NULL is fine. */
 void pace_close(struct pace *p);
 

@@ -350,7 +350,7 @@ int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygot
     if (!own_root && landlock_abi() >= LANDLOCK_SCOPE_ABI)
         keep_signals_in(&b);
     b.stage = JAIL_WORKER;
-    plan_add(&b, JAIL_SESSION, NULL, NULL, 0, 0);
+    plan_add(&b, place->shares_session ? JAIL_GROUP : JAIL_SESSION, NULL, NULL, 0, 0);
     plan_add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
     confine(&b, own_root, zygote, place);
     limit_worker(&b, limits, process_limit(isolation, limits, place));

@@ -304,6 +304,8 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op, str
         return set_limit(op->a, op->b);
     case JAIL_SESSION:
         return setsid() < 0 ? -1 : 0;
+    case JAIL_GROUP:
+        return setpgid(0, 0);
     case JAIL_DROP_BOUND:
         return drop_bound();
     case JAIL_DROP_CAPS:

@@ -122,6 +122,7 @@ struct jail_volume {
 /* What is this sandbox's alone. */
 struct jail_place {
     struct jail_volume volume, workspace;
+    bool shares_session; /* with its zygote, whose terminal is none; else it has one of its own */
     /* without a root of its own: */
     const char *workdir;     /* the session's temporary directory */
     uint64_t user_processes; /* processes and threads that its user has already */

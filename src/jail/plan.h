@@ -32,6 +32,7 @@ enum jail_op_kind {
     JAIL_HOSTNAME,     /* text 0: name */
     JAIL_LIMIT,        /* a: RLIMIT_…, b: soft and hard value; RLIMIT_CPU: a second between */
     JAIL_SESSION,      /* own session and process group */
+    JAIL_GROUP,        /* own process group, in the zygote's session */
     JAIL_DROP_BOUND,   /* the bounding set of capabilities */
     JAIL_DROP_CAPS,    /* all other sets, the ambient one too */
     JAIL_NO_NEW_PRIVS, /* set-user-id files and file capabilities have no effect */

@@ -26,6 +26,7 @@ static const char *const op_names[JAIL_OP_COUNT] = {
     [JAIL_HOSTNAME] = "host name",
     [JAIL_LIMIT] = "limit",
     [JAIL_SESSION] = "new session",
+    [JAIL_GROUP] = "new process group",
     [JAIL_DROP_BOUND] = "drop the bounding set",
     [JAIL_DROP_CAPS] = "drop all capabilities",
     [JAIL_NO_NEW_PRIVS] = "no new privileges",

@@ -3,23 +3,25 @@
 #include "../test.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "env/pace.h"
 
-enum { PATIENCE_S = 20, LOWEST = 19 };
+enum { PATIENCE_S = 20 };
 
 struct fixture {
     struct loop *loop;
     struct pace *pace;
     pid_t keeper, worker;
-    unsigned sandboxes;
+    struct paces paces;
 };
 
 static void spin(void)
@@ -46,7 +48,7 @@ static void start(struct fixture *f, bool spins, bool forks)
     fflush(NULL);
     f->keeper = fork();
     if (f->keeper == 0) {
-        setpgid(0, 0);
+        setsid(); /* as a zygote's */
         pid_t worker = fork();
         if (worker == 0)
             be_a_worker(spins, forks);
@@ -57,14 +59,14 @@ static void start(struct fixture *f, bool spins, bool forks)
     assert_int_equal(read(ends[0], &f->worker, sizeof f->worker), sizeof f->worker);
     close(ends[0]);
     close(ends[1]);
-    assert_ok(pace_open(f->loop, f->keeper, &f->sandboxes, &f->pace, err));
+    assert_ok(pace_open(f->loop, f->keeper, &f->paces, &f->pace, err));
 }
 
 static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     assert_ok(loop_open(&f->loop, err));
-    f->sandboxes = 2;
+    f->paces.sandboxes = 2;
     *state = f;
     return 0;
 }
@@ -87,11 +89,11 @@ static int nice_of(pid_t pid)
     return getpriority(PRIO_PROCESS, (id_t)pid);
 }
 
-/* Turns the loop until the process has this niceness; false if it never has. */
-static bool comes_to(struct fixture *f, pid_t pid, int nice, double seconds)
+/* Turns the loop until the process gives way; false if it never does. */
+static bool comes_to_give_way(struct fixture *f, pid_t pid, double seconds)
 {
     uint64_t begin = clock_ns();
-    while (nice_of(pid) != nice) {
+    while (sched_getscheduler(pid) != SCHED_IDLE) {
         if (clock_seconds_since(begin) > seconds)
             return false;
         loop_run_ready(f->loop);
@@ -100,14 +102,31 @@ static bool comes_to(struct fixture *f, pid_t pid, int nice, double seconds)
     return true;
 }
 
+static void assert_has_its_priority(pid_t pid)
+{
+    assert_int_equal(sched_getscheduler(pid), SCHED_OTHER);
+    assert_int_equal(nice_of(pid), nice_of(0));
+}
+
 static bool may_not_lower_and_raise(void)
 {
-    struct rlimit limit;
-    getrlimit(RLIMIT_NICE, &limit);
-    if (geteuid() == 0 || limit.rlim_cur >= 20)
+    if (pace_is_by_policy())
         return false;
-    print_message("skipped: only root can take a niceness back\n");
+    print_message("skipped: only root can take a priority back\n");
     return true;
+}
+
+/* What /proc/PID/autogroup says; NULL where there are none. */
+static const char *autogroup_of(pid_t pid)
+{
+    static char text[64];
+    char path[48];
+    snprintf(path, sizeof path, "/proc/%d/autogroup", (int)pid);
+    FILE *f = fopen(path, "re");
+    char *line = f ? fgets(text, sizeof text, f) : NULL;
+    if (f)
+        fclose(f);
+    return line;
 }
 
 static void who_spins_gives_way_until_the_next_operation(void **state)
@@ -116,14 +135,85 @@ static void who_spins_gives_way_until_the_next_operation(void **state)
     if (may_not_lower_and_raise())
         skip();
     start(f, true, false);
-    assert_int_equal(nice_of(f->worker), nice_of(0));
+    assert_has_its_priority(f->worker);
     pace_begin(f->pace);
-    assert_true(comes_to(f, f->worker, LOWEST, PATIENCE_S));
+    assert_true(comes_to_give_way(f, f->worker, PATIENCE_S));
     pace_begin(f->pace);
-    assert_int_equal(nice_of(f->worker), nice_of(0));
-    assert_true(comes_to(f, f->worker, LOWEST, PATIENCE_S));
+    assert_has_its_priority(f->worker);
+    assert_true(comes_to_give_way(f, f->worker, PATIENCE_S));
     pace_end(f->pace);
-    assert_int_equal(nice_of(f->worker), nice_of(0));
+    assert_has_its_priority(f->worker);
+}
+
+/* The session of all sandboxes goes behind the host's while one of them gives way, and not the host's own. */
+static void the_shared_session_is_behind_as_long_as_anybody(void **state)
+{
+    struct fixture *f = *state;
+    if (may_not_lower_and_raise())
+        skip();
+    start(f, true, false);
+    if (!autogroup_of(f->keeper)) {
+        print_message("skipped: this kernel has no autogroups\n");
+        skip();
+    }
+    pace_begin(f->pace);
+    assert_non_null(strstr(autogroup_of(f->keeper), "nice 0"));
+    assert_true(comes_to_give_way(f, f->worker, PATIENCE_S));
+    assert_non_null(strstr(autogroup_of(f->keeper), "nice 19"));
+    assert_null(strstr(autogroup_of(getpid()), "nice 19"));
+    assert_int_equal(f->paces.behind, 1);
+    f->paces.behind++; /* another sandbox */
+    pace_begin(f->pace);
+    assert_non_null(strstr(autogroup_of(f->keeper), "nice 19"));
+    f->paces.behind--;
+    assert_true(comes_to_give_way(f, f->worker, PATIENCE_S));
+    pace_end(f->pace);
+    assert_non_null(strstr(autogroup_of(f->keeper), "nice 0"));
+    assert_int_equal(f->paces.behind, 0);
+}
+
+/* Where priorities cannot be raised again, the sandbox's own session is behind. */
+static void elsewhere_its_session_gives_way(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t begin = clock_ns();
+    start(f, true, false);
+    if (pace_is_by_policy() || !autogroup_of(f->worker)) {
+        print_message("skipped: for ordinary users, where the kernel has autogroups\n");
+        skip();
+    }
+    pace_begin(f->pace);
+    assert_non_null(strstr(autogroup_of(f->worker), "nice 0"));
+    while (!strstr(autogroup_of(f->worker), "nice 19")) {
+        assert_true(clock_seconds_since(begin) < PATIENCE_S);
+        loop_run_ready(f->loop);
+        usleep(1000);
+    }
+    assert_has_its_priority(f->worker);
+    pace_begin(f->pace);
+    assert_non_null(strstr(autogroup_of(f->worker), "nice 0"));
+}
+
+/* Whoever has neither the capability nor the limit takes nothing back, and lowers nothing that it cannot. */
+static void priorities_are_for_those_who_can_raise_them(void **state)
+{
+    struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+    struct __user_cap_data_struct none[2] = { { 0 }, { 0 } };
+    (void)state;
+    struct rlimit limit;
+    getrlimit(RLIMIT_NICE, &limit);
+    bool by_limit = limit.rlim_cur >= 20;
+    if (geteuid() == 0)
+        assert_true(pace_is_by_policy());
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        syscall(SYS_capset, &header, none);
+        _exit(pace_is_by_policy() == by_limit ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
 }
 
 static void who_waits_does_not(void **state)
@@ -133,7 +223,7 @@ static void who_waits_does_not(void **state)
         skip();
     start(f, false, false);
     pace_begin(f->pace);
-    assert_false(comes_to(f, f->worker, LOWEST, 0.5));
+    assert_false(comes_to_give_way(f, f->worker, 0.5));
 }
 
 static void the_only_sandbox_gives_way_to_nobody(void **state)
@@ -142,11 +232,11 @@ static void the_only_sandbox_gives_way_to_nobody(void **state)
     if (may_not_lower_and_raise())
         skip();
     start(f, true, false);
-    f->sandboxes = 1;
+    f->paces.sandboxes = 1;
     pace_begin(f->pace);
-    assert_false(comes_to(f, f->worker, LOWEST, 0.5));
-    f->sandboxes = 2;
-    assert_true(comes_to(f, f->worker, LOWEST, PATIENCE_S));
+    assert_false(comes_to_give_way(f, f->worker, 0.5));
+    f->paces.sandboxes = 2;
+    assert_true(comes_to_give_way(f, f->worker, PATIENCE_S));
 }
 
 static void a_child_that_spins_gives_way_and_stays_behind(void **state)
@@ -166,10 +256,10 @@ static void a_child_that_spins_gives_way_and_stays_behind(void **state)
         fclose(children);
     }
     pace_begin(f->pace);
-    assert_true(comes_to(f, child, LOWEST, PATIENCE_S));
+    assert_true(comes_to_give_way(f, child, PATIENCE_S));
     pace_begin(f->pace);
-    assert_int_equal(nice_of(f->worker), nice_of(0));
-    assert_int_equal(nice_of(child), LOWEST);
+    assert_has_its_priority(f->worker);
+    assert_int_equal(sched_getscheduler(child), SCHED_IDLE);
 }
 
 /* Turns until what it is busy has grown; false if it never does. */
@@ -216,9 +306,9 @@ static void a_sandbox_that_is_gone_is_nobodys(void **state)
     waitpid(f->keeper, NULL, 0);
     f->keeper = 0;
     pace_begin(f->pace);
-    comes_to(f, 0, LOWEST, 0.1);
+    comes_to_give_way(f, 0, 0.1);
     pace_end(f->pace);
-    assert_int_not_equal(nice_of(0), LOWEST);
+    assert_has_its_priority(0);
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -227,6 +317,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(who_spins_gives_way_until_the_next_operation),
+        T(the_shared_session_is_behind_as_long_as_anybody),
+        T(elsewhere_its_session_gives_way),
+        cmocka_unit_test(priorities_are_for_those_who_can_raise_them),
         T(who_waits_does_not),
         T(the_only_sandbox_gives_way_to_nobody),
         T(a_child_that_spins_gives_way_and_stays_behind),

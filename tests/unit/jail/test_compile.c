@@ -541,6 +541,20 @@ static void every_operation_is_printed_by_its_name(void **state)
     }
 }
 
+/* Where the host tells its sandboxes apart within one session. */
+static void a_shared_session_has_groups(void **state)
+{
+    static const struct jail_place shared = { .workdir = "/work", .shares_session = true };
+    for (enum isolation level = ISOLATION_FULL; level <= ISOLATION_PROCESS; level++) {
+        cleanup_buf struct buf out = { 0 };
+        cleanup_free struct jail_plan *zygote = zygote_plan(level, 0), *plan = NULL;
+        assert_ok(jail_compile_sandbox(level, zygote, &jail_default_limits, &shared, &plan, err));
+        jail_print(plan, &out);
+        assert_non_null(strstr(buf_text(&out), "worker new process group\n"));
+        assert_null(strstr(buf_text(&out), "worker new session\n"));
+    }
+}
+
 /* A failure is reported by index; the clone itself has none. */
 static void a_failure_can_be_named(void **state)
 {
@@ -673,6 +687,7 @@ int main(void)
         cmocka_unit_test(stages_come_in_their_order),
         cmocka_unit_test(a_plan_is_one_block),
         cmocka_unit_test(every_operation_is_printed_by_its_name),
+        cmocka_unit_test(a_shared_session_has_groups),
         cmocka_unit_test(a_failure_can_be_named),
         cmocka_unit_test(isolations_have_names),
     };

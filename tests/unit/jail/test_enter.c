@@ -268,6 +268,20 @@ static void a_new_session_is_the_workers_own(void **state)
     assert_true(r.checked);
 }
 
+static bool is_group_leader_only(void)
+{
+    return getsid(0) != getpid() && getpgid(0) == getpid();
+}
+
+static void a_new_group_stays_in_the_session(void **state)
+{
+    struct hand h = { 0 };
+    add(&h, JAIL_GROUP, NULL, NULL, 0, 0);
+    struct report r = run(&h, is_group_leader_only);
+    assert_int_equal(r.rc, 0);
+    assert_true(r.checked);
+}
+
 /* The hexadecimal value of a line of /proc/self/status; ~0 where it is missing. */
 static unsigned long long status_line(const char *name)
 {
@@ -474,6 +488,7 @@ int main(void)
         cmocka_unit_test(limits_are_never_raised),
         cmocka_unit_test(the_hard_limit_of_processor_time_is_a_second_later),
         cmocka_unit_test(a_new_session_is_the_workers_own),
+        cmocka_unit_test(a_new_group_stays_in_the_session),
         cmocka_unit_test(all_capabilities_go),
         cmocka_unit_test(no_new_privileges_are_set),
         cmocka_unit_test(directories_files_and_links_are_made_with_their_parents),
