@@ -23,6 +23,7 @@
 #include "env/pace.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sched.h>
@@ -59,6 +60,7 @@ struct pace {
     bool by_policy;
     bool gave_way;
     bool was_long; /* it gave way in the operation before */
+    bool owes;     /* its session's share back */
     bool based;    /* used_ns is of this operation's beginning, or nearly */
 };
 
@@ -165,17 +167,18 @@ static void set_scheduling(const struct pace *p, pid_t tid, bool last)
     syscall(SYS_sched_setattr, tid, &attr, 0);
 }
 
-static void set_autogroup(pid_t pid, bool last)
+/* False if it has to be tried again: the kernel takes ten of these a second from all who are not root together.
+ * Where it is not to be had at all, the others have to do. */
+static bool set_autogroup(pid_t pid, bool last)
 {
     char path[48], text[8];
     int len = snprintf(text, sizeof text, "%d", last ? NICE_LAST : 0);
     snprintf(path, sizeof path, "/proc/%d/autogroup", (int)pid);
     cleanup_fd int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd >= 0)
-        (void)!write(fd, text, (size_t)len); /* where it is not to be had, the others have to do */
+    return fd < 0 || write(fd, text, (size_t)len) >= 0 || errno != EAGAIN;
 }
 
-/* The session that all share is written to by set_behind. */
+/* The session that all share is not written to with one of them. */
 static bool has_own_session(const struct pace *p, pid_t pid)
 {
     return !p->by_policy || getsid(pid) != p->session;
@@ -185,8 +188,19 @@ static void set_behind(struct pace *p, bool behind)
 {
     p->all->behind += (unsigned)behind - (unsigned)p->gave_way;
     p->gave_way = behind;
-    if (p->by_policy && (behind || p->all->behind == 0))
-        set_autogroup(p->keeper, behind);
+    if (p->by_policy && behind)
+        set_autogroup(p->keeper, true);
+}
+
+/* The session that all share rises with the last of them. */
+static bool session_rises(const struct pace *p)
+{
+    return !p->by_policy || p->all->behind > 0 || set_autogroup(p->keeper, false);
+}
+
+static bool worker_rises(const struct pace *p)
+{
+    return !has_own_session(p, p->worker) || set_autogroup(p->worker, false);
 }
 
 static void set_all(struct pace *p, const struct tasks *tasks, bool last)
@@ -208,9 +222,11 @@ static void look(void *arg)
     uint64_t used_ns = tasks.used_ns > p->used_ns ? tasks.used_ns - p->used_ns : 0;
     if (p->based && p->all->sandboxes > 1 && used_ns > (p->was_long ? AGAIN_NS : LONG_NS))
         set_all(p, &tasks, true);
+    if (p->owes && !p->gave_way)
+        p->owes = !session_rises(p) || !worker_rises(p);
     if (!p->based || p->gave_way)
         p->used_ns = tasks.used_ns;
-    else if (used_ns == 0 && p->interval_ms >= LAST_MS)
+    else if (used_ns == 0 && p->interval_ms >= LAST_MS && !p->owes)
         return; /* it waits; the next operation begins anew */
     p->based = true;
     p->interval_ms = p->interval_ms < LAST_MS ? 2 * p->interval_ms : LAST_MS;
@@ -228,12 +244,11 @@ void pace_begin(struct pace *p)
     p->interval_ms = FIRST_MS;
     if (p->was_long) {
         set_scheduling(p, p->worker, false);
-        if (has_own_session(p, p->worker))
-            set_autogroup(p->worker, false);
+        set_behind(p, false);
+        p->owes = !session_rises(p) || !worker_rises(p);
         find_tasks(p, &tasks);
         p->used_ns = tasks.used_ns;
         p->interval_ms = AGAIN_MS;
-        set_behind(p, false);
     }
     timer_start(p->timer, p->interval_ms, 0);
 }
@@ -255,6 +270,7 @@ void pace_end(struct pace *p)
     timer_stop(p->timer);
     find_tasks(p, &tasks);
     set_all(p, &tasks, false);
+    session_rises(p);
 }
 
 static bool has_sys_nice(void)
@@ -295,7 +311,10 @@ void pace_close(struct pace *p)
 {
     if (!p)
         return;
-    set_behind(p, false);
+    if (p->gave_way) {
+        set_behind(p, false);
+        session_rises(p);
+    }
     timer_free(p->timer);
     free(p);
 }
