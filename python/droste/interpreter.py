@@ -27,6 +27,7 @@ from .result import Result
 T = TypeVar("T")
 LARGE = 16384           # bytes of a value that is not written into a cell
 ECHO = 1
+OPENING_CANCELLED = "opening the session was cancelled; make a new interpreter"
 ELSEWHERE = "this interpreter belongs to another event loop, which runs; use it there, or make one here"
 
 
@@ -162,7 +163,7 @@ class Interpreter:
             self._engine.alive()
             if self._opening is not None and self._opening.done:
                 if self._opening.future.cancelled():
-                    raise Cancelled("opening the session was cancelled; make a new interpreter")
+                    raise Cancelled(OPENING_CANCELLED)
                 self._opening.future.result()       # an error of the setup code
                 self._opening = None
             return
@@ -231,16 +232,16 @@ class Interpreter:
         engine, session, self._session = self._engine, self._session, None
         _told.pop(self._id, None)
         _listeners.pop(self._id, None)
-        self._drop_operations()
+        self._drop_operations(Cancelled("the interpreter was shut down"))
         _close(engine, session, self._offered, self._numbers)
 
-    def _drop_operations(self) -> None:
+    def _drop_operations(self, why: Error) -> None:
         waiting = list(self._queue) + ([self._current] if self._current else [])
         self._queue.clear()
         self._current = None
         for operation in waiting:
             if not operation.future.done() and not operation.future.get_loop().is_closed():
-                operation.future.set_exception(Cancelled("the interpreter was shut down"))
+                operation.future.set_exception(why)
 
     def __enter__(self) -> "Interpreter":
         self.start()
@@ -567,6 +568,7 @@ class Interpreter:
         if operation is None or operation.future.done():        # it was given up
             self._free_result(handle)
             self._sent.clear()
+            failure = Cancelled(OPENING_CANCELLED)
         elif failure is not None:
             self._sent.clear()
             operation.future.set_exception(failure)
@@ -581,6 +583,8 @@ class Interpreter:
         else:
             operation.handle = handle
             operation.future.set_result(None)
+        if failure is not None and operation is not None and operation is self._opening:
+            self._drop_operations(failure)      # no cell runs in a session that was not made ready
         self._advance()
 
     def _give_up(self, operation: _Operation) -> None:

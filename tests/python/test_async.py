@@ -143,6 +143,32 @@ def test_a_start_that_was_cancelled_leaves_no_session():
     run(main())
 
 
+def test_no_cell_runs_after_setup_code_that_failed_or_was_cancelled():
+    """Those that were asked for while it ran neither: each has the error of the setup code."""
+    async def main():
+        ran = []
+        interp = Interpreter(setup_code="import time; time.sleep(0.2); 1 / 0", tools=[ran.append])
+        first, second = interp.execute("append('first')"), interp.set("x", 1)
+        for asked in (first, second):
+            with pytest.raises(droste.ConfigError, match="ZeroDivisionError"):
+                await asked
+        interp.shutdown()
+
+        interp = Interpreter(setup_code="import time; time.sleep(60)", tools=[ran.append])
+        opening = asyncio.ensure_future(interp.astart())
+        await asyncio.sleep(0)
+        cell = interp.execute("append('cell')")
+        opening.cancel()
+        with pytest.raises(droste.Cancelled, match="opening the session was cancelled"):
+            await cell
+        interp.shutdown()
+
+        async with Interpreter(setup_code="import time; time.sleep(0.2)", tools=[ran.append]) as interp:
+            await interp.execute("append('allowed')")
+        assert ran == ["allowed"]
+    run(main())
+
+
 def test_a_cancelled_wait_interrupts_its_cell_only():
     """The cell stops, its variables stay, other sessions go on."""
     async def main():
