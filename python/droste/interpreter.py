@@ -75,6 +75,11 @@ class _Operation:
     def done(self) -> bool:
         return self.future.done()
 
+    @property
+    def failure(self) -> Optional[BaseException]:
+        """Why it did not do what it was to, once it is done."""
+        return Cancelled(OPENING_CANCELLED) if self.future.cancelled() else self.future.exception()
+
     async def wait(self) -> None:
         await self.future
 
@@ -162,9 +167,8 @@ class Interpreter:
         if self._session is not None:
             self._engine.alive()
             if self._opening is not None and self._opening.done:
-                if self._opening.future.cancelled():
-                    raise Cancelled(OPENING_CANCELLED)
-                self._opening.future.result()       # an error of the setup code
+                if self._opening.failure is not None:
+                    raise self._opening.failure
                 self._opening = None
             return
         if self._closed:
@@ -235,7 +239,7 @@ class Interpreter:
         self._drop_operations(Cancelled("the interpreter was shut down"))
         _close(engine, session, self._offered, self._numbers)
 
-    def _drop_operations(self, why: Error) -> None:
+    def _drop_operations(self, why: BaseException) -> None:
         waiting = list(self._queue) + ([self._current] if self._current else [])
         self._queue.clear()
         self._current = None
@@ -568,7 +572,6 @@ class Interpreter:
         if operation is None or operation.future.done():        # it was given up
             self._free_result(handle)
             self._sent.clear()
-            failure = Cancelled(OPENING_CANCELLED)
         elif failure is not None:
             self._sent.clear()
             operation.future.set_exception(failure)
@@ -583,8 +586,8 @@ class Interpreter:
         else:
             operation.handle = handle
             operation.future.set_result(None)
-        if failure is not None and operation is not None and operation is self._opening:
-            self._drop_operations(failure)      # no cell runs in a session that was not made ready
+        if operation is not None and operation is self._opening and operation.failure is not None:
+            self._drop_operations(operation.failure)    # no cell runs in a session that was not made ready
         self._advance()
 
     def _give_up(self, operation: _Operation) -> None:

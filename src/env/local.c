@@ -557,7 +557,7 @@ static int start(
     struct sandbox *s, struct zygote *z, const struct jail_limits *limits, struct error *err)
 {
     int theirs[PORT_COUNT] = { -1, -1, -1, -1 };
-    struct jail_place place = { .shares_session = pace_is_by_policy() };
+    struct jail_place place = { .shares_session = s->env->paces.by_policy };
     int rc = make_cgroup(s, s->env, limits, err);
     if (rc == 0 && !isolation_has_own_root(s->isolation))
         rc = make_place(s, &place, err);
@@ -736,6 +736,7 @@ int local_open(struct loop *loop, struct environment **out, struct error *err)
     if (!env)
         return error_memory(err);
     env->base = (struct environment_base){ &local_ops, loop };
+    paces_init(&env->paces);
     int rc = pool_open(loop, make_sandbox, local_close, env, &env->pool, err);
     if (rc == 0)
         rc = turns_open(loop, &env->turns, err);

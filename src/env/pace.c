@@ -4,7 +4,8 @@
  * sandbox's processes is looked at, in /proc. When they have had some milliseconds since, all of them
  * give way, and what they start later inherits it. Time that they only waited for does not count: on a
  * full machine a small cell may last long. The first process, which runs the cells, has its priority
- * back at the next operation, for a shorter time if it had to give way in the last: threads and processes that were left running stay behind.
+ * back at the next operation, for a shorter time if it had to give way in the last: threads and
+ * processes that were left running stay behind.
  *
  * The kernel has several scales, and which one counts depends on the machine and on who asks:
  *   idle       a policy (sched(7)): whoever has it makes room for everybody else at once. Who may not raise a
@@ -15,7 +16,7 @@
  *   slice      how long it runs once it does; a short one goes first (Linux 6.12, ignored before).
  *
  * Measured with bench/crowd, 200 sandboxes of 21 attacks on two processors, beside which an honest session runs small
- * cells: 10 times their usual time with autogroups alone, 1.5 to 2 times with the policy (median).
+ * cells: 9 to 34 times their usual time with autogroups alone, 1.2 to 1.6 times with the policy (median).
  *
  * A pid may be another's by the time it is used. It would have to be reused within microseconds, and
  * what a stranger would get is a lower priority; nothing here kills or reveals.
@@ -50,6 +51,7 @@ enum {
 };
 
 struct pace {
+    LIST_ENTRY(pace) link; /* in all->paces */
     struct timer *timer;
     struct paces *all;
     pid_t keeper, session; /* and its session; its processes may have begun others */
@@ -57,7 +59,6 @@ struct pace {
     uint64_t interval_ms;
     uint64_t used_ns; /* processor time when it was last compared */
     int nice;         /* of the host: what a sandbox has that does not give way */
-    bool by_policy;
     bool gave_way;
     bool was_long; /* it gave way in the operation before */
     bool owes;     /* its session's share back */
@@ -160,7 +161,7 @@ static void set_scheduling(const struct pace *p, pid_t tid, bool last)
 {
     struct scheduling attr = {
         .size = sizeof attr,
-        .policy = last && p->by_policy ? SCHED_IDLE : SCHED_OTHER,
+        .policy = last && p->all->by_policy ? SCHED_IDLE : SCHED_OTHER,
         .nice = p->nice,
         .slice_ns = last ? SLICE_LAST_NS : 0,
     };
@@ -181,24 +182,25 @@ static bool set_autogroup(pid_t pid, bool last)
 /* The session that all share is not written to with one of them. */
 static bool has_own_session(const struct pace *p, pid_t pid)
 {
-    return !p->by_policy || getsid(pid) != p->session;
+    return !p->all->by_policy || getsid(pid) != p->session;
 }
 
-static void set_behind(struct pace *p, bool behind)
+static bool any_gives_way(const struct pace *p)
 {
-    p->all->behind += (unsigned)behind - (unsigned)p->gave_way;
-    p->gave_way = behind;
-    if (p->by_policy && behind)
-        set_autogroup(p->keeper, true);
+    const struct pace *other;
+    LIST_FOREACH(other, &p->all->paces, link)
+    if (other->gave_way && other->session == p->session)
+        return true;
+    return false;
 }
 
-/* The session that all share rises with the last of them. */
-static bool session_rises(const struct pace *p)
+/* What sandboxes share is back with the last that gave way; as set_autogroup. */
+static bool raise_shared(const struct pace *p)
 {
-    return !p->by_policy || p->all->behind > 0 || set_autogroup(p->keeper, false);
+    return !p->all->by_policy || any_gives_way(p) || set_autogroup(p->keeper, false);
 }
 
-static bool worker_rises(const struct pace *p)
+static bool raise_own(const struct pace *p)
 {
     return !has_own_session(p, p->worker) || set_autogroup(p->worker, false);
 }
@@ -211,7 +213,9 @@ static void set_all(struct pace *p, const struct tasks *tasks, bool last)
         if (t->tid == t->pid && has_own_session(p, t->pid))
             set_autogroup(t->pid, last);
     }
-    set_behind(p, last);
+    if (last && !p->gave_way && p->all->by_policy)
+        set_autogroup(p->keeper, true);
+    p->gave_way = last;
 }
 
 static void look(void *arg)
@@ -223,7 +227,7 @@ static void look(void *arg)
     if (p->based && p->all->sandboxes > 1 && used_ns > (p->was_long ? AGAIN_NS : LONG_NS))
         set_all(p, &tasks, true);
     if (p->owes && !p->gave_way)
-        p->owes = !session_rises(p) || !worker_rises(p);
+        p->owes = !raise_shared(p) || !raise_own(p);
     if (!p->based || p->gave_way)
         p->used_ns = tasks.used_ns;
     else if (used_ns == 0 && p->interval_ms >= LAST_MS && !p->owes)
@@ -244,8 +248,8 @@ void pace_begin(struct pace *p)
     p->interval_ms = FIRST_MS;
     if (p->was_long) {
         set_scheduling(p, p->worker, false);
-        set_behind(p, false);
-        p->owes = !session_rises(p) || !worker_rises(p);
+        p->gave_way = false;
+        p->owes = !raise_shared(p) || !raise_own(p);
         find_tasks(p, &tasks);
         p->used_ns = tasks.used_ns;
         p->interval_ms = AGAIN_MS;
@@ -270,7 +274,7 @@ void pace_end(struct pace *p)
     timer_stop(p->timer);
     find_tasks(p, &tasks);
     set_all(p, &tasks, false);
-    session_rises(p);
+    raise_shared(p);
 }
 
 static bool has_sys_nice(void)
@@ -280,11 +284,14 @@ static bool has_sys_nice(void)
     return syscall(SYS_capget, &header, sets) == 0 && sets[0].effective >> CAP_SYS_NICE & 1;
 }
 
-bool pace_is_by_policy(void)
+void paces_init(struct paces *all)
 {
     struct rlimit limit = { 0 };
     getrlimit(RLIMIT_NICE, &limit);
-    return has_sys_nice() || (int64_t)limit.rlim_cur >= 20 - getpriority(PRIO_PROCESS, 0);
+    LIST_INIT(&all->paces);
+    all->sandboxes = 0;
+    all->by_policy =
+        has_sys_nice() || limit.rlim_cur >= (rlim_t)(20 - getpriority(PRIO_PROCESS, 0));
 }
 
 int pace_open(
@@ -297,12 +304,12 @@ int pace_open(
         .all = all,
         .keeper = keeper,
         .session = getsid(keeper),
-        .nice = getpriority(PRIO_PROCESS, 0),
-        .by_policy = pace_is_by_policy() };
+        .nice = getpriority(PRIO_PROCESS, 0) };
     if (!p->timer) {
         free(p);
         return error_memory(err);
     }
+    LIST_INSERT_HEAD(&all->paces, p, link);
     *out = p;
     return 0;
 }
@@ -311,10 +318,9 @@ void pace_close(struct pace *p)
 {
     if (!p)
         return;
-    if (p->gave_way) {
-        set_behind(p, false);
-        session_rises(p);
-    }
+    LIST_REMOVE(p, link);
+    if (p->gave_way)
+        raise_shared(p);
     timer_free(p->timer);
     free(p);
 }

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -19,13 +20,14 @@ struct pace;
 
 /* All sandboxes of one host. */
 struct paces {
+    LIST_HEAD(, pace) paces;
     unsigned sandboxes; /* that are in use; the caller counts */
-    unsigned behind;    /* that give way */
+    /* This process may lower a priority and raise it again: sandboxes are to stay in their zygote's session, where
+     * their processes are told apart. Else each needs one of its own. */
+    bool by_policy;
 };
 
-/* True if this process may lower a priority and raise it again. Sandboxes then stay in their zygote's session, where
- * their processes are told apart; else each needs one of its own. */
-bool pace_is_by_policy(void);
+void paces_init(struct paces *all);
 
 /* Watches the sandbox of this keeper (guest/keeper.c), whose pid must stay its own until the close. */
 int pace_open(

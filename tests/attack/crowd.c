@@ -153,7 +153,9 @@ static void cell_done(void *arg, struct cell_result *result)
 static int run_cell(struct attacker *a, struct error *err)
 {
     const char *code = a->cells == 0 ? "pass" : a->attack->code;
-    struct session_cell cell = { .code = code, .len = strlen(code), .execute_timeout = -1 };
+    /* What ends its sandbox has as long as that takes, beside so many others. */
+    double limit = a->attack->ends ? 0 : -1;
+    struct session_cell cell = { .code = code, .len = strlen(code), .execute_timeout = limit };
     a->done = false;
     return session_exec(a->session, &cell, cell_done, a, err);
 }

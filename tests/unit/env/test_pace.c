@@ -1,5 +1,5 @@
 /* Processes that compute for long give way, and have their priority back at the next operation. A
- * keeper here is a process whose child is the worker. */
+ * keeper here is a process whose child is the worker; a zygote has a session, with two keepers in it. */
 #include "../test.h"
 
 #include <errno.h>
@@ -12,16 +12,25 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "env/pace.h"
 
 enum { PATIENCE_S = 20 };
 
+struct box {
+    pid_t keeper, worker;
+    struct pace *pace; /* NULL: nobody watches it */
+};
+
 struct fixture {
     struct loop *loop;
-    struct pace *pace;
-    pid_t keeper, worker;
     struct paces paces;
+    pid_t zygotes[2];
+    struct box boxes[4];
+    /* of the first box: */
+    pid_t keeper, worker;
+    struct pace *pace;
 };
 
 static void spin(void)
@@ -41,31 +50,66 @@ static void be_a_worker(bool spins, bool forks)
         pause();
 }
 
-static void start(struct fixture *f, bool spins, bool forks)
+static void be_a_keeper(int out, bool spins, bool forks)
+{
+    struct box box = { .keeper = getpid() };
+    box.worker = fork();
+    if (box.worker == 0)
+        be_a_worker(spins, forks);
+    (void)!write(out, &box, sizeof box);
+    for (;;)
+        pause();
+}
+
+static void start_zygote(struct fixture *f, int which, bool spins, bool forks)
 {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     fflush(NULL);
-    f->keeper = fork();
-    if (f->keeper == 0) {
-        setsid(); /* as a zygote's */
-        pid_t worker = fork();
-        if (worker == 0)
-            be_a_worker(spins, forks);
-        (void)!write(ends[1], &worker, sizeof worker);
+    f->zygotes[which] = fork();
+    if (f->zygotes[which] == 0) {
+        setsid();
+        for (int i = 0; i < 2; i++)
+            if (fork() == 0)
+                be_a_keeper(ends[1], spins, forks);
         for (;;)
             pause();
     }
-    assert_int_equal(read(ends[0], &f->worker, sizeof f->worker), sizeof f->worker);
+    for (int i = 2 * which; i < 2 * which + 2; i++)
+        assert_int_equal(read(ends[0], &f->boxes[i], sizeof f->boxes[i]), sizeof f->boxes[i]);
     close(ends[0]);
     close(ends[1]);
-    assert_ok(pace_open(f->loop, f->keeper, &f->paces, &f->pace, err));
+}
+
+static struct pace *watch_box(struct fixture *f, int which)
+{
+    struct box *box = &f->boxes[which];
+    assert_ok(pace_open(f->loop, box->keeper, &f->paces, &box->pace, err));
+    return box->pace;
+}
+
+static void start(struct fixture *f, bool spins, bool forks)
+{
+    start_zygote(f, 0, spins, forks);
+    f->keeper = f->boxes[0].keeper;
+    f->worker = f->boxes[0].worker;
+    f->pace = watch_box(f, 0);
+}
+
+static void end_zygote(pid_t *pid)
+{
+    if (*pid > 0) {
+        kill(-*pid, SIGKILL);
+        waitpid(*pid, NULL, 0);
+    }
+    *pid = 0;
 }
 
 static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     assert_ok(loop_open(&f->loop, err));
+    paces_init(&f->paces);
     f->paces.sandboxes = 2;
     *state = f;
     return 0;
@@ -74,11 +118,10 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *f = *state;
-    pace_close(f->pace);
-    if (f->keeper > 0)
-        kill(-f->keeper, SIGKILL);
-    if (f->keeper > 0)
-        waitpid(f->keeper, NULL, 0);
+    for (size_t i = 0; i < array_length(f->boxes); i++)
+        pace_close(f->boxes[i].pace);
+    for (size_t i = 0; i < array_length(f->zygotes); i++)
+        end_zygote(&f->zygotes[i]);
     loop_close(f->loop);
     free(f);
     return 0;
@@ -108,9 +151,9 @@ static void assert_has_its_priority(pid_t pid)
     assert_int_equal(nice_of(pid), nice_of(0));
 }
 
-static bool may_not_lower_and_raise(void)
+static bool may_not_lower_and_raise(const struct fixture *f)
 {
-    if (pace_is_by_policy())
+    if (f->paces.by_policy)
         return false;
     print_message("skipped: only root can take a priority back\n");
     return true;
@@ -132,7 +175,7 @@ static const char *autogroup_of(pid_t pid)
 static void who_spins_gives_way_until_the_next_operation(void **state)
 {
     struct fixture *f = *state;
-    if (may_not_lower_and_raise())
+    if (may_not_lower_and_raise(f))
         skip();
     start(f, true, false);
     assert_has_its_priority(f->worker);
@@ -145,37 +188,69 @@ static void who_spins_gives_way_until_the_next_operation(void **state)
     assert_has_its_priority(f->worker);
 }
 
-/* The session of all sandboxes goes behind the host's while one of them gives way, and not the host's own. */
+static bool has_nice(pid_t pid, const char *nice)
+{
+    const char *line = autogroup_of(pid);
+    return line && strstr(line, nice);
+}
+
+static bool no_shared_sessions(const struct fixture *f)
+{
+    if (may_not_lower_and_raise(f))
+        return true;
+    if (autogroup_of(getpid()))
+        return false;
+    print_message("skipped: this kernel has no autogroups\n");
+    return true;
+}
+
+/* The session of a zygote goes behind the host's while one of its sandboxes gives way, and not the host's own. */
 static void the_shared_session_is_behind_as_long_as_anybody(void **state)
 {
     struct fixture *f = *state;
-    if (may_not_lower_and_raise())
+    if (no_shared_sessions(f))
         skip();
     start(f, true, false);
-    if (!autogroup_of(f->keeper)) {
-        print_message("skipped: this kernel has no autogroups\n");
-        skip();
-    }
+    struct pace *second = watch_box(f, 1);
     pace_begin(f->pace);
-    assert_non_null(strstr(autogroup_of(f->keeper), "nice 0"));
+    pace_begin(second);
+    assert_true(has_nice(f->keeper, "nice 0"));
     assert_true(comes_to_give_way(f, f->worker, PATIENCE_S));
-    assert_non_null(strstr(autogroup_of(f->keeper), "nice 19"));
-    assert_null(strstr(autogroup_of(getpid()), "nice 19"));
-    assert_int_equal(f->paces.behind, 1);
-    f->paces.behind++; /* another sandbox */
-    pace_begin(f->pace);
-    assert_non_null(strstr(autogroup_of(f->keeper), "nice 19"));
-    f->paces.behind--;
-    assert_true(comes_to_give_way(f, f->worker, PATIENCE_S));
+    assert_true(comes_to_give_way(f, f->boxes[1].worker, PATIENCE_S));
+    assert_true(has_nice(f->keeper, "nice 19"));
+    assert_false(has_nice(getpid(), "nice 19"));
     pace_end(f->pace);
-    assert_non_null(strstr(autogroup_of(f->keeper), "nice 0"));
-    assert_int_equal(f->paces.behind, 0);
+    assert_true(has_nice(f->keeper, "nice 19"));
+    pace_end(second);
+    assert_true(has_nice(f->keeper, "nice 0"));
+}
+
+/* Also where the last of it is closed while it gives way. */
+static void sessions_of_two_zygotes_rise_each_with_its_own(void **state)
+{
+    struct fixture *f = *state;
+    if (no_shared_sessions(f))
+        skip();
+    start(f, true, false);
+    start_zygote(f, 1, true, false);
+    struct box *other = &f->boxes[2];
+    watch_box(f, 2);
+    pace_begin(f->pace);
+    pace_begin(other->pace);
+    assert_true(comes_to_give_way(f, f->worker, PATIENCE_S));
+    assert_true(comes_to_give_way(f, other->worker, PATIENCE_S));
+    pace_end(f->pace);
+    assert_true(has_nice(f->keeper, "nice 0"));
+    assert_true(has_nice(other->keeper, "nice 19"));
+    pace_close(other->pace);
+    other->pace = NULL;
+    assert_true(has_nice(other->keeper, "nice 0"));
 }
 
 static bool session_comes_to(struct fixture *f, const char *nice)
 {
     uint64_t begin = clock_ns();
-    while (!strstr(autogroup_of(f->worker), nice)) {
+    while (!has_nice(f->worker, nice)) {
         if (clock_seconds_since(begin) > PATIENCE_S)
             return false;
         loop_run_ready(f->loop);
@@ -184,17 +259,17 @@ static bool session_comes_to(struct fixture *f, const char *nice)
     return true;
 }
 
-/* Where priorities cannot be raised again, the sandbox's own session is behind; and not for good, though the
- * kernel refuses to change it back at once. */
+/* Where priorities cannot be raised again, the session that the sandbox has then is behind; and not for good, though
+ * the kernel refuses to change it back at once. */
 static void elsewhere_its_session_gives_way(void **state)
 {
     struct fixture *f = *state;
     start(f, true, false);
-    if (pace_is_by_policy() || !autogroup_of(f->worker)) {
+    if (f->paces.by_policy || !autogroup_of(f->worker)) {
         print_message("skipped: for ordinary users, where the kernel has autogroups\n");
         skip();
     }
-    assert_non_null(strstr(autogroup_of(f->worker), "nice 0"));
+    assert_true(has_nice(f->worker, "nice 0"));
     pace_begin(f->pace);
     assert_true(session_comes_to(f, "nice 19"));
     assert_has_its_priority(f->worker);
@@ -203,32 +278,49 @@ static void elsewhere_its_session_gives_way(void **state)
     assert_true(session_comes_to(f, "nice 0"));
 }
 
-/* Whoever has neither the capability nor the limit takes nothing back, and lowers nothing that it cannot. */
-static void priorities_are_for_those_who_can_raise_them(void **state)
+/* What a process with this limit, which has no capability, takes itself to be able to; -1: it may not have it. */
+static int is_by_policy_with(rlim_t limit)
 {
+    enum { REFUSED = 2 };
     struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
     struct __user_cap_data_struct none[2] = { { 0 }, { 0 } };
-    (void)state;
-    struct rlimit limit;
-    getrlimit(RLIMIT_NICE, &limit);
-    bool by_limit = limit.rlim_cur >= 20;
-    if (geteuid() == 0)
-        assert_true(pace_is_by_policy());
+    struct paces all;
+    int status;
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
+        if (setrlimit(RLIMIT_NICE, &(struct rlimit){ limit, limit }) < 0)
+            _exit(REFUSED);
         syscall(SYS_capset, &header, none);
-        _exit(pace_is_by_policy() == by_limit ? 0 : 1);
+        paces_init(&all);
+        _exit(all.by_policy);
     }
-    int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status) == REFUSED ? -1 : WEXITSTATUS(status);
+}
+
+/* Root without the capability, as in a container, cannot, whatever its number. */
+static void priorities_are_for_those_who_can_raise_them(void **state)
+{
+    struct fixture *f = *state;
+    rlim_t enough = (rlim_t)(20 - nice_of(0));
+    assert_int_equal(is_by_policy_with(0), false);
+    if (geteuid() == 0)
+        assert_true(f->paces.by_policy);
+    if (is_by_policy_with(enough) < 0) {
+        print_message("skipped: larger limits need CAP_SYS_RESOURCE\n");
+        skip();
+    }
+    assert_int_equal(is_by_policy_with(enough - 1), false);
+    assert_int_equal(is_by_policy_with(enough), true);
+    assert_int_equal(is_by_policy_with(RLIM_INFINITY), true);
 }
 
 static void who_waits_does_not(void **state)
 {
     struct fixture *f = *state;
-    if (may_not_lower_and_raise())
+    if (may_not_lower_and_raise(f))
         skip();
     start(f, false, false);
     pace_begin(f->pace);
@@ -238,7 +330,7 @@ static void who_waits_does_not(void **state)
 static void the_only_sandbox_gives_way_to_nobody(void **state)
 {
     struct fixture *f = *state;
-    if (may_not_lower_and_raise())
+    if (may_not_lower_and_raise(f))
         skip();
     start(f, true, false);
     f->paces.sandboxes = 1;
@@ -253,7 +345,7 @@ static void a_child_that_spins_gives_way_and_stays_behind(void **state)
     struct fixture *f = *state;
     char path[64];
     int child = 0;
-    if (may_not_lower_and_raise())
+    if (may_not_lower_and_raise(f))
         skip();
     start(f, false, true);
     snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)f->worker, (int)f->worker);
@@ -300,9 +392,7 @@ static void who_sleeps_is_not_busy(void **state)
     start(f, false, false);
     while (becomes_busier(f, 0.2))
         assert_true(clock_seconds_since(begin) < PATIENCE_S);
-    kill(-f->keeper, SIGKILL);
-    waitpid(f->keeper, NULL, 0);
-    f->keeper = 0;
+    end_zygote(&f->zygotes[0]);
     assert_int_equal(pace_busy_ns(f->pace), 0);
     assert_int_equal(pace_busy_ns(NULL), 0);
 }
@@ -311,9 +401,7 @@ static void a_sandbox_that_is_gone_is_nobodys(void **state)
 {
     struct fixture *f = *state;
     start(f, true, false);
-    kill(-f->keeper, SIGKILL);
-    waitpid(f->keeper, NULL, 0);
-    f->keeper = 0;
+    end_zygote(&f->zygotes[0]);
     pace_begin(f->pace);
     comes_to_give_way(f, 0, 0.1);
     pace_end(f->pace);
@@ -327,8 +415,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(who_spins_gives_way_until_the_next_operation),
         T(the_shared_session_is_behind_as_long_as_anybody),
+        T(sessions_of_two_zygotes_rise_each_with_its_own),
         T(elsewhere_its_session_gives_way),
-        cmocka_unit_test(priorities_are_for_those_who_can_raise_them),
+        T(priorities_are_for_those_who_can_raise_them),
         T(who_waits_does_not),
         T(the_only_sandbox_gives_way_to_nobody),
         T(a_child_that_spins_gives_way_and_stays_behind),

@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "env/pace.h"
 #include "jail/landlock.h"
 
 /* The level under test: `full` and `light` hold the same back. */
@@ -513,6 +514,17 @@ static unsigned children_of(pid_t parent, pid_t *child, bool *all_nobody)
 }
 
 /* From outside: the zygote, its keeper and the worker. */
+/* Where the host tells its sandboxes' processes apart by their policies, all are of one session: env/pace.c. */
+static void a_guest_has_a_session_of_its_own_only_where_that_is_needed(void **state)
+{
+    struct fixture *f = *state;
+    struct paces paces;
+    paces_init(&paces);
+    open_at(f, own_root());
+    assert_submits(f, "SUBMIT(os.getsid(0) == os.getpid(), os.getpgrp() == os.getpid())",
+        paces.by_policy ? "{\"output\": [false, true]}" : "{\"output\": [true, true]}");
+}
+
 static void roots_guest_is_nobody_on_the_host(void **state)
 {
     struct fixture *f = *state;
@@ -605,6 +617,7 @@ int main(void)
         T(a_fork_bomb_stops_at_the_limit),
         T(orphans_are_reaped_by_the_keeper),
         T(a_daemon_dies_with_its_session),
+        T(a_guest_has_a_session_of_its_own_only_where_that_is_needed),
         T(roots_guest_is_nobody_on_the_host),
         T(a_stopped_guest_is_killed_at_its_deadline),
         T(a_guest_without_descriptors_is_still_spoken_with),
