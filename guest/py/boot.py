@@ -122,9 +122,18 @@ def refuse_preload(library, control, keeper, refused):
     os._exit(1)
 
 
+def lay_session():
+    """What code finds, in every clone."""
+    global session
+    for thing in PUBLIC + HELPERS:
+        setattr(builtins, thing.__name__, thing)
+    session = Session()
+    session.start()
+
+
 def boot(control, helper, keeper, preload):
     """Runs the zygote; comes back from zygote_serve in each worker."""
-    global link, session, seeds
+    global link, seeds
     import ctypes
     library = ctypes.PyDLL("/proc/self/fd/%d" % helper)
     with ForkHooks() as hooks:
@@ -135,10 +144,7 @@ def boot(control, helper, keeper, preload):
         refuse_preload(library, control, keeper, refused)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
-    for thing in PUBLIC + HELPERS:
-        setattr(builtins, thing.__name__, thing)
-    session = Session()
-    session.start()
+    lay_session()
     # Made here, so that a clone need not: on its number stands the control socket now, and in a
     # clone the channel.
     link = Link(CHANNEL_FD)

@@ -1,0 +1,237 @@
+"""keeper.py: a worker at the far end of a link, and the process that keeps it.
+
+The keeper is a fork of the supervisor's and forks the worker, in which code runs. It reaps what the
+worker leaves behind (PR_SET_CHILD_SUBREAPER), passes interrupts on (SIGUSR1), and when the worker ends, or at
+SIGTERM, it kills the whole tree and says on the status pipe how that was. Without ctypes there is no prctl:
+then daemons are found only once they are the supervisor's children, and nobody is hidden from the worker.
+"""
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
+
+
+def find_prctl():
+    """prctl(2) with one argument, or None."""
+    try:
+        import ctypes
+        function = ctypes.CDLL(None, use_errno=True).prctl
+        return lambda option, value: function(option, value, 0, 0, 0) == 0
+    except Exception:
+        return None
+
+
+prctl = None
+
+
+def control(option, value):
+    return prctl is not None and prctl(option, value)
+
+
+def close_all_but(kept):
+    try:
+        numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        numbers = range(1024)
+    for number in numbers:
+        if number not in kept:
+            try:
+                os.close(number)
+            except OSError:
+                pass
+
+
+def children_of():
+    """{pid: [pids of its children]} of all processes that can be seen."""
+    children = {}
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return children
+    for name in names:
+        if not name.isdigit():
+            continue
+        try:
+            with open("/proc/%s/stat" % name, "rb") as file:
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            continue                    # it has ended
+        children.setdefault(parent, []).append(int(name))
+    return children
+
+
+def descendants(spared=()):
+    """Pids below this process, but those below one that is spared."""
+    children = children_of()
+    found = [pid for pid in children.get(os.getpid(), ()) if pid not in spared]
+    for pid in found:
+        found += children.get(pid, ())
+    return found
+
+
+def kill_quietly(pid, number):
+    try:
+        os.kill(pid, number)
+    except OSError:
+        pass
+
+
+def remove_tree(path):
+    try:
+        import shutil
+        shutil.rmtree(path, ignore_errors=True)
+    except Exception:
+        pass
+
+
+class Keeper:
+    def __init__(self, options, channel, out, err, status):
+        self.options = options
+        self.ends = (channel, out, err)
+        self.status = status
+        self.worker = None
+        self.wait_status = -1
+        self.rss = 0
+
+    def run(self):
+        supervisor = os.getppid()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_BLOCK, set(range(1, signal.NSIG)) - {32, 33})
+        close_all_but({0, 1, 2, self.status} | set(self.ends))
+        control(PR_SET_PDEATHSIG, signal.SIGTERM)
+        control(PR_SET_CHILD_SUBREAPER, 1)
+        if os.getppid() != supervisor:
+            os._exit(1)
+        self.home = self.make_home()
+        keeper = os.getpid()
+        self.worker = os.fork()
+        if self.worker == 0:
+            self.become_worker(keeper)
+        for fd in self.ends:
+            os.close(fd)
+        self.watch()
+        self.end_tree()
+        self.report()
+        remove_tree(self.home)
+        os._exit(0)
+
+    def make_home(self):
+        place = os.environ.get("TMPDIR") or "/tmp"
+        if not os.access(place, os.W_OK | os.X_OK):
+            place = os.getcwd()
+        home = os.path.join(place, "droste-" + os.urandom(8).hex())
+        os.mkdir(home, 0o700)
+        return home
+
+    def reap(self, how):
+        """One that has ended; False: there is none now. ChildProcessError: there are no children."""
+        pid, status, used = os.wait4(-1, how)
+        if pid == self.worker:
+            self.wait_status, self.rss = status, used.ru_maxrss
+        return pid != 0
+
+    def watch(self):
+        wanted = {signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM}
+        while self.wait_status == -1:
+            number = signal.sigwaitinfo(wanted).si_signo
+            if number == signal.SIGTERM:
+                return
+            if number == signal.SIGUSR1:
+                kill_quietly(self.worker, signal.SIGINT)
+                continue
+            try:
+                while self.reap(os.WNOHANG):
+                    pass
+            except ChildProcessError:
+                return
+
+    def end_tree(self):
+        """Each round waits for one of those that it killed, which may have had children meanwhile: these are
+        the keeper's then."""
+        try:
+            while True:
+                while self.reap(os.WNOHANG):
+                    pass
+                found = descendants()
+                for pid in found:
+                    kill_quietly(pid, signal.SIGKILL)
+                if not found:           # there is no /proc
+                    os.killpg(self.worker, signal.SIGKILL)
+                    return
+                self.reap(0)
+        except OSError:
+            pass
+
+    def report(self):
+        import resource
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.say({"status": self.wait_status, "rss": self.rss, "cpu": used.ru_utime + used.ru_stime})
+
+    def say(self, facts):
+        try:
+            os.write(self.status, json.dumps(facts).encode() + b"\n")
+        except OSError:
+            pass
+
+    # -- the worker
+
+    def become_worker(self, keeper):
+        try:
+            self.settle_in(keeper)
+            refused = preload_all(self.options.get("preload", ()))
+            if refused:
+                raise ImportError("preload '%s': %s" % (
+                    refused["module"], refused.get("error", "importing it starts threads")))
+        except BaseException as e:
+            self.say({"error": plain("%s: %s" % (type(e).__name__, e))[:300]})
+            os._exit(125)
+        os.close(self.status)
+        work()
+
+    def settle_in(self, keeper):
+        global link
+        os.setsid()
+        control(PR_SET_PDEATHSIG, signal.SIGKILL)
+        control(PR_SET_DUMPABLE, 1)     # its own files in /proc are its own
+        if os.getppid() != keeper:
+            os._exit(1)
+        self.arrange_descriptors()
+        try:
+            with open("/proc/self/oom_score_adj", "w") as file:
+                file.write("1000")      # if memory runs out, it is this one
+        except OSError:
+            pass
+        os.chdir(self.home)
+        settle()
+        for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+            stream = open(number, mode, encoding="utf-8", closefd=False,
+                          errors="strict" if mode == "r" else "backslashreplace", buffering=1)
+            setattr(sys, name, stream)
+            setattr(sys, "__%s__" % name, stream)
+        self.set_limits()
+        link = Link(CHANNEL_FD)
+        link.owner = os.getpid()
+        os.register_at_fork(after_in_child=link.cut)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+    def arrange_descriptors(self):
+        channel, out, err = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 16) for fd in self.ends]
+        status = fcntl.fcntl(self.status, fcntl.F_DUPFD_CLOEXEC, 16)
+        null = os.open("/dev/null", os.O_RDONLY)
+        for fd, number in ((null, 0), (out, 1), (err, 2)):
+            os.dup2(fd, number)
+        os.dup2(channel, CHANNEL_FD, inheritable=False)
+        self.status = status
+        close_all_but({0, 1, 2, CHANNEL_FD, status})
+
+    def set_limits(self):
+        import resource
+        for name, value in self.options.get("limits", {}).items():
+            kind = getattr(resource, name, None)
+            if kind is None:
+                continue
+            hard = value + 1 if name == "RLIMIT_CPU" else value
+            now = resource.getrlimit(kind)[1]
+            if now != resource.RLIM_INFINITY:
+                value, hard = min(value, now), min(hard, now)
+            resource.setrlimit(kind, (value, hard))

@@ -1,0 +1,32 @@
+/* base/fifo.c: see fifo.h. */
+#include "base/fifo.h"
+
+enum { KEPT = 1 << 18 }; /* an empty one keeps so much memory */
+
+void fifo_add(struct fifo *f, const void *data, size_t len)
+{
+    /* When half of it has gone, what is left moves over no more bytes than went. */
+    if (f->at > f->bytes.len / 2) {
+        buf_consume(&f->bytes, f->at);
+        f->at = 0;
+    }
+    buf_append(&f->bytes, data, len);
+}
+
+void fifo_drop(struct fifo *f, size_t n)
+{
+    f->at += n < fifo_len(f) ? n : fifo_len(f);
+    if (f->at < f->bytes.len)
+        return;
+    f->at = 0;
+    if (f->bytes.cap > KEPT)
+        buf_free(&f->bytes);
+    else
+        buf_clear(&f->bytes);
+}
+
+void fifo_free(struct fifo *f)
+{
+    buf_free(&f->bytes);
+    f->at = 0;
+}

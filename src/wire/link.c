@@ -1,0 +1,452 @@
+/* wire/link.c: see link.h.
+ *
+ *   cut ── begin ──► live          cut ── resume ──► resuming ── RESUME with the nonce ──► live
+ *   any ── cut ──► cut
+ *
+ * Of the stream to the other side, `queue` holds what was not acknowledged: bytes from offset `acked` on, of
+ * which those before `next` are on their way. `top` is how far they ever were: no ack may be beyond.
+ */
+#include "wire/link.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/crc32.h"
+#include "base/fifo.h"
+#include "base/json.h"
+
+enum {
+    NONCE_SIZE = 8,
+    PIECE = 65536,                                 /* of what is fed: bounds what is kept of it */
+    LINE_MAX_ = (LINK_RECORD_MAX + 2) / 3 * 4 + 2, /* of LINK_TEXT, without the mark */
+    GAPS_FREE = 64,                                /* resends to ask for, and more with what came */
+};
+
+static const unsigned char magic[4] = { 0x1E, 'D', 'L', 1 };
+
+struct link {
+    struct link_options options;
+    struct link_events events;
+    void *arg;
+    enum { STATE_CUT, STATE_RESUMING, STATE_LIVE } state;
+    uint64_t nonce;
+    struct crc32_table sums;
+
+    struct fifo queue;
+    uint64_t acked, next, top;
+    uint64_t repeated; /* bytes that were sent again because the other side asked */
+
+    uint64_t received; /* everything before it has come */
+    uint64_t told;     /* what the other side knows of that */
+    uint64_t asked;    /* `received` when a resend was asked for; ASKED_NOTHING */
+    uint64_t gaps;     /* times that it was */
+    struct buf in;     /* the record or line that is not complete yet */
+    bool in_line;      /* of LINK_TEXT: the mark has come */
+};
+
+#define ASKED_NOTHING UINT64_MAX
+
+struct record {
+    uint8_t kind, flags;
+    uint64_t seq, ack;
+    const char *payload;
+    size_t len;
+};
+
+/* ---- out ---- */
+
+static void put_line(struct link *l, const unsigned char *header, const char *payload, size_t len)
+{
+    static const char mark = LINK_MARK;
+    cleanup_buf struct buf raw = { 0 };
+    cleanup_buf struct buf line = { 0 };
+    buf_append(&raw, header, LINK_HEADER_SIZE);
+    buf_append(&raw, payload, len);
+    buf_putc(&line, mark);
+    json_append_base64(&line, buf_text(&raw), raw.len);
+    buf_putc(&line, '\n');
+    struct iovec iov = { line.data, line.len };
+    if (!buf_failed(&raw) && !buf_failed(&line)) /* else it is lost, as on the way */
+        l->events.write(l->arg, &iov, 1);
+}
+
+static void put_record(
+    struct link *l, enum link_kind kind, uint8_t flags, const char *payload, size_t len)
+{
+    unsigned char header[LINK_HEADER_SIZE];
+    uint16_t length = htole16((uint16_t)len);
+    uint64_t seq = htole64(l->next), ack = htole64(l->received);
+    memcpy(header, magic, 4);
+    header[4] = (unsigned char)kind;
+    header[5] = flags;
+    memcpy(header + 6, &length, 2);
+    memcpy(header + 8, &seq, 8);
+    memcpy(header + 16, &ack, 8);
+    uint32_t sum = crc32_add(&l->sums, 0, header, 24);
+    sum = htole32(crc32_add(&l->sums, sum, payload, len));
+    memcpy(header + 24, &sum, 4);
+    l->told = l->received;
+    if (l->options.form == LINK_TEXT) {
+        put_line(l, header, payload, len);
+        return;
+    }
+    struct iovec iov[2] = { { header, sizeof header }, { (void *)(uintptr_t)payload, len } };
+    l->events.write(l->arg, iov, len ? 2 : 1);
+}
+
+/* Ends what the other side may be in the middle of. */
+static void put_beginning(struct link *l)
+{
+    enum { BLOCK = 1024, BLOCKS = (LINK_RECORD_MAX + BLOCK - 1) / BLOCK };
+    static const char zeros[BLOCK];
+    static const char newline = '\n';
+    struct iovec iov[BLOCKS];
+    if (l->options.form == LINK_TEXT) {
+        iov[0] = (struct iovec){ (void *)(uintptr_t)&newline, 1 };
+        l->events.write(l->arg, iov, 1);
+        return;
+    }
+    for (int i = 0; i < BLOCKS; i++)
+        iov[i] = (struct iovec){ (void *)(uintptr_t)zeros, BLOCK };
+    l->events.write(l->arg, iov, BLOCKS);
+}
+
+static void put_resume(struct link *l, uint8_t flags)
+{
+    uint64_t nonce = htole64(l->nonce);
+    put_beginning(l);
+    put_record(l, LINK_RESUME, flags, (const char *)&nonce, sizeof nonce);
+}
+
+/* Sends what the window allows. */
+static void pump(struct link *l)
+{
+    uint64_t end = l->acked + fifo_len(&l->queue);
+    uint64_t window_end = l->acked + l->options.send_window;
+    if (window_end < end)
+        end = window_end;
+    while (l->state == STATE_LIVE && l->next < end) {
+        const char *data = fifo_data(&l->queue) + (l->next - l->acked);
+        size_t len = end - l->next < LINK_PAYLOAD_MAX ? (size_t)(end - l->next) : LINK_PAYLOAD_MAX;
+        put_record(l, LINK_DATA, 0, data, len);
+        l->next += len;
+        if (l->next > l->top)
+            l->top = l->next;
+    }
+}
+
+/* ---- in ---- */
+
+static int broken(struct error *err, const char *what)
+{
+    return error_set(err, ERROR_PROTOCOL, "the link to the guest: %s", what);
+}
+
+static int ask_again(struct link *l, bool once, struct error *err)
+{
+    if (once && l->asked == l->received)
+        return 0;
+    /* Each costs this side a record, which a guest that does not read lets pile up. */
+    if (++l->gaps > GAPS_FREE + l->received / (l->options.receive_window / 4))
+        return broken(err, "it asks to be asked again without end");
+    l->asked = l->received;
+    put_record(l, LINK_ACK, LINK_RESEND, NULL, 0);
+    return 0;
+}
+
+static int take_data(struct link *l, const struct record *r, struct error *err)
+{
+    if (r->len == 0)
+        return broken(err, "a record of data without data");
+    if (r->seq > l->received)
+        return ask_again(l, true, err);
+    uint64_t known = l->received - r->seq;
+    if (known >= r->len)
+        return 0; /* it was sent again */
+    l->received += r->len - known;
+    l->asked = ASKED_NOTHING;
+    int rc = l->events.bytes(l->arg, r->payload + known, r->len - (size_t)known, err);
+    if (rc == 0 && l->state == STATE_LIVE && l->received - l->told >= l->options.receive_window / 4)
+        put_record(l, LINK_ACK, 0, NULL, 0);
+    return rc;
+}
+
+static void go_back(struct link *l, uint64_t to)
+{
+    l->next = to;
+}
+
+/* The other side has everything before this. */
+static void take_ack(struct link *l, uint64_t ack)
+{
+    if (ack <= l->acked)
+        return;
+    fifo_drop(&l->queue, (size_t)(ack - l->acked));
+    l->acked = ack;
+    if (l->next < ack)
+        l->next = ack;
+}
+
+static int take_resend(struct link *l, const struct record *r, struct error *err)
+{
+    if (r->ack < l->acked)
+        return 0; /* an old one */
+    l->repeated += l->next - r->ack;
+    /* Without an attachment in between nothing is lost but by noise on a terminal. */
+    if (!l->options.answers && l->repeated > 4 * l->options.send_window + l->acked)
+        return broken(err, "it wants everything again and again");
+    go_back(l, r->ack);
+    return 0;
+}
+
+static int take_resume(struct link *l, const struct record *r, struct error *err)
+{
+    uint64_t nonce;
+    if (r->len != NONCE_SIZE || l->state == STATE_CUT)
+        return 0;
+    memcpy(&nonce, r->payload, sizeof nonce);
+    nonce = le64toh(nonce);
+    if (l->options.answers ? r->flags & LINK_ANSWER
+                           : l->state != STATE_RESUMING || nonce != l->nonce)
+        return 0; /* the answer to one that was sent twice, or an echo */
+    if (r->ack < l->acked || r->ack > l->top)
+        return broken(err, "it wants what is gone, or what was never sent");
+    take_ack(l, r->ack);
+    go_back(l, r->ack);
+    l->asked = ASKED_NOTHING;
+    l->state = STATE_LIVE;
+    l->nonce = nonce;
+    if (l->options.answers)
+        put_resume(l, LINK_ANSWER);
+    return 0;
+}
+
+/* A record that came whole, while the link is live. */
+static int take_live(struct link *l, const struct record *r, struct error *err)
+{
+    bool asked_for = r->kind == LINK_PING || r->flags & LINK_ANSWER;
+    int rc = 0;
+    if (r->ack > l->top)
+        return broken(err, "it acknowledges what was never sent");
+    if (r->seq > l->received + l->options.receive_window)
+        return broken(err, "it sends more than the window allows");
+    take_ack(l, r->ack);
+    if (r->kind == LINK_DATA)
+        rc = take_data(l, r, err);
+    else if (r->seq > l->received)
+        rc = ask_again(l, !asked_for, err);
+    if (rc == 0 && r->kind == LINK_ACK && r->flags & LINK_RESEND)
+        rc = take_resend(l, r, err);
+    if (rc == 0 && r->kind == LINK_PING && l->options.answers)
+        put_record(l, LINK_ACK, LINK_ANSWER, NULL, 0);
+    return rc;
+}
+
+static int take_record(struct link *l, const struct record *r, struct error *err)
+{
+    int rc = 0;
+    if (r->kind == LINK_RESUME)
+        rc = take_resume(l, r, err);
+    else if (l->state == STATE_LIVE)
+        rc = take_live(l, r, err);
+    if (rc == 0)
+        pump(l);
+    return rc;
+}
+
+/* The length of the record whose header this is; 0 if it is none. */
+static size_t record_size(const char *data)
+{
+    uint16_t len;
+    memcpy(&len, data + 6, 2);
+    len = le16toh(len);
+    bool known = data[4] >= LINK_DATA && data[4] <= LINK_PING && len <= LINK_PAYLOAD_MAX;
+    return memcmp(data, magic, sizeof magic) == 0 && known ? LINK_HEADER_SIZE + (size_t)len : 0;
+}
+
+/* A whole record, if its sum is right. */
+static int take_bytes(struct link *l, const char *data, size_t size, struct error *err)
+{
+    struct record r = { .kind = (uint8_t)data[4],
+        .flags = (uint8_t)data[5],
+        .payload = data + LINK_HEADER_SIZE,
+        .len = size - LINK_HEADER_SIZE };
+    uint32_t said, sum = crc32_add(&l->sums, 0, data, 24);
+    memcpy(&said, data + 24, 4);
+    if (crc32_add(&l->sums, sum, r.payload, r.len) != le32toh(said))
+        return 0;
+    memcpy(&r.seq, data + 8, 8);
+    memcpy(&r.ack, data + 16, 8);
+    r.seq = le64toh(r.seq);
+    r.ack = le64toh(r.ack);
+    return take_record(l, &r, err);
+}
+
+static int feed_bare(struct link *l, const char *data, size_t len, struct error *err)
+{
+    size_t at = 0, size;
+    int rc = 0;
+    buf_append(&l->in, data, len);
+    if (buf_failed(&l->in))
+        return error_memory(err);
+    for (; rc == 0 && l->in.len - at >= LINK_HEADER_SIZE; at += size) {
+        const char *here = l->in.data + at;
+        size = record_size(here);
+        if (size > l->in.len - at)
+            break;
+        if (size) {
+            rc = take_bytes(l, here, size, err);
+            continue;
+        }
+        const char *next = memmem(here + 1, l->in.len - at - 1, magic, sizeof magic);
+        /* The end may be the magic's beginning. */
+        size = next ? (size_t)(next - here) : l->in.len - at - (sizeof magic - 1);
+    }
+    buf_consume(&l->in, at);
+    return rc;
+}
+
+static int take_line(struct link *l, struct error *err)
+{
+    size_t len = l->in.len, size = 0;
+    if (len > 0 && l->in.data[len - 1] == '\r')
+        len--;
+    cleanup_free char *record = json_base64_bytes(buf_text(&l->in), len, &size);
+    if (!record || size < LINK_HEADER_SIZE || record_size(record) != size)
+        return 0;
+    return take_bytes(l, record, size, err);
+}
+
+/* What stands behind the last mark of a line that is not too long. */
+static void gather_line(struct link *l, const char *data, size_t len)
+{
+    const char *mark = memrchr(data, LINK_MARK, len);
+    if (mark) {
+        l->in_line = true;
+        buf_clear(&l->in);
+        len -= (size_t)(mark + 1 - data);
+        data = mark + 1;
+    }
+    if (l->in_line && l->in.len + len > LINE_MAX_)
+        l->in_line = false;
+    if (l->in_line)
+        buf_append(&l->in, data, len);
+}
+
+static int feed_text(struct link *l, const char *data, size_t len, struct error *err)
+{
+    int rc = 0;
+    while (rc == 0 && len > 0) {
+        const char *end = memchr(data, '\n', len);
+        size_t part = end ? (size_t)(end - data) : len;
+        gather_line(l, data, part);
+        if (end && l->in_line)
+            rc = take_line(l, err);
+        if (end)
+            l->in_line = false;
+        part += end != NULL;
+        data += part;
+        len -= part;
+    }
+    return rc;
+}
+
+int link_feed(struct link *l, const char *data, size_t len, struct error *err)
+{
+    int rc = 0;
+    while (rc == 0 && len > 0 && l->state != STATE_CUT) {
+        size_t part = len < PIECE ? len : PIECE;
+        rc = l->options.form == LINK_TEXT ? feed_text(l, data, part, err)
+                                          : feed_bare(l, data, part, err);
+        data += part;
+        len -= part;
+    }
+    return rc;
+}
+
+/* ---- the rest ---- */
+
+int link_send(struct link *l, const struct iovec *iov, int count, struct error *err)
+{
+    for (int i = 0; i < count; i++)
+        fifo_add(&l->queue, iov[i].iov_base, iov[i].iov_len);
+    if (fifo_failed(&l->queue))
+        return error_memory(err);
+    pump(l);
+    return 0;
+}
+
+void link_ping(struct link *l)
+{
+    if (l->state == STATE_RESUMING)
+        put_resume(l, 0);
+    else if (l->state == STATE_LIVE)
+        put_record(l, LINK_PING, 0, NULL, 0);
+}
+
+static void forget_input(struct link *l)
+{
+    buf_clear(&l->in);
+    l->in_line = false;
+}
+
+void link_begin(struct link *l)
+{
+    forget_input(l);
+    l->state = STATE_LIVE;
+    pump(l);
+}
+
+void link_resume(struct link *l, uint64_t nonce)
+{
+    forget_input(l);
+    l->state = STATE_RESUMING;
+    l->nonce = nonce;
+    put_resume(l, 0);
+}
+
+void link_cut(struct link *l)
+{
+    l->state = STATE_CUT;
+}
+
+bool link_is_live(const struct link *l)
+{
+    return l->state == STATE_LIVE;
+}
+
+size_t link_unacknowledged(const struct link *l)
+{
+    return fifo_len(&l->queue);
+}
+
+int link_open(const struct link_options *options, const struct link_events *events, void *arg,
+    struct link **out, struct error *err)
+{
+    struct link *l = calloc(1, sizeof *l);
+    if (!l)
+        return error_memory(err);
+    l->options = *options;
+    l->events = *events;
+    l->arg = arg;
+    l->asked = ASKED_NOTHING;
+    if (!l->options.send_window)
+        l->options.send_window = LINK_TO_GUEST;
+    if (!l->options.receive_window)
+        l->options.receive_window = LINK_TO_HOST;
+    crc32_table_make(&l->sums);
+    *out = l;
+    return 0;
+}
+
+void link_free(struct link *l)
+{
+    if (!l)
+        return;
+    fifo_free(&l->queue);
+    buf_free(&l->in);
+    free(l);
+}
