@@ -91,6 +91,7 @@ struct session_parts {
     struct schema *answer;       /* NULL: any */
     struct volume *volume;       /* NULL: none */
     struct workspace *workspace; /* NULL: none */
+    struct container_spec container;
 };
 int api_session_options(droste *d, const struct settings *s, struct session_parts *parts,
     struct session_options *options, struct error *err);

@@ -1,6 +1,7 @@
 /* base/text.c: see text.h. One decoder step (`utf8_step`) serves every function here. */
 #include "base/text.h"
 
+#include <stdarg.h>
 #include <locale.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -189,6 +190,16 @@ char *text_copy(const char *data, size_t n)
     memcpy(copy, data, n);
     copy[n] = '\0';
     return copy;
+}
+
+char *text_printf(const char *format, ...)
+{
+    cleanup_buf struct buf out = { 0 };
+    va_list args;
+    va_start(args, format);
+    buf_vprintf(&out, format, args);
+    va_end(args);
+    return buf_steal(&out);
 }
 
 size_t text_utf8_length(const char *data, size_t len)

@@ -6,6 +6,7 @@
 #include "net/stream.h"
 
 #include <curl/curl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 enum {
     READ_SIZE = 65536,
     READS = 8, /* at a time: others have their turn */
+    HEAD_MAX = 16384,
 };
 
 struct stream {
@@ -24,16 +26,19 @@ struct stream {
     struct stream_events events;
     void *arg;
     enum error_code code;
-    char *peer;
+    char *peer, *upgrade;
     CURLM *multi;
     CURL *easy;
     struct timer *timer;
     struct sockets *sockets; /* until it is connected */
     struct watch *watch;     /* from then on */
-    bool connected, paused;
-    bool over;      /* `closed` is told, or about to be */
-    bool lost;      /* a send has failed: the reader says why */
-    struct buf out; /* what waits, from out_at */
+    bool connected;          /* the socket is */
+    bool open;               /* the server has agreed, too */
+    bool paused;
+    struct buf head; /* of its answer, so far */
+    bool over;       /* `closed` is told, or about to be */
+    bool lost;       /* a send has failed: the reader says why */
+    struct buf out;  /* what waits, from out_at */
     size_t out_at;
     unsigned depth; /* of our frames on the stack; the last one frees it */
     bool closing;
@@ -51,7 +56,9 @@ static void stream_free(struct stream *s)
     sockets_free(s->sockets);
     timer_free(s->timer);
     buf_free(&s->out);
+    buf_free(&s->head);
     free(s->peer);
+    free(s->upgrade);
     free(s);
     curl_global_cleanup();
 }
@@ -67,22 +74,28 @@ static void leave(struct stream *s)
         stream_free(s);
 }
 
-/* curl: CURLE_OK where the other side has ended it. */
-static void tell_closed(struct stream *s, CURLcode curl)
+static void tell_closed(struct stream *s, const struct error *why)
 {
-    struct error why = { 0 };
     if (s->over)
         return;
     s->over = true;
     watch_free(steal(&s->watch));
     timer_stop(s->timer);
+    s->events.closed(s->arg, why);
+}
+
+/* CURLE_OK where the other side has ended it. */
+static void end(struct stream *s, CURLcode curl)
+{
+    struct error why = { 0 };
+    const char *words = s->words[0] ? s->words : curl_easy_strerror(curl);
     if (curl == CURLE_PEER_FAILED_VERIFICATION)
-        error_set(&why, s->code, "%.80s: its certificate is not trusted (%.90s)", s->peer,
-            s->words[0] ? s->words : curl_easy_strerror(curl));
+        error_set(&why, s->code, "%.80s: its certificate is not trusted (%.90s)", s->peer, words);
     else if (curl != CURLE_OK)
-        error_set(&why, s->code, "%.80s: %.140s", s->peer,
-            s->words[0] ? s->words : curl_easy_strerror(curl));
-    s->events.closed(s->arg, &why);
+        error_set(&why, s->code, "%.80s: %.140s", s->peer, words);
+    else if (!s->open)
+        error_set(&why, s->code, "%.80s: the connection was ended before an answer", s->peer);
+    tell_closed(s, &why);
 }
 
 /* ---- connected ---- */
@@ -90,8 +103,9 @@ static void tell_closed(struct stream *s, CURLcode curl)
 static void watch_for(struct stream *s)
 {
     if (s->watch)
-        watch_events(s->watch,
-            (s->paused ? 0 : UV_READABLE) | (s->out.len > s->out_at && !s->lost ? UV_WRITABLE : 0));
+        watch_events(
+            s->watch, (s->paused ? 0 : UV_READABLE) |
+                          (s->open && s->out.len > s->out_at && !s->lost ? UV_WRITABLE : 0));
 }
 
 /* Bytes that went; 0: none do now. That the connection is lost, the reader finds out. */
@@ -121,6 +135,33 @@ static void flush(struct stream *s)
     }
 }
 
+/* The server's word on the upgrade, in pieces of any size; what comes behind it is the user's. */
+static void take_head(struct stream *s, const char *data, size_t len)
+{
+    struct error why = { 0 };
+    unsigned status = 0;
+    buf_append(&s->head, data, len);
+    const char *head = buf_text(&s->head), *tail = strstr(head, "\r\n\r\n");
+    if (!tail && s->head.len < HEAD_MAX && !buf_failed(&s->head))
+        return;
+    if (tail && sscanf(head, "HTTP/1.%*1[01] %3u", &status) == 1 &&
+        (status == 101 || status == 200)) {
+        cleanup_buf struct buf first = s->head;
+        s->head = (struct buf){ 0 };
+        buf_consume(&first, (size_t)(tail - head) + 4);
+        s->open = true;
+        s->events.connected(s->arg);
+        if (!s->closing && !s->over && first.len > 0)
+            s->events.bytes(s->arg, first.data, first.len);
+        if (!s->closing && !s->over)
+            flush(s);
+        return;
+    }
+    error_set(&why, s->code, "%.80s: %.*s: %.120s", s->peer, (int)strcspn(head, "\r\n"), head,
+        tail ? tail + 4 : "");
+    tell_closed(s, &why);
+}
+
 static void read_some(struct stream *s)
 {
     char data[READ_SIZE];
@@ -130,9 +171,11 @@ static void read_some(struct stream *s)
         if (curl == CURLE_AGAIN)
             return;
         if (curl != CURLE_OK || n == 0)
-            tell_closed(s, curl);
-        else
+            end(s, curl);
+        else if (s->open)
             s->events.bytes(s->arg, data, n);
+        else
+            take_head(s, data, n);
     }
     /* TLS may hold bytes that the socket does not show any more. */
     if (!s->closing && !s->over && !s->paused)
@@ -160,16 +203,23 @@ static void begin(struct stream *s)
     timer_stop(s->timer);
     if (curl_easy_getinfo(s->easy, CURLINFO_ACTIVESOCKET, &fd) != CURLE_OK ||
         fd == CURL_SOCKET_BAD) {
-        tell_closed(s, CURLE_COULDNT_CONNECT);
+        end(s, CURLE_COULDNT_CONNECT);
         return;
     }
     sockets_forget(s->sockets, fd);
     s->watch = watch_new(s->loop, fd, connection_ready, s);
     if (!s->watch) {
-        tell_closed(s, CURLE_OUT_OF_MEMORY);
+        end(s, CURLE_OUT_OF_MEMORY);
         return;
     }
     s->connected = true;
+    if (s->upgrade) {
+        /* A fresh socket takes it whole. */
+        s->lost = send_some(s, s->upgrade, strlen(s->upgrade)) < strlen(s->upgrade);
+        watch_for(s);
+        return;
+    }
+    s->open = true;
     s->events.connected(s->arg);
     if (s->closing || s->over)
         return;
@@ -188,7 +238,7 @@ static void act(struct stream *s, curl_socket_t fd, int events)
         if (m->data.result == CURLE_OK)
             begin(s);
         else
-            tell_closed(s, m->data.result);
+            end(s, m->data.result);
     }
     leave(s);
 }
@@ -292,11 +342,13 @@ int stream_open(struct loop *loop, const struct stream_options *options,
     }
     *s = (struct stream){ .loop = loop, .events = *events, .arg = arg, .code = options->code };
     s->peer = strdup(options->peer);
+    s->upgrade = options->upgrade ? strdup(options->upgrade) : NULL;
     s->multi = curl_multi_init();
     s->easy = curl_easy_init();
     s->timer = timer_new(loop, timer_due, s);
     s->sockets = sockets_new(loop, socket_ready, s);
-    if (!s->peer || !s->multi || !s->easy || !s->timer || !s->sockets || !set_up(s, options)) {
+    if (!s->peer || !s->multi || !s->easy || !s->timer || !s->sockets ||
+        (options->upgrade && !s->upgrade) || !set_up(s, options)) {
         stream_free(s);
         return error_memory(err);
     }
@@ -311,7 +363,7 @@ int stream_send(struct stream *s, const struct iovec *iov, int count, struct err
     for (int i = 0; i < count; i++) {
         const char *data = iov[i].iov_base;
         size_t len = iov[i].iov_len, sent = 0;
-        if (s->connected && s->out.len == s->out_at)
+        if (s->open && s->out.len == s->out_at)
             sent = send_some(s, data, len);
         if (sent < len && !s->lost)
             buf_append(&s->out, data + sent, len - sent);

@@ -23,11 +23,14 @@ struct stream_options {
     const char *peer;                 /* how errors name the server */
     enum error_code code;             /* of errors */
     double connect_timeout;           /* seconds, TLS included; 0: libcurl's own */
+    /* The head of an HTTP request that makes a stream of the connection; NULL: it is one at once. The server
+     * agrees with the status 101, or with 200, as old Docker daemons do. */
+    const char *upgrade;
 };
 
 /* These run outside of libcurl and may do anything, stream_close included. */
 struct stream_events {
-    void (*connected)(void *arg);
+    void (*connected)(void *arg); /* and the server has agreed */
     void (*bytes)(void *arg, const char *data, size_t len);
     /* The last event. ERROR_NONE: the server has ended it in order. */
     void (*closed)(void *arg, const struct error *why);

@@ -19,6 +19,7 @@ struct scene {
     char dir[32], path[64];
     int listener, connection;
     struct buf got;
+    const char *upgrade;
     bool connected, close_at_bytes;
     unsigned closed;
     struct error why;
@@ -84,7 +85,8 @@ static void open_stream(struct scene *s, const char *path)
     struct stream_options options = { .url = "http://localhost/",
         .unix_path = path,
         .peer = "the server",
-        .code = ERROR_ENVIRONMENT };
+        .code = ERROR_ENVIRONMENT,
+        .upgrade = s->upgrade };
     assert_ok(stream_open(s->loop, &options, &events, s, &s->stream, err));
 }
 
@@ -209,6 +211,70 @@ static void test_it_may_be_closed_by_its_own_events(void **state)
     assert_int_equal(s->closed, 0);
 }
 
+/* The server's side of an upgrade, which comes in these pieces. */
+static void answer_upgrade(struct scene *s, const char *const *pieces)
+{
+    char asked[64] = "";
+    s->upgrade = "POST /attach HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    open_stream(s, s->path);
+    send_text(s, "mine");
+    for (int i = 0; i < TURNS && s->connection < 0; i++) {
+        assert_ok(loop_turn(s->loop, 10, err));
+        s->connection = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
+    }
+    for (int i = 0; i < 20; i++)
+        assert_ok(loop_turn(s->loop, 1, err));
+    size_t n = strlen(s->upgrade);
+    assert_int_equal(recv(s->connection, asked, n, MSG_WAITALL), n);
+    assert_string_equal(asked, s->upgrade);
+    for (; *pieces; pieces++) {
+        assert_int_equal(write(s->connection, *pieces, strlen(*pieces)), strlen(*pieces));
+        assert_ok(loop_turn(s->loop, 10, err));
+    }
+}
+
+/* However the answer is cut, what is behind its head is the first of the stream, and what was to be sent
+ * goes only now. */
+static void test_an_upgrade_that_is_agreed_to(void **state)
+{
+    static const char *const pieces[] = { "HTTP/1.1 101 UPGRADED\r\nUpgra", "de: tcp\r\n\r",
+        "\nfirst", NULL };
+    struct scene *s = *state;
+    char data[8] = "";
+    answer_upgrade(s, pieces);
+    turn_until(s, &s->connected);
+    for (int i = 0; i < TURNS && s->got.len < 5; i++)
+        assert_ok(loop_turn(s->loop, 10, err));
+    assert_string_equal(buf_text(&s->got), "first");
+    assert_int_equal(recv(s->connection, data, 4, MSG_WAITALL), 4);
+    assert_string_equal(data, "mine");
+}
+
+static void test_an_upgrade_that_is_refused(void **state)
+{
+    static const char *const pieces[] = { "HTTP/1.1 404 Not Found\r\n\r\nno such container", NULL };
+    struct scene *s = *state;
+    answer_upgrade(s, pieces);
+    wait_closed(s);
+    assert_false(s->connected);
+    assert_non_null(strstr(s->why.text, "404 Not Found: no such container"));
+}
+
+static void test_a_head_without_an_end_is_refused(void **state)
+{
+    static const char *const pieces[] = { "HTTP/1.1 101 ", NULL };
+    struct scene *s = *state;
+    char more[4096];
+    memset(more, 'x', sizeof more);
+    answer_upgrade(s, pieces);
+    for (int i = 0; i < 5 && !s->closed; i++) {
+        assert_int_equal(send(s->connection, more, sizeof more, MSG_NOSIGNAL), sizeof more);
+        assert_ok(loop_turn(s->loop, 10, err));
+    }
+    wait_closed(s);
+    assert_int_equal(s->why.code, ERROR_ENVIRONMENT);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, scene_open, scene_close)
@@ -219,6 +285,9 @@ int main(void)
         TEST(an_end_in_order_is_told_after_the_bytes),
         TEST(who_is_not_there_is_an_error),
         TEST(it_may_be_closed_by_its_own_events),
+        TEST(an_upgrade_that_is_agreed_to),
+        TEST(an_upgrade_that_is_refused),
+        TEST(a_head_without_an_end_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
