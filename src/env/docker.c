@@ -2,7 +2,8 @@
  *
  * A sandbox is a worker of the supervisor that is its container's main process (env/remote.h). Each has a
  * container of its own; those that asked for it (--reuse container) share one with others of the same kind, and
- * then a further one is a fork in it. A container is removed when the last of its sandboxes has been closed.
+ * then a further one is a fork in it. A container is removed when the last of its sandboxes has been closed, or,
+ * if it may be shared, with the environment.
  * What hosts that were killed have left, the first sandbox of each environment has removed (docker_sweep.h).
  */
 #include "env/docker.h"
@@ -20,7 +21,10 @@
 #include "env/places.h"
 #include "env/remote.h"
 
-enum { GOODBYE_SECONDS = 15 }; /* for the daemon to remove what is left */
+enum {
+    GOODBYE_SECONDS = 15, /* for the daemon to remove what is left */
+    WAITING_MAX = 4,      /* containers without a sandbox, for further ones */
+};
 
 /* A container, and what it holds of the host's as long as it lives. */
 struct house {
@@ -147,12 +151,36 @@ static int house_new(struct docker *env, const struct sandbox_spec *spec, struct
     return 0;
 }
 
-static void leave_if_empty(struct house *h)
+static void leave(struct house *h)
 {
-    if (h->sandboxes > 0 || h->leaving)
+    if (h->leaving)
         return;
     h->leaving = true;
     container_leave(h->container);
+}
+
+/* One that others may share waits for them; not with a volume, which would be in use as long. */
+static bool may_wait(const struct house *h)
+{
+    return h->kind && container_lives(h->container) && !places_any(&h->places);
+}
+
+static void leave_if_empty(struct house *h)
+{
+    struct docker *env = h->env;
+    unsigned waiting = 0;
+    if (h->sandboxes > 0)
+        return;
+    if (!may_wait(h)) {
+        leave(h);
+        return;
+    }
+    struct house *other, *next;
+    for (other = TAILQ_LAST(&env->houses, house_list); other; other = next) {
+        next = TAILQ_PREV(other, house_list, link);
+        if (other->kind && other->sandboxes == 0 && ++waiting > WAITING_MAX)
+            leave(other);
+    }
 }
 
 /* One of this kind that others may share, and that lives. */
@@ -273,7 +301,7 @@ static void see_them_off(struct docker *env)
     struct house *h;
     uint64_t begun = clock_ns();
     TAILQ_FOREACH(h, &env->houses, link)
-    leave_if_empty(h);
+    leave(h);
     while (!TAILQ_EMPTY(&env->houses) && clock_seconds_since(begun) < GOODBYE_SECONDS)
         if (loop_turn(env->base.loop, 1000, NULL) < 0)
             break;

@@ -277,17 +277,9 @@ static void timer_due(void *arg)
     end(c);
 }
 
-static void stream_closed(void *arg, const struct error *why)
+/* There is no connection to it any more. */
+static void lose(struct container *c)
 {
-    struct container *c = arg;
-    stream_close(steal(&c->stream));
-    c->header_len = c->left = 0;
-    if (!c->attached || c->stage == STAGE_START) {
-        if (why->code != ERROR_NONE)
-            set_error(c, why);
-        end(c);
-        return;
-    }
     remote_disconnected(c->remote);
     if (c->exited || c->stage == STAGE_ENDED) {
         end(c);
@@ -297,6 +289,25 @@ static void stream_closed(void *arg, const struct error *why)
         c->lost_ns = clock_ns();
     c->stage = STAGE_LOST;
     timer_start(c->timer, c->input_once ? EPILOGUE_MS : AGAIN_MS, 0);
+}
+
+static void stream_closed(void *arg, const struct error *why)
+{
+    struct container *c = arg;
+    stream_close(steal(&c->stream));
+    c->header_len = c->left = 0;
+    if (c->stage == STAGE_START && c->step) {
+        /* It did not start; the daemon's answer says why, and is on its way. */
+        timer_start(c->timer, EPILOGUE_MS, 0);
+        return;
+    }
+    if (!c->attached) {
+        if (why->code != ERROR_NONE)
+            set_error(c, why);
+        end(c);
+        return;
+    }
+    lose(c);
 }
 
 static void started(void *arg, const struct engine_answer *answer);
@@ -365,9 +376,12 @@ static void started(void *arg, const struct engine_answer *answer)
     }
     if (c->stage != STAGE_START)
         return;
+    timer_stop(c->timer);
     c->stage = STAGE_RUNS;
     if (c->exited)
         timer_start(c->timer, EPILOGUE_MS, 0);
+    else if (!c->stream)
+        lose(c);
 }
 
 static void create(struct container *c);
