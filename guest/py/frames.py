@@ -47,7 +47,7 @@ VERSION = 1
 HEADER = struct.Struct("<BBHIQQ")
 FLAG_FD = 1
 HELLO, SET, EXEC, REPLY, INTERRUPT, CLOSE, OFFER = 1, 2, 3, 4, 5, 7, 8
-READY, OUTPUT, CALL, RESULT, CANCEL = 17, 18, 19, 20, 21
+READY, CALL, RESULT, CANCEL = 17, 19, 20, 21
 CHANNEL_FD = 3
 
 PREVIEW = 80        # characters of a variable's preview

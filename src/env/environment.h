@@ -107,6 +107,8 @@ struct environment_ops {
     void (*usage)(const struct sandbox *s, struct sandbox_usage *out);
     /* Nanoseconds for which its processes were at work, or ready to be; 0: not known. NULL: never is. */
     uint64_t (*busy_ns)(const struct sandbox *s);
+    /* The way to it is cut for now: that it says nothing is not its own doing. NULL: never is. */
+    bool (*is_cut)(const struct sandbox *s);
     /* Where the guest sees its volume; NULL: it has none. The whole may be NULL: never does. */
     const char *(*volume)(const struct sandbox *s);
     /* The same of its workspace. */

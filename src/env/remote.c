@@ -435,6 +435,11 @@ void remote_kill(struct sandbox *s)
     send_message(s->remote, MUX_KILL, s->id, NULL, 0, NULL);
 }
 
+bool remote_is_cut(const struct sandbox *s)
+{
+    return !link_is_live(s->remote->link);
+}
+
 void remote_usage(const struct sandbox *s, struct sandbox_usage *out)
 {
     *out = s->usage;

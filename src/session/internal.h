@@ -38,6 +38,7 @@ struct session {
     size_t open_count, open_cap;
     struct timer *deadline, *lifetime, *partial;
     bool partial_running;
+    uint64_t partial_bytes; /* that came since its timer began */
 };
 
 /* session.c */

@@ -1,6 +1,8 @@
-/* session/send.c: frames to the guest. A large blob goes in a sealed memfd, where the environment can
- * pass one.
+/* session/send.c: frames to the guest. A large blob goes in a sealed memfd where the environment can
+ * pass one, and else in the stream.
  */
+#include <sys/mman.h>
+
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "session/internal.h"
@@ -20,17 +22,33 @@ int session_send(struct session *s, uint8_t type, uint64_t id, const char *head,
     return s->ops->send(s->sandbox, iov, count, -1, err);
 }
 
-/* The blob is in a sealed memfd, which is taken. */
-int session_send_memfd(struct session *s, uint8_t type, uint64_t id, const char *head,
+/* What is in a memfd, where none can be passed. It is sealed: nobody makes it shorter meanwhile. */
+static int send_mapped(struct session *s, uint8_t type, uint64_t id, const char *head,
     size_t head_len, int fd, size_t len, struct error *err)
 {
+    void *data = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED)
+        return error_set_errno(err, ERROR_IO, "reading a value for the guest");
+    struct session_part part = { data, len };
+    int rc = session_send(s, type, id, head, head_len, &part, 1, err);
+    munmap(data, len);
+    return rc;
+}
+
+/* The blob is in a sealed memfd, which is taken. */
+int session_send_memfd(struct session *s, uint8_t type, uint64_t id, const char *head,
+    size_t head_len, int fd_given, size_t len, struct error *err)
+{
+    cleanup_fd int fd = fd_given;
+    if (!(s->ops->powers & POWER_MEMFD))
+        return send_mapped(s, type, id, head, head_len, fd, len, err);
     unsigned char header[FRAME_HEADER_SIZE];
     struct frame frame = {
         .type = type, .flags = FRAME_FD, .id = id, .head_len = head_len, .blob_len = len
     };
     struct iovec iov[2] = { { header, sizeof header }, { (void *)(uintptr_t)head, head_len } };
     frame_write_header(header, &frame);
-    return s->ops->send(s->sandbox, iov, 2, fd, err);
+    return s->ops->send(s->sandbox, iov, 2, steal_fd(&fd), err);
 }
 
 static int seal_parts(const struct session_part *parts, size_t count, struct error *err)

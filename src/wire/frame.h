@@ -43,7 +43,6 @@ enum frame_type {
     FRAME_OFFER = 8,     /* tools and fields of the answer from now on; not answered */
     /* guest to host */
     FRAME_READY = 17,
-    FRAME_OUTPUT = 18, /* bytes of standard output or error, where there is no pipe for them */
     FRAME_CALL = 19,
     FRAME_RESULT = 20,
     FRAME_CANCEL = 21, /* nobody waits for the answer to the CALL with this id any more */
