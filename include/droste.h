@@ -275,6 +275,11 @@ DROSTE_API int droste_session_load(
  * NULL: nothing. Valid until the next one. */
 DROSTE_API const char *droste_session_notice(const droste_session *s);
 
+/* What takes its time before a session can start, a line each: an image is fetched ("docker"). NULL stops
+ * it. */
+typedef void droste_news_fn(void *arg, const char *text);
+DROSTE_API void droste_on_news(droste *d, droste_news_fn *fn, void *arg);
+
 /* Live output of cells: `stream` is 1 or 2. NULL stops it. */
 typedef void droste_output_fn(void *arg, int stream, const char *data, size_t len);
 DROSTE_API void droste_session_on_output(droste_session *s, droste_output_fn *fn, void *arg);

@@ -50,8 +50,10 @@ class Daemon:
 
     def start(self):
         pidfile = os.path.join(self.dir, "pid")
-        if os.path.exists(pidfile):
-            os.unlink(pidfile)
+        self.end_leftovers("containerd\0")     # of one that was killed: the next would wait for it
+        for left in (pidfile, self.dir + "/exec/containerd/containerd.pid"):
+            if os.path.exists(left):
+                os.unlink(left)
         with open(os.path.join(self.dir, "log"), "ab") as log:
             self.process = subprocess.Popen(
                 ["dockerd", "--host", self.host, "--data-root", self.dir + "/data", "--exec-root",
@@ -105,16 +107,16 @@ class Daemon:
             subprocess.run(["umount", "-l", place], stderr=subprocess.DEVNULL)
         shutil.rmtree(self.dir, ignore_errors=True)
 
-    def end_leftovers(self):
-        """Of a daemon that was killed: containerd, its shims and what they hold."""
+    def end_leftovers(self, name="containerd"):
+        """Of a daemon that was killed: containerd, and its shims with what they hold."""
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 with open("/proc/%s/cmdline" % pid, "rb") as file:
                     words = file.read()
+                if self.dir.encode() in words and name.encode() in words:
+                    os.kill(int(pid), signal.SIGKILL)
             except OSError:
-                continue
-            if self.dir.encode() in words and b"containerd" in words:
-                os.kill(int(pid), signal.SIGKILL)
+                pass
 
     def __enter__(self):
         try:

@@ -22,6 +22,8 @@ struct droste {
     struct loop *loop;
     struct environment *env; /* opened when first needed */
     char *env_name;
+    droste_news_fn *news; /* NULL: nobody asks */
+    void *news_arg;
     int interrupt_fd; /* an eventfd: droste_interrupt writes, the loop reads */
     struct watch *interrupt_watch;
     struct list contexts; /* that were added, PATH or NAME=PATH each */

@@ -61,6 +61,9 @@ static void house_free(struct house *h)
 
 static void container_news(void *arg, const char *text)
 {
+    const struct environment_base *base = &((struct house *)arg)->env->base;
+    if (base->news)
+        base->news(base->news_arg, text);
 }
 
 /* Its sandboxes have been told, and close one by one. */
@@ -345,7 +348,7 @@ int docker_open(struct loop *loop, struct environment **out, struct error *err)
     struct docker *env = calloc(1, sizeof *env);
     if (!env)
         return error_memory(err);
-    env->base = (struct environment_base){ &docker_ops, loop };
+    env->base = (struct environment_base){ .ops = &docker_ops, .loop = loop };
     TAILQ_INIT(&env->houses);
     int rc = engine_open(loop, &env->engine, err);
     if (rc == 0)

@@ -391,6 +391,7 @@ static void pulled(void *arg, const struct engine_answer *answer)
     struct container *c = arg;
     struct error why = answer->error;
     c->step = NULL;
+    c->events.news(c->arg, "");
     if (why.code != ERROR_NONE)
         error_wrap(&why, "pulling %.80s", c->image);
     if (why.code != ERROR_NONE || c->how.error.code != ERROR_NONE)
@@ -436,7 +437,10 @@ static void pull(struct container *c)
     struct engine_ask what = {
         .method = "POST", .path = buf_text(&path), .line = pull_line, .done = pulled, .arg = c
     };
+    cleanup_buf struct buf news = { 0 };
+    buf_printf(&news, "pulling %.80s", c->image);
     c->stage = STAGE_PULL;
+    c->events.news(c->arg, buf_text(&news));
     if (buf_failed(&path) || engine_send(c->engine, &what, &c->step, &err) < 0) {
         if (err.code == ERROR_NONE)
             error_memory(&err);

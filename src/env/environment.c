@@ -53,6 +53,14 @@ int environment_open(
         err, ERROR_ARGUMENT, "environment '%.40s' is not known; use --env local or docker", name);
 }
 
+void environment_on_news(
+    struct environment *env, void (*news)(void *arg, const char *text), void *arg)
+{
+    struct environment_base *base = (struct environment_base *)env;
+    base->news = news;
+    base->news_arg = arg;
+}
+
 void environment_close(struct environment *env)
 {
     if (env)

@@ -124,6 +124,9 @@ struct environment_ops {
 struct environment_base {
     const struct environment_ops *ops;
     struct loop *loop;
+    /* A line for people about what takes its time: an image is fetched. NULL: nobody asks. */
+    void (*news)(void *arg, const char *text);
+    void *news_arg;
 };
 
 /* The names, in order; NULL behind the last one. */
@@ -136,6 +139,8 @@ const char *environment_needs(size_t i);
 int environment_open(
     const char *name, struct loop *loop, struct environment **out, struct error *err);
 void environment_close(struct environment *env);
+void environment_on_news(
+    struct environment *env, void (*news)(void *arg, const char *text), void *arg);
 
 static inline const struct environment_ops *environment_ops_of(const struct environment *env)
 {

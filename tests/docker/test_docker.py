@@ -189,6 +189,28 @@ def test_an_image_that_cannot_be_fetched(program):
     assert result.returncode == 4 and "pulling 127.0.0.1:1/nothing:1" in said and "refused" in said
 
 
+@pytest.fixture(scope="module")
+def registry():
+    from registry import Registry
+    own = Registry(docker_daemon.make_image())
+    yield own
+    own.close()
+
+
+def test_an_image_is_fetched_when_it_is_missing(program, registry):
+    """Once, and that is said; --pull always asks again. A tag that is not there is told as the registry tells it."""
+    image = registry.image + ":3.1"
+    first = program.cell("print(1)", image=image)
+    assert told(first)["stdout"] == "1\n" and "pulling " + image in first.stderr
+    asked = len(registry.asked)
+    second = program.cell("print(1)", image=image)
+    assert told(second) and second.stderr == "" and len(registry.asked) == asked
+    assert told(program.cell("print(1)", "--pull", "always", image=image)) and len(registry.asked) > asked
+    missing = program.cell("print(1)", image=registry.image + ":9")
+    assert missing.returncode == 4 and "manifest unknown" in missing.stdout + missing.stderr
+    program.daemon.docker("rmi", image)
+
+
 def test_no_python_in_the_image(program):
     said = program.cell("1", "--python", "python9").stdout + program.cell("1", "--python", "python9").stderr
     assert "has no such Python" in said and "python9" in said and "--python" in said

@@ -12,7 +12,7 @@ import pytest
 import droste_cli
 from conftest import IMAGE, Program, wait_until
 
-COUNT = int(os.environ.get("DROSTE_TEST_KILLS", "4"))
+COUNT = int(os.environ.get("DROSTE_TEST_KILLS", "2"))
 WHOLE = 0.9     # seconds of a session here, about: a kill may come before it has begun, or when all is over
 STATUSES = {"ok", "lost", "killed", "error", "timeout"}
 CODE = "import time\nfor i in range(20): print(i, flush=True); time.sleep(0.02)\nprint('all')"
