@@ -110,7 +110,8 @@ const struct setting settings_table[] = {
           "The container's network: none, host, bridge, or one of the daemon's.", 0 },
         TYPE_TEXT, AT(network), 0, 0 },
     { { "user", "USER", "", NULL,
-          "Whose the container's processes are: UID[:GID] or a name; by default nobody's if you are "
+          "Whose the container's processes are: UID[:GID] or a name; by default nobody's if you "
+          "are "
           "root, else yours.",
           0 },
         TYPE_TEXT, AT(user), 0, 0 },

@@ -17,6 +17,8 @@ enum {
     SHARED_MEMORY = 64 << 20, /* of /dev/shm: as Docker has it */
 };
 
+#define DEVICE "device="
+
 static const struct container_spec all_defaults;
 
 static const struct container_spec *container_of(const struct sandbox_spec *spec)
@@ -38,6 +40,15 @@ static const char *network_of(const struct container_spec *c)
     return host && strcmp(host, "1") == 0 ? "host" : "none";
 }
 
+/* "all", a number, or device=ID,ID. */
+static bool is_gpus(const char *text)
+{
+    if (strncmp(text, DEVICE, sizeof DEVICE - 1) == 0)
+        return text[sizeof DEVICE - 1] != '\0';
+    return strcmp(text, "all") == 0 ||
+           (atoi(text) > 0 && text[strspn(text, "0123456789")] == '\0' && strlen(text) < 5);
+}
+
 int docker_check(const struct sandbox_spec *spec, bool local, struct error *err)
 {
     if (spec->isolation != ISOLATION_AUTO)
@@ -54,6 +65,10 @@ int docker_check(const struct sandbox_spec *spec, bool local, struct error *err)
             spec->volume      ? "a volume (--volume-name)"
             : spec->workspace ? "a repository or context path"
                               : "--read");
+    const char *gpus = container_of(spec)->gpus;
+    if (gpus && gpus[0] && !is_gpus(gpus))
+        return error_set(err, ERROR_ARGUMENT,
+            "gpus '%.60s' is neither all, nor a number, nor device=ID,...", gpus);
     return 0;
 }
 
@@ -142,7 +157,6 @@ static struct json_object *make_mounts(const struct docker_create *c)
 /* As `docker run --gpus` has it: all, a number, or device=ID,ID. */
 static struct json_object *make_devices(const char *gpus)
 {
-    static const char device[] = "device=";
     cleanup_json struct json_object *request = json_object_new_object();
     cleanup_json struct json_object *requests = json_object_new_array();
     struct json_object *kinds = json_object_new_array(),
@@ -150,9 +164,9 @@ static struct json_object *make_devices(const char *gpus)
     if (!request || !requests || !kinds || !kind || json_object_array_add(kinds, kind) < 0)
         return NULL;
     bool ok = json_put_text(request, "Driver", "") && json_put(request, "Capabilities", kinds);
-    if (ok && strncmp(gpus, device, sizeof device - 1) == 0) {
+    if (ok && strncmp(gpus, DEVICE, sizeof DEVICE - 1) == 0) {
         struct json_object *ids = json_object_new_array();
-        for (const char *id = gpus + sizeof device - 1; ids && *id;) {
+        for (const char *id = gpus + sizeof DEVICE - 1; ids && *id;) {
             size_t n = strcspn(id, ",");
             json_object_array_add(ids, json_object_new_string_len(id, (int)n));
             id += n + (id[n] == ',');

@@ -104,7 +104,7 @@ struct session_options {
     size_t output_limit;        /* bytes of each stream of a cell that are kept */
     struct schema *answer;      /* what is submitted must have this type (answer.h); NULL: any */
     const struct list *variables; /* NAME=VALUE, of the environment of its processes; NULL: none */
-    bool no_helpers;            /* without guest/py's texts.py and files.py */
+    bool no_helpers;              /* without guest/py's texts.py and files.py */
     bool rules; /* guest/rules.py over the user's Python; a convenience, not the wall */
     const char *const *allow_imports; /* module names, and absolute directories of modules */
     size_t allow_import_count;

@@ -281,10 +281,11 @@ static void a_worker_has_a_directory_of_its_own(void **state)
     struct side s;
     struct stat st;
     open_side(*state, &s);
-    const struct cell_result *r = run(&s,
-        "import os, tempfile\nopen('file', 'w').write('x')\nos.makedirs('a/b')\n"
-        "assert os.getcwd() == os.environ['HOME'] == os.environ['TMPDIR'] == tempfile.gettempdir()\n"
-        "print(os.getcwd(), end='')");
+    const struct cell_result *r =
+        run(&s, "import os, tempfile\nopen('file', 'w').write('x')\nos.makedirs('a/b')\n"
+                "assert os.getcwd() == os.environ['HOME'] == os.environ['TMPDIR'] == "
+                "tempfile.gettempdir()\n"
+                "print(os.getcwd(), end='')");
     assert_status(r, CELL_OK);
     cleanup_free char *path = strdup(buf_text(&r->out));
     assert_int_equal(stat(path, &st), 0);
@@ -480,8 +481,10 @@ static void who_stops_its_keeper_can_be_killed(void **state)
     struct fixture *f = *state;
     struct side s;
     open_side(f, &s);
-    start(&s, "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-              "while True: os.kill(os.getppid(), signal.SIGSTOP)", 0.2);
+    start(&s,
+        "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "while True: os.kill(os.getppid(), signal.SIGSTOP)",
+        0.2);
     assert_status(wait_done(&s), CELL_TIMEOUT);
     assert_false(s.last.alive);
     close_side(&s);
@@ -583,8 +586,7 @@ static void neither_a_flood_nor_deafness_stops_the_others(void **state)
     run(&deaf, "import os, signal, threading\n"
                "threading.Timer(0.01, lambda: os.kill(os.getpid(), signal.SIGSTOP)).start()");
     deaf.done = false;
-    assert_ok(session_set(
-        deaf.session, &name, 1, VALUE_TEXT, text, LARGE, -1, took, &deaf, err));
+    assert_ok(session_set(deaf.session, &name, 1, VALUE_TEXT, text, LARGE, -1, took, &deaf, err));
     for (int i = 0; i < 50; i++)
         assert_submits(&other, "SUBMIT(1)", "{\"output\": 1}");
     set_large(&other, text, -1);
@@ -689,8 +691,10 @@ static void calls_survive_cuts(void **state)
     struct fixture *f = *state;
     struct side s;
     open_side(f, &s);
-    start(&s, "import time\nfor i in range(50):\n    assert llm_query('p%d' % i) == 'p%d' % i\n"
-              "    time.sleep(0.005)\nSUBMIT(i)", 0);
+    start(&s,
+        "import time\nfor i in range(50):\n    assert llm_query('p%d' % i) == 'p%d' % i\n"
+        "    time.sleep(0.005)\nSUBMIT(i)",
+        0);
     for (int i = 0; i < 5 && !s.done; i++) {
         pass(f, 30);
         cut_for(f, 30);
@@ -814,8 +818,8 @@ static void sessions_work_without_ctypes(void **state)
     assert_status(run(&s, "import os; os._exit(3)"), CELL_KILLED);
     close_side(&s);
     open_side(f, &s);
-    assert_submits(&s, "import subprocess\nsubprocess.Popen(['sleep', '1000'])\nSUBMIT(1)",
-        "{\"output\": 1}");
+    assert_submits(
+        &s, "import subprocess\nsubprocess.Popen(['sleep', '1000'])\nSUBMIT(1)", "{\"output\": 1}");
     close_side(&s);
     wait_until(f, count_left(f) == 0);
     remove_without_ctypes(path);
@@ -824,13 +828,14 @@ static void sessions_work_without_ctypes(void **state)
 /* The twin: what cannot be hidden without ctypes. As an ordinary user; root sees everything. */
 static void the_supervisor_is_hidden_from_its_workers(void **state)
 {
-    static const char code[] =
-        "import os\n"
-        "def parent(pid): return int(open('/proc/%d/stat' % pid).read().rpartition(')')[2].split()[1])\n"
-        "def looks(pid):\n"
-        "    try: return bool(os.listdir('/proc/%d/fd' % pid))\n"
-        "    except PermissionError: return False\n"
-        "SUBMIT(me=looks(os.getpid()), keeper=looks(os.getppid()), supervisor=looks(parent(os.getppid())))";
+    static const char code[] = "import os\n"
+                               "def parent(pid): return int(open('/proc/%d/stat' % "
+                               "pid).read().rpartition(')')[2].split()[1])\n"
+                               "def looks(pid):\n"
+                               "    try: return bool(os.listdir('/proc/%d/fd' % pid))\n"
+                               "    except PermissionError: return False\n"
+                               "SUBMIT(me=looks(os.getpid()), keeper=looks(os.getppid()), "
+                               "supervisor=looks(parent(os.getppid())))";
     const char *path = without_ctypes();
     char variable[96];
     const char *program[] = { "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env",
@@ -868,7 +873,10 @@ static void it_says_what_it_is(void **state)
 }
 
 #define B(name) cmocka_unit_test_setup_teardown(name, setup_bare, teardown)
-#define T(name) { #name ", terminal", name, setup_text, teardown, NULL }
+#define T(name)                                                                                    \
+    {                                                                                              \
+#name ", terminal", name, setup_text, teardown, NULL                                       \
+    }
 
 int main(void)
 {
