@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -14,6 +15,8 @@
 enum {
     /* Processes of the sandbox that are not the guest's: its supervisor, and a keeper for each worker. */
     OWN_PROCESSES = 8,
+    OWN_FILES = 1024,       /* descriptors of the supervisor's */
+    USER_PROCESSES = 32768, /* of its user, in all containers; PidsLimit is what limits this one */
     SHARED_MEMORY = 64 << 20, /* of /dev/shm: as Docker has it */
 };
 
@@ -193,6 +196,36 @@ static bool put_limits(struct json_object *host, const struct jail_limits *limit
     return ok;
 }
 
+static bool add_ulimit(struct json_object *array, const char *name, int resource, rlim_t most)
+{
+    struct rlimit own;
+    if (getrlimit(resource, &own) == 0 && own.rlim_max < most)
+        most = own.rlim_max;
+    if (most == RLIM_INFINITY)
+        return true;
+    struct json_object *o = json_object_new_object();
+    bool ok = o && json_put_text(o, "Name", name) && put_number(o, "Soft", (double)most) &&
+              put_number(o, "Hard", (double)most);
+    if (ok && json_object_array_add(array, o) == 0)
+        return true;
+    json_object_put(o);
+    return false;
+}
+
+/* Of the container as a whole; a worker has its own below. Podman gives by default what its machine may not have,
+ * and then nothing starts. */
+static bool put_ulimits(struct json_object *host, const struct jail_limits *limits)
+{
+    struct json_object *array = json_object_new_array();
+    rlim_t files = limits->open_files > 0 ? limits->open_files + OWN_FILES : RLIM_INFINITY;
+    if (array && add_ulimit(array, "nofile", RLIMIT_NOFILE, files) &&
+        add_ulimit(array, "nproc", RLIMIT_NPROC, USER_PROCESSES) &&
+        add_ulimit(array, "core", RLIMIT_CORE, 0))
+        return json_put(host, "Ulimits", array);
+    json_object_put(array);
+    return false;
+}
+
 static bool put_temporary(struct json_object *host, const struct jail_limits *limits)
 {
     struct json_object *tmpfs = json_object_new_object();
@@ -229,8 +262,8 @@ static struct json_object *make_host(const struct docker_create *create)
         json_put(host, "SecurityOpt", texts(privileges, 1)) &&
         put_bool(host, "ReadonlyRootfs", !c->writable_root) && put_bool(host, "AutoRemove", true) &&
         put_number(host, "ShmSize", SHARED_MEMORY) && json_put_text(host, "IpcMode", "private") &&
-        put_limits(host, &create->spec->limits) && put_temporary(host, &create->spec->limits) &&
-        json_put(host, "Mounts", make_mounts(create));
+        put_limits(host, &create->spec->limits) && put_ulimits(host, &create->spec->limits) &&
+        put_temporary(host, &create->spec->limits) && json_put(host, "Mounts", make_mounts(create));
     if (ok && c->disk > 0)
         ok = put_disk(host, c->disk);
     if (ok && c->gpus && c->gpus[0])
