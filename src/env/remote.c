@@ -38,7 +38,7 @@ struct remote {
     struct remote_events events;
     void *arg;
     enum state state;
-    bool connected;
+    bool connected, was_connected;
     struct remote_boot boot;
     struct link *link;
     struct mux_decoder decoder;
@@ -300,14 +300,19 @@ bool remote_wants_more(const struct remote *r)
 }
 
 /* The supervisor hears something within its lease, and what was lost is found out. */
-static void beat(void *arg)
+static void start_beat(struct remote *r)
 {
-    struct remote *r = arg;
-    link_ping(r->link);
     bool idle = link_is_live(r->link) && !link_unacknowledged(r->link);
     double third = r->options.lease * 1000 / 3;
     double ms = idle ? IDLE_BEAT_MS : BEAT_MS;
     timer_start(r->beat, (uint64_t)(third > 0 && third < ms ? third + 1 : ms), 0);
+}
+
+static void beat(void *arg)
+{
+    struct remote *r = arg;
+    link_ping(r->link);
+    start_beat(r);
 }
 
 static void boot_too_long(void *arg)
@@ -323,15 +328,20 @@ static void boot_too_long(void *arg)
 
 void remote_connected(struct remote *r)
 {
+    static const struct iovec newline = { (void *)(uintptr_t) "\n", 1 };
     uint64_t nonce = 0;
     if (r->connected || !remote_wants_more(r))
         return;
     r->connected = true;
     if (r->state == STATE_WAITING || r->state == STATE_BOOTING)
         timer_start(r->boot_timer, BOOT_MS, 0);
-    timer_start(r->beat, BEAT_MS, 0);
-    if (r->state == STATE_WAITING)
+    start_beat(r);
+    if (r->state == STATE_WAITING) {
+        if (r->was_connected) /* the word may have come meanwhile: it is said again */
+            r->events.write(r->arg, &newline, 1);
+        r->was_connected = true;
         return;
+    }
     (void)!getrandom(&nonce, sizeof nonce, 0);
     link_resume(r->link, nonce);
 }
