@@ -39,6 +39,7 @@ struct remote {
     void *arg;
     enum state state;
     bool connected, was_connected;
+    size_t guest_len; /* bytes that were sent to the loader */
     struct remote_boot boot;
     struct link *link;
     struct mux_decoder decoder;
@@ -272,6 +273,7 @@ static bool boot(struct remote *r, const char *data, size_t len, size_t *used)
     if (rc <= 0)
         return false;
     r->state = STATE_BOOTING;
+    r->guest_len = guest.len;
     struct iovec iov = { guest.data, guest.len };
     r->events.write(r->arg, &iov, 1);
     link_begin(r->link);
@@ -326,6 +328,16 @@ static void boot_too_long(void *arg)
     fail(r, &why);
 }
 
+/* If the guest did not come whole, the loader waits for the rest of it; it gets something else, finds that
+ * the sum is wrong, and ends. A supervisor that is there passes over it. */
+static void fill_up(struct remote *r)
+{
+    char zeros[4096] = { 0 };
+    struct iovec iov = { zeros, sizeof zeros };
+    for (size_t sent = 0; sent < r->guest_len; sent += sizeof zeros)
+        r->events.write(r->arg, &iov, 1);
+}
+
 void remote_connected(struct remote *r)
 {
     static const struct iovec newline = { (void *)(uintptr_t) "\n", 1 };
@@ -342,6 +354,8 @@ void remote_connected(struct remote *r)
         r->was_connected = true;
         return;
     }
+    if (r->state == STATE_BOOTING)
+        fill_up(r);
     (void)!getrandom(&nonce, sizeof nonce, 0);
     link_resume(r->link, nonce);
 }

@@ -665,6 +665,28 @@ static void a_cut_before_the_first_word_is_mended(void **state)
     }
 }
 
+/* Wherever the guest was cut: either the session works, or its end is told. */
+static void a_cut_while_the_guest_is_sent_is_found_out(void **state)
+{
+    struct fixture *f = *state;
+    struct side s;
+    unsigned worked = 0, ended = 0;
+    for (size_t each = 1; each < 600000; each = each * 5 + 20000) {
+        reopen(f, NULL);
+        open_side(f, &s);
+        the_carrier(f)->cut_each = the_carrier(f)->until_cut = each;
+        wait_until(f, the_carrier(f)->cuts > 0);
+        the_carrier(f)->cut_each = 0;
+        start(&s, "SUBMIT(1)", 0);
+        wait_done(&s);
+        worked += s.last.status == CELL_SUBMITTED;
+        ended += s.last.status == CELL_LOST;
+        close_side(&s);
+    }
+    assert_int_equal(worked + ended, 3);
+    assert_true(worked > 0 && ended > 0);
+}
+
 static void a_cell_survives_a_cut(void **state)
 {
     struct fixture *f = *state;
@@ -705,6 +727,7 @@ static void calls_survive_cuts(void **state)
     struct fixture *f = *state;
     struct side s;
     open_side(f, &s);
+    run(&s, "1");
     start(&s, "import time\nfor i in range(50):\n    assert llm_query('p%d' % i) == 'p%d' % i\n"
               "    time.sleep(0.005)\nSUBMIT(i)", 0);
     for (int i = 0; i < 5 && !s.done; i++) {
@@ -925,6 +948,7 @@ int main(void)
         B(fifty_sessions_leave_nothing),
         B(a_cut_before_the_first_word_is_mended),
         T(a_cut_before_the_first_word_is_mended),
+        B(a_cut_while_the_guest_is_sent_is_found_out),
         B(a_cell_survives_a_cut),
         T(a_cell_survives_a_cut),
         B(operations_can_begin_while_it_is_cut),
