@@ -328,14 +328,16 @@ static void boot_too_long(void *arg)
     fail(r, &why);
 }
 
-/* If the guest did not come whole, the loader waits for the rest of it; it gets something else, finds that
- * the sum is wrong, and ends. A supervisor that is there passes over it. */
+/* If the guest did not come whole, the loader waits for the rest of it, or of the line before it. It gets
+ * something else, with which neither makes sense, and ends. A supervisor that is there passes over it. */
 static void fill_up(struct remote *r)
 {
-    char zeros[4096] = { 0 };
-    struct iovec iov = { zeros, sizeof zeros };
-    for (size_t sent = 0; sent < r->guest_len; sent += sizeof zeros)
-        r->events.write(r->arg, &iov, 1);
+    char filling[4096];
+    struct iovec iov[2] = { { filling, sizeof filling }, { (void *)(uintptr_t) "\n", 1 } };
+    memset(filling, 'x', sizeof filling);
+    for (size_t sent = 0; sent < r->guest_len; sent += sizeof filling)
+        r->events.write(r->arg, iov, 1);
+    r->events.write(r->arg, iov + 1, 1);
 }
 
 void remote_connected(struct remote *r)
