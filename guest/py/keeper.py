@@ -82,7 +82,13 @@ def remove_tree(path):
         pass
 
 
+# Without the two that the C library keeps for itself.
+ALL_SIGNALS = set(range(1, signal.NSIG)) - {32, 33}
+
+
 class Keeper:
+    """It begins with all signals blocked: one that came before it waits for them would end it."""
+
     def __init__(self, options, channel, out, err, status):
         self.options = options
         self.ends = (channel, out, err)
@@ -95,8 +101,8 @@ class Keeper:
         supervisor = os.getppid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_BLOCK, set(range(1, signal.NSIG)) - {32, 33})
         close_all_but({0, 1, 2, self.status} | set(self.ends))
+        os.setpgid(0, 0)        # who kills the supervisor's group leaves the keeper the time to end its tree
         control(PR_SET_PDEATHSIG, signal.SIGTERM)
         control(PR_SET_CHILD_SUBREAPER, 1)
         if os.getppid() != supervisor:

@@ -293,12 +293,14 @@ class Supervisor:
         worker = Worker(number)
         worker.channel, channel = _socket.socketpair()
         pipes = [os.pipe() for _ in range(3)]
+        signal.pthread_sigmask(signal.SIG_BLOCK, ALL_SIGNALS)
         pid = os.fork()
         if pid == 0:
             try:
                 Keeper(options, channel.fileno(), pipes[0][1], pipes[1][1], pipes[2][1]).run()
             finally:
                 os._exit(1)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         channel.close()
         for _, far in pipes:
             os.close(far)

@@ -6,6 +6,9 @@
 #include "base/cleanup.h"
 #include "env/docker.h"
 #include "env/local.h"
+#include "env/plugin.h"
+
+#define PLUGIN "plugin:"
 
 static const struct {
     const char *name;
@@ -39,6 +42,8 @@ const char *environment_needs(size_t i)
 int environment_open(
     const char *name, struct loop *loop, struct environment **out, struct error *err)
 {
+    if (strncmp(name, PLUGIN, sizeof PLUGIN - 1) == 0)
+        return plugin_open(loop, name + sizeof PLUGIN - 1, out, err);
     for (size_t i = 0; i < array_length(environments); i++) {
         if (strcmp(environments[i].name, name) != 0)
             continue;

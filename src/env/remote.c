@@ -38,7 +38,8 @@ struct remote {
     struct remote_events events;
     void *arg;
     enum state state;
-    bool connected;
+    bool connected, was_connected;
+    size_t guest_len; /* bytes that were sent to the loader */
     struct remote_boot boot;
     struct link *link;
     struct mux_decoder decoder;
@@ -272,6 +273,7 @@ static bool boot(struct remote *r, const char *data, size_t len, size_t *used)
     if (rc <= 0)
         return false;
     r->state = STATE_BOOTING;
+    r->guest_len = guest.len;
     struct iovec iov = { guest.data, guest.len };
     r->events.write(r->arg, &iov, 1);
     link_begin(r->link);
@@ -300,14 +302,19 @@ bool remote_wants_more(const struct remote *r)
 }
 
 /* The supervisor hears something within its lease, and what was lost is found out. */
-static void beat(void *arg)
+static void start_beat(struct remote *r)
 {
-    struct remote *r = arg;
-    link_ping(r->link);
     bool idle = link_is_live(r->link) && !link_unacknowledged(r->link);
     double third = r->options.lease * 1000 / 3;
     double ms = idle ? IDLE_BEAT_MS : BEAT_MS;
     timer_start(r->beat, (uint64_t)(third > 0 && third < ms ? third + 1 : ms), 0);
+}
+
+static void beat(void *arg)
+{
+    struct remote *r = arg;
+    link_ping(r->link);
+    start_beat(r);
 }
 
 static void boot_too_long(void *arg)
@@ -321,17 +328,36 @@ static void boot_too_long(void *arg)
     fail(r, &why);
 }
 
+/* If the guest did not come whole, the loader waits for the rest of it, or of the line before it. It gets
+ * something else, with which neither makes sense, and ends. A supervisor that is there passes over it. */
+static void fill_up(struct remote *r)
+{
+    char filling[4096];
+    struct iovec iov[2] = { { filling, sizeof filling }, { (void *)(uintptr_t) "\n", 1 } };
+    memset(filling, 'x', sizeof filling);
+    for (size_t sent = 0; sent < r->guest_len; sent += sizeof filling)
+        r->events.write(r->arg, iov, 1);
+    r->events.write(r->arg, iov + 1, 1);
+}
+
 void remote_connected(struct remote *r)
 {
+    static const struct iovec newline = { (void *)(uintptr_t) "\n", 1 };
     uint64_t nonce = 0;
     if (r->connected || !remote_wants_more(r))
         return;
     r->connected = true;
     if (r->state == STATE_WAITING || r->state == STATE_BOOTING)
         timer_start(r->boot_timer, BOOT_MS, 0);
-    timer_start(r->beat, BEAT_MS, 0);
-    if (r->state == STATE_WAITING)
+    start_beat(r);
+    if (r->state == STATE_WAITING) {
+        if (r->was_connected) /* the word may have come meanwhile: it is said again */
+            r->events.write(r->arg, &newline, 1);
+        r->was_connected = true;
         return;
+    }
+    if (r->state == STATE_BOOTING)
+        fill_up(r);
     (void)!getrandom(&nonce, sizeof nonce, 0);
     link_resume(r->link, nonce);
 }

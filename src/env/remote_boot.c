@@ -1,8 +1,9 @@
 /* env/remote_boot.c: see remote_boot.h.
  *
  *   loader ──► RS DROSTE <magic number in hex> <version> LF       or: RS DROSTE - <why it cannot be> LF
- *   host   ──► <length> <code|text> <plain|base64> <arguments of supervise()> LF, and so many bytes
+ *   host   ──► <length> <CRC-32> <code|text> <plain|base64> <arguments of supervise()> LF, and so many bytes
  *
+ * An empty line has the loader say its word again, for a host whose carrier was cut before it came.
  * From then on both ends of the link speak (wire/link.h).
  */
 #include "env/remote_boot.h"
@@ -12,6 +13,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/crc32.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "env/embedded.h"
@@ -49,22 +51,24 @@ static const char loader[] =
     " say('- this is '+i+' '+v+' on '+sys.platform)\n"
     " os._exit(1)\n"
     "from _frozen_importlib_external import MAGIC_NUMBER as g\n"
-    "say(g.hex()+' '+v)\n"
-    "a=b''\n"
-    "while a[-1:]!=b'\\n': a+=read(1)\n"
-    "a=a.decode().split()\n"
+    "import binascii,marshal\n"
+    "a=[]\n"
+    "while not a:\n"
+    " say(g.hex()+' '+v)\n"
+    " while a[-1:]!=[b'\\n']: a.append(read(1))\n"
+    " a=b''.join(a).decode().split()\n"
     "s=read(int(a[0]))\n"
-    "if a[2]=='base64':\n"
-    " import binascii\n"
-    " s=binascii.a2b_base64(s)\n"
-    "if a[1]=='code':\n"
-    " import marshal\n"
+    "if binascii.crc32(s)!=int(a[1]):\n"
+    " say('- '+i+' '+v+' was sent a guest that did not come whole')\n"
+    " os._exit(1)\n"
+    "if a[3]=='base64': s=binascii.a2b_base64(s)\n"
+    "if a[2]=='code':\n"
     " c=marshal.loads(s)\n"
     "else: c=compile(s,'<droste>','exec')\n"
     "m=type(os)('droste_guest');m.__file__='<droste>';sys.modules['droste_guest']=m\n"
     "exec(c,m.__dict__)\n"
     "del c,s\n"
-    "m.supervise(a[3:])\n";
+    "m.supervise(a[4:])\n";
 
 const char *remote_loader(void)
 {
@@ -97,6 +101,7 @@ static void write_guest(
     const unsigned char tag[MAGIC_SIZE], const struct remote_options *options, struct buf *out)
 {
     struct form form = find_form(tag);
+    struct crc32_table sums;
     cleanup_buf struct buf lines = { 0 };
     const char *data = form.data;
     size_t len = form.len;
@@ -107,8 +112,10 @@ static void write_guest(
         data = buf_text(&lines);
         len = lines.len;
     }
-    buf_printf(out, "%zu %s %s %s %.0f %d\n", len, form.is_code ? "code" : "text",
-        text ? "base64" : "plain", text ? "text" : "bare", options->lease, options->eof_ends);
+    crc32_table_make(&sums);
+    buf_printf(out, "%zu %u %s %s %s %.0f %d\n", len, crc32_add(&sums, 0, data, len),
+        form.is_code ? "code" : "text", text ? "base64" : "plain", text ? "text" : "bare",
+        options->lease, options->eof_ends);
     buf_append(out, data, len);
 }
 

@@ -59,6 +59,7 @@ static const struct {
     [ISOLATION_LANDLOCK] = { "landlock", false, 0 },
     [ISOLATION_PROCESS] = { "process", false, 0 },
     [ISOLATION_CONTAINER] = { "container", true, 0 },
+    [ISOLATION_REMOTE] = { "remote", true, 0 },
 };
 
 const char *isolation_name(enum isolation isolation)

@@ -21,7 +21,9 @@ enum isolation {
     ISOLATION_LIGHT,
     ISOLATION_LANDLOCK,
     ISOLATION_PROCESS,
-    ISOLATION_CONTAINER, /* what an environment of containers has; no jail is made of it */
+    /* Not of a jail's, and not to be asked for: what other environments have. */
+    ISOLATION_CONTAINER,
+    ISOLATION_REMOTE, /* whatever there is at the far end */
 };
 
 /* The name, as in the CLI and in results. */

@@ -31,7 +31,7 @@ struct carrier {
     struct fifo to_write;
     struct json_object *facts;
     struct error failure;
-    bool cut, gone;
+    bool cut, gone, wrote;
     unsigned cuts;
     /* Cuts itself after each so many bytes, in either direction; 0: never. */
     size_t cut_each, until_cut;
@@ -96,6 +96,7 @@ static inline void carrier_write(void *arg, const struct iovec *iov, int count)
 {
     struct carrier *c = arg;
     assert_false(c->cut);
+    c->wrote = true;
     for (int i = 0; i < count; i++)
         fifo_add(&c->to_write, iov[i].iov_base, iov[i].iov_len);
     /* Not at once: a cut from within the remote's own functions is not what a real carrier does. */
