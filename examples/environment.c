@@ -30,7 +30,8 @@ struct own {
 
 static void look_for(struct own *o)
 {
-    int events = (o->paused ? 0 : DROSTE_READABLE) | (o->len > 0 || !o->joined ? DROSTE_WRITABLE : 0);
+    int events =
+        (o->paused ? 0 : DROSTE_READABLE) | (o->len > 0 || !o->joined ? DROSTE_WRITABLE : 0);
     o->host->change(o->watch, events);
 }
 

@@ -51,7 +51,8 @@ typedef struct droste_environment_host {
 typedef struct droste_environment_spec {
     size_t size;
     const char *const *words; /* the program and its arguments; NULL behind the last one */
-    unsigned long long memory, processes; /* 0: no limit. Those of a process Droste sets in Python itself */
+    unsigned long long memory,
+        processes; /* 0: no limit. Those of a process Droste sets in Python itself */
 } droste_environment_spec;
 
 typedef struct droste_environment {

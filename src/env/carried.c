@@ -18,7 +18,7 @@ struct carried {
 struct carrier {
     struct carried *env;
     struct remote *remote;
-    void *own;    /* NULL: not started */
+    void *own; /* NULL: not started */
     bool joined, ended;
     struct error failure; /* of what the supervisor said */
     struct timer *over;   /* tells the end, from outside of what brought it */
@@ -143,8 +143,7 @@ static int start(struct carrier *c, const struct sandbox_spec *spec, struct erro
     if (!c->over)
         return error_memory(err);
     int rc = remote_open(c->env->base.loop, &options, &events, c, &c->remote, err);
-    return rc < 0 ? rc
-                  : c->env->carrier_ops->start(c->env->arg, c, spec, words, &c->own, err);
+    return rc < 0 ? rc : c->env->carrier_ops->start(c->env->arg, c, spec, words, &c->own, err);
 }
 
 static int open_sandbox(struct environment *base, const struct sandbox_spec *spec,

@@ -4,11 +4,19 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "env/bridge.h"
 #include "env/docker.h"
 #include "env/local.h"
 #include "env/plugin.h"
 
-#define PLUGIN "plugin:"
+/* The user's own, by a path behind the prefix. */
+static const struct {
+    const char *prefix;
+    int (*open)(struct loop *loop, const char *path, struct environment **out, struct error *err);
+} kinds[] = {
+    { "plugin:", plugin_open },
+    { "bridge:", bridge_open },
+};
 
 static const struct {
     const char *name;
@@ -42,8 +50,9 @@ const char *environment_needs(size_t i)
 int environment_open(
     const char *name, struct loop *loop, struct environment **out, struct error *err)
 {
-    if (strncmp(name, PLUGIN, sizeof PLUGIN - 1) == 0)
-        return plugin_open(loop, name + sizeof PLUGIN - 1, out, err);
+    for (size_t i = 0; i < array_length(kinds); i++)
+        if (strncmp(name, kinds[i].prefix, strlen(kinds[i].prefix)) == 0)
+            return kinds[i].open(loop, name + strlen(kinds[i].prefix), out, err);
     for (size_t i = 0; i < array_length(environments); i++) {
         if (strcmp(environments[i].name, name) != 0)
             continue;

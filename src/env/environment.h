@@ -135,7 +135,7 @@ const char *environment_name(size_t i);
 const char *environment_about(size_t i);
 /* And then what it would need; NULL: it is here. */
 const char *environment_needs(size_t i);
-/* The environment by its name, or plugin:PATH. ERROR_UNSUPPORTED for those that are not in this version. */
+/* The environment by its name, or plugin:PATH or bridge:PATH. ERROR_UNSUPPORTED for those that are not in this version. */
 int environment_open(
     const char *name, struct loop *loop, struct environment **out, struct error *err);
 void environment_close(struct environment *env);

@@ -36,14 +36,15 @@ struct droste_watch {
 
 static int uv_events(int events)
 {
-    return (events & DROSTE_READABLE ? UV_READABLE : 0) | (events & DROSTE_WRITABLE ? UV_WRITABLE : 0);
+    return (events & DROSTE_READABLE ? UV_READABLE : 0) |
+           (events & DROSTE_WRITABLE ? UV_WRITABLE : 0);
 }
 
 static void watch_ready(void *arg, int status, int events)
 {
     const droste_watch *w = arg;
-    int found = (events & UV_READABLE ? DROSTE_READABLE : 0) |
-                (events & UV_WRITABLE ? DROSTE_WRITABLE : 0);
+    int found =
+        (events & UV_READABLE ? DROSTE_READABLE : 0) | (events & UV_WRITABLE ? DROSTE_WRITABLE : 0);
     w->fn(w->arg, status < 0 ? DROSTE_READABLE | DROSTE_WRITABLE : found);
 }
 
@@ -127,8 +128,7 @@ static int plugin_start(void *arg, struct carrier *carrier, const struct sandbox
     *c = (droste_carrier){ .plugin = p, .carrier = carrier };
     if (p->table->start(&host, c, &wanted, &c->own, why, sizeof why) < 0) {
         free(c);
-        return error_set(
-            err, ERROR_ENVIRONMENT, "environment '%.40s': %.180s", p->ops.name, why);
+        return error_set(err, ERROR_ENVIRONMENT, "environment '%.40s': %.180s", p->ops.name, why);
     }
     *own = c;
     return 0;
@@ -179,11 +179,13 @@ static int load(struct plugin *p, const char *path, struct error *err)
     p->table = dlsym(p->object, SYMBOL);
     if (!p->table)
         return error_set(err, ERROR_CONFIG,
-            "%.100s is no environment: it does not export %s (see droste_environment.h)", path, SYMBOL);
+            "%.100s is no environment: it does not export %s (see droste_environment.h)", path,
+            SYMBOL);
     const droste_environment *t = p->table;
     if (t->size < sizeof *t || !t->name || !t->start || !t->write || !t->end)
         return error_set(err, ERROR_CONFIG,
-            "%.100s: its %s is not whole: size, name, start, write and end are needed", path, SYMBOL);
+            "%.100s: its %s is not whole: size, name, start, write and end are needed", path,
+            SYMBOL);
     return 0;
 }
 
