@@ -48,10 +48,10 @@ def run_cell(ident, name, code, echo, tools=False):
             if body is not NOTHING:
                 run_code(body)
             if last is not None:
-                value = run_code(last)
-                if value is not None:
-                    session.builtins._ = value
-                    value = shorten(plain(repr(value)), MESSAGE)
+                found = run_code(last)
+                if found is not None:
+                    session.builtins._ = found
+                    value = shorten(plain(repr(found)), MESSAGE)    # its repr may raise, and it is no echo then
             if tools:
                 finish_tools(before)
         finally:
