@@ -39,6 +39,7 @@ POWERS = {
     "tmp size": "a bound on temporary files (tmp_size)",
     "semaphores": "named semaphores and shared memory, which multiprocessing's pools need",
     "signal": "a cell that does not look at its channel is interrupted",
+    "whole": "a sandbox that is killed from outside takes all its processes with it",
     "outside": "somebody on this machine can see and end the guest's processes",
 }
 
@@ -121,6 +122,19 @@ class Adapter:
         """The processes of a session that are still there."""
         return [pid for pid, start in mark["all"] if start_of(pid) == start]
 
+    def is_gone(self, mark):
+        """Whether what was killed has ended."""
+        pid, start = mark["top"]
+        return start_of(pid) != start
+
+    def sweep(self, mark):
+        """Ends what is left, at the end of a test."""
+        for pid in self.left(mark):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+
     def holdings(self):
         """How much of the host this process has: numbers by name. Nothing of it may grow with the number of sessions
         that were closed. The suite has a directory of its own for temporary files (conftest.py)."""
@@ -136,10 +150,12 @@ class Local(Adapter):
     name = "local"
     word = "isolation"
 
+    ORPHANS = "without a space of pids, what the guest has started outlives the process that keeps it"
     LACKS = {
-        "landlock": {"tmp size": "temporary files are the host's, bounded by file_size alone",
+        "landlock": {"whole": ORPHANS, "tmp size": "temporary files are the host's, bounded by file_size alone",
                      "semaphores": "/dev/shm is the host's, and closed"},
         "process": {
+            "whole": ORPHANS,
             "tmp size": "temporary files are the host's, bounded by file_size alone",
             "files": "it is no wall: the code reads what the user may read",
             "network": "it is no wall: the code has the host's network",

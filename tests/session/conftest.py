@@ -108,7 +108,7 @@ class Shared:
     def ready(self):
         if self.interp is None or not self.interp.alive:
             self.close()
-            self.interp = self.adapter.open(model=self.model, retries=0, max_llm_calls=100000)
+            self.interp = self.adapter.open(model=self.model, retries=0, max_llm_calls=100000, grace=30)
             self.names = self.interp.execute("sorted(globals())").echo
         return self.interp
 
@@ -154,12 +154,27 @@ def opened(environment):
     made = []
 
     def open_one(**settings):
-        made.append(environment.open(**{"grace": 0.3, **settings}))
+        made.append(environment.open(**{"grace": 0.2, **settings}))
         return made[-1]
 
     yield open_one
     for interp in made:
         interp.shutdown()
+
+
+@pytest.fixture
+def marked(environment):
+    """marked(session): its processes, as the adapter knows them; none is left behind by the test."""
+    marks = []
+
+    def mark(interp):
+        marks.append(environment.mark(interp))
+        return marks[-1]
+
+    mark.all = marks
+    yield mark
+    for each in marks:
+        environment.sweep(each)
 
 
 @pytest.fixture
