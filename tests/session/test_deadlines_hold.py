@@ -13,9 +13,10 @@ SOON = 0.1
 
 @pytest.fixture(autouse=True)
 def kept(request):
-    """Every session has a variable, to see whether its state is kept."""
+    """Every session has a variable, to see whether its state is kept, and its modules: an import that a deadline stops
+    half-way is half a module for ever, as in any Python."""
     if "session" in request.fixturenames:
-        request.getfixturevalue("session").execute("kept = 41")
+        request.getfixturevalue("session").execute("kept = 41\nimport asyncio, os, queue, signal, subprocess, threading, time")
 
 
 def still_there(interp):
@@ -126,7 +127,15 @@ def test_an_interrupted_loop_of_asyncio_can_be_used_again(session):
     """Top-level await after a deadline that hit one."""
     session.execute("import asyncio")
     assert session.execute("await asyncio.sleep(60)", timeout=SOON).status == "timeout"
-    assert session.execute("await asyncio.sleep(0, 'again')").echo == "'again'"
+    result = session.execute("await asyncio.sleep(0, 'again')")
+    assert result.echo == "'again'", result.json
+
+
+def test_what_was_interrupted_in_an_await_does_not_go_on_later(session):
+    """The rest of the cell is not run by the next one that awaits; its `finally` was."""
+    session.execute("import asyncio\nseen, go = [], asyncio.Event()")
+    assert session.execute("try:\n    await go.wait()\n    seen.append('went on')\nfinally:\n    seen.append('finally')", timeout=SOON).status == "timeout"
+    assert session.execute("go.set()\nfor _ in range(5): await asyncio.sleep(0)\nseen").echo == "['finally']"
 
 
 def test_a_late_cell_may_still_submit(session):

@@ -1,0 +1,105 @@
+"""What is left on the host: nothing. Descriptors, processes and temporary files are as before, after sessions that
+ended in every way. The adapter counts them.
+"""
+import gc
+import os
+
+import pytest
+
+import adapters
+import droste
+
+ROUNDS = 5
+
+ENDS = {
+    "closed": "x = 1",
+    "submitted": "SUBMIT(a=1)",
+    "killed by itself": "import os; os._exit(3)",
+    "crashed": "import os; os.abort()",
+    "timed out": "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass",
+    "with programs": "import subprocess; p = subprocess.Popen(['sleep', '100'])",
+    "with a daemon": "import subprocess; subprocess.run('setsid sleep 100 & setsid setsid sleep 100 &', shell=True)",
+    "with threads": "import threading; t = threading.Thread(target=threading.Event().wait); t.start()",
+    "with files": "open('f', 'w').write('x' * 100000); import os; os.makedirs('a/b/c')",
+    "with calls": "import threading; t = threading.Thread(target=llm_query, args=('q',), daemon=True); t.start()",
+}
+
+
+def holdings(environment):
+    gc.collect()
+    return environment.holdings()
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_sessions_leave_nothing_behind(environment, opened, end):
+    """After N sessions the host's descriptors and child processes are as before."""
+    settings = {"execute_timeout": 0.1, "grace": 0.1} if end == "timed out" else {}
+
+    def some(count):
+        for _ in range(count):
+            interp = environment.open(model=lambda messages: "a", **settings)
+            interp.execute(ENDS[end])
+            interp.shutdown()
+
+    some(1)
+    before = holdings(environment)
+    some(ROUNDS)
+    assert adapters.wait_for(lambda: all(now <= before[name] for name, now in holdings(environment).items())), (
+        before, holdings(environment))
+
+
+def test_sessions_that_do_not_open_leave_nothing_behind(environment):
+    """Setup code that fails, settings that cannot be had."""
+    def some(count):
+        for _ in range(count):
+            for settings in ({"setup_code": "1 / 0"}, {"python": "/nowhere/python3"}, {"context_path": ["/nowhere"]}):
+                with pytest.raises(droste.Error):
+                    environment.open(**settings)
+
+    some(1)
+    before = holdings(environment)
+    some(ROUNDS)
+    assert adapters.wait_for(lambda: all(now <= before[name] for name, now in holdings(environment).items())), (
+        before, holdings(environment))
+
+
+@pytest.mark.needs("volume", "workspace")
+def test_a_volume_and_staged_files_leave_nothing_behind(environment, place):
+    """What was staged is gone with its session; the volume is one directory, however many had it."""
+    root = os.path.join(place, "volumes")
+
+    def some(count):
+        for _ in range(count):
+            interp = environment.open(volume_name="v", volume_root=root, context_path=[__file__])
+            assert interp.execute("save_to_volume('a', 'b'); workspace_write('c', 'd')").ok
+            interp.shutdown()
+
+    def found():
+        return sorted(os.path.join(at, name) for at, _, names in os.walk(root) for name in names)
+
+    some(1)
+    before, files = holdings(environment), found()
+    some(ROUNDS)
+    assert adapters.wait_for(lambda: all(now <= before[name] for name, now in holdings(environment).items()))
+    assert found() == files
+
+
+@pytest.mark.needs("outside")
+def test_a_closed_session_has_no_processes(environment, opened, marked):
+    """All of its processes end with it, those that it has started in the background too."""
+    interp = opened()
+    mark = marked(interp)
+    assert environment.left(mark)
+    interp.shutdown()
+    assert adapters.wait_for(lambda: not environment.left(mark)), environment.left(mark)
+
+
+def test_an_interpreter_that_was_forgotten_is_closed(environment):
+    """With a warning, and without what it held."""
+    before = holdings(environment)
+    interp = environment.open()
+    interp.execute("x = 1")
+    with pytest.warns(ResourceWarning):
+        del interp
+        gc.collect()
+    assert adapters.wait_for(lambda: all(now <= before[name] for name, now in holdings(environment).items()))
