@@ -177,6 +177,16 @@ def marked(environment):
         environment.sweep(each)
 
 
+@pytest.fixture(scope="session")
+def volume_root(environment):
+    """Where the volumes and workspaces of all tests are: another place would be another kind of sandbox, and each kind
+    takes a start of its own."""
+    made = environment.place()
+    yield os.path.join(made, "volumes")
+    droste.clear_shelf()
+    adapters.remove(made)
+
+
 @pytest.fixture
 def place(environment):
     """A directory of the host's that the environment can show to its guests."""

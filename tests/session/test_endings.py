@@ -55,7 +55,7 @@ CODE = {
     "it does so without ignoring SIGXFSZ, as C programs do":
         ("import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n" + WRITE, {"file_size": "1M"}, None, "file size"),
     "what is in its volume is over the volume's limits":
-        (VOLUME, {"volume_name": "v", "volume_size": "1M"}, None, "volume"),
+        (VOLUME, {"volume_name": "full", "volume_size": "1M"}, None, "volume"),
     "what is in its workspace is over `--workspace-size` or `--workspace-files`":
         (WORKSPACE, {"context_path": [__file__], "workspace_size": "1M"}, None, "workspace"),
     "it breaks the protocol": ("raw(b'\\0' * 24)\nimport time\ntime.sleep(60)", {}, None),
@@ -91,15 +91,16 @@ def rows():
 
 
 @pytest.fixture
-def ending(environment, place, marked):
+def ending(environment, volume_root, marked):
     """ending(row): the session and the result of the row's cell, run as its settings and its disturbance have it."""
     made = []
 
     def end(row):
         code, settings, disturbance = CODE[row][:3]
         begun = threading.Event()
-        interp = environment.open(**{"grace": 0.2, "volume_root": os.path.join(place, "volumes"),
-                                     "tools": {"begun": begun.set}, **settings})
+        if {"volume_name", "context_path"} & set(settings):
+            settings = {"volume_root": volume_root, **settings}
+        interp = environment.open(**{"grace": 0.2, "tools": {"begun": begun.set}, **settings})
         made.append(interp)
         assert interp.execute("kept = 41\n" + environment.raw).ok
         disturb = {None: None, "interrupt": interp.interrupt}.get(disturbance)

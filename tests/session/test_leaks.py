@@ -9,7 +9,7 @@ import pytest
 import adapters
 import droste
 
-ROUNDS = 5
+ROUNDS = 3
 
 ENDS = {
     "closed": "x = 1",
@@ -18,7 +18,7 @@ ENDS = {
     "crashed": "import os; os.abort()",
     "timed out": "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass",
     "with programs": "import subprocess; p = subprocess.Popen(['sleep', '100'])",
-    "with a daemon": "import subprocess; subprocess.run('setsid sleep 100 & setsid setsid sleep 100 &', shell=True)",
+    "with a daemon": "import subprocess; subprocess.run('setsid sleep 100 & setsid sh -c \"sleep 100\" &', shell=True)",
     "with threads": "import threading; t = threading.Thread(target=threading.Event().wait); t.start()",
     "with files": "open('f', 'w').write('x' * 100000); import os; os.makedirs('a/b/c')",
     "with calls": "import threading; t = threading.Thread(target=llm_query, args=('q',), daemon=True); t.start()",
@@ -30,22 +30,31 @@ def holdings(environment):
     return environment.holdings()
 
 
-@pytest.mark.parametrize("end", ENDS)
-def test_sessions_leave_nothing_behind(environment, opened, end):
-    """After N sessions the host's descriptors and child processes are as before."""
-    settings = {"execute_timeout": 0.1, "grace": 0.1} if end == "timed out" else {}
-
-    def some(count):
-        for _ in range(count):
+def open_and_end(environment, ends, rounds):
+    for _ in range(rounds):
+        for end in ends:
+            settings = {"execute_timeout": 0.1, "grace": 0.1} if end == "timed out" else {}
             interp = environment.open(model=lambda messages: "a", **settings)
             interp.execute(ENDS[end])
             interp.shutdown()
 
-    some(1)
+
+def is_as_before(environment, before):
+    return adapters.wait_for(lambda: all(now <= before[name] for name, now in holdings(environment).items()))
+
+
+def test_sessions_leave_nothing_behind(environment):
+    """After N sessions the host's descriptors and child processes are as before, however they ended."""
+    open_and_end(environment, ENDS, 1)
     before = holdings(environment)
-    some(ROUNDS)
-    assert adapters.wait_for(lambda: all(now <= before[name] for name, now in holdings(environment).items())), (
-        before, holdings(environment))
+    open_and_end(environment, ENDS, ROUNDS)
+    if not is_as_before(environment, before):
+        leaks = []
+        for end in ENDS:        # which of them?
+            before = holdings(environment)
+            open_and_end(environment, [end], ROUNDS)
+            leaks += [end] * (not is_as_before(environment, before))
+        pytest.fail("these leave something behind: %s" % (leaks or "all together"))
 
 
 def test_sessions_that_do_not_open_leave_nothing_behind(environment):
@@ -59,28 +68,25 @@ def test_sessions_that_do_not_open_leave_nothing_behind(environment):
     some(1)
     before = holdings(environment)
     some(ROUNDS)
-    assert adapters.wait_for(lambda: all(now <= before[name] for name, now in holdings(environment).items())), (
-        before, holdings(environment))
+    assert is_as_before(environment, before), (before, holdings(environment))
 
 
 @pytest.mark.needs("volume", "workspace")
-def test_a_volume_and_staged_files_leave_nothing_behind(environment, place):
+def test_a_volume_and_staged_files_leave_nothing_behind(environment, volume_root):
     """What was staged is gone with its session; the volume is one directory, however many had it."""
-    root = os.path.join(place, "volumes")
-
     def some(count):
         for _ in range(count):
-            interp = environment.open(volume_name="v", volume_root=root, context_path=[__file__])
+            interp = environment.open(volume_name="left", volume_root=volume_root, context_path=[__file__])
             assert interp.execute("save_to_volume('a', 'b'); workspace_write('c', 'd')").ok
             interp.shutdown()
 
     def found():
-        return sorted(os.path.join(at, name) for at, _, names in os.walk(root) for name in names)
+        return sorted(os.path.join(at, name) for at, _, names in os.walk(volume_root) for name in names)
 
     some(1)
     before, files = holdings(environment), found()
     some(ROUNDS)
-    assert adapters.wait_for(lambda: all(now <= before[name] for name, now in holdings(environment).items()))
+    assert is_as_before(environment, before), (before, holdings(environment))
     assert found() == files
 
 
@@ -102,4 +108,4 @@ def test_an_interpreter_that_was_forgotten_is_closed(environment):
     with pytest.warns(ResourceWarning):
         del interp
         gc.collect()
-    assert adapters.wait_for(lambda: all(now <= before[name] for name, now in holdings(environment).items()))
+    assert is_as_before(environment, before), (before, holdings(environment))

@@ -45,8 +45,8 @@ def git(place, *words):
 
 
 @pytest.fixture
-def staged(opened, place):
-    return lambda **settings: opened(**{"volume_root": os.path.join(place, "volumes"), **settings})
+def staged(opened, volume_root):
+    return lambda **settings: opened(**{"volume_root": volume_root, **settings})
 
 
 def test_copies_of_the_hosts_files_are_there(staged, files):
