@@ -100,11 +100,15 @@ class Adapter:
     def mark(self, interp):
         """What the processes of this session are, as kill() and left() know them: plain JSON. The session must be
         idle. A process of the guest's stays behind in it."""
-        token = "%d.%d" % (10 ** 6, uuid.uuid4().int % 10 ** 12)     # sleeps for days
-        made = interp.execute("import subprocess as _s; _p = _s.Popen(['sleep', %r])" % token)
+        word = new_word()
+        made = interp.execute("import subprocess as _s; _p = _s.Popen(['sleep', %r])" % word)
         assert made.ok, made.error
-        below = self.guest_of(wait_for(lambda: pid_of(token)))
-        return {"top": below[-1], "all": [p for p in family(below[-1][0])]}
+        top = self.guest_of(wait_for(lambda: self.processes_of(word))[0])[-1]
+        return {"top": top, "all": family(top[0])}
+
+    def processes_of(self, word):
+        """The processes on this machine that have a word of new_word() in their command line, as guests sleep for so long."""
+        return [pid for pid in everybody() if word.encode() in command_of(pid)]
 
     def guest_of(self, pid):
         """[(pid, start)…] from a process up to the guest's first: it and those above it in another space of pids."""
@@ -254,16 +258,17 @@ def is_inside(pid):
         return False
 
 
-def pid_of(word):
-    """The process that has this word in its command line."""
-    for pid in everybody():
-        try:
-            with open("/proc/%d/cmdline" % pid, "rb") as line:
-                if word.encode() in line.read().split(b"\0"):
-                    return pid
-        except OSError:
-            pass
-    return None
+def command_of(pid):
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as line:
+            return line.read().split(b"\0")
+    except OSError:
+        return []
+
+
+def new_word():
+    """A number of seconds, of days, that nobody else sleeps for."""
+    return "%d.%d" % (10 ** 6, uuid.uuid4().int % 10 ** 12)
 
 
 def wait_for(condition, seconds=20):

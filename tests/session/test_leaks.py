@@ -100,6 +100,24 @@ def test_a_closed_session_has_no_processes(environment, opened, marked):
     assert adapters.wait_for(lambda: not environment.left(mark)), environment.left(mark)
 
 
+@pytest.mark.needs("outside")
+@pytest.mark.parametrize("end", ["closed", "killed by itself", "crashed", "timed out"])
+def test_daemons_end_with_their_session(environment, opened, end):
+    """What has left its parents, its group and its terminal is still the sandbox's, however that ends."""
+    word = adapters.new_word()
+    interp = opened()
+    assert interp.execute("import subprocess\nx = subprocess.run(%r, shell=True)" % (
+        "setsid sh -c 'sleep %s & setsid sleep %s & :' </dev/null >/dev/null 2>&1 &" % (word, word))).ok
+    assert adapters.wait_for(lambda: len(environment.processes_of(word)) == 2)
+    try:
+        interp.execute(ENDS[end], timeout=0.2)
+        interp.shutdown()
+        assert adapters.wait_for(lambda: not environment.processes_of(word)), environment.processes_of(word)
+    finally:
+        for pid in environment.processes_of(word):
+            os.kill(pid, 9)
+
+
 def test_an_interpreter_that_was_forgotten_is_closed(environment):
     """With a warning, and without what it held."""
     before = holdings(environment)
