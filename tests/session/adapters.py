@@ -273,12 +273,13 @@ def new_word():
 
 def wait_for(condition, seconds=20):
     """What must come; the limit only ends a test that fails."""
-    end = time.monotonic() + seconds
+    end, pause = time.monotonic() + seconds, 0.005
     while True:
         value = condition()
         if value or time.monotonic() > end:
             return value
-        time.sleep(0.01)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.2)
 
 
 def remove(place):

@@ -39,8 +39,8 @@ def open_and_end(environment, ends, rounds):
             interp.shutdown()
 
 
-def is_as_before(environment, before):
-    return adapters.wait_for(lambda: all(now <= before[name] for name, now in holdings(environment).items()))
+def is_as_before(environment, before, seconds=5):
+    return adapters.wait_for(lambda: all(now <= before[name] for name, now in holdings(environment).items()), seconds)
 
 
 def test_sessions_leave_nothing_behind(environment):
@@ -53,7 +53,7 @@ def test_sessions_leave_nothing_behind(environment):
         for end in ENDS:        # which of them?
             before = holdings(environment)
             open_and_end(environment, [end], ROUNDS)
-            leaks += [end] * (not is_as_before(environment, before))
+            leaks += [end] * (not is_as_before(environment, before, 0.1))
         pytest.fail("these leave something behind: %s" % (leaks or "all together"))
 
 
