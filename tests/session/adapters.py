@@ -38,7 +38,6 @@ POWERS = {
     "file size": "a bound on the size of a file (file_size)",
     "tmp size": "a bound on temporary files (tmp_size)",
     "semaphores": "named semaphores and shared memory, which multiprocessing's pools need",
-    "signal": "a cell that does not look at its channel is interrupted",
     "whole": "a sandbox that is killed from outside takes all its processes with it",
     "outside": "somebody on this machine can see and end the guest's processes",
 }
@@ -64,6 +63,8 @@ class Adapter:
     word = None
     #: code that defines raw(data), which writes bytes to the channel behind the guest's back
     raw = "import os\ndef raw(data): os.write(3, data)\n"
+    #: code that closes that channel
+    cut = "import os\nos.close(3)\n"
 
     def __init__(self, text, settings):
         self.id, self.settings = text, settings

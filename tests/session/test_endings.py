@@ -221,6 +221,15 @@ def test_a_host_that_is_killed_leaves_nothing(environment, marked):
     assert adapters.wait_for(lambda: not environment.left(mark)), environment.left(mark)
 
 
+def test_a_transport_that_is_lost_ends_the_session(environment, opened):
+    """Where the channel is closed in the middle of a cell, nobody waits for a result for ever, and none is made up."""
+    interp = opened(execute_timeout=5)
+    result = interp.execute("x = 1\n" + environment.cut)
+    assert result.status in ("killed", "lost") and (result.alive, result.fields) == (False, None)
+    with pytest.raises(droste.LostError):
+        interp.execute("x")
+
+
 PROTOCOL = {
     "another version": "raw(b'\\x09\\x14' + b'\\0' * 22)",
     "an unknown type": "raw(b'\\x01\\x63' + b'\\0' * 22)",
