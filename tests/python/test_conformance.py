@@ -75,7 +75,7 @@ class Mine(Adapter):
 def test_an_adapter_of_ones_own_declares_what_is_skipped(tmp_path):
     """`--adapter`: tests that need what it lacks are skipped with its reason, the others run."""
     (tmp_path / "mine.py").write_text(ADAPTER)
-    said = suite(tmp_path, "--adapter", str(tmp_path / "mine.py"), "--environment", "mine:process",
+    said = suite(tmp_path, "--adapter=%s" % (tmp_path / "mine.py"), "--environment", "mine:process",
                  *("%s::%s" % (FILES[name], name) for name in (CONTROL, "test_volumes_stay_apart")))
     assert "PASSED tests/session/test_output.py::%s[mine:process]" % CONTROL in said
     assert re.search(r"^SKIPPED .*mine:process has not got the power 'volume' .*: sandboxes of mine keep nothing", said, re.M), said

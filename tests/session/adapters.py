@@ -4,7 +4,7 @@ All that the suite knows of an environment is here; a test sees an `Adapter`, an
 files of the host. `--environment NAME[:WORD][,SETTING=VALUE…]` names one. An environment that no class below
 knows is opened by its name with its settings, as `Adapter` does it: for most that is enough.
 
-One that needs more is a class in a file of its own, `--adapter FILE`, which registers itself:
+One that needs more is a class in a file of its own, `--adapter=FILE`, which registers itself:
 
     from adapters import ADAPTERS, Adapter
 
