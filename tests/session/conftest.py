@@ -150,11 +150,12 @@ def asked(session, sharing):
 
 @pytest.fixture
 def opened(environment):
-    """opened(setting=value…): a session of the test's own; its interrupts are quick to become kills."""
+    """opened(setting=value…): a session of the test's own. Where an interrupt is to be heard, a busy machine has time for
+    that; where it is to become a kill, tests say `grace=SOON`."""
     made = []
 
     def open_one(**settings):
-        made.append(environment.open(**{"grace": 0.2, **settings}))
+        made.append(environment.open(**{"grace": 30, **settings}))
         return made[-1]
 
     yield open_one

@@ -84,7 +84,7 @@ HIDING_PLACES = {
 @pytest.mark.parametrize("way", ESCAPES)
 def test_no_code_escapes_the_kill(opened, way):
     """After the grace it is killed: nothing that the code does about interrupts makes it last."""
-    interp = opened(execute_timeout=SOON)
+    interp = opened(execute_timeout=SOON, grace=SOON)
     result = interp.execute(ESCAPES[way])
     assert (result.status, result.error.type, result.killed, result.alive) == ("timeout", "TimeoutError", "timeout", False)
     with pytest.raises(droste.TimedOut):
@@ -94,7 +94,7 @@ def test_no_code_escapes_the_kill(opened, way):
 @pytest.mark.parametrize("place", HIDING_PLACES)
 def test_no_code_hides_from_the_deadline(opened, place):
     """It is stopped or killed, and the result says which: either way it ends as a timeout."""
-    interp = opened()
+    interp = opened(grace=SOON)
     interp.execute("kept = 41")
     result = interp.execute(HIDING_PLACES[place], timeout=SOON)
     assert (result.status, result.killed) == ("timeout", None if result.alive else "timeout")
@@ -146,17 +146,17 @@ def test_a_late_cell_may_still_submit(session):
 
 def test_the_sessions_own_deadline_ends_it(opened):
     """`timeout` of a session kills at once, cells that would have been quick included."""
-    interp = opened(timeout=0.5)
+    interp = opened(timeout=1)
     result = interp.execute("import time\ntime.sleep(60)")
     assert (result.status, result.killed, result.alive) == ("timeout", "timeout", False)
     with pytest.raises(droste.TimedOut):
         interp.execute("1")
 
 
-def interrupt_when_told(opened, code):
+def interrupt_when_told(opened, code, **settings):
     """Runs a cell that calls told(), upon which somebody in another thread interrupts it."""
     running = threading.Event()
-    interp = opened(tools={"told": running.set})
+    interp = opened(tools={"told": running.set}, **settings)
     interp.execute("kept = 41")
     thread = threading.Thread(target=lambda: running.wait(60) and interp.interrupt())
     thread.start()
@@ -184,7 +184,7 @@ def test_an_interrupt_that_is_ignored_becomes_a_kill(opened):
     """After the grace."""
     interp, result = interrupt_when_told(
         opened, "import signal, threading\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-                "threading.Thread(target=told, daemon=True).start()\nwhile True: pass")
+                "threading.Thread(target=told, daemon=True).start()\nwhile True: pass", grace=SOON)
     assert (result.status, result.killed, result.alive) == ("killed", "interrupt", False)
     with pytest.raises(droste.Cancelled):
         interp.execute("1")

@@ -60,7 +60,7 @@ CODE = {
         (WORKSPACE, {"context_path": [__file__], "workspace_size": "1M"}, None, "workspace"),
     "it breaks the protocol": ("raw(b'\\0' * 24)\nimport time\ntime.sleep(60)", {}, None),
     "somebody outside kills the sandbox": (SLEEP, {}, "kill", "outside"),
-    "the session's time is over": (SLEEP, {"timeout": 0.5}, None),
+    "the session's time is over": (SLEEP, {"timeout": 1}, None),
 }
 
 # The library's codes, by which the table names what the next call gets.

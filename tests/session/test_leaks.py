@@ -105,7 +105,7 @@ def test_a_closed_session_has_no_processes(environment, opened, marked):
 def test_daemons_end_with_their_session(environment, opened, end):
     """What has left its parents, its group and its terminal is still the sandbox's, however that ends."""
     word = adapters.new_word()
-    interp = opened()
+    interp = opened(grace=0.2)
     assert interp.execute("import subprocess\nx = subprocess.run(%r, shell=True)" % (
         "setsid sh -c 'sleep %s & setsid sleep %s & :' </dev/null >/dev/null 2>&1 &" % (word, word))).ok
     assert adapters.wait_for(lambda: len(environment.processes_of(word)) == 2)

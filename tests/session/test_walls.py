@@ -148,7 +148,8 @@ LIMITS = {
     "file size": ({"file_size": "1M"}, "with open('f', 'wb') as f: f.write(bytes(2 << 20))", "with open('g', 'wb') as f: f.write(bytes(1 << 19))", "OSError"),
     "tmp size": ({"tmp_size": "4M"}, "import tempfile\nwith tempfile.TemporaryFile() as f: f.write(bytes(6 << 20))",
                  "import tempfile\nwith tempfile.TemporaryFile() as f: f.write(bytes(2 << 20))", "OSError"),
-    "processes": ({"processes": 24}, THREADS % 100, THREADS % 4, "RuntimeError"),
+    # Where the kernel counts all processes of a user, others of that user come and go meanwhile: there is much room.
+    "processes": ({"processes": 60}, THREADS % 250, THREADS % 4, "RuntimeError"),
 }
 
 
