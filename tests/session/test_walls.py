@@ -149,7 +149,7 @@ LIMITS = {
     "tmp size": ({"tmp_size": "4M"}, "import tempfile\nwith tempfile.TemporaryFile() as f: f.write(bytes(6 << 20))",
                  "import tempfile\nwith tempfile.TemporaryFile() as f: f.write(bytes(2 << 20))", "OSError"),
     # Where the kernel counts all processes of a user, others of that user come and go meanwhile: there is much room.
-    "processes": ({"processes": 60}, THREADS % 250, THREADS % 4, "RuntimeError"),
+    "processes": ({"processes": 60}, THREADS % 110, THREADS % 4, "RuntimeError"),
 }
 
 
