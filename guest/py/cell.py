@@ -26,12 +26,28 @@ def run_code(code):
     """Runs compiled code in __main__; code with top-level await runs on the session's event loop."""
     value = eval(code, session.namespace)
     if code.co_flags & 0x80 and isinstance(value, types.CoroutineType):     # CO_COROUTINE
-        import asyncio
-        if session.event_loop is None or session.event_loop.is_closed():
-            session.event_loop = asyncio.new_event_loop()
-            asyncio.set_event_loop(session.event_loop)
-        value = session.event_loop.run_until_complete(value)
+        value = run_coroutine(value)
     return value
+
+
+def run_coroutine(coroutine):
+    """Its value. Where an interrupt stops the loop while it waits, it is cancelled as asyncio.run does it: else it would go
+    on in the next cell that awaits something."""
+    import asyncio
+    if session.event_loop is None or session.event_loop.is_closed():
+        session.event_loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(session.event_loop)
+    task = session.event_loop.create_task(coroutine)
+    try:
+        return session.event_loop.run_until_complete(task)
+    except BaseException:
+        if not task.done():
+            task.cancel()
+            try:
+                session.event_loop.run_until_complete(task)
+            except asyncio.CancelledError:
+                pass
+        raise
 
 
 def run_cell(ident, name, code, echo, tools=False):
@@ -48,10 +64,10 @@ def run_cell(ident, name, code, echo, tools=False):
             if body is not NOTHING:
                 run_code(body)
             if last is not None:
-                value = run_code(last)
-                if value is not None:
-                    session.builtins._ = value
-                    value = shorten(plain(repr(value)), MESSAGE)
+                found = run_code(last)
+                if found is not None:
+                    session.builtins._ = found
+                    value = shorten(plain(repr(found)), MESSAGE)    # its repr may raise, and it is no echo then
             if tools:
                 finish_tools(before)
         finally:
