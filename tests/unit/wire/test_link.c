@@ -49,10 +49,9 @@ static const struct link_events events = { on_write, on_bytes };
 static void pair_open(struct pair *p, enum link_form form)
 {
     struct link_options host = { .form = form };
-    struct link_options guest = { .form = form,
-        .answers = true,
-        .send_window = LINK_TO_HOST,
-        .receive_window = LINK_TO_GUEST };
+    struct link_options guest = {
+        .form = form, .answers = true, .send_window = LINK_TO_HOST, .receive_window = LINK_TO_GUEST
+    };
     *p = (struct pair){ .form = form, .until_cut = { NEVER, NEVER }, .nonce = 7 };
     assert_ok(link_open(&host, &events, &p->ends[HOST], &p->ends[HOST].link, err));
     assert_ok(link_open(&guest, &events, &p->ends[GUEST], &p->ends[GUEST].link, err));
@@ -169,7 +168,10 @@ static void what_goes_in_comes_out(void **state)
 /* Small records in both directions, answers among them. */
 static void chat(struct pair *p, size_t piece)
 {
-    static const char *const words[] = { "a", "bc", "defgh", "\x1e" "DL\x01", "0123456789" };
+    static const char *const words[] = { "a", "bc", "defgh",
+        "\x1e"
+        "DL\x01",
+        "0123456789" };
     for (size_t i = 0; i < array_length(words); i++) {
         say(p, HOST, words[i], strlen(words[i]));
         run(p, piece);
@@ -183,8 +185,11 @@ static void chat(struct pair *p, size_t piece)
 
 static void assert_chat(const struct pair *p)
 {
-    static const char there[] = "abcdefgh\x1e" "DL\x01" "0123456789";
-    static const char back[] = "a!bc!defgh!\x1e" "DL\x01!0123456789!";
+    static const char there[] = "abcdefgh\x1e"
+                                "DL\x01"
+                                "0123456789";
+    static const char back[] = "a!bc!defgh!\x1e"
+                               "DL\x01!0123456789!";
     assert_got(p, GUEST, there, sizeof there - 1);
     assert_got(p, HOST, back, sizeof back - 1);
 }
@@ -647,7 +652,8 @@ static void garbage_costs_one_look_at_each_byte(void **state)
         run(&p, 1000);
         for (int i = 0; i < 2; i++) {
             cleanup_free char *zeros = calloc(1, LINK_RECORD_MAX);
-            assert_ok(link_feed(p.ends[HOST].link, zeros, form == LINK_BARE ? LINK_RECORD_MAX : 0, err));
+            assert_ok(
+                link_feed(p.ends[HOST].link, zeros, form == LINK_BARE ? LINK_RECORD_MAX : 0, err));
             link_ping(p.ends[HOST].link);
             run(&p, 1000);
         }

@@ -61,14 +61,14 @@ static void messages_come_out_of_any_pieces(void **state)
             assert_string_equal(t.text.data,
                 "<17.0 0 {}><2.0 7 a><2.0 7 b><2.0 7 c><18.2 7 d><18.2 7 e><19.0 7 null>");
         if (piece == stream.len)
-            assert_string_equal(
-                t.text.data, "<17.0 0 {}><2.0 7 abc><18.2 7 de><19.0 7 null>");
+            assert_string_equal(t.text.data, "<17.0 0 {}><2.0 7 abc><18.2 7 de><19.0 7 null>");
         buf_free(&t.text);
         mux_decoder_free(&d);
     }
 }
 
-static int feed_header(uint8_t kind, uint8_t stream, uint32_t worker, uint32_t len, struct error *err)
+static int feed_header(
+    uint8_t kind, uint8_t stream, uint32_t worker, uint32_t len, struct error *err)
 {
     cleanup_buf struct buf said = { 0 };
     struct mux_decoder d = { 0 };
