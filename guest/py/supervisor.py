@@ -16,6 +16,7 @@ READ = 1 << 18          # bytes at a time
 FULL = 1 << 19          # bytes that wait for the host: workers are not read
 KILL_SECONDS = 3        # for a keeper to end its tree; then the supervisor does
 SWEEP_SECONDS = 0.05
+LINGER_SECONDS = 1      # for the ends of pipes that a dead worker has given to others
 END_SECONDS = 2
 FIONREAD = 0x541B
 
@@ -70,7 +71,7 @@ class Worker:
         self.report = b""
         self.pending = bytearray()  # for the channel
         self.taken = 0              # bytes of which the host has not been told that they went
-        self.kill_at = None
+        self.kill_at = self.linger_until = None
         self.stray = False          # the keeper is gone, and has not said that the rest is
 
 
@@ -139,7 +140,8 @@ class Supervisor:
 
     def patience(self):
         """Milliseconds until something is to be done anyway; None: nothing is."""
-        times = [worker.kill_at for worker in self.workers.values() if worker.kill_at is not None]
+        times = [at for worker in self.workers.values() for at in (worker.kill_at, worker.linger_until)
+                 if at is not None]
         if self.lease:
             times.append(self.heard + self.lease)
         if self.sweeping:
@@ -168,11 +170,15 @@ class Supervisor:
         now = time.monotonic()
         if self.lease and now - self.heard > self.lease:
             self.over = True
-        for worker in self.workers.values():
+        for worker in list(self.workers.values()):
             if worker.kill_at is not None and now >= worker.kill_at:
                 worker.kill_at = None
                 if worker.keeper in self.keepers:
                     kill_quietly(worker.keeper, signal.SIGKILL)
+            if worker.linger_until is not None and now >= worker.linger_until:
+                worker.linger_until = now + LINGER_SECONDS
+                if self.stream.waiting() < FULL:
+                    self.close_all(worker)
         if self.sweeping:
             self.sweep()
 
@@ -360,6 +366,16 @@ class Supervisor:
         self.close_channel(worker)
         return False
 
+    def close_all(self, worker):
+        """Of a worker that is dead: somebody else must have its ends, or they would be closed."""
+        if worker.channel is not None:
+            self.read_channel(worker)
+            self.close_channel(worker)
+        for stream in list(worker.pipes):
+            self.relay_output(worker, stream)
+            if stream in worker.pipes:
+                self.close_pipe(worker, stream)
+
     def close_channel(self, worker):
         if worker.channel is None:
             return
@@ -398,6 +414,7 @@ class Supervisor:
         os.close(worker.status)
         worker.status = None
         worker.kill_at = None
+        worker.linger_until = time.monotonic() + LINGER_SECONDS
         if not worker.report or prctl is None:
             worker.stray = True         # the keeper was killed, or could not see all
             self.sweeping = True

@@ -282,10 +282,11 @@ static void a_worker_has_a_directory_of_its_own(void **state)
     struct side s;
     struct stat st;
     open_side(*state, &s);
-    const struct cell_result *r = run(&s,
-        "import os, tempfile\nopen('file', 'w').write('x')\nos.makedirs('a/b')\n"
-        "assert os.getcwd() == os.environ['HOME'] == os.environ['TMPDIR'] == tempfile.gettempdir()\n"
-        "print(os.getcwd(), end='')");
+    const struct cell_result *r =
+        run(&s, "import os, tempfile\nopen('file', 'w').write('x')\nos.makedirs('a/b')\n"
+                "assert os.getcwd() == os.environ['HOME'] == os.environ['TMPDIR'] == "
+                "tempfile.gettempdir()\n"
+                "print(os.getcwd(), end='')");
     assert_status(r, CELL_OK);
     cleanup_free char *path = strdup(buf_text(&r->out));
     assert_int_equal(stat(path, &st), 0);
@@ -481,8 +482,10 @@ static void who_stops_its_keeper_can_be_killed(void **state)
     struct fixture *f = *state;
     struct side s;
     open_side(f, &s);
-    start(&s, "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-              "while True: os.kill(os.getppid(), signal.SIGSTOP)", 0.2);
+    start(&s,
+        "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "while True: os.kill(os.getppid(), signal.SIGSTOP)",
+        0.2);
     assert_status(wait_done(&s), CELL_TIMEOUT);
     assert_false(s.last.alive);
     close_side(&s);
@@ -584,8 +587,7 @@ static void neither_a_flood_nor_deafness_stops_the_others(void **state)
     run(&deaf, "import os, signal, threading\n"
                "threading.Timer(0.01, lambda: os.kill(os.getpid(), signal.SIGSTOP)).start()");
     deaf.done = false;
-    assert_ok(session_set(
-        deaf.session, &name, 1, VALUE_TEXT, text, LARGE, -1, took, &deaf, err));
+    assert_ok(session_set(deaf.session, &name, 1, VALUE_TEXT, text, LARGE, -1, took, &deaf, err));
     for (int i = 0; i < 50; i++)
         assert_submits(&other, "SUBMIT(1)", "{\"output\": 1}");
     set_large(&other, text, -1);
@@ -595,6 +597,32 @@ static void neither_a_flood_nor_deafness_stops_the_others(void **state)
     close_side(&deaf);
     close_side(&other);
     wait_until(f, count_left(f) == 0);
+}
+
+/* To a session of the same user's: its end is told nevertheless. */
+static void who_gives_its_streams_away_ends_too(void **state)
+{
+    struct fixture *f = *state;
+    struct side giver, keeper;
+    open_side(f, &giver);
+    open_side(f, &keeper);
+    run(&keeper, "import os, socket\nlistener = socket.socket(socket.AF_UNIX)\n"
+                 "listener.bind('\\0droste-test-%d' % os.getuid())\nlistener.listen()");
+    start(&giver,
+        "import array, os, socket\ns = socket.socket(socket.AF_UNIX)\n"
+        "s.connect('\\0droste-test-%d' % os.getuid())\n"
+        "fds = array.array('i', [1, 2, 3])\n"
+        "s.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])\n"
+        "s.recv(1)\nos._exit(3)",
+        0);
+    assert_status(run(&keeper, "peer = listener.accept()[0]\nkept = peer.recvmsg(1, 100)\n"
+                               "assert kept[1]\npeer.send(b'x')"),
+        CELL_OK);
+    wait_done(&giver);
+    assert_string_equal(giver.last.killed, "exit 3");
+    assert_submits(&keeper, "SUBMIT(1)", "{\"output\": 1}");
+    close_side(&giver);
+    close_side(&keeper);
 }
 
 static size_t count_fds_of(pid_t pid)
@@ -625,7 +653,7 @@ static void fifty_sessions_leave_nothing(void **state)
         mine = count_fds();
         its = count_fds_of(the_carrier(f)->pid);
     }
-    wait_until(f, count_left(f) == 0 && count_fds_of(the_carrier(f)->pid) == its);
+    wait_until(f, count_left(f) == 0 && count_fds_of(the_carrier(f)->pid) <= its);
     assert_int_equal(count_fds(), mine);
     assert_int_equal(count_zombies(the_carrier(f)->pid), 0);
     assert_int_equal(remote_sandboxes(the_carrier(f)->remote), 0);
@@ -668,13 +696,14 @@ static void a_cut_before_the_first_word_is_mended(void **state)
 /* Wherever the guest was cut: either the session works, or its end is told. */
 static void a_cut_while_the_guest_is_sent_is_found_out(void **state)
 {
+    static const size_t sizes[] = { 1, 20, 20000, 60000, 90000 };
     struct fixture *f = *state;
     struct side s;
     unsigned worked = 0, ended = 0;
-    for (size_t each = 1; each < 600000; each = each * 5 + 20000) {
+    for (size_t i = 0; i < array_length(sizes); i++) {
         reopen(f, NULL);
         open_side(f, &s);
-        the_carrier(f)->cut_each = the_carrier(f)->until_cut = each;
+        the_carrier(f)->cut_each = the_carrier(f)->until_cut = sizes[i];
         wait_until(f, the_carrier(f)->cuts > 0);
         the_carrier(f)->cut_each = 0;
         start(&s, "SUBMIT(1)", 0);
@@ -683,8 +712,8 @@ static void a_cut_while_the_guest_is_sent_is_found_out(void **state)
         ended += s.last.status == CELL_LOST;
         close_side(&s);
     }
-    assert_int_equal(worked + ended, 3);
-    assert_true(worked > 0 && ended > 0);
+    assert_int_equal(worked + ended, array_length(sizes));
+    assert_true(ended > 0);
 }
 
 static void a_cell_survives_a_cut(void **state)
@@ -728,8 +757,10 @@ static void calls_survive_cuts(void **state)
     struct side s;
     open_side(f, &s);
     run(&s, "1");
-    start(&s, "import time\nfor i in range(50):\n    assert llm_query('p%d' % i) == 'p%d' % i\n"
-              "    time.sleep(0.005)\nSUBMIT(i)", 0);
+    start(&s,
+        "import time\nfor i in range(50):\n    assert llm_query('p%d' % i) == 'p%d' % i\n"
+        "    time.sleep(0.005)\nSUBMIT(i)",
+        0);
     for (int i = 0; i < 5 && !s.done; i++) {
         pass(f, 30);
         cut_for(f, 30);
@@ -786,7 +817,8 @@ static void wait_gone(struct fixture *f)
 static void an_interpreter_that_is_too_old_says_so(void **state)
 {
     static const char *const old[] = { "sh", "-c",
-        "printf 'a banner\\n\\036DROSTE - this is python 2.7.18 on linux2\\n'; exec sleep 100", NULL };
+        "printf 'a banner\\n\\036DROSTE - this is python 2.7.18 on linux2\\n'; exec sleep 100",
+        NULL };
     struct fixture *f = *state;
     struct side s;
     reopen(f, old);
@@ -854,8 +886,8 @@ static void sessions_work_without_ctypes(void **state)
     assert_status(run(&s, "import os; os._exit(3)"), CELL_KILLED);
     close_side(&s);
     open_side(f, &s);
-    assert_submits(&s, "import subprocess\nsubprocess.Popen(['sleep', '1000'])\nSUBMIT(1)",
-        "{\"output\": 1}");
+    assert_submits(
+        &s, "import subprocess\nsubprocess.Popen(['sleep', '1000'])\nSUBMIT(1)", "{\"output\": 1}");
     close_side(&s);
     wait_until(f, count_left(f) == 0);
     remove_without_ctypes(path);
@@ -864,13 +896,14 @@ static void sessions_work_without_ctypes(void **state)
 /* The twin: what cannot be hidden without ctypes. As an ordinary user; root sees everything. */
 static void the_supervisor_is_hidden_from_its_workers(void **state)
 {
-    static const char code[] =
-        "import os\n"
-        "def parent(pid): return int(open('/proc/%d/stat' % pid).read().rpartition(')')[2].split()[1])\n"
-        "def looks(pid):\n"
-        "    try: return bool(os.listdir('/proc/%d/fd' % pid))\n"
-        "    except PermissionError: return False\n"
-        "SUBMIT(me=looks(os.getpid()), keeper=looks(os.getppid()), supervisor=looks(parent(os.getppid())))";
+    static const char code[] = "import os\n"
+                               "def parent(pid): return int(open('/proc/%d/stat' % "
+                               "pid).read().rpartition(')')[2].split()[1])\n"
+                               "def looks(pid):\n"
+                               "    try: return bool(os.listdir('/proc/%d/fd' % pid))\n"
+                               "    except PermissionError: return False\n"
+                               "SUBMIT(me=looks(os.getpid()), keeper=looks(os.getppid()), "
+                               "supervisor=looks(parent(os.getppid())))";
     char *path = without_ctypes();
     char variable[96];
     const char *program[] = { "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env",
@@ -908,7 +941,10 @@ static void it_says_what_it_is(void **state)
 }
 
 #define B(name) cmocka_unit_test_setup_teardown(name, setup_bare, teardown)
-#define T(name) { #name ", terminal", name, setup_text, teardown, NULL }
+#define T(name)                                                                                    \
+    {                                                                                              \
+#name ", terminal", name, setup_text, teardown, NULL                                       \
+    }
 
 int main(void)
 {
@@ -945,6 +981,7 @@ int main(void)
         B(an_unused_lease_ends_it_with_all_workers),
         B(two_sessions_go_on_side_by_side),
         B(neither_a_flood_nor_deafness_stops_the_others),
+        B(who_gives_its_streams_away_ends_too),
         B(fifty_sessions_leave_nothing),
         B(a_cut_before_the_first_word_is_mended),
         T(a_cut_before_the_first_word_is_mended),
