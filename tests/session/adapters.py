@@ -29,6 +29,7 @@ POWERS = {
     "files": "the host's files are out of the guest's reach",
     "network": "no network is within the guest's reach",
     "read": "a path of the host's is shown where that is asked for (read)",
+    "preload": "modules are imported before the session starts (preload)",
     "memory": "a bound on memory (memory)",
     "memory together": "a bound on the memory of all processes together",
     "processes": "a bound on processes and threads (processes)",

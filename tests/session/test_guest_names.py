@@ -158,6 +158,7 @@ def test_the_interpreter_is_cpython(session):
     assert session.execute("SUBMIT(v=list(sys.version_info[:2]))").v >= [3, 8]
 
 
+@pytest.mark.needs("preload")
 def test_preloaded_modules_are_there_and_are_the_sessions_own(opened):
     """`preload`: imported once, and what one session does to its copy another does not see."""
     one, two = opened(preload=["calendar"]), opened(preload=["calendar"])

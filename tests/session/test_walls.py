@@ -180,7 +180,7 @@ def test_the_limits_in_force_are_in_the_result_and_no_others(environment, opened
 
 def test_what_cannot_be_given_is_refused_by_name(environment):
     """DESIGN.md: a spec that asks for what an environment cannot give is refused by name; nothing is dropped silently."""
-    asked = {"volume": {"volume_name": "v"}, "workspace": {"context_path": [__file__]}, "cpus": {"cpus": 0.5}, "read": {"read": ["/usr"]}}
+    asked = {"volume": {"volume_name": "v"}, "workspace": {"context_path": [__file__]}, "cpus": {"cpus": 0.5}, "preload": {"preload": ["csv"]}, "read": {"read": ["/usr"]}}
     for power, settings in asked.items():
         if power in environment.lacks:
             with pytest.raises(droste.Error, match=list(settings)[0].replace("_", ".")):
