@@ -56,11 +56,11 @@ TRACEBACK = 60000   # characters of a traceback
 ONE_PART = struct.Struct("<IQ")
 
 
-def join_parts(parts):
+def table_of(parts):
+    """What stands before them in a blob."""
     if len(parts) == 1:
-        return ONE_PART.pack(1, len(parts[0])) + parts[0]
-    return b"".join([struct.pack("<I", len(parts)),
-                     struct.pack("<%dQ" % len(parts), *map(len, parts))] + parts)
+        return ONE_PART.pack(1, len(parts[0]))
+    return struct.pack("<I%dQ" % len(parts), len(parts), *map(len, parts))
 
 
 def split_parts(blob):
