@@ -20,7 +20,7 @@ from typing import (Any, Callable, Deque, Dict, Generator, Generic, List, Mappin
 
 from . import _engine, _library, _settings, _tools
 from ._library import lib, quick
-from ._values import c_text, check_name, encode, literal, to_json
+from ._values import c_text, check_name, Data, encode, literal, memory_of, to_json
 from .errors import ArgumentError, Cancelled, CellFailed, Error, check, of
 from .result import Result
 
@@ -401,8 +401,8 @@ class Interpreter:
     def _start_cell(self, code: bytes, timeout: float) -> int:
         return quick.droste_session_exec_start(self._session, code, len(code), ECHO, timeout, self._err)
 
-    def _start_set(self, name: bytes, kind: bytes, data: bytes) -> int:
-        return lib.droste_session_set_start(self._session, name, kind, data, len(data), self._err)
+    def _start_set(self, name: bytes, kind: bytes, data: Data) -> int:
+        return lib.droste_session_set_start(self._session, name, kind, *memory_of(data), self._err)
 
     def _variable_steps(self, variables: Mapping[str, Any]) -> List[Callable[[], int]]:
         """Large texts are sent under a name of their own, once, as the code cannot change them; other large
