@@ -120,6 +120,8 @@ def execute(ident, head, blob):
     if os.getpid() != link.owner:       # a fork in the cell came out here
         flush_output()
         os._exit(1 if failure else 0)
+    if not head.get("name"):        # the user's own
+        log_execution(code, {"final": session.submitted}, {"had_error": failure is not None})
     finish_cell(ident, failure, value)
 
 

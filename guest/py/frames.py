@@ -3,7 +3,7 @@
 It is one module in several files, which the build joins in this order (src/meson.build): frames, link
 (frames over a private stream), session (what the user's code sees), cell (running one piece of code),
 variables (values from the host), calls (asking the host), futures (without waiting), tools (the host's
-and the user's), buffers, texts and files (the helpers), worker (the main loop), boot (the zygote). A part
+and the user's), buffers, texts, programs and files (the helpers), worker (the main loop), boot (the zygote). A part
 uses names of the others without importing them.
 
 Standard library only, CPython 3.8 and newer, no import of `threading` before a clone (its at-fork

@@ -516,6 +516,21 @@ static void typed_fields_bind_positions_and_are_checked(void **state)
     assert_submits(f, "SUBMIT('Oslo', 1)", "{\"city\": \"Oslo\", \"population\": 1}");
 }
 
+/* Of each cell that has ended, also where it raised; what it printed is not known to the guest. */
+static void cells_are_in_the_history(void **state)
+{
+    struct fixture *f = *state;
+    fixture_open_plain(f);
+    run(f, "print(1)");
+    run(f, "1 / 0");
+    run(f, "SUBMIT(1)");
+    assert_submits(f,
+        "SUBMIT(h=[[e['code_preview'], e['had_final'], e['metadata']['had_error'], "
+        "e['stdout_preview']] for e in get_session_history()])",
+        "{\"h\": [[\"print(1)\", false, false, \"\"], [\"1 / 0\", false, true, \"\"], "
+        "[\"SUBMIT(1)\", true, false, \"\"]]}");
+}
+
 static void the_environment_is_clean(void **state)
 {
     struct fixture *f = *state;
@@ -582,6 +597,7 @@ int main(void)
         T(forged_frames_end_that_sandbox_only),
         T(open_calls_have_ids_of_their_own_and_are_bounded),
         T(typed_fields_bind_positions_and_are_checked),
+        T(cells_are_in_the_history),
         T(the_environment_is_clean),
         T(only_the_standard_descriptors_and_the_channel_are_open),
         T(random_generators_differ_between_sandboxes),
