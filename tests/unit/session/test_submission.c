@@ -69,16 +69,16 @@ static void texts_are_where_their_places_are(void **state)
     struct submission *s;
     size_t len;
     static const char one[] = "\"\\\n\t\x01\xC3\xA9";
-    assert_ok(read_texts("{\"submitted\": 1, \"texts\": 2}", "{\"a\": NaN, \"b\": [1, NaN], \"c\": 2}", one,
-        "", &s, err));
+    assert_ok(read_texts("{\"submitted\": 1, \"texts\": 2}",
+        "{\"a\": NaN, \"b\": [1, NaN], \"c\": 2}", one, "", &s, err));
     assert_memory_equal(submission_text(s, 0, &len), one, strlen(one));
     assert_int_equal(len, strlen(one));
     assert_non_null(submission_text(s, 1, &len));
     assert_int_equal(len, 0);
     assert_null(submission_text(s, 2, &len));
     const char *json = submission_json(s, &len);
-    assert_string_equal(json,
-        "{\"a\": \"\\\"\\\\\\n\\u0009\\u0001\xC3\xA9\", \"b\": [1, \"\"], \"c\": 2}");
+    assert_string_equal(
+        json, "{\"a\": \"\\\"\\\\\\n\\u0009\\u0001\xC3\xA9\", \"b\": [1, \"\"], \"c\": 2}");
     assert_int_equal(len, strlen(json));
     assert_ptr_equal(submission_json(s, NULL), json);
     submission_free(s);
@@ -121,8 +121,8 @@ static void what_does_not_hold_together_is_refused(void **state)
     };
     for (size_t i = 0; i < array_length(wrong); i++) {
         struct submission *s;
-        assert_fails(ERROR_PROTOCOL, read_texts(wrong[i].head, wrong[i].outline, wrong[i].one,
-                                         wrong[i].two, &s, err));
+        assert_fails(ERROR_PROTOCOL,
+            read_texts(wrong[i].head, wrong[i].outline, wrong[i].one, wrong[i].two, &s, err));
         assert_null(s);
     }
 }
@@ -130,7 +130,8 @@ static void what_does_not_hold_together_is_refused(void **state)
 /* Each is the cell's own error: its code may submit such a thing, or the guest's. */
 static void what_is_no_object_is_the_cells_error(void **state)
 {
-    static const char *const wrong[] = { "[NaN]", "NaN", "{\"a\": NaN", "{NaN: 1}", "", "{\"a\":NaNs}" };
+    static const char *const wrong[] = { "[NaN]", "NaN", "{\"a\": NaN", "{NaN: 1}", "",
+        "{\"a\":NaNs}" };
     for (size_t i = 0; i < array_length(wrong); i++) {
         struct submission *s;
         assert_fails(ERROR_ARGUMENT,
@@ -138,8 +139,8 @@ static void what_is_no_object_is_the_cells_error(void **state)
         assert_null(s);
     }
     struct submission *s;
-    assert_fails(ERROR_ARGUMENT,
-        read_texts("{\"submitted\": 1}", "{\"a\": NaN}", NULL, NULL, &s, err)); /* without texts it is no JSON */
+    assert_fails(ERROR_ARGUMENT, read_texts("{\"submitted\": 1}", "{\"a\": NaN}", NULL, NULL, &s,
+                                     err)); /* without texts it is no JSON */
 }
 
 /* Quoted, 50 MiB of control characters are 300: as JSON that is too much, as it would be had the guest quoted
