@@ -4,7 +4,7 @@
 # Seconds. Where the last answer came within SOON, a thread looks for the next one for as long as LOOK before
 # it sleeps: to be woken costs more than an answer that is known at once. Models take longer than that.
 SOON, LOOK = 150e-6, 60e-6
-SMALL = 65536                   # bytes of parts that are joined rather than sent as they are
+SMALL = 65536                   # bytes of a part that is copied rather than sent as it is
 TOGETHER = 1000                 # pieces in a system call (IOV_MAX is 1024)
 
 
@@ -96,12 +96,12 @@ class Link:
         if os.getpid() != self.owner:
             raise RuntimeError("a forked process has no channel to the host")
         table, parts = (b"", ()) if parts is None else (table_of(parts), parts)
-        size = sum(map(len, parts))
-        pieces = [HEADER.pack(VERSION, kind, 0, len(head), ident, len(table) + size) + head + table, *parts]
+        lengths = [len(part) for part in parts]
+        pieces = [HEADER.pack(VERSION, kind, 0, len(head), ident, len(table) + sum(lengths)) + head + table, *parts]
         self.enter()
         try:
-            if size <= SMALL:
-                self.outbox.append(b"".join(pieces))
+            if max(lengths, default=0) <= SMALL:
+                self.outbox.append(b"".join(pieces))    # there may be very many
             else:
                 self.outbox.extend(pieces)      # at once: no frame may come between
             # Several threads at once: one writes for all, so that they need not take turns.
