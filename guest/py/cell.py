@@ -136,6 +136,8 @@ def execute(ident, head, blob):
     if os.getpid() != link.owner:       # a fork in the cell came out here
         flush_output()
         os._exit(1 if failure else 0)
+    if not head.get("name"):        # the user's own
+        log_execution(code, {"final": session.submitted}, {"had_error": failure is not None})
     finish_cell(ident, failure, value)
 
 
@@ -150,8 +152,10 @@ def finish_cell(ident, failure, value):
     if submitted is None:
         submitted = answer_field()
     if submitted is not None:
-        result["submitted"] = len(parts)
-        parts.append(submitted)
+        result["submitted"] = 0
+        if submitted[1:]:
+            result["texts"] = len(submitted) - 1
+        parts += submitted
     if value is not None:
         result["echo"] = len(parts)
         parts.append(value.encode())
@@ -159,7 +163,7 @@ def finish_cell(ident, failure, value):
     if changed is not None:
         result["variables"] = changed
     flush_output()
-    link.send(RESULT, ident, json.dumps(result).encode(), join_parts(parts) if parts else b"")
+    link.send(RESULT, ident, json.dumps(result).encode(), parts)
 
 
 def answer_field():
@@ -179,8 +183,8 @@ def answer_field():
     for attempt in (lambda: content, lambda: plain(str(content))):
         try:
             value = attempt()
-            return to_json(name_values(names, (value,), {}) if names else {"answer": value})
+            return to_parts(name_values(names, (value,), {}) if names else {"answer": value})
         except BaseException:
             pass
-    return to_json({"answer": "<a value of type %s that is neither JSON nor text>"
+    return to_parts({"answer": "<a value of type %s that is neither JSON nor text>"
                     % plain(type_name(type(content)))})

@@ -227,6 +227,8 @@ struct droste_result {
     struct error error;
     double seconds;
     struct buf json;
+    size_t
+        submit_at; /* what was submitted belongs here in it, and is not there yet; 0: all is there */
 };
 
 /* A run that did not begin. NULL without memory. */
