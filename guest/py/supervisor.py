@@ -47,16 +47,31 @@ def cgroup_limits():
     return found
 
 
-def count_oom_kills():
-    for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
+class OutOfMemory:
+    """How often the kernel has killed something here because the memory of the whole was used up."""
+
+    def __init__(self):
+        self.fd = None
+        for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
+            try:
+                self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                break
+            except OSError:
+                pass
+        self.seen = self.count()
+
+    def count(self):
         try:
-            with open(path) as file:
-                for line in file:
-                    if line.startswith("oom_kill "):
-                        return int(line.split()[1])
-        except (OSError, ValueError):
-            pass
-    return 0
+            words = os.pread(self.fd, 4096, 0).split() if self.fd is not None else []
+            return int(words[words.index(b"oom_kill") + 1])
+        except (OSError, ValueError, IndexError):
+            return 0
+
+    def struck(self):
+        """Whether it has, since the last look."""
+        count = self.count()
+        struck, self.seen = count > self.seen, count
+        return struck
 
 
 class Worker:
@@ -72,6 +87,7 @@ class Worker:
         self.pending = bytearray()  # for the channel
         self.taken = 0              # bytes of which the host has not been told that they went
         self.kill_at = self.linger_until = None
+        self.starved = False        # it is ended because the memory of the whole was used up
         self.stray = False          # the keeper is gone, and has not said that the rest is
 
 
@@ -89,7 +105,7 @@ class Supervisor:
         self.handlers = {}
         self.watched = {}
         self.heard = time.monotonic()
-        self.oom_kills = count_oom_kills()
+        self.memory = OutOfMemory()
         self.over = False
         self.sweeping = False
         self.turn = 0
@@ -361,7 +377,9 @@ class Supervisor:
             while left > 0 and stream in worker.pipes and self.relay_output(worker, stream, min(left, READ)):
                 left -= READ
         if data:
-            self.say(MUX_BYTES, worker.number, data)
+            self.look_at_memory(worker)
+            if not worker.starved:      # else what it says of its end is wrong
+                self.say(MUX_BYTES, worker.number, data)
             return True
         self.close_channel(worker)
         return False
@@ -375,6 +393,13 @@ class Supervisor:
             self.relay_output(worker, stream)
             if stream in worker.pipes:
                 self.close_pipe(worker, stream)
+
+    def look_at_memory(self, worker):
+        """One of its processes was killed because together they use more than there is: the kernel takes the largest,
+        and who has lost a part of itself goes as a whole, as a local sandbox does (memory.oom.group)."""
+        if self.memory.struck() and len(self.workers) == 1:
+            worker.starved = True
+            self.obey(MUX_KILL, worker.number, b"")
 
     def close_channel(self, worker):
         if worker.channel is None:
@@ -433,10 +458,8 @@ class Supervisor:
         facts = {"status": -1}
         for line in worker.report.splitlines():
             facts.update(json.loads(line))
-        kills = count_oom_kills()
-        if kills > self.oom_kills and facts["status"] in (-1, signal.SIGKILL):
+        if worker.starved or (self.memory.struck() and facts["status"] in (-1, signal.SIGKILL)):
             facts["oom"] = True
-        self.oom_kills = kills
         return facts
 
     def woken(self):

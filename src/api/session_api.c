@@ -93,7 +93,7 @@ static int set_up(droste_session *s, struct error *err)
     rc = broker_open(&broker, &s->broker, err);
     if (rc == 0)
         rc = session_open(env, options, &events, s, &s->session, err);
-    if (rc == 0 && prepare_is_needed(options, false))
+    if (rc == 0 && prepare_is_needed(s->session, options, false))
         rc = session_api_prepare(s, err);
     return rc;
 }

@@ -199,7 +199,7 @@ int carried_open(struct loop *loop, const struct carrier_ops *ops, void *arg, en
     *env = (struct carried){ .carrier_ops = ops, .arg = arg, .form = form };
     env->ops = (struct environment_ops){
         .name = ops->name,
-        .powers = POWER_SIGNAL,
+        .powers = POWER_SIGNAL | POWER_LATE,
         .open = open_sandbox,
         .send = remote_send,
         .attend = remote_attend,

@@ -327,7 +327,7 @@ static void docker_free(struct environment *base)
 
 static const struct environment_ops docker_ops = {
     .name = "docker",
-    .powers = POWER_SIGNAL | POWER_CONTAINER,
+    .powers = POWER_SIGNAL | POWER_CONTAINER | POWER_LATE,
     .open = docker_open_sandbox,
     .send = remote_send,
     .attend = remote_attend,

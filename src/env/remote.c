@@ -498,7 +498,8 @@ unsigned remote_sandboxes(const struct remote *r)
     return r->count;
 }
 
-/* What the worker sets for itself. The names are those of Python's module `resource`. */
+/* What the worker sets for itself; memory too where the whole has a limit: Python can say then that there is none left.
+ * The names are those of Python's module `resource`. */
 static void write_limits(const struct remote *r, const struct jail_limits *limits, struct buf *out)
 {
     static const struct {
@@ -513,7 +514,7 @@ static void write_limits(const struct remote *r, const struct jail_limits *limit
     };
     buf_puts(out, "\"limits\":{\"RLIMIT_CORE\":0");
     for (size_t i = 0; i < array_length(rows); i++)
-        if (r->options.means[rows[i].limit] == LIMIT_BY_RLIMIT &&
+        if ((r->options.means[rows[i].limit] == LIMIT_BY_RLIMIT || rows[i].limit == LIMIT_MEMORY) &&
             limit_value(rows[i].limit, limits) > 0)
             buf_printf(out, ",\"%s\":%.0f", rows[i].name, limit_value(rows[i].limit, limits));
     buf_putc(out, '}');

@@ -143,7 +143,7 @@ static void prepared(void *arg, const struct error *why)
 static int prepare_session(struct rlm_run *r, struct error *err)
 {
     const struct session_options *o = &r->session_options;
-    if (!prepare_is_needed(o, true))
+    if (!prepare_is_needed(r->session, o, true))
         return bind_all(r, err);
     return prepare_start(&r->prepared, r->session, o, true, prepared, r, err);
 }

@@ -3,11 +3,12 @@
  *   a cell's deadline, or session_interrupt ── ring ──► the grace ──► ring again ──► the sandbox is ended
  *   the end of the session's own time ─────────────────────────────────────────────► it is ended
  */
+#include "base/clock.h"
 #include "session/internal.h"
 
 /* Twice within the grace: Python drops an exception that a signal raises inside a destructor or a
  * callback of a weak reference. A cell that caught the first one is hit by the second. */
-enum { RINGS = 2 };
+enum { RINGS = 2, START_SECONDS = 120 };
 
 static void ring(struct session *s)
 {
@@ -15,6 +16,15 @@ static void ring(struct session *s)
     session_send(s, FRAME_INTERRUPT, s->operation, "", 0, NULL, 0, NULL);
     s->ops->interrupt(s->sandbox);
     timer_start(s->deadline, (uint64_t)(s->grace * 1000 / RINGS), 0);
+}
+
+/* What starts the guest has its own limit; this one ends a guest that never says that it is there. */
+void session_deadline_begin(struct session *s)
+{
+    double limit = s->ready ? s->limit : s->limit + START_SECONDS;
+    s->started_ns = clock_ns();
+    if (s->limit > 0 && s->rings == 0)
+        timer_start(s->deadline, (uint64_t)(limit * 1000 + 0.5), 0);
 }
 
 void session_deadline_reached(void *arg)

@@ -13,12 +13,13 @@ enum { TOOLS_MAX = 1000 };
 
 static const char setup_name[] = "<setup>";
 static const char no_source_name[] = "<tools>";
+static const char start_name[] = "<start>";
 
-/* ---- the steps: [setup code] [values] [sources, or none that is only asked for the tools] ---- */
+/* ---- the steps: [an empty cell] [setup code] [values] [sources, or none that is only asked for the tools] ---- */
 
 static size_t setup_steps(const struct prepare *p)
 {
-    return p->options->setup != NULL;
+    return p->waits + (p->options->setup != NULL);
 }
 
 static size_t source_steps(const struct session_options *o, bool describe)
@@ -33,9 +34,10 @@ static size_t all_steps(const struct prepare *p)
     return setup_steps(p) + p->options->datum_count + source_steps(p->options, p->describe);
 }
 
-bool prepare_is_needed(const struct session_options *o, bool describe)
+bool prepare_is_needed(
+    const struct session *session, const struct session_options *o, bool describe)
 {
-    return o->setup || o->datum_count > 0 || source_steps(o, describe) > 0;
+    return session_is_late(session) || o->setup || o->datum_count > 0 || source_steps(o, describe) > 0;
 }
 
 /* Of a step: the value that it binds, or the code that it runs. */
@@ -49,6 +51,10 @@ static struct session_cell cell_of(const struct prepare *p)
 {
     const struct session_options *o = p->options;
     struct session_cell cell = { .code = "", .name = no_source_name, .execute_timeout = -1 };
+    if (p->step < p->waits) {
+        cell.name = start_name;
+        return cell;
+    }
     if (p->step < setup_steps(p)) {
         cell.code = o->setup;
         cell.len = strlen(o->setup);
@@ -83,9 +89,13 @@ static int code_outcome(const struct cell_result *r, const char *name, struct er
     bool setup = name == setup_name;
     if (r->status == CELL_OK || r->status == CELL_SUBMITTED)
         return 0;
+    if (name == start_name && r->alive)
+        return 0; /* it is there, whatever became of the cell */
     if (!r->error.type) {
         if (err)
             *err = r->reason;
+        if (name == start_name)
+            return -(int)r->reason.code;
         return error_wrap(err, "running the %s", setup ? "setup code" : "tools");
     }
     return error_set(err, r->status == CELL_TIMEOUT ? ERROR_TIMEOUT : ERROR_CONFIG,
@@ -158,6 +168,7 @@ int prepare_start(struct prepare *p, struct session *session, const struct sessi
     *p = (struct prepare){ .session = session,
         .options = options,
         .describe = describe,
+        .waits = session_is_late(session),
         .done = done,
         .arg = arg,
         .data = json_object_new_array() };

@@ -1,5 +1,6 @@
 /* session/prepare.h: what runs in a session before its first cell: the setup code, the values that it
- * is given, and the sources of its tools, in this order.
+ * is given, and the sources of its tools, in this order. Before all that, where an environment takes its time to
+ * start a sandbox, that it has one is waited for.
  */
 #ifndef DROSTE_SESSION_PREPARE_H
 #define DROSTE_SESSION_PREPARE_H
@@ -14,7 +15,7 @@ typedef void prepare_done_fn(void *arg, const struct error *why);
 struct prepare {
     struct session *session;
     const struct session_options *options;
-    bool describe;
+    bool describe, waits;
     prepare_done_fn *done;
     void *arg;
     size_t step;
@@ -24,7 +25,8 @@ struct prepare {
 };
 
 /* True if there is anything to do; with `describe`, also what the guest has as tools. */
-bool prepare_is_needed(const struct session_options *options, bool describe);
+bool prepare_is_needed(
+    const struct session *session, const struct session_options *options, bool describe);
 /* Begins, or begins again with another session; `done` comes later, exactly once, unless the session
  * is closed first. The options must stay as long. */
 int prepare_start(struct prepare *p, struct session *session, const struct session_options *options,

@@ -29,6 +29,8 @@ static int on_ready(struct session *s, const struct frame *frame, struct error *
     if (s->ready)
         return error_set(err, ERROR_PROTOCOL, "a second READY");
     s->ready = true;
+    if (s->operation)
+        session_deadline_begin(s);
     return 0;
 }
 

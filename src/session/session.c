@@ -129,8 +129,7 @@ int session_exec(struct session *s, const struct session_cell *cell, session_don
     cleanup_buf struct buf head = { 0 };
     write_exec_head(&head, cell);
     s->limit = limit;
-    if (s->limit > 0)
-        timer_start(s->deadline, (uint64_t)(s->limit * 1000 + 0.5), 0);
+    session_deadline_begin(s);
     struct session_part code = { cell->code, cell->len };
     rc = buf_failed(&head)
              ? error_memory(err)
@@ -314,6 +313,11 @@ void session_close(struct session *s)
 void session_hand_over(struct session *s, void *arg)
 {
     s->arg = arg;
+}
+
+bool session_is_late(const struct session *s)
+{
+    return (s->ops->powers & POWER_LATE) && !s->ready;
 }
 
 bool session_is_alive(const struct session *s)

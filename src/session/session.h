@@ -186,6 +186,8 @@ int session_reply(struct session *s, uint64_t id, struct json_object *head,
     const struct session_part *parts, size_t count, struct error *err);
 
 bool session_is_alive(const struct session *s);
+/* True while it is not known whether its sandbox could be started, in an environment where that takes its time. */
+bool session_is_late(const struct session *s);
 /* Set once the guest has said that it is there; lasts as long as the session. */
 const bool *session_is_ready(const struct session *s);
 /* What an operation gets that comes upon a session which is not alive: the result that it would have

@@ -259,7 +259,7 @@ def test_a_forged_result_ends_the_sandbox_at_the_next_call(environment, opened):
     interp = opened()
     interp.execute("x = 1\n" + environment.raw)
     forged = interp.execute("import struct\nhead = b'{\"status\":\"ok\"}'\n"
-                            "raw(struct.pack('<BBHIQQ', 1, 20, 0, len(head), 2, 0) + head)\nx = 2")
+                            "raw(struct.pack('<BBHIQQ', 1, 20, 0, len(head), %d, 0) + head)\nx = 2" % (environment.operations + 2))
     assert forged.status == "ok"
     with pytest.raises(droste.ProtocolError):
         after = interp.execute("SUBMIT(x)")

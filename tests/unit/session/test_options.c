@@ -140,7 +140,7 @@ static int prepare_session(
 {
     struct preparing p = { 0 };
     fixture_open(f, options);
-    assert_true(prepare_is_needed(options, false));
+    assert_true(prepare_is_needed(f->session, options, false));
     assert_ok(prepare_start(&p.prepare, f->session, options, false, prepared, &p, err));
     assert_ok(loop_run_until(f->loop, &p.done, err));
     prepare_free(&p.prepare);
