@@ -14,7 +14,7 @@ MUX_HELLO, MUX_OUTPUT, MUX_EXIT, MUX_CREDIT_MORE = 17, 18, 19, 20
 CREDIT = 1 << 20
 READ = 1 << 18          # bytes at a time
 FULL = 1 << 19          # bytes that wait for the host: workers are not read
-KILL_SECONDS = 3        # for a keeper to end its tree; then the supervisor does
+KILL_SECONDS = 3        # for a keeper to end; then the supervisor ends it and its tree
 SWEEP_SECONDS = 0.05
 LINGER_SECONDS = 1      # for the ends of pipes that a dead worker has given to others
 END_SECONDS = 2
@@ -59,6 +59,15 @@ def count_oom_kills():
     return 0
 
 
+def kill_all(pids, alone):
+    """`alone`: nothing is to be left but this process. As the first of a container it can have the kernel kill
+    all others at once, which no fork outruns."""
+    if pids and alone and os.getpid() == 1:
+        kill_quietly(-1, signal.SIGKILL)
+    for pid in pids:
+        kill_quietly(pid, signal.SIGKILL)
+
+
 class Worker:
     """What the supervisor has of a worker: its keeper, and the near ends of its channel and pipes."""
 
@@ -72,6 +81,7 @@ class Worker:
         self.pending = bytearray()  # for the channel
         self.taken = 0              # bytes of which the host has not been told that they went
         self.kill_at = self.linger_until = None
+        self.rings_late = False     # an interrupt, once nothing is pending
         self.stray = False          # the keeper is gone, and has not said that the rest is
 
 
@@ -242,6 +252,8 @@ class Supervisor:
         if data:
             self.heard = time.monotonic()
             self.stream.feed(data)
+            for worker in self.workers.values():
+                self.write_channel(worker)
             return
         self.forget(self.source)
         self.source = None
@@ -281,7 +293,10 @@ class Supervisor:
         elif worker is None or worker.keeper not in self.keepers:
             pass
         elif kind == MUX_INTERRUPT:
+            # The frame that says what for is among the bytes before: the worker is to find it.
+            self.write_channel(worker)
             kill_quietly(worker.keeper, signal.SIGUSR1)
+            worker.rings_late = bool(worker.pending)
         elif kind == MUX_KILL:
             kill_quietly(worker.keeper, signal.SIGTERM)
             kill_quietly(worker.keeper, signal.SIGCONT)     # its guest may have stopped it
@@ -342,8 +357,7 @@ class Supervisor:
         self.finish_if_done(worker)
 
     def relay_channel(self, worker):
-        if worker.pending:
-            self.write_channel(worker)
+        self.write_channel(worker)
         if worker.channel is not None:
             self.read_channel(worker)
 
@@ -386,6 +400,8 @@ class Supervisor:
         self.finish_if_done(worker)
 
     def write_channel(self, worker):
+        if not worker.pending or worker.channel is None:
+            return
         try:
             with memoryview(worker.pending) as view:
                 count = worker.channel.send(view[:READ])
@@ -396,6 +412,9 @@ class Supervisor:
             return
         del worker.pending[:count]
         worker.taken += count
+        if worker.rings_late and not worker.pending:
+            worker.rings_late = False
+            kill_quietly(worker.keeper, signal.SIGUSR1)
         if worker.taken >= CREDIT // 4:
             self.say(MUX_CREDIT_MORE, worker.number, struct.pack("<I", worker.taken))
             worker.taken = 0
@@ -415,8 +434,8 @@ class Supervisor:
         worker.status = None
         worker.kill_at = None
         worker.linger_until = time.monotonic() + LINGER_SECONDS
-        if not worker.report or prctl is None:
-            worker.stray = True         # the keeper was killed, or could not see all
+        if b'"left": false' not in worker.report or prctl is None:
+            worker.stray = True         # the keeper was killed, or could not see or end all
             self.sweeping = True
         self.finish_if_done(worker)
 
@@ -433,6 +452,7 @@ class Supervisor:
         facts = {"status": -1}
         for line in worker.report.splitlines():
             facts.update(json.loads(line))
+        facts.pop("left", None)
         kills = count_oom_kills()
         if kills > self.oom_kills and facts["status"] in (-1, signal.SIGKILL):
             facts["oom"] = True
@@ -461,8 +481,7 @@ class Supervisor:
         their parents end."""
         self.reap()
         found = descendants(self.keepers)
-        for pid in found:
-            kill_quietly(pid, signal.SIGKILL)
+        kill_all(found, not self.keepers)
         self.reap()
         if found:
             return
@@ -482,8 +501,7 @@ class Supervisor:
             self.reap()
         while time.monotonic() < until + END_SECONDS:
             found = descendants()
-            for pid in found:
-                kill_quietly(pid, signal.SIGKILL)
+            kill_all(found, True)
             self.reap()
             if not found:
                 break
