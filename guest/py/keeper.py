@@ -169,10 +169,10 @@ class Keeper:
                 found = descendants()
                 for pid in found:
                     kill_quietly(pid, signal.SIGKILL)
-                if not found:           # there is no /proc
+                if not found and not os.path.isdir("/proc/self"):
                     os.killpg(self.worker, signal.SIGKILL)
                     return True
-                self.reap(0)
+                self.reap(0 if found else os.WNOHANG)   # who was between two looks is there at the next
             return True
         except OSError:                 # there are no children
             return False

@@ -15,7 +15,7 @@ CREDIT = 1 << 20
 READ = 1 << 18          # bytes at a time
 FULL = 1 << 19          # bytes that wait for the host: workers are not read
 KILL_SECONDS = 3        # for a keeper to end; then the supervisor ends it and its tree
-SWEEP_SECONDS = 0.05
+SWEEP_SECONDS, QUIET = 0.02, 3      # time between two looks for strays; how many have to find none
 LINGER_SECONDS = 1      # for the ends of pipes that a dead worker has given to others
 END_SECONDS = 2
 FIONREAD = 0x541B
@@ -62,7 +62,7 @@ def count_oom_kills():
 def kill_all(pids, alone):
     """`alone`: nothing is to be left but this process. As the first of a container it can have the kernel kill
     all others at once, which no fork outruns."""
-    if pids and alone and os.getpid() == 1:
+    if alone and os.getpid() == 1:
         kill_quietly(-1, signal.SIGKILL)
     for pid in pids:
         kill_quietly(pid, signal.SIGKILL)
@@ -101,7 +101,7 @@ class Supervisor:
         self.heard = time.monotonic()
         self.oom_kills = count_oom_kills()
         self.over = False
-        self.sweeping = False
+        self.sweeping, self.quiet = False, 0
         self.turn = 0
         self.preparing = self.prepare()
         self.wake, wake = os.pipe()
@@ -436,7 +436,7 @@ class Supervisor:
         worker.linger_until = time.monotonic() + LINGER_SECONDS
         if b'"left": false' not in worker.report or prctl is None:
             worker.stray = True         # the keeper was killed, or could not see or end all
-            self.sweeping = True
+            self.sweeping, self.quiet = True, 0
         self.finish_if_done(worker)
 
     def finish_if_done(self, worker):
@@ -467,23 +467,25 @@ class Supervisor:
         self.reap()
 
     def reap(self):
+        """False once there are no children left."""
         try:
             while True:
                 pid, _ = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
-                    return
+                    return True
                 self.keepers.discard(pid)
         except ChildProcessError:
-            pass
+            return False
 
     def sweep(self):
         """Kills what is below this process and below no keeper. Strays come one after the other, as
-        their parents end."""
+        their parents end; one that forks and ends can be between two looks, so that one look does not do."""
         self.reap()
         found = descendants(self.keepers)
         kill_all(found, not self.keepers)
-        self.reap()
-        if found:
+        left = self.reap()
+        self.quiet = 0 if found else self.quiet + 1
+        if found or left and self.quiet < QUIET:
             return
         self.sweeping = False
         for worker in [worker for worker in self.workers.values() if worker.stray]:
@@ -500,10 +502,8 @@ class Supervisor:
             time.sleep(0.01)
             self.reap()
         while time.monotonic() < until + END_SECONDS:
-            found = descendants()
-            kill_all(found, True)
-            self.reap()
-            if not found:
+            kill_all(descendants(), True)
+            if not self.reap():
                 break
         os._exit(0)
 

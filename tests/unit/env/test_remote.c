@@ -599,6 +599,34 @@ static void neither_a_flood_nor_deafness_stops_the_others(void **state)
     wait_until(f, count_left(f) == 0);
 }
 
+/* As in a container. Processes that fork and end without a pause outrun whoever looks for them one by one; the
+ * supervisor has the kernel kill all at once. Nobody there can kill it. */
+static void as_the_first_process_it_outruns_all(void **state)
+{
+    static const char *const program[] = { "unshare", "--pid", "--fork", "--mount-proc", "--kill-child",
+        "python3", NULL };
+    struct fixture *f = *state;
+    struct side s;
+    if (geteuid() != 0 || access("/usr/bin/unshare", X_OK) < 0) {
+        print_message("as_the_first_process_it_outruns_all: needs root and unshare\n");
+        skip();
+    }
+    reopen(f, program);
+    open_side(f, &s);
+    assert_submits(&s, "import os, time\nos.kill(1, 9)\nSUBMIT(me=os.getpid() > 1)", "{\"me\": true}");
+    assert_int_equal(json_get_int(the_carrier(f)->facts, "pid", 0), 1);
+    run(&s, "import ctypes\nfork = ctypes.PyDLL(None).fork; _exit = ctypes.PyDLL(None)._exit\nfor _ in range(60):\n    if os.fork() == 0:\n"
+            "        while True:\n"
+            "            if fork(): _exit(0)\n");
+    assert_status(run(&s, "os._exit(3)"), CELL_KILLED);
+    assert_string_equal(s.last.killed, "exit 3");
+    assert_int_equal(count_left(f), 1);
+    close_side(&s);
+    open_side(f, &s);
+    assert_submits(&s, "SUBMIT(1)", "{\"output\": 1}");
+    close_side(&s);
+}
+
 /* To a session of the same user's: its end is told nevertheless. */
 static void who_gives_its_streams_away_ends_too(void **state)
 {
@@ -981,6 +1009,7 @@ int main(void)
         B(an_unused_lease_ends_it_with_all_workers),
         B(two_sessions_go_on_side_by_side),
         B(neither_a_flood_nor_deafness_stops_the_others),
+        B(as_the_first_process_it_outruns_all),
         B(who_gives_its_streams_away_ends_too),
         B(fifty_sessions_leave_nothing),
         B(a_cut_before_the_first_word_is_mended),
