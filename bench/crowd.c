@@ -51,9 +51,10 @@ static int one_cell(struct honest *h, struct error *err)
     if (rc < 0)
         return rc;
     snprintf(expected, sizeof expected, "{\"n\": %" PRIu64 "}", ++h->cells);
-    if (!h->last.submit || strcmp(h->last.submit, expected) != 0)
+    const char *submit = submission_json(h->last.submit, NULL);
+    if (!submit || strcmp(submit, expected) != 0)
         return error_set(err, ERROR_LOST, "cell %" PRIu64 " of the honest session gave %.80s",
-            h->cells, h->last.submit ? h->last.submit : "nothing");
+            h->cells, submit ? submit : "nothing");
     return 0;
 }
 

@@ -43,6 +43,7 @@ SWITCHED_OFF = {
     "input": "nobody is there to answer",
     "breakpoint": "nobody is there to answer",
     "run": "cells start no processes",
+    "start_background_process": "cells start no processes",
 }
 
 # What the standard library reads by itself, as far as a sandbox shows it.

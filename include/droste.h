@@ -186,17 +186,23 @@ typedef struct droste_result droste_result;
 /* "ok", "submitted", "error", "timeout", "killed", "lost" of a cell; "answered", "exhausted",
  * "budget", "timeout", "cancelled", "error", "interrupted" (put aside) of a run. */
 DROSTE_API const char *droste_result_status(const droste_result *r);
-/* All of it as one JSON object, as `droste exec --json` and `droste run --json` print it. Of a cell,
+/* All of it as one JSON object, as `droste exec --json` and `droste run --json` print it; NULL without
+ * memory. Of a cell,
  * `killed` says what ended the sandbox: "timeout", "interrupt", "protocol", a limit ("memory", "cpu
  * time", "file size"), "signal 11 SIGSEGV", "exit 3"; null if nothing did. `resources` has
  * `memory_peak` (bytes) and `cpu_seconds` since the sandbox's start, null where they are not known, and
  * `limits`, by setting: {"memory": {"value": 4294967296, "by": "cgroup"}, …}; `by` is what enforces
  * it: cgroup (the sandbox as a whole), rlimit (each process), mount or host. */
 DROSTE_API const char *droste_result_json(const droste_result *r, size_t *len);
-/* A cell's parts; NULL (or 0) where there is none. `submit` is a JSON object. */
+/* A cell's parts; NULL (or 0) where there is none. `submit` is a JSON object; NULL also without memory. */
 DROSTE_API const char *droste_result_stdout(const droste_result *r, size_t *len);
 DROSTE_API const char *droste_result_stderr(const droste_result *r, size_t *len);
 DROSTE_API const char *droste_result_submit(const droste_result *r, size_t *len);
+/* The same without its long texts, and these as they are, UTF-8 without a NUL behind them: a `submit` of
+ * megabytes need not be quoted to be read again. In the outline `NaN`, which JSON does not have, stands for the texts,
+ * in their order; after the last one, droste_result_text is NULL. An outline without any is `submit`. */
+DROSTE_API const char *droste_result_outline(const droste_result *r, size_t *len);
+DROSTE_API const char *droste_result_text(const droste_result *r, size_t index, size_t *len);
 DROSTE_API const char *droste_result_echo(const droste_result *r);
 DROSTE_API const char *droste_result_traceback(const droste_result *r);
 /* True if the session can go on after this cell. */
@@ -274,6 +280,11 @@ DROSTE_API int droste_session_load(
 /* What a person should know of the last load, in a line (files of a directory that are not in it);
  * NULL: nothing. Valid until the next one. */
 DROSTE_API const char *droste_session_notice(const droste_session *s);
+
+/* What takes its time before a session can start, a line each: an image is fetched ("docker"). NULL stops
+ * it. */
+typedef void droste_news_fn(void *arg, const char *text);
+DROSTE_API void droste_on_news(droste *d, droste_news_fn *fn, void *arg);
 
 /* Live output of cells: `stream` is 1 or 2. NULL stops it. */
 typedef void droste_output_fn(void *arg, int stream, const char *data, size_t len);

@@ -26,12 +26,28 @@ def run_code(code):
     """Runs compiled code in __main__; code with top-level await runs on the session's event loop."""
     value = eval(code, session.namespace)
     if code.co_flags & 0x80 and isinstance(value, types.CoroutineType):     # CO_COROUTINE
-        import asyncio
-        if session.event_loop is None or session.event_loop.is_closed():
-            session.event_loop = asyncio.new_event_loop()
-            asyncio.set_event_loop(session.event_loop)
-        value = session.event_loop.run_until_complete(value)
+        value = run_coroutine(value)
     return value
+
+
+def run_coroutine(coroutine):
+    """Its value. Where an interrupt stops the loop while it waits, it is cancelled as asyncio.run does it: else it would go
+    on in the next cell that awaits something."""
+    import asyncio
+    if session.event_loop is None or session.event_loop.is_closed():
+        session.event_loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(session.event_loop)
+    task = session.event_loop.create_task(coroutine)
+    try:
+        return session.event_loop.run_until_complete(task)
+    except BaseException:
+        if not task.done():
+            task.cancel()
+            try:
+                session.event_loop.run_until_complete(task)
+            except asyncio.CancelledError:
+                pass
+        raise
 
 
 def run_cell(ident, name, code, echo, tools=False):
@@ -48,10 +64,10 @@ def run_cell(ident, name, code, echo, tools=False):
             if body is not NOTHING:
                 run_code(body)
             if last is not None:
-                value = run_code(last)
-                if value is not None:
-                    session.builtins._ = value
-                    value = shorten(plain(repr(value)), MESSAGE)
+                found = run_code(last)
+                if found is not None:
+                    session.builtins._ = found
+                    value = shorten(plain(repr(found)), MESSAGE)    # its repr may raise, and it is no echo then
             if tools:
                 finish_tools(before)
         finally:
@@ -120,6 +136,8 @@ def execute(ident, head, blob):
     if os.getpid() != link.owner:       # a fork in the cell came out here
         flush_output()
         os._exit(1 if failure else 0)
+    if not head.get("name"):        # the user's own
+        log_execution(code, {"final": session.submitted}, {"had_error": failure is not None})
     finish_cell(ident, failure, value)
 
 
@@ -134,8 +152,10 @@ def finish_cell(ident, failure, value):
     if submitted is None:
         submitted = answer_field()
     if submitted is not None:
-        result["submitted"] = len(parts)
-        parts.append(submitted)
+        result["submitted"] = 0
+        if submitted[1:]:
+            result["texts"] = len(submitted) - 1
+        parts += submitted
     if value is not None:
         result["echo"] = len(parts)
         parts.append(value.encode())
@@ -143,7 +163,7 @@ def finish_cell(ident, failure, value):
     if changed is not None:
         result["variables"] = changed
     flush_output()
-    link.send(RESULT, ident, json.dumps(result).encode(), join_parts(parts) if parts else b"")
+    link.send(RESULT, ident, json.dumps(result).encode(), parts)
 
 
 def answer_field():
@@ -163,8 +183,8 @@ def answer_field():
     for attempt in (lambda: content, lambda: plain(str(content))):
         try:
             value = attempt()
-            return to_json(name_values(names, (value,), {}) if names else {"answer": value})
+            return to_parts(name_values(names, (value,), {}) if names else {"answer": value})
         except BaseException:
             pass
-    return to_json({"answer": "<a value of type %s that is neither JSON nor text>"
+    return to_parts({"answer": "<a value of type %s that is neither JSON nor text>"
                     % plain(type_name(type(content)))})

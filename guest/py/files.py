@@ -1,5 +1,33 @@
 """files.py: files and commands, where the session stands."""
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def resolve_path(path):
+    """A path as it is, if it is whole; else what it is below REPO_PATH, or the current directory."""
+    return os.path.join(session.repo or os.getcwd(), os.fspath(path))
+
+
+def extract_python_ast(path):
+    """The classes and functions of a Python file as JSON: a list of objects with `type` (Class, Function), `name`,
+    `methods` of a class, and `doc`, the beginning of what is said of it."""
+    path, found = resolve_path(path), []
+    if not os.path.isfile(path):
+        return "File not found."
+    with open(path, "rb") as file:
+        tree = ast.parse(file.read(), path)
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            methods = [part.name for part in node.body if isinstance(part, FUNCTIONS)]
+            entry = {"type": "Class", "name": node.name, "methods": methods}
+        elif isinstance(node, FUNCTIONS):
+            entry = {"type": "Function", "name": node.name}
+        else:
+            continue
+        entry["doc"] = (ast.get_docstring(node) or "")[:SHOWN]
+        found.append(entry)
+    return json.dumps(found)
+
 
 def list_files(path="."):
     """The whole paths of what is in a directory, sorted; none where it does not exist."""
@@ -41,4 +69,5 @@ def run(command, cwd=None, timeout=None):
 
 # Conveniences; a tool or a context may have the name of one, and takes its place.
 HELPERS = (peek, grep, chunk_by_size, chunk_by_headers, chunk_by_timestamps, chunk_by_json_keys, list_files,
-           find_files, read_file, run)
+           find_files, read_file, run, resolve_path, extract_python_ast, start_background_process,
+           read_process_logs, kill_process, log_execution, get_session_history, get_last_execution)

@@ -3,7 +3,7 @@
 It is one module in several files, which the build joins in this order (src/meson.build): frames, link
 (frames over a private stream), session (what the user's code sees), cell (running one piece of code),
 variables (values from the host), calls (asking the host), futures (without waiting), tools (the host's
-and the user's), buffers, texts and files (the helpers), worker (the main loop), boot (the zygote); and, for
+and the user's), buffers, texts, programs and files (the helpers), worker (the main loop), boot (the zygote); and, for
 guests behind a stream of bytes, stream (the link), keeper (a worker, and who keeps it) and supervisor. A part
 uses names of the others without importing them.
 
@@ -59,11 +59,11 @@ TRACEBACK = 60000   # characters of a traceback
 ONE_PART = struct.Struct("<IQ")
 
 
-def join_parts(parts):
+def table_of(parts):
+    """What stands before them in a blob."""
     if len(parts) == 1:
-        return ONE_PART.pack(1, len(parts[0])) + parts[0]
-    return b"".join([struct.pack("<I", len(parts)),
-                     struct.pack("<%dQ" % len(parts), *map(len, parts))] + parts)
+        return ONE_PART.pack(1, len(parts[0]))
+    return struct.pack("<I%dQ" % len(parts), len(parts), *map(len, parts))
 
 
 def split_parts(blob):

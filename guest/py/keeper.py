@@ -104,6 +104,7 @@ class Keeper:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         close_all_but({0, 1, 2, self.status} | set(self.ends))
+        os.setpgid(0, 0)        # who kills the supervisor's group leaves the keeper the time to end its tree
         control(PR_SET_PDEATHSIG, signal.SIGTERM)
         control(PR_SET_CHILD_SUBREAPER, 1)
         if os.getppid() != supervisor:

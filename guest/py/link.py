@@ -4,7 +4,8 @@
 # Seconds. Where the last answer came within SOON, a thread looks for the next one for as long as LOOK before
 # it sleeps: to be woken costs more than an answer that is known at once. Models take longer than that.
 SOON, LOOK = 150e-6, 60e-6
-SMALL = 65536                   # bytes that are copied rather than sent on their own
+SMALL = 65536                   # bytes of a part that is copied rather than sent as it is
+TOGETHER = 1000                 # pieces in a system call (IOV_MAX is 1024)
 
 
 class Waiter:
@@ -90,16 +91,19 @@ class Link:
 
     # -- writing
 
-    def send(self, kind, ident, head=b"", blob=b""):
+    def send(self, kind, ident, head=b"", parts=None):
+        """A frame; None: it has no blob."""
         if os.getpid() != self.owner:
             raise RuntimeError("a forked process has no channel to the host")
-        data = HEADER.pack(VERSION, kind, 0, len(head), ident, len(blob)) + head
+        table, parts = (b"", ()) if parts is None else (table_of(parts), parts)
+        lengths = [len(part) for part in parts]
+        pieces = [HEADER.pack(VERSION, kind, 0, len(head), ident, len(table) + sum(lengths)) + head + table, *parts]
         self.enter()
         try:
-            if len(blob) <= SMALL:
-                self.outbox.append(data + blob)
+            if max(lengths, default=0) <= SMALL:
+                self.outbox.append(b"".join(pieces))    # there may be very many
             else:
-                self.outbox.extend((data, blob))        # at once: no frame may come between
+                self.outbox.extend(pieces)      # at once: no frame may come between
             # Several threads at once: one writes for all, so that they need not take turns.
             while self.outbox and self.writing.acquire(False):
                 try:
@@ -111,17 +115,17 @@ class Link:
 
     def write(self):
         while self.outbox:
-            pieces, small = self.outbox[:], []
+            pieces = self.outbox[:]
             del self.outbox[:len(pieces)]       # others may have added some meanwhile
-            for piece in pieces:
-                if len(piece) <= SMALL:
-                    small.append(piece)
-                    continue
-                self.sock.sendall(b"".join(small))
-                self.sock.sendall(piece)
-                small = []
-            if small:
-                self.sock.sendall(b"".join(small))
+            at = 0
+            while at < len(pieces):
+                # Together: a beginning that comes alone has the host wait for the rest.
+                sent = self.sock.sendmsg(pieces[at:at + TOGETHER])
+                while at < len(pieces) and sent >= len(pieces[at]):
+                    sent -= len(pieces[at])
+                    at += 1
+                if sent:
+                    pieces[at] = memoryview(pieces[at])[sent:]
 
     # -- reading
 
@@ -252,7 +256,7 @@ class Link:
         """Asks the host; the reply will be the waiter's frame."""
         self.waiters[ident] = waiter
         flush_output()
-        self.send(CALL, ident, head_bytes(head), join_parts(parts))
+        self.send(CALL, ident, head_bytes(head), parts)
 
     def cancel(self, ident):
         """Nobody waits for this answer any more; false where it is there already."""

@@ -48,6 +48,7 @@ class Session:
         self.volume = None      # where it is
         self.workspace = self.repo = None
         self.tools = {}
+        self.programs, self.executions = {}, []
         self.event_loop = None
         main = types.ModuleType("__main__")
         self.namespace = main.__dict__
@@ -67,6 +68,7 @@ session = None
 
 LONG = 65536        # characters
 CONTROLS = [bytes([c]) for c in range(32) if c not in b"\n\t\r"]
+ELSEWHERE = b"NaN"  # in an outline: a text that comes beside it. JSON has no such value
 
 
 def quote_long(text):
@@ -79,20 +81,29 @@ def quote_long(text):
     return b"".join([b'"', data, b'"'])
 
 
-def to_json(value):
-    """Strict JSON as bytes; raises ValueError or TypeError in words for the cell's author."""
+def to_json(value, beside=None):
+    """Strict JSON as bytes; raises ValueError or TypeError in words for the cell's author. Long texts that are
+    fields go into the list `beside`, if there is one, and what is returned is the outline."""
+    def write(v):
+        if type(v) is not str or len(v) <= LONG:
+            return dump_json(v)
+        if beside is None:
+            return quote_long(v)
+        beside.append(v.encode("utf-8"))
+        return ELSEWHERE
     try:
         if type(value) is not dict or not any(type(v) is str and len(v) > LONG for v in value.values()):
             return dump_json(value)
-        pieces = [b"{"]
-        for name, v in value.items():
-            long = type(v) is str and len(v) > LONG
-            pieces += [dump_json({name: None})[1:-5], quote_long(v) if long else dump_json(v), b", "]
-        pieces[-1] = b"}"
-        return b"".join(pieces)
+        return b"{" + b", ".join([dump_json({name: None})[1:-5] + write(v) for name, v in value.items()]) + b"}"
     except UnicodeEncodeError:
         raise ValueError("a lone surrogate is not text; encode the bytes another way, "
                          "for example base64") from None
+
+
+def to_parts(fields):
+    """A submission as a RESULT has it: the outline, and the texts beside it, which need not be quoted."""
+    texts = []
+    return [to_json(fields, texts), *texts]
 
 
 def dump_json(value):
@@ -133,7 +144,7 @@ def SUBMIT(*values, **fields):
         fields = {"output": values[0] if len(values) == 1 else list(values)}
     elif not fields:
         fields = {"output": []}
-    session.submitted = to_json(fields)
+    session.submitted = to_parts(fields)
     raise Submitted
 
 

@@ -177,4 +177,4 @@ def describe_tools():
 
 def finish_tools(before):
     adopt_tools(before)
-    session.submitted = to_json({"tools": describe_tools()})
+    session.submitted = to_parts({"tools": describe_tools()})

@@ -97,7 +97,7 @@ _WAITING = {
     "droste_start": (c_int, [c_void_p, POINTER(Request), POINTER(c_void_p), ERR]),
     "droste_session_start": (c_int, [c_void_p, POINTER(c_char_p), POINTER(c_void_p), ERR]),
     "droste_session_wait": (c_int, [c_void_p, c_int, POINTER(c_void_p), ERR]),
-    "droste_session_set_start": (c_int, [c_void_p, c_char_p, c_char_p, c_char_p, c_size_t, ERR]),
+    "droste_session_set_start": (c_int, [c_void_p, c_char_p, c_char_p, c_void_p, c_size_t, ERR]),
     "droste_session_load": (c_int, [c_void_p, c_char_p, c_char_p, c_char_p, ERR]),
     "droste_session_close": (None, [c_void_p]),
     "droste_cancel": (None, [c_void_p]),
@@ -135,7 +135,8 @@ _QUICK = {
     "droste_result_json": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "droste_result_stdout": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "droste_result_stderr": (c_void_p, [c_void_p, POINTER(c_size_t)]),
-    "droste_result_submit": (c_void_p, [c_void_p, POINTER(c_size_t)]),
+    "droste_result_outline": (c_void_p, [c_void_p, POINTER(c_size_t)]),
+    "droste_result_text": (c_void_p, [c_void_p, c_size_t, POINTER(c_size_t)]),
     "droste_result_answer": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "droste_result_echo": (c_char_p, [c_void_p]),
     "droste_result_traceback": (c_char_p, [c_void_p]),
@@ -153,11 +154,19 @@ for _library, _table in ((lib, _WAITING), (quick, _QUICK)):
 _keep = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, ctypes.c_ssize_t)
 #: bytes of memory of the library's, copied
 bytes_at = _keep(("PyBytes_FromStringAndSize", ctypes.pythonapi))
+_decode = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, ctypes.c_ssize_t, c_char_p)(
+    ("PyUnicode_DecodeUTF8", ctypes.pythonapi))
+_encoded = ctypes.PYFUNCTYPE(c_void_p, ctypes.py_object, c_void_p)(("PyUnicode_AsUTF8AndSize", ctypes.pythonapi))
 
 
 def text_at(address: Optional[int], length: int) -> str:
     """Text of the library's, which is UTF-8."""
-    return bytes_at(address, length).decode("utf-8", "replace") if address else ""
+    return _decode(address, length, b"replace") if address else ""
+
+
+def ascii_of(text: str) -> int:
+    """Where a str of ASCII has its bytes, for as long as it lives."""
+    return _encoded(text, None)
 
 
 def _list_options() -> Iterator[Option]:

@@ -152,7 +152,12 @@ ENVIRONMENT_SETTINGS = {
     "timeout": "timeout", "setup_code": "setup-code", "execute_timeout": "execute-timeout", "cell_timeout": "execute-timeout",
     "execute_timeout_s": "execute-timeout", "execute_timeout_cap_s": "execute-timeout-cap",
     "broker_timeout_s": "broker-timeout", "volume_name": "volume-name", "image": "image", "subprocess_timeout_s": "execute-timeout",
+    "proxy_http_timeout_s": "broker-timeout",
 }
+#: what an environment has by default where the program names it
+ENVIRONMENT_DEFAULTS = {"docker": {"execute-timeout": 120.0, "broker-timeout": 60.0}}
+#: those that this version has
+HERE = (None, "local", "docker")
 #: what only an environment elsewhere can have; of no meaning where the program runs locally instead
 ELSEWHERE = frozenset(("app_name", "image", "name", "docker_image", "timeout_minutes", "network_access", "api_key", "target", "cpu",
                        "memory", "disk", "auto_stop_interval", "proxy_http_timeout_s", "secret_name", "app", "secrets",
@@ -179,7 +184,10 @@ def _take_environment(settings: Dict[str, Any], names: Names) -> None:
             continue        # the program was written for elsewhere
         setting = ENVIRONMENT_SETTINGS.get(word, word.replace("_", "-"))
         if not _settings.exists(setting):
-            if name not in (None, "local"):
+            if name not in HERE:
                 continue    # the environment itself is refused, by name, when it is opened
-            raise ArgumentError("environment_kwargs has %r, which the environment 'local' does not know" % word)
+            raise ArgumentError("environment_kwargs has %r, which the environment %r does not know" % (word, name or "local"))
         settings[setting] = value
+    for setting, value in ENVIRONMENT_DEFAULTS.get(name or "", {}).items():
+        if setting.replace("-", "_") not in settings:
+            settings.setdefault(setting, value)

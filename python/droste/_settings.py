@@ -10,8 +10,9 @@ from . import _library
 from ._values import c_text
 from .errors import ArgumentError
 
-#: of what a zygote is made, as sandboxes of the same are cloned from the same; and the record, of which an engine has one
-FUNDAMENTAL = ("env", "isolation", "python", "preload", "read", "database")
+#: of what a zygote is made, as sandboxes of the same are cloned from the same, and an engine has so many kinds of them;
+#: and the record, of which an engine has one
+FUNDAMENTAL = ("env", "isolation", "python", "preload", "read", "volume-root", "database")
 
 
 def check_name(word: str) -> str:

@@ -6,11 +6,13 @@ import json
 import keyword
 import math
 import os
-from typing import Any, Optional, Tuple
+from typing import Any, Optional, Tuple, Union
 
+from ._library import ascii_of
 from .errors import ArgumentError
 
 LEVELS = 50             # of lists and dicts in one another, written as Python
+Data = Union[str, bytes]    # a str of ASCII, or bytes
 
 
 def plain(value: Any) -> Any:
@@ -70,13 +72,18 @@ def c_text(value: Any, what: str) -> bytes:
     return data
 
 
-def encode(value: Any) -> Tuple[bytes, bytes]:
-    """(kind, bytes) of droste_session_set."""
+def encode(value: Any) -> Tuple[bytes, Data]:
+    """(kind, data) of droste_session_set."""
     if isinstance(value, str):
-        return b"text", value.encode("utf-8", "replace")
+        return b"text", value if type(value) is str and value.isascii() else value.encode("utf-8", "replace")
     if isinstance(value, (bytes, bytearray, memoryview)):
         return b"bytes", bytes(value)
     return b"json", to_json(value)
+
+
+def memory_of(data: Data) -> Tuple[Union[bytes, int], int]:
+    """What the library takes as data, and how long it is. A str of ASCII is UTF-8 as it lies."""
+    return ascii_of(data) if isinstance(data, str) else data, len(data)
 
 
 def literal(value: Any, levels: int = LEVELS) -> Optional[str]:

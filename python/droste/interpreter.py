@@ -5,42 +5,25 @@ it, it works on that loop, and many at once do; otherwise a call waits for its e
 """
 from __future__ import annotations
 
-import asyncio
-import collections
 import contextvars
 import ctypes
 import functools
 import math
 import threading
 import warnings
-import weakref
 from asyncio import _get_running_loop  # type: ignore
-from typing import (Any, Callable, Deque, Dict, Generator, Generic, List, Mapping, MutableMapping, Optional,
-                    Sequence, Tuple, Type, TypeVar, Union)
+from typing import (Any, Callable, Dict, Generator, List, Mapping, MutableMapping, Optional, Sequence, Tuple, Type,
+                    Union)
 
 from . import _engine, _library, _settings, _tools
 from ._library import lib, quick
-from ._values import c_text, check_name, encode, literal, to_json
-from .errors import ArgumentError, Cancelled, CellFailed, Error, check, of
+from ._operations import Done, ELSEWHERE, free_result, Operation, Operations
+from ._values import c_text, check_name, Data, encode, literal, memory_of, to_json
+from .errors import ArgumentError, Cancelled, Error, check
 from .result import Result
 
-T = TypeVar("T")
 LARGE = 16384           # bytes of a value that is not written into a cell
 ECHO = 1
-OPENING_CANCELLED = "opening the session was cancelled; make a new interpreter"
-ELSEWHERE = "this interpreter belongs to another event loop, which runs; use it there, or make one here"
-
-
-class Done(Generic[T]):
-    """Something that is done already, for those who await it."""
-    __slots__ = ("value",)
-
-    def __init__(self, value: T):
-        self.value = value
-
-    def __await__(self) -> Generator[Any, None, T]:
-        return self.value
-        yield
 
 
 class Opening:
@@ -57,46 +40,7 @@ class Opening:
         return self.owner
 
 
-class _Operation:
-    """Steps, one after the other, on a loop of asyncio. A step starts something in the C library."""
-
-    def __init__(self, owner: "Interpreter", steps: List[Callable[[], int]]):
-        self.owner, self.steps = owner, collections.deque(steps)
-        self.future = owner._engine.loop.create_future()  # type: ignore
-        self.future.add_done_callback(self._settled)
-        self.context = contextvars.copy_context()
-        self.handle: Optional[int] = None
-
-    def _settled(self, future: "asyncio.Future[Any]") -> None:
-        if future.cancelled():
-            self.owner._give_up(self)
-
-    @property
-    def done(self) -> bool:
-        return self.future.done()
-
-    @property
-    def failure(self) -> Optional[BaseException]:
-        """Why it did not do what it was to, once it is done."""
-        return Cancelled(OPENING_CANCELLED) if self.future.cancelled() else self.future.exception()
-
-    async def wait(self) -> None:
-        await self.future
-
-    def finish(self) -> int:
-        """The result's handle; waits where somebody could not."""
-        if not self.future.done():
-            self.owner._wait_here(self)
-        self.future.result()
-        handle, self.handle = self.handle, None
-        return handle  # type: ignore
-
-    def __del__(self) -> None:
-        if self.handle:
-            quick.droste_result_free(self.handle)
-
-
-class Interpreter:
+class Interpreter(Operations):
     """A Python session in a sandbox: cells go in, results come out, variables stay.
 
         with Interpreter() as interp:
@@ -124,8 +68,7 @@ class Interpreter:
                  output_fields: Optional[Sequence[Any]] = None,
                  on_output: Optional[Callable[[int, str], None]] = None, tool_threads: bool = False,
                  **settings: Any):
-        self._session: Optional[int] = None
-        self._engine: Any = None
+        super().__init__()
         self._closed = False
         self._lock = threading.RLock()
         self.tools: MutableMapping[str, Any] = dict(tools) if isinstance(tools, Mapping) else dict(
@@ -143,16 +86,6 @@ class Interpreter:
         self._tool_threads = tool_threads
         self._output_id = 0
         self._sent: Dict[str, Any] = {}
-        self._queue: Deque[_Operation] = collections.deque()
-        self._current: Optional[_Operation] = None
-        self._opening: Optional[_Operation] = None      # what runs before the first cell
-        self._under_way = False     # without asyncio; also where a second Ctrl-C left it so
-        self._turns = 0             # operations that were begun
-        self._error = _library.Error()
-        self._err = ctypes.byref(self._error)
-        self._out = ctypes.c_void_p()
-        self._out_ref = ctypes.byref(self._out)
-        self._id = 0
         _engine.holders.add(self)
 
     # -- opening and closing
@@ -201,15 +134,14 @@ class Interpreter:
                 _listeners[self._id] = self._on_output, engine
                 quick.droste_session_on_output(self._session, _on_output, self._id)
             if engine.loop is None:
-                self._free_result(self._finish_here())      # the setup code, if there is some
+                free_result(self._finish_here())      # the setup code, if there is some
                 return
-            _told[self._id] = self
-            quick.droste_session_on_done(self._session, _on_done, self._id)
+            self._tell_ends()
             if check(lib.droste_session_wait(self._session, 0, self._out_ref, self._err), self._error) == 1:
-                self._opening = self._current = _Operation(self, [])     # it ends when the setup code does
+                self._opening = self._current = Operation(self, [])     # it ends when the setup code does
                 self._current.future.add_done_callback(lambda f: f.cancelled() or f.exception())
             else:
-                self._free_result(self._out.value)      # it has ended already
+                free_result(self._out.value)      # it has ended already
             engine.kick()
 
     def shutdown(self) -> Done[None]:
@@ -234,18 +166,10 @@ class Interpreter:
 
     def _leave(self) -> None:
         engine, session, self._session = self._engine, self._session, None
-        _told.pop(self._id, None)
+        self._tell_no_more()
         _listeners.pop(self._id, None)
         self._drop_operations(Cancelled("the interpreter was shut down"))
         _close(engine, session, self._offered, self._numbers)
-
-    def _drop_operations(self, why: BaseException) -> None:
-        waiting = list(self._queue) + ([self._current] if self._current else [])
-        self._queue.clear()
-        self._current = None
-        for operation in waiting:
-            if not operation.future.done() and not operation.future.get_loop().is_closed():
-                operation.future.set_exception(why)
 
     def __enter__(self) -> "Interpreter":
         self.start()
@@ -282,7 +206,7 @@ class Interpreter:
             return
         # Whatever the loop's thread is doing in the library is done first. The object is gone by then.
         engine, session, offered, numbers = self._engine, self._session, self._offered, self._numbers
-        _told.pop(self._id, None)
+        self._tell_no_more()
         _listeners.pop(self._id, None)
 
         engine.post(lambda: _close(engine, session, offered, numbers))
@@ -398,11 +322,20 @@ class Interpreter:
 
     # -- steps
 
+    def _use_context(self, context: contextvars.Context) -> None:
+        for _, bound in self._offered.values():
+            bound.context = context
+        for number in self._numbers:
+            _engine.models.contexts[number] = context
+
+    def _forget_sent(self) -> None:
+        self._sent.clear()
+
     def _start_cell(self, code: bytes, timeout: float) -> int:
         return quick.droste_session_exec_start(self._session, code, len(code), ECHO, timeout, self._err)
 
-    def _start_set(self, name: bytes, kind: bytes, data: bytes) -> int:
-        return lib.droste_session_set_start(self._session, name, kind, data, len(data), self._err)
+    def _start_set(self, name: bytes, kind: bytes, data: Data) -> int:
+        return lib.droste_session_set_start(self._session, name, kind, *memory_of(data), self._err)
 
     def _variable_steps(self, variables: Mapping[str, Any]) -> List[Callable[[], int]]:
         """Large texts are sent under a name of their own, once, as the code cannot change them; other large
@@ -453,171 +386,6 @@ class Interpreter:
             check(quick.droste_session_expect(self._session, schema, self._err), self._error)
             self._expected = schema
 
-    # -- without asyncio: start, and wait
-
-    def _run(self, start: Callable[[], int]) -> Optional[int]:
-        with self._engine.lock:
-            rc = start()
-            if rc < 0:
-                check(rc, self._error)
-            return self._finish_here()
-
-    def _finish_here(self) -> Optional[int]:
-        """Waits for the operation that was started; its result's handle."""
-        engine, ms = self._engine, self._engine.slice_ms()
-        try:
-            engine.inside = self._under_way = True
-            rc = lib.droste_session_wait(self._session, ms, self._out_ref, self._err)
-            while rc == 1:
-                engine.drain()
-                engine.raise_failure()
-                rc = lib.droste_session_wait(self._session, ms, self._out_ref, self._err)
-        except BaseException:       # Ctrl-C: the cell is stopped first
-            self._stop_here()
-            raise
-        finally:
-            engine.inside = False
-        self._under_way = False
-        if engine.interrupt is not None:
-            self._free_result(self._out.value)
-            engine.raise_failure()
-        if rc < 0:
-            check(rc, self._error)
-        return self._out.value
-
-    def _stop_here(self) -> None:
-        """Ends what is under way, and passes over its result. Who interrupts that, too, leaves it for the next
-        operation to end."""
-        if self._session is None or self._engine.handle is None:
-            return
-        try:
-            self._engine.inside = True
-            quick.droste_session_interrupt(self._session)
-            rc = 1
-            while rc == 1:
-                rc = lib.droste_session_wait(self._session, _engine.SLICE_MS, self._out_ref, self._err)
-                self._engine.drain()
-                if rc == 1 and not isinstance(self._engine.interrupt, (Exception, type(None))):
-                    self._engine.raise_failure()
-            self._under_way = False
-        finally:
-            self._engine.inside = False
-            self._engine.interrupt = None       # what it said of being stopped
-        if rc == 0:
-            self._free_result(self._out.value)
-
-    def _finish_step(self, step: Callable[[], int]) -> None:
-        """A step before the last one, which must succeed."""
-        try:
-            handle = self._run(step)
-        except BaseException:
-            self._sent.clear()
-            raise
-        self._check_step(handle)
-
-    def _check_step(self, handle: Optional[int]) -> None:
-        if handle:
-            result = Result(handle)
-            if not result.ok:
-                self._sent.clear()
-                raise CellFailed("the variables could not be bound: %s" % (result.error or result.status), result)
-
-    @staticmethod
-    def _free_result(handle: Optional[int]) -> None:
-        if handle:
-            quick.droste_result_free(handle)
-
-    # -- within asyncio: operations, one after the other
-
-    def _enqueue(self, steps: List[Callable[[], int]]) -> _Operation:
-        running = _get_running_loop()
-        loop = self._engine.loop
-        if running is not loop and loop.is_running():
-            raise Error(ELSEWHERE)
-        if loop.is_closed():
-            raise Error("the event loop that this interpreter belongs to is closed; make a new one")
-        operation = _Operation(self, steps)
-        self._queue.append(operation)
-        self._advance()
-        return operation
-
-    def _advance(self) -> None:
-        """Starts the next step, where nothing is under way."""
-        while self._current is None and self._queue:
-            operation = self._queue.popleft()
-            if operation.future.done():
-                continue
-            self._current = operation
-            self._turns += 1
-            for _, bound in self._offered.values():
-                bound.context = operation.context
-            for number in self._numbers:
-                _engine.models.contexts[number] = operation.context
-            if not self._step(operation):
-                self._current = None
-
-    def _step(self, operation: _Operation) -> bool:
-        """Starts a step; false where that failed, and with it the operation."""
-        rc = operation.steps.popleft()()
-        self._engine.kick()
-        if rc >= 0:
-            return True
-        self._sent.clear()
-        if not operation.future.done():
-            operation.future.set_exception(of(self._error))
-        return False
-
-    def _step_done(self, handle: Optional[int], failure: Optional[Error]) -> None:
-        operation, self._current = self._current, None
-        if operation is None or operation.future.done():        # it was given up
-            self._free_result(handle)
-            self._sent.clear()
-        elif failure is not None:
-            self._sent.clear()
-            operation.future.set_exception(failure)
-        elif operation.steps:
-            try:
-                self._check_step(handle)
-                self._current = operation
-                if not self._step(operation):
-                    self._current = None
-            except Error as e:
-                operation.future.set_exception(e)
-        else:
-            operation.handle = handle
-            operation.future.set_result(None)
-        if operation is not None and operation is self._opening and operation.failure is not None:
-            self._drop_operations(operation.failure)    # no cell runs in a session that was not made ready
-        self._advance()
-
-    def _give_up(self, operation: _Operation) -> None:
-        """Nobody waits for it any more: its cell is interrupted, and its end is passed over."""
-        if operation is self._current and self._session is not None and self._engine.handle is not None:
-            quick.droste_session_interrupt(self._session)
-            self._engine.kick()
-
-    def _wait_here(self, operation: _Operation) -> None:
-        """Blocks for its end, for somebody who did not await it, as in a notebook."""
-        if self._engine.loop.is_running() and _get_running_loop() is not self._engine.loop:
-            raise Error("the cell is under way on an event loop of another thread; await it there")
-        engine = self._engine
-        with engine.lock:
-            try:
-                engine.inside = engine.held_up = True
-                while not operation.future.done():
-                    rc = lib.droste_session_wait(self._session, _engine.SLICE_MS, self._out_ref, self._err)
-                    engine.drain()
-                    if rc == 1:
-                        continue
-                    self._step_done(self._out.value if rc == 0 else None, of(self._error) if rc < 0 else None)
-            except BaseException:       # Ctrl-C
-                operation.future.cancel()
-                raise
-            finally:
-                engine.inside = engine.held_up = False
-                engine.kick()
-
-
 def _close(engine: "_engine.Engine", session: Optional[int], offered: Dict[str, Tuple[Any, _tools.Bound]],
            numbers: List[int]) -> None:
     """Ends a session with all that is its own, and gives its engine back."""
@@ -664,17 +432,7 @@ def schema_of_fields(fields: Optional[Sequence[Any]]) -> Optional[bytes]:
 JSON_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array",
               "dict": "object", "NoneType": "null"}
 
-_told: "weakref.WeakValueDictionary[int, Interpreter]" = weakref.WeakValueDictionary()
 _listeners: Dict[int, Tuple[Callable[[int, str], None], Any]] = {}
-
-
-@_library.SessionDoneFn
-def _on_done(arg: int, session: int, handle: Optional[int], error: Any) -> None:
-    owner = _told.get(arg)
-    if owner is None:
-        Interpreter._free_result(handle)
-        return
-    owner._step_done(handle, of(error.contents) if error else None)
 
 
 @_library.OutputFn

@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import html
+import itertools
 import json
 from typing import Any, Callable, cast, Dict, Generator, List, Optional
 
@@ -97,9 +98,9 @@ class Result:
             self._kept = {}
         return self._kept
 
-    def _text(self, function: Any) -> Optional[str]:
+    def _text(self, function: Any, *which: int) -> Optional[str]:
         length = _size()
-        address = function(self._get(), ctypes.byref(length))
+        address = function(self._get(), *which, ctypes.byref(length))
         return text_at(address, length.value) if address else None
 
     @property
@@ -122,9 +123,18 @@ class Result:
         """What was submitted; None where nothing was."""
         kept = self._keep()
         if "fields" not in kept:
-            text = self._text(quick.droste_result_submit)
-            kept["fields"] = None if text is None else json.loads(text)
+            kept["fields"] = self._read_fields()
         return kept["fields"]
+
+    def _read_fields(self) -> Optional[Dict[str, Any]]:
+        """Of the outline; its long texts are not JSON that had to be written, checked and read."""
+        outline = self._text(quick.droste_result_outline)
+        if outline is None:
+            return None
+        if not quick.droste_result_text(self._get(), 0, None):
+            return json.loads(outline)
+        numbers = itertools.count()
+        return json.loads(outline, parse_constant=lambda elsewhere: self._text(quick.droste_result_text, next(numbers)))
 
     @property
     def json(self) -> Dict[str, Any]:

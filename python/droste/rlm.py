@@ -17,7 +17,7 @@ from typing import (Any, AsyncIterator, Callable, Deque, Dict, Iterator, List, M
 
 from . import _engine, _library, _settings, _tools, progress as _progress
 from ._library import lib, quick
-from ._values import c_text, encode, to_json
+from ._values import c_text, encode, memory_of, to_json
 from .errors import ArgumentError, Error, RunFailed, check, named
 from .result import _short, table
 
@@ -171,8 +171,8 @@ class _Run:
         if isinstance(self.context, os.PathLike):
             request.context = c_text(self.context, "a path")
         elif self.context is not None:
-            kind, data = encode(self.context)
-            request.kind, request.data, request.len = kind, data, len(data)
+            request.kind, data = encode(self.context)
+            request.data, request.len = memory_of(data)
         if self.resume is not None:
             request.resume = c_text(self.resume, "a run's name")
         request.settings = ctypes.cast(_settings.words(pairs), ctypes.POINTER(ctypes.c_char_p))

@@ -242,8 +242,17 @@ int api_environment(
         if (rc < 0)
             return rc;
     }
+    environment_on_news(d->env, d->news, d->news_arg);
     *out = d->env;
     return 0;
+}
+
+void droste_on_news(droste *d, droste_news_fn *fn, void *arg)
+{
+    d->news = fn;
+    d->news_arg = arg;
+    if (d->env)
+        environment_on_news(d->env, fn, arg);
 }
 
 struct context_filter api_filter(const struct settings *s)

@@ -22,6 +22,8 @@ struct droste {
     struct loop *loop;
     struct environment *env; /* opened when first needed */
     char *env_name;
+    droste_news_fn *news; /* NULL: nobody asks */
+    void *news_arg;
     int interrupt_fd; /* an eventfd: droste_interrupt writes, the loop reads */
     struct watch *interrupt_watch;
     struct list contexts; /* that were added, PATH or NAME=PATH each */
@@ -91,6 +93,7 @@ struct session_parts {
     struct schema *answer;       /* NULL: any */
     struct volume *volume;       /* NULL: none */
     struct workspace *workspace; /* NULL: none */
+    struct container_spec container;
 };
 int api_session_options(droste *d, const struct settings *s, struct session_parts *parts,
     struct session_options *options, struct error *err);
@@ -224,6 +227,8 @@ struct droste_result {
     struct error error;
     double seconds;
     struct buf json;
+    size_t
+        submit_at; /* what was submitted belongs here in it, and is not there yet; 0: all is there */
 };
 
 /* A run that did not begin. NULL without memory. */

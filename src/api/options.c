@@ -218,6 +218,75 @@ static int open_volume(const struct settings *s, struct session_parts *parts,
     return 0;
 }
 
+/* ---- the container ---- */
+
+static int check_pairs(const struct list *list, const char *what, struct error *err)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (!strchr(list->items[i], '=') || list->items[i][0] == '=')
+            return error_set(
+                err, ERROR_ARGUMENT, "%s '%.80s': expected NAME=VALUE", what, list->items[i]);
+    return 0;
+}
+
+static int take_word(const char *name, const char *value, const char *const *words, size_t count,
+    size_t *out, struct error *err)
+{
+    cleanup_buf struct buf known = { 0 };
+    *out = 0;
+    for (size_t i = 0; value && i < count; i++)
+        if (strcmp(words[i], value) == 0) {
+            *out = i;
+            return 0;
+        }
+    for (size_t i = 0; i < count; i++)
+        buf_printf(&known, "%s%s", i ? ", " : "", words[i]);
+    return value ? error_set(err, ERROR_ARGUMENT, "%s '%.40s' is not one of %s", name, value,
+                       buf_text(&known))
+                 : 0;
+}
+
+/* What is for containers alone: of one that somebody has set, an environment without them says so. */
+static const char *first_of_container(const struct settings *s)
+{
+    static const char *const names[] = { "image", "pull", "network", "user", "read-only-root",
+        "disk-size", "gpus", "label", "reuse" };
+    for (size_t i = 0; i < array_length(names); i++)
+        if (settings_given(s, names[i]))
+            return names[i];
+    return NULL;
+}
+
+static int set_container(const struct settings *s, struct session_parts *parts,
+    struct session_options *o, struct error *err)
+{
+    static const char *const pulls[] = { "missing", "never", "always" };
+    static const char *const reuses[] = { "none", "container" };
+    size_t pull = 0, reuse = 0;
+    int rc = take_word("pull", s->pull, pulls, array_length(pulls), &pull, err);
+    if (rc == 0)
+        rc = take_word("reuse", s->reuse, reuses, array_length(reuses), &reuse, err);
+    if (rc == 0)
+        rc = check_pairs(&s->label, "label", err);
+    if (rc == 0)
+        rc = check_pairs(&s->env_var, "env-var", err);
+    parts->container = (struct container_spec){
+        .image = s->image,
+        .network = settings_given(s, "network") ? s->network : NULL,
+        .user = s->user,
+        .gpus = s->gpus,
+        .labels = &s->label,
+        .pull = (enum container_pull)pull,
+        .disk = (uint64_t)s->disk_size,
+        .writable_root = !s->read_only_root,
+        .reuse = reuse == 1,
+        .asked = first_of_container(s),
+    };
+    o->variables = &s->env_var;
+    o->spec.container = parts->container.asked ? &parts->container : NULL;
+    return rc;
+}
+
 /* ---- all of it ---- */
 
 int api_session_options(droste *d, const struct settings *s, struct session_parts *parts,
@@ -254,6 +323,8 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
         rc = open_volume(s, parts, o, err);
     if (rc == 0 && s->rules)
         rc = lay_rules(s, parts, o, err);
+    if (rc == 0)
+        rc = set_container(s, parts, o, err);
     return rc < 0 ? rc
                   : isolation_parse(s->isolation ? s->isolation : "auto", &o->spec.isolation, err);
 }

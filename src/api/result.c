@@ -1,4 +1,4 @@
-/* api/result.c: results, and their one JSON form. */
+/* api/result.c: results, and their one JSON form, in which what a cell submitted is put last. */
 #include "api/api.h"
 
 #include <stdlib.h>
@@ -108,9 +108,10 @@ struct droste_result *result_of_cell(struct cell_result *cell, const struct sess
     r->seconds = cell->seconds;
     const struct cell_result *c = &r->cell;
     struct buf *out = &r->json;
-    buf_reserve(out, c->submit_len + c->out.len + c->err.len + 4096);
+    buf_reserve(out, c->out.len + c->err.len + 4096);
     buf_printf(out, "{\"status\":\"%s\"", r->status);
-    put_json(out, "submit", c->submit);
+    put_json(out, "submit", c->submit ? "" : NULL);
+    r->submit_at = c->submit ? out->len : 0;
     put_text(out, "stdout", buf_text(&c->out), c->out.len);
     put_text(out, "stderr", buf_text(&c->err), c->err.len);
     put_cell_error(out, c);
@@ -238,9 +239,28 @@ const char *droste_result_status(const droste_result *r)
     return r->status;
 }
 
+/* What was submitted may be long, and who wants it has it without the rest as a rule. */
+static bool put_submit(droste_result *r)
+{
+    size_t len;
+    const char *submit = submission_json(r->cell.submit, &len);
+    struct buf all = { 0 };
+    if (!submit || !buf_reserve(&all, r->json.len + len))
+        return false;
+    buf_append(&all, r->json.data, r->submit_at);
+    buf_append(&all, submit, len);
+    buf_append(&all, r->json.data + r->submit_at, r->json.len - r->submit_at);
+    buf_free(&r->json);
+    r->json = all;
+    r->submit_at = 0;
+    return true;
+}
+
 const char *droste_result_json(const droste_result *r, size_t *len)
 {
-    return give(buf_text(&r->json), r->json.len, len);
+    droste_result *own = (droste_result *)(uintptr_t)r; /* none was made const */
+    bool whole = r->submit_at == 0 || put_submit(own);
+    return give(whole ? buf_text(&r->json) : NULL, r->json.len, len);
 }
 
 const char *droste_result_stdout(const droste_result *r, size_t *len)
@@ -255,7 +275,17 @@ const char *droste_result_stderr(const droste_result *r, size_t *len)
 
 const char *droste_result_submit(const droste_result *r, size_t *len)
 {
-    return give(r->cell.submit, r->cell.submit_len, len);
+    return submission_json(r->cell.submit, len);
+}
+
+const char *droste_result_outline(const droste_result *r, size_t *len)
+{
+    return submission_outline(r->cell.submit, len);
+}
+
+const char *droste_result_text(const droste_result *r, size_t index, size_t *len)
+{
+    return submission_text(r->cell.submit, index, len);
 }
 
 const char *droste_result_echo(const droste_result *r)

@@ -15,7 +15,7 @@
 #include "base/list.h"
 #include "droste.h"
 
-enum { SETTINGS_MAX = 96 };
+enum { SETTINGS_MAX = 112 };
 
 struct settings {
     /* models */
@@ -31,6 +31,10 @@ struct settings {
     struct list tools, tool_data, tool;
     bool rules, sub_tools, helpers;
     char *setup_code;
+    char *image, *network, *user, *gpus, *pull, *reuse;
+    struct list env_var, label;
+    bool read_only_root;
+    int64_t disk_size;
     double timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus, cpu_time,
         tool_timeout;
     int64_t pool, memory, processes, open_files, file_size, tmp_size, output_limit;

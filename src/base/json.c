@@ -1,6 +1,7 @@
 /* base/json.c: see json.h. Looking into trees, and writing them; json_parse.c reads them. */
 #include "base/json.h"
 
+#include <endian.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,25 +84,78 @@ const char *json_text(struct json_object *o, size_t *len)
     return text;
 }
 
+/* Marks the bytes of a word that are below `limit`, at most 128. The lowest mark is right; one above it need not be,
+ * for a byte that is below borrows from its neighbour. */
+static uint64_t any_below(uint64_t word, unsigned limit)
+{
+    const uint64_t ones = 0x0101010101010101u;
+    return (word - ones * limit) & ~word & (ones * 0x80);
+}
+
+size_t json_plain_run(const char *text, size_t len)
+{
+    const uint64_t ones = 0x0101010101010101u;
+    size_t i = 0;
+    for (uint64_t word; len - i >= sizeof word; i += sizeof word) {
+        memcpy(&word, text + i, sizeof word);
+        word = le64toh(word); /* the first byte is the lowest */
+        uint64_t others = any_below(word, ' ') | any_below(word ^ ones * '"', 1) |
+                          any_below(word ^ ones * '\\', 1);
+        if (others)
+            return i + (size_t)__builtin_ctzll(others) / 8;
+    }
+    while (i < len && (unsigned char)text[i] >= ' ' && text[i] != '"' && text[i] != '\\')
+        i++;
+    return i;
+}
+
+static void append_escape(struct buf *out, char c)
+{
+    char escape[] = { '\\', c };
+    if (c == '\n')
+        escape[1] = 'n';
+    else if (c != '"' && c != '\\') {
+        buf_printf(out, "\\u%04x", (unsigned char)c);
+        return;
+    }
+    buf_append(out, escape, sizeof escape);
+}
+
 void json_append_string(struct buf *out, const char *text, size_t len)
 {
-    size_t start = 0;
+    size_t n;
     buf_putc(out, '"');
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c >= ' ' && c != '"' && c != '\\')
-            continue;
-        buf_append(out, text + start, i - start);
-        start = i + 1;
-        if (c == '"' || c == '\\')
-            buf_printf(out, "\\%c", c);
-        else if (c == '\n')
-            buf_puts(out, "\\n");
-        else
-            buf_printf(out, "\\u%04x", c);
+    while ((n = json_plain_run(text, len)) < len) {
+        buf_append(out, text, n);
+        append_escape(out, text[n]);
+        text += n + 1;
+        len -= n + 1;
     }
-    buf_append(out, text + start, len - start);
+    buf_append(out, text, len);
     buf_putc(out, '"');
+}
+
+/* Bytes of a block that are written as two, and as six; counted without a branch, so that the compiler does
+ * many at once. */
+static size_t count_escapes(const unsigned char *p, size_t len)
+{
+    unsigned char two = 0, six = 0;
+    for (size_t i = 0; i < len; i++) {
+        unsigned char newline = p[i] == '\n';
+        two = (unsigned char)(two + (newline | (p[i] == '"') | (p[i] == '\\')));
+        six = (unsigned char)(six + ((p[i] < ' ') & !newline));
+    }
+    return two + (size_t)six * 5;
+}
+
+size_t json_string_length(const char *text, size_t len)
+{
+    enum { BLOCK = 128 }; /* what a byte can count */
+    const unsigned char *p = (const unsigned char *)text;
+    size_t n = len + 2;
+    for (; len >= BLOCK; p += BLOCK, len -= BLOCK)
+        n += count_escapes(p, BLOCK);
+    return n + count_escapes(p, len);
 }
 
 void json_append_number(struct buf *out, double value)

@@ -31,6 +31,13 @@ extern const struct json_limits json_limits_large;
 /* 0 if the text is one JSON value within the limits, else ERROR_PROTOCOL saying where it is not. */
 int json_check(const char *text, size_t len, const struct json_limits *limits, struct error *err);
 
+/* Stands for a value that is elsewhere; it is no JSON. */
+#define JSON_HOLE "NaN"
+/* As json_check, of text in which such may stand. *count is how many do, and `holes` has where the first
+ * `max` of them stand. */
+int json_check_outline(const char *text, size_t len, const struct json_limits *limits,
+    size_t *holes, size_t max, size_t *count, struct error *err);
+
 /* Checks, then builds. *out is the caller's (json_object_put); it may be NULL for JSON null. */
 int json_parse(const char *text, size_t len, const struct json_limits *limits,
     struct json_object **out, struct error *err);
@@ -54,8 +61,12 @@ bool json_put(struct json_object *o, const char *key, struct json_object *child)
 /* The text of a tree on one line, NULL without memory; it belongs to the tree. */
 const char *json_text(struct json_object *o, size_t *len);
 
+/* Number of leading bytes that a JSON string has as they are. */
+size_t json_plain_run(const char *text, size_t len);
 /* Appends text (well-formed UTF-8) as a JSON string, with its quotes. */
 void json_append_string(struct buf *out, const char *text, size_t len);
+/* How long that is. */
+size_t json_string_length(const char *text, size_t len);
 /* Appends a number, which is finite, whatever the program's locale. */
 void json_append_number(struct buf *out, double value);
 void json_append_seconds(struct buf *out, double seconds); /* with six digits behind the point */

@@ -6,7 +6,6 @@
  */
 #include "base/json.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +28,8 @@ struct scan {
     struct span string;  /* the last one that was read, between its quotes */
     bool escapes;        /* it has some */
     struct build *build; /* NULL: only look */
+    size_t *holes;       /* where a value is elsewhere (JSON_HOLE); NULL: all are here */
+    size_t hole_count, hole_max;
 };
 
 static bool scan_fail(struct scan *s, const char *what)
@@ -79,27 +80,9 @@ static bool scan_unicode_escape(struct scan *s)
     return true;
 }
 
-/* Marks the bytes of a word that are below `limit`, at most 128. The lowest mark is right; one above it need not be,
- * for a byte that is below borrows from its neighbour. */
-static uint64_t any_below(uint64_t word, unsigned limit)
-{
-    const uint64_t ones = 0x0101010101010101u;
-    return (word - ones * limit) & ~word & (ones * 0x80);
-}
-
-/* Skips characters that stand for themselves, eight at a time. */
 static void skip_plain(struct scan *s)
 {
-    const uint64_t ones = 0x0101010101010101u;
-    uint64_t word, others = 0;
-    for (; others == 0 && s->end - s->p >= (ptrdiff_t)sizeof word; s->p += sizeof word) {
-        memcpy(&word, s->p, sizeof word);
-        word = le64toh(word); /* the first byte is the lowest */
-        others = any_below(word, ' ') | any_below(word ^ ones * '"', 1) |
-                 any_below(word ^ ones * '\\', 1);
-    }
-    if (others)
-        s->p -= sizeof word - (size_t)__builtin_ctzll(others) / 8;
+    s->p += json_plain_run(s->p, (size_t)(s->end - s->p));
 }
 
 static bool scan_string(struct scan *s)
@@ -169,6 +152,16 @@ static bool scan_word(struct scan *s, const char *word)
         return scan_fail(s, "no JSON value");
     s->p += n;
     return true;
+}
+
+static bool scan_hole(struct scan *s)
+{
+    if (!s->holes)
+        return scan_fail(s, "no JSON value");
+    if (s->hole_count < s->hole_max)
+        s->holes[s->hole_count] = (size_t)(s->p - s->start);
+    s->hole_count++;
+    return scan_word(s, JSON_HOLE);
 }
 
 /* ---- what is built ---- */
@@ -337,6 +330,9 @@ static bool scan_scalar(struct scan *s)
     case 'n':
         ok = scan_word(s, "null");
         break;
+    case 'N':
+        ok = scan_hole(s);
+        break;
     default:
         if (*from != '-' && (*from < '0' || *from > '9'))
             return scan_fail(s, "no JSON value");
@@ -423,25 +419,40 @@ static bool scan_value(struct scan *s, const struct json_limits *limits)
     return s->p == s->end || scan_fail(s, "something after the value");
 }
 
-static int scan(const char *text, size_t len, const struct json_limits *limits, struct build *build,
-    struct error *err)
+static int scan(struct scan *s, const struct json_limits *limits, struct error *err)
 {
-    struct scan s = { .p = text, .end = text + len, .start = text, .build = build };
-    size_t bad = 0;
+    size_t bad = 0, len = (size_t)(s->end - s->start);
     if (len > limits->bytes)
         return error_set(
             err, ERROR_PROTOCOL, "JSON of %zu bytes, over the limit of %zu", len, limits->bytes);
-    if (!text_is_utf8(text, len, &bad))
+    if (!text_is_utf8(s->start, len, &bad))
         return error_set(err, ERROR_PROTOCOL, "JSON is not UTF-8 at byte %zu", bad);
-    if (!scan_value(&s, limits))
-        return error_set(
-            err, ERROR_PROTOCOL, "JSON is wrong at byte %zu: %s", (size_t)(s.p - s.start), s.wrong);
+    if (!scan_value(s, limits))
+        return error_set(err, ERROR_PROTOCOL, "JSON is wrong at byte %zu: %s",
+            (size_t)(s->p - s->start), s->wrong);
     return 0;
+}
+
+static struct scan scan_of(const char *text, size_t len)
+{
+    return (struct scan){ .p = text, .end = text + len, .start = text };
 }
 
 int json_check(const char *text, size_t len, const struct json_limits *limits, struct error *err)
 {
-    return scan(text, len, limits, NULL, err);
+    struct scan s = scan_of(text, len);
+    return scan(&s, limits, err);
+}
+
+int json_check_outline(const char *text, size_t len, const struct json_limits *limits,
+    size_t *holes, size_t max, size_t *count, struct error *err)
+{
+    struct scan s = scan_of(text, len);
+    s.holes = holes;
+    s.hole_max = max;
+    int rc = scan(&s, limits, err);
+    *count = s.hole_count;
+    return rc;
 }
 
 int json_parse(const char *text, size_t len, const struct json_limits *limits,
@@ -451,7 +462,9 @@ int json_parse(const char *text, size_t len, const struct json_limits *limits,
     *out = NULL;
     if (len > INT32_MAX)
         return error_set(err, ERROR_PROTOCOL, "JSON of %zu bytes is too large to build", len);
-    int rc = scan(text, len, limits, &build, err);
+    struct scan s = scan_of(text, len);
+    s.build = &build;
+    int rc = scan(&s, limits, err);
     build.failed |= buf_failed(&build.key) || buf_failed(&build.text);
     buf_free(&build.key);
     buf_free(&build.text);

@@ -1,99 +1,119 @@
-/* base/text.c: see text.h. One decoder step (`utf8_step`) serves every function here. */
+/* base/text.c: see text.h.
+ *
+ * UTF-8 is read by a machine with a state a byte, whose table is the only place that knows what is
+ * well-formed. A state is a shift: the entry of a byte has in the six bits there which state comes
+ * next, so that a step is a load and a shift, and text that is not ASCII costs a byte a cycle or two.
+ */
 #include "base/text.h"
 
+#include <stdarg.h>
 #include <locale.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    BAD = 0,   /* what is not in the table; nothing leads out of it */
+    WHOLE = 6, /* between characters */
+    ONE = 12,  /* so many bytes are to follow */
+    TWO = 18,
+    THREE = 24,
+    AFTER_E0 =
+        30, /* after these, the second byte may not be any: overlong forms, surrogates, and what is
+                    * over U+10FFFF */
+    AFTER_ED = 36,
+    AFTER_F0 = 42,
+    AFTER_F4 = 48,
+    STATE = 63, /* the bits of one */
+
+    BLOCK = 64, /* bytes that are looked at together */
+};
+
+#define STEP(from, to) ((uint64_t)(to) << (from))
+#define FOLLOWING      (STEP(ONE, WHOLE) | STEP(TWO, ONE) | STEP(THREE, TWO))
+
+static const uint64_t steps[256] = {
+    [0x00 ... 0x7F] = STEP(WHOLE, WHOLE),
+    [0x80 ... 0x8F] = FOLLOWING | STEP(AFTER_ED, ONE) | STEP(AFTER_F4, TWO),
+    [0x90 ... 0x9F] = FOLLOWING | STEP(AFTER_ED, ONE) | STEP(AFTER_F0, TWO),
+    [0xA0 ... 0xBF] = FOLLOWING | STEP(AFTER_E0, ONE) | STEP(AFTER_F0, TWO),
+    [0xC2 ... 0xDF] = STEP(WHOLE, ONE),
+    [0xE0] = STEP(WHOLE, AFTER_E0),
+    [0xE1 ... 0xEC] = STEP(WHOLE, TWO),
+    [0xED] = STEP(WHOLE, AFTER_ED),
+    [0xEE ... 0xEF] = STEP(WHOLE, TWO),
+    [0xF0] = STEP(WHOLE, AFTER_F0),
+    [0xF1 ... 0xF3] = STEP(WHOLE, THREE),
+    [0xF4] = STEP(WHOLE, AFTER_F4),
+};
+
 /* Length of the well-formed sequence at p, or 0 with *skip the length of the ill-formed part. */
 static size_t utf8_step(const unsigned char *p, size_t left, size_t *skip)
 {
-    unsigned char c = p[0], low = 0x80, high = 0xBF;
-    size_t need;
-    *skip = 1;
-    if (c < 0x80)
-        return 1;
-    if (c >= 0xC2 && c <= 0xDF) {
-        need = 1;
-    } else if (c >= 0xE0 && c <= 0xEF) {
-        need = 2;
-        if (c == 0xE0)
-            low = 0xA0;
-        if (c == 0xED)
-            high = 0x9F; /* surrogates */
-    } else if (c >= 0xF0 && c <= 0xF4) {
-        need = 3;
-        if (c == 0xF0)
-            low = 0x90;
-        if (c == 0xF4)
-            high = 0x8F;
-    } else {
-        return 0;
-    }
-    for (size_t i = 1; i <= need; i++) {
-        if (i >= left || p[i] < low || p[i] > high)
+    uint64_t state = WHOLE;
+    for (size_t i = 0; i < left; i++) {
+        *skip = i > 0 ? i : 1;
+        state = steps[p[i]] >> (state & STATE);
+        if ((state & STATE) == WHOLE)
+            return i + 1;
+        if ((state & STATE) == BAD)
             return 0;
-        *skip = i + 1;
-        low = 0x80;
-        high = 0xBF;
     }
-    return need + 1;
+    *skip = left;
+    return 0;
 }
 
-/* Number of leading ASCII bytes, eight at a time. */
-static size_t ascii_run(const unsigned char *p, size_t left)
+static bool block_is_ascii(const unsigned char *p)
 {
-    size_t i = 0;
-    for (; i + 8 <= left; i += 8) {
-        uint64_t word;
-        memcpy(&word, p + i, 8);
-        if (word & 0x8080808080808080u)
-            break;
+    uint64_t words[BLOCK / 8], all = 0;
+    memcpy(words, p, BLOCK);
+    for (size_t i = 0; i < BLOCK / 8; i++)
+        all |= words[i];
+    return (all & 0x8080808080808080u) == 0;
+}
+
+/* Number of leading bytes that are well-formed: all of them, or up to the first that is not. */
+static size_t utf8_run(const unsigned char *p, size_t len)
+{
+    uint64_t state = WHOLE;
+    size_t i = 0, whole = 0, step, skip;
+    while (i < len && (state & STATE) != BAD) {
+        if ((state & STATE) == WHOLE) {
+            while (len - i >= BLOCK && block_is_ascii(p + i))
+                i += BLOCK;
+            whole = i;
+        }
+        size_t end = len - i > BLOCK ? i + BLOCK : len;
+        for (; i < end; i++)
+            state = steps[p[i]] >> (state & STATE);
     }
-    while (i < left && p[i] < 0x80)
-        i++;
-    return i;
+    if ((state & STATE) == WHOLE)
+        return len;
+    while ((step = utf8_step(p + whole, len - whole, &skip)) > 0)
+        whole += step;
+    return whole;
 }
 
 bool text_is_utf8(const char *data, size_t len, size_t *bad)
 {
-    const unsigned char *p = (const unsigned char *)data;
-    size_t i = 0, skip;
-    while (i < len) {
-        i += ascii_run(p + i, len - i);
-        if (i >= len)
-            break;
-        size_t step = utf8_step(p + i, len - i, &skip);
-        if (step == 0) {
-            if (bad)
-                *bad = i;
-            return false;
-        }
-        i += step;
-    }
-    return true;
+    size_t good = utf8_run((const unsigned char *)data, len);
+    if (good < len && bad)
+        *bad = good;
+    return good == len;
 }
 
 void text_append_utf8(struct buf *out, const char *data, size_t len)
 {
     const unsigned char *p = (const unsigned char *)data;
-    size_t i = 0, skip, start = 0;
-    while (i < len) {
-        i += ascii_run(p + i, len - i);
-        if (i >= len)
-            break;
-        size_t step = utf8_step(p + i, len - i, &skip);
-        if (step) {
-            i += step;
-            continue;
-        }
-        buf_append(out, data + start, i - start);
+    size_t good, skip;
+    while ((good = utf8_run(p, len)) < len) {
+        utf8_step(p + good, len - good, &skip);
+        buf_append(out, p, good);
         buf_append(out, "\xEF\xBF\xBD", 3);
-        i += skip;
-        start = i;
+        p += good + skip;
+        len -= good + skip;
     }
-    buf_append(out, data + start, len - start);
+    buf_append(out, p, len);
 }
 
 static bool is_bidi_control(const unsigned char *p, size_t step)
@@ -189,6 +209,16 @@ char *text_copy(const char *data, size_t n)
     memcpy(copy, data, n);
     copy[n] = '\0';
     return copy;
+}
+
+char *text_printf(const char *format, ...)
+{
+    cleanup_buf struct buf out = { 0 };
+    va_list args;
+    va_start(args, format);
+    buf_vprintf(&out, format, args);
+    va_end(args);
+    return buf_steal(&out);
 }
 
 size_t text_utf8_length(const char *data, size_t len)

@@ -35,6 +35,8 @@ const char *text_last_name(const char *path, size_t *len);
 
 /* strdup of the first n bytes, NULL without memory. */
 char *text_copy(const char *data, size_t n);
+/* What printf would write, the caller's (free); NULL without memory. */
+char *text_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Number of UTF-8 characters in well-formed text. */
 size_t text_utf8_length(const char *data, size_t len);

@@ -58,8 +58,8 @@ struct command {
 };
 
 extern const struct command command_run, command_chat, command_batch, command_exec, command_repl,
-    command_runs, command_volume, command_smoke, command_doctor, command_bench, command_run_basic,
-    command_daytona_smoke;
+    command_runs, command_volume, command_env, command_smoke, command_doctor, command_bench,
+    command_run_basic, command_daytona_smoke;
 
 /* Reads the flags of `argv` (argv[0] is the command's name): `flags` ends with a NULL name, and
  * `d`, if the command takes settings, gets those. The configuration comes first. Arguments that are

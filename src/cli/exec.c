@@ -36,6 +36,19 @@ static void print_result(const droste_result *r)
         cli_fail(0, "the cell reached its --execute-timeout");
 }
 
+static int print_outcome(const droste_result *r, bool json)
+{
+    const char *whole = json ? droste_result_json(r, NULL) : NULL;
+    bool lost = droste_result_outline(r, NULL) && !droste_result_submit(r, NULL);
+    if (!json)
+        print_result(r);
+    else if (whole)
+        printf("%s\n", whole);
+    if (lost || (json && !whole))
+        return cli_fail(EXIT_ENVIRONMENT, "there is no memory for what was submitted");
+    return cli_cell_status(r);
+}
+
 static int run_code(droste *d, const struct buf *code, bool json)
 {
     droste_session *s = NULL;
@@ -53,11 +66,7 @@ static int run_code(droste *d, const struct buf *code, bool json)
             droste_session_on_output(s, stream_output, NULL);
         rc = droste_session_exec(s, buf_text(code), code->len, 0, &r, &err);
     }
-    int status = rc < 0 ? cli_error(&err) : cli_cell_status(r);
-    if (r && json)
-        printf("%s\n", droste_result_json(r, NULL));
-    else if (r)
-        print_result(r);
+    int status = rc < 0 ? cli_error(&err) : print_outcome(r, json);
     if (r && cli_was_interrupted())
         status = EXIT_INTERRUPTED;
     droste_result_free(r);

@@ -14,8 +14,8 @@
 #include "cli/cli.h"
 
 static const struct command *const commands[] = { &command_run, &command_chat, &command_batch,
-    &command_exec, &command_repl, &command_runs, &command_volume, &command_smoke, &command_doctor,
-    &command_bench, &command_run_basic, &command_daytona_smoke };
+    &command_exec, &command_repl, &command_runs, &command_volume, &command_env, &command_smoke,
+    &command_doctor, &command_bench, &command_run_basic, &command_daytona_smoke };
 
 /* ---- words to people ---- */
 
@@ -345,11 +345,25 @@ static void keep_standard_streams(void)
             (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
+/* On a terminal the line is written over, and an empty one ends it; elsewhere the first says enough. */
+static void print_news(void *arg, const char *text)
+{
+    bool *told = arg;
+    if (isatty(2))
+        fprintf(stderr, "\r\033[K%.100s", text);
+    else if (!*told)
+        fprintf(stderr, "%s\n", text);
+    *told = true;
+}
+
 static int run_command(const struct command *command, int argc, char **argv)
 {
     droste *d = NULL;
     droste_error err;
+    bool told = false;
     int status = droste_new(&d, &err) < 0 ? cli_error(&err) : -1;
+    if (status < 0)
+        droste_on_news(d, print_news, &told);
     for (const struct command_default *f = command->defaults; status < 0 && f && f->name; f++)
         status = cli_set(d, f->name, f->value);
     if (status < 0)

@@ -12,10 +12,27 @@
 #include <sys/uio.h>
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/loop.h"
 #include "jail/jail.h"
 #include "volume/volume.h"
 #include "volume/workspace.h"
+
+enum container_pull { PULL_MISSING, PULL_NEVER, PULL_ALWAYS };
+
+/* What a sandbox that is a container is made of. All zero: the defaults. */
+struct container_spec {
+    const char *image;   /* NULL: python:3.12-slim */
+    const char *network; /* "none", or one that the environment knows; NULL: none */
+    const char *user; /* "UID[:GID]" or a name of the image's; NULL: nobody who is anybody here */
+    const char *gpus; /* "all", a number, or device=ID,…; NULL: none */
+    const struct list *labels; /* NAME=VALUE; may be NULL */
+    enum container_pull pull;
+    uint64_t disk; /* bytes of what is written to the image's files; 0: what the daemon allows */
+    bool writable_root; /* the image's files can be written to */
+    bool reuse; /* sandboxes of the same kind may share one, each with processes of its own */
+    const char *asked; /* the setting by which that was asked for, for errors */
+};
 
 /* What the user asked for. Strings and arrays belong to the caller and must outlive the call. */
 struct sandbox_spec {
@@ -28,6 +45,7 @@ struct sandbox_spec {
     size_t preload_count;
     struct volume *volume;       /* open, shared; held as long as the sandbox lives; NULL: none */
     struct workspace *workspace; /* held in the same way; of the same root; NULL: none */
+    const struct container_spec *container; /* NULL: the defaults; only with POWER_CONTAINER */
     unsigned pool; /* sandboxes of this kind to keep ready after this one, where that is possible */
 };
 
@@ -62,8 +80,9 @@ struct sandbox_base {
 };
 
 enum sandbox_power {
-    POWER_MEMFD = 1,  /* takes descriptors to the guest */
-    POWER_SIGNAL = 2, /* `interrupt` reaches a guest that is not reading */
+    POWER_MEMFD = 1,     /* takes descriptors to the guest */
+    POWER_SIGNAL = 2,    /* `interrupt` reaches a guest that is not reading */
+    POWER_CONTAINER = 4, /* its sandboxes are containers */
 };
 
 struct environment;
@@ -105,12 +124,23 @@ struct environment_ops {
 struct environment_base {
     const struct environment_ops *ops;
     struct loop *loop;
+    /* A line for people about what takes its time: an image is fetched. NULL: nobody asks. */
+    void (*news)(void *arg, const char *text);
+    void *news_arg;
 };
 
-/* The environment by its name; "local" is the only one in this version. */
+/* The names, in order; NULL behind the last one. */
+const char *environment_name(size_t i);
+/* Of one of them: what its sandboxes are; NULL where this version does not have it. */
+const char *environment_about(size_t i);
+/* And then what it would need; NULL: it is here. */
+const char *environment_needs(size_t i);
+/* The environment by its name, or plugin:PATH or bridge:PATH. ERROR_UNSUPPORTED for those that are not in this version. */
 int environment_open(
     const char *name, struct loop *loop, struct environment **out, struct error *err);
 void environment_close(struct environment *env);
+void environment_on_news(
+    struct environment *env, void (*news)(void *arg, const char *text), void *arg);
 
 static inline const struct environment_ops *environment_ops_of(const struct environment *env)
 {

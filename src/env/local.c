@@ -735,7 +735,7 @@ int local_open(struct loop *loop, struct environment **out, struct error *err)
     struct local *env = calloc(1, sizeof *env);
     if (!env)
         return error_memory(err);
-    env->base = (struct environment_base){ &local_ops, loop };
+    env->base = (struct environment_base){ .ops = &local_ops, .loop = loop };
     paces_init(&env->paces);
     int rc = pool_open(loop, make_sandbox, local_close, env, &env->pool, err);
     if (rc == 0)

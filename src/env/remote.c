@@ -523,6 +523,11 @@ struct remote *remote_of(const struct sandbox *s)
     return s->remote;
 }
 
+void *remote_arg(const struct remote *r)
+{
+    return r->arg;
+}
+
 unsigned remote_sandboxes(const struct remote *r)
 {
     return r->count;

@@ -75,6 +75,8 @@ void remote_usage(const struct sandbox *s, struct sandbox_usage *out);
 void remote_close_sandbox(struct sandbox *s);
 
 struct remote *remote_of(const struct sandbox *s);
+/* What remote_open was given. */
+void *remote_arg(const struct remote *r);
 /* How many are open. */
 unsigned remote_sandboxes(const struct remote *r);
 

@@ -27,6 +27,7 @@ struct turn {
     void *arg;
     unsigned port;
     uint64_t took; /* nanoseconds of the host's time, since turns_attend */
+    size_t before; /* length of the piece before this one */
     bool waits, put_off;
 };
 

@@ -58,6 +58,8 @@ static const struct {
     [ISOLATION_LIGHT] = { "light", true, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS },
     [ISOLATION_LANDLOCK] = { "landlock", false, 0 },
     [ISOLATION_PROCESS] = { "process", false, 0 },
+    [ISOLATION_CONTAINER] = { "container", true, 0 },
+    [ISOLATION_REMOTE] = { "remote", true, 0 },
 };
 
 const char *isolation_name(enum isolation isolation)
@@ -72,7 +74,7 @@ bool isolation_has_own_root(enum isolation isolation)
 
 int isolation_parse(const char *word, enum isolation *out, struct error *err)
 {
-    for (size_t i = 0; i < array_length(isolations); i++) {
+    for (size_t i = 0; i < ISOLATION_CONTAINER; i++) {
         if (strcmp(isolations[i].name, word) != 0)
             continue;
         *out = (enum isolation)i;

@@ -21,11 +21,14 @@ enum isolation {
     ISOLATION_LIGHT,
     ISOLATION_LANDLOCK,
     ISOLATION_PROCESS,
+    /* Not of a jail's, and not to be asked for: what other environments have. */
+    ISOLATION_CONTAINER,
+    ISOLATION_REMOTE, /* whatever there is at the far end */
 };
 
 /* The name, as in the CLI and in results. */
 const char *isolation_name(enum isolation isolation);
-/* ERROR_ARGUMENT for a word that is none. */
+/* ERROR_ARGUMENT for a word that is none that can be asked for. */
 int isolation_parse(const char *word, enum isolation *out, struct error *err);
 /* True if the guest has a root directory of its own, and namespaces; false where it stands among the
  * host's files and processes. */

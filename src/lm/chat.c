@@ -13,7 +13,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "lm/client.h"
-#include "lm/http.h"
+#include "net/http.h"
 #include "lm/provider.h"
 #include "lm/record.h"
 #include "lm/sse.h"
@@ -205,8 +205,11 @@ static void chat_attempt(struct lm_call *call)
     struct chat *chat = call->own;
     const struct dialect *dialect = s->provider->dialect;
     const char *headers[6] = { "Content-Type: application/json", chat->idempotency };
-    struct http_request request = { chat->url, headers, 2, chat->request->data,
-        chat->request->len };
+    struct http_request request = { .url = chat->url,
+        .headers = headers,
+        .header_count = 2,
+        .body = chat->request->data,
+        .body_len = chat->request->len };
     struct lm_outcome outcome = { 0 };
     if (s->style.stream)
         headers[request.header_count++] = "Accept: text/event-stream, application/json";
@@ -435,6 +438,7 @@ static int open_http(struct server *s, struct loop *loop, const struct lm_option
         .port = (unsigned)strtoul(port, NULL, 10),
         .peer = s->peer,
         .ca_file = options->ca_file && options->ca_file[0] ? options->ca_file : NULL,
+        .codes = { ERROR_MODEL_CONNECT, ERROR_MODEL_CUT, ERROR_MODEL_STALL, ERROR_MODEL_REPLY },
         .connections = options->concurrency,
         .connect_timeout = options->connect_timeout,
         .first_timeout = options->first_timeout,

@@ -253,8 +253,12 @@ int run_record_cell(struct rlm_run *r, const char *code, size_t len, struct erro
 int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct error *err)
 {
     cleanup_json struct json_object *e = json_object_new_object();
+    size_t submit_len = 0;
     if (!r->tree->o.store)
         return 0;
+    const char *submit = submission_json(c->submit, &submit_len);
+    if (c->submit && !submit)
+        return error_memory(err);
     if (e && c->error.type) {
         json_put_text(e, "type", c->error.type);
         json_put_text(e, "message", c->error.message);
@@ -265,7 +269,7 @@ int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct e
         .killed = c->killed[0] ? c->killed : NULL,
         .standard_output = { buf_text(&c->out), c->out.len },
         .standard_error = { buf_text(&c->err), c->err.len },
-        .submit = { c->submit, c->submit_len },
+        .submit = { submit, submit_len },
         .error = store_text(c->error.type && e ? json_text(e, NULL) : NULL),
         .variables = store_text(c->variables ? json_text(c->variables, NULL) : NULL),
         .calls = c->calls,

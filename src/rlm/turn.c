@@ -149,6 +149,14 @@ static int cell_is_over(struct rlm_run *r, const struct cell_result *c, struct e
     return rc;
 }
 
+/* NULL without memory. */
+static char *submitted_answer(struct rlm_run *r, struct submission *submit)
+{
+    size_t len;
+    const char *json = submission_json(submit, &len);
+    return json ? answer_of(json, len, run_answer_type(r)) : NULL;
+}
+
 static void cell_done(void *arg, struct cell_result *c)
 {
     struct rlm_run *r = arg;
@@ -165,8 +173,7 @@ static void cell_done(void *arg, struct cell_result *c)
     run_tell_event(r, &event);
     r->failed |= c->status != CELL_OK && !submitted;
     prompt_result(&r->feedback, c, r->block, r->tree->o.max_output_chars);
-    char *answer =
-        submitted && rc == 0 ? answer_of(c->submit, c->submit_len, run_answer_type(r)) : NULL;
+    char *answer = submitted && rc == 0 ? submitted_answer(r, c->submit) : NULL;
     if (!alive && c->reason.code == ERROR_ENVIRONMENT) {
         rc = -1;
         err = c->reason;

@@ -83,6 +83,19 @@ static void put_workspace(const struct workspace *w, const char *at, struct buf 
     buf_puts(head, "]}");
 }
 
+static void put_variables(const struct list *variables, struct buf *head)
+{
+    put_key(head, "env");
+    for (size_t i = 0; i < variables->count; i++) {
+        const char *name = variables->items[i], *value = strchr(name, '=') + 1;
+        buf_putc(head, i ? ',' : '{');
+        json_append_string(head, name, (size_t)(value - name) - 1);
+        buf_putc(head, ':');
+        json_append_string(head, value, strlen(value));
+    }
+    buf_putc(head, '}');
+}
+
 void session_write_hello(
     const struct session_options *o, const char *volume, const char *workspace, struct buf *head)
 {
@@ -92,6 +105,8 @@ void session_write_hello(
     buf_putc(head, '{');
     if (count > 0)
         session_write_fields(o->answer, head);
+    if (o->variables && o->variables->count > 0)
+        put_variables(o->variables, head);
     if (o->no_helpers) {
         put_key(head, "helpers");
         buf_puts(head, "false");

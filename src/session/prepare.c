@@ -98,7 +98,9 @@ static int code_outcome(const struct cell_result *r, const char *name, struct er
 static int take_tools(struct prepare *p, const struct cell_result *r, struct error *err)
 {
     cleanup_json struct json_object *o = NULL;
-    if (!r->submit || json_parse(r->submit, r->submit_len, &json_limits_large, &o, err) < 0)
+    size_t len;
+    const char *json = submission_json(r->submit, &len);
+    if (!json || json_parse(json, len, &json_limits_large, &o, err) < 0)
         return error_set(err, ERROR_PROTOCOL, "the guest does not say what its tools are");
     struct json_object *tools = json_get_typed(o, "tools", json_type_array);
     if (!tools || json_object_array_length(tools) > TOOLS_MAX)

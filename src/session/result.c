@@ -11,8 +11,6 @@
 #include "session/answer.h"
 #include "session/internal.h"
 
-enum { PARTS_MAX = 16 };
-
 static const char *const status_names[] = { "ok", "submitted", "error", "timeout", "killed",
     "lost" };
 
@@ -25,7 +23,7 @@ void cell_result_free(struct cell_result *r)
 {
     buf_free(&r->out);
     buf_free(&r->err);
-    free(r->submit);
+    submission_free(r->submit);
     free(r->echo);
     free(r->error.type);
     free(r->error.message);
@@ -59,62 +57,61 @@ static void set_cell_error(struct cell_error *error, const char *type, const cha
     error->message = strdup(message);
 }
 
-/* The part with the index that the head gives under `key`, copied. */
-static char *take_part(struct json_object *head, const char *key, const struct frame *frame,
-    size_t *len, struct error *err)
+/* A part as text: the guest sends UTF-8, but a guest may send anything. */
+static char *take_text(struct json_object *head, const char *key, const struct frame_parts *parts)
 {
-    struct frame_parts parts;
+    struct buf text = { 0 };
     const char *data;
-    int64_t index = json_get_int(head, key, -1);
-    if (index < 0 || frame_parts_open(frame->blob, frame->blob_len, PARTS_MAX, &parts, err) < 0)
+    size_t len;
+    if (!frame_parts_at(parts, json_get_int(head, key, -1), &data, &len))
         return NULL;
-    for (int64_t i = 0; frame_parts_next(&parts, &data, len); i++)
-        if (i == index)
-            return text_copy(data, *len);
-    return NULL;
+    text_append_utf8(&text, data, len);
+    return buf_steal(&text);
 }
 
-/* A part as text: the guest sends UTF-8, but a guest may send anything. */
-static char *take_text(struct json_object *head, const char *key, const struct frame *frame)
+static void refuse_answer(struct cell_result *r, const struct error *why)
 {
-    cleanup_buf struct buf text = { 0 };
-    size_t len = 0;
-    cleanup_free char *part = take_part(head, key, frame, &len, NULL);
-    if (!part)
-        return NULL;
-    text_append_utf8(&text, part, len);
-    return buf_steal(&text);
+    char text[sizeof why->text + 80];
+    snprintf(
+        text, sizeof text, "the answer was not taken, it does not fit its schema: %s", why->text);
+    set_cell_error(&r->error, "AnswerError", text);
+    free(r->error.traceback);
+    r->error.traceback = strdup(text);
+}
+
+/* Of the type that was asked for, if there is one. */
+static int check_answer(struct session *s, struct submission *submit, struct error *err)
+{
+    size_t len;
+    if (!s->answer)
+        return 0;
+    const char *json = submission_json(submit, &len);
+    return json ? answer_check(s->answer, json, len, err) : error_memory(err);
 }
 
 /* What was submitted must be an object of strict JSON, and of the type that was asked for; else it is
  * the cell's error. */
-static void take_submit(
-    struct session *s, struct json_object *head, const struct frame *frame, struct cell_result *r)
+static int take_submit(struct session *s, struct json_object *head, const struct frame *frame,
+    const struct frame_parts *parts, struct cell_result *r, struct error *err)
 {
     struct error why = { 0 };
-    char text[sizeof why.text + 80];
-    r->submit = take_part(head, "submitted", frame, &r->submit_len, NULL);
-    if (!r->submit)
-        return;
-    int rc = json_check(r->submit, r->submit_len, &json_limits_large, &why);
-    bool object = rc == 0 && r->submit[0] == '{';
-    if (object && s->answer)
-        rc = answer_check(s->answer, r->submit, r->submit_len, &why);
-    if (object && rc == 0) {
-        r->status = CELL_SUBMITTED;
-        return;
+    int rc = submission_read(head, parts, frame->body, &r->submit, &why);
+    if (rc < 0 && rc != -(int)ERROR_ARGUMENT) {
+        *err = why;
+        return rc;
     }
-    free(steal(&r->submit));
+    if (rc == 0 && !r->submit)
+        return 0;
     r->status = CELL_ERROR;
-    if (object) {
-        snprintf(text, sizeof text, "the answer was not taken, it does not fit its schema: %s",
-            why.text);
-        set_cell_error(&r->error, "AnswerError", text);
-        free(r->error.traceback);
-        r->error.traceback = strdup(text);
-        return;
+    if (rc < 0) {
+        set_cell_error(&r->error, "ValueError", why.text);
+    } else if (check_answer(s, r->submit, &why) < 0) {
+        submission_free(steal(&r->submit));
+        refuse_answer(r, &why);
+    } else {
+        r->status = CELL_SUBMITTED;
     }
-    set_cell_error(&r->error, "ValueError", rc < 0 ? why.text : "SUBMIT takes an object");
+    return 0;
 }
 
 /* The status that the host gives, from what the guest says and what the host did. */
@@ -140,36 +137,24 @@ static bool is_known_status(const char *status)
     return false;
 }
 
-/* A result says a known status, and the parts that it names are there. */
-static int check_result(struct json_object *head, const struct frame *frame, struct error *err)
+/* A result says a known status, and the parts are there that it names. */
+static int check_result(struct json_object *head, const struct frame *frame,
+    struct frame_parts *parts, struct error *err)
 {
-    struct frame_parts parts = { 0 };
+    *parts = (struct frame_parts){ 0 };
     if (!json_object_is_type(head, json_type_object) ||
         !is_known_status(json_get_string(head, "status", NULL)))
         return error_set(err, ERROR_PROTOCOL, "a result without a known status");
-    if (frame->blob_len > 0 &&
-        frame_parts_open(frame->blob, frame->blob_len, PARTS_MAX, &parts, err) < 0)
-        return -1;
-    int64_t count = (int64_t)parts.count;
-    if (json_get_int(head, "submitted", -1) >= count || json_get_int(head, "echo", -1) >= count)
+    int rc = frame->blob_len > 0 ? frame_parts_open(frame->blob, frame->blob_len,
+                                       SUBMISSION_TEXTS_MAX + 2, parts, err)
+                                 : 0;
+    if (rc == 0 && json_get_int(head, "echo", -1) >= (int64_t)parts->count)
         return error_set(err, ERROR_PROTOCOL, "a result names a part that is not there");
-    return 0;
+    return rc;
 }
 
-int result_read(
-    struct session *s, const struct frame *frame, struct cell_result *out, struct error *err)
+static void take_variables(struct session *s, struct json_object *head, struct cell_result *out)
 {
-    cleanup_json struct json_object *head = NULL;
-    int rc = json_parse(frame->head, frame->head_len, &json_limits_small, &head, err);
-    if (rc == 0)
-        rc = check_result(head, frame, err);
-    if (rc < 0)
-        return rc;
-    *out = (struct cell_result){ 0 };
-    take_error(head, &out->error);
-    judge(s, head, out);
-    take_submit(s, head, frame, out);
-    out->echo = take_text(head, "echo", frame);
     struct json_object *variables = json_get_typed(head, "variables", json_type_array);
     if (variables) {
         json_object_put(s->variables);
@@ -177,5 +162,26 @@ int result_read(
     }
     struct json_object *variable = json_get_typed(head, "variable", json_type_object);
     out->variable = variable ? json_object_get(variable) : NULL;
-    return 0;
+}
+
+int result_read(
+    struct session *s, const struct frame *frame, struct cell_result *out, struct error *err)
+{
+    cleanup_json struct json_object *head = NULL;
+    struct frame_parts parts;
+    int rc = json_parse(frame->head, frame->head_len, &json_limits_small, &head, err);
+    if (rc == 0)
+        rc = check_result(head, frame, &parts, err);
+    if (rc < 0)
+        return rc;
+    *out = (struct cell_result){ 0 };
+    take_error(head, &out->error);
+    judge(s, head, out);
+    out->echo = take_text(head, "echo", &parts);
+    rc = take_submit(s, head, frame, &parts, out, err); /* last of the parts: it may take them */
+    if (rc < 0)
+        cell_result_free(out);
+    else
+        take_variables(s, head, out);
+    return rc;
 }

@@ -236,6 +236,17 @@ static int greet(struct session *s, const struct session_options *o, struct erro
     return session_send_blob(s, FRAME_HELLO, 0, head.data, head.len, &rules_source, o->rules, err);
 }
 
+/* What it asks for is refused by its name where it cannot be had. */
+static int check_powers(
+    const struct environment_ops *ops, const struct sandbox_spec *spec, struct error *err)
+{
+    if (spec->container && !(ops->powers & POWER_CONTAINER))
+        return error_set(err, ERROR_UNSUPPORTED,
+            "--%s is for sandboxes that are containers, which those of --env %s are not",
+            spec->container->asked, ops->name);
+    return 0;
+}
+
 static const struct sandbox_events sandbox_handlers = { session_receive, sandbox_output,
     sandbox_ended };
 
@@ -245,9 +256,10 @@ int session_open(struct environment *env, const struct session_options *options,
     struct loop *loop = ((struct environment_base *)env)->loop;
     if (session_check_timeout(options->execute_timeout, options->execute_timeout_cap, err) < 0)
         return -(int)ERROR_ARGUMENT;
-    struct session *s = calloc(1, sizeof *s);
+    int rc = check_powers(environment_ops_of(env), &options->spec, err);
+    struct session *s = rc == 0 ? calloc(1, sizeof *s) : NULL;
     if (!s)
-        return error_memory(err);
+        return rc < 0 ? rc : error_memory(err);
     *s = (struct session){
         .env = env,
         .ops = environment_ops_of(env),
@@ -265,7 +277,7 @@ int session_open(struct environment *env, const struct session_options *options,
     s->deadline = timer_new(loop, session_deadline_reached, s);
     s->lifetime = timer_new(loop, session_lifetime_over, s);
     s->partial = timer_new(loop, session_partial_too_long, s);
-    int rc = s->deadline && s->lifetime && s->partial ? 0 : error_memory(err);
+    rc = s->deadline && s->lifetime && s->partial ? 0 : error_memory(err);
     if (rc == 0)
         rc = s->ops->open(env, &options->spec, &sandbox_handlers, s, &s->sandbox, err);
     if (rc == 0)

@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "base/schema.h"
 #include "env/environment.h"
+#include "session/submission.h"
 #include "wire/frame.h"
 
 enum cell_status {
@@ -43,9 +44,8 @@ struct cell_result {
     bool alive;          /* the session can go on, with its variables */
     struct buf out, err; /* UTF-8, with a line in the middle where bytes were left out */
     uint64_t out_left_out, err_left_out; /* bytes */
-    char *submit;                        /* a JSON object, or NULL */
-    size_t submit_len;
-    char *echo; /* repr of the last expression, or NULL */
+    struct submission *submit;           /* submission.h; NULL: nothing */
+    char *echo;                          /* repr of the last expression, or NULL */
     struct cell_error error;
     char killed[64];     /* "timeout", "memory", "signal 11", "exit 3", "protocol"…, or "" */
     struct error reason; /* for KILLED and LOST: what is known, in a line */
@@ -103,7 +103,8 @@ struct session_options {
     double grace;               /* seconds from the interrupt to the kill */
     size_t output_limit;        /* bytes of each stream of a cell that are kept */
     struct schema *answer;      /* what is submitted must have this type (answer.h); NULL: any */
-    bool no_helpers;            /* without guest/py's texts.py and files.py */
+    const struct list *variables; /* NAME=VALUE, of the environment of its processes; NULL: none */
+    bool no_helpers;              /* without guest/py's texts.py and files.py */
     bool rules; /* guest/rules.py over the user's Python; a convenience, not the wall */
     const char *const *allow_imports; /* module names, and absolute directories of modules */
     size_t allow_import_count;

@@ -69,6 +69,7 @@ static int deliver(struct frame_decoder *d, frame_fn *fn, void *arg, struct erro
         .head_len = d->head_len,
         .blob = buf_text(&d->body) + d->head_len,
         .blob_len = d->blob_len,
+        .body = &d->body,
     };
     int rc = fn(arg, &frame, err);
     d->header_len = 0;
@@ -169,5 +170,15 @@ bool frame_parts_next(struct frame_parts *parts, const char **data, size_t *len)
     *len = (size_t)get64(parts->lengths + 8 * parts->at);
     parts->data += *len;
     parts->at++;
+    return true;
+}
+
+bool frame_parts_at(const struct frame_parts *parts, int64_t index, const char **data, size_t *len)
+{
+    struct frame_parts at = *parts;
+    if (index < 0 || (uint64_t)index >= parts->count)
+        return false;
+    for (int64_t i = 0; i <= index; i++)
+        frame_parts_next(&at, data, len);
     return true;
 }

@@ -56,6 +56,8 @@ struct frame {
     size_t head_len;
     const char *blob;
     size_t blob_len;
+    struct buf
+        *body; /* where head and blob are, of a frame that has come; a receiver may take it */
 };
 
 /* Writes a header of FRAME_HEADER_SIZE bytes. */
@@ -103,5 +105,7 @@ int frame_parts_open(
     const char *blob, size_t len, size_t max, struct frame_parts *parts, struct error *err);
 /* The next part; false after the last. */
 bool frame_parts_next(struct frame_parts *parts, const char **data, size_t *len);
+/* The part with this index, of parts that were opened only; false if there is none. */
+bool frame_parts_at(const struct frame_parts *parts, int64_t index, const char **data, size_t *len);
 
 #endif

@@ -163,3 +163,26 @@ def test_exec_has_types_too(droste):
 def test_large_number_is_answered_as_it_is(ask):
     """Whatever its size, without a schema."""
     answered(ask([repl("SUBMIT(2 ** 70)")]), 2 ** 70)
+
+
+LONG = "é\"\\\n\t\u0001€😀x" * 20000        # it travels beside the JSON
+
+
+@pytest.mark.parametrize("way", ["SUBMIT(%s)", "FINAL(%s)", "answer['content'] = %s\nanswer['ready'] = True",
+                                 "SUBMIT(rlm_query('q'))"])
+def test_long_answer_is_the_same_everywhere(ask, droste, way):
+    """Answered, recorded, exported and shown; of a child, too."""
+    code = "'é\"\\\\\\n\\t\\1€😀x' * 20000"
+    turns = [repl(way % code if "%s" in way else way), {"content": repl("SUBMIT(%s)" % code), "depth": 1}]
+    run = answered(ask(turns), LONG)["run"]
+    exported = [line["submit"] for line in map(json.loads, droste("runs", "export", run).out.splitlines())
+                if line["type"] == "cell"]
+    shown = json.loads(droste("runs", "show", run, "--json").out)["turns"][0]["steps"]
+    for fields in exported + [step["submit"] for step in shown if step["step"] == "cell"]:
+        assert list(fields.values()) == [LONG]
+    assert len(exported) == 1 + ("rlm" in way)
+
+
+def test_long_values_have_types_too(typed):
+    schema = {"type": "object", "properties": {"t": {"type": "string", "maxLength": 70000}, "n": {"type": "integer"}}}
+    answered(typed([repl("SUBMIT('x' * 70001, 1)", "SUBMIT('é' * 70000, 1)")], schema), {"t": "é" * 70000, "n": 1})

@@ -13,7 +13,7 @@ Not shown here, for there is no such part yet, or the proof is elsewhere:
 | a context copied for each session | test_big_context.py |
 | answers lost with the process; no resumption | test_resume.py |
 | a viewer that reads fields that nobody writes | test_page.py, test_export.py |
-| errors after a guest's death, row by row | test_ends.py |
+| errors after a guest's death, row by row | tests/session/test_endings.py |
 | training harnesses with bodies of 1 MiB | no such part yet; prompts of 100 MB: test_calls.py |
 """
 import hashlib

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import (NOBODY, PYTHON, descendants, finish, needs_root, process_stat, still_alive,
+from conftest import (NOBODY, PYTHON, descendants, finish, process_stat, still_alive,
                       wait_until)
 
 STUBBORN = ("import signal\n"
@@ -94,19 +94,6 @@ def test_deadline_is_one_line_to_a_person(droste):
     """Without --json the reason of exit status 3 stands on standard error, in a line."""
     result = droste("exec", "-c", STUBBORN, "--execute-timeout", "0.2", "--grace", "0.2")
     assert result.status == 3 and "0.2 s" in result.complaint
-
-
-@pytest.mark.parametrize("code, killed", [
-    ("import os; os._exit(3)", "exit 3"),
-    ("import os; os.kill(os.getpid(), 9)", "signal 9 SIGKILL"),
-    ("import ctypes; ctypes.string_at(0)", "signal 11 SIGSEGV"),
-])
-def test_guest_that_ends_itself_is_killed_by_name(droste, code, killed):
-    """A guest that exits or crashes is status killed with exit status 3, and the result says by what."""
-    result = droste("exec", "-c", code, "--json")
-    assert result.status == 3
-    assert result.json["status"] == "killed" and result.json["killed"] == killed
-    assert result.json["alive"] is False and result.json["error"]["message"]
 
 
 def test_the_limits_in_force_are_in_the_result(droste):
@@ -220,31 +207,11 @@ def test_the_two_streams_stay_apart(droste):
     assert (result.status, result.out, result.err) == (0, "one\n", "two\n")
 
 
-def test_output_of_programs_that_the_code_starts_is_heard(droste):
-    """Output is captured at the descriptors: subprocesses and C code are heard."""
-    cell = droste.cell("import subprocess; subprocess.run(['/bin/echo', 'from', 'below'])")
-    assert cell["stdout"] == "from below\n"
-
-
 def test_submission_follows_the_output(droste):
     """Without --json what was submitted is the last line, as JSON."""
     result = droste("exec", "-c", "print('x'); SUBMIT(a=1, b='zwei')")
     assert result.out.splitlines()[0] == "x"
     assert json.loads(result.out.splitlines()[1]) == {"a": 1, "b": "zwei"}
-
-
-def test_output_over_the_limit_keeps_both_ends(droste):
-    """--output-limit keeps the head and the tail and says how much is missing."""
-    cell = droste.cell("print('HEAD'); print('x' * 100000); print('TAIL')", "--output-limit", "4K")
-    assert len(cell["stdout"]) < 5000
-    assert cell["stdout"].startswith("HEAD\n") and cell["stdout"].endswith("TAIL\n")
-    assert cell["left_out"]["stdout"] == 5 + 100001 + 5 - 4096
-
-
-def test_output_under_the_limit_is_whole(droste):
-    """What fits is kept to the byte."""
-    cell = droste.cell("print('x' * 100000)")
-    assert cell["stdout"] == "x" * 100000 + "\n" and cell["left_out"]["stdout"] == 0
 
 
 def test_full_disk_under_the_output_is_an_error(droste):
@@ -472,17 +439,6 @@ def test_unreadable_code_is_named(ordinary_user):
 
 # ---- limits ----
 
-def test_memory_beyond_the_limit_is_refused_to_the_code(droste):
-    """--memory makes an allocation fail with MemoryError; the session goes on."""
-    cell = droste.cell("x = bytearray(900 << 20)", "--memory", "512M")
-    assert cell["error"]["type"] == "MemoryError" and cell["alive"] is True
-
-
-def test_memory_within_the_limit_is_given(droste):
-    """What fits under --memory is given."""
-    assert droste.cell("x = bytearray(200 << 20)", "--memory", "512M")["status"] == "ok"
-
-
 FORK = """
 import os
 pids = []
@@ -511,25 +467,6 @@ def test_processes_within_the_limit_are_given(ordinary_user):
     assert ordinary_user.cell(FORK, "--processes", "100")["stdout"] == "40\n"
 
 
-@needs_root
-def test_processes_are_bounded_for_root_too(droste):
-    """The limit holds in the sandbox of root, who has none of their own."""
-    assert "refused" in droste.cell(FORK, "--processes", "16")["stdout"]
-
-
-def test_tmp_is_as_large_as_said(droste):
-    """--tmp-size bounds what the code can write to /tmp."""
-    cell = droste.cell("open('/tmp/x', 'wb').write(bytes(3 << 20))", "--tmp-size", "1M")
-    assert cell["error"]["type"] == "OSError" and "No space left" in cell["error"]["message"]
-
-
-def test_tmp_has_room_for_what_fits(droste):
-    """A file that fits is written and read again."""
-    cell = droste.cell("open('/tmp/x', 'wb').write(bytes(3 << 20)); import os\n"
-                       "SUBMIT(os.path.getsize('/tmp/x'))", "--tmp-size", "8M")
-    assert cell["submit"] == {"output": 3 << 20}
-
-
 # ---- isolation ----
 
 LOOK = ("import os\n"
@@ -544,14 +481,6 @@ def test_full_isolation_has_its_own_root_and_pids(droste):
     assert not cell["submit"]["home"] and not cell["submit"]["passwd"]
 
 
-def test_full_isolation_has_no_network(droste, serve):
-    """A server on this machine cannot be reached from the sandbox."""
-    port = serve().url.split(":")[2].split("/")[0]
-    cell = droste.cell("import socket; socket.create_connection(('127.0.0.1', %s), 2)" % port,
-                       "--isolation", "full")
-    assert cell["status"] == "error" and cell["error"]["type"] in ("ConnectionRefusedError", "OSError")
-
-
 def test_process_isolation_is_no_wall_and_says_so(droste, serve):
     """At `process` the code sees the machine (the network too), and the result names it."""
     port = serve().url.split(":")[2].split("/")[0]
@@ -564,14 +493,6 @@ def test_process_isolation_works_as_anybody(anybody):
     """`process` needs no privilege."""
     cell = anybody.cell("SUBMIT(1)", "--isolation", "process")
     assert cell["status"] == "submitted" and cell["isolation"] == "process"
-
-
-def test_secrets_of_the_environment_do_not_reach_the_guest(droste):
-    """The guest's environment is clean, at `process` too."""
-    for level in ("full", "process"):
-        cell = droste.cell("import os; SUBMIT(dict(os.environ))", "--isolation", level,
-                           env={"OPENAI_API_KEY": "sk-canary", "DROSTE_TEST": "canary"})
-        assert "canary" not in json.dumps(cell["submit"])
 
 
 NO_NAMESPACES = ["unshare", "--user", "--map-root-user", "sh", "-c",

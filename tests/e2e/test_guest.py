@@ -53,38 +53,6 @@ def test_fork_hooks_of_preloaded_modules_run_in_the_sandbox(venv, isolation, opt
     assert result["submit"] == {"output": forks}
 
 
-def test_a_fork_of_the_users_has_no_channel_and_says_so():
-    result = cell("import os\n"
-                  "r, w = os.pipe()\n"
-                  "pid = os.fork()\n"
-                  "if pid == 0:\n"
-                  "    try: llm_query('x')\n"
-                  "    except RuntimeError as e: os.write(w, str(e).encode())\n"
-                  "    os._exit(0)\n"
-                  "os.waitpid(pid, 0)\n"
-                  "SUBMIT(said=os.read(r, 1000).decode(), mine=1)")
-    assert result["submit"] == {"said": "a forked process has no channel to the host", "mine": 1}
-
-
-SLOW = {"grep": ("grep('a' * 50 + 'b', '(a+)+$')", "grep('aaa', '(a+)+$')"),
-        "run": ("run('sleep 1000; sleep 1000')", "run('true')")}
-
-
-@pytest.mark.parametrize("helper", SLOW)
-def test_a_helper_that_takes_too_long_is_stopped_at_the_deadline_of_its_cell(helper):
-    """An expression that backtracks without end, and a command: the session lives on."""
-    slow, quick = SLOW[helper]
-    result = cell(slow, "--execute-timeout", "1", "--grace", "60")
-    assert (result["status"], result["alive"]) == ("timeout", True)
-    assert cell(quick, "--execute-timeout", "60")["status"] == "ok"
-
-
-def test_helpers_are_hidden_by_variables_and_come_back():
-    """As the other names of the guest."""
-    result = cell("peek = 5\nseen = [peek]\ndel peek\nseen.append(peek('abc', 1))\nSUBMIT(seen)")
-    assert result["submit"] == {"output": [5, "bc"]}
-
-
 def test_helpers_work_on_a_directory_that_is_the_context(tmp_path):
     """A dict of texts: grep says in which file, and what takes one text names some keys."""
     (tmp_path / "a.txt").write_text("one\ntwo\n")

@@ -12,7 +12,7 @@
 
 #include "session/session.h"
 
-enum { CALLS = 8 };
+enum { CALLS = 8, PARTS = 4 };
 
 struct world;
 struct sandbox {
@@ -124,6 +124,22 @@ static void expect_text(const char *text)
     expect(!text || text_is_utf8(text, strlen(text), NULL));
 }
 
+/* All of it is an object of strict JSON, and its texts are text, as many as have a place. */
+static void expect_submission(struct submission *s)
+{
+    size_t len, outline_len, text_len, texts = 0, places = 0;
+    const char *outline = submission_outline(s, &outline_len), *text;
+    const char *json = submission_json(s, &len);
+    expect(json && json[0] == '{' && json_check(json, len, &json_limits_large, NULL) == 0);
+    for (; (text = submission_text(s, texts, &text_len)); texts++)
+        expect(text_is_utf8(text, text_len, NULL));
+    size_t *at = calloc(texts + 1, sizeof *at);
+    expect(json_check_outline(outline, outline_len, &json_limits_large, at, texts, &places, NULL) ==
+           0);
+    expect(places == texts && (texts > 0 || strcmp(json, outline) == 0));
+    free(at);
+}
+
 static void finished(void *arg, struct cell_result *r)
 {
     struct world *w = arg;
@@ -133,8 +149,7 @@ static void finished(void *arg, struct cell_result *r)
     expect(!r->alive == w->ended);
     expect((r->status == CELL_SUBMITTED) == (r->submit != NULL));
     if (r->submit)
-        expect(r->submit[0] == '{' &&
-               json_check(r->submit, r->submit_len, &json_limits_large, NULL) == 0);
+        expect_submission(r->submit);
     if (r->status == CELL_KILLED || r->status == CELL_LOST)
         expect(!r->alive && r->reason.code != ERROR_NONE);
     expect(text_is_utf8(buf_text(&r->out), r->out.len, NULL));
@@ -257,19 +272,21 @@ static void send_bytes(struct world *w)
     free(piece);
 }
 
-/* A well-formed frame with a head and one part or raw bytes, so that the input need not guess
+/* A well-formed frame with a head, and raw bytes or so many parts, so that the input need not guess
  * lengths. */
-static void send_frame(struct world *w, uint8_t type, uint64_t id)
+static void send_frame(struct world *w, uint8_t type, uint64_t id, size_t count)
 {
-    size_t head_len, body_len, one;
+    size_t head_len, body_len, lengths[PARTS], parts;
     char *head = input_piece(&w->in, input_byte(&w->in), &head_len);
     uint8_t how = input_byte(&w->in);
     char *body = input_piece(&w->in, how / 2, &body_len);
     cleanup_buf struct buf blob = { 0 }, frame = { 0 };
     unsigned char header[FRAME_HEADER_SIZE];
-    one = body_len;
-    if (how % 2 == 0)
-        frame_parts_begin(&blob, &one, 1);
+    parts = how % 2 ? 0 : count;
+    for (size_t i = 0, left = body_len; i < parts; left -= lengths[i++])
+        lengths[i] = i + 1 < parts ? input_byte(&w->in) % (left + 1) : left;
+    if (parts > 0)
+        frame_parts_begin(&blob, lengths, parts);
     buf_append(&blob, body, body_len);
     if (type == FRAME_READY)
         buf_clear(&blob);
@@ -308,7 +325,7 @@ static void end(struct world *w, uint8_t how)
 
 static void act(struct world *w, struct loop *loop)
 {
-    uint8_t what = input_byte(&w->in) % 13;
+    uint8_t what = input_byte(&w->in) % 14;
     if (what == 0)
         start_cell(w);
     else if (what == 1)
@@ -324,17 +341,19 @@ static void act(struct world *w, struct loop *loop)
     else if (what == 5)
         send_bytes(w);
     else if (what == 6)
-        send_frame(w, input_byte(&w->in), input_byte(&w->in));
+        send_frame(w, input_byte(&w->in), input_byte(&w->in), 1);
     else if (what == 7)
-        send_frame(w, FRAME_READY, 0);
+        send_frame(w, FRAME_READY, 0, 1);
     else if (what == 8)
-        send_frame(w, FRAME_CALL, input_byte(&w->in));
+        send_frame(w, FRAME_CALL, input_byte(&w->in), 1);
     else if (what == 9)
-        send_frame(w, FRAME_RESULT, input_byte(&w->in));
+        send_frame(w, FRAME_RESULT, input_byte(&w->in), 1);
     else if (what == 10)
         send_output(w);
     else if (what == 11)
-        send_frame(w, FRAME_CANCEL, input_byte(&w->in));
+        send_frame(w, FRAME_CANCEL, input_byte(&w->in), 1);
+    else if (what == 13)
+        send_frame(w, FRAME_RESULT, input_byte(&w->in), PARTS);
     else
         end(w, input_byte(&w->in));
 }

@@ -25,12 +25,6 @@ def test_submitted_fields_are_attributes_and_items(interp):
     assert interp.execute("SUBMIT('x')").output == "x"
 
 
-def test_a_field_does_not_hide_what_the_host_says(interp):
-    """Code cannot pretend to have another status; the field is an item."""
-    r = interp.execute("SUBMIT(status='killed', stdout='no')")
-    assert r.status == "submitted" and r.stdout == "" and r["status"] == "killed"
-
-
 def test_a_missing_field_says_what_there_is(interp):
     with pytest.raises(AttributeError, match="no field 'answr': it submitted answer"):
         interp.execute("SUBMIT(answer=1)").answr
@@ -152,22 +146,6 @@ def test_files_are_loaded(interp, tmp_path):
 
 # -- tools
 
-def test_tools_take_what_their_signature_says():
-    """By order and by name, with defaults; wrong types are refused before the function is called."""
-    calls = []
-
-    def lookup(name: str, limit: int = 3, *, deep: bool = False):
-        """Finds."""
-        calls.append((name, limit, deep))
-        return {"name": name, "limit": limit}
-
-    with Interpreter(tools=[lookup]) as interp:
-        assert interp.execute("lookup('a'), lookup('b', limit=1), lookup.__doc__[:6]").echo == (
-            "({'name': 'a', 'limit': 3}, {'name': 'b', 'limit': 1}, 'Finds.')")
-        assert calls == [("a", 3, False), ("b", 1, False)]
-        assert interp.execute("lookup(5)").error.type == "TypeError" and len(calls) == 2
-
-
 def test_what_a_tool_takes_is_read_from_it():
     """Types, defaults, what is required; `**` takes any name, and what goes by order only has no schema. What is said
     in words goes before."""
@@ -234,18 +212,6 @@ def test_tools_come_and_go(interp):
     assert interp.execute("1").ok
 
 
-def test_a_guest_that_dies_in_a_tool_call(interp):
-    """The tool's answer is for nobody; the session is lost and says so, and the next one is fine."""
-    asked = threading.Event()
-    interp.tools["slow"] = lambda: asked.set()
-    r = interp.execute("import threading, os\nthreading.Thread(target=slow).start()\nos._exit(3)")
-    assert r.status == "killed" and r.killed == "exit 3" and not r.alive and not interp.alive
-    with pytest.raises(droste.LostError):
-        interp.execute("1")
-    with Interpreter() as other:
-        assert other.execute("1").ok
-
-
 # -- models
 
 def test_functions_are_models():
@@ -294,18 +260,6 @@ def test_models_see_who_asks_and_what():
             {"type": "document", "media_type": "application/pdf", "data": b"%PDF-1"}])
 
 
-def test_models_answer_many_at_once():
-    """Two calls of a batch that wait for each other both come back."""
-    both = threading.Barrier(2)
-
-    def meet(messages):
-        both.wait(20)
-        return "met"
-
-    with Interpreter(model=meet) as interp:
-        assert interp.execute("llm_query_batched(['a', 'b'])").echo == "['met', 'met']"
-
-
 # -- life
 
 def test_starting_and_closing_again_is_fine():
@@ -316,13 +270,6 @@ def test_starting_and_closing_again_is_fine():
     interp.shutdown()
     with pytest.raises(droste.Error, match="shut down"):
         interp.execute("1")
-
-
-def test_output_is_told_as_it_comes():
-    told = []
-    with Interpreter(on_output=lambda stream, text: told.append((stream, text))) as interp:
-        interp.execute("import sys; print('a'); print('b', file=sys.stderr)")
-    assert (1, "a\n") in told and (2, "b\n") in told
 
 
 def test_a_listener_that_raises_stops_the_cell():

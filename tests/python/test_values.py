@@ -5,6 +5,7 @@ import decimal
 import enum
 import math
 import pathlib
+import zlib
 
 import pytest
 
@@ -145,3 +146,90 @@ def test_a_variable_is_fetched_whatever_is_to_be_submitted():
         interp.set("x", 5)
         assert interp.get("x") == 5
         assert interp.execute("SUBMIT(b=1)").error.type == "AnswerError"      # and the fields are as they were
+
+
+BORDER = 65536      # characters; a longer text that is a field comes beside the JSON
+
+
+@pytest.mark.parametrize("piece", ["a", "é", "€", "😀", "\0", '"', "\\", "\n\t\r", "a€😀\x7f", "NaN"])
+@pytest.mark.parametrize("length", [0, 1, BORDER - 1, BORDER, BORDER + 1, 3 * BORDER])
+def test_a_text_of_any_length_comes_back(interp, piece, length):
+    text = (piece * length)[:length]
+    interp.set("v", text)
+    assert interp.get("v") == text
+    assert interp.execute("import zlib; zlib.crc32(v.encode())").echo == str(zlib.crc32(text.encode()))
+
+
+def test_long_texts_anywhere(interp):
+    """As fields, within them, of many kinds at once; as items, attributes and in `json` the same."""
+    value = {"long": "é" * 70000, "n": 1.5, "NaN": "NaN", "more": "x" * 70000,
+             "within": [{"long": "y" * 70000}, None, True, "NaN"], "": "z" * BORDER, "last": '"\\' * 50000}
+    interp.set("value", value)
+    result = interp.execute("SUBMIT(**value)")
+    assert result.fields == value and list(result.fields) == list(value)
+    assert result.json["submit"] == value and list(result.json["submit"]) == list(value)
+    assert result.more == value["more"] and result["last"] == value["last"]
+    assert interp.get("value") == value
+    assert interp.execute("SUBMIT(value)").output == value
+
+
+def test_many_long_fields(interp):
+    interp.execute("fields = {'f%d' % n: chr(97 + n % 26) * (65500 + n) for n in range(200)}")
+    fields = {"f%d" % n: chr(97 + n % 26) * (65500 + n) for n in range(200)}
+    result = interp.execute("SUBMIT(**fields)")
+    assert result.fields == fields and result.json["submit"] == fields
+
+
+def test_more_fields_than_a_system_call_takes(interp):
+    """The guest sends the pieces of a message together, up to as many as the kernel takes at once."""
+    fields = interp.execute("SUBMIT(**{'f%d' % n: 'x' * 65537 for n in range(1100)})").fields
+    assert len(fields) == 1100 and set(fields.values()) == {"x" * 65537}
+
+
+def test_long_texts_are_themselves_among_threads_calls(interp):
+    """Frames of others come between none of its pieces."""
+    interp.tools["f"] = lambda text: text[::-1]
+    code = ("from concurrent.futures import ThreadPoolExecutor\n"
+            "with ThreadPoolExecutor(4) as pool:\n"
+            "    answers = list(pool.map(f, [chr(97 + n) * (50000 + 10000 * (n % 4)) for n in range(16)]))\n"
+            "SUBMIT(**{'a%d' % n: a for n, a in enumerate(answers)})")
+    fields = interp.execute(code).fields
+    assert fields == {"a%d" % n: chr(97 + n) * (50000 + 10000 * (n % 4)) for n in range(16)}
+
+
+@pytest.mark.parametrize("length", [1, BORDER, BORDER + 1])
+def test_what_is_no_text(interp, length):
+    """A lone surrogate is refused in a submission, whatever its length, and a question mark on the way in; bytes come
+    back as no JSON does."""
+    result = interp.execute("SUBMIT(a='x', v='\\ud800' * %d)" % length)
+    assert result.error.type == "ValueError" and "surrogate" in result.error.message and result.fields is None
+    interp.set("v", "\ud800" * length)
+    assert interp.get("v") == "?" * length
+    interp.set("v", b"\xff" * length)
+    assert interp.execute("v == b'\\xff' * %d" % length).echo == "True"
+    assert interp.execute("SUBMIT(v=v)").error.type == "TypeError"
+    assert interp.execute("SUBMIT(x='x' * 70000, v=float('nan'))").error.type == "ValueError"
+
+
+class Upper(str):
+    """With methods of its own, which nobody asks."""
+
+    def __len__(self):
+        return 3
+
+    def isascii(self):
+        return True
+
+
+@pytest.mark.parametrize("text", ["a" * 20000, "é" * 20000])
+def test_a_subclass_of_str_is_its_text(interp, text):
+    interp.set("v", Upper(text))
+    assert interp.get("v") == text
+    assert interp.execute("SUBMIT(v=type('Own', (str,), {})(v) * 4)").v == text * 4
+
+
+def test_long_texts_have_the_types_that_are_asked_for():
+    with Interpreter(output_fields=[{"name": "n", "type": "int"}, {"name": "text", "type": "str"}]) as interp:
+        assert interp.execute("SUBMIT(1, 'é' * 70000)").fields == {"n": 1, "text": "é" * 70000}
+        assert interp.execute("SUBMIT('é' * 70000, 'x' * 70000)").error.type == "AnswerError"
+        assert interp.execute("SUBMIT(2, '')").fields == {"n": 2, "text": ""}

@@ -13,6 +13,7 @@ from droste import Interpreter, RLM
 with Interpreter(tools={"double": lambda n: 2 * n}, model=lambda messages: "said") as interp:
     r = interp.execute("print(llm_query('q')); SUBMIT(answer=double(21), items=v)", {"v": [1, 2]})
     assert (r.answer, r.items, r.stdout) == (42, [1, 2], "said\\n"), r
+    assert interp.execute("SUBMIT(a=v, b=v * 3)", {"v": "é" * 30000}).fields == {"a": "é" * 30000, "b": "é" * 90000}
     assert interp.execute("1 / 0").error.type == "ZeroDivisionError"
 
 async def main():

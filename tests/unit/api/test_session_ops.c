@@ -377,6 +377,39 @@ static void the_type_of_the_answer_may_change(void **state)
     droste_result_free(r);
 }
 
+/* Long texts come in pieces, or together, in either order, and are the same; also where a type is asked for. */
+static void long_texts_come_in_pieces_or_together(void **state)
+{
+    static const char type[] =
+        "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"},"
+        "\"a\":{\"type\":\"string\",\"maxLength\":70000}},\"required\":[\"n\",\"a\"]}";
+    size_t len = 0;
+    open_session();
+    assert_fine(droste_session_expect(session, type, &err));
+    start(session, "SUBMIT(1, '\\n' * 70000)");
+    droste_result *r = wait_for(session);
+    assert_string_equal(droste_result_outline(r, NULL), "{\"n\": 1, \"a\": NaN}");
+    const char *text = droste_result_text(r, 0, &len);
+    assert_int_equal(len, 70000);
+    assert_true(text[0] == '\n' && memcmp(text, text + 1, len - 1) == 0);
+    assert_null(droste_result_text(r, 1, &len));
+    const char *all = droste_result_json(r, &len);
+    const char *submit = droste_result_submit(r, &len);
+    assert_int_equal(len, 70000 * 2 + strlen("{\"n\": 1, \"a\": \"\"}"));
+    assert_memory_equal(strstr(all, "\"submit\":") + strlen("\"submit\":"), submit, len);
+    assert_non_null(strstr(all, "\\n\"},\"stdout\":\"\","));
+    assert_ptr_equal(droste_result_json(r, NULL), all);
+    droste_result_free(r);
+    start(session, "answer.update(content={'n': 1, 'a': 'x' * 70001}, ready=True)\n5");
+    r = wait_for(session);
+    assert_string_equal(droste_result_status(r), "error");
+    assert_string_equal(droste_result_echo(r), "5");
+    assert_null(droste_result_outline(r, NULL));
+    assert_null(droste_result_text(r, 0, NULL));
+    assert_non_null(strstr(droste_result_json(r, NULL), "\"submit\":null,"));
+    droste_result_free(r);
+}
+
 /* ---- forks ---- */
 
 /* Sockets, and what waits for descriptors. */
@@ -523,6 +556,7 @@ int main(void)
         T(a_tool_may_replace_the_guests_own),
         T(tools_of_the_droste_may_be_cleared),
         T(the_type_of_the_answer_may_change),
+        T(long_texts_come_in_pieces_or_together),
         T(a_forked_child_harms_nothing),
         T(a_full_volume_ends_all_its_sessions),
         T(a_closed_session_has_let_go_of_its_volume),

@@ -131,6 +131,48 @@ static void strings_are_written_so_that_they_read_back(void **state)
 }
 
 /* The vectors of RFC 4648, section 10, and a byte of each kind of bits. */
+/* Strings are written and counted in blocks: each character at each place of one, and after the last. */
+static void the_length_of_a_string_is_known_before(void **state)
+{
+    char text[300];
+    for (unsigned c = 0; c < 0x80; c++)
+        for (size_t len = 1; len < sizeof text; len += 29) {
+            cleanup_buf struct buf out = { 0 };
+            cleanup_json struct json_object *back = NULL;
+            memset(text, 'a', len);
+            text[len - 1] = text[len / 2] = (char)c;
+            json_append_string(&out, text, len);
+            assert_int_equal(json_string_length(text, len), out.len);
+            assert_ok(json_parse(out.data, out.len, &json_limits_small, &back, err));
+            assert_int_equal(json_object_get_string_len(back), len);
+            assert_memory_equal(json_object_get_string(back), text, len);
+        }
+    memset(text, '\x01', sizeof text);
+    assert_int_equal(json_string_length(text, sizeof text), 2 + 6 * sizeof text);
+}
+
+/* A hole stands for a value: where one may not be, it is as wrong as elsewhere. Those that nobody asked for
+ * are counted. */
+static void holes_are_found_where_values_may_be(void **state)
+{
+    static const char outline[] = "{\"a\": NaN, \"NaN\": [\"NaN\",NaN]}";
+    static const char *const wrong[] = { "{NaN: 1}", "NaNN", "[Na]", "[NaN NaN]", "[nan]", "[-NaN]",
+        "[\"NaN]" };
+    size_t at[3] = { 0 }, count = 0;
+    assert_ok(json_check_outline(outline, strlen(outline), &json_limits_small, at, 3, &count, err));
+    assert_int_equal(count, 2);
+    assert_memory_equal(outline + at[0], "NaN, ", 5);
+    assert_memory_equal(outline + at[1], "NaN]}", 5);
+    at[1] = 77;
+    assert_ok(json_check_outline(outline, strlen(outline), &json_limits_small, at, 1, &count, err));
+    assert_int_equal(count, 2);
+    assert_int_equal(at[1], 77);
+    assert_fails(ERROR_PROTOCOL, json_check(outline, strlen(outline), &json_limits_small, err));
+    for (size_t i = 0; i < array_length(wrong); i++)
+        assert_fails(ERROR_PROTOCOL,
+            json_check_outline(wrong[i], strlen(wrong[i]), &json_limits_small, at, 3, &count, err));
+}
+
 static void bytes_are_written_as_base64(void **state)
 {
     static const char *const vectors[][2] = { { "", "" }, { "f", "Zg==" }, { "fo", "Zm8=" },
@@ -217,6 +259,8 @@ int main(void)
         cmocka_unit_test(pairs_of_surrogates_are_one_character),
         cmocka_unit_test(integers_of_any_length_keep_their_digits),
         cmocka_unit_test(strings_are_written_so_that_they_read_back),
+        cmocka_unit_test(the_length_of_a_string_is_known_before),
+        cmocka_unit_test(holes_are_found_where_values_may_be),
         cmocka_unit_test(bytes_are_written_as_base64),
         cmocka_unit_test(base64_gives_the_bytes_back),
         cmocka_unit_test(what_is_no_base64_gives_nothing),

@@ -34,6 +34,90 @@ static void the_first_bad_byte_is_named(void **state)
     assert_int_equal(bad, 8);
 }
 
+/* A code point as the tables of the standard write it; its length. */
+static size_t encode(unsigned c, unsigned char out[4])
+{
+    if (c < 0x80) {
+        out[0] = (unsigned char)c;
+        return 1;
+    }
+    size_t len = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    static const unsigned char marks[] = { 0, 0, 0xC0, 0xE0, 0xF0 };
+    for (size_t i = len; i-- > 1; c >>= 6)
+        out[i] = (unsigned char)(0x80 | (c & 0x3F));
+    out[0] = (unsigned char)(marks[len] | c);
+    return len;
+}
+
+static bool is_utf8(const unsigned char *bytes, size_t len)
+{
+    return text_is_utf8((const char *)bytes, len, NULL);
+}
+
+static void each_code_point_but_surrogates_is_well_formed(void **state)
+{
+    for (unsigned c = 0; c < 0x120000; c++) {
+        unsigned char bytes[4];
+        size_t len = encode(c, bytes);
+        bool good = (c < 0xD800 || c > 0xDFFF) && c < 0x110000;
+        if (is_utf8(bytes, len) != good || (len > 1 && is_utf8(bytes, len - 1)))
+            fail_msg("U+%X", c);
+    }
+}
+
+/* As many sequences of a first byte that is not ASCII are well-formed as there are code points: so no other is. */
+static void nothing_else_is_well_formed(void **state)
+{
+    static const unsigned char second[] = { 0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0,
+        0xFF };
+    size_t two = 0, three = 0;
+    for (unsigned n = 0x80 << 16; n < 0x1000000; n++) {
+        unsigned char bytes[] = { (unsigned char)(n >> 16), (unsigned char)(n >> 8),
+            (unsigned char)n };
+        two += bytes[2] == 0 && is_utf8(bytes, 2);
+        three += bytes[1] >= 0x80 && bytes[2] >= 0x80 && is_utf8(bytes, 3);
+    }
+    assert_int_equal(two, 0x800 - 0x80);
+    assert_int_equal(three, 0x10000 - 0x800 - 0x800);
+    for (unsigned first = 0xF0; first <= 0xFF; first++)
+        for (size_t i = 0; i < sizeof second; i++) {
+            unsigned char bytes[] = { (unsigned char)first, second[i], 0x80, 0xBF };
+            bool continues = (second[i] & 0xC0) == 0x80;
+            unsigned c = (first & 7) << 18 | (second[i] & 0x3Fu) << 12 | 0x3F;
+            bool good = continues && first < 0xF8 && c >= 0x10000 && c < 0x110000;
+            assert_int_equal(is_utf8(bytes, 4), good);
+        }
+}
+
+/* Text is looked at in blocks; what lies across their borders is seen as what lies within. */
+static void the_place_of_a_character_does_not_matter(void **state)
+{
+    static const char *const pieces[] = { "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80" };
+    char text[200];
+    for (size_t at = 0; at < sizeof text - 4; at++)
+        for (size_t i = 0; i < 3; i++) {
+            size_t bad = 0, len = strlen(pieces[i]);
+            memset(text, 'a', sizeof text);
+            memcpy(text + at, pieces[i], len);
+            assert_true(text_is_utf8(text, sizeof text, NULL));
+            assert_false(text_is_utf8(text, at + len - 1, &bad));
+            assert_int_equal(bad, at);
+            text[at + len - 1] = 'a';
+            assert_false(text_is_utf8(text, sizeof text, &bad));
+            assert_int_equal(bad, at);
+        }
+}
+
+static void malformed_bytes_among_many_are_replaced_one_by_one(void **state)
+{
+    cleanup_buf struct buf in = { 0 }, expected = { 0 };
+    for (int i = 0; i < 300; i++) {
+        buf_puts(&in, i % 7 ? "\xC3\xA9" : "ab\xFF\xE2\x82");
+        buf_puts(&expected, i % 7 ? "\xC3\xA9" : "ab\xEF\xBF\xBD\xEF\xBF\xBD");
+    }
+    assert_decodes(in.data, in.len, expected.data);
+}
+
 static void text_cannot_act_on_a_terminal(void **state)
 {
     static const char in[] = "a\x1b[2J\r\tb\n\x7f\xC2\x9B\xE2\x80\xAE";
@@ -104,6 +188,10 @@ int main(void)
         cmocka_unit_test(last_names_are_found),
         cmocka_unit_test(malformed_bytes_become_replacement_characters),
         cmocka_unit_test(the_first_bad_byte_is_named),
+        cmocka_unit_test(each_code_point_but_surrogates_is_well_formed),
+        cmocka_unit_test(nothing_else_is_well_formed),
+        cmocka_unit_test(the_place_of_a_character_does_not_matter),
+        cmocka_unit_test(malformed_bytes_among_many_are_replaced_one_by_one),
         cmocka_unit_test(text_cannot_act_on_a_terminal),
         cmocka_unit_test(cuts_never_split_a_character),
         cmocka_unit_test(names_are_a_small_charset),

@@ -199,7 +199,7 @@ static void assert_submits(struct fixture *f, const char *code, const char *json
     if (!r->submit)
         fail_msg("status %s: %s", cell_status_name(r->status),
             r->error.message ? r->error.message : r->reason.text);
-    assert_string_equal(r->submit, json);
+    assert_string_equal(submission_json(r->submit, NULL), json);
 }
 
 static void one_prompt_is_answered_and_settled(void **state)
@@ -364,9 +364,8 @@ static void prompts_that_wait_for_answers_are_bounded(void **state)
     assert_submits(f,
         "import sys\nf = sys._getframe()\n"
         "while 'CHANNEL_FD' not in f.f_globals: f = f.f_back\n"
-        "send, parts = f.f_globals['link'].send, f.f_globals['join_parts']\n"
-        "for i in (8001, 8002): send(19, i, b'{\"name\": \"llm_query\"}', parts([b'x' * (40 << "
-        "20)]))\n"
+        "send = f.f_globals['link'].send\n"
+        "for i in (8001, 8002): send(19, i, b'{\"name\": \"llm_query\"}', [b'x' * (40 << 20)])\n"
         "try: llm_query('q')\n"
         "except BudgetExceeded as e: SUBMIT(a=str(e))",
         "{\"a\": \"prompts of 80 MiB wait for their answers already; ask again when some have "
@@ -418,7 +417,7 @@ static void finish_asking(struct fixture *f, const char *json)
 {
     assert_ok(loop_run_until(f->loop, &f->done, err));
     assert_non_null(f->last.submit);
-    assert_string_equal(f->last.submit, json);
+    assert_string_equal(submission_json(f->last.submit, NULL), json);
 }
 
 /* Each prompt goes with the context that it is to have; values come back as they are. */

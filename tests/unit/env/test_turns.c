@@ -84,6 +84,16 @@ static void large_pieces_wait_only_in_a_crowd(void **state)
     assert_true(turns_wait(f->turns, &f->turn[0], LARGE));
 }
 
+/* What the kernel has queued ends where it ends: the rest of it, right after a large piece, is no sign that more is
+ * being written slowly. Another small one is. */
+static void the_rest_of_a_large_piece_does_not_wait(void **state)
+{
+    struct fixture *f = *state;
+    assert_false(turns_wait(f->turns, &f->turn[0], LARGE));
+    assert_false(turns_wait(f->turns, &f->turn[0], SMALL));
+    assert_true(turns_wait(f->turns, &f->turn[0], SMALL));
+}
+
 static void some_come_at_once_and_in_order(void **state)
 {
     struct fixture *f = *state;
@@ -193,6 +203,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(a_small_piece_waits_and_its_turn_comes),
         T(large_pieces_wait_only_in_a_crowd),
+        T(the_rest_of_a_large_piece_does_not_wait),
         T(some_come_at_once_and_in_order),
         T(who_left_is_not_called),
         T(who_takes_much_comes_later_in_a_crowd),

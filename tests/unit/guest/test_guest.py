@@ -33,11 +33,11 @@ def test_importing_threading_is_left_to_user_code():
 
 @pytest.mark.parametrize("parts", [[], [b""], [b"one"], [b"", b"a", b""], [b"x" * 100000, b"\0\xff"]])
 def test_parts_come_out_as_they_went_in(guest, parts):
-    assert [bytes(p) for p in guest.split_parts(guest.join_parts(parts))] == parts
+    assert [bytes(p) for p in guest.split_parts(guest.table_of(parts) + b"".join(parts))] == parts
 
 
 def test_parts_have_the_documented_bytes(guest):
-    assert guest.join_parts([b"ab", b"c"]) == struct.pack("<IQQ", 2, 2, 1) + b"abc"
+    assert guest.table_of([b"ab", b"c"]) == struct.pack("<IQQ", 2, 2, 1)
 
 
 # ---- JSON ----
@@ -60,6 +60,28 @@ def test_a_long_text_is_written_as_json_writes_it(guest, character):
     assert guest.to_json(value) == json.dumps(value, ensure_ascii=False).encode()
     with pytest.raises(ValueError, match="surrogate"):
         guest.to_json({"long": "\ud800" * (guest.LONG + 1)})
+
+
+@pytest.mark.parametrize("character", ["a", "é", "\0"])
+def test_a_long_text_is_submitted_beside_the_json(guest, character):
+    """In the order of the fields; one of the border's length, one in a list and one that is of another type are
+    within."""
+    text, other = character * (guest.LONG + 1), character * (2 * guest.LONG)
+    within = {"b": character * guest.LONG, "l": [text], "s": type("Own", (str,), {})(text)}
+    submitted = guest.to_parts({"long": text, **within, 1: other})
+    assert submitted[1:] == [text.encode(), other.encode()]
+    holes = []
+    outline = json.loads(submitted[0], parse_constant=lambda name: holes.append(name) or len(holes))
+    assert outline == {"long": 1, **within, "1": 2} and list(outline) == ["long", "b", "l", "s", "1"]
+    assert holes == ["NaN"] * 2
+    with pytest.raises(ValueError, match="surrogate"):
+        guest.to_parts({"long": "\ud800" * (guest.LONG + 1)})
+
+
+def test_what_is_short_is_json_alone(guest):
+    assert guest.to_parts({"a": "NaN", "b": ""}) == [b'{"a": "NaN", "b": ""}']
+    with pytest.raises(ValueError, match="NaN"):
+        guest.to_parts({"a": float("nan"), "long": "x" * (guest.LONG + 1)})
 
 
 @pytest.mark.parametrize("values, fields, named", [
@@ -240,7 +262,7 @@ def test_an_answer_counts_once_and_is_always_json(guest):
         deep = [deep]
     for content in ("x", b"bytes", float("nan"), "\ud800", NoText(), deep):
         guest.session.namespace["answer"] = {"content": content, "ready": True}
-        assert "answer" in json.loads(guest.answer_field())
+        assert "answer" in json.loads(b"".join(guest.answer_field()))
         assert guest.answer_field() is None
     while deep:
         deep = deep[0]

@@ -327,6 +327,94 @@ def test_a_command_over_its_time_ends_with_all_that_it_started(guest, place):
     assert guest.run("true", timeout=60)["ok"]
 
 
+def test_a_path_is_below_the_repository(guest, place):
+    """Where one was staged; else below the current directory. A whole path is itself."""
+    assert guest.resolve_path("b.txt") == str(place / "b.txt")
+    guest.session.repo = "/repo"
+    assert guest.resolve_path("src/x.py") == guest.resolve_path(pathlib.Path("src/x.py")) == "/repo/src/x.py"
+    assert guest.resolve_path("/etc/x") == "/etc/x"
+
+
+def test_what_a_python_file_defines(guest, place):
+    """Classes with their methods, and functions, in their order; nothing of what is within them."""
+    (place / "m.py").write_text("import os\nclass A:\n    'Doc.'\n    x = 1\n    def f(self): pass\n    async def g(self): pass\n"
+                                "def h():\n    %r\n    def inner(): pass\nasync def k(): pass\n" % ("d" * 300))
+    assert json.loads(guest.extract_python_ast("m.py")) == [
+        {"type": "Class", "name": "A", "methods": ["f", "g"], "doc": "Doc."},
+        {"type": "Function", "name": "h", "doc": "d" * 200}, {"type": "Function", "name": "k", "doc": ""}]
+    (place / "wrong.py").write_text("def")
+    with pytest.raises(SyntaxError):
+        guest.extract_python_ast("wrong.py")
+    assert guest.extract_python_ast("none.py") == guest.extract_python_ast(".") == "File not found."
+
+
+# ---- programs beside the cells ----
+
+def wait_for(condition):
+    for _ in range(3000):
+        if condition():
+            return
+        time.sleep(0.01)
+    pytest.fail("it did not come to that")
+
+
+def test_a_program_runs_on_and_its_output_is_read(guest, place):
+    """Of both streams, the last lines; then how it ended. A name may be given again after that."""
+    assert guest.start_background_process("a", "echo one; echo two >&2; cat b.txt; read x; exit 3").startswith(
+        "the process 'a' was started, with pid ")
+    wait_for(lambda: "exit" in guest.read_process_logs("a"))
+    assert guest.read_process_logs("a") == "one\ntwo\ncafé \ufffd\n[exit code 3]"
+    assert guest.read_process_logs("a", 1) == "café \ufffd\n[exit code 3]" and guest.read_process_logs("a", 0) == "[exit code 3]"
+    assert guest.kill_process("a") == "the process 'a' had ended, with exit code 3"
+    assert "was started" in guest.start_background_process("a", ["echo", "$HOME"])
+    wait_for(lambda: "exit" in guest.read_process_logs("a"))
+    assert guest.read_process_logs("a") == "$HOME\n[exit code 0]"
+
+
+def test_a_program_is_killed_with_all_that_it_started(guest, place):
+    guest.start_background_process(1, "sleep 1000 & echo $!; wait")
+    assert guest.start_background_process("1", "true") == "[error: the process '1' is running already]"
+    wait_for(lambda: guest.read_process_logs(1))
+    child = int(guest.read_process_logs(1))
+    assert is_running(child)
+    assert guest.kill_process(1) == "the process '1' was killed"
+    wait_for(lambda: not is_running(child))
+    assert guest.read_process_logs(1).endswith("[exit code -9]")
+
+
+def test_only_so_much_of_a_programs_output_is_kept(guest):
+    guest.start_background_process("long", "yes line | head -n 5000; head -c 25000 /dev/zero | tr '\\0' x")
+    wait_for(lambda: "exit" in guest.read_process_logs("long"))
+    lines = guest.read_process_logs("long", 10 ** 6).split("\n")
+    assert len(lines) == 1001 and lines[0] == "line"
+    assert [len(line) for line in lines[-4:-1]] == [10000, 10000, 5000]
+
+
+def test_what_is_wrong_with_a_program_is_said(guest):
+    for answer in (guest.read_process_logs("x"), guest.kill_process("x")):
+        assert answer == "[error: there is no process 'x']"
+    assert guest.start_background_process("x", ["/none/at/all"]).startswith("[error: the process 'x' did not start: ")
+    assert guest.start_background_process("x", "a\0b").startswith("[error: the process 'x' did not start: ")
+
+
+# ---- what was executed ----
+
+def test_the_history_has_what_was_logged(guest):
+    assert guest.get_session_history() == [] and guest.get_last_execution() is None
+    guest.log_execution("x" * 201, {"stdout": "out", "stderr": "e" * 300, "final": {"a": 1}}, {"n": 1})
+    guest.log_execution("y", "said")
+    first, last = guest.get_session_history()
+    assert first.pop("timestamp") <= last["timestamp"]
+    assert first == {"code_preview": "x" * 200 + "...", "stdout_preview": "out", "stderr_preview": "e" * 200 + "...",
+                     "had_final": True, "metadata": {"n": 1}}
+    assert last == guest.get_last_execution() and (last["stdout_preview"], last["had_final"]) == ("said", False)
+    guest.get_session_history().clear()
+    assert len(guest.get_session_history()) == 2
+    for n in range(2000):
+        guest.log_execution(n, None)
+    assert [e["code_preview"] for e in guest.get_session_history()] == [str(n) for n in range(1000, 2000)]
+
+
 # ---- whose names they are ----
 
 def test_helpers_are_documented_and_have_the_signatures_that_are_promised(guest):

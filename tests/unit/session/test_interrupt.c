@@ -127,7 +127,7 @@ static void fifty_threads_get_their_own_answers(void **state)
             "in ts))",
             30);
         assert_status(r, CELL_SUBMITTED);
-        assert_string_equal(r->submit, "{\"wrong\": [], \"alive\": 0}");
+        assert_string_equal(submitted(r), "{\"wrong\": [], \"alive\": 0}");
     }
     assert_int_equal(f->dropped, 0);
 }

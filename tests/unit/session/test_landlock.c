@@ -146,7 +146,7 @@ static void siblings_do_not_see_each_others_directory(void **state)
     CONFINED(f);
     struct session *first = f->session;
     assert_status(run(f, "open('mark', 'w').write('x'); SUBMIT(os.getcwd())"), CELL_SUBMITTED);
-    char *start = strchr(f->last.submit, '/');
+    char *start = strchr(submitted(&f->last), '/');
     snprintf(code, sizeof code, "SUBMIT(e(open, '%.*s/mark'), e(os.listdir, '%.*s'))",
         (int)strcspn(start, "\""), start, (int)strcspn(start, "\""), start);
     assert_submits(f, code, "{\"output\": [\"ok\", \"ok\"]}");

@@ -89,7 +89,7 @@ static void helpers_are_there_unless_they_are_left_out(void **state)
     struct fixture *f = *state;
     struct session_options options = fixture_options();
     fixture_open(f, &options);
-    assert_string_equal(run(f, "SUBMIT(a=grep('x\\ny', 'y'))")->submit, "{\"a\": [\"y\"]}");
+    assert_string_equal(submitted(run(f, "SUBMIT(a=grep('x\\ny', 'y'))")), "{\"a\": [\"y\"]}");
     options.no_helpers = true;
     fixture_open(f, &options);
     assert_string_equal(run(f, "grep")->error.type, "NameError");
@@ -115,7 +115,8 @@ static void rules_hold_where_they_are_asked_for_and_nowhere_else(void **state)
     assert_string_equal(run(f, "eval('1')")->error.type, "RuleError");
     assert_string_equal(run(f, "open('/etc/passwd')")->error.type, "PermissionError");
     assert_null(strstr(f->last.error.traceback, "<droste>"));
-    assert_string_equal(run(f, "import math\nSUBMIT(a=llm_query('p'), b=math.floor(2.5))")->submit,
+    assert_string_equal(
+        submitted(run(f, "import math\nSUBMIT(a=llm_query('p'), b=math.floor(2.5))")),
         "{\"a\": \"p\", \"b\": 2}");
 }
 
@@ -162,7 +163,7 @@ static void setup_code_runs_free_of_the_rules(void **state)
     struct error why;
     assert_int_equal(set_up_session(f, "import os\nx = eval('41')", &why), 0);
     assert_string_equal(
-        run(f, "SUBMIT(x=x + 1, os=bool(os))")->submit, "{\"x\": 42, \"os\": true}");
+        submitted(run(f, "SUBMIT(x=x + 1, os=bool(os))")), "{\"x\": 42, \"os\": true}");
     assert_string_equal(run(f, "import subprocess")->error.type, "ImportError");
 }
 
@@ -251,7 +252,7 @@ static void temporary_files_are_the_sessions_own(void **state)
            "made = os.path.dirname(tempfile.mkdtemp())\n"
            "SUBMIT(same=made == here == os.environ['TMPDIR'] == os.path.expanduser('~'),\n"
            "       own=here == '/tmp' or '/droste-' in os.path.dirname(here))");
-    assert_string_equal(f->last.submit, "{\"same\": true, \"own\": true}");
+    assert_string_equal(submitted(&f->last), "{\"same\": true, \"own\": true}");
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)

@@ -44,7 +44,7 @@ static void submit_gives_strict_json(void **state)
     fixture_open_plain(f);
     const struct cell_result *r = run(f, "import math\nSUBMIT(answer=math.factorial(15))");
     assert_status(r, CELL_SUBMITTED);
-    assert_string_equal(r->submit, "{\"answer\": 1307674368000}");
+    assert_string_equal(submitted(r), "{\"answer\": 1307674368000}");
     assert_true(r->alive);
 }
 
@@ -54,7 +54,7 @@ static void variables_functions_and_classes_stay(void **state)
     fixture_open_plain(f);
     run(f, "x = 1\n_hidden = 2\nimport json\nclass A:\n    v = 3\ndef f(): return x + y\n");
     run(f, "y = 10");
-    assert_string_equal(run(f, "SUBMIT(f(), A().v, _hidden, json.dumps([1]))")->submit,
+    assert_string_equal(submitted(run(f, "SUBMIT(f(), A().v, _hidden, json.dumps([1]))")),
         "{\"output\": [11, 3, 2, \"[1]\"]}");
 }
 
@@ -69,7 +69,7 @@ static void what_was_bound_before_an_error_stays(void **state)
     assert_non_null(strstr(r->error.traceback, "File \"<cell 1>\", line 3"));
     assert_non_null(strstr(r->error.traceback, "raise ValueError('no')"));
     assert_null(strstr(r->error.traceback, "<droste>"));
-    assert_string_equal(run(f, "SUBMIT(kept=kept, lost='lost' in globals())")->submit,
+    assert_string_equal(submitted(run(f, "SUBMIT(kept=kept, lost='lost' in globals())")),
         "{\"kept\": 5, \"lost\": false}");
 }
 
@@ -111,7 +111,7 @@ static void the_soft_deadline_keeps_the_state(void **state)
     assert_true(r->alive);
     assert_string_equal(r->error.type, "TimeoutError");
     assert_string_equal(buf_text(&r->out), "begun\n");
-    assert_string_equal(run(f, "SUBMIT(x=x + 1)")->submit, "{\"x\": 42}");
+    assert_string_equal(submitted(run(f, "SUBMIT(x=x + 1)")), "{\"x\": 42}");
 }
 
 static void a_blocking_call_is_interrupted_too(void **state)
@@ -151,7 +151,7 @@ static void sys_exit_is_an_error_and_the_session_lives(void **state)
     const struct cell_result *r = run(f, "x = 1\nimport sys\nsys.exit(3)");
     assert_status(r, CELL_ERROR);
     assert_string_equal(r->error.type, "SystemExit");
-    assert_string_equal(run(f, "SUBMIT(x=x)")->submit, "{\"x\": 1}");
+    assert_string_equal(submitted(run(f, "SUBMIT(x=x)")), "{\"x\": 1}");
 }
 
 static void a_guest_that_ends_itself_is_named(void **state)
@@ -180,7 +180,7 @@ static void calls_go_out_and_come_back(void **state)
     struct fixture *f = *state;
     fixture_open_plain(f);
     const struct cell_result *r = run(f, "SUBMIT(reply=llm_query('what is 2+2?'))");
-    assert_string_equal(r->submit, "{\"reply\": \"what is 2+2?\"}");
+    assert_string_equal(submitted(r), "{\"reply\": \"what is 2+2?\"}");
     assert_int_equal(r->calls, 1);
 }
 
@@ -201,7 +201,7 @@ static void threads_call_at_once_and_are_answered_in_any_order(void **state)
     for (unsigned i = 8; i-- > 0;)
         answer_kept(f, i, "r");
     wait_done(f);
-    assert_string_equal(f->last.submit, "{\"n\": 8, \"answered\": 8}");
+    assert_string_equal(submitted(&f->last), "{\"n\": 8, \"answered\": 8}");
 }
 
 static void a_call_can_be_interrupted_and_the_next_one_works(void **state)
@@ -216,7 +216,7 @@ static void a_call_can_be_interrupted_and_the_next_one_works(void **state)
         uv_run(&f->loop->uv, UV_RUN_ONCE);
     answer_kept(f, 1, "in time");
     wait_done(f);
-    assert_string_equal(f->last.submit, "{\"r\": \"in time\"}");
+    assert_string_equal(submitted(&f->last), "{\"r\": \"in time\"}");
 }
 
 static void calls_of_a_dead_session_are_dropped(void **state)
@@ -286,7 +286,7 @@ static void values_arrive_as_they_were(void **state)
     assert_string_equal(json_get_string(f->last.variable, "type", ""), "str");
     run(f, "SUBMIT(ok=context == 'quote\" \\\\ \\r\\n nul:\\0 \\xe9 \\U0001f600\\'\\'\\'\"\"\"', "
            "same=context is context_0)");
-    assert_string_equal(f->last.submit, "{\"ok\": true, \"same\": true}");
+    assert_string_equal(submitted(&f->last), "{\"ok\": true, \"same\": true}");
 }
 
 static void large_values_travel_as_memory_files(void **state)
@@ -300,7 +300,7 @@ static void large_values_travel_as_memory_files(void **state)
     f->done = false;
     assert_ok(session_set(f->session, names, 1, VALUE_AUTO, data, size, -1, fixture_took, f, err));
     wait_done(f);
-    assert_string_equal(run(f, "SUBMIT(n=len(context), x=context.count('x'))")->submit,
+    assert_string_equal(submitted(run(f, "SUBMIT(n=len(context), x=context.count('x'))")),
         "{\"n\": 33554432, \"x\": 33554432}");
 }
 
@@ -337,7 +337,7 @@ static void answers_can_be_given_in_every_documented_way(void **state)
     fixture_open_plain(f);
     for (size_t i = 0; i < array_length(ways); i++) {
         assert_status(run(f, ways[i][0]), CELL_SUBMITTED);
-        assert_string_equal(f->last.submit, ways[i][1]);
+        assert_string_equal(submitted(&f->last), ways[i][1]);
     }
     assert_status(run(f, "pass"), CELL_OK); /* an answer counts once */
 }
@@ -361,7 +361,7 @@ static void top_level_await_works(void **state)
     struct fixture *f = *state;
     fixture_open_plain(f);
     run(f, "import asyncio\nasync def g():\n    await asyncio.sleep(0)\n    return 7");
-    assert_string_equal(run(f, "x = await g()\nSUBMIT(x=x)")->submit, "{\"x\": 7}");
+    assert_string_equal(submitted(run(f, "x = await g()\nSUBMIT(x=x)")), "{\"x\": 7}");
 }
 
 static void a_last_expression_is_echoed_when_asked(void **state)
@@ -382,10 +382,10 @@ static void buffers_keep_lists(void **state)
     fixture_open_plain(f);
     run(f, "add_buffer('findings', 'Step 1: setup complete')");
     run(f, "add_buffer('findings', 'Step 2: data loaded')");
-    assert_string_equal(run(f, "SUBMIT(log=get_buffer('findings'))")->submit,
+    assert_string_equal(submitted(run(f, "SUBMIT(log=get_buffer('findings'))")),
         "{\"log\": [\"Step 1: setup complete\", \"Step 2: data loaded\"]}");
     run(f, "clear_buffer()");
-    assert_string_equal(run(f, "SUBMIT(log=get_buffer('findings'))")->submit, "{\"log\": []}");
+    assert_string_equal(submitted(run(f, "SUBMIT(log=get_buffer('findings'))")), "{\"log\": []}");
 }
 
 static void variables_are_summarised_not_sent(void **state)
@@ -516,6 +516,21 @@ static void typed_fields_bind_positions_and_are_checked(void **state)
     assert_submits(f, "SUBMIT('Oslo', 1)", "{\"city\": \"Oslo\", \"population\": 1}");
 }
 
+/* Of each cell that has ended, also where it raised; what it printed is not known to the guest. */
+static void cells_are_in_the_history(void **state)
+{
+    struct fixture *f = *state;
+    fixture_open_plain(f);
+    run(f, "print(1)");
+    run(f, "1 / 0");
+    run(f, "SUBMIT(1)");
+    assert_submits(f,
+        "SUBMIT(h=[[e['code_preview'], e['had_final'], e['metadata']['had_error'], "
+        "e['stdout_preview']] for e in get_session_history()])",
+        "{\"h\": [[\"print(1)\", false, false, \"\"], [\"1 / 0\", false, true, \"\"], "
+        "[\"SUBMIT(1)\", true, false, \"\"]]}");
+}
+
 static void the_environment_is_clean(void **state)
 {
     struct fixture *f = *state;
@@ -523,7 +538,7 @@ static void the_environment_is_clean(void **state)
     fixture_open_plain(f);
     run(f, "import os\nSUBMIT(found='secret-canary' in str(dict(os.environ)) + "
            "open('/proc/self/environ').read(), path='PATH' in os.environ)");
-    assert_string_equal(f->last.submit, "{\"found\": false, \"path\": true}");
+    assert_string_equal(submitted(&f->last), "{\"found\": false, \"path\": true}");
 }
 
 static void only_the_standard_descriptors_and_the_channel_are_open(void **state)
@@ -532,7 +547,7 @@ static void only_the_standard_descriptors_and_the_channel_are_open(void **state)
     fixture_open_plain(f);
     run(f, "import os\nfds = []\nfor fd in range(1000):\n    try: os.fstat(fd); fds.append(fd)\n"
            "    except OSError: pass\nSUBMIT(fds=fds)");
-    assert_string_equal(f->last.submit, "{\"fds\": [0, 1, 2, 3]}");
+    assert_string_equal(submitted(&f->last), "{\"fds\": [0, 1, 2, 3]}");
 }
 
 static void random_generators_differ_between_sandboxes(void **state)
@@ -540,10 +555,11 @@ static void random_generators_differ_between_sandboxes(void **state)
     struct fixture *f = *state;
     char first[128];
     fixture_open_plain(f);
-    snprintf(first, sizeof first, "%s", run(f, "import random; SUBMIT(r=random.random())")->submit);
+    snprintf(
+        first, sizeof first, "%s", submitted(run(f, "import random; SUBMIT(r=random.random())")));
     fixture_close(f);
     fixture_open_plain(f);
-    assert_string_not_equal(run(f, "import random; SUBMIT(r=random.random())")->submit, first);
+    assert_string_not_equal(submitted(run(f, "import random; SUBMIT(r=random.random())")), first);
 }
 
 int main(void)
@@ -581,6 +597,7 @@ int main(void)
         T(forged_frames_end_that_sandbox_only),
         T(open_calls_have_ids_of_their_own_and_are_bounded),
         T(typed_fields_bind_positions_and_are_checked),
+        T(cells_are_in_the_history),
         T(the_environment_is_clean),
         T(only_the_standard_descriptors_and_the_channel_are_open),
         T(random_generators_differ_between_sandboxes),

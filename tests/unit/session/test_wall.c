@@ -474,7 +474,7 @@ static void a_daemon_dies_with_its_session(void **state)
             CELL_OK);
         if (levels[i] == ISOLATION_PROCESS) {
             run(f, "SUBMIT(pid)");
-            pid_t daemon = atoi(strpbrk(f->last.submit, "0123456789"));
+            pid_t daemon = atoi(strpbrk(submitted(&f->last), "0123456789"));
             assert_int_equal(kill(daemon, 0), 0);
             fixture_close(f);
             for (int tries = 0; tries < 500 && kill(daemon, 0) == 0; tries++)

@@ -1,10 +1,10 @@
-/* lm/http.h: HTTP requests to one host over reused connections, on our loop.
+/* net/http.h: HTTP requests to one server over reused connections, on our loop.
  *
  * libcurl speaks (HTTP/1.1, TLS by OpenSSL, proxies from the environment); the loop waits for it.
  * Neither retries nor statuses are known here: a transfer ends well when an answer came whole.
  */
-#ifndef DROSTE_LM_HTTP_H
-#define DROSTE_LM_HTTP_H
+#ifndef DROSTE_NET_HTTP_H
+#define DROSTE_NET_HTTP_H
 
 #include "base/error.h"
 #include "base/loop.h"
@@ -12,11 +12,22 @@
 struct http;
 struct http_transfer;
 
+/* What went wrong, in the words of whoever asks: ERROR_MODEL_CONNECT… of a model's server. */
+struct http_codes {
+    enum error_code connect; /* no connection came about */
+    enum error_code cut;     /* it ended in the middle of an answer */
+    enum error_code stall;   /* nothing came for too long */
+    enum error_code reply;   /* the answer is not what HTTP promises, or too large */
+};
+
 struct http_options {
     const char *host; /* of all requests, for the look-up; in brackets if IPv6 */
     unsigned port;
-    const char *peer;       /* how errors name the host; lasts as long as the http */
-    const char *ca_file;    /* NULL: the system's */
+    const char *unix_path; /* the socket that takes the connections instead; NULL: none */
+    const char *peer;      /* how errors name the host; lasts as long as the http */
+    const char *ca_file;   /* NULL: the system's */
+    const char *cert_file, *key_file; /* to show the server who we are; NULL: nothing */
+    struct http_codes codes;
     unsigned connections;   /* at most */
     double connect_timeout; /* seconds, TLS included */
     double first_timeout;   /* seconds from the end of sending to the first byte of the body;
@@ -27,6 +38,7 @@ struct http_options {
 };
 
 struct http_request {
+    const char *method; /* NULL: POST */
     const char *url;
     const char *const *headers; /* "Name: value" */
     size_t header_count;

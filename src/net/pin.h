@@ -1,11 +1,11 @@
-/* lm/pin.h: a host's addresses, looked up once and not again for a minute.
+/* net/pin.h: a host's addresses, looked up once and not again for a minute.
  *
  * libcurl looks a name up once for each transfer that finds none in its cache, in a thread each:
  * a thousand transfers that start together on a fresh cache are a thousand threads. So the name is
  * looked up here, by libuv, and each transfer is told the answer (CURLOPT_RESOLVE).
  */
-#ifndef DROSTE_LM_PIN_H
-#define DROSTE_LM_PIN_H
+#ifndef DROSTE_NET_PIN_H
+#define DROSTE_NET_PIN_H
 
 #include "base/loop.h"
 

@@ -1,5 +1,5 @@
-/* lm/sockets.c: see sockets.h. A table by descriptor: the kernel gives the lowest free number. */
-#include "lm/sockets.h"
+/* net/sockets.c: see sockets.h. A table by descriptor: the kernel gives the lowest free number. */
+#include "net/sockets.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "lm/http.h"
+#include "net/http.h"
 
 enum { TURNS = 2000 }; /* of 10 ms at most: an answer that does not come fails the test */
 
@@ -42,6 +42,7 @@ static int scene_open(void **state)
     struct scene *s = calloc(1, sizeof *s);
     struct http_options options = { .host = "127.0.0.1",
         .peer = "the server",
+        .codes = { ERROR_MODEL_CONNECT, ERROR_MODEL_CUT, ERROR_MODEL_STALL, ERROR_MODEL_REPLY },
         .connections = 4,
         .connect_timeout = 10,
         .response_limit = 4 }; /* for each, not for all */

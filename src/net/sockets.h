@@ -1,12 +1,12 @@
-/* lm/sockets.h: libcurl's sockets on our loop.
+/* net/sockets.h: libcurl's sockets on our loop.
  *
  * libcurl says of each transfer anew which socket it waits for, and that it no longer does. A
  * connection is used for many transfers, and to leave and enter the kernel's list of watched
  * descriptors for each cost more than the answer's bytes. So a socket stays watched, in the
  * background, until libcurl closes it.
  */
-#ifndef DROSTE_LM_SOCKETS_H
-#define DROSTE_LM_SOCKETS_H
+#ifndef DROSTE_NET_SOCKETS_H
+#define DROSTE_NET_SOCKETS_H
 
 #include "base/loop.h"
 

@@ -1,5 +1,5 @@
-/* lm/pin.c: see pin.h. */
-#include "lm/pin.h"
+/* net/pin.c: see pin.h. */
+#include "net/pin.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>

@@ -1,4 +1,4 @@
-/* lm/http.c: see http.h. libcurl's multi_socket interface on libuv.
+/* net/http.c: see http.h. libcurl's multi_socket interface on libuv.
  *
  * libcurl calls us from its inside (sockets, timer, received bytes), where almost nothing of its
  * own may be called. So those callbacks only note what they are told, and http_drain, which runs
@@ -6,11 +6,11 @@
  * `depth` counts our frames that are still on the stack, and the last one frees it.
  *
  * libcurl 7.88's traps, measured: HTTP/2 opens a connection for each transfer over the server's
- * stream limit, hence HTTP/1.1; a thousand look-ups are a thousand threads, hence lm/pin.h.
+ * stream limit, hence HTTP/1.1; a thousand look-ups are a thousand threads, hence net/pin.h.
  * A request on an old connection that the server closed before a byte of an answer is sent again
  * by libcurl itself (Curl_retry_request), with the same headers.
  */
-#include "lm/http.h"
+#include "net/http.h"
 
 #include <curl/curl.h>
 #include <stdlib.h>
@@ -22,8 +22,8 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "lm/pin.h"
-#include "lm/sockets.h"
+#include "net/pin.h"
+#include "net/sockets.h"
 
 #define TICK_MS      100   /* how late a stall may be noticed */
 #define SENT_AT_ONCE 16384 /* a body that any socket's buffer takes whole */
@@ -53,7 +53,7 @@ TAILQ_HEAD(transfer_list, http_transfer);
 struct http {
     struct loop *loop;
     struct http_options options;
-    char *host, *ca_file;
+    char *host, *unix_path, *ca_file, *cert_file, *key_file; /* what options points to */
     CURLM *multi;
     struct timer *timer; /* libcurl's */
     struct timer *tick;  /* ours, for stalls; runs while there are transfers */
@@ -67,25 +67,45 @@ struct http {
     bool closing;
 };
 
-/* What a failed transfer means. `sent` is the code once the request may have been read. */
+/* What a failed transfer means. `sent` is what it is once the request may have been read. */
+enum trouble { TROUBLE_CONNECT, TROUBLE_CUT, TROUBLE_REPLY, TROUBLE_CONFIG, TROUBLE_MEMORY };
 static const struct failure {
     CURLcode curl;
-    enum error_code code, sent;
+    enum trouble trouble, sent;
     bool again; /* may be tried again if nothing was sent */
 } failures[] = {
-    { CURLE_COULDNT_RESOLVE_HOST, ERROR_MODEL_CONNECT, ERROR_MODEL_CONNECT, true },
-    { CURLE_COULDNT_RESOLVE_PROXY, ERROR_MODEL_CONNECT, ERROR_MODEL_CONNECT, true },
-    { CURLE_COULDNT_CONNECT, ERROR_MODEL_CONNECT, ERROR_MODEL_CONNECT, true },
-    { CURLE_OPERATION_TIMEDOUT, ERROR_MODEL_CONNECT, ERROR_MODEL_CUT, true },
-    { CURLE_SSL_CONNECT_ERROR, ERROR_MODEL_CONNECT, ERROR_MODEL_CUT, true },
-    { CURLE_PEER_FAILED_VERIFICATION, ERROR_MODEL_CONNECT, ERROR_MODEL_CONNECT, false },
-    { CURLE_SSL_CACERT_BADFILE, ERROR_CONFIG, ERROR_CONFIG, false },
-    { CURLE_GOT_NOTHING, ERROR_MODEL_CONNECT, ERROR_MODEL_CUT, true },
-    { CURLE_SEND_ERROR, ERROR_MODEL_CONNECT, ERROR_MODEL_CUT, true },
-    { CURLE_RECV_ERROR, ERROR_MODEL_CONNECT, ERROR_MODEL_CUT, true },
-    { CURLE_PARTIAL_FILE, ERROR_MODEL_CUT, ERROR_MODEL_CUT, false },
-    { CURLE_OUT_OF_MEMORY, ERROR_MEMORY, ERROR_MEMORY, false },
+    { CURLE_COULDNT_RESOLVE_HOST, TROUBLE_CONNECT, TROUBLE_CONNECT, true },
+    { CURLE_COULDNT_RESOLVE_PROXY, TROUBLE_CONNECT, TROUBLE_CONNECT, true },
+    { CURLE_COULDNT_CONNECT, TROUBLE_CONNECT, TROUBLE_CONNECT, true },
+    { CURLE_OPERATION_TIMEDOUT, TROUBLE_CONNECT, TROUBLE_CUT, true },
+    { CURLE_SSL_CONNECT_ERROR, TROUBLE_CONNECT, TROUBLE_CUT, true },
+    { CURLE_PEER_FAILED_VERIFICATION, TROUBLE_CONNECT, TROUBLE_CONNECT, false },
+    { CURLE_SSL_CACERT_BADFILE, TROUBLE_CONFIG, TROUBLE_CONFIG, false },
+    { CURLE_SSL_CERTPROBLEM, TROUBLE_CONFIG, TROUBLE_CONFIG, false },
+    { CURLE_GOT_NOTHING, TROUBLE_CONNECT, TROUBLE_CUT, true },
+    { CURLE_SEND_ERROR, TROUBLE_CONNECT, TROUBLE_CUT, true },
+    { CURLE_RECV_ERROR, TROUBLE_CONNECT, TROUBLE_CUT, true },
+    { CURLE_PARTIAL_FILE, TROUBLE_CUT, TROUBLE_CUT, false },
+    { CURLE_OUT_OF_MEMORY, TROUBLE_MEMORY, TROUBLE_MEMORY, false },
 };
+
+static enum error_code code_of(const struct http *http, enum trouble trouble)
+{
+    const struct http_codes *codes = &http->options.codes;
+    switch (trouble) {
+    case TROUBLE_CONNECT:
+        return codes->connect;
+    case TROUBLE_CUT:
+        return codes->cut;
+    case TROUBLE_REPLY:
+        return codes->reply;
+    case TROUBLE_CONFIG:
+        return ERROR_CONFIG;
+    case TROUBLE_MEMORY:
+        return ERROR_MEMORY;
+    }
+    return codes->reply;
+}
 
 static void http_enter(struct http *http)
 {
@@ -115,7 +135,10 @@ static void http_free(struct http *http)
     timer_free(http->tick);
     pin_free(http->pin);
     free(http->host);
+    free(http->unix_path);
     free(http->ca_file);
+    free(http->cert_file);
+    free(http->key_file);
     free(http);
     curl_global_cleanup();
 }
@@ -206,14 +229,15 @@ static void transfer_fail(struct http_transfer *t, CURLcode curl)
         curl_easy_getinfo(t->easy, CURLINFO_HEADER_SIZE, &header_bytes);
     }
     result.unanswered = fresh == 0 && header_bytes == 0 && t->received == 0;
-    enum error_code code = !f ? ERROR_MODEL_REPLY : result.unsent ? f->code : f->sent;
+    enum trouble trouble = !f ? TROUBLE_REPLY : result.unsent ? f->trouble : f->sent;
+    enum error_code code = code_of(t->http, trouble);
     if (!f || !f->again)
         result.unsent = false;
     const char *words = t->words[0] ? t->words : curl_easy_strerror(curl);
     if (t->too_large)
-        error_set(&result.error, ERROR_MODEL_REPLY, "%.80s: the answer is larger than %zu bytes",
-            peer, t->http->options.response_limit);
-    else if (code == ERROR_MODEL_CUT)
+        error_set(&result.error, t->http->options.codes.reply,
+            "%.80s: the answer is larger than %zu bytes", peer, t->http->options.response_limit);
+    else if (trouble == TROUBLE_CUT)
         error_set(&result.error, code,
             "%.80s: the connection was cut after %zu bytes of answer: %.90s", peer, t->received,
             words);
@@ -228,8 +252,8 @@ static void transfer_fail(struct http_transfer *t, CURLcode curl)
 static void transfer_fail_lookup(struct http_transfer *t, const char *why)
 {
     struct http_result result = { .unsent = true };
-    error_set(&result.error, ERROR_MODEL_CONNECT, "%.80s: its address was not found: %.100s",
-        t->http->options.peer, why);
+    error_set(&result.error, t->http->options.codes.connect,
+        "%.80s: its address was not found: %.100s", t->http->options.peer, why);
     transfer_finish(t, &result);
 }
 
@@ -388,7 +412,7 @@ static bool end_one_stalled(struct http *http)
             return true;
         }
         struct http_result result = { 0 };
-        error_set(&result.error, ERROR_MODEL_STALL,
+        error_set(&result.error, http->options.codes.stall,
             "%.80s: nothing came for %g s, after %zu bytes of answer", http->options.peer, limit,
             t->received);
         transfer_finish(t, &result);
@@ -483,7 +507,14 @@ static bool transfer_prepare(struct http_transfer *t)
     curl_easy_setopt(e, CURLOPT_XFERINFODATA, t);
     curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, on_close);
     curl_easy_setopt(e, CURLOPT_CLOSESOCKETDATA, t->http);
-    curl_easy_setopt(e, CURLOPT_POST, 1L);
+    if (o->unix_path) {
+        curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, o->unix_path);
+        curl_easy_setopt(e, CURLOPT_PROXY, "");
+    }
+    if (o->cert_file)
+        curl_easy_setopt(e, CURLOPT_SSLCERT, o->cert_file);
+    if (o->key_file)
+        curl_easy_setopt(e, CURLOPT_SSLKEY, o->key_file);
     if (o->ca_file) {
         curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
         curl_easy_setopt(e, CURLOPT_CAPATH, NULL); /* instead of the system's, not beside them */
@@ -522,8 +553,16 @@ static bool transfer_set_up(struct http_transfer *t, const struct http_request *
     t->moved_ns = clock_ns();
     /* A body that goes out at once has no progress to be watched. */
     curl_easy_setopt(e, CURLOPT_NOPROGRESS, request->body_len < SENT_AT_ONCE ? 1L : 0L);
-    curl_easy_setopt(e, CURLOPT_POSTFIELDS, request->body);
-    curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_len);
+    const char *method = request->method ? request->method : "POST";
+    if (strcmp(method, "POST") == 0) {
+        curl_easy_setopt(e, CURLOPT_POST, 1L);
+        curl_easy_setopt(e, CURLOPT_POSTFIELDS, request->body);
+        curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_len);
+    } else {
+        curl_easy_setopt(e, CURLOPT_HTTPGET, 1L);
+    }
+    /* The handle may have been another method's. */
+    curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, method);
     return curl_easy_setopt(e, CURLOPT_URL, request->url) == CURLE_OK &&
            transfer_set_headers(t, request);
 }
@@ -587,6 +626,15 @@ static bool needs_lookup(const char *host)
     return host[0] != '[' && host[strspn(host, "0123456789.")] != '\0';
 }
 
+/* *kept is a copy of *text, which becomes it; true without one. */
+static bool keep(const char **text, char **kept)
+{
+    *kept = *text ? strdup(*text) : NULL;
+    bool ok = *kept || !*text;
+    *text = *kept;
+    return ok;
+}
+
 static bool http_fill(struct http *http)
 {
     struct http_options *o = &http->options;
@@ -594,14 +642,12 @@ static bool http_fill(struct http *http)
     http->sockets = sockets_new(http->loop, socket_ready, http);
     http->timer = timer_new(http->loop, timer_due, http);
     http->tick = timer_new(http->loop, tick_due, http);
-    http->host = strdup(o->host);
-    http->ca_file = o->ca_file ? strdup(o->ca_file) : NULL;
-    if (!http->multi || !http->sockets || !http->timer || !http->tick || !http->host ||
-        (o->ca_file && !http->ca_file))
+    bool kept = keep(&o->host, &http->host) & keep(&o->unix_path, &http->unix_path) &
+                keep(&o->ca_file, &http->ca_file) & keep(&o->cert_file, &http->cert_file) &
+                keep(&o->key_file, &http->key_file);
+    if (!http->multi || !http->sockets || !http->timer || !http->tick || !kept)
         return false;
-    o->host = http->host;
-    o->ca_file = http->ca_file;
-    if (needs_lookup(o->host)) {
+    if (!o->unix_path && needs_lookup(o->host)) {
         http->pin = pin_new(http->loop, o->host, o->port, host_looked_up, http);
         if (!http->pin)
             return false;

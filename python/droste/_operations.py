@@ -1,0 +1,286 @@
+"""Operations of a session: steps of the C library's, one after the other, each of which is started and has an end.
+
+Without asyncio whoever starts a step waits for its end. On a loop operations stand in a queue, and the library
+tells of the end of a step, which starts the next one (`_on_done`).
+"""
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextvars
+import ctypes
+import weakref
+from asyncio import _get_running_loop  # type: ignore
+from typing import Any, Callable, Deque, Generator, Generic, List, Optional, TypeVar
+
+from . import _engine, _library
+from ._library import lib, quick
+from .errors import Cancelled, CellFailed, Error, check, of
+from .result import Result
+
+T = TypeVar("T")
+OPENING_CANCELLED = "opening the session was cancelled; make a new interpreter"
+ELSEWHERE = "this interpreter belongs to another event loop, which runs; use it there, or make one here"
+
+
+class Done(Generic[T]):
+    """Something that is done already, for those who await it."""
+    __slots__ = ("value",)
+
+    def __init__(self, value: T):
+        self.value = value
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self.value
+        yield
+
+
+def free_result(handle: Optional[int]) -> None:
+    if handle:
+        quick.droste_result_free(handle)
+
+
+class Operation:
+    """Steps, one after the other, on a loop of asyncio. A step starts something in the C library."""
+
+    def __init__(self, owner: "Operations", steps: List[Callable[[], int]]):
+        self.owner, self.steps = owner, collections.deque(steps)
+        self.future = owner._engine.loop.create_future()  # type: ignore
+        self.future.add_done_callback(self._settled)
+        self.context = contextvars.copy_context()
+        self.handle: Optional[int] = None
+
+    def _settled(self, future: "asyncio.Future[Any]") -> None:
+        if future.cancelled():
+            self.owner._give_up(self)
+
+    @property
+    def done(self) -> bool:
+        return self.future.done()
+
+    @property
+    def failure(self) -> Optional[BaseException]:
+        """Why it did not do what it was to, once it is done."""
+        return Cancelled(OPENING_CANCELLED) if self.future.cancelled() else self.future.exception()
+
+    async def wait(self) -> None:
+        await self.future
+
+    def finish(self) -> int:
+        """The result's handle; waits where somebody could not."""
+        if not self.future.done():
+            self.owner._wait_here(self)
+        self.future.result()
+        handle, self.handle = self.handle, None
+        return handle  # type: ignore
+
+    def __del__(self) -> None:
+        free_result(self.handle)
+
+
+class Operations:
+    """What a session has under way; its engine and handle are set by whoever opens it."""
+
+    def __init__(self) -> None:
+        self._session: Optional[int] = None
+        self._engine: Any = None
+        self._queue: Deque[Operation] = collections.deque()
+        self._current: Optional[Operation] = None
+        self._opening: Optional[Operation] = None       # what runs before the first cell
+        self._under_way = False     # without asyncio; also where a second Ctrl-C left it so
+        self._turns = 0             # operations that were begun
+        self._error = _library.Error()
+        self._err = ctypes.byref(self._error)
+        self._out = ctypes.c_void_p()
+        self._out_ref = ctypes.byref(self._out)
+        self._id = 0
+
+    def _use_context(self, context: contextvars.Context) -> None:
+        """An operation begins: what it calls in this program runs in its context."""
+
+    def _forget_sent(self) -> None:
+        """A step failed: what the guest has is not known any more."""
+
+    def _tell_ends(self) -> None:
+        """On a loop: the library tells of the ends of steps from now on, until `_tell_no_more`."""
+        _told[self._id] = self
+        quick.droste_session_on_done(self._session, _on_done, self._id)
+
+    def _tell_no_more(self) -> None:
+        _told.pop(self._id, None)
+
+    # -- without asyncio: start, and wait
+
+    def _run(self, start: Callable[[], int]) -> Optional[int]:
+        with self._engine.lock:
+            rc = start()
+            if rc < 0:
+                check(rc, self._error)
+            return self._finish_here()
+
+    def _finish_here(self) -> Optional[int]:
+        """Waits for the operation that was started; its result's handle."""
+        engine, ms = self._engine, self._engine.slice_ms()
+        try:
+            engine.inside = self._under_way = True
+            rc = lib.droste_session_wait(self._session, ms, self._out_ref, self._err)
+            while rc == 1:
+                engine.drain()
+                engine.raise_failure()
+                rc = lib.droste_session_wait(self._session, ms, self._out_ref, self._err)
+        except BaseException:       # Ctrl-C: the cell is stopped first
+            self._stop_here()
+            raise
+        finally:
+            engine.inside = False
+        self._under_way = False
+        if engine.interrupt is not None:
+            free_result(self._out.value)
+            engine.raise_failure()
+        if rc < 0:
+            check(rc, self._error)
+        return self._out.value
+
+    def _stop_here(self) -> None:
+        """Ends what is under way, and passes over its result. Who interrupts that, too, leaves it for the next
+        operation to end."""
+        if self._session is None or self._engine.handle is None:
+            return
+        try:
+            self._engine.inside = True
+            quick.droste_session_interrupt(self._session)
+            rc = 1
+            while rc == 1:
+                rc = lib.droste_session_wait(self._session, _engine.SLICE_MS, self._out_ref, self._err)
+                self._engine.drain()
+                if rc == 1 and not isinstance(self._engine.interrupt, (Exception, type(None))):
+                    self._engine.raise_failure()
+            self._under_way = False
+        finally:
+            self._engine.inside = False
+            self._engine.interrupt = None       # what it said of being stopped
+        if rc == 0:
+            free_result(self._out.value)
+
+    def _finish_step(self, step: Callable[[], int]) -> None:
+        """A step before the last one, which must succeed."""
+        try:
+            handle = self._run(step)
+        except BaseException:
+            self._forget_sent()
+            raise
+        self._check_step(handle)
+
+    def _check_step(self, handle: Optional[int]) -> None:
+        if handle:
+            result = Result(handle)
+            if not result.ok:
+                self._forget_sent()
+                raise CellFailed("the variables could not be bound: %s" % (result.error or result.status), result)
+
+    # -- within asyncio: operations, one after the other
+
+    def _enqueue(self, steps: List[Callable[[], int]]) -> Operation:
+        running = _get_running_loop()
+        loop = self._engine.loop
+        if running is not loop and loop.is_running():
+            raise Error(ELSEWHERE)
+        if loop.is_closed():
+            raise Error("the event loop that this interpreter belongs to is closed; make a new one")
+        operation = Operation(self, steps)
+        self._queue.append(operation)
+        self._advance()
+        return operation
+
+    def _advance(self) -> None:
+        """Starts the next step, where nothing is under way."""
+        while self._current is None and self._queue:
+            operation = self._queue.popleft()
+            if operation.future.done():
+                continue
+            self._current = operation
+            self._turns += 1
+            self._use_context(operation.context)
+            if not self._step(operation):
+                self._current = None
+
+    def _step(self, operation: Operation) -> bool:
+        """Starts a step; false where that failed, and with it the operation."""
+        rc = operation.steps.popleft()()
+        self._engine.kick()
+        if rc >= 0:
+            return True
+        self._forget_sent()
+        if not operation.future.done():
+            operation.future.set_exception(of(self._error))
+        return False
+
+    def _step_done(self, handle: Optional[int], failure: Optional[Error]) -> None:
+        operation, self._current = self._current, None
+        if operation is None or operation.future.done():        # it was given up
+            free_result(handle)
+            self._forget_sent()
+        elif failure is not None:
+            self._forget_sent()
+            operation.future.set_exception(failure)
+        elif operation.steps:
+            try:
+                self._check_step(handle)
+                self._current = operation
+                if not self._step(operation):
+                    self._current = None
+            except Error as e:
+                operation.future.set_exception(e)
+        else:
+            operation.handle = handle
+            operation.future.set_result(None)
+        if operation is not None and operation is self._opening and operation.failure is not None:
+            self._drop_operations(operation.failure)    # no cell runs in a session that was not made ready
+        self._advance()
+
+    def _give_up(self, operation: Operation) -> None:
+        """Nobody waits for it any more: its cell is interrupted, and its end is passed over."""
+        if operation is self._current and self._session is not None and self._engine.handle is not None:
+            quick.droste_session_interrupt(self._session)
+            self._engine.kick()
+
+    def _wait_here(self, operation: Operation) -> None:
+        """Blocks for its end, for somebody who did not await it, as in a notebook."""
+        if self._engine.loop.is_running() and _get_running_loop() is not self._engine.loop:
+            raise Error("the cell is under way on an event loop of another thread; await it there")
+        engine = self._engine
+        with engine.lock:
+            try:
+                engine.inside = engine.held_up = True
+                while not operation.future.done():
+                    rc = lib.droste_session_wait(self._session, _engine.SLICE_MS, self._out_ref, self._err)
+                    engine.drain()
+                    if rc == 1:
+                        continue
+                    self._step_done(self._out.value if rc == 0 else None, of(self._error) if rc < 0 else None)
+            except BaseException:       # Ctrl-C
+                operation.future.cancel()
+                raise
+            finally:
+                engine.inside = engine.held_up = False
+                engine.kick()
+
+    def _drop_operations(self, why: BaseException) -> None:
+        waiting = list(self._queue) + ([self._current] if self._current else [])
+        self._queue.clear()
+        self._current = None
+        for operation in waiting:
+            if not operation.future.done() and not operation.future.get_loop().is_closed():
+                operation.future.set_exception(why)
+
+
+_told: "weakref.WeakValueDictionary[int, Operations]" = weakref.WeakValueDictionary()
+
+
+@_library.SessionDoneFn
+def _on_done(arg: int, session: int, handle: Optional[int], error: Any) -> None:
+    owner = _told.get(arg)
+    if owner is None:
+        free_result(handle)
+        return
+    owner._step_done(handle, of(error.contents) if error else None)

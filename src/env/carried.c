@@ -1,0 +1,217 @@
+/* env/carried.c: see carried.h. Each sandbox has a supervisor of its own, which ends with it. */
+#include "env/carried.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "env/remote.h"
+
+struct carried {
+    struct environment_base base; /* its ops are a copy with the name of this one */
+    struct environment_ops ops;
+    const struct carrier_ops *carrier_ops;
+    void *arg;
+    enum link_form form;
+};
+
+struct carrier {
+    struct carried *env;
+    struct remote *remote;
+    void *own; /* NULL: not started */
+    bool joined, ended;
+    struct error failure; /* of what the supervisor said */
+    struct timer *over;   /* tells the end, from outside of what brought it */
+};
+
+/* ---- what the carrier tells ---- */
+
+void carrier_joined(struct carrier *c)
+{
+    if (c->ended || c->joined)
+        return;
+    c->joined = true;
+    remote_connected(c->remote);
+}
+
+void carrier_bytes(struct carrier *c, const char *data, size_t len)
+{
+    if (c->ended || !c->joined)
+        return;
+    remote_feed(c->remote, data, len);
+    if (!c->ended && c->env->carrier_ops->pause && !remote_wants_more(c->remote))
+        c->env->carrier_ops->pause(c->own, true);
+}
+
+void carrier_cut(struct carrier *c)
+{
+    if (c->ended || !c->joined)
+        return;
+    c->joined = false;
+    remote_disconnected(c->remote);
+}
+
+void carrier_ended(struct carrier *c, const struct error *why)
+{
+    struct sandbox_exit how = { .error = *why };
+    cleanup_buf struct buf said = { 0 };
+    if (c->ended)
+        return;
+    c->ended = true;
+    remote_noise(c->remote, &said);
+    if (why->code == ERROR_NONE)
+        error_set(&how.error, ERROR_LOST,
+            "the program at the far end has ended; what the cell did is not known%s%.120s",
+            said.len ? ": " : "", buf_text(&said));
+    remote_ended(c->remote, &how);
+}
+
+/* ---- what the remote asks for ---- */
+
+static void remote_write(void *arg, const struct iovec *iov, int count)
+{
+    struct carrier *c = arg;
+    if (c->own && c->joined)
+        c->env->carrier_ops->write(c->own, iov, count);
+}
+
+static void remote_ready(void *arg, struct json_object *facts)
+{
+}
+
+static void remote_failed(void *arg, const struct error *why)
+{
+    struct carrier *c = arg;
+    c->failure = *why;
+    timer_start(c->over, 0, 0);
+}
+
+static void remote_more(void *arg)
+{
+    struct carrier *c = arg;
+    if (c->own && c->env->carrier_ops->pause)
+        c->env->carrier_ops->pause(c->own, false);
+}
+
+static void failure_told(void *arg)
+{
+    struct carrier *c = arg;
+    carrier_ended(c, &c->failure);
+}
+
+/* ---- the seam ---- */
+
+static void carrier_free(struct carrier *c)
+{
+    c->ended = true;
+    if (c->own)
+        c->env->carrier_ops->end(c->own);
+    timer_free(c->over);
+    remote_free(c->remote);
+    free(c);
+}
+
+static int check(const struct carried *env, const struct sandbox_spec *spec, struct error *err)
+{
+    const char *what = spec->isolation != ISOLATION_AUTO ? "--isolation"
+                       : spec->volume                    ? "a volume (--volume-name)"
+                       : spec->workspace                 ? "a repository or context path"
+                       : spec->read_path_count > 0       ? "--read"
+                       : spec->limits.cpus > 0           ? "--cpus"
+                                                         : NULL;
+    return what ? error_set(err, ERROR_UNSUPPORTED, "the environment '%.60s' cannot give %s",
+                      env->ops.name, what)
+                : 0;
+}
+
+static int start(struct carrier *c, const struct sandbox_spec *spec, struct error *err)
+{
+    static const struct remote_events events = { remote_write, remote_ready, remote_failed,
+        remote_more };
+    struct remote_options options = { .form = c->env->form,
+        .eof_ends = true,
+        .means = { [LIMIT_MEMORY] = LIMIT_BY_RLIMIT,
+            [LIMIT_CPU_TIME] = LIMIT_BY_RLIMIT,
+            [LIMIT_OPEN_FILES] = LIMIT_BY_RLIMIT,
+            [LIMIT_FILE_SIZE] = LIMIT_BY_RLIMIT } };
+    const char *words[] = { spec->python ? spec->python : "python3", "-u", "-c", remote_loader(),
+        NULL };
+    for (enum limit l = LIMIT_NONE; l < LIMIT_COUNT; l++)
+        if (limit_value(l, &spec->limits) == 0)
+            options.means[l] = LIMIT_BY_NOTHING;
+    c->over = timer_new(c->env->base.loop, failure_told, c);
+    if (!c->over)
+        return error_memory(err);
+    int rc = remote_open(c->env->base.loop, &options, &events, c, &c->remote, err);
+    return rc < 0 ? rc : c->env->carrier_ops->start(c->env->arg, c, spec, words, &c->own, err);
+}
+
+static int open_sandbox(struct environment *base, const struct sandbox_spec *spec,
+    const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err)
+{
+    struct carried *env = (struct carried *)base;
+    int rc = check(env, spec, err);
+    if (rc < 0)
+        return rc;
+    struct carrier *c = calloc(1, sizeof *c);
+    if (!c)
+        return error_memory(err);
+    c->env = env;
+    rc = start(c, spec, err);
+    if (rc == 0)
+        rc = remote_open_sandbox(c->remote, &env->ops, spec, events, arg, out, err);
+    if (rc < 0)
+        carrier_free(c);
+    return rc;
+}
+
+static void close_sandbox(struct sandbox *s)
+{
+    if (!s)
+        return;
+    struct carrier *c = remote_arg(remote_of(s));
+    remote_close_sandbox(s);
+    carrier_free(c);
+}
+
+static enum isolation isolation_of(const struct sandbox *s)
+{
+    return ISOLATION_REMOTE;
+}
+
+static void free_environment(struct environment *base)
+{
+    struct carried *env = (struct carried *)base;
+    if (env->carrier_ops->free)
+        env->carrier_ops->free(env->arg);
+    free(env);
+}
+
+int carried_open(struct loop *loop, const struct carrier_ops *ops, void *arg, enum link_form form,
+    struct environment **out, struct error *err)
+{
+    struct carried *env = calloc(1, sizeof *env);
+    if (!env) {
+        if (ops->free)
+            ops->free(arg);
+        return error_memory(err);
+    }
+    *env = (struct carried){ .carrier_ops = ops, .arg = arg, .form = form };
+    env->ops = (struct environment_ops){
+        .name = ops->name,
+        .powers = POWER_SIGNAL,
+        .open = open_sandbox,
+        .send = remote_send,
+        .attend = remote_attend,
+        .interrupt = remote_interrupt,
+        .kill = remote_kill,
+        .drain = remote_drain,
+        .isolation = isolation_of,
+        .usage = remote_usage,
+        .close = close_sandbox,
+        .free = free_environment,
+    };
+    env->base = (struct environment_base){ .ops = &env->ops, .loop = loop };
+    *out = (struct environment *)env;
+    return 0;
+}

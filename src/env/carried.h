@@ -1,0 +1,41 @@
+/* env/carried.h: environments of which only the carrier is their own: who can start `python3 -u -c LOADER` somewhere and
+ * move the bytes of its standard streams has an environment (env/remote.h does the rest). Plugins and bridges are
+ * of this kind.
+ */
+#ifndef DROSTE_ENV_CARRIED_H
+#define DROSTE_ENV_CARRIED_H
+
+#include "env/environment.h"
+#include "wire/link.h"
+
+struct carrier; /* the standard streams of one supervisor */
+
+struct carrier_ops {
+    const char *name;
+    /* Starts the program, whose words end with a NULL, and says with `own` how it is called from now on. The
+     * functions below may be called from then on, but not from within. */
+    int (*start)(void *arg, struct carrier *c, const struct sandbox_spec *spec,
+        const char *const *words, void **own, struct error *err);
+    /* Takes all bytes for its standard input. */
+    void (*write)(void *own, const struct iovec *iov, int count);
+    /* While it is paused, its output is better left where it is. May be NULL. */
+    void (*pause)(void *own, bool paused);
+    /* Ends the program with all that it started, and forgets it: nothing more is told. */
+    void (*end)(void *own);
+    void (*free)(void *arg);
+};
+
+/* `arg` is the environment's now, also where this fails. `form`: of the link that the carrier needs. */
+int carried_open(struct loop *loop, const struct carrier_ops *ops, void *arg, enum link_form form,
+    struct environment **out, struct error *err);
+
+/* What the carrier tells. It stands: the first time, and again after a cut. */
+void carrier_joined(struct carrier *c);
+/* Bytes of the program's standard output. */
+void carrier_bytes(struct carrier *c, const char *data, size_t len);
+/* It is lost, and may stand again. */
+void carrier_cut(struct carrier *c);
+/* It is gone for good, or never was; the last that is told. ERROR_NONE: the program ended by itself. */
+void carrier_ended(struct carrier *c, const struct error *why);
+
+#endif

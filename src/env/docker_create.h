@@ -1,0 +1,32 @@
+/* env/docker_create.h: what a daemon is told of a container that is to be made (POST /containers/create). */
+#ifndef DROSTE_ENV_DOCKER_CREATE_H
+#define DROSTE_ENV_DOCKER_CREATE_H
+
+#include "base/json.h"
+#include "env/environment.h"
+
+#define DOCKER_IMAGE "python:3.12-slim"
+
+/* The labels by which Droste knows its containers, and whose each is. */
+#define DOCKER_LABEL_OWNER   "droste.owner"   /* PID START SPACE BOOT, as base/owner.h has them */
+#define DOCKER_LABEL_MACHINE "droste.machine" /* on which that process is */
+
+struct docker_create {
+    const struct sandbox_spec *spec;
+    const char *loader;             /* Python, for -c */
+    const char *volume, *workspace; /* paths of this machine, to be seen in it; NULL: none */
+    const char *owner, *machine;    /* the labels */
+    bool input_once;                /* its standard input ends with the first connection to it */
+};
+
+const char *docker_image(const struct sandbox_spec *spec);
+/* Everything of the spec is in the body, or refused by name: ERROR_UNSUPPORTED, ERROR_ARGUMENT. `local`: the
+ * daemon sees the files of this machine. */
+int docker_check(const struct sandbox_spec *spec, bool local, struct error *err);
+/* The body of the request. */
+int docker_create_body(
+    const struct docker_create *create, struct json_object **out, struct error *err);
+/* What enforces each limit in it. */
+void docker_limit_means(const struct sandbox_spec *spec, enum limit_means means[LIMIT_COUNT]);
+
+#endif

@@ -1,0 +1,143 @@
+/* env/docker_sweep.c: see docker_sweep.h. */
+#include "env/docker_sweep.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/owner.h"
+#include "base/text.h"
+#include "env/docker_create.h"
+
+enum { SECONDS = 60, ID_BYTES = 64 };
+
+struct sweep {
+    struct engine *engine;
+    sweep_fn *done;
+    void *arg;
+    struct engine_request *request;
+    struct json_object *found; /* the list of containers */
+    size_t at;
+    unsigned removed;
+    struct error why;
+};
+
+void sweep_labels(struct buf *owner, struct buf *machine)
+{
+    struct owner self;
+    char name[65] = "";
+    owner_self(&self);
+    buf_printf(owner, "%lld %lld %lld %s", (long long)self.pid, (long long)self.start,
+        (long long)self.space, self.boot);
+    /* In containers the file is often empty or the same everywhere; the name of the host is not. */
+    file_read("/etc/machine-id", 64, machine, NULL);
+    machine->len = machine->data ? strcspn(machine->data, "\n") : 0;
+    gethostname(name, sizeof name - 1);
+    buf_printf(machine, " %s", name);
+}
+
+/* True for one of this machine whose process has surely ended. */
+static bool is_orphan(struct json_object *container, const char *machine)
+{
+    struct owner owner = { 0 }, self;
+    struct json_object *labels = json_get_typed(container, "Labels", json_type_object);
+    const char *of = json_get_string(labels, DOCKER_LABEL_MACHINE, "");
+    const char *text = json_get_string(labels, DOCKER_LABEL_OWNER, "");
+    long long pid, start, space;
+    if (strcmp(of, machine) != 0 ||
+        sscanf(text, "%lld %lld %lld %39s", &pid, &start, &space, owner.boot) != 4)
+        return false;
+    owner.pid = pid;
+    owner.start = start;
+    owner.space = space;
+    owner_self(&self);
+    return owner_is_gone(&owner, &self);
+}
+
+void sweep_cancel(struct sweep *s)
+{
+    if (!s)
+        return;
+    engine_cancel(s->request);
+    json_object_put(s->found);
+    free(s);
+}
+
+static void finish(struct sweep *s)
+{
+    sweep_fn *done = s->done;
+    void *arg = s->arg;
+    unsigned removed = s->removed;
+    struct error why = s->why;
+    sweep_cancel(s);
+    done(arg, removed, &why);
+}
+
+static void remove_next(struct sweep *s);
+
+/* One that is gone meanwhile, or that the daemon is removing, is no failure of ours. */
+static void removed_one(void *arg, const struct engine_answer *answer)
+{
+    struct sweep *s = arg;
+    s->request = NULL;
+    if (answer->error.code == ERROR_NONE)
+        s->removed++;
+    else if (answer->status != 404 && answer->status != 409 && s->why.code == ERROR_NONE)
+        s->why = answer->error;
+    remove_next(s);
+}
+
+static void remove_next(struct sweep *s)
+{
+    cleanup_buf struct buf owner = { 0 }, machine = { 0 };
+    sweep_labels(&owner, &machine);
+    while (s->at < json_length(s->found)) {
+        struct json_object *container = json_object_array_get_idx(s->found, s->at++);
+        const char *id = json_get_string(container, "Id", "");
+        if (!text_is_name(id) || !is_orphan(container, buf_text(&machine)))
+            continue;
+        cleanup_free char *path = text_printf("/containers/%s?force=1&v=1", id);
+        struct engine_ask ask = {
+            .method = "DELETE", .path = path, .seconds = SECONDS, .done = removed_one, .arg = s
+        };
+        if (path && engine_send(s->engine, &ask, &s->request, &s->why) == 0)
+            return;
+        break;
+    }
+    finish(s);
+}
+
+static void listed(void *arg, const struct engine_answer *answer)
+{
+    struct sweep *s = arg;
+    s->request = NULL;
+    s->why = answer->error;
+    if (json_object_is_type(answer->body, json_type_array))
+        s->found = json_object_get(answer->body);
+    remove_next(s);
+}
+
+int sweep_start(
+    struct engine *engine, sweep_fn *done, void *arg, struct sweep **out, struct error *err)
+{
+    /* {"label":["droste.owner"]} */
+    static const char path[] =
+        "/containers/json?all=1&filters=%7B%22label%22%3A%5B%22" DOCKER_LABEL_OWNER "%22%5D%7D";
+    struct sweep *s = calloc(1, sizeof *s);
+    if (!s)
+        return error_memory(err);
+    *s = (struct sweep){ .engine = engine, .done = done, .arg = arg };
+    struct engine_ask ask = {
+        .method = "GET", .path = path, .seconds = SECONDS, .done = listed, .arg = s
+    };
+    int rc = engine_send(engine, &ask, &s->request, err);
+    if (rc < 0) {
+        sweep_cancel(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}

@@ -1,0 +1,173 @@
+/* session/submission.c: see submission.h. The outline is a copy of its own, as most are small and have no texts;
+ * the texts lie where the frame has put them.
+ */
+#include "session/submission.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+
+struct text {
+    const char *data;
+    size_t len;
+    size_t hole; /* where in the outline */
+};
+
+struct submission {
+    char *outline;
+    size_t outline_len;
+    struct text *texts;
+    size_t count;
+    char *memory; /* of the texts */
+    char *json;   /* put together, once somebody wants it */
+    size_t json_len;
+};
+
+static void cleanup_submission(struct submission **s)
+{
+    submission_free(*s);
+}
+
+void submission_free(struct submission *s)
+{
+    if (!s)
+        return;
+    free(s->outline);
+    free(s->texts);
+    free(s->memory);
+    free(s->json);
+    free(s);
+}
+
+static int take_texts(
+    struct submission *s, size_t count, struct frame_parts *parts, struct error *err)
+{
+    s->texts = calloc(count + 1, sizeof *s->texts);
+    if (!s->texts)
+        return error_memory(err);
+    for (; s->count < count; s->count++) {
+        struct text *text = &s->texts[s->count];
+        frame_parts_next(parts, &text->data, &text->len);
+        if (!text_is_utf8(text->data, text->len, NULL))
+            return error_set(err, ERROR_PROTOCOL, "a text of a result is not UTF-8");
+    }
+    return 0;
+}
+
+/* The length of all of it as JSON. */
+static size_t whole_length(const struct submission *s)
+{
+    size_t len = s->outline_len;
+    for (size_t i = 0; i < s->count; i++)
+        len += json_string_length(s->texts[i].data, s->texts[i].len);
+    return len;
+}
+
+/* Quoted, a text is six times as long at most, which is as a rule enough to know. */
+static bool is_too_large(const struct submission *s)
+{
+    size_t len = s->outline_len, most = json_limits_large.bytes;
+    for (size_t i = 0; i < s->count; i++)
+        len += 6 * s->texts[i].len;
+    return len > most && whole_length(s) > most;
+}
+
+static int check_outline(struct submission *s, struct error *err)
+{
+    struct error why = { 0 };
+    size_t count = 0;
+    cleanup_free size_t *holes = calloc(s->count + 1, sizeof *holes);
+    if (!holes)
+        return error_memory(err);
+    int rc = s->count == 0 ? json_check(s->outline, s->outline_len, &json_limits_large, &why)
+                           : json_check_outline(s->outline, s->outline_len, &json_limits_large,
+                                 holes, s->count, &count, &why);
+    if (rc < 0)
+        return error_set(err, ERROR_ARGUMENT, "%s", why.text);
+    if (count != s->count)
+        return error_set(
+            err, ERROR_PROTOCOL, "a result with %zu texts and places for %zu", s->count, count);
+    if (s->outline[0] != '{')
+        return error_set(err, ERROR_ARGUMENT, "SUBMIT takes an object");
+    for (size_t i = 0; i < count; i++)
+        s->texts[i].hole = holes[i];
+    if (is_too_large(s))
+        return error_set(err, ERROR_ARGUMENT, "what was submitted is over %zu MiB as JSON",
+            json_limits_large.bytes >> 20);
+    return 0;
+}
+
+int submission_read(struct json_object *head, const struct frame_parts *parts, struct buf *body,
+    struct submission **out, struct error *err)
+{
+    int64_t first = json_get_int(head, "submitted", -1), texts = json_get_int(head, "texts", 0);
+    int64_t count = (int64_t)parts->count;
+    struct frame_parts at = *parts;
+    const char *outline = NULL;
+    size_t len = 0;
+    *out = NULL;
+    if (first < 0)
+        return 0;
+    if (first >= count || texts < 0 || texts >= count - first)
+        return error_set(err, ERROR_PROTOCOL, "a result names a part that is not there");
+    for (int64_t i = 0; i <= first; i++)
+        frame_parts_next(&at, &outline, &len);
+    __attribute__((cleanup(cleanup_submission))) struct submission *s = calloc(1, sizeof *s);
+    if (!s || !(s->outline = text_copy(outline, len)))
+        return error_memory(err);
+    s->outline_len = len;
+    int rc = take_texts(s, (size_t)texts, &at, err);
+    if (rc == 0)
+        rc = check_outline(s, err);
+    if (rc < 0)
+        return rc;
+    if (s->count > 0)
+        s->memory = buf_steal(body);
+    *out = steal(&s);
+    return 0;
+}
+
+static int put_together(struct submission *s)
+{
+    struct buf json = { 0 };
+    size_t at = 0;
+    buf_reserve(&json, whole_length(s));
+    for (size_t i = 0; i < s->count; i++) {
+        const struct text *text = &s->texts[i];
+        buf_append(&json, s->outline + at, text->hole - at);
+        json_append_string(&json, text->data, text->len);
+        at = text->hole + strlen(JSON_HOLE);
+    }
+    buf_append(&json, s->outline + at, s->outline_len - at);
+    s->json_len = json.len;
+    s->json = buf_steal(&json);
+    return s->json ? 0 : -1;
+}
+
+const char *submission_json(struct submission *s, size_t *len)
+{
+    if (len)
+        *len = 0;
+    if (!s || (s->count > 0 && !s->json && put_together(s) < 0))
+        return NULL;
+    if (len)
+        *len = s->json ? s->json_len : s->outline_len;
+    return s->json ? s->json : s->outline;
+}
+
+const char *submission_outline(const struct submission *s, size_t *len)
+{
+    if (len)
+        *len = s ? s->outline_len : 0;
+    return s ? s->outline : NULL;
+}
+
+const char *submission_text(const struct submission *s, size_t index, size_t *len)
+{
+    bool known = s && index < s->count;
+    if (len)
+        *len = known ? s->texts[index].len : 0;
+    return known ? s->texts[index].data : NULL;
+}

@@ -1,0 +1,451 @@
+"""--env docker, as a user meets it: the same cells, other walls; what a daemon can do wrong, told by its name."""
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+import docker_daemon
+import droste_cli
+from conftest import IMAGE, wait_until
+
+SLEEP = "print('here', flush=True); import time; time.sleep(60)"
+
+
+def told(result):
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+# ---- the same session ----
+
+def test_a_cell_runs_in_a_container(program):
+    """Status, output, answer and the level of isolation are told as of a local sandbox."""
+    cell = told(program.cell("import math; print('out'); SUBMIT(answer=math.factorial(15))"))
+    assert cell["status"] == "submitted" and cell["submit"] == {"answer": 1307674368000}
+    assert cell["stdout"] == "out\n" and cell["isolation"] == "container"
+
+
+def test_a_large_context_goes_in_and_out(program, tmp_path):
+    """20 MB each way, over the one stream; the machine's files are not the container's."""
+    text = "line of text\n" * 1600000
+    (tmp_path / "context.txt").write_text(text)
+    result = program("exec", "--context", tmp_path / "context.txt", "--output-limit", "30M", "-c",
+                     "import sys; sys.stdout.write(context.upper())")
+    assert result.returncode == 0 and result.stdout == text.upper()
+
+
+def test_a_child_run_answers_from_a_container(program, tmp_path):
+    """The whole loop: code of a model runs there, calls a model, and answers."""
+    model = droste_cli.recording(tmp_path, "```repl\nx = llm_query('what?')\nSUBMIT(answer=x + '!')\n```",
+                                 {"content": "that", "depth": 1})
+    result = program("run", "--question", "q", "--model", model)
+    assert result.returncode == 0 and result.stdout.strip() == "that!", result.stderr
+
+
+def test_volumes_are_the_same_as_locally(program):
+    """What a container wrote a local sandbox reads, and the other way round."""
+    assert program.cell("open('/data/a','w').write('one')", "--volume-name", "v").returncode == 0
+    local = told(program.cell("open('/data/b','w').write(open('/data/a').read() + ' two')",
+                              "--volume-name", "v", env="local"))
+    assert local["status"] == "ok"
+    both = told(program.cell("print(open('/home/daytona/memory/b').read())", "--volume-name", "v"))
+    assert both["stdout"] == "one two\n"
+
+
+def test_a_workspace_and_shown_paths(program, tmp_path):
+    """context_paths are copies that can be written to; a shown path cannot."""
+    (tmp_path / "notes.txt").write_text("notes")
+    (tmp_path / "shown").mkdir()
+    (tmp_path / "shown" / "f").write_text("seen")
+    os.chmod(tmp_path, 0o755)
+    place = tmp_path / "shown"
+    cell = told(program.cell(
+        "import os\nprint(open(CONTEXT_PATHS[0] if os.path.isabs(CONTEXT_PATHS[0]) else "
+        "os.path.join(WORKSPACE_ROOT, CONTEXT_PATHS[0])).read())\nprint(open('%s/f').read())\n"
+        "try:\n    open('%s/f', 'w')\nexcept OSError as e: print(type(e).__name__)" % (place, place),
+        "--context-path", tmp_path / "notes.txt", "--read", place))
+    assert cell["stdout"] == "notes\nseen\nOSError\n", cell
+
+
+def test_variables_of_the_environment(program):
+    """--env-var reaches the code, in a container and locally; the host's own do not."""
+    code = "import os; print(os.environ.get('A'), os.environ.get('CANARY'))"
+    for env in ("docker", "local"):
+        assert told(program.cell(code, "--env-var", "A=b=c", env=env, CANARY="1"))["stdout"] == "b=c None\n"
+
+
+# ---- the wall ----
+
+def test_the_wall_is_there(program):
+    """No capabilities, no new privileges, a filter, nobody's user, no network but lo, files that cannot be changed."""
+    cell = told(program.cell(
+        "import os\nstatus = dict(line.split(':\\t', 1) for line in open('/proc/self/status'))\n"
+        "print(os.getuid(), [int(status[k], 16) for k in ('CapPrm', 'CapEff', 'CapBnd')], "
+        "status['NoNewPrivs'].strip(), status['Seccomp'].strip())\n"
+        "print(os.listdir('/sys/class/net'))\n"
+        "try: open('/usr/x', 'w')\nexcept OSError as e: print(e.strerror)\n"
+        "open('/tmp/x', 'w').write('y'); print('tmp')"))
+    assert cell["stdout"] == "65534 [0, 0, 0] 1 2\n['lo']\nRead-only file system\ntmp\n"
+
+
+def test_the_wall_is_opened_by_name(program):
+    """Its twin: what was asked for is there."""
+    cell = told(program.cell("import os; open('/usr/x', 'w').write('y'); print(os.getuid(), len(os.listdir('/sys/class/net')))",
+                             "--user", "0", "--read-only-root", "no", "--network", "host"))
+    uid, cards = cell["stdout"].split()
+    assert uid == "0" and int(cards) >= 1
+
+
+def test_the_host_network_by_the_seeds_variable(program):
+    """RLM_DOCKER_USE_HOST_NETWORK=1 gives it, and --network says otherwise."""
+    code = "import os; print(open('/proc/net/dev').read().count(':'))"
+    here = open("/proc/net/dev").read().count(":")
+    assert told(program.cell(code, RLM_DOCKER_USE_HOST_NETWORK="1"))["stdout"] == "%d\n" % here
+    assert told(program.cell(code, "--network", "none", RLM_DOCKER_USE_HOST_NETWORK="1"))["stdout"] == "1\n"
+
+
+def test_labels_and_description(program, daemon):
+    """A container says whose it is, and has the user's labels."""
+    process = subprocess.Popen(
+        [droste_cli.DROSTE, "exec", "--env", "docker", "--image", IMAGE, "--label", "team=blue", "-c", SLEEP],
+        env=program.environment(), stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "" or wait_until(daemon.containers)
+    wait_until(daemon.containers)
+    labels = daemon.containers()[0]["Config"]["Labels"]
+    process.send_signal(signal.SIGTERM)
+    process.wait(60)
+    assert labels["team"] == "blue" and labels["droste.owner"].startswith("%d " % process.pid)
+
+
+@pytest.mark.parametrize("flags, code, killed", [
+    (["--memory", "100M"], "x = bytearray(300 << 20)", "memory"),
+    (["--cpu-time", "1"], "while True: pass", "cpu time"),
+    (["--file-size", "1M"], "open('/tmp/f', 'wb').write(bytes(2 << 20))", None),
+    (["--processes", "8"], "import os\nwhile True: os.fork()", None),
+    (["--tmp-size", "1M"], "open('/tmp/f', 'wb').write(bytes(2 << 20))", None),
+    (["--open-files", "32"], "f = [open('/dev/null') for _ in range(100)]", None),
+], ids=["memory", "cpu-time", "file-size", "processes", "tmp-size", "open-files"])
+def test_limits(program, flags, code, killed):
+    """A limit that was hit is named where it ended the sandbox, and is an error of the code where it did not."""
+    result = program.cell(code, *flags)
+    cell = json.loads(result.stdout)
+    if killed:
+        assert cell["killed"] == killed and cell["status"] == "killed", cell
+    else:
+        assert cell["status"] == "error" or cell["killed"], cell
+    assert told(program.cell("print(1)", *flags))["stdout"] == "1\n"
+
+
+# ---- what a daemon can do wrong ----
+
+def test_there_is_no_daemon(program, tmp_path):
+    result = program.cell("1", DOCKER_HOST="unix://%s/none" % tmp_path)
+    assert result.returncode == 4 and "there is no Docker daemon at" in result.stderr + result.stdout
+    assert "systemctl start docker" in result.stderr + result.stdout
+
+
+def test_a_daemon_that_is_not_running(program, tmp_path):
+    """The socket is left of one that has ended."""
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(path)
+    result = program.cell("1", DOCKER_HOST="unix://" + path)
+    assert result.returncode == 4 and "does not answer; start it" in result.stderr + result.stdout
+
+
+def test_permission_is_denied(program, daemon, tmp_path):
+    """An ordinary user who is not in the group is told so."""
+    os.chmod(daemon.dir, 0o755)
+    copy = os.path.join(daemon.dir, "droste")
+    shutil.copy(droste_cli.DROSTE, copy)
+    result = subprocess.run([copy, "exec", "--env", "docker", "-c", "1"], text=True,
+                            capture_output=True, timeout=60, cwd="/", user=61184, group=61184, extra_groups=[],
+                            env={**program.environment(), "HOME": "/nonexistent", "DROSTE_HOME": "/nonexistent"})
+    assert result.returncode == 4 and "permission to use the Docker daemon" in result.stderr
+    assert "group docker" in result.stderr
+
+
+@pytest.mark.parametrize("address", ["tcp://", "http://x", "unix://relative", "nonsense"])
+def test_an_address_that_is_none(program, address):
+    result = program.cell("1", DOCKER_HOST=address)
+    assert result.returncode == 2 and "DOCKER_HOST" in result.stderr + result.stdout
+
+
+def test_an_image_that_is_not_here(program):
+    result = program.cell("1", "--pull", "never", image="nobody/nothing:1")
+    assert result.returncode == 4 and "there is no image nobody/nothing:1 here" in result.stdout + result.stderr
+
+
+def test_an_image_that_cannot_be_fetched(program):
+    """The registry's words, and the image's name."""
+    result = program.cell("1", image="127.0.0.1:1/nothing:1")
+    said = result.stdout + result.stderr
+    assert result.returncode == 4 and "pulling 127.0.0.1:1/nothing:1" in said and "refused" in said
+
+
+@pytest.fixture(scope="module")
+def registry():
+    from registry import Registry
+    own = Registry(docker_daemon.make_image())
+    yield own
+    own.close()
+
+
+def test_an_image_is_fetched_when_it_is_missing(program, registry):
+    """Once, and that is said; --pull always asks again. A tag that is not there is told as the registry tells it."""
+    image = registry.image + ":3.1"
+    first = program.cell("print(1)", image=image)
+    assert told(first)["stdout"] == "1\n" and "pulling " + image in first.stderr
+    asked = len(registry.asked)
+    second = program.cell("print(1)", image=image)
+    assert told(second) and second.stderr == "" and len(registry.asked) == asked
+    assert told(program.cell("print(1)", "--pull", "always", image=image)) and len(registry.asked) > asked
+    missing = program.cell("print(1)", image=registry.image + ":9")
+    assert missing.returncode == 4 and "manifest unknown" in missing.stdout + missing.stderr
+    program.daemon.docker("rmi", image)
+
+
+def test_no_python_in_the_image(program):
+    said = program.cell("1", "--python", "python9").stdout + program.cell("1", "--python", "python9").stderr
+    assert "has no such Python" in said and "python9" in said and "--python" in said
+
+
+def test_a_python_that_is_none(program):
+    result = program.cell("1", "--python", "sh")
+    said = result.stdout + result.stderr
+    assert result.returncode == 4 and "its python ended with status 2" in said and "Syntax error" in said
+
+
+def test_what_is_of_containers_is_refused_elsewhere(program):
+    """And what is local's is refused here; nothing is dropped silently."""
+    result = program.cell("1", "--gpus", "all", env="local")
+    assert result.returncode == 4 and "--gpus is for sandboxes that are containers" in result.stdout + result.stderr
+    result = program.cell("1", "--isolation", "light")
+    assert result.returncode == 4 and "isolation 'light'" in result.stdout + result.stderr
+    assert told(program.cell("1", "--isolation", "auto"))["status"] == "ok"
+
+
+def run_in_background(program, code, *flags):
+    process = subprocess.Popen([droste_cli.DROSTE, "exec", "--json", "--env", "docker", "--image", IMAGE, *flags, "-c", code],
+                               env=program.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert wait_until(lambda: any(c["State"]["Running"] for c in program.daemon.containers()))
+    time.sleep(0.5)     # into the cell; whenever it strikes, the result is the same
+    return process
+
+
+def outcome(process):
+    out, err = process.communicate(timeout=120)
+    return json.loads(out) if out else {"status": "", "reason": err}
+
+
+def test_a_container_that_is_killed_from_outside(program, daemon):
+    """The cell's outcome is unknown, and that is said."""
+    process = run_in_background(program, SLEEP)
+    daemon.docker("kill", daemon.containers()[0]["Id"])
+    cell = outcome(process)
+    assert cell["status"] == "lost" and cell["alive"] is False
+    assert "killed from outside" in json.dumps(cell) and "is not known" in json.dumps(cell)
+
+
+def test_a_container_that_is_removed_from_outside(program, daemon):
+    process = run_in_background(program, SLEEP)
+    daemon.docker("rm", "-f", daemon.containers()[0]["Id"])
+    cell = outcome(process)
+    assert cell["status"] == "lost" and "is not known" in json.dumps(cell)
+
+
+def test_a_host_that_is_killed_leaves_nothing(program, daemon):
+    """Its containers end with the connection that fed them."""
+    process = run_in_background(program, SLEEP)
+    process.kill()
+    process.communicate()
+    assert wait_until(lambda: not daemon.containers())
+
+
+def test_a_daemon_that_is_restarted_in_the_middle_of_a_cell(tmp_path, fragile):
+    """The outcome is unknown; the next start finds a daemon, and nothing is left."""
+    from conftest import Program
+    program = Program(tmp_path, fragile)
+    process = run_in_background(program, SLEEP)
+    fragile.kill()
+    cell = outcome(process)
+    fragile.start()
+    assert cell["status"] == "lost" and "is not known" in json.dumps(cell)
+    assert told(program.cell("print(1)"))["stdout"] == "1\n"
+    assert wait_until(lambda: not [c for c in fragile.containers() if c["State"]["Running"]])
+
+
+# ---- orphans ----
+
+def make_orphan(daemon, owner, machine):
+    return daemon.docker("create", "--label", "droste.owner=" + owner, "--label", "droste.machine=" + machine,
+                         "--network", "none", IMAGE, "python3").stdout.strip()
+
+
+def labels_of_a_session(program, daemon):
+    process = run_in_background(program, SLEEP)
+    labels = daemon.containers()[0]["Config"]["Labels"]
+    process.kill()
+    process.communicate()
+    assert wait_until(lambda: not daemon.containers())
+    return labels["droste.owner"], labels["droste.machine"]
+
+
+def test_orphans_are_removed_and_nobody_elses(program, daemon):
+    """`droste env gc` removes those of a process that is gone; those of one that lives, and of another
+    machine, stay. So does the first sandbox of a program."""
+    owner, machine = labels_of_a_session(program, daemon)
+    pid, start, space, boot = owner.split()
+    with open("/proc/self/stat") as file:
+        mine = file.read().rsplit(")", 1)[1].split()[19]
+    living = make_orphan(daemon, "%d %s %s %s" % (os.getpid(), mine, space, boot), machine)
+    elsewhere = make_orphan(daemon, owner, "another machine")
+    orphan = make_orphan(daemon, owner, machine)
+    result = droste_cli.droste(program.home, "env", "gc", **daemon.environment)
+    assert result.returncode == 0 and result.stdout.startswith("1 container "), result
+    assert {c["Id"] for c in daemon.containers()} == {living, elsewhere}
+    orphan = make_orphan(daemon, owner, machine)
+    assert program.cell("1").returncode == 0
+    assert wait_until(lambda: orphan not in {c["Id"] for c in daemon.containers()})
+    daemon.docker("rm", living, elsewhere)
+
+
+def test_gc_without_a_daemon_says_so(program, tmp_path):
+    result = droste_cli.droste(program.home, "env", "gc", DOCKER_HOST="unix://%s/none" % tmp_path)
+    assert result.returncode != 0 and "there is no Docker daemon" in result.stderr
+
+
+# ---- over TCP ----
+
+class Cutter:
+    """A way to the daemon over TCP that can be cut; what it had in hand is lost."""
+
+    def __init__(self, path):
+        self.path, self.pairs = path, []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.host = "tcp://127.0.0.1:%d" % self.listener.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            far = socket.socket(socket.AF_UNIX)
+            far.connect(self.path)
+            self.pairs.append((near, far))
+            for a, b in ((near, far), (far, near)):
+                threading.Thread(target=self.move, args=(a, b), daemon=True).start()
+
+    @staticmethod
+    def move(source, sink):
+        try:
+            while True:
+                data = source.recv(65536)
+                if not data:
+                    break
+                sink.sendall(data)
+        except OSError:
+            pass
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def cut(self):
+        pairs, self.pairs = self.pairs, []
+        for pair in pairs:
+            for end in pair:
+                try:
+                    end.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+
+    def close(self):
+        self.listener.close()
+        self.cut()
+
+
+@pytest.fixture
+def cutter(daemon):
+    way = Cutter(daemon.host[len("unix://"):])
+    yield way
+    way.close()
+
+
+def test_a_cell_over_tcp(program, cutter):
+    assert told(program.cell("print(2)", DOCKER_HOST=cutter.host))["stdout"] == "2\n"
+
+
+def test_a_connection_that_is_cut_is_made_again(program, cutter):
+    """In the middle of a cell, again and again: no output is lost or heard twice, no call made twice."""
+    process = subprocess.Popen(
+        [droste_cli.DROSTE, "exec", "--env", "docker", "--image", IMAGE, "-c",
+         "import time\nfor i in range(300): print(i, flush=True); time.sleep(0.02)"],
+        env=program.environment(DOCKER_HOST=cutter.host), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert wait_until(lambda: any(c["State"]["Running"] for c in program.daemon.containers()))
+    for _ in range(3):
+        time.sleep(1.2)
+        cutter.cut()
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert out.split() == [str(i) for i in range(300)]
+
+
+def test_files_of_this_machine_are_refused_over_tcp(program, cutter):
+    """A daemon elsewhere would bind its own files of that name."""
+    result = program.cell("1", "--volume-name", "v", DOCKER_HOST=cutter.host)
+    assert result.returncode == 4 and "--volume-name" in result.stdout + result.stderr
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """Of a CA, of a server at 127.0.0.1, and of a client."""
+    place = tmp_path_factory.mktemp("certificates")
+
+    def openssl(*words):
+        subprocess.run(["openssl", *words], cwd=place, check=True, capture_output=True)
+
+    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca-key.pem", "-out", "ca.pem", "-subj", "/CN=ca",
+            "-days", "2")
+    for name, more in (("server", "subjectAltName=IP:127.0.0.1"), ("client", "extendedKeyUsage=clientAuth")):
+        (place / (name + ".ext")).write_text(more)
+        openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", name + "-key.pem", "-out", name + ".csr", "-subj", "/CN=" + name)
+        openssl("x509", "-req", "-in", name + ".csr", "-CA", "ca.pem", "-CAkey", "ca-key.pem", "-CAcreateserial", "-out",
+                name + ".pem", "-days", "2", "-extfile", name + ".ext")
+    shutil.copy(place / "client.pem", place / "cert.pem")
+    shutil.copy(place / "client-key.pem", place / "key.pem")
+    return place
+
+
+@pytest.fixture(scope="module")
+def secured(certificates):
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    c = str(certificates)
+    with docker_daemon.Daemon("--host", "tcp://127.0.0.1:%d" % port, "--tlsverify", "--tlscacert", c + "/ca.pem",
+                              "--tlscert", c + "/server.pem", "--tlskey", c + "/server-key.pem") as own:
+        own.tcp = "tcp://127.0.0.1:%d" % port
+        yield own
+
+
+def test_tls(program, secured, certificates, tmp_path):
+    """A daemon that wants to know who we are, and says who it is; without the right certificates nobody is heard."""
+    way = dict(DOCKER_HOST=secured.tcp, DOCKER_TLS_VERIFY="1", DOCKER_CERT_PATH=str(certificates))
+    assert told(program.cell("print(3)", **way))["stdout"] == "3\n"
+    result = program.cell("1", **{**way, "DOCKER_CERT_PATH": str(tmp_path)})
+    assert result.returncode == 2 and "DOCKER_CERT_PATH" in result.stdout + result.stderr
+    for name in ("cert.pem", "key.pem"):
+        shutil.copy(certificates / name, tmp_path / name)
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "x.pem", "-out", "ca.pem", "-subj",
+                    "/CN=somebody else"], cwd=tmp_path, check=True, capture_output=True)
+    result = program.cell("1", **{**way, "DOCKER_CERT_PATH": str(tmp_path)})
+    assert result.returncode == 4 and "certificate" in result.stdout + result.stderr

@@ -1,0 +1,163 @@
+"""Environments of users' own: in C from a shared object (include/droste_environment.h), and as a program in any language
+(src/env/bridge.h). The examples of examples/, and what is none."""
+import json
+import os
+import subprocess
+
+import pytest
+from droste_cli import ROOT, droste
+
+EXAMPLE = os.path.join(ROOT, "examples", "environment.c")
+
+
+def compile_object(place, *sources, text=None):
+    """A shared object of these sources, without a warning."""
+    path = place / "environment.so"
+    if text is not None:
+        (place / "own.c").write_text(text)
+        sources = (place / "own.c",)
+    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I", os.path.join(ROOT, "include"), "-o", path,
+                    *sources], check=True, capture_output=True)
+    return path
+
+
+BRIDGE = "bridge:" + os.path.join(ROOT, "examples", "bridge.py")
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory):
+    return "plugin:%s" % compile_object(tmp_path_factory.mktemp("plugin"), EXAMPLE)
+
+
+@pytest.fixture(params=["plugin", "bridge"])
+def own(request, plugin):
+    return plugin if request.param == "plugin" else BRIDGE
+
+
+def cell(home, plugin, code, *flags, **env):
+    return droste(home, "exec", "--json", "--env", plugin, *flags, "-c", code, DROSTE_DATABASE="none", **env)
+
+
+def told(result):
+    assert result.stdout, result.stderr
+    return json.loads(result.stdout)
+
+
+def still_running(mark):
+    return subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True).stdout
+
+
+def test_cells_run_there(tmp_path, own):
+    """Answer, output of a subprocess, and the level by its name."""
+    said = told(cell(tmp_path, own, "import subprocess; subprocess.run(['echo', 'far']); SUBMIT(6 * 7)"))
+    assert said["submit"] == {"output": 42} and said["stdout"] == "far\n" and said["isolation"] == "remote"
+
+
+def test_over_another_command(tmp_path, plugin):
+    """As over ssh: the words go through one more shell, quotes and all."""
+    said = told(cell(tmp_path, plugin, "import os; SUBMIT(os.environ['THERE'])", DROSTE_EXAMPLE_COMMAND="env THERE=yes sh -c"))
+    assert said["submit"] == {"output": "yes"}
+
+
+def test_a_large_value_each_way(tmp_path, own):
+    text = "0123456789abcde\n" * (1 << 20)
+    (tmp_path / "c").write_text(text)
+    result = droste(tmp_path, "exec", "--env", own, "--context", "c", "--output-limit", "20M", "-c",
+                    "import sys; sys.stdout.write(context)", DROSTE_DATABASE="none")
+    assert result.returncode == 0 and result.stdout == text
+
+
+@pytest.mark.parametrize("code, flags, status, killed", [
+    ("import os; os._exit(3)", (), "killed", "exit 3"),
+    ("import os; os.kill(os.getpid(), 9)", (), "killed", "signal 9 SIGKILL"),
+    ("while True: pass", ("--execute-timeout", "0.5"), "timeout", ""),
+    ("import signal; signal.signal(2, signal.SIG_IGN)\nwhile True: pass", ("--execute-timeout", "0.5", "--grace", "0.5"), "timeout", "timeout"),
+    ("raise ValueError(1)", (), "error", ""),
+], ids=["exit", "signal", "soft deadline", "hard deadline", "error"])
+def test_cells_end_as_locally(tmp_path, own, code, flags, status, killed):
+    said = told(cell(tmp_path, own, code, *flags))
+    assert said["status"] == status and (said["killed"] or "") == killed
+
+
+def test_nothing_is_left(tmp_path, own):
+    """What a cell has started ends with the session."""
+    mark = "left-%d" % os.getpid()
+    code = "import subprocess; subprocess.Popen(['sh', '-c', 'sleep 1000; : %s'], start_new_session=True); print('started')" % mark
+    assert told(cell(tmp_path, own, code))["stdout"] == "started\n"
+    assert still_running("[;] : " + mark) == ""
+
+
+def test_a_command_that_ends_is_told(tmp_path, plugin):
+    result = cell(tmp_path, plugin, "1", DROSTE_EXAMPLE_COMMAND="sh -c 'exit 7' -")
+    assert result.returncode == 4 and "the program at the far end has ended" in result.stdout + result.stderr
+
+
+def test_what_it_cannot_give_is_refused_by_name(tmp_path, own):
+    for flags, word in ((("--volume-name", "v"), "--volume-name"), (("--cpus", "1"), "--cpus"), (("--image", "x"), "--image"),
+                        (("--isolation", "full"), "--isolation")):
+        result = cell(tmp_path, own, "1", *flags)
+        assert result.returncode == 4 and word in result.stdout + result.stderr, flags
+
+
+# ---- a bridge that is none, or ends ----
+
+def bridge_of(place, text):
+    path = place / "bridge"
+    path.write_text(text)
+    path.chmod(0o755)
+    return "bridge:%s" % path
+
+
+@pytest.mark.parametrize("text, words", [
+    ("#!/bin/sh\nexit 3\n", "ended with status 3"),
+    ("#!/bin/sh\necho some words >&2; kill -9 $$\n", "died of signal 9: some words"),
+    ("#!/bin/sh\necho hello\nsleep 100\n", "says what is no message"),
+    ("#!/bin/sh\necho '{\"read\": 1, \"bytes\": -5}'\nsleep 100\n", "says what is no message"),
+    ("#!/bin/sh\nhead -c 100000 /dev/zero | tr '\\0' x\nsleep 100\n", "says a line without an end"),
+    ("#!/bin/sh\nread line\necho '{\"ended\": 1, \"why\": \"no room on the moon\"}'\nsleep 100\n", "no room on the moon"),
+    ("#!/bin/sh\nread line\necho '{\"joined\": 1}'\necho '{\"ended\": 1}'\nsleep 100\n", "the program at the far end has ended"),
+], ids=["ends", "is killed", "no JSON", "negative", "flood", "refuses", "ended"])
+def test_a_bridge_that_fails_is_told(tmp_path, text, words):
+    result = cell(tmp_path, bridge_of(tmp_path, text), "1")
+    assert result.returncode == 4 and words in result.stdout + result.stderr
+
+
+def test_what_is_said_of_strangers_is_not_heard(tmp_path):
+    """Of sandboxes that are none, and bytes for them: passed over."""
+    text = open(os.path.join(ROOT, "examples", "bridge.py")).read().replace(
+        "opened = {}\n", "opened = {}\nsay({'joined': 77})\nsay({'read': 78, 'bytes': 3}, b'abc')\nsay({'ended': 79})\n")
+    assert told(cell(tmp_path, bridge_of(tmp_path, text), "SUBMIT(1)"))["submit"] == {"output": 1}
+
+
+def test_a_program_that_is_none(tmp_path):
+    result = cell(tmp_path, "bridge:./nothing", "1")
+    assert result.returncode != 0 and "starting bridge:./nothing" in result.stdout + result.stderr
+
+
+# ---- an object that is none ----
+
+HEAD = '#include "droste_environment.h"\n#include <stdio.h>\n'
+NONE = HEAD + "int nothing;"
+TORN = HEAD + 'const droste_environment droste_environment_v1 = { .size = sizeof(droste_environment), .name = "torn" };'
+OLD = HEAD + 'const droste_environment droste_environment_v1 = { .size = 8, .name = "old" };'
+REFUSES = HEAD + """
+static int start(const droste_environment_host *h, droste_carrier *c, const droste_environment_spec *s, void **own, char *why, size_t n)
+{ (void)h; (void)c; (void)s; (void)own; snprintf(why, n, "no room on the moon"); return -1; }
+static void put(void *own, const char *d, size_t n) { (void)own; (void)d; (void)n; }
+static void end(void *own) { (void)own; }
+const droste_environment droste_environment_v1 = { .size = sizeof(droste_environment), .name = "moon", .start = start, .write = put, .end = end };
+"""
+
+
+@pytest.mark.parametrize("text, words", [
+    (NONE, "does not export droste_environment_v1"), (TORN, "is not whole"), (OLD, "is not whole"),
+    (REFUSES, "environment 'moon': no room on the moon"),
+], ids=["exports nothing", "lacks functions", "of another size", "refuses"])
+def test_an_object_that_is_none_is_told(tmp_path, text, words):
+    result = cell(tmp_path, "plugin:%s" % compile_object(tmp_path, text=text), "1")
+    assert result.returncode in (2, 4) and words in result.stdout + result.stderr
+
+
+def test_a_path_that_is_none(tmp_path):
+    result = cell(tmp_path, "plugin:./nothing.so", "1")
+    assert result.returncode != 0 and "nothing.so" in result.stdout + result.stderr

@@ -1,0 +1,288 @@
+"""Environments under test: how sessions are opened in one, what it has not, and what only it knows of the host.
+
+All that the suite knows of an environment is here; a test sees an `Adapter`, and nothing of pids, paths or
+files of the host. `--environment NAME[:WORD][,SETTING=VALUE…]` names one. An environment that no class below
+knows is opened by its name with its settings, as `Adapter` does it: for most that is enough.
+
+One that needs more is a class in a file of its own, `--adapter=FILE`, which registers itself:
+
+    from adapters import ADAPTERS, Adapter
+
+    @ADAPTERS.register
+    class Mine(Adapter):
+        name = "mine"
+        lacks = {"volume": "mine keeps nothing"}
+"""
+import os
+import shutil
+import signal
+import tempfile
+import time
+import uuid
+
+import droste
+
+#: What an environment may declare not to have, and what that is.
+POWERS = {
+    "volume": "a directory that outlives sessions (volume_name)",
+    "workspace": "files that are staged (repo_url, context_path)",
+    "files": "the host's files are out of the guest's reach",
+    "network": "no network is within the guest's reach",
+    "read": "a path of the host's is shown where that is asked for (read)",
+    "preload": "modules are imported before the session starts (preload)",
+    "memory": "a bound on memory (memory)",
+    "memory together": "a bound on the memory of all processes together",
+    "processes": "a bound on processes and threads (processes)",
+    "cpu time": "a bound on processor time (cpu_time)",
+    "cpus": "a share of processors (cpus)",
+    "open files": "a bound on open files (open_files)",
+    "file size": "a bound on the size of a file (file_size)",
+    "tmp size": "a bound on temporary files (tmp_size)",
+    "semaphores": "named semaphores and shared memory, which multiprocessing's pools need",
+    "whole": "a sandbox that is killed from outside takes all its processes with it",
+    "outside": "somebody on this machine can see and end the guest's processes",
+}
+
+
+class Adapters(dict):
+    """Classes by the name of their environment."""
+
+    def register(self, adapter):
+        self[adapter.name] = adapter
+        return adapter
+
+
+ADAPTERS = Adapters()
+
+
+class Adapter:
+    """An environment that has all powers, and is known by its name alone."""
+    name = None
+    #: {power: why it has not got it}
+    lacks = {}
+    #: what a bare word after the colon sets
+    word = None
+    #: code that defines raw(data), which writes bytes to the channel behind the guest's back
+    raw = "import os\ndef raw(data): os.write(3, data)\n"
+    #: code that closes that channel
+    cut = "import os\nos.close(3)\n"
+
+    def __init__(self, text, settings):
+        self.id, self.settings = text, settings
+        unknown = set(self.lacks) - set(POWERS)
+        assert not unknown, "%s lacks what is no power: %s" % (text, unknown)
+
+    def __repr__(self):
+        return self.id
+
+    # -- sessions
+
+    def interpreter(self, **settings):
+        """An interpreter that is not started yet."""
+        return droste.Interpreter(**{**self.settings, **settings})
+
+    def open(self, **settings):
+        """A session."""
+        interp = self.interpreter(**settings)
+        interp.start()
+        return interp
+
+    def rlm(self, model, **settings):
+        """Runs, whose sessions are in this environment."""
+        return droste.RLM(model, database="none", **{**self.settings, **settings})
+
+    # -- the host
+
+    def place(self):
+        """A new directory of the host's that the environment can show to its guests; the caller removes it."""
+        place = tempfile.mkdtemp(prefix="droste-suite-")
+        os.chmod(place, 0o755)      # the guest of root is another user
+        return place
+
+    def mark(self, interp):
+        """What the processes of this session are, as kill() and left() know them: plain JSON. The session must be
+        idle. A process of the guest's stays behind in it."""
+        word = new_word()
+        made = interp.execute("import subprocess as _s; _p = _s.Popen(['sleep', %r])" % word)
+        assert made.ok, made.error
+        top = self.guest_of(wait_for(lambda: self.processes_of(word))[0])[-1]
+        return {"top": top, "all": family(top[0])}
+
+    def processes_of(self, word):
+        """The processes on this machine that have a word of new_word() in their command line, as guests sleep for so long."""
+        return [pid for pid in everybody() if word.encode() in command_of(pid)]
+
+    def guest_of(self, pid):
+        """[(pid, start)…] from a process up to the guest's first: it and those above it in another space of pids."""
+        inside = [p for p in ancestors(pid) if is_inside(p[0])]
+        assert inside, "no process of the guest's is seen from here: the adapter of %s must say how to find it" % self
+        return inside
+
+    def kill(self, mark):
+        """Ends a guest from outside, as the kernel, an administrator or a power cut does."""
+        pid, start = mark["top"]
+        assert start_of(pid) == start
+        os.kill(pid, signal.SIGKILL)
+
+    def left(self, mark):
+        """The processes of a session that are still there."""
+        return [pid for pid, start in mark["all"] if start_of(pid) == start]
+
+    def is_gone(self, mark):
+        """Whether what was killed has ended."""
+        pid, start = mark["top"]
+        return start_of(pid) != start
+
+    def sweep(self, mark):
+        """Ends what is left, at the end of a test."""
+        for pid in self.left(mark):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+
+    def holdings(self):
+        """How much of the host this process has: numbers by name. Nothing of it may grow with the number of sessions
+        that were closed. The suite has a directory of its own for temporary files (conftest.py)."""
+        droste.clear_shelf()
+        return {"descriptors": len(os.listdir("/proc/self/fd")),
+                "processes": len(family(os.getpid())) - 1,
+                "temporary files": len(os.listdir(tempfile.gettempdir()))}
+
+
+@ADAPTERS.register
+class Local(Adapter):
+    """Sandboxes of this machine, at one isolation."""
+    name = "local"
+    word = "isolation"
+
+    ORPHANS = "without a space of pids, what the guest has started outlives the process that keeps it"
+    LACKS = {
+        "landlock": {"whole": ORPHANS, "tmp size": "temporary files are the host's, bounded by file_size alone",
+                     "semaphores": "/dev/shm is the host's, and closed"},
+        "process": {
+            "whole": ORPHANS,
+            "tmp size": "temporary files are the host's, bounded by file_size alone",
+            "files": "it is no wall: the code reads what the user may read",
+            "network": "it is no wall: the code has the host's network",
+            "processes": "the kernel counts all processes of a user together",
+        },
+    }
+
+    def __init__(self, text, settings):
+        super().__init__(text, settings)
+        self.lacks = {**self.lacks, **self.LACKS.get(settings.get("isolation"), {})}
+        why = no_cgroup(settings)
+        if why:
+            self.lacks.update({"cpus": why, "memory together": why})
+
+    def guest_of(self, pid):
+        """The first process below the zygote, which is this process' child."""
+        chain, host = ancestors(pid), [p for p, _ in ancestors(os.getpid())]
+        own = [p for p in chain if p[0] not in host]
+        return own[:-1]
+
+
+def no_cgroup(settings):
+    """Why there is no cgroup for sandboxes here; None where there is."""
+    try:
+        with droste.Interpreter(**settings, cpus=0.5) as interp:
+            assert interp.execute("1").ok
+    except droste.UnsupportedError as e:
+        return str(e).partition(" (version")[0] if "cgroup" in str(e) else None
+    return None
+
+
+def parse(text):
+    """The adapter of a word such as `local:full` or `docker:image=python:3.12,memory=1G`."""
+    name, _, rest = text.partition(":")
+    adapter, settings = ADAPTERS.get(name, Adapter), {"env": name}
+    for part in filter(None, rest.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals:
+            key, value = adapter.word, part
+        if key is None:
+            raise ValueError("%r: %s has settings, name=value; what is %r?" % (text, name, part))
+        settings[key.replace("-", "_")] = value
+    return adapter(text, settings)
+
+
+# -- processes, as /proc has them
+
+def stat_of(pid):
+    """(parent, start), or None where there is none, or only its end is waited for."""
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            fields = f.read().rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else (int(fields[1]), int(fields[19]))
+    except (OSError, IndexError):
+        return None
+
+
+def start_of(pid):
+    found = stat_of(pid)
+    return found and found[1]
+
+
+def everybody():
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return {pid: stat for pid, stat in ((pid, stat_of(pid)) for pid in pids) if stat}
+
+
+def family(pid):
+    """[(pid, start)…] of a process and all below it."""
+    stats, found, grew = everybody(), {pid}, True
+    while grew:
+        more = {p for p, s in stats.items() if s[0] in found} - found
+        found |= more
+        grew = bool(more)
+    return [(p, stats[p][1]) for p in sorted(found) if p in stats]
+
+
+def ancestors(pid):
+    """[(pid, start)…] from a process upwards, init not counted."""
+    chain = []
+    while pid > 1:
+        stat = stat_of(pid)
+        if stat is None:
+            break
+        chain.append((pid, stat[1]))
+        pid = stat[0]
+    return chain
+
+
+def is_inside(pid):
+    """Whether it is in a space of process ids below ours."""
+    try:
+        with open("/proc/%d/status" % pid) as status:
+            return any(line.startswith("NSpid:") and len(line.split()) > 2 for line in status)
+    except OSError:
+        return False
+
+
+def command_of(pid):
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as line:
+            return line.read().split(b"\0")
+    except OSError:
+        return []
+
+
+def new_word():
+    """A number of seconds, of days, that nobody else sleeps for."""
+    return "%d.%d" % (10 ** 6, uuid.uuid4().int % 10 ** 12)
+
+
+def wait_for(condition, seconds=20):
+    """What must come; the limit only ends a test that fails."""
+    end, pause = time.monotonic() + seconds, 0.005
+    while True:
+        value = condition()
+        if value or time.monotonic() > end:
+            return value
+        time.sleep(pause)
+        pause = min(2 * pause, 0.2)
+
+
+def remove(place):
+    shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,148 @@
+/* What a daemon is told: everything of a spec is in it, or refused by name. What cannot be had here, as GPUs, is seen
+ * here alone; tests/docker has the rest from a daemon. */
+#include "../test.h"
+
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "env/docker_create.h"
+
+static struct json_object *body_of(const struct sandbox_spec *spec)
+{
+    struct docker_create create = { .spec = spec,
+        .loader = "LOADER",
+        .volume = "/volumes/v",
+        .owner = "1 2 3 boot",
+        .machine = "here",
+        .input_once = true };
+    struct json_object *body = NULL;
+    assert_ok(docker_create_body(&create, &body, err));
+    return body;
+}
+
+static struct json_object *host_of(struct json_object *body)
+{
+    return json_get_typed(body, "HostConfig", json_type_object);
+}
+
+static void test_without_wishes_nothing_is_open(void **state)
+{
+    struct sandbox_spec spec = { .limits = jail_default_limits };
+    cleanup_json struct json_object *body = body_of(&spec);
+    struct json_object *host = host_of(body);
+    assert_string_equal(json_get_string(body, "Image", ""), "python:3.12-slim");
+    assert_true(json_get_bool(body, "NetworkDisabled", false));
+    assert_string_equal(json_get_string(host, "NetworkMode", ""), "none");
+    assert_true(json_get_bool(host, "ReadonlyRootfs", false));
+    assert_true(json_get_bool(host, "AutoRemove", false));
+    assert_false(json_get_bool(host, "Privileged", false));
+    assert_string_equal(
+        json_text(json_get_typed(host, "CapDrop", json_type_array), NULL), "[\"ALL\"]");
+    assert_string_equal(json_text(json_get_typed(host, "SecurityOpt", json_type_array), NULL),
+        "[\"no-new-privileges\"]");
+    assert_int_equal(json_get_int(host, "Memory", 0), jail_default_limits.memory);
+    assert_int_equal(json_get_int(host, "MemorySwap", 0), jail_default_limits.memory);
+    assert_true(json_get_int(host, "PidsLimit", 0) >= (int64_t)jail_default_limits.processes);
+    assert_null(json_get_typed(host, "DeviceRequests", json_type_array));
+    assert_non_null(strstr(json_text(host, NULL), "size=268435456"));
+}
+
+static void test_every_wish_is_told(void **state)
+{
+    char label[] = "team=blue=2", *labels[] = { label };
+    const char *paths[] = { "/shared" };
+    struct list list = { labels, 1 };
+    struct container_spec container = { .image = "mine:1",
+        .network = "bridge",
+        .user = "7:8",
+        .labels = &list,
+        .disk = 1 << 30,
+        .writable_root = true };
+    struct sandbox_spec spec = { .python = "pypy3",
+        .read_paths = paths,
+        .read_path_count = 1,
+        .container = &container,
+        .limits = { .cpus = 1.5 } };
+    cleanup_json struct json_object *body = body_of(&spec);
+    struct json_object *host = host_of(body);
+    struct json_object *told = json_get_typed(body, "Labels", json_type_object);
+    assert_string_equal(json_get_string(body, "Image", ""), "mine:1");
+    assert_string_equal(json_get_string(body, "User", ""), "7:8");
+    assert_false(json_get_bool(body, "NetworkDisabled", true));
+    assert_string_equal(json_get_string(host, "NetworkMode", ""), "bridge");
+    assert_false(json_get_bool(host, "ReadonlyRootfs", true));
+    assert_int_equal(json_get_int(host, "NanoCpus", 0), 1500000000);
+    assert_string_equal(json_get_string(told, "team", ""), "blue=2");
+    assert_string_equal(json_get_string(told, DOCKER_LABEL_OWNER, ""), "1 2 3 boot");
+    assert_string_equal(
+        json_text(json_get_typed(body, "Entrypoint", json_type_array), NULL), "[\"pypy3\"]");
+    const char *mounts = json_text(json_get_typed(host, "Mounts", json_type_array), NULL);
+    assert_non_null(strstr(mounts, "\"Target\":\"/data\",\"ReadOnly\":false"));
+    assert_non_null(strstr(mounts, "\"Target\":\"/home/daytona/memory\""));
+    assert_non_null(strstr(mounts, "\"Target\":\"/shared\",\"ReadOnly\":true"));
+    struct json_object *storage = json_get_typed(host, "StorageOpt", json_type_object);
+    assert_string_equal(json_get_string(storage, "size", ""), "1073741824");
+}
+
+static void test_gpus_are_asked_for_as_docker_run_does(void **state)
+{
+    static const struct {
+        const char *gpus, *told;
+    } rows[] = {
+        { "all", "[{\"Driver\":\"\",\"Capabilities\":[[\"gpu\"]],\"Count\":-1}]" },
+        { "2", "[{\"Driver\":\"\",\"Capabilities\":[[\"gpu\"]],\"Count\":2}]" },
+        { "device=0,GPU-3a",
+            "[{\"Driver\":\"\",\"Capabilities\":[[\"gpu\"]],\"DeviceIDs\":[\"0\",\"GPU-3a\"]}]" },
+    };
+    for (size_t i = 0; i < array_length(rows); i++) {
+        struct container_spec container = { .gpus = rows[i].gpus };
+        struct sandbox_spec spec = { .container = &container };
+        cleanup_json struct json_object *body = body_of(&spec);
+        struct json_object *requests =
+            json_get_typed(host_of(body), "DeviceRequests", json_type_array);
+        assert_string_equal(json_text(requests, NULL), rows[i].told);
+    }
+}
+
+static void test_what_cannot_be_had_is_refused_by_name(void **state)
+{
+    static const char *const paths[] = { "/x" };
+    struct error err = { 0 };
+    struct sandbox_spec spec = { .isolation = ISOLATION_LANDLOCK };
+    assert_int_equal(docker_check(&spec, true, &err), -ERROR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "landlock"));
+    struct sandbox_spec reads = { .read_paths = paths, .read_path_count = 1 };
+    assert_int_equal(docker_check(&reads, false, &err), -ERROR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "--read"));
+    assert_int_equal(docker_check(&reads, true, &err), 0);
+    for (const char *const *gpus =
+             (const char *const[]){ "some", "0", "-1", "device=", "1x", NULL };
+         *gpus; gpus++) {
+        struct container_spec container = { .gpus = *gpus };
+        struct sandbox_spec wants = { .container = &container };
+        assert_int_equal(docker_check(&wants, true, &err), -ERROR_ARGUMENT);
+        assert_non_null(strstr(err.text, "gpus"));
+    }
+}
+
+static void test_the_means_of_limits_are_told(void **state)
+{
+    struct sandbox_spec spec = { .limits = { .memory = 1, .open_files = 1 } };
+    enum limit_means means[LIMIT_COUNT];
+    docker_limit_means(&spec, means);
+    assert_int_equal(means[LIMIT_MEMORY], LIMIT_BY_CGROUP);
+    assert_int_equal(means[LIMIT_OPEN_FILES], LIMIT_BY_RLIMIT);
+    assert_int_equal(means[LIMIT_CPUS], LIMIT_BY_NOTHING);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_without_wishes_nothing_is_open),
+        cmocka_unit_test(test_every_wish_is_told),
+        cmocka_unit_test(test_gpus_are_asked_for_as_docker_run_does),
+        cmocka_unit_test(test_what_cannot_be_had_is_refused_by_name),
+        cmocka_unit_test(test_the_means_of_limits_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
