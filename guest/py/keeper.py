@@ -6,6 +6,8 @@ SIGTERM, it kills the whole tree and says on the status pipe how that was. Witho
 then daemons are found only once they are the supervisor's children, and nobody is hidden from the worker.
 """
 
+TREE_SECONDS = 3
+
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
@@ -107,26 +109,33 @@ class Keeper:
         control(PR_SET_CHILD_SUBREAPER, 1)
         if os.getppid() != supervisor:
             os._exit(1)
-        self.home = self.make_home()
         keeper = os.getpid()
-        self.worker = os.fork()
+        try:
+            self.home = self.make_home()
+            self.worker = os.fork()
+        except OSError as e:
+            self.say({"left": False, "error": str(e)})
+            os._exit(1)
         if self.worker == 0:
             self.become_worker(keeper)
         for fd in self.ends:
             os.close(fd)
         self.watch()
-        self.end_tree()
-        self.report()
+        self.report(self.end_tree())
         remove_tree(self.home)
         os._exit(0)
 
     def make_home(self):
-        place = os.environ.get("TMPDIR") or "/tmp"
-        if not os.access(place, os.W_OK | os.X_OK):
-            place = os.getcwd()
-        home = os.path.join(place, "droste-" + os.urandom(8).hex())
-        os.mkdir(home, 0o700)
-        return home
+        """The first place that can be had."""
+        places = [os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", os.getcwd()]
+        for place in filter(None, places):
+            home = os.path.join(place, "droste-" + os.urandom(8).hex())
+            try:
+                os.mkdir(home, 0o700)
+                return home
+            except OSError as e:
+                failure = e
+        raise OSError(failure.errno, "no directory can be written to, such as /tmp: " + failure.strerror)
 
     def reap(self, how):
         """One that has ended; False: there is none now. ChildProcessError: there are no children."""
@@ -151,26 +160,29 @@ class Keeper:
                 return
 
     def end_tree(self):
-        """Each round waits for one of those that it killed, which may have had children meanwhile: these are
-        the keeper's then."""
+        """True if some are left. Each round waits for one of those that it killed, which may have had
+        children meanwhile: these are the keeper's then. Who forks faster than that is the supervisor's."""
+        until = time.monotonic() + TREE_SECONDS
         try:
-            while True:
+            while time.monotonic() < until:
                 while self.reap(os.WNOHANG):
                     pass
                 found = descendants()
                 for pid in found:
                     kill_quietly(pid, signal.SIGKILL)
-                if not found:           # there is no /proc
+                if not found and not os.path.isdir("/proc/self"):
                     os.killpg(self.worker, signal.SIGKILL)
-                    return
-                self.reap(0)
-        except OSError:
-            pass
+                    return True
+                self.reap(0 if found else os.WNOHANG)   # who was between two looks is there at the next
+            return True
+        except OSError:                 # there are no children
+            return False
 
-    def report(self):
+    def report(self, left):
         import resource
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        self.say({"status": self.wait_status, "rss": self.rss, "cpu": used.ru_utime + used.ru_stime})
+        self.say({"left": left, "status": self.wait_status, "rss": self.rss,
+                  "cpu": used.ru_utime + used.ru_stime})
 
     def say(self, facts):
         try:

@@ -150,7 +150,11 @@ class Link:
                 break
             split = at + HEADER.size + head_len
             head = bytes(self.buffer[at + HEADER.size:split])
-            blob = self.take_memfd(blob_len) if flags & FLAG_FD else bytes(self.buffer[split:end])
+            if flags & FLAG_FD:
+                blob = self.take_memfd(blob_len)
+            else:
+                with memoryview(self.buffer) as view:       # else a large one would be copied twice
+                    blob = bytes(view[split:end])
             self.dispatch(kind, ident, head, blob)
             at = end
         del self.buffer[:at]

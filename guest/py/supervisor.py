@@ -14,8 +14,8 @@ MUX_HELLO, MUX_OUTPUT, MUX_EXIT, MUX_CREDIT_MORE = 17, 18, 19, 20
 CREDIT = 1 << 20
 READ = 1 << 18          # bytes at a time
 FULL = 1 << 19          # bytes that wait for the host: workers are not read
-KILL_SECONDS = 3        # for a keeper to end its tree; then the supervisor does
-SWEEP_SECONDS = 0.05
+KILL_SECONDS = 3        # for a keeper to end; then the supervisor ends it and its tree
+SWEEP_SECONDS, QUIET = 0.02, 3      # time between two looks for strays; how many have to find none
 LINGER_SECONDS = 1      # for the ends of pipes that a dead worker has given to others
 END_SECONDS = 2
 FIONREAD = 0x541B
@@ -74,6 +74,15 @@ class OutOfMemory:
         return struck
 
 
+def kill_all(pids, alone):
+    """`alone`: nothing is to be left but this process. As the first of a container it can have the kernel kill
+    all others at once, which no fork outruns."""
+    if alone and os.getpid() == 1:
+        kill_quietly(-1, signal.SIGKILL)
+    for pid in pids:
+        kill_quietly(pid, signal.SIGKILL)
+
+
 class Worker:
     """What the supervisor has of a worker: its keeper, and the near ends of its channel and pipes."""
 
@@ -88,6 +97,7 @@ class Worker:
         self.taken = 0              # bytes of which the host has not been told that they went
         self.kill_at = self.linger_until = None
         self.starved = False        # it is ended because the memory of the whole was used up
+        self.rings_late = False     # an interrupt, once nothing is pending
         self.stray = False          # the keeper is gone, and has not said that the rest is
 
 
@@ -107,7 +117,7 @@ class Supervisor:
         self.heard = time.monotonic()
         self.memory = OutOfMemory()
         self.over = False
-        self.sweeping = False
+        self.sweeping, self.quiet = False, 0
         self.turn = 0
         self.preparing = self.prepare()
         self.wake, wake = os.pipe()
@@ -258,6 +268,8 @@ class Supervisor:
         if data:
             self.heard = time.monotonic()
             self.stream.feed(data)
+            for worker in self.workers.values():
+                self.write_channel(worker)
             return
         self.forget(self.source)
         self.source = None
@@ -297,7 +309,10 @@ class Supervisor:
         elif worker is None or worker.keeper not in self.keepers:
             pass
         elif kind == MUX_INTERRUPT:
+            # The frame that says what for is among the bytes before: the worker is to find it.
+            self.write_channel(worker)
             kill_quietly(worker.keeper, signal.SIGUSR1)
+            worker.rings_late = bool(worker.pending)
         elif kind == MUX_KILL:
             kill_quietly(worker.keeper, signal.SIGTERM)
             kill_quietly(worker.keeper, signal.SIGCONT)     # its guest may have stopped it
@@ -358,8 +373,7 @@ class Supervisor:
         self.finish_if_done(worker)
 
     def relay_channel(self, worker):
-        if worker.pending:
-            self.write_channel(worker)
+        self.write_channel(worker)
         if worker.channel is not None:
             self.read_channel(worker)
 
@@ -411,6 +425,8 @@ class Supervisor:
         self.finish_if_done(worker)
 
     def write_channel(self, worker):
+        if not worker.pending or worker.channel is None:
+            return
         try:
             with memoryview(worker.pending) as view:
                 count = worker.channel.send(view[:READ])
@@ -421,6 +437,9 @@ class Supervisor:
             return
         del worker.pending[:count]
         worker.taken += count
+        if worker.rings_late and not worker.pending:
+            worker.rings_late = False
+            kill_quietly(worker.keeper, signal.SIGUSR1)
         if worker.taken >= CREDIT // 4:
             self.say(MUX_CREDIT_MORE, worker.number, struct.pack("<I", worker.taken))
             worker.taken = 0
@@ -440,9 +459,9 @@ class Supervisor:
         worker.status = None
         worker.kill_at = None
         worker.linger_until = time.monotonic() + LINGER_SECONDS
-        if not worker.report or prctl is None:
-            worker.stray = True         # the keeper was killed, or could not see all
-            self.sweeping = True
+        if b'"left": false' not in worker.report or prctl is None:
+            worker.stray = True         # the keeper was killed, or could not see or end all
+            self.sweeping, self.quiet = True, 0
         self.finish_if_done(worker)
 
     def finish_if_done(self, worker):
@@ -458,7 +477,9 @@ class Supervisor:
         facts = {"status": -1}
         for line in worker.report.splitlines():
             facts.update(json.loads(line))
-        if worker.starved or (self.memory.struck() and facts["status"] in (-1, signal.SIGKILL)):
+        facts.pop("left", None)
+        struck = self.memory.struck()
+        if worker.starved or (struck and facts["status"] in (-1, signal.SIGKILL)):
             facts["oom"] = True
         return facts
 
@@ -470,24 +491,25 @@ class Supervisor:
         self.reap()
 
     def reap(self):
+        """False once there are no children left."""
         try:
             while True:
                 pid, _ = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
-                    return
+                    return True
                 self.keepers.discard(pid)
         except ChildProcessError:
-            pass
+            return False
 
     def sweep(self):
         """Kills what is below this process and below no keeper. Strays come one after the other, as
-        their parents end."""
+        their parents end; one that forks and ends can be between two looks, so that one look does not do."""
         self.reap()
         found = descendants(self.keepers)
-        for pid in found:
-            kill_quietly(pid, signal.SIGKILL)
-        self.reap()
-        if found:
+        kill_all(found, not self.keepers)
+        left = self.reap()
+        self.quiet = 0 if found else self.quiet + 1
+        if found or left and self.quiet < QUIET:
             return
         self.sweeping = False
         for worker in [worker for worker in self.workers.values() if worker.stray]:
@@ -504,11 +526,8 @@ class Supervisor:
             time.sleep(0.01)
             self.reap()
         while time.monotonic() < until + END_SECONDS:
-            found = descendants()
-            for pid in found:
-                kill_quietly(pid, signal.SIGKILL)
-            self.reap()
-            if not found:
+            kill_all(descendants(), True)
+            if not self.reap():
                 break
         os._exit(0)
 

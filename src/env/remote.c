@@ -18,6 +18,7 @@
 #include "base/fifo.h"
 #include "base/text.h"
 #include "env/remote_boot.h"
+#include "env/turns.h"
 #include "wire/mux.h"
 
 enum {
@@ -45,6 +46,8 @@ struct remote {
     struct mux_decoder decoder;
     struct timer *boot_timer, *beat;
     struct sandbox_list sandboxes;
+    struct turn turn;
+    bool says_more; /* there is more to come of what was fed last */
     unsigned count;
     uint32_t last_id;
 };
@@ -60,6 +63,7 @@ struct sandbox {
     struct fifo waiting; /* those beyond */
     struct timer *kill_timer;
     bool wants_kill, ended;
+    bool rings_late; /* again, once nothing waits */
     struct sandbox_exit how;
     struct sandbox_usage usage;
 };
@@ -99,6 +103,11 @@ int remote_send(
     for (int i = 0; i < count; i++)
         fifo_add(&s->waiting, iov[i].iov_base, iov[i].iov_len);
     return fifo_failed(&s->waiting) ? error_memory(err) : send_waiting(s, err);
+}
+
+static void ring(const struct sandbox *s)
+{
+    send_message(s->remote, MUX_INTERRUPT, s->id, NULL, 0, NULL);
 }
 
 /* ---- from the supervisor ---- */
@@ -160,7 +169,7 @@ static int on_hello(
 static int on_bytes(
     struct remote *r, struct sandbox *s, const struct mux_message *m, struct error *err)
 {
-    s->events.bytes(s->arg, m->data, m->len);
+    r->says_more = s->events.bytes(s->arg, m->data, m->len);
     return 0;
 }
 
@@ -168,6 +177,7 @@ static int on_output(
     struct remote *r, struct sandbox *s, const struct mux_message *m, struct error *err)
 {
     s->events.output(s->arg, m->stream, m->data, m->len);
+    r->says_more = true;
     return 0;
 }
 
@@ -182,7 +192,12 @@ static int on_credit(
     if (more > MUX_CREDIT - s->credit)
         return error_set(err, ERROR_PROTOCOL, "the supervisor took more than it was sent");
     s->credit += more;
-    return send_waiting(s, err);
+    int rc = send_waiting(s, err);
+    if (rc == 0 && s->rings_late && fifo_len(&s->waiting) == 0) {
+        s->rings_late = false;
+        ring(s);
+    }
+    return rc;
 }
 
 /* Numbers of a stranger: what is none of its kind is none. */
@@ -290,15 +305,29 @@ void remote_feed(struct remote *r, const char *data, size_t len)
         return;
     if (r->state != STATE_BOOTING && r->state != STATE_READY)
         return;
+    r->says_more = false;
     if (link_feed(r->link, data + used, len - used, &err) < 0) {
         error_wrap(&err, "the supervisor broke the protocol");
         fail(r, &err);
+    } else if (r->options.turns && r->says_more) {
+        turns_wait(r->options.turns, &r->turn, len);
     }
+}
+
+static bool is_over(const struct remote *r)
+{
+    return r->state == STATE_FAILED || r->state == STATE_OVER;
 }
 
 bool remote_wants_more(const struct remote *r)
 {
-    return r->state != STATE_FAILED && r->state != STATE_OVER;
+    return !r->turn.waits;
+}
+
+static void turn_came(void *arg, unsigned port)
+{
+    struct remote *r = arg;
+    r->events.more(r->arg);
 }
 
 /* The supervisor hears something within its lease, and what was lost is found out. */
@@ -344,7 +373,7 @@ void remote_connected(struct remote *r)
 {
     static const struct iovec newline = { (void *)(uintptr_t) "\n", 1 };
     uint64_t nonce = 0;
-    if (r->connected || !remote_wants_more(r))
+    if (r->connected || is_over(r))
         return;
     r->connected = true;
     if (r->state == STATE_WAITING || r->state == STATE_BOOTING)
@@ -406,6 +435,7 @@ int remote_open(struct loop *loop, const struct remote_options *options,
     r->options = *options;
     r->events = *events;
     r->arg = arg;
+    r->turn = (struct turn){ .next = turn_came, .arg = r };
     TAILQ_INIT(&r->sandboxes);
     r->boot_timer = timer_new(loop, boot_too_long, r);
     r->beat = timer_new(loop, beat, r);
@@ -423,6 +453,8 @@ void remote_free(struct remote *r)
 {
     if (!r)
         return;
+    if (r->options.turns)
+        turns_leave(r->options.turns, &r->turn);
     timer_free(r->boot_timer);
     timer_free(r->beat);
     link_free(r->link);
@@ -448,8 +480,11 @@ void remote_drain(struct sandbox *s)
 
 void remote_interrupt(struct sandbox *s)
 {
-    if (!s->ended)
-        send_message(s->remote, MUX_INTERRUPT, s->id, NULL, 0, NULL);
+    if (s->ended)
+        return;
+    /* The frame that says what for may wait behind others. */
+    s->rings_late = fifo_len(&s->waiting) > 0;
+    ring(s);
 }
 
 void remote_kill(struct sandbox *s)
@@ -540,7 +575,7 @@ int remote_open_sandbox(struct remote *r, const struct environment_ops *ops,
     const struct sandbox_spec *spec, const struct sandbox_events *events, void *arg,
     struct sandbox **out, struct error *err)
 {
-    if (!remote_wants_more(r))
+    if (is_over(r))
         return error_set(err, ERROR_LOST, "what the sandbox was to run in is gone");
     struct sandbox *s = calloc(1, sizeof *s);
     if (!s)

@@ -13,11 +13,13 @@
 #include "wire/link.h"
 
 struct remote;
+struct turns;
 
 struct remote_options {
     enum link_form form; /* LINK_BARE or LINK_TEXT */
     double lease;  /* seconds after which a supervisor that hears nothing ends itself; 0: never */
     bool eof_ends; /* so does the end of its standard input */
+    struct turns *turns; /* the environment's; who says much waits for its turn. NULL: nobody does */
     /* What enforces each limit there, as usage reports it; those by rlimit are the worker's own. */
     enum limit_means means[LIMIT_COUNT];
 };
@@ -31,7 +33,7 @@ struct remote_events {
     /* It broke the protocol, or cannot boot (no Python, too old): nothing more comes of it. The
      * environment ends the far end, and then calls remote_ended. */
     void (*failed)(void *arg, const struct error *why);
-    /* remote_wants_more is true again. NULL: nobody asks. */
+    /* remote_wants_more is true again. NULL where there are no turns. */
     void (*more)(void *arg);
 };
 
@@ -46,7 +48,8 @@ void remote_connected(struct remote *r);
 void remote_disconnected(struct remote *r);
 /* Bytes of the supervisor's standard output. */
 void remote_feed(struct remote *r, const char *data, size_t len);
-/* False: the carrier is not to be read for now. */
+/* Asked after each remote_feed. False: the carrier is not to be read for now. After a failure it is true: what comes
+ * is passed over, and so is found when the far end has closed it. */
 bool remote_wants_more(const struct remote *r);
 /* What was said before the loader's word, the last of it, made printable: for error messages. */
 void remote_noise(const struct remote *r, struct buf *out);

@@ -19,11 +19,13 @@
 #include "base/clock.h"
 #include "base/fifo.h"
 #include "env/remote.h"
+#include "env/turns.h"
 
 struct carrier {
     struct environment_base base;
     struct remote *remote;
     struct remote_options options;
+    struct turns *turns;
     pid_t pid;
     int in, out; /* ours; of a terminal the same */
     struct watch *in_watch, *out_watch;
@@ -42,6 +44,18 @@ static struct carrier *carrier_of(struct environment *env)
     return (struct carrier *)env;
 }
 
+/* What the loop is to look for. */
+static inline void carrier_look(struct carrier *c)
+{
+    int reads = remote_wants_more(c->remote) || c->cut ? UV_READABLE : 0;
+    int writes = fifo_len(&c->to_write) > 0 ? UV_WRITABLE : 0;
+    if (c->gone || !c->out_watch)
+        return;
+    watch_events(c->out_watch, reads | (c->in == c->out ? writes : 0));
+    if (c->in != c->out && c->in_watch)
+        watch_events(c->in_watch, writes);
+}
+
 static inline void carrier_cut(struct carrier *c)
 {
     if (c->cut)
@@ -50,6 +64,7 @@ static inline void carrier_cut(struct carrier *c)
     c->cuts++;
     fifo_free(&c->to_write);
     remote_disconnected(c->remote);
+    carrier_look(c);
 }
 
 static inline void carrier_join(void *arg)
@@ -100,8 +115,7 @@ static inline void carrier_write(void *arg, const struct iovec *iov, int count)
     for (int i = 0; i < count; i++)
         fifo_add(&c->to_write, iov[i].iov_base, iov[i].iov_len);
     /* Not at once: a cut from within the remote's own functions is not what a real carrier does. */
-    if (c->in_watch)
-        watch_events(c->in_watch, (c->in == c->out ? UV_READABLE : 0) | UV_WRITABLE);
+    carrier_look(c);
 }
 
 static inline void carrier_over(struct carrier *c)
@@ -134,6 +148,7 @@ static inline void carrier_read(struct carrier *c)
     if (c->cut_each && heard > c->until_cut)
         heard = c->until_cut;
     remote_feed(c->remote, data, heard);
+    carrier_look(c);
     carrier_counts(c, (size_t)n);
 }
 
@@ -154,6 +169,11 @@ static inline void carrier_writable(void *arg, int status, int events)
 static inline void carrier_supervised(void *arg, struct json_object *facts)
 {
     ((struct carrier *)arg)->facts = json_object_get(facts);
+}
+
+static inline void carrier_more(void *arg)
+{
+    carrier_look(arg);
 }
 
 static inline void carrier_failed(void *arg, const struct error *why)
@@ -187,6 +207,7 @@ static inline void carrier_free(struct environment *env)
         watch_free(c->in_watch);
     timer_free(c->rejoin);
     remote_free(c->remote);
+    turns_close(c->turns);
     if (c->in != c->out)
         close(c->out);
     close(c->in);
@@ -270,7 +291,7 @@ static inline void carrier_watch(struct carrier *c)
     c->out_watch = watch_new(c->base.loop, c->out, carrier_ready, c);
     c->in_watch =
         c->in == c->out ? c->out_watch : watch_new(c->base.loop, c->in, carrier_writable, c);
-    watch_events(c->out_watch, UV_READABLE);
+    carrier_look(c);
 }
 
 /* With the program and the arguments before `-u -c LOADER` (NULL: DROSTE_TEST_PYTHON, or python3). */
@@ -278,7 +299,7 @@ static inline void carrier_open(struct loop *loop, const struct remote_options *
     const char *const *program, struct environment **out)
 {
     static const struct remote_events events = { carrier_write, carrier_supervised, carrier_failed,
-        NULL };
+        carrier_more };
     static const char *const usual[] = { NULL };
     const char *argv[16] = { getenv("DROSTE_TEST_PYTHON") };
     size_t argc = 1;
@@ -296,7 +317,9 @@ static inline void carrier_open(struct loop *loop, const struct remote_options *
     c->base = (struct environment_base){ carrier_ops(), loop };
     c->options = *options;
     c->rejoin = timer_new(loop, carrier_join, c);
-    assert_ok(remote_open(loop, options, &events, c, &c->remote, err));
+    assert_ok(turns_open(loop, &c->turns, err));
+    c->options.turns = c->turns;
+    assert_ok(remote_open(loop, &c->options, &events, c, &c->remote, err));
     carrier_spawn(c, (char *const *)(uintptr_t)argv);
     carrier_watch(c);
     remote_connected(c->remote);

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/tree.h"
 #include "session/session.h"
+#include "session/submission.h"
 
 #include <sys/stat.h>
 
@@ -149,11 +150,17 @@ static void assert_status(const struct cell_result *r, enum cell_status status)
             r->reason.text, buf_text(&r->err), cell_status_name(status));
 }
 
+/* As JSON; NULL: nothing. */
+static const char *submitted(const struct cell_result *r)
+{
+    return submission_json(r->submit, NULL);
+}
+
 #define assert_submits(s, code, json)                                                              \
     do {                                                                                           \
         const struct cell_result *result_ = run(s, code);                                          \
         assert_status(result_, CELL_SUBMITTED);                                                    \
-        assert_string_equal(result_->submit, json);                                                \
+        assert_string_equal(submitted(result_), json);                                                \
     } while (0)
 
 static void a_cell_runs_and_variables_stay(void **state)
@@ -248,10 +255,9 @@ static void assert_large_comes_back(struct side *s, const char *text)
 {
     const struct cell_result *r = run(s, "SUBMIT(x=x, n=len(x))");
     assert_status(r, CELL_SUBMITTED);
-    const char *json = submission_json(r->submit, NULL);
-    assert_memory_equal(json, "{\"x\": \"", 7);
-    assert_memory_equal(json + 7, text, LARGE);
-    assert_string_equal(json + 7 + LARGE, "\", \"n\": 20971520}");
+    assert_memory_equal(submitted(r), "{\"x\": \"", 7);
+    assert_memory_equal(submitted(r) + 7, text, LARGE);
+    assert_string_equal(submitted(r) + 7 + LARGE, "\", \"n\": 20971520}");
 }
 
 static void large_values_pass_in_both_directions(void **state)
@@ -600,6 +606,34 @@ static void neither_a_flood_nor_deafness_stops_the_others(void **state)
     wait_until(f, count_left(f) == 0);
 }
 
+/* As in a container. Processes that fork and end without a pause outrun whoever looks for them one by one; the
+ * supervisor has the kernel kill all at once. Nobody there can kill it. */
+static void as_the_first_process_it_outruns_all(void **state)
+{
+    static const char *const program[] = { "unshare", "--pid", "--fork", "--mount-proc", "--kill-child",
+        "python3", NULL };
+    struct fixture *f = *state;
+    struct side s;
+    if (geteuid() != 0 || access("/usr/bin/unshare", X_OK) < 0) {
+        print_message("as_the_first_process_it_outruns_all: needs root and unshare\n");
+        skip();
+    }
+    reopen(f, program);
+    open_side(f, &s);
+    assert_submits(&s, "import os, time\nos.kill(1, 9)\nSUBMIT(me=os.getpid() > 1)", "{\"me\": true}");
+    assert_int_equal(json_get_int(the_carrier(f)->facts, "pid", 0), 1);
+    run(&s, "import ctypes\nfork = ctypes.PyDLL(None).fork; _exit = ctypes.PyDLL(None)._exit\nfor _ in range(60):\n    if os.fork() == 0:\n"
+            "        while True:\n"
+            "            if fork(): _exit(0)\n");
+    assert_status(run(&s, "os._exit(3)"), CELL_KILLED);
+    assert_string_equal(s.last.killed, "exit 3");
+    wait_until(f, count_left(f) == 1); /* the keeper itself is about to be gone */
+    close_side(&s);
+    open_side(f, &s);
+    assert_submits(&s, "SUBMIT(1)", "{\"output\": 1}");
+    close_side(&s);
+}
+
 /* To a session of the same user's: its end is told nevertheless. */
 static void who_gives_its_streams_away_ends_too(void **state)
 {
@@ -746,8 +780,8 @@ static void operations_can_begin_while_it_is_cut(void **state)
     pass(f, 50);
     assert_false(s.done);
     carrier_join(the_carrier(f));
-    assert_string_equal(wait_done(&s)->submit, "{\"output\": 2}");
-    assert_string_equal(wait_done(&late)->submit, "{\"output\": 3}");
+    assert_string_equal(submitted(wait_done(&s)), "{\"output\": 2}");
+    assert_string_equal(submitted(wait_done(&late)), "{\"output\": 3}");
     close_side(&s);
     close_side(&late);
 }
@@ -766,7 +800,7 @@ static void calls_survive_cuts(void **state)
         pass(f, 30);
         cut_for(f, 30);
     }
-    assert_string_equal(wait_done(&s)->submit, "{\"output\": 49}");
+    assert_string_equal(submitted(wait_done(&s)), "{\"output\": 49}");
     assert_int_equal(s.calls, 50); /* each was made once */
     close_side(&s);
 }
@@ -982,6 +1016,7 @@ int main(void)
         B(an_unused_lease_ends_it_with_all_workers),
         B(two_sessions_go_on_side_by_side),
         B(neither_a_flood_nor_deafness_stops_the_others),
+        B(as_the_first_process_it_outruns_all),
         B(who_gives_its_streams_away_ends_too),
         B(fifty_sessions_leave_nothing),
         B(a_cut_before_the_first_word_is_mended),

@@ -183,8 +183,8 @@ def test_what_is_told_of_a_worker(guest):
     supervisor = guest.Supervisor.__new__(guest.Supervisor)
     worker = guest.Worker(1)
     for status, before, after, oom in ((9, 0, 1, True), (9, 1, 1, False), (256, 1, 2, False), (-1, 2, 3, True)):
-        worker.report = b'{"status": %d}\n' % status
-        supervisor.oom_kills = before
-        guest.count_oom_kills = lambda: after
+        worker.report = b'{"left": false, "status": %d}\n' % status
+        supervisor.memory = guest.OutOfMemory()
+        supervisor.memory.seen, supervisor.memory.count = before, lambda: after
         assert supervisor.judge(worker).get("oom", False) is oom
-        assert supervisor.oom_kills == after
+        assert supervisor.memory.seen == after
