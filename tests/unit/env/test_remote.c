@@ -160,7 +160,7 @@ static const char *submitted(const struct cell_result *r)
     do {                                                                                           \
         const struct cell_result *result_ = run(s, code);                                          \
         assert_status(result_, CELL_SUBMITTED);                                                    \
-        assert_string_equal(submitted(result_), json);                                                \
+        assert_string_equal(submitted(result_), json);                                             \
     } while (0)
 
 static void a_cell_runs_and_variables_stay(void **state)
@@ -491,7 +491,7 @@ static void who_stops_its_keeper_can_be_killed(void **state)
     open_side(f, &s);
     start(&s,
         "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "while True: os.kill(os.getppid(), signal.SIGSTOP)",
+        "keeper = os.getppid()\nwhile True: os.kill(keeper, signal.SIGSTOP)",
         0.2);
     assert_status(wait_done(&s), CELL_TIMEOUT);
     assert_false(s.last.alive);
@@ -610,8 +610,8 @@ static void neither_a_flood_nor_deafness_stops_the_others(void **state)
  * supervisor has the kernel kill all at once. Nobody there can kill it. */
 static void as_the_first_process_it_outruns_all(void **state)
 {
-    static const char *const program[] = { "unshare", "--pid", "--fork", "--mount-proc", "--kill-child",
-        "python3", NULL };
+    static const char *const program[] = { "unshare", "--pid", "--fork", "--mount-proc",
+        "--kill-child", "python3", NULL };
     struct fixture *f = *state;
     struct side s;
     if (geteuid() != 0 || access("/usr/bin/unshare", X_OK) < 0) {
@@ -620,9 +620,11 @@ static void as_the_first_process_it_outruns_all(void **state)
     }
     reopen(f, program);
     open_side(f, &s);
-    assert_submits(&s, "import os, time\nos.kill(1, 9)\nSUBMIT(me=os.getpid() > 1)", "{\"me\": true}");
+    assert_submits(
+        &s, "import os, time\nos.kill(1, 9)\nSUBMIT(me=os.getpid() > 1)", "{\"me\": true}");
     assert_int_equal(json_get_int(the_carrier(f)->facts, "pid", 0), 1);
-    run(&s, "import ctypes\nfork = ctypes.PyDLL(None).fork; _exit = ctypes.PyDLL(None)._exit\nfor _ in range(60):\n    if os.fork() == 0:\n"
+    run(&s, "import ctypes\nfork = ctypes.PyDLL(None).fork; _exit = ctypes.PyDLL(None)._exit\nfor "
+            "_ in range(60):\n    if os.fork() == 0:\n"
             "        while True:\n"
             "            if fork(): _exit(0)\n");
     assert_status(run(&s, "os._exit(3)"), CELL_KILLED);
