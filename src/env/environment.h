@@ -72,6 +72,8 @@ struct sandbox_events {
     void (*output)(void *arg, int stream, const char *data, size_t len);
     /* The guest is gone; the last event, after which only `close` may be called. */
     void (*ended)(void *arg, const struct sandbox_exit *how);
+    /* What it runs in is there now, and was not when it was opened (is_starting). May be NULL. */
+    void (*started)(void *arg);
 };
 
 struct sandbox; /* each environment has its own; the first member is this: */
@@ -107,6 +109,8 @@ struct environment_ops {
     void (*usage)(const struct sandbox *s, struct sandbox_usage *out);
     /* Nanoseconds for which its processes were at work, or ready to be; 0: not known. NULL: never is. */
     uint64_t (*busy_ns)(const struct sandbox *s);
+    /* What it is to run in is not there yet, so that no time of a cell passes. NULL: never is. */
+    bool (*is_starting)(const struct sandbox *s);
     /* The way to it is cut for now: that it says nothing is not its own doing. NULL: never is. */
     bool (*is_cut)(const struct sandbox *s);
     /* Where the guest sees its volume; NULL: it has none. The whole may be NULL: never does. */

@@ -163,6 +163,9 @@ static int on_hello(
     r->state = STATE_READY;
     timer_stop(r->boot_timer);
     r->events.ready(r->arg, facts);
+    TAILQ_FOREACH(s, &r->sandboxes, link)
+    if (!s->ended && s->events.started)
+        s->events.started(s->arg);
     return 0;
 }
 
@@ -494,6 +497,11 @@ void remote_kill(struct sandbox *s)
     s->wants_kill = true;
     timer_start(s->kill_timer, KILL_MS, 0);
     send_message(s->remote, MUX_KILL, s->id, NULL, 0, NULL);
+}
+
+bool remote_is_starting(const struct sandbox *s)
+{
+    return s->remote->state == STATE_WAITING || s->remote->state == STATE_BOOTING;
 }
 
 bool remote_is_cut(const struct sandbox *s)

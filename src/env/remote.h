@@ -70,6 +70,7 @@ void remote_attend(struct sandbox *s);
 void remote_interrupt(struct sandbox *s);
 void remote_kill(struct sandbox *s);
 void remote_drain(struct sandbox *s); /* output comes in its order anyway */
+bool remote_is_starting(const struct sandbox *s);
 bool remote_is_cut(const struct sandbox *s);
 void remote_usage(const struct sandbox *s, struct sandbox_usage *out);
 /* Kills the worker if it lives; no event follows. NULL is fine. */

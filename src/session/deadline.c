@@ -3,6 +3,7 @@
  *   a cell's deadline, or session_interrupt ── ring ──► the grace ──► ring again ──► the sandbox is ended
  *   the end of the session's own time ─────────────────────────────────────────────► it is ended
  */
+#include "base/clock.h"
 #include "session/internal.h"
 
 /* Twice within the grace: Python drops an exception that a signal raises inside a destructor or a
@@ -17,12 +18,25 @@ static void ring(struct session *s)
     timer_start(s->deadline, (uint64_t)(s->grace * 1000 / RINGS), 0);
 }
 
+/* The time of a cell that was given before its sandbox was there begins now. */
+void session_sandbox_started(void *arg)
+{
+    struct session *s = arg;
+    if (!s->operation || s->rings > 0)
+        return;
+    s->started_ns = clock_ns();
+    if (s->limit > 0)
+        timer_start(s->deadline, (uint64_t)(s->limit * 1000 + 0.5), 0);
+}
+
 void session_deadline_reached(void *arg)
 {
     struct session *s = arg;
     struct error why = { 0 };
     if (!s->operation)
         return;
+    if (s->rings == 0 && s->ops->is_starting && s->ops->is_starting(s->sandbox))
+        return; /* session_sandbox_started comes */
     if (s->rings < RINGS) {
         s->deadline_passed = s->deadline_passed || s->rings == 0;
         ring(s);

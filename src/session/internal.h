@@ -79,6 +79,7 @@ int result_read(
 void session_explain_death(struct session *s);
 
 /* deadline.c: the timers'. */
+void session_sandbox_started(void *session); /* as sandbox_events has it */
 void session_deadline_reached(void *session);
 void session_lifetime_over(void *session);
 

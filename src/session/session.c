@@ -248,7 +248,7 @@ static int check_powers(
 }
 
 static const struct sandbox_events sandbox_handlers = { session_receive, sandbox_output,
-    sandbox_ended };
+    sandbox_ended, session_sandbox_started };
 
 int session_open(struct environment *env, const struct session_options *options,
     const struct session_events *events, void *arg, struct session **out, struct error *err)

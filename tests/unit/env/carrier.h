@@ -235,6 +235,7 @@ static inline const struct environment_ops *carrier_ops(void)
         .kill = remote_kill,
         .drain = remote_drain,
         .isolation = carrier_isolation,
+        .is_starting = remote_is_starting,
         .is_cut = remote_is_cut,
         .usage = remote_usage,
         .close = remote_close_sandbox,

@@ -370,10 +370,25 @@ static void the_soft_deadline_keeps_the_state(void **state)
     close_side(&s);
 }
 
+/* A container may take longer than that to be there. */
+static void the_time_of_a_cell_begins_when_its_sandbox_is_there(void **state)
+{
+    static const char *const slow[] = { "sh", "-c", "sleep 1; exec python3 \"$@\"", "sh", NULL };
+    struct side s;
+    reopen(*state, slow);
+    open_side(*state, &s);
+    start(&s, "SUBMIT(1)", 0.5);
+    assert_status(wait_done(&s), CELL_SUBMITTED);
+    start(&s, "while True: pass", 0.5);
+    assert_status(wait_done(&s), CELL_TIMEOUT);
+    close_side(&s);
+}
+
 static void a_cell_that_does_not_stop_is_killed(void **state)
 {
     struct side s;
     open_side(*state, &s);
+    run(&s, "1");
     start(&s, "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", 0.2);
     assert_status(wait_done(&s), CELL_TIMEOUT);
     assert_false(s.last.alive);
@@ -489,6 +504,7 @@ static void who_stops_its_keeper_can_be_killed(void **state)
     struct fixture *f = *state;
     struct side s;
     open_side(f, &s);
+    run(&s, "1");
     start(&s,
         "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "keeper = os.getppid()\nwhile True: os.kill(keeper, signal.SIGSTOP)",
@@ -1006,6 +1022,7 @@ int main(void)
         B(the_standard_input_is_empty),
         B(the_soft_deadline_keeps_the_state),
         T(the_soft_deadline_keeps_the_state),
+        B(the_time_of_a_cell_begins_when_its_sandbox_is_there),
         B(a_cell_that_does_not_stop_is_killed),
         B(the_end_of_a_worker_is_told_as_it_was),
         B(what_was_said_last_is_heard),
