@@ -332,6 +332,7 @@ static const struct environment_ops docker_ops = {
     .send = remote_send,
     .attend = remote_attend,
     .interrupt = remote_interrupt,
+    .is_cut = remote_is_cut,
     .kill = remote_kill,
     .drain = remote_drain,
     .isolation = docker_isolation,

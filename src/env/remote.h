@@ -19,7 +19,8 @@ struct remote_options {
     enum link_form form; /* LINK_BARE or LINK_TEXT */
     double lease;  /* seconds after which a supervisor that hears nothing ends itself; 0: never */
     bool eof_ends; /* so does the end of its standard input */
-    struct turns *turns; /* the environment's; who says much waits for its turn. NULL: nobody does */
+    struct turns
+        *turns; /* the environment's; who says much waits for its turn. NULL: nobody does */
     /* What enforces each limit there, as usage reports it; those by rlimit are the worker's own. */
     enum limit_means means[LIMIT_COUNT];
 };

@@ -160,7 +160,7 @@ static const char *submitted(const struct cell_result *r)
     do {                                                                                           \
         const struct cell_result *result_ = run(s, code);                                          \
         assert_status(result_, CELL_SUBMITTED);                                                    \
-        assert_string_equal(submitted(result_), json);                                                \
+        assert_string_equal(submitted(result_), json);                                             \
     } while (0)
 
 static void a_cell_runs_and_variables_stay(void **state)
@@ -370,10 +370,25 @@ static void the_soft_deadline_keeps_the_state(void **state)
     close_side(&s);
 }
 
+/* A container may take longer than that to be there. */
+static void the_time_of_a_cell_begins_when_its_sandbox_is_there(void **state)
+{
+    static const char *const slow[] = { "sh", "-c", "sleep 1; exec python3 \"$@\"", "sh", NULL };
+    struct side s;
+    reopen(*state, slow);
+    open_side(*state, &s);
+    start(&s, "SUBMIT(1)", 0.5);
+    assert_status(wait_done(&s), CELL_SUBMITTED);
+    start(&s, "while True: pass", 0.5);
+    assert_status(wait_done(&s), CELL_TIMEOUT);
+    close_side(&s);
+}
+
 static void a_cell_that_does_not_stop_is_killed(void **state)
 {
     struct side s;
     open_side(*state, &s);
+    run(&s, "1");
     start(&s, "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", 0.2);
     assert_status(wait_done(&s), CELL_TIMEOUT);
     assert_false(s.last.alive);
@@ -489,9 +504,10 @@ static void who_stops_its_keeper_can_be_killed(void **state)
     struct fixture *f = *state;
     struct side s;
     open_side(f, &s);
+    run(&s, "1");
     start(&s,
         "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "while True: os.kill(os.getppid(), signal.SIGSTOP)",
+        "keeper = os.getppid()\nwhile True: os.kill(keeper, signal.SIGSTOP)",
         0.2);
     assert_status(wait_done(&s), CELL_TIMEOUT);
     assert_false(s.last.alive);
@@ -610,8 +626,8 @@ static void neither_a_flood_nor_deafness_stops_the_others(void **state)
  * supervisor has the kernel kill all at once. Nobody there can kill it. */
 static void as_the_first_process_it_outruns_all(void **state)
 {
-    static const char *const program[] = { "unshare", "--pid", "--fork", "--mount-proc", "--kill-child",
-        "python3", NULL };
+    static const char *const program[] = { "unshare", "--pid", "--fork", "--mount-proc",
+        "--kill-child", "python3", NULL };
     struct fixture *f = *state;
     struct side s;
     if (geteuid() != 0 || access("/usr/bin/unshare", X_OK) < 0) {
@@ -620,9 +636,11 @@ static void as_the_first_process_it_outruns_all(void **state)
     }
     reopen(f, program);
     open_side(f, &s);
-    assert_submits(&s, "import os, time\nos.kill(1, 9)\nSUBMIT(me=os.getpid() > 1)", "{\"me\": true}");
+    assert_submits(
+        &s, "import os, time\nos.kill(1, 9)\nSUBMIT(me=os.getpid() > 1)", "{\"me\": true}");
     assert_int_equal(json_get_int(the_carrier(f)->facts, "pid", 0), 1);
-    run(&s, "import ctypes\nfork = ctypes.PyDLL(None).fork; _exit = ctypes.PyDLL(None)._exit\nfor _ in range(60):\n    if os.fork() == 0:\n"
+    run(&s, "import ctypes\nfork = ctypes.PyDLL(None).fork; _exit = ctypes.PyDLL(None)._exit\nfor "
+            "_ in range(60):\n    if os.fork() == 0:\n"
             "        while True:\n"
             "            if fork(): _exit(0)\n");
     assert_status(run(&s, "os._exit(3)"), CELL_KILLED);
@@ -1004,6 +1022,7 @@ int main(void)
         B(the_standard_input_is_empty),
         B(the_soft_deadline_keeps_the_state),
         T(the_soft_deadline_keeps_the_state),
+        B(the_time_of_a_cell_begins_when_its_sandbox_is_there),
         B(a_cell_that_does_not_stop_is_killed),
         B(the_end_of_a_worker_is_told_as_it_was),
         B(what_was_said_last_is_heard),

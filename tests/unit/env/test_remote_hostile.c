@@ -104,8 +104,7 @@ static int setup(void **state)
     struct host *h = calloc(1, sizeof *h);
     assert_ok(loop_open(&h->loop, err));
     assert_ok(remote_open(h->loop, &options, &events, h, &h->remote, err));
-    assert_ok(remote_open_sandbox(
-        h->remote, &ops, &spec, &sandbox_events, h, &h->sandbox, err));
+    assert_ok(remote_open_sandbox(h->remote, &ops, &spec, &sandbox_events, h, &h->sandbox, err));
     remote_connected(h->remote);
     *state = h;
     return 0;
@@ -128,7 +127,8 @@ static int teardown(void **state)
 
 static void say_word(struct host *h)
 {
-    static const char word[] = "\x1e" "DROSTE 00000000 3.99.0\n";
+    static const char word[] = "\x1e"
+                               "DROSTE 00000000 3.99.0\n";
     remote_feed(h->remote, word, sizeof word - 1);
 }
 
@@ -263,8 +263,14 @@ static void noise_is_bounded_and_shown(void **state)
 
 static void words_that_are_none_are_refused(void **state)
 {
-    static const char *const words[] = { "\x1e" "DROSTE \n", "\x1e" "DROSTE zz 3\n", "\x1e" "DROSTE - an old one\n",
-        "\x1e" "DROSTE 00" };
+    static const char *const words[] = { "\x1e"
+                                         "DROSTE \n",
+        "\x1e"
+        "DROSTE zz 3\n",
+        "\x1e"
+        "DROSTE - an old one\n",
+        "\x1e"
+        "DROSTE 00" };
     for (size_t i = 0; i < array_length(words); i++) {
         void *own = NULL;
         setup(&own);
