@@ -76,6 +76,19 @@ def kill_quietly(pid, number):
         pass
 
 
+def make_home():
+    """A directory for a worker, in the first place that can be had."""
+    places = [os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", os.getcwd()]
+    for place in filter(None, places):
+        home = os.path.join(place, "droste-" + os.urandom(8).hex())
+        try:
+            os.mkdir(home, 0o700)
+            return home
+        except OSError as e:
+            failure = e
+    raise OSError(failure.errno, "no directory can be written to, such as /tmp: " + failure.strerror)
+
+
 def remove_tree(path):
     try:
         import shutil
@@ -91,8 +104,8 @@ ALL_SIGNALS = set(range(1, signal.NSIG)) - {32, 33}
 class Keeper:
     """It begins with all signals blocked: one that came before it waits for them would end it."""
 
-    def __init__(self, options, channel, out, err, status):
-        self.options = options
+    def __init__(self, options, home, channel, out, err, status):
+        self.options, self.home = options, home
         self.ends = (channel, out, err)
         self.status = status
         self.worker = None
@@ -111,7 +124,6 @@ class Keeper:
             os._exit(1)
         keeper = os.getpid()
         try:
-            self.home = self.make_home()
             self.worker = os.fork()
         except OSError as e:
             self.say({"left": False, "error": str(e)})
@@ -124,18 +136,6 @@ class Keeper:
         self.report(self.end_tree())
         remove_tree(self.home)
         os._exit(0)
-
-    def make_home(self):
-        """The first place that can be had."""
-        places = [os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", os.getcwd()]
-        for place in filter(None, places):
-            home = os.path.join(place, "droste-" + os.urandom(8).hex())
-            try:
-                os.mkdir(home, 0o700)
-                return home
-            except OSError as e:
-                failure = e
-        raise OSError(failure.errno, "no directory can be written to, such as /tmp: " + failure.strerror)
 
     def reap(self, how):
         """One that has ended; False: there is none now. ChildProcessError: there are no children."""
