@@ -121,6 +121,7 @@ class Keeper:
         control(PR_SET_PDEATHSIG, signal.SIGTERM)
         control(PR_SET_CHILD_SUBREAPER, 1)
         if os.getppid() != supervisor:
+            remove_tree(self.home)
             os._exit(1)
         keeper = os.getpid()
         try:
@@ -229,7 +230,8 @@ class Keeper:
         link = Link(CHANNEL_FD)
         link.owner = os.getpid()
         os.register_at_fork(after_in_child=link.cut)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
     def arrange_descriptors(self):

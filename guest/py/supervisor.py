@@ -110,7 +110,8 @@ class Supervisor:
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "over", True))
+        for number in (signal.SIGTERM, signal.SIGHUP):      # a terminal that is closed
+            signal.signal(number, lambda *_: setattr(self, "over", True))
         signal.signal(signal.SIGINT, on_interrupt)
         self.handle(self.wake, self.woken)
         self.handle(source, self.hear)
