@@ -76,6 +76,19 @@ def kill_quietly(pid, number):
         pass
 
 
+def make_home():
+    """A directory for a worker, in the first place that can be had."""
+    places = [os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", os.getcwd()]
+    for place in filter(None, places):
+        home = os.path.join(place, "droste-" + os.urandom(8).hex())
+        try:
+            os.mkdir(home, 0o700)
+            return home
+        except OSError as e:
+            failure = e
+    raise OSError(failure.errno, "no directory can be written to, such as /tmp: " + failure.strerror)
+
+
 def remove_tree(path):
     try:
         import shutil
@@ -91,8 +104,8 @@ ALL_SIGNALS = set(range(1, signal.NSIG)) - {32, 33}
 class Keeper:
     """It begins with all signals blocked: one that came before it waits for them would end it."""
 
-    def __init__(self, options, channel, out, err, status):
-        self.options = options
+    def __init__(self, options, home, channel, out, err, status):
+        self.options, self.home = options, home
         self.ends = (channel, out, err)
         self.status = status
         self.worker = None
@@ -108,10 +121,10 @@ class Keeper:
         control(PR_SET_PDEATHSIG, signal.SIGTERM)
         control(PR_SET_CHILD_SUBREAPER, 1)
         if os.getppid() != supervisor:
+            remove_tree(self.home)
             os._exit(1)
         keeper = os.getpid()
         try:
-            self.home = self.make_home()
             self.worker = os.fork()
         except OSError as e:
             self.say({"left": False, "error": str(e)})
@@ -124,18 +137,6 @@ class Keeper:
         self.report(self.end_tree())
         remove_tree(self.home)
         os._exit(0)
-
-    def make_home(self):
-        """The first place that can be had."""
-        places = [os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", os.getcwd()]
-        for place in filter(None, places):
-            home = os.path.join(place, "droste-" + os.urandom(8).hex())
-            try:
-                os.mkdir(home, 0o700)
-                return home
-            except OSError as e:
-                failure = e
-        raise OSError(failure.errno, "no directory can be written to, such as /tmp: " + failure.strerror)
 
     def reap(self, how):
         """One that has ended; False: there is none now. ChildProcessError: there are no children."""
@@ -229,7 +230,8 @@ class Keeper:
         link = Link(CHANNEL_FD)
         link.owner = os.getpid()
         os.register_at_fork(after_in_child=link.cut)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
     def arrange_descriptors(self):

@@ -86,8 +86,9 @@ def kill_all(pids, alone):
 class Worker:
     """What the supervisor has of a worker: its keeper, and the near ends of its channel and pipes."""
 
-    def __init__(self, number):
+    def __init__(self, number, home):
         self.number = number
+        self.home = home            # its keeper removes it, if it can
         self.keeper = None
         self.channel = None         # a socket
         self.pipes = {}             # stream: descriptor
@@ -125,7 +126,8 @@ class Supervisor:
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "over", True))
+        for number in (signal.SIGTERM, signal.SIGHUP):      # a terminal that is closed
+            signal.signal(number, lambda *_: setattr(self, "over", True))
         signal.signal(signal.SIGINT, on_interrupt)
         self.handle(self.wake, self.woken)
         self.handle(source, self.hear)
@@ -327,20 +329,27 @@ class Supervisor:
             self.say(MUX_EXIT, number, json.dumps({"error": str(e)}).encode())
 
     def fork_keeper(self, number, options):
-        worker = Worker(number)
+        worker = Worker(number, make_home())
         worker.channel, channel = _socket.socketpair()
         pipes = [os.pipe() for _ in range(3)]
         signal.pthread_sigmask(signal.SIG_BLOCK, ALL_SIGNALS)
-        pid = os.fork()
-        if pid == 0:
-            try:
-                Keeper(options, channel.fileno(), pipes[0][1], pipes[1][1], pipes[2][1]).run()
-            finally:
-                os._exit(1)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        channel.close()
-        for _, far in pipes:
-            os.close(far)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    Keeper(options, worker.home, channel.fileno(), *[far for _, far in pipes]).run()
+                finally:
+                    os._exit(1)
+        except OSError:
+            for near, _ in pipes:
+                os.close(near)
+            os.rmdir(worker.home)
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            channel.close()
+            for _, far in pipes:
+                os.close(far)
         worker.keeper = pid
         self.keepers.add(pid)
         worker.pipes = {1: pipes[0][0], 2: pipes[1][0]}
@@ -470,6 +479,8 @@ class Supervisor:
             return
         if worker.channel is not None or worker.pipes:
             return
+        if os.path.isdir(worker.home):
+            remove_tree(worker.home)
         del self.workers[worker.number]
         self.say(MUX_EXIT, worker.number, json.dumps(self.judge(worker)).encode())
 
@@ -529,6 +540,8 @@ class Supervisor:
             kill_all(descendants(), True)
             if not self.reap():
                 break
+        for worker in self.workers.values():
+            remove_tree(worker.home)
         os._exit(0)
 
 

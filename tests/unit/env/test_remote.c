@@ -486,12 +486,16 @@ static void who_kills_its_keeper_ends_too(void **state)
 {
     struct fixture *f = *state;
     struct side s, other;
+    struct stat st;
     open_side(f, &other);
     assert_status(run(&other, DAEMONS "x = 1"), CELL_OK);
     open_side(f, &s);
     const struct cell_result *r =
-        run(&s, DAEMONS "os.kill(os.getppid(), 9)\nwhile True: time.sleep(1)");
+        run(&s, DAEMONS "print(os.getcwd(), end='', flush=True)\nos.kill(os.getppid(), 9)\nwhile "
+                        "True: time.sleep(1)");
     assert_status(r, CELL_LOST);
+    assert_int_equal(buf_text(&r->out)[0], '/');
+    assert_true(stat(r->out.data, &st) < 0 && errno == ENOENT);
     wait_until(f, count_left(f) == 5);
     close_side(&s);
     assert_submits(&other, "SUBMIT(x)", "{\"output\": 1}");

@@ -181,7 +181,7 @@ def test_it_takes_no_descriptor_that_is_not_there(guest):
 def test_what_is_told_of_a_worker(guest):
     """Its keeper's report; that it ran out of memory only if it was killed while the count rose."""
     supervisor = guest.Supervisor.__new__(guest.Supervisor)
-    worker = guest.Worker(1)
+    worker = guest.Worker(1, "/none")
     for status, before, after, oom in ((9, 0, 1, True), (9, 1, 1, False), (256, 1, 2, False), (-1, 2, 3, True)):
         worker.report = b'{"left": false, "status": %d}\n' % status
         supervisor.memory = guest.OutOfMemory()
