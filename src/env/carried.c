@@ -204,7 +204,7 @@ int carried_open(struct loop *loop, const struct carrier_ops *ops, void *arg, en
         .send = remote_send,
         .attend = remote_attend,
         .interrupt = remote_interrupt,
-            .is_cut = remote_is_cut,
+        .is_cut = remote_is_cut,
         .kill = remote_kill,
         .drain = remote_drain,
         .isolation = isolation_of,

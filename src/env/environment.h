@@ -83,7 +83,8 @@ enum sandbox_power {
     POWER_MEMFD = 1,     /* takes descriptors to the guest */
     POWER_SIGNAL = 2,    /* `interrupt` reaches a guest that is not reading */
     POWER_CONTAINER = 4, /* its sandboxes are containers */
-    POWER_LATE = 8, /* whether one could be started is known late: who opens a session waits for it */
+    POWER_LATE =
+        8, /* whether one could be started is known late: who opens a session waits for it */
 };
 
 struct environment;

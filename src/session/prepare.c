@@ -37,7 +37,8 @@ static size_t all_steps(const struct prepare *p)
 bool prepare_is_needed(
     const struct session *session, const struct session_options *o, bool describe)
 {
-    return session_is_late(session) || o->setup || o->datum_count > 0 || source_steps(o, describe) > 0;
+    return session_is_late(session) || o->setup || o->datum_count > 0 ||
+           source_steps(o, describe) > 0;
 }
 
 /* Of a step: the value that it binds, or the code that it runs. */
