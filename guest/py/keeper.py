@@ -229,6 +229,7 @@ class Keeper:
         self.set_limits()
         link = Link(CHANNEL_FD)
         link.owner = os.getpid()
+        link.is_late = True
         os.register_at_fork(after_in_child=link.cut)
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)

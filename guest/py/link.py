@@ -59,6 +59,7 @@ class Link:
         self.waiting = False
         self.poked = False
         self.owner = None           # the worker's pid, once there is one
+        self.is_late = False        # the host counts a cell's time from READY, and hears it at once
         self.outbox = []            # pieces of frames, in their order, that whoever writes takes along
         self.soon = False           # the last wait was a short one
 
@@ -104,14 +105,17 @@ class Link:
                 self.outbox.append(b"".join(pieces))    # there may be very many
             else:
                 self.outbox.extend(pieces)      # at once: no frame may come between
-            # Several threads at once: one writes for all, so that they need not take turns.
-            while self.outbox and self.writing.acquire(False):
-                try:
-                    self.write()
-                finally:
-                    self.writing.release()
+            self.flush()
         finally:
             self.leave()
+
+    def flush(self):
+        """Several threads at once: one writes for all, so that they need not take turns."""
+        while self.outbox and self.writing.acquire(False):
+            try:
+                self.write()
+            finally:
+                self.writing.release()
 
     def write(self):
         while self.outbox:

@@ -107,6 +107,8 @@ def serve(kind, ident, head, blob):
         if head:
             apply_hello(head, blob)
         link.outbox.append(READY_FRAME)
+        if link.is_late:
+            link.flush()
     elif kind == OFFER:
         take_offer(head)
     elif kind == CLOSE:

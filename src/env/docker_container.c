@@ -21,6 +21,7 @@ enum {
     EPILOGUE_MS = 3000,    /* from the end of the connection to word of the container's end */
     AGAIN_MS = 500,        /* until the next look at a container whose connection was lost */
     PATIENCE_SECONDS = 60, /* with a daemon that does not answer meanwhile */
+    LEASE_SECONDS = 86400, /* without a word over TCP: nothing else ends it if the host is gone */
     NOISE_MAX = 2000,      /* of what it says on its standard error */
     ID_MAX = 128,
     KILL_GRACE_MS = 5000, /* for the supervisor to end what it is told to */
@@ -547,7 +548,9 @@ static int set_up(struct container *c, const struct container_plan *plan, struct
 {
     static const struct remote_events events = { remote_write, remote_ready, remote_failed,
         remote_more };
-    struct remote_options options = { .form = LINK_BARE, .eof_ends = true };
+    struct remote_options options = {
+        .form = LINK_BARE, .eof_ends = true, .lease = c->input_once ? 0 : LEASE_SECONDS
+    };
     memcpy(options.means, plan->means, sizeof options.means);
     c->image = strdup(plan->image);
     c->timer = timer_new(c->loop, timer_due, c);

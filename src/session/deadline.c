@@ -18,10 +18,11 @@ static void ring(struct session *s)
     timer_start(s->deadline, (uint64_t)(s->grace * 1000 / RINGS), 0);
 }
 
-/* What starts the guest has its own limit; this one ends a guest that never says that it is there. */
+/* Where a start takes its time, it has a limit of its own; this one is then for a guest that never says that it is
+ * there. */
 void session_deadline_begin(struct session *s)
 {
-    double limit = s->ready ? s->limit : s->limit + START_SECONDS;
+    double limit = session_is_late(s) ? s->limit + START_SECONDS : s->limit;
     s->started_ns = clock_ns();
     if (s->limit > 0 && s->rings == 0)
         timer_start(s->deadline, (uint64_t)(limit * 1000 + 0.5), 0);

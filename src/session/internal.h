@@ -78,7 +78,7 @@ int result_read(
 /* death.c: s->death and s->killed say why the sandbox is gone, if they do not yet. */
 void session_explain_death(struct session *s);
 
-/* deadline.c: the time of the operation under way begins: once its guest is there. */
+/* deadline.c: the time of the operation under way begins: where a start takes its time, once its guest is there. */
 void session_deadline_begin(struct session *s);
 /* The timers'. */
 void session_deadline_reached(void *session);

@@ -28,8 +28,9 @@ static int on_ready(struct session *s, const struct frame *frame, struct error *
 {
     if (s->ready)
         return error_set(err, ERROR_PROTOCOL, "a second READY");
+    bool late = session_is_late(s);
     s->ready = true;
-    if (s->operation)
+    if (late && s->operation)
         session_deadline_begin(s);
     return 0;
 }

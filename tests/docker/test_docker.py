@@ -189,6 +189,30 @@ def test_an_image_that_cannot_be_fetched(program):
     assert result.returncode == 4 and "pulling 127.0.0.1:1/nothing:1" in said and "refused" in said
 
 
+def test_a_disk_that_is_full(tmp_path):
+    """The daemon's, in its words, with what makes room; when there is room again, cells run."""
+    from conftest import Program
+    daemon = docker_daemon.Daemon()
+    os.mkdir(daemon.dir + "/data")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600M", "tmpfs", daemon.dir + "/data"], check=True)
+    with daemon:
+        filler = daemon.dir + "/data/filler"
+        subprocess.run(["dd", "if=/dev/zero", "of=" + filler, "bs=1M"], capture_output=True)
+        program = Program(tmp_path, daemon)
+        result = program.cell("print(1)")
+        said = result.stdout + result.stderr
+        assert result.returncode == 4 and "disk is full" in said and "docker system prune" in said
+        os.unlink(filler)
+        assert told(program.cell("print(1)"))["stdout"] == "1\n"
+
+
+def test_a_disk_size_that_cannot_be_had(program):
+    """Where the daemon's storage cannot limit it, that is said; nothing is dropped silently."""
+    result = program.cell("print(1)", "--disk-size", "1G")
+    said = result.stdout + result.stderr
+    assert (result.returncode == 4 and "storage" in said.lower()) or told(result)["stdout"] == "1\n"
+
+
 @pytest.fixture(scope="module")
 def registry():
     from registry import Registry
