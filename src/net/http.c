@@ -642,8 +642,8 @@ static bool http_fill(struct http *http)
     http->sockets = sockets_new(http->loop, socket_ready, http);
     http->timer = timer_new(http->loop, timer_due, http);
     http->tick = timer_new(http->loop, tick_due, http);
-    bool kept = keep(&o->host, &http->host) & keep(&o->unix_path, &http->unix_path) &
-                keep(&o->ca_file, &http->ca_file) & keep(&o->cert_file, &http->cert_file) &
+    bool kept = keep(&o->host, &http->host) && keep(&o->unix_path, &http->unix_path) &&
+                keep(&o->ca_file, &http->ca_file) && keep(&o->cert_file, &http->cert_file) &&
                 keep(&o->key_file, &http->key_file);
     if (!http->multi || !http->sockets || !http->timer || !http->tick || !kept)
         return false;
