@@ -73,7 +73,7 @@ static void give_up(struct bridge *b, const struct error *why)
 static void refuse(struct bridge *b, const char *what)
 {
     struct error why = { 0 };
-    error_set(&why, ERROR_PROTOCOL, "bridge:%.80s %.100s (docs/environments.md)", b->path, what);
+    error_set(&why, ERROR_ENVIRONMENT, "bridge:%.80s %.100s (docs/environments.md)", b->path, what);
     give_up(b, &why);
 }
 

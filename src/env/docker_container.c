@@ -453,7 +453,7 @@ static void say_why_not_created(struct container *c, const struct error *told)
 {
     struct error why = *told;
     if (why.code == ERROR_NOT_FOUND)
-        error_set(&why, ERROR_NOT_FOUND,
+        error_set(&why, ERROR_ENVIRONMENT,
             "there is no image %.80s here: fetch it with `docker pull`, or use --pull missing",
             c->image);
     else if (strstr(told->text, "no space left"))

@@ -224,7 +224,7 @@ static void explain_socket(const struct engine *e, struct error *err)
             "set DOCKER_HOST",
             e->address);
     else if (access(e->socket, R_OK | W_OK) < 0)
-        error_set(err, ERROR_PERMISSION,
+        error_set(err, ERROR_ENVIRONMENT,
             "permission to use the Docker daemon at %.80s is denied: add your user to the group "
             "docker, "
             "or use --env local",

@@ -123,14 +123,20 @@ def test_labels_and_description(program, daemon):
     assert labels["team"] == "blue" and labels["droste.owner"].startswith("%d " % process.pid)
 
 
+# Each of its processes is within the limit, and all of them together are not.
+TOGETHER = ("import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n        x = b'x' * (30 << 20)\n        time.sleep(30)\n"
+            "        os._exit(0)\nos.wait()")
+
+
 @pytest.mark.parametrize("flags, code, killed", [
-    (["--memory", "100M"], "x = bytearray(300 << 20)", "memory"),
+    (["--memory", "100M"], TOGETHER, "memory"),
+    (["--memory", "100M"], "x = bytearray(300 << 20)", None),
     (["--cpu-time", "1"], "while True: pass", "cpu time"),
     (["--file-size", "1M"], "open('/tmp/f', 'wb').write(bytes(2 << 20))", None),
     (["--processes", "8"], "import os\nwhile True: os.fork()", None),
     (["--tmp-size", "1M"], "open('/tmp/f', 'wb').write(bytes(2 << 20))", None),
     (["--open-files", "32"], "f = [open('/dev/null') for _ in range(100)]", None),
-], ids=["memory", "cpu-time", "file-size", "processes", "tmp-size", "open-files"])
+], ids=["memory together", "memory", "cpu-time", "file-size", "processes", "tmp-size", "open-files"])
 def test_limits(program, flags, code, killed):
     """A limit that was hit is named where it ended the sandbox, and is an error of the code where it did not."""
     result = program.cell(code, *flags)

@@ -37,7 +37,7 @@ def podman():
 @pytest.mark.parametrize("code, flags, status, killed", [
     ("SUBMIT(1)", (), "submitted", ""),
     ("import os; os.kill(os.getpid(), 9)", (), "killed", "signal 9 SIGKILL"),
-    ("x = bytearray(300 << 20)", ("--memory", "100M"), "killed", "memory"),
+    ("x = bytearray(300 << 20)", ("--memory", "100M"), "error", ""),
     ("while True: pass", ("--execute-timeout", "1"), "timeout", ""),
 ], ids=["answer", "death", "memory", "deadline"])
 def test_cells_end_as_in_docker(podman, tmp_path, code, flags, status, killed):

@@ -46,6 +46,17 @@ PROOFS = {
     "find_files": "open('f.py', 'w').close()\nSUBMIT(proof=[p.rpartition('/')[2] for p in find_files('.', 'f.p*')] == ['f.py'])",
     "read_file": "with open('r.txt', 'wb') as f: x = f.write(b'a\\xff')\nSUBMIT(proof=read_file('r.txt') == 'a\\ufffd')",
     "run": "r = run('echo out; echo err >&2; exit 3')\nSUBMIT(proof=(r['exit_code'], r['stdout'], r['stderr'], r['ok']) == (3, 'out\\n', 'err\\n', False))",
+    "resolve_path": "import os\nSUBMIT(proof=resolve_path('f') == os.path.join(os.getcwd(), 'f') and resolve_path('/f') == '/f')",
+    "extract_python_ast": ("import json\nwith open('s.py', 'w') as f: x = f.write('class A:\\n    def b(self): pass\\n')\n"
+                           "found = json.loads(extract_python_ast('s.py'))\n"
+                           "SUBMIT(proof=[(e['type'], e['name'], e['methods']) for e in found] == [('Class', 'A', ['b'])])"),
+    "start_background_process": "SUBMIT(proof='was started' in start_background_process('s', 'exit 0'))",
+    "read_process_logs": ("import time\nstart_background_process('r', 'echo said; sleep 1000')\n"
+                          "while not read_process_logs('r'): time.sleep(0.01)\nSUBMIT(proof=read_process_logs('r') == 'said')"),
+    "kill_process": "start_background_process('k', 'sleep 1000')\nSUBMIT(proof=kill_process('k').endswith('was killed'))",
+    "log_execution": "log_execution('f()', 'told', {'step': 1})\nSUBMIT(proof=get_last_execution()['metadata'] == {'step': 1})",
+    "get_session_history": "log_execution('g()', '')\nSUBMIT(proof='g()' in [e['code_preview'] for e in get_session_history()])",
+    "get_last_execution": "log_execution('h()', '')\nSUBMIT(proof=get_last_execution()['code_preview'] == 'h()')",
     "save_to_volume": "SUBMIT(proof='no volume' in save_to_volume('a', 'b'))",      # test_volumes_stay.py has one
     "load_from_volume": "SUBMIT(proof='no volume' in load_from_volume('a'))",
     "workspace_write": "SUBMIT(proof=workspace_write('a', 'b').startswith('[error: '))",
