@@ -94,6 +94,18 @@ def test_the_wall_is_there(program):
     assert cell["stdout"] == "65534 [0, 0, 0] 1 2\n['lo']\nRead-only file system\ntmp\n"
 
 
+def test_the_daemons_socket_is_not_there(program, daemon):
+    """Who reaches it is root on the machine: neither its path nor any socket of that name is in a container. The host, which
+    may, finds it."""
+    path = daemon.host[len("unix://"):]
+    cell = told(program.cell("import os, socket\nfor path in ('%s', '/var/run/docker.sock', '/run/docker.sock'):\n"
+                             "    try: socket.socket(socket.AF_UNIX).connect(path)\n"
+                             "    except OSError as e: print(e.strerror)" % path))
+    assert cell["stdout"] == 3 * "No such file or directory\n"
+    with socket.socket(socket.AF_UNIX) as way:
+        way.connect(path)
+
+
 def test_the_wall_is_opened_by_name(program):
     """Its twin: what was asked for is there."""
     cell = told(program.cell("import os; open('/usr/x', 'w').write('y'); print(os.getuid(), len(os.listdir('/sys/class/net')))",
