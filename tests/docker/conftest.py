@@ -1,6 +1,8 @@
 """What the tests of --env docker share: a daemon of their own, and the real program. They are skipped by name where
 there can be no daemon (tests/docker_daemon.py)."""
+import contextlib
 import os
+import subprocess
 import sys
 import time
 
@@ -31,16 +33,30 @@ def wait_until(condition, seconds=30):
     return condition()
 
 
+@contextlib.contextmanager
+def a_daemon(*options):
+    """A daemon of its own; a machine on which none starts, or where no image can be made, skips by that name."""
+    own = docker_daemon.Daemon(*options)
+    try:
+        try:
+            own.start()
+        except (RuntimeError, subprocess.CalledProcessError) as e:
+            pytest.skip("no Docker daemon can be had here: " + str(e).strip().splitlines()[-1][:300])
+        yield own
+    finally:
+        own.close()
+
+
 @pytest.fixture(scope="session")
 def daemon():
-    with docker_daemon.Daemon() as own:
+    with a_daemon() as own:
         yield own
 
 
 @pytest.fixture(scope="session")
 def fragile():
     """A daemon for tests that kill it; each gets it running."""
-    with docker_daemon.Daemon() as own:
+    with a_daemon() as own:
         yield own
 
 

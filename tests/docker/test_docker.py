@@ -12,7 +12,7 @@ import pytest
 
 import docker_daemon
 import droste_cli
-from conftest import IMAGE, wait_until
+from conftest import IMAGE, a_daemon, wait_until
 
 SLEEP = "print('here', flush=True); import time; time.sleep(60)"
 
@@ -207,16 +207,16 @@ def test_an_image_that_cannot_be_fetched(program):
     assert result.returncode == 4 and "pulling 127.0.0.1:1/nothing:1" in said and "refused" in said
 
 
-def test_a_disk_that_is_full(tmp_path):
+def test_a_disk_that_is_full(tmp_path, daemon):
     """The daemon's, in its words, with what makes room; when there is room again, cells run."""
     from conftest import Program
-    daemon = docker_daemon.Daemon()
-    os.mkdir(daemon.dir + "/data")
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600M", "tmpfs", daemon.dir + "/data"], check=True)
-    with daemon:
-        filler = daemon.dir + "/data/filler"
+    full = docker_daemon.Daemon()
+    os.mkdir(full.dir + "/data")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600M", "tmpfs", full.dir + "/data"], check=True)
+    with full:
+        filler = full.dir + "/data/filler"
         subprocess.run(["dd", "if=/dev/zero", "of=" + filler, "bs=1M"], capture_output=True)
-        program = Program(tmp_path, daemon)
+        program = Program(tmp_path, full)
         result = program.cell("print(1)")
         said = result.stdout + result.stderr
         assert result.returncode == 4 and "disk is full" in said and "docker system prune" in said
@@ -473,7 +473,7 @@ def secured(certificates):
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
     c = str(certificates)
-    with docker_daemon.Daemon("--host", "tcp://127.0.0.1:%d" % port, "--tlsverify", "--tlscacert", c + "/ca.pem",
+    with a_daemon("--host", "tcp://127.0.0.1:%d" % port, "--tlsverify", "--tlscacert", c + "/ca.pem",
                               "--tlscert", c + "/server.pem", "--tlskey", c + "/server-key.pem") as own:
         own.tcp = "tcp://127.0.0.1:%d" % port
         yield own
