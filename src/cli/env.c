@@ -7,17 +7,12 @@
 #include "cli/verbs.h"
 #include "env/docker.h"
 
-struct request {
-    droste *d;
-    const char *env;
-};
-
 struct env_verb {
     struct verb verb;
-    int (*run)(struct request *r, struct error *err);
+    int (*run)(droste *d, struct error *err);
 };
 
-static int list(struct request *r, struct error *err)
+static int list(droste *d, struct error *err)
 {
     for (size_t i = 0; environment_name(i); i++)
         printf("%-8s  %s\n", environment_name(i),
@@ -38,18 +33,18 @@ static void swept(void *arg, unsigned removed, const struct error *why)
     *(struct swept *)arg = (struct swept){ .done = true, .removed = removed, .why = *why };
 }
 
-static int collect(struct request *r, struct error *err)
+static int collect(droste *d, struct error *err)
 {
     struct swept result = { 0 };
-    struct settings *s = &r->d->settings;
+    struct settings *s = &d->settings;
     struct environment *env;
     int rc = settings_set(s, "env", "docker", "droste env gc", err);
     if (rc == 0)
-        rc = api_environment(r->d, s, &env, err);
+        rc = api_environment(d, s, &env, err);
     if (rc == 0)
         rc = docker_sweep(env, swept, &result, err);
     if (rc == 0)
-        rc = loop_run_until(r->d->loop, &result.done, err);
+        rc = loop_run_until(d->loop, &result.done, err);
     if (rc < 0)
         return rc;
     printf("%u container%s of hosts that are gone removed\n", result.removed,
@@ -75,8 +70,7 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
         verb_find(verbs, array_length(verbs), sizeof *verbs, count > 0 ? words[0] : NULL);
     if (!verb || count != 1)
         return cli_usage(self, "expected one of: ls, gc");
-    struct request r = { .d = d };
-    return cli_end(verb->run(&r, &err), &err, "the list");
+    return cli_end(verb->run(d, &err), &err, "the list");
 }
 
 const struct command command_env = {

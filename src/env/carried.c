@@ -136,9 +136,6 @@ static int start(struct carrier *c, const struct sandbox_spec *spec, struct erro
             [LIMIT_FILE_SIZE] = LIMIT_BY_RLIMIT } };
     const char *words[] = { spec->python ? spec->python : "python3", "-u", "-c", remote_loader(),
         NULL };
-    for (enum limit l = LIMIT_NONE; l < LIMIT_COUNT; l++)
-        if (limit_value(l, &spec->limits) == 0)
-            options.means[l] = LIMIT_BY_NOTHING;
     c->over = timer_new(c->env->base.loop, failure_told, c);
     if (!c->over)
         return error_memory(err);

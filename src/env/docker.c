@@ -34,7 +34,6 @@ struct house {
     struct places places;
     char *kind; /* the body of its request: who has the same may share it; NULL: nobody may */
     unsigned sandboxes;
-    bool leaving;
 };
 TAILQ_HEAD(house_list, house);
 
@@ -66,11 +65,6 @@ static void container_news(void *arg, const char *text)
         base->news(base->news_arg, text);
 }
 
-/* Its sandboxes have been told, and close one by one. */
-static void container_ended(void *arg, struct container *c)
-{
-}
-
 static void container_gone(void *arg)
 {
     house_free(arg);
@@ -85,15 +79,12 @@ static void place_full(void *arg, enum limit limit)
 static int make_container(
     struct house *h, const struct sandbox_spec *spec, struct json_object *body, struct error *err)
 {
-    static const struct container_events events = { container_news, container_ended,
-        container_gone };
-    enum limit_means means[LIMIT_COUNT];
-    docker_limit_means(spec, means);
+    static const struct container_events events = { container_news, container_gone };
     struct container_plan plan = { .body = body,
         .image = docker_image(spec),
         .pull = spec->container ? spec->container->pull : PULL_MISSING,
         .input_once = engine_is_local(h->env->engine),
-        .means = means };
+        .means = docker_limit_means };
     return container_open(h->env->base.loop, h->env->engine, &plan, &events, h, &h->container, err);
 }
 
@@ -154,14 +145,6 @@ static int house_new(struct docker *env, const struct sandbox_spec *spec, struct
     return 0;
 }
 
-static void leave(struct house *h)
-{
-    if (h->leaving)
-        return;
-    h->leaving = true;
-    container_leave(h->container);
-}
-
 /* One that others may share waits for them; not with a volume, which would be in use as long. */
 static bool may_wait(const struct house *h)
 {
@@ -175,14 +158,14 @@ static void leave_if_empty(struct house *h)
     if (h->sandboxes > 0)
         return;
     if (!may_wait(h)) {
-        leave(h);
+        container_leave(h->container);
         return;
     }
     struct house *other, *next;
     for (other = TAILQ_LAST(&env->houses, house_list); other; other = next) {
         next = TAILQ_PREV(other, house_list, link);
         if (other->kind && other->sandboxes == 0 && ++waiting > WAITING_MAX)
-            leave(other);
+            container_leave(other->container);
     }
 }
 
@@ -191,7 +174,7 @@ static struct house *find_house(struct docker *env, const char *kind)
 {
     struct house *h;
     TAILQ_FOREACH(h, &env->houses, link)
-    if (h->kind && strcmp(h->kind, kind) == 0 && !h->leaving && container_lives(h->container))
+    if (h->kind && strcmp(h->kind, kind) == 0 && container_lives(h->container))
         return h;
     return NULL;
 }
@@ -304,7 +287,7 @@ static void see_them_off(struct docker *env)
     struct house *h;
     uint64_t begun = clock_ns();
     TAILQ_FOREACH(h, &env->houses, link)
-    leave(h);
+    container_leave(h->container);
     while (!TAILQ_EMPTY(&env->houses) && clock_seconds_since(begun) < GOODBYE_SECONDS)
         if (loop_turn(env->base.loop, 1000, NULL) < 0)
             break;

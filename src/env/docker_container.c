@@ -96,22 +96,20 @@ static void judge(struct container *c)
 {
     struct error why = { 0 };
     cleanup_buf struct buf said = { 0 };
-    if (c->wants_end || c->how.error.code != ERROR_NONE)
+    if (c->wants_end || c->how.error.code != ERROR_NONE || c->how.limit != LIMIT_NONE)
         return;
     add_noise(c, &said);
     if (!c->exited)
         error_set(&why, ERROR_LOST,
             "the connection to the container was lost, and nothing is known of it any more; what "
-            "the cell did "
-            "is not known");
+            "the cell did is not known");
     else if (!c->booted)
         error_set(&why, ERROR_ENVIRONMENT, "image %.60s: its python ended with status %lld%.120s",
             c->image, (long long)c->status, buf_text(&said));
     else if (c->status == 137)
         error_set(&why, ERROR_LOST,
             "the container was killed from outside, by `docker kill`, its daemon or the kernel; "
-            "what the cell "
-            "did is not known");
+            "what the cell did is not known");
     else
         error_set(&why, ERROR_LOST,
             "the container ended with status %lld%.100s; what the cell did is not known",
@@ -130,8 +128,6 @@ static void end(struct container *c)
     stream_close(steal(&c->stream));
     timer_stop(c->timer);
     remote_ended(c->remote, &c->how);
-    if (!c->leaving)
-        c->events.ended(c->arg, c);
 }
 
 static void fail(struct container *c, const struct error *why)
@@ -348,21 +344,23 @@ static int attach(struct container *c)
 
 /* ---- making ---- */
 
-static void say_why_not_started(struct container *c, const struct error *told)
+/* What a daemon says of making and starting that has a cure. */
+static void say_why_not(struct container *c, const char *what, const struct error *told)
 {
     struct error why = *told;
-    if (strstr(told->text, "executable file not found") ||
-        strstr(told->text, "no such file or directory"))
-        error_set(&why, ERROR_ENVIRONMENT,
-            "image %.80s has no such Python (%.90s): name one with --python, or take another "
-            "--image",
-            c->image, strstr(told->text, "exec:") ? strstr(told->text, "exec:") : "python3");
-    else if (strstr(told->text, "no space left"))
+    const char *program = strstr(told->text, "exec:");
+    if (strstr(told->text, "no space left"))
         error_set(&why, ERROR_ENVIRONMENT,
             "the Docker daemon's disk is full: make room with `docker system prune`: %.100s",
             told->text);
+    else if (program && (strstr(program, "executable file not found") ||
+                            strstr(program, "no such file or directory")))
+        error_set(&why, ERROR_ENVIRONMENT,
+            "image %.80s has no such Python (%.90s): name one with --python, or take another "
+            "--image",
+            c->image, program);
     else
-        error_wrap(&why, "starting a container of %.60s", c->image);
+        error_wrap(&why, "%s a container of %.60s", what, c->image);
     set_error(c, &why);
 }
 
@@ -371,7 +369,7 @@ static void started(void *arg, const struct engine_answer *answer)
     struct container *c = arg;
     c->step = NULL;
     if (answer->error.code != ERROR_NONE) {
-        say_why_not_started(c, &answer->error);
+        say_why_not(c, "starting", &answer->error);
         end(c);
         return;
     }
@@ -451,17 +449,14 @@ static void pull(struct container *c)
 
 static void say_why_not_created(struct container *c, const struct error *told)
 {
-    struct error why = *told;
-    if (why.code == ERROR_NOT_FOUND)
-        error_set(&why, ERROR_ENVIRONMENT,
-            "there is no image %.80s here: fetch it with `docker pull`, or use --pull missing",
-            c->image);
-    else if (strstr(told->text, "no space left"))
-        error_set(&why, ERROR_ENVIRONMENT,
-            "the Docker daemon's disk is full: make room with `docker system prune`: %.100s",
-            told->text);
-    else if (why.code == ERROR_ENVIRONMENT)
-        error_wrap(&why, "making a container of %.60s", c->image);
+    struct error why = { 0 };
+    if (told->code != ERROR_NOT_FOUND) {
+        say_why_not(c, "making", told);
+        return;
+    }
+    error_set(&why, ERROR_ENVIRONMENT,
+        "there is no image %.80s here: fetch it with `docker pull`, or use --pull missing",
+        c->image);
     set_error(c, &why);
 }
 
@@ -478,6 +473,8 @@ static void created(void *arg, const struct engine_answer *answer)
     }
     if (answer->error.code == ERROR_NONE)
         snprintf(c->id, sizeof c->id, "%s", json_get_string(answer->body, "Id", ""));
+    if (!text_is_name(c->id))
+        c->id[0] = '\0'; /* it would become part of a path */
     if (c->leaving) {
         remove_container(c);
         return;
@@ -487,7 +484,7 @@ static void created(void *arg, const struct engine_answer *answer)
         end(c);
         return;
     }
-    if (!text_is_name(c->id)) {
+    if (c->id[0] == '\0') {
         struct error why = { 0 };
         error_set(&why, ERROR_PROTOCOL, "the Docker daemon gives a container no id");
         fail(c, &why);
@@ -644,7 +641,7 @@ static void removed(void *arg, const struct engine_answer *answer)
     void (*gone)(void *arg) = c->events.gone;
     void *whose = c->arg;
     c->step = NULL;
-    /* 404: it is gone; 409: the daemon is at it; no daemon: the next start finds it (docker_gc.h). */
+    /* 404: it is gone; 409: the daemon is at it; no daemon: the next start finds it (docker_sweep.h). */
     container_free(c);
     gone(whose);
 }
@@ -659,6 +656,8 @@ static void remove_container(struct container *c)
 
 void container_leave(struct container *c)
 {
+    if (c->leaving)
+        return;
     c->leaving = true;
     if (c->stage == STAGE_CREATE && c->step)
         return; /* what is being made has to be known first */

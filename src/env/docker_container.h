@@ -27,8 +27,6 @@ struct container_plan {
 struct container_events {
     /* A line for people: an image is pulled. */
     void (*news)(void *arg, const char *text);
-    /* It ended by itself, or never came to be: its sandboxes have been told. */
-    void (*ended)(void *arg, struct container *c);
     /* Nothing is left of it, after container_leave. The container is freed by then. */
     void (*gone)(void *arg);
 };

@@ -305,21 +305,16 @@ int docker_create_body(const struct docker_create *c, struct json_object **out, 
     return 0;
 }
 
-void docker_limit_means(const struct sandbox_spec *spec, enum limit_means means[LIMIT_COUNT])
-{
-    static const enum limit_means by[LIMIT_COUNT] = {
-        [LIMIT_MEMORY] = LIMIT_BY_CGROUP,
-        [LIMIT_PROCESSES] = LIMIT_BY_CGROUP,
-        [LIMIT_CPUS] = LIMIT_BY_CGROUP,
-        [LIMIT_CPU_TIME] = LIMIT_BY_RLIMIT,
-        [LIMIT_OPEN_FILES] = LIMIT_BY_RLIMIT,
-        [LIMIT_FILE_SIZE] = LIMIT_BY_RLIMIT,
-        [LIMIT_TMP_SIZE] = LIMIT_BY_MOUNT,
-        [LIMIT_VOLUME_SIZE] = LIMIT_BY_HOST,
-        [LIMIT_VOLUME_FILES] = LIMIT_BY_HOST,
-        [LIMIT_WORKSPACE_SIZE] = LIMIT_BY_HOST,
-        [LIMIT_WORKSPACE_FILES] = LIMIT_BY_HOST,
-    };
-    for (enum limit l = LIMIT_NONE; l < LIMIT_COUNT; l++)
-        means[l] = limit_value(l, &spec->limits) > 0 ? by[l] : LIMIT_BY_NOTHING;
-}
+const enum limit_means docker_limit_means[LIMIT_COUNT] = {
+    [LIMIT_MEMORY] = LIMIT_BY_CGROUP,
+    [LIMIT_PROCESSES] = LIMIT_BY_CGROUP,
+    [LIMIT_CPUS] = LIMIT_BY_CGROUP,
+    [LIMIT_CPU_TIME] = LIMIT_BY_RLIMIT,
+    [LIMIT_OPEN_FILES] = LIMIT_BY_RLIMIT,
+    [LIMIT_FILE_SIZE] = LIMIT_BY_RLIMIT,
+    [LIMIT_TMP_SIZE] = LIMIT_BY_MOUNT,
+    [LIMIT_VOLUME_SIZE] = LIMIT_BY_HOST,
+    [LIMIT_VOLUME_FILES] = LIMIT_BY_HOST,
+    [LIMIT_WORKSPACE_SIZE] = LIMIT_BY_HOST,
+    [LIMIT_WORKSPACE_FILES] = LIMIT_BY_HOST,
+};

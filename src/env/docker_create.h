@@ -27,6 +27,6 @@ int docker_check(const struct sandbox_spec *spec, bool local, struct error *err)
 int docker_create_body(
     const struct docker_create *create, struct json_object **out, struct error *err);
 /* What enforces each limit in it. */
-void docker_limit_means(const struct sandbox_spec *spec, enum limit_means means[LIMIT_COUNT]);
+extern const enum limit_means docker_limit_means[LIMIT_COUNT];
 
 #endif

@@ -45,8 +45,9 @@ TAILQ_HEAD(request_list, engine_request);
 struct engine {
     struct loop *loop;
     struct http *http;
-    char *address, *socket, *url; /* the URL ends before the path */
-    char *ca_file, *cert_file, *key_file;
+    char *address, *url; /* the URL ends before the path */
+    char *socket, *ca_file, *cert_file, *key_file;
+    struct way way; /* of these */
     unsigned version; /* 1.N; 0: not known yet */
     struct engine_request *ping;
     struct request_list requests;
@@ -139,13 +140,11 @@ int engine_open(struct loop *loop, struct engine **out, struct error *err)
     e->loop = loop;
     TAILQ_INIT(&e->requests);
     int rc = parse_address(e, &host, &port, err);
+    e->way = (struct way){ e->socket, e->ca_file, e->cert_file, e->key_file };
     struct http_options options = { .host = host,
         .port = port,
-        .unix_path = e->socket,
+        .way = e->way,
         .peer = e->address,
-        .ca_file = e->ca_file,
-        .cert_file = e->cert_file,
-        .key_file = e->key_file,
         .codes = { ERROR_LOST, ERROR_LOST, ERROR_LOST, ERROR_ENVIRONMENT },
         .connections = CONNECTIONS,
         .connect_timeout = PING_SECONDS,
@@ -220,14 +219,12 @@ static void explain_socket(const struct engine *e, struct error *err)
     else if (stat(e->socket, &st) < 0 && errno == ENOENT)
         error_set(err, ERROR_LOST,
             "there is no Docker daemon at %.80s: install Docker and start it (systemctl start "
-            "docker), or "
-            "set DOCKER_HOST",
+            "docker), or set DOCKER_HOST",
             e->address);
     else if (access(e->socket, R_OK | W_OK) < 0)
         error_set(err, ERROR_ENVIRONMENT,
             "permission to use the Docker daemon at %.80s is denied: add your user to the group "
-            "docker, "
-            "or use --env local",
+            "docker, or use --env local",
             e->address);
     else
         error_set(err, ERROR_LOST,
@@ -436,10 +433,7 @@ int engine_hijack(struct engine *e, const char *path, const struct stream_events
     if (buf_failed(&head))
         return error_memory(err);
     struct stream_options options = { .url = e->url,
-        .unix_path = e->socket,
-        .ca_file = e->ca_file,
-        .cert_file = e->cert_file,
-        .key_file = e->key_file,
+        .way = e->way,
         .peer = e->address,
         .code = ERROR_LOST,
         .connect_timeout = PING_SECONDS,

@@ -31,6 +31,7 @@ struct server {
     bool model_in_url;
     char *url; /* as it was given, for people */
     char *peer, *key, *key_header;
+    char *ca_file; /* NULL: the system's */
     struct dialect_style style;
 };
 
@@ -430,14 +431,16 @@ static int open_http(struct server *s, struct loop *loop, const struct lm_option
     buf_puts(&peer, host);
     if (url_has(url, CURLUPART_PORT))
         buf_printf(&peer, ":%s", port);
+    bool own_ca = options->ca_file && options->ca_file[0];
     s->peer = buf_steal(&peer);
-    if (!s->peer)
+    s->ca_file = own_ca ? strdup(options->ca_file) : NULL;
+    if (!s->peer || (own_ca && !s->ca_file))
         return error_memory(err);
     struct http_options http = {
         .host = host,
         .port = (unsigned)strtoul(port, NULL, 10),
         .peer = s->peer,
-        .ca_file = options->ca_file && options->ca_file[0] ? options->ca_file : NULL,
+        .way.ca_file = s->ca_file,
         .codes = { ERROR_MODEL_CONNECT, ERROR_MODEL_CUT, ERROR_MODEL_STALL, ERROR_MODEL_REPLY },
         .connections = options->concurrency,
         .connect_timeout = options->connect_timeout,
@@ -445,9 +448,8 @@ static int open_http(struct server *s, struct loop *loop, const struct lm_option
         .stall_timeout = options->stall_timeout,
         .response_limit = RESPONSE_LIMIT,
     };
-    if (http.ca_file && access(http.ca_file, R_OK) < 0)
-        return error_set_errno(
-            err, ERROR_CONFIG, "the ca_file %.120s cannot be read", http.ca_file);
+    if (s->ca_file && access(s->ca_file, R_OK) < 0)
+        return error_set_errno(err, ERROR_CONFIG, "the ca_file %.120s cannot be read", s->ca_file);
     return http_open(loop, &http, &s->http, err);
 }
 
@@ -491,6 +493,7 @@ static void chat_close(void *client)
     free(s->url_after);
     free(s->url);
     free(s->peer);
+    free(s->ca_file);
     free(s->key);
     free(s->key_header);
     free(s);

@@ -53,7 +53,7 @@ TAILQ_HEAD(transfer_list, http_transfer);
 struct http {
     struct loop *loop;
     struct http_options options;
-    char *host, *unix_path, *ca_file, *cert_file, *key_file; /* what options points to */
+    char *host;
     CURLM *multi;
     struct timer *timer; /* libcurl's */
     struct timer *tick;  /* ours, for stalls; runs while there are transfers */
@@ -135,10 +135,6 @@ static void http_free(struct http *http)
     timer_free(http->tick);
     pin_free(http->pin);
     free(http->host);
-    free(http->unix_path);
-    free(http->ca_file);
-    free(http->cert_file);
-    free(http->key_file);
     free(http);
     curl_global_cleanup();
 }
@@ -309,23 +305,14 @@ static void http_act(struct http *http, curl_socket_t fd, int events)
     http_leave(http);
 }
 
-static void socket_ready(void *arg, int fd, int status, int events)
+static void socket_ready(void *arg, int fd, int events)
 {
-    int what = status < 0 ? CURL_CSELECT_ERR : 0;
-    if (events & UV_READABLE)
-        what |= CURL_CSELECT_IN;
-    if (events & UV_WRITABLE)
-        what |= CURL_CSELECT_OUT;
-    http_act(arg, fd, what);
+    http_act(arg, fd, events);
 }
 
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *unused)
 {
-    struct http *http = arg;
-    if (what == CURL_POLL_REMOVE)
-        return sockets_want(http->sockets, fd, 0);
-    int events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
-    return sockets_want(http->sockets, fd, events);
+    return sockets_want(((struct http *)arg)->sockets, fd, what);
 }
 
 static int on_close(void *arg, curl_socket_t fd)
@@ -507,18 +494,7 @@ static bool transfer_prepare(struct http_transfer *t)
     curl_easy_setopt(e, CURLOPT_XFERINFODATA, t);
     curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, on_close);
     curl_easy_setopt(e, CURLOPT_CLOSESOCKETDATA, t->http);
-    if (o->unix_path) {
-        curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, o->unix_path);
-        curl_easy_setopt(e, CURLOPT_PROXY, "");
-    }
-    if (o->cert_file)
-        curl_easy_setopt(e, CURLOPT_SSLCERT, o->cert_file);
-    if (o->key_file)
-        curl_easy_setopt(e, CURLOPT_SSLKEY, o->key_file);
-    if (o->ca_file) {
-        curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
-        curl_easy_setopt(e, CURLOPT_CAPATH, NULL); /* instead of the system's, not beside them */
-    }
+    way_take(e, &o->way);
     return curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK;
 }
 
@@ -626,15 +602,6 @@ static bool needs_lookup(const char *host)
     return host[0] != '[' && host[strspn(host, "0123456789.")] != '\0';
 }
 
-/* *kept is a copy of *text, which becomes it; true without one. */
-static bool keep(const char **text, char **kept)
-{
-    *kept = *text ? strdup(*text) : NULL;
-    bool ok = *kept || !*text;
-    *text = *kept;
-    return ok;
-}
-
 static bool http_fill(struct http *http)
 {
     struct http_options *o = &http->options;
@@ -642,12 +609,11 @@ static bool http_fill(struct http *http)
     http->sockets = sockets_new(http->loop, socket_ready, http);
     http->timer = timer_new(http->loop, timer_due, http);
     http->tick = timer_new(http->loop, tick_due, http);
-    bool kept = keep(&o->host, &http->host) && keep(&o->unix_path, &http->unix_path) &&
-                keep(&o->ca_file, &http->ca_file) && keep(&o->cert_file, &http->cert_file) &&
-                keep(&o->key_file, &http->key_file);
-    if (!http->multi || !http->sockets || !http->timer || !http->tick || !kept)
+    http->host = strdup(o->host);
+    if (!http->multi || !http->sockets || !http->timer || !http->tick || !http->host)
         return false;
-    if (!o->unix_path && needs_lookup(o->host)) {
+    o->host = http->host;
+    if (!o->way.unix_path && needs_lookup(o->host)) {
         http->pin = pin_new(http->loop, o->host, o->port, host_looked_up, http);
         if (!http->pin)
             return false;

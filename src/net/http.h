@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/loop.h"
+#include "net/way.h"
 
 struct http;
 struct http_transfer;
@@ -23,10 +24,8 @@ struct http_codes {
 struct http_options {
     const char *host; /* of all requests, for the look-up; in brackets if IPv6 */
     unsigned port;
-    const char *unix_path; /* the socket that takes the connections instead; NULL: none */
-    const char *peer;      /* how errors name the host; lasts as long as the http */
-    const char *ca_file;   /* NULL: the system's */
-    const char *cert_file, *key_file; /* to show the server who we are; NULL: nothing */
+    struct way way;   /* its texts, and the next, last as long as the http */
+    const char *peer; /* how errors name the host */
     struct http_codes codes;
     unsigned connections;   /* at most */
     double connect_timeout; /* seconds, TLS included */

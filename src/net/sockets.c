@@ -1,6 +1,7 @@
 /* net/sockets.c: see sockets.h. A table by descriptor: the kernel gives the lowest free number. */
 #include "net/sockets.h"
 
+#include <curl/curl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uv.h>
@@ -32,8 +33,10 @@ static int watch_for(struct entry *e, int events)
 static void socket_ready(void *arg, int status, int events)
 {
     struct entry *e = arg;
+    int found = (status < 0 ? CURL_CSELECT_ERR : 0) | (events & UV_READABLE ? CURL_CSELECT_IN : 0) |
+                (events & UV_WRITABLE ? CURL_CSELECT_OUT : 0);
     if (e->wanted)
-        e->sockets->fn(e->sockets->arg, e->fd, status, events);
+        e->sockets->fn(e->sockets->arg, e->fd, found);
     else
         /* Nobody expects bytes: the server has left, and libcurl looks before it uses a socket again. */
         watch_for(e, 0);
@@ -90,9 +93,12 @@ static struct entry *entry_of(const struct sockets *s, int fd)
     return fd >= 0 && (size_t)fd < s->count ? s->entries[fd] : NULL;
 }
 
-int sockets_want(struct sockets *s, int fd, int events)
+int sockets_want(struct sockets *s, int fd, int what)
 {
     struct entry *e = entry_of(s, fd);
+    int events = what == CURL_POLL_REMOVE ? 0
+                                          : (what & CURL_POLL_IN ? UV_READABLE : 0) |
+                                                (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
     if (!e && events == 0)
         return 0;
     if (!e && !(e = entry_new(s, fd)))

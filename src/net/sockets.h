@@ -12,16 +12,17 @@
 
 struct sockets;
 
-/* The socket is ready for `events` (UV_READABLE, UV_WRITABLE), or has failed: status < 0. */
-typedef void sockets_fn(void *arg, int fd, int status, int events);
+/* The socket is ready for `events`, as curl_multi_socket_action has them: a set of CURL_CSELECT_IN, _OUT and _ERR. */
+typedef void sockets_fn(void *arg, int fd, int events);
 
 /* NULL without memory. */
 struct sockets *sockets_new(struct loop *loop, sockets_fn *fn, void *arg);
 /* No socket may be open any more. NULL is fine. */
 void sockets_free(struct sockets *s);
 
-/* From now on fn hears of these events of fd; 0: of none, until the next call. -1 without memory. */
-int sockets_want(struct sockets *s, int fd, int events);
+/* From now on fn hears of what libcurl asks for (CURL_POLL_IN, _OUT, _INOUT), until the next call; of nothing after
+ * CURL_POLL_REMOVE. -1 without memory. */
+int sockets_want(struct sockets *s, int fd, int what);
 /* Must come before fd is closed. */
 void sockets_forget(struct sockets *s, int fd);
 

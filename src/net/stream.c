@@ -243,25 +243,15 @@ static void act(struct stream *s, curl_socket_t fd, int events)
     leave(s);
 }
 
-static void socket_ready(void *arg, int fd, int status, int events)
+static void socket_ready(void *arg, int fd, int events)
 {
-    int what = status < 0 ? CURL_CSELECT_ERR : 0;
-    if (events & UV_READABLE)
-        what |= CURL_CSELECT_IN;
-    if (events & UV_WRITABLE)
-        what |= CURL_CSELECT_OUT;
-    act(arg, fd, what);
+    act(arg, fd, events);
 }
 
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *unused)
 {
     struct stream *s = arg;
-    if (s->connected)
-        return 0;
-    if (what == CURL_POLL_REMOVE)
-        return sockets_want(s->sockets, fd, 0);
-    int events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
-    return sockets_want(s->sockets, fd, events);
+    return s->connected ? 0 : sockets_want(s->sockets, fd, what);
 }
 
 static int on_close(void *arg, curl_socket_t fd)
@@ -313,18 +303,7 @@ static bool set_up(struct stream *s, const struct stream_options *o)
     curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     if (o->connect_timeout > 0)
         curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)(o->connect_timeout * 1000));
-    if (o->unix_path) {
-        curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, o->unix_path);
-        curl_easy_setopt(e, CURLOPT_PROXY, "");
-    }
-    if (o->cert_file)
-        curl_easy_setopt(e, CURLOPT_SSLCERT, o->cert_file);
-    if (o->key_file)
-        curl_easy_setopt(e, CURLOPT_SSLKEY, o->key_file);
-    if (o->ca_file) {
-        curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
-        curl_easy_setopt(e, CURLOPT_CAPATH, NULL);
-    }
+    way_take(e, &o->way);
     return curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_URL, o->url) == CURLE_OK &&
            curl_multi_add_handle(s->multi, e) == CURLM_OK;

@@ -11,15 +11,14 @@
 
 #include "base/error.h"
 #include "base/loop.h"
+#include "net/way.h"
 
 struct stream;
 
 /* Texts are copied. */
 struct stream_options {
     const char *url; /* http://HOST:PORT or https://HOST:PORT: where to, and whether with TLS */
-    const char *unix_path;            /* the socket that takes the connection instead; NULL: none */
-    const char *ca_file;              /* NULL: the system's */
-    const char *cert_file, *key_file; /* NULL: nothing */
+    struct way way;
     const char *peer;                 /* how errors name the server */
     enum error_code code;             /* of errors */
     double connect_timeout;           /* seconds, TLS included; 0: libcurl's own */

@@ -125,16 +125,6 @@ static void test_what_cannot_be_had_is_refused_by_name(void **state)
     }
 }
 
-static void test_the_means_of_limits_are_told(void **state)
-{
-    struct sandbox_spec spec = { .limits = { .memory = 1, .open_files = 1 } };
-    enum limit_means means[LIMIT_COUNT];
-    docker_limit_means(&spec, means);
-    assert_int_equal(means[LIMIT_MEMORY], LIMIT_BY_CGROUP);
-    assert_int_equal(means[LIMIT_OPEN_FILES], LIMIT_BY_RLIMIT);
-    assert_int_equal(means[LIMIT_CPUS], LIMIT_BY_NOTHING);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,7 +132,6 @@ int main(void)
         cmocka_unit_test(test_every_wish_is_told),
         cmocka_unit_test(test_gpus_are_asked_for_as_docker_run_does),
         cmocka_unit_test(test_what_cannot_be_had_is_refused_by_name),
-        cmocka_unit_test(test_the_means_of_limits_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
