@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "env/bridge.h"
+#include "env/daytona.h"
 #include "env/docker.h"
 #include "env/local.h"
 #include "env/plugin.h"
@@ -32,7 +33,8 @@ static const struct {
     { "local", local_open, &local_powers, "processes of this machine, behind its kernel's walls",
         NULL },
     { "docker", docker_open, &docker_powers, "containers of a Docker daemon (DOCKER_HOST)", NULL },
-    { "daytona", NULL, NULL, NULL, "a Daytona account" },
+    { "daytona", daytona_open, &daytona_powers, "sandboxes of Daytona's cloud (DAYTONA_API_KEY)",
+        NULL },
     { "prime", NULL, NULL, NULL, "a Prime account" },
     { "e2b", NULL, NULL, NULL, "an E2B account" },
     { "modal", NULL, NULL, NULL, "a Modal account" },
