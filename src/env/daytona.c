@@ -26,10 +26,14 @@ enum {
     LIST_SECONDS = 60,
 };
 
+/* Where code that was written for Daytona's sandboxes has staged files. */
+#define WORKSPACE "/home/daytona/workspace"
+
 struct place {
     TAILQ_ENTRY(place) link;
     struct daytona *env;
     struct daytona_sandbox *sandbox;
+    bool ending;
 };
 TAILQ_HEAD(place_list, place);
 
@@ -198,38 +202,50 @@ static int daytona_start(void *arg, struct carrier *carrier, const struct sandbo
     TAILQ_INSERT_TAIL(&env->places, p, link);
     if (!env->swept)
         daytona_collect(env, NULL, NULL, NULL);
-    *own = p->sandbox;
+    *own = p;
     return 0;
 }
 
 static void daytona_write(void *own, const struct iovec *iov, int count)
 {
-    daytona_sandbox_write(own, iov, count);
+    daytona_sandbox_write(((struct place *)own)->sandbox, iov, count);
 }
 
 static void daytona_pause(void *own, bool paused)
 {
-    daytona_sandbox_pause(own, paused);
+    daytona_sandbox_pause(((struct place *)own)->sandbox, paused);
 }
 
 static void daytona_end(void *own)
 {
-    daytona_sandbox_end(own);
+    struct place *p = own;
+    p->ending = true;
+    daytona_sandbox_end(p->sandbox);
 }
 
 static const char *daytona_volume(void *own)
 {
-    return daytona_sandbox_volume(own);
+    return daytona_sandbox_volume(((struct place *)own)->sandbox);
 }
 
 static const char *daytona_id(void *own)
 {
-    return daytona_sandbox_id(own);
+    return daytona_sandbox_id(((struct place *)own)->sandbox);
 }
 
 static void daytona_describe(void *own, struct buf *out)
 {
-    daytona_sandbox_describe(own, out);
+    daytona_sandbox_describe(((struct place *)own)->sandbox, out);
+}
+
+static bool daytona_settling(const void *arg)
+{
+    const struct daytona *env = arg;
+    const struct place *p;
+    TAILQ_FOREACH(p, &env->places, link)
+    if (p->ending)
+        return true;
+    return false;
 }
 
 /* Waits until the service has removed what is left; not for ever. */
@@ -269,7 +285,7 @@ const struct powers
                            [POWER_IMAGE] = POWER_YES("built by the service when it is new"),
                            [POWER_PULL] = POWER_NO("the service fetches images as it likes"),
                            [POWER_VOLUME] = POWER_YES("Daytona's own, at " DAYTONA_MEMORY),
-                           [POWER_WORKSPACE] = POWER_NO("staged files do not go there yet"),
+                           [POWER_WORKSPACE] = POWER_YES("sent at the start, to " WORKSPACE),
                            [POWER_READ] = POWER_NO("the sandbox is on another machine"),
                            [POWER_NETWORK] = POWER_YES("none, or open"),
                            [POWER_ALLOW] = POWER_YES("address ranges and domains"),
@@ -301,7 +317,9 @@ static const struct carrier_ops daytona_ops = {
     .pause = daytona_pause,
     .end = daytona_end,
     .volume = daytona_volume,
+    .workspace = WORKSPACE,
     .id = daytona_id,
+    .settling = daytona_settling,
     .collect = daytona_collect,
     .describe = daytona_describe,
     .free = daytona_free,

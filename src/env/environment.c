@@ -4,11 +4,14 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "env/bridge.h"
 #include "env/daytona.h"
 #include "env/docker.h"
 #include "env/local.h"
 #include "env/plugin.h"
+
+enum { SETTLE_SECONDS = 10 };
 
 typedef int open_fn(struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err);
@@ -101,6 +104,16 @@ int environment_check(
     for (enum power p = 0; p < POWER_COUNT; p++)
         asked |= wanted[p] ? (uint64_t)1 << p : 0;
     return ops->powers ? powers_check(ops->powers, ops->name, asked, err) : 0;
+}
+
+void environment_settle(struct environment *env)
+{
+    const struct environment_base *base = (const struct environment_base *)env;
+    uint64_t begun = clock_ns();
+    while (base->ops->settling && base->ops->settling(env) && !loop_is_running(base->loop) &&
+           clock_seconds_since(begun) < SETTLE_SECONDS)
+        if (loop_turn(base->loop, 500, NULL) < 0)
+            break;
 }
 
 void environment_on_news(
