@@ -79,16 +79,23 @@ static void finish(struct terminal *t, const struct error *why)
     t->events.ended(t->arg, &told);
 }
 
-/* The last words of the shell's, on one line. */
+/* The last words of the shell's, on one line; but for its goodbye. */
 static void last_words(const struct terminal *t, struct buf *out)
 {
+    static const char goodbye[] = "logout";
     cleanup_buf struct buf said = { 0 };
+    const char *from;
     text_append_utf8(&said, buf_text(&t->noise), t->noise.len);
-    while (said.len > 0 && strchr(" \r\n\t", said.data[said.len - 1]))
-        said.data[--said.len] = '\0';
-    const char *from = buf_text(&said);
-    for (const char *at = from; (at = strchr(at, '\n')); at++)
-        from = at + 1;
+    do {
+        while (said.len > 0 && strchr(" \r\n\t", said.data[said.len - 1]))
+            said.data[--said.len] = '\0';
+        from = buf_text(&said);
+        for (const char *at = from; (at = strchr(at, '\n')); at++)
+            from = at + 1;
+        if (strcmp(from, goodbye) != 0)
+            break;
+        said.len -= sizeof goodbye - 1;
+    } while (said.len > 0);
     if (from[0])
         buf_puts(out, ": ");
     text_append_visible(out, from, strlen(from));
