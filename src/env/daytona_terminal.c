@@ -101,17 +101,6 @@ static void last_words(const struct terminal *t, struct buf *out)
     text_append_visible(out, from, strlen(from));
 }
 
-static void finish_exited(struct terminal *t)
-{
-    struct error why = { 0 };
-    cleanup_buf struct buf words = { 0 };
-    last_words(t, &words);
-    if (!t->spoken)
-        error_set(&why, ERROR_ENVIRONMENT, "its Python did not start (status %lld)%.150s",
-            (long long)t->status, buf_text(&words));
-    finish(t, &why);
-}
-
 /* ---- what is lost is looked for ---- */
 
 static void doubt(struct terminal *t, const struct error *why)
@@ -134,6 +123,10 @@ void terminal_retry(struct terminal *t)
     struct error why = t->last;
     if (t->stage != STAGE_DOUBT)
         return;
+    if (t->exited) {
+        finish(t, &why);
+        return;
+    }
     if (t->gone && t->spoken) {
         error_set(&why, ERROR_LOST,
             "the terminal in the sandbox is gone; what the cell did is not known");
@@ -151,6 +144,22 @@ void terminal_retry(struct terminal *t)
     t->tries++;
     t->stage = STAGE_WAIT;
     timer_start(t->timer, ms < AGAIN_MOST_MS ? ms : AGAIN_MOST_MS, 0);
+}
+
+/* Its program has ended. If that was because the whole sandbox has, its state says why. */
+static void exited(struct terminal *t)
+{
+    struct error why = { 0 };
+    cleanup_buf struct buf words = { 0 };
+    if (t->spoken) {
+        t->gone = true;
+        doubt(t, &why);
+        return;
+    }
+    last_words(t, &words);
+    error_set(&why, ERROR_ENVIRONMENT, "its Python did not start (status %lld)%.150s",
+        (long long)t->status, buf_text(&words));
+    finish(t, &why);
 }
 
 /* A connection that stood is made again at once; the sandbox is asked about if that fails. */
@@ -263,7 +272,7 @@ static void socket_closed(void *arg, const struct websocket_end *end)
         json_object_is_type(o, json_type_object))
         take_exit(t, o);
     if (t->exited) {
-        finish_exited(t);
+        exited(t);
         return;
     }
     t->gone = end->http == 404;

@@ -33,9 +33,7 @@ def fake(service, home, monkeypatch):
     """The service, without a sandbox and without a fault; no sandbox may be left behind."""
     for name, value in service.environment.items():
         monkeypatch.setenv(name, value)
-    service.order("cuts", [])
-    service.order("delay", {"states": 0})
-    service.order("keys", {"keys": [daytona_fake.KEY]})
+    service.order("calm", {})
     yield service
     droste.clear_shelf()
     left = service.sandboxes()
@@ -191,14 +189,14 @@ for path in glob.glob('/proc/[0-9]*/environ') + glob.glob('/proc/[0-9]*/cmdline'
 for top in ('/home', '/tmp', '/dev/shm'):
     for root, _, names in os.walk(top):
         seen += [open(os.path.join(root, n), 'rb').read() for n in names if os.access(os.path.join(root, n), os.R_OK)]
-word = 'canary-' + '7c1e55'
-SUBMIT(found=sum(word.encode() in s for s in seen), looked=len(seen), mine=word in str(os.environ))
+parts = ['canary', '7c1e55']
+SUBMIT(found=sum('-'.join(parts).encode() in s for s in seen), looked=len(seen), mine='-'.join(parts) in str(os.environ))
 """)
     assert found.found == 0 and found.looked > 4 and found.mine is False
-    assert "canary" not in json.dumps(found.json)
+    assert daytona_fake.KEY not in json.dumps(found.json)
     interp.shutdown()
     fake.order("fail", {"method": "POST", "path": "/sandbox$", "status": 403, "message": "no, %s" % daytona_fake.KEY})
-    done = cell(fake, home, "--verbose", "-c", "1")
+    done = cell(fake, home, "-c", "1")
     assert done.returncode != 0 and "refuses (403)" in done.stderr and "canary" not in done.stderr + done.stdout, done.stderr
 
 
@@ -247,20 +245,20 @@ def test_what_a_killed_host_has_left_is_collected(fake, home):
         while len([s for s in fake.sandboxes() if s["terminals"]]) < 2 and time.monotonic() < deadline:
             time.sleep(0.1)
         hosts[0].kill()
-        hosts[0].communicate()
+        hosts[0].wait()
         assert len(fake.sandboxes()) == 2
         done = droste_cli.droste(home, "env", "gc", "--env", "daytona", **fake.environment, DROSTE_DATABASE="none")
         assert done.returncode == 0 and "1" in done.stdout, done.stdout + done.stderr
         left = fake.sandboxes()
         assert [s["labels"]["droste.owner"].split()[0] for s in left] == [str(hosts[1].pid)]
         hosts[1].kill()
-        hosts[1].communicate()
+        hosts[1].wait()
         assert cell(fake, home, "-c", "import time; time.sleep(0.5)").returncode == 0
         assert not fake.sandboxes()
     finally:
         for host in hosts:
             host.kill()
-            host.communicate()
+            host.communicate()          # closes its pipe
 
 
 # -- stopped, and gone on in
@@ -450,8 +448,10 @@ def test_any_text_comes_as_it_was(opened, fake):
     """What a terminal could take for its own: control characters, marks, quotes; what is no Unicode."""
     interp = opened(model=lambda messages: messages[-1]["content"])
     for text in AWKWARD:
-        result = interp.execute("SUBMIT(back=given, same=[ord(c) for c in given])", variables={"given": text})
+        result = interp.execute("SUBMIT(same=[ord(c) for c in given])", variables={"given": text})
         assert result.same == [ord(c) for c in text]
-        assert result.back == text
-        if not any(0xD800 <= ord(c) < 0xE000 for c in text) and text:
-            assert interp.execute("llm_query(given)").echo == repr(text)
+        if any(0xD800 <= ord(c) < 0xE000 for c in text):
+            continue            # which no answer may have: JSON has no such text
+        assert interp.execute("SUBMIT(back=given)").back == text
+        if text:
+            assert interp.execute("llm_query(given) == given").echo == "True"
