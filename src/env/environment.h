@@ -84,6 +84,8 @@ struct sandbox_events {
     void (*output)(void *arg, int stream, const char *data, size_t len);
     /* The guest is gone; the last event, after which only `close` may be called. */
     void (*ended)(void *arg, const struct sandbox_exit *how);
+    /* What `settle` was called for is done. NULL for who does not call it. */
+    void (*settled)(void *arg);
 };
 
 struct sandbox; /* each environment has its own; the first member is this: */
@@ -115,6 +117,9 @@ struct environment_ops {
     int (*send)(struct sandbox *s, const struct iovec *iov, int count, int fd, struct error *err);
     /* An operation begins: it goes before those that have lasted long. */
     void (*attend)(struct sandbox *s);
+    /* A cell has ended. True: what it did to the volume is on its way here, and `settled` is told when it is, or `ended` why not. The whole may
+     * be NULL: there is never anything to wait for. */
+    bool (*settle)(struct sandbox *s);
     /* Rings the guest's doorbell (SIGINT); the frame INTERRUPT says what for. */
     void (*interrupt)(struct sandbox *s);
     /* Ends the guest and all its processes at once; `ended` follows. */
@@ -160,6 +165,8 @@ const char *environment_name(size_t i);
 const char *environment_about(size_t i);
 /* And then what it would need; NULL: it is here. */
 const char *environment_needs(size_t i);
+/* Whether one of them that is here can be tried: a key, a socket; nothing is sent. The error says what to set. */
+int environment_configured(size_t i, struct error *err);
 /* What one of them can do, by its name, without opening it; NULL where that is not known. */
 const struct powers *environment_powers(const char *name);
 
