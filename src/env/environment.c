@@ -6,8 +6,10 @@
 #include "base/cleanup.h"
 #include "env/bridge.h"
 #include "env/docker.h"
+#include "env/e2b.h"
 #include "env/local.h"
 #include "env/plugin.h"
+#include "env/prime.h"
 
 typedef int open_fn(struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err);
@@ -33,8 +35,9 @@ static const struct {
         NULL },
     { "docker", docker_open, &docker_powers, "containers of a Docker daemon (DOCKER_HOST)", NULL },
     { "daytona", NULL, NULL, NULL, "a Daytona account" },
-    { "prime", NULL, NULL, NULL, "a Prime account" },
-    { "e2b", NULL, NULL, NULL, "an E2B account" },
+    { "prime", prime_open, &prime_powers, "virtual machines of Prime Intellect (PRIME_API_KEY)",
+        NULL },
+    { "e2b", e2b_open, &e2b_powers, "sandboxes of E2B (E2B_API_KEY)", NULL },
     { "modal", NULL, NULL, NULL, "a Modal account" },
 };
 

@@ -13,7 +13,8 @@ enum { FLAG_END = 2, WORDS_MOST = 150 };
 
 static const struct {
     const char *name;
-    long status; /* for which an answer that is not of the service, but of somebody before it, stands */
+    long
+        status; /* for which an answer that is not of the service, but of somebody before it, stands */
     enum error_code error;
 } codes[] = {
     [CONNECT_OK] = { "", 0, ERROR_NONE },
@@ -42,8 +43,8 @@ struct connect_call {
     void *arg;
     struct connect_decoder decoder;
     bool is_stream;
-    bool over;     /* what comes is passed over */
-    bool feeding;  /* cancelled meanwhile, it is freed behind that */
+    bool over;    /* what comes is passed over */
+    bool feeding; /* cancelled meanwhile, it is freed behind that */
     bool cancelled;
     struct timer *late; /* tells an end that came from within the stream */
 };
@@ -223,8 +224,8 @@ static void on_piece(void *arg, const char *data, size_t len)
         timer_start(c->late, 0, 0);
 }
 
-static void explain(const struct connect_call *c, const struct rest_answer *answer,
-    struct connect_result *result)
+static void explain(
+    const struct connect_call *c, const struct rest_answer *answer, struct connect_result *result)
 {
     const char *name = json_get_string(answer->body, "code", NULL);
     if (name && code_of_name(name) != CONNECT_UNKNOWN) {
@@ -256,8 +257,7 @@ static void on_done(void *arg, const struct rest_answer *answer)
 }
 
 static int call_open(struct rest *service, struct rest_ask *ask,
-    const struct connect_handler *handler, void *arg, struct connect_call **out,
-    struct error *err)
+    const struct connect_handler *handler, void *arg, struct connect_call **out, struct error *err)
 {
     struct connect_call *c = calloc(1, sizeof *c);
     if (!c)

@@ -59,15 +59,14 @@ int connect_send(struct rest *service, const char *path, const struct buf *messa
     struct error *err);
 /* One message there, many back, as long as it takes. */
 int connect_stream(struct rest *service, const char *path, const struct buf *message,
-    const struct connect_handler *handler, void *arg, struct connect_call **out,
-    struct error *err);
+    const struct connect_handler *handler, void *arg, struct connect_call **out, struct error *err);
 /* Ends it without `done`. NULL is fine. */
 void connect_cancel(struct connect_call *call);
 
 /* The envelopes of a stream, in pieces of any size. */
 struct connect_decoder {
-    struct buf in; /* of one that is not whole */
-    bool ended;    /* the last envelope has come */
+    struct buf in;                /* of one that is not whole */
+    bool ended;                   /* the last envelope has come */
     struct connect_result result; /* which says this */
 };
 

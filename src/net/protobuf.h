@@ -26,8 +26,7 @@ struct protobuf_field {
 };
 
 /* 1: a field; 0: there is none behind the last; ERROR_PROTOCOL. */
-int protobuf_next(
-    struct protobuf_reader *r, struct protobuf_field *field, struct error *err);
+int protobuf_next(struct protobuf_reader *r, struct protobuf_field *field, struct error *err);
 /* The number of a sint32 or sint64. */
 int64_t protobuf_signed(uint64_t value);
 

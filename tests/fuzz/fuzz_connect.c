@@ -39,7 +39,8 @@ static bool see(void *arg, const char *data, size_t len)
     return true;
 }
 
-static int feed(struct connect_decoder *d, struct seen *s, const uint8_t *data, size_t size, size_t piece)
+static int feed(
+    struct connect_decoder *d, struct seen *s, const uint8_t *data, size_t size, size_t piece)
 {
     struct input in = { data, size };
     struct error err = { 0 };

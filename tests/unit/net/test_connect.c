@@ -78,7 +78,8 @@ static void says_how_it_ended(void **state)
         { "{\"error\":{\"code\":\"odd\",\"message\":\"a\\u001bb\"},\"metadata\":{}}",
             CONNECT_UNKNOWN, ERROR_ENVIRONMENT, "unknown: a\\x1bb" },
         { "{\"error\":{}}", CONNECT_UNKNOWN, ERROR_ENVIRONMENT, "unknown: it does not say why" },
-        { "{\"error\":{\"code\":\"\"}}", CONNECT_UNKNOWN, ERROR_ENVIRONMENT, "unknown: it does not say why" },
+        { "{\"error\":{\"code\":\"\"}}", CONNECT_UNKNOWN, ERROR_ENVIRONMENT,
+            "unknown: it does not say why" },
         { "{\"error\":null}", CONNECT_OK, ERROR_NONE, "" },
     };
     for (size_t i = 0; i < array_length(cases); i++) {

@@ -63,18 +63,21 @@ static void refuses_what_is_no_message(void **state)
         const char *data;
         size_t len;
     } bad[] = {
-        { "\x08", 1 },                                                 /* no number */
-        { "\x08\x80", 2 },                                             /* half of one */
-        { "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", 11 },        /* more than 64 bits */
-        { "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12 },    /* too long */
+        { "\x08", 1 },                                              /* no number */
+        { "\x08\x80", 2 },                                          /* half of one */
+        { "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", 11 },     /* more than 64 bits */
+        { "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12 }, /* too long */
         { "\x12\x03"
           "ab",
-            4 },                                                       /* a length beyond the end */
-        { "\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11 },        /* far beyond */
-        { "\x0b", 1 }, { "\x0c", 1 }, { "\x0e", 1 }, { "\x0f", 1 },    /* types that are none, or none any more */
-        { "\x00\x01", 2 },                                             /* field 0 */
-        { "\x80\x80\x80\x80\x80\x80\x01\x01", 8 },                     /* a number of a field beyond all */
-        { "\x0d\x01\x02\x03", 4 },                                     /* half of a fixed one */
+            4 },                                                /* a length beyond the end */
+        { "\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11 }, /* far beyond */
+        { "\x0b", 1 },
+        { "\x0c", 1 },
+        { "\x0e", 1 },
+        { "\x0f", 1 },                             /* types that are none, or none any more */
+        { "\x00\x01", 2 },                         /* field 0 */
+        { "\x80\x80\x80\x80\x80\x80\x01\x01", 8 }, /* a number of a field beyond all */
+        { "\x0d\x01\x02\x03", 4 },                 /* half of a fixed one */
         { "\x09\x01\x02\x03\x04\x05\x06\x07", 8 },
     };
     for (size_t i = 0; i < array_length(bad); i++) {

@@ -1,0 +1,12 @@
+/* env/e2b.h: sandboxes of E2B; see docs/environments.md. */
+#ifndef DROSTE_ENV_E2B_H
+#define DROSTE_ENV_E2B_H
+
+#include "env/environment.h"
+
+extern const struct powers e2b_powers;
+
+int e2b_open(struct loop *loop, const struct environment_options *options, struct environment **out,
+    struct error *err);
+
+#endif

@@ -1,0 +1,12 @@
+/* env/prime.h: sandboxes of Prime Intellect's, those that are virtual machines; see docs/environments.md. */
+#ifndef DROSTE_ENV_PRIME_H
+#define DROSTE_ENV_PRIME_H
+
+#include "env/environment.h"
+
+extern const struct powers prime_powers;
+
+int prime_open(struct loop *loop, const struct environment_options *options,
+    struct environment **out, struct error *err);
+
+#endif
