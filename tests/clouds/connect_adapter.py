@@ -1,0 +1,41 @@
+"""Adapters of the conformance suite for Prime and E2B: each starts the fake of its provider, and says what the provider has not."""
+import atexit
+import os
+
+import connect_fake
+from adapters import ADAPTERS, Adapter
+
+WALL = "the wall is the provider's machine, which the fake's processes on this one have not"
+FILES = "the machine does not see this one's files"
+
+LACKS = {
+    "workspace": FILES,
+    "read": FILES,
+    "files": WALL,
+    "network": WALL,
+    "memory together": "the provider's machine is the bound, which is none of ours",
+    "cpus": "the provider's machine has as many as were asked for; nothing here bounds them",
+    "tmp size": "the machine's disk is the bound",
+    "whole": "the machine is what ends all at once; on the fake's a process that is killed alone leaves the others",
+}
+
+
+class Machine(Adapter):
+    lacks = LACKS
+    operations = 1
+    fake = None
+
+    def __init__(self, text, settings):
+        if connect_fake.missing():
+            raise RuntimeError(connect_fake.missing())
+        if Machine.fake is None or Machine.fake.name != self.name:
+            Machine.fake = connect_fake.Fake(self.name)
+            atexit.register(Machine.fake.close)
+            os.environ.update(Machine.fake.environment)
+        super().__init__(text, settings)
+
+
+def register(name):
+    volume = {"prime": "nothing of a machine outlives it", "e2b": "E2B's volumes are not used"}[name]
+    lacks = {**LACKS, "volume": volume}
+    ADAPTERS.register(type(name.title(), (Machine,), {"name": name, "word": "image", "lacks": lacks}))
