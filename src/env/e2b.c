@@ -258,14 +258,13 @@ const struct powers
                        [POWER_IMAGE] = POWER_YES("a template of E2B's, base by default"),
                        [POWER_PULL] = POWER_NO("templates are built before"),
                        [POWER_VOLUME] = POWER_NO("E2B's volumes are not used"),
-                       [POWER_WORKSPACE] =
-                           POWER_NO("the sandbox does not see this machine's files"),
+                       [POWER_WORKSPACE] = POWER_YES("sent at the start"),
                        [POWER_READ] = POWER_NO("the sandbox does not see this machine's files"),
                        [POWER_NETWORK] = POWER_YES("none by default; open"),
                        [POWER_ALLOW] = POWER_YES("domains and addresses (CIDR)"),
                        [POWER_MEMORY] =
                            POWER_YES("of each process; the sandbox has what its template says"),
-                       [POWER_PROCESSES] = POWER_YES("of the worker's user, by rlimit"),
+                       [POWER_PROCESSES] = POWER_NO("nothing but the machine bounds them"),
                        [POWER_CPUS] = POWER_NO("the template says how many"),
                        [POWER_DISK] = POWER_NO("the template says how much"),
                        [POWER_GPUS] = POWER_NO("E2B has none"),

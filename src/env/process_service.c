@@ -362,7 +362,8 @@ static void on_sent(void *arg, const struct connect_result *result)
     send_some(p);
 }
 
-/* What is in flight, once more where the token was refused. */
+/* What is in flight, once more where the token was refused. It may be done twice: where there is no key, the link passes over what
+ * comes twice. */
 static void send_again(struct process_service *p)
 {
     static const struct connect_handler handler = { NULL, on_sent };
@@ -373,8 +374,8 @@ static void send_again(struct process_service *p)
     if (buf_failed(&message) || buf_failed(&path) || fifo_failed(&p->waiting))
         error_memory(&err);
     else
-        connect_send(p->rest, buf_text(&path), &message, p->dialect->keyed, INPUT_SECONDS, &handler,
-            p, &p->sending, &err);
+        connect_send(p->rest, buf_text(&path), &message, true, INPUT_SECONDS, &handler, p,
+            &p->sending, &err);
     if (err.code != ERROR_NONE)
         end_with(p, &err);
 }

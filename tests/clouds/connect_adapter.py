@@ -9,8 +9,9 @@ WALL = "the wall is the provider's machine, which the fake's processes on this o
 FILES = "the machine does not see this one's files"
 
 LACKS = {
-    "workspace": FILES,
     "read": FILES,
+    "processes": "nothing but the machine bounds them",
+    "with host": "its supervisor ends when it has not heard of its host for 90 s, the machine at its limits in time, or by droste env gc",
     "files": WALL,
     "network": WALL,
     "memory together": "the provider's machine is the bound, which is none of ours",

@@ -40,6 +40,7 @@ POWERS = {
     "tmp size": "a bound on temporary files (tmp_size)",
     "semaphores": "named semaphores and shared memory, which multiprocessing's pools need",
     "whole": "a sandbox that is killed from outside takes all its processes with it",
+    "with host": "a sandbox whose host is killed ends at once",
     "outside": "somebody on this machine can see and end the guest's processes",
 }
 

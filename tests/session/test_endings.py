@@ -206,7 +206,7 @@ interp.execute("import time\\nwhile True: time.sleep(0.01)")
 """
 
 
-@pytest.mark.needs("outside")
+@pytest.mark.needs("outside", "with host")
 def test_a_host_that_is_killed_leaves_nothing(environment, marked):
     """If the host is killed, its sandboxes are killed, with all that they started."""
     host = subprocess.Popen([sys.executable, "-c", HOST % ([os.path.dirname(adapters.__file__), os.path.join(ROOT, "python")], environment.id)],
