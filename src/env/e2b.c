@@ -293,6 +293,12 @@ static char *variable(const char *name)
     return value && value[0] ? strdup(value) : NULL;
 }
 
+int e2b_configured(struct error *err)
+{
+    const char *key = getenv("E2B_API_KEY");
+    return key && key[0] ? 0 : error_set(err, ERROR_CONFIG, "E2B needs a key: set E2B_API_KEY");
+}
+
 int e2b_open(struct loop *loop, const struct environment_options *options, struct environment **out,
     struct error *err)
 {
@@ -300,8 +306,9 @@ int e2b_open(struct loop *loop, const struct environment_options *options, struc
     cleanup_free char *url = variable("E2B_API_URL"),
                       *header = text_printf("X-API-KEY: %s", key ? key : "");
     struct vms *env = NULL;
-    if (!key || !key[0])
-        return error_set(err, ERROR_CONFIG, "E2B needs a key: set E2B_API_KEY");
+    int rc = e2b_configured(err);
+    if (rc < 0)
+        return rc;
     if (!url)
         url = text_printf("https://api.%s", domain && domain[0] ? domain : DOMAIN);
     if (!url || !header)
@@ -314,7 +321,7 @@ int e2b_open(struct loop *loop, const struct environment_options *options, struc
         .headers = headers,
         .header_count = 1,
         .ca_file = options->ca_file };
-    int rc = vms_open(loop, &e2b, &api, &env, err);
+    rc = vms_open(loop, &e2b, &api, &env, err);
     if (rc < 0)
         return rc;
     env->domain = variable("E2B_DOMAIN");

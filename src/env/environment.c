@@ -32,25 +32,15 @@ static const struct {
     const char *about;                    /* of one that this version has: what its sandboxes are */
     const char *needs;                    /* of one that it knows and does not have */
 } environments[] = {
-<<<<<<< HEAD
-    { "local", local_open, &local_powers, "processes of this machine, behind its kernel's walls",
-        NULL },
-    { "docker", docker_open, &docker_powers, "containers of a Docker daemon (DOCKER_HOST)", NULL },
-    { "daytona", NULL, NULL, NULL, "a Daytona account" },
-    { "prime", prime_open, &prime_powers, "virtual machines of Prime Intellect (PRIME_API_KEY)",
-        NULL },
-    { "e2b", e2b_open, &e2b_powers, "sandboxes of E2B (E2B_API_KEY)", NULL },
-    { "modal", NULL, NULL, NULL, "a Modal account" },
-=======
     { "local", local_open, &local_powers, NULL,
         "processes of this machine, behind its kernel's walls", NULL },
     { "docker", docker_open, &docker_powers, docker_configured,
         "containers of a Docker daemon (DOCKER_HOST)", NULL },
     { "daytona", NULL, NULL, NULL, NULL, "a Daytona account" },
-    { "prime", NULL, NULL, NULL, NULL, "a Prime account" },
-    { "e2b", NULL, NULL, NULL, NULL, "an E2B account" },
+    { "prime", prime_open, &prime_powers, prime_configured,
+        "virtual machines of Prime Intellect (PRIME_API_KEY)", NULL },
+    { "e2b", e2b_open, &e2b_powers, e2b_configured, "sandboxes of E2B (E2B_API_KEY)", NULL },
     { "modal", NULL, NULL, NULL, NULL, "a Modal account" },
->>>>>>> main
 };
 
 const char *environment_name(size_t i)

@@ -360,6 +360,12 @@ static char *base_url(void)
     return text_copy(text, len);
 }
 
+int prime_configured(struct error *err)
+{
+    const char *key = getenv("PRIME_API_KEY");
+    return key && key[0] ? 0 : error_set(err, ERROR_CONFIG, "Prime needs a key: set PRIME_API_KEY");
+}
+
 int prime_open(struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err)
 {
@@ -367,8 +373,9 @@ int prime_open(struct loop *loop, const struct environment_options *options,
     cleanup_free char *url = base_url(),
                       *header = text_printf("Authorization: Bearer %s", key ? key : "");
     struct vms *env = NULL;
-    if (!key || !key[0])
-        return error_set(err, ERROR_CONFIG, "Prime needs a key: set PRIME_API_KEY");
+    int rc = prime_configured(err);
+    if (rc < 0)
+        return rc;
     if (!url || !header)
         return error_memory(err);
     const char *headers[] = { header };
@@ -379,7 +386,7 @@ int prime_open(struct loop *loop, const struct environment_options *options,
         .headers = headers,
         .header_count = 1,
         .ca_file = options->ca_file };
-    int rc = vms_open(loop, &prime, &api, &env, err);
+    rc = vms_open(loop, &prime, &api, &env, err);
     if (rc < 0)
         return rc;
     env->team = team && team[0] ? strdup(team) : NULL;

@@ -6,6 +6,8 @@
 
 extern const struct powers prime_powers;
 
+/* 0 where it is known whose account it is; ERROR_CONFIG says what is missing. */
+int prime_configured(struct error *err);
 int prime_open(struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err);
 
