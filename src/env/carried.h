@@ -35,6 +35,7 @@ struct carrier_ops {
         workspace; /* the directory over there that staged files are sent to; NULL: a new one, which ends with the guest */
     /* As in environment_ops; may be NULL. */
     const char *(*id)(void *own);
+    bool (*settling)(const void *arg);
     int (*collect)(void *arg, environment_collected_fn *done, void *done_arg, struct error *err);
     void (*describe)(void *own, struct buf *out);
     void (*free)(void *arg);

@@ -544,6 +544,16 @@ static void vm_describe(void *own, struct buf *out)
         vm->id[0] ? ": " : "", vm->id, vm->told ? vm->told : "nothing");
 }
 
+static bool vm_settling(const void *arg)
+{
+    const struct vms *env = arg;
+    const struct vm *vm;
+    LIST_FOREACH(vm, &env->all, link)
+    if (vm->phase == PHASE_LEAVING)
+        return true;
+    return false;
+}
+
 static int vm_collect(void *arg, environment_collected_fn *done, void *done_arg, struct error *err)
 {
     return vm_sweep_start(arg, done, done_arg, err);
@@ -607,6 +617,7 @@ int vms_carry(struct vms *env, struct environment **out, struct error *err)
         .write = vm_write,
         .end = vm_end,
         .id = vm_id,
+        .settling = vm_settling,
         .collect = vm_collect,
         .describe = vm_describe,
         .free = vms_see_off };

@@ -544,17 +544,6 @@ static bool transfer_set_up(struct http_transfer *t, const struct http_request *
            transfer_set_headers(t, request);
 }
 
-/* On a connection that is there the request leaves now: nobody may turn the loop for a while, as when a session is closed. What
- * libcurl has to tell it tells from the loop. */
-static void begin_at_once(struct http *http)
-{
-    int running;
-    http_enter(http);
-    curl_multi_socket_action(http->multi, CURL_SOCKET_TIMEOUT, 0, &running);
-    timer_start(http->timer, 0, 0);
-    http_leave(http);
-}
-
 int http_send(struct http *http, const struct http_request *request,
     const struct http_handler *handler, void *arg, struct http_transfer **out, struct error *err)
 {
@@ -575,8 +564,6 @@ int http_send(struct http *http, const struct http_request *request,
         loop_far(http->loop, true);
     }
     TAILQ_INSERT_TAIL(&http->transfers, t, link);
-    if (t->added)
-        begin_at_once(http);
     *out = t;
     return 0;
 }
