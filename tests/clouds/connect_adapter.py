@@ -15,7 +15,7 @@ LACKS = {
     "files": WALL,
     "network": WALL,
     "memory together": "the provider's machine is the bound, which is none of ours",
-    "cpus": "the provider's machine has as many as were asked for; nothing here bounds them",
+    "workspace size": "the machine's disk is the bound of what is made of staged files",
     "tmp size": "the machine's disk is the bound",
     "whole": "the machine is what ends all at once; on the fake's a process that is killed alone leaves the others",
 }
@@ -39,4 +39,6 @@ class Machine(Adapter):
 def register(name):
     volume = {"prime": "nothing of a machine outlives it", "e2b": "E2B's volumes are not used"}[name]
     lacks = {**LACKS, "volume": volume}
+    if name == "e2b":
+        lacks["cpus"] = "the template says how many"
     ADAPTERS.register(type(name.title(), (Machine,), {"name": name, "word": "image", "lacks": lacks}))
