@@ -66,7 +66,9 @@ struct process_service {
     char key[UUID_SIZE]; /* by which the service knows it */
     uint64_t pid;        /* 0: not told yet */
     struct connect_call *stream, *sending;
-    bool starts;         /* the stream is one of Start */
+    bool starts; /* the stream is one of Start */
+    bool
+        started_before; /* what the program has said may be lost, as there was a stream before this one */
     bool joined, heard;  /* heard: something of its standard output */
     bool refused;        /* the token is; nothing is sent until there is another */
     struct fifo waiting; /* to be sent */
@@ -122,11 +124,19 @@ static void method_path(const struct process_service *p, const char *method, str
 
 /* ---- its end, and losses ---- */
 
+/* Whether it was read is not known: the link sends it again. */
+static void forget_input(struct process_service *p)
+{
+    connect_cancel(steal(&p->sending));
+    fifo_free(&p->waiting);
+    p->in_flight = 0;
+}
+
 static void end_with(struct process_service *p, const struct error *why)
 {
     p->end = *why;
     p->joined = false;
-    connect_cancel(steal(&p->sending));
+    forget_input(p);
     connect_cancel(steal(&p->stream));
     timer_stop(p->pause);
     timer_stop(p->silence);
@@ -139,15 +149,11 @@ static void tell_over(void *arg)
     p->events.ended(p->arg, &p->end);
 }
 
-/* What waits is thrown away: the link sends it again. */
+/* The stream is lost; what is to be read goes on: it is another connection's. */
 static void come_apart(struct process_service *p)
 {
-    connect_cancel(steal(&p->sending));
     connect_cancel(steal(&p->stream));
     timer_stop(p->silence);
-    timer_stop(p->flush);
-    fifo_free(&p->waiting);
-    p->in_flight = 0;
     if (p->lost_ns == 0)
         p->lost_ns = clock_ns();
     if (!p->joined)
@@ -212,6 +218,7 @@ static void lose(struct process_service *p, const struct connect_result *why)
         return;
     }
     p->starts = p->pid == 0 && p->dialect->keyed;
+    p->started_before = true;
     join_later(p);
     if (!was_joined)
         p->events.doubtful(p->arg, why);
@@ -229,6 +236,7 @@ static void silent(void *arg)
 
 static int take_started(struct process_service *p, struct protobuf_reader r, struct error *err)
 {
+    static const struct iovec newline = { (void *)(uintptr_t) "\n", 1 };
     struct protobuf_field f;
     int rc;
     while ((rc = protobuf_next(&r, &f, err)) == 1)
@@ -240,6 +248,9 @@ static int take_started(struct process_service *p, struct protobuf_reader r, str
     p->lost_ns = 0;
     p->pause_ms = PAUSE_FIRST_MS;
     p->events.joined(p->arg);
+    /* The loader's first word may be lost, which nobody has heard yet: an empty line has it said again. */
+    if (p->started_before && !p->heard)
+        process_service_write(p, &newline, 1);
     return 0;
 }
 
@@ -353,7 +364,8 @@ static void on_sent(void *arg, const struct connect_result *result)
         refuse(p);
         return;
     }
-    if (result->code != CONNECT_OK) { /* whether it was read is not known */
+    if (result->code != CONNECT_OK) {
+        forget_input(p);
         lose(p, result);
         return;
     }
@@ -383,7 +395,7 @@ static void send_again(struct process_service *p)
 static void send_some(struct process_service *p)
 {
     size_t len = fifo_len(&p->waiting);
-    if (!p->joined || p->sending || p->refused || len == 0)
+    if (p->sending || p->refused || len == 0)
         return;
     p->in_flight = len < INPUT_MOST ? len : INPUT_MOST;
     uuid_make(p->input_key);
@@ -421,8 +433,11 @@ void process_service_renewed(struct process_service *p)
 
 void process_service_move(struct process_service *p, struct rest *rest)
 {
+    connect_cancel(steal(&p->sending));
     come_apart(p);
     p->rest = rest;
+    if (p->in_flight > 0)
+        send_again(p);
     timer_start(p->pause, 0, 0);
 }
 

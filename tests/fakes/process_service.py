@@ -159,15 +159,19 @@ class Sandbox:
     def __init__(self, ident, keyed):
         # Prime's has keys of idempotency, and tells the end of a program also to who attaches later; E2B's has tags.
         self.id, self.keyed = ident, keyed
-        self.home = tempfile.mkdtemp(prefix="sandbox-")
+        self.home = tempfile.mkdtemp(prefix="sandbox-", dir="/var/tmp")     # /tmp is each one's own, where root runs this
         self.programs, self.init, self.alive, self.paused = [], None, True, False
         self.inputs = set()                         # the keys of what was written already
 
     async def boot(self):
         if os.geteuid() == 0:
+            os.mkdir(self.home + "/.tmp", 0o1777)
+            os.chmod(self.home + "/.tmp", 0o1777)
             self.init = await asyncio.create_subprocess_exec(
-                "unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", sys.executable, "-ISc", INIT,
-                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, start_new_session=True)
+                "unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
+                'mount --bind "$1/.tmp" /tmp && exec "$2" -ISc "$3"', "sh", self.home, sys.executable, INIT,
+                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, start_new_session=True,
+                env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"})
             await self.init.stdout.readline()
 
     def words(self):
@@ -347,11 +351,11 @@ def faulty(faults):
         rule = faults.rule(request)
         if rule is None:
             return await handler(request)
+        await request.read()        # else aiohttp hears the next request on this connection as the rest of this one
         if rule["kind"] == "answer":
             body = rule.get("body", {"message": "as the test asked", "detail": "as the test asked", "code": rule["status"]})
             return web.json_response(body, status=rule["status"], headers=rule.get("headers"))
         if rule.get("acted"):
-            await request.read()
             await handler(request)
         request.transport.abort()
         return web.Response(status=500)
