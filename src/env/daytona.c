@@ -325,6 +325,11 @@ static const struct carrier_ops daytona_ops = {
     .free = daytona_free,
 };
 
+int daytona_configured(struct error *err)
+{
+    return daytona_account_check(err);
+}
+
 int daytona_open(struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err)
 {

@@ -6,6 +6,7 @@
 
 extern const struct powers daytona_powers;
 
+int daytona_configured(struct error *err);
 int daytona_open(struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err);
 

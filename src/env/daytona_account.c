@@ -20,18 +20,27 @@ static char *copy_or_null(const char *text)
     return text ? strdup(text) : NULL;
 }
 
+int daytona_account_check(struct error *err)
+{
+    bool key = variable("DAYTONA_API_KEY"), token = variable("DAYTONA_JWT_TOKEN");
+    if (variable("DAYTONA_API_BASE_URL"))
+        return error_set(err, ERROR_CONFIG,
+            "DAYTONA_API_BASE_URL is an old name: rename it to DAYTONA_API_URL");
+    if (!key && !token)
+        return error_set(err, ERROR_CONFIG,
+            "the environment 'daytona' needs a key: set DAYTONA_API_KEY (or DAYTONA_JWT_TOKEN and "
+            "DAYTONA_ORGANIZATION_ID)");
+    if (!key && !variable("DAYTONA_ORGANIZATION_ID"))
+        return error_set(err, ERROR_CONFIG,
+            "DAYTONA_JWT_TOKEN is for an organization: set DAYTONA_ORGANIZATION_ID too");
+    return 0;
+}
+
 /* The secret and its headers. */
 static int take_key(struct daytona_account *a, struct error *err)
 {
     const char *key = variable("DAYTONA_API_KEY"), *token = variable("DAYTONA_JWT_TOKEN"),
                *organization = variable("DAYTONA_ORGANIZATION_ID");
-    if (!key && !token)
-        return error_set(err, ERROR_CONFIG,
-            "the environment 'daytona' needs a key: set DAYTONA_API_KEY (or DAYTONA_JWT_TOKEN and "
-            "DAYTONA_ORGANIZATION_ID)");
-    if (!key && !organization)
-        return error_set(err, ERROR_CONFIG,
-            "DAYTONA_JWT_TOKEN is for an organization: set DAYTONA_ORGANIZATION_ID too");
     a->key_variable = key ? "DAYTONA_API_KEY" : "DAYTONA_JWT_TOKEN";
     a->secret = strdup(key ? key : token);
     cleanup_free char *line = a->secret ? text_printf("Authorization: Bearer %s", a->secret) : NULL;
@@ -60,15 +69,15 @@ static int open_rest(
 static int fill(struct daytona_account *a, const char *ca_file, struct error *err)
 {
     const char *url = variable("DAYTONA_API_URL"), *target = variable("DAYTONA_TARGET");
-    if (variable("DAYTONA_API_BASE_URL"))
-        return error_set(
-            err, ERROR_CONFIG, "DAYTONA_API_BASE_URL is an old name: rename it to DAYTONA_API_URL");
+    int rc = daytona_account_check(err);
+    if (rc < 0)
+        return rc;
     a->url = strdup(url ? url : CLOUD);
     a->target = copy_or_null(target);
     a->ca_file = copy_or_null(ca_file);
     if (!a->url || (target && !a->target) || (ca_file && !a->ca_file))
         return error_memory(err);
-    int rc = take_key(a, err);
+    rc = take_key(a, err);
     return rc == 0 ? open_rest(a, a->url, &a->api, err) : rc;
 }
 

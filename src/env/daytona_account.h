@@ -16,7 +16,9 @@ struct daytona_account {
     struct list headers; /* the secret's among them */
 };
 
-/* ERROR_CONFIG where a variable is missing, or has an old name. After an error there is nothing to close. */
+/* ERROR_CONFIG where a variable is missing, or has an old name. */
+int daytona_account_check(struct error *err);
+/* The same. After an error there is nothing to close. */
 int daytona_account_open(
     struct loop *loop, const char *ca_file, struct daytona_account *out, struct error *err);
 /* A service of the same account at another address, which the API has told. ERROR_PROTOCOL where the secret must not go there. */

@@ -72,7 +72,8 @@ int daytona_check(const struct sandbox_spec *spec, struct error *err)
             "a network is open, or open to what --network-allow names; not both");
     if (is_set(c->volume_subpath) && !is_set(c->volume))
         return error_set(err, ERROR_ARGUMENT, "--volume-subpath is of a volume: --volume-name");
-    return check_resources(spec, err);
+    int rc = is_set(c->volume) ? volume_check_name("volume", c->volume, err) : 0;
+    return rc == 0 ? check_resources(spec, err) : rc;
 }
 
 /* ---- the body ---- */

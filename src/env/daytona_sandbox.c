@@ -266,7 +266,7 @@ static void stopped(struct daytona_sandbox *s, struct json_object *o, const char
     if (s->stage == STAGE_RUNS) {
         double idle = json_get_double(o, "autoStopInterval", 0);
         error_set(&why, ERROR_LOST,
-            "the sandbox was %.20s, from outside or because nothing happened in it for %g min "
+            "the sandbox was stopped (%.20s), from outside or because nothing happened for %g min "
             "(--idle-timeout); what the cell did is not known",
             state, idle);
         end(s, &why);
@@ -278,12 +278,33 @@ static void stopped(struct daytona_sandbox *s, struct json_object *o, const char
     }
 }
 
+static void stopping(struct daytona_sandbox *s, struct json_object *o, const char *state)
+{
+    if (s->stage == STAGE_RUNS)
+        stopped(s, o, state);
+    else
+        poll_again(s);
+}
+
+static void destroyed(struct daytona_sandbox *s)
+{
+    struct error why = { 0 };
+    error_set(&why, ERROR_LOST,
+        "the sandbox is not there any more: it was deleted, from outside or because nothing "
+        "happened in it; what the cell did is not known");
+    end(s, &why);
+}
+
 static void failed(struct daytona_sandbox *s, struct json_object *o, const char *state)
 {
     struct error why = { 0 };
     cleanup_buf struct buf words = { 0 };
     const char *reason = json_get_string(o, "errorReason", "it does not say why");
     text_append_visible(&words, reason, strnlen(reason, 300));
+    if (s->stage == STAGE_RUNS && strncmp(state, "destroy", 7) == 0) {
+        destroyed(s);
+        return;
+    }
     if (s->stage == STAGE_RUNS)
         error_set(&why, ERROR_LOST,
             "the sandbox is in the state %.20s (%.100s); what the cell did is not known", state,
@@ -303,6 +324,9 @@ static void take_state(struct daytona_sandbox *s, struct json_object *o)
         { "stopped", stopped },
         { "archived", stopped },
         { "paused", stopped },
+        { "stopping", stopping },
+        { "archiving", stopping },
+        { "pausing", stopping },
         { "error", failed },
         { "build_failed", failed },
         { "destroying", failed },
@@ -357,10 +381,7 @@ static void looked(void *arg, const struct rest_answer *answer)
     } else if (s->stage != STAGE_RUNS) {
         end(s, &why);
     } else if (why.code == ERROR_NOT_FOUND) {
-        error_set(&why, ERROR_LOST,
-            "the sandbox is not there any more: it was deleted, from outside or because nothing "
-            "happened in it; what the cell did is not known");
-        end(s, &why);
+        destroyed(s);
     } else if (why.code == ERROR_PERMISSION) {
         end(s, &why);
     } else {

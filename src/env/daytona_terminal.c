@@ -79,30 +79,26 @@ static void finish(struct terminal *t, const struct error *why)
     t->events.ended(t->arg, &told);
 }
 
-/* The last words of the shell's, on one line. */
+/* The last words of the shell's, on one line; but for its goodbye. */
 static void last_words(const struct terminal *t, struct buf *out)
 {
+    static const char goodbye[] = "logout";
     cleanup_buf struct buf said = { 0 };
+    const char *from;
     text_append_utf8(&said, buf_text(&t->noise), t->noise.len);
-    while (said.len > 0 && strchr(" \r\n\t", said.data[said.len - 1]))
-        said.data[--said.len] = '\0';
-    const char *from = buf_text(&said);
-    for (const char *at = from; (at = strchr(at, '\n')); at++)
-        from = at + 1;
+    do {
+        while (said.len > 0 && strchr(" \r\n\t", said.data[said.len - 1]))
+            said.data[--said.len] = '\0';
+        from = buf_text(&said);
+        for (const char *at = from; (at = strchr(at, '\n')); at++)
+            from = at + 1;
+        if (strcmp(from, goodbye) != 0)
+            break;
+        said.len -= sizeof goodbye - 1;
+    } while (said.len > 0);
     if (from[0])
         buf_puts(out, ": ");
     text_append_visible(out, from, strlen(from));
-}
-
-static void finish_exited(struct terminal *t)
-{
-    struct error why = { 0 };
-    cleanup_buf struct buf words = { 0 };
-    last_words(t, &words);
-    if (!t->spoken)
-        error_set(&why, ERROR_ENVIRONMENT, "its Python did not start (status %lld)%.150s",
-            (long long)t->status, buf_text(&words));
-    finish(t, &why);
 }
 
 /* ---- what is lost is looked for ---- */
@@ -127,6 +123,10 @@ void terminal_retry(struct terminal *t)
     struct error why = t->last;
     if (t->stage != STAGE_DOUBT)
         return;
+    if (t->exited) {
+        finish(t, &why);
+        return;
+    }
     if (t->gone && t->spoken) {
         error_set(&why, ERROR_LOST,
             "the terminal in the sandbox is gone; what the cell did is not known");
@@ -144,6 +144,22 @@ void terminal_retry(struct terminal *t)
     t->tries++;
     t->stage = STAGE_WAIT;
     timer_start(t->timer, ms < AGAIN_MOST_MS ? ms : AGAIN_MOST_MS, 0);
+}
+
+/* Its program has ended. If that was because the whole sandbox has, its state says why. */
+static void exited(struct terminal *t)
+{
+    struct error why = { 0 };
+    cleanup_buf struct buf words = { 0 };
+    if (t->spoken) {
+        t->gone = true;
+        doubt(t, &why);
+        return;
+    }
+    last_words(t, &words);
+    error_set(&why, ERROR_ENVIRONMENT, "its Python did not start (status %lld)%.150s",
+        (long long)t->status, buf_text(&words));
+    finish(t, &why);
 }
 
 /* A connection that stood is made again at once; the sandbox is asked about if that fails. */
@@ -256,7 +272,7 @@ static void socket_closed(void *arg, const struct websocket_end *end)
         json_object_is_type(o, json_type_object))
         take_exit(t, o);
     if (t->exited) {
-        finish_exited(t);
+        exited(t);
         return;
     }
     t->gone = end->http == 404;

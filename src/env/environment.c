@@ -40,7 +40,7 @@ static const struct {
         "processes of this machine, behind its kernel's walls", NULL },
     { "docker", docker_open, &docker_powers, docker_configured,
         "containers of a Docker daemon (DOCKER_HOST)", NULL },
-    { "daytona", daytona_open, &daytona_powers, NULL,
+    { "daytona", daytona_open, &daytona_powers, daytona_configured,
         "sandboxes of Daytona's cloud (DAYTONA_API_KEY)", NULL },
     { "prime", prime_open, &prime_powers, prime_configured,
         "virtual machines of Prime Intellect (PRIME_API_KEY)", NULL },

@@ -13,8 +13,9 @@ LACKS = {
     "processes": "nothing but the machine bounds them",
     "with host": "its supervisor ends when it has not heard of its host for 90 s, the machine at its limits in time, or by droste env gc",
     "files": WALL,
-    "network": WALL,
     "memory together": "the provider's machine is the bound, which is none of ours",
+    "volume at once": "each session has a copy of its own, which is brought back after each cell",
+    "volume watch": "a volume is measured when it is brought back",
     "workspace size": "the machine's disk is the bound of what is made of staged files",
     "tmp size": "the machine's disk is the bound",
     "whole": "the machine is what ends all at once; on the fake's a process that is killed alone leaves the others",
@@ -34,11 +35,12 @@ class Machine(Adapter):
             atexit.register(Machine.fake.close)
             os.environ.update(Machine.fake.environment)
         super().__init__(text, settings)
+        if os.geteuid() != 0:
+            self.lacks = {**self.lacks, "network": "only root can give the fake's sandboxes a network of their own"}
 
 
 def register(name):
-    volume = {"prime": "nothing of a machine outlives it", "e2b": "E2B's volumes are not used"}[name]
-    lacks = {**LACKS, "volume": volume}
+    lacks = dict(LACKS)
     if name == "e2b":
         lacks["cpus"] = "the template says how many"
     ADAPTERS.register(type(name.title(), (Machine,), {"name": name, "word": "image", "lacks": lacks}))

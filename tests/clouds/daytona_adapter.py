@@ -26,10 +26,12 @@ class Daytona(Adapter):
     word = "snapshot"
     operations = 1
     lacks = {
+        "volume watch": "Daytona has no limit for what a volume holds",
         "read": "the sandbox is on another machine",
         "memory together": "Daytona gives a sandbox its memory by the gigabyte, and an image it is for",
         "processes": "Daytona has no limit for processes",
         "cpus": "Daytona gives a sandbox whole processors, and an image they are for",
+        "with host": "the far end does not know whose host is gone; its limits end it, or the next session's host",
         "tmp size": "Daytona bounds the disk of a sandbox alone",
     }
 

@@ -94,6 +94,8 @@ def refusals(daytona):
     refused(400, lambda: daytona.create(CreateSandboxFromSnapshotParams(snapshot="no-such")))
     said = refused(None, lambda: daytona.create(CreateSandboxFromImageParams(image="no-such:1")))
     assert "pull access denied" in said, said
+    for left in daytona.list():
+        left.delete()
     config = DaytonaConfig(api_key="wrong", api_url=daytona._api_url, use_deprecated_polling=True)
     refused(401, lambda: Daytona(config).create())
 

@@ -23,6 +23,7 @@ Faults come by POST /_fake/…, which no service has:
     sandbox  {"id", "do": "stop"|"kill"|"destroy"|"error"|"pty"}: as idleness, the machine, an administrator would
     delay    {"states": seconds}: how long each state of a start lasts
     keys     {"keys": […]}: the keys that count from now on
+    calm     no faults from now on
     state    GET: sandboxes with their bodies, volumes, and how often each route was asked
 """
 import argparse
@@ -107,6 +108,7 @@ class Sandbox:
 
     async def halt(self, state):
         """Ends all that runs in it."""
+        self.state = {"stopped": "stopping", "destroyed": "destroying"}.get(state, state)
         if self.task:
             self.task.cancel()
         for terminal in list(self.terminals.values()):
@@ -332,6 +334,9 @@ class Service:
             self.delay = body["states"]
         elif what == "keys":
             self.keys = set(body["keys"])
+        elif what == "calm":
+            self.keys, self.faults, self.delay = set(KEYS), [], 0.0
+            self.cuts.clear()
         elif what == "sandbox":
             await self.do(body)
         else:
@@ -346,8 +351,8 @@ class Service:
             for terminal in list(s.terminals.values()):
                 terminal.kill()
         elif body["do"] == "error":
-            await s.halt("error")
             s.reason = body.get("reason", "the runner is gone")
+            await s.halt("error")
         else:
             await s.halt({"stop": "stopped", "destroy": "destroyed"}[body["do"]])
 

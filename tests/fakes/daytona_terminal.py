@@ -129,14 +129,14 @@ class Client:
     def __init__(self, terminal, socket, request, wants_control):
         self.terminal, self.socket, self.request, self.wants_control = terminal, socket, request, wants_control
         self.queue = asyncio.Queue(PIECES)
-        self.sender = None
+        self.sender = self.leaver = None
 
     def offer(self, data):
         try:
             self.queue.put_nowait(data)
         except asyncio.QueueFull:
             self.terminal.clients.discard(self)
-            asyncio.ensure_future(self.close(WSCloseCode.POLICY_VIOLATION, b"slow consumer"))
+            self.leaver = asyncio.ensure_future(self.close(WSCloseCode.POLICY_VIOLATION, b"slow consumer"))
 
     def exited(self, code):
         self.terminal.clients.discard(self)
@@ -162,6 +162,7 @@ class Client:
             pass
 
     async def say_exit(self):
+        self.leaver = self.sender
         code = self.terminal.exit
         if code is None:                # it was ended from outside
             code = 137
@@ -183,6 +184,8 @@ class Client:
                     await self.terminal.write(data)
         finally:
             self.terminal.clients.discard(self)
+            if self.leaver:             # what closes it has ended the reading first
+                await asyncio.wait([self.leaver], timeout=5)
             self.sender.cancel()
 
 

@@ -37,6 +37,7 @@ class Box(ps.Sandbox):
         super().__init__("i" + uuid.uuid4().hex[:19], keyed=False)
         self.asked, self.started, self.token = asked, now(), "envd-" + uuid.uuid4().hex
         self.timer = None
+        self.network = asked.get("allow_internet_access", True)
         self.reset(asked.get("timeout", 300))
 
     def reset(self, seconds):

@@ -40,6 +40,7 @@ class Box(ps.Sandbox):
         self.polls, self.error = orders["slow"], orders.pop("fail", None)
         self.vm = not orders.pop("container", False)
         self.reason = None
+        self.network = asked.get("network_allowlist") != []
 
     async def step(self):
         """Each look brings it further, as time would."""

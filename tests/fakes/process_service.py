@@ -162,13 +162,14 @@ class Sandbox:
         self.home = tempfile.mkdtemp(prefix="sandbox-", dir="/var/tmp")     # /tmp is each one's own, where root runs this
         self.programs, self.init, self.alive, self.paused = [], None, True, False
         self.inputs = set()                         # the keys of what was written already
+        self.network = True
 
     async def boot(self):
         if os.geteuid() == 0:
             os.mkdir(self.home + "/.tmp", 0o1777)
             os.chmod(self.home + "/.tmp", 0o1777)
             self.init = await asyncio.create_subprocess_exec(
-                "unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
+                "unshare", *([] if self.network else ["--net"]), "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
                 'mount --bind "$1/.tmp" /tmp && exec "$2" -ISc "$3"', "sh", self.home, sys.executable, INIT,
                 stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, start_new_session=True,
                 env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"})
@@ -179,7 +180,7 @@ class Sandbox:
         if not self.init:
             return []
         with open("/proc/%d/task/%d/children" % (self.init.pid, self.init.pid)) as children:
-            return ["nsenter", "-t", children.read().split()[0], "-p", "-m", "--"]
+            return ["nsenter", "-t", children.read().split()[0], "-p", "-m", "-n", "--"]
 
     async def start(self, message):
         program = Program(self, message)
