@@ -257,7 +257,8 @@ const struct powers
                            "300 s by default, from when its host was last there; it is ended"),
                        [POWER_IMAGE] = POWER_YES("a template of E2B's, base by default"),
                        [POWER_PULL] = POWER_NO("templates are built before"),
-                       [POWER_VOLUME] = POWER_YES("a copy of this machine's, brought back after each cell"),
+                       [POWER_VOLUME] =
+                           POWER_YES("a copy of this machine's, brought back after each cell"),
                        [POWER_WORKSPACE] = POWER_YES("sent at the start"),
                        [POWER_READ] = POWER_NO("the sandbox does not see this machine's files"),
                        [POWER_NETWORK] = POWER_YES("none by default; open"),

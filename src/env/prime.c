@@ -314,7 +314,8 @@ const struct powers
                              POWER_YES("600 s by default; it is ended, in whole minutes"),
                          [POWER_IMAGE] = POWER_YES("any of a registry's with CPython 3.8 or newer"),
                          [POWER_PULL] = POWER_NO("Prime decides when an image is fetched"),
-                         [POWER_VOLUME] = POWER_YES("a copy of this machine's, brought back after each cell"),
+                         [POWER_VOLUME] =
+                             POWER_YES("a copy of this machine's, brought back after each cell"),
                          [POWER_WORKSPACE] = POWER_YES("sent at the start"),
                          [POWER_READ] = POWER_NO("the machine does not see this one's files"),
                          [POWER_NETWORK] = POWER_YES("none by default; open"),

@@ -22,7 +22,7 @@ enum {
     PAUSE_LONGEST_MS = 5000,
     REJOIN_SECONDS = 60,
     INPUT_SECONDS = 30,
-    INPUT_MOST = 256 << 10, /* bytes of one SendInput */
+    INPUT_MOST = 512 << 10, /* bytes of one SendInput */
     KILL = 9,
 };
 
