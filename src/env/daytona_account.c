@@ -24,8 +24,8 @@ int daytona_account_check(struct error *err)
 {
     bool key = variable("DAYTONA_API_KEY"), token = variable("DAYTONA_JWT_TOKEN");
     if (variable("DAYTONA_API_BASE_URL"))
-        return error_set(err, ERROR_CONFIG,
-            "DAYTONA_API_BASE_URL is an old name: rename it to DAYTONA_API_URL");
+        return error_set(
+            err, ERROR_CONFIG, "DAYTONA_API_BASE_URL is an old name: rename it to DAYTONA_API_URL");
     if (!key && !token)
         return error_set(err, ERROR_CONFIG,
             "the environment 'daytona' needs a key: set DAYTONA_API_KEY (or DAYTONA_JWT_TOKEN and "

@@ -278,6 +278,46 @@ def test_a_sandbox_can_be_kept_and_gone_on_in(fake, home):
     assert done.returncode != 0 and "not found" in done.stderr
 
 
+# -- programs that were written for it
+
+def test_each_parameter_of_an_interpreter_reaches_what_it_names(fake, home):
+    spec = {"image": "python:3.12-slim", "cpu": 2, "memory": 4, "disk": 8, "auto_stop_interval": 30, "network_block_all": True,
+            "env_vars": {"SHOWN": "yes"}, "target": "eu", "labels": {"a": "1"}}
+    with droste.DaytonaInterpreter(timeout=600, execute_timeout=30, volume_name="named", volume_subpath="part", max_llm_calls=1,
+                                   sandbox_spec=spec, sandbox_labels={"b": "2"}, delete_session_on_shutdown=False,
+                                   context_paths=[__file__], sub_lm=lambda prompt: ["re: " + prompt]) as interp:
+        body = last_body(fake)
+        assert (body["buildInfo"]["dockerfileContent"], body["cpu"], body["memory"], body["disk"]) == ("FROM python:3.12-slim\n", 2, 4, 8)
+        assert (body["autoStopInterval"], body["networkBlockAll"], body["target"]) == (30, True, "eu")
+        assert body["labels"]["a"] == "1" and body["labels"]["b"] == "2" and body["volumes"][0]["subpath"] == "part"
+        result = interp.execute("import os\nSUBMIT(shown=os.environ['SHOWN'], said=llm_query('x'), here=len(read_file(CONTEXT_PATHS[0])))")
+        assert (result.shown, result.said, result.here) == ("yes", "re: x", len(open(__file__).read()))
+        limits = interp.execute("1").resources["limits"]
+        assert (limits["timeout"]["value"], limits["execute-timeout"]["value"]) == (600, 30)
+    droste.clear_shelf()
+    (kept,) = fake.sandboxes()
+    assert kept["state"] == "stopped"
+    fake.order("sandbox", {"id": kept["id"], "do": "destroy"})
+
+
+def test_what_reaches_nothing_is_refused_by_name(fake):
+    for given, word in (({"sandbox_spec": {"auto_archive_interval": 5}}, "auto_archive_interval"), ({"runtime": object()}, "runtime")):
+        with pytest.raises(droste.UnsupportedError, match=word):
+            droste.DaytonaInterpreter(**given)
+
+
+def test_environment_kwargs_of_a_run(fake, home):
+    """As programs for other runtimes name them; a key is not one of them."""
+    replies = iter(["```repl\nprint(6 * 7)\n```", "FINAL(done)"])
+    run = droste.RLM(lambda messages: next(replies), environment="daytona", database="none",
+                     environment_kwargs={"image": "python:3.12-slim", "cpu": 1, "memory": 2, "auto_stop_interval": 5, "name": "mine"})
+    assert run.run("q", "context").answer == "done"
+    body = last_body(fake)
+    assert (body["cpu"], body["memory"], body["autoStopInterval"], body["labels"]["name"]) == (1, 2, 5, "mine")
+    with pytest.raises(droste.ArgumentError, match="DAYTONA_API_KEY"):
+        droste.RLM(lambda messages: "", environment="daytona", environment_kwargs={"api_key": "dtn_x"})
+
+
 # -- volumes
 
 def test_a_volume_has_the_directories_and_stays(opened, fake):

@@ -29,6 +29,7 @@ Faults come by POST /_fake/…, which no service has:
 import argparse
 import asyncio
 import collections
+import contextvars
 import datetime
 import json
 import os
@@ -51,6 +52,10 @@ SNAPSHOTS = {"daytona-small", "daytona-medium", "daytona-large", "fleet-rlm-base
 USUAL = "daytona-small"
 INTERVALS = {"autostop": "autoStopInterval", "autoarchive": "autoArchiveInterval", "autodelete": "autoDeleteInterval",
              "ttl": "ttlMinutes"}
+
+
+#: The address by which the client knows this service: a proxy may stand between (delay_proxy.py).
+reached_at = contextvars.ContextVar("reached_at", default="")
 
 
 def now():
@@ -132,7 +137,7 @@ class Sandbox:
                "cpu": asked.get("cpu") or 1, "gpu": asked.get("gpu") or 0, "memory": asked.get("memory") or 1,
                "disk": asked.get("disk") or 3, "state": self.state, "desiredState": "started", "backupState": "None",
                "volumes": asked.get("volumes") or [], "createdAt": self.created, "updatedAt": now(), "runnerId": "runner-1",
-               "toolboxProxyUrl": self.service.address + "/toolbox", "class": "small"}
+               "toolboxProxyUrl": reached_at.get() + "/toolbox", "class": "small"}
         if asked.get("buildInfo"):
             out["buildInfo"] = {**asked["buildInfo"], "snapshotRef": "ref", "createdAt": self.created, "updatedAt": self.created}
             del out["snapshot"]
@@ -151,7 +156,7 @@ class Service:
     """All sandboxes and volumes of one account."""
 
     def __init__(self, root):
-        self.root, self.address = root, None
+        self.root = root
         self.sandboxes, self.volumes = {}, {}
         self.keys, self.faults, self.cuts = set(KEYS), [], collections.deque()
         self.delay, self.asked = 0.0, collections.Counter()
@@ -245,7 +250,7 @@ class Service:
 
     async def toolbox_address(self, request):
         self.sandbox(request)
-        return web.json_response({"url": self.address + "/toolbox"})
+        return web.json_response({"url": reached_at.get() + "/toolbox"})
 
     # -- volumes
 
@@ -366,6 +371,7 @@ class Service:
     @web.middleware
     async def around(self, request, handler):
         """Keys, counts and faults, for every route."""
+        reached_at.set("%s://%s" % (request.scheme, request.host))
         if request.path.startswith("/_fake/"):
             return await handler(request)
         self.asked["%s %s" % (request.method, re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|droste-[\w-]+", "ID", request.path))] += 1
@@ -430,8 +436,7 @@ async def main():
         site = web.TCPSite(runner, "127.0.0.1", options.port, ssl_context=tls)
         await site.start()
         port = site._server.sockets[0].getsockname()[1]
-        service.address = "%s://127.0.0.1:%d" % ("https" if tls else "http", port)
-        print(service.address, flush=True)
+        print("%s://127.0.0.1:%d" % ("https" if tls else "http", port), flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     finally:
         await runner.cleanup()
