@@ -409,6 +409,11 @@ const char *rest_base(const struct rest *r)
     return r->url.base;
 }
 
+struct loop *rest_loop(const struct rest *r)
+{
+    return r->loop;
+}
+
 int rest_renew(struct rest *r, const char *secret, const char *header, struct error *err)
 {
     size_t name = strcspn(header, ":");

@@ -19,12 +19,15 @@ struct stream;
 struct stream_options {
     const char *url; /* http://HOST:PORT or https://HOST:PORT: where to, and whether with TLS */
     struct way way;
-    const char *peer;                 /* how errors name the server */
-    enum error_code code;             /* of errors */
-    double connect_timeout;           /* seconds, TLS included; 0: libcurl's own */
+    const char *peer;       /* how errors name the server */
+    enum error_code code;   /* of errors */
+    double connect_timeout; /* seconds, TLS included; 0: libcurl's own */
     /* The head of an HTTP request that makes a stream of the connection; NULL: it is one at once. The server
      * agrees with the status 101, or with 200, as old Docker daemons do. */
     const char *upgrade;
+    /* Decides instead, by the status (0: it was none) and the head, behind whose empty line the body begins. It may do
+     * nothing else. NULL: the statuses above. */
+    int (*agree)(void *arg, unsigned status, const char *head, struct error *err);
 };
 
 /* These run outside of libcurl and may do anything, stream_close included. */

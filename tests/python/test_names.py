@@ -15,7 +15,7 @@ def locally(monkeypatch):
     monkeypatch.setenv("DROSTE_ENVIRONMENT", "local")
 
 
-@pytest.mark.parametrize("kind, account", [(ModalInterpreter, "Modal account"), (DaytonaInterpreter, "Daytona account")])
+@pytest.mark.parametrize("kind, account", [(ModalInterpreter, "Modal account")])
 def test_an_environment_that_is_not_here_says_what_it_needs(kind, account, monkeypatch):
     monkeypatch.delenv("DROSTE_ENVIRONMENT", raising=False)
     with pytest.raises(droste.UnsupportedError, match=account):
