@@ -8,8 +8,10 @@
 #include "env/bridge.h"
 #include "env/daytona.h"
 #include "env/docker.h"
+#include "env/e2b.h"
 #include "env/local.h"
 #include "env/plugin.h"
+#include "env/prime.h"
 
 enum { SETTLE_SECONDS = 10 };
 
@@ -40,8 +42,9 @@ static const struct {
         "containers of a Docker daemon (DOCKER_HOST)", NULL },
     { "daytona", daytona_open, &daytona_powers, daytona_configured,
         "sandboxes of Daytona's cloud (DAYTONA_API_KEY)", NULL },
-    { "prime", NULL, NULL, NULL, NULL, "a Prime account" },
-    { "e2b", NULL, NULL, NULL, NULL, "an E2B account" },
+    { "prime", prime_open, &prime_powers, prime_configured,
+        "virtual machines of Prime Intellect (PRIME_API_KEY)", NULL },
+    { "e2b", e2b_open, &e2b_powers, e2b_configured, "sandboxes of E2B (E2B_API_KEY)", NULL },
     { "modal", NULL, NULL, NULL, NULL, "a Modal account" },
 };
 
