@@ -200,6 +200,23 @@ SUBMIT(found=sum('-'.join(parts).encode() in s for s in seen), looked=len(seen),
     assert done.returncode != 0 and "refuses (403)" in done.stderr and "canary" not in done.stderr + done.stdout, done.stderr
 
 
+def test_over_tls_the_service_must_be_trusted(home):
+    """Its REST and its WebSockets, by `ca-file`; without that nothing is sent to who cannot show who it is."""
+    why = daytona_fake.missing()
+    if why:
+        pytest.skip(why)
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "cert.pem", "-days", "2",
+                    "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, cwd=home, capture_output=True)
+    fake = daytona_fake.Fake("--certificate", str(home / "cert.pem"), "--key", str(home / "key.pem"))
+    try:
+        done = cell(fake, home, "--ca-file", str(home / "cert.pem"), "-c", "print(6 * 7)")
+        assert json.loads(done.stdout)["stdout"] == "42\n", done.stderr
+        done = cell(fake, home, "-c", "1")
+        assert done.returncode != 0 and "certificate is not trusted" in done.stderr, done.stderr
+    finally:
+        fake.close()
+
+
 # -- made once, ended for sure
 
 @pytest.mark.parametrize("fault", [
@@ -233,6 +250,17 @@ def test_a_snapshot_that_is_not_there(fake, home):
 def test_an_interpreter_that_is_not_there(fake, home):
     done = cell(fake, home, "--python", "/nowhere/python3", "-c", "1")
     assert done.returncode != 0 and "/nowhere/python3: No such file" in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash", "/bin/zsh"])
+def test_any_shell_will_do(fake, home, shell):
+    if not os.path.exists(shell):
+        pytest.skip(shell + " is not on this machine")
+    fake.order("shell", {"shell": shell})
+    done = cell(fake, home, "--volume-name", "shells", "-c", "import os; print(len(os.listdir(os.environ['DROSTE_VOLUME'])))")
+    assert json.loads(done.stdout)["stdout"] == "11\n", done.stderr
+    done = cell(fake, home, "--python", "/nowhere/python3", "-c", "1")
+    assert done.returncode != 0 and "/nowhere/python3" in done.stderr, done.stderr
 
 
 def test_what_a_killed_host_has_left_is_collected(fake, home):
@@ -478,6 +506,15 @@ def test_a_large_context_and_a_large_result(opened, fake):
     assert result.back == text[:8_000_000]
     result = interp.execute("SUBMIT(big='\\u00e9\"' * 7_000_000)")
     assert result.big == "é\"" * 7_000_000
+
+
+def test_a_flood_of_output_does_not_close_the_connection(opened, fake):
+    """The service closes for who does not read; what is on its way is bounded far below that."""
+    before = asked(fake, "GET /toolbox/ID/process/pty/ID/connect")
+    interp = opened(output_limit="30M")
+    result = interp.execute("for i in range(200): print('x' * 99999)")
+    assert result.status == "ok" and len(result.stdout) == 200 * 100000
+    assert asked(fake, "GET /toolbox/ID/process/pty/ID/connect") == before + 1
 
 
 AWKWARD = ['ends in a quote"', "ends in three '''", "nul \0 in it", "cr\r\nlf\n\r", "\x1e\x1eDROSTE abc\n", "lone \ud800 surrogate \udfff",

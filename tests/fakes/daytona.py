@@ -22,6 +22,7 @@ Faults come by POST /_fake/…, which no service has:
     cut      all connections of terminals, now
     sandbox  {"id", "do": "stop"|"kill"|"destroy"|"error"|"pty"}: as idleness, the machine, an administrator would
     delay    {"states": seconds}: how long each state of a start lasts
+    shell    {"shell": PATH}: of sandboxes that start from now on
     keys     {"keys": […]}: the keys that count from now on
     calm     no faults from now on
     state    GET: sandboxes with their bodies, volumes, and how often each route was asked
@@ -106,7 +107,7 @@ class Sandbox:
         volumes = [(self.service.directory_of(v), v["mountPath"]) for v in self.asked.get("volumes") or []]
         try:
             self.machine = await daytona_sandbox.start(self.directory, volumes, bool(self.asked.get("networkBlockAll")),
-                                                       self.asked.get("env") or {})
+                                                       self.asked.get("env") or {}, self.service.shell)
             self.state = "started"
         except OSError as e:
             self.state, self.reason = "error", str(e)
@@ -156,7 +157,7 @@ class Service:
     """All sandboxes and volumes of one account."""
 
     def __init__(self, root):
-        self.root = root
+        self.root, self.shell = root, "/bin/bash"
         self.sandboxes, self.volumes = {}, {}
         self.keys, self.faults, self.cuts = set(KEYS), [], collections.deque()
         self.delay, self.asked = 0.0, collections.Counter()
@@ -337,10 +338,12 @@ class Service:
                     terminal.cut()
         elif what == "delay":
             self.delay = body["states"]
+        elif what == "shell":
+            self.shell = body["shell"]
         elif what == "keys":
             self.keys = set(body["keys"])
         elif what == "calm":
-            self.keys, self.faults, self.delay = set(KEYS), [], 0.0
+            self.keys, self.faults, self.delay, self.shell = set(KEYS), [], 0.0, "/bin/bash"
             self.cuts.clear()
         elif what == "sandbox":
             await self.do(body)

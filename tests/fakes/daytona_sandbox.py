@@ -79,9 +79,9 @@ def dies_with_us():
 class Machine:
     """What runs of a sandbox."""
 
-    def __init__(self, process, init, variables, blocked):
+    def __init__(self, process, init, variables, blocked, shell):
         self.process, self.init, self.blocked = process, init, blocked
-        self.variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": HOME, "USER": "daytona", "SHELL": "/bin/bash",
+        self.variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": HOME, "USER": "daytona", "SHELL": shell,
                           "LANG": "C.UTF-8", **variables}
 
     def words(self, *words, cwd=None):
@@ -113,7 +113,7 @@ class Machine:
         await self.process.wait()
 
 
-async def start(directory, volumes, blocked, variables):
+async def start(directory, volumes, blocked, variables, shell):
     for name in ("home", "tmp"):
         place = os.path.join(directory, name)
         os.makedirs(place, exist_ok=True)
@@ -127,7 +127,7 @@ async def start(directory, volumes, blocked, variables):
     if not said:
         why = await process.stderr.read()
         raise OSError("the sandbox did not start: " + why.decode(errors="replace")[-300:])
-    return Machine(process, int(said), variables, blocked)
+    return Machine(process, int(said), variables, blocked, shell)
 
 
 class Files:

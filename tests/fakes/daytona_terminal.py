@@ -1,7 +1,7 @@
 """The fake Daytona's terminals: shells on real pseudo-terminals, and the WebSockets that show them.
 
 What the real daemon does and ours has to live with: what is said while nobody is attached is lost; a client that does not
-read is closed with 1008 after 256 pieces; a message of more than 64 KiB is closed with 1009; any number may be attached.
+read is closed with 1008 after some megabytes; a message of more than 64 KiB is closed with 1009; any number may be attached.
 """
 import asyncio
 import base64
@@ -18,7 +18,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 MESSAGE_MAX = 65536
 PIECE = 32768
-PIECES = 256
+UNREAD_MAX = 4 << 20        # the real one has 256 pieces of what a terminal says, and the socket's buffers
 EXIT_CONTROL = "X-Daytona-Pty-Exit-Control"
 ENVS = "X-Daytona-Pty-Envs~"
 
@@ -36,7 +36,7 @@ class Terminal:
         self.master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", self.info["rows"], self.info["cols"], 0, 0))
         machine = self.sandbox.machine
-        words = machine.words("setsid", "--ctty", "bash", "-i", "-l", cwd=self.info["cwd"])
+        words = machine.words("setsid", "--ctty", machine.variables["SHELL"], "-i", "-l", cwd=self.info["cwd"])
         try:
             self.process = await asyncio.create_subprocess_exec(
                 *words, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
@@ -128,55 +128,47 @@ class Client:
 
     def __init__(self, terminal, socket, request, wants_control):
         self.terminal, self.socket, self.request, self.wants_control = terminal, socket, request, wants_control
-        self.queue = asyncio.Queue(PIECES)
-        self.sender = self.leaver = None
+        self.leaver = None
 
     def offer(self, data):
-        try:
-            self.queue.put_nowait(data)
-        except asyncio.QueueFull:
-            self.terminal.clients.discard(self)
-            self.leaver = asyncio.ensure_future(self.close(WSCloseCode.POLICY_VIOLATION, b"slow consumer"))
+        """Sends it at once; who has not read for too long is closed."""
+        transport = self.socket._writer.transport
+        if transport.is_closing():
+            return
+        if transport.get_write_buffer_size() > UNREAD_MAX:
+            self.leave(WSCloseCode.POLICY_VIOLATION, b"slow consumer")
+            return
+        size = bytes([len(data)]) if len(data) < 126 else b"\x7e" + struct.pack(">H", len(data))
+        transport.write(b"\x82" + size + data)
 
     def exited(self, code):
+        code = 137 if code is None else code        # it was ended from outside
+        reason = '{"exitCode":%d%s}' % (code, ',"exitReason":"process exited"' if code else "")
+        self.leave(1011 if code else 1000, reason.encode(),
+                   {"type": "control", "status": "exited", "exitCode": code} if self.wants_control else None)
+
+    def leave(self, code, reason, word=None):
         self.terminal.clients.discard(self)
-        if not self.queue.full():
-            self.queue.put_nowait(None)
+        self.leaver = self.leaver or asyncio.ensure_future(self.say_goodbye(code, reason, word))
+
+    async def say_goodbye(self, code, reason, word):
+        try:
+            if word:
+                await self.socket.send_json(word)
+            await self.socket.close(code=code, message=reason)
+        except (ConnectionError, RuntimeError):
+            pass
 
     def cut(self):
         self.terminal.clients.discard(self)
         if self.request.transport:
             self.request.transport.abort()
 
-    async def close(self, code, reason):
-        if self.sender:
-            self.sender.cancel()
-        await self.socket.close(code=code, message=reason)
-
-    async def send(self):
-        try:
-            while (data := await self.queue.get()) is not None:
-                await self.socket.send_bytes(data)
-            await self.say_exit()
-        except (ConnectionError, RuntimeError):
-            pass
-
-    async def say_exit(self):
-        self.leaver = self.sender
-        code = self.terminal.exit
-        if code is None:                # it was ended from outside
-            code = 137
-        if self.wants_control:
-            await self.socket.send_json({"type": "control", "status": "exited", "exitCode": code})
-        reason = '{"exitCode":%d%s}' % (code, ',"exitReason":"process exited"' if code else "")
-        await self.socket.close(code=1011 if code else 1000, message=reason.encode())
-
     async def serve(self):
         await self.socket.send_json({"type": "control", "status": "connected"})
         self.terminal.clients.add(self)
         if self.terminal.process is None:
             await self.terminal.start()
-        self.sender = asyncio.ensure_future(self.send())
         try:
             async for message in self.socket:
                 if message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
@@ -186,7 +178,6 @@ class Client:
             self.terminal.clients.discard(self)
             if self.leaver:             # what closes it has ended the reading first
                 await asyncio.wait([self.leaver], timeout=5)
-            self.sender.cancel()
 
 
 class Cut:
