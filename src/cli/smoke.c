@@ -262,7 +262,8 @@ static const struct command_default defaults[] = { { "timeout", "60" }, { "repo-
     { 0 } };
 
 #define DETAILS                                                                                    \
-    "Starts a sandbox, with the repository in it if there is one, and runs two cells that share a\n" \
+    "Starts a sandbox, with the repository in it if there is one, and runs two cells that share "  \
+    "a\n"                                                                                          \
     "variable: does the environment work from here? No\n"                                          \
     "model is asked. One JSON object is printed, on standard error if something failed: repo, "    \
     "ref,\n"                                                                                       \
@@ -271,7 +272,7 @@ static const struct command_default defaults[] = { { "timeout", "60" }, { "repo-
     "finalization_mode, termination_phase (completed, or the phase that failed), "                 \
     "error_category,\n"                                                                            \
     "phase_timings_ms {config, sandbox_create, repo_clone, driver_start, exec_step_1,\n"           \
-    "exec_step_2, cleanup}, error_message. A repository must have a README.md.\n"                \
+    "exec_step_2, cleanup}, error_message. A repository must have a README.md.\n"                  \
     "Exit status: 0 all works, 1 a phase failed, 2 usage.\n"
 
 const struct command command_smoke = {
