@@ -238,7 +238,9 @@ int api_environment(
     if (!d->env) {
         free(steal(&d->env_name));
         d->env_name = strdup(name);
-        int rc = d->env_name ? environment_open(name, d->loop, &d->env, err) : error_memory(err);
+        struct environment_options options = { .ca_file = s->ca_file };
+        int rc = d->env_name ? environment_open(name, d->loop, &options, &d->env, err)
+                             : error_memory(err);
         if (rc < 0)
             return rc;
     }

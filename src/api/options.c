@@ -200,12 +200,12 @@ struct volume_limits api_volume_limits(const struct settings *s)
 }
 
 /* Its own limits hold, whatever the settings say of those that are made. */
-static int open_volume(const struct settings *s, struct session_parts *parts,
-    struct session_options *o, struct error *err)
+static int open_volume(const struct settings *s, const struct environment *env,
+    struct session_parts *parts, struct session_options *o, struct error *err)
 {
     cleanup_free char *root = NULL;
     struct volume_limits limits = api_volume_limits(s);
-    if (!s->volume_name)
+    if (!s->volume_name || environment_ops_of(env)->traits & TRAIT_VOLUMES)
         return 0;
     int rc = api_volume_root(s, &root, err);
     if (rc == 0)
@@ -246,15 +246,16 @@ static int take_word(const char *name, const char *value, const char *const *wor
                  : 0;
 }
 
-/* What is for containers alone: of one that somebody has set, an environment without them says so. */
-static const char *first_of_container(const struct settings *s)
+/* What somebody has set, and an environment may not have. Any isolation that works is no wish. */
+static uint64_t asked_powers(const struct settings *s)
 {
-    static const char *const names[] = { "image", "pull", "network", "user", "read-only-root",
-        "disk-size", "gpus", "label", "reuse" };
-    for (size_t i = 0; i < array_length(names); i++)
-        if (settings_given(s, names[i]))
-            return names[i];
-    return NULL;
+    uint64_t asked = 0;
+    for (size_t i = 0; droste_option_at(i); i++) {
+        enum power p = power_of_setting(droste_option_at(i)->name);
+        if (p != POWER_COUNT && p != POWER_ISOLATION && s->given[i])
+            asked |= (uint64_t)1 << p;
+    }
+    return asked;
 }
 
 static int set_container(const struct settings *s, struct session_parts *parts,
@@ -262,16 +263,29 @@ static int set_container(const struct settings *s, struct session_parts *parts,
 {
     static const char *const pulls[] = { "missing", "never", "always" };
     static const char *const reuses[] = { "none", "container" };
-    size_t pull = 0, reuse = 0;
+    static const char *const ends[] = { "delete", "stop" };
+    size_t pull = 0, reuse = 0, end = 0;
     int rc = take_word("pull", s->pull, pulls, array_length(pulls), &pull, err);
     if (rc == 0)
         rc = take_word("reuse", s->reuse, reuses, array_length(reuses), &reuse, err);
+    if (rc == 0)
+        rc = take_word("on-close", s->on_close, ends, array_length(ends), &end, err);
     if (rc == 0)
         rc = check_pairs(&s->label, "label", err);
     if (rc == 0)
         rc = check_pairs(&s->env_var, "env-var", err);
     parts->container = (struct container_spec){
         .image = s->image,
+        .snapshot = s->snapshot,
+        .allow = &s->network_allow,
+        .region = s->region,
+        .app = s->app_name,
+        .resume = s->sandbox,
+        .keep = end == 1,
+        .life = s->timeout,
+        .idle = s->idle_timeout,
+        .volume = s->volume_name,
+        .volume_subpath = s->volume_subpath,
         .network = settings_given(s, "network") ? s->network : NULL,
         .user = s->user,
         .gpus = s->gpus,
@@ -280,10 +294,9 @@ static int set_container(const struct settings *s, struct session_parts *parts,
         .disk = (uint64_t)s->disk_size,
         .writable_root = !s->read_only_root,
         .reuse = reuse == 1,
-        .asked = first_of_container(s),
     };
     o->variables = &s->env_var;
-    o->spec.container = parts->container.asked ? &parts->container : NULL;
+    o->spec.container = &parts->container;
     return rc;
 }
 
@@ -292,6 +305,7 @@ static int set_container(const struct settings *s, struct session_parts *parts,
 int api_session_options(droste *d, const struct settings *s, struct session_parts *parts,
     struct session_options *o, struct error *err)
 {
+    struct environment *env = NULL;
     *parts = (struct session_parts){ 0 };
     session_options_init(o);
     o->spec.python = s->python;
@@ -319,8 +333,13 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     if (rc == 0)
         rc = api_answer_type(s, &parts->answer, err);
     o->answer = parts->answer;
+    o->spec.asked = asked_powers(s);
     if (rc == 0)
-        rc = open_volume(s, parts, o, err);
+        rc = api_environment(d, s, &env, err);
+    if (rc == 0)
+        rc = environment_check(env, &o->spec, err);
+    if (rc == 0)
+        rc = open_volume(s, env, parts, o, err);
     if (rc == 0 && s->rules)
         rc = lay_rules(s, parts, o, err);
     if (rc == 0)

@@ -15,7 +15,7 @@
 #include "base/list.h"
 #include "droste.h"
 
-enum { SETTINGS_MAX = 112 };
+enum { SETTINGS_MAX = 128 };
 
 struct settings {
     /* models */
@@ -31,14 +31,16 @@ struct settings {
     struct list tools, tool_data, tool;
     bool rules, sub_tools, helpers;
     char *setup_code;
-    char *image, *network, *user, *gpus, *pull, *reuse;
-    struct list env_var, label;
+    char *image, *snapshot, *network, *user, *gpus, *pull, *reuse, *region, *app_name, *sandbox,
+        *on_close;
+    struct list env_var, label, network_allow;
+    double idle_timeout;
     bool read_only_root;
     int64_t disk_size;
     double timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus, cpu_time,
         tool_timeout;
     int64_t pool, memory, processes, open_files, file_size, tmp_size, output_limit;
-    char *volume_name, *volume_root;
+    char *volume_name, *volume_root, *volume_subpath;
     int64_t volume_size, volume_files;
     char *repo_url, *repo_ref;
     struct list context_path;

@@ -248,3 +248,15 @@ double text_to_double(const char *text, char **end)
         freelocale(plain);
     return number;
 }
+
+void text_mask(char *text, size_t len, const char *secret)
+{
+    size_t n = strlen(secret);
+    char *end = text + len, *p = text;
+    if (n < TEXT_SECRET_LEAST || len < n)
+        return;
+    while ((p = memmem(p, (size_t)(end - p), secret, n))) {
+        memset(p, '*', n);
+        p += n;
+    }
+}

@@ -38,6 +38,11 @@ char *text_copy(const char *data, size_t n);
 /* What printf would write, the caller's (free); NULL without memory. */
 char *text_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* A shorter one ("x", "none") is a placeholder, and masking it mangles text. */
+enum { TEXT_SECRET_LEAST = 6 };
+/* Overwrites each occurrence of the secret with asterisks. */
+void text_mask(char *text, size_t len, const char *secret);
+
 /* Number of UTF-8 characters in well-formed text. */
 size_t text_utf8_length(const char *data, size_t len);
 

@@ -1,18 +1,25 @@
-/* cli/env.c: droste env: which environments there are, and what killed hosts have left in them. */
+/* cli/env.c: droste env: which environments there are, what each can do, and what killed hosts have left in them. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/api.h"
 #include "base/cleanup.h"
 #include "cli/cli.h"
+#include "cli/fields.h"
 #include "cli/verbs.h"
-#include "env/docker.h"
+
+struct request {
+    droste *d;
+    const char *name; /* the word behind the verb; NULL: none */
+    bool json;
+};
 
 struct env_verb {
     struct verb verb;
-    int (*run)(droste *d, struct error *err);
+    int (*run)(const struct request *r, struct error *err);
 };
 
-static int list(droste *d, struct error *err)
+static int list(const struct request *r, struct error *err)
 {
     for (size_t i = 0; environment_name(i); i++)
         printf("%-8s  %s\n", environment_name(i),
@@ -20,70 +27,150 @@ static int list(droste *d, struct error *err)
     return 0;
 }
 
+/* ---- show ---- */
+
+static void show_row(struct buf *out, enum power p, const struct power_state *state)
+{
+    buf_printf(out, "%-21s %-4s %s\n", power_name(p), state->given ? "yes" : "no",
+        state->text ? state->text : "");
+    while (out->len > 1 && out->data[out->len - 2] == ' ') {
+        out->data[out->len - 2] = '\n';
+        out->len--;
+    }
+}
+
+static void show_member(struct buf *out, enum power p, const struct power_state *state)
+{
+    field_open(out, NULL, '{');
+    field_string(out, "power", power_name(p));
+    field_string(out, "settings", power_settings(p));
+    field_bool(out, "given", state->given);
+    field_string(out, "text", state->text);
+    field_close(out, '}');
+}
+
+/* The table of one that is known by its name, or of one of the user's, which is opened for that. */
+static int find_powers(const struct request *r, const struct powers **out, struct error *err)
+{
+    struct environment *env;
+    const char *name = r->name ? r->name : r->d->settings.env ? r->d->settings.env : "local";
+    *out = environment_powers(name);
+    if (*out)
+        return 0;
+    int rc = settings_set(&r->d->settings, "env", name, "droste env show", err);
+    if (rc == 0)
+        rc = api_environment(r->d, &r->d->settings, &env, err);
+    if (rc == 0)
+        *out = environment_ops_of(env)->powers;
+    return rc;
+}
+
+static int show(const struct request *r, struct error *err)
+{
+    const struct powers *powers;
+    cleanup_buf struct buf out = { 0 };
+    int rc = find_powers(r, &powers, err);
+    if (rc < 0)
+        return rc;
+    if (r->json)
+        field_open(&out, NULL, '[');
+    for (enum power p = 0; p < POWER_COUNT; p++)
+        (r->json ? show_member : show_row)(&out, p, &powers->of[p]);
+    if (r->json) {
+        field_close(&out, ']');
+        buf_puts(&out, "\n");
+    }
+    if (buf_failed(&out))
+        return error_memory(err);
+    cli_print(stdout, buf_text(&out), out.len);
+    return 0;
+}
+
 /* ---- gc ---- */
 
-struct swept {
+struct collected {
     bool done;
     unsigned removed;
     struct error why;
 };
 
-static void swept(void *arg, unsigned removed, const struct error *why)
+static void told(void *arg, unsigned removed, const struct error *why)
 {
-    *(struct swept *)arg = (struct swept){ .done = true, .removed = removed, .why = *why };
+    *(struct collected *)arg = (struct collected){ .done = true, .removed = removed, .why = *why };
 }
 
-static int collect(droste *d, struct error *err)
+static int collect(const struct request *r, struct error *err)
 {
-    struct swept result = { 0 };
-    struct settings *s = &d->settings;
+    struct collected result = { 0 };
+    struct settings *s = &r->d->settings;
     struct environment *env;
-    int rc = settings_set(s, "env", "docker", "droste env gc", err);
+    int rc = settings_given(s, "env") ? 0 : settings_set(s, "env", "docker", "droste env gc", err);
     if (rc == 0)
-        rc = api_environment(d, s, &env, err);
+        rc = api_environment(r->d, s, &env, err);
+    const struct environment_ops *ops = rc == 0 ? environment_ops_of(env) : NULL;
+    if (ops && !ops->collect)
+        rc = error_set(err, ERROR_UNSUPPORTED,
+            "nothing is ever left in the environment '%.40s': its sandboxes end with their hosts",
+            ops->name);
     if (rc == 0)
-        rc = docker_sweep(env, swept, &result, err);
+        rc = ops->collect(env, told, &result, err);
     if (rc == 0)
-        rc = loop_run_until(d->loop, &result.done, err);
+        rc = loop_run_until(r->d->loop, &result.done, err);
     if (rc < 0)
         return rc;
-    printf("%u container%s of hosts that are gone removed\n", result.removed,
-        result.removed == 1 ? "" : "s");
+    printf("%u sandbox%s of hosts that are gone removed\n", result.removed,
+        result.removed == 1 ? "" : "es");
     *err = result.why;
     return -(int)result.why.code;
 }
 
 static int run(const struct command *self, droste *d, int argc, char **argv)
 {
+    enum { LS = 1, SHOW = 2, GC = 4 };
     static const struct env_verb verbs[] = {
-        { { "ls", 1, 0, 0 }, list },
-        { { "gc", 2, 0, 0 }, collect },
+        { { "ls", LS, 0, 0 }, list },
+        { { "show", SHOW, 0, 1 }, show },
+        { { "gc", GC, 0, 0 }, collect },
     };
-    const char *words[2];
+    const char *words[3];
     size_t count;
-    const struct flag flags[] = { { 0 } };
+    struct request r = { .d = d };
+    const struct flag flags[] = {
+        { "json", NULL, "Print one JSON array.", NULL, &r.json },
+        { 0 },
+    };
     struct error err = { 0 };
     int status = cli_parse(self, argc, argv, flags, d, words, array_length(words), &count);
     if (status >= 0)
         return status;
     const struct env_verb *verb =
         verb_find(verbs, array_length(verbs), sizeof *verbs, count > 0 ? words[0] : NULL);
-    if (!verb || count != 1)
-        return cli_usage(self, "expected one of: ls, gc");
-    return cli_end(verb->run(d, &err), &err, "the list");
+    if (!verb || count - 1 > verb->verb.most)
+        return cli_usage(self, "expected one of: ls, show [NAME], gc");
+    const struct verb_flag only[] = { { "json", r.json, SHOW } };
+    status = verb_check_flags(self, &verb->verb, only, array_length(only));
+    if (status >= 0)
+        return status;
+    r.name = count > 1 ? words[1] : NULL;
+    return cli_end(verb->run(&r, &err), &err, "the list");
 }
 
 const struct command command_env = {
     .name = "env",
-    .synopsis = "ls | gc",
-    .summary = "list the environments; remove what killed hosts left in Docker",
+    .synopsis = "ls | show [NAME] [--json] | gc [--env NAME]",
+    .summary = "list the environments and what each can do; remove what killed hosts left",
     .details =
-        "  ls    the environments by name\n"
-        "  gc    remove containers that a host of this machine made which is gone: the first\n"
-        "        sandbox of each program does it too\n\n"
-        "The daemon is that of DOCKER_HOST (docs/environments.md).\n"
-        "Exit status: 0, 2 usage, 4 no daemon answers.\n",
+        "  ls           the environments by name\n"
+        "  show [NAME]  what an environment can do and what not, and how or why; plugin:PATH and\n"
+        "               bridge:PATH too. What it cannot is refused by name when a session asks for "
+        "it\n"
+        "  gc           remove sandboxes that a host of this machine made which is gone: the "
+        "first\n"
+        "               sandbox of each program does it too; without --env those of docker\n\n"
+        "Exit status: 0, 2 usage, 4 nobody answers there.\n",
     .examples = "  droste env ls\n"
-                "  droste env gc\n",
+                "  droste env show docker\n"
+                "  droste env gc --env daytona\n",
+    .settings = true,
     .run = run,
 };

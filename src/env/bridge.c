@@ -267,7 +267,8 @@ static void bridge_free(void *arg)
     free(b);
 }
 
-int bridge_open(struct loop *loop, const char *path, struct environment **out, struct error *err)
+int bridge_open(struct loop *loop, const char *path, const struct environment_options *options,
+    struct environment **out, struct error *err)
 {
     struct bridge *b = calloc(1, sizeof *b);
     if (!b)
@@ -286,5 +287,5 @@ int bridge_open(struct loop *loop, const char *path, struct environment **out, s
         bridge_free(b);
         return error_memory(err);
     }
-    return carried_open(loop, &b->ops, b, LINK_BARE, out, err);
+    return carried_open(loop, &b->ops, b, out, err);
 }

@@ -21,6 +21,7 @@
 
 #include "env/environment.h"
 
-int bridge_open(struct loop *loop, const char *path, struct environment **out, struct error *err);
+int bridge_open(struct loop *loop, const char *path, const struct environment_options *options,
+    struct environment **out, struct error *err);
 
 #endif

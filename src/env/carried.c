@@ -12,7 +12,6 @@ struct carried {
     struct environment_ops ops;
     const struct carrier_ops *carrier_ops;
     void *arg;
-    enum link_form form;
 };
 
 struct carrier {
@@ -49,6 +48,13 @@ void carrier_cut(struct carrier *c)
         return;
     c->joined = false;
     remote_disconnected(c->remote);
+}
+
+void carrier_news(struct carrier *c, const char *text)
+{
+    const struct environment_base *base = &c->env->base;
+    if (base->news)
+        base->news(base->news_arg, text);
 }
 
 void carrier_ended(struct carrier *c, const struct error *why)
@@ -111,50 +117,37 @@ static void carrier_free(struct carrier *c)
     free(c);
 }
 
-static int check(const struct carried *env, const struct sandbox_spec *spec, struct error *err)
-{
-    const char *what = spec->isolation != ISOLATION_AUTO ? "--isolation"
-                       : spec->volume                    ? "a volume (--volume-name)"
-                       : spec->workspace                 ? "a repository or context path"
-                       : spec->read_path_count > 0       ? "--read"
-                       : spec->limits.cpus > 0           ? "--cpus"
-                                                         : NULL;
-    return what ? error_set(err, ERROR_UNSUPPORTED, "the environment '%.60s' cannot give %s",
-                      env->ops.name, what)
-                : 0;
-}
-
 static int start(struct carrier *c, const struct sandbox_spec *spec, struct error *err)
 {
     static const struct remote_events events = { remote_write, remote_ready, remote_failed,
         remote_more };
-    struct remote_options options = { .form = c->env->form,
-        .eof_ends = true,
-        .means = { [LIMIT_MEMORY] = LIMIT_BY_RLIMIT,
-            [LIMIT_CPU_TIME] = LIMIT_BY_RLIMIT,
-            [LIMIT_OPEN_FILES] = LIMIT_BY_RLIMIT,
-            [LIMIT_FILE_SIZE] = LIMIT_BY_RLIMIT } };
+    static const enum limit_means by_rlimit[LIMIT_COUNT] = { [LIMIT_MEMORY] = LIMIT_BY_RLIMIT,
+        [LIMIT_CPU_TIME] = LIMIT_BY_RLIMIT,
+        [LIMIT_OPEN_FILES] = LIMIT_BY_RLIMIT,
+        [LIMIT_FILE_SIZE] = LIMIT_BY_RLIMIT };
+    const struct carrier_ops *ops = c->env->carrier_ops;
+    struct remote_options options = {
+        .form = ops->form, .lease = ops->lease, .eof_ends = ops->lease == 0
+    };
     const char *words[] = { spec->python ? spec->python : "python3", "-u", "-c", remote_loader(),
         NULL };
+    memcpy(options.means, ops->means ? ops->means : by_rlimit, sizeof options.means);
     c->over = timer_new(c->env->base.loop, failure_told, c);
     if (!c->over)
         return error_memory(err);
     int rc = remote_open(c->env->base.loop, &options, &events, c, &c->remote, err);
-    return rc < 0 ? rc : c->env->carrier_ops->start(c->env->arg, c, spec, words, &c->own, err);
+    return rc < 0 ? rc : ops->start(c->env->arg, c, spec, words, &c->own, err);
 }
 
 static int open_sandbox(struct environment *base, const struct sandbox_spec *spec,
     const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err)
 {
     struct carried *env = (struct carried *)base;
-    int rc = check(env, spec, err);
-    if (rc < 0)
-        return rc;
     struct carrier *c = calloc(1, sizeof *c);
     if (!c)
         return error_memory(err);
     c->env = env;
-    rc = start(c, spec, err);
+    int rc = start(c, spec, err);
     if (rc == 0)
         rc = remote_open_sandbox(c->remote, &env->ops, spec, events, arg, out, err);
     if (rc < 0)
@@ -176,6 +169,38 @@ static enum isolation isolation_of(const struct sandbox *s)
     return ISOLATION_REMOTE;
 }
 
+static const char *volume_of(const struct sandbox *s)
+{
+    const struct carrier *c = remote_arg(remote_of(s));
+    return c->env->carrier_ops->volume ? c->env->carrier_ops->volume(c->own) : NULL;
+}
+
+static const char *workspace_of(const struct sandbox *s)
+{
+    const struct carrier *c = remote_arg(remote_of(s));
+    return c->env->carrier_ops->workspace ? c->env->carrier_ops->workspace(c->own) : NULL;
+}
+
+static const char *id_of(const struct sandbox *s)
+{
+    const struct carrier *c = remote_arg(remote_of(s));
+    return c->env->carrier_ops->id ? c->env->carrier_ops->id(c->own) : NULL;
+}
+
+static void describe(const struct environment *base, const struct sandbox *s, struct buf *out)
+{
+    const struct carrier *c = s ? remote_arg(remote_of(s)) : NULL;
+    if (c && c->env->carrier_ops->describe)
+        c->env->carrier_ops->describe(c->own, out);
+}
+
+static int collect(
+    struct environment *base, environment_collected_fn *done, void *arg, struct error *err)
+{
+    struct carried *env = (struct carried *)base;
+    return env->carrier_ops->collect(env->arg, done, arg, err);
+}
+
 static void free_environment(struct environment *base)
 {
     struct carried *env = (struct carried *)base;
@@ -184,7 +209,18 @@ static void free_environment(struct environment *base)
     free(env);
 }
 
-int carried_open(struct loop *loop, const struct carrier_ops *ops, void *arg, enum link_form form,
+/* Of who is told of a spec no more than the program that it is to start. */
+static const struct powers plain_powers = { .of = {
+                                                [POWER_STREAM] = POWER_YES("its standard streams"),
+                                                [POWER_REATTACH] =
+                                                    POWER_YES("if it says that it is joined again"),
+                                                [POWER_MEMORY] = POWER_YES("of each process"),
+                                                [POWER_PROCESSES] = POWER_YES("it is told"),
+                                                [POWER_PRELOAD] =
+                                                    POWER_YES("in the worker, before the session"),
+                                            } };
+
+int carried_open(struct loop *loop, const struct carrier_ops *ops, void *arg,
     struct environment **out, struct error *err)
 {
     struct carried *env = calloc(1, sizeof *env);
@@ -193,10 +229,11 @@ int carried_open(struct loop *loop, const struct carrier_ops *ops, void *arg, en
             ops->free(arg);
         return error_memory(err);
     }
-    *env = (struct carried){ .carrier_ops = ops, .arg = arg, .form = form };
+    *env = (struct carried){ .carrier_ops = ops, .arg = arg };
     env->ops = (struct environment_ops){
         .name = ops->name,
-        .powers = POWER_SIGNAL | POWER_LATE,
+        .traits = TRAIT_SIGNAL | TRAIT_LATE | ops->traits,
+        .powers = ops->powers ? ops->powers : &plain_powers,
         .open = open_sandbox,
         .send = remote_send,
         .attend = remote_attend,
@@ -206,6 +243,11 @@ int carried_open(struct loop *loop, const struct carrier_ops *ops, void *arg, en
         .drain = remote_drain,
         .isolation = isolation_of,
         .usage = remote_usage,
+        .volume = volume_of,
+        .workspace = workspace_of,
+        .id = id_of,
+        .collect = ops->collect ? collect : NULL,
+        .describe = describe,
         .close = close_sandbox,
         .free = free_environment,
     };

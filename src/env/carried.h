@@ -12,6 +12,13 @@ struct carrier; /* the standard streams of one supervisor */
 
 struct carrier_ops {
     const char *name;
+    const struct powers *powers; /* NULL: those of a carrier that knows nothing of the spec */
+    enum link_form form;         /* of the link that it needs */
+    uint32_t traits;             /* TRAIT_VOLUMES; the others are set */
+    double
+        lease; /* seconds without a word after which the supervisor ends itself; 0: the end of its input ends it */
+    const enum limit_means
+        *means; /* what enforces each limit there; NULL: rlimits, where they can */
     /* Starts the program, whose words end with a NULL, and says with `own` how it is called from now on. The
      * functions below may be called from then on, but not from within. */
     int (*start)(void *arg, struct carrier *c, const struct sandbox_spec *spec,
@@ -22,11 +29,18 @@ struct carrier_ops {
     void (*pause)(void *own, bool paused);
     /* Ends the program with all that it started, and forgets it: nothing more is told. */
     void (*end)(void *own);
+    /* Where the guest sees the volume, and the staged files; NULL: it has none. Either may be NULL. */
+    const char *(*volume)(void *own);
+    const char *(*workspace)(void *own);
+    /* As in environment_ops; may be NULL. */
+    const char *(*id)(void *own);
+    int (*collect)(void *arg, environment_collected_fn *done, void *done_arg, struct error *err);
+    void (*describe)(void *own, struct buf *out);
     void (*free)(void *arg);
 };
 
-/* `arg` is the environment's now, also where this fails. `form`: of the link that the carrier needs. */
-int carried_open(struct loop *loop, const struct carrier_ops *ops, void *arg, enum link_form form,
+/* `arg` is the environment's now, also where this fails. The ops last as long as the environment. */
+int carried_open(struct loop *loop, const struct carrier_ops *ops, void *arg,
     struct environment **out, struct error *err);
 
 /* What the carrier tells. It stands: the first time, and again after a cut. */
@@ -35,6 +49,8 @@ void carrier_joined(struct carrier *c);
 void carrier_bytes(struct carrier *c, const char *data, size_t len);
 /* It is lost, and may stand again. */
 void carrier_cut(struct carrier *c);
+/* A line for people about what takes its time. */
+void carrier_news(struct carrier *c, const char *text);
 /* It is gone for good, or never was; the last that is told. ERROR_NONE: the program ended by itself. */
 void carrier_ended(struct carrier *c, const struct error *why);
 

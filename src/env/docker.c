@@ -18,6 +18,7 @@
 #include "env/docker_container.h"
 #include "env/docker_create.h"
 #include "env/docker_sweep.h"
+#include "env/owner_labels.h"
 #include "env/places.h"
 #include "env/remote.h"
 
@@ -44,7 +45,7 @@ struct docker {
     struct house_list houses;
     struct sweep *sweep; /* NULL: none is under way */
     bool swept;          /* or about to be */
-    docker_swept_fn *swept_fn;
+    environment_collected_fn *swept_fn;
     void *swept_arg;
 };
 
@@ -97,7 +98,7 @@ static int make_body(struct docker *env, const struct sandbox_spec *spec, struct
     struct error *err)
 {
     cleanup_buf struct buf owner = { 0 }, machine = { 0 };
-    sweep_labels(&owner, &machine);
+    owner_labels(&owner, &machine);
     if (buf_failed(&owner) || buf_failed(&machine))
         return error_memory(err);
     struct docker_create create = { .spec = spec,
@@ -195,7 +196,8 @@ static void swept(void *arg, unsigned removed, const struct error *why)
     env->swept_fn = NULL;
 }
 
-int docker_sweep(struct environment *base, docker_swept_fn *done, void *arg, struct error *err)
+static int docker_collect(
+    struct environment *base, environment_collected_fn *done, void *arg, struct error *err)
 {
     struct docker *env = (struct docker *)base;
     env->swept_fn = done;
@@ -271,6 +273,12 @@ static const char *docker_workspace(const struct sandbox *s)
     return places_workspace(&house_of(s)->places);
 }
 
+static const char *docker_id(const struct sandbox *s)
+{
+    const char *id = container_id(house_of(s)->container);
+    return id[0] ? id : NULL;
+}
+
 static void docker_describe(
     const struct environment *base, const struct sandbox *s, struct buf *out)
 {
@@ -308,9 +316,41 @@ static void docker_free(struct environment *base)
     free(env);
 }
 
+const struct powers
+    docker_powers = { .of = {
+                          [POWER_STREAM] = POWER_YES("the container's attached streams"),
+                          [POWER_REATTACH] = POWER_YES("over TCP, for a minute"),
+                          [POWER_SNAPSHOT] =
+                              POWER_NO("commit a container to an image, and name that"),
+                          [POWER_RESUME] = POWER_NO("a container ends with its session"),
+                          [POWER_IDLE] = POWER_NO("a container ends with its session"),
+                          [POWER_IMAGE] = POWER_YES("any with CPython 3.8 or newer"),
+                          [POWER_PULL] = POWER_YES("missing, always, never"),
+                          [POWER_VOLUME] = POWER_YES("at /data, from this machine"),
+                          [POWER_WORKSPACE] = POWER_YES("at /home/daytona/workspace"),
+                          [POWER_READ] = POWER_YES("mounted at their own paths"),
+                          [POWER_NETWORK] =
+                              POWER_YES("none by default; host, bridge, or one of the daemon's"),
+                          [POWER_ALLOW] = POWER_NO(
+                              "make a network of the daemon's that allows no more, and name that"),
+                          [POWER_MEMORY] = POWER_YES("of the container as a whole"),
+                          [POWER_PROCESSES] = POWER_YES("of the container as a whole"),
+                          [POWER_CPUS] = POWER_YES("of the container as a whole"),
+                          [POWER_DISK] = POWER_YES("where the daemon's storage can limit it"),
+                          [POWER_GPUS] = POWER_YES("all, a number, or device=ID,..."),
+                          [POWER_USER] =
+                              POWER_YES("nobody's if you are root, else yours; or another"),
+                          [POWER_READ_ONLY] = POWER_YES("the image's files, by default"),
+                          [POWER_LABELS] = POWER_YES("the container's"),
+                          [POWER_REUSE] = POWER_YES("container"),
+                          [POWER_ISOLATION] = POWER_NO("the wall is the container"),
+                          [POWER_PRELOAD] = POWER_YES("in the worker, before the session"),
+                      } };
+
 static const struct environment_ops docker_ops = {
     .name = "docker",
-    .powers = POWER_SIGNAL | POWER_CONTAINER | POWER_LATE,
+    .traits = TRAIT_SIGNAL | TRAIT_LATE,
+    .powers = &docker_powers,
     .open = docker_open_sandbox,
     .send = remote_send,
     .attend = remote_attend,
@@ -322,12 +362,15 @@ static const struct environment_ops docker_ops = {
     .usage = remote_usage,
     .volume = docker_volume,
     .workspace = docker_workspace,
+    .id = docker_id,
+    .collect = docker_collect,
     .describe = docker_describe,
     .close = docker_close,
     .free = docker_free,
 };
 
-int docker_open(struct loop *loop, struct environment **out, struct error *err)
+int docker_open(struct loop *loop, const struct environment_options *options,
+    struct environment **out, struct error *err)
 {
     struct docker *env = calloc(1, sizeof *env);
     if (!env)

@@ -4,11 +4,9 @@
 
 #include "env/environment.h"
 
-int docker_open(struct loop *loop, struct environment **out, struct error *err);
+extern const struct powers docker_powers;
 
-/* Told once: how many containers of hosts that are gone were removed; or why it is not known. */
-typedef void docker_swept_fn(void *arg, unsigned removed, const struct error *why);
-/* Removes what killed hosts of this machine have left in the daemon. */
-int docker_sweep(struct environment *env, docker_swept_fn *done, void *arg, struct error *err);
+int docker_open(struct loop *loop, const struct environment_options *options,
+    struct environment **out, struct error *err);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "env/owner_labels.h"
 #include "jail/jail.h"
 
 enum {
@@ -54,10 +55,6 @@ static bool is_gpus(const char *text)
 
 int docker_check(const struct sandbox_spec *spec, bool local, struct error *err)
 {
-    if (spec->isolation != ISOLATION_AUTO)
-        return error_set(err, ERROR_UNSUPPORTED,
-            "isolation '%s' is one of local sandboxes; the wall of --env docker is the container",
-            isolation_name(spec->isolation));
     if (spec->python && spec->python[0] == '\0')
         return error_set(err, ERROR_ARGUMENT, "python is empty");
     if (!local && (spec->volume || spec->workspace || spec->read_path_count > 0))
@@ -111,8 +108,8 @@ static struct json_object *make_labels(const struct docker_create *c)
 {
     struct json_object *labels = json_object_new_object();
     if (labels && put_pairs(labels, container_of(c->spec)->labels) &&
-        json_put_text(labels, DOCKER_LABEL_OWNER, c->owner) &&
-        json_put_text(labels, DOCKER_LABEL_MACHINE, c->machine))
+        json_put_text(labels, LABEL_OWNER, c->owner) &&
+        json_put_text(labels, LABEL_MACHINE, c->machine))
         return labels;
     json_object_put(labels);
     return NULL;

@@ -7,10 +7,6 @@
 
 #define DOCKER_IMAGE "python:3.12-slim"
 
-/* The labels by which Droste knows its containers, and whose each is. */
-#define DOCKER_LABEL_OWNER   "droste.owner"   /* PID START SPACE BOOT, as base/owner.h has them */
-#define DOCKER_LABEL_MACHINE "droste.machine" /* on which that process is */
-
 struct docker_create {
     const struct sandbox_spec *spec;
     const char *loader;             /* Python, for -c */

@@ -47,7 +47,7 @@ struct engine {
     struct http *http;
     char *address, *url; /* the URL ends before the path */
     char *socket, *ca_file, *cert_file, *key_file;
-    struct way way; /* of these */
+    struct way way;   /* of these */
     unsigned version; /* 1.N; 0: not known yet */
     struct engine_request *ping;
     struct request_list requests;

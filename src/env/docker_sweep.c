@@ -1,22 +1,18 @@
 /* env/docker_sweep.c: see docker_sweep.h. */
 #include "env/docker_sweep.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/file.h"
-#include "base/owner.h"
 #include "base/text.h"
-#include "env/docker_create.h"
+#include "env/owner_labels.h"
 
 enum { SECONDS = 60, ID_BYTES = 64 };
 
 struct sweep {
     struct engine *engine;
-    sweep_fn *done;
+    environment_collected_fn *done;
     void *arg;
     struct engine_request *request;
     struct json_object *found; /* the list of containers */
@@ -25,36 +21,11 @@ struct sweep {
     struct error why;
 };
 
-void sweep_labels(struct buf *owner, struct buf *machine)
+static bool is_orphan(struct json_object *container)
 {
-    struct owner self;
-    char name[65] = "";
-    owner_self(&self);
-    buf_printf(owner, "%lld %lld %lld %s", (long long)self.pid, (long long)self.start,
-        (long long)self.space, self.boot);
-    /* In containers the file is often empty or the same everywhere; the name of the host is not. */
-    file_read("/etc/machine-id", 64, machine, NULL);
-    machine->len = machine->data ? strcspn(machine->data, "\n") : 0;
-    gethostname(name, sizeof name - 1);
-    buf_printf(machine, " %s", name);
-}
-
-/* True for one of this machine whose process has surely ended. */
-static bool is_orphan(struct json_object *container, const char *machine)
-{
-    struct owner owner = { 0 }, self;
     struct json_object *labels = json_get_typed(container, "Labels", json_type_object);
-    const char *of = json_get_string(labels, DOCKER_LABEL_MACHINE, "");
-    const char *text = json_get_string(labels, DOCKER_LABEL_OWNER, "");
-    long long pid, start, space;
-    if (strcmp(of, machine) != 0 ||
-        sscanf(text, "%lld %lld %lld %39s", &pid, &start, &space, owner.boot) != 4)
-        return false;
-    owner.pid = pid;
-    owner.start = start;
-    owner.space = space;
-    owner_self(&self);
-    return owner_is_gone(&owner, &self);
+    return owner_labels_are_orphan(
+        json_get_string(labels, LABEL_OWNER, ""), json_get_string(labels, LABEL_MACHINE, ""));
 }
 
 void sweep_cancel(struct sweep *s)
@@ -68,7 +39,7 @@ void sweep_cancel(struct sweep *s)
 
 static void finish(struct sweep *s)
 {
-    sweep_fn *done = s->done;
+    environment_collected_fn *done = s->done;
     void *arg = s->arg;
     unsigned removed = s->removed;
     struct error why = s->why;
@@ -92,12 +63,10 @@ static void removed_one(void *arg, const struct engine_answer *answer)
 
 static void remove_next(struct sweep *s)
 {
-    cleanup_buf struct buf owner = { 0 }, machine = { 0 };
-    sweep_labels(&owner, &machine);
     while (s->at < json_length(s->found)) {
         struct json_object *container = json_object_array_get_idx(s->found, s->at++);
         const char *id = json_get_string(container, "Id", "");
-        if (!text_is_name(id) || !is_orphan(container, buf_text(&machine)))
+        if (!text_is_name(id) || !is_orphan(container))
             continue;
         cleanup_free char *path = text_printf("/containers/%s?force=1&v=1", id);
         struct engine_ask ask = {
@@ -120,12 +89,12 @@ static void listed(void *arg, const struct engine_answer *answer)
     remove_next(s);
 }
 
-int sweep_start(
-    struct engine *engine, sweep_fn *done, void *arg, struct sweep **out, struct error *err)
+int sweep_start(struct engine *engine, environment_collected_fn *done, void *arg,
+    struct sweep **out, struct error *err)
 {
     /* {"label":["droste.owner"]} */
     static const char path[] =
-        "/containers/json?all=1&filters=%7B%22label%22%3A%5B%22" DOCKER_LABEL_OWNER "%22%5D%7D";
+        "/containers/json?all=1&filters=%7B%22label%22%3A%5B%22" LABEL_OWNER "%22%5D%7D";
     struct sweep *s = calloc(1, sizeof *s);
     if (!s)
         return error_memory(err);

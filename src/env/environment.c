@@ -9,10 +9,14 @@
 #include "env/local.h"
 #include "env/plugin.h"
 
+typedef int open_fn(struct loop *loop, const struct environment_options *options,
+    struct environment **out, struct error *err);
+
 /* The user's own, by a path behind the prefix. */
 static const struct {
     const char *prefix;
-    int (*open)(struct loop *loop, const char *path, struct environment **out, struct error *err);
+    int (*open)(struct loop *loop, const char *path, const struct environment_options *options,
+        struct environment **out, struct error *err);
 } kinds[] = {
     { "plugin:", plugin_open },
     { "bridge:", bridge_open },
@@ -20,16 +24,18 @@ static const struct {
 
 static const struct {
     const char *name;
-    int (*open)(struct loop *loop, struct environment **out, struct error *err);
+    open_fn *open;
+    const struct powers *powers;
     const char *about; /* of one that this version has: what its sandboxes are */
     const char *needs; /* of one that it knows and does not have */
 } environments[] = {
-    { "local", local_open, "processes of this machine, behind its kernel's walls", NULL },
-    { "docker", docker_open, "containers of a Docker daemon (DOCKER_HOST)", NULL },
-    { "daytona", NULL, NULL, "a Daytona account" },
-    { "prime", NULL, NULL, "a Prime account" },
-    { "e2b", NULL, NULL, "an E2B account" },
-    { "modal", NULL, NULL, "a Modal account" },
+    { "local", local_open, &local_powers, "processes of this machine, behind its kernel's walls",
+        NULL },
+    { "docker", docker_open, &docker_powers, "containers of a Docker daemon (DOCKER_HOST)", NULL },
+    { "daytona", NULL, NULL, NULL, "a Daytona account" },
+    { "prime", NULL, NULL, NULL, "a Prime account" },
+    { "e2b", NULL, NULL, NULL, "an E2B account" },
+    { "modal", NULL, NULL, NULL, "a Modal account" },
 };
 
 const char *environment_name(size_t i)
@@ -47,12 +53,23 @@ const char *environment_needs(size_t i)
     return environments[i].needs;
 }
 
-int environment_open(
-    const char *name, struct loop *loop, struct environment **out, struct error *err)
+const struct powers *environment_powers(const char *name)
 {
+    for (size_t i = 0; i < array_length(environments); i++)
+        if (strcmp(environments[i].name, name) == 0)
+            return environments[i].powers;
+    return NULL;
+}
+
+int environment_open(const char *name, struct loop *loop, const struct environment_options *options,
+    struct environment **out, struct error *err)
+{
+    static const struct environment_options none = { 0 };
+    if (!options)
+        options = &none;
     for (size_t i = 0; i < array_length(kinds); i++)
         if (strncmp(name, kinds[i].prefix, strlen(kinds[i].prefix)) == 0)
-            return kinds[i].open(loop, name + strlen(kinds[i].prefix), out, err);
+            return kinds[i].open(loop, name + strlen(kinds[i].prefix), options, out, err);
     for (size_t i = 0; i < array_length(environments); i++) {
         if (strcmp(environments[i].name, name) != 0)
             continue;
@@ -61,10 +78,27 @@ int environment_open(
                 "environment '%s' (which needs %s) is not in this version; use --env local or "
                 "docker",
                 name, environments[i].needs);
-        return environments[i].open(loop, out, err);
+        return environments[i].open(loop, options, out, err);
     }
     return error_set(
         err, ERROR_ARGUMENT, "environment '%.40s' is not known; use --env local or docker", name);
+}
+
+int environment_check(
+    const struct environment *env, const struct sandbox_spec *spec, struct error *err)
+{
+    const struct environment_ops *ops = environment_ops_of(env);
+    const bool wanted[POWER_COUNT] = {
+        [POWER_ISOLATION] = spec->isolation != ISOLATION_AUTO,
+        [POWER_VOLUME] = spec->volume != NULL,
+        [POWER_WORKSPACE] = spec->workspace != NULL,
+        [POWER_READ] = spec->read_path_count > 0,
+        [POWER_CPUS] = spec->limits.cpus > 0,
+    };
+    uint64_t asked = spec->asked;
+    for (enum power p = 0; p < POWER_COUNT; p++)
+        asked |= wanted[p] ? (uint64_t)1 << p : 0;
+    return ops->powers ? powers_check(ops->powers, ops->name, asked, err) : 0;
 }
 
 void environment_on_news(

@@ -14,16 +14,27 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/loop.h"
+#include "env/powers.h"
 #include "jail/jail.h"
 #include "volume/volume.h"
 #include "volume/workspace.h"
 
 enum container_pull { PULL_MISSING, PULL_NEVER, PULL_ALWAYS };
 
-/* What a sandbox that is a container is made of. All zero: the defaults. */
+/* What a sandbox that is a container, or a machine elsewhere, is made of. All zero: the defaults. */
 struct container_spec {
-    const char *image;   /* NULL: python:3.12-slim */
-    const char *network; /* "none", or one that the environment knows; NULL: none */
+    const char *image;        /* NULL: the environment's own, python:3.12-slim for most */
+    const char *snapshot;     /* what it starts from instead; NULL: the image */
+    const char *network;      /* "none", "open" or one that the environment knows; NULL: none */
+    const struct list *allow; /* addresses (CIDR) and domains that it may reach; may be NULL */
+    const char *region,
+        *app;           /* where, and under which name, the provider has it; NULL: its default */
+    const char *resume; /* the id of one that is there, in which to go on; NULL: a new one */
+    bool keep;          /* at its end it is stopped, not deleted */
+    double life,
+        idle; /* seconds after which it is ended, and stopped where nothing happens; 0: the environment's own */
+    const char *volume;         /* where TRAIT_VOLUMES: its name; NULL: none */
+    const char *volume_subpath; /* of it, to be seen in its place; NULL: the whole */
     const char *user; /* "UID[:GID]" or a name of the image's; NULL: nobody who is anybody here */
     const char *gpus; /* "all", a number, or device=ID,…; NULL: none */
     const struct list *labels; /* NAME=VALUE; may be NULL */
@@ -31,7 +42,6 @@ struct container_spec {
     uint64_t disk; /* bytes of what is written to the image's files; 0: what the daemon allows */
     bool writable_root; /* the image's files can be written to */
     bool reuse; /* sandboxes of the same kind may share one, each with processes of its own */
-    const char *asked; /* the setting by which that was asked for, for errors */
 };
 
 /* What the user asked for. Strings and arrays belong to the caller and must outlive the call. */
@@ -45,7 +55,9 @@ struct sandbox_spec {
     size_t preload_count;
     struct volume *volume;       /* open, shared; held as long as the sandbox lives; NULL: none */
     struct workspace *workspace; /* held in the same way; of the same root; NULL: none */
-    const struct container_spec *container; /* NULL: the defaults; only with POWER_CONTAINER */
+    const struct container_spec *container; /* NULL: the defaults */
+    uint64_t
+        asked; /* 1 << enum power, for what somebody has asked for by name: refused where it cannot be had */
     unsigned pool; /* sandboxes of this kind to keep ready after this one, where that is possible */
 };
 
@@ -79,18 +91,22 @@ struct sandbox_base {
     const struct environment_ops *ops;
 };
 
-enum sandbox_power {
-    POWER_MEMFD = 1,     /* takes descriptors to the guest */
-    POWER_SIGNAL = 2,    /* `interrupt` reaches a guest that is not reading */
-    POWER_CONTAINER = 4, /* its sandboxes are containers */
-    POWER_LATE =
-        8, /* whether one could be started is known late: who opens a session waits for it */
+enum sandbox_trait {
+    TRAIT_MEMFD = 1,  /* takes descriptors to the guest */
+    TRAIT_SIGNAL = 2, /* `interrupt` reaches a guest that is not reading */
+    TRAIT_LATE =
+        4, /* whether one could be started is known late: who opens a session waits for it */
+    TRAIT_VOLUMES = 8, /* it keeps volumes of its own, by name; else they are this machine's */
 };
 
 struct environment;
+/* Told once: how many sandboxes of hosts that are gone were removed; or why it is not known. */
+typedef void environment_collected_fn(void *arg, unsigned removed, const struct error *why);
+
 struct environment_ops {
     const char *name;
-    uint32_t powers;
+    uint32_t traits;
+    const struct powers *powers;
     /* Starts a guest. It may be written to at once. No event fires within the call. */
     int (*open)(struct environment *env, const struct sandbox_spec *spec,
         const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err);
@@ -115,6 +131,11 @@ struct environment_ops {
     const char *(*volume)(const struct sandbox *s);
     /* The same of its workspace. */
     const char *(*workspace)(const struct sandbox *s);
+    /* What the provider calls it, once that is known; NULL: not, or nothing. The whole may be NULL: never does. */
+    const char *(*id)(const struct sandbox *s);
+    /* Removes what killed hosts of this machine have left there. NULL: nothing is ever left. */
+    int (*collect)(
+        struct environment *env, environment_collected_fn *done, void *arg, struct error *err);
     /* Text of the plan that made it, for people; may be NULL. */
     void (*describe)(const struct environment *env, const struct sandbox *s, struct buf *out);
     /* Kills what is left and frees; no event follows. NULL is fine. */
@@ -137,9 +158,19 @@ const char *environment_name(size_t i);
 const char *environment_about(size_t i);
 /* And then what it would need; NULL: it is here. */
 const char *environment_needs(size_t i);
+/* What one of them can do, by its name, without opening it; NULL where that is not known. */
+const struct powers *environment_powers(const char *name);
+
+/* Texts are copied. */
+struct environment_options {
+    const char *ca_file; /* certificates to trust instead of the system's; NULL: those */
+};
 /* The environment by its name, or plugin:PATH or bridge:PATH. ERROR_UNSUPPORTED for those that are not in this version. */
-int environment_open(
-    const char *name, struct loop *loop, struct environment **out, struct error *err);
+int environment_open(const char *name, struct loop *loop, const struct environment_options *options,
+    struct environment **out, struct error *err);
+/* ERROR_UNSUPPORTED by the name of what the spec asks for and the environment has not. */
+int environment_check(
+    const struct environment *env, const struct sandbox_spec *spec, struct error *err);
 void environment_close(struct environment *env);
 void environment_on_news(
     struct environment *env, void (*news)(void *arg, const char *text), void *arg);

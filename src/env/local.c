@@ -711,9 +711,43 @@ static void local_free(struct environment *base)
     free(env);
 }
 
+const struct powers
+    local_powers = { .of = {
+                         [POWER_STREAM] = POWER_YES("a socket"),
+                         [POWER_REATTACH] = POWER_NO("there is nothing between to be cut"),
+                         [POWER_SNAPSHOT] = POWER_NO("preload is nearest"),
+                         [POWER_RESUME] =
+                             POWER_NO("a sandbox ends with its session; a volume stays"),
+                         [POWER_IDLE] = POWER_NO("a session that waits costs nothing but memory"),
+                         [POWER_IMAGE] = POWER_NO("it is this machine's Python, or python's"),
+                         [POWER_PULL] = POWER_NO("there is no image"),
+                         [POWER_VOLUME] = POWER_YES("at /data"),
+                         [POWER_WORKSPACE] = POWER_YES("at /home/daytona/workspace"),
+                         [POWER_READ] = POWER_YES("at their own paths"),
+                         [POWER_NETWORK] = POWER_NO(
+                             "there is none, but with isolation process, which has the host's"),
+                         [POWER_ALLOW] = POWER_NO("there is no network"),
+                         [POWER_MEMORY] =
+                             POWER_YES("of the whole with a cgroup, else of each process"),
+                         [POWER_PROCESSES] = POWER_YES("of the whole"),
+                         [POWER_CPUS] = POWER_YES("with a cgroup"),
+                         [POWER_DISK] = POWER_NO(
+                             "tmp-size, volume-size and workspace-size bound what can be written"),
+                         [POWER_GPUS] =
+                             POWER_NO("with isolation process the code has what the user may open"),
+                         [POWER_USER] = POWER_NO("it is nobody's if you are root, else yours"),
+                         [POWER_READ_ONLY] =
+                             POWER_NO("all but /tmp, the volume and staged files always is"),
+                         [POWER_LABELS] = POWER_NO("there is nobody to read them"),
+                         [POWER_REUSE] = POWER_NO("a new one takes 2 ms"),
+                         [POWER_ISOLATION] = POWER_YES("full, light, landlock, process, auto"),
+                         [POWER_PRELOAD] = POWER_YES("once for all sandboxes"),
+                     } };
+
 static const struct environment_ops local_ops = {
     .name = "local",
-    .powers = POWER_MEMFD | POWER_SIGNAL,
+    .traits = TRAIT_MEMFD | TRAIT_SIGNAL,
+    .powers = &local_powers,
     .open = local_open_sandbox,
     .send = local_send,
     .attend = local_attend,
@@ -730,7 +764,8 @@ static const struct environment_ops local_ops = {
     .free = local_free,
 };
 
-int local_open(struct loop *loop, struct environment **out, struct error *err)
+int local_open(struct loop *loop, const struct environment_options *options,
+    struct environment **out, struct error *err)
 {
     struct local *env = calloc(1, sizeof *env);
     if (!env)

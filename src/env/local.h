@@ -4,6 +4,9 @@
 
 #include "env/environment.h"
 
-int local_open(struct loop *loop, struct environment **out, struct error *err);
+extern const struct powers local_powers;
+
+int local_open(struct loop *loop, const struct environment_options *options,
+    struct environment **out, struct error *err);
 
 #endif

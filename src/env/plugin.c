@@ -189,7 +189,8 @@ static int load(struct plugin *p, const char *path, struct error *err)
     return 0;
 }
 
-int plugin_open(struct loop *loop, const char *path, struct environment **out, struct error *err)
+int plugin_open(struct loop *loop, const char *path, const struct environment_options *options,
+    struct environment **out, struct error *err)
 {
     struct plugin *p = calloc(1, sizeof *p);
     if (!p)
@@ -205,6 +206,7 @@ int plugin_open(struct loop *loop, const char *path, struct environment **out, s
         .write = plugin_write,
         .pause = plugin_pause,
         .end = plugin_end,
-        .free = plugin_free };
-    return carried_open(loop, &p->ops, p, p->table->is_text ? LINK_TEXT : LINK_BARE, out, err);
+        .free = plugin_free,
+        .form = p->table->is_text ? LINK_TEXT : LINK_BARE };
+    return carried_open(loop, &p->ops, p, out, err);
 }

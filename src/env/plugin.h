@@ -5,6 +5,7 @@
 #include "env/environment.h"
 
 /* ERROR_NOT_FOUND, ERROR_CONFIG where it cannot be loaded or is no environment. */
-int plugin_open(struct loop *loop, const char *path, struct environment **out, struct error *err);
+int plugin_open(struct loop *loop, const char *path, const struct environment_options *options,
+    struct environment **out, struct error *err);
 
 #endif

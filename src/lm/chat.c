@@ -7,13 +7,14 @@
  * or by an error in the place of the first word).
  */
 #include <ctype.h>
-#include <curl/curl.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "lm/client.h"
 #include "net/http.h"
+#include "net/url.h"
 #include "lm/provider.h"
 #include "lm/record.h"
 #include "lm/sse.h"
@@ -88,7 +89,7 @@ static void show_new_text(struct chat *chat)
     size_t from = chat->shown, new = text->len - from;
     if (new == 0)
         return;
-    reply_mask(text->data + from, new, s->key);
+    text_mask(text->data + from, new, s->key);
     show_text(chat, text->len - reply_held_back(text->data + from, new, s->key));
 }
 
@@ -99,7 +100,7 @@ static void chat_end(struct chat *chat, struct lm_outcome *outcome)
     struct buf *text = &chat->answer.text;
     chat->transfer = NULL;
     if (outcome->error.code == ERROR_NONE) {
-        reply_mask(text->data, text->len, s->key);
+        text_mask(text->data, text->len, s->key);
         if (s->style.stream && !show_text(chat, text->len))
             return;
         outcome->text = buf_text(text);
@@ -307,63 +308,14 @@ static int chat_prepare(struct lm_call *call, const struct lm_request *request, 
     return rc < 0 ? rc : make_idempotency(request->key, chat->idempotency, err);
 }
 
-static void cleanup_curl_url(CURLU **url)
+static bool same_host(const struct url *url, const char *other)
 {
-    curl_url_cleanup(*url);
-}
-
-static void cleanup_curl_text(char **text)
-{
-    curl_free(*text);
-}
-#define cleanup_url  __attribute__((cleanup(cleanup_curl_url)))
-#define cleanup_text __attribute__((cleanup(cleanup_curl_text)))
-
-static bool url_has(CURLU *url, CURLUPart part)
-{
-    cleanup_text char *text = NULL;
-    return curl_url_get(url, part, &text, 0) == CURLUE_OK;
-}
-
-static int check_url(CURLU *url, const char *text, const struct provider *p, struct error *err)
-{
-    cleanup_text char *scheme = NULL;
-    if (curl_url_set(url, CURLUPART_URL, text, CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK ||
-        curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
-        (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0))
-        return error_set(err, ERROR_CONFIG,
-            "the base URL '%.100s' is none: it must be like http://host:port/v1 or https://host/v1",
-            text);
-    if (url_has(url, CURLUPART_USER) || url_has(url, CURLUPART_PASSWORD))
-        return error_set(err, ERROR_CONFIG,
-            "the base URL must hold no user and no password: give the key as %s", p->key_variable);
-    return 0;
-}
-
-static bool same_host(CURLU *url, const char *other)
-{
-    cleanup_url CURLU *parsed = curl_url();
-    cleanup_text char *a = NULL, *b = NULL;
-    return other && parsed && curl_url_set(parsed, CURLUPART_URL, other, 0) == CURLUE_OK &&
-           curl_url_get(url, CURLUPART_HOST, &a, 0) == CURLUE_OK &&
-           curl_url_get(parsed, CURLUPART_HOST, &b, 0) == CURLUE_OK && strcasecmp(a, b) == 0;
-}
-
-/* The base URL without its query, and the query without its '?' ("" where there is none). */
-static int split_url(CURLU *url, struct buf *base, struct buf *query, struct error *err)
-{
-    cleanup_text char *text = NULL, *whole = NULL;
-    if (curl_url_get(url, CURLUPART_QUERY, &text, 0) == CURLUE_OK)
-        buf_puts(query, text);
-    if (curl_url_set(url, CURLUPART_QUERY, NULL, 0) != CURLUE_OK ||
-        curl_url_set(url, CURLUPART_FRAGMENT, NULL, 0) != CURLUE_OK ||
-        curl_url_get(url, CURLUPART_URL, &whole, 0) != CURLUE_OK)
-        return error_memory(err);
-    size_t n = strlen(whole);
-    while (n > 0 && whole[n - 1] == '/')
-        n--;
-    buf_append(base, whole, n);
-    return 0;
+    struct url parsed;
+    if (!other || url_parse(other, "", &parsed, NULL) < 0)
+        return false;
+    bool same = strcasecmp(url->host, parsed.host) == 0;
+    url_free(&parsed);
+    return same;
 }
 
 static void add_query(struct buf *out, const char *query)
@@ -376,17 +328,15 @@ static void add_query(struct buf *out, const char *query)
 
 /* The base URL, the provider's path behind it with "{}" where the model goes, and the queries of
  * both. */
-static int make_url(struct server *s, CURLU *url, const char *path, struct error *err)
+static int make_url(struct server *s, const struct url *url, const char *path, struct error *err)
 {
-    cleanup_buf struct buf before = { 0 }, after = { 0 }, query = { 0 };
+    cleanup_buf struct buf before = { 0 }, after = { 0 };
     const char *model = strstr(path, "{}");
-    int rc = split_url(url, &before, &query, err);
-    if (rc < 0)
-        return rc;
+    buf_puts(&before, url->base);
     s->model_in_url = model != NULL;
     buf_append(&before, path, model ? (size_t)(model - path) : 0);
     buf_puts(&after, model ? model + 2 : path);
-    add_query(&after, buf_text(&query));
+    add_query(&after, url->query);
     s->url_before = buf_steal(&before);
     s->url_after = buf_steal(&after);
     return s->url_before && s->url_after ? 0 : error_memory(err);
@@ -405,7 +355,7 @@ static int make_azure_path(const struct lm_options *options, struct buf *path, s
 }
 
 static int make_urls(
-    struct server *s, CURLU *url, const struct lm_options *options, struct error *err)
+    struct server *s, const struct url *url, const struct lm_options *options, struct error *err)
 {
     const struct provider *p = s->provider;
     cleanup_buf struct buf path = { 0 };
@@ -421,24 +371,16 @@ static int make_urls(
 }
 
 static int open_http(struct server *s, struct loop *loop, const struct lm_options *options,
-    CURLU *url, struct error *err)
+    const struct url *url, struct error *err)
 {
-    cleanup_text char *host = NULL, *port = NULL;
-    cleanup_buf struct buf peer = { 0 };
-    if (curl_url_get(url, CURLUPART_HOST, &host, 0) != CURLUE_OK ||
-        curl_url_get(url, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) != CURLUE_OK)
-        return error_memory(err);
-    buf_puts(&peer, host);
-    if (url_has(url, CURLUPART_PORT))
-        buf_printf(&peer, ":%s", port);
     bool own_ca = options->ca_file && options->ca_file[0];
-    s->peer = buf_steal(&peer);
+    s->peer = strdup(url->peer);
     s->ca_file = own_ca ? strdup(options->ca_file) : NULL;
     if (!s->peer || (own_ca && !s->ca_file))
         return error_memory(err);
     struct http_options http = {
-        .host = host,
-        .port = (unsigned)strtoul(port, NULL, 10),
+        .host = url->host,
+        .port = url->port,
         .peer = s->peer,
         .way.ca_file = s->ca_file,
         .codes = { ERROR_MODEL_CONNECT, ERROR_MODEL_CUT, ERROR_MODEL_STALL, ERROR_MODEL_REPLY },
@@ -515,7 +457,7 @@ static int chat_fill(
 {
     const struct provider *p = s->provider;
     struct lm_account account = provider_account(p, options);
-    cleanup_url CURLU *url = curl_url();
+    cleanup_url struct url url = { 0 };
     int rc;
     if (!account.base_url[0] && !p->url)
         return error_set(err, ERROR_CONFIG,
@@ -523,16 +465,16 @@ static int chat_fill(
             "azure.com",
             p->title, p->url_variable);
     s->url = strdup(account.base_url[0] ? account.base_url : p->url);
-    if (!url || !s->url)
+    if (!s->url)
         return error_memory(err);
-    if ((rc = check_url(url, s->url, p, err)) < 0)
+    if ((rc = url_parse(s->url, p->key_variable, &url, err)) < 0)
         return rc;
-    bool own_service = !p->url || same_host(url, p->url);
+    bool own_service = !p->url || same_host(&url, p->url);
     s->style = (struct dialect_style){ options->stream, p->new_limit_name && own_service };
     if ((rc = take_key(s, account.api_key, p->needs_key && own_service, options, err)) < 0 ||
-        (rc = open_http(s, loop, options, url, err)) < 0)
+        (rc = open_http(s, loop, options, &url, err)) < 0)
         return rc;
-    return make_urls(s, url, options, err);
+    return make_urls(s, &url, options, err);
 }
 
 static int chat_open(struct loop *loop, const struct lm_options *options, const char *model,

@@ -9,7 +9,6 @@
 
 enum {
     WORDS_MOST = 110, /* bytes of a server's message in an error */
-    KEY_LEAST = 6, /* a shorter key ("x", "none") is a placeholder, and masking it mangles text */
 };
 
 /* What a status means; the first row that fits. A `word` is what the error calls itself. The cure
@@ -68,22 +67,10 @@ void model_answer_free(struct model_answer *a)
     buf_free(&a->refusal);
 }
 
-void reply_mask(char *text, size_t len, const char *key)
-{
-    size_t n = strlen(key);
-    char *end = text + len, *p = text;
-    if (n < KEY_LEAST || len < n)
-        return;
-    while ((p = memmem(p, (size_t)(end - p), key, n))) {
-        memset(p, '*', n);
-        p += n;
-    }
-}
-
 size_t reply_held_back(const char *text, size_t len, const char *key)
 {
     size_t n = strlen(key);
-    if (n < KEY_LEAST)
+    if (n < TEXT_SECRET_LEAST)
         return 0;
     for (size_t held = len < n ? len : n - 1; held > 0; held--)
         if (memcmp(text + len - held, key, held) == 0)
@@ -98,7 +85,7 @@ static void put_words(
     cleanup_buf struct buf copy = { 0 }, seen = { 0 };
     buf_append(&copy, text, len < 65536 ? len : 65536);
     if (copy.data)
-        reply_mask(copy.data, copy.len, where->key);
+        text_mask(copy.data, copy.len, where->key);
     text_append_visible(&seen, buf_text(&copy), copy.len);
     size_t n = text_utf8_floor(buf_text(&seen), seen.len, WORDS_MOST);
     memcpy(out, buf_text(&seen), n);

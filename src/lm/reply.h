@@ -66,8 +66,6 @@ struct finish_word {
 };
 void reply_set_finish(struct model_answer *a, const struct finish_word *words, const char *theirs);
 
-/* Overwrites each occurrence of the key with asterisks. */
-void reply_mask(char *text, size_t len, const char *key);
 /* How many of the last bytes could be the beginning of the key. */
 size_t reply_held_back(const char *text, size_t len, const char *key);
 

@@ -40,7 +40,7 @@ int session_send_memfd(struct session *s, uint8_t type, uint64_t id, const char 
     size_t head_len, int fd_given, size_t len, struct error *err)
 {
     cleanup_fd int fd = fd_given;
-    if (!(s->ops->powers & POWER_MEMFD))
+    if (!(s->ops->traits & TRAIT_MEMFD))
         return send_mapped(s, type, id, head, head_len, fd, len, err);
     unsigned char header[FRAME_HEADER_SIZE];
     struct frame frame = {
@@ -70,7 +70,7 @@ int session_send_blob(struct session *s, uint8_t type, uint64_t id, const char *
     size_t total = 0;
     for (size_t i = 0; i < parts; i++)
         total += blob[i].len;
-    if (total <= FRAME_MEMFD_MIN || !(s->ops->powers & POWER_MEMFD))
+    if (total <= FRAME_MEMFD_MIN || !(s->ops->traits & TRAIT_MEMFD))
         return session_send(s, type, id, head, head_len, blob, parts, err);
     int fd = seal_parts(blob, parts, err);
     return fd < 0 ? fd : session_send_memfd(s, type, id, head, head_len, fd, total, err);

@@ -235,17 +235,6 @@ static int greet(struct session *s, const struct session_options *o, struct erro
     return session_send_blob(s, FRAME_HELLO, 0, head.data, head.len, &rules_source, o->rules, err);
 }
 
-/* What it asks for is refused by its name where it cannot be had. */
-static int check_powers(
-    const struct environment_ops *ops, const struct sandbox_spec *spec, struct error *err)
-{
-    if (spec->container && !(ops->powers & POWER_CONTAINER))
-        return error_set(err, ERROR_UNSUPPORTED,
-            "--%s is for sandboxes that are containers, which those of --env %s are not",
-            spec->container->asked, ops->name);
-    return 0;
-}
-
 static const struct sandbox_events sandbox_handlers = { session_receive, sandbox_output,
     sandbox_ended };
 
@@ -255,7 +244,7 @@ int session_open(struct environment *env, const struct session_options *options,
     struct loop *loop = ((struct environment_base *)env)->loop;
     if (session_check_timeout(options->execute_timeout, options->execute_timeout_cap, err) < 0)
         return -(int)ERROR_ARGUMENT;
-    int rc = check_powers(environment_ops_of(env), &options->spec, err);
+    int rc = environment_check(env, &options->spec, err);
     struct session *s = rc == 0 ? calloc(1, sizeof *s) : NULL;
     if (!s)
         return rc < 0 ? rc : error_memory(err);
@@ -317,7 +306,7 @@ void session_hand_over(struct session *s, void *arg)
 
 bool session_is_late(const struct session *s)
 {
-    return (s->ops->powers & POWER_LATE) && !s->ready;
+    return (s->ops->traits & TRAIT_LATE) && !s->ready;
 }
 
 bool session_is_alive(const struct session *s)

@@ -281,9 +281,9 @@ def test_a_python_that_is_none(program):
 def test_what_is_of_containers_is_refused_elsewhere(program):
     """And what is local's is refused here; nothing is dropped silently."""
     result = program.cell("1", "--gpus", "all", env="local")
-    assert result.returncode == 4 and "--gpus is for sandboxes that are containers" in result.stdout + result.stderr
+    assert result.returncode == 4 and "cannot give GPU (--gpus)" in result.stdout + result.stderr
     result = program.cell("1", "--isolation", "light")
-    assert result.returncode == 4 and "isolation 'light'" in result.stdout + result.stderr
+    assert result.returncode == 4 and "cannot give isolation (--isolation): the wall is the container" in result.stdout + result.stderr
     assert told(program.cell("1", "--isolation", "auto"))["status"] == "ok"
 
 
@@ -363,7 +363,7 @@ def test_orphans_are_removed_and_nobody_elses(program, daemon):
     elsewhere = make_orphan(daemon, owner, "another machine")
     orphan = make_orphan(daemon, owner, machine)
     result = droste_cli.droste(program.home, "env", "gc", **daemon.environment)
-    assert result.returncode == 0 and result.stdout.startswith("1 container "), result
+    assert result.returncode == 0 and result.stdout.startswith("1 sandbox "), result
     assert {c["Id"] for c in daemon.containers()} == {living, elsewhere}
     orphan = make_orphan(daemon, owner, machine)
     assert program.cell("1").returncode == 0

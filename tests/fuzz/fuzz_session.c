@@ -103,7 +103,7 @@ static void world_attend(struct sandbox *s)
 
 static const struct environment_ops world_ops = {
     .name = "fuzz",
-    .powers = POWER_MEMFD | POWER_SIGNAL,
+    .traits = TRAIT_MEMFD | TRAIT_SIGNAL,
     .open = world_open,
     .send = world_send,
     .attend = world_attend,

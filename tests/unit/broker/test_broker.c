@@ -131,7 +131,7 @@ static int setup(void **state)
     struct lm_options options = { .model = "callback", .callback = model, .callback_arg = f };
     f->wait_for = 1;
     assert_ok(loop_open(&f->loop, err));
-    assert_ok(environment_open("local", f->loop, &f->env, err));
+    assert_ok(environment_open("local", f->loop, NULL, &f->env, err));
     assert_ok(lm_open(f->loop, &options, &f->lm, err));
     *state = f;
     return 0;

@@ -76,7 +76,7 @@ static int setup(void **state)
     struct session_options options = limited();
     struct fixture *f = calloc(1, sizeof *f);
     assert_ok(loop_open(&f->loop, err));
-    assert_ok(environment_open("local", f->loop, &f->env, err));
+    assert_ok(environment_open("local", f->loop, NULL, &f->env, err));
     assert_ok(session_open(f->env, &options, &none, f, &f->honest, err));
     honest_cell(f, "n = 0");
     *state = f;

@@ -227,7 +227,7 @@ static inline const struct environment_ops *carrier_ops(void)
 {
     static const struct environment_ops ops = {
         .name = "carrier",
-        .powers = POWER_SIGNAL | POWER_LATE,
+        .traits = TRAIT_SIGNAL | TRAIT_LATE,
         .open = carrier_open_sandbox,
         .send = remote_send,
         .attend = remote_attend,

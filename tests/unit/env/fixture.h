@@ -74,7 +74,7 @@ static inline int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     assert_ok(loop_open(&f->loop, err));
-    assert_ok(environment_open("local", f->loop, &f->env, err));
+    assert_ok(environment_open("local", f->loop, NULL, &f->env, err));
     *state = f;
     return 0;
 }

@@ -78,7 +78,7 @@ static void a_killed_zygote_ends_its_sandboxes_and_is_replaced(void **state)
         close_box(&next);
         close_box(&b);
         environment_close(f->env);
-        assert_ok(environment_open("local", f->loop, &f->env, err));
+        assert_ok(environment_open("local", f->loop, NULL, &f->env, err));
         assert_int_equal(count_zombies(getpid()), 0);
     }
 }
@@ -128,7 +128,7 @@ static void kill_is_told_and_leaves_no_process(void **state)
         wait_until(f, count_descendants(zygote) == 0);
         close_box(&b);
         environment_close(f->env);
-        assert_ok(environment_open("local", f->loop, &f->env, err));
+        assert_ok(environment_open("local", f->loop, NULL, &f->env, err));
     }
 }
 
@@ -195,7 +195,7 @@ static void a_sandbox_closed_before_it_started_does_not_run_on(void **state)
         close_box(&warm);
         wait_until(f, count_descendants(zygote) == 0);
         environment_close(f->env);
-        assert_ok(environment_open("local", f->loop, &f->env, err));
+        assert_ok(environment_open("local", f->loop, NULL, &f->env, err));
     }
 }
 int main(void)

@@ -54,8 +54,8 @@ static void environments_of_other_versions_are_refused_by_name(void **state)
 {
     struct fixture *f = *state;
     struct environment *env = NULL;
-    assert_fails(ERROR_UNSUPPORTED, environment_open("daytona", f->loop, &env, err));
-    assert_fails(ERROR_ARGUMENT, environment_open("locale", f->loop, &env, err));
+    assert_fails(ERROR_UNSUPPORTED, environment_open("daytona", f->loop, NULL, &env, err));
+    assert_fails(ERROR_ARGUMENT, environment_open("locale", f->loop, NULL, &env, err));
     assert_null(env);
 }
 
@@ -279,7 +279,7 @@ static void a_hundred_sandboxes_leave_nothing(void **state)
         assert_int_equal(count_zombies(getpid()), 0);
         wait_until(f, count_descendants(zygote_pid()) == 0);
         environment_close(f->env);
-        assert_ok(environment_open("local", f->loop, &f->env, err));
+        assert_ok(environment_open("local", f->loop, NULL, &f->env, err));
     }
 }
 

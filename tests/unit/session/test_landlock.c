@@ -312,7 +312,7 @@ static void an_interpreter_that_nobody_can_read_is_refused(void **state)
     assert_submits(f, "SUBMIT(1)", "{\"output\": 1}");
     fixture_close(f);
     environment_close(f->env);
-    assert_ok(environment_open("local", f->loop, &f->env, err));
+    assert_ok(environment_open("local", f->loop, NULL, &f->env, err));
     chmod(directory, 0700);
     struct error said = { 0 };
     int rc = session_open(f->env, &options, &events, f, &f->session, &said);
