@@ -24,12 +24,11 @@ GOODBYE = 10                    # seconds for what is done at the end, each
 STDERR_KEPT = 2000
 PIECE = 1 << 20
 MOUNT = "/data"
+#: settings, and how Modal does them
 POWERS = {
-    "image": "a name, an id (im-...), or slim:PYTHON[:PACKAGE,...]; made from this by Modal", "network": "blocked, or open",
-    "allow": "addresses and domains", "memory": "of the sandbox as a whole", "cpus": "of the sandbox as a whole",
-    "gpus": "a kind of Modal's, such as T4 or A100:2", "labels": "its tags", "idle": "Modal's idle_timeout", "life": "Modal's timeout",
-    "region": "Modal's regions", "app": "Modal's app", "volume": "Modal's volumes, at " + MOUNT, "volume_subpath": "a directory of the volume",
-    "resume": "by its id", "keep": "until its time is over",
+    "image": "a name, an id (im-...), or slim:PYTHON[:PACKAGE,...]", "network": "blocked, or open", "network-allow": "addresses and domains",
+    "cpus": "of the sandbox as a whole", "gpus": "a kind of Modal's, such as T4 or A100:2", "label": "its tags", "idle-timeout": "Modal's idle_timeout",
+    "region": "Modal's regions", "app-name": "Modal's app", "volume-name": "Modal's volumes, at " + MOUNT, "sandbox": "by its id",
 }
 
 
@@ -145,7 +144,7 @@ def image_of(wanted):
 
 def network_of(wishes):
     """The arguments of Sandbox.create: nothing but what was asked for."""
-    allow = wishes.get("allow") or []
+    allow = wishes.get("network-allow") or []
     if allow:
         cidrs = [one for one in allow if re.fullmatch(r"[0-9.]+(/\d+)?|[0-9a-fA-F:]*:[0-9a-fA-F:.]*(/\d+)?", one)]
         return {"outbound_cidr_allowlist": [one if "/" in one else one + ("/128" if ":" in one else "/32") for one in cidrs],
@@ -168,10 +167,10 @@ def resources_of(wishes):
 
 def volume_of(wishes):
     import modal
-    if not wishes.get("volume"):
+    if not wishes.get("volume-name"):
         return {}
-    volume = modal.Volume.from_name(wishes["volume"], create_if_missing=True, version=2)
-    below = wishes.get("volume_subpath")
+    volume = modal.Volume.from_name(wishes["volume-name"], create_if_missing=True, version=2)
+    below = wishes.get("volume-subpath")
     return {"volumes": {MOUNT: volume.with_mount_options(sub_path=below) if below else volume}}
 
 
@@ -225,12 +224,12 @@ class Sandbox:
 
     async def start(self):
         import modal
-        if self.wishes.get("resume"):
-            self.box = await modal.Sandbox.from_id.aio(self.wishes["resume"])
+        if self.wishes.get("sandbox"):
+            self.box = await modal.Sandbox.from_id.aio(self.wishes["sandbox"])
             if await self.box.poll.aio() is not None:
-                raise Failed("not_found", "the sandbox %s has ended" % self.wishes["resume"])
+                raise Failed("not_found", "the sandbox %s has ended" % self.wishes["sandbox"])
         else:
-            app = await self.apps.get(self.wishes.get("app") or "rlm-sandbox")
+            app = await self.apps.get(self.wishes.get("app-name") or "rlm-sandbox")
             await self.create(app, await self.built(app))
         self.program = await self.box.exec.aio(*self.wishes["words"], text=False)
 
@@ -266,7 +265,7 @@ class Sandbox:
         name = "droste-" + uuid.uuid4().hex
         try:
             self.box = await modal.Sandbox.create.aio(
-                app=app, image=image, name=name, timeout=int(self.wishes.get("life") or LIFE), idle_timeout=int(self.wishes.get("idle") or IDLE),
+                app=app, image=image, name=name, timeout=int(self.wishes.get("timeout") or LIFE), idle_timeout=int(self.wishes.get("idle-timeout") or IDLE),
                 tags=self.wishes.get("labels") or {}, **network_of(self.wishes), **resources_of(self.wishes), **volume_of(self.wishes))
         except modal.exception.AlreadyExistsError:
             self.box = await modal.Sandbox.from_name.aio(app.name, name)
@@ -338,8 +337,8 @@ class Sandbox:
         await asyncio.gather(self.task, return_exceptions=True)
         if self.box is None:
             return
-        gentle = self.wishes.get("keep") or self.wishes.get("volume")
-        for wanted, work in ((gentle, self.end_program), (self.wishes.get("volume"), self.commit), (not self.wishes.get("keep"), self.box.terminate.aio)):
+        keep, volume = self.wishes.get("on-close") == "stop", self.wishes.get("volume-name")
+        for wanted, work in ((keep or volume, self.end_program), (volume, self.commit), (not keep, self.box.terminate.aio)):
             try:
                 if wanted:
                     await asyncio.wait_for(work(), GOODBYE)
@@ -406,7 +405,7 @@ async def removed(host, message):
 
 async def serve(host):
     await host.open()
-    await host.say({"bridge": 1, "powers": POWERS})
+    await host.say({"bridge": 1, "powers": POWERS, "collect": True})
     sandboxes, apps = {}, Apps()
     async for message, data in host.messages():
         verb = next(iter(message))
@@ -431,7 +430,7 @@ async def serve(host):
 
 def without_modal(why):
     """There is no SDK: whoever opens a sandbox is told so."""
-    sys.stdout.write(json.dumps({"bridge": 1, "powers": POWERS}) + "\n")
+    sys.stdout.write(json.dumps({"bridge": 1, "powers": POWERS, "collect": True}) + "\n")
     sys.stdout.flush()
     for line in iter(sys.stdin.buffer.readline, b""):
         message = json.loads(line)

@@ -21,7 +21,9 @@ struct process {
     struct buf to_send; /* those bytes before `sent` left */
     size_t sent;
     bool close_when_sent;
-    bool aloud;      /* its standard error is ours */
+    bool aloud; /* its standard error is ours */
+    const char *const
+        *words;      /* its arguments, at most eight, with a NULL behind them; NULL: none */
     struct buf tail; /* of its complaints */
 };
 

@@ -7,6 +7,7 @@
 #include "env/bridge.h"
 #include "env/docker.h"
 #include "env/local.h"
+#include "env/modal.h"
 #include "env/plugin.h"
 
 typedef int open_fn(struct loop *loop, const struct environment_options *options,
@@ -35,7 +36,8 @@ static const struct {
     { "daytona", NULL, NULL, NULL, "a Daytona account" },
     { "prime", NULL, NULL, NULL, "a Prime account" },
     { "e2b", NULL, NULL, NULL, "an E2B account" },
-    { "modal", NULL, NULL, NULL, "a Modal account" },
+    { "modal", modal_open, &modal_powers, "sandboxes of Modal, over its own SDK (MODAL_TOKEN_ID)",
+        NULL },
 };
 
 const char *environment_name(size_t i)

@@ -19,9 +19,9 @@ struct stream;
 struct stream_options {
     const char *url; /* http://HOST:PORT or https://HOST:PORT: where to, and whether with TLS */
     struct way way;
-    const char *peer;                 /* how errors name the server */
-    enum error_code code;             /* of errors */
-    double connect_timeout;           /* seconds, TLS included; 0: libcurl's own */
+    const char *peer;       /* how errors name the server */
+    enum error_code code;   /* of errors */
+    double connect_timeout; /* seconds, TLS included; 0: libcurl's own */
     /* The head of an HTTP request that makes a stream of the connection; NULL: it is one at once. The server
      * agrees with the status 101, or with 200, as old Docker daemons do. */
     const char *upgrade;
