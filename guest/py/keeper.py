@@ -196,6 +196,9 @@ class Keeper:
     def become_worker(self, keeper):
         try:
             self.settle_in(keeper)
+            if "files" in self.options:
+                unpack_files(CHANNEL_FD, self.options["files"])
+                os._exit(0)
             refused = preload_all(self.options.get("preload", ()))
             if refused:
                 raise ImportError("preload '%s': %s" % (

@@ -111,6 +111,12 @@ int process_send(struct process *p)
     return p->in_watch ? watch_events(p->in_watch, UV_WRITABLE) : -1;
 }
 
+void process_send_now(struct process *p)
+{
+    if (p->in_watch)
+        input_ready(p, 0, UV_WRITABLE);
+}
+
 static bool watch_ends(
     struct process *p, struct loop *loop, watch_fn *output, watch_fn *ended, void *arg)
 {

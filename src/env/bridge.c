@@ -298,6 +298,7 @@ static void bridge_end(void *own)
 {
     struct crossing *c = own;
     tell(c->bridge, "close", c->id);
+    process_send_now(&c->bridge->process);
     LIST_REMOVE(c, link);
     free(c->far_id);
     free(c);

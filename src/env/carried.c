@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "env/remote.h"
+#include "env/remote_files.h"
 
 struct carried {
     struct environment_base base; /* its ops are a copy with the name of this one */
@@ -17,7 +18,8 @@ struct carried {
 struct carrier {
     struct carried *env;
     struct remote *remote;
-    void *own; /* NULL: not started */
+    void *own;                 /* NULL: not started */
+    struct delivery *delivery; /* of staged files; NULL: there are none */
     bool joined, ended;
     struct error failure; /* of what the supervisor said */
     struct timer *over;   /* tells the end, from outside of what brought it */
@@ -113,6 +115,7 @@ static void carrier_free(struct carrier *c)
     if (c->own)
         c->env->carrier_ops->end(c->own);
     timer_free(c->over);
+    delivery_close(c->delivery);
     remote_free(c->remote);
     free(c);
 }
@@ -148,6 +151,9 @@ static int open_sandbox(struct environment *base, const struct sandbox_spec *spe
         return error_memory(err);
     c->env = env;
     int rc = start(c, spec, err);
+    if (rc == 0 && spec->workspace)
+        rc = delivery_open(env->base.loop, c->remote, &env->ops, workspace_volume(spec->workspace),
+            env->carrier_ops->workspace, &c->delivery, err);
     if (rc == 0)
         rc = remote_open_sandbox(c->remote, &env->ops, spec, events, arg, out, err);
     if (rc < 0)
@@ -178,7 +184,7 @@ static const char *volume_of(const struct sandbox *s)
 static const char *workspace_of(const struct sandbox *s)
 {
     const struct carrier *c = remote_arg(remote_of(s));
-    return c->env->carrier_ops->workspace ? c->env->carrier_ops->workspace(c->own) : NULL;
+    return c->delivery ? delivery_place(c->delivery) : NULL;
 }
 
 static const char *id_of(const struct sandbox *s)
@@ -214,6 +220,7 @@ static const struct powers plain_powers = { .of = {
                                                 [POWER_STREAM] = POWER_YES("its standard streams"),
                                                 [POWER_REATTACH] =
                                                     POWER_YES("if it says that it is joined again"),
+                                                [POWER_WORKSPACE] = POWER_YES("sent at the start"),
                                                 [POWER_MEMORY] = POWER_YES("of each process"),
                                                 [POWER_PROCESSES] = POWER_YES("it is told"),
                                                 [POWER_PRELOAD] =

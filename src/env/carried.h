@@ -29,9 +29,10 @@ struct carrier_ops {
     void (*pause)(void *own, bool paused);
     /* Ends the program with all that it started, and forgets it: nothing more is told. */
     void (*end)(void *own);
-    /* Where the guest sees the volume, and the staged files; NULL: it has none. Either may be NULL. */
+    /* Where the guest sees the volume; NULL: it has none. May be NULL. */
     const char *(*volume)(void *own);
-    const char *(*workspace)(void *own);
+    const char *
+        workspace; /* the directory over there that staged files are sent to; NULL: a new one, which ends with the guest */
     /* As in environment_ops; may be NULL. */
     const char *(*id)(void *own);
     int (*collect)(void *arg, environment_collected_fn *done, void *done_arg, struct error *err);

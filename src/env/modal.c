@@ -29,7 +29,7 @@ const struct powers
                          [POWER_PULL] = POWER_NO("Modal decides"),
                          [POWER_VOLUME] =
                              POWER_YES("Modal's, by name; written back when the session ends"),
-                         [POWER_WORKSPACE] = POWER_NO("this machine's files are not there"),
+                         [POWER_WORKSPACE] = POWER_YES("sent at the start"),
                          [POWER_READ] = POWER_NO("this machine's files are not there"),
                          [POWER_NETWORK] = POWER_YES("blocked, or open"),
                          [POWER_ALLOW] = POWER_YES("addresses and domains"),

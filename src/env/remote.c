@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/queue.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fifo.h"
@@ -27,6 +28,7 @@ enum {
     IDLE_BEAT_MS = 15000,
     KILL_MS = 10000, /* for EXIT to come; then the worker counts as gone */
     NOISE_MAX = 500,
+    PIECE = 65536, /* of a file */
 };
 
 enum state { STATE_WAITING, STATE_BOOTING, STATE_READY, STATE_FAILED, STATE_OVER };
@@ -48,7 +50,7 @@ struct remote {
     struct sandbox_list sandboxes;
     struct turn turn;
     bool says_more; /* there is more to come of what was fed last */
-    unsigned count;
+    unsigned count, holds;
     uint32_t last_id;
 };
 
@@ -61,6 +63,8 @@ struct sandbox {
     void *arg;
     size_t credit;       /* bytes that the supervisor takes of it */
     struct fifo waiting; /* those beyond */
+    int source;          /* a file whose bytes follow; -1: none */
+    struct buf start;    /* of one that waits for remote_release: what START will say */
     struct timer *kill_timer;
     bool wants_kill, ended;
     bool rings_late; /* again, once nothing waits */
@@ -83,11 +87,27 @@ static int send_message(struct remote *r, enum mux_kind kind, uint32_t worker, c
 static int send_waiting(struct sandbox *s, struct error *err)
 {
     int rc = 0;
-    while (rc == 0 && s->credit > 0 && fifo_len(&s->waiting) > 0) {
+    while (rc == 0 && s->start.len == 0 && s->credit > 0 && fifo_len(&s->waiting) > 0) {
         size_t len = fifo_len(&s->waiting) < s->credit ? fifo_len(&s->waiting) : s->credit;
         rc = send_message(s->remote, MUX_BYTES, s->id, fifo_data(&s->waiting), len, err);
         fifo_drop(&s->waiting, len);
         s->credit -= len;
+    }
+    return rc;
+}
+
+/* And then what the file has. Where it ends, nothing more is sent: what is in it says where that is. */
+static int send_source(struct sandbox *s, struct error *err)
+{
+    char piece[PIECE];
+    ssize_t n = 1;
+    int rc = send_waiting(s, err);
+    while (rc == 0 && n > 0 && s->source >= 0 && s->credit > 0) {
+        n = read(s->source, piece, s->credit < PIECE ? s->credit : PIECE);
+        if (n < 0)
+            return error_set_errno(err, ERROR_IO, "reading what is to be sent");
+        rc = send_message(s->remote, MUX_BYTES, s->id, piece, (size_t)n, err);
+        s->credit -= (size_t)n;
     }
     return rc;
 }
@@ -119,6 +139,8 @@ static void end_sandbox(struct sandbox *s)
     s->ended = true;
     timer_stop(s->kill_timer);
     fifo_free(&s->waiting);
+    buf_free(&s->start);
+    close_fd(&s->source);
     s->events.ended(s->arg, &s->how);
 }
 
@@ -192,7 +214,7 @@ static int on_credit(
     if (more > MUX_CREDIT - s->credit)
         return error_set(err, ERROR_PROTOCOL, "the supervisor took more than it was sent");
     s->credit += more;
-    int rc = send_waiting(s, err);
+    int rc = send_source(s, err);
     if (rc == 0 && s->rings_late && fifo_len(&s->waiting) == 0) {
         s->rings_late = false;
         ring(s);
@@ -492,6 +514,10 @@ void remote_kill(struct sandbox *s)
     if (s->ended || s->wants_kill)
         return;
     s->wants_kill = true;
+    if (s->start.len > 0) { /* nobody there knows it */
+        timer_start(s->kill_timer, 0, 0);
+        return;
+    }
     timer_start(s->kill_timer, KILL_MS, 0);
     send_message(s->remote, MUX_KILL, s->id, NULL, 0, NULL);
 }
@@ -515,6 +541,8 @@ void remote_close_sandbox(struct sandbox *s)
     s->remote->count--;
     timer_free(s->kill_timer);
     fifo_free(&s->waiting);
+    buf_free(&s->start);
+    close_fd(&s->source);
     free(s);
 }
 
@@ -555,26 +583,31 @@ static void write_limits(const struct remote *r, const struct jail_limits *limit
     buf_putc(out, '}');
 }
 
-static int start(struct sandbox *s, const struct sandbox_spec *spec, struct error *err)
+static void write_start(const struct remote *r, const struct sandbox_spec *spec, struct buf *json)
 {
-    cleanup_buf struct buf json = { 0 };
-    buf_putc(&json, '{');
-    write_limits(s->remote, &spec->limits, &json);
-    buf_puts(&json, ",\"preload\":[");
+    buf_putc(json, '{');
+    write_limits(r, &spec->limits, json);
+    buf_puts(json, ",\"preload\":[");
     for (size_t i = 0; i < spec->preload_count; i++) {
-        buf_puts(&json, i ? "," : "");
-        json_append_string(&json, spec->preload[i], strlen(spec->preload[i]));
+        buf_puts(json, i ? "," : "");
+        json_append_string(json, spec->preload[i], strlen(spec->preload[i]));
     }
-    buf_puts(&json, "]}");
-    if (buf_failed(&json))
-        return error_memory(err);
-    return send_message(s->remote, MUX_START, s->id, json.data, json.len, err);
+    buf_puts(json, "]}");
 }
 
-int remote_open_sandbox(struct remote *r, const struct environment_ops *ops,
-    const struct sandbox_spec *spec, const struct sandbox_events *events, void *arg,
-    struct sandbox **out, struct error *err)
+/* Says START, and what follows it. */
+static int start(struct sandbox *s, const struct buf *json, struct error *err)
 {
+    if (buf_failed(json))
+        return error_memory(err);
+    int rc = send_message(s->remote, MUX_START, s->id, json->data, json->len, err);
+    return rc < 0 ? rc : send_source(s, err);
+}
+
+static int worker_new(struct remote *r, const struct environment_ops *ops, int source_given,
+    const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err)
+{
+    cleanup_fd int source = source_given;
     if (is_over(r))
         return error_set(err, ERROR_LOST, "what the sandbox was to run in is gone");
     struct sandbox *s = calloc(1, sizeof *s);
@@ -586,17 +619,75 @@ int remote_open_sandbox(struct remote *r, const struct environment_ops *ops,
     s->events = *events;
     s->arg = arg;
     s->credit = MUX_CREDIT;
-    for (enum limit l = LIMIT_NONE + 1; l < LIMIT_COUNT; l++)
-        if (limit_value(l, &spec->limits) > 0)
-            s->usage.means[l] = r->options.means[l];
+    s->source = steal_fd(&source);
     TAILQ_INSERT_TAIL(&r->sandboxes, s, link);
     r->count++;
     s->kill_timer = timer_new(r->loop, kill_too_long, s);
-    int rc = s->kill_timer ? start(s, spec, err) : error_memory(err);
+    if (!s->kill_timer) {
+        remote_close_sandbox(s);
+        return error_memory(err);
+    }
+    *out = s;
+    return 0;
+}
+
+int remote_open_worker(struct remote *r, const struct environment_ops *ops, const struct buf *json,
+    int source, const struct sandbox_events *events, void *arg, struct sandbox **out,
+    struct error *err)
+{
+    int rc = worker_new(r, ops, source, events, arg, out, err);
+    if (rc == 0 && (rc = start(*out, json, err)) < 0)
+        remote_close_sandbox(*out);
+    return rc;
+}
+
+int remote_open_sandbox(struct remote *r, const struct environment_ops *ops,
+    const struct sandbox_spec *spec, const struct sandbox_events *events, void *arg,
+    struct sandbox **out, struct error *err)
+{
+    cleanup_buf struct buf json = { 0 };
+    struct sandbox *s = NULL;
+    int rc = worker_new(r, ops, -1, events, arg, &s, err);
+    if (rc < 0)
+        return rc;
+    for (enum limit l = LIMIT_NONE + 1; l < LIMIT_COUNT; l++)
+        if (limit_value(l, &spec->limits) > 0)
+            s->usage.means[l] = r->options.means[l];
+    write_start(r, spec, &json);
+    if (r->holds > 0 && !buf_failed(&json)) {
+        s->start = json;
+        json = (struct buf){ 0 };
+    } else {
+        rc = start(s, &json, err);
+    }
     if (rc < 0) {
         remote_close_sandbox(s);
         return rc;
     }
     *out = s;
     return 0;
+}
+
+void remote_hold(struct remote *r)
+{
+    r->holds++;
+}
+
+void remote_release(struct remote *r, const struct error *why)
+{
+    struct sandbox *s, *next;
+    if (--r->holds > 0 && !why)
+        return;
+    for (s = TAILQ_FIRST(&r->sandboxes); s; s = next) {
+        struct error err = { 0 };
+        next = TAILQ_NEXT(s, link);
+        if (s->start.len == 0 || s->ended)
+            continue;
+        cleanup_buf struct buf json = s->start;
+        s->start = (struct buf){ 0 };
+        if (why || start(s, &json, &err) < 0) {
+            s->how.error = why ? *why : err;
+            end_sandbox(s);
+        }
+    }
 }

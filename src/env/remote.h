@@ -75,6 +75,18 @@ void remote_usage(const struct sandbox *s, struct sandbox_usage *out);
 /* Kills the worker if it lives; no event follows. NULL is fine. */
 void remote_close_sandbox(struct sandbox *s);
 
+/* ---- for remote_files.c ---- */
+
+/* A worker of another kind: `json` is what START says, and what is in the file `source` (-1: none), which it takes, goes to it
+ * as it takes it. */
+int remote_open_worker(struct remote *r, const struct environment_ops *ops, const struct buf *json,
+    int source, const struct sandbox_events *events, void *arg, struct sandbox **out,
+    struct error *err);
+/* Sandboxes that are opened from now on wait. */
+void remote_hold(struct remote *r);
+/* As often as it was called: they start, or end with this error (NULL: none). */
+void remote_release(struct remote *r, const struct error *why);
+
 struct remote *remote_of(const struct sandbox *s);
 /* What remote_open was given. */
 void *remote_arg(const struct remote *r);

@@ -33,7 +33,8 @@ enum {
 enum mux_kind {
     /* host to supervisor */
     MUX_START =
-        1, /* JSON: "limits", names of rlimits with their values; "preload", names of modules */
+        1, /* JSON: "limits", names of rlimits with their values; "preload", names of modules. Or: "files", a directory
+            * that what comes is put into (volume/pack.h), which ends with the supervisor if it is "passing" */
     MUX_BYTES = 2, /* of the worker's channel; both ways */
     MUX_INTERRUPT = 3,
     MUX_KILL = 4,  /* with all of its processes; EXIT follows */

@@ -28,9 +28,8 @@ class Modal(Adapter):
     word = "image"
     operations = 1
     lacks = {
-        "volume": "Modal's volumes show what one sandbox has written to another after it was written back, and have no limits "
-                  "(tests/clouds/test_modal.py has what holds of them)",
-        "workspace": "this machine's files are not in Modal's sandboxes",
+        "shared volume": "Modal's volumes show what one sandbox has written to another after it was written back",
+        "volume size": "Modal has no limit for volumes",
         "read": "this machine's files are not in Modal's sandboxes",
         "processes": "Modal has no limit for processes",
         "memory together": "it is Modal that ends a sandbox which takes more than its memory, and nothing of ours",

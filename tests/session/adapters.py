@@ -25,6 +25,8 @@ import droste
 #: What an environment may declare not to have, and what that is.
 POWERS = {
     "volume": "a directory that outlives sessions (volume_name)",
+    "shared volume": "what one session writes into a volume, another sees at once",
+    "volume size": "a bound on what a volume may hold (volume_size)",
     "workspace": "files that are staged (repo_url, context_path)",
     "files": "the host's files are out of the guest's reach",
     "network": "no network is within the guest's reach",

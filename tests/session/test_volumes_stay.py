@@ -37,6 +37,7 @@ def test_what_was_written_before_the_end_of_a_guest_is_there(volume):
     assert volume().execute("load_from_volume('kept.txt')").echo == "'kept'"
 
 
+@pytest.mark.needs("shared volume")
 def test_sessions_share_a_volume_at_once(volume):
     """What one has written the other sees at once."""
     one, two = volume(), volume()
@@ -77,6 +78,7 @@ def test_a_name_that_is_none_is_refused(volume):
         volume(volume_name="../x")
 
 
+@pytest.mark.needs("volume size")
 def test_a_volume_over_its_limit_ends_its_session_and_says_so(volume):
     """killed: volume size; sessions are refused until there is room."""
     interp = volume(volume_size="1M")
@@ -87,6 +89,7 @@ def test_a_volume_over_its_limit_ends_its_session_and_says_so(volume):
         volume(volume_size="1M")
 
 
+@pytest.mark.needs("volume size")
 def test_a_volume_within_its_limit_is_not_disturbed(volume):
     """The twin."""
     interp = volume(volume_size="4M")

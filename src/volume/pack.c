@@ -1,0 +1,130 @@
+/* volume/pack.c: see pack.h. A file may change while it is read: as much as its header said is written, zeros for
+ * what is missing. */
+#include "volume/pack.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/beneath.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/tree.h"
+#include "volume/internal.h"
+
+enum { PIECE = 256 << 10 };
+
+struct packing {
+    const struct volume *v;
+    int out;
+    struct buf path; /* of the directory in which the walk is, with a slash behind; "" at the top */
+    char piece[PIECE];
+};
+
+static int write_out(struct packing *p, const void *data, size_t len, struct error *err)
+{
+    return file_write_all(p->out, data, len) < 0
+               ? volume_failed(p->v, "writing", "a copy of it for the sandbox", err)
+               : 0;
+}
+
+static int write_header(struct packing *p, enum pack_kind kind, const struct stat *st,
+    const char *name, uint64_t len, struct error *err)
+{
+    unsigned char header[PACK_HEADER_SIZE] = { (unsigned char)kind };
+    uint16_t mode = htole16(st->st_mode & 0777);
+    uint32_t path = htole32((uint32_t)(p->path.len + strlen(name)));
+    uint64_t size = htole64(len), time = htole64((uint64_t)st->st_mtime);
+    memcpy(header + 2, &mode, sizeof mode);
+    memcpy(header + 4, &path, sizeof path);
+    memcpy(header + 8, &size, sizeof size);
+    memcpy(header + 16, &time, sizeof time);
+    int rc = write_out(p, header, sizeof header, err);
+    if (rc == 0)
+        rc = write_out(p, buf_text(&p->path), p->path.len, err);
+    return rc < 0 ? rc : write_out(p, name, strlen(name), err);
+}
+
+static int write_link(struct packing *p, const struct tree_place *place, struct error *err)
+{
+    char target[PATH_MAX];
+    ssize_t n = readlinkat(place->at, place->name, target, sizeof target);
+    if (n < 0)
+        return 0; /* it is gone meanwhile */
+    int rc = write_header(p, PACK_LINK, place->st, place->name, (uint64_t)n, err);
+    return rc < 0 ? rc : write_out(p, target, (size_t)n, err);
+}
+
+static int write_file(struct packing *p, const struct tree_place *place, struct error *err)
+{
+    struct stat st;
+    cleanup_fd int fd = open_anyway(place->at, place->name, O_RDONLY);
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+        return 0;
+    uint64_t left = (uint64_t)st.st_size;
+    int rc = write_header(p, PACK_FILE, &st, place->name, left, err);
+    while (rc == 0 && left > 0) {
+        size_t want = left < PIECE ? (size_t)left : PIECE;
+        ssize_t n = read(fd, p->piece, want);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return volume_failed(p->v, "reading", place->name, err);
+        if (n == 0) {
+            memset(p->piece, 0, want);
+            n = (ssize_t)want;
+        }
+        rc = write_out(p, p->piece, (size_t)n, err);
+        left -= (uint64_t)n;
+    }
+    return rc;
+}
+
+static int visit(void *arg, enum tree_visit what, const struct tree_place *place, struct error *err)
+{
+    struct packing *p = arg;
+    if (what == TREE_ENTER)
+        buf_printf(&p->path, "%s/", place->name);
+    else if (what == TREE_LEAVE)
+        p->path.len -= strlen(place->name) + 1;
+    else if (S_ISDIR(place->st->st_mode))
+        return write_header(p, PACK_DIRECTORY, place->st, place->name, 0, err);
+    else if (S_ISLNK(place->st->st_mode))
+        return write_link(p, place, err);
+    else if (S_ISREG(place->st->st_mode))
+        return write_file(p, place, err);
+    return buf_failed(&p->path) ? error_memory(err) : 0;
+}
+
+int volume_pack(const struct volume *v, int out, struct error *err)
+{
+    static const unsigned char end[PACK_HEADER_SIZE] = { PACK_END };
+    cleanup_free struct packing *p = calloc(1, sizeof *p);
+    if (!p)
+        return error_memory(err);
+    p->v = v;
+    p->out = out;
+    int rc = tree_walk(v->data, visit, p, err);
+    if (rc == 0)
+        rc = write_out(p, end, sizeof end, err);
+    buf_free(&p->path);
+    return rc;
+}
+
+int volume_pack_file(const struct volume *v, int *out, struct error *err)
+{
+    cleanup_fd int fd = openat(v->directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return volume_failed(v, "making", "a copy of it for the sandbox", err);
+    int rc = volume_pack(v, fd, err);
+    if (rc < 0)
+        return rc;
+    if (lseek(fd, 0, SEEK_SET) < 0)
+        return volume_failed(v, "reading", "a copy of it for the sandbox", err);
+    *out = steal_fd(&fd);
+    return 0;
+}
