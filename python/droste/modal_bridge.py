@@ -10,6 +10,7 @@ import collections
 import json
 import os
 import re
+import shlex
 import signal
 import sys
 import time
@@ -23,7 +24,7 @@ PATIENCE = 60                   # seconds for a connection to stand again
 GOODBYE = 10                    # seconds for what is done at the end, each
 STDERR_KEPT = 2000
 PIECE = 1 << 20
-MOUNT = "/data"
+MOUNT, ALSO = "/data", "/home/daytona/memory"
 #: settings, and how Modal does them
 POWERS = {
     "image": "a name, an id (im-...), or slim:PYTHON[:PACKAGE,...]", "network": "blocked, or open", "network-allow": "addresses and domains",
@@ -174,6 +175,15 @@ def volume_of(wishes):
     return {"volumes": {MOUNT: volume.with_mount_options(sub_path=below) if below else volume}}
 
 
+def words_of(wishes):
+    """What is executed. In a volume there are the directories that skills expect, and it has another name too."""
+    if not wishes.get("volume-name"):
+        return wishes["words"]
+    directories = " ".join(shlex.quote(os.path.join(MOUNT, name)) for name in wishes.get("directories") or [])
+    first = "mkdir -p %s %s; ln -sfn %s %s; " % (directories, os.path.dirname(ALSO), MOUNT, ALSO)
+    return ["sh", "-c", first + 'exec "$@"', "sh", *wishes["words"]]
+
+
 class Apps(dict):
     """Apps by name, each looked up once."""
 
@@ -225,13 +235,15 @@ class Sandbox:
     async def start(self):
         import modal
         if self.wishes.get("sandbox"):
+            if self.wishes.get("volume-name"):
+                raise Failed("unsupported", "a sandbox that is there has the volume that it was made with: leave --volume-name out")
             self.box = await modal.Sandbox.from_id.aio(self.wishes["sandbox"])
             if await self.box.poll.aio() is not None:
                 raise Failed("not_found", "the sandbox %s has ended" % self.wishes["sandbox"])
         else:
             app = await self.apps.get(self.wishes.get("app-name") or "rlm-sandbox")
             await self.create(app, await self.built(app))
-        self.program = await self.box.exec.aio(*self.wishes["words"], text=False)
+        self.program = await self.box.exec.aio(*words_of(self.wishes), text=False)
 
     async def built(self, app):
         import modal

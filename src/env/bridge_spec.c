@@ -129,6 +129,17 @@ static void write_wishes(struct buf *out, uint64_t wishes, const struct sandbox_
         write_list(out, "network-allow", c->allow);
 }
 
+/* Those that a new volume is to have. */
+static void write_directories(struct buf *out)
+{
+    buf_puts(out, ",\"directories\":[");
+    for (size_t i = 0; volume_seed(i); i++) {
+        buf_puts(out, i ? "," : "");
+        json_append_string(out, volume_seed(i), strlen(volume_seed(i)));
+    }
+    buf_putc(out, ']');
+}
+
 void bridge_spec_write(
     struct buf *out, int64_t id, const struct sandbox_spec *spec, const char *const *words)
 {
@@ -143,6 +154,8 @@ void bridge_spec_write(
         (unsigned long long)spec->limits.processes);
     write_number(out, "timeout", c->life);
     write_wishes(out, bridge_spec_wishes(spec), spec, c);
+    if (c->volume)
+        write_directories(out);
     write_labels(out, c->labels);
     buf_puts(out, "}\n");
 }

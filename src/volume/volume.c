@@ -33,6 +33,11 @@ static const char *const seeds[] = { "artifacts", "buffers", "knowledge", "knowl
     "knowledge/summaries", "logs", "memories", "memory", "meta", "sessions", "skills",
     "skills/system", "skills/user", "uploads", "workspace" };
 
+const char *volume_seed(size_t i)
+{
+    return i < array_length(seeds) ? seeds[i] : NULL;
+}
+
 int volume_check_name(const char *what, const char *name, struct error *err)
 {
     cleanup_buf struct buf shown = { 0 };

@@ -50,6 +50,8 @@ enum volume_use {
 };
 
 struct volume;
+/* The directories of a new one, those above before those in them; NULL behind the last. For volumes that others keep. */
+const char *volume_seed(size_t i);
 /* Makes it, with the seeds' directories in it; ERROR_ARGUMENT where there is one. */
 int volume_create(
     const char *root, const char *name, const struct volume_limits *limits, struct error *err);

@@ -33,7 +33,6 @@ class Modal(Adapter):
         "read": "this machine's files are not in Modal's sandboxes",
         "processes": "Modal has no limit for processes",
         "memory together": "it is Modal that ends a sandbox which takes more than its memory, and nothing of ours",
-        "cpus": "shares of processors are Modal's to give, and no result says that they were",
         "tmp size": "Modal has no limit for files of sandboxes",
     }
 
