@@ -30,6 +30,7 @@ class Modal(Adapter):
     lacks = {
         "shared volume": "Modal's volumes show what one sandbox has written to another after it was written back",
         "volume size": "Modal has no limit for volumes",
+        "workspace size": "Modal has no limit for files of sandboxes",
         "read": "this machine's files are not in Modal's sandboxes",
         "processes": "Modal has no limit for processes",
         "memory together": "it is Modal that ends a sandbox which takes more than its memory, and nothing of ours",

@@ -28,6 +28,7 @@ POWERS = {
     "shared volume": "what one session writes into a volume, another sees at once",
     "volume size": "a bound on what a volume may hold (volume_size)",
     "workspace": "files that are staged (repo_url, context_path)",
+    "workspace size": "a bound on what a session makes of them (workspace_size)",
     "files": "the host's files are out of the guest's reach",
     "network": "no network is within the guest's reach",
     "read": "a path of the host's is shown where that is asked for (read)",
