@@ -22,7 +22,7 @@ enum {
     READ_SIZE = 65536,
     LINE_LIMIT = 65536,
     LONG_LINE_LIMIT = 1 << 20, /* of who has greeted: lists of sandboxes are long */
-    GOODBYE_MS = 5000, /* for it to end what it has opened */
+    GOODBYE_MS = 5000,         /* for it to end what it has opened */
     COLLECT_MS = 120000,
     TITLE_MAX = 90,
 };
@@ -242,7 +242,8 @@ static void take(struct bridge *b, const char *data, size_t len)
             const char *newline = memchr(data, '\n', len);
             n = newline ? (size_t)(newline - data) + 1 : len;
             buf_append(&b->line, data, n);
-            if (buf_failed(&b->line) || b->line.len > (b->heard ? (size_t)LONG_LINE_LIMIT : LINE_LIMIT))
+            if (buf_failed(&b->line) ||
+                b->line.len > (b->heard ? (size_t)LONG_LINE_LIMIT : LINE_LIMIT))
                 refuse(b, "says a line without an end");
             else if (newline)
                 take_line(b);
@@ -496,7 +497,6 @@ static int open_program(struct loop *loop, const struct bridge_program *program,
     b->ops = (struct carrier_ops){ .name = program->name,
         .powers = &b->powers,
         .traits = TRAIT_VOLUMES,
-        .lease = program->lease,
         .start = bridge_start,
         .write = bridge_write,
         .pause = bridge_pause,

@@ -37,7 +37,6 @@ struct bridge_program {
     const unsigned char *source; /* that it reads before all messages */
     size_t source_len;
     const struct powers *powers;
-    double lease;   /* as in carrier_ops */
     bool sweeps;    /* the first sandbox has those of dead hosts removed */
     int goodbye_ms; /* for it to end what it has opened */
 };

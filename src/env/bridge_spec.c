@@ -15,7 +15,7 @@ const struct powers bridge_powers = { .of = {
                                           [POWER_MEMORY] = POWER_YES("of each process"),
                                           [POWER_PROCESSES] = POWER_YES("it is told"),
                                           [POWER_WORKSPACE] = POWER_YES("sent at the start"),
-        [POWER_PRELOAD] =
+                                          [POWER_PRELOAD] =
                                               POWER_YES("in the worker, before the session"),
                                           [POWER_IMAGE] = IF_IT_SAYS,
                                           [POWER_SNAPSHOT] = IF_IT_SAYS,

@@ -9,9 +9,8 @@
 
 enum { GOODBYE_MS = 20000 }; /* volumes are written back meanwhile */
 
-/* A host that is gone says nothing any more, and Modal keeps what it has executed: the guest ends itself, and the sandbox,
- * in which nothing is executed then, by its idle timeout. */
-static const double lease_seconds = 120;
+/* The guest has no lease: a host whose program does nothing for an hour says nothing either. The bridge ends it with the
+ * host, and where both are gone at once, its time does (--timeout). */
 
 const struct powers
     modal_powers = { .of = {
@@ -71,7 +70,6 @@ int modal_open(struct loop *loop, const struct environment_options *options,
         .source = embedded_bridge,
         .source_len = embedded_bridge_size,
         .powers = &modal_powers,
-        .lease = lease_seconds,
         .sweeps = true,
         .goodbye_ms = GOODBYE_MS };
     return bridge_open_program(loop, &program, out, err);
