@@ -292,6 +292,9 @@ DROSTE_API void droste_session_on_output(droste_session *s, droste_output_fn *fn
 
 /* "full", "process"… */
 DROSTE_API const char *droste_session_isolation(const droste_session *s);
+/* What the provider calls the sandbox, or a container's id; NULL where it has no name, as locally. Valid until the session is
+ * closed. */
+DROSTE_API const char *droste_session_sandbox(const droste_session *s);
 
 /* ---- runs ---- */
 

@@ -131,6 +131,7 @@ _QUICK = {
     "droste_session_interrupt": (None, [c_void_p]),
     "droste_session_is_alive": (c_int, [c_void_p]),
     "droste_session_isolation": (c_char_p, [c_void_p]),
+    "droste_session_sandbox": (c_char_p, [c_void_p]),
     "droste_result_status": (c_char_p, [c_void_p]),
     "droste_result_json": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "droste_result_stdout": (c_void_p, [c_void_p, POINTER(c_size_t)]),

@@ -224,6 +224,13 @@ class Interpreter(Operations):
         """How strong the wall is: "full", "light", "landlock" or "process"; None until it is open."""
         return quick.droste_session_isolation(self._session).decode() if self._session is not None else None
 
+    @property
+    def sandbox_id(self) -> Optional[str]:
+        """What the provider calls the sandbox, or a container's id: `sandbox=ID` goes on in one that was stopped. None
+        where it has no name, as locally, and until it is open."""
+        name = quick.droste_session_sandbox(self._session) if self._session is not None else None
+        return name.decode("utf-8", "replace") if name else None
+
     def __repr__(self) -> str:
         state = self.isolation if self.alive else "closed" if self._closed else (
             "not started" if self._session is None else "lost")

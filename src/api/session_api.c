@@ -220,6 +220,11 @@ const char *droste_session_isolation(const droste_session *s)
     return isolation_name(session_isolation(s->session));
 }
 
+const char *droste_session_sandbox(const droste_session *s)
+{
+    return session_sandbox_id(s->session);
+}
+
 const char *api_session_workspace(const droste_session *s)
 {
     return session_workspace(s->session);

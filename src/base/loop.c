@@ -210,10 +210,6 @@ void loop_run_ready(struct loop *loop)
     uv_run(&loop->uv, UV_RUN_NOWAIT);
 }
 
-static void time_is_over(void *arg)
-{
-}
-
 void loop_wake(struct loop *loop)
 {
     uv_stop(&loop->uv);
@@ -221,13 +217,11 @@ void loop_wake(struct loop *loop)
 
 int loop_turn(struct loop *loop, int ms, struct error *err)
 {
-    struct timer *end = ms > 0 ? timer_new(loop, time_is_over, NULL) : NULL;
-    if (ms > 0 && !end)
-        return error_memory(err);
-    if (end)
-        timer_start(end, (uint64_t)ms, 0);
+    /* A timer of its own would be a handle that is being closed, for which the next turn would not wait. */
+    if (ms > 0)
+        timer_start(loop->patience, (uint64_t)ms, 0);
     uv_run(&loop->uv, ms == 0 ? UV_RUN_NOWAIT : UV_RUN_ONCE);
-    timer_free(end);
+    timer_stop(loop->patience);
     return 0;
 }
 

@@ -406,6 +406,23 @@ static void check_volumes(struct doctor *doctor)
     list_clear(&names);
 }
 
+/* ---- environments elsewhere ---- */
+
+/* The local one has its own rows above. */
+static void check_environments(struct doctor *doctor)
+{
+    for (size_t i = 0; environment_name(i); i++) {
+        struct error err = { 0 };
+        if (strcmp(environment_name(i), "local") == 0 || environment_needs(i))
+            continue;
+        if (environment_configured(i, &err) < 0)
+            say(doctor, environment_name(i), STATE_NOTE, NULL, "not configured: %s", err.text);
+        else
+            say(doctor, environment_name(i), STATE_OK, NULL,
+                "configured; try it with `droste smoke --env %s`", environment_name(i));
+    }
+}
+
 /* ---- the command ---- */
 
 static int print_table(struct doctor *doctor)
@@ -424,6 +441,7 @@ static int print_table(struct doctor *doctor)
     check_data(doctor);
     check_record(doctor);
     check_volumes(doctor);
+    check_environments(doctor);
     if (doctor->json) {
         field_close(&doctor->out, ']');
         field_bool(&doctor->out, "works", doctor->works);

@@ -1,4 +1,4 @@
-/* cli/smoke.c: droste smoke: does all work that a session with a repository needs? Without a model. */
+/* cli/smoke.c: droste smoke: does all work that a session needs, and one with a repository? Without a model. */
 #include <string.h>
 
 #include "api/api.h"
@@ -36,7 +36,7 @@ struct smoke {
     droste *d;
     droste_session *session;
     struct workspace *workspace;
-    struct buf repo_path;
+    struct buf repo_path, sandbox;
     char commit[COMMIT_SIZE];
     int64_t value; /* that the second step found; -1: it did not */
     bool started, submitted;
@@ -50,7 +50,9 @@ struct smoke {
 static int config(struct smoke *s, struct error *err)
 {
     struct environment *env;
-    int rc = repository_check(s->d->settings.repo_url, s->d->settings.repo_ref, err);
+    int rc = s->d->settings.repo_url
+                 ? repository_check(s->d->settings.repo_url, s->d->settings.repo_ref, err)
+                 : 0;
     return rc < 0 ? rc : api_environment(s->d, &s->d->settings, &env, err);
 }
 
@@ -59,7 +61,7 @@ static int clone_repo(struct smoke *s, struct error *err)
     struct session_options unused = { 0 };
     api_forget_interrupt(s->d);
     int rc = api_stage(s->d, &s->d->settings, &s->workspace, &unused, err);
-    if (rc == 0)
+    if (rc == 0 && s->workspace)
         memcpy(s->commit, workspace_staged(s->workspace)->commit, sizeof s->commit);
     return rc;
 }
@@ -72,10 +74,14 @@ static int inner(const droste_error *public, struct error *err)
 static int create(struct smoke *s, struct error *err)
 {
     droste_error why;
-    const char *repo = workspace_staged(s->workspace)->repo;
-    if (api_session_open_staged(s->d, workspace_hold(s->workspace), &s->session, &why) < 0)
+    struct workspace *workspace = s->workspace ? workspace_hold(s->workspace) : NULL;
+    if (api_session_open_staged(s->d, workspace, &s->session, &why) < 0)
         return inner(&why, err);
-    buf_printf(&s->repo_path, "%s/%s", api_session_workspace(s->session), repo);
+    const char *id = droste_session_sandbox(s->session);
+    buf_puts(&s->sandbox, id ? id : "");
+    if (s->workspace)
+        buf_printf(&s->repo_path, "%s/%s", api_session_workspace(s->session),
+            workspace_staged(s->workspace)->repo);
     return 0;
 }
 
@@ -110,9 +116,11 @@ static int start_driver(struct smoke *s, struct error *err)
 
 static int step_1(struct smoke *s, struct error *err)
 {
-    static const char code[] = "counter = 2\nprint(read_file('README.md')[:120])";
     droste_result *r = NULL;
-    int rc = run_cell(s, code, "ok", &r, err);
+    int rc = run_cell(s,
+        s->workspace ? "counter = 2\nprint(read_file('README.md')[:120])"
+                     : "counter = 2\nprint('here')",
+        "ok", &r, err);
     size_t len = 0;
     const char *text = rc == 0 ? droste_result_stdout(r, &len) : NULL;
     if (rc == 0 && strspn(text, " \t\r\n") == len)
@@ -193,7 +201,7 @@ static void report(const struct smoke *s, struct buf *out)
     put_string(out, "ref", settings->repo_ref);
     put_string(out, "commit", s->commit[0] ? s->commit : NULL);
     put_string(out, "environment", settings->env);
-    put_string(out, "sandbox_id", NULL);
+    put_string(out, "sandbox_id", s->sandbox.len > 0 ? buf_text(&s->sandbox) : NULL);
     put_string(out, "workspace_path", s->repo_path.len > 0 ? buf_text(&s->repo_path) : NULL);
     if (s->value >= 0)
         buf_printf(out, "  \"persisted_state_value\": %lld,\n", (long long)s->value);
@@ -225,6 +233,7 @@ static int smoke(droste *d)
     bool fine = s.failed == PHASE_COUNT;
     cli_print(fine ? stdout : stderr, buf_text(&out), out.len);
     buf_free(&s.repo_path);
+    buf_free(&s.sandbox);
     return fine ? cli_finish(EXIT_FINE, "the report") : EXIT_RAISED;
 }
 
@@ -244,8 +253,6 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
         status = cli_set(d, "repo-ref", ref);
     if (status < 0)
         status = cli_set(d, "helpers", "yes");
-    if (status < 0 && !d->settings.repo_url)
-        status = cli_usage(self, "a smoke test needs a --repo");
     if (status < 0)
         status = smoke(d);
     return status;
@@ -255,8 +262,9 @@ static const struct command_default defaults[] = { { "timeout", "60" }, { "repo-
     { 0 } };
 
 #define DETAILS                                                                                    \
-    "Stages the repository, starts a sandbox, and runs two cells in it that share a variable; "    \
-    "no\n"                                                                                         \
+    "Starts a sandbox, with the repository in it if there is one, and runs two cells that share "  \
+    "a\n"                                                                                          \
+    "variable: does the environment work from here? No\n"                                          \
     "model is asked. One JSON object is printed, on standard error if something failed: repo, "    \
     "ref,\n"                                                                                       \
     "commit, environment, sandbox_id, workspace_path, persisted_state_value (5), "                 \
@@ -264,15 +272,16 @@ static const struct command_default defaults[] = { { "timeout", "60" }, { "repo-
     "finalization_mode, termination_phase (completed, or the phase that failed), "                 \
     "error_category,\n"                                                                            \
     "phase_timings_ms {config, sandbox_create, repo_clone, driver_start, exec_step_1,\n"           \
-    "exec_step_2, cleanup}, error_message. The repository must have a README.md.\n"                \
+    "exec_step_2, cleanup}, error_message. A repository must have a README.md.\n"                  \
     "Exit status: 0 all works, 1 a phase failed, 2 usage.\n"
 
 const struct command command_smoke = {
     .name = "smoke",
-    .synopsis = "--repo URL [--ref REF] [--env ENVIRONMENT] [--SETTING VALUE ...]",
-    .summary = "test that repositories can be staged and used in sandboxes",
+    .synopsis = "[--repo URL [--ref REF]] [--env ENVIRONMENT] [--SETTING VALUE ...]",
+    .summary = "test that sandboxes can be made, with repositories in them",
     .details = DETAILS,
-    .examples = "  droste smoke --repo https://github.com/your-org/your-repo\n"
+    .examples = "  droste smoke --env docker\n"
+                "  droste smoke --repo https://github.com/your-org/your-repo\n"
                 "  droste smoke --repo file:///srv/git/project.git --ref v1.2 --isolation full\n",
     .settings = true,
     .defaults = defaults,
@@ -281,7 +290,7 @@ const struct command command_smoke = {
 
 const struct command command_daytona_smoke = {
     .name = "daytona-smoke",
-    .synopsis = "--repo URL [--ref REF] [--env ENVIRONMENT] [--SETTING VALUE ...]",
+    .synopsis = "[--repo URL [--ref REF]] [--env ENVIRONMENT] [--SETTING VALUE ...]",
     .summary = "the same as smoke, as fleet-rlm calls it",
     .details = DETAILS,
     .examples = "  droste daytona-smoke --repo https://github.com/your-org/your-repo --ref main\n",

@@ -369,6 +369,11 @@ static const struct environment_ops docker_ops = {
     .free = docker_free,
 };
 
+int docker_configured(struct error *err)
+{
+    return engine_configured(err);
+}
+
 int docker_open(struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err)
 {

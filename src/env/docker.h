@@ -5,6 +5,7 @@
 #include "env/environment.h"
 
 extern const struct powers docker_powers;
+int docker_configured(struct error *err);
 
 int docker_open(struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err);

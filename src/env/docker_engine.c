@@ -185,6 +185,16 @@ void engine_cancel(struct engine_request *r)
         request_free(r);
 }
 
+static void addresses_free(struct engine *e)
+{
+    free(e->address);
+    free(e->socket);
+    free(e->url);
+    free(e->ca_file);
+    free(e->cert_file);
+    free(e->key_file);
+}
+
 void engine_close(struct engine *e)
 {
     struct engine_request *r;
@@ -193,12 +203,7 @@ void engine_close(struct engine *e)
     while ((r = TAILQ_FIRST(&e->requests)))
         engine_cancel(r);
     http_close(e->http);
-    free(e->address);
-    free(e->socket);
-    free(e->url);
-    free(e->ca_file);
-    free(e->cert_file);
-    free(e->key_file);
+    addresses_free(e);
     free(e);
 }
 
@@ -230,6 +235,20 @@ static void explain_socket(const struct engine *e, struct error *err)
         error_set(err, ERROR_LOST,
             "the Docker daemon at %.80s does not answer; start it (systemctl start docker)",
             e->address);
+}
+
+int engine_configured(struct error *err)
+{
+    struct engine e = { 0 };
+    cleanup_free char *host = NULL;
+    unsigned port = 0;
+    int rc = parse_address(&e, &host, &port, err);
+    if (rc == 0 && e.socket && access(e.socket, R_OK | W_OK) < 0) {
+        explain_socket(&e, err);
+        rc = -(int)err->code;
+    }
+    addresses_free(&e);
+    return rc;
 }
 
 /* What a status from 400 on means, in the daemon's words. */

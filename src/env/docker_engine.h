@@ -50,6 +50,10 @@ void engine_cancel(struct engine_request *r);
 int engine_hijack(struct engine *e, const char *path, const struct stream_events *events, void *arg,
     struct stream **stream, struct error *err);
 
+/* Nothing is sent: is there a socket, that this user may use? Of another machine's daemon it is not known. What to do about it
+ * otherwise. */
+int engine_configured(struct error *err);
+
 /* "unix:///var/run/docker.sock" */
 const char *engine_address(const struct engine *e);
 /* True where the daemon shares this machine's files. */

@@ -27,17 +27,19 @@ static const struct {
     const char *name;
     open_fn *open;
     const struct powers *powers;
-    const char *about; /* of one that this version has: what its sandboxes are */
-    const char *needs; /* of one that it knows and does not have */
+    int (*configured)(struct error *err); /* NULL: it needs nothing */
+    const char *about;                    /* of one that this version has: what its sandboxes are */
+    const char *needs;                    /* of one that it knows and does not have */
 } environments[] = {
-    { "local", local_open, &local_powers, "processes of this machine, behind its kernel's walls",
-        NULL },
-    { "docker", docker_open, &docker_powers, "containers of a Docker daemon (DOCKER_HOST)", NULL },
-    { "daytona", NULL, NULL, NULL, "a Daytona account" },
-    { "prime", NULL, NULL, NULL, "a Prime account" },
-    { "e2b", NULL, NULL, NULL, "an E2B account" },
-    { "modal", modal_open, &modal_powers, "sandboxes of Modal, over its own SDK (MODAL_TOKEN_ID)",
-        NULL },
+    { "local", local_open, &local_powers, NULL,
+        "processes of this machine, behind its kernel's walls", NULL },
+    { "docker", docker_open, &docker_powers, docker_configured,
+        "containers of a Docker daemon (DOCKER_HOST)", NULL },
+    { "daytona", NULL, NULL, NULL, NULL, "a Daytona account" },
+    { "prime", NULL, NULL, NULL, NULL, "a Prime account" },
+    { "e2b", NULL, NULL, NULL, NULL, "an E2B account" },
+    { "modal", modal_open, &modal_powers, modal_configured,
+        "sandboxes of Modal, over its own SDK (MODAL_TOKEN_ID)", NULL },
 };
 
 const char *environment_name(size_t i)
@@ -53,6 +55,11 @@ const char *environment_about(size_t i)
 const char *environment_needs(size_t i)
 {
     return environments[i].needs;
+}
+
+int environment_configured(size_t i, struct error *err)
+{
+    return environments[i].configured ? environments[i].configured(err) : 0;
 }
 
 const struct powers *environment_powers(const char *name)

@@ -158,6 +158,8 @@ const char *environment_name(size_t i);
 const char *environment_about(size_t i);
 /* And then what it would need; NULL: it is here. */
 const char *environment_needs(size_t i);
+/* Whether one of them that is here can be tried: a key, a socket; nothing is sent. The error says what to set. */
+int environment_configured(size_t i, struct error *err);
 /* What one of them can do, by its name, without opening it; NULL where that is not known. */
 const struct powers *environment_powers(const char *name);
 

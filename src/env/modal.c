@@ -1,8 +1,10 @@
 /* env/modal.c: see modal.h. */
 #include "env/modal.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "env/bridge.h"
 #include "env/embedded.h"
@@ -48,6 +50,23 @@ const struct powers
                          [POWER_ISOLATION] = POWER_NO("it is Modal's"),
                          [POWER_PRELOAD] = POWER_YES("in the worker, before the session"),
                      } };
+
+int modal_configured(struct error *err)
+{
+    char path[PATH_MAX];
+    const char *named = getenv("MODAL_CONFIG_PATH"), *home = getenv("HOME");
+    const char *id = getenv("MODAL_TOKEN_ID"), *secret = getenv("MODAL_TOKEN_SECRET");
+    snprintf(path, sizeof path, "%s%s",
+        named  ? named
+        : home ? home
+               : "",
+        named ? "" : "/.modal.toml");
+    if ((id && *id && secret && *secret) || access(path, R_OK) == 0)
+        return 0;
+    return error_set(err, ERROR_CONFIG,
+        "set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET, or run `modal token new`; it needs the package "
+        "modal (pip install 'droste[modal]')");
+}
 
 int modal_open(struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err)

@@ -9,6 +9,9 @@
 
 extern const struct powers modal_powers;
 
+/* Whether there may be a token; whether the Python has the package is known when it runs. */
+int modal_configured(struct error *err);
+
 int modal_open(struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err);
 

@@ -530,14 +530,15 @@ static bool transfer_set_up(struct http_transfer *t, const struct http_request *
     /* A body that goes out at once has no progress to be watched. */
     curl_easy_setopt(e, CURLOPT_NOPROGRESS, request->body_len < SENT_AT_ONCE ? 1L : 0L);
     const char *method = request->method ? request->method : "POST";
-    if (strcmp(method, "POST") == 0) {
+    if (strcmp(method, "POST") == 0 || request->body_len > 0) {
         curl_easy_setopt(e, CURLOPT_POST, 1L);
         curl_easy_setopt(e, CURLOPT_POSTFIELDS, request->body);
         curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_len);
     } else {
         curl_easy_setopt(e, CURLOPT_HTTPGET, 1L);
     }
-    /* The handle may have been another method's. */
+    /* The handle may have been another method's, or another kind's. */
+    curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, (long)request->once);
     curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, method);
     return curl_easy_setopt(e, CURLOPT_URL, request->url) == CURLE_OK &&
            transfer_set_headers(t, request);

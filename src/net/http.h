@@ -43,6 +43,8 @@ struct http_request {
     size_t header_count;
     const char *body; /* not copied: lasts until `done` or http_cancel */
     size_t body_len;
+    bool
+        once; /* a connection of its own: on an old one that was closed meanwhile libcurl would send it again */
 };
 
 struct http_result {

@@ -250,7 +250,8 @@ static int transmit(struct rest_request *q, struct error *err)
         .headers = (const char *const *)q->headers.items,
         .header_count = q->headers.count,
         .body = buf_text(&q->body),
-        .body_len = q->body.len };
+        .body_len = q->body.len,
+        .once = !q->again };
     q->tries++;
     return http_send(r->http, &request, &handler, q, &q->transfer, err);
 }

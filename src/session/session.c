@@ -334,6 +334,11 @@ const char *session_workspace(const struct session *s)
     return s->sandbox && s->ops->workspace ? s->ops->workspace(s->sandbox) : NULL;
 }
 
+const char *session_sandbox_id(const struct session *s)
+{
+    return s->sandbox && s->ops->id ? s->ops->id(s->sandbox) : NULL;
+}
+
 uint64_t session_busy_ns(const struct session *s)
 {
     return s->sandbox && s->ops->busy_ns ? s->ops->busy_ns(s->sandbox) : 0;

@@ -198,6 +198,8 @@ enum isolation session_isolation(const struct session *s);
 const char *session_volume(const struct session *s);
 /* And its workspace. */
 const char *session_workspace(const struct session *s);
+/* What the provider calls its sandbox; NULL: nothing, or not yet. */
+const char *session_sandbox_id(const struct session *s);
 /* Nanoseconds for which the sandbox's processes were at work, or ready to be; 0: not known. */
 uint64_t session_busy_ns(const struct session *s);
 const struct session_limits *session_limits_of(const struct session *s);

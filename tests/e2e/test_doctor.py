@@ -17,12 +17,31 @@ def checks(home, *words, prefix=(), **env):
     return {c["name"]: c for c in found["checks"]}, r.returncode
 
 
+def environments(home):
+    """Those of this version that are not local, as `env ls` has them."""
+    rows = [line.split(None, 1) for line in droste(home, "env", "ls").stdout.splitlines()]
+    return [name for name, about in rows[1:] if about != "not in this version"]
+
+
+def test_environments_elsewhere_are_told(tmp_path):
+    """Whether each is configured; what to do where it is not. Nothing is sent."""
+    there = tmp_path / "docker.sock"
+    there.touch()
+    found, _ = checks(tmp_path, DOCKER_HOST="unix://%s" % there)
+    assert found["docker"]["state"] == "ok" and "droste smoke --env docker" in found["docker"]["text"]
+    found, _ = checks(tmp_path, DOCKER_HOST="unix://%s/none" % tmp_path)
+    assert found["docker"]["state"] == "note" and "install Docker" in found["docker"]["text"]
+    found, _ = checks(tmp_path, DOCKER_HOST="http://x")
+    assert found["docker"]["state"] == "note" and "DOCKER_HOST" in found["docker"]["text"]
+
+
 def test_everything_is_looked_at(tmp_path):
     """One line a check, and a last one in words; the exit status says whether sandboxes work."""
     r = droste(tmp_path, "doctor")
     names = [line[:13].rstrip() for line in r.stdout.splitlines() if line[:1].strip()][:-1]
     assert names == ["droste", "kernel", "python", "full", "light", "landlock", "process", "auto", "seccomp",
-                     "Landlock", "cgroup v2", "model", "configuration", "data", "record", "volumes"]
+                     "Landlock", "cgroup v2", "model", "configuration", "data", "record", "volumes",
+                     *environments(tmp_path)]
     works = "Sandboxes work here." in r.stdout
     assert r.returncode == (0 if works else 4) and r.stderr == ""
 
