@@ -226,8 +226,19 @@ class Sandbox:
         except asyncio.CancelledError:
             raise
         except Exception as e:
-            why = judged(e)
+            why = await self.explained(e)
             await self.host.say({"ended": self.number, "kind": why.kind, "why": masked(str(why))})
+
+    async def explained(self, error):
+        """Where the sandbox has ended, that is why."""
+        try:
+            if self.program is not None:
+                await self.see_whether_it_lives()
+        except Failed as e:
+            return e
+        except Exception as e:
+            return judged(e if not passing(e) else error)
+        return judged(error)
 
     # -- its beginning
 
@@ -254,17 +265,20 @@ class Sandbox:
         try:
             return await image.build.aio(app)
         except modal.exception.ImageBuildError as e:
-            raise Failed("environment", "the image %s cannot be built: %s" % (wanted, await self.log_of(image) or " ".join(str(e).split())))
+            said = await self.log_of(image) or " ".join(str(e).split())
+            raise Failed("environment", "the image cannot be built (%s): %s" % (wanted[:40] or "the default packages", said[-110:]))
         finally:
             slow.cancel()
 
     async def log_of(self, image):
         """The end of what its build has said."""
         try:
-            lines = [entry.data.strip() async for entry in image.logs.tail.aio(20)]
+            lines = [" ".join(entry.message.split()) async for entry in image.logs.tail.aio(20)]
         except Exception:
             return ""
-        return " | ".join(line for line in lines if line)[-600:]
+        for line in lines:
+            print("modal: %s" % masked(line), file=sys.stderr)
+        return " | ".join(line for line in lines if line)
 
     async def tell_later(self, seconds, text):
         await asyncio.sleep(seconds)
@@ -330,12 +344,16 @@ class Sandbox:
 
     # -- its end
 
-    async def tell_end(self):
-        """The guest's output has ended: with the sandbox, or by itself."""
+    async def see_whether_it_lives(self):
+        """Raises why it does not."""
         code = await asyncio.wait_for(self.box.poll.aio(), GOODBYE)
         if code is not None:
             await asyncio.wait_for(self.box.wait.aio(raise_on_termination=True), GOODBYE)
             raise Failed("lost", "the sandbox has ended with code %s after %.0f s" % (code, time.monotonic() - self.begun))
+
+    async def tell_end(self):
+        """The guest's output has ended: with the sandbox, or by itself."""
+        await self.see_whether_it_lives()
         said = b"".join(self.stderr)[-STDERR_KEPT:].decode(errors="replace").strip()
         status = await asyncio.wait_for(self.program.wait.aio(), GOODBYE)
         if status in (126, 127, 128):

@@ -161,7 +161,12 @@ class Sandbox:
         self.created, self.result, self.programs, self.init = time.time(), None, {}, None
         self.place = os.path.join(cloud.directory, self.id)
         self.changed, self.last_active = asyncio.Condition(), time.monotonic()
-        self.token = token_of({"task": self.task_id, "serial": 0})
+        self.tokens = {}        # and until when each is good
+
+    def new_token(self):
+        token = token_of({"task": self.task_id, "serial": len(self.tokens)}, self.cloud.token_seconds)
+        self.tokens[token] = time.time() + self.cloud.token_seconds
+        return token
 
     async def start(self):
         os.makedirs(os.path.join(self.place, "home"))
@@ -248,7 +253,7 @@ class Cloud:
         self.token = token_of({"serial": 0})
         self.router_url, self.faults, self.connections = None, collections.defaultdict(list), set()
         self.cut_after = []         # numbers of bytes of stdout, in turn, after which the connection is cut
-        self.counts = collections.Counter()
+        self.counts, self.token_seconds = collections.Counter(), 1200
 
     def volume_path(self, volume_id, below=""):
         path = os.path.join(self.directory, "volumes", volume_id, below.strip("/"))
@@ -356,18 +361,35 @@ class ControlPlane(ModalClientBase):
         images[name] = request.image
         return api.ImageGetOrCreateResponse(image_id=name, metadata=api.ImageMetadata(image_builder_version="2025.06"))
 
+    def log_of(self, image_id):
+        """What its build said, and whether it failed."""
+        fails = "no-such-package" in "\n".join(self.cloud.images[image_id].dockerfile_commands)
+        said = ["=> Step 1\n", "ERROR: No matching distribution found for no-such-package\n"] if fails else []
+        return ["Building image %s\n" % image_id, *said], fails
+
     async def ImageJoinStreaming(self, stream):
         request = await stream.recv_message()
         await self.cloud.fault("ImageJoinStreaming")
-        commands = "\n".join(self.cloud.images[request.image_id].dockerfile_commands)
-        lines = ["Building image %s\n" % request.image_id]
+        lines, fails = self.log_of(request.image_id)
         status, why = RESULT.GENERIC_STATUS_SUCCESS, ""
-        if "no-such-package" in commands:
-            lines += ["=> Step 1\n", "ERROR: No matching distribution found for no-such-package\n"]
+        if fails:
             status, why = RESULT.GENERIC_STATUS_FAILURE, "Image build for %s failed with the exception:\ntask exited with failure" % request.image_id
         await stream.send_message(api.ImageJoinStreamingResponse(entry_id="1", task_logs=[
             api.TaskLogs(data=line, file_descriptor=api.FILE_DESCRIPTOR_STDOUT) for line in lines]))
         await stream.send_message(api.ImageJoinStreamingResponse(result=RESULT(status=status, exception=why), entry_id="2", eof=True))
+
+    @answers
+    async def ImageBuildChainGet(self, request):
+        step = api.ImageBuildStep(image_id=request.image_id, builder_app_id="ap-builder", builder_task_id=request.image_id)
+        step.started_at.FromSeconds(int(time.time()) - 60)
+        step.finished_at.FromSeconds(int(time.time()))
+        return api.ImageBuildChainGetResponse(build_steps=[step])
+
+    @answers
+    async def AppFetchLogs(self, request):
+        items = [api.TaskLogs(data=line, timestamp=time.time(), file_descriptor=api.FILE_DESCRIPTOR_STDOUT)
+                 for line in self.log_of(request.task_id)[0]]
+        return api.AppFetchLogsResponse(batches=[api.TaskLogsBatch(task_id=request.task_id, items=items[-request.limit:])])
 
     @answers
     async def ImageFromId(self, request):
@@ -405,7 +427,7 @@ class ControlPlane(ModalClientBase):
         made = await self.create(request, True)
         return api.SandboxCreateV2Response(
             sandbox_id=made.id, task_id=made.task_id, metadata=api.SandboxHandleMetadata(app_id=made.app_id),
-            command_router_access=api.CommandRouterAccess(url=self.cloud.router_url, jwt=made.token))
+            command_router_access=api.CommandRouterAccess(url=self.cloud.router_url, jwt=made.new_token()))
 
     @answers
     async def SandboxCreate(self, request):
@@ -456,11 +478,11 @@ class ControlPlane(ModalClientBase):
 
     @answers
     async def SandboxGetCommandRouterAccess(self, request):
-        return api.SandboxGetCommandRouterAccessResponse(url=self.cloud.router_url, jwt=(await self.access(request)).token)
+        return api.SandboxGetCommandRouterAccessResponse(url=self.cloud.router_url, jwt=(await self.access(request)).new_token())
 
     @answers
     async def TaskGetCommandRouterAccess(self, request):
-        return api.TaskGetCommandRouterAccessResponse(url=self.cloud.router_url, jwt=(await self.access(request)).token)
+        return api.TaskGetCommandRouterAccessResponse(url=self.cloud.router_url, jwt=(await self.access(request)).new_token())
 
 
 def named(name, method):
@@ -486,7 +508,7 @@ class Router(TaskCommandRouterBase):
 
     async def check(self, event: RecvRequest):
         kind, _, token = event.metadata.get("authorization", "").partition(" ")
-        if kind != "Bearer" or all(token != one.token for one in self.cloud.sandboxes.values()):
+        if kind != "Bearer" or all(one.tokens.get(token, 0) < time.time() for one in self.cloud.sandboxes.values()):
             raise GRPCError(Status.UNAUTHENTICATED, "the token is not valid")
 
     def program(self, request):
@@ -583,11 +605,9 @@ class Control:
     async def cuts_left(self):
         return len(self.cloud.cut_after)
 
-    async def expire(self):
-        """All tokens have another value from now on."""
-        self.cloud.token = token_of({"serial": time.time()})
-        for one in self.cloud.sandboxes.values():
-            one.token = token_of({"task": one.task_id, "serial": time.time()})
+    async def tokens(self, seconds):
+        """So long are those good that are given for the router from now on."""
+        self.cloud.token_seconds = seconds
 
     async def finish(self, status="TERMINATED", exception=""):
         """All sandboxes end: TIMEOUT, IDLE_TIMEOUT, TERMINATED, EVICTED…"""
@@ -606,7 +626,7 @@ class Control:
         self.cloud.faults.clear()
         self.cloud.counts.clear()
         self.cloud.requests.clear()
-        self.cloud.cut_after = []
+        self.cloud.cut_after, self.cloud.token_seconds = [], 1200
 
     async def counts(self):
         return self.cloud.counts
