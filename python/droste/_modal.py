@@ -12,19 +12,17 @@ from .errors import ArgumentError, UnsupportedError
 APP = "rlm-sandbox"
 
 
-def use_this_python() -> None:
-    """The bridge runs in this interpreter, where that has the package; else in python3 of PATH."""
+def prepare(settings: Dict[str, Any]) -> Dict[str, Any]:
+    """The settings of sandboxes of Modal. The bridge runs in this interpreter, where that has the package; else in python3 of
+    PATH. A modal.Image is built when the first session needs it."""
     if importlib.util.find_spec("modal") is not None:
         os.environ.setdefault("DROSTE_MODAL_PYTHON", sys.executable)
-
-
-def image(given: Any, app: str) -> Any:
-    """A name, or a function that gives one: a modal.Image is built when the first session needs it."""
-    if isinstance(given, str) or given is None:
-        return given
-    if not (hasattr(given, "build") and hasattr(given, "object_id")):
-        raise ArgumentError("image is a name or a modal.Image: %r" % (given,))
-    return _built(given, app)
+    image = settings.get("image")
+    if image is None or isinstance(image, str) or callable(image):
+        return settings
+    if not hasattr(image, "build"):
+        raise ArgumentError("image is a name or a modal.Image: %r" % (image,))
+    return {**settings, "image": _built(image, settings.get("app_name") or settings.get("app-name") or APP)}
 
 
 def _built(given: Any, app: str) -> Callable[[], str]:
@@ -40,15 +38,12 @@ def _built(given: Any, app: str) -> Callable[[], str]:
 
 def take(kwargs: Dict[str, Any]) -> None:
     """Names that Modal's own programs have, as settings, in place. Secrets stay where they are: models are asked by the host."""
-    use_this_python()
     app = kwargs.pop("app", None)
     if app is not None:
         kwargs["app_name"] = app if isinstance(app, str) else app.name
     if kwargs.pop("secrets", None):
         raise UnsupportedError("secrets are not put into a sandbox: models are asked by the host; what the code needs goes into env_var")
     kwargs.pop("secret_name", None)
-    if kwargs.get("image") is not None:
-        kwargs["image"] = image(kwargs["image"], kwargs.get("app_name") or APP)
     for word, setting in (("cpu", "cpus"), ("gpu", "gpus")):
         if word in kwargs:
             kwargs[setting] = kwargs.pop(word)

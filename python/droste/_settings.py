@@ -6,7 +6,7 @@ import difflib
 import os
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
-from . import _library
+from . import _library, _modal
 from ._values import c_text
 from .errors import ArgumentError
 
@@ -51,6 +51,8 @@ def pairs(settings: Dict[str, Any]) -> List[Tuple[str, Any]]:
     """Names and values, checked; None is as if it had not been said. A list, once for each value. A function is called, and gives
     the value, when a session is opened."""
     found: List[Tuple[str, Any]] = []
+    if (settings.get("env") or os.environ.get("DROSTE_ENVIRONMENT")) == "modal":
+        settings = _modal.prepare(settings)
     for word, value in settings.items():
         if value is None:
             continue
