@@ -136,6 +136,8 @@ class Keeper:
         self.watch()
         self.report(self.end_tree())
         remove_tree(self.home)
+        if self.options.get("passing"):
+            remove_tree(self.options["files"])
         os._exit(0)
 
     def reap(self, how):
@@ -197,7 +199,11 @@ class Keeper:
         try:
             self.settle_in(keeper)
             if "files" in self.options:
-                unpack_files(CHANNEL_FD, self.options["files"])
+                since = self.options.get("since")
+                if since is None:
+                    unpack_files(CHANNEL_FD, self.options["files"], self.options.get("passing", False))
+                else:
+                    pack_files(CHANNEL_FD, self.options["files"], since, self.options["sum"])
                 os._exit(0)
             refused = preload_all(self.options.get("preload", ()))
             if refused:

@@ -111,7 +111,6 @@ class Supervisor:
         self.bytes_left = 0             # of a message BYTES that is handed on as it comes
         self.bytes_to = None
         self.workers = {}
-        self.passing = []               # directories that end with this process
         self.keepers = set()            # pids that have not been reaped
         self.poller = select.poll()
         self.handlers = {}
@@ -324,8 +323,6 @@ class Supervisor:
     # -- workers
 
     def start(self, number, options):
-        if options.get("passing"):
-            self.passing.append(options["files"])
         try:
             self.workers[number] = self.fork_keeper(number, options)
         except OSError as e:
@@ -543,8 +540,8 @@ class Supervisor:
             kill_all(descendants(), True)
             if not self.reap():
                 break
-        for path in [worker.home for worker in self.workers.values()] + self.passing:
-            remove_tree(path)
+        for worker in self.workers.values():
+            remove_tree(worker.home)
         os._exit(0)
 
 

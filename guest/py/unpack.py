@@ -1,11 +1,14 @@
-"""unpack.py: files that the host sends, become a directory (src/volume/pack.h). No code of the user's runs meanwhile."""
+"""unpack.py: a directory that is the copy of one of the host's: filled when the session begins, and told of when cells have changed it
+(src/volume/pack.h). A worker of its own does it, in which no code of the user's runs."""
 
 PACK = struct.Struct("<BxHIQq")
-PACK_DIRECTORY, PACK_FILE, PACK_LINK, PACK_END = 1, 2, 3, 4
+PACK_DIRECTORY, PACK_FILE, PACK_LINK, PACK_END, PACK_KEEP = 1, 2, 3, 4, 5
+TICK = 0.02     # seconds by which a change may be told too early: the kernel's clock for files is a coarse one
 
 
-def unpack_files(fd, top):
-    """All that comes; what is there already of the same names is replaced."""
+def unpack_files(fd, top, stays=False):
+    """All that comes; what is there already of the same names is replaced. Who stays has a directory that ends with him, whatever ends him
+    (keeper.py)."""
     def read(count):
         data = bytearray()
         while len(data) < count:
@@ -42,3 +45,72 @@ def unpack_files(fd, top):
     for path, mode, changed in reversed(times):
         os.chmod(path, mode | 0o700)
         os.utime(path, (changed, changed))
+    time.sleep(1.5 * TICK)
+    send_all(fd, struct.pack("<q", time.time_ns() - int(TICK * 1e9)))
+    while stays and os.read(fd, 1):
+        pass
+
+
+def send_all(fd, data):
+    with memoryview(data) as view:
+        while len(view):
+            view = view[os.write(fd, view):]
+
+
+def pack_files(fd, top, since, known):
+    """What has changed since that time, and the names of the rest; only that nothing has, if its sum is the known one."""
+    import hashlib
+    import stat
+    begun = time.time_ns() - int(TICK * 1e9)
+    top = os.fsencode(top)
+    entries, names, changed = [], hashlib.sha256(), False
+    def refuse(error):          # what cannot be looked into is not gone
+        raise error
+
+    for place, directories, files in os.walk(top, onerror=refuse):
+        directories.sort()
+        links = [name for name in directories if os.path.islink(os.path.join(place, name))]
+        for name in directories + sorted(files):
+            path = os.path.join(place, name)
+            try:
+                found = os.lstat(path)
+            except OSError:
+                continue
+            kind = (PACK_LINK if stat.S_ISLNK(found.st_mode) else PACK_DIRECTORY if stat.S_ISDIR(found.st_mode)
+                    else PACK_FILE if stat.S_ISREG(found.st_mode) else None)
+            if kind is None:
+                continue
+            fresh = found.st_ctime_ns >= since
+            changed = changed or (fresh and kind != PACK_DIRECTORY)
+            inner = os.path.relpath(path, top)
+            names.update(b"%d %o %s\0" % (kind, found.st_mode, inner))
+            entries.append((kind if fresh or kind == PACK_DIRECTORY else PACK_KEEP, inner, found))
+        directories[:] = [name for name in directories if name not in links]
+    total = names.hexdigest().encode()
+    same = not changed and total == known.encode()
+    for kind, inner, found in () if same else entries:
+        pack_entry(fd, kind, inner, os.path.join(top, inner), found)
+    send_all(fd, PACK.pack(PACK_END, 1 if same else 0, len(total), 0, begun) + total)
+
+
+def pack_entry(fd, kind, inner, path, found):
+    mode, changed = found.st_mode & 0o777, int(found.st_mtime)
+    if kind in (PACK_DIRECTORY, PACK_KEEP):
+        send_all(fd, PACK.pack(kind, mode, len(inner), 0, changed) + inner)
+        return
+    try:
+        if kind == PACK_LINK:
+            target = os.readlink(path)
+            send_all(fd, PACK.pack(kind, mode, len(inner), len(target), changed) + inner + target)
+            return
+        file = open(path, "rb")
+    except OSError:         # it is gone meanwhile, or nobody may read it
+        send_all(fd, PACK.pack(PACK_KEEP, mode, len(inner), 0, changed) + inner)
+        return
+    with file:
+        left = os.fstat(file.fileno()).st_size
+        send_all(fd, PACK.pack(kind, mode, len(inner), left, changed) + inner)
+        while left > 0:
+            piece = file.read(min(left, 1 << 18)) or bytes(min(left, 1 << 18))
+            send_all(fd, piece)
+            left -= len(piece)

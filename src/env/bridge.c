@@ -420,7 +420,8 @@ static int bridge_collect(
 static void write_open(
     struct crossing *c, const struct sandbox_spec *spec, const char *const *words)
 {
-    bridge_spec_write(&c->bridge->process.to_send, c->id, spec, words);
+    bridge_spec_write(
+        &c->bridge->process.to_send, c->id, spec, words, c->bridge->program.keeps_volumes);
     process_send(&c->bridge->process);
 }
 
@@ -438,7 +439,7 @@ static int bridge_start(void *arg, struct carrier *carrier, const struct sandbox
         .carrier = carrier,
         .id = ++b->last_id,
         .wishes = bridge_spec_wishes(spec),
-        .has_volume = spec->container && spec->container->volume };
+        .has_volume = b->program.keeps_volumes && spec->container && spec->container->volume };
     LIST_INSERT_HEAD(&b->crossings, c, link);
     write_open(c, spec, words);
     if (b->program.sweeps && !b->swept)
@@ -496,7 +497,7 @@ static int open_program(struct loop *loop, const struct bridge_program *program,
     snprintf(b->title, sizeof b->title, "%s%s%s", program->name, path ? ":" : "", path ? path : "");
     b->ops = (struct carrier_ops){ .name = program->name,
         .powers = &b->powers,
-        .traits = TRAIT_VOLUMES,
+        .traits = program->keeps_volumes ? TRAIT_VOLUMES : 0,
         .start = bridge_start,
         .write = bridge_write,
         .pause = bridge_pause,

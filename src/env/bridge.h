@@ -37,8 +37,9 @@ struct bridge_program {
     const unsigned char *source; /* that it reads before all messages */
     size_t source_len;
     const struct powers *powers;
-    bool sweeps;    /* the first sandbox has those of dead hosts removed */
-    int goodbye_ms; /* for it to end what it has opened */
+    bool keeps_volumes; /* as TRAIT_VOLUMES */
+    bool sweeps;        /* the first sandbox has those of dead hosts removed */
+    int goodbye_ms;     /* for it to end what it has opened */
 };
 
 int bridge_open_program(struct loop *loop, const struct bridge_program *program,

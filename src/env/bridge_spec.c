@@ -8,29 +8,29 @@
 
 #define IF_IT_SAYS POWER_YES("if the program says that it can")
 
-const struct powers bridge_powers = { .of = {
-                                          [POWER_STREAM] = POWER_YES("its standard streams"),
-                                          [POWER_REATTACH] =
-                                              POWER_YES("if it says that it is joined again"),
-                                          [POWER_MEMORY] = POWER_YES("of each process"),
-                                          [POWER_PROCESSES] = POWER_YES("it is told"),
-                                          [POWER_WORKSPACE] = POWER_YES("sent at the start"),
-                                          [POWER_PRELOAD] =
-                                              POWER_YES("in the worker, before the session"),
-                                          [POWER_IMAGE] = IF_IT_SAYS,
-                                          [POWER_SNAPSHOT] = IF_IT_SAYS,
-                                          [POWER_NETWORK] = IF_IT_SAYS,
-                                          [POWER_ALLOW] = IF_IT_SAYS,
-                                          [POWER_CPUS] = IF_IT_SAYS,
-                                          [POWER_GPUS] = IF_IT_SAYS,
-                                          [POWER_DISK] = IF_IT_SAYS,
-                                          [POWER_LABELS] = IF_IT_SAYS,
-                                          [POWER_IDLE] = IF_IT_SAYS,
-                                          [POWER_REGION] = IF_IT_SAYS,
-                                          [POWER_APP] = IF_IT_SAYS,
-                                          [POWER_RESUME] = IF_IT_SAYS,
-                                          [POWER_VOLUME] = IF_IT_SAYS,
-                                      } };
+const struct powers
+    bridge_powers = { .of = {
+                          [POWER_STREAM] = POWER_YES("its standard streams"),
+                          [POWER_REATTACH] = POWER_YES("if it says that it is joined again"),
+                          [POWER_MEMORY] = POWER_YES("of each process"),
+                          [POWER_PROCESSES] = POWER_YES("it is told"),
+                          [POWER_WORKSPACE] = POWER_YES("sent at the start"),
+                          [POWER_PRELOAD] = POWER_YES("in the worker, before the session"),
+                          [POWER_IMAGE] = IF_IT_SAYS,
+                          [POWER_SNAPSHOT] = IF_IT_SAYS,
+                          [POWER_NETWORK] = IF_IT_SAYS,
+                          [POWER_ALLOW] = IF_IT_SAYS,
+                          [POWER_CPUS] = IF_IT_SAYS,
+                          [POWER_GPUS] = IF_IT_SAYS,
+                          [POWER_DISK] = IF_IT_SAYS,
+                          [POWER_LABELS] = IF_IT_SAYS,
+                          [POWER_IDLE] = IF_IT_SAYS,
+                          [POWER_REGION] = IF_IT_SAYS,
+                          [POWER_APP] = IF_IT_SAYS,
+                          [POWER_RESUME] = IF_IT_SAYS,
+                          [POWER_VOLUME] =
+                              POWER_YES("a copy of this machine's, brought back after each cell"),
+                      } };
 
 /* Those that depend on what the program says. */
 static bool is_wish(enum power p)
@@ -114,8 +114,6 @@ static void write_wishes(struct buf *out, uint64_t wishes, const struct sandbox_
         { POWER_APP, "app-name", c->app },
         { POWER_RESUME, "sandbox", c->resume },
         { POWER_RESUME, "on-close", c->keep ? "stop" : NULL },
-        { POWER_VOLUME, "volume-name", c->volume },
-        { POWER_VOLUME, "volume-subpath", c->volume_subpath },
     };
     for (size_t i = 0; i < array_length(texts); i++)
         if (wishes & (uint64_t)1 << texts[i].power)
@@ -129,9 +127,11 @@ static void write_wishes(struct buf *out, uint64_t wishes, const struct sandbox_
         write_list(out, "network-allow", c->allow);
 }
 
-/* Those that a new volume is to have. */
-static void write_directories(struct buf *out)
+/* Its name, and the directories that it is to have. */
+static void write_volume(struct buf *out, const struct container_spec *c)
 {
+    write_text(out, "volume-name", c->volume);
+    write_text(out, "volume-subpath", c->volume_subpath);
     buf_puts(out, ",\"directories\":[");
     for (size_t i = 0; volume_seed(i); i++) {
         buf_puts(out, i ? "," : "");
@@ -140,8 +140,8 @@ static void write_directories(struct buf *out)
     buf_putc(out, ']');
 }
 
-void bridge_spec_write(
-    struct buf *out, int64_t id, const struct sandbox_spec *spec, const char *const *words)
+void bridge_spec_write(struct buf *out, int64_t id, const struct sandbox_spec *spec,
+    const char *const *words, bool keeps_volumes)
 {
     static const struct container_spec none = { 0 };
     const struct container_spec *c = spec->container ? spec->container : &none;
@@ -154,8 +154,8 @@ void bridge_spec_write(
         (unsigned long long)spec->limits.processes);
     write_number(out, "timeout", c->life);
     write_wishes(out, bridge_spec_wishes(spec), spec, c);
-    if (c->volume)
-        write_directories(out);
+    if (keeps_volumes && c->volume)
+        write_volume(out, c);
     write_labels(out, c->labels);
     buf_puts(out, "}\n");
 }

@@ -14,9 +14,9 @@ extern const struct powers bridge_powers;
 
 /* What such a spec asks for that the program must have said that it can: bits, 1 << enum power. */
 uint64_t bridge_spec_wishes(const struct sandbox_spec *spec);
-/* {"open":ID,…} and a newline. */
-void bridge_spec_write(
-    struct buf *out, int64_t id, const struct sandbox_spec *spec, const char *const *words);
+/* {"open":ID,…} and a newline. `keeps_volumes`: the program has the volume of that name. */
+void bridge_spec_write(struct buf *out, int64_t id, const struct sandbox_spec *spec,
+    const char *const *words, bool keeps_volumes);
 /* Lays what the program says over the table: it can what is there, and none of the other wishes. NULL: it says nothing. */
 void bridge_spec_take_powers(struct powers *table, struct json_object *said);
 

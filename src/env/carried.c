@@ -18,8 +18,14 @@ struct carried {
 struct carrier {
     struct carried *env;
     struct remote *remote;
-    void *own;                 /* NULL: not started */
-    struct delivery *delivery; /* of staged files; NULL: there are none */
+    void *own; /* NULL: not started */
+    struct sandbox_events
+        events; /* of the session, which hears of its guest's end when its volume is here */
+    void *arg;
+    bool guest_over;
+    struct sandbox_exit how;
+    struct sandbox *sandbox;          /* NULL: not opened */
+    struct delivery *staged, *volume; /* copies of what is here; NULL: there is none */
     bool joined, ended;
     struct error failure; /* of what the supervisor said */
     struct timer *over;   /* tells the end, from outside of what brought it */
@@ -111,11 +117,12 @@ static void failure_told(void *arg)
 
 static void carrier_free(struct carrier *c)
 {
+    delivery_close(c->staged);
+    delivery_close(c->volume);
     c->ended = true;
     if (c->own)
-        c->env->carrier_ops->end(c->own);
+        c->env->carrier_ops->end(steal(&c->own));
     timer_free(c->over);
-    delivery_close(c->delivery);
     remote_free(c->remote);
     free(c);
 }
@@ -127,7 +134,9 @@ static int start(struct carrier *c, const struct sandbox_spec *spec, struct erro
     static const enum limit_means by_rlimit[LIMIT_COUNT] = { [LIMIT_MEMORY] = LIMIT_BY_RLIMIT,
         [LIMIT_CPU_TIME] = LIMIT_BY_RLIMIT,
         [LIMIT_OPEN_FILES] = LIMIT_BY_RLIMIT,
-        [LIMIT_FILE_SIZE] = LIMIT_BY_RLIMIT };
+        [LIMIT_FILE_SIZE] = LIMIT_BY_RLIMIT,
+        [LIMIT_VOLUME_SIZE] = LIMIT_BY_HOST,
+        [LIMIT_VOLUME_FILES] = LIMIT_BY_HOST };
     const struct carrier_ops *ops = c->env->carrier_ops;
     struct remote_options options = {
         .form = ops->form, .lease = ops->lease, .eof_ends = ops->lease == 0
@@ -142,22 +151,87 @@ static int start(struct carrier *c, const struct sandbox_spec *spec, struct erro
     return rc < 0 ? rc : ops->start(c->env->arg, c, spec, words, &c->own, err);
 }
 
+/* What is here and has to be there. */
+static int deliver(struct carrier *c, const struct sandbox_spec *spec, struct error *err)
+{
+    struct carried *env = c->env;
+    int rc = 0;
+    if (spec->volume)
+        rc = delivery_open(env->base.loop, c->remote, &env->ops, spec->volume,
+            env->carrier_ops->volume_copy, &c->volume, err);
+    if (rc == 0 && spec->workspace)
+        rc = delivery_open(env->base.loop, c->remote, &env->ops, workspace_volume(spec->workspace),
+            env->carrier_ops->workspace, &c->staged, err);
+    return rc;
+}
+
+static void volume_fetched(void *arg, const struct sandbox_exit *how)
+{
+    struct carrier *c = arg;
+    if (c->guest_over)
+        c->events.ended(c->arg, &c->how);
+    else if (how->error.code == ERROR_NONE && how->limit == LIMIT_NONE)
+        c->events.settled(c->arg);
+    else
+        remote_end_sandbox(c->sandbox, how);
+}
+
+/* What a guest wrote before its end is there in the next session. */
+static void guest_ended(void *arg, const struct sandbox_exit *how)
+{
+    struct carrier *c = arg;
+    c->guest_over = true;
+    c->how = *how;
+    bool fetching = c->volume && delivery_is_fetching(c->volume);
+    if (c->volume && !fetching && delivery_is_there(c->volume) && c->joined && !c->ended)
+        fetching = delivery_fetch(c->volume, volume_fetched, c, NULL) == 0;
+    if (!fetching)
+        c->events.ended(c->arg, how);
+}
+
+static bool guest_bytes(void *arg, const char *data, size_t len)
+{
+    struct carrier *c = arg;
+    return c->events.bytes(c->arg, data, len);
+}
+
+static void guest_output(void *arg, int stream, const char *data, size_t len)
+{
+    struct carrier *c = arg;
+    c->events.output(c->arg, stream, data, len);
+}
+
+static bool settle(struct sandbox *s)
+{
+    struct carrier *c = remote_arg(remote_of(s));
+    struct sandbox_exit how = { 0 };
+    if (!c->volume)
+        return false;
+    if (delivery_fetch(c->volume, volume_fetched, c, &how.error) < 0)
+        remote_end_sandbox(s, &how);
+    return true;
+}
+
 static int open_sandbox(struct environment *base, const struct sandbox_spec *spec,
     const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err)
 {
+    static const struct sandbox_events own = { guest_bytes, guest_output, guest_ended };
     struct carried *env = (struct carried *)base;
     struct carrier *c = calloc(1, sizeof *c);
     if (!c)
         return error_memory(err);
     c->env = env;
+    c->events = *events;
+    c->arg = arg;
     int rc = start(c, spec, err);
-    if (rc == 0 && spec->workspace)
-        rc = delivery_open(env->base.loop, c->remote, &env->ops, workspace_volume(spec->workspace),
-            env->carrier_ops->workspace, &c->delivery, err);
     if (rc == 0)
-        rc = remote_open_sandbox(c->remote, &env->ops, spec, events, arg, out, err);
+        rc = deliver(c, spec, err);
+    if (rc == 0)
+        rc = remote_open_sandbox(c->remote, &env->ops, spec, &own, c, &c->sandbox, err);
     if (rc < 0)
         carrier_free(c);
+    else
+        *out = c->sandbox;
     return rc;
 }
 
@@ -178,13 +252,15 @@ static enum isolation isolation_of(const struct sandbox *s)
 static const char *volume_of(const struct sandbox *s)
 {
     const struct carrier *c = remote_arg(remote_of(s));
+    if (c->volume)
+        return delivery_place(c->volume);
     return c->env->carrier_ops->volume ? c->env->carrier_ops->volume(c->own) : NULL;
 }
 
 static const char *workspace_of(const struct sandbox *s)
 {
     const struct carrier *c = remote_arg(remote_of(s));
-    return c->delivery ? delivery_place(c->delivery) : NULL;
+    return c->staged ? delivery_place(c->staged) : NULL;
 }
 
 static const char *id_of(const struct sandbox *s)
@@ -216,16 +292,17 @@ static void free_environment(struct environment *base)
 }
 
 /* Of who is told of a spec no more than the program that it is to start. */
-static const struct powers plain_powers = { .of = {
-                                                [POWER_STREAM] = POWER_YES("its standard streams"),
-                                                [POWER_REATTACH] =
-                                                    POWER_YES("if it says that it is joined again"),
-                                                [POWER_WORKSPACE] = POWER_YES("sent at the start"),
-                                                [POWER_MEMORY] = POWER_YES("of each process"),
-                                                [POWER_PROCESSES] = POWER_YES("it is told"),
-                                                [POWER_PRELOAD] =
-                                                    POWER_YES("in the worker, before the session"),
-                                            } };
+static const struct powers
+    plain_powers = { .of = {
+                         [POWER_STREAM] = POWER_YES("its standard streams"),
+                         [POWER_REATTACH] = POWER_YES("if it says that it is joined again"),
+                         [POWER_VOLUME] =
+                             POWER_YES("a copy of this machine's, brought back after each cell"),
+                         [POWER_WORKSPACE] = POWER_YES("sent at the start"),
+                         [POWER_MEMORY] = POWER_YES("of each process"),
+                         [POWER_PROCESSES] = POWER_YES("it is told"),
+                         [POWER_PRELOAD] = POWER_YES("in the worker, before the session"),
+                     } };
 
 int carried_open(struct loop *loop, const struct carrier_ops *ops, void *arg,
     struct environment **out, struct error *err)
@@ -244,6 +321,7 @@ int carried_open(struct loop *loop, const struct carrier_ops *ops, void *arg,
         .open = open_sandbox,
         .send = remote_send,
         .attend = remote_attend,
+        .settle = settle,
         .interrupt = remote_interrupt,
         .is_cut = remote_is_cut,
         .kill = remote_kill,

@@ -29,10 +29,11 @@ struct carrier_ops {
     void (*pause)(void *own, bool paused);
     /* Ends the program with all that it started, and forgets it: nothing more is told. */
     void (*end)(void *own);
-    /* Where the guest sees the volume; NULL: it has none. May be NULL. */
+    /* With TRAIT_VOLUMES: where the guest sees the volume; NULL: it has none. */
     const char *(*volume)(void *own);
-    const char *
-        workspace; /* the directory over there that staged files are sent to; NULL: a new one, which ends with the guest */
+    /* The directories over there that have the copy of a volume of this machine (unless TRAIT_VOLUMES), and of staged files;
+     * NULL: a new one, which ends with the guest. */
+    const char *volume_copy, *workspace;
     /* As in environment_ops; may be NULL. */
     const char *(*id)(void *own);
     int (*collect)(void *arg, environment_collected_fn *done, void *done_arg, struct error *err);

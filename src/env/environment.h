@@ -84,6 +84,8 @@ struct sandbox_events {
     void (*output)(void *arg, int stream, const char *data, size_t len);
     /* The guest is gone; the last event, after which only `close` may be called. */
     void (*ended)(void *arg, const struct sandbox_exit *how);
+    /* What `settle` was called for is done. NULL for who does not call it. */
+    void (*settled)(void *arg);
 };
 
 struct sandbox; /* each environment has its own; the first member is this: */
@@ -115,6 +117,9 @@ struct environment_ops {
     int (*send)(struct sandbox *s, const struct iovec *iov, int count, int fd, struct error *err);
     /* An operation begins: it goes before those that have lasted long. */
     void (*attend)(struct sandbox *s);
+    /* A cell has ended. True: what it did to the volume is on its way here, and `settled` is told when it is, or `ended` why not. The whole may
+     * be NULL: there is never anything to wait for. */
+    bool (*settle)(struct sandbox *s);
     /* Rings the guest's doorbell (SIGINT); the frame INTERRUPT says what for. */
     void (*interrupt)(struct sandbox *s);
     /* Ends the guest and all its processes at once; `ended` follows. */

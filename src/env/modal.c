@@ -89,6 +89,7 @@ int modal_open(struct loop *loop, const struct environment_options *options,
         .source = embedded_bridge,
         .source_len = embedded_bridge_size,
         .powers = &modal_powers,
+        .keeps_volumes = true,
         .sweeps = true,
         .goodbye_ms = GOODBYE_MS };
     return bridge_open_program(loop, &program, out, err);

@@ -522,6 +522,15 @@ void remote_kill(struct sandbox *s)
     send_message(s->remote, MUX_KILL, s->id, NULL, 0, NULL);
 }
 
+void remote_end_sandbox(struct sandbox *s, const struct sandbox_exit *how)
+{
+    if (s->ended)
+        return;
+    remote_kill(s);
+    s->how = *how;
+    end_sandbox(s);
+}
+
 bool remote_is_cut(const struct sandbox *s)
 {
     return !link_is_live(s->remote->link);

@@ -87,6 +87,9 @@ void remote_hold(struct remote *r);
 /* As often as it was called: they start, or end with this error (NULL: none). */
 void remote_release(struct remote *r, const struct error *why);
 
+/* Tells `ended`; its worker is killed. */
+void remote_end_sandbox(struct sandbox *s, const struct sandbox_exit *how);
+
 struct remote *remote_of(const struct sandbox *s);
 /* What remote_open was given. */
 void *remote_arg(const struct remote *r);

@@ -23,6 +23,10 @@ struct session {
 
     /* the operation under way */
     uint64_t operation; /* its id, 0: none */
+    bool is_cell;
+    bool
+        settling; /* it has ended, and `settled` is its result, which is told when its volume is here */
+    struct cell_result settled;
     uint64_t last_id;
     uint64_t started_ns;
     double limit;   /* seconds of this operation, 0: none */

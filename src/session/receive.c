@@ -15,11 +15,19 @@ enum {
 static int on_result(struct session *s, const struct frame *frame, struct error *err)
 {
     struct cell_result r;
-    if (!s->ready || !s->operation || frame->id != s->operation)
+    if (!s->ready || !s->operation || s->settling || frame->id != s->operation)
         return error_set(err, ERROR_PROTOCOL, "a result for an operation that is not under way");
     int rc = result_read(s, frame, &r, err);
     if (rc < 0)
         return rc;
+    if (s->is_cell && s->ops->settle) {
+        timer_stop(s->deadline);
+        s->settling = true;
+        s->settled = r;
+        if (s->ops->settle(s->sandbox) || !s->settling)
+            return 0;
+        s->settling = false;
+    }
     session_deliver(s, &r);
     return 0;
 }

@@ -35,6 +35,24 @@ void session_deliver(struct session *s, struct cell_result *r)
     done(s->done_arg, r);
 }
 
+static void sandbox_settled(void *arg)
+{
+    struct session *s = arg;
+    struct cell_result r = s->settled;
+    if (!s->settling)
+        return;
+    s->settling = false;
+    session_deliver(s, &r);
+}
+
+/* The result of a cell whose volume could not be brought here: what is said is why. */
+static void drop_settled(struct session *s)
+{
+    if (s->settling)
+        cell_result_free(&s->settled);
+    s->settling = false;
+}
+
 static void sandbox_ended(void *arg, const struct sandbox_exit *how)
 {
     struct session *s = arg;
@@ -44,6 +62,7 @@ static void sandbox_ended(void *arg, const struct sandbox_exit *how)
     timer_stop(s->lifetime);
     timer_stop(s->partial);
     session_calls_drop(s);
+    drop_settled(s);
     if (!s->operation)
         return;
     struct cell_result r;
@@ -80,6 +99,7 @@ static int begin(struct session *s, session_done_fn *done, void *arg, struct err
     if (s->operation)
         return error_set(err, ERROR_ARGUMENT, "the session is busy with another operation");
     s->operation = ++s->last_id;
+    s->is_cell = false;
     s->started_ns = clock_ns();
     s->rings = 0;
     s->deadline_passed = false;
@@ -129,6 +149,7 @@ int session_exec(struct session *s, const struct session_cell *cell, session_don
     cleanup_buf struct buf head = { 0 };
     write_exec_head(&head, cell);
     s->limit = limit;
+    s->is_cell = true;
     session_deadline_begin(s);
     struct session_part code = { cell->code, cell->len };
     rc = buf_failed(&head)
@@ -236,7 +257,7 @@ static int greet(struct session *s, const struct session_options *o, struct erro
 }
 
 static const struct sandbox_events sandbox_handlers = { session_receive, sandbox_output,
-    sandbox_ended };
+    sandbox_ended, sandbox_settled };
 
 int session_open(struct environment *env, const struct session_options *options,
     const struct session_events *events, void *arg, struct session **out, struct error *err)
@@ -286,6 +307,7 @@ void session_close(struct session *s)
         return;
     if (s->sandbox)
         s->ops->close(s->sandbox);
+    drop_settled(s);
     session_calls_drop(s);
     timer_free(s->deadline);
     timer_free(s->lifetime);

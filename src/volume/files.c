@@ -314,7 +314,7 @@ static int add_found(struct listing *l, const char *name, const struct stat *st,
     return 0;
 }
 
-static void leave_path(struct buf *path)
+void path_leave(struct buf *path)
 {
     size_t n = path->len - 1;
     while (n > 0 && path->data[n - 1] != '/')
@@ -332,7 +332,7 @@ static int list_visit(
         return buf_failed(&l->path) ? error_memory(err) : 0;
     }
     if (visit == TREE_LEAVE) {
-        leave_path(&l->path);
+        path_leave(&l->path);
         return 0;
     }
     if (l->count == l->most) {

@@ -70,6 +70,9 @@ int copy_data(struct copying *c, int from, int to, struct error *err);
 /* A file into a new one. */
 int copy_file(struct copying *c, int from, int directory, const char *to, struct error *err);
 
+/* files.c: of a path of directories, each with a '/' behind, the last goes. */
+void path_leave(struct buf *path);
+
 /* snapshot.c: the directory, the caller's. */
 int snapshot_open(const struct volume *v, const char *name, struct error *err);
 

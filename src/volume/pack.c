@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@ struct packing {
     const struct volume *v;
     int out;
     struct buf path; /* of the directory in which the walk is, with a slash behind; "" at the top */
+    struct list *paths; /* NULL: nobody wants them */
     char piece[PIECE];
 };
 
@@ -43,10 +45,14 @@ static int write_header(struct packing *p, enum pack_kind kind, const struct sta
     memcpy(header + 4, &path, sizeof path);
     memcpy(header + 8, &size, sizeof size);
     memcpy(header + 16, &time, sizeof time);
-    int rc = write_out(p, header, sizeof header, err);
-    if (rc == 0)
-        rc = write_out(p, buf_text(&p->path), p->path.len, err);
-    return rc < 0 ? rc : write_out(p, name, strlen(name), err);
+    cleanup_buf struct buf whole = { 0 };
+    buf_append(&whole, header, sizeof header);
+    buf_append(&whole, buf_text(&p->path), p->path.len);
+    buf_puts(&whole, name);
+    if (buf_failed(&whole))
+        return error_memory(err);
+    int rc = p->paths ? list_add(p->paths, buf_text(&whole) + sizeof header, err) : 0;
+    return rc < 0 ? rc : write_out(p, whole.data, whole.len, err);
 }
 
 static int write_link(struct packing *p, const struct tree_place *place, struct error *err)
@@ -90,7 +96,7 @@ static int visit(void *arg, enum tree_visit what, const struct tree_place *place
     if (what == TREE_ENTER)
         buf_printf(&p->path, "%s/", place->name);
     else if (what == TREE_LEAVE)
-        p->path.len -= strlen(place->name) + 1;
+        path_leave(&p->path);
     else if (S_ISDIR(place->st->st_mode))
         return write_header(p, PACK_DIRECTORY, place->st, place->name, 0, err);
     else if (S_ISLNK(place->st->st_mode))
@@ -100,31 +106,29 @@ static int visit(void *arg, enum tree_visit what, const struct tree_place *place
     return buf_failed(&p->path) ? error_memory(err) : 0;
 }
 
-int volume_pack(const struct volume *v, int out, struct error *err)
+int volume_pack_file(const struct volume *v, int *out, struct error *err)
+{
+    *out = openat(v->directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    return *out < 0 ? volume_failed(v, "making", "a copy of it for the sandbox", err) : 0;
+}
+
+int volume_pack(const struct volume *v, int *out, struct list *paths, struct error *err)
 {
     static const unsigned char end[PACK_HEADER_SIZE] = { PACK_END };
+    cleanup_fd int fd = -1;
     cleanup_free struct packing *p = calloc(1, sizeof *p);
     if (!p)
         return error_memory(err);
-    p->v = v;
-    p->out = out;
-    int rc = tree_walk(v->data, visit, p, err);
+    int rc = volume_pack_file(v, &fd, err);
+    *p = (struct packing){ .v = v, .out = fd, .paths = paths };
+    if (rc == 0)
+        rc = tree_walk(v->data, visit, p, err);
     if (rc == 0)
         rc = write_out(p, end, sizeof end, err);
+    if (rc == 0 && lseek(fd, 0, SEEK_SET) < 0)
+        rc = volume_failed(v, "reading", "a copy of it for the sandbox", err);
     buf_free(&p->path);
+    if (rc == 0)
+        *out = steal_fd(&fd);
     return rc;
-}
-
-int volume_pack_file(const struct volume *v, int *out, struct error *err)
-{
-    cleanup_fd int fd = openat(v->directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return volume_failed(v, "making", "a copy of it for the sandbox", err);
-    int rc = volume_pack(v, fd, err);
-    if (rc < 0)
-        return rc;
-    if (lseek(fd, 0, SEEK_SET) < 0)
-        return volume_failed(v, "reading", "a copy of it for the sandbox", err);
-    *out = steal_fd(&fd);
-    return 0;
 }

@@ -34,7 +34,8 @@ enum mux_kind {
     /* host to supervisor */
     MUX_START =
         1, /* JSON: "limits", names of rlimits with their values; "preload", names of modules. Or: "files", a directory
-            * that what comes is put into (volume/pack.h), which ends with the supervisor if it is "passing" */
+            * that what comes is put into (volume/pack.h), which ends with the worker if it is "passing"; with
+            * "since" and "sum" it is told of instead */
     MUX_BYTES = 2, /* of the worker's channel; both ways */
     MUX_INTERRUPT = 3,
     MUX_KILL = 4,  /* with all of its processes; EXIT follows */

@@ -28,8 +28,8 @@ class Modal(Adapter):
     word = "image"
     operations = 1
     lacks = {
-        "shared volume": "Modal's volumes show what one sandbox has written to another after it was written back",
-        "volume size": "Modal has no limit for volumes",
+        "volume at once": "Modal's volumes show what one sandbox has written to another after it was written back",
+        "volume watch": "Modal has no limit for volumes",
         "workspace size": "Modal has no limit for files of sandboxes",
         "read": "this machine's files are not in Modal's sandboxes",
         "processes": "Modal has no limit for processes",

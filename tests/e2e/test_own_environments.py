@@ -53,6 +53,34 @@ def test_cells_run_there(tmp_path, own):
     assert said["submit"] == {"output": 42} and said["stdout"] == "far\n" and said["isolation"] == "remote"
 
 
+def test_a_volume_and_staged_files_are_carried_there_and_back(tmp_path, own):
+    """What a cell has changed is here with its result, also where the guest ends itself; nothing of it is left there."""
+    (tmp_path / "notes.txt").write_text("staged")
+    settings = ("--volume-name", "v", "--context-path", str(tmp_path / "notes.txt"))
+    first = told(cell(tmp_path, own, "save_to_volume('a.txt', read_file(CONTEXT_PATHS[0])); SUBMIT([MEMORY_ROOT, WORKSPACE_ROOT])", *settings))
+    assert first["status"] == "submitted", first
+    assert droste(tmp_path, "volume", "get", "v", "a.txt", "-").stdout == "staged"
+    died = told(cell(tmp_path, own, "save_to_volume('b.txt', load_from_volume('a.txt') + '!'); import os; os._exit(3)", *settings))
+    assert died["killed"] == "exit 3"
+    assert droste(tmp_path, "volume", "get", "v", "b.txt", "-").stdout == "staged!"
+    assert not any(os.path.exists(place) for place in first["submit"]["output"])
+
+
+def test_files_that_cannot_be_put_there_are_told(tmp_path, own):
+    """A disk that is full over there is the session's end, with its words; the volume here is as it was."""
+    (tmp_path / "large").write_bytes(bytes(4 << 20))
+    assert droste(tmp_path, "volume", "create", "v").returncode == 0
+    assert droste(tmp_path, "volume", "put", "v", str(tmp_path / "large"), "large").returncode == 0
+    said = cell(tmp_path, own, "1", "--volume-name", "v", "--file-size", "1M")
+    assert told(said)["status"] == "ok"      # the limit is the guest's, not that of who brings the files
+    bridge = tmp_path / "full.py"
+    bridge.write_text("#!/bin/sh\nulimit -f 1024\nexec %s\n" % os.path.join(ROOT, "examples", "bridge.py"))
+    bridge.chmod(0o755)
+    result = cell(tmp_path, "bridge:%s" % bridge, "1", "--volume-name", "v")
+    assert result.returncode == 4 and "sending files to /tmp/droste-files-" in result.stdout + result.stderr
+    assert "large" in droste(tmp_path, "volume", "ls", "v").stdout
+
+
 def test_over_another_command(tmp_path, plugin):
     """As over ssh: the words go through one more shell, quotes and all."""
     said = told(cell(tmp_path, plugin, "import os; SUBMIT(os.environ['THERE'])", DROSTE_EXAMPLE_COMMAND="env THERE=yes sh -c"))
@@ -93,7 +121,7 @@ def test_a_command_that_ends_is_told(tmp_path, plugin):
 
 
 def test_what_it_cannot_give_is_refused_by_name(tmp_path, own):
-    for flags, word in ((("--volume-name", "v"), "--volume-name"), (("--cpus", "1"), "--cpus"), (("--image", "x"), "--image"),
+    for flags, word in ((("--read", "/etc"), "--read"), (("--cpus", "1"), "--cpus"), (("--image", "x"), "--image"),
                         (("--isolation", "full"), "--isolation")):
         result = cell(tmp_path, own, "1", *flags)
         assert result.returncode == 4 and word in result.stdout + result.stderr, flags

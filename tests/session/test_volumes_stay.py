@@ -37,7 +37,7 @@ def test_what_was_written_before_the_end_of_a_guest_is_there(volume):
     assert volume().execute("load_from_volume('kept.txt')").echo == "'kept'"
 
 
-@pytest.mark.needs("shared volume")
+@pytest.mark.needs("volume at once")
 def test_sessions_share_a_volume_at_once(volume):
     """What one has written the other sees at once."""
     one, two = volume(), volume()
@@ -78,7 +78,7 @@ def test_a_name_that_is_none_is_refused(volume):
         volume(volume_name="../x")
 
 
-@pytest.mark.needs("volume size")
+@pytest.mark.needs("volume watch")
 def test_a_volume_over_its_limit_ends_its_session_and_says_so(volume):
     """killed: volume size; sessions are refused until there is room."""
     interp = volume(volume_size="1M")
@@ -89,9 +89,27 @@ def test_a_volume_over_its_limit_ends_its_session_and_says_so(volume):
         volume(volume_size="1M")
 
 
-@pytest.mark.needs("volume size")
 def test_a_volume_within_its_limit_is_not_disturbed(volume):
     """The twin."""
     interp = volume(volume_size="4M")
     assert interp.execute("import os, time\nwith open(os.environ['DROSTE_VOLUME'] + '/small', 'wb') as f: f.write(bytes(1 << 20))\ntime.sleep(0.3)").ok
     assert interp.execute("1").ok
+
+
+def test_a_cell_that_leaves_more_than_the_limit_says_so(volume):
+    """killed: volume size, at the end of the cell at the latest."""
+    interp = volume(volume_size="1M")
+    result = interp.execute("import os, time\nwith open(os.environ['DROSTE_VOLUME'] + '/big', 'wb') as f: f.write(os.urandom(2 << 20))\ntime.sleep(5)")
+    assert (result.status, result.killed) == ("killed", "volume size")
+
+
+def test_what_is_changed_and_removed_is_so_in_the_next_session(volume):
+    """Files that take another's place, links, names of any bytes, directories that become files and the other way round."""
+    first = volume()
+    assert first.execute("import os\nos.chdir(MEMORY_ROOT)\nos.makedirs('d/e')\nfor name in ('d/e/f', 'x', 'gone', b'\\xff\\n'):\n    open(name, 'w').write('old')").ok
+    assert first.execute("import shutil\nos.unlink('gone')\nos.unlink('x')\nos.mkdir('x')\nshutil.rmtree('d')\nopen('d', 'w').write('new')\n"
+                         "open(b'\\xff\\n', 'w').write('new')\nos.symlink('d', 'l')").ok
+    first.shutdown()
+    result = volume().execute("import os\nos.chdir(MEMORY_ROOT)\nSUBMIT(gone=os.path.lexists('gone'), x=os.listdir('x'), d=open('d').read(), link=os.readlink('l'),\n"
+                              "       odd=open(b'\\xff\\n').read())")
+    assert result.fields == {"gone": False, "x": [], "d": "new", "link": "d", "odd": "new"}
