@@ -24,6 +24,7 @@ PATIENCE = 60                   # seconds for a connection to stand again
 GOODBYE = 10                    # seconds for what is done at the end, each
 STDERR_KEPT = 2000
 PIECE = 1 << 20
+MOMENT = 0.0015                 # seconds
 MOUNT, ALSO = "/data", "/home/daytona/memory"
 #: settings, and how Modal does them
 POWERS = {
@@ -206,7 +207,7 @@ class Sandbox:
         self.pending, self.more = bytearray(), asyncio.Event()
         self.may_go, self.stderr, self.begun = asyncio.Event(), collections.deque(maxlen=8), time.monotonic()
         self.may_go.set()
-        self.lost = False
+        self.heard = self.fed = self.pieces = 0
         self.task = asyncio.create_task(self.live())
 
     async def live(self):
@@ -315,6 +316,11 @@ class Sandbox:
             await asyncio.sleep(pause)
             pause = min(2 * pause, 5)
 
+    def take(self, data):
+        self.pending += data
+        self.fed = time.monotonic()
+        self.more.set()
+
     async def hear(self):
         """Its output, as it comes. The SDK goes on where it was."""
         self.heard = time.monotonic()
@@ -322,21 +328,36 @@ class Sandbox:
         async def read():
             async for data in self.program.stdout:
                 self.heard = time.monotonic()
+                self.pieces += 1
                 await self.may_go.wait()
                 await self.host.say({"read": self.number}, data)
         await self.again(read)
 
     async def feed(self):
-        """Its input: what has come meanwhile goes in one request."""
-        stdin = self.program.stdin
+        """Its input: what has come meanwhile goes in one request, and the next one waits for its answer."""
+        stdin, trip = self.program.stdin, 0.0
         while True:
             await self.more.wait()
+            if trip > 8 * MOMENT:
+                await self.settle(trip)
             data = bytes(self.pending[:PIECE])
             del self.pending[:PIECE]
             if not self.pending:
                 self.more.clear()
             stdin.write(data)
+            begun, self.pieces = time.monotonic(), 0
             await self.again(stdin.drain.aio)
+            trip = time.monotonic() - begun
+
+    async def settle(self, trip):
+        """What comes in a moment goes along, or it would wait for a round trip: while the guest is heard, and, where it has said
+        more than one thing, while there are answers. Who makes one call after the other is not kept waiting."""
+        begun = time.monotonic()
+        while len(self.pending) < PIECE:
+            now, many = time.monotonic(), self.pieces > 1
+            if now - (max(self.heard, self.fed) if many else self.heard) > MOMENT or now - begun > trip / (4 if many else 8):
+                return
+            await asyncio.sleep(MOMENT / 3)
 
     async def complaints(self):
         async for data in self.program.stderr:
@@ -446,8 +467,7 @@ async def serve(host):
         elif number not in sandboxes:
             pass
         elif verb == "write":
-            sandboxes[number].pending += data
-            sandboxes[number].more.set()
+            sandboxes[number].take(data)
         elif verb == "close":
             keep(asyncio.create_task(sandboxes.pop(number).close()))
         elif verb == "pause":
