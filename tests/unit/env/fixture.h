@@ -4,6 +4,7 @@
 
 #include "../processes.h"
 #include "../test.h"
+#include "wait.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -130,18 +131,6 @@ static inline void exec_in(struct box *b, const char *code)
 {
     send_to(b, FRAME_EXEC, "{}", code, strlen(code));
 }
-
-/* Runs the loop until the condition holds; a minute is for a machine under load. */
-#define wait_until(f, condition)                                                                   \
-    do {                                                                                           \
-        uint64_t start_ = clock_ns();                                                              \
-        while (!(condition)) {                                                                     \
-            if (clock_seconds_since(start_) > 60)                                                  \
-                fail_msg("%s did not come true", #condition);                                      \
-            loop_run_ready((f)->loop);                                                             \
-            usleep(200);                                                                           \
-        }                                                                                          \
-    } while (0)
 
 /* A sandbox that has carried out a cell. */
 static inline void open_working(struct fixture *f, enum isolation isolation, struct box *b)

@@ -1,0 +1,22 @@
+/* tests/unit/env/wait.h: waiting for what must come. */
+#ifndef DROSTE_TEST_ENV_WAIT_H
+#define DROSTE_TEST_ENV_WAIT_H
+
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+
+/* Runs the loop until the condition holds; a minute is for a machine under load. */
+#define wait_until(f, condition)                                                                   \
+    do {                                                                                           \
+        uint64_t start_ = clock_ns();                                                              \
+        while (!(condition)) {                                                                     \
+            if (clock_seconds_since(start_) > 60)                                                  \
+                fail_msg("%s did not come true", #condition);                                      \
+            loop_run_ready((f)->loop);                                                             \
+            usleep(200);                                                                           \
+        }                                                                                          \
+    } while (0)
+
+#endif
