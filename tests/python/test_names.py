@@ -15,11 +15,11 @@ def locally(monkeypatch):
     monkeypatch.setenv("DROSTE_ENVIRONMENT", "local")
 
 
-@pytest.mark.parametrize("kind, account", [(ModalInterpreter, "Modal account")])
-def test_an_environment_that_is_not_here_says_what_it_needs(kind, account, monkeypatch):
-    monkeypatch.delenv("DROSTE_ENVIRONMENT", raising=False)
-    with pytest.raises(droste.UnsupportedError, match=account):
-        kind().start()
+def test_an_environment_that_is_not_configured_says_what_it_needs(monkeypatch):
+    for name in ("DROSTE_ENVIRONMENT", "DAYTONA_API_KEY", "DAYTONA_JWT_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(droste.ConfigError, match="DAYTONA_API_KEY"):
+        DaytonaInterpreter().start()
 
 
 @pytest.mark.parametrize("kind", [ModalInterpreter, DaytonaInterpreter])
@@ -150,11 +150,12 @@ def test_a_configurations_limits_are_the_rlms():
     assert dict(create_rlm_from_config(RLMConfig())._pairs) == {"env": "local"}
 
 
-def test_an_environment_elsewhere_is_refused_when_it_runs(monkeypatch):
-    """With its name and what it needs; what it would take is not looked at before."""
-    monkeypatch.delenv("DROSTE_ENVIRONMENT", raising=False)
-    rlm = droste.RLM(lambda messages: "x", environment="modal", environment_kwargs={"app_name": "a", "timeout": 600})
-    with pytest.raises(droste.UnsupportedError, match="Modal account"):
+def test_an_environment_elsewhere_is_asked_when_it_runs(monkeypatch):
+    """What it would take is not looked at before."""
+    for name in ("DROSTE_ENVIRONMENT", "DAYTONA_API_KEY", "DAYTONA_JWT_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    rlm = droste.RLM(lambda messages: "x", environment="daytona", environment_kwargs={"name": "a", "timeout": 600})
+    with pytest.raises(droste.ConfigError, match="DAYTONA_API_KEY"):
         rlm.run("q")
 
 
