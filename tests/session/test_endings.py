@@ -100,6 +100,8 @@ def ending(environment, volume_root, marked):
         begun = threading.Event()
         if {"volume_name", "context_path"} & set(settings):
             settings = {"volume_root": volume_root, **settings}
+        if "timeout" in settings and environment.operations:
+            settings = {**settings, "timeout": 10}     # the start may take some of it
         interp = environment.open(**{"grace": 0.2, "tools": {"begun": begun.set}, **settings})
         made.append(interp)
         assert interp.execute("kept = 41\n" + environment.raw).ok
