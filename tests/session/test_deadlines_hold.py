@@ -146,7 +146,7 @@ def test_a_late_cell_may_still_submit(session):
 
 def test_the_sessions_own_deadline_ends_it(environment, opened):
     """`timeout` of a session kills at once, cells that would have been quick included."""
-    interp = opened(timeout=5 if environment.operations else 1)     # the start may take some of it
+    interp = opened(timeout=10 if environment.operations else 1)     # the start may take some of it
     result = interp.execute("import time\ntime.sleep(60)")
     assert (result.status, result.killed, result.alive) == ("timeout", "timeout", False)
     with pytest.raises(droste.TimedOut):

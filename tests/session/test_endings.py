@@ -55,7 +55,7 @@ CODE = {
     "it does so without ignoring SIGXFSZ, as C programs do":
         ("import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n" + WRITE, {"file_size": "1M"}, None, "file size"),
     "what is in its volume is over the volume's limits":
-        (VOLUME, {"volume_name": "full", "volume_size": "1M"}, None, "volume size", "volume watch"),
+        (VOLUME, {"volume_name": "full", "volume_size": "1M"}, None, "volume watch"),
     "what is in its workspace is over `--workspace-size` or `--workspace-files`":
         (WORKSPACE, {"context_path": [__file__], "workspace_size": "1M"}, None, "workspace size"),
     "it breaks the protocol": ("raw(b'\\0' * 24)\nimport time\ntime.sleep(60)", {}, None),
@@ -100,8 +100,8 @@ def ending(environment, volume_root, marked):
         begun = threading.Event()
         if {"volume_name", "context_path"} & set(settings):
             settings = {"volume_root": volume_root, **settings}
-        if environment.operations and "timeout" in settings:
-            settings = {**settings, "timeout": 5}       # the start may take some of it
+        if "timeout" in settings and environment.operations:
+            settings = {**settings, "timeout": 10}     # the start may take some of it
         interp = environment.open(**{"grace": 0.2, "tools": {"begun": begun.set}, **settings})
         made.append(interp)
         assert interp.execute("kept = 41\n" + environment.raw).ok
