@@ -25,11 +25,8 @@ import droste
 #: What an environment may declare not to have, and what that is.
 POWERS = {
     "volume": "a directory that outlives sessions (volume_name)",
-<<<<<<< HEAD
-=======
     "volume at once": "sessions that share a volume see what the others write as they write it",
     "volume watch": "how much is in a volume is watched while a cell runs",
->>>>>>> main
     "workspace": "files that are staged (repo_url, context_path)",
     "workspace size": "a bound on what a session makes of them (workspace_size)",
     "files": "the host's files are out of the guest's reach",
