@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, Mapping, Optional, Sequence
 
-from . import _modal, _names
+from . import _daytona, _modal, _names
 from ._values import literal
 from .errors import ArgumentError, UnsupportedError
 from .interpreter import Interpreter
@@ -71,8 +71,11 @@ class _Elsewhere(Interpreter):
         for name, setting in STAGED.items():
             if given.get(name) is not None:
                 settings[setting] = given[name]
+        there = self._environment == "daytona" == environment
+        if there:
+            _daytona.interpreter(given, settings)
         for name, usual in (("volume_mount_path", "/data"), ("volume_subpath", None)):
-            if given.get(name, usual) != usual:
+            if not there and given.get(name, usual) != usual:
                 raise UnsupportedError("%s(%s=…) is not in this version: a volume is at /data, as a whole" % (self._kind, name))
         if sub_lm is not None:
             settings["model"] = _names.function_of(sub_lm)

@@ -182,6 +182,8 @@ void droste_session_close(droste_session *s)
     session_api_tell_nobody(s);
     broker_close(steal(&s->broker));
     session_close(s->session);
+    if (s->d->env)
+        environment_settle(s->d->env); /* what is far away costs money as long as it is there */
     prepare_free(&s->prepare);
     tools_free(s->tools);
     session_parts_free(&s->parts);

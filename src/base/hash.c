@@ -30,6 +30,14 @@ int hash_sha256(const void *data, size_t len, char out[HASH_TEXT_SIZE], struct e
     return write_digest(digest, size, out, err);
 }
 
+int hash_sha1(const void *data, size_t len, unsigned char out[HASH_SHA1_SIZE], struct error *err)
+{
+    unsigned int size = 0;
+    if (EVP_Digest(data, len, out, &size, EVP_sha1(), NULL) != 1 || size != HASH_SHA1_SIZE)
+        return error_set(err, ERROR_IO, "SHA-1 is not available from libcrypto");
+    return 0;
+}
+
 int hash_open(struct hash *hash, struct error *err)
 {
     hash->context = EVP_MD_CTX_new();

@@ -1,4 +1,4 @@
-/* base/hash.h: SHA-256 as lower-case hexadecimal, by OpenSSL's libcrypto. */
+/* base/hash.h: SHA-256 as lower-case hexadecimal, and what else protocols ask for, by OpenSSL's libcrypto. */
 #ifndef DROSTE_BASE_HASH_H
 #define DROSTE_BASE_HASH_H
 
@@ -9,6 +9,10 @@
 enum { HASH_TEXT_SIZE = 65 }; /* 64 digits and the NUL */
 
 int hash_sha256(const void *data, size_t len, char out[HASH_TEXT_SIZE], struct error *err);
+
+/* SHA-1, which RFC 6455 asks for; it protects nothing. */
+enum { HASH_SHA1_SIZE = 20 };
+int hash_sha1(const void *data, size_t len, unsigned char out[HASH_SHA1_SIZE], struct error *err);
 
 /* Of a file's contents. */
 int hash_file(const char *path, char out[HASH_TEXT_SIZE], struct error *err);

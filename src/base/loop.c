@@ -96,6 +96,19 @@ void loop_close(struct loop *loop)
     free(loop);
 }
 
+static int turn(struct loop *loop, uv_run_mode mode)
+{
+    loop->running = true;
+    int left = uv_run(&loop->uv, mode);
+    loop->running = false;
+    return left;
+}
+
+bool loop_is_running(const struct loop *loop)
+{
+    return loop->running;
+}
+
 static int nothing_left(struct error *err)
 {
     return error_set(err, ERROR_IO, "the event loop has nothing left to wait for");
@@ -104,7 +117,7 @@ static int nothing_left(struct error *err)
 int loop_run_until(struct loop *loop, const bool *done, struct error *err)
 {
     while (!*done)
-        if (uv_run(&loop->uv, UV_RUN_ONCE) == 0 && !*done)
+        if (turn(loop, UV_RUN_ONCE) == 0 && !*done)
             return nothing_left(err);
     return 0;
 }
@@ -123,7 +136,7 @@ static void look_around(struct loop *loop, const bool *done)
     uint64_t moved = clock_ns(), fired = loop->fired, before = fired;
     for (uint64_t now = moved; !*done && loop->far == 0 && now - moved < LOOK_NS;
          now = clock_ns()) {
-        uv_run(&loop->uv, UV_RUN_NOWAIT);
+        turn(loop, UV_RUN_NOWAIT);
         if (fired != loop->fired)
             moved = now;
         fired = loop->fired;
@@ -139,7 +152,7 @@ int loop_run_until_soon(struct loop *loop, const bool *done, const bool *soon, s
     while (!*done) {
         if (*soon)
             look_around(loop, done);
-        if (!*done && uv_run(&loop->uv, UV_RUN_ONCE) == 0 && !*done)
+        if (!*done && turn(loop, UV_RUN_ONCE) == 0 && !*done)
             return nothing_left(err);
     }
     return 0;
@@ -154,7 +167,7 @@ int loop_wait_soon(struct loop *loop, const bool *done, const bool *soon, int ms
     if (ms >= 0 && !*done)
         timer_start(loop->patience, (uint64_t)ms, 0);
     while (rc == 0 && !*done && !loop->over) {
-        if (uv_run(&loop->uv, UV_RUN_ONCE) == 0 && !*done && !loop->over)
+        if (turn(loop, UV_RUN_ONCE) == 0 && !*done && !loop->over)
             rc = nothing_left(err);
         if (*soon && !*done && !loop->over)
             look_around(loop, done);
@@ -207,7 +220,7 @@ void loop_far(struct loop *loop, bool under_way)
 
 void loop_run_ready(struct loop *loop)
 {
-    uv_run(&loop->uv, UV_RUN_NOWAIT);
+    turn(loop, UV_RUN_NOWAIT);
 }
 
 void loop_wake(struct loop *loop)
@@ -220,7 +233,7 @@ int loop_turn(struct loop *loop, int ms, struct error *err)
     /* A timer of its own would be a handle that is being closed, for which the next turn would not wait. */
     if (ms > 0)
         timer_start(loop->patience, (uint64_t)ms, 0);
-    uv_run(&loop->uv, ms == 0 ? UV_RUN_NOWAIT : UV_RUN_ONCE);
+    turn(loop, ms == 0 ? UV_RUN_NOWAIT : UV_RUN_ONCE);
     timer_stop(loop->patience);
     return 0;
 }

@@ -21,6 +21,7 @@ struct loop {
     uv_async_t *waker;
     struct timer *patience; /* of loop_wait_soon */
     bool over;              /* it is to return */
+    bool running;           /* see loop_is_running */
 };
 
 int loop_open(struct loop **out, struct error *err);
@@ -53,6 +54,8 @@ void loop_far(struct loop *loop, bool under_way);
 /* Waits until something happens, for at most so many milliseconds (negative: as long as it takes), and
  * runs what is ready. Errors: ERROR_MEMORY. */
 int loop_turn(struct loop *loop, int ms, struct error *err);
+/* A turn is under way: who asks was called from within it, and cannot wait. */
+bool loop_is_running(const struct loop *loop);
 /* From a callback that makes true what loop_run_until waits for: the loop may be about to sleep, as
  * timers come first in its turn. */
 void loop_wake(struct loop *loop);

@@ -283,6 +283,12 @@ static int collect(
     return env->carrier_ops->collect(env->arg, done, arg, err);
 }
 
+static bool settling(const struct environment *base)
+{
+    const struct carried *env = (const struct carried *)base;
+    return env->carrier_ops->settling && env->carrier_ops->settling(env->arg);
+}
+
 static void free_environment(struct environment *base)
 {
     struct carried *env = (struct carried *)base;
@@ -332,6 +338,7 @@ int carried_open(struct loop *loop, const struct carrier_ops *ops, void *arg,
         .workspace = workspace_of,
         .id = id_of,
         .collect = ops->collect ? collect : NULL,
+        .settling = settling,
         .describe = describe,
         .close = close_sandbox,
         .free = free_environment,

@@ -36,6 +36,7 @@ struct carrier_ops {
     const char *volume_copy, *workspace;
     /* As in environment_ops; may be NULL. */
     const char *(*id)(void *own);
+    bool (*settling)(const void *arg);
     int (*collect)(void *arg, environment_collected_fn *done, void *done_arg, struct error *err);
     void (*describe)(void *own, struct buf *out);
     void (*free)(void *arg);

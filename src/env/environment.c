@@ -4,11 +4,17 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "env/bridge.h"
+#include "env/daytona.h"
 #include "env/docker.h"
+#include "env/e2b.h"
 #include "env/local.h"
 #include "env/modal.h"
 #include "env/plugin.h"
+#include "env/prime.h"
+
+enum { SETTLE_SECONDS = 10 };
 
 typedef int open_fn(struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err);
@@ -35,9 +41,11 @@ static const struct {
         "processes of this machine, behind its kernel's walls", NULL },
     { "docker", docker_open, &docker_powers, docker_configured,
         "containers of a Docker daemon (DOCKER_HOST)", NULL },
-    { "daytona", NULL, NULL, NULL, NULL, "a Daytona account" },
-    { "prime", NULL, NULL, NULL, NULL, "a Prime account" },
-    { "e2b", NULL, NULL, NULL, NULL, "an E2B account" },
+    { "daytona", daytona_open, &daytona_powers, daytona_configured,
+        "sandboxes of Daytona's cloud (DAYTONA_API_KEY)", NULL },
+    { "prime", prime_open, &prime_powers, prime_configured,
+        "virtual machines of Prime Intellect (PRIME_API_KEY)", NULL },
+    { "e2b", e2b_open, &e2b_powers, e2b_configured, "sandboxes of E2B (E2B_API_KEY)", NULL },
     { "modal", modal_open, &modal_powers, modal_configured,
         "sandboxes of Modal, over its own SDK (MODAL_TOKEN_ID)", NULL },
 };
@@ -108,6 +116,16 @@ int environment_check(
     for (enum power p = 0; p < POWER_COUNT; p++)
         asked |= wanted[p] ? (uint64_t)1 << p : 0;
     return ops->powers ? powers_check(ops->powers, ops->name, asked, err) : 0;
+}
+
+void environment_settle(struct environment *env)
+{
+    const struct environment_base *base = (const struct environment_base *)env;
+    uint64_t begun = clock_ns();
+    while (base->ops->settling && base->ops->settling(env) && !loop_is_running(base->loop) &&
+           clock_seconds_since(begun) < SETTLE_SECONDS)
+        if (loop_turn(base->loop, 500, NULL) < 0)
+            break;
 }
 
 void environment_on_news(

@@ -141,6 +141,8 @@ struct environment_ops {
     /* Removes what killed hosts of this machine have left there. NULL: nothing is ever left. */
     int (*collect)(
         struct environment *env, environment_collected_fn *done, void *arg, struct error *err);
+    /* Sandboxes that are closed have yet to be ended far away, for which the loop must turn. NULL: never. */
+    bool (*settling)(const struct environment *env);
     /* Text of the plan that made it, for people; may be NULL. */
     void (*describe)(const struct environment *env, const struct sandbox *s, struct buf *out);
     /* Kills what is left and frees; no event follows. NULL is fine. */
@@ -178,6 +180,8 @@ int environment_open(const char *name, struct loop *loop, const struct environme
 /* ERROR_UNSUPPORTED by the name of what the spec asks for and the environment has not. */
 int environment_check(
     const struct environment *env, const struct sandbox_spec *spec, struct error *err);
+/* Waits until what was closed has ended, for some seconds at most; not from within the loop. */
+void environment_settle(struct environment *env);
 void environment_close(struct environment *env);
 void environment_on_news(
     struct environment *env, void (*news)(void *arg, const char *text), void *arg);

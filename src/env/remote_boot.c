@@ -147,6 +147,11 @@ static int read_word(const char *word, size_t len, unsigned char tag[MAGIC_SIZE]
     return 0;
 }
 
+static const char *find_start(const char *data, size_t len)
+{
+    return memmem(data, len, word_start, sizeof word_start - 1);
+}
+
 int remote_boot_feed(struct remote_boot *b, const struct remote_options *options, const char *data,
     size_t len, size_t *used, struct buf *out, struct error *err)
 {
@@ -156,11 +161,17 @@ int remote_boot_feed(struct remote_boot *b, const struct remote_options *options
     buf_append(&b->heard, data, len);
     if (buf_failed(&b->heard))
         return error_memory(err);
-    const char *start =
-        memmem(buf_text(&b->heard), b->heard.len, word_start, sizeof word_start - 1);
+    const char *start = find_start(buf_text(&b->heard), b->heard.len), *end = NULL;
     const char *word = start ? start + sizeof word_start - 1 : NULL;
-    size_t left = word ? b->heard.len - (size_t)(word - b->heard.data) : 0;
-    const char *end = word ? memchr(word, '\n', left) : NULL;
+    size_t left = 0;
+    /* Of a word that was cut the start alone came, and then it was said again. */
+    for (const char *next = start; next;
+         next = find_start(word, end ? (size_t)(end - word) : left)) {
+        start = next;
+        word = start + sizeof word_start - 1;
+        left = b->heard.len - (size_t)(word - b->heard.data);
+        end = memchr(word, '\n', left);
+    }
     if (!end && left > WORD_MAX)
         return read_word("", 0, tag, err);
     if (!end) {

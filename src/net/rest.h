@@ -72,6 +72,7 @@ void rest_cancel(struct rest_request *q);
 
 /* The base URL, without a slash behind. */
 const char *rest_base(const struct rest *r);
+struct loop *rest_loop(const struct rest *r);
 /* From now on: another value of the secret, where it is a token that is renewed; `header` is the one that has it, whole. */
 int rest_renew(struct rest *r, const char *secret, const char *header, struct error *err);
 

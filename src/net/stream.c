@@ -27,6 +27,7 @@ struct stream {
     void *arg;
     enum error_code code;
     char *peer, *upgrade;
+    int (*agree)(void *arg, unsigned status, const char *head, struct error *err);
     CURLM *multi;
     CURL *easy;
     struct timer *timer;
@@ -135,6 +136,17 @@ static void flush(struct stream *s)
     }
 }
 
+static int has_agreed(struct stream *s, unsigned status, struct error *err)
+{
+    const char *head = buf_text(&s->head), *tail = strstr(head, "\r\n\r\n");
+    if (s->agree)
+        return s->agree(s->arg, status, head, err);
+    if (status == 101 || status == 200)
+        return 0;
+    return error_set(err, s->code, "%.80s: %.*s: %.120s", s->peer, (int)strcspn(head, "\r\n"), head,
+        tail ? tail + 4 : "");
+}
+
 /* The server's word on the upgrade, in pieces of any size; what comes behind it is the user's. */
 static void take_head(struct stream *s, const char *data, size_t len)
 {
@@ -144,22 +156,21 @@ static void take_head(struct stream *s, const char *data, size_t len)
     const char *head = buf_text(&s->head), *tail = strstr(head, "\r\n\r\n");
     if (!tail && s->head.len < HEAD_MAX && !buf_failed(&s->head))
         return;
-    if (tail && sscanf(head, "HTTP/1.%*1[01] %3u", &status) == 1 &&
-        (status == 101 || status == 200)) {
-        cleanup_buf struct buf first = s->head;
-        s->head = (struct buf){ 0 };
-        buf_consume(&first, (size_t)(tail - head) + 4);
-        s->open = true;
-        s->events.connected(s->arg);
-        if (!s->closing && !s->over && first.len > 0)
-            s->events.bytes(s->arg, first.data, first.len);
-        if (!s->closing && !s->over)
-            flush(s);
+    if (!tail || sscanf(head, "HTTP/1.%*1[01] %3u", &status) != 1)
+        status = 0;
+    if (has_agreed(s, status, &why) < 0) {
+        tell_closed(s, &why);
         return;
     }
-    error_set(&why, s->code, "%.80s: %.*s: %.120s", s->peer, (int)strcspn(head, "\r\n"), head,
-        tail ? tail + 4 : "");
-    tell_closed(s, &why);
+    cleanup_buf struct buf first = s->head;
+    s->head = (struct buf){ 0 };
+    buf_consume(&first, (size_t)(tail - head) + 4);
+    s->open = true;
+    s->events.connected(s->arg);
+    if (!s->closing && !s->over && first.len > 0)
+        s->events.bytes(s->arg, first.data, first.len);
+    if (!s->closing && !s->over)
+        flush(s);
 }
 
 static void read_some(struct stream *s)
@@ -320,6 +331,7 @@ int stream_open(struct loop *loop, const struct stream_options *options,
         return error_memory(err);
     }
     *s = (struct stream){ .loop = loop, .events = *events, .arg = arg, .code = options->code };
+    s->agree = options->agree;
     s->peer = strdup(options->peer);
     s->upgrade = options->upgrade ? strdup(options->upgrade) : NULL;
     s->multi = curl_multi_init();

@@ -25,6 +25,9 @@ struct stream_options {
     /* The head of an HTTP request that makes a stream of the connection; NULL: it is one at once. The server
      * agrees with the status 101, or with 200, as old Docker daemons do. */
     const char *upgrade;
+    /* Decides instead, by the status (0: it was none) and the head, behind whose empty line the body begins. It may do
+     * nothing else. NULL: the statuses above. */
+    int (*agree)(void *arg, unsigned status, const char *head, struct error *err);
 };
 
 /* These run outside of libcurl and may do anything, stream_close included. */

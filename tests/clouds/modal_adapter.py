@@ -30,6 +30,7 @@ class Modal(Adapter):
     lacks = {
         "volume at once": "Modal's volumes show what one sandbox has written to another after it was written back",
         "volume watch": "Modal has no limit for volumes",
+        "volume size": "Modal has no limit for volumes",
         "workspace size": "Modal has no limit for files of sandboxes",
         "read": "this machine's files are not in Modal's sandboxes",
         "processes": "Modal has no limit for processes",

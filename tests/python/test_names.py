@@ -15,13 +15,6 @@ def locally(monkeypatch):
     monkeypatch.setenv("DROSTE_ENVIRONMENT", "local")
 
 
-@pytest.mark.parametrize("kind, account", [(DaytonaInterpreter, "Daytona account")])
-def test_an_environment_that_is_not_here_says_what_it_needs(kind, account, monkeypatch):
-    monkeypatch.delenv("DROSTE_ENVIRONMENT", raising=False)
-    with pytest.raises(droste.UnsupportedError, match=account):
-        kind().start()
-
-
 @pytest.mark.parametrize("kind", [ModalInterpreter, DaytonaInterpreter])
 def test_the_same_program_runs_locally(kind, locally):
     """The twin; submitted fields come first then, whatever they are called."""

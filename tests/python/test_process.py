@@ -95,6 +95,7 @@ def test_an_engine_serves_those_of_its_kind(monkeypatch):
     monkeypatch.setenv("DROSTE_MODAL_PYTHON", "/nowhere/python3")
     with pytest.raises(droste.NotFoundError, match="modal"):
         engine()
+    monkeypatch.delenv("DROSTE_MODAL_PYTHON")
     monkeypatch.delenv("DROSTE_ENVIRONMENT")
     assert engine() is first
 

@@ -27,6 +27,7 @@ POWERS = {
     "volume": "a directory that outlives sessions (volume_name)",
     "volume at once": "sessions that share a volume see what the others write as they write it",
     "volume watch": "how much is in a volume is watched while a cell runs",
+    "volume size": "a bound on what a volume may hold (volume_size)",
     "workspace": "files that are staged (repo_url, context_path)",
     "workspace size": "a bound on what a session makes of them (workspace_size)",
     "files": "the host's files are out of the guest's reach",
@@ -43,6 +44,7 @@ POWERS = {
     "tmp size": "a bound on temporary files (tmp_size)",
     "semaphores": "named semaphores and shared memory, which multiprocessing's pools need",
     "whole": "a sandbox that is killed from outside takes all its processes with it",
+    "with host": "a sandbox whose host is killed ends at once",
     "outside": "somebody on this machine can see and end the guest's processes",
 }
 

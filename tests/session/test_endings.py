@@ -55,7 +55,7 @@ CODE = {
     "it does so without ignoring SIGXFSZ, as C programs do":
         ("import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n" + WRITE, {"file_size": "1M"}, None, "file size"),
     "what is in its volume is over the volume's limits":
-        (VOLUME, {"volume_name": "full", "volume_size": "1M"}, None, "volume watch"),
+        (VOLUME, {"volume_name": "full", "volume_size": "1M"}, None, "volume size"),
     "what is in its workspace is over `--workspace-size` or `--workspace-files`":
         (WORKSPACE, {"context_path": [__file__], "workspace_size": "1M"}, None, "workspace size"),
     "it breaks the protocol": ("raw(b'\\0' * 24)\nimport time\ntime.sleep(60)", {}, None),
@@ -206,7 +206,7 @@ interp.execute("import time\\nwhile True: time.sleep(0.01)")
 """
 
 
-@pytest.mark.needs("outside")
+@pytest.mark.needs("outside", "with host")
 def test_a_host_that_is_killed_leaves_nothing(environment, marked):
     """If the host is killed, its sandboxes are killed, with all that they started."""
     host = subprocess.Popen([sys.executable, "-c", HOST % ([os.path.dirname(adapters.__file__), os.path.join(ROOT, "python")], environment.id)],

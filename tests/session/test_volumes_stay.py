@@ -78,7 +78,7 @@ def test_a_name_that_is_none_is_refused(volume):
         volume(volume_name="../x")
 
 
-@pytest.mark.needs("volume watch")
+@pytest.mark.needs("volume size", "volume watch")
 def test_a_volume_over_its_limit_ends_its_session_and_says_so(volume):
     """killed: volume size; sessions are refused until there is room."""
     interp = volume(volume_size="1M")
@@ -96,6 +96,7 @@ def test_a_volume_within_its_limit_is_not_disturbed(volume):
     assert interp.execute("1").ok
 
 
+@pytest.mark.needs("volume size")
 def test_a_cell_that_leaves_more_than_the_limit_says_so(volume):
     """killed: volume size, at the end of the cell at the latest."""
     interp = volume(volume_size="1M")

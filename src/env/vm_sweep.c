@@ -1,0 +1,134 @@
+/* env/vm_sweep.c: see vm_sweep.h. The list is asked for, what is an orphan is deleted one by one, and then the list is asked for again,
+ * which may have more, until it has none.
+ */
+#include "env/vm_sweep.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "env/owner_labels.h"
+
+enum { ANSWER_SECONDS = 60, ROUNDS = 50 };
+
+struct vm_sweep {
+    struct vm vm; /* stands for the one that is asked for */
+    environment_collected_fn *done;
+    void *arg;
+    struct list orphans;
+    size_t at;
+    unsigned removed, rounds;
+    struct rest_request *request;
+};
+
+static void sweep_free(struct vm_sweep *s)
+{
+    s->vm.env->sweep = NULL;
+    rest_cancel(s->request);
+    list_clear(&s->orphans);
+    free(s);
+}
+
+void vm_sweep_cancel(struct vms *env)
+{
+    if (env->sweep)
+        sweep_free(env->sweep);
+}
+
+static void finish(struct vm_sweep *s, const struct error *why)
+{
+    environment_collected_fn *done = s->done;
+    struct error told = *why;
+    void *arg = s->arg;
+    unsigned removed = s->removed;
+    sweep_free(s);
+    done(arg, removed, &told);
+}
+
+static int ask(struct vm_sweep *s, enum vm_step step, rest_done_fn *done, struct error *err)
+{
+    struct vm_ask what = { 0 };
+    int rc = s->vm.env->provider->ask(&s->vm, step, NULL, &what, err);
+    struct rest_ask sent = { .method = what.method,
+        .path = buf_text(&what.path),
+        .body = what.body,
+        .again = true,
+        .seconds = ANSWER_SECONDS,
+        .done = done,
+        .arg = s };
+    if (rc == 0)
+        rc = rest_send(s->vm.env->api, &sent, &s->request, err);
+    buf_free(&what.path);
+    json_object_put(what.body);
+    free(what.header);
+    return rc;
+}
+
+static void listed(void *arg, const struct rest_answer *answer);
+
+static void removed(void *arg, const struct rest_answer *answer);
+
+/* The next of them; behind the last one, another look. */
+static void go_on(struct vm_sweep *s)
+{
+    struct error err = { 0 };
+    if (s->at < s->orphans.count) {
+        snprintf(s->vm.id, sizeof s->vm.id, "%s", s->orphans.items[s->at++]);
+        if (ask(s, VM_DELETE, removed, &err) < 0)
+            finish(s, &err);
+        return;
+    }
+    if (s->orphans.count == 0 || s->rounds >= ROUNDS)
+        finish(s, &err);
+    else if (ask(s, VM_LIST, listed, &err) < 0)
+        finish(s, &err);
+}
+
+static void removed(void *arg, const struct rest_answer *answer)
+{
+    struct vm_sweep *s = arg;
+    s->request = NULL;
+    if (answer->error.code != ERROR_NONE && answer->error.code != ERROR_NOT_FOUND) {
+        finish(s, &answer->error);
+        return;
+    }
+    s->removed++;
+    go_on(s);
+}
+
+static void listed(void *arg, const struct rest_answer *answer)
+{
+    struct vm_sweep *s = arg;
+    struct error err = answer->error;
+    char id[VM_ID_SIZE];
+    s->request = NULL;
+    s->rounds++;
+    s->at = 0;
+    list_clear(&s->orphans);
+    for (size_t i = 0; err.code == ERROR_NONE; i++) {
+        cleanup_buf struct buf owner = { 0 }, machine = { 0 };
+        if (!s->vm.env->provider->listed(answer->body, i, id, &owner, &machine))
+            break;
+        if (id[0] && owner_labels_are_orphan(buf_text(&owner), buf_text(&machine)))
+            list_add(&s->orphans, id, &err);
+    }
+    if (err.code != ERROR_NONE)
+        finish(s, &err);
+    else
+        go_on(s);
+}
+
+int vm_sweep_start(struct vms *env, environment_collected_fn *done, void *arg, struct error *err)
+{
+    if (env->sweep)
+        return error_set(err, ERROR_ARGUMENT, "%s is swept already", env->provider->title);
+    struct vm_sweep *s = calloc(1, sizeof *s);
+    if (!s)
+        return error_memory(err);
+    *s = (struct vm_sweep){ .vm = { .env = env }, .done = done, .arg = arg };
+    env->sweep = s;
+    int rc = ask(s, VM_LIST, listed, err);
+    if (rc < 0)
+        sweep_free(s);
+    return rc;
+}

@@ -1,0 +1,370 @@
+/* net/websocket.c: see websocket.h. */
+#include "net/websocket.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "net/stream.h"
+#include "net/websocket_frame.h"
+
+enum {
+    KEY_SIZE = 16,
+    PONGS_WAITING = 1 << 20, /* bytes that wait: then a ping is not answered any more */
+};
+
+struct websocket {
+    struct websocket_events events;
+    void *arg;
+    enum error_code code;
+    char *peer;
+    struct buf accept; /* what the server's answer must have */
+    struct stream *stream;
+    struct websocket_decoder decoder;
+    struct buf out, text;
+    unsigned http;
+    bool open, heard;
+    bool over;      /* `closed` is told, or about to be */
+    unsigned depth; /* of our frames on the stack; the last one frees it */
+    bool closing;
+};
+
+static void websocket_free(struct websocket *ws)
+{
+    stream_close(ws->stream);
+    buf_free(&ws->accept);
+    buf_free(&ws->out);
+    buf_free(&ws->text);
+    free(ws->peer);
+    free(ws);
+}
+
+static void leave(struct websocket *ws)
+{
+    if (--ws->depth == 0 && ws->closing)
+        websocket_free(ws);
+}
+
+/* ---- to the server ---- */
+
+static int send_frame(struct websocket *ws, enum websocket_opcode opcode, const struct iovec *iov,
+    int count, struct error *err)
+{
+    unsigned char mask[4];
+    if (!ws->open || ws->over)
+        return 0;
+    if (getrandom(mask, sizeof mask, 0) != sizeof mask)
+        return error_set(err, ERROR_IO, "there are no random numbers");
+    buf_clear(&ws->out);
+    websocket_encode(&ws->out, opcode, mask, iov, count);
+    if (buf_failed(&ws->out))
+        return error_memory(err);
+    return stream_send(ws->stream, &(struct iovec){ ws->out.data, ws->out.len }, 1, err);
+}
+
+static void send_control(
+    struct websocket *ws, enum websocket_opcode opcode, const char *data, size_t len)
+{
+    send_frame(ws, opcode, &(struct iovec){ (void *)(uintptr_t)data, len }, 1, NULL);
+}
+
+static void send_close(struct websocket *ws, unsigned status)
+{
+    char code[2] = { (char)(status >> 8), (char)status };
+    send_control(ws, WEBSOCKET_CLOSE, code, status == WEBSOCKET_NO_STATUS ? 0 : sizeof code);
+}
+
+/* ---- its end ---- */
+
+static void tell_closed(struct websocket *ws, const struct websocket_end *end)
+{
+    if (ws->over)
+        return;
+    ws->over = true;
+    ws->events.closed(ws->arg, end);
+}
+
+static void tell_wrong(struct websocket *ws, enum websocket_status status, const struct error *why)
+{
+    struct websocket_end end = { .reason = "", .error = *why };
+    send_close(ws, status);
+    error_wrap(&end.error, "%.80s", ws->peer);
+    tell_closed(ws, &end);
+}
+
+static void closed_by_server(struct websocket *ws, const char *data, size_t len)
+{
+    char words[WEBSOCKET_CONTROL_MAX + 1];
+    struct websocket_end end = { .reason = words };
+    struct error err = { 0 };
+    const char *reason;
+    size_t n;
+    if (websocket_read_close(data, len, &end.status, &reason, &n, &err) < 0) {
+        tell_wrong(ws, WEBSOCKET_WRONG, &err);
+        return;
+    }
+    memcpy(words, reason, n);
+    words[n] = '\0';
+    send_close(ws, end.status);
+    tell_closed(ws, &end);
+}
+
+/* ---- from the server ---- */
+
+static void take_text(struct websocket *ws, bool end, const char *data, size_t len)
+{
+    struct error why = { 0 };
+    buf_append(&ws->text, data, len);
+    if (!end && !buf_failed(&ws->text))
+        return;
+    cleanup_buf struct buf text = ws->text;
+    ws->text = (struct buf){ 0 };
+    if (buf_failed(&text)) {
+        error_memory(&why);
+        tell_wrong(ws, WEBSOCKET_TOO_LARGE, &why);
+    } else if (!text_is_utf8(buf_text(&text), text.len, NULL)) {
+        error_set(&why, ERROR_PROTOCOL, "a WebSocket message of text is none");
+        tell_wrong(ws, WEBSOCKET_NO_TEXT, &why);
+    } else {
+        ws->events.text(ws->arg, buf_text(&text), text.len);
+    }
+}
+
+static bool take_piece(
+    void *arg, enum websocket_opcode kind, bool end, const char *data, size_t len)
+{
+    struct websocket *ws = arg;
+    if (kind == WEBSOCKET_TEXT)
+        take_text(ws, end, data, len);
+    else if (kind == WEBSOCKET_BINARY && len > 0)
+        ws->events.bytes(ws->arg, data, len);
+    else if (kind == WEBSOCKET_CLOSE)
+        closed_by_server(ws, data, len);
+    else if (kind == WEBSOCKET_PING && stream_waiting(ws->stream) < PONGS_WAITING)
+        send_control(ws, WEBSOCKET_PONG, data, len);
+    return !ws->closing && !ws->over;
+}
+
+static void stream_bytes(void *arg, const char *data, size_t len)
+{
+    struct websocket *ws = arg;
+    struct error why = { 0 };
+    enum websocket_status status;
+    ws->depth++;
+    ws->heard = true;
+    if (websocket_decode(&ws->decoder, data, len, take_piece, ws, &status, &why) < 0 &&
+        !ws->closing)
+        tell_wrong(ws, status, &why);
+    leave(ws);
+}
+
+static void stream_connected(void *arg)
+{
+    struct websocket *ws = arg;
+    ws->depth++;
+    ws->open = ws->heard = true;
+    ws->events.connected(ws->arg);
+    leave(ws);
+}
+
+static void stream_closed(void *arg, const struct error *why)
+{
+    struct websocket *ws = arg;
+    struct websocket_end end = { .http = ws->http, .reason = "", .error = *why };
+    ws->depth++;
+    if (why->code == ERROR_NONE)
+        error_set(&end.error, ws->code, "%.80s: the connection ended without a word", ws->peer);
+    tell_closed(ws, &end);
+    leave(ws);
+}
+
+/* ---- the handshake ---- */
+
+/* Where a line of the head that begins with this name has its value; NULL: there is none. `len` is without the white space around. */
+static const char *find_header(const char *head, const char *name, size_t *len)
+{
+    size_t n = strlen(name);
+    for (const char *line = head; (line = strstr(line, "\r\n")) && line[2] != '\r';) {
+        line += 2;
+        if (strncasecmp(line, name, n) != 0 || line[n] != ':')
+            continue;
+        const char *value = line + n + 1;
+        value += strspn(value, " \t");
+        *len = strcspn(value, "\r\n");
+        while (*len > 0 && strchr(" \t", value[*len - 1]))
+            (*len)--;
+        return value;
+    }
+    return NULL;
+}
+
+/* Whether this is the header's value, or one of the words in it. */
+static bool has_word(const char *head, const char *name, const char *word)
+{
+    size_t len = 0, n = strlen(word);
+    const char *at = find_header(head, name, &len), *end = at ? at + len : NULL;
+    while (at && at < end) {
+        size_t part = strcspn(at, ",\r\n"), white = strspn(at, " \t");
+        if (part >= white + n && strncasecmp(at + white, word, n) == 0 &&
+            strspn(at + white + n, " \t") >= part - white - n)
+            return true;
+        at += part + 1;
+    }
+    return false;
+}
+
+static int refused(struct websocket *ws, const char *what, struct error *err)
+{
+    return error_set(err, ERROR_PROTOCOL, "%.80s: its answer %s", ws->peer, what);
+}
+
+static int agree(void *arg, unsigned status, const char *head, struct error *err)
+{
+    struct websocket *ws = arg;
+    size_t len = 0;
+    const char *body = strstr(head, "\r\n\r\n"), *accept;
+    if (status != 101) {
+        ws->http = status;
+        return error_set(err, ws->code, "%.80s: %.*s: %.120s", ws->peer, (int)strcspn(head, "\r\n"),
+            head, body ? body + 4 : "");
+    }
+    if (!has_word(head, "Upgrade", "websocket") || !has_word(head, "Connection", "Upgrade"))
+        return refused(ws, "is no upgrade to a WebSocket", err);
+    accept = find_header(head, "Sec-WebSocket-Accept", &len);
+    if (!accept || len != ws->accept.len || memcmp(accept, ws->accept.data, len) != 0)
+        return refused(ws, "was not made for this request (Sec-WebSocket-Accept)", err);
+    if (find_header(head, "Sec-WebSocket-Extensions", &len) ||
+        find_header(head, "Sec-WebSocket-Protocol", &len))
+        return refused(ws, "has an extension or a subprotocol, which nobody asked for", err);
+    return 0;
+}
+
+static int make_accept(struct websocket *ws, const char *key, struct error *err)
+{
+    unsigned char digest[HASH_SHA1_SIZE];
+    cleanup_buf struct buf text = { 0 };
+    buf_printf(&text, "%s258EAFA5-E914-47DA-95CA-C5AB0DC85B11", key); /* section 1.3 */
+    if (buf_failed(&text))
+        return error_memory(err);
+    int rc = hash_sha1(text.data, text.len, digest, err);
+    if (rc == 0)
+        json_append_base64(&ws->accept, digest, sizeof digest);
+    return rc == 0 && buf_failed(&ws->accept) ? error_memory(err) : rc;
+}
+
+static bool fits_a_line(const char *text)
+{
+    return text[strcspn(text, "\r\n")] == '\0';
+}
+
+/* The request, and with it what the answer has to be. */
+static int make_request(
+    struct websocket *ws, const struct websocket_options *o, struct buf *out, struct error *err)
+{
+    unsigned char random[KEY_SIZE];
+    cleanup_buf struct buf key = { 0 };
+    const char *host = strstr(o->url, "://");
+    if (!host || !fits_a_line(o->url) || strchr(o->url, ' '))
+        return error_set(err, ERROR_ARGUMENT, "%.80s: its address is no URL", o->peer);
+    host += 3;
+    if (getrandom(random, sizeof random, 0) != sizeof random)
+        return error_set(err, ERROR_IO, "there are no random numbers");
+    json_append_base64(&key, random, sizeof random);
+    size_t n = strcspn(host, "/?");
+    buf_printf(out,
+        "GET %s%s HTTP/1.1\r\nHost: %.*s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n",
+        host[n] == '/' ? "" : "/", host + n, (int)n, host, buf_text(&key));
+    for (size_t i = 0; i < o->header_count; i++) {
+        if (!fits_a_line(o->headers[i]))
+            return error_set(err, ERROR_ARGUMENT, "a header of the request has a line break");
+        buf_printf(out, "%s\r\n", o->headers[i]);
+    }
+    buf_puts(out, "\r\n");
+    if (buf_failed(out) || buf_failed(&key))
+        return error_memory(err);
+    return make_accept(ws, buf_text(&key), err);
+}
+
+/* ---- the user's ---- */
+
+static int connect_to(
+    struct loop *loop, struct websocket *ws, const struct websocket_options *o, struct error *err)
+{
+    static const struct stream_events events = { stream_connected, stream_bytes, stream_closed };
+    cleanup_buf struct buf request = { 0 };
+    int rc = make_request(ws, o, &request, err);
+    if (rc < 0)
+        return rc;
+    struct stream_options options = { .url = o->url,
+        .way = o->way,
+        .peer = o->peer,
+        .code = o->code,
+        .connect_timeout = o->connect_timeout,
+        .upgrade = buf_text(&request),
+        .agree = agree };
+    return stream_open(loop, &options, &events, ws, &ws->stream, err);
+}
+
+int websocket_open(struct loop *loop, const struct websocket_options *options,
+    const struct websocket_events *events, void *arg, struct websocket **out, struct error *err)
+{
+    struct websocket *ws = calloc(1, sizeof *ws);
+    if (!ws)
+        return error_memory(err);
+    *ws = (struct websocket){ .events = *events,
+        .arg = arg,
+        .code = options->code,
+        .decoder.message_max = options->message_max };
+    ws->peer = strdup(options->peer);
+    int rc = ws->peer ? connect_to(loop, ws, options, err) : error_memory(err);
+    if (rc < 0) {
+        websocket_free(ws);
+        return rc;
+    }
+    *out = ws;
+    return 0;
+}
+
+int websocket_send(struct websocket *ws, const struct iovec *iov, int count, struct error *err)
+{
+    return send_frame(ws, WEBSOCKET_BINARY, iov, count, err);
+}
+
+void websocket_ping(struct websocket *ws)
+{
+    send_control(ws, WEBSOCKET_PING, "", 0);
+}
+
+bool websocket_heard(struct websocket *ws)
+{
+    bool heard = ws->heard;
+    ws->heard = false;
+    return heard;
+}
+
+size_t websocket_waiting(const struct websocket *ws)
+{
+    return stream_waiting(ws->stream);
+}
+
+void websocket_pause(struct websocket *ws, bool paused)
+{
+    stream_pause(ws->stream, paused);
+}
+
+void websocket_close(struct websocket *ws)
+{
+    if (!ws)
+        return;
+    ws->depth++;
+    send_close(ws, WEBSOCKET_NORMAL);
+    ws->closing = ws->over = true;
+    leave(ws);
+}

@@ -1,0 +1,81 @@
+"""The whole life of a sandbox by Prime's own SDK (prime-sandboxes): run by test_prime.py against tests/fakes/prime.py, which so has what
+the SDK asks for and not what our client would like."""
+import asyncio
+import json
+import os
+import urllib.request
+
+from prime_sandboxes import APIClient, AsyncSandboxClient, CreateSandboxRequest, SandboxClient
+from prime_sandboxes.core import UnauthorizedError
+from prime_sandboxes.exceptions import SandboxNotRunningError
+
+
+def order(**asked):
+    urllib.request.urlopen(urllib.request.Request(os.environ["PRIME_API_BASE_URL"] + "/_fake", json.dumps(asked).encode(), method="POST"))
+
+
+def request(name, **more):
+    return CreateSandboxRequest(name=name, docker_image="python:3.12-slim", network_allowlist=[], timeout_minutes=10,
+                                idle_timeout_minutes=5, labels=["sdk"], **more)
+
+
+def life():
+    client = SandboxClient(APIClient())
+    box = client.create(request("first", idempotency_key="one"))
+    assert box.status == "PENDING" and box.vm and box.network_allowlist == []
+    assert client.create(request("first", idempotency_key="one")).id == box.id, "created twice"
+    client.wait_for_creation(box.id)
+    assert client.get(box.id).status == "RUNNING"
+    said = client.execute_command(box.id, "echo out; echo err >&2; exit 3")
+    assert (said.stdout, said.stderr, said.exit_code) == ("out\n", "err\n", 3), said
+    assert client.get_network(box.id).policy.allowlist == []
+    order(expire=True)      # the SDK gets another token
+    assert client.execute_command(box.id, "pwd").exit_code == 0
+    assert [b.id for b in client.list(labels=["sdk"], exclude_terminated=True).sandboxes] == [box.id]
+    client.delete(box.id)
+    assert client.get(box.id).status == "TERMINATED"
+    try:
+        client.execute_command(box.id, "true")
+        raise SystemExit("a command in a sandbox that is gone")
+    except SandboxNotRunningError:
+        pass
+    second = client.create(request("second"))
+    assert client.bulk_delete(labels=["sdk"]).succeeded.count(second.id) == 1
+    order(fail=["IMAGE_PULL_FAILED", "no such image"])
+    third = client.create(request("third"))
+    try:
+        client.wait_for_creation(third.id)
+        raise SystemExit("a sandbox without an image")
+    except SandboxNotRunningError as e:
+        assert "no such image" in str(e), e
+    try:
+        SandboxClient(APIClient(api_key="wrong")).get(box.id)
+        raise SystemExit("a wrong key was taken")
+    except UnauthorizedError:
+        pass
+
+
+async def process():
+    async with AsyncSandboxClient() as client:
+        box = await client.create(request("live"))
+        await client.wait_for_creation(box.id)
+        live = await client.open_process(box.id, "echo begun; read line; echo got $line; read line; exit 7")
+        first = await live.stdout.__anext__()
+        assert first == b"begun\n", first
+        await live.write_stdin(b"one\n")
+        assert await live.stdout.__anext__() == b"got one\n"
+        order(cut=True)                                     # the SDK attaches again
+        await asyncio.sleep(1.5)
+        await live.write_stdin(b"two\n")
+        assert await live.wait() == 7
+        again = await client.open_process(box.id, "sleep 1000")
+        await again.kill()
+        assert await again.wait() != 0
+        await live.aclose()
+        await again.aclose()
+        await client.delete(box.id)
+
+
+life()
+asyncio.run(process())
+print("all")
