@@ -15,13 +15,6 @@ def locally(monkeypatch):
     monkeypatch.setenv("DROSTE_ENVIRONMENT", "local")
 
 
-@pytest.mark.parametrize("kind, account", [(ModalInterpreter, "Modal account")])
-def test_an_environment_that_is_not_here_says_what_it_needs(kind, account, monkeypatch):
-    monkeypatch.delenv("DROSTE_ENVIRONMENT", raising=False)
-    with pytest.raises(droste.UnsupportedError, match=account):
-        kind().start()
-
-
 @pytest.mark.parametrize("kind", [ModalInterpreter, DaytonaInterpreter])
 def test_the_same_program_runs_locally(kind, locally):
     """The twin; submitted fields come first then, whatever they are called."""
@@ -151,10 +144,11 @@ def test_a_configurations_limits_are_the_rlms():
 
 
 def test_an_environment_elsewhere_is_refused_when_it_runs(monkeypatch):
-    """With its name and what it needs; what it would take is not looked at before."""
+    """With its name; nothing is started before."""
     monkeypatch.delenv("DROSTE_ENVIRONMENT", raising=False)
+    monkeypatch.setenv("DROSTE_MODAL_PYTHON", "/nowhere/python3")
     rlm = droste.RLM(lambda messages: "x", environment="modal", environment_kwargs={"app_name": "a", "timeout": 600})
-    with pytest.raises(droste.UnsupportedError, match="Modal account"):
+    with pytest.raises(droste.NotFoundError, match="bridge for modal: /nowhere"):
         rlm.run("q")
 
 
