@@ -14,16 +14,15 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/process.h"
+#include "env/bridge_collect.h"
 #include "env/bridge_spec.h"
 #include "env/carried.h"
-#include "env/owner_labels.h"
 
 enum {
     READ_SIZE = 65536,
     LINE_LIMIT = 65536,
     LONG_LINE_LIMIT = 1 << 20, /* of who has greeted: lists of sandboxes are long */
     GOODBYE_MS = 5000,         /* for it to end what it has opened */
-    COLLECT_MS = 120000,
     TITLE_MAX = 90,
 };
 
@@ -40,19 +39,6 @@ struct crossing {
     char *far_id;
 };
 LIST_HEAD(crossing_list, crossing);
-
-/* Sandboxes of dead hosts are being removed. */
-struct collecting {
-    bool active;
-    int64_t number; /* of the last question */
-    environment_collected_fn *done;
-    void *arg;
-    struct json_object *found;
-    size_t at;
-    unsigned removed;
-    struct error why;
-    struct timer *over;
-};
 
 struct bridge {
     struct carrier_ops ops;
@@ -82,8 +68,6 @@ static struct crossing *find(const struct bridge *b, int64_t id)
 
 /* ---- its life ---- */
 
-static void collected(struct bridge *b, const struct error *why);
-
 /* It is gone, or is to be: so are all of its sandboxes. */
 static void give_up(struct bridge *b, const struct error *why)
 {
@@ -99,7 +83,7 @@ static void give_up(struct bridge *b, const struct error *why)
     b->heard = false;
     LIST_FOREACH(c, &b->crossings, link)
     carrier_ended(c->carrier, &told);
-    collected(b, &told);
+    collecting_end(&b->collecting, &told);
 }
 
 static void refuse(struct bridge *b, const char *what)
@@ -132,19 +116,10 @@ static int64_t id_in(struct json_object *o, const char *key)
     return json_get_int(o, key, 0);
 }
 
-/* Why something failed, as the program says it. */
-static void told_why(const struct bridge *b, struct json_object *o, struct error *why)
-{
-    const char *text = json_get_string(o, "why", NULL);
-    if (text)
-        error_set(why, error_code_named(json_get_string(o, "kind", NULL), ERROR_ENVIRONMENT),
-            "%.60s: %.170s", b->title, text);
-}
-
 static void told_end(struct crossing *c, struct json_object *o)
 {
     struct error why = { 0 };
-    told_why(c->bridge, o, &why);
+    bridge_told_why(c->bridge->title, o, &why);
     carrier_ended(c->carrier, &why);
 }
 
@@ -162,7 +137,7 @@ static void cannot_collect(struct bridge *b)
 {
     struct error why = { 0 };
     error_set(&why, ERROR_UNSUPPORTED, "%s does not say that it can list its sandboxes", b->title);
-    collected(b, &why);
+    collecting_end(&b->collecting, &why);
 }
 
 /* One that begins with something else knows nothing of greetings, and of powers. */
@@ -189,8 +164,6 @@ static void take_text(struct crossing *c, bool is_news, const char *text)
         c->far_id = strdup(text);
 }
 
-static bool take_collected(struct bridge *b, struct json_object *o);
-
 /* False for what is no message. Of a sandbox that was closed meanwhile nothing is heard. */
 static bool take_message(struct bridge *b, struct json_object *o)
 {
@@ -213,8 +186,8 @@ static bool take_message(struct bridge *b, struct json_object *o)
         take_text(c, true, json_get_string(o, "text", ""));
     else if ((c = find(b, id_in(o, "id"))))
         take_text(c, false, json_get_string(o, "text", ""));
-    else if (take_collected(b, o))
-        return true;
+    else if (collecting_take(&b->collecting, o, &b->process.to_send))
+        return process_send(&b->process) == 0;
     return id_in(o, "joined") > 0 || id_in(o, "lost") > 0 || id_in(o, "ended") > 0 ||
            id_in(o, "news") > 0 || id_in(o, "id") > 0;
 }
@@ -305,75 +278,7 @@ static void bridge_end(void *own)
     free(c);
 }
 
-/* ---- what dead hosts have left ---- */
-
-static void collected(struct bridge *b, const struct error *why)
-{
-    struct collecting *c = &b->collecting;
-    environment_collected_fn *done = c->done;
-    void *arg = c->arg;
-    unsigned removed = c->removed;
-    struct error told = *why;
-    if (!c->active)
-        return;
-    timer_free(c->over);
-    json_object_put(c->found);
-    *c = (struct collecting){ .number = c->number };
-    if (done)
-        done(arg, removed, &told);
-}
-
-static void collect_too_long(void *arg)
-{
-    struct bridge *b = arg;
-    struct error why = { 0 };
-    error_set(&why, ERROR_TIMEOUT, "%s does not say which sandboxes there are", b->title);
-    collected(b, &why);
-}
-
-static bool is_orphan(struct json_object *sandbox)
-{
-    struct json_object *labels = json_get_typed(sandbox, "labels", json_type_object);
-    return owner_labels_are_orphan(
-        json_get_string(labels, LABEL_OWNER, ""), json_get_string(labels, LABEL_MACHINE, ""));
-}
-
-static void remove_next(struct bridge *b)
-{
-    struct collecting *c = &b->collecting;
-    struct buf *out = &b->process.to_send;
-    while (c->at < json_length(c->found)) {
-        struct json_object *sandbox = json_object_array_get_idx(c->found, c->at++);
-        const char *id = json_get_string(sandbox, "id", "");
-        if (!*id || !is_orphan(sandbox))
-            continue;
-        buf_printf(out, "{\"remove\":%lld,\"id\":", (long long)++c->number);
-        json_append_string(out, id, strlen(id));
-        buf_puts(out, "}\n");
-        process_send(&b->process);
-        return;
-    }
-    struct error why = c->why;
-    collected(b, &why);
-}
-
-static bool take_collected(struct bridge *b, struct json_object *o)
-{
-    struct collecting *c = &b->collecting;
-    int64_t listed = id_in(o, "listed"), removed = id_in(o, "removed");
-    if (listed <= 0 && removed <= 0)
-        return false;
-    if (!c->active || (listed ? listed : removed) != c->number)
-        return true;
-    if (c->why.code == ERROR_NONE)
-        told_why(b, o, &c->why);
-    if (listed > 0 && !c->found)
-        c->found = json_object_get(json_get_typed(o, "sandboxes", json_type_array));
-    else if (removed > 0 && !json_get_string(o, "why", NULL))
-        c->removed++;
-    remove_next(b);
-    return true;
-}
+/* ---- its beginning ---- */
 
 static int run_program(struct bridge *b, struct error *err)
 {
@@ -392,27 +297,12 @@ static int bridge_collect(
     void *arg, environment_collected_fn *done, void *done_arg, struct error *err)
 {
     struct bridge *b = arg;
-    struct collecting *c = &b->collecting;
-    struct buf *out = &b->process.to_send;
-    cleanup_buf struct buf owner = { 0 }, machine = { 0 };
     int rc = run_program(b, err);
-    if (rc < 0)
-        return rc;
-    c->done = done;
-    c->arg = done_arg;
-    if (c->active)
-        return 0;
-    c->over = timer_new(b->loop, collect_too_long, b);
-    if (!c->over)
-        return error_memory(err);
-    timer_start(c->over, COLLECT_MS, 0);
-    c->active = true;
-    owner_labels(&owner, &machine);
-    buf_printf(out, "{\"list\":%lld,\"labels\":{\"" LABEL_MACHINE "\":", (long long)++c->number);
-    json_append_string(out, buf_text(&machine), machine.len);
-    buf_puts(out, "}}\n");
-    process_send(&b->process);
-    return 0;
+    if (rc == 0)
+        rc = collecting_start(&b->collecting, b->loop, &b->process.to_send, done, done_arg, err);
+    if (rc == 0)
+        process_send(&b->process);
+    return rc;
 }
 
 /* ---- the carrier ---- */
@@ -468,7 +358,7 @@ static void bridge_free(void *arg)
     struct pollfd gone = { .fd = b->process.pidfd, .events = POLLIN };
     struct error none = { 0 };
     b->collecting.done = NULL;
-    collected(b, &none);
+    collecting_end(&b->collecting, &none);
     if (b->process.pid > 0) {
         close_fd(&b->process.in);
         (void)poll(&gone, 1, b->program.goodbye_ms);
@@ -495,6 +385,7 @@ static int open_program(struct loop *loop, const struct bridge_program *program,
     process_init(&b->process);
     LIST_INIT(&b->crossings);
     snprintf(b->title, sizeof b->title, "%s%s%s", program->name, path ? ":" : "", path ? path : "");
+    b->collecting.title = b->title;
     b->ops = (struct carrier_ops){ .name = program->name,
         .powers = &b->powers,
         .traits = program->keeps_volumes ? TRAIT_VOLUMES : 0,

@@ -15,13 +15,6 @@ def locally(monkeypatch):
     monkeypatch.setenv("DROSTE_ENVIRONMENT", "local")
 
 
-def test_an_environment_that_is_not_configured_says_what_it_needs(monkeypatch):
-    for name in ("DROSTE_ENVIRONMENT", "DAYTONA_API_KEY", "DAYTONA_JWT_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(droste.ConfigError, match="DAYTONA_API_KEY"):
-        DaytonaInterpreter().start()
-
-
 @pytest.mark.parametrize("kind", [ModalInterpreter, DaytonaInterpreter])
 def test_the_same_program_runs_locally(kind, locally):
     """The twin; submitted fields come first then, whatever they are called."""
@@ -150,12 +143,12 @@ def test_a_configurations_limits_are_the_rlms():
     assert dict(create_rlm_from_config(RLMConfig())._pairs) == {"env": "local"}
 
 
-def test_an_environment_elsewhere_is_asked_when_it_runs(monkeypatch):
-    """What it would take is not looked at before."""
-    for name in ("DROSTE_ENVIRONMENT", "DAYTONA_API_KEY", "DAYTONA_JWT_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    rlm = droste.RLM(lambda messages: "x", environment="daytona", environment_kwargs={"name": "a", "timeout": 600})
-    with pytest.raises(droste.ConfigError, match="DAYTONA_API_KEY"):
+def test_an_environment_elsewhere_is_refused_when_it_runs(monkeypatch):
+    """With its name; nothing is started before."""
+    monkeypatch.delenv("DROSTE_ENVIRONMENT", raising=False)
+    monkeypatch.setenv("DROSTE_MODAL_PYTHON", "/nowhere/python3")
+    rlm = droste.RLM(lambda messages: "x", environment="modal", environment_kwargs={"app_name": "a", "timeout": 600})
+    with pytest.raises(droste.NotFoundError, match="bridge for modal: /nowhere"):
         rlm.run("q")
 
 

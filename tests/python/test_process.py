@@ -92,8 +92,10 @@ def test_an_engine_serves_those_of_its_kind(monkeypatch):
     assert engine() is first is engine(memory="1G", execute_timeout=20)
     assert engine(isolation="process") is not first is not engine(preload=["csv"])
     monkeypatch.setenv("DROSTE_ENVIRONMENT", "modal")
-    with pytest.raises(droste.UnsupportedError, match="Modal"):
+    monkeypatch.setenv("DROSTE_MODAL_PYTHON", "/nowhere/python3")
+    with pytest.raises(droste.NotFoundError, match="modal"):
         engine()
+    monkeypatch.delenv("DROSTE_MODAL_PYTHON")
     monkeypatch.delenv("DROSTE_ENVIRONMENT")
     assert engine() is first
 
