@@ -21,7 +21,7 @@
 enum {
     LIFE_SECONDS = 3600,
     LIFE_MOST = 24 * 3600,
-    IDLE_SECONDS = 300, /* without us */
+    IDLE_SECONDS = 900, /* without us */
     STAYS = 3,          /* how often we say within these that we are there */
     LISTED = 100,
 };

@@ -21,7 +21,7 @@
 enum {
     LIFE_SECONDS = 3600,
     LIFE_MOST = 24 * 3600,
-    IDLE_SECONDS = 600,
+    IDLE_SECONDS = 900,
     LISTED = 100,
 };
 

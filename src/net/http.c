@@ -229,6 +229,7 @@ static void transfer_fail(struct http_transfer *t, CURLcode curl)
     enum error_code code = code_of(t->http, trouble);
     if (!f || !f->again)
         result.unsent = false;
+    result.hopeless = f && !f->again && trouble != TROUBLE_CUT;
     const char *words = t->words[0] ? t->words : curl_easy_strerror(curl);
     if (t->too_large)
         error_set(&result.error, t->http->options.codes.reply,

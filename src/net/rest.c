@@ -29,6 +29,7 @@ enum {
     CONNECTIONS = 64,
     CONNECT_SECONDS = 10,
     TRIES = 7,
+    TRIES_UNHEARD = 4, /* where nobody answers at all */
     WORDS_MOST = 150, /* bytes of a service's words in an error */
 };
 
@@ -175,7 +176,8 @@ static double pause_before_next(const struct rest_request *q, const struct http_
     may |= result->error.code == ERROR_NONE && result->status == 429;
     for (size_t i = 0; i < array_length(passing); i++)
         may |= q->again && result->error.code == ERROR_NONE && result->status == passing[i];
-    if (!may || q->told_some || q->tries >= TRIES)
+    bool answered = result->error.code == ERROR_NONE;
+    if (!may || result->hopeless || q->told_some || q->tries >= (answered ? TRIES : TRIES_UNHEARD))
         return -1;
     (void)!getrandom(&noise, sizeof noise, GRND_NONBLOCK);
     double pause = PAUSE_FIRST * (double)(1u << (q->tries - 1));
