@@ -28,7 +28,8 @@ enum {
     TOKEN_MARGIN = 60, /* seconds before its end a token is renewed */
     LEAVE_SECONDS = 30,
     GOODBYE_SECONDS = 15, /* for what is left to be deleted, when the environment ends */
-    LEASE_SECONDS = 90,   /* without a word from us */
+    LEASE_SECONDS =
+        3600, /* of the supervisor, without a word of the host, who may do other things meanwhile */
     REFUSALS_MOST = 6,
 };
 

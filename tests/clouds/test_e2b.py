@@ -19,7 +19,7 @@ def test_the_sandbox_is_what_was_asked_for(fake, opened):
     """Each setting reaches what it names; the network is blocked unless it is asked for, and a limit in time is always set."""
     interp = opened()
     asked = box_of(fake)[1]["asked"]
-    assert asked["templateID"] == "base" and asked["allow_internet_access"] is False and asked["timeout"] == 300
+    assert asked["templateID"] == "base" and asked["allow_internet_access"] is False and asked["timeout"] == 900
     assert asked["metadata"]["droste"] == "1"
     interp.shutdown()
     interp = opened(image="code-interpreter-v1", label=["who=me"], network_allow=["example.org"], idle_timeout=60)
