@@ -32,6 +32,7 @@ def metadata():
     return ("Metadata-Version: 2.1\nName: droste\nVersion: %s\n"
             "Summary: A runtime for Recursive Language Models: sandboxed Python sessions, models, budgets, records\n"
             "License: Apache-2.0\nRequires-Python: >=3.9\nClassifier: Typing :: Typed\n"
+            "Provides-Extra: modal\nRequires-Dist: modal>=1.6; extra == 'modal'\n"
             "Description-Content-Type: text/markdown\n\n%s" % (version(), about))
 
 

@@ -181,5 +181,7 @@ def _list_options() -> Iterator[Option]:
 options = {option.name.decode(): option for option in _list_options()}
 #: the variables of the environment that the settings have
 variables = tuple(o.environment.decode() for o in options.values() if o.environment) + (
-    "GOOGLE_API_KEY", "DROSTE_CONFIG", "XDG_CONFIG_HOME", "HOME", "VIRTUAL_ENV", "PATH", "DROSTE_HOME")
+    "GOOGLE_API_KEY", "DROSTE_CONFIG", "XDG_CONFIG_HOME", "HOME", "VIRTUAL_ENV", "PATH", "DROSTE_HOME",
+    "DROSTE_MODAL_PYTHON", "MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET", "MODAL_SERVER_URL", "MODAL_PROFILE", "MODAL_ENVIRONMENT",
+    "MODAL_CONFIG_PATH")
 version = quick.droste_version().decode()

@@ -6,7 +6,7 @@ import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from .errors import ArgumentError, UnsupportedError
-from . import _daytona, _settings
+from . import _daytona, _modal, _settings
 
 #: backend: the provider's word in a model's name, the settings of its key and its server
 BACKENDS: Dict[str, Tuple[str, str, str]] = {
@@ -157,7 +157,7 @@ ENVIRONMENT_SETTINGS = {
 #: what an environment has by default where the program names it
 ENVIRONMENT_DEFAULTS = {"docker": {"execute-timeout": 120.0, "broker-timeout": 60.0}}
 #: those that this version has
-HERE = (None, "local", "docker", "daytona")
+HERE = (None, "local", "docker", "daytona", "modal")
 #: what only an environment elsewhere can have; of no meaning where the program runs locally instead
 ELSEWHERE = frozenset(("app_name", "image", "name", "docker_image", "timeout_minutes", "network_access", "api_key", "target", "cpu",
                        "memory", "disk", "auto_stop_interval", "proxy_http_timeout_s", "secret_name", "app", "secrets",
@@ -181,6 +181,8 @@ def _take_environment(settings: Dict[str, Any], names: Names) -> None:
         settings["rules"], settings["allow-import"] = True, sorted(roots)
     if name == "daytona":
         kwargs = _daytona.environment(kwargs, settings)
+    if name == "modal":
+        _modal.take(kwargs)
     for word, value in kwargs.items():
         if name in (None, "local") and word in ELSEWHERE and wanted not in (None, "local"):
             continue        # the program was written for elsewhere

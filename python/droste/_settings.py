@@ -6,7 +6,7 @@ import difflib
 import os
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
-from . import _library
+from . import _library, _modal
 from ._values import c_text
 from .errors import ArgumentError
 
@@ -28,7 +28,7 @@ def exists(name: str) -> bool:
     return name in _library.options
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: Any) -> Iterator[Any]:
     if isinstance(value, bool):
         yield "yes" if value else "no"
     elif isinstance(value, float):
@@ -37,6 +37,8 @@ def _texts(value: Any) -> Iterator[str]:
         yield str(value)
     elif isinstance(value, os.PathLike):
         yield os.fspath(value)
+    elif callable(value):       # known when a session is opened
+        yield value
     elif isinstance(value, Mapping):
         for name, one in value.items():
             yield "%s=%s" % (name, next(_texts(one)))
@@ -45,9 +47,12 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(one)
 
 
-def pairs(settings: Dict[str, Any]) -> List[Tuple[str, str]]:
-    """Names and values, checked; None is as if it had not been said. A list, once for each value."""
-    found: List[Tuple[str, str]] = []
+def pairs(settings: Dict[str, Any]) -> List[Tuple[str, Any]]:
+    """Names and values, checked; None is as if it had not been said. A list, once for each value. A function is called, and gives
+    the value, when a session is opened."""
+    found: List[Tuple[str, Any]] = []
+    if (settings.get("env") or os.environ.get("DROSTE_ENVIRONMENT")) == "modal":
+        settings = _modal.prepare(settings)
     for word, value in settings.items():
         if value is None:
             continue
@@ -55,13 +60,13 @@ def pairs(settings: Dict[str, Any]) -> List[Tuple[str, str]]:
     return found
 
 
-def key(found: List[Tuple[str, str]]) -> Tuple[Any, ...]:
+def key(found: List[Tuple[str, Any]]) -> Tuple[Any, ...]:
     """Which engine fits: of the same kind of sandbox, in the same environment of variables."""
     return (tuple(pair for pair in found if pair[0] in FUNDAMENTAL),
             tuple(map(os.environ.get, _library.variables)))
 
 
-def words(found: List[Tuple[str, str]]) -> Any:
+def words(found: List[Tuple[str, Any]]) -> Any:
     """As droste_session_start and droste_request take them."""
-    texts = [text for name, value in found for text in (name.encode(), c_text(value, "the setting %r" % name))]
+    texts = [text for name, value in found for text in (name.encode(), c_text(value() if callable(value) else value, "the setting %r" % name))]
     return (ctypes.c_char_p * (len(texts) + 1))(*texts, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, Mapping, Optional, Sequence
 
-from . import _daytona, _names
+from . import _daytona, _modal, _names
 from ._values import literal
 from .errors import ArgumentError, UnsupportedError
 from .interpreter import Interpreter
@@ -66,6 +66,8 @@ class _Elsewhere(Interpreter):
         settings["execute_timeout"] = given["execute_timeout"] or given["timeout"]
         settings.update(timeout=given["timeout"], max_llm_calls=given["max_llm_calls"],
                         llm_call_timeout=given["llm_call_timeout"])
+        if self._kind == "ModalInterpreter" and environment == "modal":
+            _modal.interpreter(given, settings)
         for name, setting in STAGED.items():
             if given.get(name) is not None:
                 settings[setting] = given[name]

@@ -15,7 +15,7 @@
 
 #define TAIL_LIMIT ((size_t)2048)
 
-enum { WORDS_MOST = PROCESS_WORDS_SIZE - 3, PIECE = 4096 };
+enum { WORDS_MOST = PROCESS_WORDS_SIZE - 3, PIECE = 4096, WORDS_COUNT_MAX = 8 };
 
 /* ---- its end ---- */
 
@@ -111,6 +111,12 @@ int process_send(struct process *p)
     return p->in_watch ? watch_events(p->in_watch, UV_WRITABLE) : -1;
 }
 
+void process_send_now(struct process *p)
+{
+    if (p->in_watch)
+        input_ready(p, 0, UV_WRITABLE);
+}
+
 static bool watch_ends(
     struct process *p, struct loop *loop, watch_fn *output, watch_fn *ended, void *arg)
 {
@@ -126,6 +132,15 @@ static bool watch_ends(
            watch_events(p->exit_watch, UV_READABLE) == 0;
 }
 
+static int spawn_with_words(
+    struct process *p, const char *path, const char *what, const int ends[3], struct error *err)
+{
+    const char *words[WORDS_COUNT_MAX + 2] = { path };
+    for (size_t i = 0; p->words && p->words[i] && i < WORDS_COUNT_MAX; i++)
+        words[i + 1] = p->words[i];
+    return spawn_program(words, what, ends, &p->pid, err);
+}
+
 int process_start(struct process *p, struct loop *loop, const char *path, const char *what,
     watch_fn *output, watch_fn *ended, void *arg, struct error *err)
 {
@@ -136,7 +151,7 @@ int process_start(struct process *p, struct loop *loop, const char *path, const 
         rc = error_set_errno(err, ERROR_IO, "making pipes for %.60s%.100s", what, path);
     const int ends[] = { in[1], out[1], p->aloud ? STDERR_FILENO : complaints[1] };
     if (rc == 0)
-        rc = spawn_program(path, what, ends, &p->pid, err);
+        rc = spawn_with_words(p, path, what, ends, err);
     close_fd(&in[1]);
     close_fd(&out[1]);
     close_fd(&complaints[1]);

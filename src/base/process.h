@@ -21,7 +21,9 @@ struct process {
     struct buf to_send; /* those bytes before `sent` left */
     size_t sent;
     bool close_when_sent;
-    bool aloud;      /* its standard error is ours */
+    bool aloud; /* its standard error is ours */
+    const char *const
+        *words;      /* its arguments, at most eight, with a NULL behind them; NULL: none */
     struct buf tail; /* of its complaints */
 };
 
@@ -36,6 +38,8 @@ int process_start(struct process *p, struct loop *loop, const char *path, const 
     watch_fn *output, watch_fn *ended, void *arg, struct error *err);
 /* What was appended to `to_send` goes to its input, as it takes it. */
 int process_send(struct process *p);
+/* The same, as far as that goes at once: where the loop may not be run again soon. */
+void process_send_now(struct process *p);
 /* Ends it and its group, and says how it ended (as waitpid). `ask_ms`: how long it may take to go by
  * itself, once it is asked to. */
 int process_end(struct process *p, int ask_ms);

@@ -9,9 +9,8 @@
 #include <unistd.h>
 
 int spawn_program(
-    const char *path, const char *what, const int ends[3], pid_t *pid, struct error *err)
+    const char *const *words, const char *what, const int ends[3], pid_t *pid, struct error *err)
 {
-    char *argv[] = { (char *)(uintptr_t)path, NULL };
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none, usual;
@@ -28,7 +27,8 @@ int spawn_program(
     posix_spawnattr_setsigdefault(&attributes, &usual);
     for (int i = 0; i < 3; i++)
         posix_spawn_file_actions_adddup2(&actions, ends[i], i);
-    int rc = posix_spawnp(pid, path, &actions, &attributes, argv, environ);
+    int rc = posix_spawnp(
+        pid, words[0], &actions, &attributes, (char *const *)(uintptr_t)words, environ);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
     if (rc == 0)
@@ -36,7 +36,7 @@ int spawn_program(
     *pid = 0;
     errno = rc;
     return error_set_errno(
-        err, rc == ENOENT ? ERROR_NOT_FOUND : ERROR_CONFIG, "starting %.60s%.100s", what, path);
+        err, rc == ENOENT ? ERROR_NOT_FOUND : ERROR_CONFIG, "starting %.60s%.100s", what, words[0]);
 }
 
 int spawn_end(pid_t pid)

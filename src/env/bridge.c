@@ -14,13 +14,20 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/process.h"
+#include "env/bridge_spec.h"
 #include "env/carried.h"
+#include "env/owner_labels.h"
 
 enum {
     READ_SIZE = 65536,
     LINE_LIMIT = 65536,
-    FAREWELL_MS = 5000, /* for it to end what it has opened */
+    LONG_LINE_LIMIT = 1 << 20, /* of who has greeted: lists of sandboxes are long */
+    GOODBYE_MS = 5000,         /* for it to end what it has opened */
+    COLLECT_MS = 120000,
+    TITLE_MAX = 90,
 };
+
+#define VOLUME_PLACE "/data"
 
 /* One sandbox of it. */
 struct crossing {
@@ -28,19 +35,40 @@ struct crossing {
     struct bridge *bridge;
     struct carrier *carrier;
     int64_t id;
+    uint64_t wishes; /* what the program must say that it can: bits of enum power */
+    bool has_volume;
+    char *far_id;
 };
 LIST_HEAD(crossing_list, crossing);
+
+/* Sandboxes of dead hosts are being removed. */
+struct collecting {
+    bool active;
+    int64_t number; /* of the last question */
+    environment_collected_fn *done;
+    void *arg;
+    struct json_object *found;
+    size_t at;
+    unsigned removed;
+    struct error why;
+    struct timer *over;
+};
 
 struct bridge {
     struct carrier_ops ops;
     struct loop *loop;
-    char *path;
+    struct bridge_program program;
+    char *path; /* of one of the user's; else NULL */
+    char title[TITLE_MAX];
+    struct powers powers; /* as the program has said, once it has */
+    bool heard, can_collect, swept;
     struct process process;
     struct buf line; /* of its output, so far */
     uint64_t left;   /* raw bytes that are to come */
     int64_t left_of; /* and for whom */
     int64_t last_id;
     struct crossing_list crossings;
+    struct collecting collecting;
 };
 
 static struct crossing *find(const struct bridge *b, int64_t id)
@@ -54,6 +82,8 @@ static struct crossing *find(const struct bridge *b, int64_t id)
 
 /* ---- its life ---- */
 
+static void collected(struct bridge *b, const struct error *why);
+
 /* It is gone, or is to be: so are all of its sandboxes. */
 static void give_up(struct bridge *b, const struct error *why)
 {
@@ -66,14 +96,16 @@ static void give_up(struct bridge *b, const struct error *why)
     b->process.sent = 0;
     buf_clear(&b->line);
     b->left = 0;
+    b->heard = false;
     LIST_FOREACH(c, &b->crossings, link)
     carrier_ended(c->carrier, &told);
+    collected(b, &told);
 }
 
 static void refuse(struct bridge *b, const char *what)
 {
     struct error why = { 0 };
-    error_set(&why, ERROR_ENVIRONMENT, "bridge:%.80s %.100s (docs/environments.md)", b->path, what);
+    error_set(&why, ERROR_ENVIRONMENT, "%s %.100s (docs/environments.md)", b->title, what);
     give_up(b, &why);
 }
 
@@ -86,11 +118,9 @@ static void program_ended(void *arg, int status, int events)
     process_read_complaints(&b->process);
     process_last_words(&b->process, words);
     if (WIFSIGNALED(how))
-        error_set(
-            &why, ERROR_LOST, "bridge:%.80s died of signal %d%s", b->path, WTERMSIG(how), words);
+        error_set(&why, ERROR_LOST, "%s died of signal %d%s", b->title, WTERMSIG(how), words);
     else
-        error_set(&why, ERROR_LOST, "bridge:%.80s ended with status %d%s", b->path,
-            WEXITSTATUS(how), words);
+        error_set(&why, ERROR_LOST, "%s ended with status %d%s", b->title, WEXITSTATUS(how), words);
     b->process.pid = 0;
     give_up(b, &why);
 }
@@ -102,20 +132,72 @@ static int64_t id_in(struct json_object *o, const char *key)
     return json_get_int(o, key, 0);
 }
 
-static void told_end(struct crossing *c, struct json_object *o)
+/* Why something failed, as the program says it. */
+static void told_why(const struct bridge *b, struct json_object *o, struct error *why)
 {
     const char *text = json_get_string(o, "why", NULL);
-    struct error why = { 0 };
     if (text)
-        error_set(&why, ERROR_ENVIRONMENT, "bridge:%.60s: %.160s", c->bridge->path, text);
+        error_set(why, error_code_named(json_get_string(o, "kind", NULL), ERROR_ENVIRONMENT),
+            "%.60s: %.170s", b->title, text);
+}
+
+static void told_end(struct crossing *c, struct json_object *o)
+{
+    struct error why = { 0 };
+    told_why(c->bridge, o, &why);
     carrier_ended(c->carrier, &why);
 }
+
+/* What it can is known now: who has asked for more is refused by name. */
+static void judge_wishes(struct bridge *b)
+{
+    struct crossing *c;
+    struct error why = { 0 };
+    LIST_FOREACH(c, &b->crossings, link)
+    if (powers_check(&b->powers, b->program.name, c->wishes, &why) < 0)
+        carrier_ended(c->carrier, &why);
+}
+
+static void cannot_collect(struct bridge *b)
+{
+    struct error why = { 0 };
+    error_set(&why, ERROR_UNSUPPORTED, "%s does not say that it can list its sandboxes", b->title);
+    collected(b, &why);
+}
+
+/* One that begins with something else knows nothing of greetings, and of powers. */
+static bool take_greeting(struct bridge *b, struct json_object *o)
+{
+    struct json_object *said = json_get_typed(o, "powers", json_type_object);
+    bool greets = id_in(o, "bridge") > 0;
+    b->heard = true;
+    b->can_collect = greets && json_get_bool(o, "collect", false);
+    b->powers = *b->program.powers;
+    if (b->program.powers == &bridge_powers)
+        bridge_spec_take_powers(&b->powers, greets ? said : NULL);
+    judge_wishes(b);
+    if (b->collecting.active && !b->can_collect)
+        cannot_collect(b);
+    return greets;
+}
+
+static void take_text(struct crossing *c, bool is_news, const char *text)
+{
+    if (is_news)
+        carrier_news(c->carrier, text);
+    else if (!c->far_id)
+        c->far_id = strdup(text);
+}
+
+static bool take_collected(struct bridge *b, struct json_object *o);
 
 /* False for what is no message. Of a sandbox that was closed meanwhile nothing is heard. */
 static bool take_message(struct bridge *b, struct json_object *o)
 {
     struct crossing *c;
     int64_t bytes = json_get_int(o, "bytes", 0);
+    if (!b->heard && take_greeting(b, o))
+        return true;
     if (id_in(o, "read") > 0) {
         b->left = bytes > 0 ? (uint64_t)bytes : 0;
         b->left_of = id_in(o, "read");
@@ -127,7 +209,14 @@ static bool take_message(struct bridge *b, struct json_object *o)
         carrier_cut(c->carrier);
     else if ((c = find(b, id_in(o, "ended"))))
         told_end(c, o);
-    return id_in(o, "joined") > 0 || id_in(o, "lost") > 0 || id_in(o, "ended") > 0;
+    else if ((c = find(b, id_in(o, "news"))))
+        take_text(c, true, json_get_string(o, "text", ""));
+    else if ((c = find(b, id_in(o, "id"))))
+        take_text(c, false, json_get_string(o, "text", ""));
+    else if (take_collected(b, o))
+        return true;
+    return id_in(o, "joined") > 0 || id_in(o, "lost") > 0 || id_in(o, "ended") > 0 ||
+           id_in(o, "news") > 0 || id_in(o, "id") > 0;
 }
 
 static void take_line(struct bridge *b)
@@ -153,7 +242,8 @@ static void take(struct bridge *b, const char *data, size_t len)
             const char *newline = memchr(data, '\n', len);
             n = newline ? (size_t)(newline - data) + 1 : len;
             buf_append(&b->line, data, n);
-            if (buf_failed(&b->line) || b->line.len > LINE_LIMIT)
+            if (buf_failed(&b->line) ||
+                b->line.len > (b->heard ? (size_t)LONG_LINE_LIMIT : LINE_LIMIT))
                 refuse(b, "says a line without an end");
             else if (newline)
                 take_line(b);
@@ -209,28 +299,129 @@ static void bridge_end(void *own)
 {
     struct crossing *c = own;
     tell(c->bridge, "close", c->id);
+    process_send_now(&c->bridge->process);
     LIST_REMOVE(c, link);
+    free(c->far_id);
     free(c);
+}
+
+/* ---- what dead hosts have left ---- */
+
+static void collected(struct bridge *b, const struct error *why)
+{
+    struct collecting *c = &b->collecting;
+    environment_collected_fn *done = c->done;
+    void *arg = c->arg;
+    unsigned removed = c->removed;
+    struct error told = *why;
+    if (!c->active)
+        return;
+    timer_free(c->over);
+    json_object_put(c->found);
+    *c = (struct collecting){ .number = c->number };
+    if (done)
+        done(arg, removed, &told);
+}
+
+static void collect_too_long(void *arg)
+{
+    struct bridge *b = arg;
+    struct error why = { 0 };
+    error_set(&why, ERROR_TIMEOUT, "%s does not say which sandboxes there are", b->title);
+    collected(b, &why);
+}
+
+static bool is_orphan(struct json_object *sandbox)
+{
+    struct json_object *labels = json_get_typed(sandbox, "labels", json_type_object);
+    return owner_labels_are_orphan(
+        json_get_string(labels, LABEL_OWNER, ""), json_get_string(labels, LABEL_MACHINE, ""));
+}
+
+static void remove_next(struct bridge *b)
+{
+    struct collecting *c = &b->collecting;
+    struct buf *out = &b->process.to_send;
+    while (c->at < json_length(c->found)) {
+        struct json_object *sandbox = json_object_array_get_idx(c->found, c->at++);
+        const char *id = json_get_string(sandbox, "id", "");
+        if (!*id || !is_orphan(sandbox))
+            continue;
+        buf_printf(out, "{\"remove\":%lld,\"id\":", (long long)++c->number);
+        json_append_string(out, id, strlen(id));
+        buf_puts(out, "}\n");
+        process_send(&b->process);
+        return;
+    }
+    struct error why = c->why;
+    collected(b, &why);
+}
+
+static bool take_collected(struct bridge *b, struct json_object *o)
+{
+    struct collecting *c = &b->collecting;
+    int64_t listed = id_in(o, "listed"), removed = id_in(o, "removed");
+    if (listed <= 0 && removed <= 0)
+        return false;
+    if (!c->active || (listed ? listed : removed) != c->number)
+        return true;
+    if (c->why.code == ERROR_NONE)
+        told_why(b, o, &c->why);
+    if (listed > 0 && !c->found)
+        c->found = json_object_get(json_get_typed(o, "sandboxes", json_type_array));
+    else if (removed > 0 && !json_get_string(o, "why", NULL))
+        c->removed++;
+    remove_next(b);
+    return true;
 }
 
 static int run_program(struct bridge *b, struct error *err)
 {
     if (b->process.pid > 0)
         return 0;
-    return process_start(
-        &b->process, b->loop, b->path, "bridge:", output_ready, program_ended, b, err);
+    b->process.words = b->program.words;
+    int rc = process_start(&b->process, b->loop, b->program.path,
+        b->path ? "bridge:" : "the bridge for modal: ", output_ready, program_ended, b, err);
+    if (rc < 0 || !b->program.source)
+        return rc;
+    buf_append(&b->process.to_send, b->program.source, b->program.source_len);
+    return process_send(&b->process) < 0 ? error_memory(err) : 0;
 }
 
-static void tell_open(struct crossing *c, const struct sandbox_spec *spec, const char *const *words)
+static int bridge_collect(
+    void *arg, environment_collected_fn *done, void *done_arg, struct error *err)
 {
-    struct buf *out = &c->bridge->process.to_send;
-    buf_printf(out, "{\"open\":%lld,\"words\":[", (long long)c->id);
-    for (size_t i = 0; words[i]; i++) {
-        buf_puts(out, i ? "," : "");
-        json_append_string(out, words[i], strlen(words[i]));
-    }
-    buf_printf(out, "],\"memory\":%llu,\"processes\":%llu}\n",
-        (unsigned long long)spec->limits.memory, (unsigned long long)spec->limits.processes);
+    struct bridge *b = arg;
+    struct collecting *c = &b->collecting;
+    struct buf *out = &b->process.to_send;
+    cleanup_buf struct buf owner = { 0 }, machine = { 0 };
+    int rc = run_program(b, err);
+    if (rc < 0)
+        return rc;
+    c->done = done;
+    c->arg = done_arg;
+    if (c->active)
+        return 0;
+    c->over = timer_new(b->loop, collect_too_long, b);
+    if (!c->over)
+        return error_memory(err);
+    timer_start(c->over, COLLECT_MS, 0);
+    c->active = true;
+    owner_labels(&owner, &machine);
+    buf_printf(out, "{\"list\":%lld,\"labels\":{\"" LABEL_MACHINE "\":", (long long)++c->number);
+    json_append_string(out, buf_text(&machine), machine.len);
+    buf_puts(out, "}}\n");
+    process_send(&b->process);
+    return 0;
+}
+
+/* ---- the carrier ---- */
+
+static void write_open(
+    struct crossing *c, const struct sandbox_spec *spec, const char *const *words)
+{
+    bridge_spec_write(
+        &c->bridge->process.to_send, c->id, spec, words, c->bridge->program.keeps_volumes);
     process_send(&c->bridge->process);
 }
 
@@ -244,11 +435,30 @@ static int bridge_start(void *arg, struct carrier *carrier, const struct sandbox
     struct crossing *c = calloc(1, sizeof *c);
     if (!c)
         return error_memory(err);
-    *c = (struct crossing){ .bridge = b, .carrier = carrier, .id = ++b->last_id };
+    *c = (struct crossing){ .bridge = b,
+        .carrier = carrier,
+        .id = ++b->last_id,
+        .wishes = bridge_spec_wishes(spec),
+        .has_volume = b->program.keeps_volumes && spec->container && spec->container->volume };
     LIST_INSERT_HEAD(&b->crossings, c, link);
-    tell_open(c, spec, words);
+    write_open(c, spec, words);
+    if (b->program.sweeps && !b->swept)
+        bridge_collect(b, NULL, NULL, NULL);
+    b->swept = true;
     *own = c;
     return 0;
+}
+
+static const char *bridge_volume(void *own)
+{
+    const struct crossing *c = own;
+    return c && c->has_volume ? VOLUME_PLACE : NULL;
+}
+
+static const char *bridge_id(void *own)
+{
+    const struct crossing *c = own;
+    return c ? c->far_id : NULL;
 }
 
 /* Its input ends, and it has a while to end what is far away. */
@@ -256,9 +466,12 @@ static void bridge_free(void *arg)
 {
     struct bridge *b = arg;
     struct pollfd gone = { .fd = b->process.pidfd, .events = POLLIN };
+    struct error none = { 0 };
+    b->collecting.done = NULL;
+    collected(b, &none);
     if (b->process.pid > 0) {
         close_fd(&b->process.in);
-        (void)poll(&gone, 1, FAREWELL_MS);
+        (void)poll(&gone, 1, b->program.goodbye_ms);
         process_end(&b->process, 0);
     }
     process_free(&b->process);
@@ -267,25 +480,49 @@ static void bridge_free(void *arg)
     free(b);
 }
 
-int bridge_open(struct loop *loop, const char *path, const struct environment_options *options,
+/* `path` is its own then, also where that fails. */
+static int open_program(struct loop *loop, const struct bridge_program *program, char *path,
     struct environment **out, struct error *err)
 {
     struct bridge *b = calloc(1, sizeof *b);
-    if (!b)
+    if (!b) {
+        free(path);
         return error_memory(err);
-    *b = (struct bridge){ .loop = loop };
+    }
+    *b = (struct bridge){
+        .loop = loop, .program = *program, .path = path, .powers = *program->powers
+    };
     process_init(&b->process);
     LIST_INIT(&b->crossings);
-    b->path = strdup(path);
-    b->ops = (struct carrier_ops){ .name = "bridge",
+    snprintf(b->title, sizeof b->title, "%s%s%s", program->name, path ? ":" : "", path ? path : "");
+    b->ops = (struct carrier_ops){ .name = program->name,
+        .powers = &b->powers,
+        .traits = program->keeps_volumes ? TRAIT_VOLUMES : 0,
         .start = bridge_start,
         .write = bridge_write,
         .pause = bridge_pause,
         .end = bridge_end,
+        .volume = bridge_volume,
+        .id = bridge_id,
+        .collect = bridge_collect,
         .free = bridge_free };
-    if (!b->path) {
-        bridge_free(b);
-        return error_memory(err);
-    }
     return carried_open(loop, &b->ops, b, out, err);
+}
+
+int bridge_open(struct loop *loop, const char *path, const struct environment_options *options,
+    struct environment **out, struct error *err)
+{
+    char *own = strdup(path);
+    if (!own)
+        return error_memory(err);
+    struct bridge_program program = {
+        .name = "bridge", .path = own, .powers = &bridge_powers, .goodbye_ms = GOODBYE_MS
+    };
+    return open_program(loop, &program, own, out, err);
+}
+
+int bridge_open_program(struct loop *loop, const struct bridge_program *program,
+    struct environment **out, struct error *err)
+{
+    return open_program(loop, program, NULL, out, err);
 }

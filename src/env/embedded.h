@@ -1,4 +1,4 @@
-/* env/embedded.h: the guest, its rules and helpers, carried inside the library (scripts/embed). */
+/* env/embedded.h: the guest, its rules and helpers, and the bridge for Modal, carried inside the library (scripts/embed). */
 #ifndef DROSTE_ENV_EMBEDDED_H
 #define DROSTE_ENV_EMBEDDED_H
 
@@ -12,5 +12,7 @@ extern const unsigned char embedded_helper[];
 extern const size_t embedded_helper_size;
 extern const unsigned char embedded_keeper[];
 extern const size_t embedded_keeper_size;
+extern const unsigned char embedded_bridge[];
+extern const size_t embedded_bridge_size;
 
 #endif

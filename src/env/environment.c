@@ -10,6 +10,7 @@
 #include "env/docker.h"
 #include "env/e2b.h"
 #include "env/local.h"
+#include "env/modal.h"
 #include "env/plugin.h"
 #include "env/prime.h"
 
@@ -45,7 +46,8 @@ static const struct {
     { "prime", prime_open, &prime_powers, prime_configured,
         "virtual machines of Prime Intellect (PRIME_API_KEY)", NULL },
     { "e2b", e2b_open, &e2b_powers, e2b_configured, "sandboxes of E2B (E2B_API_KEY)", NULL },
-    { "modal", NULL, NULL, NULL, NULL, "a Modal account" },
+    { "modal", modal_open, &modal_powers, modal_configured,
+        "sandboxes of Modal, over its own SDK (MODAL_TOKEN_ID)", NULL },
 };
 
 const char *environment_name(size_t i)

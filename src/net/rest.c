@@ -144,7 +144,7 @@ void rest_cancel(struct rest_request *q)
 
 static void tell(struct rest_request *q, struct rest_answer *answer)
 {
-    cleanup_buf struct buf in = q->in; /* what it is told stays until `done` returns */
+    struct buf in = q->in; /* what it is told stays until `done` returns */
     rest_done_fn *done = q->done;
     void *arg = q->arg;
     q->in = (struct buf){ 0 };
@@ -152,6 +152,7 @@ static void tell(struct rest_request *q, struct rest_answer *answer)
         text_mask(answer->error.text, strlen(answer->error.text), q->rest->secret);
     request_free(q);
     done(arg, answer);
+    buf_free(&in);
 }
 
 static void too_late(void *arg)

@@ -5,8 +5,8 @@
 #include <curl/curl.h>
 
 struct way {
-    const char *unix_path;            /* the socket that takes the connections instead; NULL: none */
-    const char *ca_file;              /* certificates to trust; NULL: the system's */
+    const char *unix_path; /* the socket that takes the connections instead; NULL: none */
+    const char *ca_file;   /* certificates to trust; NULL: the system's */
     const char *cert_file, *key_file; /* to show the server who we are; NULL: nothing */
 };
 

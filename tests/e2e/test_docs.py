@@ -127,7 +127,7 @@ def test_a_trouble_is_told_as_the_page_says(said, command, tmp_path):
 def test_a_trouble_that_is_not_provoked_is_in_the_program(said):
     """The headings without a command are still what the sources say: each piece between what differs."""
     text = ""
-    for top in ("src", "guest"):
+    for top in ("src", "guest", "python"):
         for place, _, names in os.walk(os.path.join(ROOT, top)):
             text += "".join(read(os.path.join(place, name)) for name in names if name.endswith((".c", ".py")))
     joined = re.sub(r'"\s*\n?\s*"', "", text)

@@ -127,6 +127,80 @@ def test_what_it_cannot_give_is_refused_by_name(tmp_path, own):
         assert result.returncode == 4 and word in result.stdout + result.stderr, flags
 
 
+# ---- what a bridge says of itself, and is told ----
+
+SAYS = """#!/usr/bin/python3
+import json, os, subprocess, sys
+say = lambda **m: (sys.stdout.write(json.dumps(m) + "\\n"), sys.stdout.flush())
+say(bridge=1, powers=%r, collect=True)
+for line in sys.stdin.buffer:
+    message = json.loads(line)
+    sys.stdin.buffer.read(message.get("bytes", 0))
+    print(json.dumps(message), file=open("told", "a"))
+    if "open" in message:
+        say(id=message["open"], text="far-1")
+        say(news=message["open"], text="it takes its time")
+        say(ended=message["open"], why="that was all", kind="permission")
+    elif "list" in message:
+        say(listed=message["list"], sandboxes=[{"id": "a", "labels": message["labels"]}, {"id": "b", "labels": {**message["labels"], "droste.owner":
+            "%%d 1 %%d 00000000-0000-0000-0000-000000000000" %% (2 ** 22 - 1, os.stat("/proc/self/ns/pid").st_ino)}}])
+    elif "remove" in message:
+        say(removed=message["remove"])
+"""
+
+
+def told_of(place, words=("open",)):
+    with open(place / "told") as lines:
+        return [m for m in map(json.loads, lines) if any(word in m for word in words)]
+
+
+def test_what_is_asked_for_is_told_and_no_more(tmp_path):
+    """By the names of settings; with the limits, and the labels by which it is known as ours."""
+    bridge = bridge_of(tmp_path, SAYS % {"image": "any", "network": True, "network-allow": True, "label": True, "gpus": True, "idle-timeout": 1,
+                                         "region": "all", "app-name": "x", "sandbox": True, "disk-size": True, "cpus": True})
+    result = cell(tmp_path, bridge, "1", "--image", "i:1", "--network-allow", "10.0.0.0/8", "--network-allow", "a.org", "--gpus", "T4", "--label", "a=b=c",
+                  "--idle-timeout", "5", "--region", "r", "--app-name", "n", "--cpus", "0.5", "--disk-size", "1G", "--on-close", "stop", "--timeout", "77")
+    assert "that was all" in result.stderr and result.returncode == 2
+    [message] = told_of(tmp_path)
+    assert message["words"][1:3] == ["-u", "-c"] and message["labels"]["a"] == "b=c" and "droste.owner" in message["labels"]
+    wanted = {"image": "i:1", "network-allow": ["10.0.0.0/8", "a.org"], "gpus": "T4", "idle-timeout": 5, "region": "r", "app-name": "n", "cpus": 0.5,
+              "disk-size": 1 << 30, "on-close": "stop", "timeout": 77}
+    assert {name: message[name] for name in wanted} == wanted and "network" not in message and "sandbox" not in message
+    os.remove(tmp_path / "told")
+    cell(tmp_path, bridge, "1")
+    [message] = told_of(tmp_path)
+    assert set(message) == {"open", "words", "memory", "processes", "labels"}
+
+
+def test_what_it_does_not_say_that_it_can_is_refused(tmp_path):
+    """Also a false, a null and a name of nothing; what it can is not."""
+    bridge = bridge_of(tmp_path, SAYS % {"image": False, "gpus": None, "magic": True, "region": True})
+    for flag in ("--image", "--gpus", "--network-allow"):
+        result = cell(tmp_path, bridge, "1", flag, "x")
+        assert result.returncode == 4 and flag in result.stderr and "does not say" in result.stderr
+    assert "that was all" in cell(tmp_path, bridge, "1", "--region", "x").stderr
+
+
+def test_news_are_told(tmp_path):
+    """A line for people about what takes its time."""
+    assert "it takes its time" in cell(tmp_path, bridge_of(tmp_path, SAYS % {}), "1").stderr
+
+
+def test_what_dead_hosts_left_is_removed_and_nothing_else(tmp_path):
+    """Of two sandboxes of this machine's, that whose host is not known to be gone stays."""
+    bridge = bridge_of(tmp_path, SAYS % {})
+    result = droste(tmp_path, "env", "gc", "--env", bridge)
+    assert result.stdout == "1 sandbox of hosts that are gone removed\n", result.stderr
+    assert [m["id"] for m in told_of(tmp_path, ("remove",))] == ["b"]
+    refused = droste(tmp_path, "env", "gc", "--env", BRIDGE)
+    assert refused.returncode == 4 and "does not say that it can list" in refused.stderr
+
+
+def test_the_example_is_short():
+    with open(os.path.join(ROOT, "examples", "bridge.py")) as lines:
+        assert len(list(lines)) <= 60
+
+
 # ---- a bridge that is none, or ends ----
 
 def bridge_of(place, text):

@@ -55,7 +55,7 @@ CODE = {
     "it does so without ignoring SIGXFSZ, as C programs do":
         ("import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n" + WRITE, {"file_size": "1M"}, None, "file size"),
     "what is in its volume is over the volume's limits":
-        (VOLUME, {"volume_name": "full", "volume_size": "1M"}, None, "volume size"),
+        (VOLUME, {"volume_name": "full", "volume_size": "1M"}, None, "volume watch"),
     "what is in its workspace is over `--workspace-size` or `--workspace-files`":
         (WORKSPACE, {"context_path": [__file__], "workspace_size": "1M"}, None, "workspace size"),
     "it breaks the protocol": ("raw(b'\\0' * 24)\nimport time\ntime.sleep(60)", {}, None),

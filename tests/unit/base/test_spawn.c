@@ -12,7 +12,8 @@ static int status_of(const char *path)
     int ends[3] = { 0, 1, 2 };
     pid_t pid = 0;
     siginfo_t gone;
-    assert_ok(spawn_program(path, "program ", ends, &pid, err));
+    const char *words[] = { path, NULL };
+    assert_ok(spawn_program(words, "program ", ends, &pid, err));
     waitid(P_PID, (id_t)pid, &gone, WEXITED | WNOWAIT);
     return spawn_end(pid);
 }
@@ -39,7 +40,8 @@ static void a_missing_program_is_an_error(void **state)
 {
     int ends[3] = { 0, 1, 2 };
     pid_t pid = 0;
-    assert_fails(ERROR_NOT_FOUND, spawn_program("/bin/not-there", "program ", ends, &pid, err));
+    const char *words[] = { "/bin/not-there", NULL };
+    assert_fails(ERROR_NOT_FOUND, spawn_program(words, "program ", ends, &pid, err));
     assert_int_equal(pid, 0);
 }
 
