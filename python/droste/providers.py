@@ -1,6 +1,6 @@
 """Interpreters by the names and with the parameters of fleet-rlm: `ModalInterpreter`, `DaytonaInterpreter`.
 
-An environment that is not in this version is refused when it is opened, and the error says what it needs.
+Where an account is needed and not there, the error says which variable is to be set.
 `DROSTE_ENVIRONMENT=local` runs the same program in a local sandbox.
 """
 from __future__ import annotations

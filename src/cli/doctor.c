@@ -413,7 +413,7 @@ static void check_environments(struct doctor *doctor)
 {
     for (size_t i = 0; environment_name(i); i++) {
         struct error err = { 0 };
-        if (strcmp(environment_name(i), "local") == 0 || environment_needs(i))
+        if (strcmp(environment_name(i), "local") == 0)
             continue;
         if (environment_configured(i, &err) < 0)
             say(doctor, environment_name(i), STATE_NOTE, NULL, "not configured: %s", err.text);

@@ -22,8 +22,7 @@ struct env_verb {
 static int list(const struct request *r, struct error *err)
 {
     for (size_t i = 0; environment_name(i); i++)
-        printf("%-8s  %s\n", environment_name(i),
-            environment_needs(i) ? "not in this version" : environment_about(i));
+        printf("%-8s  %s\n", environment_name(i), environment_about(i));
     return 0;
 }
 

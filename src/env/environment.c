@@ -34,20 +34,19 @@ static const struct {
     open_fn *open;
     const struct powers *powers;
     int (*configured)(struct error *err); /* NULL: it needs nothing */
-    const char *about;                    /* of one that this version has: what its sandboxes are */
-    const char *needs;                    /* of one that it knows and does not have */
+    const char *about;                    /* what its sandboxes are */
 } environments[] = {
     { "local", local_open, &local_powers, NULL,
-        "processes of this machine, behind its kernel's walls", NULL },
+        "processes of this machine, behind its kernel's walls" },
     { "docker", docker_open, &docker_powers, docker_configured,
-        "containers of a Docker daemon (DOCKER_HOST)", NULL },
+        "containers of a Docker daemon (DOCKER_HOST)" },
     { "daytona", daytona_open, &daytona_powers, daytona_configured,
-        "sandboxes of Daytona's cloud (DAYTONA_API_KEY)", NULL },
+        "sandboxes of Daytona's cloud (DAYTONA_API_KEY)" },
     { "prime", prime_open, &prime_powers, prime_configured,
-        "virtual machines of Prime Intellect (PRIME_API_KEY)", NULL },
-    { "e2b", e2b_open, &e2b_powers, e2b_configured, "sandboxes of E2B (E2B_API_KEY)", NULL },
+        "virtual machines of Prime Intellect (PRIME_API_KEY)" },
+    { "e2b", e2b_open, &e2b_powers, e2b_configured, "sandboxes of E2B (E2B_API_KEY)" },
     { "modal", modal_open, &modal_powers, modal_configured,
-        "sandboxes of Modal, over its own SDK (MODAL_TOKEN_ID)", NULL },
+        "sandboxes of Modal, over its own SDK (MODAL_TOKEN_ID)" },
 };
 
 const char *environment_name(size_t i)
@@ -58,11 +57,6 @@ const char *environment_name(size_t i)
 const char *environment_about(size_t i)
 {
     return environments[i].about;
-}
-
-const char *environment_needs(size_t i)
-{
-    return environments[i].needs;
 }
 
 int environment_configured(size_t i, struct error *err)
@@ -87,18 +81,11 @@ int environment_open(const char *name, struct loop *loop, const struct environme
     for (size_t i = 0; i < array_length(kinds); i++)
         if (strncmp(name, kinds[i].prefix, strlen(kinds[i].prefix)) == 0)
             return kinds[i].open(loop, name + strlen(kinds[i].prefix), options, out, err);
-    for (size_t i = 0; i < array_length(environments); i++) {
-        if (strcmp(environments[i].name, name) != 0)
-            continue;
-        if (!environments[i].open)
-            return error_set(err, ERROR_UNSUPPORTED,
-                "environment '%s' (which needs %s) is not in this version; use --env local or "
-                "docker",
-                name, environments[i].needs);
-        return environments[i].open(loop, options, out, err);
-    }
-    return error_set(
-        err, ERROR_ARGUMENT, "environment '%.40s' is not known; use --env local or docker", name);
+    for (size_t i = 0; i < array_length(environments); i++)
+        if (strcmp(environments[i].name, name) == 0)
+            return environments[i].open(loop, options, out, err);
+    return error_set(err, ERROR_ARGUMENT,
+        "environment '%.40s' is not known; `droste env ls` lists those that are", name);
 }
 
 int environment_check(

@@ -161,11 +161,9 @@ struct environment_base {
 
 /* The names, in order; NULL behind the last one. */
 const char *environment_name(size_t i);
-/* Of one of them: what its sandboxes are; NULL where this version does not have it. */
+/* What the sandboxes of one of them are. */
 const char *environment_about(size_t i);
-/* And then what it would need; NULL: it is here. */
-const char *environment_needs(size_t i);
-/* Whether one of them that is here can be tried: a key, a socket; nothing is sent. The error says what to set. */
+/* Whether one of them can be tried: a key, a socket; nothing is sent. The error says what to set. */
 int environment_configured(size_t i, struct error *err);
 /* What one of them can do, by its name, without opening it; NULL where that is not known. */
 const struct powers *environment_powers(const char *name);
@@ -174,7 +172,7 @@ const struct powers *environment_powers(const char *name);
 struct environment_options {
     const char *ca_file; /* certificates to trust instead of the system's; NULL: those */
 };
-/* The environment by its name, or plugin:PATH or bridge:PATH. ERROR_UNSUPPORTED for those that are not in this version. */
+/* The environment by its name, or plugin:PATH or bridge:PATH. */
 int environment_open(const char *name, struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err);
 /* ERROR_UNSUPPORTED by the name of what the spec asks for and the environment has not. */

@@ -226,8 +226,9 @@ def test_a_bridge_that_fails_is_told(tmp_path, text, words):
 
 def test_what_is_said_of_strangers_is_not_heard(tmp_path):
     """Of sandboxes that are none, and bytes for them: passed over."""
-    text = open(os.path.join(ROOT, "examples", "bridge.py")).read().replace(
-        "opened = {}\n", "opened = {}\nsay({'joined': 77})\nsay({'read': 78, 'bytes': 3}, b'abc')\nsay({'ended': 79})\n")
+    text = open(os.path.join(ROOT, "examples", "bridge.py")).read()
+    greeting = next(line for line in text.splitlines(True) if line.startswith('say({"bridge"'))
+    text = text.replace(greeting, greeting + "say({'joined': 77})\nsay({'read': 78, 'bytes': 3}, b'abc')\nsay({'ended': 79})\n")
     assert told(cell(tmp_path, bridge_of(tmp_path, text), "SUBMIT(1)"))["submit"] == {"output": 1}
 
 

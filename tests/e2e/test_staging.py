@@ -646,7 +646,7 @@ def test_a_smoke_test_that_fails_says_in_which_phase(own, repo, place):
     blank.commit(README_md=" \n")
     for flags, phase, category, why in (
             (("--repo", "http://h/x"), "config", "config_error", "must begin with https://"),
-            (("--repo", repo.url, "--env", "modal"), "config", "config_error", "environment 'modal'"),
+            (("--repo", repo.url, "--env", "nowhere"), "config", "config_error", "environment 'nowhere'"),
             (("--repo", repo.url, "--ref", "none"), "repo_clone", "sandbox_create_clone_error", "'none'"),
             (("--repo", repo.url, "--python", "/bin/true"), "sandbox_create", "sandbox_create_clone_error", ""),
             (("--repo", other.url), "exec_step_1", "driver_execution_error", "README.md"),
