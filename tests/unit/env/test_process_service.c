@@ -12,7 +12,10 @@
 #include "env/process_service.h"
 #include "net/protobuf.h"
 
-enum { TURNS = 4000, CONNECTIONS = 64 }; /* turns of 5 ms: an answer that does not come fails the test */
+enum {
+    TURNS = 4000,
+    CONNECTIONS = 64
+}; /* turns of 5 ms: an answer that does not come fails the test */
 
 static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: application/connect+proto\r\n"
                            "Connection: close\r\n\r\n";
@@ -218,8 +221,7 @@ static void scene_open(struct scene *s, const struct process_dialect *dialect)
         .header_count = 1 };
     assert_ok(loop_open(&s->loop, err));
     assert_ok(rest_open(s->loop, &options, &s->rest, err));
-    assert_ok(process_service_open(
-        s->loop, s->rest, dialect, words, &events, s, &s->process, err));
+    assert_ok(process_service_open(s->loop, s->rest, dialect, words, &events, s, &s->process, err));
 }
 
 static void scene_close(struct scene *s)
