@@ -254,7 +254,7 @@ const struct powers
                        [POWER_RESUME] = POWER_YES("one that is kept is paused with its files; "
                                                   "another session goes on in it"),
                        [POWER_IDLE] = POWER_YES(
-                           "300 s by default, from when its host was last there; it is ended"),
+                           "900 s by default, from when its host was last there; it is ended"),
                        [POWER_IMAGE] = POWER_YES("a template of E2B's, base by default"),
                        [POWER_PULL] = POWER_NO("templates are built before"),
                        [POWER_VOLUME] =

@@ -311,7 +311,7 @@ const struct powers
                          [POWER_RESUME] = POWER_YES("a machine that runs; one that is kept runs "
                                                     "on, until its limits in time"),
                          [POWER_IDLE] =
-                             POWER_YES("600 s by default; it is ended, in whole minutes"),
+                             POWER_YES("900 s by default; it is ended, in whole minutes"),
                          [POWER_IMAGE] = POWER_YES("any of a registry's with CPython 3.8 or newer"),
                          [POWER_PULL] = POWER_NO("Prime decides when an image is fetched"),
                          [POWER_VOLUME] =

@@ -18,6 +18,7 @@
 
 enum {
     SILENCE_MS = 45000,   /* without a word on a stream */
+    SUSPECT_MS = 2000,    /* and then */
     PAUSE_FIRST_MS = 100, /* before it is joined again */
     PAUSE_LONGEST_MS = 5000,
     REJOIN_SECONDS = 60,
@@ -70,6 +71,7 @@ struct process_service {
     bool
         started_before; /* what the program has said may be lost, as there was a stream before this one */
     bool joined, heard;  /* heard: something of its standard output */
+    bool suspect;        /* nothing was heard for long */
     bool refused;        /* the token is; nothing is sent until there is another */
     struct fifo waiting; /* to be sent */
     size_t in_flight;    /* of those, the first; they go when they are taken */
@@ -208,6 +210,8 @@ static void lose(struct process_service *p, const struct connect_result *why)
         return;
     }
     if (is_final(p, why->code)) {
+        if (p->pid)
+            told.code = ERROR_LOST;
         end_with(p, &told);
         return;
     }
@@ -224,10 +228,21 @@ static void lose(struct process_service *p, const struct connect_result *why)
         p->events.doubtful(p->arg, why);
 }
 
+static void hear(struct process_service *p)
+{
+    p->suspect = false;
+    timer_start(p->silence, SILENCE_MS, 0);
+}
+
 static void silent(void *arg)
 {
     struct process_service *p = arg;
     struct connect_result why = { .code = CONNECT_CUT };
+    if (!p->suspect) { /* nobody may have turned the loop: what has come meanwhile is heard first */
+        p->suspect = true;
+        timer_start(p->silence, SUSPECT_MS, 0);
+        return;
+    }
     error_set(&why.error, ERROR_LOST, "nothing came for %d s", SILENCE_MS / 1000);
     lose(p, &why);
 }
@@ -307,7 +322,7 @@ static void on_message(void *arg, const char *data, size_t len)
     struct protobuf_field f;
     struct error err = { 0 };
     int rc;
-    timer_start(p->silence, SILENCE_MS, 0);
+    hear(p);
     while ((rc = protobuf_next(&r, &f, &err)) == 1 && p->stream)
         if (f.number == RESPONSE_EVENT && f.is_bytes) {
             struct protobuf_reader inner = { f.data, f.data + f.len };
@@ -349,7 +364,7 @@ static void join(void *arg)
     if (err.code != ERROR_NONE)
         end_with(p, &err);
     else
-        timer_start(p->silence, SILENCE_MS, 0);
+        hear(p);
 }
 
 /* ---- what it is to read ---- */

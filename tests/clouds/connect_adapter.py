@@ -11,7 +11,7 @@ FILES = "the machine does not see this one's files"
 LACKS = {
     "read": FILES,
     "processes": "nothing but the machine bounds them",
-    "with host": "its supervisor ends when it has not heard of its host for an hour, the machine at its limits in time, or by droste env gc",
+    "with host": "the far end does not know whose host is gone; its limits in time end it, or droste env gc",
     "files": WALL,
     "memory together": "the provider's machine is the bound, which is none of ours",
     "volume at once": "each session has a copy of its own, which is brought back after each cell",

@@ -204,7 +204,7 @@ def test_what_a_killed_host_has_left_is_removed(fake, tmp_path):
     host.communicate()
     ident, box = box_of(fake)
     asked = box["asked"]
-    assert asked.get("idle_timeout_minutes") == 10 if fake.name == "prime" else asked["timeout"] == 300
+    assert asked.get("idle_timeout_minutes") == 15 if fake.name == "prime" else asked["timeout"] == 900
     mine = droste.Interpreter(env=fake.name)
     mine.start()
     done = droste_cli.droste(tmp_path, "env", "gc", "--env", fake.name, **fake.environment)

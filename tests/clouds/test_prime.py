@@ -21,7 +21,7 @@ def test_the_sandbox_is_what_was_asked_for(fake, opened):
     _, box = box_of(fake)
     asked = box["asked"]
     assert asked["vm"] is True and asked["network_allowlist"] == [] and asked["docker_image"] == "python:3.12-slim"
-    assert (asked["timeout_minutes"], asked["idle_timeout_minutes"]) == (60, 10)
+    assert (asked["timeout_minutes"], asked["idle_timeout_minutes"]) == (60, 15)
     interp.shutdown()
     interp = opened(image="other:1", memory="3G", cpus=2, disk_size="20G", label=["who=me"], network_allow=["example.org", "10.0.0.0/8"],
                     idle_timeout=120, region="eu", gpus="H100_80GB:2")

@@ -451,20 +451,29 @@ class Service:
         timeout = request.headers.get("Connect-Timeout-Ms")
         if timeout:     # of the program itself, as in both services
             asyncio.get_running_loop().call_later(int(timeout) / 1000, program.signal, signal.SIGKILL)
+        beat = asyncio.ensure_future(self.keep_alive(queue, every))
+        try:
+            return await self.tell(response, request.transport, program, queue, js)
+        finally:
+            beat.cancel()
+
+    async def keep_alive(self, queue, every):
+        while True:
+            await asyncio.sleep(every)
+            await queue.put({"event": {"keepalive": {}}})
+
+    async def tell(self, response, transport, program, queue, js):
         event = {"event": {"start": {"pid": program.pid}}}
         while True:
             raw = json.dumps(to_json("Event", event)).encode() if js else encode("Event", event)
-            if not await self.faults.write(response, request.transport, envelope(raw)):
+            if not await self.faults.write(response, transport, envelope(raw)):
                 return None
             if "end" in event["event"]:
                 return {}
             if program.over and queue.empty():
                 event = program.over
                 continue
-            try:
-                event = await asyncio.wait_for(queue.get(), every)
-            except asyncio.TimeoutError:
-                event = {"event": {"keepalive": {}}}
+            event = await queue.get()
             if event is None:
                 return {"error": {"code": "unavailable", "message":
                                   "the connection to sandbox %s ended before the stream completed" % program.sandbox.id}}
