@@ -28,7 +28,8 @@ enum {
     TOKEN_MARGIN = 60, /* seconds before its end a token is renewed */
     LEAVE_SECONDS = 30,
     GOODBYE_SECONDS = 15, /* for what is left to be deleted, when the environment ends */
-    LEASE_SECONDS = 3600, /* without a word from us: a program that thinks between its cells says none */
+    LEASE_SECONDS =
+        3600, /* without a word from us: a program that thinks between its cells says none */
     REFUSALS_MOST = 6,
 };
 

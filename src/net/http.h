@@ -50,9 +50,9 @@ struct http_request {
 struct http_result {
     struct error error; /* ERROR_NONE: the answer is whole, whatever its status */
     bool unsent;        /* it failed before the request can have been acted on */
-    bool hopeless;      /* and would again: a certificate that is not trusted, a file that is none */
-    bool unanswered;    /* not a byte came back, on a connection that was an old one */
-    long status;        /* 0: none came */
+    bool hopeless;   /* and would again: a certificate that is not trusted, a file that is none */
+    bool unanswered; /* not a byte came back, on a connection that was an old one */
+    long status;     /* 0: none came */
     double retry_after; /* seconds; 0: the server did not say */
 };
 

@@ -30,7 +30,7 @@ enum {
     CONNECT_SECONDS = 10,
     TRIES = 7,
     TRIES_UNHEARD = 4, /* where nobody answers at all */
-    WORDS_MOST = 150, /* bytes of a service's words in an error */
+    WORDS_MOST = 150,  /* bytes of a service's words in an error */
 };
 
 struct rest_request {
