@@ -97,11 +97,12 @@ static bool put_network(struct json_object *o, const struct container_spec *c)
 static int set_times(struct vm *vm, const struct container_spec *c, struct error *err)
 {
     double idle = c->idle > 0 ? c->idle : IDLE_SECONDS;
-    vm->life = c->life > 0 ? c->life : LIFE_SECONDS;
+    vm->life = c->life > 0 ? c->life + VM_MARGIN : LIFE_SECONDS;
     vm->begun_ns = clock_ns();
     vm->stay_seconds = (idle < vm->life ? idle : vm->life) / STAYS;
-    if (vm->life > LIFE_MOST)
+    if (c->life > LIFE_MOST)
         return error_set(err, ERROR_UNSUPPORTED, "a sandbox of E2B lives for a day at most");
+    vm->life = vm->life < LIFE_MOST ? vm->life : LIFE_MOST;
     return 0;
 }
 

@@ -106,7 +106,8 @@ static bool put_size(struct json_object *o, const struct sandbox_spec *spec)
 
 static bool put_limits_in_time(struct json_object *o, const struct container_spec *c)
 {
-    double life = c->life > 0 ? c->life : LIFE_SECONDS;
+    double life = c->life > 0 ? c->life + VM_MARGIN : LIFE_SECONDS;
+    life = life < LIFE_MOST ? life : LIFE_MOST;
     double idle = c->idle > 0 ? c->idle : IDLE_SECONDS;
     return put_number(o, "timeout_minutes", in_minutes(life)) &&
            put_number(o, "idle_timeout_minutes", in_minutes(idle < life ? idle : life));

@@ -44,6 +44,9 @@ struct vm_facts {
     char words[160]; /* of VM_GONE: why; of VM_BUILDS: what */
 };
 
+/* Seconds by which a machine outlives its session's time: the session's own end is told first. */
+enum { VM_MARGIN = 60 };
+
 struct vm;
 struct vms; /* the environment */
 
