@@ -16,6 +16,7 @@ enum {
     RESIDENT_GROWTH =
         3 << 20,     /* bytes of memory that it may keep for more of the same; else some 6 MiB */
     GONE_S = 5,      /* for killed processes to be gone; milliseconds in practice */
+    ROUNDS = 5,      /* of attackers */
     PATIENCE_S = 60, /* then a test has failed, and not the machine */
 };
 
@@ -144,16 +145,11 @@ static void look_when_they_are_gone(
              clock_seconds_since(start) < GONE_S);
 }
 
-static void an_honest_session_is_right_among_attackers_and_the_host_is_as_before(void **state)
+/* Until all of them have had their time; how many calls they have made. */
+static size_t run_attackers(struct fixture *f, const struct session_options *options)
 {
-    struct fixture *f = *state;
-    struct crowd_host before, after;
-    struct session_options options = limited();
-    for (int i = 0; i < CELLS; i++)
-        honest_step(f);
-    crowd_look(&before);
-    assert_ok(crowd_open(&f->crowd, f->loop, f->env, &options, ATTACKERS, NULL, false, err));
     uint64_t start = clock_ns();
+    assert_ok(crowd_open(&f->crowd, f->loop, f->env, options, ATTACKERS, NULL, false, err));
     for (int i = 0; i < CELLS || !all_are_over(&f->crowd); i++) {
         honest_step(f);
         if (clock_seconds_since(start) > PATIENCE_S)
@@ -161,8 +157,24 @@ static void an_honest_session_is_right_among_attackers_and_the_host_is_as_before
     }
     for (size_t i = 0; i < f->crowd.count; i++)
         assert_ended_in_order(&f->crowd.attackers[i]);
-    assert_true(f->crowd.calls > 0);
+    size_t calls = (size_t)f->crowd.calls;
     crowd_close(&f->crowd);
+    return calls;
+}
+
+static void an_honest_session_is_right_among_attackers_and_the_host_is_as_before(void **state)
+{
+    struct fixture *f = *state;
+    struct crowd_host before, after;
+    struct session_options options = limited();
+    size_t calls = 0;
+    for (int i = 0; i < CELLS; i++)
+        honest_step(f);
+    crowd_look(&before);
+    /* On a busy machine the time of those that call may be over before they have. */
+    for (int i = 0; i < ROUNDS && calls == 0; i++)
+        calls += run_attackers(f, &options);
+    assert_true(calls > 0);
     look_when_they_are_gone(f, &before, &after);
     assert_int_equal(after.processes, before.processes);
     assert_int_equal(after.descriptors, before.descriptors);
