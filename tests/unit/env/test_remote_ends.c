@@ -195,6 +195,16 @@ static void two_sessions_go_on_side_by_side(void **state)
     close_side(&b);
 }
 
+/* Long enough for things to be said while nobody hears them. */
+static void pass(struct fixture *f, unsigned ms)
+{
+    uint64_t start_ns = clock_ns();
+    while (clock_seconds_since(start_ns) * 1000 < ms) {
+        loop_run_ready(f->loop);
+        usleep(1000);
+    }
+}
+
 /* One floods, one does not read what it is sent; the third does not notice. */
 static void neither_a_flood_nor_deafness_stops_the_others(void **state)
 {
@@ -207,7 +217,8 @@ static void neither_a_flood_nor_deafness_stops_the_others(void **state)
     open_side(f, &other);
     start(&flood, "import os\nwhile True: os.write(1, b'x' * 65536)", 0);
     run(&deaf, "import os, signal, threading\n"
-               "threading.Timer(0.01, lambda: os.kill(os.getpid(), signal.SIGSTOP)).start()");
+               "threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGSTOP)).start()");
+    pass(f, 1500); /* until it has stopped: not before its cell has ended */
     deaf.done = false;
     assert_ok(session_set(deaf.session, &name, 1, VALUE_TEXT, text, LARGE, -1, took, &deaf, err));
     for (int i = 0; i < 50; i++)
@@ -312,16 +323,6 @@ static void fifty_sessions_leave_nothing(void **state)
 }
 
 /* ---- cuts ---- */
-
-/* Long enough for things to be said while nobody hears them. */
-static void pass(struct fixture *f, unsigned ms)
-{
-    uint64_t start_ns = clock_ns();
-    while (clock_seconds_since(start_ns) * 1000 < ms) {
-        loop_run_ready(f->loop);
-        usleep(1000);
-    }
-}
 
 static void cut_for(struct fixture *f, unsigned ms)
 {
