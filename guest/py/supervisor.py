@@ -15,6 +15,7 @@ CREDIT = 1 << 20
 READ = 1 << 18          # bytes at a time
 FULL = 1 << 19          # bytes that wait for the host: workers are not read
 KILL_SECONDS = 3        # for a keeper to end; then the supervisor ends it and its tree
+MEMORY_SECONDS = 1      # between two looks at what the kernel has killed, while nobody says anything
 SWEEP_SECONDS, QUIET = 0.02, 3      # time between two looks for strays; how many have to find none
 LINGER_SECONDS = 1      # for the ends of pipes that a dead worker has given to others
 END_SECONDS = 2
@@ -59,6 +60,7 @@ class OutOfMemory:
             except OSError:
                 pass
         self.seen = self.count()
+        self.looked = time.monotonic()
 
     def count(self):
         try:
@@ -70,6 +72,7 @@ class OutOfMemory:
     def struck(self):
         """Whether it has, since the last look."""
         count = self.count()
+        self.looked = time.monotonic()
         struck, self.seen = count > self.seen, count
         return struck
 
@@ -174,6 +177,8 @@ class Supervisor:
             times.append(self.heard + self.lease)
         if self.sweeping:
             times.append(time.monotonic() + SWEEP_SECONDS)
+        if len(self.workers) == 1 and self.memory.fd is not None:
+            times.append(self.memory.looked + MEMORY_SECONDS)
         if self.preparing is not None:
             return 0
         return max(0, (min(times) - time.monotonic()) * 1000 + 1) if times else None
@@ -209,6 +214,8 @@ class Supervisor:
                     self.close_all(worker)
         if self.sweeping:
             self.sweep()
+        if len(self.workers) == 1 and now - self.memory.looked >= MEMORY_SECONDS:
+            self.look_at_memory(*self.workers.values())
 
     def facts(self):
         return {
@@ -420,7 +427,7 @@ class Supervisor:
     def look_at_memory(self, worker):
         """One of its processes was killed because together they use more than there is: the kernel takes the largest,
         and who has lost a part of itself goes as a whole, as a local sandbox does (memory.oom.group)."""
-        if self.memory.struck() and len(self.workers) == 1:
+        if len(self.workers) == 1 and self.memory.struck():
             worker.starved = True
             self.obey(MUX_KILL, worker.number, b"")
 

@@ -367,10 +367,10 @@ GOES_ON = line("root", repl("SUBMIT('went on')"), "Turn 2")
 
 
 @pytest.mark.parametrize("code, flags, told, status", [
-    ("rlm_query_batched(['q'] * 6)", ["--execute-timeout", "2"], "longer than 2 s", "cancelled"),
+    ("rlm_query_batched(['q'] * 6)", ["--execute-timeout", "4"], "longer than 4 s", "cancelled"),
     ("import os, threading, time\nthreading.Thread(target=rlm_query_batched, args=(['q'] * 6,)).start()\n"
-     "time.sleep(2)\nos._exit(7)", [], "status 7", "cancelled"),
-    ("r = rlm_query_batched(['q'] * 6)\nprint({type(x.error).__name__ for x in r})", ["--broker-timeout", "2"],
+     "time.sleep(4)\nos._exit(7)", [], "status 7", "cancelled"),
+    ("r = rlm_query_batched(['q'] * 6)\nprint({type(x.error).__name__ for x in r})", ["--broker-timeout", "4"],
      "{'LLMTimeout'}", "timeout"),
 ], ids=["deadline of the cell", "death of the parent", "broker-timeout"])
 def test_who_stops_waiting_stops_its_children(tree, droste, code, flags, told, status):
@@ -389,7 +389,7 @@ def test_children_that_wait_for_their_turn_are_cancelled_too(tree, droste):
     """Of a batch that is given up, those that had not begun never do: the record has their end, and no call counts."""
     script = [line("root", repl("rlm_query_batched(['q'] * 10)"), "Turn 1 of"), {**GOES_ON, "contains": "longer than"},
               line("one", hang=True, repeat=True)]
-    result, server = tree(script, "--execute-timeout", "2", "--max-children", "2", "--max-llm-calls", "10")
+    result, server = tree(script, "--execute-timeout", "4", "--max-children", "2", "--max-llm-calls", "10")
     answered(result, "went on")
     assert sorted(run["calls"] for run in runs(droste, 1)) == [0] * 8 + [1] * 2
     assert {run["status"] for run in runs(droste, 1)} == {"cancelled"} and server.stats()["models"]["scripted-one"] == 2

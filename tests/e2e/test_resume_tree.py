@@ -226,12 +226,13 @@ def test_tree_that_was_stopped_goes_on_later(interrupted, droste, tmp_path):
 # ---- deadlines, deaths, limits ----
 
 @pytest.mark.parametrize("code, flags, statuses", [
-    ("r = rlm_query_batched(['q'] * 3, model='turns-slow')", ["--execute-timeout", "2"], ["cancelled"] * 3),
+    ("r = rlm_query_batched(['q'] * 3, model='turns-slow')", ["--execute-timeout", "6"], ["cancelled"] * 3),
     ("f = [rlm_submit('q', model='turns-slow') for i in range(3)]\nr = [g.cancel() for g in f]", [], ["cancelled"] * 3),
-    ("r = rlm_query_batched(['q'] * 3, model='turns-slow')\nprint(r)", ["--broker-timeout", "2"], ["timeout"] * 3),
+    ("r = rlm_query_batched(['q'] * 3, model='turns-slow')\nprint(r)", ["--broker-timeout", "6"], ["timeout"] * 3),
 ], ids=["deadline of the cell", "its own code", "broker-timeout"])
 def test_children_that_were_given_up_are_so_again(interrupted, droste, code, flags, statuses):
-    """One was at work and two waited for their turn: none begins anew, and the cell ends as it did."""
+    """One was at work and two waited for their turn: none begins anew, and the cell ends as it did. (The limits hold
+    for the call that hangs, too, and the kill must come before them.)"""
     life = interrupted({"": [repl(code), repl("SUBMIT([len(globals().get('r', [])), len(llm_query('hang'))])")],
                         "slow": [repl("while True: pass")]}, "--max-children", "1", *flags)
     before, runs = asked(life), droste.record.runs
