@@ -24,6 +24,9 @@ enum {
     REJOIN_SECONDS = 60,
     INPUT_SECONDS = 30,
     INPUT_MOST = 512 << 10, /* bytes of one SendInput */
+    INPUTS = 4, /* at once: who is far away does not have what comes next wait for an answer */
+    INPUT_APART_MS = 5,     /* so that none overtakes the one before it, */
+    INPUT_SHORT = 16 << 10, /* which are short */
     KILL = 9,
 };
 
@@ -57,6 +60,15 @@ const struct process_dialect process_of_prime = {
     .path = "/command_session.CommandSession", .start_key = 5, .selector_key = 3, .keyed = true
 };
 
+/* A SendInput that has no answer yet. */
+struct input {
+    struct process_service *owner;
+    struct connect_call *call; /* NULL: it was refused, or is done */
+    size_t len;
+    char key[UUID_SIZE];
+    bool done; /* the one before it is not */
+};
+
 struct process_service {
     struct loop *loop;
     struct rest *rest;
@@ -66,16 +78,18 @@ struct process_service {
     struct buf start;    /* the message that starts it */
     char key[UUID_SIZE]; /* by which the service knows it */
     uint64_t pid;        /* 0: not told yet */
-    struct connect_call *stream, *sending;
+    struct connect_call *stream;
     bool starts; /* the stream is one of Start */
     bool
         started_before; /* what the program has said may be lost, as there was a stream before this one */
     bool joined, heard;  /* heard: something of its standard output */
     bool suspect;        /* nothing was heard for long */
     bool refused;        /* the token is; nothing is sent until there is another */
-    struct fifo waiting; /* to be sent */
-    size_t in_flight;    /* of those, the first; they go when they are taken */
-    char input_key[UUID_SIZE];
+    struct fifo waiting; /* to be sent, and the first of it on its way; it goes when it is taken */
+    struct input inputs[INPUTS]; /* a ring: `oldest` has the first bytes that wait */
+    unsigned oldest, input_count;
+    size_t in_flight; /* bytes of all of them */
+    uint64_t sent_ns; /* when the last was begun */
     struct timer *flush, *pause, *silence;
     unsigned pause_ms;
     uint64_t lost_ns; /* since when it is not joined */
@@ -107,16 +121,17 @@ static void put_start(struct process_service *p, const char *const *words)
     protobuf_put_text(&p->start, p->dialect->start_key, p->key);
 }
 
-static void put_input(const struct process_service *p, struct buf *out)
+static void put_input(
+    const struct process_service *p, const struct input *input, size_t at, struct buf *out)
 {
     cleanup_buf struct buf data = { 0 };
     put_selector(p, out);
-    protobuf_put_head(&data, DATA_STDIN, p->in_flight);
-    protobuf_put_head(out, INPUT_DATA, data.len + p->in_flight);
+    protobuf_put_head(&data, DATA_STDIN, input->len);
+    protobuf_put_head(out, INPUT_DATA, data.len + input->len);
     buf_append(out, data.data, data.len);
-    buf_append(out, fifo_data(&p->waiting), p->in_flight);
+    buf_append(out, fifo_data(&p->waiting) + at, input->len);
     if (p->dialect->keyed)
-        protobuf_put_text(out, INPUT_KEY, p->input_key);
+        protobuf_put_text(out, INPUT_KEY, input->key);
 }
 
 static void method_path(const struct process_service *p, const char *method, struct buf *out)
@@ -129,9 +144,10 @@ static void method_path(const struct process_service *p, const char *method, str
 /* Whether it was read is not known: the link sends it again. */
 static void forget_input(struct process_service *p)
 {
-    connect_cancel(steal(&p->sending));
+    for (int i = 0; i < INPUTS; i++)
+        connect_cancel(steal(&p->inputs[i].call));
     fifo_free(&p->waiting);
-    p->in_flight = 0;
+    p->in_flight = p->input_count = 0;
 }
 
 static void end_with(struct process_service *p, const struct error *why)
@@ -371,10 +387,16 @@ static void join(void *arg)
 
 static void send_some(struct process_service *p);
 
+static struct input *input_at(struct process_service *p, unsigned i)
+{
+    return &p->inputs[(p->oldest + i) % INPUTS];
+}
+
 static void on_sent(void *arg, const struct connect_result *result)
 {
-    struct process_service *p = arg;
-    p->sending = NULL;
+    struct input *input = arg;
+    struct process_service *p = input->owner;
+    input->call = NULL;
     if (result->code == CONNECT_UNAUTHENTICATED) {
         refuse(p);
         return;
@@ -384,37 +406,62 @@ static void on_sent(void *arg, const struct connect_result *result)
         lose(p, result);
         return;
     }
-    fifo_drop(&p->waiting, p->in_flight);
-    p->in_flight = 0;
+    input->done = true;
+    while (p->input_count > 0 && input_at(p, 0)->done) {
+        fifo_drop(&p->waiting, input_at(p, 0)->len);
+        p->in_flight -= input_at(p, 0)->len;
+        p->oldest = (p->oldest + 1) % INPUTS;
+        p->input_count--;
+    }
     send_some(p);
 }
 
-/* What is in flight, once more where the token was refused. It may be done twice: where there is no key, the link passes over what
- * comes twice. */
-static void send_again(struct process_service *p)
+/* The bytes of the input stand behind `at` others. */
+static void send_input(struct process_service *p, struct input *input, size_t at)
 {
     static const struct connect_handler handler = { NULL, on_sent };
     cleanup_buf struct buf message = { 0 }, path = { 0 };
     struct error err = { 0 };
-    put_input(p, &message);
+    put_input(p, input, at, &message);
     method_path(p, "SendInput", &path);
     if (buf_failed(&message) || buf_failed(&path) || fifo_failed(&p->waiting))
         error_memory(&err);
     else
-        connect_send(p->rest, buf_text(&path), &message, true, INPUT_SECONDS, &handler, p,
-            &p->sending, &err);
+        connect_send(p->rest, buf_text(&path), &message, true, INPUT_SECONDS, &handler, input,
+            &input->call, &err);
     if (err.code != ERROR_NONE)
         end_with(p, &err);
 }
 
+/* What is in flight, once more where the token was refused or the way there has changed. It may be done twice: where there is no key,
+ * the link passes over what comes twice. */
+static void send_again(struct process_service *p)
+{
+    size_t at = 0;
+    for (unsigned i = 0; i < p->input_count; i++) {
+        struct input *input = input_at(p, i);
+        if (!input->call && !input->done)
+            send_input(p, input, at);
+        at += input->len;
+    }
+}
+
 static void send_some(struct process_service *p)
 {
-    size_t len = fifo_len(&p->waiting);
-    if (p->sending || p->refused || len == 0)
+    size_t len = fifo_len(&p->waiting) - p->in_flight, at = p->in_flight;
+    uint64_t since_ms = (clock_ns() - p->sent_ns) / 1000000;
+    if (p->refused || len == 0 || p->input_count == INPUTS || p->in_flight > INPUT_SHORT)
         return;
-    p->in_flight = len < INPUT_MOST ? len : INPUT_MOST;
-    uuid_make(p->input_key);
-    send_again(p);
+    if (p->input_count > 0 && since_ms < INPUT_APART_MS) {
+        timer_start(p->flush, INPUT_APART_MS - since_ms, 0);
+        return;
+    }
+    struct input *input = input_at(p, p->input_count++);
+    *input = (struct input){ .owner = p, .len = len < INPUT_MOST ? len : INPUT_MOST };
+    uuid_make(input->key);
+    p->in_flight += input->len;
+    p->sent_ns = clock_ns();
+    send_input(p, input, at);
 }
 
 static void flush(void *arg)
@@ -429,8 +476,7 @@ void process_service_write(struct process_service *p, const struct iovec *iov, i
         return;
     for (int i = 0; i < count; i++)
         fifo_add(&p->waiting, iov[i].iov_base, iov[i].iov_len);
-    if (!p->sending)
-        timer_start(p->flush, 0, 0);
+    timer_start(p->flush, 0, 0);
 }
 
 /* ---- its owner's ---- */
@@ -440,19 +486,18 @@ void process_service_renewed(struct process_service *p)
     if (!p->refused)
         return;
     p->refused = false;
-    if (p->in_flight > 0 && !p->sending)
-        send_again(p);
+    send_again(p);
     if (!p->stream)
         join(p);
 }
 
 void process_service_move(struct process_service *p, struct rest *rest)
 {
-    connect_cancel(steal(&p->sending));
+    for (int i = 0; i < INPUTS; i++)
+        connect_cancel(steal(&p->inputs[i].call));
     come_apart(p);
     p->rest = rest;
-    if (p->in_flight > 0)
-        send_again(p);
+    send_again(p);
     timer_start(p->pause, 0, 0);
 }
 
@@ -468,13 +513,12 @@ void process_service_close(struct process_service *p)
 {
     if (!p)
         return;
-    connect_cancel(p->sending);
+    forget_input(p);
     connect_cancel(p->stream);
     timer_free(p->flush);
     timer_free(p->pause);
     timer_free(p->silence);
     timer_free(p->over);
-    fifo_free(&p->waiting);
     buf_free(&p->start);
     free(p);
 }

@@ -1,6 +1,7 @@
 /* env/process_service.h: one program in a machine elsewhere, by a process service: E2B's process.Process, and Prime's
  * command_session.CommandSession, which is the same but for names and keys. Start gives a stream of what the program says,
- * Connect another one after a loss, and what it is to read goes by SendInput, one at a time.
+ * Connect another one after a loss, and what it is to read goes by SendInput: a few, each begun after the one before it, which all the
+ * same may overtake it: the link asks again for what it misses.
  *
  * A stream that is cut is joined again, for a minute. What the program said meanwhile is lost, and so may be what was being
  * sent: the link in wire/ makes up for both.

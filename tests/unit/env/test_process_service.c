@@ -28,13 +28,15 @@ struct scene {
     struct peer {
         int fd;
         struct buf asked;
-        bool answered;
+        bool answered, held;
     } peers[CONNECTIONS];
     unsigned peer_count, started, joined_by_name;
     struct buf stream, first; /* what Connect, and what the first Start is answered with */
     struct buf input;         /* of SendInput */
     unsigned refuse_inputs;
-    bool stays; /* streams are not closed */
+    bool expired; /* the token is, for inputs */
+    bool holds;   /* inputs are taken and not answered */
+    bool stays;   /* streams are not closed */
     unsigned joined, cuts, refused;
     struct buf heard;
     bool ended;
@@ -117,10 +119,13 @@ static void take_input(struct scene *s, const char *body, size_t len)
     }
 }
 
+static const char yes[] = "HTTP/1.1 200 OK\r\nContent-Type: application/proto\r\n"
+                          "Content-Length: 0\r\n\r\n";
+
 static void serve_one(struct scene *s, struct peer *p, const char *body, size_t len)
 {
-    static const char yes[] = "HTTP/1.1 200 OK\r\nContent-Type: application/proto\r\n"
-                              "Content-Length: 0\r\n\r\n";
+    static const char no[] = "HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\n"
+                             "Content-Length: 26\r\n\r\n{\"code\":\"unauthenticated\"}";
     static const char busy[] = "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n";
     const char *line = buf_text(&p->asked);
     if (strstr(line, "/Start ")) {
@@ -131,9 +136,13 @@ static void serve_one(struct scene *s, struct peer *p, const char *body, size_t 
     } else if (s->refuse_inputs > 0) {
         s->refuse_inputs--;
         answer(s, p, busy, sizeof busy - 1);
+    } else if (s->expired) {
+        answer(s, p, no, sizeof no - 1);
     } else {
         take_input(s, body, len);
-        answer(s, p, yes, sizeof yes - 1);
+        if (!s->holds)
+            answer(s, p, yes, sizeof yes - 1);
+        p->held = s->holds;
     }
     buf_clear(&p->asked);
 }
@@ -379,6 +388,102 @@ static void is_fed_in_order(void **state)
     scene_close(&s);
 }
 
+/* A program that was started and reads. */
+static void open_reader(struct scene *s)
+{
+    s->stays = true;
+    put_started(&s->first);
+    scene_open(s, &process_of_prime);
+    for (int i = 0; i < TURNS && s->joined == 0; i++)
+        turn(s);
+    assert_int_equal(s->joined, 1);
+}
+
+static void say(struct scene *s, const char *text)
+{
+    struct iovec iov = { (void *)(uintptr_t)text, strlen(text) };
+    process_service_write(s->process, &iov, 1);
+}
+
+static void wait_for_input(struct scene *s, size_t len)
+{
+    for (int i = 0; i < TURNS && s->input.len < len; i++)
+        turn(s);
+    assert_int_equal(s->input.len, len);
+}
+
+/* Many turns, in which no input comes. */
+static void hear_nothing(struct scene *s)
+{
+    size_t len = s->input.len;
+    for (int i = 0; i < 50; i++)
+        turn(s);
+    assert_int_equal(s->input.len, len);
+}
+
+static void release(struct scene *s)
+{
+    s->holds = false;
+    for (unsigned i = 0; i < s->peer_count; i++)
+        if (s->peers[i].held) {
+            s->peers[i].held = false;
+            answer(s, &s->peers[i], yes, sizeof yes - 1);
+        }
+}
+
+/* Four inputs do not wait for each other's answers, a fifth waits for the first's. */
+static void sends_more_before_the_answer(void **state)
+{
+    static const char *const texts[] = { "a", "b", "c", "d" };
+    struct scene s = { .holds = true };
+    open_reader(&s);
+    for (size_t i = 0; i < array_length(texts); i++) {
+        say(&s, texts[i]);
+        wait_for_input(&s, i + 1);
+    }
+    say(&s, "e");
+    hear_nothing(&s);
+    release(&s);
+    wait_for_input(&s, 5);
+    assert_string_equal(buf_text(&s.input), "abcde");
+    scene_close(&s);
+}
+
+/* Behind a long one nothing goes until it was taken: it would be overtaken. */
+static void sends_nothing_behind_a_long_one(void **state)
+{
+    static char text[20001];
+    struct scene s = { .holds = true };
+    memset(text, 'x', sizeof text - 1);
+    open_reader(&s);
+    say(&s, text);
+    wait_for_input(&s, sizeof text - 1);
+    say(&s, "b");
+    hear_nothing(&s);
+    release(&s);
+    wait_for_input(&s, sizeof text);
+    assert_string_equal(buf_text(&s.input) + sizeof text - 1, "b");
+    scene_close(&s);
+}
+
+/* What was refused with its token is sent once there is another; what was taken meanwhile is not sent again. */
+static void sends_again_what_was_refused(void **state)
+{
+    struct scene s = { .expired = true };
+    open_reader(&s);
+    say(&s, "a");
+    for (int i = 0; i < TURNS && s.refused == 0; i++)
+        turn(&s);
+    assert_int_equal(s.refused, 1);
+    say(&s, "b");
+    hear_nothing(&s);
+    s.expired = false;
+    process_service_renewed(s.process);
+    wait_for_input(&s, 2);
+    assert_string_equal(buf_text(&s.input), "ab");
+    scene_close(&s);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -389,6 +494,9 @@ int main(void)
         cmocka_unit_test(says_what_cannot_be_started),
         cmocka_unit_test(waits_for_another_token),
         cmocka_unit_test(is_fed_in_order),
+        cmocka_unit_test(sends_more_before_the_answer),
+        cmocka_unit_test(sends_nothing_behind_a_long_one),
+        cmocka_unit_test(sends_again_what_was_refused),
     };
     return cmocka_run_group_tests_name("process_service", tests, NULL, NULL);
 }
