@@ -387,9 +387,10 @@ class Service:
 
     def unary(self, handler, kind):
         async def handle(request):
-            js = request.content_type == "application/json"
+            sort = request.headers.get("Content-Type", "").partition(";")[0]    # request.content_type takes a tenth of all its time
+            js = sort == "application/json"
             try:
-                if not js and request.content_type != "application/proto":
+                if not js and sort != "application/proto":
                     return web.Response(status=415)
                 sandbox = self.find(request)
                 body = await request.read()
@@ -397,7 +398,7 @@ class Service:
                 answer = await handler(sandbox, message) or {}
                 kind_ = "Listed" if kind == "List" else "Nothing"
                 raw = json.dumps(to_json(kind_, answer)).encode() if js else encode(kind_, answer)
-                return web.Response(body=raw, content_type=request.content_type)
+                return web.Response(body=raw, headers={"Content-Type": sort})
             except Refused as e:
                 return web.json_response({"code": e.code, "message": e.text}, status=Refused.STATUS[e.code])
             except (ValueError, KeyError) as e:
