@@ -170,7 +170,7 @@ static int bench(size_t count, double seconds, const char *only, struct error *e
         rc = all[i]->times ? 0 : error_memory(err);
     }
     if (rc == 0)
-        rc = environment_open("local", loop, &env, err);
+        rc = environment_open("local", loop, NULL, &env, err);
     if (rc == 0)
         rc = open_honest(&h, env, err);
     if (rc == 0)

@@ -4,6 +4,8 @@ TOP_LEVEL_AWAIT = getattr(ast, "PyCF_ALLOW_TOP_LEVEL_AWAIT", 0)
 
 
 NOTHING = compile("", "<nothing>", "exec")
+SOURCES = 1000      # cells whose text is kept for their own tracebacks
+DEFINES = re.compile(r"\b(?:def|class|lambda)\b")
 
 
 def compile_cell(code, name, echo):
@@ -125,11 +127,20 @@ def source_lines(code):
     return [line + "\n" for line in code.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
 
 
+def keep_source(name, code):
+    """For tracebacks and inspect. A cell that defines nothing is only in its own: of those the last ones are kept."""
+    linecache.cache[name] = (len(code), None, source_lines(code), name)
+    if not DEFINES.search(code):
+        session.sources.append(name)
+    while len(session.sources) > SOURCES:
+        linecache.cache.pop(session.sources.pop(0), None)
+
+
 def execute(ident, head, blob):
     code = ("raise OSError(24, 'too many open files to receive the code')" if blob is None
             else bytes(blob).decode("utf-8"))
     name = head.get("name") or "<cell %d>" % ident
-    linecache.cache[name] = (len(code), None, source_lines(code), name)
+    keep_source(name, code)
     if _signal.getsignal(_signal.SIGINT) is not on_interrupt:
         signal.signal(signal.SIGINT, on_interrupt)
     failure, value = run_cell(ident, name, code, head.get("echo"), head.get("tools"))

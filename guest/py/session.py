@@ -48,7 +48,7 @@ class Session:
         self.volume = None      # where it is
         self.workspace = self.repo = None
         self.tools = {}
-        self.programs, self.executions = {}, []
+        self.programs, self.executions, self.sources = {}, [], []
         self.event_loop = None
         main = types.ModuleType("__main__")
         self.namespace = main.__dict__

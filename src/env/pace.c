@@ -8,8 +8,11 @@
  * processes that were left running stay behind.
  *
  * The kernel has several scales, and which one counts depends on the machine and on who asks:
+ *   niceness   the share of one process beside others, and
  *   idle       a policy (sched(7)): whoever has it makes room for everybody else at once. Who may not raise a
- *              priority (CAP_SYS_NICE, RLIMIT_NICE) could not take it back, as little as a niceness.
+ *              priority (CAP_SYS_NICE, RLIMIT_NICE) could take neither back. So the first step is the niceness, and the policy the
+ *              second: a short cell that was unlucky, because the machine's host took the processor away in the middle of it, is not
+ *              in one row with those that compute for ever (with 200 of them it waited for up to 30 s).
  *   autogroup  the share of a session (setsid), outside control groups. Everybody can take it back, so it is what
  *              others use. But between sessions the policies of single processes do not count: where they are to be had,
  *              all sandboxes are of one session, which goes behind the host's own while one of them gives way.
@@ -43,12 +46,16 @@ enum {
     LONG_NS = 5000000,
     AGAIN_MS = 5, /* the same after an operation that was long */
     AGAIN_NS = 500000,
-    TASKS_MAX = 512, /* of a sandbox that are looked at */
-    NICE_LAST = 19,  /* the lowest there is, of an autogroup */
+    MORE_NS = 10000000, /* until the second step */
+    TASKS_MAX = 512,    /* of a sandbox that are looked at */
+    NICE_LAST = 19,     /* the lowest there is, of a process and of an autogroup */
     SLICE_LAST_NS =
         3000000, /* a little longer than usual. With 100 ms, the longest, others wait so long
                                   whenever they have used up their own part */
 };
+
+/* Where it has its processes stand; without the policies there is no middle. */
+enum place { PLACE_AHEAD, PLACE_BEHIND, PLACE_LAST };
 
 struct pace {
     LIST_ENTRY(pace) link; /* in all->paces */
@@ -59,7 +66,7 @@ struct pace {
     uint64_t interval_ms;
     uint64_t used_ns; /* processor time when it was last compared */
     int nice;         /* of the host: what a sandbox has that does not give way */
-    bool gave_way;
+    enum place place;
     bool was_long; /* it gave way in the operation before */
     bool owes;     /* its session's share back */
     bool based;    /* used_ns is of this operation's beginning, or nearly */
@@ -157,13 +164,13 @@ struct scheduling {
     uint64_t slice_ns, deadline_ns, period_ns;
 };
 
-static void set_scheduling(const struct pace *p, pid_t tid, bool last)
+static void set_scheduling(const struct pace *p, pid_t tid, enum place place)
 {
     struct scheduling attr = {
         .size = sizeof attr,
-        .policy = last && p->all->by_policy ? SCHED_IDLE : SCHED_OTHER,
-        .nice = p->nice,
-        .slice_ns = last ? SLICE_LAST_NS : 0,
+        .policy = place == PLACE_LAST && p->all->by_policy ? SCHED_IDLE : SCHED_OTHER,
+        .nice = place == PLACE_BEHIND ? NICE_LAST : p->nice,
+        .slice_ns = place == PLACE_AHEAD ? 0 : SLICE_LAST_NS,
     };
     syscall(SYS_sched_setattr, tid, &attr, 0);
 }
@@ -189,7 +196,7 @@ static bool any_gives_way(const struct pace *p)
 {
     const struct pace *other;
     LIST_FOREACH(other, &p->all->paces, link)
-    if (other->gave_way && other->session == p->session)
+    if (other->place != PLACE_AHEAD && other->session == p->session)
         return true;
     return false;
 }
@@ -205,17 +212,33 @@ static bool raise_own(const struct pace *p)
     return !has_own_session(p, p->worker) || set_autogroup(p->worker, false);
 }
 
-static void set_all(struct pace *p, const struct tasks *tasks, bool last)
+static void set_all(struct pace *p, const struct tasks *tasks, enum place place)
 {
+    bool last = place != PLACE_AHEAD;
     for (size_t i = 0; i < tasks->count; i++) {
         const struct task *t = &tasks->at[i];
-        set_scheduling(p, t->tid, last);
+        set_scheduling(p, t->tid, place);
         if (t->tid == t->pid && has_own_session(p, t->pid))
             set_autogroup(t->pid, last);
     }
-    if (last && !p->gave_way && p->all->by_policy)
+    if (last && p->place == PLACE_AHEAD && p->all->by_policy)
         set_autogroup(p->keeper, true);
-    p->gave_way = last;
+    p->place = place;
+}
+
+/* What it may use where it is. */
+static uint64_t allowance_ns(const struct pace *p)
+{
+    return p->place == PLACE_BEHIND ? MORE_NS : p->was_long ? AGAIN_NS : LONG_NS;
+}
+
+static void go_back(struct pace *p, const struct tasks *tasks)
+{
+    bool first = p->place == PLACE_AHEAD && p->all->by_policy;
+    set_all(p, tasks, first ? PLACE_BEHIND : PLACE_LAST);
+    p->used_ns = tasks->used_ns;
+    if (first)
+        p->interval_ms = FIRST_MS;
 }
 
 static void look(void *arg)
@@ -224,13 +247,13 @@ static void look(void *arg)
     struct tasks tasks;
     find_tasks(p, &tasks);
     uint64_t used_ns = tasks.used_ns > p->used_ns ? tasks.used_ns - p->used_ns : 0;
-    if (p->based && p->all->sandboxes > 1 && used_ns > (p->was_long ? AGAIN_NS : LONG_NS))
-        set_all(p, &tasks, true);
-    if (p->owes && !p->gave_way)
+    if (p->based && p->all->sandboxes > 1 && used_ns > allowance_ns(p))
+        go_back(p, &tasks);
+    if (p->owes && p->place == PLACE_AHEAD)
         p->owes = !raise_shared(p) || !raise_own(p);
-    if (!p->based || p->gave_way)
+    if (!p->based || p->place == PLACE_LAST)
         p->used_ns = tasks.used_ns;
-    else if (used_ns == 0 && p->interval_ms >= LAST_MS && !p->owes)
+    else if (p->place == PLACE_AHEAD && used_ns == 0 && p->interval_ms >= LAST_MS && !p->owes)
         return; /* it waits; the next operation begins anew */
     p->based = true;
     p->interval_ms = p->interval_ms < LAST_MS ? 2 * p->interval_ms : LAST_MS;
@@ -243,12 +266,11 @@ void pace_begin(struct pace *p)
     struct tasks tasks;
     if (!p)
         return;
-    p->was_long = p->gave_way;
-    p->based = p->gave_way;
+    p->was_long = p->based = p->place != PLACE_AHEAD;
     p->interval_ms = FIRST_MS;
     if (p->was_long) {
-        set_scheduling(p, p->worker, false);
-        p->gave_way = false;
+        set_scheduling(p, p->worker, PLACE_AHEAD);
+        p->place = PLACE_AHEAD;
         p->owes = !raise_shared(p) || !raise_own(p);
         find_tasks(p, &tasks);
         p->used_ns = tasks.used_ns;
@@ -269,11 +291,11 @@ uint64_t pace_busy_ns(struct pace *p)
 void pace_end(struct pace *p)
 {
     struct tasks tasks;
-    if (!p || !p->gave_way)
+    if (!p || p->place == PLACE_AHEAD)
         return;
     timer_stop(p->timer);
     find_tasks(p, &tasks);
-    set_all(p, &tasks, false);
+    set_all(p, &tasks, PLACE_AHEAD);
     raise_shared(p);
 }
 
@@ -319,7 +341,7 @@ void pace_close(struct pace *p)
     if (!p)
         return;
     LIST_REMOVE(p, link);
-    if (p->gave_way)
+    if (p->place != PLACE_AHEAD)
         raise_shared(p);
     timer_free(p->timer);
     free(p);

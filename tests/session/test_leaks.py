@@ -127,3 +127,17 @@ def test_an_interpreter_that_was_forgotten_is_closed(environment):
         del interp
         gc.collect()
     assert is_as_before(environment, before), (before, holdings(environment))
+
+
+def test_cells_leave_nothing_in_the_guest(environment):
+    """A session may have as many cells as it likes: what it keeps of each, it keeps of the last thousand. What a cell has defined is kept, and its source."""
+    counts = "import gc; SUBMIT(objects=len(gc.get_objects()))"
+    with environment.open() as interp:
+        interp.execute("def wrong(): raise ValueError('mine')")
+        found = []
+        for _ in range(2):
+            for _ in range(1200):
+                interp.execute("n = 1")
+            found.append(interp.execute(counts).fields["objects"])
+        assert found[1] - found[0] < 200, found
+        assert "def wrong(): raise ValueError('mine')" in interp.execute("wrong()").error.traceback

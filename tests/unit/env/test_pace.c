@@ -188,6 +188,30 @@ static void who_spins_gives_way_until_the_next_operation(void **state)
     assert_has_its_priority(f->worker);
 }
 
+/* Who was unlucky once is not in one row with those who compute for ever: the niceness is first, and the policy for who uses more. */
+static void the_first_step_is_a_niceness(void **state)
+{
+    struct fixture *f = *state;
+    if (may_not_lower_and_raise(f))
+        skip();
+    start(f, true, false);
+    pace_begin(f->pace);
+    uint64_t begin = clock_ns();
+    while (nice_of(f->worker) == nice_of(0) && clock_seconds_since(begin) < PATIENCE_S) {
+        assert_int_equal(sched_getscheduler(f->worker), SCHED_OTHER);
+        loop_run_ready(f->loop);
+        usleep(1000);
+    }
+    assert_int_equal(nice_of(f->worker), 19);
+    assert_int_equal(sched_getscheduler(f->worker), SCHED_OTHER);
+    kill(f->worker, SIGSTOP); /* it uses no more */
+    assert_false(comes_to_give_way(f, f->worker, 0.3));
+    kill(f->worker, SIGCONT);
+    assert_true(comes_to_give_way(f, f->worker, PATIENCE_S));
+    pace_begin(f->pace);
+    assert_has_its_priority(f->worker);
+}
+
 static bool has_nice(pid_t pid, const char *nice)
 {
     const char *line = autogroup_of(pid);
@@ -417,6 +441,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(who_spins_gives_way_until_the_next_operation),
+        T(the_first_step_is_a_niceness),
         T(the_shared_session_is_behind_as_long_as_anybody),
         T(sessions_of_two_zygotes_rise_each_with_its_own),
         T(elsewhere_its_session_gives_way),
