@@ -49,6 +49,7 @@ bench: setup-tests all
 	@bench/run
 	@bench/python --sessions 1000
 	@bench/docker
+	@bench/clouds
 
 format:
 	clang-format-14 -i src/*/*.[ch] guest/*.[ch] include/*.h tests/unit/*/*.[ch] tests/fuzz/*.[ch] tests/attack/*.[ch] bench/*.[ch]
