@@ -78,7 +78,7 @@ static void move_on(struct search *s, uint32_t c)
     for (unsigned i = 0; i < s->now.count; i++) {
         const struct instruction *set = &s->p->program[s->now.at[i]];
         *s->work -= *s->work > 0;
-        if (is_in(s->p->ranges + set->range, set->ranges, c))
+        if (set->ranges > 0 && is_in(s->p->ranges + set->range, set->ranges, c)) /* `[]` has none */
             s->next.at[s->next.count++] = s->now.at[i] + 1;
     }
 }

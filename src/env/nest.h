@@ -1,7 +1,8 @@
 /* env/nest.h: the temporary directory of a zygote whose sandboxes stand among the host's files.
  *
  * Each of its sandboxes has a directory in it. All is removed with the last that holds it: the zygote
- * or a sandbox. If the host is killed, the zygote removes it (guest/py/boot.py, tidy_up).
+ * or a sandbox. If the host is killed, the zygote removes it (guest/py/boot.py, tidy_up); if it is killed before there
+ * is one, the next host that makes a nest does.
  */
 #ifndef DROSTE_ENV_NEST_H
 #define DROSTE_ENV_NEST_H
