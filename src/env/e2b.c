@@ -166,6 +166,10 @@ static int e2b_ask(struct vm *vm, enum vm_step step, const struct sandbox_spec *
     case VM_LIST:
         ask->method = "GET";
         buf_printf(&ask->path, "/v2/sandboxes?metadata=" VM_LABEL "%%3D1&limit=%d", LISTED);
+        if (ask->cursor) {
+            buf_puts(&ask->path, "&nextToken=");
+            rest_escape(&ask->path, ask->cursor);
+        }
         return 0;
     case VM_ENTER:
         return 0;
@@ -245,6 +249,13 @@ static bool e2b_listed(struct json_object *answer, size_t i, char id[VM_ID_SIZE]
     return true;
 }
 
+static bool e2b_more(const struct rest_answer *answer, struct buf *cursor)
+{
+    if (answer->header)
+        buf_puts(cursor, answer->header);
+    return cursor->len > 0;
+}
+
 /* ---- the environment ---- */
 
 const struct powers
@@ -286,7 +297,9 @@ static const struct vm_provider e2b = { .name = "e2b",
     .ask = e2b_ask,
     .read = e2b_read,
     .enter = e2b_enter,
-    .listed = e2b_listed };
+    .listed = e2b_listed,
+    .more = e2b_more,
+    .cursor_header = "x-next-token" };
 
 /* A variable that is set to something; NULL without memory, too. */
 static char *variable(const char *name)

@@ -146,7 +146,8 @@ static int ask_create(
 static void ask_list(const struct vm *vm, struct vm_ask *ask)
 {
     ask->method = "GET";
-    buf_printf(&ask->path, API "?labels=" VM_LABEL "&is_active=true&page=1&per_page=%d", LISTED);
+    buf_printf(&ask->path, API "?labels=" VM_LABEL "&is_active=true&page=%s&per_page=%d",
+        ask->cursor ? ask->cursor : "1", LISTED);
     if (vm->env->team) {
         buf_puts(&ask->path, "&team_id=");
         rest_escape(&ask->path, vm->env->team);
@@ -301,6 +302,14 @@ static bool prime_listed(struct json_object *answer, size_t i, char id[VM_ID_SIZ
     return true;
 }
 
+static bool prime_more(const struct rest_answer *answer, struct buf *cursor)
+{
+    bool more = json_get_bool(answer->body, "hasNext", false);
+    if (more)
+        buf_printf(cursor, "%lld", (long long)json_get_int(answer->body, "page", 1) + 1);
+    return more;
+}
+
 /* ---- the environment ---- */
 
 const struct powers
@@ -343,7 +352,8 @@ static const struct vm_provider prime = { .name = "prime",
     .ask = prime_ask,
     .read = prime_read,
     .enter = prime_enter,
-    .listed = prime_listed };
+    .listed = prime_listed,
+    .more = prime_more };
 
 /* As Prime's own programs take it: without /api/v1 behind it. */
 static char *base_url(void)

@@ -29,6 +29,7 @@ enum vm_step {
 };
 
 struct vm_ask {
+    const char *cursor; /* given, in VM_LIST: where to go on; NULL: at the beginning */
     const char *method; /* NULL: nothing is asked in this step */
     struct buf path;
     struct json_object *body; /* is handed over */
@@ -66,6 +67,9 @@ struct vm_provider {
     /* The i-th machine of an answer to VM_LIST: false where there is none. NULL for what it has not. */
     bool (*listed)(struct json_object *answer, size_t i, char id[VM_ID_SIZE], struct buf *owner,
         struct buf *machine);
+    /* Where the list goes on behind this answer; false: it does not. */
+    bool (*more)(const struct rest_answer *answer, struct buf *cursor);
+    const char *cursor_header; /* of an answer to VM_LIST, if it is one that says so; or NULL */
 };
 
 struct vms {

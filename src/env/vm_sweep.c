@@ -1,6 +1,4 @@
-/* env/vm_sweep.c: see vm_sweep.h. The list is asked for, what is an orphan is deleted one by one, and then the list is asked for again,
- * which may have more, until it has none.
- */
+/* env/vm_sweep.c: see vm_sweep.h. The list is asked for, page by page, and then what is an orphan is deleted one by one. */
 #include "env/vm_sweep.h"
 
 #include <stdlib.h>
@@ -9,7 +7,7 @@
 #include "base/cleanup.h"
 #include "env/owner_labels.h"
 
-enum { ANSWER_SECONDS = 60, ROUNDS = 50 };
+enum { ANSWER_SECONDS = 60, PAGES_MOST = 1000 };
 
 struct vm_sweep {
     struct vm vm; /* stands for the one that is asked for */
@@ -17,7 +15,8 @@ struct vm_sweep {
     void *arg;
     struct list orphans;
     size_t at;
-    unsigned removed, rounds;
+    unsigned removed, pages;
+    struct buf cursor; /* of the next page */
     struct rest_request *request;
 };
 
@@ -26,6 +25,7 @@ static void sweep_free(struct vm_sweep *s)
     s->vm.env->sweep = NULL;
     rest_cancel(s->request);
     list_clear(&s->orphans);
+    buf_free(&s->cursor);
     free(s);
 }
 
@@ -47,11 +47,13 @@ static void finish(struct vm_sweep *s, const struct error *why)
 
 static int ask(struct vm_sweep *s, enum vm_step step, rest_done_fn *done, struct error *err)
 {
-    struct vm_ask what = { 0 };
-    int rc = s->vm.env->provider->ask(&s->vm, step, NULL, &what, err);
+    const struct vm_provider *provider = s->vm.env->provider;
+    struct vm_ask what = { .cursor = s->cursor.len ? buf_text(&s->cursor) : NULL };
+    int rc = provider->ask(&s->vm, step, NULL, &what, err);
     struct rest_ask sent = { .method = what.method,
         .path = buf_text(&what.path),
         .body = what.body,
+        .tell_header = provider->cursor_header,
         .again = true,
         .seconds = ANSWER_SECONDS,
         .done = done,
@@ -64,23 +66,15 @@ static int ask(struct vm_sweep *s, enum vm_step step, rest_done_fn *done, struct
     return rc;
 }
 
-static void listed(void *arg, const struct rest_answer *answer);
-
 static void removed(void *arg, const struct rest_answer *answer);
 
-/* The next of them; behind the last one, another look. */
 static void go_on(struct vm_sweep *s)
 {
     struct error err = { 0 };
-    if (s->at < s->orphans.count) {
+    bool more = s->at < s->orphans.count;
+    if (more)
         snprintf(s->vm.id, sizeof s->vm.id, "%s", s->orphans.items[s->at++]);
-        if (ask(s, VM_DELETE, removed, &err) < 0)
-            finish(s, &err);
-        return;
-    }
-    if (s->orphans.count == 0 || s->rounds >= ROUNDS)
-        finish(s, &err);
-    else if (ask(s, VM_LIST, listed, &err) < 0)
+    if (!more || ask(s, VM_DELETE, removed, &err) < 0)
         finish(s, &err);
 }
 
@@ -99,19 +93,22 @@ static void removed(void *arg, const struct rest_answer *answer)
 static void listed(void *arg, const struct rest_answer *answer)
 {
     struct vm_sweep *s = arg;
+    const struct vm_provider *provider = s->vm.env->provider;
     struct error err = answer->error;
     char id[VM_ID_SIZE];
     s->request = NULL;
-    s->rounds++;
-    s->at = 0;
-    list_clear(&s->orphans);
     for (size_t i = 0; err.code == ERROR_NONE; i++) {
         cleanup_buf struct buf owner = { 0 }, machine = { 0 };
-        if (!s->vm.env->provider->listed(answer->body, i, id, &owner, &machine))
+        if (!provider->listed(answer->body, i, id, &owner, &machine))
             break;
         if (id[0] && owner_labels_are_orphan(buf_text(&owner), buf_text(&machine)))
             list_add(&s->orphans, id, &err);
     }
+    buf_clear(&s->cursor);
+    bool more = err.code == ERROR_NONE && provider->more(answer, &s->cursor) &&
+                !buf_failed(&s->cursor) && ++s->pages < PAGES_MOST;
+    if (more && ask(s, VM_LIST, listed, &err) == 0)
+        return;
     if (err.code != ERROR_NONE)
         finish(s, &err);
     else

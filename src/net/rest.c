@@ -39,6 +39,8 @@ struct rest_request {
     char *method, *url;
     struct buf body, in;
     struct list headers;
+    const char *tell_header;
+    char *header; /* of the last answer; NULL: none */
     bool again;
     rest_piece_fn *piece;
     rest_done_fn *done;
@@ -127,6 +129,7 @@ static void request_free(struct rest_request *q)
     buf_free(&q->body);
     buf_free(&q->in);
     list_clear(&q->headers);
+    free(q->header);
     free(q->method);
     free(q->url);
     free(q);
@@ -146,6 +149,7 @@ void rest_cancel(struct rest_request *q)
 static void tell(struct rest_request *q, struct rest_answer *answer)
 {
     struct buf in = q->in; /* what it is told stays until `done` returns */
+    cleanup_free char *header = steal(&q->header);
     rest_done_fn *done = q->done;
     void *arg = q->arg;
     q->in = (struct buf){ 0 };
@@ -191,6 +195,10 @@ static double pause_before_next(const struct rest_request *q, const struct http_
 
 static void on_head(void *arg, struct http_transfer *transfer)
 {
+    struct rest_request *q = arg;
+    const char *value = q->tell_header ? http_header(transfer, q->tell_header) : NULL;
+    free(q->header);
+    q->header = value ? strdup(value) : NULL;
 }
 
 static void on_data(void *arg, const char *data, size_t len)
@@ -228,6 +236,7 @@ static void judge(struct rest_request *q, const struct http_result *result)
     answer.body = body;
     answer.data = buf_text(&q->in);
     answer.len = q->in.len;
+    answer.header = q->header;
     tell(q, &answer);
 }
 
@@ -290,6 +299,7 @@ static int request_new(
         .url = text_printf("%s%s", r->url.base, ask->path),
         .again = ask->again,
         .piece = ask->piece,
+        .tell_header = ask->tell_header,
         .done = ask->done,
         .arg = ask->arg,
         .seconds = ask->seconds,

@@ -39,6 +39,7 @@ struct rest_answer {
     struct json_object *body; /* borrowed; NULL: it was no JSON */
     const char *data;         /* the answer as it came */
     size_t len;
+    const char *header; /* of the one that was asked for; NULL: there is none */
 };
 typedef void rest_done_fn(void *arg, const struct rest_answer *answer);
 /* Bytes of a good answer as they come. */
@@ -53,6 +54,7 @@ struct rest_ask {
     const char *type;
     const char *const *headers; /* further ones */
     size_t header_count;
+    const char *tell_header; /* the name of one of the answer's; must live as long as the request */
     bool again; /* it may be done twice: reading, deleting, what has a key or a name of its own */
     double seconds;       /* for all tries; 0: as long as it takes */
     rest_piece_fn *piece; /* NULL: the answer is told as a whole */

@@ -107,7 +107,10 @@ async def listing(request):
     wanted = {urllib.parse.unquote(k): urllib.parse.unquote(v) for k, v in wanted.items()}
     states = [s for given in request.query.getall("state", []) for s in given.split(",")] or ["running", "paused"]
     chosen = [b.listed() for b in boxes.values() if wanted.items() <= b.asked.get("metadata", {}).items()]
-    return web.json_response([b for b in chosen if b["state"] in states])
+    shown, at = [b for b in chosen if b["state"] in states], int(request.query.get("nextToken") or 0)
+    size = min(int(request.query.get("limit", 100)), orders.get("page", 100))
+    more = {"x-next-token": str(at + size)} if at + size < len(shown) else {}
+    return web.json_response(shown[at:at + size], headers=more)
 
 
 async def delete(request, box):
@@ -167,7 +170,7 @@ def order(asked):
             if ident in ("all", box.id):
                 boxes.pop(box.id, None)
                 box.end()
-    orders.update({k: asked[k] for k in ("fail",) if k in asked})
+    orders.update({k: asked[k] for k in ("fail", "page") if k in asked})
 
 
 def state():

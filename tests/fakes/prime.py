@@ -147,8 +147,7 @@ async def statuses(request):
 async def listing(request):
     q = request.query
     labels = set(q.getall("labels", []))
-    # The number of a page is what the server says; ours have few.
-    page, size = int(q.get("page", 1)), int(q.get("per_page", 50))
+    page, size = int(q.get("page", 1)), min(int(q.get("per_page", 50)), orders.get("page", 100))
     found = [b for b in boxes.values() if labels <= set(b.asked.get("labels", []))
              and (q.get("is_active", "false").lower() != "true" or b.status not in ENDED)]
     shown = [b.shown() for b in found[(page - 1) * size:page * size]]
@@ -215,7 +214,7 @@ def order(asked):
                     box.finish("ERROR", None, ("OOM_KILLED", "Sandbox ran out of memory"))
     if asked.get("expire"):
         tokens.clear()
-    orders.update({k: asked[k] for k in ("slow", "fail", "container") if k in asked})
+    orders.update({k: asked[k] for k in ("slow", "fail", "container", "page") if k in asked})
 
 
 def state():
