@@ -12,13 +12,14 @@ RECORD_DATA, RECORD_ACK, RECORD_RESUME, RECORD_PING = 1, 2, 3, 4
 RECORD_ANSWER, RECORD_RESEND = 1, 2     # flags
 PAYLOAD_MAX = 32768
 LINE_MAX = (RECORD_SIZE + PAYLOAD_MAX + 2) // 3 * 4 + 2
-TO_HOST, TO_GUEST = 1 << 18, 1 << 20    # windows
+TO_HOST, TO_HOST_TEXT, TO_GUEST = 1 << 21, 1 << 18, 1 << 20     # windows
 MARK = b"\x1e"
 
 
 class Stream:
     def __init__(self, text, deliver):
         self.text = text
+        self.window = TO_HOST_TEXT if text else TO_HOST
         self.deliver = deliver          # takes the host's bytes, in order
         self.live = True
         self.queue = bytearray()
@@ -29,8 +30,9 @@ class Stream:
         self.in_line = False
         self.out = bytearray()
 
-    def waiting(self):
-        return len(self.queue) + len(self.out)
+    def is_full(self):
+        """So much waits for the host that nobody else should be heard."""
+        return len(self.queue) + len(self.out) >= 2 * self.window
 
     # -- to the host
 
@@ -40,7 +42,7 @@ class Stream:
         self.pump()
 
     def pump(self):
-        end = self.acked + min(len(self.queue), TO_HOST)
+        end = self.acked + min(len(self.queue), self.window)
         while self.live and self.next < end:
             at = self.next - self.acked
             payload = self.queue[at:at + min(PAYLOAD_MAX, end - self.next)]

@@ -13,7 +13,6 @@ MUX_START, MUX_BYTES, MUX_INTERRUPT, MUX_KILL, MUX_CLOSE = 1, 2, 3, 4, 5
 MUX_HELLO, MUX_OUTPUT, MUX_EXIT, MUX_CREDIT_MORE = 17, 18, 19, 20
 CREDIT = 1 << 20
 READ = 1 << 18          # bytes at a time
-FULL = 1 << 19          # bytes that wait for the host: workers are not read
 KILL_SECONDS = 3        # for a keeper to end; then the supervisor ends it and its tree
 MEMORY_SECONDS = 1      # between two looks at what the kernel has killed, while nobody says anything
 SWEEP_SECONDS, QUIET = 0.02, 3      # time between two looks for strays; how many have to find none
@@ -156,7 +155,7 @@ class Supervisor:
         self.handlers.pop(fd, None)
 
     def watch_all(self):
-        reads = 0 if self.stream.waiting() >= FULL else select.POLLIN
+        reads = 0 if self.stream.is_full() else select.POLLIN
         self.watch(self.wake, select.POLLIN)
         if self.source is not None:
             self.watch(self.source, select.POLLIN)
@@ -210,7 +209,7 @@ class Supervisor:
                     kill_quietly(worker.keeper, signal.SIGKILL)
             if worker.linger_until is not None and now >= worker.linger_until:
                 worker.linger_until = now + LINGER_SECONDS
-                if self.stream.waiting() < FULL:
+                if not self.stream.is_full():
                     self.close_all(worker)
         if self.sweeping:
             self.sweep()

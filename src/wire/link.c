@@ -436,7 +436,7 @@ int link_open(const struct link_options *options, const struct link_events *even
     if (!l->options.send_window)
         l->options.send_window = LINK_TO_GUEST;
     if (!l->options.receive_window)
-        l->options.receive_window = LINK_TO_HOST;
+        l->options.receive_window = l->options.form == LINK_TEXT ? LINK_TO_HOST_TEXT : LINK_TO_HOST;
     crc32_table_make(&l->sums);
     *out = l;
     return 0;

@@ -47,8 +47,9 @@ enum {
     LINK_PAYLOAD_MAX = 32768,
     LINK_RECORD_MAX = LINK_HEADER_SIZE + LINK_PAYLOAD_MAX,
     LINK_MARK = 0x1E,
-    LINK_TO_GUEST = 1 << 20, /* windows: bytes that may be on their way without an ack */
-    LINK_TO_HOST = 1 << 18,
+    LINK_TO_GUEST = 1 << 20,     /* windows: bytes that may be on their way without an ack */
+    LINK_TO_HOST = 1 << 21,      /* of LINK_BARE */
+    LINK_TO_HOST_TEXT = 1 << 18, /* who reads a terminal slowly is cut off */
 };
 
 enum link_form { LINK_BARE, LINK_TEXT };

@@ -49,9 +49,10 @@ static const struct link_events events = { on_write, on_bytes };
 static void pair_open(struct pair *p, enum link_form form)
 {
     struct link_options host = { .form = form };
-    struct link_options guest = {
-        .form = form, .answers = true, .send_window = LINK_TO_HOST, .receive_window = LINK_TO_GUEST
-    };
+    struct link_options guest = { .form = form,
+        .answers = true,
+        .send_window = form == LINK_TEXT ? LINK_TO_HOST_TEXT : LINK_TO_HOST,
+        .receive_window = LINK_TO_GUEST };
     *p = (struct pair){ .form = form, .until_cut = { NEVER, NEVER }, .nonce = 7 };
     assert_ok(link_open(&host, &events, &p->ends[HOST], &p->ends[HOST].link, err));
     assert_ok(link_open(&guest, &events, &p->ends[GUEST], &p->ends[GUEST].link, err));
