@@ -150,6 +150,7 @@ static void tell(struct rest_request *q, struct rest_answer *answer)
 {
     struct buf in = q->in; /* what it is told stays until `done` returns */
     cleanup_free char *header = steal(&q->header);
+    answer->header = header;
     rest_done_fn *done = q->done;
     void *arg = q->arg;
     q->in = (struct buf){ 0 };
@@ -236,7 +237,6 @@ static void judge(struct rest_request *q, const struct http_result *result)
     answer.body = body;
     answer.data = buf_text(&q->in);
     answer.len = q->in.len;
-    answer.header = q->header;
     tell(q, &answer);
 }
 

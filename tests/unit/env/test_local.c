@@ -188,7 +188,7 @@ static int start_without_clone3(enum isolation isolation)
 /* Some containers' filters answer it with ENOSYS. A limit is not dropped silently for that. */
 static void without_clone3_sandboxes_start_where_there_is_no_cgroup(void **state)
 {
-    for (size_t i = 0; i < array_length(levels); i++) {
+    for (size_t i = 0; i < level_count(); i++) {
         int status;
         fflush(NULL);
         pid_t pid = fork();
@@ -202,7 +202,7 @@ static void without_clone3_sandboxes_start_where_there_is_no_cgroup(void **state
 static void cpus_are_refused_by_name_without_a_cgroup(void **state)
 {
     struct fixture *f = *state;
-    for (size_t i = 0; i < array_length(levels); i++) {
+    for (size_t i = 0; i < level_count(); i++) {
         struct box b;
         struct error err = { 0 };
         struct sandbox_usage usage;
