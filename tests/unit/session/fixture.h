@@ -84,7 +84,7 @@ static inline struct session_options fixture_options(void)
     struct session_options options;
     session_options_init(&options);
     options.spec.isolation = fixture_isolation();
-    options.grace = 0.3;
+    options.grace = 1;
     return options;
 }
 
