@@ -163,7 +163,7 @@ static void an_interrupt_that_python_swallows_is_repeated(void **state)
     open_patient(f);
     run(f, "import time\nclass D:\n    def __del__(self): time.sleep(1e9)");
     const struct cell_result *r =
-        run_limited(f, "x = 1\nD()\nx = 2\nwhile True: time.sleep(0.001)", 0.05);
+        run_limited(f, "x = 1\nD()\nx = 2\nwhile True: time.sleep(0.001)", 0.5);
     assert_status(r, CELL_TIMEOUT);
     assert_true(r->alive);
     assert_non_null(strstr(buf_text(&r->err), "KeyboardInterrupt"));
@@ -176,7 +176,7 @@ static void a_cell_may_catch_the_interrupt_and_end_in_order(void **state)
     open_patient(f);
     run(f, "import time"); /* so that the deadline is not the start's */
     const struct cell_result *r =
-        run_limited(f, "try:\n    time.sleep(1e9)\nexcept KeyboardInterrupt:\n    kept = 7", 0.05);
+        run_limited(f, "try:\n    time.sleep(1e9)\nexcept KeyboardInterrupt:\n    kept = 7", 0.5);
     assert_status(r, CELL_TIMEOUT);
     assert_true(r->alive);
     assert_submits(f, "SUBMIT(kept=kept)", "{\"kept\": 7}");
