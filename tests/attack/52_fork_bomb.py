@@ -4,7 +4,7 @@
 # isolation: full light landlock
 # alone: landlock
 # variants: counted endless
-# settings: --processes 40 --execute-timeout 1 --grace 0.2
+# settings: --processes 40 --execute-timeout 3 --grace 0.3
 # unconfined: unsafe
 
 

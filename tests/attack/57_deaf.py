@@ -2,7 +2,7 @@
 # expect: KILL(timeout)
 # isolation: full light landlock
 # variants: catch ignore block daemon
-# settings: --execute-timeout 0.3 --grace 0.3
+# settings: --execute-timeout 1 --grace 0.3
 # unconfined: unsafe
 
 

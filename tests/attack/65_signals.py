@@ -4,7 +4,7 @@
 # expect storm: KILL(timeout|signal) or CONTAIN(TimeoutError)
 # isolation: full light landlock
 # variants: stop all init storm
-# settings: --execute-timeout 0.3 --grace 0.3
+# settings: --execute-timeout 1 --grace 0.3
 # unconfined: unsafe
 
 

@@ -3,7 +3,7 @@
 # expect slow: KILL(timeout|protocol) or CONTAIN(TimeoutError)
 # isolation: full light landlock
 # variants: header body slow
-# settings: --execute-timeout 0.3 --grace 0.3
+# settings: --execute-timeout 1 --grace 0.3
 # unconfined: unsafe
 
 

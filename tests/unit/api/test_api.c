@@ -2,7 +2,6 @@
 #include "../test.h"
 
 #include <signal.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "droste.h"
@@ -55,19 +54,20 @@ static void ring(int signal)
     droste_interrupt(fixture.d);
 }
 
-static void interrupt_in_ms(int ms)
+/* The cell runs: it has said something. */
+static void interrupt_what_speaks(void *arg, int stream, const char *data, size_t len)
 {
-    struct itimerval in = { .it_value = { 0, ms * 1000 } };
     signal(SIGALRM, ring);
-    setitimer(ITIMER_REAL, &in, NULL);
+    raise(SIGALRM);
 }
 
 /* An interrupt stops the cell that runs, from a signal handler, and the variables stay. */
 static void an_interrupt_stops_the_cell_and_keeps_the_session(void **state)
 {
     open_session();
-    interrupt_in_ms(100);
-    droste_result *r = run("x = 1\nwhile True: x = 2", "error");
+    droste_session_on_output(fixture.session, interrupt_what_speaks, NULL);
+    droste_result *r = run("x = 2\nprint('on', flush=True)\nwhile True: pass", "error");
+    droste_session_on_output(fixture.session, NULL, NULL);
     assert_non_null(strstr(droste_result_traceback(r), "KeyboardInterrupt"));
     assert_true(droste_result_alive(r));
     droste_result_free(r);
