@@ -142,10 +142,15 @@ static void method_path(const struct process_service *p, const char *method, str
 /* ---- its end, and losses ---- */
 
 /* Whether it was read is not known: the link sends it again. */
-static void forget_input(struct process_service *p)
+static void cancel_input(struct process_service *p)
 {
     for (int i = 0; i < INPUTS; i++)
         connect_cancel(steal(&p->inputs[i].call));
+}
+
+static void forget_input(struct process_service *p)
+{
+    cancel_input(p);
     fifo_free(&p->waiting);
     p->in_flight = p->input_count = 0;
 }
@@ -493,8 +498,7 @@ void process_service_renewed(struct process_service *p)
 
 void process_service_move(struct process_service *p, struct rest *rest)
 {
-    for (int i = 0; i < INPUTS; i++)
-        connect_cancel(steal(&p->inputs[i].call));
+    cancel_input(p);
     come_apart(p);
     p->rest = rest;
     send_again(p);

@@ -6,6 +6,8 @@ import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path[:0] = [os.path.join(ROOT, "python"), os.path.join(ROOT, "tests", "e2e"), os.path.dirname(os.path.abspath(__file__))]
+from model_servers import serve, servers  # noqa: E402, F401: fixtures
+
 os.environ["DROSTE_DATABASE"] = "none"
 for name in ("DROSTE_MODEL", "DROSTE_ENVIRONMENT", "DROSTE_CONFIG"):
     os.environ.pop(name, None)

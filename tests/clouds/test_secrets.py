@@ -3,7 +3,6 @@ variables and files, and the errors of a key that is refused."""
 import json
 import os
 import re
-import subprocess
 
 import pytest
 
@@ -12,7 +11,6 @@ import daytona_fake
 import droste_cli
 import modal_fake
 
-SERVER = os.path.join(droste_cli.ROOT, "tests", "fakes", "model_server.py")
 MODEL_KEY = "sk-canary-0123456789abcdef"
 # The keys of accounts, and what the fakes give out for one sandbox.
 SECRETS = {
@@ -47,16 +45,11 @@ def provider(request):
 
 
 @pytest.fixture
-def model(tmp_path):
+def model(serve):
     """The variables of a model server that answers two turns: code that looks around, and the answer."""
-    turns = tmp_path / "turns.json"
-    turns.write_text(json.dumps({"": ["```repl\n%s\n```" % LOOK, "```repl\nSUBMIT(1)\n```"], "sub": ["y"] * 9}))
-    with subprocess.Popen(["/usr/bin/python3", SERVER, "--key", MODEL_KEY, "--turns", turns],
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        told = json.loads(process.stdout.readline())
-        yield {"OPENAI_API_KEY": MODEL_KEY, "OPENAI_BASE_URL": "http://127.0.0.1:%d/v1" % told["port"], "DROSTE_MODEL": "turns",
-               "DROSTE_SUB_MODEL": "digest"}
-        process.stdin.close()
+    turns = ["```repl\n%s\n```" % LOOK, "```repl\nSUBMIT(1)\n```"]
+    return {"OPENAI_API_KEY": MODEL_KEY, "OPENAI_BASE_URL": serve(key=MODEL_KEY, turns=turns).url, "DROSTE_MODEL": "turns",
+            "DROSTE_SUB_MODEL": "digest"}
 
 
 def kept(home):
@@ -75,16 +68,17 @@ def test_no_credential_is_kept_or_told(provider, model, tmp_path):
                              **variables, **model)
     assert done.returncode == 0, done.stderr
     run = json.loads(droste_cli.droste(tmp_path, "runs", "ls", "--json").stdout)[0]["run"]
-    said = [done.stdout, done.stderr]
+    said = {"stdout": done.stdout, "stderr": done.stderr}
     for words in (["show", run], ["show", run, "--json"], ["export", run], ["export", run, "--format", "html", "--out", "run.html"]):
         shown = droste_cli.droste(tmp_path, "runs", *words)
         assert shown.returncode == 0, shown.stderr
-        said.append(shown.stdout)
-    said += [droste_cli.droste(tmp_path, *words, **variables).stdout for words in (["doctor"], ["env", "show", name], ["env", "ls"])]
+        said[" ".join(words[:1] + words[2:])] = shown.stdout
+    for words in (["doctor"], ["env", "show", name], ["env", "ls"]):
+        said[words[-1]] = droste_cli.droste(tmp_path, *words, **variables).stdout
     files = dict(kept(tmp_path))
     assert {"runs.db", "calls.jsonl", "run.html"} <= {os.path.basename(path) for path in files}
-    assert "'PATH': '" in said[4] and name in said[-1], "the code saw its surroundings, and this environment is spoken of"
-    for text in [*(s.encode() for s in said), *files.values()]:
+    assert "'PATH': '" in said["export"] and name in said["ls"], "the code saw its surroundings, and this environment is spoken of"
+    for text in [*(text.encode() for text in said.values()), *files.values()]:
         assert not SECRETS[name].search(text), SECRETS[name].search(text)
         assert MODEL_KEY.encode() not in text
 

@@ -12,15 +12,15 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 
 import pytest
+
+from model_servers import serve, servers  # noqa: F401: fixtures
 
 pytest.register_assert_rewrite("lives")  # so that it says what it expected, as the tests do
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
-SERVER = os.path.join(ROOT, "tests", "fakes", "model_server.py")
 PYTHON = "/usr/bin/python3"
 NOBODY = 61184          # a uid that nobody uses: an ordinary user without a name and without rights
 CANARY = "sk-canary-8e1f5a60c2d94b7a"
@@ -207,20 +207,6 @@ def kill_tree(pid):
 
 # ---- models ----
 
-class Server:
-    """tests/fakes/model_server.py, running."""
-
-    def __init__(self, told):
-        self.pid = told["pid"]
-        self.url = "http://127.0.0.1:%d/v1" % told["port"]
-        self.tls_url = "https://localhost:%d/v1" % told["tls_port"]
-        self.ca_file = told["ca_file"]
-
-    def stats(self):
-        with urllib.request.urlopen(self.url[:-len("/v1")] + "/stats") as reply:
-            return json.load(reply)
-
-
 def repl(*blocks):
     """A reply of a model: each piece of code in a fenced block."""
     return "\n".join("Next:\n```repl\n%s\n```" % block for block in blocks)
@@ -309,40 +295,6 @@ def session(droste, replay):
         result = droste("run", "--question", "q", "--json", "--model", model, *flags, **options)
         return result, droste.lines("cell")
     return run
-
-
-@pytest.fixture(scope="session")
-def servers():
-    """servers(flags…): starts a server, and says what it said of itself."""
-    process = subprocess.Popen([PYTHON, SERVER, "--many"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def start(*flags):
-        process.stdin.write(json.dumps(flags).encode() + b"\n")
-        process.stdin.flush()
-        return json.loads(process.stdout.readline())
-
-    yield start
-    process.communicate(timeout=20)
-
-
-@pytest.fixture
-def serve(tmp_path, servers):
-    """serve(key=…, script=[…], turns=[…]) starts a server that speaks the OpenAI protocol."""
-    running = []
-
-    def start(key=None, script=None, turns=None):
-        flags = ["--key", key] if key else []
-        for name, texts in (("script", script), ("turns", turns)):
-            if texts is not None:
-                path = tmp_path / ("%s%d.json" % (name, len(running)))
-                path.write_text(json.dumps(texts))
-                flags += ["--" + name, str(path)]
-        running.append(Server(servers(*flags)))
-        return running[-1]
-
-    yield start
-    for server in running:
-        os.kill(server.pid, signal.SIGKILL)
 
 
 @pytest.fixture

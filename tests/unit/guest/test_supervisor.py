@@ -189,3 +189,55 @@ def test_what_is_told_of_a_worker(guest):
         supervisor.memory.seen, supervisor.memory.count = before, lambda: after
         assert supervisor.judge(worker).get("oom", False) is oom
         assert supervisor.memory.seen == after
+
+
+@pytest.fixture
+def one_worker(guest, tmp_path, monkeypatch):
+    """(a supervisor of one worker, what it was told to do, what is to rise): it looks at a file of the kernel's form."""
+    events = tmp_path / "memory.events"
+    events.write_bytes(b"low 0\noom 0\noom_kill 0\n")
+    supervisor = guest.Supervisor.__new__(guest.Supervisor)
+    supervisor.lease, supervisor.sweeping, supervisor.preparing, supervisor.over = 0, False, None, False
+    supervisor.memory = guest.OutOfMemory()
+    supervisor.memory.fd = os.open(events, os.O_RDONLY)
+    supervisor.memory.seen = 0
+    supervisor.workers = {1: guest.Worker(1, "/none")}
+    told = []
+    monkeypatch.setattr(supervisor, "obey", lambda *words: told.append(words[:2]), raising=False)
+    yield supervisor, told, events
+    os.close(supervisor.memory.fd)
+
+
+def a_second_later(supervisor, guest):
+    supervisor.memory.looked -= guest.MEMORY_SECONDS
+    supervisor.look_at_clock()
+
+
+def test_memory_is_looked_at_while_nobody_speaks(guest, one_worker):
+    """It wakes by itself, and who has lost a process to the kernel since the last look is ended, once."""
+    supervisor, told, events = one_worker
+    assert 0 <= supervisor.patience() <= guest.MEMORY_SECONDS * 1000 + 1
+    a_second_later(supervisor, guest)
+    assert told == [] and not supervisor.workers[1].starved
+    events.write_bytes(b"low 0\noom 0\noom_kill 2\n")
+    supervisor.look_at_clock()
+    assert told == [], "it was looked at a moment ago"
+    for _ in range(2):
+        a_second_later(supervisor, guest)
+    assert told == [(guest.MUX_KILL, 1)] and supervisor.workers[1].starved
+
+
+def test_whose_memory_it_was_is_not_guessed(guest, one_worker):
+    """Of two workers nobody is ended, and without the kernel's count nothing is waited for."""
+    supervisor, told, events = one_worker
+    supervisor.workers[2] = guest.Worker(2, "/none")
+    assert supervisor.patience() is None
+    events.write_bytes(b"low 0\noom 0\noom_kill 2\n")
+    a_second_later(supervisor, guest)
+    assert told == []
+    del supervisor.workers[2]
+    known, supervisor.memory.fd = supervisor.memory.fd, None
+    assert supervisor.patience() is None
+    a_second_later(supervisor, guest)
+    assert told == []
+    supervisor.memory.fd = known
