@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/crc32.h"
+#include "base/fifo.h"
 #include "base/json.h"
 #include "wire/link.h"
 
@@ -15,7 +16,8 @@ enum { NEVER = -1, NOTHING = 0 };
 /* One end, what it has written and nobody has carried yet, and what came out of it. */
 struct end {
     struct link *link;
-    struct buf wire, got;
+    struct fifo wire;
+    struct buf got;
     size_t written;
 };
 
@@ -33,7 +35,7 @@ static void on_write(void *arg, const struct iovec *iov, int count)
 {
     struct end *e = arg;
     for (int i = 0; i < count; i++) {
-        buf_append(&e->wire, iov[i].iov_base, iov[i].iov_len);
+        fifo_add(&e->wire, iov[i].iov_base, iov[i].iov_len);
         e->written += iov[i].iov_len;
     }
 }
@@ -64,7 +66,7 @@ static void pair_close(struct pair *p)
 {
     for (int i = 0; i < 2; i++) {
         link_free(p->ends[i].link);
-        buf_free(&p->ends[i].wire);
+        fifo_free(&p->ends[i].wire);
         buf_free(&p->ends[i].got);
     }
 }
@@ -79,8 +81,8 @@ static void say(struct pair *p, enum side from, const char *data, size_t len)
 static void cut(struct pair *p)
 {
     link_cut(p->ends[HOST].link);
-    buf_clear(&p->ends[HOST].wire);
-    buf_clear(&p->ends[GUEST].wire);
+    fifo_free(&p->ends[HOST].wire);
+    fifo_free(&p->ends[GUEST].wire);
     p->cuts++;
 }
 
@@ -93,14 +95,14 @@ static void join(struct pair *p)
 static bool carry(struct pair *p, enum side from, size_t most)
 {
     struct end *e = &p->ends[from], *to = &p->ends[!from];
-    size_t len = e->wire.len < most ? e->wire.len : most;
+    size_t len = fifo_len(&e->wire) < most ? fifo_len(&e->wire) : most;
     long *left = &p->until_cut[from];
     bool cuts = *left != NEVER && (size_t)*left <= len;
     if (cuts)
         len = (size_t)*left;
     cleanup_free char *copy = malloc(len + 1);
-    memcpy(copy, buf_text(&e->wire), len);
-    buf_consume(&e->wire, len);
+    memcpy(copy, fifo_data(&e->wire), len);
+    fifo_drop(&e->wire, len);
     if (*left != NEVER)
         *left -= (long)len;
     assert_ok(link_feed(to->link, copy, len, err));
@@ -114,7 +116,7 @@ static bool carry(struct pair *p, enum side from, size_t most)
 /* Until nobody has anything to say; joins again when the carrier is cut. */
 static void run(struct pair *p, size_t piece)
 {
-    while (p->ends[HOST].wire.len || p->ends[GUEST].wire.len)
+    while (fifo_len(&p->ends[HOST].wire) || fifo_len(&p->ends[GUEST].wire))
         for (enum side from = HOST; from <= GUEST; from++)
             if (carry(p, from, piece))
                 join(p);
@@ -285,10 +287,10 @@ static void what_is_said_while_it_is_cut_is_said_again(void **state)
         run(&p, 65536);
         link_cut(p.ends[HOST].link);
         say(&p, HOST, data, LEN);
-        assert_int_equal(p.ends[HOST].wire.len, 0);
+        assert_int_equal(fifo_len(&p.ends[HOST].wire), 0);
         say(&p, GUEST, data, LEN);
         /* The tail of a record is still heard, by whom it is nothing to. */
-        buf_consume(&p.ends[GUEST].wire, 1000);
+        fifo_drop(&p.ends[GUEST].wire, 1000);
         join(&p);
         run(&p, 65536);
         assert_got(&p, HOST, data, LEN);
@@ -306,8 +308,8 @@ static void no_more_is_under_way_than_the_window(void **state)
     pair_open(&p, LINK_BARE);
     say(&p, HOST, data, LEN);
     say(&p, GUEST, data, LEN);
-    assert_true(p.ends[HOST].wire.len < LINK_TO_GUEST + LINK_TO_GUEST / 1000);
-    assert_true(p.ends[GUEST].wire.len < LINK_TO_HOST + LINK_TO_HOST / 1000);
+    assert_true(fifo_len(&p.ends[HOST].wire) < LINK_TO_GUEST + LINK_TO_GUEST / 1000);
+    assert_true(fifo_len(&p.ends[GUEST].wire) < LINK_TO_HOST + LINK_TO_HOST / 1000);
     run(&p, 65536);
     assert_got(&p, GUEST, data, LEN);
     assert_got(&p, HOST, data, LEN);
@@ -317,7 +319,7 @@ static void no_more_is_under_way_than_the_window(void **state)
 /* Drops the record that is on its way from this side. */
 static void lose(struct pair *p, enum side from)
 {
-    buf_clear(&p->ends[from].wire);
+    fifo_free(&p->ends[from].wire);
 }
 
 static void a_lost_record_is_asked_for(void **state)
@@ -387,12 +389,13 @@ static void noise_between_lines_is_passed_over(void **state)
     pair_open(&p, LINK_TEXT);
     for (int i = 0; i < 3; i++) {
         cleanup_buf struct buf seen = { 0 };
-        struct buf *wire = &p.ends[GUEST].wire;
+        struct fifo *wire = &p.ends[GUEST].wire;
         say(&p, GUEST, "said ", 5);
         buf_puts(&seen, prompt);
-        for (size_t at = 0; at < wire->len; at++)
-            buf_puts(&seen, wire->data[at] == '\n' ? "\r\n" : (char[]){ wire->data[at], '\0' });
-        buf_clear(wire);
+        for (size_t at = 0; at < fifo_len(wire); at++)
+            buf_puts(&seen,
+                fifo_data(wire)[at] == '\n' ? "\r\n" : (char[]){ fifo_data(wire)[at], '\0' });
+        fifo_free(wire);
         assert_ok(link_feed(p.ends[HOST].link, seen.data, seen.len, err));
     }
     assert_got(&p, HOST, "said said said ", 15);
@@ -406,7 +409,7 @@ static void a_damaged_record_comes_again(void **state)
         struct pair p;
         pair_open(&p, form);
         say(&p, GUEST, "first ", 6);
-        p.ends[GUEST].wire.data[20] ^= 1;
+        p.ends[GUEST].wire.bytes.data[p.ends[GUEST].wire.at + 20] ^= 1;
         say(&p, GUEST, "second", 6);
         run(&p, 10);
         assert_got(&p, HOST, "first second", 12);
@@ -451,8 +454,8 @@ static void a_record_has_the_documented_bytes(void **state)
     struct pair p;
     pair_open(&p, LINK_BARE);
     say(&p, HOST, "hi", 2);
-    assert_int_equal(p.ends[HOST].wire.len, sizeof expected);
-    assert_memory_equal(p.ends[HOST].wire.data, expected, sizeof expected);
+    assert_int_equal(fifo_len(&p.ends[HOST].wire), sizeof expected);
+    assert_memory_equal(fifo_data(&p.ends[HOST].wire), expected, sizeof expected);
     pair_close(&p);
 }
 
@@ -470,7 +473,7 @@ static void victim_open(struct victim *v)
     pair_open(&v->p, LINK_BARE);
     say(&v->p, HOST, "four", 4);
     run(&v->p, 100);
-    buf_clear(&v->p.ends[HOST].wire);
+    fifo_free(&v->p.ends[HOST].wire);
 }
 
 static void victim_close(struct victim *v)
@@ -536,8 +539,8 @@ static void only_the_nonce_resumes(void **state)
     victim_open(&v);
     cut(&v.p);
     join(&v.p);
-    struct buf *wire = &v.p.ends[HOST].wire;
-    buf_clear(wire);
+    struct fifo *wire = &v.p.ends[HOST].wire;
+    fifo_free(wire);
     tell(&v, LINK_DATA, 0, 0, 4, "forged");
     tell(&v, LINK_RESUME, LINK_ANSWER, 0, 0, "nonce???");
     tell(&v, LINK_RESUME, 0, 0, 0, "nonce???");
@@ -545,7 +548,7 @@ static void only_the_nonce_resumes(void **state)
     tell(&v, LINK_ACK, 0, 0, UINT64_MAX, "");
     assert_ok(hear(&v, err));
     assert_false(link_is_live(v.p.ends[HOST].link));
-    assert_int_equal(wire->len, 0);
+    assert_int_equal(fifo_len(wire), 0);
     assert_got(&v.p, HOST, "", 0);
     uint64_t nonce = htole64(v.p.nonce);
     add_record(&v.said, LINK_BARE, LINK_RESUME, LINK_ANSWER, 0, 0, &nonce, sizeof nonce);
@@ -609,7 +612,7 @@ static void a_guest_cannot_have_itself_asked_again_and_again(void **state)
     struct victim v;
     victim_open(&v);
     assert_int_equal(repeat(&v, 1000, LINK_DATA, 0, 1), 1000); /* it is asked once */
-    assert_true(v.p.ends[HOST].wire.len <= LINK_HEADER_SIZE);
+    assert_true(fifo_len(&v.p.ends[HOST].wire) <= LINK_HEADER_SIZE);
     assert_true(repeat(&v, 100000, LINK_PING, 0, 1) < 100);
     victim_close(&v);
     /* The same with progress in between. */
@@ -631,10 +634,10 @@ static void only_the_guest_answers_pings(void **state)
     struct victim v;
     victim_open(&v);
     assert_int_equal(repeat(&v, 1000, LINK_PING, 0, 0), 1000);
-    assert_int_equal(v.p.ends[HOST].wire.len, 0);
+    assert_int_equal(fifo_len(&v.p.ends[HOST].wire), 0);
     link_ping(v.p.ends[HOST].link);
     carry(&v.p, HOST, 1000);
-    assert_int_equal(v.p.ends[GUEST].wire.len, LINK_HEADER_SIZE);
+    assert_int_equal(fifo_len(&v.p.ends[GUEST].wire), LINK_HEADER_SIZE);
     victim_close(&v);
 }
 
@@ -654,7 +657,7 @@ static void garbage_costs_one_look_at_each_byte(void **state)
         for (int i = 0; i < TIMES; i++)
             assert_ok(link_feed(p.ends[HOST].link, data, LEN, err));
         assert_true(mallinfo2().uordblks < before + (1 << 20));
-        assert_int_equal(p.ends[HOST].wire.len, 0);
+        assert_int_equal(fifo_len(&p.ends[HOST].wire), 0);
         /* The last of it claims what comes next; that is asked for again then. */
         say(&p, GUEST, "still there", 11);
         run(&p, 1000);
@@ -707,7 +710,7 @@ static void an_error_of_the_receiver_ends_the_feeding(void **state)
     add_record(&said, LINK_BARE, LINK_DATA, 0, 0, 0, "x", 1);
     assert_fails(ERROR_CANCELLED, link_feed(end.link, said.data, said.len, err));
     link_free(end.link);
-    buf_free(&end.wire);
+    fifo_free(&end.wire);
 }
 
 int main(void)
