@@ -1,5 +1,6 @@
 """The fake Modal (tests/fakes/modal_server.py) as an object: started, given orders, ended. It and the SDK need the environment
 of Python's that `scripts/setup clouds` makes; without it, what needs one is skipped by name."""
+import functools
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ PYTHON = os.path.join(ROOT, os.environ.get("BUILD", "build"), "clouds", "bin", "
 TOKEN, SECRET = "ak-known", "as-canary-7b1f"
 
 
+@functools.cache
 def missing():
     """Why there can be no fake here; None where there can."""
     if not os.path.exists(PYTHON):

@@ -196,10 +196,11 @@ static void every_dialect_gives_up_a_dead_stream(void **state)
     static const struct {
         const char *model;
         enum error_code code;
+        double first_timeout, stall_timeout; /* 0: far away */
     } cases[] = {
-        { "stall", ERROR_MODEL_STALL },
-        { "hang", ERROR_MODEL_STALL },
-        { "stream-cut", ERROR_MODEL_CUT },
+        { "stall", ERROR_MODEL_STALL, 0, 0.3 },
+        { "hang", ERROR_MODEL_STALL, 0.3, 0 },
+        { "stream-cut", ERROR_MODEL_CUT, 0, 0 },
     };
     struct fake *f = *state;
     for
@@ -209,7 +210,8 @@ static void every_dialect_gives_up_a_dead_stream(void **state)
             cleanup_answer struct answer a = { 0 };
             options.stream = true;
             options.retries = 3;
-            options.stall_timeout = options.first_timeout = 0.3;
+            options.first_timeout = cases[i].first_timeout;
+            options.stall_timeout = cases[i].stall_timeout;
             ask_once(f->loop, &options, &a);
             assert_failed(&a, cases[i].code, NULL);
             assert_int_equal(a.attempts, 1);

@@ -170,7 +170,7 @@ static void waiting_for_a_limit_does_not_eat_the_timeout(void **state)
     struct fake *f = *state;
     struct lm_options options = options_for(f, "limited");
     struct lm_message message = { "user", "x", 1 };
-    struct lm_request request = { .messages = &message, .message_count = 1, .timeout = 0.3 };
+    struct lm_request request = { .messages = &message, .message_count = 1, .timeout = 0.7 };
     struct answer a[12] = { 0 };
     options.concurrency = 1;
     struct lm *lm = open_lm(f->loop, &options);

@@ -153,7 +153,7 @@ static int set_up_session(struct fixture *f, const char *code, struct error *why
     struct session_options options = fixture_options();
     options.setup = code;
     options.rules = true;
-    options.execute_timeout = 0.3;
+    options.execute_timeout = 1;
     return prepare_session(f, &options, why);
 }
 
@@ -177,7 +177,7 @@ static void what_fails_in_the_setup_code_is_named(void **state)
         { "x = 1\n\n1 / 0", ERROR_CONFIG, "in line 3: ZeroDivisionError: division by zero" },
         { "def f():\n  raise ValueError('é')\nf()", ERROR_CONFIG, "in line 2: ValueError: é" },
         { "x = = 1", ERROR_CONFIG, "in line 1: SyntaxError" },
-        { "while True: pass", ERROR_TIMEOUT, "TimeoutError: the cell ran longer than 0.3 s" },
+        { "while True: pass", ERROR_TIMEOUT, "TimeoutError: the cell ran longer than 1 s" },
         { "import os\nos._exit(3)", ERROR_LOST, "running the setup code: " },
     };
     struct fixture *f = *state;
