@@ -27,6 +27,7 @@ struct scene {
     long status;
     struct buf body, pieces;
     struct rest_request *request;
+    char header[64]; /* that was told */
     bool done, cancel_in_piece;
 };
 
@@ -87,6 +88,7 @@ static void done(void *arg, const struct rest_answer *answer)
     s->error = answer->error;
     s->status = answer->status;
     buf_clear(&s->body);
+    snprintf(s->header, sizeof s->header, "%s", answer->header ? answer->header : "none");
     if (answer->body)
         buf_puts(&s->body, json_text(answer->body, NULL));
     s->done = true;
@@ -179,6 +181,22 @@ static void an_answer_is_told(void **state)
     assert_non_null(strstr(buf_text(&s->all), "Authorization: Bearer " SECRET "\r\n"));
     assert_non_null(strstr(buf_text(&s->all), "Content-Type: application/json\r\n"));
     assert_non_null(strstr(buf_text(&s->all), "\"name\""));
+}
+
+/* The one of its headers that was asked for, whatever its case; of the last answer, where it was tried again. */
+static void a_header_of_the_answer_is_told(void **state)
+{
+    static const char paged[] = "HTTP/1.1 200 OK\r\nX-Next-Token: page 2\r\nContent-Length: 2\r\n\r\n{}";
+    static const char wrong[] = "HTTP/1.1 503 Busy\r\nX-Next-Token: none of it\r\nContent-Length: 2\r\n\r\n{}";
+    struct scene *s = *state;
+    struct rest_ask what = get;
+    what.tell_header = "x-next-token";
+    ask(s, (const char *const[]){ wrong, paged, NULL }, what);
+    assert_string_equal(s->header, "page 2");
+    ask(s, (const char *const[]){ fine, NULL }, what);
+    assert_string_equal(s->header, "none");
+    ask(s, (const char *const[]){ paged, NULL }, get); /* nobody asked */
+    assert_string_equal(s->header, "none");
 }
 
 static void what_may_pass_is_tried_again(void **state)
@@ -327,6 +345,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, scene_open, scene_close)
     const struct CMUnitTest tests[] = {
         TEST(an_answer_is_told),
+        TEST(a_header_of_the_answer_is_told),
         TEST(what_may_pass_is_tried_again),
         TEST(what_may_have_been_done_is_not),
         TEST(each_refusal_is_of_its_kind),

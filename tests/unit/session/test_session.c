@@ -106,7 +106,7 @@ static void the_soft_deadline_keeps_the_state(void **state)
     struct fixture *f = *state;
     fixture_open_plain(f);
     run(f, "x = 41");
-    const struct cell_result *r = run_limited(f, "print('begun')\nwhile True: pass", 0.2);
+    const struct cell_result *r = run_limited(f, "print('begun')\nwhile True: pass", 1);
     assert_status(r, CELL_TIMEOUT);
     assert_true(r->alive);
     assert_string_equal(r->error.type, "TimeoutError");
@@ -118,7 +118,7 @@ static void a_blocking_call_is_interrupted_too(void **state)
 {
     struct fixture *f = *state;
     fixture_open_plain(f);
-    assert_status(run_limited(f, "import time; time.sleep(1e9)", 0.2), CELL_TIMEOUT);
+    assert_status(run_limited(f, "import time; time.sleep(1e9)", 1), CELL_TIMEOUT);
     assert_true(f->last.alive);
 }
 
@@ -127,7 +127,7 @@ static void a_cell_that_does_not_stop_is_killed(void **state)
     struct fixture *f = *state;
     fixture_open_plain(f);
     const struct cell_result *r = run_limited(
-        f, "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", 0.2);
+        f, "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", 1);
     assert_status(r, CELL_TIMEOUT);
     assert_false(r->alive);
     assert_string_equal(r->killed, "timeout");
@@ -208,8 +208,9 @@ static void a_call_can_be_interrupted_and_the_next_one_works(void **state)
 {
     struct fixture *f = *state;
     open_keeping_calls(f);
-    assert_status(run_limited(f, "llm_query('slow')", 0.2), CELL_TIMEOUT);
+    assert_status(run_limited(f, "llm_query('slow')", 1), CELL_TIMEOUT);
     assert_true(f->last.alive);
+    assert_int_equal(kept.count, 1);
     answer_kept(f, 0, "too late");
     fixture_start(f, "SUBMIT(r=llm_query('new'))", 0);
     while (kept.count < 2)

@@ -548,7 +548,7 @@ static void a_stopped_guest_is_killed_at_its_deadline(void **state)
     struct fixture *f = *state;
     open_at(f, fixture_isolation());
     const struct cell_result *r =
-        run_limited(f, "import signal; os.kill(os.getpid(), signal.SIGSTOP)", 0.2);
+        run_limited(f, "import signal; os.kill(os.getpid(), signal.SIGSTOP)", 1);
     assert_status(r, CELL_TIMEOUT);
     assert_false(r->alive);
     assert_string_equal(r->killed, "timeout");
