@@ -186,8 +186,8 @@ static void an_answer_is_told(void **state)
 /* The one of its headers that was asked for, whatever its case; of the last answer, where it was tried again. */
 static void a_header_of_the_answer_is_told(void **state)
 {
-    static const char paged[] = "HTTP/1.1 200 OK\r\nX-Next-Token: page 2\r\nContent-Length: 2\r\n\r\n{}";
-    static const char wrong[] = "HTTP/1.1 503 Busy\r\nX-Next-Token: none of it\r\nContent-Length: 2\r\n\r\n{}";
+    static const char paged[] = ANSWER("200 OK\r\nX-Next-Token: page 2", "{}", "2");
+    static const char wrong[] = ANSWER("503 Busy\r\nX-Next-Token: none of it", "{}", "2");
     struct scene *s = *state;
     struct rest_ask what = get;
     what.tell_header = "x-next-token";
