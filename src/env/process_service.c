@@ -141,13 +141,13 @@ static void method_path(const struct process_service *p, const char *method, str
 
 /* ---- its end, and losses ---- */
 
-/* Whether it was read is not known: the link sends it again. */
 static void cancel_input(struct process_service *p)
 {
     for (int i = 0; i < INPUTS; i++)
         connect_cancel(steal(&p->inputs[i].call));
 }
 
+/* Whether it was read is not known: the link sends it again. */
 static void forget_input(struct process_service *p)
 {
     cancel_input(p);
