@@ -48,8 +48,8 @@ void loop_settle(struct loop *loop, int timer_fd);
 /* In the child of a fork: closes the descriptors that the loop watches, and the one by which it waits. The loop is not to
  * be used any more, nor closed: what it watches is the parent's. */
 void loop_forked(struct loop *loop);
-/* Something is under way (true), or no longer (false), that takes its time, as a server does: meanwhile
- * nobody looks for answers without sleeping, and what comes is handled in larger pieces. */
+/* Something is under way (true), or no longer (false), that takes its time, as a server does, or there is no
+ * processor to spare: meanwhile nobody looks for answers without sleeping, and what comes is handled in larger pieces. */
 void loop_far(struct loop *loop, bool under_way);
 /* Waits until something happens, for at most so many milliseconds (negative: as long as it takes), and
  * runs what is ready. Errors: ERROR_MEMORY. */

@@ -345,9 +345,8 @@ static void clone_answered(void *arg, struct zygote_answer *answer)
     struct sandbox *s = arg;
     s->clone_id = 0;
     s->pidfd = answer->pidfd;
-    if (s->pidfd >= 0 &&
-        pace_open(s->env->base.loop, answer->pid, &s->env->paces, &s->pace, NULL) == 0)
-        pace_begin(s->pace);
+    if (s->pidfd >= 0)
+        pace_open(s->env->base.loop, answer->pid, &s->env->paces, &s->pace, NULL);
     if (s->pidfd < 0) {
         explain_failure(s, ZYGOTE_NO_OP, answer->sys);
         finish(s);

@@ -3,7 +3,8 @@
  * A sandbox that computes all the time, in a cell or after it, gives way: its processes get the
  * lowest priority, until its next operation begins. So a small cell is answered soon beside many
  * endless ones, and nobody loses anything while there are processors to spare. A sandbox that is the
- * only one of its host gives way to nobody.
+ * only one of its host gives way to nobody. While any gives way, one whose last operation was short goes
+ * ahead of all the others.
  */
 #ifndef DROSTE_ENV_PACE_H
 #define DROSTE_ENV_PACE_H
@@ -22,9 +23,13 @@ struct pace;
 struct paces {
     LIST_HEAD(, pace) paces;
     unsigned sandboxes; /* that are in use; the caller counts */
+    unsigned behind;    /* of them, that give way */
+    unsigned processors;
     /* This process may lower a priority and raise it again: sandboxes are to stay in their zygote's session, where
      * their processes are told apart. Else each needs one of its own. */
     bool by_policy;
+    /* Niceness counts within a session only, so that a sandbox may have more than the host, and nobody else feels it. */
+    bool by_session;
 };
 
 void paces_init(struct paces *all);
@@ -35,7 +40,7 @@ int pace_open(
 /* NULL is fine. */
 void pace_close(struct pace *p);
 
-/* An operation begins: the sandbox has its full priority, for now. NULL is fine. */
+/* An operation begins: the sandbox has its full priority, for now, or goes ahead. NULL is fine. */
 void pace_begin(struct pace *p);
 /* Nanoseconds for which its processes and threads had a processor, or were waiting for one: what neither
  * grows nor shrinks belongs to a sandbox in which everybody sleeps. NULL is fine: 0. */

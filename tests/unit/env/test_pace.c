@@ -355,6 +355,81 @@ static void priorities_are_for_those_who_can_raise_them(void **state)
     assert_int_equal(is_by_policy_with(RLIM_INFINITY), true);
 }
 
+/* The first two boxes: one that spins until it gives way, and one whose worker is stopped after no time at all. */
+static struct box *start_of_who_gives_way_and_another(struct fixture *f)
+{
+    start_of_who_can_raise(f, true, false);
+    if (!f->paces.by_session) {
+        print_message("skipped: sessions have no shares of their own here\n");
+        skip();
+    }
+    struct box *other = &f->boxes[1];
+    kill(other->worker, SIGSTOP);
+    watch_box(f, 1);
+    pace_begin(f->pace);
+    assert_true(comes_to_give_way(f, f->worker, PATIENCE_S));
+    return other;
+}
+
+/* By one short operation; that it was made tells nothing. */
+static void who_was_short_goes_ahead_while_somebody_gives_way(void **state)
+{
+    struct fixture *f = *state;
+    struct box *other = start_of_who_gives_way_and_another(f);
+    pace_begin(other->pace);
+    assert_has_its_priority(other->worker);
+    pace_begin(other->pace);
+    assert_int_equal(nice_of(other->worker), -20);
+    kill(other->worker, SIGCONT); /* now it is long, and loses it */
+    assert_true(comes_to_give_way(f, other->worker, PATIENCE_S));
+    pace_begin(other->pace);
+    assert_has_its_priority(other->worker);
+}
+
+static void beside_nobody_who_gives_way_all_are_alike(void **state)
+{
+    struct fixture *f = *state;
+    start_of_who_can_raise(f, false, false);
+    for (int i = 0; i < 3; i++)
+        pace_begin(f->pace);
+    assert_has_its_priority(f->worker);
+}
+
+/* Where niceness is the machine's, a sandbox never has more of it than its host. */
+static void without_shares_for_sessions_nobody_goes_ahead(void **state)
+{
+    struct fixture *f = *state;
+    struct box *other = start_of_who_gives_way_and_another(f);
+    f->paces.by_session = false;
+    for (int i = 0; i < 3; i++)
+        pace_begin(other->pace);
+    assert_has_its_priority(other->worker);
+}
+
+/* Once for all of them, and no more than while they are that many: also where one is closed while it gives way. */
+static void while_all_processors_are_taken_the_host_sleeps_at_once(void **state)
+{
+    struct fixture *f = *state;
+    start_of_who_can_raise(f, true, false);
+    struct box *other = &f->boxes[1];
+    kill(other->worker, SIGSTOP);
+    f->paces.processors = 2;
+    watch_box(f, 1);
+    assert_true(comes_to_give_way(f, f->worker, PATIENCE_S));
+    assert_int_equal(f->loop->far, 0);
+    kill(other->worker, SIGCONT);
+    assert_true(comes_to_give_way(f, other->worker, PATIENCE_S));
+    assert_true(comes_to(f, is_last, f->worker, 4 * PATIENCE_S));
+    assert_int_equal(f->loop->far, 1);
+    pace_begin(f->pace);
+    assert_int_equal(f->loop->far, 0);
+    assert_true(comes_to_give_way(f, f->worker, PATIENCE_S));
+    assert_int_equal(f->loop->far, 1);
+    pace_close(other->pace);
+    other->pace = NULL;
+    assert_int_equal(f->loop->far, 0);
+}
+
 static void who_waits_does_not(void **state)
 {
     struct fixture *f = *state;
@@ -454,6 +529,10 @@ int main(void)
         T(sessions_of_two_zygotes_rise_each_with_its_own),
         T(elsewhere_its_session_gives_way),
         T(priorities_are_for_those_who_can_raise_them),
+        T(who_was_short_goes_ahead_while_somebody_gives_way),
+        T(beside_nobody_who_gives_way_all_are_alike),
+        T(without_shares_for_sessions_nobody_goes_ahead),
+        T(while_all_processors_are_taken_the_host_sleeps_at_once),
         T(who_waits_does_not),
         T(the_only_sandbox_gives_way_to_nobody),
         T(a_child_that_spins_gives_way_and_stays_behind),
