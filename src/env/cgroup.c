@@ -9,8 +9,7 @@
  *   DIRECTORY/droste-PID-START-SPACE-N/zygotes
  *                                     /sandbox-1
  *
- * Everything is done on descriptors of directories, by small reads and writes (cgroups(7), and
- * Documentation/admin-guide/cgroup-v2.rst).
+ * Documentation/admin-guide/cgroup-v2.rst says what the files are.
  */
 #include "env/cgroup.h"
 
@@ -23,19 +22,15 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/file.h"
-#include "base/owner.h"
+#include "env/cgroup_tree.h"
 
 enum {
-    HOMES_MAX = 1000, /* environments of one process */
-    RETRY_MS = 2,     /* the first time; then twice as long each time, up to a second */
+    RETRY_MS = 2, /* the first time; then twice as long each time, up to a second */
     RETRY_MAX_MS = 1000,
     CLOSE_TRIES = 200, /* a millisecond each */
     CPU_PERIOD_US = 100000,
     CPU_QUOTA_MIN_US = 1000, /* the kernel takes no less */
 };
-
-#define DIRECTORY_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)
 
 struct cgroup {
     struct cgroups *home;
@@ -55,25 +50,6 @@ struct cgroups {
     uint64_t retry_ms;
 };
 
-/* ---- small files ---- */
-
-/* -1 with errno. */
-static int put(int dir, const char *file, const char *text)
-{
-    cleanup_fd int fd = openat(dir, file, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return -1;
-    return write(fd, text, strlen(text)) < 0 ? -1 : 0;
-}
-
-/* The beginning of it; "" where it cannot be read. */
-static void get(int dir, const char *file, char *out, size_t size)
-{
-    cleanup_fd int fd = openat(dir, file, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
-    out[n < 0 ? 0 : n] = '\0';
-}
-
 /* The number behind a key at the beginning of a line; 0 where there is none. */
 static uint64_t number_of(const char *text, const char *key)
 {
@@ -84,69 +60,6 @@ static uint64_t number_of(const char *text, const char *key)
             return strtoull(line + len, NULL, 10);
     }
     return 0;
-}
-
-static bool has_word(const char *text, const char *word)
-{
-    size_t len = strlen(word);
-    for (const char *p = text; (p = strstr(p, word)); p += len)
-        if ((p == text || p[-1] == ' ') && (p[len] == ' ' || p[len] == '\n' || p[len] == '\0'))
-            return true;
-    return false;
-}
-
-/* ---- where cgroups are ---- */
-
-/* mountinfo writes a blank as \040, proc(5). */
-static void unescape(char *text)
-{
-    char *to = text;
-    for (const char *from = text; *from; to++) {
-        bool octal = from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] && from[3];
-        *to = octal ? (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0')) : *from;
-        from += octal ? 4 : 1;
-    }
-    *to = '\0';
-}
-
-/* Finds the cgroup2 mount in the text of mountinfo, which is cut up for that. */
-static bool find_mount(char *mountinfo, char **root, char **point)
-{
-    char *rest_of_lines, *rest;
-    for (char *line = strtok_r(mountinfo, "\n", &rest_of_lines); line;
-         line = strtok_r(NULL, "\n", &rest_of_lines)) {
-        const char *type = strstr(line, " - ");
-        if (!type || strncmp(type + 3, "cgroup2 ", 8) != 0)
-            continue;
-        strtok_r(line, " ", &rest); /* mount id, parent's id, device, root, mount point */
-        strtok_r(NULL, " ", &rest);
-        strtok_r(NULL, " ", &rest);
-        *root = strtok_r(NULL, " ", &rest);
-        *point = strtok_r(NULL, " ", &rest);
-        if (!*root || !*point)
-            continue;
-        unescape(*root);
-        unescape(*point);
-        return true;
-    }
-    return false;
-}
-
-/* The part of this process's cgroup (of /proc/self/cgroup) that lies below the mount's root, without
- * a leading slash; NULL where the mount does not show it. */
-static char *own_below(char *text, const char *root)
-{
-    char *path = strncmp(text, "0::", 3) == 0 ? text : strstr(text, "\n0::");
-    if (!path)
-        return NULL;
-    path = strchr(path, '/');
-    if (!path || strncmp(path, "/..", 3) == 0)
-        return NULL;
-    path[strcspn(path, "\n")] = '\0';
-    size_t len = strcmp(root, "/") == 0 ? 0 : strlen(root);
-    if (strncmp(path, root, len) != 0 || (path[len] != '/' && path[len] != '\0'))
-        return NULL;
-    return path + len + (path[len] == '/');
 }
 
 /* ---- which of them may be divided ---- */
@@ -175,8 +88,8 @@ static const char *const refusals[] = {
 static bool gives(int dir, const char *file)
 {
     char words[512];
-    get(dir, file, words, sizeof words);
-    return has_word(words, "memory") && has_word(words, "pids");
+    group_get(dir, file, words, sizeof words);
+    return group_has_word(words, "memory") && group_has_word(words, "pids");
 }
 
 /* The controllers below a directory are on, or can be switched on. */
@@ -188,7 +101,7 @@ static enum refusal check_place(int dir)
         faccessat(dir, "cgroup.procs", W_OK, AT_EACCESS) < 0)
         return errno == EROFS ? REFUSED_READ_ONLY : REFUSED_OWNER;
     if (gives(dir, "cgroup.subtree_control") ||
-        put(dir, "cgroup.subtree_control", "+memory +pids") == 0)
+        group_put(dir, "cgroup.subtree_control", "+memory +pids") == 0)
         return REFUSED_NONE;
     return errno == EACCES || errno == EPERM ? REFUSED_OWNER : REFUSED_BUSY;
 }
@@ -198,7 +111,7 @@ static int climb(int mount, char *path, enum refusal *why)
 {
     *why = REFUSED_GONE;
     for (;;) {
-        cleanup_fd int dir = openat(mount, path[0] ? path : ".", DIRECTORY_FLAGS);
+        cleanup_fd int dir = openat(mount, path[0] ? path : ".", GROUP_DIRECTORY);
         enum refusal refusal = dir < 0 ? REFUSED_GONE : check_place(dir);
         if (refusal == REFUSED_NONE)
             return steal_fd(&dir);
@@ -210,95 +123,24 @@ static int climb(int mount, char *path, enum refusal *why)
     }
 }
 
-static int read_at(int root, const char *path, struct buf *out, struct error *err)
-{
-    cleanup_fd int fd = openat(root, path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return error_set_errno(err, ERROR_UNSUPPORTED, "reading /%s", path);
-    return file_read_fd(fd, path, 1 << 20, out, err);
-}
-
 static int find_place(struct cgroups *c, int root, struct error *err)
 {
-    cleanup_buf struct buf mounts = { 0 }, own = { 0 };
-    char *mount_root, *point, *path;
+    struct group_place place = { .mount = -1 };
     enum refusal why;
-    if (read_at(root, "proc/self/mountinfo", &mounts, err) < 0 ||
-        read_at(root, "proc/self/cgroup", &own, err) < 0)
-        return -(int)ERROR_UNSUPPORTED;
-    if (mounts.len == 0 || !find_mount(mounts.data, &mount_root, &point))
-        return error_set(err, ERROR_UNSUPPORTED, "cgroup v2 is not mounted");
-    if (own.len == 0 || !(path = own_below(own.data, mount_root)))
-        return error_set(err, ERROR_UNSUPPORTED,
-            "cgroup v2 on %.80s does not show this process's cgroup", point);
-    cleanup_fd int mount = openat(root, point[1] ? point + 1 : ".", DIRECTORY_FLAGS);
-    c->parent = mount < 0 ? -1 : climb(mount, path, &why);
-    if (mount >= 0 && c->parent < 0)
-        return error_set(err, ERROR_UNSUPPORTED, "cgroup v2 on %.60s: %s", point, refusals[why]);
-    if (mount < 0)
-        return error_set_errno(err, ERROR_UNSUPPORTED, "opening %.80s", point);
-    snprintf(c->path, sizeof c->path, "%s/%s%s", point, path, path[0] ? "/" : "");
-    return 0;
+    int rc = group_find(root, NULL, &place, err);
+    if (rc == 0) {
+        c->parent = climb(place.mount, place.path, &why);
+        if (c->parent < 0)
+            rc = error_set(
+                err, ERROR_UNSUPPORTED, "cgroup v2 on %.60s: %s", place.point, refusals[why]);
+        snprintf(
+            c->path, sizeof c->path, "%s/%s%s", place.point, place.path, place.path[0] ? "/" : "");
+    }
+    group_place_free(&place);
+    return rc;
 }
 
 /* ---- this environment's directory ---- */
-
-/* Removes a directory of ours with its children. 0, or -1 where a process is still in it. */
-static int remove_home(int parent, const char *name)
-{
-    cleanup_fd int home = openat(parent, name, DIRECTORY_FLAGS);
-    if (home < 0)
-        return 0;
-    put(home, "cgroup.kill", "1"); /* Linux 5.14 */
-    int again = fcntl(home, F_DUPFD_CLOEXEC, 0);
-    DIR *dir = again < 0 ? NULL : fdopendir(again);
-    if (!dir)
-        close_fd(&again);
-    for (struct dirent *e; dir && (e = readdir(dir));)
-        if (e->d_type == DT_DIR && e->d_name[0] != '.')
-            unlinkat(home, e->d_name, AT_REMOVEDIR);
-    if (dir)
-        closedir(dir);
-    return unlinkat(parent, name, AT_REMOVEDIR);
-}
-
-/* What is still busy is left to the next start. */
-static void remove_leftovers(int parent, const struct owner *self)
-{
-    int again = openat(parent, ".", DIRECTORY_FLAGS);
-    DIR *dir = again < 0 ? NULL : fdopendir(again);
-    if (!dir) {
-        close_fd(&again);
-        return;
-    }
-    for (struct dirent *e; (e = readdir(dir));) {
-        struct owner owner = *self; /* of the same boot: the tree does not outlive it */
-        long long pid, start, space;
-        unsigned n;
-        if (sscanf(e->d_name, "droste-%lld-%lld-%lld-%u", &pid, &start, &space, &n) != 4)
-            continue;
-        owner.pid = pid;
-        owner.start = start;
-        owner.space = space;
-        if (owner_is_gone(&owner, self))
-            remove_home(parent, e->d_name);
-    }
-    closedir(dir);
-}
-
-static int make_home(struct cgroups *c, const struct owner *self)
-{
-    for (unsigned n = 0; n < HOMES_MAX; n++) {
-        snprintf(c->name, sizeof c->name, "droste-%lld-%lld-%lld-%u", (long long)self->pid,
-            (long long)self->start, (long long)self->space, n);
-        if (mkdirat(c->parent, c->name, 0755) == 0)
-            return 0;
-        if (errno != EEXIST)
-            break;
-    }
-    c->name[0] = '\0';
-    return -1;
-}
 
 /* A zygote of root's has become nobody when it clones, and the kernel asks for its permission for
  * this file, and for the one of the cgroup that it clones into. Nobody gains by it: to move a process
@@ -310,11 +152,11 @@ static int give_to_zygote(int dir)
 
 static int furnish(struct cgroups *c)
 {
-    c->home = openat(c->parent, c->name, DIRECTORY_FLAGS);
-    if (c->home < 0 || put(c->home, "cgroup.subtree_control", "+memory +pids") < 0 ||
+    c->home = openat(c->parent, c->name, GROUP_DIRECTORY);
+    if (c->home < 0 || group_put(c->home, "cgroup.subtree_control", "+memory +pids") < 0 ||
         mkdirat(c->home, "zygotes", 0755) < 0)
         return -1;
-    c->zygotes = openat(c->home, "zygotes", DIRECTORY_FLAGS);
+    c->zygotes = openat(c->home, "zygotes", GROUP_DIRECTORY);
     return c->zygotes < 0 ? -1 : give_to_zygote(c->home);
 }
 
@@ -332,9 +174,9 @@ int cgroups_open(struct loop *loop, int root, struct cgroups **out, struct error
         rc = error_memory(err);
     if (rc == 0) {
         owner_self(&self);
-        remove_leftovers(c->parent, &self);
+        group_sweep(c->parent, &self);
         size_t len = strlen(c->path);
-        if (make_home(c, &self) < 0 || furnish(c) < 0)
+        if (group_make(c->parent, &self, c->name, sizeof c->name) < 0 || furnish(c) < 0)
             rc = error_set_errno(err, ERROR_UNSUPPORTED, "making a cgroup in %.120s", c->path);
         snprintf(c->path + len, sizeof c->path - len, "%s", c->name);
     }
@@ -363,7 +205,7 @@ void cgroups_close(struct cgroups *c)
         cgroup_forget(g);
     }
     /* Killed processes take a moment to be gone. */
-    for (int i = 0; i < CLOSE_TRIES && c->name[0] && remove_home(c->parent, c->name) < 0; i++)
+    for (int i = 0; i < CLOSE_TRIES && c->name[0] && group_remove(c->parent, c->name) < 0; i++)
         usleep(1000);
     close_fd(&c->zygotes);
     close_fd(&c->home);
@@ -380,7 +222,7 @@ int cgroups_adopt(struct cgroups *c, pid_t zygote, struct error *err)
 {
     char pid[16];
     snprintf(pid, sizeof pid, "%d", (int)zygote);
-    if (put(c->zygotes, "cgroup.procs", pid) < 0)
+    if (group_put(c->zygotes, "cgroup.procs", pid) < 0)
         return error_set_errno(
             err, ERROR_ENVIRONMENT, "moving a zygote into the cgroup %.120s", c->path);
     return 0;
@@ -388,15 +230,25 @@ int cgroups_adopt(struct cgroups *c, pid_t zygote, struct error *err)
 
 /* ---- one sandbox ---- */
 
+static bool divides_cpu(struct cgroups *c)
+{
+    char given[512];
+    group_get(c->parent, "cgroup.subtree_control", given, sizeof given);
+    return group_has_word(given, "cpu") ||
+           group_put(c->parent, "cgroup.subtree_control", "+cpu") == 0;
+}
+
+int cgroups_weigh(struct cgroups *c)
+{
+    return divides_cpu(c) ? fcntl(c->home, F_DUPFD_CLOEXEC, 0) : -1;
+}
+
 /* Only when somebody asks for it: a controller costs every process below it a little. */
 static int switch_cpu_on(struct cgroups *c, struct error *err)
 {
     if (c->cpu)
         return 0;
-    char given[512];
-    get(c->parent, "cgroup.subtree_control", given, sizeof given);
-    if ((!has_word(given, "cpu") && put(c->parent, "cgroup.subtree_control", "+cpu") < 0) ||
-        put(c->home, "cgroup.subtree_control", "+cpu") < 0)
+    if (!divides_cpu(c) || group_put(c->home, "cgroup.subtree_control", "+cpu") < 0)
         return error_set_errno(err, ERROR_UNSUPPORTED,
             "--cpus needs the controller `cpu` of cgroup v2, which %.100s does not get (with "
             "systemd: Delegate=yes)",
@@ -411,7 +263,7 @@ static int set_cpus(struct cgroup *g, double cpus)
     double quota = cpus * CPU_PERIOD_US;
     snprintf(text, sizeof text, "%.0f %d", quota < CPU_QUOTA_MIN_US ? CPU_QUOTA_MIN_US : quota,
         CPU_PERIOD_US);
-    return put(g->fd, "cpu.max", text);
+    return group_put(g->fd, "cpu.max", text);
 }
 
 static int set_limits(struct cgroup *g, const struct jail_limits *limits)
@@ -419,11 +271,11 @@ static int set_limits(struct cgroup *g, const struct jail_limits *limits)
     char memory[32], processes[32];
     snprintf(memory, sizeof memory, "%llu", (unsigned long long)limits->memory);
     snprintf(processes, sizeof processes, "%llu", (unsigned long long)limits->processes);
-    if (put(g->fd, "memory.max", memory) < 0 || put(g->fd, "pids.max", processes) < 0 ||
-        put(g->fd, "memory.oom.group", "1") < 0)
+    if (group_put(g->fd, "memory.max", memory) < 0 || group_put(g->fd, "pids.max", processes) < 0 ||
+        group_put(g->fd, "memory.oom.group", "1") < 0)
         return -1;
     /* Swap would be memory beyond the limit. A kernel without swap does not have the file. */
-    if (put(g->fd, "memory.swap.max", "0") < 0 && errno != ENOENT)
+    if (group_put(g->fd, "memory.swap.max", "0") < 0 && errno != ENOENT)
         return -1;
     if (limits->cpus > 0 && set_cpus(g, limits->cpus) < 0)
         return -1;
@@ -442,7 +294,7 @@ int cgroup_new(
     *g = (struct cgroup){ .home = c, .fd = -1 };
     snprintf(g->name, sizeof g->name, "sandbox-%u", ++c->last);
     if (mkdirat(c->home, g->name, 0755) == 0)
-        g->fd = openat(c->home, g->name, DIRECTORY_FLAGS);
+        g->fd = openat(c->home, g->name, GROUP_DIRECTORY);
     if (g->fd < 0 || set_limits(g, limits) < 0) {
         rc = error_set_errno(
             err, ERROR_ENVIRONMENT, "limiting a sandbox in the cgroup %.100s", c->path);
@@ -463,7 +315,7 @@ static bool cgroup_remove(struct cgroup *g)
 {
     if (unlinkat(g->home->home, g->name, AT_REMOVEDIR) == 0 || errno != EBUSY)
         return true;
-    put(g->fd, "cgroup.kill", "1");
+    group_put(g->fd, "cgroup.kill", "1");
     return false;
 }
 
@@ -501,10 +353,10 @@ void cgroup_free(struct cgroup *g)
 void cgroup_read(const struct cgroup *g, struct cgroup_usage *out)
 {
     char text[1024];
-    get(g->fd, "memory.peak", text, sizeof text);
+    group_get(g->fd, "memory.peak", text, sizeof text);
     out->memory_peak = strtoull(text, NULL, 10);
-    get(g->fd, "cpu.stat", text, sizeof text);
+    group_get(g->fd, "cpu.stat", text, sizeof text);
     out->cpu_seconds = (double)number_of(text, "usage_usec") / 1e6;
-    get(g->fd, "memory.events", text, sizeof text);
+    group_get(g->fd, "memory.events", text, sizeof text);
     out->out_of_memory = number_of(text, "oom_kill") > 0;
 }

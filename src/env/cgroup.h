@@ -30,6 +30,10 @@ const char *cgroups_path(const struct cgroups *c);
  * (cgroups(7)), which is then ours and not the machine's. */
 int cgroups_adopt(struct cgroups *c, pid_t zygote, struct error *err);
 
+/* The environment's directory, for whoever sets what all sandboxes have of the processors together: a descriptor to close;
+ * -1 where the controller cannot be had. */
+int cgroups_weigh(struct cgroups *c);
+
 /* A sandbox's cgroup with these limits. ERROR_UNSUPPORTED: `cpus` cannot be had. */
 int cgroup_new(
     struct cgroups *c, const struct jail_limits *limits, struct cgroup **out, struct error *err);

@@ -46,7 +46,7 @@ struct local {
     struct zygote *zygotes[ZYGOTES_MAX];
     size_t zygote_count;
     struct pool *pool;
-    struct cgroups *cgroups; /* NULL: there are none here, and no_cgroups says why */
+    struct zygote_groups groups; /* without limits: no_cgroups says why */
     struct error no_cgroups;
     struct turns *turns;
     struct quotas *quotas;
@@ -382,7 +382,7 @@ static int find_zygote(
     if (env->zygote_count == ZYGOTES_MAX)
         return error_set(err, ERROR_ENVIRONMENT,
             "more than %d kinds of local sandbox in one context; use another context", ZYGOTES_MAX);
-    int rc = zygote_start(env->base.loop, spec, env->cgroups, out, err);
+    int rc = zygote_start(env->base.loop, spec, &env->groups, out, err);
     if (rc == 0)
         env->zygotes[env->zygote_count++] = *out;
     return rc;
@@ -544,8 +544,8 @@ static struct sandbox *sandbox_new(
 static int make_cgroup(
     struct sandbox *s, const struct local *env, const struct jail_limits *limits, struct error *err)
 {
-    if (env->cgroups)
-        return cgroup_new(env->cgroups, limits, &s->cgroup, err);
+    if (env->groups.limits)
+        return cgroup_new(env->groups.limits, limits, &s->cgroup, err);
     if (limits->cpus > 0)
         return error_set(
             err, ERROR_UNSUPPORTED, "--cpus needs a cgroup: %.180s", env->no_cgroups.text);
@@ -603,13 +603,16 @@ static int make_sandbox(void *arg, struct zygote *z, const struct jail_limits *l
     return make_with(arg, z, limits, NULL, events, events_arg, out, err);
 }
 
-/* Looks for a place among the cgroups, once. */
+/* Looks for a place among the cgroups, once. Without one for the processors there are the kernel's autogroups. */
 static void find_cgroups(struct local *env)
 {
-    if (env->cgroups || env->no_cgroups.code != ERROR_NONE)
+    if (env->groups.limits || env->no_cgroups.code != ERROR_NONE)
         return;
     cleanup_fd int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    cgroups_open(env->base.loop, root, &env->cgroups, &env->no_cgroups);
+    cgroups_open(env->base.loop, root, &env->groups.limits, &env->no_cgroups);
+    if (env->paces.by_policy &&
+        cpu_share_open(root, env->groups.limits, &env->groups.share, NULL) == 0)
+        paces_share(&env->paces, env->groups.share);
 }
 
 static int local_open_sandbox(struct environment *base, const struct sandbox_spec *spec,
@@ -689,12 +692,15 @@ static void local_describe(const struct environment *env, const struct sandbox *
 {
     if (has_zygote((const struct local *)env, s->zygote)) {
         buf_printf(out, "once, for all sandboxes of %s:\n", zygote_python(s->zygote));
+        if (((const struct local *)env)->groups.share)
+            buf_puts(out, "    one control group: their share of the processors beside the host "
+                          "and others\n");
         zygote_describe(s->zygote, out);
     }
     buf_puts(out, "then, for each sandbox:\n");
     if (s->cgroup)
         buf_printf(out, "    cgroup below %s: memory and processes of the sandbox as a whole\n",
-            cgroups_path(((const struct local *)env)->cgroups));
+            cgroups_path(((const struct local *)env)->groups.limits));
     jail_print(s->plan, out);
 }
 
@@ -706,7 +712,8 @@ static void local_free(struct environment *base)
     quotas_close(env->quotas);
     for (size_t i = 0; i < env->zygote_count; i++)
         zygote_stop(env->zygotes[i]);
-    cgroups_close(env->cgroups);
+    cpu_share_close(env->groups.share);
+    cgroups_close(env->groups.limits);
     free(env);
 }
 

@@ -16,19 +16,21 @@
  *   autogroup  the share of a session (setsid), outside control groups. Everybody can take it back, so it is what
  *              others use. But between sessions the policies of single processes do not count: where they are to be had,
  *              all sandboxes are of one session, which goes behind the host's own while one of them gives way.
+ *   group      the share of a control group (env/cpu_share.h), where one can be made: in its place. In it autogroups
+ *              are nothing, so that a guest gains nothing by beginning sessions (20 that did made others wait for 11 s).
  *   slice      how long it runs once it does; a short one goes first (Linux 6.12, ignored before).
  *
  * To make room is not enough where there are many of them. Each idle task is owed a little time whenever it wakes, and
  * hundreds of them together are owed so much that somebody with the usual weight has to wait for 100 ms. So a sandbox whose
- * last operation was short goes ahead, with the highest niceness: it is what the niceness means within a session that
- * has an autogroup, and no program outside feels it. Where niceness counts for the whole machine, nobody goes ahead.
+ * last operation was short goes ahead, with the highest niceness: within a group, or a session that has an autogroup, no
+ * program outside feels it. Where niceness counts for the whole machine, nobody goes ahead.
  *
  * While at least as many give way as there are processors, the host sleeps at once when it waits for an answer: no processor is
  * idle, so that a wake-up costs little, and the one that the host does not use may be the one that the guest waits for.
  *
  * Measured with bench/crowd, 200 sandboxes of 21 attacks on two processors, beside which an honest session runs small
  * cells: 9 to 34 times their usual time with autogroups alone, 1.2 to 1.6 times with the policy (median); the slowest of a
- * hundred took 17 to 120 times its usual time, and 4 to 7 times since the short ones go ahead and the host sleeps.
+ * hundred took 17 to 120 times its usual time, and 3 to 7 times since the short ones go ahead and the host sleeps.
  *
  * A pid may be another's by the time it is used. It would have to be reused within microseconds, and
  * what a stranger would get is a lower priority; nothing here kills or reveals.
@@ -211,25 +213,34 @@ static bool set_autogroup(pid_t pid, bool last)
     return fd < 0 || write(fd, text, (size_t)len) >= 0 || errno != EAGAIN;
 }
 
-/* The session that all share is not written to with one of them. */
+/* The session that all share is not written to with one of them. In a group sessions are nothing. */
 static bool has_own_session(const struct pace *p, pid_t pid)
 {
-    return !p->all->by_policy || getsid(pid) != p->session;
+    return !p->all->share && (!p->all->by_policy || getsid(pid) != p->session);
 }
 
 static bool any_gives_way(const struct pace *p)
 {
     const struct pace *other;
     LIST_FOREACH(other, &p->all->paces, link)
-    if (gives_way(other) && other->session == p->session)
+    if (gives_way(other) && (other->session == p->session || p->all->share))
         return true;
     return false;
 }
 
-/* What sandboxes share is back with the last that gave way; as set_autogroup. */
+/* Of all sandboxes together; as set_autogroup. */
+static bool set_shared(const struct pace *p, bool last)
+{
+    if (!p->all->share)
+        return set_autogroup(p->keeper, last);
+    cpu_share_lower(p->all->share, last);
+    return true;
+}
+
+/* What sandboxes share is back with the last that gave way. */
 static bool raise_shared(const struct pace *p)
 {
-    return !p->all->by_policy || any_gives_way(p) || set_autogroup(p->keeper, false);
+    return !p->all->by_policy || any_gives_way(p) || set_shared(p, false);
 }
 
 static bool raise_own(const struct pace *p)
@@ -259,7 +270,7 @@ static void set_all(struct pace *p, const struct tasks *tasks, enum place place)
             set_autogroup(t->pid, last);
     }
     if (last && !gives_way(p) && p->all->by_policy)
-        set_autogroup(p->keeper, true);
+        set_shared(p, true);
     move_to(p, place);
 }
 
@@ -332,7 +343,7 @@ void pace_begin(struct pace *p)
     p->was_long = p->based = gives_way(p);
     if (p->was_long)
         come_back(p);
-    else if (p->place == PLACE_USUAL && p->begun && p->all->by_session && p->all->behind > 0)
+    else if (p->place == PLACE_USUAL && p->begun && p->all->apart && p->all->behind > 0)
         go_ahead(p);
     p->begun = true;
     watch_from_now(p);
@@ -413,8 +424,15 @@ void paces_init(struct paces *all)
     all->processors = count_processors();
     all->by_policy =
         has_sys_nice() || limit.rlim_cur >= (rlim_t)(20 - getpriority(PRIO_PROCESS, 0));
-    all->by_session = all->by_policy && (has_sys_nice() || limit.rlim_cur >= 20 - NICE_FIRST) &&
-                      sessions_have_shares();
+    all->may_go_ahead = has_sys_nice() || limit.rlim_cur >= 20 - NICE_FIRST;
+    all->apart = all->may_go_ahead && sessions_have_shares();
+    all->share = NULL;
+}
+
+void paces_share(struct paces *all, struct cpu_share *share)
+{
+    all->share = share;
+    all->apart = all->may_go_ahead;
 }
 
 int pace_open(

@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/loop.h"
+#include "env/cpu_share.h"
 
 struct pace;
 
@@ -28,11 +29,14 @@ struct paces {
     /* This process may lower a priority and raise it again: sandboxes are to stay in their zygote's session, where
      * their processes are told apart. Else each needs one of its own. */
     bool by_policy;
-    /* Niceness counts within a session only, so that a sandbox may have more than the host, and nobody else feels it. */
-    bool by_session;
+    /* Niceness counts among the sandboxes only, so that one may have more than the host, and nobody else feels it. */
+    bool apart, may_go_ahead;
+    struct cpu_share *share; /* that all of them have; NULL: their session's */
 };
 
 void paces_init(struct paces *all);
+/* From now on all sandboxes are in this group, which must stay. */
+void paces_share(struct paces *all, struct cpu_share *share);
 
 /* Watches the sandbox of this keeper (guest/keeper.c), whose pid must stay its own until the close. */
 int pace_open(

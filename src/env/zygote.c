@@ -262,7 +262,7 @@ static int check_spec(const struct sandbox_spec *spec, struct error *err)
 }
 
 static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum isolation isolation,
-    struct cgroups *cgroups, struct zygote **out, struct error *err)
+    const struct zygote_groups *groups, struct zygote **out, struct error *err)
 {
     struct zygote *z = calloc(1, sizeof *z);
     if (!z)
@@ -274,7 +274,7 @@ static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum iso
     z->wanted = spec->python ? strdup(spec->python) : NULL;
     z->words = words_of(spec);
     z->preloads = spec->preload_count > 0;
-    int rc = zygote_boot(z, spec, cgroups, err);
+    int rc = zygote_boot(z, spec, groups, err);
     if (rc == 0 && !(z->watch = watch_new(loop, z->control, readable, z)))
         rc = error_memory(err);
     if (rc < 0) {
@@ -288,11 +288,11 @@ static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum iso
 
 /* The strongest that works. */
 static int start_strongest(struct loop *loop, const struct sandbox_spec *spec,
-    struct cgroups *cgroups, struct zygote **out, struct error *err)
+    const struct zygote_groups *groups, struct zygote **out, struct error *err)
 {
     struct error why[REFUSAL_LEVELS] = { 0 };
     for (size_t i = 0; i < REFUSAL_LEVELS; i++) {
-        int rc = start_at(loop, spec, refusal_levels[i], cgroups, out, &why[i]);
+        int rc = start_at(loop, spec, refusal_levels[i], groups, out, &why[i]);
         if (rc == -(int)ERROR_UNSUPPORTED)
             continue;
         if (rc < 0 && err)
@@ -302,15 +302,15 @@ static int start_strongest(struct loop *loop, const struct sandbox_spec *spec,
     return refusal_of_all(why, err);
 }
 
-int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct cgroups *cgroups,
-    struct zygote **out, struct error *err)
+int zygote_start(struct loop *loop, const struct sandbox_spec *spec,
+    const struct zygote_groups *groups, struct zygote **out, struct error *err)
 {
     int rc = check_spec(spec, err);
     if (rc < 0)
         return rc;
     if (spec->isolation == ISOLATION_AUTO)
-        return start_strongest(loop, spec, cgroups, out, err);
-    rc = start_at(loop, spec, spec->isolation, cgroups, out, err);
+        return start_strongest(loop, spec, groups, out, err);
+    rc = start_at(loop, spec, spec->isolation, groups, out, err);
     return rc == -(int)ERROR_UNSUPPORTED ? refusal_of(spec->isolation, err) : rc;
 }
 

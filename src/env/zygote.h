@@ -7,10 +7,16 @@
 
 #include "base/loop.h"
 #include "env/cgroup.h"
+#include "env/cpu_share.h"
 #include "env/environment.h"
 #include "env/nest.h"
 #include "jail/jail.h"
 #include "jail/zygote_wire.h"
+
+struct zygote_groups {
+    struct cgroups *limits;  /* NULL: there are none */
+    struct cpu_share *share; /* likewise */
+};
 
 struct zygote;
 
@@ -23,11 +29,11 @@ struct zygote_answer {
 typedef void zygote_fn(void *arg, struct zygote_answer *answer);
 
 /* Starts an interpreter, waits until it is warm and has carried out its plan. Blocks for as long as
- * the interpreter needs to start (tens of milliseconds; at most 30 s). `cgroups` is where it is to
+ * the interpreter needs to start (tens of milliseconds; at most 30 s). `groups` are where it is to
  * be, or NULL. ERROR_NOT_FOUND, ERROR_ENVIRONMENT (not a Python), ERROR_UNSUPPORTED (this isolation
  * cannot be had here). */
-int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct cgroups *cgroups,
-    struct zygote **out, struct error *err);
+int zygote_start(struct loop *loop, const struct sandbox_spec *spec,
+    const struct zygote_groups *groups, struct zygote **out, struct error *err);
 /* True if a sandbox of this spec may come from this zygote: which of the volumes of one place it has is
  * the sandbox's business. */
 bool zygote_serves(const struct zygote *z, const struct sandbox_spec *spec);

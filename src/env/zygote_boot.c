@@ -403,8 +403,8 @@ static int probe(struct zygote *z, struct error *err)
     return rc < 0 ? rc : judge_probe(z, plan, status, err);
 }
 
-int zygote_boot(
-    struct zygote *z, const struct sandbox_spec *spec, struct cgroups *cgroups, struct error *err)
+int zygote_boot(struct zygote *z, const struct sandbox_spec *spec,
+    const struct zygote_groups *groups, struct error *err)
 {
     bool nobody = geteuid() == 0 && z->isolation != ISOLATION_PROCESS;
     int rc = isolation_has_own_root(z->isolation) ? 0 : nest_new(nobody, &z->nest, err);
@@ -412,8 +412,11 @@ int zygote_boot(
         rc = interpreter_find(spec->python, &z->executable, err);
     if (rc == 0)
         rc = spawn(z, spec, err);
-    if (rc == 0 && cgroups)
-        rc = cgroups_adopt(cgroups, z->pid, err); /* the interpreter starts meanwhile */
+    /* The interpreter starts meanwhile. */
+    if (rc == 0 && groups->limits)
+        rc = cgroups_adopt(groups->limits, z->pid, err);
+    if (rc == 0 && groups->share)
+        rc = cpu_share_adopt(groups->share, z->pid, err);
     if (rc == 0)
         rc = greet(z, spec, err);
     if (rc == 0 && z->isolation != ISOLATION_PROCESS)

@@ -110,6 +110,15 @@ static const struct crowd_attack attacks[] = {
         "while True: os.kill(0, signal.SIGUSR1)",
         false },
     { "stop", "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", false },
+    /* A session has a share of the processors of its own, where the kernel has autogroups. */
+    { "sessions",
+        "import os\n"
+        "for i in range(4):\n"
+        "    if os.fork() == 0:\n"
+        "        os.setsid()\n"
+        "        while True: pass\n"
+        "while True: pass",
+        false },
     { "exit", "import os; os._exit(1)", true },
     { "kill", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", true },
 };

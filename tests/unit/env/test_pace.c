@@ -3,6 +3,7 @@
 #include "../test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
@@ -285,6 +286,63 @@ static void sessions_of_two_zygotes_rise_each_with_its_own(void **state)
     assert_true(has_nice(other->keeper, "nice 0"));
 }
 
+/* The file of the group for processors that a process is in; -1 where it cannot be read. */
+static long weight_of(pid_t pid)
+{
+    static const char *const trees[] = { "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct" };
+    char path[64], line[256], file[400], number[32];
+    snprintf(path, sizeof path, "/proc/%d/cgroup", (int)pid);
+    FILE *groups = fopen(path, "re");
+    long weight = -1;
+    while (groups && fgets(line, sizeof line, groups)) {
+        char *group = strstr(line, ":cpu");
+        if (!group || !(group = strchr(group + 1, ':')))
+            continue;
+        group[strcspn(group, "\n")] = '\0';
+        for (size_t i = 0; i < array_length(trees); i++) {
+            snprintf(file, sizeof file, "%s%s/cpu.shares", trees[i], group + 1);
+            FILE *shares = fopen(file, "re");
+            if (shares && fgets(number, sizeof number, shares))
+                weight = strtol(number, NULL, 10);
+            if (shares)
+                fclose(shares);
+        }
+    }
+    if (groups)
+        fclose(groups);
+    return weight;
+}
+
+/* In a group of their own sandboxes are behind the host together, whatever sessions they begin; and one may go ahead of
+ * the others, as nobody outside feels it. */
+static void in_a_group_sessions_are_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct cpu_share *share = NULL;
+    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    skip_who_may_not_lower_and_raise(f);
+    if (cpu_share_open(root, NULL, &share, NULL) < 0) {
+        close(root);
+        print_message("skipped: no control group for processors can be made here\n");
+        skip();
+    }
+    close(root);
+    paces_share(&f->paces, share);
+    start(f, true, false);
+    assert_ok(cpu_share_adopt(share, f->keeper, err));
+    assert_ok(cpu_share_adopt(share, f->worker, err));
+    assert_int_equal(weight_of(f->worker), 1024);
+    pace_begin(f->pace);
+    assert_true(comes_to_give_way(f, f->worker, PATIENCE_S));
+    assert_int_equal(weight_of(f->worker), 15);
+    assert_false(has_nice(f->keeper, "nice 19"));
+    assert_true(f->paces.apart);
+    pace_end(f->pace);
+    assert_int_equal(weight_of(f->worker), 1024);
+    end_zygote(&f->zygotes[0]);
+    cpu_share_close(share);
+}
+
 static bool session_comes_to(struct fixture *f, const char *nice)
 {
     uint64_t begin = clock_ns();
@@ -359,7 +417,7 @@ static void priorities_are_for_those_who_can_raise_them(void **state)
 static struct box *start_of_who_gives_way_and_another(struct fixture *f)
 {
     start_of_who_can_raise(f, true, false);
-    if (!f->paces.by_session) {
+    if (!f->paces.apart) {
         print_message("skipped: sessions have no shares of their own here\n");
         skip();
     }
@@ -400,7 +458,7 @@ static void without_shares_for_sessions_nobody_goes_ahead(void **state)
 {
     struct fixture *f = *state;
     struct box *other = start_of_who_gives_way_and_another(f);
-    f->paces.by_session = false;
+    f->paces.apart = false;
     for (int i = 0; i < 3; i++)
         pace_begin(other->pace);
     assert_has_its_priority(other->worker);
@@ -527,6 +585,7 @@ int main(void)
         T(the_first_step_is_a_niceness),
         T(the_shared_session_is_behind_as_long_as_anybody),
         T(sessions_of_two_zygotes_rise_each_with_its_own),
+        T(in_a_group_sessions_are_nothing),
         T(elsewhere_its_session_gives_way),
         T(priorities_are_for_those_who_can_raise_them),
         T(who_was_short_goes_ahead_while_somebody_gives_way),
