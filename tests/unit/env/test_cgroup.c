@@ -370,6 +370,33 @@ static void without_version_2_the_share_is_in_version_1(void **state)
     }
 }
 
+/* On a machine that has it (scripts/check-vm): the directory in which all sandboxes are. */
+static void in_version_2_the_share_is_the_environments(void **state)
+{
+    struct fixture *f = *state;
+    struct cgroups *groups = NULL;
+    struct cpu_share *share = NULL;
+    char path[600], text[16];
+    cleanup_fd int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (geteuid() != 0 || cgroups_open(f->loop, root, &groups, NULL) < 0) {
+        print_message("skipped: needs root and cgroup v2 with memory and pids\n");
+        skip();
+    }
+    assert_ok(cpu_share_open(root, groups, &share, err));
+    snprintf(path, sizeof path, "%s/cpu.weight", cgroups_path(groups));
+    for (int last = 1; last >= 0; last--) {
+        cpu_share_lower(share, last);
+        cleanup_fd int fd = open(path, O_RDONLY);
+        ssize_t n = read(fd, text, sizeof text - 1);
+        assert_true(n > 0);
+        text[n] = '\0';
+        assert_string_equal(text, last ? "1\n" : "100\n");
+    }
+    cpu_share_close(share);
+    cgroups_close(groups);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
 static void without_a_controller_there_is_no_share(void **state)
 {
     struct fixture *f = *state;
@@ -418,6 +445,7 @@ int main(void)
         T(what_is_in_use_or_not_ours_stays),
         T(a_failure_leaves_no_directory),
         T(without_version_2_the_share_is_in_version_1),
+        T(in_version_2_the_share_is_the_environments),
         T(without_a_controller_there_is_no_share),
         T(a_share_of_a_host_that_is_gone_is_removed),
     };
