@@ -22,7 +22,7 @@ int cpu_share_open(int root, struct cgroups *groups, struct cpu_share **out, str
 /* Every process in it must have been killed, and `groups` still be open. NULL is fine. */
 void cpu_share_close(struct cpu_share *s);
 
-/* Moves a zygote in, before it clones. */
+/* Moves a zygote in, before it clones. ERROR_ENVIRONMENT: it cannot be, and stays in its session's share. */
 int cpu_share_adopt(struct cpu_share *s, pid_t zygote, struct error *err);
 /* The lowest there is (true), or the usual one. */
 void cpu_share_lower(struct cpu_share *s, bool last);

