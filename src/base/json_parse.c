@@ -4,7 +4,7 @@
  * fixed stack, so that depth costs nothing and cannot overflow anything. Where a tree is wanted, it is
  * built in the same walk.
  */
-#include "base/json.h"
+#include "base/json_span.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,17 +18,13 @@ const struct json_limits json_limits_large = { 256u << 20, JSON_DEPTH_MAX, 40000
 /* An integer of 4300 digits is the longest that Python reads and writes (CVE-2020-10735). */
 enum { NUMBER_MOST = 4400 };
 
-struct span {
-    const char *from, *to;
-};
-
 struct scan {
     const char *p, *end, *start;
-    const char *wrong;   /* what is wrong, once something is */
-    struct span string;  /* the last one that was read, between its quotes */
-    bool escapes;        /* it has some */
-    struct build *build; /* NULL: only look */
-    size_t *holes;       /* where a value is elsewhere (JSON_HOLE); NULL: all are here */
+    const char *wrong;       /* what is wrong, once something is */
+    struct json_span string; /* the last one that was read, between its quotes */
+    bool escapes;            /* it has some */
+    struct build *build;     /* NULL: only look */
+    size_t *holes;           /* where a value is elsewhere (JSON_HOLE); NULL: all are here */
     size_t hole_count, hole_max;
 };
 
@@ -201,7 +197,7 @@ static const char *append_unicode(struct buf *out, const char *p)
     return p;
 }
 
-static void append_unescaped(struct buf *out, struct span string)
+void json_append_unescaped(struct buf *out, struct json_span string)
 {
     static const char letters[] = "bfnrt", meant[] = "\b\f\n\r\t";
     const char *p = string.from;
@@ -220,13 +216,13 @@ static void append_unescaped(struct buf *out, struct span string)
 }
 
 /* The last string that was read; `out` may be where it lies then. */
-static struct span unescape(struct scan *s, struct buf *out)
+static struct json_span unescape(struct scan *s, struct buf *out)
 {
     if (!s->escapes)
         return s->string;
     buf_clear(out);
-    append_unescaped(out, s->string);
-    return (struct span){ buf_text(out), buf_text(out) + out->len };
+    json_append_unescaped(out, s->string);
+    return (struct json_span){ buf_text(out), buf_text(out) + out->len };
 }
 
 /* Takes the value, which is NULL for a JSON null. */
@@ -257,7 +253,7 @@ static void build_add_made(struct build *b, struct json_object *value)
 }
 
 /* json-c's integers end at 64 bits. A longer one keeps its digits, and counts as a double. */
-static struct json_object *new_number(struct span text)
+static struct json_object *new_number(struct json_span text)
 {
     char copy[NUMBER_MOST + 1];
     size_t n = (size_t)(text.to - text.from);
@@ -277,10 +273,10 @@ static struct json_object *new_number(struct span text)
 }
 
 /* `text` is all of the value. */
-static void build_scalar(struct scan *s, struct span text)
+static void build_scalar(struct scan *s, struct json_span text)
 {
     struct build *b = s->build;
-    struct span string;
+    struct json_span string;
     switch (*text.from) {
     case '"':
         string = unescape(s, &b->text);
@@ -301,7 +297,7 @@ static void build_scalar(struct scan *s, struct span text)
 static void build_key(struct scan *s)
 {
     buf_clear(&s->build->key);
-    append_unescaped(&s->build->key, s->string);
+    json_append_unescaped(&s->build->key, s->string);
 }
 
 static void build_open(struct build *b, char c)
@@ -339,7 +335,7 @@ static bool scan_scalar(struct scan *s)
         ok = scan_number(s);
     }
     if (ok && s->build)
-        build_scalar(s, (struct span){ from, s->p });
+        build_scalar(s, (struct json_span){ from, s->p });
     return ok;
 }
 

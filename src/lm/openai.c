@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json_span.h"
 #include "lm/dialect.h"
 #include "lm/record.h"
 
@@ -41,58 +42,82 @@ static int openai_write(const struct lm_call *call, const struct lm_request *req
 }
 
 /* The text of a message: a string, or a list of parts of which the texts count. */
-static void append_content(struct buf *out, struct json_object *content)
+static void append_content(struct buf *out, struct json_span content)
 {
-    reply_append_text(out, content);
-    if (!json_object_is_type(content, json_type_array))
-        return;
-    for (size_t i = 0; i < json_object_array_length(content); i++)
-        reply_append_text(out, reply_get(json_object_array_get_idx(content, i), "text"));
+    json_span_append(out, content);
+    for (struct json_span part = json_span_first(content); part.from;
+         part = json_span_next(part, content))
+        json_span_append(out, json_span_member(part, "text"));
 }
 
-static void take_choice(struct model_answer *a, struct json_object *choice, const char *member)
+static void take_finish(struct model_answer *a, struct json_span reason)
 {
     static const struct finish_word own[] = { { NULL, NULL } }; /* the house's words are these */
-    struct json_object *message = reply_get(choice, member);
-    struct json_object *content = reply_get(message, "content");
-    append_content(&a->text, content);
-    reply_append_text(&a->refusal, reply_get(message, "refusal"));
-    /* An empty text is an answer; a null is none. */
-    if (json_object_is_type(content, json_type_string) ||
-        json_object_is_type(content, json_type_array))
-        a->choice = true;
-    const char *finish = json_get_string(choice, "finish_reason", NULL);
-    if (finish)
-        reply_set_finish(a, own, finish);
+    cleanup_buf struct buf word = { 0 };
+    if (!json_span_is(reason, '"'))
+        return;
+    json_span_append(&word, reason);
+    reply_set_finish(a, own, buf_text(&word));
 }
 
-static void take_usage(struct model_answer *a, struct json_object *usage)
+static void take_choice(struct model_answer *a, struct json_span choice, const char *member)
 {
-    int64_t in = json_get_int(usage, "prompt_tokens", -1);
-    int64_t out = json_get_int(usage, "completion_tokens", -1);
+    const char *const outer[] = { member, "finish_reason" };
+    static const char *const inner[] = { "content", "refusal" };
+    struct json_span parts[2], said[2];
+    json_span_members(choice, outer, parts, 2);
+    json_span_members(parts[0], inner, said, 2);
+    append_content(&a->text, said[0]);
+    json_span_append(&a->refusal, said[1]);
+    /* An empty text is an answer; a null is none. */
+    if (json_span_is(said[0], '"') || json_span_is(said[0], '['))
+        a->choice = true;
+    take_finish(a, parts[1]);
+}
+
+static void take_usage(struct model_answer *a, struct json_span usage)
+{
+    static const char *const names[] = { "prompt_tokens", "completion_tokens",
+        "prompt_tokens_details" };
+    struct json_span said[3];
+    json_span_members(usage, names, said, 3);
+    int64_t in = json_span_int(said[0], -1), out = json_span_int(said[1], -1);
     if (in < 0 || out < 0)
         return;
     a->input_tokens = in;
     a->output_tokens = out;
-    a->cached_tokens = json_get_int(reply_get(usage, "prompt_tokens_details"), "cached_tokens", 0);
+    a->cached_tokens = json_span_int(json_span_member(said[2], "cached_tokens"), 0);
 }
 
-static int take_reply(struct model_answer *a, const struct reply_where *where, const char *json,
-    size_t len, const char *member, struct error *err)
+static int take_error(struct model_answer *a, const struct reply_where *where, const char *json,
+    size_t len, struct error *err)
 {
     cleanup_json struct json_object *root = NULL;
     int rc = reply_parse(where, json, len, &root, err);
+    return rc < 0 ? rc : reply_broke_off(a, where, root, json, len, err);
+}
+
+/* Without a tree: answers come by the thousand, and of each only these few members matter. */
+static int take_reply(struct model_answer *a, const struct reply_where *where, const char *json,
+    size_t len, const char *member, struct error *err)
+{
+    int rc = reply_check(where, json, len, err);
     if (rc < 0)
         return rc;
-    if (reply_get(root, "error"))
-        return reply_broke_off(a, where, root, json, len, err);
-    struct json_object *choices = json_get_typed(root, "choices", json_type_array);
-    take_usage(a, json_get_typed(root, "usage", json_type_object));
-    if (json_length(choices) > 0)
-        take_choice(a, json_object_array_get_idx(choices, 0), member);
+    static const char *const names[] = { "error", "choices", "usage" };
+    struct json_span found[3];
+    json_span_members(json_span_of(json, len), names, found, 3);
+    if (found[0].from && !json_span_is(found[0], 'n'))
+        return take_error(a, where, json, len, err);
+    struct json_span choices = found[1], choice = json_span_first(choices);
+    take_usage(a, found[2]);
+    if (choice.from)
+        take_choice(a, choice, member);
     else if (strcmp(member, "message") == 0)
-        return reply_shape_error(
-            where, choices ? "its list of choices is empty" : "its answer has no choices", err);
+        return reply_shape_error(where,
+            json_span_is(choices, '[') ? "its list of choices is empty"
+                                       : "its answer has no choices",
+            err);
     return buf_failed(&a->text) || buf_failed(&a->refusal) ? error_memory(err) : 0;
 }
 

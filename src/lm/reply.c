@@ -202,16 +202,29 @@ int reply_shape_error(const struct reply_where *where, const char *what, struct 
         err, ERROR_MODEL_REPLY, "%.80s: %s; check the base URL and --model", where->peer, what);
 }
 
+/* UTF-8 is looked at again only where something is wrong: both look-overs are of the whole text. */
+static int no_json(const struct reply_where *where, const char *json, size_t len,
+    const struct error *why, struct error *err)
+{
+    if (!text_is_utf8(json, len, NULL))
+        return reply_shape_error(where, "its answer is not UTF-8", err);
+    return error_set(err, ERROR_MODEL_REPLY, "%.80s: its answer is no JSON (%.90s); %s",
+        where->peer, why->text, "is the base URL right?");
+}
+
+int reply_check(const struct reply_where *where, const char *json, size_t len, struct error *err)
+{
+    struct error why = { 0 };
+    int rc = json_check(json, len, &json_limits_large, &why);
+    return rc < 0 ? no_json(where, json, len, &why, err) : 0;
+}
+
 int reply_parse(const struct reply_where *where, const char *json, size_t len,
     struct json_object **out, struct error *err)
 {
     struct error why = { 0 };
-    if (!text_is_utf8(json, len, NULL))
-        return reply_shape_error(where, "its answer is not UTF-8", err);
-    if (json_parse(json, len, &json_limits_large, out, &why) < 0)
-        return error_set(err, ERROR_MODEL_REPLY, "%.80s: its answer is no JSON (%.90s); %s",
-            where->peer, why.text, "is the base URL right?");
-    return 0;
+    int rc = json_parse(json, len, &json_limits_large, out, &why);
+    return rc < 0 ? no_json(where, json, len, &why, err) : 0;
 }
 
 void reply_append_text(struct buf *out, struct json_object *text)

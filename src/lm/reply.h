@@ -42,6 +42,8 @@ bool model_answer_usage(const struct model_answer *a, struct lm_usage *out);
 int model_answer_check(
     const struct model_answer *a, const struct reply_where *where, struct error *err);
 
+/* Checks a server's JSON, for who looks into it where it stands (base/json_span.h). */
+int reply_check(const struct reply_where *where, const char *json, size_t len, struct error *err);
 /* Checks and builds a server's JSON; it may be NULL for JSON null. */
 int reply_parse(const struct reply_where *where, const char *json, size_t len,
     struct json_object **out, struct error *err);
