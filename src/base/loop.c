@@ -257,8 +257,10 @@ struct timer *timer_new(struct loop *loop, timer_fn *fn, void *arg)
 
 void timer_start(struct timer *timer, uint64_t ms, uint64_t repeat_ms)
 {
-    /* libuv counts from the loop's cached time, which is old after long work outside the loop. */
-    uv_update_time(timer->uv.loop);
+    /* libuv counts from the loop's cached time, which is old after long work outside the loop. What is
+     * due at once is so by an old time too, and is started for each call of a model: no clock for that. */
+    if (ms > 0 || repeat_ms > 0)
+        uv_update_time(timer->uv.loop);
     uv_timer_start(&timer->uv, timer_fired, ms, repeat_ms);
 }
 

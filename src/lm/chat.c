@@ -27,7 +27,7 @@ enum { IDEMPOTENCY_SIZE = 56 };
 struct server {
     const struct provider *provider;
     struct http *http;
-    /* The URL is the first, the model where `model_in_url`, and the second. */
+    /* The URL is the first, the model, and the second; without `model_in_url` it is the second. */
     char *url_before, *url_after;
     bool model_in_url;
     char *url; /* as it was given, for people */
@@ -40,7 +40,8 @@ struct server {
 struct chat {
     struct lm_call *call;
     struct http_transfer *transfer; /* NULL between attempts */
-    char *url;
+    const char *url;                /* the server's or `own_url` */
+    char *own_url;
     struct buf own;            /* the request, where it does not begin with the call's head */
     const struct buf *request; /* that or the call's body */
     char idempotency[IDEMPOTENCY_SIZE];
@@ -251,7 +252,7 @@ static void chat_release(struct lm_call *call)
     buf_free(&chat->body);
     model_answer_free(&chat->answer);
     buf_free(&chat->own);
-    free(chat->url);
+    free(chat->own_url);
     free(chat);
 }
 
@@ -281,11 +282,14 @@ static int make_call_url(struct chat *chat, const struct lm_call *call, struct e
     struct buf url = { 0 };
     if (s->model_in_url && (strcmp(call->model, ".") == 0 || strcmp(call->model, "..") == 0))
         return error_set(err, ERROR_ARGUMENT, "'%s' is no name of a model", call->model);
+    if (!s->model_in_url) {
+        chat->url = s->url_after;
+        return 0;
+    }
     buf_puts(&url, s->url_before);
-    if (s->model_in_url)
-        append_segment(&url, call->model);
+    append_segment(&url, call->model);
     buf_puts(&url, s->url_after);
-    chat->url = buf_steal(&url);
+    chat->url = chat->own_url = buf_steal(&url);
     return chat->url ? 0 : error_memory(err);
 }
 
@@ -332,8 +336,8 @@ static int make_url(struct server *s, const struct url *url, const char *path, s
 {
     cleanup_buf struct buf before = { 0 }, after = { 0 };
     const char *model = strstr(path, "{}");
-    buf_puts(&before, url->base);
     s->model_in_url = model != NULL;
+    buf_puts(model ? &before : &after, url->base);
     buf_append(&before, path, model ? (size_t)(model - path) : 0);
     buf_puts(&after, model ? model + 2 : path);
     add_query(&after, url->query);

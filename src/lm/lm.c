@@ -132,7 +132,8 @@ static void call_free(struct lm_call *call)
     if (call->lm->ops->release)
         call->lm->ops->release(call);
     buf_free(&call->body);
-    free(call->model);
+    if (call->model != call->lm->model)
+        free(call->model);
     free(call);
 }
 
@@ -436,6 +437,23 @@ static void deadline_passed(void *arg)
     call_finish(call, &outcome, answer_owed);
 }
 
+/* The timer is made only now: there may be thousands of calls in the queue. False if that ended the
+ * call. */
+static bool call_start_clock(struct lm_call *call)
+{
+    struct lm_outcome outcome = { 0 };
+    if (call->request.timeout <= 0)
+        return true;
+    call->deadline = timer_new(call->lm->loop, deadline_passed, call);
+    if (call->deadline) {
+        timer_start_seconds(call->deadline, call->request.timeout);
+        return true;
+    }
+    error_memory(&outcome.error);
+    call_finish(call, &outcome, false);
+    return false;
+}
+
 static void call_begin(struct lm_call *call)
 {
     struct lm *lm = call->lm;
@@ -443,9 +461,8 @@ static void call_begin(struct lm_call *call)
     TAILQ_INSERT_TAIL(&lm->flight, call, link);
     call->state = CALL_ATTEMPT;
     call->started_ns = clock_ns();
-    if (call->request.timeout > 0)
-        timer_start_seconds(call->deadline, call->request.timeout);
-    call_attempt(call);
+    if (call_start_clock(call))
+        call_attempt(call);
 }
 
 static int call_fill(struct lm_call *call, const struct lm_request *request, struct error *err)
@@ -457,16 +474,13 @@ static int call_fill(struct lm_call *call, const struct lm_request *request, str
         if (rc < 0)
             return rc;
     }
-    if (model && !(call->model = strdup(model)))
+    /* The lm's own name is there for as long as its calls are. */
+    call->model = model == lm->model || !model ? lm->model : strdup(model);
+    if (model && !call->model)
         return error_memory(err);
     call->request = *request;
     call->request.model = call->model;
     call->input_bytes = request_weight(request);
-    if (request->timeout > 0) {
-        call->deadline = timer_new(lm->loop, deadline_passed, call);
-        if (!call->deadline)
-            return error_memory(err);
-    }
     if (lm->record || lm->cache || lm->ops->needs_body) {
         int rc = record_write_head(call, err);
         if (rc < 0)

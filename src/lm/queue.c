@@ -33,6 +33,7 @@ struct host {
 struct lm_queue {
     unsigned holders;
     struct timer *timer;
+    bool soon; /* the timer is due at once */
     TAILQ_HEAD(, host) hosts;
 };
 
@@ -98,11 +99,10 @@ static struct lm_call *next_call(const struct lane *lane, uint64_t now, double *
     return NULL;
 }
 
-static struct lm_call *choose(const struct lm_queue *queue, double *soonest)
+static struct lm_call *choose(const struct lm_queue *queue, uint64_t now, double *soonest)
 {
     struct host *host;
     struct lane *lane;
-    uint64_t now = clock_ns();
     *soonest = INFINITY;
     TAILQ_FOREACH(host, &queue->hosts, link)
     {
@@ -132,6 +132,15 @@ static void begin(struct lm_call *call)
     call->begin(call);
 }
 
+/* Ten thousand calls may come and go before the loop has its turn: the first of them starts the timer. */
+static void pump_soon(struct lm_queue *queue)
+{
+    if (queue->soon)
+        return;
+    queue->soon = true;
+    timer_start(queue->timer, 0, 0);
+}
+
 /* Begins what may. A batch at most, so that answers which come at once, each starting the next
  * call, leave the loop its turn. */
 static void pump(void *arg)
@@ -140,11 +149,13 @@ static void pump(void *arg)
     struct lm_queue *queue = queue_hold(arg);
     struct lm_call *call = NULL;
     double soonest = INFINITY;
-    for (int n = 0; n < BATCH && (call = choose(queue, &soonest)); n++)
+    uint64_t now = clock_ns();
+    queue->soon = false;
+    for (int n = 0; n < BATCH && (call = choose(queue, now, &soonest)); n++)
         begin(call);
     if (call)
-        timer_start(queue->timer, 0, 0);
-    else if (isfinite(soonest))
+        pump_soon(queue);
+    else if (isfinite(soonest) && !queue->soon)
         timer_start(queue->timer, (uint64_t)ceil(soonest * 1000) + 1, 0);
     sweep(queue, false);
     release(queue);
@@ -225,7 +236,7 @@ int queue_join(struct lm_queue *queue, const struct queue_place *place, queue_be
     call->begin = begin_fn;
     call->running = false;
     TAILQ_INSERT_TAIL(&lane->waiting, call, lane_link);
-    timer_start(queue->timer, 0, 0);
+    pump_soon(queue);
     return 0;
 }
 
@@ -240,7 +251,7 @@ void queue_leave(struct lm_call *call)
         lane->active--;
         lane->host->active--;
     }
-    timer_start(lane->host->queue->timer, 0, 0);
+    pump_soon(lane->host->queue);
 }
 
 void queue_take(struct lm_call *call)
