@@ -49,6 +49,7 @@ struct ask {
     size_t context_count;
     size_t count, done;
     size_t bytes;           /* of its prompts */
+    char key[LM_KEY_SIZE];  /* of which its items' keys are made; "": none was needed yet */
     bool starting;          /* within broker_call: the reply waits for its end */
     struct timer *patience; /* until the guest is told that no answer comes; NULL: for ever */
     struct item items[];

@@ -105,6 +105,18 @@ static int record_begin(struct item *item, const char *model, const char *key, c
     return b->options.store ? store_call_begin(b->options.store, &begin, &item->record, err) : 0;
 }
 
+/* Random is what all prompts of the guest's call share: the kernel is asked once, not ten thousand times. */
+static int make_key(const struct item *item, char out[LM_KEY_SIZE], struct error *err)
+{
+    enum { RANDOM_DIGITS = LM_KEY_SIZE - 1 - 8 };
+    struct ask *ask = item->ask;
+    int rc = ask->key[0] ? 0 : lm_key(ask->key, err);
+    if (rc == 0)
+        snprintf(
+            out, LM_KEY_SIZE, "%.*s%08x", RANDOM_DIGITS, ask->key, (unsigned)(item - ask->items));
+    return rc;
+}
+
 int model_begin(struct item *item, const struct lm_request *request, const struct budget_call *call,
     const char *text, size_t len, struct error *err)
 {
@@ -115,7 +127,7 @@ int model_begin(struct item *item, const struct lm_request *request, const struc
     if (rc == 0)
         rc = budget_hold(b->options.budget, call, &item->hold, err);
     if (rc == 0 && !keyed.key) {
-        rc = lm_key(key, err);
+        rc = make_key(item, key, err);
         keyed.key = key;
     }
     if (rc == 0)
