@@ -167,6 +167,25 @@ static void a_connection_is_used_again(void **state)
     assert_int_equal(s->accepted, 1);
 }
 
+/* The first URL is parsed once for all, and others go over the same handles: each is asked for as itself. */
+static void each_url_is_asked_for_as_itself(void **state)
+{
+    static const char *const paths[] = { "", "", "a", "", "b%20c?d=e", "a", "" };
+    struct scene *s = *state;
+    size_t len = strlen(s->url);
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        char line[64];
+        snprintf(s->url + len, sizeof s->url - len, "%s", paths[i]);
+        snprintf(line, sizeof line, "POST /%s HTTP/1.1\r\n", paths[i]);
+        send_request(s);
+        serve(s, good, false);
+        assert_int_equal(s->result.error.code, ERROR_NONE);
+        assert_true(s->asked.len > strlen(line));
+        assert_memory_equal(s->asked.data, line, strlen(line));
+    }
+    assert_int_equal(s->accepted, 1);
+}
+
 /* A server that answers and closes is asked again over a new connection. */
 static void a_server_that_closes_is_asked_again(void **state)
 {
@@ -267,6 +286,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, scene_open, scene_close)
     const struct CMUnitTest tests[] = {
         T(a_connection_is_used_again),
+        T(each_url_is_asked_for_as_itself),
         T(a_server_that_closes_is_asked_again),
         T(a_connection_that_was_given_up_is_forgotten),
         T(a_failure_tells_nothing_of_the_answer_before_it),
