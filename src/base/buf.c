@@ -52,18 +52,20 @@ void buf_putc(struct buf *b, char c)
 
 void buf_vprintf(struct buf *b, const char *format, va_list args)
 {
+    enum { GUESS = 60 }; /* most of what is printed is shorter, and then done in one go */
     va_list again;
     va_copy(again, args);
-    int n = vsnprintf(NULL, 0, format, again);
+    size_t room = buf_reserve(b, GUESS) ? b->cap - b->len : 0;
+    int n = vsnprintf(room ? b->data + b->len : NULL, room, format, again);
     va_end(again);
-    if (n < 0) {
+    if (n < 0)
         b->failed = true;
-        return;
-    }
-    if (!buf_reserve(b, (size_t)n))
-        return;
-    vsnprintf(b->data + b->len, (size_t)n + 1, format, args);
-    b->len += (size_t)n;
+    else if ((size_t)n >= room && buf_reserve(b, (size_t)n))
+        vsnprintf(b->data + b->len, (size_t)n + 1, format, args);
+    if (!b->failed)
+        b->len += (size_t)n;
+    else if (b->data)
+        b->data[b->len] = '\0';
 }
 
 void buf_printf(struct buf *b, const char *format, ...)

@@ -60,7 +60,9 @@ int record_write_head(struct lm_call *call, struct error *err)
     buf_puts(b, ",\"messages\":");
     call->messages_at = b->len;
     for (size_t i = 0; i < r->message_count; i++) {
-        buf_printf(b, "%c{\"role\":\"%s\",\"content\":", i ? ',' : '[', r->messages[i].role);
+        buf_puts(b, i ? ",{\"role\":\"" : "[{\"role\":\"");
+        buf_puts(b, r->messages[i].role);
+        buf_puts(b, "\",\"content\":");
         append_content(b, &r->messages[i]);
         buf_putc(b, '}');
     }
