@@ -230,31 +230,33 @@ int cgroups_adopt(struct cgroups *c, pid_t zygote, struct error *err)
 
 /* ---- one sandbox ---- */
 
-static bool divides_cpu(struct cgroups *c)
+/* A controller costs every process below it a little. */
+static bool switch_cpu_on(struct cgroups *c)
 {
     char given[512];
+    if (c->cpu)
+        return true;
     group_get(c->parent, "cgroup.subtree_control", given, sizeof given);
-    return group_has_word(given, "cpu") ||
-           group_put(c->parent, "cgroup.subtree_control", "+cpu") == 0;
+    c->cpu = (group_has_word(given, "cpu") ||
+                 group_put(c->parent, "cgroup.subtree_control", "+cpu") == 0) &&
+             group_put(c->home, "cgroup.subtree_control", "+cpu") == 0;
+    return c->cpu;
 }
 
 int cgroups_weigh(struct cgroups *c)
 {
-    return divides_cpu(c) ? fcntl(c->home, F_DUPFD_CLOEXEC, 0) : -1;
+    return switch_cpu_on(c) ? fcntl(c->home, F_DUPFD_CLOEXEC, 0) : -1;
 }
 
-/* Only when somebody asks for it: a controller costs every process below it a little. */
-static int switch_cpu_on(struct cgroups *c, struct error *err)
+void cgroup_weigh(struct cgroup *g, unsigned weight)
 {
-    if (c->cpu)
-        return 0;
-    if (!divides_cpu(c) || group_put(c->home, "cgroup.subtree_control", "+cpu") < 0)
-        return error_set_errno(err, ERROR_UNSUPPORTED,
-            "--cpus needs the controller `cpu` of cgroup v2, which %.100s does not get (with "
-            "systemd: Delegate=yes)",
-            c->path);
-    c->cpu = true;
-    return 0;
+    char text[16];
+    snprintf(text, sizeof text, "%u", weight);
+    bool idle = weight == 0 && group_put(g->fd, "cpu.idle", "1") == 0;
+    if (weight > 0)
+        group_put(g->fd, "cpu.idle", "0"); /* an idle one has no weight */
+    if (!idle)
+        group_put(g->fd, "cpu.weight", weight > 0 ? text : "1");
 }
 
 static int set_cpus(struct cgroup *g, double cpus)
@@ -285,9 +287,11 @@ static int set_limits(struct cgroup *g, const struct jail_limits *limits)
 int cgroup_new(
     struct cgroups *c, const struct jail_limits *limits, struct cgroup **out, struct error *err)
 {
-    int rc = limits->cpus > 0 ? switch_cpu_on(c, err) : 0;
-    if (rc < 0)
-        return rc;
+    if (limits->cpus > 0 && !switch_cpu_on(c))
+        return error_set_errno(err, ERROR_UNSUPPORTED,
+            "--cpus needs the controller `cpu` of cgroup v2, which %.100s does not get (with "
+            "systemd: Delegate=yes)",
+            c->path);
     struct cgroup *g = calloc(1, sizeof *g);
     if (!g)
         return error_memory(err);
@@ -296,7 +300,7 @@ int cgroup_new(
     if (mkdirat(c->home, g->name, 0755) == 0)
         g->fd = openat(c->home, g->name, GROUP_DIRECTORY);
     if (g->fd < 0 || set_limits(g, limits) < 0) {
-        rc = error_set_errno(
+        int rc = error_set_errno(
             err, ERROR_ENVIRONMENT, "limiting a sandbox in the cgroup %.100s", c->path);
         cgroup_free(g);
         return rc;

@@ -92,6 +92,11 @@ int cpu_share_adopt(struct cpu_share *s, pid_t zygote, struct error *err)
     return 0;
 }
 
+bool cpu_share_divides(const struct cpu_share *s)
+{
+    return s->parent < 0;
+}
+
 void cpu_share_lower(struct cpu_share *s, bool last)
 {
     group_put(s->home, s->weight->file, last ? s->weight->least : s->weight->usual);

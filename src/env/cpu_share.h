@@ -24,6 +24,8 @@ void cpu_share_close(struct cpu_share *s);
 
 /* Moves a zygote in, before it clones. ERROR_ENVIRONMENT: it cannot be, and stays in its session's share. */
 int cpu_share_adopt(struct cpu_share *s, pid_t zygote, struct error *err);
+/* Each sandbox's own cgroup has a part of it: they are of version 2. */
+bool cpu_share_divides(const struct cpu_share *s);
 /* The lowest there is (true), or the usual one. */
 void cpu_share_lower(struct cpu_share *s, bool last);
 

@@ -340,13 +340,20 @@ static void place_full(void *arg, enum limit limit)
     local_kill(s);
 }
 
+/* Its cgroup, where that has a part of the processors. */
+static struct cgroup *own_weight(const struct sandbox *s)
+{
+    const struct cpu_share *share = s->env->groups.share;
+    return share && cpu_share_divides(share) ? s->cgroup : NULL;
+}
+
 static void clone_answered(void *arg, struct zygote_answer *answer)
 {
     struct sandbox *s = arg;
     s->clone_id = 0;
     s->pidfd = answer->pidfd;
     if (s->pidfd >= 0)
-        pace_open(s->env->base.loop, answer->pid, &s->env->paces, &s->pace, NULL);
+        pace_open(s->env->base.loop, answer->pid, own_weight(s), &s->env->paces, &s->pace, NULL);
     if (s->pidfd < 0) {
         explain_failure(s, ZYGOTE_NO_OP, answer->sys);
         finish(s);
@@ -610,9 +617,9 @@ static void find_cgroups(struct local *env)
         return;
     cleanup_fd int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     cgroups_open(env->base.loop, root, &env->groups.limits, &env->no_cgroups);
-    if (env->paces.by_policy &&
+    if ((env->paces.by_policy || env->groups.limits) &&
         cpu_share_open(root, env->groups.limits, &env->groups.share, NULL) == 0)
-        paces_share(&env->paces, env->groups.share);
+        paces_share(&env->paces, env->groups.share, cpu_share_divides(env->groups.share));
 }
 
 static int local_open_sandbox(struct environment *base, const struct sandbox_spec *spec,

@@ -74,6 +74,7 @@ struct pace {
     LIST_ENTRY(pace) link; /* in all->paces */
     struct timer *timer;
     struct loop *loop;
+    struct cgroup *group; /* NULL: niceness and policy have to do */
     struct paces *all;
     pid_t keeper, session; /* and its session; its processes may have begun others */
     pid_t worker;          /* 0: not known yet */
@@ -228,6 +229,39 @@ static bool any_gives_way(const struct pace *p)
     return false;
 }
 
+/* It may be put behind in steps, as all of them can be taken back. */
+static bool has_steps(const struct pace *p)
+{
+    return p->all->by_policy || p->group;
+}
+
+static void weigh(const struct pace *p, enum place place)
+{
+    static const unsigned weights[] = {
+        [PLACE_USUAL] = 100, [PLACE_AHEAD] = 10000, [PLACE_BEHIND] = 1, [PLACE_LAST] = 0
+    };
+    cgroup_weigh(p->group, weights[place]);
+}
+
+/* The worker alone, if the group is not the sandbox's own. */
+static void set_worker(const struct pace *p, enum place place)
+{
+    if (p->group)
+        weigh(p, place);
+    else if (p->worker)
+        set_scheduling(p, p->worker, place);
+}
+
+static void set_tasks(const struct pace *p, const struct tasks *tasks, enum place place)
+{
+    for (size_t i = 0; i < tasks->count; i++) {
+        const struct task *t = &tasks->at[i];
+        set_scheduling(p, t->tid, place);
+        if (t->tid == t->pid && has_own_session(p, t->pid))
+            set_autogroup(t->pid, is_behind(place));
+    }
+}
+
 /* Of all sandboxes together; as set_autogroup. */
 static bool set_shared(const struct pace *p, bool last)
 {
@@ -240,7 +274,7 @@ static bool set_shared(const struct pace *p, bool last)
 /* What sandboxes share is back with the last that gave way. */
 static bool raise_shared(const struct pace *p)
 {
-    return !p->all->by_policy || any_gives_way(p) || set_shared(p, false);
+    return !has_steps(p) || any_gives_way(p) || set_shared(p, false);
 }
 
 static bool raise_own(const struct pace *p)
@@ -262,14 +296,11 @@ static void move_to(struct pace *p, enum place place)
 
 static void set_all(struct pace *p, const struct tasks *tasks, enum place place)
 {
-    bool last = is_behind(place);
-    for (size_t i = 0; i < tasks->count; i++) {
-        const struct task *t = &tasks->at[i];
-        set_scheduling(p, t->tid, place);
-        if (t->tid == t->pid && has_own_session(p, t->pid))
-            set_autogroup(t->pid, last);
-    }
-    if (last && !gives_way(p) && p->all->by_policy)
+    if (p->group)
+        weigh(p, place);
+    else
+        set_tasks(p, tasks, place);
+    if (is_behind(place) && !gives_way(p) && has_steps(p))
         set_shared(p, true);
     move_to(p, place);
 }
@@ -282,7 +313,7 @@ static uint64_t allowance_ns(const struct pace *p)
 
 static void go_back(struct pace *p, const struct tasks *tasks)
 {
-    bool first = !gives_way(p) && p->all->by_policy;
+    bool first = !gives_way(p) && has_steps(p);
     set_all(p, tasks, first ? PLACE_BEHIND : PLACE_LAST);
     p->used_ns = tasks->used_ns;
     if (first)
@@ -308,11 +339,11 @@ static void look(void *arg)
     timer_start(p->timer, p->interval_ms, 0);
 }
 
-/* Of the worker alone: what else runs in the sandbox stays where it is. */
+/* Without a group: what else runs in the sandbox stays where it is. */
 static void come_back(struct pace *p)
 {
     struct tasks tasks;
-    set_scheduling(p, p->worker, PLACE_USUAL);
+    set_worker(p, PLACE_USUAL);
     move_to(p, PLACE_USUAL);
     p->owes = !raise_shared(p) || !raise_own(p);
     find_tasks(p, &tasks);
@@ -324,8 +355,7 @@ static void go_ahead(struct pace *p)
     struct tasks tasks;
     if (!p->worker)
         find_tasks(p, &tasks);
-    if (p->worker)
-        set_scheduling(p, p->worker, PLACE_AHEAD);
+    set_worker(p, PLACE_AHEAD);
     move_to(p, PLACE_AHEAD);
 }
 
@@ -429,20 +459,21 @@ void paces_init(struct paces *all)
     all->share = NULL;
 }
 
-void paces_share(struct paces *all, struct cpu_share *share)
+void paces_share(struct paces *all, struct cpu_share *share, bool with_groups)
 {
     all->share = share;
-    all->apart = all->may_go_ahead;
+    all->apart = with_groups || all->may_go_ahead;
 }
 
-int pace_open(
-    struct loop *loop, pid_t keeper, struct paces *all, struct pace **out, struct error *err)
+int pace_open(struct loop *loop, pid_t keeper, struct cgroup *group, struct paces *all,
+    struct pace **out, struct error *err)
 {
     struct pace *p = calloc(1, sizeof *p);
     if (!p)
         return error_memory(err);
     *p = (struct pace){ .timer = timer_new(loop, look, p),
         .loop = loop,
+        .group = group,
         .all = all,
         .keeper = keeper,
         .session = getsid(keeper),

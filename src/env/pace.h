@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/loop.h"
+#include "env/cgroup.h"
 #include "env/cpu_share.h"
 
 struct pace;
@@ -35,12 +36,13 @@ struct paces {
 };
 
 void paces_init(struct paces *all);
-/* From now on all sandboxes are in this group, which must stay. */
-void paces_share(struct paces *all, struct cpu_share *share);
+/* From now on all sandboxes are in this group, which must stay. They have groups of their own in it, if `with_groups`. */
+void paces_share(struct paces *all, struct cpu_share *share, bool with_groups);
 
-/* Watches the sandbox of this keeper (guest/keeper.c), whose pid must stay its own until the close. */
-int pace_open(
-    struct loop *loop, pid_t keeper, struct paces *all, struct pace **out, struct error *err);
+/* Watches the sandbox of this keeper (guest/keeper.c), whose pid must stay its own until the close. `group` is the sandbox's
+ * own, with a weight (cgroups_weigh), or NULL; it stays the caller's, and must stay as long. */
+int pace_open(struct loop *loop, pid_t keeper, struct cgroup *group, struct paces *all,
+    struct pace **out, struct error *err);
 /* NULL is fine. */
 void pace_close(struct pace *p);
 
