@@ -16,7 +16,9 @@
  *   autogroup  the share of a session (setsid), outside control groups. Everybody can take it back, so it is what
  *              others use. But between sessions the policies of single processes do not count: where they are to be had,
  *              all sandboxes are of one session, which goes behind the host's own while one of them gives way.
- *   group      the share of a control group (env/cpu_share.h), where one can be made: in its place. In it autogroups
+ *   weight     the share of a sandbox's own control group, of version 2, which does for all its processes what niceness
+ *              and policy do for one, and which whoever made the group may change.
+ *   group      the share of one for all sandboxes (env/cpu_share.h), where one can be made: in the autogroup's place. In it autogroups
  *              are nothing, so that a guest gains nothing by beginning sessions (20 that did made others wait for 11 s).
  *   slice      how long it runs once it does; a short one goes first (Linux 6.12, ignored before).
  *
