@@ -1,8 +1,9 @@
 /* bench/prompts.c: many prompts in one llm_query_batched, beside curl's own multi client:
  * prompts SLOW_MODEL [PROMPTS]
  *
- * Both send the same number of requests of the same size to the same server in the same run, in turns,
- * over as many connections. Ours are made, sent out of a sandbox, recorded nowhere, and read there.
+ * Both send the same number of the same requests, to the same server in the same run, in turns, over as many
+ * connections. Ours are made and sent out of a sandbox, recorded nowhere, and their answers are read, checked and
+ * compared; curl throws its answers away.
  */
 #include <curl/curl.h>
 #include <stdbool.h>
@@ -45,13 +46,14 @@ static void prepare(struct transfer *t, const char *url, struct curl_slist *head
     curl_easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, drop);
     curl_easy_setopt(t->easy, CURLOPT_PRIVATE, t);
     curl_easy_setopt(t->easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(t->easy, CURLOPT_NOSIGNAL, 1L);
 }
 
 static void begin(CURLM *multi, struct transfer *t, long number)
 {
     snprintf(t->body, sizeof t->body,
         "{\"model\":\"bench\",\"messages\":[{\"role\":\"user\",\"content\":\"What is %ld plus two? "
-        "Answer with one word.\"}],\"stream\":false}",
+        "Answer with one word.\"}]}",
         number);
     curl_easy_setopt(t->easy, CURLOPT_POSTFIELDS, t->body);
     curl_multi_add_handle(multi, t->easy);
@@ -61,12 +63,16 @@ static void begin(CURLM *multi, struct transfer *t, long number)
 static double run_curl(const char *url, long prompts)
 {
     static struct transfer transfers[CONNECTIONS];
-    struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
+    static const char *const ours[] = { "Content-Type: application/json", "User-Agent: droste",
+        "Idempotency-Key: 0123456789abcdef0123456789abcdef" };
+    struct curl_slist *headers = NULL;
     CURLM *multi = curl_multi_init();
     CURLMsg *m;
     long begun = 0, done = 0, failed = 0;
     int running = 0, left;
     double start = now();
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+        headers = curl_slist_append(headers, ours[i]);
     curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS);
     for (; begun < CONNECTIONS && begun < prompts; begun++) {
         prepare(&transfers[begun], url, headers);
