@@ -184,6 +184,14 @@ static void calls_go_out_and_come_back(void **state)
     assert_int_equal(r->calls, 1);
 }
 
+/* A cell that ends without them fails the test, and does not hold it. */
+static void wait_for_calls(struct fixture *f, unsigned count)
+{
+    while (kept.count < count && !f->done)
+        uv_run(&f->loop->uv, UV_RUN_ONCE);
+    assert_true(kept.count >= count);
+}
+
 static void threads_call_at_once_and_are_answered_in_any_order(void **state)
 {
     struct fixture *f = *state;
@@ -196,8 +204,7 @@ static void threads_call_at_once_and_are_answered_in_any_order(void **state)
     struct session_cell cell = { .code = code, .len = strlen(code) };
     f->done = false;
     assert_ok(session_exec(f->session, &cell, fixture_took, f, err));
-    while (kept.count < 8)
-        uv_run(&f->loop->uv, UV_RUN_ONCE);
+    wait_for_calls(f, 8);
     for (unsigned i = 8; i-- > 0;)
         answer_kept(f, i, "r");
     wait_done(f);
@@ -213,8 +220,7 @@ static void a_call_can_be_interrupted_and_the_next_one_works(void **state)
     assert_int_equal(kept.count, 1);
     answer_kept(f, 0, "too late");
     fixture_start(f, "SUBMIT(r=llm_query('new'))", 0);
-    while (kept.count < 2)
-        uv_run(&f->loop->uv, UV_RUN_ONCE);
+    wait_for_calls(f, 2);
     answer_kept(f, 1, "in time");
     wait_done(f);
     assert_string_equal(submitted(&f->last), "{\"r\": \"in time\"}");
