@@ -284,6 +284,8 @@ static inline void carrier_spawn(struct carrier *c, char *const argv[])
     }
     fcntl(c->in, F_SETFL, O_NONBLOCK);
     fcntl(c->out, F_SETFL, O_NONBLOCK);
+    signal(SIGPIPE,
+        SIG_IGN); /* its process may end while it is written to; real carriers have sockets */
 }
 
 static inline void carrier_watch(struct carrier *c)
