@@ -20,9 +20,8 @@ static const struct weight version_2 = { "cpu.weight", "100", "1" };
 
 struct cpu_share {
     const struct weight *weight;
-    int parent; /* -1: the directory is the groups' */
     int home;
-    char name[96];
+    char name[96]; /* "": the directory is the groups' */
 };
 
 /* In the group that this process is in, so that it counts as much as before beside all others. */
@@ -30,12 +29,15 @@ static int make_home(struct cpu_share *s, const struct group_place *place, struc
 {
     struct owner self;
     owner_self(&self);
-    s->parent = openat(place->mount, place->path[0] ? place->path : ".", GROUP_DIRECTORY);
-    if (s->parent >= 0) {
-        group_sweep(s->parent, &self);
-        group_make(s->parent, &self, s->name, sizeof s->name);
+    cleanup_fd int parent =
+        openat(place->mount, place->path[0] ? place->path : ".", GROUP_DIRECTORY);
+    if (parent >= 0) {
+        group_sweep(parent, &self);
+        group_make(parent, &self, s->name, sizeof s->name);
     }
-    s->home = s->name[0] ? openat(s->parent, s->name, GROUP_DIRECTORY) : -1;
+    s->home = s->name[0] ? openat(parent, s->name, GROUP_DIRECTORY) : -1;
+    if (s->name[0] && s->home < 0)
+        group_remove(parent, s->name);
     if (s->home < 0)
         return error_set_errno(
             err, ERROR_UNSUPPORTED, "making a control group in %.80s", place->point);
@@ -57,8 +59,7 @@ int cpu_share_open(int root, struct cgroups *groups, struct cpu_share **out, str
     struct cpu_share *s = calloc(1, sizeof *s);
     if (!s)
         return error_memory(err);
-    *s = (struct cpu_share){ .weight = &version_2, .parent = -1 };
-    s->home = groups ? cgroups_weigh(groups) : -1;
+    *s = (struct cpu_share){ .weight = &version_2, .home = groups ? cgroups_weigh(groups) : -1 };
     if (s->home < 0) {
         s->weight = &version_1;
         int rc = find_home(s, root, err);
@@ -75,10 +76,11 @@ void cpu_share_close(struct cpu_share *s)
 {
     if (!s)
         return;
-    for (int i = 0; i < CLOSE_TRIES && s->name[0] && group_remove(s->parent, s->name) < 0; i++)
+    cleanup_fd int parent =
+        s->name[0] && s->home >= 0 ? openat(s->home, "..", GROUP_DIRECTORY) : -1;
+    for (int i = 0; i < CLOSE_TRIES && parent >= 0 && group_remove(parent, s->name) < 0; i++)
         usleep(1000);
     close_fd(&s->home);
-    close_fd(&s->parent);
     free(s);
 }
 
@@ -86,7 +88,7 @@ int cpu_share_adopt(struct cpu_share *s, pid_t zygote, struct error *err)
 {
     char pid[16];
     snprintf(pid, sizeof pid, "%d", (int)zygote);
-    if (s->parent >= 0 && group_put(s->home, "cgroup.procs", pid) < 0)
+    if (s->name[0] && group_put(s->home, "cgroup.procs", pid) < 0)
         return error_set_errno(
             err, ERROR_ENVIRONMENT, "moving a zygote into the control group %s", s->name);
     return 0;
@@ -94,7 +96,7 @@ int cpu_share_adopt(struct cpu_share *s, pid_t zygote, struct error *err)
 
 bool cpu_share_divides(const struct cpu_share *s)
 {
-    return s->parent < 0;
+    return !s->name[0];
 }
 
 void cpu_share_lower(struct cpu_share *s, bool last)

@@ -23,7 +23,14 @@ def script(code, **kwargs):
 
 
 def descriptors():
-    return len(os.listdir("/proc/self/fd"))
+    """But for the directories of control groups: a host has up to four, and nothing comes through them."""
+    links = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            links.append(os.readlink("/proc/self/fd/" + name))
+        except OSError:     # that of the list itself
+            pass
+    return sum(not link.startswith("/sys/fs/cgroup") for link in links)
 
 
 def test_threads_have_an_interpreter_each():
