@@ -226,7 +226,9 @@ def test_tree_that_was_stopped_goes_on_later(interrupted, droste, tmp_path):
 # ---- deadlines, deaths, limits ----
 
 @pytest.mark.parametrize("code, flags, statuses", [
-    ("r = rlm_query_batched(['q'] * 3, model='turns-slow')", ["--execute-timeout", "6"], ["cancelled"] * 3),
+    # A second later, that the child's own cell, which has the same limit, is not at its end as well.
+    ("import time; time.sleep(1); r = rlm_query_batched(['q'] * 3, model='turns-slow')", ["--execute-timeout", "6"],
+     ["cancelled"] * 3),
     ("f = [rlm_submit('q', model='turns-slow') for i in range(3)]\nr = [g.cancel() for g in f]", [], ["cancelled"] * 3),
     ("r = rlm_query_batched(['q'] * 3, model='turns-slow')\nprint(r)", ["--broker-timeout", "6"], ["timeout"] * 3),
 ], ids=["deadline of the cell", "its own code", "broker-timeout"])
