@@ -182,8 +182,9 @@ static void waited(void *arg, const struct engine_answer *answer)
     /* What it said last is on its way. */
     if (c->stage == STAGE_RUNS)
         timer_start(c->timer, EPILOGUE_MS, 0);
-    else if (c->stage == STAGE_LOST || c->stage == STAGE_START)
+    else if (c->stage == STAGE_LOST || (c->stage == STAGE_START && !c->step))
         end(c);
+    /* One that did not start has ended as well: the answer to /start says why, and is on its way. */
 }
 
 /* ---- the stream ---- */
@@ -293,11 +294,8 @@ static void stream_closed(void *arg, const struct error *why)
     struct container *c = arg;
     stream_close(steal(&c->stream));
     c->header_len = c->left = 0;
-    if (c->stage == STAGE_START && c->step) {
-        /* It did not start; the daemon's answer says why, and is on its way. */
-        timer_start(c->timer, EPILOGUE_MS, 0);
-        return;
-    }
+    if (c->stage == STAGE_START && c->step)
+        return; /* It did not start, or has ended since; the answer to /start comes first. */
     if (!c->attached) {
         if (why->code != ERROR_NONE)
             set_error(c, why);

@@ -1,4 +1,5 @@
 """--env docker, as a user meets it: the same cells, other walls; what a daemon can do wrong, told by its name."""
+import contextlib
 import json
 import os
 import shutil
@@ -267,9 +268,48 @@ def test_an_image_is_fetched_when_it_is_missing(program, registry):
     program.daemon.docker("rmi", image)
 
 
-def test_no_python_in_the_image(program):
-    said = program.cell("1", "--python", "python9").stdout + program.cell("1", "--python", "python9").stderr
-    assert "has no such Python" in said and "python9" in said and "--python" in said
+@contextlib.contextmanager
+def start_is_answered_late(program, tmp_path):
+    """The daemon's socket, on which /start has its answer only when the container's end has been told."""
+    listening, ended = socket.socket(socket.AF_UNIX), threading.Event()
+    listening.bind(str(tmp_path / "late.sock"))
+    listening.listen()
+
+    def pump(source, target, asked, answers):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if answers:
+                    if asked[-1:] == ["start"]:
+                        assert ended.wait(30)
+                    if b"StatusCode" in data:
+                        ended.set()
+                else:
+                    asked += ["start" if b"/start HTTP/" in data else "other"]
+                target.sendall(data)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                client, daemon, asked = listening.accept()[0], socket.socket(socket.AF_UNIX), []
+                daemon.connect(program.daemon.host[len("unix://"):])
+                for pair in ((client, daemon, asked, False), (daemon, client, asked, True)):
+                    threading.Thread(target=pump, args=pair, daemon=True).start()
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield "unix://%s" % (tmp_path / "late.sock"), ended
+    finally:
+        listening.close()
+
+
+def test_no_python_in_the_image(program, tmp_path):
+    """Its own words, also where the daemon tells the container's end before it says why there was no start."""
+    with start_is_answered_late(program, tmp_path) as (host, ended):
+        for result in program.cell("1", "--python", "python9"), program.cell("1", "--python", "python9", DOCKER_HOST=host):
+            said = result.stdout + result.stderr
+            assert result.returncode == 4 and "has no such Python" in said and "python9" in said and "--python" in said, said
+        assert ended.is_set()
 
 
 def test_a_python_that_is_none(program):

@@ -18,9 +18,9 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a 
 
 @pytest.fixture
 def small(droste):
-    """The record's directory is a disk of its own, of 700 KiB; small(KiB) makes it another size."""
+    """The record's directory is a disk of its own, of 1100 KiB; small(KiB) makes it another size."""
     os.makedirs(droste.data)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", droste.data], capture_output=True, text=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1100k", "tmpfs", droste.data], capture_output=True, text=True)
     if mounted.returncode != 0:
         pytest.skip("no file system can be mounted here: %s" % mounted.stderr.strip())
 
