@@ -405,7 +405,7 @@ def test_a_deadline_has_one_outcome(droste):
     """There: sixteen equal runs into the deadline keep their state and output by chance, half of them. Here:
     eight cells in a row are interrupted, each keeps what it printed without a flush, and the count."""
     cells = "n = 0\ndef spin():\n    while True: pass\n\n" + "n += 1; print('part', n); spin()\n" * 8 + "n\n"
-    result = droste("repl", "--execute-timeout", "0.2", input=cells)
+    result = droste("repl", "--execute-timeout", "0.5", input=cells)
     assert result.out == "".join("part %d\n" % n for n in range(1, 9)) + "8\n" and result.status == 3
     assert result.err.count("its variables are kept") == 8 and "a new session" not in result.err
 

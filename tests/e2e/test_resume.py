@@ -357,7 +357,7 @@ def test_deadline_in_a_call_is_reached_again(droste, serve, tmp_path):
     """A cell that ran into its deadline while it waited for a model does so again, though it is known by now what
     became of the call."""
     life = Life(droste, serve(turns=[repl("x = 5\nllm_query('q', model='slow-60000')"), repl("SUBMIT(x)")]), tmp_path)
-    flags = ["--execute-timeout", "0.5"]
+    flags = ["--execute-timeout", "1"]
     assert life.whole(*flags).json["answer"] == 5
     take_back(droste, "DELETE FROM cells WHERE turn = 2")
     result = life.resume()

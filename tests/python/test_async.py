@@ -244,7 +244,7 @@ def test_async_tools_are_cancelled_when_nobody_waits():
             finally:
                 cancelled.set()
 
-        async with Interpreter(tools=[hang], execute_timeout=0.3) as interp:
+        async with Interpreter(tools=[hang], execute_timeout=1) as interp:
             assert (await interp.execute("hang()")).status == "timeout"
             await asyncio.wait_for(cancelled.wait(), 10)
             assert (await interp.execute("1")).ok
