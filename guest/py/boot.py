@@ -48,20 +48,24 @@ class ForkHooks:
 
 
 def learn_pages(library):
-    """Has a copy of the zygote start as a worker does, to see which pages that needs (guest/pages.c)."""
+    """Has a copy of the zygote be a worker, with the channel and the session that clones have, to see which pages its first
+    cell needs (guest/pages.c)."""
     library.pages_keep_code()
     from_trial, to_zygote = os.pipe()
-    with Rehearsal() as stage:
-        stage.ask(1)
-        pid = library.zygote_try()
-        if pid == 0:
-            try:
-                begin()
-                stage.play()
-                library.pages_tell(to_zygote)
-            finally:
-                os._exit(0)
+    host, guest = _socket.socketpair()
+    ask_first(host, 1)
+    pid = library.zygote_try()
+    if pid == 0:
+        try:
+            os.dup2(guest.fileno(), CHANNEL_FD)
+            begin()
+            serve_first()
+            library.pages_tell(to_zygote)
+        finally:
+            os._exit(0)
     os.close(to_zygote)
+    host.close()
+    guest.close()
     library.pages_prepare(from_trial)
     os.close(from_trial)
 

@@ -54,6 +54,17 @@ def take_offer(head):
     define_tools(head.get("tools", ()))
 
 
+def ask_first(host, ident):
+    """What a host says first, on the other end of a channel: a greeting and a cell, as most are."""
+    for kind, head, blob in ((HELLO, b"", b""), (EXEC, b'{"echo":true}', b"x = 1 + 1")):
+        host.sendall(HEADER.pack(VERSION, kind, 0, len(head), ident, len(blob)) + head + blob)
+
+
+def serve_first():
+    for _ in range(2):
+        serve(*link.next_operation())
+
+
 class Rehearsal:
     """A channel and a session of their own, for cells that are forgotten."""
 
@@ -66,13 +77,9 @@ class Rehearsal:
         link.owner = os.getpid()
         return self
 
-    def ask(self, ident):
-        for kind, blob in ((HELLO, b""), (EXEC, b"x = 1 + 1")):
-            self.host.sendall(HEADER.pack(VERSION, kind, 0, 0, ident, len(blob)) + blob)
-
-    def play(self):
-        for _ in range(2):
-            serve(*link.next_operation())
+    def play(self, ident):
+        ask_first(self.host, ident)
+        serve_first()
 
     def __exit__(self, *error):
         global link, session
@@ -92,8 +99,7 @@ def rehearse(rounds):
     with Rehearsal() as stage:
         for ident in range(1, rounds + 1):
             session.namespace.pop("x", None)
-            stage.ask(ident)
-            stage.play()
+            stage.play(ident)
             stage.host.recv(65536)
 
 
