@@ -12,6 +12,10 @@
  *   worker   the keeper's child, a copy of the zygote's memory that shares its pages until it writes.
  *            It carries out the rest of the plan and returns into Python, where the guest's code
  *            will run.
+ *   mold     a copy of the zygote's memory that is made while nothing is asked for, and takes the next request
+ *            in its place: the keeper is cloned within that copy, and the worker takes it over. What a start
+ *            costs is mostly the copy, so that one which finds a mold takes little more than half as long. It serves
+ *            once and ends at once; it is as the zygote is, and nobody's code has run in it.
  *
  * The zygote itself never runs the guest's code and holds no secret. If the host dies, the control
  * socket closes and the zygote ends; if the zygote ends, the kernel kills the keepers; a pid namespace
@@ -38,6 +42,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#if __has_include(<sys/rseq.h>)
+#include <sys/rseq.h>
+#endif
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -57,12 +64,17 @@ enum {
     SERVE_WORKER_AMONG_FILES = 2, /* without a root directory of its own */
 };
 
+/* From a mold: it takes the request of this number. Its other events are those that the host is told. */
+enum { MOLD_TAKES = 0xF000 };
+
 static struct {
     int control;
     int keeper;  /* the program, guest/keeper.c */
     int life[2]; /* the write end closes when the zygote dies, however it dies */
     void *tid_address;
     bool hooks; /* the interpreter's functions around a fork are to be called */
+    bool has_served, has_no_molds;
+    char *sequences; /* glibc's place for rseq(2), or NULL */
     void (*before_fork)(void);
     void (*after_fork_parent)(void);
     void (*after_fork_child)(void);
@@ -74,21 +86,32 @@ struct clone_job {
     int channel, out, err, status;
     int cgroup; /* the directory to clone into, or -1 */
     int pidfd;
-    int settled[2]; /* a pipe whose end closes when the keeper's program has begun */
+    int settled[2]; /* a pipe whose end closes when the keeper's program has begun, and the mold has ended */
     sigset_t old_mask;
     void *resume[5]; /* where the worker goes on: __builtin_setjmp's */
+    int mold;        /* its end of the socket to the zygote; -1: the zygote does it itself */
 };
 
-static void say(uint32_t kind, uint32_t id, int pid, int sys, uint32_t op, int fd)
+enum { STACK = 64 * 1024 };
+static char keeper_stack[STACK] __attribute__((aligned(64)));
+
+static char message[ZYGOTE_MESSAGE_MAX] __attribute__((aligned(16)));
+
+static void send_event(int to, const struct zygote_event *event, int fd)
 {
-    struct zygote_event event = { .kind = kind, .id = id, .pid = pid, .sys = sys, .op = op };
-    struct iovec iov = { &event, sizeof event };
+    struct iovec iov = { (void *)(uintptr_t)event, sizeof *event };
     ANCILLARY(1) room = { { 0 } };
-    struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
+    struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
     if (fd >= 0)
-        ancillary_put(&message, &room, &fd, 1);
+        ancillary_put(&m, &room, &fd, 1);
     /* If the host is gone there is nobody to tell. */
-    (void)!sendmsg(zygote.control, &message, MSG_NOSIGNAL);
+    (void)!sendmsg(to, &m, MSG_NOSIGNAL);
+}
+
+static void say(uint32_t kind, uint32_t id, int sys, uint32_t op)
+{
+    struct zygote_event event = { .kind = kind, .id = id, .sys = sys, .op = op };
+    send_event(zygote.control, &event, -1);
 }
 
 /* A copy of this process, as by fork(), without the C library's part of it. */
@@ -202,36 +225,6 @@ static void become_worker(struct clone_job *job)
     sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
 }
 
-/* The keeper's beginning. It runs on a stack of its own in the zygote's memory, while the zygote
- * stands still (as with vfork), so that the namespaces cost no copy of that memory; the one copy is
- * the worker, which goes on where the zygote stood. */
-static int become_keeper(void *arg)
-{
-    struct clone_job *job = arg;
-    uint32_t failed = ZYGOTE_NO_OP;
-    bool pid_namespace = job->plan->clone_flags & CLONE_NEWPID;
-    struct sigaction plain = { .sa_handler = SIG_DFL };
-    struct pollfd life = { .fd = zygote.life[0], .events = POLLIN };
-    close(zygote.life[1]);
-    prctl(PR_SET_PDEATHSIG, pid_namespace ? SIGKILL : SIGTERM, 0, 0, 0);
-    /* The zygote may have died before that was in force. */
-    if (poll(&life, 1, 0) != 0)
-        _exit(125);
-    sigaction(SIGCHLD, &plain, NULL);
-    if (!pid_namespace)
-        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    if (pipe2(job->settled, O_CLOEXEC) < 0)
-        fail(job, ZYGOTE_NO_OP);
-    if (jail_enter(job->plan, JAIL_KEEPER, &failed) < 0)
-        fail(job, failed);
-    pid_t worker = clone_copy();
-    if (worker < 0)
-        fail(job, ZYGOTE_NO_OP);
-    if (worker == 0)
-        __builtin_longjmp(job->resume, 1);
-    keep(job, worker);
-}
-
 /* clone3(2) for a child that runs fn(arg) on the stack in `args` and ends with what it returns. glibc
  * has no wrapper, and syscall(2) cannot be used: the child would return on the caller's stack. */
 static long clone3_onto_stack(struct clone_args *args, int (*fn)(void *), void *arg)
@@ -274,26 +267,116 @@ static long clone3_onto_stack(struct clone_args *args, int (*fn)(void *), void *
     return -1;
 }
 
-/* Starts the keeper, in the sandbox's cgroup from its first instruction on: a move afterwards is
- * slower, and what was used before it would count elsewhere. */
-static pid_t clone_keeper(struct clone_job *job)
+/* A child with a stack of its own, be it in this memory or in a copy. */
+static pid_t clone_onto(struct clone_args *args, int (*fn)(void *), void *arg)
 {
-    enum { STACK = 64 * 1024, FLAGS = CLONE_VM | CLONE_VFORK | CLONE_PIDFD };
+    args->stack_size = STACK;
+    long pid = clone3_onto_stack(args, fn, arg);
+    /* Some containers' filters know no clone3. The older call can do all of this but the cgroup. */
+    if (pid < 0 && errno == ENOSYS && !(args->flags & CLONE_INTO_CGROUP))
+        pid = clone(fn, (char *)(uintptr_t)args->stack + STACK, (int)args->flags | SIGCHLD, arg,
+            (int *)(uintptr_t)args->pidfd, NULL, (void *)(uintptr_t)args->child_tid);
+    return (pid_t)pid;
+}
+
+/* The kernel takes a clone within a memory for a thread, whose place for restartable sequences is not the
+ * parent's (rseq(2)); glibc goes by what is written there. */
+static void register_sequences(void)
+{
+#ifdef RSEQ_SIG
+    struct rseq *area = (void *)zygote.sequences;
+    if (area && syscall(SYS_rseq, area, sizeof *area, 0, RSEQ_SIG) < 0)
+        area->cpu_id = (uint32_t)RSEQ_CPU_ID_REGISTRATION_FAILED;
+#endif
+}
+
+static void find_sequences(void)
+{
+#ifdef RSEQ_SIG
+    const ptrdiff_t *offset = dlsym(RTLD_DEFAULT, "__rseq_offset");
+    const unsigned *size = dlsym(RTLD_DEFAULT, "__rseq_size");
+    if (offset && size && *size > 0)
+        zygote.sequences = (char *)__builtin_thread_pointer() + *offset;
+#endif
+}
+
+/* The worker's first steps in the memory that it takes over. */
+static int take_over(void *arg)
+{
+    struct clone_job *job = arg;
+    __builtin_longjmp(job->resume, 1);
+}
+
+static pid_t clone_taker(struct clone_job *job)
+{
     static char stack[STACK] __attribute__((aligned(64)));
     struct clone_args args = {
-        .flags = job->plan->clone_flags | FLAGS | (job->cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
-        .pidfd = (uint64_t)(uintptr_t)&job->pidfd,
+        .flags = CLONE_VM | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID,
+        .child_tid = (uint64_t)(uintptr_t)zygote.tid_address,
         .exit_signal = SIGCHLD,
         .stack = (uint64_t)(uintptr_t)stack,
-        .stack_size = STACK,
+    };
+    return clone_onto(&args, take_over, job);
+}
+
+/* The keeper's beginning. It runs on a stack of its own in the zygote's memory, while the zygote
+ * stands still (as with vfork), so that the namespaces cost no copy of that memory; the one copy is
+ * the worker, which goes on where the zygote stood. In a mold's memory even that copy is there already. */
+static int become_keeper(void *arg)
+{
+    struct clone_job *job = arg;
+    uint32_t failed = ZYGOTE_NO_OP;
+    bool pid_namespace = job->plan->clone_flags & CLONE_NEWPID;
+    struct sigaction plain = { .sa_handler = SIG_DFL };
+    struct pollfd life = { .fd = zygote.life[0], .events = POLLIN };
+    close(zygote.life[1]);
+    prctl(PR_SET_PDEATHSIG, pid_namespace ? SIGKILL : SIGTERM, 0, 0, 0);
+    /* The zygote may have died before that was in force. */
+    if (poll(&life, 1, 0) != 0)
+        _exit(125);
+    sigaction(SIGCHLD, &plain, NULL);
+    if (!pid_namespace)
+        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    if (job->mold >= 0)
+        close(job->mold);
+    else if (pipe2(job->settled, O_CLOEXEC) < 0)
+        fail(job, ZYGOTE_NO_OP);
+    if (jail_enter(job->plan, JAIL_KEEPER, &failed) < 0)
+        fail(job, failed);
+    pid_t worker = job->mold >= 0 ? clone_taker(job) : clone_copy();
+    if (worker < 0)
+        fail(job, ZYGOTE_NO_OP);
+    if (worker == 0)
+        __builtin_longjmp(job->resume, 1);
+    keep(job, worker);
+}
+
+/* Starts the keeper, in the sandbox's cgroup from its first instruction on: a move afterwards is
+ * slower, and what was used before it would count elsewhere. A mold's is the zygote's child, and has its memory for
+ * itself at once. */
+static pid_t clone_keeper(struct clone_job *job)
+{
+    bool in_mold = job->mold >= 0;
+    struct clone_args args = {
+        .flags = job->plan->clone_flags | CLONE_VM | CLONE_PIDFD |
+                 (in_mold ? CLONE_PARENT : CLONE_VFORK) |
+                 (job->cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
+        .pidfd = (uint64_t)(uintptr_t)&job->pidfd,
+        .exit_signal = in_mold ? 0 : SIGCHLD, /* else it is the mold's own; clone(2) */
+        .stack = (uint64_t)(uintptr_t)keeper_stack,
         .cgroup = job->cgroup >= 0 ? (uint64_t)job->cgroup : 0,
     };
-    long pid = clone3_onto_stack(&args, become_keeper, job);
-    /* Some containers' filters know no clone3. The older call can do all of this but the cgroup. */
-    if (pid < 0 && errno == ENOSYS && job->cgroup < 0)
-        pid = clone(become_keeper, stack + STACK, (int)job->plan->clone_flags | FLAGS | SIGCHLD,
-            job, &job->pidfd);
-    return (pid_t)pid;
+    return clone_onto(&args, become_keeper, job);
+}
+
+static void tell_outcome(int to, const struct clone_job *job, pid_t pid, int sys)
+{
+    struct zygote_event event = { .kind = pid < 0 ? ZYGOTE_FAILED : ZYGOTE_STARTED,
+        .id = job->id,
+        .pid = pid < 0 ? 0 : pid,
+        .sys = pid < 0 ? sys : 0,
+        .op = pid < 0 ? ZYGOTE_NO_OP : 0 };
+    send_event(to, &event, pid < 0 ? -1 : job->pidfd);
 }
 
 /* Clones; true in the worker. */
@@ -317,12 +400,9 @@ static bool serve_clone(struct clone_job *job)
     if (zygote.hooks)
         zygote.after_fork_parent();
     sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
-    if (pid < 0) {
-        say(ZYGOTE_FAILED, job->id, 0, sys, ZYGOTE_NO_OP, -1);
-        return false;
-    }
-    say(ZYGOTE_STARTED, job->id, pid, 0, 0, job->pidfd);
-    close(job->pidfd);
+    tell_outcome(zygote.control, job, pid, sys);
+    if (pid >= 0)
+        close(job->pidfd);
     return false;
 }
 
@@ -348,18 +428,19 @@ static void serve_setup(uint32_t id, const struct jail_plan *plan)
 {
     uint32_t failed = 0;
     if (jail_enter(plan, JAIL_ZYGOTE, &failed) < 0) {
-        say(ZYGOTE_FAILED, id, 0, errno, failed, -1);
+        say(ZYGOTE_FAILED, id, errno, failed);
         return;
     }
     remember_nest(plan);
-    say(ZYGOTE_DONE, id, 0, 0, 0, -1);
+    say(ZYGOTE_DONE, id, 0, 0);
 }
 
-/* Receives one request and its descriptors. The length, 0 at the end, -1 on failure. */
-static ssize_t receive(char *message, int fds[ZYGOTE_CLONE_FDS_MAX], int *fd_count)
+/* Receives one message and its descriptors. The length, 0 at the end, -1 on failure. */
+static ssize_t receive_from(
+    int from, void *data, size_t size, int fds[ZYGOTE_CLONE_FDS_MAX], int *fd_count)
 {
     ANCILLARY(ZYGOTE_CLONE_FDS_MAX) room;
-    struct iovec iov = { message, ZYGOTE_MESSAGE_MAX };
+    struct iovec iov = { data, size };
     struct msghdr m = {
         .msg_iov = &iov,
         .msg_iovlen = 1,
@@ -368,38 +449,162 @@ static ssize_t receive(char *message, int fds[ZYGOTE_CLONE_FDS_MAX], int *fd_cou
     };
     ssize_t n;
     do
-        n = recvmsg(zygote.control, &m, MSG_CMSG_CLOEXEC);
+        n = recvmsg(from, &m, MSG_CMSG_CLOEXEC);
     while (n < 0 && errno == EINTR);
     *fd_count = n > 0 ? (int)ancillary_take(&m, fds, ZYGOTE_CLONE_FDS_MAX) : 0;
     return n;
 }
 
-/* One request; in a worker, what it has become; else SERVE_END. */
-static int serve_one(const char *message, size_t len, const int *fds, int fd_count)
+static ssize_t receive(int fds[ZYGOTE_CLONE_FDS_MAX], int *fd_count)
+{
+    return receive_from(zygote.control, message, sizeof message, fds, fd_count);
+}
+
+/* What the message asks for, as a job; false: it is no request for a clone, or a broken one. */
+static bool read_clone(size_t len, const int *fds, int fd_count, struct clone_job *out)
 {
     struct zygote_request request;
+    memcpy(&request, message, sizeof request);
+    if (len < sizeof request + sizeof(struct jail_plan) || request.kind != ZYGOTE_CLONE ||
+        fd_count < ZYGOTE_CLONE_FDS)
+        return false;
+    out->id = request.id;
+    out->plan = (const void *)(message + sizeof request);
+    out->channel = fds[0];
+    out->out = fds[1];
+    out->err = fds[2];
+    out->status = fds[3];
+    out->cgroup = fd_count > ZYGOTE_CLONE_FDS ? fds[4] : -1;
+    return true;
+}
+
+static int kind_of_worker(const struct clone_job *job)
+{
+    return job->plan->clone_flags ? SERVE_WORKER : SERVE_WORKER_AMONG_FILES;
+}
+
+/* One request; in a worker, what it has become; else SERVE_END. */
+static int serve_one(size_t len, const int *fds, int fd_count)
+{
+    struct zygote_request request;
+    struct clone_job job = { .mold = -1 };
     if (len < sizeof request + sizeof(struct jail_plan))
         return SERVE_END;
     memcpy(&request, message, sizeof request);
-    const struct jail_plan *plan = (const void *)(message + sizeof request);
-    if (request.kind == ZYGOTE_SETUP) {
-        serve_setup(request.id, plan);
+    if (request.kind == ZYGOTE_SETUP)
+        serve_setup(request.id, (const void *)(message + sizeof request));
+    else if (read_clone(len, fds, fd_count, &job)) {
+        zygote.has_served = true;
+        if (serve_clone(&job))
+            return kind_of_worker(&job);
+    }
+    return SERVE_END;
+}
+
+/* ---- molds ---- */
+
+/* Waits for the next message, and leaves it where it is: is it for a clone, and of which number? */
+static bool clone_is_next(uint32_t *id)
+{
+    struct zygote_request request = { 0 };
+    ssize_t n;
+    do
+        n = recv(zygote.control, &request, sizeof request, MSG_PEEK);
+    while (n < 0 && errno == EINTR);
+    *id = request.id;
+    return n == (ssize_t)sizeof request && request.kind == ZYGOTE_CLONE;
+}
+
+/* The mold, on a stack of its own, so that the one on which the worker goes on stays as it is. What it will take it
+ * announces, and leaves all else to the zygote. */
+static int be_mold(void *arg)
+{
+    struct clone_job *job = arg;
+    struct pollfd life = { .fd = zygote.life[0], .events = POLLIN };
+    struct zygote_event taken = { .kind = MOLD_TAKES };
+    int fds[ZYGOTE_CLONE_FDS_MAX], fd_count;
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    close(zygote.life[1]);
+    zygote.life[1] = -1;
+    if (poll(&life, 1, 0) != 0 || !clone_is_next(&taken.id))
+        _exit(0);
+    send_event(job->mold, &taken, -1);
+    ssize_t n = receive(fds, &fd_count);
+    if (n <= 0 || !read_clone((size_t)n, fds, fd_count, job))
+        _exit(0);
+    pid_t pid = pipe2(job->settled, O_CLOEXEC) < 0 ? -1 : clone_keeper(job);
+    tell_outcome(job->mold, job, pid, errno);
+    _exit(0);
+}
+
+/* After the end of a mold that did not serve. */
+static void mourn(bool had_taken, uint32_t id)
+{
+    struct pollfd control = { .fd = zygote.control, .events = POLLIN };
+    uint32_t next = 0;
+    if (!had_taken)
+        return;
+    if (poll(&control, 1, 0) == 1 && clone_is_next(&next) && next == id)
+        return; /* it is still to be served */
+    say(ZYGOTE_FAILED, id, ESRCH, ZYGOTE_NO_OP);
+}
+
+/* Tells the host what the mold tells, until it has served or is gone. */
+static void hear_mold(int from)
+{
+    struct zygote_event event;
+    int fds[ZYGOTE_CLONE_FDS_MAX], count;
+    bool had_taken = false;
+    uint32_t id = 0;
+    while (receive_from(from, &event, sizeof event, fds, &count) == (ssize_t)sizeof event) {
+        if (event.kind != MOLD_TAKES) {
+            send_event(zygote.control, &event, count > 0 ? fds[0] : -1);
+            if (count > 0)
+                close(fds[0]);
+            return;
+        }
+        had_taken = true;
+        id = event.id;
+    }
+    mourn(had_taken, id);
+}
+
+/* Has a mold take the next request; in the worker, what it has become; else SERVE_END. */
+static int serve_by_mold(void)
+{
+    static struct clone_job job;
+    static char stack[STACK] __attribute__((aligned(64)));
+    struct clone_args args = { .exit_signal = SIGCHLD, .stack = (uint64_t)(uintptr_t)stack };
+    int ends[2];
+    sigset_t all;
+    sigfillset(&all);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
+        zygote.has_no_molds = true;
         return SERVE_END;
     }
-    if (request.kind != ZYGOTE_CLONE || fd_count < ZYGOTE_CLONE_FDS)
-        return SERVE_END;
-    struct clone_job job = {
-        .id = request.id,
-        .plan = plan,
-        .channel = fds[0],
-        .out = fds[1],
-        .err = fds[2],
-        .status = fds[3],
-        .cgroup = fd_count > ZYGOTE_CLONE_FDS ? fds[4] : -1,
-    };
-    if (!serve_clone(&job))
-        return SERVE_END;
-    return plan->clone_flags ? SERVE_WORKER : SERVE_WORKER_AMONG_FILES;
+    job = (struct clone_job){ .mold = ends[1], .pidfd = -1, .settled = { -1, -1 } };
+    sigprocmask(SIG_SETMASK, &all, &job.old_mask);
+    if (__builtin_setjmp(job.resume)) {
+        register_sequences();
+        become_worker(&job);
+        return kind_of_worker(&job);
+    }
+    pid_t pid = clone_onto(&args, be_mold, &job);
+    sigprocmask(SIG_SETMASK, &job.old_mask, NULL);
+    close(job.mold);
+    if (pid < 0)
+        zygote.has_no_molds = true;
+    else
+        hear_mold(ends[0]);
+    close(ends[0]);
+    return SERVE_END;
+}
+
+/* Nothing is asked for; and there was a clone, so that there may be another. */
+static bool has_time_for_mold(void)
+{
+    struct pollfd control = { .fd = zygote.control, .events = POLLIN };
+    return zygote.has_served && !zygote.hooks && !zygote.has_no_molds && poll(&control, 1, 0) == 0;
 }
 
 static int prepare(int control, int keeper, bool hooks)
@@ -417,6 +622,7 @@ static int prepare(int control, int keeper, bool hooks)
         return -errno;
     if (pipe2(zygote.life, O_CLOEXEC) < 0)
         return -errno;
+    find_sequences();
     /* The keepers' own reports say how a sandbox ended; nobody waits for them here. */
     sigaction(SIGCHLD, &reap_none, NULL);
     return 0;
@@ -448,13 +654,16 @@ int zygote_try(void)
  * in each worker. */
 int zygote_serve(void)
 {
-    static char message[ZYGOTE_MESSAGE_MAX] __attribute__((aligned(16)));
     for (;;) {
-        int fds[ZYGOTE_CLONE_FDS_MAX], fd_count = 0;
-        ssize_t n = receive(message, fds, &fd_count);
-        if (n <= 0)
-            return SERVE_END;
-        int became = serve_one(message, (size_t)n, fds, fd_count);
+        int fds[ZYGOTE_CLONE_FDS_MAX], fd_count = 0, became;
+        if (has_time_for_mold())
+            became = serve_by_mold();
+        else {
+            ssize_t n = receive(fds, &fd_count);
+            if (n <= 0)
+                return SERVE_END;
+            became = serve_one((size_t)n, fds, fd_count);
+        }
         if (became != SERVE_END)
             return became;
         for (int i = 0; i < fd_count; i++)

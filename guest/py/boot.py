@@ -77,8 +77,11 @@ def tidy_up(nest):
         return
     with open("/proc/thread-self/children") as children:
         for keeper in children.read().split():
-            os.kill(int(keeper), signal.SIGTERM)
-            os.kill(int(keeper), signal.SIGCONT)    # its guest may have stopped it
+            try:
+                os.kill(int(keeper), signal.SIGTERM)
+                os.kill(int(keeper), signal.SIGCONT)    # its guest may have stopped it
+            except ProcessLookupError:
+                pass
     try:
         while True:
             os.wait()
