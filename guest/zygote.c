@@ -73,8 +73,9 @@ static struct {
     int life[2]; /* the write end closes when the zygote dies, however it dies */
     void *tid_address;
     bool hooks; /* the interpreter's functions around a fork are to be called */
-    bool has_served, has_no_molds;
+    bool is_set_up, has_no_molds;
     char *sequences; /* glibc's place for rseq(2), or NULL */
+    char name[16];   /* of the process: a mold has another, which a worker does not keep */
     void (*before_fork)(void);
     void (*after_fork_parent)(void);
     void (*after_fork_child)(void);
@@ -432,6 +433,7 @@ static void serve_setup(uint32_t id, const struct jail_plan *plan)
         return;
     }
     remember_nest(plan);
+    zygote.is_set_up = true;
     say(ZYGOTE_DONE, id, 0, 0);
 }
 
@@ -493,11 +495,8 @@ static int serve_one(size_t len, const int *fds, int fd_count)
     memcpy(&request, message, sizeof request);
     if (request.kind == ZYGOTE_SETUP)
         serve_setup(request.id, (const void *)(message + sizeof request));
-    else if (read_clone(len, fds, fd_count, &job)) {
-        zygote.has_served = true;
-        if (serve_clone(&job))
-            return kind_of_worker(&job);
-    }
+    else if (read_clone(len, fds, fd_count, &job) && serve_clone(&job))
+        return kind_of_worker(&job);
     return SERVE_END;
 }
 
@@ -524,6 +523,7 @@ static int be_mold(void *arg)
     struct zygote_event taken = { .kind = MOLD_TAKES };
     int fds[ZYGOTE_CLONE_FDS_MAX], fd_count;
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    prctl(PR_SET_NAME, "mold", 0, 0, 0);
     close(zygote.life[1]);
     zygote.life[1] = -1;
     if (poll(&life, 1, 0) != 0 || !clone_is_next(&taken.id))
@@ -585,6 +585,7 @@ static int serve_by_mold(void)
     job = (struct clone_job){ .mold = ends[1], .pidfd = -1, .settled = { -1, -1 } };
     sigprocmask(SIG_SETMASK, &all, &job.old_mask);
     if (__builtin_setjmp(job.resume)) {
+        prctl(PR_SET_NAME, zygote.name, 0, 0, 0);
         register_sequences();
         become_worker(&job);
         return kind_of_worker(&job);
@@ -600,11 +601,11 @@ static int serve_by_mold(void)
     return SERVE_END;
 }
 
-/* Nothing is asked for; and there was a clone, so that there may be another. */
+/* It is as its clones will be, and nothing is asked for. */
 static bool has_time_for_mold(void)
 {
     struct pollfd control = { .fd = zygote.control, .events = POLLIN };
-    return zygote.has_served && !zygote.hooks && !zygote.has_no_molds && poll(&control, 1, 0) == 0;
+    return zygote.is_set_up && !zygote.hooks && !zygote.has_no_molds && poll(&control, 1, 0) == 0;
 }
 
 static int prepare(int control, int keeper, bool hooks)
@@ -623,6 +624,7 @@ static int prepare(int control, int keeper, bool hooks)
     if (pipe2(zygote.life, O_CLOEXEC) < 0)
         return -errno;
     find_sequences();
+    prctl(PR_GET_NAME, zygote.name, 0, 0, 0);
     /* The keepers' own reports say how a sandbox ended; nobody waits for them here. */
     sigaction(SIGCHLD, &reap_none, NULL);
     return 0;

@@ -83,6 +83,46 @@ static void a_killed_zygote_ends_its_sandboxes_and_is_replaced(void **state)
     }
 }
 
+/* The process that will be the next sandbox's; 0: it is not there now. */
+static pid_t find_mold(void)
+{
+    struct process list[64];
+    size_t n = descendants(getpid(), list, array_length(list));
+    for (size_t i = 0; i < n; i++)
+        if (list[i].is_mold)
+            return list[i].pid;
+    return 0;
+}
+
+static pid_t wait_for_mold(struct fixture *f)
+{
+    pid_t mold = 0;
+    wait_until(f, (mold = find_mold()) != 0);
+    return mold;
+}
+
+/* It serves once; one that is killed before it serves is replaced, and nothing is lost. */
+static void a_mold_serves_once_and_is_replaced(void **state)
+{
+    struct fixture *f = *state;
+    for (size_t i = 0; i < level_count(); i++) {
+        struct box b;
+        open_working(f, levels[i], &b);
+        for (int n = 0; n < 6; n++) {
+            pid_t mold = wait_for_mold(f);
+            if (n % 2 == 1)
+                kill(mold, SIGKILL);
+            struct box next;
+            open_working(f, levels[i], &next);
+            wait_until(f, kill(mold, 0) < 0);
+            close_box(&next);
+        }
+        close_box(&b);
+        environment_close(f->env);
+        assert_ok(environment_open("local", f->loop, NULL, &f->env, err));
+    }
+}
+
 /* The loop has not run since: nobody has told the environment that its zygote is dead. */
 static void an_open_right_after_the_zygotes_death_works(void **state)
 {
@@ -121,11 +161,11 @@ static void kill_is_told_and_leaves_no_process(void **state)
         exec_in(&b, busy_code);
         wait_until(f, b.out.len > 0);
         pid_t zygote = zygote_pid();
-        assert_true(count_descendants(zygote) >= 3);
+        assert_true(count_sandboxed(zygote) >= 3);
         sandbox_ops_of(b.sandbox)->kill(b.sandbox);
         wait_until(f, b.ended);
         assert_false(b.how.known);
-        wait_until(f, count_descendants(zygote) == 0);
+        wait_until(f, count_sandboxed(zygote) == 0);
         close_box(&b);
         environment_close(f->env);
         assert_ok(environment_open("local", f->loop, NULL, &f->env, err));
@@ -169,7 +209,7 @@ static void a_guest_that_stops_its_keeper_is_killed_all_the_same(void **state)
         assert_string_equal(buf_text(&b.out), expected);
         pid_t zygote = zygote_pid();
         close_box(&b);
-        wait_until(f, count_descendants(zygote) == 0);
+        wait_until(f, count_sandboxed(zygote) == 0);
     }
 }
 
@@ -189,11 +229,11 @@ static void a_sandbox_closed_before_it_started_does_not_run_on(void **state)
             usleep(n % 5 * 4000); /* it may have begun, and the loop not have heard of it */
             close_box(&b);
         }
-        wait_until(f, count_descendants(zygote) == 0);
+        wait_until(f, count_sandboxed(zygote) == 0);
         /* and once more, so that the last of them surely is not still on its way */
         open_working(f, levels[i], &warm);
         close_box(&warm);
-        wait_until(f, count_descendants(zygote) == 0);
+        wait_until(f, count_sandboxed(zygote) == 0);
         environment_close(f->env);
         assert_ok(environment_open("local", f->loop, NULL, &f->env, err));
     }
@@ -205,6 +245,7 @@ int main(void)
         cmocka_unit_test(a_killed_host_leaves_no_process_and_no_directory),
         T(a_killed_zygote_ends_its_sandboxes_and_is_replaced),
         T(an_open_right_after_the_zygotes_death_works),
+        T(a_mold_serves_once_and_is_replaced),
         T(dead_zygotes_do_not_pile_up),
         T(kill_is_told_and_leaves_no_process),
         T(how_a_worker_ended_is_told),

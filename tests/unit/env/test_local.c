@@ -276,7 +276,7 @@ static void a_hundred_sandboxes_leave_nothing(void **state)
         (void)resident;
 #endif
         assert_int_equal(count_zombies(getpid()), 0);
-        wait_until(f, count_descendants(zygote_pid()) == 0);
+        wait_until(f, count_sandboxed(zygote_pid()) == 0);
         environment_close(f->env);
         assert_ok(environment_open("local", f->loop, NULL, &f->env, err));
     }

@@ -485,7 +485,8 @@ static void a_daemon_dies_with_its_session(void **state)
     }
 }
 
-/* The Uid line of every process whose parent is `parent`; the last of them in *child. */
+/* The Uid line of every process whose parent is `parent`; the last of them in *child, and how many they are but for
+ * a zygote's mold. */
 static unsigned children_of(pid_t parent, pid_t *child, bool *all_nobody)
 {
     unsigned count = 0;
@@ -494,9 +495,11 @@ static unsigned children_of(pid_t parent, pid_t *child, bool *all_nobody)
     for (struct dirent *e; (e = readdir(dir));) {
         char path[300], line[128];
         int found_parent = 0, uids[4] = { 0 };
+        char name[32] = "";
         snprintf(path, sizeof path, "/proc/%s/status", e->d_name);
         FILE *file = e->d_name[0] >= '1' && e->d_name[0] <= '9' ? fopen(path, "re") : NULL;
         while (file && fgets(line, sizeof line, file)) {
+            sscanf(line, "Name: %31s", name);
             sscanf(line, "PPid: %d", &found_parent);
             sscanf(line, "Uid: %d %d %d %d", &uids[0], &uids[1], &uids[2], &uids[3]);
         }
@@ -504,10 +507,12 @@ static unsigned children_of(pid_t parent, pid_t *child, bool *all_nobody)
             fclose(file);
         if (!file || found_parent != parent)
             continue;
-        count++;
-        *child = atoi(e->d_name);
         for (int i = 0; i < 4; i++)
             *all_nobody = *all_nobody && uids[i] == JAIL_NOBODY;
+        if (strcmp(name, "mold") == 0)
+            continue;
+        count++;
+        *child = atoi(e->d_name);
     }
     closedir(dir);
     return count;
