@@ -25,6 +25,7 @@
  * it: the kernel is asked to write the new one where the old one is (PR_GET_TID_ADDRESS).
  */
 #include "base/ancillary.h"
+#include "clone.h"
 #include "jail/plan.h"
 #include "jail/zygote_wire.h"
 
@@ -32,7 +33,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -87,14 +87,14 @@ struct clone_job {
     int channel, out, err, status;
     int cgroup; /* the directory to clone into, or -1 */
     int pidfd;
-    int settled[2]; /* a pipe whose end closes when the keeper's program has begun, and the mold has ended */
+    int settled
+        [2]; /* a pipe whose end closes when the keeper's program has begun, and the mold has ended */
     sigset_t old_mask;
     void *resume[5]; /* where the worker goes on: __builtin_setjmp's */
     int mold;        /* its end of the socket to the zygote; -1: the zygote does it itself */
 };
 
-enum { STACK = 64 * 1024 };
-static char keeper_stack[STACK] __attribute__((aligned(64)));
+static char keeper_stack[CLONE_STACK] __attribute__((aligned(64)));
 
 static char message[ZYGOTE_MESSAGE_MAX] __attribute__((aligned(16)));
 
@@ -113,17 +113,6 @@ static void say(uint32_t kind, uint32_t id, int sys, uint32_t op)
 {
     struct zygote_event event = { .kind = kind, .id = id, .sys = sys, .op = op };
     send_event(zygote.control, &event, -1);
-}
-
-/* A copy of this process, as by fork(), without the C library's part of it. */
-static pid_t clone_copy(void)
-{
-    long flags = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD;
-#if defined(__x86_64__)
-    return (pid_t)syscall(SYS_clone, flags, NULL, NULL, zygote.tid_address, 0L);
-#else /* the last two change places, clone(2) */
-    return (pid_t)syscall(SYS_clone, flags, NULL, NULL, 0L, zygote.tid_address);
-#endif
 }
 
 /* The zygote may have said already that the clone is there, so that why it ends at once is told
@@ -200,7 +189,7 @@ static int arrange_descriptors(const struct clone_job *job)
 }
 
 /* No code of the guest's before the keeper is on its own and small: until then the zygote stands still with
- * it, and what it holds is to be seen in /proc. */
+ * it, and what it holds is to be seen in /proc; or it and the mold are in this memory. */
 static void wait_for_keeper(struct clone_job *job)
 {
     char none;
@@ -224,60 +213,6 @@ static void become_worker(struct clone_job *job)
     if (arrange_descriptors(job) < 0)
         fail(job, ZYGOTE_NO_OP);
     sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
-}
-
-/* clone3(2) for a child that runs fn(arg) on the stack in `args` and ends with what it returns. glibc
- * has no wrapper, and syscall(2) cannot be used: the child would return on the caller's stack. */
-static long clone3_onto_stack(struct clone_args *args, int (*fn)(void *), void *arg)
-{
-#if defined(__x86_64__)
-    long result;
-    __asm__ volatile("syscall\n"
-                     " test %%rax, %%rax\n"
-                     " jnz 1f\n"
-                     " mov %[arg], %%rdi\n"
-                     " call *%[fn]\n"
-                     " mov %%eax, %%edi\n"
-                     " mov %[exit], %%eax\n"
-                     " syscall\n"
-                     "1:\n"
-                     : "=a"(result)
-                     : "a"(SYS_clone3), "D"(args),
-                     "S"(sizeof *args), [fn] "r"(fn), [arg] "r"(arg), [exit] "i"(SYS_exit)
-                     : "rcx", "r11", "memory", "cc");
-#elif defined(__aarch64__)
-    register long x8 __asm__("x8") = SYS_clone3;
-    register long result __asm__("x0") = (long)args;
-    register long size __asm__("x1") = sizeof *args;
-    __asm__ volatile("svc 0\n"
-                     " cbnz x0, 1f\n"
-                     " mov x0, %[arg]\n"
-                     " blr %[fn]\n"
-                     " mov x8, %[exit]\n"
-                     " svc 0\n"
-                     "1:\n"
-                     : "+r"(result)
-                     : "r"(x8), "r"(size), [fn] "r"(fn), [arg] "r"(arg), [exit] "i"(SYS_exit)
-                     : "memory", "cc");
-#else
-#error "write the system call of this machine here"
-#endif
-    if (result >= 0)
-        return result;
-    errno = (int)-result;
-    return -1;
-}
-
-/* A child with a stack of its own, be it in this memory or in a copy. */
-static pid_t clone_onto(struct clone_args *args, int (*fn)(void *), void *arg)
-{
-    args->stack_size = STACK;
-    long pid = clone3_onto_stack(args, fn, arg);
-    /* Some containers' filters know no clone3. The older call can do all of this but the cgroup. */
-    if (pid < 0 && errno == ENOSYS && !(args->flags & CLONE_INTO_CGROUP))
-        pid = clone(fn, (char *)(uintptr_t)args->stack + STACK, (int)args->flags | SIGCHLD, arg,
-            (int *)(uintptr_t)args->pidfd, NULL, (void *)(uintptr_t)args->child_tid);
-    return (pid_t)pid;
 }
 
 /* The kernel takes a clone within a memory for a thread, whose place for restartable sequences is not the
@@ -310,7 +245,7 @@ static int take_over(void *arg)
 
 static pid_t clone_taker(struct clone_job *job)
 {
-    static char stack[STACK] __attribute__((aligned(64)));
+    static char stack[CLONE_STACK] __attribute__((aligned(64)));
     struct clone_args args = {
         .flags = CLONE_VM | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID,
         .child_tid = (uint64_t)(uintptr_t)zygote.tid_address,
@@ -322,7 +257,8 @@ static pid_t clone_taker(struct clone_job *job)
 
 /* The keeper's beginning. It runs on a stack of its own in the zygote's memory, while the zygote
  * stands still (as with vfork), so that the namespaces cost no copy of that memory; the one copy is
- * the worker, which goes on where the zygote stood. In a mold's memory even that copy is there already. */
+ * the worker, which goes on where the zygote stood. A mold's memory is such a copy, and goes to the worker: what the keeper and
+ * the worker both do in it until the keeper is gone writes to stacks of their own, and to errno where something fails. */
 static int become_keeper(void *arg)
 {
     struct clone_job *job = arg;
@@ -344,7 +280,7 @@ static int become_keeper(void *arg)
         fail(job, ZYGOTE_NO_OP);
     if (jail_enter(job->plan, JAIL_KEEPER, &failed) < 0)
         fail(job, failed);
-    pid_t worker = job->mold >= 0 ? clone_taker(job) : clone_copy();
+    pid_t worker = job->mold >= 0 ? clone_taker(job) : clone_copy(zygote.tid_address);
     if (worker < 0)
         fail(job, ZYGOTE_NO_OP);
     if (worker == 0)
@@ -573,7 +509,7 @@ static void hear_mold(int from)
 static int serve_by_mold(void)
 {
     static struct clone_job job;
-    static char stack[STACK] __attribute__((aligned(64)));
+    static char stack[CLONE_STACK] __attribute__((aligned(64)));
     struct clone_args args = { .exit_signal = SIGCHLD, .stack = (uint64_t)(uintptr_t)stack };
     int ends[2];
     sigset_t all;
@@ -649,7 +585,7 @@ int zygote_hello(int control, int keeper, const char *facts, int facts_len, int 
 /* A copy of this process that is no sandbox: its pid, 0 in the copy. */
 int zygote_try(void)
 {
-    return clone_copy();
+    return clone_copy(zygote.tid_address);
 }
 
 /* Serves requests until the host closes the control socket (SERVE_END), and returns one of the others
