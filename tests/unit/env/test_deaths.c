@@ -149,7 +149,8 @@ static void dead_zygotes_do_not_pile_up(void **state)
         wait_until(f, b.ended);
         close_box(&b);
     }
-    assert_in_range(count_zombies(getpid()), 0, 1);
+    /* The last, and one whose end the loop had not seen yet when the last was asked for. */
+    assert_in_range(count_zombies(getpid()), 0, 2);
 }
 
 static void kill_is_told_and_leaves_no_process(void **state)
