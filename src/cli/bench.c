@@ -341,7 +341,8 @@ static int bench_llm(droste *d, struct series *s, unsigned n, droste_error *err)
     if (rc == 0)
         rc = time_calls(session, alone, 50, &s[0], err);
     for (unsigned round = 0; rc == 0 && round < ROUNDS; round++) {
-        rc = bench_new_threads(session, n / ROUNDS, &s[1], err);
+        rc = bench_new_threads(
+            session, 4 * n / ROUNDS, &s[1], err); /* one that the machine holds up is 64 calls */
         if (rc == 0)
             rc = bench_threads(session, "llm_query('2+2?')", n / ROUNDS, &s[2], err);
         if (rc == 0)
