@@ -333,8 +333,7 @@ static void look(void *arg)
     struct pace *p = arg;
     struct tasks tasks;
     /* To look at a hundred threads takes a millisecond, in which nobody is answered. */
-    if (p->based && p->all->sandboxes <= 1 && p->interval_ms < LAST_MS && !gives_way(p) &&
-        !p->owes) {
+    if (p->all->sandboxes <= 1 && p->interval_ms < LAST_MS && !gives_way(p) && !p->owes) {
         look_again(p);
         return;
     }
