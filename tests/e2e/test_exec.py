@@ -110,8 +110,8 @@ def test_the_limits_in_force_are_in_the_result(droste):
 
 def test_what_was_used_is_in_the_result_of_the_last_cell(droste):
     """With or without a cgroup it is known in the end."""
-    used = droste.cell("import os; sum(range(10**6)); os._exit(0)")["resources"]
-    assert used["memory_peak"] > 1 << 20 and 0 < used["cpu_seconds"] < 60
+    used = droste.cell("import os; sum(range(10**6)); x = b'x' * (8 << 20); os._exit(0)")["resources"]
+    assert used["memory_peak"] > 8 << 20 and 0 < used["cpu_seconds"] < 60
 
 
 @pytest.mark.parametrize("code, option, killed", [
