@@ -35,6 +35,9 @@ STANDARD = frozenset("""
     zoneinfo
 """.split())
 
+# What is no library: the language itself, and the cells' own module.
+ALWAYS = ("__future__", "__main__")
+
 # Built-ins that cells do not have, and what to do instead.
 SWITCHED_OFF = {
     "eval": "for data use ast.literal_eval or json.loads",
@@ -80,8 +83,8 @@ def is_setup(frame):
 
 
 class Rules:
-    def __init__(self, allow, read, write=()):
-        self.modules = set(STANDARD)
+    def __init__(self, allow, read, write=(), standard=True):
+        self.modules = set(STANDARD if standard else ALWAYS)
         self.modules.update(name for name in allow if not name.startswith("/"))
         self.roots = [os.path.realpath(name) for name in allow if name.startswith("/")]
         sys.path.extend(root for root in self.roots if root not in sys.path)
@@ -223,7 +226,7 @@ class Rules:
 
 def lay(told):
     """Lays the rules over this process; returns the built-ins that `__main__` is to have."""
-    rules = Rules(told["allow"], told["read"], told.get("write", ()))
+    rules = Rules(told["allow"], told["read"], told.get("write", ()), told.get("standard", True))
     filtered = types.ModuleType("builtins", builtins.__doc__)
     filtered.__dict__.update(builtins.__dict__)
     filtered.__import__ = rules.make_import()

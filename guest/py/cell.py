@@ -52,7 +52,17 @@ def run_coroutine(coroutine):
         raise
 
 
-def run_cell(ident, name, code, echo, tools=False):
+def set_up():
+    """Runs the setup code again, unless it has run since the last cell; what it submits is passed over."""
+    if not session.is_set_up:
+        try:
+            run_code(session.setup)
+        except Submitted:
+            session.submitted = None
+    session.is_set_up = False
+
+
+def run_cell(ident, name, code, echo, tools=False, setup=False):
     """(exception or None, echoed value or None). Between the two marks an interrupt raises here."""
     failure = value = None
     before = dict(session.namespace) if tools else None
@@ -63,6 +73,8 @@ def run_cell(ident, name, code, echo, tools=False):
         try:
             link.look()         # it may have been interrupted before it began
             body, last = compile_cell(code, name, echo)
+            if setup:
+                set_up()
             if body is not NOTHING:
                 run_code(body)
             if last is not None:
@@ -143,11 +155,14 @@ def execute(ident, head, blob):
     keep_source(name, code)
     if _signal.getsignal(_signal.SIGINT) is not on_interrupt:
         signal.signal(signal.SIGINT, on_interrupt)
-    failure, value = run_cell(ident, name, code, head.get("echo"), head.get("tools"))
+    own = not head.get("name")      # the user's
+    failure, value = run_cell(ident, name, code, head.get("echo"), head.get("tools"), own and session.setup is not None)
     if os.getpid() != link.owner:       # a fork in the cell came out here
         flush_output()
         os._exit(1 if failure else 0)
-    if not head.get("name"):        # the user's own
+    if head.get("each") and failure is None:
+        session.setup, session.is_set_up = compile_cell(code, name, False)[0], True
+    if own:
         log_execution(code, {"final": session.submitted}, {"had_error": failure is not None})
     finish_cell(ident, failure, value)
 

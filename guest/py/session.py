@@ -50,6 +50,8 @@ class Session:
         self.tools = {}
         self.programs, self.executions, self.sources = {}, [], []
         self.event_loop = None
+        self.setup = None       # code that runs before each cell
+        self.is_set_up = False  # it has just run
         main = types.ModuleType("__main__")
         self.namespace = main.__dict__
         self.use(builtins)

@@ -81,6 +81,7 @@ static int lay_rules(const struct settings *s, struct session_parts *parts,
             rc = list_add(shown, root, err);
     }
     o->rules = true;
+    o->no_standard_imports = !s->standard_imports;
     o->spec.read_paths = (const char *const *)shown->items;
     o->spec.read_path_count = shown->count;
     o->allow_imports = (const char *const *)allowed->items;
@@ -122,6 +123,7 @@ static int read_setup(const struct settings *s, struct session_parts *parts,
     int rc = s->setup_code ? api_text(s->setup_code, "setup code", &parts->setup, err) : 0;
     if (rc == 0 && s->setup_code)
         o->setup = buf_text(&parts->setup);
+    o->setup_each = s->setup_each;
     return rc;
 }
 

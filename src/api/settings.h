@@ -29,7 +29,7 @@ struct settings {
     char *env, *isolation, *python;
     struct list preload, read, include, allow_import, depth_model, answer_field;
     struct list tools, tool_data, tool;
-    bool rules, sub_tools, helpers;
+    bool rules, sub_tools, helpers, setup_each, standard_imports;
     char *setup_code;
     char *image, *snapshot, *network, *user, *gpus, *pull, *reuse, *region, *app_name, *sandbox,
         *on_close;

@@ -58,6 +58,7 @@ int message_add_first(struct rlm_run *r, struct error *err)
         .workspace = r->tree->o.session.spec.workspace,
         .answer = run_answer_type(r),
         .rules = r->tree->o.session.rules,
+        .no_standard_imports = r->tree->o.session.no_standard_imports,
         .children = run_may_have_children(r),
         .several = run_context_count(r) > 1,
         .helpers = !r->tree->o.session.no_helpers,

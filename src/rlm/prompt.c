@@ -104,10 +104,13 @@ void prompt_not_taken(struct buf *out, const char *why, bool last)
 }
 
 static const char rules_text[] =
-    "\nThis session has rules. Of the standard library you can import what computes, not what "
-    "starts processes or reaches the network or the system (os, subprocess, socket, ctypes and the "
-    "like). `eval`, `exec`, `compile` and `input` are switched off. Files can be written below the "
-    "current directory only.\n";
+    "\nThis session has rules. %s `eval`, `exec`, `compile` and `input` are switched off. Files can "
+    "be written below the current directory only.\n";
+static const char standard_text[] =
+    "Of the standard library you can import what computes, not what starts processes or reaches "
+    "the network or the system (os, subprocess, socket, ctypes and the like).";
+static const char no_standard_text[] =
+    "You can import very few modules; an ImportError says which not.";
 
 /* The fields by their names, where they are few and Python can say them. */
 static void put_fields(struct buf *out, const struct schema *type)
@@ -171,7 +174,7 @@ void prompt_system(struct buf *out, const struct prompt_session *s)
         put_fields(out, s->answer);
     buf_puts(out, how_text);
     if (s->rules)
-        buf_puts(out, rules_text);
+        buf_printf(out, rules_text, s->no_standard_imports ? no_standard_text : standard_text);
     if (s->answer)
         buf_printf(out, "\nThe answer must fit this JSON Schema:\n%s\n", schema_text(s->answer));
     if (s->instructions && s->instructions[0])

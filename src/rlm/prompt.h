@@ -14,7 +14,7 @@ struct prompt_session {
     const struct schema *answer;       /* the type of the answer; NULL: any */
     const char *volume;                /* where it is; NULL: none */
     const struct workspace *workspace; /* NULL: none */
-    bool rules, children;
+    bool rules, no_standard_imports, children;
     bool several; /* contexts, not one or none */
     bool helpers;
     /* Their names go before those of the helpers; NULL: none. */

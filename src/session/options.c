@@ -122,6 +122,10 @@ void session_write_hello(
         buf_putc(head, '{');
         put_list(head, "allow", o->allow_imports, o->allow_import_count);
         put_list(head, "read", o->spec.read_paths, o->spec.read_path_count);
+        if (o->no_standard_imports) {
+            put_key(head, "standard");
+            buf_puts(head, "false");
+        }
         buf_putc(head, '}');
     }
     if (o->tools) {

@@ -60,6 +60,7 @@ static struct session_cell cell_of(const struct prepare *p)
         cell.code = o->setup;
         cell.len = strlen(o->setup);
         cell.name = setup_name;
+        cell.each = o->setup_each;
         return cell;
     }
     size_t at = p->step - setup_steps(p) - o->datum_count;

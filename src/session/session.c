@@ -126,6 +126,8 @@ static void write_exec_head(struct buf *head, const struct session_cell *cell)
         buf_puts(head, "{\"echo\":true");
     if (cell->tools)
         buf_puts(head, head->len ? ",\"tools\":true" : "{\"tools\":true");
+    if (cell->each)
+        buf_puts(head, head->len ? ",\"each\":true" : "{\"each\":true");
     if (cell->name) {
         buf_puts(head, head->len ? ",\"name\":" : "{\"name\":");
         json_append_string(head, cell->name, strlen(cell->name));

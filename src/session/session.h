@@ -108,10 +108,12 @@ struct session_options {
     bool rules; /* guest/rules.py over the user's Python; a convenience, not the wall */
     const char *const *allow_imports; /* module names, and absolute directories of modules */
     size_t allow_import_count;
+    bool no_standard_imports; /* with rules: those of allow_imports alone */
     const char *tools; /* of the host, as HELLO tells them: a JSON array of {name, description,
                           parameters}; NULL: none */
     /* Code to run and values to bind before the first cell, by whoever opens (prepare.h). */
     const char *setup; /* NULL: none */
+    bool setup_each;   /* before every later cell, too */
     const struct session_datum *data;
     size_t datum_count;
     const struct session_source *sources;
@@ -140,6 +142,7 @@ struct session_cell {
     const char *name;       /* as tracebacks show it; NULL: "<cell N>" */
     bool echo;              /* give the repr of a last expression */
     bool tools;             /* its functions become tools; it submits what the guest has of them */
+    bool each;              /* once it has run, it runs again before each cell without a name */
     double execute_timeout; /* seconds; negative: the session's */
 };
 

@@ -94,6 +94,14 @@ def test_allowed_modules_and_directories_are_imported(cell, tmp_path):
         "--allow-import os")
 
 
+def test_only_what_is_named_is_imported_without_the_standard_library(cell, tmp_path):
+    """standard-imports no: the names of allow-import are all there is; what these import themselves they have."""
+    flags = ["--standard-imports", "no", "--allow-import", "json"]
+    submitted(cell("import json\nSUBMIT(x=json.loads('[1]'))", *flags), x=[1])
+    assert refused(cell("import math", *flags), "ImportError")["message"].endswith("--allow-import math")
+    submitted(cell("import json, math\nSUBMIT(x=math.floor(1.5))", *flags[2:]), x=1)
+
+
 def test_what_is_preloaded_may_be_imported(cell):
     code = "import signal\nSUBMIT(x=signal.SIGINT.value)"
     submitted(cell(code, "--preload", "signal"), x=2)
@@ -197,6 +205,26 @@ def test_setup_code_that_fails_is_named_and_no_cell_runs(droste, isolation, setu
     result = droste("exec", "--setup-code", setup, "--isolation", isolation, "--execute-timeout",
                     "0.5", "-c", "print('ran')")
     assert result.out == "" and words in result.complaint and result.status == status
+
+
+def test_setup_code_runs_before_each_cell_where_that_is_asked_for(droste, isolation):
+    """What a cell did to its names is undone, its output belongs to the cell, and a cell of its own is not counted; without
+    setup-each it runs once."""
+    setup = "runs = globals().get('runs', 0) + 1\nx = 1"
+    cells = "print(runs, x); x = 5\nprint(runs, x)\n"
+    flags = ["--setup-code", setup, "--isolation", isolation]
+    assert droste("repl", "--setup-each", "yes", *flags, input=cells).out.split() == ["1", "1", "2", "1"]
+    assert droste("repl", *flags, input=cells).out.split() == ["1", "1", "1", "5"]
+    result = droste("repl", "--setup-each", "yes", "--setup-code", "SUBMIT(print('set up'))", input="print(1)\nprint(2)\n")
+    assert result.out.split("\n") == ["1", "set up", "2", ""]
+
+
+def test_setup_code_before_each_cell_that_fails_is_the_cells_error(droste):
+    """Its line is named, and the session goes on."""
+    setup = "import os\nif 'broken' in globals(): raise KeyError('of the setup code')"
+    result = droste("repl", "--setup-each", "yes", "--rules", "yes", "--setup-code", setup,
+                    input="broken = 1\nprint('ran')\n")
+    assert 'File "<setup>", line 2' in result.err and "ran" not in result.out
 
 
 def test_setup_code_that_fails_ends_a_run_and_a_repl_with_its_error(droste, ask):
