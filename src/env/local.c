@@ -33,6 +33,7 @@
 #include "env/pool.h"
 #include "env/turns.h"
 #include "env/zygote.h"
+#include "jail/calls.h"
 
 enum {
     ZYGOTES_MAX = 16,
@@ -709,6 +710,8 @@ static void local_describe(const struct environment *env, const struct sandbox *
         buf_printf(out, "    cgroup below %s: memory and processes of the sandbox as a whole\n",
             cgroups_path(((const struct local *)env)->groups.limits));
     jail_print(s->plan, out);
+    if (s->isolation != ISOLATION_PROCESS)
+        calls_print(isolation_has_own_root(s->isolation), out);
 }
 
 static void local_free(struct environment *base)

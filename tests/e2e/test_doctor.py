@@ -157,6 +157,18 @@ def test_the_plan_is_printed_with_numbers(tmp_path):
         assert "clone with new namespaces: user pid" in r.stdout
 
 
+def test_the_plan_says_which_system_calls_there_are_and_why(tmp_path):
+    """--plan ends with the filter's tables, each row with its answer and its reason; `process` has no filter."""
+    r = droste(tmp_path, "doctor", "--plan", "--isolation", "process")
+    assert r.returncode == 0 and "system calls of a guest" not in r.stdout
+    if droste(tmp_path, "doctor").returncode == 0:
+        calls = droste(tmp_path, "doctor", "--plan").stdout.partition("\nsystem calls of a guest")[2]
+        assert re.search(r"^    setsockopt, getsockopt$", calls, re.M)
+        assert re.search(r"^        EPERM        SO_ATTACH_FILTER: .*bpf_jit_limit", calls, re.M)
+        assert re.search(r"^        allowed      SO_KEEPALIVE: .", calls, re.M)
+        assert re.search(r"^    ENOSYS: watches are counted by user.*\n        epoll_create ", calls, re.M)
+
+
 def test_usage_is_explained(tmp_path):
     """What cannot be combined or is unknown."""
     for words in (["--plan", "--json"], ["extra"], ["--nosuch"]):

@@ -364,8 +364,8 @@ static void calls_are_refused_by_their_arguments(void **state)
         " raw(157, 35, 0, 0, 0, 0), raw(157, 4, 1, 0, 0, 0), raw(135, 0x0040000),"
         " [raw(72, 0, n, 0) for n in (0x402, 0x400, 0x100000402)], raw(72, 0, 1, 0))",
         "{\"output\": [true, [\"ENOSYS\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\"], "
-        "\"ENOSYS\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\", "
-        "[\"ENOSYS\", \"ENOSYS\", \"ENOSYS\"], \"ok\"]}");
+        "\"ENOSYS\", \"EPERM\", \"EPERM\", \"ENOSYS\", \"ENOSYS\", \"ENOSYS\", "
+        "[\"EPERM\", \"EPERM\", \"EPERM\"], \"ok\"]}");
     assert_submits(f,
         "import socket, subprocess, threading, multiprocessing\n"
         "t = threading.Thread(target=lambda: None); t.start(); t.join()\n"
