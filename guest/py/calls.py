@@ -169,7 +169,7 @@ def encode_context(value):
         return "text", value.encode("utf-8", "replace")
     if isinstance(value, (bytes, bytearray)):
         return "bytes", bytes(value)
-    return "json", to_json(value)
+    return "json", to_json(value, at="context")
 
 
 def about_runs(prompts, context, model):

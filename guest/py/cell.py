@@ -170,13 +170,14 @@ def execute(ident, head, blob):
 def finish_cell(ident, failure, value):
     result = {"status": "ok"}
     parts = []
+    submitted = session.submitted
+    if submitted is None:
+        submitted, refusal = answer_field()
+        failure = failure or refusal
     if failure is not None:
         result["status"] = "interrupted" if session.was_interrupted else "error"
         result["error"] = error_of(failure)
         failure = None
-    submitted = session.submitted
-    if submitted is None:
-        submitted = answer_field()
     if submitted is not None:
         result["submitted"] = 0
         if submitted[1:]:
@@ -193,24 +194,23 @@ def finish_cell(ident, failure, value):
 
 
 def answer_field():
-    """`answer["content"]` once `answer["ready"]` is true, however it became so, as a submission. It
-    counts once; a later cell may set it ready again. What is in it is the user's and may raise."""
+    """(`answer["content"]` once `answer["ready"]` is true, however it became so, as a submission, or None; why it cannot be
+    submitted, or None). It counts once; a later cell may set it ready again. What is in it is the user's and may raise."""
     answer = session.namespace.get("answer")
     if type(answer) is not dict:
-        return None
+        return None, None
     try:
         if not answer.get("ready"):
-            return None
+            return None, None
     except BaseException:
-        return None
+        return None, None
     answer["ready"] = False
     content = answer.get("content", "")
     names = session.output_fields
-    for attempt in (lambda: content, lambda: plain(str(content))):
-        try:
-            value = attempt()
-            return to_parts(name_values(names, (value,), {}) if names else {"answer": value})
-        except BaseException:
-            pass
-    return to_parts({"answer": "<a value of type %s that is neither JSON nor text>"
-                    % plain(type_name(type(content)))})
+    try:
+        return to_parts(name_values(names, (content,), {}) if names else {"answer": content}), None
+    except Exception as e:
+        return None, e
+    except BaseException as e:
+        return None, TypeError("answer['content'] is a value of type %s, which raises %s"
+                               % (plain(type_name(type(content))), plain(type_name(type(e)))))

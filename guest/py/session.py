@@ -83,9 +83,10 @@ def quote_long(text):
     return b"".join([b'"', data, b'"'])
 
 
-def to_json(value, beside=None):
+def to_json(value, beside=None, at=""):
     """Strict JSON as bytes; raises ValueError or TypeError in words for the cell's author. Long texts that are
-    fields go into the list `beside`, if there is one, and what is returned is the outline."""
+    fields go into the list `beside`, if there is one, and what is returned is the outline. `at` is what the value is
+    called; else a dict's members are called by their keys."""
     def write(v):
         if type(v) is not str or len(v) <= LONG:
             return dump_json(v)
@@ -100,6 +101,31 @@ def to_json(value, beside=None):
     except UnicodeEncodeError:
         raise ValueError("a lone surrogate is not text; encode the bytes another way, "
                          "for example base64") from None
+    except TypeError as e:
+        raise TypeError(find_refused(value, at) or str(e)) from None
+
+
+JSON_KEYS = (str, int, float, type(None))       # bool is an int
+
+
+def find_refused(value, at=""):
+    """What of a value is not JSON, by the path to it and its type; None where nothing is found."""
+    if isinstance(value, JSON_KEYS):
+        return None
+    if isinstance(value, dict):
+        odd = next((key for key in value if not isinstance(key, JSON_KEYS)), None)
+        if odd is not None:
+            return "%s has a key of type %s; keys of JSON are str" % (at or "the value", type(odd).__name__)
+        parts = [("%s[%r]" % (at, shorten(k, 60) if isinstance(k, str) else k) if at else str(k), v)
+                 for k, v in value.items()]
+    elif isinstance(value, (list, tuple)):
+        parts = [("%s[%d]" % (at, i), v) for i, v in enumerate(value)]
+    else:
+        try:
+            return find_refused(simplify(value), at)
+        except TypeError as e:
+            return "%s: %s" % (at, e) if at else str(e)
+    return next(filter(None, (find_refused(v, k) for k, v in parts)), None)
 
 
 def to_parts(fields):

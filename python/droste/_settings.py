@@ -1,13 +1,14 @@
 """Settings as keyword arguments: the same names as everywhere (docs/configuration.md), with '_' for '-'."""
 from __future__ import annotations
 
+import collections.abc
 import ctypes
 import difflib
 import os
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
 from . import _library, _modal
-from ._values import c_text
+from ._values import c_text, kind_of
 from .errors import ArgumentError
 
 #: of what a zygote is made, as sandboxes of the same are cloned from the same, and an engine has so many kinds of them;
@@ -28,7 +29,7 @@ def exists(name: str) -> bool:
     return name in _library.options
 
 
-def _texts(value: Any) -> Iterator[Any]:
+def _texts(value: Any, word: str) -> Iterator[Any]:
     if isinstance(value, bool):
         yield "yes" if value else "no"
     elif isinstance(value, float):
@@ -41,10 +42,12 @@ def _texts(value: Any) -> Iterator[Any]:
         yield value
     elif isinstance(value, Mapping):
         for name, one in value.items():
-            yield "%s=%s" % (name, next(_texts(one)))
-    else:
+            yield "%s=%s" % (name, next(_texts(one, word)))
+    elif isinstance(value, collections.abc.Iterable):
         for one in value:
-            yield from _texts(one)
+            yield from _texts(one, word)
+    else:
+        raise ArgumentError("%s is %s; a setting is a text, a number, a path, or a list or dict of them" % (word, kind_of(value)))
 
 
 def pairs(settings: Dict[str, Any]) -> List[Tuple[str, Any]]:
@@ -56,7 +59,7 @@ def pairs(settings: Dict[str, Any]) -> List[Tuple[str, Any]]:
     for word, value in settings.items():
         if value is None:
             continue
-        found.extend((check_name(word), text) for text in _texts(value))
+        found.extend((check_name(word), text) for text in _texts(value, word))
     return found
 
 

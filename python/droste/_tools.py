@@ -133,7 +133,7 @@ class Bound:
 
     def begin(self, call: int, arguments: Dict[str, Any]) -> None:
         if not self.tool.is_async and not self.threads and self.engine.loop is None:
-            finish(call, to_json(self.tool.call(arguments)))
+            finish(call, self.written(self.tool.call(arguments)))
             return
         context = (self.context or contextvars.copy_context()).copy()
         context.run(lambda: calling.set(calling.get() + (self.owner,)))
@@ -150,10 +150,13 @@ class Bound:
         quick.droste_tool_on_cancel(call, _on_cancel, None)
         task.add_done_callback(lambda done: self.settle(call, done.result))
 
+    def written(self, result: Any) -> bytes:
+        return to_json(result, "what %s() returned" % self.tool.name)
+
     def settle(self, call: int, result: Callable[[], Any]) -> None:
         """From any thread."""
         try:
-            data = to_json(result())
+            data = self.written(result())
             self.engine.post(lambda: finish(call, data))
         except BaseException as e:
             failure = e

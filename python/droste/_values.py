@@ -1,12 +1,21 @@
 """Python's values as the guest gets them: text and bytes as they are, everything else as JSON."""
 from __future__ import annotations
 
+import collections
+import collections.abc
 import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import ipaddress
 import json
 import keyword
 import math
 import os
-from typing import Any, Optional, Tuple, Union
+import types
+import uuid
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from ._library import ascii_of
 from .errors import ArgumentError
@@ -15,49 +24,176 @@ LEVELS = 50             # of lists and dicts in one another, written as Python
 Data = Union[str, bytes]    # a str of ASCII, or bytes
 
 
+class NotPlain(TypeError):
+    """A value that means nothing in JSON."""
+
+
+class NotText(ArgumentError):
+    """Bytes that are no UTF-8, where only text can be."""
+
+
 def plain(value: Any) -> Any:
-    """What JSON cannot write but means something plain; anything else becomes its str()."""
-    if hasattr(value, "model_dump"):
+    """What JSON cannot write but means something plain, one level of it. Everything else is a NotPlain: no value
+    becomes its repr. Durations are ISO 8601, as pydantic writes them."""
+    if hasattr(value, "model_dump") and not isinstance(value, type):
         return value.model_dump(mode="json")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    if isinstance(value, (set, frozenset)):
-        return list(value)
-    if type(value).__module__.split(".")[0] in ("numpy", "array", "pandas"):
-        for method in ("tolist", "to_dict", "item"):
-            if hasattr(value, method):
-                return getattr(value, method)()
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, datetime.timedelta):
+        return duration(value)
+    if isinstance(value, TEXTS):
+        return str(value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if isinstance(value, (bytes, bytearray)):
-        return bytes(value).decode("utf-8", "replace")
-    return str(value)
+    if type(value).__module__.split(".")[0] in ("numpy", "array", "pandas"):
+        return plain_array(value)
+    if isinstance(value, collections.abc.Mapping):
+        return dict(value)
+    if isinstance(value, collections.abc.Set):
+        return ordered(value)
+    if isinstance(value, LISTS):
+        return list(value)
+    raise NotPlain(type(value).__name__)
 
 
-def finite(value: Any) -> Any:
-    """The same, where NaN and infinities are text, and keys are str."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, dict):
-        return {key if isinstance(key, str) else str(key): finite(v) for key, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(v) for v in value]
-    if isinstance(value, (str, int, bool, type(None))):
-        return value
-    return finite(plain(value))
+TEXTS = (uuid.UUID, decimal.Decimal, fractions.Fraction, ipaddress.IPv4Address, ipaddress.IPv6Address,
+         ipaddress.IPv4Network, ipaddress.IPv6Network)
+LISTS = (tuple, range, collections.deque, collections.UserList, collections.abc.ValuesView)
 
 
-def to_json(value: Any) -> bytes:
-    """Strict JSON."""
+def plain_array(value: Any) -> Any:
+    for method in ("tolist", "to_dict", "item"):
+        if hasattr(value, method):
+            return getattr(value, method)()
+    if type(value).__name__ == "NAType":
+        return None
+    raise NotPlain(type(value).__name__)
+
+
+def ordered(values: Any) -> List[Any]:
+    """The members of a set, in an order that is the same each time where they have one."""
+    try:
+        return sorted(values)
+    except TypeError:
+        return list(values)
+
+
+def duration(value: datetime.timedelta) -> str:
+    """ISO 8601: P1DT2H3.5S."""
+    sign, value = ("-", -value) if value.days < 0 else ("", value)
+    hours, rest = divmod(value.seconds, 3600)
+    minutes, seconds = divmod(rest, 60)
+    fraction = (".%06d" % value.microseconds).rstrip("0") if value.microseconds else ""
+    day = "%dD" % value.days if value.days else ""
+    time = "".join("%d%s" % pair for pair in ((hours, "H"), (minutes, "M")) if pair[0])
+    if seconds or fraction or not (day or time):
+        time += "%d%sS" % (seconds, fraction)
+    return "%sP%s%s" % (sign, day, "T" + time if time else "")
+
+
+def text_if_not_finite(value: float) -> Any:
+    return value if math.isfinite(value) else str(value)
+
+
+class Walk:
+    """Makes of a value what JSON can write, and refuses the rest by its path and type. `convert` does one level of
+    what is not JSON; `number` has the floats."""
+
+    def __init__(self, convert: Callable[[Any], Any] = plain, number: Callable[[float], Any] = text_if_not_finite):
+        self.convert, self.number = convert, number
+
+    def value(self, value: Any, at: str) -> Any:
+        if value is None or isinstance(value, (str, bool, int)):
+            return value
+        if isinstance(value, float):
+            return self.number(value)
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return self.text(bytes(value), at)
+        if isinstance(value, dict):
+            return self.members(value, at, "[%s]")
+        if type(value) in (list, tuple) or isinstance(value, list):
+            return [self.value(v, "%s[%d]" % (at, i)) for i, v in enumerate(value)]
+        made = self.one_level(value, at)
+        if isinstance(made, dict) and not isinstance(value, collections.abc.Mapping):
+            return self.members(made, at, ".%s")        # a dataclass, a model: by its attributes
+        return self.value(made, at)
+
+    def members(self, value: Dict[Any, Any], at: str, form: str) -> Dict[Any, Any]:
+        attribute = form[0] == "."
+        return {self.key(k, at): self.value(v, at + form % (k if attribute else short_repr(k))) for k, v in value.items()}
+
+    def one_level(self, value: Any, at: str) -> Any:
+        try:
+            return self.convert(value)
+        except NotPlain:
+            raise ArgumentError(
+                "%s is %s, which cannot go into a sandbox: give str, bytes, numbers, bool, None, lists, dicts, dataclasses or "
+                "pydantic models" % (at, kind_of(value))) from None
+        except (RecursionError, ArgumentError):
+            raise
+        except Exception as e:
+            raise ArgumentError("%s: Unable to serialize %s as JSON: %s" % (at, type(value).__name__, e)) from e
+
+    def key(self, key: Any, at: str) -> Any:
+        if isinstance(key, float):
+            return self.number(key)
+        if key is None or isinstance(key, (str, bool, int)):
+            return key
+        made = self.text(key, at) if isinstance(key, bytes) else None if isinstance(key, tuple) else self.one_level(
+            key, "a key of " + at)
+        if not isinstance(made, (str, int, float)):
+            raise ArgumentError("%s has a key that is %s; keys are str or numbers" % (at, kind_of(key)))
+        return made
+
+    @staticmethod
+    def text(data: bytes, at: str) -> str:
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            raise NotText("%s is bytes that are no UTF-8, within a value that goes as JSON: give them on their own, or as "
+                          "base64" % at) from None
+
+
+def kind_of(value: Any) -> str:
+    """Its type, in words; never its repr."""
+    if isinstance(value, type):
+        return "the class %s" % value.__qualname__
+    if isinstance(value, types.ModuleType):
+        return "the module %s" % value.__name__
+    kind = type(value)
+    return "of type %s" % (kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else
+                           "%s.%s" % (kind.__module__, kind.__qualname__))
+
+
+def short_repr(key: Any) -> str:
+    text = repr(key) if isinstance(key, (str, int, float, bytes, type(None))) else type(key).__name__
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def for_json(value: Any) -> Any:
+    """`json.dumps(default=…)`."""
+    return Walk.text(bytes(value), "") if isinstance(value, (bytes, bytearray, memoryview)) else plain(value)
+
+
+def to_json(value: Any, at: str = "the value") -> bytes:
+    """Strict JSON. What JSON has no words for is refused, by the path to it that begins with `at`."""
     try:
         try:
-            text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=plain)
-        except (ValueError, TypeError):
-            text = json.dumps(finite(value), allow_nan=False, ensure_ascii=False)
+            text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=for_json)
+        except RecursionError:
+            raise
+        except Exception:      # something that is not JSON: it is converted, or refused by its path
+            text = json.dumps(Walk().value(value, at), allow_nan=False, ensure_ascii=False)
     except RecursionError:
-        raise ArgumentError("a value is nested too deeply for JSON, or contains itself") from None
+        raise ArgumentError("%s is nested too deeply for JSON, or contains itself" % at) from None
+    except ArgumentError:
+        raise
     except ValueError as e:     # an int of thousands of digits
-        raise ArgumentError("a value cannot be written as JSON: %s" % e) from None
+        raise ArgumentError("%s cannot be written as JSON: %s" % (at, e)) from None
     return text.encode("utf-8", "replace")
 
 
@@ -72,13 +208,13 @@ def c_text(value: Any, what: str) -> bytes:
     return data
 
 
-def encode(value: Any) -> Tuple[bytes, Data]:
+def encode(value: Any, at: str = "the value") -> Tuple[bytes, Data]:
     """(kind, data) of droste_session_set."""
     if isinstance(value, str):
         return b"text", value if type(value) is str and value.isascii() else value.encode("utf-8", "replace")
     if isinstance(value, (bytes, bytearray, memoryview)):
         return b"bytes", bytes(value)
-    return b"json", to_json(value)
+    return b"json", to_json(value, at)
 
 
 def memory_of(data: Data) -> Tuple[Union[bytes, int], int]:
@@ -101,9 +237,11 @@ def literal(value: Any, levels: int = LEVELS) -> Optional[str]:
         return float.__repr__(value) if math.isfinite(value) else "float('%s')" % float.__repr__(value)
     if levels == 0:
         return None
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes.__repr__(bytes(value))
     if isinstance(value, dict):
         parts = [part for pair in value.items() for part in pair]
-    elif isinstance(value, (list, tuple, set, frozenset)):
+    elif isinstance(value, (list, tuple)):
         parts = list(value)
     else:
         return literal(plain(value), levels - 1)

@@ -18,7 +18,7 @@ from typing import (Any, Callable, Dict, Generator, List, Mapping, MutableMappin
 from . import _engine, _library, _settings, _tools
 from ._library import lib, quick
 from ._operations import Done, ELSEWHERE, free_result, Operation, Operations
-from ._values import c_text, check_name, Data, encode, literal, memory_of, to_json
+from ._values import c_text, check_name, Data, encode, literal, memory_of, NotText, to_json
 from .errors import ArgumentError, Cancelled, Error, check
 from .result import Result
 
@@ -287,7 +287,7 @@ class Interpreter(Operations):
 
     def set(self, name: str, value: Any) -> Done[None]:
         """Binds a variable: str and bytes as they are, everything else as JSON. May be awaited."""
-        kind, data = encode(value)
+        kind, data = encode(value, check_name(name))
         step = functools.partial(self._start_set, check_name(name).encode(), kind, data)
         self._refuse_own_tools()
         with self._lock:
@@ -359,8 +359,7 @@ class Interpreter(Operations):
                     self._sent[name] = type(value), value
                 lines.append("%s = _input_%s" % (name, name))
                 continue
-            data = b"" if isinstance(value, (str, bytes, int, float, type(None))) else to_json(value)
-            text = literal(value) if len(data) < LARGE else None
+            data, text = _written(name, value)
             if text is None:
                 steps.append(functools.partial(self._start_set, name.encode(), b"json", data))
             else:
@@ -392,6 +391,21 @@ class Interpreter(Operations):
         if schema != self._expected:
             check(quick.droste_session_expect(self._session, schema, self._err), self._error)
             self._expected = schema
+
+
+def _written(name: str, value: Any) -> Tuple[bytes, Optional[str]]:
+    """A variable's value as JSON, and as Python where it is small and that reads it."""
+    if isinstance(value, (str, bytes, int, float, type(None))):
+        return b"", literal(value)
+    try:
+        data = to_json(value, name)
+    except NotText:                     # bytes within it: Python can write them
+        text = literal(value)
+        if text is None or len(text) >= LARGE:
+            raise
+        return b"", text
+    return data, literal(value) if len(data) < LARGE else None
+
 
 def _close(engine: "_engine.Engine", session: Optional[int], offered: Dict[str, Tuple[Any, _tools.Bound]],
            numbers: List[int]) -> None:

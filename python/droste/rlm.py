@@ -171,7 +171,7 @@ class _Run:
         if isinstance(self.context, os.PathLike):
             request.context = c_text(self.context, "a path")
         elif self.context is not None:
-            request.kind, data = encode(self.context)
+            request.kind, data = encode(self.context, "context")
             request.data, request.len = memory_of(data)
         if self.resume is not None:
             request.resume = c_text(self.resume, "a run's name")
@@ -285,7 +285,7 @@ class RLM:
         self.model_name = model if isinstance(model, str) else getattr(model, "__name__", None) or (
             type(model).__name__ if model is not None else os.environ.get("DROSTE_MODEL", ""))
         self._tools = _tools.collect({**seeds.tools, **_tools.collect(tools)})
-        self._tool_data = {name: to_json(value) for name, value in {**seeds.data, **(tool_data or {})}.items()}
+        self._tool_data = {name: to_json(value, name) for name, value in {**seeds.data, **(tool_data or {})}.items()}
         self._tool_source = {name: code.encode() for name, code in {**seeds.source, **(tool_source or {})}.items()}
         self._tool_threads = tool_threads
         self._progress = seeds.verbose or progress

@@ -1,10 +1,16 @@
 """What values become on their way into the sandbox: of any kind, size and shape."""
 import array
+import asyncio
+import collections
 import dataclasses
+import datetime
 import decimal
 import enum
 import math
 import pathlib
+import re
+import types
+import uuid
 import zlib
 
 import pytest
@@ -27,6 +33,22 @@ class Count(enum.IntEnum):
     TWO = 2
 
 
+class Plain(enum.Enum):
+    KIND = "kind"
+
+
+class Uncopyable(list):
+    def __deepcopy__(self, memo):
+        raise TypeError("not copied")
+
+
+Pair = collections.namedtuple("Pair", "a b")
+
+
+class Doc:
+    """An object of the program's own, whose repr says nothing."""
+
+
 @dataclasses.dataclass
 class Point:
     x: int
@@ -43,13 +65,101 @@ class Pydantic:
     (bytearray(b"\xfe" * 20000), b"\xfe" * 20000), ((1, (2,)), [1, [2]]), (frozenset([3]), [3]),
     (pathlib.Path("/x"), "/x"), ({"k": {1: None, 2.5: True}}, {"k": {1: None, 2.5: True}}),
     (Point(1, [Point(2)]), {"x": 1, "inner": [{"x": 2, "inner": None}]}), (Pydantic(), {"mode": "json"}),
-    (array.array("d", [1.5, 2]), [1.5, 2.0]), (decimal.Decimal("1.50"), "1.50"), (object, str(object)),
+    (array.array("d", [1.5, 2]), [1.5, 2.0]), (decimal.Decimal("1.50"), "1.50"), (collections.deque([1]), [1]),
+    (Plain.KIND, "kind"), (datetime.datetime(2026, 1, 2, 3), "2026-01-02T03:00:00"), (datetime.date(2026, 1, 2), "2026-01-02"),
+    (datetime.timedelta(days=1, hours=2, seconds=3.5), "P1DT2H3.5S"), (-datetime.timedelta(seconds=1), "-PT1S"),
+    (datetime.timedelta(0), "PT0S"), (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"), ({3, 1, 2}, [1, 2, 3]),
+    (types.MappingProxyType({"k": 1}), {"k": 1}), ({}.keys(), []), (range(3), [0, 1, 2]), ([b"\xff"], [b"\xff"]),
+    (Point(1, Uncopyable([2])), {"x": 1, "inner": [2]}), (Pair(1, 2), [1, 2]),
     (10 ** 5000, 10 ** 5000), (-(10 ** 5000), -(10 ** 5000)), (-math.inf, -math.inf), ("\ud800", "\ud800"),
 ], ids=lambda value: "")
 def test_a_small_value_is_what_it_was(interp, value, seen):
     """Subclasses of str and int, bytes of every kind, keys that are no str, numbers of any length."""
     text = hex(seen) if isinstance(seen, int) else "float('%s')" % seen if isinstance(seen, float) else repr(seen)
     assert interp.execute("type(v) is type(%s) and v == %s" % (text, text), {"v": value}).echo == "True"
+
+
+REFUSED = {
+    "an object": (Doc(), r"{} is of type [\w.]*Doc, "), "a class": (Doc, r"{} is the class Doc"),
+    "within": ({"rows": [1, {"doc": Doc()}]}, r"{}\['rows'\]\[1\]\['doc'\] is of type [\w.]*Doc"),
+    "an attribute": ([Point(1, Point(2, Doc()))], r"{}\[0\].inner.inner is of type [\w.]*Doc"),
+    "a function": ([len], r"{}\[0\] is of type builtin_function"), "a module": ([math], r"{}\[0\] is the module math"),
+    "a pattern": ([re.compile("x")], r"{}\[0\] is of type re.Pattern"), "an exception": ([ValueError("x")], r"{}\[0\] is of type ValueError"),
+    "a generator": ((i for i in "ab"), r"{} is of type generator"), "a key": ([{(1, 2): 3}], r"{}\[0\] has a key that is of type tuple"),
+    "bytes": (["x" * 20000, b"\xff"], r"{}\[1\] is bytes that are no UTF-8"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_means_nothing_in_the_sandbox_is_refused_by_its_path(interp, what):
+    """As a variable, a set value, a tool's result, a run's context and its tools' data; never as its repr."""
+    value, words = REFUSED[what]
+    asked = []
+
+    def model(messages):
+        asked.append(messages)
+        return "FINAL(1)"
+
+    with pytest.raises(droste.ArgumentError, match="^" + words.format("v")):
+        interp.execute("v", {"v": value})
+    with pytest.raises(droste.ArgumentError, match="^" + words.format("v")):
+        interp.set("v", value)
+    with pytest.raises(droste.ArgumentError, match="^" + words.format("context")):
+        RLM(model).run("q", value)
+    with pytest.raises(droste.ArgumentError, match="^" + words.format("context")):
+        next(RLM(model).stream("q", value))
+    with pytest.raises(droste.ArgumentError, match="^" + words.format("context")):
+        asyncio.run(RLM(model).arun("q", value))
+    with pytest.raises(droste.ArgumentError, match="^" + words.format("data")):
+        RLM(model, tool_data={"data": value})
+    interp.tools["f"] = lambda: value
+    result = interp.execute("f()")
+    assert result.status == "error" and re.search(words.format(r"what f\(\) returned"), result.error.message), result.error
+    del interp.tools["f"]
+    assert interp.execute("1 + 1").echo == "2" and not asked
+
+
+def test_a_completion_and_a_rollout_refuse_it_too():
+    """By rlm's own name for a run, and in a REPL for training."""
+    from droste.training import ReplBackend
+
+    async def rollout():
+        backend = ReplBackend()
+        await backend.start()
+        try:
+            await backend.load_context({"d": Doc()})
+        finally:
+            await backend.stop()
+
+    with pytest.raises(droste.ArgumentError, match=r"context\['d'\] is of type [\w.]*Doc"):
+        RLM(lambda messages: "FINAL(1)").completion({"d": Doc()})
+    with pytest.raises(droste.ArgumentError, match=r"context_0\['d'\] is of type [\w.]*Doc"):
+        asyncio.run(rollout())
+
+
+def test_a_setting_that_is_an_object_is_refused():
+    """By the setting's name; the twin is a path."""
+    for value in (Doc(), [Doc()], {"NAME": Doc()}):
+        with pytest.raises(droste.ArgumentError, match=r"env_var is of type [\w.]*Doc"):
+            Interpreter(env_var=value)
+    with Interpreter(env_var={"NAME": "text"}) as interp:
+        assert interp.execute("import os; os.environ['NAME']").echo == "'text'"
+
+
+@pytest.mark.parametrize("code, words", [
+    ("SUBMIT(rows=[1, {'d': D()}])", r"rows\[1\]\['d'\]: a value of type D is not JSON"),
+    ("FINAL({(1, 2): 3})", "answer has a key of type tuple"),
+    ("answer['content'] = D(); answer['ready'] = True", "answer: a value of type D"),
+    ("rlm_query('q', context=[D()])", r"context\[0\]: a value of type D"),
+    ("f(rows=[D()])", r"rows\[0\]: a value of type D"),
+])
+def test_code_hears_what_it_cannot_submit_or_give(interp, code, words):
+    """By its path and type, as an error of the cell; the same of JSON is taken."""
+    interp.tools["f"] = lambda rows: len(rows)
+    result = interp.execute("class D: pass\n" + code)
+    assert result.status == "error" and result.error.type == "TypeError" and re.search(words, result.error.message), result.error
+    assert interp.execute("f(rows=[1, 2])").echo == "2" and interp.execute("SUBMIT(rows=[{'d': 1}])").rows == [{"d": 1}]
+    del interp.tools["f"]
 
 
 def test_numpy_and_pandas_are_lists_and_dicts(interp):

@@ -1,6 +1,7 @@
 """The parts of the guest that need no sandbox: parts, JSON, summaries, cells, values."""
 import ast
 import json
+import re
 import os
 import pathlib
 import signal
@@ -252,18 +253,33 @@ class NoText:
 
 
 def test_an_answer_that_cannot_be_asked_is_none(guest):
+    """A value whose truth cannot be asked is not ready."""
     guest.session.namespace["answer"] = {"content": "x", "ready": NoTruth()}
-    assert guest.answer_field() is None
+    assert guest.answer_field() == (None, None)
 
 
-def test_an_answer_counts_once_and_is_always_json(guest):
+def test_an_answer_counts_once(guest):
+    """It is submitted as it is, and not again by the next cell."""
+    for content in ("x", 3, [None], {"k": 1.5}):
+        guest.session.namespace["answer"] = {"content": content, "ready": True}
+        submitted, refusal = guest.answer_field()
+        assert json.loads(b"".join(submitted)) == {"answer": content} and refusal is None
+        assert guest.answer_field() == (None, None)
+
+
+def test_an_answer_that_is_not_json_is_an_error_once(guest):
+    """It does not become its repr, whatever it is: the cell fails, and says of which type it was."""
     deep = []
     for _ in range(100000):
         deep = [deep]
-    for content in ("x", b"bytes", float("nan"), "\ud800", NoText(), deep):
+    refused = {"bytes": b"bytes", "NaN": float("nan"), "surrogate": "\ud800", "type NoText": NoText(), "recursion": deep,
+               r"answer\['rows'\]\[1\]: a value of type object": {"rows": [1, object()]},
+               "answer has a key of type tuple": {(1, 2): 3}}
+    for words, content in refused.items():
         guest.session.namespace["answer"] = {"content": content, "ready": True}
-        assert "answer" in json.loads(b"".join(guest.answer_field()))
-        assert guest.answer_field() is None
+        submitted, refusal = guest.answer_field()
+        assert submitted is None and re.search(words, str(refusal)), refusal
+        assert guest.answer_field() == (None, None)
     while deep:
         deep = deep[0]
 
