@@ -2,6 +2,7 @@
 started by libdroste; the package `modal` is needed here only for images that are objects of it."""
 from __future__ import annotations
 
+import concurrent.futures
 import importlib.util
 import os
 import sys
@@ -25,13 +26,18 @@ def prepare(settings: Dict[str, Any]) -> Dict[str, Any]:
     return {**settings, "image": _built(image, settings.get("app_name") or settings.get("app-name") or APP)}
 
 
+def _build(given: Any, app: str) -> None:
+    import modal  # type: ignore
+    given.build(modal.App.lookup(app, create_if_missing=True))
+
+
 def _built(given: Any, app: str) -> Callable[[], str]:
     def identity() -> str:
         try:
             return given.object_id
         except AttributeError:      # nobody has built it yet
-            import modal  # type: ignore
-            given.build(modal.App.lookup(app, create_if_missing=True))
+            with concurrent.futures.ThreadPoolExecutor(1) as thread:    # the SDK warns of a wait where a loop runs
+                thread.submit(_build, given, app).result()
             return given.object_id
     return identity
 

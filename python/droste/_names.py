@@ -6,7 +6,7 @@ import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from .errors import ArgumentError, UnsupportedError
-from . import _daytona, _modal, _settings
+from . import _kwargs
 
 #: backend: the provider's word in a model's name, the settings of its key and its server
 BACKENDS: Dict[str, Tuple[str, str, str]] = {
@@ -147,26 +147,9 @@ def _take_compaction(settings: Dict[str, Any]) -> None:
         settings["compaction"] = share if settings["compaction"] else None
 
 
-#: of environment_kwargs: what is a setting here
-ENVIRONMENT_SETTINGS = {
-    "timeout": "timeout", "setup_code": "setup-code", "execute_timeout": "execute-timeout", "cell_timeout": "execute-timeout",
-    "execute_timeout_s": "execute-timeout", "execute_timeout_cap_s": "execute-timeout-cap",
-    "broker_timeout_s": "broker-timeout", "volume_name": "volume-name", "image": "image", "subprocess_timeout_s": "execute-timeout",
-    "proxy_http_timeout_s": "broker-timeout",
-}
-#: what an environment has by default where the program names it
-ENVIRONMENT_DEFAULTS = {"docker": {"execute-timeout": 120.0, "broker-timeout": 60.0}}
-#: those that this version has
-HERE = (None, "local", "docker", "daytona", "modal")
-#: what only an environment elsewhere can have; of no meaning where the program runs locally instead
-ELSEWHERE = frozenset(("app_name", "image", "name", "docker_image", "timeout_minutes", "network_access", "api_key", "target", "cpu",
-                       "memory", "disk", "auto_stop_interval", "proxy_http_timeout_s", "secret_name", "app", "secrets",
-                       "subprocess_timeout_s"))
-INJECTED = ("context_payload", "lm_handler_address", "subcall_fn", "depth", "persistent")
-
-
 def _take_environment(settings: Dict[str, Any], names: Names) -> None:
     wanted, kwargs = settings.pop("environment", None), dict(settings.pop("environment_kwargs", None) or {})
+    navigator = settings.pop("_navigator", False)
     from . import environments
     if wanted is not None and wanted in environments.registry:
         names.environment, names.environment_kwargs = wanted, kwargs
@@ -174,24 +157,12 @@ def _take_environment(settings: Dict[str, Any], names: Names) -> None:
     name = environment_name(wanted)
     if name is not None:
         settings["env"] = name
-    for word in INJECTED:
-        kwargs.pop(word, None)
-    roots = kwargs.pop("allowed_import_roots", None)
-    if roots is not None:
-        settings["rules"], settings["allow-import"] = True, sorted(roots)
-    if name == "daytona":
-        kwargs = _daytona.environment(kwargs, settings)
-    if name == "modal":
-        _modal.take(kwargs)
-    for word, value in kwargs.items():
-        if name in (None, "local") and word in ELSEWHERE and wanted not in (None, "local"):
-            continue        # the program was written for elsewhere
-        setting = ENVIRONMENT_SETTINGS.get(word, word.replace("_", "-"))
-        if not _settings.exists(setting):
-            if name not in HERE:
-                continue    # the environment itself is refused, by name, when it is opened
-            raise ArgumentError("environment_kwargs has %r, which the environment %r does not know" % (word, name or "local"))
-        settings[setting] = value
-    for setting, value in ENVIRONMENT_DEFAULTS.get(name or "", {}).items():
-        if setting.replace("-", "_") not in settings:
-            settings.setdefault(setting, value)
+    said = {word.replace("_", "-"): word for word in settings}
+    for setting, value in _kwargs.take(wanted, name, kwargs, navigator, frozenset(said)).items():
+        word = said.get(setting.replace("_", "-"))
+        if word is None:
+            settings[setting] = value
+        elif word == "timeout":     # of the run, and of its sandbox
+            settings[word] = min(filter(None, (settings[word], value)), default=0)
+        elif settings[word] != value:
+            raise ArgumentError("RLM(%s=%r) and environment_kwargs, by which it is %r, say different things" % (word, settings[word], value))

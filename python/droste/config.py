@@ -1,4 +1,4 @@
-"""RLMs from a configuration object, by the names of agentic-codebase-navigator."""
+"""RLMs from a configuration object, by the names and with the defaults of agentic-codebase-navigator."""
 from __future__ import annotations
 
 import dataclasses
@@ -19,18 +19,19 @@ class LLMConfig:
 
 @dataclasses.dataclass
 class EnvironmentConfig:
-    """Where code runs."""
+    """Where code runs. `local` has navigator's rules over imports, built-ins and files, its limits (30 seconds for a cell, at most 300;
+    30 for a call), and `setup_code` before each execution; so has `docker` its limits (120 and 60) and its `setup_code`."""
     environment: str = "local"
     environment_kwargs: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
 class RLMConfig:
-    """All of it. What is not said is Droste's own default."""
+    """All of it. `rlm_kwargs` are further arguments of `RLM`, which only Droste has."""
     llm: Optional[LLMConfig] = None
     env: EnvironmentConfig = dataclasses.field(default_factory=EnvironmentConfig)
-    max_depth: Optional[int] = None
-    max_iterations: Optional[int] = None
+    max_depth: int = 1
+    max_iterations: int = 30
     verbose: bool = False
     rlm_kwargs: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -38,11 +39,9 @@ class RLMConfig:
 def create_rlm_from_config(config: RLMConfig) -> RLM:
     """The RLM that the configuration describes."""
     given: Dict[str, Any] = dict(config.rlm_kwargs, environment=config.env.environment,
-                                 environment_kwargs=config.env.environment_kwargs, verbose=config.verbose)
+                                 environment_kwargs=config.env.environment_kwargs, verbose=config.verbose,
+                                 max_depth=config.max_depth, max_iterations=config.max_iterations, _navigator=True)
     if config.llm is not None:
         kwargs: Mapping[str, Any] = config.llm.backend_kwargs
         given.update(backend=config.llm.backend, backend_kwargs={"model_name": config.llm.model_name, **kwargs})
-    for name in ("max_depth", "max_iterations"):
-        if getattr(config, name) is not None:
-            given[name] = getattr(config, name)
     return RLM(**given)

@@ -1,19 +1,13 @@
-"""The Python package on --env modal: images of Modal's as objects, and the pages' Modal examples unchanged. It runs in the
-environment that has the SDK: so the bridge does too, without being told."""
+"""The Python package on --env modal: images of Modal's as objects. It runs in the environment that has the SDK: so the bridge does
+too, without being told. (tests/seeds runs the pages' Modal examples.)"""
 import os
 import subprocess
-import sys
 
 import pytest
 
 import modal_fake
 
 pytestmark = pytest.mark.skipif(modal_fake.missing() is not None, reason=str(modal_fake.missing()))
-sys.path.insert(0, os.path.join(modal_fake.ROOT, "tests", "seeds"))
-
-import blocks       # noqa: E402
-
-PAGES = os.path.join(os.path.dirname(modal_fake.ROOT), "shared", "seeds")
 
 
 @pytest.fixture(scope="module")
@@ -93,43 +87,3 @@ except droste.UnsupportedError as e:
     made = fake.sandboxes()[-1]
     assert (made["definition"]["timeoutSecs"], made["definition"]["idleTimeoutSecs"]) == (99, 44)
     assert made["image"][-1].endswith("attrs") and "fleet" in fake.apps()
-
-
-def programs():
-    """(page, number, code) of the two pages that are about Modal."""
-    for page in ("000_4a02e47144fed90c.txt", "003_eec09ea4680a38fd.txt"):
-        path = os.path.join(PAGES, page)
-        if not os.path.exists(path):
-            continue
-        with open(path) as file:
-            text = file.read()
-        found = [(h, code) for h, language, code in blocks.fenced(text) if language == "python"] or list(blocks.flattened(text))
-        for number, (_, code) in enumerate(found, 1):
-            yield page[:3], number, code
-
-
-PROGRAMS = list(programs())
-
-
-def test_the_pages_are_there():
-    if not PROGRAMS:
-        pytest.skip("the folder shared/seeds is not beside this checkout")
-    assert len(PROGRAMS) == 7
-
-
-@pytest.mark.parametrize("page, number, code", PROGRAMS, ids=["%s-%d" % p[:2] for p in PROGRAMS])
-def test_a_block_runs_unchanged(fake, tmp_path, page, number, code):
-    """After droste.compat.activate(), in sandboxes of the fake; what a comment behind a print says is printed. Where a page makes an
-    RLM and does no more with it, its model is asked for once."""
-    if not fake.isolated:
-        pytest.skip("only root can give the fake's sandboxes a /data")
-    (tmp_path / "scripts").mkdir()
-    (tmp_path / "scripts" / "analysis.py").write_text("SUBMIT(total=sum(range(5)))\n")
-    first = {"000": "from fleet_rlm import ModalInterpreter\n", "003": "from rlm import RLM\n"}[page]
-    last = "\nprint(type(rlm).__module__)\n" if "rlm = RLM(" in code else ""
-    before = len(fake.sandboxes())
-    said = python(fake, "import droste.compat\ndroste.compat.activate()\n" + first + code + last, tmp_path, OPENAI_API_KEY="none")
-    wanted = blocks.expected(code)
-    assert [eval(line) for line in said.splitlines()[:len(wanted)]] == [eval(line) for line in wanted]
-    assert last or len(fake.sandboxes()) > before
-    assert not last or said.splitlines()[-1] == "droste.rlm"

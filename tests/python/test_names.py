@@ -121,26 +121,30 @@ def test_the_planner_comes_from_variables(monkeypatch, locally, tmp_path):
         droste.configure_planner_from_env()
 
 
-def test_a_configuration_makes_an_rlm():
+NAVIGATOR = {"env": "local", "rules": "yes", "setup-each": "yes", "execute-timeout": "30", "execute-timeout-cap": "300", "broker-timeout": "30",
+             "python": sys.executable, "max-recursion-depth": "0", "max-iterations": "30"}
+
+
+def test_a_configuration_makes_an_rlm(tmp_path):
+    """With what navigator's page has by default: the rules, 30 seconds of 300, setup code before each execution, the program's Python."""
     rlm = create_rlm_from_config(RLMConfig(
         llm=LLMConfig(backend="openai", model_name="gpt-4"),
         env=EnvironmentConfig(environment="local", environment_kwargs={
-            "execute_timeout_s": 30.0, "broker_timeout_s": 30.0, "allowed_import_roots": {"/custom/modules"},
+            "execute_timeout_s": 20.0, "broker_timeout_s": 40.0, "allowed_import_roots": {str(tmp_path)},
             "setup_code": "import math"})))
-    assert dict(rlm._pairs) == {
-        "model": "openai/gpt-4", "env": "local", "rules": "yes", "allow-import": "/custom/modules", "execute-timeout": "30",
-        "broker-timeout": "30", "setup-code": "import math"}
+    assert dict(rlm._pairs) == {**NAVIGATOR, "model": "openai/gpt-4", "allow-import": str(tmp_path), "standard-imports": "yes",
+                                "execute-timeout": "20", "broker-timeout": "40", "setup-code": "import math"}
 
 
 def test_a_configurations_limits_are_the_rlms():
-    """Also what only Droste has; what is not said is Droste's own default."""
+    """Also what only Droste has; what is not said is as navigator has it."""
     rlm = create_rlm_from_config(RLMConfig(
         llm=LLMConfig(backend="anthropic", model_name="m", backend_kwargs={"api_key": "k"}), max_depth=3, max_iterations=5, verbose=True,
         rlm_kwargs={"custom_tools": {"f": len}, "memory": "1G"}))
-    assert dict(rlm._pairs) == {"model": "anthropic/m", "anthropic-api-key": "k", "env": "local", "max-recursion-depth": "2",
+    assert dict(rlm._pairs) == {**NAVIGATOR, "model": "anthropic/m", "anthropic-api-key": "k", "max-recursion-depth": "2",
                                 "max-iterations": "5", "memory": "1G"}
     assert list(rlm._tools) == ["f"] and rlm._progress is True
-    assert dict(create_rlm_from_config(RLMConfig())._pairs) == {"env": "local"}
+    assert dict(create_rlm_from_config(RLMConfig())._pairs) == NAVIGATOR
 
 
 def test_an_environment_elsewhere_is_refused_when_it_runs(monkeypatch):
