@@ -281,7 +281,12 @@ class Models:
     def __init__(self) -> None:
         self.functions: Dict[int, Callable[..., Any]] = {}
         self.contexts: Dict[int, contextvars.Context] = {}      # within asyncio: of who runs the code that asks
+        self.tasks: Dict[Any, int] = {}     # those of a running loop, with the numbers of their functions
         self.lock = threading.RLock()
+
+    def on_loop(self, numbers: List[int]) -> List[str]:
+        """The models under way, of these numbers, that are coroutines of a running loop."""
+        return ["the model '%s'" % getattr(self.functions.get(n), "__name__", n) for n in list(self.tasks.values()) if n in numbers]
 
     def add(self, function: Callable[..., Any]) -> int:
         with self.lock:

@@ -77,6 +77,8 @@ def ask(engine: "_engine.Engine", messages: Any, count: int, call: int) -> None:
     loop = engine.running_loop()
     if loop is not None:
         task = context.run(loop.create_task, function(said, **extra))
+        _engine.models.tasks[task] = number
+        task.add_done_callback(_engine.models.tasks.pop)
         task.add_done_callback(lambda t: _settle(engine, call, t.result))
     else:
         future = _engine.helper().run(function(said, **extra), context)

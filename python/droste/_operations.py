@@ -9,11 +9,12 @@ import asyncio
 import collections
 import contextvars
 import ctypes
+import warnings
 import weakref
 from asyncio import _get_running_loop  # type: ignore
 from typing import Any, Callable, Deque, Generator, Generic, List, Optional, TypeVar
 
-from . import _engine, _library
+from . import _engine, _library, _tools
 from ._library import lib, quick
 from .errors import Cancelled, CellFailed, Error, check, of
 from .result import Result
@@ -40,11 +41,24 @@ def free_result(handle: Optional[int]) -> None:
         quick.droste_result_free(handle)
 
 
-class Operation:
-    """Steps, one after the other, on a loop of asyncio. A step starts something in the C library."""
+def settle(future: "asyncio.Future[Any]", failure: Optional[BaseException] = None) -> None:
+    """Ends a future, also that of a loop which was closed, where nothing can be called back."""
+    try:
+        if failure is None:
+            future.set_result(None)
+        else:
+            future.set_exception(failure)
+    except RuntimeError:
+        if not future.get_loop().is_closed():
+            raise
 
-    def __init__(self, owner: "Operations", steps: List[Callable[[], int]]):
-        self.owner, self.steps = owner, collections.deque(steps)
+
+class Operation:
+    """Steps, one after the other, on a loop of asyncio. A step starts something in the C library. That of a cell has the
+    cell's `code`, and a warning where it fails and its result is never read."""
+
+    def __init__(self, owner: "Operations", steps: List[Callable[[], int]], code: Optional[str] = None):
+        self.owner, self.steps, self.code = owner, collections.deque(steps), code
         self.future = owner._engine.loop.create_future()  # type: ignore
         self.future.add_done_callback(self._settled)
         self.context = contextvars.copy_context()
@@ -64,18 +78,39 @@ class Operation:
         return Cancelled(OPENING_CANCELLED) if self.future.cancelled() else self.future.exception()
 
     async def wait(self) -> None:
+        self.code = None        # it is read
+        if not self.future.done():
+            self.owner._refuse_own_tools()
         await self.future
 
     def finish(self) -> int:
-        """The result's handle; waits where somebody could not."""
+        """The result's handle; waits where it is read without `await`."""
+        self.code = None
         if not self.future.done():
+            self.owner._refuse_own_tools()
             self.owner._wait_here(self)
         self.future.result()
         handle, self.handle = self.handle, None
         return handle  # type: ignore
 
     def __del__(self) -> None:
-        free_result(self.handle)
+        handle, self.handle = self.handle, None
+        if self.code is not None and self.future.done() and not self.future.cancelled():
+            failure = self.future.exception()
+            result = Result(handle) if handle else None
+            if failure is None and result is not None and not result.ok:
+                failure = CellFailed(str(result.error or result.status))
+            if failure is not None and not isinstance(failure, Cancelled):
+                warnings.warn("a cell failed, and its result was never read: %s (the cell: %s)"
+                              % (failure, _beginning(self.code)), RuntimeWarning, stacklevel=2)
+            return      # the result frees the handle
+        free_result(handle)
+
+
+def _beginning(code: str) -> str:
+    """The first line with something in it, not too long."""
+    line = next((line for line in code.splitlines() if line.strip()), "").strip()
+    return repr(line if len(line) <= 60 else line[:60] + "...")
 
 
 class Operations:
@@ -94,6 +129,14 @@ class Operations:
         self._out = ctypes.c_void_p()
         self._out_ref = ctypes.byref(self._out)
         self._id = 0
+
+    def _refuse_own_tools(self) -> None:
+        if self._id in _tools.calling.get():
+            raise Error("a tool cannot use the session whose code called it: each would wait for the other")
+
+    def _runs_on_loop(self) -> List[str]:
+        """The coroutines (tools, models) that the session's code waits for and that run on its event loop."""
+        return []
 
     def _use_context(self, context: contextvars.Context) -> None:
         """An operation begins: what it calls in this program runs in its context."""
@@ -180,14 +223,14 @@ class Operations:
 
     # -- within asyncio: operations, one after the other
 
-    def _enqueue(self, steps: List[Callable[[], int]]) -> Operation:
+    def _enqueue(self, steps: List[Callable[[], int]], code: Optional[str] = None) -> Operation:
         running = _get_running_loop()
         loop = self._engine.loop
         if running is not loop and loop.is_running():
             raise Error(ELSEWHERE)
         if loop.is_closed():
             raise Error("the event loop that this interpreter belongs to is closed; make a new one")
-        operation = Operation(self, steps)
+        operation = Operation(self, steps, code)
         self._queue.append(operation)
         self._advance()
         return operation
@@ -212,7 +255,7 @@ class Operations:
             return True
         self._forget_sent()
         if not operation.future.done():
-            operation.future.set_exception(of(self._error))
+            settle(operation.future, of(self._error))
         return False
 
     def _step_done(self, handle: Optional[int], failure: Optional[Error]) -> None:
@@ -222,7 +265,7 @@ class Operations:
             self._forget_sent()
         elif failure is not None:
             self._forget_sent()
-            operation.future.set_exception(failure)
+            settle(operation.future, failure)
         elif operation.steps:
             try:
                 self._check_step(handle)
@@ -230,10 +273,10 @@ class Operations:
                 if not self._step(operation):
                     self._current = None
             except Error as e:
-                operation.future.set_exception(e)
+                settle(operation.future, e)
         else:
             operation.handle = handle
-            operation.future.set_result(None)
+            settle(operation.future)
         if operation is not None and operation is self._opening and operation.failure is not None:
             self._drop_operations(operation.failure)    # no cell runs in a session that was not made ready
         self._advance()
@@ -244,11 +287,28 @@ class Operations:
             quick.droste_session_interrupt(self._session)
             self._engine.kick()
 
+    def _pending(self) -> List[Operation]:
+        """What was submitted and has not ended, in order; not the opening."""
+        submitted = ([self._current] if self._current else []) + list(self._queue)
+        return [o for o in submitted if o is not self._opening and not o.future.done()]
+
+    def _finish_pending_here(self) -> None:
+        pending = self._pending()
+        while pending:
+            self._wait_here(pending[-1])
+            pending = self._pending()
+
     def _wait_here(self, operation: Operation) -> None:
-        """Blocks for its end, for somebody who did not await it, as in a notebook."""
+        """Blocks for its end, where it is read without `await`, as in a notebook."""
         if self._engine.loop.is_running() and _get_running_loop() is not self._engine.loop:
             raise Error("the cell is under way on an event loop of another thread; await it there")
         engine = self._engine
+        if engine.inside:
+            raise Error("what the engine calls (a tool, on_output) cannot wait for a result: await it elsewhere")
+        waiting_for = self._runs_on_loop()
+        if waiting_for:
+            raise Error("the session's code waits for %s, which runs on this event loop, and reading the result without `await` "
+                        "stops the loop: each would wait for the other; await the result" % ", ".join(waiting_for))
         with engine.lock:
             try:
                 engine.inside = engine.held_up = True
@@ -270,8 +330,10 @@ class Operations:
         self._queue.clear()
         self._current = None
         for operation in waiting:
-            if not operation.future.done() and not operation.future.get_loop().is_closed():
-                operation.future.set_exception(why)
+            if not operation.future.done():
+                settle(operation.future, why)
+                if operation.code is not None and isinstance(why, Cancelled):
+                    operation.future.exception()    # asyncio need not tell of it
 
 
 _told: "weakref.WeakValueDictionary[int, Operations]" = weakref.WeakValueDictionary()

@@ -7,6 +7,7 @@ sync tool runs in a thread and an async one as a task of the loop.
 """
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import inspect
 import json
@@ -136,7 +137,8 @@ class Bound:
             finish(call, self.written(self.tool.call(arguments)))
             return
         context = (self.context or contextvars.copy_context()).copy()
-        context.run(lambda: calling.set(calling.get() + (self.owner,)))
+        if self.owner:
+            context.run(lambda: calling.set(calling.get() + (self.owner,)))
         if not self.tool.is_async:
             _engine.executor("tools").submit(
                 self.settle, call, lambda: context.run(self.tool.call, arguments))
@@ -146,7 +148,7 @@ class Bound:
             task = context.run(loop.create_task, self.tool.call(arguments))
         else:
             task = _engine.helper().run(self.tool.call(arguments), context)  # type: ignore
-        _running[call] = task
+        _running[call] = task, self
         quick.droste_tool_on_cancel(call, _on_cancel, None)
         task.add_done_callback(lambda done: self.settle(call, done.result))
 
@@ -166,7 +168,13 @@ class Bound:
 #: the sessions whose code waits for this
 calling: "contextvars.ContextVar[typing.Tuple[int, ...]]" = contextvars.ContextVar("calling", default=())
 _bound: Dict[int, Bound] = {}
-_running: Dict[int, Any] = {}       # tasks, by their calls
+_running: Dict[int, typing.Tuple[Any, Bound]] = {}      # tasks, by their calls
+
+
+def on_loop(owner: int) -> List[str]:
+    """The tools under way for a session that are coroutines of a running loop."""
+    return ["the tool '%s'" % bound.tool.name for task, bound in list(_running.values())
+            if bound.owner == owner and isinstance(task, asyncio.Task) and not task.done()]
 
 
 def finish(call: int, data: bytes) -> None:
@@ -186,9 +194,9 @@ def fail(call: int, failure: BaseException) -> None:
 @_library.CancelFn
 def _on_cancel(arg: int, call: int) -> None:
     """Nobody waits any more; the task's end answers the call."""
-    task = _running.get(call)
-    if task is not None:
-        task.cancel()
+    found = _running.get(call)
+    if found is not None:
+        found[0].cancel()
 
 
 @_library.ToolFn

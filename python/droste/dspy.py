@@ -36,6 +36,12 @@ class _Blocking(Interpreter):
     _may_be_async = False
     _kind = "DrosteInterpreter"
 
+    def start(self) -> Any:
+        """As `Interpreter.start`; but for dspy a session that has ended is never silently another one."""
+        if self._closed:
+            raise Error("the interpreter was shut down; make a new one")
+        return super().start()
+
 
 def _raise_as_runtime_error(function: Callable[..., Any]) -> Callable[..., Any]:
     """A tool whose exceptions are RuntimeErrors in the sandbox, as in dspy's own interpreters."""

@@ -15,7 +15,7 @@ from asyncio import _get_running_loop  # type: ignore
 from typing import (Any, Callable, Dict, Generator, List, Mapping, MutableMapping, Optional, Sequence, Tuple, Type,
                     Union)
 
-from . import _engine, _library, _settings, _tools
+from . import _closing, _engine, _library, _settings, _tools
 from ._library import lib, quick
 from ._operations import Done, ELSEWHERE, free_result, Operation, Operations
 from ._values import c_text, check_name, Data, encode, literal, memory_of, NotText, to_json
@@ -57,6 +57,9 @@ class Interpreter(Operations):
     `execute_timeout`, `preload`, `read`, `setup_code`… `on_output` is called with (stream, text) while a
     cell runs. With `tool_threads`, sync tools run in threads also without asyncio.
 
+    Leaving `with` finishes what was submitted, in order; where the block raises, it is cancelled. After that `start()`,
+    or another `with`, opens a fresh session with the same settings.
+
     One operation at a time; other threads wait their turn.
     """
     _result_type: Type[Result] = Result
@@ -70,6 +73,7 @@ class Interpreter(Operations):
                  **settings: Any):
         super().__init__()
         self._closed = False
+        self._closing: Optional[_closing.Closing] = None
         self._lock = threading.RLock()
         self.tools: MutableMapping[str, Any] = dict(tools) if isinstance(tools, Mapping) else dict(
             _tools.collect(tools))
@@ -91,8 +95,13 @@ class Interpreter(Operations):
     # -- opening and closing
 
     def start(self) -> Opening:
-        """Opens the session, unless it is open. May be awaited."""
+        """Opens the session, unless it is open; after `shutdown`, a fresh one with the same settings. May be awaited."""
+        self._refuse_own_tools()
         with self._lock:
+            self._refuse_inside()
+            if self._closing is not None:       # what was submitted before comes first
+                self._closing.finish()
+            self._closed = False
             self._open()
         return Opening(self)
 
@@ -104,11 +113,12 @@ class Interpreter(Operations):
                     raise self._opening.failure
                 self._opening = None
             return
-        if self._closed:
-            raise Error("the interpreter was shut down; make a new one")
+        _closing.finish_before(self._pairs)
         loop = _get_running_loop()
         key = _settings.key(self._pairs)
         self._engine = _engine.take_for_loop(loop, key) if loop and self._may_be_async else _engine.take(key)
+        self._opening = self._expected = None
+        self._sent.clear()
         try:
             self._open_session()
         except BaseException:
@@ -144,8 +154,12 @@ class Interpreter(Operations):
                 free_result(self._out.value)      # it has ended already
             engine.kick()
 
-    def shutdown(self) -> Done[None]:
-        """Ends the session, with all that is in it; nothing happens where that was done. May be awaited."""
+    def shutdown(self, *, cancel: bool = False) -> Union[Done[None], "_closing.Closing"]:
+        """Ends the session, with all that is in it; nothing happens where that was done. May be awaited.
+
+        Within asyncio what was submitted is finished first, in order, and the session ends then: at the latest when the
+        loop does. Until then it has its volume, for which the next session waits. With `cancel` it ends now, and so do its
+        cells."""
         if self._engine is not None and self._engine.loop is None:
             self._refuse_own_tools()
         with self._lock:
@@ -156,9 +170,22 @@ class Interpreter(Operations):
                 if self._engine.inside:
                     raise Error("a session cannot be shut down by what its engine calls (a tool, on_output); interrupt() "
                                 "ends the cell")
+                self._closed = True
+                if loop is not None and not cancel and self._engine.handle is not None and self._pending():
+                    return self._close_later()
                 self._leave()
             self._closed = True
         return Done(None)
+
+    def _close_later(self) -> Union[Done[None], "_closing.Closing"]:
+        """Once what was submitted has ended. A loop that does not run is not waited for."""
+        if not self._engine.loop.is_running():
+            self._finish_pending_here()
+            self._leave()
+            return Done(None)
+        if self._closing is None:
+            self._closing = _closing.Closing(self)
+        return self._closing
 
     def close(self) -> None:
         """As `shutdown`."""
@@ -170,31 +197,38 @@ class Interpreter(Operations):
         _listeners.pop(self._id, None)
         self._drop_operations(Cancelled("the interpreter was shut down"))
         _close(engine, session, self._offered, self._numbers)
+        closing, self._closing = self._closing, None
+        if closing is not None:
+            closing.ended()
 
     def __enter__(self) -> "Interpreter":
         self.start()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.shutdown()
+        self.shutdown(cancel=error[0] is not None)
 
     async def __aenter__(self) -> "Interpreter":
         try:
-            return await self.start()
+            return await self.astart()
         except BaseException:
-            self.shutdown()
+            self.shutdown(cancel=True)
             raise
 
     async def __aexit__(self, *error: Any) -> None:
-        self.shutdown()
+        await self.shutdown(cancel=error[0] is not None)
 
     async def astart(self) -> "Interpreter":
-        """`start`, for `await` alone."""
+        """`start`, for `await` alone: what it has to wait for does not hold up the loop."""
+        self._refuse_own_tools()
+        if self._closing is not None:
+            await self._closing.wait()
+        await _closing.wait_before(self._pairs)
         return await self.start()
 
     async def ashutdown(self) -> None:
         """`shutdown`, for `await` alone."""
-        self.shutdown()
+        await self.shutdown()
 
     def __del__(self) -> None:
         if getattr(self, "_session", None) is None or self._engine.handle is None:
@@ -216,7 +250,7 @@ class Interpreter(Operations):
     @property
     def alive(self) -> bool:
         """It is open, and its sandbox is there."""
-        return (self._session is not None and self._engine.handle is not None
+        return (self._session is not None and not self._closed and self._engine.handle is not None
                 and bool(quick.droste_session_is_alive(self._session)))
 
     @property
@@ -238,17 +272,21 @@ class Interpreter(Operations):
 
     # -- cells
 
-    def _refuse_own_tools(self) -> None:
-        if self._id in _tools.calling.get():
-            raise Error("a tool cannot use the session whose code called it: each would wait for the other")
+    def _refuse_inside(self) -> None:
+        if self._engine is not None and self._engine.loop is None and self._engine.inside:
+            raise Error("the session is busy: what its engine calls (a tool, on_output) cannot use it")
+
+    def _runs_on_loop(self) -> List[str]:
+        return _tools.on_loop(self._id) + _engine.models.on_loop(self._numbers)
 
     def _begin(self) -> None:
         """Before an operation: the session is open, and nothing of an earlier one is left."""
+        if self._closed:
+            raise Error("the interpreter was shut down; start() opens a fresh session, without the variables of the old one")
         if self._session is None or self._opening is not None or self._engine.handle is None:
             self._open()
         if self._engine.loop is None:
-            if self._engine.inside:
-                raise Error("the session is busy: what its engine calls (a tool, on_output) cannot use it")
+            self._refuse_inside()
             if self._under_way:
                 self._stop_here()
             self._turns += 1
@@ -273,7 +311,7 @@ class Interpreter(Operations):
             steps = self._variable_steps(variables) if variables else []
             if self._engine.loop is not None:
                 steps.append(functools.partial(self._start_cell, data, limit))
-                return self._result_type(None, self._enqueue(steps))
+                return self._result_type(None, self._enqueue(steps, code))
             for step in steps:
                 self._finish_step(step)
             if self._start_cell(data, limit) < 0:       # the engine is this interpreter's alone

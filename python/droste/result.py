@@ -220,7 +220,7 @@ class Result:
 
     def __repr__(self) -> str:
         if not self._own.done:
-            return "<Result: under way>"
+            return "<Result: under way; await it, or read it, which waits>"
         words = [self._own.status]
         if self._own.fields:
             words.append(", ".join("%s=%s" % (k, _short(repr(v), 60)) for k, v in self._own.fields.items()))
@@ -231,6 +231,11 @@ class Result:
         elif self._own.stdout:
             words.append(_short(repr(self._own.stdout), 60))
         return "<Result: %s>" % ", ".join(words)
+
+    def __str__(self) -> str:
+        """As `repr`, once the cell has ended: `print(result)` waits, as all reading does."""
+        self._get()
+        return repr(self)
 
     def _repr_html_(self) -> str:
         rows = [("status", "%s in %.3f s" % (self._own.status, self._own.seconds))]
@@ -261,7 +266,7 @@ class SubmittedFirst(Result):
     __slots__ = ()
 
     def __getattribute__(self, name: str) -> Any:
-        if name in _HOSTS:
+        if name in _HOSTS and (name != "done" or object.__getattribute__(self, "done")):     # asking that does not wait
             fields = self._own.fields
             if fields is not None and name in fields:
                 return fields[name]

@@ -15,7 +15,7 @@ import os
 from typing import (Any, AsyncIterator, Callable, Deque, Dict, Iterator, List, Mapping, Optional, Tuple,
                     Union)
 
-from . import _engine, _library, _settings, _tools, progress as _progress
+from . import _closing, _engine, _library, _settings, _tools, progress as _progress
 from ._library import lib, quick
 from ._values import c_text, encode, memory_of, to_json
 from .errors import ArgumentError, Error, RunFailed, check, named
@@ -140,6 +140,7 @@ class _Run:
     def begin(self, engine: "_engine.Engine") -> None:
         """In the engine's thread, with its lock."""
         rlm, error, err = self.rlm, engine.error, engine.err
+        _closing.finish_before(rlm._pairs)
         self.engine = engine
         pairs, context = list(rlm._pairs), contextvars.copy_context()
         for name, function in rlm._functions.items():

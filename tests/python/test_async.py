@@ -70,7 +70,7 @@ def test_a_result_waits_where_nobody_awaited_it():
         interp.execute("x = 20")
         pending = interp.execute("import time; time.sleep(0.2); x += 1")
         result = interp.execute("SUBMIT(x=x * 2)")
-        assert not pending.done and repr(pending) == "<Result: under way>"
+        assert not pending.done and repr(pending).startswith("<Result: under way; await it")
         assert result.x == 42 and pending.done
         interp.shutdown()
     run(main())
@@ -289,11 +289,11 @@ def test_setup_code_that_has_failed_at_once_is_told(monkeypatch):
     run(main())
 
 
-def test_shutting_down_ends_what_waits():
+def test_shutting_down_with_cancel_ends_what_waits():
     async def main():
         interp = Interpreter()
         pending = interp.execute("while True: pass")
-        interp.shutdown()
+        interp.shutdown(cancel=True)
         with pytest.raises(droste.Cancelled):
             await pending
     run(main())

@@ -1,0 +1,111 @@
+"""Sessions that end once what was submitted to them has.
+
+Within asyncio, leaving `with` cannot wait: the block's cells may still be in the queue, and waiting would stop the loop.
+So the session is closed by a task of the loop. Nothing gets lost: asyncio.run() waits for the task, as it goes on
+when it is cancelled; where a loop is closed without that, the next session and the end of the process finish it.
+A session on the same volume begins after it.
+"""
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from asyncio import _get_running_loop  # type: ignore
+from typing import Any, Generator, List, Optional, Set, Tuple
+
+from . import _library, _tools
+
+Pairs = List[Tuple[str, Any]]
+
+
+def volume_of(pairs: Pairs) -> Optional[str]:
+    """The name of the volume that these settings ask for."""
+    named = [value for name, value in pairs if name == "volume-name"]
+    variable = _library.options["volume-name"].environment
+    return str(named[-1]) if named else os.environ.get(variable.decode()) if variable else None
+
+
+class Closing:
+    """The end of a session, which is awaited or comes by itself. Cancelling who awaits it cancels the cells."""
+
+    def __init__(self, owner: Any):
+        self.owner, self.loop = owner, owner._engine.loop
+        self.id, self.volume = owner._id, volume_of(owner._pairs)
+        self.over = threading.Event()
+        _all.add(self)
+        self.task = self.loop.create_task(self._close())
+        self.task._log_destroy_pending = False      # of a loop that was closed without its tasks
+
+    async def _close(self) -> None:
+        pending = self.owner._pending()
+        while pending and not self.over.is_set():
+            try:
+                await asyncio.wait([pending[-1].future])
+            except asyncio.CancelledError:      # the loop ends, and runs until its tasks have
+                pass
+            pending = self.owner._pending()
+        if not self.over.is_set():
+            self.owner._leave()
+
+    def ended(self) -> None:
+        _all.discard(self)
+        self.over.set()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        try:
+            yield from self.wait().__await__()
+        except asyncio.CancelledError:
+            if not self.over.is_set() and _get_running_loop() is self.loop:
+                self.owner.shutdown(cancel=True)
+            raise
+
+    async def wait(self) -> None:
+        """Without cancelling anything."""
+        if _get_running_loop() is self.loop:
+            await asyncio.shield(self.task)
+        elif self.loop.is_running():
+            await asyncio.get_running_loop().run_in_executor(None, self.over.wait)
+        else:
+            self.finish()
+
+    def finish(self) -> None:
+        """Waits for it, in any thread."""
+        if self.loop.is_running() and _get_running_loop() is not self.loop:
+            self.over.wait()
+            return
+        with self.owner._lock:
+            if not self.over.is_set():
+                self.owner._finish_pending_here()
+                self.owner._leave()
+
+
+_all: Set[Closing] = set()
+
+
+def _before(pairs: Pairs) -> List[Closing]:
+    """Those that end before a session with these settings begins, unless their code is what opens it."""
+    volume, callers = volume_of(pairs), _tools.calling.get()
+    return [c for c in list(_all) if c.id not in callers and (c.loop.is_closed() or volume is not None and c.volume == volume)]
+
+
+def finish_before(pairs: Pairs) -> None:
+    for closing in _before(pairs) if _all else ():
+        closing.finish()
+
+
+async def wait_before(pairs: Pairs) -> None:
+    for closing in _before(pairs) if _all else ():
+        await closing.wait()
+
+
+@atexit.register
+def finish_all() -> None:
+    """At the end of the process: of loops that ended without their tasks."""
+    for closing in list(_all):
+        if not closing.loop.is_running():
+            closing.finish()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_all.clear)
