@@ -5,6 +5,7 @@ own: `ldd` says which, and libdroste looks for them beside itself (meson.build).
 ninja and the libraries are those of this machine (scripts/setup).
 """
 import base64
+import glob
 import hashlib
 import os
 import re
@@ -63,9 +64,9 @@ def build_library():
 def files():
     """(name in the wheel, path) of everything but the metadata."""
     package = os.path.join(ROOT, "python", "droste")
-    for name in sorted(os.listdir(package)):
-        if name.endswith((".py", ".typed")):
-            yield "droste/" + name, os.path.join(package, name)
+    for path in sorted(glob.glob(os.path.join(package, "**"), recursive=True)):
+        if path.endswith((".py", ".typed")):
+            yield "droste/" + os.path.relpath(path, package), path
     library = build_library()
     yield "droste/lib/" + LIBRARY, library
     for name, path in sorted(needed(library)):

@@ -31,8 +31,8 @@ def run(installed, code):
 
 
 def test_it_works_by_itself(installed):
-    """With its own library, and the libraries beside it."""
-    done = run(installed, "import droste\nfrom droste import _library\n"
+    """With its own library, the libraries beside it, and the packages below its own."""
+    done = run(installed, "import droste, droste.compat\nfrom droste import _library\n"
                           "with droste.Interpreter() as i: print(_library.path, i.execute('1 + 1').echo)\n"
                           "print(sum('/droste/lib/' in line and 'libuv' in line for line in open('/proc/self/maps')) > 0)")
     assert done.stdout == "%s/droste/lib/libdroste.so.0 2\nTrue\n" % installed, done.stderr

@@ -9,7 +9,7 @@ import sys
 import types
 from typing import Any, Dict, List, Optional
 
-from . import config, environments, providers, rlm
+from .. import config, environments, providers, rlm
 
 __all__ = ["activate", "deactivate"]
 
