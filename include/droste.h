@@ -300,7 +300,7 @@ DROSTE_API const char *droste_session_sandbox(const droste_session *s);
 
 typedef struct droste_event {
     const char *kind; /* "started", "context", "turn", "delta", "reply", "cell", "output", "result",
-                         "calls", "notice" */
+                         "calls", "notice"; with `all_events` see there */
     const char *text; /* the run's id, a piece of the reply, the code, the output… */
     size_t len;
     unsigned turn, turns;
@@ -311,6 +311,11 @@ typedef struct droste_event {
     int64_t calls;        /* ended so far, of guests and of the loop */
     int64_t input_tokens; /* of them */
     int64_t output_tokens;
+    /* With `all_events`: */
+    unsigned run, depth; /* whose it is: 0 the root's, else that of the child with this number */
+    uint64_t call;       /* of "call" and "called": which of that run; of "child" and "child_end": the
+                            child's number */
+    const char *model;   /* of these: the one asked; NULL: the one of its depth */
 } droste_event;
 /* It may end the run that it is told of, which then ends when it has come back (with its answer, if it has
  * that by then); it may not wait. */
@@ -390,6 +395,15 @@ typedef struct droste_request {
     droste_event_fn *event; /* may be NULL */
     droste_done_fn *done;
     void *arg; /* of both */
+    /* Not 0: child runs have events, too, and there are these: "request" (the messages that the model is
+     * told now and was not told before, as JSON; all of them behind a summary), "call" and "called" (code
+     * asks a model: the prompt; the answer, or why there is none, with `status` "ok" or an error's name),
+     * "child" and "child_end" (a child run: its prompt; its answer as JSON, or why there is none, with a
+     * run's `status`). `seconds` and the three counts of an end are of that call or child alone. */
+    int all_events;
+    /* The conversation whose next question this is, as droste_chat_ask; NULL: none. One question at a time, and the
+     * conversation outlives it. */
+    struct droste_chat *chat;
 } droste_request;
 
 /* Starts a run; any number may be under way. The settings are those of now. The request's memory is the

@@ -68,7 +68,8 @@ class Event(Structure):
     _fields_ = [("kind", c_char_p), ("text", c_void_p), ("len", c_size_t), ("turn", c_uint),
                 ("turns", c_uint), ("stream", c_int), ("status", c_char_p), ("seconds", c_double),
                 ("pending", c_uint), ("calls", c_int64), ("input_tokens", c_int64),
-                ("output_tokens", c_int64)]
+                ("output_tokens", c_int64), ("run", c_uint), ("depth", c_uint),
+                ("call", ctypes.c_uint64), ("model", c_char_p)]
 
 
 ModelFn = CFUNCTYPE(None, c_void_p, POINTER(Message), c_size_t, c_void_p)
@@ -84,7 +85,7 @@ class Request(Structure):
     _fields_ = [("question", c_char_p), ("context", c_char_p), ("data", c_char_p), ("len", c_size_t),
                 ("kind", c_char_p), ("contexts", POINTER(c_char_p)), ("settings", POINTER(c_char_p)),
                 ("batch", c_char_p), ("task", c_char_p), ("resume", c_char_p), ("event", EventFn),
-                ("done", DoneFn), ("arg", c_void_p)]
+                ("done", DoneFn), ("arg", c_void_p), ("all_events", c_int), ("chat", c_void_p)]
 
 
 ERR = POINTER(Error)

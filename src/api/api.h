@@ -161,6 +161,8 @@ struct droste_running {
     struct buf instructions;
     struct buf saved; /* the settings, as the record keeps them */
     droste_event_fn *event;
+    bool all_events;
+    droste_chat *chat; /* whose question this is, where nobody waits for it; NULL: none */
     droste_done_fn *done;
     void *arg;
     struct rlm_run *run;
@@ -195,7 +197,11 @@ int past_result(droste *d, const char *run, droste_result **out, struct error *e
 int api_run(droste *d, droste_request *q, const struct link *link, droste_running **running,
     droste_result **out, struct error *err);
 void api_running_free(droste_running *r);
-/* chat_api.c: goes over the runs up to this one, for one more whose link it fills in. All of it is the
+/* chat_api.c: a question that is not waited for: its link, and what it goes on from when it has ended; with
+ * `r` NULL it did not begin. ERROR_ARGUMENT while another one is under way. */
+int chat_next(droste_chat *c, struct link *link, struct error *err);
+void chat_advance(droste_chat *c, droste_running *r, const char *id);
+/* Goes over the runs up to this one, for one more whose link it fills in. All of it is the
  * chat's, which is the caller's. */
 int chat_before(droste *d, const char *run, const struct settings *s, droste_chat **out,
     struct link *link, struct error *err);

@@ -17,6 +17,7 @@ struct droste_chat {
     droste *d;
     droste_running *last; /* and those before it */
     char last_id[STORE_RUN_ID_SIZE];
+    bool asking;       /* a question that nobody waits for is under way */
     bool has_settings; /* of the run that it goes on from; else those of the droste hold */
     struct settings settings;
 };
@@ -60,9 +61,22 @@ static struct link next_link(const droste_chat *c)
         .settings = c->has_settings ? &c->settings : &c->d->settings };
 }
 
-/* The run that has ended is the one to go on from. */
-static void advance(droste_chat *c, droste_running *r, const char *id)
+int chat_next(droste_chat *c, struct link *link, struct error *err)
 {
+    if (c->asking)
+        return error_set(err, ERROR_ARGUMENT,
+            "a question of this conversation is under way: wait for its answer");
+    c->asking = true;
+    *link = next_link(c);
+    return 0;
+}
+
+/* The run that has ended is the one to go on from. */
+void chat_advance(droste_chat *c, droste_running *r, const char *id)
+{
+    c->asking = false;
+    if (!r)
+        return;
     if (c->last)
         rlm_close(steal(&c->last->run));
     r->earlier = c->last;
@@ -76,7 +90,7 @@ static int run_one(droste_chat *c, droste_request *q, const struct link *link, d
     droste_running *r = NULL;
     int rc = api_run(c->d, q, link, &r, out, err);
     if (rc == 0)
-        advance(c, r, (*out)->run);
+        chat_advance(c, r, (*out)->run);
     return rc;
 }
 
@@ -85,8 +99,13 @@ int droste_chat_ask(droste_chat *c, const char *question, const char *context, d
 {
     struct error why = { 0 };
     droste_request q = { .question = question, .context = context, .event = fn, .arg = arg };
-    struct link link = next_link(c);
-    return api_fail(err, &why, run_one(c, &q, &link, out, &why));
+    struct link link;
+    int rc = chat_next(c, &link, &why);
+    if (rc == 0) {
+        rc = run_one(c, &q, &link, out, &why);
+        c->asking = false;
+    }
+    return api_fail(err, &why, rc);
 }
 
 /* ---- a conversation of the record ---- */

@@ -66,8 +66,8 @@ static void ask_program(void *arg, const struct lm_request *request, struct lm_c
 
 /* ---- one model ---- */
 
-static int open_model(
-    droste *d, const struct settings *s, const char *model, struct lm **out, struct error *err)
+static int open_model(droste *d, const struct settings *s, const char *model,
+    const struct list *sampling, struct lm **out, struct error *err)
 {
     if (!d->queue && !(d->queue = lm_queue_new(d->loop)))
         return error_memory(err);
@@ -79,7 +79,9 @@ static int open_model(
         .azure = { s->azure_url, s->azure_key },
         .azure_version = s->azure_version,
         .openrouter = { s->openrouter_url, s->openrouter_key },
+        .portkey = { s->portkey_url, s->portkey_key },
         .vllm = { s->vllm_url, s->vllm_key },
+        .sampling = sampling,
         .cache = s->cache,
         .deduplicate = s->deduplicate,
         .prices = s->prices,
@@ -100,15 +102,18 @@ static int open_model(
 }
 
 /* Everything that open_model gives, as one text. */
-static char *model_key(const droste *d, const struct settings *s, const char *model)
+static char *model_key(
+    const droste *d, const struct settings *s, const char *model, const struct list *sampling)
 {
     const char *const texts[] = { model, s->base_url, s->api_key, s->anthropic_url,
         s->anthropic_key, s->gemini_url, s->gemini_key, s->azure_url, s->azure_key,
-        s->azure_version, s->openrouter_url, s->openrouter_key, s->vllm_url, s->vllm_key, s->cache,
-        s->prices, s->record, s->ca_file };
+        s->azure_version, s->openrouter_url, s->openrouter_key, s->portkey_url, s->portkey_key, s->vllm_url,
+        s->vllm_key, s->cache, s->prices, s->record, s->ca_file };
     struct buf key = { 0 };
     for (size_t i = 0; i < array_length(texts); i++)
         buf_printf(&key, "%zu:%s;", texts[i] ? strlen(texts[i]) + 1 : 0, texts[i] ? texts[i] : "");
+    for (size_t i = 0; i < sampling->count; i++)
+        buf_printf(&key, "%zu:%s;", strlen(sampling->items[i]) + 1, sampling->items[i]);
     buf_printf(&key, "%lld %lld %lld %d %d %a %a %a %d", (long long)s->concurrency,
         (long long)s->model_concurrency, (long long)s->retries, s->stream, s->deduplicate,
         s->connect_timeout, s->first_timeout, s->stall_timeout, d->model_fn != NULL);
@@ -134,10 +139,10 @@ void api_end_models(droste *d)
         leave(d->models);
 }
 
-static int use_model(droste *d, const struct settings *s, const char *model, struct shared_lm **out,
-    struct error *err)
+static int use_model(droste *d, const struct settings *s, const char *model,
+    const struct list *sampling, struct shared_lm **out, struct error *err)
 {
-    cleanup_free char *key = model_key(d, s, model);
+    cleanup_free char *key = model_key(d, s, model, sampling);
     if (!key)
         return error_memory(err);
     for (struct shared_lm *m = d->models; m; m = m->next) {
@@ -148,7 +153,7 @@ static int use_model(droste *d, const struct settings *s, const char *model, str
         return 0;
     }
     struct lm *lm = NULL;
-    int rc = open_model(d, s, model, &lm, err);
+    int rc = open_model(d, s, model, sampling, &lm, err);
     if (rc < 0)
         return rc;
     struct shared_lm *m = calloc(1, sizeof *m);
@@ -205,17 +210,24 @@ static int name_models(
     return 0;
 }
 
+/* Of the calls at a depth: the root's own, or what is said of those below it, if only that there is none. */
+static const struct list *sampling_at(const struct settings *s, unsigned depth)
+{
+    return depth > 0 && settings_given(s, "sub-sampling") ? &s->sub_sampling : &s->sampling;
+}
+
 /* Opened once, however many depths it is of. */
 static int open_models(droste *d, const struct settings *s, const char *const *names,
     struct models *m, struct error *err)
 {
     for (unsigned depth = 0; depth < BUDGET_DEPTH_MAX + 2; depth++) {
         unsigned same = 0;
-        while (same < depth && strcmp(names[same], names[depth]) != 0)
+        while (same < depth && (strcmp(names[same], names[depth]) != 0 ||
+                                   sampling_at(s, same) != sampling_at(s, depth)))
             same++;
         if (same == depth) {
             struct shared_lm **opened = &m->opened[m->opened_count];
-            int rc = use_model(d, s, names[depth], opened, err);
+            int rc = use_model(d, s, names[depth], sampling_at(s, depth), opened, err);
             if (rc < 0)
                 return rc;
             m->at[depth] = (*opened)->lm;

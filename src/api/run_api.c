@@ -26,6 +26,11 @@ static const char *const kind_names[] = {
     [RLM_EVENT_RESULT] = "result",
     [RLM_EVENT_CALLS] = "calls",
     [RLM_EVENT_NOTICE] = "notice",
+    [RLM_EVENT_REQUEST] = "request",
+    [RLM_EVENT_CALL] = "call",
+    [RLM_EVENT_CALLED] = "called",
+    [RLM_EVENT_CHILD] = "child",
+    [RLM_EVENT_CHILD_END] = "child_end",
 };
 
 static void pass_event(void *arg, const struct rlm_event *e)
@@ -44,7 +49,18 @@ static void pass_event(void *arg, const struct rlm_event *e)
         .calls = e->budget->spent.calls,
         .input_tokens = e->budget->spent.input_tokens,
         .output_tokens = e->budget->spent.output_tokens,
+        .run = e->run,
+        .depth = e->depth,
+        .call = e->call,
+        .model = e->model,
     };
+    if (e->used) {
+        event.status = e->status;
+        event.seconds = e->seconds;
+        event.calls = e->used_calls;
+        event.input_tokens = e->used->input_tokens;
+        event.output_tokens = e->used->output_tokens;
+    }
     r->telling++;
     r->event(r->arg, &event);
     r->telling--;
@@ -127,7 +143,9 @@ static void tell_all(droste *d)
         void *done_arg = r->arg;
         TAILQ_REMOVE(&d->ended, r, link);
         d->run_count--;
-        if (!r->kept)
+        if (r->chat)
+            chat_advance(r->chat, r, result ? result->run : "");
+        else if (!r->kept)
             api_running_free(r);
         done(done_arg, result);
     }
@@ -231,6 +249,7 @@ static int fill_options(droste_running *r, struct rlm_options *o, struct error *
         .call_timeout = s->call_timeout,
         .answer_timeout = api_broker_timeout(s),
         .max_tokens = s->max_tokens,
+        .sub_max_tokens = settings_sub_max_tokens(s),
         .max_iterations = (unsigned)s->max_iterations,
         .child_iterations = (unsigned)s->delegate_max_iterations,
         .compaction = s->compaction,
@@ -241,6 +260,7 @@ static int fill_options(droste_running *r, struct rlm_options *o, struct error *
         .instructions = buf_text(&r->instructions),
         .max_errors = (unsigned)s->max_errors,
         .event = r->event ? pass_event : NULL,
+        .all_events = r->all_events,
         .arg = r,
     };
     if (rc == 0)
@@ -380,7 +400,11 @@ static int start(droste *d, const droste_request *q, const struct link *link, dr
     droste_running *r = calloc(1, sizeof *r);
     if (!r)
         return error_memory(err);
-    *r = (droste_running){ .d = d, .event = q->event, .done = q->done, .arg = q->arg };
+    *r = (droste_running){ .d = d,
+        .event = q->event,
+        .all_events = q->all_events != 0,
+        .done = q->done,
+        .arg = q->arg };
     if (link)
         r->link_to = *link;
     r->kept = link && out;
@@ -399,8 +423,21 @@ static int start(droste *d, const droste_request *q, const struct link *link, dr
 int droste_start(droste *d, const droste_request *q, droste_running **out, droste_error *err)
 {
     struct error why = { 0 };
-    int rc = q->done ? start(d, q, NULL, out, &why)
+    struct link link = { 0 };
+    droste_running *r = NULL;
+    int rc = q->done ? 0
                      : error_set(&why, ERROR_ARGUMENT, "somebody must be told of a run's end");
+    if (rc == 0 && q->chat)
+        rc = chat_next(q->chat, &link, &why);
+    if (rc == 0)
+        rc = start(d, q, q->chat ? &link : NULL, &r, &why); /* which is kept, as `r` is asked for */
+    if (rc == 0) {
+        r->chat = q->chat;
+        if (out)
+            *out = r;
+    } else if (link.settings) {
+        chat_advance(q->chat, NULL, "");
+    }
     return api_fail(err, &why, rc);
 }
 

@@ -88,7 +88,7 @@ static int set_up(droste_session *s, struct error *err)
         .call_timeout = s->settings.call_timeout,
         .loop = d->loop,
         .answer_timeout = api_broker_timeout(&s->settings),
-        .max_tokens = s->settings.max_tokens,
+        .max_tokens = settings_sub_max_tokens(&s->settings),
         .depth = 1 };
     rc = broker_open(&broker, &s->broker, err);
     if (rc == 0)

@@ -175,6 +175,11 @@ bool settings_given(const struct settings *s, const char *name)
     return what && s->given[what - settings_table];
 }
 
+int64_t settings_sub_max_tokens(const struct settings *s)
+{
+    return settings_given(s, "sub-max-tokens") ? s->sub_max_tokens : s->max_tokens;
+}
+
 int settings_init(struct settings *s, struct error *err)
 {
     *s = (struct settings){ 0 };

@@ -21,9 +21,10 @@ struct settings {
     /* models */
     char *model, *sub_model, *base_url, *api_key, *ca_file, *record, *cache, *prices;
     char *anthropic_key, *anthropic_url, *gemini_key, *gemini_url, *azure_key, *azure_url,
-        *azure_version, *openrouter_key, *openrouter_url, *vllm_key, *vllm_url;
+        *azure_version, *openrouter_key, *openrouter_url, *portkey_key, *portkey_url, *vllm_key, *vllm_url;
     bool stream, deduplicate;
-    int64_t concurrency, model_concurrency, retries, max_tokens;
+    struct list sampling, sub_sampling;
+    int64_t concurrency, model_concurrency, retries, max_tokens, sub_max_tokens;
     double call_timeout, connect_timeout, first_timeout, stall_timeout;
     /* sandboxes */
     char *env, *isolation, *python;
@@ -65,6 +66,8 @@ int settings_set(
     struct settings *s, const char *name, const char *value, const char *source, struct error *err);
 /* What is told of a setting; NULL: there is none of this name. */
 const droste_option *settings_option(const char *name);
+/* Tokens of an answer that code asks for; 0: the provider's default. */
+int64_t settings_sub_max_tokens(const struct settings *s);
 /* True unless it has its default because nobody said otherwise. */
 bool settings_given(const struct settings *s, const char *name);
 /* What somebody has set, as a JSON object of names and values that settings_restore takes; relative

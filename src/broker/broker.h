@@ -46,6 +46,15 @@ struct broker_children {
     int (*pass)(void *arg, const struct recorded_run *run, struct error *err);
 };
 
+/* A call of a model that code asked for: it begins, or has ended. */
+struct broker_told {
+    uint64_t id; /* which of this broker's, from 1 */
+    const char *model;
+    const char *text; /* the prompt, where it begins */
+    size_t len;
+    const struct lm_reply *reply; /* NULL: it begins */
+};
+
 struct broker_options {
     struct lm *lm; /* answers guests; NULL: every call is refused with `no_model` */
     const struct broker_children *children; /* NULL: none may begin */
@@ -67,6 +76,7 @@ struct broker_options {
      * the broker must not be closed here. NULL where nothing is recorded. */
     void (*diverged)(void *arg, const struct error *why);
     void (*changed)(void *arg); /* after each call that ended; may be NULL */
+    void (*told)(void *arg, const struct broker_told *told); /* may be NULL; may close nothing */
     void *arg;
 };
 

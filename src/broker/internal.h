@@ -17,6 +17,7 @@ struct item {
     struct child *child;
     struct tool_call *tool;
     int64_t record; /* its id there; 0: none */
+    uint64_t told;  /* its number in `told`; 0: it was not told of */
     struct budget_hold hold;
     int64_t reserved; /* calls in the budget, when it was asked for */
     char *text;
@@ -57,6 +58,7 @@ struct ask {
 
 struct broker {
     struct broker_options options;
+    uint64_t told; /* calls that were told of */
     int64_t turn, cell;
     size_t under_way; /* bytes of prompts in `asks` */
     struct ask *asks;

@@ -40,6 +40,24 @@ static void record_end(struct item *item, const struct lm_reply *r)
     item->record = 0;
 }
 
+static const char *model_of(const struct item *item)
+{
+    return item->ask->model ? item->ask->model : lm_name(item->ask->broker->options.lm);
+}
+
+static void tell(struct item *item, const char *text, size_t len, const struct lm_reply *reply)
+{
+    struct broker *b = item->ask->broker;
+    if (!b->options.told || (reply && !item->told))
+        return;
+    if (!reply)
+        item->told = ++b->told;
+    struct broker_told told = { item->told, model_of(item), text, len, reply };
+    b->options.told(b->options.arg, &told);
+    if (reply)
+        item->told = 0;
+}
+
 static void item_done(void *arg, const struct lm_reply *r)
 {
     struct item *item = arg;
@@ -48,6 +66,7 @@ static void item_done(void *arg, const struct lm_reply *r)
     budget_settle(b->options.budget, &item->hold, r);
     item->error = r->error;
     record_end(item, r);
+    tell(item, NULL, 0, r);
     if (item->error.code == ERROR_NONE)
         item_keep_text(item, r->text, r->len, item->is_run);
     broker_tell_changed(b);
@@ -62,6 +81,7 @@ void model_cancel(struct item *item, const struct error *why)
     cancelled.error = *why;
     budget_settle(b->options.budget, &item->hold, &cancelled);
     record_end(item, &cancelled);
+    tell(item, NULL, 0, &cancelled);
 }
 
 /* ---- the beginning ---- */
@@ -142,6 +162,7 @@ int model_begin(struct item *item, const struct lm_request *request, const struc
         record_end(item, &never);
         return rc;
     }
+    tell(item, text, len, NULL);
     return 0;
 }
 

@@ -128,6 +128,7 @@ static int anthropic_write(const struct lm_call *call, const struct lm_request *
         buf_puts(b, ",\"temperature\":");
         json_append_number(b, request->temperature);
     }
+    buf_puts(b, request->sampling);
     if (style->stream)
         buf_puts(b, ",\"stream\":true");
     buf_putc(b, '}');
@@ -221,6 +222,7 @@ static int anthropic_whole(struct model_answer *a, const struct reply_where *whe
 }
 
 const struct dialect dialect_anthropic = {
+    .sampling = SAMPLING_ANTHROPIC,
     .headers = { "anthropic-version: 2023-06-01" },
     .write = anthropic_write,
     .event = anthropic_event,

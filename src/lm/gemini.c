@@ -71,7 +71,9 @@ static void write_settings(struct buf *b, const struct lm_request *request)
     if (request->temperature >= 0) {
         buf_printf(b, "%s\"temperature\":", comma);
         json_append_number(b, request->temperature);
+        comma = ",";
     }
+    buf_puts(b, request->sampling + (request->sampling[0] && !comma[0]));
     buf_puts(b, "}}");
 }
 
@@ -175,6 +177,7 @@ static int gemini_whole(struct model_answer *a, const struct reply_where *where,
 }
 
 const struct dialect dialect_gemini = {
+    .sampling = SAMPLING_GEMINI,
     .write = gemini_write,
     .event = gemini_event,
     .whole = gemini_whole,

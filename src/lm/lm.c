@@ -24,6 +24,7 @@
 #include "lm/queue.h"
 #include "lm/record.h"
 #include "lm/request.h"
+#include "lm/sampling.h"
 
 #define BACKOFF_FIRST   0.5  /* seconds, doubled for each further attempt */
 #define BACKOFF_MOST    30.0 /* of our own; */
@@ -40,6 +41,7 @@ struct lm {
     struct record *record;
     struct cache *cache;
     struct prices *prices;
+    struct sampling sampling;
     bool own_server; /* the provider's own, whose prices are known */
     unsigned concurrency, model_concurrency, retries;
     struct lm_queue *line; /* where calls wait for their turn */
@@ -73,6 +75,7 @@ static void lm_free(struct lm *lm)
     record_close(lm->record);
     cache_close(lm->cache);
     prices_close(lm->prices);
+    sampling_free(&lm->sampling);
     lm_queue_free(lm->line);
     free(lm->name);
     free(lm->model);
@@ -480,13 +483,17 @@ static int call_fill(struct lm_call *call, const struct lm_request *request, str
         return error_memory(err);
     call->request = *request;
     call->request.model = call->model;
+    call->request.sampling = buf_text(&lm->sampling.members);
+    if (request->temperature < 0)
+        call->request.temperature = lm->sampling.temperature;
     call->input_bytes = request_weight(request);
     if (lm->record || lm->cache || lm->ops->needs_body) {
         int rc = record_write_head(call, err);
         if (rc < 0)
             return rc;
     }
-    return lm->ops->prepare ? lm->ops->prepare(call, request, err) : 0;
+    struct lm_request whole = call->request;
+    return lm->ops->prepare ? lm->ops->prepare(call, &whole, err) : 0;
 }
 
 /* Whose answers the calls get. */
@@ -696,6 +703,18 @@ static int choose_client(
     return 0;
 }
 
+/* A program and a recording take OpenAI's names; a function is asked with messages alone. */
+static int take_sampling(struct lm *lm, const struct lm_options *options, struct error *err)
+{
+    const struct provider *p = lm->provider;
+    if (lm->ops == &lm_callback && options->sampling && options->sampling->count > 0)
+        return error_set(err, ERROR_CONFIG,
+            "sampling '%.60s': a model that is a function chooses its words itself",
+            options->sampling->items[0]);
+    return sampling_parse(options->sampling, p ? p->dialect->sampling : SAMPLING_OPENAI,
+        p ? p->title : options->model, &lm->sampling, err);
+}
+
 static int lm_fill(struct lm *lm, const struct lm_options *options, struct error *err)
 {
     const char *rest = "";
@@ -715,7 +734,9 @@ static int lm_fill(struct lm *lm, const struct lm_options *options, struct error
     lm->line = options->queue ? queue_hold(options->queue) : lm_queue_new(lm->loop);
     if (!lm->name || !lm->line || (!lm->model && lm->ops != &lm_replay))
         return error_memory(err);
-    rc = lm->ops->open(lm->loop, options, rest, &lm->client, err);
+    rc = take_sampling(lm, options, err);
+    if (rc == 0)
+        rc = lm->ops->open(lm->loop, options, rest, &lm->client, err);
     if (rc == 0 && options->record && options->record[0])
         rc = record_open(options->record, &lm->record, err);
     /* A recording that is replayed is one already. */

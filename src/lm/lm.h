@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/list.h"
 #include "base/loop.h"
 
 enum lm_part_kind {
@@ -45,7 +46,8 @@ struct lm_request {
     unsigned depth;     /* of the run that asks; kept in recordings */
     double timeout;     /* seconds for the call once it leaves the queue; 0: none */
     int64_t max_tokens; /* 0: the provider's default */
-    double temperature; /* negative: the provider's default */
+    double temperature; /* negative: that of the model's sampling */
+    const char *sampling; /* the model's, not a caller's: members of JSON, each behind a comma */
     const char *key;    /* lm_key's, by which a server knows the call again; NULL: one is made */
 };
 
@@ -96,9 +98,10 @@ struct lm_account {
 
 struct lm_options {
     const char *model; /* "gpt-5-mini", "PROVIDER/MODEL", "exec:PROGRAM"… */
-    struct lm_account openai, anthropic, gemini, azure, openrouter, vllm;
+    struct lm_account openai, anthropic, gemini, azure, openrouter, portkey, vllm;
     const char *azure_version; /* of Azure's older interface; NULL: the newer one */
     const char *cache;         /* give answers from this file, and keep them there; NULL: do not */
+    const struct list *sampling; /* NAME=VALUE, as sampling.h has them; NULL: none */
     bool deduplicate;          /* identical calls at the same time are one, also without a cache */
     const char *record;        /* append every finished call to this file; NULL: do not */
     const char *ca_file;    /* certificates to trust instead of the system's; NULL: the system's */

@@ -35,6 +35,7 @@ static int openai_write(const struct lm_call *call, const struct lm_request *req
         buf_puts(b, ",\"temperature\":");
         json_append_number(b, request->temperature);
     }
+    buf_puts(b, request->sampling);
     if (style->stream)
         buf_puts(b, ",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
     buf_putc(b, '}');
@@ -140,6 +141,7 @@ static int openai_whole(struct model_answer *a, const struct reply_where *where,
 }
 
 const struct dialect dialect_openai = {
+    .sampling = SAMPLING_OPENAI,
     .has_head = true,
     .write = openai_write,
     .event = openai_event,

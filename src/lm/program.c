@@ -295,6 +295,7 @@ static int send_request(
         buf_puts(b, ",\"temperature\":");
         json_append_number(b, r->temperature);
     }
+    buf_puts(b, r->sampling);
     buf_puts(b, "}\n");
     if (buf_failed(b))
         return error_memory(err);

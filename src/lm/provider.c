@@ -30,6 +30,10 @@ static const struct provider providers[] = {
     { "openrouter", NULL, "OpenRouter", &dialect_openai, "https://openrouter.ai/api/v1", CHAT, NULL,
         "OPENROUTER_BASE_URL", "OPENROUTER_API_KEY", BEARER, true, false, true,
         ACCOUNT(openrouter) },
+    /* A model of the catalog is "@PROVIDER/MODEL" (portkey.ai/docs, "Headers"). */
+    { "portkey", NULL, "Portkey", &dialect_openai, "https://api.portkey.ai/v1", CHAT, NULL,
+        "PORTKEY_BASE_URL", "PORTKEY_API_KEY", "x-portkey-api-key: ", true, false, true,
+        ACCOUNT(portkey) },
     { "vllm", NULL, "vLLM", &dialect_openai, "http://127.0.0.1:8000/v1", CHAT, NULL,
         "VLLM_BASE_URL", "VLLM_API_KEY", BEARER, false, false, true, ACCOUNT(vllm) },
 };

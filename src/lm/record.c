@@ -95,6 +95,8 @@ int record_key(struct lm_call *call, const char *model, char out[HASH_TEXT_SIZE]
         buf_puts(&b, "null");
     else
         json_append_number(&b, call->request.temperature);
+    if (call->request.sampling[0])
+        buf_printf(&b, ",\"sampling\":{%s}", call->request.sampling + 1);
     buf_putc(&b, '}');
     if (buf_failed(&b))
         return error_memory(err);

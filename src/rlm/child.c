@@ -18,7 +18,7 @@ struct child {
     TAILQ_ENTRY(child) link;
     struct tree *tree;
     struct rlm_run *parent;
-    unsigned depth;
+    unsigned depth, number; /* the number: 0 until it begins */
     char *prompt, *model, *resume; /* the last two may be NULL */
     bool reserved;
     struct given *context;
@@ -67,9 +67,40 @@ static void end_child(struct child *c, const char *json, const struct error *err
         done(c->done_arg, json, json ? strlen(json) : 0, error);
 }
 
+static void tell_end(
+    struct child *c, const char *answer, const struct rlm_result *result, const struct error *why)
+{
+    const struct spent *spent = c->run ? &c->run->account.spent : NULL;
+    struct lm_usage used = { .input_tokens = spent ? spent->input_tokens : 0,
+        .output_tokens = spent ? spent->output_tokens : 0 };
+    struct rlm_event event = { .kind = RLM_EVENT_CHILD_END,
+        .call = c->number,
+        .model = c->model,
+        .text = answer ? answer : why->text,
+        .len = strlen(answer ? answer : why->text),
+        .status = result ? rlm_status_name(result->status) : error_code_name(why->code),
+        .seconds = result ? result->seconds : 0,
+        .used_calls = spent ? spent->calls : 0,
+        .used = &used };
+    if (c->tree->o.all_events)
+        run_tell_event(c->parent, &event);
+}
+
+static void tell_begin(struct child *c)
+{
+    struct rlm_event event = { .kind = RLM_EVENT_CHILD,
+        .call = c->number,
+        .model = c->model,
+        .text = c->prompt,
+        .len = strlen(c->prompt) };
+    if (c->tree->o.all_events)
+        run_tell_event(c->parent, &event);
+}
+
 static void child_ended(void *arg, const struct rlm_result *result)
 {
     struct error error = result->error;
+    tell_end(arg, result->answer, result, &error);
     if (error.code != ERROR_NONE && result->run[0])
         error_wrap(&error, "child run %s", result->run);
     end_child(arg, result->answer, &error);
@@ -80,6 +111,7 @@ static struct run_place place_of(const struct child *c)
     return (struct run_place){ .parent = c->parent,
         .parent_cell = c->cell,
         .depth = c->depth,
+        .number = c->number,
         .iterations = c->tree->o.child_iterations,
         .question = c->prompt,
         .model = c->model,
@@ -114,9 +146,13 @@ static void begin_child(struct child *c)
 {
     struct error err = { 0 };
     c->state = AT_WORK;
+    c->number = ++c->tree->begun;
     c->tree->budget.children[c->depth]++;
-    if (begin_run(c, &err) < 0)
+    tell_begin(c);
+    if (begin_run(c, &err) < 0) {
+        tell_end(c, NULL, NULL, &err);
         end_child(c, NULL, &err);
+    }
 }
 
 static struct child *next_to_begin(struct tree *tree)

@@ -54,6 +54,16 @@ static void model_replied(void *arg, const struct lm_reply *reply)
         turn_take_reply(r, reply);
 }
 
+/* The messages that the model is told now, of those that it has not been told. */
+static void tell_request(struct rlm_run *r)
+{
+    cleanup_buf struct buf messages = { 0 };
+    if (!r->tree->o.event || !r->tree->o.all_events)
+        return;
+    run_record_messages(r, &messages);
+    run_tell(r, RLM_EVENT_REQUEST, buf_text(&messages), messages.len);
+}
+
 static int start_call(
     struct rlm_run *r, const struct lm_request *request, size_t bytes, struct error *err)
 {
@@ -74,6 +84,8 @@ static int start_call(
     }
     if (rc == 0)
         rc = run_record_call(r, keyed.key, err);
+    if (rc == 0)
+        tell_request(r);
     r->recorded = r->message_count;
     if (rc == 0)
         rc =
@@ -125,7 +137,7 @@ int model_call_begin(struct rlm_run *r, struct error *err)
         .message_count = r->message_count,
         .depth = r->place.depth,
         .timeout = r->tree->o.call_timeout,
-        .max_tokens = r->tree->o.max_tokens,
+        .max_tokens = r->place.parent ? r->tree->o.sub_max_tokens : r->tree->o.max_tokens,
         .temperature = -1 };
     return known && known->ended ? replay_reply(r, known, &request, err)
                                  : begin_call(r, &request, bytes, known, err);

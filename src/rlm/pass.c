@@ -19,7 +19,7 @@ static int pass(const struct tree *tree, const struct recorded_call *call,
         .messages = messages,
         .message_count = count,
         .depth = call->depth,
-        .max_tokens = tree->o.max_tokens,
+        .max_tokens = call->depth > 0 ? tree->o.sub_max_tokens : tree->o.max_tokens,
         .temperature = -1 };
     return recorded_is_of(call, lm, tree->o.again) ? lm_pass(lm, &request, err) : 0;
 }

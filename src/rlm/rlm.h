@@ -3,7 +3,7 @@
  *
  * Asynchronous on the caller's loop. A run owns its session, its broker and the runs below it; the
  * models, the environment and the record are the caller's. Every step is in the record before the
- * next begins. Events tell of the root; of the runs below it only that calls have ended.
+ * next begins. Events tell of the root; of the runs below it only that calls have ended, unless `all_events` asks for more.
  */
 #ifndef DROSTE_RLM_RLM_H
 #define DROSTE_RLM_RLM_H
@@ -39,6 +39,12 @@ enum rlm_event_kind {
     RLM_EVENT_RESULT,  /* cell: how it ended */
     RLM_EVENT_CALLS,   /* a call other than the root's own ended; the budget has the counts */
     RLM_EVENT_NOTICE,  /* text: something that a person should know */
+    /* Only with `all_events`: */
+    RLM_EVENT_REQUEST,  /* text: the messages that the model is told now, as JSON: those that are new */
+    RLM_EVENT_CALL,     /* code asks a model; text: the prompt */
+    RLM_EVENT_CALLED,   /* its end; text: the answer, or why there is none */
+    RLM_EVENT_CHILD,    /* a run below begins, in which `call` is `run`; text: its prompt */
+    RLM_EVENT_CHILD_END /* text: its answer as JSON, or why there is none */
 };
 
 struct rlm_event {
@@ -50,6 +56,13 @@ struct rlm_event {
     size_t len;
     const struct cell_result *cell;
     const struct budget *budget;
+    unsigned run, depth; /* whose event it is: 0 is the root */
+    uint64_t call;       /* which call of that run's code, or which child of the tree */
+    const char *model;   /* that it asks; NULL: the one of its depth */
+    const char *status;  /* of an end: "ok", or an error's name; of a child as rlm_status_name */
+    double seconds;      /* of an end */
+    int64_t used_calls;
+    const struct lm_usage *used; /* of an end: by the call, or by the child's tree */
 };
 
 struct rlm_options {
@@ -71,6 +84,7 @@ struct rlm_options {
     double call_timeout;   /* seconds of one model call; 0: none */
     double answer_timeout; /* seconds that a guest's call waits for it; 0: no limit */
     int64_t max_tokens;    /* of one answer; 0: the provider's default */
+    int64_t sub_max_tokens; /* of one that a guest or a child run asks for */
     unsigned max_iterations;
     unsigned max_errors;       /* turns in a row whose code failed; 0: no limit */
     unsigned child_iterations; /* of each run below the root */
@@ -91,6 +105,7 @@ struct rlm_options {
     const char *batch, *task; /* for the record: what it is part of; NULL: of nothing */
     const char *instructions; /* added to the system prompt; NULL: none */
     void (*event)(void *arg, const struct rlm_event *event); /* may be NULL */
+    bool all_events; /* of the runs below the root too, and of each call */
     void *arg;
 };
 

@@ -30,8 +30,10 @@ const char *rlm_status_name(enum rlm_status status)
 void run_tell_event(struct rlm_run *r, struct rlm_event *event)
 {
     const struct rlm_options *o = &r->tree->o;
-    if (!o->event || r->place.parent)
+    if (!o->event || (r->place.parent && !o->all_events))
         return;
+    event->run = r->place.number;
+    event->depth = r->place.depth;
     event->turn = r->turn;
     event->turns = r->place.iterations;
     event->budget = &r->tree->budget;
@@ -49,6 +51,26 @@ void run_calls_changed(void *arg)
 {
     struct rlm_run *r = arg;
     run_tell(r->tree->root, RLM_EVENT_CALLS, "", 0);
+}
+
+void run_tell_call(void *arg, const struct broker_told *told)
+{
+    const struct lm_reply *reply = told->reply;
+    struct rlm_event event = { .kind = reply ? RLM_EVENT_CALLED : RLM_EVENT_CALL,
+        .call = told->id,
+        .model = told->model,
+        .text = told->text,
+        .len = told->len };
+    if (reply) {
+        bool failed = reply->error.code != ERROR_NONE;
+        event.text = failed ? reply->error.text : reply->text;
+        event.len = failed ? strlen(reply->error.text) : reply->len;
+        event.status = failed ? error_code_name(reply->error.code) : "ok";
+        event.seconds = reply->seconds;
+        event.used_calls = 1;
+        event.used = &reply->usage;
+    }
+    run_tell_event(arg, &event);
 }
 
 /* ---- the end ---- */
@@ -163,7 +185,7 @@ static int open_broker(struct rlm_run *r, struct error *err)
         .call_timeout = o->call_timeout,
         .loop = r->tree->loop,
         .answer_timeout = o->answer_timeout,
-        .max_tokens = o->max_tokens,
+        .max_tokens = o->sub_max_tokens,
         .depth = r->place.depth + 1,
         .store = o->store,
         .run = r->result.run,
@@ -171,6 +193,7 @@ static int open_broker(struct rlm_run *r, struct error *err)
         .recorded = r->resume ? resume_recorded(r->resume) : NULL,
         .diverged = run_diverged,
         .changed = run_calls_changed,
+        .told = o->event && o->all_events ? run_tell_call : NULL,
         .arg = r,
     };
     return broker_open(&broker, &r->broker, err);

@@ -26,6 +26,7 @@ struct tree {
     struct rlm_run *root;
     struct child_list children; /* all that were not buried yet, the oldest first */
     struct timer *later;        /* begins children and buries them */
+    unsigned begun;             /* children, for events */
     bool back;                  /* it ends as it was in the record, to be tried again */
     size_t replayed;            /* calls of runs that are over, answered from the record; */
     struct buf repeated;        /* and those that were made again, as JSON */
@@ -36,6 +37,7 @@ struct run_place {
     struct rlm_run *parent; /* NULL: the root */
     int64_t parent_cell;
     unsigned depth, iterations;
+    unsigned number; /* of a child, from 1; 0: the root */
     const char *question;
     const struct contexts *contexts; /* NULL: none */
     const char *context_hash;        /* of the first, where that is known already; else NULL */
@@ -125,6 +127,8 @@ struct schema *run_answer_type(const struct rlm_run *run);
 void run_tell(struct rlm_run *run, enum rlm_event_kind kind, const char *text, size_t len);
 void run_tell_event(struct rlm_run *run, struct rlm_event *event);
 void run_calls_changed(void *run);
+/* The broker's `told`. */
+void run_tell_call(void *run, const struct broker_told *told);
 /* The run whose conversation this one goes on with; NULL: it begins one. */
 struct rlm_run *run_before(const struct rlm_run *run);
 

@@ -8,7 +8,7 @@ from conftest import repl
 
 CANARY = "sk-canary-0123456789abcdef"
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "AZURE_OPENAI_API_KEY",
-        "OPENROUTER_API_KEY", "VLLM_API_KEY")
+        "OPENROUTER_API_KEY", "PORTKEY_API_KEY", "VLLM_API_KEY")
 
 
 def run(droste, *flags, **options):
@@ -30,6 +30,7 @@ SCRIPT = [repl("x = llm_query('sub')\nprint(x)"), "SUB", {"content": repl("SUBMI
     ("google", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", ""),
     ("azure", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", ""),
     ("openrouter", "OPENROUTER_API_KEY", "OPENROUTER_BASE_URL", "/v1"),
+    ("portkey", "PORTKEY_API_KEY", "PORTKEY_BASE_URL", "/v1"),
     ("vllm", "VLLM_API_KEY", "VLLM_BASE_URL", "/v1"),
 ])
 def test_a_run_with_each_provider(droste, serve, provider, key, url, path, stream):
@@ -65,7 +66,7 @@ def test_what_is_missing_is_named(droste, model, words):
 
 
 @pytest.mark.parametrize("flag", ["anthropic-api-key", "gemini-api-key", "azure-api-key", "openrouter-api-key",
-                                  "vllm-api-key"])
+                                  "portkey-api-key", "vllm-api-key"])
 def test_no_key_is_a_flag(droste, flag):
     """Command lines are seen by everybody on a machine."""
     result = droste("exec", "-c", "1", "--" + flag, CANARY)
@@ -134,3 +135,62 @@ def test_a_prompt_of_messages_reaches_each_provider(droste, serve):
     assert answer_of(run(droste, "--model", "anthropic/scripted", env=env)) == "SUB"
     body = server.stats()["last"]["body"]
     assert body["system"] == "be brief" and body["messages"] == [{"role": "user", "content": "hi"}]
+
+
+SAMPLED = ["temperature=0.25", "top_p=0.5", "stop=END"]
+
+
+@pytest.mark.parametrize("provider, key, url, path, expected", [
+    ("openrouter", "OPENROUTER_API_KEY", "OPENROUTER_BASE_URL", "/v1", {"temperature": 0.25, "top_p": 0.5, "stop": "END"}),
+    ("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "",
+     {"temperature": 0.25, "top_p": 0.5, "stop_sequences": ["END"]}),
+    ("gemini", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "",
+     {"generationConfig": {"temperature": 0.25, "topP": 0.5, "stopSequences": ["END"]}}),
+])
+def test_sampling_reaches_the_request(droste, serve, provider, key, url, path, expected):
+    """Under the names of each provider, in what was sent; without the setting nothing of it is."""
+    server = serve(key=CANARY, script=[repl("SUBMIT(1)")] * 2)
+    env = {key: CANARY, url: server.url[:-len("/v1")] + path}
+    flags = [word for text in SAMPLED for word in ("--sampling", text)]
+    assert answer_of(run(droste, "--model", provider + "/scripted", *flags, env=env)) == 1
+    body = server.stats()["last"]["body"]
+    assert {name: body.get(name) for name in expected} == expected
+    assert answer_of(run(droste, "--model", provider + "/scripted", env=env)) == 1
+    body = server.stats()["last"]["body"]
+    assert not {"temperature", "top_p", "stop", "stop_sequences"} & set(body) and not body.get("generationConfig")
+
+
+def test_sampling_and_length_of_sub_calls_are_their_own(droste, serve):
+    """sub-sampling and sub-max-tokens are what code's calls have, and not the root's; by default they have the root's."""
+    server = serve(script=[repl("x = llm_query('sub')\nSUBMIT(x)"), "SUB"] * 2)
+    flags = ("--model", "scripted", "--base-url", server.url, "--sampling", "temperature=0.25", "--max-tokens", "50")
+    assert answer_of(run(droste, *flags)) == "SUB"
+    body = server.stats()["last"]["body"]
+    assert (body["temperature"], body["max_tokens"]) == (0.25, 50)
+    assert answer_of(run(droste, *flags, "--sub-sampling", "seed=7", "--sub-max-tokens", "9")) == "SUB"
+    body = server.stats()["last"]["body"]
+    assert (body["seed"], body["max_tokens"], "temperature" in body) == (7, 9, False)
+
+
+@pytest.mark.parametrize("model, text, words", [
+    ("anthropic/x", "seed=7", "Anthropic has no parameter 'seed'"),
+    ("gemini/x", "min_p=0.1", "Gemini has no parameter 'min_p'"),
+    ("vllm/x", "n=2", "'n' is no parameter of sampling: a call has one answer"),
+    ("vllm/x", "max_tokens=5", "the setting max-tokens says it"),
+    ("vllm/x", "temperature=hot", "temperature=hot: write a number"),
+    ("vllm/x", "seed", "write NAME=VALUE"),
+])
+def test_sampling_that_cannot_be_meant_is_refused_by_name(droste, model, text, words):
+    """Before anything is asked; nothing is dropped silently."""
+    env = {"ANTHROPIC_API_KEY": CANARY, "GEMINI_API_KEY": CANARY}
+    result = droste("run", "--question", "q", "--model", model, "--sampling", text, env=env)
+    assert result.status == 2 and words in result.complaint
+
+
+def test_the_cache_knows_sampling(droste, serve, tmp_path):
+    """Another temperature or seed is another call."""
+    server = serve(script=[repl("SUBMIT(%d)" % n) for n in range(3)])
+    flags = ("--model", "scripted", "--base-url", server.url, "--cache", str(tmp_path / "cache.jsonl"))
+    answers = [answer_of(run(droste, *flags, *more)) for more in
+               ([], ["--sampling", "seed=1"], ["--sampling", "seed=2"], ["--sampling", "seed=1"], [])]
+    assert answers == [0, 1, 2, 1, 0] and server.stats()["requests"] == 3

@@ -94,7 +94,7 @@ class OpenAI:
     paths = (r"/v1/chat/completions", r"/openai/v1/chat/completions", r"/openai/deployments/(?P<model>[^/]+)/chat/completions")
 
     def key(self, headers):
-        return headers.get("api-key") or headers.get("authorization", "")[len("Bearer "):]
+        return headers.get("api-key") or headers.get("x-portkey-api-key") or headers.get("authorization", "")[len("Bearer "):]
 
     def messages(self, body):
         return [text_of(m.get("content")) for m in body.get("messages") or [{}]]

@@ -37,6 +37,7 @@ static void each_provider_has_its_server_and_its_key(void **state)
         { "google/gemini-x", "gemini/gemini-x", "https://generativelanguage.googleapis.com" },
         { "azure/mine", "azure/mine", "https://mine.openai.azure.com" },
         { "openrouter/qwen/x:free", "openrouter/qwen/x:free", "https://openrouter.ai/api/v1" },
+        { "portkey/@openai/x", "portkey/@openai/x", "https://api.portkey.ai/v1" },
         { "vllm/qwen/x", "vllm/qwen/x", "http://127.0.0.1:8000/v1" },
     };
     struct fake *f = *state;
@@ -48,6 +49,7 @@ static void each_provider_has_its_server_and_its_key(void **state)
             .gemini = own,
             .azure = { "https://mine.openai.azure.com", KEY },
             .openrouter = own,
+            .portkey = own,
             .vllm = own };
         char where[100];
         snprintf(where, sizeof where, "%s, a key is set", cases[i].server);
@@ -65,6 +67,7 @@ static void a_missing_key_is_named(void **state)
         { "anthropic/claude-x", "ANTHROPIC_API_KEY" },
         { "gemini/gemini-x", "GEMINI_API_KEY" },
         { "openrouter/qwen/x", "OPENROUTER_API_KEY" },
+        { "portkey/@openai/x", "PORTKEY_API_KEY" },
         { "azure/mine", "AZURE_OPENAI_ENDPOINT" },
     };
     struct fake *f = *state;
@@ -88,6 +91,7 @@ static void the_needs_of_each_are_listed(void **state)
     assert_string_equal(buf_text(&list),
         "openai OPENAI_API_KEY, anthropic ANTHROPIC_API_KEY, gemini GEMINI_API_KEY, "
         "azure AZURE_OPENAI_API_KEY and AZURE_OPENAI_ENDPOINT, openrouter OPENROUTER_API_KEY, "
+        "portkey PORTKEY_API_KEY, "
         "vllm VLLM_BASE_URL");
 }
 
@@ -98,7 +102,7 @@ static void an_unknown_provider_is_refused_with_the_list(void **state)
     struct lm_options options = { .model = "mistral/large", .openai = { NULL, KEY } };
     refuses(f->loop, &options,
         "'mistral' is no provider: the name of a model begins with openai, anthropic, gemini, "
-        "azure, openrouter, vllm, or base-url");
+        "azure, openrouter, portkey, vllm, or base-url");
     options.openai.base_url = f->url;
     struct lm *lm = open_lm(f->loop, &options);
     assert_string_equal(lm_name(lm), "openai/mistral/large");

@@ -1,0 +1,138 @@
+/* lm/sampling.c: see sampling.h. */
+#include "lm/sampling.h"
+
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/text.h"
+
+/* Parameters that are not OpenAI's alone, by the names that each dialect has for them; NULL: it has none
+ * (docs.anthropic.com, "Create a Message"; ai.google.dev, "GenerationConfig"; August 2026). */
+static const struct parameter {
+    const char *names[3];
+    bool is_list; /* Anthropic and Gemini take a list of texts where OpenAI takes one text as well */
+} parameters[] = {
+    { { "temperature", "temperature", "temperature" }, false },
+    { { "top_p", "top_p", "topP" }, false },
+    { { "top_k", "top_k", "topK" }, false },
+    { { "stop", "stop_sequences", "stopSequences" }, true },
+    { { "seed", NULL, "seed" }, false },
+    { { "presence_penalty", NULL, "presencePenalty" }, false },
+    { { "frequency_penalty", NULL, "frequencyPenalty" }, false },
+};
+
+/* What a request has by itself, and what would change the shape of the answer. */
+static const struct {
+    const char *name, *instead;
+} refused[] = {
+    { "model", "model says it" },
+    { "messages", "they are the run's" },
+    { "stream", "the setting stream says it" },
+    { "stream_options", "the setting stream says it" },
+    { "max_tokens", "the setting max-tokens says it" },
+    { "max_completion_tokens", "the setting max-tokens says it" },
+    { "n", "a call has one answer" },
+    { "tools", "code calls tools, not the model" },
+    { "tool_choice", "code calls tools, not the model" },
+    { "functions", "code calls tools, not the model" },
+    { "logprobs", "an answer is a text" },
+};
+
+static const struct parameter *find_parameter(const char *name)
+{
+    for (size_t i = 0; i < array_length(parameters); i++)
+        if (strcmp(parameters[i].names[SAMPLING_OPENAI], name) == 0)
+            return &parameters[i];
+    return NULL;
+}
+
+static int check_name(const char *name, struct error *err)
+{
+    for (size_t i = 0; i < array_length(refused); i++)
+        if (strcmp(refused[i].name, name) == 0)
+            return error_set(err, ERROR_CONFIG, "sampling: '%s' is no parameter of sampling: %s",
+                name, refused[i].instead);
+    if (name[0] == '\0' ||
+        name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")])
+        return error_set(err, ERROR_CONFIG,
+            "sampling '%.60s': write NAME=VALUE, as in temperature=0.2", name);
+    return 0;
+}
+
+/* What the provider calls it; OpenAI's servers know names that are not here, and refuse what they do not. */
+static int own_name(const char *name, enum sampling_names names, const char *title,
+    const char **out, struct error *err)
+{
+    const struct parameter *p = find_parameter(name);
+    *out = p ? p->names[names] : names == SAMPLING_OPENAI ? name : NULL;
+    if (*out)
+        return 0;
+    return error_set(
+        err, ERROR_CONFIG, "sampling: %s has no parameter '%.60s': take it out", title, name);
+}
+
+static bool is_json(const char *text)
+{
+    return json_check(text, strlen(text), &json_limits_small, NULL) == 0;
+}
+
+static void append_value(struct buf *out, const char *value, bool in_list)
+{
+    bool wrapped = in_list && value[0] != '[';
+    if (wrapped)
+        buf_putc(out, '[');
+    if (is_json(value))
+        buf_puts(out, value);
+    else
+        json_append_string(out, value, strlen(value));
+    if (wrapped)
+        buf_putc(out, ']');
+}
+
+static int take_temperature(const char *value, double *out, struct error *err)
+{
+    char *end;
+    *out = text_to_double(value, &end);
+    if (value[0] < '0' || value[0] > '9' || *end || !(*out <= 100))
+        return error_set(err, ERROR_CONFIG,
+            "sampling: temperature=%.40s: write a number from 0 on, as in 0.2", value);
+    return 0;
+}
+
+static int take_one(struct sampling *s, const char *text, enum sampling_names names,
+    const char *title, struct error *err)
+{
+    const char *equals = strchr(text, '='), *own = NULL;
+    cleanup_free char *name = strndup(text, equals ? (size_t)(equals - text) : strlen(text));
+    if (!name)
+        return error_memory(err);
+    int rc = check_name(equals ? name : "", err);
+    if (rc == 0 && strcmp(name, "temperature") == 0)
+        return take_temperature(equals + 1, &s->temperature, err);
+    if (rc == 0)
+        rc = own_name(name, names, title, &own, err);
+    if (rc < 0)
+        return rc;
+    const struct parameter *p = find_parameter(name);
+    buf_printf(&s->members, ",\"%s\":", own);
+    append_value(&s->members, equals + 1, p && p->is_list && names != SAMPLING_OPENAI);
+    return 0;
+}
+
+int sampling_parse(const struct list *given, enum sampling_names names, const char *title,
+    struct sampling *out, struct error *err)
+{
+    *out = (struct sampling){ .temperature = -1 };
+    for (size_t i = 0; given && i < given->count; i++) {
+        int rc = take_one(out, given->items[i], names, title, err);
+        if (rc < 0)
+            return rc;
+    }
+    return buf_failed(&out->members) ? error_memory(err) : 0;
+}
+
+void sampling_free(struct sampling *s)
+{
+    buf_free(&s->members);
+}
