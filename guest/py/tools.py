@@ -76,8 +76,9 @@ def write_parameters(parameters, defaults):
     """As Python has them; what may be left out has its default in the list."""
     words = []
     for name, about, required in parameters:
-        kind = about.get("type")
-        kind = ANNOTATIONS.get(kind) if isinstance(kind, str) else None
+        kinds = about.get("type")
+        kinds = [kind for kind in kinds if kind != "null"] if isinstance(kinds, list) else [kinds]
+        kind = ANNOTATIONS.get(kinds[0]) if len(kinds) == 1 and isinstance(kinds[0], str) else None
         word = name + (": " + kind if kind else "")
         if not required:
             word += (" = __d__[%d]" if kind else "=__d__[%d]") % len(defaults)

@@ -20,7 +20,9 @@ from ._values import to_json
 from .errors import ArgumentError
 
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array",
-         tuple: "array", set: "array", dict: "object"}
+         tuple: "array", set: "array", dict: "object", type(None): "null"}
+#: defaults that are told; another one is the function's own affair
+PLAIN = (str, int, bool, type(None))
 
 
 def _json_type(annotation: Any) -> Optional[str]:
@@ -34,6 +36,15 @@ def _hints(function: Callable[..., Any]) -> Dict[str, Any]:
         return typing.get_type_hints(function)
     except Exception:
         return {}
+
+
+def _add_default(about: Dict[str, Any], kind: Optional[str], default: Any) -> None:
+    """A parameter takes its own default, whatever its annotation says: `x: str = None`, `n: int = 0.5`."""
+    own = _json_type(type(default))
+    if kind and own and own != kind and (own, kind) != ("integer", "number"):
+        about["type"] = [kind, own]
+    if type(default) in PLAIN:
+        about["default"] = default
 
 
 def schema_of(function: Callable[..., Any]) -> Optional[Dict[str, Any]]:
@@ -56,9 +67,8 @@ def schema_of(function: Callable[..., Any]) -> Optional[Dict[str, Any]]:
         properties[name] = {"type": kind} if kind else {}
         if parameter.default is parameter.empty:
             required.append(name)
-        elif isinstance(parameter.default, (str, int, bool)) and (
-                kind is None or _json_type(type(parameter.default)) == kind):
-            properties[name]["default"] = parameter.default
+        else:
+            _add_default(properties[name], kind, parameter.default)
     if required:
         schema["required"] = required
     return schema

@@ -154,7 +154,7 @@ def test_what_a_tool_takes_is_read_from_it():
 
     def f(a: int, b: List[str], c: Optional[int] = None, d: float = 1.5, e: str = "x", g: bool = True, *, h: Dict[str, int], i=2): pass
     assert schema_of(f) == {"type": "object", "additionalProperties": False, "required": ["a", "b", "h"], "properties": {
-        "a": {"type": "integer"}, "b": {"type": "array"}, "c": {}, "d": {"type": "number"}, "e": {"type": "string", "default": "x"},
+        "a": {"type": "integer"}, "b": {"type": "array"}, "c": {"default": None}, "d": {"type": "number"}, "e": {"type": "string", "default": "x"},
         "g": {"type": "boolean", "default": True}, "h": {"type": "object"}, "i": {"default": 2}}}
     assert schema_of(lambda a, **k: 1) == {"type": "object", "properties": {"a": {}}, "required": ["a"], "additionalProperties": True}
     assert schema_of(lambda *a: 1) is None and schema_of(lambda a, /: 1) is None
@@ -168,6 +168,24 @@ def test_what_a_tool_takes_is_read_from_it():
         collect([f, f])
     with pytest.raises(droste.ArgumentError, match="is no function"):
         collect({"f": 5})
+
+
+def test_a_tool_takes_its_own_default(interp):
+    """One that its annotation does not allow, left out and given; and still no third type."""
+    def text(x: str = None): return [x]
+    def number(n: int = 0.5): return [n]
+    def flag(f: bool = "auto"): return [f]
+    def many(l: list = None, d: dict = (), t: "str" = None): return [l, d, t]
+    def odd(s: str = ...): return [s is ...]
+
+    interp.tools.update(text=text, number=number, flag=flag, many=many, odd=odd)
+    assert interp.execute("text() + text(None) + text(x=None) + text('a')").echo == "[None, None, None, 'a']"
+    assert interp.execute("number() + number(0.5) + number(2) + flag() + flag('auto') + flag(True)").echo == "[0.5, 0.5, 2, 'auto', 'auto', True]"
+    assert interp.execute("many(), many(None, (), None), many([1], {}, 't'), odd()").echo == (
+        "([None, [], None], [None, [], None], [[1], {}, 't'], [True])")
+    assert interp.execute("import inspect; str(inspect.signature(text))").echo == "'(x: str = None)'"
+    for wrong in ("text(1)", "number('1')", "flag([])", "many(1)", "odd(None)"):
+        assert interp.execute(wrong).error.type == "TypeError", wrong
 
 
 def test_tools_of_any_shape(interp):
