@@ -15,10 +15,10 @@ from .config import EnvironmentConfig, LLMConfig, RLMConfig, create_rlm_from_con
 from .environments import EnvironmentPort, ReplResult, registry
 from .errors import *  # noqa: F401,F403
 from .interpreter import Interpreter
-from .providers import DaytonaInterpreter, ModalInterpreter, configure_planner_from_env
+from .providers import DaytonaInterpreter, ExecutionProfile, ModalInterpreter, configure_planner_from_env
 from .result import CellError, Result
 from .rlm import RLM, Completion, Event
 
-__all__ = ["__version__", "Interpreter", "Result", "CellError", "RLM", "Completion", "Event", "Tool", "ModalInterpreter",
+__all__ = ["__version__", "Interpreter", "Result", "CellError", "RLM", "Completion", "Event", "Tool", "ModalInterpreter", "ExecutionProfile",
            "DaytonaInterpreter", "configure_planner_from_env", "create_rlm_from_config", "RLMConfig", "LLMConfig",
            "EnvironmentConfig", "EnvironmentPort", "ReplResult", "registry", "clear_shelf", *errors.__all__]

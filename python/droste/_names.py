@@ -125,7 +125,8 @@ def take_rlm(settings: Dict[str, Any]) -> Names:
     for word, (name, convert) in RLM_SETTINGS.items():
         value = settings.pop(word, None)
         if value is not None:
-            settings[name] = convert(value)
+            text = name == "instructions" and settings.get(name)
+            settings[name] = "%s\n\n%s" % (text, value) if text else convert(value)
     for word, allowed in RLM_FIXED.items():
         if word in settings and settings.pop(word) not in allowed:
             raise UnsupportedError("RLM(%s=…) is not in this version" % word)

@@ -5,8 +5,12 @@ Where an account is needed and not there, the error says which variable is to be
 """
 from __future__ import annotations
 
+import contextlib
+import enum
+import functools
+import inspect
 import os
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence
 
 from . import _daytona, _modal, _names
 from ._values import literal
@@ -14,7 +18,7 @@ from .errors import ArgumentError, UnsupportedError
 from .interpreter import Interpreter
 from .result import Result, SubmittedFirst
 
-__all__ = ["ModalInterpreter", "DaytonaInterpreter", "configure_planner_from_env"]
+__all__ = ["ModalInterpreter", "DaytonaInterpreter", "ExecutionProfile", "configure_planner_from_env"]
 
 #: what is in the sandbox from the start, and the settings of that
 STAGED = {"volume_name": "volume-name", "repo_url": "repo-url", "repo_ref": "repo-ref", "context_paths": "context-path"}
@@ -54,13 +58,87 @@ def _read_env(path: Optional[str]) -> Dict[str, str]:
     return found
 
 
+class ExecutionProfile(str, enum.Enum):
+    """What of the sandbox's helpers and tools a cell has. ROOT_INTERLOCUTOR has none but SUBMIT, llm_query and llm_query_batched; the
+    others have all of them."""
+    ROOT_INTERLOCUTOR = "ROOT_INTERLOCUTOR"
+    RLM_ROOT = "RLM_ROOT"
+    RLM_DELEGATE = "RLM_DELEGATE"
+    MAINTENANCE = "MAINTENANCE"
+
+
+#: fleet-rlm's helpers, of which a profile may have none
+HELPERS = (
+    "peek", "grep", "chunk_by_size", "chunk_by_headers", "chunk_by_timestamps", "chunk_by_json_keys", "add_buffer", "get_buffer",
+    "clear_buffer", "save_to_volume", "load_from_volume", "workspace_write", "workspace_read", "workspace_append", "workspace_list",
+    "log_execution", "get_session_history", "get_last_execution", "run", "read_file", "list_files", "find_files", "resolve_path",
+    "extract_python_ast", "start_background_process", "read_process_logs", "kill_process")
+#: tools that every profile has
+KEPT = ("llm_query", "llm_query_batched")
+
+SWITCH = '''
+def _profile(names=%r, profile=%r):
+    own = vars(__builtins__)
+    kept = own.setdefault("_helpers", {})
+    own.update(kept)
+    kept.clear()
+    for name in names if profile else ():
+        def refuse(*args, _name=name, **named):
+            raise RuntimeError("Helper %%r is not available in %%s profile. Delegate tool-heavy work via "
+                               "llm_query/llm_query_batched." %% (_name, profile))
+        if name in own:
+            kept[name], own[name] = own[name], refuse
+_profile()
+del _profile
+'''
+
+
+def _profile_of(given: Any) -> ExecutionProfile:
+    if given is None:
+        return ExecutionProfile.RLM_DELEGATE
+    try:
+        return ExecutionProfile(given)
+    except ValueError:
+        raise ArgumentError("there is no execution profile %r; there are %s" % (given, ", ".join(ExecutionProfile.__members__))) from None
+
+
+class _Shown(SubmittedFirst):
+    """A result that as text is what fleet-rlm's `execute` returns of a cell that submits nothing: its output, a long one summarised, and
+    what it raised."""
+    __slots__ = ("_summary",)
+
+    def __init__(self, summary: Callable[[str], str], *given: Any):
+        super().__init__(*given)
+        self._summary = summary
+
+    def __str__(self) -> str:
+        if self._own.fields is not None:
+            return repr(self)
+        parts = [self._summary(self._own.stdout), self._own.stderr, str(self._own.error or "") or (self._own.echo or "")]
+        return "\n".join(part.rstrip("\n") for part in parts if part)
+
+
+def _summary(threshold: Optional[int], prefix: int, text: str) -> str:
+    """fleet-rlm's summary of what is longer than the threshold; its words are part of what programs look for."""
+    if threshold is None or len(text) <= threshold:
+        return text
+    shown = text[:prefix].replace("\n", "\\n")
+    return '[Output: {:,} chars, {:,} lines]\nPrefix: "{}..."'.format(len(text), text.count("\n"), shown)
+
+
 class _Elsewhere(Interpreter):
     """What the two have in common. Parameters are kept as attributes."""
     _result_type = SubmittedFirst
     _environment = ""
+    #: parameters of fleet-rlm's that have nothing to do here, and why; another value than the usual one is refused
+    _nothing_here: Dict[str, str] = {}
+    #: and those of which some values mean what Droste does anyway
+    _fixed: Dict[str, Any] = {}
 
     def __init__(self, given: Dict[str, Any], settings: Dict[str, Any], sub_lm: Any):
         self.parameters = given
+        self._refuse(given)
+        self._profile, self._profile_there = _profile_of(given["default_execution_profile"]), ExecutionProfile.RLM_DELEGATE
         environment = _names.environment_name(self._environment)
         settings["env"] = environment
         settings["execute_timeout"] = given["execute_timeout"] or given["timeout"]
@@ -83,21 +161,63 @@ class _Elsewhere(Interpreter):
             settings = {**_planner, **settings}
         super().__init__(**settings)
         self._may_be_async = bool(given["async_execute"])  # type: ignore
+        threshold = given["stdout_summary_threshold"] if given.get("summarize_stdout") else None
+        summary = functools.partial(_summary, threshold, given.get("stdout_summary_prefix_len", 0))
+        self._result_type = functools.partial(_Shown, summary)  # type: ignore
+
+    def _refuse(self, given: Mapping[str, Any]) -> None:
+        usual = inspect.signature(type(self)).parameters
+        for name, why in self._nothing_here.items():
+            if given[name] != usual[name].default:
+                raise UnsupportedError("%s(%s=%r) has no effect here: %s" % (self._kind, name, given[name], why))
+        for name, (values, why) in self._fixed.items():
+            if given[name] not in values:
+                raise UnsupportedError("%s(%s=%r): %s" % (self._kind, name, given[name], why))
+
+    @contextlib.contextmanager
+    def execution_profile(self, profile: Any) -> Iterator["_Elsewhere"]:
+        """Within it, cells have this profile, unless `execute` names another."""
+        before, self._profile = self._profile, _profile_of(profile)
+        try:
+            yield self
+        finally:
+            self._profile = before
+
+    def _open_session(self) -> None:
+        self._profile_there = ExecutionProfile.RLM_DELEGATE      # a new session has all helpers
+        super()._open_session()
 
     def execute(self, code: str, variables: Optional[Mapping[str, Any]] = None, *,
                 timeout: Optional[float] = None, execution_profile: Any = None,
                 envs: Optional[Mapping[str, str]] = None) -> Result:
-        """As `Interpreter.execute`; `envs` are variables of the environment, for this session from now on."""
+        """As `Interpreter.execute`; `envs` are variables of the environment, for this session from now on, and `execution_profile` what
+        this cell has of helpers and tools."""
+        profile = self._profile if execution_profile is None else _profile_of(execution_profile)
+        if envs and not all(isinstance(text, str) for pair in envs.items() for text in pair):
+            raise ArgumentError("envs is a dict of str: %r" % (envs,))
         if envs:
-            if not all(isinstance(text, str) for pair in envs.items() for text in pair):
-                raise ArgumentError("envs is a dict of str: %r" % (envs,))
             super().execute("__import__('os').environ.update(%s)" % literal(dict(envs)))
-        return super().execute(code, variables, timeout=timeout)
+        with self._lock:
+            self._switch_profile(profile)
+            tools = self.tools
+            if profile is ExecutionProfile.ROOT_INTERLOCUTOR:
+                self.tools = {name: tool for name, tool in tools.items() if name in KEPT}
+            try:
+                return super().execute(code, variables, timeout=timeout)
+            finally:
+                self.tools = tools
+
+    def _switch_profile(self, profile: ExecutionProfile) -> None:
+        bare = profile is ExecutionProfile.ROOT_INTERLOCUTOR
+        if bare != (self._profile_there is ExecutionProfile.ROOT_INTERLOCUTOR):
+            super().execute(SWITCH % (HELPERS, profile.value if bare else None))
+            self._profile_there = profile
 
 
 class ModalInterpreter(_Elsewhere):
     """A session in a Modal sandbox, with fleet-rlm's parameters."""
     _kind, _environment = "ModalInterpreter", "modal"
+    _nothing_here = {"secret_name": "no secret goes into a sandbox, as models are asked by the host; what the code needs goes into env_var"}
 
     def __init__(self, *, image: Any = None, app: Any = None, secrets: Any = None, timeout: float = 600,
                  idle_timeout: Optional[float] = None, execute_timeout: Optional[float] = None,
@@ -114,6 +234,19 @@ class ModalInterpreter(_Elsewhere):
 class DaytonaInterpreter(_Elsewhere):
     """A session in a Daytona sandbox, with fleet-rlm's parameters."""
     _kind, _environment = "DaytonaInterpreter", "daytona"
+    _nothing_here = {
+        "owns_runtime": "there is no runtime to own",
+        "rlm_max_iterations": "an interpreter runs no loop of its own; give max_iterations to RLM, or max_iters to dspy.RLM",
+        "delegate_max_calls_per_turn": "max_llm_calls and max_children bound child runs",
+        "delegate_result_truncation_chars": "what a child run answers is not cut",
+        "delegate_adapter": "child runs have Droste's own protocol with the model, not an adapter of dspy's",
+        "child_fork_fallback": "no child run is a fork of its parent's sandbox, and none falls back",
+        "broker_health_timeout": "calls go over the sandbox's own stream; there is no broker to start",
+        "broker_start_retries": "calls go over the sandbox's own stream; there is no broker to start",
+    }
+    _fixed = {
+        "child_isolation_mode": (("auto", "clean"), "a child run has a sandbox of its own ('clean')"),
+    }
 
     def __init__(self, *, runtime: Any = None, owns_runtime: bool = False, timeout: float = 900,
                  execute_timeout: Optional[float] = None, volume_name: Optional[str] = None,
@@ -128,6 +261,7 @@ class DaytonaInterpreter(_Elsewhere):
                  broker_health_timeout: float = 20.0, broker_tool_call_timeout: float = 180.0,
                  broker_start_retries: int = 1, **settings: Any):
         given = {name: value for name, value in locals().items() if name not in ("self", "settings", "__class__")}
-        settings.update(max_recursion_depth=max_recursion_depth, max_iterations=rlm_max_iterations,
-                        delegate_max_iterations=delegate_max_iterations, tool_timeout=broker_tool_call_timeout)
+        settings.update(max_recursion_depth=max_recursion_depth, delegate_max_iterations=delegate_max_iterations,
+                        tool_timeout=broker_tool_call_timeout)
+        settings.setdefault("broker_timeout", delegate_execution_timeout)       # of a call of the code's, a child run's too
         super().__init__(given, settings, sub_lm)

@@ -1,12 +1,15 @@
 """The names of other runtimes: fleet-rlm's interpreters, configurations, environments written in Python."""
+import asyncio
+import inspect
 import subprocess
 import sys
+import threading
 
 import pytest
 
 import droste
 import droste.compat
-from droste import (DaytonaInterpreter, EnvironmentConfig, LLMConfig, ModalInterpreter, ReplResult, RLMConfig,
+from droste import (DaytonaInterpreter, EnvironmentConfig, ExecutionProfile, LLMConfig, ModalInterpreter, ReplResult, RLMConfig,
                     create_rlm_from_config, registry)
 
 
@@ -54,6 +57,123 @@ def test_parameters_and_their_defaults_are_fleets(locally):
         assert result.stdout == "no more\n"
         limits = interp.execute("1").resources["limits"]
         assert limits["timeout"]["value"] == 300 and limits["execute-timeout"]["value"] == 20
+
+
+@pytest.mark.parametrize("word, given", [
+    ("owns_runtime", True), ("rlm_max_iterations", 5), ("delegate_max_calls_per_turn", 3), ("delegate_result_truncation_chars", 100),
+    ("delegate_adapter", "chat"), ("child_isolation_mode", "context"), ("child_fork_fallback", "fail"), ("broker_health_timeout", 5.0),
+    ("broker_start_retries", 3), ("secret_name", "MINE"), ("secrets", ["s"]), ("runtime", object())])
+def test_a_parameter_that_would_do_nothing_is_refused(word, given, monkeypatch):
+    """By its name and with the reason, where it says another thing than fleet-rlm's default; the default itself is taken."""
+    monkeypatch.delenv("DROSTE_ENVIRONMENT", raising=False)
+    kind = ModalInterpreter if word in ("secret_name", "secrets") else DaytonaInterpreter
+    with pytest.raises(droste.UnsupportedError, match=word):
+        kind(**{word: given})
+    kind(**{word: inspect.signature(kind).parameters[word].default})
+
+
+def test_a_child_run_has_a_sandbox_of_its_own(locally):
+    """child_isolation_mode="clean" is what Droste does, and "auto" leaves it the choice."""
+    for mode in ("auto", "clean"):
+        DaytonaInterpreter(child_isolation_mode=mode)
+
+
+def test_limits_of_calls_are_fleets(locally):
+    """broker_tool_call_timeout is that of tools, delegate_execution_timeout that of a call of the code's, max_recursion_depth and
+    delegate_max_iterations those of child runs, llm_call_timeout a model's."""
+    pairs = dict(DaytonaInterpreter()._pairs)
+    assert (pairs["tool-timeout"], pairs["broker-timeout"], pairs["max-recursion-depth"], pairs["delegate-max-iterations"],
+            pairs["llm-call-timeout"], pairs["max-llm-calls"]) == ("180", "300", "2", "8", "60", "50")
+    pairs = dict(DaytonaInterpreter(broker_tool_call_timeout=5, delegate_execution_timeout=6, max_recursion_depth=1, delegate_max_iterations=3,
+                                    llm_call_timeout=7, max_llm_calls=9)._pairs)
+    assert (pairs["tool-timeout"], pairs["broker-timeout"], pairs["max-recursion-depth"], pairs["delegate-max-iterations"],
+            pairs["llm-call-timeout"], pairs["max-llm-calls"]) == ("5", "6", "1", "3", "7", "9")
+
+
+def test_a_call_of_the_code_waits_as_long_as_the_interpreter_says(locally):
+    """delegate_execution_timeout: the call is given up, the cell goes on."""
+    ended = threading.Event()
+    with DaytonaInterpreter(sub_lm=lambda prompt: ended.wait(60) and ["late"], delegate_execution_timeout=0.3) as interp:
+        result = interp.execute("try: llm_query('a')\nexcept LLMTimeout as e: SUBMIT(why=str(e))")
+        ended.set()
+        assert "0.3 s" in result.why
+
+
+def test_async_execute_says_whether_results_may_be_awaited(locally):
+    """Without it, execute() waits also within asyncio."""
+    async def kinds():
+        with ModalInterpreter(async_execute=False) as interp:
+            done = interp.execute("SUBMIT(x=1)").done
+        async with ModalInterpreter() as interp:
+            result = interp.execute("import time; time.sleep(0.2); SUBMIT(x=1)")
+            return done, result.done, (await result).x
+
+    assert asyncio.run(kinds()) == (True, False, 1)
+
+
+def test_a_result_as_text_is_what_fleet_returns(locally):
+    """summarize_stdout, stdout_summary_threshold, stdout_summary_prefix_len: what is longer is summarised; `stdout` itself is whole."""
+    code = "for i in range(3): print('line', i)"
+    with ModalInterpreter(stdout_summary_threshold=10, stdout_summary_prefix_len=8) as interp:
+        assert str(interp.execute(code)) == '[Output: 21 chars, 3 lines]\nPrefix: "line 0\\nl..."'
+        assert interp.execute(code).stdout == "line 0\nline 1\nline 2\n"
+        assert str(interp.execute("print('short')\n1 / 0")) == "short\nZeroDivisionError: division by zero"
+    with ModalInterpreter(stdout_summary_threshold=10, summarize_stdout=False) as interp:
+        assert str(interp.execute(code)) == "line 0\nline 1\nline 2" and str(interp.execute("1 + 1")) == "2"
+        assert str(interp.execute("SUBMIT(x=1)")) == "<Result: submitted, x=1>"
+    with DaytonaInterpreter() as interp:
+        assert str(interp.execute("print('x' * 20000)")) == "x" * 20000
+
+
+def own_tool() -> int:
+    """A tool."""
+    return 5
+
+
+@pytest.mark.parametrize("kind", [ModalInterpreter, DaytonaInterpreter])
+def test_an_execution_profile_says_which_helpers_a_cell_has(kind, locally):
+    """ROOT_INTERLOCUTOR: none, and no tools, but SUBMIT and llm_query; the next cell has them again. Said for a cell, for a while
+    (execution_profile), or from the start (default_execution_profile)."""
+    def ask(prompt):
+        return ["re: " + prompt]
+
+    code = "SUBMIT(found=grep('a', 'a'), tool=own_tool())"
+    with kind(tools=[own_tool], sub_lm=ask) as interp:
+        assert interp.execute(code).tool == 5
+        why = interp.execute("grep('a', 'a')", execution_profile=ExecutionProfile.ROOT_INTERLOCUTOR).error
+        assert why.type == "RuntimeError" and why.message.startswith("Helper 'grep' is not available in ROOT_INTERLOCUTOR profile.")
+        with interp.execution_profile("ROOT_INTERLOCUTOR"):
+            assert interp.execute("own_tool()").error.type == "NameError"
+            assert interp.execute("SUBMIT(said=llm_query('x'))").said == "re: x"
+            assert interp.execute(code, execution_profile=ExecutionProfile.RLM_DELEGATE).found == ["a"]
+        for profile in ("RLM_ROOT", "MAINTENANCE", None):
+            assert interp.execute(code, execution_profile=profile).tool == 5
+        with pytest.raises(droste.ArgumentError, match="'OTHER'.*RLM_DELEGATE"):
+            interp.execute("1", execution_profile="OTHER")
+    with kind(default_execution_profile=ExecutionProfile.ROOT_INTERLOCUTOR, tools=[own_tool]) as interp:
+        assert interp.execute("own_tool()").error.type == "NameError" and interp.tools
+        assert interp.execute("peek('x')").error.type == "RuntimeError"
+
+
+def test_a_new_session_has_all_helpers_again(locally):
+    """A profile is a cell's, and none of the sandbox that comes after."""
+    interp = ModalInterpreter()
+    interp.start()
+    interp.execute("1", execution_profile="ROOT_INTERLOCUTOR")
+    interp.shutdown()
+    interp.start()
+    assert interp.execute("SUBMIT(x=peek('abc'))").x == "abc"
+    interp.shutdown()
+
+
+def test_profiles_hold_within_asyncio(locally):
+    """In the order in which cells are started."""
+    async def main():
+        async with ModalInterpreter() as interp:
+            cells = [interp.execute("peek('abc')", execution_profile=p) for p in ("ROOT_INTERLOCUTOR", None, "ROOT_INTERLOCUTOR")]
+            return [(await cell).ok for cell in cells]
+
+    assert asyncio.run(main()) == [False, True, False]
 
 
 def test_variables_of_the_environment_are_the_sessions(locally):
