@@ -5,6 +5,7 @@
 # it sleeps: to be woken costs more than an answer that is known at once. Models take longer than that.
 SOON, LOOK = 150e-6, 60e-6
 SMALL = 65536                   # bytes of a part that is copied rather than sent as it is
+READER_MS = 20                  # then a writer looks whether anybody reads
 TOGETHER = 1000                 # pieces in a system call (IOV_MAX is 1024)
 
 
@@ -44,6 +45,9 @@ class Link:
         self.sock.setblocking(True)
         self.poller = select.poll()
         self.poller.register(fd, select.POLLIN)
+        self.both, self.room = select.poll(), select.poll()
+        self.both.register(fd, select.POLLIN | select.POLLOUT)
+        self.room.register(fd, select.POLLOUT)
         self.space = memoryview(bytearray(65536))
         self.buffer = bytearray()
         self.fds = []
@@ -124,12 +128,28 @@ class Link:
             at = 0
             while at < len(pieces):
                 # Together: a beginning that comes alone has the host wait for the rest.
-                sent = self.sock.sendmsg(pieces[at:at + TOGETHER])
+                try:
+                    sent = self.sock.sendmsg(pieces[at:at + TOGETHER], (), _socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    self.make_room()
+                    continue
                 while at < len(pieces) and sent >= len(pieces[at]):
                     sent -= len(pieces[at])
                     at += 1
                 if sent:
                     pieces[at] = memoryview(pieces[at])[sent:]
+
+    def make_room(self):
+        """The host takes nothing more while too much waits to be read here: whoever writes reads, too."""
+        if not self.reading.acquire(False):
+            self.room.poll(READER_MS)       # another thread reads, for as long as it waits for something
+            return
+        try:
+            if any(events & select.POLLIN for _, events in self.both.poll()):
+                self.receive()
+        finally:
+            self.reading.release()
+            self.pass_on()
 
     # -- reading
 

@@ -9,7 +9,7 @@ started, and where it can it has the kernel hide it from other processes of its 
 """
 
 MUX = struct.Struct("<BBHII")
-MUX_START, MUX_BYTES, MUX_INTERRUPT, MUX_KILL, MUX_CLOSE = 1, 2, 3, 4, 5
+MUX_START, MUX_BYTES, MUX_INTERRUPT, MUX_KILL, MUX_CLOSE, MUX_HOLD = 1, 2, 3, 4, 5, 6
 MUX_HELLO, MUX_OUTPUT, MUX_EXIT, MUX_CREDIT_MORE = 17, 18, 19, 20
 CREDIT = 1 << 20
 READ = 1 << 18          # bytes at a time
@@ -101,6 +101,7 @@ class Worker:
         self.kill_at = self.linger_until = None
         self.starved = False        # it is ended because the memory of the whole was used up
         self.rings_late = False     # an interrupt, once nothing is pending
+        self.held = False           # its channel is not read: the host has much for it that it does not read
         self.stray = False          # the keeper is gone, and has not said that the rest is
 
 
@@ -162,7 +163,8 @@ class Supervisor:
         self.watch(self.sink, select.POLLOUT if self.stream.out else 0)
         for worker in self.workers.values():
             if worker.channel is not None:
-                self.watch(worker.channel.fileno(), reads | (select.POLLOUT if worker.pending else 0))
+                self.watch(worker.channel.fileno(), (0 if worker.held else reads)
+                           | (select.POLLOUT if worker.pending else 0))
             for fd in worker.pipes.values():
                 self.watch(fd, reads)
             if worker.status is not None:
@@ -321,6 +323,8 @@ class Supervisor:
             self.write_channel(worker)
             kill_quietly(worker.keeper, signal.SIGUSR1)
             worker.rings_late = bool(worker.pending)
+        elif kind == MUX_HOLD:
+            worker.held = payload == b"\1"
         elif kind == MUX_KILL:
             kill_quietly(worker.keeper, signal.SIGTERM)
             kill_quietly(worker.keeper, signal.SIGCONT)     # its guest may have stopped it
@@ -389,7 +393,7 @@ class Supervisor:
 
     def relay_channel(self, worker):
         self.write_channel(worker)
-        if worker.channel is not None:
+        if worker.channel is not None and not worker.held:
             self.read_channel(worker)
 
     def read_channel(self, worker):

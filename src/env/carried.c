@@ -107,6 +107,12 @@ static void remote_more(void *arg)
         c->env->carrier_ops->pause(c->own, false);
 }
 
+static size_t remote_waiting(void *arg)
+{
+    const struct carrier *c = arg;
+    return c->own && c->env->carrier_ops->waiting ? c->env->carrier_ops->waiting(c->own) : 0;
+}
+
 static void failure_told(void *arg)
 {
     struct carrier *c = arg;
@@ -130,7 +136,7 @@ static void carrier_free(struct carrier *c)
 static int start(struct carrier *c, const struct sandbox_spec *spec, struct error *err)
 {
     static const struct remote_events events = { remote_write, remote_ready, remote_failed,
-        remote_more };
+        remote_more, remote_waiting };
     static const enum limit_means by_rlimit[LIMIT_COUNT] = { [LIMIT_MEMORY] = LIMIT_BY_RLIMIT,
         [LIMIT_CPU_TIME] = LIMIT_BY_RLIMIT,
         [LIMIT_OPEN_FILES] = LIMIT_BY_RLIMIT,
@@ -201,6 +207,13 @@ static void guest_output(void *arg, int stream, const char *data, size_t len)
     c->events.output(c->arg, stream, data, len);
 }
 
+static void guest_room(void *arg)
+{
+    struct carrier *c = arg;
+    if (c->events.room)
+        c->events.room(c->arg);
+}
+
 static bool settle(struct sandbox *s)
 {
     struct carrier *c = remote_arg(remote_of(s));
@@ -215,7 +228,8 @@ static bool settle(struct sandbox *s)
 static int open_sandbox(struct environment *base, const struct sandbox_spec *spec,
     const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err)
 {
-    static const struct sandbox_events own = { guest_bytes, guest_output, guest_ended };
+    static const struct sandbox_events own = { guest_bytes, guest_output, guest_ended, NULL,
+        guest_room };
     struct carried *env = (struct carried *)base;
     struct carrier *c = calloc(1, sizeof *c);
     if (!c)
@@ -326,6 +340,8 @@ int carried_open(struct loop *loop, const struct carrier_ops *ops, void *arg,
         .powers = ops->powers ? ops->powers : &plain_powers,
         .open = open_sandbox,
         .send = remote_send,
+        .unread = remote_unread,
+        .hold = remote_hold_channel,
         .attend = remote_attend,
         .settle = settle,
         .interrupt = remote_interrupt,

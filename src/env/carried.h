@@ -25,6 +25,8 @@ struct carrier_ops {
         const char *const *words, void **own, struct error *err);
     /* Takes all bytes for its standard input. */
     void (*write)(void *own, const struct iovec *iov, int count);
+    /* Bytes that it has taken and its far end has not. NULL: not known. */
+    size_t (*waiting)(void *own);
     /* While it is paused, its output is better left where it is. May be NULL. */
     void (*pause)(void *own, bool paused);
     /* Ends the program with all that it started, and forgets it: nothing more is told. */

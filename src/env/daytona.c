@@ -211,6 +211,11 @@ static void daytona_write(void *own, const struct iovec *iov, int count)
     daytona_sandbox_write(((struct place *)own)->sandbox, iov, count);
 }
 
+static size_t daytona_waiting(void *own)
+{
+    return daytona_sandbox_waiting(((struct place *)own)->sandbox);
+}
+
 static void daytona_pause(void *own, bool paused)
 {
     daytona_sandbox_pause(((struct place *)own)->sandbox, paused);
@@ -314,6 +319,7 @@ static const struct carrier_ops daytona_ops = {
     .lease = LEASE_SECONDS,
     .start = daytona_start,
     .write = daytona_write,
+    .waiting = daytona_waiting,
     .pause = daytona_pause,
     .end = daytona_end,
     .volume = daytona_volume,

@@ -588,6 +588,11 @@ void daytona_sandbox_write(struct daytona_sandbox *s, const struct iovec *iov, i
         terminal_write(s->terminal, iov, count);
 }
 
+size_t daytona_sandbox_waiting(const struct daytona_sandbox *s)
+{
+    return s->terminal ? terminal_waiting(s->terminal) : 0;
+}
+
 void daytona_sandbox_pause(struct daytona_sandbox *s, bool paused)
 {
     if (s->terminal)

@@ -14,6 +14,7 @@ int daytona_sandbox_open(const struct daytona_account *account, struct carrier *
     const struct sandbox_spec *spec, const char *const *words, void (*gone)(void *arg), void *arg,
     struct daytona_sandbox **out, struct error *err);
 void daytona_sandbox_write(struct daytona_sandbox *s, const struct iovec *iov, int count);
+size_t daytona_sandbox_waiting(const struct daytona_sandbox *s);
 void daytona_sandbox_pause(struct daytona_sandbox *s, bool paused);
 const char *daytona_sandbox_id(const struct daytona_sandbox *s); /* NULL: not known yet */
 const char *daytona_sandbox_volume(const struct daytona_sandbox *s);

@@ -485,6 +485,11 @@ void terminal_write(struct terminal *t, const struct iovec *iov, int count)
         ;
 }
 
+size_t terminal_waiting(const struct terminal *t)
+{
+    return t->socket ? websocket_waiting(t->socket) : 0;
+}
+
 void terminal_pause(struct terminal *t, bool paused)
 {
     if (t->socket)

@@ -31,6 +31,8 @@ int terminal_open(const struct daytona_account *account, const char *base, const
     struct terminal **out, struct error *err);
 /* While it stands. */
 void terminal_write(struct terminal *t, const struct iovec *iov, int count);
+/* Bytes of that which have not been sent. */
+size_t terminal_waiting(const struct terminal *t);
 void terminal_pause(struct terminal *t, bool paused);
 /* After `doubt`: it is tried again. */
 void terminal_retry(struct terminal *t);

@@ -518,6 +518,12 @@ static void remote_write(void *arg, const struct iovec *iov, int count)
         stream_send(c->stream, iov, count, NULL);
 }
 
+static size_t remote_waiting(void *arg)
+{
+    const struct container *c = arg;
+    return c->stream ? stream_waiting(c->stream) : 0;
+}
+
 static void remote_ready(void *arg, struct json_object *facts)
 {
     ((struct container *)arg)->booted = true;
@@ -542,7 +548,7 @@ static void remote_more(void *arg)
 static int set_up(struct container *c, const struct container_plan *plan, struct error *err)
 {
     static const struct remote_events events = { remote_write, remote_ready, remote_failed,
-        remote_more };
+        remote_more, remote_waiting };
     struct remote_options options = {
         .form = LINK_BARE, .eof_ends = true, .lease = c->input_once ? 0 : LEASE_SECONDS
     };

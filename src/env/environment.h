@@ -86,6 +86,8 @@ struct sandbox_events {
     void (*ended)(void *arg, const struct sandbox_exit *how);
     /* What `settle` was called for is done. NULL for who does not call it. */
     void (*settled)(void *arg);
+    /* Some of the bytes that `unread` counts have gone. NULL for a receiver that does not ask for them. */
+    void (*room)(void *arg);
 };
 
 struct sandbox; /* each environment has its own; the first member is this: */
@@ -115,6 +117,12 @@ struct environment_ops {
     /* Queues bytes; takes `fd` (or -1), which goes with the first byte. After the guest's end it
      * does nothing: `ended` says what there is to say. */
     int (*send)(struct sandbox *s, const struct iovec *iov, int count, int fd, struct error *err);
+    /* Bytes that wait here because the guest does not read them. NULL: none ever do. */
+    size_t (*unread)(const struct sandbox *s);
+    /* Reads nothing more of the channel, or goes on. What is on its way may still come. NULL where `unread` is. */
+    void (*hold)(struct sandbox *s, bool on);
+    /* With TRAIT_MEMFD: a descriptor would reach the guest at once, and no other is on its way. */
+    bool (*takes_fd)(const struct sandbox *s);
     /* An operation begins: it goes before those that have lasted long. */
     void (*attend)(struct sandbox *s);
     /* A cell has ended. True: what it did to the volume is on its way here, and `settled` is told when it is, or `ended` why not. The whole may

@@ -82,6 +82,7 @@ struct sandbox {
     struct pace *pace;                /* NULL until it is there */
     bool wants_kill, wants_interrupt; /* asked for before the pidfd was here */
     bool in_use;                      /* not in the pool */
+    bool held;                        /* its channel is not read for now */
     bool ended;
     struct sandbox_exit how;
     struct sandbox_usage usage; /* the figures: as of its end */
@@ -152,7 +153,8 @@ static void unwatch(struct sandbox *s, enum port port)
 /* What the loop is to look for. */
 static void watch_port(struct sandbox *s, enum port port)
 {
-    bool reads = port == PORT_STATUS || !s->waiting[port].waits;
+    bool held = port == PORT_CHANNEL && s->held;
+    bool reads = port == PORT_STATUS || !(s->waiting[port].waits || held);
     bool writes = port == PORT_CHANNEL && outbox_waits(&s->outbox);
     if (s->watches[port])
         watch_events(s->watches[port], (reads ? UV_READABLE : 0) | (writes ? UV_WRITABLE : 0));
@@ -168,6 +170,8 @@ static void port_ready(struct sandbox *s, enum port port)
 {
     struct turn *turn = &s->waiting[port];
     bool more = false;
+    if (port == PORT_CHANNEL && s->held)
+        return;
     uint64_t begun = clock_ns();
     ssize_t n = read_piece(s, port, &more);
     turns_took(s->env->turns, turn, clock_ns() - begun);
@@ -279,8 +283,11 @@ static void status_ready(void *arg, int status, int events)
 static void channel_ready(void *arg, int status, int events)
 {
     struct sandbox *s = arg;
+    size_t unread = s->outbox.bytes;
     if ((events & UV_WRITABLE) && outbox_flush(&s->outbox, s->fds[PORT_CHANNEL]))
         watch_port(s, PORT_CHANNEL);
+    if (s->outbox.bytes < unread && s->events.room)
+        s->events.room(s->arg);
     if (status < 0)
         port_ready(s, PORT_CHANNEL);
     else if (events & UV_READABLE)
@@ -298,6 +305,23 @@ static int local_send(
     if (!waited && outbox_waits(&s->outbox))
         watch_port(s, PORT_CHANNEL);
     return rc;
+}
+
+static size_t local_unread(const struct sandbox *s)
+{
+    return s->outbox.bytes;
+}
+
+static void local_hold(struct sandbox *s, bool on)
+{
+    s->held = on;
+    if (!s->ended)
+        watch_port(s, PORT_CHANNEL);
+}
+
+static bool local_takes_fd(const struct sandbox *s)
+{
+    return !s->ended && outbox_is_clear(&s->outbox, s->fds[PORT_CHANNEL]);
 }
 
 /* ---- life and death ---- */
@@ -766,6 +790,9 @@ static const struct environment_ops local_ops = {
     .powers = &local_powers,
     .open = local_open_sandbox,
     .send = local_send,
+    .unread = local_unread,
+    .hold = local_hold,
+    .takes_fd = local_takes_fd,
     .attend = local_attend,
     .interrupt = local_interrupt,
     .kill = local_kill,

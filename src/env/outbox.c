@@ -5,7 +5,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+
+#include <linux/sockios.h>
 
 #include "base/ancillary.h"
 #include "base/cleanup.h"
@@ -46,6 +49,7 @@ void outbox_drop(struct outbox *box)
         free(u);
     }
     box->last = NULL;
+    box->bytes = 0;
 }
 
 bool outbox_flush(struct outbox *box, int socket)
@@ -62,8 +66,10 @@ bool outbox_flush(struct outbox *box, int socket)
         }
         close_fd(&u->fd);
         u->at += (size_t)n;
+        box->bytes -= (size_t)n;
         if (u->at < u->len)
             return false;
+        box->bytes -= sizeof *u;
         box->first = u->next;
         if (!box->first)
             box->last = NULL;
@@ -75,6 +81,13 @@ bool outbox_flush(struct outbox *box, int socket)
 bool outbox_waits(const struct outbox *box)
 {
     return box->first;
+}
+
+/* SIOCOUTQ of a UNIX socket: what was sent and the other end has not read yet, unix(7). */
+bool outbox_is_clear(const struct outbox *box, int socket)
+{
+    int queued = 0;
+    return !box->first && ioctl(socket, SIOCOUTQ, &queued) == 0 && queued == 0;
 }
 
 /* Keeps what the socket did not take: everything after the first `sent` bytes. */
@@ -97,6 +110,7 @@ static int keep(struct outbox *box, const struct iovec *iov, int count, size_t t
     else
         box->first = u;
     box->last = u;
+    box->bytes += sizeof *u + u->len;
     return 0;
 }
 
@@ -110,6 +124,9 @@ int outbox_send(struct outbox *box, int socket, const struct iovec *iov, int cou
         total += iov[i].iov_len;
     if (!box->first) {
         n = send_piece(socket, iov, count, fd);
+        if (n < 0 && errno == ETOOMANYREFS)
+            return error_set(err, ERROR_UNSUPPORTED,
+                "too many descriptors of this user are on their way through sockets");
         if (n < 0 && !is_full(n))
             return 0;
         if (n < 0)

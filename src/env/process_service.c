@@ -484,6 +484,11 @@ void process_service_write(struct process_service *p, const struct iovec *iov, i
     timer_start(p->flush, 0, 0);
 }
 
+size_t process_service_waiting(const struct process_service *p)
+{
+    return fifo_len(&p->waiting);
+}
+
 /* ---- its owner's ---- */
 
 void process_service_renewed(struct process_service *p)

@@ -50,6 +50,8 @@ void process_service_renewed(struct process_service *p);
 void process_service_move(struct process_service *p, struct rest *rest);
 /* Only while it is joined. Takes all bytes. */
 void process_service_write(struct process_service *p, const struct iovec *iov, int count);
+/* Bytes of that which the server has not confirmed. */
+size_t process_service_waiting(const struct process_service *p);
 /* Forgets it: the program is ended by who ends its machine. NULL is fine. */
 void process_service_close(struct process_service *p);
 /* What is to be sent to have the program killed, where it is not ended with its machine; false: there is none. */

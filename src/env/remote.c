@@ -29,6 +29,9 @@ enum {
     KILL_MS = 10000, /* for EXIT to come; then the worker counts as gone */
     NOISE_MAX = 500,
     PIECE = 65536, /* of a file */
+    /* Bytes that wait in the carrier. No more than LINK_TO_GUEST are on their way without an ack, a few times over
+     * where they are sent again, and LINK_TEXT makes four bytes of three. */
+    CARRIER_MAX = 16 << 20,
 };
 
 enum state { STATE_WAITING, STATE_BOOTING, STATE_READY, STATE_FAILED, STATE_OVER };
@@ -125,6 +128,18 @@ int remote_send(
     return fifo_failed(&s->waiting) ? error_memory(err) : send_waiting(s, err);
 }
 
+size_t remote_unread(const struct sandbox *s)
+{
+    return fifo_len(&s->waiting);
+}
+
+void remote_hold_channel(struct sandbox *s, bool on)
+{
+    unsigned char said = on;
+    if (!s->ended && s->start.len == 0)
+        send_message(s->remote, MUX_HOLD, s->id, &said, 1, NULL);
+}
+
 static void ring(const struct sandbox *s)
 {
     send_message(s->remote, MUX_INTERRUPT, s->id, NULL, 0, NULL);
@@ -214,8 +229,11 @@ static int on_credit(
     if (more > MUX_CREDIT - s->credit)
         return error_set(err, ERROR_PROTOCOL, "the supervisor took more than it was sent");
     s->credit += more;
+    size_t unread = fifo_len(&s->waiting);
     int rc = send_source(s, err);
-    if (rc == 0 && s->rings_late && fifo_len(&s->waiting) == 0) {
+    if (rc == 0 && fifo_len(&s->waiting) < unread && s->events.room)
+        s->events.room(s->arg);
+    if (rc == 0 && !s->ended && s->rings_late && fifo_len(&s->waiting) == 0) {
         s->rings_late = false;
         ring(s);
     }
@@ -294,7 +312,13 @@ static int link_bytes(void *arg, const char *data, size_t len, struct error *err
 static void link_write(void *arg, const struct iovec *iov, int count)
 {
     struct remote *r = arg;
+    struct error why = { 0 };
     r->events.write(r->arg, iov, count);
+    if (!r->events.waiting || r->events.waiting(r->arg) <= CARRIER_MAX)
+        return;
+    error_set(&why, ERROR_PROTOCOL,
+        "the supervisor acknowledges what it does not read: %d MiB wait for it", CARRIER_MAX >> 20);
+    fail(r, &why);
 }
 
 /* ---- the carrier ---- */

@@ -36,6 +36,8 @@ struct remote_events {
     void (*failed)(void *arg, const struct error *why);
     /* remote_wants_more is true again. NULL where there are no turns. */
     void (*more)(void *arg);
+    /* Bytes that `write` has taken and the far end has not. NULL: not known. */
+    size_t (*waiting)(void *arg);
 };
 
 /* The text for python3 -u -c. */
@@ -66,6 +68,8 @@ int remote_open_sandbox(struct remote *r, const struct environment_ops *ops,
     const struct sandbox_spec *spec, const struct sandbox_events *events, void *arg,
     struct sandbox **out, struct error *err);
 int remote_send(struct sandbox *s, const struct iovec *iov, int count, int fd, struct error *err);
+size_t remote_unread(const struct sandbox *s);
+void remote_hold_channel(struct sandbox *s, bool on);
 void remote_attend(struct sandbox *s);
 void remote_interrupt(struct sandbox *s);
 void remote_kill(struct sandbox *s);

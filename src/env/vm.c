@@ -527,6 +527,12 @@ static void vm_write(void *own, const struct iovec *iov, int count)
         process_service_write(vm->process, iov, count);
 }
 
+static size_t vm_waiting(void *own)
+{
+    const struct vm *vm = own;
+    return vm->process ? process_service_waiting(vm->process) : 0;
+}
+
 static void vm_end(void *own)
 {
     leave(own);
@@ -616,6 +622,7 @@ int vms_carry(struct vms *env, struct environment **out, struct error *err)
         .lease = LEASE_SECONDS,
         .start = vm_start,
         .write = vm_write,
+        .waiting = vm_waiting,
         .end = vm_end,
         .id = vm_id,
         .settling = vm_settling,

@@ -43,6 +43,9 @@ struct session {
     struct timer *deadline, *lifetime, *partial;
     bool partial_running;
     uint64_t partial_bytes; /* that came since its timer began */
+    bool held;              /* flow.c */
+    double stall_limit;     /* seconds */
+    struct timer *stall;
 };
 
 /* session.c */
@@ -66,6 +69,18 @@ void session_receive_begin(struct session *s);
 /* As sandbox_events has it: true while a frame is incomplete. */
 bool session_receive(void *session, const char *data, size_t len);
 void session_partial_too_long(void *session); /* the timer's */
+void session_watch_partial(struct session *s);
+/* What was kept while the session was held. */
+void session_receive_more(struct session *s);
+
+/* flow.c: what waits for a guest that does not read. */
+/* ERROR_BUDGET: so much waits that no reply of this length may be added. */
+int session_flow_check(const struct session *s, size_t len, struct error *err);
+/* After each reply. */
+void session_flow_sent(struct session *s);
+/* As sandbox_events has it. */
+void session_room(void *session);
+void session_stalled(void *session); /* the timer's */
 
 /* calls.c: the calls of the guest that wait for their answers. */
 int session_call_open(struct session *s, uint64_t id, struct error *err);

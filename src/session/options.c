@@ -14,6 +14,7 @@ void session_options_init(struct session_options *o)
         .timeout = 0,
         .execute_timeout = 0,
         .grace = 2,
+        .stall = 60, /* code in C that does not let other threads run is slow, not hostile */
         .output_limit = 1u << 20,
     };
 }

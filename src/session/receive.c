@@ -102,9 +102,10 @@ static int on_frame(void *arg, const struct frame *frame, struct error *err)
     return error_set(err, ERROR_PROTOCOL, "frame of unexpected type %u", frame->type);
 }
 
-static void watch_partial(struct session *s)
+/* While the session is held, the guest cannot end what it has begun. */
+void session_watch_partial(struct session *s)
 {
-    bool partial = frame_is_partial(&s->decoder);
+    bool partial = frame_is_partial(&s->decoder) && !s->held;
     if (partial == s->partial_running)
         return;
     s->partial_running = partial;
@@ -115,6 +116,12 @@ static void watch_partial(struct session *s)
         timer_stop(s->partial);
 }
 
+static void end_for(struct session *s, struct error *why)
+{
+    error_wrap(why, "the guest broke the protocol and was ended");
+    session_end_sandbox(s, "protocol", why);
+}
+
 bool session_receive(void *arg, const char *data, size_t len)
 {
     struct session *s = arg;
@@ -122,14 +129,24 @@ bool session_receive(void *arg, const char *data, size_t len)
     if (s->death.code != ERROR_NONE)
         return true;
     if (frame_feed(&s->decoder, data, len, on_frame, s, &err) < 0) {
-        error_wrap(&err, "the guest broke the protocol and was ended");
-        session_end_sandbox(s, "protocol", &err);
+        end_for(s, &err);
         return true;
     }
     s->partial_bytes += len;
     if (!s->dead)
-        watch_partial(s);
+        session_watch_partial(s);
     return frame_is_partial(&s->decoder);
+}
+
+void session_receive_more(struct session *s)
+{
+    struct error err = { 0 };
+    if (s->death.code != ERROR_NONE)
+        return;
+    if (frame_go_on(&s->decoder, on_frame, s, &err) < 0)
+        end_for(s, &err);
+    else if (!s->dead)
+        session_watch_partial(s);
 }
 
 void session_partial_too_long(void *arg)

@@ -1,5 +1,6 @@
 /* session/send.c: frames to the guest. A large blob goes in a sealed memfd where the environment can
- * pass one, and else in the stream.
+ * pass one, and else in the stream. At most one of a guest is on its way: those that it does not take would use up
+ * the host's descriptors, and those that the kernel lets the user have in sockets.
  */
 #include <sys/mman.h>
 
@@ -70,8 +71,11 @@ int session_send_blob(struct session *s, uint8_t type, uint64_t id, const char *
     size_t total = 0;
     for (size_t i = 0; i < parts; i++)
         total += blob[i].len;
-    if (total <= FRAME_MEMFD_MIN || !(s->ops->traits & TRAIT_MEMFD))
-        return session_send(s, type, id, head, head_len, blob, parts, err);
-    int fd = seal_parts(blob, parts, err);
-    return fd < 0 ? fd : session_send_memfd(s, type, id, head, head_len, fd, total, err);
+    struct error why = { 0 };
+    bool by_fd = total > FRAME_MEMFD_MIN && s->ops->traits & TRAIT_MEMFD &&
+                 (!s->ops->takes_fd || s->ops->takes_fd(s->sandbox));
+    int fd = by_fd ? seal_parts(blob, parts, &why) : -1;
+    if (fd >= 0 && session_send_memfd(s, type, id, head, head_len, fd, total, &why) == 0)
+        return 0;
+    return session_send(s, type, id, head, head_len, blob, parts, err);
 }

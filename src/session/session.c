@@ -61,6 +61,7 @@ static void sandbox_ended(void *arg, const struct sandbox_exit *how)
     session_explain_death(s);
     timer_stop(s->lifetime);
     timer_stop(s->partial);
+    timer_stop(s->stall);
     session_calls_drop(s);
     drop_settled(s);
     if (!s->operation)
@@ -228,6 +229,11 @@ int session_reply(struct session *s, uint64_t id, struct json_object *head,
     const struct session_part *parts, size_t count, struct error *err)
 {
     size_t head_len = 0;
+    size_t total = 0;
+    for (size_t i = 0; i < count; i++)
+        total += parts[i].len;
+    if (!s->dead && session_flow_check(s, total, err) < 0)
+        return -(int)ERROR_BUDGET;
     if (s->dead || !session_call_close(s, id))
         return 0;
     cleanup_buf struct buf blob = { 0 };
@@ -243,7 +249,9 @@ int session_reply(struct session *s, uint64_t id, struct json_object *head,
     if (buf_failed(&blob) || !text)
         return error_memory(err);
     struct session_part part = { blob.data, blob.len };
-    return session_send_blob(s, FRAME_REPLY, id, text, head_len, &part, 1, err);
+    int rc = session_send_blob(s, FRAME_REPLY, id, text, head_len, &part, 1, err);
+    session_flow_sent(s);
+    return rc;
 }
 
 /* ---- opening and closing ---- */
@@ -259,7 +267,7 @@ static int greet(struct session *s, const struct session_options *o, struct erro
 }
 
 static const struct sandbox_events sandbox_handlers = { session_receive, sandbox_output,
-    sandbox_ended, sandbox_settled };
+    sandbox_ended, sandbox_settled, session_room };
 
 int session_open(struct environment *env, const struct session_options *options,
     const struct session_events *events, void *arg, struct session **out, struct error *err)
@@ -280,6 +288,7 @@ int session_open(struct environment *env, const struct session_options *options,
         .limits = { options->spec.limits, options->timeout, options->execute_timeout,
             options->output_limit },
         .grace = options->grace,
+        .stall_limit = options->stall,
         .answer = schema_hold(options->answer),
         .out = { .limit = options->output_limit },
         .err = { .limit = options->output_limit },
@@ -288,7 +297,8 @@ int session_open(struct environment *env, const struct session_options *options,
     s->deadline = timer_new(loop, session_deadline_reached, s);
     s->lifetime = timer_new(loop, session_lifetime_over, s);
     s->partial = timer_new(loop, session_partial_too_long, s);
-    rc = s->deadline && s->lifetime && s->partial ? 0 : error_memory(err);
+    s->stall = timer_new(loop, session_stalled, s);
+    rc = s->deadline && s->lifetime && s->partial && s->stall ? 0 : error_memory(err);
     if (rc == 0)
         rc = s->ops->open(env, &options->spec, &sandbox_handlers, s, &s->sandbox, err);
     if (rc == 0)
@@ -314,6 +324,7 @@ void session_close(struct session *s)
     timer_free(s->deadline);
     timer_free(s->lifetime);
     timer_free(s->partial);
+    timer_free(s->stall);
     frame_decoder_free(&s->decoder);
     capture_free(&s->out);
     capture_free(&s->err);

@@ -101,6 +101,7 @@ struct session_options {
     double execute_timeout;     /* seconds of a cell, after which it is interrupted; 0: no limit */
     double execute_timeout_cap; /* what no cell's execute_timeout may exceed; 0: no cap */
     double grace;               /* seconds from the interrupt to the kill */
+    double stall; /* seconds for which a guest may leave all answers unread, where many wait; 0: for ever */
     size_t output_limit;        /* bytes of each stream of a cell that are kept */
     struct schema *answer;      /* what is submitted must have this type (answer.h); NULL: any */
     const struct list *variables; /* NAME=VALUE, of the environment of its processes; NULL: none */
@@ -184,7 +185,8 @@ struct session_part {
 };
 
 /* Answers a call. `head` is a JSON object (borrowed) or NULL: {"error": {…}} for the whole call, or
- * {"errors": {"3": {…}}} for items. Unknown ids (a call that was dropped) are passed over. */
+ * {"errors": {"3": {…}}} for items. Unknown ids (a call that was dropped) are passed over. ERROR_BUDGET: the guest leaves
+ * too much unread, and the call is still open; a short answer, as an error is, goes in any case. */
 int session_reply(struct session *s, uint64_t id, struct json_object *head,
     const struct session_part *parts, size_t count, struct error *err);
 

@@ -4,6 +4,8 @@
 #include <endian.h>
 #include <string.h>
 
+#include "base/cleanup.h"
+
 static uint64_t get64(const void *p)
 {
     uint64_t v;
@@ -81,10 +83,21 @@ static int deliver(struct frame_decoder *d, frame_fn *fn, void *arg, struct erro
     return rc;
 }
 
+static int keep_for_later(struct frame_decoder *d, const char *data, size_t len, struct error *err)
+{
+    if (len > FRAME_LATER_MAX - d->later.len)
+        return error_set(
+            err, ERROR_PROTOCOL, "over %d MiB while nothing is read", FRAME_LATER_MAX >> 20);
+    buf_append(&d->later, data, len);
+    return buf_failed(&d->later) ? error_memory(err) : 0;
+}
+
 int frame_feed(struct frame_decoder *d, const char *data, size_t len, frame_fn *fn, void *arg,
     struct error *err)
 {
     while (len > 0) {
+        if (d->held)
+            return keep_for_later(d, data, len, err);
         if (d->header_len < FRAME_HEADER_SIZE) {
             size_t n = FRAME_HEADER_SIZE - d->header_len;
             if (n > len)
@@ -115,6 +128,19 @@ int frame_feed(struct frame_decoder *d, const char *data, size_t len, frame_fn *
     return 0;
 }
 
+void frame_hold(struct frame_decoder *d)
+{
+    d->held = true;
+}
+
+int frame_go_on(struct frame_decoder *d, frame_fn *fn, void *arg, struct error *err)
+{
+    cleanup_buf struct buf kept = d->later;
+    d->later = (struct buf){ 0 };
+    d->held = false;
+    return frame_feed(d, buf_text(&kept), kept.len, fn, arg, err);
+}
+
 bool frame_is_partial(const struct frame_decoder *d)
 {
     return d->header_len > 0;
@@ -123,6 +149,7 @@ bool frame_is_partial(const struct frame_decoder *d)
 void frame_decoder_free(struct frame_decoder *d)
 {
     buf_free(&d->body);
+    buf_free(&d->later);
     d->header_len = 0;
 }
 

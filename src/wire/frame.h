@@ -28,7 +28,9 @@ enum {
     FRAME_VERSION = 1,
     FRAME_HEADER_SIZE = 24,
     FRAME_FD = 1,           /* flag: the blob travels as a memfd; host to guest only */
-    FRAME_MEMFD_MIN = 65536 /* larger blobs to a local guest travel that way */
+    FRAME_MEMFD_MIN = 65536, /* larger blobs to a local guest travel that way */
+    /* A sender that is told to stop has some bytes on their way: of a cloud a few MiB, of a local guest none. */
+    FRAME_LATER_MAX = 16 << 20,
 };
 
 enum frame_type {
@@ -77,6 +79,8 @@ struct frame_decoder {
     size_t header_len; /* bytes of the header that are here */
     struct buf body;   /* head and blob of the frame that is under way */
     size_t head_len, blob_len;
+    bool held;        /* by frame_hold */
+    struct buf later; /* what came meanwhile */
 };
 
 /* Called for each whole frame, valid during the call. A negative return ends the feeding. */
@@ -86,6 +90,11 @@ typedef int frame_fn(void *arg, const struct frame *frame, struct error *err);
  * beyond repair: ERROR_PROTOCOL, ERROR_MEMORY, or what `fn` returned. */
 int frame_feed(struct frame_decoder *d, const char *data, size_t len, frame_fn *fn, void *arg,
     struct error *err);
+/* From the end of the frame that is handed on, what comes is kept, up to FRAME_LATER_MAX bytes: beyond that feeding gives
+ * ERROR_PROTOCOL. */
+void frame_hold(struct frame_decoder *d);
+/* Goes on with what was kept; as frame_feed. */
+int frame_go_on(struct frame_decoder *d, frame_fn *fn, void *arg, struct error *err);
 /* True while a frame has begun and is not complete. */
 bool frame_is_partial(const struct frame_decoder *d);
 void frame_decoder_free(struct frame_decoder *d);

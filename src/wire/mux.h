@@ -40,6 +40,7 @@ enum mux_kind {
     MUX_INTERRUPT = 3,
     MUX_KILL = 4,  /* with all of its processes; EXIT follows */
     MUX_CLOSE = 5, /* the supervisor ends, and everything with it */
+    MUX_HOLD = 6,  /* one byte: 1, nothing more is read of the worker's channel; 0, it is again */
     /* supervisor to host */
     MUX_HELLO = 17,  /* the first; JSON: facts about the interpreter and where it runs */
     MUX_OUTPUT = 18, /* of the worker's standard output or error */

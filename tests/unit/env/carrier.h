@@ -230,6 +230,8 @@ static inline const struct environment_ops *carrier_ops(void)
         .traits = TRAIT_SIGNAL | TRAIT_LATE,
         .open = carrier_open_sandbox,
         .send = remote_send,
+        .unread = remote_unread,
+        .hold = remote_hold_channel,
         .attend = remote_attend,
         .interrupt = remote_interrupt,
         .kill = remote_kill,

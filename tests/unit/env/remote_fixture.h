@@ -88,18 +88,30 @@ static inline void dropped(void *arg, struct session *session, uint64_t id)
     ((struct side *)arg)->dropped++;
 }
 
-static inline void open_side_with(
-    struct fixture *f, struct side *s, const char *const *preload, size_t preload_count)
+static inline struct session_options side_options(void)
 {
-    static const struct session_events events = { called, dropped, NULL };
     struct session_options options;
     session_options_init(&options);
     options.spec.isolation = ISOLATION_PROCESS;
+    options.grace = 1;
+    return options;
+}
+
+static inline void open_side_as(
+    struct fixture *f, struct side *s, const struct session_options *options)
+{
+    static const struct session_events events = { called, dropped, NULL };
+    *s = (struct side){ .f = f };
+    assert_ok(session_open(f->env, options, &events, s, &s->session, err));
+}
+
+static inline void open_side_with(
+    struct fixture *f, struct side *s, const char *const *preload, size_t preload_count)
+{
+    struct session_options options = side_options();
     options.spec.preload = preload;
     options.spec.preload_count = preload_count;
-    options.grace = 1;
-    *s = (struct side){ .f = f };
-    assert_ok(session_open(f->env, &options, &events, s, &s->session, err));
+    open_side_as(f, s, &options);
 }
 
 static inline void open_side(struct fixture *f, struct side *s)

@@ -339,9 +339,40 @@ static void it_says_what_it_is(void **state)
     assert_non_null(json_get_typed(facts, "limits", json_type_object));
 }
 
+/* Calls that are echoed, of 3 KB each. */
+#define CALLS(count)                                                                               \
+    "import os, struct\n"                                                                          \
+    "blob = struct.pack('<IQ', 1, 3000) + b'x' * 3000\n"                                           \
+    "for n in range(9000, 9000 + " #count "):\n"                                                   \
+    "    data = struct.pack('<BBHIQQ', 1, 19, 0, 2, n, len(blob)) + b'{}' + blob\n"                \
+    "    while data: data = data[os.write(3, data):]\n"
+
+/* A guest far away that reads none of the replies to its calls is not heard any more when a MiB of them waits here beside the
+ * one that is on its way, and is ended; another one in the same place goes on. */
+static void replies_that_nobody_reads_are_bounded(void **state)
+{
+    struct fixture *f = *state;
+    struct session_options options = side_options();
+    struct side s, other;
+    options.stall = 1;
+    open_side(f, &other);
+    open_side_as(f, &s, &options);
+    assert_status(run(&s, "x = 1"), CELL_OK);
+    assert_status(run(&s, CALLS(1000000)), CELL_KILLED);
+    assert_string_equal(s.last.killed, "protocol");
+    assert_non_null(strstr(s.last.reason.text, "read nothing for 1 s"));
+    assert_in_range(s.calls, 1, 1500);
+    assert_status(run(&other, CALLS(300)), CELL_OK); /* its guest reads them afterwards */
+    assert_status(run(&other, "x = 1"), CELL_OK);
+    assert_int_equal(other.calls, 300);
+    close_side(&s);
+    close_side(&other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        B(replies_that_nobody_reads_are_bounded), T(replies_that_nobody_reads_are_bounded),
         B(it_says_what_it_is),
         B(a_cell_runs_and_variables_stay),
         T(a_cell_runs_and_variables_stay),

@@ -12,8 +12,10 @@ struct host {
     struct remote *remote;
     struct sandbox *sandbox;
     size_t written;
+    size_t unsent; /* of that, as its carrier says */
     struct buf last; /* what was written last */
     uint64_t said;   /* bytes of the guest's stream */
+    uint64_t acked;  /* those of the host's that it says it has */
     bool ready, failed, ended;
     struct error why;
     struct sandbox_exit how;
@@ -28,6 +30,11 @@ static void on_write(void *arg, const struct iovec *iov, int count)
         h->written += iov[i].iov_len;
         buf_append(&h->last, iov[i].iov_base, iov[i].iov_len);
     }
+}
+
+static size_t on_waiting(void *arg)
+{
+    return ((struct host *)arg)->unsent;
 }
 
 static void on_ready(void *arg, struct json_object *facts)
@@ -68,8 +75,10 @@ static void say(struct host *h, const void *data, size_t len)
         (unsigned char)(len >> 8) };
     struct crc32_table table;
     crc32_table_make(&table);
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++) {
         header[8 + i] = (unsigned char)(h->said >> 8 * i);
+        header[16 + i] = (unsigned char)(h->acked >> 8 * i);
+    }
     uint32_t sum = crc32_add(&table, crc32_add(&table, 0, header, 24), data, len);
     for (int i = 0; i < 4; i++)
         header[24 + i] = (unsigned char)(sum >> 8 * i);
@@ -96,7 +105,8 @@ static void say_text(struct host *h, enum mux_kind kind, uint32_t worker, const 
 
 static int setup(void **state)
 {
-    static const struct remote_events events = { on_write, on_ready, on_failed, NULL };
+    static const struct remote_events events = { on_write, on_ready, on_failed, NULL,
+        on_waiting };
     static const struct sandbox_events sandbox_events = { on_bytes, on_output, on_ended };
     static const struct environment_ops ops = { .name = "none" };
     struct remote_options options = { .form = LINK_BARE };
@@ -246,6 +256,38 @@ static void no_more_than_the_credit_is_sent(void **state)
     assert_fails(ERROR_UNSUPPORTED, remote_send(h->sandbox, &iov, 1, dup(0), err));
 }
 
+/* It says that it has taken what still waits to be sent to it: credit for more would have the host keep all of that. */
+static void credit_for_what_was_not_read_ends_it(void **state)
+{
+    enum { LEN = MUX_CREDIT };
+    struct host *h = *state;
+    cleanup_free char *data = calloc(1, LEN);
+    struct iovec iov = { data, LEN };
+    say_hello(h);
+    h->unsent = 15 << 20; /* a slow way is no crime */
+    assert_ok(remote_send(h->sandbox, &iov, 1, -1, err));
+    assert_false(h->failed);
+    h->unsent = 17 << 20;
+    assert_ok(remote_send(h->sandbox, &iov, 1, -1, err));
+    h->acked = MUX_CREDIT / 2;
+    say_message(h, MUX_CREDIT_MORE, 1, "\0\0\1", 4);
+    assert_failed(h);
+    assert_non_null(strstr(h->why.text, "acknowledges what it does not read"));
+}
+
+/* While a session holds its guest, the supervisor is told so, once for each time. */
+static void a_worker_that_is_held_is_told_of(void **state)
+{
+    struct host *h = *state;
+    say_hello(h);
+    for (int on = 1; on >= 0; on--) {
+        remote_hold_channel(h->sandbox, on);
+        const char *message = h->last.data + h->last.len - MUX_HEADER_SIZE - 1;
+        assert_int_equal(message[0], MUX_HOLD);
+        assert_int_equal(message[MUX_HEADER_SIZE], on);
+    }
+}
+
 /* Endless noise instead of the word is not kept; the last of it can be shown. */
 static void noise_is_bounded_and_shown(void **state)
 {
@@ -325,6 +367,8 @@ int main(void)
         T(why_it_could_not_start_is_shown_safely),
         T(what_a_closed_worker_says_is_passed_over),
         T(no_more_than_the_credit_is_sent),
+        T(credit_for_what_was_not_read_ends_it),
+        T(a_worker_that_is_held_is_told_of),
         T(noise_is_bounded_and_shown),
         cmocka_unit_test(words_that_are_none_are_refused),
         T(a_kill_that_is_not_answered_is_taken_as_done),

@@ -480,6 +480,90 @@ static void open_calls_have_ids_of_their_own_and_are_bounded(void **state)
     assert_int_equal(f->call_count, 16384);
 }
 
+/* What the host answers each call with, and the largest number that a new descriptor had meanwhile. */
+static struct {
+    const char *text;
+    size_t len;
+    int most;
+} answer;
+
+static void answer_at_once(void *arg, struct session *s, const struct session_call *call)
+{
+    struct session_part part = { answer.text, answer.len };
+    int fd = dup(0);
+    close(fd);
+    answer.most = fd > answer.most ? fd : answer.most;
+    ((struct fixture *)arg)->call_count++;
+    assert_ok(session_reply(s, call->id, NULL, &part, 1, err));
+}
+
+static void open_answering(struct fixture *f, const char *text, size_t len, double stall)
+{
+    static const struct session_events events = { answer_at_once, fixture_dropped, NULL };
+    struct session_options options = fixture_options();
+    options.stall = stall;
+    fixture_close(f);
+    assert_ok(session_open(f->env, &options, &events, f, &f->session, err));
+    assert_status(run(f, "x = 1"), CELL_OK);
+    answer.text = text;
+    answer.len = len;
+    answer.most = 0;
+    f->call_count = 0;
+}
+
+/* A guest that makes a million calls and reads nothing is not read any more when a MiB of replies waits for it, whatever
+ * their size, and is ended when it goes on like that. Only one descriptor is ever on its way. */
+static void replies_that_nobody_reads_are_bounded(void **state)
+{
+    static const char flood[] =
+        "import os, struct\n"
+        "for n in range(9000, 1009000):\n"
+        "    os.write(3, struct.pack('<BBHIQQ', 1, 19, 0, 2, n, 4) + b'{}' + bytes(4))\n";
+    static const struct {
+        size_t len;
+        unsigned calls; /* some MiB of replies, with what the kernel holds and adds for each */
+    } rows[] = { { 2, 40000 }, { 3000, 1000 }, { 70000, 40 } };
+    struct fixture *f = *state;
+    cleanup_free char *text = calloc(1, 70000);
+    for (size_t i = 0; i < array_length(rows); i++) {
+        open_answering(f, text, rows[i].len, 0.5);
+        int first = dup(0);
+        close(first);
+        assert_status(run(f, flood), CELL_KILLED);
+        assert_string_equal(f->last.killed, "protocol");
+        assert_non_null(strstr(f->last.reason.text, "read nothing for 0.5 s"));
+        assert_in_range(f->call_count, 1, rows[i].calls);
+        assert_in_range(answer.most, 0, first + 4);
+    }
+}
+
+/* The same calls, made before any reply is read: a thread that cannot write reads, and nothing is lost. */
+static void calls_of_a_guest_that_reads_late_are_all_answered(void **state)
+{
+    static const char code[] =
+        "import sys\n"
+        "f = sys._getframe()\n"
+        "while 'CHANNEL_FD' not in f.f_globals: f = f.f_back\n"
+        "link, Waiter = f.f_globals['link'], f.f_globals['Waiter']\n"
+        "def ask(count, size):\n"
+        "    waiters = {next(link.ids): Waiter() for _ in range(count)}\n"
+        "    for n, w in waiters.items(): link.begin(n, w, {'name': 'x'}, [b'p'])\n"
+        "    for w in waiters.values():\n"
+        "        link.wait(w, lambda: w.frame is not None)\n"
+        "        assert len(w.frame[1]) == size + 12, len(w.frame[1])\n";
+    static const struct {
+        size_t len;
+        const char *code;
+    } rows[] = { { 100, "ask(30000, 100)" }, { 70000, "ask(500, 70000)" } };
+    struct fixture *f = *state;
+    cleanup_free char *text = calloc(1, 70000);
+    for (size_t i = 0; i < array_length(rows); i++) {
+        open_answering(f, text, rows[i].len, 60);
+        assert_status(run(f, code), CELL_OK);
+        assert_status(run(f, rows[i].code), CELL_OK);
+    }
+}
+
 static void typed_fields_bind_positions_and_are_checked(void **state)
 {
     struct fixture *f = *state;
@@ -603,6 +687,8 @@ int main(void)
         T(forked_children_do_not_speak_for_the_guest),
         T(forged_frames_end_that_sandbox_only),
         T(open_calls_have_ids_of_their_own_and_are_bounded),
+        T(replies_that_nobody_reads_are_bounded),
+        T(calls_of_a_guest_that_reads_late_are_all_answered),
         T(typed_fields_bind_positions_and_are_checked),
         T(cells_are_in_the_history),
         T(the_environment_is_clean),

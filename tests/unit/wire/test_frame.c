@@ -402,6 +402,43 @@ static void garbage_is_no_list_of_parts(void **state)
     assert_true(lists > 0);
 }
 
+/* Holds the decoder at each frame. */
+static int take_and_hold(void *arg, const struct frame *frame, struct error *err)
+{
+    struct fixture *f = arg;
+    frame_hold(&f->decoder);
+    return take(&f->taken, frame, err);
+}
+
+/* Nothing behind the frame at which it is held is looked at; later it goes on where it stopped, a frame at a time. */
+static void a_held_decoder_keeps_what_comes(void **state)
+{
+    struct fixture *f = *state;
+    add_frame(&f->stream, TYPE_A, 1, "a", "one");
+    add_frame(&f->stream, TYPE_A, 2, "b", "two");
+    add_frame(&f->stream, TYPE_A, 3, "c", "three");
+    for (size_t i = 0; i < f->stream.len; i++)
+        assert_ok(frame_feed(&f->decoder, f->stream.data + i, 1, take_and_hold, f, err));
+    assert_string_equal(buf_text(&f->taken.text), "<19 1 a|one>");
+    assert_false(frame_is_partial(&f->decoder));
+    assert_ok(frame_go_on(&f->decoder, take_and_hold, f, err));
+    assert_string_equal(buf_text(&f->taken.text), "<19 1 a|one><19 2 b|two>");
+    assert_ok(frame_go_on(&f->decoder, take_and_hold, f, err));
+    assert_ok(frame_go_on(&f->decoder, take_and_hold, f, err));
+    assert_int_equal(f->taken.count, 3);
+}
+
+static void what_a_held_decoder_keeps_is_bounded(void **state)
+{
+    static const char piece[1 << 20];
+    struct fixture *f = *state;
+    frame_hold(&f->decoder);
+    for (int i = 0; i < FRAME_LATER_MAX >> 20; i++)
+        assert_ok(feed(f, piece, sizeof piece, err));
+    assert_fails(ERROR_PROTOCOL, feed(f, piece, 1, err));
+    assert_int_equal(f->taken.count, 0);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -424,6 +461,8 @@ int main(void)
         T(lengths_that_wrap_are_refused),
         T(garbage_is_refused_or_waited_for),
         T(garbage_is_no_list_of_parts),
+        T(a_held_decoder_keeps_what_comes),
+        T(what_a_held_decoder_keeps_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

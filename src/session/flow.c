@@ -1,0 +1,76 @@
+/* session/flow.c: what waits for a guest that does not read.
+ *
+ *   reading ── UNREAD_FULL bytes wait ──► held ── half of them have gone ──► reading
+ *   held ── none of them went for session_limits.stall seconds ──► the sandbox is ended
+ *
+ * While a session is held, no frame of its guest is looked at, and the environment reads nothing more of the channel:
+ * each could be a call, and each call has a reply. What is still to come then is the replies to calls that are
+ * open: small ones, or an error instead, once UNREAD_MOST bytes wait. An honest guest reads while it writes
+ * (guest/py/link.py), so that neither side waits for the other.
+ */
+#include "base/cleanup.h"
+#include "session/internal.h"
+
+enum {
+    UNREAD_FULL = 1 << 20,   /* five times what a socket holds: a batch of some thousand replies */
+    UNREAD_MOST = 256 << 20, /* as much as one message may have: answers of many threads at once */
+    REPLY_SMALL = 4096,      /* with 16384 calls open, 64 MiB more */
+};
+
+static size_t unread(const struct session *s)
+{
+    return s->ops->unread ? s->ops->unread(s->sandbox) : 0;
+}
+
+int session_flow_check(const struct session *s, size_t len, struct error *err)
+{
+    if (len <= REPLY_SMALL || unread(s) <= UNREAD_MOST)
+        return 0;
+    return error_set(err, ERROR_BUDGET,
+        "answers of %d MiB wait for this code to read them; this one was dropped", UNREAD_MOST >> 20);
+}
+
+static void wait_for_room(struct session *s)
+{
+    if (s->stall_limit > 0)
+        timer_start(s->stall, (uint64_t)(s->stall_limit * 1000 + 0.5), 0);
+}
+
+void session_flow_sent(struct session *s)
+{
+    if (s->held || s->dead || unread(s) < UNREAD_FULL)
+        return;
+    s->held = true;
+    frame_hold(&s->decoder);
+    s->ops->hold(s->sandbox, true);
+    session_watch_partial(s);
+    wait_for_room(s);
+}
+
+void session_room(void *arg)
+{
+    struct session *s = arg;
+    if (!s->held || s->dead)
+        return;
+    wait_for_room(s);
+    if (unread(s) > UNREAD_FULL / 2)
+        return;
+    s->held = false;
+    timer_stop(s->stall);
+    s->ops->hold(s->sandbox, false);
+    session_receive_more(s);
+}
+
+void session_stalled(void *arg)
+{
+    struct session *s = arg;
+    struct error why = { 0 };
+    if (s->ops->is_cut && s->ops->is_cut(s->sandbox)) {
+        wait_for_room(s);
+        return;
+    }
+    error_set(&why, ERROR_PROTOCOL,
+        "the guest read nothing for %g s while %zu KiB of answers waited for it, and was ended",
+        s->stall_limit, unread(s) >> 10);
+    session_end_sandbox(s, "protocol", &why);
+}
