@@ -54,10 +54,13 @@ enum {
     DROSTE_ERROR_MODEL_REPLAY = 29,
 };
 
+/* The size of an error's text. A text that is longer is cut, and ends with "…". */
+#define DROSTE_ERROR_SIZE 2048
+
 typedef struct droste_error {
     int code;
-    int sys;        /* errno, or 0 */
-    char text[240]; /* one line: what was tried, on what, and what to do */
+    int sys;                      /* errno, or 0 */
+    char text[DROSTE_ERROR_SIZE]; /* one line: what was tried, on what, and what to do */
 } droste_error;
 
 DROSTE_API const char *droste_version(void);
@@ -205,6 +208,11 @@ DROSTE_API const char *droste_result_outline(const droste_result *r, size_t *len
 DROSTE_API const char *droste_result_text(const droste_result *r, size_t index, size_t *len);
 DROSTE_API const char *droste_result_echo(const droste_result *r);
 DROSTE_API const char *droste_result_traceback(const droste_result *r);
+/* str() of the exception that ended a cell. */
+DROSTE_API const char *droste_result_message(const droste_result *r);
+/* Of a cell whose code called sys.exit() or exit(): the status with which a script's process would have
+ * ended, 0 to 255. Of all others -1. The session goes on. */
+DROSTE_API int droste_result_exit_status(const droste_result *r);
 /* True if the session can go on after this cell. */
 DROSTE_API int droste_result_alive(const droste_result *r);
 /* A run's answer as JSON, and why there is none or not a whole one. */
@@ -301,7 +309,8 @@ DROSTE_API const char *droste_session_sandbox(const droste_session *s);
 typedef struct droste_event {
     const char *kind; /* "started", "context", "turn", "delta", "reply", "cell", "output", "result",
                          "calls", "notice"; with `all_events` see there */
-    const char *text; /* the run's id, a piece of the reply, the code, the output… */
+    const char *text; /* the run's id, a piece of the reply, the code, the output, why a cell failed
+                         (of "result": its traceback)… */
     size_t len;
     unsigned turn, turns;
     int stream;           /* of "output" */
@@ -458,7 +467,7 @@ typedef struct droste_batch_state {
     const char
         *stopped;  /* why no more tasks begin: "interrupt", "budget", "timeout", "error"; NULL:
                             they do */
-    char why[240]; /* in words */
+    char why[DROSTE_ERROR_SIZE]; /* in words */
 } droste_batch_state;
 
 typedef struct droste_batch_event {

@@ -118,8 +118,21 @@ def error_of(e):
         text = plain("".join(traceback.format_exception(type(e), e, tb)))
     except BaseException:
         text = "%s: %s\n" % (name, message)
-    return {"type": name, "message": shorten(message, MESSAGE),
-            "traceback": shorten(text, TRACEBACK)}
+    error = {"type": name, "message": shorten(message, MESSAGE), "traceback": shorten(text, TRACEBACK)}
+    if isinstance(e, SystemExit):
+        error["exit"] = exit_status(e)
+    return error
+
+
+def exit_status(e):
+    """The status with which a process would end: https://docs.python.org/3/library/sys.html#sys.exit"""
+    try:
+        code = e.code
+    except BaseException:       # a subclass may make anything of it
+        return 1
+    if code is None:
+        return 0
+    return code & 0xFF if type(code) in (int, bool) else 1
 
 
 def flush_output():

@@ -47,7 +47,7 @@ quick = ctypes.PyDLL(path)
 
 
 class Error(Structure):
-    _fields_ = [("code", c_int), ("sys", c_int), ("text", ctypes.c_char * 240)]
+    _fields_ = [("code", c_int), ("sys", c_int), ("text", ctypes.c_char * 2048)]
 
 
 class Option(Structure):

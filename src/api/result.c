@@ -298,6 +298,16 @@ const char *droste_result_traceback(const droste_result *r)
     return r->cell.error.traceback;
 }
 
+const char *droste_result_message(const droste_result *r)
+{
+    return r->cell.error.message;
+}
+
+int droste_result_exit_status(const droste_result *r)
+{
+    return r->cell.error.exits ? r->cell.error.exit_status : -1;
+}
+
 int droste_result_alive(const droste_result *r)
 {
     return r->cell.alive;

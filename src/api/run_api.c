@@ -201,6 +201,17 @@ void droste_put_aside(droste_running *r)
 
 /* ---- the beginning ---- */
 
+/* A run costs money: where the command before a pipe has failed, there is nothing to ask about. */
+static int check_input(const struct contexts *all, struct error *err)
+{
+    for (size_t i = 0; i < all->count; i++)
+        if (all->items[i]->len == 0 && strcmp(all->items[i]->source, "standard input") == 0)
+            return error_set(err, ERROR_ARGUMENT,
+                "standard input is empty, and it was to be a context: did the command before the "
+                "pipe fail?");
+    return 0;
+}
+
 static int load_contexts(droste_running *r, const droste_request *q, struct error *err)
 {
     struct context *context = NULL;
@@ -213,9 +224,9 @@ static int load_contexts(droste_running *r, const droste_request *q, struct erro
         if (rc == 0)
             rc = contexts_add(&r->contexts, context, err);
     }
-    return rc < 0
-               ? rc
-               : api_contexts_load(r->d, &r->settings, q->context, q->contexts, &r->contexts, err);
+    if (rc == 0)
+        rc = api_contexts_load(r->d, &r->settings, q->context, q->contexts, &r->contexts, err);
+    return rc < 0 ? rc : check_input(&r->contexts, err);
 }
 
 static int fill_options(droste_running *r, struct rlm_options *o, struct error *err)

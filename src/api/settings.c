@@ -32,24 +32,25 @@ static int wrong(const struct setting *s, const char *value, const char *source,
         s->option.secret ? "…" : value, s->option.name, s->option.value);
 }
 
+static const struct unit {
+    enum type type;
+    const char *name;
+    double factor;
+} units[] = {
+    { TYPE_SIZE, "K", 1024.0 },
+    { TYPE_SIZE, "M", 1048576.0 },
+    { TYPE_SIZE, "G", 1073741824.0 },
+    { TYPE_SIZE, "T", 1099511627776.0 },
+    { TYPE_SECONDS, "ms", 0.001 },
+    { TYPE_SECONDS, "s", 1 },
+    { TYPE_SECONDS, "m", 60 },
+    { TYPE_SECONDS, "h", 3600 },
+    { TYPE_SECONDS, "d", 86400 },
+};
+
 /* A number with an optional unit: bytes (K, M, G, T, powers of 1024), seconds (ms, s, m, h, d). */
 static bool parse_number(const char *text, enum type type, double *out)
 {
-    static const struct {
-        enum type type;
-        const char *unit;
-        double factor;
-    } units[] = {
-        { TYPE_SIZE, "K", 1024.0 },
-        { TYPE_SIZE, "M", 1048576.0 },
-        { TYPE_SIZE, "G", 1073741824.0 },
-        { TYPE_SIZE, "T", 1099511627776.0 },
-        { TYPE_SECONDS, "ms", 0.001 },
-        { TYPE_SECONDS, "s", 1 },
-        { TYPE_SECONDS, "m", 60 },
-        { TYPE_SECONDS, "h", 3600 },
-        { TYPE_SECONDS, "d", 86400 },
-    };
     char *end;
     if (!isdigit((unsigned char)text[0]) && text[0] != '.')
         return false;
@@ -59,7 +60,7 @@ static bool parse_number(const char *text, enum type type, double *out)
     if (*end == '\0')
         return true;
     for (size_t i = 0; i < array_length(units); i++) {
-        if (units[i].type != type || strcmp(units[i].unit, end) != 0)
+        if (units[i].type != type || strcmp(units[i].name, end) != 0)
             continue;
         *out *= units[i].factor;
         return true;
@@ -72,15 +73,29 @@ bool settings_parse_seconds(const char *text, double *seconds)
     return parse_number(text, TYPE_SECONDS, seconds);
 }
 
+/* A number as people write it: in the largest unit that divides it ("32M", "1h"). */
+static void print_number(enum type type, double number, char *out, size_t size)
+{
+    const struct unit *best = NULL;
+    for (size_t i = 0; number >= 1 && i < array_length(units); i++)
+        if (units[i].type == type && fmod(number, units[i].factor) == 0)
+            best = &units[i];
+    snprintf(out, size, "%.15g%s", best ? number / best->factor : number, best ? best->name : "");
+}
+
 static int set_number(struct settings *s, const struct setting *what, const char *value,
     const char *source, struct error *err)
 {
     double number;
     if (!parse_number(value, what->type, &number))
         return wrong(what, value, source, err);
-    if (number < what->min || number > what->max)
-        return error_set(err, ERROR_ARGUMENT, "%s: %s is not between %g and %g", source, value,
-            what->min, what->max);
+    if (number < what->min || number > what->max) {
+        bool small = number < what->min;
+        char bound[40];
+        print_number(what->type, small ? what->min : what->max, bound, sizeof bound);
+        return error_set(err, ERROR_ARGUMENT, "%s: %.60s is too %s; the %s is %s", source, value,
+            small ? "small" : "large", small ? "minimum" : "maximum", bound);
+    }
     if (what->type == TYPE_SECONDS || what->type == TYPE_DECIMAL)
         *(double *)((char *)s + what->offset) = number;
     else
@@ -255,8 +270,32 @@ static char *trim(char *text)
     return text;
 }
 
-/* Nothing, a comment, a [section] (only for the reader's eye), or name = value. A value goes to the
- * end of its line, whatever is in it. */
+/* Where the comment behind a value begins: at a ';' or '#' after white space, as in git's configuration.
+ * Without the white space it belongs to the value ("a#b", "https://host/#part"). */
+static char *find_comment(char *text)
+{
+    char *p = text;
+    while (*p && !((*p == ';' || *p == '#') && (p == text || isspace((unsigned char)p[-1]))))
+        p++;
+    return p;
+}
+
+/* The value of a line: without a comment behind it, and without the double quotes around a value
+ * that is to keep a " #" or " ;". */
+static char *trim_value(char *text)
+{
+    text = trim(text);
+    char *close = text[0] == '"' ? strchr(text + 1, '"') : NULL;
+    char *behind = close ? close + 1 + strspn(close + 1, " \t") : NULL;
+    if (behind && (*behind == '\0' || *behind == ';' || *behind == '#')) {
+        *close = '\0';
+        return text + 1;
+    }
+    *find_comment(text) = '\0';
+    return trim(text);
+}
+
+/* Nothing, a comment, a [section] (only for the reader's eye), or name = value. */
 static int take_line(struct settings *s, char *line, const char *source, struct error *err)
 {
     char *name = trim(line), *equals = strchr(name, '=');
@@ -270,7 +309,7 @@ static int take_line(struct settings *s, char *line, const char *source, struct 
     for (char *p = name; *p; p++)
         if (*p == '_')
             *p = '-';
-    int rc = settings_set(s, name, trim(equals + 1), source, err);
+    int rc = settings_set(s, name, trim_value(equals + 1), source, err);
     if (rc < 0 && err && err->code == ERROR_ARGUMENT)
         err->code = ERROR_CONFIG;
     return rc < 0 ? -(int)ERROR_CONFIG : 0;

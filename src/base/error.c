@@ -52,6 +52,14 @@ static size_t acting_length(const char *text)
     return 0;
 }
 
+/* Ends a text that did not fit with an ellipsis: a reader must not take a part for the whole. */
+static void error_mark_cut(struct error *err)
+{
+    static const char ellipsis[] = "…";
+    size_t end = text_utf8_floor(err->text, sizeof err->text - 1, sizeof err->text - sizeof ellipsis);
+    memcpy(err->text + end, ellipsis, sizeof ellipsis);
+}
+
 /* One line of UTF-8, whatever a server or a guest put into it and wherever it was cut. */
 static void error_tidy(struct error *err)
 {
@@ -73,6 +81,17 @@ __attribute__((format(printf, 4, 0))) static void error_fill(
     int n = vsnprintf(err->text, sizeof err->text, format, args);
     if (n < 0)
         err->text[0] = '\0';
+    if (n >= (int)sizeof err->text)
+        error_mark_cut(err);
+    error_tidy(err);
+}
+
+/* Appends ": TEXT". */
+static void error_append(struct error *err, const char *text)
+{
+    size_t used = strlen(err->text), room = sizeof err->text - used;
+    if ((size_t)snprintf(err->text + used, room, ": %s", text) >= room)
+        error_mark_cut(err);
     error_tidy(err);
 }
 
@@ -95,9 +114,7 @@ int error_set_errno(struct error *err, enum error_code code, const char *format,
         va_start(args, format);
         error_fill(err, code, sys, format, args);
         va_end(args);
-        size_t used = strlen(err->text);
-        snprintf(err->text + used, sizeof err->text - used, ": %s", strerror(sys));
-        error_tidy(err);
+        error_append(err, strerror(sys));
     }
     return -(int)code;
 }
@@ -112,11 +129,7 @@ int error_wrap(struct error *err, const char *format, ...)
     va_start(args, format);
     error_fill(err, err->code, err->sys, format, args);
     va_end(args);
-    size_t used = strlen(err->text);
-    if (used + 2 < sizeof err->text)
-        snprintf(err->text + used, sizeof err->text - used, ": %.*s",
-            (int)(sizeof err->text - used - 3), inner);
-    error_tidy(err);
+    error_append(err, inner);
     return -(int)err->code;
 }
 

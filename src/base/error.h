@@ -38,10 +38,13 @@ enum error_code {
     ERROR_MODEL_REPLAY = 29,  /* the recording has no answer for this request */
 };
 
+/* Room for a provider's whole message, which is what its user needs; a longer text ends with "…". */
+enum { ERROR_TEXT_SIZE = 2048 };
+
 struct error {
     enum error_code code;
-    int sys;        /* errno, or 0 */
-    char text[240]; /* one line of UTF-8: what was tried, on what, and what to do */
+    int sys;                    /* errno, or 0 */
+    char text[ERROR_TEXT_SIZE]; /* one line of UTF-8: what was tried, on what, and what to do */
 };
 
 /* Sets *err and returns -code, so that `return error_set(err, ...)` is the whole failure path. */

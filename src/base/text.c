@@ -148,6 +148,11 @@ void text_append_visible(struct buf *out, const char *data, size_t len)
     }
 }
 
+const char *text_plural(int64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 size_t text_utf8_floor(const char *data, size_t len, size_t n)
 {
     if (n >= len)

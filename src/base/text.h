@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 
@@ -21,6 +22,9 @@ void text_append_visible(struct buf *out, const char *data, size_t len);
 
 /* The largest n' <= n that does not end in the middle of a UTF-8 sequence. */
 size_t text_utf8_floor(const char *data, size_t len, size_t n);
+
+/* "s" behind a noun that `count` things have, or "". */
+const char *text_plural(int64_t count);
 
 /* True for NULL-terminated words [A-Za-z0-9_.-]{1,64} that do not start with '-' or '.'. */
 bool text_is_name(const char *text);

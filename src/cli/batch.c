@@ -18,7 +18,7 @@ enum { PLAIN_SECONDS = 30 };
 
 struct show {
     FILE *out; /* NULL: nothing is shown */
-    bool terminal, verbose, shown;
+    bool terminal, paints, verbose, shown;
     uint64_t said_ns;
 };
 
@@ -36,7 +36,8 @@ static void append_status(struct buf *out, const droste_batch_state *s)
         buf_printf(out, " · %zu without an answer", done - s->answered);
     if (s->graded > 0)
         buf_printf(out, " · %zu of %zu passed", s->passed, s->graded);
-    buf_printf(out, " · %lld calls · %lld in, %lld out tokens", (long long)s->calls,
+    buf_printf(out, " · %lld call%s · %lld in, %lld out tokens", (long long)s->calls,
+        text_plural(s->calls),
         (long long)s->input_tokens, (long long)s->output_tokens);
     if (s->cost > 0)
         buf_printf(out, " · $%.4f", s->cost);
@@ -63,7 +64,7 @@ static void show_status(struct show *show, const droste_batch_state *s)
     append_status(&line, s);
     hide(show);
     if (show->terminal)
-        fprintf(show->out, "\x1b[2m%s\x1b[0m", buf_text(&line));
+        fprintf(show->out, show->paints ? "\x1b[2m%s\x1b[0m" : "%s", buf_text(&line));
     else
         fprintf(show->out, "%s\n", buf_text(&line));
     show->shown = show->terminal;
@@ -138,7 +139,8 @@ static void print_text(const droste_batch_state *s, const char *results)
             100.0 * (double)s->passed / (double)s->graded, s->score / (double)s->graded);
     if (s->ungraded > 0)
         printf("%zu could not be graded; see `grade` in %s\n", s->ungraded, results);
-    printf("%lld calls, %lld + %lld tokens", (long long)s->calls, (long long)s->input_tokens,
+    printf("%lld call%s, %lld + %lld tokens", (long long)s->calls, text_plural(s->calls),
+        (long long)s->input_tokens,
         (long long)s->output_tokens);
     if (s->cost >= 0)
         printf(", $%.4f", s->cost);
@@ -292,7 +294,8 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
         status = take_words(self, &w, &o);
     o.again = again;
     struct show show = { .out = quiet ? NULL : stderr,
-        .terminal = isatty(STDERR_FILENO),
+        .terminal = cli_terminal_moves(stderr),
+        .paints = cli_terminal_paints(stderr),
         .verbose = verbose,
         .said_ns = clock_ns() };
     if (status < 0)

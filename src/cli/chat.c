@@ -20,6 +20,20 @@ struct talk {
 
 static const char context_word[] = ":context ";
 
+/* Words that leave, as people type them at other prompts: no model is asked about them. */
+static bool is_farewell(const char *line)
+{
+    static const char *const words[] = { "exit", "quit", "exit()", "quit()", ":q", ":quit", ":exit",
+        "/exit", "/quit" };
+    size_t len = strlen(line);
+    while (len > 0 && strchr(" \t\r", line[len - 1]))
+        len--;
+    for (size_t i = 0; i < array_length(words); i++)
+        if (strlen(words[i]) == len && strncmp(words[i], line, len) == 0)
+            return true;
+    return false;
+}
+
 static void ask(struct talk *t, const char *question)
 {
     droste_result *r = NULL;
@@ -45,6 +59,8 @@ static void take_line(struct talk *t, const char *line)
     if (strncmp(line, context_word, word) == 0) {
         buf_clear(&t->context);
         buf_puts(&t->context, line + word + strspn(line + word, " \t"));
+    } else if (is_farewell(line)) {
+        t->over = true;
     } else if (line[0]) {
         ask(t, line);
     }
@@ -85,8 +101,8 @@ static int converse(struct talk *t)
         return cli_inner_error(&why);
     if (lines_is_terminal(t->lines))
         puts(
-            "A question a line; `:context PATH` gives the next one a context. Ctrl-C stops, Ctrl-D "
-            "leaves.");
+            "A question a line; `:context PATH` gives the next one a context. Ctrl-C stops, `exit` or "
+            "Ctrl-D leaves.");
     int status = read_and_ask(t);
     return cli_finish(status, "the answers");
 }
@@ -127,6 +143,7 @@ const struct command command_chat = {
         "what\n"
         "was said before; each question is a run of the record with a budget of its own. A line\n"
         "`:context PATH` gives the next question a context, which is `context_1`, `context_2`...\n"
+        "`exit`, `quit` or the end of the input leaves.\n"
         "Standard input may be a pipe: then there is no prompt.\n"
         "Exit status: 0; else of the last question that went wrong, as that of `droste run`.\n",
     .examples =

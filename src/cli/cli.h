@@ -20,6 +20,7 @@ enum {
     EXIT_LIMIT = 3,       /* a limit or deadline */
     EXIT_ENVIRONMENT = 4, /* the environment failed */
     EXIT_INTERRUPTED = 130,
+    EXIT_PIPE = 141, /* standard output was closed by its reader, as after SIGPIPE */
 };
 
 /* A flag of one command, beside the settings. */
@@ -31,6 +32,7 @@ struct flag {
     bool *on;          /* or that it was given */
     /* or who takes the value, as often as it is given */
     int (*add)(droste *d, const char *value, droste_error *err);
+    bool once; /* what it takes is too much to be replaced by a second one; of others the last counts */
 };
 
 /* The flag --context of a command: PATH or NAME=PATH, each a context of the droste. */
@@ -83,6 +85,10 @@ int cli_usage(const struct command *self, const char *format, ...)
 /* Sets a setting to what a flag of the command's own gave; NULL: nothing was. -1 to go on, else the status. */
 int cli_set(droste *d, const char *name, const char *value);
 
+/* Standard input that has something to read, though no context is `-`: a mistake where there is no other context
+ * either, else worth a note. -1 to go on, else the status. */
+int cli_check_input(const struct command *self, droste *d);
+
 /* A whole number that is not less than `least`; false if the text is none. */
 bool cli_count(const char *text, int64_t least, int64_t *out);
 
@@ -91,8 +97,11 @@ void cli_catch_interrupts(droste *d);
 /* True if one came since the last look. */
 bool cli_was_interrupted(void);
 
-/* The exit status that suits what became of a cell. */
+/* The exit status that suits what became of a cell; that of sys.exit(N) is N. */
 int cli_cell_status(const droste_result *r);
+
+/* After sys.exit: as `python FILE`, sys.exit("text") prints the text, sys.exit(3) and sys.exit() print nothing. */
+void cli_print_exit(const droste_result *r);
 
 /* The file of the record, as the settings have it, or "none". The caller's (free). */
 int cli_record_path(droste *d, char **out, struct error *err);
@@ -100,6 +109,12 @@ int cli_record_path(droste *d, char **out, struct error *err);
 /* Prints text that came from a guest or a model, harmless to a terminal if `out` is one. */
 void cli_print(FILE *out, const char *text, size_t len);
 void cli_flush(FILE *out);
+/* Whether lines of `out` may be rewritten: it is a terminal, and TERM is not "dumb". */
+bool cli_terminal_moves(FILE *out);
+/* Whether `out` may have colours: the same, and NO_COLOR is not set (https://no-color.org). */
+bool cli_terminal_paints(FILE *out);
+/* True once the reader of standard output has gone (`| head`): a command ends then, silently. */
+bool cli_output_gone(void);
 /* The end of a command that printed `what`: `status`, or, if standard output did not take all of
  * it, an explanation and EXIT_ENVIRONMENT. */
 int cli_finish(int status, const char *what);

@@ -19,6 +19,8 @@ static void stream_output(void *arg, int stream, const char *data, size_t len)
 /* Output was streamed; what is left is the submission and the reason of a failure. */
 static void print_result(const droste_result *r)
 {
+    if (cli_output_gone())
+        return;
     size_t len;
     const char *submit = droste_result_submit(r, &len);
     const char *traceback = droste_result_traceback(r);
@@ -28,7 +30,9 @@ static void print_result(const droste_result *r)
         putchar('\n');
     }
     droste_result_error(r, &why);
-    if (traceback)
+    if (droste_result_exit_status(r) >= 0)
+        cli_print_exit(r);
+    else if (traceback)
         cli_print(stderr, traceback, strlen(traceback));
     if (why.code != DROSTE_ERROR_NONE)
         cli_error(&why);
@@ -93,7 +97,7 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
     bool json = false;
     size_t count = 0;
     const struct flag flags[] = {
-        { "c", "CODE", "The code itself.", &text, NULL },
+        { "c", "CODE", "The code itself.", &text, .once = true },
         FLAG_CONTEXT(
             "A file, a directory or - (standard input), bound as `context`; may be repeated."),
         { "json", NULL, "Print one JSON object instead of the output.", NULL, &json },
@@ -121,7 +125,7 @@ const struct command command_exec = {
         "submit, stdout, stderr, error {type, message, traceback}, killed, seconds, isolation,\n"
         "resources {memory_peak, cpu_seconds, limits}, and more.\n"
         "Exit status: 0 ok or submitted, 1 the code raised, 2 usage, 3 a limit or deadline,\n"
-        "4 the environment failed, 130 interrupted.\n",
+        "4 the environment failed, 130 interrupted; N where the code called sys.exit(N).\n",
     .examples = "  droste exec -c 'print(1 + 1)'\n"
                 "  droste exec -c 'import math; SUBMIT(answer=math.factorial(15))' --json\n"
                 "  droste exec script.py --execute-timeout 10 --memory 512M\n"

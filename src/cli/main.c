@@ -1,13 +1,17 @@
 /* cli/main.c: picks the command; flags, help, errors and interrupts for all of them. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "api/api.h"
+#include "api/contexts.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/text.h"
@@ -91,11 +95,26 @@ int cli_cell_status(const droste_result *r)
         { "killed", EXIT_LIMIT },
         { "lost", EXIT_ENVIRONMENT },
     };
+    if (droste_result_exit_status(r) >= 0)
+        return droste_result_exit_status(r);
     for (size_t i = 0; i < array_length(statuses); i++)
         if (strcmp(statuses[i].status, droste_result_status(r)) == 0)
             return statuses[i].exit;
     return EXIT_ENVIRONMENT;
 }
+
+void cli_print_exit(const droste_result *r)
+{
+    const char *message = droste_result_message(r);
+    size_t len = message ? strlen(message) : 0;
+    if (droste_result_exit_status(r) != EXIT_RAISED || len == 0 ||
+        strspn(message, "-0123456789") == len)
+        return;
+    cli_print(stderr, message, len);
+    fputc('\n', stderr);
+}
+
+static droste *interruptible; /* what an interrupt, or a closed output, stops */
 
 /* Of the first write to standard output that failed. A stream forgets why, and a later flush of it
  * succeeds because there is nothing left to write. */
@@ -103,8 +122,37 @@ static int output_errno;
 
 static void keep_output_error(FILE *out, bool failed)
 {
-    if (failed && out == stdout && output_errno == 0)
-        output_errno = errno;
+    if (!failed || out != stdout || output_errno != 0)
+        return;
+    output_errno = errno;
+    if (output_errno == EPIPE && interruptible)
+        droste_interrupt(interruptible); /* what runs has no reader any more */
+}
+
+/* What stdio wrote by itself left no errno, but a pipe without a reader can be seen. */
+bool cli_output_gone(void)
+{
+    struct pollfd p = { .fd = STDOUT_FILENO };
+    if (output_errno == 0 && ferror(stdout) && poll(&p, 1, 0) == 1 && (p.revents & POLLERR))
+        output_errno = EPIPE;
+    return output_errno == EPIPE;
+}
+
+static bool is_dumb(void)
+{
+    const char *term = getenv("TERM");
+    return term && strcmp(term, "dumb") == 0;
+}
+
+bool cli_terminal_moves(FILE *out)
+{
+    return isatty(fileno(out)) && !is_dumb();
+}
+
+bool cli_terminal_paints(FILE *out)
+{
+    const char *no_color = getenv("NO_COLOR");
+    return cli_terminal_moves(out) && !(no_color && no_color[0]);
 }
 
 void cli_print(FILE *out, const char *text, size_t len)
@@ -126,6 +174,8 @@ void cli_flush(FILE *out)
 int cli_finish(int status, const char *what)
 {
     cli_flush(stdout);
+    if (cli_output_gone())
+        return EXIT_PIPE;
     if (!ferror(stdout) && output_errno == 0)
         return status;
     return cli_fail(EXIT_ENVIRONMENT, "writing %s: %s", what,
@@ -142,7 +192,6 @@ int cli_end(int rc, const struct error *err, const char *what)
 
 /* ---- interrupts ---- */
 
-static droste *interruptible;
 static volatile sig_atomic_t interrupts;
 
 /* The loop hears of an interrupt when it gets to it. Somebody who asks a third time is not kept
@@ -245,6 +294,7 @@ struct parsing {
     char **argv;
     int at;
     const struct flag *flags;
+    uint64_t given; /* a bit for each of the flags that stood already */
     droste *d;
 };
 
@@ -254,6 +304,17 @@ static const char *take_value(struct parsing *p, const char *behind)
     if (behind)
         return behind;
     return p->at + 1 < p->argc ? p->argv[++p->at] : NULL;
+}
+
+static int set_text_flag(
+    struct parsing *p, const struct flag *flag, const char *word, const char *value)
+{
+    uint64_t bit = UINT64_C(1) << (flag - p->flags);
+    if (flag->once && (p->given & bit))
+        return cli_usage(p->self, "%s is given twice", word);
+    p->given |= bit;
+    *flag->text = value;
+    return -1;
 }
 
 /* One flag; -1 to go on. */
@@ -285,16 +346,14 @@ static int take_flag(struct parsing *p)
     if (flag && flag->add)
         return flag->add(p->d, value, &err) < 0 ? cli_error(&err) : -1;
     if (flag)
-        *flag->text = value;
-    else if (droste_set(p->d, option->name, value, &err) < 0)
-        return cli_error(&err);
-    return -1;
+        return set_text_flag(p, flag, word, value);
+    return droste_set(p->d, option->name, value, &err) < 0 ? cli_error(&err) : -1;
 }
 
 int cli_parse(const struct command *self, int argc, char **argv, const struct flag *flags,
     droste *d, const char **words, size_t max, size_t *count)
 {
-    struct parsing p = { self, argc, argv, 1, flags, d };
+    struct parsing p = { self, argc, argv, 1, flags, 0, d };
     droste_error err;
     bool only_words = false;
     size_t found = 0;
@@ -328,6 +387,33 @@ int cli_set(droste *d, const char *name, const char *value)
     return value && droste_set(d, name, value, &err) < 0 ? cli_error(&err) : -1;
 }
 
+/* A producer in the same pipeline may need a moment before its first line. */
+enum { FIRST_INPUT_MS = 300 };
+
+static bool input_waits(void)
+{
+    struct stat st;
+    struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
+    int ready = 0;
+    if (fstat(STDIN_FILENO, &st) < 0)
+        return false;
+    if (S_ISREG(st.st_mode))
+        return lseek(STDIN_FILENO, 0, SEEK_CUR) < st.st_size;
+    return S_ISFIFO(st.st_mode) && poll(&p, 1, FIRST_INPUT_MS) == 1 &&
+           ioctl(STDIN_FILENO, FIONREAD, &ready) == 0 && ready > 0;
+}
+
+int cli_check_input(const struct command *self, droste *d)
+{
+    if (api_contexts_read_input(d) || !input_waits())
+        return -1;
+    if (d->contexts.count == 0)
+        return cli_usage(self, "nothing reads what is on standard input: give --context - to ask about it, or "
+                               "</dev/null");
+    cli_fail(0, "note: standard input is not read; --context - would read it");
+    return -1;
+}
+
 bool cli_count(const char *text, int64_t least, int64_t *out)
 {
     char *end = NULL;
@@ -349,7 +435,7 @@ static void keep_standard_streams(void)
 static void print_news(void *arg, const char *text)
 {
     bool *told = arg;
-    if (isatty(2))
+    if (cli_terminal_moves(stderr))
         fprintf(stderr, "\r\033[K%.100s", text);
     else if (!*told)
         fprintf(stderr, "%s\n", text);

@@ -14,11 +14,12 @@
 #include "base/text.h"
 #include "cli/cli.h"
 
-enum { OUTPUT_LINES = 12, CODE_LINES = 40 };
+enum { OUTPUT_LINES = 12, CODE_LINES = 40, COMPLAINT_LINES = 8 };
 
 struct progress {
     FILE *out;
-    bool terminal, status_shown;
+    bool moves, paints; /* may rewrite its last line, may use colours */
+    bool status_shown;
     uint64_t start_ns, drawn_ns;
     unsigned output_lines; /* of the cell under way that were printed */
     bool at_line_start, cut;
@@ -31,7 +32,8 @@ struct progress *progress_open(FILE *out)
     struct progress *p = calloc(1, sizeof *p);
     if (p)
         *p = (struct progress){ .out = out,
-            .terminal = isatty(fileno(out)),
+            .moves = cli_terminal_moves(out),
+            .paints = cli_terminal_paints(out),
             .start_ns = clock_ns(),
             .at_line_start = true };
     return p;
@@ -39,7 +41,7 @@ struct progress *progress_open(FILE *out)
 
 static const char *paint(const struct progress *p, const char *code)
 {
-    return p->terminal ? code : "";
+    return p->paints ? code : "";
 }
 #define DIM  paint(p, "\x1b[2m")
 #define BOLD paint(p, "\x1b[1m")
@@ -59,12 +61,12 @@ static void show_status(struct progress *p, bool now)
 {
     const droste_event *e = &p->last;
     uint64_t ns = clock_ns();
-    if (!p->terminal || !p->at_line_start || (!now && ns - p->drawn_ns < 100000000u))
+    if (!p->moves || !p->at_line_start || (!now && ns - p->drawn_ns < 100000000u))
         return;
     p->drawn_ns = ns;
     hide_status(p);
-    fprintf(p->out, "%sturn %u/%u · %lld calls%s", DIM, e->turn, e->turns, (long long)e->calls,
-        e->pending ? "" : " ·");
+    fprintf(p->out, "%sturn %u/%u · %lld call%s%s", DIM, e->turn, e->turns, (long long)e->calls,
+        text_plural(e->calls), e->pending ? "" : " ·");
     if (e->pending)
         fprintf(p->out, " (%u under way) ·", e->pending);
     fprintf(p->out, " %lld in, %lld out tokens · %.1f s%s", (long long)e->input_tokens,
@@ -145,10 +147,27 @@ static void on_cell(struct progress *p, const droste_event *e)
     p->cut = false;
 }
 
+/* Where the last lines of a text begin. */
+static const char *last_lines(const char *text, size_t len, unsigned lines)
+{
+    const char *at = text + len;
+    while (at > text && at[-1] == '\n')
+        at--;
+    while (at > text && lines > 0) {
+        const char *newline = memrchr(text, '\n', (size_t)(at - 1 - text));
+        lines--;
+        at = lines == 0 || !newline ? (newline ? newline + 1 : text) : newline;
+    }
+    return at;
+}
+
 static void on_result(struct progress *p, const droste_event *e)
 {
     end_line(p);
     bool fine = strcmp(e->status, "ok") == 0 || strcmp(e->status, "submitted") == 0;
+    const char *end = last_lines(e->text, e->len, COMPLAINT_LINES);
+    if (!fine)
+        print_lines(p, "  ! ", RED, end, e->len - (size_t)(end - e->text), COMPLAINT_LINES);
     fprintf(
         p->out, "  %s%s%s%s in %.3f s%s\n", fine ? "" : RED, e->status, OFF, DIM, e->seconds, OFF);
 }
@@ -186,8 +205,9 @@ void progress_close(struct progress *p, const droste_result *result)
     hide_status(p);
     end_line(p);
     if (result)
-        fprintf(p->out, "%s%s after %u turns, %lld calls, %lld + %lld tokens, %.2f s%s\n", DIM,
-            droste_result_status(result), p->last.turn, (long long)p->last.calls,
+        fprintf(p->out, "%s%s after %u turn%s, %lld call%s, %lld + %lld tokens, %.2f s%s\n", DIM,
+            droste_result_status(result), p->last.turn, text_plural(p->last.turn),
+            (long long)p->last.calls, text_plural(p->last.calls),
             (long long)p->last.input_tokens, (long long)p->last.output_tokens,
             droste_result_seconds(result), OFF);
     free(p);

@@ -20,6 +20,7 @@ struct repl {
     char python[64];
     bool in_line; /* the last output did not end its line */
     bool over;
+    bool exited; /* by exit() or sys.exit() */
     int status; /* of the last cell that went wrong */
 };
 
@@ -114,6 +115,7 @@ static void restart(struct repl *r)
 static void print_result(struct repl *r, const droste_result *result)
 {
     size_t len;
+    bool exits = droste_result_exit_status(result) >= 0;
     const char *echo = droste_result_echo(result), *submit = droste_result_submit(result, &len);
     const char *traceback = droste_result_traceback(result);
     if (r->in_line && lines_is_terminal(r->lines))
@@ -129,7 +131,9 @@ static void print_result(struct repl *r, const droste_result *result)
         putchar('\n');
     }
     fflush(stdout);
-    if (traceback)
+    if (exits)
+        cli_print_exit(result);
+    else if (traceback)
         cli_print(stderr, traceback, strlen(traceback));
 }
 
@@ -172,7 +176,9 @@ static void run_cell(struct repl *r, struct buf *cell)
         refuse(r, &err);
     } else {
         int status = cli_cell_status(result);
-        if (status != EXIT_FINE)
+        r->exited = droste_result_exit_status(result) >= 0;
+        r->over = r->over || r->exited;
+        if (status != EXIT_FINE || r->exited)
             r->status = status;
         print_result(r, result);
         explain(r, result, event == LINES_INTERRUPT);
@@ -234,7 +240,7 @@ static int read_and_run(struct repl *r)
             return cli_fail(EXIT_ENVIRONMENT, "out of memory");
     }
     /* Somebody who sat before it has seen the errors; a script's caller has only the status. */
-    bool seen = lines_is_terminal(r->lines) && r->status == EXIT_RAISED;
+    bool seen = lines_is_terminal(r->lines) && r->status == EXIT_RAISED && !r->exited;
     return seen ? EXIT_FINE : r->status;
 }
 
@@ -251,7 +257,7 @@ static void greet(const struct repl *r)
     } else {
         fputs("no model", stdout);
     }
-    puts(". Ctrl-C interrupts, Ctrl-D leaves.");
+    puts(". Ctrl-C interrupts, exit() or Ctrl-D leaves.");
 }
 
 static int converse(struct repl *r)
@@ -291,8 +297,9 @@ const struct command command_repl = {
         "A cell runs when it is complete; a blank line ends a block. Ctrl-C clears the line, or\n"
         "interrupts the cell and keeps the variables. Where a sandbox dies, a new one takes its\n"
         "place, without the variables. Standard input may be a pipe: then there is no prompt.\n"
-        "Exit status: 0; of a pipe that of the last cell that went wrong: 1 it raised, 3 a limit\n"
-        "or deadline, 4 the environment failed; 2 usage, 130 interrupted.\n",
+        "exit(N) leaves with status N. Else the exit status is 0; of a pipe that of the last cell\n"
+        "that went wrong: 1 it raised, 3 a limit or deadline, 4 the environment failed; 2 usage,\n"
+        "130 interrupted.\n",
     .examples = "  droste repl\n"
                 "  droste repl --context big.txt --model gpt-5-mini\n"
                 "  droste repl --python .venv/bin/python --preload numpy,pandas\n"

@@ -44,7 +44,7 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
     bool verbose = false;
     size_t count = 0;
     const struct flag flags[] = {
-        { "question", "TEXT", "What to find out.", &q.question, NULL },
+        { "question", "TEXT", "What to find out.", &q.question, .once = true },
         FLAG_CONTEXT("A file, a directory or - (standard input); may be repeated."),
         { "continue", "RUN", "A run that has ended: go on from it with one more question.",
             &q.before, NULL },
@@ -58,6 +58,8 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
     int status = cli_parse(self, argc, argv, flags, d, NULL, 0, &count);
     if (status < 0 && !q.question)
         status = cli_usage(self, "a run needs a --question");
+    if (status < 0)
+        status = cli_check_input(self, d);
     q.quiet = q.quiet || (!verbose && !isatty(STDERR_FILENO));
     if (status < 0)
         status = answer_question(d, &q);

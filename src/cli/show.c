@@ -228,9 +228,9 @@ static void print_usage(const struct store_run *run)
     const struct store_run_end *e = &run->end;
     if (!run->ended_ms)
         return;
-    printf("%-9s %lld turns, %lld calls, %lld + %lld tokens, %.2f s\n", "usage",
-        (long long)e->iterations, (long long)e->calls, (long long)e->input_tokens,
-        (long long)e->output_tokens, e->seconds);
+    printf("%-9s %lld turn%s, %lld call%s, %lld + %lld tokens, %.2f s\n", "usage",
+        (long long)e->iterations, text_plural(e->iterations), (long long)e->calls,
+        text_plural(e->calls), (long long)e->input_tokens, (long long)e->output_tokens, e->seconds);
 }
 
 static void print_started(int64_t ms)
@@ -248,7 +248,7 @@ static void print_started(int64_t ms)
 
 struct child {
     char id[STORE_RUN_ID_SIZE], parent[STORE_RUN_ID_SIZE];
-    int64_t cell, depth;
+    int64_t cell;
     struct buf line;
 };
 
@@ -273,7 +273,6 @@ static int note_child(void *arg, const struct store_run *run, struct error *err)
     snprintf(c->id, sizeof c->id, "%s", run->begin.id);
     snprintf(c->parent, sizeof c->parent, "%s", run->begin.parent ? run->begin.parent : "");
     c->cell = run->begin.parent_cell;
-    c->depth = run->begin.depth;
     buf_printf(&c->line, "%s, %s", run->begin.id, e->status);
     if (run->ended_ms)
         buf_printf(&c->line, " in %.2f s, %lld call%s", e->seconds, (long long)e->calls,
@@ -293,17 +292,25 @@ static void print_child(const char *mark, const struct child *c)
     putchar('\n');
 }
 
-/* The tree below a run, indented; deep ones no further than some steps. */
-static void print_children(const struct text_show *s, int64_t depth)
+/* The tree below a run, each run under its parent, of which each has one: the recursion ends even where a
+ * file claims that runs are each other's parents, because those are below no run that is shown. */
+static void print_children_below(const struct text_show *s, const char *parent, int in)
+{
+    for (int64_t i = 0; i < s->child_count && i < CHILDREN; i++) {
+        if (strcmp(s->children[i].parent, parent) != 0)
+            continue;
+        printf("%*s", in, "");
+        print_child("", &s->children[i]);
+        print_children_below(s, s->children[i].id, in + 2);
+    }
+}
+
+static void print_children(const struct text_show *s)
 {
     if (s->child_count == 0)
         return;
     printf("%-9s %lld\n", "children", (long long)s->child_count);
-    for (int64_t i = 0; i < s->child_count && i < CHILDREN; i++) {
-        int64_t in = s->children[i].depth - depth;
-        printf("%*s", (int)(in < 1 ? 2 : in > 10 ? 20 : 2 * in), "");
-        print_child("", &s->children[i]);
-    }
+    print_children_below(s, s->run, 2);
     if (s->child_count > CHILDREN)
         printf("  … and %lld more\n", (long long)(s->child_count - CHILDREN));
 }
@@ -353,7 +360,7 @@ static int text_run(void *arg, const struct store_run *run, struct error *err)
     print_answer(run->end.answer);
     print_fact("error", run->end.error);
     print_usage(run);
-    print_children(s, run->begin.depth);
+    print_children(s);
     return 0;
 }
 

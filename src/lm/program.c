@@ -24,7 +24,7 @@
 #define LINE_LIMIT ((size_t)64 << 20)
 #define READ_SIZE  65536
 
-enum { WORDS_MOST = 100, FAREWELL_MS = 200 };
+enum { WORDS_MOST = 1600, FAREWELL_MS = 200 };
 
 /* A call that the program has. */
 struct asked {

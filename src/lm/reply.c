@@ -8,7 +8,7 @@
 #include "base/text.h"
 
 enum {
-    WORDS_MOST = 110, /* bytes of a server's message in an error */
+    WORDS_MOST = 1600, /* bytes of a server's message in an error */
 };
 
 /* What a status means; the first row that fits. A `word` is what the error calls itself. The cure

@@ -272,7 +272,7 @@ void prompt_question(struct buf *out, const char *question, const struct context
         buf_printf(out, "There are %zu contexts:\n", count);
     for (size_t i = 0; i < count; i++)
         put_context(out, contexts->items[i], i, count > 1, json_object_array_get_idx(variables, i));
-    buf_printf(out, "\nYou have %u turns. Turn 1 of %u.", turns, turns);
+    buf_printf(out, "\nYou have %u turn%s. Turn 1 of %u.", turns, text_plural(turns), turns);
 }
 
 /* Text of at most about `max` bytes: the beginning and the end where it is longer. */

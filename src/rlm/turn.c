@@ -7,6 +7,7 @@
  * there (replay.c).
  */
 #include "base/json.h"
+#include "base/text.h"
 #include "rlm/parse.h"
 #include "rlm/prompt.h"
 #include "rlm/run.h"
@@ -77,8 +78,8 @@ static int count_errors(struct rlm_run *r, struct error *err)
     if (max == 0 || r->errors < max)
         return 0;
     return error_set(err, ERROR_BUDGET,
-        "the code failed in %u turns in a row (--max-errors); `droste runs show` has the errors",
-        r->errors);
+        "the code failed in %u turn%s in a row (--max-errors); `droste runs show` has the errors",
+        r->errors, text_plural(r->errors));
 }
 
 void turn_finish(struct rlm_run *r)
@@ -157,6 +158,16 @@ static char *submitted_answer(struct rlm_run *r, struct submission *submit)
     return json ? answer_of(json, len, run_answer_type(r)) : NULL;
 }
 
+/* Why a cell failed, for the events: its traceback, else what is known of it. */
+static const char *cell_complaint(const struct cell_result *c)
+{
+    if (c->error.traceback)
+        return c->error.traceback;
+    if (c->error.message)
+        return c->error.message;
+    return c->reason.code != ERROR_NONE ? c->reason.text : "";
+}
+
 static void cell_done(void *arg, struct cell_result *c)
 {
     struct rlm_run *r = arg;
@@ -164,7 +175,10 @@ static void cell_done(void *arg, struct cell_result *c)
     bool submitted = c->status == CELL_SUBMITTED, alive = c->alive;
     r->in_cell = false;
     bool late = c->status == CELL_TIMEOUT;
-    struct rlm_event event = { .kind = RLM_EVENT_RESULT, .cell = c, .text = "" };
+    const char *complaint = cell_complaint(c);
+    struct rlm_event event = {
+        .kind = RLM_EVENT_RESULT, .cell = c, .text = complaint, .len = strlen(complaint)
+    };
     if (r->finished) {
         cell_result_free(c);
         return;
@@ -243,10 +257,9 @@ static void ask_for_other_words(
     struct buf text = { 0 };
     if (r->last++ >= LAST_WORDS_MAX) {
         error_set(&err, ERROR_BUDGET,
-            "the model did not submit within %u turns, and what it said then does not fit the "
-            "schema: "
-            "%s",
-            r->place.iterations, why->text);
+            "the model did not submit within %u turn%s, and what it said then does not fit the "
+            "schema: %s",
+            r->place.iterations, text_plural(r->place.iterations), why->text);
         run_end(r, RLM_EXHAUSTED, &err);
         return;
     }
@@ -278,7 +291,8 @@ static void take_last_words(struct rlm_run *r, const char *text, size_t len)
         return;
     }
     error_set(&err, ERROR_BUDGET,
-        "the model did not submit within %u turns; this is what it said last", r->place.iterations);
+        "the model did not submit within %u turn%s; this is what it said last", r->place.iterations,
+        text_plural(r->place.iterations));
     r->result.error = err;
     turn_answered(r, answer, RLM_EXHAUSTED);
 }

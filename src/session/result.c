@@ -47,6 +47,9 @@ static void take_error(struct json_object *head, struct cell_error *error)
     error->type = copy_member(e, "type");
     error->message = copy_member(e, "message");
     error->traceback = copy_member(e, "traceback");
+    int64_t status = json_get_int(e, "exit", -1);
+    error->exits = status >= 0 && status <= 255;
+    error->exit_status = error->exits ? (int)status : 0;
 }
 
 static void set_cell_error(struct cell_error *error, const char *type, const char *message)
@@ -55,6 +58,7 @@ static void set_cell_error(struct cell_error *error, const char *type, const cha
     free(error->message);
     error->type = strdup(type);
     error->message = strdup(message);
+    error->exits = false;
 }
 
 /* A part as text: the guest sends UTF-8, but a guest may send anything. */

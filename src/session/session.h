@@ -37,6 +37,8 @@ struct cell_error {
     char *type; /* NULL: none */
     char *message;
     char *traceback;
+    bool exits;      /* it is a SystemExit, from sys.exit() or exit() … */
+    int exit_status; /* … with which a process would have ended with this status, 0 to 255 */
 };
 
 struct cell_result {

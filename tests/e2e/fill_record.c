@@ -2,6 +2,7 @@
  * functions: fill_record FILE KIND [NUMBER]
  *
  *   tree        a run with children and grandchildren, which the loop does not start yet
+ *   crossed     a run whose two children have children of their own, which began in the other order
  *   hostile     a run in which every text tries to get out of a page, and to fetch the URL NUMBER
  *   many        a run with NUMBER calls in one cell
  *   large       a run with an output of NUMBER MiB
@@ -130,6 +131,29 @@ static void fill_tree(void)
     end("root", "[\"one\",\"two\"]", 6, 0.0312);
 }
 
+/* Two children at once: the second's own child begins before the first's. */
+static void fill_crossed(void)
+{
+    int64_t cells[2];
+    static const char *const names[] = { "child-one", "child-two" };
+    static const char *const below[] = { "below-one", "below-two" };
+    begin("root", NULL, 0, 0, "Which?");
+    int64_t cell = begin_cell("root", "rlm_query_batched(reports)\n");
+    for (size_t i = 0; i < 2; i++)
+        begin(names[i], "root", cell, 1, "What does it say?");
+    for (size_t i = 0; i < 2; i++)
+        cells[i] = begin_cell(names[i], "rlm_query('?')\n");
+    for (size_t i = 2; i-- > 0;)
+        begin(below[i], names[i], cells[i], 2, "Is it whole?");
+    for (size_t i = 0; i < 2; i++) {
+        end(below[i], "\"yes\"", 1, -1);
+        end_cell(cells[i], "", NULL, 1);
+        end(names[i], "\"yes\"", 1, -1);
+    }
+    end_cell(cell, "", "{\"answer\":1}", 0);
+    end("root", "1", 1, 0.01);
+}
+
 /* `what`, and then all that could end a text, a script, a comment or an element, and run or fetch
  * something. What it gives lives as long as the process. */
 static const char *out(const char *what, const char *url)
@@ -209,6 +233,8 @@ int main(int argc, char **argv)
     must(store_open(argv[1], &store, &why));
     if (strcmp(argv[2], "tree") == 0)
         fill_tree();
+    else if (strcmp(argv[2], "crossed") == 0)
+        fill_crossed();
     else if (strcmp(argv[2], "hostile") == 0)
         fill_hostile(argc > 3 ? argv[3] : "x");
     else if (strcmp(argv[2], "many") == 0)

@@ -27,10 +27,13 @@ def test_the_manual_has_every_setting_in_order(tmp_path):
 
 def test_the_manual_has_every_command_and_variable(tmp_path):
     """Commands of the overview, and variables of the help."""
-    commands = re.findall(r"^  ([a-z]+) +\S", droste(tmp_path, "--help").stdout, re.M)
-    assert {"run", "exec", "repl", "runs", "doctor"} <= set(commands)
+    commands = re.findall(r"^  ([a-z-]+) +\S", droste(tmp_path, "--help").stdout, re.M)
+    assert {"run", "exec", "repl", "runs", "doctor", "run-basic"} <= set(commands)
+    synopsis = page().partition(".Sh SYNOPSIS")[2].partition(".Sh DESCRIPTION")[0]
+    shown = set(re.findall(r"[a-z-]+", " ".join(re.findall(r"^\.Nm\n\.Cm (.*)$", synopsis, re.M))))
     for command in commands:
-        assert re.search(r"^\.It Cm %s$" % command, page(), re.M), command
+        assert command in shown, command
+        assert re.search(r"^\.It Cm (.* , )?%s( , .*)?$" % command, page(), re.M), command
     for variable in re.findall(r"\(\$([A-Z_]+)\)", droste(tmp_path, "exec", "--help").stdout):
         assert ".It Ev " + variable in page()
 

@@ -132,6 +132,20 @@ def test_children_are_shown(tmp_path):
     assert re.findall(r"^  run of the cell: (\S+),", turns, re.M) == ["child-one", "child-two"]
 
 
+def test_a_run_is_shown_under_its_parent(tmp_path):
+    """Also where children of two parents began in another order than these."""
+    fill(tmp_path, "crossed")
+    head = droste(tmp_path, "runs", "show", "root").stdout.partition("\nturn 1\n")[0]
+    assert re.findall(r"^( +)((?:child|below)-\w+),", head, re.M) == [
+        ("  ", "child-one"), ("    ", "below-one"), ("  ", "child-two"), ("    ", "below-two")]
+
+
+def test_one_turn_is_no_turns(tmp_path):
+    """A count of one has a noun of one."""
+    fill(tmp_path, "crossed")
+    assert "usage     1 turn, 1 call, " in droste(tmp_path, "runs", "show", "root").stdout
+
+
 def test_a_run_of_many_calls_stays_short(tmp_path):
     """Of a cell's calls the first are shown and the others counted; --full has all of them."""
     fill(tmp_path, "many", 500)

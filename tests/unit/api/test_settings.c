@@ -197,10 +197,10 @@ static void explains_bad_values(void **state)
         { "retries", "-1", "(N)" },
         { "retries", "1.5", "(N)" },
         { "retries", "5K", "(N)" },
-        { "retries", "101", "101 is not between 0 and 100" },
+        { "retries", "101", "101 is too large; the maximum is 100" },
         { "memory", "4X", "(SIZE)" },
         { "memory", "4 G", "(SIZE)" },
-        { "memory", "1M", "not between" },
+        { "memory", "1M", "1M is too small; the minimum is 32M" },
         { "memory", "nan", "(SIZE)" },
         { "timeout", "1w", "(SECONDS)" },
         { "timeout", "inf", "(SECONDS)" },
@@ -235,20 +235,69 @@ static void refuses_unknown_names(void **state)
     settings_free(s);
 }
 
-/* Comments, sections, blanks, a byte order mark and Windows' line ends are fine; a value goes to
- * the end of its line, however long, and an indented line is a line like others. */
+/* The bound of a setting is written as people write it, not as 3.35544e+07. */
+static void prints_bounds_as_people_write_them(void **state)
+{
+    static const struct {
+        const char *name, *value, *words;
+    } bad[] = {
+        { "memory", "10M", "10M is too small; the minimum is 32M" },
+        { "memory", "2000T", "2000T is too large; the maximum is 1024T" },
+        { "output-limit", "1", "1 is too small; the minimum is 1K" },
+    };
+    struct settings *s = fresh();
+    for (size_t i = 0; i < array_length(bad); i++) {
+        struct error err = { 0 };
+        assert_int_equal(
+            settings_set(s, bad[i].name, bad[i].value, "--it", &err), -(int)ERROR_ARGUMENT);
+        assert_says(&err, bad[i].words);
+    }
+    assert_ok(settings_set(s, "memory", "32M", "--it", err));
+    settings_free(s);
+}
+
+/* A comment may stand behind a value, after white space. Without the space, or between double
+ * quotes, the same characters belong to the value. */
+static void reads_comments_behind_values(void **state)
+{
+    static const struct {
+        const char *line, *value;
+    } lines[] = {
+        { "model = gpt-5-nano      ; answers llm_query", "gpt-5-nano" },
+        { "model = gpt-5-nano\t# answers llm_query", "gpt-5-nano" },
+        { "model = a;b#c", "a;b#c" },
+        { "model = \"a ; b\"   ; c", "a ; b" },
+        { "model = \"a # b\"", "a # b" },
+        { "model = \"a\" and \"b\" # c", "\"a\" and \"b\"" },
+        { "model = \"open ; c", "\"open" },
+        { "model = \"\"", NULL },
+        { "model = ; nothing", NULL },
+    };
+    for (size_t i = 0; i < array_length(lines); i++) {
+        struct settings *s = fresh();
+        assert_ok(read_text(s, lines[i].line, err));
+        if (lines[i].value)
+            assert_string_equal(s->model, lines[i].value);
+        else
+            assert_null(s->model);
+        settings_free(s);
+    }
+}
+
+/* Comments, sections, blanks, a byte order mark and Windows' line ends are fine, a value may be
+ * long, and an indented line is a line like others. */
 static void reads_files(void **state)
 {
     struct settings *s = fresh();
     cleanup_buf struct buf text = { 0 };
-    buf_puts(&text, "\xEF\xBB\xBF# one\r\n; two\n\n[models]\r\n  model = a ; b # c = d\r\n"
+    buf_puts(&text, "\xEF\xBB\xBF# one\r\n; two\n\n[models]\r\n  model = a;b#c = d\r\n"
                     "\tretries=7\n");
     buf_puts(&text, "instructions = ");
     for (int i = 0; i < 2000; i++)
         buf_puts(&text, "word ");
     buf_puts(&text, "end");
     assert_ok(read_text(s, buf_text(&text), err));
-    assert_string_equal(s->model, "a ; b # c = d");
+    assert_string_equal(s->model, "a;b#c = d");
     assert_int_equal(s->retries, 7);
     assert_int_equal(strlen(s->instructions), 2000 * 5 + 3);
     settings_free(s);
@@ -500,6 +549,8 @@ int main(void)
         cmocka_unit_test_setup(takes_several_names_at_once, clear_environment),
         cmocka_unit_test_setup(explains_bad_values, clear_environment),
         cmocka_unit_test(refuses_unknown_names),
+        cmocka_unit_test(prints_bounds_as_people_write_them),
+        cmocka_unit_test(reads_comments_behind_values),
         cmocka_unit_test(reads_files),
         cmocka_unit_test(names_the_line),
         cmocka_unit_test(misses_a_file_that_was_named),

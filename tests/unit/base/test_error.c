@@ -52,16 +52,18 @@ static void no_error_is_wanted(void **state)
 static void the_text_is_bounded(void **state)
 {
     struct error err;
-    char text[1000];
+    const int size = ERROR_TEXT_SIZE;
+    char text[ERROR_TEXT_SIZE + 100];
     memset(text, 'y', sizeof text - 1);
     text[sizeof text - 1] = '\0';
-    for (int used = 230; used <= 245; used++) {
+    for (int used = size - 10; used <= size + 5; used++) {
         errno = EIO;
         error_set_errno(&err, ERROR_IO, "x%.*s", used, text);
-        assert_in_range(strlen(err.text), 231, sizeof err.text - 1);
+        assert_in_range(strlen(err.text), size - 9, size - 1);
         error_set(&err, ERROR_IO, "%.*s", used, text);
         error_wrap(&err, "wrapped");
-        assert_int_equal(strlen(err.text), used + 9 < 240 ? used + 9 : 239);
+        assert_int_equal(strlen(err.text), used + 9 < size ? used + 9 : size - 1);
+        assert_int_equal(strstr(err.text, "…") != NULL, used + 9 >= size);
         error_wrap(&err, "%.*s", used, text);
         assert_true(strlen(err.text) < sizeof err.text);
         assert_int_equal(err.text[0], 'y');

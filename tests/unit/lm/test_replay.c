@@ -43,7 +43,7 @@ static struct lm *open_replay(const struct files *s)
 /* Asks the lm at a depth, and gives "text" or "!code" back, valid until the next. */
 static const char *said(const struct files *s, struct lm *lm, const char *text, unsigned depth)
 {
-    static char result[300];
+    static char result[ERROR_TEXT_SIZE + 300];
     cleanup_answer struct answer a = { 0 };
     start(lm, NULL, text, strlen(text), depth, &a);
     assert_ok(loop_run_until(s->loop, &a.done, err));
