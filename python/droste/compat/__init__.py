@@ -9,7 +9,7 @@ import sys
 import types
 from typing import Any, Dict, List, Optional
 
-from .. import config, environments, providers, rlm
+from .. import adapters, config, environments, providers, rlm
 
 __all__ = ["activate", "deactivate"]
 
@@ -30,6 +30,10 @@ _MODULES: Dict[str, Dict[str, Any]] = {
     "rlm.domain": {},
     "rlm.domain.ports": {"EnvironmentPort": environments.EnvironmentPort},
     "rlm.domain.models": {"ReplResult": environments.ReplResult},
+    "rlm.adapters": {},
+    "rlm.adapters.environments": {},
+    "rlm.adapters.environments.local": {"LocalEnvironmentAdapter": adapters.LocalEnvironmentAdapter},
+    "rlm.adapters.environments.docker": {"DockerEnvironmentAdapter": adapters.DockerEnvironmentAdapter},
     "rlm.api": {},
     "rlm.api.registries": {"registry": environments.registry},
 }

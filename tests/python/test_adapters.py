@@ -1,0 +1,165 @@
+"""Environments as agentic-codebase-navigator has them, over Droste's sandboxes; and the address at which models are asked."""
+import json
+import socket
+import struct
+
+import pytest
+
+import droste
+from droste import _wire
+from droste.adapters import LocalEnvironmentAdapter
+
+
+class Broker:
+    """Answers prompts; one about failure fails."""
+
+    def __init__(self):
+        self.asked = []
+
+    def complete(self, prompt, model=None):
+        self.asked.append((prompt, model))
+        if prompt == "fail":
+            raise droste.BudgetError("no more calls")
+        if prompt == "break":
+            raise KeyError("the host's own business")
+        return "said %s" % prompt
+
+
+@pytest.fixture
+def server():
+    broker = Broker()
+    one = _wire.Server(broker, "the run's own")
+    one.broker = broker
+    yield one
+    one.close()
+
+
+def exchange(server, request, raw=None):
+    """What one connection is told."""
+    with socket.create_connection(server.address, timeout=60) as connection:
+        data = json.dumps(request).encode() if raw is None else raw
+        connection.sendall(data if raw is not None else struct.pack(">I", len(data)) + data)
+        connection.shutdown(socket.SHUT_WR)
+        with connection.makefile("rb") as stream:
+            head = stream.read(4)
+            return json.loads(stream.read(struct.unpack(">I", head)[0])) if head else None
+
+
+# ---- the environment
+
+def test_code_runs_and_state_stays():
+    with LocalEnvironmentAdapter(correlation_id="mine") as adapter:
+        adapter.load_context({"a": [1, 2]})
+        first = adapter.execute_code("n = len(context['a'])\nprint(n)")
+        assert (first.stdout, first.stderr, first.correlation_id, first.locals["n"]) == ("2\n", "", "mine", "2")
+        assert adapter.execute_code("print(n + 1)").stdout == "3\n" and first.execution_time > 0
+        assert isinstance(adapter, droste.EnvironmentPort)
+
+
+def test_the_end_of_the_time_stands_in_stderr():
+    """As `TimeoutError`, behind what the code has written there; what it printed is kept, and the session goes on."""
+    with LocalEnvironmentAdapter(execute_timeout_s=0.5) as adapter:
+        late = adapter.execute_code("import sys\nprint('out')\nprint('err', file=sys.stderr)\nwhile True: pass")
+        assert late.stdout == "out\n" and late.stderr.startswith("err\n\nTimeoutError: the cell ran longer than 0.5 s")
+        assert adapter.execute_code("print(1)").stdout == "1\n"
+
+
+def test_what_code_raises_stands_in_stderr():
+    with LocalEnvironmentAdapter() as adapter:
+        assert adapter.execute_code("1 / 0").stderr == "\nZeroDivisionError: division by zero"
+        assert "rules of this session" in adapter.execute_code("import os").stderr
+
+
+def test_parameters_are_those_of_the_environment():
+    """setup_code before each execution, allowed_import_roots, execute_timeout_cap_s, broker_timeout_s."""
+    with LocalEnvironmentAdapter(setup_code="x = 1", allowed_import_roots={"math"}, execute_timeout_s=20.0,
+                                 execute_timeout_cap_s=25.0, broker_timeout_s=7.0) as adapter:
+        adapter.execute_code("x = 2")
+        assert adapter.execute_code("import math\nprint(x)").stdout == "1\n"
+        assert "json" in adapter.execute_code("import json").stderr
+        pairs = dict(adapter._interpreter._pairs)
+        assert (pairs["execute-timeout"], pairs["execute-timeout-cap"], pairs["broker-timeout"]) == ("20", "25", "7")
+
+
+@pytest.mark.parametrize("by", ["broker", "broker_address"])
+def test_models_are_asked_by_the_broker_or_at_its_address(by, server):
+    given = {"broker": server.broker} if by == "broker" else {"broker_address": server.address}
+    with LocalEnvironmentAdapter(correlation_id="the run's own", **given) as adapter:
+        done = adapter.execute_code("print(llm_query('a'), llm_query('b', model='other'))\nprint(llm_query_batched(['c', 'd']))")
+        assert done.stdout == "said a said b\n['said c', 'said d']\n"
+        assert [call["prompt"] for call in done.rlm_calls[:2]] == ["a", "b"] and ("b", "other") in server.broker.asked
+        failed = adapter.execute_code("llm_query('fail')")
+        assert "no more calls" in failed.stderr
+
+
+def test_an_environment_of_ones_own_may_use_one():
+    """Registered, it is where an RLM's code runs."""
+    droste.registry.register("mine", LocalEnvironmentAdapter)
+    turns = ["```repl\nn = len(context)\nprint(n, llm_query('half?'))\n```", "FINAL(done)"]
+    try:
+        rlm = droste.RLM(lambda messages: "sub" if messages[-1]["content"] == "half?" else turns.pop(0), environment="mine",
+                         environment_kwargs={"execute_timeout_s": 20.0})
+        assert rlm.run("How long?", "abcd").answer == "done"
+    finally:
+        droste.registry.unregister("mine")
+
+
+# ---- the address
+
+def test_a_request_is_answered(server):
+    told = exchange(server, {"correlation_id": "the run's own", "prompt": "a", "model": "m"})
+    (result,) = told["results"]
+    assert told["correlation_id"] == "the run's own" and told["error"] is None and result["error"] is None
+    assert result["chat_completion"]["response"] == "said a" and result["chat_completion"]["root_model"] == "m"
+
+
+def test_several_are_answered_in_their_order_and_fail_alone(server):
+    """A failure of the broker's is told by its words, one of the host's is not."""
+    told = exchange(server, {"correlation_id": "the run's own", "prompts": ["a", "fail", [{"role": "user", "content": "x"}], "break"]})
+    errors = [result["error"] for result in told["results"]]
+    assert errors == [None, "no more calls", None, "Internal broker error"]
+    assert told["results"][0]["chat_completion"]["response"] == "said a"
+
+
+@pytest.mark.parametrize("request_, why", [
+    ({"prompt": "a"}, "Invalid correlation_id"), ({"correlation_id": "another's", "prompt": "a"}, "Invalid correlation_id"),
+    ({"correlation_id": 123, "prompt": "a"}, "Invalid correlation_id"), ({"correlation_id": "the run's own"}, "missing 'prompt'"),
+    ({"correlation_id": "the run's own", "prompt": "a", "prompts": ["b"]}, "only one of"),
+    ({"correlation_id": "the run's own", "prompts": []}, "must not be empty"),
+    ({"correlation_id": "the run's own", "prompts": "nope"}, "must not be empty"),
+    ({"correlation_id": "the run's own", "prompt": 5}, "valid Prompt"),
+    ({"correlation_id": "the run's own", "prompt": "a", "model": 5}, "Invalid model"),
+    ({"correlation_id": "the run's own", "prompt": "a", "odd": 1}, "Unknown keys in WireRequest: ['odd']"),
+    (["not", "an", "object"], "must be an object")])
+def test_what_is_no_request_of_the_run_is_refused(server, request_, why):
+    """With a reason, and nothing of a traceback; no model is asked."""
+    told = exchange(server, request_)
+    assert why in told["error"] and told["results"] is None and "Traceback" not in json.dumps(told)
+    assert server.broker.asked == []
+
+
+@pytest.mark.parametrize("raw, why", [
+    (struct.pack(">I", 10_000_001), "Frame too large: 10000001 bytes (max 10000000)"),
+    (struct.pack(">I", 0xFFFFFFFF) + b"x", "Frame too large"), (struct.pack(">I", 4) + b"nope", "Invalid JSON payload"),
+    (struct.pack(">I", 2) + b"\xff\xfe", "Invalid JSON payload"), (struct.pack(">I", 40000) + b"[" * 40000, "Invalid JSON payload"),
+    (b"", None), (struct.pack(">I", 10) + b"{}", None), (b"\0", None)])
+def test_frames_that_are_none_end_their_connection_alone(server, raw, why):
+    """The next one is answered."""
+    told = exchange(server, None, raw)
+    assert told is None if why is None else why in told["error"]
+    assert exchange(server, {"correlation_id": "the run's own", "prompt": "a"})["error"] is None
+
+
+def test_connections_that_say_nothing_hold_nobody_up_for_long(server, monkeypatch):
+    """As many as there may be at once; each has its time, and then the next are served."""
+    monkeypatch.setattr(_wire, "SECONDS_MOST", 0.2)
+    silent = [socket.create_connection(server.address) for _ in range(_wire.CONNECTIONS_MOST + 5)]
+    assert exchange(server, {"correlation_id": "the run's own", "prompt": "a"})["error"] is None
+    for connection in silent:
+        connection.close()
+
+
+def test_nobody_is_answered_after_the_end(server):
+    server.close()
+    with pytest.raises(OSError):
+        socket.create_connection(server.address, timeout=5).recv(1) or (_ for _ in ()).throw(ConnectionError())
