@@ -229,6 +229,13 @@ typedef struct droste_session droste_session;
 /* A REPL in a sandbox, by the settings as they are now. Runs `setup-code` first, and waits for it
  * where there is some; if it fails, the session does not open. */
 DROSTE_API int droste_session_open(droste *d, droste_session **out, droste_error *err);
+/* Ends the session in good order, before it is closed. Where its volume is the provider's (`env` is
+ * modal), this waits until what was written to it is durable there, so that the next session sees it;
+ * elsewhere there is nothing to wait for. An operation under way is dropped, and none can begin
+ * afterwards. Negative: the volume may lack what was written. droste_interrupt ends the wait. */
+DROSTE_API int droste_session_finish(droste_session *s, droste_error *err);
+/* Frees it. A session that was not finished is ended too, and waited for, for some seconds at most;
+ * failures are told as news only (droste_on_news). */
 DROSTE_API void droste_session_close(droste_session *s);
 
 enum { DROSTE_ECHO = 1 }; /* give the repr of a last expression */
@@ -253,6 +260,9 @@ DROSTE_API int droste_session_exec_start(
 /* Starts as droste_session_set; the data is the caller's again. */
 DROSTE_API int droste_session_set_start(droste_session *s, const char *name, const char *kind,
     const void *data, size_t len, droste_error *err);
+/* Starts as droste_session_finish. 1: its end is told or waited for as that of other operations. 0:
+ * there is nothing to wait for. */
+DROSTE_API int droste_session_finish_start(droste_session *s);
 /* Waits for the end of what was started, for at most so many milliseconds (negative: as long as it takes).
  * 1: it is still under way. 0: it ended well, or nothing was under way; *out is the result of a cell,
  * else NULL. Negative: it failed. */
@@ -375,6 +385,8 @@ DROSTE_API int droste_chat_continue(
  * told that its variables are not there. */
 DROSTE_API int droste_chat_ask(droste_chat *c, const char *question, const char *context,
     droste_event_fn *fn, void *arg, droste_result **out, droste_error *err);
+/* Ends its session as droste_session_finish does; the conversation can only be closed then. */
+DROSTE_API int droste_chat_finish(droste_chat *c, droste_error *err);
 /* Before the droste is freed. NULL is fine. */
 DROSTE_API void droste_chat_close(droste_chat *c);
 

@@ -11,10 +11,12 @@ import asyncio
 import atexit
 import os
 import threading
+import warnings
 from asyncio import _get_running_loop  # type: ignore
 from typing import Any, Generator, List, Optional, Set, Tuple
 
 from . import _library, _tools
+from .errors import Error
 
 Pairs = List[Tuple[str, Any]]
 
@@ -38,15 +40,17 @@ class Closing:
         self.task._log_destroy_pending = False      # of a loop that was closed without its tasks
 
     async def _close(self) -> None:
-        pending = self.owner._pending()
-        while pending and not self.over.is_set():
+        owner = self.owner
+        while not self.over.is_set() and (owner._pending() or owner._begin_finish()):
             try:
-                await asyncio.wait([pending[-1].future])
+                await asyncio.wait([owner._pending()[-1].future])
             except asyncio.CancelledError:      # the loop ends, and runs until its tasks have
                 pass
-            pending = self.owner._pending()
         if not self.over.is_set():
-            self.owner._leave()
+            finishing = owner._finishing
+            owner._leave()
+            if finishing is not None:
+                finishing.future.result()
 
     def ended(self) -> None:
         _all.discard(self)
@@ -76,8 +80,24 @@ class Closing:
             return
         with self.owner._lock:
             if not self.over.is_set():
-                self.owner._finish_pending_here()
-                self.owner._leave()
+                self.owner._close_here()
+
+    def finish_quietly(self) -> None:
+        """For another session's sake, which is not to fail of it."""
+        try:
+            self.finish()
+        except Error as e:
+            self._warn(e)
+
+    async def wait_quietly(self) -> None:
+        try:
+            await self.wait()
+        except Error as e:
+            self._warn(e)
+
+    @staticmethod
+    def _warn(failure: Error) -> None:
+        warnings.warn("closing the session before: %s" % failure, RuntimeWarning, stacklevel=2)
 
 
 _all: Set[Closing] = set()
@@ -91,12 +111,12 @@ def _before(pairs: Pairs) -> List[Closing]:
 
 def finish_before(pairs: Pairs) -> None:
     for closing in _before(pairs) if _all else ():
-        closing.finish()
+        closing.finish_quietly()
 
 
 async def wait_before(pairs: Pairs) -> None:
     for closing in _before(pairs) if _all else ():
-        await closing.wait()
+        await closing.wait_quietly()
 
 
 @atexit.register
@@ -104,7 +124,7 @@ def finish_all() -> None:
     """At the end of the process: of loops that ended without their tasks."""
     for closing in list(_all):
         if not closing.loop.is_running():
-            closing.finish()
+            closing.finish_quietly()
 
 
 if hasattr(os, "register_at_fork"):

@@ -74,6 +74,7 @@ class Interpreter(Operations):
         super().__init__()
         self._closed = False
         self._closing: Optional[_closing.Closing] = None
+        self._finishing: Optional[Operation] = None     # on a loop: the volume is being written back
         self._lock = threading.RLock()
         self.tools: MutableMapping[str, Any] = dict(tools) if isinstance(tools, Mapping) else dict(
             _tools.collect(tools))
@@ -100,7 +101,7 @@ class Interpreter(Operations):
         with self._lock:
             self._refuse_inside()
             if self._closing is not None:       # what was submitted before comes first
-                self._closing.finish()
+                self._closing.finish_quietly()
             self._closed = False
             self._open()
         return Opening(self)
@@ -159,7 +160,10 @@ class Interpreter(Operations):
 
         Within asyncio what was submitted is finished first, in order, and the session ends then: at the latest when the
         loop does. Until then it has its volume, for which the next session waits. With `cancel` it ends now, and so do its
-        cells."""
+        cells.
+
+        A volume of the provider's (Modal's) is written back first, for which this waits; within asyncio who awaits it
+        does. Raises where that fails: what the session wrote may be lost then."""
         if self._engine is not None and self._engine.loop is None:
             self._refuse_own_tools()
         with self._lock:
@@ -171,21 +175,57 @@ class Interpreter(Operations):
                     raise Error("a session cannot be shut down by what its engine calls (a tool, on_output); interrupt() "
                                 "ends the cell")
                 self._closed = True
-                if loop is not None and not cancel and self._engine.handle is not None and self._pending():
-                    return self._close_later()
+                if loop is None or not loop.is_running() or self._engine.handle is None:
+                    self._close_here(cancel or self._engine.handle is None)
+                    return Done(None)
+                if not cancel and self._pending() or self._begin_finish():
+                    self._closing = self._closing or _closing.Closing(self)
+                    return self._closing
                 self._leave()
             self._closed = True
         return Done(None)
 
-    def _close_later(self) -> Union[Done[None], "_closing.Closing"]:
-        """Once what was submitted has ended. A loop that does not run is not waited for."""
-        if not self._engine.loop.is_running():
-            self._finish_pending_here()
+    def _close_here(self, cancel: bool = False) -> None:
+        """Waits for all that comes before the end of the session, and ends it."""
+        try:
+            if not cancel and self._engine.loop is not None:
+                self._finish_pending_here()
+            self._finish_session_here()
+        finally:
             self._leave()
-            return Done(None)
-        if self._closing is None:
-            self._closing = _closing.Closing(self)
-        return self._closing
+
+    def _begin_finish(self) -> bool:
+        """On a loop: whether a volume is being written back, which begins with this; from then on nothing else can be done."""
+        if self._engine.handle is None or self._session is None:
+            return False
+        if self._finishing is None:
+            with self._engine.lock:
+                if quick.droste_session_finish_start(self._session) == 0:
+                    return False
+            self._drop_operations(Cancelled("the interpreter was shut down"))
+            self._finishing = self._current = Operation(self, [])
+            self._engine.kick()
+        return not self._finishing.done
+
+    def _finish_session_here(self) -> None:
+        """The same, waited for."""
+        engine = self._engine
+        if engine.handle is None:
+            return
+        if self._finishing is not None:
+            self._finishing.finish()
+            return
+        with engine.lock:
+            if quick.droste_session_finish_start(self._session) == 0:
+                return
+            quick.droste_session_on_done(self._session, _library.SessionDoneFn(), 0)
+            try:
+                engine.inside, engine.held_up = True, engine.loop is not None
+                while check(lib.droste_session_wait(self._session, _engine.SLICE_MS, self._out_ref, self._err), self._error) == 1:
+                    engine.drain()
+            finally:
+                engine.inside = engine.held_up = False
+                engine.kick()
 
     def close(self) -> None:
         """As `shutdown`."""
@@ -193,6 +233,7 @@ class Interpreter(Operations):
 
     def _leave(self) -> None:
         engine, session, self._session = self._engine, self._session, None
+        self._finishing = None
         self._tell_no_more()
         _listeners.pop(self._id, None)
         self._drop_operations(Cancelled("the interpreter was shut down"))
@@ -205,8 +246,11 @@ class Interpreter(Operations):
         self.start()
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        self.shutdown(cancel=error[0] is not None)
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        try:
+            self.shutdown(cancel=kind is not None)
+        except Error as e:
+            self._tell_beside(error, e)
 
     async def __aenter__(self) -> "Interpreter":
         try:
@@ -215,14 +259,23 @@ class Interpreter(Operations):
             self.shutdown(cancel=True)
             raise
 
-    async def __aexit__(self, *error: Any) -> None:
-        await self.shutdown(cancel=error[0] is not None)
+    async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        try:
+            await self.shutdown(cancel=kind is not None)
+        except Error as e:
+            self._tell_beside(error, e)
+
+    def _tell_beside(self, raised: Optional[BaseException], failure: Error) -> None:
+        """Leaving `with` failed. What the block raised is not hidden by that."""
+        if raised is None:
+            raise failure
+        warnings.warn("leaving the %s: %s" % (self._kind, failure), RuntimeWarning, stacklevel=3)
 
     async def astart(self) -> "Interpreter":
         """`start`, for `await` alone: what it has to wait for does not hold up the loop."""
         self._refuse_own_tools()
         if self._closing is not None:
-            await self._closing.wait()
+            await self._closing.wait_quietly()
         await _closing.wait_before(self._pairs)
         return await self.start()
 

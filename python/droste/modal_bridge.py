@@ -22,6 +22,7 @@ LIFE, IDLE = 600, 300           # seconds, where nothing else was said
 MIB = 1 << 20
 PATIENCE = 60                   # seconds for a connection to stand again
 GOODBYE = 10                    # seconds for what is done at the end, each
+COMMIT = 600                    # seconds for a volume to be written back
 STDERR_KEPT = 2000
 PIECE = 1 << 20
 MOMENT = 0.0015                 # seconds
@@ -253,7 +254,9 @@ class Sandbox:
                 raise Failed("not_found", "the sandbox %s has ended" % self.wishes["sandbox"])
         else:
             app = await self.apps.get(self.wishes.get("app-name") or "rlm-sandbox")
-            await self.create(app, await self.built(app))
+            image = await self.built(app)
+            await being_committed(self.wishes.get("volume-name"))
+            await self.create(app, image)
         self.program = await self.box.exec.aio(*words_of(self.wishes), text=False)
 
     async def built(self, app):
@@ -310,7 +313,7 @@ class Sandbox:
                 return await work()
             except Exception as e:
                 now = time.monotonic()
-                begun = begun if begun is not None and now - self.heard < PATIENCE else now
+                begun = now if begun is None or self.heard > begun else begun
                 if not passing(e) or now - begun > PATIENCE:
                     raise
             await asyncio.sleep(pause)
@@ -382,29 +385,41 @@ class Sandbox:
         await self.host.say({"ended": self.number})
 
     async def close(self):
-        """Ends it and, unless it is to stay, the sandbox. What is in a volume is written back first."""
+        """Ends it and, unless it is to stay, the sandbox. What is in a volume is written back first, and that is told:
+        whoever opens the volume next is to see it."""
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
-        if self.box is None:
-            return
         keep, volume = self.wishes.get("on-close") == "stop", self.wishes.get("volume-name")
-        for wanted, work in ((keep or volume, self.end_program), (volume, self.commit), (not keep, self.box.terminate.aio)):
-            try:
-                if wanted:
-                    await asyncio.wait_for(work(), GOODBYE)
-            except Exception as e:
-                print("modal: %s: %s" % (self.box.object_id, masked(str(judged(e)))), file=sys.stderr)
+        if self.program is not None and (keep or volume):
+            await self.at_most(GOODBYE, self.end_program)
+        if volume:
+            why = await self.at_most(COMMIT, self.commit) if self.program is not None else None
+            await self.host.say({"closed": self.number, **({} if why is None else {"kind": why.kind, "why": masked(
+                "the volume %s was not written back, what this session wrote may be lost: %s" % (volume, why))})})
+        if self.box is not None and not keep:
+            await self.at_most(GOODBYE, self.box.terminate.aio)
+
+    async def at_most(self, seconds, work):
+        """Why it was not done; None where it was."""
+        try:
+            await asyncio.wait_for(work(), seconds)
+        except Exception as e:
+            why = await self.explained(e)
+            print("modal: %s: %s" % (self.box.object_id, masked(str(why))), file=sys.stderr)
+            return why
 
     async def end_program(self):
-        if self.program is not None:
-            self.program.stdin.write_eof()
-            await self.program.stdin.drain.aio()
-            await self.program.wait.aio()
+        self.program.stdin.write_eof()
+        await self.program.stdin.drain.aio()
+        await self.program.wait.aio()
 
     async def commit(self):
-        """As Modal has it for volumes of its second version."""
-        done = await self.box.exec.aio("sync", MOUNT)
-        await done.wait.aio()
+        """As Modal has it for volumes of its second version: `sync` returns when what was written is in the volume."""
+        done = await self.again(lambda: self.box.exec.aio("sync", MOUNT))
+        code = await self.again(done.wait.aio)
+        if code != 0:
+            said = " ".join((await done.stderr.read.aio()).split())
+            raise Failed("environment", "sync ended with status %s: %s" % (code, said[-200:]))
 
 
 async def remove_named(app, name):
@@ -420,6 +435,23 @@ async def remove_named(app, name):
 # -- all of them
 
 kept = set()
+
+
+committing = collections.defaultdict(set)       # a volume's name: those that are being closed
+
+
+async def being_committed(volume):
+    """Waits until what sandboxes of this program that have been closed wrote to the volume is there, or will not be."""
+    if committing.get(volume):
+        await asyncio.wait(set(committing[volume]))
+
+
+def close(sandbox):
+    task, volume = asyncio.create_task(sandbox.close()), sandbox.wishes.get("volume-name")
+    keep(task)
+    if volume:
+        committing[volume].add(task)
+        task.add_done_callback(committing[volume].discard)
 
 
 def keep(task):
@@ -469,7 +501,7 @@ async def serve(host):
         elif verb == "write":
             sandboxes[number].take(data)
         elif verb == "close":
-            keep(asyncio.create_task(sandboxes.pop(number).close()))
+            close(sandboxes.pop(number))
         elif verb == "pause":
             sandboxes[number].may_go.clear()
         elif verb == "resume":
@@ -488,6 +520,8 @@ def without_modal(why):
         answer = {"open": "ended", "list": "listed", "remove": "removed"}.get(verb)
         if answer:
             print(json.dumps({answer: message[verb], "kind": "config", "why": why}), flush=True)
+        elif verb == "close":
+            print(json.dumps({"closed": message[verb]}), flush=True)
 
 
 def main():

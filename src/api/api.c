@@ -63,6 +63,8 @@ static void interrupted(void *arg, int status, int events)
         d->on_interrupt(d->on_interrupt_arg);
     else
         api_cancel_runs(d);
+    if (d->finishing)
+        rlm_finish_cancel(d->finishing);
     api_interrupt_sessions(d);
 }
 

@@ -36,6 +36,8 @@ struct droste {
     struct running_list ended;       /* whose results wait to be told */
     size_t run_count;                /* of both */
     struct timer *tell;              /* tells them: nobody is told from within a run */
+    struct rlm_run
+        *finishing; /* the run whose session's end droste_chat_finish waits for; NULL: none */
     bool waits;                      /* the loop is being turned: not from within, once more */
     int poll_fd, timer_fd;           /* droste_fd's, once it was asked for; else -1 */
     struct lm_queue *queue;          /* of all models, once one was opened */
@@ -169,6 +171,7 @@ struct droste_running {
     unsigned telling;      /* its `event` is being called */
     bool ends, ends_aside; /* from within that it was asked to end, or to be put aside */
     struct error why;      /* of the latter */
+    const struct rlm_result *finishing; /* it has ended so, and its volume is being written back */
     bool over;             /* it ended; `result` is NULL without memory */
     droste_result *result;
 };

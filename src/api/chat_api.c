@@ -36,6 +36,34 @@ void droste_chat_close(droste_chat *c)
     free(c);
 }
 
+struct chat_end {
+    bool done;
+    struct error why;
+};
+
+static void chat_finished(void *arg, const struct error *why)
+{
+    struct chat_end *end = arg;
+    end->done = true;
+    end->why = *why;
+}
+
+int droste_chat_finish(droste_chat *c, droste_error *err)
+{
+    struct chat_end end = { 0 };
+    if (!c->last || !c->last->run || !rlm_finish(c->last->run, chat_finished, &end))
+        return 0;
+    c->d->finishing = c->last->run;
+    struct error why = { 0 };
+    int rc = api_wait(c->d, &end.done, &why);
+    c->d->finishing = NULL;
+    if (rc < 0)
+        rlm_finish_cancel(c->last->run); /* `end` is gone with this call */
+    else
+        why = end.why;
+    return api_fail(err, &why, -(int)why.code);
+}
+
 static int open_chat(droste *d, droste_chat **out, struct error *err)
 {
     *out = calloc(1, sizeof **out);

@@ -85,20 +85,43 @@ void api_running_free(droste_running *r)
     free(r);
 }
 
-static void run_done(void *arg, const struct rlm_result *result)
+static void run_over(droste_running *r, const struct rlm_result *result)
 {
-    droste_running *r = arg;
     droste *d = r->d;
     r->result = result_of_run(result);
+    r->finishing = NULL;
     r->over = true;
     TAILQ_REMOVE(&d->runs, r, link);
     TAILQ_INSERT_TAIL(&d->ended, r, link);
     timer_start(d->tell, 0, 0);
 }
 
+/* Where the volume lacks what the run wrote, the answer is kept, but the run is an error. */
+static void run_finished(void *arg, const struct error *why)
+{
+    droste_running *r = arg;
+    struct rlm_result result = *r->finishing;
+    if (why->code != ERROR_NONE && result.error.code == ERROR_NONE) {
+        result.status = RLM_ERROR;
+        result.error = *why;
+    }
+    run_over(r, &result);
+}
+
+/* The session of a conversation goes on; a run that is put aside is not waited for. */
+static void run_done(void *arg, const struct rlm_result *result)
+{
+    droste_running *r = arg;
+    r->finishing = result;
+    if (r->kept || r->ends_aside || !r->run || !rlm_finish(r->run, run_finished, r))
+        run_over(r, result);
+}
+
 static void end(droste_running *r)
 {
-    if (r->ends_aside)
+    if (r->finishing)
+        rlm_finish_cancel(r->run);
+    else if (r->ends_aside)
         rlm_put_aside(r->run, &r->why);
     else
         rlm_cancel(r->run);
@@ -175,7 +198,7 @@ void api_cancel_runs(droste *d)
 {
     droste_running *r;
     while ((r = TAILQ_FIRST(&d->runs)))
-        rlm_cancel(r->run);
+        end(r);
 }
 
 void droste_cancel(droste_running *r)

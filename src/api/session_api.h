@@ -8,7 +8,13 @@
 #include "broker/broker.h"
 #include "session/prepare.h"
 
-enum operation { OPERATION_NONE, OPERATION_OPEN, OPERATION_CELL, OPERATION_VALUE };
+enum operation {
+    OPERATION_NONE,
+    OPERATION_OPEN,
+    OPERATION_CELL,
+    OPERATION_VALUE,
+    OPERATION_FINISH
+};
 
 struct droste_session {
     droste *d;
@@ -32,7 +38,7 @@ struct droste_session {
     bool done;
     struct context *context; /* of a value */
     struct cell_result result;
-    struct error failure; /* of an opening */
+    struct error failure; /* of an opening, or of a finish */
     bool waited_for;      /* by somebody who takes its end */
     bool to_be_told;      /* it is in the list of the droste */
     TAILQ_ENTRY(droste_session) told;

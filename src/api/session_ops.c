@@ -70,7 +70,8 @@ static int take_value(droste_session *s, struct error *err)
     return rc;
 }
 
-static int take_opening(droste_session *s, struct error *err)
+/* Of what has no result. */
+static int take_failure(droste_session *s, struct error *err)
 {
     *err = s->failure;
     s->failure = (struct error){ 0 };
@@ -88,7 +89,7 @@ static int take(droste_session *s, droste_result **out, struct error *err)
         return take_cell(s, out, err);
     if (operation == OPERATION_VALUE)
         return take_value(s, err);
-    return operation == OPERATION_OPEN ? take_opening(s, err) : 0;
+    return operation == OPERATION_NONE ? 0 : take_failure(s, err);
 }
 
 void droste_session_on_done(droste_session *s, droste_session_done_fn *fn, void *arg)
@@ -197,6 +198,51 @@ int droste_session_exec(droste_session *s, const char *code, size_t len, int fla
     api_forget_interrupt(s->d);
     int rc = start_cell(s, code, len, flags, -1, &why);
     return api_fail(err, &why, session_api_finish(s, rc, out, &why));
+}
+
+/* ---- the end of the session ---- */
+
+static void finished(void *arg, const struct error *why)
+{
+    droste_session *s = arg;
+    s->failure = *why;
+    over(s);
+}
+
+/* Of the operation under way, or whose end was not taken, nothing is told any more. */
+static void drop_operation(droste_session *s)
+{
+    session_api_tell_nobody(s);
+    cell_result_free(&s->result);
+    context_free(s->context);
+    s->context = NULL;
+    s->failure = (struct error){ 0 };
+}
+
+static void start_finish(droste_session *s)
+{
+    if (s->operation == OPERATION_FINISH)
+        return;
+    if (session_finish(s->session, finished, s)) {
+        drop_operation(s);
+        s->operation = OPERATION_FINISH;
+        s->done = false;
+    }
+}
+
+int droste_session_finish_start(droste_session *s)
+{
+    start_finish(s);
+    return s->operation == OPERATION_FINISH;
+}
+
+int droste_session_finish(droste_session *s, droste_error *err)
+{
+    struct error why = { 0 };
+    start_finish(s);
+    if (s->operation != OPERATION_FINISH)
+        return 0;
+    return api_fail(err, &why, session_api_finish(s, 0, NULL, &why));
 }
 
 /* ---- values ---- */

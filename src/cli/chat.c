@@ -104,6 +104,10 @@ static int converse(struct talk *t)
             "A question a line; `:context PATH` gives the next one a context. Ctrl-C stops, `exit` or "
             "Ctrl-D leaves.");
     int status = read_and_ask(t);
+    if (droste_chat_finish(t->chat, &err) < 0) {
+        int failed = cli_error(&err);
+        status = status == EXIT_FINE ? failed : status;
+    }
     return cli_finish(status, "the answers");
 }
 

@@ -74,6 +74,10 @@ static int run_code(droste *d, const struct buf *code, bool json)
     if (r && cli_was_interrupted())
         status = EXIT_INTERRUPTED;
     droste_result_free(r);
+    if (s && droste_session_finish(s, &err) < 0) {
+        int failed = cli_error(&err);
+        status = status == EXIT_FINE ? failed : status;
+    }
     droste_session_close(s);
     return cli_finish(status, "the result");
 }

@@ -102,6 +102,8 @@ static int open_session(struct repl *r, droste_error *err)
 static void restart(struct repl *r)
 {
     droste_error err;
+    if (droste_session_finish(r->session, &err) < 0)
+        cli_error(&err);
     droste_session_close(steal(&r->session));
     if (open_session(r, &err) < 0) {
         r->status = cli_error(&err);
@@ -269,7 +271,12 @@ static int converse(struct repl *r)
     if (lines_open(&r->lines, &why) < 0)
         return cli_inner_error(&why);
     greet(r);
-    return cli_finish(read_and_run(r), "the output");
+    int status = read_and_run(r);
+    if (r->session && droste_session_finish(r->session, &err) < 0) {
+        int failed = cli_error(&err);
+        status = status == EXIT_FINE ? failed : status;
+    }
+    return cli_finish(status, "the output");
 }
 
 static int run(const struct command *self, droste *d, int argc, char **argv)

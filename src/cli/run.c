@@ -32,10 +32,13 @@ static int answer_question(droste *d, const struct request *q)
     cli_catch_interrupts(d);
     int rc = ask(d, q, progress, &chat, &r, &err);
     progress_close(progress, r);
+    int status = rc < 0 ? cli_error(&err) : answer_print(r, q->json);
+    if (chat && droste_chat_finish(chat, &err) < 0) {
+        int failed = cli_error(&err);
+        status = status == EXIT_FINE ? failed : status;
+    }
     droste_chat_close(chat);
-    if (rc < 0)
-        return cli_error(&err);
-    return answer_print(r, q->json);
+    return status;
 }
 
 static int run(const struct command *self, droste *d, int argc, char **argv)

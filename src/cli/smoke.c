@@ -150,9 +150,13 @@ static int step_2(struct smoke *s, struct error *err)
 
 static int clean_up(struct smoke *s, struct error *err)
 {
+    droste_error why;
+    int rc = s->session ? droste_session_finish(s->session, &why) : 0;
+    if (rc < 0)
+        inner(&why, err);
     droste_session_close(steal(&s->session));
     workspace_release(steal(&s->workspace));
-    return 0;
+    return rc;
 }
 
 /* In the order of their work: a sandbox gets its files when it is made. */

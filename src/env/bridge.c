@@ -23,6 +23,7 @@ enum {
     LINE_LIMIT = 65536,
     LONG_LINE_LIMIT = 1 << 20, /* of who has greeted: lists of sandboxes are long */
     GOODBYE_MS = 5000,         /* for it to end what it has opened */
+    CLOSED_MS = 900000,        /* for it to say that a volume is written back; it gives up before */
     TITLE_MAX = 90,
 };
 
@@ -32,16 +33,19 @@ enum {
 struct crossing {
     LIST_ENTRY(crossing) link;
     struct bridge *bridge;
-    struct carrier *carrier;
+    struct carrier *carrier; /* NULL: nobody hears of it any more */
     int64_t id;
     uint64_t wishes; /* what the program must say that it can: bits of enum power */
     bool has_volume;
+    bool closing; /* it has been told so; with a volume it is here until that is written back */
+    struct timer *patience;
     char *far_id;
 };
 LIST_HEAD(crossing_list, crossing);
 
 struct bridge {
     struct carrier_ops ops;
+    struct environment *env;
     struct loop *loop;
     struct bridge_program program;
     char *path; /* of one of the user's; else NULL */
@@ -66,12 +70,48 @@ static struct crossing *find(const struct bridge *b, int64_t id)
     return NULL;
 }
 
+/* ---- the end of a sandbox ---- */
+
+static void forget(struct crossing *c)
+{
+    LIST_REMOVE(c, link);
+    timer_free(c->patience);
+    free(c->far_id);
+    free(c);
+}
+
+/* Its volume is written back, or will not be. A failure that nothing waits for is news. */
+static void closed(struct crossing *c, const struct error *why)
+{
+    struct carrier *carrier = c->carrier;
+    struct environment_base *base = (struct environment_base *)c->bridge->env;
+    struct error told = *why;
+    c->has_volume = false;
+    timer_stop(c->patience);
+    if (carrier) {
+        carrier_finished(carrier, &told);
+        return;
+    }
+    if (told.code != ERROR_NONE && base->news)
+        base->news(base->news_arg, told.text);
+    forget(c);
+}
+
+static void not_closed_in_time(void *arg)
+{
+    struct crossing *c = arg;
+    struct error why = { 0 };
+    error_set(
+        &why, ERROR_TIMEOUT, "%s does not say that the volume was written back", c->bridge->title);
+    closed(c, &why);
+}
+
 /* ---- its life ---- */
 
 /* It is gone, or is to be: so are all of its sandboxes. */
 static void give_up(struct bridge *b, const struct error *why)
 {
-    struct crossing *c;
+    struct crossing *c, *next;
     struct error told = *why;
     if (b->process.pid > 0)
         process_end(&b->process, 0);
@@ -81,8 +121,13 @@ static void give_up(struct bridge *b, const struct error *why)
     buf_clear(&b->line);
     b->left = 0;
     b->heard = false;
-    LIST_FOREACH(c, &b->crossings, link)
-    carrier_ended(c->carrier, &told);
+    for (c = LIST_FIRST(&b->crossings); c; c = next) {
+        next = LIST_NEXT(c, link);
+        if (c->closing && c->has_volume)
+            closed(c, &told);
+        else if (!c->closing)
+            carrier_ended(c->carrier, &told);
+    }
     collecting_end(&b->collecting, &told);
 }
 
@@ -116,11 +161,26 @@ static int64_t id_in(struct json_object *o, const char *key)
     return json_get_int(o, key, 0);
 }
 
+static void told_closed(struct crossing *c, struct json_object *o)
+{
+    struct error why = { 0 };
+    bridge_told_why(c->bridge->title, o, &why);
+    if (c->closing && c->has_volume)
+        closed(c, &why);
+}
+
 static void told_end(struct crossing *c, struct json_object *o)
 {
     struct error why = { 0 };
     bridge_told_why(c->bridge->title, o, &why);
     carrier_ended(c->carrier, &why);
+}
+
+/* One that has not been told to close. */
+static struct crossing *find_open(const struct bridge *b, int64_t id)
+{
+    struct crossing *c = find(b, id);
+    return c && !c->closing ? c : NULL;
 }
 
 /* What it can is known now: who has asked for more is refused by name. */
@@ -129,7 +189,7 @@ static void judge_wishes(struct bridge *b)
     struct crossing *c;
     struct error why = { 0 };
     LIST_FOREACH(c, &b->crossings, link)
-    if (powers_check(&b->powers, b->program.name, c->wishes, &why) < 0)
+    if (!c->closing && powers_check(&b->powers, b->program.name, c->wishes, &why) < 0)
         carrier_ended(c->carrier, &why);
 }
 
@@ -176,20 +236,22 @@ static bool take_message(struct bridge *b, struct json_object *o)
         b->left_of = id_in(o, "read");
         return bytes >= 0;
     }
-    if ((c = find(b, id_in(o, "joined"))))
+    if ((c = find_open(b, id_in(o, "joined"))))
         carrier_joined(c->carrier);
-    else if ((c = find(b, id_in(o, "lost"))))
+    else if ((c = find_open(b, id_in(o, "lost"))))
         carrier_cut(c->carrier);
-    else if ((c = find(b, id_in(o, "ended"))))
+    else if ((c = find_open(b, id_in(o, "ended"))))
         told_end(c, o);
-    else if ((c = find(b, id_in(o, "news"))))
+    else if ((c = find_open(b, id_in(o, "news"))))
         take_text(c, true, json_get_string(o, "text", ""));
-    else if ((c = find(b, id_in(o, "id"))))
+    else if ((c = find_open(b, id_in(o, "id"))))
         take_text(c, false, json_get_string(o, "text", ""));
+    else if ((c = find(b, id_in(o, "closed"))))
+        told_closed(c, o);
     else if (collecting_take(&b->collecting, o, &b->process.to_send))
         return process_send(&b->process) == 0;
     return id_in(o, "joined") > 0 || id_in(o, "lost") > 0 || id_in(o, "ended") > 0 ||
-           id_in(o, "news") > 0 || id_in(o, "id") > 0;
+           id_in(o, "news") > 0 || id_in(o, "id") > 0 || id_in(o, "closed") > 0;
 }
 
 static void take_line(struct bridge *b)
@@ -206,7 +268,7 @@ static void take(struct bridge *b, const char *data, size_t len)
     while (len > 0 && b->process.pid > 0) {
         size_t n = len;
         if (b->left > 0) {
-            struct crossing *c = find(b, b->left_of);
+            struct crossing *c = find_open(b, b->left_of);
             n = b->left < len ? (size_t)b->left : len;
             b->left -= n;
             if (c)
@@ -268,14 +330,43 @@ static void bridge_pause(void *own, bool paused)
     tell(c->bridge, paused ? "pause" : "resume", c->id);
 }
 
+static void close_far_end(struct crossing *c)
+{
+    if (c->closing)
+        return;
+    c->closing = true;
+    tell(c->bridge, "close", c->id);
+    process_send_now(&c->bridge->process);
+    c->has_volume = c->has_volume && c->bridge->process.pid > 0;
+    if (c->has_volume)
+        timer_start(c->patience, CLOSED_MS, 0);
+}
+
+static bool bridge_finish(void *own)
+{
+    struct crossing *c = own;
+    close_far_end(c);
+    return c->has_volume;
+}
+
 static void bridge_end(void *own)
 {
     struct crossing *c = own;
-    tell(c->bridge, "close", c->id);
-    process_send_now(&c->bridge->process);
-    LIST_REMOVE(c, link);
-    free(c->far_id);
-    free(c);
+    close_far_end(c);
+    c->carrier = NULL;
+    if (!c->has_volume)
+        forget(c);
+}
+
+/* A volume is being written back. */
+static bool bridge_settling(const void *arg)
+{
+    const struct bridge *b = arg;
+    const struct crossing *c;
+    LIST_FOREACH(c, &b->crossings, link)
+    if (c->closing && c->has_volume && !c->carrier)
+        return true;
+    return false;
 }
 
 /* ---- its beginning ---- */
@@ -323,11 +414,15 @@ static int bridge_start(void *arg, struct carrier *carrier, const struct sandbox
     if (rc < 0)
         return rc;
     struct crossing *c = calloc(1, sizeof *c);
-    if (!c)
+    struct timer *patience = c ? timer_new(b->loop, not_closed_in_time, c) : NULL;
+    if (!patience) {
+        free(c);
         return error_memory(err);
+    }
     *c = (struct crossing){ .bridge = b,
         .carrier = carrier,
         .id = ++b->last_id,
+        .patience = patience,
         .wishes = bridge_spec_wishes(spec),
         .has_volume = b->program.keeps_volumes && spec->container && spec->container->volume };
     LIST_INSERT_HEAD(&b->crossings, c, link);
@@ -355,6 +450,7 @@ static const char *bridge_id(void *own)
 static void bridge_free(void *arg)
 {
     struct bridge *b = arg;
+    struct crossing *c;
     struct pollfd gone = { .fd = b->process.pidfd, .events = POLLIN };
     struct error none = { 0 };
     b->collecting.done = NULL;
@@ -365,6 +461,8 @@ static void bridge_free(void *arg)
         process_end(&b->process, 0);
     }
     process_free(&b->process);
+    while ((c = LIST_FIRST(&b->crossings)))
+        forget(c);
     buf_free(&b->line);
     free(b->path);
     free(b);
@@ -393,11 +491,16 @@ static int open_program(struct loop *loop, const struct bridge_program *program,
         .write = bridge_write,
         .pause = bridge_pause,
         .end = bridge_end,
+        .finish = bridge_finish,
+        .settling = bridge_settling,
         .volume = bridge_volume,
         .id = bridge_id,
         .collect = bridge_collect,
         .free = bridge_free };
-    return carried_open(loop, &b->ops, b, out, err);
+    int rc = carried_open(loop, &b->ops, b, out, err);
+    if (rc == 0)
+        b->env = *out;
+    return rc;
 }
 
 int bridge_open(struct loop *loop, const char *path, const struct environment_options *options,

@@ -8,7 +8,8 @@
  *                              and what the spec asks for beyond that (env/bridge_spec.h)
  *             {"write": ID, "bytes": N}    for the standard input of what was opened
  *             {"pause": ID}, {"resume": ID}  not more of its output for now; on with it
- *             {"close": ID}    end it, with all that it started; nothing more of it is told
+ *             {"close": ID}    end it, with all that it started; nothing more of it is told, except
+ *                              "closed" by a program of ours that keeps volumes
  *             {"list": N, "labels": {…}}, {"remove": N, "id": TEXT}  for who can "collect"
  *   from it   {"bridge": 1, "powers": {SETTING: TEXT or true, …}}  the first of all, from who can more than start words
  *             {"joined": ID}   it runs, and can be written to; again, after it was lost
@@ -18,6 +19,7 @@
  *             {"news": ID, "text": TEXT}   a line for people
  *             {"ended": ID, "why": TEXT, "kind": KIND}   it is gone, or could not be started; "why" is left out where it
  *                              ended by itself; "kind" is an error's name ("permission", "timeout", …)
+ *             {"closed": ID}   what it wrote to its volume is durable there; or with "why" (and "kind"): it may not be
  *             {"listed": N, "sandboxes": [{"id": TEXT, "labels": {…}}, …]}, {"removed": N}; or with "why"
  *
  * All bytes arrive as they were sent, or a connection is lost. The end of its standard input means that it is to end
@@ -37,7 +39,7 @@ struct bridge_program {
     const unsigned char *source; /* that it reads before all messages */
     size_t source_len;
     const struct powers *powers;
-    bool keeps_volumes; /* as TRAIT_VOLUMES */
+    bool keeps_volumes; /* as TRAIT_VOLUMES; it answers "close" by "closed" */
     bool sweeps;        /* the first sandbox has those of dead hosts removed */
     int goodbye_ms;     /* for it to end what it has opened */
 };

@@ -58,6 +58,11 @@ void carrier_cut(struct carrier *c)
     remote_disconnected(c->remote);
 }
 
+void carrier_finished(struct carrier *c, const struct error *why)
+{
+    c->events.finished(c->arg, why);
+}
+
 void carrier_news(struct carrier *c, const char *text)
 {
     const struct environment_base *base = &c->env->base;
@@ -225,6 +230,17 @@ static bool settle(struct sandbox *s)
     return true;
 }
 
+/* From then on nothing that the far end still says counts. */
+static bool finish(struct sandbox *s)
+{
+    struct carrier *c = remote_arg(remote_of(s));
+    const struct carrier_ops *ops = c->env->carrier_ops;
+    if (!c->own || !ops->finish || !ops->finish(c->own))
+        return false;
+    c->ended = true;
+    return true;
+}
+
 static int open_sandbox(struct environment *base, const struct sandbox_spec *spec,
     const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err)
 {
@@ -344,6 +360,7 @@ int carried_open(struct loop *loop, const struct carrier_ops *ops, void *arg,
         .hold = remote_hold_channel,
         .attend = remote_attend,
         .settle = settle,
+        .finish = finish,
         .interrupt = remote_interrupt,
         .is_cut = remote_is_cut,
         .kill = remote_kill,

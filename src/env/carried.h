@@ -31,6 +31,9 @@ struct carrier_ops {
     void (*pause)(void *own, bool paused);
     /* Ends the program with all that it started, and forgets it: nothing more is told. */
     void (*end)(void *own);
+    /* As in environment_ops: true where carrier_finished is called later. `end` follows in any
+     * case. May be NULL. */
+    bool (*finish)(void *own);
     /* With TRAIT_VOLUMES: where the guest sees the volume; NULL: it has none. */
     const char *(*volume)(void *own);
     /* The directories over there that have the copy of a volume of this machine (unless TRAIT_VOLUMES), and of staged files;
@@ -54,6 +57,8 @@ void carrier_joined(struct carrier *c);
 void carrier_bytes(struct carrier *c, const char *data, size_t len);
 /* It is lost, and may stand again. */
 void carrier_cut(struct carrier *c);
+/* What `finish` was called for is done (ERROR_NONE), or why it is not. */
+void carrier_finished(struct carrier *c, const struct error *why);
 /* A line for people about what takes its time. */
 void carrier_news(struct carrier *c, const char *text);
 /* It is gone for good, or never was; the last that is told. ERROR_NONE: the program ended by itself. */

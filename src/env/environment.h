@@ -88,6 +88,8 @@ struct sandbox_events {
     void (*settled)(void *arg);
     /* Some of the bytes that `unread` counts have gone. NULL for a receiver that does not ask for them. */
     void (*room)(void *arg);
+    /* What `finish` was called for is done; or why it is not. NULL for who does not call it. */
+    void (*finished)(void *arg, const struct error *why);
 };
 
 struct sandbox; /* each environment has its own; the first member is this: */
@@ -128,6 +130,11 @@ struct environment_ops {
     /* A cell has ended. True: what it did to the volume is on its way here, and `settled` is told when it is, or `ended` why not. The whole may
      * be NULL: there is never anything to wait for. */
     bool (*settle)(struct sandbox *s);
+    /* The session is over. True: the guest is being ended in good order, and what it wrote to a
+     * volume of the provider's is made durable; `finished` is told when it is, or why it is not, and
+     * no other event follows. Only `close` may be called then. False: there is nothing to wait for.
+     * The whole may be NULL: there never is. */
+    bool (*finish)(struct sandbox *s);
     /* Rings the guest's doorbell (SIGINT); the frame INTERRUPT says what for. */
     void (*interrupt)(struct sandbox *s);
     /* Ends the guest and all its processes at once; `ended` follows. */

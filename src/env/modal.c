@@ -9,7 +9,7 @@
 #include "env/bridge.h"
 #include "env/embedded.h"
 
-enum { GOODBYE_MS = 20000 }; /* volumes are written back meanwhile */
+enum { GOODBYE_MS = 60000 }; /* volumes are written back meanwhile */
 
 /* The guest has no lease: a host whose program does nothing for an hour says nothing either. The bridge ends it with the
  * host, and where both are gone at once, its time does (--timeout). */

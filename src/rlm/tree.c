@@ -82,6 +82,16 @@ void rlm_put_aside(struct rlm_run *r, const struct error *why)
     run_end(r, RLM_INTERRUPTED, why);
 }
 
+bool rlm_finish(struct rlm_run *r, session_finished_fn *done, void *arg)
+{
+    return r->session && session_finish(r->session, done, arg);
+}
+
+void rlm_finish_cancel(struct rlm_run *r)
+{
+    session_interrupt(r->session);
+}
+
 void rlm_close(struct rlm_run *r)
 {
     if (!r)

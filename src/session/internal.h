@@ -27,6 +27,8 @@ struct session {
     bool
         settling; /* it has ended, and `settled` is its result, which is told when its volume is here */
     struct cell_result settled;
+    session_finished_fn *finished; /* who waits for the end of session_finish; NULL: nobody */
+    void *finished_arg;
     uint64_t last_id;
     uint64_t started_ns;
     double limit;   /* seconds of this operation, 0: none */
@@ -51,6 +53,8 @@ struct session {
 /* session.c */
 /* Hands the result over; the session is idle (or dead) before the receiver hears of it. */
 void session_deliver(struct session *s, struct cell_result *r);
+/* Tells who waits for the end of session_finish, if anybody does. */
+void session_tell_finished(struct session *s, const struct error *why);
 /* The host ends the sandbox; that it has ended is told later, and this why. */
 void session_end_sandbox(struct session *s, const char *killed, const struct error *why);
 

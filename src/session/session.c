@@ -266,8 +266,21 @@ static int greet(struct session *s, const struct session_options *o, struct erro
     return session_send_blob(s, FRAME_HELLO, 0, head.data, head.len, &rules_source, o->rules, err);
 }
 
+void session_tell_finished(struct session *s, const struct error *why)
+{
+    session_finished_fn *done = s->finished;
+    s->finished = NULL;
+    if (done)
+        done(s->finished_arg, why);
+}
+
+static void sandbox_finished(void *arg, const struct error *why)
+{
+    session_tell_finished(arg, why);
+}
+
 static const struct sandbox_events sandbox_handlers = { session_receive, sandbox_output,
-    sandbox_ended, sandbox_settled, session_room };
+    sandbox_ended, sandbox_settled, session_room, sandbox_finished };
 
 int session_open(struct environment *env, const struct session_options *options,
     const struct session_events *events, void *arg, struct session **out, struct error *err)
@@ -311,6 +324,25 @@ int session_open(struct environment *env, const struct session_options *options,
         timer_start(s->lifetime, (uint64_t)(options->timeout * 1000), 0);
     *out = s;
     return 0;
+}
+
+bool session_finish(struct session *s, session_finished_fn *done, void *arg)
+{
+    if (s->finished || !s->ops->finish || !s->ops->finish(s->sandbox))
+        return false;
+    s->finished = done;
+    s->finished_arg = arg;
+    if (!s->dead && s->death.code == ERROR_NONE)
+        error_set(&s->death, ERROR_LOST, "the session was ended");
+    s->dead = true;
+    s->operation = 0;
+    s->done = NULL;
+    timer_stop(s->deadline);
+    timer_stop(s->lifetime);
+    timer_stop(s->partial);
+    drop_settled(s);
+    session_calls_drop(s);
+    return true;
 }
 
 void session_close(struct session *s)

@@ -136,6 +136,14 @@ int session_open(struct environment *env, const struct session_options *options,
     const struct session_events *events, void *arg, struct session **out, struct error *err);
 void session_close(struct session *s);
 
+/* Told once that what `session_finish` was called for is done (ERROR_NONE), or why it is not. */
+typedef void session_finished_fn(void *arg, const struct error *why);
+/* Ends the session in good order: what is under way is dropped, and what the guest wrote to a volume
+ * of the provider's is made durable. True: `done` is told later, exactly once, unless the session is
+ * closed first, and the session can only be closed from now on. False: there is nothing to wait for,
+ * and nothing was done. */
+bool session_finish(struct session *s, session_finished_fn *done, void *arg);
+
 /* The receiver owns the result (cell_result_free). */
 typedef void session_done_fn(void *arg, struct cell_result *result);
 
@@ -177,7 +185,8 @@ int session_set(struct session *s, const char *const *names, size_t name_count,
     struct error *err);
 
 /* Interrupts the operation under way, as Ctrl-C would; the state is kept if the guest obeys within
- * the grace, else the session ends. Nothing happens while idle. */
+ * the grace, else the session ends. A `session_finish` is told to be cancelled at once, while its
+ * work goes on. Nothing happens while idle. */
 void session_interrupt(struct session *s);
 
 /* One part of a reply, or of a batch's reply. */

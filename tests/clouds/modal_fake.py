@@ -44,7 +44,7 @@ class Fake:
         def order(*words, **more):
             if words:
                 more = {**dict(zip({"fail": ["name"], "cut_after": ["numbers"], "finish": ["status", "exception"],
-                                    "router_at": ["url"], "tokens": ["seconds"]}.get(name, []), words)), **more}
+                                    "router_at": ["url"], "tokens": ["seconds"], "commits": ["seconds"]}.get(name, []), words)), **more}
             self.process.stdin.write(json.dumps({"do": name, **more}) + "\n")
             self.process.stdin.flush()
             reply = json.loads(self.process.stdout.readline())

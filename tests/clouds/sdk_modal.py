@@ -54,10 +54,16 @@ async def main():
     seen["again"] = (await (await again.exec.aio("echo", "again")).stdout.read.aio()).strip()
     seen["network"] = (await (await box.exec.aio("cat", "/proc/net/dev")).stdout.read.aio()).count(":")
     if os.environ.get("ISOLATED"):
-        await (await box.exec.aio("sh", "-c", "echo kept > /data/a; sync /data")).wait.aio()
+        early = await modal.Sandbox.create.aio(app=app, image=image, timeout=60, volumes={"/data": volume})
+        await (await box.exec.aio("sh", "-c", "echo kept > /data/a; sync /data; echo later > /data/b")).wait.aio()
         other = await modal.Sandbox.create.aio(app=app, image=image, timeout=60, volumes={"/data": volume})
         seen["kept"] = (await (await other.exec.aio("cat", "/data/a")).stdout.read.aio()).strip()
+        seen["not committed"] = await (await other.exec.aio("cat", "/data/b")).wait.aio()
+        seen["made before"] = await (await early.exec.aio("cat", "/data/a")).wait.aio()
+        await early.reload_volumes.aio()
+        seen["reloaded"] = (await (await early.exec.aio("cat", "/data/a")).stdout.read.aio()).strip()
         await other.terminate.aio()
+        await early.terminate.aio()
     seen["listed"] = [one.object_id async for one in modal.Sandbox.list.aio(app_id=app.app_id, tags={"of": "a test"})]
     gpu = await modal.Sandbox.create.aio(app=app, image=image, timeout=60, gpu="T4")
     seen["first kind"] = (await (await gpu.exec.aio("echo", "one")).stdout.read.aio()).strip()

@@ -53,10 +53,12 @@ def test_failures_have_the_names_that_the_sdk_gives_them(seen):
 
 
 def test_volumes_and_the_network_are_what_was_asked_for(seen, fake):
-    """/data is the volume in every sandbox that has it; where the network is blocked there is only the loopback."""
+    """/data is the volume as it was when the sandbox was made: what `sync` has committed before is there, what it has not is not, and
+    an earlier sandbox sees it after a reload. Where the network is blocked there is only the loopback."""
     if not fake.isolated:
         pytest.skip("only root can give the fake's sandboxes mounts and a network of their own")
-    assert seen["kept"] == "kept" and seen["network"] == 1
+    assert seen["kept"] == seen["reloaded"] == "kept" and seen["network"] == 1
+    assert seen["not committed"] == seen["made before"] == 1
 
 
 def test_nothing_is_left(fake):

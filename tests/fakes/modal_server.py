@@ -5,7 +5,14 @@ plain HTTP/2 on loopback, with the messages and stubs that come with the package
 
 A sandbox is a first process in spaces of its own (processes, mounts, and the network where that is blocked), in whose
 root there are this machine's programs, empty directories, and its volumes; what is executed in it is really started
-there, with pipes. Who is not root gets plain processes. It prints a line of JSON with its addresses; then each line of
+there, with pipes. Who is not root gets plain processes.
+
+A volume in a sandbox is a view as of the sandbox's creation. What is written there is in the volume, and seen by sandboxes that
+are made from then on, after a commit, which takes its time: `sync PATH` in the sandbox waits for one (volumes of the second version); one more comes
+some time after the sandbox's end, unless it ended by a failure of the machine's. A sandbox that runs sees what others
+have committed after TaskReloadVolumes.
+
+It prints a line of JSON with its addresses; then each line of
 its input is a command (class Control), answered by a line. At the end of its input all ends.
 
 What is simplified: images are not built (a build that names `no-such-package` fails, with a log), and resources are
@@ -20,6 +27,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import sys
 import time
 
@@ -43,7 +51,7 @@ AHEAD = 4 << 20             # bytes of output that are kept for a reader who is 
 # The first process of a sandbox: it makes the root, says so, and buries whoever dies.
 INIT = r'''
 import os, signal, subprocess, sys
-root, home, volumes = sys.argv[1], sys.argv[2], sys.argv[3:]
+root, home, place, volumes = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
 run = lambda *words: subprocess.run(words, check=True)
 run("mount", "--make-rprivate", "/")
 run("mount", "-t", "tmpfs", "tmpfs", root)
@@ -63,6 +71,8 @@ os.symlink("/proc/self/fd", root + "/dev/fd")
 run("mount", "-t", "proc", "proc", root + "/proc")
 run("mount", "-t", "tmpfs", "tmpfs", root + "/dev/shm")
 run("mount", "--bind", home, root + "/root")
+run("mount", "--bind", place + "/run", root + "/run")
+run("mount", "--bind", place + "/sync", root + os.path.realpath("/usr/bin/sync"))
 for place, source in zip(volumes[::2], volumes[1::2]):
     os.makedirs(root + place, exist_ok=True)
     run("mount", "--bind", source, root + place)
@@ -78,6 +88,74 @@ while True:
     except ChildProcessError:
         pass
 '''
+
+
+# In the place of sync(1): a commit of the volumes at these paths (of all, where none is named), which it waits for.
+SYNC = r"""#!/usr/bin/python3 -S
+import os, socket, sys
+with socket.socket(socket.AF_UNIX) as s:
+    s.connect("/run/volumes.sock")
+    s.sendall("".join(os.path.abspath(path) + "\n" for path in sys.argv[1:]).encode() + b"\n")
+    said = s.makefile().read()
+if said != "done\n":
+    sys.exit("sync: error syncing: " + said.strip())
+"""
+
+
+def seen_in(directory):
+    """What is in there: by each path what tells whether it was changed."""
+    found = {}
+    for at, directories, files in os.walk(directory):
+        for name in directories + files:
+            s = os.lstat(os.path.join(at, name))
+            what = (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) if stat.S_ISREG(s.st_mode) else s.st_ino
+            found[os.path.relpath(os.path.join(at, name), directory)] = (stat.S_IFMT(s.st_mode), what)
+    return found
+
+
+def remove(path):
+    shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.path.lexists(path) and os.unlink(path)
+
+
+def copy(source, target):
+    if os.path.isdir(source) and not os.path.islink(source):
+        os.makedirs(target, exist_ok=True)
+    elif os.path.islink(source) or os.path.isfile(source):
+        remove(target)
+        shutil.copy2(source, target + ".new", follow_symlinks=False)
+        os.rename(target + ".new", target)
+
+
+class View:
+    """A volume as a sandbox sees it."""
+
+    def __init__(self, cloud, mount, directory):
+        self.cloud, self.path, self.directory = cloud, mount.mount_path, directory
+        self.volume, self.read_only = cloud.volume_path(mount.volume_id, mount.sub_path), mount.read_only
+        shutil.copytree(self.volume, directory, symlinks=True)
+        self.base, self.lock = seen_in(directory), asyncio.Lock()
+
+    async def commit(self):
+        """What was changed here is changed in the volume; the last one to commit a file wins."""
+        async with self.lock:
+            await asyncio.sleep(self.cloud.commit_seconds)
+            await self.cloud.fault("commit")
+            now = seen_in(self.directory)
+            for path in sorted(now):
+                if self.base.get(path) != now[path] and not self.read_only:
+                    copy(os.path.join(self.directory, path), os.path.join(self.volume, path))
+            for path in sorted(set(self.base) - set(now)):
+                remove(os.path.join(self.volume, path))
+            self.base = now
+            self.cloud.counts["committed"] += 1
+
+    async def reload(self):
+        """What others have committed is seen here; what was changed here is committed first."""
+        await self.commit()
+        for name in os.listdir(self.directory):
+            remove(os.path.join(self.directory, name))
+        shutil.copytree(self.volume, self.directory, symlinks=True, dirs_exist_ok=True)
+        self.base = seen_in(self.directory)
 
 
 def token_of(words, seconds=1200):
@@ -162,6 +240,7 @@ class Sandbox:
         self.place = os.path.join(cloud.directory, self.id)
         self.changed, self.last_active = asyncio.Condition(), time.monotonic()
         self.tokens = {}        # and until when each is good
+        self.views, self.sync = [], None
 
     def new_token(self):
         token = token_of({"task": self.task_id, "serial": len(self.tokens)}, self.cloud.token_seconds)
@@ -171,13 +250,13 @@ class Sandbox:
     async def start(self):
         os.makedirs(os.path.join(self.place, "home"))
         os.mkdir(os.path.join(self.place, "root"))
+        await asyncio.sleep(self.cloud.start_seconds)
         if self.cloud.isolated:
+            await self.mount_volumes()
             blocked = self.definition.network_access.network_access_type == api.NetworkAccess.BLOCKED
-            volumes = []
-            for mount in self.definition.volume_mounts:
-                volumes += [mount.mount_path, self.cloud.volume_path(mount.volume_id, mount.sub_path)]
+            volumes = [word for view in self.views for word in (view.path, view.directory)]
             words = ["unshare", "--mount", "--pid", "--fork", "--kill-child", *(["--net"] if blocked else []),
-                     "/usr/bin/python3", "-S", "-c", INIT, self.place + "/root", self.place + "/home", *volumes]
+                     "/usr/bin/python3", "-S", "-c", INIT, self.place + "/root", self.place + "/home", self.place, *volumes]
             self.init = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
                                                              start_new_session=True)
             if await self.init.stdout.read(1) != b"+":
@@ -185,6 +264,39 @@ class Sandbox:
             with open("/proc/%d/task/%d/children" % (self.init.pid, self.init.pid)) as children:
                 self.first = int(children.read().split()[0])
         self.watch = asyncio.create_task(self.limits())
+
+    async def mount_volumes(self):
+        """The views, and what commits them."""
+        os.mkdir(os.path.join(self.place, "run"))
+        with open(os.path.join(self.place, "sync"), "w") as file:
+            file.write(SYNC)
+        os.chmod(file.name, 0o755)
+        for number, mount in enumerate(self.definition.volume_mounts):
+            self.views.append(View(self.cloud, mount, os.path.join(self.place, "view-%d" % number)))
+        self.sync = await asyncio.start_unix_server(self.asked_to_sync, os.path.join(self.place, "run", "volumes.sock"))
+
+    async def asked_to_sync(self, reader, writer):
+        said, paths = "done", []
+        while (line := (await reader.readline()).decode().strip()):
+            paths.append(line)
+        try:
+            for view in self.views:
+                if not paths or view.path.rstrip("/") in paths:
+                    await view.commit()
+        except (GRPCError, OSError) as e:
+            said = getattr(e, "message", None) or str(e)
+        writer.write(said.encode() + b"\n")
+        writer.close()
+
+    async def commit_at_the_end(self):
+        """After its processes have ended; what it held goes then."""
+        try:
+            if self.result.status in (RESULT.GENERIC_STATUS_TERMINATED, RESULT.GENERIC_STATUS_TIMEOUT, RESULT.GENERIC_STATUS_IDLE_TIMEOUT):
+                for view in self.views:
+                    await view.commit()
+        except (GRPCError, OSError):
+            pass            # nobody is told
+        shutil.rmtree(self.place, ignore_errors=True)
 
     async def limits(self):
         """Its time, and the time that nothing may be executed in it."""
@@ -230,7 +342,9 @@ class Sandbox:
             await program.process.wait()
         if self.init:
             await self.init.wait()
-        shutil.rmtree(self.place, ignore_errors=True)
+        if self.sync:
+            self.sync.close()
+        self.last = asyncio.create_task(self.commit_at_the_end())
         async with self.changed:
             self.changed.notify_all()
 
@@ -254,6 +368,7 @@ class Cloud:
         self.router_url, self.faults, self.connections = None, collections.defaultdict(list), set()
         self.cut_after = []         # numbers of bytes of stdout, in turn, after which the connection is cut
         self.counts, self.token_seconds = collections.Counter(), 1200
+        self.commit_seconds, self.start_seconds = 0.2, 0.05     # as long as a commit takes, and the start of a sandbox
 
     def volume_path(self, volume_id, below=""):
         path = os.path.join(self.directory, "volumes", volume_id, below.strip("/"))
@@ -572,7 +687,8 @@ class Router(TaskCommandRouterBase):
 
     @answers
     async def TaskReloadVolumes(self, request):
-        self.cloud.of_task(request.task_id)
+        for view in self.cloud.of_task(request.task_id).views:
+            await view.reload()
         return router.TaskReloadVolumesResponse()
 
     @staticmethod
@@ -609,6 +725,10 @@ class Control:
         """So long are those good that are given for the router from now on."""
         self.cloud.token_seconds = seconds
 
+    async def commits(self, seconds):
+        """So long takes each commit from now on."""
+        self.cloud.commit_seconds = seconds
+
     async def finish(self, status="TERMINATED", exception=""):
         """All sandboxes end: TIMEOUT, IDLE_TIMEOUT, TERMINATED, EVICTED…"""
         for one in list(self.cloud.sandboxes.values()):
@@ -626,7 +746,7 @@ class Control:
         self.cloud.faults.clear()
         self.cloud.counts.clear()
         self.cloud.requests.clear()
-        self.cloud.cut_after, self.cloud.token_seconds = [], 1200
+        self.cloud.cut_after, self.cloud.token_seconds, self.cloud.commit_seconds = [], 1200, 0.2
 
     async def counts(self):
         return self.cloud.counts
@@ -668,6 +788,7 @@ async def main(directory):
     control = Control(cloud)
     await obey(control)
     await control.finish()
+    await asyncio.gather(*(one.last for one in cloud.sandboxes.values() if one.result is not None), return_exceptions=True)
     for server in servers:
         server.close()
 

@@ -1,0 +1,194 @@
+"""Modal's volumes: what a session has written is there for the next one, and where it is not, that is an error.
+
+In the fake, as at Modal, a volume in a sandbox is a view as of the sandbox's creation, and a commit takes its time."""
+import asyncio
+import json
+import subprocess
+import warnings
+
+import pytest
+
+from test_modal import answering, cloud, droste, fake, isolated, opened, run     # noqa: F401: fixtures
+
+SLOW = 1.0      # seconds of a commit: longer than anything that does not wait for it
+
+WRITE = "import json\nwith open('/data/results.json', 'w') as f:\n    json.dump({'count': %d}, f)\nSUBMIT(status='saved')"
+READ = "import json\nwith open('/data/results.json') as f:\n    SUBMIT(count=json.load(f)['count'])"
+
+
+@pytest.fixture
+def slow(isolated):     # noqa: F811
+    isolated.commits(SLOW)
+    return isolated
+
+
+def test_what_a_session_wrote_is_there_in_the_next_one(slow):
+    """Six times, one after the other in one process: leaving `with` waits until the volume is written back."""
+    for n in range(3):
+        with opened(volume_name="my-data") as interp:
+            assert interp.execute(WRITE % n).status == "submitted"
+        with opened(volume_name="my-data", timeout=77) as interp:       # other settings: another engine, another bridge
+            assert interp.execute(READ).fields == {"count": n}
+
+
+def test_closing_waits_also_where_the_cell_has_ended_the_sandbox(slow):
+    """What was written before the guest's process ended itself is written back as well."""
+    with opened(volume_name="my-data") as interp:
+        assert interp.execute("open('/data/a', 'w').write('b'); import os; os._exit(3)").status == "killed"
+    with opened(volume_name="my-data", timeout=77) as interp:
+        assert interp.execute("SUBMIT(a=open('/data/a').read())").a == "b"
+
+
+def test_it_is_there_within_asyncio(slow):
+    """`async with` and `await shutdown()` wait for the commit, and the loop turns meanwhile."""
+    async def main():
+        turns = 0
+
+        async def turn():
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0.01)
+                turns += 1
+        async with opened(volume_name="a") as interp:
+            await interp.execute(WRITE % 7)
+            ticking = asyncio.ensure_future(turn())
+        assert turns > 10
+        ticking.cancel()
+        async with opened(volume_name="a", timeout=77) as interp:
+            assert (await interp.execute(READ)).count == 7
+            await interp.execute(WRITE % 8)
+            await interp.shutdown()
+        async with opened(volume_name="a") as interp:
+            assert (await interp.execute(READ)).count == 8
+    asyncio.run(main())
+
+
+def test_it_is_there_in_a_notebook(slow):
+    """Without `await` in a running loop: `with` waits, and what follows a shutdown() that nobody awaits waits for its commit."""
+    async def main():
+        with opened(volume_name="n") as interp:
+            await interp.execute(WRITE % 1)
+        with opened(volume_name="n", timeout=77) as interp:
+            assert (await interp.execute(READ)).count == 1
+        interp = opened(volume_name="n")
+        await interp.start()
+        await interp.execute(WRITE % 2)
+        interp.shutdown()
+        interp = opened(volume_name="n")
+        await interp.start()
+        assert (await interp.execute(READ)).count == 2
+        await interp.shutdown()
+    asyncio.run(main())
+
+
+def test_it_is_there_in_the_next_program(slow):
+    """`droste exec` twice: the first has ended only when the volume is written back."""
+    done = run("exec", "--env", "modal", "--volume-name", "cli", "-c", WRITE % 3)
+    assert done.returncode == 0, done.stderr
+    done = run("exec", "--env", "modal", "--volume-name", "cli", "-c", READ)
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"count": 3}), done.stderr
+
+
+def writing(place):
+    """A model that writes into the volume and submits."""
+    path = answering(place)
+    path.write_text(path.read_text().replace("SUBMIT(answer=1)", 'open("/data/a", "w").write("b"); SUBMIT(answer=1)'))
+    return path
+
+
+def test_it_is_there_after_a_run(slow, tmp_path):
+    """A run ends when the volume of its session is written back."""
+    done = run("run", "--env", "modal", "--volume-name", "r", "--model", "exec:" + str(writing(tmp_path)), "--question", "q")
+    assert done.returncode == 0, done.stderr
+    done = run("exec", "--env", "modal", "--volume-name", "r", "-c", "print(open('/data/a').read())")
+    assert done.stdout == "b\n", done.stderr
+
+
+# ---- a commit that fails ----
+
+def failing(fake):      # noqa: F811
+    fake.fail("commit", status="INTERNAL", message="the disk is on fire", times=9)
+
+
+WORDS = "volume lost was not written back"
+
+
+def test_a_commit_that_fails_is_an_error(isolated):     # noqa: F811
+    """shutdown() raises it, and leaves nothing."""
+    interp = opened(volume_name="lost").start().owner
+    assert interp.execute(WRITE % 1).ok
+    failing(isolated)
+    with pytest.raises(droste.Error, match=WORDS + ".*on fire"):
+        interp.shutdown()
+    assert not interp.alive
+
+
+def test_what_the_block_raised_is_not_hidden_by_it(isolated):       # noqa: F811
+    """The block's own exception leaves `with`; the commit's is a warning beside it."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with pytest.raises(ZeroDivisionError):
+            with opened(volume_name="lost") as interp:
+                interp.execute(WRITE % 1)
+                failing(isolated)
+                1 / 0
+    assert [w for w in told if WORDS in str(w.message)]
+
+
+def test_it_is_an_error_within_asyncio(isolated):       # noqa: F811
+    async def main():
+        interp = opened(volume_name="lost")
+        await interp.start()
+        await interp.execute(WRITE % 1)
+        failing(isolated)
+        with pytest.raises(droste.Error, match=WORDS):
+            await interp.shutdown()
+    asyncio.run(main())
+
+
+def test_it_is_an_error_of_a_program(isolated, tmp_path):       # noqa: F811
+    """`droste exec` and `droste run` end with a status that says so, and an answer is printed nevertheless."""
+    failing(isolated)
+    done = run("exec", "--env", "modal", "--volume-name", "lost", "-c", "print(1)")
+    assert done.returncode == 4 and WORDS in done.stderr and done.stdout == "1\n", (done.returncode, done.stderr)
+    failing(isolated)
+    done = run("run", "--env", "modal", "--volume-name", "lost", "--model", "exec:" + str(writing(tmp_path)), "--question", "q", "--json")
+    told = json.loads(done.stdout)
+    assert done.returncode != 0 and told["status"] == "error" and WORDS in json.dumps(told["error"]), told
+    assert told["answer"] == 1
+
+
+def test_a_machine_that_is_gone_is_an_error(isolated):      # noqa: F811
+    """The sandbox has ended by itself before it could be written back: that is said, with why."""
+    interp = opened(volume_name="gone").start().owner
+    assert interp.execute(WRITE % 1).ok
+    isolated.finish("INTERNAL_FAILURE")
+    with pytest.raises(droste.Error, match="volume gone was not written back.*has ended"):
+        interp.shutdown()
+
+
+def test_an_interrupt_ends_the_wait(isolated):      # noqa: F811
+    """Ctrl-C while the volume is written back: the command ends, and says what is not known."""
+    import signal
+    import os
+    from test_modal import DROSTE, wait_until
+    isolated.commits(15)
+    host = subprocess.Popen([DROSTE, "exec", "--env", "modal", "--volume-name", "slow", "-c", "print('up', flush=True)"],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+    assert wait_until(lambda: any(s["programs"] == 2 for s in isolated.live()))     # the second one is `sync`
+    host.send_signal(signal.SIGINT)
+    out, err = host.communicate(timeout=120)
+    assert host.returncode != 0 and "interrupted while the volume was written back" in err, err
+
+
+# ---- the fake is not kinder ----
+
+def test_nothing_is_seen_before_it_is_committed(isolated):      # noqa: F811
+    """What one sandbox writes another does not see, also after it has ended; one that was made before does not see it even then."""
+    with opened(volume_name="v") as writer, opened(volume_name="v", timeout=77) as reader:
+        assert writer.execute(WRITE % 1).ok
+        assert reader.execute("import os; SUBMIT(there=os.path.exists('/data/results.json'))").there is False
+        writer.shutdown()
+        assert reader.execute("SUBMIT(there=os.path.exists('/data/results.json'))").there is False
+    with opened(volume_name="v") as late:
+        assert late.execute(READ).count == 1
