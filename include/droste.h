@@ -182,6 +182,64 @@ DROSTE_API int droste_tool_is_cancelled(const droste_tool_call *call);
 typedef void droste_tool_cancel_fn(void *arg, droste_tool_call *call);
 DROSTE_API void droste_tool_on_cancel(droste_tool_call *call, droste_tool_cancel_fn *fn, void *arg);
 
+/* ---- environments of the embedding program ---- */
+
+/* A sandbox of such an environment, as the library knows it: valid from `open` until `close`. */
+typedef struct droste_custom_sandbox droste_custom_sandbox;
+
+/* The program executes the code itself, wherever it likes, and does nothing else: turns, model calls, budgets,
+ * deadlines, child runs (which get sandboxes of the same environment), events and the record are the library's, as in
+ * every environment. Isolation and limits of processes are the program's own affair: settings that ask for them, tools
+ * and rules are refused by name. Such code has no SUBMIT; the model says FINAL(the answer) in its reply.
+ *
+ * The functions are called from the loop, one operation of a sandbox at a time. They must not wait; they may call the
+ * functions below. Texts are valid during the call and end without a NUL where a length is given. `own` is what
+ * `open` has set. */
+typedef struct droste_custom_environment {
+    size_t size;       /* sizeof(droste_custom_environment) */
+    const char *about; /* for the model: the functions that the code has, a Markdown list; may be NULL. Copied */
+    /* A session begins. Negative: the program cannot. */
+    int (*open)(void *arg, droste_custom_sandbox *s, void **own);
+    /* Binds a value: "context", "context_1"…; `kind` as in droste_session_set. droste_custom_result ends it, and may
+     * describe the value: {"status": "ok", "variable": {"name", "type", "length", "preview"}}. */
+    void (*set)(void *own, uint64_t operation, const char *name, const char *kind, const void *data,
+        size_t len);
+    /* Executes a cell; droste_custom_result ends it. An empty one only asks whether the sandbox is there. The loop's own
+     * cell FINAL_VAR("name") asks for the value of that variable as `submit`. */
+    void (*execute)(void *own, uint64_t operation, const char *code, size_t len);
+    /* The time of the operation is up, or it is cancelled: one that does not end soon is given up with its sandbox. */
+    void (*interrupt)(void *own, uint64_t operation);
+    /* The answer to droste_custom_call: {"replies": [str, …], "errors": {"0": {"code", "message"}}}, in the order of
+     * the prompts (of rlm_query each is JSON), or {"error": {"code", "message"}} of the whole call. */
+    void (*reply)(void *own, uint64_t call, const char *json, size_t len);
+    /* The sandbox is gone, whatever it was doing: nothing may be told of it any more. */
+    void (*close)(void *own);
+} droste_custom_environment;
+
+/* From now on the setting "env" may be this name, which is none of Droste's own and has no ':'. The table is
+ * copied. ERROR_ARGUMENT. */
+DROSTE_API int droste_custom_add(droste *d, const char *name,
+    const droste_custom_environment *environment, void *arg, droste_error *err);
+
+/* What the program tells of a sandbox, in the loop's thread. Output of the operation under way; 1 or 2. */
+DROSTE_API void droste_custom_output(
+    droste_custom_sandbox *s, int stream, const char *data, size_t len);
+/* Ends the operation. `json` is an object of at most 2 MiB: `status` ("ok", "error" or "interrupted"), of an error
+ * `error` ({"type", "message", "traceback"}), and `variables`, a list of {"name", "type", "length", "preview"}. What the
+ * code submitted is `submit`, an object as JSON; NULL: nothing. */
+DROSTE_API int droste_custom_result(droste_custom_sandbox *s, uint64_t operation, const char *json,
+    size_t len, const char *submit, size_t submit_len, droste_error *err);
+/* A call of the code, with a number that no other open one has: {"name": "llm_query", "prompts": […], "model": str}. A
+ * prompt is a text, or a list of {"role", "content"}. "rlm_query" starts child runs; it may have `contexts` (texts),
+ * their `kinds` ("text", "json") and for each prompt the index of its context in `of`, or -1. It is reserved in the run's
+ * budget and recorded, as a call of any guest. */
+DROSTE_API int droste_custom_call(
+    droste_custom_sandbox *s, uint64_t call, const char *json, size_t len, droste_error *err);
+/* The code waits for it no longer. */
+DROSTE_API void droste_custom_cancel(droste_custom_sandbox *s, uint64_t call);
+/* The sandbox has failed, and with it its run; `close` follows. */
+DROSTE_API void droste_custom_end(droste_custom_sandbox *s, const char *why);
+
 /* ---- results ---- */
 
 typedef struct droste_result droste_result;

@@ -45,6 +45,7 @@ class Engine:
         self.users = 0              # of a loop's engine
         self.interrupt: Optional[BaseException] = None      # raised in a callback, for whoever waits
         self.inside = False         # within a function of the library's that calls back
+        self.single = False         # it is of one run alone: not for the shelf
         self.held_up = False        # somebody waits in the loop's thread without `await`
         self._posts: Deque[Callable[[], None]] = collections.deque()
         self._guard = threading.RLock()     # of `handle`, for other threads
@@ -168,6 +169,9 @@ def give(engine: Engine) -> None:
         return
     engine.drain()
     engine.interrupt = None
+    if engine.single:
+        engine.free()
+        return
     with _shelf_lock:
         _shelf.append(engine)
         surplus = _shelf.pop(0) if len(_shelf) > SHELF_MOST else None

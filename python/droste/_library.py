@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_size_t,
-                    c_uint, c_void_p)
+                    c_uint, c_uint64, c_void_p)
 from typing import Iterator, List, Optional
 
 __all__ = ["lib", "quick", "Error", "Option", "Event", "Request", "options", "text_at"]
@@ -78,6 +78,12 @@ CancelFn = CFUNCTYPE(None, c_void_p, c_void_p)
 OutputFn = CFUNCTYPE(None, c_void_p, c_int, c_void_p, c_size_t)
 EventFn = CFUNCTYPE(None, c_void_p, POINTER(Event))
 DoneFn = CFUNCTYPE(None, c_void_p, c_void_p)
+CustomOpenFn = CFUNCTYPE(c_int, c_void_p, c_void_p, POINTER(c_void_p))
+CustomSetFn = CFUNCTYPE(None, c_void_p, c_uint64, c_char_p, c_char_p, c_void_p, c_size_t)
+CustomExecuteFn = CFUNCTYPE(None, c_void_p, c_uint64, c_void_p, c_size_t)
+CustomInterruptFn = CFUNCTYPE(None, c_void_p, c_uint64)
+CustomReplyFn = CFUNCTYPE(None, c_void_p, c_uint64, c_void_p, c_size_t)
+CustomCloseFn = CFUNCTYPE(None, c_void_p)
 SessionDoneFn = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, POINTER(Error))
 
 
@@ -86,6 +92,12 @@ class Request(Structure):
                 ("kind", c_char_p), ("contexts", POINTER(c_char_p)), ("settings", POINTER(c_char_p)),
                 ("batch", c_char_p), ("task", c_char_p), ("resume", c_char_p), ("event", EventFn),
                 ("done", DoneFn), ("arg", c_void_p), ("all_events", c_int), ("chat", c_void_p)]
+
+
+class CustomEnvironment(Structure):
+    _fields_ = [("size", c_size_t), ("about", c_char_p), ("open", CustomOpenFn), ("set", CustomSetFn),
+                ("execute", CustomExecuteFn), ("interrupt", CustomInterruptFn), ("reply", CustomReplyFn),
+                ("close", CustomCloseFn)]
 
 
 ERR = POINTER(Error)
@@ -102,6 +114,11 @@ _WAITING = {
     "droste_session_load": (c_int, [c_void_p, c_char_p, c_char_p, c_char_p, ERR]),
     "droste_session_close": (None, [c_void_p]),
     "droste_cancel": (None, [c_void_p]),
+    "droste_custom_output": (None, [c_void_p, c_int, c_char_p, c_size_t]),
+    "droste_custom_result": (c_int, [c_void_p, c_uint64, c_char_p, c_size_t, c_char_p, c_size_t, ERR]),
+    "droste_custom_call": (c_int, [c_void_p, c_uint64, c_char_p, c_size_t, ERR]),
+    "droste_custom_cancel": (None, [c_void_p, c_uint64]),
+    "droste_custom_end": (None, [c_void_p, c_char_p]),
 }
 _QUICK = {
     "droste_version": (c_char_p, []),
@@ -120,6 +137,7 @@ _QUICK = {
     "droste_tool_data": (c_int, [c_void_p, c_char_p, c_char_p, c_size_t, ERR]),
     "droste_tool_source": (c_int, [c_void_p, c_char_p, c_char_p, c_size_t, ERR]),
     "droste_tools_clear": (None, [c_void_p]),
+    "droste_custom_add": (c_int, [c_void_p, c_char_p, POINTER(CustomEnvironment), c_void_p, ERR]),
     "droste_tool_answer": (None, [c_void_p, c_char_p, c_size_t]),
     "droste_tool_fail": (None, [c_void_p, c_char_p, c_char_p]),
     "droste_tool_on_cancel": (None, [c_void_p, CancelFn, c_void_p]),

@@ -1,18 +1,31 @@
-"""Environments that are written in Python: who implements `EnvironmentPort` can be registered by a name,
-and `RLM(environment=name)` runs its code there.
+"""Environments that are written in Python: a class that implements `EnvironmentPort` is registered by a name, and
+`RLM(environment=name)` executes its code there.
 
     registry.register("custom", CustomEnvironmentAdapter)
     RLM("openai/gpt-5-mini", environment="custom", environment_kwargs={"custom_option": 1}).run(question, context)
 
-Such an environment runs code wherever it likes: Droste's wall, limits and record are not there. The loop
-is a short one of this module's; its model calls go the same way as all others, under the same limits.
+Such an environment executes code wherever it likes; isolation and limits of processes are its own affair. Everything else
+is the C library's one loop, as in the other environments: turns, budgets, events, deadlines, the record, child runs, each of
+which has an environment of its own of the same kind. The methods of one are called in one thread, so that they may take
+their time while the loop goes on.
 """
 from __future__ import annotations
 
+import contextvars
+import ctypes
 import dataclasses
+import itertools
+import json
+import os
+import queue
 import re
-import time
+import struct
+import threading
+import traceback
+import types
 import uuid
+import warnings
+from concurrent.futures import Future
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 try:
@@ -20,10 +33,17 @@ try:
 except ImportError:     # pragma: no cover
     Protocol = object  # type: ignore
 
-from .errors import ArgumentError, Error
-from .interpreter import Interpreter
+from . import _engine, _library
+from ._library import lib, quick
+from ._values import to_json
+from .errors import ArgumentError, Cancelled, Error, TimedOut, check, named
 
 __all__ = ["EnvironmentPort", "ReplResult", "registry", "Registry", "Broker"]
+
+ERROR_MOST = 100000         # characters of a failed cell's traceback
+NAMES_MOST = 200            # variables that the model is told of
+PREVIEW = 200               # characters of one
+OWN = ("local", "docker", "modal", "daytona", "prime", "e2b")
 
 
 @dataclasses.dataclass
@@ -40,13 +60,17 @@ class ReplResult:
 
 @runtime_checkable
 class EnvironmentPort(Protocol):
-    """What an environment does."""
+    """What an environment does.
+
+    A class may also have `instructions`, a text for the model: which functions its code has, a Markdown list; and a method
+    `interrupt`, called in another thread when the time of a cell is up."""
 
     def load_context(self, context_payload: Any) -> None:
-        """Makes the context known to the code."""
+        """Makes the context known to the code, as `context`."""
 
     def execute_code(self, code: str) -> ReplResult:
-        """Runs code and returns what it came to."""
+        """Runs code and returns what it came to. An exception that the code itself raised, executed here by `exec`, is the
+        cell's error; any other one is the environment's failure, and ends the run."""
 
     def cleanup(self) -> None:
         """Releases what it has."""
@@ -60,18 +84,20 @@ class Registry:
         self._factories: Dict[str, Callable[..., EnvironmentPort]] = {}
 
     def register(self, name: str, factory: Callable[..., EnvironmentPort]) -> None:
-        if name in ("local", "docker", "modal", "daytona", "prime", "e2b"):
+        if name in OWN:
             raise ArgumentError("the environment %r is Droste's own; take another name" % name)
         self._factories[name] = factory
 
     def unregister(self, name: str) -> None:
         self._factories.pop(name, None)
 
+    def factory(self, name: str) -> Callable[..., EnvironmentPort]:
+        if name not in self._factories:
+            raise ArgumentError("there is no environment %r any more: register it" % name)
+        return self._factories[name]
+
     def make(self, name: str, **kwargs: Any) -> EnvironmentPort:
-        environment = self._factories[name](**kwargs)
-        if not isinstance(environment, EnvironmentPort):
-            raise ArgumentError("the environment %r has not the methods load_context, execute_code and cleanup" % name)
-        return environment
+        return _made(name, self.factory(name), kwargs)
 
     def __contains__(self, name: object) -> bool:
         return name in self._factories
@@ -83,76 +109,401 @@ class Registry:
 registry = Registry()
 
 
-class Broker:
-    """Asks the models, for an environment's `llm_query`."""
+def _made(name: str, factory: Callable[..., EnvironmentPort], kwargs: Dict[str, Any]) -> EnvironmentPort:
+    environment = factory(**kwargs)
+    if not isinstance(environment, EnvironmentPort):
+        raise ArgumentError("the environment %r has not the methods load_context, execute_code and cleanup" % name)
+    return environment
 
-    def __init__(self, interpreter: Interpreter):
-        self._interpreter = interpreter
+
+class Broker:
+    """Asks the models, for an environment's `llm_query`, and starts child runs. The calls are those of the run: under its
+    budget, in its record. From any thread but that of the loop."""
+
+    def __init__(self, sandbox: "_Sandbox"):
+        self._sandbox = sandbox
         self.calls = 0
 
     def complete(self, prompt: Any, model: Optional[str] = None) -> str:
         """The answer to a prompt, or to a list of messages."""
-        self.calls += 1
-        result = self._interpreter.execute("SUBMIT(reply=llm_query(_prompt, model=_model))",
-                                           {"_prompt": prompt, "_model": model})
-        return result.raise_for_status()["reply"]
+        return _one(self._ask("llm_query", [prompt], model))
 
     def complete_batched(self, prompts: List[Any], model: Optional[str] = None) -> List[str]:
+        """The answers in the order of the prompts, asked at once; one that failed begins with [ERROR]."""
+        return [_marked(answer) for answer in self._ask("llm_query", _several(prompts), model)]
+
+    def rlm_query(self, prompt: str, context: Any = None, model: Optional[str] = None) -> Any:
+        """What a child run submits, which has a session of its own with that context."""
+        return _one(self._ask("rlm_query", [prompt], model, [context]))
+
+    def rlm_query_batched(self, prompts: List[Any], context: Any = None, model: Optional[str] = None) -> List[Any]:
+        """The same for several; each is a prompt, or {"prompt": …, "context": …}."""
+        tasks = [task if isinstance(task, dict) else {"prompt": task} for task in _several(prompts)]
+        answers = self._ask("rlm_query", [task.get("prompt") for task in tasks], model,
+                            [task.get("context", context) for task in tasks])
+        return [_marked(answer) for answer in answers]
+
+    def _ask(self, function: str, prompts: List[Any], model: Optional[str], contexts: Optional[List[Any]] = None) -> List[Any]:
+        """For each prompt its answer, or an exception."""
+        if not prompts:
+            return []
+        head: Dict[str, Any] = {"name": function, "prompts": [_prompt(prompt) for prompt in prompts]}
+        if model is not None:
+            head["model"] = model
+        if contexts is not None:
+            given = [context for context in contexts if context is not None]
+            numbers = iter(range(len(given)))
+            head["of"] = [-1 if context is None else next(numbers) for context in contexts]
+            head["kinds"] = ["text" if isinstance(context, str) else "json" for context in given]
+            head["contexts"] = [context if isinstance(context, str) else to_json(context).decode() for context in given]
         self.calls += len(prompts)
-        result = self._interpreter.execute("SUBMIT(replies=llm_query_batched(_prompts, model=_model))",
-                                           {"_prompts": list(prompts), "_model": model})
-        return result.raise_for_status()["replies"]
+        told = self._sandbox.call(to_json(head)).result()
+        if "error" in told:
+            raise _failure(told["error"])
+        errors = told.get("errors", {})
+        return [_failure(errors[str(at)]) if str(at) in errors else json.loads(reply) if contexts is not None else reply
+                for at, reply in enumerate(told["replies"])]
 
 
-BLOCK = re.compile(r"^```(?:repl|python|py)[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
-FINAL = re.compile(r"^FINAL(_VAR)?\((.*)\)\s*$", re.DOTALL | re.MULTILINE)
-SHOWN = 20000
-PROMPT = """You answer a question by writing Python, which runs in a session whose variables stay. The context is in the
-variable `context`. Write code in blocks that begin with ```repl; you are shown what they print. When you know the
-answer, say FINAL(the answer) on a line of its own, outside of code, or FINAL_VAR(name) for a variable that has it."""
+def _several(prompts: Any) -> List[Any]:
+    if isinstance(prompts, (str, bytes, dict)):
+        raise TypeError("prompts is a list of prompts, not one %s" % type(prompts).__name__)
+    return list(prompts)
 
 
-def _shown(result: ReplResult) -> str:
-    parts = [part for part in (result.stdout, result.stderr) if part]
-    names = [name for name in result.locals if not name.startswith("_")]
-    text = "\n".join(parts) or "No output"
-    if len(text) > SHOWN:
-        text = "%s\n... %d characters left out ...\n%s" % (text[:SHOWN // 2], len(text) - SHOWN, text[-SHOWN // 2:])
-    return "Output:\n%s\nVariables: %s" % (text, ", ".join(names) or "none")
+def _prompt(prompt: Any) -> Any:
+    if isinstance(prompt, dict):
+        prompt = [prompt]
+    if isinstance(prompt, str) and prompt:
+        return prompt
+    if isinstance(prompt, (list, tuple)) and prompt and all(
+            isinstance(m, dict) and isinstance(m.get("role"), str) and isinstance(m.get("content"), str) for m in prompt):
+        return [{"role": m["role"], "content": m["content"]} for m in prompt]
+    raise ArgumentError("a prompt is a str that is not empty, or a list of {'role': …, 'content': …} messages, not %s" % (
+        "an empty str" if prompt == "" else type(prompt).__name__))
 
 
-def _final(reply: str, result: Optional[ReplResult]) -> Optional[str]:
-    if result is not None and result.final_answer is not None:
-        return str(result.final_answer)
-    found = FINAL.search(BLOCK.sub("", reply))
-    if not found:
-        return None
-    if not found.group(1):
-        return found.group(2).strip()
-    name = found.group(2).strip().strip("'\"")
-    return str(result.locals[name]) if result is not None and name in result.locals else None
+def _failure(told: Dict[str, Any]) -> Error:
+    return named(told.get("code", "error"), told.get("message", ""))
 
 
-def run(name: str, kwargs: Dict[str, Any], interpreter: Interpreter, question: str, context: Any,
-        turns: int) -> Tuple[str, Optional[str], int, int, float]:
-    """(status, answer, turns, calls, seconds) of a run in the environment of that name."""
-    begun, broker = time.monotonic(), Broker(interpreter)
-    environment = registry.make(name, broker=broker, broker_address=("", 0), correlation_id=uuid.uuid4().hex, **kwargs)
-    messages = [{"role": "system", "content": PROMPT}, {"role": "user", "content": question}]
+def _one(answers: List[Any]) -> Any:
+    if isinstance(answers[0], Exception):
+        raise answers[0]
+    return answers[0]
+
+
+def _marked(answer: Any) -> Any:
+    return "[ERROR] %s" % answer if isinstance(answer, Exception) else answer
+
+
+# -- values, as the session has them
+
+def _files(data: bytes) -> Dict[str, str]:
+    """{path: text}: a count, then for each the lengths of path and text, and both."""
+    files, at = {}, 4
+    for _ in range(struct.unpack_from("<I", data)[0]):
+        path, text = struct.unpack_from("<IQ", data, at)
+        at += 12
+        files[os.fsdecode(data[at:at + path])] = data[at + path:at + path + text].decode("utf-8")
+        at += path + text
+    return files
+
+
+def _text_or_bytes(data: bytes) -> Any:
     try:
-        environment.load_context(context)
-        last: Optional[ReplResult] = None
-        for turn in range(1, turns + 1):
-            reply = broker.complete(messages)
-            messages.append({"role": "assistant", "content": reply})
-            answer, shown = None, []
-            for code in BLOCK.findall(reply):
-                last = environment.execute_code(code)
-                shown.append(_shown(last))
-            answer = _final(reply, last)
-            if answer is not None:
-                return "answered", answer, turn, broker.calls, time.monotonic() - begun
-            messages.append({"role": "user", "content": "\n\n".join(shown) or "There was no block of code, and no answer."})
-        return "exhausted", None, turns, broker.calls, time.monotonic() - begun
-    finally:
-        environment.cleanup()
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data
+
+
+_DECODERS: Dict[str, Callable[[bytes], Any]] = {
+    "text": lambda data: data.decode("utf-8"), "bytes": bytes, "auto": _text_or_bytes, "json": json.loads, "files": _files,
+    "jsonl": lambda data: [json.loads(line) for line in data.decode("utf-8").split("\n") if line.strip()],
+}
+
+
+def _described(name: str, value: Any) -> Dict[str, Any]:
+    """A variable for the model. Only exact built-in types are looked into."""
+    told: Dict[str, Any] = {"name": name[:PREVIEW], "type": type(value).__name__[:PREVIEW]}
+    if type(value) in (str, bytes, list, tuple, dict, set, frozenset):
+        told["length"] = len(value)
+    if type(value) in (str, bytes):
+        told["preview"] = repr(value[:PREVIEW])
+    if type(value) is dict:
+        told["keys"] = [str(key)[:PREVIEW] for key in itertools.islice(value, 5)]
+    if type(value) is list and value:
+        told["item"] = type(value[0]).__name__
+    return told
+
+
+# A last line that says what was raised, as tracebacks end.
+RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Expired))(?:: (.*))?$")
+# What the loop asks for where the model says FINAL_VAR(name) in its reply.
+FINAL_VAR = re.compile(r"^FINAL_VAR\((\".*\")\)\s*$", re.DOTALL)
+
+
+def _raised(stderr: str) -> Optional[Dict[str, str]]:
+    lines = stderr.strip().splitlines()
+    found = RAISED.match(lines[-1]) if lines else None
+    return {"type": found.group(1), "message": found.group(2) or "", "traceback": stderr[-ERROR_MOST:]} if found else None
+
+
+def _own_error(failure: BaseException) -> Optional[Dict[str, str]]:
+    """The error of the code itself, executed in this process, whose frames are of no file; None: it is the environment's.
+    Other frames are not the model's business."""
+    frames = [frame for frame in traceback.extract_tb(failure.__traceback__) if re.match("<(?!frozen )", frame.filename)]
+    if not frames and not (isinstance(failure, SyntaxError) and str(failure.filename).startswith("<")):
+        return None
+    shown = traceback.format_list(frames)
+    text = "".join(["Traceback (most recent call last):\n"] * bool(shown) + shown
+                   + traceback.format_exception_only(type(failure), failure))
+    return {"type": type(failure).__name__, "message": str(failure)[:ERROR_MOST], "traceback": text[-ERROR_MOST:]}
+
+
+# -- sandboxes: an environment, and the thread in which its methods are called
+
+class _Sandbox:
+    def __init__(self, place: "Place", handle: int):
+        self.place, self.handle, self.engine = place, handle, place.engine
+        self.id = next(_engine.ids)
+        self.open = True            # to the library
+        self.at_work = self.abandoned = False
+        self.finished = threading.Event()
+        self._jobs: "queue.SimpleQueue[Optional[Callable[[], None]]]" = queue.SimpleQueue()
+        self._calls: Dict[int, "Future[Dict[str, Any]]"] = {}
+        self._locals: Dict[str, Any] = {}
+        self._has_context = False
+        self._environment: Optional[EnvironmentPort] = None
+        context = place.context.copy()
+        threading.Thread(target=context.run, args=(self._work,), name="droste-environment", daemon=True).start()
+
+    # -- the library's thread
+
+    def do(self, operation: int, job: Callable[[], Tuple[Dict[str, Any], Optional[bytes], str, str]]) -> None:
+        self._jobs.put(lambda: self._perform(operation, job))
+
+    def close(self) -> None:
+        """What is waited for never comes; the environment is cleaned up when its method has come back."""
+        self.open = False
+        self.abandoned = self.at_work
+        self._give_up(Cancelled("the run in which this was asked has ended"))
+        self._jobs.put(None)
+
+    def interrupt(self) -> None:
+        for call in list(self._calls):
+            lib.droste_custom_cancel(self.handle, call)
+        self._give_up(TimedOut("the cell was interrupted"))
+        stop = getattr(self._environment, "interrupt", None)
+        if stop is not None:
+            threading.Thread(target=stop, name="droste-interrupt", daemon=True).start()
+
+    def answered(self, call: int, told: Dict[str, Any]) -> None:
+        future = self._calls.pop(call, None)
+        if future is not None:
+            future.set_result(told)
+
+    def _give_up(self, why: Error) -> None:
+        while self._calls:
+            self._calls.popitem()[1].set_exception(why)
+
+    def _begin_call(self, call: int, data: bytes, future: "Future[Dict[str, Any]]") -> None:
+        if not self.open:
+            future.set_exception(Cancelled("the run of this environment has ended"))
+            return
+        self._calls[call] = future
+        error = _library.Error()
+        try:
+            check(lib.droste_custom_call(self.handle, call, data, len(data), ctypes.byref(error)), error)
+        except Error as e:
+            self._calls.pop(call, None)
+            future.set_exception(e)
+
+    def _end(self, operation: int, head: Dict[str, Any], submit: Optional[bytes], out: str, err: str) -> None:
+        if not self.open:
+            return
+        for stream, text in ((1, out), (2, err)):
+            data = text.encode("utf-8", "replace")
+            lib.droste_custom_output(self.handle, stream, data, len(data))
+        data, error = to_json(head), _library.Error()
+        if lib.droste_custom_result(self.handle, operation, data, len(data), submit, len(submit or b""), ctypes.byref(error)) < 0:
+            self._fail(ArgumentError(error.text.decode("utf-8", "replace")))
+
+    def _fail(self, failure: BaseException) -> None:
+        if self.open:
+            said = "%s: %s" % (type(failure).__name__, failure) if str(failure) else type(failure).__name__
+            lib.droste_custom_end(self.handle, said.replace("\0", "").encode("utf-8", "replace"))
+
+    # -- any thread
+
+    def call(self, data: bytes) -> "Future[Dict[str, Any]]":
+        future: "Future[Dict[str, Any]]" = Future()
+        if threading.get_ident() == self.place.thread:
+            raise Error("a broker cannot be asked from the thread in which the run's loop is: it would wait for itself")
+        self.engine.post(lambda: self._begin_call(next(_engine.ids), data, future))
+        return future
+
+    # -- its own
+
+    def _work(self) -> None:
+        try:
+            while True:
+                job = self._jobs.get()
+                if job is None or not self.open:
+                    break
+                job()
+        finally:
+            try:
+                if self._environment is not None:
+                    self._environment.cleanup()
+            except BaseException as e:
+                warnings.warn("the environment %r failed to clean up: %s: %s" % (self.place.name, type(e).__name__, e),
+                              RuntimeWarning)
+            self.finished.set()
+
+    def _perform(self, operation: int, job: Callable[[], Tuple[Dict[str, Any], Optional[bytes], str, str]]) -> None:
+        self.at_work = True
+        try:
+            if self._environment is None:
+                self._environment = self.place.make(self)
+            result = job()
+            tell: Callable[[], None] = lambda: self._end(operation, *result)
+        except BaseException as e:
+            failure = e
+            tell = lambda: self._fail(failure)      # noqa: E731
+        self.at_work = False        # before the library closes this for what it is told
+        self.engine.post(tell)
+
+    def set(self, name: str, kind: str, data: bytes) -> Tuple[Dict[str, Any], Optional[bytes], str, str]:
+        assert self._environment is not None
+        if name != "context":
+            return {"status": "error", "error": {"type": "ValueError", "message": (
+                "the environment %r takes one context, and no value %r" % (self.place.name, name))}}, None, "", ""
+        value = _DECODERS[kind](data)
+        self._environment.load_context(value)
+        self._has_context = True
+        return {"status": "ok", "variable": _described(name, value)}, None, "", ""
+
+    def execute(self, code: str) -> Tuple[Dict[str, Any], Optional[bytes], str, str]:
+        assert self._environment is not None
+        wanted = FINAL_VAR.match(code)
+        if not code:        # whether it is there
+            return {"status": "ok"}, None, "", ""
+        if wanted:
+            return self._variable(json.loads(wanted.group(1)))
+        if not self._has_context:       # as everywhere: an empty str
+            self._environment.load_context("")
+            self._has_context = True
+        try:
+            result = self._environment.execute_code(code)
+        except BaseException as e:
+            error = _own_error(e)
+            if error is None:
+                raise
+            return {"status": "error", "error": error}, None, "", ""
+        return self._told(result)
+
+    def _variable(self, name: str) -> Tuple[Dict[str, Any], Optional[bytes], str, str]:
+        if name not in self._locals:
+            return {"status": "error", "error": {"type": "NameError", "message": "there is no variable %r" % name}}, None, "", ""
+        return {"status": "ok"}, to_json({"answer": self._locals[name]}), "", ""
+
+    def _told(self, result: Any) -> Tuple[Dict[str, Any], Optional[bytes], str, str]:
+        self._locals = dict(result.locals or {})
+        shown = [(name, value) for name, value in self._locals.items()
+                 if isinstance(name, str) and not name.startswith("_") and not isinstance(value, types.ModuleType)]
+        head: Dict[str, Any] = {"status": "ok", "variables": [_described(name, value) for name, value in shown[:NAMES_MOST]]}
+        error, err = _raised(result.stderr), result.stderr
+        if error is not None:
+            head.update(status="error", error=error)
+            err = ""
+        final = getattr(result, "final_answer", None)
+        return head, to_json({"answer": final}) if final is not None else None, result.stdout, err
+
+
+# -- the environment of one run, and of the runs below it
+
+class Place:
+    """Which environment the sandboxes of a run are."""
+
+    def __init__(self, name: str, kwargs: Dict[str, Any]):
+        self.name, self.kwargs = name, kwargs
+        self.factory = registry.factory(name)
+        self.id = next(_engine.ids)
+        self.context = contextvars.copy_context()
+        self.engine: Any = None
+        self.thread = threading.get_ident()     # of the loop
+        self._sandboxes: List[_Sandbox] = []
+
+    def add_to(self, engine: "_engine.Engine") -> None:
+        """Has the engine know it; the engine is of this run alone."""
+        self.engine, engine.single = engine, True
+        about = getattr(self.factory, "instructions", None)
+        table = _library.CustomEnvironment(
+            ctypes.sizeof(_library.CustomEnvironment), about.encode() if isinstance(about, str) else None, _on_open, _on_set,
+            _on_execute, _on_interrupt, _on_reply, _on_close)
+        check(quick.droste_custom_add(engine.alive(), self.name.encode(), ctypes.byref(table), self.id, engine.err), engine.error)
+        _places[self.id] = self
+
+    def make(self, sandbox: _Sandbox) -> EnvironmentPort:
+        return _made(self.name, self.factory, dict(
+            self.kwargs, broker=Broker(sandbox), broker_address=("", 0), correlation_id=uuid.uuid4().hex))
+
+    def release(self) -> None:
+        _places.pop(self.id, None)
+
+    def wait(self) -> None:
+        """Until all are cleaned up, but for those whose method does not come back."""
+        for sandbox in self._sandboxes:
+            if not sandbox.open and not sandbox.abandoned:
+                sandbox.finished.wait()
+
+    def open(self, handle: int) -> _Sandbox:
+        sandbox = _Sandbox(self, handle)
+        self._sandboxes.append(sandbox)
+        return sandbox
+
+
+_places: Dict[int, Place] = {}
+_open: Dict[int, _Sandbox] = {}
+
+
+@_library.CustomOpenFn
+def _on_open(arg: int, handle: int, own: Any) -> int:
+    place = _places.get(arg)
+    if place is None:
+        return -1
+    try:
+        sandbox = place.open(handle)
+    except BaseException:
+        return -1
+    _open[sandbox.id] = sandbox
+    own[0] = sandbox.id
+    return 0
+
+
+@_library.CustomSetFn
+def _on_set(own: int, operation: int, name: bytes, kind: bytes, address: int, length: int) -> None:
+    sandbox, data = _open[own], _library.bytes_at(address, length) if length else b""
+    sandbox.do(operation, lambda: sandbox.set(name.decode(), kind.decode(), data))
+
+
+@_library.CustomExecuteFn
+def _on_execute(own: int, operation: int, address: int, length: int) -> None:
+    sandbox, code = _open[own], _library.text_at(address, length)
+    sandbox.do(operation, lambda: sandbox.execute(code))
+
+
+@_library.CustomInterruptFn
+def _on_interrupt(own: int, operation: int) -> None:
+    _open[own].interrupt()
+
+
+@_library.CustomReplyFn
+def _on_reply(own: int, call: int, address: int, length: int) -> None:
+    _open[own].answered(call, json.loads(_library.bytes_at(address, length).decode("utf-8", "replace")))
+
+
+@_library.CustomCloseFn
+def _on_close(own: int) -> None:
+    _open.pop(own).close()

@@ -135,7 +135,13 @@ class _Run:
         self.on_end: Optional[Callable[[], None]] = None
         self.failure: Optional[BaseException] = None     # of a listener
         self.engine: Any = None
+        self.place = rlm._place()
         self.id = next(_engine.ids)
+
+    def key(self) -> Tuple[Any, ...]:
+        """Which engine fits: one of its own, where its environment is written in Python."""
+        key = _settings.key(self.rlm._pairs)
+        return key if self.place is None else (*key, self.id)
 
     def begin(self, engine: "_engine.Engine") -> None:
         """In the engine's thread, with its lock."""
@@ -149,6 +155,8 @@ class _Run:
             pairs.append((name, "callback:%d" % self.numbers[-1]))
         engine.alive()
         try:
+            if self.place is not None:
+                self.place.add_to(engine)
             for tool in rlm._tools.values():
                 bound = _tools.Bound(tool, engine, rlm._tool_threads)
                 bound.context = context
@@ -189,6 +197,8 @@ class _Run:
 
     def release(self) -> None:
         _runs.pop(self.id, None)
+        if self.place is not None:
+            self.place.release()
         for bound in self.bound:
             bound.release()
         while self.numbers:
@@ -280,6 +290,8 @@ class RLM:
         sub_model = sub_model if sub_model is not None else seeds.sub_model
         self.environment = seeds.environment      # one that is written in Python, or None
         self._environment_kwargs = seeds.environment_kwargs
+        if self.environment is not None:
+            settings["env"] = self.environment
         self._functions = {name: f for name, f in (("model", model), ("sub-model", sub_model)) if callable(f)}
         texts = {name: m for name, m in (("model", model), ("sub_model", sub_model)) if not callable(m)}
         self._pairs = _settings.pairs({**settings, **texts})
@@ -313,7 +325,7 @@ class RLM:
         cancels it."""
         events: Deque[Event] = collections.deque()
         run = self._new(question, context, listen=events.append)
-        engine = _engine.take(_settings.key(self._pairs))
+        engine = _engine.take(run.key())
         try:
             with engine.lock:
                 run.begin(engine)
@@ -338,6 +350,7 @@ class RLM:
                 yield event
         finally:
             self._end_there(engine, run)
+            await self._cleaned_up(run)
 
     def completion(self, prompt: Any, root_prompt: Optional[str] = None) -> Completion:
         """As rlm has it: the prompt becomes `context`, and `root_prompt` is the question about it."""
@@ -393,11 +406,11 @@ class RLM:
                 engine.drain()
         run.release()
         _engine.give(engine)
+        if run.place is not None:
+            run.place.wait()
 
     def _run_here(self, run: _Run) -> Completion:
-        if self.environment is not None:
-            return self._run_elsewhere(run)
-        engine = _engine.take(_settings.key(self._pairs))
+        engine = _engine.take(run.key())
         try:
             with engine.lock:
                 run.begin(engine)
@@ -407,24 +420,21 @@ class RLM:
         finally:
             self._finish(engine, run)
 
-    def _run_elsewhere(self, run: _Run) -> Completion:
-        """In an environment that is written in Python (environments.py)."""
+    def _place(self) -> Any:
+        """Where a run's code is executed, if that is an environment written in Python."""
+        if self.environment is None:
+            return None
         from . import environments
-        from .interpreter import Interpreter
-        turns = int(dict(self._pairs).get("max-iterations", 30))
-        ask = Interpreter(model=self._functions.get("model"), sub_model=self._functions.get("sub-model"))
-        ask._pairs = list(self._pairs)
-        with ask:
-            status, answer, count, calls, seconds = environments.run(
-                self.environment or "", self._environment_kwargs, ask, run.question or "", run.context, turns)
-        told: Dict[str, Any] = {"answer": answer, "status": status, "run": None, "iterations": count, "error": None, "isolation": None,
-                "usage": {"calls": calls, "attempts": calls, "input_tokens": 0, "output_tokens": 0, "cost": None,
-                          "estimated": True, "seconds": seconds, "models": {}, "depths": []}}
-        return Completion(told, run.context, self.model_name, [])
+        return environments.Place(self.environment, self._environment_kwargs)
+
+    @staticmethod
+    async def _cleaned_up(run: _Run) -> None:
+        if run.place is not None:
+            await asyncio.get_running_loop().run_in_executor(None, run.place.wait)
 
     def _begin_there(self, run: _Run) -> "_engine.Engine":
         loop = asyncio.get_running_loop()
-        engine = _engine.take_for_loop(loop, _settings.key(self._pairs))
+        engine = _engine.take_for_loop(loop, run.key())
         try:
             with engine.lock:
                 run.begin(engine)
@@ -452,6 +462,7 @@ class RLM:
             await ended
         finally:
             self._end_there(engine, run)
+            await self._cleaned_up(run)
         if run.failure is not None:
             raise run.failure
         assert run.completion is not None

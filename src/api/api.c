@@ -167,6 +167,7 @@ void droste_free(droste *d)
     while (d->sessions)
         droste_session_close(d->sessions);
     environment_close(d->env);
+    api_customs_free(d);
     store_close(d->store);
     api_end_models(d);
     lm_queue_free(d->queue);
@@ -241,8 +242,9 @@ int api_environment(
         free(steal(&d->env_name));
         d->env_name = strdup(name);
         struct environment_options options = { .ca_file = s->ca_file };
-        int rc = d->env_name ? environment_open(name, d->loop, &options, &d->env, err)
-                             : error_memory(err);
+        int rc = d->env_name ? api_custom_open(d, d->env_name, &d->env, err) : error_memory(err);
+        if (rc == 0 && !d->env)
+            rc = environment_open(name, d->loop, &options, &d->env, err);
         if (rc < 0)
             return rc;
     }

@@ -22,6 +22,7 @@ struct droste {
     struct loop *loop;
     struct environment *env; /* opened when first needed */
     char *env_name;
+    struct custom_entry *customs; /* environments of the program */
     droste_news_fn *news; /* NULL: nobody asks */
     void *news_arg;
     int interrupt_fd; /* an eventfd: droste_interrupt writes, the loop reads */
@@ -58,6 +59,9 @@ int api_fail(droste_error *out, const struct error *err, int rc);
 /* The environment that the settings name. */
 int api_environment(
     droste *d, const struct settings *s, struct environment **out, struct error *err);
+/* An environment of the program, by its name; *out is NULL where there is none. */
+int api_custom_open(droste *d, const char *name, struct environment **out, struct error *err);
+void api_customs_free(droste *d);
 /* Sets names and values, in turn, up to NULL; NULL: none. */
 int api_settings_set(struct settings *s, const char *const *words, struct error *err);
 /* The models that the settings name, by the depth of calls; those of several depths may be one. A

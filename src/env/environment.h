@@ -158,6 +158,8 @@ struct environment_ops {
         struct environment *env, environment_collected_fn *done, void *arg, struct error *err);
     /* Sandboxes that are closed have yet to be ended far away, for which the loop must turn. NULL: never. */
     bool (*settling)(const struct environment *env);
+    /* Its code has nothing of guest/py: what else it has, for the model; "": nothing. NULL: guest/py is there. */
+    const char *(*about)(const struct environment *env);
     /* Text of the plan that made it, for people; may be NULL. */
     void (*describe)(const struct environment *env, const struct sandbox *s, struct buf *out);
     /* Kills what is left and frees; no event follows. NULL is fine. */

@@ -60,6 +60,7 @@ static const struct {
     [ISOLATION_PROCESS] = { "process", false, 0 },
     [ISOLATION_CONTAINER] = { "container", true, 0 },
     [ISOLATION_REMOTE] = { "remote", true, 0 },
+    [ISOLATION_CUSTOM] = { "custom", true, 0 },
 };
 
 const char *isolation_name(enum isolation isolation)

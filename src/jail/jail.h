@@ -24,6 +24,7 @@ enum isolation {
     /* Not of a jail's, and not to be asked for: what other environments have. */
     ISOLATION_CONTAINER,
     ISOLATION_REMOTE, /* whatever there is at the far end */
+    ISOLATION_CUSTOM, /* whatever the embedding program does */
 };
 
 /* The name, as in the CLI and in results. */

@@ -76,6 +76,12 @@ bool compact_is_due(struct rlm_run *r)
 
 /* ---- history ---- */
 
+/* The session has it as a variable, where it has anything of ours. */
+static bool has_history(const struct rlm_run *r)
+{
+    return !session_about(r->session);
+}
+
 /* What was said since the last time, before any of it is taken out or cut. The first time that is all;
  * then it takes the place of the questions and answers that were there. */
 static int keep_history(struct rlm_run *r, struct error *err)
@@ -161,7 +167,7 @@ static int cut_outputs(struct rlm_run *r, size_t last, struct error *err)
         struct buf text = { 0 };
         if (strcmp(m->role, "user") != 0 || m->len <= 2 * OUTPUT_KEPT)
             continue;
-        prompt_shortened(&text, m->text, m->len, OUTPUT_KEPT);
+        prompt_shortened(&text, m->text, m->len, OUTPUT_KEPT, has_history(r));
         size_t len = text.len;
         char *cut = buf_steal(&text);
         if (!cut)
@@ -181,7 +187,7 @@ static int shorten(struct rlm_run *r, const char *said, size_t len, struct error
     int rc = keep_history(r, err);
     if (rc < 0)
         return rc;
-    prompt_summary(&text, said, len);
+    prompt_summary(&text, said, len, has_history(r));
     shorter = len > 0 && text.len < bytes_between(r, FIRST, last);
     r->counted = 0;
     r->counted_tokens = 0;
@@ -219,7 +225,7 @@ void compact_take_summary(struct rlm_run *r, const char *said, size_t len)
     int rc = shorten(r, said, len, &err);
     if (rc == 0)
         tell(r, before);
-    bool alive = session_is_alive(r->session);
+    bool alive = session_is_alive(r->session) && has_history(r);
     if (rc == 0 && alive)
         rc = chat_bind_history(&r->chat, r->session, history_is_set, r, &err);
     if (rc < 0)

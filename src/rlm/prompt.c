@@ -84,9 +84,25 @@ static const char how_text[] =
     "5. Submit only what you computed or read here. Call SUBMIT in a block of its own, when you "
     "have seen the output that the answer rests on.\n";
 
-const char prompt_no_code[] = "Your reply had no ```repl block, so nothing was run. Write code to "
-                              "go on, or SUBMIT the answer "
-                              "in a ```repl block.";
+/* Where the program executes the code: only what every Python has. */
+static const char custom_how_text[] =
+    "\nWhen you know the answer, say FINAL(the answer) on a line of its own, outside of code, or "
+    "FINAL_VAR(name) for the variable of that name. That ends your work.\n"
+    "\n"
+    "How to work well:\n"
+    "1. Look first: the type, the size, a few samples. Do not print much of the context.\n"
+    "2. Use code for what code does exactly: search, count, parse, sort, compute.\n"
+    "3. Check what you found before you answer, and answer only with what you computed or read "
+    "here, when you have seen the output that the answer rests on.\n";
+
+const char *prompt_no_code(bool custom)
+{
+    if (custom)
+        return "Your reply had no ```repl block and no answer, so nothing was run. Write code to "
+               "go on, or say FINAL(the answer) on a line of its own.";
+    return "Your reply had no ```repl block, so nothing was run. Write code to go on, or SUBMIT "
+           "the answer in a ```repl block.";
+}
 
 void prompt_last_turn(struct buf *out, bool typed)
 {
@@ -96,10 +112,11 @@ void prompt_last_turn(struct buf *out, bool typed)
                         : "in words, with nothing else. If you could not find it, say so.");
 }
 
-void prompt_not_taken(struct buf *out, const char *why, bool last)
+void prompt_not_taken(struct buf *out, const char *why, bool last, bool custom)
 {
     buf_printf(out, "Your answer was not taken, it does not fit its schema: %s. ", why);
     buf_puts(out, last ? "Give the answer as JSON that fits the schema, with nothing else."
+             : custom ? "Say FINAL(one that does) on a line of its own."
                        : "SUBMIT one that does in a ```repl block.");
 }
 
@@ -157,10 +174,9 @@ static void put_workspace(struct buf *out, const struct workspace *w)
             s->paths.count);
 }
 
-void prompt_system(struct buf *out, const struct prompt_session *s)
+/* What the code has of guest/py. */
+static void put_guest(struct buf *out, const struct prompt_session *s)
 {
-    buf_puts(out, names_text);
-    buf_puts(out, s->several ? contexts_text : context_text);
     buf_puts(out, llm_text);
     buf_puts(out, s->children ? children_text : "");
     buf_puts(out, work_text);
@@ -175,6 +191,25 @@ void prompt_system(struct buf *out, const struct prompt_session *s)
     buf_puts(out, how_text);
     if (s->rules)
         buf_printf(out, rules_text, s->no_standard_imports ? no_standard_text : standard_text);
+}
+
+/* What the program says of its own, each in its own point of the list, and how to answer. */
+static void put_custom(struct buf *out, const char *about)
+{
+    size_t len = strlen(about);
+    buf_append(out, about, len);
+    buf_puts(out, len > 0 && about[len - 1] != '\n' ? "\n" : "");
+    buf_puts(out, custom_how_text);
+}
+
+void prompt_system(struct buf *out, const struct prompt_session *s)
+{
+    buf_puts(out, names_text);
+    buf_puts(out, s->several ? contexts_text : context_text);
+    if (s->about)
+        put_custom(out, s->about);
+    else
+        put_guest(out, s);
     if (s->answer)
         buf_printf(out, "\nThe answer must fit this JSON Schema:\n%s\n", schema_text(s->answer));
     if (s->instructions && s->instructions[0])
@@ -302,20 +337,22 @@ void prompt_ask_summary(struct buf *out)
         "need not be tried again; what is still to do. Reply with the summary only, without code.");
 }
 
-void prompt_summary(struct buf *out, const char *said, size_t len)
+static const char history_text[] =
+    "`history` has all that was said: a list of dicts with \"role\" and \"content\".";
+
+void prompt_summary(struct buf *out, const char *said, size_t len, bool history)
 {
-    buf_puts(out,
+    buf_printf(out,
         "Your earlier turns were taken out of this conversation to keep it short. The "
-        "variables of the session are as you left them, and `history` there has all that "
-        "was said: a list of dicts with \"role\" and \"content\". Your own summary of it:\n\n");
+        "variables of the session are as you left them%s%s Your own summary of it:\n\n",
+        history ? ", and there " : ".", history ? history_text : "");
     buf_append(out, said, len);
 }
 
-void prompt_shortened(struct buf *out, const char *text, size_t len, size_t max)
+void prompt_shortened(struct buf *out, const char *text, size_t len, size_t max, bool history)
 {
-    buf_puts(out,
-        "(This was cut to keep the conversation short; `history` has all that was said: a list "
-        "of dicts with \"role\" and \"content\".)\n");
+    buf_printf(out, "(This was cut to keep the conversation short%s%s)\n", history ? "; " : ".",
+        history ? history_text : "");
     put_shortened(out, text, len, max);
 }
 

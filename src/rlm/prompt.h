@@ -17,6 +17,7 @@ struct prompt_session {
     bool rules, no_standard_imports, children;
     bool several; /* contexts, not one or none */
     bool helpers;
+    const char *about; /* nothing of guest/py is there: what else is, "" for nothing; NULL: it is there */
     /* Their names go before those of the helpers; NULL: none. */
     const struct prepare *prepared;
     const struct contexts *contexts;
@@ -57,16 +58,17 @@ void prompt_describe_context(struct buf *out, struct json_object *variable);
 void prompt_result(
     struct buf *out, const struct cell_result *result, unsigned index, size_t max_chars);
 
-extern const char prompt_no_code[]; /* after a reply without code and answer */
+/* After a reply without code and answer; `custom`: nothing of guest/py is there. */
+const char *prompt_no_code(bool custom);
 /* When the iterations are used up. */
 void prompt_last_turn(struct buf *out, bool typed);
 /* Asks for a summary of the conversation, which it says will be taken out; and what stands in the place
- * of it then. */
+ * of it then. `history`: the session has it as a variable. */
 void prompt_ask_summary(struct buf *out);
-void prompt_summary(struct buf *out, const char *said, size_t len);
+void prompt_summary(struct buf *out, const char *said, size_t len, bool history);
 /* An output that was shown before, cut when the conversation became too long. */
-void prompt_shortened(struct buf *out, const char *text, size_t len, size_t max);
+void prompt_shortened(struct buf *out, const char *text, size_t len, size_t max, bool history);
 /* After an answer in words that has not the type; `last`: no more code will be run. */
-void prompt_not_taken(struct buf *out, const char *why, bool last);
+void prompt_not_taken(struct buf *out, const char *why, bool last, bool custom);
 
 #endif

@@ -105,7 +105,7 @@ static void take_words(struct rlm_run *r, const char *text, size_t len)
     int rc = answer_from_words(run_answer_type(r), text, len, &answer, &err);
     if (rc == -(int)ERROR_ARGUMENT) {
         r->failed = true;
-        prompt_not_taken(&r->feedback, err.text, false);
+        prompt_not_taken(&r->feedback, err.text, false, session_about(r->session));
         turn_finish(r);
         return;
     }
@@ -135,7 +135,7 @@ static void blocks_done(struct rlm_run *r)
         return;
     }
     if (r->block == 0)
-        buf_puts(&r->feedback, prompt_no_code);
+        buf_puts(&r->feedback, prompt_no_code(session_about(r->session)));
     turn_finish(r);
 }
 
@@ -263,7 +263,7 @@ static void ask_for_other_words(
         run_end(r, RLM_EXHAUSTED, &err);
         return;
     }
-    prompt_not_taken(&text, why->text, true);
+    prompt_not_taken(&text, why->text, true, session_about(r->session));
     int rc = message_add_reply(r, said, len, &err);
     if (rc == 0)
         rc = message_add_buf(r, "user", &text, &err);

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/json.h"
 
 void session_options_init(struct session_options *o)
@@ -32,6 +33,30 @@ int session_check_timeout(double seconds, double cap, struct error *err)
         "execute-timeout is 0, no limit, but execute-timeout-cap allows no more than %g s; give a "
         "limit, or execute-timeout-cap 0",
         cap);
+}
+
+int session_check_custom(
+    const struct session_options *o, const char *environment, struct error *err)
+{
+    const struct {
+        const char *setting;
+        bool asked;
+    } of_the_guest[] = {
+        { "rules", o->rules },
+        { "setup-each", o->setup && o->setup_each },
+        { "env-var", o->variables && o->variables->count > 0 },
+        { "tools", o->tools || o->source_count > 0 },
+        { "tool-data", o->datum_count > 0 },
+        { "helpers", o->no_helpers },
+        { "python", o->spec.python },
+    };
+    for (size_t i = 0; i < array_length(of_the_guest); i++)
+        if (of_the_guest[i].asked)
+            return error_set(err, ERROR_UNSUPPORTED,
+                "the environment '%.40s' executes code by itself and cannot have '%s'; the program "
+                "that has registered it can give its code what it needs",
+                environment, of_the_guest[i].setting);
+    return 0;
 }
 
 /* Another member of an object, which has been opened. */

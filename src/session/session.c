@@ -289,6 +289,8 @@ int session_open(struct environment *env, const struct session_options *options,
     if (session_check_timeout(options->execute_timeout, options->execute_timeout_cap, err) < 0)
         return -(int)ERROR_ARGUMENT;
     int rc = environment_check(env, &options->spec, err);
+    if (rc == 0 && environment_ops_of(env)->about)
+        rc = session_check_custom(options, environment_ops_of(env)->name, err);
     struct session *s = rc == 0 ? calloc(1, sizeof *s) : NULL;
     if (!s)
         return rc < 0 ? rc : error_memory(err);
@@ -404,6 +406,11 @@ const char *session_workspace(const struct session *s)
 const char *session_sandbox_id(const struct session *s)
 {
     return s->sandbox && s->ops->id ? s->ops->id(s->sandbox) : NULL;
+}
+
+const char *session_about(const struct session *s)
+{
+    return s->ops->about ? s->ops->about(s->env) : NULL;
 }
 
 uint64_t session_busy_ns(const struct session *s)

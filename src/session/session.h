@@ -216,6 +216,8 @@ const char *session_volume(const struct session *s);
 const char *session_workspace(const struct session *s);
 /* What the provider calls its sandbox; NULL: nothing, or not yet. */
 const char *session_sandbox_id(const struct session *s);
+/* Where its code has nothing of guest/py: what else it has, for the model, "" for nothing. NULL: it has. */
+const char *session_about(const struct session *s);
 /* Nanoseconds for which the sandbox's processes were at work, or ready to be; 0: not known. */
 uint64_t session_busy_ns(const struct session *s);
 const struct session_limits *session_limits_of(const struct session *s);

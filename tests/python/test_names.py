@@ -315,7 +315,7 @@ def test_an_environment_in_python_runs_an_rlm():
     finally:
         registry.unregister("custom")
     (made,) = InThisProcess.made
-    assert done.answer == "4" and done.status == "answered" and done.usage["calls"] == 3
+    assert done.answer == 4 and done.status == "answered" and done.usage["calls"] == 3
     assert made.option == "mine" and made.clean
     with pytest.raises(droste.ArgumentError, match="own"):
         registry.register("local", InThisProcess)
@@ -331,36 +331,30 @@ def custom():
 
 @pytest.mark.parametrize("replies, answer", [
     (["FINAL(at once)"], "at once"), (["```repl\nFINAL = print\nFINAL(1)\n```", "FINAL(two\nlines)"], "two\nlines"),
-    (["```python\nx = 5\n```\nFINAL_VAR('x')"], "5"), (["FINAL_VAR(nothing)", "FINAL(then)"], "then"),
-    (["```py\nx = llm_query_batched(['FINAL(a)', 'b'])\n```\nFINAL_VAR(x)"], "['FINAL(a)', 'b']"),
-    (["```sh\nFINAL(no code)\n```\n"], "no code")])
+    (["```python\nx = 5\n```\nFINAL_VAR('x')"], 5), (["FINAL_VAR(nothing)", "FINAL(then)"], "then"),
+    (["```py\nx = llm_query_batched(['FINAL(a)', 'b'])\n```\nFINAL_VAR(x)"], ["FINAL(a)", "b"]),
+    (["```sh\nFINAL(no code)\n```\n", "FINAL(then)"], "then")])
 def test_an_answer_is_said_outside_of_code(custom, replies, answer):
-    left = list(replies)
-    done = droste.RLM(lambda messages: left.pop(0) if len(messages) > 1 else messages[0]["content"], environment="custom").run("q", "abc")
-    assert (done.answer, done.status, done.iterations) == (answer, "answered", len(replies))
+    """Alike in an environment that is written in Python and in Droste's own."""
+    for environment in ("custom", "local"):
+        left = list(replies)
+        done = droste.RLM(lambda messages: left.pop(0) if len(messages) > 1 else messages[0]["content"],
+                          environment=environment).run("q", "abc")
+        assert (done.answer, done.status, done.iterations) == (answer, "answered", len(replies))
     assert custom[0].clean
 
 
 def test_an_environment_in_python_ends_without_an_answer(custom):
-    """After so many turns; what was printed is shown, cut; and it is cleaned up, also where its code raises."""
+    """After so many turns the model is asked for its last words; what was printed is shown, cut; and it is cleaned up."""
     seen = []
 
     def model(messages):
         seen.append(messages[-1]["content"])
-        return "```repl\nprint('x' * 50000)\n```"
+        return "last words" if len(seen) == 3 else "```repl\nprint('x' * 50000)\n```"
 
     done = droste.RLM(model, environment="custom", max_iterations=2).run("q", "abc")
-    assert (done.answer, done.status, done.iterations, done.usage["calls"]) == (None, "exhausted", 2, 2) and custom[0].clean
-    assert seen[0] == "q" and "30001 characters left out" in seen[1] and len(seen[1]) < 21000
-    with pytest.raises(ZeroDivisionError):
-        droste.RLM(lambda messages: "```repl\n1 / 0\n```", environment="custom").run("q")
-    assert custom[1].clean
-    with pytest.raises(droste.ArgumentError, match="has not the methods"):
-        registry.register("bad", lambda **k: object())
-        try:
-            droste.RLM(lambda messages: "x", environment="bad").run("q")
-        finally:
-            registry.unregister("bad")
+    assert (done.answer, done.status, done.iterations, done.usage["calls"]) == ("last words", "exhausted", 2, 3) and custom[0].clean
+    assert "bytes left out" in seen[1] and len(seen[1]) < 30000
 
 
 def test_names_of_modules_are_lent_and_given_back():

@@ -1,0 +1,131 @@
+/* api/custom_api.c: environments of the embedding program, by their names (env/custom.h). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/cleanup.h"
+#include "env/custom.h"
+
+struct custom_entry {
+    struct custom_entry *next;
+    char *name, *about;
+    struct custom_ops ops;
+    void *arg;
+};
+
+/* The public table is the inner one. */
+_Static_assert(sizeof(droste_custom_environment) == sizeof(struct custom_ops) &&
+                   offsetof(droste_custom_environment, close) == offsetof(struct custom_ops, close),
+    "the public table is the inner one");
+
+static struct custom_sandbox *inner(droste_custom_sandbox *s)
+{
+    return (struct custom_sandbox *)(void *)s;
+}
+
+static void free_entry(struct custom_entry *e)
+{
+    free(e->name);
+    free(e->about);
+    free(e);
+}
+
+void api_customs_free(droste *d)
+{
+    struct custom_entry *e;
+    while ((e = d->customs)) {
+        d->customs = e->next;
+        free_entry(e);
+    }
+}
+
+static struct custom_entry *find_entry(const droste *d, const char *name)
+{
+    struct custom_entry *e = d->customs;
+    while (e && strcmp(e->name, name) != 0)
+        e = e->next;
+    return e;
+}
+
+int api_custom_open(droste *d, const char *name, struct environment **out, struct error *err)
+{
+    const struct custom_entry *e = find_entry(d, name);
+    *out = NULL;
+    return e ? custom_open(d->loop, name, &e->ops, e->arg, out, err) : 0;
+}
+
+static int check_entry(
+    const droste *d, const char *name, const droste_custom_environment *table, struct error *err)
+{
+    if (!name || !name[0] || strchr(name, ':') || environment_powers(name))
+        return error_set(err, ERROR_ARGUMENT,
+            "an environment of the program cannot be called '%.40s': take a name that is none of "
+            "Droste's own, without a ':'",
+            name ? name : "");
+    if (find_entry(d, name))
+        return error_set(
+            err, ERROR_ARGUMENT, "there is an environment '%.40s' of the program already", name);
+    if (table->size < sizeof *table || !table->open || !table->set || !table->execute ||
+        !table->interrupt || !table->reply || !table->close)
+        return error_set(err, ERROR_ARGUMENT,
+            "the environment '%.40s' is not whole: it needs its size and all functions", name);
+    return 0;
+}
+
+static int add_entry(droste *d, const char *name, const droste_custom_environment *table, void *arg,
+    struct error *err)
+{
+    int rc = check_entry(d, name, table, err);
+    struct custom_entry *e = rc == 0 ? calloc(1, sizeof *e) : NULL;
+    if (!e)
+        return rc < 0 ? rc : error_memory(err);
+    e->name = strdup(name);
+    e->about = table->about ? strdup(table->about) : NULL;
+    e->arg = arg;
+    memcpy(&e->ops, table, sizeof e->ops);
+    e->ops.about = e->about;
+    if (!e->name || (table->about && !e->about)) {
+        free_entry(e);
+        return error_memory(err);
+    }
+    e->next = d->customs;
+    d->customs = e;
+    return 0;
+}
+
+int droste_custom_add(droste *d, const char *name, const droste_custom_environment *environment,
+    void *arg, droste_error *err)
+{
+    struct error why = { 0 };
+    return api_fail(err, &why, add_entry(d, name, environment, arg, &why));
+}
+
+void droste_custom_output(droste_custom_sandbox *s, int stream, const char *data, size_t len)
+{
+    custom_output(inner(s), stream, data, len);
+}
+
+int droste_custom_result(droste_custom_sandbox *s, uint64_t operation, const char *json, size_t len,
+    const char *submit, size_t submit_len, droste_error *err)
+{
+    struct error why = { 0 };
+    return api_fail(err, &why,
+        custom_result(inner(s), operation, json, len, submit, submit_len, &why));
+}
+
+int droste_custom_call(
+    droste_custom_sandbox *s, uint64_t call, const char *json, size_t len, droste_error *err)
+{
+    struct error why = { 0 };
+    return api_fail(err, &why, custom_call(inner(s), call, json, len, &why));
+}
+
+void droste_custom_cancel(droste_custom_sandbox *s, uint64_t call)
+{
+    custom_cancel(inner(s), call);
+}
+
+void droste_custom_end(droste_custom_sandbox *s, const char *why)
+{
+    custom_end(inner(s), why ? why : "it does not say why");
+}
