@@ -98,16 +98,16 @@ const struct command command_run = {
     .run = run,
 };
 
-static const struct command_default basic[] = { { "max-iterations", "15" },
-    { "max-llm-calls", "30" }, { "timeout", "600" }, { 0 } };
+static const struct command_default basic[] = { { "env", "modal" },
+    { "max-iterations", "15" }, { "max-llm-calls", "30" }, { "timeout", "600" }, { 0 } };
 
 const struct command command_run_basic = {
     .name = "run-basic",
     .synopsis = "--question TEXT [--volume-name NAME] [--full-output] [--SETTING VALUE ...]",
-    .summary = "the same as run, as fleet-rlm calls it",
-    .details = "It differs from `droste run` in its limits: 15 turns, 30 calls, 600 seconds. Exit "
-               "status as\n"
-               "there.\n",
+    .summary = "run on Modal, as fleet-rlm calls it",
+    .details = "It differs from `droste run` in its environment, which is modal unless another is "
+               "named, and in its\n"
+               "limits: 15 turns, 30 calls, 600 seconds. Exit status as there.\n",
     .examples = "  droste run-basic --question 'What are the first 12 Fibonacci numbers?'\n"
                 "  droste run-basic --question 'Calculate factorial of 20' --volume-name my-data\n",
     .settings = true,

@@ -34,6 +34,7 @@ static const struct {
 
 struct smoke {
     droste *d;
+    const struct command *self;
     droste_session *session;
     struct workspace *workspace;
     struct buf repo_path, sandbox;
@@ -50,6 +51,12 @@ struct smoke {
 static int config(struct smoke *s, struct error *err)
 {
     struct environment *env;
+    const char *name = s->d->settings.env;
+    if (s->self == &command_daytona_smoke && (!name || strcmp(name, "daytona") != 0))
+        return error_set(err, ERROR_ARGUMENT,
+            "daytona-smoke is a test of daytona, and the environment is %.60s; use `droste smoke` "
+            "for that",
+            name ? name : "local");
     int rc = s->d->settings.repo_url
                  ? repository_check(s->d->settings.repo_url, s->d->settings.repo_ref, err)
                  : 0;
@@ -227,9 +234,9 @@ static void report(const struct smoke *s, struct buf *out)
     buf_puts(out, "\n}\n");
 }
 
-static int smoke(droste *d)
+static int smoke(const struct command *self, droste *d)
 {
-    struct smoke s = { .d = d };
+    struct smoke s = { .d = d, .self = self };
     cleanup_buf struct buf out = { 0 };
     cli_catch_interrupts(d);
     run_all(&s);
@@ -258,12 +265,14 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
     if (status < 0)
         status = cli_set(d, "helpers", "yes");
     if (status < 0)
-        status = smoke(d);
+        status = smoke(self, d);
     return status;
 }
 
 static const struct command_default defaults[] = { { "timeout", "60" }, { "repo-timeout", "60" },
     { 0 } };
+static const struct command_default daytona_defaults[] = { { "env", "daytona" },
+    { "timeout", "60" }, { "repo-timeout", "60" }, { 0 } };
 
 #define DETAILS                                                                                    \
     "Starts a sandbox, with the repository in it if there is one, and runs two cells that share "  \
@@ -294,11 +303,11 @@ const struct command command_smoke = {
 
 const struct command command_daytona_smoke = {
     .name = "daytona-smoke",
-    .synopsis = "[--repo URL [--ref REF]] [--env ENVIRONMENT] [--SETTING VALUE ...]",
-    .summary = "the same as smoke, as fleet-rlm calls it",
+    .synopsis = "[--repo URL [--ref REF]] [--SETTING VALUE ...]",
+    .summary = "smoke for Daytona, as fleet-rlm calls it",
     .details = DETAILS,
     .examples = "  droste daytona-smoke --repo https://github.com/your-org/your-repo --ref main\n",
     .settings = true,
-    .defaults = defaults,
+    .defaults = daytona_defaults,
     .run = run,
 };

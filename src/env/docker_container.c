@@ -500,7 +500,7 @@ static void create(struct container *c)
     if (getrandom(salt, sizeof salt, 0) != sizeof salt)
         memset(salt, 0, sizeof salt);
     text_hex(salt, sizeof salt, hex);
-    cleanup_free char *path = text_printf("/containers/create?name=droste-%s", hex);
+    cleanup_free char *path = text_printf("/containers/create?name=droste-rlm-%s", hex);
     c->stage = STAGE_CREATE;
     if (!path || ask(c, &c->step, "POST", path, c->body, SHORT_SECONDS, created) < 0) {
         struct error err = { 0 };

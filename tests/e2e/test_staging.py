@@ -626,9 +626,18 @@ def test_a_cache_that_lacks_a_file_is_made_anew(own, repo, place):
 PHASES = ["config", "sandbox_create", "repo_clone", "driver_start", "exec_step_1", "exec_step_2", "cleanup"]
 
 
-@pytest.mark.parametrize("command", ["smoke", "daytona-smoke"])
-def test_a_smoke_test_that_passes(own, repo, command):
-    result = own(command, "--repo", repo.url, "--ref", "v1")
+def test_daytona_smoke_tests_nothing_else(own, repo):
+    """Without a key it fails in its first phase, wherever the machine's own sandboxes are; another environment is refused by name
+    (tests/clouds and tests/seeds run it on a fake of Daytona)."""
+    report = json.loads(own("daytona-smoke", "--repo", repo.url).err)
+    assert report["environment"] == "daytona" and "DAYTONA_API_KEY" in report["error_message"], report
+    for flags, more in ((["--env", "local"], {}), ([], {"env": {"DROSTE_ENVIRONMENT": "local"}})):
+        result = own("daytona-smoke", "--repo", repo.url, *flags, **more)
+        assert result.status == 1 and "daytona-smoke is a test of daytona" in json.loads(result.err)["error_message"]
+
+
+def test_a_smoke_test_that_passes(own, repo):
+    result = own("smoke", "--repo", repo.url, "--ref", "v1")
     assert result.status == 0 and result.err == "", result
     report = json.loads(result.out)
     assert list(report["phase_timings_ms"]) == PHASES
@@ -662,8 +671,13 @@ def test_a_smoke_test_that_fails_says_in_which_phase(own, repo, place):
 
 
 def test_run_basic_is_run_with_the_limits_of_then(own, replay):
+    """Here in a local sandbox, as it is told to; unless it is told so, it is a run on Modal (tests/seeds)."""
     result = own("run-basic", "--question", "Calculate factorial of 20", "--volume-name", "my-data", "--full-output", "--model",
-                 replay(repl("import math; SUBMIT(math.factorial(20))")))
+                 replay(repl("import math; SUBMIT(math.factorial(20))")), "--env", "local")
     assert result.status == 0 and result.json["answer"] == 2432902008176640000
     (run,) = own.lines("run")
     assert (run["limits"]["max_iterations"], run["limits"]["max_llm_calls"], run["limits"]["seconds"]) == (15, 30, 600)
+    flags = ["--question", "?", "--full-output", "--model", replay(repl("SUBMIT(5)"))]
+    assert own("run-basic", *flags, env={"DROSTE_ENVIRONMENT": "local"}).json["answer"] == 5
+    nowhere = {"DROSTE_MODAL_PYTHON": "/nowhere/python3"}
+    assert "bridge for modal: /nowhere" in str(own("run-basic", *flags, env=nowhere))
