@@ -1,6 +1,7 @@
 /* jail/show.c: see show.h. Why the steps of the root are in this order: compile.c. */
 #include "jail/show.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,18 +30,30 @@ static bool is_system(const char *path)
     return false;
 }
 
-/* Lets the guest see a path of the host, read-only, under its own name: as a mount in a root of its
- * own, else as a rule. Missing ones are passed over. */
-static void show(struct builder *b, const char *path)
+/* Lets the guest see a path of the host, read-only, as `path`: as a mount in a root of its own, else as
+ * a rule. Missing ones are passed over. */
+static void show_at(struct builder *b, const char *path, const char *from)
 {
     if (!b->own_root) {
         plan_add(b, JAIL_RULE, path, NULL, LANDLOCK_READ, 0)->optional = 1;
         return;
     }
     cleanup_buf struct buf source = { 0 }, target = { 0 };
-    buf_printf(&source, "/old%s", path);
+    buf_printf(&source, "/old%s", from);
     buf_printf(&target, "/new%s", path);
     plan_add(b, JAIL_BIND, buf_text(&source), buf_text(&target), BIND_SYSTEM, 0)->optional = 1;
+}
+
+static void show(struct builder *b, const char *path)
+{
+    show_at(b, path, path);
+}
+
+/* The same, of a path that may lead over links: below /old an absolute one would lead out of it. */
+static void show_linked(struct builder *b, const char *path)
+{
+    cleanup_free char *real = realpath(path, NULL);
+    show_at(b, path, real ? real : path);
 }
 
 /* /bin and its like are links into /usr on most systems, directories on some. */
@@ -74,7 +87,7 @@ static void show_prefix(struct builder *b, const char *prefix)
     for (size_t i = 0; i < array_length(parts); i++) {
         cleanup_buf struct buf path = { 0 };
         buf_printf(&path, "%s/%s", prefix, parts[i]);
-        show(b, buf_text(&path));
+        show_linked(b, buf_text(&path));
     }
 }
 
@@ -93,7 +106,7 @@ static void show_interpreter(struct builder *b, const struct jail_host *host)
         if (is_new(host, i))
             show_prefix(b, host->prefixes[i]);
     for (size_t i = 0; i < host->read_path_count; i++)
-        show(b, host->read_paths[i]);
+        show_linked(b, host->read_paths[i]);
 }
 
 /* ---- a root of its own ---- */

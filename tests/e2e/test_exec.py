@@ -568,6 +568,23 @@ def test_python_of_a_venv_has_its_packages(droste, tmp_path):
     assert droste.cell("import only_here")["error"]["type"] == "ModuleNotFoundError"
 
 
+def test_paths_over_links_are_seen(droste, tmp_path):
+    """A venv and a --read path that are reached over an absolute link are in the sandbox under the names they were given by;
+    the venv's packages were silently missing."""
+    real, linked = tmp_path / "real", tmp_path / "linked"
+    subprocess.run([PYTHON, "-m", "venv", "--without-pip", real / "venv"], check=True)
+    (site,) = (real / "venv" / "lib").glob("python3*/site-packages")
+    (site / "only_here.py").write_text("value = 'from the venv'\n")
+    (real / "data").mkdir()
+    (real / "data" / "file").write_text("read")
+    linked.symlink_to(real)
+    for place in (real, linked):
+        code = "import only_here; SUBMIT(only_here.value + ', ' + open(%r).read())" % str(place / "data" / "file")
+        cell = droste.cell(code, "--python", place / "venv" / "bin" / "python", "--read", place / "data", "--isolation", "full")
+        assert cell["submit"] == {"output": "from the venv, read"}, cell
+
+
+
 def test_python_of_the_active_venv_is_the_default(droste, tmp_path):
     """VIRTUAL_ENV decides where --python does not."""
     venv = tmp_path / "venv"
