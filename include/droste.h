@@ -79,6 +79,9 @@ DROSTE_API void droste_free(droste *d);
 /* Sets one option; lists are given one value at a time, "" empties them. ERROR_ARGUMENT says what
  * the option takes. */
 DROSTE_API int droste_set(droste *d, const char *option, const char *value, droste_error *err);
+/* What an option that is a text is now ("env", "python"…), until it is set again; NULL: it has no value,
+ * is a secret, or is no text. */
+DROSTE_API const char *droste_get(droste *d, const char *option);
 /* The environment (OPENAI_API_KEY, OPENAI_BASE_URL, DROSTE_MODEL, …), then the file over it; NULL:
  * config.ini in the user's configuration directory, which may be absent. */
 DROSTE_API int droste_configure(droste *d, const char *path, droste_error *err);

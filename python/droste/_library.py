@@ -124,6 +124,7 @@ _QUICK = {
     "droste_version": (c_char_p, []),
     "droste_error_name": (c_char_p, [c_int]),
     "droste_set": (c_int, [c_void_p, c_char_p, c_char_p, ERR]),
+    "droste_get": (c_char_p, [c_void_p, c_char_p]),
     "droste_option_at": (POINTER(Option), [c_size_t]),
     "droste_fd": (c_int, [c_void_p, ERR]),
     "droste_wake": (None, [c_void_p]),

@@ -5,11 +5,12 @@ import collections.abc
 import ctypes
 import difflib
 import os
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from . import _library, _modal
 from ._values import c_text, kind_of
-from .errors import ArgumentError
+from ._library import lib, quick
+from .errors import ArgumentError, check
 
 #: of what a zygote is made, as sandboxes of the same are cloned from the same, and an engine has so many kinds of them;
 #: and the record, of which an engine has one
@@ -61,6 +62,19 @@ def pairs(settings: Dict[str, Any]) -> List[Tuple[str, Any]]:
             continue
         found.extend((check_name(word), text) for text in _texts(value, word))
     return found
+
+
+def configured(name: str) -> Optional[str]:
+    """What a setting that is a text is where a program does not say it: by the configuration file, the environment, its
+    default."""
+    handle, error = ctypes.c_void_p(), _library.Error()
+    check(lib.droste_new(ctypes.byref(handle), ctypes.byref(error)), error)
+    try:
+        check(lib.droste_configure(handle, None, ctypes.byref(error)), error)
+        found = quick.droste_get(handle, name.encode())
+        return found.decode("utf-8", "surrogateescape") if found else None
+    finally:
+        lib.droste_free(handle)
 
 
 def key(found: List[Tuple[str, Any]]) -> Tuple[Any, ...]:

@@ -11,7 +11,12 @@ It serves `dspy.RLM`, `ProgramOfThought`, `CodeAct` and `Flex`. Only this module
 from __future__ import annotations
 
 import ast
+import contextvars
+import datetime
 import functools
+import inspect
+import keyword
+import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from dspy.primitives.code_interpreter import CodeInterpreterError, FinalOutput  # type: ignore
@@ -21,14 +26,108 @@ try:
 except ImportError:     # before 3.3.1
     CodeExecutionError = CodeInterpreterError
 from dspy.utils.callback import with_callbacks  # type: ignore
+from pydantic_core import PydanticSerializationError, to_jsonable_python  # type: ignore
 
-from . import _tools
+from . import _engine, _settings, _tools
+from ._values import NotPlain, ordered, plain, Walk
 from .errors import Error
 from .interpreter import Interpreter
 from .result import Result
 
 __all__ = ["DrosteInterpreter"]
 SYNTAX = ("SyntaxError", "IndentationError", "TabError")
+ENDED = "the session has ended, and with it its variables; make a new interpreter"
+
+
+# -- values, as dspy's own interpreters have them
+
+def _convert(value: Any) -> Any:
+    """One level of what is not JSON, by pydantic's rules where Droste has none."""
+    if isinstance(value, (datetime.datetime, datetime.time)):
+        return to_jsonable_python(value)
+    try:
+        return plain(value)
+    except NotPlain:
+        try:
+            return to_jsonable_python(value)
+        except PydanticSerializationError:
+            raise NotPlain(type(value).__name__) from None
+
+
+def _convert_result(value: Any) -> Any:
+    """As `_convert`; a tool's namedtuple keeps the names of its fields."""
+    return value._asdict() if isinstance(value, tuple) and hasattr(value, "_asdict") else _convert(value)
+
+
+def _walk(walk: Walk, value: Any, at: str) -> Any:
+    try:
+        return walk.value(value, at)
+    except RecursionError:
+        raise CodeInterpreterError("%s is nested too deeply, or contains itself" % at) from None
+    except Error as e:
+        raise CodeInterpreterError(str(e)) from e
+
+
+_results = Walk(_convert_result)
+_variables = Walk(_convert, number=lambda value: value)
+
+
+def _prepare(variables: Mapping[str, Any]) -> Dict[str, Any]:
+    """The variables of a cell; what cannot go into the sandbox is refused before anything is started."""
+    for name in variables:
+        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+            raise CodeInterpreterError("Invalid variable name: %r" % (name,))
+    return {name: value if isinstance(value, (str, bytes, bytearray, memoryview)) else _walk(_variables, value, name)
+            for name, value in variables.items()}
+
+
+def _as_json(value: Any) -> Any:
+    """A last expression's value: tuples and sets are lists, as in JSON."""
+    if isinstance(value, dict):
+        return {key: _as_json(v) for key, v in value.items()}
+    if isinstance(value, (set, frozenset)):
+        value = ordered(value)
+    return [_as_json(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+async def _await(awaitable: Any) -> Any:
+    return await awaitable
+
+
+# -- where the code runs
+
+def _host_python(settings: Dict[str, Any]) -> Dict[str, Any]:
+    """The settings, with this program's own interpreter and packages where the sandbox is local and nobody says otherwise."""
+    if settings.get("python") or _environment(settings) != "local" or _settings.configured("python"):
+        return settings
+    return {**settings, "python": sys.executable}
+
+
+def _environment(settings: Mapping[str, Any]) -> str:
+    return settings.get("env") or _settings.configured("env") or "local"
+
+
+def _instructions(settings: Mapping[str, Any]) -> str:
+    """What the model is told of where its code runs: what is true with these settings."""
+    environment = _environment(settings)
+    python = _host_python(dict(settings)).get("python")
+    if environment != "local":
+        where = "The code runs in full CPython, in a %s sandbox; its packages are those of that sandbox's image." % environment
+    elif python == sys.executable:
+        where = ("The code runs in full CPython %d.%d, in a sandbox of its own without network. The standard library and the packages "
+                 "of the host's Python environment are there." % sys.version_info[:2])
+    else:
+        where = ("The code runs in full CPython, in a sandbox of its own without network. The standard library and that "
+                 "interpreter's packages are there.")
+    return where + (" Subprocesses and threads work, and files may be written in the temporary directory. Variables, functions, "
+                    "classes and imports stay from step to step, also when code raises.")
+
+
+class _Instructions:
+    """`execution_instructions`, of the class as of an interpreter."""
+
+    def __get__(self, instance: Optional["DrosteInterpreter"], owner: Any = None) -> str:
+        return _instructions(instance._settings if instance is not None else {})
 
 
 class _Blocking(Interpreter):
@@ -43,21 +142,21 @@ class _Blocking(Interpreter):
         return super().start()
 
 
-def _raise_as_runtime_error(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A tool whose exceptions are RuntimeErrors in the sandbox, as in dspy's own interpreters."""
+def _for_the_code(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A tool whose results are what dspy's own interpreters make of them, and whose exceptions are RuntimeErrors in the
+    sandbox, as there."""
+    at = "what %s() returned" % name
     if _tools.is_async(function):
-        @functools.wraps(function)
         async def asynchronous(**kwargs: Any) -> Any:
             try:
-                return await function(**kwargs)
+                return _walk(_results, await function(**kwargs), at)
             except Exception as e:
                 raise RuntimeError("%s: %s" % (type(e).__name__, e)) from e
         return asynchronous
 
-    @functools.wraps(function)
     def synchronous(**kwargs: Any) -> Any:
         try:
-            return function(**kwargs)
+            return _walk(_results, function(**kwargs), at)
         except Exception as e:
             raise RuntimeError("%s: %s" % (type(e).__name__, e)) from e
     return synchronous
@@ -70,10 +169,7 @@ class DrosteInterpreter:
     answered at once; `tool_threads=False` has them run in the thread that called `execute`.
     """
     #: what the model is told of where its code runs
-    execution_instructions = (
-        "The code runs in full CPython, in a sandbox of its own without network. The standard library and the "
-        "packages of the host's interpreter are there, subprocesses and threads work, and files may be written "
-        "below /tmp. Variables, functions, classes and imports stay from step to step, also when code raises.")
+    execution_instructions = _Instructions()
 
     def __init__(self, tools: Optional[Mapping[str, Callable[..., Any]]] = None,
                  output_fields: Optional[List[Dict[str, Any]]] = None, callbacks: Optional[List[Any]] = None,
@@ -83,8 +179,10 @@ class DrosteInterpreter:
         self.callbacks = list(callbacks or [])
         self._made: Dict[str, Tuple[Any, _tools.Tool]] = {}
         self._bound: Dict[str, _tools.Tool] = {}
+        self._settings = settings
+        self._started = self._ended = False
         try:
-            self._inner = _Blocking(tool_threads=tool_threads, **settings)
+            self._inner = _Blocking(tool_threads=tool_threads, **_host_python(settings))
         except Error as e:
             raise CodeInterpreterError(str(e)) from e
 
@@ -94,28 +192,36 @@ class DrosteInterpreter:
         def make() -> "DrosteInterpreter":
             return cls(**settings)
 
-        make.execution_instructions = cls.execution_instructions  # type: ignore
+        make.execution_instructions = _instructions(settings)  # type: ignore
         return make
 
     # -- life
 
     @with_callbacks
     def start(self) -> None:
-        """Opens the session; nothing happens where it is open. One that was lost is not made anew."""
+        """Opens the session; nothing happens where it is open. One that has ended is not made anew."""
+        self._refuse_ended()
         try:
             self._inner.start()
         except Error as e:
             raise CodeInterpreterError(str(e)) from e
-        if not self._inner.alive:
-            raise CodeInterpreterError("the sandbox is gone, and with it the session; make a new interpreter")
+        self._started = True
+
+    def _refuse_ended(self) -> None:
+        if self._ended:
+            raise CodeInterpreterError(ENDED)
+        if self._started and not self._inner.alive:
+            self._ended = True
+            raise CodeInterpreterError("the sandbox is gone: " + ENDED)
 
     @with_callbacks
     def shutdown(self) -> None:
         """Ends the session for good."""
+        self._ended = True
         self._inner.shutdown()
 
     def __enter__(self) -> "DrosteInterpreter":
-        self.start()
+        """The session opens with the first cell, or with `start`."""
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -134,18 +240,40 @@ class DrosteInterpreter:
         `CodeInterpreterError` is the end of it."""
         if not isinstance(code, str):
             raise CodeInterpreterError("code is a str, not %s" % type(code).__name__)
-        self.start()
+        self._refuse_recursion()
+        self._refuse_ended()
+        prepared = _prepare(variables or {})
+        if not self._started:
+            self.start()
         try:
             self._take_tools()
-            result = self._inner.execute(code, variables)
+            result = self._inner.execute(code, prepared)
         except Error as e:
             raise CodeInterpreterError(str(e)) from e
-        return self._value(result)
+        return value_of_result(result)
+
+    def _refuse_recursion(self) -> None:
+        if self._inner._id in _tools.calling.get():
+            raise CodeInterpreterError("DrosteInterpreter cannot execute recursively from one of its tools: each would wait for the other")
+
+    def _find_tool(self, name: str) -> Callable[..., Any]:
+        if name not in self.tools:
+            raise CodeInterpreterError("Unknown tool: %s" % name)
+        return self.tools[name]
+
+    async def invoke_tool(self, tool_name: str, kwargs: Dict[str, Any]) -> Any:
+        """As below, of one that is async: a task of the loop, which ends with its cell."""
+        return await self._find_tool(tool_name)(**kwargs)
+
+    _invoke_async_tool = with_callbacks(invoke_tool)
 
     @with_callbacks
-    def invoke_tool(self, tool_name: str, args: List[Any], kwargs: Dict[str, Any]) -> Any:
-        """Calls a tool, as the code in the sandbox does."""
-        return self.tools[tool_name](*args, **kwargs)
+    def invoke_tool(self, tool_name: str, kwargs: Dict[str, Any]) -> Any:  # type: ignore
+        """Calls a tool by name, as the code in the sandbox does; what it returns, or raises, is the tool's own."""
+        result = self._find_tool(tool_name)(**kwargs)
+        if not inspect.isawaitable(result):
+            return result
+        return _engine.helper().run(_await(result), contextvars.copy_context()).result()
 
     def _take_tools(self) -> None:
         """The tools as they are now. dspy's own code in the sandbox looks for them among its globals."""
@@ -166,38 +294,39 @@ class DrosteInterpreter:
 
     def _make(self, name: str, function: Callable[..., Any]) -> _tools.Tool:
         tool = _tools.Tool(name, function)
+        if tool.is_async:
+            async def call(**kwargs: Any) -> Any:
+                return await self._invoke_async_tool(name, kwargs)
+        else:
+            def call(**kwargs: Any) -> Any:
+                return self.invoke_tool(name, kwargs)
+        return _tools.Tool(name, _for_the_code(call, name), tool.description, tool.schema)
 
-        @functools.wraps(function)
-        def call(**kwargs: Any) -> Any:
-            return self.invoke_tool(name, [], kwargs)
-
-        return _tools.Tool(name, _raise_as_runtime_error(function if tool.is_async else call),
-                           tool.description, tool.schema)
-
-    @staticmethod
-    def _value(result: Result) -> Any:
-        if result.status == "submitted":
-            return FinalOutput(result.fields)
-        if not result.ok:
-            error = result.error
-            text = str(error) if error else result.status
-            if not result.alive:
-                raise CodeInterpreterError(text)
-            if error is not None and error.type in SYNTAX:
-                raise SyntaxError(error.message)
-            raise CodeExecutionError(text)
-        printed = result.stdout + result.stderr
-        if result.echo is None:
-            return printed or None
-        value = _value_of(result.echo)
-        if not printed:
-            return value
-        return "%s%s" % (printed if printed.endswith("\n") else printed + "\n", value)
+def value_of_result(result: Result) -> Any:
+    """What dspy expects of `execute`: FinalOutput, a value, a text, None, or an exception of its own."""
+    own = result._own
+    if own.status == "submitted":
+        return FinalOutput(own.fields)
+    if not own.ok:
+        error = own.error
+        text = str(error) if error else own.status
+        if not own.alive:
+            raise CodeInterpreterError(text)
+        if error is not None and error.type in SYNTAX:
+            raise SyntaxError("Invalid Python syntax. message: %s" % error.message)
+        raise CodeExecutionError(text)
+    printed = own.stdout + own.stderr
+    if own.echo is None:
+        return printed or None
+    value = _value_of(own.echo)
+    if not printed:
+        return value
+    return "%s%s" % (printed if printed.endswith("\n") else printed + "\n", value)
 
 
 def _value_of(echo: str) -> Any:
     """The value whose repr this is, where it is one that Python can write; else the text."""
     try:
-        return ast.literal_eval(echo)
+        return _as_json(ast.literal_eval(echo))
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return echo

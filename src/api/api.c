@@ -196,6 +196,11 @@ int droste_set(droste *d, const char *option, const char *value, droste_error *e
     return api_fail(err, &why, settings_set(&d->settings, option, value, source, &why));
 }
 
+const char *droste_get(droste *d, const char *option)
+{
+    return settings_text(&d->settings, option);
+}
+
 int droste_configure(droste *d, const char *path, droste_error *err)
 {
     struct error why = { 0 };

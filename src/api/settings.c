@@ -184,6 +184,14 @@ const droste_option *settings_option(const char *name)
     return what ? &what->option : NULL;
 }
 
+const char *settings_text(const struct settings *s, const char *name)
+{
+    const struct setting *what = find(name);
+    if (!what || what->type != TYPE_TEXT || what->option.secret)
+        return NULL;
+    return *(char *const *)((const char *)s + what->offset);
+}
+
 bool settings_given(const struct settings *s, const char *name)
 {
     const struct setting *what = find(name);

@@ -68,6 +68,8 @@ int settings_set(
 const droste_option *settings_option(const char *name);
 /* Tokens of an answer that code asks for; 0: the provider's default. */
 int64_t settings_sub_max_tokens(const struct settings *s);
+/* The value of one that is a text; NULL: it has none, is a secret, or is no text. */
+const char *settings_text(const struct settings *s, const char *name);
 /* True unless it has its default because nobody said otherwise. */
 bool settings_given(const struct settings *s, const char *name);
 /* What somebody has set, as a JSON object of names and values that settings_restore takes; relative

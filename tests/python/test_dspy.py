@@ -1,7 +1,14 @@
 """droste.dspy under the real dspy, with scripted language models: the contract of its CodeInterpreter, and
 the four modules that use one."""
+import collections
+import dataclasses
+import datetime
+import decimal
+import enum
 import json
+import re
 import threading
+import uuid
 
 import pytest
 
@@ -10,6 +17,8 @@ dspy = pytest.importorskip("dspy", reason="dspy is not installed in this interpr
 from dspy.primitives.code_interpreter import (CodeExecutionError, CodeInterpreter,  # noqa: E402
                                               CodeInterpreterError, FinalOutput)
 from dspy.utils import DummyLM  # noqa: E402
+
+import pydantic  # noqa: E402
 
 from droste.dspy import DrosteInterpreter  # noqa: E402
 
@@ -65,29 +74,117 @@ def test_it_is_of_no_event_loop():
     assert asyncio.run(asyncio.wait_for(main(), 60)) == 4
 
 
-@newer
-def test_callbacks_are_told():
-    """Of the start, of what is executed, of each call of a tool, and of the end."""
-    from dspy.utils.callback import BaseCallback
-    told = []
+class Listener:
+    """Of dspy's callbacks: what it was told of an interpreter, in order."""
 
-    class Listener(BaseCallback):
-        pass
+    def __new__(cls):
+        from dspy.utils.callback import ACTIVE_CALL_ID, BaseCallback
+        told = []
 
-    for what in ("startup", "execute", "tool_call", "shutdown"):
-        def start(self, call_id, instance, inputs, what=what):
-            told.append((what, inputs.get("code") or inputs.get("kwargs")))
+        def start(what):
+            return lambda self, call_id, instance, inputs: told.append((what, call_id, ACTIVE_CALL_ID.get(), inputs))
 
-        def end(self, call_id, outputs, exception=None, what=what):
-            told.append(("end of " + what, outputs if what == "tool_call" else None))
+        def end(what):
+            return lambda self, call_id, outputs, exception=None: told.append(("end of " + what, call_id, outputs, exception))
 
-        setattr(Listener, "on_interpreter_%s_start" % what, start)
-        setattr(Listener, "on_interpreter_%s_end" % what, end)
-    with DrosteInterpreter(tools={"f": lambda n: n + 1}, callbacks=[Listener()]) as interp:
-        assert interp.execute("f(1)") == 2
-    kinds = [what for what, _ in told]
-    assert kinds[0] == "startup" and kinds[-1] == "end of shutdown"
-    assert told[told.index(("execute", "f(1)")):].count(("tool_call", {"n": 1})) == 1 and ("end of tool_call", 2) in told
+        methods = {"on_interpreter_%s_%s" % (what, when): make(what) for what in ("startup", "execute", "tool_call", "shutdown")
+                   for when, make in (("start", start), ("end", end))}
+        listener = type("Told", (BaseCallback,), methods)()
+        listener.told = told
+        return listener
+
+
+def test_callbacks_are_told_of_a_lazy_start_within_the_first_cell():
+    """The session opens once, inside the first execute, not in `with` and not with each cell; a tool's call belongs to the
+    cell that made it, async tools' too."""
+    async def later(n: int) -> int:
+        return n + 2
+
+    listener = Listener()
+    with DrosteInterpreter(tools={"f": lambda n: n + 1, "later": later}, callbacks=[listener]) as interp:
+        assert not listener.told
+        assert interp.execute("f(1)", {"v": 1}) == 2
+        assert interp.execute("later(1)") == 3
+    assert [what for what, *_ in listener.told] == [
+        "execute", "startup", "end of startup", "tool_call", "end of tool_call", "end of execute",
+        "execute", "tool_call", "end of tool_call", "end of execute", "shutdown", "end of shutdown"]
+    cell, startup, _, call, answer, end = listener.told[:6]
+    assert cell[2] is None and cell[3] == {"code": "f(1)", "variables": {"v": 1}}
+    assert startup[2] == call[2] == cell[1] == end[1] and startup[3] == {}
+    assert call[3] == {"tool_name": "f", "kwargs": {"n": 1}} and answer[2:] == (2, None)
+    assert listener.told[7][3] == {"tool_name": "later", "kwargs": {"n": 1}} and listener.told[8][2:] == (3, None)
+
+
+def test_an_explicit_start_and_a_second_shutdown_are_told_each_time():
+    """As dspy's own interpreter has it; a failure is told with its exception, which goes on to the caller."""
+    listener = Listener()
+    interp = DrosteInterpreter(callbacks=[listener])
+    interp.start()
+    interp.start()
+    with pytest.raises(CodeExecutionError) as raised:
+        interp.execute("raise ValueError('boom')")
+    interp.shutdown()
+    interp.shutdown()
+    kinds = [what for what, *_ in listener.told]
+    assert [kinds.count(what) for what in ("startup", "end of startup", "execute", "shutdown", "end of shutdown")] == [2, 2, 1, 2, 2]
+    assert next(t for t in listener.told if t[0] == "end of execute")[2:] == (None, raised.value)
+
+
+def test_invoke_tool_gives_what_the_tool_gives():
+    """`invoke_tool(name, kwargs)`: the raw result, the raw exception; an unknown tool is a CodeInterpreterError."""
+    raw, failure, listener = object(), RuntimeError("failed"), Listener()
+
+    def fail():
+        raise failure
+
+    async def later(n: int) -> int:
+        return n + 1
+
+    interp = DrosteInterpreter(tools={"raw": lambda: raw, "fail": fail, "later": later}, callbacks=[listener])
+    assert interp.invoke_tool("raw", {}) is raw and interp.invoke_tool("later", {"n": 1}) == 2
+    with pytest.raises(RuntimeError) as raised:
+        interp.invoke_tool("fail", {})
+    with pytest.raises(CodeInterpreterError, match="Unknown tool: missing") as unknown:
+        interp.invoke_tool("missing", {})
+    ends = [told for told in listener.told if told[0] == "end of tool_call"]
+    assert raised.value is failure and [end[2:] for end in ends] == [
+        (raw, None), (2, None), (None, failure), (None, unknown.value)]
+    assert listener.told[0][3] == {"tool_name": "raw", "kwargs": {}}
+
+
+def test_a_tool_cannot_execute_in_its_own_interpreter(interp):
+    """It would wait for itself: the code gets an error, and the session goes on."""
+    interp.tools["again"] = lambda: interp.execute("'nested'")
+    with pytest.raises(CodeExecutionError, match="cannot execute recursively"):
+        interp.execute("again()")
+    assert interp.execute("40 + 2") == 42
+
+
+# -- where the code runs
+
+def test_the_guest_is_the_hosts_python(interp):
+    """The version and the packages of the interpreter that dspy runs in, whatever PATH has; the model is told so."""
+    import sys
+    here = list(sys.version_info[:3]), __import__("pydantic").__version__
+    assert interp.execute("import sys, pydantic\n(list(sys.version_info[:3]), pydantic.__version__)") == list(here)
+    assert "CPython %d.%d" % sys.version_info[:2] in DrosteInterpreter.execution_instructions
+    assert "packages of the host's Python environment" in interp.execution_instructions
+
+
+def test_the_instructions_are_true_of_other_settings(monkeypatch):
+    """Of another interpreter, and of an environment elsewhere, the model is not told that it is the host's."""
+    import sys
+    for settings in ({"python": "/usr/bin/python3"}, {"env": "docker"}):
+        for told in (DrosteInterpreter.factory(**settings).execution_instructions,
+                     DrosteInterpreter(**settings).execution_instructions):
+            assert "host's Python environment" not in told and "CPython" in told
+    assert "docker" in DrosteInterpreter.factory(env="docker").execution_instructions
+    assert DrosteInterpreter(python="/usr/bin/python3")._inner._pairs == [("python", "/usr/bin/python3")]
+    assert ("python", sys.executable) in DrosteInterpreter()._inner._pairs
+    monkeypatch.setenv("DROSTE_PYTHON", "/usr/bin/python3")
+    assert not DrosteInterpreter()._inner._pairs and "host's Python" not in DrosteInterpreter.execution_instructions
+    monkeypatch.setenv("DROSTE_ENVIRONMENT", "docker")
+    assert "docker" in DrosteInterpreter.execution_instructions
 
 
 def test_submit_ends_the_cell_with_fields(interp):
@@ -123,7 +220,7 @@ def test_a_dead_session_is_never_silently_another(interp):
             again()
     interp.shutdown()
     interp.shutdown()
-    with pytest.raises(CodeInterpreterError, match="shut down"):
+    with pytest.raises(CodeInterpreterError, match="session has ended"):
         interp.start()
 
 
@@ -138,11 +235,89 @@ def test_a_deadline_is_recoverable():
 def test_variables_are_bound_before_each_cell(interp):
     """All kinds; what the code did to its name is undone by the next cell's variables."""
     values = {"t": "x" * 100000, "n": None, "f": float("inf"), "d": {"k": [1, 2.5, True]}, "s": {1}, "u": (1, 2)}
-    assert interp.execute("(len(t), n, f > 1, d, s, u)", values) == (100000, None, True, {"k": [1, 2.5, True]}, [1], [1, 2])
+    assert interp.execute("(len(t), n, f > 1, d, s, u)", values) == [100000, None, True, {"k": [1, 2.5, True]}, [1], [1, 2]]
     interp.execute("t = 'gone'", values)
     assert interp.execute("len(t)", values) == 100000
-    with pytest.raises(CodeInterpreterError, match="no name"):
+    with pytest.raises(CodeInterpreterError, match="Invalid variable name: 'not a name'"):
         interp.execute("1", {"not a name": 1})
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    tags: object = None
+
+
+class Uncopyable(list):
+    def __deepcopy__(self, memo):
+        raise TypeError("not copied")
+
+
+class Model(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(arbitrary_types_allowed=True)
+    id: int
+    value: object = None
+
+
+Pair = collections.namedtuple("Pair", "a b")
+LATE = datetime.datetime(2026, 1, 2, 3, 4, 5)
+
+VALUES = [
+    (Colour.RED, "red"), (LATE, "2026-01-02T03:04:05"), (LATE.replace(tzinfo=datetime.timezone.utc), "2026-01-02T03:04:05Z"),
+    (LATE.date(), "2026-01-02"), (datetime.timedelta(days=1, hours=2, seconds=3.5), "P1DT2H3.5S"), (collections.deque([1, 2]), [1, 2]),
+    ({3, 1, 2}, [1, 2, 3]), (Point(1, Uncopyable([Colour.RED])), {"x": 1, "tags": ["red"]}), (1 + 2j, "1+2j"),
+    (Model(id=1, value=LATE), {"id": 1, "value": "2026-01-02T03:04:05"}), (uuid.UUID(int=1), "0" * 8 + "-0000-0000-0000-000000000001"),
+    (decimal.Decimal("1.50"), "1.50"), ({LATE.date(): Colour.RED}, {"2026-01-02": "red"}), (re.compile("a.b"), "a.b"),
+]
+
+
+@pytest.mark.parametrize("value, seen", VALUES, ids=lambda value: type(value).__name__)
+def test_values_are_what_dspys_own_interpreter_has(interp, value, seen):
+    """As a variable, within others, and as a tool's result."""
+    interp.tools["f"] = lambda: {"r": [value]}
+    assert interp.execute("(v, [w['k'] for w in ws], f())", {"v": value, "ws": [{"k": value}]}) == [seen, [seen], {"r": [seen]}]
+    assert dspy.PythonInterpreter._serialize_value(object.__new__(dspy.PythonInterpreter), value) == repr(seen)
+
+
+def test_a_tools_namedtuple_keeps_its_names(interp):
+    """As a variable it is a list; both as in dspy."""
+    interp.tools["f"] = lambda: [Pair(1, Pair(2, Colour.RED))]
+    assert interp.execute("f(), v", {"v": Pair(1, 2)}) == [[{"a": 1, "b": {"a": 2, "b": "red"}}], [1, 2]]
+
+
+class Doc:
+    pass
+
+
+@pytest.mark.parametrize("value, words", [
+    (Doc(), r"{} is of type \S*Doc"), ([{"doc": Doc()}], r"{}\[0\]\['doc'\] is of type \S*Doc"), (Doc, "{} is the class Doc"),
+    (Point(1, threading.Lock()), "{}.tags is of type _thread.lock"), ({(1, 2): 3}, "{} has a key that is of type tuple"),
+    (Model(id=1, value=Doc()), "{}: Unable to serialize Model as JSON"), ([b"\xff"], r"{}\[0\] is bytes"),
+], ids=lambda value: type(value).__name__)
+def test_what_cannot_go_into_the_sandbox_is_refused_by_its_path(value, words):
+    """As a variable before anything is started, as a tool's result in the code; never as its repr."""
+    with DrosteInterpreter(tools={"f": lambda: value, "fine": lambda: [1]}) as interp:
+        with pytest.raises(CodeInterpreterError, match="^" + words.format("v")) as refused:
+            interp.execute("v", {"v": value})
+        assert type(refused.value) is CodeInterpreterError and "not started" in repr(interp._inner)
+        with pytest.raises(CodeExecutionError, match="^RuntimeError: CodeInterpreterError: " + words.format(r"what f\(\) returned")):
+            interp.execute("f()")
+        assert interp.execute("fine(), v", {"v": {"k": 1}}) == [[1], {"k": 1}]
+
+
+def test_a_value_within_itself_is_refused(interp):
+    """By its name."""
+    loop = []
+    loop.append(loop)
+    with pytest.raises(CodeInterpreterError, match="^v is nested too deeply"):
+        interp.execute("v", {"v": loop})
+    interp.tools["f"] = lambda: loop
+    with pytest.raises(CodeExecutionError, match=r"what f\(\) returned is nested too deeply"):
+        interp.execute("f()")
 
 
 def test_large_variables_are_sent_once(interp):
@@ -172,7 +347,7 @@ def test_tools_are_live_and_take_names_only(interp):
 
     interp.execute("1")
     interp.tools.update(add=wrapped, later=later)
-    assert interp.execute("add(1, 5), add(a=1), later('x')") == (6, 3, "x!")
+    assert interp.execute("add(1, 5), add(a=1), later('x')") == [6, 3, "x!"]
     assert seen == [{"a": 1, "b": 5}, {"a": 1, "b": 2}]
     assert interp.execute("'add' in globals()") is True
     interp.tools["add"] = lambda a: -a

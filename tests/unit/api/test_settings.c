@@ -44,6 +44,22 @@ static void assert_says(const struct error *err, const char *words)
         fail_msg("the error does not say '%s': %s", words, err->text);
 }
 
+/* A text can be asked for, by its name; keys and what is no text are not told. */
+static void texts_can_be_asked_for(void **state)
+{
+    struct settings *s = fresh();
+    assert_string_equal(settings_text(s, "env"), "local");
+    assert_null(settings_text(s, "python"));
+    assert_ok(settings_set(s, "python", "/opt/python", "test", err));
+    assert_ok(settings_set(s, "api-key", "sk-secret", "test", err));
+    assert_string_equal(settings_text(s, "python"), "/opt/python");
+    assert_null(settings_text(s, "api-key"));
+    assert_null(settings_text(s, "memory"));
+    assert_null(settings_text(s, "preload"));
+    assert_null(settings_text(s, "no such setting"));
+    settings_free(s);
+}
+
 /* The defaults are those that the table shows to people. */
 static void has_its_defaults(void **state)
 {
@@ -539,6 +555,7 @@ static void refuses_damaged_settings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(texts_can_be_asked_for, clear_environment),
         cmocka_unit_test_setup(has_its_defaults, clear_environment),
         cmocka_unit_test_setup(takes_sources_in_rising_order, clear_environment),
         cmocka_unit_test_setup(knows_what_was_given, clear_environment),
