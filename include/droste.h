@@ -179,6 +179,12 @@ DROSTE_API void droste_tool_answer(droste_tool_call *call, const char *json, siz
 /* The code gets an exception: `type` is the name of one of Python's ("ValueError"); any other one is a
  * ToolError whose message begins with it. */
 DROSTE_API void droste_tool_fail(droste_tool_call *call, const char *type, const char *message);
+/* The same two from any other thread than the loop's, which does it soon; the texts are copied. Not once droste_free
+ * has begun. ERROR_MEMORY leaves the call as it was. */
+DROSTE_API int droste_tool_post_answer(
+    droste *d, droste_tool_call *call, const char *json, size_t len, droste_error *err);
+DROSTE_API int droste_tool_post_failure(
+    droste *d, droste_tool_call *call, const char *type, const char *message, droste_error *err);
 /* True once nobody waits for the answer any more: the cell was stopped, the time was up. */
 DROSTE_API int droste_tool_is_cancelled(const droste_tool_call *call);
 /* Told of that when it happens; it may answer or fail the call. */

@@ -14,9 +14,9 @@ import contextvars
 import ctypes
 import itertools
 import os
+import queue
 import threading
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from . import _library
@@ -94,6 +94,19 @@ class Engine:
         with self._guard:
             if self.handle is not None:
                 quick.droste_wake(self.handle)      # a loop that watches the descriptor sees that, too
+
+    def post_answer(self, call: int, data: bytes) -> None:
+        """Of a tool's call; in the library, so that its thread need not come back to Python for it."""
+        error = _library.Error()
+        with self._guard:
+            if self.handle is not None:
+                check(quick.droste_tool_post_answer(self.handle, call, data, len(data), ctypes.byref(error)), error)
+
+    def post_failure(self, call: int, name: bytes, message: bytes) -> None:
+        error = _library.Error()
+        with self._guard:
+            if self.handle is not None:
+                check(quick.droste_tool_post_failure(self.handle, call, name, message, ctypes.byref(error)), error)
 
     def drain(self) -> None:
         while self._posts:
@@ -233,10 +246,42 @@ def helper() -> Helper:
         return _threads["helper"]
 
 
-def executor(name: str) -> ThreadPoolExecutor:
+class Workers:
+    """Threads for functions that may take their time: as many as are at work at once, up to a limit. A ThreadPoolExecutor
+    spends 20 µs on a future for each, for which nothing here waits; and at the end of the process it waits for them all."""
+
+    def __init__(self, name: str):
+        self._name = "droste-" + name
+        self._works: "queue.SimpleQueue[Callable[[], Any]]" = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._count = 0
+        self._free = 0      # threads that wait for work, less what waits for a thread
+
+    def submit(self, work: Callable[[], Any]) -> None:
+        """`work` tells of its own failures."""
+        with self._lock:
+            self._free -= 1
+            starts = self._free < 0 and self._count < THREADS
+            if starts:
+                self._count, self._free = self._count + 1, self._free + 1
+                name = "%s_%d" % (self._name, self._count)
+        self._works.put(work)
+        if starts:
+            threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            work = self._works.get()
+            work()
+            del work
+            with self._lock:
+                self._free += 1
+
+
+def workers(name: str) -> Workers:
     with _threads_lock:
         if name not in _threads:
-            _threads[name] = ThreadPoolExecutor(THREADS, thread_name_prefix="droste-" + name)
+            _threads[name] = Workers(name)
         return _threads[name]
 
 

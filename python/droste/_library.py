@@ -141,6 +141,8 @@ _QUICK = {
     "droste_custom_add": (c_int, [c_void_p, c_char_p, POINTER(CustomEnvironment), c_void_p, ERR]),
     "droste_tool_answer": (None, [c_void_p, c_char_p, c_size_t]),
     "droste_tool_fail": (None, [c_void_p, c_char_p, c_char_p]),
+    "droste_tool_post_answer": (c_int, [c_void_p, c_void_p, c_char_p, c_size_t, ERR]),
+    "droste_tool_post_failure": (c_int, [c_void_p, c_void_p, c_char_p, c_char_p, ERR]),
     "droste_tool_on_cancel": (None, [c_void_p, CancelFn, c_void_p]),
     "droste_session_tool_add": (c_int, [c_void_p, c_char_p, c_char_p, c_char_p, ToolFn, c_void_p, ERR]),
     "droste_session_tool_remove": (c_int, [c_void_p, c_char_p, ERR]),

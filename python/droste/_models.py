@@ -71,8 +71,7 @@ def ask(engine: "_engine.Engine", messages: Any, count: int, call: int) -> None:
     extra = {"model": None if named == str(number) else named} if wants_model(function) else {}
     context = (_engine.models.contexts.get(number) or contextvars.copy_context()).copy()
     if not _tools.is_async(function):
-        _engine.executor("models").submit(
-            _settle, engine, call, lambda: context.run(function, said, **extra))
+        _engine.workers("models").submit(lambda: _settle(engine, call, lambda: context.run(function, said, **extra)))
         return
     loop = engine.running_loop()
     if loop is not None:

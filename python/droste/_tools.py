@@ -150,8 +150,7 @@ class Bound:
         if self.owner:
             context.run(lambda: calling.set(calling.get() + (self.owner,)))
         if not self.tool.is_async:
-            _engine.executor("tools").submit(
-                self.settle, call, lambda: context.run(self.tool.call, arguments))
+            _engine.workers("tools").submit(lambda: self.settle(call, lambda: context.run(self.tool.call, arguments)))
             return
         loop = self.engine.running_loop()
         if loop is not None:
@@ -192,13 +191,17 @@ def finish(call: int, data: bytes) -> None:
     quick.droste_tool_answer(call, data, len(data))
 
 
-def fail(call: int, failure: BaseException) -> None:
-    """The code gets an exception of the same name."""
-    _running.pop(call, None)
+def _told(failure: BaseException) -> typing.Tuple[bytes, bytes]:
+    """An exception's name and message, of which the code gets one."""
     name, message = type(failure).__name__, str(failure)
     if isinstance(failure, KeyError) and len(failure.args) == 1 and isinstance(failure.args[0], str):
         message = failure.args[0]
-    quick.droste_tool_fail(call, name.encode("utf-8", "replace"), message.encode("utf-8", "replace"))
+    return name.encode("utf-8", "replace"), message.encode("utf-8", "replace")
+
+
+def fail(call: int, failure: BaseException) -> None:
+    _running.pop(call, None)
+    quick.droste_tool_fail(call, *_told(failure))
 
 
 @_library.CancelFn

@@ -163,6 +163,8 @@ void droste_free(droste *d)
 {
     if (!d)
         return;
+    if (d->loop)
+        loop_run_posts(d->loop); /* their calls are still there */
     api_drop_runs(d);
     while (d->sessions)
         droste_session_close(d->sessions);

@@ -1,4 +1,5 @@
 /* api/tool_api.c: the tools that a program adds, and those that the settings name. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/api.h"
@@ -24,6 +25,58 @@ void droste_tool_answer(droste_tool_call *call, const char *json, size_t len)
 void droste_tool_fail(droste_tool_call *call, const char *type, const char *message)
 {
     tool_call_fail(inner(call), type, message);
+}
+
+/* What another thread has to say of a call: JSON, or with `type` a failure and its message. */
+struct outcome {
+    struct post post; /* first: they are the same address */
+    droste_tool_call *call;
+    size_t len;
+    char *type;
+    char text[];
+};
+
+static void tell_outcome(struct post *post)
+{
+    struct outcome *o = (struct outcome *)(void *)post;
+    if (o->type)
+        droste_tool_fail(o->call, o->type, o->text);
+    else
+        droste_tool_answer(o->call, o->text, o->len);
+    free(o->type);
+    free(o);
+}
+
+static int post_outcome(droste *d, droste_tool_call *call, const char *type, const char *text,
+    size_t len, droste_error *err)
+{
+    struct error why = { 0 };
+    struct outcome *o = calloc(1, sizeof *o + len + 1);
+    char *kind = type ? strdup(type) : NULL;
+    if (!o || (type && !kind)) {
+        free(o);
+        free(kind);
+        return api_fail(err, &why, error_memory(&why));
+    }
+    o->post.run = tell_outcome;
+    o->call = call;
+    o->len = len;
+    o->type = kind;
+    memcpy(o->text, text, len);
+    loop_post(d->loop, &o->post);
+    return 0;
+}
+
+int droste_tool_post_answer(
+    droste *d, droste_tool_call *call, const char *json, size_t len, droste_error *err)
+{
+    return post_outcome(d, call, NULL, json, len, err);
+}
+
+int droste_tool_post_failure(
+    droste *d, droste_tool_call *call, const char *type, const char *message, droste_error *err)
+{
+    return post_outcome(d, call, type, message, strlen(message), err);
 }
 
 int droste_tool_is_cancelled(const droste_tool_call *call)

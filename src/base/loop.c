@@ -44,18 +44,34 @@ static void patience_is_over(void *arg)
     uv_stop(&loop->uv);
 }
 
-/* What does not keep the loop waiting when nothing else is left. */
-static int add_own_handles(struct loop *loop)
+static void posted(uv_async_t *poster)
 {
-    loop->waker = calloc(1, sizeof *loop->waker);
-    if (!loop->waker)
-        return UV_ENOMEM;
-    int rc = uv_async_init(&loop->uv, loop->waker, nudged);
+    struct loop *loop = (struct loop *)poster->loop;
+    loop->fired++;
+    loop_run_posts(loop);
+}
+
+/* One that does not keep the loop waiting when nothing else is left. */
+static int add_async(struct loop *loop, uv_async_cb fn, uv_async_t **out)
+{
+    uv_async_t *async = calloc(1, sizeof *async);
+    int rc = async ? uv_async_init(&loop->uv, async, fn) : UV_ENOMEM;
     if (rc < 0) {
-        free(loop->waker);
+        free(async);
         return rc;
     }
-    uv_unref((uv_handle_t *)loop->waker);
+    uv_unref((uv_handle_t *)async);
+    *out = async;
+    return 0;
+}
+
+static int add_own_handles(struct loop *loop)
+{
+    int rc = add_async(loop, nudged, &loop->waker);
+    if (rc == 0)
+        rc = add_async(loop, posted, &loop->poster);
+    if (rc < 0)
+        return rc;
     loop->patience = timer_new(loop, patience_is_over, loop);
     return loop->patience ? 0 : UV_ENOMEM;
 }
@@ -179,6 +195,30 @@ int loop_wait_soon(struct loop *loop, const bool *done, const bool *soon, int ms
 void loop_nudge(struct loop *loop)
 {
     uv_async_send(loop->waker);
+}
+
+void loop_post(struct loop *loop, struct post *post)
+{
+    post->next = atomic_load(&loop->posts);
+    while (!atomic_compare_exchange_weak(&loop->posts, &post->next, post))
+        ;
+    uv_async_send(loop->poster);
+}
+
+void loop_run_posts(struct loop *loop)
+{
+    struct post *last = atomic_exchange(&loop->posts, NULL), *first = NULL;
+    while (last) {
+        struct post *before = last->next;
+        last->next = first;
+        first = last;
+        last = before;
+    }
+    while (first) {
+        struct post *next = first->next;
+        first->run(first);
+        first = next;
+    }
 }
 
 int loop_backend(const struct loop *loop)

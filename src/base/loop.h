@@ -7,18 +7,26 @@
 #ifndef DROSTE_BASE_LOOP_H
 #define DROSTE_BASE_LOOP_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <uv.h>
 
 #include "base/error.h"
 
+/* Work for the loop's thread, embedded in what it is about; `run` may free it. */
+struct post {
+    struct post *next;
+    void (*run)(struct post *post);
+};
+
 struct loop {
     uv_loop_t uv;          /* first, so that a handle's loop is one of these */
     uint64_t fired;        /* watches, so far */
     unsigned far;          /* see loop_far */
     unsigned missed, pass; /* see look_around */
-    uv_async_t *waker;
+    uv_async_t *waker, *poster;
+    _Atomic(struct post *) posts; /* from other threads, the last one first */
     struct timer *patience; /* of loop_wait_soon */
     bool over;              /* it is to return */
     bool running;           /* see loop_is_running */
@@ -40,6 +48,9 @@ int loop_wait_soon(
     struct loop *loop, const bool *done, const bool *soon, int ms, struct error *err);
 /* Has loop_wait_soon and loop_turn return: from any thread. */
 void loop_nudge(struct loop *loop);
+/* Has the loop's thread run it soon, in the order in which they came; from any thread. loop_run_posts does it now. */
+void loop_post(struct loop *loop, struct post *post);
+void loop_run_posts(struct loop *loop);
 /* A descriptor that is readable when there is something to do, for a loop of somebody else's; the
  * caller watches it, and calls loop_settle before each wait for it. Timers are in `timer_fd`, a timerfd
  * of the caller's. */

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/loop.h"
 #include "base/text.h"
 #include "broker/internal.h"
 
@@ -25,6 +26,8 @@ struct tool_call {
     uint64_t start_ns;
     tool_cancel_fn *on_cancel;
     void *cancel_arg;
+    bool *answered;    /* while the tool's function is called */
+    struct loop *told; /* that something is under way elsewhere */
 };
 
 /* ---- the end ---- */
@@ -42,6 +45,20 @@ static char *failure_json(const char *type, const char *message)
     json_append_string(&out, buf_text(&text), text.len);
     buf_putc(&out, '}');
     return buf_steal(&out);
+}
+
+/* The item that waits for the call, which is over; NULL where none does. */
+static struct item *take_item(struct tool_call *call)
+{
+    struct item *item = call->item;
+    if (call->answered)
+        *call->answered = true;
+    if (call->told)
+        loop_far(call->told, false);
+    free(call);
+    if (item)
+        item->tool = NULL;
+    return item;
 }
 
 static void record_tool_end(struct item *item, const struct store_call_end *end)
@@ -88,13 +105,11 @@ static void fail_item(struct item *item, const char *type, const char *message, 
 
 void tool_call_answer(struct tool_call *call, const char *json, size_t len)
 {
-    struct item *item = call->item;
     struct error why = { 0 };
     double seconds = seconds_of(call);
-    free(call);
+    struct item *item = take_item(call);
     if (!item)
         return;
-    item->tool = NULL;
     if (json_check(json, len, &json_limits_large, &why) < 0) {
         error_wrap(&why, "the tool's answer is no JSON");
         fail_item(item, "RuntimeError", why.text, seconds);
@@ -111,12 +126,10 @@ void tool_call_answer(struct tool_call *call, const char *json, size_t len)
 
 void tool_call_fail(struct tool_call *call, const char *type, const char *message)
 {
-    struct item *item = call->item;
     double seconds = seconds_of(call);
-    free(call);
+    struct item *item = take_item(call);
     if (!item)
         return;
-    item->tool = NULL;
     fail_item(item, type && type[0] ? type : "RuntimeError", message ? message : "", seconds);
 }
 
@@ -140,11 +153,30 @@ void tool_cancel(struct item *item)
         .seconds = seconds_of(call) };
     record_tool_end(item, &end);
     call->item = NULL;
+    if (call->told)
+        loop_far(steal(&call->told), false);
     if (call->on_cancel)
         call->on_cancel(call->cancel_arg, call);
 }
 
 /* ---- the beginning ---- */
+
+/* Calls the tool's function. Where that does not answer at once, a thread, a task or a program does, which needs a processor:
+ * on a machine with two, a host and a guest that both look for answers would leave none for it. */
+static void call_function(struct tool_call *call, const struct tool *tool, const char *text,
+    size_t len, struct loop *loop)
+{
+    bool answered = false;
+    call->answered = &answered;
+    tool->fn(tool->arg, call, text, len);
+    if (answered)
+        return;
+    call->answered = NULL;
+    if (!loop || !call->item)
+        return;
+    call->told = loop;
+    loop_far(loop, true);
+}
 
 int tool_take(
     struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err)
@@ -208,7 +240,7 @@ static int begin(
     }
     *call = (struct tool_call){ .item = item, .start_ns = clock_ns() };
     item->tool = call;
-    tool->fn(tool->arg, call, text, len); /* it may answer at once: the call is gone then */
+    call_function(call, tool, text, len, item->ask->broker->options.loop);
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* Tools of an embedding program, as the code of a real guest meets them. */
 #include "../test.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <unistd.h>
 
@@ -16,6 +17,8 @@ static struct {
     droste_tool_call *held[HELD_MAX];
     char held_json[HELD_MAX][64];
     unsigned held_count;
+    pthread_t threads[HELD_MAX];
+    unsigned thread_count;
     char last[256];
 } f;
 
@@ -89,6 +92,27 @@ static void forget(void *arg, droste_tool_call *call, const char *json, size_t l
 static void lie(void *arg, droste_tool_call *call, const char *json, size_t len)
 {
     droste_tool_answer(call, "{oh", 3);
+}
+
+static void *answer_in_a_thread(void *arg)
+{
+    droste_error error = { 0 };
+    assert_fine(droste_tool_post_answer(f.d, arg, "[41, 1]", 7, &error));
+    return NULL;
+}
+
+static void *fail_in_a_thread(void *arg)
+{
+    droste_error error = { 0 };
+    assert_fine(droste_tool_post_failure(f.d, arg, "ValueError", "not today", &error));
+    return NULL;
+}
+
+/* Answered by a thread of their own. */
+static void elsewhere(void *arg, droste_tool_call *call, const char *json, size_t len)
+{
+    void *(*begin)(void *) = strstr(json, "no") ? fail_in_a_thread : answer_in_a_thread;
+    assert_int_equal(pthread_create(&f.threads[f.thread_count++], NULL, begin, call), 0);
 }
 
 static const char search_schema[] =
@@ -224,6 +248,30 @@ static void values_and_source_are_there_from_the_start(void **state)
     assert_non_null(strstr(droste_result_traceback(r), "File \"<tools mine.py>\", line 3"));
     assert_non_null(strstr(droste_result_traceback(r), "return 2 * n + base"));
     droste_result_free(r);
+}
+
+/* ---- answers from other threads ---- */
+
+/* The loop sleeps meanwhile, for it alone; a failure is raised as one. */
+static void other_threads_answer_calls(void **state)
+{
+    assert_fine(droste_tool_add(f.d, "elsewhere", NULL, NULL, elsewhere, NULL, &f.err));
+    open_session();
+    submits("SUBMIT(v=elsewhere('yes'))", "{\"v\": [41, 1]}");
+    submits(
+        "try: elsewhere('no')\nexcept ValueError as e: SUBMIT(m=str(e))", "{\"m\": \"not today\"}");
+    while (f.thread_count > 0)
+        pthread_join(f.threads[--f.thread_count], NULL);
+}
+
+/* What comes after a droste's last turn is freed with it. */
+static void an_answer_that_is_not_taken_is_freed(void **state)
+{
+    assert_fine(droste_set(f.d, "tool-timeout", "100ms", &f.err));
+    open_session();
+    submits("try: forget()\nexcept TimeoutError: SUBMIT(m=1)", "{\"m\": 1}");
+    assert_int_equal(f.held_count, 1);
+    answer_in_a_thread(f.held[0]);
 }
 
 /* ---- calls that nobody waits for ---- */
@@ -564,6 +612,8 @@ int main(void)
         T(several_calls_are_under_way_at_once),
         T(what_hides_a_tool_does_not_lose_it),
         T(values_and_source_are_there_from_the_start),
+        T(other_threads_answer_calls),
+        T(an_answer_that_is_not_taken_is_freed),
         T(a_call_whose_cell_is_over_is_cancelled),
         T(a_call_of_a_cell_at_its_deadline_is_cancelled),
         T(a_call_of_a_session_that_closes_is_cancelled),

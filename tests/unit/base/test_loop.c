@@ -3,6 +3,8 @@
 #include "../test.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -43,6 +45,65 @@ static void count(void *arg)
 {
     struct scene *scene = arg;
     scene->fired++;
+}
+
+/* ---- work from other threads ---- */
+
+struct numbered {
+    struct post post;
+    struct scene *scene;
+    int number;
+};
+
+enum { POSTS = 1000 };
+
+static int last_number;
+
+static void run_numbered(struct post *post)
+{
+    struct numbered *n = (struct numbered *)(void *)post;
+    assert_int_equal(n->number, last_number + 1);
+    last_number = n->number;
+    n->scene->done = n->number == POSTS;
+    free(n);
+}
+
+static void *post_all(void *arg)
+{
+    struct scene *scene = arg;
+    for (int i = 1; i <= POSTS; i++) {
+        struct numbered *n = calloc(1, sizeof *n);
+        *n = (struct numbered){ { NULL, run_numbered }, scene, i };
+        loop_post(scene->loop, &n->post);
+    }
+    return NULL;
+}
+
+/* Another thread's work wakes a loop that sleeps, and is done in its order. */
+static void posts_are_run_in_their_order(void **state)
+{
+    struct scene *scene = *state;
+    struct watch *watch = watch_new(scene->loop, scene->ends[0], NULL, NULL);
+    pthread_t thread;
+    watch_events(
+        watch, UV_READABLE); /* nothing comes there: without posts it would wait for ever */
+    last_number = 0;
+    assert_int_equal(pthread_create(&thread, NULL, post_all, scene), 0);
+    assert_ok(loop_run_until(scene->loop, &scene->done, err));
+    pthread_join(thread, NULL);
+    assert_int_equal(last_number, POSTS);
+    watch_free(watch);
+}
+
+/* Without a turn of the loop: what is left before it is closed. */
+static void posts_can_be_run_now(void **state)
+{
+    struct scene *scene = *state;
+    last_number = 0;
+    post_all(scene);
+    loop_run_posts(scene->loop);
+    assert_int_equal(last_number, POSTS);
+    assert_true(scene->done);
 }
 
 static void finish(void *arg)
@@ -371,6 +432,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         loop_test(nothing_left_is_an_error),
+        loop_test(posts_are_run_in_their_order),
+        loop_test(posts_can_be_run_now),
         loop_test(waiting_for_soon_finds_the_late_too),
         loop_test(what_is_far_is_not_in_vain),
         loop_test(what_is_far_is_slept_for),
