@@ -33,7 +33,7 @@ try:
 except ImportError:     # pragma: no cover
     Protocol = object  # type: ignore
 
-from . import _engine, _library
+from . import _engine, _library, _wire
 from ._library import lib, quick
 from ._values import to_json
 from .errors import ArgumentError, Cancelled, Error, TimedOut, check, named
@@ -275,6 +275,7 @@ class _Sandbox:
         self._locals: Dict[str, Any] = {}
         self._has_context = False
         self._environment: Optional[EnvironmentPort] = None
+        self.server: Optional[_wire.Server] = None      # at the environment's `broker_address`
         context = place.context.copy()
         threading.Thread(target=context.run, args=(self._work,), name="droste-environment", daemon=True).start()
 
@@ -359,6 +360,8 @@ class _Sandbox:
             except BaseException as e:
                 warnings.warn("the environment %r failed to clean up: %s: %s" % (self.place.name, type(e).__name__, e),
                               RuntimeWarning)
+            if self.server is not None:
+                self.server.close()
             self.finished.set()
 
     def _perform(self, operation: int, job: Callable[[], Tuple[Dict[str, Any], Optional[bytes], str, str]]) -> None:
@@ -446,8 +449,10 @@ class Place:
         _places[self.id] = self
 
     def make(self, sandbox: _Sandbox) -> EnvironmentPort:
+        broker, secret = Broker(sandbox), uuid.uuid4().hex
+        sandbox.server = _wire.Server(broker, secret)
         return _made(self.name, self.factory, dict(
-            self.kwargs, broker=Broker(sandbox), broker_address=("", 0), correlation_id=uuid.uuid4().hex))
+            self.kwargs, broker=broker, broker_address=sandbox.server.address, correlation_id=secret))
 
     def release(self) -> None:
         _places.pop(self.id, None)

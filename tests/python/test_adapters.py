@@ -2,6 +2,8 @@
 import json
 import socket
 import struct
+import subprocess
+import sys
 
 import pytest
 
@@ -102,6 +104,52 @@ def test_an_environment_of_ones_own_may_use_one():
         assert rlm.run("How long?", "abcd").answer == "done"
     finally:
         droste.registry.unregister("mine")
+
+
+CLIENT = """
+import json, socket, struct, sys
+host, port, secret = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+with socket.create_connection((host, port)) as connection:
+    data = json.dumps({"correlation_id": secret, "prompts": ["half?", "FINAL(no)"]}).encode()
+    connection.sendall(struct.pack(">I", len(data)) + data)
+    stream = connection.makefile("rb")
+    told = json.loads(stream.read(struct.unpack(">I", stream.read(4))[0]))
+print([r["chat_completion"]["response"] for r in told["results"]])
+"""
+
+
+class InAProcess:
+    """An environment whose code runs in a process of its own, which asks models at the address."""
+    seen = []
+
+    def __init__(self, *, broker, broker_address, correlation_id):
+        self.address, self.secret = broker_address, correlation_id
+        InAProcess.seen.append(broker_address)
+
+    def load_context(self, context_payload):
+        pass
+
+    def execute_code(self, code):
+        done = subprocess.run([sys.executable, "-c", CLIENT, self.address[0], str(self.address[1]), self.secret], capture_output=True, text=True)
+        return droste.ReplResult(stdout=done.stdout, stderr=done.stderr, final_answer=done.stdout.strip() or None)
+
+    def cleanup(self):
+        pass
+
+
+def test_an_environments_processes_ask_at_its_address():
+    """Under the run's budget; when the run is over nobody listens there any more."""
+    droste.registry.register("process", InAProcess)
+    InAProcess.seen.clear()
+    try:
+        rlm = droste.RLM(lambda messages: "```repl\nask()\n```", environment="process", sub_model=lambda messages: "re: " + messages[-1]["content"])
+        done = rlm.run("q")
+        assert done.answer == "['re: half?', 're: FINAL(no)']" and done.usage["calls"] == 3
+    finally:
+        droste.registry.unregister("process")
+    (address,) = InAProcess.seen
+    with pytest.raises(OSError):
+        socket.create_connection(address, timeout=5)
 
 
 # ---- the address

@@ -7,11 +7,15 @@ inserted: `droste.compat.activate()` lends the names, and pages.py says what is 
 import ast
 import os
 import sys
+import types
 
 import pytest
 
 import modal_fake
 import pages
+
+import droste
+import droste.compat
 
 MODES = ("script", "loop")
 #: what a block prints behind which the page does not say it
@@ -98,6 +102,45 @@ def test_a_block_does_what_it_says(block, mode, run):
     wanted = PRINTS.get(block.name) or pages.expected(block.code)
     assert [value(line) for line in done["out"].splitlines()] == [value(line) for line in wanted]
     assert done["looks"] == [look for _, look in LOOKS.get(block.name, ())]
+
+
+def test_the_piece_of_the_registry(monkeypatch):
+    """Page 004's last block is a piece of a function of navigator's, a `case` of a `match` (Python 3.10). Within such a function, registered,
+    and with the class of the block before it in the module that the page names, it makes the environment of a run."""
+    piece = next((block for block in BLOCKS if block.name == "004-python-8"), None)
+    if piece is None:
+        pytest.skip(pages.MISSING)
+    if sys.version_info < (3, 10):
+        pytest.skip("`match` is of Python 3.10")
+    monkeypatch.delenv("DROSTE_ENVIRONMENT", raising=False)
+    droste.compat.activate()
+    try:
+        custom = types.ModuleType("rlm.adapters.environments.custom")
+        exec(next(block.code for block in BLOCKS if block.name == "004-python-7"), custom.__dict__)
+        monkeypatch.setitem(sys.modules, custom.__name__, custom)
+        names = {}
+        around = "def build(environment, broker, broker_address, correlation_id, env_kwargs):\n    match environment:\n"
+        exec(around + "".join("        %s\n" % line for line in piece.code.splitlines()), names)
+        made = []
+
+        def factory(*, broker, broker_address, correlation_id, **env_kwargs):
+            made.append(names["build"]("custom", broker, broker_address, correlation_id, env_kwargs))
+            return made[-1]
+
+        droste.registry.register("custom", factory)
+        replies, shown = ["```repl\nprint(1)\n```", "FINAL(done)"], []
+
+        def model(messages):
+            shown.append(messages[-1]["content"])
+            return replies.pop(0)
+
+        done = droste.RLM(model, environment="custom", environment_kwargs={"custom_option": "mine"}).completion("text", root_prompt="q")
+    finally:
+        droste.registry.unregister("custom")
+        droste.compat.deactivate()
+    (adapter,) = made
+    assert done.answer == "done" and "output" in shown[1] and isinstance(adapter, custom.CustomEnvironmentAdapter)
+    assert (adapter._custom_option, adapter._context) == ("mine", "text") and adapter._broker_address[0] == "127.0.0.1"
 
 
 def value(text):
