@@ -487,7 +487,8 @@ typedef struct droste_request {
      * told now and was not told before, as JSON; all of them behind a summary), "call" and "called" (code
      * asks a model: the prompt; the answer, or why there is none, with `status` "ok" or an error's name),
      * "child" and "child_end" (a child run: its prompt; its answer as JSON, or why there is none, with a
-     * run's `status`). `seconds` and the three counts of an end are of that call or child alone. */
+     * run's `status`). The text of "result" is then a JSON object with the cell's submit, stdout, stderr,
+     * error and variables, as droste_result_json has them. `seconds` and the three counts of an end are of that call or child alone. */
     int all_events;
     /* The conversation whose next question this is, as droste_chat_ask; NULL: none. One question at a time, and the
      * conversation outlives it. */

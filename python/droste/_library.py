@@ -119,6 +119,8 @@ _WAITING = {
     "droste_custom_call": (c_int, [c_void_p, c_uint64, c_char_p, c_size_t, ERR]),
     "droste_custom_cancel": (None, [c_void_p, c_uint64]),
     "droste_custom_end": (None, [c_void_p, c_char_p]),
+    "droste_chat_open": (c_int, [c_void_p, POINTER(c_void_p), ERR]),
+    "droste_chat_close": (None, [c_void_p]),
 }
 _QUICK = {
     "droste_version": (c_char_p, []),

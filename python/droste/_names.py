@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from .errors import ArgumentError, UnsupportedError
 from . import _kwargs
+from ._rlm_types import RLMMetadata
+from ._trajectory import Wishes
 
 #: backend: the provider's word in a model's name, the settings of its key and its server
 BACKENDS: Dict[str, Tuple[str, str, str]] = {
@@ -15,8 +18,11 @@ BACKENDS: Dict[str, Tuple[str, str, str]] = {
     "gemini": ("gemini", "gemini-api-key", "gemini-base-url"),
     "azure_openai": ("azure", "azure-api-key", "azure-endpoint"),
     "openrouter": ("openrouter", "openrouter-api-key", "openrouter-base-url"),
+    "portkey": ("portkey", "portkey-api-key", "portkey-base-url"),
     "vllm": ("vllm", "vllm-api-key", "vllm-base-url"),
 }
+#: of backend_kwargs: parameters of sampling that stand beside the others there
+SAMPLING = ("temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "seed", "stop", "presence_penalty", "frequency_penalty")
 VERCEL = "https://ai-gateway.vercel.sh/v1"
 
 
@@ -31,6 +37,8 @@ class Names:
     data: Dict[str, Any] = dataclasses.field(default_factory=dict)
     source: Dict[str, str] = dataclasses.field(default_factory=dict)
     verbose: bool = False
+    #: rlm's own arguments that are about what a program is told
+    wishes: Wishes = dataclasses.field(default_factory=Wishes)
 
 
 def environment_name(wanted: Optional[str]) -> Optional[str]:
@@ -49,9 +57,11 @@ def function_of(lm: Any) -> Callable[..., str]:
     return ask
 
 
-def _take_model(backend: str, kwargs: Mapping[str, Any], settings: Dict[str, Any]) -> Any:
-    """The model's name; keys and servers go to the settings."""
+def _take_model(backend: str, kwargs: Mapping[str, Any], settings: Dict[str, Any], sampling: Dict[str, Any]) -> Any:
+    """The model's name; keys and servers go to the settings, parameters of sampling to those."""
     rest = dict(kwargs)
+    sampling.update({name: rest.pop(name) for name in SAMPLING if name in rest})
+    sampling.update(rest.pop("sampling_args", None) or {})
     name = rest.pop("model_name", None) or rest.pop("model", None)
     if callable(name):
         return name
@@ -68,18 +78,29 @@ def _take_model(backend: str, kwargs: Mapping[str, Any], settings: Dict[str, Any
         if rest.get(given) is not None:
             settings[setting] = rest[given]
         rest.pop(given, None)
-    _take_sampling(rest.pop("sampling_args", None), settings)
     if rest:
         raise ArgumentError("backend_kwargs has %s, which Droste does not know; it takes model_name, api_key, base_url, "
                             "timeout, max_retries and sampling_args" % ", ".join(sorted(rest)))
     return "%s/%s" % (word, name)
 
 
-def _take_sampling(sampling: Optional[Mapping[str, Any]], settings: Dict[str, Any]) -> None:
-    for name, value in (sampling or {}).items():
-        if name not in ("max_tokens", "max_completion_tokens"):
-            raise UnsupportedError("the sampling argument %r is not in this version; only max_tokens is" % name)
-        settings["max-tokens"] = value
+def shown(model: Any) -> str:
+    """A model as the program has named it: without the word of the backend."""
+    if not isinstance(model, str):
+        return getattr(model, "model_name", None) or getattr(model, "__name__", None) or type(model).__name__
+    word, slash, rest = model.partition("/")
+    return rest if slash and word in {b[0] for b in BACKENDS.values()} else model
+
+
+def _take_sampling(sampling: Mapping[str, Any], settings: Dict[str, Any], before: str = "") -> None:
+    """What a provider does not have, the library refuses by name."""
+    rest = {name: value for name, value in sampling.items() if value is not None}
+    most = rest.pop("max_tokens", None)
+    most = rest.pop("max_completion_tokens", most)
+    if most is not None or before:
+        settings[before + "max-tokens"] = most or 0
+    if rest or before:
+        settings[before + "sampling"] = ["%s=%s" % (name, json.dumps(value)) for name, value in rest.items()] or [""]
 
 
 def _take_tools(given: Mapping[str, Any], names: Names) -> None:
@@ -101,27 +122,27 @@ RLM_SETTINGS: Dict[str, Tuple[str, Callable[[Any], Any]]] = {
     "custom_system_prompt": ("instructions", str),
     "user_prologue": ("instructions", str),
 }
-#: those of no meaning here, and the one value that they may have
-RLM_FIXED = {"depth": (0,), "orchestrator": (True, False), "persistent": (False,), "logger": (None,),
-             "on_subcall_start": (None,), "on_subcall_complete": (None,), "on_iteration_start": (None,),
-             "on_iteration_complete": (None,)}
+#: those of no meaning here, and the values that they may have
+RLM_FIXED = {"depth": (0,), "orchestrator": (True, False)}
+#: those that a run's observer is asked for
+RLM_WISHES = ("logger", "persistent", "on_subcall_start", "on_subcall_complete", "on_iteration_start", "on_iteration_complete")
 
 
 def take_rlm(settings: Dict[str, Any]) -> Names:
     """Takes the names of rlm's RLM from the arguments, and leaves Droste's settings there."""
     names = Names()
+    described = _describe(settings)
     backend = settings.pop("backend", None)
     kwargs = settings.pop("backend_kwargs", None)
+    sampling: Dict[str, Any] = {}
     if backend is not None or kwargs is not None:
-        names.model = _take_model(backend or "openai", kwargs or {}, settings)
+        names.model = _take_model(backend or "openai", kwargs or {}, settings, sampling)
         if settings.get("max_tokens") is not None:      # of the whole run, in rlm
             settings["max_total_tokens"] = settings.pop("max_tokens")
-    others, other_kwargs = settings.pop("other_backends", None), settings.pop("other_backend_kwargs", None)
-    if others:
-        if len(others) != 1 or len(other_kwargs or ()) != 1:
-            raise ArgumentError("other_backends is a list of one backend, with one dict in other_backend_kwargs")
-        names.sub_model = _take_model(others[0], other_kwargs[0], settings)
-    _take_sampling(settings.pop("sampling_args", None), settings)
+    sampling.update(settings.pop("sampling_args", None) or {})
+    _take_others(settings, names, sampling)
+    _take_sampling(sampling, settings)
+    _take_wishes(settings, names, described)
     for word, (name, convert) in RLM_SETTINGS.items():
         value = settings.pop(word, None)
         if value is not None:
@@ -140,6 +161,43 @@ def take_rlm(settings: Dict[str, Any]) -> Names:
     names.verbose = bool(settings.pop("verbose", False))
     _take_environment(settings, names)
     return names
+
+
+def _take_others(settings: Dict[str, Any], names: Names, root: Mapping[str, Any]) -> None:
+    """Of what the code asks: a model of its own, parameters of its own. As in rlm, those of the root hold unless there is either."""
+    others, other_kwargs = settings.pop("other_backends", None), settings.pop("other_backend_kwargs", None)
+    own = settings.pop("sub_sampling_args", None)
+    sampling: Dict[str, Any] = dict(root)
+    if others:
+        if len(others) != 1 or len(other_kwargs or ()) != 1:
+            raise ArgumentError("other_backends is a list of one backend, with one dict in other_backend_kwargs")
+        sampling = {}
+        names.sub_model = _take_model(others[0], other_kwargs[0], settings, sampling)
+    if others or own is not None:
+        _take_sampling({**sampling, **(own or {})}, settings, "sub-")
+
+
+def _describe(settings: Mapping[str, Any]) -> RLMMetadata:
+    """How the program asks for its runs, without keys."""
+    kwargs, place = settings.get("backend_kwargs") or {}, settings.get("environment_kwargs") or {}
+
+    def public(given: Mapping[str, Any]) -> Dict[str, Any]:
+        return {name: value for name, value in given.items() if not ("api" in name.lower() and "key" in name.lower())}
+
+    return RLMMetadata(str(kwargs.get("model_name", "unknown")), settings.get("max_depth") or 1, settings.get("max_iterations") or 30,
+                       settings.get("backend") or "openai", public(kwargs), settings.get("environment") or "local", public(place),
+                       settings.get("other_backends"))
+
+
+def _take_wishes(settings: Dict[str, Any], names: Names, described: RLMMetadata) -> None:
+    given = {name: settings.pop(name) for name in RLM_WISHES if name in settings}
+    names.wishes = Wishes(**given, metadata=described)
+    if names.wishes.logger is not None and not callable(getattr(names.wishes.logger, "log", None)):
+        raise ArgumentError("logger is an object with log_metadata(metadata) and log(iteration), as RLMLogger is: %r" % (
+            names.wishes.logger,))
+    if names.wishes.persistent and (settings.get("environment") or "local") not in ("local", "docker"):
+        raise ArgumentError("persistent=True is not supported for the environment %r; there are local and docker" % (
+            settings.get("environment"),))
 
 
 def _take_compaction(settings: Dict[str, Any]) -> None:

@@ -18,7 +18,9 @@ from typing import (Any, AsyncIterator, Callable, Deque, Dict, Iterator, List, M
 from . import _closing, _engine, _library, _settings, _tools, progress as _progress
 from ._library import lib, quick
 from ._values import c_text, encode, memory_of, to_json
-from .errors import ArgumentError, Error, RunFailed, check, named
+from ._rlm_types import ModelUsageSummary, RLMChatCompletion, UsageSummary
+from ._trajectory import Observer
+from .errors import ArgumentError, Error, RunFailed, UnsupportedError, check, named
 from .result import _short, table
 
 Model = Union[None, str, Callable[..., Any]]
@@ -41,12 +43,17 @@ class Event:
     input_tokens: int = 0
     output_tokens: int = 0
     completion: Optional["Completion"] = None
+    run: int = 0        # these four are an observer's alone: whose event it is, which call
+    depth: int = 0
+    call: int = 0
+    model: Optional[str] = None
 
 
 class Completion:
     """What a run came to: `answer` is the value (any JSON), `response` the same as text."""
 
-    def __init__(self, told: Dict[str, Any], prompt: Any, root_model: str, steps: List[Event]):
+    def __init__(self, told: Dict[str, Any], prompt: Any, root_model: str, steps: List[Event],
+                 metadata: Optional[Dict[str, Any]] = None, names: Optional[Mapping[str, str]] = None):
         self.json = told
         self.prompt = prompt
         self.root_model = root_model
@@ -58,6 +65,9 @@ class Completion:
         self.run: Optional[str] = told["run"]
         self.iterations: int = told["iterations"]
         self.usage: Dict[str, Any] = told["usage"]
+        #: the trajectory, where the RLM has a logger
+        self.metadata = metadata
+        self._names = names or {}
 
     @property
     def ok(self) -> bool:
@@ -84,17 +94,17 @@ class Completion:
         return self.usage["seconds"]
 
     @property
-    def usage_summary(self) -> Dict[str, Any]:
+    def usage_summary(self) -> UsageSummary:
         """Usage by model, in the shape of rlm's own summary."""
-        return {"model_usage_summaries": {name: {
-            "total_calls": u["calls"], "total_input_tokens": u["input_tokens"],
-            "total_output_tokens": u["output_tokens"], "total_cost": u["cost"]}
-            for name, u in self.usage["models"].items()}, "total_cost": self.cost}
+        found = UsageSummary()
+        for name, u in self.usage["models"].items():    # a model may have several names
+            found.add(self._names.get(name, name), ModelUsageSummary(u["calls"], u["input_tokens"], u["output_tokens"], u["cost"]))
+        return found
 
-    @property
-    def metadata(self) -> Dict[str, Any]:
-        return {"run": self.run, "status": self.status, "iterations": self.iterations,
-                "isolation": self.json.get("isolation")}
+    def to_dict(self) -> Dict[str, Any]:
+        """As rlm's completions have it."""
+        return RLMChatCompletion(self.root_model, self.prompt, self.response, self.usage_summary, self.execution_time,
+                                 self.metadata, None if self.ok else str(self.error or self.status)).to_dict()
 
     def raise_for_status(self) -> "Completion":
         """Itself, or `RunFailed` where no answer was given."""
@@ -119,6 +129,15 @@ class Completion:
         return table(rows, "Droste, run %s" % (self.run or "without a record"))
 
 
+def _named(function: Any) -> str:
+    from ._names import shown
+    return shown(function)
+
+
+#: kinds of events that only an observer is told of
+OBSERVED = ("request", "call", "called", "child", "child_end")
+
+
 class _Run:
     """A run under way."""
 
@@ -136,6 +155,9 @@ class _Run:
         self.failure: Optional[BaseException] = None     # of a listener
         self.engine: Any = None
         self.place = rlm._place()
+        #: models as the program has them, by their names in the library
+        self.names = dict(rlm._wishes.names)
+        self.observer = Observer(rlm._wishes, self.names) if rlm._wishes.are_there() else None
         self.id = next(_engine.ids)
 
     def key(self) -> Tuple[Any, ...]:
@@ -153,6 +175,7 @@ class _Run:
             self.numbers.append(_engine.models.add(function))
             _engine.models.contexts[self.numbers[-1]] = context
             pairs.append((name, "callback:%d" % self.numbers[-1]))
+            self.names[pairs[-1][1]] = _named(function)
         engine.alive()
         try:
             if self.place is not None:
@@ -186,6 +209,8 @@ class _Run:
             request.resume = c_text(self.resume, "a run's name")
         request.settings = ctypes.cast(_settings.words(pairs), ctypes.POINTER(ctypes.c_char_p))
         request.event, request.done, request.arg = _on_event, _on_done, self.id
+        request.all_events = self.observer is not None
+        request.chat = self.rlm._conversation(engine) if self.rlm._wishes.persistent else None
         running = ctypes.c_void_p()
         _runs[self.id] = self
         database = dict(pairs).get("database")
@@ -209,6 +234,12 @@ class _Run:
             lib.droste_cancel(self.handle)
 
     def tell(self, event: Event) -> None:
+        if self.observer is not None:
+            self.observer.take(event)
+            if event.run or event.kind in OBSERVED:
+                return
+            if event.kind == "result":      # its text is the observer's
+                event = dataclasses.replace(event, text="")
         if event.kind in ("reply", "cell", "result", "output", "notice"):
             self.steps.append(dataclasses.replace(event, text=_short(event.text, 20000)))
         if self.listen is not None:
@@ -230,7 +261,11 @@ class _Run:
         address = quick.droste_result_json(result, ctypes.byref(length))
         told = json.loads(_library.text_at(address, length.value))
         quick.droste_result_free(result)
-        self.completion = Completion(told, self.context, self.rlm.model_name, self.steps)
+        wishes, metadata = self.rlm._wishes, None
+        if self.observer is not None:
+            answer = told["answer"]
+            metadata = self.observer.ended(None if answer is None else answer if isinstance(answer, str) else json.dumps(answer))
+        self.completion = Completion(told, self.context, wishes.models[0] or self.rlm.model_name, self.steps, metadata, self.names)
         self.release()
         if self.listen is not None and self.failure is None:
             used = told["usage"]
@@ -251,7 +286,8 @@ def _on_event(arg: int, event: Any) -> None:
     e = event.contents
     run.tell_safely(Event(e.kind.decode(), _library.text_at(e.text, e.len), e.turn, e.turns, e.stream,
                    e.status.decode() if e.status else None, e.seconds, e.pending, e.calls, e.input_tokens,
-                   e.output_tokens))
+                   e.output_tokens, None, e.run, e.depth, e.call,
+                   e.model.decode("utf-8", "replace") if e.model else None))
 
 
 @_library.DoneFn
@@ -285,6 +321,11 @@ class RLM:
                  progress: Optional[bool] = False, on_event: Optional[Callable[[Event], None]] = None,
                  **settings: Any):
         from . import _names
+        if hasattr(model, "complete") and hasattr(model, "model_name"):
+            from .compat import navigator
+            settings["tools"] = tools
+            model, asked, tools = navigator.arguments(model, settings)
+            sub_model = sub_model if sub_model is not None else asked
         seeds = _names.take_rlm(settings)
         model = model if model is not None else seeds.model
         sub_model = sub_model if sub_model is not None else seeds.sub_model
@@ -302,6 +343,12 @@ class RLM:
         self._tool_source = {name: code.encode() for name, code in {**seeds.source, **(tool_source or {})}.items()}
         self._tool_threads = tool_threads
         self._progress = seeds.verbose or progress
+        self._wishes = seeds.wishes
+        self._wishes.know(model if model is not None else self.model_name, sub_model, _names.shown)
+        self._held: Any = None          # of a conversation: its engine,
+        self._chat: Any = None          # and itself
+        if self._wishes.logger is not None:
+            self._wishes.logger.log_metadata(self._wishes.metadata)
         self._on_event = on_event
 
     # -- runs
@@ -314,6 +361,8 @@ class RLM:
 
     async def arun(self, question: str, context: Any = None) -> Completion:
         """The same for `await`; cancelling the task cancels the run."""
+        if self._wishes.persistent:
+            return await asyncio.get_running_loop().run_in_executor(None, self.run, question, context)
         return await self._run_there(self._new(question, context))
 
     def resume(self, run: str) -> Completion:
@@ -325,7 +374,7 @@ class RLM:
         cancels it."""
         events: Deque[Event] = collections.deque()
         run = self._new(question, context, listen=events.append)
-        engine = _engine.take(run.key())
+        engine = self._take_engine(run)
         try:
             with engine.lock:
                 run.begin(engine)
@@ -339,6 +388,8 @@ class RLM:
 
     async def astream(self, question: str, context: Any = None) -> AsyncIterator[Event]:
         """`stream`, within asyncio."""
+        if self._wishes.persistent:
+            raise UnsupportedError("RLM(persistent=True) has no astream: use arun, or stream in a thread")
         events: "asyncio.Queue[Event]" = asyncio.Queue()
         run = self._new(question, context, listen=events.put_nowait)
         engine = self._begin_there(run)
@@ -361,7 +412,15 @@ class RLM:
         return await self.arun(*_question(prompt, root_prompt))
 
     def close(self) -> None:
-        """There is nothing to be closed; a run cleans up after itself."""
+        """Ends the session that persistent=True keeps; else a run cleans up after itself."""
+        engine, self._held = self._held, None
+        chat, self._chat = self._chat, None
+        if engine is None:
+            return
+        with engine.lock:
+            if chat is not None and engine.handle is not None:
+                lib.droste_chat_close(chat)
+        _engine.give(engine)
 
     def __enter__(self) -> "RLM":
         return self
@@ -386,6 +445,23 @@ class RLM:
 
         return _Run(self, question, context, resume, tell if listeners else None)
 
+    def _take_engine(self, run: _Run) -> "_engine.Engine":
+        """A conversation has one of its own, as its session lives there."""
+        if self._held is not None:
+            return self._held
+        engine = _engine.take(run.key())
+        if self._wishes.persistent:
+            self._held = engine
+        return engine
+
+    def _conversation(self, engine: "_engine.Engine") -> int:
+        """The one that this RLM's questions are part of."""
+        if self._chat is None:
+            chat = ctypes.c_void_p()
+            check(lib.droste_chat_open(engine.handle, ctypes.byref(chat), engine.err), engine.error)
+            self._chat = chat.value
+        return self._chat
+
     @staticmethod
     def _turn(engine: "_engine.Engine", run: _Run) -> None:
         with engine.lock:
@@ -405,12 +481,13 @@ class RLM:
                 lib.droste_turn(engine.handle, _engine.SLICE_MS, engine.err)
                 engine.drain()
         run.release()
-        _engine.give(engine)
+        if engine is not self._held:
+            _engine.give(engine)
         if run.place is not None:
             run.place.wait()
 
     def _run_here(self, run: _Run) -> Completion:
-        engine = _engine.take(run.key())
+        engine = self._take_engine(run)
         try:
             with engine.lock:
                 run.begin(engine)

@@ -213,6 +213,9 @@ void chat_advance(droste_chat *c, droste_running *r, const char *id);
 int chat_before(droste *d, const char *run, const struct settings *s, droste_chat **out,
     struct link *link, struct error *err);
 
+/* result.c: what an event tells of a cell, as JSON: submit, stdout, stderr, error and variables. */
+void result_put_told(struct buf *out, const struct cell_result *c);
+
 /* As droste_put_aside, which says why. */
 void api_put_aside(droste_running *r, const struct error *why);
 /* The end of all runs, of which nobody is told. */

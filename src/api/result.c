@@ -60,6 +60,19 @@ static void put_cell_error(struct buf *out, const struct cell_result *c)
         put_error(out, NULL, NULL, NULL);
 }
 
+void result_put_told(struct buf *out, const struct cell_result *c)
+{
+    size_t len = 0;
+    const char *submit = c->submit ? submission_json(c->submit, &len) : NULL;
+    buf_puts(out, "{\"submit\":");
+    buf_append(out, submit ? submit : "null", submit ? len : strlen("null"));
+    put_string(out, "stdout", buf_text(&c->out));
+    put_string(out, "stderr", buf_text(&c->err));
+    put_cell_error(out, c);
+    put_json(out, "variables", c->variables ? json_text(c->variables, NULL) : "[]");
+    buf_putc(out, '}');
+}
+
 static void put_limit(struct buf *out, const char *name, double value, const char *by)
 {
     bool first = out->data[out->len - 1] == '{';

@@ -54,6 +54,12 @@ static void pass_event(void *arg, const struct rlm_event *e)
         .call = e->call,
         .model = e->model,
     };
+    cleanup_buf struct buf cell = { 0 };
+    if (e->cell && r->all_events) {
+        result_put_told(&cell, e->cell);
+        event.text = buf_text(&cell);
+        event.len = cell.len;
+    }
     if (e->used) {
         event.status = e->status;
         event.seconds = e->seconds;

@@ -6,9 +6,13 @@ import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "python"))
+sys.path.append(os.path.join(ROOT, "tests", "e2e"))
 os.environ["DROSTE_DATABASE"] = "none"
 for name in ("DROSTE_MODEL", "DROSTE_ENVIRONMENT", "DROSTE_CONFIG"):
     os.environ.pop(name, None)
+
+
+from model_servers import serve, servers  # noqa: E402, F401: fixtures
 
 
 @pytest.fixture(autouse=True, scope="session")

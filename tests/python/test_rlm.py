@@ -39,7 +39,7 @@ def test_a_run_answers():
     assert "triple" in root.seen[0][0]["content"] and "5 four" in root.seen[1][-1]["content"] + root.seen[1][-2]["content"]
     assert '"n": 16' in done.response and done.raise_for_status() is done
     assert [step.kind for step in done.steps] == ["reply", "cell", "output", "result", "reply", "cell", "result"]
-    assert done.cost is None and done.metadata["isolation"] and done.metadata["status"] == "answered" and str(done) == done.response
+    assert done.cost is None and done.json["isolation"] and done.metadata is None and str(done) == done.response
     page = done._repr_html_()
     assert "How long" not in page and "triple(len(context))" in page
 
@@ -278,7 +278,7 @@ def test_completion_takes_a_prompt_and_a_root_prompt():
     done = RLM(model).completion("abcdef", root_prompt="How long is it?")
     assert done.answer == 6 and done.response == "6" and done.root_model == "model"
     assert "How long is it?" in "".join(m["content"] for m in model.seen[0])
-    assert set(done.usage_summary["model_usage_summaries"]) and done.execution_time > 0
+    assert done.usage_summary.model_usage_summaries["model"].total_calls == 1 and done.execution_time > 0
 
 
 def test_what_a_run_cost_is_told():
@@ -288,7 +288,7 @@ def test_what_a_run_cost_is_told():
         "models": {"m": {"calls": 2, "input_tokens": 3, "output_tokens": 4, "cost": 0.25}}}}
     done = droste.Completion(told, "p", "m", [])
     assert (done.cost, done.execution_time, done.response, str(done)) == (0.25, 1.5, "[1]", "[1]") and "$0.2500" in done._repr_html_()
-    assert done.usage_summary == {"total_cost": 0.25, "model_usage_summaries": {
+    assert done.usage_summary.to_dict() == {"total_cost": 0.25, "model_usage_summaries": {
         "m": {"total_calls": 2, "total_input_tokens": 3, "total_output_tokens": 4, "total_cost": 0.25}}}
 
 
@@ -300,15 +300,16 @@ def test_rlms_arguments_are_settings():
     assert dict(rlm._pairs) == {
         "model": "anthropic/claude-x", "sub-model": "openai/small", "anthropic-api-key": "k", "max-tokens": "5",
         "max-recursion-depth": "0", "max-iterations": "7", "max-cost": "1.5", "timeout": "60", "max-total-tokens": "1000",
-        "max-errors": "3", "compaction": "0.85", "max-children": "2", "sub-tools": "no"}
+        "max-errors": "3", "compaction": "0.85", "max-children": "2", "sub-tools": "no",
+        "sub-sampling": "", "sub-max-tokens": "0"}
     assert list(rlm._tools) == ["f"] and rlm._tool_data == {"d": b"[1]"}
 
 
 @pytest.mark.parametrize("arguments, words", [
-    ({"backend": "portkey", "backend_kwargs": {"model_name": "m"}}, "portkey"),
+    ({"backend": "bedrock", "backend_kwargs": {"model_name": "m"}}, "bedrock"),
     ({"backend": "openai", "backend_kwargs": {}}, "model_name"),
     ({"backend_kwargs": {"model_name": "m", "odd": 1}}, "odd"),
-    ({"persistent": True}, "persistent"),
+    ({"persistent": True, "environment": "modal"}, "persistent"),
     ({"logger": object()}, "logger"),
     ({"environment": "local", "environment_kwargs": {"odd": 1}}, "odd"),
     ({"nonsense": 1}, "nonsense"),

@@ -53,6 +53,15 @@ class UsageSummary:
     """What all calls used, by model."""
     model_usage_summaries: Dict[str, ModelUsageSummary] = dataclasses.field(default_factory=dict)
 
+    def add(self, model: str, used: ModelUsageSummary) -> None:
+        """More that a model used."""
+        known = self.model_usage_summaries.setdefault(model, ModelUsageSummary())
+        known.total_calls += used.total_calls
+        known.total_input_tokens += used.total_input_tokens
+        known.total_output_tokens += used.total_output_tokens
+        if used.total_cost is not None:
+            known.total_cost = (known.total_cost or 0) + used.total_cost
+
     def _sum(self, name: str) -> Any:
         return sum(getattr(one, name) or 0 for one in self.model_usage_summaries.values())
 
