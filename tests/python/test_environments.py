@@ -104,7 +104,7 @@ def test_code_is_executed_there_on_every_way(here, run):
     (made,) = here.made
     assert (done.answer, done.status, done.iterations, done.usage["calls"]) == (4, "answered", 2, 3)
     assert made.clean and len(made.threads) == 1 and threading.get_ident() not in made.threads
-    assert "4 sub {'custom_option': 1}" in model.seen[1][-1] and done.metadata["isolation"] == "custom"
+    assert "4 sub {'custom_option': 1}" in model.seen[1][-1] and done.json["isolation"] == "custom"
 
 
 def test_the_model_is_told_of_what_is_there(here):
