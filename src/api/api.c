@@ -280,12 +280,17 @@ int api_context_kind(const struct settings *s, enum value_kind *kind, struct err
 
 int api_store(droste *d, struct store **out, struct error *err)
 {
-    const char *path = d->settings.database ? d->settings.database : "";
+    return api_store_at(d, d->settings.database, out, err);
+}
+
+int api_store_at(droste *d, const char *wanted, struct store **out, struct error *err)
+{
+    const char *path = wanted ? wanted : "";
     *out = NULL;
     if (strcmp(path, "none") == 0)
         return 0;
     if (d->store && strcmp(path, d->store_path) != 0) {
-        if (d->run_count > 0)
+        if (d->run_count > 0 || d->store_users > 0)
             return error_set(
                 err, ERROR_ARGUMENT, "the record cannot be another one while runs are under way");
         store_close(d->store);

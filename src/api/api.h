@@ -30,6 +30,7 @@ struct droste {
     struct list contexts; /* that were added, PATH or NAME=PATH each */
     struct store *store;  /* the record, once it was needed; its path as the setting had it */
     char *store_path;
+    size_t store_users; /* sessions whose child runs are recorded there */
     struct droste_session *sessions; /* all that are open */
     struct ended_list answered;      /* whose operations have ended, and who want to be told */
     bool started;                    /* it has opened a session or begun a run before */
@@ -92,6 +93,8 @@ int api_context_kind(const struct settings *s, enum value_kind *kind, struct err
 /* The record that the settings name; *out is NULL where they say "none". It stays open: the last
  * close of a database costs more than a run. */
 int api_store(droste *d, struct store **out, struct error *err);
+/* The one at this path (NULL: the default), for a session's child runs: it stays until `d->store_users` is 0 again. */
+int api_store_at(droste *d, const char *path, struct store **out, struct error *err);
 /* What the settings come to for a session. What the options point to is theirs and the parts'. */
 struct session_parts {
     struct list shown, allowed;
@@ -115,6 +118,10 @@ int api_stage(droste *d, const struct settings *s, struct workspace **workspace,
     struct session_options *options, struct error *err);
 /* What a volume that is made may hold, as they say. */
 struct volume_limits api_volume_limits(const struct settings *s);
+/* What they say of a run, but for its models, its session and its time. */
+struct rlm_options api_run_options(const struct settings *s);
+/* And what the models of runs are told beside the rest. */
+int api_instructions(const struct settings *s, struct buf *out, struct error *err);
 /* A text, or that of the file that is named after an '@'; `what` is for the error. */
 int api_text(const char *value, const char *what, struct buf *out, struct error *err);
 /* Seconds that a guest's call may wait for its answer; 0: no limit. */

@@ -250,14 +250,16 @@ int api_models(droste *d, const struct settings *s, bool need, struct models *m,
 {
     const char *names[BUDGET_DEPTH_MAX + 2] = { 0 };
     *m = (struct models){ 0 };
-    if (!s->model && !need)
-        return 0;
-    if (!s->model)
+    if (!s->model && need)
         return error_set(err, ERROR_CONFIG,
             "no model is configured: give one with --model PROVIDER/MODEL, DROSTE_MODEL, or `model "
             "= "
             "…` in config.ini; `droste doctor` says what each provider needs");
     int rc = name_models(s, names, err);
+    if (rc == 0 && !names[1])
+        return 0;
+    if (!names[0])
+        names[0] = names[1]; /* of a session, which has no turns of its own */
     if (rc == 0)
         rc = open_models(d, s, names, m, err);
     if (rc < 0)

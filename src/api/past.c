@@ -24,6 +24,11 @@ static int take_past(void *arg, const struct store_run *run, struct error *err)
     if (b->parent)
         return error_set(err, ERROR_ARGUMENT, "run '%.64s' is part of run '%.64s': resume that one",
             b->id, b->parent);
+    if (b->depth > 0)
+        return error_set(err, ERROR_UNSUPPORTED,
+            "run '%.64s' was started by the code of a session (rlm_query), which is gone: it "
+            "cannot be resumed",
+            b->id);
     if (!b->settings.hash)
         return error_set(err, ERROR_UNSUPPORTED,
             "run '%.64s' was recorded by a Droste (%.20s) that did not keep its settings: it "

@@ -258,34 +258,21 @@ static int load_contexts(droste_running *r, const droste_request *q, struct erro
     return rc < 0 ? rc : check_input(&r->contexts, err);
 }
 
-static int fill_options(droste_running *r, struct rlm_options *o, struct error *err)
+struct rlm_options api_run_options(const struct settings *s)
 {
-    droste *d = r->d;
-    const struct settings *s = &r->settings;
-    int rc = s->instructions ? api_text(s->instructions, "instructions", &r->instructions, err) : 0;
-    if (rc == 0 && !text_is_utf8(buf_text(&r->instructions), r->instructions.len, NULL))
-        rc = error_set(err, ERROR_ARGUMENT, "the instructions are not UTF-8");
-    *o = (struct rlm_options){
-        .models = r->models.at,
-        .model_count = array_length(r->models.at),
+    return (struct rlm_options){
         .limits = {
             .calls = s->max_llm_calls,
             .tool_calls = s->max_tool_calls,
             .input_tokens = s->max_input_tokens,
             .output_tokens = s->max_output_tokens,
             .total_tokens = s->max_total_tokens,
-            .seconds = s->timeout,
             .cost = s->max_cost,
             .depth = (unsigned)s->max_recursion_depth,
             .children = (unsigned)s->max_children,
         },
-        .part_of = d->part_of,
         .sub_tools = s->sub_tools,
         .tool_timeout = s->tool_timeout,
-        .after = r->link_to.after,
-        .previous = r->link_to.previous,
-        .again = r->link_to.again,
-        .keep = r->kept,
         .call_timeout = s->call_timeout,
         .answer_timeout = api_broker_timeout(s),
         .max_tokens = s->max_tokens,
@@ -295,14 +282,38 @@ static int fill_options(droste_running *r, struct rlm_options *o, struct error *
         .compaction = s->compaction,
         .window = s->model_window,
         .max_output_chars = (size_t)s->max_output_chars,
-        .store = r->store,
-        .resume = r->resume[0] ? r->resume : NULL,
-        .instructions = buf_text(&r->instructions),
         .max_errors = (unsigned)s->max_errors,
-        .event = r->event ? pass_event : NULL,
-        .all_events = r->all_events,
-        .arg = r,
     };
+}
+
+int api_instructions(const struct settings *s, struct buf *out, struct error *err)
+{
+    int rc = s->instructions ? api_text(s->instructions, "instructions", out, err) : 0;
+    if (rc == 0 && !text_is_utf8(buf_text(out), out->len, NULL))
+        rc = error_set(err, ERROR_ARGUMENT, "the instructions are not UTF-8");
+    return rc;
+}
+
+static int fill_options(droste_running *r, struct rlm_options *o, struct error *err)
+{
+    droste *d = r->d;
+    const struct settings *s = &r->settings;
+    int rc = api_instructions(s, &r->instructions, err);
+    *o = api_run_options(s);
+    o->models = r->models.at;
+    o->model_count = array_length(r->models.at);
+    o->limits.seconds = s->timeout;
+    o->part_of = d->part_of;
+    o->after = r->link_to.after;
+    o->previous = r->link_to.previous;
+    o->again = r->link_to.again;
+    o->keep = r->kept;
+    o->store = r->store;
+    o->resume = r->resume[0] ? r->resume : NULL;
+    o->instructions = buf_text(&r->instructions);
+    o->event = r->event ? pass_event : NULL;
+    o->all_events = r->all_events;
+    o->arg = r;
     if (rc == 0)
         rc = api_environment(d, s, &o->env, err);
     if (rc == 0)

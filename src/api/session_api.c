@@ -42,20 +42,56 @@ static void guest_output(void *arg, struct session *inner, int stream, const cha
 
 static const struct session_events events = { guest_call, guest_call_dropped, guest_output };
 
+/* ---- child runs ---- */
+
+/* The record is opened when there is something to be recorded: most sessions start no run. */
+static int open_record(droste_session *s, struct error *err)
+{
+    struct store *store = NULL;
+    int rc = s->recorded ? 0 : api_store_at(s->d, s->settings.database, &store, err);
+    if (rc < 0 || !store)
+        return rc;
+    s->recorded = true;
+    s->d->store_users++;
+    rlm_record_in(s->place, store);
+    return 0;
+}
+
+static int start_child(void *arg, const struct broker_child *child, broker_child_fn *done,
+    void *done_arg, struct child **out, struct error *err)
+{
+    droste_session *s = arg;
+    int rc = open_record(s, err);
+    return rc < 0 ? rc : rlm_children()->start(s->place, child, done, done_arg, out, err);
+}
+
+static void cancel_child(struct child *child, const struct error *why)
+{
+    rlm_children()->cancel(child, why);
+}
+
+static const struct broker_children children = { .start = start_child, .cancel = cancel_child };
+
+static int open_place(droste_session *s, struct environment *env, struct error *err)
+{
+    struct rlm_options o = api_run_options(&s->settings);
+    int rc = s->plain ? 0 : api_instructions(&s->settings, &s->instructions, err);
+    o.models = s->models.at;
+    o.model_count = array_length(s->models.at);
+    o.env = env;
+    o.env_name = s->d->env_name;
+    o.tools = s->tools;
+    o.session = s->options;
+    o.session.timeout = 0; /* they end with this session */
+    o.instructions = buf_text(&s->instructions);
+    return rc < 0 ? rc : rlm_open_place(s->d->loop, &o, &s->place, err);
+}
+
 static int set_up(droste_session *s, struct error *err)
 {
     droste *d = s->d;
     struct environment *env;
     cleanup_buf struct buf facts = { 0 };
-    struct budget_limits limits = {
-        .calls = s->settings.max_llm_calls,
-        .tool_calls = s->settings.max_tool_calls,
-        .input_tokens = s->settings.max_input_tokens,
-        .output_tokens = s->settings.max_output_tokens,
-        .total_tokens = s->settings.max_total_tokens,
-        .cost = s->settings.max_cost,
-    };
-    budget_init(&s->budget, &limits);
     struct session_options *options = &s->options;
     struct workspace *workspace = steal(&s->parts.workspace);
     int rc = api_session_options(d, &s->settings, &s->parts, options, err);
@@ -79,12 +115,16 @@ static int set_up(droste_session *s, struct error *err)
         rc = api_environment(d, &s->settings, &env, err);
     if (rc == 0)
         rc = api_models(d, &s->settings, false, &s->models, err);
+    if (rc == 0)
+        rc = open_place(s, env, err);
     if (rc < 0)
         return rc;
     struct broker_options broker = { .lm = s->models.at[1],
+        .children = s->plain || s->settings.max_recursion_depth == 0 ? NULL : &children,
+        .children_arg = s,
         .tools = s->tools,
         .tool_timeout = s->settings.tool_timeout,
-        .budget = &s->budget,
+        .budget = rlm_budget(s->place),
         .call_timeout = s->settings.call_timeout,
         .loop = d->loop,
         .answer_timeout = api_broker_timeout(&s->settings),
@@ -184,11 +224,13 @@ void droste_session_close(droste_session *s)
     session_close(s->session);
     if (s->d->env)
         environment_settle(s->d->env); /* what is far away costs money as long as it is there */
+    rlm_close(s->place);
+    s->d->store_users -= s->recorded;
     prepare_free(&s->prepare);
     tools_free(s->tools);
     session_parts_free(&s->parts);
     api_models_close(&s->models);
-    budget_free(&s->budget);
+    buf_free(&s->instructions);
     cell_result_free(&s->result);
     context_free(s->context);
     settings_free(&s->settings);

@@ -27,7 +27,9 @@ struct droste_session {
     struct session_options options;
     struct prepare prepare;
     struct broker *broker;
-    struct budget budget;
+    struct rlm_run *place; /* has the budget, and the child runs that its code starts */
+    struct buf instructions;
+    bool recorded; /* child runs are: the droste's record is in use */
     droste_output_fn *output;
     void *output_arg;
     char *notice; /* about the last load, or NULL */

@@ -30,7 +30,7 @@ void run_diverged(void *arg, const struct error *why)
 void run_unrecorded(struct rlm_run *r, const struct error *why)
 {
     struct rlm_run *root = r->tree->root;
-    if (root->diverged.code)
+    if (root->diverged.code || root->is_place) /* of a session: only the child ends, and its code is told */
         return;
     root->diverged = *why;
     if (!root->finished)

@@ -8,6 +8,7 @@
 #ifndef DROSTE_RLM_RLM_H
 #define DROSTE_RLM_RLM_H
 
+#include "broker/broker.h"
 #include "broker/budget.h"
 #include "broker/tools.h"
 #include "lm/lm.h"
@@ -133,6 +134,16 @@ typedef void rlm_done_fn(void *arg, const struct rlm_result *result);
  * but for `question`, `instructions`, `resume`, `settings` and `session.setup`. */
 int rlm_start(struct loop *loop, const struct rlm_options *options, rlm_done_fn *done, void *arg,
     struct rlm_run **out, struct error *err);
+/* The place of a session that is no run (an interpreter, `droste exec`): at depth 0, it has child runs only, under one
+ * budget with what else its code asks. Nothing is started; of the options, what is about a question is not looked at.
+ * rlm_close ends the children. */
+int rlm_open_place(struct loop *loop, const struct rlm_options *options, struct rlm_run **out,
+    struct error *err);
+struct budget *rlm_budget(struct rlm_run *place);
+/* Where the runs that begin from now on are recorded. */
+void rlm_record_in(struct rlm_run *place, struct store *store);
+/* For a broker, with the place as `children_arg`. */
+const struct broker_children *rlm_children(void);
 /* Stops: what is under way is cancelled, the record is closed, `done` follows at once. */
 void rlm_cancel(struct rlm_run *run);
 /* The same, but in the record the run is `interrupted`, and its steps are what they would be had the

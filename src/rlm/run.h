@@ -54,6 +54,7 @@ struct message {
 
 struct rlm_run {
     struct tree *tree;
+    bool is_place;          /* a session's, which has child runs and is none */
     struct run_place place; /* its texts are the run's */
     char *question, *model;
     struct lm *lm; /* writes the code */

@@ -102,6 +102,7 @@ static int keep_contexts(
 int run_record_begin(struct rlm_run *r, struct error *err)
 {
     const struct rlm_run *parent = r->place.parent;
+    const char *above = parent && parent->result.run[0] ? parent->result.run : NULL;
     struct store *store = r->tree->o.store;
     cleanup_buf struct buf kept = { 0 }, context = { 0 };
     int rc = store ? keep_contexts(r, &context, &kept, err) : 0;
@@ -109,7 +110,7 @@ int run_record_begin(struct rlm_run *r, struct error *err)
         return rc;
     cleanup_free char *limits = limits_json(r);
     struct store_run_begin begin = {
-        .parent = parent ? parent->result.run : NULL,
+        .parent = above,
         .parent_cell = r->place.parent_cell,
         .previous = parent ? NULL : r->tree->o.previous,
         .depth = r->place.depth,

@@ -70,6 +70,36 @@ int rlm_start(struct loop *loop, const struct rlm_options *options, rlm_done_fn 
     return rc;
 }
 
+int rlm_open_place(struct loop *loop, const struct rlm_options *options, struct rlm_run **out,
+    struct error *err)
+{
+    struct tree *tree = open_tree(loop, options);
+    struct rlm_run *r = tree ? calloc(1, sizeof *r) : NULL;
+    if (!r) {
+        close_tree(tree);
+        return error_memory(err);
+    }
+    *r = (struct rlm_run){ .tree = tree, .is_place = true };
+    tree->root = r;
+    *out = r;
+    return 0;
+}
+
+struct budget *rlm_budget(struct rlm_run *place)
+{
+    return &place->tree->budget;
+}
+
+void rlm_record_in(struct rlm_run *place, struct store *store)
+{
+    place->tree->o.store = store;
+}
+
+const struct broker_children *rlm_children(void)
+{
+    return &run_children;
+}
+
 void rlm_cancel(struct rlm_run *r)
 {
     struct error err = { 0 };
@@ -96,7 +126,7 @@ void rlm_close(struct rlm_run *r)
 {
     if (!r)
         return;
-    if (!r->finished) {
+    if (!r->finished && !r->is_place) {
         r->done = NULL;
         rlm_cancel(r);
     }

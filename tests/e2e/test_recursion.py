@@ -427,7 +427,51 @@ def test_tree_is_removed_whole(ask, droste):
 
 # ---- without a run ----
 
-def test_session_without_a_run_asks_a_model(droste, replay):
-    """In `droste exec` no child run may begin: a plain call stands in."""
-    cell = droste.cell("SUBMIT(rlm_query('q', 'abc'))", "--model", replay(at(1, "plain", "q\n\nContext:\nabc")))
+def test_session_without_a_run_starts_child_runs(droste, replay):
+    """The code of `droste exec` starts runs as that of a run does: with their contexts, below each other, recorded."""
+    script = [at(1, repl("SUBMIT([context * 2, rlm_query('deeper', context=context)])"), "Question: q"),
+              at(2, repl("SUBMIT(len(context))"), "Question: deeper")]
+    cell = droste.cell("SUBMIT(got=rlm_query('q', 'abc'))", "--model", replay(*script))
+    assert cell["submit"] == {"got": ["abcabc", 3]}, cell
+    outer, inner = runs(droste)
+    assert (outer["parent"], inner["parent"]) == (None, outer["id"]) and (outer["depth"], inner["depth"]) == (1, 2)
+    assert outer["calls"] == 2 and outer["status"] == inner["status"] == "answered"
+    assert_closed(droste)
+    shown = droste("runs", "show", outer["id"])
+    assert shown.status == 0 and "deeper" in shown.out
+    resumed = droste("runs", "resume", outer["id"])
+    assert resumed.status != 0 and "started by the code of a session" in resumed.err
+
+
+def test_depth_of_a_session_without_a_run(droste, replay):
+    """--max-recursion-depth says how deep they may stand; where none may begin, a plain call stands in."""
+    script = [at(1, "plain", "q\n\nContext:\nabc")]
+    cell = droste.cell("SUBMIT(rlm_query('q', 'abc'))", "--model", replay(*script), "--max-recursion-depth", "0")
     assert cell["submit"] == {"output": "plain"}, cell
+    script = [at(1, repl("SUBMIT(rlm_query('deeper', 'abc'))"), "Question: q"), at(2, "plain", "deeper\n\nContext:\nabc")]
+    cell = droste.cell("SUBMIT(rlm_query('q'))", "--model", replay(*script), "--max-recursion-depth", "1")
+    assert cell["submit"] == {"output": "plain"} and len(runs(droste)) == 1, cell
+
+
+@pytest.mark.parametrize("options, code", [
+    (["--max-llm-calls", "2"], "rlm_query('q')"), (["--delegate-max-iterations", "2"], "rlm_query('q')"),
+    (["--max-llm-calls", "2"], "rlm_query('q', 'abc'); llm_query('more')")])
+def test_limits_of_a_session_without_a_run(droste, replay, options, code):
+    """Turns of child runs are calls of the session's one budget, and have a number of their own; in that of exec, too."""
+    script = replay(*[at(1, repl("1")) for _ in range(5)], at(1, "the last words"))
+    cell = droste.cell("try: %s\nexcept BudgetExceeded as e: SUBMIT(why=e.code)" % code, "--model", script, *options)
+    assert cell["submit"] == {"why": "budget"}, cell
+    assert_closed(droste)
+
+
+def test_repl_starts_child_runs(droste, replay):
+    """As exec."""
+    model = replay(at(1, repl("SUBMIT(len(context))"), "Question: q"))
+    told = droste("repl", "--model", model, input="x = rlm_query('q', 'abcd')\nprint('got', x)\n")
+    assert "got 4" in told.out, (told.out, told.err)
+
+
+def test_session_without_a_model_says_so(droste):
+    """The refusal names what to give; nothing is recorded."""
+    cell = droste.cell("try: rlm_query('q')\nexcept LLMError as e: SUBMIT(str(e))")
+    assert "no model is configured" in cell["submit"]["output"] and not os.path.exists(droste.record.path)

@@ -42,10 +42,21 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_answers_go_to_who_asked(opened, way):
     """Eight calls are open at once and are answered in the reverse of their order: each gets its own answer."""
-    interp = opened(model=Backwards(8))
+    interp = opened(model=Backwards(8), max_recursion_depth=0)      # no child may begin: a model is asked
     result = interp.execute("qs = ['question %d' % n for n in range(8)]\n" + WAYS[way] + "\nSUBMIT(got=got)")
     assert result.ok, result.error.traceback
     assert result.got == {"question %d" % n: "re: question %d" % n for n in range(8)}
+
+
+def test_a_child_run_has_a_session_of_its_own(opened):
+    """In the same environment, with its context as the value that it was; and so has one below it."""
+    def model(messages):
+        deeper = "" if "below" in messages[1]["content"] else ", rlm_query('below', context)"
+        return "```repl\nmine = 'theirs' not in globals()\nSUBMIT([mine, context%s])\n```" % deeper
+
+    result = opened(model=model).execute("theirs = 1\nSUBMIT(got=rlm_query('q', {'a': [1, None]}))")
+    assert result.ok, result.error.traceback
+    assert result.got == [True, {"a": [1, None]}, [True, {"a": [1, None]}]]
 
 
 def test_many_calls_of_many_threads(session):
