@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 
 static const struct {
@@ -63,18 +64,27 @@ enum power power_of_setting(const char *setting)
     return POWER_COUNT;
 }
 
+/* "--sandbox, --on-close". */
+static void name_settings(const char *settings, struct buf *out)
+{
+    for (size_t n; *settings; settings += n + (settings[n] == ' ')) {
+        n = strcspn(settings, " ");
+        buf_printf(out, "%s--%.*s", out->len ? ", " : "", (int)n, settings);
+    }
+}
+
 int powers_check(
     const struct powers *powers, const char *environment, uint64_t asked, struct error *err)
 {
     for (enum power p = 0; p < POWER_COUNT; p++) {
         const struct power_state *state = &powers->of[p];
-        const char *settings = table[p].settings;
+        cleanup_buf struct buf settings = { 0 };
         if (!(asked & (uint64_t)1 << p) || state->given)
             continue;
+        name_settings(table[p].settings, &settings);
         return error_set(err, ERROR_UNSUPPORTED,
-            "the environment '%.40s' cannot give %s (--%.*s)%s%.100s", environment, table[p].name,
-            (int)strcspn(settings, " "), settings, state->text ? ": " : "",
-            state->text ? state->text : "");
+            "the environment '%.40s' cannot give %s (%s)%s%.100s", environment, table[p].name,
+            buf_text(&settings), state->text ? ": " : "", state->text ? state->text : "");
     }
     return 0;
 }

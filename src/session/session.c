@@ -58,6 +58,9 @@ static void sandbox_ended(void *arg, const struct sandbox_exit *how)
     struct session *s = arg;
     s->dead = true;
     s->how = *how;
+    /* What has never begun cannot be lost: the environment does not work. */
+    if (!s->ready && how->error.code == ERROR_LOST)
+        s->how.error.code = ERROR_ENVIRONMENT;
     session_explain_death(s);
     timer_stop(s->lifetime);
     timer_stop(s->partial);

@@ -681,3 +681,10 @@ def test_run_basic_is_run_with_the_limits_of_then(own, replay):
     assert own("run-basic", *flags, env={"DROSTE_ENVIRONMENT": "local"}).json["answer"] == 5
     nowhere = {"DROSTE_MODAL_PYTHON": "/nowhere/python3"}
     assert "bridge for modal: /nowhere" in str(own("run-basic", *flags, env=nowhere))
+
+
+def test_a_refusal_names_the_setting_that_was_given(own):
+    """on-close and sandbox are one thing that an environment may lack: the refusal has both."""
+    refused(own("exec", "--on-close", "stop", "-c", "1"), 4, "--on-close")
+    refused(own("exec", "--sandbox", "x", "-c", "1"), 4, "--sandbox")
+    assert own("exec", "-c", "1").status == 0
