@@ -96,6 +96,11 @@ typedef struct droste_option {
     int task;                /* a task of a batch may have its own */
 } droste_option;
 
+/* The variables of the process's environment that environments read beside those of options (DOCKER_HOST,
+ * DAYTONA_API_KEY…), with spaces between, an environment at a time; NULL after the last. They are read
+ * when a session opens. */
+DROSTE_API const char *droste_environment_variables_at(size_t index);
+
 /* The options in the order of the documentation; NULL after the last. */
 DROSTE_API const droste_option *droste_option_at(size_t index);
 

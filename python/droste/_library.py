@@ -6,6 +6,7 @@ something up keep it (PyDLL), which is faster. Nothing else in the package knows
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_size_t,
                     c_uint, c_uint64, c_void_p)
@@ -128,6 +129,7 @@ _QUICK = {
     "droste_set": (c_int, [c_void_p, c_char_p, c_char_p, ERR]),
     "droste_get": (c_char_p, [c_void_p, c_char_p]),
     "droste_option_at": (POINTER(Option), [c_size_t]),
+    "droste_environment_variables_at": (c_char_p, [c_size_t]),
     "droste_fd": (c_int, [c_void_p, ERR]),
     "droste_wake": (None, [c_void_p]),
     "droste_forked": (None, [c_void_p]),
@@ -206,7 +208,7 @@ def _list_options() -> Iterator[Option]:
 options = {option.name.decode(): option for option in _list_options()}
 #: the variables of the environment that the settings have
 variables = tuple(o.environment.decode() for o in options.values() if o.environment) + (
-    "GOOGLE_API_KEY", "DROSTE_CONFIG", "XDG_CONFIG_HOME", "HOME", "VIRTUAL_ENV", "PATH", "DROSTE_HOME",
-    "DROSTE_MODAL_PYTHON", "MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET", "MODAL_SERVER_URL", "MODAL_PROFILE", "MODAL_ENVIRONMENT",
-    "MODAL_CONFIG_PATH")
+    "GOOGLE_API_KEY", "DROSTE_CONFIG", "XDG_CONFIG_HOME", "HOME", "VIRTUAL_ENV", "PATH", "DROSTE_HOME") + tuple(
+    name for at in itertools.takewhile(quick.droste_environment_variables_at, itertools.count())
+    for name in quick.droste_environment_variables_at(at).decode().split())
 version = quick.droste_version().decode()

@@ -220,6 +220,11 @@ int droste_configure(droste *d, const char *path, droste_error *err)
 
 /* ---- what the settings name ---- */
 
+const char *droste_environment_variables_at(size_t index)
+{
+    return environment_name(index) ? environment_variables(index) : NULL;
+}
+
 int api_settings_set(struct settings *s, const char *const *words, struct error *err)
 {
     int rc = 0;
@@ -233,18 +238,37 @@ int api_settings_set(struct settings *s, const char *const *words, struct error 
     return rc;
 }
 
+/* The one that is open is not what is asked for: it is closed, where nothing uses it. */
+static int leave_environment(
+    droste *d, const char *name, const char *circumstances, struct error *err)
+{
+    bool renamed = d->env && strcmp(d->env_name, name) != 0;
+    bool moved = d->env && strcmp(d->env_circumstances, circumstances) != 0;
+    if (!renamed && !moved)
+        return 0;
+    if (api_has_sessions(d) || d->run_count > 0)
+        return renamed
+                   ? error_set(err, ERROR_ARGUMENT,
+                         "the environment cannot change from %s to %.40s while sessions or "
+                         "runs are open",
+                         d->env_name, name)
+                   : error_set(err, ERROR_ARGUMENT,
+                         "the variables of %s have changed (see `droste env ls`) while sessions "
+                         "or runs are open: close them first",
+                         d->env_name);
+    environment_close(d->env);
+    d->env = NULL;
+    return 0;
+}
+
 int api_environment(
     droste *d, const struct settings *s, struct environment **out, struct error *err)
 {
     const char *name = s->env ? s->env : "local";
-    if (d->env && strcmp(d->env_name, name) != 0) {
-        if (api_has_sessions(d) || d->run_count > 0)
-            return error_set(err, ERROR_ARGUMENT,
-                "the environment cannot change from %s to %.40s while sessions or runs are open",
-                d->env_name, name);
-        environment_close(d->env);
-        d->env = NULL;
-    }
+    char circumstances[ENVIRONMENT_CIRCUMSTANCES_SIZE];
+    if (environment_circumstances(name, circumstances, err) < 0 ||
+        leave_environment(d, name, circumstances, err) < 0)
+        return -(int)err->code;
     if (!d->env) {
         free(steal(&d->env_name));
         d->env_name = strdup(name);
@@ -254,6 +278,7 @@ int api_environment(
             rc = environment_open(name, d->loop, &options, &d->env, err);
         if (rc < 0)
             return rc;
+        memcpy(d->env_circumstances, circumstances, sizeof circumstances);
     }
     environment_on_news(d->env, d->news, d->news_arg);
     *out = d->env;

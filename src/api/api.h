@@ -22,6 +22,7 @@ struct droste {
     struct loop *loop;
     struct environment *env; /* opened when first needed */
     char *env_name;
+    char env_circumstances[ENVIRONMENT_CIRCUMSTANCES_SIZE]; /* in which it was opened */
     struct custom_entry *customs; /* environments of the program */
     droste_news_fn *news; /* NULL: nobody asks */
     void *news_arg;

@@ -1,10 +1,14 @@
 /* env/environment.c: environments by name. */
 #include "env/environment.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "env/bridge.h"
 #include "env/daytona.h"
 #include "env/docker.h"
@@ -35,18 +39,26 @@ static const struct {
     const struct powers *powers;
     int (*configured)(struct error *err); /* NULL: it needs nothing */
     const char *about;                    /* what its sandboxes are */
+    const char *variables;                /* that it reads of the process when it is opened */
 } environments[] = {
     { "local", local_open, &local_powers, NULL,
-        "processes of this machine, behind its kernel's walls" },
+        "processes of this machine, behind its kernel's walls", "" },
     { "docker", docker_open, &docker_powers, docker_configured,
-        "containers of a Docker daemon (DOCKER_HOST)" },
+        "containers of a Docker daemon (DOCKER_HOST)",
+        "DOCKER_HOST DOCKER_TLS_VERIFY DOCKER_CERT_PATH" },
     { "daytona", daytona_open, &daytona_powers, daytona_configured,
-        "sandboxes of Daytona's cloud (DAYTONA_API_KEY)" },
+        "sandboxes of Daytona's cloud (DAYTONA_API_KEY)",
+        "DAYTONA_API_KEY DAYTONA_JWT_TOKEN DAYTONA_ORGANIZATION_ID DAYTONA_API_URL "
+        "DAYTONA_API_BASE_URL DAYTONA_TARGET" },
     { "prime", prime_open, &prime_powers, prime_configured,
-        "virtual machines of Prime Intellect (PRIME_API_KEY)" },
-    { "e2b", e2b_open, &e2b_powers, e2b_configured, "sandboxes of E2B (E2B_API_KEY)" },
+        "virtual machines of Prime Intellect (PRIME_API_KEY)",
+        "PRIME_API_KEY PRIME_TEAM_ID PRIME_API_BASE_URL PRIME_BASE_URL" },
+    { "e2b", e2b_open, &e2b_powers, e2b_configured, "sandboxes of E2B (E2B_API_KEY)",
+        "E2B_API_KEY E2B_DOMAIN E2B_API_URL E2B_SANDBOX_URL" },
     { "modal", modal_open, &modal_powers, modal_configured,
-        "sandboxes of Modal, over its own SDK (MODAL_TOKEN_ID)" },
+        "sandboxes of Modal, over its own SDK (MODAL_TOKEN_ID)",
+        "DROSTE_MODAL_PYTHON MODAL_TOKEN_ID MODAL_TOKEN_SECRET MODAL_SERVER_URL MODAL_PROFILE "
+        "MODAL_ENVIRONMENT MODAL_CONFIG_PATH" },
 };
 
 const char *environment_name(size_t i)
@@ -62,6 +74,34 @@ const char *environment_about(size_t i)
 int environment_configured(size_t i, struct error *err)
 {
     return environments[i].configured ? environments[i].configured(err) : 0;
+}
+
+static const char *variables_of(const char *name)
+{
+    for (size_t i = 0; i < array_length(environments); i++)
+        if (strcmp(environments[i].name, name) == 0)
+            return environments[i].variables;
+    return "";
+}
+
+const char *environment_variables(size_t i)
+{
+    return environments[i].variables;
+}
+
+int environment_circumstances(
+    const char *name, char out[ENVIRONMENT_CIRCUMSTANCES_SIZE], struct error *err)
+{
+    cleanup_buf struct buf all = { 0 };
+    const char *at = variables_of(name);
+    for (size_t n; *at; at += n + (at[n] == ' ')) {
+        char variable[64];
+        n = strcspn(at, " ");
+        snprintf(variable, sizeof variable, "%.*s", (int)n, at);
+        const char *value = getenv(variable);
+        buf_printf(&all, "%s%s\n", value ? "=" : "", value ? value : "");
+    }
+    return buf_failed(&all) ? error_memory(err) : hash_sha256(all.data, all.len, out, err);
 }
 
 const struct powers *environment_powers(const char *name)

@@ -180,6 +180,13 @@ struct environment_base {
 const char *environment_name(size_t i);
 /* What the sandboxes of one of them are. */
 const char *environment_about(size_t i);
+/* The variables of the process's environment that one of them reads when it is opened, with spaces between. */
+const char *environment_variables(size_t i);
+/* A digest of what these say now, by the environment's name: whether one that was opened before is still what is asked
+ * for. It does not tell keys. */
+enum { ENVIRONMENT_CIRCUMSTANCES_SIZE = 65 };
+int environment_circumstances(
+    const char *name, char out[ENVIRONMENT_CIRCUMSTANCES_SIZE], struct error *err);
 /* Whether one of them can be tried: a key, a socket; nothing is sent. The error says what to set. */
 int environment_configured(size_t i, struct error *err);
 /* What one of them can do, by its name, without opening it; NULL where that is not known. */

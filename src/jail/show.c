@@ -105,6 +105,10 @@ static void show_interpreter(struct builder *b, const struct jail_host *host)
     for (size_t i = 0; i < host->prefix_count; i++)
         if (is_new(host, i))
             show_prefix(b, host->prefixes[i]);
+}
+
+static void show_read_paths(struct builder *b, const struct jail_host *host)
+{
     for (size_t i = 0; i < host->read_path_count; i++)
         show_linked(b, host->read_paths[i]);
 }
@@ -177,6 +181,8 @@ void show_root(struct builder *b, const struct jail_host *host)
     make_devices(b);
     show_volumes(b, host);
     make_etc(b);
+    show_read_paths(
+        b, host); /* the host's /etc, where that was asked for, over the one made here */
     plan_add(b, JAIL_DIRECTORY, "/new/tmp", NULL, 0755, 0);
     plan_add(b, JAIL_BIND, "/old/proc", "/new/proc", BIND_PROC, 0);
     plan_add(b, JAIL_READ_ONLY, "/new", NULL, 0, 0);
@@ -209,6 +215,7 @@ static void add_host_rules(struct builder *b, const struct jail_host *host)
         "/proc/uptime", "/proc/loadavg", "/proc/version", "/proc/filesystems", "/proc/self" };
     show_system(b);
     show_interpreter(b, host);
+    show_read_paths(b, host);
     for (size_t i = 0; i < array_length(facts); i++)
         show(b, facts[i]);
     for (size_t i = 0; i < array_length(devices); i++) {
@@ -240,6 +247,22 @@ static const char *find_hidden(const struct jail_host *host, const char *place)
     return NULL;
 }
 
+/* What a sandbox has of its own cannot be this machine's. Below /tmp it can. */
+static int check_own(const char *path, struct error *err)
+{
+    static const char *const own[] = { "/dev", "/proc", "/tmp" };
+    for (size_t i = 0; i < array_length(own); i++) {
+        bool is_tmp = strcmp(own[i], "/tmp") == 0;
+        if (!path[1] || is_below(own[i], path) || (!is_tmp && is_below(path, own[i])))
+            return error_set(err, ERROR_ARGUMENT,
+                "--read '%.80s' cannot be had: the sandbox has a %s of its own; name what is "
+                "needed "
+                "of it that lies elsewhere",
+                path, own[i]);
+    }
+    return 0;
+}
+
 int show_check_places(const struct jail_host *host, struct error *err)
 {
     const struct {
@@ -247,6 +270,9 @@ int show_check_places(const struct jail_host *host, struct error *err)
         const char *what, *places[2];
     } all[] = { { host->has_volume, "volume", { JAIL_VOLUME_AT, JAIL_VOLUME_ALSO } },
         { host->has_workspace, "workspace", { JAIL_WORKSPACE_AT, JAIL_WORKSPACE_ALSO } } };
+    for (size_t i = 0; i < host->read_path_count; i++)
+        if (check_own(host->read_paths[i], err) < 0)
+            return -(int)ERROR_ARGUMENT;
     for (size_t i = 0; i < 2 * array_length(all); i++) {
         const char *hidden = all[i / 2].there ? find_hidden(host, all[i / 2].places[i % 2]) : NULL;
         if (hidden)

@@ -568,6 +568,31 @@ def test_python_of_a_venv_has_its_packages(droste, tmp_path):
     assert droste.cell("import only_here")["error"]["type"] == "ModuleNotFoundError"
 
 
+def test_etc_of_this_machine_can_be_shown(droste):
+    """--read /etc takes the place of the sandbox's own /etc, in a root of its own too; a file of it stands beside the sandbox's own."""
+    code = "import os; SUBMIT(names=sorted(os.listdir('/etc')), hosts=open('/etc/hosts').read())"
+    with open("/etc/hosts") as file:
+        hosts = file.read()
+    for isolation in ("full", "light"):
+        own = droste.cell(code, "--isolation", isolation)["submit"]
+        assert "machine-id" not in own["names"] and own["hosts"] == "127.0.0.1 localhost\n"
+        seen = droste.cell(code, "--isolation", isolation, "--read", "/etc")["submit"]
+        assert seen == {"names": sorted(os.listdir("/etc")), "hosts": hosts}
+        one = droste.cell(code, "--isolation", isolation, "--read", "/etc/hosts")["submit"]
+        assert one == {"names": own["names"], "hosts": hosts}
+
+
+def test_what_a_sandbox_has_of_its_own_is_not_shown(droste, tmp_path):
+    """/dev, /proc and /tmp are refused by name, as they would be hidden; what is below /tmp is shown."""
+    for path in ("/", "/dev", "/dev/null", "/proc", "/proc/self", "/tmp"):
+        result = droste("exec", "-c", "1", "--isolation", "full", "--read", path)
+        assert result.status == 2 and "--read '%s' cannot be had: the sandbox has a /" % path in result.complaint, result
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "there").write_text("x")
+    assert droste.cell("SUBMIT(x=open(%r).read())" % str(place / "there"), "--isolation", "full", "--read", place)["submit"] == {"x": "x"}
+
+
 def test_paths_over_links_are_seen(droste, tmp_path):
     """A venv and a --read path that are reached over an absolute link are in the sandbox under the names they were given by;
     the venv's packages were silently missing."""

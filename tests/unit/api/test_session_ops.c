@@ -71,6 +71,24 @@ static void expect_echo(droste_session *s, const char *code, const char *echo)
     droste_result_free(r);
 }
 
+/* DOCKER_HOST counts as it is when a session opens, not as it was for the one before. */
+static void the_daemon_is_where_it_is_said_now(void **state)
+{
+    static const char *const hosts[] = { "unix:///nonexistent/a", "unix:///nonexistent/b" };
+    assert_fine(droste_set(d, "env", "docker", &err));
+    for (size_t i = 0; i < 2; i++) {
+        droste_result *r = NULL;
+        setenv("DOCKER_HOST", hosts[i], 1);
+        open_session();
+        assert_int_equal(
+            droste_session_exec(session, "1", 1, 0, &r, &err), -DROSTE_ERROR_ENVIRONMENT);
+        if (!strstr(err.text, hosts[i]))
+            fail_msg("%s, not of %s", err.text, hosts[i]);
+        droste_session_close(session);
+    }
+    unsetenv("DOCKER_HOST");
+}
+
 /* A wait of some time ends before the cell does, which goes on; its end is there for the next wait. */
 static void a_wait_may_end_before_the_cell(void **state)
 {
@@ -541,6 +559,7 @@ static void a_callback_may_have_a_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        T(the_daemon_is_where_it_is_said_now),
         T(a_wait_may_end_before_the_cell),
         T(one_operation_at_a_time),
         T(a_value_may_fail),
