@@ -129,10 +129,17 @@ def mark_failed(reply):
     return failed
 
 
+PROMPTS_MAX = 20000
+
+
 def check_list(prompts):
     if isinstance(prompts, (str, bytes, dict)):
         raise TypeError("prompts is a list of prompts, not one %s" % type(prompts).__name__)
-    return list(prompts)
+    prompts = list(prompts)
+    if len(prompts) > PROMPTS_MAX:      # broker/broker.c
+        raise ValueError("%d prompts in one call: at most %d; make several calls of them"
+                         % (len(prompts), PROMPTS_MAX))
+    return prompts
 
 
 # What a batch has in the place of a reply that failed.

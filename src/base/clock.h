@@ -12,6 +12,14 @@ static inline uint64_t clock_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Processor time of this thread: what others on the machine take from it does not count, nor does waiting. */
+static inline uint64_t clock_thread_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 /* Seconds since `start_ns`, a value of clock_ns(). */
 static inline double clock_seconds_since(uint64_t start_ns)
 {

@@ -42,6 +42,10 @@ int json_check_outline(const char *text, size_t len, const struct json_limits *l
 int json_parse(const char *text, size_t len, const struct json_limits *limits,
     struct json_object **out, struct error *err);
 
+/* The same, and takes the values that it has from those that `limits` still allows: a bound for many texts together. */
+int json_parse_within(const char *text, size_t len, struct json_limits *limits,
+    struct json_object **out, struct error *err);
+
 /* Members of an object by name and type; the fallback where absent or of another type. */
 const char *json_get_string(struct json_object *o, const char *key, const char *fallback);
 int64_t json_get_int(struct json_object *o, const char *key, int64_t fallback);

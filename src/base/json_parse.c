@@ -26,6 +26,7 @@ struct scan {
     struct build *build;     /* NULL: only look */
     size_t *holes;           /* where a value is elsewhere (JSON_HOLE); NULL: all are here */
     size_t hole_count, hole_max;
+    size_t nodes; /* values, so far */
 };
 
 static bool scan_fail(struct scan *s, const char *what)
@@ -383,12 +384,11 @@ static bool scan_value(struct scan *s, const struct json_limits *limits)
 {
     char stack[JSON_DEPTH_MAX];
     unsigned depth = 0;
-    size_t nodes = 0;
     do {
         scan_space(s);
         if (s->p >= s->end)
             return scan_fail(s, "nothing where a value should be");
-        if (++nodes > limits->nodes)
+        if (++s->nodes > limits->nodes)
             return scan_fail(s, "too many values");
         char c = *s->p;
         if (c == '[' || c == '{') {
@@ -454,6 +454,13 @@ int json_check_outline(const char *text, size_t len, const struct json_limits *l
 int json_parse(const char *text, size_t len, const struct json_limits *limits,
     struct json_object **out, struct error *err)
 {
+    struct json_limits own = *limits;
+    return json_parse_within(text, len, &own, out, err);
+}
+
+int json_parse_within(const char *text, size_t len, struct json_limits *limits,
+    struct json_object **out, struct error *err)
+{
     struct build build = { 0 };
     *out = NULL;
     if (len > INT32_MAX)
@@ -461,6 +468,7 @@ int json_parse(const char *text, size_t len, const struct json_limits *limits,
     struct scan s = scan_of(text, len);
     s.build = &build;
     int rc = scan(&s, limits, err);
+    limits->nodes -= s.nodes < limits->nodes ? s.nodes : limits->nodes;
     build.failed |= buf_failed(&build.key) || buf_failed(&build.text);
     buf_free(&build.key);
     buf_free(&build.text);

@@ -18,8 +18,10 @@
 #include "broker/internal.h"
 
 enum {
-    UNDER_WAY_MAX = 64 << 20
-}; /* bytes of prompts that wait for answers when one more call comes */
+    UNDER_WAY_MAX = 64 << 20, /* bytes of prompts that wait for answers when one more call comes */
+    PROMPTS_MAX = 20000,      /* of one call, all of which are begun in one turn of the loop */
+    MODEL_NAME_MAX = 256,     /* bytes: it is kept for each call that is under way, and recorded */
+};
 
 int broker_open(const struct broker_options *options, struct broker **out, struct error *err)
 {
@@ -223,11 +225,19 @@ static int check_call(struct broker *b, const struct session_call *call, struct 
             "no model is configured: give one with --model, DROSTE_MODEL or config.ini");
     if (prompts == 0)
         return error_set(err, ERROR_ARGUMENT, "a call without a prompt");
+    if (call->parts.count > 2 * PROMPTS_MAX || prompts > PROMPTS_MAX)
+        return error_set(err, ERROR_ARGUMENT,
+            "%zu prompts in one call: at most %d; make several calls of them", prompts, PROMPTS_MAX);
+    if (strlen(json_get_string(call->head, "model", "")) > MODEL_NAME_MAX)
+        return error_set(err, ERROR_ARGUMENT, "the name of a model has at most %d bytes", MODEL_NAME_MAX);
     if (b->under_way > UNDER_WAY_MAX)
         return error_set(err, ERROR_BUDGET,
             "prompts of %zu MiB wait for their answers already; ask again when some have come",
             b->under_way >> 20);
-    return 0;
+    /* Before anything is allocated for it. What a record answers costs nothing. */
+    return function->needs_model && !b->options.recorded
+               ? budget_check(b->options.budget, (int64_t)prompts, err)
+               : 0;
 }
 
 static bool is_open(const struct item *item)
@@ -394,6 +404,7 @@ static struct ask *new_ask(
             .model = model ? strdup(model) : NULL,
             .count = count,
             .bytes = count_bytes(call->parts),
+            .limits = prompt_limits,
             .starting = true };
     if (!ask || (model && !ask->model) || prepare(ask, call, err) < 0) {
         if (!ask || (model && !ask->model))

@@ -62,7 +62,7 @@ static int check_time(const struct budget *b, struct error *err)
     return 0;
 }
 
-int budget_reserve(struct budget *b, int64_t calls, struct error *err)
+int budget_check(struct budget *b, int64_t calls, struct error *err)
 {
     struct error why = { 0 };
     int64_t max = b->limits.calls;
@@ -76,8 +76,15 @@ int budget_reserve(struct budget *b, int64_t calls, struct error *err)
             "LLM call limit exceeded: %lld + %lld > %lld. Use Python code for aggregation instead "
             "of making more LLM calls.",
             (long long)b->guest_calls, (long long)calls, (long long)max);
-    b->guest_calls += calls;
     return 0;
+}
+
+int budget_reserve(struct budget *b, int64_t calls, struct error *err)
+{
+    int rc = budget_check(b, calls, err);
+    if (rc == 0)
+        b->guest_calls += calls;
+    return rc;
 }
 
 void budget_unreserve(struct budget *b, int64_t calls)

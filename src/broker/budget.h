@@ -94,6 +94,8 @@ void budget_free(struct budget *b);
 /* Room for `calls` more calls of guests and a time in which to make them; ERROR_BUDGET says what was
  * spent of what. 0 calls: one of the root's own. */
 int budget_reserve(struct budget *b, int64_t calls, struct error *err);
+/* Whether it would have room, which is not taken. */
+int budget_check(struct budget *b, int64_t calls, struct error *err);
 /* Gives back the room of calls that were never made. */
 void budget_unreserve(struct budget *b, int64_t calls);
 

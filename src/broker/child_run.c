@@ -7,7 +7,6 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "broker/internal.h"
-#include "broker/prompt.h"
 
 enum { PROMPT_MAX = 32000 }; /* bytes of a child run's prompt that its model is shown */
 

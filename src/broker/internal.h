@@ -3,6 +3,7 @@
 #define DROSTE_BROKER_INTERNAL_H
 
 #include "broker/broker.h"
+#include "broker/prompt.h"
 
 /* Of an item in a run that is resumed. */
 enum waits {
@@ -50,6 +51,7 @@ struct ask {
     size_t context_count;
     size_t count, done;
     size_t bytes;           /* of its prompts */
+    struct json_limits limits; /* what its lists of messages may still have */
     char key[LM_KEY_SIZE];  /* of which its items' keys are made; "": none was needed yet */
     bool starting;          /* within broker_call: the reply waits for its end */
     struct timer *patience; /* until the guest is told that no answer comes; NULL: for ever */

@@ -5,7 +5,6 @@
  */
 #include "base/cleanup.h"
 #include "broker/internal.h"
-#include "broker/prompt.h"
 #include "lm/request.h"
 
 /* ---- the end ---- */
@@ -194,7 +193,7 @@ static int start_request(
 int model_ask(struct item *item, const char *text, size_t len, bool is_messages, struct error *err)
 {
     struct prompt prompt;
-    int rc = prompt_open(&prompt, text, len, is_messages, err);
+    int rc = prompt_open(&prompt, text, len, is_messages, &item->ask->limits, err);
     if (rc < 0)
         return rc;
     struct lm_request request = { .messages = prompt.messages, .message_count = prompt.count };

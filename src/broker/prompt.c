@@ -8,7 +8,10 @@
 #include "base/text.h"
 #include "lm/request.h"
 
-enum { MESSAGES_MAX = 10000, PARTS_MAX = 100000 };
+enum { MESSAGES_MAX = 10000, PARTS_MAX = 30000, VALUES_MAX = 100000 };
+
+/* Deep enough for a part of a message, with something that is passed over in it. */
+const struct json_limits prompt_limits = { 256u << 20, 16, VALUES_MAX };
 
 int prompt_check(const char *text, size_t len, struct error *err)
 {
@@ -132,14 +135,18 @@ static int take_list(struct prompt *p, struct error *err)
     return rc;
 }
 
-int prompt_open(
-    struct prompt *out, const char *text, size_t len, bool is_messages, struct error *err)
+int prompt_open(struct prompt *out, const char *text, size_t len, bool is_messages,
+    struct json_limits *limits, struct error *err)
 {
     *out = (struct prompt){ .count = 1, .single = { .role = "user", .text = text, .len = len } };
     out->messages = &out->single;
     if (!is_messages)
         return prompt_check(text, len, err);
-    int rc = json_parse(text, len, &json_limits_large, &out->list, err);
+    int rc = json_parse_within(text, len, limits, &out->list, err);
+    if (rc < 0 && limits->nodes == 0)
+        rc = error_set(err, ERROR_ARGUMENT,
+            "the lists of messages of one call have over %d values together: ask for fewer at once",
+            VALUES_MAX);
     if (rc == 0)
         rc = take_list(out, err);
     if (rc < 0)

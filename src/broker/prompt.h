@@ -22,9 +22,12 @@ struct prompt {
 
 /* Whether it can be a prompt: UTF-8, and not empty. ERROR_ARGUMENT. */
 int prompt_check(const char *text, size_t len, struct error *err);
-/* The text must stay while the prompt is in use. ERROR_ARGUMENT. */
-int prompt_open(
-    struct prompt *out, const char *text, size_t len, bool is_messages, struct error *err);
+/* For the lists of messages of one call together. Each value costs the host some 180 bytes and 0.25 µs. */
+extern const struct json_limits prompt_limits;
+/* The text must stay while the prompt is in use. The values of a list are taken from what `limits` still allows.
+ * ERROR_ARGUMENT. */
+int prompt_open(struct prompt *out, const char *text, size_t len, bool is_messages,
+    struct json_limits *limits, struct error *err);
 void prompt_close(struct prompt *prompt);
 
 #endif

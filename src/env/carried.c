@@ -7,12 +7,14 @@
 #include "base/cleanup.h"
 #include "env/remote.h"
 #include "env/remote_files.h"
+#include "env/turns.h"
 
 struct carried {
     struct environment_base base; /* its ops are a copy with the name of this one */
     struct environment_ops ops;
     const struct carrier_ops *carrier_ops;
     void *arg;
+    struct turns *turns;
 };
 
 struct carrier {
@@ -150,7 +152,7 @@ static int start(struct carrier *c, const struct sandbox_spec *spec, struct erro
         [LIMIT_VOLUME_FILES] = LIMIT_BY_HOST };
     const struct carrier_ops *ops = c->env->carrier_ops;
     struct remote_options options = {
-        .form = ops->form, .lease = ops->lease, .eof_ends = ops->lease == 0
+        .form = ops->form, .lease = ops->lease, .eof_ends = ops->lease == 0, .turns = c->env->turns
     };
     const char *words[] = { spec->python ? spec->python : "python3", "-u", "-c", remote_loader(),
         NULL };
@@ -324,6 +326,7 @@ static void free_environment(struct environment *base)
     struct carried *env = (struct carried *)base;
     if (env->carrier_ops->free)
         env->carrier_ops->free(env->arg);
+    turns_close(env->turns);
     free(env);
 }
 
@@ -344,12 +347,14 @@ int carried_open(struct loop *loop, const struct carrier_ops *ops, void *arg,
     struct environment **out, struct error *err)
 {
     struct carried *env = calloc(1, sizeof *env);
-    if (!env) {
+    struct turns *turns = NULL;
+    if (!env || turns_open(loop, &turns, err) < 0) {
+        free(env);
         if (ops->free)
             ops->free(arg);
         return error_memory(err);
     }
-    *env = (struct carried){ .carrier_ops = ops, .arg = arg };
+    *env = (struct carried){ .carrier_ops = ops, .arg = arg, .turns = turns };
     env->ops = (struct environment_ops){
         .name = ops->name,
         .traits = TRAIT_SIGNAL | TRAIT_LATE | ops->traits,

@@ -21,6 +21,7 @@
 #include "env/owner_labels.h"
 #include "env/places.h"
 #include "env/remote.h"
+#include "env/turns.h"
 
 enum {
     GOODBYE_SECONDS = 15, /* for the daemon to remove what is left */
@@ -42,6 +43,7 @@ struct docker {
     struct environment_base base;
     struct engine *engine;
     struct quotas *quotas;
+    struct turns *turns;
     struct house_list houses;
     struct sweep *sweep; /* NULL: none is under way */
     bool swept;          /* or about to be */
@@ -85,7 +87,8 @@ static int make_container(
         .image = docker_image(spec),
         .pull = spec->container ? spec->container->pull : PULL_MISSING,
         .input_once = engine_is_local(h->env->engine),
-        .means = docker_limit_means };
+        .means = docker_limit_means,
+        .turns = h->env->turns };
     return container_open(h->env->base.loop, h->env->engine, &plan, &events, h, &h->container, err);
 }
 
@@ -313,6 +316,7 @@ static void docker_free(struct environment *base)
     }
     engine_close(env->engine);
     quotas_close(env->quotas);
+    turns_close(env->turns);
     free(env);
 }
 
@@ -387,8 +391,11 @@ int docker_open(struct loop *loop, const struct environment_options *options,
     int rc = engine_open(loop, &env->engine, err);
     if (rc == 0)
         rc = quotas_open(loop, &env->quotas, err);
+    if (rc == 0)
+        rc = turns_open(loop, &env->turns, err);
     if (rc < 0) {
         engine_close(env->engine);
+        quotas_close(env->quotas);
         free(env);
         return rc;
     }

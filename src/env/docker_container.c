@@ -550,8 +550,10 @@ static int set_up(struct container *c, const struct container_plan *plan, struct
     static const struct remote_events events = { remote_write, remote_ready, remote_failed,
         remote_more, remote_waiting };
     struct remote_options options = {
-        .form = LINK_BARE, .eof_ends = true, .lease = c->input_once ? 0 : LEASE_SECONDS
-    };
+        .form = LINK_BARE,
+        .eof_ends = true,
+        .lease = c->input_once ? 0 : LEASE_SECONDS,
+        .turns = plan->turns };
     memcpy(options.means, plan->means, sizeof options.means);
     c->image = strdup(plan->image);
     c->timer = timer_new(c->loop, timer_due, c);

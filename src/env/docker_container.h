@@ -22,6 +22,7 @@ struct container_plan {
     enum container_pull pull;
     bool input_once; /* as in the body: a connection that is lost cannot be made again */
     const enum limit_means *means;
+    struct turns *turns; /* the environment's */
 };
 
 struct container_events {

@@ -172,9 +172,9 @@ static void port_ready(struct sandbox *s, enum port port)
     bool more = false;
     if (port == PORT_CHANNEL && s->held)
         return;
-    uint64_t begun = clock_ns();
+    uint64_t begun = clock_ns(), worked = clock_thread_ns();
     ssize_t n = read_piece(s, port, &more);
-    turns_took(s->env->turns, turn, clock_ns() - begun);
+    turns_took(s->env->turns, turn, clock_thread_ns() - worked, clock_ns() - begun);
     if (!s->watches[port])
         return;
     if (n < 0)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fifo.h"
 #include "base/text.h"
 #include "env/remote_boot.h"
@@ -352,11 +353,15 @@ void remote_feed(struct remote *r, const char *data, size_t len)
     if (r->state != STATE_BOOTING && r->state != STATE_READY)
         return;
     r->says_more = false;
+    uint64_t begun = clock_ns(), worked = clock_thread_ns();
     if (link_feed(r->link, data + used, len - used, &err) < 0) {
         error_wrap(&err, "the supervisor broke the protocol");
         fail(r, &err);
-    } else if (r->options.turns && r->says_more) {
-        turns_wait(r->options.turns, &r->turn, len);
+    } else if (r->options.turns) {
+        turns_took(
+            r->options.turns, &r->turn, clock_thread_ns() - worked, clock_ns() - begun);
+        if (!turns_put_off(r->options.turns, &r->turn) && r->says_more)
+            turns_wait(r->options.turns, &r->turn, len);
     }
 }
 
@@ -481,7 +486,7 @@ int remote_open(struct loop *loop, const struct remote_options *options,
     r->options = *options;
     r->events = *events;
     r->arg = arg;
-    r->turn = (struct turn){ .next = turn_came, .arg = r };
+    r->turn = (struct turn){ .next = turn_came, .hear = turn_came, .arg = r };
     TAILQ_INIT(&r->sandboxes);
     r->boot_timer = timer_new(loop, boot_too_long, r);
     r->beat = timer_new(loop, beat, r);
@@ -499,8 +504,10 @@ void remote_free(struct remote *r)
 {
     if (!r)
         return;
-    if (r->options.turns)
+    if (r->options.turns) {
         turns_leave(r->options.turns, &r->turn);
+        turns_attend(r->options.turns, &r->turn);
+    }
     timer_free(r->boot_timer);
     timer_free(r->beat);
     link_free(r->link);
@@ -518,6 +525,8 @@ static void kill_too_long(void *arg)
 
 void remote_attend(struct sandbox *s)
 {
+    if (s->remote->options.turns)
+        turns_attend(s->remote->options.turns, &s->remote->turn);
 }
 
 void remote_drain(struct sandbox *s)

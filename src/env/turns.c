@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 
 enum {
@@ -13,6 +14,16 @@ enum {
     CROWD = 4,         /* so many may give large pieces, or take the host's time, without waiting */
     MUCH_NS = 1000000, /* of the host's time, in one operation */
     ROUND_NS = 200000, /* of it for all who were put off, before the others are looked at again */
+    HEAVY_NS = 1000000,      /* for one thing that is said; a call and its reply take 0.03 ms */
+    REST = 4,                /* times as long: others keep 0.8 of the host's time */
+    REST_MOST_NS = 1000000000,
+    LATELY_NS = 1000000000,
+};
+
+/* Who was heard last, of those that are not heavy, and who before that. */
+struct heard {
+    const void *arg;
+    uint64_t ns;
 };
 
 TAILQ_HEAD(turn_list, turn);
@@ -20,7 +31,10 @@ TAILQ_HEAD(turn_list, turn);
 struct turns {
     struct timer *tick;
     struct every_turn *each;
-    struct turn_list list, put_off;
+    struct turn_list list, put_off, resting;
+    struct timer *alarm; /* at rest_until, while any rests */
+    uint64_t rest_until;
+    struct heard lately[2];
     size_t count, takers; /* of `list`; of those that have taken much */
 };
 
@@ -36,7 +50,51 @@ static void tick(void *arg)
         timer_start(q->tick, TICK_MS, 0);
 }
 
-/* As long as there is somebody. Those that are not put off are read in between. */
+/* Another one, that takes little, was heard not long ago: it would wait. */
+static bool others_are_heard(const struct turns *q, const void *arg, uint64_t now)
+{
+    for (size_t i = 0; i < array_length(q->lately); i++)
+        if (q->lately[i].arg && q->lately[i].arg != arg && now - q->lately[i].ns < LATELY_NS)
+            return true;
+    return false;
+}
+
+static bool may_hear(const struct turns *q, const struct turn *t)
+{
+    uint64_t now = t->heavy ? clock_ns() : 0;
+    return !t->heavy || now >= q->rest_until || !others_are_heard(q, t->arg, now);
+}
+
+static void rest(struct turns *q, struct turn *t)
+{
+    uint64_t now = clock_ns();
+    uint64_t ns = q->rest_until > now ? q->rest_until - now : 0;
+    bool first = TAILQ_EMPTY(&q->resting);
+    TAILQ_INSERT_TAIL(&q->resting, t, link);
+    t->waits = t->rests = true;
+    if (first)
+        timer_start(q->alarm, ns / 1000000 + 1, 0);
+}
+
+static void put_off(struct turns *q, struct turn *t)
+{
+    every_turn_start(q->each);
+    TAILQ_INSERT_TAIL(&q->put_off, t, link);
+    t->waits = t->put_off = true;
+}
+
+static void end_rest(void *arg)
+{
+    struct turns *q = arg;
+    while (!TAILQ_EMPTY(&q->resting)) {
+        struct turn *t = TAILQ_FIRST(&q->resting);
+        turns_leave(q, t);
+        put_off(q, t);
+    }
+}
+
+/* As long as there is somebody. Those that are not put off are read in between. Where one takes long, the others that have
+ * rest with it again. */
 static void hear_some(void *arg)
 {
     struct turns *q = arg;
@@ -44,7 +102,10 @@ static void hear_some(void *arg)
     while (!TAILQ_EMPTY(&q->put_off) && clock_ns() - begun < ROUND_NS) {
         struct turn *t = TAILQ_FIRST(&q->put_off);
         turns_leave(q, t);
-        t->hear(t->arg, t->port);
+        if (may_hear(q, t))
+            t->hear(t->arg, t->port);
+        else
+            rest(q, t);
     }
     if (TAILQ_EMPTY(&q->put_off))
         every_turn_stop(q->each);
@@ -57,9 +118,11 @@ int turns_open(struct loop *loop, struct turns **out, struct error *err)
         return error_memory(err);
     TAILQ_INIT(&q->list);
     TAILQ_INIT(&q->put_off);
+    TAILQ_INIT(&q->resting);
     q->tick = timer_new(loop, tick, q);
+    q->alarm = timer_new(loop, end_rest, q);
     q->each = every_turn_new(loop, hear_some, q);
-    if (!q->tick || !q->each) {
+    if (!q->tick || !q->alarm || !q->each) {
         turns_close(q);
         return error_memory(err);
     }
@@ -72,6 +135,7 @@ void turns_close(struct turns *q)
     if (!q)
         return;
     timer_free(q->tick);
+    timer_free(q->alarm);
     every_turn_free(q->each);
     free(q);
 }
@@ -97,34 +161,50 @@ void turns_leave(struct turns *q, struct turn *t)
 {
     if (!t->waits)
         return;
-    TAILQ_REMOVE(t->put_off ? &q->put_off : &q->list, t, link);
-    q->count -= !t->put_off;
-    t->waits = t->put_off = false;
+    TAILQ_REMOVE(t->rests ? &q->resting : t->put_off ? &q->put_off : &q->list, t, link);
+    q->count -= !t->put_off && !t->rests;
+    t->waits = t->put_off = t->rests = false;
 }
 
 /* ---- the host's time ---- */
+
+static void note_heard(struct turns *q, const void *arg, uint64_t now)
+{
+    if (q->lately[0].arg != arg)
+        q->lately[1] = q->lately[0];
+    q->lately[0] = (struct heard){ arg, now };
+}
 
 bool turns_put_off(struct turns *q, struct turn *t)
 {
     if (t->waits)
         return true;
+    if (!may_hear(q, t)) {
+        rest(q, t);
+        return true;
+    }
     if (t->took < MUCH_NS || q->takers <= CROWD)
         return false;
-    every_turn_start(q->each);
-    TAILQ_INSERT_TAIL(&q->put_off, t, link);
-    t->waits = t->put_off = true;
+    put_off(q, t);
     return true;
 }
 
-void turns_took(struct turns *q, struct turn *t, uint64_t ns)
+void turns_took(struct turns *q, struct turn *t, uint64_t ns, uint64_t passed_ns)
 {
     bool much = t->took >= MUCH_NS;
     t->took += ns;
     q->takers += !much && t->took >= MUCH_NS;
+    uint64_t now = clock_ns(), rest = REST * passed_ns;
+    t->heavy = t->heavy || ns >= HEAVY_NS;
+    if (ns >= HEAVY_NS)
+        q->rest_until = now + (rest < REST_MOST_NS ? rest : REST_MOST_NS);
+    if (!t->heavy)
+        note_heard(q, t->arg, now);
 }
 
 void turns_attend(struct turns *q, struct turn *t)
 {
     q->takers -= t->took >= MUCH_NS;
     t->took = 0;
+    t->heavy = false;
 }

@@ -6,6 +6,10 @@
  * little and whole things never waits, but for one thing: what it says takes the host some time, too,
  * and whoever has had much of that since it was given something to do is heard after the others, where there
  * are many such.
+ *
+ * One thing that is said can take the host long, and cannot be cut. Ports of which that was so, since they were given
+ * something to do, rest then, all together, four times as long as it took: they get a fifth of the host's time, as
+ * long as another one was heard lately. Alone they do not rest.
  */
 #ifndef DROSTE_ENV_TURNS_H
 #define DROSTE_ENV_TURNS_H
@@ -26,9 +30,10 @@ struct turn {
     void (*hear)(void *arg, unsigned port); /* it has something to say, which is to be read now */
     void *arg;
     unsigned port;
-    uint64_t took; /* nanoseconds of the host's time, since turns_attend */
+    uint64_t took; /* nanoseconds of the host's processor time, since turns_attend */
     size_t before; /* length of the piece before this one */
-    bool waits, put_off;
+    bool waits, put_off, rests;
+    bool heavy; /* one thing that it said took long, since turns_attend */
 };
 
 int turns_open(struct loop *loop, struct turns **out, struct error *err);
@@ -42,8 +47,9 @@ void turns_leave(struct turns *q, struct turn *t);
 
 /* The port has something to say. True if others come first: `hear` is called then, later. */
 bool turns_put_off(struct turns *q, struct turn *t);
-/* What it said took the host so long. */
-void turns_took(struct turns *q, struct turn *t, uint64_t ns);
+/* What it said took the host `ns` of processor time, within `passed_ns`: what is much or long is judged by the former, as a busy
+ * machine is not its doing, and the rest is as long as the others had to wait. */
+void turns_took(struct turns *q, struct turn *t, uint64_t ns, uint64_t passed_ns);
 /* It was given something to do: what it has taken before is forgotten. Also before it is freed. */
 void turns_attend(struct turns *q, struct turn *t);
 

@@ -12,6 +12,9 @@ enum {
     HEAD_MAX = 2 << 20,
 };
 
+/* The indices of 20,000 prompts, three times over. */
+static const struct json_limits call_limits = { HEAD_MAX, 8, 65536 };
+
 static int on_result(struct session *s, const struct frame *frame, struct error *err)
 {
     struct cell_result r;
@@ -49,7 +52,7 @@ static int on_call(struct session *s, const struct frame *frame, struct error *e
     struct session_call call = { .id = frame->id };
     if (!s->ready)
         return error_set(err, ERROR_PROTOCOL, "a call before READY");
-    int rc = json_parse(frame->head, frame->head_len, &json_limits_small, &head, err);
+    int rc = json_parse(frame->head, frame->head_len, &call_limits, &head, err);
     if (rc == 0 && !json_object_is_type(head, json_type_object))
         rc = error_set(err, ERROR_PROTOCOL, "a call's head is no object");
     if (rc == 0)

@@ -1,5 +1,6 @@
 # attack: asks the model without end, in large batches, with a prompt of gigantic size
 # expect: DENY(BudgetExceeded|LLMError|MemoryError|refused) or KILL(protocol)
+# expect batch: DENY(ValueError)
 # isolation: full light landlock
 # variants: many batch prompt
 # alike: what a guest writes to its channel is judged by the host, which looks at no level there

@@ -49,6 +49,13 @@ static const struct crowd_attack attacks[] = {
         "for i in range(8): _thread.start_new_thread(ask, ())\nask()",
         false },
     { "batch flood", "while True: llm_query_batched(['x'] * 1000)", false },
+    /* As many prompts as a call may have, and as many values: what one message can cost the host. */
+    { "most prompts", "x = ['x'] * 20000\nwhile True: llm_query_batched(x)", false },
+    { "most values",
+        FRAME "g, n = f.f_globals, 0\n"
+              "x = b'[{\"role\":\"user\",\"content\":\"x\",\"junk\":[' + b'0,' * 90000 + b'0]}]'\n"
+              "while True: g['link'].call({'name': 'llm_query', 'messages': [0]}, [x])",
+        false },
     { "large calls",
         "x = 'x' * (20 << 20)\n"
         "while True:\n"

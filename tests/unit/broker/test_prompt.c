@@ -8,7 +8,8 @@ static struct prompt prompt;
 
 static int open_text(const char *text, bool is_messages, struct error *err)
 {
-    return prompt_open(&prompt, text, strlen(text), is_messages, err);
+    struct json_limits limits = prompt_limits;
+    return prompt_open(&prompt, text, strlen(text), is_messages, &limits, err);
 }
 
 static void a_text_is_one_message_of_a_user(void **state)
@@ -86,6 +87,37 @@ static void what_is_no_prompt_is_refused_in_words(void **state)
     assert_fails(ERROR_ARGUMENT, open_text("\xff", false, err));
 }
 
+/* A list of so many messages that each hold a list of junk, which is passed over but has to be built. */
+static void write_list(struct buf *out, unsigned messages, unsigned junk)
+{
+    for (unsigned i = 0; i < messages; i++) {
+        buf_puts(out, i ? "," : "[");
+        buf_puts(out, "{\"role\":\"user\",\"content\":\"x\",\"junk\":[0");
+        for (unsigned k = 1; k < junk; k++)
+            buf_puts(out, ",0");
+        buf_puts(out, "]}");
+    }
+    buf_putc(out, ']');
+}
+
+/* What the lists of one call have is bounded for all of them together, whatever they have; as many messages as a list may have
+ * fit. */
+static void values_are_bounded_for_all_lists_of_a_call(void **state)
+{
+    cleanup_buf struct buf most = { 0 }, half = { 0 }, over = { 0 };
+    struct json_limits limits = prompt_limits;
+    write_list(&most, 10000, 1);
+    write_list(&half, 1, 60000);
+    write_list(&over, 1, 3900000);
+    assert_ok(open_text(buf_text(&most), true, err));
+    assert_int_equal(prompt.count, 10000);
+    prompt_close(&prompt);
+    assert_ok(prompt_open(&prompt, half.data, half.len, true, &limits, err));
+    prompt_close(&prompt);
+    assert_fails(ERROR_ARGUMENT, prompt_open(&prompt, half.data, half.len, true, &limits, err));
+    assert_fails(ERROR_ARGUMENT, open_text(buf_text(&over), true, err));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -93,6 +125,7 @@ int main(void)
         cmocka_unit_test(messages_keep_their_order_roles_and_zero_bytes),
         cmocka_unit_test(parts_are_texts_and_bytes),
         cmocka_unit_test(what_is_no_prompt_is_refused_in_words),
+        cmocka_unit_test(values_are_bounded_for_all_lists_of_a_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

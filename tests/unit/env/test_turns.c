@@ -123,7 +123,7 @@ static void who_left_is_not_called(void **state)
 static void take(struct fixture *f, unsigned from, unsigned to, uint64_t ns)
 {
     for (unsigned i = from; i < to; i++)
-        turns_took(f->turns, &f->turn[i], ns);
+        turns_took(f->turns, &f->turn[i], ns, ns);
 }
 
 /* Who has taken much of the host's time is put off, where many have; who has taken little is not, beside however
@@ -179,6 +179,45 @@ static void nobody_sleeps_on_what_was_heard(void **state)
     timer_free(later);
 }
 
+/* A port whose message took the host long rests four times as long, while another one is heard; it does not keep that one
+ * waiting, and its own messages are heard one after the other. */
+static void who_took_long_rests_while_others_are_heard(void **state)
+{
+    enum { LONG = 20000000 };
+    struct fixture *f = *state;
+    int other = 0;
+    struct turn light = { .next = came, .hear = hear, .arg = &other };
+    uint64_t begun = clock_ns();
+    turns_took(f->turns, &light, LITTLE, LITTLE);
+    turns_took(f->turns, &f->turn[0], LONG, LONG);
+    turns_took(f->turns, &f->turn[1], LONG, LONG);
+    assert_true(turns_put_off(f->turns, &f->turn[0]));
+    assert_true(turns_put_off(f->turns, &f->turn[1]));
+    for (unsigned messages = 0; messages < 100; messages++)
+        assert_false(turns_put_off(f->turns, &light));
+    while (f->heard < 2) {
+        uv_run(&f->loop->uv, UV_RUN_ONCE);
+    }
+    assert_int_equal(f->order[0], 0);
+    assert_int_equal(f->order[1], 1);
+    assert_true(clock_ns() - begun >= 4 * (uint64_t)LONG);
+    turns_attend(f->turns, &f->turn[0]);
+    turns_took(f->turns, &f->turn[1], LONG, LONG);
+    assert_false(turns_put_off(f->turns, &f->turn[0])); /* it was given something new to do */
+    assert_true(turns_put_off(f->turns, &f->turn[1]));
+    turns_leave(f->turns, &f->turn[1]);
+    assert_false(f->turn[1].waits);
+}
+
+/* The host is not idle for nobody. Its own other ports are nobody to it. */
+static void who_is_alone_does_not_rest(void **state)
+{
+    struct fixture *f = *state;
+    turns_took(f->turns, &f->turn[1], LITTLE, LITTLE);
+    turns_took(f->turns, &f->turn[0], (uint64_t)50 * MUCH, (uint64_t)50 * MUCH);
+    assert_false(turns_put_off(f->turns, &f->turn[0]));
+}
+
 /* With the next thing to do all begin anew, and so do those that come after one which is gone. */
 static void what_was_taken_is_forgotten_with_the_next_operation(void **state)
 {
@@ -209,6 +248,8 @@ int main(void)
         T(who_takes_much_comes_later_in_a_crowd),
         T(who_was_put_off_leaves_room_for_others),
         T(nobody_sleeps_on_what_was_heard),
+        T(who_took_long_rests_while_others_are_heard),
+        T(who_is_alone_does_not_rest),
         T(what_was_taken_is_forgotten_with_the_next_operation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
