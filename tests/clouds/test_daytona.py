@@ -328,6 +328,20 @@ def test_each_parameter_of_an_interpreter_reaches_what_it_names(fake, home):
     fake.order("sandbox", {"id": kept["id"], "do": "destroy"})
 
 
+@pytest.mark.parametrize("context", [False, True])
+def test_variables_end_with_their_session_in_any_case(fake, home, context):
+    """delete_context_on_shutdown: a sandbox that is kept has its files, and whoever goes on in it has new variables."""
+    with droste.DaytonaInterpreter(delete_session_on_shutdown=False, delete_context_on_shutdown=context) as interp:
+        interp.execute("x = 1; open('/home/daytona/note', 'w').write('kept')")
+        kept = interp.sandbox_id
+    droste.clear_shelf()
+    with droste.DaytonaInterpreter(sandbox=kept) as interp:
+        result = interp.execute("SUBMIT(x='x' in globals(), note=open('/home/daytona/note').read())")
+        assert (result.x, result.note) == (False, "kept")
+    droste.clear_shelf()
+    assert not fake.sandboxes()
+
+
 def test_what_reaches_nothing_is_refused_by_name(fake):
     for given, word in (({"sandbox_spec": {"auto_archive_interval": 5}}, "auto_archive_interval"), ({"runtime": object()}, "runtime")):
         with pytest.raises(droste.UnsupportedError, match=word):

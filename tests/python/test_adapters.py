@@ -9,7 +9,7 @@ import pytest
 
 import droste
 from droste import _wire
-from droste.adapters import LocalEnvironmentAdapter
+from droste.adapters import DockerEnvironmentAdapter, LocalEnvironmentAdapter
 
 
 class Broker:
@@ -92,6 +92,21 @@ def test_models_are_asked_by_the_broker_or_at_its_address(by, server):
         assert [call["prompt"] for call in done.rlm_calls[:2]] == ["a", "b"] and ("b", "other") in server.broker.asked
         failed = adapter.execute_code("llm_query('fail')")
         assert "no more calls" in failed.stderr
+
+
+def test_parameters_of_dockers_environment(monkeypatch, server):
+    """DockerEnvironmentAdapter: image, subprocess_timeout_s, proxy_http_timeout_s are settings of the container (tests/seeds/test_docker.py
+    runs one); setup_code, broker, broker_address and correlation_id are as in the local one, which here takes its place."""
+    monkeypatch.delenv("DROSTE_ENVIRONMENT", raising=False)
+    pairs = dict(DockerEnvironmentAdapter(image="mine:1", subprocess_timeout_s=9.0, proxy_http_timeout_s=8.0)._interpreter._pairs)
+    assert (pairs["env"], pairs["image"], pairs["execute-timeout"], pairs["broker-timeout"]) == ("docker", "mine:1", "9", "8")
+    monkeypatch.setenv("DROSTE_ENVIRONMENT", "local")
+    with DockerEnvironmentAdapter(setup_code="x = 1", broker=Broker(), correlation_id="mine") as adapter:
+        adapter.execute_code("x = 2")
+        done = adapter.execute_code("print(x, llm_query('a'))")
+        assert (done.stdout, done.correlation_id) == ("1 said a\n", "mine")
+    with DockerEnvironmentAdapter(broker_address=server.address, correlation_id="the run's own") as adapter:
+        assert adapter.execute_code("print(llm_query('a'))").stdout == "said a\n"
 
 
 def test_an_environment_of_ones_own_may_use_one():

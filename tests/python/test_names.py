@@ -111,6 +111,15 @@ def test_async_execute_says_whether_results_may_be_awaited(locally):
     assert asyncio.run(kinds()) == (True, False, 1)
 
 
+def test_envs_and_variables_are_the_cells(locally):
+    """Of execute(): `code`, `variables`, `timeout` and `envs`."""
+    with ModalInterpreter() as interp:
+        assert interp.execute(code="SUBMIT(x=v)", variables={"v": 5}).x == 5
+        assert interp.execute("import os; SUBMIT(x=os.environ['NAME'])", envs={"NAME": "n"}).x == "n"
+        late = interp.execute("while True: pass", timeout=0.3)
+        assert late.ok is False and late.error.type == "TimeoutError"
+
+
 def test_a_result_as_text_is_what_fleet_returns(locally):
     """summarize_stdout, stdout_summary_threshold, stdout_summary_prefix_len: what is longer is summarised; `stdout` itself is whole."""
     code = "for i in range(3): print('line', i)"
