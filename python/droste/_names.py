@@ -122,8 +122,9 @@ RLM_SETTINGS: Dict[str, Tuple[str, Callable[[Any], Any]]] = {
     "custom_system_prompt": ("instructions", str),
     "user_prologue": ("instructions", str),
 }
-#: those of no meaning here, and the values that they may have
-RLM_FIXED = {"depth": (0,), "orchestrator": (True, False)}
+#: those of no meaning here: the one value that they may have, and why another is refused
+RLM_FIXED = {"depth": (0, "Droste counts the depth itself; max_depth says how deep"),
+             "orchestrator": (True, "Droste's prompt has no such part to leave out; custom_system_prompt adds to it")}
 #: those that a run's observer is asked for
 RLM_WISHES = ("logger", "persistent", "on_subcall_start", "on_subcall_complete", "on_iteration_start", "on_iteration_complete")
 
@@ -148,13 +149,15 @@ def take_rlm(settings: Dict[str, Any]) -> Names:
         if value is not None:
             text = name == "instructions" and settings.get(name)
             settings[name] = "%s\n\n%s" % (text, value) if text else convert(value)
-    for word, allowed in RLM_FIXED.items():
-        if word in settings and settings.pop(word) not in allowed:
-            raise UnsupportedError("RLM(%s=…) is not in this version" % word)
+    for word, (allowed, why) in RLM_FIXED.items():
+        given = settings.pop(word, allowed)
+        if given != allowed:
+            raise UnsupportedError("RLM(%s=%r) has no effect here: %s" % (word, given, why))
     _take_compaction(settings)
-    _take_tools(settings.pop("custom_tools", None) or {}, names)
+    tools = dict(settings.pop("custom_tools", None) or {})
+    _take_tools(tools, names)
     sub_tools = settings.pop("custom_sub_tools", None)
-    if sub_tools is not None and dict(sub_tools) not in ({}, dict(names.tools)):
+    if sub_tools is not None and dict(sub_tools) not in ({}, tools):
         raise UnsupportedError("custom_sub_tools is {} (none), or the same as custom_tools")
     if sub_tools is not None and not sub_tools:
         settings["sub-tools"] = False

@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Prot
 from .. import _kwargs, _names
 from .._rlm_types import REPLResult, RLMChatCompletion, UsageSummary
 from .._trajectory import answer_text
+from ..errors import UnsupportedError
 from ..interpreter import Interpreter
 from ._refused import refused
 from .comms import LMRequest, send_lm_request, send_lm_request_batched
@@ -158,12 +159,15 @@ class _REPL(NonIsolatedEnv):
     """A session; `env` is Droste's word for where it is."""
     _env: Optional[str] = None
     _takes_source = False
+    _stays = True       # from question to question, where that is asked for
 
     def __init__(self, lm_handler_address: Optional[Tuple[str, int]] = None, context_payload: Any = None,
                  setup_code: Optional[str] = None, persistent: bool = False, depth: int = 1,
                  subcall_fn: Optional[Callable[..., RLMChatCompletion]] = None, custom_tools: Optional[Dict[str, Any]] = None,
                  custom_sub_tools: Optional[Dict[str, Any]] = None, compaction: bool = False, max_concurrent_subcalls: int = 4,
                  **kwargs: Any):
+        if persistent and not self._stays:
+            raise UnsupportedError("%s(persistent=True): as in rlm, only local environments and containers stay" % type(self).__name__)
         super().__init__(persistent, depth, max_concurrent_subcalls, **kwargs)
         self.lm_handler_address, self.subcall_fn, self.compaction = lm_handler_address, subcall_fn, compaction
         self.custom_tools: Dict[str, Any] = custom_tools or {}
@@ -358,22 +362,22 @@ class DockerREPL(_REPL):
 
 class ModalREPL(_REPL):
     """A sandbox of Modal's."""
-    _env = "modal"
+    _env, _stays = "modal", False
 
 
 class DaytonaREPL(_REPL):
     """A sandbox of Daytona's. A custom tool may be a text that defines it."""
-    _env, _takes_source = "daytona", True
+    _env, _takes_source, _stays = "daytona", True, False
 
 
 class PrimeREPL(_REPL):
     """A sandbox of Prime Intellect's."""
-    _env = "prime"
+    _env, _stays = "prime", False
 
 
 class E2BREPL(_REPL):
     """A sandbox of E2B's."""
-    _env = "e2b"
+    _env, _stays = "e2b", False
 
 
 IPythonREPL = refused("IPythonREPL", "use LocalREPL, whose variables stay as well")
