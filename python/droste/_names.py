@@ -180,12 +180,14 @@ def _take_others(settings: Dict[str, Any], names: Names, root: Mapping[str, Any]
         _take_sampling({**sampling, **(own or {})}, settings, "sub-")
 
 
+def public(given: Mapping[str, Any]) -> Dict[str, Any]:
+    """Without keys, which are told by their names."""
+    return {name: value for name, value in given.items() if not ("api" in name.lower() and "key" in name.lower())}
+
+
 def _describe(settings: Mapping[str, Any]) -> RLMMetadata:
     """How the program asks for its runs, without keys."""
     kwargs, place = settings.get("backend_kwargs") or {}, settings.get("environment_kwargs") or {}
-
-    def public(given: Mapping[str, Any]) -> Dict[str, Any]:
-        return {name: value for name, value in given.items() if not ("api" in name.lower() and "key" in name.lower())}
 
     return RLMMetadata(str(kwargs.get("model_name", "unknown")), settings.get("max_depth") or 1, settings.get("max_iterations") or 30,
                        settings.get("backend") or "openai", public(kwargs), settings.get("environment") or "local", public(place),

@@ -10,7 +10,7 @@ import enum
 import functools
 import inspect
 import os
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from . import _daytona, _modal, _names
 from ._values import literal
@@ -75,6 +75,9 @@ HELPERS = (
     "extract_python_ast", "start_background_process", "read_process_logs", "kill_process")
 #: tools that every profile has
 KEPT = ("llm_query", "llm_query_batched")
+
+#: the answers of several prompts, or what the first failed one raised
+BATCHED = "[r if isinstance(r, str) else (_ for _ in ()).throw(r) for r in llm_query_batched(%s, errors='return')]"
 
 SWITCH = '''
 def _profile(names=%r, profile=%r):
@@ -206,6 +209,24 @@ class _Elsewhere(Interpreter):
                 return super().execute(code, variables, timeout=timeout)
             finally:
                 self.tools = tools
+
+    def llm_query(self, prompt: str) -> str:
+        """Asks the model from the host, as the code's llm_query does: under the same limits, and counted with its calls."""
+        return self._ask("llm_query(%s)", prompt, [prompt])
+
+    def llm_query_batched(self, prompts: Sequence[str]) -> List[str]:
+        """The same for several at once; RuntimeError if any failed."""
+        return self._ask(BATCHED, list(prompts), prompts) if prompts else []
+
+    def _ask(self, code: str, given: Any, prompts: Sequence[str]) -> Any:
+        if not all(isinstance(prompt, str) and prompt for prompt in prompts):
+            raise ValueError("prompt cannot be empty: a prompt is a str")
+        fields, self.output_fields = self.output_fields, None
+        try:
+            result = super().execute("SUBMIT(reply=%s)" % code % literal(given))
+            return result.raise_for_status()["reply"]
+        finally:
+            self.output_fields = fields
 
     def _switch_profile(self, profile: ExecutionProfile) -> None:
         bare = profile is ExecutionProfile.ROOT_INTERLOCUTOR

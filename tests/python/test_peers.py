@@ -483,6 +483,32 @@ def test_extensions_of_navigators_are_refused_by_name(argument):
         create_rlm(MockLLMAdapter(), **{argument: object()})
 
 
+# -- fleet-rlm
+
+def test_the_host_asks_the_model_of_a_session(monkeypatch):
+    """interp.llm_query() and llm_query_batched(): the same model, counted with the calls of the code, under the same limit."""
+    from fleet_rlm.runtime.execution.interpreter import ModalInterpreter
+    monkeypatch.setenv("DROSTE_ENVIRONMENT", "local")
+
+    def model(prompt):
+        if prompt == "fail":
+            raise ValueError("no answer")
+        return ["said " + prompt]
+
+    with ModalInterpreter(sub_lm=model, max_llm_calls=6) as interp:
+        assert interp.llm_query("a {brace} \"quote\"") == "said a {brace} \"quote\""
+        assert interp.llm_query_batched(["b", "c"]) == ["said b", "said c"] and interp.llm_query_batched([]) == []
+        assert interp.execute("SUBMIT(r=llm_query('d'))").r == "said d"
+        with pytest.raises(RuntimeError, match="no answer"):
+            interp.llm_query_batched(["fail"])
+        with pytest.raises(RuntimeError, match="BudgetExceeded.*6"):
+            interp.llm_query_batched(["e", "f"])
+        assert interp.llm_query("g") == "said g"
+        with pytest.raises(ValueError, match="prompt cannot be empty"):
+            interp.llm_query("")
+        assert "_" not in str(interp.execute("print([n for n in dir() if n.startswith('reply')])").stdout)
+
+
 def test_a_whole_program_runs_as_a_script(serve, tmp_path):
     """In a process of its own, with the names lent by one line, and the server in the environment's variables."""
     server = serve(script=[repl("print(lookup('b'))"), READY % "len(context)"])

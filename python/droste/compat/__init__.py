@@ -9,7 +9,7 @@ import sys
 import types
 from typing import Any, Dict, List, Optional
 
-from .. import _rlm_errors, _rlm_logger, _rlm_types, adapters, providers, rlm
+from .. import _names, _rlm_errors, _rlm_logger, _rlm_types, adapters, providers, rlm
 from . import clients, comms, navigator, repl
 from ._refused import refused
 
@@ -36,6 +36,11 @@ _MODULES: Dict[str, Dict[str, Any]] = {
     "fleet_rlm": _FLEET,
     "fleet_rlm.runtime": {},
     "fleet_rlm.runtime.config": {"configure_planner_from_env": providers.configure_planner_from_env},
+    "fleet_rlm.runtime.execution": {},
+    "fleet_rlm.runtime.execution.interpreter": {"ModalInterpreter": providers.ModalInterpreter},
+    "fleet_rlm.runtime.execution.profiles": {"ExecutionProfile": providers.ExecutionProfile},
+    "fleet_rlm.core": {},
+    "fleet_rlm.core.interpreter": {"ModalInterpreter": providers.ModalInterpreter},
     "fleet_rlm.integrations": {},
     "fleet_rlm.integrations.providers": {},
     "fleet_rlm.integrations.providers.daytona": {},
@@ -60,7 +65,10 @@ _MODULES: Dict[str, Dict[str, Any]] = {
         ("prime_repl", "PrimeREPL"), ("e2b_repl", "E2BREPL"), ("ipython_repl", "IPythonREPL"))},
     "rlm.logger": _LOGGER,
     "rlm.logger.rlm_logger": _LOGGER,
+    "rlm.logger.verbose": _of(types.SimpleNamespace(**_LOGGER), "VerbosePrinter"),      # type: ignore
     "rlm.utils": {},
+    "rlm.utils.parsing": {"find_code_blocks": repl.find_code_blocks},
+    "rlm.utils.rlm_utils": {"filter_sensitive_keys": _names.public},
     "rlm.utils.exceptions": _ERRORS,
     **navigator.MODULES,
     "rlm.adapters.environments": {},

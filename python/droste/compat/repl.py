@@ -8,6 +8,7 @@ from __future__ import annotations
 import abc
 import ast
 import dataclasses
+import re
 import types
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Protocol, Tuple, runtime_checkable
@@ -86,6 +87,14 @@ def _source_of(name: str, value: Any) -> Optional[str]:
     return value if name in defined else None
 
 
+BLOCK = re.compile(r"```repl\s*\n(.*?)\n```", re.DOTALL)
+
+
+def find_code_blocks(text: str) -> List[str]:
+    """The code of the blocks that are marked repl."""
+    return [block.strip() for block in BLOCK.findall(text)]
+
+
 # -- what an environment is
 
 class BaseEnv(abc.ABC):
@@ -144,6 +153,13 @@ class _Session(Interpreter):
     _may_be_async = False       # its results are there when the call is back
 
 
+#: what the code has overwritten is there again for the next cell, as rlm has it: contexts, and the functions of the guest
+RESTORE = """for _name in %r:
+    if _name in vars(__builtins__):
+        globals().pop(_name, None)
+globals().update(globals().get("_droste_kept", {}))
+""" % (sorted(RESERVED_TOOL_NAMES - {"answer", "context", "history"}),)
+KEEP = "globals().setdefault('_droste_kept', {})[%r] = globals()[%r]"
 #: the values of variables, where JSON has them, else how they show themselves
 COLLECT = """def _droste_value(value):
     import json
@@ -178,7 +194,7 @@ class _REPL(NonIsolatedEnv):
         self._histories: Dict[int, Any] = {}
         self._compacted: List[Any] = []
         self._calls: List[RLMChatCompletion] = []
-        self._names: List[str] = []
+        self._names: List[str] = ["answer"]
         self._session: Optional[_Session] = None
         self.setup()
         if compaction:
@@ -230,6 +246,8 @@ class _REPL(NonIsolatedEnv):
         final = answer_text(result.fields) if result.status == "submitted" else None
         if result.variables:
             self._names = [variable["name"] for variable in result.variables]
+        if result.alive:
+            self._open().execute(RESTORE).raise_for_status()
         return REPLResult(result.stdout, stderr, self.locals if result.alive else {}, result.seconds, calls, final)
 
     @property
@@ -257,6 +275,8 @@ class _REPL(NonIsolatedEnv):
         if index == 0:
             self._set("context", context_payload)
         self._contexts[index] = context_payload
+        for name in ["context_%d" % index] + ["context"] * (index == 0):
+            self._open().execute(KEEP % (name, name)).raise_for_status()
         return index
 
     def get_context_count(self) -> int:
