@@ -1,12 +1,18 @@
 """What a run is doing, in a line on a terminal or in a notebook."""
 from __future__ import annotations
 
+import contextvars
 import html
 import sys
 import time
 from typing import Any, Callable, Optional
 
 WIDTH = 20
+
+
+def count_of(count: int, noun: str) -> str:
+    """`1 turn`, `2 turns`."""
+    return "%d %s%s" % (count, noun, "" if count == 1 else "s")
 
 
 def _notebook() -> bool:
@@ -35,8 +41,8 @@ class Line:
     def text(self) -> str:
         done = min(WIDTH, WIDTH * self.turn // self.turns) if self.turns else 0
         waiting = ", %d under way" % self.pending if self.pending else ""
-        return "[%s%s] turn %d of %d, %s, %d calls%s, %d tokens, %.1f s" % (
-            "#" * done, "." * (WIDTH - done), self.turn, self.turns, self.doing, self.calls, waiting,
+        return "[%s%s] turn %d of %d, %s, %s%s, %d tokens, %.1f s" % (
+            "#" * done, "." * (WIDTH - done), self.turn, self.turns, self.doing, count_of(self.calls, "call"), waiting,
             self.tokens, time.monotonic() - self.begun)
 
 
@@ -78,7 +84,9 @@ class InNotebook(Line):
         if self.display is None:
             self.display = display(shown, display_id=True)
         else:
-            self.display.update(shown)
+            # In an empty context ipykernel sends it for the cell that runs now. In the run's own, that may be a cell which
+            # has ended: programs that execute notebooks (nbclient) drop what comes for such a cell.
+            contextvars.Context().run(self.display.update, shown)
 
 
 def listener(wanted: Optional[bool]) -> Optional[Callable[[Any], None]]:

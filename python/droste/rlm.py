@@ -116,14 +116,15 @@ class Completion:
         return self.response
 
     def __repr__(self) -> str:
-        return "<Completion: %s, %s, %d turns, %d calls>" % (
-            self.status, _short(repr(self.answer), 80), self.iterations, self.usage["calls"])
+        return "<Completion: %s, %s, %s, %s>" % (
+            self.status, _short(repr(self.answer), 80), _progress.count_of(self.iterations, "turn"),
+            _progress.count_of(self.usage["calls"], "call"))
 
     def _repr_html_(self) -> str:
         rows: List[Tuple[str, str]] = [("answer", _short(self.response, 4000)), ("status", "%s%s" % (
             self.status, ": %s" % self.error if self.error else ""))]
-        rows.append(("usage", "%d turns, %d calls, %d + %d tokens, %.2f s%s" % (
-            self.iterations, self.usage["calls"], self.usage["input_tokens"], self.usage["output_tokens"],
+        rows.append(("usage", "%s, %s, %d + %d tokens, %.2f s%s" % (
+            _progress.count_of(self.iterations, "turn"), _progress.count_of(self.usage["calls"], "call"), self.usage["input_tokens"], self.usage["output_tokens"],
             self.usage["seconds"], ", $%.4f" % self.cost if self.cost else "")))
         rows += [("turn %d, %s" % (step.turn, step.kind), _short(step.text, 2000)) for step in self.steps]
         return table(rows, "Droste, run %s" % (self.run or "without a record"))
