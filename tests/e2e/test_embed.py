@@ -1,4 +1,5 @@
 """examples/embed.c: builds as a user would build it, does what it says, and is what README shows."""
+import json
 import os
 import subprocess
 
@@ -39,6 +40,18 @@ def test_the_example_explains_a_context_that_is_missing(embed):
 def test_the_readme_shows_the_example():
     with open(SOURCE) as source, open(os.path.join(ROOT, "README.md")) as page:
         assert "```c\n%s```" % source.read() in page.read()
+
+
+def test_an_installed_library_is_where_the_machine_looks():
+    """The recipe of the README needs no path: pkg-config and the loader search the directories of `make install`."""
+    told = json.loads(subprocess.run(["meson", "introspect", "--buildoptions", BUILD], check=True, capture_output=True,
+                                     text=True, timeout=60).stdout)
+    where = {option["name"]: option["value"] for option in told}
+    library = os.path.join(where["prefix"], where["libdir"])
+    searched = subprocess.run(["pkg-config", "--variable", "pc_path", "pkg-config"], check=True, capture_output=True, text=True)
+    assert library + "/pkgconfig" in searched.stdout.strip().split(":")
+    loader = subprocess.run(["/sbin/ldconfig", "-v", "-N"], capture_output=True, text=True).stdout
+    assert library + ":" in {line.split(" ")[0] for line in loader.splitlines()}
 
 
 def test_an_installed_library_is_found_by_pkg_config(tmp_path):
