@@ -436,9 +436,10 @@ static void print_json(const struct bench *b, const struct series *s, bool *any)
 {
     for (; s->name; s++) {
         printf("%s\n  {\"bench\":\"%s\",\"name\":\"%s\",\"unit\":\"us\",\"n\":%zu,\"p50\":%.2f,"
-               "\"p90\":%.2f,\"p99\":%.2f,\"min\":%.2f,\"skipped\":%s%s%s}",
+               "\"p90\":%.2f,\"p99\":%.2f,\"min\":%.2f,\"limit\":%s%s%s,\"skipped\":%s%s%s}",
             *any ? "," : "", b->name, s->name, s->count, percentile(s, 0.5), percentile(s, 0.9),
-            percentile(s, 0.99), percentile(s, 0), s->skipped ? "\"" : "",
+            percentile(s, 0.99), percentile(s, 0), s->limit ? "\"" : "",
+            s->limit ? s->limit : "null", s->limit ? "\"" : "", s->skipped ? "\"" : "",
             s->skipped ? s->skipped : "null", s->skipped ? "\"" : "");
         *any = true;
     }

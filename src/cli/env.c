@@ -21,8 +21,21 @@ struct env_verb {
 
 static int list(const struct request *r, struct error *err)
 {
-    for (size_t i = 0; environment_name(i); i++)
-        printf("%-8s  %s\n", environment_name(i), environment_about(i));
+    cleanup_buf struct buf out = { 0 };
+    field_open(&out, NULL, '[');
+    for (size_t i = 0; environment_name(i); i++) {
+        if (!r->json)
+            printf("%-8s  %s\n", environment_name(i), environment_about(i));
+        field_open(&out, NULL, '{');
+        field_string(&out, "name", environment_name(i));
+        field_string(&out, "about", environment_about(i));
+        field_close(&out, '}');
+    }
+    field_close(&out, ']');
+    if (buf_failed(&out))
+        return error_memory(err);
+    if (r->json)
+        printf("%s\n", buf_text(&out));
     return 0;
 }
 
@@ -146,7 +159,7 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
         verb_find(verbs, array_length(verbs), sizeof *verbs, count > 0 ? words[0] : NULL);
     if (!verb || count - 1 > verb->verb.most)
         return cli_usage(self, "expected one of: ls, show [NAME], gc");
-    const struct verb_flag only[] = { { "json", r.json, SHOW } };
+    const struct verb_flag only[] = { { "json", r.json, LS | SHOW } };
     status = verb_check_flags(self, &verb->verb, only, array_length(only));
     if (status >= 0)
         return status;
@@ -156,7 +169,7 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
 
 const struct command command_env = {
     .name = "env",
-    .synopsis = "ls | show [NAME] [--json] | gc [--env NAME]",
+    .synopsis = "ls [--json] | show [NAME] [--json] | gc [--env NAME]",
     .summary = "list the environments and what each can do; remove what killed hosts left",
     .details =
         "  ls           the environments by name\n"

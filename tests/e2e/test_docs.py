@@ -96,6 +96,32 @@ def test_the_record_is_described_as_it_is():
         assert re.findall(r"`(\w+)`", row.rpartition(" | ")[2]) == columns
 
 
+def test_the_figures_have_one_source():
+    """README and docs/environments.md say what docs/figures.json says; docs/make-figures writes both."""
+    done = subprocess.run([os.path.join(ROOT, "docs", "make-figures"), "--check"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_environment_is_named_where_it_is_chosen(tmp_path):
+    """The setting's row, the page of environments and the manual name all that `droste env ls` has."""
+    told = subprocess.run([DROSTE, "env", "ls", "--json"], env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+                          capture_output=True, text=True, timeout=60, check=True).stdout
+    names = [environment["name"] for environment in json.loads(told)]
+    assert len(names) >= 6
+    (row,) = re.findall(r"^\| `env` \|.*", read("docs/configuration.md"), re.M)
+    for name in names:
+        assert "`%s`" % name in row and "`%s`" % name in read("docs/environments.md"), name
+        assert name in read("docs/droste.1"), name
+
+
+def test_every_command_is_in_the_readme(tmp_path):
+    """Its table has all commands of the program's own overview, and no others."""
+    told = subprocess.run([DROSTE, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+    table = read("README.md").partition("| command | what it does |")[2].partition("\n\n")[0]
+    named = set(re.findall(r"`([a-z-]+)`", " ".join(line.split("|")[1] for line in table.splitlines()[2:])))
+    assert named == set(re.findall(r"^  ([a-z-]+) +\S", told, re.M))
+
+
 TROUBLE = re.compile(r"^### `([^\n]*)`\n(.*?)(?=^##|\Z)", re.M | re.S)
 COMMAND = re.compile(r"^```console\n\$ droste (.*)\n```$", re.M)
 

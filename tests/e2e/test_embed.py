@@ -1,4 +1,5 @@
 """examples/embed.c: builds as a user would build it, does what it says, and is what README shows."""
+import glob
 import json
 import os
 import subprocess
@@ -50,8 +51,8 @@ def test_an_installed_library_is_where_the_machine_looks():
     library = os.path.join(where["prefix"], where["libdir"])
     searched = subprocess.run(["pkg-config", "--variable", "pc_path", "pkg-config"], check=True, capture_output=True, text=True)
     assert library + "/pkgconfig" in searched.stdout.strip().split(":")
-    loader = subprocess.run(["/sbin/ldconfig", "-v", "-N"], capture_output=True, text=True).stdout
-    assert library + ":" in {line.split(" ")[0] for line in loader.splitlines()}
+    loader = "".join(open(path).read() for path in glob.glob("/etc/ld.so.conf.d/*.conf"))
+    assert library in loader.splitlines()
 
 
 def test_an_installed_library_is_found_by_pkg_config(tmp_path):
