@@ -267,10 +267,6 @@ static int become_keeper(void *arg)
     struct sigaction plain = { .sa_handler = SIG_DFL };
     struct pollfd life = { .fd = zygote.life[0], .events = POLLIN };
     close(zygote.life[1]);
-    prctl(PR_SET_PDEATHSIG, pid_namespace ? SIGKILL : SIGTERM, 0, 0, 0);
-    /* The zygote may have died before that was in force. */
-    if (poll(&life, 1, 0) != 0)
-        _exit(125);
     sigaction(SIGCHLD, &plain, NULL);
     if (!pid_namespace)
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
@@ -280,6 +276,11 @@ static int become_keeper(void *arg)
         fail(job, ZYGOTE_NO_OP);
     if (jail_enter(job->plan, JAIL_KEEPER, &failed) < 0)
         fail(job, failed);
+    /* Now that it changes its ids no more, which would undo it. The zygote may have died before that was in
+     * force. */
+    prctl(PR_SET_PDEATHSIG, pid_namespace ? SIGKILL : SIGTERM, 0, 0, 0);
+    if (poll(&life, 1, 0) != 0)
+        _exit(125);
     pid_t worker = job->mold >= 0 ? clone_taker(job) : clone_copy(zygote.tid_address);
     if (worker < 0)
         fail(job, ZYGOTE_NO_OP);
@@ -303,6 +304,8 @@ static pid_t clone_keeper(struct clone_job *job)
         .stack = (uint64_t)(uintptr_t)keeper_stack,
         .cgroup = job->cgroup >= 0 ? (uint64_t)job->cgroup : 0,
     };
+    if (jail_lend_user(job->plan, job->cgroup >= 0) < 0)
+        return -1;
     return clone_onto(&args, become_keeper, job);
 }
 
@@ -334,6 +337,8 @@ static bool serve_clone(struct clone_job *job)
     job->pidfd = job->settled[0] = job->settled[1] = -1;
     pid_t pid = clone_keeper(job);
     int sys = errno;
+    if (jail_take_user_back(job->plan) < 0)
+        _exit(125); /* it would be a sandbox's user, with powers that none has */
     if (zygote.hooks)
         zygote.after_fork_parent();
     sigprocmask(SIG_SETMASK, &job->old_mask, NULL);

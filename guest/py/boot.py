@@ -88,6 +88,15 @@ def tidy_up(nest):
     except ChildProcessError:
         pass
     import shutil
+    own = os.geteuid()
+    for entry in os.scandir(nest):      # as root, each is another user's, which the zygote can become
+        try:
+            os.seteuid(entry.stat(follow_symlinks=False).st_uid)
+            shutil.rmtree(entry.path, ignore_errors=True)
+            os.seteuid(own)
+            os.rmdir(entry.path)
+        except OSError:
+            pass
     shutil.rmtree(nest, ignore_errors=True)
 
 

@@ -331,6 +331,8 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     o->no_helpers = !s->helpers;
     int rc = set_timeouts(s, o, err);
     if (rc == 0)
+        rc = user_range_parse(s->sandbox_users, &o->spec.users, err);
+    if (rc == 0)
         rc = read_setup(s, parts, o, err);
     if (rc == 0)
         rc = api_answer_type(s, &parts->answer, err);

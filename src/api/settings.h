@@ -27,7 +27,7 @@ struct settings {
     int64_t concurrency, model_concurrency, retries, max_tokens, sub_max_tokens;
     double call_timeout, connect_timeout, first_timeout, stall_timeout;
     /* sandboxes */
-    char *env, *isolation, *python;
+    char *env, *isolation, *sandbox_users, *python;
     struct list preload, read, include, allow_import, depth_model, answer_field;
     struct list tools, tool_data, tool;
     bool rules, sub_tools, helpers, setup_each, standard_imports;

@@ -115,6 +115,11 @@ const struct setting settings_table[] = {
     { { "isolation", "LEVEL", "auto", NULL,
           "How strong the local wall is: auto, full, light, landlock, process.", 0 },
         TYPE_TEXT, AT(isolation), 0, 0 },
+    { { "sandbox-users", "FIRST-LAST", "auto", NULL,
+          "User ids, each of one local sandbox, where root starts them; `auto`: 1900000000 to "
+          "1900065535, if there are these; `shared`: one for all.",
+          0 },
+        TYPE_TEXT, AT(sandbox_users), 0, 0 },
     { { "python", "PATH", "", "DROSTE_PYTHON",
           "The interpreter, 3.8 or newer; by default the venv's or PATH's python3.", 0 },
         TYPE_TEXT, AT(python), 0, 0 },

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include "cli/fields.h"
 #include "env/cgroup.h"
 #include "env/interpreter.h"
+#include "env/users.h"
 #include "jail/landlock.h"
 
 enum state { STATE_OK, STATE_MISSING, STATE_NOTE };
@@ -269,6 +271,46 @@ static void check_cgroup(struct doctor *doctor)
     cgroups_close(cgroups);
 }
 
+/* The kernel counts some things by user: processes (RLIMIT_NPROC), also those in user namespaces that the
+ * user has made. */
+static void check_processes(struct doctor *doctor)
+{
+    struct rlimit limit;
+    unsigned long long used = users_count_processes(getuid());
+    unsigned long long wanted = (unsigned long long)doctor->d->settings.processes;
+    if (getrlimit(RLIMIT_NPROC, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY) {
+        say(doctor, "users", STATE_OK, NULL,
+            "sandboxes count as yours, and your processes have no limit");
+        return;
+    }
+    bool fits = used + wanted <= limit.rlim_cur;
+    say(doctor, "users", fits ? STATE_OK : STATE_NOTE,
+        fits ? NULL
+             : "raise the limit (ulimit -u), or give --processes: else a guest can leave you none",
+        "sandboxes count as yours: of %llu processes (ulimit -u) %llu are there, and each sandbox "
+        "may "
+        "have %llu",
+        (unsigned long long)limit.rlim_cur, used, wanted);
+}
+
+static void check_users(struct doctor *doctor)
+{
+    struct user_range range;
+    struct error err = { 0 };
+    if (geteuid() != 0)
+        check_processes(doctor);
+    else if (user_range_parse(doctor->d->settings.sandbox_users, &range, &err) < 0)
+        say(doctor, "users", STATE_MISSING, NULL, "%s", err.text);
+    else if (range.first == 0)
+        say(doctor, "users", STATE_NOTE, "give --sandbox-users FIRST-LAST, ids that are here",
+            "all local sandboxes are the user %d, so that what the kernel counts by user they "
+            "share",
+            JAIL_NOBODY);
+    else
+        say(doctor, "users", STATE_OK, NULL, "each local sandbox is another user, %u to %u",
+            range.first, range.last);
+}
+
 /* ---- the configuration ---- */
 
 /* Opening a model checks its settings; it connects to nothing. */
@@ -436,6 +478,7 @@ static int print_table(struct doctor *doctor)
     check_seccomp(doctor);
     check_landlock(doctor);
     check_cgroup(doctor);
+    check_users(doctor);
     check_model(doctor);
     check_configuration(doctor);
     check_data(doctor);

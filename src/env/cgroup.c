@@ -143,11 +143,16 @@ static int find_place(struct cgroups *c, int root, struct error *err)
 /* ---- this environment's directory ---- */
 
 /* A zygote of root's has become nobody when it clones, and the kernel asks for its permission for
- * this file, and for the one of the cgroup that it clones into. Nobody gains by it: to move a process
- * in from anywhere else takes the same permission further up. */
+ * this file, and for the one of the cgroup that it clones into; while it is a sandbox's user, as a member of
+ * the group. Nobody gains by it: to move a process in from anywhere else takes the same permission further
+ * up. */
 static int give_to_zygote(int dir)
 {
-    return geteuid() == 0 ? fchownat(dir, "cgroup.procs", JAIL_NOBODY, JAIL_NOBODY, 0) : 0;
+    if (geteuid() != 0)
+        return 0;
+    if (fchownat(dir, "cgroup.procs", JAIL_NOBODY, JAIL_NOBODY, 0) < 0)
+        return -1;
+    return fchmodat(dir, "cgroup.procs", 0664, 0);
 }
 
 static int furnish(struct cgroups *c)

@@ -15,6 +15,7 @@
 #include "base/list.h"
 #include "base/loop.h"
 #include "env/powers.h"
+#include "env/users.h"
 #include "jail/jail.h"
 #include "volume/volume.h"
 #include "volume/workspace.h"
@@ -56,6 +57,8 @@ struct sandbox_spec {
     struct volume *volume;       /* open, shared; held as long as the sandbox lives; NULL: none */
     struct workspace *workspace; /* held in the same way; of the same root; NULL: none */
     const struct container_spec *container; /* NULL: the defaults */
+    struct user_range
+        users; /* of which each sandbox is one, as root; those with a volume or workspace share one */
     uint64_t
         asked; /* 1 << enum power, for what somebody has asked for by name: refused where it cannot be had */
     unsigned pool; /* sandboxes of this kind to keep ready after this one, where that is possible */

@@ -51,6 +51,7 @@ struct local {
     struct error no_cgroups;
     struct turns *turns;
     struct quotas *quotas;
+    struct users *users;
     struct paces paces;
     unsigned most; /* of them, since memory was last given back */
 };
@@ -69,6 +70,7 @@ struct sandbox {
     enum isolation isolation;
     struct jail_plan *plan;
     struct cgroup *cgroup; /* NULL: its limits are rlimits */
+    uint32_t user;         /* that it is outside, and no other sandbox; 0: its zygote's */
     char *workdir; /* where there is no private /tmp: the temporary directory, removed at the end */
     struct nest *nest; /* that it is in */
     struct places places;
@@ -423,36 +425,19 @@ static int find_zygote(
 /* Who the guest is to the host. */
 static uid_t guest_uid(const struct sandbox *s)
 {
-    bool nobody = geteuid() == 0 && s->isolation != ISOLATION_PROCESS;
-    return nobody ? JAIL_NOBODY : geteuid();
-}
-
-/* Processes and threads of a user: a directory each in /proc/PID/task. Others come and go meanwhile:
- * the number is about right, as is the limit that is made of it. */
-static uint64_t count_processes(uid_t uid)
-{
-    uint64_t count = 0;
-    struct stat st;
-    DIR *proc = opendir("/proc");
-    for (struct dirent *entry; proc && (entry = readdir(proc));) {
-        char task[300];
-        snprintf(task, sizeof task, "%s/task", entry->d_name);
-        if (isdigit((unsigned char)entry->d_name[0]) && fstatat(dirfd(proc), task, &st, 0) == 0 &&
-            st.st_uid == uid && st.st_nlink > 2)
-            count += st.st_nlink - 2;
-    }
-    if (proc)
-        closedir(proc);
-    return count;
+    bool other = geteuid() == 0 && s->isolation != ISOLATION_PROCESS;
+    if (!other)
+        return geteuid();
+    return s->user ? s->user : JAIL_NOBODY;
 }
 
 static int make_place(struct sandbox *s, struct jail_place *place, struct error *err)
 {
     s->nest = nest_hold(zygote_nest(s->zygote));
-    int rc = nest_add(s->nest, &s->workdir, err);
+    int rc = nest_add(s->nest, guest_uid(s), &s->workdir, err);
     place->workdir = s->workdir;
     if (rc == 0 && s->isolation == ISOLATION_LANDLOCK)
-        place->user_processes = count_processes(guest_uid(s));
+        place->user_processes = users_count_processes(guest_uid(s));
     return rc;
 }
 
@@ -545,6 +530,7 @@ static void local_close(struct sandbox *s)
     places_leave(&s->places);
     remove_workdir(s);
     cgroup_free(s->cgroup);
+    users_give_back(s->env->users, s->user);
     close_fd(&s->pidfd);
     free(s->plan);
     give_memory_back(s->env);
@@ -590,6 +576,10 @@ static int start(
     int theirs[PORT_COUNT] = { -1, -1, -1, -1 };
     struct jail_place place = { .shares_session = s->env->paces.by_policy };
     int rc = make_cgroup(s, s->env, limits, err);
+    /* What several sessions write to belongs to one user. */
+    if (rc == 0 && !places_any(&s->places))
+        rc = users_take(s->env->users, zygote_users(z), &s->user, err);
+    place.user = s->user;
     if (rc == 0 && !isolation_has_own_root(s->isolation))
         rc = make_place(s, &place, err);
     if (rc == 0)
@@ -744,6 +734,7 @@ static void local_free(struct environment *base)
     pool_close(env->pool);
     turns_close(env->turns);
     quotas_close(env->quotas);
+    users_free(env->users);
     for (size_t i = 0; i < env->zygote_count; i++)
         zygote_stop(env->zygotes[i]);
     cpu_share_close(env->groups.share);
@@ -775,7 +766,8 @@ const struct powers
                              "tmp-size, volume-size and workspace-size bound what can be written"),
                          [POWER_GPUS] =
                              POWER_NO("with isolation process the code has what the user may open"),
-                         [POWER_USER] = POWER_NO("it is nobody's if you are root, else yours"),
+                         [POWER_USER] = POWER_NO(
+                             "sandbox-users says whose it is if you are root; else it is yours"),
                          [POWER_READ_ONLY] =
                              POWER_NO("all but /tmp, the volume and staged files always is"),
                          [POWER_LABELS] = POWER_NO("there is nobody to read them"),
@@ -816,6 +808,9 @@ int local_open(struct loop *loop, const struct environment_options *options,
     env->base = (struct environment_base){ .ops = &local_ops, .loop = loop };
     paces_init(&env->paces);
     int rc = pool_open(loop, make_sandbox, local_close, env, &env->pool, err);
+    env->users = users_new();
+    if (rc == 0 && !env->users)
+        rc = error_memory(err);
     if (rc == 0)
         rc = turns_open(loop, &env->turns, err);
     if (rc == 0)
@@ -823,6 +818,7 @@ int local_open(struct loop *loop, const struct environment_options *options,
     if (rc < 0) {
         pool_close(env->pool);
         turns_close(env->turns);
+        users_free(env->users);
         free(env);
         return rc;
     }

@@ -78,9 +78,9 @@ static int make_locked(char *path)
     return -1;
 }
 
-static int give(const struct nest *nest, const char *path, struct error *err)
+static int give(const struct nest *nest, const char *path, uid_t uid, struct error *err)
 {
-    if (!nest->nobody || chown(path, JAIL_NOBODY, JAIL_NOBODY) == 0)
+    if (!nest->nobody || chown(path, uid, uid) == 0)
         return 0;
     if (errno == EINVAL) /* in a user namespace that has no such id */
         return error_set(err, ERROR_UNSUPPORTED,
@@ -106,7 +106,10 @@ int nest_new(bool nobody, struct nest **out, struct error *err)
         return rc;
     }
     *nest = (struct nest){ .holders = 1, .nobody = nobody, .path = made, .lock = lock };
-    int rc = give(nest, made, err);
+    int rc = give(nest, made, JAIL_NOBODY, err);
+    if (rc == 0 && nobody &&
+        chmod(made, 0711) < 0) /* each guest gets to its own, which is another user's */
+        rc = error_set_errno(err, ERROR_ENVIRONMENT, "giving the guest its directory");
     if (rc < 0)
         nest_release(nest);
     else
@@ -135,7 +138,7 @@ const char *nest_path(const struct nest *nest)
     return nest->path;
 }
 
-int nest_add(struct nest *nest, char **path, struct error *err)
+int nest_add(struct nest *nest, uid_t uid, char **path, struct error *err)
 {
     struct buf text = { 0 };
     buf_printf(&text, "%s/%u", nest->path, ++nest->made);
@@ -144,7 +147,7 @@ int nest_add(struct nest *nest, char **path, struct error *err)
         return error_memory(err);
     if (mkdir(made, 0700) < 0)
         return error_set_errno(err, ERROR_ENVIRONMENT, "making a temporary directory");
-    int rc = give(nest, made, err);
+    int rc = give(nest, made, uid, err);
     if (rc < 0)
         tree_remove(AT_FDCWD, made);
     else

@@ -41,6 +41,7 @@ static char *words_of(const struct sandbox_spec *spec)
     struct buf b = { 0 };
     add_words(&b, spec->preload, spec->preload_count);
     add_words(&b, spec->read_paths, spec->read_path_count);
+    buf_printf(&b, "%u-%u\n", spec->users.first, spec->users.last);
     if (zygote_volumes_of(spec))
         buf_printf(&b, "%s%s%s\n", zygote_volumes_of(spec), spec->volume ? " volume" : "",
             spec->workspace ? " workspace" : "");
@@ -91,6 +92,11 @@ struct nest *zygote_nest(const struct zygote *z)
 const struct jail_plan *zygote_plan(const struct zygote *z)
 {
     return z->plan;
+}
+
+const struct user_range *zygote_users(const struct zygote *z)
+{
+    return &z->users;
 }
 
 void zygote_describe(const struct zygote *z, struct buf *out)
@@ -275,6 +281,8 @@ static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum iso
     z->wanted = spec->python ? strdup(spec->python) : NULL;
     z->words = words_of(spec);
     z->preloads = spec->preload_count > 0;
+    if (geteuid() == 0 && isolation != ISOLATION_PROCESS)
+        z->users = spec->users;
     int rc = zygote_boot(z, spec, groups, err);
     if (rc == 0 && !(z->watch = watch_new(loop, z->control, readable, z)))
         rc = error_memory(err);

@@ -46,6 +46,8 @@ const char *zygote_python(const struct zygote *z);
 struct nest *zygote_nest(const struct zygote *z);
 /* What it carried out; and for people. */
 const struct jail_plan *zygote_plan(const struct zygote *z);
+/* Of which each of its sandboxes may be one; first 0: they are all one user. */
+const struct user_range *zygote_users(const struct zygote *z);
 void zygote_describe(const struct zygote *z, struct buf *out);
 
 /* Asks for a clone with these descriptors, which are taken if it succeeds, in this cgroup (a

@@ -303,7 +303,8 @@ static int set_up(
         .workdir = z->nest ? nest_path(z->nest) : NULL,
         .volumes = zygote_volumes_of(spec),
         .has_volume = spec->volume != NULL,
-        .has_workspace = spec->workspace != NULL };
+        .has_workspace = spec->workspace != NULL,
+        .lends_users = z->users.first != 0 };
     struct json_object *list = json_get_typed(facts, "prefixes", json_type_array);
     size_t count = list ? json_object_array_length(list) : 0;
     for (size_t i = 0; i < count && i < array_length(prefixes); i++)
@@ -377,7 +378,10 @@ static int probe(struct zygote *z, struct error *err)
     int channel[2] = { -1, -1 }, ends[2] = { -1, -1 };
     struct zygote_event event = { 0 };
     size_t len;
-    static const struct jail_place place = { .workdir = "/", .user_processes = 1u << 20 };
+    /* As any of them: no code of a guest's runs in it. */
+    const struct jail_place place = {
+        .workdir = "/", .user_processes = 1u << 20, .user = z->users.first
+    };
     int rc = jail_compile_sandbox(z->isolation, z->plan, &jail_default_limits, &place, &plan, err);
     if (rc < 0)
         return rc;
@@ -416,7 +420,8 @@ int zygote_boot(struct zygote *z, const struct sandbox_spec *spec,
     if (rc == 0 && groups->limits)
         rc = cgroups_adopt(groups->limits, z->pid, err);
     if (rc == 0 && groups->share)
-        cpu_share_adopt(groups->share, z->pid, NULL); /* not while it has real-time priority, as its host */
+        cpu_share_adopt(
+            groups->share, z->pid, NULL); /* not while it has real-time priority, as its host */
     if (rc == 0)
         rc = greet(z, spec, err);
     if (rc == 0 && z->isolation != ISOLATION_PROCESS)

@@ -30,6 +30,7 @@ struct zygote {
     bool preloads;
     char python[64];
     struct jail_plan *plan;
+    struct user_range users; /* that it lends to its sandboxes; first 0: none */
     struct nest *nest; /* where its sandboxes have no root of their own */
     uint32_t last_id;
     struct zygote_pending *first, **last;

@@ -52,9 +52,10 @@ void plan_begin(struct builder *b)
     buf_append(&b->text, "", 1); /* offset 0 is the empty text */
 }
 
-int plan_finish(struct builder *b, uint64_t clone_flags, struct jail_plan **out, struct error *err)
+int plan_finish(
+    struct builder *b, const struct jail_plan *fields, struct jail_plan **out, struct error *err)
 {
-    struct jail_plan head = { .clone_flags = clone_flags };
+    struct jail_plan head = *fields;
     cleanup_buf struct buf block = { 0 };
     head.count = (uint32_t)(b->ops.len / sizeof(struct jail_op));
     head.size = (uint32_t)(sizeof head + b->ops.len + b->text.len);

@@ -24,8 +24,9 @@ struct builder {
 };
 
 void plan_begin(struct builder *b);
-/* The plan is a heap block (free); the builder is empty then. */
-int plan_finish(struct builder *b, uint64_t clone_flags, struct jail_plan **out, struct error *err);
+/* The plan is a heap block (free); the builder is empty then. `head`: its fields but for the sizes. */
+int plan_finish(
+    struct builder *b, const struct jail_plan *head, struct jail_plan **out, struct error *err);
 
 /* An operation with up to two texts (NULL: none), to be changed until the next is added. */
 struct jail_op *plan_add(struct builder *b, enum jail_op_kind kind, const char *t0, const char *t1,

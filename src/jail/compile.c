@@ -180,7 +180,8 @@ static int make_zygote(
     if (walled && !b->own_root)
         plan_add(b, JAIL_DROP_BOUND, NULL, NULL, 0, 0);
     if (walled && host->uid == 0)
-        plan_add(b, JAIL_BECOME, NULL, NULL, JAIL_NOBODY, JAIL_NOBODY);
+        plan_add(b, host->lends_users ? JAIL_BECOME_LENDER : JAIL_BECOME, NULL, NULL, JAIL_NOBODY,
+            JAIL_NOBODY);
     /* A guest cannot use keys, the filter sees to that; but neither shall it hold the user's. */
     if (walled)
         plan_add(b, JAIL_KEYRING, NULL, NULL, 0, 0)->optional = 1;
@@ -202,7 +203,7 @@ int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
     plan_begin(&b);
     int rc = make_zygote(&b, isolation, host, err);
     if (rc == 0)
-        return plan_finish(&b, 0, out, err);
+        return plan_finish(&b, &(struct jail_plan){ 0 }, out, err);
     buf_free(&b.ops);
     buf_free(&b.text);
     return rc;
@@ -363,5 +364,8 @@ int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygot
     b.stage = JAIL_GUARD;
     plan_add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
     plan_add(&b, JAIL_DROP_CAPS, NULL, NULL, 0, 0);
-    return plan_finish(&b, spaces, out, err);
+    const struct jail_plan head = {
+        .clone_flags = spaces, .user = place->user, .group = place->user
+    };
+    return plan_finish(&b, &head, out, err);
 }

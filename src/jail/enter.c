@@ -41,7 +41,7 @@ static int write_file(const char *path, int flags, mode_t mode, const char *text
 
 /* user_namespaces(7): without privileges outside, a process maps its own ids and gives up
  * setgroups first. */
-static int map_self(uint64_t uid, uint64_t gid, uid_t outer_uid, gid_t outer_gid)
+static int write_maps(uint64_t uid, uint64_t gid, uid_t outer_uid, gid_t outer_gid)
 {
     char line[64];
     if (write_file("/proc/self/setgroups", 0, 0, "deny", 4) < 0 && errno != ENOENT)
@@ -62,12 +62,30 @@ static int schedule_ordinarily(void)
     return sched_setscheduler(0, SCHED_OTHER, &(struct sched_param){ 0 });
 }
 
+/* A change of ids made /proc/self root's; the maps of later namespaces are written there. */
+static int stay_dumpable(void)
+{
+    return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+}
+
 static int become(uid_t uid, gid_t gid)
 {
     if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
         return -1;
-    /* The change made /proc/self root's; the maps of later namespaces are written there. */
-    return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    return stay_dumpable();
+}
+
+/* Of root's powers the zygote keeps those to change users, and to end children that are others: the signal
+ * at its own death (PR_SET_PDEATHSIG) reaches them only with the permission to send it. */
+static int become_lender(uid_t uid, gid_t gid)
+{
+    const uint32_t kept = 1u << CAP_SETUID | 1u << CAP_SETGID | 1u << CAP_KILL;
+    struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+    struct __user_cap_data_struct caps[2] = { { kept, kept, 0 }, { 0 } };
+    if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || become(uid, gid) < 0 ||
+        syscall(SYS_capset, &header, caps) < 0)
+        return -1;
+    return prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);
 }
 
 /* Whatever the umask is: root's guest is another user, who must get through. */
@@ -212,31 +230,79 @@ static int load_filter(const char *bytes, uint64_t len)
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
 }
 
-/* What one operation leaves to a later one. */
-struct state {
-    /* The ids outside, looked up before a namespace hides them. */
-    uid_t uid;
-    gid_t gid;
-    int ruleset;      /* the Landlock domain under construction */
-    uint64_t handled; /* what it controls */
-};
+/* What one operation leaves to a later one. A clone into a user namespace cannot ask any more. */
+static struct state {
+    /* The ids outside, looked up before a namespace hides them; the zygote's, and its child's. */
+    uid_t own_uid, uid;
+    gid_t own_gid, gid;
+    bool files_as_zygote; /* the child still opens files with the zygote's group */
+    int ruleset;          /* the Landlock domain under construction */
+    uint64_t handled;     /* what it controls */
+} state;
 
-static int begin_domain(struct state *state, uint64_t files, uint64_t rest)
+/* The plain calls: the C library would tell all threads, and this may be a memory that two processes share. */
+static int be(uid_t uid, gid_t gid)
+{
+    if (syscall(SYS_setresgid, gid, gid, gid) < 0 || syscall(SYS_setresuid, uid, uid, uid) < 0)
+        return -1;
+    return stay_dumpable();
+}
+
+int jail_lend_user(const struct jail_plan *plan, int in_cgroup)
+{
+    if (plan->user == 0)
+        return 0;
+    state.uid = plan->user;
+    state.gid = plan->group;
+    state.files_as_zygote = in_cgroup;
+    if (syscall(SYS_setresgid, plan->group, plan->group, plan->group) < 0)
+        return -1;
+    if (in_cgroup)
+        syscall(SYS_setfsgid, state.own_gid);
+    if (syscall(SYS_setresuid, plan->user, plan->user, plan->user) < 0)
+        return -1;
+    return stay_dumpable();
+}
+
+int jail_take_user_back(const struct jail_plan *plan)
+{
+    if (plan->user == 0)
+        return 0;
+    state.uid = state.own_uid;
+    state.gid = state.own_gid;
+    state.files_as_zygote = false;
+    return be(state.own_uid, state.own_gid);
+}
+
+/* In the child: the ids as they are called here. */
+static int forget_zygote(uid_t uid, gid_t gid)
+{
+    return state.files_as_zygote ? be(uid, gid) : 0;
+}
+
+static int map_self(uid_t uid, gid_t gid)
+{
+    if (write_maps(uid, gid, state.uid, state.gid) < 0)
+        return -1;
+    return forget_zygote(uid, gid);
+}
+
+static int begin_domain(uint64_t files, uint64_t rest)
 {
     struct landlock_ruleset domain = { files, rest & 0xFFFFFFFF, rest >> 32 };
-    state->handled = files;
-    state->ruleset = (int)syscall(SYS_landlock_create_ruleset, &domain, sizeof domain, 0);
-    return state->ruleset < 0 ? -1 : 0;
+    state.handled = files;
+    state.ruleset = (int)syscall(SYS_landlock_create_ruleset, &domain, sizeof domain, 0);
+    return state.ruleset < 0 ? -1 : 0;
 }
 
 /* Rights that only directories have are left out for files, and those that this kernel is too old to
  * control for all: it would refuse the rule. */
-static int add_rule(const struct state *state, const char *path, uint64_t rights, uint64_t inode)
+static int add_rule(const char *path, uint64_t rights, uint64_t inode)
 {
     struct {
         uint64_t rights;
         int32_t parent;
-    } __attribute__((packed)) rule = { rights & state->handled, open(path, O_PATH | O_CLOEXEC) };
+    } __attribute__((packed)) rule = { rights & state.handled, open(path, O_PATH | O_CLOEXEC) };
     struct stat st;
     if (rule.parent < 0)
         return -1;
@@ -249,7 +315,7 @@ static int add_rule(const struct state *state, const char *path, uint64_t rights
         return -1;
     }
     int rc = rule.rights == 0 ? 0
-                              : (int)syscall(SYS_landlock_add_rule, state->ruleset,
+                              : (int)syscall(SYS_landlock_add_rule, state.ruleset,
                                     1 /* path beneath */, &rule, 0);
     int saved = errno;
     close(rule.parent);
@@ -257,25 +323,27 @@ static int add_rule(const struct state *state, const char *path, uint64_t rights
     return rc;
 }
 
-static int confine(const struct state *state)
+static int confine(void)
 {
-    int rc = (int)syscall(SYS_landlock_restrict_self, state->ruleset, 0);
+    int rc = (int)syscall(SYS_landlock_restrict_self, state.ruleset, 0);
     int saved = errno;
-    close(state->ruleset);
+    close(state.ruleset);
     errno = saved;
     return rc;
 }
 
-static int carry_out(const struct jail_plan *plan, const struct jail_op *op, struct state *state)
+static int carry_out(const struct jail_plan *plan, const struct jail_op *op)
 {
     const char *t0 = jail_plan_text(plan, op, 0), *t1 = jail_plan_text(plan, op, 1);
     switch ((enum jail_op_kind)op->kind) {
     case JAIL_UNSHARE:
         return unshare((int)op->a);
     case JAIL_MAP_SELF:
-        return map_self(op->a, op->b, state->uid, state->gid);
+        return map_self((uid_t)op->a, (gid_t)op->b);
     case JAIL_BECOME:
         return become((uid_t)op->a, (gid_t)op->b);
+    case JAIL_BECOME_LENDER:
+        return become_lender((uid_t)op->a, (gid_t)op->b);
     case JAIL_PRIVATE:
         return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
     case JAIL_MOUNT:
@@ -319,11 +387,11 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op, str
     case JAIL_MASK:
         return mount("/dev/null", t0, NULL, MS_BIND, NULL);
     case JAIL_RULESET:
-        return begin_domain(state, op->a, op->b);
+        return begin_domain(op->a, op->b);
     case JAIL_RULE:
-        return add_rule(state, t0, op->a, op->b);
+        return add_rule(t0, op->a, op->b);
     case JAIL_CONFINE:
-        return confine(state);
+        return confine();
     case JAIL_FILTER:
         return load_filter(t0, op->a);
     case JAIL_OP_COUNT:
@@ -333,24 +401,43 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op, str
     return -1;
 }
 
+/* Who the zygote is, from now on. */
+static void remember_ids(void)
+{
+    state.own_uid = state.uid = geteuid();
+    state.own_gid = state.gid = getegid();
+}
+
+static bool changes_ids(uint16_t kind)
+{
+    return kind == JAIL_MAP_SELF || kind == JAIL_BECOME || kind == JAIL_BECOME_LENDER;
+}
+
+/* A child without a user namespace of its own has no ids to map. */
+static bool is_among_others(const struct jail_plan *plan, enum jail_stage stage)
+{
+    return stage == JAIL_KEEPER && !(plan->clone_flags & CLONE_NEWUSER);
+}
+
 int jail_enter(const struct jail_plan *plan, enum jail_stage stage, uint32_t *failed)
 {
-    static struct state
-        state; /* of the zygote; a clone into a user namespace cannot ask any more */
-    if (stage == JAIL_ZYGOTE)
-        state = (struct state){ .uid = geteuid(), .gid = getegid(), .ruleset = -1 };
+    *failed = 0;
+    if (stage == JAIL_ZYGOTE) {
+        state.ruleset = -1;
+        remember_ids();
+    }
+    if (is_among_others(plan, stage) && forget_zygote(state.uid, state.gid) < 0)
+        return -1;
     for (uint32_t i = 0; i < plan->count; i++) {
         const struct jail_op *op = &plan->ops[i];
         if (op->stage != stage)
             continue;
-        if (carry_out(plan, op, &state) < 0 && !op->optional) {
+        if (carry_out(plan, op) < 0 && !op->optional) {
             *failed = i;
             return -1;
         }
-        if (stage == JAIL_ZYGOTE && (op->kind == JAIL_MAP_SELF || op->kind == JAIL_BECOME)) {
-            state.uid = geteuid();
-            state.gid = getegid();
-        }
+        if (stage == JAIL_ZYGOTE && changes_ids(op->kind))
+            remember_ids();
     }
     return 0;
 }

@@ -102,11 +102,12 @@ struct jail_host {
     /* The directory of all volumes and workspaces; NULL: none. Each sandbox gets one of those that it may. */
     const char *volumes;
     bool has_volume, has_workspace;
+    bool lends_users; /* as root: each sandbox may be another user (struct jail_place) */
 };
 
 enum {
     JAIL_INSIDE_UID = 1000, /* who the guest is to itself */
-    JAIL_NOBODY = 65534,    /* who a guest of root's is to the host: never root */
+    JAIL_NOBODY = 65534,    /* who root's zygotes are, and guests that have no user of their own */
 };
 
 /* Where the guest sees its volume, in a root of its own. */
@@ -127,6 +128,7 @@ struct jail_volume {
 struct jail_place {
     struct jail_volume volume, workspace;
     bool shares_session; /* with its zygote, whose terminal is none; else it has one of its own */
+    uint32_t user; /* and group, that it is outside, of a zygote that lends them; 0: the zygote's */
     /* without a root of its own: */
     const char *workdir;     /* the session's temporary directory */
     uint64_t user_processes; /* processes and threads that its user has already */

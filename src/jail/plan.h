@@ -14,12 +14,13 @@
 #include <stdint.h>
 
 enum jail_op_kind {
-    JAIL_UNSHARE,  /* a: CLONE_NEW… flags */
-    JAIL_MAP_SELF, /* a, b: user and group id inside, for the caller's own outside */
-    JAIL_BECOME,   /* a, b: user and group id to change to, without supplementary groups */
-    JAIL_PRIVATE,  /* stop the propagation of mounts, in both directions */
-    JAIL_MOUNT,    /* text 0: type, 1: target, 2: data; a: MS_… flags */
-    JAIL_BIND,     /* text 0: source, 1: target (made as needed); a: MOUNT_ATTR_… to set */
+    JAIL_UNSHARE,       /* a: CLONE_NEW… flags */
+    JAIL_MAP_SELF,      /* a, b: user and group id inside, for the caller's own outside */
+    JAIL_BECOME,        /* a, b: user and group id to change to, without supplementary groups */
+    JAIL_BECOME_LENDER, /* the same, and able to have each child be another user */
+    JAIL_PRIVATE,       /* stop the propagation of mounts, in both directions */
+    JAIL_MOUNT,         /* text 0: type, 1: target, 2: data; a: MS_… flags */
+    JAIL_BIND,          /* text 0: source, 1: target (made as needed); a: MOUNT_ATTR_… to set */
     JAIL_VOLUME, /* text 0: directory, 1: a path below it without links, 2: mount point; a: device,
                         * b: inode that it must be */
     JAIL_READ_ONLY,    /* text 0: mount point; one mount, not those below it */
@@ -69,6 +70,7 @@ struct jail_plan {
     uint32_t size; /* of the whole block */
     uint32_t count;
     uint64_t clone_flags; /* of each child: CLONE_NEW… */
+    uint32_t user, group; /* that each child is outside; user 0: the zygote's own */
     struct jail_op ops[];
 };
 
@@ -77,6 +79,12 @@ static inline const char *jail_plan_text(
 {
     return (const char *)(plan->ops + plan->count) + op->text[i];
 }
+
+/* Around the clone of a child that is another user than the zygote: the zygote is that user meanwhile, as a
+ * user namespace belongs to the one who makes it. `in_cgroup`: but for its files, which it opens as itself, as
+ * the kernel asks who may write to the cgroup. 0, or -1 with errno. */
+int jail_lend_user(const struct jail_plan *plan, int in_cgroup);
+int jail_take_user_back(const struct jail_plan *plan);
 
 /* Carries out one stage. 0, or -1 with errno and *failed the index of the operation. */
 int jail_enter(const struct jail_plan *plan, enum jail_stage stage, uint32_t *failed);

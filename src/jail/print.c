@@ -12,6 +12,7 @@ static const char *const op_names[JAIL_OP_COUNT] = {
     [JAIL_UNSHARE] = "unshare",
     [JAIL_MAP_SELF] = "map ids",
     [JAIL_BECOME] = "become",
+    [JAIL_BECOME_LENDER] = "become",
     [JAIL_PRIVATE] = "make mounts private",
     [JAIL_MOUNT] = "mount",
     [JAIL_BIND] = "bind",
@@ -83,6 +84,9 @@ static void print_numbers(const struct jail_op *op, struct buf *out)
     case JAIL_BECOME:
         buf_printf(out, " uid %llu gid %llu", a, b);
         break;
+    case JAIL_BECOME_LENDER:
+        buf_printf(out, " uid %llu gid %llu, able to have each sandbox be another user", a, b);
+        break;
     case JAIL_LIMIT:
         for (size_t i = 0; i < array_length(limit_names); i++)
             if (limit_names[i].resource == op->a)
@@ -138,6 +142,9 @@ void jail_print(const struct jail_plan *plan, struct buf *out)
         print_namespaces(out, plan->clone_flags);
         buf_putc(out, '\n');
     }
+    if (plan->user)
+        buf_printf(out, "    as uid %u gid %u outside, which no other sandbox is\n", plan->user,
+            plan->group);
     for (uint32_t i = 0; i < plan->count; i++) {
         buf_printf(out, "%3u %-6s ", i, stages[plan->ops[i].stage]);
         jail_print_op(plan, i, out);

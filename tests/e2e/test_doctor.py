@@ -39,10 +39,33 @@ def test_everything_is_looked_at(tmp_path):
     r = droste(tmp_path, "doctor")
     names = [line[:13].rstrip() for line in r.stdout.splitlines() if line[:1].strip()][:-1]
     assert names == ["droste", "kernel", "python", "full", "light", "landlock", "process", "auto", "seccomp",
-                     "Landlock", "cgroup v2", "model", "configuration", "data", "record", "volumes",
+                     "Landlock", "cgroup v2", "users", "model", "configuration", "data", "record", "volumes",
                      *environments(tmp_path)]
     works = "Sandboxes work here." in r.stdout
     assert r.returncode == (0 if works else 4) and r.stderr == ""
+
+
+def test_whose_processes_sandboxes_count_as_is_told(tmp_path):
+    """An ordinary user's count as that user's: what does not fit in the limit is a note with what to do. Root gives
+    each another user, or says that it does not."""
+    user = ["setpriv", "--reuid=61184", "--regid=61184", "--clear-groups", "--"] if os.geteuid() == 0 else []
+    os.chmod(tmp_path, 0o777)
+    wide = [*user, "prlimit", "--nproc=4000:4000"]
+    if subprocess.run([*wide, "true"], capture_output=True).returncode:
+        pytest.skip("setpriv, prlimit or a limit of 4000 processes is not to be had here")
+    found, _ = checks(tmp_path, prefix=wide)
+    assert found["users"]["state"] == "ok" and "of 4000 processes" in found["users"]["text"]
+    found, _ = checks(tmp_path, "--processes", "5000", prefix=wide)
+    assert found["users"]["state"] == "note" and "ulimit -u" in found["users"]["cure"]
+    if os.geteuid() != 0:
+        return
+    found, _ = checks(tmp_path)
+    if found["users"]["state"] == "ok":
+        assert "1900000000 to 1900065535" in found["users"]["text"]
+        found, _ = checks(tmp_path, "--sandbox-users", "70000-70100")
+        assert "another user, 70000 to 70100" in found["users"]["text"]
+    found, _ = checks(tmp_path, "--sandbox-users", "shared")
+    assert found["users"]["state"] == "note" and "65534" in found["users"]["text"]
 
 
 def test_the_states_are_three(tmp_path):

@@ -91,7 +91,9 @@ static inline int teardown(void **state)
 
 static inline struct sandbox_spec spec_of(enum isolation isolation)
 {
-    return (struct sandbox_spec){ .isolation = isolation, .limits = jail_default_limits };
+    struct sandbox_spec spec = { .isolation = isolation, .limits = jail_default_limits };
+    assert_ok(user_range_parse("auto", &spec.users, err));
+    return spec;
 }
 
 static inline int open_box(

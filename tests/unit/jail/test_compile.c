@@ -144,6 +144,35 @@ static void root_becomes_nobody_last(void **state)
     }
 }
 
+/* A zygote that lends users is nobody too, and keeps what it takes; the sandbox's plan says who it is, and at each
+ * level its worker and its keeper give up all that they got of the zygote. */
+static void a_sandbox_may_be_a_user_of_its_own(void **state)
+{
+    struct jail_host host = { .lends_users = true };
+    const struct jail_place own = { .workdir = "/work", .user = 70007 };
+    for (size_t i = 0; i < array_length(walls); i++) {
+        cleanup_free struct jail_plan *zygote = NULL, *plan = NULL;
+        cleanup_buf struct buf made = { 0 }, out = { 0 };
+        assert_ok(jail_compile_zygote(walls[i], &host, &zygote, err));
+        assert_ok(jail_compile_sandbox(walls[i], zygote, &jail_default_limits, &own, &plan, err));
+        assert_int_equal(find(zygote, JAIL_BECOME, 0), -1);
+        int become = find(zygote, JAIL_BECOME_LENDER, 0);
+        assert_true(become >= 0 && become < find(zygote, JAIL_FILTER, 0));
+        assert_int_equal(zygote->ops[become].a, JAIL_NOBODY);
+        assert_int_equal(zygote->user, 0);
+        assert_int_equal(plan->user, 70007);
+        assert_int_equal(plan->group, 70007);
+        assert_true(find_stage(plan, JAIL_WORKER, JAIL_DROP_CAPS, 0) >= 0);
+        assert_true(find_stage(plan, JAIL_GUARD, JAIL_DROP_CAPS, 0) >= 0);
+        jail_print(zygote, &made);
+        jail_print(plan, &out);
+        assert_non_null(strstr(buf_text(&made), "become uid 65534 gid 65534, able to have each"));
+        assert_non_null(strstr(buf_text(&out), "as uid 70007 gid 70007 outside"));
+    }
+    cleanup_free struct jail_plan *shared = sandbox_plan(ISOLATION_FULL);
+    assert_int_equal(shared->user, 0);
+}
+
 static bool starts_with(const char *text, const char *start)
 {
     return strncmp(text, start, strlen(start)) == 0;
@@ -667,6 +696,7 @@ int main(void)
         cmocka_unit_test(proc_comes_before_the_old_root_goes),
         cmocka_unit_test(the_old_root_goes_for_good),
         cmocka_unit_test(root_becomes_nobody_last),
+        cmocka_unit_test(a_sandbox_may_be_a_user_of_its_own),
         cmocka_unit_test(only_what_is_needed_is_shown_and_all_of_it_read_only),
         cmocka_unit_test(a_prefix_is_not_shown_whole),
         cmocka_unit_test(everything_is_made_below_the_new_root),

@@ -84,6 +84,7 @@ static inline struct session_options fixture_options(void)
     struct session_options options;
     session_options_init(&options);
     options.spec.isolation = fixture_isolation();
+    assert_ok(user_range_parse("auto", &options.spec.users, err));
     options.grace = 1;
     return options;
 }

@@ -485,13 +485,12 @@ static void a_daemon_dies_with_its_session(void **state)
     }
 }
 
-/* The Uid line of every process whose parent is `parent`; the last of them in *child, and how many they are but for
- * a zygote's mold. */
-static unsigned children_of(pid_t parent, pid_t *child, bool *all_nobody)
+/* The processes whose parent is `parent`, but for a zygote's mold: how many they are, the last of them in *child, and
+ * in *user whose it is, in all four of its ids. */
+static unsigned children_of(pid_t parent, pid_t *child, uid_t *user)
 {
     unsigned count = 0;
     DIR *dir = opendir("/proc");
-    *all_nobody = true;
     for (struct dirent *e; (e = readdir(dir));) {
         char path[300], line[128];
         int found_parent = 0, uids[4] = { 0 };
@@ -507,11 +506,12 @@ static unsigned children_of(pid_t parent, pid_t *child, bool *all_nobody)
             fclose(file);
         if (!file || found_parent != parent)
             continue;
-        for (int i = 0; i < 4; i++)
-            *all_nobody = *all_nobody && uids[i] == JAIL_NOBODY;
         if (strcmp(name, "mold") == 0)
             continue;
+        for (int i = 1; i < 4; i++)
+            assert_int_equal(uids[i], uids[0]);
         count++;
+        *user = (uid_t)uids[0];
         *child = atoi(e->d_name);
     }
     closedir(dir);
@@ -530,22 +530,31 @@ static void a_guest_has_a_session_of_its_own_only_where_that_is_needed(void **st
         paces.by_policy ? "{\"output\": [false, true]}" : "{\"output\": [true, true]}");
 }
 
-static void roots_guest_is_nobody_on_the_host(void **state)
+/* The zygote is nobody; its keeper and the guest's process are one user, who is no other sandbox's. */
+static void roots_guest_is_a_user_of_its_own_on_the_host(void **state)
 {
     struct fixture *f = *state;
-    pid_t pid = getpid();
-    bool nobody;
+    struct session_options options = fixture_options();
+    uid_t before = 0;
     if (geteuid() != 0) {
         print_message("skipped: only root's guests change their user\n");
         skip();
     }
-    open_at(f, own_root());
-    for (int generation = 0; generation < 3; generation++) {
-        assert_int_equal(children_of(pid, &pid, &nobody), 1);
-        assert_true(nobody);
+    for (int round = 0; round < 2; round++) {
+        pid_t pid = getpid();
+        uid_t zygote, keeper, guest;
+        open_at(f, own_root());
+        assert_int_equal(children_of(pid, &pid, &zygote), 1);
+        assert_int_equal(zygote, JAIL_NOBODY);
+        assert_int_equal(children_of(pid, &pid, &keeper), 1);
+        assert_int_equal(children_of(pid, &pid, &guest), 1);
+        assert_int_equal(keeper, guest);
+        assert_in_range(guest, options.spec.users.first, options.spec.users.last);
+        assert_int_not_equal(guest, before);
+        before = guest;
+        assert_submits(f, "SUBMIT(os.getuid(), os.getgid(), os.getgroups())",
+            "{\"output\": [1000, 1000, []]}");
     }
-    assert_submits(
-        f, "SUBMIT(os.getuid(), os.getgid(), os.getgroups())", "{\"output\": [1000, 1000, []]}");
 }
 
 static void a_stopped_guest_is_killed_at_its_deadline(void **state)
@@ -623,7 +632,7 @@ int main(void)
         T(orphans_are_reaped_by_the_keeper),
         T(a_daemon_dies_with_its_session),
         T(a_guest_has_a_session_of_its_own_only_where_that_is_needed),
-        T(roots_guest_is_nobody_on_the_host),
+        T(roots_guest_is_a_user_of_its_own_on_the_host),
         T(a_stopped_guest_is_killed_at_its_deadline),
         T(a_guest_without_descriptors_is_still_spoken_with),
         T(a_flood_of_output_is_capped_and_costs_the_host_nothing),
