@@ -7,7 +7,7 @@ import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from .errors import ArgumentError, UnsupportedError
-from . import _kwargs
+from . import _custom_tools, _kwargs
 from ._rlm_types import RLMMetadata
 from ._trajectory import Wishes
 
@@ -103,19 +103,24 @@ def _take_sampling(sampling: Mapping[str, Any], settings: Dict[str, Any], before
         settings[before + "sampling"] = ["%s=%s" % (name, json.dumps(value)) for name, value in rest.items()] or [""]
 
 
-def _take_tools(given: Mapping[str, Any], names: Names) -> None:
-    for name, value in given.items():
-        wrapped = isinstance(value, Mapping) and "tool" in value
-        thing = value["tool"] if wrapped else value
-        if callable(thing):
-            names.tools[name] = value
-        else:
-            names.data[name] = thing
+def _take_tools(given: Mapping[str, Any], settings: Dict[str, Any], names: Names) -> None:
+    names.tools, names.data, names.source, told = _custom_tools.take(given)
+    if told:
+        text = settings.get("instructions")
+        settings["instructions"] = "%s\n\n%s" % (text, told) if text else told
+
+
+def _depth(n: int) -> int:
+    """rlm counts the root: 1, its default, is a run whose code asks models."""
+    if n < 1:
+        raise UnsupportedError("RLM(max_depth=%d) would be a call of the model without code; ask the model itself "
+                               "(rlm.clients), or give 1" % n)
+    return n - 1
 
 
 #: RLM's arguments that are settings here: how the value is meant
 RLM_SETTINGS: Dict[str, Tuple[str, Callable[[Any], Any]]] = {
-    "max_depth": ("max-recursion-depth", lambda n: max(0, n - 1)),
+    "max_depth": ("max-recursion-depth", _depth),
     "max_budget": ("max-cost", float),
     "max_timeout": ("timeout", float),
     "max_concurrent_subcalls": ("max-children", int),
@@ -140,6 +145,8 @@ def take_rlm(settings: Dict[str, Any]) -> Names:
         names.model = _take_model(backend or "openai", kwargs or {}, settings, sampling)
         if settings.get("max_tokens") is not None:      # of the whole run, in rlm
             settings["max_total_tokens"] = settings.pop("max_tokens")
+        if settings.get("max_depth") is None and "max_recursion_depth" not in settings:
+            settings["max_depth"] = 1                   # rlm's default
     sampling.update(settings.pop("sampling_args", None) or {})
     _take_others(settings, names, sampling)
     _take_sampling(sampling, settings)
@@ -155,7 +162,7 @@ def take_rlm(settings: Dict[str, Any]) -> Names:
             raise UnsupportedError("RLM(%s=%r) has no effect here: %s" % (word, given, why))
     _take_compaction(settings)
     tools = dict(settings.pop("custom_tools", None) or {})
-    _take_tools(tools, names)
+    _take_tools(tools, settings, names)
     sub_tools = settings.pop("custom_sub_tools", None)
     if sub_tools is not None and dict(sub_tools) not in ({}, tools):
         raise UnsupportedError("custom_sub_tools is {} (none), or the same as custom_tools")

@@ -1,7 +1,7 @@
 """rlm's exceptions (rlm.utils.exceptions)."""
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Mapping, Optional
 
 __all__ = ["BudgetExceededError", "TimeoutExceededError", "TokenLimitExceededError", "ErrorThresholdExceededError",
            "CancellationError"]
@@ -47,3 +47,23 @@ class CancellationError(Exception):
     def __init__(self, partial_answer: Optional[str] = None, message: Optional[str] = None):
         super().__init__(message or "the run was cancelled")
         self.partial_answer = partial_answer
+
+
+def of(done: Any, error: Exception, settings: Mapping[str, Any]) -> Exception:
+    """Why a run came to no answer, as rlm raises it; what rlm has no name for is the error itself."""
+    why, partial = str(error), done.response or next(
+        (step.text for step in reversed(done.steps) if step.kind == "reply"), None)
+    used = done.usage["input_tokens"] + done.usage["output_tokens"]
+    if done.status == "timeout":
+        return TimeoutExceededError(done.execution_time, float(settings.get("timeout") or 0), partial, why)
+    if done.status == "cancelled":
+        return CancellationError(partial, why)
+    if done.status == "budget" and "cost limit exceeded" in why:
+        return BudgetExceededError(done.cost or 0.0, float(settings.get("max-cost") or 0), why)
+    if done.status == "budget" and "token limit exceeded" in why:
+        return TokenLimitExceededError(used, int(float(settings.get("max-total-tokens") or 0)), partial, why)
+    if done.status == "budget" and "--max-errors" in why:
+        most = int(settings.get("max-errors") or 0)
+        last = next((step.text for step in reversed(done.steps) if step.kind == "output" and step.stream == 2), None)
+        return ErrorThresholdExceededError(most, most, last, partial, why)
+    return error

@@ -15,7 +15,7 @@ import os
 from typing import (Any, AsyncIterator, Callable, Deque, Dict, Iterator, List, Mapping, Optional, Tuple,
                     Union)
 
-from . import _closing, _engine, _library, _settings, _tools, progress as _progress
+from . import _closing, _engine, _library, _rlm_errors, _settings, _tools, progress as _progress
 from ._library import lib, quick
 from ._values import c_text, encode, memory_of, to_json
 from ._rlm_types import ModelUsageSummary, RLMChatCompletion, UsageSummary
@@ -334,6 +334,8 @@ class RLM:
         self._environment_kwargs = seeds.environment_kwargs
         if self.environment is not None:
             settings["env"] = self.environment
+            if seeds.wishes.persistent:
+                raise UnsupportedError("RLM(persistent=True) keeps a session of Droste's; the environment %r has none" % self.environment)
         self._functions = {name: f for name, f in (("model", model), ("sub-model", sub_model)) if callable(f)}
         texts = {name: m for name, m in (("model", model), ("sub_model", sub_model)) if not callable(m)}
         self._pairs = _settings.pairs({**settings, **texts})
@@ -405,12 +407,21 @@ class RLM:
             await self._cleaned_up(run)
 
     def completion(self, prompt: Any, root_prompt: Optional[str] = None) -> Completion:
-        """As rlm has it: the prompt becomes `context`, and `root_prompt` is the question about it."""
-        return self.run(*_question(prompt, root_prompt))
+        """As rlm has it: the prompt becomes `context`, and `root_prompt` is the question about it. A run that comes to no
+        answer raises: rlm's exceptions for its limits (rlm.utils.exceptions), else what `Completion.error` is."""
+        return self._answered(self.run(*_question(prompt, root_prompt)))
 
     async def acompletion(self, prompt: Any, root_prompt: Optional[str] = None) -> Completion:
         """`completion`, for `await`."""
-        return await self.arun(*_question(prompt, root_prompt))
+        return self._answered(await self.arun(*_question(prompt, root_prompt)))
+
+    def _answered(self, done: Completion) -> Completion:
+        if done.status in ("answered", "exhausted"):    # with the model's last words
+            return done
+        why = done.error or RunFailed(done.status, done)
+        failure = _rlm_errors.of(done, why, dict(self._pairs))
+        failure.completion = done       # type: ignore
+        raise failure from (why if failure is not why else None)
 
     def close(self) -> None:
         """Ends the session that persistent=True keeps; else a run cleans up after itself."""
