@@ -83,7 +83,9 @@ class Closing:
                 self.owner._close_here()
 
     def finish_quietly(self) -> None:
-        """For another session's sake, which is not to fail of it."""
+        """For another session's sake, which is not to fail of it; but for one that this would wait for in vain."""
+        if _get_running_loop() is self.loop:
+            self.owner._refuse_to_hold_up()
         try:
             self.finish()
         except Error as e:

@@ -145,9 +145,11 @@ class Engine:
                 self.kick()
 
     def running_loop(self) -> Optional[asyncio.AbstractEventLoop]:
-        """The loop that coroutines can run on; None where there is none, or somebody holds it up."""
+        """The loop that coroutines can run on; None where there is none, or it is held up, or is that of all sessions."""
         loop = self.loop
-        return loop if loop is not None and loop.is_running() and not self.held_up else None
+        if loop is None or self.held_up or not loop.is_running():
+            return None
+        return None if "sessions" in _threads and loop is _threads["sessions"].loop else loop
 
     # -- without
 
@@ -225,11 +227,12 @@ def clear_shelf() -> None:
 # -- threads
 
 class Helper:
-    """A thread with an event loop, for coroutines of those who have none running."""
+    """A thread with an event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, name="droste-asyncio", daemon=True).start()
+        self.thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
+        self.thread.start()
 
     def run(self, coroutine: Any, context: contextvars.Context) -> "asyncio.Future[Any]":
         return context.run(asyncio.run_coroutine_threadsafe, coroutine, self.loop)  # type: ignore
@@ -239,11 +242,21 @@ _threads: Dict[str, Any] = {}
 _threads_lock = threading.RLock()
 
 
-def helper() -> Helper:
+def _thread(name: str, make: Callable[[str], Any]) -> Any:
     with _threads_lock:
-        if "helper" not in _threads:
-            _threads["helper"] = Helper()
-        return _threads["helper"]
+        if name not in _threads:
+            _threads[name] = make("droste-" + name)
+        return _threads[name]
+
+
+def helper() -> Helper:
+    """For coroutines of those who have no loop running."""
+    return _thread("asyncio", Helper)
+
+
+def sessions() -> Helper:
+    """For sessions that many callers wait for (_shared.py); coroutines of the program do not hold it up."""
+    return _thread("sessions", Helper)
 
 
 class Workers:
@@ -251,7 +264,7 @@ class Workers:
     spends 20 µs on a future for each, for which nothing here waits; and at the end of the process it waits for them all."""
 
     def __init__(self, name: str):
-        self._name = "droste-" + name
+        self._name = name
         self._works: "queue.SimpleQueue[Callable[[], Any]]" = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._count = 0
@@ -279,10 +292,7 @@ class Workers:
 
 
 def workers(name: str) -> Workers:
-    with _threads_lock:
-        if name not in _threads:
-            _threads[name] = Workers(name)
-        return _threads[name]
+    return _thread(name, Workers)
 
 
 # -- forks
@@ -309,7 +319,7 @@ def _after_in_child() -> None:
         engine._posts.clear()
         engine.inside = engine.held_up = False
     for holder in list(holders):
-        holder._lock = threading.RLock()
+        holder._lock = type(holder._lock)(holder)
     _shelf.clear()
     _of_loops.clear()
     _threads.clear()

@@ -14,7 +14,7 @@ import weakref
 from asyncio import _get_running_loop  # type: ignore
 from typing import Any, Callable, Deque, Generator, Generic, List, Optional, TypeVar
 
-from . import _engine, _library, _tools
+from . import _engine, _library, _reentry, _tools
 from ._library import lib, quick
 from .errors import Cancelled, CellFailed, Error, check, of
 from .result import Result
@@ -133,6 +133,10 @@ class Operations:
     def _refuse_own_tools(self) -> None:
         if self._id in _tools.calling.get():
             raise Error("a tool cannot use the session whose code called it: each would wait for the other")
+
+    def _refuse_what_a_tool_waits_for(self, holder: Optional[int] = None) -> None:
+        """In a thread that waits for the session: an error where a tool of it waits for that thread."""
+        _reentry.refuse(self._id, holder)
 
     def _runs_on_loop(self) -> List[str]:
         """The coroutines (tools, models) that the session's code waits for and that run on its event loop."""
@@ -298,17 +302,21 @@ class Operations:
             self._wait_here(pending[-1])
             pending = self._pending()
 
-    def _wait_here(self, operation: Operation) -> None:
-        """Blocks for its end, where it is read without `await`, as in a notebook."""
-        if self._engine.loop.is_running() and _get_running_loop() is not self._engine.loop:
-            raise Error("the cell is under way on an event loop of another thread; await it there")
-        engine = self._engine
-        if engine.inside:
+    def _refuse_to_hold_up(self) -> None:
+        """Where waiting in the loop's thread would be for ever."""
+        if self._engine.inside:
             raise Error("what the engine calls (a tool, on_output) cannot wait for a result: await it elsewhere")
         waiting_for = self._runs_on_loop()
         if waiting_for:
             raise Error("the session's code waits for %s, which runs on this event loop, and reading the result without `await` "
                         "stops the loop: each would wait for the other; await the result" % ", ".join(waiting_for))
+
+    def _wait_here(self, operation: Operation) -> None:
+        """Blocks for its end, where it is read without `await`, as in a notebook."""
+        if self._engine.loop.is_running() and _get_running_loop() is not self._engine.loop:
+            raise Error("the cell is under way on an event loop of another thread; await it there")
+        engine = self._engine
+        self._refuse_to_hold_up()
         with engine.lock:
             try:
                 engine.inside = engine.held_up = True

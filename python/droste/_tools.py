@@ -11,6 +11,7 @@ import asyncio
 import contextvars
 import inspect
 import json
+import threading
 import typing
 from typing import Any, Callable, Dict, List, Mapping, Optional, Union
 
@@ -150,19 +151,27 @@ class Bound:
         if self.owner:
             context.run(lambda: calling.set(calling.get() + (self.owner,)))
         if not self.tool.is_async:
-            _engine.workers("tools").submit(lambda: self.settle(call, lambda: context.run(self.tool.call, arguments)))
+            # A tool that waits for another session keeps its thread: the tools of that one have others.
+            depth = len(context.get(calling, ()))
+            _engine.workers("tools-%d" % depth).submit(lambda: self.run(call, context, arguments))
             return
-        loop = self.engine.running_loop()
+        loop, coroutine = self.engine.running_loop(), self.tool.call(arguments)
         if loop is not None:
-            task = context.run(loop.create_task, self.tool.call(arguments))
+            task = context.run(loop.create_task, coroutine)
         else:
-            task = _engine.helper().run(self.tool.call(arguments), context)  # type: ignore
-        _running[call] = task, self
+            task = _engine.helper().run(coroutine, context)  # type: ignore
+        _running[call] = task, self, coroutine
         quick.droste_tool_on_cancel(call, _on_cancel, None)
         task.add_done_callback(lambda done: self.settle(call, done.result))
 
     def written(self, result: Any) -> bytes:
         return to_json(result, "what %s() returned" % self.tool.name)
+
+    def run(self, call: int, context: contextvars.Context, arguments: Dict[str, Any]) -> None:
+        """In a thread."""
+        _in_threads[call] = self, threading.get_ident()
+        self.settle(call, lambda: context.run(self.tool.call, arguments))
+        del _in_threads[call]
 
     def settle(self, call: int, result: Callable[[], Any]) -> None:
         """From any thread."""
@@ -177,12 +186,22 @@ class Bound:
 #: the sessions whose code waits for this
 calling: "contextvars.ContextVar[typing.Tuple[int, ...]]" = contextvars.ContextVar("calling", default=())
 _bound: Dict[int, Bound] = {}
-_running: Dict[int, typing.Tuple[Any, Bound]] = {}      # tasks, by their calls
+_running: Dict[int, typing.Tuple[Any, Bound, Any]] = {}     # tasks and their coroutines, by their calls
+_in_threads: Dict[int, typing.Tuple[Bound, int]] = {}
+
+
+def in_threads(owner: int) -> List[typing.Tuple[Bound, int]]:
+    """The tools under way for a session in threads, and these."""
+    return [(bound, thread) for bound, thread in list(_in_threads.values()) if bound.owner == owner]
+
+
+def coroutines(owner: int) -> List[typing.Tuple[Bound, Any]]:
+    return [(bound, coroutine) for _, bound, coroutine in list(_running.values()) if bound.owner == owner]
 
 
 def on_loop(owner: int) -> List[str]:
     """The tools under way for a session that are coroutines of a running loop."""
-    return ["the tool '%s'" % bound.tool.name for task, bound in list(_running.values())
+    return ["the tool '%s'" % bound.tool.name for task, bound, _ in list(_running.values())
             if bound.owner == owner and isinstance(task, asyncio.Task) and not task.done()]
 
 

@@ -29,6 +29,7 @@ from dspy.utils.callback import with_callbacks  # type: ignore
 from pydantic_core import PydanticSerializationError, to_jsonable_python  # type: ignore
 
 from . import _engine, _settings, _tools
+from ._shared import Shared
 from ._values import NotPlain, ordered, plain, Walk
 from .errors import Error
 from .interpreter import Interpreter
@@ -131,15 +132,10 @@ class _Instructions:
 
 
 class _Blocking(Interpreter):
-    """dspy calls it within its event loop too, and expects the result at once."""
+    """With an engine of its own, whose tools run in the thread that waits. dspy calls it within its event loop too, and
+    expects the result at once."""
     _may_be_async = False
     _kind = "DrosteInterpreter"
-
-    def start(self) -> Any:
-        """As `Interpreter.start`; but for dspy a session that has ended is never silently another one."""
-        if self._closed:
-            raise Error("the interpreter was shut down; make a new one")
-        return super().start()
 
 
 def _for_the_code(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -182,7 +178,8 @@ class DrosteInterpreter:
         self._settings = settings
         self._started = self._ended = False
         try:
-            self._inner = _Blocking(tool_threads=tool_threads, **_host_python(settings))
+            settings = _host_python(settings)
+            self._inner: Any = Shared("DrosteInterpreter", **settings) if tool_threads else _Blocking(**settings)
         except Error as e:
             raise CodeInterpreterError(str(e)) from e
 

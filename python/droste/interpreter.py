@@ -15,7 +15,7 @@ from asyncio import _get_running_loop  # type: ignore
 from typing import (Any, Callable, Dict, Generator, List, Mapping, MutableMapping, Optional, Sequence, Tuple, Type,
                     Union)
 
-from . import _closing, _engine, _library, _settings, _tools
+from . import _closing, _engine, _library, _reentry, _settings, _tools
 from ._library import lib, quick
 from ._operations import Done, ELSEWHERE, free_result, Operation, Operations
 from ._values import c_text, check_name, Data, encode, literal, memory_of, NotText, to_json
@@ -75,7 +75,7 @@ class Interpreter(Operations):
         self._closed = False
         self._closing: Optional[_closing.Closing] = None
         self._finishing: Optional[Operation] = None     # on a loop: the volume is being written back
-        self._lock = threading.RLock()
+        self._lock = _reentry.Turn(self)
         self.tools: MutableMapping[str, Any] = dict(tools) if isinstance(tools, Mapping) else dict(
             _tools.collect(tools))
         self._offered: Dict[str, Tuple[Any, _tools.Bound]] = {}

@@ -179,10 +179,10 @@ def test_the_instructions_are_true_of_other_settings(monkeypatch):
                      DrosteInterpreter(**settings).execution_instructions):
             assert "host's Python environment" not in told and "CPython" in told
     assert "docker" in DrosteInterpreter.factory(env="docker").execution_instructions
-    assert DrosteInterpreter(python="/usr/bin/python3")._inner._pairs == [("python", "/usr/bin/python3")]
-    assert ("python", sys.executable) in DrosteInterpreter()._inner._pairs
+    assert DrosteInterpreter(python="/usr/bin/python3")._inner._session._pairs == [("python", "/usr/bin/python3")]
+    assert ("python", sys.executable) in DrosteInterpreter()._inner._session._pairs
     monkeypatch.setenv("DROSTE_PYTHON", "/usr/bin/python3")
-    assert not DrosteInterpreter()._inner._pairs and "host's Python" not in DrosteInterpreter.execution_instructions
+    assert not DrosteInterpreter()._inner._session._pairs and "host's Python" not in DrosteInterpreter.execution_instructions
     monkeypatch.setenv("DROSTE_ENVIRONMENT", "docker")
     assert "docker" in DrosteInterpreter.execution_instructions
 
