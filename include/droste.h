@@ -210,8 +210,9 @@ typedef struct droste_custom_sandbox droste_custom_sandbox;
  * functions below. Texts are valid during the call and end without a NUL where a length is given. `own` is what
  * `open` has set. */
 typedef struct droste_custom_environment {
-    size_t size;       /* sizeof(droste_custom_environment) */
-    const char *about; /* for the model: the functions that the code has, a Markdown list; may be NULL. Copied */
+    size_t size; /* sizeof(droste_custom_environment) */
+    const char *
+        about; /* for the model: the functions that the code has, a Markdown list; may be NULL. Copied */
     /* A session begins. Negative: the program cannot. */
     int (*open)(void *arg, droste_custom_sandbox *s, void **own);
     /* Binds a value: "context", "context_1"…; `kind` as in droste_session_set. droste_custom_result ends it, and may
@@ -404,9 +405,9 @@ typedef struct droste_event {
     int64_t output_tokens;
     /* With `all_events`: */
     unsigned run, depth; /* whose it is: 0 the root's, else that of the child with this number */
-    uint64_t call;       /* of "call" and "called": which of that run; of "child" and "child_end": the
+    uint64_t call;     /* of "call" and "called": which of that run; of "child" and "child_end": the
                             child's number */
-    const char *model;   /* of these: the one asked; NULL: the one of its depth */
+    const char *model; /* of these: the one asked; NULL: the one of its depth */
 } droste_event;
 /* It may end the run that it is told of, which then ends when it has come back (with its answer, if it has
  * that by then); it may not wait. */
@@ -550,7 +551,7 @@ typedef struct droste_batch_state {
     double cost; /* dollars; negative: the price of some call is not known */
     double seconds;
     const char
-        *stopped;  /* why no more tasks begin: "interrupt", "budget", "timeout", "error"; NULL:
+        *stopped; /* why no more tasks begin: "interrupt", "budget", "timeout", "error"; NULL:
                             they do */
     char why[DROSTE_ERROR_SIZE]; /* in words */
 } droste_batch_state;

@@ -126,11 +126,13 @@ def answer_text(submitted: Any) -> str:
 class Observer:
     """Is told of the events of one run and of those below it."""
 
-    def __init__(self, wishes: Wishes, names: Dict[str, str]):
-        self.wishes, self._names = wishes, names
+    def __init__(self, wishes: Wishes, names: Dict[str, str], said: List[Dict[str, Any]]):
+        """`said` are the messages of a conversation so far; this run's are added to it."""
+        self.wishes, self._names, self._said = wishes, names, said
         if wishes.logger is not None and hasattr(wishes.logger, "clear_iterations"):
             wishes.logger.clear_iterations()
         self._levels = {0: _Level(wishes, 0, wishes.logger)}
+        self._levels[0].messages = list(said)
 
     def _model(self, event: Any) -> str:
         name = event.model or self.wishes.models[1]
@@ -197,5 +199,7 @@ class Observer:
     def ended(self, answer: Optional[str]) -> Optional[Dict[str, Any]]:
         """The run is over; its trajectory, where there is a logger."""
         root = self._levels[0]
+        last = [{"role": "assistant", "content": root.iteration.response}] if root.iteration is not None else []
+        self._said[:] = root.messages + last
         root.end(answer)
         return root.trajectory()

@@ -12,6 +12,7 @@ import ctypes
 import dataclasses
 import json
 import os
+import warnings
 from typing import (Any, AsyncIterator, Callable, Deque, Dict, Iterator, List, Mapping, Optional, Tuple,
                     Union)
 
@@ -158,7 +159,8 @@ class _Run:
         self.place = rlm._place()
         #: models as the program has them, by their names in the library
         self.names = dict(rlm._wishes.names)
-        self.observer = Observer(rlm._wishes, self.names) if rlm._wishes.are_there() else None
+        self.observer = Observer(
+            rlm._wishes, self.names, rlm._said if rlm._wishes.persistent else []) if rlm._wishes.are_there() else None
         self.id = next(_engine.ids)
 
     def key(self) -> Tuple[Any, ...]:
@@ -349,7 +351,8 @@ class RLM:
         self._wishes = seeds.wishes
         self._wishes.know(model if model is not None else self.model_name, sub_model, _names.shown)
         self._held: Any = None          # of a conversation: its engine,
-        self._chat: Any = None          # and itself
+        self._chat: Any = None          # itself,
+        self._said: List[Dict[str, Any]] = []       # and its messages, where an observer wants them
         if self._wishes.logger is not None:
             self._wishes.logger.log_metadata(self._wishes.metadata)
         self._on_event = on_event
@@ -426,13 +429,18 @@ class RLM:
     def close(self) -> None:
         """Ends the session that persistent=True keeps; else a run cleans up after itself."""
         engine, self._held = self._held, None
-        chat, self._chat = self._chat, None
+        chat, self._chat, self._said = self._chat, None, []
         if engine is None:
             return
         with engine.lock:
             if chat is not None and engine.handle is not None:
                 lib.droste_chat_close(chat)
         _engine.give(engine)
+
+    def __del__(self) -> None:
+        if getattr(self, "_held", None) is not None:
+            warnings.warn("RLM(persistent=True) was not closed; use `with`", ResourceWarning, source=self)
+            self.close()
 
     def __enter__(self) -> "RLM":
         return self

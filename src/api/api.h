@@ -23,15 +23,15 @@ struct droste {
     struct environment *env; /* opened when first needed */
     char *env_name;
     char env_circumstances[ENVIRONMENT_CIRCUMSTANCES_SIZE]; /* in which it was opened */
-    struct custom_entry *customs; /* environments of the program */
-    droste_news_fn *news; /* NULL: nobody asks */
+    struct custom_entry *customs;                           /* environments of the program */
+    droste_news_fn *news;                                   /* NULL: nobody asks */
     void *news_arg;
     int interrupt_fd; /* an eventfd: droste_interrupt writes, the loop reads */
     struct watch *interrupt_watch;
     struct list contexts; /* that were added, PATH or NAME=PATH each */
     struct store *store;  /* the record, once it was needed; its path as the setting had it */
     char *store_path;
-    size_t store_users; /* sessions whose child runs are recorded there */
+    size_t store_users;              /* sessions whose child runs are recorded there */
     struct droste_session *sessions; /* all that are open */
     struct ended_list answered;      /* whose operations have ended, and who want to be told */
     bool started;                    /* it has opened a session or begun a run before */
@@ -41,10 +41,10 @@ struct droste {
     struct timer *tell;              /* tells them: nobody is told from within a run */
     struct rlm_run
         *finishing; /* the run whose session's end droste_chat_finish waits for; NULL: none */
-    bool waits;                      /* the loop is being turned: not from within, once more */
-    int poll_fd, timer_fd;           /* droste_fd's, once it was asked for; else -1 */
-    struct lm_queue *queue;          /* of all models, once one was opened */
-    struct shared_lm *models;        /* that are open */
+    bool waits;     /* the loop is being turned: not from within, once more */
+    int poll_fd, timer_fd;    /* droste_fd's, once it was asked for; else -1 */
+    struct lm_queue *queue;   /* of all models, once one was opened */
+    struct shared_lm *models; /* that are open */
     droste_model_fn *model_fn;
     void *model_arg;
     struct tools *tools;   /* of the program; NULL: none */
@@ -184,7 +184,7 @@ struct droste_running {
     bool ends, ends_aside; /* from within that it was asked to end, or to be put aside */
     struct error why;      /* of the latter */
     const struct rlm_result *finishing; /* it has ended so, and its volume is being written back */
-    bool over;             /* it ended; `result` is NULL without memory */
+    bool over;                          /* it ended; `result` is NULL without memory */
     droste_result *result;
 };
 

@@ -107,8 +107,8 @@ static char *model_key(
 {
     const char *const texts[] = { model, s->base_url, s->api_key, s->anthropic_url,
         s->anthropic_key, s->gemini_url, s->gemini_key, s->azure_url, s->azure_key,
-        s->azure_version, s->openrouter_url, s->openrouter_key, s->portkey_url, s->portkey_key, s->vllm_url,
-        s->vllm_key, s->cache, s->prices, s->record, s->ca_file };
+        s->azure_version, s->openrouter_url, s->openrouter_key, s->portkey_url, s->portkey_key,
+        s->vllm_url, s->vllm_key, s->cache, s->prices, s->record, s->ca_file };
     struct buf key = { 0 };
     for (size_t i = 0; i < array_length(texts); i++)
         buf_printf(&key, "%zu:%s;", texts[i] ? strlen(texts[i]) + 1 : 0, texts[i] ? texts[i] : "");

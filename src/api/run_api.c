@@ -451,11 +451,9 @@ static int start(droste *d, const droste_request *q, const struct link *link, dr
     droste_running *r = calloc(1, sizeof *r);
     if (!r)
         return error_memory(err);
-    *r = (droste_running){ .d = d,
-        .event = q->event,
-        .all_events = q->all_events != 0,
-        .done = q->done,
-        .arg = q->arg };
+    *r = (droste_running){
+        .d = d, .event = q->event, .all_events = q->all_events != 0, .done = q->done, .arg = q->arg
+    };
     if (link)
         r->link_to = *link;
     r->kept = link && out;
@@ -476,8 +474,7 @@ int droste_start(droste *d, const droste_request *q, droste_running **out, drost
     struct error why = { 0 };
     struct link link = { 0 };
     droste_running *r = NULL;
-    int rc = q->done ? 0
-                     : error_set(&why, ERROR_ARGUMENT, "somebody must be told of a run's end");
+    int rc = q->done ? 0 : error_set(&why, ERROR_ARGUMENT, "somebody must be told of a run's end");
     if (rc == 0 && q->chat)
         rc = chat_next(q->chat, &link, &why);
     if (rc == 0)

@@ -21,7 +21,8 @@ struct settings {
     /* models */
     char *model, *sub_model, *base_url, *api_key, *ca_file, *record, *cache, *prices;
     char *anthropic_key, *anthropic_url, *gemini_key, *gemini_url, *azure_key, *azure_url,
-        *azure_version, *openrouter_key, *openrouter_url, *portkey_key, *portkey_url, *vllm_key, *vllm_url;
+        *azure_version, *openrouter_key, *openrouter_url, *portkey_key, *portkey_url, *vllm_key,
+        *vllm_url;
     bool stream, deduplicate;
     struct list sampling, sub_sampling;
     int64_t concurrency, model_concurrency, retries, max_tokens, sub_max_tokens;

@@ -110,7 +110,9 @@ const struct setting settings_table[] = {
     { { "stall-timeout", "SECONDS", "60", NULL, "Time between two pieces of an answer.", 0 },
         TYPE_SECONDS, AT(stall_timeout), 0, 1e6 },
 
-    { { "env", "NAME", "local", "DROSTE_ENVIRONMENT", "Where sandboxes run: local, docker, daytona, prime, e2b, modal, or one of your own.", 0 },
+    { { "env", "NAME", "local", "DROSTE_ENVIRONMENT",
+          "Where sandboxes run: local, docker, daytona, prime, e2b, modal, or one of your own.",
+          0 },
         TYPE_TEXT, AT(env), 0, 0 },
     { { "isolation", "LEVEL", "auto", NULL,
           "How strong the local wall is: auto, full, light, landlock, process.", 0 },

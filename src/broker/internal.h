@@ -50,11 +50,11 @@ struct ask {
     struct given **contexts;
     size_t context_count;
     size_t count, done;
-    size_t bytes;           /* of its prompts */
+    size_t bytes;              /* of its prompts */
     struct json_limits limits; /* what its lists of messages may still have */
-    char key[LM_KEY_SIZE];  /* of which its items' keys are made; "": none was needed yet */
-    bool starting;          /* within broker_call: the reply waits for its end */
-    struct timer *patience; /* until the guest is told that no answer comes; NULL: for ever */
+    char key[LM_KEY_SIZE];     /* of which its items' keys are made; "": none was needed yet */
+    bool starting;             /* within broker_call: the reply waits for its end */
+    struct timer *patience;    /* until the guest is told that no answer comes; NULL: for ever */
     struct item items[];
 };
 

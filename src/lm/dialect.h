@@ -19,7 +19,7 @@ struct dialect_style {
 struct dialect {
     const char *headers[2]; /* beside those of all; NULL: no more */
     enum sampling_names sampling;
-    bool has_head;          /* a request begins with the head of a recorded line: see lm_call */
+    bool has_head; /* a request begins with the head of a recorded line: see lm_call */
     /* Appends the request to *out, which holds its head already where there is one. Called once:
      * each attempt sends the same bytes. */
     int (*write)(const struct lm_call *call, const struct lm_request *request,

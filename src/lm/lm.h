@@ -43,12 +43,12 @@ struct lm_request {
     const char *model; /* overrides the opened model's name; NULL: that one */
     const struct lm_message *messages;
     size_t message_count;
-    unsigned depth;     /* of the run that asks; kept in recordings */
-    double timeout;     /* seconds for the call once it leaves the queue; 0: none */
-    int64_t max_tokens; /* 0: the provider's default */
-    double temperature; /* negative: that of the model's sampling */
+    unsigned depth;       /* of the run that asks; kept in recordings */
+    double timeout;       /* seconds for the call once it leaves the queue; 0: none */
+    int64_t max_tokens;   /* 0: the provider's default */
+    double temperature;   /* negative: that of the model's sampling */
     const char *sampling; /* the model's, not a caller's: members of JSON, each behind a comma */
-    const char *key;    /* lm_key's, by which a server knows the call again; NULL: one is made */
+    const char *key;      /* lm_key's, by which a server knows the call again; NULL: one is made */
 };
 
 struct lm_usage {
@@ -102,8 +102,8 @@ struct lm_options {
     const char *azure_version; /* of Azure's older interface; NULL: the newer one */
     const char *cache;         /* give answers from this file, and keep them there; NULL: do not */
     const struct list *sampling; /* NAME=VALUE, as sampling.h has them; NULL: none */
-    bool deduplicate;          /* identical calls at the same time are one, also without a cache */
-    const char *record;        /* append every finished call to this file; NULL: do not */
+    bool deduplicate;       /* identical calls at the same time are one, also without a cache */
+    const char *record;     /* append every finished call to this file; NULL: do not */
     const char *ca_file;    /* certificates to trust instead of the system's; NULL: the system's */
     const char *prices;     /* a table of prices of the user's; NULL: the built-in one alone */
     struct lm_queue *queue; /* shared with other models; NULL: one of its own */

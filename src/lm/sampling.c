@@ -11,7 +11,8 @@
  * (docs.anthropic.com, "Create a Message"; ai.google.dev, "GenerationConfig"; August 2026). */
 static const struct parameter {
     const char *names[3];
-    bool is_list; /* Anthropic and Gemini take a list of texts where OpenAI takes one text as well */
+    bool
+        is_list; /* Anthropic and Gemini take a list of texts where OpenAI takes one text as well */
 } parameters[] = {
     { { "temperature", "temperature", "temperature" }, false },
     { { "top_p", "top_p", "topP" }, false },
@@ -55,8 +56,8 @@ static int check_name(const char *name, struct error *err)
                 name, refused[i].instead);
     if (name[0] == '\0' ||
         name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")])
-        return error_set(err, ERROR_CONFIG,
-            "sampling '%.60s': write NAME=VALUE, as in temperature=0.2", name);
+        return error_set(
+            err, ERROR_CONFIG, "sampling '%.60s': write NAME=VALUE, as in temperature=0.2", name);
     return 0;
 }
 

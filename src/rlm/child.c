@@ -18,7 +18,7 @@ struct child {
     TAILQ_ENTRY(child) link;
     struct tree *tree;
     struct rlm_run *parent;
-    unsigned depth, number; /* the number: 0 until it begins */
+    unsigned depth, number;        /* the number: 0 until it begins */
     char *prompt, *model, *resume; /* the last two may be NULL */
     bool reserved;
     struct given *context;

@@ -41,8 +41,8 @@ enum rlm_event_kind {
     RLM_EVENT_CALLS,   /* a call other than the root's own ended; the budget has the counts */
     RLM_EVENT_NOTICE,  /* text: something that a person should know */
     /* Only with `all_events`: */
-    RLM_EVENT_REQUEST,  /* text: the messages that the model is told now, as JSON: those that are new */
-    RLM_EVENT_CALL,     /* code asks a model; text: the prompt */
+    RLM_EVENT_REQUEST, /* text: the messages that the model is told now, as JSON: those that are new */
+    RLM_EVENT_CALL,    /* code asks a model; text: the prompt */
     RLM_EVENT_CALLED,   /* its end; text: the answer, or why there is none */
     RLM_EVENT_CHILD,    /* a run below begins, in which `call` is `run`; text: its prompt */
     RLM_EVENT_CHILD_END /* text: its answer as JSON, or why there is none */
@@ -137,8 +137,8 @@ int rlm_start(struct loop *loop, const struct rlm_options *options, rlm_done_fn 
 /* The place of a session that is no run (an interpreter, `droste exec`): at depth 0, it has child runs only, under one
  * budget with what else its code asks. Nothing is started; of the options, what is about a question is not looked at.
  * rlm_close ends the children. */
-int rlm_open_place(struct loop *loop, const struct rlm_options *options, struct rlm_run **out,
-    struct error *err);
+int rlm_open_place(
+    struct loop *loop, const struct rlm_options *options, struct rlm_run **out, struct error *err);
 struct budget *rlm_budget(struct rlm_run *place);
 /* Where the runs that begin from now on are recorded. */
 void rlm_record_in(struct rlm_run *place, struct store *store);

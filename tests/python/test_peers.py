@@ -205,6 +205,49 @@ def test_a_persistent_rlm_keeps_its_session(serve):
         assert rlm.completion("fourth").answer is False
 
 
+def test_a_persistent_rlm_keeps_its_tools(serve):
+    """Functions of the program are called in each completion, and a logger has the turns of each; one question at a time."""
+    from rlm import RLM
+    from rlm.logger import RLMLogger
+    server, called = serve(script=[READY % "twice(%d)" % n for n in (1, 2, 3)]), []
+
+    def twice(n: int) -> int:
+        called.append(n)
+        return 2 * n
+
+    with RLM(persistent=True, custom_tools={"twice": twice}, logger=RLMLogger(), **backend(server)) as rlm:
+        found = [rlm.completion("context %d" % n) for n in range(3)]
+    assert [done.answer for done in found] == [2, 4, 6] and called == [1, 2, 3]
+    assert [len(done.metadata["iterations"]) for done in found] == [1, 1, 1]
+    assert len(found[2].metadata["iterations"][0]["prompt"]) > len(found[0].metadata["iterations"][0]["prompt"])
+
+
+def test_a_conversation_takes_one_question_at_a_time():
+    """The second is refused by name, and the first goes on."""
+    from rlm import RLM
+    inside = []
+
+    def model(messages):
+        try:
+            rlm.completion("second")
+        except droste.Error as e:
+            inside.append(str(e))
+        return READY % "1"
+
+    with RLM(model, persistent=True) as rlm:
+        assert rlm.completion("first").answer == 1 and len(inside) == 1 and "under way" in inside[0]
+        assert rlm.completion("third").answer == 1
+
+
+def test_a_persistent_rlm_that_is_dropped_says_so(serve):
+    """Its session ends with it."""
+    from rlm import RLM
+    rlm = RLM(lambda messages: READY % "1", persistent=True)
+    rlm.completion("q")
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        del rlm
+
+
 def test_without_it_each_completion_has_its_own_session(serve):
     """The twin."""
     from rlm import RLM

@@ -372,7 +372,8 @@ _CREATE = {"RLM": RLM, "ChatCompletion": ChatCompletion, "create_rlm": create_rl
 _POLICIES = {name: refused(name, REFUSED[argument]) for name, argument in (
     ("StoppingPolicy", "stopping_policy"), ("DefaultStoppingPolicy", "stopping_policy"),
     ("ContextCompressor", "context_compressor"), ("NoOpContextCompressor", "context_compressor"),
-    ("NestedCallPolicy", "nested_call_policy"), ("SimpleNestedCallPolicy", "nested_call_policy"))}
+    ("NestedCallPolicy", "nested_call_policy"), ("SimpleNestedCallPolicy", "nested_call_policy"),
+    ("NestedConfig", "nested_call_policy"))}
 _ADAPTERS = {kind.__name__: kind for kind in (
     MockLLMAdapter, OpenAIAdapter, AnthropicAdapter, GeminiAdapter, PortkeyAdapter, AzureOpenAIAdapter, LiteLLMAdapter)}
 _MODELS = {"ReplResult": environments.ReplResult, **{kind.__name__: kind for kind in (
@@ -400,9 +401,11 @@ MODULES: Dict[str, Dict[str, Any]] = {
     "rlm.adapters.policies": {name: _POLICIES[name] for name in (
         "DefaultStoppingPolicy", "NoOpContextCompressor", "SimpleNestedCallPolicy")},
     "rlm.domain": {name: _POLICIES[name] for name in ("StoppingPolicy", "ContextCompressor", "NestedCallPolicy")},
+    "rlm.domain.agent_ports": {**{name: _POLICIES[name] for name in (
+        "StoppingPolicy", "ContextCompressor", "NestedCallPolicy", "NestedConfig")}, "AgentModeName": str},
     "rlm.domain.errors": _ERRORS,
     "rlm.domain.models": _MODELS,
     "rlm.domain.ports": {"EnvironmentPort": environments.EnvironmentPort, "LLMPort": LLMPort},
 }
 #: what the package itself has, beside rlm's
-TOP: Dict[str, Any] = {**_CREATE, **_POLICIES, "__version__": __version__}
+TOP: Dict[str, Any] = {**_CREATE, **_POLICIES, "AgentModeName": str, "__version__": __version__}
