@@ -217,7 +217,37 @@ def test_limits_of_child_runs_are_the_pages():
     pairs = dict(DaytonaInterpreter()._pairs)
     for name, setting in (("max_recursion_depth", "max-recursion-depth"), ("delegate_max_iterations", "delegate-max-iterations")):
         assert pairs[setting] == default_of("002", "DaytonaInterpreter", name)[1]
-        assert dict(DaytonaInterpreter(**{name: 1})._pairs)[setting] == "1"
+
+
+def nested(messages):
+    """A model that asks a child for everything, as deep as it gets, and says how deep that was."""
+    task = int(re.search(r"Question: (\d+)|^(\d+)$", "\n".join(m["content"] for m in messages if m["role"] == "user"), re.M).group(0).split()[-1])
+    return "```repl\ntry: SUBMIT(answer=[%d, rlm_query('%d')])\nexcept Exception as e: SUBMIT(answer=[%d, type(e).__name__])\n```" % (task, task + 1, task)
+
+
+@pytest.mark.parametrize("depth, answer", [(1, 1), (2, 2)])
+def test_child_runs_are_only_so_deep(on_daytona, depth, answer):
+    """max_recursion_depth: the code of the session starts a child, whose code may start one, and so on down to that depth; below it
+    a child's rlm_query asks the model alone."""
+    with DaytonaInterpreter(max_recursion_depth=depth, model=nested) as interp:
+        found, levels = interp.execute("SUBMIT(x=rlm_query('1'))").x, 0
+        while isinstance(found, list):
+            found, levels = found[1], levels + 1
+        assert levels == answer
+
+
+@pytest.mark.parametrize("turns", [2, 3])
+def test_a_child_run_has_only_so_many_turns(on_daytona, turns):
+    """delegate_max_iterations: a child whose model never answers is asked so often, and once more for what it has."""
+    asked = []
+
+    def model(messages):
+        asked.append(messages)
+        return "```repl\nprint(1)\n```"
+
+    with DaytonaInterpreter(delegate_max_iterations=turns, model=model) as interp:
+        interp.execute("try: rlm_query('1')\nexcept LLMError: pass")
+    assert turns <= len(asked) <= turns + 1
 
 
 @shows("002", "DaytonaInterpreter", "async_execute")
