@@ -4,7 +4,7 @@ What is wrong with a path or with the volume comes back as text that begins with
 systems that have these functions: code that was written for them looks for that.
 """
 
-VOLUME, MEMORY = "/data", "/home/daytona/memory"    # src/jail/jail.h
+VOLUME, MEMORY = "/data", "/home/daytona/memory"    # layout_paths, src/jail/show.c
 
 
 def enter_volume(place):
@@ -14,10 +14,11 @@ def enter_volume(place):
 
 
 def volume_places():
-    """Where the volume is seen: at isolations without a root of their own, only under its real path."""
+    """Where the volume is seen: at isolations without a root of their own, only under its real path; with the layout of
+    Daytona's sandboxes, a second time."""
     if session.volume is None:
         return []
-    return [session.volume, MEMORY] if session.volume == VOLUME else [session.volume]
+    return [session.volume, MEMORY] if session.volume == VOLUME and os.path.isdir(MEMORY) else [session.volume]
 
 
 def below(path, base, within, places, what):
@@ -48,8 +49,8 @@ def in_volume(path):
 
 def in_workspace(path):
     if session.repo is not None:
-        return below(path, session.repo, session.workspace,
-                     [session.repo, session.repo.replace(WORKSPACE, WORKSPACE_TOO, 1)], "workspace")
+        named = [place + session.repo[len(session.workspace):] for place in (WORKSPACE, DAYTONA_WORKSPACE)]
+        return below(path, session.repo, session.workspace, [session.repo, *named], "workspace")
     base = session.volume and os.path.join(session.volume, "workspace")
     return below(path, base, session.volume, [VOLUME + "/workspace", MEMORY + "/workspace", base], "workspace")
 
@@ -130,11 +131,11 @@ def workspace_read(path):
 
 
 def workspace_list(pattern="*"):
-    """The files there whose paths, or names, fit the pattern; relative, in order."""
+    """The files there whose paths, or names, fit the pattern; relative, in order. Where there is no workspace, there are none."""
     import fnmatch
     base, error = in_workspace("x")
     if error:
-        return error
+        return []
     base, found = os.path.dirname(base), []
     for directory, _, names in os.walk(base):
         for name in names:

@@ -1,6 +1,6 @@
 """workspace.py: a directory that was filled for this session, with the files of a repository and others."""
 
-WORKSPACE, WORKSPACE_TOO = "/home/daytona/workspace", "/workspace"     # src/jail/jail.h
+WORKSPACE, DAYTONA_WORKSPACE = "/workspace", "/home/daytona/workspace"      # layout_paths, src/jail/show.c
 
 
 def enter_workspace(told):
@@ -14,4 +14,4 @@ def enter_workspace(told):
 def workspace_places():
     if session.workspace is None:
         return []
-    return [session.workspace, WORKSPACE_TOO] if session.workspace == WORKSPACE else [session.workspace]
+    return [session.workspace, WORKSPACE] if session.workspace == DAYTONA_WORKSPACE else [session.workspace]

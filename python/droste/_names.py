@@ -228,6 +228,8 @@ def _take_environment(settings: Dict[str, Any], names: Names) -> None:
     name = environment_name(wanted)
     if name is not None:
         settings["env"] = name
+    if wanted == "daytona" and name in ("local", "docker", "modal"):     # the program expects Daytona's paths
+        settings.setdefault("layout", "daytona")
     said = {word.replace("_", "-"): word for word in settings}
     for setting, value in _kwargs.take(wanted, name, kwargs, navigator, frozenset(said)).items():
         word = said.get(setting.replace("_", "-"))

@@ -14,7 +14,7 @@ from .errors import ArgumentError, check
 
 #: of what a zygote is made, as sandboxes of the same are cloned from the same, and an engine has so many kinds of them;
 #: and the record, of which an engine has one
-FUNDAMENTAL = ("env", "isolation", "python", "preload", "read", "volume-root", "database")
+FUNDAMENTAL = ("env", "isolation", "python", "preload", "read", "volume-root", "layout", "database")
 
 
 def check_name(word: str) -> str:

@@ -177,10 +177,11 @@ def volume_of(wishes):
 
 
 def words_of(wishes):
-    """What is executed. In a volume there are the directories that skills expect, and it has another name too."""
-    if not wishes.get("volume-name"):
+    """What is executed. With the layout of Daytona's sandboxes a volume has the directories that skills expect, and another
+    name too."""
+    if not wishes.get("volume-name") or not wishes.get("directories"):
         return wishes["words"]
-    directories = " ".join(shlex.quote(os.path.join(MOUNT, name)) for name in wishes.get("directories") or [])
+    directories = " ".join(shlex.quote(os.path.join(MOUNT, name)) for name in wishes["directories"])
     first = "mkdir -p %s %s; ln -sfn %s %s; " % (directories, os.path.dirname(ALSO), MOUNT, ALSO)
     return ["sh", "-c", first + 'exec "$@"', "sh", *wishes["words"]]
 

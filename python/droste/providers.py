@@ -153,6 +153,8 @@ class _Elsewhere(Interpreter):
             if given.get(name) is not None:
                 settings[setting] = given[name]
         there = self._environment == "daytona" == environment
+        if environment in ("local", "docker", "modal"):      # the paths and directories that fleet-rlm's pages name
+            settings.setdefault("layout", "daytona")
         if there:
             _daytona.interpreter(given, settings)
         for name, usual in (("volume_mount_path", "/data"), ("volume_subpath", None)):

@@ -212,6 +212,8 @@ static int open_volume(const struct settings *s, const struct environment *env,
     int rc = api_volume_root(s, &root, err);
     if (rc == 0)
         rc = volume_open_or_create(root, s->volume_name, &limits, &parts->volume, err);
+    if (rc == 0 && o->spec.layout == LAYOUT_DAYTONA)
+        rc = volume_seed_empty(parts->volume, err);
     if (rc < 0)
         return rc;
     o->spec.volume = parts->volume;
@@ -258,6 +260,15 @@ static uint64_t asked_powers(const struct settings *s)
             asked |= (uint64_t)1 << p;
     }
     return asked;
+}
+
+static int set_layout(const struct settings *s, struct session_options *o, struct error *err)
+{
+    static const char *const layouts[] = { "droste", "daytona" };
+    size_t layout = 0;
+    int rc = take_word("layout", s->layout, layouts, array_length(layouts), &layout, err);
+    o->spec.layout = layout == 1 ? LAYOUT_DAYTONA : LAYOUT_DROSTE;
+    return rc;
 }
 
 static int set_container(const struct settings *s, struct session_parts *parts,
@@ -342,6 +353,8 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
         rc = api_environment(d, s, &env, err);
     if (rc == 0)
         rc = environment_check(env, &o->spec, err);
+    if (rc == 0)
+        rc = set_layout(s, o, err);
     if (rc == 0)
         rc = open_volume(s, env, parts, o, err);
     if (rc == 0 && s->rules)

@@ -42,6 +42,7 @@ struct settings {
     double timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus, cpu_time,
         tool_timeout;
     int64_t pool, memory, processes, open_files, file_size, tmp_size, output_limit;
+    char *layout;
     char *volume_name, *volume_root, *volume_subpath;
     int64_t volume_size, volume_files;
     char *repo_url, *repo_ref;

@@ -275,6 +275,11 @@ const struct setting settings_table[] = {
     { { "volume-name", "NAME", "", "DROSTE_VOLUME_NAME",
           "A directory that outlives the sandbox, at /data; made when first named.", 0 },
         TYPE_TEXT, AT(volume_name), 0, 0 },
+    { { "layout", "NAME", "droste", NULL,
+          "Whose names a sandbox's places have: droste, or daytona (/home/daytona) for programs "
+          "that expect those.",
+          0 },
+        TYPE_TEXT, AT(layout), 0, 0 },
     { { "volume-root", "PATH", "", "DROSTE_VOLUME_ROOT",
           "Where volumes are; by default `volumes` beside the record.", 0 },
         TYPE_TEXT, AT(volume_root), 0, 0 },

@@ -128,12 +128,13 @@ static void write_wishes(struct buf *out, uint64_t wishes, const struct sandbox_
 }
 
 /* Its name, and the directories that it is to have. */
-static void write_volume(struct buf *out, const struct container_spec *c)
+static void write_volume(struct buf *out, const struct sandbox_spec *spec)
 {
+    const struct container_spec *c = spec->container;
     write_text(out, "volume-name", c->volume);
     write_text(out, "volume-subpath", c->volume_subpath);
     buf_puts(out, ",\"directories\":[");
-    for (size_t i = 0; volume_seed(i); i++) {
+    for (size_t i = 0; spec->layout == LAYOUT_DAYTONA && volume_seed(i); i++) {
         buf_puts(out, i ? "," : "");
         json_append_string(out, volume_seed(i), strlen(volume_seed(i)));
     }
@@ -155,7 +156,7 @@ void bridge_spec_write(struct buf *out, int64_t id, const struct sandbox_spec *s
     write_number(out, "timeout", c->life);
     write_wishes(out, bridge_spec_wishes(spec), spec, c);
     if (keeps_volumes && c->volume)
-        write_volume(out, c);
+        write_volume(out, spec);
     write_labels(out, c->labels);
     buf_puts(out, "}\n");
 }

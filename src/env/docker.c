@@ -331,7 +331,7 @@ const struct powers
                           [POWER_IMAGE] = POWER_YES("any with CPython 3.8 or newer"),
                           [POWER_PULL] = POWER_YES("missing, always, never"),
                           [POWER_VOLUME] = POWER_YES("at /data, from this machine"),
-                          [POWER_WORKSPACE] = POWER_YES("at /home/daytona/workspace"),
+                          [POWER_WORKSPACE] = POWER_YES("at /workspace"),
                           [POWER_READ] = POWER_YES("mounted at their own paths"),
                           [POWER_NETWORK] =
                               POWER_YES("none by default; host, bridge, or one of the daemon's"),

@@ -140,12 +140,13 @@ static struct json_object *make_mounts(const struct docker_create *c)
     const struct sandbox_spec *spec = c->spec;
     struct json_object *mounts = json_object_new_array();
     bool ok = mounts != NULL;
-    if (ok && c->volume)
-        ok = add_mount(mounts, c->volume, JAIL_VOLUME_AT, false) &&
-             add_mount(mounts, c->volume, JAIL_VOLUME_ALSO, false);
-    if (ok && c->workspace)
-        ok = add_mount(mounts, c->workspace, JAIL_WORKSPACE_AT, false) &&
-             add_mount(mounts, c->workspace, JAIL_WORKSPACE_ALSO, false);
+    const struct layout_paths *paths = layout_paths(spec->layout);
+    for (size_t i = 0; i < array_length(paths->volume); i++) {
+        if (ok && c->volume && paths->volume[i])
+            ok = add_mount(mounts, c->volume, paths->volume[i], false);
+        if (ok && c->workspace && paths->workspace[i])
+            ok = add_mount(mounts, c->workspace, paths->workspace[i], false);
+    }
     for (size_t i = 0; ok && i < spec->read_path_count; i++)
         ok = add_mount(mounts, spec->read_paths[i], spec->read_paths[i], true);
     if (ok)

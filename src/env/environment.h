@@ -56,6 +56,7 @@ struct sandbox_spec {
     size_t preload_count;
     struct volume *volume;       /* open, shared; held as long as the sandbox lives; NULL: none */
     struct workspace *workspace; /* held in the same way; of the same root; NULL: none */
+    enum layout layout;          /* the names under which the guest sees them */
     const struct container_spec *container; /* NULL: the defaults */
     struct user_range
         users; /* of which each sandbox is one, as root; those with a volume or workspace share one */

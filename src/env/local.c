@@ -753,7 +753,7 @@ const struct powers
                          [POWER_IMAGE] = POWER_NO("it is this machine's Python, or python's"),
                          [POWER_PULL] = POWER_NO("there is no image"),
                          [POWER_VOLUME] = POWER_YES("at /data"),
-                         [POWER_WORKSPACE] = POWER_YES("at /home/daytona/workspace"),
+                         [POWER_WORKSPACE] = POWER_YES("at /workspace"),
                          [POWER_READ] = POWER_YES("at their own paths"),
                          [POWER_NETWORK] = POWER_NO(
                              "there is none, but with isolation process, which has the host's"),

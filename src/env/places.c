@@ -10,6 +10,7 @@
 void places_hold(struct places *p, enum isolation isolation, const struct sandbox_spec *spec)
 {
     p->isolation = isolation;
+    p->layout = spec ? spec->layout : LAYOUT_DROSTE;
     p->volume = spec ? volume_hold(spec->volume) : NULL;
     p->workspace = spec ? workspace_hold(spec->workspace) : NULL;
 }
@@ -73,6 +74,7 @@ int places_enter(struct places *p, struct quotas *quotas, uid_t guest,
     p->quota.over = volume_full;
     p->workspace_quota.over = workspace_full;
     p->quota.arg = p->workspace_quota.arg = p;
+    out->layout = p->layout;
     int rc = v ? enter_one(p, v, guest, &p->volume_path, &out->volume, err) : 0;
     if (rc == 0 && v)
         rc = quotas_join(quotas, v, &p->quota, err);
@@ -87,14 +89,15 @@ const char *places_volume(const struct places *p)
 {
     if (!p->volume)
         return NULL;
-    return isolation_has_own_root(p->isolation) ? JAIL_VOLUME_AT : volume_path(p->volume);
+    return isolation_has_own_root(p->isolation) ? layout_paths(p->layout)->volume[0]
+                                                : volume_path(p->volume);
 }
 
 const char *places_workspace(const struct places *p)
 {
     if (!p->workspace)
         return NULL;
-    return isolation_has_own_root(p->isolation) ? JAIL_WORKSPACE_AT
+    return isolation_has_own_root(p->isolation) ? layout_paths(p->layout)->workspace[0]
                                                 : volume_path(workspace_volume(p->workspace));
 }
 

@@ -14,6 +14,7 @@ struct places {
     enum isolation isolation;
     struct volume *volume;       /* NULL: none */
     struct workspace *workspace; /* NULL: none */
+    enum layout layout;
     struct quota_user quota, workspace_quota;
     struct buf volume_path, workspace_path; /* as the plan has them */
     void (*full)(void *arg, enum limit limit);

@@ -43,8 +43,8 @@ static char *words_of(const struct sandbox_spec *spec)
     add_words(&b, spec->read_paths, spec->read_path_count);
     buf_printf(&b, "%u-%u\n", spec->users.first, spec->users.last);
     if (zygote_volumes_of(spec))
-        buf_printf(&b, "%s%s%s\n", zygote_volumes_of(spec), spec->volume ? " volume" : "",
-            spec->workspace ? " workspace" : "");
+        buf_printf(&b, "%s%s%s %d\n", zygote_volumes_of(spec), spec->volume ? " volume" : "",
+            spec->workspace ? " workspace" : "", (int)spec->layout);
     return buf_steal(&b);
 }
 

@@ -304,7 +304,8 @@ static int set_up(
         .volumes = zygote_volumes_of(spec),
         .has_volume = spec->volume != NULL,
         .has_workspace = spec->workspace != NULL,
-        .lends_users = z->users.first != 0 };
+        .lends_users = z->users.first != 0,
+        .layout = spec->layout };
     struct json_object *list = json_get_typed(facts, "prefixes", json_type_array);
     size_t count = list ? json_object_array_length(list) : 0;
     for (size_t i = 0; i < count && i < array_length(prefixes); i++)

@@ -253,10 +253,9 @@ static void make_tmp(struct builder *b, const struct jail_plan *zygote, const ch
 
 /* Before anything else is mounted over the place where it waits. */
 static void mount_volume(
-    struct builder *b, const struct jail_volume *volume, const char *at, const char *also)
+    struct builder *b, const struct jail_volume *volume, const char *const places[2])
 {
-    const char *const places[] = { at, also };
-    for (size_t i = 0; volume->path && i < array_length(places); i++) {
+    for (size_t i = 0; volume->path && i < 2 && places[i]; i++) {
         uint32_t target = plan_add_text(b, places[i]);
         plan_add(b, JAIL_VOLUME, "/dev/shm", volume->path, volume->device, volume->inode)->text[2] =
             target;
@@ -271,8 +270,8 @@ static void make_private_mounts(struct builder *b, const struct jail_plan *zygot
         (unsigned long long)limits->tmp_size,
         (unsigned long long)(limits->tmp_size / 4096 < 1024 ? 1024 : limits->tmp_size / 4096));
     plan_add(b, JAIL_MAP_SELF, NULL, NULL, JAIL_INSIDE_UID, JAIL_INSIDE_UID);
-    mount_volume(b, &place->volume, JAIL_VOLUME_AT, JAIL_VOLUME_ALSO);
-    mount_volume(b, &place->workspace, JAIL_WORKSPACE_AT, JAIL_WORKSPACE_ALSO);
+    mount_volume(b, &place->volume, layout_paths(place->layout)->volume);
+    mount_volume(b, &place->workspace, layout_paths(place->layout)->workspace);
     make_tmp(b, zygote, size);
     plan_add_mount(b, "tmpfs", "/dev/shm", size, MS_NOSUID | MS_NODEV | MS_NOEXEC);
     plan_add_mount(b, "proc", "/proc", NULL, MS_NOSUID | MS_NODEV | MS_NOEXEC);
@@ -334,8 +333,8 @@ static void confine(struct builder *b, bool own_root, const struct jail_plan *zy
     }
     if (!own_root)
         plan_add_rule(b, place->workdir, LANDLOCK_OWN);
-    allow_volume(b, own_root, &place->volume, JAIL_VOLUME_AT);
-    allow_volume(b, own_root, &place->workspace, JAIL_WORKSPACE_AT);
+    allow_volume(b, own_root, &place->volume, layout_paths(place->layout)->volume[0]);
+    allow_volume(b, own_root, &place->workspace, layout_paths(place->layout)->workspace[0]);
     plan_add(b, JAIL_CONFINE, NULL, NULL, 0, 0);
 }
 

@@ -89,6 +89,18 @@ enum limit_means limit_means(
 /* "cgroup", "rlimit", "mount", "host" (which looks now and then); NULL for LIMIT_BY_NOTHING. */
 const char *limit_means_name(enum limit_means means);
 
+/* Under which names the guest finds its places: Droste's own, or also those of Daytona's sandboxes, for programs that were
+ * written for them. */
+enum layout { LAYOUT_DROSTE, LAYOUT_DAYTONA };
+
+/* The places of a layout, in a root of the guest's own. */
+struct layout_paths {
+    const char *volume[2]; /* the second: the same again; NULL: nowhere else */
+    const char
+        *workspace[2]; /* of the directory that was filled for its session (volume/workspace.h) */
+};
+const struct layout_paths *layout_paths(enum layout layout);
+
 /* What the interpreter needs to see, as it told itself, and who starts it. */
 struct jail_host {
     uid_t uid;
@@ -103,20 +115,13 @@ struct jail_host {
     const char *volumes;
     bool has_volume, has_workspace;
     bool lends_users; /* as root: each sandbox may be another user (struct jail_place) */
+    enum layout layout;
 };
 
 enum {
     JAIL_INSIDE_UID = 1000, /* who the guest is to itself */
     JAIL_NOBODY = 65534,    /* who root's zygotes are, and guests that have no user of their own */
 };
-
-/* Where the guest sees its volume, in a root of its own. */
-#define JAIL_VOLUME_AT   "/data"
-#define JAIL_VOLUME_ALSO "/home/daytona/memory" /* as the systems that this one follows have it */
-
-/* And the directory that was filled for its session (volume/workspace.h). */
-#define JAIL_WORKSPACE_AT   "/home/daytona/workspace"
-#define JAIL_WORKSPACE_ALSO "/workspace"
 
 /* A directory that is the host's, for the guest to write to. */
 struct jail_volume {
@@ -127,6 +132,7 @@ struct jail_volume {
 /* What is this sandbox's alone. */
 struct jail_place {
     struct jail_volume volume, workspace;
+    enum layout layout;
     bool shares_session; /* with its zygote, whose terminal is none; else it has one of its own */
     uint32_t user; /* and group, that it is outside, of a zygote that lends them; 0: the zygote's */
     /* without a root of its own: */

@@ -133,6 +133,24 @@ static void make_devices(struct builder *b)
     plan_add(b, JAIL_DIRECTORY, "/new/dev/shm", NULL, 0755, 0);
 }
 
+const struct layout_paths *layout_paths(enum layout layout)
+{
+    static const struct layout_paths all[] = {
+        [LAYOUT_DROSTE] = { { "/data", NULL }, { "/workspace", NULL } },
+        [LAYOUT_DAYTONA] = { { "/data", "/home/daytona/memory" },
+            { "/home/daytona/workspace", "/workspace" } },
+    };
+    return &all[layout];
+}
+
+static void make_place(struct builder *b, const char *path)
+{
+    cleanup_buf struct buf target = { 0 };
+    buf_printf(&target, "/new%s", path ? path : "");
+    if (path)
+        plan_add(b, JAIL_DIRECTORY, buf_text(&target), NULL, 0755, 0);
+}
+
 /* All volumes, where each sandbox covers them: what waits on /dev/shm is out of sight there. */
 static void show_volumes(struct builder *b, const struct jail_host *host)
 {
@@ -142,13 +160,12 @@ static void show_volumes(struct builder *b, const struct jail_host *host)
     buf_printf(&source, "/old%s", host->volumes);
     plan_add(
         b, JAIL_BIND, buf_text(&source), "/new/dev/shm", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0);
-    if (host->has_volume) {
-        plan_add(b, JAIL_DIRECTORY, "/new" JAIL_VOLUME_AT, NULL, 0755, 0);
-        plan_add(b, JAIL_DIRECTORY, "/new" JAIL_VOLUME_ALSO, NULL, 0755, 0);
-    }
-    if (host->has_workspace) {
-        plan_add(b, JAIL_DIRECTORY, "/new" JAIL_WORKSPACE_AT, NULL, 0755, 0);
-        plan_add(b, JAIL_DIRECTORY, "/new" JAIL_WORKSPACE_ALSO, NULL, 0755, 0);
+    const struct layout_paths *paths = layout_paths(host->layout);
+    for (size_t i = 0; i < array_length(paths->volume); i++) {
+        if (host->has_volume)
+            make_place(b, paths->volume[i]);
+        if (host->has_workspace)
+            make_place(b, paths->workspace[i]);
     }
 }
 
@@ -265,21 +282,23 @@ static int check_own(const char *path, struct error *err)
 
 int show_check_places(const struct jail_host *host, struct error *err)
 {
+    const struct layout_paths *paths = layout_paths(host->layout);
     const struct {
         bool there;
-        const char *what, *places[2];
-    } all[] = { { host->has_volume, "volume", { JAIL_VOLUME_AT, JAIL_VOLUME_ALSO } },
-        { host->has_workspace, "workspace", { JAIL_WORKSPACE_AT, JAIL_WORKSPACE_ALSO } } };
+        const char *what, *const *places;
+    } all[] = { { host->has_volume, "volume", paths->volume },
+        { host->has_workspace, "workspace", paths->workspace } };
     for (size_t i = 0; i < host->read_path_count; i++)
         if (check_own(host->read_paths[i], err) < 0)
             return -(int)ERROR_ARGUMENT;
     for (size_t i = 0; i < 2 * array_length(all); i++) {
-        const char *hidden = all[i / 2].there ? find_hidden(host, all[i / 2].places[i % 2]) : NULL;
+        const char *place = all[i / 2].places[i % 2];
+        const char *hidden = all[i / 2].there && place ? find_hidden(host, place) : NULL;
         if (hidden)
             return error_set(err, ERROR_ARGUMENT,
-                "the %s's places, %s and %s, are taken: the sandbox is to be shown '%.80s' of this "
-                "machine; move that, or do without one of them",
-                all[i / 2].what, all[i / 2].places[0], all[i / 2].places[1], hidden);
+                "the %s's place, %s, is taken: the sandbox is to be shown '%.80s' of this machine; "
+                "move that, or do without one of them",
+                all[i / 2].what, place, hidden);
     }
     return 0;
 }

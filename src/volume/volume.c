@@ -28,7 +28,7 @@ enum {
     OPEN_TRIES = 10,     /* somebody removes and makes it all the time */
 };
 
-/* What the systems have that this one follows, and skills written for them expect. */
+/* What skills that were written for Daytona's sandboxes expect. */
 static const char *const seeds[] = { "artifacts", "buffers", "knowledge", "knowledge/ingested",
     "knowledge/summaries", "logs", "memories", "memory", "meta", "sessions", "skills",
     "skills/system", "skills/user", "uploads", "workspace" };
@@ -58,10 +58,34 @@ static int make_data(int directory)
     if (mkdirat(directory, "data", 0700) < 0 || give_to_guest(directory, "data") < 0)
         return -1;
     data = open_beneath(directory, "data", O_RDONLY | O_DIRECTORY, 0);
+    return data < 0 ? -1 : syncfs(data);
+}
+
+/* True unless something is in it, or it cannot be read. */
+static bool is_empty(int data)
+{
+    int copy = openat(data, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *listing = copy < 0 ? NULL : fdopendir(copy);
+    bool empty = listing != NULL;
+    if (!listing && copy >= 0)
+        close(copy);
+    for (struct dirent *e; empty && (e = readdir(listing));)
+        empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+    if (listing)
+        closedir(listing);
+    return empty;
+}
+
+int volume_seed_empty(struct volume *v, struct error *err)
+{
+    if (!is_empty(v->data))
+        return 0;
     for (size_t i = 0; i < array_length(seeds); i++)
-        if (data < 0 || mkdirat(data, seeds[i], 0700) < 0 || give_to_guest(data, seeds[i]) < 0)
-            return -1;
-    return syncfs(data);
+        if ((mkdirat(v->data, seeds[i], 0700) < 0 && errno != EEXIST) ||
+            give_to_guest(v->data, seeds[i]) < 0)
+            return error_set_errno(
+                err, ERROR_IO, "making the directories of the volume '%s'", volume_name(v));
+    return 0;
 }
 
 /* All that a volume is made of, in a directory that is no volume yet. */

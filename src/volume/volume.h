@@ -50,9 +50,11 @@ enum volume_use {
 };
 
 struct volume;
-/* The directories of a new one, those above before those in them; NULL behind the last. For volumes that others keep. */
+/* The directories that programs for Daytona's sandboxes expect, those above before those in them; NULL behind the last. */
 const char *volume_seed(size_t i);
-/* Makes it, with the seeds' directories in it; ERROR_ARGUMENT where there is one. */
+/* Makes them in a volume that is empty. */
+int volume_seed_empty(struct volume *v, struct error *err);
+/* Makes it, empty; ERROR_ARGUMENT where there is one. */
 int volume_create(
     const char *root, const char *name, const struct volume_limits *limits, struct error *err);
 /* ERROR_NOT_FOUND; ERROR_PERMISSION where a link is in its place, or where it is another user's;

@@ -124,11 +124,14 @@ def isolated(fake):
 
 
 def test_a_volume_is_modals_own(isolated):
-    """By its name, at /data and as MEMORY_ROOT, and what was written is there in the next session."""
+    """By its name, at /data and as MEMORY_ROOT, and what was written is there in the next session; another product's names are
+    there on request."""
     with opened(volume_name="kept") as interp:
-        assert interp.execute("open('/data/a', 'w').write('b'); SUBMIT(m=MEMORY_ROOT)").m == "/home/daytona/memory"
-    with opened(volume_name="kept") as interp:
-        assert interp.execute("SUBMIT(a=open('/data/a').read(), b=load_from_volume('a'))").fields == {"a": "b", "b": "b"}
+        assert interp.execute("open('/data/a', 'w').write('b'); SUBMIT(m=MEMORY_ROOT)").m == "/data"
+    assert os.listdir(isolated.volumes()["kept"]) == ["a"]
+    with opened(volume_name="kept", layout="daytona") as interp:
+        assert interp.execute("SUBMIT(a=open(MEMORY_ROOT + '/a').read(), b=load_from_volume('a'), m=MEMORY_ROOT)").fields == {
+            "a": "b", "b": "b", "m": "/home/daytona/memory"}
     assert os.path.isdir(os.path.join(isolated.volumes()["kept"], "artifacts"))
     synced = isolated.sandboxes()[0]["programs"]
     assert synced == 2, "the volume was not written back"

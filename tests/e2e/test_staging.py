@@ -147,7 +147,7 @@ def test_the_files_of_a_commit_are_in_the_workspace(any_user, repo, level):
     got = result["submit"]
     assert got["cwd"] == got["repo"] == got["env"] == got["root"] + "/project"
     if level in ("full", "light"):
-        assert got["root"] == "/home/daytona/workspace"
+        assert got["root"] == "/workspace"
     assert got["names"] == ["README.md", "empty", "link", "run.sh", "src"]
     assert (got["text"], got["through"], got["link"]) == ("# second\n", "# second\n", "README.md")
     assert got["ran"] == "ran\n" and got["size"] == 0 and got["mode"] == "0o644"
@@ -171,11 +171,19 @@ def test_the_workspace_goes_with_its_session_and_is_nobody_elses(own, repo, plac
     assert text_of(own, repo.url)["submit"]["text"] == "# second\n"
 
 
+def test_with_daytonas_layout_they_have_its_names(own, repo):
+    """On request, and the workspace is at /workspace too."""
+    code = "import os; SUBMIT(cwd=os.getcwd(), w=workspace_write('b', 'y'), too=open('/workspace/project/b').read(), m=MEMORY_ROOT)"
+    got = staged(own, code, "--repo-url", repo.url, "--volume-name", "v", "--layout", "daytona")["submit"]
+    assert got == {"cwd": "/home/daytona/workspace/project", "w": "/home/daytona/workspace/project/b", "too": "y",
+                   "m": "/home/daytona/memory"}
+
+
 def test_the_workspace_and_the_volume_have_their_own_names(own, repo):
+    """Droste's."""
     got = staged(own, "import os; SUBMIT(memory=MEMORY_ROOT, env=os.environ['MEMORY_ROOT'], saved=save_to_volume('a', 'x'), w=workspace_write('b', 'y'))",
                  "--repo-url", repo.url, "--volume-name", "v")["submit"]
-    assert got == {"memory": "/home/daytona/memory", "env": "/home/daytona/memory", "saved": "/data/a",
-                   "w": "/home/daytona/workspace/project/b"}
+    assert got == {"memory": "/data", "env": "/data", "saved": "/data/a", "w": "/workspace/project/b"}
     kept = staged(own, "import os; SUBMIT(a=load_from_volume('a'), b=workspace_read('b'))", "--volume-name", "v")["submit"]
     assert kept["a"] == "x" and kept["b"].startswith("[error: file not found")
 
@@ -290,7 +298,7 @@ open(one + "/a.txt", "a").write("!")
 SUBMIT(paths=CONTEXT_PATHS, cwd=os.getcwd(), a=read_file(one + "/a.txt"), b=read_file(one + "/deep/b.txt"), two=read_file(two),
        link=os.path.lexists(one + "/link"))"""
     got = staged(own, code, "--context-path", source, "--context-path", source + "/a.txt")["submit"]
-    base = "/home/daytona/workspace"
+    base = "/workspace"
     assert got == {"paths": [base + "/context/notes", base + "/context/a.txt"], "cwd": base, "a": "a.txt!",
                    "b": "deep/b.txt", "two": "a.txt", "link": False}
     assert open(source + "/a.txt").read() == "a.txt"
@@ -643,7 +651,7 @@ def test_a_smoke_test_that_passes(own, repo):
     assert list(report["phase_timings_ms"]) == PHASES
     assert all(isinstance(ms, int) and ms >= 0 for ms in report.pop("phase_timings_ms").values())
     assert report == {"repo": repo.url, "ref": "v1", "commit": git(repo.path, "rev-parse", "v1"), "environment": "local", "sandbox_id": None,
-                      "workspace_path": "/home/daytona/workspace/project", "persisted_state_value": 5, "driver_started": True,
+                      "workspace_path": "/workspace/project", "persisted_state_value": 5, "driver_started": True,
                       "finalization_mode": "SUBMIT", "termination_phase": "completed", "error_category": None, "error_message": None}
 
 

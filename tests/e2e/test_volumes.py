@@ -65,7 +65,7 @@ here = os.environ["DROSTE_VOLUME"]
 os.makedirs(here + "/artifacts/deep", exist_ok=True)
 with open(here + "/artifacts/deep/results.json", "w") as f:
     json.dump({"count": 42}, f)
-pathlib.Path(here, "knowledge", "report.json").write_text("[]")
+pathlib.Path(here, "artifacts", "report.json").write_text("[]")
 """, "--isolation", level)
     for other in LEVELS:
         assert cell(volumes, "import json, os; SUBMIT(**json.load(open(os.environ['DROSTE_VOLUME'] + "
@@ -76,8 +76,21 @@ pathlib.Path(here, "knowledge", "report.json").write_text("[]")
 
 
 @pytest.mark.parametrize("level", ("full", "light"))
+def test_a_volume_has_drostes_names(volumes, level):
+    """A new one is empty, at /data alone; no other product's path is in the sandbox unless its layout is asked for, and then an
+    empty volume gets that one's directories, while one that holds something stays as it is."""
+    code = "import os; SUBMIT(names=os.listdir('/data'), root=MEMORY_ROOT, other=os.path.exists('/home'))"
+    assert cell(volumes, code, "--isolation", level) == {"names": [], "root": "/data", "other": False}
+    cell(volumes, "save_to_volume('/home/daytona/memory/kept', 'x')", "--isolation", level)
+    seen = cell(volumes, code, "--isolation", level, "--layout", "daytona")
+    assert seen == {"names": ["kept"], "root": "/home/daytona/memory", "other": True}
+    refused(volumes("exec", "-c", "1", "--layout", "other"), 2, "layout 'other' is not one of droste, daytona")
+
+
+@pytest.mark.parametrize("level", ("full", "light"))
 def test_both_places_are_one_directory(volumes, level):
-    """/data and /home/daytona/memory, with the seeds' directories in it; nothing else of the host's is writable."""
+    """With Daytona's layout: /data and /home/daytona/memory, with the directories that skills for it expect; nothing else of the
+    host's is writable."""
     seen = cell(volumes, """
 import os, pathlib
 open("/data/x", "w").write("seen")
@@ -89,7 +102,7 @@ def tried(path):
         return type(e).__name__
 SUBMIT(text=open("/home/daytona/memory/x").read(), names=sorted(os.listdir("/data")), owner=os.stat("/data").st_uid,
        shm=os.listdir("/dev/shm"), others=[tried(p) for p in ("/x", "/home/x", "/home/daytona/x", "/usr/x")])
-""", "--isolation", level)
+""", "--isolation", level, "--layout", "daytona")
     assert seen["text"] == "seen" and seen["owner"] == 1000 and seen["shm"] == []
     assert {"artifacts", "buffers", "knowledge", "logs", "memories", "memory", "meta", "sessions", "skills",
             "uploads"} <= set(seen["names"])
@@ -99,9 +112,9 @@ SUBMIT(text=open("/home/daytona/memory/x").read(), names=sorted(os.listdir("/dat
 def test_without_a_volume_there_is_none(own):
     """Neither place exists, and the helpers say so as the followed systems do."""
     seen = own.cell("import os; SUBMIT(there=[os.path.exists(p) for p in ('/data', '/home/daytona/memory')], said="
-                    "[save_to_volume('a', 'b'), load_from_volume('a'), workspace_list()], env='DROSTE_VOLUME' in os.environ)",
+                    "[save_to_volume('a', 'b'), load_from_volume('a')], files=workspace_list(), env='DROSTE_VOLUME' in os.environ)",
                     "--isolation", "full")["submit"]
-    assert seen == {"there": [False, False], "said": ["[error: no volume mounted at /data]"] * 3, "env": False}
+    assert seen == {"there": [False, False], "said": ["[error: no volume mounted at /data]"] * 2, "files": [], "env": False}
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -150,7 +163,7 @@ def test_rules_let_cells_write_to_the_volume(own):
     """And nowhere else but their own directory, as ever."""
     seen = cell(own, "open('/data/a', 'w').write('x'); save_to_volume('b', 'y')\n"
                 "try:\n    open('/dev/shm/x', 'w')\nexcept PermissionError:\n    SUBMIT(text=open('/home/daytona/memory/a').read())",
-                "--rules", "yes", "--isolation", "full")
+                "--layout", "daytona", "--rules", "yes", "--isolation", "full")
     assert seen == {"text": "x"}
 
 
@@ -310,10 +323,15 @@ def test_landlock_says_what_keeps_its_guest_out(own):
     assert own("exec", "-c", "1", "--volume-name", "v", "--volume-root", inner, "--isolation", "full").status == 0
 
 
-@pytest.mark.parametrize("path", ("/data/set", "/home", "/home/daytona/memory"))
-def test_what_the_volume_would_hide_is_refused(own, path):
-    """A path that is to be shown where the volume is; without the volume, or elsewhere, it is shown."""
-    refused(own("exec", "-c", "1", "--volume-name", "v", "--read", path, "--isolation", "full"), 2, "'%s'" % path, "/data")
+@pytest.mark.parametrize("path, layout, at", (
+    ("/data/set", "droste", "/data"), ("/home", "daytona", "/home/daytona/memory"), ("/home/daytona/memory", "daytona", "/home/daytona/memory")))
+def test_what_the_volume_would_hide_is_refused(own, path, layout, at):
+    """A path that is to be shown where the volume is; without the volume, elsewhere, or with names that are not that, it is
+    shown."""
+    refused(own("exec", "-c", "1", "--volume-name", "v", "--read", path, "--isolation", "full", "--layout", layout), 2,
+            "'%s'" % path, at)
+    if layout == "daytona":
+        assert own("exec", "-c", "1", "--volume-name", "v", "--read", path, "--isolation", "full").status == 0
     assert own("exec", "-c", "1", "--read", path, "--isolation", "full").status == 0
     assert own("exec", "-c", "1", "--volume-name", "v", "--read", "/database", "--isolation", "full").status == 0
 
@@ -399,7 +417,7 @@ time.sleep(8)
 def test_below_the_quota_nothing_happens(own):
     """The twin: exactly as many as it may hold, for as long as it takes to be looked at; the next session begins."""
     own("volume", "create", "v", "--volume-size", "8M", "--volume-files", "100")
-    assert cell(own, "import time\nfor i in range(85): open('/data/f%d' % i, 'wb').write(bytes(50000))\n"
+    assert cell(own, "import time\nfor i in range(100): open('/data/f%d' % i, 'wb').write(bytes(50000))\n"
                 "time.sleep(3)\nSUBMIT(1)", "--isolation", "full") == {"output": 1}
     assert own("volume", "du", "v", "--json").json["files"] == 100
     assert cell(own, "SUBMIT(1)") == {"output": 1}

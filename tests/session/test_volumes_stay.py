@@ -66,8 +66,8 @@ def test_wrong_paths_come_back_as_text(volume):
 
 
 def test_a_volume_has_the_directories_that_skills_expect(volume):
-    """artifacts, buffers, memories and the others; and MEMORY_ROOT is the volume."""
-    result = volume().execute("import os\nSUBMIT(found=sorted(os.listdir(MEMORY_ROOT)), same=os.path.samefile(MEMORY_ROOT, os.environ['DROSTE_VOLUME']))")
+    """With the layout of Daytona's sandboxes: artifacts, buffers, memories and the others; and MEMORY_ROOT is the volume."""
+    result = volume(layout="daytona").execute("import os\nSUBMIT(found=sorted(os.listdir(MEMORY_ROOT)), same=os.path.samefile(MEMORY_ROOT, os.environ['DROSTE_VOLUME']))")
     assert {"artifacts", "buffers", "knowledge", "logs", "memories", "sessions", "skills", "uploads", "workspace"} <= set(result.found)
     assert result.same is True
 

@@ -54,8 +54,9 @@ def test_a_link_within_the_volume_is_followed(guest, volume):
 
 def test_without_a_volume_every_helper_says_so(guest):
     for told in (guest.save_to_volume("a", "b"), guest.load_from_volume("a"), guest.workspace_write("a", "b"),
-                 guest.workspace_append("a", "b"), guest.workspace_read("a"), guest.workspace_list()):
+                 guest.workspace_append("a", "b"), guest.workspace_read("a")):
         assert told == "[error: no volume mounted at /data]"
+    assert guest.workspace_list() == []     # a list, of which each item is a path
 
 
 @pytest.mark.parametrize("content, data", [("é\r\n", "é\r\n".encode()), (b"\xff\0", b"\xff\0"), (bytearray(b"x"), b"x"),
@@ -122,13 +123,16 @@ def test_a_workspace_is_the_repository_where_there_is_one(guest, volume, repo):
     assert guest.workspace_write("x", "y") == "[error: invalid workspace path: x]"
 
 
-def test_both_names_of_a_workspace_are_its_own(guest):
-    """Under /home/daytona/workspace it is seen as /workspace, too."""
-    guest.session.workspace, guest.session.repo = "/home/daytona/workspace", "/home/daytona/workspace/repo"
-    for path in ("/workspace/repo/a", "/home/daytona/workspace/repo/a", "a"):
-        assert guest.in_workspace(path) == ("/home/daytona/workspace/repo/a", None)
+def test_both_names_of_a_workspace_are_its_own(guest, monkeypatch):
+    """The functions take paths with either, wherever it is; with Daytona's layout it is seen in both places."""
+    for place in ("/workspace", "/home/daytona/workspace"):
+        guest.session.workspace, guest.session.repo = place, place + "/repo"
+        for path in ("/workspace/repo/a", "/home/daytona/workspace/repo/a", "a"):
+            assert guest.in_workspace(path) == (place + "/repo/a", None)
     assert guest.workspace_places() == ["/home/daytona/workspace", "/workspace"]
-    guest.session.volume = "/data"
+    guest.session.workspace, guest.session.volume = "/workspace", "/data"
+    assert guest.workspace_places() == ["/workspace"] and guest.volume_places() == ["/data"]
+    monkeypatch.setattr(guest.os.path, "isdir", lambda path: path == "/home/daytona/memory")
     assert guest.volume_places() == ["/data", "/home/daytona/memory"]
     guest.session.volume = guest.session.workspace = "/real/place"
     assert guest.volume_places() == guest.workspace_places() == ["/real/place"]
@@ -142,7 +146,7 @@ def test_the_session_is_told_where_they_are(guest, monkeypatch):
         monkeypatch.setattr(guest.builtins, name, None, raising=False)
     guest.enter_volume("/data")
     assert (os.environ["DROSTE_VOLUME"], os.environ["MEMORY_ROOT"], guest.builtins.MEMORY_ROOT) == (
-        "/data", "/home/daytona/memory", "/home/daytona/memory")
+        "/data", "/data", "/data")
     guest.enter_volume("/real/place")
     assert guest.builtins.MEMORY_ROOT == os.environ["MEMORY_ROOT"] == "/real/place"
     guest.enter_workspace({"root": "/w", "repo": "/w/repo", "paths": ["/w/a"]})

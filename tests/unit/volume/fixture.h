@@ -82,6 +82,14 @@ static inline struct volume *new_volume(void)
     return open_volume(VOLUME_SHARED);
 }
 
+/* The same with the directories that programs for Daytona's sandboxes expect: 15 of them. */
+static inline struct volume *seeded_volume(void)
+{
+    struct volume *v = new_volume();
+    assert_ok(volume_seed_empty(v, err));
+    return v;
+}
+
 /* What a guest would have written. */
 static inline void write_inside(const struct volume *v, const char *path, const char *text)
 {

@@ -216,7 +216,7 @@ static int find_odd(void *arg, const struct volume_entry *e, struct error *err)
 
 static void any_name_is_listed(void **state)
 {
-    struct volume *v = new_volume();
+    struct volume *v = seeded_volume();
     unsigned found = 0;
     bool more = true;
     write_inside(v, "-a\n\x1b[31m\xff", "text");
@@ -248,7 +248,7 @@ static void all_is_measured(void **state)
 /* A measuring in pieces gives the same as one at once. */
 static void measuring_in_pieces_is_the_same(void **state)
 {
-    struct volume *v = new_volume();
+    struct volume *v = seeded_volume();
     struct volume_usage whole, pieces = { 0 };
     struct volume_measuring *m = NULL;
     assert_ok(volume_measure(v, &whole, err));
@@ -287,7 +287,7 @@ static void a_copy_leaves_itself_out(void **state)
 /* A directory that is moved away at any moment, also while it is counted, ends no measuring badly. */
 static void what_moves_is_measured_as_well_as_it_can(void **state)
 {
-    struct volume *v = new_volume();
+    struct volume *v = seeded_volume();
     struct volume_usage whole;
     assert_int_equal(mkdirat(volume_data(v), "memory/x", 0700), 0);
     assert_int_equal(mkdirat(volume_data(v), "memory/x/y", 0700), 0);
@@ -307,7 +307,7 @@ static void what_moves_is_measured_as_well_as_it_can(void **state)
         assert_int_equal(renameat(volume_data(v), "x", volume_data(v), "memory/x"), 0);
     }
     assert_ok(volume_measure(v, &whole, err));
-    assert_int_equal(whole.files, 17); /* 15 of a new volume's */
+    assert_int_equal(whole.files, 17); /* 15 were there */
     volume_release(v);
 }
 

@@ -25,7 +25,7 @@ static void names_are_strict(void **state)
 
 /* ---- making and opening ---- */
 
-/* A new one has the seeds' directories, belongs to the guest, and nobody else can look into it: root's guest, who
+/* A new one is empty, belongs to the guest, and nobody else can look into it: root's guest, who
  * is another user, can pass what is above it, and list nothing. The umask has no say. */
 static void a_new_volume_is_whole(void **state)
 {
@@ -37,14 +37,28 @@ static void a_new_volume_is_whole(void **state)
     assert_int_equal(st.st_mode & 07777, outer);
     assert_int_equal(stat(at("volumes/v"), &st), 0);
     assert_int_equal(st.st_mode & 07777, outer);
-    assert_true(is_there("volumes/v/data/knowledge/ingested"));
-    assert_true(is_there("volumes/v/data/skills/user"));
-    assert_true(is_there("volumes/v/data/artifacts"));
+    assert_int_equal(count_in("volumes/v/data"), 0);
     assert_int_equal(fstat(volume_data(v), &st), 0);
     assert_int_equal(st.st_mode & 07777, 0700);
     assert_int_equal(st.st_uid, geteuid() == 0 ? VOLUME_GUEST : geteuid());
     assert_int_equal(volume_limits_of(v)->size, limits.size);
     assert_int_equal(volume_limits_of(v)->files, limits.files);
+    volume_release(v);
+}
+
+/* Where they are asked for, an empty one gets the directories that other programs expect; one that holds something is
+ * left as it is, and they are the guest's. */
+static void an_empty_volume_is_seeded(void **state)
+{
+    struct volume *v = seeded_volume();
+    struct stat st;
+    assert_true(is_there("volumes/v/data/knowledge/ingested"));
+    assert_true(is_there("volumes/v/data/skills/user"));
+    assert_int_equal(stat(at("volumes/v/data/artifacts"), &st), 0);
+    assert_int_equal(st.st_uid, geteuid() == 0 ? VOLUME_GUEST : geteuid());
+    assert_int_equal(unlinkat(volume_data(v), "artifacts", AT_REMOVEDIR), 0);
+    assert_ok(volume_seed_empty(v, err));
+    assert_false(is_there("volumes/v/data/artifacts"));
     volume_release(v);
 }
 
@@ -247,7 +261,7 @@ static void a_snapshot_is_restored(void **state)
 /* Files of many names would become more than the volume may hold: that is said, and nothing is kept. */
 static void a_snapshot_is_bounded(void **state)
 {
-    struct volume *v = new_volume();
+    struct volume *v = seeded_volume();
     struct volume_count count;
     struct list names = { 0 };
     char name[16];
@@ -278,7 +292,7 @@ static void a_snapshot_is_bounded(void **state)
 /* A volume goes with all that is in it, and nothing else. */
 static void a_volume_is_removed(void **state)
 {
-    struct volume *v = new_volume();
+    struct volume *v = seeded_volume();
     struct list names = { 0 };
     assert_int_equal(mkdir(at("outside"), 0700), 0);
     assert_int_equal(symlinkat(at("outside"), volume_data(v), "link"), 0);
@@ -303,7 +317,7 @@ static void files_are_given_to_the_guest(void **state)
         print_message("skipped: giving files to others needs root\n");
         skip();
     }
-    struct volume *v = new_volume(), *other = open_volume(VOLUME_SHARED);
+    struct volume *v = seeded_volume(), *other = open_volume(VOLUME_SHARED);
     struct stat st;
     write_inside(v, "memory/f", "text");
     write_inside(v, "two", "text");
@@ -398,6 +412,7 @@ int main(void)
         volume_test(what_is_left_of_a_session_is_swept),
         volume_test(names_are_strict),
         volume_test(a_new_volume_is_whole),
+        volume_test(an_empty_volume_is_seeded),
         volume_test(there_is_one_of_a_name),
         volume_test(a_link_is_no_volume),
         volume_test(an_opening_has_what_is_there_now),
