@@ -295,7 +295,8 @@ void droste_on_news(droste *d, droste_news_fn *fn, void *arg)
 
 struct context_filter api_filter(const struct settings *s)
 {
-    return (struct context_filter){ (const char *const *)s->include.items, s->include.count };
+    return (struct context_filter){ (const char *const *)s->include.items, s->include.count,
+        (uint64_t)s->context_size };
 }
 
 int api_context_kind(const struct settings *s, enum value_kind *kind, struct error *err)

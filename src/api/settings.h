@@ -48,7 +48,7 @@ struct settings {
     char *repo_url, *repo_ref;
     struct list context_path;
     double repo_timeout;
-    int64_t workspace_size, workspace_files;
+    int64_t workspace_size, workspace_files, context_size;
     /* runs */
     int64_t max_iterations, max_recursion_depth, delegate_max_iterations, max_children,
         max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens, max_output_chars,

@@ -362,6 +362,8 @@ const struct setting settings_table[] = {
     { { "context-type", "TYPE", "auto", NULL,
           "What the context becomes: auto, text, bytes, json, jsonl.", 0, .task = 1 },
         TYPE_TEXT, AT(context_type), 0, 0 },
+    { { "context-size", "SIZE", "4G", NULL, "What one context may have.", 0 }, TYPE_SIZE,
+        AT(context_size), 1, 1125899906842624 },
     { { "include", "GLOB", "", NULL,
           "Take only matching files of a directory into the context; may be repeated.", 0,
           .task = 1 },

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -52,6 +53,18 @@ int file_read(const char *path, size_t limit, struct buf *out, struct error *err
         return error_set_errno(
             err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "opening %s", path);
     return file_read_fd(fd, path, limit, out, err);
+}
+
+mode_t file_umask(void)
+{
+    cleanup_buf struct buf status = { 0 };
+    unsigned mask = 022;
+    if (file_read("/proc/self/status", 65536, &status, NULL) < 0)
+        return mask;
+    const char *line = strstr(buf_text(&status), "\nUmask:");
+    if (!line || sscanf(line, "\nUmask: %o", &mask) != 1)
+        return 022;
+    return mask & 0777;
 }
 
 int file_write_all(int fd, const void *data, size_t len)

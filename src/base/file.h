@@ -3,6 +3,7 @@
 #define DROSTE_BASE_FILE_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/buf.h"
 #include "base/error.h"
@@ -12,6 +13,9 @@ int file_read(const char *path, size_t limit, struct buf *out, struct error *err
 int file_read_fd(int fd, const char *name, size_t limit, struct buf *out, struct error *err);
 
 /* Writes all of it, over short writes and EINTR. -1 with errno. */
+/* The umask of this process, which umask(2) tells only by changing it for all of its threads: /proc/self/status has it. 022
+ * where that cannot be read. */
+mode_t file_umask(void);
 int file_write_all(int fd, const void *data, size_t len);
 
 /* Makes the directory and its parents (0700), as `mkdir -p`. */

@@ -16,7 +16,7 @@
 #include "base/file.h"
 #include "base/text.h"
 
-static const size_t file_max = (size_t)8 << 30;
+static const uint64_t default_most = (uint64_t)4 << 30; /* CONTEXT_MOST */
 
 static const struct {
     const char *word;
@@ -140,13 +140,22 @@ static int cannot_read(const char *path, struct error *err)
     return error_set_errno(err, code, "the context %.100s cannot be read", path);
 }
 
+static int too_large(const char *name, uint64_t most, struct error *err)
+{
+    return error_set(err, ERROR_ARGUMENT,
+        "the context %.100s is larger than the %.6g MiB that context-size allows: raise that, or give less",
+        name, (double)most / (1 << 20));
+}
+
 /* By the kernel where it can (files), by hand where it cannot (pipes, terminals). */
-static int copy_all(int from, int to, const char *name, struct error *err)
+static int copy_all(int from, int to, const char *name, uint64_t most, struct error *err)
 {
     char data[65536];
+    uint64_t all = 0;
     ssize_t n;
-    while ((n = sendfile(to, from, NULL, 1 << 30)) > 0)
-        ;
+    while ((n = sendfile(to, from, NULL, 1 << 26)) > 0)
+        if ((all += (uint64_t)n) > most)
+            return too_large(name, most, err);
     if (n == 0)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
@@ -157,6 +166,8 @@ static int copy_all(int from, int to, const char *name, struct error *err)
             return cannot_read(name, err);
         if (n == 0)
             return 0;
+        if ((all += (uint64_t)n) > most)
+            return too_large(name, most, err);
         if (file_write_all(to, data, (size_t)n) < 0)
             return error_set_errno(err, ERROR_IO, "keeping %.100s in memory", name);
     }
@@ -235,7 +246,16 @@ static int take_file(struct context *c, const FTSENT *entry, size_t root_len,
         leave_out(c, name, strerror(errno));
         return 0;
     }
-    if (file_read_fd(fd, name, file_max, &text, &why) < 0) {
+    uint64_t most = filter && filter->most ? filter->most : default_most;
+    off_t so_far = lseek(c->fd, 0, SEEK_CUR);
+    struct stat st;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+        leave_out(c, name, "not a file any more");
+        return 0;
+    }
+    if (so_far < 0 || (uint64_t)so_far + (uint64_t)st.st_size > most)
+        return too_large(c->source, most, err);
+    if (file_read_fd(fd, name, (size_t)(most - (uint64_t)so_far), &text, &why) < 0) {
         leave_out(c, name, why.text);
         return 0;
     }
@@ -308,7 +328,8 @@ static int open_source(const char *path, struct error *err)
 {
     if (strcmp(path, "-") == 0)
         return fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    /* Without O_NONBLOCK a FIFO would be waited for; of a file it changes nothing (open(2)). */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd >= 0)
         return fd;
     if (errno == ENOENT || errno == ENOTDIR)
@@ -323,12 +344,20 @@ int context_load(const char *path, enum value_kind kind, const struct context_fi
 {
     __attribute__((cleanup(cleanup_context))) struct context *c = NULL;
     bool is_stdin = strcmp(path, "-") == 0;
+    uint64_t most = filter && filter->most ? filter->most : default_most;
     struct stat st;
     cleanup_fd int fd = open_source(path, err);
     if (fd < 0)
         return fd;
     if (fstat(fd, &st) < 0)
         return error_set_errno(err, ERROR_IO, "the context %.100s cannot be read", path);
+    if (!is_stdin && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return error_set(err, ERROR_ARGUMENT,
+            "the context %.100s is a device, a pipe or a socket: give a file, a directory, or - for "
+            "standard input",
+            path);
+    if (S_ISREG(st.st_mode) && (uint64_t)st.st_size > most)
+        return too_large(path, most, err);
     bool is_directory = S_ISDIR(st.st_mode);
     if (kind == VALUE_AUTO && !is_stdin)
         kind = kind_by_name(path);
@@ -337,7 +366,8 @@ int context_load(const char *path, enum value_kind kind, const struct context_fi
     if (rc == 0 && !is_stdin && !(c->path = realpath(path, NULL)))
         rc = cannot_read(path, err);
     if (rc == 0)
-        rc = is_directory ? load_directory(c, path, filter, err) : copy_all(fd, c->fd, path, err);
+        rc = is_directory ? load_directory(c, path, filter, err)
+                          : copy_all(fd, c->fd, path, most, err);
     if (rc == 0)
         rc = seal(c, err);
     if (rc == 0)

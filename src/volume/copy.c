@@ -116,7 +116,7 @@ static int dress(const struct copying *c, int fd, const struct stat *st, mode_t 
     struct timespec times[2] = { st->st_atim, st->st_mtim };
     if (geteuid() == 0 && fchown(fd, c->owner, c->owner) < 0 && errno != EINVAL)
         return -1;
-    return fchmod(fd, mode) < 0 || futimens(fd, times) < 0 ? -1 : 0;
+    return fchmod(fd, mode & ~c->mask) < 0 || futimens(fd, times) < 0 ? -1 : 0;
 }
 
 int copy_file(struct copying *c, int from, int directory, const char *to, struct error *err)

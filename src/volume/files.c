@@ -14,6 +14,7 @@
 #include "base/array.h"
 #include "base/beneath.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "base/tree.h"
 #include "volume/internal.h"
@@ -107,7 +108,9 @@ static int open_source(const struct volume *v, const struct place *p, const char
 
 static struct copying copying_out(const struct volume *v)
 {
-    return (struct copying){ .v = v, .owner = geteuid(), .most_bytes = v->limits.size };
+    return (struct copying){
+        .v = v, .owner = geteuid(), .mask = file_umask(), .most_bytes = v->limits.size
+    };
 }
 
 int volume_read(const struct volume *v, const char *path, int out, struct error *err)

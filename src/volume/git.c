@@ -22,7 +22,7 @@
 #include "base/spawn.h"
 #include "base/text.h"
 
-enum { KEEP_MAX = 64 << 20, TAIL_MAX = 4096, PIECE = 65536, NO_EXEC = 127 };
+enum { KEEP_MAX = 64 << 20, TAIL_MAX = 4096, PIECE = 65536, NO_EXEC = 127, MEMORY_MAX = 512 << 20 };
 
 /* ---- what it is told ---- */
 
@@ -43,7 +43,11 @@ static const char *const options[] = { "git", "-c", "core.hooksPath=/dev/null", 
     "core.fsmonitor=false", "-c", "core.attributesFile=/dev/null", "-c", "core.askPass=", "-c",
     "credential.helper=", "-c", "protocol.ext.allow=never", "-c", "submodule.recurse=false", "-c",
     "fetch.recurseSubmodules=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c",
-    "transfer.unpackLimit=1", "-c", "core.fsync=none", "-c", "protocol.version=2" };
+    "transfer.unpackLimit=1", "-c", "core.fsync=none", "-c", "protocol.version=2",
+    /* Of its memory: what is larger is streamed and never made a delta of; one thread, and no more of a pack mapped at once. */
+    "-c", "core.bigFileThreshold=16m", "-c", "core.packedGitLimit=256m", "-c",
+    "core.packedGitWindowSize=16m", "-c", "core.deltaBaseCacheLimit=32m", "-c", "pack.threads=1",
+    "-c", "pack.windowMemory=64m", "-c", "index.threads=1" };
 
 static int make_environment(struct list *out, struct error *err)
 {
@@ -91,6 +95,7 @@ static void become_git(char *const *words, char *const *environment, const int e
     static const int usual[] = { SIGPIPE, SIGINT, SIGCHLD };
     sigset_t none;
     struct rlimit limit = { bounds->file_bytes, bounds->file_bytes };
+    struct rlimit memory = { MEMORY_MAX, MEMORY_MAX };
     sigemptyset(&none);
     for (size_t i = 0; i < array_length(usual); i++)
         signal(usual[i], SIG_DFL);
@@ -101,6 +106,9 @@ static void become_git(char *const *words, char *const *environment, const int e
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (bounds->file_bytes > 0)
         setrlimit(RLIMIT_FSIZE, &limit);
+    /* Each of its processes: a pack of some KiB can hold a blob of GiB. What is private counts, what is mapped of files
+     * does not. */
+    setrlimit(RLIMIT_DATA, &memory);
     int high[3];
     if (call->lock >= 0)
         (void)!fcntl(call->lock, F_DUPFD, 3);
@@ -207,6 +215,12 @@ static const struct meaning {
 } meanings[] = {
     { "No space left on device", ERROR_IO, "the disk is full; free some space" },
     { "Disk quota exceeded", ERROR_IO, "the disk quota is used up; free some space" },
+    { "ut of memory", ERROR_ARGUMENT,
+        "the repository needs more than the 512 MiB of memory that git may have here: it has very "
+        "large files or trees" },
+    { "mmap failed: Cannot allocate memory", ERROR_ARGUMENT,
+        "the repository needs more than the 512 MiB of memory that git may have here: it has very "
+        "large files or trees" },
     { "File too large", ERROR_ARGUMENT,
         "the repository is too large; raise --workspace-size, or name a whole commit id" },
     { "Could not resolve", ERROR_IO,

@@ -60,6 +60,7 @@ struct copying {
     uid_t owner;            /* of the copies, where this is root */
     bool links;  /* links are copied as what they are; else left out, as FIFOs, sockets, devices */
     bool behind; /* what is written to has something in it already, or is no file */
+    mode_t mask;         /* of the umask(2) of whom they are for; 0 within volumes */
     uint64_t most_bytes; /* of data that may be copied */
     struct volume_count count;
 };

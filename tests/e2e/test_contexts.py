@@ -180,3 +180,51 @@ def test_resumed_run_wants_each_as_it_was(interrupted, files, droste):
     assert result.status == 2 and "b.json" in result.complaint and "not what it was" in result.complaint
     (files / "b.json").write_text("[1, 2]")
     answered(interrupted(), [ALL, "from a pipe", "from a pipe"])
+
+
+# ---- what a context may be ----
+
+@pytest.mark.parametrize("command", ["exec", "run", "batch"])
+def test_a_pipe_or_a_device_is_no_context(droste, replay, tmp_path, command):
+    """A FIFO would be waited for, for ever where nobody writes, and /dev/zero read until the memory ends: both are refused by
+    name, and in a batch only the task that names one."""
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "good.txt").write_text("good")
+    model = ["--model", replay({"content": repl("SUBMIT(context[:4])"), "repeat": True})]
+    for path in (tmp_path / "fifo", "/dev/zero"):
+        if command == "batch":
+            (tmp_path / "tasks").write_text("".join(
+                json.dumps({"id": id, "question": "q", "context": str(p)}) + "\n" for id, p in (("bad", path), ("ok", tmp_path / "good.txt"))))
+            out = tmp_path / ("out-%s" % os.path.basename(path))
+            droste("batch", tmp_path / "tasks", "--out", out, *model)
+            lines = {line["id"]: line for line in map(json.loads, out.read_text().splitlines())}
+            assert lines["ok"]["answer"] == "good" and "a device, a pipe or a socket" in json.dumps(lines["bad"])
+            continue
+        words = ["-c", "1"] if command == "exec" else ["--question", "q"]
+        result = droste(command, *words, "--context", path, *model)
+        assert result.status == 2 and "is a device, a pipe or a socket: give a file" in result.err
+
+
+def test_standard_input_may_be_a_pipe(droste):
+    """The allowed twin."""
+    result = droste("exec", "-c", "SUBMIT(context)", "--context", "-", "--json", input="piped")
+    assert json.loads(result.out)["submit"] == {"output": "piped"}
+
+
+def test_a_context_has_a_size(droste, tmp_path):
+    """A sparse file of a terabyte is refused before any of it is read, and so is standard input where it becomes too long, or the
+    sum of the files of a directory; what is just small enough goes."""
+    (tmp_path / "d").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "d" / name).write_bytes(b"x" * 3000)
+    (tmp_path / "just").write_bytes(b"x" * 4096)
+    with open(tmp_path / "sparse", "wb") as f:
+        f.truncate(1 << 40)
+    refused = droste("exec", "-c", "1", "--context", tmp_path / "sparse")
+    assert refused.status == 2 and "larger than the 4096 MiB that context-size allows" in refused.err
+    small = ["exec", "-c", "SUBMIT(len(context))", "--json", "--context-size", "4K", "--context"]
+    assert json.loads(droste(*small, tmp_path / "just").out)["submit"] == {"output": 4096}
+    assert json.loads(droste(*small, "-", input="x" * 4096).out)["submit"] == {"output": 4096}
+    for path, text in (("-", "x" * 4097), (tmp_path / "d", None)):
+        result = droste(*small, path, input=text)
+        assert result.status == 2 and "context-size" in result.err + result.out

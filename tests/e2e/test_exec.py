@@ -207,9 +207,7 @@ def test_terminate_is_as_good_as_interrupt(droste):
 
 def test_interrupt_before_the_code_runs(droste, tmp_path):
     """Ctrl-C while a context is still being read ends the program and leaves nothing behind."""
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    process = droste.start("exec", "-c", "1", "--context", fifo)
+    process = droste.start("exec", "-c", "1", "--context", "-", stdin=subprocess.PIPE)
     below = wait_until(lambda: descendants(process.pid), what="the sandbox")
     os.kill(process.pid, signal.SIGINT)
     result = finish(process)

@@ -523,13 +523,20 @@ def test_sigkill_leaves_the_finished_steps(droste, replay, turns, reached):
     assert record.cells[0]["status"] == "ok" and record.calls[0]["status"] == "ok"
 
 
+def is_reading_a_pipe(pid):
+    with open("/proc/%d/wchan" % pid) as f:
+        return "pipe_read" in f.read()
+
+
 def test_interrupt_while_the_context_is_read(droste, replay, tmp_path):
     """Ctrl-C while a context is still coming through a pipe ends the program."""
-    os.mkfifo(tmp_path / "fifo")
-    process = droste.start("run", "--question", "q", "--context", tmp_path / "fifo", "--model", replay("x"))
-    time.sleep(0.3)
+    reader, writer = os.pipe()
+    process = droste.start("run", "--question", "q", "--context", "-", "--model", replay("x"), stdin=reader)
+    wait_until(lambda: is_reading_a_pipe(process.pid), what="the read")
     os.kill(process.pid, signal.SIGINT)
     assert finish(process, 20).status in (130, -signal.SIGINT)
+    os.close(reader)
+    os.close(writer)
 
 
 # ---- where the record cannot be kept ----

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -696,3 +697,26 @@ def test_a_refusal_names_the_setting_that_was_given(own):
     refused(own("exec", "--on-close", "stop", "-c", "1"), 4, "--on-close")
     refused(own("exec", "--sandbox", "x", "-c", "1"), 4, "--sandbox")
     assert own("exec", "-c", "1").status == 0
+
+
+# Runs a program and says how much memory the largest of its descendants had, in KiB.
+MEASURED = """import resource, subprocess, sys
+status = subprocess.call(sys.argv[2:])
+with open(sys.argv[1], "w") as f:
+    f.write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
+sys.exit(status)
+"""
+
+
+def test_gits_memory_is_bounded(own, repo, tmp_path):
+    """A pack of some hundred KiB can hold a file of many hundred MiB: it is staged all the same, piece by piece."""
+    size = 400 << 20
+    with open(os.path.join(repo.path, "large"), "wb") as f:
+        f.truncate(size)
+    repo.commit()
+    os.unlink(os.path.join(repo.path, "large"))
+    git(repo.path, "gc", "-q")
+    own.prefix = [sys.executable, "-c", MEASURED, str(tmp_path / "peak")]
+    result = own.cell("import os\nSUBMIT(os.path.getsize('large'))", "--repo-url", repo.url, "--workspace-size", "1G", timeout=120)
+    assert result["submit"] == {"output": size}
+    assert int((tmp_path / "peak").read_text()) < 250 << 10

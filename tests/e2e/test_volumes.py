@@ -518,3 +518,15 @@ def test_a_full_disk_leaves_what_there_was(own):
         assert own("volume", "restore", "v", "s").status == 0 and got(own, "a") == "old " * 50000
     finally:
         subprocess.run(["umount", "--lazy", root], check=True)
+
+
+def test_what_is_got_has_the_modes_that_the_umask_allows(own, tmp_path):
+    """A guest makes files that everybody may write to; copies outside have no more than other new files there."""
+    cell(own, "import os\nos.umask(0)\nos.makedirs('/data/d')\nos.chmod('/data/d', 0o777)\nopen('/data/d/f', 'w').close()\n"
+              "os.chmod('/data/d/f', 0o777)")
+    own.prefix = ["sh", "-c", 'umask 027; exec "$@"', "sh"]
+    assert own("volume", "get", "v", "d", tmp_path / "tree").status == 0
+    assert own("volume", "get", "v", "d/f", tmp_path / "file").status == 0
+    modes = [os.stat(path).st_mode & 0o777 for path in (tmp_path / "tree", tmp_path / "tree" / "f", tmp_path / "file")]
+    own.prefix = []
+    assert modes == [0o750] * 3
