@@ -61,8 +61,14 @@ def encode(content):
     return str(content).encode("utf-8", "surrogateescape")
 
 
+# What file systems over object stores (Daytona's volumes are in S3, by mount-s3) say to renames, to appends and
+# to fsync of directories, which they do not have.
+NOT_THERE = (errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.EOPNOTSUPP)
+
+
 def save(full, content):
-    """Whole or not at all, and on disk: a file beside it takes its place."""
+    """Whole or not at all, and on disk: a file beside it takes its place. Where files cannot be renamed it is an object, which
+    is whole once it is closed."""
     data = encode(content)
     directory = os.path.dirname(full)
     os.makedirs(directory, exist_ok=True)
@@ -72,7 +78,15 @@ def save(full, content):
             f.write(data)
             f.flush()
             os.fsync(f.fileno())
-        os.replace(aside, full)
+        try:
+            os.replace(aside, full)
+        except OSError as e:
+            if e.errno not in NOT_THERE:
+                raise
+            os.unlink(aside)
+            with open(full, "wb") as f:
+                f.write(data)
+            return full
     except BaseException:
         if os.path.lexists(aside):
             os.unlink(aside)
@@ -80,6 +94,9 @@ def save(full, content):
     held = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(held)
+    except OSError as e:
+        if e.errno not in NOT_THERE:
+            raise
     finally:
         os.close(held)
     return full
@@ -117,10 +134,17 @@ def workspace_append(path, content):
         return error
     data = encode(content)
     os.makedirs(os.path.dirname(full), exist_ok=True)
-    with open(full, "ab") as f:
-        f.write(data)
-        f.flush()
-        os.fsync(f.fileno())
+    try:
+        with open(full, "ab") as f:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+    except OSError as e:
+        if e.errno not in NOT_THERE:
+            raise
+        with open(full, "rb") as f:
+            data = f.read() + data
+        return save(full, data)
     return full
 
 

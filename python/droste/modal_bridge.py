@@ -171,7 +171,7 @@ def volume_of(wishes):
     import modal
     if not wishes.get("volume-name"):
         return {}
-    volume = modal.Volume.from_name(wishes["volume-name"], create_if_missing=True, version=2)
+    volume = modal.Volume.from_name(wishes["volume-name"], create_if_missing=not wishes.get("volume-there"), version=2)
     below = wishes.get("volume-subpath")
     return {"volumes": {MOUNT: volume.with_mount_options(sub_path=below) if below else volume}}
 

@@ -133,6 +133,9 @@ int api_session_open_staged(
     droste *d, struct workspace *workspace, droste_session **out, droste_error *err);
 /* Where its guest sees its workspace; NULL: it has none. */
 const char *api_session_workspace(const struct droste_session *s);
+/* One for the files of a provider's volume, which must be there, and with these staged; NULL: none. */
+int api_session_open_volume(
+    droste *d, struct workspace *workspace, droste_session **out, droste_error *err);
 /* A session for our own use: without rules, setup code and a type of answers. */
 int api_session_open_plain(droste *d, droste_session **out, droste_error *err);
 

@@ -96,7 +96,10 @@ static int set_up(droste_session *s, struct error *err)
     struct workspace *workspace = steal(&s->parts.workspace);
     int rc = api_session_options(d, &s->settings, &s->parts, options, err);
     s->parts.workspace = workspace;
-    if (rc == 0 && !s->plain)
+    s->parts.container.volume_there = s->of_volume;
+    if (s->plain && !s->of_volume)
+        s->parts.container.volume = NULL;
+    if (rc == 0 && (!s->plain || s->parts.workspace))
         rc = api_stage(d, &s->settings, &s->parts.workspace, options, err);
     if (rc == 0 && !s->plain)
         rc = api_tools(d, &s->settings, &s->tools, &facts, err);
@@ -145,7 +148,7 @@ static int take_settings(droste_session *s, const char *const *settings, struct 
 }
 
 /* Takes the workspace, if there is one. */
-static int start_session(droste *d, bool plain, const char *const *settings,
+static int start_session(droste *d, enum session_use use, const char *const *settings,
     struct workspace *workspace, droste_session **out, struct error *err)
 {
     droste_session *s = calloc(1, sizeof *s);
@@ -154,7 +157,8 @@ static int start_session(droste *d, bool plain, const char *const *settings,
         return error_memory(err);
     }
     s->d = d;
-    s->plain = plain;
+    s->plain = use != SESSION_OF_USER;
+    s->of_volume = use == SESSION_OF_VOLUME;
     s->parts.workspace = workspace;
     s->next = d->sessions;
     d->sessions = s;
@@ -173,16 +177,16 @@ int droste_session_start(
     droste *d, const char *const *settings, droste_session **out, droste_error *err)
 {
     struct error why = { 0 };
-    return api_fail(err, &why, start_session(d, false, settings, NULL, out, &why));
+    return api_fail(err, &why, start_session(d, SESSION_OF_USER, settings, NULL, out, &why));
 }
 
-static int open_session(
-    droste *d, bool plain, struct workspace *workspace, droste_session **out, droste_error *err)
+static int open_session(droste *d, enum session_use use, struct workspace *workspace,
+    droste_session **out, droste_error *err)
 {
     struct error why = { 0 };
     droste_session *s = NULL;
     api_forget_interrupt(d);
-    int rc = start_session(d, plain, NULL, workspace, &s, &why);
+    int rc = start_session(d, use, NULL, workspace, &s, &why);
     if (rc == 0)
         rc = session_api_finish(s, 0, NULL, &why);
     if (rc < 0) {
@@ -195,18 +199,24 @@ static int open_session(
 
 int droste_session_open(droste *d, droste_session **out, droste_error *err)
 {
-    return open_session(d, false, NULL, out, err);
+    return open_session(d, SESSION_OF_USER, NULL, out, err);
 }
 
 int api_session_open_staged(
     droste *d, struct workspace *workspace, droste_session **out, droste_error *err)
 {
-    return open_session(d, false, workspace, out, err);
+    return open_session(d, SESSION_OF_USER, workspace, out, err);
+}
+
+int api_session_open_volume(
+    droste *d, struct workspace *workspace, droste_session **out, droste_error *err)
+{
+    return open_session(d, SESSION_OF_VOLUME, workspace, out, err);
 }
 
 int api_session_open_plain(droste *d, droste_session **out, droste_error *err)
 {
-    return open_session(d, true, NULL, out, err);
+    return open_session(d, SESSION_PLAIN, NULL, out, err);
 }
 
 void droste_session_close(droste_session *s)

@@ -16,6 +16,8 @@ enum operation {
     OPERATION_FINISH
 };
 
+enum session_use { SESSION_OF_USER, SESSION_PLAIN, SESSION_OF_VOLUME };
+
 struct droste_session {
     droste *d;
     struct droste_session *next;
@@ -34,6 +36,7 @@ struct droste_session {
     void *output_arg;
     char *notice; /* about the last load, or NULL */
     bool plain;   /* for our own use: without rules, setup code, types */
+    bool of_volume; /* plain, and for the files of the provider's volume, which must be there */
     bool rules;   /* in force */
     /* the operation under way, or whose end nobody has taken yet */
     enum operation operation;

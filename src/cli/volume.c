@@ -11,14 +11,16 @@
 #include "base/text.h"
 #include "cli/verbs.h"
 #include "cli/volume_print.h"
+#include "cli/volume_remote.h"
 #include "volume/volume.h"
+#include "volume/workspace.h"
 
 enum { DEPTH = 4, DEPTH_MAX = 10, ENTRIES = 10000 };
 
 struct request {
     const char **words; /* the verb, the volume, and what follows */
     size_t count;
-    const char *root, *size, *files, *depth, *limit, *snapshot;
+    const char *root, *env, *size, *files, *depth, *limit, *snapshot;
     bool json, snapshots;
     int64_t levels, most;
     struct volume_limits limits; /* as given, else the settings' */
@@ -109,8 +111,9 @@ static int copied(
     return rc;
 }
 
-/* Of this machine: a directory that is there gets it under its own name. */
-static int get(const char *root, struct volume *v, const struct request *r, struct error *err)
+/* Of this machine: a directory that is there gets it under its own name. `name` is the volume's. */
+static int get_as(
+    const char *name, const struct volume *v, const struct request *r, struct error *err)
 {
     cleanup_buf struct buf to = { 0 };
     struct volume_count count;
@@ -124,7 +127,7 @@ static int get(const char *root, struct volume *v, const struct request *r, stru
         buf_putc(&to, '/');
         put_last_name(r->words[2], &to);
         if (to.data && to.data[to.len - 1] == '/')
-            buf_puts(&to, volume_name(v));
+            buf_puts(&to, name);
     } else if (given[0] && given[strlen(given) - 1] == '/') {
         return error_set(err, ERROR_NOT_FOUND,
             "there is no directory %.150s; make it, or leave out the slash at the end", given);
@@ -134,26 +137,38 @@ static int get(const char *root, struct volume *v, const struct request *r, stru
     return copied(volume_get(v, r->words[2], buf_text(&to), &count, err), "got", &count, r);
 }
 
-static int put(const char *root, struct volume *v, const struct request *r, struct error *err)
+static int get(const char *root, struct volume *v, const struct request *r, struct error *err)
 {
-    cleanup_buf struct buf to = { 0 };
-    struct volume_count count;
+    return get_as(volume_name(v), v, r, err);
+}
+
+/* What is put, open, and its path in the volume. */
+static int open_source(const struct request *r, int *fd, struct buf *to, struct error *err)
+{
     const char *source = r->words[2];
     bool stream = strcmp(source, "-") == 0;
-    cleanup_fd int fd =
-        stream ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open(source, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    *fd = stream ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open(source, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0)
         return error_set_errno(
             err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "opening %.150s", source);
     if (word(r, 3))
-        buf_puts(&to, r->words[3]);
+        buf_puts(to, r->words[3]);
     else if (!stream)
-        put_last_name(source, &to);
-    if (buf_failed(&to))
+        put_last_name(source, to);
+    if (buf_failed(to))
         return error_memory(err);
-    if (to.len == 0 || strcmp(buf_text(&to), ".") == 0)
+    if (to->len == 0 || strcmp(buf_text(to), ".") == 0)
         return error_set(err, ERROR_ARGUMENT, "give what is put a path in the volume");
-    return copied(volume_put(v, fd, buf_text(&to), &count, err), "put", &count, r);
+    return 0;
+}
+
+static int put(const char *root, struct volume *v, const struct request *r, struct error *err)
+{
+    cleanup_buf struct buf to = { 0 };
+    cleanup_fd int fd = -1;
+    struct volume_count count;
+    int rc = open_source(r, &fd, &to, err);
+    return rc < 0 ? rc : copied(volume_put(v, fd, buf_text(&to), &count, err), "put", &count, r);
 }
 
 /* Of one of these: the volume, a snapshot, paths. */
@@ -195,6 +210,73 @@ static int limit(const char *root, struct volume *v, const struct request *r, st
     return rc < 0 ? rc : volume_print_usage(v, r->json, err);
 }
 
+/* ---- the same of a volume that the environment's provider keeps ---- */
+
+static int list_remote(void *source, const char *path, unsigned depth, size_t most,
+    volume_entry_fn *fn, void *arg, bool *more, struct error *err)
+{
+    return volume_remote_list(source, path, depth, most, fn, arg, more, err);
+}
+
+static int print_remote(
+    droste *d, const struct request *r, unsigned depth, enum volume_style style, struct error *err)
+{
+    struct volume_remote *remote = NULL;
+    int rc = volume_remote_open(d, r->words[1], NULL, &remote, err);
+    if (rc == 0)
+        rc = volume_print_listed(r->words[1], list_remote, remote, word(r, 2) ? word(r, 2) : ".",
+            depth, (size_t)r->most, r->json ? STYLE_JSON : style, err);
+    volume_remote_close(remote, NULL); /* nothing was written */
+    return rc;
+}
+
+static int ls_remote(droste *d, const char *root, const struct request *r, struct error *err)
+{
+    return print_remote(d, r, 1, STYLE_LONG, err);
+}
+
+static int tree_remote(droste *d, const char *root, const struct request *r, struct error *err)
+{
+    return print_remote(d, r, (unsigned)r->levels, STYLE_TREE, err);
+}
+
+static int get_remote(droste *d, const char *root, const struct request *r, struct error *err)
+{
+    struct volume_remote *remote = NULL;
+    struct volume *passing = NULL;
+    int rc = volume_make_passing(root, &r->limits, &passing, err);
+    if (rc == 0)
+        rc = volume_remote_open(d, r->words[1], NULL, &remote, err);
+    if (rc == 0)
+        rc = volume_remote_fetch(remote, r->words[2], passing, err);
+    volume_remote_close(remote, NULL);
+    if (rc == 0)
+        rc = get_as(r->words[1], passing, r, err);
+    volume_release(passing);
+    return rc;
+}
+
+static int put_remote(droste *d, const char *root, const struct request *r, struct error *err)
+{
+    cleanup_buf struct buf to = { 0 };
+    cleanup_fd int fd = -1;
+    struct volume_count count;
+    struct volume_remote *remote = NULL;
+    struct workspace *staged = NULL;
+    int rc = open_source(r, &fd, &to, err);
+    if (rc == 0)
+        rc = workspace_new(root, &r->limits, &staged, err);
+    if (rc == 0)
+        rc = volume_put(workspace_volume(staged), fd, "put", &count, err);
+    if (rc == 0)
+        rc = volume_remote_open(d, r->words[1], workspace_hold(staged), &remote, err);
+    if (rc == 0)
+        rc = volume_remote_put(remote, buf_text(&to), err);
+    int ended = volume_remote_close(remote, rc == 0 ? err : NULL);
+    workspace_release(staged);
+    return copied(rc < 0 ? rc : ended, "put", &count, r);
+}
+
 /* ---- the words and flags ---- */
 
 enum {
@@ -216,12 +298,14 @@ static const struct volume_verb {
     enum opening opening;
     const char *words;
     int (*run)(const char *root, struct volume *v, const struct request *r, struct error *err);
+    /* Of a provider's volume; NULL: it cannot be done there. */
+    int (*run_remote)(droste *d, const char *root, const struct request *r, struct error *err);
 } verbs[] = {
     { { "create", CREATE, 1, 1 }, NOT_OPEN, "NAME", create },
-    { { "ls", LS, 0, 2 }, NOT_OPEN, "[NAME [PATH]]", ls },
-    { { "tree", TREE, 1, 2 }, OPEN_SHARED, "NAME [PATH]", tree },
-    { { "get", GET, 2, 3 }, OPEN_SHARED, "NAME PATH [TO]", get },
-    { { "put", PUT, 2, 3 }, OPEN_SHARED, "NAME FILE [PATH]", put },
+    { { "ls", LS, 0, 2 }, NOT_OPEN, "[NAME [PATH]]", ls, ls_remote },
+    { { "tree", TREE, 1, 2 }, OPEN_SHARED, "NAME [PATH]", tree, tree_remote },
+    { { "get", GET, 2, 3 }, OPEN_SHARED, "NAME PATH [TO]", get, get_remote },
+    { { "put", PUT, 2, 3 }, OPEN_SHARED, "NAME FILE [PATH]", put, put_remote },
     { { "rm", RM, 1, SIZE_MAX }, NOT_OPEN, "NAME [PATH...]", rm },
     { { "snapshot", SNAPSHOT, 2, 2 }, OPEN_ALONE, "NAME SNAPSHOT", snapshot },
     { { "restore", RESTORE, 2, 2 }, OPEN_ALONE, "NAME SNAPSHOT", restore },
@@ -267,6 +351,20 @@ static int check(const struct command *self, struct request *r, const struct vol
 
 /* ---- the command ---- */
 
+static int do_remote(droste *d, const struct request *r, const struct volume_verb *row,
+    const char *root, struct error *err)
+{
+    const char *env = d->settings.env;
+    if (!row->run_remote || r->snapshots)
+        return error_set(err, ERROR_UNSUPPORTED,
+            "volumes of %s are its own: %s is for volumes of this machine (--env local)", env,
+            r->snapshots ? "--snapshots" : row->verb.name);
+    if (!word(r, 1))
+        return error_set(err, ERROR_UNSUPPORTED,
+            "which volumes there are at %s is shown by its own tools; name one", env);
+    return row->run_remote(d, root, r, err);
+}
+
 static int do_it(droste *d, struct request *r, const struct volume_verb *row)
 {
     cleanup_free char *root = NULL;
@@ -274,6 +372,10 @@ static int do_it(droste *d, struct request *r, const struct volume_verb *row)
     struct error err = { 0 };
     r->limits = api_volume_limits(&d->settings);
     int rc = api_volume_root(&d->settings, &root, &err);
+    if (rc == 0 && volume_is_remote(d)) {
+        cli_catch_interrupts(d);
+        return cli_end(do_remote(d, r, row, root, &err), &err, "what was asked for");
+    }
     if (rc == 0 && row->opening != NOT_OPEN)
         rc = volume_open(
             root, r->words[1], row->opening == OPEN_ALONE ? VOLUME_ALONE : VOLUME_SHARED, &v, &err);
@@ -296,6 +398,9 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
         { "snapshots", NULL, "ls: the snapshots of a volume.", NULL, &r.snapshots },
         { "snapshot", "SNAPSHOT", "rm: a snapshot of the volume.", &r.snapshot, NULL },
         { "json", NULL, "Print JSON.", NULL, &r.json },
+        { "env", "NAME",
+            "Whose volumes: this machine's, daytona's or modal's ($DROSTE_ENVIRONMENT).", &r.env,
+            NULL },
         { "volume-root", "PATH", "Where volumes are ($DROSTE_VOLUME_ROOT).", &r.root, NULL },
         { 0 },
     };
@@ -308,6 +413,8 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
         status = check(self, &r, row);
     if (status < 0)
         status = cli_set(d, "volume-root", r.root);
+    if (status < 0)
+        status = cli_set(d, "env", r.env);
     if (status < 0)
         status = cli_set(d, "volume-size", r.size);
     if (status < 0)
@@ -330,6 +437,8 @@ const struct command command_volume = {
         "  restore NAME SNAPSHOT     make what is in it what it was then\n"
         "  du NAME                   what it and its snapshots hold\n"
         "  limit NAME                change what it may hold, or say it\n\n"
+        "With --env daytona or modal, ls, tree, get and put are about a volume that the provider\n"
+        "keeps: through a sandbox that has it.\n\n"
         "A command that is killed has done all or nothing. Links are never followed, in either\n"
         "direction; links, FIFOs, sockets and devices are not copied out. `snapshot`, `restore` "
         "and\n"

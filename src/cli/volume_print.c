@@ -110,17 +110,17 @@ static int print_entry(void *arg, const struct volume_entry *e, struct error *er
     return buf_failed(&p->out) ? error_memory(err) : 0;
 }
 
-int volume_print_list(const struct volume *v, const char *path, unsigned depth, size_t most,
-    enum volume_style style, struct error *err)
+int volume_print_listed(const char *name, volume_list_fn *list, void *source, const char *path,
+    unsigned depth, size_t most, enum volume_style style, struct error *err)
 {
     struct printing p = { .style = style };
     bool more = false;
     if (style == STYLE_JSON) {
         field_open(&p.out, NULL, '{');
-        field_string(&p.out, "volume", volume_name(v));
+        field_string(&p.out, "volume", name);
         field_open(&p.out, "entries", '[');
     }
-    int rc = volume_list(v, path, depth, most, print_entry, &p, &more, err);
+    int rc = list(source, path, depth, most, print_entry, &p, &more, err);
     if (style == STYLE_JSON) {
         field_close(&p.out, ']');
         field_bool(&p.out, "truncated", more);
@@ -133,6 +133,19 @@ int volume_print_list(const struct volume *v, const char *path, unsigned depth, 
         cli_fail(0, "note: there are more than %zu; name a directory of it, or give --limit", most);
     buf_free(&p.out);
     return rc;
+}
+
+static int list_volume(void *source, const char *path, unsigned depth, size_t most,
+    volume_entry_fn *fn, void *arg, bool *more, struct error *err)
+{
+    return volume_list(source, path, depth, most, fn, arg, more, err);
+}
+
+int volume_print_list(const struct volume *v, const char *path, unsigned depth, size_t most,
+    enum volume_style style, struct error *err)
+{
+    return volume_print_listed(
+        volume_name(v), list_volume, (struct volume *)v, path, depth, most, style, err);
 }
 
 /* ---- volumes ---- */

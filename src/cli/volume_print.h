@@ -12,6 +12,11 @@ enum volume_style { STYLE_LONG, STYLE_TREE, STYLE_JSON };
  * if there are more. */
 int volume_print_list(const struct volume *v, const char *path, unsigned depth, size_t most,
     enum volume_style style, struct error *err);
+/* The same of what a function lists: it is volume_list of something that is no volume of this machine. */
+typedef int volume_list_fn(void *source, const char *path, unsigned depth, size_t most,
+    volume_entry_fn *fn, void *arg, bool *more, struct error *err);
+int volume_print_listed(const char *name, volume_list_fn *list, void *source, const char *path,
+    unsigned depth, size_t most, enum volume_style style, struct error *err);
 /* All volumes of the root; with their sizes. */
 int volume_print_all(const char *root, bool json, struct error *err);
 int volume_print_snapshots(const struct volume *v, bool json, struct error *err);

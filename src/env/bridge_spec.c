@@ -133,6 +133,8 @@ static void write_volume(struct buf *out, const struct sandbox_spec *spec)
     const struct container_spec *c = spec->container;
     write_text(out, "volume-name", c->volume);
     write_text(out, "volume-subpath", c->volume_subpath);
+    if (c->volume_there)
+        buf_puts(out, ",\"volume-there\":true");
     buf_puts(out, ",\"directories\":[");
     for (size_t i = 0; spec->layout == LAYOUT_DAYTONA && volume_seed(i); i++) {
         buf_puts(out, i ? "," : "");

@@ -51,6 +51,7 @@ struct daytona_sandbox {
     char name[NAME_SIZE];
     char id[ID_MAX + 1];
     char *volume; /* its name; NULL: none */
+    bool volume_there; /* it is not made */
     struct list words;
     bool resume, keep;
     bool asked_for; /* it may be there */
@@ -485,6 +486,11 @@ static void volume_found(void *arg, const struct rest_answer *answer)
         return;
     }
     struct error why = { 0 };
+    if (s->volume_there) {
+        error_set(&why, ERROR_NOT_FOUND, "the account has no volume '%.100s'", s->volume);
+        end(s, &why);
+        return;
+    }
     body = json_object_new_object();
     if (body && json_put_text(body, "name", s->volume)) {
         send_ask(s, "POST", "/volumes", body, ASK_SECONDS, volume_made);
@@ -535,6 +541,7 @@ static int fill(struct daytona_sandbox *s, const struct sandbox_spec *spec,
         return rc;
     owner_labels(&owner, &machine);
     s->volume = c && c->volume ? strdup(c->volume) : NULL;
+    s->volume_there = c && c->volume_there;
     s->keep = c && c->keep;
     s->resume = c && c->resume;
     if (s->resume)

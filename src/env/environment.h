@@ -36,6 +36,7 @@ struct container_spec {
         idle; /* seconds after which it is ended, and stopped where nothing happens; 0: the environment's own */
     const char *volume;         /* where TRAIT_VOLUMES: its name; NULL: none */
     const char *volume_subpath; /* of it, to be seen in its place; NULL: the whole */
+    bool volume_there;          /* it is not made where it is missing */
     const char *user; /* "UID[:GID]" or a name of the image's; NULL: nobody who is anybody here */
     const char *gpus; /* "all", a number, or device=ID,…; NULL: none */
     const struct list *labels; /* NAME=VALUE; may be NULL */

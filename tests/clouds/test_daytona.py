@@ -383,6 +383,32 @@ def test_a_part_of_a_volume(opened, fake):
     assert "subpath" not in last_body(fake)["volumes"][0]
 
 
+def volume(fake, home, *words):
+    """droste volume --env daytona."""
+    return droste_cli.droste(home, "volume", *words, "--env", "daytona", **{**fake.environment, "DROSTE_DATABASE": "none"})
+
+
+def test_the_volume_command_is_about_daytonas_volumes(opened, fake, home, tmp_path):
+    """put, ls, tree and get reach a volume of the account's through a sandbox that has it, which is gone afterwards; a volume that is not
+    there is not made, and a verb for this machine's volumes is refused."""
+    interp = opened(volume_name="files")
+    assert interp.execute("SUBMIT(save_to_volume('artifacts/x/r.json', '[1]'))").ok
+    interp.shutdown()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("a" * 70000)
+    done = volume(fake, home, "put", "files", str(tmp_path / "in"), "uploads/in")
+    assert done.returncode == 0 and "70000 bytes" in done.stdout, done
+    assert volume(fake, home, "tree", "files", "artifacts").stdout == "x/\n  r.json\n"
+    assert "70000" in volume(fake, home, "ls", "files", "/home/daytona/memory/uploads/in").stdout
+    assert volume(fake, home, "get", "files", "uploads/in", str(tmp_path / "out")).returncode == 0
+    assert (tmp_path / "out" / "a.txt").read_text() == "a" * 70000
+    done = volume(fake, home, "ls", "nowhere")
+    assert done.returncode == 2 and "no volume 'nowhere'" in done.stderr, done
+    assert "nowhere" not in [v["name"] for v in fake.state()["volumes"]]
+    assert "for volumes of this machine" in volume(fake, home, "du", "files").stderr
+    assert fake.state()["sandboxes"] == []
+
+
 # -- what may happen in the middle
 
 class Happens:

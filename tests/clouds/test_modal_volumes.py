@@ -192,3 +192,52 @@ def test_nothing_is_seen_before_it_is_committed(isolated):      # noqa: F811
         assert reader.execute("SUBMIT(there=os.path.exists('/data/results.json'))").there is False
     with opened(volume_name="v") as late:
         assert late.execute(READ).count == 1
+
+
+# ---- droste volume ----
+
+def volume(*words, **more):
+    return run("volume", *words, "--env", "modal", **more)
+
+
+def test_the_volume_command_copies_and_lists(isolated, tmp_path):       # noqa: F811
+    """put, ls, tree and get are about Modal's volume, with the words that they have for those of this machine; a session sees what was put."""
+    with opened(volume_name="my-data") as interp:
+        assert interp.execute("import os\nos.makedirs('/data/d/e')\nopen('/data/d/one', 'w').write('1')\nopen('/data/d/e/two', 'w').write('22')\n"
+                              "os.symlink('/etc/passwd', '/data/d/link')").ok
+    (tmp_path / "local.csv").write_text("a,b\n" * 1000)
+    done = volume("put", "my-data", str(tmp_path / "local.csv"), "uploads/sales.csv")
+    assert (done.returncode, done.stdout) == (0, "put 1 file, 4000 bytes\n"), done.stderr
+    with opened(volume_name="my-data") as interp:
+        assert interp.execute("SUBMIT(n=len(open('/data/uploads/sales.csv').read()))").n == 4000
+    listed = json.loads(volume("ls", "my-data", "d", "--json").stdout)
+    assert [(e["path"], e["kind"], e["size"]) for e in listed["entries"] if e["kind"] == "file"] == [("one", "file", 1)]
+    assert [e["path"] for e in listed["entries"]] == ["e", "link", "one"]
+    assert volume("tree", "my-data", "/data/d").stdout == "e/\n  two\nlink  (link)\none\n"
+    done = volume("get", "my-data", "d", str(tmp_path / "got"))
+    assert done.returncode == 0 and (tmp_path / "got" / "e" / "two").read_text() == "22" and not (tmp_path / "got" / "link").exists(), done.stderr
+    assert volume("get", "my-data", "uploads/sales.csv", "-").stdout == "a,b\n" * 1000
+
+
+def test_the_volume_command_refuses_what_it_cannot(isolated, tmp_path):     # noqa: F811
+    """A volume that is not there is not made; a path that is not there, one that leads out, and verbs for this machine's volumes."""
+    for words, status, text in ((("ls", "nowhere"), 2, "nowhere"), (("du", "my-data"), 4, "for volumes of this machine"),
+                                (("ls",), 4, "name one")):
+        done = volume(*words)
+        assert done.returncode == status and text in done.stderr, (words, done)
+    assert "nowhere" not in isolated.volumes()
+    with opened(volume_name="refusing") as interp:
+        assert interp.execute("import os; os.symlink('/etc', '/data/etc')").ok
+    for path, text in (("none", "there is no such file"), ("../etc/passwd", "out of the volume"), ("etc/passwd", "a link is on the way")):
+        done = volume("get", "refusing", path, str(tmp_path / "x"))
+        assert done.returncode != 0 and text.replace("a link is", "there is a link") in done.stderr, (path, done)
+    assert not (tmp_path / "x").exists()
+
+
+def test_what_was_put_is_durable_or_an_error(isolated, tmp_path):       # noqa: F811
+    (tmp_path / "f").write_text("x")
+    with opened(volume_name="my-data") as interp:
+        assert interp.execute("1").ok
+    isolated.fail("commit", status="INTERNAL", message="the disk is on fire", times=9)
+    done = volume("put", "my-data", str(tmp_path / "f"))
+    assert done.returncode == 4 and "was not written back" in done.stderr and done.stdout == "", done

@@ -418,3 +418,17 @@ def test_errors_are_one_tree():
     assert all(issubclass(getattr(droste, name), kind) for name, kind in alike.items())
     for kind in errors.BY_CODE.values():
         assert issubclass(kind, droste.Error) and kind.__doc__
+
+
+def test_a_volume_in_an_object_store_can_be_saved_to(tmp_path):
+    """Where files cannot be renamed or added to, as on mount-s3, save_to_volume and workspace_append write them whole, and leave nothing
+    beside; elsewhere a rename is still what they do."""
+    refuse = ("import os, builtins, errno\nrename, fsync, plain = os.replace, os.fsync, builtins.open\n"
+              "def no(*words, **more):\n    raise OSError(errno.ENOSYS, 'Function not implemented')\n"
+              "def opened(path, mode='r', *words, **more):\n    return no() if 'a' in mode else plain(path, mode, *words, **more)\n"
+              "os.replace, builtins.open = no, opened\n")
+    work = ("paths = [save_to_volume('a/b', 'one'), save_to_volume('a/b', 'two'), workspace_write('w', 'x'), workspace_append('w', 'y')]\n"
+            "SUBMIT(b=load_from_volume('a/b'), w=workspace_read('w'), beside=os.listdir(os.path.dirname(paths[0])))")
+    for first in (refuse, "import os\n"):
+        with droste.Interpreter(volume_name="objects", volume_root=str(tmp_path)) as interp:
+            assert interp.execute(first + work).fields == {"b": "two", "w": "xy", "beside": ["b"]}
