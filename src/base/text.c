@@ -116,16 +116,25 @@ void text_append_utf8(struct buf *out, const char *data, size_t len)
     buf_append(out, p, len);
 }
 
-static bool is_bidi_control(const unsigned char *p, size_t step)
+/* The number of a character that changes the direction of text (Unicode's Bidi_Control) or ends a line without
+ * being seen to; 0: of no such one. */
+static unsigned direction_control(const unsigned char *p, size_t step)
 {
-    if (step != 3 || p[0] != 0xE2)
-        return false;
-    return (p[1] == 0x80 && p[2] >= 0xAA && p[2] <= 0xAE) ||
-           (p[1] == 0x81 && p[2] >= 0xA6 && p[2] <= 0xA9);
+    if (step == 2 && p[0] == 0xD8 && p[1] == 0x9C)
+        return 0x061C;
+    if (step != 3 || p[0] != 0xE2 || (p[1] != 0x80 && p[1] != 0x81))
+        return 0;
+    unsigned number = 0x2000u | (p[1] & 0x01u) << 6 | (p[2] & 0x3Fu);
+    bool marks = number == 0x200E || number == 0x200F;
+    return marks || (number >= 0x2028 && number <= 0x202E) || (number >= 0x2066 && number <= 0x2069)
+               ? number
+               : 0;
 }
 
-void text_append_visible(struct buf *out, const char *data, size_t len)
+/* `json`: with escapes that a reader of JSON reads. */
+static void append_visible(struct buf *out, const char *data, size_t len, bool json)
 {
+    const char *const escape = json ? "\\u00" : "\\x";
     const unsigned char *p = (const unsigned char *)data;
     size_t i = 0, skip;
     while (i < len) {
@@ -137,15 +146,25 @@ void text_append_visible(struct buf *out, const char *data, size_t len)
         }
         bool c1 = step == 2 && p[i] == 0xC2 && p[i + 1] < 0xA0;
         if (step == 1 && (p[i] == 0x7F || (p[i] < ' ' && p[i] != '\n' && p[i] != '\t')))
-            buf_printf(out, "\\x%02x", p[i]);
+            buf_printf(out, "%s%02x", escape, p[i]);
         else if (c1)
-            buf_printf(out, "\\x%02x", p[i + 1]);
-        else if (is_bidi_control(p + i, step))
-            buf_printf(out, "\\u20%02x", ((p[i + 1] & 0x01) << 6) | (p[i + 2] & 0x3F));
+            buf_printf(out, "%s%02x", escape, p[i + 1]);
+        else if (direction_control(p + i, step))
+            buf_printf(out, "\\u%04x", direction_control(p + i, step));
         else
             buf_append(out, data + i, step);
         i += step;
     }
+}
+
+void text_append_visible(struct buf *out, const char *data, size_t len)
+{
+    append_visible(out, data, len, false);
+}
+
+void text_append_visible_json(struct buf *out, const char *data, size_t len)
+{
+    append_visible(out, data, len, true);
 }
 
 const char *text_plural(int64_t count)

@@ -17,8 +17,12 @@ bool text_is_utf8(const char *data, size_t len, size_t *bad);
 void text_append_utf8(struct buf *out, const char *data, size_t len);
 
 /* Appends text so that it cannot act on a terminal: control characters (but newline and tab),
- * and the bidirectional overrides U+202A-202E, U+2066-2069 come out as \x.. or \u..... */
+ * and those that change the direction of text or end a line unseen (U+061C, U+200E-200F, U+2028-202E,
+ * U+2066-2069) come out as \x.. or \u..... */
 void text_append_visible(struct buf *out, const char *data, size_t len);
+/* The same for text that is JSON, and stays what it is: DEL, C1 and direction controls, which JSON does not
+ * escape, come out as \u..... */
+void text_append_visible_json(struct buf *out, const char *data, size_t len);
 
 /* The largest n' <= n that does not end in the middle of a UTF-8 sequence. */
 size_t text_utf8_floor(const char *data, size_t len, size_t n);

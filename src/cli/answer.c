@@ -45,7 +45,7 @@ static void print_result(const droste_result *r, bool json)
     const char *answer = droste_result_answer(r, &len);
     droste_error why;
     if (json) {
-        printf("%s\n", droste_result_json(r, NULL));
+        cli_print_json(droste_result_json(r, NULL));
         return;
     }
     droste_result_error(r, &why);

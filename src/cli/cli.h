@@ -32,7 +32,8 @@ struct flag {
     bool *on;          /* or that it was given */
     /* or who takes the value, as often as it is given */
     int (*add)(droste *d, const char *value, droste_error *err);
-    bool once; /* what it takes is too much to be replaced by a second one; of others the last counts */
+    bool
+        once; /* what it takes is too much to be replaced by a second one; of others the last counts */
 };
 
 /* The flag --context of a command: PATH or NAME=PATH, each a context of the droste. */
@@ -108,6 +109,8 @@ int cli_record_path(droste *d, char **out, struct error *err);
 
 /* Prints text that came from a guest or a model, harmless to a terminal if `out` is one. */
 void cli_print(FILE *out, const char *text, size_t len);
+/* The same for an object or array of JSON, and a newline, on standard output: it is still JSON on a terminal. */
+void cli_print_json(const char *json);
 void cli_flush(FILE *out);
 /* Whether lines of `out` may be rewritten: it is a terminal, and TERM is not "dumb". */
 bool cli_terminal_moves(FILE *out);

@@ -35,7 +35,7 @@ static int list(const struct request *r, struct error *err)
     if (buf_failed(&out))
         return error_memory(err);
     if (r->json)
-        printf("%s\n", buf_text(&out));
+        cli_print_json(buf_text(&out));
     return 0;
 }
 

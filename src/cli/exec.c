@@ -47,7 +47,7 @@ static int print_outcome(const droste_result *r, bool json)
     if (!json)
         print_result(r);
     else if (whole)
-        printf("%s\n", whole);
+        cli_print_json(whole);
     if (lost || (json && !whole))
         return cli_fail(EXIT_ENVIRONMENT, "there is no memory for what was submitted");
     return cli_cell_status(r);

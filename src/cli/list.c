@@ -185,7 +185,7 @@ int list_as_json(struct store *store, const struct store_filter *filter, struct 
     if (rc == 0)
         rc = steps_flush(&out, err);
     if (rc == 0)
-        printf("%s\n", buf_text(&out.text));
+        cli_print_json(buf_text(&out.text));
     return rc;
 }
 

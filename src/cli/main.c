@@ -155,15 +155,27 @@ bool cli_terminal_paints(FILE *out)
     return cli_terminal_moves(out) && !(no_color && no_color[0]);
 }
 
-void cli_print(FILE *out, const char *text, size_t len)
+static void print_visible(FILE *out, const char *text, size_t len,
+    void (*append)(struct buf *out, const char *data, size_t len))
 {
     cleanup_buf struct buf visible = { 0 };
     if (isatty(fileno(out))) {
-        text_append_visible(&visible, text, len);
+        append(&visible, text, len);
         text = buf_text(&visible);
         len = visible.len;
     }
     keep_output_error(out, fwrite(text, 1, len, out) != len);
+}
+
+void cli_print(FILE *out, const char *text, size_t len)
+{
+    print_visible(out, text, len, text_append_visible);
+}
+
+void cli_print_json(const char *json)
+{
+    print_visible(stdout, json, strlen(json), text_append_visible_json);
+    putchar('\n');
 }
 
 void cli_flush(FILE *out)
@@ -408,8 +420,9 @@ int cli_check_input(const struct command *self, droste *d)
     if (api_contexts_read_input(d) || !input_waits())
         return -1;
     if (d->contexts.count == 0)
-        return cli_usage(self, "nothing reads what is on standard input: give --context - to ask about it, or "
-                               "</dev/null");
+        return cli_usage(self,
+            "nothing reads what is on standard input: give --context - to ask about it, or "
+            "</dev/null");
     cli_fail(0, "note: standard input is not read; --context - would read it");
     return -1;
 }

@@ -8,6 +8,7 @@
 #include "cli/steps.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/json.h"
@@ -40,6 +41,12 @@ static void put(struct steps_out *o, const char *data, size_t len)
 /* In a page no '<' comes from a record. In JSON it can stand in strings only, where \u003c is it. */
 static void put_all(struct steps_out *o, const char *data, size_t len)
 {
+    cleanup_buf struct buf visible = { 0 };
+    if (isatty(fileno(o->file))) {
+        text_append_visible_json(&visible, data, len);
+        data = buf_text(&visible);
+        len = visible.len;
+    }
     while (o->in_page && len > 0) {
         const char *found = memchr(data, '<', len);
         size_t n = found ? (size_t)(found - data) : len;
@@ -53,13 +60,14 @@ static void put_all(struct steps_out *o, const char *data, size_t len)
     put(o, data, len);
 }
 
-/* All but the last byte, by which the next member sees whether it needs a comma. */
+/* All but the last byte, or character, by which the next member sees whether it needs a comma. */
 static void drain(struct steps_out *o)
 {
     if (!o->file || o->text.len < 2)
         return;
-    put_all(o, o->text.data, o->text.len - 1);
-    buf_consume(&o->text, o->text.len - 1);
+    size_t whole = text_utf8_floor(o->text.data, o->text.len, o->text.len - 1);
+    put_all(o, o->text.data, whole);
+    buf_consume(&o->text, whole);
 }
 
 int steps_flush(struct steps_out *o, struct error *err)

@@ -225,16 +225,23 @@ static void add_own_rules(struct builder *b, const struct jail_host *host)
     plan_add_rule(b, "/tmp", LANDLOCK_OWN);
 }
 
-/* Among the host's files. Of /proc the guest sees itself and what the machine is like. */
+/* Among the host's files. Of /proc the guest sees itself and what the machine is like. Not the whole of
+ * /proc/self: `net`, `mounts` and `cgroup` in it are the host's, and `task` has them once more. */
 static void add_host_rules(struct builder *b, const struct jail_host *host)
 {
     static const char *const facts[] = { "/proc/cpuinfo", "/proc/meminfo", "/proc/stat",
-        "/proc/uptime", "/proc/loadavg", "/proc/version", "/proc/filesystems", "/proc/self" };
+        "/proc/uptime", "/proc/loadavg", "/proc/version", "/proc/filesystems", "/proc/self/auxv",
+        "/proc/self/cmdline", "/proc/self/comm", "/proc/self/environ", "/proc/self/fd",
+        "/proc/self/fdinfo", "/proc/self/io", "/proc/self/limits", "/proc/self/maps",
+        "/proc/self/smaps", "/proc/self/smaps_rollup", "/proc/self/stat", "/proc/self/statm",
+        "/proc/self/status" };
     show_system(b);
     show_interpreter(b, host);
     show_read_paths(b, host);
     for (size_t i = 0; i < array_length(facts); i++)
         show(b, facts[i]);
+    /* Which threads there are, and not what is in their directories. */
+    plan_add(b, JAIL_RULE, "/proc/self/task", NULL, LANDLOCK_READ_DIR, 0)->optional = 1;
     for (size_t i = 0; i < array_length(devices); i++) {
         char path[32];
         snprintf(path, sizeof path, "/dev/%s", devices[i]);

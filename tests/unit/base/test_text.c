@@ -126,6 +126,18 @@ static void text_cannot_act_on_a_terminal(void **state)
     assert_string_equal(buf_text(&out), "a\\x1b[2J\\x0d\tb\n\\x7f\\x9b\\u202e");
 }
 
+/* What does so and JSON does not escape: as a reader of JSON reads it. All that changes the direction of text. */
+static void json_cannot_act_on_a_terminal_and_stays_json(void **state)
+{
+    static const char in[] =
+        "\"\x7f\xC2\x9B\xD8\x9C\xE2\x80\x8F\xE2\x80\xA8\xE2\x80\xAE\xE2\x81\xA9"
+        "\xE2\x80\xA6\xC3\xA9\"";
+    cleanup_buf struct buf out = { 0 };
+    text_append_visible_json(&out, in, sizeof in - 1);
+    assert_string_equal(buf_text(&out),
+        "\"\\u007f\\u009b\\u061c\\u200f\\u2028\\u202e\\u2069\xE2\x80\xA6\xC3\xA9\"");
+}
+
 static void cuts_never_split_a_character(void **state)
 {
     static const char in[] = "a\xE2\x82\xAC"
@@ -193,6 +205,7 @@ int main(void)
         cmocka_unit_test(the_place_of_a_character_does_not_matter),
         cmocka_unit_test(malformed_bytes_among_many_are_replaced_one_by_one),
         cmocka_unit_test(text_cannot_act_on_a_terminal),
+        cmocka_unit_test(json_cannot_act_on_a_terminal_and_stays_json),
         cmocka_unit_test(cuts_never_split_a_character),
         cmocka_unit_test(names_are_a_small_charset),
         cmocka_unit_test(identifiers_are_what_python_can_have),

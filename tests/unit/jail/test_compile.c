@@ -370,8 +370,12 @@ static void only_the_guests_own_directories_are_writable(void **state)
 /* Among the host's files: what a root of its own would have shown, and no more. */
 static void landlock_shows_what_a_root_would(void **state)
 {
-    static const char *const more[] = { "/work", "/proc/self", "/proc/cpuinfo", "/proc/meminfo",
-        "/proc/stat", "/proc/uptime", "/proc/loadavg", "/proc/version", "/proc/filesystems" };
+    static const char *const more[] = { "/work", "/proc/cpuinfo", "/proc/meminfo",
+        "/proc/self/auxv", "/proc/self/cmdline", "/proc/self/comm", "/proc/self/environ",
+        "/proc/self/fd", "/proc/self/fdinfo", "/proc/self/io", "/proc/self/limits",
+        "/proc/self/maps", "/proc/self/smaps", "/proc/self/smaps_rollup", "/proc/self/stat",
+        "/proc/self/statm", "/proc/self/status", "/proc/self/task", "/proc/stat", "/proc/uptime",
+        "/proc/loadavg", "/proc/version", "/proc/filesystems" };
     int rules = 0;
     if (!has_landlock())
         skip();
