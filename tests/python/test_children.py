@@ -124,7 +124,7 @@ def test_a_cell_that_ends_ends_its_child_runs(tmp_path):
 
     path = tmp_path / "runs.db"
     with Interpreter(model=slow, database=path) as interp:
-        result = interp.execute("rlm_query('q')", timeout=1)
+        result = interp.execute("rlm_query('q')", timeout=4)
         assert result.status == "timeout" and interp.execute("SUBMIT(x=1)").x == 1
         assert asked.is_set()
         interp.execute("import threading\nthreading.Thread(target=rlm_query, args=('r',), daemon=True).start()\nimport time; time.sleep(0.3)")

@@ -144,7 +144,7 @@ def test_the_time_of_a_run_ends_it(here):
     """While its code still runs: the status says so, and the environment is cleaned up when its method has come back."""
     go = threading.Event()
     here.go = go
-    done = RLM(scripted(block("type(here).go.wait(60)")), environment="here", max_timeout=0.5).run("q", "abc")
+    done = RLM(scripted(block("type(here).go.wait(60)")), environment="here", max_timeout=5).run("q", "abc")
     (made,) = here.made
     assert done.status == "timeout" and isinstance(done.error, droste.TimedOut) and not made.clean
     go.set()
@@ -168,14 +168,14 @@ def test_the_time_of_a_cell_ends_it(here):
     registry.register("stops", Stops)
     try:
         model = scripted(*code)
-        done = RLM(model, environment="stops", execute_timeout=0.3).run("q", "abc")
+        done = RLM(model, environment="stops", execute_timeout=2).run("q", "abc")
         assert done.answer == "x" and len(Stops.made) == 1 and "TimeoutError" in model.seen[1][-1] and "True" in model.seen[2][-1]
     finally:
         registry.unregister("stops")
     Here.made = []
     here.go = threading.Event()
     model = scripted(block("kept = 1\ntype(here).go.wait(60)"), *code[1:])
-    done = RLM(model, environment="here", execute_timeout=0.3).run("q", "abc")
+    done = RLM(model, environment="here", execute_timeout=2).run("q", "abc")
     here.go.set()
     assert done.answer == "x" and len(Here.made) == 2 and "False" in model.seen[2][-1] and "A new one was started" in model.seen[1][-1]
 
@@ -189,7 +189,7 @@ def test_code_that_waits_for_a_model_is_interrupted(here):
         return "late"
 
     model = scripted(block("kept = 1\nllm_query('long')"), block("print('kept' in globals())"), "FINAL(x)")
-    done = RLM(model, sub_model=sub, environment="here", execute_timeout=0.3).run("q", "abc")
+    done = RLM(model, sub_model=sub, environment="here", execute_timeout=2).run("q", "abc")
     asked.set()
     assert done.answer == "x" and len(Here.made) == 1 and "True" in model.seen[2][-1]
 
