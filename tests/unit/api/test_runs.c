@@ -259,9 +259,83 @@ static void a_context_ends_with_runs_under_way(void **state)
     assert_fine(droste_new(&f.d, &f.err));
 }
 
+static void ask_next(droste_chat *chat, unsigned n, const char *context, int expected)
+{
+    ones[n].number = n;
+    droste_request q = { .question = "How long?",
+        .data = context,
+        .len = strlen(context),
+        .kind = "text",
+        .done = done,
+        .arg = &ones[n],
+        .chat = chat };
+    assert_int_equal(droste_start(f.d, &q, &f.running[n], &f.err), expected);
+}
+
+/* In one session, whose `context` stays the first one; one at a time, and one that cannot begin is none. */
+static void questions_of_a_conversation_follow_one_another(void **state)
+{
+    droste_chat *chat = NULL;
+    droste_request without = { .done = done, .arg = &ones[0] };
+    assert_fine(droste_chat_open(f.d, &chat, &f.err));
+    f.keep = 1;
+    without.chat = chat;
+    assert_int_equal(droste_start(f.d, &without, NULL, &f.err), -DROSTE_ERROR_ARGUMENT);
+    ask_next(chat, 0, "xxx", 0);
+    ask_next(chat, 1, "y", -DROSTE_ERROR_ARGUMENT);
+    assert_non_null(strstr(f.err.text, "under way"));
+    while (f.kept_count < 1)
+        assert_fine(droste_turn(f.d, -1, &f.err));
+    droste_answer(f.kept[0], code, sizeof code - 1);
+    turn_until(1);
+    ask_next(chat, 1, "yyyyy", 0);
+    turn_until(2);
+    assert_string_equal(f.answer[0], "3");
+    assert_string_equal(f.answer[1], "3");
+    droste_chat_close(chat);
+}
+
+static unsigned requests, calls, called;
+
+static void count_event(void *arg, const droste_event *event)
+{
+    requests += strcmp(event->kind, "request") == 0;
+    calls += strcmp(event->kind, "call") == 0 && event->call == 1 && event->run == 0;
+    called += strcmp(event->kind, "called") == 0 && event->call == 1 && event->calls == 1;
+    if (strcmp(event->kind, "call") == 0)
+        assert_string_equal(event->text, "what?");
+}
+
+static void asking_model(void *arg, const droste_message *m, size_t count, droste_call *call)
+{
+    static const char asks[] = "```repl\nSUBMIT(answer=llm_query('what?'))\n```";
+    droste_answer(call, count == 1 ? "that" : asks, count == 1 ? 4 : sizeof asks - 1);
+}
+
+/* Each call of the code, and what a model is told, are events where they are asked for, and only there. */
+static void all_events_are_told_where_they_are_wanted(void **state)
+{
+    droste_set_model(f.d, asking_model, NULL);
+    for (int all = 0; all < 2; all++) {
+        requests = calls = called = 0;
+        droste_request q = {
+            .question = "?", .event = count_event, .done = done, .arg = &ones[0], .all_events = all
+        };
+        assert_fine(droste_start(f.d, &q, NULL, &f.err));
+        turn_until((unsigned)all + 1);
+        assert_string_equal(f.answer[0], "\"that\"");
+        assert_int_equal(requests, all);
+        assert_int_equal(calls, all);
+        assert_int_equal(called, all);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            questions_of_a_conversation_follow_one_another, setup, teardown),
+        cmocka_unit_test_setup_teardown(all_events_are_told_where_they_are_wanted, setup, teardown),
         cmocka_unit_test_setup_teardown(many_runs_are_under_way_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(a_run_can_be_ended_from_within_its_events, setup, teardown),
         cmocka_unit_test_setup_teardown(one_is_cancelled_and_the_other_goes_on, setup, teardown),
