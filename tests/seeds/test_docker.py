@@ -172,3 +172,10 @@ def test_the_manual_cleanup_removes_what_is_left(here):
     with pytest.raises(droste.Error):
         interp.execute("1").raise_for_status()
     interp.shutdown()
+
+
+def test_a_daemon_that_is_not_there_is_an_environments_error(here, monkeypatch, tmp_path):
+    """Container not starting: the message names the address and what to do, and no session is lost, as there was none."""
+    monkeypatch.setenv("DOCKER_HOST", "unix://%s/nobody" % tmp_path)
+    with pytest.raises(droste.EnvironmentFailed, match="there is no Docker daemon at .*nobody: install Docker"):
+        droste.Interpreter(env="docker").start()

@@ -13,6 +13,7 @@ import pytest
 
 import modal_fake
 import pages
+import run_page
 
 import droste
 import droste.compat
@@ -91,6 +92,13 @@ def test_only_what_was_lost_is_put_back(block):
     if block.page != "001":
         printed = [line for line in printed if line != "..."]
     assert words == printed
+
+
+def test_only_what_a_page_imports_nowhere_is_lent():
+    """Page 003 is a part of a manual whose earlier pages import RLM; all others get no name but what they import."""
+    if pages.read("003") is None:
+        pytest.skip(pages.MISSING)
+    assert run_page.GIVEN == {"003": "from rlm import RLM"} and "import RLM" not in pages.read("003")
 
 
 @pytest.mark.parametrize("mode", MODES)
