@@ -14,7 +14,9 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)#:]+)[^):]*\)")
 
 # What the model of the examples says: the first line that fits, any number of times.
-MODEL = [{"content": "4", "contains": "2 + 2", "depth": 1, "repeat": True},
+MODEL = [{"content": "FINAL(4)", "contains": "Submit a number.", "depth": 1, "repeat": True},
+         {"content": "FINAL(yes)", "contains": "Turn 1 of", "depth": 1, "repeat": True},
+         {"content": "4", "contains": "2 + 2", "depth": 1, "repeat": True},
          {"content": "yes", "depth": 1, "repeat": True}]
 
 GUEST = """import builtins
