@@ -205,6 +205,13 @@ def take_for_loop(loop: asyncio.AbstractEventLoop, key: Tuple[Any, ...]) -> Engi
     return engine
 
 
+def is_there(loop: asyncio.AbstractEventLoop, key: Tuple[Any, ...]) -> bool:
+    """A session of this loop finds an engine that has been used, and is warm."""
+    engine = _of_loops.get(loop, {}).get(key)
+    with _shelf_lock:
+        return engine is not None and engine.handle is not None or any(idle.key == key for idle in _shelf)
+
+
 def give_from_loop(engine: Engine) -> None:
     engine.users -= 1
     if engine.users > 0 or engine.handle is None:

@@ -15,7 +15,7 @@ from asyncio import _get_running_loop  # type: ignore
 from typing import (Any, Callable, Dict, Generator, List, Mapping, MutableMapping, Optional, Sequence, Tuple, Type,
                     Union)
 
-from . import _closing, _engine, _library, _reentry, _settings, _tools
+from . import _closing, _engine, _library, _reentry, _settings, _tools, _warm
 from ._library import lib, quick
 from ._operations import Done, ELSEWHERE, free_result, Operation, Operations
 from ._values import c_text, check_name, Data, encode, literal, memory_of, NotText, to_json
@@ -277,6 +277,8 @@ class Interpreter(Operations):
         if self._closing is not None:
             await self._closing.wait_quietly()
         await _closing.wait_before(self._pairs)
+        if self._session is None and self._may_be_async:
+            await _warm.boot(self._pairs)
         return await self.start()
 
     async def ashutdown(self) -> None:

@@ -83,6 +83,51 @@ def test_a_cell_does_not_open_a_session_again():
     assert not interp.alive
 
 
+SHIM = """#!/bin/sh
+echo run >> "$0.runs"
+read line < "$0.fifo"
+exec %s "$@"
+"""
+
+
+@pytest.fixture
+def shim(tmp_path):
+    """A script in an interpreter's place, as version managers have it, which waits until it is told to go on."""
+    path = tmp_path / "python3"
+    path.write_text(SHIM % os.path.realpath(sys.executable))
+    path.chmod(0o755)
+    os.mkfifo(str(path) + ".fifo")
+    return path
+
+
+def test_the_first_start_does_not_hold_up_the_loop(shim):
+    """The script waits for a coroutine of the loop that starts sessions with it; it is asked once, for all of them."""
+    async def main():
+        sessions = [Interpreter(python=str(shim)) for _ in range(5)]
+        opening = asyncio.gather(*[session.astart() for session in sessions])
+        await asyncio.get_running_loop().run_in_executor(None, (shim.parent / "python3.fifo").write_text, "go on\n")
+        await opening
+        assert [(await session.execute("%d" % n)).echo for n, session in enumerate(sessions)] == list("01234")
+        assert len({id(session._engine) for session in sessions}) == 1
+        for session in sessions:
+            await session.shutdown()
+
+    said = []
+    thread = threading.Thread(target=lambda: said.append(run(main())), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert said == [None] and (shim.parent / "python3.runs").read_text() == "run\n"
+    droste.clear_shelf()
+
+
+def test_what_cannot_be_booted_is_told_by_the_start(tmp_path):
+    async def main():
+        for _ in range(2):
+            with pytest.raises(droste.NotFoundError, match="is not an executable file"):
+                await Interpreter(python=str(tmp_path / "nowhere")).astart()
+    run(main())
+
+
 # -- ending
 
 SLOW = "import time; time.sleep(0.3); open('/data/%s', 'a').write('%s')"
