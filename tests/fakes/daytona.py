@@ -51,6 +51,7 @@ KEYS = {"dtn_canary-7c1e55"}
 TOKEN, ORGANIZATION = "jwt-canary-91f0aa", "7f0f0d3e-0000-4000-8000-00000000d70f"
 SNAPSHOTS = {"daytona-small", "daytona-medium", "daytona-large", "fleet-rlm-base"}
 USUAL = "daytona-small"
+PAGE = 2
 INTERVALS = {"autostop": "autoStopInterval", "autoarchive": "autoArchiveInterval", "autodelete": "autoDeleteInterval",
              "ttl": "ttlMinutes"}
 
@@ -213,7 +214,8 @@ class Service:
     async def list(self, request):
         wanted = json.loads(request.query.get("labels") or "{}")
         found = [s for s in self.sandboxes.values() if all(s.labels.get(k) == v for k, v in wanted.items())]
-        limit, at = int(request.query.get("limit") or 100), int(request.query.get("cursor") or 0)
+        limit = min(int(request.query.get("limit") or 100), PAGE)       # a page may have fewer than were asked for
+        at = int(request.query.get("cursor") or 0)
         more = str(at + limit) if len(found) > at + limit else None
         return web.json_response({"items": [s.dto() for s in found[at:at + limit]], "nextCursor": more})
 

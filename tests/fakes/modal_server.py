@@ -46,6 +46,7 @@ from modal_proto.task_command_router_grpc import TaskCommandRouterBase  # noqa: 
 TOKEN = ("ak-known", "as-canary-7b1f")
 RESULT = api.GenericResult
 PIECE = 65536
+PAGE = 1                    # sandboxes of a list: its client has to ask for more
 AHEAD = 4 << 20             # bytes of output that are kept for a reader who is behind
 
 # The first process of a sandbox: it makes the root, says so, and buries whoever dies.
@@ -574,11 +575,12 @@ class ControlPlane(ModalClientBase):
 
     async def list(self, request):
         wanted = {tag.tag_name: tag.tag_value for tag in request.tags}
-        return api.SandboxListResponse(sandboxes=[
+        found = [
             api.SandboxInfo(id=s.id, created_at=s.created, app_id=s.app_id, tags=[api.SandboxTag(tag_name=k, tag_value=v) for k, v in s.tags.items()])
             for s in self.cloud.sandboxes.values()
             if (request.include_finished or s.result is None) and (not request.before_timestamp or s.created < request.before_timestamp)
-            and (not request.app_id or s.app_id == request.app_id) and wanted.items() <= s.tags.items()])
+            and (not request.app_id or s.app_id == request.app_id) and wanted.items() <= s.tags.items()]
+        return api.SandboxListResponse(sandboxes=sorted(found, key=lambda one: -one.created_at)[:PAGE])     # the next page begins before its last
 
     async def tags(self, request):
         one = self.cloud.sandbox(request.sandbox_id)
