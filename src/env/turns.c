@@ -15,7 +15,7 @@ enum {
     MUCH_NS = 1000000, /* of the host's time, in one operation */
     ROUND_NS = 200000, /* of it for all who were put off, before the others are looked at again */
     HEAVY_NS = 1000000,      /* for one thing that is said; a call and its reply take 0.03 ms */
-    REST = 4,                /* times as long: others keep 0.8 of the host's time */
+    REST = 4,                /* times as long */
     REST_MOST_NS = 1000000000,
     LATELY_NS = 1000000000,
 };

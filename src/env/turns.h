@@ -8,8 +8,8 @@
  * are many such.
  *
  * One thing that is said can take the host long, and cannot be cut. Ports of which that was so, since they were given
- * something to do, rest then, all together, four times as long as it took: they get a fifth of the host's time, as
- * long as another one was heard lately. Alone they do not rest.
+ * something to do, rest then, all together, four times as long as it took, as long as another one was heard lately. Alone
+ * they do not rest. What is done for them later, outside of their turn, is not counted.
  */
 #ifndef DROSTE_ENV_TURNS_H
 #define DROSTE_ENV_TURNS_H
