@@ -17,7 +17,7 @@ import functools
 import inspect
 import keyword
 import sys
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Generator, List, Mapping, Optional, Tuple
 
 from dspy.primitives.code_interpreter import CodeInterpreterError, FinalOutput  # type: ignore
 
@@ -33,7 +33,7 @@ from ._shared import Shared
 from ._values import NotPlain, ordered, plain, Walk
 from .errors import Error
 from .interpreter import Interpreter
-from .result import Result
+from .result import Result, SubmittedFirst
 
 __all__ = ["DrosteInterpreter"]
 SYNTAX = ("SyntaxError", "IndentationError", "TabError")
@@ -319,6 +319,34 @@ def value_of_result(result: Result) -> Any:
     if not printed:
         return value
     return "%s%s" % (printed if printed.endswith("\n") else printed + "\n", value)
+
+
+class _Submission(SubmittedFirst, FinalOutput):
+    """A result of fleet-rlm's names that is dspy's FinalOutput too. The result that it is of has the handle."""
+
+    def __init__(self, result: Result):
+        SubmittedFirst.__init__(self, object.__getattribute__(result, "_handle"))
+        self._of = result
+
+    def __del__(self) -> None:
+        """The handle is the other's."""
+
+    def __await__(self) -> Generator[Any, None, "_Submission"]:
+        return self
+        yield
+
+    def __eq__(self, other: object) -> Any:
+        if not isinstance(other, FinalOutput):
+            return NotImplemented
+        return self._own.fields == (other._own.fields if isinstance(other, _Submission) else other.output)
+
+    __hash__ = object.__hash__
+    __repr__ = Result.__repr__
+
+
+def submission_of(result: Result) -> Any:
+    """The result of a cell that has submitted, as a FinalOutput."""
+    return result if isinstance(result, FinalOutput) else _Submission(result)
 
 
 def _value_of(echo: str) -> Any:

@@ -10,7 +10,9 @@ import enum
 import functools
 import inspect
 import os
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+import sys
+import types
+from typing import Any, Callable, Dict, Generator, Iterator, List, Mapping, Optional, Sequence
 
 from . import _daytona, _modal, _names
 from ._values import literal
@@ -114,11 +116,26 @@ class _Shown(SubmittedFirst):
         super().__init__(*given)
         self._summary = summary
 
+    def __await__(self) -> Generator[Any, None, Any]:
+        yield from super().__await__()
+        return _as_dspy_expects(self, sys._getframe())
+
     def __str__(self) -> str:
         if self._own.fields is not None:
             return repr(self)
         parts = [self._summary(self._own.stdout), self._own.stderr, str(self._own.error or "") or (self._own.echo or "")]
         return "\n".join(part.rstrip("\n") for part in parts if part)
+
+
+def _as_dspy_expects(result: Any, caller: types.FrameType) -> Any:
+    """What dspy's own modules get is what its protocol says, at once, as these interpreters have the methods of its
+    CodeInterpreter. Other programs get a result that is a FinalOutput too, where dspy is loaded and the cell has submitted."""
+    if "dspy" not in sys.modules:
+        return result
+    from . import dspy as contract
+    if (caller.f_globals.get("__name__") or "").partition(".")[0] == "dspy":
+        return contract.value_of_result(result)
+    return contract.submission_of(result) if result._own.done and result._own.fields is not None else result
 
 
 def _summary(threshold: Optional[int], prefix: int, text: str) -> str:
@@ -208,7 +225,7 @@ class _Elsewhere(Interpreter):
             if profile is ExecutionProfile.ROOT_INTERLOCUTOR:
                 self.tools = {name: tool for name, tool in tools.items() if name in KEPT}
             try:
-                return super().execute(code, variables, timeout=timeout)
+                return _as_dspy_expects(super().execute(code, variables, timeout=timeout), sys._getframe(1))
             finally:
                 self.tools = tools
 

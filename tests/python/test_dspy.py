@@ -463,3 +463,50 @@ def test_flex_runs_a_module_of_its_own_source():
     with dspy.context(lm=scripted({"reasoning": "r", "answer": "flexed"}, {"answer": "flexed"})):
         flex = dspy.Flex("question -> answer", interpreter_factory=DrosteInterpreter)
         assert flex(question="q").answer == "flexed"
+
+
+# -- fleet-rlm's names, which dspy takes for interpreters
+
+@pytest.fixture(params=["ModalInterpreter", "DaytonaInterpreter"])
+def named(request, monkeypatch):
+    """A class of droste.providers, which runs here."""
+    from droste import providers
+    monkeypatch.setenv("DROSTE_ENVIRONMENT", "local")
+    return getattr(providers, request.param)
+
+
+def test_a_submission_by_another_name_is_a_final_output(named):
+    """Sync and awaited; with the fields as attributes, as fleet-rlm's pages read them. What submits nothing is none."""
+    import asyncio
+    with named() as interp:
+        assert isinstance(interp, CodeInterpreter)
+        result = interp.execute("SUBMIT(answer=6 * 7, items=[1])")
+        assert isinstance(result, FinalOutput) and result.answer == 42 and result["items"] == [1] and result.status == "submitted"
+        assert result == FinalOutput({"answer": 42, "items": [1]}) and result != FinalOutput({"answer": 41})
+        assert not isinstance(interp.execute("print(1)"), FinalOutput)
+
+    async def main():
+        async with named() as interp:
+            return await interp.execute("SUBMIT(answer=42)")
+
+    awaited = asyncio.run(main())
+    assert isinstance(awaited, FinalOutput) and awaited.answer == 42 and awaited.output == {"answer": 42}
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_rlm_sees_what_is_submitted_under_another_name(named, way):
+    """dspy.RLM over several steps: an error that the model sees, a tool, and its SUBMIT, which ends the run."""
+    import asyncio
+
+    def upper(text: str) -> str:
+        """In capitals."""
+        return text.upper()
+
+    steps = scripted({"reasoning": "look", "code": "kept = len(context)\nprint(kept, nowhere)"},
+                     {"reasoning": "print", "code": "print(upper('shown'))"},
+                     {"reasoning": "end", "code": "SUBMIT(answer=kept)"})
+    with dspy.context(lm=steps):
+        rlm = dspy.RLM("context: str -> answer: int", tools=[upper], interpreter_factory=named, max_iters=5)
+        found = rlm(context="z" * 5000) if way == "sync" else asyncio.run(rlm.acall(context="z" * 5000))
+    assert found.answer == 5000 and len(found.trajectory) == 3
+    assert "NameError" in found.trajectory[0]["output"] and "SHOWN" in found.trajectory[1]["output"]
