@@ -26,7 +26,8 @@ static inline void cleanup_fd_fn(int *fd)
 }
 
 #define cleanup_free __attribute__((cleanup(cleanup_free_fn)))
-#define cleanup_fd   __attribute__((cleanup(cleanup_fd_fn)))
+/* `unused`: some are only held until the end of their block. */
+#define cleanup_fd __attribute__((cleanup(cleanup_fd_fn), unused))
 
 static inline int steal_fd(int *fd)
 {

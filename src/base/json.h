@@ -85,6 +85,6 @@ static inline void cleanup_json_fn(struct json_object **o)
     if (*o)
         json_object_put(*o);
 }
-#define cleanup_json __attribute__((cleanup(cleanup_json_fn)))
+#define cleanup_json __attribute__((cleanup(cleanup_json_fn), unused))
 
 #endif
