@@ -116,6 +116,8 @@ void droste_wake(droste *d)
 void droste_forked(droste *d)
 {
     loop_forked(d->loop);
+    if (d->env && environment_ops_of(d->env)->forked)
+        environment_ops_of(d->env)->forked(d->env);
     close_fd(&d->poll_fd);
     close_fd(&d->timer_fd);
 }

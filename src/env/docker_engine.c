@@ -223,17 +223,17 @@ static void explain_socket(const struct engine *e, struct error *err)
         error_wrap(err, "no Docker daemon answers; see DOCKER_HOST");
     else if (stat(e->socket, &st) < 0 && errno == ENOENT)
         error_set(err, ERROR_LOST,
-            "there is no Docker daemon at %.80s: install Docker and start it (systemctl start "
+            "there is no Docker daemon at %.300s: install Docker and start it (systemctl start "
             "docker), or set DOCKER_HOST",
             e->address);
     else if (access(e->socket, R_OK | W_OK) < 0)
         error_set(err, ERROR_ENVIRONMENT,
-            "permission to use the Docker daemon at %.80s is denied: add your user to the group "
+            "permission to use the Docker daemon at %.300s is denied: add your user to the group "
             "docker, or use --env local",
             e->address);
     else
         error_set(err, ERROR_LOST,
-            "the Docker daemon at %.80s does not answer; start it (systemctl start docker)",
+            "the Docker daemon at %.300s does not answer; start it (systemctl start docker)",
             e->address);
 }
 

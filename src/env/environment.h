@@ -169,6 +169,8 @@ struct environment_ops {
     void (*describe)(const struct environment *env, const struct sandbox *s, struct buf *out);
     /* Kills what is left and frees; no event follows. NULL is fine. */
     void (*close)(struct sandbox *s);
+    /* In the child of a fork: closes what is no watch of the loop's. May be NULL. */
+    void (*forked)(struct environment *env);
     void (*free)(struct environment *env);
 };
 

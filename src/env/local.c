@@ -777,6 +777,11 @@ const struct powers
                          [POWER_PRELOAD] = POWER_YES("once for all sandboxes"),
                      } };
 
+static void local_forked(struct environment *base)
+{
+    users_forked(((struct local *)base)->users);
+}
+
 static const struct environment_ops local_ops = {
     .name = "local",
     .traits = TRAIT_MEMFD | TRAIT_SIGNAL,
@@ -797,6 +802,7 @@ static const struct environment_ops local_ops = {
     .workspace = local_workspace,
     .describe = local_describe,
     .close = local_close,
+    .forked = local_forked,
     .free = local_free,
 };
 

@@ -100,6 +100,11 @@ void users_free(struct users *u)
     free(u);
 }
 
+void users_forked(struct users *u)
+{
+    close_fd(&u->fd);
+}
+
 /* In the first of these that can be had. Whoever is not root can put nothing in its place that would be
  * believed. */
 static int open_locks(void)

@@ -27,6 +27,8 @@ struct users;
 /* NULL: no memory. */
 struct users *users_new(void);
 void users_free(struct users *u);
+/* In the child of a fork: lets go of the file, whose locks would be held for as long as the child lives. */
+void users_forked(struct users *u);
 /* An id of the range that no other sandbox on this machine has; ERROR_ENVIRONMENT where all are taken, or where
  * the file for the locks cannot be made. */
 int users_take(struct users *u, const struct user_range *range, uint32_t *out, struct error *err);

@@ -56,7 +56,7 @@ def test_volumes_are_the_same_as_locally(program):
     local = told(program.cell("open('/data/b','w').write(open('/data/a').read() + ' two')",
                               "--volume-name", "v", env="local"))
     assert local["status"] == "ok"
-    both = told(program.cell("print(open('/home/daytona/memory/b').read())", "--volume-name", "v"))
+    both = told(program.cell("print(open('/home/daytona/memory/b').read())", "--volume-name", "v", "--layout", "daytona"))
     assert both["stdout"] == "one two\n"
 
 

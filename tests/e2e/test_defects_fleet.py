@@ -468,7 +468,8 @@ def test_batches_fail_alike(sub, isolation):
     asks = [call % p for call in BATCHES for p in ("p", "p, errors='return'")]
     code = ("p = ['x', 'broken', 'y']\nr = [%s]\n"
             "SUBMIT([[type(x).__name__ for x in one] for one in r], [one[0] for one in r])" % ", ".join(asks))
-    script = [line("sub", contains="broken", status=400, repeat=True), line("sub", "in", repeat=True)]
+    script = [line("sub", contains="broken", status=400, repeat=True),
+              line("sub", repl("SUBMIT('in')"), contains="Turn 1 of", repeat=True), line("sub", "in", repeat=True)]
     result, _ = sub(code, script, "--isolation", isolation, "--retries", "0")
     kinds = [["str", "FailedReply", "str"], ["str", "LLMError", "str"]] * len(BATCHES)
     assert result["submit"]["output"] == [kinds, ["in"] * len(kinds)]

@@ -116,12 +116,12 @@ def test_a_session_is_python(session, tmp_path, what):
 
 def test_a_session_is_the_same_at_each_isolation(droste):
     """There: seven environments with four meanings. Here: all of the above in one session gives the same
-    output, errors and answers at each isolation."""
+    output, errors and answers at each isolation. (But for sys.exit, which leaves a prompt.)"""
     cells = ["context = {'rows': [1]}\n"] + [
         re.sub(r"^SUBMIT\((.*)\)$", r"print(\1)", cell, flags=re.M) + "\n\n"
-        for cells, _ in PYTHON_OF_A_SESSION.values() for cell in cells]
+        for what, (cells, _) in PYTHON_OF_A_SESSION.items() if what != "sys.exit" for cell in cells]
     seen = [droste("repl", "--isolation", level, input="".join(cells)) for level in LEVELS]
-    assert seen[0].out.count("\n") >= len(PYTHON_OF_A_SESSION) and "ZeroDivisionError" in seen[0].err
+    assert seen[0].out.count("\n") >= len(PYTHON_OF_A_SESSION) - 1 and "ZeroDivisionError" in seen[0].err
     assert [(s.out, s.err, s.status) for s in seen[1:]] == [(seen[0].out, seen[0].err, seen[0].status)] * 3
 
 
