@@ -199,6 +199,7 @@ def finish_cell(ident, failure, value):
     if value is not None:
         result["echo"] = len(parts)
         parts.append(value.encode())
+    session.restore()
     changed = variables_if_changed()
     if changed is not None:
         result["variables"] = changed

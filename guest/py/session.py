@@ -35,6 +35,9 @@ class FailedReply(str):
     error = None
 
 
+NUMBER = re.compile(r"_[0-9]+$")    # of context_0, context_1...: where `context` is restored, they are, too
+
+
 class Session:
     """The state of one session: its namespace, its answer, what the host was told last."""
 
@@ -52,6 +55,7 @@ class Session:
         self.event_loop = None
         self.setup = None       # code that runs before each cell
         self.is_set_up = False  # it has just run
+        self.restored, self.given = (), {}      # names that are the host's again after each cell, and its values
         main = types.ModuleType("__main__")
         self.namespace = main.__dict__
         self.use(builtins)
@@ -59,6 +63,27 @@ class Session:
 
     def start(self):
         self.namespace["answer"] = {"content": "", "ready": False}
+
+    def restore_names(self, names):
+        """Has these names mean after each cell what the host has given by them."""
+        self.restored = names
+        self.given = {name: self.namespace[name] for name in names if name in self.namespace}
+
+    def bind(self, name, value):
+        """A value of the host's."""
+        self.namespace[name] = value
+        if name in self.restored or NUMBER.sub("", name) in self.restored:
+            self.given[name] = value
+
+    def restore(self):
+        """A value is bound again, the very object; a function is a built-in, and seen where no variable hides it. An `answer` that is
+        a dict stays: it may be what the code goes on to fill in."""
+        for name, value in self.given.items():
+            if name != "answer" or type(self.namespace.get(name)) is not dict:
+                self.namespace[name] = value
+        for name in self.restored:
+            if name not in self.given and name in vars(self.builtins):
+                self.namespace.pop(name, None)
 
     def use(self, names):
         """The built-ins of the user's code; rules give it others than this file has."""

@@ -52,7 +52,7 @@ def set_variable(ident, head, blob):
         check_arrived(blob)
         value = DECODERS[head["kind"]](blob)
         for name in head["names"]:
-            session.namespace[name] = value
+            session.bind(name, value)
         result = {"status": "ok", "variable": describe(head["names"][0], value)}
         result["variable"].update(samples(value))
     except BaseException as e:

@@ -37,6 +37,7 @@ def apply_hello(head, blob):
     if head.get("helpers") is False:
         for helper in HELPERS:
             delattr(builtins, helper.__name__)
+    session.restore_names(head.get("restored", ()))
     if "rules" in head:
         head["rules"]["write"] = [own] + volume_places() + workspace_places()
         rules = types.ModuleType("droste_rules")

@@ -23,6 +23,8 @@ BACKENDS: Dict[str, Tuple[str, str, str]] = {
 }
 #: of backend_kwargs: parameters of sampling that stand beside the others there
 SAMPLING = ("temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "seed", "stop", "presence_penalty", "frequency_penalty")
+#: names that mean in rlm's code after each cell what they meant before it
+RESERVED = ("llm_query", "llm_query_batched", "rlm_query", "rlm_query_batched", "SHOW_VARS", "answer", "context", "history")
 VERCEL = "https://ai-gateway.vercel.sh/v1"
 
 
@@ -147,6 +149,7 @@ def take_rlm(settings: Dict[str, Any]) -> Names:
             settings["max_total_tokens"] = settings.pop("max_tokens")
         if settings.get("max_depth") is None and "max_recursion_depth" not in settings:
             settings["max_depth"] = 1                   # rlm's default
+    is_rlms = (backend is not None or kwargs is not None) and not settings.get("_navigator")
     sampling.update(settings.pop("sampling_args", None) or {})
     _take_others(settings, names, sampling)
     _take_sampling(sampling, settings)
@@ -170,6 +173,8 @@ def take_rlm(settings: Dict[str, Any]) -> Names:
         settings["sub-tools"] = False
     names.verbose = bool(settings.pop("verbose", False))
     _take_environment(settings, names)
+    if is_rlms and names.environment is None and "restore-name" not in settings:    # as rlm: functions that are tools, too
+        settings.setdefault("restore_name", [*RESERVED, *names.tools])
     return names
 
 

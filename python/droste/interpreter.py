@@ -446,6 +446,9 @@ class Interpreter(Operations):
             check_name(name)
             if isinstance(value, (bytearray, memoryview)):
                 value = bytes(value)
+            if ("restore-name", name) in self._pairs:       # what a cell binds would not stay
+                steps.append(functools.partial(self._start_set, name.encode(), *encode(value, name)))
+                continue
             if isinstance(value, (str, bytes)) and len(value) >= LARGE:
                 if self._sent.get(name) != (type(value), value):
                     steps.append(functools.partial(self._start_set, ("_input_" + name).encode(), *encode(value)))

@@ -78,6 +78,9 @@ HELPERS = (
 #: tools that every profile has
 KEPT = ("llm_query", "llm_query_batched")
 
+#: names that mean after each cell what they meant before it
+RESTORED = ("llm_query", "llm_query_batched", "SUBMIT")
+
 #: the answers of several prompts, or what the first failed one raised
 BATCHED = "[r if isinstance(r, str) else (_ for _ in ()).throw(r) for r in llm_query_batched(%s, errors='return')]"
 
@@ -177,6 +180,8 @@ class _Elsewhere(Interpreter):
         for name, usual in (("volume_mount_path", "/data"), ("volume_subpath", None)):
             if not there and given.get(name, usual) != usual:
                 raise UnsupportedError("%s(%s=…) is not in this version: a volume is at /data, as a whole" % (self._kind, name))
+        if "restore-name" not in settings:
+            settings.setdefault("restore_name", RESTORED)
         if sub_lm is not None:
             settings["model"] = _names.function_of(sub_lm)
         elif settings.get("model") is None:

@@ -89,6 +89,17 @@ static int lay_rules(const struct settings *s, struct session_parts *parts,
     return rc;
 }
 
+static int set_restored(const struct settings *s, struct session_options *o, struct error *err)
+{
+    for (size_t i = 0; i < s->restore_name.count; i++)
+        if (!text_is_identifier(s->restore_name.items[i]))
+            return error_set(err, ERROR_ARGUMENT,
+                "restore-name '%.64s' is no name that Python can have; give one name at a time",
+                s->restore_name.items[i]);
+    o->restored = &s->restore_name;
+    return 0;
+}
+
 void session_parts_free(struct session_parts *parts)
 {
     list_clear(&parts->shown);
@@ -341,6 +352,8 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     o->output_limit = (size_t)s->output_limit;
     o->no_helpers = !s->helpers;
     int rc = set_timeouts(s, o, err);
+    if (rc == 0)
+        rc = set_restored(s, o, err);
     if (rc == 0)
         rc = user_range_parse(s->sandbox_users, &o->spec.users, err);
     if (rc == 0)

@@ -30,7 +30,7 @@ struct settings {
     /* sandboxes */
     char *env, *isolation, *sandbox_users, *python;
     struct list preload, read, include, allow_import, depth_model, answer_field;
-    struct list tools, tool_data, tool;
+    struct list tools, tool_data, tool, restore_name;
     bool rules, sub_tools, helpers, setup_each, standard_imports;
     char *setup_code;
     char *image, *snapshot, *network, *user, *gpus, *pull, *reuse, *region, *app_name, *sandbox,

@@ -220,6 +220,11 @@ const struct setting settings_table[] = {
           "which the model is told.",
           0 },
         TYPE_SWITCH, AT(helpers), 0, 0 },
+    { { "restore-name", "NAME", "", NULL,
+          "A name that means after each cell what the host has given by it, whatever the code has "
+          "bound to it: a context, answer, a function such as llm_query; may be repeated.",
+          0 },
+        TYPE_LIST, AT(restore_name), 0, 0 },
     { { "rules", "yes|no", "no", NULL,
           "Rules over what cells import, call and open: against accidents, not a wall.", 0 },
         TYPE_SWITCH, AT(rules), 0, 0 },

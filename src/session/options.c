@@ -48,6 +48,7 @@ int session_check_custom(
         { "tools", o->tools || o->source_count > 0 },
         { "tool-data", o->datum_count > 0 },
         { "helpers", o->no_helpers },
+        { "restore-name", o->restored && o->restored->count > 0 },
         { "python", o->spec.python },
     };
     for (size_t i = 0; i < array_length(of_the_guest); i++)
@@ -137,6 +138,8 @@ void session_write_hello(
         put_key(head, "helpers");
         buf_puts(head, "false");
     }
+    if (o->restored && o->restored->count > 0)
+        put_list(head, "restored", (const char *const *)o->restored->items, o->restored->count);
     if (volume) {
         put_key(head, "volume");
         json_append_string(head, volume, strlen(volume));

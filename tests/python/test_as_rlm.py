@@ -60,6 +60,34 @@ def test_a_depth_without_code_is_refused():
         RLM(backend="openai", backend_kwargs={"model_name": "m"}, max_depth=0)
 
 
+# ---- names that code overwrites
+
+OVERWRITE = block("context = llm_query = llm_query_batched = rlm_query = rlm_query_batched = SHOW_VARS = answer = twice = FINAL_VAR = 'mine'")
+
+
+def twice(n):
+    """Doubles."""
+    return 2 * n
+
+
+def test_what_the_code_overwrites_is_restored():
+    """As rlm restores it after each cell: what the host has given by the names of rlm's list, and tools that are functions. Other
+    names stay the code's."""
+    look = block("SUBMIT([context, llm_query('q'), llm_query_batched(['q']), rlm_query('r'), rlm_query_batched(['r']),"
+                 " type(answer).__name__, 'context' in SHOW_VARS(), twice(2), FINAL_VAR])")
+    rlm = RLM(backend="openai", backend_kwargs={"model_name": scripted(OVERWRITE, look)}, custom_tools={"twice": twice})
+    assert rlm.completion("abc", root_prompt="q").answer == [
+        "abc", "plain", ["plain"], "plain", ["plain"], "dict", True, 4, "mine"]
+
+
+def test_by_drostes_names_it_stays():
+    """The twin, which Python's own semantics have; and by rlm's names where a program asks for that."""
+    look = block("SUBMIT([context, llm_query, SHOW_VARS, answer, twice])")
+    assert RLM(scripted(OVERWRITE, look), tools=[twice]).run("q", "abc").answer == ["mine"] * 5
+    rlm = RLM(backend="openai", backend_kwargs={"model_name": scripted(OVERWRITE, look)}, tools=[twice], restore_name=[])
+    assert rlm.run("q", "abc").answer == ["mine"] * 5
+
+
 # ---- completions without an answer
 
 @both

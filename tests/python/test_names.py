@@ -134,6 +134,18 @@ def test_a_result_as_text_is_what_fleet_returns(locally):
         assert str(interp.execute("print('x' * 20000)")) == "x" * 20000
 
 
+@pytest.mark.parametrize("kind", [ModalInterpreter, DaytonaInterpreter])
+def test_fleets_functions_are_restored(kind, locally):
+    """SUBMIT, llm_query and llm_query_batched, after each cell; a variable stays, and so does everything with restore_name=[]."""
+    overwrite = "SUBMIT = llm_query = llm_query_batched = peek = context = 5"
+    with kind(sub_lm=lambda prompt: ["re: " + prompt]) as interp:
+        interp.execute(overwrite)
+        assert interp.execute("SUBMIT(x=[llm_query('a'), llm_query_batched(['b']), peek, context])").x == ["re: a", ["re: b"], 5, 5]
+    with kind(restore_name=[]) as interp:
+        interp.execute(overwrite)
+        assert interp.execute("SUBMIT(x=1)").error.type == "TypeError"
+
+
 def own_tool() -> int:
     """A tool."""
     return 5

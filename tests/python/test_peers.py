@@ -356,6 +356,18 @@ def test_an_environment_says_what_code_came_to():
         env.execute_code("1")
 
 
+def test_an_environment_restores_what_code_overwrites():
+    """After each cell, as rlm does: contexts, also when there are several, functions and tools. The code's own names stay."""
+    from rlm.environments import LocalREPL
+    with LocalREPL(context_payload={"a": [1]}, custom_tools={"twice": lambda n: 2 * n}) as env:
+        env.execute_code("kept = context; llm_query = SHOW_VARS = twice = context = context_0 = answer = own = 5")
+        look = "print(context is kept, context_0, llm_query('hi'), SHOW_VARS() != 5, twice(4), type(answer).__name__, own)"
+        assert env.execute_code(look).stdout == "True {'a': [1]} Error: No LM handler configured True 8 dict 5\n"
+        assert env.add_context("more") == 1
+        assert "ZeroDivisionError" in env.execute_code("context = context_1 = 5; 1 / 0").stderr
+        assert env.execute_code("print(context is kept, context_1)").stdout == "True more\n" and env.locals["own"] == 5
+
+
 def test_an_environment_has_custom_tools_and_children():
     """Functions of the program, values, and a subcall_fn behind rlm_query, several at once."""
     from rlm.core.types import RLMChatCompletion, UsageSummary

@@ -301,7 +301,9 @@ def test_rlms_arguments_are_settings():
         "model": "anthropic/claude-x", "sub-model": "openai/small", "anthropic-api-key": "k", "max-tokens": "5",
         "max-recursion-depth": "0", "max-iterations": "7", "max-cost": "1.5", "timeout": "60", "max-total-tokens": "1000",
         "max-errors": "3", "compaction": "0.85", "max-children": "2", "sub-tools": "no",
-        "sub-sampling": "", "sub-max-tokens": "0"}
+        "sub-sampling": "", "sub-max-tokens": "0", "restore-name": "f"}
+    assert [value for name, value in rlm._pairs if name == "restore-name"] == [
+        "llm_query", "llm_query_batched", "rlm_query", "rlm_query_batched", "SHOW_VARS", "answer", "context", "history", "f"]
     assert list(rlm._tools) == ["f"] and rlm._tool_data == {"d": b"[1]"}
 
 

@@ -4,6 +4,8 @@ With `echo`, the value of a last expression is returned."
 """
 import pytest
 
+import droste
+
 
 def run(session, *cells):
     """Runs cells, all of which must end well; the last one's result."""
@@ -53,6 +55,69 @@ def test_imports_stay(session):
     """Imports behave as in Python: modules, submodules, names out of them, and other names for them."""
     assert run(session, "import os.path, json as j\nfrom math import factorial as f\nfrom collections import *",
                "SUBMIT(s=[os.path.basename('/a/b'), j.dumps([1]), f(4), Counter('aa')['a']])").s == ["b", "[1]", 24, 2]
+
+
+HOSTS = ["context", "answer", "llm_query", "SHOW_VARS", "history", "twice"]
+OVERWRITE = ("kept = context\ncontext = context_0 = answer = llm_query = 'mine'\ndef SHOW_VARS(): return 'mine'\n"
+             "def twice(n): return 'mine'\nhistory = own = 'mine'\n")
+LOOK = ("SUBMIT(seen=[context, context_0, type(answer).__name__, llm_query('a'), SHOW_VARS() != 'mine', twice(2), history, own],"
+        " same=context is kept)")
+RESTORED = {"seen": ["the text", "the text", "dict", "re: a", True, 4, "mine", "mine"], "same": True}
+
+
+def twice(n: int) -> int:
+    """Doubles."""
+    return 2 * n
+
+
+@pytest.fixture
+def guarded(opened):
+    """guarded(setting=value…): a session with a context, a model and a tool."""
+    def open_one(**settings):
+        interp = opened(model=lambda messages: "re: " + messages[-1]["content"], tools=[twice], **settings)
+        interp.set("context", "the text")
+        interp.set("context_0", "the text")
+        return interp
+
+    return open_one
+
+
+def test_names_of_the_host_are_restored_where_that_is_asked_for(guarded):
+    """After each cell, whatever became of it: values of the host's are bound again, the very objects, with `context` the numbered
+    ones too, and what hides a function is gone. A name that the host has given nothing by is the code's."""
+    interp = guarded(restore_name=HOSTS)
+    told = {variable["name"]: variable for variable in run(interp, OVERWRITE).variables}
+    assert told["context"]["length"] == 8 and told["own"]["length"] == 4 and "llm_query" not in told
+    assert run(interp, LOOK).fields == RESTORED
+    assert interp.execute(OVERWRITE + "1 / 0").error.type == "ZeroDivisionError"
+    assert run(interp, LOOK).fields == RESTORED
+    run(interp, "del context, answer")
+    assert run(interp, LOOK).fields == RESTORED
+    interp.set("context", "another")
+    assert run(interp, "context = 1", "SUBMIT(seen=[context, context_0])").seen == ["another", "the text"]
+    assert run(interp, "SUBMIT(seen=context)").seen == "another"
+    assert interp.execute("context += ' of a cell'\nSUBMIT(seen=context)", {"context": "a variable"}).seen == "a variable of a cell"
+    assert run(interp, "SUBMIT(seen=context)").seen == "a variable"
+
+
+def test_an_answer_that_is_a_dict_goes_on(guarded):
+    """A dict in the place of `answer` is an answer as the first was, and may be filled in by later cells."""
+    interp = guarded(restore_name=HOSTS)
+    run(interp, "answer = {'content': 5, 'ready': False}")
+    assert interp.execute("answer['ready'] = True").fields == {"answer": 5}
+
+
+def test_without_it_names_are_pythons(guarded):
+    """The twin: what a cell has bound stays bound."""
+    interp = guarded()
+    run(interp, OVERWRITE)
+    assert run(interp, "SUBMIT(seen=[context, context_0, answer, llm_query, SHOW_VARS(), twice(2)])").seen == ["mine"] * 6
+
+
+def test_only_names_are_restored(opened):
+    """What is no name in Python is refused, and named."""
+    with pytest.raises(droste.ArgumentError, match="restore-name 'context,answer'"):
+        opened(restore_name="context,answer")
 
 
 def test_comprehensions_and_class_bodies_see_the_namespace(session):

@@ -21,8 +21,7 @@ from ..interpreter import Interpreter
 from ._refused import refused
 from .comms import LMRequest, send_lm_request, send_lm_request_batched
 
-RESERVED_TOOL_NAMES: FrozenSet[str] = frozenset((
-    "llm_query", "llm_query_batched", "rlm_query", "rlm_query_batched", "SHOW_VARS", "answer", "context", "history"))
+RESERVED_TOOL_NAMES: FrozenSet[str] = frozenset(_names.RESERVED)
 
 
 # -- tools
@@ -153,13 +152,6 @@ class _Session(Interpreter):
     _may_be_async = False       # its results are there when the call is back
 
 
-#: what the code has overwritten is there again for the next cell, as rlm has it: contexts, and the functions of the guest
-RESTORE = """for _name in %r:
-    if _name in vars(__builtins__):
-        globals().pop(_name, None)
-globals().update(globals().get("_droste_kept", {}))
-""" % (sorted(RESERVED_TOOL_NAMES - {"answer", "context", "history"}),)
-KEEP = "globals().setdefault('_droste_kept', {})[%r] = globals()[%r]"
 #: the values of variables, where JSON has them, else how they show themselves
 COLLECT = """def _droste_value(value):
     import json
@@ -205,7 +197,6 @@ class _REPL(NonIsolatedEnv):
     def setup(self) -> None:
         """Opens the session."""
         name = _names.environment_name(self._env)
-        settings: Dict[str, Any] = {"env": name, **_kwargs.take(self._env, name, self.kwargs)}
         tools: Dict[str, Any] = {"llm_query": self._llm_query, "llm_query_batched": self._llm_query_batched,
                                  "rlm_query": self._rlm_query, "rlm_query_batched": self._rlm_query_batched}
         sources, values = [self._setup_code or ""], {}
@@ -217,6 +208,7 @@ class _REPL(NonIsolatedEnv):
                 tools[tool.name] = tool.value
             else:
                 values[tool.name] = tool.value
+        settings: Dict[str, Any] = {"env": name, "restore-name": [*_names.RESERVED, *tools], **_kwargs.take(self._env, name, self.kwargs)}
         code = "\n".join(filter(None, sources))
         self._session = _Session(tools=tools, tool_threads=True, **({"setup_code": code} if code else {}), **settings)
         self._session.start()
@@ -246,8 +238,6 @@ class _REPL(NonIsolatedEnv):
         final = answer_text(result.fields) if result.status == "submitted" else None
         if result.variables:
             self._names = [variable["name"] for variable in result.variables]
-        if result.alive:
-            self._open().execute(RESTORE).raise_for_status()
         return REPLResult(result.stdout, stderr, self.locals if result.alive else {}, result.seconds, calls, final)
 
     @property
@@ -275,8 +265,6 @@ class _REPL(NonIsolatedEnv):
         if index == 0:
             self._set("context", context_payload)
         self._contexts[index] = context_payload
-        for name in ["context_%d" % index] + ["context"] * (index == 0):
-            self._open().execute(KEEP % (name, name)).raise_for_status()
         return index
 
     def get_context_count(self) -> int:

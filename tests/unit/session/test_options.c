@@ -44,6 +44,14 @@ static void hello_speaks_of_rules_only_where_there_are_some(void **state)
     assert_ok(schema_parse(schema, strlen(schema), &options.answer, err));
     assert_hello(&options, "{\"output_fields\":[\"a\",\"b\\\"\"],"
                            "\"rules\":{\"allow\":[\"os\",\"/m\"],\"read\":[\"/r\"]}}");
+    char context[] = "context", query[] = "llm_query", *restored[] = { context, query };
+    const struct list names = { restored, 2 };
+    options.restored = &names;
+    options.rules = false;
+    assert_hello(&options, "{\"output_fields\":[\"a\",\"b\\\"\"],"
+                           "\"restored\":[\"context\",\"llm_query\"]}");
+    options.restored = NULL;
+    options.rules = true;
     options.no_helpers = true;
     options.tools = "[]";
     assert_hello(&options, "{\"output_fields\":[\"a\",\"b\\\"\"],\"helpers\":false,"
