@@ -213,6 +213,11 @@ def grep(text=CONTEXT, pattern=NOT_GIVEN, *, context=0, regex=True, ignore_case=
     return lines
 
 
+def search_plain_text():
+    """Has grep find, by default, what fleet-rlm's grep finds in its sandboxes of Modal: the very words, in upper or lower case."""
+    grep.__kwdefaults__.update(regex=False, ignore_case=True)
+
+
 # -- pieces
 
 def chunk_by_size(text=CONTEXT, size=200000, overlap=0):

@@ -37,6 +37,8 @@ def apply_hello(head, blob):
     if head.get("helpers") is False:
         for helper in HELPERS:
             delattr(builtins, helper.__name__)
+    if head.get("literal_grep"):
+        search_plain_text()
     session.restore_names(head.get("restored", ()))
     if "rules" in head:
         head["rules"]["write"] = [own] + volume_places() + workspace_places()

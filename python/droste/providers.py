@@ -273,6 +273,8 @@ class ModalInterpreter(_Elsewhere):
                  max_llm_calls: int = 50, llm_call_timeout: float = 60, default_execution_profile: Any = None,
                  async_execute: bool = True, **settings: Any):
         given = {name: value for name, value in locals().items() if name not in ("self", "settings", "__class__")}
+        if "literal-grep" not in settings:
+            settings.setdefault("literal_grep", True)       # in fleet-rlm's sandboxes of Daytona, grep is as Droste's
         super().__init__(given, settings, sub_lm)
 
 

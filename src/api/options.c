@@ -351,6 +351,7 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     };
     o->output_limit = (size_t)s->output_limit;
     o->no_helpers = !s->helpers;
+    o->literal_grep = s->literal_grep;
     int rc = set_timeouts(s, o, err);
     if (rc == 0)
         rc = set_restored(s, o, err);

@@ -220,6 +220,9 @@ const struct setting settings_table[] = {
           "which the model is told.",
           0 },
         TYPE_SWITCH, AT(helpers), 0, 0 },
+    { { "literal-grep", "yes|no", "no", NULL,
+          "grep looks for plain text, in upper or lower case, unless a call says otherwise.", 0 },
+        TYPE_SWITCH, AT(literal_grep), 0, 0 },
     { { "restore-name", "NAME", "", NULL,
           "A name that means after each cell what the host has given by it, whatever the code has "
           "bound to it: a context, answer, a function such as llm_query; may be repeated.",

@@ -62,6 +62,7 @@ int message_add_first(struct rlm_run *r, struct error *err)
         .children = run_may_have_children(r),
         .several = run_context_count(r) > 1,
         .helpers = !r->tree->o.session.no_helpers,
+        .literal_grep = r->tree->o.session.literal_grep,
         .about = session_about(r->session),
         .prepared = &r->prepared,
         .contexts = r->place.contexts };

@@ -16,7 +16,7 @@ struct prompt_session {
     const struct workspace *workspace; /* NULL: none */
     bool rules, no_standard_imports, children;
     bool several; /* contexts, not one or none */
-    bool helpers;
+    bool helpers, literal_grep;
     const char *about; /* nothing of guest/py is there: what else is, "" for nothing; NULL: it is there */
     /* Their names go before those of the helpers; NULL: none. */
     const struct prepare *prepared;

@@ -48,6 +48,7 @@ int session_check_custom(
         { "tools", o->tools || o->source_count > 0 },
         { "tool-data", o->datum_count > 0 },
         { "helpers", o->no_helpers },
+        { "literal-grep", o->literal_grep },
         { "restore-name", o->restored && o->restored->count > 0 },
         { "python", o->spec.python },
     };
@@ -137,6 +138,10 @@ void session_write_hello(
     if (o->no_helpers) {
         put_key(head, "helpers");
         buf_puts(head, "false");
+    }
+    if (o->literal_grep) {
+        put_key(head, "literal_grep");
+        buf_puts(head, "true");
     }
     if (o->restored && o->restored->count > 0)
         put_list(head, "restored", (const char *const *)o->restored->items, o->restored->count);

@@ -108,6 +108,7 @@ struct session_options {
     struct schema *answer;      /* what is submitted must have this type (answer.h); NULL: any */
     const struct list *variables; /* NAME=VALUE, of the environment of its processes; NULL: none */
     bool no_helpers;              /* without guest/py's texts.py and files.py */
+    bool literal_grep;           /* grep takes its pattern as plain text, in any case, by default */
     const struct list *restored; /* names that are the host's again after each cell; NULL: none */
     bool rules; /* guest/rules.py over the user's Python; a convenience, not the wall */
     const char *const *allow_imports; /* module names, and absolute directories of modules */

@@ -46,6 +46,9 @@ TRIALS = {
     "grep(text, pattern, context=0, ignore_case=False, limit=None)":
         "assert grep('a1\\nb\\na2', r'A\\d$', context=1, ignore_case=True, limit=1) == ['a1\\nb']; "
         "assert grep({'k': 'a\\nb'}, 'b') == ['k: b'] and grep(['b'], 'b') == ['0: b']",
+    "grep(text, pattern, context=0, ignore_case=True, limit=None)":
+        "assert grep('a.c\\nabc\\nA.C', 'a.C', limit=1) == ['a.c'] and grep('a\\nA', 'A', ignore_case=False) == ['A']; "
+        "assert grep({'k': 'a\\nb'}, 'B') == ['k: b'] and grep('a\\nb', 'B', context=1) == ['a\\nb']",
     "peek(text, start, length)": "assert peek('abcdef', 2, 3) == 'cde'",
     "chunk_by_size(text, size)": "assert chunk_by_size('abcde', 2) == ['ab', 'cd', 'e']",
     "chunk_by_headers(text)": "assert [c['content'] for c in chunk_by_headers('# A\\nx\\n## B\\ny')] == ['x', 'y']",
@@ -187,6 +190,16 @@ def test_run_is_told_of_where_processes_may_be_started(ask, droste):
     assert told_of_run(ask, droste)
     assert not told_of_run(ask, droste, "--rules", "yes")
     assert not told_of_run(ask, droste, "--helpers", "no")
+
+
+def test_the_prompt_says_how_grep_searches(ask, droste, files):
+    """With literal-grep it says so in the place of what it says without, and that is what grep does."""
+    patterns, words = ("grep(text, pattern, context=0, ignore_case=%s, limit=None)" % case for case in (False, True))
+    assert converse(ask, ["helpers"], files, [TRIALS[patterns]]).status == 0
+    assert patterns in backquoted(said_to(droste)) and words not in backquoted(said_to(droste))
+    assert converse(ask, ["helpers"], files, [TRIALS[words]], ["--literal-grep", "yes"]).status == 0
+    assert words in backquoted(said_to(droste)) and patterns not in backquoted(said_to(droste))
+    assert [c for c in droste.record.cells if c["status"] == "error"] == []
 
 
 def test_helpers_whose_names_are_taken_are_not_told_of(ask, droste, files, tmp_path):

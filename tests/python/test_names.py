@@ -146,6 +146,17 @@ def test_fleets_functions_are_restored(kind, locally):
         assert interp.execute("SUBMIT(x=1)").error.type == "TypeError"
 
 
+def test_grep_is_that_of_each_interpreter(locally):
+    """fleet-rlm's helper in a Modal sandbox finds plain text in upper or lower case, its helper in Daytona's a regular expression,
+    which Droste's own does too."""
+    code = "SUBMIT(hits=grep('a.c\\nabc\\nA.C', 'a.c'))"
+    for kind, hits in ((ModalInterpreter, ["a.c", "A.C"]), (DaytonaInterpreter, ["a.c", "abc"]), (droste.Interpreter, ["a.c", "abc"])):
+        with kind() as interp:
+            assert interp.execute(code).hits == hits
+    with ModalInterpreter(literal_grep=False) as interp:
+        assert interp.execute(code).hits == ["a.c", "abc"]
+
+
 def own_tool() -> int:
     """A tool."""
     return 5

@@ -417,6 +417,16 @@ def test_the_history_has_what_was_logged(guest):
 
 # ---- whose names they are ----
 
+def test_grep_takes_plain_text_where_it_is_asked_to(guest):
+    """Then as fleet-rlm's grep in a sandbox of Modal's: the very characters, in upper or lower case. What a call says of it holds."""
+    text = "a.c\nabc\nA.C\n"
+    assert guest.grep(text, "a.c") == ["a.c", "abc"]
+    guest.search_plain_text()
+    assert guest.grep(text, "a.c") == ["a.c", "A.C"] and guest.grep(text, "(") == []
+    assert guest.grep(text, "AB", context=1) == ["a.c\nabc\nA.C"]
+    assert guest.grep(text, "a.c", ignore_case=False) == ["a.c"] and guest.grep(text, "A..", regex=True) == ["a.c", "abc", "A.C"]
+
+
 def test_helpers_are_documented_and_have_the_signatures_that_are_promised(guest):
     import inspect
     signatures = {f.__name__: str(inspect.signature(f)) for f in guest.HELPERS}

@@ -46,10 +46,12 @@ static void hello_speaks_of_rules_only_where_there_are_some(void **state)
                            "\"rules\":{\"allow\":[\"os\",\"/m\"],\"read\":[\"/r\"]}}");
     char context[] = "context", query[] = "llm_query", *restored[] = { context, query };
     const struct list names = { restored, 2 };
+    options.literal_grep = true;
     options.restored = &names;
     options.rules = false;
-    assert_hello(&options, "{\"output_fields\":[\"a\",\"b\\\"\"],"
+    assert_hello(&options, "{\"output_fields\":[\"a\",\"b\\\"\"],\"literal_grep\":true,"
                            "\"restored\":[\"context\",\"llm_query\"]}");
+    options.literal_grep = false;
     options.restored = NULL;
     options.rules = true;
     options.no_helpers = true;
