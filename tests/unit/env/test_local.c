@@ -180,6 +180,9 @@ static int start_without_clone3(enum isolation isolation)
     sandbox_ops_of(b.sandbox)->usage(b.sandbox, &usage);
     bool cgroup = usage.means[LIMIT_MEMORY] == LIMIT_BY_CGROUP;
     bool refused = b.ended && strstr(b.how.error.text, "clone3 is forbidden here");
+    if (refused != cgroup)
+        print_message("# level %d, %s, %s: %s\n", isolation, cgroup ? "in a cgroup" : "no cgroup",
+            b.ended ? "ended" : "runs", b.ended ? b.how.error.text : "");
     close_box(&b);
     teardown((void **)&f);
     return refused == cgroup ? 0 : 2;
