@@ -103,6 +103,9 @@ class Shared:
         self.asked.append(messages[-1]["content"])
         if self.asked[-1].startswith("fail"):
             raise ValueError("the model was told to " + self.asked[-1])
+        if len(messages) > 1:   # the turn of a child run
+            question = self.asked[-1].partition("\n\n")[0]
+            return "FINAL(re: %s)" % question[len("Question: "):]
         return "re: " + self.asked[-1]
 
     def ready(self):
