@@ -264,6 +264,7 @@ struct rlm_options api_run_options(const struct settings *s)
         .limits = {
             .calls = s->max_llm_calls,
             .tool_calls = s->max_tool_calls,
+            .record_bytes = s->max_record_size,
             .input_tokens = s->max_input_tokens,
             .output_tokens = s->max_output_tokens,
             .total_tokens = s->max_total_tokens,

@@ -52,7 +52,7 @@ struct settings {
     /* runs */
     int64_t max_iterations, max_recursion_depth, delegate_max_iterations, max_children,
         max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens, max_output_chars,
-        max_errors, max_tool_calls, model_window;
+        max_errors, max_tool_calls, max_record_size, model_window;
     double max_cost, compaction;
     char *context_type, *instructions, *answer_schema, *database;
     /* which of them somebody has set, by their place in the table */

@@ -95,6 +95,17 @@ static void unlink_ask(struct ask *ask)
     }
 }
 
+static void give_record_back(struct item *item)
+{
+    budget_unreserve_record(item->ask->broker->options.budget, item->unrecorded);
+    item->unrecorded = 0;
+}
+
+void item_recorded(struct item *item)
+{
+    item->unrecorded = 0;
+}
+
 static void free_ask(struct ask *ask)
 {
     timer_free(ask->patience);
@@ -102,6 +113,8 @@ static void free_ask(struct ask *ask)
         given_drop(ask->contexts[i]);
     free(ask->contexts);
     for (size_t i = 0; i < ask->count; i++) {
+        if (ask->items[i].unrecorded > 0)
+            give_record_back(&ask->items[i]);
         free(ask->items[i].text);
         free(ask->items[i].kept);
         free(ask->items[i].failure);
@@ -152,6 +165,7 @@ void ask_reply(struct ask *ask)
 void item_over(struct item *item)
 {
     struct ask *ask = item->ask;
+    give_record_back(item);
     ask->done++;
     if (ask->done == ask->count && !ask->starting)
         ask_reply(ask);
@@ -183,6 +197,11 @@ void item_keep_text(struct item *item, const char *text, size_t len, bool quote)
 
 /* ---- one call of a guest ---- */
 
+static size_t prompt_bytes(const struct item *item, size_t len)
+{
+    return len;
+}
+
 /* What guests may ask for. */
 static const struct function {
     const char *name;
@@ -191,11 +210,13 @@ static const struct function {
     int (*take)(
         struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err);
     int (*find)(struct item *item, const char *text, size_t len, struct error *err);
+    /* Bytes that the record will have of what is asked. */
+    size_t (*record_bytes)(const struct item *item, size_t len);
     bool needs_model;
 } functions[] = {
-    { "llm_query", model_start, model_take, model_find, true },
-    { "rlm_query", child_start, child_take, child_find, true },
-    { "tool", tool_start, tool_take, tool_find, false },
+    { "llm_query", model_start, model_take, model_find, prompt_bytes, true },
+    { "rlm_query", child_start, child_take, child_find, child_record_bytes, true },
+    { "tool", tool_start, tool_take, tool_find, prompt_bytes, false },
 };
 
 static const struct function *find_function(const char *name)
@@ -350,12 +371,25 @@ static void start_items(struct ask *ask, struct frame_parts parts)
         item_start(&ask->items[i], text, len);
 }
 
+/* Room for so many calls, and for their requests in the record: for all of it or for none. */
+static int reserve_room(struct ask *ask, int64_t calls, size_t bytes, struct error *err)
+{
+    struct budget *budget = ask->broker->options.budget;
+    int rc = budget_reserve_request(budget, bytes, err);
+    if (rc < 0)
+        return rc;
+    rc = ask->is_tool ? budget_reserve_tool(budget, err) : budget_reserve(budget, calls, err);
+    if (rc < 0)
+        budget_unreserve_record(budget, bytes);
+    return rc;
+}
+
 /* Room in the budget for the prompts that the record knows nothing of: the others had theirs. */
 static int reserve(struct ask *ask, struct frame_parts parts, struct error *err)
 {
     struct broker_options *o = &ask->broker->options;
     const char *text;
-    size_t len;
+    size_t len, bytes = 0;
     int64_t fresh = 0;
     int rc = 0;
     for (size_t i = 0; i < ask->count && rc == 0 && frame_parts_next(&parts, &text, &len); i++) {
@@ -364,14 +398,18 @@ static int reserve(struct ask *ask, struct frame_parts parts, struct error *err)
         rc = o->recorded ? ask->function->find(item, text, len, err) : 0;
         item->reserved = item->known || item->known_run ? 0 : 1;
         fresh += item->reserved;
+        if (o->store && item->reserved)
+            item->unrecorded = ask->function->record_bytes(item, len);
+        bytes += item->unrecorded;
     }
     if (rc == 0 && fresh > 0)
-        rc = ask->is_tool ? budget_reserve_tool(o->budget, err)
-                          : budget_reserve(o->budget, fresh, err);
+        rc = reserve_room(ask, fresh, bytes, err);
     if (ask->is_tool)
         ask->items[0].reserved = 0; /* none of a model's */
-    for (size_t i = ask->count; rc < 0 && i-- > 0;)
+    for (size_t i = ask->count; rc < 0 && i-- > 0;) {
         known_forget(&ask->items[i]);
+        ask->items[i].unrecorded = 0;
+    }
     return rc;
 }
 

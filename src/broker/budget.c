@@ -295,6 +295,39 @@ int budget_reserve_tool(struct budget *b, struct error *err)
     return rc;
 }
 
+static int reserve_record(
+    struct budget *b, size_t bytes, int64_t max, const char *of, struct error *err)
+{
+    int64_t used = b->record_bytes, more = (int64_t)bytes;
+    if (b->limits.record_bytes > 0 && more > max - used)
+        return error_set(err, ERROR_BUDGET,
+            "record size exceeded: %lld + %lld > %lld bytes (%smax-record-size)", (long long)used,
+            (long long)more, (long long)max, of);
+    b->record_bytes += more;
+    return 0;
+}
+
+int budget_reserve_record(struct budget *b, size_t bytes, struct error *err)
+{
+    return reserve_record(b, bytes, b->limits.record_bytes, "", err);
+}
+
+int budget_reserve_request(struct budget *b, size_t bytes, struct error *err)
+{
+    int64_t max = b->limits.record_bytes;
+    return reserve_record(b, bytes, max - max / 16, "15/16 of ", err);
+}
+
+void budget_unreserve_record(struct budget *b, size_t bytes)
+{
+    b->record_bytes -= (int64_t)bytes;
+}
+
+void budget_count_record(struct budget *b, size_t bytes)
+{
+    b->record_bytes += (int64_t)bytes;
+}
+
 void budget_count(struct budget *b, const struct spent *spent)
 {
     struct spent *to = &b->spent;

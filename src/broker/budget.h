@@ -8,6 +8,12 @@
  * What was spent is kept as a whole, for each model, for each depth, and for each run: an `account`
  * is a run's, and what is added to it is added to those above it.
  *
+ * What the tree puts into the record is limited too: bytes of values as they are given to the store,
+ * before they are compressed or found there already. A step takes room for what it asks (a request, a
+ * question, code) before it begins, and gives it back only if nothing of it came into the record; its
+ * end (a reply) is recorded whatever it needs, as it was paid for, and leaves less for the next. So a
+ * step that was refused is refused again when the run is resumed.
+ *
  * A budget may be part of a larger one (`up`), a batch's: what it holds and spends counts there too,
  * and what does not fit there is refused as well.
  */
@@ -38,6 +44,7 @@ struct budget_limits {
     unsigned depth;     /* of the deepest run; 0: no child runs */
     unsigned children;  /* runs at work at once at each depth below the root's */
     int64_t tool_calls; /* as `calls`: 0 allows none */
+    int64_t record_bytes;
 };
 
 /* What calls that ended have come to. */
@@ -77,6 +84,7 @@ struct budget {
     uint64_t start_ns;
     int64_t guest_calls;                     /* that were reserved by guests, settled or not */
     int64_t tool_calls;                      /* of the host's tools, ended or not */
+    int64_t record_bytes;                    /* in the record, or about to be */
     int64_t held_calls;                      /* under way, the root's too */
     int64_t held_tokens;                     /* input tokens, estimated, of calls under way */
     double held_cost;                        /* and what they cost at least */
@@ -136,6 +144,16 @@ void budget_release(struct budget *b, struct budget_hold *hold);
 
 /* Room for one call of a tool, which takes it. */
 int budget_reserve_tool(struct budget *b, struct error *err);
+
+/* Room in the record for so many bytes more, which takes it; ERROR_BUDGET. */
+int budget_reserve_record(struct budget *b, size_t bytes, struct error *err);
+/* The same for what code asks, which leaves a sixteenth of the record to the runs' own steps: code that
+ * is refused can still submit what it has. */
+int budget_reserve_request(struct budget *b, size_t bytes, struct error *err);
+/* Gives it back: they did not come there. */
+void budget_unreserve_record(struct budget *b, size_t bytes);
+/* Bytes that are in the record whether there was room for them or not. */
+void budget_count_record(struct budget *b, size_t bytes);
 
 /* Seconds left, at least 0; a large number without a limit. */
 double budget_seconds_left(const struct budget *b);

@@ -63,6 +63,8 @@ int child_take(
     return 0;
 }
 
+static const char context_mark[] = "\n\nContext:\n";
+
 /* The prompt with the context behind it. */
 static int plain_text(
     const struct item *item, const char *prompt, size_t len, struct buf *out, struct error *err)
@@ -71,7 +73,7 @@ static int plain_text(
     const char *context = item->context ? given_bytes(item->context, &n) : NULL;
     buf_append(out, prompt, len);
     if (context) {
-        buf_puts(out, "\n\nContext:\n");
+        buf_puts(out, context_mark);
         buf_append(out, context, n);
     }
     return buf_failed(out) ? error_memory(err) : 0;
@@ -80,6 +82,17 @@ static int plain_text(
 static bool is_large(const struct item *item, size_t len)
 {
     return !item->context && len > PROMPT_MAX;
+}
+
+/* A child run's context is not kept: the code of its parent makes it again. */
+size_t child_record_bytes(const struct item *item, size_t len)
+{
+    size_t n = 0;
+    if (item->ask->broker->options.children)
+        return is_large(item, len) ? strlen(large_prompt) : len;
+    if (item->context)
+        given_bytes(item->context, &n);
+    return item->context ? len + strlen(context_mark) + n : len;
 }
 
 /* As child_start will ask it. */
@@ -131,6 +144,8 @@ int child_begin(struct item *item, const char *prompt, size_t len, const struct 
         return error_memory(err);
     int rc = b->options.children->start(
         b->options.children_arg, &child, child_done, item, &item->child, err);
+    if (rc == 0)
+        item_recorded(item);
     given_drop(large);
     return rc;
 }

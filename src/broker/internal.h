@@ -20,7 +20,8 @@ struct item {
     int64_t record; /* its id there; 0: none */
     uint64_t told;  /* its number in `told`; 0: it was not told of */
     struct budget_hold hold;
-    int64_t reserved; /* calls in the budget, when it was asked for */
+    int64_t reserved;  /* calls in the budget, when it was asked for */
+    size_t unrecorded; /* bytes that have room in the record, and are not there yet */
     char *text;
     size_t len;
     char *failure; /* what a tool raised: {"type", "message"} */
@@ -75,6 +76,8 @@ void item_start(struct item *item, const char *text, size_t len);
 /* The text of an answer, as a JSON string if `quote`; without memory the item has an error. */
 void item_keep_text(struct item *item, const char *text, size_t len, bool quote);
 void item_over(struct item *item);
+/* What it has room for in the record is there now, or will be. */
+void item_recorded(struct item *item);
 void ask_reply(struct ask *ask);
 void broker_tell_changed(struct broker *b); /* a call has ended */
 
@@ -98,6 +101,8 @@ int model_begin(struct item *item, const struct lm_request *request, const struc
 int child_take(
     struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err);
 int child_find(struct item *item, const char *text, size_t len, struct error *err);
+/* Bytes of the request that the record will have of a prompt of so many. */
+size_t child_record_bytes(const struct item *item, size_t len);
 int child_start(struct item *item, const char *prompt, size_t len, struct error *err);
 void child_cancel(struct item *item, const struct error *why);
 /* Begins the child run, or goes on with the one of the record. */

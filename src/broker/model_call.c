@@ -32,6 +32,8 @@ static void record_end(struct item *item, const struct lm_reply *r)
     bool failed = r->error.code != ERROR_NONE;
     struct store_call_end end = broker_call_end(r);
     struct error err = { 0 };
+    if (item->record && b->options.store)
+        budget_count_record(b->options.budget, end.reply.len);
     /* An answer that could not be recorded is not given: a later resume would pay for it again. */
     if (item->record && b->options.store &&
         store_call_end(b->options.store, item->record, &end, &err) < 0 && !failed)
@@ -121,6 +123,7 @@ static int record_begin(struct item *item, const char *model, const char *key, c
         .request = { text, len },
         .key = key,
     };
+    item_recorded(item);
     return b->options.store ? store_call_begin(b->options.store, &begin, &item->record, err) : 0;
 }
 

@@ -20,6 +20,7 @@ struct recorded {
     struct recorded_cell *cells;
     size_t cell_count, cell_room, next_cell;
     int64_t turns;
+    size_t bytes; /* of all values */
 };
 
 /* ---- reading the record ---- */
@@ -88,6 +89,8 @@ static int take_run(void *arg, const struct store_run *run, struct error *err)
     struct recorded *r = arg;
     const struct store_run_begin *b = &run->begin;
     const char *status = run->end.status, *parent = b->parent ? b->parent : "";
+    r->bytes += b->question.len + b->context.len + b->limits.len + b->tools.len + b->settings.len +
+                b->context_data.len + run->end.answer.len;
     if (strcmp(b->id, r->run) == 0)
         return 0;
     void *runs = array_grow(r->runs, r->run_count, &r->run_room, sizeof *r->runs);
@@ -133,6 +136,7 @@ static int take_call(void *arg, const struct store_call *call, struct error *err
     const struct store_call_end *e = &call->end;
     bool own = strcmp(call->begin.run, r->run) == 0;
     size_t run = own ? 0 : find_below(r, call->begin.run);
+    r->bytes += call->begin.request.len + e->reply.len;
     if (!own && run == r->run_count)
         return error_set(err, ERROR_STORE, "the record has calls of a run that it does not have");
     struct recorded_call *c = add_call(r, own);
@@ -172,6 +176,8 @@ static int take_cell(void *arg, const struct store_cell *cell, struct error *err
 {
     struct recorded *r = arg;
     const struct store_cell_end *e = &cell->end;
+    r->bytes += cell->begin.code.len + e->standard_output.len + e->standard_error.len +
+                e->submit.len + e->error.len + e->variables.len;
     if (strcmp(cell->begin.run, r->run) != 0)
         return 0;
     void *cells = array_grow(r->cells, r->cell_count, &r->cell_room, sizeof *r->cells);
@@ -293,6 +299,11 @@ int recorded_read(
 int64_t recorded_turns(const struct recorded *r)
 {
     return r->turns;
+}
+
+size_t recorded_bytes(const struct recorded *r)
+{
+    return r->bytes;
 }
 
 struct recorded_call *recorded_call_at(struct recorded *r, size_t index)

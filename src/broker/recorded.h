@@ -79,6 +79,8 @@ int recorded_load(struct store *store, const char *run, struct recorded **out, s
 void recorded_free(struct recorded *r);
 
 int64_t recorded_turns(const struct recorded *r);
+/* Of all values of the run and those below it, one that is there twice counted twice. */
+size_t recorded_bytes(const struct recorded *r);
 /* The steps in the order in which they began; NULL behind the last. */
 struct recorded_call *recorded_call_at(struct recorded *r, size_t index);
 struct recorded_cell *recorded_cell_at(struct recorded *r, size_t index);

@@ -65,6 +65,8 @@ static void record_tool_end(struct item *item, const struct store_call_end *end)
 {
     struct broker *b = item->ask->broker;
     struct error err = { 0 };
+    if (item->record && b->options.store)
+        budget_count_record(b->options.budget, end->reply.len);
     /* As with a model's: what could not be recorded is not given. */
     if (item->record && b->options.store &&
         store_call_end(b->options.store, item->record, end, &err) < 0 &&
@@ -223,6 +225,7 @@ static int record_tool_begin(struct item *item, const char *text, size_t len, st
         .kind = "tool",
         .model = item->ask->model,
         .request = { text, len } };
+    item_recorded(item);
     return store ? store_call_begin(store, &begin, &item->record, err) : 0;
 }
 

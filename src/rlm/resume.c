@@ -47,6 +47,7 @@ int resume_count(
     struct recorded_call *call;
     struct recorded_run *run;
     int rc = 0;
+    budget_count_record(budget, recorded_bytes(r->recorded));
     for (size_t i = 0; rc == 0 && (call = recorded_call_at(r->recorded, i)); i++) {
         count_place(call, budget);
         rc = count_call(call, budget, account, err);

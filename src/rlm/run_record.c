@@ -99,6 +99,19 @@ static int keep_contexts(
     return rc == 0 && buf_failed(json) ? error_memory(err) : rc;
 }
 
+/* Room for what the record has of a run when it begins. The question of a child is what its parent's
+ * code asked, and had its room then; nothing else of it is large. */
+static int reserve_begin(struct rlm_run *r, const struct store_run_begin *begin, struct error *err)
+{
+    struct budget *budget = &r->tree->budget;
+    size_t bytes = begin->context.len + begin->limits.len + begin->tools.len + begin->settings.len +
+                   begin->context_data.len;
+    if (!begin->parent)
+        return budget_reserve_record(budget, bytes + begin->question.len, err);
+    budget_count_record(budget, bytes);
+    return 0;
+}
+
 int run_record_begin(struct rlm_run *r, struct error *err)
 {
     const struct rlm_run *parent = r->place.parent;
@@ -126,7 +139,8 @@ int run_record_begin(struct rlm_run *r, struct error *err)
         .batch = parent ? NULL : r->tree->o.batch,
         .task = parent ? NULL : r->tree->o.task,
     };
-    return store_run_begin(store, &begin, r->result.run, err);
+    rc = reserve_begin(r, &begin, err);
+    return rc < 0 ? rc : store_run_begin(store, &begin, r->result.run, err);
 }
 
 /* One that was under way in an earlier life of the tree, and does not go on in this one. */
@@ -184,6 +198,7 @@ void run_record_end(struct rlm_run *r)
     struct error err = { 0 };
     if (!r->tree->o.store || !result->run[0])
         return;
+    budget_count_record(&r->tree->budget, end.answer.len);
     if (store_run_end(r->tree->o.store, result->run, &end, &err) < 0 && !result->error.code)
         result->error = err;
 }
@@ -231,7 +246,8 @@ int run_record_call(struct rlm_run *r, const char *key, struct error *err)
         .request = { buf_text(&request), request.len },
         .key = key,
     };
-    return store_call_begin(r->tree->o.store, &begin, &r->call_record, err);
+    int rc = budget_reserve_record(&r->tree->budget, request.len, err);
+    return rc < 0 ? rc : store_call_begin(r->tree->o.store, &begin, &r->call_record, err);
 }
 
 int run_record_call_end(struct rlm_run *r, const struct lm_reply *reply, struct error *err)
@@ -239,7 +255,10 @@ int run_record_call_end(struct rlm_run *r, const struct lm_reply *reply, struct 
     struct store_call_end end = broker_call_end(reply);
     int64_t record = r->call_record;
     r->call_record = 0;
-    return record ? store_call_end(r->tree->o.store, record, &end, err) : 0;
+    if (!record)
+        return 0;
+    budget_count_record(&r->tree->budget, end.reply.len);
+    return store_call_end(r->tree->o.store, record, &end, err);
 }
 
 int run_record_cell(struct rlm_run *r, const char *code, size_t len, struct error *err)
@@ -248,7 +267,23 @@ int run_record_cell(struct rlm_run *r, const char *code, size_t len, struct erro
         .run = r->result.run, .turn = r->turn, .code = { code, len }
     };
     struct store *store = r->tree->o.store;
-    return store ? store_cell_begin(store, &begin, &r->cell_record, err) : 0;
+    int rc = store ? budget_reserve_record(&r->tree->budget, len, err) : 0;
+    return store && rc == 0 ? store_cell_begin(store, &begin, &r->cell_record, err) : rc;
+}
+
+/* Room for what came of a cell; without it the record has only how the cell ended, and the run is
+ * over. */
+static int reserve_cell_end(struct rlm_run *r, struct store_cell_end *end, struct error *err)
+{
+    struct store_value none = { 0 };
+    int rc = budget_reserve_record(&r->tree->budget,
+        end->standard_output.len + end->standard_error.len + end->submit.len + end->error.len +
+            end->variables.len,
+        err);
+    if (rc < 0)
+        end->standard_output = end->standard_error = end->submit = end->error = end->variables =
+            none;
+    return rc;
 }
 
 int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct error *err)
@@ -277,8 +312,10 @@ int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct e
         .seconds = c->seconds,
     };
     int64_t cell = r->cell_record;
+    int room = reserve_cell_end(r, &end, err);
     r->cell_record = 0;
-    return store_cell_end(r->tree->o.store, cell, &end, err);
+    int rc = store_cell_end(r->tree->o.store, cell, &end, room < 0 ? NULL : err);
+    return room < 0 ? room : rc;
 }
 
 void run_record_cell_lost(struct rlm_run *r, const char *by)

@@ -330,6 +330,51 @@ static void all_events_are_told_where_they_are_wanted(void **state)
     }
 }
 
+/* ---- the record's size ---- */
+
+static void printing_model(
+    void *arg, const droste_message *messages, size_t count, droste_call *call)
+{
+    static const char print[] = "```repl\nprint('x' * 60000)\n```";
+    if (f.kept_count++ == 0)
+        droste_answer(call, print, sizeof print - 1);
+    else
+        droste_answer(call, code, sizeof code - 1);
+}
+
+/* How a run ends that prints 60,000 bytes in its first turn and answers in its second. */
+static const char *print_much(const char *database, const char *size)
+{
+    droste_free(f.d);
+    f.told = f.kept_count = 0;
+    assert_fine(droste_new(&f.d, &f.err));
+    assert_fine(droste_set(f.d, "database", database, &f.err));
+    assert_fine(droste_set(f.d, "model", "callback", &f.err));
+    assert_fine(droste_set(f.d, "max-record-size", size, &f.err));
+    droste_set_model(f.d, printing_model, NULL);
+    start(0);
+    turn_until(1);
+    return f.status[0];
+}
+
+/* What came of the cell has no room: the run ends, and its model is not asked again. With more room,
+ * without a limit or without a record it answers. */
+static void what_cannot_be_recorded_ends_a_run(void **state)
+{
+    char place[] = "/tmp/droste-record-XXXXXX", path[64];
+    assert_non_null(mkdtemp(place));
+    snprintf(path, sizeof path, "%s/runs.db", place);
+    assert_string_equal(print_much(path, "60000"), "budget");
+    assert_int_equal(f.kept_count, 1);
+    assert_string_equal(print_much(path, "600000"), "answered");
+    assert_string_equal(print_much(path, "0"), "answered");
+    assert_string_equal(print_much("none", "1"), "answered");
+    droste_free(f.d);
+    assert_fine(droste_new(&f.d, &f.err));
+    unlink(path);
+    rmdir(place);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,6 +390,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(each_run_has_its_settings, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_begin_is_not_told, setup, teardown),
         cmocka_unit_test_setup_teardown(a_context_ends_with_runs_under_way, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_cannot_be_recorded_ends_a_run, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -357,6 +357,55 @@ static void a_recalled_call_counts_as_a_settled_one(void **state)
     budget_free(&c);
 }
 
+/* What has no room is refused and takes none; what is given back has room again. */
+static void the_record_has_room_up_to_the_limit(void **state)
+{
+    struct budget b = budget_of((struct budget_limits){ .record_bytes = 100 });
+    struct error why = { 0 };
+    assert_ok(budget_reserve_record(&b, 60, err));
+    assert_true(budget_reserve_record(&b, 41, &why) < 0);
+    assert_int_equal(why.code, ERROR_BUDGET);
+    assert_string_equal(why.text, "record size exceeded: 60 + 41 > 100 bytes (max-record-size)");
+    assert_int_equal(b.record_bytes, 60);
+    assert_ok(budget_reserve_record(&b, 40, err));
+    budget_unreserve_record(&b, 40);
+    assert_ok(budget_reserve_record(&b, 40, err));
+    assert_fails(ERROR_BUDGET, budget_reserve_record(&b, 1, err));
+}
+
+/* What code asks leaves a sixteenth to the steps of the runs. */
+static void requests_leave_room_in_the_record(void **state)
+{
+    struct budget b = budget_of((struct budget_limits){ .record_bytes = 160 });
+    struct error why = { 0 };
+    assert_ok(budget_reserve_request(&b, 149, err));
+    assert_true(budget_reserve_request(&b, 2, &why) < 0);
+    assert_string_equal(
+        why.text, "record size exceeded: 149 + 2 > 150 bytes (15/16 of max-record-size)");
+    assert_ok(budget_reserve_request(&b, 1, err));
+    assert_ok(budget_reserve_record(&b, 10, err));
+    assert_fails(ERROR_BUDGET, budget_reserve_record(&b, 1, err));
+}
+
+/* A reply is counted whatever its size; then not even an empty request has room. */
+static void what_is_recorded_anyway_leaves_less_room(void **state)
+{
+    struct budget b = budget_of((struct budget_limits){ .record_bytes = 100 });
+    budget_count_record(&b, 99);
+    assert_ok(budget_reserve_record(&b, 1, err));
+    assert_ok(budget_reserve_record(&b, 0, err));
+    budget_count_record(&b, 1000);
+    assert_fails(ERROR_BUDGET, budget_reserve_record(&b, 0, err));
+}
+
+static void without_a_limit_the_record_has_room(void **state)
+{
+    struct budget b = budget_of((struct budget_limits){ 0 });
+    assert_ok(budget_reserve_record(&b, SIZE_MAX / 4, err));
+    assert_ok(budget_reserve_request(&b, 1, err));
+    assert_ok(budget_reserve_record(&b, 1, err));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,6 +427,10 @@ int main(void)
         cmocka_unit_test(parts_share_a_larger_budget),
         cmocka_unit_test(a_part_has_limits_of_its_own),
         cmocka_unit_test(a_recalled_call_counts_as_a_settled_one),
+        cmocka_unit_test(the_record_has_room_up_to_the_limit),
+        cmocka_unit_test(requests_leave_room_in_the_record),
+        cmocka_unit_test(what_is_recorded_anyway_leaves_less_room),
+        cmocka_unit_test(without_a_limit_the_record_has_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
