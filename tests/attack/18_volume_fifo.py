@@ -7,6 +7,7 @@
 
 def attack():
     here = os.environ["DROSTE_VOLUME"]
+    os.mkdir(here + "/artifacts")
     os.mkfifo(here + "/artifacts/report.json")
     os.mkfifo(here + "/fifo", 0o666)
     os.mknod(here + "/socket", 0o140666)
@@ -22,5 +23,6 @@ def host(tool):
 
 
 def twin():
+    os.makedirs(os.environ["DROSTE_VOLUME"] + "/artifacts", exist_ok=True)
     write(os.environ["DROSTE_VOLUME"] + "/artifacts/other.json", b"{}")
     return seen(read, os.environ["DROSTE_VOLUME"] + "/artifacts/other.json")

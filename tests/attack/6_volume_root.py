@@ -2,6 +2,7 @@
 # expect: DENY(EBUSY|EROFS|EACCES|EPERM|EXDEV|ENOTEMPTY|EEXIST|refused|allowed)
 # isolation: full light landlock
 # volume: v
+# settings: --layout daytona
 # unconfined: never
 
 
@@ -10,7 +11,7 @@ def attack():
     saw = {"rename": seen(os.rename, here, here + "-other"), "rename up": seen(os.rename, here, os.path.dirname(here) + "/other"),
            "rmdir": seen(os.rmdir, here), "symlink": seen(os.symlink, os.path.dirname(HOST["secret"]), here),
            "into itself": raw("mount", (TMP).encode(), here.encode(), None, 0x1000, None)}
-    if here == "/data":
+    if here == "/data":         # the same, bound at a second place
         saw["memory"] = seen(os.rename, "/home/daytona/memory", "/home/daytona/other")
     return saw
 
