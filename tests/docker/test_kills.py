@@ -51,8 +51,13 @@ def test_kills_of_the_host(tmp_path, daemon, seed):
     time.sleep(random.Random(seed).uniform(0, WHOLE))
     process.kill()
     process.communicate()
-    the_next_start(program)
-    assert wait_until(lambda: not daemon.containers()), (seed, daemon.containers())
+
+    def is_gone():
+        """A busy daemon may make the container of a dead host's request after the next start has looked: the one after finds it."""
+        the_next_start(program)
+        return wait_until(lambda: not daemon.containers(), 15)
+
+    assert is_gone() or is_gone(), (seed, daemon.containers())
 
 
 @pytest.mark.parametrize("seed", range(COUNT))
