@@ -6,7 +6,7 @@ each way (4 bytes of length, the highest first, then a JSON object in UTF-8).
     {"correlation_id": …, "model": …, "prompt": …}      or "prompts": [...] in the place of "prompt"
     {"correlation_id": …, "error": null, "results": [{"error": null, "chat_completion": {"response": …, …}}]}
 
-Whoever can reach the port can connect, so the run's `correlation_id`, which is random, must be in a request: other users of the machine
+Every program that reaches the port can connect, so the run's `correlation_id`, which is random, must be in a request: other users of the machine
 do not know it. Frames are bounded before memory is allocated, connections by their number and their time.
 """
 from __future__ import annotations
@@ -179,7 +179,7 @@ def ask(address: Tuple[str, int], correlation_id: str, prompt: Any, model: Optio
         request["model"] = model
     with socket.create_connection(address, timeout=SECONDS_MOST) as connection:
         send(connection, request)
-        connection.settimeout(None)     # a model may think for long; whoever asks has a deadline of its own
+        connection.settimeout(None)     # a model may think for long; the caller has a deadline of its own
         found = _exactly_without_limit(connection)
     if found.get("error") or not found.get("results"):
         raise Error(found.get("error") or "the broker said nothing")

@@ -138,8 +138,8 @@ static void take_error(const struct program *p, struct json_object *error, struc
     enum error_code code = error_code_named(json_get_string(error, "code", ""), ERROR_MODEL);
     text_append_visible(&seen, text, strlen(text));
     size_t n = text_utf8_floor(buf_text(&seen), seen.len, WORDS_MOST);
-    error_set(out, error_is_model(code) ? code : ERROR_MODEL, "exec:%.80s: %.*s", p->path, (int)n,
-        buf_text(&seen));
+    error_set(out, error_is_model(code) ? code : ERROR_MODEL, "exec:%.80s: %.*s%s", p->path, (int)n,
+        buf_text(&seen), n < seen.len ? "…" : "");
 }
 
 static void take_usage(

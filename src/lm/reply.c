@@ -87,9 +87,12 @@ static void put_words(
     if (copy.data)
         text_mask(copy.data, copy.len, where->key);
     text_append_visible(&seen, buf_text(&copy), copy.len);
-    size_t n = text_utf8_floor(buf_text(&seen), seen.len, WORDS_MOST);
+    static const char ellipsis[] = "…"; /* a reader must not take a part for the whole */
+    bool cut = seen.len > WORDS_MOST;
+    size_t n = cut ? text_utf8_floor(buf_text(&seen), seen.len, WORDS_MOST + 1 - sizeof ellipsis)
+                   : seen.len;
     memcpy(out, buf_text(&seen), n);
-    out[n] = '\0';
+    snprintf(out + n, WORDS_MOST + 1 - n, "%s", cut ? ellipsis : "");
 }
 
 struct json_object *reply_get(struct json_object *o, const char *key)
