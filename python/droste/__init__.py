@@ -5,20 +5,42 @@
     with Interpreter() as interp:
         print(interp.execute("SUBMIT(answer=6 * 7)").answer)
 
-docs/python.md in the repository has everything.
+docs/python.md in the repository has everything. `droste.compat` has the names of other runtimes.
 """
-from . import errors
+import importlib
+import warnings
+from typing import Any
+
 from ._engine import clear_shelf
 from ._library import version as __version__
 from ._tools import Tool
-from .config import EnvironmentConfig, LLMConfig, RLMConfig, create_rlm_from_config
 from .environments import EnvironmentPort, ReplResult, registry
-from .errors import *  # noqa: F401,F403
+from .errors import (ArgumentError, BudgetError, Cancelled, CellFailed, ConfigError,
+                     EnvironmentFailed, Error, IOFailed, LostError, ModelAuthError,
+                     ModelConnectError, ModelCutError, ModelError, ModelRateError, ModelReplayError,
+                     ModelReplyError, ModelServerError, ModelStallError, ModelUnknownError,
+                     NotFoundError, OutOfMemory, PermissionDenied, ProtocolError, RunFailed,
+                     StoreError, TimedOut, UnsupportedError)
 from .interpreter import Interpreter
-from .providers import DaytonaInterpreter, ExecutionProfile, ModalInterpreter, configure_planner_from_env
 from .result import CellError, Result
 from .rlm import RLM, Completion, Event
 
-__all__ = ["__version__", "Interpreter", "Result", "CellError", "RLM", "Completion", "Event", "Tool", "ModalInterpreter", "ExecutionProfile",
-           "DaytonaInterpreter", "configure_planner_from_env", "create_rlm_from_config", "RLMConfig", "LLMConfig",
-           "EnvironmentConfig", "EnvironmentPort", "ReplResult", "registry", "clear_shelf", *errors.__all__]
+__all__ = ["__version__", "Interpreter", "Result", "CellError", "RLM", "Completion", "Event",
+           "Tool", "EnvironmentPort", "ReplResult", "registry", "clear_shelf", "Error",
+           "ArgumentError", "ConfigError", "NotFoundError", "PermissionDenied", "UnsupportedError",
+           "EnvironmentFailed", "LostError", "ProtocolError", "TimedOut", "BudgetError",
+           "Cancelled", "IOFailed", "OutOfMemory", "StoreError", "ModelError", "ModelAuthError",
+           "ModelUnknownError", "ModelRateError", "ModelServerError", "ModelConnectError",
+           "ModelStallError", "ModelCutError", "ModelReplyError", "ModelReplayError", "CellFailed",
+           "RunFailed"]
+
+#: what `droste.compat` has had here
+_MOVED = ("ModalInterpreter", "DaytonaInterpreter", "ExecutionProfile", "configure_planner_from_env", "RLMConfig", "LLMConfig",
+          "EnvironmentConfig", "create_rlm_from_config")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MOVED:
+        raise AttributeError("module 'droste' has no attribute %r" % name)
+    warnings.warn("droste.%s is droste.compat.%s" % (name, name), DeprecationWarning, stacklevel=2)
+    return getattr(importlib.import_module("droste.compat"), name)

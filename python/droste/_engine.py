@@ -50,14 +50,13 @@ class Engine:
         self._posts: Deque[Callable[[], None]] = collections.deque()
         self._guard = threading.RLock()     # of `handle`, for other threads
         self._kicked = False
-        self._id = next(ids)
-        _engines[self._id] = self
+        self.id = next(ids)
+        _engines[self.id] = self
         try:
             check(lib.droste_configure(self.handle, None, self.err), self.error)
         except Error:
             self.free()
             raise
-        quick.droste_set_model(self.handle, on_model, self._id)
 
     def failed(self, failure: BaseException) -> None:
         """A function of the program raised where the library called it: for whoever waits."""
@@ -167,6 +166,11 @@ _shelf_lock = threading.RLock()
 _of_loops: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Dict[Tuple[Any, ...], Engine]]" = (
     weakref.WeakKeyDictionary())
 _main = [threading.main_thread().ident]
+
+
+def by_id(number: int) -> Optional[Engine]:
+    """The engine of that number, unless it is gone."""
+    return _engines.get(number)
 
 
 def take(key: Tuple[Any, ...]) -> Engine:
@@ -317,7 +321,6 @@ def _after_in_parent() -> None:
 def _after_in_child() -> None:
     global _shelf_lock, _threads_lock
     _shelf_lock, _threads_lock = threading.RLock(), threading.RLock()
-    models.lock = threading.RLock()
     for engine in list(_engines.values()):
         if engine.handle is not None:
             quick.droste_forked(engine.handle)
@@ -337,45 +340,3 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent,
                         after_in_child=_after_in_child)
 atexit.register(clear_shelf)
-
-
-# -- models: a callback has a number, which is its name in the settings
-
-class Models:
-    """The functions that are models, by their numbers. Numbers are used again."""
-
-    def __init__(self) -> None:
-        self.functions: Dict[int, Callable[..., Any]] = {}
-        self.contexts: Dict[int, contextvars.Context] = {}      # within asyncio: of who runs the code that asks
-        self.tasks: Dict[Any, int] = {}     # those of a running loop, with the numbers of their functions
-        self.lock = threading.RLock()
-
-    def on_loop(self, numbers: List[int]) -> List[str]:
-        """The models under way, of these numbers, that are coroutines of a running loop."""
-        return ["the model '%s'" % getattr(self.functions.get(n), "__name__", n) for n in list(self.tasks.values()) if n in numbers]
-
-    def add(self, function: Callable[..., Any]) -> int:
-        with self.lock:
-            number = next(n for n in itertools.count(1) if n not in self.functions)
-            self.functions[number] = function
-            return number
-
-    def remove(self, number: int) -> None:
-        with self.lock:
-            self.functions.pop(number, None)
-            self.contexts.pop(number, None)
-
-
-models = Models()
-
-
-@_library.ModelFn
-def on_model(arg: int, messages: Any, count: int, call: int) -> None:
-    from . import _models
-    engine = _engines.get(arg)
-    try:
-        if engine is None:
-            raise Error("the engine is gone")
-        _models.ask(engine, messages, count, call)
-    except BaseException as e:
-        _models.refuse(call, e)

@@ -1,5 +1,5 @@
-"""What a program says of a Modal sandbox, as settings. The sandboxes themselves are the bridge's (modal_bridge.py), which is
-started by libdroste; the package `modal` is needed here only for images that are objects of it."""
+"""Images of Modal's as settings: the package `modal` is needed here only for images that are objects of it. The sandboxes
+themselves are the bridge's (modal_bridge.py), which libdroste starts."""
 from __future__ import annotations
 
 import concurrent.futures
@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any, Callable, Dict
 
-from .errors import ArgumentError, UnsupportedError
+from .errors import ArgumentError
 
 APP = "rlm-sandbox"
 
@@ -40,26 +40,3 @@ def _built(given: Any, app: str) -> Callable[[], str]:
                 thread.submit(_build, given, app).result()
             return given.object_id
     return identity
-
-
-def take(kwargs: Dict[str, Any]) -> None:
-    """Names that Modal's own programs have, as settings, in place. Secrets stay where they are: models are asked by the host."""
-    app = kwargs.pop("app", None)
-    if app is not None:
-        kwargs["app_name"] = app if isinstance(app, str) else app.name
-    if kwargs.pop("secrets", None):
-        raise UnsupportedError("secrets are not put into a sandbox: models are asked by the host; what the code needs goes into env_var")
-    kwargs.pop("secret_name", None)
-    for word, setting in (("cpu", "cpus"), ("gpu", "gpus")):
-        if word in kwargs:
-            kwargs[setting] = kwargs.pop(word)
-
-
-def interpreter(given: Dict[str, Any], settings: Dict[str, Any]) -> None:
-    """The parameters of a ModalInterpreter: into the settings."""
-    wanted = {name: given[name] for name in ("app", "app_name", "secrets", "idle_timeout") if given[name] is not None}
-    wanted["image"] = given["image"]
-    if wanted["image"] is None:
-        wanted["image"] = "slim:%s:%s" % (given["image_python_version"], ",".join(given["image_pip_packages"]))
-    take(wanted)
-    settings.update(wanted)

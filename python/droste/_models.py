@@ -10,11 +10,57 @@ from __future__ import annotations
 import base64
 import contextvars
 import inspect
+import itertools
+import os
+import threading
 from typing import Any, Callable, Dict, List, Optional
 
 from . import _engine, _library, _tools
 from ._library import quick, text_at
+from .errors import Error
 
+
+# -- functions have numbers, which are their names in the settings: "callback:3"
+
+class Models:
+    """The functions that are models, by their numbers. Numbers are used again."""
+
+    def __init__(self) -> None:
+        self.functions: Dict[int, Callable[..., Any]] = {}
+        self.contexts: Dict[int, contextvars.Context] = {}      # within asyncio: of who runs the code that asks
+        self.tasks: Dict[Any, int] = {}     # those of a running loop, with the numbers of their functions
+        self.lock = threading.RLock()
+
+    def on_loop(self, numbers: List[int]) -> List[str]:
+        """The models under way, of these numbers, that are coroutines of a running loop."""
+        return ["the model '%s'" % getattr(self.functions.get(n), "__name__", n) for n in list(self.tasks.values()) if n in numbers]
+
+    def add(self, engine: "_engine.Engine", function: Callable[..., Any]) -> int:
+        """Its number, for a session or run of this engine."""
+        quick.droste_set_model(engine.alive(), on_model, engine.id)
+        with self.lock:
+            number = next(n for n in itertools.count(1) if n not in self.functions)
+            self.functions[number] = function
+            return number
+
+    def remove(self, number: int) -> None:
+        with self.lock:
+            self.functions.pop(number, None)
+            self.contexts.pop(number, None)
+
+
+models = Models()
+
+
+def _after_fork() -> None:
+    models.lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+# -- how one is asked
 
 def _part(part: "_library.Part") -> Dict[str, Any]:
     if part.kind == 0:
@@ -63,22 +109,33 @@ def refuse(call: int, failure: BaseException) -> None:
 
 def ask(engine: "_engine.Engine", messages: Any, count: int, call: int) -> None:
     number = int(quick.droste_call_opened(call).decode().partition(":")[2] or 0)
-    function = _engine.models.functions.get(number)
+    function = models.functions.get(number)
     if function is None:
         raise LookupError("there is no model function any more")
     said = _messages(messages, count)
     named: Optional[str] = quick.droste_call_model(call).decode()
     extra = {"model": None if named == str(number) else named} if wants_model(function) else {}
-    context = (_engine.models.contexts.get(number) or contextvars.copy_context()).copy()
+    context = (models.contexts.get(number) or contextvars.copy_context()).copy()
     if not _tools.is_async(function):
         _engine.workers("models").submit(lambda: _settle(engine, call, lambda: context.run(function, said, **extra)))
         return
     loop = engine.running_loop()
     if loop is not None:
         task = context.run(loop.create_task, function(said, **extra))
-        _engine.models.tasks[task] = number
-        task.add_done_callback(_engine.models.tasks.pop)
+        models.tasks[task] = number
+        task.add_done_callback(models.tasks.pop)
         task.add_done_callback(lambda t: _settle(engine, call, t.result))
     else:
         future = _engine.helper().run(function(said, **extra), context)
         future.add_done_callback(lambda f: _settle(engine, call, f.result))
+
+
+@_library.ModelFn
+def on_model(arg: int, messages: Any, count: int, call: int) -> None:
+    engine = _engine.by_id(arg)
+    try:
+        if engine is None:
+            raise Error("the engine is gone")
+        ask(engine, messages, count, call)
+    except BaseException as e:
+        refuse(call, e)

@@ -42,7 +42,7 @@ def _open_and_close(key: Tuple[Any, ...]) -> None:
     pairs = list(key[0])        # those that say what a zygote is
     if (dict(pairs).get("env") or _settings.configured("env") or "local") != "local":
         return      # a sandbox elsewhere costs money, and starts without holding anything up
-    engine, session, out = _engine.take(key), ctypes.c_void_p(), ctypes.c_void_p()
+    engine, session = _engine.take(key), ctypes.c_void_p()
     try:
         with engine.lock:
             check(lib.droste_session_start(engine.alive(), _settings.words(pairs + BARE), ctypes.byref(session), engine.err), engine.error)

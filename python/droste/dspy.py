@@ -13,7 +13,6 @@ from __future__ import annotations
 import ast
 import contextvars
 import datetime
-import functools
 import inspect
 import keyword
 import sys

@@ -33,7 +33,8 @@ try:
 except ImportError:     # pragma: no cover
     Protocol = object  # type: ignore
 
-from . import _engine, _library, _wire
+from . import _engine, _library
+from .compat import wire
 from ._library import lib, quick
 from ._values import to_json
 from .errors import ArgumentError, Cancelled, Error, TimedOut, check, named
@@ -275,7 +276,7 @@ class _Sandbox:
         self._locals: Dict[str, Any] = {}
         self._has_context = False
         self._environment: Optional[EnvironmentPort] = None
-        self.server: Optional[_wire.Server] = None      # at the environment's `broker_address`
+        self.server: Optional[wire.Server] = None      # at the environment's `broker_address`
         context = place.context.copy()
         threading.Thread(target=context.run, args=(self._work,), name="droste-environment", daemon=True).start()
 
@@ -450,7 +451,7 @@ class Place:
 
     def make(self, sandbox: _Sandbox) -> EnvironmentPort:
         broker, secret = Broker(sandbox), uuid.uuid4().hex
-        sandbox.server = _wire.Server(broker, secret)
+        sandbox.server = wire.Server(broker, secret)
         return _made(self.name, self.factory, dict(
             self.kwargs, broker=broker, broker_address=sandbox.server.address, correlation_id=secret))
 

@@ -9,13 +9,12 @@ import contextvars
 import ctypes
 import functools
 import math
-import threading
 import warnings
 from asyncio import _get_running_loop  # type: ignore
 from typing import (Any, Callable, Dict, Generator, List, Mapping, MutableMapping, Optional, Sequence, Tuple, Type,
                     Union)
 
-from . import _closing, _engine, _library, _reentry, _settings, _tools, _warm
+from . import _closing, _engine, _library, _models, _reentry, _settings, _tools, _warm
 from ._library import lib, quick
 from ._operations import Done, ELSEWHERE, free_result, Operation, Operations
 from ._values import c_text, check_name, Data, encode, literal, memory_of, NotText, to_json
@@ -132,7 +131,7 @@ class Interpreter(Operations):
     def _open_session(self) -> None:
         engine, pairs = self._engine, list(self._pairs)
         for name, function in self._functions.items():
-            number = _engine.models.add(function)
+            number = _models.models.add(engine, function)
             self._numbers.append(number)
             pairs.append((name.replace("_", "-"), "callback:%d" % number))
         session = ctypes.c_void_p()
@@ -332,7 +331,7 @@ class Interpreter(Operations):
             raise Error("the session is busy: what its engine calls (a tool, on_output) cannot use it")
 
     def _runs_on_loop(self) -> List[str]:
-        return _tools.on_loop(self._id) + _engine.models.on_loop(self._numbers)
+        return _tools.on_loop(self._id) + _models.models.on_loop(self._numbers)
 
     def _begin(self) -> None:
         """Before an operation: the session is open, and nothing of an earlier one is left."""
@@ -426,7 +425,7 @@ class Interpreter(Operations):
         for _, bound in self._offered.values():
             bound.context = context
         for number in self._numbers:
-            _engine.models.contexts[number] = context
+            _models.models.contexts[number] = context
 
     def _forget_sent(self) -> None:
         self._sent.clear()
@@ -513,7 +512,7 @@ def _close(engine: "_engine.Engine", session: Optional[int], offered: Dict[str, 
         bound.release()
     offered.clear()
     while numbers:
-        _engine.models.remove(numbers.pop())
+        _models.models.remove(numbers.pop())
     if engine.loop is not None:
         engine.kick()
         _engine.give_from_loop(engine)

@@ -8,7 +8,6 @@ import itertools
 import json
 from typing import Any, Callable, cast, Dict, Generator, List, Optional
 
-from . import _library
 from ._library import quick, text_at
 from .errors import CellFailed
 

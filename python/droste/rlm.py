@@ -16,11 +16,12 @@ import warnings
 from typing import (Any, AsyncIterator, Callable, Deque, Dict, Iterator, List, Mapping, Optional, Tuple,
                     Union)
 
-from . import _closing, _engine, _library, _rlm_errors, _settings, _tools, progress as _progress
+from . import _closing, _engine, _library, _models, _settings, _tools, environments, progress as _progress
 from ._library import lib, quick
 from ._values import c_text, encode, memory_of, to_json
-from ._rlm_types import ModelUsageSummary, RLMChatCompletion, UsageSummary
-from ._trajectory import Observer
+from .compat import arguments, rlm_errors, routing
+from .compat.rlm_types import ModelUsageSummary, RLMChatCompletion, UsageSummary
+from .compat.trajectory import Observer
 from .errors import ArgumentError, Error, RunFailed, UnsupportedError, check, named
 from .result import _short, table
 
@@ -132,8 +133,7 @@ class Completion:
 
 
 def _named(function: Any) -> str:
-    from ._names import shown
-    return shown(function)
+    return arguments.shown(function)
 
 
 #: kinds of events that only an observer is told of
@@ -175,8 +175,8 @@ class _Run:
         self.engine = engine
         pairs, context = list(rlm._pairs), contextvars.copy_context()
         for name, function in rlm._functions.items():
-            self.numbers.append(_engine.models.add(function))
-            _engine.models.contexts[self.numbers[-1]] = context
+            self.numbers.append(_models.models.add(engine, function))
+            _models.models.contexts[self.numbers[-1]] = context
             pairs.append((name, "callback:%d" % self.numbers[-1]))
             self.names[pairs[-1][1]] = _named(function)
         engine.alive()
@@ -230,7 +230,7 @@ class _Run:
         for bound in self.bound:
             bound.release()
         while self.numbers:
-            _engine.models.remove(self.numbers.pop())
+            _models.models.remove(self.numbers.pop())
 
     def cancel(self) -> None:
         if self.handle is not None:
@@ -323,13 +323,11 @@ class RLM:
                  tool_source: Optional[Mapping[str, str]] = None, tool_threads: bool = False,
                  progress: Optional[bool] = False, on_event: Optional[Callable[[Event], None]] = None,
                  **settings: Any):
-        from . import _names
         if hasattr(model, "complete") and hasattr(model, "model_name"):
-            from .compat import navigator
             settings["tools"] = tools
-            model, asked, tools = navigator.arguments(model, settings)
+            model, asked, tools = routing.arguments(model, settings)
             sub_model = sub_model if sub_model is not None else asked
-        seeds = _names.take_rlm(settings)
+        seeds = arguments.take_rlm(settings)
         model = model if model is not None else seeds.model
         sub_model = sub_model if sub_model is not None else seeds.sub_model
         self.environment = seeds.environment      # one that is written in Python, or None
@@ -349,7 +347,7 @@ class RLM:
         self._tool_threads = tool_threads
         self._progress = seeds.verbose or progress
         self._wishes = seeds.wishes
-        self._wishes.know(model if model is not None else self.model_name, sub_model, _names.shown)
+        self._wishes.know(model if model is not None else self.model_name, sub_model, arguments.shown)
         self._held: Any = None          # of a conversation: its engine,
         self._chat: Any = None          # itself,
         self._said: List[Dict[str, Any]] = []       # and its messages, where an observer wants them
@@ -422,7 +420,7 @@ class RLM:
         if done.status in ("answered", "exhausted"):    # with the model's last words
             return done
         why = done.error or RunFailed(done.status, done)
-        failure = _rlm_errors.of(done, why, dict(self._pairs))
+        failure = rlm_errors.of(done, why, dict(self._pairs))
         failure.completion = done       # type: ignore
         raise failure from (why if failure is not why else None)
 
@@ -521,7 +519,6 @@ class RLM:
         """Where a run's code is executed, if that is an environment written in Python."""
         if self.environment is None:
             return None
-        from . import environments
         return environments.Place(self.environment, self._environment_kwargs)
 
     @staticmethod

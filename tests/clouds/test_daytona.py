@@ -12,7 +12,7 @@ import time
 import pytest
 
 import daytona_fake
-import droste
+import droste.compat
 import droste_cli
 
 CUTS = int(os.environ.get("DROSTE_TEST_CUTS", "12"))
@@ -311,7 +311,7 @@ def test_a_sandbox_can_be_kept_and_gone_on_in(fake, home):
 def test_each_parameter_of_an_interpreter_reaches_what_it_names(fake, home):
     spec = {"image": "python:3.12-slim", "cpu": 2, "memory": 4, "disk": 8, "auto_stop_interval": 30, "network_block_all": True,
             "env_vars": {"SHOWN": "yes"}, "target": "eu", "labels": {"a": "1"}}
-    with droste.DaytonaInterpreter(timeout=600, execute_timeout=30, volume_name="named", volume_subpath="part", max_llm_calls=1,
+    with droste.compat.DaytonaInterpreter(timeout=600, execute_timeout=30, volume_name="named", volume_subpath="part", max_llm_calls=1,
                                    sandbox_spec=spec, sandbox_labels={"b": "2"}, delete_session_on_shutdown=False,
                                    context_paths=[__file__], sub_lm=lambda prompt: ["re: " + prompt]) as interp:
         body = last_body(fake)
@@ -331,11 +331,11 @@ def test_each_parameter_of_an_interpreter_reaches_what_it_names(fake, home):
 @pytest.mark.parametrize("context", [False, True])
 def test_variables_end_with_their_session_in_any_case(fake, home, context):
     """delete_context_on_shutdown: a sandbox that is kept has its files, and whoever goes on in it has new variables."""
-    with droste.DaytonaInterpreter(delete_session_on_shutdown=False, delete_context_on_shutdown=context) as interp:
+    with droste.compat.DaytonaInterpreter(delete_session_on_shutdown=False, delete_context_on_shutdown=context) as interp:
         interp.execute("x = 1; open('/home/daytona/note', 'w').write('kept')")
         kept = interp.sandbox_id
     droste.clear_shelf()
-    with droste.DaytonaInterpreter(sandbox=kept) as interp:
+    with droste.compat.DaytonaInterpreter(sandbox=kept) as interp:
         result = interp.execute("SUBMIT(x='x' in globals(), note=open('/home/daytona/note').read())")
         assert (result.x, result.note) == (False, "kept")
     droste.clear_shelf()
@@ -345,7 +345,7 @@ def test_variables_end_with_their_session_in_any_case(fake, home, context):
 def test_what_reaches_nothing_is_refused_by_name(fake):
     for given, word in (({"sandbox_spec": {"auto_archive_interval": 5}}, "auto_archive_interval"), ({"runtime": object()}, "runtime")):
         with pytest.raises(droste.UnsupportedError, match=word):
-            droste.DaytonaInterpreter(**given)
+            droste.compat.DaytonaInterpreter(**given)
 
 
 def test_environment_kwargs_of_a_run(fake, home):

@@ -92,11 +92,11 @@ except droste.UnsupportedError as e:
 def test_an_image_and_an_app_of_modals_own_reach_an_interpreter(fake, tmp_path):
     """ModalInterpreter(image=modal.Image…, app=modal.App…), beside which image_python_version and image_pip_packages do not count."""
     code = """
-import droste, modal
+import droste.compat, modal
 image = modal.Image.debian_slim(python_version="3.11").pip_install("colorama")
-with droste.ModalInterpreter(image=image, app=modal.App("of-mine"), image_pip_packages=["attrs"]) as interp:
+with droste.compat.ModalInterpreter(image=image, app=modal.App("of-mine"), image_pip_packages=["attrs"]) as interp:
     print(interp.execute("SUBMIT(answer=1)").answer)
-with droste.ModalInterpreter(app="of-mine-by-name") as interp:
+with droste.compat.ModalInterpreter(app="of-mine-by-name") as interp:
     print(interp.execute("SUBMIT(answer=2)").answer)
 """
     assert python(fake, code, tmp_path) == "1\n2\n"

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 import droste
-from droste import _wire
-from droste.adapters import DockerEnvironmentAdapter, LocalEnvironmentAdapter
+from droste.compat import wire as _wire
+from droste.compat.adapters import DockerEnvironmentAdapter, LocalEnvironmentAdapter
 
 
 class Broker:

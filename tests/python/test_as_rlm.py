@@ -11,7 +11,7 @@ import pytest
 
 import droste
 from droste import RLM
-from droste import _rlm_errors as errors
+from droste.compat import rlm_errors as errors
 
 
 def scripted(*replies):

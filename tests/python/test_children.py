@@ -6,7 +6,8 @@ import threading
 import pytest
 
 import droste
-from droste import DaytonaInterpreter, Interpreter, ModalInterpreter
+from droste import Interpreter
+from droste.compat import DaytonaInterpreter, ModalInterpreter
 
 
 def model(messages):

@@ -469,8 +469,8 @@ def test_flex_runs_a_module_of_its_own_source():
 
 @pytest.fixture(params=["ModalInterpreter", "DaytonaInterpreter"])
 def named(request, monkeypatch):
-    """A class of droste.providers, which runs here."""
-    from droste import providers
+    """A class of droste.compat.providers, which runs here."""
+    from droste.compat import providers
     monkeypatch.setenv("DROSTE_ENVIRONMENT", "local")
     return getattr(providers, request.param)
 

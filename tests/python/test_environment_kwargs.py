@@ -4,7 +4,7 @@ import sys
 import pytest
 
 import droste
-from droste import EnvironmentConfig, RLMConfig, create_rlm_from_config
+from droste.compat import EnvironmentConfig, RLMConfig, create_rlm_from_config
 
 
 def settings_of(environment, **kwargs):

@@ -15,7 +15,7 @@ import pytest
 
 import droste
 import droste.compat
-from droste import config
+from droste.compat import config, modules
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FILES = {"names": "python/test_names.py", "kwargs": "python/test_environment_kwargs.py", "adapters": "python/test_adapters.py",
@@ -394,14 +394,14 @@ def lent_things():
     """All that `droste.compat` lends and that takes arguments, by name: no exceptions, enumerations, protocols, records, and none of
     what is refused whole."""
     found = {}
-    for contents in droste.compat._MODULES.values():
+    for contents in modules.MODULES.values():
         for name, thing in contents.items():
-            own = getattr(thing, "__module__", "").startswith("droste.") and not thing.__module__.endswith("_refused")
+            own = getattr(thing, "__module__", "").startswith("droste.") and not thing.__module__.endswith(".refused")
             kind = isinstance(thing, type) and (issubclass(thing, (BaseException, enum.Enum)) or getattr(thing, "_is_protocol", False))
             if callable(thing) and own and not kind and not is_record(name, thing):
                 found.setdefault(id(thing), (name, thing))
     for name in ("ModalInterpreter", "DaytonaInterpreter"):
-        found[name] = name + ".execute", getattr(droste, name).execute
+        found[name] = name + ".execute", getattr(droste.compat, name).execute
     return dict(found.values())
 
 

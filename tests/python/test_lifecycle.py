@@ -9,7 +9,8 @@ import warnings
 import pytest
 
 import droste
-from droste import DaytonaInterpreter, Interpreter, ModalInterpreter
+from droste import Interpreter
+from droste.compat import DaytonaInterpreter, ModalInterpreter
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 KINDS = [Interpreter, ModalInterpreter, DaytonaInterpreter]

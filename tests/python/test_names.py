@@ -9,8 +9,9 @@ import pytest
 
 import droste
 import droste.compat
-from droste import (DaytonaInterpreter, EnvironmentConfig, ExecutionProfile, LLMConfig, ModalInterpreter, ReplResult, RLMConfig,
-                    create_rlm_from_config, registry)
+from droste import ReplResult, registry
+from droste.compat import (DaytonaInterpreter, EnvironmentConfig, ExecutionProfile, LLMConfig, ModalInterpreter, RLMConfig,
+                           create_rlm_from_config)
 
 
 @pytest.fixture
@@ -241,28 +242,28 @@ def test_a_volume_is_where_it_is(kind, given, locally):
 def test_the_planner_comes_from_variables(monkeypatch, locally, tmp_path):
     for name in ("DSPY_LM_MODEL", "DSPY_LLM_API_KEY", "DSPY_LM_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    assert droste.configure_planner_from_env() is False
+    assert droste.compat.configure_planner_from_env() is False
     monkeypatch.setenv("DSPY_LM_MODEL", "openai/gpt-5-mini")
-    assert droste.configure_planner_from_env() is False
+    assert droste.compat.configure_planner_from_env() is False
     monkeypatch.setenv("DSPY_LM_API_KEY", "key")
     monkeypatch.setenv("DSPY_LM_API_BASE", "http://127.0.0.1:1/v1")
     monkeypatch.setenv("DSPY_LM_MAX_TOKENS", "77")
     try:
-        assert droste.configure_planner_from_env() is True
+        assert droste.compat.configure_planner_from_env() is True
         pairs = dict(DaytonaInterpreter()._pairs)
         assert pairs["model"] == "openai/gpt-5-mini" and pairs["api-key"] == "key" and pairs["base-url"].endswith(":1/v1")
         assert pairs["max-tokens"] == "77"
         monkeypatch.setenv("DSPY_LLM_API_KEY", "first")
-        assert droste.configure_planner_from_env() and dict(DaytonaInterpreter()._pairs)["api-key"] == "first"
+        assert droste.compat.configure_planner_from_env() and dict(DaytonaInterpreter()._pairs)["api-key"] == "first"
         monkeypatch.delenv("DSPY_LLM_API_KEY")
         # A file has what the environment has not.
         monkeypatch.delenv("DSPY_LM_API_KEY")
         (tmp_path / "env").write_text("# a comment=1\nexport DSPY_LM_API_KEY='of the file'\nDSPY_LM_MODEL=gemini/other\n\n")
-        assert droste.configure_planner_from_env() is False
-        assert droste.configure_planner_from_env(env_file=str(tmp_path / "env")) is True
+        assert droste.compat.configure_planner_from_env() is False
+        assert droste.compat.configure_planner_from_env(env_file=str(tmp_path / "env")) is True
         assert {("model", "openai/gpt-5-mini"), ("api-key", "of the file")} <= set(DaytonaInterpreter()._pairs)
         monkeypatch.setenv("DSPY_LM_API_KEY", "key")
-        droste.configure_planner_from_env()
+        droste.compat.configure_planner_from_env()
         # What the program says goes before that.
         own = DaytonaInterpreter(model="anthropic/x", anthropic_api_key="mine")._pairs
         assert ("model", "anthropic/x") in own and "api-key" not in dict(own)
@@ -270,7 +271,7 @@ def test_the_planner_comes_from_variables(monkeypatch, locally, tmp_path):
         assert ("api-key", "mine") in DaytonaInterpreter(api_key="mine")._pairs and ("api-key", "key") not in DaytonaInterpreter(api_key="mine")._pairs
     finally:
         monkeypatch.delenv("DSPY_LM_MODEL")
-        droste.configure_planner_from_env()
+        droste.compat.configure_planner_from_env()
 
 
 NAVIGATOR = {"env": "local", "rules": "yes", "setup-each": "yes", "execute-timeout": "30", "execute-timeout-cap": "300", "broker-timeout": "30",

@@ -2,7 +2,7 @@
 import pytest
 
 from droste import Interpreter, RLM
-from droste.providers import DaytonaInterpreter, ModalInterpreter
+from droste.compat import DaytonaInterpreter, ModalInterpreter
 
 LOOK = "import os\nSUBMIT(memory=MEMORY_ROOT, there=os.path.exists('/home/daytona'), names=os.listdir('/data'))"
 

@@ -14,7 +14,7 @@ from test_shell import block
 
 import droste
 import droste.compat
-from droste.adapters import DockerEnvironmentAdapter
+from droste.compat.adapters import DockerEnvironmentAdapter
 
 PACKAGES = ("requests", "urllib3", "idna", "certifi", "charset_normalizer")
 

@@ -16,8 +16,8 @@ import rows
 from rows import shows
 
 import droste
-from droste import DaytonaInterpreter, EnvironmentConfig, ModalInterpreter, RLMConfig, create_rlm_from_config
-from droste.adapters import DockerEnvironmentAdapter, LocalEnvironmentAdapter
+from droste.compat import DaytonaInterpreter, EnvironmentConfig, ModalInterpreter, RLMConfig, create_rlm_from_config
+from droste.compat.adapters import DockerEnvironmentAdapter, LocalEnvironmentAdapter
 
 OTHERS = ("test_docker", "test_pages", "test_shell")     # modules whose tests show rows, too
 MEMORY = "/home/daytona/memory"

@@ -5,10 +5,9 @@ import abc
 import threading
 from typing import Any, Dict, Optional
 
-from .. import _names
-from .._rlm_types import ModelUsageSummary, UsageSummary
 from ..errors import ArgumentError, named
 from ..rlm import RLM
+from .rlm_types import ModelUsageSummary, UsageSummary
 
 __all__ = ["BaseLM", "get_client", "OpenAIClient", "PortkeyClient", "AnthropicClient", "GeminiClient", "AzureOpenAIClient"]
 

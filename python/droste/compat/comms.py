@@ -15,7 +15,7 @@ import threading
 import time
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from .._rlm_types import ModelUsageSummary, RLMChatCompletion, UsageSummary
+from .rlm_types import ModelUsageSummary, RLMChatCompletion, UsageSummary
 
 __all__ = ["LMRequest", "LMResponse", "LMHandler", "socket_send", "socket_recv", "send_lm_request", "send_lm_request_batched"]
 

@@ -1,75 +1,20 @@
-"""agentic-codebase-navigator's names (its package is called `rlm`, too): `create_rlm`, adapters of models, configurations.
-
-An adapter of a provider becomes Droste's own model of that name. An object of the program's with `model_name` and `complete(request)`
-is asked in this process; several are routed by the model that the code names (`llm_query(prompt, model=…)`).
-"""
+"""agentic-codebase-navigator's names (its package is called `rlm`, too): `create_rlm`, adapters of models, configurations."""
 from __future__ import annotations
 
 import dataclasses
-import json
 import threading
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Tuple, runtime_checkable
+from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, runtime_checkable
 
-from .. import __version__, _tools, config, environments
-from .._rlm_types import ModelUsageSummary, RLMChatCompletion, UsageSummary
+from .. import _library, environments
 from ..errors import ArgumentError, UnsupportedError
 from ..rlm import RLM
-from ._refused import refused
+from . import config
 from .clients import CLIENTS
-
-
-# -- models of values
-
-@dataclasses.dataclass
-class LLMRequest:
-    """What an adapter is asked."""
-    prompt: Any
-    model: Optional[str] = None
-    tools: Optional[List[Any]] = None
-    tool_choice: Optional[str] = None
-
-
-@dataclasses.dataclass
-class BatchedLLMRequest:
-    """Several prompts at once."""
-    prompts: List[Any]
-    model: Optional[str] = None
-
-
-@dataclasses.dataclass
-class ChatCompletion(RLMChatCompletion):
-    """What an adapter answers; `tool_calls` are {"name", "arguments"} where it wants tools to be called."""
-    tool_calls: Optional[List[Dict[str, Any]]] = None
-    finish_reason: Optional[str] = None
-
-
-class RLMError(Exception):
-    """The base of navigator's errors."""
-
-
-class ValidationError(RLMError):
-    """An argument makes no sense."""
-
-
-class ExecutionError(RLMError):
-    """Code could not be executed."""
-
-
-class BrokerError(RLMError):
-    """The way to the models failed."""
-
-
-class LLMError(RLMError):
-    """A model failed."""
-
-
-class ToolNotFoundError(RLMError):
-    """The model asked for a tool that is not there."""
-
-
-class ToolExecutionError(RLMError):
-    """A tool failed."""
+from .refused import refused
+from .rlm_types import ModelUsageSummary, UsageSummary
+from .routing import (REFUSED, BatchedLLMRequest, BrokerError, ChatCompletion, ExecutionError, InMemoryToolRegistry, LLMError, LLMRequest,
+                      NativeToolAdapter, RLMError, ToolExecutionError, ToolNotFoundError, ValidationError, tool)
 
 
 # -- adapters of models
@@ -158,7 +103,7 @@ class MockLLMAdapter(BaseLLMAdapter):
 
 class _ProviderAdapter(BaseLLMAdapter):
     """A model of a provider's; as the model of an RLM, Droste's own client asks it."""
-    _backend = ""
+    backend = ""
 
     def __init__(self, model: str, api_key: Optional[str] = None, base_url: Optional[str] = None,
                  default_request_kwargs: Optional[Mapping[str, Any]] = None, retry_config: Any = None, **more: Any):
@@ -179,7 +124,7 @@ class _ProviderAdapter(BaseLLMAdapter):
         """Asks the provider."""
         began = time.perf_counter()
         with self._lock:
-            self._client = self._client or CLIENTS[self._backend](**self.backend_kwargs())
+            self._client = self._client or CLIENTS[self.backend](**self.backend_kwargs())
         try:
             text = self._client.completion(request.prompt, request.model)
         except Exception as e:
@@ -189,27 +134,27 @@ class _ProviderAdapter(BaseLLMAdapter):
 
 class OpenAIAdapter(_ProviderAdapter):
     """OpenAI's models, and those of servers with its protocol."""
-    _backend = "openai"
+    backend = "openai"
 
 
 class AnthropicAdapter(_ProviderAdapter):
     """Anthropic's models."""
-    _backend = "anthropic"
+    backend = "anthropic"
 
 
 class GeminiAdapter(_ProviderAdapter):
     """Gemini's models."""
-    _backend = "gemini"
+    backend = "gemini"
 
 
 class PortkeyAdapter(_ProviderAdapter):
     """Portkey's models."""
-    _backend = "portkey"
+    backend = "portkey"
 
 
 class AzureOpenAIAdapter(_ProviderAdapter):
     """Models at Azure OpenAI."""
-    _backend = "azure_openai"
+    backend = "azure_openai"
 
     def __init__(self, deployment: str, api_key: Optional[str] = None, endpoint: Optional[str] = None,
                  api_version: Optional[str] = None, **more: Any):
@@ -233,116 +178,7 @@ _BUILDERS = {name: _builder(kind, name) for name, kind in (
     ("build_portkey_adapter", PortkeyAdapter), ("build_azure_openai_adapter", AzureOpenAIAdapter))}
 
 
-# -- tools
-
-def tool(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a function as a tool, which any function can be."""
-    return function
-
-
-class NativeToolAdapter:
-    """A function as a tool."""
-
-    def __init__(self, function: Callable[..., Any], *, name: Optional[str] = None, description: Optional[str] = None):
-        self.function, self.name = function, name or function.__name__
-        self.description = description
-
-    def tool(self) -> _tools.Tool:
-        return _tools.Tool(self.name, self.function, self.description)
-
-
-class InMemoryToolRegistry:
-    """Tools by name."""
-
-    def __init__(self) -> None:
-        self._tools: Dict[str, Any] = {}
-
-    def register(self, tool: Any) -> None:
-        """One more."""
-        name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
-        if not name or name in self._tools:
-            raise ValidationError("the tool %r has no name, or that of another one" % (tool,))
-        self._tools[name] = tool
-
-    def __iter__(self) -> Any:
-        return iter(self._tools.values())
-
-
-def _tool(given: Any) -> Any:
-    return given.tool() if isinstance(given, NativeToolAdapter) else given
-
-
 # -- RLMs
-
-#: arguments of navigator's that have nothing to do here
-REFUSED = {
-    "broker_factory": "calls of models go over the sandbox's own stream, without a broker",
-    "environment_factory": "register a class with droste.registry, and name it as the environment",
-    "nested_call_policy": "max_depth says where llm_query ends and child runs begin (rlm_query)",
-    "nested_call_handler": "give llm an object of your own, which is asked for every call",
-    "stopping_policy": "max_iterations, max_total_tokens, max_cost and timeout end a run",
-    "context_compressor": "compaction shortens a conversation",
-    "output_type": "answer_schema is the type of the answer",
-}
-
-
-class _Asker:
-    """The model function of navigator's adapters: the one that the code names, else the first."""
-
-    def __init__(self, llms: List[Any], root: bool, tools: Optional[Mapping[str, Any]]):
-        self._llms = {llm.model_name: llm for llm in llms}
-        self._first, self._root, self._tools = llms[0], root, tools
-        self.model_name = self._first.model_name
-
-    def __call__(self, messages: List[Dict[str, Any]], model: Optional[str] = None) -> str:
-        if model is not None and model not in self._llms:
-            raise ValidationError("there is no model %r; there are %s" % (model, ", ".join(self._llms)))
-        llm = self._first if model is None else self._llms[model]
-        if not self._root:
-            alone = len(messages) == 1 and isinstance(messages[0]["content"], str)
-            return llm.complete(LLMRequest(messages[0]["content"] if alone else messages)).response
-        if self._tools is None:
-            return llm.complete(LLMRequest(messages)).response
-        definitions = [{"name": one.name, "description": one.description or "", "parameters": one.schema or {}}
-                       for one in self._tools.values()]
-        return _as_code(llm.complete(LLMRequest(messages, tools=definitions, tool_choice="auto")))
-
-
-def _as_code(said: ChatCompletion) -> str:
-    """A reply of function calling as code: each call prints what it gives; a text without code is the answer."""
-    lines = ["print(%s(**%r))" % (call["name"], json.loads(call["arguments"]) if isinstance(call["arguments"], str) else
-                                  dict(call["arguments"])) for call in said.tool_calls or ()]
-    if not lines and "```" in said.response:
-        return said.response
-    return "%s\n```repl\n%s\n```" % (said.response if lines else "", "\n".join(lines) or "SUBMIT(answer=%r)" % said.response)
-
-
-def arguments(llm: Any, given: Dict[str, Any]) -> Tuple[Any, Any, Any]:
-    """The model, the sub-model and the tools of an RLM whose model is an adapter; the other arguments change in place."""
-    for name, why in REFUSED.items():
-        if given.pop(name, None) is not None:
-            raise UnsupportedError("RLM(%s=…) is not in Droste: %s" % (name, why))
-    others, mode = list(given.pop("other_llms", None) or ()), given.pop("agent_mode", "code")
-    if mode not in ("code", "tools"):
-        raise ArgumentError("agent_mode is 'code' or 'tools', not %r" % (mode,))
-    tools = given.pop("tools", None)
-    tools = [_tool(one) for one in tools] if tools is not None and not isinstance(tools, Mapping) else tools
-    if mode == "tools" and not tools:
-        raise ValidationError("agent_mode='tools' needs tools")
-    given.setdefault("max_depth", 1)
-    given.setdefault("_navigator", True)
-    prompt = given.pop("system_prompt", None)
-    if prompt is not None:
-        given["custom_system_prompt"] = prompt
-    for other in others:
-        if not hasattr(other, "complete") or [o.model_name for o in [llm, *others]].count(other.model_name) > 1:
-            raise ValidationError("other_llms is a list of adapters with different names: %r" % (other,))
-    if isinstance(llm, _ProviderAdapter) and not others:     # Droste asks it by itself
-        given.update(backend=llm._backend, backend_kwargs=llm.backend_kwargs())
-        return None, None, tools
-    calling = _tools.collect(tools) if mode == "tools" else None
-    return _Asker([llm], True, calling), _Asker([llm, *others], False, None), tools
-
 
 def create_rlm(llm: Any, **kwargs: Any) -> RLM:
     """An RLM whose model is an adapter, with navigator's defaults."""
@@ -354,7 +190,7 @@ def adapter_of(given: "config.LLMConfig") -> Any:
     kwargs, name = dict(given.backend_kwargs), given.model_name
     if given.backend == "mock":
         return MockLLMAdapter(model=name or "mock-model", **kwargs)
-    kinds = {kind._backend: kind for kind in (OpenAIAdapter, AnthropicAdapter, GeminiAdapter, PortkeyAdapter)}
+    kinds = {kind.backend: kind for kind in (OpenAIAdapter, AnthropicAdapter, GeminiAdapter, PortkeyAdapter)}
     if given.backend == "azure_openai":
         return AzureOpenAIAdapter(name or kwargs.pop("deployment", ""), **kwargs)
     if given.backend not in kinds:
@@ -364,11 +200,37 @@ def adapter_of(given: "config.LLMConfig") -> Any:
     return kinds[given.backend](name or "gpt-5-nano", **kwargs)
 
 
+def create_rlm_from_config(config: config.RLMConfig, *, llm: Any = None, tools: Any = None, **refused: Any) -> RLM:
+    """The RLM that the configuration describes. `llm` is an adapter in the place of the configuration's, `tools` are functions."""
+    given: Dict[str, Any] = dict(config.rlm_kwargs, environment=config.env.environment,
+                                 environment_kwargs=config.env.environment_kwargs,
+                                 verbose=config.verbose or config.logger.logger == "console",
+                                 max_depth=config.max_depth, max_iterations=config.max_iterations, _navigator=True, tools=tools)
+    logger = config.logger.made()
+    if logger is not None:
+        given["logger"] = logger
+    for name, value in refused.items():
+        if name not in REFUSED and not name.endswith("_registry"):
+            raise TypeError("create_rlm_from_config() has no argument %r" % name)
+        if value is not None:
+            raise UnsupportedError("create_rlm_from_config(%s=…) is not in Droste: %s" % (
+                name, REFUSED.get(name, "adapters, environments and loggers are those of the configuration")))
+    if llm is None and config.llm is not None and (config.other_llms or config.llm.backend == "mock" or config.agent_mode != "code"):
+        llm = adapter_of(config.llm)
+    if llm is not None:
+        return RLM(llm, other_llms=[adapter_of(one) for one in config.other_llms], agent_mode=config.agent_mode, **given)
+    if config.agent_mode != "code" or config.other_llms:
+        raise ArgumentError("agent_mode and other_llms need RLMConfig(llm=…)")
+    if config.llm is not None:
+        given.update(backend=config.llm.backend, backend_kwargs={"model_name": config.llm.model_name, **config.llm.backend_kwargs})
+    return RLM(**given)
+
+
 # -- modules
 
 _CONFIG = {name: getattr(config, name) for name in ("RLMConfig", "LLMConfig", "EnvironmentConfig", "LoggerConfig")}
 _CREATE = {"RLM": RLM, "ChatCompletion": ChatCompletion, "create_rlm": create_rlm,
-           "create_rlm_from_config": config.create_rlm_from_config, **_CONFIG}
+           "create_rlm_from_config": create_rlm_from_config, **_CONFIG}
 _POLICIES = {name: refused(name, REFUSED[argument]) for name, argument in (
     ("StoppingPolicy", "stopping_policy"), ("DefaultStoppingPolicy", "stopping_policy"),
     ("ContextCompressor", "context_compressor"), ("NoOpContextCompressor", "context_compressor"),
@@ -408,4 +270,4 @@ MODULES: Dict[str, Dict[str, Any]] = {
     "rlm.domain.ports": {"EnvironmentPort": environments.EnvironmentPort, "LLMPort": LLMPort},
 }
 #: what the package itself has, beside rlm's
-TOP: Dict[str, Any] = {**_CREATE, **_POLICIES, "AgentModeName": str, "__version__": __version__}
+TOP: Dict[str, Any] = {**_CREATE, **_POLICIES, "AgentModeName": str, "__version__": _library.version}

@@ -13,15 +13,15 @@ import types
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Protocol, Tuple, runtime_checkable
 
-from .. import _kwargs, _names
-from .._rlm_types import REPLResult, RLMChatCompletion, UsageSummary
-from .._trajectory import answer_text
 from ..errors import UnsupportedError
 from ..interpreter import Interpreter
-from ._refused import refused
+from . import arguments, environment_kwargs
+from .refused import refused
+from .rlm_types import REPLResult, RLMChatCompletion
+from .trajectory import answer_text
 from .comms import LMRequest, send_lm_request, send_lm_request_batched
 
-RESERVED_TOOL_NAMES: FrozenSet[str] = frozenset(_names.RESERVED)
+RESERVED_TOOL_NAMES: FrozenSet[str] = frozenset(arguments.RESERVED)
 
 
 # -- tools
@@ -196,7 +196,7 @@ class _REPL(NonIsolatedEnv):
 
     def setup(self) -> None:
         """Opens the session."""
-        name = _names.environment_name(self._env)
+        name = arguments.environment_name(self._env)
         tools: Dict[str, Any] = {"llm_query": self._llm_query, "llm_query_batched": self._llm_query_batched,
                                  "rlm_query": self._rlm_query, "rlm_query_batched": self._rlm_query_batched}
         sources, values = [self._setup_code or ""], {}
@@ -208,7 +208,7 @@ class _REPL(NonIsolatedEnv):
                 tools[tool.name] = tool.value
             else:
                 values[tool.name] = tool.value
-        settings: Dict[str, Any] = {"env": name, "restore-name": [*_names.RESERVED, *tools], **_kwargs.take(self._env, name, self.kwargs)}
+        settings: Dict[str, Any] = {"env": name, "restore-name": [*arguments.RESERVED, *tools], **environment_kwargs.take(self._env, name, self.kwargs)}
         code = "\n".join(filter(None, sources))
         self._session = _Session(tools=tools, tool_threads=True, **({"setup_code": code} if code else {}), **settings)
         self._session.start()

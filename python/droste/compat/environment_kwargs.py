@@ -12,8 +12,9 @@ import sys
 import warnings
 from typing import AbstractSet, Any, Callable, Dict, Mapping, Optional, Tuple
 
-from . import _daytona, _modal, _settings
-from .errors import ArgumentError, UnsupportedError
+from .. import _settings
+from ..errors import ArgumentError, UnsupportedError
+from . import daytona, modal
 
 #: what rlm's RLM gives its environments by itself, and where it is given here
 GIVEN_BY_RLM = {
@@ -108,9 +109,9 @@ def take(wanted: Optional[str], name: Optional[str], kwargs: Mapping[str, Any], 
             raise UnsupportedError("environment_kwargs has %s, which has no effect here: %s" % (word, why))
     roots = words.pop("allowed_import_roots", None)
     if wanted == "daytona":
-        words = _daytona.environment(words, settings)
+        words = daytona.environment(words, settings)
     elif wanted == "modal":
-        _modal.take(words)
+        modal.take(words)
     local = wanted in (None, "local")
     navigator = navigator or (local and (roots is not None or not NAVIGATOR_LOCAL.keys().isdisjoint(words)))
     if roots is not None and not local:

@@ -7,7 +7,7 @@ import os
 import uuid
 from typing import Any, Dict, List, Optional
 
-from ._rlm_types import RLMIteration, RLMMetadata
+from .rlm_types import RLMIteration, RLMMetadata
 
 __all__ = ["RLMLogger"]
 

@@ -19,7 +19,7 @@ import threading
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from .errors import ArgumentError, Error
+from ..errors import ArgumentError, Error
 
 FRAME_MOST = 10_000_000     # bytes, as navigator has it
 CONNECTIONS_MOST = 64       # at once; further ones wait in the kernel's queue

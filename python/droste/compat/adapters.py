@@ -14,9 +14,9 @@ import os
 import uuid
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from . import _kwargs, _wire
-from .environments import ReplResult
-from .interpreter import Interpreter
+from ..environments import ReplResult
+from ..interpreter import Interpreter
+from . import environment_kwargs, wire
 
 __all__ = ["LocalEnvironmentAdapter", "DockerEnvironmentAdapter"]
 
@@ -29,7 +29,7 @@ class _Adapter:
         self._broker, self._address = broker, broker_address
         self._calls: List[Dict[str, Any]] = []
         name = os.environ.get("DROSTE_ENVIRONMENT") or self._name
-        settings = {word.replace("-", "_"): value for word, value in _kwargs.take(self._name, name, kwargs, True).items()}
+        settings = {word.replace("-", "_"): value for word, value in environment_kwargs.take(self._name, name, kwargs, True).items()}
         model: Optional[Callable[..., str]] = self._ask if broker is not None or broker_address is not None else None
         self._interpreter = Interpreter(env=name, model=model, **settings)
 
@@ -40,7 +40,7 @@ class _Adapter:
             said = self._broker.complete(prompt, model)
         else:
             assert self._address is not None
-            said = _wire.ask(self._address, self.correlation_id, prompt, model)
+            said = wire.ask(self._address, self.correlation_id, prompt, model)
         self._calls.append({"prompt": prompt, "response": said, "model": model})
         return said
 

@@ -9,8 +9,8 @@ import re
 import types
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
-from ._values import check_name, to_json
-from .errors import ArgumentError, UnsupportedError
+from .._values import check_name, to_json
+from ..errors import ArgumentError, UnsupportedError
 
 #: names that rlm keeps for itself
 RESERVED = frozenset(("llm_query", "llm_query_batched", "rlm_query", "rlm_query_batched", "SHOW_VARS", "answer", "context", "history"))

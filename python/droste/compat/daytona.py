@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Mapping, Tuple
 
-from .errors import ArgumentError, UnsupportedError
+from ..errors import ArgumentError, UnsupportedError
 
 
 def _gigabytes(value: Any) -> str:

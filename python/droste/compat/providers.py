@@ -14,11 +14,11 @@ import sys
 import types
 from typing import Any, Callable, Dict, Generator, Iterator, List, Mapping, Optional, Sequence
 
-from . import _daytona, _modal, _names
-from ._values import literal
-from .errors import ArgumentError, UnsupportedError
-from .interpreter import Interpreter
-from .result import Result, SubmittedFirst
+from .._values import literal
+from ..errors import ArgumentError, UnsupportedError
+from ..interpreter import Interpreter
+from ..result import Result, SubmittedFirst
+from . import arguments, daytona, modal
 
 __all__ = ["ModalInterpreter", "DaytonaInterpreter", "ExecutionProfile", "configure_planner_from_env"]
 
@@ -39,7 +39,7 @@ def configure_planner_from_env(*, env_file: Optional[str] = None) -> bool:
     _planner.clear()
     if not model or not key:
         return bool(variables.get("DROSTE_MODEL"))
-    provider = next((b for b in _names.BACKENDS.values() if model.startswith(b[0] + "/")), _names.BACKENDS["openai"])
+    provider = next((b for b in arguments.BACKENDS.values() if model.startswith(b[0] + "/")), arguments.BACKENDS["openai"])
     _planner.update({"model": model, provider[1].replace("-", "_"): key})
     if variables.get("DSPY_LM_API_BASE"):
         _planner[provider[2].replace("-", "_")] = variables["DSPY_LM_API_BASE"]
@@ -135,7 +135,7 @@ def _as_dspy_expects(result: Any, caller: types.FrameType) -> Any:
     CodeInterpreter. Other programs get a result that is a FinalOutput too, where dspy is loaded and the cell has submitted."""
     if "dspy" not in sys.modules:
         return result
-    from . import dspy as contract
+    from .. import dspy as contract
     if (caller.f_globals.get("__name__") or "").partition(".")[0] == "dspy":
         return contract.value_of_result(result)
     return contract.submission_of(result) if result._own.done and result._own.fields is not None else result
@@ -162,13 +162,13 @@ class _Elsewhere(Interpreter):
         self.parameters = given
         self._refuse(given)
         self._profile, self._profile_there = _profile_of(given["default_execution_profile"]), ExecutionProfile.RLM_DELEGATE
-        environment = _names.environment_name(self._environment)
+        environment = arguments.environment_name(self._environment)
         settings["env"] = environment
         settings["execute_timeout"] = given["execute_timeout"] or given["timeout"]
         settings.update(timeout=given["timeout"], max_llm_calls=given["max_llm_calls"],
                         llm_call_timeout=given["llm_call_timeout"])
         if self._kind == "ModalInterpreter" and environment == "modal":
-            _modal.interpreter(given, settings)
+            modal.interpreter(given, settings)
         for name, setting in STAGED.items():
             if given.get(name) is not None:
                 settings[setting] = given[name]
@@ -176,14 +176,14 @@ class _Elsewhere(Interpreter):
         if environment in ("local", "docker", "modal"):      # the paths and directories that fleet-rlm's pages name
             settings.setdefault("layout", "daytona")
         if there:
-            _daytona.interpreter(given, settings)
+            daytona.interpreter(given, settings)
         for name, usual in (("volume_mount_path", "/data"), ("volume_subpath", None)):
             if not there and given.get(name, usual) != usual:
                 raise UnsupportedError("%s(%s=…) is not in this version: a volume is at /data, as a whole" % (self._kind, name))
         if "restore-name" not in settings:
             settings.setdefault("restore_name", RESTORED)
         if sub_lm is not None:
-            settings["model"] = _names.function_of(sub_lm)
+            settings["model"] = arguments.function_of(sub_lm)
         elif settings.get("model") is None:
             settings = {**_planner, **settings}
         super().__init__(**settings)

@@ -10,8 +10,8 @@ import json
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ._rlm_logger import RLMLogger
-from ._rlm_types import CodeBlock, ModelUsageSummary, REPLResult, RLMChatCompletion, RLMIteration, RLMMetadata, UsageSummary
+from .rlm_logger import RLMLogger
+from .rlm_types import CodeBlock, ModelUsageSummary, REPLResult, RLMChatCompletion, RLMIteration, RLMMetadata, UsageSummary
 
 PREVIEW = 80        # characters of a child's prompt that a callback is told
 

@@ -6,10 +6,11 @@ import json
 import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from .errors import ArgumentError, UnsupportedError
-from . import _custom_tools, _kwargs
-from ._rlm_types import RLMMetadata
-from ._trajectory import Wishes
+from .. import environments
+from ..errors import ArgumentError, UnsupportedError
+from . import custom_tools, environment_kwargs
+from .rlm_types import RLMMetadata
+from .trajectory import Wishes
 
 #: backend: the provider's word in a model's name, the settings of its key and its server
 BACKENDS: Dict[str, Tuple[str, str, str]] = {
@@ -106,7 +107,7 @@ def _take_sampling(sampling: Mapping[str, Any], settings: Dict[str, Any], before
 
 
 def _take_tools(given: Mapping[str, Any], settings: Dict[str, Any], names: Names) -> None:
-    names.tools, names.data, names.source, told = _custom_tools.take(given)
+    names.tools, names.data, names.source, told = custom_tools.take(given)
     if told:
         text = settings.get("instructions")
         settings["instructions"] = "%s\n\n%s" % (text, told) if text else told
@@ -226,7 +227,6 @@ def _take_compaction(settings: Dict[str, Any]) -> None:
 def _take_environment(settings: Dict[str, Any], names: Names) -> None:
     wanted, kwargs = settings.pop("environment", None), dict(settings.pop("environment_kwargs", None) or {})
     navigator = settings.pop("_navigator", False)
-    from . import environments
     if wanted is not None and wanted in environments.registry:
         names.environment, names.environment_kwargs = wanted, kwargs
         return
@@ -236,7 +236,7 @@ def _take_environment(settings: Dict[str, Any], names: Names) -> None:
     if wanted == "daytona" and name in ("local", "docker", "modal"):     # the program expects Daytona's paths
         settings.setdefault("layout", "daytona")
     said = {word.replace("_", "-"): word for word in settings}
-    for setting, value in _kwargs.take(wanted, name, kwargs, navigator, frozenset(said)).items():
+    for setting, value in environment_kwargs.take(wanted, name, kwargs, navigator, frozenset(said)).items():
         word = said.get(setting.replace("_", "-"))
         if word is None:
             settings[setting] = value
