@@ -13,7 +13,7 @@ export PATH := /usr/bin:$(PATH)
 # Ninja uses all cores; two of it in one directory would disturb each other.
 .NOTPARALLEL:
 .DEFAULT_GOAL := all
-.PHONY: all python setup setup-tests demo check check-vm fuzz bench format install clean attack
+.PHONY: all python setup setup-tests demo check check-vm fuzz bench docs format install clean attack
 
 all: setup
 	@scripts/build $(BUILD) --buildtype=release
@@ -50,6 +50,11 @@ bench: setup-tests all
 	@bench/python --sessions 1000
 	@bench/docker
 	@bench/clouds
+
+# The documentation as a site, build/site, with search; no network is needed.
+docs:
+	@scripts/setup docs
+	@scripts/docs $(BUILD)/site
 
 format:
 	clang-format-14 -i src/*/*.[ch] guest/*.[ch] include/*.h tests/unit/*/*.[ch] tests/fuzz/*.[ch] tests/attack/*.[ch] bench/*.[ch]
