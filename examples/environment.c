@@ -19,7 +19,7 @@
 
 struct own {
     const droste_environment_host *host;
-    droste_carrier *carrier;
+    droste_transport *transport;
     pid_t pid;
     int fd; /* its standard input and output */
     droste_watch *watch;
@@ -52,16 +52,16 @@ static void ready(void *arg, int events)
     char data[65536];
     if (!o->joined) {
         o->joined = 1;
-        o->host->joined(o->carrier);
+        o->host->joined(o->transport);
     }
     if (events & DROSTE_WRITABLE)
         flush(o);
     ssize_t n = events & DROSTE_READABLE ? recv(o->fd, data, sizeof data, MSG_DONTWAIT) : 1;
     if (n > 0 && (events & DROSTE_READABLE)) {
-        o->host->bytes(o->carrier, data, (size_t)n);
+        o->host->bytes(o->transport, data, (size_t)n);
     } else if (n == 0 || (n < 0 && errno != EAGAIN)) {
         o->host->change(o->watch, 0);
-        o->host->ended(o->carrier, NULL);
+        o->host->ended(o->transport, NULL);
     }
 }
 
@@ -101,7 +101,7 @@ static void run(const droste_environment_spec *spec, int fd)
     _exit(127);
 }
 
-static int start(const droste_environment_host *host, droste_carrier *c,
+static int start(const droste_environment_host *host, droste_transport *c,
     const droste_environment_spec *spec, void **own, char *why, size_t why_size)
 {
     int pair[2];
@@ -111,7 +111,7 @@ static int start(const droste_environment_host *host, droste_carrier *c,
         free(o);
         return -1;
     }
-    *o = (struct own){ .host = host, .carrier = c, .fd = pair[0], .pid = fork() };
+    *o = (struct own){ .host = host, .transport = c, .fd = pair[0], .pid = fork() };
     if (o->pid == 0)
         run(spec, pair[1]);
     close(pair[1]);

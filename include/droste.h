@@ -308,7 +308,7 @@ DROSTE_API int droste_session_open(droste *d, droste_session **out, droste_error
  * afterwards. Negative: the volume may lack what was written. droste_interrupt ends the wait. */
 DROSTE_API int droste_session_finish(droste_session *s, droste_error *err);
 /* Frees it. A session that was not finished is ended too, and waited for, for some seconds at most;
- * failures are told as news only (droste_on_news). */
+ * failures are told as news only (droste_on_notice). */
 DROSTE_API void droste_session_close(droste_session *s);
 
 enum { DROSTE_ECHO = 1 }; /* give the repr of a last expression */
@@ -374,8 +374,8 @@ DROSTE_API const char *droste_session_notice(const droste_session *s);
 
 /* What takes its time before a session can start, a line each: an image is fetched ("docker"). NULL stops
  * it. */
-typedef void droste_news_fn(void *arg, const char *text);
-DROSTE_API void droste_on_news(droste *d, droste_news_fn *fn, void *arg);
+typedef void droste_notice_fn(void *arg, const char *text);
+DROSTE_API void droste_on_notice(droste *d, droste_notice_fn *fn, void *arg);
 
 /* Live output of cells: `stream` is 1 or 2. NULL stops it. */
 typedef void droste_output_fn(void *arg, int stream, const char *data, size_t len);
@@ -510,7 +510,7 @@ DROSTE_API int droste_start(
 DROSTE_API void droste_cancel(droste_running *run);
 /* Ends it as "interrupted": its record is as if this process had died, and whoever resumes it pays for
  * nothing again. */
-DROSTE_API void droste_put_aside(droste_running *run);
+DROSTE_API void droste_suspend(droste_running *run);
 /* Waits until something happens, for at most so many milliseconds (negative: as long as it takes, if a
  * run is under way), and does what is to be done. Returns the number of runs that are under way, or a
  * negative number with *err filled in. */

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /* Of which the standard streams are: one Python, somewhere. Droste's. */
-typedef struct droste_carrier droste_carrier;
+typedef struct droste_transport droste_transport;
 /* What watches something for you. */
 typedef struct droste_watch droste_watch;
 
@@ -32,19 +32,19 @@ typedef struct droste_environment_host {
     size_t size; /* of this table: later versions have more behind it */
 
     /* Calls fn when the descriptor is ready for one of `events`. NULL without memory. */
-    droste_watch *(*watch)(droste_carrier *c, int fd, int events, droste_watch_fn *fn, void *arg);
+    droste_watch *(*watch)(droste_transport *c, int fd, int events, droste_watch_fn *fn, void *arg);
     void (*change)(droste_watch *w, int events);
     /* Before the descriptor is closed. NULL is fine. */
     void (*unwatch)(droste_watch *w);
 
     /* Python is there, or there again after it was lost: its streams can be used. */
-    void (*joined)(droste_carrier *c);
+    void (*joined)(droste_transport *c);
     /* Bytes of its standard output. */
-    void (*bytes)(droste_carrier *c, const char *data, size_t len);
+    void (*bytes)(droste_transport *c, const char *data, size_t len);
     /* Its streams are lost, and may be joined again; what was on its way may be lost with them. */
-    void (*lost)(droste_carrier *c);
+    void (*lost)(droste_transport *c);
     /* It is gone for good, or could not be started. NULL: it ended by itself. Nothing may be told after it. */
-    void (*ended)(droste_carrier *c, const char *why);
+    void (*ended)(droste_transport *c, const char *why);
 } droste_environment_host;
 
 /* What the user asked for. Strings are valid during the call. */
@@ -63,7 +63,7 @@ typedef struct droste_environment {
     int is_text;
     /* Starts the program, and gives what the other functions are called with. 0, or -1 with the reason in `why`. Neither
      * joined nor ended may be told from within. */
-    int (*start)(const droste_environment_host *host, droste_carrier *c,
+    int (*start)(const droste_environment_host *host, droste_transport *c,
         const droste_environment_spec *spec, void **own, char *why, size_t why_size);
     /* Bytes for its standard input: take all of them, and keep what does not go now. */
     void (*write)(void *own, const char *data, size_t len);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 
 _Static_assert(sizeof(droste_error) == sizeof(struct error), "the public error is the inner one");
 _Static_assert((int)DROSTE_ERROR_STORE == (int)ERROR_STORE &&
@@ -53,7 +53,7 @@ void api_forget_interrupt(droste *d)
     (void)!read(d->interrupt_fd, &count, sizeof count);
 }
 
-static void interrupted(void *arg, int status, int events)
+static void api_interrupted(void *arg, int status, int events)
 {
     droste *d = arg;
     uint64_t count;
@@ -124,7 +124,7 @@ void droste_forked(droste *d)
 
 /* ---- life ---- */
 
-static int set_up(droste *d, struct error *err)
+static int api_set_up(droste *d, struct error *err)
 {
     int rc = settings_init(&d->settings, err);
     if (rc == 0)
@@ -134,7 +134,7 @@ static int set_up(droste *d, struct error *err)
     d->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (d->interrupt_fd < 0)
         return error_set_errno(err, ERROR_IO, "making an eventfd");
-    d->interrupt_watch = watch_new(d->loop, d->interrupt_fd, interrupted, d);
+    d->interrupt_watch = watch_new(d->loop, d->interrupt_fd, api_interrupted, d);
     if (!d->interrupt_watch)
         return error_memory(err);
     watch_events(d->interrupt_watch, UV_READABLE);
@@ -152,7 +152,7 @@ int droste_new(droste **out, droste_error *err)
     TAILQ_INIT(&d->answered);
     TAILQ_INIT(&d->runs);
     TAILQ_INIT(&d->ended);
-    int rc = set_up(d, &why);
+    int rc = api_set_up(d, &why);
     if (rc < 0) {
         droste_free(d);
         return api_fail(err, &why, rc);
@@ -282,17 +282,17 @@ int api_environment(
             return rc;
         memcpy(d->env_circumstances, circumstances, sizeof circumstances);
     }
-    environment_on_news(d->env, d->news, d->news_arg);
+    environment_on_notice(d->env, d->notice, d->notice_arg);
     *out = d->env;
     return 0;
 }
 
-void droste_on_news(droste *d, droste_news_fn *fn, void *arg)
+void droste_on_notice(droste *d, droste_notice_fn *fn, void *arg)
 {
-    d->news = fn;
-    d->news_arg = arg;
+    d->notice = fn;
+    d->notice_arg = arg;
     if (d->env)
-        environment_on_news(d->env, fn, arg);
+        environment_on_notice(d->env, fn, arg);
 }
 
 struct context_filter api_filter(const struct settings *s)

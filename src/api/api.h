@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/loop.h"
 #include "broker/tools.h"
-#include "env/environment.h"
+#include "env/common/environment.h"
 #include "lm/lm.h"
 #include "rlm/rlm.h"
 #include "session/context.h"
@@ -24,8 +24,8 @@ struct droste {
     char *env_name;
     char env_circumstances[ENVIRONMENT_CIRCUMSTANCES_SIZE]; /* in which it was opened */
     struct custom_entry *customs;                           /* environments of the program */
-    droste_news_fn *news;                                   /* NULL: nobody asks */
-    void *news_arg;
+    droste_notice_fn *notice;                               /* NULL: nobody asks */
+    void *notice_arg;
     int interrupt_fd; /* an eventfd: droste_interrupt writes, the loop reads */
     struct watch *interrupt_watch;
     struct list contexts; /* that were added, PATH or NAME=PATH each */
@@ -183,16 +183,16 @@ struct droste_running {
     droste_done_fn *done;
     void *arg;
     struct rlm_run *run;
-    unsigned telling;      /* its `event` is being called */
-    bool ends, ends_aside; /* from within that it was asked to end, or to be put aside */
-    struct error why;      /* of the latter */
+    unsigned telling;          /* its `event` is being called */
+    bool ends, ends_suspended; /* from within that it was asked to end, or to be put aside */
+    struct error why;          /* of the latter */
     const struct rlm_result *finishing; /* it has ended so, and its volume is being written back */
     bool over;                          /* it ended; `result` is NULL without memory */
     droste_result *result;
 };
 
 /* What the record has of a run that somebody wants to go on with. */
-struct past {
+struct stored_run {
     struct store *store;
     char id[STORE_RUN_ID_SIZE], previous[STORE_RUN_ID_SIZE]; /* "": it began a conversation */
     char status[32];
@@ -200,16 +200,16 @@ struct past {
     struct json_object *context; /* NULL: there was none */
     struct buf context_data;
 };
-int past_find(droste *d, const char *run, struct past *past, struct error *err);
-void past_free(struct past *past);
+int stored_run_find(droste *d, const char *run, struct stored_run *stored_run, struct error *err);
+void stored_run_free(struct stored_run *stored_run);
 /* Those that it had, with the keys and the record of the droste. They are to be freed after an error too,
  * and *out has nothing to be freed before. */
-int past_settings(
-    const droste *d, const struct past *past, struct settings *out, struct error *err);
+int stored_run_settings(
+    const droste *d, const struct stored_run *stored_run, struct settings *out, struct error *err);
 /* The status of that name; of a name that is none: RLM_ERROR. */
-enum rlm_status past_status(const char *name);
+enum rlm_status stored_run_status(const char *name);
 /* The result of a run of the record that has ended, as it was told then. */
-int past_result(droste *d, const char *run, droste_result **out, struct error *err);
+int stored_run_result(droste *d, const char *run, droste_result **out, struct error *err);
 
 /* Starts a run and waits for it. With a `link`, *running (not NULL) is kept after its end. */
 int api_run(droste *d, droste_request *q, const struct link *link, droste_running **running,
@@ -227,8 +227,8 @@ int chat_before(droste *d, const char *run, const struct settings *s, droste_cha
 /* result.c: what an event tells of a cell, as JSON: submit, stdout, stderr, error and variables. */
 void result_put_told(struct buf *out, const struct cell_result *c);
 
-/* As droste_put_aside, which says why. */
-void api_put_aside(droste_running *r, const struct error *why);
+/* As droste_suspend, which says why. */
+void api_suspend(droste_running *r, const struct error *why);
 /* The end of all runs, of which nobody is told. */
 void api_drop_runs(droste *d);
 /* Ends as cancelled what was started. */

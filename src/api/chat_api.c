@@ -138,13 +138,14 @@ int droste_chat_ask(droste_chat *c, const char *question, const char *context, d
 
 /* ---- a conversation of the record ---- */
 
-static int check_past(const struct past *past, struct error *err)
+static int check_stored_run(const struct stored_run *stored_run, struct error *err)
 {
-    if (strcmp(past->status, "running") == 0)
-        return error_set(err, ERROR_ARGUMENT, "run '%.64s' has not ended", past->id);
-    if (strcmp(past->status, "interrupted") == 0)
+    if (strcmp(stored_run->status, "running") == 0)
+        return error_set(err, ERROR_ARGUMENT, "run '%.64s' has not ended", stored_run->id);
+    if (strcmp(stored_run->status, "interrupted") == 0)
         return error_set(err, ERROR_ARGUMENT,
-            "run '%.64s' was broken off; `droste runs resume` goes on with it first", past->id);
+            "run '%.64s' was broken off; `droste runs resume` goes on with it first",
+            stored_run->id);
     return 0;
 }
 
@@ -170,7 +171,7 @@ struct chain {
     size_t count;
 };
 
-static int add_past(struct chain *chain, const char *id, struct error *err)
+static int add_stored_run(struct chain *chain, const char *id, struct error *err)
 {
     void *more = reallocarray(chain->ids, chain->count + 1, sizeof *chain->ids);
     if (!more || chain->count >= CHAIN_MAX) {
@@ -188,16 +189,16 @@ static int find_chain(droste *d, const char *run, struct chain *chain, struct er
     int rc = 0;
     snprintf(id, sizeof id, "%s", run);
     while (rc == 0 && id[0]) {
-        struct past past = { 0 };
-        rc = past_find(d, id, &past, err);
+        struct stored_run stored_run = { 0 };
+        rc = stored_run_find(d, id, &stored_run, err);
         if (rc < 0 && chain->count > 0)
             error_wrap(err, "the question before run '%.64s'", chain->ids[chain->count - 1]);
         if (rc == 0)
-            rc = check_past(&past, err);
+            rc = check_stored_run(&stored_run, err);
         if (rc == 0)
-            rc = add_past(chain, past.id, err);
-        snprintf(id, sizeof id, "%s", past.previous);
-        past_free(&past);
+            rc = add_stored_run(chain, stored_run.id, err);
+        snprintf(id, sizeof id, "%s", stored_run.previous);
+        stored_run_free(&stored_run);
     }
     return rc;
 }
@@ -228,7 +229,7 @@ int chat_before(droste *d, const char *run, const struct settings *s, droste_cha
 }
 
 /* What is set now goes before what was set then. */
-static int overlay(droste_chat *c, struct error *err)
+static int chat_api_overlay(droste_chat *c, struct error *err)
 {
     const struct settings *now = &c->d->settings;
     cleanup_buf struct buf setup = { 0 }, instructions = { 0 }, json = { 0 };
@@ -244,16 +245,16 @@ static int overlay(droste_chat *c, struct error *err)
     return rc;
 }
 
-static int take_settings(droste_chat *c, const char *run, struct error *err)
+static int chat_api_take_settings(droste_chat *c, const char *run, struct error *err)
 {
-    struct past past = { 0 };
-    int rc = past_find(c->d, run, &past, err);
+    struct stored_run stored_run = { 0 };
+    int rc = stored_run_find(c->d, run, &stored_run, err);
     if (rc == 0) {
         c->has_settings = true;
-        rc = past_settings(c->d, &past, &c->settings, err);
+        rc = stored_run_settings(c->d, &stored_run, &c->settings, err);
     }
-    past_free(&past);
-    return rc < 0 ? rc : overlay(c, err);
+    stored_run_free(&stored_run);
+    return rc < 0 ? rc : chat_api_overlay(c, err);
 }
 
 int droste_chat_continue(droste *d, const char *run, droste_chat **out, droste_error *err)
@@ -262,7 +263,7 @@ int droste_chat_continue(droste *d, const char *run, droste_chat **out, droste_e
     droste_chat *c = NULL;
     int rc = open_chat(d, &c, &why);
     if (rc == 0)
-        rc = take_settings(c, run, &why);
+        rc = chat_api_take_settings(c, run, &why);
     if (rc == 0)
         rc = go_over(c, run, &why);
     if (rc < 0)

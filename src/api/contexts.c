@@ -7,14 +7,14 @@
 
 #include "api/api.h"
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/text.h"
 #include "session/names.h"
 
 /* ---- PATH or NAME=PATH ---- */
 
 /* A file of that name is that file, whatever is in its name. *name is the caller's (free), or NULL. */
-static int split(const char *given, char **name, const char **path, struct error *err)
+static int contexts_split(const char *given, char **name, const char **path, struct error *err)
 {
     const char *equals = strchr(given, '=');
     *name = NULL;
@@ -47,7 +47,7 @@ static int check_new(
     return 0;
 }
 
-static int load(
+static int contexts_load(
     const struct settings *s, const char *given, struct contexts *all, struct error *err)
 {
     struct context_filter filter = api_filter(s);
@@ -57,7 +57,7 @@ static int load(
     enum value_kind kind;
     int rc = api_context_kind(s, &kind, err);
     if (rc == 0)
-        rc = split(given, &name, &path, err);
+        rc = contexts_split(given, &name, &path, err);
     if (rc == 0)
         rc = check_new(all, name, path, err);
     if (rc == 0)
@@ -72,11 +72,11 @@ int api_contexts_load(droste *d, const struct settings *s, const char *first,
     const char *const *more, struct contexts *out, struct error *err)
 {
     enum value_kind kind;
-    int rc = first ? load(s, first, out, err) : api_context_kind(s, &kind, err);
+    int rc = first ? contexts_load(s, first, out, err) : api_context_kind(s, &kind, err);
     for (; rc == 0 && more && *more; more++)
-        rc = load(s, *more, out, err);
+        rc = contexts_load(s, *more, out, err);
     for (size_t i = 0; rc == 0 && i < d->contexts.count; i++)
-        rc = load(s, d->contexts.items[i], out, err);
+        rc = contexts_load(s, d->contexts.items[i], out, err);
     return rc;
 }
 
@@ -86,7 +86,8 @@ bool api_contexts_read_input(const droste *d)
     for (size_t i = 0; !found && i < d->contexts.count; i++) {
         cleanup_free char *name = NULL;
         const char *path;
-        found = split(d->contexts.items[i], &name, &path, NULL) == 0 && strcmp(path, "-") == 0;
+        found =
+            contexts_split(d->contexts.items[i], &name, &path, NULL) == 0 && strcmp(path, "-") == 0;
     }
     return found;
 }
@@ -96,7 +97,7 @@ int droste_context_add(droste *d, const char *context, droste_error *err)
     struct error why = { 0 };
     cleanup_free char *name = NULL;
     const char *path;
-    int rc = split(context, &name, &path, &why);
+    int rc = contexts_split(context, &name, &path, &why);
     if (rc == 0 && !path[0])
         rc =
             error_set(&why, ERROR_ARGUMENT, "a context is PATH or NAME=PATH, not '%.64s'", context);
@@ -122,7 +123,7 @@ int api_contexts_check(const struct contexts *all, const struct tools *tools, st
 
 /* Goes through what is kept. */
 struct again {
-    const struct past *past;
+    const struct stored_run *stored_run;
     const struct settings *settings;
     size_t taken; /* bytes of the kept ones */
 };
@@ -132,13 +133,13 @@ static int take_kept(
     struct again *a, struct json_object *was, struct context **out, struct error *err)
 {
     size_t len = (size_t)json_get_int(was, "bytes", 0);
-    const struct buf *data = &a->past->context_data;
+    const struct buf *data = &a->stored_run->context_data;
     enum value_kind kind;
     if (len > data->len - a->taken)
         return error_set(err, ERROR_NOT_FOUND,
             "the context of run '%.64s' was read from %.40s and is too large for the record to "
             "keep: the run cannot be resumed",
-            a->past->id, json_get_string(was, "source", "a pipe"));
+            a->stored_run->id, json_get_string(was, "source", "a pipe"));
     int rc = api_context_kind(a->settings, &kind, err);
     if (rc == 0)
         rc = context_from_memory(buf_text(data) + a->taken, len, kind, out, err);
@@ -171,7 +172,7 @@ static int check_same(
         return rc;
     return error_set(err, ERROR_ARGUMENT,
         "the context %.100s is not what it was when run '%.64s' began: put it back, or ask anew",
-        path ? path : "in the record", a->past->id);
+        path ? path : "in the record", a->stored_run->id);
 }
 
 /* Its name and where it came from are those of then. */
@@ -187,19 +188,21 @@ static int name_again(struct context *c, struct json_object *was, struct error *
     return c->source && (!name || c->name) ? 0 : error_memory(err);
 }
 
-int api_contexts_again(
-    const struct past *past, const struct settings *s, struct contexts *all, struct error *err)
+int api_contexts_again(const struct stored_run *stored_run, const struct settings *s,
+    struct contexts *all, struct error *err)
 {
-    struct again again = { past, s, 0 };
-    bool given = all->count > 0, several = json_object_is_type(past->context, json_type_array);
-    size_t count = several ? json_object_array_length(past->context) : past->context != NULL;
+    struct again again = { stored_run, s, 0 };
+    bool given = all->count > 0,
+         several = json_object_is_type(stored_run->context, json_type_array);
+    size_t count =
+        several ? json_object_array_length(stored_run->context) : stored_run->context != NULL;
     int rc = 0;
     if (given && count != all->count)
-        return error_set(err, ERROR_ARGUMENT, "run '%.64s' had %s", past->id,
+        return error_set(err, ERROR_ARGUMENT, "run '%.64s' had %s", stored_run->id,
             count == 0 ? "no context" : "another number of contexts");
     for (size_t i = 0; rc == 0 && i < count; i++) {
         struct json_object *was =
-            several ? json_object_array_get_idx(past->context, i) : past->context;
+            several ? json_object_array_get_idx(stored_run->context, i) : stored_run->context;
         rc = given ? 0 : load_again(&again, was, all, err);
         if (rc == 0)
             rc = check_same(&again, all->items[i], was, err);

@@ -15,7 +15,7 @@ bool api_contexts_read_input(const droste *d);
 int api_contexts_check(const struct contexts *all, const struct tools *tools, struct error *err);
 /* Those of a run of the record, which must be as they were: those that are in `all` already, or, where
  * there are none, from where they came. */
-int api_contexts_again(
-    const struct past *past, const struct settings *s, struct contexts *all, struct error *err);
+int api_contexts_again(const struct stored_run *stored_run, const struct settings *s,
+    struct contexts *all, struct error *err);
 
 #endif

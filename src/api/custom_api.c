@@ -1,10 +1,10 @@
-/* api/custom_api.c: environments of the embedding program, by their names (env/custom.h). */
+/* api/custom_api.c: environments of the embedding program, by their names (env/common/custom.h). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/api.h"
 #include "base/cleanup.h"
-#include "env/custom.h"
+#include "env/common/custom.h"
 
 struct custom_entry {
     struct custom_entry *next;
@@ -18,7 +18,7 @@ _Static_assert(sizeof(droste_custom_environment) == sizeof(struct custom_ops) &&
                    offsetof(droste_custom_environment, close) == offsetof(struct custom_ops, close),
     "the public table is the inner one");
 
-static struct custom_sandbox *inner(droste_custom_sandbox *s)
+static struct custom_sandbox *custom_api_inner(droste_custom_sandbox *s)
 {
     return (struct custom_sandbox *)(void *)s;
 }
@@ -39,7 +39,7 @@ void api_customs_free(droste *d)
     }
 }
 
-static struct custom_entry *find_entry(const droste *d, const char *name)
+static struct custom_entry *custom_api_find_entry(const droste *d, const char *name)
 {
     struct custom_entry *e = d->customs;
     while (e && strcmp(e->name, name) != 0)
@@ -49,7 +49,7 @@ static struct custom_entry *find_entry(const droste *d, const char *name)
 
 int api_custom_open(droste *d, const char *name, struct environment **out, struct error *err)
 {
-    const struct custom_entry *e = find_entry(d, name);
+    const struct custom_entry *e = custom_api_find_entry(d, name);
     *out = NULL;
     return e ? custom_open(d->loop, name, &e->ops, e->arg, out, err) : 0;
 }
@@ -57,12 +57,12 @@ int api_custom_open(droste *d, const char *name, struct environment **out, struc
 static int check_entry(
     const droste *d, const char *name, const droste_custom_environment *table, struct error *err)
 {
-    if (!name || !name[0] || strchr(name, ':') || environment_powers(name))
+    if (!name || !name[0] || strchr(name, ':') || environment_features(name))
         return error_set(err, ERROR_ARGUMENT,
             "an environment of the program cannot be called '%.40s': take a name that is none of "
             "Droste's own, without a ':'",
             name ? name : "");
-    if (find_entry(d, name))
+    if (custom_api_find_entry(d, name))
         return error_set(
             err, ERROR_ARGUMENT, "there is an environment '%.40s' of the program already", name);
     if (table->size < sizeof *table || !table->open || !table->set || !table->execute ||
@@ -102,7 +102,7 @@ int droste_custom_add(droste *d, const char *name, const droste_custom_environme
 
 void droste_custom_output(droste_custom_sandbox *s, int stream, const char *data, size_t len)
 {
-    custom_output(inner(s), stream, data, len);
+    custom_output(custom_api_inner(s), stream, data, len);
 }
 
 int droste_custom_result(droste_custom_sandbox *s, uint64_t operation, const char *json, size_t len,
@@ -110,22 +110,22 @@ int droste_custom_result(droste_custom_sandbox *s, uint64_t operation, const cha
 {
     struct error why = { 0 };
     return api_fail(err, &why,
-        custom_result(inner(s), operation, json, len, submit, submit_len, &why));
+        custom_result(custom_api_inner(s), operation, json, len, submit, submit_len, &why));
 }
 
 int droste_custom_call(
     droste_custom_sandbox *s, uint64_t call, const char *json, size_t len, droste_error *err)
 {
     struct error why = { 0 };
-    return api_fail(err, &why, custom_call(inner(s), call, json, len, &why));
+    return api_fail(err, &why, custom_call(custom_api_inner(s), call, json, len, &why));
 }
 
 void droste_custom_cancel(droste_custom_sandbox *s, uint64_t call)
 {
-    custom_cancel(inner(s), call);
+    custom_cancel(custom_api_inner(s), call);
 }
 
 void droste_custom_end(droste_custom_sandbox *s, const char *why)
 {
-    custom_end(inner(s), why ? why : "it does not say why");
+    custom_end(custom_api_inner(s), why ? why : "it does not say why");
 }

@@ -57,7 +57,7 @@ _Static_assert(sizeof(droste_part) == sizeof(struct lm_part) &&
                    (int)DROSTE_PART_DOCUMENT == (int)LM_PART_DOCUMENT,
     "the public part is the inner one");
 
-static void ask_program(void *arg, const struct lm_request *request, struct lm_call *call)
+static void models_ask_program(void *arg, const struct lm_request *request, struct lm_call *call)
 {
     droste *d = arg;
     d->model_fn(d->model_arg, (const droste_message *)(const void *)request->messages,
@@ -95,7 +95,7 @@ static int open_model(droste *d, const struct settings *s, const char *model,
         .connect_timeout = s->connect_timeout,
         .first_timeout = s->first_timeout,
         .stall_timeout = s->stall_timeout,
-        .callback = d->model_fn ? ask_program : NULL,
+        .callback = d->model_fn ? models_ask_program : NULL,
         .callback_arg = d,
     };
     return lm_open(d->loop, &options, out, err);
@@ -120,7 +120,7 @@ static char *model_key(
     return buf_steal(&key);
 }
 
-static void leave(struct shared_lm *shared)
+static void models_leave(struct shared_lm *shared)
 {
     if (--shared->users > 0)
         return;
@@ -136,7 +136,7 @@ static void leave(struct shared_lm *shared)
 void api_end_models(droste *d)
 {
     while (d->models)
-        leave(d->models);
+        models_leave(d->models);
 }
 
 static int use_model(droste *d, const struct settings *s, const char *model,
@@ -217,7 +217,7 @@ static const struct list *sampling_at(const struct settings *s, unsigned depth)
 }
 
 /* Opened once, however many depths it is of. */
-static int open_models(droste *d, const struct settings *s, const char *const *names,
+static int models_open_models(droste *d, const struct settings *s, const char *const *names,
     struct models *m, struct error *err)
 {
     for (unsigned depth = 0; depth < BUDGET_DEPTH_MAX + 2; depth++) {
@@ -242,7 +242,7 @@ static int open_models(droste *d, const struct settings *s, const char *const *n
 void api_models_close(struct models *m)
 {
     while (m->opened_count > 0)
-        leave(m->opened[--m->opened_count]);
+        models_leave(m->opened[--m->opened_count]);
     *m = (struct models){ 0 };
 }
 
@@ -261,7 +261,7 @@ int api_models(droste *d, const struct settings *s, bool need, struct models *m,
     if (!names[0])
         names[0] = names[1]; /* of a session, which has no turns of its own */
     if (rc == 0)
-        rc = open_models(d, s, names, m, err);
+        rc = models_open_models(d, s, names, m, err);
     if (rc < 0)
         api_models_close(m);
     return rc;

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/file.h"
-#include "base/json.h"
+#include "base/os/file.h"
+#include "base/json/json.h"
 #include "base/text.h"
 #include "volume/volume.h"
 
@@ -28,7 +28,7 @@ static const struct {
     { "broker-timeout", 30 },
 };
 
-static double seconds_of(const struct settings *s, const char *name, double value)
+static double options_seconds_of(const struct settings *s, const char *name, double value)
 {
     for (size_t i = 0; s->rules && i < array_length(with_rules); i++)
         if (strcmp(with_rules[i].name, name) == 0 && !settings_given(s, name))
@@ -38,14 +38,14 @@ static double seconds_of(const struct settings *s, const char *name, double valu
 
 double api_broker_timeout(const struct settings *s)
 {
-    return seconds_of(s, "broker-timeout", s->broker_timeout);
+    return options_seconds_of(s, "broker-timeout", s->broker_timeout);
 }
 
 /* A default bows to the cap; what somebody has set beside it is for session_check_timeout. */
 static int set_timeouts(const struct settings *s, struct session_options *o, struct error *err)
 {
-    double cap = seconds_of(s, "execute-timeout-cap", s->execute_timeout_cap);
-    double limit = seconds_of(s, "execute-timeout", s->execute_timeout);
+    double cap = options_seconds_of(s, "execute-timeout-cap", s->execute_timeout_cap);
+    double limit = options_seconds_of(s, "execute-timeout", s->execute_timeout);
     if (!settings_given(s, "execute-timeout") && cap > 0 && (limit <= 0 || limit > cap))
         limit = cap;
     o->timeout = s->timeout;
@@ -57,7 +57,7 @@ static int set_timeouts(const struct settings *s, struct session_options *o, str
 
 /* ---- rules ---- */
 
-static bool is_path(const char *root)
+static bool options_is_path(const char *root)
 {
     return strchr(root, '/') != NULL;
 }
@@ -74,10 +74,10 @@ static int lay_rules(const struct settings *s, struct session_parts *parts,
         rc = list_add_all(allowed, &s->preload, err);
     for (size_t i = 0; rc == 0 && i < s->allow_import.count; i++) {
         const char *root = s->allow_import.items[i];
-        if (is_path(root) && root[0] != '/')
+        if (options_is_path(root) && root[0] != '/')
             rc = error_set(err, ERROR_ARGUMENT,
                 "allow-import '%.100s' is neither a module's name nor an absolute path", root);
-        else if (is_path(root))
+        else if (options_is_path(root))
             rc = list_add(shown, root, err);
     }
     o->rules = true;
@@ -147,7 +147,7 @@ static int parse_answer(const char *json, size_t len, struct schema **out, struc
     return error_wrap(err, "answer-schema");
 }
 
-static int read_schema(const char *value, struct schema **out, struct error *err)
+static int options_read_schema(const char *value, struct schema **out, struct error *err)
 {
     cleanup_buf struct buf text = { 0 };
     const char *json = value + strspn(value, " \t\r\n");
@@ -196,7 +196,7 @@ int api_answer_type(const struct settings *s, struct schema **out, struct error 
         return error_set(err, ERROR_ARGUMENT,
             "answer-schema and answer-field are two ways to say the same; give one of them");
     if (s->answer_schema)
-        return read_schema(s->answer_schema, out, err);
+        return options_read_schema(s->answer_schema, out, err);
     return s->answer_field.count > 0 ? schema_of_fields(&s->answer_field, out, err) : 0;
 }
 
@@ -244,8 +244,8 @@ static int check_pairs(const struct list *list, const char *what, struct error *
     return 0;
 }
 
-static int take_word(const char *name, const char *value, const char *const *words, size_t count,
-    size_t *out, struct error *err)
+static int options_take_word(const char *name, const char *value, const char *const *words,
+    size_t count, size_t *out, struct error *err)
 {
     cleanup_buf struct buf known = { 0 };
     *out = 0;
@@ -262,12 +262,12 @@ static int take_word(const char *name, const char *value, const char *const *wor
 }
 
 /* What somebody has set, and an environment may not have. Any isolation that works is no wish. */
-static uint64_t asked_powers(const struct settings *s)
+static uint64_t asked_features(const struct settings *s)
 {
     uint64_t asked = 0;
     for (size_t i = 0; droste_option_at(i); i++) {
-        enum power p = power_of_setting(droste_option_at(i)->name);
-        if (p != POWER_COUNT && p != POWER_ISOLATION && s->given[i])
+        enum feature p = feature_of_setting(droste_option_at(i)->name);
+        if (p != FEATURE_COUNT && p != FEATURE_ISOLATION && s->given[i])
             asked |= (uint64_t)1 << p;
     }
     return asked;
@@ -277,7 +277,7 @@ static int set_layout(const struct settings *s, struct session_options *o, struc
 {
     static const char *const layouts[] = { "droste", "daytona" };
     size_t layout = 0;
-    int rc = take_word("layout", s->layout, layouts, array_length(layouts), &layout, err);
+    int rc = options_take_word("layout", s->layout, layouts, array_length(layouts), &layout, err);
     o->spec.layout = layout == 1 ? LAYOUT_DAYTONA : LAYOUT_DROSTE;
     return rc;
 }
@@ -289,11 +289,11 @@ static int set_container(const struct settings *s, struct session_parts *parts,
     static const char *const reuses[] = { "none", "container" };
     static const char *const ends[] = { "delete", "stop" };
     size_t pull = 0, reuse = 0, end = 0;
-    int rc = take_word("pull", s->pull, pulls, array_length(pulls), &pull, err);
+    int rc = options_take_word("pull", s->pull, pulls, array_length(pulls), &pull, err);
     if (rc == 0)
-        rc = take_word("reuse", s->reuse, reuses, array_length(reuses), &reuse, err);
+        rc = options_take_word("reuse", s->reuse, reuses, array_length(reuses), &reuse, err);
     if (rc == 0)
-        rc = take_word("on-close", s->on_close, ends, array_length(ends), &end, err);
+        rc = options_take_word("on-close", s->on_close, ends, array_length(ends), &end, err);
     if (rc == 0)
         rc = check_pairs(&s->label, "label", err);
     if (rc == 0)
@@ -362,7 +362,7 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     if (rc == 0)
         rc = api_answer_type(s, &parts->answer, err);
     o->answer = parts->answer;
-    o->spec.asked = asked_powers(s);
+    o->spec.asked = asked_features(s);
     if (rc == 0)
         rc = api_environment(d, s, &env, err);
     if (rc == 0)

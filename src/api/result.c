@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 
-static void put_text(struct buf *out, const char *key, const char *text, size_t len)
+static void result_put_text(struct buf *out, const char *key, const char *text, size_t len)
 {
     buf_printf(out, ",\"%s\":", key);
     if (text)
@@ -15,13 +15,13 @@ static void put_text(struct buf *out, const char *key, const char *text, size_t 
         buf_puts(out, "null");
 }
 
-static void put_string(struct buf *out, const char *key, const char *text)
+static void result_put_string(struct buf *out, const char *key, const char *text)
 {
-    put_text(out, key, text, text ? strlen(text) : 0);
+    result_put_text(out, key, text, text ? strlen(text) : 0);
 }
 
 /* Text that is JSON already. */
-static void put_json(struct buf *out, const char *key, const char *json)
+static void result_put_json(struct buf *out, const char *key, const char *json)
 {
     buf_printf(out, ",\"%s\":", key);
     buf_puts(
@@ -34,30 +34,31 @@ static void put_seconds(struct buf *out, const char *key, double seconds)
     json_append_seconds(out, seconds);
 }
 
-static void put_error(struct buf *out, const char *type, const char *message, const char *traceback)
+static void result_put_error(
+    struct buf *out, const char *type, const char *message, const char *traceback)
 {
     if (!type) {
-        put_json(out, "error", NULL);
+        result_put_json(out, "error", NULL);
         return;
     }
     buf_puts(out, ",\"error\":{\"type\":");
     json_append_string(out, type, strlen(type));
-    put_string(out, "message", message);
-    put_string(out, "traceback", traceback);
+    result_put_string(out, "message", message);
+    result_put_string(out, "traceback", traceback);
     buf_putc(out, '}');
 }
 
 static void put_cell_error(struct buf *out, const struct cell_result *c)
 {
     if (c->error.type)
-        put_error(out, c->error.type, c->error.message, c->error.traceback);
+        result_put_error(out, c->error.type, c->error.message, c->error.traceback);
     else if (c->status == CELL_TIMEOUT)
-        put_error(out, "TimeoutError", c->reason.text, NULL);
+        result_put_error(out, "TimeoutError", c->reason.text, NULL);
     else if (c->reason.code != ERROR_NONE)
-        put_error(
+        result_put_error(
             out, c->status == CELL_KILLED ? "SandboxKilled" : "SandboxLost", c->reason.text, NULL);
     else
-        put_error(out, NULL, NULL, NULL);
+        result_put_error(out, NULL, NULL, NULL);
 }
 
 void result_put_told(struct buf *out, const struct cell_result *c)
@@ -66,10 +67,10 @@ void result_put_told(struct buf *out, const struct cell_result *c)
     const char *submit = c->submit ? submission_json(c->submit, &len) : NULL;
     buf_puts(out, "{\"submit\":");
     buf_append(out, submit ? submit : "null", submit ? len : strlen("null"));
-    put_string(out, "stdout", buf_text(&c->out));
-    put_string(out, "stderr", buf_text(&c->err));
+    result_put_string(out, "stdout", buf_text(&c->out));
+    result_put_string(out, "stderr", buf_text(&c->err));
     put_cell_error(out, c);
-    put_json(out, "variables", c->variables ? json_text(c->variables, NULL) : "[]");
+    result_put_json(out, "variables", c->variables ? json_text(c->variables, NULL) : "[]");
     buf_putc(out, '}');
 }
 
@@ -93,7 +94,7 @@ static void put_resources(
     if (usage->cpu_seconds > 0)
         put_seconds(out, "cpu_seconds", usage->cpu_seconds);
     else
-        put_json(out, "cpu_seconds", NULL);
+        result_put_json(out, "cpu_seconds", NULL);
     buf_puts(out, ",\"limits\":{");
     for (enum limit l = LIMIT_NONE + 1; l < LIMIT_COUNT; l++)
         if (usage->means[l] != LIMIT_BY_NOTHING)
@@ -123,13 +124,13 @@ struct droste_result *result_of_cell(struct cell_result *cell, const struct sess
     struct buf *out = &r->json;
     buf_reserve(out, c->out.len + c->err.len + 4096);
     buf_printf(out, "{\"status\":\"%s\"", r->status);
-    put_json(out, "submit", c->submit ? "" : NULL);
+    result_put_json(out, "submit", c->submit ? "" : NULL);
     r->submit_at = c->submit ? out->len : 0;
-    put_text(out, "stdout", buf_text(&c->out), c->out.len);
-    put_text(out, "stderr", buf_text(&c->err), c->err.len);
+    result_put_text(out, "stdout", buf_text(&c->out), c->out.len);
+    result_put_text(out, "stderr", buf_text(&c->err), c->err.len);
     put_cell_error(out, c);
-    put_string(out, "echo", c->echo);
-    put_string(out, "killed", c->killed[0] ? c->killed : NULL);
+    result_put_string(out, "echo", c->echo);
+    result_put_string(out, "killed", c->killed[0] ? c->killed : NULL);
     buf_printf(out, ",\"alive\":%s,\"calls\":%u", c->alive ? "true" : "false", c->calls);
     put_seconds(out, "seconds", c->seconds);
     buf_printf(out, ",\"isolation\":\"%s\",\"rules\":%s",
@@ -139,7 +140,7 @@ struct droste_result *result_of_cell(struct cell_result *cell, const struct sess
     buf_printf(out, ",\"left_out\":{\"stdout\":%llu,\"stderr\":%llu}",
         (unsigned long long)c->out_left_out, (unsigned long long)c->err_left_out);
     put_resources(out, &c->usage, session_limits_of(session));
-    put_json(out, "variables", c->variables ? json_text(c->variables, NULL) : "[]");
+    result_put_json(out, "variables", c->variables ? json_text(c->variables, NULL) : "[]");
     buf_putc(out, '}');
     /* They are the session's too; what is left of a result is its own, so that another thread may free it. */
     json_object_put(steal(&r->cell.variables));
@@ -171,7 +172,7 @@ static void put_spent(struct buf *out, const struct spent *s)
 }
 
 /* All of it, and the same by model and by depth, whose sums are all of it. */
-static void put_usage(struct buf *out, const struct budget *b, double seconds)
+static void result_put_usage(struct buf *out, const struct budget *b, double seconds)
 {
     size_t depths = array_length(b->depths);
     while (depths > 0 && b->depths[depths - 1].calls == 0)
@@ -211,16 +212,16 @@ struct droste_result *result_of_run(const struct rlm_result *run)
     r->answer = run->answer ? strdup(run->answer) : NULL;
     buf_printf(
         out, "{\"answer\":%s,\"status\":\"%s\"", run->answer ? run->answer : "null", r->status);
-    put_string(out, "run", run->run[0] ? run->run : NULL);
+    result_put_string(out, "run", run->run[0] ? run->run : NULL);
     buf_printf(out, ",\"iterations\":%u,\"usage\":", run->iterations);
     r->usage_at = out->len;
-    put_usage(out, run->budget, run->seconds);
+    result_put_usage(out, run->budget, run->seconds);
     r->usage_len = out->len - r->usage_at;
     if (run->error.code != ERROR_NONE)
-        put_error(out, error_code_name(run->error.code), run->error.text, NULL);
+        result_put_error(out, error_code_name(run->error.code), run->error.text, NULL);
     else
-        put_error(out, NULL, NULL, NULL);
-    put_json(out, "resumed", run->resumed);
+        result_put_error(out, NULL, NULL, NULL);
+    result_put_json(out, "resumed", run->resumed);
     buf_puts(out, ",\"repo\":");
     workspace_put_repo(run->workspace, out);
     buf_printf(out, ",\"isolation\":\"%s\",\"rules\":%s,\"left_out\":%llu}",
@@ -240,7 +241,7 @@ struct droste_result *result_of_failure(const struct error *error)
     return result_of_run(&run);
 }
 
-static const char *give(const char *text, size_t have, size_t *len)
+static const char *result_give(const char *text, size_t have, size_t *len)
 {
     if (len)
         *len = text ? have : 0;
@@ -273,17 +274,17 @@ const char *droste_result_json(const droste_result *r, size_t *len)
 {
     droste_result *own = (droste_result *)(uintptr_t)r; /* none was made const */
     bool whole = r->submit_at == 0 || put_submit(own);
-    return give(whole ? buf_text(&r->json) : NULL, r->json.len, len);
+    return result_give(whole ? buf_text(&r->json) : NULL, r->json.len, len);
 }
 
 const char *droste_result_stdout(const droste_result *r, size_t *len)
 {
-    return give(buf_text(&r->cell.out), r->cell.out.len, len);
+    return result_give(buf_text(&r->cell.out), r->cell.out.len, len);
 }
 
 const char *droste_result_stderr(const droste_result *r, size_t *len)
 {
-    return give(buf_text(&r->cell.err), r->cell.err.len, len);
+    return result_give(buf_text(&r->cell.err), r->cell.err.len, len);
 }
 
 const char *droste_result_submit(const droste_result *r, size_t *len)
@@ -328,7 +329,7 @@ int droste_result_alive(const droste_result *r)
 
 const char *droste_result_answer(const droste_result *r, size_t *len)
 {
-    return give(r->answer, r->answer ? strlen(r->answer) : 0, len);
+    return result_give(r->answer, r->answer ? strlen(r->answer) : 0, len);
 }
 
 void droste_result_error(const droste_result *r, droste_error *err)

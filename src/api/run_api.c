@@ -33,7 +33,7 @@ static const char *const kind_names[] = {
     [RLM_EVENT_CHILD_END] = "child_end",
 };
 
-static void pass_event(void *arg, const struct rlm_event *e)
+static void skip_recorded_event(void *arg, const struct rlm_event *e)
 {
     droste_running *r = arg;
     droste_event event = {
@@ -115,20 +115,20 @@ static void run_finished(void *arg, const struct error *why)
 }
 
 /* The session of a conversation goes on; a run that is put aside is not waited for. */
-static void run_done(void *arg, const struct rlm_result *result)
+static void run_api_run_done(void *arg, const struct rlm_result *result)
 {
     droste_running *r = arg;
     r->finishing = result;
-    if (r->kept || r->ends_aside || !r->run || !rlm_finish(r->run, run_finished, r))
+    if (r->kept || r->ends_suspended || !r->run || !rlm_finish(r->run, run_finished, r))
         run_over(r, result);
 }
 
-static void end(droste_running *r)
+static void run_api_end(droste_running *r)
 {
     if (r->finishing)
         rlm_finish_cancel(r->run);
-    else if (r->ends_aside)
-        rlm_put_aside(r->run, &r->why);
+    else if (r->ends_suspended)
+        rlm_suspend(r->run, &r->why);
     else
         rlm_cancel(r->run);
 }
@@ -139,7 +139,7 @@ static bool end_one(droste *d)
     TAILQ_FOREACH(r, &d->runs, link)
     {
         if (r->ends && r->telling == 0) {
-            end(r);
+            run_api_end(r);
             return true;
         }
     }
@@ -152,7 +152,7 @@ static void end_outside(droste_running *r)
     if (r->over || r->ends)
         return;
     if (r->telling == 0) {
-        end(r);
+        run_api_end(r);
         return;
     }
     r->ends = true;
@@ -204,7 +204,7 @@ void api_cancel_runs(droste *d)
 {
     droste_running *r;
     while ((r = TAILQ_FIRST(&d->runs)))
-        end(r);
+        run_api_end(r);
 }
 
 void droste_cancel(droste_running *r)
@@ -212,20 +212,20 @@ void droste_cancel(droste_running *r)
     end_outside(r);
 }
 
-void api_put_aside(droste_running *r, const struct error *why)
+void api_suspend(droste_running *r, const struct error *why)
 {
     if (r->over || r->ends)
         return;
-    r->ends_aside = true;
+    r->ends_suspended = true;
     r->why = *why;
     end_outside(r);
 }
 
-void droste_put_aside(droste_running *r)
+void droste_suspend(droste_running *r)
 {
     struct error why = { 0 };
     error_set(&why, ERROR_CANCELLED, "the run was put aside");
-    api_put_aside(r, &why);
+    api_suspend(r, &why);
 }
 
 /* ---- the beginning ---- */
@@ -312,7 +312,7 @@ static int fill_options(droste_running *r, struct rlm_options *o, struct error *
     o->store = r->store;
     o->resume = r->resume[0] ? r->resume : NULL;
     o->instructions = buf_text(&r->instructions);
-    o->event = r->event ? pass_event : NULL;
+    o->event = r->event ? skip_recorded_event : NULL;
     o->all_events = r->all_events;
     o->arg = r;
     if (rc == 0)
@@ -342,7 +342,7 @@ static int fill_options(droste_running *r, struct rlm_options *o, struct error *
     return buf_failed(&r->saved) ? error_memory(err) : 0;
 }
 
-static int take_settings(droste_running *r, const droste_request *q, struct error *err)
+static int run_api_take_settings(droste_running *r, const droste_request *q, struct error *err)
 {
     const struct settings *from = r->link_to.settings;
     int rc = settings_copy(&r->settings, from ? from : &r->d->settings, err);
@@ -373,23 +373,25 @@ static int begin_new(
 }
 
 /* The run's own settings take the place of the droste's. */
-static int restore_settings(droste_running *r, const struct past *past, struct error *err)
+static int restore_settings(
+    droste_running *r, const struct stored_run *stored_run, struct error *err)
 {
     settings_free(&r->settings);
-    return past_settings(r->d, past, &r->settings, err);
+    return stored_run_settings(r->d, stored_run, &r->settings, err);
 }
 
-static int asked_otherwise(const struct past *past, const char *what, struct error *err)
+static int asked_otherwise(const struct stored_run *stored_run, const char *what, struct error *err)
 {
-    return error_set(err, ERROR_ARGUMENT, "run '%.64s' was asked with %s", past->id, what);
+    return error_set(err, ERROR_ARGUMENT, "run '%.64s' was asked with %s", stored_run->id, what);
 }
 
 /* A later question of a conversation takes the session as the first one has prepared it; one that is
  * only gone over again calls no tool. */
-static int check_tools(const droste_running *r, const struct past *past, struct error *err)
+static int check_tools(
+    const droste_running *r, const struct stored_run *stored_run, struct error *err)
 {
-    struct tool_facts_then then = { .run = past->id,
-        .json = &past->tool_facts,
+    struct tool_facts_then then = { .run = stored_run->id,
+        .json = &stored_run->tool_facts,
         .prepared = !r->link_to.after,
         .called = !r->link_to.again };
     return tool_facts_check(&then, &r->tool_facts, err);
@@ -400,54 +402,55 @@ static const struct settings *settings_for_models(const droste_running *r)
     return r->link_to.again ? r->link_to.settings : &r->settings;
 }
 
-static int begin_again(droste_running *r, const droste_request *q, const struct past *past,
-    struct rlm_options *o, struct error *err)
+static int begin_again(droste_running *r, const droste_request *q,
+    const struct stored_run *stored_run, struct rlm_options *o, struct error *err)
 {
     bool same = q->question != NULL; /* or else it is not to be asked for */
-    if (same && strcmp(q->question, buf_text(&past->question)) != 0)
-        return asked_otherwise(past, "another question", err);
-    int rc = same ? 0 : restore_settings(r, past, err);
+    if (same && strcmp(q->question, buf_text(&stored_run->question)) != 0)
+        return asked_otherwise(stored_run, "another question", err);
+    int rc = same ? 0 : restore_settings(r, stored_run, err);
     if (rc == 0)
         rc = api_models(r->d, settings_for_models(r), true, &r->models, err);
     if (rc == 0 && same)
         rc = load_contexts(r, q, err);
-    if (rc == 0 && same && past->context && r->contexts.count == 0)
-        rc = asked_otherwise(past, "a context", err);
+    if (rc == 0 && same && stored_run->context && r->contexts.count == 0)
+        rc = asked_otherwise(stored_run, "a context", err);
     if (rc == 0)
-        rc = api_contexts_again(past, &r->settings, &r->contexts, err);
-    r->store = past->store;
-    snprintf(r->resume, sizeof r->resume, "%s", past->id);
+        rc = api_contexts_again(stored_run, &r->settings, &r->contexts, err);
+    r->store = stored_run->store;
+    snprintf(r->resume, sizeof r->resume, "%s", stored_run->id);
     if (rc == 0)
         rc = fill_options(r, o, err);
-    if (rc == 0 && same && strcmp(buf_text(&r->saved), buf_text(&past->settings)) != 0)
-        rc = asked_otherwise(past, "other settings", err);
+    if (rc == 0 && same && strcmp(buf_text(&r->saved), buf_text(&stored_run->settings)) != 0)
+        rc = asked_otherwise(stored_run, "other settings", err);
     if (rc == 0)
-        rc = check_tools(r, past, err);
-    o->question = buf_text(&past->question);
+        rc = check_tools(r, stored_run, err);
+    o->question = buf_text(&stored_run->question);
     o->contexts = &r->contexts;
     return rc;
 }
 
-static int begin(droste_running *r, const droste_request *q, struct error *err)
+static int run_api_begin(droste_running *r, const droste_request *q, struct error *err)
 {
     struct rlm_options options = { 0 };
-    struct past past = { 0 };
-    int rc = take_settings(r, q, err);
+    struct stored_run stored_run = { 0 };
+    int rc = run_api_take_settings(r, q, err);
     if (rc == 0 && q->resume)
-        rc = past_find(r->d, q->resume, &past, err);
-    if (rc == 0 && past.previous[0] && !r->kept && !r->link_to.after)
+        rc = stored_run_find(r->d, q->resume, &stored_run, err);
+    if (rc == 0 && stored_run.previous[0] && !r->kept && !r->link_to.after)
         rc = error_set(err, ERROR_ARGUMENT,
-            "run '%.64s' is part of a conversation: go on with it by droste_resume", past.id);
+            "run '%.64s' is part of a conversation: go on with it by droste_resume", stored_run.id);
     if (rc == 0)
-        rc = q->resume ? begin_again(r, q, &past, &options, err) : begin_new(r, q, &options, err);
+        rc = q->resume ? begin_again(r, q, &stored_run, &options, err)
+                       : begin_new(r, q, &options, err);
     if (rc == 0)
-        rc = rlm_start(r->d->loop, &options, run_done, r, &r->run, err);
-    past_free(&past);
+        rc = rlm_start(r->d->loop, &options, run_api_run_done, r, &r->run, err);
+    stored_run_free(&stored_run);
     return rc;
 }
 
-static int start(droste *d, const droste_request *q, const struct link *link, droste_running **out,
-    struct error *err)
+static int run_api_start(droste *d, const droste_request *q, const struct link *link,
+    droste_running **out, struct error *err)
 {
     droste_running *r = calloc(1, sizeof *r);
     if (!r)
@@ -458,7 +461,7 @@ static int start(droste *d, const droste_request *q, const struct link *link, dr
     if (link)
         r->link_to = *link;
     r->kept = link && out;
-    int rc = begin(r, q, err);
+    int rc = run_api_begin(r, q, err);
     if (rc < 0) {
         api_running_free(r);
         return rc;
@@ -479,7 +482,8 @@ int droste_start(droste *d, const droste_request *q, droste_running **out, drost
     if (rc == 0 && q->chat)
         rc = chat_next(q->chat, &link, &why);
     if (rc == 0)
-        rc = start(d, q, q->chat ? &link : NULL, &r, &why); /* which is kept, as `r` is asked for */
+        rc = run_api_start(
+            d, q, q->chat ? &link : NULL, &r, &why); /* which is kept, as `r` is asked for */
     if (rc == 0) {
         r->chat = q->chat;
         if (out)
@@ -565,7 +569,7 @@ int api_run(droste *d, droste_request *q, const struct link *link, droste_runnin
     q->done = waiting_done;
     q->arg = &w;
     api_forget_interrupt(d);
-    int rc = d->waits ? api_enter(d, err) : start(d, q, link, running, err);
+    int rc = d->waits ? api_enter(d, err) : run_api_start(d, q, link, running, err);
     if (rc == 0)
         rc = api_wait(d, &w.done, err);
     if (rc == 0 && !w.result)
@@ -586,16 +590,16 @@ int droste_run(droste *d, const char *question, const char *context, droste_even
 static int find_before(
     droste *d, const char *run, droste_chat **chat, struct link *link, struct error *err)
 {
-    struct past past = { 0 };
+    struct stored_run stored_run = { 0 };
     struct settings s = { 0 };
-    int rc = d->waits ? 0 : past_find(d, run, &past, err);
-    if (rc == 0 && past.previous[0]) {
-        rc = past_settings(d, &past, &s, err);
+    int rc = d->waits ? 0 : stored_run_find(d, run, &stored_run, err);
+    if (rc == 0 && stored_run.previous[0]) {
+        rc = stored_run_settings(d, &stored_run, &s, err);
         if (rc == 0)
-            rc = chat_before(d, past.previous, &s, chat, link, err);
+            rc = chat_before(d, stored_run.previous, &s, chat, link, err);
         settings_free(&s);
     }
-    past_free(&past);
+    stored_run_free(&stored_run);
     return rc;
 }
 

@@ -21,31 +21,34 @@ bool api_has_sessions(const droste *d)
     return false;
 }
 
-static void guest_call(void *arg, struct session *inner, const struct session_call *call)
+static void session_api_guest_call(
+    void *arg, struct session *inner, const struct session_call *call)
 {
     broker_call(((droste_session *)arg)->broker, inner, call);
 }
 
-static void guest_call_dropped(void *arg, struct session *inner, uint64_t id)
+static void session_api_guest_call_dropped(void *arg, struct session *inner, uint64_t id)
 {
     droste_session *s = arg;
     if (s->broker)
         broker_drop(s->broker, inner, id);
 }
 
-static void guest_output(void *arg, struct session *inner, int stream, const char *data, size_t len)
+static void session_api_guest_output(
+    void *arg, struct session *inner, int stream, const char *data, size_t len)
 {
     droste_session *s = arg;
     if (s->output)
         s->output(s->output_arg, stream, data, len);
 }
 
-static const struct session_events events = { guest_call, guest_call_dropped, guest_output };
+static const struct session_events events = { session_api_guest_call,
+    session_api_guest_call_dropped, session_api_guest_output };
 
 /* ---- child runs ---- */
 
 /* The record is opened when there is something to be recorded: most sessions start no run. */
-static int open_record(droste_session *s, struct error *err)
+static int session_api_open_record(droste_session *s, struct error *err)
 {
     struct store *store = NULL;
     int rc = s->recorded ? 0 : api_store_at(s->d, s->settings.database, &store, err);
@@ -57,20 +60,21 @@ static int open_record(droste_session *s, struct error *err)
     return 0;
 }
 
-static int start_child(void *arg, const struct broker_child *child, broker_child_fn *done,
-    void *done_arg, struct child **out, struct error *err)
+static int session_api_start_child(void *arg, const struct broker_child *child,
+    broker_child_fn *done, void *done_arg, struct child **out, struct error *err)
 {
     droste_session *s = arg;
-    int rc = open_record(s, err);
+    int rc = session_api_open_record(s, err);
     return rc < 0 ? rc : rlm_children()->start(s->place, child, done, done_arg, out, err);
 }
 
-static void cancel_child(struct child *child, const struct error *why)
+static void session_api_cancel_child(struct child *child, const struct error *why)
 {
     rlm_children()->cancel(child, why);
 }
 
-static const struct broker_children children = { .start = start_child, .cancel = cancel_child };
+static const struct broker_children children = { .start = session_api_start_child,
+    .cancel = session_api_cancel_child };
 
 static int open_place(droste_session *s, struct environment *env, struct error *err)
 {
@@ -87,7 +91,7 @@ static int open_place(droste_session *s, struct environment *env, struct error *
     return rc < 0 ? rc : rlm_open_place(s->d->loop, &o, &s->place, err);
 }
 
-static int set_up(droste_session *s, struct error *err)
+static int session_api_set_up(droste_session *s, struct error *err)
 {
     droste *d = s->d;
     struct environment *env;
@@ -141,7 +145,8 @@ static int set_up(droste_session *s, struct error *err)
     return rc;
 }
 
-static int take_settings(droste_session *s, const char *const *settings, struct error *err)
+static int session_api_take_settings(
+    droste_session *s, const char *const *settings, struct error *err)
 {
     int rc = settings_copy(&s->settings, &s->d->settings, err);
     return rc == 0 ? api_settings_set(&s->settings, settings, err) : rc;
@@ -162,9 +167,9 @@ static int start_session(droste *d, enum session_use use, const char *const *set
     s->parts.workspace = workspace;
     s->next = d->sessions;
     d->sessions = s;
-    int rc = take_settings(s, settings, err);
+    int rc = session_api_take_settings(s, settings, err);
     if (rc == 0)
-        rc = set_up(s, err);
+        rc = session_api_set_up(s, err);
     if (rc < 0) {
         droste_session_close(s);
         return rc;
@@ -180,7 +185,7 @@ int droste_session_start(
     return api_fail(err, &why, start_session(d, SESSION_OF_USER, settings, NULL, out, &why));
 }
 
-static int open_session(droste *d, enum session_use use, struct workspace *workspace,
+static int session_api_open_session(droste *d, enum session_use use, struct workspace *workspace,
     droste_session **out, droste_error *err)
 {
     struct error why = { 0 };
@@ -199,24 +204,24 @@ static int open_session(droste *d, enum session_use use, struct workspace *works
 
 int droste_session_open(droste *d, droste_session **out, droste_error *err)
 {
-    return open_session(d, SESSION_OF_USER, NULL, out, err);
+    return session_api_open_session(d, SESSION_OF_USER, NULL, out, err);
 }
 
 int api_session_open_staged(
     droste *d, struct workspace *workspace, droste_session **out, droste_error *err)
 {
-    return open_session(d, SESSION_OF_USER, workspace, out, err);
+    return session_api_open_session(d, SESSION_OF_USER, workspace, out, err);
 }
 
 int api_session_open_volume(
     droste *d, struct workspace *workspace, droste_session **out, droste_error *err)
 {
-    return open_session(d, SESSION_OF_VOLUME, workspace, out, err);
+    return session_api_open_session(d, SESSION_OF_VOLUME, workspace, out, err);
 }
 
 int api_session_open_plain(droste *d, droste_session **out, droste_error *err)
 {
-    return open_session(d, SESSION_PLAIN, NULL, out, err);
+    return session_api_open_session(d, SESSION_PLAIN, NULL, out, err);
 }
 
 void droste_session_close(droste_session *s)

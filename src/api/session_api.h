@@ -34,10 +34,10 @@ struct droste_session {
     bool recorded; /* child runs are: the droste's record is in use */
     droste_output_fn *output;
     void *output_arg;
-    char *notice; /* about the last load, or NULL */
-    bool plain;   /* for our own use: without rules, setup code, types */
+    char *notice;   /* about the last load, or NULL */
+    bool plain;     /* for our own use: without rules, setup code, types */
     bool of_volume; /* plain, and for the files of the provider's volume, which must be there */
-    bool rules;   /* in force */
+    bool rules;     /* in force */
     /* the operation under way, or whose end nobody has taken yet */
     enum operation operation;
     bool done;

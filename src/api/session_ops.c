@@ -13,7 +13,7 @@
 
 /* ---- an end ---- */
 
-static void over(droste_session *s)
+static void session_ops_over(droste_session *s)
 {
     droste *d = s->d;
     s->done = true;
@@ -28,15 +28,15 @@ static void operation_done(void *arg, struct cell_result *result)
 {
     droste_session *s = arg;
     s->result = *result;
-    over(s);
+    session_ops_over(s);
 }
 
-static void prepared(void *arg, const struct error *why)
+static void session_ops_prepared(void *arg, const struct error *why)
 {
     droste_session *s = arg;
     if (why)
         s->failure = *why;
-    over(s);
+    session_ops_over(s);
 }
 
 void session_api_tell_nobody(droste_session *s)
@@ -46,7 +46,7 @@ void session_api_tell_nobody(droste_session *s)
     s->to_be_told = false;
 }
 
-static int take_cell(droste_session *s, droste_result **out, struct error *err)
+static int session_ops_take_cell(droste_session *s, droste_result **out, struct error *err)
 {
     struct cell_result result = s->result;
     s->result = (struct cell_result){ 0 };
@@ -61,7 +61,7 @@ static int take_cell(droste_session *s, droste_result **out, struct error *err)
     return *out ? 0 : error_memory(err);
 }
 
-static int take_value(droste_session *s, struct error *err)
+static int session_ops_take_value(droste_session *s, struct error *err)
 {
     int rc = s->result.status == CELL_OK ? 0 : context_refused(s->context, &s->result, err);
     cell_result_free(&s->result);
@@ -79,16 +79,16 @@ static int take_failure(droste_session *s, struct error *err)
 }
 
 /* The end of the operation; the session may begin another. */
-static int take(droste_session *s, droste_result **out, struct error *err)
+static int session_ops_take(droste_session *s, droste_result **out, struct error *err)
 {
     enum operation operation = s->operation;
     s->operation = OPERATION_NONE;
     s->done = false;
     session_api_tell_nobody(s);
     if (operation == OPERATION_CELL)
-        return take_cell(s, out, err);
+        return session_ops_take_cell(s, out, err);
     if (operation == OPERATION_VALUE)
-        return take_value(s, err);
+        return session_ops_take_value(s, err);
     return operation == OPERATION_NONE ? 0 : take_failure(s, err);
 }
 
@@ -108,7 +108,7 @@ void api_tell_sessions(droste *d)
         droste_error told = { 0 };
         struct error why = { 0 };
         droste_result *result = NULL;
-        int rc = take(s, &result, &why);
+        int rc = session_ops_take(s, &result, &why);
         api_fail(&told, &why, rc);
         s->on_done(s->on_done_arg, s, result, rc < 0 ? &told : NULL);
     }
@@ -117,7 +117,7 @@ void api_tell_sessions(droste *d)
 /* ---- waiting ---- */
 
 /* While a sandbox is being made, others need the processors more: then it is not looked for. */
-static int wait_for(droste_session *s, int ms, droste_result **out, struct error *err)
+static int session_ops_wait_for(droste_session *s, int ms, droste_result **out, struct error *err)
 {
     *out = NULL;
     if (s->operation == OPERATION_NONE)
@@ -125,13 +125,13 @@ static int wait_for(droste_session *s, int ms, droste_result **out, struct error
     s->waited_for = true;
     int rc = api_wait_soon(s->d, &s->done, session_is_ready(s->session), ms, err);
     s->waited_for = false;
-    return rc != 0 ? rc : take(s, out, err);
+    return rc != 0 ? rc : session_ops_take(s, out, err);
 }
 
 int droste_session_wait(droste_session *s, int milliseconds, droste_result **out, droste_error *err)
 {
     struct error why = { 0 };
-    int rc = wait_for(s, milliseconds, out, &why);
+    int rc = session_ops_wait_for(s, milliseconds, out, &why);
     return api_fail(err, &why, rc);
 }
 
@@ -140,7 +140,7 @@ int session_api_finish(droste_session *s, int rc, droste_result **out, struct er
     droste_result *result = NULL;
     if (rc < 0)
         return rc;
-    rc = wait_for(s, -1, &result, err);
+    rc = session_ops_wait_for(s, -1, &result, err);
     if (out)
         *out = result;
     return rc;
@@ -148,7 +148,7 @@ int session_api_finish(droste_session *s, int rc, droste_result **out, struct er
 
 /* ---- beginning ---- */
 
-static int begin(droste_session *s, enum operation operation, struct error *err)
+static int session_ops_begin(droste_session *s, enum operation operation, struct error *err)
 {
     if (s->operation != OPERATION_NONE)
         return error_set(err, ERROR_ARGUMENT,
@@ -159,7 +159,7 @@ static int begin(droste_session *s, enum operation operation, struct error *err)
     return 0;
 }
 
-static int began(droste_session *s, int rc)
+static int session_ops_began(droste_session *s, int rc)
 {
     if (rc < 0)
         s->operation = OPERATION_NONE;
@@ -168,10 +168,11 @@ static int began(droste_session *s, int rc)
 
 int session_api_prepare(droste_session *s, struct error *err)
 {
-    int rc = begin(s, OPERATION_OPEN, err);
+    int rc = session_ops_begin(s, OPERATION_OPEN, err);
     if (rc < 0)
         return rc;
-    return began(s, prepare_start(&s->prepare, s->session, &s->options, false, prepared, s, err));
+    return session_ops_began(s,
+        prepare_start(&s->prepare, s->session, &s->options, false, session_ops_prepared, s, err));
 }
 
 static int start_cell(
@@ -180,8 +181,9 @@ static int start_cell(
     struct session_cell cell = {
         .code = code, .len = len, .echo = flags & DROSTE_ECHO, .execute_timeout = timeout
     };
-    int rc = begin(s, OPERATION_CELL, err);
-    return rc < 0 ? rc : began(s, session_exec(s->session, &cell, operation_done, s, err));
+    int rc = session_ops_begin(s, OPERATION_CELL, err);
+    return rc < 0 ? rc
+                  : session_ops_began(s, session_exec(s->session, &cell, operation_done, s, err));
 }
 
 int droste_session_exec_start(
@@ -202,11 +204,11 @@ int droste_session_exec(droste_session *s, const char *code, size_t len, int fla
 
 /* ---- the end of the session ---- */
 
-static void finished(void *arg, const struct error *why)
+static void session_ops_finished(void *arg, const struct error *why)
 {
     droste_session *s = arg;
     s->failure = *why;
-    over(s);
+    session_ops_over(s);
 }
 
 /* Of the operation under way, or whose end was not taken, nothing is told any more. */
@@ -223,7 +225,7 @@ static void start_finish(droste_session *s)
 {
     if (s->operation == OPERATION_FINISH)
         return;
-    if (session_finish(s->session, finished, s)) {
+    if (session_finish(s->session, session_ops_finished, s)) {
         drop_operation(s);
         s->operation = OPERATION_FINISH;
         s->done = false;
@@ -251,7 +253,7 @@ int droste_session_finish(droste_session *s, droste_error *err)
 static int start_value(droste_session *s, struct context *context, const char *const *names,
     size_t count, struct error *err)
 {
-    int rc = begin(s, OPERATION_VALUE, err);
+    int rc = session_ops_begin(s, OPERATION_VALUE, err);
     if (rc < 0) {
         context_free(context);
         return rc;
@@ -262,7 +264,7 @@ static int start_value(droste_session *s, struct context *context, const char *c
         context_free(context);
         s->context = NULL;
     }
-    return began(s, rc);
+    return session_ops_began(s, rc);
 }
 
 static int start_set(droste_session *s, const char *name, const char *kind, const void *data,

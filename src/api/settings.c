@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "base/text.h"
 
 enum { FILE_MAX = 1 << 20 };
@@ -26,7 +26,8 @@ static const struct setting *find(const char *name)
     return NULL;
 }
 
-static int wrong(const struct setting *s, const char *value, const char *source, struct error *err)
+static int settings_wrong(
+    const struct setting *s, const char *value, const char *source, struct error *err)
 {
     return error_set(err, ERROR_ARGUMENT, "%s: '%.60s' is not a value for %s (%s)", source,
         s->option.secret ? "…" : value, s->option.name, s->option.value);
@@ -88,7 +89,7 @@ static int set_number(struct settings *s, const struct setting *what, const char
 {
     double number;
     if (!parse_number(value, what->type, &number))
-        return wrong(what, value, source, err);
+        return settings_wrong(what, value, source, err);
     if (number < what->min || number > what->max) {
         bool small = number < what->min;
         char bound[40];
@@ -120,7 +121,7 @@ static int set_names(struct list *list, const struct setting *what, const char *
     size_t len = strlen(value);
     int rc = 0;
     if (value[0] == ',' || value[len - 1] == ',' || strstr(value, ",,"))
-        return wrong(what, value, source, err);
+        return settings_wrong(what, value, source, err);
     for (const char *at = value; rc == 0 && *at;) {
         size_t n = strcspn(at, ",");
         cleanup_free char *name = strndup(at, n);
@@ -140,7 +141,7 @@ static int set_switch(bool *field, const struct setting *what, const char *value
         *field = i % 2;
         return 0;
     }
-    return wrong(what, value, source, err);
+    return settings_wrong(what, value, source, err);
 }
 
 int setting_set(struct settings *s, const struct setting *what, const char *value,
@@ -268,7 +269,7 @@ int settings_from_environment(struct settings *s, struct error *err)
     return 0;
 }
 
-static char *trim(char *text)
+static char *settings_trim(char *text)
 {
     char *end = text + strlen(text);
     while (end > text && isspace((unsigned char)end[-1]))
@@ -292,7 +293,7 @@ static char *find_comment(char *text)
  * that is to keep a " #" or " ;". */
 static char *trim_value(char *text)
 {
-    text = trim(text);
+    text = settings_trim(text);
     char *close = text[0] == '"' ? strchr(text + 1, '"') : NULL;
     char *behind = close ? close + 1 + strspn(close + 1, " \t") : NULL;
     if (behind && (*behind == '\0' || *behind == ';' || *behind == '#')) {
@@ -300,20 +301,20 @@ static char *trim_value(char *text)
         return text + 1;
     }
     *find_comment(text) = '\0';
-    return trim(text);
+    return settings_trim(text);
 }
 
 /* Nothing, a comment, a [section] (only for the reader's eye), or name = value. */
-static int take_line(struct settings *s, char *line, const char *source, struct error *err)
+static int settings_take_line(struct settings *s, char *line, const char *source, struct error *err)
 {
-    char *name = trim(line), *equals = strchr(name, '=');
+    char *name = settings_trim(line), *equals = strchr(name, '=');
     size_t n = strlen(name);
     if (n == 0 || name[0] == '#' || name[0] == ';' || (name[0] == '[' && name[n - 1] == ']'))
         return 0;
     if (!equals || equals == name)
         return error_set(err, ERROR_CONFIG, "%s: expected `name = value`", source);
     *equals = '\0';
-    name = trim(name);
+    name = settings_trim(name);
     for (char *p = name; *p; p++)
         if (*p == '_')
             *p = '-';
@@ -344,7 +345,7 @@ int settings_from_file(struct settings *s, const char *path, bool may_be_absent,
         if (newline)
             *newline = '\0';
         snprintf(source, sizeof source, "%.120s, line %u", path, number);
-        int rc = take_line(s, line, source, err);
+        int rc = settings_take_line(s, line, source, err);
         if (rc < 0)
             return rc;
         line = newline ? newline + 1 : end;

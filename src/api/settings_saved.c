@@ -4,7 +4,7 @@
 
 #include "api/settings_internal.h"
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 static bool is_saved(const struct setting *what)
 {
@@ -122,7 +122,7 @@ static int restore_one(
     return settings_set(s, name, json_object_get_string(value), "the run's settings", err);
 }
 
-static int restore(
+static int settings_saved_restore(
     struct settings *s, const char *name, struct json_object *value, struct error *err)
 {
     int rc = 0;
@@ -144,7 +144,7 @@ int settings_restore(struct settings *s, const char *json, size_t len, struct er
         return rc;
     json_object_object_foreach(o, name, value)
     {
-        rc = restore(s, name, value, err);
+        rc = settings_saved_restore(s, name, value, err);
         if (rc < 0)
             return rc;
     }

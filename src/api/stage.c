@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "volume/workspace.h"
 
-static int fill(droste *d, const struct settings *s, struct workspace *w, struct error *err)
+static int stage_fill(droste *d, const struct settings *s, struct workspace *w, struct error *err)
 {
     struct git_bounds bounds = {
         .deadline_ns = clock_ns() + (uint64_t)(s->repo_timeout * 1e9),
@@ -20,7 +20,8 @@ static int fill(droste *d, const struct settings *s, struct workspace *w, struct
     return rc;
 }
 
-static int make(droste *d, const struct settings *s, struct workspace **out, struct error *err)
+static int stage_make(
+    droste *d, const struct settings *s, struct workspace **out, struct error *err)
 {
     cleanup_free char *root = NULL;
     struct volume_limits limits = { (uint64_t)s->workspace_size, (uint64_t)s->workspace_files };
@@ -30,7 +31,7 @@ static int make(droste *d, const struct settings *s, struct workspace **out, str
     if (rc == 0)
         rc = workspace_new(root, &limits, out, err);
     if (rc == 0)
-        rc = fill(d, s, *out, err);
+        rc = stage_fill(d, s, *out, err);
     if (rc < 0)
         workspace_release(steal(out));
     return rc;
@@ -44,7 +45,7 @@ int api_stage(droste *d, const struct settings *s, struct workspace **workspace,
         return error_set(err, ERROR_ARGUMENT,
             "repo-ref is a branch, tag or commit of repo-url, which is not set");
     if (!*workspace && (s->repo_url || s->context_path.count > 0))
-        rc = make(d, s, workspace, err);
+        rc = stage_make(d, s, workspace, err);
     if (rc < 0 || !*workspace)
         return rc;
     options->spec.workspace = *workspace;

@@ -5,26 +5,26 @@
 #include "api/api.h"
 #include "api/tool_facts.h"
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 
 enum { SOURCE_MAX = 16 << 20, DATA_MAX = 256 << 20 };
 
 /* ---- the program's ---- */
 
 /* The public handle of a call is the inner one. */
-static struct tool_call *inner(droste_tool_call *call)
+static struct tool_call *tool_api_inner(droste_tool_call *call)
 {
     return (struct tool_call *)(void *)call;
 }
 
 void droste_tool_answer(droste_tool_call *call, const char *json, size_t len)
 {
-    tool_call_answer(inner(call), json, len);
+    tool_call_answer(tool_api_inner(call), json, len);
 }
 
 void droste_tool_fail(droste_tool_call *call, const char *type, const char *message)
 {
-    tool_call_fail(inner(call), type, message);
+    tool_call_fail(tool_api_inner(call), type, message);
 }
 
 /* What another thread has to say of a call: JSON, or with `type` a failure and its message. */
@@ -36,7 +36,7 @@ struct outcome {
     char text[];
 };
 
-static void tell_outcome(struct post *post)
+static void tool_api_tell_outcome(struct post *post)
 {
     struct outcome *o = (struct outcome *)(void *)post;
     if (o->type)
@@ -58,7 +58,7 @@ static int post_outcome(droste *d, droste_tool_call *call, const char *type, con
         free(kind);
         return api_fail(err, &why, error_memory(&why));
     }
-    o->post.run = tell_outcome;
+    o->post.run = tool_api_tell_outcome;
     o->call = call;
     o->len = len;
     o->type = kind;
@@ -86,7 +86,7 @@ int droste_tool_is_cancelled(const droste_tool_call *call)
 
 void droste_tool_on_cancel(droste_tool_call *call, droste_tool_cancel_fn *fn, void *arg)
 {
-    tool_call_on_cancel(inner(call), (tool_cancel_fn *)(void (*)(void))fn, arg);
+    tool_call_on_cancel(tool_api_inner(call), (tool_cancel_fn *)(void (*)(void))fn, arg);
 }
 
 static int own_tools(droste *d, struct error *err)
@@ -163,7 +163,7 @@ struct gathering {
     struct buf *facts;
 };
 
-static int add_source(struct gathering *g, const char *path, struct error *err)
+static int tool_api_add_source(struct gathering *g, const char *path, struct error *err)
 {
     const char *name = last_part(path);
     cleanup_buf struct buf code = { 0 };
@@ -176,7 +176,7 @@ static int add_source(struct gathering *g, const char *path, struct error *err)
 }
 
 /* "NAME=REST": the name goes to `name`, the rest is the return; NULL with an error. */
-static const char *split(
+static const char *tool_api_split(
     const char *setting, const char *value, struct buf *name, struct error *err)
 {
     const char *equals = strchr(value, '=');
@@ -192,7 +192,7 @@ static const char *split(
 static int add_datum(struct gathering *g, const char *value, struct error *err)
 {
     cleanup_buf struct buf name = { 0 }, json = { 0 };
-    const char *path = split("tool-data", value, &name, err), *text;
+    const char *path = tool_api_split("tool-data", value, &name, err), *text;
     if (!path)
         return -(int)ERROR_ARGUMENT;
     int rc = file_read(path, DATA_MAX, &json, err);
@@ -207,7 +207,7 @@ static int add_datum(struct gathering *g, const char *value, struct error *err)
 static int add_program(struct gathering *g, const char *value, struct error *err)
 {
     cleanup_buf struct buf name = { 0 };
-    const char *path = split("tool", value, &name, err);
+    const char *path = tool_api_split("tool", value, &name, err);
     if (!path)
         return -(int)ERROR_ARGUMENT;
     int rc = tools_add_program(g->tools, g->loop, buf_text(&name), path, err);
@@ -237,7 +237,7 @@ int api_tools(
     if (rc == 0)
         rc = add_each(&g, &s->tool_data, add_datum, err);
     if (rc == 0)
-        rc = add_each(&g, &s->tools, add_source, err);
+        rc = add_each(&g, &s->tools, tool_api_add_source, err);
     if (rc == 0)
         rc = add_each(&g, &s->tool, add_program, err);
     if (rc == 0 && buf_failed(facts))

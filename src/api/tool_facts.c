@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/hash.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/text.h"
 
 static const struct kind {
@@ -24,7 +24,7 @@ static const struct kind {
 
 /* ---- written down ---- */
 
-static void put_text(struct buf *out, const char *text)
+static void tool_facts_put_text(struct buf *out, const char *text)
 {
     cleanup_buf struct buf clean = { 0 };
     text_append_utf8(&clean, text, strlen(text));
@@ -40,16 +40,16 @@ static void begin_next(struct buf *facts)
         buf_putc(facts, '[');
 }
 
-static int add(struct buf *facts, const char *kind, const char *name, const char *path,
-    const char *hash, struct error *err)
+static int api_tool_facts_add(struct buf *facts, const char *kind, const char *name,
+    const char *path, const char *hash, struct error *err)
 {
     cleanup_free char *whole = path ? realpath(path, NULL) : NULL;
     begin_next(facts);
     buf_printf(facts, "{\"kind\":\"%s\",\"name\":", kind);
-    put_text(facts, name);
+    tool_facts_put_text(facts, name);
     buf_puts(facts, ",\"path\":");
     if (path)
-        put_text(facts, whole ? whole : path);
+        tool_facts_put_text(facts, whole ? whole : path);
     else
         buf_puts(facts, "null");
     buf_printf(
@@ -62,12 +62,12 @@ int tool_facts_add(struct buf *facts, const char *kind, const char *name, const 
 {
     char hash[HASH_TEXT_SIZE];
     int rc = hash_sha256(data, len, hash, err);
-    return rc < 0 ? rc : add(facts, kind, name, path, hash, err);
+    return rc < 0 ? rc : api_tool_facts_add(facts, kind, name, path, hash, err);
 }
 
 int tool_facts_add_name(struct buf *facts, const char *kind, const char *name, struct error *err)
 {
-    return add(facts, kind, name, NULL, NULL, err);
+    return api_tool_facts_add(facts, kind, name, NULL, NULL, err);
 }
 
 int tool_facts_add_program(struct buf *facts, const char *name, const char *path, struct error *err)
@@ -75,17 +75,17 @@ int tool_facts_add_program(struct buf *facts, const char *name, const char *path
     char hash[HASH_TEXT_SIZE];
     cleanup_buf struct buf about = { 0 };
     if (!strchr(path, '/'))
-        return add(facts, "program", name, NULL, NULL, err);
+        return api_tool_facts_add(facts, "program", name, NULL, NULL, err);
     int rc = hash_file(path, hash, err);
     if (rc == 0)
-        rc = add(facts, "program", name, path, hash, err);
+        rc = api_tool_facts_add(facts, "program", name, path, hash, err);
     buf_printf(&about, "%s.json", path);
     bool described = access(buf_text(&about), R_OK) == 0;
     if (rc == 0 && described)
         rc = hash_file(buf_text(&about), hash, err);
     if (rc < 0)
         return rc;
-    return add(facts, "description", name, described ? buf_text(&about) : NULL,
+    return api_tool_facts_add(facts, "description", name, described ? buf_text(&about) : NULL,
         described ? hash : NULL, err);
 }
 
@@ -115,7 +115,8 @@ static bool is_like(struct json_object *a, struct json_object *b)
 }
 
 /* The one in the same place among those of its kind and name: two files of tools may be called alike. */
-static struct json_object *find(struct json_object *now, struct json_object *then, size_t index)
+static struct json_object *tool_facts_find(
+    struct json_object *now, struct json_object *then, size_t index)
 {
     struct json_object *fact = json_object_array_get_idx(then, index);
     size_t before = 0;
@@ -144,7 +145,7 @@ static int check_one(const char *run, const struct kind *kind, struct json_objec
         kind->in_words, name, run, path ? ": " : "", path ? path : "");
 }
 
-static int parse(const struct buf *facts, struct json_object **out, struct error *err)
+static int tool_facts_parse(const struct buf *facts, struct json_object **out, struct error *err)
 {
     const char *text = facts->len > 0 ? buf_text(facts) : "[]";
     int rc = json_parse(text, strlen(text), &json_limits_large, out, err);
@@ -156,14 +157,14 @@ static int parse(const struct buf *facts, struct json_object **out, struct error
 int tool_facts_check(const struct tool_facts_then *then, const struct buf *now, struct error *err)
 {
     cleanup_json struct json_object *were = NULL, *are = NULL;
-    int rc = parse(then->json, &were, err);
+    int rc = tool_facts_parse(then->json, &were, err);
     if (rc == 0)
-        rc = parse(now, &are, err);
+        rc = tool_facts_parse(now, &are, err);
     for (size_t i = 0; rc == 0 && i < json_object_array_length(were); i++) {
         struct json_object *was = json_object_array_get_idx(were, i);
         const struct kind *kind = kind_of(was);
         if (kind && ((kind->prepared && then->prepared) || (kind->called && then->called)))
-            rc = check_one(then->run, kind, was, find(are, were, i), err);
+            rc = check_one(then->run, kind, was, tool_facts_find(are, were, i), err);
     }
     return rc;
 }

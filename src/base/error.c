@@ -56,7 +56,8 @@ static size_t acting_length(const char *text)
 static void error_mark_cut(struct error *err)
 {
     static const char ellipsis[] = "…";
-    size_t end = text_utf8_floor(err->text, sizeof err->text - 1, sizeof err->text - sizeof ellipsis);
+    size_t end =
+        text_utf8_floor(err->text, sizeof err->text - 1, sizeof err->text - sizeof ellipsis);
     memcpy(err->text + end, ellipsis, sizeof ellipsis);
 }
 

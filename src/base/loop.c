@@ -30,21 +30,21 @@ static void free_handle(uv_handle_t *handle)
     free(handle);
 }
 
-static void nudged(uv_async_t *waker)
+static void loop_nudged(uv_async_t *waker)
 {
     struct loop *loop = (struct loop *)waker->loop;
     loop->over = true;
     uv_stop(&loop->uv);
 }
 
-static void patience_is_over(void *arg)
+static void loop_patience_is_over(void *arg)
 {
     struct loop *loop = arg;
     loop->over = true;
     uv_stop(&loop->uv);
 }
 
-static void posted(uv_async_t *poster)
+static void loop_posted(uv_async_t *poster)
 {
     struct loop *loop = (struct loop *)poster->loop;
     loop->fired++;
@@ -67,12 +67,12 @@ static int add_async(struct loop *loop, uv_async_cb fn, uv_async_t **out)
 
 static int add_own_handles(struct loop *loop)
 {
-    int rc = add_async(loop, nudged, &loop->waker);
+    int rc = add_async(loop, loop_nudged, &loop->waker);
     if (rc == 0)
-        rc = add_async(loop, posted, &loop->poster);
+        rc = add_async(loop, loop_posted, &loop->poster);
     if (rc < 0)
         return rc;
-    loop->patience = timer_new(loop, patience_is_over, loop);
+    loop->patience = timer_new(loop, loop_patience_is_over, loop);
     return loop->patience ? 0 : UV_ENOMEM;
 }
 
@@ -112,7 +112,7 @@ void loop_close(struct loop *loop)
     free(loop);
 }
 
-static int turn(struct loop *loop, uv_run_mode mode)
+static int base_loop_turn(struct loop *loop, uv_run_mode mode)
 {
     loop->running = true;
     int left = uv_run(&loop->uv, mode);
@@ -133,7 +133,7 @@ static int nothing_left(struct error *err)
 int loop_run_until(struct loop *loop, const bool *done, struct error *err)
 {
     while (!*done)
-        if (turn(loop, UV_RUN_ONCE) == 0 && !*done)
+        if (base_loop_turn(loop, UV_RUN_ONCE) == 0 && !*done)
             return nothing_left(err);
     return 0;
 }
@@ -152,7 +152,7 @@ static void look_around(struct loop *loop, const bool *done)
     uint64_t moved = clock_ns(), fired = loop->fired, before = fired;
     for (uint64_t now = moved; !*done && loop->far == 0 && now - moved < LOOK_NS;
          now = clock_ns()) {
-        turn(loop, UV_RUN_NOWAIT);
+        base_loop_turn(loop, UV_RUN_NOWAIT);
         if (fired != loop->fired)
             moved = now;
         fired = loop->fired;
@@ -168,7 +168,7 @@ int loop_run_until_soon(struct loop *loop, const bool *done, const bool *soon, s
     while (!*done) {
         if (*soon)
             look_around(loop, done);
-        if (!*done && turn(loop, UV_RUN_ONCE) == 0 && !*done)
+        if (!*done && base_loop_turn(loop, UV_RUN_ONCE) == 0 && !*done)
             return nothing_left(err);
     }
     return 0;
@@ -183,7 +183,7 @@ int loop_wait_soon(struct loop *loop, const bool *done, const bool *soon, int ms
     if (ms >= 0 && !*done)
         timer_start(loop->patience, (uint64_t)ms, 0);
     while (rc == 0 && !*done && !loop->over) {
-        if (turn(loop, UV_RUN_ONCE) == 0 && !*done && !loop->over)
+        if (base_loop_turn(loop, UV_RUN_ONCE) == 0 && !*done && !loop->over)
             rc = nothing_left(err);
         if (*soon && !*done && !loop->over)
             look_around(loop, done);
@@ -260,7 +260,7 @@ void loop_far(struct loop *loop, bool under_way)
 
 void loop_run_ready(struct loop *loop)
 {
-    turn(loop, UV_RUN_NOWAIT);
+    base_loop_turn(loop, UV_RUN_NOWAIT);
 }
 
 void loop_wake(struct loop *loop)
@@ -273,7 +273,7 @@ int loop_turn(struct loop *loop, int ms, struct error *err)
     /* A timer of its own would be a handle that is being closed, for which the next turn would not wait. */
     if (ms > 0)
         timer_start(loop->patience, (uint64_t)ms, 0);
-    turn(loop, ms == 0 ? UV_RUN_NOWAIT : UV_RUN_ONCE);
+    base_loop_turn(loop, ms == 0 ? UV_RUN_NOWAIT : UV_RUN_ONCE);
     timer_stop(loop->patience);
     return 0;
 }
@@ -315,7 +315,7 @@ void timer_free(struct timer *timer)
         uv_close((uv_handle_t *)&timer->uv, free_handle);
 }
 
-static void turn_came(uv_idle_t *uv)
+static void loop_turn_came(uv_idle_t *uv)
 {
     struct every_turn *each = (struct every_turn *)uv;
     each->fn(each->arg);
@@ -334,7 +334,7 @@ struct every_turn *every_turn_new(struct loop *loop, timer_fn *fn, void *arg)
 
 void every_turn_start(struct every_turn *each)
 {
-    uv_idle_start(&each->uv, turn_came);
+    uv_idle_start(&each->uv, loop_turn_came);
 }
 
 void every_turn_stop(struct every_turn *each)

@@ -27,9 +27,9 @@ struct loop {
     unsigned missed, pass; /* see look_around */
     uv_async_t *waker, *poster;
     _Atomic(struct post *) posts; /* from other threads, the last one first */
-    struct timer *patience; /* of loop_wait_soon */
-    bool over;              /* it is to return */
-    bool running;           /* see loop_is_running */
+    struct timer *patience;       /* of loop_wait_soon */
+    bool over;                    /* it is to return */
+    bool running;                 /* see loop_is_running */
 };
 
 int loop_open(struct loop **out, struct error *err);

@@ -67,7 +67,7 @@ static const struct range line_ends[] = { { '\n', '\n' }, { '\r', '\r' }, { 0x20
 
 /* ---- parsing ---- */
 
-static unsigned fail(struct parser *s, const char *what)
+static unsigned pattern_fail(struct parser *s, const char *what)
 {
     if (!s->failed)
         error_set(s->err, ERROR_ARGUMENT, "%s", what);
@@ -78,7 +78,7 @@ static unsigned fail(struct parser *s, const char *what)
 
 static unsigned fail_memory(struct parser *s)
 {
-    fail(s, "");
+    pattern_fail(s, "");
     error_memory(s->err);
     return 0;
 }
@@ -131,7 +131,7 @@ static bool looking_at(const struct parser *s, const char *text)
     return (size_t)(s->end - s->at) >= n && memcmp(s->at, text, n) == 0;
 }
 
-static bool take(struct parser *s, const char *text)
+static bool pattern_take(struct parser *s, const char *text)
 {
     bool there = looking_at(s, text);
     s->at += there ? strlen(text) : 0;
@@ -170,7 +170,7 @@ static uint32_t take_hex(struct parser *s, unsigned digits_wanted)
         static const char hex[] = "0123456789abcdef0123456789ABCDEF";
         const char *digit = s->at < s->end && *s->at ? strchr(hex, *s->at) : NULL;
         if (!digit)
-            return fail(s, "a bad \\x or \\u escape");
+            return pattern_fail(s, "a bad \\x or \\u escape");
         c = c << 4 | (uint32_t)((digit - hex) % 16);
         s->at++;
     }
@@ -180,14 +180,14 @@ static uint32_t take_hex(struct parser *s, unsigned digits_wanted)
 /* \u0041, \u{41}, or two halves of a surrogate pair. */
 static uint32_t take_unicode(struct parser *s)
 {
-    if (take(s, "{")) {
+    if (pattern_take(s, "{")) {
         const char *end = memchr(s->at, '}', (size_t)(s->end - s->at));
         uint32_t c =
             end && end - s->at <= 6 ? take_hex(s, (unsigned)(end - s->at)) : LAST_CHAR + 1u;
-        return take(s, "}") && c <= LAST_CHAR ? c : fail(s, "a bad \\u{} escape");
+        return pattern_take(s, "}") && c <= LAST_CHAR ? c : pattern_fail(s, "a bad \\u{} escape");
     }
     uint32_t c = take_hex(s, 4);
-    if (c >= 0xD800 && c < 0xDC00 && take(s, "\\u"))
+    if (c >= 0xD800 && c < 0xDC00 && pattern_take(s, "\\u"))
         c = 0x10000 + ((c - 0xD800) << 10) + ((take_hex(s, 4) - 0xDC00) & 0x3FF);
     return c;
 }
@@ -197,7 +197,7 @@ static uint32_t take_escape(struct parser *s)
 {
     static const char letters[] = "tnvfr", meant[] = "\t\n\v\f\r";
     if (s->at == s->end)
-        return fail(s, "a backslash at the end");
+        return pattern_fail(s, "a backslash at the end");
     char c = *s->at;
     const char *letter = strchr(letters, c);
     if (letter && c) {
@@ -205,22 +205,22 @@ static uint32_t take_escape(struct parser *s)
         return (unsigned char)meant[letter - letters];
     }
     bool digit = c >= '0' && c <= '9', alpha = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    if (take(s, "x"))
+    if (pattern_take(s, "x"))
         return take_hex(s, 2);
-    if (take(s, "u"))
+    if (pattern_take(s, "u"))
         return take_unicode(s);
     if (digit)
-        return fail(s, "backreferences are not supported");
+        return pattern_fail(s, "backreferences are not supported");
     if (c == 'p' || c == 'P')
-        return fail(s, "\\p is not supported");
-    return alpha ? fail(s, "an escape that is not supported") : pattern_take_char(&s->at);
+        return pattern_fail(s, "\\p is not supported");
+    return alpha ? pattern_fail(s, "an escape that is not supported") : pattern_take_char(&s->at);
 }
 
 static uint32_t take_class_char(struct parser *s)
 {
-    if (!take(s, "\\"))
+    if (!pattern_take(s, "\\"))
         return pattern_take_char(&s->at);
-    return take(s, "b") ? '\b' : take_escape(s);
+    return pattern_take(s, "b") ? '\b' : take_escape(s);
 }
 
 /* One item of a class: true if it was a character, *c. */
@@ -242,14 +242,14 @@ static void parse_class_items(struct parser *s)
         if (single && looking_at(s, "-") && s->end - s->at > 1 && s->at[1] != ']') {
             s->at++;
             if (!take_class_item(s, &high) || high < low)
-                fail(s, "a range of characters that is none");
+                pattern_fail(s, "a range of characters that is none");
             add_range(s, low, high);
         } else if (single) {
             add_range(s, low, low);
         }
     }
-    if (!take(s, "]"))
-        fail(s, "a [ without ]");
+    if (!pattern_take(s, "]"))
+        pattern_fail(s, "a [ without ]");
 }
 
 /* In the place of the last ranges, from `first` on, what is in none of them. */
@@ -270,7 +270,7 @@ static void turn_ranges_round(struct parser *s, size_t first)
 static unsigned parse_class(struct parser *s)
 {
     size_t first = s->p->range_count;
-    bool negated = take(s, "^");
+    bool negated = pattern_take(s, "^");
     parse_class_items(s);
     if (negated && !s->failed && s->p->range_count > first)
         turn_ranges_round(s, first);
@@ -284,26 +284,26 @@ static unsigned parse_alternatives(struct parser *s);
 
 static unsigned parse_group(struct parser *s)
 {
-    if (take(s, "?:"))
+    if (pattern_take(s, "?:"))
         ;
     else if (looking_at(s, "?=") || looking_at(s, "?!") || looking_at(s, "?<=") ||
              looking_at(s, "?<!"))
-        return fail(s, "looking ahead and behind is not supported");
+        return pattern_fail(s, "looking ahead and behind is not supported");
     else if (looking_at(s, "?"))
-        return fail(s, "groups with names or flags are not supported");
+        return pattern_fail(s, "groups with names or flags are not supported");
     if (++s->depth > NESTING_MAX)
-        return fail(s, "groups are nested too deep");
+        return pattern_fail(s, "groups are nested too deep");
     unsigned group = parse_alternatives(s);
     s->depth--;
-    return take(s, ")") ? group : fail(s, "a ( without )");
+    return pattern_take(s, ")") ? group : pattern_fail(s, "a ( without )");
 }
 
 static unsigned parse_atom(struct parser *s)
 {
     size_t first = s->p->range_count;
-    if (take(s, "("))
+    if (pattern_take(s, "("))
         return parse_group(s);
-    if (take(s, "["))
+    if (pattern_take(s, "["))
         return parse_class(s);
     if (looking_at(s, "\\b") || looking_at(s, "\\B")) {
         s->at += 2;
@@ -312,15 +312,15 @@ static unsigned parse_atom(struct parser *s)
     if (looking_at(s, "^") || looking_at(s, "$"))
         return add_node(s, &(struct node){ .kind = NODE_ASSERT, .assertion = *s->at++ });
     if (strchr("*+?{", *s->at) && *s->at)
-        return fail(s, "a quantifier without anything before it");
+        return pattern_fail(s, "a quantifier without anything before it");
     if (strchr("]}", *s->at) && *s->at)
-        return fail(s, "a closing bracket without an opening one; write \\] or \\}");
-    if (take(s, "."))
+        return pattern_fail(s, "a closing bracket without an opening one; write \\] or \\}");
+    if (pattern_take(s, "."))
         add_others(s, line_ends, array_length(line_ends));
     else if (looking_at(s, "\\") && s->end - s->at > 1 && add_named(s, s->at[1]))
         s->at += 2;
     else {
-        uint32_t c = take(s, "\\") ? take_escape(s) : pattern_take_char(&s->at);
+        uint32_t c = pattern_take(s, "\\") ? take_escape(s) : pattern_take_char(&s->at);
         add_range(s, c, c);
     }
     return add_node(
@@ -340,16 +340,16 @@ static bool take_quantifier(struct parser *s, int *min, int *max)
 {
     *min = looking_at(s, "+");
     *max = looking_at(s, "?") ? 1 : -1;
-    if (take(s, "*") || take(s, "+") || take(s, "?"))
+    if (pattern_take(s, "*") || pattern_take(s, "+") || pattern_take(s, "?"))
         return true;
-    if (!take(s, "{"))
+    if (!pattern_take(s, "{"))
         return false;
     *min = *max = take_count(s);
-    if (take(s, ","))
+    if (pattern_take(s, ","))
         *max = looking_at(s, "}") ? -1 : take_count(s);
     bool bad = *min < 0 || (*max >= 0 && *max < *min) || *min > COUNT_MAX || *max > COUNT_MAX;
-    if (!take(s, "}") || bad)
-        fail(s, "a {n,m} that is none, or counts over 1000");
+    if (!pattern_take(s, "}") || bad)
+        pattern_fail(s, "a {n,m} that is none, or counts over 1000");
     return true;
 }
 
@@ -359,9 +359,9 @@ static unsigned parse_item(struct parser *s)
     unsigned item = parse_atom(s);
     if (s->failed || !take_quantifier(s, &min, &max))
         return item;
-    take(s, "?"); /* lazy: what matches is the same */
+    pattern_take(s, "?"); /* lazy: what matches is the same */
     if (s->nodes[item].kind == NODE_ASSERT)
-        return fail(s, "a quantifier behind an assertion");
+        return pattern_fail(s, "a quantifier behind an assertion");
     return add_node(
         s, &(struct node){ .kind = NODE_REPEAT, .child = item, .min = min, .max = max });
 }
@@ -394,17 +394,17 @@ static unsigned parse_alternatives(struct parser *s)
         else
             s->nodes[self].child = alternative;
         last = alternative;
-    } while (take(s, "|"));
+    } while (pattern_take(s, "|"));
     return self;
 }
 
 /* ---- the program ---- */
 
-static unsigned emit(struct parser *s, const struct instruction *instruction)
+static unsigned pattern_emit(struct parser *s, const struct instruction *instruction)
 {
     struct pattern *p = s->p;
     if (p->length >= PROGRAM_MAX)
-        return fail(s, "it is too large; count less");
+        return pattern_fail(s, "it is too large; count less");
     struct instruction *program = array_grow(p->program, p->length, &p->room, sizeof *program);
     if (!program)
         return fail_memory(s);
@@ -420,14 +420,14 @@ static void emit_alternatives(struct parser *s, unsigned first)
     unsigned jumps = 0; /* a list of those to the end, linked by x */
     for (unsigned a = first; a && !s->failed; a = s->nodes[a].next) {
         bool more = s->nodes[a].next;
-        unsigned split = more ? emit(s, &(struct instruction){ .op = OP_SPLIT }) : 0;
+        unsigned split = more ? pattern_emit(s, &(struct instruction){ .op = OP_SPLIT }) : 0;
         if (more && !s->failed)
             s->p->program[split].x = s->p->length;
         for (unsigned item = s->nodes[a].items; item && !s->failed; item = s->nodes[item].next)
             emit_node(s, item);
         if (!more || s->failed)
             continue;
-        jumps = emit(s, &(struct instruction){ .op = OP_JUMP, .x = jumps });
+        jumps = pattern_emit(s, &(struct instruction){ .op = OP_JUMP, .x = jumps });
         s->p->program[split].y = s->p->length;
     }
     while (jumps && !s->failed) {
@@ -442,13 +442,13 @@ static void emit_repeat(struct parser *s, const struct node *node)
     for (int i = 0; i < node->min && !s->failed; i++)
         emit_node(s, node->child);
     for (int i = node->min; node->max < 0 ? i == node->min : i < node->max; i++) {
-        unsigned split = emit(s, &(struct instruction){ .op = OP_SPLIT });
+        unsigned split = pattern_emit(s, &(struct instruction){ .op = OP_SPLIT });
         if (s->failed)
             return;
         s->p->program[split].x = s->p->length;
         emit_node(s, node->child);
         if (node->max < 0)
-            emit(s, &(struct instruction){ .op = OP_JUMP, .x = split });
+            pattern_emit(s, &(struct instruction){ .op = OP_JUMP, .x = split });
         if (!s->failed)
             s->p->program[split].y = s->p->length;
     }
@@ -458,15 +458,16 @@ static void emit_node(struct parser *s, unsigned index)
 {
     const struct node node = s->nodes[index];
     if (++s->written > PROGRAM_MAX * 4) /* what is empty counts too */
-        fail(s, "it is too large; count less");
+        pattern_fail(s, "it is too large; count less");
     if (s->failed)
         return;
     switch (node.kind) {
     case NODE_SET:
-        emit(s, &(struct instruction){ .op = OP_SET, .range = node.range, .ranges = node.ranges });
+        pattern_emit(
+            s, &(struct instruction){ .op = OP_SET, .range = node.range, .ranges = node.ranges });
         return;
     case NODE_ASSERT:
-        emit(s, &(struct instruction){ .op = OP_ASSERT, .assertion = node.assertion });
+        pattern_emit(s, &(struct instruction){ .op = OP_ASSERT, .assertion = node.assertion });
         return;
     case NODE_GROUP:
         emit_alternatives(s, node.child);
@@ -486,14 +487,14 @@ int pattern_compile(const char *text, size_t len, struct pattern **out, struct e
         return error_memory(err);
     add_node(&s, &(struct node){ .kind = NODE_GROUP }); /* 0 is nobody's */
     /* Jumps to the end are a list that 0 ends, so no jump is there. */
-    emit(&s, &(struct instruction){ .op = OP_JUMP, .x = 1 });
+    pattern_emit(&s, &(struct instruction){ .op = OP_JUMP, .x = 1 });
     unsigned whole = parse_alternatives(&s);
     if (!s.failed && s.at < s.end)
-        fail(&s, "a ) without (");
+        pattern_fail(&s, "a ) without (");
     if (!s.failed)
         emit_node(&s, whole);
     if (!s.failed)
-        emit(&s, &(struct instruction){ .op = OP_MATCH });
+        pattern_emit(&s, &(struct instruction){ .op = OP_MATCH });
     free(s.nodes);
     if (s.failed) {
         pattern_free(s.p);

@@ -28,7 +28,7 @@ struct search {
     bool matched;
 };
 
-static bool holds(const struct search *s, char assertion)
+static bool pattern_search_holds(const struct search *s, char assertion)
 {
     bool boundary = s->word_before != s->word_after;
     return assertion == '^'   ? s->start
@@ -38,7 +38,7 @@ static bool holds(const struct search *s, char assertion)
 }
 
 /* Follows what needs no character from here on. */
-static void follow(struct search *s, unsigned from)
+static void pattern_search_follow(struct search *s, unsigned from)
 {
     unsigned depth = 0;
     s->stack[depth++] = from;
@@ -55,7 +55,7 @@ static void follow(struct search *s, unsigned from)
             s->now.at[s->now.count++] = at;
         else if (i->op != OP_ASSERT)
             s->stack[depth++] = i->x;
-        else if (holds(s, i->assertion))
+        else if (pattern_search_holds(s, i->assertion))
             s->stack[depth++] = at + 1;
         if (i->op == OP_SPLIT)
             s->stack[depth++] = i->y;
@@ -63,13 +63,13 @@ static void follow(struct search *s, unsigned from)
 }
 
 /* Those that are here, and one that begins here. */
-static void gather(struct search *s)
+static void pattern_search_gather(struct search *s)
 {
     s->step++;
     s->now.count = 0;
     for (unsigned i = 0; i < s->next.count; i++)
-        follow(s, s->next.at[i]);
-    follow(s, 0);
+        pattern_search_follow(s, s->next.at[i]);
+    pattern_search_follow(s, 0);
 }
 
 static void move_on(struct search *s, uint32_t c)
@@ -83,7 +83,7 @@ static void move_on(struct search *s, uint32_t c)
     }
 }
 
-static int search(struct search *s, const char *text, const char *end)
+static int pattern_search_search(struct search *s, const char *text, const char *end)
 {
     s->start = true;
     for (const char *at = text;;) {
@@ -91,7 +91,7 @@ static int search(struct search *s, const char *text, const char *end)
         uint32_t c = at < end ? pattern_take_char(&next) : 0;
         s->end = at == end;
         s->word_after = !s->end && is_in(pattern_words, PATTERN_WORD_RANGES, c);
-        gather(s);
+        pattern_search_gather(s);
         if (s->matched)
             return 1;
         if (s->end)
@@ -117,5 +117,5 @@ int pattern_search(const struct pattern *p, const char *text, size_t len, uint64
         .next = { .at = places + p->length },
         .stack = places + 2 * (size_t)p->length,
         .work = work };
-    return search(&s, text, text + len);
+    return pattern_search_search(&s, text, text + len);
 }

@@ -25,7 +25,7 @@ enum {
 
 /* ---- telling ---- */
 
-static void refresh(struct batch *b)
+static void batch_refresh(struct batch *b)
 {
     const struct spent *spent = &b->budget.spent;
     b->state.calls = spent->calls;
@@ -35,17 +35,17 @@ static void refresh(struct batch *b)
     b->state.seconds = clock_seconds_since(b->start_ns);
 }
 
-static void tell(struct batch *b, const char *kind, const char *text, size_t len)
+static void batch_tell(struct batch *b, const char *kind, const char *text, size_t len)
 {
     droste_batch_event event = { kind, text, len, &b->state };
-    refresh(b);
+    batch_refresh(b);
     if (b->fn)
         b->fn(b->arg, &event);
 }
 
 void batch_notice(struct batch *b, const char *text, size_t len)
 {
-    tell(b, "notice", text, len);
+    batch_tell(b, "notice", text, len);
 }
 
 void batch_count(struct batch *b, const struct outcome *outcome)
@@ -63,7 +63,7 @@ void batch_count(struct batch *b, const struct outcome *outcome)
     b->state.passed += outcome->grade.known && outcome->grade.passed;
     b->state.score += outcome->grade.known ? outcome->grade.score : 0;
     b->state.ungraded += outcome->ungraded;
-    refresh(b);
+    batch_refresh(b);
 }
 
 /* ---- stopping ---- */
@@ -90,20 +90,20 @@ void batch_fail(struct batch *b, const struct error *why)
     batch_stop(b, "error", why);
 }
 
-static void interrupted(void *arg)
+static void batch_interrupted(void *arg)
 {
     struct error why = { 0 };
     error_set(&why, ERROR_CANCELLED, "the batch was interrupted");
     batch_stop(arg, "interrupt", &why);
 }
 
-static void refused(void *arg)
+static void batch_refused(void *arg)
 {
     struct batch *b = arg;
     batch_stop(b, "budget", &b->budget.refused);
 }
 
-static void time_is_up(void *arg)
+static void batch_time_is_up(void *arg)
 {
     struct batch *b = arg;
     struct error why = { 0 };
@@ -123,7 +123,7 @@ static struct task_place *next_task(struct batch *b)
     return NULL;
 }
 
-static void work(void *arg)
+static void batch_work(void *arg)
 {
     struct batch *b = arg;
     unsigned most = b->o->concurrency ? b->o->concurrency : CONCURRENCY;
@@ -143,13 +143,13 @@ static void work(void *arg)
         loop_wake(b->d->loop);
 }
 
-static void tick(void *arg)
+static void batch_tick(void *arg)
 {
     struct batch *b = arg;
     struct error err = { 0 };
     if (++b->ticks % SYNC_TICKS == 0 && results_sync(b->results, &err) < 0)
         batch_fail(b, &err);
-    tell(b, "tick", "", 0);
+    batch_tell(b, "tick", "", 0);
 }
 
 /* ---- what there is already ---- */
@@ -173,7 +173,7 @@ static void count_usage(struct batch *b, struct json_object *usage)
 static struct outcome outcome_of(struct json_object *line)
 {
     struct json_object *grade = json_get_typed(line, "grade", json_type_object), *passed = NULL;
-    enum rlm_status status = past_status(json_get_string(line, "status", ""));
+    enum rlm_status status = stored_run_status(json_get_string(line, "status", ""));
     /* No line says that a run was interrupted; one that does is somebody else's. */
     struct outcome outcome = { status < RLM_ERROR ? (int)status : RLM_ERROR, { 0 }, false };
     if (!grade)
@@ -191,7 +191,7 @@ struct found {
     size_t strangers;
 };
 
-static int take_line(void *arg, const char *id, struct json_object *line, struct error *err)
+static int batch_take_line(void *arg, const char *id, struct json_object *line, struct error *err)
 {
     struct found *found = arg;
     struct batch *b = found->batch;
@@ -217,7 +217,7 @@ static int count_leftover(struct batch *b, const struct task_place *place, struc
     int rc = store_task_find(b->store, b->results->path, place->id, &found, err);
     if (rc < 0 || !found.id[0] || strcmp(found.id, place->run) == 0)
         return rc;
-    rc = past_result(b->d, found.id, &result, err);
+    rc = stored_run_result(b->d, found.id, &result, err);
     if (rc == 0)
         budget_count(&b->budget, &result->spent);
     droste_result_free(result);
@@ -228,7 +228,7 @@ static int look_back(struct batch *b, struct error *err)
 {
     struct found found = { b, 0 };
     cleanup_buf struct buf notice = { 0 };
-    int rc = results_read(b->results, take_line, &found, &notice, err);
+    int rc = results_read(b->results, batch_take_line, &found, &notice, err);
     if (rc < 0)
         return rc;
     if (notice.len > 0)
@@ -289,7 +289,7 @@ static int check_options(struct batch *b, struct error *err)
 }
 
 /* Open all the time, whoever uses them; and what is wrong with them is said before anything else. */
-static int open_models(struct batch *b, struct error *err)
+static int batch_open_models(struct batch *b, struct error *err)
 {
     static const struct lm_usage some = { .input_tokens = 1, .output_tokens = 1 };
     int rc = api_models(b->d, &b->d->settings, false, &b->models, err);
@@ -323,7 +323,7 @@ static int check_shared(struct batch *b, struct error *err)
     return rc;
 }
 
-static int set_up(struct batch *b, struct error *err)
+static int batch_set_up(struct batch *b, struct error *err)
 {
     const struct budget_limits limits = { .calls = -1,
         .all_calls = b->o->max_calls,
@@ -332,11 +332,11 @@ static int set_up(struct batch *b, struct error *err)
     droste *d = b->d;
     budget_init(&b->budget, &limits);
     b->budget.name = "the batch";
-    b->budget.on_refused = refused;
+    b->budget.on_refused = batch_refused;
     b->budget.arg = b;
-    b->work = timer_new(d->loop, work, b);
-    b->tick = timer_new(d->loop, tick, b);
-    b->deadline = timer_new(d->loop, time_is_up, b);
+    b->work = timer_new(d->loop, batch_work, b);
+    b->tick = timer_new(d->loop, batch_tick, b);
+    b->deadline = timer_new(d->loop, batch_time_is_up, b);
     if (!b->work || !b->tick || !b->deadline)
         return error_memory(err);
     int rc = check_options(b, err);
@@ -345,7 +345,7 @@ static int set_up(struct batch *b, struct error *err)
     if (rc == 0)
         rc = check_descriptors(b, err);
     if (rc == 0)
-        rc = open_models(b, err);
+        rc = batch_open_models(b, err);
     if (rc == 0)
         rc = check_shared(b, err);
     if (rc == 0)
@@ -370,12 +370,12 @@ static int go_through(struct batch *b, struct error *err)
         *err = b->failed;
         rc = -(int)b->failed.code;
     }
-    refresh(b);
+    batch_refresh(b);
     return rc;
 }
 
 /* What the droste has for the time of a batch. */
-static int run_batch(struct batch *b, struct error *err)
+static int batch_run_batch(struct batch *b, struct error *err)
 {
     droste *d = b->d;
     unsigned most = b->o->concurrency ? b->o->concurrency : CONCURRENCY;
@@ -384,9 +384,9 @@ static int run_batch(struct batch *b, struct error *err)
     if (!settings_given(&d->settings, "concurrency") && most > concurrency)
         d->settings.concurrency = most;
     d->part_of = &b->budget;
-    d->on_interrupt = interrupted;
+    d->on_interrupt = batch_interrupted;
     d->on_interrupt_arg = b;
-    int rc = set_up(b, err);
+    int rc = batch_set_up(b, err);
     if (rc == 0)
         rc = go_through(b, err);
     d->on_interrupt = NULL;
@@ -395,7 +395,7 @@ static int run_batch(struct batch *b, struct error *err)
     return rc;
 }
 
-static void clean_up(struct batch *b)
+static void batch_clean_up(struct batch *b)
 {
     timer_free(b->work);
     timer_free(b->tick);
@@ -415,8 +415,8 @@ int droste_batch(droste *d, const droste_batch_options *options, droste_batch_fn
     api_forget_interrupt(d);
     int rc = d->part_of || d->run_count > 0
                  ? error_set(&why, ERROR_ARGUMENT, "runs are under way in this context already")
-                 : run_batch(&b, &why);
-    clean_up(&b);
+                 : batch_run_batch(&b, &why);
+    batch_clean_up(&b);
     if (end)
         *end = b.state;
     return api_fail(err, &why, rc);

@@ -42,9 +42,9 @@ int grader_parse(const char *word, struct grader *out, struct error *err)
             out->program = colon + 1;
             return 0;
         }
-        bool fits = colon ? out->kind == GRADER_NUMERIC && parse_tolerance(colon + 1, out)
-                          : out->kind != GRADER_PROGRAM;
-        if (fits)
+        bool grade_fits = colon ? out->kind == GRADER_NUMERIC && parse_tolerance(colon + 1, out)
+                                : out->kind != GRADER_PROGRAM;
+        if (grade_fits)
             return 0;
     }
     return error_set(err, ERROR_ARGUMENT,
@@ -113,7 +113,7 @@ static bool is_space(wint_t c, locale_t all)
 }
 
 /* Lower case, white space as one space between words and none around them. */
-static void normalise(struct json_object *value, struct buf *out)
+static void grade_normalise(struct json_object *value, struct buf *out)
 {
     size_t len = 0;
     const char *text = text_of(value, &len), *end = text ? text + len : NULL;
@@ -134,7 +134,7 @@ static void normalise(struct json_object *value, struct buf *out)
         freelocale(all);
 }
 
-static bool is_number(struct json_object *value)
+static bool grade_is_number(struct json_object *value)
 {
     return json_object_is_type(value, json_type_int) ||
            json_object_is_type(value, json_type_double);
@@ -143,18 +143,18 @@ static bool is_number(struct json_object *value)
 static bool same_text(struct json_object *expected, struct json_object *answer)
 {
     cleanup_buf struct buf a = { 0 }, b = { 0 };
-    if (is_number(expected) && is_number(answer))
+    if (grade_is_number(expected) && grade_is_number(answer))
         return json_object_get_double(expected) == json_object_get_double(answer);
-    normalise(expected, &a);
-    normalise(answer, &b);
+    grade_normalise(expected, &a);
+    grade_normalise(answer, &b);
     return !buf_failed(&a) && !buf_failed(&b) && strcmp(buf_text(&a), buf_text(&b)) == 0;
 }
 
 static bool has_text(struct json_object *expected, struct json_object *answer)
 {
     cleanup_buf struct buf a = { 0 }, b = { 0 };
-    normalise(expected, &a);
-    normalise(answer, &b);
+    grade_normalise(expected, &a);
+    grade_normalise(answer, &b);
     return !buf_failed(&a) && !buf_failed(&b) && strstr(buf_text(&b), buf_text(&a));
 }
 
@@ -245,9 +245,9 @@ static bool last_number(const char *text, struct number *out)
     return found;
 }
 
-static bool number_of(struct json_object *value, struct number *out)
+static bool grade_number_of(struct json_object *value, struct number *out)
 {
-    if (is_number(value)) {
+    if (grade_is_number(value)) {
         *out = (struct number){ json_object_get_double(value), false };
         return true;
     }
@@ -267,7 +267,7 @@ static bool same_number(
     const struct grader *g, struct json_object *expected, struct json_object *answer)
 {
     struct number e, a;
-    if (!number_of(expected, &e) || !number_of(answer, &a))
+    if (!grade_number_of(expected, &e) || !grade_number_of(answer, &a))
         return false;
     if (is_near(g, e.value, a.value))
         return true;
@@ -291,7 +291,7 @@ int grader_check_expected(const struct grader *g, struct json_object *expected, 
         if (json_object_is_type(one, json_type_array) || json_object_is_type(one, json_type_object))
             return error_set(err, ERROR_ARGUMENT,
                 "`expected` is a text, a number, or a list of those of which one will do");
-        if (g->kind == GRADER_NUMERIC && !number_of(one, &n))
+        if (g->kind == GRADER_NUMERIC && !grade_number_of(one, &n))
             return error_set(err, ERROR_ARGUMENT, "`expected` has no number in it");
     }
     return 0;
@@ -312,7 +312,8 @@ static struct json_object *lone_value(struct json_object *answer)
     return answer;
 }
 
-static bool fits(const struct grader *g, struct json_object *expected, struct json_object *answer)
+static bool grade_fits(
+    const struct grader *g, struct json_object *expected, struct json_object *answer)
 {
     if (g->kind == GRADER_NUMERIC)
         return same_number(g, expected, answer);
@@ -323,9 +324,9 @@ bool grade_answer(const struct grader *g, struct json_object *expected, struct j
 {
     struct json_object *value = lone_value(answer);
     if (!json_object_is_type(expected, json_type_array))
-        return fits(g, expected, value);
+        return grade_fits(g, expected, value);
     for (size_t i = 0; i < json_object_array_length(expected); i++)
-        if (fits(g, json_object_array_get_idx(expected, i), value))
+        if (grade_fits(g, json_object_array_get_idx(expected, i), value))
             return true;
     return false;
 }

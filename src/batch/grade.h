@@ -13,7 +13,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 enum grader_kind { GRADER_EXACT, GRADER_CONTAINS, GRADER_NUMERIC, GRADER_PROGRAM };
 

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 
 #include "base/cleanup.h"
-#include "base/process.h"
+#include "base/os/process.h"
 #include "base/text.h"
 
 enum { SAID_MAX = 65536, SHOWN_MAX = 80 };
@@ -20,7 +20,7 @@ struct grading {
 };
 
 /* How the program ended, as waitpid says it. */
-static int finish(struct grading *g)
+static int grader_finish(struct grading *g)
 {
     int status = g->process.pid > 0 ? process_end(&g->process, 0) : 0;
     process_free(&g->process);
@@ -39,13 +39,13 @@ void grading_cancel(struct grading *g)
 {
     if (!g)
         return;
-    finish(g);
+    grader_finish(g);
     free_grading(g);
 }
 
 /* ---- what it said ---- */
 
-static bool take_words(struct grading *g, struct grade *grade)
+static bool grader_take_words(struct grading *g, struct grade *grade)
 {
     cleanup_json struct json_object *o = NULL;
     struct json_object *passed = NULL, *score = NULL;
@@ -64,7 +64,7 @@ static bool take_words(struct grading *g, struct grade *grade)
 }
 
 /* Words that are no grade, and a status that is none. */
-static void explain(const struct grading *g, int status, struct grade *grade)
+static void grader_explain(const struct grading *g, int status, struct grade *grade)
 {
     cleanup_buf struct buf shown = { 0 };
     size_t n = g->said.len < SHOWN_MAX ? g->said.len : SHOWN_MAX;
@@ -84,7 +84,7 @@ static void explain(const struct grading *g, int status, struct grade *grade)
         buf_text(&shown));
 }
 
-static void end(struct grading *g, struct grade *grade)
+static void grader_end(struct grading *g, struct grade *grade)
 {
     grading_done_fn *done = g->done;
     void *arg = g->arg;
@@ -103,50 +103,52 @@ static void read_words(struct grading *g)
         watch_events(g->process.out_watch, 0);
 }
 
-static void said(void *arg, int status, int events)
+static void grader_said(void *arg, int status, int events)
 {
     read_words(arg);
 }
 
-static void process_ended(void *arg, int watch_status, int events)
+static void grader_process_ended(void *arg, int watch_status, int events)
 {
     struct grading *g = arg;
     struct grade grade = { 0 };
     read_words(g);
-    int status = finish(g);
+    int status = grader_finish(g);
     bool words = g->said.len > 0;
     bool fine = WIFEXITED(status) && WEXITSTATUS(status) <= 1;
-    if (!fine || (words && !take_words(g, &grade))) {
-        explain(g, status, &grade);
+    if (!fine || (words && !grader_take_words(g, &grade))) {
+        grader_explain(g, status, &grade);
     } else if (!words) {
         grade.known = true;
         grade.passed = WEXITSTATUS(status) == 0;
         grade.score = grade.passed;
     }
-    end(g, &grade);
+    grader_end(g, &grade);
 }
 
-static void too_late(void *arg)
+static void grader_too_late(void *arg)
 {
     struct grading *g = arg;
     struct grade grade = { 0 };
-    finish(g);
+    grader_finish(g);
     snprintf(grade.why, sizeof grade.why, "the grader took more than %g s", g->timeout);
-    end(g, &grade);
+    grader_end(g, &grade);
 }
 
 /* ---- the beginning ---- */
 
 /* Its complaints go where ours go. */
-static int start(struct grading *g, struct loop *loop, const char *program, struct error *err)
+static int grader_start(
+    struct grading *g, struct loop *loop, const char *program, struct error *err)
 {
     struct process *p = &g->process;
-    g->deadline = timer_new(loop, too_late, g);
+    g->deadline = timer_new(loop, grader_too_late, g);
     if (!g->deadline || buf_failed(&p->to_send))
         return error_memory(err);
     p->aloud = true;
     p->close_when_sent = true;
-    int rc = process_start(p, loop, program, "the grader ", said, process_ended, g, err);
+    int rc =
+        process_start(p, loop, program, "the grader ", grader_said, grader_process_ended, g, err);
     if (rc < 0)
         return rc;
     timer_start(g->deadline, (uint64_t)(g->timeout * 1000), 0);
@@ -164,7 +166,7 @@ int grading_start(struct loop *loop, const char *program, double timeout, const 
     process_init(&g->process);
     buf_append(&g->process.to_send, line, len);
     buf_putc(&g->process.to_send, '\n');
-    int rc = start(g, loop, program, err);
+    int rc = grader_start(g, loop, program, err);
     if (rc < 0) {
         grading_cancel(g);
         return rc;

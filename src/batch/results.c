@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/linewise.h"
+#include "base/line_reader.h"
 #include "batch/tasks.h"
 
 int results_open(const char *path, struct results **out, struct error *err)
@@ -59,7 +59,7 @@ struct reading {
     struct buf *notice;
 };
 
-static int repair(struct reading *r, const struct line *line, bool whole, struct error *err)
+static int results_repair(struct reading *r, const struct line *line, bool whole, struct error *err)
 {
     struct results *results = r->results;
     if (whole)
@@ -72,7 +72,7 @@ static int repair(struct reading *r, const struct line *line, bool whole, struct
     return 0;
 }
 
-static int take_line(void *arg, const struct line *line, struct error *err)
+static int results_take_line(void *arg, const struct line *line, struct error *err)
 {
     struct reading *r = arg;
     cleanup_json struct json_object *o = NULL;
@@ -86,7 +86,7 @@ static int take_line(void *arg, const struct line *line, struct error *err)
                 json_object_object_get_ex(o, "id", &value) && task_id(value, id, &number) &&
                 json_get_string(o, "status", NULL);
     if (!line->whole) {
-        int rc = repair(r, line, good, err);
+        int rc = results_repair(r, line, good, err);
         if (rc < 0 || !good)
             return rc;
     }
@@ -101,7 +101,7 @@ int results_read(
     struct results *results, result_fn *fn, void *arg, struct buf *notice, struct error *err)
 {
     struct reading r = { results, fn, arg, notice };
-    return linewise_read(results->fd, results->path, take_line, &r, err);
+    return line_reader_read(results->fd, results->path, results_take_line, &r, err);
 }
 
 /* ---- what comes to it ---- */

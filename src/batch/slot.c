@@ -36,7 +36,7 @@ static void free_slot(struct slot *s)
 }
 
 /* The slot is gone; its place is another's. */
-static void leave(struct slot *s)
+static void slot_leave(struct slot *s)
 {
     struct batch *b = s->batch;
     TAILQ_REMOVE(&b->slots, s, link);
@@ -55,7 +55,7 @@ static void put_id(struct buf *out, const struct task_place *place)
         json_append_string(out, place->id, strlen(place->id));
 }
 
-static void put_error(struct buf *out, const struct error *error)
+static void slot_put_error(struct buf *out, const struct error *error)
 {
     if (error->code == ERROR_NONE) {
         buf_puts(out, "null");
@@ -66,28 +66,28 @@ static void put_error(struct buf *out, const struct error *error)
     buf_putc(out, '}');
 }
 
-static void put_grade(struct buf *out, const struct slot *s, const struct grade *grade)
+static void put_grade(struct buf *out, const struct slot *s, const struct grade *slot_grade)
 {
     if (!s->grader) {
         buf_puts(out, "null");
         return;
     }
     buf_printf(out, "{\"grader\":\"%s\",\"passed\":%s,", grader_name(s->grader),
-        !grade->known   ? "null"
-        : grade->passed ? "true"
-                        : "false");
-    if (grade->known) {
+        !slot_grade->known   ? "null"
+        : slot_grade->passed ? "true"
+                             : "false");
+    if (slot_grade->known) {
         buf_puts(out, "\"score\":");
-        json_append_number(out, grade->score);
+        json_append_number(out, slot_grade->score);
         buf_putc(out, '}');
         return;
     }
     buf_puts(out, "\"score\":null,\"error\":");
-    json_append_string(out, grade->why, strlen(grade->why));
+    json_append_string(out, slot_grade->why, strlen(slot_grade->why));
     buf_putc(out, '}');
 }
 
-static void put_line(struct buf *out, const struct slot *s, const struct grade *grade)
+static void slot_put_line(struct buf *out, const struct slot *s, const struct grade *slot_grade)
 {
     const droste_result *r = s->result;
     buf_puts(out, "{\"id\":");
@@ -96,9 +96,9 @@ static void put_line(struct buf *out, const struct slot *s, const struct grade *
         ",\"run\":%s%s%s,\"status\":\"%s\",\"answer\":%s,\"error\":", r->run[0] ? "\"" : "",
         r->run[0] ? r->run : "null", r->run[0] ? "\"" : "", r->status,
         r->answer ? r->answer : "null");
-    put_error(out, &r->error);
+    slot_put_error(out, &r->error);
     buf_puts(out, ",\"grade\":");
-    put_grade(out, s, grade);
+    put_grade(out, s, slot_grade);
     buf_puts(out, ",\"usage\":");
     buf_append(out, r->json.data + r->usage_at, r->usage_len);
     buf_puts(out, ",\"seconds\":");
@@ -109,22 +109,22 @@ static void put_line(struct buf *out, const struct slot *s, const struct grade *
         *p = ' ';
 }
 
-static void take_grade(struct slot *s, const struct grade *grade)
+static void take_grade(struct slot *s, const struct grade *slot_grade)
 {
     struct batch *b = s->batch;
     struct outcome *outcome = &s->place->outcome;
     struct error err = { 0 };
     cleanup_buf struct buf line = { 0 };
-    put_line(&line, s, grade);
+    slot_put_line(&line, s, slot_grade);
     int rc = buf_failed(&line) ? error_memory(&err)
                                : results_append(b->results, line.data, line.len, &err);
     if (rc < 0) {
         batch_fail(b, &err);
-        leave(s);
+        slot_leave(s);
         return;
     }
-    *outcome =
-        (struct outcome){ (int)past_status(s->result->status), *grade, s->grader && !grade->known };
+    *outcome = (struct outcome){ (int)stored_run_status(s->result->status), *slot_grade,
+        s->grader && !slot_grade->known };
     s->place->state = TASK_DONE;
     batch_count(b, outcome);
     droste_batch_event event = { "result", line.data, line.len, &b->state };
@@ -132,20 +132,20 @@ static void take_grade(struct slot *s, const struct grade *grade)
     if (b->fn)
         b->fn(b->arg, &event);
     b->state.running++;
-    leave(s);
+    slot_leave(s);
 }
 
 /* ---- its grade ---- */
 
-static void graded(void *arg, const struct grade *grade)
+static void slot_graded(void *arg, const struct grade *slot_grade)
 {
     struct slot *s = arg;
     s->grading = NULL;
-    take_grade(s, grade);
+    take_grade(s, slot_grade);
 }
 
 /* What the program is told. */
-static int ask_program(struct slot *s, struct error *err)
+static int slot_ask_program(struct slot *s, struct error *err)
 {
     cleanup_buf struct buf line = { 0 };
     double timeout = s->batch->o->grader_timeout;
@@ -160,28 +160,29 @@ static int ask_program(struct slot *s, struct error *err)
     if (buf_failed(&line))
         return error_memory(err);
     return grading_start(s->batch->d->loop, s->grader->program, timeout > 0 ? timeout : 60,
-        line.data, line.len, graded, s, &s->grading, err);
+        line.data, line.len, slot_graded, s, &s->grading, err);
 }
 
-static void grade(struct slot *s)
+static void slot_grade(struct slot *s)
 {
     const char *answer = s->result->answer;
-    struct grade grade = { 0 };
+    struct grade slot_grade = { 0 };
     struct error err = { 0 };
     if (!s->grader || !answer) {
-        grade.known = s->grader != NULL; /* no answer is a wrong one */
-        take_grade(s, &grade);
+        slot_grade.known = s->grader != NULL; /* no answer is a wrong one */
+        take_grade(s, &slot_grade);
         return;
     }
     if (json_parse(answer, strlen(answer), &json_limits_large, &s->answer, &err) == 0) {
-        if (s->grader->kind == GRADER_PROGRAM && ask_program(s, &err) == 0)
+        if (s->grader->kind == GRADER_PROGRAM && slot_ask_program(s, &err) == 0)
             return;
-        grade.known = s->grader->kind != GRADER_PROGRAM;
-        grade.passed = grade.known && grade_answer(s->grader, s->task.expected, s->answer);
-        grade.score = grade.passed;
+        slot_grade.known = s->grader->kind != GRADER_PROGRAM;
+        slot_grade.passed =
+            slot_grade.known && grade_answer(s->grader, s->task.expected, s->answer);
+        slot_grade.score = slot_grade.passed;
     }
-    snprintf(grade.why, sizeof grade.why, "%.110s", err.text);
-    take_grade(s, &grade);
+    snprintf(slot_grade.why, sizeof slot_grade.why, "%.110s", err.text);
+    take_grade(s, &slot_grade);
 }
 
 /* Takes the result. */
@@ -194,7 +195,7 @@ static void take_result(struct slot *s, droste_result *result)
     if (!result) {
         error_memory(&err);
         batch_fail(b, &err);
-        leave(s);
+        slot_leave(s);
         return;
     }
     bool unrecorded = result->error.code == ERROR_STORE && !result->answer;
@@ -202,20 +203,20 @@ static void take_result(struct slot *s, droste_result *result)
         batch_fail(b, &result->error);
     if (unrecorded || strcmp(result->status, rlm_status_name(RLM_INTERRUPTED)) == 0) {
         b->state.interrupted++;
-        leave(s);
+        slot_leave(s);
         return;
     }
-    grade(s);
+    slot_grade(s);
 }
 
-static void run_done(void *arg, droste_result *result)
+static void slot_run_done(void *arg, droste_result *result)
 {
     take_result(arg, result);
 }
 
 /* ---- its run ---- */
 
-static int start(struct slot *s, const char *resume, struct error *err)
+static int slot_start(struct slot *s, const char *resume, struct error *err)
 {
     droste_error why;
     const struct task *t = &s->task;
@@ -230,7 +231,7 @@ static int start(struct slot *s, const char *resume, struct error *err)
         .batch = s->batch->results->path,
         .task = s->place->id,
         .resume = resume,
-        .done = run_done,
+        .done = slot_run_done,
         .arg = s,
     };
     int rc = droste_start(s->batch->d, &q, &s->run, &why);
@@ -240,15 +241,15 @@ static int start(struct slot *s, const char *resume, struct error *err)
     return 0;
 }
 
-static int go_on(struct slot *s, const char *run, struct error *err)
+static int slot_go_on(struct slot *s, const char *run, struct error *err)
 {
     cleanup_buf struct buf text = { 0 };
-    int rc = start(s, run, err);
+    int rc = slot_start(s, run, err);
     if (rc >= 0 || !err || err->code != ERROR_ARGUMENT)
         return rc;
     buf_printf(&text, "task %s begins anew: %s", s->place->id, err->text);
     batch_notice(s->batch, buf_text(&text), text.len);
-    return start(s, NULL, err);
+    return slot_start(s, NULL, err);
 }
 
 /* 1: the result was there already, and the slot may be gone. */
@@ -261,13 +262,13 @@ static int start_or_go_on(struct slot *s, struct error *err)
     if (rc < 0)
         return rc;
     if (!found.id[0] || strcmp(found.id, s->place->run) == 0)
-        return start(s, NULL, err);
+        return slot_start(s, NULL, err);
     if (strcmp(found.status, "interrupted") == 0)
-        return go_on(s, found.id, err);
+        return slot_go_on(s, found.id, err);
     if (strcmp(found.status, "running") == 0)
         return error_set(
             err, ERROR_CANCELLED, "run '%.64s' of this task is under way elsewhere", found.id);
-    rc = past_result(b->d, found.id, &result, err);
+    rc = stored_run_result(b->d, found.id, &result, err);
     if (rc < 0)
         return rc;
     take_result(s, result);
@@ -318,7 +319,7 @@ void slot_begin(struct batch *b, struct task_place *place)
         return;
     if (is_fatal(err.code)) {
         batch_fail(b, &err);
-        leave(s);
+        slot_leave(s);
     } else {
         take_result(s, result_of_failure(&err));
     }
@@ -330,10 +331,10 @@ void slots_stop(struct batch *b)
     for (s = TAILQ_FIRST(&b->slots); s; s = next) {
         next = TAILQ_NEXT(s, link);
         if (s->run) {
-            api_put_aside(s->run, &b->why);
+            api_suspend(s->run, &b->why);
             continue;
         }
         b->state.interrupted++; /* it was being graded; its run has ended, and is in the record */
-        leave(s);
+        slot_leave(s);
     }
 }

@@ -12,7 +12,7 @@
 #include "api/api.h"
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/linewise.h"
+#include "base/line_reader.h"
 #include "base/text.h"
 #include "session/names.h"
 
@@ -29,7 +29,7 @@ static bool is_among(const char *const *words, size_t count, const char *word)
 }
 
 /* A string without a zero byte in it. */
-static const char *plain_text(struct json_object *value)
+static const char *tasks_plain_text(struct json_object *value)
 {
     const char *text =
         json_object_is_type(value, json_type_string) ? json_object_get_string(value) : NULL;
@@ -38,7 +38,7 @@ static const char *plain_text(struct json_object *value)
 
 bool task_id(struct json_object *value, char out[TASK_ID_MAX + 1], bool *number)
 {
-    const char *text = plain_text(value);
+    const char *text = tasks_plain_text(value);
     *number = json_object_is_type(value, json_type_int);
     if (*number)
         return snprintf(out, TASK_ID_MAX + 1, "%" PRId64, json_object_get_int64(value)) > 0;
@@ -105,14 +105,15 @@ static int add_setting(
                     json_object_is_type(value, json_type_double) ||
                     json_object_is_type(value, json_type_boolean) ||
                     (json_object_is_type(value, json_type_object) && takes_json(name));
-    const char *text = is_text ? plain_text(value) : is_other ? json_text(value, NULL) : NULL;
+    const char *text = is_text ? tasks_plain_text(value) : is_other ? json_text(value, NULL) : NULL;
     if (!text)
         return error_set(err, ERROR_ARGUMENT, "the setting '%.60s' has no such value", name);
     return add_pair(out, name, text, err);
 }
 
 /* A list takes the place of what the settings have. */
-static int add_list(struct list *out, const char *name, struct json_object *list, struct error *err)
+static int tasks_add_list(
+    struct list *out, const char *name, struct json_object *list, struct error *err)
 {
     int rc = add_pair(out, name, "", err);
     for (size_t i = 0; rc == 0 && i < json_object_array_length(list); i++)
@@ -137,11 +138,11 @@ static int take_setting(struct list *out, struct json_object *object, const char
         rc = clear_other_way(out, object, "answer-schema", err);
     if (rc < 0)
         return rc;
-    return json_object_is_type(value, json_type_array) ? add_list(out, name, value, err)
+    return json_object_is_type(value, json_type_array) ? tasks_add_list(out, name, value, err)
                                                        : add_setting(out, name, value, err);
 }
 
-static int take_settings(struct task *t, struct json_object *object, struct error *err)
+static int tasks_take_settings(struct task *t, struct json_object *object, struct error *err)
 {
     if (!object)
         return 0;
@@ -161,7 +162,7 @@ static int take_settings(struct task *t, struct json_object *object, struct erro
 static int add_path(
     struct buf *out, const char *directory, struct json_object *value, struct error *err)
 {
-    const char *path = plain_text(value);
+    const char *path = tasks_plain_text(value);
     if (!path || !path[0])
         return error_set(err, ERROR_ARGUMENT, "a context is a path, relative to the file of tasks");
     buf_printf(out, "%s%s%s", path[0] == '/' ? "" : directory, path[0] == '/' ? "" : "/", path);
@@ -200,7 +201,7 @@ static int take_named(
     return list_add_end(&t->contexts, err);
 }
 
-static int take_context(
+static int tasks_take_context(
     struct task *t, const char *directory, struct json_object *o, struct error *err)
 {
     struct json_object *path = NULL, *text = NULL, *json = NULL;
@@ -243,18 +244,18 @@ static int take_task(struct task *t, const char *directory, struct error *err)
                 "there is no `%.60s` in a task; data of your own goes into `meta`", name);
     }
     json_object_object_get_ex(o, "question", &value);
-    t->question = plain_text(value);
+    t->question = tasks_plain_text(value);
     if (!t->question || !t->question[0])
         return error_set(err, ERROR_ARGUMENT, "a task needs a `question`, a string");
     t->has_expected = json_object_object_get_ex(o, "expected", &t->expected);
     value = NULL;
-    if (json_object_object_get_ex(o, "grader", &value) && !(t->grader = plain_text(value)))
+    if (json_object_object_get_ex(o, "grader", &value) && !(t->grader = tasks_plain_text(value)))
         return error_set(err, ERROR_ARGUMENT, "`grader` is the name of one");
     value = NULL;
     json_object_object_get_ex(o, "settings", &value);
-    int rc = take_settings(t, value, err);
+    int rc = tasks_take_settings(t, value, err);
     if (rc == 0)
-        rc = take_context(t, directory, o, err);
+        rc = tasks_take_context(t, directory, o, err);
     value = NULL;
     json_object_object_get_ex(o, "contexts", &value);
     if (rc == 0)
@@ -373,7 +374,7 @@ static int add_place(
     return 0;
 }
 
-static int take_line(void *arg, const struct line *line, struct error *err)
+static int tasks_take_line(void *arg, const struct line *line, struct error *err)
 {
     struct opening *o = arg;
     struct task t;
@@ -398,7 +399,7 @@ static int by_id(const void *a, const void *b, void *arg)
     return strcmp(places[*(const size_t *)a].id, places[*(const size_t *)b].id);
 }
 
-static int sort(struct tasks *tasks, struct error *err)
+static int tasks_sort(struct tasks *tasks, struct error *err)
 {
     tasks->by_id = malloc((tasks->count + 1) * sizeof *tasks->by_id);
     if (!tasks->by_id)
@@ -462,11 +463,11 @@ int tasks_open(const char *path, const struct settings *settings, const struct g
     tasks->fd = -1;
     int rc = open_file(tasks, path, err);
     if (rc == 0)
-        rc = linewise_read(tasks->fd, path, take_line, &o, err);
+        rc = line_reader_read(tasks->fd, path, tasks_take_line, &o, err);
     if (rc == 0 && tasks->count == 0)
         rc = error_set(err, ERROR_ARGUMENT, "there are no tasks in %.120s", path);
     if (rc == 0)
-        rc = sort(tasks, err);
+        rc = tasks_sort(tasks, err);
     if (rc < 0) {
         tasks_free(tasks);
         return rc;

@@ -12,7 +12,7 @@
 #include <sys/types.h>
 
 #include "api/settings.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "batch/grade.h"
 
 enum { TASK_ID_MAX = 200, RUN_ID_SIZE = 65 };

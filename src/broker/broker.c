@@ -29,7 +29,7 @@ int broker_open(const struct broker_options *options, struct broker **out, struc
     if (!b)
         return error_memory(err);
     b->options = *options;
-    if (options->recorded && !(b->doubt = timer_new(options->loop, known_doubt, b))) {
+    if (options->recorded && !(b->doubt = timer_new(options->loop, replay_match_doubt, b))) {
         free(b);
         return error_memory(err);
     }
@@ -75,7 +75,7 @@ static struct json_object *item_error(const struct item *item)
     return o;
 }
 
-static void refuse(struct session *s, uint64_t id, const struct error *why)
+static void broker_refuse(struct session *s, uint64_t id, const struct error *why)
 {
     cleanup_json struct json_object *head = json_object_new_object();
     if (head && json_put(head, "error", error_object(why)))
@@ -110,7 +110,7 @@ static void free_ask(struct ask *ask)
 {
     timer_free(ask->patience);
     for (size_t i = 0; i < ask->context_count; i++)
-        given_drop(ask->contexts[i]);
+        shared_value_drop(ask->contexts[i]);
     free(ask->contexts);
     for (size_t i = 0; i < ask->count; i++) {
         if (ask->items[i].unrecorded > 0)
@@ -156,7 +156,7 @@ void ask_reply(struct ask *ask)
         parts[i] = (struct session_part){ ask->items[i].text ? ask->items[i].text : "",
             ask->items[i].len };
     if (rc < 0 || session_reply(ask->session, ask->id, head, parts, ask->count, &err) < 0)
-        refuse(ask->session, ask->id, &err);
+        broker_refuse(ask->session, ask->id, &err);
     free_ask(ask);
 }
 
@@ -234,7 +234,7 @@ static size_t count_prompts(const struct session_call *call)
     return contexts < call->parts.count ? call->parts.count - contexts : 0;
 }
 
-static int check_call(struct broker *b, const struct session_call *call, struct error *err)
+static int broker_check_call(struct broker *b, const struct session_call *call, struct error *err)
 {
     const char *name = json_get_string(call->head, "name", "");
     size_t prompts = count_prompts(call);
@@ -248,9 +248,11 @@ static int check_call(struct broker *b, const struct session_call *call, struct 
         return error_set(err, ERROR_ARGUMENT, "a call without a prompt");
     if (call->parts.count > 2 * PROMPTS_MAX || prompts > PROMPTS_MAX)
         return error_set(err, ERROR_ARGUMENT,
-            "%zu prompts in one call: at most %d; make several calls of them", prompts, PROMPTS_MAX);
+            "%zu prompts in one call: at most %d; make several calls of them", prompts,
+            PROMPTS_MAX);
     if (strlen(json_get_string(call->head, "model", "")) > MODEL_NAME_MAX)
-        return error_set(err, ERROR_ARGUMENT, "the name of a model has at most %d bytes", MODEL_NAME_MAX);
+        return error_set(
+            err, ERROR_ARGUMENT, "the name of a model has at most %d bytes", MODEL_NAME_MAX);
     if (b->under_way > UNDER_WAY_MAX)
         return error_set(err, ERROR_BUDGET,
             "prompts of %zu MiB wait for their answers already; ask again when some have come",
@@ -261,7 +263,7 @@ static int check_call(struct broker *b, const struct session_call *call, struct 
                : 0;
 }
 
-static bool is_open(const struct item *item)
+static bool broker_is_open(const struct item *item)
 {
     return item->call || item->child || item->tool || item->waits != WAITS_NOT;
 }
@@ -271,7 +273,7 @@ static void cancel_item(struct item *item, const struct error *why)
 {
     item->error = *why;
     if (item->waits != WAITS_NOT)
-        known_cancel(item);
+        replay_match_cancel(item);
     else if (item->child)
         child_cancel(item, why);
     else if (item->tool)
@@ -281,11 +283,11 @@ static void cancel_item(struct item *item, const struct error *why)
 }
 
 /* Its open items get the error, the others what has come. */
-static void give_up(struct ask *ask, const struct error *why)
+static void broker_broker_give_up(struct ask *ask, const struct error *why)
 {
     struct broker *b = ask->broker;
     for (size_t i = 0; i < ask->count; i++)
-        if (is_open(&ask->items[i]))
+        if (broker_is_open(&ask->items[i]))
             cancel_item(&ask->items[i], why);
     ask_reply(ask);
     broker_tell_changed(b);
@@ -296,7 +298,7 @@ void broker_give_up(struct broker *b, struct session *s, const struct error *why
     for (struct ask *ask = b->asks, *next; ask; ask = next) {
         next = ask->next;
         if (ask->session == s)
-            give_up(ask, why);
+            broker_broker_give_up(ask, why);
     }
 }
 
@@ -322,13 +324,13 @@ static double seconds_for(const struct ask *ask)
     return waits_for_tool(ask) ? o->tool_timeout : o->answer_timeout;
 }
 
-static void patience_is_over(void *arg)
+static void broker_patience_is_over(void *arg)
 {
     struct ask *ask = arg;
     struct error why = { 0 };
     error_set(&why, ERROR_TIMEOUT, "no answer within %g s (%s); the call was cancelled",
         seconds_for(ask), waits_for_tool(ask) ? "tool-timeout" : "broker-timeout");
-    give_up(ask, &why);
+    broker_broker_give_up(ask, &why);
 }
 
 static int begin_patience(struct ask *ask, struct error *err)
@@ -337,7 +339,7 @@ static int begin_patience(struct ask *ask, struct error *err)
     double seconds = seconds_for(ask);
     if (seconds <= 0)
         return 0;
-    ask->patience = timer_new(o->loop, patience_is_over, ask);
+    ask->patience = timer_new(o->loop, broker_patience_is_over, ask);
     if (!ask->patience)
         return error_memory(err);
     timer_start(ask->patience, (uint64_t)(seconds * 1000 + 0.5), 0);
@@ -385,7 +387,7 @@ static int reserve_room(struct ask *ask, int64_t calls, size_t bytes, struct err
 }
 
 /* Room in the budget for the prompts that the record knows nothing of: the others had theirs. */
-static int reserve(struct ask *ask, struct frame_parts parts, struct error *err)
+static int broker_reserve(struct ask *ask, struct frame_parts parts, struct error *err)
 {
     struct broker_options *o = &ask->broker->options;
     const char *text;
@@ -396,7 +398,7 @@ static int reserve(struct ask *ask, struct frame_parts parts, struct error *err)
         struct item *item = &ask->items[i];
         item->ask = ask;
         rc = o->recorded ? ask->function->find(item, text, len, err) : 0;
-        item->reserved = item->known || item->known_run ? 0 : 1;
+        item->reserved = item->known || item->replay_match_run ? 0 : 1;
         fresh += item->reserved;
         if (o->store && item->reserved)
             item->unrecorded = ask->function->record_bytes(item, len);
@@ -407,14 +409,14 @@ static int reserve(struct ask *ask, struct frame_parts parts, struct error *err)
     if (ask->is_tool)
         ask->items[0].reserved = 0; /* none of a model's */
     for (size_t i = ask->count; rc < 0 && i-- > 0;) {
-        known_forget(&ask->items[i]);
+        replay_match_forget(&ask->items[i]);
         ask->items[i].unrecorded = 0;
     }
     return rc;
 }
 
 /* What the head says of the prompts, and the time for them. */
-static int prepare(struct ask *ask, const struct session_call *call, struct error *err)
+static int broker_prepare(struct ask *ask, const struct session_call *call, struct error *err)
 {
     struct frame_parts rest = call->parts;
     const char *text;
@@ -424,7 +426,7 @@ static int prepare(struct ask *ask, const struct session_call *call, struct erro
     int rc = ask->function->take(ask, call->head, &rest, err);
     if (rc == 0)
         rc = begin_patience(ask, err);
-    return rc < 0 ? rc : reserve(ask, call->parts, err);
+    return rc < 0 ? rc : broker_reserve(ask, call->parts, err);
 }
 
 static struct ask *new_ask(
@@ -444,7 +446,7 @@ static struct ask *new_ask(
             .bytes = count_bytes(call->parts),
             .limits = prompt_limits,
             .starting = true };
-    if (!ask || (model && !ask->model) || prepare(ask, call, err) < 0) {
+    if (!ask || (model && !ask->model) || broker_prepare(ask, call, err) < 0) {
         if (!ask || (model && !ask->model))
             error_memory(err);
         if (ask)
@@ -457,9 +459,9 @@ static struct ask *new_ask(
 void broker_call(struct broker *b, struct session *s, const struct session_call *call)
 {
     struct error err = { 0 };
-    struct ask *ask = check_call(b, call, &err) < 0 ? NULL : new_ask(b, s, call, &err);
+    struct ask *ask = broker_check_call(b, call, &err) < 0 ? NULL : new_ask(b, s, call, &err);
     if (!ask) {
-        refuse(s, call->id, &err);
+        broker_refuse(s, call->id, &err);
         return;
     }
     b->asks = ask;
@@ -469,7 +471,7 @@ void broker_call(struct broker *b, struct session *s, const struct session_call 
     if (ask->done == ask->count)
         ask_reply(ask);
     if (b->parked)
-        known_start_waiting(b);
+        replay_match_start_waiting(b);
 }
 
 static void cancel_ask(struct ask *ask)
@@ -478,7 +480,7 @@ static void cancel_ask(struct ask *ask)
     error_set(&why, ERROR_CANCELLED, "nobody waits for the answer any more");
     unlink_ask(ask);
     for (size_t i = 0; i < ask->count; i++)
-        if (is_open(&ask->items[i]))
+        if (broker_is_open(&ask->items[i]))
             cancel_item(&ask->items[i], &why);
     free_ask(ask);
 }

@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "broker/budget.h"
-#include "broker/given.h"
-#include "broker/recorded.h"
+#include "broker/shared_value.h"
+#include "broker/replay/replay_log.h"
 #include "broker/tools.h"
 #include "lm/lm.h"
 #include "session/session.h"
@@ -25,11 +25,11 @@ struct child; /* a child run, as whoever runs children knows it */
 struct broker_child {
     const char *prompt; /* UTF-8 */
     size_t len;
-    struct given *context; /* NULL: none */
-    const char *model;     /* as lm_request has it; NULL: the one of its depth */
-    int64_t cell;          /* that asked, in the record; 0: none */
-    const char *resume;    /* the run of the record that goes on; NULL: a new one */
-    bool reserved;         /* one call was, in the budget, which is the child's now */
+    struct shared_value *context; /* NULL: none */
+    const char *model;            /* as lm_request has it; NULL: the one of its depth */
+    int64_t cell;                 /* that asked, in the record; 0: none */
+    const char *resume;           /* the run of the record that goes on; NULL: a new one */
+    bool reserved;                /* one call was, in the budget, which is the child's now */
 };
 
 /* The end of a child run: its answer as JSON, or an error, or both (its last words). */
@@ -64,14 +64,14 @@ struct broker_options {
     struct account *account; /* who pays; may be NULL */
     double call_timeout;     /* seconds of a model's call; 0: none */
     struct loop *loop;
-    double answer_timeout;     /* seconds that a guest's call waits for its answer; 0: no limit */
-    double tool_timeout;       /* seconds of a tool's call; 0: no limit */
-    int64_t max_tokens;        /* of one answer; 0: the provider's default */
-    unsigned depth;            /* of the calls that are made here */
-    struct store *store;       /* NULL: no record */
-    const char *run;           /* its id there; must outlive the broker */
-    bool asks_nobody;          /* what the record does not answer has the run stop: as `diverged` */
-    struct recorded *recorded; /* of a run that is resumed; NULL: it is a new one */
+    double answer_timeout; /* seconds that a guest's call waits for its answer; 0: no limit */
+    double tool_timeout;   /* seconds of a tool's call; 0: no limit */
+    int64_t max_tokens;    /* of one answer; 0: the provider's default */
+    unsigned depth;        /* of the calls that are made here */
+    struct store *store;   /* NULL: no record */
+    const char *run;       /* its id there; must outlive the broker */
+    bool asks_nobody;      /* what the record does not answer has the run stop: as `diverged` */
+    struct replay_log *recorded; /* of a run that is resumed; NULL: it is a new one */
     /* A guest asks something else than the record says. Called from within broker_call too, so that
      * the broker must not be closed here. NULL where nothing is recorded. */
     void (*diverged)(void *arg, const struct error *why);

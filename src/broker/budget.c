@@ -148,7 +148,7 @@ static int check_calls(const struct budget *b, struct error *err)
     return 0;
 }
 
-static int check_call(const struct budget *b, const struct budget_call *call, int64_t tokens,
+static int budget_check_call(const struct budget *b, const struct budget_call *call, int64_t tokens,
     double *cost, struct error *err)
 {
     int rc = check_calls(b, err);
@@ -211,11 +211,11 @@ int budget_hold(
     double cost = 0, up_cost = 0;
     size_t model = 0;
     *hold = (struct budget_hold){ 0 };
-    int rc = check_call(b, call, more, &cost, err);
+    int rc = budget_check_call(b, call, more, &cost, err);
     if (rc == 0)
         rc = place_model(b, call->model, &model, err);
     if (rc == 0 && b->up)
-        rc = note_refusal(b->up, check_call(b->up, call, more, &up_cost, &why), &why, err);
+        rc = note_refusal(b->up, budget_check_call(b->up, call, more, &up_cost, &why), &why, err);
     if (rc < 0)
         return rc;
     *hold = (struct budget_hold){ more, cost, up_cost, model, depth, call->account, true };
@@ -248,8 +248,8 @@ void spent_add(struct spent *to, const struct lm_reply *reply)
     to->estimated = to->estimated || reply->usage.estimated;
 }
 
-static void settle(struct budget *b, size_t model, unsigned depth, struct account *account,
-    const struct lm_reply *reply)
+static void broker_budget_settle(struct budget *b, size_t model, unsigned depth,
+    struct account *account, const struct lm_reply *reply)
 {
     spent_add(&b->spent, reply);
     spent_add(&b->depths[depth], reply);
@@ -265,7 +265,7 @@ void budget_settle(struct budget *b, struct budget_hold *hold, const struct lm_r
     budget_release(b, hold);
     if (b->up)
         spent_add(&b->up->spent, reply);
-    settle(b, hold->model, hold->depth, hold->account, reply);
+    broker_budget_settle(b, hold->model, hold->depth, hold->account, reply);
 }
 
 int budget_recall(struct budget *b, const char *model, unsigned depth, struct account *account,
@@ -274,7 +274,7 @@ int budget_recall(struct budget *b, const char *model, unsigned depth, struct ac
     size_t at = 0;
     int rc = place_model(b, model, &at, err);
     if (rc == 0)
-        settle(b, at, clip_depth(depth), account, reply);
+        broker_budget_settle(b, at, clip_depth(depth), account, reply);
     return rc;
 }
 

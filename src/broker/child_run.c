@@ -50,7 +50,7 @@ int child_take(
             json_object_get_string(json_object_array_get_idx(kinds, ask->context_count));
         if (context_kind_parse(word ? word : "", &kind, err) < 0)
             return -(int)ERROR_ARGUMENT;
-        struct given *given = given_new(kind, data, len);
+        struct shared_value *given = shared_value_new(kind, data, len);
         if (!given)
             return error_memory(err);
         ask->contexts[ask->context_count] = given;
@@ -66,11 +66,11 @@ int child_take(
 static const char context_mark[] = "\n\nContext:\n";
 
 /* The prompt with the context behind it. */
-static int plain_text(
+static int child_run_plain_text(
     const struct item *item, const char *prompt, size_t len, struct buf *out, struct error *err)
 {
     size_t n = 0;
-    const char *context = item->context ? given_bytes(item->context, &n) : NULL;
+    const char *context = item->context ? shared_value_bytes(item->context, &n) : NULL;
     buf_append(out, prompt, len);
     if (context) {
         buf_puts(out, context_mark);
@@ -91,7 +91,7 @@ size_t child_record_bytes(const struct item *item, size_t len)
     if (item->ask->broker->options.children)
         return is_large(item, len) ? strlen(large_prompt) : len;
     if (item->context)
-        given_bytes(item->context, &n);
+        shared_value_bytes(item->context, &n);
     return item->context ? len + strlen(context_mark) + n : len;
 }
 
@@ -101,15 +101,16 @@ int child_find(struct item *item, const char *text, size_t len, struct error *er
     cleanup_buf struct buf whole = { 0 };
     char hash[HASH_TEXT_SIZE] = "";
     if (!item->ask->broker->options.children) {
-        int rc = plain_text(item, text, len, &whole, err);
-        return rc < 0 ? rc : known_find_call(item, buf_text(&whole), whole.len, err);
+        int rc = child_run_plain_text(item, text, len, &whole, err);
+        return rc < 0 ? rc : replay_match_find_call(item, buf_text(&whole), whole.len, err);
     }
     if (is_large(item, len)) {
         int rc = hash_sha256(text, len, hash, err);
-        return rc < 0 ? rc : known_find_run(item, large_prompt, strlen(large_prompt), hash, err);
+        return rc < 0 ? rc
+                      : replay_match_find_run(item, large_prompt, strlen(large_prompt), hash, err);
     }
-    const char *context = item->context ? given_hash(item->context, err) : hash;
-    return context ? known_find_run(item, text, len, context, err) : -(int)ERROR_IO;
+    const char *context = item->context ? shared_value_hash(item->context, err) : hash;
+    return context ? replay_match_find_run(item, text, len, context, err) : -(int)ERROR_IO;
 }
 
 /* No child run may begin here: a model is asked. */
@@ -117,11 +118,11 @@ static int start_plain(struct item *item, const char *prompt, size_t len, struct
 {
     cleanup_buf struct buf whole = { 0 };
     size_t n = 0;
-    const char *context = item->context ? given_bytes(item->context, &n) : "";
+    const char *context = item->context ? shared_value_bytes(item->context, &n) : "";
     if (!text_is_utf8(context, n, NULL))
         return error_set(err, ERROR_ARGUMENT,
             "a context of bytes needs a child run, and none may begin here (max-recursion-depth)");
-    int rc = plain_text(item, prompt, len, &whole, err);
+    int rc = child_run_plain_text(item, prompt, len, &whole, err);
     return rc < 0 ? rc : model_ask(item, whole.data, whole.len, false, err);
 }
 
@@ -129,10 +130,11 @@ int child_begin(struct item *item, const char *prompt, size_t len, const struct 
     struct error *err)
 {
     struct broker *b = item->ask->broker;
-    int may = known_may_ask(item, err);
+    int may = replay_match_may_ask(item, err);
     if (may < 0)
         return may;
-    struct given *large = is_large(item, len) ? given_new(VALUE_TEXT, prompt, len) : NULL;
+    struct shared_value *large =
+        is_large(item, len) ? shared_value_new(VALUE_TEXT, prompt, len) : NULL;
     struct broker_child child = { .prompt = large ? large_prompt : prompt,
         .len = large ? strlen(large_prompt) : len,
         .context = large ? large : item->context,
@@ -146,7 +148,7 @@ int child_begin(struct item *item, const char *prompt, size_t len, const struct 
         b->options.children_arg, &child, child_done, item, &item->child, err);
     if (rc == 0)
         item_recorded(item);
-    given_drop(large);
+    shared_value_drop(large);
     return rc;
 }
 
@@ -161,7 +163,7 @@ int child_start(struct item *item, const char *prompt, size_t len, struct error 
         return rc;
     if (!o->children)
         return start_plain(item, prompt, len, err);
-    rc = o->recorded ? known_start_run(item, prompt, len, err) : 0;
+    rc = o->recorded ? replay_match_start_run(item, prompt, len, err) : 0;
     if (rc == 0)
         rc = child_begin(item, prompt, len, NULL, err);
     return rc < 0 ? rc : 0;

@@ -26,14 +26,14 @@ struct item {
     size_t len;
     char *failure; /* what a tool raised: {"type", "message"} */
     bool is_messages;
-    bool is_run;           /* its answer is JSON */
-    struct given *context; /* of a run: one of the ask's, or NULL */
+    bool is_run;                  /* its answer is JSON */
+    struct shared_value *context; /* of a run: one of the ask's, or NULL */
     struct error error;
     const char *asked; /* the prompt, while the item is started */
     size_t asked_len;
 
     struct recorded_call *known; /* what the record has of it; NULL: nothing */
-    struct recorded_run *known_run;
+    struct recorded_run *replay_match_run;
     enum waits waits;
     char *kept; /* the prompt of one that waits for others */
 };
@@ -48,7 +48,7 @@ struct ask {
     const struct function *function;
     char *model; /* may be NULL; of a tool its name */
     bool is_tool;
-    struct given **contexts;
+    struct shared_value **contexts;
     size_t context_count;
     size_t count, done;
     size_t bytes;              /* of its prompts */
@@ -120,22 +120,22 @@ void tool_keep_recorded(struct item *item, const struct recorded_call *call);
 
 /* known.c: what the record knows of an item, in a run that is resumed. */
 /* Looks for a call that asks `text`, and takes it: item->known. */
-int known_find_call(struct item *item, const char *text, size_t len, struct error *err);
-/* Looks for a child run, and takes it: item->known_run. The hash of its context is "" for none. */
-int known_find_run(
+int replay_match_find_call(struct item *item, const char *text, size_t len, struct error *err);
+/* Looks for a child run, and takes it: item->replay_match_run. The hash of its context is "" for none. */
+int replay_match_find_run(
     struct item *item, const char *question, size_t len, const char *context, struct error *err);
-void known_forget(struct item *item);
-int known_start_tool(struct item *item, struct error *err); /* as known_start */
+void replay_match_forget(struct item *item);
+int replay_match_start_tool(struct item *item, struct error *err); /* as replay_match_start */
 /* 1: the item is taken care of; 0: it is to be begun, as the record knows nothing of it. */
-int known_start(struct item *item, struct lm_request *request, const struct budget_call *call,
-    const char *text, size_t len, struct error *err);
+int replay_match_start(struct item *item, struct lm_request *request,
+    const struct budget_call *call, const char *text, size_t len, struct error *err);
 /* An error where nobody is to be asked any more; then the run is told that it left its path. */
-int known_may_ask(struct item *item, struct error *err);
-int known_start_run(struct item *item, const char *prompt, size_t len, struct error *err);
+int replay_match_may_ask(struct item *item, struct error *err);
+int replay_match_start_run(struct item *item, const char *prompt, size_t len, struct error *err);
 /* Nobody is to wait for the item any more; it has its error, or what came late then. */
-void known_cancel(struct item *item);
+void replay_match_cancel(struct item *item);
 /* Items that wait for others look again. */
-void known_start_waiting(struct broker *b);
-void known_doubt(void *broker); /* the timer's: may who should have come first still come? */
+void replay_match_start_waiting(struct broker *b);
+void replay_match_doubt(void *broker); /* the timer's: may who should have come first still come? */
 
 #endif

@@ -46,7 +46,8 @@ static const char *model_of(const struct item *item)
     return item->ask->model ? item->ask->model : lm_name(item->ask->broker->options.lm);
 }
 
-static void tell(struct item *item, const char *text, size_t len, const struct lm_reply *reply)
+static void model_call_tell(
+    struct item *item, const char *text, size_t len, const struct lm_reply *reply)
 {
     struct broker *b = item->ask->broker;
     if (!b->options.told || (reply && !item->told))
@@ -67,7 +68,7 @@ static void item_done(void *arg, const struct lm_reply *r)
     budget_settle(b->options.budget, &item->hold, r);
     item->error = r->error;
     record_end(item, r);
-    tell(item, NULL, 0, r);
+    model_call_tell(item, NULL, 0, r);
     if (item->error.code == ERROR_NONE)
         item_keep_text(item, r->text, r->len, item->is_run);
     broker_tell_changed(b);
@@ -82,7 +83,7 @@ void model_cancel(struct item *item, const struct error *why)
     cancelled.error = *why;
     budget_settle(b->options.budget, &item->hold, &cancelled);
     record_end(item, &cancelled);
-    tell(item, NULL, 0, &cancelled);
+    model_call_tell(item, NULL, 0, &cancelled);
 }
 
 /* ---- the beginning ---- */
@@ -103,7 +104,7 @@ int model_take(
 
 int model_find(struct item *item, const char *text, size_t len, struct error *err)
 {
-    return known_find_call(item, text, len, err);
+    return replay_match_find_call(item, text, len, err);
 }
 
 /* The call's key is in the record before the call is made, so that it can be made again as itself. */
@@ -145,7 +146,7 @@ int model_begin(struct item *item, const struct lm_request *request, const struc
     struct broker *b = item->ask->broker;
     struct lm_request keyed = *request;
     char key[LM_KEY_SIZE];
-    int rc = known_may_ask(item, err);
+    int rc = replay_match_may_ask(item, err);
     if (rc == 0)
         rc = budget_hold(b->options.budget, call, &item->hold, err);
     if (rc == 0 && !keyed.key) {
@@ -164,7 +165,7 @@ int model_begin(struct item *item, const struct lm_request *request, const struc
         record_end(item, &never);
         return rc;
     }
-    tell(item, text, len, NULL);
+    model_call_tell(item, text, len, NULL);
     return 0;
 }
 
@@ -187,7 +188,7 @@ static int start_request(
         .lm = o->lm,
         .lm_model = request->model,
         .account = o->account };
-    int rc = o->recorded ? known_start(item, request, &call, text, len, err) : 0;
+    int rc = o->recorded ? replay_match_start(item, request, &call, text, len, err) : 0;
     if (rc == 0)
         rc = model_begin(item, request, &call, text, len, err);
     return rc < 0 ? rc : 0;

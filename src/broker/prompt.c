@@ -35,7 +35,8 @@ static const char *string_of(struct json_object *o, const char *key, size_t *len
     return json_object_get_string(member);
 }
 
-static int take_bytes(struct json_object *o, size_t message, struct lm_part *out, struct error *err)
+static int prompt_take_bytes(
+    struct json_object *o, size_t message, struct lm_part *out, struct error *err)
 {
     size_t len, n = 0;
     const char *data = string_of(o, "data", &len);
@@ -49,7 +50,8 @@ static int take_bytes(struct json_object *o, size_t message, struct lm_part *out
     return 0;
 }
 
-static int take_part(struct json_object *o, size_t message, struct lm_part *out, struct error *err)
+static int prompt_take_part(
+    struct json_object *o, size_t message, struct lm_part *out, struct error *err)
 {
     size_t len;
     const char *type = string_of(o, "type", &len);
@@ -65,7 +67,7 @@ static int take_part(struct json_object *o, size_t message, struct lm_part *out,
             "message %zu: a part of the type '%.20s'; use text, image or document", message,
             type ? type : "");
     out->kind = strcmp(type, "image") == 0 ? LM_PART_IMAGE : LM_PART_DOCUMENT;
-    return take_bytes(o, message, out, err);
+    return prompt_take_bytes(o, message, out, err);
 }
 
 static size_t count_parts(struct json_object *list)
@@ -88,7 +90,7 @@ static int take_parts(
     if (m->part_count == 0)
         return error_set(err, ERROR_ARGUMENT, "message %zu has no parts", message);
     for (size_t k = 0; k < m->part_count; k++) {
-        int rc = take_part(
+        int rc = prompt_take_part(
             json_object_array_get_idx(content, k), message, &p->parts[p->part_count], err);
         if (rc < 0)
             return rc;
@@ -97,7 +99,7 @@ static int take_parts(
     return 0;
 }
 
-static int take_message(struct prompt *p, size_t index, struct error *err)
+static int prompt_take_message(struct prompt *p, size_t index, struct error *err)
 {
     struct json_object *o = json_object_array_get_idx(p->list, index);
     struct lm_message *m = &p->messages[index];
@@ -115,7 +117,7 @@ static int take_message(struct prompt *p, size_t index, struct error *err)
                          "the content of message %zu is neither a text nor a list of parts", index);
 }
 
-static int take_list(struct prompt *p, struct error *err)
+static int prompt_take_list(struct prompt *p, struct error *err)
 {
     size_t parts;
     p->count = json_length(p->list);
@@ -131,7 +133,7 @@ static int take_list(struct prompt *p, struct error *err)
         return error_memory(err);
     int rc = 0;
     for (size_t i = 0; i < p->count && rc == 0; i++)
-        rc = take_message(p, i, err);
+        rc = prompt_take_message(p, i, err);
     return rc;
 }
 
@@ -148,7 +150,7 @@ int prompt_open(struct prompt *out, const char *text, size_t len, bool is_messag
             "the lists of messages of one call have over %d values together: ask for fewer at once",
             VALUES_MAX);
     if (rc == 0)
-        rc = take_list(out, err);
+        rc = prompt_take_list(out, err);
     if (rc < 0)
         prompt_close(out);
     return rc;

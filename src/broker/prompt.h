@@ -8,7 +8,7 @@
 #define DROSTE_BROKER_PROMPT_H
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "lm/lm.h"
 
 struct prompt {

@@ -77,7 +77,7 @@ static void record_tool_end(struct item *item, const struct store_call_end *end)
     item->record = 0;
 }
 
-static double seconds_of(const struct tool_call *call)
+static double tool_call_seconds_of(const struct tool_call *call)
 {
     return clock_seconds_since(call->start_ns);
 }
@@ -108,7 +108,7 @@ static void fail_item(struct item *item, const char *type, const char *message, 
 void tool_call_answer(struct tool_call *call, const char *json, size_t len)
 {
     struct error why = { 0 };
-    double seconds = seconds_of(call);
+    double seconds = tool_call_seconds_of(call);
     struct item *item = take_item(call);
     if (!item)
         return;
@@ -128,7 +128,7 @@ void tool_call_answer(struct tool_call *call, const char *json, size_t len)
 
 void tool_call_fail(struct tool_call *call, const char *type, const char *message)
 {
-    double seconds = seconds_of(call);
+    double seconds = tool_call_seconds_of(call);
     struct item *item = take_item(call);
     if (!item)
         return;
@@ -152,7 +152,7 @@ void tool_cancel(struct item *item)
     struct store_call_end end = { .status = error_code_name(item->error.code),
         .error = item->error.text,
         .attempts = 1,
-        .seconds = seconds_of(call) };
+        .seconds = tool_call_seconds_of(call) };
     record_tool_end(item, &end);
     call->item = NULL;
     if (call->told)
@@ -196,7 +196,7 @@ int tool_take(
 
 int tool_find(struct item *item, const char *text, size_t len, struct error *err)
 {
-    return known_find_call(item, text, len, err);
+    return replay_match_find_call(item, text, len, err);
 }
 
 static int check_arguments(const struct tool *tool, const char *text, size_t len, struct error *err)
@@ -218,7 +218,7 @@ static int record_tool_begin(struct item *item, const char *text, size_t len, st
     struct store *store = b->options.store;
     if (item->record) /* it began in an earlier life of the run */
         return store_call_repeat(store, item->record, err);
-    struct store_call_begin begin = { .run = b->options.run,
+    struct store_call_begin tool_call_begin = { .run = b->options.run,
         .turn = b->turn,
         .cell = b->cell,
         .depth = b->options.depth,
@@ -226,13 +226,13 @@ static int record_tool_begin(struct item *item, const char *text, size_t len, st
         .model = item->ask->model,
         .request = { text, len } };
     item_recorded(item);
-    return store ? store_call_begin(store, &begin, &item->record, err) : 0;
+    return store ? store_call_begin(store, &tool_call_begin, &item->record, err) : 0;
 }
 
-static int begin(
+static int tool_call_begin(
     struct item *item, const struct tool *tool, const char *text, size_t len, struct error *err)
 {
-    int may = known_may_ask(item, err);
+    int may = replay_match_may_ask(item, err);
     if (may < 0)
         return may;
     struct tool_call *call = calloc(1, sizeof *call);
@@ -262,18 +262,18 @@ int tool_start(struct item *item, const char *text, size_t len, struct error *er
         item_over(item); /* nothing was called: the record has nothing of it */
         return 0;
     }
-    int rc = o->recorded ? known_start_tool(item, err) : 0;
-    return rc == 0 ? begin(item, tool, text, len, err) : rc < 0 ? rc : 0;
+    int rc = o->recorded ? replay_match_start_tool(item, err) : 0;
+    return rc == 0 ? tool_call_begin(item, tool, text, len, err) : rc < 0 ? rc : 0;
 }
 
 void tool_keep_recorded(struct item *item, const struct recorded_call *call)
 {
-    struct recorded *r = item->ask->broker->options.recorded;
+    struct replay_log *r = item->ask->broker->options.recorded;
     cleanup_buf struct buf text = { 0 };
     item->error = (struct error){ 0 };
     if (!call->reply.hash[0])
         item->error = call->error; /* it was cancelled, or could not be called */
-    else if (recorded_read(r, &call->reply, &text, &item->error) < 0)
+    else if (replay_log_read(r, &call->reply, &text, &item->error) < 0)
         return;
     else if (call->error.code == ERROR_NONE)
         item_keep_text(item, buf_text(&text), text.len, false);

@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 
 #include "base/cleanup.h"
-#include "base/file.h"
-#include "base/process.h"
+#include "base/os/file.h"
+#include "base/os/process.h"
 #include "base/text.h"
 #include "broker/tools.h"
 
@@ -58,7 +58,7 @@ static void free_started(struct started *s)
 static void begin_waiting(struct tool_program *t);
 
 /* The call is over; `failure` NULL: the output is the answer. */
-static void finish(struct started *s, const char *failure)
+static void tool_program_finish(struct started *s, const char *failure)
 {
     struct tool_program *t = s->tool;
     struct tool_call *call = s->call;
@@ -74,7 +74,7 @@ static void finish(struct started *s, const char *failure)
 }
 
 /* How it ended, and the end of what it said of that. */
-static void explain(const struct started *s, int status, struct buf *out)
+static void tool_program_explain(const struct started *s, int status, struct buf *out)
 {
     const struct buf *tail = &s->process.tail;
     size_t from = tail->len > WORDS_MAX ? tail->len - WORDS_MAX : 0, len = tail->len;
@@ -90,7 +90,7 @@ static void explain(const struct started *s, int status, struct buf *out)
 }
 
 /* Reads what is there; false where it is too much. */
-static bool read_output(struct started *s)
+static bool tool_program_read_output(struct started *s)
 {
     ssize_t n = 1;
     while (n > 0) {
@@ -109,20 +109,20 @@ static void fail_large(struct started *s)
 {
     char text[200];
     snprintf(text, sizeof text, "%s wrote more than %zu MiB", s->tool->name, OUTPUT_LIMIT >> 20);
-    finish(s, text);
+    tool_program_finish(s, text);
 }
 
-static void output_ready(void *arg, int status, int events)
+static void tool_program_output_ready(void *arg, int status, int events)
 {
-    if (!read_output(arg))
+    if (!tool_program_read_output(arg))
         fail_large(arg);
 }
 
-static void program_ended(void *arg, int status, int events)
+static void tool_program_program_ended(void *arg, int status, int events)
 {
     struct started *s = arg;
     cleanup_buf struct buf why = { 0 };
-    if (!read_output(s)) {
+    if (!tool_program_read_output(s)) {
         fail_large(s);
         return;
     }
@@ -130,18 +130,18 @@ static void program_ended(void *arg, int status, int events)
     int how = process_end(&s->process, 0);
     s->tool->running--;
     if (!WIFEXITED(how) || WEXITSTATUS(how) != 0)
-        explain(s, how, &why);
-    finish(s, why.len > 0 ? buf_text(&why) : NULL);
+        tool_program_explain(s, how, &why);
+    tool_program_finish(s, why.len > 0 ? buf_text(&why) : NULL);
 }
 
 /* ---- its beginning ---- */
 
-static void begin(struct started *s)
+static void tool_program_begin(struct started *s)
 {
     struct tool_program *t = s->tool;
     struct error err = { 0 };
-    int rc = process_start(
-        &s->process, t->loop, t->path, "the tool ", output_ready, program_ended, s, &err);
+    int rc = process_start(&s->process, t->loop, t->path, "the tool ", tool_program_output_ready,
+        tool_program_program_ended, s, &err);
     t->running += rc == 0;
     s->process.close_when_sent = true;
     if (rc == 0) {
@@ -151,10 +151,10 @@ static void begin(struct started *s)
         rc = process_send(&s->process);
     }
     if (rc < 0)
-        finish(s, err.code ? err.text : "its input cannot be written");
+        tool_program_finish(s, err.code ? err.text : "its input cannot be written");
 }
 
-static struct started *first_waiting(struct tool_program *t)
+static struct started *tool_program_first_waiting(struct tool_program *t)
 {
     struct started *s;
     TAILQ_FOREACH(s, &t->all, link)
@@ -170,14 +170,14 @@ static void begin_waiting(struct tool_program *t)
     if (t->beginning)
         return;
     t->beginning = true;
-    while (t->running < AT_ONCE && (s = first_waiting(t)))
-        begin(s);
+    while (t->running < AT_ONCE && (s = tool_program_first_waiting(t)))
+        tool_program_begin(s);
     t->beginning = false;
 }
 
 static void nobody_waits(void *arg, struct tool_call *call)
 {
-    finish(arg, "nobody waits for the answer any more");
+    tool_program_finish(arg, "nobody waits for the answer any more");
 }
 
 static void call_program(void *arg, struct tool_call *call, const char *json, size_t len)
@@ -200,14 +200,14 @@ static void call_program(void *arg, struct tool_call *call, const char *json, si
             s->input.data[i] = ' '; /* outside of strings: in them none can stand */
     tool_call_on_cancel(call, nobody_waits, s);
     if (buf_failed(&s->input))
-        finish(s, "the host is out of memory");
+        tool_program_finish(s, "the host is out of memory");
     else
         begin_waiting(t);
 }
 
 /* ---- the tool ---- */
 
-static void release(void *arg)
+static void tool_program_release(void *arg)
 {
     struct tool_program *t = arg;
     struct started *s, *next;
@@ -264,9 +264,9 @@ int tools_add_program(
         .parameters = parameters ? json_text(parameters, NULL) : NULL,
         .fn = call_program,
         .arg = p,
-        .release = release };
+        .release = tool_program_release };
     if (p->path && p->name)
         return tools_add(t, &spec, err);
-    release(p);
+    tool_program_release(p);
     return error_memory(err);
 }

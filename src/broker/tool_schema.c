@@ -3,11 +3,11 @@
  * Of JSON Schema this holds calls to what a function's signature says: `properties` with their `type`
  * and `enum`, `required`, and that there are no others unless `additionalProperties` is true. What is
  * inside of an array or an object is the tool's own to judge. So a schema of any dialect will do, unlike
- * in base/schema.h, which refuses what it does not know.
+ * in base/json/schema.h, which refuses what it does not know.
  */
 #include <string.h>
 
-#include "base/schema.h"
+#include "base/json/schema.h"
 #include "broker/tools.h"
 
 static bool is_type(struct json_object *name)
@@ -64,7 +64,7 @@ int tool_schema_check(struct json_object *schema, struct error *err)
 /* ---- arguments ---- */
 
 /* Behind the string that begins at `at`; *zero: it has a zero character in it. */
-static size_t skip_string(const char *text, size_t at, bool *zero)
+static size_t tool_schema_skip_string(const char *text, size_t at, bool *zero)
 {
     *zero = false;
     for (at++; text[at] != '"'; at++) {
@@ -84,7 +84,7 @@ int tool_arguments_are_plain(
     for (size_t at = 0; at < len;) {
         char c = text[at];
         if (c == '"') {
-            at = skip_string(text, at, &zero);
+            at = tool_schema_skip_string(text, at, &zero);
             continue;
         }
         depth += (c == '{' || c == '[') - (c == '}' || c == ']');

@@ -34,7 +34,8 @@ bool tools_have(const struct tools *t, const char *name)
     return tools_find(t, name) != NULL;
 }
 
-static int check_name(const struct tools *t, const char *name, bool replaces, struct error *err)
+static int tools_check_name(
+    const struct tools *t, const char *name, bool replaces, struct error *err)
 {
     if (!text_is_identifier(name) && !text_is_keyword(name))
         return error_set(err, ERROR_ARGUMENT,
@@ -86,7 +87,7 @@ void tools_free(struct tools *t)
 }
 
 /* Room for one more at the end of an array; false without memory. */
-static bool grow(void *array, size_t count, size_t size)
+static bool tools_grow(void *array, size_t count, size_t size)
 {
     void *grown = reallocarray(*(void **)array, count + 1, size);
     if (grown)
@@ -110,7 +111,7 @@ void tools_describe(const struct tool *tool, struct buf *out)
 }
 
 /* One more in the list that the guest is told. */
-static int tell(struct buf *json, const struct tool *tool, struct error *err)
+static int tools_tell(struct buf *json, const struct tool *tool, struct error *err)
 {
     if (json->len > 0)
         json->data[json->len - 1] = ',';
@@ -121,10 +122,11 @@ static int tell(struct buf *json, const struct tool *tool, struct error *err)
     return buf_failed(json) ? error_memory(err) : 0;
 }
 
-static int add(struct tools *t, const struct tool_spec *spec, struct tool *tool, struct error *err)
+static int broker_tools_add(
+    struct tools *t, const struct tool_spec *spec, struct tool *tool, struct error *err)
 {
     const char *parameters = spec->parameters;
-    int rc = check_name(t, spec->name, spec->replaces, err);
+    int rc = tools_check_name(t, spec->name, spec->replaces, err);
     if (rc == 0 && parameters)
         rc = json_parse(parameters, strlen(parameters), &schema_limits, &tool->schema, err);
     if (rc == 0 && parameters)
@@ -134,15 +136,15 @@ static int add(struct tools *t, const struct tool_spec *spec, struct tool *tool,
     tool->name = strdup(spec->name);
     tool->description = spec->description ? strdup(spec->description) : NULL;
     if (!tool->name || (spec->description && !tool->description) ||
-        !grow(&t->list, t->count, sizeof *t->list))
+        !tools_grow(&t->list, t->count, sizeof *t->list))
         return error_memory(err);
-    return tell(&t->json, tool, err);
+    return tools_tell(&t->json, tool, err);
 }
 
 int tools_add(struct tools *t, const struct tool_spec *spec, struct error *err)
 {
     struct tool tool = { .fn = spec->fn, .arg = spec->arg, .release = spec->release };
-    int rc = add(t, spec, &tool, err);
+    int rc = broker_tools_add(t, spec, &tool, err);
     if (rc < 0)
         free_tool(&tool);
     else
@@ -161,20 +163,20 @@ bool tools_remove(struct tools *t, const char *name)
     memmove(&t->list[at], &t->list[at + 1], (--t->count - at) * sizeof *t->list);
     buf_clear(&t->json);
     for (size_t i = 0; i < t->count; i++)
-        tell(&t->json, &t->list[i], NULL);
+        tools_tell(&t->json, &t->list[i], NULL);
     return true;
 }
 
 int tools_add_datum(
     struct tools *t, const char *name, const char *json, size_t len, struct error *err)
 {
-    int rc = check_name(t, name, false, err);
+    int rc = tools_check_name(t, name, false, err);
     if (rc == 0)
         rc = json_check(json, len, &json_limits_large, err);
     if (rc < 0)
         return error_wrap(err, "tool-data '%.64s'", name);
     struct session_datum datum = { strdup(name), text_copy(json, len), len };
-    if (!datum.name || !datum.json || !grow(&t->data, t->datum_count, sizeof *t->data)) {
+    if (!datum.name || !datum.json || !tools_grow(&t->data, t->datum_count, sizeof *t->data)) {
         free((char *)(uintptr_t)datum.name);
         free((char *)(uintptr_t)datum.json);
         return error_memory(err);
@@ -184,11 +186,12 @@ int tools_add_datum(
 }
 
 /* The name as tracebacks show it. */
-static int add_source(
+static int broker_tools_add_source(
     struct tools *t, const char *name, const char *code, size_t len, struct error *err)
 {
     struct session_source source = { strdup(name), text_copy(code, len), len };
-    if (!source.name || !source.code || !grow(&t->sources, t->source_count, sizeof *t->sources)) {
+    if (!source.name || !source.code ||
+        !tools_grow(&t->sources, t->source_count, sizeof *t->sources)) {
         free((char *)(uintptr_t)source.name);
         free((char *)(uintptr_t)source.code);
         return error_memory(err);
@@ -208,7 +211,7 @@ int tools_add_source(
     buf_puts(&shown, "<tools ");
     text_append_visible(&shown, name, strlen(name));
     buf_putc(&shown, '>');
-    return add_source(t, buf_text(&shown), code, len, err);
+    return broker_tools_add_source(t, buf_text(&shown), code, len, err);
 }
 
 static int add_copy(struct tools *t, const struct tool *tool, struct error *err)
@@ -230,7 +233,7 @@ int tools_add_all(struct tools *t, const struct tools *from, struct error *err)
         rc = tools_add_datum(t, from->data[i].name, from->data[i].json, from->data[i].len, err);
     for (size_t i = 0; rc == 0 && i < from->source_count; i++) {
         const struct session_source *source = &from->sources[i];
-        rc = add_source(t, source->name, source->code, source->len, err);
+        rc = broker_tools_add_source(t, source->name, source->code, source->len, err);
     }
     return rc;
 }

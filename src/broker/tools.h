@@ -9,7 +9,7 @@
 #define DROSTE_BROKER_TOOLS_H
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/loop.h"
 #include "session/session.h"
 

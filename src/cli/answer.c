@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "cli/cli.h"
 
-static int exit_status(const droste_result *r)
+static int answer_exit_status(const droste_result *r)
 {
     static const struct {
         const char *status;
@@ -28,7 +28,7 @@ static int exit_status(const droste_result *r)
 }
 
 /* A string as its text, everything else as JSON. */
-static void print_answer(const char *json, size_t len)
+static void answer_print_answer(const char *json, size_t len)
 {
     struct json_object *o = json_tokener_parse(json);
     if (o && json_object_is_type(o, json_type_string))
@@ -39,7 +39,7 @@ static void print_answer(const char *json, size_t len)
     json_object_put(o);
 }
 
-static void print_result(const droste_result *r, bool json)
+static void answer_print_result(const droste_result *r, bool json)
 {
     size_t len;
     const char *answer = droste_result_answer(r, &len);
@@ -52,13 +52,13 @@ static void print_result(const droste_result *r, bool json)
     if (why.code != DROSTE_ERROR_NONE)
         cli_error(&why);
     if (answer)
-        print_answer(answer, len);
+        answer_print_answer(answer, len);
 }
 
 int answer_print(droste_result *r, bool json)
 {
-    int status = exit_status(r);
-    print_result(r, json);
+    int status = answer_exit_status(r);
+    answer_print_result(r, json);
     droste_result_free(r);
     return cli_finish(status, "the answer");
 }

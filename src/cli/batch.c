@@ -37,15 +37,14 @@ static void append_status(struct buf *out, const droste_batch_state *s)
     if (s->graded > 0)
         buf_printf(out, " · %zu of %zu passed", s->passed, s->graded);
     buf_printf(out, " · %lld call%s · %lld in, %lld out tokens", (long long)s->calls,
-        text_plural(s->calls),
-        (long long)s->input_tokens, (long long)s->output_tokens);
+        text_plural(s->calls), (long long)s->input_tokens, (long long)s->output_tokens);
     if (s->cost > 0)
         buf_printf(out, " · $%.4f", s->cost);
     if (now > 0)
         buf_printf(out, " · %.3g/s, %.0f s left", rate, (double)(s->tasks - done) / rate);
 }
 
-static void hide(struct show *show)
+static void batch_hide(struct show *show)
 {
     if (show->shown)
         fputs("\r\x1b[K", show->out);
@@ -53,7 +52,7 @@ static void hide(struct show *show)
 }
 
 /* On a terminal one line that is written anew; elsewhere a line now and then. */
-static void show_status(struct show *show, const droste_batch_state *s)
+static void batch_show_status(struct show *show, const droste_batch_state *s)
 {
     cleanup_buf struct buf line = { 0 };
     uint64_t ns = clock_ns();
@@ -62,7 +61,7 @@ static void show_status(struct show *show, const droste_batch_state *s)
         return;
     show->said_ns = ns;
     append_status(&line, s);
-    hide(show);
+    batch_hide(show);
     if (show->terminal)
         fprintf(show->out, show->paints ? "\x1b[2m%s\x1b[0m" : "%s", buf_text(&line));
     else
@@ -80,12 +79,12 @@ static void on_event(void *arg, const droste_batch_event *e)
     if (!show->out)
         return;
     if (notice || (show->verbose && strcmp(e->kind, "result") == 0)) {
-        hide(show);
+        batch_hide(show);
         fputs(notice ? "note: " : "", show->out);
         cli_print(show->out, e->text, e->len);
         fputc('\n', show->out);
     }
-    show_status(show, e->state);
+    batch_show_status(show, e->state);
 }
 
 /* ---- the end ---- */
@@ -102,7 +101,7 @@ static const struct {
     { "error", offsetof(droste_batch_state, error) },
 };
 
-static size_t count_of(const droste_batch_state *s, size_t status)
+static size_t batch_count_of(const droste_batch_state *s, size_t status)
 {
     return *(const size_t *)(const void *)((const char *)s + statuses[status].offset);
 }
@@ -114,16 +113,16 @@ static int64_t peak_bytes(void)
     return (int64_t)used.ru_maxrss * 1024;
 }
 
-static void print_text(const droste_batch_state *s, const char *results)
+static void batch_print_text(const droste_batch_state *s, const char *results)
 {
     const char *between = ":";
     size_t done = with_result(s);
     double rate = s->seconds > 0 ? (double)(done - s->earlier) / s->seconds : 0;
     printf("%zu task%s", s->tasks, s->tasks == 1 ? "" : "s");
     for (size_t i = 0; i < array_length(statuses); i++) {
-        if (count_of(s, i) == 0)
+        if (batch_count_of(s, i) == 0)
             continue;
-        printf("%s %zu %s", between, count_of(s, i), statuses[i].name);
+        printf("%s %zu %s", between, batch_count_of(s, i), statuses[i].name);
         between = ",";
     }
     if (done < s->tasks)
@@ -140,8 +139,7 @@ static void print_text(const droste_batch_state *s, const char *results)
     if (s->ungraded > 0)
         printf("%zu could not be graded; see `grade` in %s\n", s->ungraded, results);
     printf("%lld call%s, %lld + %lld tokens", (long long)s->calls, text_plural(s->calls),
-        (long long)s->input_tokens,
-        (long long)s->output_tokens);
+        (long long)s->input_tokens, (long long)s->output_tokens);
     if (s->cost >= 0)
         printf(", $%.4f", s->cost);
     printf("\n%.2f s, %.4g tasks a second, at most %.0f MB in this process\n", s->seconds, rate,
@@ -151,7 +149,7 @@ static void print_text(const droste_batch_state *s, const char *results)
             s->interrupted, s->interrupted == 1 ? " is" : "s are");
 }
 
-static void print_json(const droste_batch_state *s, const char *results)
+static void batch_print_json(const droste_batch_state *s, const char *results)
 {
     cleanup_buf struct buf out = { 0 };
     field_open(&out, NULL, '{');
@@ -162,7 +160,7 @@ static void print_json(const droste_batch_state *s, const char *results)
     field_int(&out, "left", (int64_t)(s->tasks - with_result(s)));
     field_open(&out, "statuses", '{');
     for (size_t i = 0; i < array_length(statuses); i++)
-        field_int(&out, statuses[i].name, (int64_t)count_of(s, i));
+        field_int(&out, statuses[i].name, (int64_t)batch_count_of(s, i));
     field_close(&out, '}');
     field_int(&out, "graded", (int64_t)s->graded);
     field_int(&out, "passed", (int64_t)s->passed);
@@ -187,7 +185,7 @@ static void print_json(const droste_batch_state *s, const char *results)
     puts(buf_text(&out));
 }
 
-static int exit_status(const droste_batch_state *s)
+static int batch_exit_status(const droste_batch_state *s)
 {
     if (s->stopped && strcmp(s->stopped, "interrupt") == 0)
         return EXIT_INTERRUPTED;
@@ -208,7 +206,8 @@ static void raise_descriptors(void)
     setrlimit(RLIMIT_NOFILE, &files);
 }
 
-static int run_batch(droste *d, const droste_batch_options *o, struct show *show, bool json)
+static int cli_batch_run_batch(
+    droste *d, const droste_batch_options *o, struct show *show, bool json)
 {
     droste_batch_state state;
     droste_error err;
@@ -216,14 +215,15 @@ static int run_batch(droste *d, const droste_batch_options *o, struct show *show
     cli_catch_interrupts(d);
     int rc = droste_batch(d, o, on_event, show, &state, &err);
     if (show->out)
-        hide(show);
+        batch_hide(show);
     if (rc < 0 && !state.stopped)
         return cli_error(&err);
     if (json)
-        print_json(&state, o->results);
+        batch_print_json(&state, o->results);
     else
-        print_text(&state, o->results);
-    int status = cli_finish(rc < 0 ? cli_status(err.code) : exit_status(&state), "the summary");
+        batch_print_text(&state, o->results);
+    int status =
+        cli_finish(rc < 0 ? cli_status(err.code) : batch_exit_status(&state), "the summary");
     return rc < 0 ? cli_error(&err) : status;
 }
 
@@ -231,7 +231,7 @@ struct words {
     const char *concurrency, *grader_timeout, *max_calls, *max_tokens, *max_cost, *timeout;
 };
 
-static bool take_dollars(const char *text, double *out)
+static bool batch_take_dollars(const char *text, double *out)
 {
     char *end;
     *out = text_to_double(text, &end);
@@ -239,7 +239,8 @@ static bool take_dollars(const char *text, double *out)
 }
 
 /* -1 to go on. */
-static int take_words(const struct command *self, const struct words *w, droste_batch_options *o)
+static int batch_take_words(
+    const struct command *self, const struct words *w, droste_batch_options *o)
 {
     int64_t n = 0;
     if (w->concurrency && (!cli_count(w->concurrency, 1, &n) || n > 100000))
@@ -252,14 +253,14 @@ static int take_words(const struct command *self, const struct words *w, droste_
         return cli_usage(self, "--batch-max-calls takes a number of calls, 1 or more");
     if (w->max_tokens && !cli_count(w->max_tokens, 1, &o->max_tokens))
         return cli_usage(self, "--batch-max-tokens takes a number of tokens, 1 or more");
-    if (w->max_cost && !take_dollars(w->max_cost, &o->max_cost))
+    if (w->max_cost && !batch_take_dollars(w->max_cost, &o->max_cost))
         return cli_usage(self, "--batch-max-cost takes dollars, as in 2.50");
     if (w->timeout && (!settings_parse_seconds(w->timeout, &o->timeout) || o->timeout <= 0))
         return cli_usage(self, "--batch-timeout takes a time, as in 90s or 5m");
     return -1;
 }
 
-static int run(const struct command *self, droste *d, int argc, char **argv)
+static int batch_run(const struct command *self, droste *d, int argc, char **argv)
 {
     droste_batch_options o = { 0 };
     struct words w = { 0 };
@@ -291,7 +292,7 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
     if (status < 0 && (!o.tasks || !o.results))
         status = cli_usage(self, "say which tasks, and --out FILE");
     if (status < 0)
-        status = take_words(self, &w, &o);
+        status = batch_take_words(self, &w, &o);
     o.again = again;
     struct show show = { .out = quiet ? NULL : stderr,
         .terminal = cli_terminal_moves(stderr),
@@ -299,7 +300,7 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
         .verbose = verbose,
         .said_ns = clock_ns() };
     if (status < 0)
-        status = run_batch(d, &o, &show, json);
+        status = cli_batch_run_batch(d, &o, &show, json);
     return status;
 }
 
@@ -329,5 +330,5 @@ const struct command command_batch = {
         "  examples/tasks/needle.py --out needle && droste batch needle/tasks.jsonl --out "
         "needle/results.jsonl --grader exact\n",
     .settings = true,
-    .run = run,
+    .run = batch_run,
 };

@@ -18,7 +18,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/cli.h"
-#include "env/interpreter.h"
+#include "env/local/interpreter.h"
 
 enum { ROUNDS = 10, SAMPLES_MAX = 100000 };
 
@@ -45,7 +45,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double percentile(const struct series *s, double p)
+static double bench_percentile(const struct series *s, double p)
 {
     return s->count ? s->times[(size_t)((double)(s->count - 1) * p)] : 0;
 }
@@ -58,7 +58,7 @@ static double elapsed_us(uint64_t start_ns)
 /* ---- the rivals ---- */
 
 /* Runs a program to its end with its output in `out` (or thrown away). Its exit status, or -1. */
-static int run_program(char *const argv[], struct buf *out)
+static int bench_run_program(char *const argv[], struct buf *out)
 {
     posix_spawn_file_actions_t actions;
     int ends[2], status = -1;
@@ -85,7 +85,7 @@ static int run_program(char *const argv[], struct buf *out)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* The modules are those that the zygote has (guest/py: boot.py, PRELOAD, and the imports of frames.py). */
+/* The modules are those that the zygote has (guest/python: boot.py, PRELOAD, and the imports of frames.py). */
 static char fork_script[] =
     "import _socket,_thread,ast,builtins,gc,json,linecache,mmap,os,select,signal,struct,sys,"
     "traceback,types,collections,csv,datetime,functools,heapq,itertools,math,random,re,string,"
@@ -106,7 +106,7 @@ static void bare_forks(struct series *s, char *python, unsigned n)
     cleanup_buf struct buf out = { 0 };
     char *argv[] = { python, isolated, command, fork_script, count, NULL };
     snprintf(count, sizeof count, "%u", n);
-    if (run_program(argv, &out) != 0)
+    if (bench_run_program(argv, &out) != 0)
         s->skipped = "the interpreter failed";
     for (const char *p = buf_text(&out); *p;) {
         char *end;
@@ -124,12 +124,12 @@ static void fresh_interpreters(struct series *s, char *python, unsigned n)
     char *argv[] = { python, isolated, command, code, NULL };
     for (unsigned i = 0; i < n; i++) {
         uint64_t start = clock_ns();
-        if (run_program(argv, NULL) == 0)
+        if (bench_run_program(argv, NULL) == 0)
             add_time(s, elapsed_us(start));
     }
 }
 
-static void bubblewraps(struct series *s, char *python, unsigned n)
+static void bench_bubblewraps(struct series *s, char *python, unsigned n)
 {
     static char words[][24] = { "bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc",
         "--dev", "/dev", "--tmpfs", "/tmp", "--die-with-parent", "-I", "-c", "x = 1 + 1" };
@@ -143,7 +143,7 @@ static void bubblewraps(struct series *s, char *python, unsigned n)
     argv[argc] = NULL;
     for (unsigned i = 0; i < n && !s->skipped; i++) {
         uint64_t start = clock_ns();
-        if (run_program(argv, NULL) == 0)
+        if (bench_run_program(argv, NULL) == 0)
             add_time(s, elapsed_us(start));
         else
             s->skipped = "bwrap is not installed or does not work here";
@@ -227,7 +227,7 @@ static int bench_start(droste *d, struct series *s, unsigned n, droste_error *er
         }
         bare_forks(&s[STARTS], python, n / ROUNDS);
         fresh_interpreters(&s[STARTS + 1], python, n / ROUNDS / 4 + 1);
-        bubblewraps(&s[STARTS + 2], python, n / ROUNDS / 4 + 1);
+        bench_bubblewraps(&s[STARTS + 2], python, n / ROUNDS / 4 + 1);
     }
     return 0;
 }
@@ -415,32 +415,32 @@ static const struct bench {
         { { "whole run with an instant model", "under 15 ms", NULL, 0, NULL } } },
 };
 
-static void print_text(const struct bench *b, const struct series *s)
+static void bench_print_text(const struct bench *b, const struct series *s)
 {
-    double first = percentile(&s[0], 0.5);
+    double first = bench_percentile(&s[0], 0.5);
     for (; s->name; s++) {
         if (s->skipped) {
             printf("%-6s %-40s skipped: %s\n", b->name, s->name, s->skipped);
             continue;
         }
-        double p50 = percentile(s, 0.5);
+        double p50 = bench_percentile(s, 0.5);
         printf("%-6s %-40s p50 %9.1f µs  p90 %9.1f  p99 %9.1f  n %zu", b->name, s->name, p50,
-            percentile(s, 0.9), percentile(s, 0.99), s->count);
+            bench_percentile(s, 0.9), bench_percentile(s, 0.99), s->count);
         if (b->series[1].name && p50 > 0)
             printf("  ×%.2f of the first", p50 / first);
         printf("%s%s\n", s->limit ? "  promised: " : "", s->limit ? s->limit : "");
     }
 }
 
-static void print_json(const struct bench *b, const struct series *s, bool *any)
+static void bench_print_json(const struct bench *b, const struct series *s, bool *any)
 {
     for (; s->name; s++) {
         printf("%s\n  {\"bench\":\"%s\",\"name\":\"%s\",\"unit\":\"us\",\"n\":%zu,\"p50\":%.2f,"
                "\"p90\":%.2f,\"p99\":%.2f,\"min\":%.2f,\"limit\":%s%s%s,\"skipped\":%s%s%s}",
-            *any ? "," : "", b->name, s->name, s->count, percentile(s, 0.5), percentile(s, 0.9),
-            percentile(s, 0.99), percentile(s, 0), s->limit ? "\"" : "",
-            s->limit ? s->limit : "null", s->limit ? "\"" : "", s->skipped ? "\"" : "",
-            s->skipped ? s->skipped : "null", s->skipped ? "\"" : "");
+            *any ? "," : "", b->name, s->name, s->count, bench_percentile(s, 0.5),
+            bench_percentile(s, 0.9), bench_percentile(s, 0.99), bench_percentile(s, 0),
+            s->limit ? "\"" : "", s->limit ? s->limit : "null", s->limit ? "\"" : "",
+            s->skipped ? "\"" : "", s->skipped ? s->skipped : "null", s->skipped ? "\"" : "");
         *any = true;
     }
 }
@@ -455,9 +455,9 @@ static int run_bench(const struct bench *b, droste *d, bool json, bool *any)
         if (s[i].times)
             qsort(s[i].times, s[i].count, sizeof *s[i].times, by_value);
     if (rc == 0 && json)
-        print_json(b, s, any);
+        bench_print_json(b, s, any);
     else if (rc == 0)
-        print_text(b, s);
+        bench_print_text(b, s);
     for (size_t i = 0; s[i].name; i++)
         free(s[i].times);
     fflush(stdout);
@@ -484,7 +484,7 @@ static int run_chosen(droste *d, const struct bench *only, bool json)
     return status;
 }
 
-static int run(const struct command *self, droste *d, int argc, char **argv)
+static int cli_bench_run(const struct command *self, droste *d, int argc, char **argv)
 {
     const char *which = NULL;
     bool json = false;
@@ -513,5 +513,5 @@ const struct command command_bench = {
     .examples =
         "  droste bench\n  droste bench start --json\n  droste bench exec --isolation process\n",
     .settings = true,
-    .run = run,
+    .run = cli_bench_run,
 };

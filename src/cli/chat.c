@@ -34,7 +34,7 @@ static bool is_farewell(const char *line)
     return false;
 }
 
-static void ask(struct talk *t, const char *question)
+static void chat_ask(struct talk *t, const char *question)
 {
     droste_result *r = NULL;
     droste_error err;
@@ -52,7 +52,7 @@ static void ask(struct talk *t, const char *question)
     t->over = event == LINES_LEAVE || (event == LINES_INTERRUPT && !lines_is_terminal(t->lines));
 }
 
-static void take_line(struct talk *t, const char *line)
+static void chat_take_line(struct talk *t, const char *line)
 {
     size_t word = sizeof context_word - 1;
     line += strspn(line, " \t");
@@ -62,7 +62,7 @@ static void take_line(struct talk *t, const char *line)
     } else if (is_farewell(line)) {
         t->over = true;
     } else if (line[0]) {
-        ask(t, line);
+        chat_ask(t, line);
     }
 }
 
@@ -75,7 +75,7 @@ static int read_and_ask(struct talk *t)
         if (buf_failed(&line))
             return cli_fail(EXIT_ENVIRONMENT, "out of memory");
         if (event == LINES_LINE) {
-            take_line(t, buf_text(&line));
+            chat_take_line(t, buf_text(&line));
             continue;
         }
         if (terminal)
@@ -89,7 +89,7 @@ static int read_and_ask(struct talk *t)
     return terminal && t->status == EXIT_RAISED ? EXIT_FINE : t->status;
 }
 
-static int converse(struct talk *t)
+static int chat_converse(struct talk *t)
 {
     droste_error err;
     struct error why = { 0 };
@@ -111,7 +111,7 @@ static int converse(struct talk *t)
     return cli_finish(status, "the answers");
 }
 
-static int run(const struct command *self, droste *d, int argc, char **argv)
+static int chat_run(const struct command *self, droste *d, int argc, char **argv)
 {
     struct talk t = { .d = d };
     const char *context = NULL;
@@ -131,7 +131,7 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
     t.quiet = t.quiet || (!verbose && !isatty(STDERR_FILENO));
     buf_puts(&t.context, context ? context : "");
     if (status < 0)
-        status = converse(&t);
+        status = chat_converse(&t);
     lines_close(t.lines);
     droste_chat_close(t.chat);
     buf_free(&t.context);
@@ -155,5 +155,5 @@ const struct command command_chat = {
         "  droste chat --continue 20261120-1915\n"
         "  printf 'Who wrote most?\\nAnd to whom?\\n' | droste chat --context mail/ --json\n",
     .settings = true,
-    .run = run,
+    .run = chat_run,
 };

@@ -15,13 +15,13 @@
 #include "api/api.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/fields.h"
-#include "env/cgroup.h"
-#include "env/interpreter.h"
-#include "env/users.h"
+#include "env/local/cgroup.h"
+#include "env/local/interpreter.h"
+#include "env/common/users.h"
 #include "jail/landlock.h"
 
 enum state { STATE_OK, STATE_MISSING, STATE_NOTE };
@@ -38,7 +38,7 @@ struct doctor {
 /* ---- telling ---- */
 
 /* One line of the table; what to do about it, if there is anything, below. */
-static void tell(struct doctor *doctor, const char *name, enum state state, const char *cure,
+static void doctor_tell(struct doctor *doctor, const char *name, enum state state, const char *cure,
     const struct buf *text)
 {
     struct buf *out = &doctor->out;
@@ -56,10 +56,10 @@ static void tell(struct doctor *doctor, const char *name, enum state state, cons
     field_close(out, '}');
 }
 
-static void say(struct doctor *doctor, const char *name, enum state state, const char *cure,
+static void doctor_say(struct doctor *doctor, const char *name, enum state state, const char *cure,
     const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-static void say(struct doctor *doctor, const char *name, enum state state, const char *cure,
+static void doctor_say(struct doctor *doctor, const char *name, enum state state, const char *cure,
     const char *format, ...)
 {
     cleanup_buf struct buf text = { 0 };
@@ -67,7 +67,7 @@ static void say(struct doctor *doctor, const char *name, enum state state, const
     va_start(args, format);
     buf_vprintf(&text, format, args);
     va_end(args);
-    tell(doctor, name, state, cure, &text);
+    doctor_tell(doctor, name, state, cure, &text);
 }
 
 /* ---- this machine ---- */
@@ -75,14 +75,14 @@ static void say(struct doctor *doctor, const char *name, enum state state, const
 static void check_kernel(struct doctor *doctor)
 {
     struct utsname u;
-    say(doctor, "droste", STATE_OK, NULL, "%s", droste_version());
+    doctor_say(doctor, "droste", STATE_OK, NULL, "%s", droste_version());
     if (uname(&u) == 0)
-        say(doctor, "kernel", STATE_OK, NULL, "%s %s, %s, as %s", u.sysname, u.release, u.machine,
-            geteuid() == 0 ? "root" : "an ordinary user");
+        doctor_say(doctor, "kernel", STATE_OK, NULL, "%s %s, %s, as %s", u.sysname, u.release,
+            u.machine, geteuid() == 0 ? "root" : "an ordinary user");
 }
 
 /* The number in a file of the kernel's; `fallback` where there is none. */
-static long read_number(const char *path, long fallback)
+static long doctor_read_number(const char *path, long fallback)
 {
     cleanup_buf struct buf text = { 0 };
     if (file_read(path, 4096, &text, NULL) < 0 || text.len == 0)
@@ -110,11 +110,12 @@ static bool is_root_of_few(void)
 static const char *cure_of_namespaces(void)
 {
     bool root = geteuid() == 0;
-    if (read_number("/proc/sys/user/max_user_namespaces", 1) == 0)
+    if (doctor_read_number("/proc/sys/user/max_user_namespaces", 1) == 0)
         return "user namespaces are switched off: sysctl -w user.max_user_namespaces=15000";
-    if (!root && read_number("/proc/sys/kernel/unprivileged_userns_clone", 1) == 0)
+    if (!root && doctor_read_number("/proc/sys/kernel/unprivileged_userns_clone", 1) == 0)
         return "only root may make user namespaces: sysctl -w kernel.unprivileged_userns_clone=1";
-    if (!root && read_number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", 0) != 0)
+    if (!root &&
+        doctor_read_number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", 0) != 0)
         return "AppArmor restricts user namespaces: "
                "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0";
     if (is_root_of_few())
@@ -188,7 +189,7 @@ static void say_trial(
     else
         buf_printf(&text, "a first sandbox ran a cell after %.0f ms, the next after %.1f ms",
             t->first_ms, t->next_ms);
-    tell(doctor, isolation, rc < 0 ? STATE_MISSING : STATE_OK, rc < 0 ? cure : NULL, &text);
+    doctor_tell(doctor, isolation, rc < 0 ? STATE_MISSING : STATE_OK, rc < 0 ? cure : NULL, &text);
 }
 
 static void check_python(struct doctor *doctor, int rc, const struct trial *t)
@@ -196,11 +197,11 @@ static void check_python(struct doctor *doctor, int rc, const struct trial *t)
     cleanup_free char *path = NULL;
     struct error err = { 0 };
     if (interpreter_find(doctor->d->settings.python, &path, &err) < 0)
-        say(doctor, "python", STATE_MISSING, NULL, "%s", err.text);
+        doctor_say(doctor, "python", STATE_MISSING, NULL, "%s", err.text);
     else if (rc < 0)
-        say(doctor, "python", STATE_MISSING, NULL, "%s", t->error.text);
+        doctor_say(doctor, "python", STATE_MISSING, NULL, "%s", t->error.text);
     else
-        say(doctor, "python", STATE_OK, NULL, "CPython %s, %s", t->version, path);
+        doctor_say(doctor, "python", STATE_OK, NULL, "CPython %s, %s", t->version, path);
 }
 
 static const char *cure_of_landlock(void)
@@ -229,13 +230,13 @@ static void check_sandboxes(struct doctor *doctor)
         doctor, "landlock", rc[LANDLOCK], &trials[LANDLOCK], python ? python : cure_of_landlock());
     say_trial(doctor, "process", rc[PROCESS], &trials[PROCESS], python);
     if (rc[AUTO] == 0)
-        say(doctor, "auto", STATE_OK, NULL, "takes `%s` here", trials[AUTO].isolation);
+        doctor_say(doctor, "auto", STATE_OK, NULL, "takes `%s` here", trials[AUTO].isolation);
 }
 
 static void check_seccomp(struct doctor *doctor)
 {
     bool there = access("/proc/sys/kernel/seccomp/actions_avail", F_OK) == 0;
-    say(doctor, "seccomp", there ? STATE_OK : STATE_MISSING,
+    doctor_say(doctor, "seccomp", there ? STATE_OK : STATE_MISSING,
         there ? NULL : "sandboxes need a kernel with CONFIG_SECCOMP_FILTER", "%s",
         there ? "system calls of all sandboxes are filtered, but of `process`"
               : "this kernel does not have it");
@@ -245,13 +246,14 @@ static void check_landlock(struct doctor *doctor)
 {
     int abi = landlock_abi();
     if (abi >= LANDLOCK_SCOPE_ABI)
-        say(doctor, "Landlock", STATE_OK, NULL, "ABI %d: files, abstract sockets and signals", abi);
+        doctor_say(
+            doctor, "Landlock", STATE_OK, NULL, "ABI %d: files, abstract sockets and signals", abi);
     else if (abi > 0)
-        say(doctor, "Landlock", STATE_NOTE, "Linux 6.12 adds abstract sockets and signals",
+        doctor_say(doctor, "Landlock", STATE_NOTE, "Linux 6.12 adds abstract sockets and signals",
             "ABI %d: files only; siblings at `full` and `light` can meet over abstract sockets",
             abi);
     else
-        say(doctor, "Landlock", STATE_NOTE, cure_of_landlock(),
+        doctor_say(doctor, "Landlock", STATE_NOTE, cure_of_landlock(),
             "this kernel does not have it (%s); `full` and `light` do without",
             errno == EOPNOTSUPP ? "switched off at boot" : strerror(errno));
 }
@@ -262,10 +264,10 @@ static void check_cgroup(struct doctor *doctor)
     struct error err = { 0 };
     cleanup_fd int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (cgroups_open(doctor->d->loop, root, &cgroups, &err) < 0)
-        say(doctor, "cgroup v2", STATE_NOTE, NULL,
+        doctor_say(doctor, "cgroup v2", STATE_NOTE, NULL,
             "%s; so memory is limited for each process, and --cpus cannot be had", err.text);
     else
-        say(doctor, "cgroup v2", STATE_OK, NULL,
+        doctor_say(doctor, "cgroup v2", STATE_OK, NULL,
             "memory and processes are limited for each sandbox as a whole, below %s",
             cgroups_path(cgroups));
     cgroups_close(cgroups);
@@ -279,12 +281,12 @@ static void check_processes(struct doctor *doctor)
     unsigned long long used = users_count_processes(getuid());
     unsigned long long wanted = (unsigned long long)doctor->d->settings.processes;
     if (getrlimit(RLIMIT_NPROC, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY) {
-        say(doctor, "users", STATE_OK, NULL,
+        doctor_say(doctor, "users", STATE_OK, NULL,
             "sandboxes count as yours, and your processes have no limit");
         return;
     }
     bool fits = used + wanted <= limit.rlim_cur;
-    say(doctor, "users", fits ? STATE_OK : STATE_NOTE,
+    doctor_say(doctor, "users", fits ? STATE_OK : STATE_NOTE,
         fits ? NULL
              : "raise the limit (ulimit -u), or give --processes: else a guest can leave you none",
         "sandboxes count as yours: of %llu processes (ulimit -u) %llu are there, and each sandbox "
@@ -300,14 +302,15 @@ static void check_users(struct doctor *doctor)
     if (geteuid() != 0)
         check_processes(doctor);
     else if (user_range_parse(doctor->d->settings.sandbox_users, &range, &err) < 0)
-        say(doctor, "users", STATE_MISSING, NULL, "%s", err.text);
+        doctor_say(doctor, "users", STATE_MISSING, NULL, "%s", err.text);
     else if (range.first == 0)
-        say(doctor, "users", STATE_NOTE, "give --sandbox-users FIRST-LAST, ids that are here",
+        doctor_say(doctor, "users", STATE_NOTE,
+            "give --sandbox-users FIRST-LAST, ids that are here",
             "all local sandboxes are the user %d, so that what the kernel counts by user they "
             "share",
             JAIL_NOBODY);
     else
-        say(doctor, "users", STATE_OK, NULL, "each local sandbox is another user, %u to %u",
+        doctor_say(doctor, "users", STATE_OK, NULL, "each local sandbox is another user, %u to %u",
             range.first, range.last);
 }
 
@@ -325,16 +328,16 @@ static void check_model(struct doctor *doctor)
         lm_list_needs(&cure);
         buf_puts(&cure, "); OPENAI_BASE_URL for any server that speaks OpenAI's protocol; or use "
                         "config.ini");
-        say(doctor, "model", STATE_NOTE, buf_text(&cure),
+        doctor_say(doctor, "model", STATE_NOTE, buf_text(&cure),
             "none is configured; `droste run` needs one");
         return;
     }
     if (api_models(doctor->d, &doctor->d->settings, true, &models, &err) < 0) {
-        say(doctor, "model", STATE_MISSING, NULL, "%s: %s", s->model, err.text);
+        doctor_say(doctor, "model", STATE_MISSING, NULL, "%s: %s", s->model, err.text);
         return;
     }
     lm_describe(models.at[0], &where);
-    say(doctor, "model", STATE_OK, NULL, "%s, %s (not called)", lm_name(models.at[0]),
+    doctor_say(doctor, "model", STATE_OK, NULL, "%s, %s (not called)", lm_name(models.at[0]),
         buf_text(&where));
     api_models_close(&models);
 }
@@ -348,20 +351,20 @@ static void check_configuration(struct doctor *doctor)
     if (given) {
         buf_puts(&path, given);
     } else if (file_config_home(&home, &err) < 0) {
-        say(doctor, "configuration", STATE_NOTE, NULL, "%s", err.text);
+        doctor_say(doctor, "configuration", STATE_NOTE, NULL, "%s", err.text);
         return;
     } else {
         buf_printf(&path, "%s/config.ini", home);
     }
     bool there = access(buf_text(&path), R_OK) == 0;
-    say(doctor, "configuration", there ? STATE_OK : STATE_NOTE, NULL, "%s%s", buf_text(&path),
-        there ? "" : " is not there, which is fine");
+    doctor_say(doctor, "configuration", there ? STATE_OK : STATE_NOTE, NULL, "%s%s",
+        buf_text(&path), there ? "" : " is not there, which is fine");
 }
 
 /* ---- what lasts ---- */
 
 /* The path, or the nearest directory above it that is there. */
-static void nearest(const char *path, struct buf *out)
+static void doctor_nearest(const char *path, struct buf *out)
 {
     buf_puts(out, path);
     while (out->len > 1 && access(buf_text(out), F_OK) < 0) {
@@ -382,18 +385,20 @@ static void check_data(struct doctor *doctor)
     struct error err = { 0 };
     const char *cure = "set DROSTE_HOME to a directory that you can write";
     if (file_data_home(&home, &err) < 0) {
-        say(doctor, "data", STATE_MISSING, cure, "%s", err.text);
+        doctor_say(doctor, "data", STATE_MISSING, cure, "%s", err.text);
         return;
     }
-    nearest(home, &there);
+    doctor_nearest(home, &there);
     bool made = strcmp(buf_text(&there), home) == 0;
     if (access(buf_text(&there), W_OK | X_OK) < 0)
-        say(doctor, "data", STATE_MISSING, cure, "%s: %s", buf_text(&there), strerror(errno));
+        doctor_say(
+            doctor, "data", STATE_MISSING, cure, "%s: %s", buf_text(&there), strerror(errno));
     else
-        say(doctor, "data", STATE_OK, NULL, "%s%s", home, made ? "" : ", made when first needed");
+        doctor_say(
+            doctor, "data", STATE_OK, NULL, "%s%s", home, made ? "" : ", made when first needed");
 }
 
-static void print_size(struct buf *out, double bytes)
+static void doctor_print_size(struct buf *out, double bytes)
 {
     static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
     size_t unit = 0;
@@ -410,19 +415,19 @@ static void check_record(struct doctor *doctor)
     struct stat st;
     const char *cure = "give --database FILE, or DROSTE_DATABASE, that you can write";
     if (cli_record_path(doctor->d, &path, &err) < 0) {
-        say(doctor, "record", STATE_MISSING, cure, "%s", err.text);
+        doctor_say(doctor, "record", STATE_MISSING, cure, "%s", err.text);
     } else if (strcmp(path, "none") == 0) {
-        say(doctor, "record", STATE_NOTE, NULL, "turned off (database = none)");
+        doctor_say(doctor, "record", STATE_NOTE, NULL, "turned off (database = none)");
     } else if (stat(path, &st) == 0) {
         bool fine = S_ISREG(st.st_mode) && access(path, R_OK | W_OK) == 0;
-        print_size(&size, (double)st.st_size);
-        say(doctor, "record", fine ? STATE_OK : STATE_MISSING, fine ? NULL : cure, "%s, %s", path,
-            fine ? buf_text(&size) : "cannot be read and written");
+        doctor_print_size(&size, (double)st.st_size);
+        doctor_say(doctor, "record", fine ? STATE_OK : STATE_MISSING, fine ? NULL : cure, "%s, %s",
+            path, fine ? buf_text(&size) : "cannot be read and written");
     } else {
-        nearest(path, &above);
+        doctor_nearest(path, &above);
         bool fine = access(buf_text(&above), W_OK | X_OK) == 0;
-        say(doctor, "record", fine ? STATE_OK : STATE_MISSING, fine ? NULL : cure, "%s%s", path,
-            fine ? ", made by the first run" : " cannot be made");
+        doctor_say(doctor, "record", fine ? STATE_OK : STATE_MISSING, fine ? NULL : cure, "%s%s",
+            path, fine ? ", made by the first run" : " cannot be made");
     }
 }
 
@@ -437,14 +442,15 @@ static void check_volumes(struct doctor *doctor)
     if (rc == 0)
         rc = volume_names(root, &names, &err);
     if (rc == 0)
-        nearest(root, &above);
+        doctor_nearest(root, &above);
     if (rc < 0)
-        say(doctor, "volumes", STATE_MISSING, cure, "%s", err.text);
+        doctor_say(doctor, "volumes", STATE_MISSING, cure, "%s", err.text);
     else if (access(buf_text(&above), W_OK | X_OK) < 0)
-        say(doctor, "volumes", STATE_MISSING, cure, "%s: %s", buf_text(&above), strerror(errno));
+        doctor_say(
+            doctor, "volumes", STATE_MISSING, cure, "%s: %s", buf_text(&above), strerror(errno));
     else
-        say(doctor, "volumes", STATE_OK, NULL, "%zu at %s; their quotas are measured by the host",
-            names.count, root);
+        doctor_say(doctor, "volumes", STATE_OK, NULL,
+            "%zu at %s; their quotas are measured by the host", names.count, root);
     list_clear(&names);
 }
 
@@ -458,16 +464,17 @@ static void check_environments(struct doctor *doctor)
         if (strcmp(environment_name(i), "local") == 0)
             continue;
         if (environment_configured(i, &err) < 0)
-            say(doctor, environment_name(i), STATE_NOTE, NULL, "not configured: %s", err.text);
+            doctor_say(
+                doctor, environment_name(i), STATE_NOTE, NULL, "not configured: %s", err.text);
         else
-            say(doctor, environment_name(i), STATE_OK, NULL,
+            doctor_say(doctor, environment_name(i), STATE_OK, NULL,
                 "configured; try it with `droste smoke --env %s`", environment_name(i));
     }
 }
 
 /* ---- the command ---- */
 
-static int print_table(struct doctor *doctor)
+static int doctor_print_table(struct doctor *doctor)
 {
     if (doctor->json) {
         field_open(&doctor->out, NULL, '{');
@@ -513,7 +520,7 @@ static int print_plan(droste *d)
     return EXIT_FINE;
 }
 
-static int run(const struct command *self, droste *d, int argc, char **argv)
+static int doctor_run(const struct command *self, droste *d, int argc, char **argv)
 {
     struct doctor doctor = { .d = d };
     bool plan = false;
@@ -531,7 +538,7 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
     if (status < 0)
         status = cli_set(d, "volume-name", "");
     if (status < 0)
-        status = plan ? print_plan(d) : print_table(&doctor);
+        status = plan ? print_plan(d) : doctor_print_table(&doctor);
     return cli_finish(status, "the checks");
 }
 
@@ -548,5 +555,5 @@ const struct command command_doctor = {
                 "  droste doctor --plan --isolation full\n"
                 "  droste doctor --python .venv/bin/python\n",
     .settings = true,
-    .run = run,
+    .run = doctor_run,
 };

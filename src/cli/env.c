@@ -19,7 +19,7 @@ struct env_verb {
     int (*run)(const struct request *r, struct error *err);
 };
 
-static int list(const struct request *r, struct error *err)
+static int env_list(const struct request *r, struct error *err)
 {
     cleanup_buf struct buf out = { 0 };
     field_open(&out, NULL, '[');
@@ -41,9 +41,9 @@ static int list(const struct request *r, struct error *err)
 
 /* ---- show ---- */
 
-static void show_row(struct buf *out, enum power p, const struct power_state *state)
+static void show_row(struct buf *out, enum feature p, const struct feature_state *state)
 {
-    buf_printf(out, "%-21s %-4s %s\n", power_name(p), state->given ? "yes" : "no",
+    buf_printf(out, "%-21s %-4s %s\n", feature_name(p), state->given ? "yes" : "no",
         state->text ? state->text : "");
     while (out->len > 1 && out->data[out->len - 2] == ' ') {
         out->data[out->len - 2] = '\n';
@@ -51,43 +51,43 @@ static void show_row(struct buf *out, enum power p, const struct power_state *st
     }
 }
 
-static void show_member(struct buf *out, enum power p, const struct power_state *state)
+static void show_member(struct buf *out, enum feature p, const struct feature_state *state)
 {
     field_open(out, NULL, '{');
-    field_string(out, "power", power_name(p));
-    field_string(out, "settings", power_settings(p));
+    field_string(out, "power", feature_name(p));
+    field_string(out, "settings", feature_settings(p));
     field_bool(out, "given", state->given);
     field_string(out, "text", state->text);
     field_close(out, '}');
 }
 
 /* The table of one that is known by its name, or of one of the user's, which is opened for that. */
-static int find_powers(const struct request *r, const struct powers **out, struct error *err)
+static int find_features(const struct request *r, const struct features **out, struct error *err)
 {
     struct environment *env;
     const char *name = r->name ? r->name : r->d->settings.env ? r->d->settings.env : "local";
-    *out = environment_powers(name);
+    *out = environment_features(name);
     if (*out)
         return 0;
     int rc = settings_set(&r->d->settings, "env", name, "droste env show", err);
     if (rc == 0)
         rc = api_environment(r->d, &r->d->settings, &env, err);
     if (rc == 0)
-        *out = environment_ops_of(env)->powers;
+        *out = environment_ops_of(env)->features;
     return rc;
 }
 
-static int show(const struct request *r, struct error *err)
+static int env_show(const struct request *r, struct error *err)
 {
-    const struct powers *powers;
+    const struct features *features;
     cleanup_buf struct buf out = { 0 };
-    int rc = find_powers(r, &powers, err);
+    int rc = find_features(r, &features, err);
     if (rc < 0)
         return rc;
     if (r->json)
         field_open(&out, NULL, '[');
-    for (enum power p = 0; p < POWER_COUNT; p++)
-        (r->json ? show_member : show_row)(&out, p, &powers->of[p]);
+    for (enum feature p = 0; p < FEATURE_COUNT; p++)
+        (r->json ? show_member : show_row)(&out, p, &features->of[p]);
     if (r->json) {
         field_close(&out, ']');
         buf_puts(&out, "\n");
@@ -106,12 +106,12 @@ struct collected {
     struct error why;
 };
 
-static void told(void *arg, unsigned removed, const struct error *why)
+static void env_told(void *arg, unsigned removed, const struct error *why)
 {
     *(struct collected *)arg = (struct collected){ .done = true, .removed = removed, .why = *why };
 }
 
-static int collect(const struct request *r, struct error *err)
+static int env_collect(const struct request *r, struct error *err)
 {
     struct collected result = { 0 };
     struct settings *s = &r->d->settings;
@@ -125,7 +125,7 @@ static int collect(const struct request *r, struct error *err)
             "nothing is ever left in the environment '%.40s': its sandboxes end with their hosts",
             ops->name);
     if (rc == 0)
-        rc = ops->collect(env, told, &result, err);
+        rc = ops->collect(env, env_told, &result, err);
     if (rc == 0)
         rc = loop_run_until(r->d->loop, &result.done, err);
     if (rc < 0)
@@ -136,13 +136,13 @@ static int collect(const struct request *r, struct error *err)
     return -(int)result.why.code;
 }
 
-static int run(const struct command *self, droste *d, int argc, char **argv)
+static int env_run(const struct command *self, droste *d, int argc, char **argv)
 {
     enum { LS = 1, SHOW = 2, GC = 4 };
     static const struct env_verb verbs[] = {
-        { { "ls", LS, 0, 0 }, list },
-        { { "show", SHOW, 0, 1 }, show },
-        { { "gc", GC, 0, 0 }, collect },
+        { { "ls", LS, 0, 0 }, env_list },
+        { { "show", SHOW, 0, 1 }, env_show },
+        { { "gc", GC, 0, 0 }, env_collect },
     };
     const char *words[3];
     size_t count;
@@ -184,5 +184,5 @@ const struct command command_env = {
                 "  droste env show docker\n"
                 "  droste env gc --env daytona\n",
     .settings = true,
-    .run = run,
+    .run = env_run,
 };

@@ -4,12 +4,12 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "cli/cli.h"
 
 static const size_t code_max = 256u << 20;
 
-static void stream_output(void *arg, int stream, const char *data, size_t len)
+static void exec_stream_output(void *arg, int stream, const char *data, size_t len)
 {
     FILE *out = stream == 1 ? stdout : stderr;
     cli_print(out, data, len);
@@ -17,7 +17,7 @@ static void stream_output(void *arg, int stream, const char *data, size_t len)
 }
 
 /* Output was streamed; what is left is the submission and the reason of a failure. */
-static void print_result(const droste_result *r)
+static void exec_print_result(const droste_result *r)
 {
     if (cli_output_gone())
         return;
@@ -45,7 +45,7 @@ static int print_outcome(const droste_result *r, bool json)
     const char *whole = json ? droste_result_json(r, NULL) : NULL;
     bool lost = droste_result_outline(r, NULL) && !droste_result_submit(r, NULL);
     if (!json)
-        print_result(r);
+        exec_print_result(r);
     else if (whole)
         cli_print_json(whole);
     if (lost || (json && !whole))
@@ -67,7 +67,7 @@ static int run_code(droste *d, const struct buf *code, bool json)
             cli_fail(0, "note: %s", notice);
         cli_catch_interrupts(d);
         if (!json)
-            droste_session_on_output(s, stream_output, NULL);
+            droste_session_on_output(s, exec_stream_output, NULL);
         rc = droste_session_exec(s, buf_text(code), code->len, 0, &r, &err);
     }
     int status = rc < 0 ? cli_error(&err) : print_outcome(r, json);
@@ -95,7 +95,7 @@ static int read_code(const char *text, const char *file, struct buf *code)
     return rc < 0 ? cli_fail(EXIT_USAGE, "%s", err.text) : 0;
 }
 
-static int run(const struct command *self, droste *d, int argc, char **argv)
+static int exec_run(const struct command *self, droste *d, int argc, char **argv)
 {
     const char *text = NULL, *file = NULL;
     bool json = false;
@@ -136,5 +136,5 @@ const struct command command_exec = {
                 "  droste exec -c 'SUBMIT(lines=len(context.splitlines()))' --context big.txt\n"
                 "  droste exec --python .venv/bin/python analysis.py\n",
     .settings = true,
-    .run = run,
+    .run = exec_run,
 };

@@ -3,7 +3,7 @@
 
 #include <time.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/text.h"
 
 void field_key(struct buf *out, const char *key)

@@ -20,7 +20,7 @@
 #include <wchar.h>
 
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "cli/cli.h"
 
 enum { HISTORY_SIZE = 2000, READ_SIZE = 65536 };
@@ -40,7 +40,7 @@ static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 static volatile sig_atomic_t caught, resized;
 static droste *volatile busy;
 
-static void on_signal(int number)
+static void lines_on_signal(int number)
 {
     caught = number;
     if (busy)
@@ -64,7 +64,7 @@ static enum lines_event take_signal(void)
 /* Without SA_RESTART, so that a wait ends. */
 static void catch_signals(struct lines *l)
 {
-    struct sigaction action = { .sa_handler = on_signal };
+    struct sigaction action = { .sa_handler = lines_on_signal };
     struct sigaction resize = { .sa_handler = on_resize };
     sigset_t blocked;
     sigemptyset(&blocked);
@@ -212,7 +212,7 @@ static enum lines_event read_terminal(struct lines *l, struct buf *line)
 
 /* ---- a pipe or a file ---- */
 
-static bool take_line(struct lines *l, struct buf *line)
+static bool lines_take_line(struct lines *l, struct buf *line)
 {
     const char *text = buf_text(&l->unread), *end = memchr(text, '\n', l->unread.len);
     if (!end && !(l->ended && l->unread.len > 0))
@@ -225,7 +225,7 @@ static bool take_line(struct lines *l, struct buf *line)
 
 static enum lines_event read_pipe(struct lines *l, struct buf *line)
 {
-    while (!take_line(l, line)) {
+    while (!lines_take_line(l, line)) {
         if (l->ended)
             return LINES_END;
         if (!wait_for_input(l))

@@ -10,8 +10,8 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/fields.h"
-#include "cli/steps.h"
-#include "cli/show.h"
+#include "cli/record/steps.h"
+#include "cli/record/show.h"
 
 enum column { ID, WHEN, STATUS, MODEL, TASK, TURNS, CALLS, TOKENS, SECONDS, COLUMNS };
 
@@ -135,7 +135,7 @@ static size_t room_for_question(const struct table *table)
     return size.ws_col > used + QUESTION_LEAST ? size.ws_col - used - 1 : QUESTION_LEAST;
 }
 
-static void print_table(struct table *table)
+static void list_print_table(struct table *table)
 {
     for (enum column c = 0; c < COLUMNS; c++)
         if (strlen(columns[c].name) > table->width[c] && is_shown(table, c))
@@ -166,7 +166,7 @@ static void free_table(struct table *table)
     free(table->rows);
 }
 
-static int add_json(void *arg, const struct store_run *run, struct error *err)
+static int list_add_json(void *arg, const struct store_run *run, struct error *err)
 {
     struct steps_out *out = arg;
     field_open(&out->text, NULL, '{');
@@ -180,7 +180,7 @@ int list_as_json(struct store *store, const struct store_filter *filter, struct 
 {
     cleanup_steps struct steps_out out = { .store = store };
     field_open(&out.text, NULL, '[');
-    int rc = store ? store_run_list(store, filter, add_json, &out, err) : 0;
+    int rc = store ? store_run_list(store, filter, list_add_json, &out, err) : 0;
     field_close(&out.text, ']');
     if (rc == 0)
         rc = steps_flush(&out, err);
@@ -200,7 +200,7 @@ int list_as_text(
     struct table table = { 0 };
     int rc = store ? store_run_list(store, filter, add_row, &table, err) : 0;
     if (rc == 0 && table.count > 0)
-        print_table(&table);
+        list_print_table(&table);
     else if (rc == 0)
         cli_fail(0, is_narrow(filter) ? "no such runs in %s" : "no runs yet in %s", path);
     free_table(&table);

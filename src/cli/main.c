@@ -208,7 +208,7 @@ static volatile sig_atomic_t interrupts;
 
 /* The loop hears of an interrupt when it gets to it. Somebody who asks a third time is not kept
  * waiting: the sandboxes die with this process, and the record has every step that ended. */
-static void on_signal(int signal)
+static void main_on_signal(int signal)
 {
     if (interrupts == 2)
         _exit(EXIT_INTERRUPTED);
@@ -219,7 +219,7 @@ static void on_signal(int signal)
 void cli_catch_interrupts(droste *d)
 {
     /* Without SA_RESTART, so that a read of the terminal ends too. */
-    struct sigaction action = { .sa_handler = on_signal };
+    struct sigaction action = { .sa_handler = main_on_signal };
     interruptible = d;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
@@ -311,7 +311,7 @@ struct parsing {
 };
 
 /* The value of the flag at hand: behind '=', or the next word. */
-static const char *take_value(struct parsing *p, const char *behind)
+static const char *main_take_value(struct parsing *p, const char *behind)
 {
     if (behind)
         return behind;
@@ -350,7 +350,7 @@ static int take_flag(struct parsing *p)
         return cli_usage(p->self,
             "--%s would be seen by everybody on this machine; set %s, or `%s = …` in config.ini",
             option->name, option->environment, option->name);
-    const char *value = take_value(p, behind);
+    const char *value = main_take_value(p, behind);
     if (!value)
         return cli_usage(
             p->self, "%s needs a value (%s)", word, flag ? flag->value : option->value);
@@ -445,7 +445,7 @@ static void keep_standard_streams(void)
 }
 
 /* On a terminal the line is written over, and an empty one ends it; elsewhere the first says enough. */
-static void print_news(void *arg, const char *text)
+static void print_notice(void *arg, const char *text)
 {
     bool *told = arg;
     if (cli_terminal_moves(stderr))
@@ -462,7 +462,7 @@ static int run_command(const struct command *command, int argc, char **argv)
     bool told = false;
     int status = droste_new(&d, &err) < 0 ? cli_error(&err) : -1;
     if (status < 0)
-        droste_on_news(d, print_news, &told);
+        droste_on_notice(d, print_notice, &told);
     for (const struct command_default *f = command->defaults; status < 0 && f && f->name; f++)
         status = cli_set(d, f->name, f->value);
     if (status < 0)

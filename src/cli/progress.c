@@ -39,16 +39,16 @@ struct progress *progress_open(FILE *out)
     return p;
 }
 
-static const char *paint(const struct progress *p, const char *code)
+static const char *progress_paint(const struct progress *p, const char *code)
 {
     return p->paints ? code : "";
 }
-#define DIM  paint(p, "\x1b[2m")
-#define BOLD paint(p, "\x1b[1m")
-#define CODE paint(p, "\x1b[36m")
-#define SAID paint(p, "\x1b[32m")
-#define RED  paint(p, "\x1b[31m")
-#define OFF  paint(p, "\x1b[0m")
+#define DIM  progress_paint(p, "\x1b[2m")
+#define BOLD progress_paint(p, "\x1b[1m")
+#define CODE progress_paint(p, "\x1b[36m")
+#define SAID progress_paint(p, "\x1b[32m")
+#define RED  progress_paint(p, "\x1b[31m")
+#define OFF  progress_paint(p, "\x1b[0m")
 
 static void hide_status(struct progress *p)
 {
@@ -57,7 +57,7 @@ static void hide_status(struct progress *p)
     p->status_shown = false;
 }
 
-static void show_status(struct progress *p, bool now)
+static void progress_show_status(struct progress *p, bool now)
 {
     const droste_event *e = &p->last;
     uint64_t ns = clock_ns();
@@ -83,8 +83,8 @@ static void end_line(struct progress *p)
 }
 
 /* The first lines of a text, each behind a mark. */
-static void print_lines(struct progress *p, const char *mark, const char *colour, const char *text,
-    size_t len, unsigned max)
+static void progress_print_lines(struct progress *p, const char *mark, const char *colour,
+    const char *text, size_t len, unsigned max)
 {
     unsigned lines = 0;
     while (len > 0 && lines < max) {
@@ -131,18 +131,18 @@ static void on_turn(struct progress *p, const droste_event *e)
 }
 
 /* What the model says before its code, in short. */
-static void on_reply(struct progress *p, const droste_event *e)
+static void progress_on_reply(struct progress *p, const droste_event *e)
 {
     const char *fence = memmem(e->text, e->len, "```", 3);
     size_t len = fence ? (size_t)(fence - e->text) : e->len;
     while (len > 0 && (unsigned char)e->text[len - 1] <= ' ')
         len--;
-    print_lines(p, "  ", "", e->text, len, 4);
+    progress_print_lines(p, "  ", "", e->text, len, 4);
 }
 
 static void on_cell(struct progress *p, const droste_event *e)
 {
-    print_lines(p, "  > ", CODE, e->text, e->len, CODE_LINES);
+    progress_print_lines(p, "  > ", CODE, e->text, e->len, CODE_LINES);
     p->output_lines = 0;
     p->cut = false;
 }
@@ -161,13 +161,14 @@ static const char *last_lines(const char *text, size_t len, unsigned lines)
     return at;
 }
 
-static void on_result(struct progress *p, const droste_event *e)
+static void progress_on_result(struct progress *p, const droste_event *e)
 {
     end_line(p);
     bool fine = strcmp(e->status, "ok") == 0 || strcmp(e->status, "submitted") == 0;
     const char *end = last_lines(e->text, e->len, COMPLAINT_LINES);
     if (!fine)
-        print_lines(p, "  ! ", RED, end, e->len - (size_t)(end - e->text), COMPLAINT_LINES);
+        progress_print_lines(
+            p, "  ! ", RED, end, e->len - (size_t)(end - e->text), COMPLAINT_LINES);
     fprintf(
         p->out, "  %s%s%s%s in %.3f s%s\n", fine ? "" : RED, e->status, OFF, DIM, e->seconds, OFF);
 }
@@ -181,20 +182,20 @@ void progress_event(void *arg, const droste_event *e)
     if (strcmp(kind, "started") == 0 && e->len > 0)
         fprintf(p->out, "%srun %s%s\n", DIM, e->text, OFF);
     else if (strcmp(kind, "context") == 0)
-        print_lines(p, "context: ", "", e->text, e->len, 1);
+        progress_print_lines(p, "context: ", "", e->text, e->len, 1);
     else if (strcmp(kind, "notice") == 0)
-        print_lines(p, "note: ", "", e->text, e->len, 1);
+        progress_print_lines(p, "note: ", "", e->text, e->len, 1);
     else if (strcmp(kind, "turn") == 0)
         on_turn(p, e);
     else if (strcmp(kind, "reply") == 0)
-        on_reply(p, e);
+        progress_on_reply(p, e);
     else if (strcmp(kind, "cell") == 0)
         on_cell(p, e);
     else if (strcmp(kind, "output") == 0)
         print_output(p, e->text, e->len);
     else if (strcmp(kind, "result") == 0)
-        on_result(p, e);
-    show_status(p, strcmp(kind, "delta") != 0 && strcmp(kind, "calls") != 0);
+        progress_on_result(p, e);
+    progress_show_status(p, strcmp(kind, "delta") != 0 && strcmp(kind, "calls") != 0);
     fflush(p->out);
 }
 
@@ -207,8 +208,7 @@ void progress_close(struct progress *p, const droste_result *result)
     if (result)
         fprintf(p->out, "%s%s after %u turn%s, %lld call%s, %lld + %lld tokens, %.2f s%s\n", DIM,
             droste_result_status(result), p->last.turn, text_plural(p->last.turn),
-            (long long)p->last.calls, text_plural(p->last.calls),
-            (long long)p->last.input_tokens, (long long)p->last.output_tokens,
-            droste_result_seconds(result), OFF);
+            (long long)p->last.calls, text_plural(p->last.calls), (long long)p->last.input_tokens,
+            (long long)p->last.output_tokens, droste_result_seconds(result), OFF);
     free(p);
 }

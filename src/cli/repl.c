@@ -21,10 +21,10 @@ struct repl {
     bool in_line; /* the last output did not end its line */
     bool over;
     bool exited; /* by exit() or sys.exit() */
-    int status; /* of the last cell that went wrong */
+    int status;  /* of the last cell that went wrong */
 };
 
-static void stream_output(void *arg, int stream, const char *data, size_t len)
+static void repl_stream_output(void *arg, int stream, const char *data, size_t len)
 {
     struct repl *r = arg;
     FILE *out = stream == 1 ? stdout : stderr;
@@ -89,23 +89,23 @@ static bool is_complete(struct repl *r, const struct buf *cell)
 
 /* ---- the session ---- */
 
-static int open_session(struct repl *r, droste_error *err)
+static int repl_open_session(struct repl *r, droste_error *err)
 {
     int rc = droste_session_open(r->d, &r->session, err);
     if (rc < 0)
         return rc;
-    droste_session_on_output(r->session, stream_output, r);
+    droste_session_on_output(r->session, repl_stream_output, r);
     return droste_session_load_contexts(r->session, err);
 }
 
 /* After the session's death, of which the user has been told. */
-static void restart(struct repl *r)
+static void repl_restart(struct repl *r)
 {
     droste_error err;
     if (droste_session_finish(r->session, &err) < 0)
         cli_error(&err);
     droste_session_close(steal(&r->session));
-    if (open_session(r, &err) < 0) {
+    if (repl_open_session(r, &err) < 0) {
         r->status = cli_error(&err);
         r->over = true;
         return;
@@ -114,7 +114,7 @@ static void restart(struct repl *r)
         r->d->contexts.count > 0 ? ", `context` was loaded again" : "");
 }
 
-static void print_result(struct repl *r, const droste_result *result)
+static void repl_print_result(struct repl *r, const droste_result *result)
 {
     size_t len;
     bool exits = droste_result_exit_status(result) >= 0;
@@ -140,7 +140,7 @@ static void print_result(struct repl *r, const droste_result *result)
 }
 
 /* Why a cell was cut short, and what is left. */
-static void explain(struct repl *r, const droste_result *result, bool interrupted)
+static void repl_explain(struct repl *r, const droste_result *result, bool interrupted)
 {
     bool late = strcmp(droste_result_status(result), "timeout") == 0;
     droste_error why;
@@ -148,7 +148,7 @@ static void explain(struct repl *r, const droste_result *result, bool interrupte
     if (!droste_result_alive(result)) {
         if (why.code != DROSTE_ERROR_NONE)
             cli_error(&why);
-        restart(r);
+        repl_restart(r);
     } else if (interrupted || late) {
         cli_fail(0, "%s; the session and its variables are kept",
             late ? "the cell reached its --execute-timeout" : "interrupted");
@@ -156,16 +156,16 @@ static void explain(struct repl *r, const droste_result *result, bool interrupte
 }
 
 /* The cell did not run. */
-static void refuse(struct repl *r, const droste_error *err)
+static void repl_refuse(struct repl *r, const droste_error *err)
 {
     r->status = cli_error(err);
     if (err->code == DROSTE_ERROR_ARGUMENT || err->code == DROSTE_ERROR_MEMORY)
         return;
     cli_fail(0, "the cell did not run");
-    restart(r);
+    repl_restart(r);
 }
 
-static void run_cell(struct repl *r, struct buf *cell)
+static void repl_run_cell(struct repl *r, struct buf *cell)
 {
     droste_result *result = NULL;
     droste_error err;
@@ -175,15 +175,15 @@ static void run_cell(struct repl *r, struct buf *cell)
     enum lines_event event = lines_busy_end(r->lines);
     loop_run_ready(r->d->loop); /* an interrupt that came too late must not hit the next cell */
     if (rc < 0) {
-        refuse(r, &err);
+        repl_refuse(r, &err);
     } else {
         int status = cli_cell_status(result);
         r->exited = droste_result_exit_status(result) >= 0;
         r->over = r->over || r->exited;
         if (status != EXIT_FINE || r->exited)
             r->status = status;
-        print_result(r, result);
-        explain(r, result, event == LINES_INTERRUPT);
+        repl_print_result(r, result);
+        repl_explain(r, result, event == LINES_INTERRUPT);
     }
     droste_result_free(result);
     if (event == LINES_LEAVE || (event == LINES_INTERRUPT && !lines_is_terminal(r->lines))) {
@@ -194,21 +194,21 @@ static void run_cell(struct repl *r, struct buf *cell)
 
 /* ---- the loop ---- */
 
-static bool is_blank(const struct buf *line)
+static bool repl_is_blank(const struct buf *line)
 {
     return strspn(buf_text(line), " \t\r") == line->len;
 }
 
-static void take_line(struct repl *r, const struct buf *line, struct buf *cell)
+static void repl_take_line(struct repl *r, const struct buf *line, struct buf *cell)
 {
-    if (cell->len == 0 && is_blank(line))
+    if (cell->len == 0 && repl_is_blank(line))
         return;
     if (cell->len > 0)
         buf_putc(cell, '\n');
     buf_append(cell, buf_text(line), line->len);
     if (!is_complete(r, cell))
         return;
-    run_cell(r, cell);
+    repl_run_cell(r, cell);
     buf_clear(cell);
 }
 
@@ -225,7 +225,7 @@ static void stop_reading(struct repl *r, enum lines_event event, struct buf *cel
     if (event != LINES_END)
         r->status = EXIT_INTERRUPTED;
     else if (cell->len > 0)
-        run_cell(r, cell);
+        repl_run_cell(r, cell);
 }
 
 static int read_and_run(struct repl *r)
@@ -235,7 +235,7 @@ static int read_and_run(struct repl *r)
         cleanup_buf struct buf line = { 0 };
         enum lines_event event = lines_read(r->lines, cell.len > 0 ? "... " : ">>> ", &line);
         if (event == LINES_LINE)
-            take_line(r, &line, &cell);
+            repl_take_line(r, &line, &cell);
         else
             stop_reading(r, event, &cell);
         if (buf_failed(&cell) || buf_failed(&line))
@@ -246,7 +246,7 @@ static int read_and_run(struct repl *r)
     return seen ? EXIT_FINE : r->status;
 }
 
-static void greet(const struct repl *r)
+static void repl_greet(const struct repl *r)
 {
     const char *model = r->d->settings.model;
     if (!lines_is_terminal(r->lines))
@@ -262,15 +262,15 @@ static void greet(const struct repl *r)
     puts(". Ctrl-C interrupts, exit() or Ctrl-D leaves.");
 }
 
-static int converse(struct repl *r)
+static int repl_converse(struct repl *r)
 {
     droste_error err;
     struct error why = { 0 };
-    if (open_session(r, &err) < 0 || open_reader(r, &err) < 0)
+    if (repl_open_session(r, &err) < 0 || open_reader(r, &err) < 0)
         return cli_error(&err);
     if (lines_open(&r->lines, &why) < 0)
         return cli_inner_error(&why);
-    greet(r);
+    repl_greet(r);
     int status = read_and_run(r);
     if (r->session && droste_session_finish(r->session, &err) < 0) {
         int failed = cli_error(&err);
@@ -279,7 +279,7 @@ static int converse(struct repl *r)
     return cli_finish(status, "the output");
 }
 
-static int run(const struct command *self, droste *d, int argc, char **argv)
+static int repl_run(const struct command *self, droste *d, int argc, char **argv)
 {
     struct repl r = { .d = d };
     const struct flag flags[] = {
@@ -291,7 +291,7 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
         status =
             cli_usage(self, "standard input is where the code comes from; give --context PATH");
     if (status < 0)
-        status = converse(&r);
+        status = repl_converse(&r);
     lines_close(r.lines);
     return status;
 }
@@ -312,5 +312,5 @@ const struct command command_repl = {
                 "  droste repl --python .venv/bin/python --preload numpy,pandas\n"
                 "  echo 'print(1 + 1)' | droste repl\n",
     .settings = true,
-    .run = run,
+    .run = repl_run,
 };

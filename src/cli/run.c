@@ -13,8 +13,8 @@ struct request {
 };
 
 /* A question of its own, or one more of a conversation. */
-static int ask(droste *d, const struct request *q, struct progress *progress, droste_chat **chat,
-    droste_result **r, droste_error *err)
+static int run_ask(droste *d, const struct request *q, struct progress *progress,
+    droste_chat **chat, droste_result **r, droste_error *err)
 {
     droste_event_fn *fn = progress ? progress_event : NULL;
     if (!q->before)
@@ -30,7 +30,7 @@ static int answer_question(droste *d, const struct request *q)
     droste_error err;
     struct progress *progress = q->quiet ? NULL : progress_open(stderr);
     cli_catch_interrupts(d);
-    int rc = ask(d, q, progress, &chat, &r, &err);
+    int rc = run_ask(d, q, progress, &chat, &r, &err);
     progress_close(progress, r);
     int status = rc < 0 ? cli_error(&err) : answer_print(r, q->json);
     if (chat && droste_chat_finish(chat, &err) < 0) {
@@ -41,7 +41,7 @@ static int answer_question(droste *d, const struct request *q)
     return status;
 }
 
-static int run(const struct command *self, droste *d, int argc, char **argv)
+static int run_run(const struct command *self, droste *d, int argc, char **argv)
 {
     struct request q = { 0 };
     bool verbose = false;
@@ -95,11 +95,11 @@ const struct command command_run = {
         "  droste run --question Q --record calls.jsonl; droste run --question Q --model "
         "replay:calls.jsonl\n",
     .settings = true,
-    .run = run,
+    .run = run_run,
 };
 
-static const struct command_default basic[] = { { "env", "modal" },
-    { "max-iterations", "15" }, { "max-llm-calls", "30" }, { "timeout", "600" }, { 0 } };
+static const struct command_default basic[] = { { "env", "modal" }, { "max-iterations", "15" },
+    { "max-llm-calls", "30" }, { "timeout", "600" }, { 0 } };
 
 const struct command command_run_basic = {
     .name = "run-basic",
@@ -112,5 +112,5 @@ const struct command command_run_basic = {
                 "  droste run-basic --question 'Calculate factorial of 20' --volume-name my-data\n",
     .settings = true,
     .defaults = basic,
-    .run = run,
+    .run = run_run,
 };

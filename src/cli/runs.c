@@ -7,13 +7,13 @@
 
 #include "api/api.h"
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "cli/answer.h"
-#include "cli/export.h"
+#include "cli/record/export.h"
 #include "cli/fields.h"
 #include "cli/list.h"
 #include "cli/progress.h"
-#include "cli/show.h"
+#include "cli/record/show.h"
 #include "cli/verbs.h"
 #include "rlm/rlm.h"
 
@@ -49,7 +49,7 @@ int cli_record_path(droste *d, char **out, struct error *err)
 }
 
 /* Looking at a record must not make one: *store stays NULL where there is none. */
-static int open_record(const char *path, struct store **store, struct error *err)
+static int runs_open_record(const char *path, struct store **store, struct error *err)
 {
     if (strcmp(path, "none") == 0)
         return error_set(err, ERROR_CONFIG, "the record is turned off (database = none)");
@@ -65,13 +65,15 @@ static int no_record(const char *path, struct error *err)
 
 /* ---- what there is to do; `store` is NULL where there is no record ---- */
 
-static int list(struct store *store, const struct request *r, const char *path, struct error *err)
+static int runs_list(
+    struct store *store, const struct request *r, const char *path, struct error *err)
 {
     return r->json ? list_as_json(store, &r->filter, err)
                    : list_as_text(store, &r->filter, path, err);
 }
 
-static int show(struct store *store, const struct request *r, const char *path, struct error *err)
+static int runs_show(
+    struct store *store, const struct request *r, const char *path, struct error *err)
 {
     run_id id;
     if (!store)
@@ -96,10 +98,10 @@ static int find_named(
     return buf_failed(ids) ? error_memory(err) : 0;
 }
 
-static int add_id(void *arg, const struct store_run *run, struct error *err)
+static int add_id(void *arg, const struct store_run *runs_run, struct error *err)
 {
     run_id id = "";
-    snprintf(id, sizeof id, "%s", run->begin.id);
+    snprintf(id, sizeof id, "%s", runs_run->begin.id);
     buf_append(arg, id, sizeof id);
     return buf_failed(arg) ? error_memory(err) : 0;
 }
@@ -119,7 +121,8 @@ static int find_all(struct store *store, struct buf *ids, struct error *err)
     return rc;
 }
 
-static int export(struct store *store, const struct request *r, const char *path, struct error *err)
+static int runs_export(
+    struct store *store, const struct request *r, const char *path, struct error *err)
 {
     cleanup_buf struct buf ids = { 0 };
     if (!store)
@@ -176,7 +179,7 @@ static int remove_runs(
     return rc;
 }
 
-static int collect(
+static int runs_collect(
     struct store *store, const struct request *r, const char *path, struct error *err)
 {
     struct store_freed freed = { 0 };
@@ -203,16 +206,17 @@ static const struct runs_verb {
     /* NULL: it is no look at the record, but a run */
     int (*run)(struct store *store, const struct request *r, const char *path, struct error *err);
 } verbs[] = {
-    { { "ls", LS, 0, 0 }, list },
-    { { "show", SHOW, 1, 1 }, show },
-    { { "export", EXPORT, 0, SIZE_MAX }, export },
+    { { "ls", LS, 0, 0 }, runs_list },
+    { { "show", SHOW, 1, 1 }, runs_show },
+    { { "export", EXPORT, 0, SIZE_MAX }, runs_export },
     { { "rm", RM, 1, SIZE_MAX }, remove_runs },
-    { { "gc", GC, 0, 0 }, collect },
+    { { "gc", GC, 0, 0 }, runs_collect },
     { { "resume", RESUME, 1, 1 }, NULL },
 };
 
 /* Each flag and whom it is for. */
-static int check_flags(const struct command *self, const struct request *r, const struct verb *verb)
+static int runs_check_flags(
+    const struct command *self, const struct request *r, const struct verb *verb)
 {
     const struct verb_flag flags[] = {
         { "limit", r->limit, LS },
@@ -233,7 +237,7 @@ static int check_flags(const struct command *self, const struct request *r, cons
     return verb_check_flags(self, verb, flags, array_length(flags));
 }
 
-static bool is_status(const char *word)
+static bool runs_is_status(const char *word)
 {
     bool known = strcmp(word, "running") == 0 || strcmp(word, "interrupted") == 0;
     for (int i = RLM_ANSWERED; i <= RLM_ERROR && !known; i++)
@@ -241,7 +245,7 @@ static bool is_status(const char *word)
     return known;
 }
 
-static int take_list(const struct command *self, struct request *r)
+static int runs_take_list(const struct command *self, struct request *r)
 {
     r->batch_path = r->batch ? realpath(r->batch, NULL) : NULL;
     r->filter = (struct store_filter){ .limit = 20,
@@ -251,7 +255,7 @@ static int take_list(const struct command *self, struct request *r)
         .task = r->task };
     if (r->limit && !cli_count(r->limit, 1, &r->filter.limit))
         return cli_usage(self, "--limit takes a number of runs to list, 1 or more");
-    if (r->status && !is_status(r->status))
+    if (r->status && !runs_is_status(r->status))
         return cli_usage(self,
             "--status: '%s' is none; there are running, interrupted, answered, "
             "exhausted, budget, timeout, cancelled and error",
@@ -288,10 +292,10 @@ static int take_collect(const struct command *self, struct request *r)
 }
 
 /* -1 to go on. */
-static int check(const struct command *self, struct request *r, const struct runs_verb *row)
+static int runs_check(const struct command *self, struct request *r, const struct runs_verb *row)
 {
     static int (*const takes[])(const struct command *self,
-        struct request *r) = { [LS] = take_list, [EXPORT] = take_export, [GC] = take_collect };
+        struct request *r) = { [LS] = runs_take_list, [EXPORT] = take_export, [GC] = take_collect };
     const struct verb *verb = row ? &row->verb : NULL;
     if (!verb)
         return cli_usage(self, "say `ls`, `show`, `resume`, `export`, `rm` or `gc`");
@@ -299,7 +303,7 @@ static int check(const struct command *self, struct request *r, const struct run
         return cli_usage(self, "%s which run? `droste runs ls` lists them", verb->name);
     if (r->count - 1 > verb->most)
         return cli_usage(self, "unexpected argument '%s'", r->words[verb->most + 1]);
-    int status = check_flags(self, r, verb);
+    int status = runs_check_flags(self, r, verb);
     if (status < 0 && verb->bit < array_length(takes) && takes[verb->bit])
         status = takes[verb->bit](self, r);
     return status;
@@ -307,21 +311,21 @@ static int check(const struct command *self, struct request *r, const struct run
 
 /* ---- the command ---- */
 
-static int look(droste *d, const struct request *r, const struct runs_verb *row)
+static int runs_look(droste *d, const struct request *r, const struct runs_verb *row)
 {
     cleanup_free char *path = NULL;
     struct store *store = NULL;
     struct error err = { 0 };
     int rc = cli_record_path(d, &path, &err);
     if (rc == 0)
-        rc = open_record(path, &store, &err);
+        rc = runs_open_record(path, &store, &err);
     if (rc == 0)
         rc = row->run(store, r, path, &err);
     store_close(store);
     return cli_end(rc, &err, "the record");
 }
 
-static int go_on(droste *d, const struct request *r)
+static int runs_go_on(droste *d, const struct request *r)
 {
     droste_result *result = NULL;
     droste_error err;
@@ -334,7 +338,7 @@ static int go_on(droste *d, const struct request *r)
     return rc < 0 ? cli_error(&err) : answer_print(result, r->json);
 }
 
-static int run(const struct command *self, droste *d, int argc, char **argv)
+static int runs_run(const struct command *self, droste *d, int argc, char **argv)
 {
     cleanup_free const char **words = calloc((size_t)argc, sizeof *words);
     struct request r = { .words = words };
@@ -363,11 +367,11 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
     const struct runs_verb *row =
         verb_find(verbs, array_length(verbs), sizeof *verbs, r.count ? words[0] : NULL);
     if (status < 0)
-        status = check(self, &r, row);
+        status = runs_check(self, &r, row);
     if (status < 0)
         status = cli_set(d, "database", r.database);
     if (status < 0)
-        status = row->run ? look(d, &r, row) : go_on(d, &r);
+        status = row->run ? runs_look(d, &r, row) : runs_go_on(d, &r);
     free(r.batch_path);
     return status;
 }
@@ -402,5 +406,5 @@ const struct command command_runs = {
                 "  droste runs export 20261120-1915 --format html --out run.html\n"
                 "  droste runs export --all --out runs.jsonl\n"
                 "  droste runs gc --older 30d --keep 100\n",
-    .run = run,
+    .run = runs_run,
 };

@@ -4,7 +4,7 @@
 #include "api/api.h"
 #include "base/clock.h"
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "cli/cli.h"
 #include "volume/workspace.h"
 
@@ -48,7 +48,7 @@ struct smoke {
 
 /* ---- the phases ---- */
 
-static int config(struct smoke *s, struct error *err)
+static int smoke_config(struct smoke *s, struct error *err)
 {
     struct environment *env;
     const char *name = s->d->settings.env;
@@ -73,17 +73,17 @@ static int clone_repo(struct smoke *s, struct error *err)
     return rc;
 }
 
-static int inner(const droste_error *public, struct error *err)
+static int smoke_inner(const droste_error *public, struct error *err)
 {
     return error_set(err, (enum error_code) public->code, "%s", public->text);
 }
 
-static int create(struct smoke *s, struct error *err)
+static int smoke_create(struct smoke *s, struct error *err)
 {
     droste_error why;
     struct workspace *workspace = s->workspace ? workspace_hold(s->workspace) : NULL;
     if (api_session_open_staged(s->d, workspace, &s->session, &why) < 0)
-        return inner(&why, err);
+        return smoke_inner(&why, err);
     const char *id = droste_session_sandbox(s->session);
     buf_puts(&s->sandbox, id ? id : "");
     if (s->workspace)
@@ -93,12 +93,12 @@ static int create(struct smoke *s, struct error *err)
 }
 
 /* Runs a cell that must end with this status. */
-static int run_cell(
+static int smoke_run_cell(
     struct smoke *s, const char *code, const char *status, droste_result **out, struct error *err)
 {
     droste_error why;
     if (droste_session_exec(s->session, code, strlen(code), 0, out, &why) < 0)
-        return inner(&why, err);
+        return smoke_inner(&why, err);
     const char *got = droste_result_status(*out), *traceback = droste_result_traceback(*out);
     if (strcmp(got, status) == 0)
         return 0;
@@ -115,7 +115,7 @@ static int run_cell(
 static int start_driver(struct smoke *s, struct error *err)
 {
     droste_result *r = NULL;
-    int rc = run_cell(s, "", "ok", &r, err);
+    int rc = smoke_run_cell(s, "", "ok", &r, err);
     s->started = rc == 0;
     droste_result_free(r);
     return rc;
@@ -124,7 +124,7 @@ static int start_driver(struct smoke *s, struct error *err)
 static int step_1(struct smoke *s, struct error *err)
 {
     droste_result *r = NULL;
-    int rc = run_cell(s,
+    int rc = smoke_run_cell(s,
         s->workspace ? "counter = 2\nprint(read_file('README.md')[:120])"
                      : "counter = 2\nprint('here')",
         "ok", &r, err);
@@ -141,7 +141,7 @@ static int step_2(struct smoke *s, struct error *err)
     cleanup_json struct json_object *o = NULL;
     droste_result *r = NULL;
     size_t len;
-    int rc = run_cell(s, "counter += 3\nSUBMIT(output=counter)", "submitted", &r, err);
+    int rc = smoke_run_cell(s, "counter += 3\nSUBMIT(output=counter)", "submitted", &r, err);
     const char *submit = rc == 0 ? droste_result_submit(r, &len) : NULL;
     if (rc == 0)
         rc = json_parse(submit, len, &json_limits_small, &o, err);
@@ -155,12 +155,12 @@ static int step_2(struct smoke *s, struct error *err)
     return rc;
 }
 
-static int clean_up(struct smoke *s, struct error *err)
+static int smoke_clean_up(struct smoke *s, struct error *err)
 {
     droste_error why;
     int rc = s->session ? droste_session_finish(s->session, &why) : 0;
     if (rc < 0)
-        inner(&why, err);
+        smoke_inner(&why, err);
     droste_session_close(steal(&s->session));
     workspace_release(steal(&s->workspace));
     return rc;
@@ -170,9 +170,9 @@ static int clean_up(struct smoke *s, struct error *err)
 static const struct {
     enum phase phase;
     int (*run)(struct smoke *s, struct error *err);
-} steps[] = { { PHASE_CONFIG, config }, { PHASE_CLONE, clone_repo }, { PHASE_SANDBOX, create },
-    { PHASE_DRIVER, start_driver }, { PHASE_STEP_1, step_1 }, { PHASE_STEP_2, step_2 },
-    { PHASE_CLEANUP, clean_up } };
+} steps[] = { { PHASE_CONFIG, smoke_config }, { PHASE_CLONE, clone_repo },
+    { PHASE_SANDBOX, smoke_create }, { PHASE_DRIVER, start_driver }, { PHASE_STEP_1, step_1 },
+    { PHASE_STEP_2, step_2 }, { PHASE_CLEANUP, smoke_clean_up } };
 
 static void run_all(struct smoke *s)
 {
@@ -193,7 +193,7 @@ static void run_all(struct smoke *s)
 
 /* ---- the report ---- */
 
-static void put_string(struct buf *out, const char *key, const char *value)
+static void smoke_put_string(struct buf *out, const char *key, const char *value)
 {
     buf_printf(out, "  \"%s\": ", key);
     if (value)
@@ -203,25 +203,25 @@ static void put_string(struct buf *out, const char *key, const char *value)
     buf_puts(out, ",\n");
 }
 
-static void report(const struct smoke *s, struct buf *out)
+static void smoke_report(const struct smoke *s, struct buf *out)
 {
     bool fine = s->failed == PHASE_COUNT;
     const struct settings *settings = &s->d->settings;
     buf_puts(out, "{\n");
-    put_string(out, "repo", settings->repo_url);
-    put_string(out, "ref", settings->repo_ref);
-    put_string(out, "commit", s->commit[0] ? s->commit : NULL);
-    put_string(out, "environment", settings->env);
-    put_string(out, "sandbox_id", s->sandbox.len > 0 ? buf_text(&s->sandbox) : NULL);
-    put_string(out, "workspace_path", s->repo_path.len > 0 ? buf_text(&s->repo_path) : NULL);
+    smoke_put_string(out, "repo", settings->repo_url);
+    smoke_put_string(out, "ref", settings->repo_ref);
+    smoke_put_string(out, "commit", s->commit[0] ? s->commit : NULL);
+    smoke_put_string(out, "environment", settings->env);
+    smoke_put_string(out, "sandbox_id", s->sandbox.len > 0 ? buf_text(&s->sandbox) : NULL);
+    smoke_put_string(out, "workspace_path", s->repo_path.len > 0 ? buf_text(&s->repo_path) : NULL);
     if (s->value >= 0)
         buf_printf(out, "  \"persisted_state_value\": %lld,\n", (long long)s->value);
     else
-        put_string(out, "persisted_state_value", NULL);
+        smoke_put_string(out, "persisted_state_value", NULL);
     buf_printf(out, "  \"driver_started\": %s,\n", s->started ? "true" : "false");
-    put_string(out, "finalization_mode", s->submitted ? "SUBMIT" : NULL);
-    put_string(out, "termination_phase", fine ? "completed" : phases[s->failed].name);
-    put_string(out, "error_category", fine ? NULL : phases[s->failed].category);
+    smoke_put_string(out, "finalization_mode", s->submitted ? "SUBMIT" : NULL);
+    smoke_put_string(out, "termination_phase", fine ? "completed" : phases[s->failed].name);
+    smoke_put_string(out, "error_category", fine ? NULL : phases[s->failed].category);
     buf_puts(out, "  \"phase_timings_ms\": {\n");
     for (size_t i = 0; i < PHASE_COUNT; i++)
         buf_printf(out, "    \"%s\": %lld%s\n", phases[i].name, (long long)(s->ms[i] + 0.5),
@@ -234,13 +234,13 @@ static void report(const struct smoke *s, struct buf *out)
     buf_puts(out, "\n}\n");
 }
 
-static int smoke(const struct command *self, droste *d)
+static int smoke_smoke(const struct command *self, droste *d)
 {
     struct smoke s = { .d = d, .self = self };
     cleanup_buf struct buf out = { 0 };
     cli_catch_interrupts(d);
     run_all(&s);
-    report(&s, &out);
+    smoke_report(&s, &out);
     bool fine = s.failed == PHASE_COUNT;
     cli_print(fine ? stdout : stderr, buf_text(&out), out.len);
     buf_free(&s.repo_path);
@@ -248,7 +248,7 @@ static int smoke(const struct command *self, droste *d)
     return fine ? cli_finish(EXIT_FINE, "the report") : EXIT_RAISED;
 }
 
-static int run(const struct command *self, droste *d, int argc, char **argv)
+static int smoke_run(const struct command *self, droste *d, int argc, char **argv)
 {
     const char *repo = NULL, *ref = NULL;
     size_t count = 0;
@@ -265,7 +265,7 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
     if (status < 0)
         status = cli_set(d, "helpers", "yes");
     if (status < 0)
-        status = smoke(self, d);
+        status = smoke_smoke(self, d);
     return status;
 }
 
@@ -298,7 +298,7 @@ const struct command command_smoke = {
                 "  droste smoke --repo file:///srv/git/project.git --ref v1.2 --isolation full\n",
     .settings = true,
     .defaults = defaults,
-    .run = run,
+    .run = smoke_run,
 };
 
 const struct command command_daytona_smoke = {
@@ -309,5 +309,5 @@ const struct command command_daytona_smoke = {
     .examples = "  droste daytona-smoke --repo https://github.com/your-org/your-repo --ref main\n",
     .settings = true,
     .defaults = daytona_defaults,
-    .run = run,
+    .run = smoke_run,
 };

@@ -26,14 +26,15 @@ struct request {
     struct volume_limits limits; /* as given, else the settings' */
 };
 
-static const char *word(const struct request *r, size_t i)
+static const char *volume_word(const struct request *r, size_t i)
 {
     return i < r->count ? r->words[i] : NULL;
 }
 
 /* ---- what there is to do. `v` is open as the verb's row says, or NULL ---- */
 
-static int create(const char *root, struct volume *v, const struct request *r, struct error *err)
+static int cli_volume_create(
+    const char *root, struct volume *v, const struct request *r, struct error *err)
 {
     int rc = volume_create(root, r->words[1], &r->limits, err);
     if (rc == 0)
@@ -41,26 +42,27 @@ static int create(const char *root, struct volume *v, const struct request *r, s
     return rc;
 }
 
-static int ls(const char *root, struct volume *v, const struct request *r, struct error *err)
+static int volume_ls(const char *root, struct volume *v, const struct request *r, struct error *err)
 {
-    if (!word(r, 1))
+    if (!volume_word(r, 1))
         return volume_print_all(root, r->json, err);
     int rc = volume_open(root, r->words[1], VOLUME_SHARED, &v, err);
     if (rc == 0)
         rc = r->snapshots ? volume_print_snapshots(v, r->json, err)
-                          : volume_print_list(v, word(r, 2) ? word(r, 2) : ".", 1, (size_t)r->most,
-                                r->json ? STYLE_JSON : STYLE_LONG, err);
+                          : volume_print_list(v, volume_word(r, 2) ? volume_word(r, 2) : ".", 1,
+                                (size_t)r->most, r->json ? STYLE_JSON : STYLE_LONG, err);
     volume_release(v);
     return rc;
 }
 
-static int tree(const char *root, struct volume *v, const struct request *r, struct error *err)
+static int volume_tree(
+    const char *root, struct volume *v, const struct request *r, struct error *err)
 {
-    return volume_print_list(v, word(r, 2) ? word(r, 2) : ".", (unsigned)r->levels, (size_t)r->most,
-        r->json ? STYLE_JSON : STYLE_TREE, err);
+    return volume_print_list(v, volume_word(r, 2) ? volume_word(r, 2) : ".", (unsigned)r->levels,
+        (size_t)r->most, r->json ? STYLE_JSON : STYLE_TREE, err);
 }
 
-static int du(const char *root, struct volume *v, const struct request *r, struct error *err)
+static int volume_du(const char *root, struct volume *v, const struct request *r, struct error *err)
 {
     return volume_print_usage(v, r->json, err);
 }
@@ -103,7 +105,7 @@ static int show_file(const struct volume *v, const char *path, struct error *err
 }
 
 /* Says how much an operation has copied. */
-static int copied(
+static int volume_copied(
     int rc, const char *did, const struct volume_count *count, const struct request *r)
 {
     if (rc == 0)
@@ -117,7 +119,7 @@ static int get_as(
 {
     cleanup_buf struct buf to = { 0 };
     struct volume_count count;
-    const char *given = word(r, 3) ? word(r, 3) : ".";
+    const char *given = volume_word(r, 3) ? volume_word(r, 3) : ".";
     if (strcmp(given, "-") == 0 && isatty(STDOUT_FILENO))
         return show_file(v, r->words[2], err);
     if (strcmp(given, "-") == 0)
@@ -134,16 +136,17 @@ static int get_as(
     }
     if (buf_failed(&to))
         return error_memory(err);
-    return copied(volume_get(v, r->words[2], buf_text(&to), &count, err), "got", &count, r);
+    return volume_copied(volume_get(v, r->words[2], buf_text(&to), &count, err), "got", &count, r);
 }
 
-static int get(const char *root, struct volume *v, const struct request *r, struct error *err)
+static int cli_volume_get(
+    const char *root, struct volume *v, const struct request *r, struct error *err)
 {
     return get_as(volume_name(v), v, r, err);
 }
 
 /* What is put, open, and its path in the volume. */
-static int open_source(const struct request *r, int *fd, struct buf *to, struct error *err)
+static int volume_open_source(const struct request *r, int *fd, struct buf *to, struct error *err)
 {
     const char *source = r->words[2];
     bool stream = strcmp(source, "-") == 0;
@@ -151,7 +154,7 @@ static int open_source(const struct request *r, int *fd, struct buf *to, struct 
     if (*fd < 0)
         return error_set_errno(
             err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "opening %.150s", source);
-    if (word(r, 3))
+    if (volume_word(r, 3))
         buf_puts(to, r->words[3]);
     else if (!stream)
         put_last_name(source, to);
@@ -162,17 +165,19 @@ static int open_source(const struct request *r, int *fd, struct buf *to, struct 
     return 0;
 }
 
-static int put(const char *root, struct volume *v, const struct request *r, struct error *err)
+static int cli_volume_put(
+    const char *root, struct volume *v, const struct request *r, struct error *err)
 {
     cleanup_buf struct buf to = { 0 };
     cleanup_fd int fd = -1;
     struct volume_count count;
-    int rc = open_source(r, &fd, &to, err);
-    return rc < 0 ? rc : copied(volume_put(v, fd, buf_text(&to), &count, err), "put", &count, r);
+    int rc = volume_open_source(r, &fd, &to, err);
+    return rc < 0 ? rc
+                  : volume_copied(volume_put(v, fd, buf_text(&to), &count, err), "put", &count, r);
 }
 
 /* Of one of these: the volume, a snapshot, paths. */
-static int rm(const char *root, struct volume *v, const struct request *r, struct error *err)
+static int volume_rm(const char *root, struct volume *v, const struct request *r, struct error *err)
 {
     int rc = 0;
     bool one = r->snapshot != NULL;
@@ -187,19 +192,22 @@ static int rm(const char *root, struct volume *v, const struct request *r, struc
     return rc;
 }
 
-static int snapshot(const char *root, struct volume *v, const struct request *r, struct error *err)
+static int cli_volume_snapshot(
+    const char *root, struct volume *v, const struct request *r, struct error *err)
 {
     struct volume_count count;
-    return copied(volume_snapshot(v, r->words[2], &count, err), "kept", &count, r);
+    return volume_copied(volume_snapshot(v, r->words[2], &count, err), "kept", &count, r);
 }
 
-static int restore(const char *root, struct volume *v, const struct request *r, struct error *err)
+static int cli_volume_restore(
+    const char *root, struct volume *v, const struct request *r, struct error *err)
 {
     struct volume_count count;
-    return copied(volume_restore(v, r->words[2], &count, err), "restored", &count, r);
+    return volume_copied(volume_restore(v, r->words[2], &count, err), "restored", &count, r);
 }
 
-static int limit(const char *root, struct volume *v, const struct request *r, struct error *err)
+static int volume_limit(
+    const char *root, struct volume *v, const struct request *r, struct error *err)
 {
     struct volume_limits limits = *volume_limits_of(v);
     if (r->size)
@@ -224,8 +232,9 @@ static int print_remote(
     struct volume_remote *remote = NULL;
     int rc = volume_remote_open(d, r->words[1], NULL, &remote, err);
     if (rc == 0)
-        rc = volume_print_listed(r->words[1], list_remote, remote, word(r, 2) ? word(r, 2) : ".",
-            depth, (size_t)r->most, r->json ? STYLE_JSON : style, err);
+        rc = volume_print_listed(r->words[1], list_remote, remote,
+            volume_word(r, 2) ? volume_word(r, 2) : ".", depth, (size_t)r->most,
+            r->json ? STYLE_JSON : style, err);
     volume_remote_close(remote, NULL); /* nothing was written */
     return rc;
 }
@@ -244,7 +253,7 @@ static int get_remote(droste *d, const char *root, const struct request *r, stru
 {
     struct volume_remote *remote = NULL;
     struct volume *passing = NULL;
-    int rc = volume_make_passing(root, &r->limits, &passing, err);
+    int rc = volume_make_ephemeral(root, &r->limits, &passing, err);
     if (rc == 0)
         rc = volume_remote_open(d, r->words[1], NULL, &remote, err);
     if (rc == 0)
@@ -263,7 +272,7 @@ static int put_remote(droste *d, const char *root, const struct request *r, stru
     struct volume_count count;
     struct volume_remote *remote = NULL;
     struct workspace *staged = NULL;
-    int rc = open_source(r, &fd, &to, err);
+    int rc = volume_open_source(r, &fd, &to, err);
     if (rc == 0)
         rc = workspace_new(root, &r->limits, &staged, err);
     if (rc == 0)
@@ -274,7 +283,7 @@ static int put_remote(droste *d, const char *root, const struct request *r, stru
         rc = volume_remote_put(remote, buf_text(&to), err);
     int ended = volume_remote_close(remote, rc == 0 ? err : NULL);
     workspace_release(staged);
-    return copied(rc < 0 ? rc : ended, "put", &count, r);
+    return volume_copied(rc < 0 ? rc : ended, "put", &count, r);
 }
 
 /* ---- the words and flags ---- */
@@ -301,19 +310,20 @@ static const struct volume_verb {
     /* Of a provider's volume; NULL: it cannot be done there. */
     int (*run_remote)(droste *d, const char *root, const struct request *r, struct error *err);
 } verbs[] = {
-    { { "create", CREATE, 1, 1 }, NOT_OPEN, "NAME", create },
-    { { "ls", LS, 0, 2 }, NOT_OPEN, "[NAME [PATH]]", ls, ls_remote },
-    { { "tree", TREE, 1, 2 }, OPEN_SHARED, "NAME [PATH]", tree, tree_remote },
-    { { "get", GET, 2, 3 }, OPEN_SHARED, "NAME PATH [TO]", get, get_remote },
-    { { "put", PUT, 2, 3 }, OPEN_SHARED, "NAME FILE [PATH]", put, put_remote },
-    { { "rm", RM, 1, SIZE_MAX }, NOT_OPEN, "NAME [PATH...]", rm },
-    { { "snapshot", SNAPSHOT, 2, 2 }, OPEN_ALONE, "NAME SNAPSHOT", snapshot },
-    { { "restore", RESTORE, 2, 2 }, OPEN_ALONE, "NAME SNAPSHOT", restore },
-    { { "du", DU, 1, 1 }, OPEN_SHARED, "NAME", du },
-    { { "limit", LIMIT, 1, 1 }, OPEN_SHARED, "NAME", limit },
+    { { "create", CREATE, 1, 1 }, NOT_OPEN, "NAME", cli_volume_create },
+    { { "ls", LS, 0, 2 }, NOT_OPEN, "[NAME [PATH]]", volume_ls, ls_remote },
+    { { "tree", TREE, 1, 2 }, OPEN_SHARED, "NAME [PATH]", volume_tree, tree_remote },
+    { { "get", GET, 2, 3 }, OPEN_SHARED, "NAME PATH [TO]", cli_volume_get, get_remote },
+    { { "put", PUT, 2, 3 }, OPEN_SHARED, "NAME FILE [PATH]", cli_volume_put, put_remote },
+    { { "rm", RM, 1, SIZE_MAX }, NOT_OPEN, "NAME [PATH...]", volume_rm },
+    { { "snapshot", SNAPSHOT, 2, 2 }, OPEN_ALONE, "NAME SNAPSHOT", cli_volume_snapshot },
+    { { "restore", RESTORE, 2, 2 }, OPEN_ALONE, "NAME SNAPSHOT", cli_volume_restore },
+    { { "du", DU, 1, 1 }, OPEN_SHARED, "NAME", volume_du },
+    { { "limit", LIMIT, 1, 1 }, OPEN_SHARED, "NAME", volume_limit },
 };
 
-static int check_flags(const struct command *self, const struct request *r, const struct verb *verb)
+static int volume_check_flags(
+    const struct command *self, const struct request *r, const struct verb *verb)
 {
     const struct verb_flag flags[] = {
         { "volume-size", r->size, CREATE | LIMIT },
@@ -328,7 +338,8 @@ static int check_flags(const struct command *self, const struct request *r, cons
 }
 
 /* -1 to go on. */
-static int check(const struct command *self, struct request *r, const struct volume_verb *row)
+static int volume_check(
+    const struct command *self, struct request *r, const struct volume_verb *row)
 {
     size_t behind = r->count ? r->count - 1 : 0;
     if (!row)
@@ -346,7 +357,7 @@ static int check(const struct command *self, struct request *r, const struct vol
         return cli_usage(self, "--snapshots takes a volume, and no path");
     if (r->snapshot && behind != 1)
         return cli_usage(self, "--snapshot takes a volume, and no path");
-    return check_flags(self, r, &row->verb);
+    return volume_check_flags(self, r, &row->verb);
 }
 
 /* ---- the command ---- */
@@ -359,7 +370,7 @@ static int do_remote(droste *d, const struct request *r, const struct volume_ver
         return error_set(err, ERROR_UNSUPPORTED,
             "volumes of %s are its own: %s is for volumes of this machine (--env local)", env,
             r->snapshots ? "--snapshots" : row->verb.name);
-    if (!word(r, 1))
+    if (!volume_word(r, 1))
         return error_set(err, ERROR_UNSUPPORTED,
             "which volumes there are at %s is shown by its own tools; name one", env);
     return row->run_remote(d, root, r, err);
@@ -385,7 +396,7 @@ static int do_it(droste *d, struct request *r, const struct volume_verb *row)
     return cli_end(rc, &err, "what was asked for");
 }
 
-static int run(const struct command *self, droste *d, int argc, char **argv)
+static int volume_run(const struct command *self, droste *d, int argc, char **argv)
 {
     cleanup_free const char **words = calloc((size_t)argc, sizeof *words);
     struct request r = { .words = words };
@@ -408,9 +419,9 @@ static int run(const struct command *self, droste *d, int argc, char **argv)
         return cli_fail(EXIT_ENVIRONMENT, "out of memory");
     int status = cli_parse(self, argc, argv, flags, d, words, (size_t)argc, &r.count);
     const struct volume_verb *row =
-        verb_find(verbs, array_length(verbs), sizeof *verbs, word(&r, 0));
+        verb_find(verbs, array_length(verbs), sizeof *verbs, volume_word(&r, 0));
     if (status < 0)
-        status = check(self, &r, row);
+        status = volume_check(self, &r, row);
     if (status < 0)
         status = cli_set(d, "volume-root", r.root);
     if (status < 0)
@@ -453,5 +464,5 @@ const struct command command_volume = {
         "  droste volume tree my-data --depth 2\n"
         "  droste volume get my-data artifacts/report.json -\n"
         "  droste volume snapshot my-data before-cleanup\n",
-    .run = run,
+    .run = volume_run,
 };

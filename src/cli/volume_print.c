@@ -81,7 +81,7 @@ static void put_in_tree(struct buf *out, const struct volume_entry *e)
 }
 
 /* What is not UTF-8 is told again in hexadecimal digits, by which it can be found. */
-static void put_json(struct buf *out, const struct volume_entry *e)
+static void volume_print_put_json(struct buf *out, const struct volume_entry *e)
 {
     size_t len = strlen(e->path);
     field_open(out, NULL, '{');
@@ -103,7 +103,7 @@ static int print_entry(void *arg, const struct volume_entry *e, struct error *er
     static void (*const put[])(struct buf *, const struct volume_entry *) = {
         [STYLE_LONG] = put_long,
         [STYLE_TREE] = put_in_tree,
-        [STYLE_JSON] = put_json,
+        [STYLE_JSON] = volume_print_put_json,
     };
     struct printing *p = arg;
     put[p->style](&p->out, e);
@@ -150,7 +150,7 @@ int volume_print_list(const struct volume *v, const char *path, unsigned depth, 
 
 /* ---- volumes ---- */
 
-static void put_usage(
+static void volume_print_put_usage(
     struct buf *out, const struct volume *v, const struct volume_usage *used, bool json)
 {
     const struct volume_limits *limits = volume_limits_of(v);
@@ -169,7 +169,7 @@ static void put_usage(
 }
 
 /* One that cannot be opened does not hide the others. */
-static void put_volume(struct buf *out, const char *root, const char *name, bool json)
+static void volume_print_put_volume(struct buf *out, const char *root, const char *name, bool json)
 {
     struct volume *v = NULL;
     struct volume_usage used = { 0 };
@@ -180,7 +180,7 @@ static void put_volume(struct buf *out, const char *root, const char *name, bool
     if (json)
         field_open(out, NULL, '{');
     if (rc == 0) {
-        put_usage(out, v, &used, json);
+        volume_print_put_usage(out, v, &used, json);
     } else if (json) {
         field_string(out, "name", name);
         field_string(out, "error", err.text);
@@ -200,7 +200,7 @@ int volume_print_all(const char *root, bool json, struct error *err)
     if (json)
         field_open(&out, NULL, '[');
     for (size_t i = 0; rc == 0 && i < names.count; i++)
-        put_volume(&out, root, names.items[i], json);
+        volume_print_put_volume(&out, root, names.items[i], json);
     if (json)
         buf_puts(&out, "]\n");
     else if (rc == 0 && names.count == 0)
@@ -267,7 +267,7 @@ int volume_print_usage(const struct volume *v, bool json, struct error *err)
         return rc;
     if (json)
         field_open(&out, NULL, '{');
-    put_usage(&out, v, &used, json);
+    volume_print_put_usage(&out, v, &used, json);
     rc = put_snapshots(v, json, &out, err);
     buf_puts(&out, json ? "}\n" : "");
     if (rc == 0)

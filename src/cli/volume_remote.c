@@ -120,8 +120,8 @@ static int take_answer(struct volume_remote *r, const droste_result *result,
     droste_result_error(result, &why);
     if (!submit)
         return why.code ? inner_error(&why, err)
-                        : error_set(err, ERROR_IO, "volume '%.64s': the sandbox did not answer",
-                              r->name);
+                        : error_set(
+                              err, ERROR_IO, "volume '%.64s': the sandbox did not answer", r->name);
     int rc = json_parse(submit, len, &json_limits_large, out, err);
     const char *said = rc == 0 ? json_get_string(*out, "why", NULL) : NULL;
     if (said)
@@ -130,7 +130,7 @@ static int take_answer(struct volume_remote *r, const droste_result *result,
     return rc;
 }
 
-static int ask(
+static int volume_remote_ask(
     struct volume_remote *r, const struct buf *code, struct json_object **out, struct error *err)
 {
     droste_error why;
@@ -178,7 +178,7 @@ int volume_remote_open(droste *d, const char *name, struct workspace *put,
         inner_error(&why, err);
     buf_puts(&code, library);
     if (rc == 0)
-        rc = ask(r, &code, NULL, err);
+        rc = volume_remote_ask(r, &code, NULL, err);
     if (rc < 0)
         volume_remote_close(r, NULL);
     else
@@ -214,8 +214,7 @@ static bool read_hex(const char *hex, size_t len, char *out)
     return true;
 }
 
-static int tell_entry(
-    struct json_object *row, volume_entry_fn *fn, void *arg, struct error *err)
+static int tell_entry(struct json_object *row, volume_entry_fn *fn, void *arg, struct error *err)
 {
     cleanup_free char *path = NULL;
     const char *hex = json_object_get_string(json_object_array_get_idx(row, 0));
@@ -238,7 +237,7 @@ int volume_remote_list(struct volume_remote *r, const char *path, unsigned depth
     buf_puts(&code, "do(listed, ");
     put_python_text(&code, path);
     buf_printf(&code, ", %u, %zu)", depth, most);
-    int rc = ask(r, &code, &answer, err);
+    int rc = volume_remote_ask(r, &code, &answer, err);
     struct json_object *rows = json_get_typed(answer, "rows", json_type_array);
     for (size_t i = 0; rc == 0 && i < json_length(rows); i++)
         rc = tell_entry(json_object_array_get_idx(rows, i), fn, arg, err);
@@ -253,7 +252,7 @@ static int64_t fetch_piece(struct volume_remote *r, int64_t at, int file, struct
     cleanup_json struct json_object *answer = NULL;
     cleanup_free char *data = NULL;
     buf_printf(&code, "do(piece, %lld, %d)", (long long)at, PIECE);
-    int rc = ask(r, &code, &answer, err);
+    int rc = volume_remote_ask(r, &code, &answer, err);
     if (rc < 0)
         return rc;
     const char *hex = json_get_string(answer, "data", "");
@@ -281,7 +280,7 @@ int volume_remote_fetch(
     buf_puts(&code, "do(packed, ");
     put_python_text(&code, path);
     buf_puts(&code, ")");
-    int rc = ask(r, &code, &answer, err);
+    int rc = volume_remote_ask(r, &code, &answer, err);
     if (rc == 0)
         rc = volume_pack_file(into, &file, err);
     for (; rc == 0 && n > 0; at += n)
@@ -294,7 +293,8 @@ int volume_remote_fetch(
     list_clear(&state.paths);
     if (rc == 0 && over)
         rc = error_set(err, ERROR_IO,
-            "volume '%.64s': what is to be copied is over --volume-size or --volume-files", r->name);
+            "volume '%.64s': what is to be copied is over --volume-size or --volume-files",
+            r->name);
     return rc;
 }
 
@@ -309,5 +309,5 @@ int volume_remote_put(struct volume_remote *r, const char *path, struct error *e
     buf_puts(&code, ", ");
     put_python_text(&code, path);
     buf_puts(&code, ")");
-    return ask(r, &code, &answer, err);
+    return volume_remote_ask(r, &code, &answer, err);
 }

@@ -545,7 +545,7 @@ static void print_groups(const struct call_group *groups, bool own_root, struct 
     }
 }
 
-static void print_value(const struct call_value *v, struct buf *out)
+static void calls_print_value(const struct call_value *v, struct buf *out)
 {
     buf_printf(out, "        %-12s %s", answer_name(v->answer), v->name);
     if (v->most)
@@ -560,7 +560,7 @@ static void print_argument(const char *names, const struct call_argument *a, str
     buf_printf(
         out, "    %s, argument %u, %s\n", names, a->index + 1, a->flags ? "any of" : "one of");
     for (const struct call_value *v = a->values; v->name; v++)
-        print_value(v, out);
+        calls_print_value(v, out);
 }
 
 static void print_sockets(bool own_root, struct buf *out)
@@ -598,9 +598,9 @@ void calls_print(bool own_root, struct buf *out)
     print_options(out);
     buf_puts(out, "    clone, any flags but\n");
     for (const struct call_value *v = call_clone_flags; v->name; v++)
-        print_value(v, out);
+        calls_print_value(v, out);
     buf_puts(out, "what only the zygote may, and each sandbox gives up before its guest runs:\n");
     print_groups(call_set_up, own_root, out);
     for (const struct call_value *v = call_set_up_prctls; v->name; v++)
-        print_value(v, out);
+        calls_print_value(v, out);
 }

@@ -115,7 +115,7 @@ static void mask_proc(struct builder *b)
             plan_add(b, JAIL_MASK, files[i], NULL, 0, 0);
 }
 
-static int begin_domain(
+static int compile_begin_domain(
     struct builder *b, enum isolation isolation, const struct jail_host *host, struct error *err)
 {
     int abi = landlock_abi();
@@ -190,7 +190,7 @@ static int make_zygote(
         return 0;
     if (b->own_root)
         mask_proc(b);
-    rc = begin_domain(b, isolation, host, err);
+    rc = compile_begin_domain(b, isolation, host, err);
     if (rc == 0)
         rc = add_filter(b, FILTER_GUEST, JAIL_WORKER, err);
     return rc < 0 ? rc : add_filter(b, FILTER_ZYGOTE, JAIL_ZYGOTE, err);
@@ -263,7 +263,7 @@ static void mount_volume(
 }
 
 static void make_private_mounts(struct builder *b, const struct jail_plan *zygote,
-    const struct jail_limits *limits, const struct jail_place *place, uint64_t spaces)
+    const struct jail_limits *limits, const struct jail_mount *place, uint64_t spaces)
 {
     char size[96];
     snprintf(size, sizeof size, "mode=1777,size=%llu,nr_inodes=%llu",
@@ -304,7 +304,7 @@ static void limit_worker(struct builder *b, const struct jail_limits *limits, ui
 /* The limit counts all processes of the user in the user namespace (Linux 5.14): those of the sandbox,
  * if that has one of its own, else those that were there before as well. */
 static uint64_t process_limit(
-    enum isolation isolation, const struct jail_limits *limits, const struct jail_place *place)
+    enum isolation isolation, const struct jail_limits *limits, const struct jail_mount *place)
 {
     if (isolation_has_own_root(isolation))
         return limits->processes;
@@ -319,8 +319,8 @@ static void allow_volume(
         plan_add(b, JAIL_RULE, own_root ? at : volume->path, NULL, LANDLOCK_OWN, volume->inode);
 }
 
-static void confine(struct builder *b, bool own_root, const struct jail_plan *zygote,
-    const struct jail_place *place)
+static void compile_confine(struct builder *b, bool own_root, const struct jail_plan *zygote,
+    const struct jail_mount *place)
 {
     size_t before = b->ops.len;
     copy_kind(b, zygote, JAIL_RULESET);
@@ -339,7 +339,7 @@ static void confine(struct builder *b, bool own_root, const struct jail_plan *zy
 }
 
 int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygote,
-    const struct jail_limits *limits, const struct jail_place *place, struct jail_plan **out,
+    const struct jail_limits *limits, const struct jail_mount *place, struct jail_plan **out,
     struct error *err)
 {
     bool own_root = isolation_has_own_root(isolation);
@@ -355,7 +355,7 @@ int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygot
     b.stage = JAIL_WORKER;
     plan_add(&b, place->shares_session ? JAIL_GROUP : JAIL_SESSION, NULL, NULL, 0, 0);
     plan_add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
-    confine(&b, own_root, zygote, place);
+    compile_confine(&b, own_root, zygote, place);
     limit_worker(&b, limits, process_limit(isolation, limits, place));
     plan_add(&b, JAIL_CHDIR, own_root ? "/tmp" : place->workdir, NULL, 0, 0);
     plan_add(&b, JAIL_DROP_CAPS, NULL, NULL, 0, 0);

@@ -25,7 +25,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static int write_file(const char *path, int flags, mode_t mode, const char *text, size_t len)
+static int enter_write_file(const char *path, int flags, mode_t mode, const char *text, size_t len)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags, mode);
     if (fd < 0)
@@ -44,13 +44,13 @@ static int write_file(const char *path, int flags, mode_t mode, const char *text
 static int write_maps(uint64_t uid, uint64_t gid, uid_t outer_uid, gid_t outer_gid)
 {
     char line[64];
-    if (write_file("/proc/self/setgroups", 0, 0, "deny", 4) < 0 && errno != ENOENT)
+    if (enter_write_file("/proc/self/setgroups", 0, 0, "deny", 4) < 0 && errno != ENOENT)
         return -1;
     int n = snprintf(line, sizeof line, "%llu %u 1", (unsigned long long)uid, outer_uid);
-    if (write_file("/proc/self/uid_map", 0, 0, line, (size_t)n) < 0)
+    if (enter_write_file("/proc/self/uid_map", 0, 0, line, (size_t)n) < 0)
         return -1;
     n = snprintf(line, sizeof line, "%llu %u 1", (unsigned long long)gid, outer_gid);
-    return write_file("/proc/self/gid_map", 0, 0, line, (size_t)n);
+    return enter_write_file("/proc/self/gid_map", 0, 0, line, (size_t)n);
 }
 
 /* sched(7): one that runs at real-time priority gives way to nobody; batch and idle ones do. */
@@ -68,7 +68,7 @@ static int stay_dumpable(void)
     return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 }
 
-static int become(uid_t uid, gid_t gid)
+static int enter_become(uid_t uid, gid_t gid)
 {
     if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
         return -1;
@@ -82,7 +82,7 @@ static int become_lender(uid_t uid, gid_t gid)
     const uint32_t kept = 1u << CAP_SETUID | 1u << CAP_SETGID | 1u << CAP_KILL;
     struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
     struct __user_cap_data_struct caps[2] = { { kept, kept, 0 }, { 0 } };
-    if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || become(uid, gid) < 0 ||
+    if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || enter_become(uid, gid) < 0 ||
         syscall(SYS_capset, &header, caps) < 0)
         return -1;
     return prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);
@@ -166,11 +166,11 @@ static int make_read_only(const char *target)
     return (int)syscall(SYS_mount_setattr, AT_FDCWD, target, 0, &attr, sizeof attr);
 }
 
-static int make_file(const char *path, const char *text, mode_t mode)
+static int enter_make_file(const char *path, const char *text, mode_t mode)
 {
     if (make_directories(path, 0755, false) < 0)
         return -1;
-    return write_file(path, O_CREAT | O_TRUNC, mode, text, strlen(text));
+    return enter_write_file(path, O_CREAT | O_TRUNC, mode, text, strlen(text));
 }
 
 static int make_symlink(const char *to, const char *path)
@@ -180,7 +180,7 @@ static int make_symlink(const char *to, const char *path)
     return symlink(to, path);
 }
 
-static int pivot(const char *root, const char *old)
+static int enter_pivot(const char *root, const char *old)
 {
     if (chdir(root) < 0 || syscall(SYS_pivot_root, ".", old) < 0)
         return -1;
@@ -241,7 +241,7 @@ static struct state {
 } state;
 
 /* The plain calls: the C library would tell all threads, and this may be a memory that two processes share. */
-static int be(uid_t uid, gid_t gid)
+static int enter_be(uid_t uid, gid_t gid)
 {
     if (syscall(SYS_setresgid, gid, gid, gid) < 0 || syscall(SYS_setresuid, uid, uid, uid) < 0)
         return -1;
@@ -271,13 +271,13 @@ int jail_take_user_back(const struct jail_plan *plan)
     state.uid = state.own_uid;
     state.gid = state.own_gid;
     state.files_as_zygote = false;
-    return be(state.own_uid, state.own_gid);
+    return enter_be(state.own_uid, state.own_gid);
 }
 
 /* In the child: the ids as they are called here. */
 static int forget_zygote(uid_t uid, gid_t gid)
 {
-    return state.files_as_zygote ? be(uid, gid) : 0;
+    return state.files_as_zygote ? enter_be(uid, gid) : 0;
 }
 
 static int map_self(uid_t uid, gid_t gid)
@@ -287,7 +287,7 @@ static int map_self(uid_t uid, gid_t gid)
     return forget_zygote(uid, gid);
 }
 
-static int begin_domain(uint64_t files, uint64_t rest)
+static int enter_begin_domain(uint64_t files, uint64_t rest)
 {
     struct landlock_ruleset domain = { files, rest & 0xFFFFFFFF, rest >> 32 };
     state.handled = files;
@@ -297,7 +297,7 @@ static int begin_domain(uint64_t files, uint64_t rest)
 
 /* Rights that only directories have are left out for files, and those that this kernel is too old to
  * control for all: it would refuse the rule. */
-static int add_rule(const char *path, uint64_t rights, uint64_t inode)
+static int enter_add_rule(const char *path, uint64_t rights, uint64_t inode)
 {
     struct {
         uint64_t rights;
@@ -323,7 +323,7 @@ static int add_rule(const char *path, uint64_t rights, uint64_t inode)
     return rc;
 }
 
-static int confine(void)
+static int enter_confine(void)
 {
     int rc = (int)syscall(SYS_landlock_restrict_self, state.ruleset, 0);
     int saved = errno;
@@ -341,7 +341,7 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op)
     case JAIL_MAP_SELF:
         return map_self((uid_t)op->a, (gid_t)op->b);
     case JAIL_BECOME:
-        return become((uid_t)op->a, (gid_t)op->b);
+        return enter_become((uid_t)op->a, (gid_t)op->b);
     case JAIL_BECOME_LENDER:
         return become_lender((uid_t)op->a, (gid_t)op->b);
     case JAIL_PRIVATE:
@@ -357,11 +357,11 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op)
     case JAIL_DIRECTORY:
         return make_directories(t0, (mode_t)op->a, true);
     case JAIL_FILE:
-        return make_file(t0, t1, (mode_t)op->a);
+        return enter_make_file(t0, t1, (mode_t)op->a);
     case JAIL_SYMLINK:
         return make_symlink(t0, t1);
     case JAIL_PIVOT:
-        return pivot(t0, t1);
+        return enter_pivot(t0, t1);
     case JAIL_DETACH:
         return umount2(t0, MNT_DETACH);
     case JAIL_CHDIR:
@@ -387,11 +387,11 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op)
     case JAIL_MASK:
         return mount("/dev/null", t0, NULL, MS_BIND, NULL);
     case JAIL_RULESET:
-        return begin_domain(op->a, op->b);
+        return enter_begin_domain(op->a, op->b);
     case JAIL_RULE:
-        return add_rule(t0, op->a, op->b);
+        return enter_add_rule(t0, op->a, op->b);
     case JAIL_CONFINE:
-        return confine();
+        return enter_confine();
     case JAIL_FILTER:
         return load_filter(t0, op->a);
     case JAIL_OP_COUNT:

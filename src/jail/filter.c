@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "jail/calls.h"
 
 /* The kernel looks at 32 bits of an int; so must the filter. */
@@ -40,7 +40,7 @@ static uint32_t action_of(int answer)
 
 /* A rule for a name, unless this architecture has no such call. libseccomp gives negative numbers
  * for those. */
-static int rule(scmp_filter_ctx ctx, uint32_t action, const char *name, unsigned count,
+static int filter_rule(scmp_filter_ctx ctx, uint32_t action, const char *name, unsigned count,
     const struct scmp_arg_cmp *arguments)
 {
     int number = seccomp_syscall_resolve_name(name);
@@ -50,13 +50,13 @@ static int rule(scmp_filter_ctx ctx, uint32_t action, const char *name, unsigned
 }
 
 /* The same for each of the names. */
-static int rules(scmp_filter_ctx ctx, uint32_t action, const char *names, unsigned count,
+static int filter_rules(scmp_filter_ctx ctx, uint32_t action, const char *names, unsigned count,
     const struct scmp_arg_cmp *arguments)
 {
     char name[64];
     int rc = 0;
     while (rc == 0 && call_next_name(&names, name, sizeof name))
-        rc = rule(ctx, action, name, count, arguments);
+        rc = filter_rule(ctx, action, name, count, arguments);
     return rc;
 }
 
@@ -66,22 +66,22 @@ static int add_groups(scmp_filter_ctx ctx, bool own_root)
     for (const struct call_group *g = call_groups; rc == 0 && g->names; g++) {
         bool elsewhere = g->where == (own_root ? CALL_AMONG_FILES : CALL_IN_OWN_ROOT);
         if (g->answer != ENOSYS) /* which all others are */
-            rc = rules(ctx, action_of(elsewhere ? EPERM : g->answer), g->names, 0, NULL);
+            rc = filter_rules(ctx, action_of(elsewhere ? EPERM : g->answer), g->names, 0, NULL);
     }
     return rc;
 }
 
 /* One rule for a value; two where what it is for has a limit. */
-static int add_value(
+static int filter_add_value(
     scmp_filter_ctx ctx, const char *names, unsigned index, const struct call_value *v)
 {
     const struct scmp_arg_cmp is = SCMP_CMP(index, SCMP_CMP_MASKED_EQ, INT_MASK, v->value);
     const struct scmp_arg_cmp within[] = { is, SCMP_CMP(index + 1, SCMP_CMP_LE, v->most) };
     const struct scmp_arg_cmp beyond[] = { is, SCMP_CMP(index + 1, SCMP_CMP_GT, v->most) };
     if (v->most == 0)
-        return rules(ctx, action_of(v->answer), names, 1, &is);
-    int rc = rules(ctx, action_of(v->answer), names, 2, within);
-    return rc < 0 ? rc : rules(ctx, SCMP_ACT_ERRNO(EPERM), names, 2, beyond);
+        return filter_rules(ctx, action_of(v->answer), names, 1, &is);
+    int rc = filter_rules(ctx, action_of(v->answer), names, 2, within);
+    return rc < 0 ? rc : filter_rules(ctx, SCMP_ACT_ERRNO(EPERM), names, 2, beyond);
 }
 
 /* True where an argument holds none but the allowed bits. */
@@ -100,18 +100,18 @@ static int refuse_bits(scmp_filter_ctx ctx, const char *names, const struct call
     for (const struct call_value *v = a->values; rc == 0 && v->name; v++) {
         const struct scmp_arg_cmp set = SCMP_CMP(a->index, SCMP_CMP_MASKED_EQ, v->value, v->value);
         if (v->answer != CALL_ALLOWED)
-            rc = rules(ctx, action_of(v->answer), names, 1, &set);
+            rc = filter_rules(ctx, action_of(v->answer), names, 1, &set);
     }
     return rc;
 }
 
-static int add_rule(scmp_filter_ctx ctx, const struct call_rule *r)
+static int filter_add_rule(scmp_filter_ctx ctx, const struct call_rule *r)
 {
     const struct call_argument *a = r->arguments;
     int rc = 0;
     if (!a[0].flags) {
         for (const struct call_value *v = a[0].values; rc == 0 && v->name; v++)
-            rc = add_value(ctx, r->names, a[0].index, v);
+            rc = filter_add_value(ctx, r->names, a[0].index, v);
         return rc;
     }
     unsigned count = a[1].values ? 2 : 1;
@@ -120,24 +120,24 @@ static int add_rule(scmp_filter_ctx ctx, const struct call_rule *r)
         all[i] = only_allowed_bits(&a[i]);
         rc = refuse_bits(ctx, r->names, &a[i]);
     }
-    return rc < 0 ? rc : rules(ctx, SCMP_ACT_ALLOW, r->names, count, all);
+    return rc < 0 ? rc : filter_rules(ctx, SCMP_ACT_ALLOW, r->names, count, all);
 }
 
 /* Priorities and limits, of the caller itself or of any process that it sees. */
 static int add_processes(scmp_filter_ctx ctx, bool own_root)
 {
     if (own_root)
-        return rules(ctx, SCMP_ACT_ALLOW, "setpriority prlimit64", 0, NULL);
+        return filter_rules(ctx, SCMP_ACT_ALLOW, "setpriority prlimit64", 0, NULL);
     const struct scmp_arg_cmp itself[] = { SCMP_A0(SCMP_CMP_EQ, PRIO_PROCESS),
         SCMP_A1(SCMP_CMP_EQ, 0) };
-    int rc = rule(ctx, SCMP_ACT_ALLOW, "setpriority", 2, itself);
+    int rc = filter_rule(ctx, SCMP_ACT_ALLOW, "setpriority", 2, itself);
     const struct scmp_arg_cmp own = SCMP_A0(SCMP_CMP_EQ, 0);
-    return rc < 0 ? rc : rule(ctx, SCMP_ACT_ALLOW, "prlimit64", 1, &own);
+    return rc < 0 ? rc : filter_rule(ctx, SCMP_ACT_ALLOW, "prlimit64", 1, &own);
 }
 
 static int add_sockets(scmp_filter_ctx ctx, bool own_root)
 {
-    int rc = own_root ? 0 : rule(ctx, SCMP_ACT_ERRNO(EPERM), "socket", 0, NULL);
+    int rc = own_root ? 0 : filter_rule(ctx, SCMP_ACT_ERRNO(EPERM), "socket", 0, NULL);
     for (const struct call_socket *s = call_sockets; rc == 0 && s->name; s++) {
         const struct scmp_arg_cmp all[] = {
             SCMP_A0(SCMP_CMP_MASKED_EQ, INT_MASK, s->family),
@@ -146,9 +146,9 @@ static int add_sockets(scmp_filter_ctx ctx, bool own_root)
             SCMP_A2(SCMP_CMP_MASKED_EQ, INT_MASK, s->protocol),
         };
         if (own_root && !s->pairs_only)
-            rc = rule(ctx, SCMP_ACT_ALLOW, "socket", 3, all);
+            rc = filter_rule(ctx, SCMP_ACT_ALLOW, "socket", 3, all);
         if (rc == 0 && s->family == AF_UNIX)
-            rc = rule(ctx, SCMP_ACT_ALLOW, "socketpair", 3, all);
+            rc = filter_rule(ctx, SCMP_ACT_ALLOW, "socketpair", 3, all);
     }
     return rc;
 }
@@ -161,18 +161,18 @@ static int add_options(scmp_filter_ctx ctx)
             SCMP_A2(SCMP_CMP_MASKED_EQ, INT_MASK, o->option) };
         uint32_t action = o->may ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPERM);
         if (o->may & OPTION_SET || !o->may)
-            rc = rule(ctx, action, "setsockopt", 2, is);
+            rc = filter_rule(ctx, action, "setsockopt", 2, is);
         if (rc == 0 && (o->may & OPTION_GET || !o->may))
-            rc = rule(ctx, action, "getsockopt", 2, is);
+            rc = filter_rule(ctx, action, "getsockopt", 2, is);
     }
     return rc;
 }
 
-static int add_list(scmp_filter_ctx ctx, bool own_root)
+static int filter_add_list(scmp_filter_ctx ctx, bool own_root)
 {
     int rc = add_groups(ctx, own_root);
     for (const struct call_rule *r = call_rules; rc == 0 && r->names; r++)
-        rc = add_rule(ctx, r);
+        rc = filter_add_rule(ctx, r);
     if (rc == 0)
         rc = add_processes(ctx, own_root);
     if (rc == 0)
@@ -185,7 +185,7 @@ static int add_set_up_prctls(scmp_filter_ctx ctx, bool guest)
     int rc = 0;
     for (const struct call_value *v = call_set_up_prctls; rc == 0 && v->name; v++) {
         const struct scmp_arg_cmp is = SCMP_A0(SCMP_CMP_MASKED_EQ, INT_MASK, v->value);
-        rc = rule(ctx, action_of(guest ? v->answer : CALL_ALLOWED), "prctl", 1, &is);
+        rc = filter_rule(ctx, action_of(guest ? v->answer : CALL_ALLOWED), "prctl", 1, &is);
     }
     return rc;
 }
@@ -193,9 +193,9 @@ static int add_set_up_prctls(scmp_filter_ctx ctx, bool guest)
 /* What the zygote may do besides. */
 static int add_set_up(scmp_filter_ctx ctx)
 {
-    int rc = rule(ctx, SCMP_ACT_ALLOW, "clone", 0, NULL);
+    int rc = filter_rule(ctx, SCMP_ACT_ALLOW, "clone", 0, NULL);
     for (const struct call_group *g = call_set_up; rc == 0 && g->names; g++)
-        rc = rules(ctx, SCMP_ACT_ALLOW, g->names, 0, NULL);
+        rc = filter_rules(ctx, SCMP_ACT_ALLOW, g->names, 0, NULL);
     return rc < 0 ? rc : add_set_up_prctls(ctx, false);
 }
 
@@ -207,8 +207,8 @@ static int keep_core_limit(scmp_filter_ctx ctx)
     const struct scmp_arg_cmp is = SCMP_A0(SCMP_CMP_MASKED_EQ, INT_MASK, RLIMIT_CORE);
     const struct scmp_arg_cmp new[] = { SCMP_A1(SCMP_CMP_MASKED_EQ, INT_MASK, RLIMIT_CORE),
         SCMP_A2(SCMP_CMP_NE, 0) };
-    int rc = rule(ctx, SCMP_ACT_ERRNO(ENOSYS), "setrlimit", 1, &is);
-    return rc < 0 ? rc : rule(ctx, SCMP_ACT_ERRNO(ENOSYS), "prlimit64", 2, new);
+    int rc = filter_rule(ctx, SCMP_ACT_ERRNO(ENOSYS), "setrlimit", 1, &is);
+    return rc < 0 ? rc : filter_rule(ctx, SCMP_ACT_ERRNO(ENOSYS), "prlimit64", 2, new);
 }
 
 /* The guest may limit its own processes, but not the keeper, the first of its namespace: with no
@@ -218,7 +218,7 @@ static int keep_keeper_limits(scmp_filter_ctx ctx)
 {
     const struct scmp_arg_cmp new[] = { SCMP_A0(SCMP_CMP_MASKED_EQ, INT_MASK, KEEPER_PID),
         SCMP_A2(SCMP_CMP_NE, 0) };
-    return rule(ctx, SCMP_ACT_ERRNO(EPERM), "prlimit64", 2, new);
+    return filter_rule(ctx, SCMP_ACT_ERRNO(EPERM), "prlimit64", 2, new);
 }
 
 /* The C library sees EPERM for a clone into a namespace, as without privileges. */
@@ -227,7 +227,7 @@ static int take_set_up_away(scmp_filter_ctx ctx)
     static const struct call_argument flags = { 0, true, call_clone_flags };
     int rc = refuse_bits(ctx, "clone", &flags);
     for (const struct call_group *g = call_set_up; rc == 0 && g->names; g++)
-        rc = rules(ctx, action_of(g->answer), g->names, 0, NULL);
+        rc = filter_rules(ctx, action_of(g->answer), g->names, 0, NULL);
     if (rc == 0)
         rc = keep_core_limit(ctx);
     if (rc == 0)
@@ -235,7 +235,7 @@ static int take_set_up_away(scmp_filter_ctx ctx)
     return rc < 0 ? rc : add_set_up_prctls(ctx, true);
 }
 
-static int build(scmp_filter_ctx ctx, enum filter_part part, bool own_root)
+static int filter_build(scmp_filter_ctx ctx, enum filter_part part, bool own_root)
 {
     /* A binary tree: a list of this length would cost a millisecond to load. */
     int rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
@@ -244,7 +244,7 @@ static int build(scmp_filter_ctx ctx, enum filter_part part, bool own_root)
     if (rc == 0 && part == FILTER_GUEST)
         return take_set_up_away(ctx);
     if (rc == 0)
-        rc = add_list(ctx, own_root);
+        rc = filter_add_list(ctx, own_root);
     return rc < 0 ? rc : add_set_up(ctx);
 }
 
@@ -257,7 +257,7 @@ int filter_compile(enum filter_part part, bool own_root, struct buf *out, struct
         seccomp_init(part == FILTER_GUEST ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(ENOSYS));
     if (!ctx)
         return error_memory(err);
-    int rc = build(ctx, part, own_root);
+    int rc = filter_build(ctx, part, own_root);
     if (rc == 0)
         rc = seccomp_export_bpf(ctx, fd);
     seccomp_release(ctx);

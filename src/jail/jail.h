@@ -114,7 +114,7 @@ struct jail_host {
     /* The directory of all volumes and workspaces; NULL: none. Each sandbox gets one of those that it may. */
     const char *volumes;
     bool has_volume, has_workspace;
-    bool lends_users; /* as root: each sandbox may be another user (struct jail_place) */
+    bool lends_users; /* as root: each sandbox may be another user (struct jail_mount) */
     enum layout layout;
 };
 
@@ -130,7 +130,7 @@ struct jail_volume {
 };
 
 /* What is this sandbox's alone. */
-struct jail_place {
+struct jail_mount {
     struct jail_volume volume, workspace;
     enum layout layout;
     bool shares_session; /* with its zygote, whose terminal is none; else it has one of its own */
@@ -145,7 +145,7 @@ int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
     struct jail_plan **out, struct error *err);
 /* `zygote` is the plan of the one that it is cloned from. */
 int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygote,
-    const struct jail_limits *limits, const struct jail_place *place, struct jail_plan **out,
+    const struct jail_limits *limits, const struct jail_mount *place, struct jail_plan **out,
     struct error *err);
 
 /* One line an operation, numbered as failures are reported. */

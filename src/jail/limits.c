@@ -74,7 +74,7 @@ double limit_value(enum limit limit, const struct jail_limits *limits)
 }
 
 /* Sizes as the settings take them: 64M. */
-static void print_size(uint64_t bytes, struct buf *out)
+static void limits_print_size(uint64_t bytes, struct buf *out)
 {
     static const char units[] = "KMGT";
     int unit = -1;
@@ -88,7 +88,7 @@ void limit_print(enum limit limit, const struct jail_limits *limits, struct buf 
 {
     double value = limit_value(limit, limits);
     if (rows[limit].unit == UNIT_BYTES)
-        print_size((uint64_t)value, out);
+        limits_print_size((uint64_t)value, out);
     else
         buf_printf(out, rows[limit].unit == UNIT_SECONDS ? "%.10g s" : "%.10g", value);
 }

@@ -44,7 +44,7 @@ static void show_at(struct builder *b, const char *path, const char *from)
     plan_add(b, JAIL_BIND, buf_text(&source), buf_text(&target), BIND_SYSTEM, 0)->optional = 1;
 }
 
-static void show(struct builder *b, const char *path)
+static void show_show(struct builder *b, const char *path)
 {
     show_at(b, path, path);
 }
@@ -62,12 +62,12 @@ static void show_system(struct builder *b)
     static const char *const roots[] = { "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32" };
     static const char *const files[] = { "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
         "/etc/alternatives", "/etc/localtime", "/etc/timezone", "/etc/mime.types", "/etc/python3" };
-    show(b, "/usr");
+    show_show(b, "/usr");
     for (size_t i = 0; i < array_length(roots); i++) {
         char to[256], path[32];
         ssize_t n = b->own_root ? readlink(roots[i], to, sizeof to - 1) : 0;
         if (n <= 0) {
-            show(b, roots[i]);
+            show_show(b, roots[i]);
             continue;
         }
         to[n] = '\0';
@@ -75,7 +75,7 @@ static void show_system(struct builder *b)
         plan_add(b, JAIL_SYMLINK, to, path, 0, 0);
     }
     for (size_t i = 0; i < array_length(files); i++)
-        show(b, files[i]);
+        show_show(b, files[i]);
 }
 
 /* An interpreter outside /usr: its own directories, not all of its prefix, which may be a home. */
@@ -117,7 +117,7 @@ static void show_read_paths(struct builder *b, const struct jail_host *host)
 
 static const char *const devices[] = { "null", "zero", "full", "random", "urandom" };
 
-static void make_devices(struct builder *b)
+static void show_make_devices(struct builder *b)
 {
     static const char *const links[][2] = { { "/proc/self/fd", "/new/dev/fd" },
         { "/proc/self/fd/0", "/new/dev/stdin" }, { "/proc/self/fd/1", "/new/dev/stdout" },
@@ -143,7 +143,7 @@ const struct layout_paths *layout_paths(enum layout layout)
     return &all[layout];
 }
 
-static void make_place(struct builder *b, const char *path)
+static void show_make_place(struct builder *b, const char *path)
 {
     cleanup_buf struct buf target = { 0 };
     buf_printf(&target, "/new%s", path ? path : "");
@@ -163,9 +163,9 @@ static void show_volumes(struct builder *b, const struct jail_host *host)
     const struct layout_paths *paths = layout_paths(host->layout);
     for (size_t i = 0; i < array_length(paths->volume); i++) {
         if (host->has_volume)
-            make_place(b, paths->volume[i]);
+            show_make_place(b, paths->volume[i]);
         if (host->has_workspace)
-            make_place(b, paths->workspace[i]);
+            show_make_place(b, paths->workspace[i]);
     }
 }
 
@@ -195,7 +195,7 @@ void show_root(struct builder *b, const struct jail_host *host)
     plan_add_mount(b, "tmpfs", "/new", "mode=0755,size=16m,nr_inodes=16k", MS_NOSUID | MS_NODEV);
     show_system(b);
     show_interpreter(b, host);
-    make_devices(b);
+    show_make_devices(b);
     show_volumes(b, host);
     make_etc(b);
     show_read_paths(
@@ -239,7 +239,7 @@ static void add_host_rules(struct builder *b, const struct jail_host *host)
     show_interpreter(b, host);
     show_read_paths(b, host);
     for (size_t i = 0; i < array_length(facts); i++)
-        show(b, facts[i]);
+        show_show(b, facts[i]);
     /* Which threads there are, and not what is in their directories. */
     plan_add(b, JAIL_RULE, "/proc/self/task", NULL, LANDLOCK_READ_DIR, 0)->optional = 1;
     for (size_t i = 0; i < array_length(devices); i++) {

@@ -43,7 +43,7 @@ static int64_t default_limit(const char *model)
     return limit->tokens;
 }
 
-static int write_file(struct buf *b, const struct lm_part *part, struct error *err)
+static int anthropic_write_file(struct buf *b, const struct lm_part *part, struct error *err)
 {
     bool plain = strcmp(part->media_type, "text/plain") == 0;
     if (part->kind == LM_PART_DOCUMENT && !plain &&
@@ -78,7 +78,7 @@ static int write_content(struct buf *b, const struct lm_message *message, struct
             json_append_string(b, part->data, part->len);
             buf_putc(b, '}');
         } else {
-            rc = write_file(b, part, err);
+            rc = anthropic_write_file(b, part, err);
         }
         if (rc < 0)
             return rc;
@@ -136,7 +136,7 @@ static int anthropic_write(const struct lm_call *call, const struct lm_request *
 }
 
 /* A later event repeats what it counts; what it leaves out stays as it was. */
-static void take_usage(struct model_answer *a, struct json_object *usage)
+static void anthropic_take_usage(struct model_answer *a, struct json_object *usage)
 {
     int64_t fresh = json_get_int(usage, "input_tokens", -1);
     int64_t out = json_get_int(usage, "output_tokens", -1);
@@ -153,7 +153,7 @@ static void take_usage(struct model_answer *a, struct json_object *usage)
         a->output_tokens = out;
 }
 
-static void take_finish(struct model_answer *a, struct json_object *holder)
+static void anthropic_take_finish(struct model_answer *a, struct json_object *holder)
 {
     const char *reason = json_get_string(holder, "stop_reason", NULL);
     if (reason)
@@ -163,7 +163,8 @@ static void take_finish(struct model_answer *a, struct json_object *holder)
         a->choice = true;
 }
 
-static void take_block(struct model_answer *a, struct json_object *block, const char *type)
+static void anthropic_take_block(
+    struct model_answer *a, struct json_object *block, const char *type)
 {
     if (strcmp(json_get_string(block, "type", ""), type) != 0)
         return;
@@ -171,18 +172,18 @@ static void take_block(struct model_answer *a, struct json_object *block, const 
     reply_append_text(&a->text, reply_get(block, "text"));
 }
 
-static void take_event(struct model_answer *a, struct json_object *root)
+static void anthropic_take_event(struct model_answer *a, struct json_object *root)
 {
     const char *type = json_get_string(root, "type", "");
     if (strcmp(type, "message_start") == 0) {
-        take_usage(a, reply_get(reply_get(root, "message"), "usage"));
+        anthropic_take_usage(a, reply_get(reply_get(root, "message"), "usage"));
     } else if (strcmp(type, "content_block_start") == 0) {
-        take_block(a, reply_get(root, "content_block"), "text");
+        anthropic_take_block(a, reply_get(root, "content_block"), "text");
     } else if (strcmp(type, "content_block_delta") == 0) {
-        take_block(a, reply_get(root, "delta"), "text_delta");
+        anthropic_take_block(a, reply_get(root, "delta"), "text_delta");
     } else if (strcmp(type, "message_delta") == 0) {
-        take_finish(a, reply_get(root, "delta"));
-        take_usage(a, reply_get(root, "usage"));
+        anthropic_take_finish(a, reply_get(root, "delta"));
+        anthropic_take_usage(a, reply_get(root, "usage"));
     } else if (strcmp(type, "message_stop") == 0) {
         a->finished = true;
     } /* pings, ends of blocks and what is new mean nothing to a text */
@@ -197,7 +198,7 @@ static int anthropic_event(struct model_answer *a, const struct reply_where *whe
         return rc;
     if (reply_get(root, "error"))
         return reply_broke_off(a, where, root, json, len, err);
-    take_event(a, root);
+    anthropic_take_event(a, root);
     return buf_failed(&a->text) ? error_memory(err) : 0;
 }
 
@@ -214,9 +215,9 @@ static int anthropic_whole(struct model_answer *a, const struct reply_where *whe
     if (!content)
         return reply_shape_error(where, "its answer has no content", err);
     for (size_t i = 0; i < json_object_array_length(content); i++)
-        take_block(a, json_object_array_get_idx(content, i), "text");
-    take_finish(a, root);
-    take_usage(a, reply_get(root, "usage"));
+        anthropic_take_block(a, json_object_array_get_idx(content, i), "text");
+    anthropic_take_finish(a, root);
+    anthropic_take_usage(a, reply_get(root, "usage"));
     a->finished = true;
     return buf_failed(&a->text) ? error_memory(err) : 0;
 }

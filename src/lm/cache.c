@@ -7,11 +7,11 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
-#include "base/linewise.h"
+#include "base/json/json.h"
+#include "base/line_reader.h"
 #include "lm/record.h"
 
-struct known {
+struct replay_match {
     char key[HASH_TEXT_SIZE];
     off_t at;
     size_t len;            /* of its line; 0: there is none */
@@ -51,29 +51,29 @@ void shared_answer_drop(struct shared_answer *a)
     free(a);
 }
 
-static int compare(const void *a, const void *b)
+static int cache_compare(const void *a, const void *b)
 {
-    return strcmp(((const struct known *)a)->key, ((const struct known *)b)->key);
+    return strcmp(((const struct replay_match *)a)->key, ((const struct replay_match *)b)->key);
 }
 
-static struct known *find_entry(struct cache *cache, const char *key)
+static struct replay_match *cache_find_entry(struct cache *cache, const char *key)
 {
-    struct known wanted = { 0 };
+    struct replay_match wanted = { 0 };
     snprintf(wanted.key, sizeof wanted.key, "%s", key);
-    struct known **found = tfind(&wanted, &cache->entries, compare);
+    struct replay_match **found = tfind(&wanted, &cache->entries, cache_compare);
     return found ? *found : NULL;
 }
 
-static struct known *make_entry(struct cache *cache, const char *key)
+static struct replay_match *cache_make_entry(struct cache *cache, const char *key)
 {
-    struct known *entry = find_entry(cache, key);
+    struct replay_match *entry = cache_find_entry(cache, key);
     if (entry)
         return entry;
     entry = calloc(1, sizeof *entry);
     if (!entry)
         return NULL;
     snprintf(entry->key, sizeof entry->key, "%s", key);
-    if (!tsearch(entry, &cache->entries, compare)) {
+    if (!tsearch(entry, &cache->entries, cache_compare)) {
         free(entry);
         return NULL;
     }
@@ -82,7 +82,7 @@ static struct known *make_entry(struct cache *cache, const char *key)
 
 /* ---- the file ---- */
 
-static int add_line(void *arg, const struct line *line, struct error *err)
+static int cache_add_line(void *arg, const struct line *line, struct error *err)
 {
     struct cache *cache = arg;
     cleanup_json struct json_object *o = NULL;
@@ -98,7 +98,7 @@ static int add_line(void *arg, const struct line *line, struct error *err)
             cache->path, line->number);
     if (json_get_typed(o, "error", json_type_object))
         return 0;
-    struct known *entry = make_entry(cache, key);
+    struct replay_match *entry = cache_make_entry(cache, key);
     if (!entry)
         return error_memory(err);
     entry->at = line->at;
@@ -106,7 +106,7 @@ static int add_line(void *arg, const struct line *line, struct error *err)
     return 0;
 }
 
-static int fill(struct cache *cache, struct error *err)
+static int cache_fill(struct cache *cache, struct error *err)
 {
     int rc = record_open(cache->path, &cache->record, err);
     if (rc < 0)
@@ -119,7 +119,7 @@ static int fill(struct cache *cache, struct error *err)
         return error_set(err, ERROR_ARGUMENT, "the cache %.100s is no regular file", cache->path);
     char name[140];
     snprintf(name, sizeof name, "the cache %.100s", cache->path);
-    return linewise_read(cache->fd, name, add_line, cache, err);
+    return line_reader_read(cache->fd, name, cache_add_line, cache, err);
 }
 
 int cache_open(const char *path, struct cache **out, struct error *err)
@@ -129,7 +129,7 @@ int cache_open(const char *path, struct cache **out, struct error *err)
         return error_memory(err);
     cache->fd = -1;
     cache->path = path ? strdup(path) : NULL;
-    int rc = !path ? 0 : cache->path ? fill(cache, err) : error_memory(err);
+    int rc = !path ? 0 : cache->path ? cache_fill(cache, err) : error_memory(err);
     if (rc < 0) {
         cache_close(cache);
         return rc;
@@ -154,7 +154,7 @@ void cache_close(struct cache *cache)
 struct shared_answer *cache_find(struct cache *cache, const char *key)
 {
     static const struct error none = { 0 };
-    const struct known *entry = find_entry(cache, key);
+    const struct replay_match *entry = cache_find_entry(cache, key);
     cleanup_json struct json_object *o = NULL;
     struct json_object *content = NULL;
     if (!entry || entry->len == 0)
@@ -174,7 +174,7 @@ struct shared_answer *cache_find(struct cache *cache, const char *key)
 void cache_keep(
     struct cache *cache, const char *key, const struct lm_call *call, const struct lm_reply *reply)
 {
-    struct known *entry = cache->record ? make_entry(cache, key) : NULL;
+    struct replay_match *entry = cache->record ? cache_make_entry(cache, key) : NULL;
     off_t at = 0;
     size_t len = 0;
     if (!entry)
@@ -191,20 +191,20 @@ void cache_keep(
 
 struct lm_call *cache_asker(struct cache *cache, const char *key)
 {
-    const struct known *entry = find_entry(cache, key);
+    const struct replay_match *entry = cache_find_entry(cache, key);
     return entry ? entry->asker : NULL;
 }
 
 /* What is neither asked for nor answered needs no place. */
 static void forget_asker(struct cache *cache, const char *key)
 {
-    struct known *entry = find_entry(cache, key);
+    struct replay_match *entry = cache_find_entry(cache, key);
     if (!entry)
         return;
     entry->asker = NULL;
     if (entry->len > 0)
         return;
-    tdelete(entry, &cache->entries, compare);
+    tdelete(entry, &cache->entries, cache_compare);
     free(entry);
 }
 
@@ -214,7 +214,7 @@ int cache_set_asker(struct cache *cache, const char *key, struct lm_call *call, 
         forget_asker(cache, key);
         return 0;
     }
-    struct known *entry = make_entry(cache, key);
+    struct replay_match *entry = cache_make_entry(cache, key);
     if (!entry)
         return error_memory(err);
     entry->asker = call;

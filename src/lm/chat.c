@@ -125,7 +125,7 @@ static int take_events(struct chat *chat, const char *p, const char *end, struct
     return rc < 0 ? error_wrap(err, "%.80s", where.peer) : 0;
 }
 
-static void on_data(void *arg, const char *data, size_t len)
+static void chat_on_data(void *arg, const char *data, size_t len)
 {
     struct chat *chat = arg;
     struct lm_outcome outcome = { 0 };
@@ -146,7 +146,8 @@ static void on_data(void *arg, const char *data, size_t len)
 }
 
 /* The transfer ended, well or not, with a status of success or none. */
-static void judge(struct chat *chat, const struct http_result *result, struct lm_outcome *outcome)
+static void chat_judge(
+    struct chat *chat, const struct http_result *result, struct lm_outcome *outcome)
 {
     const struct server *s = chat->call->client;
     struct reply_where where = where_of(chat);
@@ -175,7 +176,7 @@ static void judge(struct chat *chat, const struct http_result *result, struct lm
         outcome->usage = usage_of(chat);
 }
 
-static void on_done(void *arg, const struct http_result *result)
+static void chat_on_done(void *arg, const struct http_result *result)
 {
     struct chat *chat = arg;
     struct reply_where where = where_of(chat);
@@ -185,7 +186,7 @@ static void on_done(void *arg, const struct http_result *result)
         outcome.retry = reply_status_error(&where, result->status, buf_text(&chat->body),
             chat->body.len, &outcome.retry_after, &outcome.error);
     else
-        judge(chat, result, &outcome);
+        chat_judge(chat, result, &outcome);
     chat_end(chat, &outcome);
 }
 
@@ -194,13 +195,13 @@ static const char *header_of(void *transfer, const char *name)
     return http_header(transfer, name);
 }
 
-static void on_head(void *arg, struct http_transfer *transfer)
+static void chat_on_head(void *arg, struct http_transfer *transfer)
 {
     struct chat *chat = arg;
     lm_attempt_headers(chat->call, header_of, transfer);
 }
 
-static const struct http_handler handler = { on_head, on_data, on_done };
+static const struct http_handler handler = { chat_on_head, chat_on_data, chat_on_done };
 
 static void chat_attempt(struct lm_call *call)
 {
@@ -374,7 +375,7 @@ static int make_urls(
     return buf_failed(&path) ? error_memory(err) : make_url(s, url, path.data, err);
 }
 
-static int open_http(struct server *s, struct loop *loop, const struct lm_options *options,
+static int chat_open_http(struct server *s, struct loop *loop, const struct lm_options *options,
     const struct url *url, struct error *err)
 {
     bool own_ca = options->ca_file && options->ca_file[0];
@@ -386,7 +387,7 @@ static int open_http(struct server *s, struct loop *loop, const struct lm_option
         .host = url->host,
         .port = url->port,
         .peer = s->peer,
-        .way.ca_file = s->ca_file,
+        .connect_options.ca_file = s->ca_file,
         .codes = { ERROR_MODEL_CONNECT, ERROR_MODEL_CUT, ERROR_MODEL_STALL, ERROR_MODEL_REPLY },
         .connections = options->concurrency,
         .connect_timeout = options->connect_timeout,
@@ -412,7 +413,7 @@ static int refuse_without_key(
 }
 
 /* A line break in a key would be a header of its own. */
-static int take_key(struct server *s, const char *key, bool needed,
+static int chat_take_key(struct server *s, const char *key, bool needed,
     const struct lm_options *options, struct error *err)
 {
     const struct provider *p = s->provider;
@@ -475,8 +476,8 @@ static int chat_fill(
         return rc;
     bool own_service = !p->url || same_host(&url, p->url);
     s->style = (struct dialect_style){ options->stream, p->new_limit_name && own_service };
-    if ((rc = take_key(s, account.api_key, p->needs_key && own_service, options, err)) < 0 ||
-        (rc = open_http(s, loop, options, &url, err)) < 0)
+    if ((rc = chat_take_key(s, account.api_key, p->needs_key && own_service, options, err)) < 0 ||
+        (rc = chat_open_http(s, loop, options, &url, err)) < 0)
         return rc;
     return make_urls(s, &url, options, err);
 }

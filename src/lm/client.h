@@ -16,11 +16,11 @@
 
 enum call_state {
     CALL_QUEUED,
-    CALL_ATTEMPT, /* the client has it */
-    CALL_BACKOFF, /* waits for the next attempt */
-    CALL_OWED,    /* over, but a callback model still owes its lm_answer */
-    CALL_FOLLOWS, /* waits for the answer of another one that is the same */
-    CALL_GIVEN,   /* has an answer, which it did not need to ask for */
+    CALL_ATTEMPT,      /* the client has it */
+    CALL_BACKOFF,      /* waits for the next attempt */
+    CALL_OWED,         /* over, but a callback model still owes its lm_answer */
+    CALL_FOLLOWS,      /* waits for the answer of another one that is the same */
+    CALL_SHARED_VALUE, /* has an answer, which it did not need to ask for */
 };
 
 struct lm_call {

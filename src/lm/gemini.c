@@ -95,21 +95,21 @@ static int gemini_write(const struct lm_call *call, const struct lm_request *req
     return buf_failed(b) ? error_memory(err) : 0;
 }
 
-static int64_t count_of(struct json_object *usage, const char *name)
+static int64_t gemini_count_of(struct json_object *usage, const char *name)
 {
     int64_t n = json_get_int(usage, name, 0);
     return n < 0 ? 0 : n > INT64_MAX / 4 ? INT64_MAX / 4 : n;
 }
 
-static void take_usage(struct model_answer *a, struct json_object *usage)
+static void gemini_take_usage(struct model_answer *a, struct json_object *usage)
 {
     if (!usage || !json_object_object_get_ex(usage, "promptTokenCount", NULL))
         return;
-    a->input_tokens =
-        count_of(usage, "promptTokenCount") + count_of(usage, "toolUsePromptTokenCount");
-    a->output_tokens =
-        count_of(usage, "candidatesTokenCount") + count_of(usage, "thoughtsTokenCount");
-    a->cached_tokens = count_of(usage, "cachedContentTokenCount");
+    a->input_tokens = gemini_count_of(usage, "promptTokenCount") +
+                      gemini_count_of(usage, "toolUsePromptTokenCount");
+    a->output_tokens = gemini_count_of(usage, "candidatesTokenCount") +
+                       gemini_count_of(usage, "thoughtsTokenCount");
+    a->cached_tokens = gemini_count_of(usage, "cachedContentTokenCount");
 }
 
 static void take_candidate(struct model_answer *a, struct json_object *candidate)
@@ -134,7 +134,7 @@ static void take_candidate(struct model_answer *a, struct json_object *candidate
 }
 
 /* The prompt was blocked: there will be no candidate. */
-static void take_block(struct model_answer *a, struct json_object *feedback)
+static void gemini_take_block(struct model_answer *a, struct json_object *feedback)
 {
     const char *reason = json_get_string(feedback, "blockReason", NULL);
     if (!reason)
@@ -144,8 +144,8 @@ static void take_block(struct model_answer *a, struct json_object *feedback)
     a->finished = true;
 }
 
-static int take_reply(struct model_answer *a, const struct reply_where *where, const char *json,
-    size_t len, bool whole, struct error *err)
+static int gemini_take_reply(struct model_answer *a, const struct reply_where *where,
+    const char *json, size_t len, bool whole, struct error *err)
 {
     cleanup_json struct json_object *root = NULL;
     int rc = reply_parse(where, json, len, &root, err);
@@ -154,8 +154,8 @@ static int take_reply(struct model_answer *a, const struct reply_where *where, c
     if (reply_get(root, "error"))
         return reply_broke_off(a, where, root, json, len, err);
     struct json_object *candidates = json_get_typed(root, "candidates", json_type_array);
-    take_usage(a, json_get_typed(root, "usageMetadata", json_type_object));
-    take_block(a, reply_get(root, "promptFeedback"));
+    gemini_take_usage(a, json_get_typed(root, "usageMetadata", json_type_object));
+    gemini_take_block(a, reply_get(root, "promptFeedback"));
     if (json_length(candidates) > 0)
         take_candidate(a, json_object_array_get_idx(candidates, 0));
     else if (whole && !a->finished)
@@ -167,13 +167,13 @@ static int take_reply(struct model_answer *a, const struct reply_where *where, c
 static int gemini_event(struct model_answer *a, const struct reply_where *where, const char *json,
     size_t len, struct error *err)
 {
-    return take_reply(a, where, json, len, false, err);
+    return gemini_take_reply(a, where, json, len, false, err);
 }
 
 static int gemini_whole(struct model_answer *a, const struct reply_where *where, const char *json,
     size_t len, struct error *err)
 {
-    return take_reply(a, where, json, len, true, err);
+    return gemini_take_reply(a, where, json, len, true, err);
 }
 
 const struct dialect dialect_gemini = {

@@ -105,7 +105,7 @@ double limits_parse_reset(const char *text, double wall_seconds)
     return fmin(sum, TOKENS_MOST);
 }
 
-static uint64_t after(uint64_t now_ns, double seconds)
+static uint64_t limits_after(uint64_t now_ns, double seconds)
 {
     return now_ns + (uint64_t)(seconds * 1e9);
 }
@@ -131,7 +131,7 @@ static void learn_one(
         .level = left - sent_since,
         .rate = rate,
         .at_ns = now_ns,
-        .until_ns = after(now_ns, seconds),
+        .until_ns = limits_after(now_ns, seconds),
     };
 }
 
@@ -161,7 +161,7 @@ void limits_learn(struct limits *l, limits_header_fn *header, void *arg,
 
 void limits_pause(struct limits *l, double seconds, uint64_t now_ns)
 {
-    uint64_t until = after(now_ns, fmin(seconds, BELIEVED_SECONDS));
+    uint64_t until = limits_after(now_ns, fmin(seconds, BELIEVED_SECONDS));
     if (until > l->paused_until_ns)
         l->paused_until_ns = until;
 }

@@ -126,7 +126,7 @@ static void timer_start_seconds(struct timer *timer, double seconds)
     timer_start(timer, (uint64_t)ceil(seconds * 1000) + 1, 0);
 }
 
-static void call_free(struct lm_call *call)
+static void lm_call_free(struct lm_call *call)
 {
     timer_free(call->deadline);
     timer_free(call->backoff);
@@ -145,7 +145,7 @@ static void call_release(struct lm_call *call, bool answer_owed)
 {
     struct lm *lm = call->lm;
     if (!answer_owed || lm->closed) {
-        call_free(call);
+        lm_call_free(call);
         return;
     }
     timer_free(call->deadline);
@@ -161,7 +161,7 @@ static struct lm_call_list *list_of(const struct lm_call *call)
     case CALL_QUEUED:
         return &lm->queue;
     case CALL_FOLLOWS:
-    case CALL_GIVEN:
+    case CALL_SHARED_VALUE:
         return &lm->aside;
     case CALL_ATTEMPT:
     case CALL_BACKOFF:
@@ -250,7 +250,7 @@ static void call_unlink(struct lm_call *call)
 
 /* What a provider, a recording or a callback says goes into sums, in which a negative number would
  * give a budget back and a huge one would overflow. */
-static int64_t believable(int64_t tokens)
+static int64_t lm_believable(int64_t tokens)
 {
     static const int64_t most = 1000000000000; /* millions of such calls fit an int64_t */
     return tokens < 0 ? 0 : tokens > most ? most : tokens;
@@ -270,7 +270,7 @@ static void record_reply(struct lm_call *call, struct lm_reply *reply)
 }
 
 /* `model` is as the provider knows it. */
-static double price(const struct lm *lm, const char *model, const struct lm_usage *usage)
+static double lm_price(const struct lm *lm, const char *model, const struct lm_usage *usage)
 {
     cleanup_buf struct buf name = { 0 };
     if (lm->provider)
@@ -284,13 +284,13 @@ double lm_cost(const struct lm *lm, const char *model, const struct lm_usage *us
     const char *bare = lm->model;
     if (model && model[0] && bare_model(lm, model, &bare, NULL) < 0)
         return -1;
-    return price(lm, bare, usage);
+    return lm_price(lm, bare, usage);
 }
 
 /* Who was not asked is owed nothing. */
 static double cost_of(const struct lm_call *call, const struct lm_usage *usage)
 {
-    return call->attempts == 0 ? 0 : price(call->lm, call->model, usage);
+    return call->attempts == 0 ? 0 : lm_price(call->lm, call->model, usage);
 }
 
 static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, bool answer_owed)
@@ -302,10 +302,10 @@ static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, 
         .text = ok && outcome->text ? outcome->text : "",
         .len = ok ? outcome->len : 0,
         .finish = outcome->finish ? outcome->finish : "",
-        .usage = { .input_tokens = believable(outcome->usage.input_tokens),
-            .output_tokens = believable(outcome->usage.output_tokens),
+        .usage = { .input_tokens = lm_believable(outcome->usage.input_tokens),
+            .output_tokens = lm_believable(outcome->usage.output_tokens),
             .estimated = outcome->usage.estimated,
-            .cached_tokens = believable(outcome->usage.cached_tokens) },
+            .cached_tokens = lm_believable(outcome->usage.cached_tokens) },
         .attempts = call->attempts,
         .seconds = clock_seconds_since(call->started_ns),
     };
@@ -342,7 +342,7 @@ static void call_give(struct lm_call *call, struct shared_answer *answer)
     answer->holders++;
     call->given = answer;
     call->leader = NULL;
-    call->state = CALL_GIVEN;
+    call->state = CALL_SHARED_VALUE;
     timer_start(call->give, 0, 0);
 }
 
@@ -541,7 +541,7 @@ static int look_in_cache(struct lm_call *call, struct error *err)
         return error_memory(err);
     struct shared_answer *known = cache_find(lm->cache, call->cache_key);
     if (known) {
-        call_set_aside(call, CALL_GIVEN);
+        call_set_aside(call, CALL_SHARED_VALUE);
         call_give(call, known);
         shared_answer_drop(known);
         return 1;
@@ -588,7 +588,7 @@ int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, 
     if (rc == 0)
         rc = call_place(call, err);
     if (rc < 0) {
-        call_free(call);
+        lm_call_free(call);
         return rc;
     }
     if (out)
@@ -610,7 +610,7 @@ bool lm_is_recording(const struct lm *lm)
     return lm->ops == &lm_replay;
 }
 
-int lm_pass(struct lm *lm, const struct lm_request *request, struct error *err)
+int lm_skip_recorded(struct lm *lm, const struct lm_request *request, struct error *err)
 {
     if (!lm_is_recording(lm))
         return 0;
@@ -620,7 +620,7 @@ int lm_pass(struct lm *lm, const struct lm_request *request, struct error *err)
     call->lm = lm;
     call->client = lm->client;
     int rc = call_fill(call, request, err); /* which takes the line */
-    call_free(call);
+    lm_call_free(call);
     return rc;
 }
 
@@ -645,7 +645,7 @@ void lm_answer(struct lm_call *call, const char *text, size_t len, const struct 
     struct lm_outcome outcome = { .text = text, .len = len, .finish = "stop" };
     if (call->state == CALL_OWED) {
         TAILQ_REMOVE(&call->lm->owed, call, link);
-        call_free(call);
+        lm_call_free(call);
         return;
     }
     if (error && error->code != ERROR_NONE)
@@ -670,7 +670,7 @@ void lm_close(struct lm *lm)
         lm_cancel(call, NULL);
     while ((call = TAILQ_FIRST(&lm->owed))) {
         TAILQ_REMOVE(&lm->owed, call, link);
-        call_free(call);
+        lm_call_free(call);
     }
     lm_leave(lm);
 }

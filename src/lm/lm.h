@@ -149,7 +149,7 @@ int lm_key(char out[LM_KEY_SIZE], struct error *err);
 bool lm_is_recording(const struct lm *lm);
 /* The call was answered in an earlier life of the run: a recording that is replayed passes over the
  * line with that answer, as it did then. Nothing happens with other models. */
-int lm_pass(struct lm *lm, const struct lm_request *request, struct error *err);
+int lm_skip_recorded(struct lm *lm, const struct lm_request *request, struct error *err);
 /* Stops a call: no `done` comes after, and no record is kept. What it may have cost is filled in if
  * `spent` is not NULL (usage, cost, attempts, seconds; the texts are empty): nothing while it was
  * queued, an estimate once it was sent. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/json_span.h"
+#include "base/json/span.h"
 #include "lm/dialect.h"
 #include "lm/record.h"
 
@@ -43,7 +43,7 @@ static int openai_write(const struct lm_call *call, const struct lm_request *req
 }
 
 /* The text of a message: a string, or a list of parts of which the texts count. */
-static void append_content(struct buf *out, struct json_span content)
+static void openai_append_content(struct buf *out, struct json_span content)
 {
     json_span_append(out, content);
     for (struct json_span part = json_span_first(content); part.from;
@@ -51,7 +51,7 @@ static void append_content(struct buf *out, struct json_span content)
         json_span_append(out, json_span_member(part, "text"));
 }
 
-static void take_finish(struct model_answer *a, struct json_span reason)
+static void openai_take_finish(struct model_answer *a, struct json_span reason)
 {
     static const struct finish_word own[] = { { NULL, NULL } }; /* the house's words are these */
     cleanup_buf struct buf word = { 0 };
@@ -68,15 +68,15 @@ static void take_choice(struct model_answer *a, struct json_span choice, const c
     struct json_span parts[2], said[2];
     json_span_members(choice, outer, parts, 2);
     json_span_members(parts[0], inner, said, 2);
-    append_content(&a->text, said[0]);
+    openai_append_content(&a->text, said[0]);
     json_span_append(&a->refusal, said[1]);
     /* An empty text is an answer; a null is none. */
     if (json_span_is(said[0], '"') || json_span_is(said[0], '['))
         a->choice = true;
-    take_finish(a, parts[1]);
+    openai_take_finish(a, parts[1]);
 }
 
-static void take_usage(struct model_answer *a, struct json_span usage)
+static void openai_take_usage(struct model_answer *a, struct json_span usage)
 {
     static const char *const names[] = { "prompt_tokens", "completion_tokens",
         "prompt_tokens_details" };
@@ -90,8 +90,8 @@ static void take_usage(struct model_answer *a, struct json_span usage)
     a->cached_tokens = json_span_int(json_span_member(said[2], "cached_tokens"), 0);
 }
 
-static int take_error(struct model_answer *a, const struct reply_where *where, const char *json,
-    size_t len, struct error *err)
+static int openai_take_error(struct model_answer *a, const struct reply_where *where,
+    const char *json, size_t len, struct error *err)
 {
     cleanup_json struct json_object *root = NULL;
     int rc = reply_parse(where, json, len, &root, err);
@@ -99,8 +99,8 @@ static int take_error(struct model_answer *a, const struct reply_where *where, c
 }
 
 /* Without a tree: answers come by the thousand, and of each only these few members matter. */
-static int take_reply(struct model_answer *a, const struct reply_where *where, const char *json,
-    size_t len, const char *member, struct error *err)
+static int openai_take_reply(struct model_answer *a, const struct reply_where *where,
+    const char *json, size_t len, const char *member, struct error *err)
 {
     int rc = reply_check(where, json, len, err);
     if (rc < 0)
@@ -109,9 +109,9 @@ static int take_reply(struct model_answer *a, const struct reply_where *where, c
     struct json_span found[3];
     json_span_members(json_span_of(json, len), names, found, 3);
     if (found[0].from && !json_span_is(found[0], 'n'))
-        return take_error(a, where, json, len, err);
+        return openai_take_error(a, where, json, len, err);
     struct json_span choices = found[1], choice = json_span_first(choices);
-    take_usage(a, found[2]);
+    openai_take_usage(a, found[2]);
     if (choice.from)
         take_choice(a, choice, member);
     else if (strcmp(member, "message") == 0)
@@ -129,13 +129,13 @@ static int openai_event(struct model_answer *a, const struct reply_where *where,
         a->finished = true;
         return 0;
     }
-    return take_reply(a, where, json, len, "delta", err);
+    return openai_take_reply(a, where, json, len, "delta", err);
 }
 
 static int openai_whole(struct model_answer *a, const struct reply_where *where, const char *json,
     size_t len, struct error *err)
 {
-    int rc = take_reply(a, where, json, len, "message", err);
+    int rc = openai_take_reply(a, where, json, len, "message", err);
     a->finished = rc == 0;
     return rc;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "base/text.h"
 
 #define FILE_LIMIT ((size_t)1 << 20)
@@ -18,7 +18,7 @@ struct price {
 
 /* As of October 2026. Models whose price depends on the length of the prompt are left out: better
  * none than a wrong one. */
-static const struct known {
+static const struct replay_match {
     const char *model;
     struct price price;
 } built_in_prices[] = {
@@ -58,7 +58,7 @@ struct prices {
 
 /* ---- the user's table ---- */
 
-static int wrong_line(const char *path, size_t number, struct error *err)
+static int prices_wrong_line(const char *path, size_t number, struct error *err)
 {
     return error_set(err, ERROR_CONFIG,
         "%.120s, line %zu: expected MODEL INPUT OUTPUT [CACHED], in dollars per million tokens",
@@ -66,7 +66,7 @@ static int wrong_line(const char *path, size_t number, struct error *err)
 }
 
 /* The next word, ended by a NUL; NULL: there is none. */
-static char *take_word(char **text)
+static char *prices_take_word(char **text)
 {
     static const char space[] = " \t\r";
     char *word = *text + strspn(*text, space);
@@ -78,7 +78,7 @@ static char *take_word(char **text)
     return word;
 }
 
-static bool take_dollars(const char *word, double *out)
+static bool prices_take_dollars(const char *word, double *out)
 {
     char *end;
     if (!word || word[strspn(word, "0123456789.")] != '\0')
@@ -87,7 +87,8 @@ static bool take_dollars(const char *word, double *out)
     return end != word && *end == '\0' && isfinite(*out) && *out <= 1e6;
 }
 
-static int add_line(struct prices *p, char *name, const struct price *price, struct error *err)
+static int prices_add_line(
+    struct prices *p, char *name, const struct price *price, struct error *err)
 {
     struct line *more = reallocarray(p->lines, p->count + 1, sizeof *more);
     if (!more)
@@ -101,20 +102,21 @@ static int add_line(struct prices *p, char *name, const struct price *price, str
     return more[p->count++].name ? 0 : error_memory(err);
 }
 
-static int take_line(
+static int prices_take_line(
     struct prices *p, char *text, const char *path, size_t number, struct error *err)
 {
     struct price price;
-    char *name = take_word(&text);
+    char *name = prices_take_word(&text);
     if (!name)
         return 0;
-    const char *input = take_word(&text), *output = take_word(&text), *cached = take_word(&text);
-    if (!take_dollars(input, &price.input) || !take_dollars(output, &price.output) ||
-        (cached && !take_dollars(cached, &price.cached)) || take_word(&text))
-        return wrong_line(path, number, err);
+    const char *input = prices_take_word(&text), *output = prices_take_word(&text),
+               *cached = prices_take_word(&text);
+    if (!prices_take_dollars(input, &price.input) || !prices_take_dollars(output, &price.output) ||
+        (cached && !prices_take_dollars(cached, &price.cached)) || prices_take_word(&text))
+        return prices_wrong_line(path, number, err);
     if (!cached)
         price.cached = price.input;
-    return add_line(p, name, &price, err);
+    return prices_add_line(p, name, &price, err);
 }
 
 static int read_table(struct prices *p, const char *path, struct error *err)
@@ -128,9 +130,9 @@ static int read_table(struct prices *p, const char *path, struct error *err)
         char *newline = memchr(line, '\n', (size_t)(end - line));
         char *stop = newline ? newline : end;
         if (memchr(line, '\0', (size_t)(stop - line)))
-            return wrong_line(path, number, err);
+            return prices_wrong_line(path, number, err);
         *stop = '\0'; /* of a buf there is one at the end anyway */
-        if ((rc = take_line(p, line, path, number, err)) < 0)
+        if ((rc = prices_take_line(p, line, path, number, err)) < 0)
             return rc;
         line = stop + 1;
     }
@@ -213,7 +215,7 @@ static const struct price *find_built_in(const char *model)
 {
     size_t n = undated_length(model);
     for (size_t i = 0; i < array_length(built_in_prices); i++) {
-        const struct known *known = &built_in_prices[i];
+        const struct replay_match *known = &built_in_prices[i];
         if (strncmp(known->model, model, n) == 0 && known->model[n] == '\0')
             return &known->price;
     }

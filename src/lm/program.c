@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
-#include "base/process.h"
+#include "base/json/json.h"
+#include "base/os/process.h"
 #include "base/text.h"
 #include "lm/client.h"
 #include "lm/record.h"
@@ -66,7 +66,7 @@ static void program_leave(struct program *p)
 
 /* ---- its life ---- */
 
-static void forget(struct program *p)
+static void program_forget(struct program *p)
 {
     process_forget(&p->process);
     buf_clear(&p->line);
@@ -105,7 +105,7 @@ static void program_died(struct program *p, const struct error *why)
     process_read_complaints(&p->process);
     int status = process_end(&p->process, 0);
     process_last_words(&p->process, words);
-    forget(p);
+    program_forget(p);
     if (why)
         err = *why;
     else if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
@@ -129,7 +129,8 @@ static struct asked *find_asked(struct program *p, int64_t id)
 }
 
 /* "error": a text, or an object with a message and one of the codes of a recording. */
-static void take_error(const struct program *p, struct json_object *error, struct error *out)
+static void program_take_error(
+    const struct program *p, struct json_object *error, struct error *out)
 {
     cleanup_buf struct buf seen = { 0 };
     const char *text = json_object_is_type(error, json_type_string)
@@ -142,7 +143,7 @@ static void take_error(const struct program *p, struct json_object *error, struc
         buf_text(&seen), n < seen.len ? "…" : "");
 }
 
-static void take_usage(
+static void program_take_usage(
     struct lm_outcome *outcome, const struct lm_call *call, struct json_object *usage)
 {
     outcome->usage = lm_usage_estimate(call, outcome->len);
@@ -155,7 +156,7 @@ static void take_usage(
     };
 }
 
-static int wrong_line(
+static int program_wrong_line(
     const struct program *p, const char *what, const char *line, size_t len, struct error *err)
 {
     cleanup_buf struct buf seen = { 0 };
@@ -166,38 +167,38 @@ static int wrong_line(
 }
 
 /* One line; the end of a call runs the caller's code. Negative: it is no answer. */
-static int take_line(struct program *p, const char *line, size_t len, struct error *err)
+static int program_take_line(struct program *p, const char *line, size_t len, struct error *err)
 {
     cleanup_json struct json_object *o = NULL;
     struct json_object *error = NULL, *text = NULL;
     if (json_parse(line, len, &json_limits_large, &o, NULL) < 0 ||
         !json_object_is_type(o, json_type_object))
-        return wrong_line(p, "is no JSON object", line, len, err);
+        return program_wrong_line(p, "is no JSON object", line, len, err);
     int64_t id = json_get_int(o, "id", -1);
     if (id < 0 || (uint64_t)id >= p->next_id)
-        return wrong_line(p, "answers no request (its id)", line, len, err);
+        return program_wrong_line(p, "answers no request (its id)", line, len, err);
     json_object_object_get_ex(o, "error", &error);
     json_object_object_get_ex(o, "text", &text);
     if (!error && !json_object_is_type(text, json_type_string))
-        return wrong_line(p, "has neither a text nor an error", line, len, err);
+        return program_wrong_line(p, "has neither a text nor an error", line, len, err);
     struct asked *asked = find_asked(p, id);
     if (!asked)
         return 0; /* it was cancelled */
     struct lm_outcome outcome = { .finish = json_get_string(o, "finish", "stop") };
     if (error) {
-        take_error(p, error, &outcome.error);
+        program_take_error(p, error, &outcome.error);
         outcome.finish = "";
     } else {
         outcome.text = json_object_get_string(text);
         outcome.len = (size_t)json_object_get_string_len(text);
     }
-    take_usage(&outcome, asked->call, json_get_typed(o, "usage", json_type_object));
+    program_take_usage(&outcome, asked->call, json_get_typed(o, "usage", json_type_object));
     asked_done(p, asked, &outcome);
     return 0;
 }
 
 /* All whole lines. A life that a caller ended meanwhile has no more of them. */
-static int take_lines(struct program *p, struct error *err)
+static int program_take_lines(struct program *p, struct error *err)
 {
     unsigned life = p->life;
     cleanup_buf struct buf lines = { 0 };
@@ -212,7 +213,7 @@ static int take_lines(struct program *p, struct error *err)
     while (at < stop && !p->closed && p->process.pid > 0 && p->life == life) {
         const char *newline = memchr(at, '\n', (size_t)(stop - at));
         size_t len = (size_t)(newline - at);
-        int rc = strspn(at, " \t\r") < len ? take_line(p, at, len, err) : 0;
+        int rc = strspn(at, " \t\r") < len ? program_take_line(p, at, len, err) : 0;
         if (rc < 0)
             return rc;
         at = newline + 1;
@@ -221,7 +222,7 @@ static int take_lines(struct program *p, struct error *err)
 }
 
 /* Reads what is there; true if more may come. */
-static bool read_output(struct program *p, struct error *err)
+static bool program_read_output(struct program *p, struct error *err)
 {
     size_t before = p->line.len;
     if (!buf_reserve(&p->line, READ_SIZE)) {
@@ -236,7 +237,7 @@ static bool read_output(struct program *p, struct error *err)
     if (n == 0)
         return false;
     if (memchr(p->line.data + before, '\n', (size_t)n))
-        return take_lines(p, err) == 0;
+        return program_take_lines(p, err) == 0;
     if (p->line.len > LINE_LIMIT) {
         error_set(err, ERROR_MODEL_REPLY, "exec:%.80s wrote a line of over %zu bytes", p->path,
             LINE_LIMIT);
@@ -245,19 +246,19 @@ static bool read_output(struct program *p, struct error *err)
     return true;
 }
 
-static void output_ready(void *arg, int status, int events)
+static void program_output_ready(void *arg, int status, int events)
 {
     struct program *p = arg;
     struct error err = { 0 };
     unsigned life = p->life;
     program_enter(p);
-    if (!read_output(p, &err) && !p->closed && p->process.pid > 0 && p->life == life)
+    if (!program_read_output(p, &err) && !p->closed && p->process.pid > 0 && p->life == life)
         program_died(p, err.code == ERROR_NONE ? NULL : &err);
     program_leave(p);
 }
 
 /* Its last answers may still be in the pipe. */
-static void process_ended(void *arg, int status, int events)
+static void program_process_ended(void *arg, int status, int events)
 {
     struct program *p = arg;
     struct error err = { 0 };
@@ -265,7 +266,7 @@ static void process_ended(void *arg, int status, int events)
     unsigned life = p->life;
     program_enter(p);
     while (!p->closed && p->process.pid > 0 && p->life == life && poll(&more, 1, 0) > 0 &&
-           (more.revents & POLLIN) && read_output(p, &err))
+           (more.revents & POLLIN) && program_read_output(p, &err))
         ;
     if (!p->closed && p->process.pid > 0 && p->life == life)
         program_died(p, err.code == ERROR_NONE ? NULL : &err);
@@ -276,8 +277,8 @@ static void process_ended(void *arg, int status, int events)
 
 static int program_start(struct program *p, struct error *err)
 {
-    int rc = process_start(
-        &p->process, p->loop, p->path, "the model exec:", output_ready, process_ended, p, err);
+    int rc = process_start(&p->process, p->loop, p->path, "the model exec:", program_output_ready,
+        program_process_ended, p, err);
     p->life += rc == 0;
     return rc;
 }
@@ -356,7 +357,7 @@ static void program_close(void *client)
     program_enter(p);
     if (p->process.pid > 0)
         process_end(&p->process, FAREWELL_MS);
-    forget(p);
+    program_forget(p);
     p->closed = true;
     program_leave(p);
 }

@@ -58,7 +58,7 @@ static void host_free(struct host *host)
 }
 
 /* Forgets what nobody waits in and nothing is known of: a guest may name any number of models. */
-static void sweep(struct lm_queue *queue, bool all)
+static void queue_sweep(struct lm_queue *queue, bool all)
 {
     struct host *host, *next_host;
     struct lane *lane, *next;
@@ -76,11 +76,11 @@ static void sweep(struct lm_queue *queue, bool all)
     }
 }
 
-static void release(struct lm_queue *queue)
+static void queue_release(struct lm_queue *queue)
 {
     if (--queue->holders > 0)
         return;
-    sweep(queue, true);
+    queue_sweep(queue, true);
     timer_free(queue->timer);
     free(queue);
 }
@@ -99,7 +99,7 @@ static struct lm_call *next_call(const struct lane *lane, uint64_t now, double *
     return NULL;
 }
 
-static struct lm_call *choose(const struct lm_queue *queue, uint64_t now, double *soonest)
+static struct lm_call *queue_choose(const struct lm_queue *queue, uint64_t now, double *soonest)
 {
     struct host *host;
     struct lane *lane;
@@ -118,7 +118,7 @@ static struct lm_call *choose(const struct lm_queue *queue, uint64_t now, double
     return NULL;
 }
 
-static void begin(struct lm_call *call)
+static void queue_begin(struct lm_call *call)
 {
     struct lane *lane = call->lane;
     struct host *host = lane->host;
@@ -143,7 +143,7 @@ static void pump_soon(struct lm_queue *queue)
 
 /* Begins what may. A batch at most, so that answers which come at once, each starting the next
  * call, leave the loop its turn. */
-static void pump(void *arg)
+static void queue_pump(void *arg)
 {
     enum { BATCH = 64 };
     struct lm_queue *queue = queue_hold(arg);
@@ -151,14 +151,14 @@ static void pump(void *arg)
     double soonest = INFINITY;
     uint64_t now = clock_ns();
     queue->soon = false;
-    for (int n = 0; n < BATCH && (call = choose(queue, now, &soonest)); n++)
-        begin(call);
+    for (int n = 0; n < BATCH && (call = queue_choose(queue, now, &soonest)); n++)
+        queue_begin(call);
     if (call)
         pump_soon(queue);
     else if (isfinite(soonest) && !queue->soon)
         timer_start(queue->timer, (uint64_t)ceil(soonest * 1000) + 1, 0);
-    sweep(queue, false);
-    release(queue);
+    queue_sweep(queue, false);
+    queue_release(queue);
 }
 
 struct lm_queue *lm_queue_new(struct loop *loop)
@@ -168,7 +168,7 @@ struct lm_queue *lm_queue_new(struct loop *loop)
         return NULL;
     queue->holders = 1;
     TAILQ_INIT(&queue->hosts);
-    queue->timer = timer_new(loop, pump, queue);
+    queue->timer = timer_new(loop, queue_pump, queue);
     if (!queue->timer) {
         free(queue);
         return NULL;
@@ -179,7 +179,7 @@ struct lm_queue *lm_queue_new(struct loop *loop)
 void lm_queue_free(struct lm_queue *queue)
 {
     if (queue)
-        release(queue);
+        queue_release(queue);
 }
 
 struct lm_queue *queue_hold(struct lm_queue *queue)

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
-#include "base/file.h"
-#include "base/json.h"
+#include "base/os/file.h"
+#include "base/json/json.h"
 #include "base/text.h"
 
 struct record {
@@ -34,7 +34,7 @@ static void append_part(struct buf *b, const struct lm_part *part)
     buf_puts(b, "\"}}");
 }
 
-static void append_content(struct buf *b, const struct lm_message *message)
+static void record_append_content(struct buf *b, const struct lm_message *message)
 {
     if (message->part_count == 0) {
         json_append_string(b, message->text, message->len);
@@ -63,7 +63,7 @@ int record_write_head(struct lm_call *call, struct error *err)
         buf_puts(b, i ? ",{\"role\":\"" : "[{\"role\":\"");
         buf_puts(b, r->messages[i].role);
         buf_puts(b, "\",\"content\":");
-        append_content(b, &r->messages[i]);
+        record_append_content(b, &r->messages[i]);
         buf_putc(b, '}');
     }
     buf_putc(b, ']');

@@ -12,8 +12,8 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/json.h"
-#include "base/linewise.h"
+#include "base/json/json.h"
+#include "base/line_reader.h"
 #include "base/text.h"
 #include "lm/client.h"
 #include "lm/record.h"
@@ -267,7 +267,7 @@ static bool fill_line(struct replay *r, struct reply_line *l, struct json_object
     return l->content && l->finish && (!contains || l->contains);
 }
 
-static int add_line(void *arg, const struct line *line, struct error *err)
+static int replay_add_line(void *arg, const struct line *line, struct error *err)
 {
     struct replay *r = arg;
     cleanup_json struct json_object *o = NULL;
@@ -318,7 +318,7 @@ static int replay_fill(struct replay *r, struct error *err)
             "opening the recording %.100s", r->path);
     char name[140];
     snprintf(name, sizeof name, "the recording %.100s", r->path);
-    return linewise_read(fd, name, add_line, r, err);
+    return line_reader_read(fd, name, replay_add_line, r, err);
 }
 
 static int replay_open(struct loop *loop, const struct lm_options *options, const char *model,

@@ -125,7 +125,7 @@ static struct json_object *find_message(struct json_object *root)
 
 /* The error's name stands as its `code` or `type` (OpenAI, Anthropic), as its `status`, or as the
  * `reason` of one of its `details` (Google). */
-static bool has_word(struct json_object *error, const char *word)
+static bool reply_has_word(struct json_object *error, const char *word)
 {
     static const char *const members[] = { "code", "type", "status" };
     for (size_t i = 0; i < array_length(members); i++)
@@ -166,7 +166,7 @@ static const struct meaning *find_meaning(struct json_object *root, long status)
 {
     const struct meaning *m = meanings;
     struct json_object *error = find_error(root);
-    while ((m->status != 0 && m->status != status) || (m->word && !has_word(error, m->word)))
+    while ((m->status != 0 && m->status != status) || (m->word && !reply_has_word(error, m->word)))
         m++;
     return m;
 }

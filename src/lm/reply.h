@@ -14,7 +14,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "lm/lm.h"
 
 /* Whom errors speak of, and the key that they must not say. */
@@ -42,7 +42,7 @@ bool model_answer_usage(const struct model_answer *a, struct lm_usage *out);
 int model_answer_check(
     const struct model_answer *a, const struct reply_where *where, struct error *err);
 
-/* Checks a server's JSON, for who looks into it where it stands (base/json_span.h). */
+/* Checks a server's JSON, for who looks into it where it stands (base/json/span.h). */
 int reply_check(const struct reply_where *where, const char *json, size_t len, struct error *err);
 /* Checks and builds a server's JSON; it may be NULL for JSON null. */
 int reply_parse(const struct reply_where *where, const char *json, size_t len,

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/text.h"
 
 /* Parameters that are not OpenAI's alone, by the names that each dialect has for them; NULL: it has none
@@ -48,7 +48,7 @@ static const struct parameter *find_parameter(const char *name)
     return NULL;
 }
 
-static int check_name(const char *name, struct error *err)
+static int sampling_check_name(const char *name, struct error *err)
 {
     for (size_t i = 0; i < array_length(refused); i++)
         if (strcmp(refused[i].name, name) == 0)
@@ -108,7 +108,7 @@ static int take_one(struct sampling *s, const char *text, enum sampling_names na
     cleanup_free char *name = strndup(text, equals ? (size_t)(equals - text) : strlen(text));
     if (!name)
         return error_memory(err);
-    int rc = check_name(equals ? name : "", err);
+    int rc = sampling_check_name(equals ? name : "", err);
     if (rc == 0 && strcmp(name, "temperature") == 0)
         return take_temperature(equals + 1, &s->temperature, err);
     if (rc == 0)

@@ -33,7 +33,7 @@ static void take_field(struct sse *s, const char *line, size_t len)
 }
 
 /* The line is whole; true if it ended an event. */
-static bool take_line(struct sse *s)
+static bool sse_take_line(struct sse *s)
 {
     const char *line = buf_text(&s->line);
     size_t len = s->line.len;
@@ -71,7 +71,7 @@ int sse_next(struct sse *s, const char **p, const char *end, struct error *err)
             break;
         s->after_cr = *stop == '\r';
         ++*p;
-        if (take_line(s))
+        if (sse_take_line(s))
             return buf_failed(&s->data) ? error_memory(err) : 1;
     }
     return 0;

@@ -82,7 +82,8 @@ static void read_error(struct json_object *o, struct connect_result *result)
 
 /* ---- envelopes ---- */
 
-static int take_end(struct connect_decoder *d, const char *data, size_t len, struct error *err)
+static int connect_take_end(
+    struct connect_decoder *d, const char *data, size_t len, struct error *err)
 {
     cleanup_json struct json_object *o = NULL;
     int rc = json_parse(data, len, &json_limits_small, &o, err);
@@ -118,7 +119,7 @@ static int take_envelope(struct connect_decoder *d, const char *data, size_t siz
     data += CONNECT_ENVELOPE;
     size -= CONNECT_ENVELOPE;
     if (flags == FLAG_END)
-        return take_end(d, data, size, err);
+        return connect_take_end(d, data, size, err);
     if (flags != 0)
         return error_set(err, ERROR_PROTOCOL, "an envelope with the flags %#x", flags);
     return message(arg, data, size) ? 0 : 1;
@@ -164,7 +165,7 @@ int connect_feed(struct connect_decoder *d, const char *data, size_t len,
 
 /* ---- calls ---- */
 
-static void call_free(struct connect_call *c)
+static void connect_call_free(struct connect_call *c)
 {
     timer_free(c->late);
     buf_free(&c->decoder.in);
@@ -178,15 +179,15 @@ void connect_cancel(struct connect_call *c)
     rest_cancel(steal(&c->request));
     c->cancelled = true;
     if (!c->feeding)
-        call_free(c);
+        connect_call_free(c);
 }
 
-static void finish(struct connect_call *c, const struct connect_result *result)
+static void connect_finish(struct connect_call *c, const struct connect_result *result)
 {
     struct connect_result told = *result;
     struct connect_handler handler = c->handler;
     void *arg = c->arg;
-    call_free(c);
+    connect_call_free(c);
     handler.done(arg, &told);
 }
 
@@ -195,10 +196,10 @@ static void told_late(void *arg)
 {
     struct connect_call *c = arg;
     rest_cancel(steal(&c->request));
-    finish(c, &c->decoder.result);
+    connect_finish(c, &c->decoder.result);
 }
 
-static bool on_message(void *arg, const char *data, size_t len)
+static bool connect_on_message(void *arg, const char *data, size_t len)
 {
     struct connect_call *c = arg;
     c->handler.message(c->arg, data, len);
@@ -211,10 +212,10 @@ static void on_piece(void *arg, const char *data, size_t len)
     if (c->over)
         return;
     c->feeding = true;
-    int rc = connect_feed(&c->decoder, data, len, on_message, c, &c->decoder.result.error);
+    int rc = connect_feed(&c->decoder, data, len, connect_on_message, c, &c->decoder.result.error);
     c->feeding = false;
     if (c->cancelled) {
-        call_free(c);
+        connect_call_free(c);
         return;
     }
     if (rc < 0)
@@ -224,7 +225,7 @@ static void on_piece(void *arg, const char *data, size_t len)
         timer_start(c->late, 0, 0);
 }
 
-static void explain(
+static void connect_explain(
     const struct connect_call *c, const struct rest_answer *answer, struct connect_result *result)
 {
     const char *name = json_get_string(answer->body, "code", NULL);
@@ -238,22 +239,22 @@ static void explain(
     result->error = answer->error;
 }
 
-static void on_done(void *arg, const struct rest_answer *answer)
+static void connect_on_done(void *arg, const struct rest_answer *answer)
 {
     struct connect_call *c = arg;
     struct connect_result result = { 0 };
     c->request = NULL;
     if (c->over) {
-        finish(c, &c->decoder.result);
+        connect_finish(c, &c->decoder.result);
         return;
     }
     if (answer->error.code != ERROR_NONE) {
-        explain(c, answer, &result);
+        connect_explain(c, answer, &result);
     } else if (c->is_stream) {
         result.code = CONNECT_CUT;
         error_set(&result.error, ERROR_LOST, "the stream ended without saying how");
     }
-    finish(c, &result);
+    connect_finish(c, &result);
 }
 
 static int call_open(struct rest *service, struct rest_ask *ask,
@@ -265,11 +266,11 @@ static int call_open(struct rest *service, struct rest_ask *ask,
     *c = (struct connect_call){ .handler = *handler, .arg = arg, .is_stream = ask->piece != NULL };
     c->late = timer_new(rest_loop(service), told_late, c);
     ask->method = "POST";
-    ask->done = on_done;
+    ask->done = connect_on_done;
     ask->arg = c;
     int rc = c->late ? rest_send(service, ask, &c->request, err) : error_memory(err);
     if (rc < 0) {
-        call_free(c);
+        connect_call_free(c);
         return rc;
     }
     *out = c;

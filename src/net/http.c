@@ -6,7 +6,7 @@
  * `depth` counts our frames that are still on the stack, and the last one frees it.
  *
  * libcurl 7.88's traps, measured: HTTP/2 opens a connection for each transfer over the server's
- * stream limit, hence HTTP/1.1; a thousand look-ups are a thousand threads, hence net/pin.h.
+ * stream limit, hence HTTP/1.1; a thousand look-ups are a thousand threads, hence net/dns_cache.h.
  * A request on an old connection that the server closed before a byte of an answer is sent again
  * by libcurl itself (Curl_retry_request), with the same headers.
  */
@@ -22,7 +22,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "net/pin.h"
+#include "net/dns_cache.h"
 #include "net/sockets.h"
 
 #define TICK_MS      100   /* how late a stall may be noticed */
@@ -62,8 +62,8 @@ struct http {
     struct sockets *sockets;
     char *url; /* of the first request, and parsed: most of them go there */
     CURLU *parsed_url;
-    bool direct;     /* the environment names no proxy */
-    struct pin *pin; /* NULL where libcurl need not look the host up */
+    bool direct;                 /* the environment names no proxy */
+    struct dns_cache *dns_cache; /* NULL where libcurl need not look the host up */
     struct transfer_list transfers;
     struct transfer_list ready; /* those with bytes in `in` */
     struct transfer_list spare; /* for the next requests: at most one a connection */
@@ -138,7 +138,7 @@ static void http_free(struct http *http)
     sockets_free(http->sockets);
     timer_free(http->timer);
     timer_free(http->tick);
-    pin_free(http->pin);
+    dns_cache_free(http->dns_cache);
     curl_url_cleanup(http->parsed_url);
     free(http->url);
     free(http->host);
@@ -313,24 +313,24 @@ static void http_act(struct http *http, curl_socket_t fd, int events)
     http_leave(http);
 }
 
-static void socket_ready(void *arg, int fd, int events)
+static void http_socket_ready(void *arg, int fd, int events)
 {
     http_act(arg, fd, events);
 }
 
-static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *unused)
+static int http_on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *unused)
 {
     return sockets_want(((struct http *)arg)->sockets, fd, what);
 }
 
-static int on_close(void *arg, curl_socket_t fd)
+static int http_on_close(void *arg, curl_socket_t fd)
 {
     struct http *http = arg;
     sockets_forget(http->sockets, fd);
     return close(fd);
 }
 
-static int on_timer(CURLM *multi, long timeout_ms, void *arg)
+static int http_on_timer(CURLM *multi, long timeout_ms, void *arg)
 {
     struct http *http = arg;
     if (timeout_ms < 0)
@@ -340,12 +340,12 @@ static int on_timer(CURLM *multi, long timeout_ms, void *arg)
     return 0;
 }
 
-static void timer_due(void *arg)
+static void http_timer_due(void *arg)
 {
     http_act(arg, CURL_SOCKET_TIMEOUT, 0);
 }
 
-static size_t on_bytes(char *data, size_t size, size_t count, void *arg)
+static size_t http_on_bytes(char *data, size_t size, size_t count, void *arg)
 {
     struct http_transfer *t = arg;
     size_t n = size * count;
@@ -382,7 +382,7 @@ static int on_begin(void *arg, char *ip, char *local_ip, int port, int local_por
 }
 
 /* Seconds that the transfer may now be without a byte; 0: for ever. */
-static double patience(const struct http_transfer *t)
+static double http_patience(const struct http_transfer *t)
 {
     const struct http_options *o = &t->http->options;
     if (!t->added)
@@ -399,7 +399,7 @@ static bool end_one_stalled(struct http *http)
     struct http_transfer *t;
     TAILQ_FOREACH(t, &http->transfers, link)
     {
-        double limit = patience(t);
+        double limit = http_patience(t);
         if (limit <= 0 || clock_seconds_since(t->moved_ns) < limit)
             continue;
         if (!t->added) {
@@ -429,8 +429,8 @@ static void tick_due(void *arg)
 static bool transfer_add(struct http_transfer *t)
 {
     struct http *http = t->http;
-    if (http->pin) {
-        const char *entry = pin_entry(http->pin);
+    if (http->dns_cache) {
+        const char *entry = dns_cache_entry(http->dns_cache);
         curl_slist_free_all(t->resolve);
         t->resolve = entry ? curl_slist_append(NULL, entry) : NULL;
         curl_easy_setopt(t->easy, CURLOPT_RESOLVE, t->resolve);
@@ -496,15 +496,15 @@ static bool transfer_prepare(struct http_transfer *t)
     curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, on_begin);
     curl_easy_setopt(e, CURLOPT_PREREQDATA, t);
-    curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_bytes);
+    curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, http_on_bytes);
     curl_easy_setopt(e, CURLOPT_WRITEDATA, t);
     curl_easy_setopt(e, CURLOPT_XFERINFOFUNCTION, on_progress);
     curl_easy_setopt(e, CURLOPT_XFERINFODATA, t);
-    curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, on_close);
+    curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, http_on_close);
     curl_easy_setopt(e, CURLOPT_CLOSESOCKETDATA, t->http);
     if (t->http->direct) /* else libcurl looks through the environment for each request */
         curl_easy_setopt(e, CURLOPT_NOPROXY, "*");
-    way_take(e, &o->way);
+    connect_options_apply(e, &o->connect_options);
     return curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK;
 }
 
@@ -592,7 +592,7 @@ int http_send(struct http *http, const struct http_request *request,
     t->handler = *handler;
     t->arg = arg;
     bool ready = transfer_set_up(t, request);
-    if (ready && (!http->pin || pin_ready(http->pin)))
+    if (ready && (!http->dns_cache || dns_cache_ready(http->dns_cache)))
         ready = transfer_add(t);
     if (!ready) {
         transfer_release(t);
@@ -651,22 +651,22 @@ static bool http_fill(struct http *http)
 {
     struct http_options *o = &http->options;
     http->multi = curl_multi_init();
-    http->sockets = sockets_new(http->loop, socket_ready, http);
-    http->timer = timer_new(http->loop, timer_due, http);
+    http->sockets = sockets_new(http->loop, http_socket_ready, http);
+    http->timer = timer_new(http->loop, http_timer_due, http);
     http->tick = timer_new(http->loop, tick_due, http);
     http->host = strdup(o->host);
     if (!http->multi || !http->sockets || !http->timer || !http->tick || !http->host)
         return false;
     o->host = http->host;
     http->direct = !has_proxy();
-    if (!o->way.unix_path && needs_lookup(http, o->host)) {
-        http->pin = pin_new(http->loop, o->host, o->port, host_looked_up, http);
-        if (!http->pin)
+    if (!o->connect_options.unix_path && needs_lookup(http, o->host)) {
+        http->dns_cache = dns_cache_new(http->loop, o->host, o->port, host_looked_up, http);
+        if (!http->dns_cache)
             return false;
     }
-    curl_multi_setopt(http->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+    curl_multi_setopt(http->multi, CURLMOPT_SOCKETFUNCTION, http_on_socket);
     curl_multi_setopt(http->multi, CURLMOPT_SOCKETDATA, http);
-    curl_multi_setopt(http->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+    curl_multi_setopt(http->multi, CURLMOPT_TIMERFUNCTION, http_on_timer);
     curl_multi_setopt(http->multi, CURLMOPT_TIMERDATA, http);
     curl_multi_setopt(http->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)o->connections);
     curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, (long)o->connections);

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/loop.h"
-#include "net/way.h"
+#include "net/connect_options.h"
 
 struct http;
 struct http_transfer;
@@ -24,8 +24,8 @@ struct http_codes {
 struct http_options {
     const char *host; /* of all requests, for the look-up; in brackets if IPv6 */
     unsigned port;
-    struct way way;   /* its texts, and the next, last as long as the http */
-    const char *peer; /* how errors name the host */
+    struct connect_options connect_options; /* its texts, and the next, last as long as the http */
+    const char *peer;                       /* how errors name the host */
     struct http_codes codes;
     unsigned connections;   /* at most */
     double connect_timeout; /* seconds, TLS included */

@@ -7,7 +7,7 @@ enum wire { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
 enum { VARINT_MOST = 10 };
 
-static int bad(struct error *err, const char *what)
+static int protobuf_bad(struct error *err, const char *what)
 {
     return error_set(err, ERROR_PROTOCOL, "a protocol buffer with %s", what);
 }
@@ -23,7 +23,7 @@ static int read_varint(struct protobuf_reader *r, uint64_t *out, struct error *e
         if (byte < 0x80)
             return 0;
     }
-    return bad(err, "a number without an end");
+    return protobuf_bad(err, "a number without an end");
 }
 
 /* Little-endian. */
@@ -31,7 +31,7 @@ static int read_fixed(struct protobuf_reader *r, size_t size, uint64_t *out, str
 {
     *out = 0;
     if ((size_t)(r->end - r->at) < size)
-        return bad(err, "half a number");
+        return protobuf_bad(err, "half a number");
     for (size_t i = 0; i < size; i++)
         *out |= (uint64_t)(unsigned char)*r->at++ << (8 * i);
     return 0;
@@ -43,7 +43,7 @@ static int read_bytes(struct protobuf_reader *r, struct protobuf_field *field, s
     if (rc < 0)
         return rc;
     if (field->value > (uint64_t)(r->end - r->at))
-        return bad(err, "a field that is longer than its message");
+        return protobuf_bad(err, "a field that is longer than its message");
     field->is_bytes = true;
     field->data = r->at;
     field->len = (size_t)field->value;
@@ -61,7 +61,7 @@ int protobuf_next(struct protobuf_reader *r, struct protobuf_field *field, struc
     if (rc < 0)
         return rc;
     if (key >> 3 == 0 || key >> 32 != 0)
-        return bad(err, "a field without a number");
+        return protobuf_bad(err, "a field without a number");
     field->number = (uint32_t)(key >> 3);
     switch (key & 7) {
     case WIRE_VARINT:
@@ -77,7 +77,7 @@ int protobuf_next(struct protobuf_reader *r, struct protobuf_field *field, struc
         rc = read_bytes(r, field, err);
         break;
     default:
-        rc = bad(err, "a field of no known type");
+        rc = protobuf_bad(err, "a field of no known type");
     }
     return rc < 0 ? rc : 1;
 }

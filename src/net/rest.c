@@ -87,7 +87,7 @@ static const char *first_text(struct json_object *o, int depth)
     return text;
 }
 
-static void explain_status(const struct rest *r, long status, struct json_object *body,
+static void rest_explain_status(const struct rest *r, long status, struct json_object *body,
     const struct buf *in, struct error *err)
 {
     cleanup_buf struct buf words = { 0 };
@@ -121,7 +121,7 @@ static void explain_status(const struct rest *r, long status, struct json_object
 
 /* ---- a request's life ---- */
 
-static void request_free(struct rest_request *q)
+static void rest_request_free(struct rest_request *q)
 {
     TAILQ_REMOVE(&q->rest->requests, q, link);
     timer_free(q->deadline);
@@ -143,10 +143,10 @@ void rest_cancel(struct rest_request *q)
         http_cancel(steal(&q->transfer));
     q->cancelled = true;
     if (!q->telling)
-        request_free(q);
+        rest_request_free(q);
 }
 
-static void tell(struct rest_request *q, struct rest_answer *answer)
+static void rest_tell(struct rest_request *q, struct rest_answer *answer)
 {
     struct buf in = q->in; /* what it is told stays until `done` returns */
     cleanup_free char *header = steal(&q->header);
@@ -156,12 +156,12 @@ static void tell(struct rest_request *q, struct rest_answer *answer)
     q->in = (struct buf){ 0 };
     if (q->rest->secret)
         text_mask(answer->error.text, strlen(answer->error.text), q->rest->secret);
-    request_free(q);
+    rest_request_free(q);
     done(arg, answer);
     buf_free(&in);
 }
 
-static void too_late(void *arg)
+static void rest_too_late(void *arg)
 {
     struct rest_request *q = arg;
     struct rest_answer answer = { 0 };
@@ -169,7 +169,7 @@ static void too_late(void *arg)
         &answer.error, ERROR_TIMEOUT, "%s did not answer within %g s", q->rest->name, q->seconds);
     if (q->transfer)
         http_cancel(steal(&q->transfer));
-    tell(q, &answer);
+    rest_tell(q, &answer);
 }
 
 /* Seconds until it is tried again; negative: it is not. */
@@ -194,7 +194,7 @@ static double pause_before_next(const struct rest_request *q, const struct http_
     return late ? -1 : pause;
 }
 
-static void on_head(void *arg, struct http_transfer *transfer)
+static void rest_on_head(void *arg, struct http_transfer *transfer)
 {
     struct rest_request *q = arg;
     const char *value = q->tell_header ? http_header(transfer, q->tell_header) : NULL;
@@ -202,7 +202,7 @@ static void on_head(void *arg, struct http_transfer *transfer)
     q->header = value ? strdup(value) : NULL;
 }
 
-static void on_data(void *arg, const char *data, size_t len)
+static void rest_on_data(void *arg, const char *data, size_t len)
 {
     struct rest_request *q = arg;
     if (!q->piece || http_status(q->transfer) >= 400) {
@@ -215,10 +215,10 @@ static void on_data(void *arg, const char *data, size_t len)
     q->piece(q->arg, data, len);
     q->telling = false;
     if (q->cancelled)
-        request_free(q);
+        rest_request_free(q);
 }
 
-static void judge(struct rest_request *q, const struct http_result *result)
+static void rest_judge(struct rest_request *q, const struct http_result *result)
 {
     const struct rest *r = q->rest;
     cleanup_json struct json_object *body = NULL;
@@ -233,29 +233,29 @@ static void judge(struct rest_request *q, const struct http_result *result)
     if (answer.error.code == ERROR_NONE && q->in.len > 0)
         json_parse(q->in.data, q->in.len, &json_limits_large, &body, NULL);
     if (answer.error.code == ERROR_NONE && result->status >= 400)
-        explain_status(r, result->status, body, &q->in, &answer.error);
+        rest_explain_status(r, result->status, body, &q->in, &answer.error);
     answer.body = body;
     answer.data = buf_text(&q->in);
     answer.len = q->in.len;
-    tell(q, &answer);
+    rest_tell(q, &answer);
 }
 
-static void on_done(void *arg, const struct http_result *result)
+static void rest_on_done(void *arg, const struct http_result *result)
 {
     struct rest_request *q = arg;
     q->transfer = NULL;
     double pause = pause_before_next(q, result);
     if (pause < 0) {
-        judge(q, result);
+        rest_judge(q, result);
         return;
     }
     buf_clear(&q->in);
     timer_start(q->pause, (uint64_t)(pause * 1000) + 1, 0);
 }
 
-static int transmit(struct rest_request *q, struct error *err)
+static int rest_transmit(struct rest_request *q, struct error *err)
 {
-    static const struct http_handler handler = { on_head, on_data, on_done };
+    static const struct http_handler handler = { rest_on_head, rest_on_data, rest_on_done };
     struct rest *r = q->rest;
     struct http_request request = { .method = q->method,
         .url = q->url,
@@ -272,8 +272,8 @@ static void try_again(void *arg)
 {
     struct rest_request *q = arg;
     struct rest_answer answer = { 0 };
-    if (transmit(q, &answer.error) < 0)
-        tell(q, &answer);
+    if (rest_transmit(q, &answer.error) < 0)
+        rest_tell(q, &answer);
 }
 
 static int add_headers(struct rest_request *q, const struct rest_ask *ask, struct error *err)
@@ -288,7 +288,7 @@ static int add_headers(struct rest_request *q, const struct rest_ask *ask, struc
     return rc;
 }
 
-static int request_new(
+static int rest_request_new(
     struct rest *r, const struct rest_ask *ask, struct rest_request **out, struct error *err)
 {
     struct rest_request *q = calloc(1, sizeof *q);
@@ -304,7 +304,7 @@ static int request_new(
         .arg = ask->arg,
         .seconds = ask->seconds,
         .begun_ns = clock_ns(),
-        .deadline = ask->seconds > 0 ? timer_new(r->loop, too_late, q) : NULL,
+        .deadline = ask->seconds > 0 ? timer_new(r->loop, rest_too_late, q) : NULL,
         .pause = timer_new(r->loop, try_again, q) };
     TAILQ_INSERT_TAIL(&r->requests, q, link);
     if (ask->body)
@@ -316,7 +316,7 @@ static int request_new(
                        buf_failed(&q->body)))
         rc = error_memory(err);
     if (rc < 0)
-        request_free(q);
+        rest_request_free(q);
     else
         *out = q;
     return rc;
@@ -326,12 +326,12 @@ int rest_send(
     struct rest *r, const struct rest_ask *ask, struct rest_request **out, struct error *err)
 {
     struct rest_request *q = NULL;
-    int rc = request_new(r, ask, &q, err);
+    int rc = rest_request_new(r, ask, &q, err);
     if (rc < 0)
         return rc;
-    rc = transmit(q, err);
+    rc = rest_transmit(q, err);
     if (rc < 0) {
-        request_free(q);
+        rest_request_free(q);
         return rc;
     }
     if (q->deadline)
@@ -352,11 +352,11 @@ static int check_secret(const struct rest *r, struct error *err)
     return 0;
 }
 
-static int open_http(struct rest *r, const struct rest_options *o, struct error *err)
+static int rest_open_http(struct rest *r, const struct rest_options *o, struct error *err)
 {
     struct http_options http = { .host = r->url.host,
         .port = r->url.port,
-        .way = { .ca_file = r->ca_file },
+        .connect_options = { .ca_file = r->ca_file },
         .peer = r->url.peer,
         .codes = { ERROR_LOST, ERROR_LOST, ERROR_LOST, ERROR_ENVIRONMENT },
         .connections = o->connections ? o->connections : CONNECTIONS,
@@ -365,7 +365,7 @@ static int open_http(struct rest *r, const struct rest_options *o, struct error 
     return http_open(r->loop, &http, &r->http, err);
 }
 
-static int fill(struct rest *r, const struct rest_options *o, struct error *err)
+static int rest_fill(struct rest *r, const struct rest_options *o, struct error *err)
 {
     r->name = strdup(o->name);
     r->key_variable = strdup(o->key_variable);
@@ -379,7 +379,7 @@ static int fill(struct rest *r, const struct rest_options *o, struct error *err)
         rc = list_add(&r->headers, o->headers[i], err);
     if (rc == 0)
         rc = url_parse(o->base_url, o->key_variable, &r->url, err);
-    return rc == 0 ? open_http(r, o, err) : error_wrap(err, "%s", o->name);
+    return rc == 0 ? rest_open_http(r, o, err) : error_wrap(err, "%s", o->name);
 }
 
 int rest_open(
@@ -390,7 +390,7 @@ int rest_open(
         return error_memory(err);
     r->loop = loop;
     TAILQ_INIT(&r->requests);
-    int rc = fill(r, options, err);
+    int rc = rest_fill(r, options, err);
     if (rc < 0) {
         rest_close(r);
         return rc;

@@ -11,9 +11,9 @@
 #include <stddef.h>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/loop.h"
-#include "net/way.h"
+#include "net/connect_options.h"
 
 struct rest;
 struct rest_request;

@@ -22,7 +22,7 @@ struct sockets {
     size_t count;
 };
 
-static int watch_for(struct entry *e, int events)
+static int sockets_watch_for(struct entry *e, int events)
 {
     if (events == e->watched)
         return 0;
@@ -30,7 +30,7 @@ static int watch_for(struct entry *e, int events)
     return watch_events(e->watch, events);
 }
 
-static void socket_ready(void *arg, int status, int events)
+static void sockets_socket_ready(void *arg, int status, int events)
 {
     struct entry *e = arg;
     int found = (status < 0 ? CURL_CSELECT_ERR : 0) | (events & UV_READABLE ? CURL_CSELECT_IN : 0) |
@@ -39,7 +39,7 @@ static void socket_ready(void *arg, int status, int events)
         e->sockets->fn(e->sockets->arg, e->fd, found);
     else
         /* Nobody expects bytes: the server has left, and libcurl looks before it uses a socket again. */
-        watch_for(e, 0);
+        sockets_watch_for(e, 0);
 }
 
 struct sockets *sockets_new(struct loop *loop, sockets_fn *fn, void *arg)
@@ -80,7 +80,7 @@ static struct entry *entry_new(struct sockets *s, int fd)
     if (!e)
         return NULL;
     *e = (struct entry){ .sockets = s, .fd = fd };
-    e->watch = watch_new(s->loop, fd, socket_ready, e);
+    e->watch = watch_new(s->loop, fd, sockets_socket_ready, e);
     if (!e->watch) {
         free(e);
         return NULL;
@@ -106,7 +106,7 @@ int sockets_want(struct sockets *s, int fd, int what)
     e->wanted = events;
     watch_background(e->watch, events == 0);
     /* An idle connection can nearly always be written to, which is no news. */
-    return watch_for(e, events ? events : e->watched & UV_READABLE);
+    return sockets_watch_for(e, events ? events : e->watched & UV_READABLE);
 }
 
 void sockets_forget(struct sockets *s, int fd)

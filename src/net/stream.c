@@ -64,18 +64,18 @@ static void stream_free(struct stream *s)
     curl_global_cleanup();
 }
 
-static void enter(struct stream *s)
+static void stream_enter(struct stream *s)
 {
     s->depth++;
 }
 
-static void leave(struct stream *s)
+static void stream_leave(struct stream *s)
 {
     if (--s->depth == 0 && s->closing)
         stream_free(s);
 }
 
-static void tell_closed(struct stream *s, const struct error *why)
+static void stream_tell_closed(struct stream *s, const struct error *why)
 {
     if (s->over)
         return;
@@ -86,7 +86,7 @@ static void tell_closed(struct stream *s, const struct error *why)
 }
 
 /* CURLE_OK where the other side has ended it. */
-static void end(struct stream *s, CURLcode curl)
+static void stream_end(struct stream *s, CURLcode curl)
 {
     struct error why = { 0 };
     const char *words = s->words[0] ? s->words : curl_easy_strerror(curl);
@@ -96,12 +96,12 @@ static void end(struct stream *s, CURLcode curl)
         error_set(&why, s->code, "%.80s: %.140s", s->peer, words);
     else if (!s->open)
         error_set(&why, s->code, "%.80s: the connection was ended before an answer", s->peer);
-    tell_closed(s, &why);
+    stream_tell_closed(s, &why);
 }
 
 /* ---- connected ---- */
 
-static void watch_for(struct stream *s)
+static void stream_watch_for(struct stream *s)
 {
     if (s->watch)
         watch_events(
@@ -110,7 +110,7 @@ static void watch_for(struct stream *s)
 }
 
 /* Bytes that went; 0: none do now. That the connection is lost, the reader finds out. */
-static size_t send_some(struct stream *s, const char *data, size_t len)
+static size_t stream_send_some(struct stream *s, const char *data, size_t len)
 {
     size_t all = 0;
     while (all < len && !s->lost) {
@@ -124,9 +124,9 @@ static size_t send_some(struct stream *s, const char *data, size_t len)
     return all;
 }
 
-static void flush(struct stream *s)
+static void stream_flush(struct stream *s)
 {
-    s->out_at += send_some(s, s->out.data + s->out_at, s->out.len - s->out_at);
+    s->out_at += stream_send_some(s, s->out.data + s->out_at, s->out.len - s->out_at);
     if (s->out_at == s->out.len || s->lost) {
         buf_free(&s->out);
         s->out_at = 0;
@@ -159,7 +159,7 @@ static void take_head(struct stream *s, const char *data, size_t len)
     if (!tail || sscanf(head, "HTTP/1.%*1[01] %3u", &status) != 1)
         status = 0;
     if (has_agreed(s, status, &why) < 0) {
-        tell_closed(s, &why);
+        stream_tell_closed(s, &why);
         return;
     }
     cleanup_buf struct buf first = s->head;
@@ -170,7 +170,7 @@ static void take_head(struct stream *s, const char *data, size_t len)
     if (!s->closing && !s->over && first.len > 0)
         s->events.bytes(s->arg, first.data, first.len);
     if (!s->closing && !s->over)
-        flush(s);
+        stream_flush(s);
 }
 
 static void read_some(struct stream *s)
@@ -182,7 +182,7 @@ static void read_some(struct stream *s)
         if (curl == CURLE_AGAIN)
             return;
         if (curl != CURLE_OK || n == 0)
-            end(s, curl);
+            stream_end(s, curl);
         else if (s->open)
             s->events.bytes(s->arg, data, n);
         else
@@ -196,76 +196,76 @@ static void read_some(struct stream *s)
 static void connection_ready(void *arg, int status, int events)
 {
     struct stream *s = arg;
-    enter(s);
+    stream_enter(s);
     if (events & UV_WRITABLE)
-        flush(s);
+        stream_flush(s);
     if (status < 0 || (events & UV_READABLE))
         read_some(s);
     if (!s->closing)
-        watch_for(s);
-    leave(s);
+        stream_watch_for(s);
+    stream_leave(s);
 }
 
 /* ---- connecting ---- */
 
-static void begin(struct stream *s)
+static void stream_begin(struct stream *s)
 {
     curl_socket_t fd = CURL_SOCKET_BAD;
     timer_stop(s->timer);
     if (curl_easy_getinfo(s->easy, CURLINFO_ACTIVESOCKET, &fd) != CURLE_OK ||
         fd == CURL_SOCKET_BAD) {
-        end(s, CURLE_COULDNT_CONNECT);
+        stream_end(s, CURLE_COULDNT_CONNECT);
         return;
     }
     sockets_forget(s->sockets, fd);
     s->watch = watch_new(s->loop, fd, connection_ready, s);
     if (!s->watch) {
-        end(s, CURLE_OUT_OF_MEMORY);
+        stream_end(s, CURLE_OUT_OF_MEMORY);
         return;
     }
     s->connected = true;
     if (s->upgrade) {
         /* A fresh socket takes it whole. */
-        s->lost = send_some(s, s->upgrade, strlen(s->upgrade)) < strlen(s->upgrade);
-        watch_for(s);
+        s->lost = stream_send_some(s, s->upgrade, strlen(s->upgrade)) < strlen(s->upgrade);
+        stream_watch_for(s);
         return;
     }
     s->open = true;
     s->events.connected(s->arg);
     if (s->closing || s->over)
         return;
-    flush(s);
-    watch_for(s);
+    stream_flush(s);
+    stream_watch_for(s);
 }
 
-static void act(struct stream *s, curl_socket_t fd, int events)
+static void stream_act(struct stream *s, curl_socket_t fd, int events)
 {
     int running, left;
     CURLMsg *m;
-    enter(s);
+    stream_enter(s);
     curl_multi_socket_action(s->multi, fd, events, &running);
     while (
         !s->closing && !s->over && !s->connected && (m = curl_multi_info_read(s->multi, &left))) {
         if (m->data.result == CURLE_OK)
-            begin(s);
+            stream_begin(s);
         else
-            end(s, m->data.result);
+            stream_end(s, m->data.result);
     }
-    leave(s);
+    stream_leave(s);
 }
 
-static void socket_ready(void *arg, int fd, int events)
+static void stream_socket_ready(void *arg, int fd, int events)
 {
-    act(arg, fd, events);
+    stream_act(arg, fd, events);
 }
 
-static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *unused)
+static int stream_on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *unused)
 {
     struct stream *s = arg;
     return s->connected ? 0 : sockets_want(s->sockets, fd, what);
 }
 
-static int on_close(void *arg, curl_socket_t fd)
+static int stream_on_close(void *arg, curl_socket_t fd)
 {
     struct stream *s = arg;
     watch_free(steal(&s->watch));
@@ -273,7 +273,7 @@ static int on_close(void *arg, curl_socket_t fd)
     return close(fd);
 }
 
-static int on_timer(CURLM *multi, long timeout_ms, void *arg)
+static int stream_on_timer(CURLM *multi, long timeout_ms, void *arg)
 {
     struct stream *s = arg;
     if (s->connected)
@@ -285,36 +285,36 @@ static int on_timer(CURLM *multi, long timeout_ms, void *arg)
     return 0;
 }
 
-static void timer_due(void *arg)
+static void stream_timer_due(void *arg)
 {
     struct stream *s = arg;
     if (s->connected)
         connection_ready(s, 0, UV_READABLE);
     else
-        act(s, CURL_SOCKET_TIMEOUT, 0);
+        stream_act(s, CURL_SOCKET_TIMEOUT, 0);
 }
 
 /* ---- the user's ---- */
 
-static bool set_up(struct stream *s, const struct stream_options *o)
+static bool stream_set_up(struct stream *s, const struct stream_options *o)
 {
     CURL *e = s->easy;
-    curl_multi_setopt(s->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+    curl_multi_setopt(s->multi, CURLMOPT_SOCKETFUNCTION, stream_on_socket);
     curl_multi_setopt(s->multi, CURLMOPT_SOCKETDATA, s);
-    curl_multi_setopt(s->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+    curl_multi_setopt(s->multi, CURLMOPT_TIMERFUNCTION, stream_on_timer);
     curl_multi_setopt(s->multi, CURLMOPT_TIMERDATA, s);
     curl_easy_setopt(e, CURLOPT_CONNECT_ONLY, 1L);
     curl_easy_setopt(e, CURLOPT_ERRORBUFFER, s->words);
     curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(e, CURLOPT_TCP_NODELAY, 1L);
-    curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, on_close);
+    curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, stream_on_close);
     curl_easy_setopt(e, CURLOPT_CLOSESOCKETDATA, s);
     /* An upgraded connection is HTTP/1.1's. */
     curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     if (o->connect_timeout > 0)
         curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)(o->connect_timeout * 1000));
-    way_take(e, &o->way);
+    connect_options_apply(e, &o->connect_options);
     return curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_URL, o->url) == CURLE_OK &&
            curl_multi_add_handle(s->multi, e) == CURLM_OK;
@@ -336,10 +336,10 @@ int stream_open(struct loop *loop, const struct stream_options *options,
     s->upgrade = options->upgrade ? strdup(options->upgrade) : NULL;
     s->multi = curl_multi_init();
     s->easy = curl_easy_init();
-    s->timer = timer_new(loop, timer_due, s);
-    s->sockets = sockets_new(loop, socket_ready, s);
+    s->timer = timer_new(loop, stream_timer_due, s);
+    s->sockets = sockets_new(loop, stream_socket_ready, s);
     if (!s->peer || !s->multi || !s->easy || !s->timer || !s->sockets ||
-        (options->upgrade && !s->upgrade) || !set_up(s, options)) {
+        (options->upgrade && !s->upgrade) || !stream_set_up(s, options)) {
         stream_free(s);
         return error_memory(err);
     }
@@ -355,13 +355,13 @@ int stream_send(struct stream *s, const struct iovec *iov, int count, struct err
         const char *data = iov[i].iov_base;
         size_t len = iov[i].iov_len, sent = 0;
         if (s->open && s->out.len == s->out_at)
-            sent = send_some(s, data, len);
+            sent = stream_send_some(s, data, len);
         if (sent < len && !s->lost)
             buf_append(&s->out, data + sent, len - sent);
         if (buf_failed(&s->out))
             return error_memory(err);
     }
-    watch_for(s);
+    stream_watch_for(s);
     return 0;
 }
 
@@ -374,7 +374,7 @@ void stream_pause(struct stream *s, bool paused)
 {
     bool again = s->paused && !paused;
     s->paused = paused;
-    watch_for(s);
+    stream_watch_for(s);
     if (again && s->connected && !s->over)
         timer_start(s->timer, 0, 0);
 }
@@ -383,7 +383,7 @@ void stream_close(struct stream *s)
 {
     if (!s)
         return;
-    enter(s);
+    stream_enter(s);
     s->closing = true;
-    leave(s);
+    stream_leave(s);
 }

@@ -11,14 +11,14 @@
 
 #include "base/error.h"
 #include "base/loop.h"
-#include "net/way.h"
+#include "net/connect_options.h"
 
 struct stream;
 
 /* Texts are copied. */
 struct stream_options {
     const char *url; /* http://HOST:PORT or https://HOST:PORT: where to, and whether with TLS */
-    struct way way;
+    struct connect_options connect_options;
     const char *peer;       /* how errors name the server */
     enum error_code code;   /* of errors */
     double connect_timeout; /* seconds, TLS included; 0: libcurl's own */

@@ -21,38 +21,39 @@ static void cleanup_curl_text(char **text)
 #define cleanup_text   __attribute__((cleanup(cleanup_curl_text)))
 
 /* NULL where there is none of it. curl_free. */
-static char *part(CURLU *url, CURLUPart which, unsigned flags)
+static char *url_part(CURLU *url, CURLUPart which, unsigned flags)
 {
     char *text = NULL;
     return curl_url_get(url, which, &text, flags) == CURLUE_OK ? text : NULL;
 }
 
-static int check(CURLU *url, const char *text, const char *key, struct error *err)
+static int url_check(CURLU *url, const char *text, const char *key, struct error *err)
 {
     cleanup_text char *scheme = NULL, *user = NULL, *password = NULL;
     if (curl_url_set(url, CURLUPART_URL, text, CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK)
-        scheme = part(url, CURLUPART_SCHEME, 0);
+        scheme = url_part(url, CURLUPART_SCHEME, 0);
     if (!scheme || (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0))
         return error_set(err, ERROR_CONFIG,
             "the base URL '%.100s' is none: it must be like http://host:port/v1 or https://host/v1",
             text);
-    user = part(url, CURLUPART_USER, 0);
-    password = part(url, CURLUPART_PASSWORD, 0);
+    user = url_part(url, CURLUPART_USER, 0);
+    password = url_part(url, CURLUPART_PASSWORD, 0);
     if (user || password)
         return error_set(err, ERROR_CONFIG,
             "the base URL must hold no user and no password: give the key as %s", key);
     return 0;
 }
 
-static int fill(CURLU *url, struct url *out, struct error *err)
+static int url_fill(CURLU *url, struct url *out, struct error *err)
 {
-    cleanup_text char *host = part(url, CURLUPART_HOST, 0), *given = part(url, CURLUPART_PORT, 0),
-                      *port = part(url, CURLUPART_PORT, CURLU_DEFAULT_PORT),
-                      *query = part(url, CURLUPART_QUERY, 0),
-                      *scheme = part(url, CURLUPART_SCHEME, 0), *whole = NULL;
+    cleanup_text char *host = url_part(url, CURLUPART_HOST, 0),
+                      *given = url_part(url, CURLUPART_PORT, 0),
+                      *port = url_part(url, CURLUPART_PORT, CURLU_DEFAULT_PORT),
+                      *query = url_part(url, CURLUPART_QUERY, 0),
+                      *scheme = url_part(url, CURLUPART_SCHEME, 0), *whole = NULL;
     if (curl_url_set(url, CURLUPART_QUERY, NULL, 0) == CURLUE_OK &&
         curl_url_set(url, CURLUPART_FRAGMENT, NULL, 0) == CURLUE_OK)
-        whole = part(url, CURLUPART_URL, 0);
+        whole = url_part(url, CURLUPART_URL, 0);
     if (!host || !port || !scheme || !whole)
         return error_memory(err);
     size_t n = strlen(whole);
@@ -73,9 +74,9 @@ int url_parse(const char *text, const char *key, struct url *out, struct error *
     *out = (struct url){ 0 };
     if (!url)
         return error_memory(err);
-    int rc = check(url, text, key, err);
+    int rc = url_check(url, text, key, err);
     if (rc == 0)
-        rc = fill(url, out, err);
+        rc = url_fill(url, out, err);
     if (rc < 0)
         url_free(out);
     return rc;

@@ -9,7 +9,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/hash.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/text.h"
 #include "net/stream.h"
 #include "net/websocket_frame.h"
@@ -45,7 +45,7 @@ static void websocket_free(struct websocket *ws)
     free(ws);
 }
 
-static void leave(struct websocket *ws)
+static void websocket_leave(struct websocket *ws)
 {
     if (--ws->depth == 0 && ws->closing)
         websocket_free(ws);
@@ -53,8 +53,8 @@ static void leave(struct websocket *ws)
 
 /* ---- to the server ---- */
 
-static int send_frame(struct websocket *ws, enum websocket_opcode opcode, const struct iovec *iov,
-    int count, struct error *err)
+static int websocket_send_frame(struct websocket *ws, enum websocket_opcode opcode,
+    const struct iovec *iov, int count, struct error *err)
 {
     unsigned char mask[4];
     if (!ws->open || ws->over)
@@ -71,7 +71,7 @@ static int send_frame(struct websocket *ws, enum websocket_opcode opcode, const 
 static void send_control(
     struct websocket *ws, enum websocket_opcode opcode, const char *data, size_t len)
 {
-    send_frame(ws, opcode, &(struct iovec){ (void *)(uintptr_t)data, len }, 1, NULL);
+    websocket_send_frame(ws, opcode, &(struct iovec){ (void *)(uintptr_t)data, len }, 1, NULL);
 }
 
 static void send_close(struct websocket *ws, unsigned status)
@@ -82,7 +82,7 @@ static void send_close(struct websocket *ws, unsigned status)
 
 /* ---- its end ---- */
 
-static void tell_closed(struct websocket *ws, const struct websocket_end *end)
+static void websocket_tell_closed(struct websocket *ws, const struct websocket_end *end)
 {
     if (ws->over)
         return;
@@ -95,7 +95,7 @@ static void tell_wrong(struct websocket *ws, enum websocket_status status, const
     struct websocket_end end = { .reason = "", .error = *why };
     send_close(ws, status);
     error_wrap(&end.error, "%.80s", ws->peer);
-    tell_closed(ws, &end);
+    websocket_tell_closed(ws, &end);
 }
 
 static void closed_by_server(struct websocket *ws, const char *data, size_t len)
@@ -112,12 +112,12 @@ static void closed_by_server(struct websocket *ws, const char *data, size_t len)
     memcpy(words, reason, n);
     words[n] = '\0';
     send_close(ws, end.status);
-    tell_closed(ws, &end);
+    websocket_tell_closed(ws, &end);
 }
 
 /* ---- from the server ---- */
 
-static void take_text(struct websocket *ws, bool end, const char *data, size_t len)
+static void websocket_take_text(struct websocket *ws, bool end, const char *data, size_t len)
 {
     struct error why = { 0 };
     buf_append(&ws->text, data, len);
@@ -141,7 +141,7 @@ static bool take_piece(
 {
     struct websocket *ws = arg;
     if (kind == WEBSOCKET_TEXT)
-        take_text(ws, end, data, len);
+        websocket_take_text(ws, end, data, len);
     else if (kind == WEBSOCKET_BINARY && len > 0)
         ws->events.bytes(ws->arg, data, len);
     else if (kind == WEBSOCKET_CLOSE)
@@ -151,7 +151,7 @@ static bool take_piece(
     return !ws->closing && !ws->over;
 }
 
-static void stream_bytes(void *arg, const char *data, size_t len)
+static void websocket_stream_bytes(void *arg, const char *data, size_t len)
 {
     struct websocket *ws = arg;
     struct error why = { 0 };
@@ -161,27 +161,27 @@ static void stream_bytes(void *arg, const char *data, size_t len)
     if (websocket_decode(&ws->decoder, data, len, take_piece, ws, &status, &why) < 0 &&
         !ws->closing)
         tell_wrong(ws, status, &why);
-    leave(ws);
+    websocket_leave(ws);
 }
 
-static void stream_connected(void *arg)
+static void websocket_stream_connected(void *arg)
 {
     struct websocket *ws = arg;
     ws->depth++;
     ws->open = ws->heard = true;
     ws->events.connected(ws->arg);
-    leave(ws);
+    websocket_leave(ws);
 }
 
-static void stream_closed(void *arg, const struct error *why)
+static void websocket_stream_closed(void *arg, const struct error *why)
 {
     struct websocket *ws = arg;
     struct websocket_end end = { .http = ws->http, .reason = "", .error = *why };
     ws->depth++;
     if (why->code == ERROR_NONE)
         error_set(&end.error, ws->code, "%.80s: the connection ended without a word", ws->peer);
-    tell_closed(ws, &end);
-    leave(ws);
+    websocket_tell_closed(ws, &end);
+    websocket_leave(ws);
 }
 
 /* ---- the handshake ---- */
@@ -205,7 +205,7 @@ static const char *find_header(const char *head, const char *name, size_t *len)
 }
 
 /* Whether this is the header's value, or one of the words in it. */
-static bool has_word(const char *head, const char *name, const char *word)
+static bool websocket_has_word(const char *head, const char *name, const char *word)
 {
     size_t len = 0, n = strlen(word);
     const char *at = find_header(head, name, &len), *end = at ? at + len : NULL;
@@ -219,12 +219,12 @@ static bool has_word(const char *head, const char *name, const char *word)
     return false;
 }
 
-static int refused(struct websocket *ws, const char *what, struct error *err)
+static int websocket_refused(struct websocket *ws, const char *what, struct error *err)
 {
     return error_set(err, ERROR_PROTOCOL, "%.80s: its answer %s", ws->peer, what);
 }
 
-static int agree(void *arg, unsigned status, const char *head, struct error *err)
+static int websocket_agree(void *arg, unsigned status, const char *head, struct error *err)
 {
     struct websocket *ws = arg;
     size_t len = 0;
@@ -234,14 +234,16 @@ static int agree(void *arg, unsigned status, const char *head, struct error *err
         return error_set(err, ws->code, "%.80s: %.*s: %.120s", ws->peer, (int)strcspn(head, "\r\n"),
             head, body ? body + 4 : "");
     }
-    if (!has_word(head, "Upgrade", "websocket") || !has_word(head, "Connection", "Upgrade"))
-        return refused(ws, "is no upgrade to a WebSocket", err);
+    if (!websocket_has_word(head, "Upgrade", "websocket") ||
+        !websocket_has_word(head, "Connection", "Upgrade"))
+        return websocket_refused(ws, "is no upgrade to a WebSocket", err);
     accept = find_header(head, "Sec-WebSocket-Accept", &len);
     if (!accept || len != ws->accept.len || memcmp(accept, ws->accept.data, len) != 0)
-        return refused(ws, "was not made for this request (Sec-WebSocket-Accept)", err);
+        return websocket_refused(ws, "was not made for this request (Sec-WebSocket-Accept)", err);
     if (find_header(head, "Sec-WebSocket-Extensions", &len) ||
         find_header(head, "Sec-WebSocket-Protocol", &len))
-        return refused(ws, "has an extension or a subprotocol, which nobody asked for", err);
+        return websocket_refused(
+            ws, "has an extension or a subprotocol, which nobody asked for", err);
     return 0;
 }
 
@@ -297,18 +299,19 @@ static int make_request(
 static int connect_to(
     struct loop *loop, struct websocket *ws, const struct websocket_options *o, struct error *err)
 {
-    static const struct stream_events events = { stream_connected, stream_bytes, stream_closed };
+    static const struct stream_events events = { websocket_stream_connected, websocket_stream_bytes,
+        websocket_stream_closed };
     cleanup_buf struct buf request = { 0 };
     int rc = make_request(ws, o, &request, err);
     if (rc < 0)
         return rc;
     struct stream_options options = { .url = o->url,
-        .way = o->way,
+        .connect_options = o->connect_options,
         .peer = o->peer,
         .code = o->code,
         .connect_timeout = o->connect_timeout,
         .upgrade = buf_text(&request),
-        .agree = agree };
+        .agree = websocket_agree };
     return stream_open(loop, &options, &events, ws, &ws->stream, err);
 }
 
@@ -334,7 +337,7 @@ int websocket_open(struct loop *loop, const struct websocket_options *options,
 
 int websocket_send(struct websocket *ws, const struct iovec *iov, int count, struct error *err)
 {
-    return send_frame(ws, WEBSOCKET_BINARY, iov, count, err);
+    return websocket_send_frame(ws, WEBSOCKET_BINARY, iov, count, err);
 }
 
 void websocket_ping(struct websocket *ws)
@@ -366,5 +369,5 @@ void websocket_close(struct websocket *ws)
     ws->depth++;
     send_close(ws, WEBSOCKET_NORMAL);
     ws->closing = ws->over = true;
-    leave(ws);
+    websocket_leave(ws);
 }

@@ -10,14 +10,14 @@
 
 #include "base/error.h"
 #include "base/loop.h"
-#include "net/way.h"
+#include "net/connect_options.h"
 
 struct websocket;
 
 /* Texts are copied. */
 struct websocket_options {
     const char *url; /* http://HOST[:PORT]/PATH[?QUERY], or https */
-    struct way way;
+    struct connect_options connect_options;
     const char *peer;           /* how errors name the server */
     enum error_code code;       /* of errors of the connection */
     double connect_timeout;     /* seconds, TLS included; 0: libcurl's own */

@@ -17,7 +17,7 @@ enum {
 
 /* ---- from the server ---- */
 
-static int wrong(struct websocket_decoder *d, const char *what, struct error *err)
+static int websocket_frame_wrong(struct websocket_decoder *d, const char *what, struct error *err)
 {
     d->over = true;
     return error_set(err, ERROR_PROTOCOL, "a WebSocket frame %s", what);
@@ -53,7 +53,7 @@ static uint64_t read_length(const unsigned char *header)
 }
 
 /* What is wrong with the first two bytes; NULL: nothing. */
-static const char *complaint(const struct websocket_decoder *d)
+static const char *websocket_frame_complaint(const struct websocket_decoder *d)
 {
     unsigned opcode = d->header[0] & OPCODE, length = d->header[1] & LENGTH;
     bool last = d->header[0] & FIN;
@@ -75,11 +75,12 @@ static const char *complaint(const struct websocket_decoder *d)
 }
 
 /* The header is whole. */
-static int begin(struct websocket_decoder *d, enum websocket_status *status, struct error *err)
+static int websocket_frame_begin(
+    struct websocket_decoder *d, enum websocket_status *status, struct error *err)
 {
     uint64_t length = read_length(d->header);
     if ((d->header_size == 4 && length < LENGTH_16) || (d->header_size == 10 && length <= 0xFFFF))
-        return wrong(d, "has a length in more bytes than it needs", err);
+        return websocket_frame_wrong(d, "has a length in more bytes than it needs", err);
     d->opcode = d->header[0] & OPCODE;
     d->end = d->header[0] & FIN;
     d->left = length;
@@ -94,7 +95,7 @@ static int begin(struct websocket_decoder *d, enum websocket_status *status, str
     }
     if (length > d->message_max || d->message_len + length > d->message_max) {
         *status = WEBSOCKET_TOO_LARGE;
-        return wrong(d, "is too large", err);
+        return websocket_frame_wrong(d, "is too large", err);
     }
     d->message_len += length;
     return 0;
@@ -108,16 +109,16 @@ static int take_header(
     if (d->header_len < 2)
         return 0;
     if (d->header_len == 2) {
-        const char *what = complaint(d);
+        const char *what = websocket_frame_complaint(d);
         if (what)
-            return wrong(d, what, err);
+            return websocket_frame_wrong(d, what, err);
         d->header_size = header_size(d->header[1]);
     }
-    return d->header_len == d->header_size ? begin(d, status, err) : 0;
+    return d->header_len == d->header_size ? websocket_frame_begin(d, status, err) : 0;
 }
 
 /* The frame's payload is whole, or `len` more bytes of it are here. */
-static void take_payload(
+static void websocket_frame_take_payload(
     struct websocket_decoder *d, const char *data, size_t len, websocket_piece_fn *piece, void *arg)
 {
     bool more = true;
@@ -153,18 +154,18 @@ int websocket_decode(struct websocket_decoder *d, const char *data, size_t len,
             rc = take_header(d, *data, status, err);
         } else {
             n = d->left < len ? (size_t)d->left : len;
-            take_payload(d, data, n, piece, arg);
+            websocket_frame_take_payload(d, data, n, piece, arg);
         }
         data += n;
         len -= n;
         /* A frame without bytes ends with its header. */
         if (rc == 0 && !d->over && d->in_payload && d->left == 0)
-            take_payload(d, data, 0, piece, arg);
+            websocket_frame_take_payload(d, data, 0, piece, arg);
     }
     return rc;
 }
 
-static bool is_status(unsigned status)
+static bool websocket_frame_is_status(unsigned status)
 {
     return (status >= 1000 && status <= 1003) || (status >= 1007 && status <= 1014) ||
            (status >= 3000 && status <= 4999);
@@ -179,7 +180,7 @@ int websocket_read_close(const char *data, size_t len, unsigned *status, const c
     *reason_len = 0;
     if (len == 0)
         return 0;
-    if (len == 1 || !is_status((unsigned)p[0] << 8 | p[1]))
+    if (len == 1 || !websocket_frame_is_status((unsigned)p[0] << 8 | p[1]))
         return error_set(err, ERROR_PROTOCOL, "a WebSocket is closed with a status that is none");
     if (!text_is_utf8(data + 2, len - 2, NULL))
         return error_set(err, ERROR_PROTOCOL, "a WebSocket is closed with words that are no text");
@@ -191,7 +192,7 @@ int websocket_read_close(const char *data, size_t len, unsigned *status, const c
 
 /* ---- to the server ---- */
 
-static void write_header(struct buf *out, enum websocket_opcode opcode, size_t len)
+static void websocket_frame_write_header(struct buf *out, enum websocket_opcode opcode, size_t len)
 {
     unsigned char header[WEBSOCKET_HEADER_MAX] = { (unsigned char)(FIN | opcode) };
     size_t size = len < LENGTH_16 ? 2 : len <= 0xFFFF ? 4 : 10;
@@ -207,7 +208,7 @@ void websocket_encode(struct buf *out, enum websocket_opcode opcode, const unsig
     size_t len = 0, at = 0;
     for (int i = 0; i < count; i++)
         len += iov[i].iov_len;
-    write_header(out, opcode, len);
+    websocket_frame_write_header(out, opcode, len);
     buf_append(out, mask, 4);
     if (!buf_reserve(out, len))
         return;

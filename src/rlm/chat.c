@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "session/context.h"
 
-static int add_context(struct chat *c, const struct context *context, struct error *err)
+static int chat_add_context(struct chat *c, const struct context *context, struct error *err)
 {
     void *more = reallocarray(c->contexts, c->context_count + 1, sizeof *c->contexts);
     if (!more)
@@ -22,13 +22,13 @@ static int add_contexts(struct chat *c, const struct contexts *own, struct error
     int rc = 0;
     c->own = c->context_count;
     for (size_t i = 0; rc == 0 && own && i < own->count; i++)
-        rc = add_context(c, own->items[i], err);
+        rc = chat_add_context(c, own->items[i], err);
     return rc;
 }
 
 int chat_begin(struct chat *c, const struct contexts *own, struct error *err)
 {
-    return own && own->count > 0 ? add_contexts(c, own, err) : add_context(c, NULL, err);
+    return own && own->count > 0 ? add_contexts(c, own, err) : chat_add_context(c, NULL, err);
 }
 
 int chat_say(struct chat *c, const char *role, const char *text, size_t len, struct error *err)
@@ -59,7 +59,7 @@ int chat_go_on(struct chat *c, const struct chat *before, const char *question, 
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < before->context_count; i++)
-        rc = add_context(c, before->contexts[i], err);
+        rc = chat_add_context(c, before->contexts[i], err);
     if (rc == 0)
         rc = add_contexts(c, own, err);
     c->history = json_object_new_array();

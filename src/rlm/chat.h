@@ -8,7 +8,7 @@
 #define DROSTE_RLM_CHAT_H
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "session/prepare.h"
 
 struct context;

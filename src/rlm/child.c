@@ -21,7 +21,7 @@ struct child {
     unsigned depth, number;        /* the number: 0 until it begins */
     char *prompt, *model, *resume; /* the last two may be NULL */
     bool reserved;
-    struct given *context;
+    struct shared_value *context;
     const struct context *used; /* NULL: none is in use */
     struct contexts contexts;   /* the one, where there is one */
     int64_t cell;
@@ -35,8 +35,8 @@ static void free_child(struct child *c)
 {
     run_free(c->run);
     if (c->used)
-        given_rest(c->context);
-    given_drop(c->context);
+        shared_value_rest(c->context);
+    shared_value_drop(c->context);
     free(c->prompt);
     free(c->model);
     free(c->resume);
@@ -106,7 +106,7 @@ static void child_ended(void *arg, const struct rlm_result *result)
     end_child(arg, result->answer, &error);
 }
 
-static struct run_place place_of(const struct child *c)
+static struct run_place child_place_of(const struct child *c)
 {
     return (struct run_place){ .parent = c->parent,
         .parent_cell = c->cell,
@@ -124,16 +124,16 @@ static int use_context(struct child *c, struct run_place *place, struct error *e
 {
     if (!c->context)
         return 0;
-    int rc = given_use(c->context, &c->used, err);
+    int rc = shared_value_use(c->context, &c->used, err);
     c->contexts = (struct contexts){ (struct context **)&c->used, 1 };
     place->contexts = &c->contexts;
-    place->context_hash = rc == 0 ? given_hash(c->context, err) : NULL;
+    place->context_hash = rc == 0 ? shared_value_hash(c->context, err) : NULL;
     return rc == 0 && !place->context_hash ? -(int)ERROR_IO : rc;
 }
 
 static int begin_run(struct child *c, struct error *err)
 {
-    struct run_place place = place_of(c);
+    struct run_place place = child_place_of(c);
     int rc = use_context(c, &place, err);
     if (rc < 0) {
         budget_unreserve(&c->tree->budget, c->reserved);
@@ -175,7 +175,7 @@ void tree_look(void *arg)
 
 /* ---- what the broker asks for ---- */
 
-static int start_child(void *arg, const struct broker_child *ask, broker_child_fn *done,
+static int child_start_child(void *arg, const struct broker_child *ask, broker_child_fn *done,
     void *done_arg, struct child **out, struct error *err)
 {
     struct rlm_run *parent = arg;
@@ -187,7 +187,7 @@ static int start_child(void *arg, const struct broker_child *ask, broker_child_f
         .depth = parent->place.depth + 1,
         .prompt = text_copy(ask->prompt, ask->len),
         .model = ask->model ? strdup(ask->model) : NULL,
-        .context = given_hold(ask->context),
+        .context = shared_value_hold(ask->context),
         .cell = ask->cell,
         .resume = ask->resume ? strdup(ask->resume) : NULL,
         .reserved = ask->reserved,
@@ -207,14 +207,14 @@ static int start_child(void *arg, const struct broker_child *ask, broker_child_f
  * it again. */
 static void record_never(struct child *c, enum rlm_status status, const struct error *why)
 {
-    struct run_place place = place_of(c);
+    struct run_place place = child_place_of(c);
     if (c->parent->finished)
         return;
     if (use_context(c, &place, NULL) == 0)
         run_record_never(&place, c->tree, status, why);
 }
 
-static void cancel_child(struct child *c, const struct error *why)
+static void child_cancel_child(struct child *c, const struct error *why)
 {
     enum rlm_status status = why->code == ERROR_TIMEOUT ? RLM_TIMEOUT : RLM_CANCELLED;
     c->done = NULL;
@@ -227,4 +227,5 @@ static void cancel_child(struct child *c, const struct error *why)
     end_child(c, NULL, why);
 }
 
-const struct broker_children run_children = { start_child, cancel_child, replay_pass_child };
+const struct broker_children run_children = { child_start_child, child_cancel_child,
+    replay_skip_child };

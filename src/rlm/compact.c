@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/text.h"
-#include "lm/windows.h"
+#include "lm/context_window.h"
 #include "rlm/prompt.h"
 #include "rlm/run.h"
 
@@ -64,7 +64,8 @@ static bool has_old_turns(const struct rlm_run *r)
 
 bool compact_is_due(struct rlm_run *r)
 {
-    struct recorded_call *next = r->resume ? recorded_next_root(resume_recorded(r->resume)) : NULL;
+    struct recorded_call *next =
+        r->resume ? replay_log_next_root(resume_recorded(r->resume)) : NULL;
     if (next)
         return next->summary;
     if (r->tree->o.compaction <= 0 || r->tree->o.again || !has_old_turns(r))
@@ -179,7 +180,7 @@ static int cut_outputs(struct rlm_run *r, size_t last, struct error *err)
     return 0;
 }
 
-static int shorten(struct rlm_run *r, const char *said, size_t len, struct error *err)
+static int compact_shorten(struct rlm_run *r, const char *said, size_t len, struct error *err)
 {
     size_t last = last_turn(r);
     struct buf text = { 0 };
@@ -199,7 +200,7 @@ static int shorten(struct rlm_run *r, const char *said, size_t len, struct error
     return rc;
 }
 
-static void tell(struct rlm_run *r, int64_t before)
+static void compact_tell(struct rlm_run *r, int64_t before)
 {
     cleanup_buf struct buf text = { 0 };
     buf_printf(&text, "the conversation was shortened, from about %lld tokens to %lld",
@@ -222,9 +223,9 @@ void compact_take_summary(struct rlm_run *r, const char *said, size_t len)
     r->compacting = false;
     free(r->messages[--r->message_count].text); /* the question for it */
     int64_t before = tokens_now(r);
-    int rc = shorten(r, said, len, &err);
+    int rc = compact_shorten(r, said, len, &err);
     if (rc == 0)
-        tell(r, before);
+        compact_tell(r, before);
     bool alive = session_is_alive(r->session) && has_history(r);
     if (rc == 0 && alive)
         rc = chat_bind_history(&r->chat, r->session, history_is_set, r, &err);

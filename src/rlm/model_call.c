@@ -8,7 +8,7 @@
 
 /* The place of a call: the root's turns are bounded by their number, a child's count as its parent's
  * guest's; one that was under way in an earlier life has its place. */
-static int64_t count_place(const struct rlm_run *r, const struct recorded_call *known)
+static int64_t model_call_count_place(const struct rlm_run *r, const struct recorded_call *known)
 {
     return r->place.parent && !known ? 1 : 0;
 }
@@ -96,7 +96,7 @@ static int start_call(
 static int begin_call(struct rlm_run *r, struct lm_request *request, size_t bytes,
     const struct recorded_call *known, struct error *err)
 {
-    int64_t place = count_place(r, known);
+    int64_t place = model_call_count_place(r, known);
     int rc = reserve_call(r, place, err);
     if (rc < 0)
         return rc;

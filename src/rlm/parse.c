@@ -48,7 +48,7 @@ static bool is_fence(const struct line *line, struct fence *fence)
     return fence->count >= 3 && !(fence->mark == '`' && memchr(fence->info, '`', fence->info_len));
 }
 
-static bool is_code(const struct fence *fence)
+static bool parse_is_code(const struct fence *fence)
 {
     static const char *const languages[] = { "repl", "python", "python3", "py" };
     size_t word = 0;
@@ -60,7 +60,7 @@ static bool is_code(const struct fence *fence)
     return false;
 }
 
-static bool closes(const struct line *line, const struct fence *open)
+static bool parse_closes(const struct line *line, const struct fence *open)
 {
     struct fence fence;
     return is_fence(line, &fence) && fence.mark == open->mark && fence.count >= open->count &&
@@ -106,13 +106,13 @@ static struct block_end find_end(
     const char *text, size_t len, size_t start, const struct fence *open)
 {
     struct block_end first = { len, len };
-    bool code = is_code(open);
+    bool code = parse_is_code(open);
     unsigned ends = 0;
     char quote = 0;
     for (size_t at = start; at < len;) {
         struct line line = line_at(text, len, at);
         struct block_end here = { at, line.next };
-        bool closing = closes(&line, open);
+        bool closing = parse_closes(&line, open);
         if (closing && !quote)
             return here;
         if (closing && ends++ == 0)
@@ -137,7 +137,7 @@ bool reply_next_block(const char *text, size_t len, size_t *at, struct reply_blo
         struct block_end found = find_end(text, len, start, &open);
         size_t end = found.end;
         *at = found.next;
-        if (!is_code(&open))
+        if (!parse_is_code(&open))
             continue;
         *block = (struct reply_block){ text + start, end - start };
         return true;
@@ -153,7 +153,7 @@ static bool starts_with(const char *text, size_t len, const char *word)
 
 /* The length up to the parenthesis that closes the one before `text`, or -1. Parentheses within
  * quotes count too: answers are prose, where apostrophes are more frequent than quoted ones. */
-static long balanced(const char *text, size_t len)
+static long parse_balanced(const char *text, size_t len)
 {
     int depth = 1;
     for (size_t i = 0; i < len; i++) {
@@ -165,7 +165,7 @@ static long balanced(const char *text, size_t len)
     return -1;
 }
 
-static void strip(const char **value, size_t *len)
+static void parse_strip(const char **value, size_t *len)
 {
     while (*len > 0 && strchr(" \t\r\n", **value)) {
         ++*value;
@@ -213,14 +213,14 @@ enum reply_final reply_find_final(
         if (!variable && !starts_with(line.text, line.len, "FINAL("))
             continue;
         const char *inner = line.text + (variable ? 10 : 6);
-        long n = balanced(inner, (size_t)(text + len - inner));
+        long n = parse_balanced(inner, (size_t)(text + len - inner));
         if (n < 0) {
             open_finals++;
             continue;
         }
         *value = inner;
         *value_len = (size_t)n;
-        strip(value, value_len);
+        parse_strip(value, value_len);
         found = variable ? FINAL_VARIABLE : FINAL_TEXT;
         at = (size_t)(inner + n - text) + 1;
     }

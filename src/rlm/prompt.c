@@ -115,9 +115,9 @@ void prompt_last_turn(struct buf *out, bool typed)
 void prompt_not_taken(struct buf *out, const char *why, bool last, bool custom)
 {
     buf_printf(out, "Your answer was not taken, it does not fit its schema: %s. ", why);
-    buf_puts(out, last ? "Give the answer as JSON that fits the schema, with nothing else."
-             : custom ? "Say FINAL(one that does) on a line of its own."
-                       : "SUBMIT one that does in a ```repl block.");
+    buf_puts(out, last     ? "Give the answer as JSON that fits the schema, with nothing else."
+                  : custom ? "Say FINAL(one that does) on a line of its own."
+                           : "SUBMIT one that does in a ```repl block.");
 }
 
 static const char rules_text[] =
@@ -144,7 +144,8 @@ static void put_fields(struct buf *out, const struct schema *type)
 }
 
 /* Only where there is one. */
-static void put_volume(struct buf *out, const char *volume, const struct workspace *workspace)
+static void prompt_put_volume(
+    struct buf *out, const char *volume, const struct workspace *workspace)
 {
     buf_printf(out,
         "- `%s`: a directory whose files stay for later sessions, and which other sessions may use "
@@ -159,7 +160,7 @@ static void put_volume(struct buf *out, const char *volume, const struct workspa
 }
 
 /* The URL may be a stranger's, but has no bytes in it that could say something else. */
-static void put_workspace(struct buf *out, const struct workspace *w)
+static void prompt_put_workspace(struct buf *out, const struct workspace *w)
 {
     const struct staged *s = workspace_staged(w);
     if (s->repo)
@@ -174,7 +175,7 @@ static void put_workspace(struct buf *out, const struct workspace *w)
             s->paths.count);
 }
 
-/* What the code has of guest/py. */
+/* What the code has of guest/python. */
 static void put_guest(struct buf *out, const struct prompt_session *s)
 {
     buf_puts(out, llm_text);
@@ -182,9 +183,9 @@ static void put_guest(struct buf *out, const struct prompt_session *s)
     buf_puts(out, work_text);
     prompt_helpers(out, s);
     if (s->volume)
-        put_volume(out, s->volume, s->workspace);
+        prompt_put_volume(out, s->volume, s->workspace);
     if (s->workspace)
-        put_workspace(out, s->workspace);
+        prompt_put_workspace(out, s->workspace);
     buf_puts(out, s->answer ? submit_typed_text : submit_text);
     if (s->answer)
         put_fields(out, s->answer);
@@ -217,7 +218,7 @@ void prompt_system(struct buf *out, const struct prompt_session *s)
 }
 
 /* 12345678 as 12,345,678. */
-static void put_number(struct buf *out, int64_t n)
+static void prompt_put_number(struct buf *out, int64_t n)
 {
     char digits[24];
     int len = snprintf(digits, sizeof digits, "%lld", (long long)n);
@@ -249,12 +250,12 @@ void prompt_describe_context(struct buf *out, struct json_object *variable)
             unit = units[i].unit;
     if (length >= 0) {
         buf_puts(out, " of ");
-        put_number(out, length);
+        prompt_put_number(out, length);
         buf_printf(out, " %s", unit);
     }
     if (characters >= 0) {
         buf_puts(out, " whose values have ");
-        put_number(out, characters);
+        prompt_put_number(out, characters);
         buf_puts(out, " characters in all");
     }
 }
@@ -276,7 +277,7 @@ static void put_samples(struct buf *out, struct json_object *variable)
 }
 
 /* `context`, also `mail`, is a str of 5 characters, from mail.txt. */
-static void put_context(struct buf *out, const struct context *c, size_t index, bool several,
+static void prompt_put_context(struct buf *out, const struct context *c, size_t index, bool several,
     struct json_object *variable)
 {
     struct context_names names;
@@ -306,7 +307,8 @@ void prompt_question(struct buf *out, const char *question, const struct context
     if (count > 1)
         buf_printf(out, "There are %zu contexts:\n", count);
     for (size_t i = 0; i < count; i++)
-        put_context(out, contexts->items[i], i, count > 1, json_object_array_get_idx(variables, i));
+        prompt_put_context(
+            out, contexts->items[i], i, count > 1, json_object_array_get_idx(variables, i));
     buf_printf(out, "\nYou have %u turn%s. Turn 1 of %u.", turns, text_plural(turns), turns);
 }
 
@@ -367,7 +369,7 @@ static void put_section(
         buf_putc(out, '\n');
 }
 
-static void put_variables(struct buf *out, struct json_object *variables)
+static void prompt_put_variables(struct buf *out, struct json_object *variables)
 {
     size_t count = json_length(variables);
     for (size_t i = 0; i < count && i < 100; i++) {
@@ -400,5 +402,5 @@ void prompt_result(struct buf *out, const struct cell_result *r, unsigned index,
     if (r->out.len == 0 && r->err.len == 0 && !failure && r->alive)
         buf_puts(out, "(nothing was printed)\n");
     if (r->alive)
-        put_variables(out, r->variables);
+        prompt_put_variables(out, r->variables);
 }

@@ -3,7 +3,7 @@
 #define DROSTE_RLM_PROMPT_H
 
 #include "base/buf.h"
-#include "base/schema.h"
+#include "base/json/schema.h"
 #include "session/context.h"
 #include "session/prepare.h"
 #include "session/session.h"
@@ -17,7 +17,8 @@ struct prompt_session {
     bool rules, no_standard_imports, children;
     bool several; /* contexts, not one or none */
     bool helpers, literal_grep;
-    const char *about; /* nothing of guest/py is there: what else is, "" for nothing; NULL: it is there */
+    const char *
+        about; /* nothing of guest/python is there: what else is, "" for nothing; NULL: it is there */
     /* Their names go before those of the helpers; NULL: none. */
     const struct prepare *prepared;
     const struct contexts *contexts;
@@ -58,7 +59,7 @@ void prompt_describe_context(struct buf *out, struct json_object *variable);
 void prompt_result(
     struct buf *out, const struct cell_result *result, unsigned index, size_t max_chars);
 
-/* After a reply without code and answer; `custom`: nothing of guest/py is there. */
+/* After a reply without code and answer; `custom`: nothing of guest/python is there. */
 const char *prompt_no_code(bool custom);
 /* When the iterations are used up. */
 void prompt_last_turn(struct buf *out, bool typed);

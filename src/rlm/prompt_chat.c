@@ -35,6 +35,6 @@ void prompt_next_question(struct buf *out, const struct prompt_next *next)
         prompt_describe_context(out, json_object_array_get_idx(next->variables, i));
         buf_printf(out, ", from %.200s.\n", c->source);
     }
-    buf_printf(out, "\nYou have %u turn%s. Turn 1 of %u.", next->turns,
-        text_plural(next->turns), next->turns);
+    buf_printf(out, "\nYou have %u turn%s. Turn 1 of %u.", next->turns, text_plural(next->turns),
+        next->turns);
 }

@@ -1,4 +1,4 @@
-/* rlm/prompt_helpers.c: what the model is told of the helpers for texts and files (guest/py). */
+/* rlm/prompt_helpers.c: what the model is told of the helpers for texts and files (guest/python). */
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -43,7 +43,7 @@ static const struct line {
         WITHOUT_RULES },
 };
 
-static bool is_taken(const struct prompt_session *s, const char *name)
+static bool prompt_helpers_is_taken(const struct prompt_session *s, const char *name)
 {
     for (size_t i = 0; s->contexts && i < s->contexts->count; i++) {
         const char *own = s->contexts->items[i]->name;
@@ -53,10 +53,10 @@ static bool is_taken(const struct prompt_session *s, const char *name)
     return s->prepared && prepare_has(s->prepared, name);
 }
 
-static bool is_there(const struct prompt_session *s, const struct line *line)
+static bool prompt_helpers_is_there(const struct prompt_session *s, const struct line *line)
 {
     for (size_t i = 0; i < array_length(line->names) && line->names[i]; i++)
-        if (is_taken(s, line->names[i]))
+        if (prompt_helpers_is_taken(s, line->names[i]))
             return false;
     if (line->when == WITHOUT_RULES && s->rules)
         return false;
@@ -68,6 +68,6 @@ static bool is_there(const struct prompt_session *s, const struct line *line)
 void prompt_helpers(struct buf *out, const struct prompt_session *s)
 {
     for (size_t i = 0; i < array_length(lines); i++)
-        if (is_there(s, &lines[i]))
+        if (prompt_helpers_is_there(s, &lines[i]))
             buf_puts(out, lines[i].text);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/text.h"
 #include "lm/request.h"
 #include "rlm/prompt.h"
@@ -30,7 +30,8 @@ void run_diverged(void *arg, const struct error *why)
 void run_unrecorded(struct rlm_run *r, const struct error *why)
 {
     struct rlm_run *root = r->tree->root;
-    if (root->diverged.code || root->is_place) /* of a session: only the child ends, and its code is told */
+    if (root->diverged.code ||
+        root->is_place) /* of a session: only the child ends, and its code is told */
         return;
     root->diverged = *why;
     if (!root->finished)
@@ -38,7 +39,7 @@ void run_unrecorded(struct rlm_run *r, const struct error *why)
 }
 
 /* Returns rc. */
-static int diverge(struct rlm_run *r, int rc, const struct error *why)
+static int replay_diverge(struct rlm_run *r, int rc, const struct error *why)
 {
     if (why)
         run_diverged(r, why);
@@ -50,21 +51,21 @@ static int diverge(struct rlm_run *r, int rc, const struct error *why)
 /* Takes what a sandbox had asked that died later: nobody asks it again. */
 static int take_gone(struct rlm_run *r, struct error *err)
 {
-    struct recorded *recorded = resume_recorded(r->resume);
+    struct replay_log *recorded = resume_recorded(r->resume);
     struct recorded_call *call;
     struct recorded_run *run;
     int rc = 0;
-    for (size_t i = 0; rc == 0 && (call = recorded_call_at(recorded, i)); i++) {
+    for (size_t i = 0; rc == 0 && (call = replay_log_call_at(recorded, i)); i++) {
         if (call->root || !resume_is_gone_cell(r->resume, call->cell))
             continue;
-        recorded_take(recorded, call);
-        rc = call->ended ? pass_call(r->tree, recorded, call, err) : 0;
+        replay_log_take(recorded, call);
+        rc = call->ended ? skip_recorded_call(r->tree, recorded, call, err) : 0;
     }
-    for (size_t i = 0; rc == 0 && (run = recorded_run_at(recorded, i)); i++) {
+    for (size_t i = 0; rc == 0 && (run = replay_log_run_at(recorded, i)); i++) {
         if (!run->own || !resume_is_gone_cell(r->resume, run->cell))
             continue;
-        recorded_take_run(recorded, run);
-        rc = pass_run(r->tree, recorded, run, err);
+        replay_log_take_run(recorded, run);
+        rc = skip_recorded_run(r->tree, recorded, run, err);
     }
     return rc;
 }
@@ -95,13 +96,13 @@ int replay_open(struct rlm_run *r, struct error *err)
         rc = take_past(r, err);
     }
     /* A parent must not be told that its child failed, which only could not be replayed. */
-    return rc < 0 && r->place.parent ? diverge(r, rc, err) : rc;
+    return rc < 0 && r->place.parent ? replay_diverge(r, rc, err) : rc;
 }
 
-int replay_pass_child(void *arg, const struct recorded_run *run, struct error *err)
+int replay_skip_child(void *arg, const struct recorded_run *run, struct error *err)
 {
     struct rlm_run *r = arg;
-    return pass_run(r->tree, resume_recorded(r->resume), run, err);
+    return skip_recorded_run(r->tree, resume_recorded(r->resume), run, err);
 }
 
 /* ---- the end ---- */
@@ -174,7 +175,7 @@ static int take_recorded_messages(
     cleanup_buf struct buf said = { 0 }, text = { 0 };
     cleanup_json struct json_object *list = NULL;
     run_record_messages(r, &said);
-    int rc = recorded_read(resume_recorded(r->resume), &call->request, &text, err);
+    int rc = replay_log_read(resume_recorded(r->resume), &call->request, &text, err);
     if (rc < 0 || (said.len == text.len && memcmp(buf_text(&said), buf_text(&text), text.len) == 0))
         return rc;
     rc = json_parse(buf_text(&text), text.len, &json_limits_large, &list, err);
@@ -190,7 +191,7 @@ int replay_next_call(struct rlm_run *r, struct recorded_call **out, struct error
     int rc = resume_next_call(r->resume, r->turn, out, err);
     if (rc == 0 && *out)
         rc = take_recorded_messages(r, *out, err);
-    return rc < 0 ? diverge(r, rc, err) : 0;
+    return rc < 0 ? replay_diverge(r, rc, err) : 0;
 }
 
 int replay_reply(struct rlm_run *r, struct recorded_call *known, const struct lm_request *request,
@@ -199,7 +200,8 @@ int replay_reply(struct rlm_run *r, struct recorded_call *known, const struct lm
     r->recorded = r->message_count;
     r->known = known;
     timer_start(r->step, 0, 0);
-    return recorded_is_of(known, r->lm, r->tree->o.again) ? lm_pass(r->lm, request, err) : 0;
+    return replay_log_is_of(known, r->lm, r->tree->o.again) ? lm_skip_recorded(r->lm, request, err)
+                                                            : 0;
 }
 
 void replay_step(void *arg)
@@ -212,14 +214,14 @@ void replay_step(void *arg)
         return;
     }
     if (!call) { /* the answer itself was on disk when the process died */
-        r->turn = r->result.iterations = (unsigned)recorded_turns(resume_recorded(r->resume));
+        r->turn = r->result.iterations = (unsigned)replay_log_turns(resume_recorded(r->resume));
         turn_answered(r, answer_of(buf_text(&r->submitted), r->submitted.len, run_answer_type(r)),
             RLM_ANSWERED);
         return;
     }
     struct lm_reply reply = { .error = call->error, .finish = call->finish, .usage = call->usage };
     if (reply.error.code == ERROR_NONE)
-        recorded_read(resume_recorded(r->resume), &call->reply, &text, &reply.error);
+        replay_log_read(resume_recorded(r->resume), &call->reply, &text, &reply.error);
     reply.text = buf_text(&text);
     reply.len = text.len;
     turn_take_reply(r, &reply);
@@ -228,7 +230,8 @@ void replay_step(void *arg)
 /* ---- cells ---- */
 
 /* A cell of a sandbox that died later, or under it: nothing of it is left that would be needed. */
-static int pass_block(struct rlm_run *r, const struct recorded_cell *cell, struct error *err)
+static int skip_recorded_block(
+    struct rlm_run *r, const struct recorded_cell *cell, struct error *err)
 {
     struct cell_result result;
     int rc = resume_cell_result(r->resume, cell, &result, err);
@@ -250,9 +253,9 @@ int replay_next_block(struct rlm_run *r, const struct reply_block *block, struct
     struct recorded_cell *same = NULL;
     int rc = resume_next_cell(r->resume, r->turn, block->code, block->len, &same, err);
     if (rc < 0)
-        return diverge(r, rc, err);
+        return replay_diverge(r, rc, err);
     if (same && resume_is_gone(r->resume, same))
-        return pass_block(r, same, err);
+        return skip_recorded_block(r, same, err);
     r->same_cell = same;
     return 0;
 }
@@ -261,7 +264,7 @@ int replay_check_cell(struct rlm_run *r, const struct cell_result *result, struc
 {
     int rc = resume_check_cell(r->resume, r->same_cell, result, err);
     if (rc < 0)
-        return diverge(r, rc, err);
+        return replay_diverge(r, rc, err);
     r->same_cell = NULL;
     return 0;
 }

@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/text.h"
 
 struct resume {
-    struct recorded *recorded;
+    struct replay_log *recorded;
     int64_t gone; /* the last cell under which a sandbox died; 0: none did */
 };
 
@@ -18,13 +18,13 @@ struct resume {
 static void find_gone(struct resume *r)
 {
     struct recorded_cell *cell;
-    for (size_t i = 0; (cell = recorded_cell_at(r->recorded, i)); i++)
+    for (size_t i = 0; (cell = replay_log_cell_at(r->recorded, i)); i++)
         if (cell->died)
             r->gone = cell->id;
 }
 
 /* A child's own turns count as its parent's guest's calls; the root's do not. */
-static void count_place(const struct recorded_call *call, struct budget *budget)
+static void resume_count_place(const struct recorded_call *call, struct budget *budget)
 {
     budget->tool_calls += call->tool;
     budget->guest_calls += !call->tool && (!call->root || call->depth > 0);
@@ -33,7 +33,7 @@ static void count_place(const struct recorded_call *call, struct budget *budget)
 static int count_call(const struct recorded_call *call, struct budget *budget,
     struct account *account, struct error *err)
 {
-    struct lm_reply reply = recorded_spent(call);
+    struct lm_reply reply = replay_log_spent(call);
     return call->ended && !call->tool
                ? budget_recall(budget, call->model, call->depth, account, &reply, err)
                : 0;
@@ -47,23 +47,23 @@ int resume_count(
     struct recorded_call *call;
     struct recorded_run *run;
     int rc = 0;
-    budget_count_record(budget, recorded_bytes(r->recorded));
-    for (size_t i = 0; rc == 0 && (call = recorded_call_at(r->recorded, i)); i++) {
-        count_place(call, budget);
+    budget_count_record(budget, replay_log_bytes(r->recorded));
+    for (size_t i = 0; rc == 0 && (call = replay_log_call_at(r->recorded, i)); i++) {
+        resume_count_place(call, budget);
         rc = count_call(call, budget, account, err);
     }
-    for (size_t i = 0; rc == 0 && (call = recorded_below_at(r->recorded, i)); i++) {
-        count_place(call, budget);
+    for (size_t i = 0; rc == 0 && (call = replay_log_below_at(r->recorded, i)); i++) {
+        resume_count_place(call, budget);
         rc = count_call(call, budget, account, err);
     }
-    for (size_t i = 0; (run = recorded_run_at(r->recorded, i)); i++)
+    for (size_t i = 0; (run = replay_log_run_at(r->recorded, i)); i++)
         budget->guest_calls += !run->ended && !run->begun;
     return rc;
 }
 
 static void count_in_account(const struct recorded_call *call, struct account *account)
 {
-    struct lm_reply reply = recorded_spent(call);
+    struct lm_reply reply = replay_log_spent(call);
     if (call->ended && !call->tool)
         spent_add(&account->spent, &reply);
 }
@@ -71,9 +71,9 @@ static void count_in_account(const struct recorded_call *call, struct account *a
 void resume_count_child(struct resume *r, struct account *account)
 {
     struct recorded_call *call;
-    for (size_t i = 0; (call = recorded_call_at(r->recorded, i)); i++)
+    for (size_t i = 0; (call = replay_log_call_at(r->recorded, i)); i++)
         count_in_account(call, account);
-    for (size_t i = 0; (call = recorded_below_at(r->recorded, i)); i++)
+    for (size_t i = 0; (call = replay_log_below_at(r->recorded, i)); i++)
         count_in_account(call, account);
 }
 
@@ -82,9 +82,9 @@ double resume_seconds(struct resume *r)
     struct recorded_call *call;
     struct recorded_cell *cell;
     double seconds = 0;
-    for (size_t i = 0; (call = recorded_call_at(r->recorded, i)); i++)
+    for (size_t i = 0; (call = replay_log_call_at(r->recorded, i)); i++)
         seconds += call->root ? call->seconds : 0;
-    for (size_t i = 0; (cell = recorded_cell_at(r->recorded, i)); i++)
+    for (size_t i = 0; (cell = replay_log_cell_at(r->recorded, i)); i++)
         seconds += cell->seconds;
     return seconds;
 }
@@ -101,7 +101,7 @@ int resume_open(
     if (rc < 0)
         return rc;
     struct resume *r = calloc(1, sizeof *r);
-    rc = r ? recorded_load(store, run, &r->recorded, err) : error_memory(err);
+    rc = r ? replay_log_load(store, run, &r->recorded, err) : error_memory(err);
     if (rc < 0) {
         resume_free(r);
         if (!again)
@@ -117,39 +117,39 @@ void resume_free(struct resume *r)
 {
     if (!r)
         return;
-    recorded_free(r->recorded);
+    replay_log_free(r->recorded);
     free(r);
 }
 
-struct recorded *resume_recorded(struct resume *r)
+struct replay_log *resume_recorded(struct resume *r)
 {
     return r->recorded;
 }
 
 bool resume_is_behind(struct resume *r)
 {
-    return recorded_next_root(r->recorded) || recorded_next_cell(r->recorded);
+    return replay_log_next_root(r->recorded) || replay_log_next_cell(r->recorded);
 }
 
 bool resume_has_turn(const struct resume *r, int64_t turn)
 {
-    return turn <= recorded_turns(r->recorded);
+    return turn <= replay_log_turns(r->recorded);
 }
 
 bool resume_submitted(struct resume *r, struct buf *out, struct error *err)
 {
     struct recorded_cell *cell, *last = NULL;
-    for (size_t i = 0; (cell = recorded_cell_at(r->recorded, i)); i++)
+    for (size_t i = 0; (cell = replay_log_cell_at(r->recorded, i)); i++)
         last = cell;
     return last && strcmp(last->status, "submitted") == 0 && last->submit.hash[0] &&
-           recorded_read(r->recorded, &last->submit, out, err) == 0;
+           replay_log_read(r->recorded, &last->submit, out, err) == 0;
 }
 
 /* ---- the loop's steps ---- */
 
 int resume_next_call(struct resume *r, int64_t turn, struct recorded_call **out, struct error *err)
 {
-    *out = recorded_next_root(r->recorded);
+    *out = replay_log_next_root(r->recorded);
     if (!*out)
         return 0;
     if ((*out)->turn != turn)
@@ -157,7 +157,7 @@ int resume_next_call(struct resume *r, int64_t turn, struct recorded_call **out,
             "turn %lld: the loop asks the model, which the record says it did in turn %lld only; "
             "the run cannot be resumed",
             (long long)turn, (long long)(*out)->turn);
-    recorded_take(r->recorded, *out);
+    replay_log_take(r->recorded, *out);
     return 0;
 }
 
@@ -165,7 +165,7 @@ int resume_next_cell(struct resume *r, int64_t turn, const char *code, size_t le
     struct recorded_cell **out, struct error *err)
 {
     char hash[HASH_TEXT_SIZE];
-    *out = recorded_next_cell(r->recorded);
+    *out = replay_log_next_cell(r->recorded);
     if (!*out)
         return 0;
     int rc = hash_sha256(code, len, hash, err);
@@ -204,11 +204,11 @@ int resume_cell_result(
     snprintf(out->killed, sizeof out->killed, "%s", cell->killed ? cell->killed : "");
     error_set(&out->reason, ERROR_LOST, "the sandbox was ended (%s)",
         cell->killed ? cell->killed : cell->status);
-    int rc = recorded_read(r->recorded, &cell->out, &out->out, err);
+    int rc = replay_log_read(r->recorded, &cell->out, &out->out, err);
     if (rc == 0)
-        rc = recorded_read(r->recorded, &cell->err, &out->err, err);
+        rc = replay_log_read(r->recorded, &cell->err, &out->err, err);
     if (rc == 0)
-        rc = recorded_read(r->recorded, &cell->error, &text, err);
+        rc = replay_log_read(r->recorded, &cell->error, &text, err);
     if (rc == 0 && text.len > 0)
         rc = json_parse(buf_text(&text), text.len, &json_limits_large, &o, err);
     if (rc < 0) {
@@ -224,8 +224,8 @@ int resume_check_cell(struct resume *r, const struct recorded_cell *cell,
     const struct cell_result *result, struct error *err)
 {
     const char *status = cell_status_name(result->status);
-    struct recorded_call *unasked = recorded_unasked(r->recorded, cell->id);
-    struct recorded_run *run = recorded_unasked_run(r->recorded, cell->id);
+    struct recorded_call *unasked = replay_log_unasked(r->recorded, cell->id);
+    struct recorded_run *run = replay_log_unasked_run(r->recorded, cell->id);
     if (cell->ended && strcmp(status, cell->status) != 0)
         return error_set(err, ERROR_MODEL_REPLAY,
             "turn %lld, cell %lld: it ended as '%s', and '%.20s' is what the record says; the run "
@@ -249,15 +249,15 @@ int resume_check_cell(struct resume *r, const struct recorded_cell *cell,
 void resume_leave(struct resume *r, struct store *store)
 {
     struct recorded_run *run;
-    for (size_t i = 0; (run = recorded_run_at(r->recorded, i)); i++)
-        if (!run->ended && !recorded_run_at(r->recorded, run->top)->on)
+    for (size_t i = 0; (run = replay_log_run_at(r->recorded, i)); i++)
+        if (!run->ended && !replay_log_run_at(r->recorded, run->top)->on)
             store_run_release(store, run->id, NULL);
 }
 
 static void tell_repeated(
     struct resume *r, const char *run, const struct recorded_call *call, struct buf *out)
 {
-    struct recorded_cell *cell = recorded_cell_find(r->recorded, call->cell);
+    struct recorded_cell *cell = replay_log_cell_find(r->recorded, call->cell);
     buf_puts(out, out->len ? ",{" : "{");
     if (run)
         buf_printf(out, "\"run\":\"%s\",", run);
@@ -273,14 +273,14 @@ static void tell_repeated(
 void resume_tell(struct resume *r, const char *run, size_t *replayed, struct buf *repeated)
 {
     struct recorded_call *call;
-    for (size_t i = 0; (call = recorded_call_at(r->recorded, i)); i++) {
+    for (size_t i = 0; (call = replay_log_call_at(r->recorded, i)); i++) {
         *replayed += call->asked && call->ended;
         if (call->asked && !call->ended && !(call->cell && resume_is_gone_cell(r, call->cell)))
             tell_repeated(r, run, call, repeated);
     }
-    for (size_t i = 0; (call = recorded_below_at(r->recorded, i)); i++) {
+    for (size_t i = 0; (call = replay_log_below_at(r->recorded, i)); i++) {
         struct recorded_run *top =
-            recorded_run_at(r->recorded, recorded_run_at(r->recorded, call->run)->top);
+            replay_log_run_at(r->recorded, replay_log_run_at(r->recorded, call->run)->top);
         *replayed += top->asked && !top->on && call->ended;
     }
 }

@@ -9,7 +9,7 @@
 #define DROSTE_RLM_RESUME_H
 
 #include "broker/budget.h"
-#include "broker/recorded.h"
+#include "broker/replay/replay_log.h"
 #include "session/session.h"
 
 struct resume;
@@ -29,7 +29,7 @@ double resume_seconds(struct resume *r);
 bool resume_is_gone_cell(const struct resume *r, int64_t cell);
 /* NULL is fine. */
 void resume_free(struct resume *r);
-struct recorded *resume_recorded(struct resume *r);
+struct replay_log *resume_recorded(struct resume *r);
 
 /* True while a step of the record is still to be replayed. */
 bool resume_is_behind(struct resume *r);

@@ -90,7 +90,7 @@ struct rlm_options {
     unsigned max_errors;       /* turns in a row whose code failed; 0: no limit */
     unsigned child_iterations; /* of each run below the root */
     double compaction; /* share of the window at which a conversation is shortened; 0: never */
-    int64_t window;    /* tokens that the model can read; 0: as lm/windows.h has it */
+    int64_t window;    /* tokens that the model can read; 0: as lm/context_window.h has it */
     size_t max_output_chars; /* of a cell's output that the model is shown */
     struct store *store;     /* NULL: no record */
     const char *resume;      /* the run of the record to go on with; NULL: a new one */
@@ -148,7 +148,7 @@ const struct broker_children *rlm_children(void);
 void rlm_cancel(struct rlm_run *run);
 /* The same, but in the record the run is `interrupted`, and its steps are what they would be had the
  * process been killed: rlm_start goes on with it. `why` is the result's error. */
-void rlm_put_aside(struct rlm_run *run, const struct error *why);
+void rlm_suspend(struct rlm_run *run, const struct error *why);
 /* After its end, before rlm_close: as session_finish, of its session. */
 bool rlm_finish(struct rlm_run *run, session_finished_fn *done, void *arg);
 /* It is not waited for any longer: `done` is told that within the call. */

@@ -119,7 +119,7 @@ void run_end(struct rlm_run *r, enum rlm_status status, const struct error *why)
         r->done(r->done_arg, &r->result);
 }
 
-static void time_is_up(void *arg)
+static void run_time_is_up(void *arg)
 {
     struct rlm_run *r = arg;
     struct error err = { 0 };
@@ -132,7 +132,7 @@ static void end_badly(struct rlm_run *r, const struct error *why)
 {
     /* The budget may see the end of the time before the timer strikes. */
     if (why->code == ERROR_BUDGET && budget_seconds_left(&r->tree->budget) <= 0) {
-        time_is_up(r);
+        run_time_is_up(r);
         return;
     }
     enum rlm_status status = why->code == ERROR_BUDGET      ? RLM_BUDGET
@@ -235,12 +235,12 @@ static int begin_chat(struct rlm_run *r, struct error *err)
     return rc;
 }
 
-static int set_up(struct rlm_run *r, struct error *err)
+static int run_set_up(struct rlm_run *r, struct error *err)
 {
     double seconds = r->tree->o.limits.seconds;
     r->session_options = r->tree->o.session;
     tools_offer(run_has_tools(r) ? r->tree->o.tools : NULL, &r->session_options);
-    r->deadline = timer_new(r->tree->loop, time_is_up, r);
+    r->deadline = timer_new(r->tree->loop, run_time_is_up, r);
     r->later = timer_new(r->tree->loop, run_session_restart, r);
     r->step = timer_new(r->tree->loop, replay_step, r);
     if (!r->deadline || !r->later || !r->step || !r->question || (r->place.model && !r->model))
@@ -298,7 +298,7 @@ int run_start(struct tree *tree, const struct run_place *place, rlm_done_fn *don
     }
     if (!place->parent)
         tree->root = r;
-    int rc = set_up(r, &why);
+    int rc = run_set_up(r, &why);
     if (rc < 0) {
         /* The caller learns it from the return; the record must say it too. */
         r->done = NULL;

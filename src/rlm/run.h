@@ -177,7 +177,7 @@ void compact_take_over(struct rlm_run *r, const struct rlm_run *last);
 /* replay.c: the steps of a run that is resumed. */
 int replay_open(struct rlm_run *r, struct error *err);
 /* As broker_children has it: the child had ended. */
-int replay_pass_child(void *run, const struct recorded_run *child, struct error *err);
+int replay_skip_child(void *run, const struct recorded_run *child, struct error *err);
 /* Whether the tree, whose root ends so, was put aside, or was not replayed to its end and can be
  * tried again; then nothing more of it is written to the record. Below the root it is what the root
  * said. */
@@ -202,12 +202,12 @@ void run_diverged(void *run, const struct error *why);
  * it pays for nothing twice. Soon, from the loop. */
 void run_unrecorded(struct rlm_run *r, const struct error *why);
 
-/* pass.c: whoever would have answered what is not asked again, a recording perhaps, is told of it.
+/* skip_recorded.c: whoever would have answered what is not asked again, a recording perhaps, is told of it.
  * Of a run it is all that it and those below it asked. */
-int pass_call(const struct tree *tree, struct recorded *recorded, const struct recorded_call *call,
-    struct error *err);
-int pass_run(const struct tree *tree, struct recorded *recorded, const struct recorded_run *run,
-    struct error *err);
+int skip_recorded_call(const struct tree *tree, struct replay_log *recorded,
+    const struct recorded_call *call, struct error *err);
+int skip_recorded_run(const struct tree *tree, struct replay_log *recorded,
+    const struct recorded_run *run, struct error *err);
 
 /* child.c: the runs below the root. */
 extern const struct broker_children run_children;

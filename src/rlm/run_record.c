@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/text.h"
 #include "rlm/run.h"
 
@@ -20,7 +20,7 @@ static void put_path(struct buf *out, const char *path)
         buf_puts(out, "null");
 }
 
-static void put_context(struct buf *out, const struct context *c, const char *hash)
+static void run_record_put_context(struct buf *out, const struct context *c, const char *hash)
 {
     buf_puts(out, "{\"source\":");
     put_path(out, c->source);
@@ -33,7 +33,7 @@ static void put_context(struct buf *out, const struct context *c, const char *ha
     buf_putc(out, '}');
 }
 
-static void put_number(struct buf *out, const char *key, double value)
+static void run_record_put_number(struct buf *out, const char *key, double value)
 {
     buf_printf(out, ",\"%s\":", key);
     json_append_number(out, value);
@@ -49,11 +49,11 @@ static char *limits_json(const struct rlm_run *r)
         "\"output_tokens\":%lld,\"total_tokens\":%lld",
         r->place.iterations, (long long)o->limits.calls, (long long)o->limits.input_tokens,
         (long long)o->limits.output_tokens, (long long)o->limits.total_tokens);
-    put_number(&out, "cost", o->limits.cost);
-    put_number(&out, "seconds", o->limits.seconds);
+    run_record_put_number(&out, "cost", o->limits.cost);
+    run_record_put_number(&out, "seconds", o->limits.seconds);
     buf_printf(&out, ",\"depth\":%u", o->limits.depth);
-    put_number(&out, "execute_timeout", o->session.execute_timeout);
-    put_number(&out, "llm_call_timeout", o->call_timeout);
+    run_record_put_number(&out, "execute_timeout", o->session.execute_timeout);
+    run_record_put_number(&out, "llm_call_timeout", o->call_timeout);
     if (o->session.spec.workspace) {
         buf_puts(&out, ",\"repo\":");
         workspace_put_repo(o->session.spec.workspace, &out);
@@ -93,7 +93,7 @@ static int keep_contexts(
         buf_puts(json, i ? "," : "");
         rc = keep_context(r, i, hash, kept, err);
         if (rc == 0)
-            put_context(json, r->place.contexts->items[i], hash);
+            run_record_put_context(json, r->place.contexts->items[i], hash);
     }
     buf_puts(json, count > 1 ? "]" : "");
     return rc == 0 && buf_failed(json) ? error_memory(err) : rc;
@@ -144,7 +144,7 @@ int run_record_begin(struct rlm_run *r, struct error *err)
 }
 
 /* One that was under way in an earlier life of the tree, and does not go on in this one. */
-static int take_over(struct rlm_run *r)
+static int run_record_take_over(struct rlm_run *r)
 {
     struct resume *past = NULL;
     struct store *store = r->tree->o.store;
@@ -152,7 +152,7 @@ static int take_over(struct rlm_run *r)
     if (rc < 0)
         return rc;
     snprintf(r->result.run, sizeof r->result.run, "%s", r->place.resume);
-    r->result.iterations = (unsigned)recorded_turns(resume_recorded(past));
+    r->result.iterations = (unsigned)replay_log_turns(resume_recorded(past));
     r->result.seconds = resume_seconds(past);
     resume_count_child(past, &r->account);
     resume_leave(past, store);
@@ -167,7 +167,8 @@ void run_record_never(const struct run_place *place, struct tree *tree, enum rlm
         .place = *place,
         .lm = tree_lm(tree, place->depth),
         .result = { .status = status, .error = *why } };
-    if (!tree->o.store || (place->resume ? take_over(&r) : run_record_begin(&r, NULL)) < 0)
+    if (!tree->o.store ||
+        (place->resume ? run_record_take_over(&r) : run_record_begin(&r, NULL)) < 0)
         return;
     run_record_end(&r);
 }

@@ -5,25 +5,26 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "rlm/prompt.h"
 #include "rlm/run.h"
 
-static void guest_call(void *arg, struct session *s, const struct session_call *call)
+static void run_session_guest_call(void *arg, struct session *s, const struct session_call *call)
 {
     struct rlm_run *r = arg;
     if (r->broker)
         broker_call(r->broker, s, call);
 }
 
-static void guest_call_dropped(void *arg, struct session *s, uint64_t id)
+static void run_session_guest_call_dropped(void *arg, struct session *s, uint64_t id)
 {
     struct rlm_run *r = arg;
     if (r->broker)
         broker_drop(r->broker, s, id);
 }
 
-static void guest_output(void *arg, struct session *s, int stream, const char *data, size_t len)
+static void run_session_guest_output(
+    void *arg, struct session *s, int stream, const char *data, size_t len)
 {
     struct rlm_run *r = arg;
     struct rlm_event event = {
@@ -33,9 +34,10 @@ static void guest_output(void *arg, struct session *s, int stream, const char *d
         run_tell_event(r, &event);
 }
 
-static const struct session_events guest_events = { guest_call, guest_call_dropped, guest_output };
+static const struct session_events guest_events = { run_session_guest_call,
+    run_session_guest_call_dropped, run_session_guest_output };
 
-static int open_session(struct rlm_run *r, struct error *err)
+static int run_session_open_session(struct rlm_run *r, struct error *err)
 {
     const struct rlm_options *o = &r->tree->o;
     r->session_options.answer = run_answer_type(r);
@@ -127,7 +129,7 @@ static int bind_all(struct rlm_run *r, struct error *err)
     return bind_next(r, err);
 }
 
-static void prepared(void *arg, const struct error *why)
+static void run_session_prepared(void *arg, const struct error *why)
 {
     struct rlm_run *r = arg;
     struct error err = { 0 };
@@ -145,7 +147,7 @@ static int prepare_session(struct rlm_run *r, struct error *err)
     const struct session_options *o = &r->session_options;
     if (!prepare_is_needed(r->session, o, true))
         return bind_all(r, err);
-    return prepare_start(&r->prepared, r->session, o, true, prepared, r, err);
+    return prepare_start(&r->prepared, r->session, o, true, run_session_prepared, r, err);
 }
 
 /* The sandbox died under the cell: a new one, with the context again, before the model goes on. */
@@ -154,7 +156,7 @@ void run_session_restart(void *arg)
     struct rlm_run *r = arg;
     struct error err = { 0 };
     session_close(steal(&r->session));
-    if (open_session(r, &err) < 0 || prepare_session(r, &err) < 0)
+    if (run_session_open_session(r, &err) < 0 || prepare_session(r, &err) < 0)
         run_fail(r, &err);
 }
 
@@ -180,6 +182,6 @@ int run_session_start(struct rlm_run *r, struct error *err)
         return rc < 0 ? rc : bind_next(r, err);
     }
     r->chat.lost = run_before(r) != NULL;
-    rc = open_session(r, err);
+    rc = run_session_open_session(r, err);
     return rc < 0 ? rc : prepare_session(r, err);
 }

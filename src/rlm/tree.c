@@ -70,8 +70,8 @@ int rlm_start(struct loop *loop, const struct rlm_options *options, rlm_done_fn 
     return rc;
 }
 
-int rlm_open_place(struct loop *loop, const struct rlm_options *options, struct rlm_run **out,
-    struct error *err)
+int rlm_open_place(
+    struct loop *loop, const struct rlm_options *options, struct rlm_run **out, struct error *err)
 {
     struct tree *tree = open_tree(loop, options);
     struct rlm_run *r = tree ? calloc(1, sizeof *r) : NULL;
@@ -107,7 +107,7 @@ void rlm_cancel(struct rlm_run *r)
     run_end(r, RLM_CANCELLED, &err);
 }
 
-void rlm_put_aside(struct rlm_run *r, const struct error *why)
+void rlm_suspend(struct rlm_run *r, const struct error *why)
 {
     run_end(r, RLM_INTERRUPTED, why);
 }

@@ -6,7 +6,7 @@
  * A run that is resumed does the same; where the record has the next step already, it comes from
  * there (replay.c).
  */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/text.h"
 #include "rlm/parse.h"
 #include "rlm/prompt.h"
@@ -98,7 +98,7 @@ void turn_finish(struct rlm_run *r)
 }
 
 /* The answer, if it has the type; else the model is told why not. */
-static void take_words(struct rlm_run *r, const char *text, size_t len)
+static void turn_take_words(struct rlm_run *r, const char *text, size_t len)
 {
     struct error err = { 0 };
     char *answer = NULL;
@@ -119,7 +119,7 @@ static void blocks_done(struct rlm_run *r)
     size_t len = 0;
     enum reply_final final = reply_find_final(buf_text(&r->reply), r->reply.len, &value, &len);
     if (final == FINAL_TEXT) {
-        take_words(r, value, len);
+        turn_take_words(r, value, len);
         return;
     }
     if (final == FINAL_VARIABLE) {

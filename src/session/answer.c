@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 
-static const char *skip_space(const char *at, const char *end)
+static const char *answer_skip_space(const char *at, const char *end)
 {
     while (at < end && strchr(" \t\r\n", *at) && *at)
         at++;
@@ -19,18 +19,18 @@ static const char *skip_space(const char *at, const char *end)
 static bool only_member(
     const char *text, size_t len, const char *name, const char **value, size_t *value_len)
 {
-    const char *end = text + len, *at = skip_space(text, end);
+    const char *end = text + len, *at = answer_skip_space(text, end);
     size_t n = strlen(name);
     while (end > at && end[-1] != '}')
         end--;
-    at = at < end && *at == '{' ? skip_space(at + 1, end) : end;
+    at = at < end && *at == '{' ? answer_skip_space(at + 1, end) : end;
     if ((size_t)(end - at) < n + 2 || at[0] != '"' || memcmp(at + 1, name, n) != 0 ||
         at[n + 1] != '"')
         return false;
-    at = skip_space(at + n + 2, end);
+    at = answer_skip_space(at + n + 2, end);
     if (at == end || *at != ':')
         return false;
-    at = skip_space(at + 1, end);
+    at = answer_skip_space(at + 1, end);
     *value = at;
     *value_len = (size_t)(end - at) - 1;
     return json_check(at, *value_len, &json_limits_large, NULL) == 0;
@@ -52,7 +52,7 @@ static void find_answer(const char *submit, size_t len, const struct schema *typ
 }
 
 /* JSON without the space between its parts; NULL without memory. */
-static char *compact(const char *json, size_t len)
+static char *answer_compact(const char *json, size_t len)
 {
     char *out = malloc(len + 1), *to = out;
     bool string = false;
@@ -76,7 +76,7 @@ char *answer_of(const char *submit, size_t len, const struct schema *type)
     const char *value;
     size_t value_len;
     find_answer(submit, len, type, &value, &value_len);
-    return compact(value, value_len);
+    return answer_compact(value, value_len);
 }
 
 /* What has a type becomes a tree in the host: 250,000 values take some 45 MB and 60 ms. */
@@ -132,7 +132,7 @@ int answer_from_words(
     int rc = check_json(type, json, json_len, err);
     if (rc == 0 || check_json(type, *out, strlen(*out), NULL) < 0) {
         free(*out);
-        *out = rc == 0 ? compact(json, json_len) : NULL;
+        *out = rc == 0 ? answer_compact(json, json_len) : NULL;
         return rc == 0 && !*out ? error_memory(err) : rc;
     }
     return 0;

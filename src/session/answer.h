@@ -5,7 +5,7 @@
 #define DROSTE_SESSION_ANSWER_H
 
 #include "base/error.h"
-#include "base/schema.h"
+#include "base/json/schema.h"
 
 /* The answer in a submission, which is a JSON object: all of it where the type describes an object by
  * its properties; else what stands alone under `answer` or `output`, or all of it. As JSON on one

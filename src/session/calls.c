@@ -4,7 +4,7 @@
 
 enum { CALLS_MAX = 16384 }; /* open at once */
 
-static size_t find(const struct session *s, uint64_t id)
+static size_t calls_find(const struct session *s, uint64_t id)
 {
     size_t i = 0;
     while (i < s->open_count && s->open_calls[i] != id)
@@ -14,7 +14,7 @@ static size_t find(const struct session *s, uint64_t id)
 
 int session_call_open(struct session *s, uint64_t id, struct error *err)
 {
-    if (s->open_count >= CALLS_MAX || find(s, id) < s->open_count)
+    if (s->open_count >= CALLS_MAX || calls_find(s, id) < s->open_count)
         return error_set(err, ERROR_PROTOCOL, "call %llu is open already, or too many are",
             (unsigned long long)id);
     uint64_t *calls = array_grow(s->open_calls, s->open_count, &s->open_cap, sizeof *calls);
@@ -27,7 +27,7 @@ int session_call_open(struct session *s, uint64_t id, struct error *err)
 
 bool session_call_close(struct session *s, uint64_t id)
 {
-    size_t i = find(s, id);
+    size_t i = calls_find(s, id);
     if (i == s->open_count)
         return false;
     s->open_calls[i] = s->open_calls[--s->open_count];

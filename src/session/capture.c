@@ -27,7 +27,7 @@ void capture_add(struct capture *c, const char *data, size_t len)
 }
 
 /* The number of bytes at the start that continue a character begun before. */
-static size_t continuation(const char *data, size_t len)
+static size_t capture_continuation(const char *data, size_t len)
 {
     size_t n = 0;
     while (n < len && n < 3 && ((unsigned char)data[n] & 0xC0) == 0x80)
@@ -36,7 +36,7 @@ static size_t continuation(const char *data, size_t len)
 }
 
 /* The number of bytes at the end that begin a character and do not end it. */
-static size_t unfinished(const char *data, size_t len)
+static size_t capture_unfinished(const char *data, size_t len)
 {
     for (size_t back = 1; back <= 3 && back <= len; back++) {
         unsigned char c = (unsigned char)data[len - back];
@@ -56,8 +56,8 @@ uint64_t capture_take(struct capture *c, struct buf *out)
         /* Cut where characters begin, so that the cut adds no broken ones. */
         size_t extra = c->tail.len > half ? c->tail.len - half : 0;
         buf_consume(&c->tail, extra);
-        buf_consume(&c->tail, continuation(buf_text(&c->tail), c->tail.len));
-        c->head.len -= unfinished(buf_text(&c->head), c->head.len);
+        buf_consume(&c->tail, capture_continuation(buf_text(&c->tail), c->tail.len));
+        c->head.len -= capture_unfinished(buf_text(&c->head), c->head.len);
         left_out = c->total - c->head.len - c->tail.len;
         text_append_utf8(out, buf_text(&c->head), c->head.len);
         buf_printf(out, "\n... [%" PRIu64 " bytes left out] ...\n", left_out);

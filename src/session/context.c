@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "base/text.h"
 
 static const uint64_t default_most = (uint64_t)4 << 30; /* CONTEXT_MOST */
@@ -121,7 +121,7 @@ static int context_new(
     return 0;
 }
 
-static int seal(struct context *c, struct error *err)
+static int context_seal(struct context *c, struct error *err)
 {
     struct stat st;
     if (fstat(c->fd, &st) < 0)
@@ -140,7 +140,7 @@ static int cannot_read(const char *path, struct error *err)
     return error_set_errno(err, code, "the context %.100s cannot be read", path);
 }
 
-static int too_large(const char *name, uint64_t most, struct error *err)
+static int context_too_large(const char *name, uint64_t most, struct error *err)
 {
     return error_set(err, ERROR_ARGUMENT,
         "the context %.100s is larger than the %.6g MiB that context-size allows: raise that, or give less",
@@ -155,7 +155,7 @@ static int copy_all(int from, int to, const char *name, uint64_t most, struct er
     ssize_t n;
     while ((n = sendfile(to, from, NULL, 1 << 26)) > 0)
         if ((all += (uint64_t)n) > most)
-            return too_large(name, most, err);
+            return context_too_large(name, most, err);
     if (n == 0)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
@@ -167,7 +167,7 @@ static int copy_all(int from, int to, const char *name, uint64_t most, struct er
         if (n == 0)
             return 0;
         if ((all += (uint64_t)n) > most)
-            return too_large(name, most, err);
+            return context_too_large(name, most, err);
         if (file_write_all(to, data, (size_t)n) < 0)
             return error_set_errno(err, ERROR_IO, "keeping %.100s in memory", name);
     }
@@ -181,7 +181,7 @@ int context_from_memory(
     if (rc == 0 && file_write_all(c->fd, data, len) < 0)
         rc = error_set_errno(err, ERROR_IO, "keeping the context in memory");
     if (rc == 0)
-        rc = seal(c, err);
+        rc = context_seal(c, err);
     if (rc == 0)
         *out = steal(&c);
     return rc;
@@ -189,12 +189,12 @@ int context_from_memory(
 
 /* ---- directories ---- */
 
-static int by_name(const FTSENT **a, const FTSENT **b)
+static int context_by_name(const FTSENT **a, const FTSENT **b)
 {
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-static void leave_out(struct context *c, const char *path, const char *why)
+static void context_leave_out(struct context *c, const char *path, const char *why)
 {
     struct buf text = { 0 };
     if (c->left_out++ > 0)
@@ -204,7 +204,7 @@ static void leave_out(struct context *c, const char *path, const char *why)
     c->first_left_out = buf_steal(&text);
 }
 
-/* One file's record: guest/py/variables.py, decode_files. */
+/* One file's record: guest/python/core/variables.py, decode_files. */
 static int add_file(struct context *c, const char *name, const struct buf *text, struct error *err)
 {
     unsigned char lengths[12];
@@ -243,24 +243,24 @@ static int take_file(struct context *c, const FTSENT *entry, size_t root_len,
     cleanup_fd int fd =
         open(entry->fts_accpath, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
-        leave_out(c, name, strerror(errno));
+        context_leave_out(c, name, strerror(errno));
         return 0;
     }
     uint64_t most = filter && filter->most ? filter->most : default_most;
     off_t so_far = lseek(c->fd, 0, SEEK_CUR);
     struct stat st;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-        leave_out(c, name, "not a file any more");
+        context_leave_out(c, name, "not a file any more");
         return 0;
     }
     if (so_far < 0 || (uint64_t)so_far + (uint64_t)st.st_size > most)
-        return too_large(c->source, most, err);
+        return context_too_large(c->source, most, err);
     if (file_read_fd(fd, name, (size_t)(most - (uint64_t)so_far), &text, &why) < 0) {
-        leave_out(c, name, why.text);
+        context_leave_out(c, name, why.text);
         return 0;
     }
     if (!text_is_utf8(buf_text(&text), text.len, NULL)) {
-        leave_out(c, name, "not UTF-8 text");
+        context_leave_out(c, name, "not UTF-8 text");
         return 0;
     }
     return add_file(c, name, &text, err);
@@ -271,8 +271,8 @@ static bool is_version_control(const char *name)
     return strcmp(name, ".git") == 0 || strcmp(name, ".hg") == 0 || strcmp(name, ".svn") == 0;
 }
 
-static int walk(struct context *c, FTS *tree, size_t root_len, const struct context_filter *filter,
-    struct error *err)
+static int context_walk(struct context *c, FTS *tree, size_t root_len,
+    const struct context_filter *filter, struct error *err)
 {
     FTSENT *entry;
     int rc = 0;
@@ -288,7 +288,7 @@ static int walk(struct context *c, FTS *tree, size_t root_len, const struct cont
         case FTS_DNR:
         case FTS_ERR:
         case FTS_NS:
-            leave_out(c, entry->fts_path, strerror(entry->fts_errno));
+            context_leave_out(c, entry->fts_path, strerror(entry->fts_errno));
             break;
         default:
             break; /* links, devices, pipes and sockets are no documents */
@@ -306,10 +306,10 @@ static int load_directory(
     uint32_t count = 0;
     if (file_write_all(c->fd, &count, sizeof count) < 0)
         return error_set_errno(err, ERROR_IO, "keeping the context in memory");
-    FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
+    FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, context_by_name);
     if (!tree)
         return error_set_errno(err, ERROR_IO, "reading the directory %.100s", path);
-    int rc = walk(c, tree, strlen(path), filter, err);
+    int rc = context_walk(c, tree, strlen(path), filter, err);
     fts_close(tree);
     if (rc == 0 && c->files == 0)
         return error_set(err, ERROR_ARGUMENT,
@@ -324,7 +324,7 @@ static int load_directory(
     return rc;
 }
 
-static int open_source(const char *path, struct error *err)
+static int context_open_source(const char *path, struct error *err)
 {
     if (strcmp(path, "-") == 0)
         return fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -346,7 +346,7 @@ int context_load(const char *path, enum value_kind kind, const struct context_fi
     bool is_stdin = strcmp(path, "-") == 0;
     uint64_t most = filter && filter->most ? filter->most : default_most;
     struct stat st;
-    cleanup_fd int fd = open_source(path, err);
+    cleanup_fd int fd = context_open_source(path, err);
     if (fd < 0)
         return fd;
     if (fstat(fd, &st) < 0)
@@ -357,7 +357,7 @@ int context_load(const char *path, enum value_kind kind, const struct context_fi
             "standard input",
             path);
     if (S_ISREG(st.st_mode) && (uint64_t)st.st_size > most)
-        return too_large(path, most, err);
+        return context_too_large(path, most, err);
     bool is_directory = S_ISDIR(st.st_mode);
     if (kind == VALUE_AUTO && !is_stdin)
         kind = kind_by_name(path);
@@ -369,7 +369,7 @@ int context_load(const char *path, enum value_kind kind, const struct context_fi
         rc = is_directory ? load_directory(c, path, filter, err)
                           : copy_all(fd, c->fd, path, most, err);
     if (rc == 0)
-        rc = seal(c, err);
+        rc = context_seal(c, err);
     if (rc == 0)
         *out = steal(&c);
     return rc;

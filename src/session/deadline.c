@@ -10,7 +10,7 @@
  * callback of a weak reference. A cell that caught the first one is hit by the second. */
 enum { RINGS = 2, START_SECONDS = 120 };
 
-static void ring(struct session *s)
+static void deadline_ring(struct session *s)
 {
     s->rings++;
     session_send(s, FRAME_INTERRUPT, s->operation, "", 0, NULL, 0, NULL);
@@ -36,7 +36,7 @@ void session_deadline_reached(void *arg)
         return;
     if (s->rings < RINGS) {
         s->deadline_passed = s->deadline_passed || s->rings == 0;
-        ring(s);
+        deadline_ring(s);
         return;
     }
     if (s->deadline_passed)
@@ -70,5 +70,5 @@ void session_interrupt(struct session *s)
         session_tell_finished(s, &why);
     }
     if (s->operation && s->rings == 0 && !s->dead)
-        ring(s);
+        deadline_ring(s);
 }

@@ -6,7 +6,7 @@
  * While a session is held, no frame of its guest is looked at, and the environment reads nothing more of the channel:
  * each could be a call, and each call has a reply. What is still to come then is the replies to calls that are
  * open: small ones, or an error instead, once UNREAD_MOST bytes wait. An honest guest reads while it writes
- * (guest/py/link.py), so that neither side waits for the other.
+ * (guest/python/core/link.py), so that neither side waits for the other.
  */
 #include "base/cleanup.h"
 #include "session/internal.h"
@@ -17,17 +17,18 @@ enum {
     REPLY_SMALL = 4096,      /* with 16384 calls open, 64 MiB more */
 };
 
-static size_t unread(const struct session *s)
+static size_t flow_unread(const struct session *s)
 {
     return s->ops->unread ? s->ops->unread(s->sandbox) : 0;
 }
 
 int session_flow_check(const struct session *s, size_t len, struct error *err)
 {
-    if (len <= REPLY_SMALL || unread(s) <= UNREAD_MOST)
+    if (len <= REPLY_SMALL || flow_unread(s) <= UNREAD_MOST)
         return 0;
     return error_set(err, ERROR_BUDGET,
-        "answers of %d MiB wait for this code to read them; this one was dropped", UNREAD_MOST >> 20);
+        "answers of %d MiB wait for this code to read them; this one was dropped",
+        UNREAD_MOST >> 20);
 }
 
 static void wait_for_room(struct session *s)
@@ -38,7 +39,7 @@ static void wait_for_room(struct session *s)
 
 void session_flow_sent(struct session *s)
 {
-    if (s->held || s->dead || unread(s) < UNREAD_FULL)
+    if (s->held || s->dead || flow_unread(s) < UNREAD_FULL)
         return;
     s->held = true;
     frame_hold(&s->decoder);
@@ -53,7 +54,7 @@ void session_room(void *arg)
     if (!s->held || s->dead)
         return;
     wait_for_room(s);
-    if (unread(s) > UNREAD_FULL / 2)
+    if (flow_unread(s) > UNREAD_FULL / 2)
         return;
     s->held = false;
     timer_stop(s->stall);
@@ -71,6 +72,6 @@ void session_stalled(void *arg)
     }
     error_set(&why, ERROR_PROTOCOL,
         "the guest read nothing for %g s while %zu KiB of answers waited for it, and was ended",
-        s->stall_limit, unread(s) >> 10);
+        s->stall_limit, flow_unread(s) >> 10);
     session_end_sandbox(s, "protocol", &why);
 }

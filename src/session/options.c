@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 void session_options_init(struct session_options *o)
 {
@@ -87,7 +87,7 @@ void session_write_fields(const struct schema *answer, struct buf *head)
 }
 
 /* Where it stands, and what was put into it, as the guest sees that. */
-static void put_workspace(const struct workspace *w, const char *at, struct buf *head)
+static void options_put_workspace(const struct workspace *w, const char *at, struct buf *head)
 {
     const struct staged *staged = workspace_staged(w);
     cleanup_buf struct buf path = { 0 };
@@ -111,7 +111,7 @@ static void put_workspace(const struct workspace *w, const char *at, struct buf 
     buf_puts(head, "]}");
 }
 
-static void put_variables(const struct list *variables, struct buf *head)
+static void options_put_variables(const struct list *variables, struct buf *head)
 {
     put_key(head, "env");
     for (size_t i = 0; i < variables->count; i++) {
@@ -134,7 +134,7 @@ void session_write_hello(
     if (count > 0)
         session_write_fields(o->answer, head);
     if (o->variables && o->variables->count > 0)
-        put_variables(o->variables, head);
+        options_put_variables(o->variables, head);
     if (o->no_helpers) {
         put_key(head, "helpers");
         buf_puts(head, "false");
@@ -150,7 +150,7 @@ void session_write_hello(
         json_append_string(head, volume, strlen(volume));
     }
     if (workspace)
-        put_workspace(o->spec.workspace, workspace, head);
+        options_put_workspace(o->spec.workspace, workspace, head);
     if (o->rules) {
         put_key(head, "rules");
         buf_putc(head, '{');

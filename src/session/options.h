@@ -5,7 +5,7 @@
 #include "session/session.h"
 
 /* Of the type of answers, for the guest: "output_fields":[…]; empty: any. */
-/* ERROR_UNSUPPORTED by the name of what is done by guest/py, where an environment executes cells without it. */
+/* ERROR_UNSUPPORTED by the name of what is done by guest/python, where an environment executes cells without it. */
 int session_check_custom(
     const struct session_options *options, const char *environment, struct error *err);
 void session_write_fields(const struct schema *answer, struct buf *head);

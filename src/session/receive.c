@@ -15,7 +15,7 @@ enum {
 /* The indices of 20,000 prompts, three times over. */
 static const struct json_limits call_limits = { HEAD_MAX, 8, 65536 };
 
-static int on_result(struct session *s, const struct frame *frame, struct error *err)
+static int receive_on_result(struct session *s, const struct frame *frame, struct error *err)
 {
     struct cell_result r;
     if (!s->ready || !s->operation || s->settling || frame->id != s->operation)
@@ -83,7 +83,7 @@ static const struct {
 } handlers[] = {
     { FRAME_READY, on_ready },
     { FRAME_CALL, on_call },
-    { FRAME_RESULT, on_result },
+    { FRAME_RESULT, receive_on_result },
     { FRAME_CANCEL, on_cancel },
 };
 
@@ -94,7 +94,7 @@ static const struct frame_rule rules[] = {
     { FRAME_CANCEL, 0, 0 },
 };
 
-static int on_frame(void *arg, const struct frame *frame, struct error *err)
+static int receive_on_frame(void *arg, const struct frame *frame, struct error *err)
 {
     struct session *s = arg;
     if (s->dead || s->death.code != ERROR_NONE)
@@ -131,7 +131,7 @@ bool session_receive(void *arg, const char *data, size_t len)
     struct error err = { 0 };
     if (s->death.code != ERROR_NONE)
         return true;
-    if (frame_feed(&s->decoder, data, len, on_frame, s, &err) < 0) {
+    if (frame_feed(&s->decoder, data, len, receive_on_frame, s, &err) < 0) {
         end_for(s, &err);
         return true;
     }
@@ -146,7 +146,7 @@ void session_receive_more(struct session *s)
     struct error err = { 0 };
     if (s->death.code != ERROR_NONE)
         return;
-    if (frame_go_on(&s->decoder, on_frame, s, &err) < 0)
+    if (frame_go_on(&s->decoder, receive_on_frame, s, &err) < 0)
         end_for(s, &err);
     else if (!s->dead)
         session_watch_partial(s);

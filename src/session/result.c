@@ -39,7 +39,7 @@ static char *copy_member(struct json_object *o, const char *key)
     return text ? strdup(text) : NULL;
 }
 
-static void take_error(struct json_object *head, struct cell_error *error)
+static void result_take_error(struct json_object *head, struct cell_error *error)
 {
     struct json_object *e = json_get_typed(head, "error", json_type_object);
     if (!e)
@@ -62,7 +62,8 @@ static void set_cell_error(struct cell_error *error, const char *type, const cha
 }
 
 /* A part as text: the guest sends UTF-8, but a guest may send anything. */
-static char *take_text(struct json_object *head, const char *key, const struct frame_parts *parts)
+static char *result_take_text(
+    struct json_object *head, const char *key, const struct frame_parts *parts)
 {
     struct buf text = { 0 };
     const char *data;
@@ -119,7 +120,7 @@ static int take_submit(struct session *s, struct json_object *head, const struct
 }
 
 /* The status that the host gives, from what the guest says and what the host did. */
-static void judge(struct session *s, struct json_object *head, struct cell_result *r)
+static void result_judge(struct session *s, struct json_object *head, struct cell_result *r)
 {
     const char *status = json_get_string(head, "status", "");
     r->status = strcmp(status, "ok") == 0 ? CELL_OK : CELL_ERROR;
@@ -179,9 +180,9 @@ int result_read(
     if (rc < 0)
         return rc;
     *out = (struct cell_result){ 0 };
-    take_error(head, &out->error);
-    judge(s, head, out);
-    out->echo = take_text(head, "echo", &parts);
+    result_take_error(head, &out->error);
+    result_judge(s, head, out);
+    out->echo = result_take_text(head, "echo", &parts);
     rc = take_submit(s, head, frame, &parts, out, err); /* last of the parts: it may take them */
     if (rc < 0)
         cell_result_free(out);

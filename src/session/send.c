@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "session/internal.h"
 
 int session_send(struct session *s, uint8_t type, uint64_t id, const char *head, size_t head_len,

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "env/embedded.h"
+#include "env/common/embedded.h"
 #include "session/internal.h"
 #include "session/options.h"
 
@@ -93,7 +93,7 @@ static void sandbox_output(void *arg, int stream, const char *data, size_t len)
 
 /* ---- operations ---- */
 
-static int begin(struct session *s, session_done_fn *done, void *arg, struct error *err)
+static int session_begin(struct session *s, session_done_fn *done, void *arg, struct error *err)
 {
     if (s->dead || s->death.code != ERROR_NONE) {
         if (err)
@@ -149,7 +149,7 @@ int session_exec(struct session *s, const struct session_cell *cell, session_don
     double limit = cell->execute_timeout < 0 ? s->limits.execute_timeout : cell->execute_timeout;
     int rc = session_check_timeout(limit, s->execute_timeout_cap, err);
     if (rc == 0)
-        rc = begin(s, done, arg, err);
+        rc = session_begin(s, done, arg, err);
     if (rc < 0)
         return rc;
     cleanup_buf struct buf head = { 0 };
@@ -211,7 +211,7 @@ int session_set(struct session *s, const char *const *names, size_t name_count,
 {
     cleanup_fd int fd = fd_given;
     cleanup_buf struct buf head = { 0 };
-    int rc = begin(s, done, arg, err);
+    int rc = session_begin(s, done, arg, err);
     if (rc < 0)
         return rc;
     s->limit = 0;
@@ -259,7 +259,7 @@ int session_reply(struct session *s, uint64_t id, struct json_object *head,
 
 /* ---- opening and closing ---- */
 
-static int greet(struct session *s, const struct session_options *o, struct error *err)
+static int session_greet(struct session *s, const struct session_options *o, struct error *err)
 {
     cleanup_buf struct buf head = { 0 };
     struct session_part rules_source = { (const char *)embedded_rules, embedded_rules_size };
@@ -320,7 +320,7 @@ int session_open(struct environment *env, const struct session_options *options,
     if (rc == 0)
         rc = s->ops->open(env, &options->spec, &sandbox_handlers, s, &s->sandbox, err);
     if (rc == 0)
-        rc = greet(s, options, err);
+        rc = session_greet(s, options, err);
     if (rc < 0) {
         session_close(s);
         return rc;

@@ -15,9 +15,9 @@
 
 #include "base/buf.h"
 #include "base/error.h"
-#include "base/json.h"
-#include "base/schema.h"
-#include "env/environment.h"
+#include "base/json/json.h"
+#include "base/json/schema.h"
+#include "env/common/environment.h"
 #include "session/submission.h"
 #include "wire/frame.h"
 
@@ -103,14 +103,15 @@ struct session_options {
     double execute_timeout;     /* seconds of a cell, after which it is interrupted; 0: no limit */
     double execute_timeout_cap; /* what no cell's execute_timeout may exceed; 0: no cap */
     double grace;               /* seconds from the interrupt to the kill */
-    double stall; /* seconds for which a guest may leave all answers unread, where many wait; 0: for ever */
-    size_t output_limit;        /* bytes of each stream of a cell that are kept */
-    struct schema *answer;      /* what is submitted must have this type (answer.h); NULL: any */
+    double
+        stall; /* seconds for which a guest may leave all answers unread, where many wait; 0: for ever */
+    size_t output_limit;          /* bytes of each stream of a cell that are kept */
+    struct schema *answer;        /* what is submitted must have this type (answer.h); NULL: any */
     const struct list *variables; /* NAME=VALUE, of the environment of its processes; NULL: none */
-    bool no_helpers;              /* without guest/py's texts.py and files.py */
+    bool no_helpers;              /* without guest/python's texts.py and files.py */
     bool literal_grep;           /* grep takes its pattern as plain text, in any case, by default */
     const struct list *restored; /* names that are the host's again after each cell; NULL: none */
-    bool rules; /* guest/rules.py over the user's Python; a convenience, not the wall */
+    bool rules; /* guest/python/rules.py over the user's Python; a convenience, not the wall */
     const char *const *allow_imports; /* module names, and absolute directories of modules */
     size_t allow_import_count;
     bool no_standard_imports; /* with rules: those of allow_imports alone */
@@ -171,7 +172,7 @@ enum value_kind {
     VALUE_AUTO, /* str if it is UTF-8, else bytes */
     VALUE_JSON,
     VALUE_JSONL, /* a list, a value a line */
-    VALUE_FILES, /* {path: text}; guest/py/variables.py, decode_files, has the format */
+    VALUE_FILES, /* {path: text}; guest/python/core/variables.py, decode_files, has the format */
 };
 
 /* What the guest has from the next operation on: a JSON object with `tools`, as in session_options, and
@@ -218,7 +219,7 @@ const char *session_volume(const struct session *s);
 const char *session_workspace(const struct session *s);
 /* What the provider calls its sandbox; NULL: nothing, or not yet. */
 const char *session_sandbox_id(const struct session *s);
-/* Where its code has nothing of guest/py: what else it has, for the model, "" for nothing. NULL: it has. */
+/* Where its code has nothing of guest/python: what else it has, for the model, "" for nothing. NULL: it has. */
 const char *session_about(const struct session *s);
 /* Nanoseconds for which the sandbox's processes were at work, or ready to be; 0: not known. */
 uint64_t session_busy_ns(const struct session *s);

@@ -8,7 +8,7 @@
 #define DROSTE_SESSION_SUBMISSION_H
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "wire/frame.h"
 
 enum {

@@ -25,7 +25,7 @@ static int is_known(struct store *store, const char *hash, bool *known, struct e
 }
 
 /* NULL, and `value` is to be kept as it is, where compressing gains nothing. */
-static void *compress(struct store *store, struct store_value value, size_t *len)
+static void *blob_compress(struct store *store, struct store_value value, size_t *len)
 {
     if (value.len <= COMPRESS_FROM)
         return NULL;
@@ -56,7 +56,7 @@ int blob_write(
         return rc;
 
     size_t packed_len = 0;
-    cleanup_free void *packed = compress(store, value, &packed_len);
+    cleanup_free void *packed = blob_compress(store, value, &packed_len);
     cleanup_query struct query q = query_open(store, STATEMENT_BLOB_INSERT);
     bool row;
     bind_text(&q, hash);
@@ -66,7 +66,7 @@ int blob_write(
     return query_step(&q, &row, err);
 }
 
-static int damaged(struct store *store, const char *hash, struct error *err)
+static int blob_damaged(struct store *store, const char *hash, struct error *err)
 {
     return error_set(err, ERROR_STORE, "record %.120s: the value %.12s is damaged or missing",
         store->path, hash);
@@ -77,7 +77,7 @@ struct blob {
     bool packed;
 };
 
-static int find(struct store *store, const char *hash, struct blob *blob, struct error *err)
+static int blob_find(struct store *store, const char *hash, struct blob *blob, struct error *err)
 {
     cleanup_query struct query q = query_open(store, STATEMENT_BLOB_FIND);
     bool row;
@@ -86,7 +86,7 @@ static int find(struct store *store, const char *hash, struct blob *blob, struct
     if (rc < 0)
         return rc;
     if (!row)
-        return damaged(store, hash, err);
+        return blob_damaged(store, hash, err);
     blob->row = take_int(&q);
     blob->size = take_int(&q);
     const char *encoding = take_text(&q);
@@ -94,7 +94,7 @@ static int find(struct store *store, const char *hash, struct blob *blob, struct
     if (rc < 0)
         return rc;
     if (blob->size < 0 || blob->size > STORE_VALUE_MAX || !encoding)
-        return damaged(store, hash, err);
+        return blob_damaged(store, hash, err);
     blob->packed = strcmp(encoding, "zstd") == 0;
     return 0;
 }
@@ -102,7 +102,7 @@ static int find(struct store *store, const char *hash, struct blob *blob, struct
 int blob_size(struct store *store, const char *hash, size_t *size, struct error *err)
 {
     struct blob blob = { 0 };
-    int rc = find(store, hash, &blob, err);
+    int rc = blob_find(store, hash, &blob, err);
     *size = (size_t)blob.size;
     return rc;
 }
@@ -128,10 +128,10 @@ static void end_reading(struct reading *r)
     free(r->out);
 }
 
-static int give(struct reading *r, const char *data, size_t len, struct error *err)
+static int blob_give(struct reading *r, const char *data, size_t len, struct error *err)
 {
     if (len > r->left)
-        return damaged(r->store, r->name, err);
+        return blob_damaged(r->store, r->name, err);
     size_t wanted = len < r->max ? len : r->max;
     hash_add(&r->hash, data, len);
     r->left -= len;
@@ -141,7 +141,7 @@ static int give(struct reading *r, const char *data, size_t len, struct error *e
 
 static int give_raw(struct reading *r, int len, struct error *err)
 {
-    return give(r, r->in, (size_t)len, err);
+    return blob_give(r, r->in, (size_t)len, err);
 }
 
 static int give_unpacked(struct reading *r, int len, struct error *err)
@@ -150,14 +150,14 @@ static int give_unpacked(struct reading *r, int len, struct error *err)
     for (;;) {
         ZSTD_outBuffer out = { r->out, PIECE, 0 };
         if (ZSTD_isError(ZSTD_decompressStream(r->store->unzstd, &out, &in)))
-            return damaged(r->store, r->name, err);
-        int rc = give(r, r->out, out.pos, err);
+            return blob_damaged(r->store, r->name, err);
+        int rc = blob_give(r, r->out, out.pos, err);
         if (rc < 0 || r->max == 0 || (in.pos == in.size && out.pos < out.size))
             return rc;
     }
 }
 
-static int give_all(struct reading *r, bool packed, struct error *err)
+static int blob_give_all(struct reading *r, bool packed, struct error *err)
 {
     int stored = sqlite3_blob_bytes(r->source);
     ZSTD_DCtx_reset(r->store->unzstd, ZSTD_reset_session_only);
@@ -180,14 +180,14 @@ static int check_whole(struct reading *r, struct error *err)
     int rc = hash_take(&r->hash, found, err);
     if (rc < 0)
         return rc;
-    return r->left == 0 && strcmp(found, r->name) == 0 ? 0 : damaged(r->store, r->name, err);
+    return r->left == 0 && strcmp(found, r->name) == 0 ? 0 : blob_damaged(r->store, r->name, err);
 }
 
 int blob_read(struct store *store, const char *hash, size_t max, store_piece_fn *fn, void *arg,
     struct error *err)
 {
     struct blob blob = { 0 };
-    int rc = find(store, hash, &blob, err);
+    int rc = blob_find(store, hash, &blob, err);
     if (rc < 0)
         return rc;
     bool whole = max >= (size_t)blob.size;
@@ -208,6 +208,6 @@ int blob_read(struct store *store, const char *hash, size_t max, store_piece_fn 
     rc = sqlite3_blob_open(store->db, "main", "blobs", "data", blob.row, 0, &r.source);
     if (rc != SQLITE_OK)
         return store_error(store, rc, err);
-    rc = give_all(&r, blob.packed, err);
+    rc = blob_give_all(&r, blob.packed, err);
     return rc == 0 && whole ? check_whole(&r, err) : rc;
 }

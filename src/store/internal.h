@@ -11,7 +11,7 @@
 #include <zstd.h>
 
 #include "base/cleanup.h"
-#include "base/owner.h"
+#include "base/os/owner.h"
 #include "store/store.h"
 
 enum { BUSY_TIMEOUT_MS = 10000 }; /* how long to wait for another process; store.h says it too */

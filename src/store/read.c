@@ -52,7 +52,7 @@ static int read_whole(
     return 0;
 }
 
-static struct store_value take_value(struct query *q, struct values *values)
+static struct store_value read_take_value(struct query *q, struct values *values)
 {
     struct store_value value = { 0 };
     char *data = NULL;
@@ -100,7 +100,7 @@ static int close_snapshot(struct store *store, int rc)
 
 /* ---- the kinds of rows ---- */
 
-static int take_run(
+static int read_take_run(
     struct query *q, struct store_run *run, struct values *values, struct error *err)
 {
     struct owner owner;
@@ -112,14 +112,14 @@ static int take_run(
     run->begin.environment = take_text(q);
     run->begin.isolation = take_text(q);
     run->begin.version = take_text(q);
-    run->begin.question = take_value(q, values);
-    run->begin.context = take_value(q, values);
-    run->begin.limits = take_value(q, values);
+    run->begin.question = read_take_value(q, values);
+    run->begin.context = read_take_value(q, values);
+    run->begin.limits = read_take_value(q, values);
     run->started_ms = take_int(q);
     take_owner(q, &owner);
     run->end.status = shown_status(take_text(q), !owner_is_gone(&owner, &q->store->owner));
     run->end.error = take_text(q);
-    run->end.answer = take_value(q, values);
+    run->end.answer = read_take_value(q, values);
     run->end.iterations = take_int(q);
     run->end.calls = take_int(q);
     run->end.input_tokens = take_int(q);
@@ -132,15 +132,15 @@ static int take_run(
     run->seq = take_int(q);
     /* Only who resumes the run wants these, and a context may be large. */
     struct values unread = { .lazy = true };
-    run->begin.settings = take_value(q, &unread);
-    run->begin.context_data = take_value(q, &unread);
+    run->begin.settings = read_take_value(q, &unread);
+    run->begin.context_data = read_take_value(q, &unread);
     run->begin.batch = take_text(q);
     run->begin.task = take_text(q);
-    run->begin.tools = take_value(q, values);
+    run->begin.tools = read_take_value(q, values);
     return query_check(q, err);
 }
 
-static int take_call(
+static int read_take_call(
     struct query *q, struct store_call *call, struct values *values, bool alive, struct error *err)
 {
     call->id = take_int(q);
@@ -150,12 +150,12 @@ static int take_call(
     call->begin.depth = take_int(q);
     call->begin.kind = take_text(q);
     call->begin.model = take_text(q);
-    call->begin.request = take_value(q, values);
+    call->begin.request = read_take_value(q, values);
     call->started_ms = take_int(q);
     call->end.status = shown_status(take_text(q), alive);
     call->end.error = take_text(q);
     call->end.finish = take_text(q);
-    call->end.reply = take_value(q, values);
+    call->end.reply = read_take_value(q, values);
     call->end.input_tokens = take_int(q);
     call->end.output_tokens = take_int(q);
     call->end.estimated = take_int(q) != 0;
@@ -168,21 +168,21 @@ static int take_call(
     return query_check(q, err);
 }
 
-static int take_cell(
+static int read_take_cell(
     struct query *q, struct store_cell *cell, struct values *values, bool alive, struct error *err)
 {
     cell->id = take_int(q);
     cell->begin.run = take_text(q);
     cell->begin.turn = take_int(q);
-    cell->begin.code = take_value(q, values);
+    cell->begin.code = read_take_value(q, values);
     cell->started_ms = take_int(q);
     cell->end.status = shown_status(take_text(q), alive);
     cell->end.killed = take_text(q);
-    cell->end.standard_output = take_value(q, values);
-    cell->end.standard_error = take_value(q, values);
-    cell->end.submit = take_value(q, values);
-    cell->end.error = take_value(q, values);
-    cell->end.variables = take_value(q, values);
+    cell->end.standard_output = read_take_value(q, values);
+    cell->end.standard_error = read_take_value(q, values);
+    cell->end.submit = read_take_value(q, values);
+    cell->end.error = read_take_value(q, values);
+    cell->end.variables = read_take_value(q, values);
     cell->end.calls = take_int(q);
     cell->end.seconds = take_real(q);
     cell->ended_ms = take_int(q);
@@ -216,7 +216,7 @@ static int visit_run(struct visit *v, const struct place *at, store_run_fn *fn, 
     bind_text(&q, at->run);
     int rc = query_step(&q, &row, err);
     if (rc == 0)
-        rc = take_run(&q, &run, &values, err);
+        rc = read_take_run(&q, &run, &values, err);
     return rc < 0 ? rc : fn(v->arg, &run, err);
 }
 
@@ -268,7 +268,7 @@ static int visit_call(struct visit *v, const struct place *at, struct error *err
     if (rc == 0)
         rc = query_step(&q, &row, err);
     if (rc == 0)
-        rc = take_call(&q, &call, &values, v->alive, err);
+        rc = read_take_call(&q, &call, &values, v->alive, err);
     return rc < 0 ? rc : v->visitor->call(v->arg, &call, err);
 }
 
@@ -285,7 +285,7 @@ static int visit_cell(struct visit *v, const struct place *at, struct error *err
     if (rc == 0)
         rc = query_step(&q, &row, err);
     if (rc == 0)
-        rc = take_cell(&q, &cell, &values, v->alive, err);
+        rc = read_take_cell(&q, &cell, &values, v->alive, err);
     return rc < 0 ? rc : v->visitor->cell(v->arg, &cell, err);
 }
 
@@ -347,7 +347,7 @@ static int list_rows(struct query *q, const struct store_filter *filter, store_r
         int rc = query_step(q, &row, err);
         if (rc < 0 || !row)
             return rc;
-        rc = take_run(q, &run, &values, err);
+        rc = read_take_run(q, &run, &values, err);
         if (rc == 0 && is_wanted(filter, &run)) {
             left--;
             rc = fn(arg, &run, err);

@@ -13,14 +13,14 @@
 #include "base/clock.h"
 #include "store/internal.h"
 
-static int execute(struct store *store, const char *sql, struct error *err)
+static int remove_execute(struct store *store, const char *sql, struct error *err)
 {
     int rc = sqlite3_exec(store->db, sql, NULL, NULL, NULL);
     return rc == SQLITE_OK ? 0 : store_error(store, rc, err);
 }
 
 /* Runs a statement to its end; what it changed is added to *count, which may be NULL. */
-static int change(struct query *q, int64_t *count, struct error *err)
+static int remove_change(struct query *q, int64_t *count, struct error *err)
 {
     bool row = true;
     int rc = 0;
@@ -32,16 +32,16 @@ static int change(struct query *q, int64_t *count, struct error *err)
 }
 
 /* A connection on which foreign keys are off, in a transaction. */
-static int begin(struct store *store, struct store **own, struct error *err)
+static int remove_begin(struct store *store, struct store **own, struct error *err)
 {
     int rc = store_open(store->path, own, err);
     if (rc == 0)
-        rc = execute(*own, "PRAGMA foreign_keys = OFF", err);
+        rc = remove_execute(*own, "PRAGMA foreign_keys = OFF", err);
     return rc < 0 ? rc : query_run(*own, STATEMENT_BEGIN_WRITE, err);
 }
 
 /* What was not committed is undone by the closing, for which nothing needs memory. */
-static int end(struct store *own, int rc, struct error *err)
+static int remove_end(struct store *own, int rc, struct error *err)
 {
     if (rc == 0)
         rc = query_run(own, STATEMENT_COMMIT, err);
@@ -79,7 +79,7 @@ static int remove_tree(
     for (size_t i = 0; i < array_length(steps) && rc == 0; i++) {
         cleanup_query struct query q = query_open(store, steps[i]);
         bind_text(&q, run);
-        rc = change(&q, steps[i] == STATEMENT_TREE_RUNS_REMOVE ? &freed->runs : NULL, err);
+        rc = remove_change(&q, steps[i] == STATEMENT_TREE_RUNS_REMOVE ? &freed->runs : NULL, err);
     }
     return rc;
 }
@@ -145,14 +145,14 @@ int store_run_remove(
 {
     struct store *own = NULL;
     *freed = (struct store_freed){ 0 };
-    int rc = begin(store, &own, err);
+    int rc = remove_begin(store, &own, err);
     if (rc == 0)
         rc = remove_run(own, run, freed, err);
     if (rc == 0 && freed->runs == 0)
         rc = error_set(err, ERROR_NOT_FOUND, "there is no run '%.64s'", run);
     if (rc == 0)
         rc = remove_values(own, freed, err);
-    return end(own, rc, err);
+    return remove_end(own, rc, err);
 }
 
 /* ---- the garbage collector ---- */
@@ -173,7 +173,7 @@ static int finish_orphans(struct store *store, struct store_freed *freed, struct
             continue;
         cleanup_query struct query finish = query_open(store, STATEMENT_RUN_INTERRUPT);
         bind_text(&finish, id);
-        rc = change(&finish, &freed->interrupted, err);
+        rc = remove_change(&finish, &freed->interrupted, err);
         if (rc < 0)
             return rc;
     }
@@ -218,22 +218,22 @@ static int remove_old(struct store *store, const struct store_keep *keep, struct
     return rc;
 }
 
-static int collect(struct store *store, const struct store_keep *keep, struct store_freed *freed,
-    struct error *err)
+static int remove_collect(struct store *store, const struct store_keep *keep,
+    struct store_freed *freed, struct error *err)
 {
     struct store *own = NULL;
-    int rc = begin(store, &own, err);
+    int rc = remove_begin(store, &own, err);
     if (rc == 0)
         rc = finish_orphans(own, freed, err);
     if (rc == 0 && keep)
         rc = remove_old(own, keep, freed, err);
     if (rc == 0)
         rc = remove_values(own, freed, err);
-    return end(own, rc, err);
+    return remove_end(own, rc, err);
 }
 
 /* Of the file, once nothing of it is left in the log. */
-static int measure(struct store *store, int64_t *bytes, struct error *err)
+static int remove_measure(struct store *store, int64_t *bytes, struct error *err)
 {
     cleanup_query struct query q = query_open(store, STATEMENT_FILE_SIZE);
     bool row;
@@ -248,13 +248,13 @@ int store_collect(struct store *store, const struct store_keep *keep, struct sto
 {
     int64_t before = 0, after = 0;
     *freed = (struct store_freed){ 0 };
-    int rc = measure(store, &before, err);
+    int rc = remove_measure(store, &before, err);
     if (rc == 0)
-        rc = collect(store, keep, freed, err);
+        rc = remove_collect(store, keep, freed, err);
     if (rc == 0)
-        rc = execute(store, "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)", err);
+        rc = remove_execute(store, "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)", err);
     if (rc == 0)
-        rc = measure(store, &after, err);
+        rc = remove_measure(store, &after, err);
     freed->file_bytes = before - after;
     return rc;
 }

@@ -136,7 +136,7 @@ struct found {
 };
 
 /* One SELECT, so that all three are of the same instant. */
-static int look(struct store *store, struct found *found, struct error *err)
+static int schema_look(struct store *store, struct found *found, struct error *err)
 {
     sqlite3_stmt *stmt = NULL;
     int rc = sqlite3_prepare_v2(store->db,
@@ -154,7 +154,7 @@ static int look(struct store *store, struct found *found, struct error *err)
     return rc == SQLITE_ROW ? 0 : store_error(store, rc, err);
 }
 
-static int check(struct store *store, const struct found *found, struct error *err)
+static int store_schema_check(struct store *store, const struct found *found, struct error *err)
 {
     bool empty = found->application == 0 && found->version == 0 && found->tables == 0;
     if (empty)
@@ -204,42 +204,42 @@ static int use_wal(struct store *store, struct error *err)
     return 0;
 }
 
-static int execute(struct store *store, const char *sql, struct error *err)
+static int schema_execute(struct store *store, const char *sql, struct error *err)
 {
     int rc = sqlite3_exec(store->db, sql, NULL, NULL, NULL);
     return rc == SQLITE_OK ? 0 : store_error(store, rc, err);
 }
 
-static int upgrade(struct store *store, struct error *err)
+static int schema_upgrade(struct store *store, struct error *err)
 {
     struct found found = { 0 };
     char marks[96];
     snprintf(marks, sizeof marks, "PRAGMA application_id = %d; PRAGMA user_version = %d",
         APPLICATION, SCHEMA_VERSION);
-    int rc = look(store, &found, err);
+    int rc = schema_look(store, &found, err);
     if (rc == 0)
-        rc = check(store, &found, err);
+        rc = store_schema_check(store, &found, err);
     if (rc < 0)
         return rc;
     for (int64_t v = found.version; v < SCHEMA_VERSION && rc == 0; v++)
-        rc = execute(store, steps[v], err);
-    return rc < 0 ? rc : execute(store, marks, err);
+        rc = schema_execute(store, steps[v], err);
+    return rc < 0 ? rc : schema_execute(store, marks, err);
 }
 
 int schema_prepare(struct store *store, struct error *err)
 {
     struct found found = { 0 };
-    int rc = look(store, &found, err);
+    int rc = schema_look(store, &found, err);
     if (rc == 0)
-        rc = check(store, &found, err);
+        rc = store_schema_check(store, &found, err);
     if (rc == 0)
         rc = use_wal(store, err);
     if (rc < 0 || found.version == SCHEMA_VERSION)
         return rc;
     /* Another process may be doing the same: look again once the file is ours. After a failure the
      * store is closed, and what was begun is undone by that. */
-    rc = execute(store, "BEGIN IMMEDIATE", err);
+    rc = schema_execute(store, "BEGIN IMMEDIATE", err);
     if (rc == 0)
-        rc = upgrade(store, err);
-    return rc < 0 ? rc : execute(store, "COMMIT", err);
+        rc = schema_upgrade(store, err);
+    return rc < 0 ? rc : schema_execute(store, "COMMIT", err);
 }

@@ -181,7 +181,7 @@ void query_close(struct query *q)
     sqlite3_clear_bindings(q->stmt);
 }
 
-static void note(struct query *q, int rc)
+static void statement_note(struct query *q, int rc)
 {
     if (rc != SQLITE_OK && q->error.code == ERROR_NONE)
         store_error(q->store, rc, &q->error);
@@ -189,12 +189,12 @@ static void note(struct query *q, int rc)
 
 void bind_text(struct query *q, const char *text)
 {
-    note(q, sqlite3_bind_text(q->stmt, ++q->at, text, -1, SQLITE_STATIC));
+    statement_note(q, sqlite3_bind_text(q->stmt, ++q->at, text, -1, SQLITE_STATIC));
 }
 
 void bind_int(struct query *q, int64_t value)
 {
-    note(q, sqlite3_bind_int64(q->stmt, ++q->at, value));
+    statement_note(q, sqlite3_bind_int64(q->stmt, ++q->at, value));
 }
 
 void bind_id(struct query *q, int64_t id)
@@ -202,17 +202,17 @@ void bind_id(struct query *q, int64_t id)
     if (id != 0)
         bind_int(q, id);
     else
-        note(q, sqlite3_bind_null(q->stmt, ++q->at));
+        statement_note(q, sqlite3_bind_null(q->stmt, ++q->at));
 }
 
 void bind_real(struct query *q, double value)
 {
-    note(q, sqlite3_bind_double(q->stmt, ++q->at, value));
+    statement_note(q, sqlite3_bind_double(q->stmt, ++q->at, value));
 }
 
 void bind_bytes(struct query *q, const void *data, size_t len)
 {
-    note(q, sqlite3_bind_blob64(q->stmt, ++q->at, data, len, SQLITE_STATIC));
+    statement_note(q, sqlite3_bind_blob64(q->stmt, ++q->at, data, len, SQLITE_STATIC));
 }
 
 int query_check(struct query *q, struct error *err)
@@ -242,7 +242,7 @@ const char *take_text(struct query *q)
     int column = q->at++;
     const char *text = (const char *)sqlite3_column_text(q->stmt, column);
     if (!text && sqlite3_column_type(q->stmt, column) != SQLITE_NULL)
-        note(q, SQLITE_NOMEM);
+        statement_note(q, SQLITE_NOMEM);
     return text;
 }
 

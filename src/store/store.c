@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "store/internal.h"
 
 enum { WINDOW_LOG_MAX = 23 }; /* 8 MiB; our own level of compression needs 2 */
@@ -28,7 +28,7 @@ static int default_path(char **out, struct error *err)
 
 /* By mknod, not open: closing a descriptor of a file would drop the locks that another store in
  * this process holds on it (fcntl(2), "record locks"). */
-static int make_file(const char *path, struct error *err)
+static int store_make_file(const char *path, struct error *err)
 {
     if (mknod(path, S_IFREG | 0600, 0) == 0 || errno == EEXIST)
         return 0;
@@ -37,7 +37,7 @@ static int make_file(const char *path, struct error *err)
         path, full ? "free some space" : "see that you can write its directory");
 }
 
-static int configure(struct store *store, struct error *err)
+static int store_configure(struct store *store, struct error *err)
 {
     /* The file may come from elsewhere: nothing in its schema is to be run as code. */
     int rc = sqlite3_db_config(store->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
@@ -62,7 +62,7 @@ static int open_database(struct store *store, struct error *err)
     /* Where writing is not allowed SQLite opens for reading and says nothing. */
     if (sqlite3_db_readonly(store->db, "main") == 1)
         return store_error(store, SQLITE_READONLY, err);
-    rc = configure(store, err);
+    rc = store_configure(store, err);
     if (rc == 0)
         rc = schema_prepare(store, err);
     return rc < 0 ? rc : query_prepare_all(store, err);
@@ -85,7 +85,7 @@ int store_open(const char *path, struct store **out, struct error *err)
     if (rc == 0) /* what was packed elsewhere may not ask for more memory */
         ZSTD_DCtx_setParameter(store->unzstd, ZSTD_d_windowLogMax, WINDOW_LOG_MAX);
     if (rc == 0)
-        rc = make_file(store->path, err);
+        rc = store_make_file(store->path, err);
     if (rc == 0)
         rc = open_database(store, err);
     if (rc < 0) {

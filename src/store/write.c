@@ -1,6 +1,6 @@
 /* store/write.c: the steps of a run, each in a transaction of its own.
  *
- * `write_open` takes the file for this process and opens the statement; values are stored while
+ * `store_write_open` takes the file for this process and opens the statement; values are stored while
  * they are bound; `write_close` runs it and commits, or leaves everything as it was.
  */
 #include <stdio.h>
@@ -20,7 +20,8 @@ struct write {
     int values;
 };
 
-static int write_open(struct write *w, struct store *store, enum statement which, struct error *err)
+static int store_write_open(
+    struct write *w, struct store *store, enum statement which, struct error *err)
 {
     int rc = query_run(store, STATEMENT_BEGIN_WRITE, err);
     if (rc < 0)
@@ -49,7 +50,7 @@ static void bind_owner(struct query *q, const struct owner *owner)
 }
 
 /* Runs the statement to its end; *done is false if it found nothing to do. */
-static int write_run(struct write *w, bool *done, int64_t *id, struct error *err)
+static int store_write_run(struct write *w, bool *done, int64_t *id, struct error *err)
 {
     bool more = false;
     int rc = query_step(&w->query, done, err);
@@ -60,11 +61,11 @@ static int write_run(struct write *w, bool *done, int64_t *id, struct error *err
     return query_step(&w->query, &more, err);
 }
 
-/* *done as for write_run; when it is false the file is as it was before write_open. */
+/* *done as for store_write_run; when it is false the file is as it was before store_write_open. */
 static int write_close(struct write *w, bool *done, int64_t *id, struct error *err)
 {
     struct store *store = w->query.store;
-    int rc = write_run(w, done, id, err);
+    int rc = store_write_run(w, done, id, err);
     query_close(&w->query);
     if (rc == 0 && *done)
         rc = query_run(store, STATEMENT_COMMIT, err);
@@ -111,7 +112,7 @@ static int insert_run(struct store *store, const struct store_run_begin *begin, 
 {
     struct write w = { 0 };
     int64_t seq;
-    int rc = write_open(&w, store, STATEMENT_RUN_BEGIN, err);
+    int rc = store_write_open(&w, store, STATEMENT_RUN_BEGIN, err);
     if (rc < 0)
         return rc;
     bind_text(&w.query, id);
@@ -174,7 +175,7 @@ int store_run_note_isolation(
     struct store *store, const char *run, const char *isolation, struct error *err)
 {
     struct write w = { 0 };
-    int rc = write_open(&w, store, STATEMENT_RUN_NOTE_ISOLATION, err);
+    int rc = store_write_open(&w, store, STATEMENT_RUN_NOTE_ISOLATION, err);
     if (rc < 0)
         return rc;
     bind_text(&w.query, isolation);
@@ -188,7 +189,7 @@ int store_run_end(
     struct write w = { 0 };
     int rc = check_status(end->status, err);
     if (rc == 0)
-        rc = write_open(&w, store, STATEMENT_RUN_END, err);
+        rc = store_write_open(&w, store, STATEMENT_RUN_END, err);
     if (rc < 0)
         return rc;
     bind_text(&w.query, end->status);
@@ -234,7 +235,7 @@ static int check_adoptable(struct store *store, const char *run, struct error *e
 int store_run_adopt(struct store *store, const char *run, struct error *err)
 {
     struct write w = { 0 };
-    int rc = write_open(&w, store, STATEMENT_RUN_ADOPT, err);
+    int rc = store_write_open(&w, store, STATEMENT_RUN_ADOPT, err);
     if (rc < 0)
         return rc;
     rc = check_adoptable(store, run, err);
@@ -250,7 +251,7 @@ int store_run_adopt(struct store *store, const char *run, struct error *err)
 int store_run_release(struct store *store, const char *run, struct error *err)
 {
     struct write w = { 0 };
-    int rc = write_open(&w, store, STATEMENT_RUN_INTERRUPT, err);
+    int rc = store_write_open(&w, store, STATEMENT_RUN_INTERRUPT, err);
     if (rc < 0)
         return rc;
     bind_text(&w.query, run);
@@ -264,7 +265,7 @@ int store_turn_begin(struct store *store, const char *run, int64_t turn, struct 
     struct write w = { 0 };
     bool done = false;
     int64_t id;
-    int rc = write_open(&w, store, STATEMENT_TURN_BEGIN, err);
+    int rc = store_write_open(&w, store, STATEMENT_TURN_BEGIN, err);
     if (rc < 0)
         return rc;
     bind_text(&w.query, run);
@@ -282,7 +283,7 @@ int store_call_begin(
 {
     struct write w = { 0 };
     bool done;
-    int rc = write_open(&w, store, STATEMENT_CALL_BEGIN, err);
+    int rc = store_write_open(&w, store, STATEMENT_CALL_BEGIN, err);
     if (rc < 0)
         return rc;
     bind_text(&w.query, begin->run);
@@ -316,7 +317,7 @@ int store_call_repeat(struct store *store, int64_t call, struct error *err)
     struct write w = { 0 };
     bool done = false;
     int64_t same;
-    int rc = write_open(&w, store, STATEMENT_CALL_REPEAT, err);
+    int rc = store_write_open(&w, store, STATEMENT_CALL_REPEAT, err);
     if (rc < 0)
         return rc;
     bind_int(&w.query, call);
@@ -332,7 +333,7 @@ int store_call_end(
     struct write w = { 0 };
     int rc = check_status(end->status, err);
     if (rc == 0)
-        rc = write_open(&w, store, STATEMENT_CALL_END, err);
+        rc = store_write_open(&w, store, STATEMENT_CALL_END, err);
     if (rc < 0)
         return rc;
     bind_text(&w.query, end->status);
@@ -353,7 +354,7 @@ int store_cell_begin(
 {
     struct write w = { 0 };
     bool done;
-    int rc = write_open(&w, store, STATEMENT_CELL_BEGIN, err);
+    int rc = store_write_open(&w, store, STATEMENT_CELL_BEGIN, err);
     if (rc < 0)
         return rc;
     bind_text(&w.query, begin->run);
@@ -369,7 +370,7 @@ int store_cell_end(
     struct write w = { 0 };
     int rc = check_status(end->status, err);
     if (rc == 0)
-        rc = write_open(&w, store, STATEMENT_CELL_END, err);
+        rc = store_write_open(&w, store, STATEMENT_CELL_END, err);
     if (rc < 0)
         return rc;
     bind_text(&w.query, end->status);

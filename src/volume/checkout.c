@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "base/beneath.h"
+#include "base/os/beneath.h"
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "base/text.h"
 #include "volume/internal.h"
 
@@ -47,7 +47,7 @@ struct state {
     struct buf link;
 };
 
-static int refuse(const char *path, const char *why, struct error *err)
+static int checkout_refuse(const char *path, const char *why, struct error *err)
 {
     cleanup_buf struct buf shown = { 0 };
     text_append_visible(&shown, path, strnlen(path, 80));
@@ -55,16 +55,16 @@ static int refuse(const char *path, const char *why, struct error *err)
         buf_text(&shown), why);
 }
 
-static int failed(const struct state *s, const char *path, struct error *err)
+static int checkout_failed(const struct state *s, const char *path, struct error *err)
 {
     if (errno == EEXIST || errno == ELOOP || errno == ENOTDIR)
-        return refuse(path, "something else has the same name", err);
+        return checkout_refuse(path, "something else has the same name", err);
     if (errno == ENAMETOOLONG)
-        return refuse(path, "its path is too long", err);
+        return checkout_refuse(path, "its path is too long", err);
     return volume_failed(s->v, "writing", path, err);
 }
 
-static int too_large(const struct state *s, struct error *err)
+static int checkout_too_large(const struct state *s, struct error *err)
 {
     const struct volume_limits *limits = volume_limits_of(s->v);
     return error_set(err, ERROR_ARGUMENT,
@@ -107,14 +107,14 @@ static int take_entry(struct state *s, char *line, struct error *err)
             continue;
         *path++ = '\0';
         if (!is_fine(path))
-            return refuse(path, "no file may have this name", err);
+            return checkout_refuse(path, "no file may have this name", err);
         s->entries[s->entry_count++] = (struct entry){ path, line + n, kinds[i].kind };
-        return s->entry_count > volume_limits_of(s->v)->files ? too_large(s, err) : 0;
+        return s->entry_count > volume_limits_of(s->v)->files ? checkout_too_large(s, err) : 0;
     }
     return error_set(err, ERROR_PROTOCOL, "the repository has something of an unknown kind in it");
 }
 
-static int read_list(
+static int checkout_read_list(
     struct state *s, const struct repository *r, const struct git_bounds *bounds, struct error *err)
 {
     const char *words[] = { "ls-tree", "-r", "-t", "-z", "--full-tree", r->commit, NULL };
@@ -134,7 +134,7 @@ static int read_list(
 
 /* ---- what git has no contents of ---- */
 
-static int make_directory(struct state *s, const char *path, struct error *err)
+static int checkout_make_directory(struct state *s, const char *path, struct error *err)
 {
     const char *slash = strrchr(path, '/');
     cleanup_free char *parent = slash ? text_copy(path, (size_t)(slash - path)) : strdup(".");
@@ -145,7 +145,7 @@ static int make_directory(struct state *s, const char *path, struct error *err)
     if (at < 0 || mkdirat(at, name, 0755) < 0 ||
         (geteuid() == 0 && fchownat(at, name, s->owner, s->owner, AT_SYMLINK_NOFOLLOW) < 0 &&
             errno != EINVAL))
-        return failed(s, path, err);
+        return checkout_failed(s, path, err);
     s->count->files++;
     return 0;
 }
@@ -156,11 +156,11 @@ static bool has_contents(const struct entry *e)
 }
 
 /* The next that has contents; what comes before it is made. */
-static int advance(struct state *s, struct error *err)
+static int checkout_advance(struct state *s, struct error *err)
 {
     int rc = 0;
     while (rc == 0 && s->at < s->entry_count && !has_contents(&s->entries[s->at]))
-        rc = make_directory(s, s->entries[s->at++].path, err);
+        rc = checkout_make_directory(s, s->entries[s->at++].path, err);
     return rc;
 }
 
@@ -170,16 +170,16 @@ static int begin_file(struct state *s, const struct entry *e, struct error *err)
 {
     if (e->kind == 'l') {
         buf_clear(&s->link);
-        return s->left > LINK_MAX ? refuse(e->path, "its link is too long", err) : 0;
+        return s->left > LINK_MAX ? checkout_refuse(e->path, "its link is too long", err) : 0;
     }
     s->file =
         open_beneath(s->top, e->path, O_WRONLY | O_CREAT | O_EXCL, e->kind == 'x' ? 0755 : 0644);
     if (s->file < 0)
-        return failed(s, e->path, err);
+        return checkout_failed(s, e->path, err);
     /* Whatever the umask is. */
     if (fchmod(s->file, e->kind == 'x' ? 0755 : 0644) < 0 ||
         (geteuid() == 0 && fchown(s->file, s->owner, s->owner) < 0 && errno != EINVAL))
-        return failed(s, e->path, err);
+        return checkout_failed(s, e->path, err);
     return 0;
 }
 
@@ -190,11 +190,11 @@ static int make_link(struct state *s, const char *path, struct error *err)
     if (!parent || buf_failed(&s->link))
         return error_memory(err);
     if (s->link.len == 0 || strlen(s->link.data) != s->link.len)
-        return refuse(path, "its link leads nowhere", err);
+        return checkout_refuse(path, "its link leads nowhere", err);
     cleanup_fd int at = open_beneath(s->top, parent, O_PATH | O_DIRECTORY, 0);
     const char *name = slash ? slash + 1 : path;
     if (at < 0 || symlinkat(s->link.data, at, name) < 0)
-        return failed(s, path, err);
+        return checkout_failed(s, path, err);
     if (geteuid() == 0)
         (void)!fchownat(at, name, s->owner, s->owner, AT_SYMLINK_NOFOLLOW);
     return 0;
@@ -212,7 +212,7 @@ static int end_file(struct state *s, struct error *err)
 }
 
 /* "ID blob SIZE" of the entry whose turn it is, or "ID missing". */
-static int take_line(struct state *s, struct error *err)
+static int checkout_take_line(struct state *s, struct error *err)
 {
     const struct entry *e = &s->entries[s->at];
     size_t n = strlen(e->id);
@@ -228,13 +228,13 @@ static int take_line(struct state *s, struct error *err)
     if (*end != '\0')
         return error_set(err, ERROR_PROTOCOL, "git says of a file what is no size");
     if (s->left > volume_limits_of(s->v)->size - s->count->bytes)
-        return too_large(s, err);
+        return checkout_too_large(s, err);
     s->inside = true;
     s->count->bytes += s->left;
     return begin_file(s, e, err);
 }
 
-static int take_bytes(struct state *s, const char *data, size_t len, struct error *err)
+static int checkout_take_bytes(struct state *s, const char *data, size_t len, struct error *err)
 {
     const struct entry *e = &s->entries[s->at];
     s->left -= len;
@@ -252,7 +252,7 @@ static int take_contents(void *arg, const char *data, size_t len, struct error *
     while (rc == 0 && (len > 0 || (s->inside && s->left == 0))) {
         if (s->inside) {
             size_t n = s->left < len ? (size_t)s->left : len;
-            rc = n > 0 ? take_bytes(s, data, n, err) : 0;
+            rc = n > 0 ? checkout_take_bytes(s, data, n, err) : 0;
             data += n;
             len -= n;
             if (rc == 0 && s->left == 0)
@@ -263,9 +263,9 @@ static int take_contents(void *arg, const char *data, size_t len, struct error *
         len--;
         if (s->newline) {
             s->newline = false;
-            rc = advance(s, err);
+            rc = checkout_advance(s, err);
         } else if (c == '\n' && s->at < s->entry_count) {
-            rc = take_line(s, err);
+            rc = checkout_take_line(s, err);
         } else if (s->line_len == sizeof s->line - 1 || s->at >= s->entry_count) {
             rc = error_set(err, ERROR_PROTOCOL, "git says more than it was asked for");
         } else {
@@ -305,7 +305,7 @@ static int read_contents(
         .lock = r->lock,
         .take = take_contents,
         .arg = s };
-    int rc = advance(s, err);
+    int rc = checkout_advance(s, err);
     if (rc == 0)
         rc = git_run(&call, bounds, NULL, err);
     if (rc == 0 && s->at != s->entry_count)
@@ -319,12 +319,12 @@ int checkout(const struct volume *v, const char *name, const struct repository *
     struct state s = { .v = v, .owner = volume_owner(v), .top = volume_data(v), .file = -1 };
     s.count = count;
     *count = (struct volume_count){ 0 };
-    int rc = make_directory(&s, name, err);
+    int rc = checkout_make_directory(&s, name, err);
     s.top = rc < 0 ? -1 : open_beneath(volume_data(v), name, O_RDONLY | O_DIRECTORY, 0);
     if (rc == 0 && s.top < 0)
-        rc = failed(&s, name, err);
+        rc = checkout_failed(&s, name, err);
     if (rc == 0)
-        rc = read_list(&s, r, bounds, err);
+        rc = checkout_read_list(&s, r, bounds, err);
     if (rc == 0)
         rc = read_contents(&s, r, bounds, err);
     if (rc == -(int)ERROR_PROTOCOL || rc == -(int)ERROR_IO)

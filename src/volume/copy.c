@@ -10,10 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/beneath.h"
+#include "base/os/beneath.h"
 #include "base/cleanup.h"
-#include "base/file.h"
-#include "base/tree.h"
+#include "base/os/file.h"
+#include "base/os/tree.h"
 #include "volume/internal.h"
 
 enum { PIECE = 256 << 10 };
@@ -22,7 +22,7 @@ enum { PIECE = 256 << 10 };
 
 static int too_much(const struct copying *c, struct error *err)
 {
-    if (c->v->passing)
+    if (c->v->ephemeral)
         return error_set(err, ERROR_ARGUMENT,
             "it is larger than a workspace may be (%llu bytes); raise --workspace-size",
             (unsigned long long)c->most_bytes);
@@ -111,7 +111,7 @@ int copy_data(struct copying *c, int from, int to, struct error *err)
     return copy_ranges(c, from, to, piece, st.st_size, err);
 }
 
-static int dress(const struct copying *c, int fd, const struct stat *st, mode_t mode)
+static int copy_dress(const struct copying *c, int fd, const struct stat *st, mode_t mode)
 {
     struct timespec times[2] = { st->st_atim, st->st_mtim };
     if (geteuid() == 0 && fchown(fd, c->owner, c->owner) < 0 && errno != EINVAL)
@@ -128,7 +128,7 @@ int copy_file(struct copying *c, int from, int directory, const char *to, struct
         return volume_failed(c->v, "making", to, err);
     int rc = copy_data(c, from, made, err);
     mode_t mode = S_ISREG(st.st_mode) ? st.st_mode & 0777 : 0644;
-    if (rc == 0 && dress(c, made, &st, mode) < 0)
+    if (rc == 0 && copy_dress(c, made, &st, mode) < 0)
         return volume_failed(c->v, "making", to, err);
     c->count.files += rc == 0;
     return rc;
@@ -211,7 +211,7 @@ static int step_out(struct cursor *cur, const struct tree_place *place, struct e
     struct stat st;
     int outer = openat(cur->to, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (outer < 0 || fstat(place->at, &st) < 0 ||
-        dress(cur->c, cur->to, &st, st.st_mode & 0777) < 0) {
+        copy_dress(cur->c, cur->to, &st, st.st_mode & 0777) < 0) {
         int rc = volume_failed(cur->c->v, "making", "a directory", err);
         close_fd(&outer);
         return rc;
@@ -240,7 +240,7 @@ int copy_tree(struct copying *c, int from, int to, struct error *err)
         return rc;
     }
     int rc = tree_walk(from, copy_visit, &cur, err);
-    if (rc == 0 && (fstat(from, &st) < 0 || dress(c, to, &st, st.st_mode & 0777) < 0))
+    if (rc == 0 && (fstat(from, &st) < 0 || copy_dress(c, to, &st, st.st_mode & 0777) < 0))
         rc = volume_failed(c->v, "making", "the copy", err);
     close_fd(&cur.to);
     return rc < 0 && err && err->sys == ESTALE

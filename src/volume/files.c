@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "base/beneath.h"
+#include "base/os/beneath.h"
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "base/text.h"
-#include "base/tree.h"
+#include "base/os/tree.h"
 #include "volume/internal.h"
 
 /* ---- paths ---- */
@@ -25,7 +25,7 @@
 static const char *const seen[] = { "/data", "/home/daytona/memory" };
 
 /* Relative to the data; "" is the data itself. NULL: it is of another place. */
-static const char *relative(const char *path)
+static const char *files_relative(const char *path)
 {
     for (size_t i = 0; i < array_length(seen); i++) {
         size_t n = strlen(seen[i]);
@@ -48,9 +48,10 @@ static void place_free(struct place *p)
 }
 #define cleanup_place __attribute__((cleanup(place_free)))
 
-static int place_of(const struct volume *v, const char *path, struct place *out, struct error *err)
+static int files_place_of(
+    const struct volume *v, const char *path, struct place *out, struct error *err)
 {
-    const char *inside = relative(path);
+    const char *inside = files_relative(path);
     if (!inside)
         return error_set(err, ERROR_ARGUMENT,
             "volume '%s': paths in it are relative, or begin with /data", v->name);
@@ -81,7 +82,7 @@ static int open_directory_of(
 /* ---- reading ---- */
 
 /* A regular file or a directory; FIFOs are not waited for, and devices not spoken to. */
-static int open_source(const struct volume *v, const struct place *p, const char *path,
+static int files_open_source(const struct volume *v, const struct place *p, const char *path,
     struct stat *st, struct error *err)
 {
     cleanup_fd int directory = open_directory_of(v, p, path, err);
@@ -117,8 +118,8 @@ int volume_read(const struct volume *v, const char *path, int out, struct error 
 {
     cleanup_place struct place p = { 0 };
     struct stat st;
-    int rc = place_of(v, path, &p, err);
-    cleanup_fd int from = rc < 0 ? -1 : open_source(v, &p, path, &st, err);
+    int rc = files_place_of(v, path, &p, err);
+    cleanup_fd int from = rc < 0 ? -1 : files_open_source(v, &p, path, &st, err);
     if (from < 0)
         return rc < 0 ? rc : from;
     if (S_ISDIR(st.st_mode))
@@ -145,10 +146,10 @@ static int copy_to(
 }
 
 /* On the disk, so that its name is never that of less. */
-static int settle(const struct volume *v, int directory, const char *name, struct error *err)
+static int files_settle(const struct volume *v, int directory, const char *name, struct error *err)
 {
     struct stat st;
-    if (v->passing)
+    if (v->ephemeral)
         return 0;
     cleanup_fd int fd = open_anyway(directory, name, O_RDONLY);
     if (fd < 0 || fstat(fd, &st) < 0 || (S_ISDIR(st.st_mode) ? syncfs(fd) : fsync(fd)) < 0)
@@ -160,27 +161,27 @@ int volume_get(const struct volume *v, const char *path, const char *to, struct 
     struct error *err)
 {
     cleanup_place struct place p = { 0 };
-    char fresh[ASIDE_NAME];
+    char fresh[ATOMIC_REPLACE_NAME];
     struct stat st;
-    int rc = place_of(v, path, &p, err);
-    cleanup_fd int from = rc < 0 ? -1 : open_source(v, &p, path, &st, err);
+    int rc = files_place_of(v, path, &p, err);
+    cleanup_fd int from = rc < 0 ? -1 : files_open_source(v, &p, path, &st, err);
     if (from < 0)
         return rc < 0 ? rc : from;
-    cleanup_buf struct buf aside = { 0 };
-    aside_name(fresh);
-    buf_printf(&aside, "%s.part-%.16s", to, fresh);
-    if (buf_failed(&aside))
+    cleanup_buf struct buf staging = { 0 };
+    atomic_replace_name(fresh);
+    buf_printf(&staging, "%s.part-%.16s", to, fresh);
+    if (buf_failed(&staging))
         return error_memory(err);
     struct copying c = copying_out(v);
-    rc = copy_to(&c, from, st.st_mode, AT_FDCWD, buf_text(&aside), err);
+    rc = copy_to(&c, from, st.st_mode, AT_FDCWD, buf_text(&staging), err);
     if (rc == 0)
-        rc = settle(v, AT_FDCWD, buf_text(&aside), err);
+        rc = files_settle(v, AT_FDCWD, buf_text(&staging), err);
     /* A directory takes the place of nothing. */
-    if (rc == 0 && renameat2(AT_FDCWD, buf_text(&aside), AT_FDCWD, to,
+    if (rc == 0 && renameat2(AT_FDCWD, buf_text(&staging), AT_FDCWD, to,
                        S_ISDIR(st.st_mode) ? RENAME_NOREPLACE : 0) < 0)
         rc = error_set_errno(err, ERROR_IO, "making %.150s", to);
     if (rc < 0)
-        tree_remove(AT_FDCWD, buf_text(&aside));
+        tree_remove(AT_FDCWD, buf_text(&staging));
     *count = c.count;
     return rc;
 }
@@ -231,29 +232,29 @@ int volume_put(const struct volume *v, int source, const char *path, struct volu
     struct error *err)
 {
     cleanup_place struct place p = { 0 };
-    char fresh[ASIDE_NAME];
+    char fresh[ATOMIC_REPLACE_NAME];
     struct stat st;
     struct copying c = { .v = v, .owner = v->owner, .most_bytes = v->limits.size };
-    int rc = place_of(v, path, &p, err);
+    int rc = files_place_of(v, path, &p, err);
     if (rc == 0 && fstat(source, &st) < 0)
         rc = error_set_errno(err, ERROR_IO, "looking at what is to be put");
     if (rc == 0 && !p.name[0])
         rc = error_set(err, ERROR_ARGUMENT, "volume '%s': give what is put a name", v->name);
-    cleanup_fd int aside = rc < 0 ? -1 : aside_open(v, err);
-    cleanup_fd int directory = aside < 0 ? -1 : make_directory_of(v, &p, path, err);
+    cleanup_fd int staging = rc < 0 ? -1 : atomic_replace_open(v, err);
+    cleanup_fd int directory = staging < 0 ? -1 : make_directory_of(v, &p, path, err);
     if (directory < 0)
-        return rc < 0 ? rc : aside < 0 ? aside : directory;
+        return rc < 0 ? rc : staging < 0 ? staging : directory;
     rc = check_target(v, directory, &p, st.st_mode, path, err);
-    aside_name(fresh);
+    atomic_replace_name(fresh);
     if (rc == 0)
-        rc = copy_to(&c, source, st.st_mode, aside, fresh, err);
+        rc = copy_to(&c, source, st.st_mode, staging, fresh, err);
     if (rc == 0)
-        rc = settle(v, aside, fresh, err);
-    if (rc == 0 &&
-        aside_move(aside, fresh, directory, p.name, S_ISDIR(st.st_mode) ? RENAME_NOREPLACE : 0) < 0)
+        rc = files_settle(v, staging, fresh, err);
+    if (rc == 0 && atomic_replace_move(staging, fresh, directory, p.name,
+                       S_ISDIR(st.st_mode) ? RENAME_NOREPLACE : 0) < 0)
         rc = volume_failed(v, "putting", path, err);
     if (rc < 0)
-        tree_remove(aside, fresh);
+        tree_remove(staging, fresh);
     *count = c.count;
     return rc;
 }
@@ -261,28 +262,28 @@ int volume_put(const struct volume *v, int source, const char *path, struct volu
 int volume_remove_path(const struct volume *v, const char *path, struct error *err)
 {
     cleanup_place struct place p = { 0 };
-    char fresh[ASIDE_NAME];
-    int rc = place_of(v, path, &p, err);
+    char fresh[ATOMIC_REPLACE_NAME];
+    int rc = files_place_of(v, path, &p, err);
     if (rc == 0 && !p.name[0])
         rc = error_set(err, ERROR_ARGUMENT,
             "volume '%s': name what is to be removed; without a path all of the volume is",
             v->name);
-    cleanup_fd int aside = rc < 0 ? -1 : aside_open(v, err);
-    cleanup_fd int directory = aside < 0 ? -1 : open_directory_of(v, &p, path, err);
+    cleanup_fd int staging = rc < 0 ? -1 : atomic_replace_open(v, err);
+    cleanup_fd int directory = staging < 0 ? -1 : open_directory_of(v, &p, path, err);
     if (directory < 0)
-        return rc < 0 ? rc : aside < 0 ? aside : directory;
-    aside_name(fresh);
-    rc = aside_move(directory, p.name, aside, fresh, RENAME_NOREPLACE);
+        return rc < 0 ? rc : staging < 0 ? staging : directory;
+    atomic_replace_name(fresh);
+    rc = atomic_replace_move(directory, p.name, staging, fresh, RENAME_NOREPLACE);
     if (rc < 0 && errno == EACCES) { /* a directory that is read-only keeps its place */
         cleanup_fd int inner = open_anyway(directory, p.name, O_RDONLY | O_DIRECTORY);
         if (inner >= 0 && fchmod(inner, 0700) == 0)
-            rc = aside_move(directory, p.name, aside, fresh, RENAME_NOREPLACE);
+            rc = atomic_replace_move(directory, p.name, staging, fresh, RENAME_NOREPLACE);
     }
     if (rc < 0)
         return volume_failed(v, "removing", path, err);
     /* A guest may still stand in it, and put more into it than is taken out: what is left then is removed by
      * whoever is alone next. Each directory is looked at more than once. */
-    tree_remove_some(aside, fresh, 16 * (size_t)v->limits.files);
+    tree_remove_some(staging, fresh, 16 * (size_t)v->limits.files);
     return 0;
 }
 
@@ -371,7 +372,7 @@ static int list_top(
 {
     cleanup_place struct place p = { 0 };
     struct stat st;
-    int rc = place_of(v, path, &p, err);
+    int rc = files_place_of(v, path, &p, err);
     cleanup_fd int directory = rc < 0 ? -1 : open_directory_of(v, &p, path, err);
     if (directory < 0)
         return rc < 0 ? rc : directory;

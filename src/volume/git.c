@@ -17,9 +17,9 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "base/list.h"
-#include "base/spawn.h"
+#include "base/os/spawn.h"
 #include "base/text.h"
 
 enum { KEEP_MAX = 64 << 20, TAIL_MAX = 4096, PIECE = 65536, NO_EXEC = 127, MEMORY_MAX = 512 << 20 };
@@ -121,8 +121,8 @@ static void become_git(char *const *words, char *const *environment, const int e
     _exit(errno == ENOENT ? NO_EXEC : NO_EXEC - 1);
 }
 
-static int start(struct running *r, const struct git_call *call, const struct git_bounds *bounds,
-    struct error *err)
+static int git_start(struct running *r, const struct git_call *call,
+    const struct git_bounds *bounds, struct error *err)
 {
     struct list words = { 0 }, environment = { 0 };
     int out[2] = { -1, -1 }, complaints[2] = { -1, -1 };
@@ -160,7 +160,7 @@ int git_check_bounds(const struct git_bounds *bounds, struct error *err)
 }
 
 /* Sleeps until there is something to read or look at. */
-static int wait_for(const struct running *r, const struct git_bounds *bounds, struct error *err)
+static int git_wait_for(const struct running *r, const struct git_bounds *bounds, struct error *err)
 {
     struct pollfd fds[] = { { r->out, POLLIN, 0 }, { r->complaints, POLLIN, 0 },
         { bounds->interrupt, POLLIN, 0 } };
@@ -250,7 +250,7 @@ static const struct meaning {
     { "not our ref", ERROR_NOT_FOUND, "the repository has no such commit" },
 };
 
-static int explain(const struct running *r, int wait_status, struct error *err)
+static int git_explain(const struct running *r, int wait_status, struct error *err)
 {
     const char *said = buf_text(&r->tail);
     cleanup_buf struct buf seen = { 0 };
@@ -268,12 +268,12 @@ static int explain(const struct running *r, int wait_status, struct error *err)
         err, ERROR_IO, "git ended with status %d: %s", WEXITSTATUS(wait_status), buf_text(&seen));
 }
 
-static int hear(struct running *r, const struct git_call *call, const struct git_bounds *bounds,
+static int git_hear(struct running *r, const struct git_call *call, const struct git_bounds *bounds,
     struct error *err)
 {
     int rc = 0;
     while (rc == 0 && (r->out >= 0 || r->complaints >= 0)) {
-        rc = wait_for(r, bounds, err);
+        rc = git_wait_for(r, bounds, err);
         if (rc == 0)
             rc = read_stream(&r->complaints, keep_tail, &r->tail, err);
         if (rc == 0)
@@ -296,7 +296,7 @@ static int wait_for_end(const struct running *r, struct git_end *end, struct err
             "cannot stage repositories");
     end->quiet = WIFEXITED(status);
     end->status = end->quiet ? WEXITSTATUS(status) : -1;
-    return status == 0 ? 0 : explain(r, status, err);
+    return status == 0 ? 0 : git_explain(r, status, err);
 }
 
 int git_run(const struct git_call *call, const struct git_bounds *bounds, struct git_end *end,
@@ -306,9 +306,9 @@ int git_run(const struct git_call *call, const struct git_bounds *bounds, struct
     struct git_end unused;
     end = end ? end : &unused;
     *end = (struct git_end){ 0 };
-    int rc = start(&r, call, bounds, err);
+    int rc = git_start(&r, call, bounds, err);
     if (rc == 0)
-        rc = hear(&r, call, bounds, err);
+        rc = git_hear(&r, call, bounds, err);
     if (r.pid > 0 && rc == 0)
         rc = wait_for_end(&r, end, err);
     else if (r.pid > 0)

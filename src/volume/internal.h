@@ -11,7 +11,7 @@ struct volume {
     dev_t device;
     ino_t inode;
     uid_t owner;
-    bool passing; /* it is removed with its last holder */
+    bool ephemeral; /* it is removed with its last holder */
     struct volume_limits limits;
 };
 
@@ -19,7 +19,7 @@ struct volume {
 int volume_failed(const struct volume *v, const char *what, const char *path, struct error *err);
 
 /* root.c */
-#define PASSING ".session-"
+#define EPHEMERAL_PREFIX ".session-"
 int root_failed(const char *root, const char *what, struct error *err);
 int root_make(const char *root, struct error *err);
 /* Whoever has it is alone in making and removing. -1 with errno. */
@@ -37,21 +37,22 @@ int give_to_guest(int directory, const char *name);
 /* volume.c: finds the paths of an open one as the kernel knows them, without links. */
 int volume_find_path(struct volume *v, struct error *err);
 
-/* passing.c: removes what is of a session that has ended. */
-void volume_pass(struct volume *v);
+/* ephemeral.c: removes what is of a session that has ended. */
+void volume_drop_ephemeral(struct volume *v);
 
 /* lock.c: as flock(2), but waits for so long only. -1 with errno, EWOULDBLOCK where it was in vain. */
 int lock_within(int fd, int operation, unsigned ms);
 /* Appends "process 12, process 34": who holds a lock on this file, as far as is known. */
 void lock_holders(int fd, struct buf *out);
 
-/* aside.c: a name in `aside` that nobody else has. */
-enum { ASIDE_NAME = 40 };
-void aside_name(char name[ASIDE_NAME]);
-int aside_open(const struct volume *v, struct error *err);
+/* atomic_replace.c: a name in `aside` that nobody else has. */
+enum { ATOMIC_REPLACE_NAME = 40 };
+void atomic_replace_name(char name[ATOMIC_REPLACE_NAME]);
+int atomic_replace_open(const struct volume *v, struct error *err);
 /* Moves what is complete from `aside` to a name in `directory`, on disk: whole, or not at all. The flags are
  * those of renameat2. -1 with errno. */
-int aside_move(int aside, const char *name, int directory, const char *to, unsigned flags);
+int atomic_replace_move(
+    int staging, const char *name, int directory, const char *to, unsigned flags);
 
 /* copy.c: copies of what strangers made. Files keep their modes but for set-user-id, their times and their
  * holes; links are not followed. */
@@ -60,7 +61,7 @@ struct copying {
     uid_t owner;            /* of the copies, where this is root */
     bool links;  /* links are copied as what they are; else left out, as FIFOs, sockets, devices */
     bool behind; /* what is written to has something in it already, or is no file */
-    mode_t mask;         /* of the umask(2) of whom they are for; 0 within volumes */
+    mode_t mask; /* of the umask(2) of whom they are for; 0 within volumes */
     uint64_t most_bytes; /* of data that may be copied */
     struct volume_count count;
 };
@@ -80,6 +81,6 @@ int snapshot_open(const struct volume *v, const char *name, struct error *err);
 /* limits.c */
 int limits_read(
     int directory, struct volume_limits *limits, struct error *err); /* its own words only */
-int limits_write(int directory, int aside, const struct volume_limits *limits, struct error *err);
+int limits_write(int directory, int staging, const struct volume_limits *limits, struct error *err);
 
 #endif

@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/beneath.h"
+#include "base/os/beneath.h"
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "volume/internal.h"
 
 static const char format[] = "size %llu\nfiles %llu\n";
@@ -33,17 +33,17 @@ int limits_read(int directory, struct volume_limits *limits, struct error *err)
     return 0;
 }
 
-int limits_write(int directory, int aside, const struct volume_limits *limits, struct error *err)
+int limits_write(int directory, int staging, const struct volume_limits *limits, struct error *err)
 {
-    char name[ASIDE_NAME], text[96];
-    aside_name(name);
-    cleanup_fd int fd = openat(aside, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    char name[ATOMIC_REPLACE_NAME], text[96];
+    atomic_replace_name(name);
+    cleanup_fd int fd = openat(staging, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     int n = snprintf(text, sizeof text, format, (unsigned long long)limits->size,
         (unsigned long long)limits->files);
     if (fd < 0 || file_write_all(fd, text, (size_t)n) < 0 || fsync(fd) < 0 ||
-        aside_move(aside, name, directory, "limits", 0) < 0) {
+        atomic_replace_move(staging, name, directory, "limits", 0) < 0) {
         int rc = error_set_errno(err, ERROR_IO, "writing its limits");
-        unlinkat(aside, name, 0);
+        unlinkat(staging, name, 0);
         return rc;
     }
     return 0;

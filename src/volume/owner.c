@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/tree.h"
+#include "base/os/tree.h"
 #include "volume/internal.h"
 
 /* What has several names may have some that are elsewhere: it stays whose it is. */
@@ -27,7 +27,7 @@ static int give_entry(
 }
 
 /* With the lock alone. */
-static int give_all(struct volume *v, uid_t uid, struct error *err)
+static int owner_give_all(struct volume *v, uid_t uid, struct error *err)
 {
     int rc = tree_walk(v->data, give_entry, &uid, err);
     if (rc == 0 && fchown(v->data, uid, uid) < 0)
@@ -44,7 +44,7 @@ int volume_give(struct volume *v, uid_t uid, struct error *err)
     if (v->owner == uid)
         return 0;
     int rc = flock(v->lock, LOCK_EX | LOCK_NB) == 0
-                 ? give_all(v, uid, err)
+                 ? owner_give_all(v, uid, err)
                  : error_set(err, ERROR_ARGUMENT,
                        "it is in use by sessions whose guests are another user (root's are, at "
                        "isolation `process`); wait until they have ended");

@@ -10,11 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/beneath.h"
+#include "base/os/beneath.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/file.h"
-#include "base/tree.h"
+#include "base/os/file.h"
+#include "base/os/tree.h"
 #include "volume/internal.h"
 
 enum { PIECE = 256 << 10 };
@@ -34,7 +34,7 @@ static int write_out(struct packing *p, const void *data, size_t len, struct err
                : 0;
 }
 
-static int write_header(struct packing *p, enum pack_kind kind, const struct stat *st,
+static int pack_write_header(struct packing *p, enum pack_kind kind, const struct stat *st,
     const char *name, uint64_t len, struct error *err)
 {
     unsigned char header[PACK_HEADER_SIZE] = { (unsigned char)kind };
@@ -61,18 +61,18 @@ static int write_link(struct packing *p, const struct tree_place *place, struct 
     ssize_t n = readlinkat(place->at, place->name, target, sizeof target);
     if (n < 0)
         return 0; /* it is gone meanwhile */
-    int rc = write_header(p, PACK_LINK, place->st, place->name, (uint64_t)n, err);
+    int rc = pack_write_header(p, PACK_LINK, place->st, place->name, (uint64_t)n, err);
     return rc < 0 ? rc : write_out(p, target, (size_t)n, err);
 }
 
-static int write_file(struct packing *p, const struct tree_place *place, struct error *err)
+static int pack_write_file(struct packing *p, const struct tree_place *place, struct error *err)
 {
     struct stat st;
     cleanup_fd int fd = open_anyway(place->at, place->name, O_RDONLY);
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         return 0;
     uint64_t left = (uint64_t)st.st_size;
-    int rc = write_header(p, PACK_FILE, &st, place->name, left, err);
+    int rc = pack_write_header(p, PACK_FILE, &st, place->name, left, err);
     while (rc == 0 && left > 0) {
         size_t want = left < PIECE ? (size_t)left : PIECE;
         ssize_t n = read(fd, p->piece, want);
@@ -90,7 +90,8 @@ static int write_file(struct packing *p, const struct tree_place *place, struct 
     return rc;
 }
 
-static int visit(void *arg, enum tree_visit what, const struct tree_place *place, struct error *err)
+static int pack_visit(
+    void *arg, enum tree_visit what, const struct tree_place *place, struct error *err)
 {
     struct packing *p = arg;
     if (what == TREE_ENTER)
@@ -98,11 +99,11 @@ static int visit(void *arg, enum tree_visit what, const struct tree_place *place
     else if (what == TREE_LEAVE)
         path_leave(&p->path);
     else if (S_ISDIR(place->st->st_mode))
-        return write_header(p, PACK_DIRECTORY, place->st, place->name, 0, err);
+        return pack_write_header(p, PACK_DIRECTORY, place->st, place->name, 0, err);
     else if (S_ISLNK(place->st->st_mode))
         return write_link(p, place, err);
     else if (S_ISREG(place->st->st_mode))
-        return write_file(p, place, err);
+        return pack_write_file(p, place, err);
     return buf_failed(&p->path) ? error_memory(err) : 0;
 }
 
@@ -122,7 +123,7 @@ int volume_pack(const struct volume *v, int *out, struct list *paths, struct err
     int rc = volume_pack_file(v, &fd, err);
     *p = (struct packing){ .v = v, .out = fd, .paths = paths };
     if (rc == 0)
-        rc = tree_walk(v->data, visit, p, err);
+        rc = tree_walk(v->data, pack_visit, p, err);
     if (rc == 0)
         rc = write_out(p, end, sizeof end, err);
     if (rc == 0 && lseek(fd, 0, SEEK_SET) < 0)

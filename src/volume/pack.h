@@ -12,7 +12,7 @@
  *
  * KEEP stands for a file or link that is as it was, and has no data. The last is a header of the kind END. From a sandbox, its time is
  * that in nanoseconds from which on the next look has to look for changes, its path says which entries there were (a sum), and its mode is 1 where all
- * is as it was, and nothing stands before it. guest/py/unpack.py is the other side.
+ * is as it was, and nothing stands before it. guest/python/remote/unpack.py is the other side.
  */
 #ifndef DROSTE_VOLUME_PACK_H
 #define DROSTE_VOLUME_PACK_H

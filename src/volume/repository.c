@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "base/hash.h"
 #include "base/text.h"
-#include "base/tree.h"
+#include "base/os/tree.h"
 #include "volume/internal.h"
 
 enum { REF_MAX = 255, URL_MAX = 2000, LOCK_TRY_MS = 100, ID_SHORT = 7, HASH_USED = 32 };
@@ -325,7 +325,7 @@ static int make_anew(const struct repository *r, const struct git_bounds *bounds
 
 /* `object` alone, or, if it is NULL, all that the branches and tags have had: only there a shortened id can
  * be looked for. */
-static int fetch(const struct repository *r, const char *url, const char *object,
+static int repository_fetch(const struct repository *r, const char *url, const char *object,
     const struct git_bounds *bounds, struct error *err)
 {
     struct stat st;
@@ -351,7 +351,7 @@ static int fetch_commit(struct repository *r, const char *url, const char *id, b
     if (rc == 0)
         rc = find_here(r, id, bounds, err);
     if (rc == 0)
-        rc = fetch(r, url, shortened ? NULL : id, bounds, err);
+        rc = repository_fetch(r, url, shortened ? NULL : id, bounds, err);
     if (rc == 0)
         rc = find_here(r, id, bounds, err);
     if (rc <= 0)
@@ -360,7 +360,7 @@ static int fetch_commit(struct repository *r, const char *url, const char *id, b
     return rc < 0 ? rc : 1;
 }
 
-static int find(struct repository *r, const char *url, const char *ref,
+static int repository_find(struct repository *r, const char *url, const char *ref,
     const struct git_bounds *bounds, struct error *err)
 {
     char id[COMMIT_SIZE];
@@ -396,7 +396,7 @@ int repository_open(const char *url, const char *ref, const struct git_bounds *b
         return rc;
     rc = open_cache(url, out, err);
     if (rc == 0)
-        rc = find(out, url, ref, bounds, err);
+        rc = repository_find(out, url, ref, bounds, err);
     if (rc == 0)
         return 0;
     repository_close(out);

@@ -1,4 +1,4 @@
-/* volume/root.c: the directory in which all volumes are, and those of sessions (passing.c). Names with a '.'
+/* volume/root.c: the directory in which all volumes are, and those of sessions (ephemeral.c). Names with a '.'
  * in front are no volumes; see volume.c.
  */
 #include <dirent.h>
@@ -10,11 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/beneath.h"
+#include "base/os/beneath.h"
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "base/text.h"
-#include "base/tree.h"
+#include "base/os/tree.h"
 #include "volume/internal.h"
 
 enum { WAIT_MS = 10000 }; /* for a lock that is held for moments only */
@@ -74,7 +74,7 @@ static bool is_on_its_way(const char *name)
 /* A session's own, and the session is gone: nobody holds its lock. */
 static bool is_left(int root, const char *name)
 {
-    if (strncmp(name, PASSING, strlen(PASSING)) != 0)
+    if (strncmp(name, EPHEMERAL_PREFIX, strlen(EPHEMERAL_PREFIX)) != 0)
         return false;
     cleanup_fd int directory = open_beneath(root, name, O_RDONLY | O_DIRECTORY, 0);
     cleanup_fd int lock = directory < 0 ? -1 : open_beneath(directory, "lock", O_RDWR, 0);
@@ -92,7 +92,7 @@ void root_sweep(int root)
         closedir(listing);
 }
 
-static int by_name(const void *a, const void *b)
+static int root_by_name(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -108,7 +108,7 @@ int names_in(int directory, struct list *names, struct error *err)
             rc = list_add(names, name, err);
     closedir(listing);
     if (names->count > 1)
-        qsort(names->items, names->count, sizeof *names->items, by_name);
+        qsort(names->items, names->count, sizeof *names->items, root_by_name);
     return rc;
 }
 

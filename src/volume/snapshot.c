@@ -7,10 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/beneath.h"
+#include "base/os/beneath.h"
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "base/tree.h"
+#include "base/os/tree.h"
 #include "volume/internal.h"
 
 static int snapshots_open(const struct volume *v, struct error *err)
@@ -42,13 +42,13 @@ int volume_snapshots(const struct volume *v, struct list *names, struct error *e
 }
 
 /* Copies a tree to a directory aside, and that onto the disk. */
-static int copy_aside(const struct volume *v, int from, int aside, const char *name,
+static int copy_staged(const struct volume *v, int from, int staging, const char *name,
     struct volume_count *count, struct error *err)
 {
     struct copying c = { .v = v, .owner = v->owner, .links = true, .most_bytes = v->limits.size };
-    if (mkdirat(aside, name, 0700) < 0)
+    if (mkdirat(staging, name, 0700) < 0)
         return volume_failed(v, "making", "a copy", err);
-    cleanup_fd int to = open_beneath(aside, name, O_RDONLY | O_DIRECTORY, 0);
+    cleanup_fd int to = open_beneath(staging, name, O_RDONLY | O_DIRECTORY, 0);
     int rc = to < 0 ? volume_failed(v, "making", "a copy", err) : copy_tree(&c, from, to, err);
     if (rc == 0 && syncfs(to) < 0)
         rc = volume_failed(v, "writing", "a copy", err);
@@ -59,53 +59,56 @@ static int copy_aside(const struct volume *v, int from, int aside, const char *n
 int volume_snapshot(
     const struct volume *v, const char *name, struct volume_count *count, struct error *err)
 {
-    char fresh[ASIDE_NAME];
+    char fresh[ATOMIC_REPLACE_NAME];
     int rc = volume_check_name("snapshot", name, err);
     if (rc < 0)
         return rc;
-    cleanup_fd int all = snapshots_open(v, err), aside = all < 0 ? -1 : aside_open(v, err);
-    if (aside < 0)
-        return all < 0 ? all : aside;
+    cleanup_fd int all = snapshots_open(v, err),
+                   staging = all < 0 ? -1 : atomic_replace_open(v, err);
+    if (staging < 0)
+        return all < 0 ? all : staging;
     if (faccessat(all, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return error_set(err, ERROR_ARGUMENT,
             "volume '%s' has a snapshot '%s' already; give another name, or remove it", v->name,
             name);
-    aside_name(fresh);
-    rc = copy_aside(v, v->data, aside, fresh, count, err);
-    if (rc == 0 && aside_move(aside, fresh, all, name, RENAME_NOREPLACE) < 0)
+    atomic_replace_name(fresh);
+    rc = copy_staged(v, v->data, staging, fresh, count, err);
+    if (rc == 0 && atomic_replace_move(staging, fresh, all, name, RENAME_NOREPLACE) < 0)
         rc = volume_failed(v, "making the snapshot", name, err);
     if (rc < 0)
-        tree_remove(aside, fresh);
+        tree_remove(staging, fresh);
     return rc;
 }
 
 int volume_restore(
     const struct volume *v, const char *name, struct volume_count *count, struct error *err)
 {
-    char fresh[ASIDE_NAME];
-    cleanup_fd int from = snapshot_open(v, name, err), aside = from < 0 ? -1 : aside_open(v, err);
-    if (aside < 0)
-        return from < 0 ? from : aside;
-    aside_name(fresh);
-    int rc = copy_aside(v, from, aside, fresh, count, err);
-    if (rc == 0 && aside_move(aside, fresh, v->directory, "data", RENAME_EXCHANGE) < 0)
+    char fresh[ATOMIC_REPLACE_NAME];
+    cleanup_fd int from = snapshot_open(v, name, err),
+                   staging = from < 0 ? -1 : atomic_replace_open(v, err);
+    if (staging < 0)
+        return from < 0 ? from : staging;
+    atomic_replace_name(fresh);
+    int rc = copy_staged(v, from, staging, fresh, count, err);
+    if (rc == 0 && atomic_replace_move(staging, fresh, v->directory, "data", RENAME_EXCHANGE) < 0)
         rc = volume_failed(v, "restoring", name, err);
-    tree_remove(aside, fresh); /* what the data were, or what did not become them */
+    tree_remove(staging, fresh); /* what the data were, or what did not become them */
     return rc;
 }
 
 int volume_snapshot_remove(const struct volume *v, const char *name, struct error *err)
 {
-    char fresh[ASIDE_NAME];
+    char fresh[ATOMIC_REPLACE_NAME];
     cleanup_fd int found = snapshot_open(v, name, err);
     if (found < 0)
         return found;
-    cleanup_fd int all = snapshots_open(v, err), aside = all < 0 ? -1 : aside_open(v, err);
-    if (aside < 0)
-        return all < 0 ? all : aside;
-    aside_name(fresh);
-    if (aside_move(all, name, aside, fresh, RENAME_NOREPLACE) < 0)
+    cleanup_fd int all = snapshots_open(v, err),
+                   staging = all < 0 ? -1 : atomic_replace_open(v, err);
+    if (staging < 0)
+        return all < 0 ? all : staging;
+    atomic_replace_name(fresh);
+    if (atomic_replace_move(all, name, staging, fresh, RENAME_NOREPLACE) < 0)
         return volume_failed(v, "removing the snapshot", name, err);
-    tree_remove(aside, fresh);
+    tree_remove(staging, fresh);
     return 0;
 }

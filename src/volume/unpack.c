@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/beneath.h"
+#include "base/os/beneath.h"
 #include "base/cleanup.h"
-#include "base/file.h"
-#include "base/tree.h"
+#include "base/os/file.h"
+#include "base/os/tree.h"
 #include "volume/internal.h"
 #include "volume/pack.h"
 
@@ -28,7 +28,7 @@ struct entry {
 
 struct unpacking {
     const struct volume *v;
-    int file, aside;
+    int file, staging;
     uint64_t left; /* bytes of the file */
     struct entry entry;
     struct list paths;
@@ -38,7 +38,7 @@ struct unpacking {
 
 /* ---- reading ---- */
 
-static int broken(const struct unpacking *u, const char *what, struct error *err)
+static int unpack_broken(const struct unpacking *u, const char *what, struct error *err)
 {
     return error_set(err, ERROR_PROTOCOL, "volume '%s': what the sandbox sends of it is broken: %s",
         u->v->name, what);
@@ -48,7 +48,7 @@ static int read_exactly(struct unpacking *u, void *to, size_t len, struct error 
 {
     char *at = to;
     if (len > u->left)
-        return broken(u, "it ends in the middle", err);
+        return unpack_broken(u, "it ends in the middle", err);
     u->left -= len;
     while (len > 0) {
         ssize_t n = read(u->file, at, len);
@@ -61,7 +61,7 @@ static int read_exactly(struct unpacking *u, void *to, size_t len, struct error 
 }
 
 /* Relative, and of names only. */
-static bool is_path(const char *path, size_t len)
+static bool unpack_is_path(const char *path, size_t len)
 {
     if (len == 0 || strlen(path) != len)
         return false;
@@ -96,17 +96,17 @@ static int read_entry(struct unpacking *u, struct error *err)
         .len = le64toh(len),
         .time = (int64_t)le64toh(time) };
     if (path > PACK_PATH_MAX)
-        return broken(u, "a path that is too long", err);
+        return unpack_broken(u, "a path that is too long", err);
     rc = read_exactly(u, e->path, path, err);
     if (rc < 0)
         return rc;
     if (e->kind < PACK_DIRECTORY || e->kind > PACK_KEEP)
-        return broken(u, "an entry of no kind", err);
+        return unpack_broken(u, "an entry of no kind", err);
     bool has_data = e->kind == PACK_FILE || e->kind == PACK_LINK;
     if ((!has_data && e->len > 0) || (e->kind == PACK_LINK && e->len > PACK_PATH_MAX))
-        return broken(u, "data where there are none", err);
-    if (e->kind == PACK_END ? path >= PACK_SUM_SIZE : !is_path(e->path, path))
-        return broken(u, "a path that is none", err);
+        return unpack_broken(u, "data where there are none", err);
+    if (e->kind == PACK_END ? path >= PACK_SUM_SIZE : !unpack_is_path(e->path, path))
+        return unpack_broken(u, "a path that is none", err);
     return 0;
 }
 
@@ -122,7 +122,7 @@ static int from_the_beginning(struct unpacking *u, struct error *err)
 static int skip_data(struct unpacking *u, struct error *err)
 {
     if (u->entry.len > u->left)
-        return broken(u, "it ends in the middle", err);
+        return unpack_broken(u, "it ends in the middle", err);
     u->left -= u->entry.len;
     if (lseek(u->file, (off_t)u->entry.len, SEEK_CUR) < 0)
         return volume_failed(u->v, "reading", "what was sent of it", err);
@@ -176,7 +176,7 @@ static int clear_name(struct unpacking *u, int parent, const char *name, bool di
     return 0;
 }
 
-static int dress(const struct unpacking *u, int fd, struct error *err)
+static int unpack_dress(const struct unpacking *u, int fd, struct error *err)
 {
     const struct entry *e = &u->entry;
     struct timespec times[2] = { { .tv_sec = e->time }, { .tv_sec = e->time } };
@@ -187,7 +187,8 @@ static int dress(const struct unpacking *u, int fd, struct error *err)
     return 0;
 }
 
-static int make_directory(struct unpacking *u, int parent, const char *name, struct error *err)
+static int unpack_make_directory(
+    struct unpacking *u, int parent, const char *name, struct error *err)
 {
     bool there;
     int rc = clear_name(u, parent, name, true, &there, err);
@@ -199,7 +200,7 @@ static int make_directory(struct unpacking *u, int parent, const char *name, str
     if (fd < 0)
         return volume_failed(u->v, "opening", u->entry.path, err);
     u->entry.mode |= 0700;
-    return dress(u, fd, err);
+    return unpack_dress(u, fd, err);
 }
 
 static int fill_file(struct unpacking *u, int to, struct error *err)
@@ -216,28 +217,28 @@ static int fill_file(struct unpacking *u, int to, struct error *err)
     return rc;
 }
 
-static int make_aside(struct unpacking *u, const char *fresh, struct error *err)
+static int make_staged(struct unpacking *u, const char *fresh, struct error *err)
 {
     char target[PACK_PATH_MAX + 1] = "";
     if (u->entry.kind == PACK_LINK) {
         int rc = read_exactly(u, target, (size_t)u->entry.len, err);
-        if (rc == 0 && symlinkat(target[0] ? target : ".", u->aside, fresh) < 0)
+        if (rc == 0 && symlinkat(target[0] ? target : ".", u->staging, fresh) < 0)
             rc = volume_failed(u->v, "making", u->entry.path, err);
         if (rc == 0 && geteuid() == 0)
-            (void)!fchownat(u->aside, fresh, u->v->owner, u->v->owner, AT_SYMLINK_NOFOLLOW);
+            (void)!fchownat(u->staging, fresh, u->v->owner, u->v->owner, AT_SYMLINK_NOFOLLOW);
         return rc;
     }
     cleanup_fd int fd =
-        openat(u->aside, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        openat(u->staging, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return volume_failed(u->v, "making", u->entry.path, err);
     int rc = fill_file(u, fd, err);
-    return rc < 0 ? rc : dress(u, fd, err);
+    return rc < 0 ? rc : unpack_dress(u, fd, err);
 }
 
 static int put_entry(struct unpacking *u, struct error *err)
 {
-    char fresh[ASIDE_NAME];
+    char fresh[ATOMIC_REPLACE_NAME];
     const char *name;
     bool there;
     if (u->entry.kind == PACK_KEEP)
@@ -246,15 +247,15 @@ static int put_entry(struct unpacking *u, struct error *err)
     if (parent < 0)
         return parent;
     if (u->entry.kind == PACK_DIRECTORY)
-        return make_directory(u, parent, name, err);
-    aside_name(fresh);
-    int rc = make_aside(u, fresh, err);
+        return unpack_make_directory(u, parent, name, err);
+    atomic_replace_name(fresh);
+    int rc = make_staged(u, fresh, err);
     if (rc == 0)
         rc = clear_name(u, parent, name, false, &there, err);
-    if (rc == 0 && renameat(u->aside, fresh, parent, name) < 0)
+    if (rc == 0 && renameat(u->staging, fresh, parent, name) < 0)
         rc = volume_failed(u->v, "putting", u->entry.path, err);
     if (rc < 0)
-        tree_remove(u->aside, fresh);
+        tree_remove(u->staging, fresh);
     return rc;
 }
 
@@ -289,16 +290,16 @@ static int remove_gone(struct unpacking *u, struct list *had, struct error *err)
     return 0;
 }
 
-static int put_all(struct unpacking *u, struct error *err)
+static int unpack_put_all(struct unpacking *u, struct error *err)
 {
     int rc = from_the_beginning(u, err);
-    u->aside = aside_open(u->v, err);
-    if (u->aside < 0)
-        return u->aside;
+    u->staging = atomic_replace_open(u->v, err);
+    if (u->staging < 0)
+        return u->staging;
     while (rc == 0 && (rc = read_entry(u, err)) == 0 && u->entry.kind != PACK_END)
         rc = put_entry(u, err);
-    close_fd(&u->aside);
-    if (rc == 0 && !u->v->passing && syncfs(u->v->data) < 0)
+    close_fd(&u->staging);
+    if (rc == 0 && !u->v->ephemeral && syncfs(u->v->data) < 0)
         rc = volume_failed(u->v, "writing", "it to the disk", err);
     return rc;
 }
@@ -319,12 +320,12 @@ int volume_unpack(
     *over = false;
     u->v = v;
     u->file = file;
-    u->aside = -1;
+    u->staging = -1;
     int rc = look_through(u, over, err);
     struct entry end = u->entry;
     bool changed = rc == 0 && !*over && end.mode != 1;
     if (changed)
-        rc = put_all(u, err);
+        rc = unpack_put_all(u, err);
     if (rc == 0 && changed)
         rc = remove_gone(u, &state->paths, err);
     if (rc == 0 && changed) {

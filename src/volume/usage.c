@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/tree.h"
+#include "base/os/tree.h"
 #include "volume/internal.h"
 
 struct volume_measuring {
@@ -31,7 +31,7 @@ static int count_entry(
     return 0;
 }
 
-static bool is_over(const struct volume_measuring *m)
+static bool usage_is_over(const struct volume_measuring *m)
 {
     return m->sum.size > m->v->limits.size || m->sum.files > m->v->limits.files;
 }
@@ -72,7 +72,7 @@ int volume_measuring_step(
 {
     struct error why = { 0 };
     int rc = count_some(m, m->v->data, entries, &why);
-    if (rc == 1 && is_over(m))
+    if (rc == 1 && usage_is_over(m))
         rc = 0;
     if (rc == 1)
         return 1;
@@ -83,7 +83,8 @@ int volume_measuring_step(
     return rc < 0 ? error_wrap(err, "measuring volume '%s'", m->v->name) : 0;
 }
 
-static int measure(const struct volume *v, int top, struct volume_usage *out, struct error *err)
+static int usage_measure(
+    const struct volume *v, int top, struct volume_usage *out, struct error *err)
 {
     struct volume_measuring m = { .v = v };
     struct error why = { 0 };
@@ -97,12 +98,12 @@ static int measure(const struct volume *v, int top, struct volume_usage *out, st
 
 int volume_measure(const struct volume *v, struct volume_usage *out, struct error *err)
 {
-    return measure(v, v->data, out, err);
+    return usage_measure(v, v->data, out, err);
 }
 
 int volume_snapshot_measure(
     const struct volume *v, const char *name, struct volume_usage *out, struct error *err)
 {
     cleanup_fd int top = snapshot_open(v, name, err);
-    return top < 0 ? top : measure(v, top, out, err);
+    return top < 0 ? top : usage_measure(v, top, out, err);
 }

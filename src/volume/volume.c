@@ -15,11 +15,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/beneath.h"
+#include "base/os/beneath.h"
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "base/text.h"
-#include "base/tree.h"
+#include "base/os/tree.h"
 #include "volume/internal.h"
 
 enum {
@@ -89,21 +89,22 @@ int volume_seed_empty(struct volume *v, struct error *err)
 }
 
 /* All that a volume is made of, in a directory that is no volume yet. */
-static int fill(int directory, const struct volume_limits *limits, struct error *err)
+static int volume_fill(int directory, const struct volume_limits *limits, struct error *err)
 {
     cleanup_fd int lock = openat(directory, "lock", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    cleanup_fd int aside = -1;
+    cleanup_fd int staging = -1;
     if (lock < 0 || mkdirat(directory, "aside", 0700) < 0 ||
         mkdirat(directory, "snapshots", 0700) < 0)
         return error_set_errno(err, ERROR_IO, "making its directories");
-    aside = open_beneath(directory, "aside", O_RDONLY | O_DIRECTORY, 0);
-    int rc = limits_write(directory, aside, limits, err);
+    staging = open_beneath(directory, "aside", O_RDONLY | O_DIRECTORY, 0);
+    int rc = limits_write(directory, staging, limits, err);
     if (rc == 0 && make_data(directory) < 0)
         rc = error_set_errno(err, ERROR_IO, "making its directories");
     return rc;
 }
 
-static int make(int root, const char *name, const struct volume_limits *limits, struct error *err)
+static int volume_make(
+    int root, const char *name, const struct volume_limits *limits, struct error *err)
 {
     static const char fresh[] = ".new-volume";
     if (mkdirat(root, fresh, passable()) < 0)
@@ -111,8 +112,8 @@ static int make(int root, const char *name, const struct volume_limits *limits, 
     cleanup_fd int directory = open_beneath(root, fresh, O_RDONLY | O_DIRECTORY, 0);
     int rc = directory < 0 || fchmod(directory, passable()) < 0
                  ? error_set_errno(err, ERROR_IO, "making its directory")
-                 : fill(directory, limits, err);
-    if (rc == 0 && aside_move(root, fresh, root, name, RENAME_NOREPLACE) < 0)
+                 : volume_fill(directory, limits, err);
+    if (rc == 0 && atomic_replace_move(root, fresh, root, name, RENAME_NOREPLACE) < 0)
         rc = errno == EEXIST ? error_set(err, ERROR_ARGUMENT, "there is a volume of this name")
                              : error_set_errno(err, ERROR_IO, "giving it its name");
     if (rc < 0)
@@ -133,7 +134,7 @@ int volume_create(
     if (lock < 0)
         return root_failed(root, "locking", err);
     root_sweep(directory);
-    rc = make(directory, name, limits, err);
+    rc = volume_make(directory, name, limits, err);
     return rc < 0 ? error_wrap(err, "making the volume '%s'", name) : 0;
 }
 
@@ -202,12 +203,12 @@ static int in_use(struct volume *v, enum volume_use use, struct error *err)
 }
 
 /* Nobody else is there: what stands aside is nobody's. */
-static void sweep(const struct volume *v)
+static void volume_sweep(const struct volume *v)
 {
-    cleanup_fd int aside = open_beneath(v->directory, "aside", O_RDONLY | O_DIRECTORY, 0);
-    DIR *listing = aside < 0 ? NULL : open_listing(aside, ".");
+    cleanup_fd int staging = open_beneath(v->directory, "aside", O_RDONLY | O_DIRECTORY, 0);
+    DIR *listing = staging < 0 ? NULL : open_listing(staging, ".");
     for (const char *name; listing && (name = next_listed(listing));)
-        tree_remove(aside, name);
+        tree_remove(staging, name);
     if (listing)
         closedir(listing);
 }
@@ -218,9 +219,9 @@ static int take_lock(struct volume *v, enum volume_use use, struct error *err)
     if (v->lock < 0)
         return volume_failed(v, "opening", "its lock", err);
     if (flock(v->lock, LOCK_EX | LOCK_NB) == 0)
-        sweep(v);
+        volume_sweep(v);
     else if (use == VOLUME_ALONE && lock_within(v->lock, LOCK_EX, WAIT_ALONE_MS) == 0)
-        sweep(v);
+        volume_sweep(v);
     else if (use == VOLUME_ALONE)
         return in_use(v, use, err);
     if (use == VOLUME_SHARED && lock_within(v->lock, LOCK_SH, WAIT_MS) < 0)
@@ -328,8 +329,8 @@ void volume_release(struct volume *v)
 {
     if (!v || --v->holders > 0)
         return;
-    if (v->passing)
-        volume_pass(v);
+    if (v->ephemeral)
+        volume_drop_ephemeral(v);
     close_all(v);
     free(v->root);
     free(v->name);
@@ -341,18 +342,18 @@ void volume_release(struct volume *v)
 
 int volume_remove(const char *root, const char *name, struct error *err)
 {
-    char gone[ASIDE_NAME + 8], fresh[ASIDE_NAME];
+    char gone[ATOMIC_REPLACE_NAME + 8], fresh[ATOMIC_REPLACE_NAME];
     struct volume *v = NULL;
     cleanup_fd int directory = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc = volume_open(root, name, VOLUME_ALONE, &v, err);
     if (rc < 0)
         return rc;
     cleanup_fd int lock = root_lock(directory);
-    aside_name(fresh);
+    atomic_replace_name(fresh);
     snprintf(gone, sizeof gone, ".gone-%s", fresh);
     if (lock < 0)
         rc = root_failed(root, "locking", err);
-    else if (aside_move(directory, name, directory, gone, RENAME_NOREPLACE) < 0)
+    else if (atomic_replace_move(directory, name, directory, gone, RENAME_NOREPLACE) < 0)
         rc = volume_failed(v, "removing", "it", err);
     if (rc == 0)
         root_sweep(directory);
@@ -410,10 +411,10 @@ const struct volume_limits *volume_limits_of(const struct volume *v)
 
 int volume_set_limits(struct volume *v, const struct volume_limits *limits, struct error *err)
 {
-    cleanup_fd int aside = aside_open(v, err);
-    if (aside < 0)
-        return aside;
-    int rc = limits_write(v->directory, aside, limits, err);
+    cleanup_fd int staging = atomic_replace_open(v, err);
+    if (staging < 0)
+        return staging;
+    int rc = limits_write(v->directory, staging, limits, err);
     if (rc == 0)
         v->limits = *limits;
     return rc < 0 ? error_wrap(err, "volume '%s'", v->name) : 0;

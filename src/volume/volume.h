@@ -6,7 +6,7 @@
  *            /snapshots  whole copies, by name
  *            /aside      what is not finished: only what is complete is moved to where it belongs
  *
- * All is reached by descriptors, and nothing on the way may be a link (base/beneath.h). What is below
+ * All is reached by descriptors, and nothing on the way may be a link (base/os/beneath.h). What is below
  * `data` is the guest's: a stranger's. A process that is killed leaves something in `aside` at most,
  * which the next one that is alone removes.
  */
@@ -66,7 +66,7 @@ int volume_open_or_create(const char *root, const char *name, const struct volum
     struct volume **out, struct error *err);
 /* One without a name, for a session: nobody else gets it, nothing of it need be on disk, and it is removed with
  * its last holder. What a killed process leaves of one, the next that makes something in this root removes. */
-int volume_make_passing(
+int volume_make_ephemeral(
     const char *root, const struct volume_limits *limits, struct volume **out, struct error *err);
 struct volume *volume_hold(struct volume *v);
 /* NULL is fine. */

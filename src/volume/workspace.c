@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/text.h"
 #include "volume/checkout.h"
 
@@ -25,7 +25,7 @@ int workspace_new(
     if (!w)
         return error_memory(err);
     w->holders = 1;
-    int rc = volume_make_passing(root, limits, &w->volume, err);
+    int rc = volume_make_ephemeral(root, limits, &w->volume, err);
     if (rc < 0)
         workspace_release(w);
     else
@@ -106,7 +106,7 @@ static int last_name(const char *path, char **out, struct error *err)
     return *out ? 0 : error_memory(err);
 }
 
-static bool is_taken(const struct workspace *w, const char *path)
+static bool workspace_is_taken(const struct workspace *w, const char *path)
 {
     for (size_t i = 0; i < w->staged.paths.count; i++)
         if (strcmp(w->staged.paths.items[i], path) == 0)
@@ -126,10 +126,10 @@ int workspace_add_path(struct workspace *w, const char *path, struct error *err)
     buf_printf(&to, "context/%s", name);
     if (buf_failed(&to))
         return error_memory(err);
-    if (is_taken(w, buf_text(&to)) || !text_is_utf8(name, strlen(name), NULL))
+    if (workspace_is_taken(w, buf_text(&to)) || !text_is_utf8(name, strlen(name), NULL))
         return error_set(err, ERROR_ARGUMENT, "the context-path %.120s: %s; rename it", path,
-            is_taken(w, buf_text(&to)) ? "another one has the same last name"
-                                       : "its name is not UTF-8");
+            workspace_is_taken(w, buf_text(&to)) ? "another one has the same last name"
+                                                 : "its name is not UTF-8");
     /* A FIFO is not waited for: it is told below. */
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &st) < 0)

@@ -6,14 +6,14 @@
 
 #include "base/cleanup.h"
 
-static uint64_t get64(const void *p)
+static uint64_t frame_get64(const void *p)
 {
     uint64_t v;
     memcpy(&v, p, sizeof v);
     return le64toh(v);
 }
 
-static uint32_t get32(const void *p)
+static uint32_t frame_get32(const void *p)
 {
     uint32_t v;
     memcpy(&v, p, sizeof v);
@@ -46,7 +46,7 @@ static int check_header(struct frame_decoder *d, struct error *err)
 {
     const unsigned char *h = d->header;
     const struct frame_rule *rule = find_rule(d, h[1]);
-    uint64_t head = get32(h + 4), blob = get64(h + 16);
+    uint64_t head = frame_get32(h + 4), blob = frame_get64(h + 16);
     if (h[0] != FRAME_VERSION)
         return error_set(err, ERROR_PROTOCOL, "frame of version %u, not %u", h[0], FRAME_VERSION);
     if (!rule)
@@ -62,11 +62,11 @@ static int check_header(struct frame_decoder *d, struct error *err)
     return 0;
 }
 
-static int deliver(struct frame_decoder *d, frame_fn *fn, void *arg, struct error *err)
+static int frame_deliver(struct frame_decoder *d, frame_fn *fn, void *arg, struct error *err)
 {
     struct frame frame = {
         .type = d->header[1],
-        .id = get64(d->header + 8),
+        .id = frame_get64(d->header + 8),
         .head = buf_text(&d->body),
         .head_len = d->head_len,
         .blob = buf_text(&d->body) + d->head_len,
@@ -121,7 +121,7 @@ int frame_feed(struct frame_decoder *d, const char *data, size_t len, frame_fn *
         len -= n;
         if (n < want)
             return 0;
-        int rc = deliver(d, fn, arg, err);
+        int rc = frame_deliver(d, fn, arg, err);
         if (rc < 0)
             return rc;
     }
@@ -168,7 +168,7 @@ int frame_parts_open(
 {
     if (len < 4)
         return error_set(err, ERROR_PROTOCOL, "a list of parts without its count");
-    size_t count = get32(blob);
+    size_t count = frame_get32(blob);
     if (count > max || count > (len - 4) / 8)
         return error_set(
             err, ERROR_PROTOCOL, "a list of %zu parts in %zu bytes, at most %zu", count, len, max);
@@ -179,7 +179,7 @@ int frame_parts_open(
     };
     size_t left = len - 4 - 8 * count;
     for (size_t i = 0; i < count; i++) {
-        uint64_t part = get64(parts->lengths + 8 * i);
+        uint64_t part = frame_get64(parts->lengths + 8 * i);
         if (part > left)
             return error_set(err, ERROR_PROTOCOL, "part %zu is longer than its frame", i);
         left -= (size_t)part;
@@ -194,7 +194,7 @@ bool frame_parts_next(struct frame_parts *parts, const char **data, size_t *len)
     if (parts->at >= parts->count)
         return false;
     *data = parts->data;
-    *len = (size_t)get64(parts->lengths + 8 * parts->at);
+    *len = (size_t)frame_get64(parts->lengths + 8 * parts->at);
     parts->data += *len;
     parts->at++;
     return true;

@@ -27,7 +27,7 @@
 enum {
     FRAME_VERSION = 1,
     FRAME_HEADER_SIZE = 24,
-    FRAME_FD = 1,           /* flag: the blob travels as a memfd; host to guest only */
+    FRAME_FD = 1,            /* flag: the blob travels as a memfd; host to guest only */
     FRAME_MEMFD_MIN = 65536, /* larger blobs to a local guest travel that way */
     /* A sender that is told to stop has some bytes on their way: of a cloud a few MiB, of a local guest none. */
     FRAME_LATER_MAX = 16 << 20,

@@ -16,7 +16,7 @@
 #include "base/cleanup.h"
 #include "base/crc32.h"
 #include "base/fifo.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 enum {
     NONCE_SIZE = 8,
@@ -58,7 +58,8 @@ struct record {
 
 /* ---- out ---- */
 
-static void put_line(struct link *l, const unsigned char *header, const char *payload, size_t len)
+static void link_put_line(
+    struct link *l, const unsigned char *header, const char *payload, size_t len)
 {
     static const char mark = LINK_MARK;
     cleanup_buf struct buf raw = { 0 };
@@ -90,7 +91,7 @@ static void put_record(
     memcpy(header + 24, &sum, 4);
     l->told = l->received;
     if (l->options.form == LINK_TEXT) {
-        put_line(l, header, payload, len);
+        link_put_line(l, header, payload, len);
         return;
     }
     struct iovec iov[2] = { { header, sizeof header }, { (void *)(uintptr_t)payload, len } };
@@ -122,7 +123,7 @@ static void put_resume(struct link *l, uint8_t flags)
 }
 
 /* Sends what the window allows. */
-static void pump(struct link *l)
+static void link_pump(struct link *l)
 {
     uint64_t end = l->acked + fifo_len(&l->queue);
     uint64_t window_end = l->acked + l->options.send_window;
@@ -140,7 +141,7 @@ static void pump(struct link *l)
 
 /* ---- in ---- */
 
-static int broken(struct error *err, const char *what)
+static int link_broken(struct error *err, const char *what)
 {
     return error_set(err, ERROR_PROTOCOL, "the link to the guest: %s", what);
 }
@@ -151,16 +152,16 @@ static int ask_again(struct link *l, bool once, struct error *err)
         return 0;
     /* Each costs this side a record, which a guest that does not read lets pile up. */
     if (++l->gaps > GAPS_FREE + l->received / (l->options.receive_window / 4))
-        return broken(err, "it asks to be asked again without end");
+        return link_broken(err, "it asks to be asked again without end");
     l->asked = l->received;
     put_record(l, LINK_ACK, LINK_RESEND, NULL, 0);
     return 0;
 }
 
-static int take_data(struct link *l, const struct record *r, struct error *err)
+static int link_take_data(struct link *l, const struct record *r, struct error *err)
 {
     if (r->len == 0)
-        return broken(err, "a record of data without data");
+        return link_broken(err, "a record of data without data");
     if (r->seq > l->received)
         return ask_again(l, true, err);
     uint64_t known = l->received - r->seq;
@@ -174,7 +175,7 @@ static int take_data(struct link *l, const struct record *r, struct error *err)
     return rc;
 }
 
-static void go_back(struct link *l, uint64_t to)
+static void link_go_back(struct link *l, uint64_t to)
 {
     l->next = to;
 }
@@ -197,8 +198,8 @@ static int take_resend(struct link *l, const struct record *r, struct error *err
     l->repeated += l->next - r->ack;
     /* Without an attachment in between nothing is lost but by noise on a terminal. */
     if (!l->options.answers && l->repeated > 4 * l->options.send_window + l->acked)
-        return broken(err, "it wants everything again and again");
-    go_back(l, r->ack);
+        return link_broken(err, "it wants everything again and again");
+    link_go_back(l, r->ack);
     return 0;
 }
 
@@ -213,9 +214,9 @@ static int take_resume(struct link *l, const struct record *r, struct error *err
                            : l->state != STATE_RESUMING || nonce != l->nonce)
         return 0; /* the answer to one that was sent twice, or an echo */
     if (r->ack < l->acked || r->ack > l->top)
-        return broken(err, "it wants what is gone, or what was never sent");
+        return link_broken(err, "it wants what is gone, or what was never sent");
     take_ack(l, r->ack);
-    go_back(l, r->ack);
+    link_go_back(l, r->ack);
     l->asked = ASKED_NOTHING;
     l->state = STATE_LIVE;
     l->nonce = nonce;
@@ -230,12 +231,12 @@ static int take_live(struct link *l, const struct record *r, struct error *err)
     bool asked_for = r->kind == LINK_PING || r->flags & LINK_ANSWER;
     int rc = 0;
     if (r->ack > l->top)
-        return broken(err, "it acknowledges what was never sent");
+        return link_broken(err, "it acknowledges what was never sent");
     if (r->seq > l->received + l->options.receive_window)
-        return broken(err, "it sends more than the window allows");
+        return link_broken(err, "it sends more than the window allows");
     take_ack(l, r->ack);
     if (r->kind == LINK_DATA)
-        rc = take_data(l, r, err);
+        rc = link_take_data(l, r, err);
     else if (r->seq > l->received)
         rc = ask_again(l, !asked_for, err);
     if (rc == 0 && r->kind == LINK_ACK && r->flags & LINK_RESEND)
@@ -253,7 +254,7 @@ static int take_record(struct link *l, const struct record *r, struct error *err
     else if (l->state == STATE_LIVE)
         rc = take_live(l, r, err);
     if (rc == 0)
-        pump(l);
+        link_pump(l);
     return rc;
 }
 
@@ -268,7 +269,7 @@ static size_t record_size(const char *data)
 }
 
 /* A whole record, if its sum is right. */
-static int take_bytes(struct link *l, const char *data, size_t size, struct error *err)
+static int link_take_bytes(struct link *l, const char *data, size_t size, struct error *err)
 {
     struct record r = { .kind = (uint8_t)data[4],
         .flags = (uint8_t)data[5],
@@ -298,7 +299,7 @@ static int feed_bare(struct link *l, const char *data, size_t len, struct error 
         if (size > l->in.len - at)
             break;
         if (size) {
-            rc = take_bytes(l, here, size, err);
+            rc = link_take_bytes(l, here, size, err);
             continue;
         }
         const char *next = memmem(here + 1, l->in.len - at - 1, magic, sizeof magic);
@@ -309,7 +310,7 @@ static int feed_bare(struct link *l, const char *data, size_t len, struct error 
     return rc;
 }
 
-static int take_line(struct link *l, struct error *err)
+static int link_take_line(struct link *l, struct error *err)
 {
     size_t len = l->in.len, size = 0;
     if (len > 0 && l->in.data[len - 1] == '\r')
@@ -317,7 +318,7 @@ static int take_line(struct link *l, struct error *err)
     cleanup_free char *record = json_base64_bytes(buf_text(&l->in), len, &size);
     if (!record || size < LINK_HEADER_SIZE || record_size(record) != size)
         return 0;
-    return take_bytes(l, record, size, err);
+    return link_take_bytes(l, record, size, err);
 }
 
 /* What stands behind the last mark of a line that is not too long. */
@@ -344,7 +345,7 @@ static int feed_text(struct link *l, const char *data, size_t len, struct error 
         size_t part = end ? (size_t)(end - data) : len;
         gather_line(l, data, part);
         if (end && l->in_line)
-            rc = take_line(l, err);
+            rc = link_take_line(l, err);
         if (end)
             l->in_line = false;
         part += end != NULL;
@@ -375,7 +376,7 @@ int link_send(struct link *l, const struct iovec *iov, int count, struct error *
         fifo_add(&l->queue, iov[i].iov_base, iov[i].iov_len);
     if (fifo_failed(&l->queue))
         return error_memory(err);
-    pump(l);
+    link_pump(l);
     return 0;
 }
 
@@ -387,7 +388,7 @@ void link_ping(struct link *l)
         put_record(l, LINK_PING, 0, NULL, 0);
 }
 
-static void forget_input(struct link *l)
+static void link_forget_input(struct link *l)
 {
     buf_clear(&l->in);
     l->in_line = false;
@@ -395,14 +396,14 @@ static void forget_input(struct link *l)
 
 void link_begin(struct link *l)
 {
-    forget_input(l);
+    link_forget_input(l);
     l->state = STATE_LIVE;
-    pump(l);
+    link_pump(l);
 }
 
 void link_resume(struct link *l, uint64_t nonce)
 {
-    forget_input(l);
+    link_forget_input(l);
     l->state = STATE_RESUMING;
     l->nonce = nonce;
     put_resume(l, 0);

@@ -65,7 +65,7 @@ static size_t fill_header(struct mux_decoder *d, const char *data, size_t len)
 }
 
 /* Takes bytes of the payload; hands on what is to be handed on. */
-static int take_payload(
+static int mux_take_payload(
     struct mux_decoder *d, const char *data, size_t n, mux_fn *fn, void *arg, struct error *err)
 {
     int rc = 0;
@@ -105,7 +105,7 @@ int mux_feed(
         }
         n = len < d->left ? len : d->left;
         if (rc == 0 && (n > 0 || d->left == 0))
-            rc = take_payload(d, data, n, fn, arg, err);
+            rc = mux_take_payload(d, data, n, fn, arg, err);
         data += n;
         len -= n;
     }

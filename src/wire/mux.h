@@ -1,4 +1,4 @@
-/* wire/mux.h: the messages between the host and a supervisor (guest/py/supervisor.py), in which the
+/* wire/mux.h: the messages between the host and a supervisor (guest/python/remote/supervisor.py), in which the
  * workers' streams are multiplexed over one link.
  *
  *   byte 0      kind

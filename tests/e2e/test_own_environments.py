@@ -1,5 +1,5 @@
 """Environments of users' own: in C from a shared object (include/droste_environment.h), and as a program in any language
-(src/env/bridge.h). The examples of examples/, and what is none."""
+(src/env/remote/bridge.h). The examples of examples/, and what is none."""
 import json
 import os
 import subprocess

@@ -4,7 +4,7 @@
  */
 #include "fuzz.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 static const struct json_limits limits_tiny = { 200, 3, 10 };
 

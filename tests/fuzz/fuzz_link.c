@@ -8,7 +8,7 @@
 #include <endian.h>
 
 #include "base/crc32.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "wire/link.h"
 #include "wire/mux.h"
 

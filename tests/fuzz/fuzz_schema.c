@@ -3,7 +3,7 @@
  */
 #include "fuzz.h"
 
-#include "base/schema.h"
+#include "base/json/schema.h"
 
 static int check(const struct schema *s, struct json_object *value)
 {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/tree.h"
+#include "base/os/tree.h"
 #include "volume/pack.h"
 
 static char home[] = "/tmp/droste-fuzz-XXXXXX";
@@ -28,7 +28,7 @@ static struct volume *volume(void)
         return v;
     expect(mkdtemp(home) != NULL);
     atexit(remove_home);
-    expect(volume_make_passing(home, &limits, &v, NULL) == 0);
+    expect(volume_make_ephemeral(home, &limits, &v, NULL) == 0);
     return v;
 }
 

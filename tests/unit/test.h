@@ -29,8 +29,7 @@
         struct error *err = &err_;                                                                 \
         int rc_ = (call);                                                                          \
         if (rc_ != -(int)(expected) || err_.code != (expected))                                    \
-            fail_msg("%s gave %d (%s), not %s", #call, rc_, err_.text,                             \
-                error_code_name(expected));                                                        \
+            fail_msg("%s gave %d (%s), not %s", #call, rc_, err_.text, error_code_name(expected)); \
     } while (0)
 
 #endif

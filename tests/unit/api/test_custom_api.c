@@ -32,12 +32,12 @@ static int host_open(void *arg, droste_custom_sandbox *s, void **own)
 
 static void host_result(uint64_t operation, const char *json, const char *submit)
 {
-    assert_fine(droste_custom_result(f.sandbox, operation, json, strlen(json), submit,
-        submit ? strlen(submit) : 0, &f.err));
+    assert_fine(droste_custom_result(
+        f.sandbox, operation, json, strlen(json), submit, submit ? strlen(submit) : 0, &f.err));
 }
 
-static void host_set(void *own, uint64_t operation, const char *name, const char *kind,
-    const void *data, size_t len)
+static void host_set(
+    void *own, uint64_t operation, const char *name, const char *kind, const void *data, size_t len)
 {
     snprintf(f.value, sizeof f.value, "%s %s %.*s", name, kind, (int)len, (const char *)data);
     host_result(operation, "{\"status\": \"ok\"}", NULL);
@@ -45,8 +45,9 @@ static void host_set(void *own, uint64_t operation, const char *name, const char
 
 static void host_execute(void *own, uint64_t operation, const char *code, size_t len)
 {
-    static const char ask[] = "{\"name\": \"llm_query\", \"prompts\": [\"a\", [{\"role\": \"user\", "
-                              "\"content\": \"b\"}]]}";
+    static const char ask[] =
+        "{\"name\": \"llm_query\", \"prompts\": [\"a\", [{\"role\": \"user\", "
+        "\"content\": \"b\"}]]}";
     snprintf(f.code, sizeof f.code, "%.*s", (int)len, code);
     if (strcmp(f.code, "print") == 0) {
         droste_custom_output(f.sandbox, 1, "out", 3);
@@ -59,7 +60,8 @@ static void host_execute(void *own, uint64_t operation, const char *code, size_t
         host_result(operation, "{\"status\": \"ok\"}", "{\"a\": 12345678901234567890123}");
     else if (strcmp(f.code, "fail") == 0)
         host_result(operation,
-            "{\"status\": \"error\", \"error\": {\"type\": \"KeyError\", \"message\": \"x\"}}", NULL);
+            "{\"status\": \"error\", \"error\": {\"type\": \"KeyError\", \"message\": \"x\"}}",
+            NULL);
     else if (strcmp(f.code, "end") == 0)
         droste_custom_end(f.sandbox, "the machine is gone");
     else if (strcmp(f.code, "wait") != 0 && strcmp(f.code, "hang") != 0)
@@ -88,8 +90,7 @@ static void host_close(void *own)
 static const droste_custom_environment table = { sizeof table, NULL, host_open, host_set,
     host_execute, host_interrupt, host_reply, host_close };
 
-static void answer(
-    void *arg, const droste_message *messages, size_t count, droste_call *call)
+static void answer(void *arg, const droste_message *messages, size_t count, droste_call *call)
 {
     droste_answer(call, messages[0].text, messages[0].len);
 }
@@ -174,7 +175,8 @@ static void its_failure_is_the_environments(void **state)
 {
     droste_result *r = NULL;
     assert_fine(droste_session_open(f.d, &f.session, &f.err));
-    assert_int_equal(droste_session_exec(f.session, "end", 3, 0, &r, &f.err), -DROSTE_ERROR_ENVIRONMENT);
+    assert_int_equal(
+        droste_session_exec(f.session, "end", 3, 0, &r, &f.err), -DROSTE_ERROR_ENVIRONMENT);
     assert_string_equal(f.err.text, "environment 'mine': the machine is gone");
     assert_false(droste_session_is_alive(f.session));
     /* What is told after the end counts for nothing. */
@@ -191,7 +193,8 @@ static void what_makes_no_sense_is_refused(void **state)
     assert_int_equal(droste_custom_add(f.d, "local", &table, NULL, &f.err), -DROSTE_ERROR_ARGUMENT);
     assert_int_equal(droste_custom_add(f.d, "a:b", &table, NULL, &f.err), -DROSTE_ERROR_ARGUMENT);
     assert_fine(droste_session_open(f.d, &f.session, &f.err));
-    assert_int_equal(droste_custom_result(f.sandbox, 99, "{}", 2, NULL, 0, &f.err), -DROSTE_ERROR_ARGUMENT);
+    assert_int_equal(
+        droste_custom_result(f.sandbox, 99, "{}", 2, NULL, 0, &f.err), -DROSTE_ERROR_ARGUMENT);
     assert_int_equal(droste_custom_call(f.sandbox, 1, "{}", 2, &f.err), -DROSTE_ERROR_ARGUMENT);
     assert_int_equal(droste_custom_call(f.sandbox, 1, "{", 1, &f.err), -DROSTE_ERROR_ARGUMENT);
     assert_status("ok", "ok");

@@ -5,7 +5,7 @@
 
 #include "api/api.h"
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 
 static droste *d;
 static struct session_parts parts;

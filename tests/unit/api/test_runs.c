@@ -86,7 +86,7 @@ static void on_event(void *arg, const droste_event *event)
         return;
     f.asked++;
     if (f.aside)
-        droste_put_aside(f.running[n]);
+        droste_suspend(f.running[n]);
     droste_cancel(f.running[n]);
     droste_cancel(f.running[n]);
 }

@@ -12,7 +12,7 @@
 
 #include "../processes.h"
 #include "base/cleanup.h"
-#include "base/tree.h"
+#include "base/os/tree.h"
 #include "droste.h"
 
 static droste *d;

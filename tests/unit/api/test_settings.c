@@ -6,7 +6,7 @@
 #include "api/settings.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/file.h"
+#include "base/os/file.h"
 
 /* Every test starts without the caller's variables. */
 static int clear_environment(void **state)

@@ -467,14 +467,14 @@ static void note_run(void *arg, droste_result *r)
     droste_result_free(r);
 }
 
-static void put_one_aside(void)
+static void suspend_one(void)
 {
     droste_running *running = NULL;
     droste_request q = { .question = "q", .done = note_run };
     assert_fine(droste_start(f.d, &q, &running, &f.err));
     while (f.held_count == 0)
         assert_fine(droste_turn(f.d, -1, &f.err));
-    droste_put_aside(running);
+    droste_suspend(running);
     while (!f.last[0])
         assert_fine(droste_turn(f.d, -1, &f.err));
     droste_tool_fail(f.held[0], "ValueError", "too late");
@@ -512,7 +512,7 @@ static void a_run_is_resumed_with_its_tools_only(void **state)
     droste_result *r = NULL;
     assert_non_null(mkdtemp(place));
     begin_life("40", twice, true);
-    put_one_aside();
+    suspend_one();
     begin_life("41", twice, true);
     refuses_to_resume("tool-data 'base' is not what it was when run '");
     begin_life(NULL, twice, true);

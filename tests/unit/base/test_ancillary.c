@@ -3,7 +3,7 @@
 
 #include <fcntl.h>
 
-#include "base/ancillary.h"
+#include "base/os/ancillary.h"
 
 /* Two descriptors are sent in one message; the receiver wants so many. */
 static size_t pass_two(int fds[2], size_t most)

@@ -4,7 +4,7 @@
 #include <locale.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 static void accepts_what_the_standard_allows(void **state)
 {

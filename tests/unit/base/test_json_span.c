@@ -2,7 +2,7 @@
 #include "../test.h"
 
 #include "base/cleanup.h"
-#include "base/json_span.h"
+#include "base/json/span.h"
 
 static const char *const names[] = { "error", "choices", "usage", "text", "n", "" };
 enum { NAMES = sizeof names / sizeof *names };

@@ -3,7 +3,7 @@
 
 #include <signal.h>
 
-#include "base/owner.h"
+#include "base/os/owner.h"
 
 /* This process knows all about itself, and lives. */
 static void this_process_is_not_gone(void **state)

@@ -3,7 +3,7 @@
 #include "../test.h"
 
 #include "base/buf.h"
-#include "base/schema.h"
+#include "base/json/schema.h"
 
 static struct schema *schema_of(const char *text)
 {

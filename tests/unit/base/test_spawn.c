@@ -1,11 +1,11 @@
-/* base/spawn.c: how a program of the user's ended. */
+/* base/os/spawn.c: how a program of the user's ended. */
 #include "../test.h"
 
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/spawn.h"
+#include "base/os/spawn.h"
 
 static int status_of(const char *path)
 {

@@ -7,10 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/beneath.h"
+#include "base/os/beneath.h"
 #include "base/cleanup.h"
-#include "base/file.h"
-#include "base/tree.h"
+#include "base/os/file.h"
+#include "base/os/tree.h"
 
 /* ---- a directory of its own for each test, with one beside it that nobody may come to ---- */
 

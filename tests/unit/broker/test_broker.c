@@ -36,12 +36,12 @@ struct fixture {
     size_t child_count;
 };
 
-static enum value_kind kind_of(struct given *given)
+static enum value_kind kind_of(struct shared_value *given)
 {
     const struct context *context = NULL;
-    assert_int_equal(given_use(given, &context, NULL), 0);
+    assert_int_equal(shared_value_use(given, &context, NULL), 0);
     enum value_kind kind = context->kind;
-    given_rest(given);
+    shared_value_rest(given);
     return kind;
 }
 
@@ -51,7 +51,7 @@ static int start_child(void *arg, const struct broker_child *ask, broker_child_f
     struct fixture *f = arg;
     struct child *c = &f->children[f->child_count];
     size_t len = 0;
-    const char *context = ask->context ? given_bytes(ask->context, &len) : "";
+    const char *context = ask->context ? shared_value_bytes(ask->context, &len) : "";
     if (strncmp(ask->prompt, "bad", 3) == 0)
         return error_set(err, ERROR_ENVIRONMENT, "no sandbox");
     *c = (struct child){ .f = f, .done = done, .arg = done_arg };

@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "env/environment.h"
+#include "env/common/environment.h"
 #include "jail/landlock.h"
 #include "wire/frame.h"
 

@@ -2,11 +2,11 @@
 #ifndef DROSTE_TEST_ENV_REMOTE_FIXTURE_H
 #define DROSTE_TEST_ENV_REMOTE_FIXTURE_H
 
-#include "carrier.h"
+#include "transport.h"
 #include "wait.h"
 
-#include "base/file.h"
-#include "base/tree.h"
+#include "base/os/file.h"
+#include "base/os/tree.h"
 #include "session/session.h"
 #include "session/submission.h"
 
@@ -33,7 +33,7 @@ static inline int setup_with(void **state, enum link_form form)
     f->options = (struct remote_options){ .form = form, .eof_ends = true };
     f->options.means[LIMIT_OPEN_FILES] = LIMIT_BY_RLIMIT;
     assert_ok(loop_open(&f->loop, err));
-    carrier_open(f->loop, &f->options, NULL, &f->env);
+    transport_open(f->loop, &f->options, NULL, &f->env);
     *state = f;
     return 0;
 }
@@ -42,7 +42,7 @@ static inline int setup_with(void **state, enum link_form form)
 static inline void reopen(struct fixture *f, const char *const *program)
 {
     environment_close(f->env);
-    carrier_open(f->loop, &f->options, program, &f->env);
+    transport_open(f->loop, &f->options, program, &f->env);
 }
 
 static inline int setup_bare(void **state)
@@ -193,15 +193,15 @@ static inline void assert_large_comes_back(struct side *s, const char *text)
     assert_string_equal(submitted(r) + 7 + LARGE, "\", \"n\": 20971520}");
 }
 
-static inline struct carrier *the_carrier(struct fixture *f)
+static inline struct transport *the_transport(struct fixture *f)
 {
-    return carrier_of(f->env);
+    return transport_of(f->env);
 }
 
 /* All but the supervisor itself. */
 static inline size_t count_left(struct fixture *f)
 {
-    return count_descendants(the_carrier(f)->pid);
+    return count_descendants(the_transport(f)->pid);
 }
 
 #define B(name) cmocka_unit_test_setup_teardown(name, setup_bare, teardown)

@@ -3,9 +3,9 @@
 #include "../test.h"
 
 #include "base/cleanup.h"
-#include "base/owner.h"
-#include "env/cgroup.h"
-#include "env/cpu_share.h"
+#include "base/os/owner.h"
+#include "env/local/cgroup.h"
+#include "env/local/cpu_share.h"
 
 #include <fcntl.h>
 #include <ftw.h>

@@ -84,37 +84,37 @@ static void a_killed_zygote_ends_its_sandboxes_and_is_replaced(void **state)
 }
 
 /* The process that will be the next sandbox's; 0: it is not there now. */
-static pid_t find_mold(void)
+static pid_t find_standby(void)
 {
     struct process list[64];
     size_t n = descendants(getpid(), list, array_length(list));
     for (size_t i = 0; i < n; i++)
-        if (list[i].is_mold)
+        if (list[i].is_standby)
             return list[i].pid;
     return 0;
 }
 
-static pid_t wait_for_mold(struct fixture *f)
+static pid_t wait_for_standby(struct fixture *f)
 {
-    pid_t mold = 0;
-    wait_until(f, (mold = find_mold()) != 0);
-    return mold;
+    pid_t standby = 0;
+    wait_until(f, (standby = find_standby()) != 0);
+    return standby;
 }
 
 /* It serves once; one that is killed before it serves is replaced, and nothing is lost. */
-static void a_mold_serves_once_and_is_replaced(void **state)
+static void a_standby_serves_once_and_is_replaced(void **state)
 {
     struct fixture *f = *state;
     for (size_t i = 0; i < level_count(); i++) {
         struct box b;
         open_working(f, levels[i], &b);
         for (int n = 0; n < 6; n++) {
-            pid_t mold = wait_for_mold(f);
+            pid_t standby = wait_for_standby(f);
             if (n % 2 == 1)
-                kill(mold, SIGKILL);
+                kill(standby, SIGKILL);
             struct box next;
             open_working(f, levels[i], &next);
-            wait_until(f, kill(mold, 0) < 0);
+            wait_until(f, kill(standby, 0) < 0);
             close_box(&next);
         }
         close_box(&b);
@@ -246,7 +246,7 @@ int main(void)
         cmocka_unit_test(a_killed_host_leaves_no_process_and_no_directory),
         T(a_killed_zygote_ends_its_sandboxes_and_is_replaced),
         T(an_open_right_after_the_zygotes_death_works),
-        T(a_mold_serves_once_and_is_replaced),
+        T(a_standby_serves_once_and_is_replaced),
         T(dead_zygotes_do_not_pile_up),
         T(kill_is_told_and_leaves_no_process),
         T(how_a_worker_ended_is_told),

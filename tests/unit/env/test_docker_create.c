@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "env/docker_create.h"
-#include "env/owner_labels.h"
+#include "env/docker/create.h"
+#include "env/common/owner_labels.h"
 
 static struct json_object *body_of(const struct sandbox_spec *spec)
 {

@@ -2,7 +2,7 @@
 #include "../test.h"
 
 #include "base/cleanup.h"
-#include "env/interpreter.h"
+#include "env/local/interpreter.h"
 
 #include <sys/stat.h>
 

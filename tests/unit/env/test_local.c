@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "env/outbox.h"
+#include "env/common/send_queue.h"
 
 /* ---- what is refused ---- */
 
@@ -427,7 +427,7 @@ static void what_waits_to_be_sent_arrives_in_order(void **state)
     enum { PART = 150001, SENDINGS = 3 };
     size_t fds = count_fds(), got = 0, wanted = 2 * PART * SENDINGS;
     unsigned descriptors = 0;
-    struct outbox box = { 0 };
+    struct send_queue box = { 0 };
     char *parts = malloc(2 * PART), *all = malloc(wanted + 1);
     int ends[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
@@ -437,23 +437,24 @@ static void what_waits_to_be_sent_arrives_in_order(void **state)
     for (int round = 0; round < 2; round++) { /* and again, once it was empty */
         got = descriptors = 0;
         for (int i = 0; i < SENDINGS; i++)
-            assert_ok(outbox_send(
+            assert_ok(send_queue_send(
                 &box, ends[0], iov, 2, i != 1 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1, err));
-        assert_true(outbox_waits(&box));
+        assert_true(send_queue_waits(&box));
         while (got < wanted) {
             size_t n = take(ends[1], all + got, wanted + 1 - got, &descriptors);
             got += n;
-            outbox_flush(&box, ends[0]);
+            send_queue_flush(&box, ends[0]);
             assert_true(n > 0);
         }
-        assert_false(outbox_waits(&box));
+        assert_false(send_queue_waits(&box));
         for (int i = 0; i < SENDINGS; i++)
             assert_memory_equal(all + (size_t)i * 2 * PART, parts, 2 * PART);
         assert_int_equal(descriptors, SENDINGS - 1);
     }
     for (int i = 0; i < 2 * SENDINGS; i++)
-        assert_ok(outbox_send(&box, ends[0], iov, 2, open("/dev/null", O_RDONLY | O_CLOEXEC), err));
-    outbox_drop(&box);
+        assert_ok(
+            send_queue_send(&box, ends[0], iov, 2, open("/dev/null", O_RDONLY | O_CLOEXEC), err));
+    send_queue_drop(&box);
     close(ends[0]);
     close(ends[1]);
     assert_int_equal(count_fds(), fds);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "env/process_service.h"
+#include "env/remote/process_service.h"
 #include "net/protobuf.h"
 
 enum {

@@ -210,7 +210,7 @@ static void a_cell_that_does_not_stop_is_killed(void **state)
 
 static void wait_gone(struct fixture *f)
 {
-    wait_until(f, the_carrier(f)->gone);
+    wait_until(f, the_transport(f)->gone);
 }
 
 static void an_interpreter_that_is_too_old_says_so(void **state)
@@ -227,7 +227,7 @@ static void an_interpreter_that_is_too_old_says_so(void **state)
     assert_int_equal(s.last.reason.code, ERROR_ENVIRONMENT);
     assert_non_null(strstr(s.last.reason.text, "python 2.7.18"));
     cleanup_buf struct buf noise = { 0 };
-    remote_noise(the_carrier(f)->remote, &noise);
+    remote_noise(the_transport(f)->remote, &noise);
     assert_string_equal(buf_text(&noise), "a banner");
     close_side(&s);
 }
@@ -239,7 +239,7 @@ static void what_is_no_interpreter_is_heard_too(void **state)
     reopen(f, none);
     wait_gone(f);
     cleanup_buf struct buf noise = { 0 };
-    remote_noise(the_carrier(f)->remote, &noise);
+    remote_noise(the_transport(f)->remote, &noise);
     assert_string_equal(buf_text(&noise), "no python \\x1b[1mhere");
 }
 
@@ -277,8 +277,8 @@ static void sessions_work_without_ctypes(void **state)
     reopen(f, program);
     open_side(f, &s);
     assert_submits(&s, "x = 1\nSUBMIT(llm_query('a'))", "{\"output\": \"a\"}");
-    assert_false(json_get_bool(the_carrier(f)->facts, "ctypes", true));
-    assert_false(json_get_bool(the_carrier(f)->facts, "hidden", true));
+    assert_false(json_get_bool(the_transport(f)->facts, "ctypes", true));
+    assert_false(json_get_bool(the_transport(f)->facts, "hidden", true));
     start(&s, "while True: pass", 0.2);
     assert_status(wait_done(&s), CELL_TIMEOUT);
     assert_true(s.last.alive);
@@ -316,7 +316,7 @@ static void the_supervisor_is_hidden_from_its_workers(void **state)
     reopen(f, program);
     open_side(f, &s);
     assert_submits(&s, code, "{\"me\": true, \"keeper\": false, \"supervisor\": false}");
-    assert_true(json_get_bool(the_carrier(f)->facts, "hidden", false));
+    assert_true(json_get_bool(the_transport(f)->facts, "hidden", false));
     close_side(&s);
     snprintf(variable, sizeof variable, "PYTHONPATH=%s", path);
     program[5] = variable;
@@ -330,10 +330,10 @@ static void the_supervisor_is_hidden_from_its_workers(void **state)
 static void it_says_what_it_is(void **state)
 {
     struct fixture *f = *state;
-    wait_until(f, the_carrier(f)->facts);
-    struct json_object *facts = the_carrier(f)->facts;
+    wait_until(f, the_transport(f)->facts);
+    struct json_object *facts = the_transport(f)->facts;
     assert_string_equal(json_get_string(facts, "implementation", ""), "cpython");
-    assert_int_equal(json_get_int(facts, "pid", 0), the_carrier(f)->pid);
+    assert_int_equal(json_get_int(facts, "pid", 0), the_transport(f)->pid);
     assert_int_equal(json_get_int(facts, "uid", -1), getuid());
     assert_true(json_get_bool(facts, "ctypes", false));
     assert_non_null(json_get_typed(facts, "limits", json_type_object));
@@ -372,7 +372,8 @@ static void replies_that_nobody_reads_are_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        B(replies_that_nobody_reads_are_bounded), T(replies_that_nobody_reads_are_bounded),
+        B(replies_that_nobody_reads_are_bounded),
+        T(replies_that_nobody_reads_are_bounded),
         B(it_says_what_it_is),
         B(a_cell_runs_and_variables_stay),
         T(a_cell_runs_and_variables_stay),

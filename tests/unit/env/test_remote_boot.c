@@ -3,7 +3,7 @@
 #include "../test.h"
 
 #include "base/cleanup.h"
-#include "env/remote_boot.h"
+#include "env/remote/boot.h"
 
 #define WORD                                                                                       \
     "\x1e"                                                                                         \

@@ -124,10 +124,10 @@ static void the_end_of_the_supervisor_is_the_end_of_all(void **state)
     open_side(f, &b);
     run(&a, DAEMONS);
     run(&b, "1");
-    size_t count = descendants(the_carrier(f)->pid, left, array_length(left));
+    size_t count = descendants(the_transport(f)->pid, left, array_length(left));
     assert_int_equal(count, 7);
     start(&b, "import time; time.sleep(1e6)", 0);
-    kill(the_carrier(f)->pid, SIGKILL);
+    kill(the_transport(f)->pid, SIGKILL);
     assert_status(wait_done(&b), CELL_LOST);
     wait_until(f, !session_is_alive(a.session));
     for (size_t i = 0; i < count; i++)
@@ -143,9 +143,9 @@ static void the_end_of_its_input_ends_it_with_all_workers(void **state)
     struct side s;
     open_side(f, &s);
     run(&s, DAEMONS);
-    size_t count = descendants(the_carrier(f)->pid, left, array_length(left));
+    size_t count = descendants(the_transport(f)->pid, left, array_length(left));
     assert_int_equal(count, 5);
-    struct carrier *c = the_carrier(f);
+    struct transport *c = the_transport(f);
     watch_free(c->in_watch);
     c->in_watch = NULL;
     close(c->in);
@@ -168,8 +168,8 @@ static void an_unused_lease_ends_it_with_all_workers(void **state)
     run(&s, DAEMONS);
     start(&s, "import time; time.sleep(3)", 0); /* longer than the lease: the heartbeat renews it */
     assert_status(wait_done(&s), CELL_OK);
-    carrier_cut(the_carrier(f));
-    wait_until(f, the_carrier(f)->gone);
+    transport_cut(the_transport(f));
+    wait_until(f, the_transport(f)->gone);
     assert_false(session_is_alive(s.session));
     close_side(&s);
 }
@@ -248,7 +248,7 @@ static void as_the_first_process_it_outruns_all(void **state)
     open_side(f, &s);
     assert_submits(
         &s, "import os, time\nos.kill(1, 9)\nSUBMIT(me=os.getpid() > 1)", "{\"me\": true}");
-    assert_int_equal(json_get_int(the_carrier(f)->facts, "pid", 0), 1);
+    assert_int_equal(json_get_int(the_transport(f)->facts, "pid", 0), 1);
     run(&s, "import ctypes\nfork = ctypes.PyDLL(None).fork; _exit = ctypes.PyDLL(None)._exit\nfor "
             "_ in range(60):\n    if os.fork() == 0:\n"
             "        while True:\n"
@@ -314,22 +314,22 @@ static void fifty_sessions_leave_nothing(void **state)
             continue;
         wait_until(f, count_left(f) == 0);
         mine = count_fds();
-        its = count_fds_of(the_carrier(f)->pid);
+        its = count_fds_of(the_transport(f)->pid);
     }
-    wait_until(f, count_left(f) == 0 && count_fds_of(the_carrier(f)->pid) <= its &&
-                      count_zombies(the_carrier(f)->pid) ==
+    wait_until(f, count_left(f) == 0 && count_fds_of(the_transport(f)->pid) <= its &&
+                      count_zombies(the_transport(f)->pid) ==
                           0); /* who has ended is taken away a moment later */
     assert_int_equal(count_fds(), mine);
-    assert_int_equal(remote_sandboxes(the_carrier(f)->remote), 0);
+    assert_int_equal(remote_sandboxes(the_transport(f)->remote), 0);
 }
 
 /* ---- cuts ---- */
 
 static void cut_for(struct fixture *f, unsigned ms)
 {
-    carrier_cut(the_carrier(f));
+    transport_cut(the_transport(f));
     pass(f, ms);
-    carrier_join(the_carrier(f));
+    transport_join(the_transport(f));
 }
 
 static void a_cut_before_the_first_word_is_mended(void **state)
@@ -340,7 +340,7 @@ static void a_cut_before_the_first_word_is_mended(void **state)
         reopen(f, NULL);
         open_side(f, &s);
         pass(f, ms);
-        if (!the_carrier(f)->wrote) /* it has not come yet */
+        if (!the_transport(f)->wrote) /* it has not come yet */
             cut_for(f, 40);
         assert_submits(&s, "SUBMIT(1)", "{\"output\": 1}");
         close_side(&s);
@@ -357,9 +357,9 @@ static void a_cut_while_the_guest_is_sent_is_found_out(void **state)
     for (size_t i = 0; i < array_length(sizes); i++) {
         reopen(f, NULL);
         open_side(f, &s);
-        the_carrier(f)->cut_each = the_carrier(f)->until_cut = sizes[i];
-        wait_until(f, the_carrier(f)->cuts > 0);
-        the_carrier(f)->cut_each = 0;
+        the_transport(f)->cut_each = the_transport(f)->until_cut = sizes[i];
+        wait_until(f, the_transport(f)->cuts > 0);
+        the_transport(f)->cut_each = 0;
         start(&s, "SUBMIT(1)", 0);
         wait_done(&s);
         worked += s.last.status == CELL_SUBMITTED;
@@ -392,13 +392,13 @@ static void operations_can_begin_while_it_is_cut(void **state)
     struct side s, late;
     open_side(f, &s);
     run(&s, "1");
-    carrier_cut(the_carrier(f));
+    transport_cut(the_transport(f));
     start(&s, "SUBMIT(2)", 0);
     open_side(f, &late);
     start(&late, "SUBMIT(3)", 0);
     pass(f, 50);
     assert_false(s.done);
-    carrier_join(the_carrier(f));
+    transport_join(the_transport(f));
     assert_string_equal(submitted(wait_done(&s)), "{\"output\": 2}");
     assert_string_equal(submitted(wait_done(&late)), "{\"output\": 3}");
     close_side(&s);
@@ -427,7 +427,7 @@ static void calls_survive_cuts(void **state)
 /* Again and again, after so many bytes, wherever that is. */
 static void check_each(struct fixture *f, size_t each)
 {
-    struct carrier *c = the_carrier(f);
+    struct transport *c = the_transport(f);
     cleanup_free char *text = large_text();
     struct side s;
     open_side(f, &s);
@@ -453,11 +453,11 @@ static void a_kill_is_heard_after_a_cut(void **state)
     struct side s;
     open_side(f, &s);
     run(&s, DAEMONS);
-    carrier_cut(the_carrier(f));
+    transport_cut(the_transport(f));
     close_side(&s);
     pass(f, 20);
     assert_int_equal(count_left(f), 5);
-    carrier_join(the_carrier(f));
+    transport_join(the_transport(f));
     wait_until(f, count_left(f) == 0);
 }
 

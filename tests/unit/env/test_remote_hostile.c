@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/crc32.h"
-#include "env/remote.h"
+#include "env/remote/remote.h"
 #include "wire/mux.h"
 
 /* A host, what it has written, and the guest's stream so far. */
@@ -12,7 +12,7 @@ struct host {
     struct remote *remote;
     struct sandbox *sandbox;
     size_t written;
-    size_t unsent; /* of that, as its carrier says */
+    size_t unsent;   /* of that, as its carrier says */
     struct buf last; /* what was written last */
     uint64_t said;   /* bytes of the guest's stream */
     uint64_t acked;  /* those of the host's that it says it has */
@@ -105,8 +105,7 @@ static void say_text(struct host *h, enum mux_kind kind, uint32_t worker, const 
 
 static int setup(void **state)
 {
-    static const struct remote_events events = { on_write, on_ready, on_failed, NULL,
-        on_waiting };
+    static const struct remote_events events = { on_write, on_ready, on_failed, NULL, on_waiting };
     static const struct sandbox_events sandbox_events = { on_bytes, on_output, on_ended };
     static const struct environment_ops ops = { .name = "none" };
     struct remote_options options = { .form = LINK_BARE };

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "env/users.h"
+#include "env/common/users.h"
 
 /* Ids that no sandbox has: beside the usual ones. */
 static const struct user_range three = { 1900070001, 1900070003 };

@@ -13,7 +13,7 @@ static const char *const prefixes[] = { "/home/ann/venv", "/usr", "/home/ann/ven
     "/opt/python-3.12", "relative", "/" };
 static const char *const read_paths[] = { "/data/set" };
 
-static const struct jail_place place = { .workdir = "/work", .user_processes = 500 };
+static const struct jail_mount place = { .workdir = "/work", .user_processes = 500 };
 static const enum isolation walls[] = { ISOLATION_FULL, ISOLATION_LIGHT, ISOLATION_LANDLOCK };
 
 static struct jail_plan *zygote_plan(enum isolation isolation, uid_t uid)
@@ -149,7 +149,7 @@ static void root_becomes_nobody_last(void **state)
 static void a_sandbox_may_be_a_user_of_its_own(void **state)
 {
     struct jail_host host = { .lends_users = true };
-    const struct jail_place own = { .workdir = "/work", .user = 70007 };
+    const struct jail_mount own = { .workdir = "/work", .user = 70007 };
     for (size_t i = 0; i < array_length(walls); i++) {
         cleanup_free struct jail_plan *zygote = NULL, *plan = NULL;
         cleanup_buf struct buf made = { 0 }, out = { 0 };
@@ -577,7 +577,7 @@ static void every_operation_is_printed_by_its_name(void **state)
 /* Where the host tells its sandboxes apart within one session. */
 static void a_shared_session_has_groups(void **state)
 {
-    static const struct jail_place shared = { .workdir = "/work", .shares_session = true };
+    static const struct jail_mount shared = { .workdir = "/work", .shares_session = true };
     for (enum isolation level = ISOLATION_FULL; level <= ISOLATION_PROCESS; level++) {
         cleanup_buf struct buf out = { 0 };
         cleanup_free struct jail_plan *zygote = zygote_plan(level, 0), *plan = NULL;
@@ -622,7 +622,7 @@ static void a_volume_is_bound_before_what_covers_the_others(void **state)
         "keeper mount tmpfs on /tmp (", "keeper mount tmpfs on /dev/shm (",
         "worker allow /data as its own\n", "worker enter the Landlock domain" };
     struct jail_host host = { .volumes = "/srv/volumes", .has_volume = true };
-    struct jail_place with = { .volume = { "v/data", 7, 8 } };
+    struct jail_mount with = { .volume = { "v/data", 7, 8 } };
     cleanup_free struct jail_plan *zygote = NULL, *plan = NULL, *none = NULL;
     cleanup_buf struct buf made = { 0 }, out = { 0 }, bare = { 0 };
     assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
@@ -658,7 +658,7 @@ static void a_workspace_is_bound_as_a_volume_is(void **state)
     struct jail_host host = {
         .volumes = "/srv/volumes", .has_workspace = true, .layout = LAYOUT_DAYTONA
     };
-    struct jail_place with = { .workspace = { ".session-1/data", 7, 8 }, .layout = LAYOUT_DAYTONA };
+    struct jail_mount with = { .workspace = { ".session-1/data", 7, 8 }, .layout = LAYOUT_DAYTONA };
     cleanup_free struct jail_plan *zygote = NULL, *plan = NULL;
     cleanup_buf struct buf made = { 0 }, out = { 0 };
     assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
@@ -681,7 +681,7 @@ static void a_workspace_is_bound_as_a_volume_is(void **state)
 static void the_places_have_drostes_names(void **state)
 {
     struct jail_host host = { .volumes = "/v", .has_volume = true, .has_workspace = true };
-    struct jail_place with = { .volume = { "v/data", 7, 8 }, .workspace = { ".s/data", 7, 9 } };
+    struct jail_mount with = { .volume = { "v/data", 7, 8 }, .workspace = { ".s/data", 7, 9 } };
     for (int layout = LAYOUT_DROSTE; layout <= LAYOUT_DAYTONA; layout++) {
         cleanup_free struct jail_plan *zygote = NULL, *plan = NULL;
         cleanup_buf struct buf out = { 0 };

@@ -2,7 +2,7 @@
 #include "../test.h"
 
 #include "base/cleanup.h"
-#include "base/tree.h"
+#include "base/os/tree.h"
 #include "jail/jail.h"
 #include "jail/landlock.h"
 

@@ -24,7 +24,7 @@ static struct jail_plan *plan_of(enum isolation isolation, const struct jail_lim
     cleanup_free struct jail_plan *zygote = NULL;
     struct jail_plan *plan = NULL;
     assert_ok(jail_compile_zygote(isolation, &host, &zygote, err));
-    static const struct jail_place place = { .workdir = "/work" };
+    static const struct jail_mount place = { .workdir = "/work" };
     assert_ok(jail_compile_sandbox(isolation, zygote, l, &place, &plan, err));
     return plan;
 }

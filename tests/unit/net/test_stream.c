@@ -83,7 +83,7 @@ static int scene_close(void **state)
 static void open_stream(struct scene *s, const char *path)
 {
     struct stream_options options = { .url = "http://localhost/",
-        .way.unix_path = path,
+        .connect_options.unix_path = path,
         .peer = "the server",
         .code = ERROR_ENVIRONMENT,
         .upgrade = s->upgrade };

@@ -9,7 +9,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/hash.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "net/websocket.h"
 
 enum { TURNS = 2000 };
@@ -97,7 +97,7 @@ static void ask(struct scene *s)
     static const struct websocket_events events = { on_connected, on_bytes, on_text, on_closed };
     static const char *const headers[] = { "Authorization: Bearer word" };
     struct websocket_options options = { .url = "http://some.where:81/a/path?query=1",
-        .way.unix_path = s->path,
+        .connect_options.unix_path = s->path,
         .peer = "the server",
         .code = ERROR_LOST,
         .headers = headers,

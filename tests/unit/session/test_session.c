@@ -4,7 +4,7 @@
  */
 #include "fixture.h"
 
-#include "base/file.h"
+#include "base/os/file.h"
 
 /* Calls that wait until the test answers them. */
 static struct {

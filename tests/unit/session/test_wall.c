@@ -11,7 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "env/pace.h"
+#include "env/local/cpu_priority.h"
 #include "jail/landlock.h"
 
 /* The level under test: `full` and `light` hold the same back. */
@@ -519,7 +519,7 @@ static unsigned children_of(pid_t parent, pid_t *child, uid_t *user)
 }
 
 /* From outside: the zygote, its keeper and the worker. */
-/* Where the host tells its sandboxes' processes apart by their policies, all are of one session: env/pace.c. */
+/* Where the host tells its sandboxes' processes apart by their policies, all are of one session: env/local/cpu_priority.c. */
 static void a_guest_has_a_session_of_its_own_only_where_that_is_needed(void **state)
 {
     struct fixture *f = *state;

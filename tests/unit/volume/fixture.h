@@ -13,10 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/beneath.h"
+#include "base/os/beneath.h"
 #include "base/cleanup.h"
-#include "base/file.h"
-#include "base/tree.h"
+#include "base/os/file.h"
+#include "base/os/tree.h"
 #include "volume/volume.h"
 
 static const struct volume_limits limits = { 8 << 20, 1000 };

@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/tree.h"
+#include "base/os/tree.h"
 #include "volume/pack.h"
 
 struct scene {

@@ -10,7 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "volume/git.h"
 #include "volume/repository.h"
 

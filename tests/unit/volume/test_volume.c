@@ -238,13 +238,13 @@ static void a_snapshot_is_restored(void **state)
     put_text(v, "a", "two");
     put_text(v, "b", "three");
     assert_ok(volume_restore(v, "s", &count, err));
-    unsigned aside = count_in("volumes/v/aside");
+    unsigned staging = count_in("volumes/v/aside");
     volume_release(v);
     v = open_volume(VOLUME_ALONE);
     struct stat st;
     assert_string_equal(text_of(v, "a"), "one");
     assert_string_equal(text_of(v, "b"), "");
-    assert_int_equal(aside, 0); /* nor is it elsewhere */
+    assert_int_equal(staging, 0); /* nor is it elsewhere */
     assert_int_equal(fstatat(volume_data(v), "link", &st, AT_SYMLINK_NOFOLLOW), 0);
     assert_true(S_ISLNK(st.st_mode));
     assert_int_equal(fstat(volume_data(v), &st), 0);
@@ -364,7 +364,7 @@ static void a_session_s_own_passes(void **state)
     struct list names = { 0 };
     struct volume *v = NULL;
     char path[300];
-    assert_ok(volume_make_passing(root, &limits, &v, err));
+    assert_ok(volume_make_ephemeral(root, &limits, &v, err));
     snprintf(path, sizeof path, "%s", volume_path(v));
     put_text(v, "deep/a", "text");
     assert_int_equal(access(path, F_OK), 0);
@@ -388,16 +388,16 @@ static void what_is_left_of_a_session_is_swept(void **state)
     assert_int_equal(pipe(ends), 0);
     pid_t child = fork();
     if (child == 0) {
-        if (volume_make_passing(root, &limits, &v, NULL) == 0)
+        if (volume_make_ephemeral(root, &limits, &v, NULL) == 0)
             (void)!write(ends[1], volume_path(v), strlen(volume_path(v)) + 1);
         _exit(0); /* without letting go of it */
     }
     assert_true(read(ends[0], path, sizeof path) > 0);
     waitpid(child, NULL, 0);
     assert_int_equal(access(path, F_OK), 0);
-    assert_ok(volume_make_passing(root, &limits, &v, err));
+    assert_ok(volume_make_ephemeral(root, &limits, &v, err));
     assert_int_equal(access(path, F_OK), -1);
-    assert_ok(volume_make_passing(root, &limits, &next, err));
+    assert_ok(volume_make_ephemeral(root, &limits, &next, err));
     assert_int_equal(access(volume_path(v), F_OK), 0);
     volume_release(v);
     volume_release(next);

@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/crc32.h"
 #include "base/fifo.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "wire/link.h"
 
 enum { NEVER = -1, NOTHING = 0 };

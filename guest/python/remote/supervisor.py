@@ -1,0 +1,573 @@
+"""supervisor.py: the first process at the far end of a link: starts workers and relays for them.
+
+It has one thread and one poll. What the host says goes to workers as they take it, within the credit that the host
+has (wire/mux.h); what they say goes to the host, and while much of that waits, none of them is read. It
+says HELLO as soon as it can, and makes itself ready for fast starts when nothing else is to do.
+
+No code of the user's runs here. It has given its standard streams other numbers before any could be
+started, and where it can it has the kernel hide it from other processes of its user (PR_SET_DUMPABLE).
+"""
+
+MUX = struct.Struct("<BBHII")
+MUX_START, MUX_BYTES, MUX_INTERRUPT, MUX_KILL, MUX_CLOSE, MUX_HOLD = 1, 2, 3, 4, 5, 6
+MUX_HELLO, MUX_OUTPUT, MUX_EXIT, MUX_CREDIT_MORE = 17, 18, 19, 20
+CREDIT = 1 << 20
+READ = 1 << 18          # bytes at a time
+KILL_SECONDS = 3        # for a keeper to end; then the supervisor ends it and its tree
+MEMORY_SECONDS = 1      # between two looks at what the kernel has killed, while nobody says anything
+SWEEP_SECONDS, QUIET = 0.02, 3      # time between two looks for strays; how many have to find none
+LINGER_SECONDS = 1      # for the ends of pipes that a dead worker has given to others
+END_SECONDS = 2
+FIONREAD = 0x541B
+
+
+def read_first(*paths):
+    """The first line of the first of these files that is there; None."""
+    for path in paths:
+        try:
+            with open(path) as file:
+                return file.readline().strip()
+        except OSError:
+            pass
+    return None
+
+
+def cgroup_limits():
+    """What limits the whole, as it is seen from here; absent: nothing does."""
+    root = "/sys/fs/cgroup"
+    found = {}
+    for name, paths in (("memory", (root + "/memory.max", root + "/memory/memory.limit_in_bytes")),
+                        ("processes", (root + "/pids.max", root + "/pids/pids.max"))):
+        text = read_first(*paths)
+        if text and text.isdigit() and int(text) < 1 << 60:
+            found[name] = int(text)
+    quota = (read_first(root + "/cpu.max") or "").split()
+    if len(quota) == 2 and quota[0].isdigit() and quota[1].isdigit():
+        found["cpus"] = int(quota[0]) / max(int(quota[1]), 1)
+    return found
+
+
+class OutOfMemory:
+    """How often the kernel has killed something here because the memory of the whole was used up."""
+
+    def __init__(self):
+        self.fd = None
+        for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
+            try:
+                self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                break
+            except OSError:
+                pass
+        self.seen = self.count()
+        self.looked = time.monotonic()
+
+    def count(self):
+        try:
+            words = os.pread(self.fd, 4096, 0).split() if self.fd is not None else []
+            return int(words[words.index(b"oom_kill") + 1])
+        except (OSError, ValueError, IndexError):
+            return 0
+
+    def struck(self):
+        """Whether it has, since the last look."""
+        count = self.count()
+        self.looked = time.monotonic()
+        struck, self.seen = count > self.seen, count
+        return struck
+
+
+def kill_all(pids, alone):
+    """`alone`: nothing is to be left but this process. As the first of a container it can have the kernel kill
+    all others at once, which no fork outruns."""
+    if alone and os.getpid() == 1:
+        kill_quietly(-1, signal.SIGKILL)
+    for pid in pids:
+        kill_quietly(pid, signal.SIGKILL)
+
+
+class Worker:
+    """What the supervisor has of a worker: its keeper, and the near ends of its channel and pipes."""
+
+    def __init__(self, number, home):
+        self.number = number
+        self.home = home            # its keeper removes it, if it can
+        self.keeper = None
+        self.channel = None         # a socket
+        self.pipes = {}             # stream: descriptor
+        self.status = None          # descriptor of the status pipe; None once it has ended
+        self.report = b""
+        self.pending = bytearray()  # for the channel
+        self.taken = 0              # bytes of which the host has not been told that they went
+        self.kill_at = self.linger_until = None
+        self.starved = False        # it is ended because the memory of the whole was used up
+        self.rings_late = False     # an interrupt, once nothing is pending
+        self.held = False           # its channel is not read: the host has much for it that it does not read
+        self.stray = False          # the keeper is gone, and has not said that the rest is
+
+
+class Supervisor:
+    def __init__(self, source, sink, text, lease, eof_ends):
+        self.source, self.sink = source, sink
+        self.lease, self.eof_ends = lease, eof_ends
+        self.stream = Stream(text, self.take)
+        self.message = bytearray()
+        self.bytes_left = 0             # of a message BYTES that is handed on as it comes
+        self.bytes_to = None
+        self.workers = {}
+        self.keepers = set()            # pids that have not been reaped
+        self.poller = select.poll()
+        self.handlers = {}
+        self.watched = {}
+        self.heard = time.monotonic()
+        self.memory = OutOfMemory()
+        self.over = False
+        self.sweeping, self.quiet = False, 0
+        self.turn = 0
+        self.preparing = self.prepare()
+        self.wake, wake = os.pipe()
+        for fd in (self.wake, wake, source, sink):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGHUP):      # a terminal that is closed
+            signal.signal(number, lambda *_: setattr(self, "over", True))
+        signal.signal(signal.SIGINT, on_interrupt)
+        self.handle(self.wake, self.woken)
+        self.handle(source, self.hear)
+        self.handle(sink, self.write)
+
+    # -- what is looked at
+
+    def handle(self, fd, function, *args):
+        self.handlers[fd] = (function, args)
+
+    def watch(self, fd, events):
+        if self.watched.get(fd, 0) == events:
+            return
+        if events:
+            self.poller.register(fd, events)
+            self.watched[fd] = events
+        else:
+            self.poller.unregister(fd)
+            del self.watched[fd]
+
+    def forget(self, fd):
+        self.watch(fd, 0)
+        self.handlers.pop(fd, None)
+
+    def watch_all(self):
+        reads = 0 if self.stream.is_full() else select.POLLIN
+        self.watch(self.wake, select.POLLIN)
+        if self.source is not None:
+            self.watch(self.source, select.POLLIN)
+        self.watch(self.sink, select.POLLOUT if self.stream.out else 0)
+        for worker in self.workers.values():
+            if worker.channel is not None:
+                self.watch(worker.channel.fileno(), (0 if worker.held else reads)
+                           | (select.POLLOUT if worker.pending else 0))
+            for fd in worker.pipes.values():
+                self.watch(fd, reads)
+            if worker.status is not None:
+                self.watch(worker.status, select.POLLIN)
+
+    def patience(self):
+        """Milliseconds until something is to be done anyway; None: nothing is."""
+        times = [at for worker in self.workers.values() for at in (worker.kill_at, worker.linger_until)
+                 if at is not None]
+        if self.lease:
+            times.append(self.heard + self.lease)
+        if self.sweeping:
+            times.append(time.monotonic() + SWEEP_SECONDS)
+        if len(self.workers) == 1 and self.memory.fd is not None:
+            times.append(self.memory.looked + MEMORY_SECONDS)
+        if self.preparing is not None:
+            return 0
+        return max(0, (min(times) - time.monotonic()) * 1000 + 1) if times else None
+
+    def run(self):
+        self.say(MUX_HELLO, 0, json.dumps(self.facts()).encode())
+        while not self.over:
+            self.watch_all()
+            ready = self.poller.poll(self.patience())
+            self.turn += 1              # who comes first, where the room is little, is another one each time
+            at = self.turn % len(ready) if ready else 0
+            for fd, events in ready[at:] + ready[:at]:
+                if fd in self.handlers:
+                    function, args = self.handlers[fd]
+                    function(*args)
+            if not ready and self.preparing is not None:
+                self.prepare_more()
+            self.look_at_clock()
+        self.end()
+
+    def look_at_clock(self):
+        now = time.monotonic()
+        if self.lease and now - self.heard > self.lease:
+            self.over = True
+        for worker in list(self.workers.values()):
+            if worker.kill_at is not None and now >= worker.kill_at:
+                worker.kill_at = None
+                if worker.keeper in self.keepers:
+                    kill_quietly(worker.keeper, signal.SIGKILL)
+            if worker.linger_until is not None and now >= worker.linger_until:
+                worker.linger_until = now + LINGER_SECONDS
+                if not self.stream.is_full():
+                    self.close_all(worker)
+        if self.sweeping:
+            self.sweep()
+        if len(self.workers) == 1 and now - self.memory.looked >= MEMORY_SECONDS:
+            self.look_at_memory(*self.workers.values())
+
+    def facts(self):
+        return {
+            "python": sys.version.split()[0],
+            "implementation": sys.implementation.name,
+            "executable": sys.executable,
+            "pid": os.getpid(),
+            "uid": os.getuid(),
+            "ctypes": prctl is not None,
+            "hidden": self.hidden,
+            "limits": cgroup_limits(),
+        }
+
+    # -- making ready
+
+    def prepare(self):
+        """What makes later starts fast, a step at a time."""
+        global seeds
+        for name in PRELOAD + ("resource", "shutil"):
+            importlib.import_module(name)
+            yield
+        seeds = find_seeds()
+        yield
+        rehearse(REHEARSALS)
+        yield
+        gc.collect()
+        gc.freeze()
+
+    def prepare_more(self):
+        try:
+            next(self.preparing)
+        except StopIteration:
+            self.preparing = None
+
+    # -- the host
+
+    def say(self, kind, number, payload=b"", stream=0):
+        self.stream.send(MUX.pack(kind, stream, 0, number, len(payload)), payload)
+
+    def write(self):
+        out = self.stream.out
+        try:
+            with memoryview(out) as view:
+                count = os.write(self.sink, view[:READ])
+            del out[:count]
+        except BlockingIOError:
+            pass
+        except OSError:                 # nobody reads; RESUME says when there is somebody again
+            self.stream.live = False
+            out.clear()
+
+    def hear(self):
+        try:
+            data = os.read(self.source, READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self.heard = time.monotonic()
+            self.stream.feed(data)
+            for worker in self.workers.values():
+                self.write_channel(worker)
+            return
+        self.forget(self.source)
+        self.source = None
+        self.over = self.over or self.eof_ends
+
+    def take(self, data):
+        """Bytes of messages."""
+        while data:
+            if self.bytes_left:
+                part, data = data[:self.bytes_left], data[self.bytes_left:]
+                self.bytes_left -= len(part)
+                if self.bytes_to is not None:
+                    self.bytes_to.pending += part
+                continue
+            self.message += data
+            if len(self.message) < MUX.size:
+                return
+            kind, _, _, number, length = MUX.unpack_from(self.message)
+            if kind == MUX_BYTES:
+                data = bytes(self.message[MUX.size:])
+                self.bytes_left, self.bytes_to = length, self.workers.get(number)
+                del self.message[:]
+                continue
+            end = MUX.size + length
+            if len(self.message) < end:
+                return
+            payload, data = bytes(self.message[MUX.size:end]), bytes(self.message[end:])
+            del self.message[:]
+            self.obey(kind, number, payload)
+
+    def obey(self, kind, number, payload):
+        worker = self.workers.get(number)
+        if kind == MUX_START:
+            self.start(number, json.loads(payload))
+        elif kind == MUX_CLOSE:
+            self.over = True
+        elif worker is None or worker.keeper not in self.keepers:
+            pass
+        elif kind == MUX_INTERRUPT:
+            # The frame that says what for is among the bytes before: the worker is to find it.
+            self.write_channel(worker)
+            kill_quietly(worker.keeper, signal.SIGUSR1)
+            worker.rings_late = bool(worker.pending)
+        elif kind == MUX_HOLD:
+            worker.held = payload == b"\1"
+        elif kind == MUX_KILL:
+            kill_quietly(worker.keeper, signal.SIGTERM)
+            kill_quietly(worker.keeper, signal.SIGCONT)     # its guest may have stopped it
+            worker.kill_at = time.monotonic() + KILL_SECONDS
+
+    # -- workers
+
+    def start(self, number, options):
+        try:
+            self.workers[number] = self.fork_keeper(number, options)
+        except OSError as e:
+            self.say(MUX_EXIT, number, json.dumps({"error": str(e)}).encode())
+
+    def fork_keeper(self, number, options):
+        worker = Worker(number, make_home())
+        worker.channel, channel = _socket.socketpair()
+        pipes = [os.pipe() for _ in range(3)]
+        signal.pthread_sigmask(signal.SIG_BLOCK, ALL_SIGNALS)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    Keeper(options, worker.home, channel.fileno(), *[far for _, far in pipes]).run()
+                finally:
+                    os._exit(1)
+        except OSError:
+            for near, _ in pipes:
+                os.close(near)
+            os.rmdir(worker.home)
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            channel.close()
+            for _, far in pipes:
+                os.close(far)
+        worker.keeper = pid
+        self.keepers.add(pid)
+        worker.pipes = {1: pipes[0][0], 2: pipes[1][0]}
+        worker.status = pipes[2][0]
+        worker.channel.setblocking(False)
+        for stream, fd in worker.pipes.items():
+            os.set_blocking(fd, False)
+            self.handle(fd, self.relay_output, worker, stream)
+        os.set_blocking(worker.status, False)
+        self.handle(worker.channel.fileno(), self.relay_channel, worker)
+        self.handle(worker.status, self.read_status, worker)
+        return worker
+
+    def relay_output(self, worker, stream, count=READ):
+        """A piece of what it has printed; False where there is nothing now."""
+        try:
+            data = os.read(worker.pipes[stream], count)
+        except BlockingIOError:
+            return False
+        if data:
+            self.say(MUX_OUTPUT, worker.number, data, stream)
+            return True
+        self.close_pipe(worker, stream)
+        return False
+
+    def close_pipe(self, worker, stream):
+        fd = worker.pipes.pop(stream)
+        self.forget(fd)
+        os.close(fd)
+        self.finish_if_done(worker)
+
+    def relay_channel(self, worker):
+        self.write_channel(worker)
+        if worker.channel is not None and not worker.held:
+            self.read_channel(worker)
+
+    def read_channel(self, worker):
+        """What was printed before a message on the channel has to come before it: the pipes are
+        emptied after the channel was read, of as much as is in them."""
+        try:
+            data = worker.channel.recv(READ)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        for stream, fd in list(worker.pipes.items()):
+            left = struct.unpack("i", fcntl.ioctl(fd, FIONREAD, b"\0\0\0\0"))[0]
+            while left > 0 and stream in worker.pipes and self.relay_output(worker, stream, min(left, READ)):
+                left -= READ
+        if data:
+            self.look_at_memory(worker)
+            if not worker.starved:      # else what it says of its end is wrong
+                self.say(MUX_BYTES, worker.number, data)
+            return True
+        self.close_channel(worker)
+        return False
+
+    def close_all(self, worker):
+        """Of a worker that is dead: somebody else must have its ends, or they would be closed."""
+        if worker.channel is not None:
+            self.read_channel(worker)
+            self.close_channel(worker)
+        for stream in list(worker.pipes):
+            self.relay_output(worker, stream)
+            if stream in worker.pipes:
+                self.close_pipe(worker, stream)
+
+    def look_at_memory(self, worker):
+        """One of its processes was killed because together they use more than there is: the kernel takes the largest,
+        and who has lost a part of itself goes as a whole, as a local sandbox does (memory.oom.group)."""
+        if len(self.workers) == 1 and self.memory.struck():
+            worker.starved = True
+            self.obey(MUX_KILL, worker.number, b"")
+
+    def close_channel(self, worker):
+        if worker.channel is None:
+            return
+        self.forget(worker.channel.fileno())
+        worker.channel.close()
+        worker.channel = None
+        worker.pending.clear()
+        self.finish_if_done(worker)
+
+    def write_channel(self, worker):
+        if not worker.pending or worker.channel is None:
+            return
+        try:
+            with memoryview(worker.pending) as view:
+                count = worker.channel.send(view[:READ])
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close_channel(worker)
+            return
+        del worker.pending[:count]
+        worker.taken += count
+        if worker.rings_late and not worker.pending:
+            worker.rings_late = False
+            kill_quietly(worker.keeper, signal.SIGUSR1)
+        if worker.taken >= CREDIT // 4:
+            self.say(MUX_CREDIT_MORE, worker.number, struct.pack("<I", worker.taken))
+            worker.taken = 0
+
+    # -- their ends
+
+    def read_status(self, worker):
+        try:
+            data = os.read(worker.status, 65536)
+        except BlockingIOError:
+            return
+        if data:
+            worker.report += data
+            return
+        self.forget(worker.status)
+        os.close(worker.status)
+        worker.status = None
+        worker.kill_at = None
+        worker.linger_until = time.monotonic() + LINGER_SECONDS
+        if b'"left": false' not in worker.report or prctl is None:
+            worker.stray = True         # the keeper was killed, or could not see or end all
+            self.sweeping, self.quiet = True, 0
+        self.finish_if_done(worker)
+
+    def finish_if_done(self, worker):
+        """The last of a worker: nothing of it is left, and what it said is on its way."""
+        if worker.status is not None or worker.stray or worker.number not in self.workers:
+            return
+        if worker.channel is not None or worker.pipes:
+            return
+        if os.path.isdir(worker.home):
+            remove_tree(worker.home)
+        del self.workers[worker.number]
+        self.say(MUX_EXIT, worker.number, json.dumps(self.judge(worker)).encode())
+
+    def judge(self, worker):
+        facts = {"status": -1}
+        for line in worker.report.splitlines():
+            facts.update(json.loads(line))
+        facts.pop("left", None)
+        struck = self.memory.struck()
+        if worker.starved or (struck and facts["status"] in (-1, signal.SIGKILL)):
+            facts["oom"] = True
+        return facts
+
+    def woken(self):
+        try:
+            os.read(self.wake, 4096)
+        except BlockingIOError:
+            pass
+        self.reap()
+
+    def reap(self):
+        """False once there are no children left."""
+        try:
+            while True:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return True
+                self.keepers.discard(pid)
+        except ChildProcessError:
+            return False
+
+    def sweep(self):
+        """Kills what is below this process and below no keeper. Strays come one after the other, as
+        their parents end; one that forks and ends can be between two looks, so that one look does not do."""
+        self.reap()
+        found = descendants(self.keepers)
+        kill_all(found, not self.keepers)
+        left = self.reap()
+        self.quiet = 0 if found else self.quiet + 1
+        if found or left and self.quiet < QUIET:
+            return
+        self.sweeping = False
+        for worker in [worker for worker in self.workers.values() if worker.stray]:
+            worker.stray = False
+            self.finish_if_done(worker)
+
+    def end(self):
+        """Everything ends."""
+        for pid in self.keepers:
+            kill_quietly(pid, signal.SIGTERM)
+            kill_quietly(pid, signal.SIGCONT)
+        until = time.monotonic() + END_SECONDS
+        while self.keepers and time.monotonic() < until:
+            time.sleep(0.01)
+            self.reap()
+        while time.monotonic() < until + END_SECONDS:
+            kill_all(descendants(), True)
+            if not self.reap():
+                break
+        for worker in self.workers.values():
+            remove_tree(worker.home)
+        os._exit(0)
+
+
+def supervise(arguments):
+    """The loader's last call (env/remote/boot.c): form of the link, lease, whether the end of the input is the end."""
+    global session, prctl
+    source = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 16)
+    sink = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 16)
+    null = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    prctl = find_prctl()
+    form, lease, eof_ends = arguments
+    lay_session()
+    supervisor = Supervisor(source, sink, form == "text", float(lease), eof_ends == "1")
+    supervisor.hidden = control(PR_SET_DUMPABLE, 0)
+    control(PR_SET_CHILD_SUBREAPER, 1)
+    supervisor.run()

@@ -1,0 +1,170 @@
+/* guest/zygote/keeper.c: the process that keeps a sandbox: keeper WORKER [p|d]
+ *
+ * It is executed by the clone that made the sandbox's namespaces (guest/zygote/zygote.c), with the pid of
+ * the worker, and "p" if it is the first process of a pid namespace, "d" if it is in a Landlock
+ * domain that no signal leaves. It reaps what ends, passes interrupts on, and when the worker ends it
+ * says how on the status pipe (descriptor 0) and ends, which in a pid namespace ends everything else;
+ * without one it kills what is left of its domain, or of its tree.
+ *
+ * A program of its own, so that a sandbox does not hold a second copy of the interpreter's memory;
+ * without the C library, so that it is a few pages and starts at once. All signals are blocked when
+ * it starts, and stay so. Nothing that the guest can do reaches its memory: it is not dumpable. The
+ * worker waits for that: descriptor 1 is the end of a pipe, which then closes.
+ */
+#include "jail/zygote_wire.h"
+
+#include <asm/unistd.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#if defined(__x86_64__)
+static long keeper_call(long n, long a, long b, long c, long d)
+{
+    long result;
+    register long r10 __asm__("r10") = d;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+__asm__(".globl _start\n_start:\n xor %ebp, %ebp\n mov %rsp, %rdi\n and $-16, %rsp\n call keep\n");
+#elif defined(__aarch64__)
+static long keeper_call(long n, long a, long b, long c, long d)
+{
+    register long x8 __asm__("x8") = n;
+    register long x0 __asm__("x0") = a;
+    register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c;
+    register long x3 __asm__("x3") = d;
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
+    return x0;
+}
+__asm__(".globl _start\n_start:\n mov x29, #0\n mov x0, sp\n bl keep\n");
+#else
+#error "write the system call of this machine here"
+#endif
+
+enum { STATUS_FD = 0, SETTLED_FD = 1 };
+
+static long keeper_number(const char *text)
+{
+    long n = 0;
+    for (; *text >= '0' && *text <= '9'; text++)
+        n = n * 10 + (*text - '0');
+    return n;
+}
+
+/* Reaps what has ended; true when the worker was among it. */
+static bool keeper_reap(long worker, struct zygote_status *status)
+{
+    int wait_status = 0;
+    long pid;
+    bool ended = false;
+    while ((pid = keeper_call(__NR_wait4, -1, (long)&wait_status, WNOHANG, 0)) > 0) {
+        if (pid != worker)
+            continue;
+        status->wait_status = wait_status;
+        ended = true;
+    }
+    return ended;
+}
+
+static void kill_list(const char *list)
+{
+    while (*list) {
+        if (*list < '0' || *list > '9') {
+            list++;
+            continue;
+        }
+        keeper_call(__NR_kill, keeper_number(list), SIGKILL, 0, 0);
+        while (*list >= '0' && *list <= '9')
+            list++;
+    }
+}
+
+/* Without a pid namespace, in a domain around the guest's: kill(-1) would be everything of the user's,
+ * but no signal leaves the domain. The kernel does it under the lock that a fork needs, which gives up
+ * where a signal is waiting: no fork bomb outruns it. */
+static void kill_domain(void)
+{
+    do
+        keeper_call(__NR_kill, -1, SIGKILL, 0, 0);
+    while (keeper_call(__NR_wait4, -1, 0, 0, 0) > 0);
+}
+
+/* Without either: kills the children that are left, the reparented ones too, until none
+ * is. The keeper is their subreaper, so nothing escapes by a double fork; and as each round waits
+ * for a child to end, there is no telling how many it takes. */
+static void kill_tree(void)
+{
+    static const char path[] = "/proc/thread-self/children";
+    char list[1024];
+    for (;;) {
+        long fd = keeper_call(__NR_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0);
+        long n = fd < 0 ? -1 : keeper_call(__NR_read, fd, (long)list, sizeof list - 1, 0);
+        if (fd >= 0)
+            keeper_call(__NR_close, fd, 0, 0, 0);
+        if (n <= 0)
+            return;
+        /* A number that the buffer cuts in two would be another process's: leave it for later. */
+        while (n == (long)sizeof list - 1 && list[n - 1] != ' ')
+            n--;
+        list[n] = '\0';
+        kill_list(list);
+        keeper_call(__NR_wait4, -1, 0, 0, 0);
+    }
+}
+
+static void report_end(struct zygote_status *status)
+{
+    struct rusage used;
+    if (keeper_call(__NR_getrusage, RUSAGE_CHILDREN, (long)&used, 0, 0) == 0) {
+        status->max_rss_kib = used.ru_maxrss;
+        status->cpu_us = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000LL +
+                         used.ru_utime.tv_usec + used.ru_stime.tv_usec;
+    }
+    keeper_call(__NR_write, STATUS_FD, (long)status, sizeof *status, 0);
+}
+
+static uint64_t keeper_bit(int signal)
+{
+    return 1ull << (signal - 1);
+}
+
+/* Signals to a keeper: SIGUSR1 interrupts the worker, SIGTERM ends the sandbox. In a pid namespace
+ * the guest can send them too, and thereby do to itself what it could do anyway. `stack` is as the
+ * kernel left it: the number of arguments, then the arguments. */
+__attribute__((noreturn, used)) void keep(const long *stack);
+void keep(const long *stack)
+{
+    const char *const *argv = (const char *const *)(stack + 1);
+    struct zygote_status status = { .wait_status = -1 };
+    uint64_t wanted = keeper_bit(SIGCHLD) | keeper_bit(SIGUSR1) | keeper_bit(SIGTERM);
+    long worker = stack[0] > 1 ? keeper_number(argv[1]) : 0;
+    char mark = stack[0] > 2 ? argv[2][0] : '\0';
+    keeper_call(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0);
+    keeper_call(__NR_close, SETTLED_FD, 0, 0, 0);
+    for (;;) {
+        long signal = keeper_call(__NR_rt_sigtimedwait, (long)&wanted, 0, 0, sizeof wanted);
+        if (signal == SIGUSR1)
+            keeper_call(__NR_kill, worker, SIGINT, 0, 0);
+        if (signal == SIGTERM)
+            break;
+        if (signal == SIGCHLD && keeper_reap(worker, &status))
+            break;
+    }
+    if (mark == 'd')
+        kill_domain();
+    else if (mark != 'p')
+        kill_tree();
+    report_end(&status);
+    for (;;)
+        keeper_call(__NR_exit_group, 0, 0, 0, 0);
+}

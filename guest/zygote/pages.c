@@ -1,0 +1,300 @@
+/* guest/zygote/pages.c: has a clone made with the pages that it will need, and no others, instead of one page
+ * fault each. A clone costs what its page tables cost: some 0.2 µs an entry, 2.4 µs a fault.
+ *
+ * Code. What of the interpreter fills whole huge pages is replaced by a copy on huge pages: one entry
+ * instead of 512. The kernel does not copy the page tables of files that are mapped and were never
+ * written to: a clone finds the rest of its code by faults. After a write to one byte of the mapping
+ * (the same value, while it is writable for a moment) it does copy them (vma_needs_copy in
+ * mm/memory.c); so all of this code is unmapped first, and what a trial clone has used is mapped again.
+ *
+ * What is written. A clone shares the zygote's pages until it writes to one; then the kernel copies it,
+ * at the price of a page fault each (where a quarter of it is the copy). A first cell writes to some 250
+ * pages, mostly reference counts, and always to the same ones. So the trial tells which pages have
+ * become its own (pagemap(5)), and the zygote pins these: a pinned page cannot be shared copy-on-write,
+ * so fork(2) itself makes the copy (Linux 5.12, page_needs_cow_for_dma). To pin, they are registered as
+ * buffers of an io_uring that is never used for anything else; a clone's end of it is closed before any
+ * of the user's code runs, and the guest's filter has no io_uring.
+ *
+ * All of this may be refused (RLIMIT_MEMLOCK, kernel.io_uring_disabled, SELinux, another kernel). Then
+ * clones are as before: slower by half a millisecond, and the same in every other way.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/io_uring.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+enum {
+    PAGE = 4096,
+    HUGE_PAGE = 2 << 20,
+    MAPPINGS_MAX = 512,
+    RANGES_MAX = 1024,
+    CHUNK = 512,   /* pages looked at in one read */
+    FEW_PAGES = 4, /* a smaller mapping costs one fault at most */
+};
+
+/* Bits of an entry of pagemap(5). */
+static const uint64_t present = 1ull << 63, of_file = 1ull << 61, exclusive = 1ull << 56;
+
+struct ranges {
+    int count;
+    struct iovec at[RANGES_MAX];
+};
+
+/* What a trial tells; it fits into a pipe. */
+struct told {
+    struct ranges written, code;
+};
+
+__attribute__((visibility("default"))) void pages_keep_code(void);
+__attribute__((visibility("default"))) int pages_tell(int out);
+__attribute__((visibility("default"))) int pages_prepare(int in);
+
+/* One line of /proc/self/maps. */
+struct mapping {
+    uintptr_t start, end;
+    int protection;
+    bool private, of_file;
+};
+
+static bool parse_mapping(const char *line, struct mapping *out)
+{
+    char mode[5], path[2] = "";
+    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s %*s %*s %*s %1s", &out->start, &out->end, mode,
+            path) < 3)
+        return false;
+    out->protection = (mode[0] == 'r' ? PROT_READ : 0) | (mode[1] == 'w' ? PROT_WRITE : 0) |
+                      (mode[2] == 'x' ? PROT_EXEC : 0);
+    out->private = mode[3] == 'p';
+    out->of_file = path[0] == '/';
+    return true;
+}
+
+/* Another page; it goes to the last range if it follows on it. */
+static void add_page(struct ranges *r, uintptr_t address)
+{
+    struct iovec *last = r->count ? &r->at[r->count - 1] : NULL;
+    if (last && (uintptr_t)last->iov_base + last->iov_len == address)
+        last->iov_len += PAGE;
+    else if (r->count < RANGES_MAX)
+        r->at[r->count++] = (struct iovec){ (void *)address, PAGE };
+}
+
+/* The pages of [start, end) whose entry has all bits of `wanted`. */
+static void find_pages(
+    int pagemap, uintptr_t start, uintptr_t end, uint64_t wanted, struct ranges *out)
+{
+    uint64_t entries[CHUNK];
+    while (start < end) {
+        size_t pages = (end - start) / PAGE < CHUNK ? (end - start) / PAGE : CHUNK;
+        ssize_t n = pread(pagemap, entries, pages * 8, (off_t)(start / PAGE * 8));
+        if (n <= 0)
+            return;
+        for (size_t i = 0; i < (size_t)n / 8; i++)
+            if ((entries[i] & wanted) == wanted)
+                add_page(out, start + i * PAGE);
+        start += (size_t)n / 8 * PAGE;
+    }
+}
+
+/* Calls visit(m, arg) for the mappings of this process. */
+static void each_mapping(void (*visit)(const struct mapping *m, void *arg), void *arg)
+{
+    char line[512];
+    struct mapping m;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (maps && fgets(line, sizeof line, maps))
+        if (parse_mapping(line, &m))
+            visit(&m, arg);
+    if (maps)
+        fclose(maps);
+}
+
+/* Whether clones find what is in it by faults unless something is done: code and constants. */
+static bool pages_is_code(const struct mapping *m)
+{
+    return m->private && m->of_file && (m->protection & PROT_READ) &&
+           !(m->protection & PROT_WRITE) && m->end - m->start >= (size_t)FEW_PAGES * PAGE;
+}
+
+struct mappings {
+    int count;
+    struct mapping at[MAPPINGS_MAX];
+};
+
+static void add_code(const struct mapping *m, void *arg)
+{
+    struct mappings *code = arg;
+    if (pages_is_code(m) && code->count < MAPPINGS_MAX)
+        code->at[code->count++] = *m;
+}
+
+/* Replaces [start, end) by a copy of it on huge pages. */
+static bool copy_onto_huge_pages(uintptr_t start, uintptr_t end)
+{
+    size_t size = end - start;
+    char *room =
+        mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED)
+        return false;
+    char *copy = (char *)(((uintptr_t)room + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+    madvise(copy, size, MADV_HUGEPAGE);
+    memcpy(copy, (void *)start, size);
+    /* Linux 6.1: whatever is configured for others, and with an answer. */
+    bool done =
+        madvise(copy, size, MADV_COLLAPSE) == 0 &&
+        mprotect(copy, size, PROT_READ | PROT_EXEC) == 0 &&
+        mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)start) != MAP_FAILED;
+    munmap(room, size + HUGE_PAGE);
+    return done;
+}
+
+/* Takes what is now on huge pages out of the list. */
+static void pages_leave_out(struct mappings *code, uintptr_t start, uintptr_t end)
+{
+    struct mappings kept = { 0 };
+    for (int i = 0; i < code->count; i++) {
+        struct mapping before = code->at[i], behind = code->at[i];
+        before.end = before.end < start ? before.end : start;
+        behind.start = behind.start > end ? behind.start : end;
+        if (before.start < before.end && kept.count < MAPPINGS_MAX)
+            kept.at[kept.count++] = before;
+        if (behind.start < behind.end && kept.count < MAPPINGS_MAX)
+            kept.at[kept.count++] = behind;
+    }
+    *code = kept;
+}
+
+/* The interpreter's: what lies side by side in memory, around the function that runs bytecode. */
+static void use_huge_pages(struct mappings *code)
+{
+    uintptr_t loop = (uintptr_t)dlsym(RTLD_DEFAULT, "_PyEval_EvalFrameDefault");
+    for (int i = 0, last; i < code->count; i = last + 1) {
+        for (last = i; last + 1 < code->count && code->at[last + 1].start == code->at[last].end;)
+            last++;
+        uintptr_t start = (code->at[i].start + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+        uintptr_t end = code->at[last].end / HUGE_PAGE * HUGE_PAGE;
+        if (code->at[i].start <= loop && loop < code->at[last].end) {
+            if (start < end && copy_onto_huge_pages(start, end))
+                pages_leave_out(code, start, end);
+            return;
+        }
+    }
+}
+
+/* Writes a byte of a mapping with its own value. */
+static void pages_touch(const struct mapping *m)
+{
+    void *start = (void *)m->start;
+    size_t size = m->end - m->start;
+    if (mprotect(start, size, m->protection | PROT_WRITE) < 0)
+        return;
+    volatile char *byte = start;
+    *byte = *byte;
+    mprotect(start, size, m->protection);
+}
+
+/* Has clones get the page tables of code and constants, and these hold nothing for now. */
+void pages_keep_code(void)
+{
+    static struct mappings code;
+    static struct ranges mapped;
+    int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    each_mapping(add_code, &code);
+    use_huge_pages(&code);
+    for (int i = 0; i < code.count; i++)
+        pages_touch(&code.at[i]);
+    for (int i = 0; pagemap >= 0 && i < code.count; i++)
+        find_pages(pagemap, code.at[i].start, code.at[i].end, present | of_file, &mapped);
+    for (int i = 0; i < mapped.count; i++)
+        madvise(mapped.at[i].iov_base, mapped.at[i].iov_len, MADV_DONTNEED);
+    if (pagemap >= 0)
+        close(pagemap);
+}
+
+struct survey {
+    struct told told;
+    int pagemap;
+};
+
+static void survey_mapping(const struct mapping *m, void *arg)
+{
+    struct survey *s = arg;
+    if (pages_is_code(m))
+        find_pages(s->pagemap, m->start, m->end, present | of_file, &s->told.code);
+    else if (m->private && (m->protection & PROT_WRITE))
+        find_pages(s->pagemap, m->start, m->end, present | exclusive, &s->told.written);
+}
+
+/* Tells `out` which of this process's private writable pages are its own alone, and which pages of code
+ * it has. */
+int pages_tell(int out)
+{
+    static struct survey s;
+    s.pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    if (s.pagemap < 0)
+        return -errno;
+    each_mapping(survey_mapping, &s);
+    close(s.pagemap);
+    return write(out, &s.told, sizeof s.told) == (ssize_t)sizeof s.told ? 0 : -errno;
+}
+
+/* Those of them that are here too: a trial has made new ones as well. */
+static void keep_present(const struct ranges *told, struct ranges *out)
+{
+    int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    for (int i = 0; pagemap >= 0 && i < told->count; i++) {
+        uintptr_t start = (uintptr_t)told->at[i].iov_base;
+        find_pages(pagemap, start, start + told->at[i].iov_len, present, out);
+    }
+    if (pagemap >= 0)
+        close(pagemap);
+}
+
+/* Maps code again, by reading a byte of each page. */
+static void pages_recall(const struct ranges *code)
+{
+    for (int i = 0; i < code->count; i++)
+        for (size_t at = 0; at < code->at[i].iov_len; at += PAGE)
+            (void)*(volatile char *)((char *)code->at[i].iov_base + at);
+}
+
+/* Gets what a trial told ready for all clones: the number of ranges that are pinned, or a negative errno;
+ * nothing is pinned then. */
+int pages_prepare(int in)
+{
+    static struct told told;
+    static struct ranges here;
+    struct io_uring_params parameters = { 0 };
+    size_t got = 0;
+    ssize_t n;
+    while (got < sizeof told && (n = read(in, (char *)&told + got, sizeof told - got)) > 0)
+        got += (size_t)n;
+    if (got < sizeof told)
+        return -EPIPE;
+    pages_recall(&told.code);
+    keep_present(&told.written, &here);
+    int ring = (int)syscall(SYS_io_uring_setup, 1, &parameters);
+    if (ring < 0)
+        return -errno;
+    fcntl(ring, F_SETFD, FD_CLOEXEC);
+    if (here.count > 0 &&
+        syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, here.at, here.count) == 0)
+        return here.count; /* the ring stays open: it holds the pages */
+    int saved = errno;
+    close(ring);
+    return -saved;
+}

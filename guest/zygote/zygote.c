@@ -1,0 +1,616 @@
+/* guest/zygote/zygote.c: the helper that turns a warm Python interpreter into a zygote.
+ *
+ * Theory of operation. The guest (guest/python), in the user's own interpreter, loads this object with
+ * ctypes.PyDLL (no Python.h: the three symbols of CPython that are needed are looked up) and calls
+ * zygote_serve, which holds the interpreter still, single-threaded, and waits for requests. For a
+ * CLONE it starts
+ *
+ *   keeper   in the plan's namespaces (pid 1 where there is a pid namespace). It mounts what the plan
+ *            says, forks the worker, drops everything, and then becomes a small program that only
+ *            waits: it reaps orphans, passes interrupts on, ends when the worker ends and takes all
+ *            else with it. Until then it runs in the zygote's memory, while the zygote stands still.
+ *   worker   the keeper's child, a copy of the zygote's memory that shares its pages until it writes.
+ *            It carries out the rest of the plan and returns into Python, where the guest's code
+ *            will run.
+ *   mold     a copy of the zygote's memory that is made while nothing is asked for, and takes the next request
+ *            in its place: the keeper is cloned within that copy, and the worker takes it over. What a start
+ *            costs is mostly the copy, so that one which finds a mold takes little more than half as long. It serves
+ *            once and ends at once; it is as the zygote is, and nobody's code has run in it.
+ *
+ * The zygote itself never runs the guest's code and holds no secret. If the host dies, the control
+ * socket closes and the zygote ends; if the zygote ends, the kernel kills the keepers; a pid namespace
+ * dies with its keeper, and without one the keeper kills what is left of its tree.
+ *
+ * After a raw clone glibc's copy of the thread id is stale, and abort() and recursive locks need
+ * it: the kernel is asked to write the new one where the old one is (PR_GET_TID_ADDRESS).
+ */
+#include "base/os/ancillary.h"
+#include "clone.h"
+#include "jail/plan.h"
+#include "jail/zygote_wire.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#if __has_include(<sys/rseq.h>)
+#include <sys/rseq.h>
+#endif
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What Python calls, in this order. */
+__attribute__((visibility("default"))) int zygote_hello(
+    int control, int keeper, const char *facts, int facts_len, int hooks);
+__attribute__((visibility("default"))) int zygote_try(void);
+__attribute__((visibility("default"))) int zygote_serve(void);
+__attribute__((visibility("default"))) const char *zygote_scratch_dir(void);
+
+/* What zygote_serve returns to Python. */
+enum {
+    SERVE_END = 0,
+    SERVE_WORKER = 1,
+    SERVE_WORKER_AMONG_FILES = 2, /* without a root directory of its own */
+};
+
+/* From a mold: it takes the request of this number. Its other events are those that the host is told. */
+enum { STANDBY_TAKES = 0xF000 };
+
+static struct {
+    int control;
+    int keeper;  /* the program, guest/zygote/keeper.c */
+    int life[2]; /* the write end closes when the zygote dies, however it dies */
+    void *tid_address;
+    bool hooks; /* the interpreter's functions around a fork are to be called */
+    bool is_set_up, has_no_standbys;
+    char *sequences; /* glibc's place for rseq(2), or NULL */
+    char name[16];   /* of the process: a mold has another, which a worker does not keep */
+    void (*before_fork)(void);
+    void (*after_fork_parent)(void);
+    void (*after_fork_child)(void);
+} zygote;
+
+struct clone_job {
+    uint32_t id;
+    const struct jail_plan *plan;
+    int channel, out, err, status;
+    int cgroup; /* the directory to clone into, or -1 */
+    int pidfd;
+    int settled
+        [2]; /* a pipe whose end closes when the keeper's program has begun, and the mold has ended */
+    sigset_t old_mask;
+    void *resume[5]; /* where the worker goes on: __builtin_setjmp's */
+    int standby;     /* its end of the socket to the zygote; -1: the zygote does it itself */
+};
+
+static char keeper_stack[CLONE_STACK] __attribute__((aligned(64)));
+
+static char message[ZYGOTE_MESSAGE_MAX] __attribute__((aligned(16)));
+
+static void send_event(int to, const struct zygote_event *event, int fd)
+{
+    struct iovec iov = { (void *)(uintptr_t)event, sizeof *event };
+    ANCILLARY(1) room = { { 0 } };
+    struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+    if (fd >= 0)
+        ancillary_put(&m, &room, &fd, 1);
+    /* If the host is gone there is nobody to tell. */
+    (void)!sendmsg(to, &m, MSG_NOSIGNAL);
+}
+
+static void zygote_say(uint32_t kind, uint32_t id, int sys, uint32_t op)
+{
+    struct zygote_event event = { .kind = kind, .id = id, .sys = sys, .op = op };
+    send_event(zygote.control, &event, -1);
+}
+
+/* The zygote may have said already that the clone is there, so that why it ends at once is told
+ * where its end is. */
+__attribute__((noreturn)) static void fail(const struct clone_job *job, uint32_t op)
+{
+    struct zygote_status status = { .sys = errno, .op = op, .wait_status = -1 };
+    (void)!write(job->status, &status, sizeof status);
+    _exit(125);
+}
+
+/* Tells the keeper what holds its processes together: p, a pid namespace; d, a Landlock domain. */
+static char *mark_of(const struct jail_plan *plan)
+{
+    static char namespace[] = "p", domain[] = "d";
+    if (plan->clone_flags & CLONE_NEWPID)
+        return namespace;
+    for (uint32_t i = 0; i < plan->count; i++)
+        if (plan->ops[i].kind == JAIL_CONFINE && plan->ops[i].stage == JAIL_KEEPER)
+            return domain;
+    return NULL;
+}
+
+/* In the keeper, after the fork: everything but the status pipe is the worker's. What is left to do
+ * is the work of a small program (guest/zygote/keeper.c), which takes this process over and lets go of the
+ * memory that it shared with the zygote. */
+__attribute__((noreturn)) static void keep(const struct clone_job *job, pid_t worker)
+{
+    static char name[] = "keeper";
+    char pid[16];
+    char *argv[] = { name, pid, mark_of(job->plan), NULL };
+    char *envp[] = { NULL };
+    uint32_t failed = 0;
+    if (jail_enter(job->plan, JAIL_GUARD, &failed) < 0)
+        fail(job, failed);
+    snprintf(pid, sizeof pid, "%d", (int)worker);
+    /* The table of descriptors is this process's own; only the memory is shared. What the program gets is
+     * the status pipe and the end of `settled`; it is itself open until it runs. */
+    int program = fcntl(zygote.keeper, F_DUPFD_CLOEXEC, 64);
+    int settled = fcntl(job->settled[1], F_DUPFD_CLOEXEC, 64);
+    if (program >= 0 && settled >= 0 && dup2(job->status, 0) == 0 && dup2(settled, 1) == 1 &&
+        syscall(SYS_close_range, 2, (unsigned)program - 1, 0) == 0 &&
+        syscall(SYS_close_range, (unsigned)program + 1, ~0U, 0) == 0)
+        syscall(SYS_execveat, program, "", argv, envp, AT_EMPTY_PATH);
+    struct zygote_status status = { .sys = errno, .op = ZYGOTE_NO_OP, .wait_status = -1 };
+    (void)!write(0, &status, sizeof status);
+    _exit(125);
+}
+
+/* The zygote's own /dev/null has one set of flags, owners and locks for all its clones, where they could
+ * leave each other notes. */
+static int open_own_null(void)
+{
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (null < 0 || dup2(null, 0) < 0)
+        return -1;
+    return close(null);
+}
+
+/* The descriptors of a worker: 0 is /dev/null, 1 and 2 are pipes, 3 the channel. */
+static int arrange_descriptors(const struct clone_job *job)
+{
+    int from[3] = { job->out, job->err, job->channel };
+    for (int i = 0; i < 3; i++) {
+        from[i] = fcntl(from[i], F_DUPFD, ZYGOTE_CHANNEL_FD + 1); /* RLIMIT_NOFILE may be low */
+        if (from[i] < 0)
+            return -1;
+    }
+    for (int i = 0; i < 3; i++)
+        if (dup2(from[i], i + 1) < 0)
+            return -1;
+    fcntl(ZYGOTE_CHANNEL_FD, F_SETFD, FD_CLOEXEC);
+    return (int)syscall(SYS_close_range, ZYGOTE_CHANNEL_FD + 1, ~0U, 0);
+}
+
+/* No code of the guest's before the keeper is on its own and small: until then the zygote stands still with
+ * it, and what it holds is to be seen in /proc; or it and the mold are in this memory. */
+static void zygote_wait_for_keeper(struct clone_job *job)
+{
+    char none;
+    close(job->settled[1]);
+    while (read(job->settled[0], &none, 1) < 0 && errno == EINTR)
+        ;
+}
+
+/* In the worker; comes back only when all is done. */
+static void become_worker(struct clone_job *job)
+{
+    uint32_t failed = ZYGOTE_NO_OP;
+    struct sigaction plain = { .sa_handler = SIG_DFL };
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    sigaction(SIGCHLD, &plain, NULL);
+    if (open_own_null() < 0)
+        fail(job, ZYGOTE_NO_OP);
+    if (jail_enter(job->plan, JAIL_WORKER, &failed) < 0)
+        fail(job, failed);
+    zygote_wait_for_keeper(job);
+    if (arrange_descriptors(job) < 0)
+        fail(job, ZYGOTE_NO_OP);
+    sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
+}
+
+/* The kernel takes a clone within a memory for a thread, whose place for restartable sequences is not the
+ * parent's (rseq(2)); glibc goes by what is written there. */
+static void register_sequences(void)
+{
+#ifdef RSEQ_SIG
+    struct rseq *area = (void *)zygote.sequences;
+    if (area && syscall(SYS_rseq, area, sizeof *area, 0, RSEQ_SIG) < 0)
+        area->cpu_id = (uint32_t)RSEQ_CPU_ID_REGISTRATION_FAILED;
+#endif
+}
+
+static void find_sequences(void)
+{
+#ifdef RSEQ_SIG
+    const ptrdiff_t *offset = dlsym(RTLD_DEFAULT, "__rseq_offset");
+    const unsigned *size = dlsym(RTLD_DEFAULT, "__rseq_size");
+    if (offset && size && *size > 0)
+        zygote.sequences = (char *)__builtin_thread_pointer() + *offset;
+#endif
+}
+
+/* The worker's first steps in the memory that it takes over. */
+static int zygote_take_over(void *arg)
+{
+    struct clone_job *job = arg;
+    __builtin_longjmp(job->resume, 1);
+}
+
+static pid_t clone_taker(struct clone_job *job)
+{
+    static char stack[CLONE_STACK] __attribute__((aligned(64)));
+    struct clone_args args = {
+        .flags = CLONE_VM | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID,
+        .child_tid = (uint64_t)(uintptr_t)zygote.tid_address,
+        .exit_signal = SIGCHLD,
+        .stack = (uint64_t)(uintptr_t)stack,
+    };
+    return clone_onto(&args, zygote_take_over, job);
+}
+
+/* The keeper's beginning. It runs on a stack of its own in the zygote's memory, while the zygote
+ * stands still (as with vfork), so that the namespaces cost no copy of that memory; the one copy is
+ * the worker, which goes on where the zygote stood. A mold's memory is such a copy, and goes to the worker: what the keeper and
+ * the worker both do in it until the keeper is gone writes to stacks of their own, and to errno where something fails. */
+static int become_keeper(void *arg)
+{
+    struct clone_job *job = arg;
+    uint32_t failed = ZYGOTE_NO_OP;
+    bool pid_namespace = job->plan->clone_flags & CLONE_NEWPID;
+    struct sigaction plain = { .sa_handler = SIG_DFL };
+    struct pollfd life = { .fd = zygote.life[0], .events = POLLIN };
+    close(zygote.life[1]);
+    sigaction(SIGCHLD, &plain, NULL);
+    if (!pid_namespace)
+        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    if (job->standby >= 0)
+        close(job->standby);
+    else if (pipe2(job->settled, O_CLOEXEC) < 0)
+        fail(job, ZYGOTE_NO_OP);
+    if (jail_enter(job->plan, JAIL_KEEPER, &failed) < 0)
+        fail(job, failed);
+    /* Now that it changes its ids no more, which would undo it. The zygote may have died before that was in
+     * force. */
+    prctl(PR_SET_PDEATHSIG, pid_namespace ? SIGKILL : SIGTERM, 0, 0, 0);
+    if (poll(&life, 1, 0) != 0)
+        _exit(125);
+    pid_t worker = job->standby >= 0 ? clone_taker(job) : clone_copy(zygote.tid_address);
+    if (worker < 0)
+        fail(job, ZYGOTE_NO_OP);
+    if (worker == 0)
+        __builtin_longjmp(job->resume, 1);
+    keep(job, worker);
+}
+
+/* Starts the keeper, in the sandbox's cgroup from its first instruction on: a move afterwards is
+ * slower, and what was used before it would count elsewhere. A mold's is the zygote's child, and has its memory for
+ * itself at once. */
+static pid_t clone_keeper(struct clone_job *job)
+{
+    bool in_standby = job->standby >= 0;
+    struct clone_args args = {
+        .flags = job->plan->clone_flags | CLONE_VM | CLONE_PIDFD |
+                 (in_standby ? CLONE_PARENT : CLONE_VFORK) |
+                 (job->cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
+        .pidfd = (uint64_t)(uintptr_t)&job->pidfd,
+        .exit_signal = in_standby ? 0 : SIGCHLD, /* else it is the mold's own; clone(2) */
+        .stack = (uint64_t)(uintptr_t)keeper_stack,
+        .cgroup = job->cgroup >= 0 ? (uint64_t)job->cgroup : 0,
+    };
+    if (jail_lend_user(job->plan, job->cgroup >= 0) < 0)
+        return -1;
+    return clone_onto(&args, become_keeper, job);
+}
+
+static void zygote_tell_outcome(int to, const struct clone_job *job, pid_t pid, int sys)
+{
+    struct zygote_event event = { .kind = pid < 0 ? ZYGOTE_FAILED : ZYGOTE_STARTED,
+        .id = job->id,
+        .pid = pid < 0 ? 0 : pid,
+        .sys = pid < 0 ? sys : 0,
+        .op = pid < 0 ? ZYGOTE_NO_OP : 0 };
+    send_event(to, &event, pid < 0 ? -1 : job->pidfd);
+}
+
+/* Clones; true in the worker. */
+static bool serve_clone(struct clone_job *job)
+{
+    sigset_t all;
+    sigfillset(&all);
+    /* A clone that copies much memory restarts for ever if signals keep coming. */
+    sigprocmask(SIG_SETMASK, &all, &job->old_mask);
+    if (zygote.hooks)
+        zygote.before_fork();
+    if (__builtin_setjmp(job->resume)) {
+        become_worker(job);
+        if (zygote.hooks)
+            zygote.after_fork_child();
+        return true;
+    }
+    job->pidfd = job->settled[0] = job->settled[1] = -1;
+    pid_t pid = clone_keeper(job);
+    int sys = errno;
+    if (jail_take_user_back(job->plan) < 0)
+        _exit(125); /* it would be a sandbox's user, with powers that none has */
+    if (zygote.hooks)
+        zygote.after_fork_parent();
+    sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
+    zygote_tell_outcome(zygote.control, job, pid, sys);
+    if (pid >= 0)
+        close(job->pidfd);
+    return false;
+}
+
+static char scratch_dir[4096];
+
+/* The directory of the sandboxes' own, once the zygote's plan has led there; else NULL. */
+const char *zygote_scratch_dir(void)
+{
+    return scratch_dir[0] ? scratch_dir : NULL;
+}
+
+static void remember_scratch_dir(const struct jail_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->count; i++)
+        if (plan->ops[i].kind == JAIL_PIVOT)
+            return;
+    for (uint32_t i = 0; i < plan->count; i++)
+        if (plan->ops[i].kind == JAIL_CHDIR && plan->ops[i].stage == JAIL_ZYGOTE)
+            snprintf(scratch_dir, sizeof scratch_dir, "%s", jail_plan_text(plan, &plan->ops[i], 0));
+}
+
+static void serve_setup(uint32_t id, const struct jail_plan *plan)
+{
+    uint32_t failed = 0;
+    if (jail_enter(plan, JAIL_ZYGOTE, &failed) < 0) {
+        zygote_say(ZYGOTE_FAILED, id, errno, failed);
+        return;
+    }
+    remember_scratch_dir(plan);
+    zygote.is_set_up = true;
+    zygote_say(ZYGOTE_DONE, id, 0, 0);
+}
+
+/* Receives one message and its descriptors. The length, 0 at the end, -1 on failure. */
+static ssize_t receive_from(
+    int from, void *data, size_t size, int fds[ZYGOTE_CLONE_FDS_MAX], int *fd_count)
+{
+    ANCILLARY(ZYGOTE_CLONE_FDS_MAX) room;
+    struct iovec iov = { data, size };
+    struct msghdr m = {
+        .msg_iov = &iov,
+        .msg_iovlen = 1,
+        .msg_control = room.bytes,
+        .msg_controllen = sizeof room.bytes,
+    };
+    ssize_t n;
+    do
+        n = recvmsg(from, &m, MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    *fd_count = n > 0 ? (int)ancillary_take(&m, fds, ZYGOTE_CLONE_FDS_MAX) : 0;
+    return n;
+}
+
+static ssize_t guest_zygote_receive(int fds[ZYGOTE_CLONE_FDS_MAX], int *fd_count)
+{
+    return receive_from(zygote.control, message, sizeof message, fds, fd_count);
+}
+
+/* What the message asks for, as a job; false: it is no request for a clone, or a broken one. */
+static bool read_clone(size_t len, const int *fds, int fd_count, struct clone_job *out)
+{
+    struct zygote_request request;
+    memcpy(&request, message, sizeof request);
+    if (len < sizeof request + sizeof(struct jail_plan) || request.kind != ZYGOTE_CLONE ||
+        fd_count < ZYGOTE_CLONE_FDS)
+        return false;
+    out->id = request.id;
+    out->plan = (const void *)(message + sizeof request);
+    out->channel = fds[0];
+    out->out = fds[1];
+    out->err = fds[2];
+    out->status = fds[3];
+    out->cgroup = fd_count > ZYGOTE_CLONE_FDS ? fds[4] : -1;
+    return true;
+}
+
+static int kind_of_worker(const struct clone_job *job)
+{
+    return job->plan->clone_flags ? SERVE_WORKER : SERVE_WORKER_AMONG_FILES;
+}
+
+/* One request; in a worker, what it has become; else SERVE_END. */
+static int serve_one(size_t len, const int *fds, int fd_count)
+{
+    struct zygote_request request;
+    struct clone_job job = { .standby = -1 };
+    if (len < sizeof request + sizeof(struct jail_plan))
+        return SERVE_END;
+    memcpy(&request, message, sizeof request);
+    if (request.kind == ZYGOTE_SETUP)
+        serve_setup(request.id, (const void *)(message + sizeof request));
+    else if (read_clone(len, fds, fd_count, &job) && serve_clone(&job))
+        return kind_of_worker(&job);
+    return SERVE_END;
+}
+
+/* ---- molds ---- */
+
+/* Waits for the next message, and leaves it where it is: is it for a clone, and of which number? */
+static bool clone_is_next(uint32_t *id)
+{
+    struct zygote_request request = { 0 };
+    ssize_t n;
+    do
+        n = recv(zygote.control, &request, sizeof request, MSG_PEEK);
+    while (n < 0 && errno == EINTR);
+    *id = request.id;
+    return n == (ssize_t)sizeof request && request.kind == ZYGOTE_CLONE;
+}
+
+/* The mold, on a stack of its own, so that the one on which the worker goes on stays as it is. What it will take it
+ * announces, and leaves all else to the zygote. */
+static int be_standby(void *arg)
+{
+    struct clone_job *job = arg;
+    struct pollfd life = { .fd = zygote.life[0], .events = POLLIN };
+    struct zygote_event taken = { .kind = STANDBY_TAKES };
+    int fds[ZYGOTE_CLONE_FDS_MAX], fd_count;
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    prctl(PR_SET_NAME, "mold", 0, 0, 0);
+    close(zygote.life[1]);
+    zygote.life[1] = -1;
+    if (poll(&life, 1, 0) != 0 || !clone_is_next(&taken.id))
+        _exit(0);
+    send_event(job->standby, &taken, -1);
+    ssize_t n = guest_zygote_receive(fds, &fd_count);
+    if (n <= 0 || !read_clone((size_t)n, fds, fd_count, job))
+        _exit(0);
+    pid_t pid = pipe2(job->settled, O_CLOEXEC) < 0 ? -1 : clone_keeper(job);
+    zygote_tell_outcome(job->standby, job, pid, errno);
+    _exit(0);
+}
+
+/* After the end of a mold that did not serve. */
+static void zygote_mourn(bool had_taken, uint32_t id)
+{
+    struct pollfd control = { .fd = zygote.control, .events = POLLIN };
+    uint32_t next = 0;
+    if (!had_taken)
+        return;
+    if (poll(&control, 1, 0) == 1 && clone_is_next(&next) && next == id)
+        return; /* it is still to be served */
+    zygote_say(ZYGOTE_FAILED, id, ESRCH, ZYGOTE_NO_OP);
+}
+
+/* Tells the host what the mold tells, until it has served or is gone. */
+static void hear_standby(int from)
+{
+    struct zygote_event event;
+    int fds[ZYGOTE_CLONE_FDS_MAX], count;
+    bool had_taken = false;
+    uint32_t id = 0;
+    while (receive_from(from, &event, sizeof event, fds, &count) == (ssize_t)sizeof event) {
+        if (event.kind != STANDBY_TAKES) {
+            send_event(zygote.control, &event, count > 0 ? fds[0] : -1);
+            if (count > 0)
+                close(fds[0]);
+            return;
+        }
+        had_taken = true;
+        id = event.id;
+    }
+    zygote_mourn(had_taken, id);
+}
+
+/* Has a mold take the next request; in the worker, what it has become; else SERVE_END. */
+static int serve_by_standby(void)
+{
+    static struct clone_job job;
+    static char stack[CLONE_STACK] __attribute__((aligned(64)));
+    struct clone_args args = { .exit_signal = SIGCHLD, .stack = (uint64_t)(uintptr_t)stack };
+    int ends[2];
+    sigset_t all;
+    sigfillset(&all);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
+        zygote.has_no_standbys = true;
+        return SERVE_END;
+    }
+    job = (struct clone_job){ .standby = ends[1], .pidfd = -1, .settled = { -1, -1 } };
+    sigprocmask(SIG_SETMASK, &all, &job.old_mask);
+    if (__builtin_setjmp(job.resume)) {
+        prctl(PR_SET_NAME, zygote.name, 0, 0, 0);
+        register_sequences();
+        become_worker(&job);
+        return kind_of_worker(&job);
+    }
+    pid_t pid = clone_onto(&args, be_standby, &job);
+    sigprocmask(SIG_SETMASK, &job.old_mask, NULL);
+    close(job.standby);
+    if (pid < 0)
+        zygote.has_no_standbys = true;
+    else
+        hear_standby(ends[0]);
+    close(ends[0]);
+    return SERVE_END;
+}
+
+/* It is as its clones will be, and nothing is asked for. */
+static bool has_time_for_standby(void)
+{
+    struct pollfd control = { .fd = zygote.control, .events = POLLIN };
+    return zygote.is_set_up && !zygote.hooks && !zygote.has_no_standbys &&
+           poll(&control, 1, 0) == 0;
+}
+
+static int zygote_prepare(int control, int keeper, bool hooks)
+{
+    struct sigaction reap_none = { .sa_handler = SIG_IGN, .sa_flags = SA_NOCLDWAIT };
+    zygote.control = control;
+    zygote.keeper = keeper;
+    zygote.hooks = hooks;
+    zygote.before_fork = (void (*)(void))dlsym(RTLD_DEFAULT, "PyOS_BeforeFork");
+    zygote.after_fork_parent = (void (*)(void))dlsym(RTLD_DEFAULT, "PyOS_AfterFork_Parent");
+    zygote.after_fork_child = (void (*)(void))dlsym(RTLD_DEFAULT, "PyOS_AfterFork_Child");
+    if (!zygote.before_fork || !zygote.after_fork_parent || !zygote.after_fork_child)
+        return -ENOSYS;
+    if (prctl(PR_GET_TID_ADDRESS, &zygote.tid_address, 0, 0, 0) < 0)
+        return -errno;
+    if (pipe2(zygote.life, O_CLOEXEC) < 0)
+        return -errno;
+    find_sequences();
+    prctl(PR_GET_NAME, zygote.name, 0, 0, 0);
+    /* The keepers' own reports say how a sandbox ended; nobody waits for them here. */
+    sigaction(SIGCHLD, &reap_none, NULL);
+    return 0;
+}
+
+/* Says hello; there is time then, until the host has made a plan. 0, or a negative errno: the zygote
+ * cannot work. `keeper` is the descriptor of the keeper's program, `facts` JSON about the interpreter,
+ * `hooks` whether its functions around a fork (locks, os.register_at_fork) are to be called: with one
+ * thread, which goes on in the copy under the same address, there is nothing for them to mend. */
+int zygote_hello(int control, int keeper, const char *facts, int facts_len, int hooks)
+{
+    struct zygote_event hello = { .kind = ZYGOTE_HELLO, .abi = ZYGOTE_ABI, .pid = getpid() };
+    struct iovec iov[2] = { { &hello, sizeof hello },
+        { (void *)(uintptr_t)facts, (size_t)facts_len } };
+    struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
+    int rc = zygote_prepare(control, keeper, hooks);
+    if (rc < 0)
+        return rc;
+    return sendmsg(control, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* A copy of this process that is no sandbox: its pid, 0 in the copy. */
+int zygote_try(void)
+{
+    return clone_copy(zygote.tid_address);
+}
+
+/* Serves requests until the host closes the control socket (SERVE_END), and returns one of the others
+ * in each worker. */
+int zygote_serve(void)
+{
+    for (;;) {
+        int fds[ZYGOTE_CLONE_FDS_MAX], fd_count = 0, became;
+        if (has_time_for_standby())
+            became = serve_by_standby();
+        else {
+            ssize_t n = guest_zygote_receive(fds, &fd_count);
+            if (n <= 0)
+                return SERVE_END;
+            became = serve_one((size_t)n, fds, fd_count);
+        }
+        if (became != SERVE_END)
+            return became;
+        for (int i = 0; i < fd_count; i++)
+            close(fds[i]);
+    }
+}

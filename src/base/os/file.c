@@ -1,0 +1,171 @@
+/* base/os/file.c: see file.h. */
+#include "base/os/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3; Debian 12's headers are of 6.1 */
+#endif
+
+int file_read_fd(int fd, const char *name, size_t limit, struct buf *out, struct error *err)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return error_set_errno(err, ERROR_IO, "reading %s", name);
+    if (S_ISDIR(st.st_mode))
+        return error_set(err, ERROR_IO, "%s is a directory, not a file", name);
+    size_t chunk = 65536;
+    if (S_ISREG(st.st_mode) && st.st_size > 0 && (size_t)st.st_size <= limit)
+        chunk = (size_t)st.st_size + 1;
+    for (;;) {
+        if (!buf_reserve(out, chunk))
+            return error_memory(err);
+        ssize_t n = read(fd, out->data + out->len, chunk);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return error_set_errno(err, ERROR_IO, "reading %s", name);
+        if (n == 0)
+            break;
+        out->len += (size_t)n;
+        out->data[out->len] = '\0';
+        if (out->len > limit)
+            return error_set(err, ERROR_IO, "%s is larger than %zu bytes", name, limit);
+        chunk = 65536;
+    }
+    return 0;
+}
+
+int file_read(const char *path, size_t limit, struct buf *out, struct error *err)
+{
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return error_set_errno(
+            err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "opening %s", path);
+    return file_read_fd(fd, path, limit, out, err);
+}
+
+mode_t file_umask(void)
+{
+    cleanup_buf struct buf status = { 0 };
+    unsigned mask = 022;
+    if (file_read("/proc/self/status", 65536, &status, NULL) < 0)
+        return mask;
+    const char *line = strstr(buf_text(&status), "\nUmask:");
+    if (!line || sscanf(line, "\nUmask: %o", &mask) != 1)
+        return 022;
+    return mask & 0777;
+}
+
+int file_write_all(int fd, const void *data, size_t len)
+{
+    const char *p = data;
+    while (len > 0) {
+        ssize_t n = write(fd, p, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        p += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+/* mkdir says EEXIST of a file, too. */
+static int file_make_directory(const char *path)
+{
+    struct stat st;
+    if (mkdir(path, 0700) == 0)
+        return 0;
+    if (errno != EEXIST || stat(path, &st) < 0)
+        return -1;
+    errno = ENOTDIR;
+    return S_ISDIR(st.st_mode) ? 0 : -1;
+}
+
+int file_make_directories(const char *path, struct error *err)
+{
+    if (path[0] == '\0')
+        return error_set(err, ERROR_IO, "the empty path is no directory");
+    cleanup_free char *copy = strdup(path);
+    if (!copy)
+        return error_memory(err);
+    for (char *p = copy + 1;; p++) {
+        if (*p != '/' && *p != '\0')
+            continue;
+        char was = *p;
+        *p = '\0';
+        if (file_make_directory(copy) < 0)
+            return error_set_errno(err, ERROR_IO, "making the directory %s", copy);
+        *p = was;
+        if (was == '\0')
+            return 0;
+    }
+}
+
+static int home_path(const char *variable, const char *below, char **out, struct error *err)
+{
+    const char *base = getenv(variable);
+    cleanup_buf struct buf path = { 0 };
+    if (base && base[0] == '/') {
+        buf_printf(&path, "%s/droste", base);
+    } else {
+        const char *home = getenv("HOME");
+        struct passwd *pw = home && home[0] == '/' ? NULL : getpwuid(getuid());
+        if (pw)
+            home = pw->pw_dir;
+        if (!home || home[0] != '/')
+            return error_set(err, ERROR_CONFIG, "no home directory: set HOME or %s", variable);
+        buf_printf(&path, "%s/%s/droste", home, below);
+    }
+    *out = buf_steal(&path);
+    return *out ? 0 : error_memory(err);
+}
+
+int file_data_home(char **out, struct error *err)
+{
+    const char *own = getenv("DROSTE_HOME");
+    if (own && own[0] != '\0') {
+        *out = strdup(own);
+        return *out ? 0 : error_memory(err);
+    }
+    return home_path("XDG_DATA_HOME", ".local/share", out, err);
+}
+
+int file_config_home(char **out, struct error *err)
+{
+    return home_path("XDG_CONFIG_HOME", ".config", out, err);
+}
+
+int file_cache_home(char **out, struct error *err)
+{
+    return home_path("XDG_CACHE_HOME", ".cache", out, err);
+}
+
+int file_memfd(const char *name, struct error *err)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return error_set_errno(err, ERROR_IO, "making a memory file");
+    return fd;
+}
+
+int file_memfd_seal(int fd, struct error *err)
+{
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+        return error_set_errno(err, ERROR_IO, "sealing a memory file");
+    return 0;
+}

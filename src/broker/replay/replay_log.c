@@ -1,0 +1,508 @@
+/* broker/replay/replay_log.c: see replay_log.h. */
+#include "broker/replay/replay_log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/json/json.h"
+
+struct replay_log {
+    struct store *store;
+    const char *run; /* while it is read */
+    struct recorded_call *calls;
+    size_t call_count, call_room, next_root, first_sub;
+    struct recorded_call *below;
+    size_t below_count, below_room;
+    struct recorded_run *runs;
+    size_t run_count, run_room;
+    struct recorded_cell *cells;
+    size_t cell_count, cell_room, next_cell;
+    int64_t turns;
+    size_t bytes; /* of all values */
+};
+
+/* ---- reading the record ---- */
+
+static struct recorded_value replay_log_take_value(const struct store_value *value)
+{
+    struct recorded_value v = { .len = value->len };
+    if (value->hash)
+        snprintf(v.hash, sizeof v.hash, "%s", value->hash);
+    return v;
+}
+
+static int take_turn(void *arg, const struct store_turn *turn, struct error *err)
+{
+    struct replay_log *r = arg;
+    if (strcmp(turn->run, r->run) == 0)
+        r->turns = turn->turn;
+    return 0;
+}
+
+/* The index of a run below; the number of them where it is none of them. */
+static size_t find_below(const struct replay_log *r, const char *id)
+{
+    for (size_t i = r->run_count; i-- > 0;)
+        if (strcmp(r->runs[i].id, id) == 0)
+            return i;
+    return r->run_count;
+}
+
+static int replay_log_take_context(struct replay_log *r, const struct store_value *value,
+    struct recorded_run *run, struct error *err)
+{
+    cleanup_buf struct buf text = { 0 };
+    cleanup_json struct json_object *o = NULL;
+    if (!value->hash)
+        return 0;
+    int rc = store_value_read(r->store, value, SIZE_MAX, store_append_piece, &text, err);
+    if (rc == 0)
+        rc = json_parse(buf_text(&text), text.len, &json_limits_large, &o, err);
+    if (rc == 0)
+        snprintf(run->context, sizeof run->context, "%s", json_get_string(o, "sha256", ""));
+    return rc;
+}
+
+/* Records that do not tell the kind of a run's error tell its status. */
+static enum error_code run_error_code(const struct store_run_end *end)
+{
+    if (end->code)
+        return error_code_named(end->code, ERROR_MODEL);
+    return strcmp(end->status, "timeout") == 0     ? ERROR_TIMEOUT
+           : strcmp(end->status, "cancelled") == 0 ? ERROR_CANCELLED
+           : strcmp(end->status, "error") == 0     ? ERROR_MODEL
+                                                   : ERROR_BUDGET;
+}
+
+/* What a child's parent is told of its error: whom it ended itself, it has not asked why. */
+static void take_run_error(struct recorded_run *to, const struct store_run_end *end)
+{
+    error_set(&to->error, run_error_code(end), "%s", end->error);
+    if (strcmp(end->status, "timeout") != 0 && strcmp(end->status, "cancelled") != 0)
+        error_wrap(&to->error, "child run %s", to->id);
+}
+
+static int replay_replay_log_take_run(void *arg, const struct store_run *run, struct error *err)
+{
+    struct replay_log *r = arg;
+    const struct store_run_begin *b = &run->begin;
+    const char *status = run->end.status, *parent = b->parent ? b->parent : "";
+    r->bytes += b->question.len + b->context.len + b->limits.len + b->tools.len + b->settings.len +
+                b->context_data.len + run->end.answer.len;
+    if (strcmp(b->id, r->run) == 0)
+        return 0;
+    void *runs = array_grow(r->runs, r->run_count, &r->run_room, sizeof *r->runs);
+    if (!runs)
+        return error_memory(err);
+    r->runs = runs;
+    struct recorded_run *to = &r->runs[r->run_count];
+    size_t up = find_below(r, parent);
+    *to = (struct recorded_run){ .own = strcmp(parent, r->run) == 0,
+        .top = up < r->run_count ? r->runs[up].top : r->run_count,
+        .seq = run->seq,
+        .cell = b->parent_cell,
+        .depth = (unsigned)b->depth,
+        .ended = strcmp(status, "running") != 0 && strcmp(status, "interrupted") != 0,
+        .model = strdup(b->model),
+        .question = replay_log_take_value(&b->question),
+        .answer = replay_log_take_value(&run->end.answer),
+        .started_ms = run->started_ms,
+        .ended_ms = run->ended_ms };
+    snprintf(to->id, sizeof to->id, "%s", b->id);
+    r->run_count++;
+    if (to->ended && run->end.error)
+        take_run_error(to, &run->end);
+    return to->model ? replay_log_take_context(r, &b->context, to, err) : error_memory(err);
+}
+
+/* Room for a call of the run itself, or of one below; NULL without memory. */
+static struct recorded_call *add_call(struct replay_log *r, bool own)
+{
+    struct recorded_call **list = own ? &r->calls : &r->below;
+    size_t *count = own ? &r->call_count : &r->below_count;
+    size_t *room = own ? &r->call_room : &r->below_room;
+    void *calls = array_grow(*list, *count, room, sizeof **list);
+    if (!calls)
+        return NULL;
+    *list = calls;
+    return &(*list)[(*count)++];
+}
+
+static int replay_log_take_call(void *arg, const struct store_call *call, struct error *err)
+{
+    struct replay_log *r = arg;
+    const struct store_call_end *e = &call->end;
+    bool own = strcmp(call->begin.run, r->run) == 0;
+    size_t run = own ? 0 : find_below(r, call->begin.run);
+    r->bytes += call->begin.request.len + e->reply.len;
+    if (!own && run == r->run_count)
+        return error_set(err, ERROR_STORE, "the record has calls of a run that it does not have");
+    struct recorded_call *c = add_call(r, own);
+    if (!c)
+        return error_memory(err);
+    *c = (struct recorded_call){ .id = call->id,
+        .run = run,
+        .turn = call->begin.turn,
+        .cell = call->begin.cell,
+        .root = store_is_loop_call(call->begin.kind),
+        .summary = strcmp(call->begin.kind, "summary") == 0,
+        .tool = strcmp(call->begin.kind, "tool") == 0,
+        .ended = call->ended_ms != 0,
+        .model = strdup(call->begin.model),
+        .request = replay_log_take_value(&call->begin.request),
+        .reply = replay_log_take_value(&e->reply),
+        .finish = strdup(e->finish ? e->finish : ""),
+        .depth = (unsigned)call->begin.depth,
+        .cost = e->cost,
+        .usage = { .input_tokens = e->input_tokens,
+            .output_tokens = e->output_tokens,
+            .estimated = e->estimated },
+        .attempts = (unsigned)e->attempts,
+        .seconds = e->seconds,
+        .started_ms = call->started_ms,
+        .ended_ms = call->ended_ms };
+    snprintf(c->key, sizeof c->key, "%s", call->begin.key ? call->begin.key : "");
+    if (!own && c->root)
+        r->runs[run].begun = true;
+    if (c->ended && strcmp(e->status, "ok") != 0)
+        error_set(&c->error, error_code_named(e->status, ERROR_MODEL), "%s",
+            e->error ? e->error : e->status);
+    return c->model && c->finish ? 0 : error_memory(err);
+}
+
+static int replay_log_take_cell(void *arg, const struct store_cell *cell, struct error *err)
+{
+    struct replay_log *r = arg;
+    const struct store_cell_end *e = &cell->end;
+    r->bytes += cell->begin.code.len + e->standard_output.len + e->standard_error.len +
+                e->submit.len + e->error.len + e->variables.len;
+    if (strcmp(cell->begin.run, r->run) != 0)
+        return 0;
+    void *cells = array_grow(r->cells, r->cell_count, &r->cell_room, sizeof *r->cells);
+    if (!cells)
+        return error_memory(err);
+    r->cells = cells;
+    struct recorded_cell *c = &r->cells[r->cell_count++];
+    bool first = r->cell_count == 1 || c[-1].turn != cell->begin.turn;
+    *c = (struct recorded_cell){ .id = cell->id,
+        .turn = cell->begin.turn,
+        .number = first ? 1 : c[-1].number + 1,
+        .ended = cell->ended_ms != 0,
+        .status = strdup(e->status),
+        .killed = e->killed ? strdup(e->killed) : NULL,
+        .code = replay_log_take_value(&cell->begin.code),
+        .out = replay_log_take_value(&e->standard_output),
+        .err = replay_log_take_value(&e->standard_error),
+        .submit = replay_log_take_value(&e->submit),
+        .error = replay_log_take_value(&e->error),
+        .seconds = e->seconds,
+        .started_ms = cell->started_ms,
+        .ended_ms = cell->ended_ms };
+    c->died = c->ended && (e->killed || strcmp(e->status, "lost") == 0);
+    return c->status && (!e->killed || c->killed) ? 0 : error_memory(err);
+}
+
+/* Whether the cell cannot have had the answer: it was beyond its deadline, or had given up itself. */
+static bool came_late(const struct recorded_cell *cell, int64_t ended_ms, const struct error *error)
+{
+    bool beyond = strcmp(cell->status, "timeout") == 0 && ended_ms >= cell->ended_ms;
+    return beyond || error->code == ERROR_CANCELLED;
+}
+
+/* What follows from the calls and child runs of each cell. */
+static void count_calls(struct replay_log *r)
+{
+    for (size_t i = 0; i < r->run_count; i++) {
+        struct recorded_run *run = &r->runs[i];
+        struct recorded_cell *cell = run->own ? replay_log_cell_find(r, run->cell) : NULL;
+        if (!cell)
+            continue;
+        cell->calls++;
+        run->late = run->ended && came_late(cell, run->ended_ms, &run->error);
+    }
+    for (size_t i = 0; i < r->call_count; i++) {
+        struct recorded_call *call = &r->calls[i];
+        struct recorded_cell *cell = replay_log_cell_find(r, call->cell);
+        if (!cell)
+            continue;
+        cell->calls++;
+        call->number = ++cell->numbers;
+        call->late = call->ended && came_late(cell, call->ended_ms, &call->error);
+    }
+}
+
+int replay_log_load(
+    struct store *store, const char *run, struct replay_log **out, struct error *err)
+{
+    static const struct store_visitor visitor = {
+        .run = replay_replay_log_take_run,
+        .turn = take_turn,
+        .call = replay_log_take_call,
+        .cell = replay_log_take_cell,
+        .children = true,
+        .lazy = true,
+    };
+    struct replay_log *r = calloc(1, sizeof *r);
+    if (!r)
+        return error_memory(err);
+    r->store = store;
+    r->run = run;
+    int rc = store_run_visit(store, run, &visitor, r, err);
+    if (rc < 0) {
+        replay_log_free(r);
+        return rc;
+    }
+    r->run = NULL;
+    count_calls(r);
+    *out = r;
+    return 0;
+}
+
+static void free_calls(struct recorded_call *calls, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(calls[i].model);
+        free(calls[i].finish);
+    }
+    free(calls);
+}
+
+void replay_log_free(struct replay_log *r)
+{
+    if (!r)
+        return;
+    free_calls(r->calls, r->call_count);
+    free_calls(r->below, r->below_count);
+    for (size_t i = 0; i < r->run_count; i++)
+        free(r->runs[i].model);
+    for (size_t i = 0; i < r->cell_count; i++) {
+        free(r->cells[i].status);
+        free(r->cells[i].killed);
+    }
+    free(r->runs);
+    free(r->cells);
+    free(r);
+}
+
+int replay_log_read(
+    struct replay_log *r, const struct recorded_value *value, struct buf *out, struct error *err)
+{
+    struct store_value stored = { .hash = value->hash, .len = value->len };
+    if (!value->hash[0])
+        return 0;
+    return store_value_read(r->store, &stored, SIZE_MAX, store_append_piece, out, err);
+}
+
+/* ---- steps ---- */
+
+int64_t replay_log_turns(const struct replay_log *r)
+{
+    return r->turns;
+}
+
+size_t replay_log_bytes(const struct replay_log *r)
+{
+    return r->bytes;
+}
+
+struct recorded_call *replay_log_call_at(struct replay_log *r, size_t index)
+{
+    return index < r->call_count ? &r->calls[index] : NULL;
+}
+
+struct recorded_run *replay_log_run_at(struct replay_log *r, size_t index)
+{
+    return index < r->run_count ? &r->runs[index] : NULL;
+}
+
+struct recorded_call *replay_log_below_at(struct replay_log *r, size_t index)
+{
+    return index < r->below_count ? &r->below[index] : NULL;
+}
+
+struct recorded_cell *replay_log_cell_at(struct replay_log *r, size_t index)
+{
+    return index < r->cell_count ? &r->cells[index] : NULL;
+}
+
+struct recorded_cell *replay_log_cell_find(struct replay_log *r, int64_t id)
+{
+    size_t low = 0, high = r->cell_count; /* ids rise */
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (r->cells[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < r->cell_count && r->cells[low].id == id ? &r->cells[low] : NULL;
+}
+
+struct recorded_call *replay_log_next_root(struct replay_log *r)
+{
+    while (r->next_root < r->call_count &&
+           (!r->calls[r->next_root].root || r->calls[r->next_root].asked))
+        r->next_root++;
+    return replay_log_call_at(r, r->next_root);
+}
+
+struct recorded_cell *replay_log_next_cell(struct replay_log *r)
+{
+    while (r->next_cell < r->cell_count && r->cells[r->next_cell].begun)
+        r->next_cell++;
+    return replay_log_cell_at(r, r->next_cell);
+}
+
+/* ---- calls of guest code ---- */
+
+static bool replay_log_is_open(const struct recorded_call *call)
+{
+    return !call->root && !call->asked;
+}
+
+/* How well the call fits: 0 not at all. The cell counts more than the model's name, which a guest
+ * that named none may find changed (a recording that is replayed from another directory). */
+static int replay_log_fit(const struct recorded_call *call, int64_t cell, bool tool,
+    const char *model, const char *fallback, const char *hash)
+{
+    bool same = strcmp(call->model, model ? model : fallback) == 0;
+    if (!replay_log_is_open(call) || call->tool != tool || (model && !same) ||
+        strcmp(call->request.hash, hash) != 0)
+        return 0;
+    return 1 + same + 2 * (call->cell == cell);
+}
+
+struct recorded_call *replay_log_find(struct replay_log *r, int64_t cell, bool tool,
+    const char *model, const char *fallback, const char hash[HASH_TEXT_SIZE])
+{
+    struct recorded_call *best = NULL;
+    int most = 0;
+    while (r->first_sub < r->call_count && !replay_log_is_open(&r->calls[r->first_sub]))
+        r->first_sub++;
+    for (size_t i = r->first_sub; i < r->call_count && most < 4; i++) {
+        int fits = replay_log_fit(&r->calls[i], cell, tool, model, fallback, hash);
+        if (fits > most)
+            best = &r->calls[i];
+        most = fits > most ? fits : most;
+    }
+    return best;
+}
+
+void replay_log_take(struct replay_log *r, struct recorded_call *call)
+{
+    struct recorded_cell *cell = replay_log_cell_find(r, call->cell);
+    call->asked = true;
+    if (cell)
+        cell->calls--;
+}
+
+void replay_log_untake(struct replay_log *r, struct recorded_call *call)
+{
+    struct recorded_cell *cell = replay_log_cell_find(r, call->cell);
+    size_t index = (size_t)(call - r->calls);
+    call->asked = false;
+    if (cell)
+        cell->calls++;
+    if (index < r->first_sub)
+        r->first_sub = index;
+}
+
+struct recorded_call *replay_log_unasked(struct replay_log *r, int64_t cell)
+{
+    struct recorded_cell *known = replay_log_cell_find(r, cell);
+    for (size_t i = 0; known && known->calls > 0 && i < r->call_count; i++)
+        if (replay_log_is_open(&r->calls[i]) && r->calls[i].cell == cell)
+            return &r->calls[i];
+    return NULL;
+}
+
+int64_t replay_log_asked(const struct replay_log *r, int64_t cell)
+{
+    int64_t asked = 0;
+    for (size_t i = 0; i < r->call_count; i++)
+        asked += !r->calls[i].root && r->calls[i].asked && r->calls[i].cell == cell;
+    return asked;
+}
+
+/* ---- child runs of guest code ---- */
+
+/* As fit() for calls. */
+static int fit_run(const struct recorded_run *run, int64_t cell, const char *model,
+    const char *fallback, const char *question, const char *context)
+{
+    bool same = strcmp(run->model, model ? model : fallback) == 0;
+    if (!run->own || run->asked || (model && !same) || strcmp(run->question.hash, question) != 0 ||
+        strcmp(run->context, context) != 0)
+        return 0;
+    return 1 + same + 2 * (run->cell == cell);
+}
+
+struct recorded_run *replay_log_find_run(struct replay_log *r, int64_t cell, const char *model,
+    const char *fallback, const char *question, const char *context)
+{
+    struct recorded_run *best = NULL;
+    int most = 0;
+    for (size_t i = 0; i < r->run_count; i++) {
+        struct recorded_run *run = &r->runs[i];
+        int fits = fit_run(run, cell, model, fallback, question, context);
+        if (fits == 0 || fits < most || (fits == most && run->seq > best->seq))
+            continue;
+        best = run;
+        most = fits;
+    }
+    return best;
+}
+
+static void note_run(struct replay_log *r, struct recorded_run *run, bool asked)
+{
+    struct recorded_cell *cell = replay_log_cell_find(r, run->cell);
+    run->asked = asked;
+    if (cell)
+        cell->calls = asked ? cell->calls - 1 : cell->calls + 1;
+}
+
+void replay_log_take_run(struct replay_log *r, struct recorded_run *run)
+{
+    note_run(r, run, true);
+}
+
+void replay_log_untake_run(struct replay_log *r, struct recorded_run *run)
+{
+    note_run(r, run, false);
+}
+
+struct recorded_run *replay_log_unasked_run(struct replay_log *r, int64_t cell)
+{
+    for (size_t i = 0; i < r->run_count; i++)
+        if (r->runs[i].own && !r->runs[i].asked && r->runs[i].cell == cell)
+            return &r->runs[i];
+    return NULL;
+}
+
+int64_t replay_log_unasked_ms(struct replay_log *r, int64_t cell)
+{
+    const struct recorded_cell *known = replay_log_cell_find(r, cell);
+    int64_t last_ms = known ? known->started_ms : 0;
+    for (size_t i = 0; known && i < r->call_count; i++)
+        if (replay_log_is_open(&r->calls[i]) && r->calls[i].cell == cell &&
+            r->calls[i].started_ms > last_ms)
+            last_ms = r->calls[i].started_ms;
+    for (size_t i = 0; known && i < r->run_count; i++)
+        if (r->runs[i].own && !r->runs[i].asked && r->runs[i].cell == cell &&
+            r->runs[i].started_ms > last_ms)
+            last_ms = r->runs[i].started_ms;
+    return known ? last_ms - known->started_ms : 0;
+}
+
+struct lm_reply replay_log_spent(const struct recorded_call *call)
+{
+    return (
+        struct lm_reply){ .usage = call->usage, .cost = call->cost, .attempts = call->attempts };
+}
+
+bool replay_log_is_of(const struct recorded_call *call, struct lm *lm, bool again)
+{
+    return !again || strcmp(call->model, lm_name(lm)) == 0;
+}

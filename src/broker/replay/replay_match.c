@@ -1,0 +1,343 @@
+/* broker/replay/replay_match.c: what the record knows of a guest's prompts, in a run that is resumed.
+ *
+ *   asked ── in the record? ── ended ─► its answer is given (not before its cell's end, where it came late)
+ *                  │        └─ under way ─► the same call is made again, the same run goes on
+ *                  └─ not ── others of the cell should still come ─► it waits for them
+ *                         └─ the cell was under way ─► it is new
+ *                         └─ the cell ran into its deadline ─► it waits for that
+ *                         └─ the cell had ended ─► the run has left its path, and stops
+ *
+ * Threads come in another order than before: one that has its answers from the record is faster than
+ * one that computes, or sleeps. So who waits for others does so as long as the guest is at work, or would
+ * be if it had a processor. Where it is idle, one of its threads may be asleep, for no longer than the
+ * others took to come before; after that nobody comes any more, and the run has left its path.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "broker/internal.h"
+
+enum {
+    LOOK_MS = 250,         /* how often a guest is looked at from which calls should come */
+    IDLE_MS = 2000,        /* in which nobody does anything, and then */
+    IDLE_MOST_MS = 600000, /* twice what it took before, up to this: lives may lie far apart */
+    BUSY_SHARE = 50, /* who needs less than this part of the time only looks whether it is time */
+    SHOWN_MAX = 40,  /* bytes of a prompt in an error */
+};
+
+int replay_match_find_call(struct item *item, const char *text, size_t len, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    struct replay_log *r = b->options.recorded;
+    char hash[HASH_TEXT_SIZE];
+    int rc = hash_sha256(text, len, hash, err);
+    if (rc < 0)
+        return rc;
+    const char *fallback = b->options.lm ? lm_name(b->options.lm) : "";
+    item->known = replay_log_find(r, b->cell, item->ask->is_tool, item->ask->model, fallback, hash);
+    if (item->known)
+        replay_log_take(r, item->known);
+    return 0;
+}
+
+int replay_match_find_run(
+    struct item *item, const char *question, size_t len, const char *context, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    struct replay_log *r = b->options.recorded;
+    char hash[HASH_TEXT_SIZE];
+    int rc = hash_sha256(question, len, hash, err);
+    if (rc < 0)
+        return rc;
+    item->replay_match_run =
+        replay_log_find_run(r, b->cell, item->ask->model, lm_name(b->options.lm), hash, context);
+    if (item->replay_match_run)
+        replay_log_take_run(r, item->replay_match_run);
+    return 0;
+}
+
+void replay_match_forget(struct item *item)
+{
+    if (item->known)
+        replay_log_untake(item->ask->broker->options.recorded, steal(&item->known));
+    if (item->replay_match_run)
+        replay_log_untake_run(item->ask->broker->options.recorded, steal(&item->replay_match_run));
+}
+
+/* ---- what it knows ---- */
+
+static void keep_call(struct item *item, const struct recorded_call *call)
+{
+    struct broker *b = item->ask->broker;
+    cleanup_buf struct buf text = { 0 };
+    if (call->tool) {
+        tool_keep_recorded(item, call);
+        return;
+    }
+    item->error = call->error;
+    if (item->error.code == ERROR_NONE &&
+        replay_log_read(b->options.recorded, &call->reply, &text, &item->error) == 0)
+        item_keep_text(item, buf_text(&text), text.len, item->is_run);
+}
+
+/* A run may have both an error and an answer: its last words. */
+static void keep_run(struct item *item, const struct recorded_run *run)
+{
+    struct broker *b = item->ask->broker;
+    cleanup_buf struct buf text = { 0 };
+    struct error err = { 0 };
+    item->error = run->error;
+    if (replay_log_read(b->options.recorded, &run->answer, &text, &err) < 0)
+        item->error = err;
+    else if (run->answer.hash[0])
+        item_keep_text(item, buf_text(&text), text.len, false);
+}
+
+/* Nothing where the record has nothing. */
+static void keep_known(struct item *item)
+{
+    if (item->known)
+        keep_call(item, item->known);
+    else if (item->replay_match_run)
+        keep_run(item, item->replay_match_run);
+}
+
+/* The answer that the record has; 1, or an error. */
+static int give_known(struct item *item, bool late)
+{
+    if (late) {
+        item->waits = WAITS_FOR_CELL;
+        return 1;
+    }
+    keep_known(item);
+    item_over(item);
+    return 1;
+}
+
+/* A recording passes over the line that it gave then. */
+static int skip_recorded_known(struct broker *b, const struct recorded_call *known,
+    struct lm_request *request, struct error *err)
+{
+    struct lm *lm = b->options.lm;
+    return replay_log_is_of(known, lm, b->options.asks_nobody) ? lm_skip_recorded(lm, request, err)
+                                                               : 0;
+}
+
+static int take_known(struct item *item, struct lm_request *request, const struct budget_call *call,
+    const char *text, size_t len, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    struct recorded_call *known = item->known;
+    if (!known->ended) {
+        item->record = known->id;
+        request->key = known->key[0] ? known->key : NULL;
+        int rc = model_begin(item, request, call, text, len, err);
+        return rc < 0 ? rc : 1;
+    }
+    int rc = skip_recorded_known(b, known, request, err);
+    return rc < 0 ? rc : give_known(item, known->late);
+}
+
+static int take_known_run(struct item *item, const char *prompt, size_t len, struct error *err)
+{
+    struct broker_options *o = &item->ask->broker->options;
+    struct recorded_run *known = item->replay_match_run;
+    if (!known->ended) {
+        int rc = child_begin(item, prompt, len, known, err);
+        known->on = rc == 0;
+        return rc < 0 ? rc : 1;
+    }
+    int rc = o->children->pass(o->children_arg, known, err);
+    return rc < 0 ? rc : give_known(item, known->late);
+}
+
+/* One that was under way is made again: nobody knows what became of it. */
+static int take_known_tool(struct item *item)
+{
+    if (item->known->ended)
+        return give_known(item, item->known->late);
+    item->record = item->known->id;
+    return 0;
+}
+
+/* ---- what it does not know ---- */
+
+static int wait_for_others(struct item *item, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    item->kept = text_copy(item->asked, item->asked_len);
+    if (!item->kept)
+        return error_memory(err);
+    item->waits = WAITS_FOR_OTHERS;
+    b->parked = true;
+    return 1;
+}
+
+/* Stops the run: the code asks for `text`, and the record knows nothing of that. */
+static void replay_match_diverge(const struct item *item, const char *text, size_t len)
+{
+    struct broker *b = item->ask->broker;
+    struct replay_log *r = b->options.recorded;
+    struct recorded_cell *cell = replay_log_cell_find(r, b->cell);
+    struct recorded_call *unasked = replay_log_unasked(r, b->cell);
+    cleanup_buf struct buf shown = { 0 };
+    struct error why = { 0 };
+    size_t n = len > SHOWN_MAX ? text_utf8_floor(text, len, SHOWN_MAX) : len;
+    text_append_visible(&shown, text, n);
+    for (size_t i = 0; i < shown.len; i++)
+        if (shown.data[i] == '\n')
+            shown.data[i] = ' ';
+    error_set(&why, ERROR_MODEL_REPLAY,
+        "turn %lld, cell %lld, call %lld: the code asks %sfor '%.80s%s', which is not what the "
+        "record says; the run cannot be resumed",
+        (long long)b->turn, (long long)(cell ? cell->number : 0),
+        (long long)(unasked ? unasked->number : replay_log_asked(r, b->cell) + 1),
+        item->is_run ? "a child run " : "", buf_text(&shown), n < len ? "…" : "");
+    b->options.diverged(b->options.arg, &why);
+}
+
+/* It may have been refused then, and is again: the record has what was begun only. */
+static int is_refused(struct item *item, const struct budget_call *call, struct error *err)
+{
+    struct budget *budget = item->ask->broker->options.budget;
+    int rc = call ? budget_hold(budget, call, &item->hold, err) : 0;
+    if (rc == 0)
+        budget_release(budget, &item->hold);
+    return rc;
+}
+
+static struct session *guest_of(const struct broker *b)
+{
+    return b->asks ? b->asks->session : NULL;
+}
+
+static void begin_doubt(struct broker *b)
+{
+    b->seen_ns = clock_ns();
+    b->busy_ns = guest_of(b) ? session_busy_ns(guest_of(b)) : 0;
+    b->idle_ms = 0;
+    timer_start(b->doubt, LOOK_MS, LOOK_MS);
+}
+
+/* As replay_match_start; `call` is NULL for a child run and a tool. */
+static int start_unknown(struct item *item, const struct budget_call *call, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    struct recorded_cell *cell = replay_log_cell_find(b->options.recorded, b->cell);
+    if (!cell || (!cell->ended && cell->calls == 0))
+        return 0;
+    if (cell->ended && strcmp(cell->status, "timeout") == 0) {
+        item->waits = WAITS_FOR_CELL;
+        return 1;
+    }
+    if (cell->calls > 0) {
+        begin_doubt(b);
+        return wait_for_others(item, err);
+    }
+    int rc = is_refused(item, call, err);
+    if (rc < 0)
+        return rc;
+    rc = wait_for_others(item, err);
+    replay_match_diverge(item, item->asked, item->asked_len);
+    return rc;
+}
+
+int replay_match_start(struct item *item, struct lm_request *request,
+    const struct budget_call *call, const char *text, size_t len, struct error *err)
+{
+    return item->known ? take_known(item, request, call, text, len, err)
+                       : start_unknown(item, call, err);
+}
+
+int replay_match_start_run(struct item *item, const char *prompt, size_t len, struct error *err)
+{
+    return item->replay_match_run ? take_known_run(item, prompt, len, err)
+                                  : start_unknown(item, NULL, err);
+}
+
+int replay_match_start_tool(struct item *item, struct error *err)
+{
+    return item->known ? take_known_tool(item) : start_unknown(item, NULL, err);
+}
+
+int replay_match_may_ask(struct item *item, struct error *err)
+{
+    struct broker_options *o = &item->ask->broker->options;
+    if (!o->asks_nobody)
+        return 0;
+    replay_match_diverge(item, item->asked, item->asked_len);
+    return error_set(err, ERROR_MODEL_REPLAY, "nobody is asked while a run is gone over again");
+}
+
+/* ---- those that wait ---- */
+
+void replay_match_cancel(struct item *item)
+{
+    if (item->waits == WAITS_FOR_CELL)
+        keep_known(item);
+    item->waits = WAITS_NOT;
+}
+
+static void start_again(struct item *item)
+{
+    cleanup_free char *prompt = steal(&item->kept);
+    item->waits = WAITS_NOT;
+    item_start(item, prompt, item->asked_len);
+}
+
+void replay_match_start_waiting(struct broker *b)
+{
+    b->parked = false;
+    for (struct ask *ask = b->asks, *next; ask; ask = next) {
+        next = ask->next;
+        ask->starting = true;
+        for (size_t i = 0; i < ask->count; i++)
+            if (ask->items[i].waits == WAITS_FOR_OTHERS)
+                start_again(&ask->items[i]);
+        ask->starting = false;
+        if (ask->done == ask->count)
+            ask_reply(ask);
+    }
+}
+
+static struct item *replay_match_first_waiting(struct broker *b)
+{
+    for (struct ask *ask = b->asks; ask; ask = ask->next)
+        for (size_t i = 0; i < ask->count; i++)
+            if (ask->items[i].waits == WAITS_FOR_OTHERS)
+                return &ask->items[i];
+    return NULL;
+}
+
+/* Whether the guest was idle since the last look. A host that was held up itself has not looked. */
+static bool was_idle(struct broker *b, uint64_t *ms)
+{
+    uint64_t now = clock_ns(), busy = session_busy_ns(guest_of(b));
+    uint64_t passed = now - b->seen_ns, used = busy > b->busy_ns ? busy - b->busy_ns : 0;
+    bool ended = busy < b->busy_ns; /* somebody's time is not counted any more */
+    b->seen_ns = now;
+    b->busy_ns = busy;
+    *ms = passed / 1000000 < 2 * LOOK_MS ? passed / 1000000 : 2 * LOOK_MS;
+    return !ended && used < passed / BUSY_SHARE;
+}
+
+void replay_match_doubt(void *arg)
+{
+    struct broker *b = arg;
+    struct item *item = replay_match_first_waiting(b);
+    uint64_t ms = 0;
+    if (!item) {
+        timer_stop(b->doubt);
+        return;
+    }
+    b->idle_ms = was_idle(b, &ms) ? b->idle_ms + ms : 0;
+    int64_t before_ms = replay_log_unasked_ms(b->options.recorded, b->cell);
+    uint64_t asleep_ms = before_ms < IDLE_MOST_MS / 2 ? (uint64_t)before_ms * 2 : IDLE_MOST_MS;
+    if (b->idle_ms < IDLE_MS + asleep_ms)
+        return;
+    timer_stop(b->doubt);
+    replay_match_diverge(item, item->kept, item->asked_len);
+}

@@ -1,0 +1,178 @@
+/* cli/record/export.c: see export.h.
+ *
+ * The store hands out what a tree of runs did in its order; each record becomes a line as it comes,
+ * with values in pieces, so that memory does not grow with the record.
+ */
+#include "cli/record/export.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cli/fields.h"
+#include "cli/record/page.h"
+
+/* ---- lines ---- */
+
+/* How much of a value a page has, by how large the page is already: a run of any size opens. */
+static size_t page_cut(int64_t written)
+{
+    static const struct {
+        int64_t until;
+        size_t most;
+    } cuts[] = { { 16 << 20, 64 << 10 }, { 32 << 20, 4 << 10 }, { INT64_MAX, 256 } };
+    size_t i = 0;
+    while (written >= cuts[i].until)
+        i++;
+    return cuts[i].most;
+}
+
+static void open_line(struct steps_out *o, const char *type, const char *run)
+{
+    if (o->in_page)
+        o->most = page_cut(o->written);
+    field_open(&o->text, NULL, '{');
+    field_int(&o->text, "schema", EXPORT_SCHEMA);
+    field_string(&o->text, "type", type);
+    if (run)
+        field_string(&o->text, "run", run);
+}
+
+static int close_line(struct steps_out *o, struct error *err)
+{
+    steps_close(o);
+    buf_putc(&o->text, '\n');
+    return steps_flush(o, err);
+}
+
+static int export_write_run(void *arg, const struct store_run *run, struct error *err)
+{
+    struct steps_out *o = arg;
+    open_line(o, "run", NULL);
+    steps_run_begin(o, run);
+    return close_line(o, err);
+}
+
+static int write_turn(void *arg, const struct store_turn *turn, struct error *err)
+{
+    struct steps_out *o = arg;
+    open_line(o, "turn", turn->run);
+    steps_turn(o, turn);
+    return close_line(o, err);
+}
+
+static int write_call(void *arg, const struct store_call *call, struct error *err)
+{
+    struct steps_out *o = arg;
+    open_line(o, "call", call->begin.run);
+    field_int(&o->text, "turn", call->begin.turn);
+    steps_call(o, call);
+    return close_line(o, err);
+}
+
+static int write_cell(void *arg, const struct store_cell *cell, struct error *err)
+{
+    struct steps_out *o = arg;
+    open_line(o, "cell", cell->begin.run);
+    field_int(&o->text, "turn", cell->begin.turn);
+    steps_cell(o, cell);
+    return close_line(o, err);
+}
+
+static int write_end(void *arg, const struct store_run *run, struct error *err)
+{
+    struct steps_out *o = arg;
+    open_line(o, "end", run->begin.id);
+    steps_run_end(o, run);
+    return close_line(o, err);
+}
+
+const struct store_visitor export_visitor = { .run = export_write_run,
+    .turn = write_turn,
+    .call = write_call,
+    .cell = write_cell,
+    .end = write_end,
+    .children = true,
+    .lazy = true };
+
+static int export_write_lines(struct store *store, const char (*ids)[STORE_RUN_ID_SIZE],
+    size_t count, FILE *file, struct error *err)
+{
+    cleanup_steps struct steps_out o = { .store = store, .file = file };
+    int rc = 0;
+    for (size_t i = 0; i < count && rc == 0; i++)
+        rc = store_run_visit(store, ids[i], &export_visitor, &o, err);
+    return rc;
+}
+
+/* ---- the file ---- */
+
+struct target {
+    const char *path; /* NULL: standard output */
+    char *draft;      /* what becomes `path` at the end; NULL: it is written itself */
+    FILE *file;
+};
+
+/* Beside what it becomes, for its owner only. */
+static int open_draft(struct target *t, struct error *err)
+{
+    struct buf name = { 0 };
+    buf_printf(&name, "%s.XXXXXX", t->path);
+    cleanup_free char *draft = buf_steal(&name);
+    if (!draft)
+        return error_memory(err);
+    cleanup_fd int fd = mkostemp(draft, O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(err, ERROR_IO, "making %.160s", t->path);
+    t->file = fdopen(fd, "w");
+    if (!t->file) {
+        unlink(draft);
+        return error_memory(err);
+    }
+    steal_fd(&fd);
+    t->draft = steal(&draft);
+    return 0;
+}
+
+static int open_target(struct target *t, const char *out, struct error *err)
+{
+    struct stat st;
+    *t = (struct target){ .path = out && strcmp(out, "-") != 0 ? out : NULL, .file = stdout };
+    if (!t->path)
+        return 0;
+    if (stat(t->path, &st) < 0 || S_ISREG(st.st_mode))
+        return open_draft(t, err);
+    t->file = fopen(t->path, "we"); /* a device or a pipe stays what it is */
+    return t->file ? 0 : error_set_errno(err, ERROR_IO, "opening %.160s", t->path);
+}
+
+static int close_target(struct target *t, int rc, struct error *err)
+{
+    bool failed = t->path ? fclose(t->file) != 0 : fflush(t->file) != 0;
+    if (failed && rc == 0)
+        rc = error_set_errno(err, ERROR_IO, "writing");
+    if (t->draft && rc == 0 && rename(t->draft, t->path) < 0)
+        rc = error_set_errno(err, ERROR_IO, "renaming %.80s", t->draft);
+    if (t->draft && rc < 0)
+        unlink(t->draft);
+    free(t->draft);
+    return rc;
+}
+
+int export_runs(struct store *store, const char (*ids)[STORE_RUN_ID_SIZE], size_t count,
+    enum export_format format, const char *out, struct error *err)
+{
+    struct target target;
+    int rc = open_target(&target, out, err);
+    if (rc < 0)
+        return rc;
+    if (format == EXPORT_HTML)
+        rc = page_write(store, ids[0], target.file, err);
+    else
+        rc = export_write_lines(store, ids, count, target.file, err);
+    rc = close_target(&target, rc, err);
+    return rc < 0 && target.path ? error_wrap(err, "exporting to %.80s", target.path) : rc;
+}

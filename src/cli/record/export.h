@@ -1,0 +1,23 @@
+/* cli/record/export.h: droste runs export. */
+#ifndef DROSTE_CLI_RECORD_EXPORT_H
+#define DROSTE_CLI_RECORD_EXPORT_H
+
+#include <stdio.h>
+
+#include "cli/record/steps.h"
+#include "store/store.h"
+
+enum export_format { EXPORT_JSONL, EXPORT_HTML };
+
+/* The version of the lines, their `schema`: docs/record.md says what changes it. */
+enum { EXPORT_SCHEMA = 1 };
+
+/* Writes the runs to the file `out`, or to standard output where it is NULL or "-". A file appears
+ * when it is whole, or not at all. `ids`: STORE_RUN_ID_SIZE bytes each. A page is of one run. */
+int export_runs(struct store *store, const char (*ids)[STORE_RUN_ID_SIZE], size_t count,
+    enum export_format format, const char *out, struct error *err);
+
+/* A visitor that writes each step as a line to its argument, a struct steps_out. */
+extern const struct store_visitor export_visitor;
+
+#endif

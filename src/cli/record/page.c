@@ -1,0 +1,286 @@
+/* cli/record/page.c: see page.h.
+ *
+ * The page is web/, with three places to fill: its title, the facts of the run, and the record's
+ * lines. The facts are plain HTML, for whoever reads without JavaScript; the rest is drawn from the
+ * lines by the page's own script. Everything that comes from the record is the text of strangers:
+ * here it is escaped, and there no '<' of it is ever written.
+ */
+#include "cli/record/page.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "base/json/json.h"
+#include "base/text.h"
+#include "cli/embedded.h"
+#include "cli/record/export.h"
+#include "cli/record/show.h"
+
+enum {
+    TITLE_CHARACTERS = 80,
+    QUESTION_MOST = 8 << 10, /* bytes */
+    ANSWER_MOST = 64 << 10,
+    CONTEXT_MOST = 64 << 10,
+};
+
+/* ---- text into HTML ---- */
+
+static void append_html(struct buf *out, const char *data, size_t len)
+{
+    cleanup_buf struct buf clean = { 0 }, visible = { 0 };
+    text_append_utf8(&clean, data, len);
+    text_append_visible(&visible, buf_text(&clean), clean.len);
+    for (size_t i = 0; i < visible.len; i++)
+        switch (visible.data[i]) {
+        case '&':
+            buf_puts(out, "&amp;");
+            break;
+        case '<':
+            buf_puts(out, "&lt;");
+            break;
+        case '>':
+            buf_puts(out, "&gt;");
+            break;
+        case '"':
+            buf_puts(out, "&quot;");
+            break;
+        default:
+            buf_putc(out, visible.data[i]);
+        }
+    out->failed |= buf_failed(&clean) || buf_failed(&visible);
+}
+
+static void append_html_text(struct buf *out, const char *text)
+{
+    append_html(out, text, strlen(text));
+}
+
+/* ---- the facts ---- */
+
+struct page {
+    struct store *store;
+    FILE *file;
+    struct buf title, facts;
+};
+
+static void add_fact(struct buf *out, const char *name, const char *text)
+{
+    if (!text || !text[0])
+        return;
+    buf_printf(out, "<div><dt>%s</dt><dd>", name);
+    append_html_text(out, text);
+    buf_puts(out, "</dd></div>\n");
+}
+
+__attribute__((format(printf, 3, 4))) static void add_fact_f(
+    struct buf *out, const char *name, const char *format, ...)
+{
+    cleanup_buf struct buf text = { 0 };
+    va_list args;
+    va_start(args, format);
+    buf_vprintf(&text, format, args);
+    va_end(args);
+    add_fact(out, name, buf_text(&text));
+}
+
+static void add_cost(struct buf *out, const struct store_run *run)
+{
+    if (run->ended_ms && run->end.cost >= 0)
+        add_fact_f(out, "cost", "$%.4f", run->end.cost);
+    else
+        add_fact(out, "cost", "not known");
+}
+
+static void add_started(struct buf *out, int64_t ms)
+{
+    time_t seconds = (time_t)(ms / 1000);
+    struct tm tm;
+    char text[48];
+    if (!gmtime_r(&seconds, &tm))
+        return;
+    strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &tm);
+    add_fact(out, "started", text);
+}
+
+static int page_add_context(struct page *p, const struct store_value *context, struct error *err)
+{
+    cleanup_buf struct buf json = { 0 }, words = { 0 };
+    int rc = store_value_read(p->store, context, CONTEXT_MOST, store_append_piece, &json, err);
+    show_context(&words, buf_text(&json), json.len);
+    add_fact(&p->facts, "context", buf_text(&words));
+    return rc;
+}
+
+static int add_facts(struct page *p, const struct store_run *run, struct error *err)
+{
+    const struct store_run_end *e = &run->end;
+    struct buf *out = &p->facts;
+    buf_puts(out, "<dl class=\"facts\">\n");
+    add_fact(out, "model", run->begin.model);
+    add_fact(out, "batch", run->begin.batch);
+    add_fact(out, "task", run->begin.task);
+    int rc = page_add_context(p, &run->begin.context, err);
+    add_fact(out, "environment", run->begin.environment);
+    add_fact(out, "isolation", run->begin.isolation ? run->begin.isolation : "not known");
+    if (run->ended_ms) {
+        add_fact_f(out, "turns", "%lld", (long long)e->iterations);
+        add_fact_f(out, "model calls", "%lld", (long long)e->calls);
+        add_fact_f(out, "tokens", "%lld in, %lld out", (long long)e->input_tokens,
+            (long long)e->output_tokens);
+        add_fact_f(out, "time", "%.2f s", e->seconds);
+    }
+    add_cost(out, run);
+    add_started(out, run->started_ms);
+    add_fact(out, "Droste", run->begin.version);
+    buf_puts(out, "</dl>\n");
+    return rc;
+}
+
+/* The beginning of a value, with a word where there is more. */
+static int page_add_value(struct page *p, struct buf *out, const struct store_value *value,
+    size_t most, struct error *err)
+{
+    cleanup_buf struct buf text = { 0 };
+    int rc = store_value_read(p->store, value, most, store_append_piece, &text, err);
+    append_html(out, buf_text(&text), text.len);
+    if (value->len > most)
+        buf_printf(out, "… (of %zu bytes)", value->len);
+    return rc;
+}
+
+/* A string as its text, everything else as JSON. */
+static int add_answer(struct page *p, const struct store_run *run, struct error *err)
+{
+    const struct store_value *answer = &run->end.answer;
+    cleanup_json struct json_object *o = NULL;
+    cleanup_buf struct buf text = { 0 };
+    int rc = 0;
+    if (!answer->hash)
+        return 0;
+    buf_puts(&p->facts, "<pre>");
+    if (answer->len <= ANSWER_MOST)
+        rc = store_value_read(p->store, answer, SIZE_MAX, store_append_piece, &text, err);
+    if (rc == 0 && json_parse(buf_text(&text), text.len, &json_limits_large, &o, NULL) == 0 &&
+        json_object_is_type(o, json_type_string))
+        append_html(&p->facts, json_object_get_string(o), (size_t)json_object_get_string_len(o));
+    else if (rc == 0)
+        rc = page_add_value(p, &p->facts, answer, ANSWER_MOST, err);
+    buf_puts(&p->facts, "</pre>");
+    return rc;
+}
+
+static int add_outcome(struct page *p, const struct store_run *run, struct error *err)
+{
+    const char *status = run->end.status;
+    buf_printf(&p->facts, "<div class=\"answer%s\">\n<span class=\"pill",
+        run->end.answer.hash ? "" : " none");
+    if (text_is_name(status)) /* else it is no word of ours, and no class */
+        buf_printf(&p->facts, " %s", status);
+    buf_puts(&p->facts, "\">");
+    append_html_text(&p->facts, status);
+    buf_puts(&p->facts, "</span>\n");
+    int rc = add_answer(p, run, err);
+    if (run->end.error) {
+        buf_puts(&p->facts, "<p class=\"why\">");
+        append_html_text(&p->facts, run->end.error);
+        buf_puts(&p->facts, "</p>");
+    }
+    buf_puts(&p->facts, "</div>\n");
+    return rc;
+}
+
+static int add_title(struct page *p, const struct store_run *run, struct error *err)
+{
+    cleanup_buf struct buf start = { 0 }, line = { 0 };
+    int rc = store_value_read(
+        p->store, &run->begin.question, 4 * TITLE_CHARACTERS + 8, store_append_piece, &start, err);
+    show_one_line(&line, (struct store_value){ buf_text(&start), start.len }, TITLE_CHARACTERS);
+    append_html(&p->title, buf_text(&line), line.len);
+    buf_puts(&p->title, " · Droste");
+    return rc;
+}
+
+static int page_take_run(void *arg, const struct store_run *run, struct error *err)
+{
+    struct page *p = arg;
+    int rc = add_title(p, run, err);
+    buf_puts(&p->facts, "<header>\n<div class=\"soft\">Droste run <span class=\"mono\">");
+    append_html_text(&p->facts, run->begin.id);
+    buf_puts(&p->facts, "</span></div>\n<h1>");
+    if (rc == 0)
+        rc = page_add_value(p, &p->facts, &run->begin.question, QUESTION_MOST, err);
+    buf_puts(&p->facts, "</h1>\n");
+    if (rc == 0)
+        rc = add_outcome(p, run, err);
+    if (rc == 0)
+        rc = add_facts(p, run, err);
+    buf_puts(&p->facts, "</header>\n");
+    if (rc == 0 && (buf_failed(&p->title) || buf_failed(&p->facts)))
+        rc = error_memory(err);
+    return rc;
+}
+
+/* ---- the page ---- */
+
+static int write_buf(struct page *p, const struct buf *text, struct error *err)
+{
+    if (fwrite(buf_text(text), 1, text->len, p->file) == text->len)
+        return 0;
+    return error_set_errno(err, ERROR_IO, "writing the page");
+}
+
+static int write_title(struct page *p, const char *run, struct error *err)
+{
+    static const struct store_visitor visitor = { .run = page_take_run, .lazy = true };
+    int rc = store_run_visit(p->store, run, &visitor, p, err);
+    return rc < 0 ? rc : write_buf(p, &p->title, err);
+}
+
+static int write_facts(struct page *p, const char *run, struct error *err)
+{
+    return write_buf(p, &p->facts, err);
+}
+
+static int page_write_lines(struct page *p, const char *run, struct error *err)
+{
+    cleanup_steps struct steps_out o = { .store = p->store, .file = p->file, .in_page = true };
+    return store_run_visit(p->store, run, &export_visitor, &o, err);
+}
+
+/* The places of web/page.html, in their order, and what stands there. */
+static const struct {
+    const char *mark;
+    int (*write)(struct page *p, const char *run, struct error *err);
+} places[] = {
+    { "<!--title-->", write_title },
+    { "<!--facts-->", write_facts },
+    { "<!--lines-->", page_write_lines },
+};
+
+static int write_all(struct page *p, const char *run, struct error *err)
+{
+    const char *at = (const char *)embedded_page, *end = at + embedded_page_size;
+    for (size_t i = 0; i < array_length(places); i++) {
+        size_t len = strlen(places[i].mark);
+        const char *mark = memmem(at, (size_t)(end - at), places[i].mark, len);
+        if (!mark)
+            return error_set(err, ERROR_IO, "the page has no place %s", places[i].mark);
+        fwrite(at, 1, (size_t)(mark - at), p->file);
+        int rc = places[i].write(p, run, err);
+        if (rc < 0)
+            return rc;
+        at = mark + len;
+    }
+    fwrite(at, 1, (size_t)(end - at), p->file);
+    return ferror(p->file) ? error_set_errno(err, ERROR_IO, "writing the page") : 0;
+}
+
+int page_write(struct store *store, const char *run, FILE *file, struct error *err)
+{
+    struct page p = { .store = store, .file = file };
+    int rc = write_all(&p, run, err);
+    buf_free(&p.title);
+    buf_free(&p.facts);
+    return rc;
+}

@@ -1,0 +1,545 @@
+/* cli/record/show.c: see show.h.
+ *
+ * The record hands out a run's steps in the order in which they began: a turn, the model's call,
+ * the cells of its reply, each followed by the calls that it made. They are printed as they come.
+ */
+#include "cli/record/show.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/json/json.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/fields.h"
+#include "cli/record/steps.h"
+#include "cli/record/timeline.h"
+#include "rlm/parse.h"
+
+enum {
+    LINES = 40, /* of a value */
+    LINE_CHARACTERS = 400,
+    CALL_CHARACTERS = 100,
+    CALLS = 10, /* of a cell */
+    CHILDREN = 20,
+    CHILD_CHARACTERS = 60,
+};
+
+/* ---- as JSON ---- */
+
+struct json_show {
+    struct steps_out out;
+    bool in_turn;
+};
+
+static int json_run(void *arg, const struct store_run *run, struct error *err)
+{
+    struct json_show *s = arg;
+    steps_run_begin(&s->out, run);
+    steps_run_end(&s->out, run);
+    steps_notes(&s->out);
+    field_open(&s->out.text, "turns", '[');
+    return 0;
+}
+
+static void json_end_turn(struct json_show *s)
+{
+    if (s->in_turn)
+        buf_puts(&s->out.text, "]}");
+    s->in_turn = false;
+}
+
+static int json_turn(void *arg, const struct store_turn *turn, struct error *err)
+{
+    struct json_show *s = arg;
+    json_end_turn(s);
+    field_open(&s->out.text, NULL, '{');
+    steps_turn(&s->out, turn);
+    field_open(&s->out.text, "steps", '[');
+    s->in_turn = true;
+    return 0;
+}
+
+static int json_call(void *arg, const struct store_call *call, struct error *err)
+{
+    struct steps_out *out = &((struct json_show *)arg)->out;
+    field_open(&out->text, NULL, '{');
+    field_string(&out->text, "step", "call");
+    steps_call(out, call);
+    steps_close(out);
+    return 0;
+}
+
+static int json_cell(void *arg, const struct store_cell *cell, struct error *err)
+{
+    struct steps_out *out = &((struct json_show *)arg)->out;
+    field_open(&out->text, NULL, '{');
+    field_string(&out->text, "step", "cell");
+    steps_cell(out, cell);
+    steps_close(out);
+    return 0;
+}
+
+int show_as_json(struct store *store, const char *run, struct error *err)
+{
+    static const struct store_visitor visitor = {
+        .run = json_run, .turn = json_turn, .call = json_call, .cell = json_cell, .lazy = true
+    };
+    struct json_show s = { .out = { .store = store, .file = stdout } };
+    field_open(&s.out.text, NULL, '{');
+    int rc = store_run_visit(store, run, &visitor, &s, err);
+    json_end_turn(&s);
+    buf_puts(&s.out.text, "]}\n");
+    if (rc == 0)
+        rc = steps_flush(&s.out, err);
+    steps_free(&s.out);
+    return rc;
+}
+
+/* ---- as text ---- */
+
+static bool show_is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* The first bytes of a text (four are enough for a character) with blanks in place of all space. */
+static void show_collapse(struct buf *line, struct store_value text, size_t max_bytes)
+{
+    const char *p = text.data;
+    for (size_t i = 0; p && i < text.len && line->len < max_bytes; i++) {
+        bool blank = show_is_blank(p[i]);
+        if (!blank || (line->len > 0 && line->data[line->len - 1] != ' '))
+            buf_putc(line, blank ? ' ' : p[i]);
+    }
+    if (line->len > 0 && line->data[line->len - 1] == ' ')
+        line->len--;
+}
+
+void show_one_line(struct buf *out, struct store_value text, size_t max)
+{
+    cleanup_buf struct buf line = { 0 };
+    size_t at = 0, characters = 0, last = 0;
+    show_collapse(&line, text, 4 * max + 8);
+    for (; at < line.len; at++) {
+        if (((unsigned char)line.data[at] & 0xC0) == 0x80)
+            continue;
+        if (++characters > max)
+            break;
+        last = at;
+    }
+    buf_append(out, buf_text(&line), characters > max ? last : line.len);
+    if (characters > max)
+        buf_puts(out, "…");
+}
+
+/* The lines of a text, each behind a mark; all of them if `full`. */
+static void show_print_lines(const char *mark, const char *text, size_t len, bool full)
+{
+    for (unsigned lines = 0; len > 0; lines++) {
+        const char *end = memchr(text, '\n', len);
+        size_t n = end ? (size_t)(end - text) : len;
+        size_t shown = full || n <= LINE_CHARACTERS ? n : text_utf8_floor(text, n, LINE_CHARACTERS);
+        if (!full && lines == LINES) {
+            printf("%s… (all of it with --full)\n", mark);
+            return;
+        }
+        fputs(mark, stdout);
+        cli_print(stdout, text, shown);
+        puts(shown < n ? "…" : "");
+        text += n + (end != NULL);
+        len -= n + (end != NULL);
+    }
+}
+
+static void show_print_value(const char *mark, struct store_value value, bool full)
+{
+    if (value.data)
+        show_print_lines(mark, value.data, value.len, full);
+}
+
+static void print_fact(const char *name, const char *text)
+{
+    if (!text || !text[0])
+        return;
+    printf("%-9s ", name);
+    cli_print(stdout, text, strlen(text));
+    putchar('\n');
+}
+
+static void print_fact_value(const char *name, struct store_value value)
+{
+    print_fact(name, value.data);
+}
+
+static void show_one(struct buf *out, struct json_object *o)
+{
+    const char *name = json_get_string(o, "name", NULL);
+    int64_t files = json_get_int(o, "files", 0), left_out = json_get_int(o, "left_out", 0);
+    buf_printf(out, "%s%s%s, %lld bytes", name ? name : "", name ? " = " : "",
+        json_get_string(o, "source", "?"), (long long)json_get_int(o, "bytes", 0));
+    if (files > 0)
+        buf_printf(out, " in %lld files", (long long)files);
+    if (left_out > 0)
+        buf_printf(out, " (%lld more were left out)", (long long)left_out);
+}
+
+void show_context(struct buf *out, const char *json, size_t len)
+{
+    cleanup_json struct json_object *o = NULL;
+    if (json_parse(json, len, &json_limits_large, &o, NULL) < 0)
+        return;
+    bool several = json_object_is_type(o, json_type_array);
+    size_t count = json_length(o);
+    if (!several)
+        show_one(out, o);
+    for (size_t i = 0; i < count; i++) {
+        buf_puts(out, i ? "; " : "");
+        show_one(out, json_object_array_get_idx(o, i));
+    }
+}
+
+static void print_context(struct store_value context)
+{
+    cleanup_buf struct buf text = { 0 };
+    if (!context.data)
+        return;
+    show_context(&text, context.data, context.len);
+    print_fact("context", buf_text(&text));
+}
+
+/* A string as its text, everything else as JSON. */
+static void show_print_answer(struct store_value answer)
+{
+    cleanup_json struct json_object *o = NULL;
+    bool fine =
+        answer.data && json_parse(answer.data, answer.len, &json_limits_large, &o, NULL) == 0;
+    if (fine && json_object_is_type(o, json_type_string))
+        print_fact("answer", json_object_get_string(o));
+    else
+        print_fact_value("answer", answer);
+}
+
+static void print_usage(const struct store_run *run)
+{
+    const struct store_run_end *e = &run->end;
+    if (!run->ended_ms)
+        return;
+    printf("%-9s %lld turn%s, %lld call%s, %lld + %lld tokens, %.2f s\n", "usage",
+        (long long)e->iterations, text_plural(e->iterations), (long long)e->calls,
+        text_plural(e->calls), (long long)e->input_tokens, (long long)e->output_tokens, e->seconds);
+}
+
+static void print_started(int64_t ms)
+{
+    time_t seconds = (time_t)(ms / 1000);
+    struct tm tm;
+    char text[48];
+    if (!localtime_r(&seconds, &tm))
+        return;
+    strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S %z", &tm);
+    print_fact("started", text);
+}
+
+/* ---- children ---- */
+
+struct child {
+    char id[STORE_RUN_ID_SIZE], parent[STORE_RUN_ID_SIZE];
+    int64_t cell;
+    struct buf line;
+};
+
+struct text_show {
+    struct store *store;
+    bool full;
+    const char *run;
+    struct child children[CHILDREN]; /* the first ones, in the order in which they began */
+    int64_t child_count;             /* of all */
+    int64_t cell, calls;             /* whose calls are being printed, and how many there were */
+    struct timeline timeline;
+};
+
+static int note_child(void *arg, const struct store_run *run, struct error *err)
+{
+    struct text_show *s = arg;
+    const struct store_run_end *e = &run->end;
+    cleanup_buf struct buf question = { 0 };
+    if (strcmp(run->begin.id, s->run) == 0 || s->child_count++ >= CHILDREN)
+        return 0;
+    struct child *c = &s->children[s->child_count - 1];
+    snprintf(c->id, sizeof c->id, "%s", run->begin.id);
+    snprintf(c->parent, sizeof c->parent, "%s", run->begin.parent ? run->begin.parent : "");
+    c->cell = run->begin.parent_cell;
+    buf_printf(&c->line, "%s, %s", run->begin.id, e->status);
+    if (run->ended_ms)
+        buf_printf(&c->line, " in %.2f s, %lld call%s", e->seconds, (long long)e->calls,
+            e->calls == 1 ? "" : "s");
+    buf_puts(&c->line, ": ");
+    int rc = store_value_read(s->store, &run->begin.question, 4 * CHILD_CHARACTERS + 8,
+        store_append_piece, &question, err);
+    struct store_value text = { .data = buf_text(&question), .len = question.len };
+    show_one_line(&c->line, text, CHILD_CHARACTERS);
+    return rc;
+}
+
+static void print_child(const char *mark, const struct child *c)
+{
+    fputs(mark, stdout);
+    cli_print(stdout, buf_text(&c->line), c->line.len);
+    putchar('\n');
+}
+
+/* The tree below a run, each run under its parent, of which each has one: the recursion ends even where a
+ * file claims that runs are each other's parents, because those are below no run that is shown. */
+static void print_children_below(const struct text_show *s, const char *parent, int in)
+{
+    for (int64_t i = 0; i < s->child_count && i < CHILDREN; i++) {
+        if (strcmp(s->children[i].parent, parent) != 0)
+            continue;
+        printf("%*s", in, "");
+        print_child("", &s->children[i]);
+        print_children_below(s, s->children[i].id, in + 2);
+    }
+}
+
+static void print_children(const struct text_show *s)
+{
+    if (s->child_count == 0)
+        return;
+    printf("%-9s %lld\n", "children", (long long)s->child_count);
+    print_children_below(s, s->run, 2);
+    if (s->child_count > CHILDREN)
+        printf("  … and %lld more\n", (long long)(s->child_count - CHILDREN));
+}
+
+static void print_children_of(const struct text_show *s, int64_t cell)
+{
+    for (int64_t i = 0; i < s->child_count && i < CHILDREN; i++)
+        if (s->children[i].cell == cell && strcmp(s->children[i].parent, s->run) == 0)
+            print_child("  run of the cell: ", &s->children[i]);
+}
+
+/* ---- the run and its steps ---- */
+
+/* The volume and the repository that it had. */
+static void print_given(struct store_value limits)
+{
+    cleanup_json struct json_object *o = NULL;
+    cleanup_buf struct buf repo = { 0 };
+    if (json_parse(limits.data ? limits.data : "", limits.len, &json_limits_small, &o, NULL) < 0)
+        return;
+    struct json_object *of = json_get_typed(o, "repo", json_type_object);
+    if (of)
+        buf_printf(
+            &repo, "%s at %s", json_get_string(of, "url", ""), json_get_string(of, "commit", ""));
+    print_fact("volume", json_get_string(o, "volume", NULL));
+    print_fact("repo", of ? buf_text(&repo) : NULL);
+}
+
+static int text_run(void *arg, const struct store_run *run, struct error *err)
+{
+    struct text_show *s = arg;
+    cleanup_buf struct buf where = { 0 };
+    buf_printf(&where, "%s, isolation %s, droste %s", run->begin.environment,
+        run->begin.isolation ? run->begin.isolation : "not known", run->begin.version);
+    print_fact("run", run->begin.id);
+    print_fact("parent", run->begin.parent);
+    print_fact("after", run->begin.previous);
+    print_fact("batch", run->begin.batch);
+    print_fact("task", run->begin.task);
+    print_fact_value("question", run->begin.question);
+    print_fact("model", run->begin.model);
+    print_context(run->begin.context);
+    print_fact("where", buf_text(&where));
+    print_given(run->begin.limits);
+    print_started(run->started_ms);
+    print_fact("status", run->end.status);
+    show_print_answer(run->end.answer);
+    print_fact("error", run->end.error);
+    print_usage(run);
+    print_children(s);
+    return 0;
+}
+
+/* Behind the calls of a cell: how many of them were left out. */
+static void end_calls(struct text_show *s)
+{
+    if (s->calls > CALLS && !s->full)
+        printf("  … %lld more calls of the cell (all of them with --full)\n",
+            (long long)(s->calls - CALLS));
+    s->cell = s->calls = 0;
+}
+
+static int text_turn(void *arg, const struct store_turn *turn, struct error *err)
+{
+    end_calls(arg);
+    printf("\nturn %lld\n", (long long)turn->turn);
+    return 0;
+}
+
+/* Tokens and time of a call, or why it failed. */
+static void print_call_end(const struct store_call *call)
+{
+    const struct store_call_end *e = &call->end;
+    fputs(e->status, stdout);
+    if (call->ended_ms)
+        printf(" in %.2f s", e->seconds);
+    if (call->ended_ms && strcmp(call->begin.kind, "tool") != 0)
+        printf(", %s%lld + %lld tokens", e->estimated ? "about " : "", (long long)e->input_tokens,
+            (long long)e->output_tokens);
+    if (e->attempts > 1)
+        printf(", %lld attempts", (long long)e->attempts);
+    if (call->repeated > 0)
+        printf(", made again after a kill");
+    if (e->error)
+        printf(": ");
+    cli_print(stdout, e->error ? e->error : "", e->error ? strlen(e->error) : 0);
+    putchar('\n');
+}
+
+/* Where the line begins that ends just before `at`: the fence above a block's code. */
+static size_t line_before(const char *text, size_t at)
+{
+    if (at > 0)
+        at--;
+    while (at > 0 && text[at - 1] != '\n')
+        at--;
+    return at;
+}
+
+/* The reply; its code comes again as cells, so that here a word stands in for it. */
+static void print_reply(struct store_value reply, bool full)
+{
+    struct reply_block block;
+    const char *text = reply.data;
+    size_t at = 0, from = 0;
+    if (!text)
+        return;
+    while (!full && reply_next_block(text, reply.len, &at, &block)) {
+        size_t fence = line_before(text, (size_t)(block.code - text));
+        if (fence > from)
+            show_print_lines("  ", text + from, fence - from, full);
+        puts("  [code]");
+        from = at;
+    }
+    show_print_lines("  ", text + from, reply.len - from, full);
+}
+
+static void print_root_call(const struct store_call *call, bool full)
+{
+    printf("  model ");
+    cli_print(stdout, call->begin.model, strlen(call->begin.model));
+    printf(": ");
+    print_call_end(call);
+    if (full)
+        show_print_value("  < ", call->begin.request, full);
+    print_reply(call->end.reply, full);
+}
+
+static void print_short(const char *mark, struct store_value text)
+{
+    cleanup_buf struct buf line = { 0 };
+    if (!text.data || text.len == 0)
+        return;
+    show_one_line(&line, text, CALL_CHARACTERS);
+    fputs(mark, stdout);
+    cli_print(stdout, buf_text(&line), line.len);
+    putchar('\n');
+}
+
+/* A call of the cell's: of a model, or of a tool. */
+static void print_sub_call(const struct store_call *call, bool full)
+{
+    if (strcmp(call->begin.kind, "tool") == 0) {
+        printf("  tool ");
+        cli_print(stdout, call->begin.model, strlen(call->begin.model));
+        printf(": ");
+    } else {
+        printf("  call of the cell: ");
+    }
+    print_call_end(call);
+    if (full) {
+        show_print_value("    < ", call->begin.request, full);
+        show_print_value("    ", call->end.reply, full);
+        return;
+    }
+    print_short("    < ", call->begin.request);
+    print_short("    ", call->end.reply);
+}
+
+static int text_call(void *arg, const struct store_call *call, struct error *err)
+{
+    struct text_show *s = arg;
+    bool root = store_is_loop_call(call->begin.kind);
+    if (root || call->begin.cell != s->cell)
+        end_calls(s);
+    if (root) {
+        timeline_add(&s->timeline, call->begin.turn, "model", call->started_ms,
+            call->ended_ms ? call->end.seconds : -1, 0);
+        print_root_call(call, s->full);
+        return 0;
+    }
+    s->cell = call->begin.cell;
+    if (++s->calls <= CALLS || s->full)
+        print_sub_call(call, s->full);
+    return 0;
+}
+
+static void print_cell_error(struct store_value error, bool full)
+{
+    cleanup_json struct json_object *o = NULL;
+    if (!error.data || json_parse(error.data, error.len, &json_limits_large, &o, NULL) < 0)
+        return;
+    const char *traceback = json_get_string(o, "traceback", NULL);
+    const char *message = json_get_string(o, "message", "");
+    if (traceback)
+        show_print_lines("  ! ", traceback, strlen(traceback), full);
+    else
+        show_print_lines("  ! ", message, strlen(message), full);
+}
+
+static int text_cell(void *arg, const struct store_cell *cell, struct error *err)
+{
+    struct text_show *s = arg;
+    bool full = s->full;
+    const struct store_cell_end *e = &cell->end;
+    end_calls(s);
+    timeline_add(&s->timeline, cell->begin.turn, "code", cell->started_ms,
+        cell->ended_ms ? e->seconds : -1, e->calls);
+    show_print_value("  > ", cell->begin.code, full);
+    show_print_value("  | ", e->standard_output, full);
+    show_print_value("  |!", e->standard_error, full);
+    print_cell_error(e->error, full);
+    show_print_value("  = ", e->submit, full);
+    printf("  %s", e->status);
+    if (e->killed)
+        printf(" by %s", e->killed);
+    if (cell->ended_ms)
+        printf(" in %.3f s", e->seconds);
+    if (e->calls > 0)
+        printf(", %lld call%s", (long long)e->calls, e->calls == 1 ? "" : "s");
+    putchar('\n');
+    print_children_of(s, cell->id);
+    return 0;
+}
+
+int show_as_text(struct store *store, const char *run, bool full, struct error *err)
+{
+    static const struct store_visitor below = { .run = note_child, .children = true, .lazy = true };
+    static const struct store_visitor visitor = {
+        .run = text_run, .turn = text_turn, .call = text_call, .cell = text_cell
+    };
+    struct text_show s = { .store = store, .full = full, .run = run };
+    int rc = store_run_visit(store, run, &below, &s, err);
+    if (rc == 0)
+        rc = store_run_visit(store, run, &visitor, &s, err);
+    end_calls(&s);
+    if (rc == 0)
+        timeline_print(&s.timeline);
+    for (size_t i = 0; i < CHILDREN; i++)
+        buf_free(&s.children[i].line);
+    return rc;
+}

@@ -1,0 +1,335 @@
+/* cli/record/steps.c: see record.h.
+ *
+ * Members are put together in a buffer, which goes to the file when it has grown; a value goes
+ * through it piece by piece, made well-formed UTF-8 and escaped on the way. What the record keeps as
+ * JSON is checked and then copied; for that it must be in memory as a whole, so that beyond some
+ * size it is given as a string, and `as_text` says so.
+ */
+#include "cli/record/steps.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/json/json.h"
+#include "base/text.h"
+#include "cli/fields.h"
+
+enum {
+    JSON_MOST = 16 << 20, /* bytes of JSON that are checked and copied */
+    DRAIN_FROM = 64 << 10,
+};
+
+/* ---- to the file ---- */
+
+static void steps_note(struct steps_out *o, const struct error *why)
+{
+    if (o->error.code == ERROR_NONE)
+        o->error = *why;
+}
+
+static void steps_put(struct steps_out *o, const char *data, size_t len)
+{
+    struct error err = { 0 };
+    o->written += (int64_t)len;
+    if (fwrite(data, 1, len, o->file) == len)
+        return;
+    error_set_errno(&err, ERROR_IO, "writing");
+    steps_note(o, &err);
+}
+
+/* In a page no '<' comes from a record. In JSON it can stand in strings only, where \u003c is it. */
+static void steps_put_all(struct steps_out *o, const char *data, size_t len)
+{
+    cleanup_buf struct buf visible = { 0 };
+    if (isatty(fileno(o->file))) {
+        text_append_visible_json(&visible, data, len);
+        data = buf_text(&visible);
+        len = visible.len;
+    }
+    while (o->in_page && len > 0) {
+        const char *found = memchr(data, '<', len);
+        size_t n = found ? (size_t)(found - data) : len;
+        steps_put(o, data, n);
+        if (!found)
+            return;
+        steps_put(o, "\\u003c", 6);
+        data += n + 1;
+        len -= n + 1;
+    }
+    steps_put(o, data, len);
+}
+
+/* All but the last byte, or character, by which the next member sees whether it needs a comma. */
+static void steps_drain(struct steps_out *o)
+{
+    if (!o->file || o->text.len < 2)
+        return;
+    size_t whole = text_utf8_floor(o->text.data, o->text.len, o->text.len - 1);
+    steps_put_all(o, o->text.data, whole);
+    buf_consume(&o->text, whole);
+}
+
+int steps_flush(struct steps_out *o, struct error *err)
+{
+    struct error memory;
+    if (buf_failed(&o->text) || buf_failed(&o->cut) || buf_failed(&o->as_text)) {
+        error_memory(&memory);
+        steps_note(o, &memory);
+    }
+    if (o->file) {
+        steps_put_all(o, buf_text(&o->text), o->text.len);
+        buf_clear(&o->text);
+    }
+    if (o->error.code == ERROR_NONE)
+        return 0;
+    *err = o->error;
+    return -(int)err->code;
+}
+
+void steps_free(struct steps_out *o)
+{
+    buf_free(&o->text);
+    buf_free(&o->cut);
+    buf_free(&o->as_text);
+}
+
+/* ---- values ---- */
+
+struct cleaning {
+    struct steps_out *o;
+    struct buf raw; /* a character's beginning, whose rest may be in the next piece */
+};
+
+/* How many bytes at the end are the beginning of a character. */
+static size_t steps_unfinished(const char *data, size_t len)
+{
+    for (size_t back = 1; back <= 3 && back <= len; back++) {
+        unsigned char c = (unsigned char)data[len - back];
+        size_t needs = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : 2;
+        if (c >= 0xC0)
+            return needs > back ? back : 0;
+        if (c < 0x80)
+            return 0;
+    }
+    return 0;
+}
+
+static void append_escaped(struct steps_out *o, const char *data, size_t len)
+{
+    cleanup_buf struct buf clean = { 0 }, quoted = { 0 };
+    text_append_utf8(&clean, data, len);
+    json_append_string(&quoted, buf_text(&clean), clean.len);
+    if (buf_failed(&clean) || buf_failed(&quoted))
+        o->text.failed = true;
+    else
+        buf_append(&o->text, quoted.data + 1, quoted.len - 2);
+    if (o->text.len >= DRAIN_FROM)
+        steps_drain(o);
+}
+
+static int clean_piece(void *arg, const char *data, size_t len, struct error *err)
+{
+    struct cleaning *c = arg;
+    buf_append(&c->raw, data, len);
+    size_t whole = c->raw.len - steps_unfinished(buf_text(&c->raw), c->raw.len);
+    append_escaped(c->o, buf_text(&c->raw), whole);
+    buf_consume(&c->raw, whole);
+    return c->o->error.code == ERROR_NONE ? 0 : error_set(err, ERROR_IO, "writing failed before");
+}
+
+static bool steps_is_there(const struct store_value *value)
+{
+    return value->data || value->hash;
+}
+
+static bool is_cut(const struct steps_out *o, const struct store_value *value)
+{
+    return o->most > 0 && value->len > o->most;
+}
+
+static void steps_add_text(struct steps_out *o, const char *key, const struct store_value *value)
+{
+    struct cleaning c = { .o = o };
+    struct error err = { 0 };
+    bool cut = is_cut(o, value);
+    if (!steps_is_there(value)) {
+        field_string(&o->text, key, NULL);
+        return;
+    }
+    field_key(&o->text, key);
+    buf_putc(&o->text, '"');
+    if (store_value_read(o->store, value, cut ? o->most : SIZE_MAX, clean_piece, &c, &err) < 0)
+        steps_note(o, &err);
+    if (!cut) /* else a character that was cut in two is left out */
+        append_escaped(o, buf_text(&c.raw), c.raw.len);
+    buf_putc(&o->text, '"');
+    buf_free(&c.raw);
+    if (cut)
+        buf_printf(&o->cut, "%s\"%s\":%zu", o->cut.len ? "," : "", key, value->len);
+}
+
+/* On one line: outside of strings a line's end means nothing, and in them none can stand. */
+static void append_json(struct steps_out *o, const char *key, struct buf *json)
+{
+    for (size_t i = 0; i < json->len; i++)
+        if (json->data[i] == '\n' || json->data[i] == '\r')
+            json->data[i] = ' ';
+    field_key(&o->text, key);
+    buf_append(&o->text, json->data, json->len);
+    if (o->text.len >= DRAIN_FROM)
+        steps_drain(o);
+}
+
+static void steps_add_json(struct steps_out *o, const char *key, const struct store_value *value)
+{
+    cleanup_buf struct buf whole = { 0 };
+    struct error err = { 0 };
+    bool fits = value->len <= JSON_MOST && !is_cut(o, value);
+    if (steps_is_there(value) && fits) {
+        buf_reserve(&whole, value->len);
+        if (store_value_read(o->store, value, SIZE_MAX, store_append_piece, &whole, &err) < 0)
+            steps_note(o, &err);
+        if (json_check(buf_text(&whole), whole.len, &json_limits_large, NULL) == 0) {
+            append_json(o, key, &whole);
+            return;
+        }
+    }
+    steps_add_text(o, key, value);
+    if (steps_is_there(value))
+        buf_printf(&o->as_text, "%s\"%s\"", o->as_text.len ? "," : "", key);
+}
+
+/* ---- members ---- */
+
+static void add_null(struct steps_out *o, const char *key)
+{
+    field_string(&o->text, key, NULL);
+}
+
+/* What only the end says. */
+static void add_int(struct steps_out *o, const char *key, int64_t value, bool known)
+{
+    if (known)
+        field_int(&o->text, key, value);
+    else
+        add_null(o, key);
+}
+
+static void add_real(struct steps_out *o, const char *key, double value, bool known)
+{
+    if (known)
+        field_real(&o->text, key, value);
+    else
+        add_null(o, key);
+}
+
+void steps_run_begin(struct steps_out *o, const struct store_run *run)
+{
+    const struct store_run_begin *b = &run->begin;
+    field_string(&o->text, "run", b->id);
+    field_string(&o->text, "parent", b->parent);
+    add_int(o, "parent_cell", b->parent_cell, b->parent_cell != 0);
+    field_string(&o->text, "previous", b->previous);
+    field_string(&o->text, "batch", b->batch);
+    field_string(&o->text, "task", b->task);
+    field_int(&o->text, "depth", b->depth);
+    field_time(&o->text, "started", run->started_ms);
+    steps_add_text(o, "question", &b->question);
+    field_string(&o->text, "model", b->model);
+    field_string(&o->text, "environment", b->environment);
+    field_string(&o->text, "isolation", b->isolation);
+    field_string(&o->text, "version", b->version);
+    steps_add_json(o, "context", &b->context);
+    steps_add_json(o, "limits", &b->limits);
+    steps_add_json(o, "tools", &b->tools);
+}
+
+void steps_run_end(struct steps_out *o, const struct store_run *run)
+{
+    const struct store_run_end *e = &run->end;
+    bool ended = run->ended_ms != 0;
+    field_time(&o->text, "ended", run->ended_ms);
+    field_string(&o->text, "status", e->status);
+    steps_add_json(o, "answer", &e->answer);
+    field_string(&o->text, "error", e->error);
+    add_int(o, "iterations", e->iterations, ended);
+    field_open(&o->text, "usage", '{');
+    add_int(o, "calls", e->calls, ended);
+    add_int(o, "input_tokens", e->input_tokens, ended);
+    add_int(o, "output_tokens", e->output_tokens, ended);
+    add_real(o, "cost", e->cost, ended && e->cost >= 0);
+    add_real(o, "seconds", e->seconds, ended);
+    field_close(&o->text, '}');
+}
+
+void steps_turn(struct steps_out *o, const struct store_turn *turn)
+{
+    field_int(&o->text, "turn", turn->turn);
+    field_time(&o->text, "started", turn->started_ms);
+}
+
+void steps_call(struct steps_out *o, const struct store_call *call)
+{
+    const struct store_call_end *e = &call->end;
+    bool ended = call->ended_ms != 0;
+    field_string(&o->text, "kind", call->begin.kind);
+    field_int(&o->text, "id", call->id);
+    add_int(o, "cell", call->begin.cell, call->begin.cell != 0);
+    field_int(&o->text, "depth", call->begin.depth);
+    field_string(&o->text, "model", call->begin.model);
+    field_time(&o->text, "started", call->started_ms);
+    field_time(&o->text, "ended", call->ended_ms);
+    field_string(&o->text, "status", e->status);
+    if (store_is_loop_call(call->begin.kind))
+        steps_add_json(o, "request", &call->begin.request);
+    else
+        steps_add_text(o, "request", &call->begin.request);
+    steps_add_text(o, "reply", &e->reply);
+    field_string(&o->text, "finish", e->finish);
+    field_string(&o->text, "error", e->error);
+    add_int(o, "input_tokens", e->input_tokens, ended);
+    add_int(o, "output_tokens", e->output_tokens, ended);
+    field_bool(&o->text, "estimated", e->estimated);
+    add_real(o, "cost", e->cost, ended && e->cost >= 0);
+    add_int(o, "attempts", e->attempts, ended);
+    add_real(o, "seconds", e->seconds, ended);
+    field_int(&o->text, "repeated", call->repeated);
+}
+
+void steps_cell(struct steps_out *o, const struct store_cell *cell)
+{
+    const struct store_cell_end *e = &cell->end;
+    bool ended = cell->ended_ms != 0;
+    field_int(&o->text, "id", cell->id);
+    field_time(&o->text, "started", cell->started_ms);
+    field_time(&o->text, "ended", cell->ended_ms);
+    field_string(&o->text, "status", e->status);
+    steps_add_text(o, "code", &cell->begin.code);
+    steps_add_text(o, "stdout", &e->standard_output);
+    steps_add_text(o, "stderr", &e->standard_error);
+    steps_add_json(o, "submit", &e->submit);
+    steps_add_json(o, "error", &e->error);
+    steps_add_json(o, "variables", &e->variables);
+    field_string(&o->text, "killed", e->killed);
+    add_int(o, "calls", e->calls, ended);
+    add_real(o, "seconds", e->seconds, ended);
+}
+
+void steps_notes(struct steps_out *o)
+{
+    if (o->cut.len > 0)
+        buf_printf(&o->text, ",\"cut\":{%s}", buf_text(&o->cut));
+    if (o->as_text.len > 0)
+        buf_printf(&o->text, ",\"as_text\":[%s]", buf_text(&o->as_text));
+    buf_clear(&o->cut);
+    buf_clear(&o->as_text);
+}
+
+void steps_close(struct steps_out *o)
+{
+    steps_notes(o);
+    field_close(&o->text, '}');
+    if (o->text.len >= DRAIN_FROM)
+        steps_drain(o);
+}

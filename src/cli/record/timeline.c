@@ -1,0 +1,83 @@
+/* cli/record/timeline.c: see timeline.h. */
+#include "cli/record/timeline.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { WIDTH = 48 };
+
+/* The one that is given up for a longer one. */
+static size_t find_shortest(const struct timeline *t)
+{
+    size_t shortest = 0;
+    for (size_t i = 1; i < t->count; i++)
+        if (t->bars[i].seconds < t->bars[shortest].seconds)
+            shortest = i;
+    return shortest;
+}
+
+static void timeline_drop(struct timeline *t, size_t which)
+{
+    t->count--;
+    memmove(&t->bars[which], &t->bars[which + 1], (t->count - which) * sizeof *t->bars);
+}
+
+void timeline_add(struct timeline *t, int64_t turn, const char *what, int64_t started_ms,
+    double seconds, int64_t calls)
+{
+    /* What a file says may be anything: a bar longer than a year is none. */
+    bool ended = seconds >= 0;
+    double known = ended && seconds < 3e7 ? seconds : 0;
+    int64_t ended_ms = started_ms + (int64_t)(known * 1000);
+    if (t->all == 0)
+        t->first_ms = started_ms;
+    if (t->all++ == 0 || ended_ms > t->last_ms)
+        t->last_ms = ended_ms;
+    if (t->count == TIMELINE_BARS) {
+        size_t shortest = find_shortest(t);
+        if (t->bars[shortest].seconds >= known)
+            return;
+        timeline_drop(t, shortest);
+    }
+    t->bars[t->count++] = (struct timeline_bar){ turn, started_ms, calls, what, known, ended };
+}
+
+static int timeline_column(const struct timeline *t, double ms)
+{
+    double span = (double)(t->last_ms - t->first_ms);
+    double at = span > 0 ? (ms - (double)t->first_ms) / span * WIDTH : 0;
+    return at < 0 ? 0 : at > WIDTH ? WIDTH : (int)at;
+}
+
+static void print_bar(const struct timeline *t, const struct timeline_bar *b)
+{
+    int from = timeline_column(t, (double)b->started_ms);
+    int to = timeline_column(t, (double)b->started_ms + b->seconds * 1000);
+    if (from == WIDTH)
+        from--;
+    if (to <= from)
+        to = from + 1;
+    printf("  turn %-4lld %-5s |%*s", (long long)b->turn, b->what, from, "");
+    for (int i = from; i < to; i++)
+        putchar('#');
+    printf("%*s| ", WIDTH - to, "");
+    if (b->ended)
+        printf("%.3f s", b->seconds);
+    else
+        fputs("not ended", stdout);
+    if (b->calls > 0)
+        printf(", %lld call%s", (long long)b->calls, b->calls == 1 ? "" : "s");
+    putchar('\n');
+}
+
+void timeline_print(const struct timeline *t)
+{
+    if (t->count < 2)
+        return;
+    printf("\ntimeline  %.2f s", (double)(t->last_ms - t->first_ms) / 1000);
+    if (t->all > t->count)
+        printf("; the %zu longest of %zu steps", t->count, t->all);
+    putchar('\n');
+    for (size_t i = 0; i < t->count; i++)
+        print_bar(t, &t->bars[i]);
+}

@@ -1,0 +1,354 @@
+/* env/clouds/daytona/daytona.c: sandboxes of Daytona's. A sandbox has a machine of its own there (sandbox.h), in which our supervisor
+ * runs on a terminal (terminal.h); the link in wire/ makes a whole stream of what that carries.
+ *
+ * What a host that was killed has left there, the first sandbox of each environment has removed, and `droste env gc`: by their
+ * labels. Whatever remains the service ends itself, by the limits with which it was made (create.c).
+ */
+#include "env/clouds/daytona/daytona.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "env/remote/stdio_env.h"
+#include "env/clouds/daytona/create.h"
+#include "env/clouds/daytona/sandbox.h"
+#include "env/common/owner_labels.h"
+
+enum {
+    GOODBYE_SECONDS = 15, /* for the service to remove what is left */
+    LEASE_SECONDS = 3600, /* of the supervisor, without a word of the host */
+    LIST_PAGE = 100,
+    PAGES_MOST = 100,
+    LIST_SECONDS = 60,
+};
+
+/* Where code that was written for Daytona's sandboxes has staged files. */
+#define WORKSPACE "/home/daytona/workspace"
+
+struct place {
+    TAILQ_ENTRY(place) link;
+    struct daytona *env;
+    struct daytona_sandbox *sandbox;
+    bool ending;
+};
+TAILQ_HEAD(place_list, place);
+
+/* Removing what others have left. */
+struct sweep {
+    struct rest_request *request;
+    struct list ids;
+    size_t next;
+    unsigned removed, pages;
+    environment_collected_fn *done;
+    void *arg;
+    bool active;
+};
+
+struct daytona {
+    struct loop *loop;
+    struct daytona_account account;
+    struct place_list mounts;
+    struct sweep sweep;
+    bool swept; /* or about to be */
+};
+
+/* ---- what others have left ---- */
+
+static void daytona_swept(struct daytona *env, const struct error *why)
+{
+    struct sweep *s = &env->sweep;
+    environment_collected_fn *done = s->done;
+    void *arg = s->arg;
+    unsigned daytona_removed = s->removed;
+    list_clear(&s->ids);
+    *s = (struct sweep){ 0 };
+    if (done)
+        done(arg, daytona_removed, why);
+}
+
+static void daytona_remove_next(struct daytona *env);
+
+static void daytona_removed(void *arg, const struct rest_answer *answer)
+{
+    struct daytona *env = arg;
+    env->sweep.request = NULL;
+    if (answer->error.code == ERROR_NONE)
+        env->sweep.removed++;
+    daytona_remove_next(env);
+}
+
+static int daytona_ask(struct daytona *env, const char *method, const char *path,
+    rest_done_fn *done, struct error *err)
+{
+    struct rest_ask what = { .method = method,
+        .path = path,
+        .again = true,
+        .seconds = LIST_SECONDS,
+        .done = done,
+        .arg = env };
+    return rest_send(env->account.api, &what, &env->sweep.request, err);
+}
+
+static void daytona_remove_next(struct daytona *env)
+{
+    struct sweep *s = &env->sweep;
+    struct error err = { 0 };
+    if (s->next == s->ids.count) {
+        daytona_swept(env, &err);
+        return;
+    }
+    cleanup_free char *path = text_printf("/sandbox/%s", s->ids.items[s->next++]);
+    if ((path ? daytona_ask(env, "DELETE", path, daytona_removed, &err) : error_memory(&err)) < 0)
+        daytona_swept(env, &err);
+}
+
+static void note_orphan(struct sweep *s, struct json_object *o)
+{
+    struct json_object *labels = json_get_typed(o, "labels", json_type_object);
+    const char *id = json_get_string(o, "id", ""), *state = json_get_string(o, "state", "");
+    /* What is stopped was kept, or is about to be deleted. */
+    if (labels && text_is_name(id) && strcmp(state, "stopped") != 0 &&
+        owner_labels_are_orphan(
+            json_get_string(labels, LABEL_OWNER, ""), json_get_string(labels, LABEL_MACHINE, "")))
+        list_add(&s->ids, id, NULL);
+}
+
+static int list_page(struct daytona *env, const char *cursor, struct error *err);
+
+static void daytona_listed(void *arg, const struct rest_answer *answer)
+{
+    struct daytona *env = arg;
+    struct sweep *s = &env->sweep;
+    struct error err = answer->error;
+    s->request = NULL;
+    struct json_object *items = json_get_typed(answer->body, "items", json_type_array);
+    for (size_t i = 0; items && i < json_length(items); i++)
+        note_orphan(s, json_object_array_get_idx(items, i));
+    const char *cursor = json_get_string(answer->body, "nextCursor", NULL);
+    if (err.code == ERROR_NONE && cursor && ++s->pages < PAGES_MOST) {
+        if (list_page(env, cursor, &err) == 0)
+            return;
+    }
+    if (err.code == ERROR_NONE)
+        daytona_remove_next(env);
+    else
+        daytona_swept(env, &err);
+}
+
+/* Those of this machine, whoever's. */
+static int list_page(struct daytona *env, const char *cursor, struct error *err)
+{
+    cleanup_buf struct buf owner = { 0 }, machine = { 0 }, labels = { 0 }, path = { 0 };
+    owner_labels(&owner, &machine);
+    buf_puts(&labels, "{\"" LABEL_MACHINE "\":");
+    json_append_string(&labels, buf_text(&machine), machine.len);
+    buf_putc(&labels, '}');
+    buf_printf(&path, "/sandbox?limit=%d&labels=", LIST_PAGE);
+    rest_escape(&path, buf_text(&labels));
+    if (cursor) {
+        buf_puts(&path, "&cursor=");
+        rest_escape(&path, cursor);
+    }
+    if (buf_failed(&path) || buf_failed(&labels) || buf_failed(&machine))
+        return error_memory(err);
+    return daytona_ask(env, "GET", path.data, daytona_listed, err);
+}
+
+static int daytona_collect(
+    void *arg, environment_collected_fn *done, void *done_arg, struct error *err)
+{
+    struct daytona *env = arg;
+    env->swept = true;
+    env->sweep.done = done;
+    env->sweep.arg = done_arg;
+    if (env->sweep.active)
+        return 0;
+    env->sweep.active = true;
+    int rc = list_page(env, NULL, err);
+    if (rc < 0)
+        env->sweep = (struct sweep){ 0 };
+    return rc;
+}
+
+/* ---- the carrier ---- */
+
+static void place_gone(void *arg)
+{
+    struct place *p = arg;
+    TAILQ_REMOVE(&p->env->mounts, p, link);
+    free(p);
+}
+
+static int daytona_start(void *arg, struct transport *transport, const struct sandbox_spec *spec,
+    const char *const *words, void **own, struct error *err)
+{
+    struct daytona *env = arg;
+    int rc = daytona_check(spec, err);
+    if (rc < 0)
+        return rc;
+    struct place *p = calloc(1, sizeof *p);
+    if (!p)
+        return error_memory(err);
+    p->env = env;
+    rc = daytona_sandbox_open(
+        &env->account, transport, spec, words, place_gone, p, &p->sandbox, err);
+    if (rc < 0) {
+        free(p);
+        return rc;
+    }
+    TAILQ_INSERT_TAIL(&env->mounts, p, link);
+    if (!env->swept)
+        daytona_collect(env, NULL, NULL, NULL);
+    *own = p;
+    return 0;
+}
+
+static void daytona_write(void *own, const struct iovec *iov, int count)
+{
+    daytona_sandbox_write(((struct place *)own)->sandbox, iov, count);
+}
+
+static size_t daytona_waiting(void *own)
+{
+    return daytona_sandbox_waiting(((struct place *)own)->sandbox);
+}
+
+static void daytona_pause(void *own, bool paused)
+{
+    daytona_sandbox_pause(((struct place *)own)->sandbox, paused);
+}
+
+static void daytona_end(void *own)
+{
+    struct place *p = own;
+    p->ending = true;
+    daytona_sandbox_end(p->sandbox);
+}
+
+static const char *daytona_volume(void *own)
+{
+    return daytona_sandbox_volume(((struct place *)own)->sandbox);
+}
+
+static const char *daytona_id(void *own)
+{
+    return daytona_sandbox_id(((struct place *)own)->sandbox);
+}
+
+static void daytona_describe(void *own, struct buf *out)
+{
+    daytona_sandbox_describe(((struct place *)own)->sandbox, out);
+}
+
+static bool daytona_settling(const void *arg)
+{
+    const struct daytona *env = arg;
+    const struct place *p;
+    TAILQ_FOREACH(p, &env->mounts, link)
+    if (p->ending)
+        return true;
+    return false;
+}
+
+/* Waits until the service has removed what is left; not for ever. */
+static void daytona_see_them_off(struct daytona *env)
+{
+    uint64_t begun = clock_ns();
+    while (!TAILQ_EMPTY(&env->mounts) && clock_seconds_since(begun) < GOODBYE_SECONDS)
+        if (loop_turn(env->loop, 1000, NULL) < 0)
+            break;
+}
+
+static void daytona_free(void *arg)
+{
+    struct daytona *env = arg;
+    struct place *p;
+    rest_cancel(steal(&env->sweep.request));
+    list_clear(&env->sweep.ids);
+    daytona_see_them_off(env);
+    while ((p = TAILQ_FIRST(&env->mounts))) {
+        daytona_sandbox_free(p->sandbox);
+        place_gone(p);
+    }
+    daytona_account_close(&env->account);
+    free(env);
+}
+
+const struct features
+    daytona_features = { .of = {
+                             [FEATURE_STREAM] = FEATURE_YES("a terminal, over a WebSocket"),
+                             [FEATURE_REATTACH] =
+                                 FEATURE_YES("for a minute; what was lost is sent again"),
+                             [FEATURE_SNAPSHOT] =
+                                 FEATURE_YES("the account's, by name; by default its own"),
+                             [FEATURE_RESUME] = FEATURE_YES(
+                                 "by id, with its files; variables end with their session"),
+                             [FEATURE_IDLE] = FEATURE_YES("15 min, from when its host is gone"),
+                             [FEATURE_IMAGE] = FEATURE_YES("built by the service when it is new"),
+                             [FEATURE_PULL] = FEATURE_NO("the service fetches images as it likes"),
+                             [FEATURE_VOLUME] = FEATURE_YES("Daytona's own, at " DAYTONA_MEMORY),
+                             [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start, to " WORKSPACE),
+                             [FEATURE_READ] = FEATURE_NO("the sandbox is on another machine"),
+                             [FEATURE_NETWORK] = FEATURE_YES("none, or open"),
+                             [FEATURE_ALLOW] = FEATURE_YES("address ranges and domains"),
+                             [FEATURE_MEMORY] =
+                                 FEATURE_YES("of each process; with an image of the sandbox too"),
+                             [FEATURE_PROCESSES] = FEATURE_NO("the service has no such limit"),
+                             [FEATURE_CPUS] = FEATURE_YES("with an image; whole ones"),
+                             [FEATURE_DISK] = FEATURE_YES("with an image; whole gigabytes"),
+                             [FEATURE_GPUS] = FEATURE_YES("with an image; a number"),
+                             [FEATURE_USER] = FEATURE_YES("a name of the image's"),
+                             [FEATURE_READ_ONLY] =
+                                 FEATURE_NO("its user can change what the image lets them change"),
+                             [FEATURE_LABELS] = FEATURE_YES(NULL),
+                             [FEATURE_REUSE] = FEATURE_NO("each session has a sandbox of its own"),
+                             [FEATURE_REGION] = FEATURE_YES("DAYTONA_TARGET, where none is named"),
+                             [FEATURE_APP] = FEATURE_NO(NULL),
+                             [FEATURE_ISOLATION] = FEATURE_NO("the wall is Daytona's"),
+                             [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
+                         } };
+
+static const struct transport_ops daytona_ops = {
+    .name = "daytona",
+    .features = &daytona_features,
+    .form = LINK_TEXT,
+    .traits = TRAIT_VOLUMES,
+    .lease = LEASE_SECONDS,
+    .start = daytona_start,
+    .write = daytona_write,
+    .waiting = daytona_waiting,
+    .pause = daytona_pause,
+    .end = daytona_end,
+    .volume = daytona_volume,
+    .workspace = WORKSPACE,
+    .id = daytona_id,
+    .settling = daytona_settling,
+    .collect = daytona_collect,
+    .describe = daytona_describe,
+    .free = daytona_free,
+};
+
+int daytona_configured(struct error *err)
+{
+    return daytona_account_check(err);
+}
+
+int daytona_open(struct loop *loop, const struct environment_options *options,
+    struct environment **out, struct error *err)
+{
+    struct daytona *env = calloc(1, sizeof *env);
+    if (!env)
+        return error_memory(err);
+    env->loop = loop;
+    TAILQ_INIT(&env->mounts);
+    int rc = daytona_account_open(loop, options->ca_file, &env->account, err);
+    if (rc < 0) {
+        free(env);
+        return rc;
+    }
+    return stdio_env_open(loop, &daytona_ops, env, out, err);
+}

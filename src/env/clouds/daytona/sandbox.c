@@ -1,0 +1,684 @@
+/* env/clouds/daytona/sandbox.c: see sandbox.h.
+ *
+ *   volume ──► create ──► poll ──► terminal ── doubt: look at it ──► over
+ *              (resume: look, start) ─┘            ▲──────┘
+ *
+ * What cannot be known is not done twice: a sandbox is made under a name of ours, so a try again finds the first one's (409), and
+ * what is asked for is what the API says now, not what an answer was lost of.
+ */
+#include "env/clouds/daytona/sandbox.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "env/clouds/daytona/create.h"
+#include "env/clouds/daytona/terminal.h"
+#include "env/common/owner_labels.h"
+
+enum {
+    ASK_SECONDS = 60,
+    CREATE_SECONDS = 180, /* the service itself waits for the start for a while */
+    START_SECONDS = 1200, /* an image that is new is built first */
+    VOLUME_SECONDS = 120,
+    REMOVE_TRIES = 20, /* while the service is busy with it */
+    REMOVE_AGAIN_MS = 500,
+    POLL_MS = 100, /* grows by a tenth each time */
+    POLL_MOST_MS = 1000,
+    NAME_SIZE = 40,
+    ID_MAX = 128,
+};
+
+enum stage {
+    STAGE_BEGIN,
+    STAGE_VOLUME, /* it is looked for, made and waited for */
+    STAGE_CREATE,
+    STAGE_POLL, /* until it runs */
+    STAGE_RUNS,
+    STAGE_OVER,
+};
+
+struct daytona_sandbox {
+    const struct daytona_account *account;
+    struct transport *transport; /* NULL: it is not to be told anything any more */
+    void (*gone)(void *arg);
+    void *arg;
+    enum stage stage;
+    struct json_object *body; /* what it is made of, but for the volume's id */
+    char name[NAME_SIZE];
+    char id[ID_MAX + 1];
+    char *volume;      /* its name; NULL: none */
+    bool volume_there; /* it is not made */
+    struct list words;
+    bool resume, keep;
+    bool asked_for; /* it may be there */
+    bool ending;
+    unsigned removals;
+    bool starting; /* of one that was stopped: it has been told to start */
+    struct rest_request *request;
+    struct terminal *terminal;
+    struct timer *timer;
+    unsigned poll_ms;
+    uint64_t begun_ns;
+    char said[32]; /* the last state that people were told */
+};
+
+static void daytona_sandbox_look(struct daytona_sandbox *s);
+static void daytona_sandbox_begin(struct daytona_sandbox *s);
+static void find_volume(struct daytona_sandbox *s);
+static void remove_it(struct daytona_sandbox *s);
+
+/* ---- telling ---- */
+
+static void daytona_sandbox_finish_end(struct daytona_sandbox *s, const struct error *why)
+{
+    struct error told = *why;
+    if (s->stage == STAGE_OVER)
+        return;
+    s->stage = STAGE_OVER;
+    timer_stop(s->timer);
+    rest_cancel(steal(&s->request));
+    terminal_close(steal(&s->terminal));
+    if (s->transport)
+        transport_ended(s->transport, &told);
+}
+
+static void daytona_sandbox_end_with(
+    struct daytona_sandbox *s, const struct error *why, const char *what)
+{
+    struct error told = *why;
+    error_wrap(&told, "%s", what);
+    daytona_sandbox_finish_end(s, &told);
+}
+
+static void tell_state(struct daytona_sandbox *s, const char *state)
+{
+    cleanup_buf struct buf notice = { 0 };
+    if (strcmp(s->said, state) == 0)
+        return;
+    snprintf(s->said, sizeof s->said, "%s", state);
+    buf_puts(&notice, "Daytona: the sandbox is ");
+    text_append_visible(&notice, state, strnlen(state, sizeof s->said));
+    if (s->transport)
+        transport_notice(s->transport, strcmp(state, "started") == 0 ? "" : buf_text(&notice));
+}
+
+/* ---- asking ---- */
+
+static int send_ask(struct daytona_sandbox *s, const char *method, const char *path,
+    struct json_object *body, double seconds, rest_done_fn *done)
+{
+    struct error err = { 0 };
+    struct rest_ask ask = { .method = method,
+        .path = path,
+        .body = body,
+        .again = true, /* each of these may be done twice: see above */
+        .seconds = seconds,
+        .done = done,
+        .arg = s };
+    int rc = rest_send(s->account->api, &ask, &s->request, &err);
+    if (rc < 0)
+        daytona_sandbox_finish_end(s, &err);
+    return rc;
+}
+
+/* About this sandbox: "/sandbox/ID…". */
+static int daytona_sandbox_ask_of(
+    struct daytona_sandbox *s, const char *method, const char *rest, rest_done_fn *done)
+{
+    cleanup_buf struct buf path = { 0 };
+    struct error err = { 0 };
+    buf_puts(&path, "/sandbox/");
+    rest_escape(&path, s->id[0] ? s->id : s->name);
+    buf_puts(&path, rest);
+    if (!buf_failed(&path))
+        return send_ask(s, method, path.data, NULL, ASK_SECONDS, done);
+    error_memory(&err);
+    daytona_sandbox_finish_end(s, &err);
+    return -(int)ERROR_MEMORY;
+}
+
+static void poll_again(struct daytona_sandbox *s)
+{
+    s->poll_ms = s->poll_ms ? s->poll_ms + s->poll_ms / 10 : POLL_MS;
+    if (s->poll_ms > POLL_MOST_MS)
+        s->poll_ms = POLL_MOST_MS;
+    timer_start(s->timer, s->poll_ms, 0);
+}
+
+static void daytona_sandbox_timer_due(void *arg)
+{
+    struct daytona_sandbox *s = arg;
+    if (s->ending)
+        remove_it(s);
+    else if (s->stage == STAGE_BEGIN)
+        daytona_sandbox_begin(s);
+    else if (s->stage == STAGE_VOLUME)
+        find_volume(s);
+    else
+        daytona_sandbox_look(s);
+}
+
+/* ---- the program ---- */
+
+static void terminal_joined(void *arg)
+{
+    struct daytona_sandbox *s = arg;
+    transport_joined(s->transport);
+}
+
+static void terminal_bytes(void *arg, const char *data, size_t len)
+{
+    struct daytona_sandbox *s = arg;
+    transport_bytes(s->transport, data, len);
+}
+
+static void terminal_cut(void *arg)
+{
+    struct daytona_sandbox *s = arg;
+    transport_cut(s->transport);
+}
+
+static void terminal_doubt(void *arg, const struct error *why)
+{
+    daytona_sandbox_look(arg);
+}
+
+static void terminal_ended(void *arg, const struct error *why)
+{
+    daytona_sandbox_finish_end(arg, why);
+}
+
+/* A volume that is empty gets the directories that a new one has. */
+static void write_seeds(struct buf *out)
+{
+    buf_puts(out, "cd " DAYTONA_MEMORY " && [ -z \"$(ls -A)\" ] && mkdir -p");
+    for (size_t i = 0; volume_seed(i); i++)
+        buf_printf(out, " %s", volume_seed(i));
+    buf_puts(out, "; cd; ");
+}
+
+static void daytona_sandbox_run(struct daytona_sandbox *s, const char *toolbox)
+{
+    static const struct terminal_events events = { terminal_joined, terminal_bytes, terminal_cut,
+        terminal_doubt, terminal_ended };
+    cleanup_buf struct buf base = { 0 }, first = { 0 };
+    struct error err = { 0 };
+    s->stage = STAGE_RUNS;
+    buf_printf(
+        &base, "%.*s/", (int)(strlen(toolbox) - (toolbox[strlen(toolbox) - 1] == '/')), toolbox);
+    rest_escape(&base, s->id);
+    if (s->volume)
+        write_seeds(&first);
+    int rc = buf_failed(&base) || buf_failed(&first)
+                 ? error_memory(&err)
+                 : terminal_open(s->account, base.data, buf_text(&first),
+                       (const char *const *)s->words.items, &events, s, &s->terminal, &err);
+    if (rc < 0)
+        daytona_sandbox_finish_end(s, &err);
+}
+
+/* ---- its state ---- */
+
+static void told_toolbox(void *arg, const struct rest_answer *answer)
+{
+    struct daytona_sandbox *s = arg;
+    struct error err = { 0 };
+    s->request = NULL;
+    const char *url = json_get_string(answer->body, "url", "");
+    if (answer->error.code == ERROR_NONE && !url[0])
+        error_set(&err, ERROR_PROTOCOL, "Daytona does not say where the sandbox's toolbox is");
+    else
+        err = answer->error;
+    if (err.code != ERROR_NONE)
+        daytona_sandbox_finish_end(s, &err);
+    else
+        daytona_sandbox_run(s, url);
+}
+
+static void daytona_sandbox_started(struct daytona_sandbox *s, struct json_object *o)
+{
+    const char *toolbox = json_get_string(o, "toolboxProxyUrl", "");
+    if (s->stage == STAGE_RUNS)
+        terminal_retry(s->terminal);
+    else if (toolbox[0])
+        daytona_sandbox_run(s, toolbox);
+    else
+        daytona_sandbox_ask_of(s, "GET", "/toolbox-proxy-url", told_toolbox);
+}
+
+static void told_start(void *arg, const struct rest_answer *answer)
+{
+    struct daytona_sandbox *s = arg;
+    s->request = NULL;
+    /* A try before may have been the one that started it. */
+    if (answer->error.code == ERROR_NONE || answer->status == 400 || answer->status == 409)
+        poll_again(s);
+    else
+        daytona_sandbox_end_with(s, &answer->error, "starting the sandbox");
+}
+
+/* How it is called is for people; what it was stopped for they know best. */
+static void daytona_sandbox_stopped(
+    struct daytona_sandbox *s, struct json_object *o, const char *state)
+{
+    struct error why = { 0 };
+    if (s->stage == STAGE_RUNS) {
+        double idle = json_get_double(o, "autoStopInterval", 0);
+        error_set(&why, ERROR_LOST,
+            "the sandbox was stopped (%.20s), from outside or because nothing happened for %g min "
+            "(--idle-timeout); what the cell did is not known",
+            state, idle);
+        daytona_sandbox_finish_end(s, &why);
+    } else if (s->resume && !s->starting) {
+        s->starting = true;
+        daytona_sandbox_ask_of(s, "POST", "/start", told_start);
+    } else {
+        poll_again(s);
+    }
+}
+
+static void daytona_sandbox_stopping(
+    struct daytona_sandbox *s, struct json_object *o, const char *state)
+{
+    if (s->stage == STAGE_RUNS)
+        daytona_sandbox_stopped(s, o, state);
+    else
+        poll_again(s);
+}
+
+static void daytona_sandbox_destroyed(struct daytona_sandbox *s)
+{
+    struct error why = { 0 };
+    error_set(&why, ERROR_LOST,
+        "the sandbox is not there any more: it was deleted, from outside or because nothing "
+        "happened in it; what the cell did is not known");
+    daytona_sandbox_finish_end(s, &why);
+}
+
+static void daytona_sandbox_failed(
+    struct daytona_sandbox *s, struct json_object *o, const char *state)
+{
+    struct error why = { 0 };
+    cleanup_buf struct buf words = { 0 };
+    const char *reason = json_get_string(o, "errorReason", "it does not say why");
+    text_append_visible(&words, reason, strnlen(reason, 300));
+    if (s->stage == STAGE_RUNS && strncmp(state, "destroy", 7) == 0) {
+        daytona_sandbox_destroyed(s);
+        return;
+    }
+    if (s->stage == STAGE_RUNS)
+        error_set(&why, ERROR_LOST,
+            "the sandbox is in the state %.20s (%.100s); what the cell did is not known", state,
+            buf_text(&words));
+    else
+        error_set(&why, ERROR_ENVIRONMENT, "the sandbox did not start (%.20s): %.150s", state,
+            buf_text(&words));
+    daytona_sandbox_finish_end(s, &why);
+}
+
+static void take_state(struct daytona_sandbox *s, struct json_object *o)
+{
+    static const struct {
+        const char *state;
+        void (*handle)(struct daytona_sandbox *s, struct json_object *o, const char *state);
+    } rows[] = {
+        { "stopped", daytona_sandbox_stopped },
+        { "archived", daytona_sandbox_stopped },
+        { "paused", daytona_sandbox_stopped },
+        { "stopping", daytona_sandbox_stopping },
+        { "archiving", daytona_sandbox_stopping },
+        { "pausing", daytona_sandbox_stopping },
+        { "error", daytona_sandbox_failed },
+        { "build_failed", daytona_sandbox_failed },
+        { "destroying", daytona_sandbox_failed },
+        { "destroyed", daytona_sandbox_failed },
+    };
+    struct error why = { 0 };
+    const char *state = json_get_string(o, "state", ""), *id = json_get_string(o, "id", "");
+    if (!text_is_name(id)) {
+        error_set(&why, ERROR_PROTOCOL, "Daytona's answer is no sandbox's");
+        daytona_sandbox_finish_end(s, &why);
+        return;
+    }
+    snprintf(s->id, sizeof s->id, "%s", id);
+    if (s->resume && s->volume && json_length(json_get_typed(o, "volumes", json_type_array)) == 0) {
+        error_set(&why, ERROR_ARGUMENT, "the sandbox %.60s was made without a volume", id);
+        daytona_sandbox_finish_end(s, &why);
+        return;
+    }
+    if (s->stage == STAGE_CREATE)
+        s->stage = STAGE_POLL;
+    if (s->stage == STAGE_POLL)
+        tell_state(s, state);
+    if (strcmp(state, "started") == 0) {
+        daytona_sandbox_started(s, o);
+        return;
+    }
+    if (s->stage != STAGE_RUNS && clock_seconds_since(s->begun_ns) > START_SECONDS) {
+        error_set(
+            &why, ERROR_TIMEOUT, "the sandbox is still %.30s after %d s", state, START_SECONDS);
+        daytona_sandbox_finish_end(s, &why);
+        return;
+    }
+    for (size_t i = 0; i < array_length(rows); i++) {
+        if (strcmp(state, rows[i].state) != 0)
+            continue;
+        rows[i].handle(s, o, state);
+        return;
+    }
+    if (s->stage == STAGE_RUNS)
+        terminal_retry(s->terminal);
+    else
+        poll_again(s);
+}
+
+static void daytona_sandbox_looked(void *arg, const struct rest_answer *answer)
+{
+    struct daytona_sandbox *s = arg;
+    struct error why = answer->error;
+    s->request = NULL;
+    if (why.code == ERROR_NONE) {
+        take_state(s, answer->body);
+    } else if (s->stage != STAGE_RUNS) {
+        daytona_sandbox_finish_end(s, &why);
+    } else if (why.code == ERROR_NOT_FOUND) {
+        daytona_sandbox_destroyed(s);
+    } else if (why.code == ERROR_PERMISSION) {
+        daytona_sandbox_finish_end(s, &why);
+    } else {
+        terminal_retry(s->terminal); /* which has its own patience */
+    }
+}
+
+static void daytona_sandbox_look(struct daytona_sandbox *s)
+{
+    if (!s->request)
+        daytona_sandbox_ask_of(s, "GET", "", daytona_sandbox_looked);
+}
+
+/* ---- making ---- */
+
+static void daytona_sandbox_created(void *arg, const struct rest_answer *answer)
+{
+    struct daytona_sandbox *s = arg;
+    s->request = NULL;
+    /* What a service refuses it has not made. */
+    if (answer->status >= 400 && answer->status < 500 && answer->status != 409)
+        s->asked_for = false;
+    if (s->ending)
+        remove_it(s);
+    else if (answer->status == 409)
+        daytona_sandbox_look(s); /* a try before has made it: the name is ours */
+    else if (answer->error.code != ERROR_NONE)
+        daytona_sandbox_end_with(s, &answer->error, "making a sandbox");
+    else
+        take_state(s, answer->body);
+}
+
+static void daytona_sandbox_create(struct daytona_sandbox *s)
+{
+    s->stage = s->resume ? STAGE_POLL : STAGE_CREATE;
+    s->begun_ns = clock_ns();
+    s->poll_ms = 0;
+    s->asked_for = true;
+    if (s->resume)
+        daytona_sandbox_look(s);
+    else
+        send_ask(s, "POST", "/sandbox", s->body, CREATE_SECONDS, daytona_sandbox_created);
+}
+
+/* ---- the volume ---- */
+
+static bool set_volume_id(struct daytona_sandbox *s, const char *id)
+{
+    struct json_object *all = json_get_typed(s->body, "volumes", json_type_array);
+    struct json_object *one = all ? json_object_array_get_idx(all, 0) : NULL;
+    return one && json_put_text(one, "volumeId", id);
+}
+
+static void take_volume(struct daytona_sandbox *s, struct json_object *o)
+{
+    struct error why = { 0 };
+    const char *state = json_get_string(o, "state", ""), *id = json_get_string(o, "id", "");
+    cleanup_buf struct buf words = { 0 };
+    if (strcmp(state, "ready") == 0 && id[0]) {
+        if (set_volume_id(s, id)) {
+            daytona_sandbox_create(s);
+            return;
+        }
+        error_memory(&why);
+    } else if (strncmp(state, "pending", 7) != 0 && strcmp(state, "creating") != 0) {
+        const char *reason = json_get_string(o, "errorReason", "");
+        text_append_visible(&words, reason, strnlen(reason, 300));
+        error_set(&why, ERROR_ENVIRONMENT, "Daytona's volume '%.60s' is in the state %.30s %.100s",
+            s->volume, state, buf_text(&words));
+    } else if (clock_seconds_since(s->begun_ns) > VOLUME_SECONDS) {
+        error_set(&why, ERROR_TIMEOUT, "Daytona's volume '%.60s' is still %.30s after %d s",
+            s->volume, state, VOLUME_SECONDS);
+    } else {
+        poll_again(s);
+        return;
+    }
+    daytona_sandbox_finish_end(s, &why);
+}
+
+static void volume_made(void *arg, const struct rest_answer *answer)
+{
+    struct daytona_sandbox *s = arg;
+    s->request = NULL;
+    if (answer->error.code == ERROR_NONE || answer->status == 409) /* somebody was faster */
+        poll_again(s);
+    else
+        daytona_sandbox_end_with(s, &answer->error, "making a volume");
+}
+
+static void volume_found(void *arg, const struct rest_answer *answer)
+{
+    struct daytona_sandbox *s = arg;
+    cleanup_json struct json_object *body = NULL;
+    s->request = NULL;
+    if (answer->error.code == ERROR_NONE) {
+        take_volume(s, answer->body);
+        return;
+    }
+    if (answer->error.code != ERROR_NOT_FOUND) {
+        daytona_sandbox_end_with(s, &answer->error, "looking for the volume");
+        return;
+    }
+    struct error why = { 0 };
+    if (s->volume_there) {
+        error_set(&why, ERROR_NOT_FOUND, "the account has no volume '%.100s'", s->volume);
+        daytona_sandbox_finish_end(s, &why);
+        return;
+    }
+    body = json_object_new_object();
+    if (body && json_put_text(body, "name", s->volume)) {
+        send_ask(s, "POST", "/volumes", body, ASK_SECONDS, volume_made);
+        return;
+    }
+    error_memory(&why);
+    daytona_sandbox_finish_end(s, &why);
+}
+
+static void find_volume(struct daytona_sandbox *s)
+{
+    cleanup_buf struct buf path = { 0 };
+    struct error err = { 0 };
+    buf_puts(&path, "/volumes/by-name/");
+    rest_escape(&path, s->volume);
+    if (!buf_failed(&path)) {
+        send_ask(s, "GET", path.data, NULL, ASK_SECONDS, volume_found);
+        return;
+    }
+    error_memory(&err);
+    daytona_sandbox_finish_end(s, &err);
+}
+
+/* ---- the owner's ---- */
+
+static int make_name(struct daytona_sandbox *s, struct error *err)
+{
+    unsigned char random[10];
+    char hex[2 * sizeof random + 1];
+    if (getrandom(random, sizeof random, 0) != sizeof random)
+        return error_set(err, ERROR_IO, "there are no random numbers");
+    text_hex(random, sizeof random, hex);
+    snprintf(s->name, sizeof s->name, "droste-%s", hex);
+    return 0;
+}
+
+static int daytona_sandbox_fill(struct daytona_sandbox *s, const struct sandbox_spec *spec,
+    const char *const *words, struct error *err)
+{
+    cleanup_buf struct buf owner = { 0 }, machine = { 0 };
+    const struct container_spec *c = spec->container;
+    int rc = make_name(s, err);
+    for (size_t i = 0; rc == 0 && words[i]; i++)
+        rc = list_add(&s->words, words[i], err);
+    if (rc == 0)
+        rc = list_add_end(&s->words, err);
+    if (rc < 0)
+        return rc;
+    owner_labels(&owner, &machine);
+    s->volume = c && c->volume ? strdup(c->volume) : NULL;
+    s->volume_there = c && c->volume_there;
+    s->keep = c && c->keep;
+    s->resume = c && c->resume;
+    if (s->resume)
+        snprintf(s->id, sizeof s->id, "%s", c->resume);
+    struct daytona_create daytona_sandbox_create = { .spec = spec,
+        .name = s->name,
+        .owner = buf_text(&owner),
+        .machine = buf_text(&machine),
+        .target = s->account->target,
+        .volume_id = s->volume };
+    if (buf_failed(&owner) || buf_failed(&machine) || (c && c->volume && !s->volume))
+        return error_memory(err);
+    return daytona_create_body(&daytona_sandbox_create, &s->body, err);
+}
+
+static void daytona_sandbox_begin(struct daytona_sandbox *s)
+{
+    s->begun_ns = clock_ns();
+    s->stage = STAGE_VOLUME;
+    if (s->volume && !s->resume)
+        find_volume(s);
+    else
+        daytona_sandbox_create(s);
+}
+
+int daytona_sandbox_open(const struct daytona_account *account, struct transport *transport,
+    const struct sandbox_spec *spec, const char *const *words, void (*gone)(void *arg), void *arg,
+    struct daytona_sandbox **out, struct error *err)
+{
+    struct daytona_sandbox *s = calloc(1, sizeof *s);
+    if (!s)
+        return error_memory(err);
+    *s = (struct daytona_sandbox){
+        .account = account, .transport = transport, .gone = gone, .arg = arg
+    };
+    s->timer = timer_new(account->loop, daytona_sandbox_timer_due, s);
+    int rc = s->timer ? daytona_sandbox_fill(s, spec, words, err) : error_memory(err);
+    if (rc < 0) {
+        daytona_sandbox_free(s);
+        return rc;
+    }
+    /* From within a call of the user's nothing may be told: the first step is the timer's. */
+    timer_start(s->timer, 0, 0);
+    *out = s;
+    return 0;
+}
+
+void daytona_sandbox_write(struct daytona_sandbox *s, const struct iovec *iov, int count)
+{
+    if (s->terminal)
+        terminal_write(s->terminal, iov, count);
+}
+
+size_t daytona_sandbox_waiting(const struct daytona_sandbox *s)
+{
+    return s->terminal ? terminal_waiting(s->terminal) : 0;
+}
+
+void daytona_sandbox_pause(struct daytona_sandbox *s, bool paused)
+{
+    if (s->terminal)
+        terminal_pause(s->terminal, paused);
+}
+
+const char *daytona_sandbox_id(const struct daytona_sandbox *s)
+{
+    return s->id[0] ? s->id : NULL;
+}
+
+const char *daytona_sandbox_volume(const struct daytona_sandbox *s)
+{
+    return s->volume ? DAYTONA_MEMORY : NULL;
+}
+
+void daytona_sandbox_describe(const struct daytona_sandbox *s, struct buf *out)
+{
+    buf_printf(out, "a sandbox of Daytona's%s%s, which was told:\n%s\n", s->id[0] ? ": " : "",
+        s->id, json_text(s->body, NULL));
+}
+
+/* ---- its end ---- */
+
+static void tell_gone(struct daytona_sandbox *s)
+{
+    void (*gone)(void *arg) = s->gone;
+    void *arg = s->arg;
+    daytona_sandbox_free(s);
+    gone(arg);
+}
+
+static void daytona_sandbox_removed(void *arg, const struct rest_answer *answer)
+{
+    struct daytona_sandbox *s = arg;
+    s->request = NULL;
+    bool busy = answer->status == 409 || (answer->status == 400 && !s->keep);
+    if (busy && ++s->removals < REMOVE_TRIES)
+        timer_start(s->timer, REMOVE_AGAIN_MS, 0);
+    else
+        tell_gone(s); /* 404: it is; otherwise its limits end it, or who collects */
+}
+
+static void remove_it(struct daytona_sandbox *s)
+{
+    int rc = -1;
+    s->stage = STAGE_OVER;
+    if (s->asked_for)
+        rc = daytona_sandbox_ask_of(
+            s, s->keep ? "POST" : "DELETE", s->keep ? "/stop" : "", daytona_sandbox_removed);
+    if (rc < 0)
+        tell_gone(s);
+}
+
+void daytona_sandbox_end(struct daytona_sandbox *s)
+{
+    s->transport = NULL;
+    s->ending = true;
+    if (s->stage == STAGE_CREATE && s->request)
+        return; /* what is being made has to be known first */
+    timer_stop(s->timer);
+    rest_cancel(steal(&s->request));
+    terminal_close(steal(&s->terminal));
+    remove_it(s);
+}
+
+void daytona_sandbox_free(struct daytona_sandbox *s)
+{
+    if (!s)
+        return;
+    rest_cancel(s->request);
+    terminal_close(s->terminal);
+    timer_free(s->timer);
+    json_object_put(s->body);
+    list_clear(&s->words);
+    free(s->volume);
+    free(s);
+}

@@ -1,0 +1,511 @@
+/* env/clouds/daytona/terminal.c: see terminal.h.
+ *
+ *   make ──► connect ──► typed ── the loader's mark ──► stands
+ *    ▲          ▲                                         │ cut
+ *    └──────────┴── wait ◄── doubt (is it still there?) ◄─┘
+ *
+ * The shell is sent one line, which becomes the program. The line is well below the 4096 bytes that a terminal takes at once
+ * while nobody has made it raw (termios(3)), and the program's text is base64 in it: nothing there means something to a
+ * shell or to the editor of its lines. Nothing else is sent before the program has spoken, so no shell can eat it.
+ */
+#include "env/clouds/daytona/terminal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/json/json.h"
+#include "base/text.h"
+#include "net/websocket.h"
+#include "wire/link.h"
+
+enum {
+    MESSAGE_SIZE = 32768,  /* to it; the service closes for more than 65536 */
+    MESSAGE_MAX = 1 << 20, /* of its */
+    MAKE_SECONDS = 30,
+    CONNECT_SECONDS = 15,
+    SPEAK_MS = 20000, /* from the line to the program's first word */
+    AGAIN_MS = 100,   /* until it is tried again, at first */
+    AGAIN_MOST_MS = 5000,
+    PATIENCE_SECONDS = 60,
+    BEAT_MS = 15000,
+    BEATS = 3, /* without a sign: the connection is dead */
+    NOISE_MAX = 2000,
+    NAME_SIZE = 32,
+};
+
+enum stage {
+    STAGE_MAKE,
+    STAGE_CONNECT,
+    STAGE_TYPED,
+    STAGE_STANDS,
+    STAGE_DOUBT,
+    STAGE_WAIT,
+    STAGE_OVER
+};
+
+struct terminal {
+    const struct daytona_account *account;
+    struct terminal_events events;
+    void *arg;
+    struct rest *toolbox;
+    struct rest_request *request;
+    struct websocket *socket;
+    struct timer *timer;
+    enum stage stage;
+    char name[NAME_SIZE];
+    struct buf line;  /* for the shell */
+    struct buf noise; /* of the shell's, the last of it */
+    bool spoken;      /* the program has */
+    bool gone;        /* the terminal is not there any more */
+    bool exited;      /* its program has ended: */
+    int64_t status;
+    uint64_t lost_ns; /* since when it is looked for; 0: it is not */
+    unsigned tries, silent_beats;
+    struct error last; /* why it could not be reached */
+};
+
+/* ---- its end ---- */
+
+static void daytona_terminal_finish(struct terminal *t, const struct error *why)
+{
+    struct error told = *why;
+    t->stage = STAGE_OVER;
+    timer_stop(t->timer);
+    rest_cancel(steal(&t->request));
+    websocket_close(steal(&t->socket));
+    t->events.ended(t->arg, &told);
+}
+
+/* The last words of the shell's, on one line; but for its goodbye. */
+static void daytona_terminal_last_words(const struct terminal *t, struct buf *out)
+{
+    static const char goodbye[] = "logout";
+    cleanup_buf struct buf said = { 0 };
+    const char *from;
+    text_append_utf8(&said, buf_text(&t->noise), t->noise.len);
+    do {
+        while (said.len > 0 && strchr(" \r\n\t", said.data[said.len - 1]))
+            said.data[--said.len] = '\0';
+        from = buf_text(&said);
+        for (const char *at = from; (at = strchr(at, '\n')); at++)
+            from = at + 1;
+        if (strcmp(from, goodbye) != 0)
+            break;
+        said.len -= sizeof goodbye - 1;
+    } while (said.len > 0);
+    if (from[0])
+        buf_puts(out, ": ");
+    text_append_visible(out, from, strlen(from));
+}
+
+/* ---- what is lost is looked for ---- */
+
+static void daytona_terminal_doubt(struct terminal *t, const struct error *why)
+{
+    websocket_close(steal(&t->socket));
+    timer_stop(t->timer);
+    if (t->lost_ns == 0)
+        t->lost_ns = clock_ns();
+    t->last = *why;
+    if (why->code == ERROR_PERMISSION) {
+        daytona_terminal_finish(t, &t->last);
+        return;
+    }
+    t->stage = STAGE_DOUBT;
+    t->events.doubt(t->arg, &t->last);
+}
+
+void terminal_retry(struct terminal *t)
+{
+    struct error why = t->last;
+    if (t->stage != STAGE_DOUBT)
+        return;
+    if (t->exited) {
+        daytona_terminal_finish(t, &why);
+        return;
+    }
+    if (t->gone && t->spoken) {
+        error_set(&why, ERROR_LOST,
+            "the terminal in the sandbox is gone; what the cell did is not known");
+        daytona_terminal_finish(t, &why);
+        return;
+    }
+    if (clock_seconds_since(t->lost_ns) > PATIENCE_SECONDS) {
+        if (t->spoken)
+            why.code = ERROR_LOST;
+        error_wrap(&why, "the sandbox could not be reached for %d s", PATIENCE_SECONDS);
+        daytona_terminal_finish(t, &why);
+        return;
+    }
+    uint64_t ms = (uint64_t)AGAIN_MS << (t->tries < 6 ? t->tries : 6);
+    t->tries++;
+    t->stage = STAGE_WAIT;
+    timer_start(t->timer, ms < AGAIN_MOST_MS ? ms : AGAIN_MOST_MS, 0);
+}
+
+/* Its program has ended. If that was because the whole sandbox has, its state says why. */
+static void daytona_terminal_exited(struct terminal *t)
+{
+    struct error why = { 0 };
+    cleanup_buf struct buf words = { 0 };
+    if (t->spoken) {
+        t->gone = true;
+        daytona_terminal_doubt(t, &why);
+        return;
+    }
+    daytona_terminal_last_words(t, &words);
+    error_set(&why, ERROR_ENVIRONMENT, "its Python did not start (status %lld)%.150s",
+        (long long)t->status, buf_text(&words));
+    daytona_terminal_finish(t, &why);
+}
+
+/* A connection that stood is made again at once; the sandbox is asked about if that fails. */
+static void daytona_terminal_cut(struct terminal *t, const struct error *why)
+{
+    bool stood = t->stage == STAGE_STANDS;
+    websocket_close(steal(&t->socket));
+    if (!stood) {
+        daytona_terminal_doubt(t, why);
+        return;
+    }
+    t->last = *why;
+    t->lost_ns = clock_ns();
+    t->tries = 0;
+    t->stage = STAGE_WAIT;
+    timer_start(t->timer, AGAIN_MS, 0);
+    t->events.cut(t->arg);
+}
+
+/* ---- what it says ---- */
+
+static void daytona_terminal_stands(struct terminal *t)
+{
+    t->stage = STAGE_STANDS;
+    t->lost_ns = 0;
+    t->tries = t->silent_beats = 0;
+    timer_start(t->timer, BEAT_MS, BEAT_MS);
+    t->events.joined(t->arg);
+}
+
+static void daytona_terminal_connected(struct terminal *t)
+{
+    if (t->stage != STAGE_CONNECT)
+        return;
+    if (t->spoken) {
+        daytona_terminal_stands(t);
+        return;
+    }
+    struct error why = { 0 };
+    t->stage = STAGE_TYPED;
+    timer_start(t->timer, SPEAK_MS, 0);
+    if (websocket_send(t->socket, &(struct iovec){ t->line.data, t->line.len }, 1, &why) < 0)
+        daytona_terminal_finish(t, &why);
+}
+
+static void take_exit(struct terminal *t, struct json_object *o)
+{
+    struct json_object *status = NULL;
+    if (!json_object_object_get_ex(o, "exitCode", &status))
+        return;
+    t->exited = true;
+    t->status = json_get_int(o, "exitCode", -1);
+}
+
+static void socket_text(void *arg, const char *data, size_t len)
+{
+    struct terminal *t = arg;
+    cleanup_json struct json_object *o = NULL;
+    struct error why = { 0 };
+    if (json_parse(data, len, &json_limits_small, &o, NULL) < 0 ||
+        strcmp(json_get_string(o, "type", ""), "control") != 0)
+        return;
+    const char *status = json_get_string(o, "status", "");
+    if (strcmp(status, "connected") == 0) {
+        daytona_terminal_connected(t);
+    } else if (strcmp(status, "exited") == 0) {
+        take_exit(t, o);
+    } else if (strcmp(status, "error") == 0) {
+        cleanup_buf struct buf words = { 0 };
+        const char *said = json_get_string(o, "error", "");
+        text_append_visible(&words, said, strlen(said));
+        error_set(&why, ERROR_ENVIRONMENT, "its terminal: %.150s", buf_text(&words));
+        daytona_terminal_cut(t, &why);
+    }
+}
+
+/* Until the program's mark it is the shell that speaks. */
+static void socket_bytes(void *arg, const char *data, size_t len)
+{
+    struct terminal *t = arg;
+    if (t->stage == STAGE_TYPED) {
+        const char *mark = memchr(data, LINK_MARK, len);
+        size_t before = mark ? (size_t)(mark - data) : len;
+        buf_append(&t->noise, data, before);
+        if (t->noise.len > NOISE_MAX)
+            buf_consume(&t->noise, t->noise.len - NOISE_MAX);
+        data += before;
+        len -= before;
+        if (!mark)
+            return;
+        t->spoken = true;
+        daytona_terminal_stands(t);
+    }
+    if (t->stage == STAGE_STANDS)
+        t->events.bytes(t->arg, data, len);
+}
+
+static void socket_connected(void *arg)
+{
+}
+
+/* The words of a close frame say how the program ended, if it did. */
+static void socket_closed(void *arg, const struct websocket_end *end)
+{
+    struct terminal *t = arg;
+    cleanup_json struct json_object *o = NULL;
+    struct error why = end->error;
+    if (!t->exited && end->status &&
+        json_parse(end->reason, strlen(end->reason), &json_limits_small, &o, NULL) == 0 &&
+        json_object_is_type(o, json_type_object))
+        take_exit(t, o);
+    if (t->exited) {
+        daytona_terminal_exited(t);
+        return;
+    }
+    t->gone = end->http == 404;
+    if (end->http == 401 || end->http == 403)
+        error_set(&why, ERROR_PERMISSION, "Daytona does not take the key any more: check %s",
+            t->account->key_variable);
+    else if (end->error.code == ERROR_NONE)
+        error_set(
+            &why, ERROR_LOST, "the terminal was closed (%u): %.100s", end->status, end->reason);
+    daytona_terminal_cut(t, &why);
+}
+
+/* ---- making and connecting ---- */
+
+static void connect_it(struct terminal *t)
+{
+    static const struct websocket_events events = { socket_connected, socket_bytes, socket_text,
+        socket_closed };
+    const struct daytona_account *a = t->account;
+    cleanup_free char *url =
+        text_printf("%s/process/pty/%s/connect", rest_base(t->toolbox), t->name);
+    struct error why = { 0 };
+    struct websocket_options options = { .url = url,
+        .connect_options = { .ca_file = a->ca_file },
+        .peer = "Daytona",
+        .code = ERROR_LOST,
+        .connect_timeout = CONNECT_SECONDS,
+        .headers = (const char *const *)a->headers.items,
+        .header_count = a->headers.count,
+        .message_max = MESSAGE_MAX };
+    t->stage = STAGE_CONNECT;
+    timer_start(t->timer, (uint64_t)CONNECT_SECONDS * 1000, 0);
+    int rc =
+        url ? websocket_open(a->loop, &options, &events, t, &t->socket, &why) : error_memory(&why);
+    if (rc < 0)
+        daytona_terminal_finish(t, &why);
+}
+
+static void daytona_terminal_made(void *arg, const struct rest_answer *answer)
+{
+    struct terminal *t = arg;
+    t->request = NULL;
+    if (answer->error.code == ERROR_NONE || answer->status == 409) /* made by a try before */
+        connect_it(t);
+    else
+        daytona_terminal_doubt(t, &answer->error);
+}
+
+static struct json_object *daytona_terminal_make_body(const struct terminal *t)
+{
+    cleanup_json struct json_object *o = json_object_new_object();
+    struct json_object *envs = json_object_new_object();
+    /* A terminal that can do nothing: no shell paints on it. Wide, so that no line is broken. */
+    bool ok = o && envs && json_put_text(envs, "TERM", "dumb") &&
+              json_put_text(envs, "PYTHONDONTWRITEBYTECODE", "1");
+    if (!ok) {
+        json_object_put(envs);
+        return NULL;
+    }
+    ok = json_put(o, "envs", envs) && json_put_text(o, "id", t->name) &&
+         json_put(o, "cols", json_object_new_int(1000)) &&
+         json_put(o, "rows", json_object_new_int(24)) &&
+         json_put(o, "lazyStart", json_object_new_boolean(true));
+    return ok ? steal(&o) : NULL;
+}
+
+static int daytona_terminal_make(struct terminal *t, struct error *err)
+{
+    unsigned char random[8];
+    char hex[2 * sizeof random + 1];
+    if (getrandom(random, sizeof random, 0) != sizeof random)
+        return error_set(err, ERROR_IO, "there are no random numbers");
+    text_hex(random, sizeof random, hex);
+    snprintf(t->name, sizeof t->name, "droste-%s", hex);
+    cleanup_json struct json_object *body = daytona_terminal_make_body(t);
+    if (!body)
+        return error_memory(err);
+    buf_clear(&t->noise);
+    t->stage = STAGE_MAKE;
+    timer_stop(t->timer);
+    struct rest_ask ask = { .method = "POST",
+        .path = "/process/pty",
+        .body = body,
+        .again = true, /* under this name there is only one */
+        .seconds = MAKE_SECONDS,
+        .done = daytona_terminal_made,
+        .arg = t };
+    return rest_send(t->toolbox, &ask, &t->request, err);
+}
+
+/* ---- time ---- */
+
+static void daytona_terminal_beat(struct terminal *t)
+{
+    struct error why = { 0 };
+    if (websocket_heard(t->socket))
+        t->silent_beats = 0;
+    if (++t->silent_beats <= BEATS) {
+        websocket_ping(t->socket);
+        return;
+    }
+    error_set(&why, ERROR_LOST, "Daytona has not been heard of for %d s", BEATS * BEAT_MS / 1000);
+    daytona_terminal_cut(t, &why);
+}
+
+static void daytona_terminal_timer_due(void *arg)
+{
+    struct terminal *t = arg;
+    struct error why = { 0 };
+    cleanup_buf struct buf words = { 0 };
+    if (t->stage == STAGE_STANDS) {
+        daytona_terminal_beat(t);
+    } else if (t->stage == STAGE_WAIT && t->spoken) {
+        connect_it(t);
+    } else if (t->stage == STAGE_WAIT) {
+        if (daytona_terminal_make(t, &why) < 0)
+            daytona_terminal_finish(t, &why);
+    } else {
+        daytona_terminal_last_words(t, &words);
+        error_set(
+            &why, ERROR_TIMEOUT, "its shell did not start Python in time%.150s", buf_text(&words));
+        daytona_terminal_doubt(t, &why);
+    }
+}
+
+/* ---- the line ---- */
+
+static void daytona_terminal_quote(struct buf *out, const char *word)
+{
+    buf_putc(out, '\'');
+    for (; *word; word++)
+        if (*word == '\'')
+            buf_puts(out, "'\\''");
+        else
+            buf_putc(out, *word);
+    buf_putc(out, '\'');
+}
+
+/* A shell that has nothing to run ends, and so is known. */
+static int write_line(
+    struct terminal *t, const char *first, const char *const *words, struct error *err)
+{
+    buf_puts(&t->line, first);
+    buf_puts(&t->line, "exec");
+    for (size_t i = 0; words[i]; i++) {
+        buf_putc(&t->line, ' ');
+        if (!strchr(words[i], '\n')) {
+            daytona_terminal_quote(&t->line, words[i]);
+            continue;
+        }
+        buf_puts(&t->line, "'exec(__import__(\"base64\").b64decode(\"");
+        json_append_base64(&t->line, words[i], strlen(words[i]));
+        buf_puts(&t->line, "\"))'");
+    }
+    buf_puts(&t->line, "; exit 127\n");
+    return buf_failed(&t->line) ? error_memory(err) : 0;
+}
+
+/* ---- the owner's ---- */
+
+int terminal_open(const struct daytona_account *account, const char *base, const char *first,
+    const char *const *words, const struct terminal_events *events, void *arg,
+    struct terminal **out, struct error *err)
+{
+    struct terminal *t = calloc(1, sizeof *t);
+    if (!t)
+        return error_memory(err);
+    *t = (struct terminal){ .account = account, .events = *events, .arg = arg };
+    t->timer = timer_new(account->loop, daytona_terminal_timer_due, t);
+    int rc = t->timer ? daytona_account_reach(account, base, &t->toolbox, err) : error_memory(err);
+    if (rc == 0)
+        rc = write_line(t, first, words, err);
+    if (rc == 0)
+        rc = daytona_terminal_make(t, err);
+    if (rc < 0) {
+        terminal_close(t);
+        return rc;
+    }
+    *out = t;
+    return 0;
+}
+
+/* One message of what is next, as much as fits. */
+static int daytona_terminal_send_some(
+    struct terminal *t, const struct iovec **iov, int *count, size_t *at)
+{
+    struct iovec part[8];
+    int n = 0;
+    size_t room = MESSAGE_SIZE;
+    while (*count > 0 && room > 0 && n < (int)array_length(part)) {
+        size_t left = (*iov)->iov_len - *at, len = left < room ? left : room;
+        part[n++] = (struct iovec){ (char *)(*iov)->iov_base + *at, len };
+        room -= len;
+        *at += len;
+        if (*at < (*iov)->iov_len)
+            continue;
+        (*iov)++;
+        (*count)--;
+        *at = 0;
+    }
+    return websocket_send(t->socket, part, n, NULL);
+}
+
+void terminal_write(struct terminal *t, const struct iovec *iov, int count)
+{
+    size_t at = 0;
+    if (t->stage != STAGE_STANDS)
+        return;
+    /* Without memory for a message it is lost on the way, and the link sends it again. */
+    while (count > 0 && daytona_terminal_send_some(t, &iov, &count, &at) == 0)
+        ;
+}
+
+size_t terminal_waiting(const struct terminal *t)
+{
+    return t->socket ? websocket_waiting(t->socket) : 0;
+}
+
+void terminal_pause(struct terminal *t, bool paused)
+{
+    if (t->socket)
+        websocket_pause(t->socket, paused);
+}
+
+void terminal_close(struct terminal *t)
+{
+    if (!t)
+        return;
+    rest_cancel(t->request);
+    websocket_close(t->socket);
+    rest_close(t->toolbox);
+    timer_free(t->timer);
+    buf_free(&t->line);
+    buf_free(&t->noise);
+    free(t);
+}

@@ -1,0 +1,411 @@
+/* env/clouds/vm/prime.c: see prime.h. What Prime is asked for, and what it answers (env/clouds/vm/vm.h has the rest).
+ *
+ * A machine is made by one request with a key of idempotency. What is inside is behind a gateway, with a token of its own that
+ * ends and is renewed. Sandboxes that are containers have no streams, and are refused by name.
+ */
+#include "env/clouds/vm/prime.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "env/common/owner_labels.h"
+#include "env/clouds/vm/vm.h"
+
+#define ADDRESS "https://api.primeintellect.ai"
+#define API     "/api/v1/sandbox"
+
+enum {
+    LIFE_SECONDS = 3600,
+    LIFE_MOST = 24 * 3600,
+    IDLE_SECONDS = 900,
+    LISTED = 100,
+};
+
+/* ---- what is asked for ---- */
+
+static double in_minutes(double seconds)
+{
+    return ceil(seconds / 60);
+}
+
+static double in_gib(uint64_t bytes)
+{
+    return ceil((double)bytes / (1 << 30));
+}
+
+static bool prime_put_number(struct json_object *o, const char *key, double value)
+{
+    return json_put(o, key,
+        value == floor(value) ? json_object_new_int64((int64_t)value)
+                              : json_object_new_double(value));
+}
+
+static bool prime_add_text(struct json_object *array, const char *text)
+{
+    struct json_object *item = json_object_new_string(text);
+    if (item && json_object_array_add(array, item) == 0)
+        return true;
+    json_object_put(item);
+    return false;
+}
+
+/* NAME=VALUE, as they are: Prime's labels are texts. */
+static struct json_object *prime_make_labels(const struct container_spec *c)
+{
+    cleanup_buf struct buf owner = { 0 }, machine = { 0 }, line = { 0 };
+    struct json_object *labels = json_object_new_array();
+    owner_labels(&owner, &machine);
+    buf_printf(&line, LABEL_OWNER "=%s", buf_text(&owner));
+    bool ok = labels && prime_add_text(labels, VM_LABEL) && prime_add_text(labels, buf_text(&line));
+    buf_clear(&line);
+    buf_printf(&line, LABEL_MACHINE "=%s", buf_text(&machine));
+    ok = ok && prime_add_text(labels, buf_text(&line)) && !buf_failed(&line);
+    for (size_t i = 0; ok && c->labels && i < c->labels->count; i++)
+        ok = prime_add_text(labels, c->labels->items[i]);
+    if (ok)
+        return labels;
+    json_object_put(labels);
+    return NULL;
+}
+
+/* None is an empty list of what may be reached; without a list there is no limit. */
+static bool prime_put_network(struct json_object *o, const struct container_spec *c)
+{
+    bool some = c->allow && c->allow->count > 0;
+    if (!some && c->network && strcmp(c->network, "open") == 0)
+        return true;
+    struct json_object *list = json_object_new_array();
+    for (size_t i = 0; list && some && i < c->allow->count; i++)
+        prime_add_text(list, c->allow->items[i]);
+    return list && json_put(o, "network_allowlist", list);
+}
+
+/* TYPE or TYPE:COUNT */
+static bool put_gpus(struct json_object *o, const char *gpus)
+{
+    if (!gpus)
+        return true;
+    const char *colon = strrchr(gpus, ':');
+    long count = colon ? strtol(colon + 1, NULL, 10) : 1;
+    return json_put_string(o, "gpu_type", gpus, colon ? (size_t)(colon - gpus) : strlen(gpus)) &&
+           json_put(o, "gpu_count", json_object_new_int64(count > 0 ? count : 1));
+}
+
+static bool put_size(struct json_object *o, const struct sandbox_spec *spec)
+{
+    const struct container_spec *c = vm_container(spec);
+    double cpus = spec->limits.cpus > 0 ? spec->limits.cpus : 1;
+    double memory = spec->limits.memory > 0 ? in_gib(spec->limits.memory) : 2;
+    return prime_put_number(o, "cpu_cores", cpus) && prime_put_number(o, "memory_gb", memory) &&
+           prime_put_number(o, "disk_size_gb", c->disk > 0 ? in_gib(c->disk) : 5) &&
+           put_gpus(o, c->gpus);
+}
+
+static bool put_limits_in_time(struct json_object *o, const struct container_spec *c)
+{
+    double life = c->life > 0 ? c->life + VM_MARGIN : LIFE_SECONDS;
+    life = life < LIFE_MOST ? life : LIFE_MOST;
+    double idle = c->idle > 0 ? c->idle : IDLE_SECONDS;
+    return prime_put_number(o, "timeout_minutes", in_minutes(life)) &&
+           prime_put_number(o, "idle_timeout_minutes", in_minutes(idle < life ? idle : life));
+}
+
+static int prime_make_body(const struct vm *vm, const struct sandbox_spec *spec,
+    struct json_object **out, struct error *err)
+{
+    const struct container_spec *c = vm_container(spec);
+    struct json_object *o = json_object_new_object();
+    char name[24];
+    snprintf(name, sizeof name, "droste-%.8s", vm->key);
+    if (o && json_put_text(o, "name", name) && json_put_text(o, "idempotency_key", vm->key) &&
+        json_put_text(o, "docker_image", c->image ? c->image : "python:3.12-slim") &&
+        json_put(o, "vm", json_object_new_boolean(1)) && put_size(o, spec) &&
+        prime_put_network(o, c) && put_limits_in_time(o, c) &&
+        json_put(o, "labels", prime_make_labels(c)) &&
+        (!c->region || json_put_text(o, "region", c->region)) &&
+        (!vm->env->team || json_put_text(o, "team_id", vm->env->team))) {
+        *out = o;
+        return 0;
+    }
+    json_object_put(o);
+    return error_memory(err);
+}
+
+static int prime_ask_create(
+    const struct vm *vm, const struct sandbox_spec *spec, struct vm_ask *ask, struct error *err)
+{
+    if (vm_container(spec)->life > LIFE_MOST)
+        return error_set(err, ERROR_UNSUPPORTED, "a sandbox of Prime lives for a day at most");
+    ask->method = "POST";
+    buf_puts(&ask->path, API);
+    return prime_make_body(vm, spec, &ask->body, err);
+}
+
+static void ask_list(const struct vm *vm, struct vm_ask *ask)
+{
+    ask->method = "GET";
+    buf_printf(&ask->path, API "?labels=" VM_LABEL "&is_active=true&page=%s&per_page=%d",
+        ask->cursor ? ask->cursor : "1", LISTED);
+    if (vm->env->team) {
+        buf_puts(&ask->path, "&team_id=");
+        rest_escape(&ask->path, vm->env->team);
+    }
+}
+
+static void prime_ask_of_one(
+    const struct vm *vm, const char *method, const char *what, struct vm_ask *ask)
+{
+    ask->method = method;
+    buf_puts(&ask->path, API "/");
+    rest_escape(&ask->path, vm->id);
+    buf_puts(&ask->path, what);
+}
+
+static int prime_ask(struct vm *vm, enum vm_step step, const struct sandbox_spec *spec,
+    struct vm_ask *ask, struct error *err)
+{
+    switch (step) {
+    case VM_CREATE:
+        return prime_ask_create(vm, spec, ask, err);
+    case VM_RESUME:
+    case VM_LOOK:
+        prime_ask_of_one(vm, "GET", "", ask);
+        return 0;
+    case VM_ENTER:
+        prime_ask_of_one(vm, "POST", "/auth", ask);
+        return 0;
+    case VM_DELETE:
+        prime_ask_of_one(vm, "DELETE", "", ask);
+        return 0;
+    case VM_LIST:
+        ask_list(vm, ask);
+        return 0;
+    case VM_STAY: /* it is not idle while a stream is there */
+    case VM_KEEP: /* it stays until its limits in time end it */
+        return 0;
+    }
+    return 0;
+}
+
+/* ---- what it answers ---- */
+
+static void read_end(struct json_object *o, const char *status, struct vm_facts *facts)
+{
+    cleanup_buf struct buf words = { 0 };
+    const char *type = json_get_string(o, "errorType", NULL);
+    const char *message = json_get_string(o, "errorMessage", NULL);
+    const char *reason = json_get_string(o, "terminationReason", NULL);
+    text_append_visible(&words, status, strnlen(status, 20));
+    if (type || reason) {
+        buf_puts(&words, ", ");
+        text_append_visible(&words, type ? type : reason, strnlen(type ? type : reason, 40));
+    }
+    if (message) {
+        buf_puts(&words, ": ");
+        text_append_visible(&words, message, strnlen(message, 80));
+    }
+    facts->health = VM_GONE;
+    snprintf(facts->words, sizeof facts->words, "%.*s",
+        (int)text_utf8_floor(buf_text(&words), words.len,
+            words.len < sizeof facts->words ? words.len : sizeof facts->words - 1),
+        buf_text(&words));
+}
+
+static int prime_read(
+    struct vm *vm, struct json_object *o, struct vm_facts *facts, struct error *err)
+{
+    static const char *const ended[] = { "ERROR", "TERMINATED", "TIMEOUT", "PAUSED" };
+    const char *status = json_get_string(o, "status", NULL);
+    const char *id = json_get_string(o, "id", NULL);
+    if (!status || !id || strlen(id) >= sizeof facts->id)
+        return error_set(err, ERROR_PROTOCOL, "Prime's answer is no sandbox");
+    snprintf(facts->id, sizeof facts->id, "%s", id);
+    facts->health = strcmp(status, "RUNNING") == 0 ? VM_RUNS : VM_STARTS;
+    for (size_t i = 0; i < array_length(ended); i++)
+        if (strcmp(status, ended[i]) == 0)
+            read_end(o, status, facts);
+    if (facts->health == VM_STARTS && json_get_string(o, "pendingImageBuildId", NULL)) {
+        facts->health = VM_BUILDS;
+        snprintf(facts->words, sizeof facts->words,
+            "Prime makes a machine of the image, which takes minutes the first time");
+    }
+    if (facts->health == VM_RUNS && !json_get_bool(o, "vm", false))
+        return error_set(err, ERROR_UNSUPPORTED,
+            "it is a container, in which no program can be fed: Prime's virtual machines are "
+            "needed");
+    return 0;
+}
+
+/* "2026-01-31T12:00:00.123Z", or with +00:00; seconds from now; 0 where it is no time. */
+static double seconds_until(const char *text)
+{
+    struct tm at = { 0 };
+    const char *rest = text ? strptime(text, "%Y-%m-%dT%H:%M:%S", &at) : NULL;
+    if (!rest)
+        return 0;
+    double seconds = difftime(timegm(&at), time(NULL));
+    return seconds > 0 ? seconds : 1;
+}
+
+/* {gateway_url}/{user_ns}/{job_id}, which the API says: over TLS where the API is. */
+static int prime_enter(struct vm *vm, struct json_object *o, struct error *err)
+{
+    cleanup_buf struct buf url = { 0 }, header = { 0 };
+    const char *gateway = json_get_string(o, "gateway_url", NULL);
+    const char *space = json_get_string(o, "user_ns", NULL);
+    const char *job = json_get_string(o, "job_id", NULL);
+    const char *token = json_get_string(o, "token", NULL);
+    if (!gateway || !space || !job || !token)
+        return error_set(err, ERROR_PROTOCOL, "Prime's answer is no way into a sandbox");
+    if (strncmp(rest_base(vm->env->api), "https:", 6) == 0 && strncmp(gateway, "https:", 6) != 0)
+        return error_set(err, ERROR_PROTOCOL, "Prime's gateway is not behind TLS");
+    size_t len = strlen(gateway);
+    while (len > 0 && gateway[len - 1] == '/')
+        len--;
+    buf_append(&url, gateway, len);
+    buf_putc(&url, '/');
+    rest_escape(&url, space);
+    buf_putc(&url, '/');
+    rest_escape(&url, job);
+    buf_printf(&header, "Authorization: Bearer %s", token);
+    if (buf_failed(&url) || buf_failed(&header))
+        return error_memory(err);
+    const char *headers[] = { buf_text(&header), CONNECT_HEADER };
+    return vm_gate(vm, buf_text(&url), token, headers, array_length(headers),
+        seconds_until(json_get_string(o, "expires_at", NULL)), err);
+}
+
+/* The value of a label NAME=VALUE. */
+static void label_value(struct json_object *labels, const char *name, struct buf *out)
+{
+    size_t n = strlen(name);
+    for (size_t i = 0; i < json_length(labels); i++) {
+        const char *text = json_object_get_string(json_object_array_get_idx(labels, i));
+        if (text && strncmp(text, name, n) == 0 && text[n] == '=')
+            buf_puts(out, text + n + 1);
+    }
+}
+
+static bool prime_listed(struct json_object *answer, size_t i, char id[VM_ID_SIZE],
+    struct buf *owner, struct buf *machine)
+{
+    struct json_object *list = json_get_typed(answer, "sandboxes", json_type_array);
+    if (i >= json_length(list))
+        return false;
+    struct json_object *o = json_object_array_get_idx(list, i);
+    struct json_object *labels = json_get_typed(o, "labels", json_type_array);
+    snprintf(id, VM_ID_SIZE, "%.*s", VM_ID_SIZE - 1, json_get_string(o, "id", ""));
+    label_value(labels, LABEL_OWNER, owner);
+    label_value(labels, LABEL_MACHINE, machine);
+    return true;
+}
+
+static bool prime_more(const struct rest_answer *answer, struct buf *cursor)
+{
+    bool more = json_get_bool(answer->body, "hasNext", false);
+    if (more)
+        buf_printf(cursor, "%lld", (long long)json_get_int(answer->body, "page", 1) + 1);
+    return more;
+}
+
+/* ---- the environment ---- */
+
+const struct features
+    prime_features = { .of = {
+                           [FEATURE_STREAM] =
+                               FEATURE_YES("a command session of the machine's, by its gateway"),
+                           [FEATURE_REATTACH] = FEATURE_YES("for a minute"),
+                           [FEATURE_SNAPSHOT] = FEATURE_NO("name an image instead"),
+                           [FEATURE_RESUME] =
+                               FEATURE_YES("a machine that runs; one that is kept runs "
+                                           "on, until its limits in time"),
+                           [FEATURE_IDLE] =
+                               FEATURE_YES("900 s by default; it is ended, in whole minutes"),
+                           [FEATURE_IMAGE] =
+                               FEATURE_YES("any of a registry's with CPython 3.8 or newer"),
+                           [FEATURE_PULL] = FEATURE_NO("Prime decides when an image is fetched"),
+                           [FEATURE_VOLUME] = FEATURE_YES(
+                               "a copy of this machine's, brought back after each cell"),
+                           [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start"),
+                           [FEATURE_READ] = FEATURE_NO("the machine does not see this one's files"),
+                           [FEATURE_NETWORK] = FEATURE_YES("none by default; open"),
+                           [FEATURE_ALLOW] =
+                               FEATURE_YES("domains, also *.example.org, and IPv4 addresses"),
+                           [FEATURE_MEMORY] = FEATURE_YES("of the machine, in whole GiB"),
+                           [FEATURE_PROCESSES] = FEATURE_NO("nothing but the machine bounds them"),
+                           [FEATURE_CPUS] = FEATURE_YES("of the machine"),
+                           [FEATURE_DISK] = FEATURE_YES("of the machine, in whole GiB"),
+                           [FEATURE_GPUS] = FEATURE_YES("TYPE or TYPE:COUNT, as H100_80GB:1"),
+                           [FEATURE_USER] = FEATURE_NO("they are the image's"),
+                           [FEATURE_READ_ONLY] =
+                               FEATURE_NO("the machine's files can be written to"),
+                           [FEATURE_LABELS] = FEATURE_YES("the machine's"),
+                           [FEATURE_REUSE] = FEATURE_NO("a machine has one session"),
+                           [FEATURE_REGION] = FEATURE_YES("one of Prime's"),
+                           [FEATURE_ISOLATION] = FEATURE_NO("the wall is the machine"),
+                           [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
+                       } };
+
+static const struct vm_provider prime = { .name = "prime",
+    .title = "Prime",
+    .features = &prime_features,
+    .dialect = &process_of_prime,
+    .ask = prime_ask,
+    .read = prime_read,
+    .enter = prime_enter,
+    .listed = prime_listed,
+    .more = prime_more };
+
+/* As Prime's own programs take it: without /api/v1 behind it. */
+static char *base_url(void)
+{
+    static const char behind[] = "/api/v1";
+    const char *text = getenv("PRIME_API_BASE_URL");
+    if (!text || !text[0])
+        text = getenv("PRIME_BASE_URL");
+    if (!text || !text[0])
+        text = ADDRESS;
+    size_t len = strlen(text);
+    while (len > 0 && text[len - 1] == '/')
+        len--;
+    if (len > strlen(behind) && memcmp(text + len - strlen(behind), behind, strlen(behind)) == 0)
+        len -= strlen(behind);
+    return text_copy(text, len);
+}
+
+int prime_configured(struct error *err)
+{
+    const char *key = getenv("PRIME_API_KEY");
+    return key && key[0] ? 0 : error_set(err, ERROR_CONFIG, "Prime needs a key: set PRIME_API_KEY");
+}
+
+int prime_open(struct loop *loop, const struct environment_options *options,
+    struct environment **out, struct error *err)
+{
+    const char *key = getenv("PRIME_API_KEY"), *team = getenv("PRIME_TEAM_ID");
+    cleanup_free char *url = base_url(),
+                      *header = text_printf("Authorization: Bearer %s", key ? key : "");
+    struct vms *env = NULL;
+    int rc = prime_configured(err);
+    if (rc < 0)
+        return rc;
+    if (!url || !header)
+        return error_memory(err);
+    const char *headers[] = { header };
+    struct rest_options api = { .base_url = url,
+        .name = "Prime",
+        .key_variable = "PRIME_API_KEY",
+        .secret = key,
+        .headers = headers,
+        .header_count = 1,
+        .ca_file = options->ca_file };
+    rc = vms_open(loop, &prime, &api, &env, err);
+    if (rc < 0)
+        return rc;
+    env->team = team && team[0] ? strdup(team) : NULL;
+    return vms_carry(env, out, err);
+}

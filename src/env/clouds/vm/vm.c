@@ -1,0 +1,634 @@
+/* env/clouds/vm/vm.c: see vm.h.
+ *
+ *   creating ──► waiting ──► entering ──► live ── lost ──► judging ──► over
+ *       └─────────────┴────────── it fails ───────────────────────────► over
+ *   any ── its session is over ──► leaving ──► freed
+ *
+ * Who leaves while it is being created waits for the answer: what has come into being is deleted.
+ */
+#include "env/clouds/vm/vm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "base/uuid.h"
+#include "env/clouds/vm/sweep.h"
+
+enum {
+    ANSWER_SECONDS = 60,
+    CREATE_SECONDS = 120,
+    START_SECONDS = 300,  /* until it runs */
+    BUILD_SECONDS = 3000, /* while an image is built for it */
+    BUILD_LOOK_MS = 5000,
+    LOOK_FIRST_MS = 200,
+    LOOK_LONGEST_MS = 5000,
+    TOKEN_MARGIN = 60, /* seconds before its end a token is renewed */
+    LEAVE_SECONDS = 30,
+    GOODBYE_SECONDS = 15, /* for what is left to be deleted, when the environment ends */
+    LEASE_SECONDS =
+        3600, /* without a word from us: a program that thinks between its cells says none */
+    REFUSALS_MOST = 6,
+};
+
+static void vm_enter(struct vm *vm);
+static void vm_leave(struct vm *vm);
+static void start_looking(struct vm *vm);
+
+/* ---- asking ---- */
+
+static const char *step_name(enum vm_step step)
+{
+    static const char *const names[] = { "creating a sandbox", "going on in sandbox", "sandbox",
+        "a token for sandbox", "sandbox", "stopping sandbox", "deleting sandbox", "sandboxes" };
+    return names[step];
+}
+
+/* 1: it was sent; 0: there is nothing to ask in this step. */
+static int vm_ask_provider(struct vm *vm, enum vm_step step, const struct sandbox_spec *spec,
+    bool again, double seconds, rest_done_fn *done, struct rest_request **out, struct error *err)
+{
+    struct vm_ask what = { 0 };
+    struct rest_request *unused;
+    int rc = vm->env->provider->ask(vm, step, spec, &what, err);
+    struct rest_ask sent = { .method = what.method,
+        .path = buf_text(&what.path),
+        .body = what.body,
+        .headers = (const char *const *)&what.header,
+        .header_count = what.header ? 1 : 0,
+        .again = again,
+        .seconds = seconds,
+        .done = done,
+        .arg = vm };
+    if (rc == 0 && buf_failed(&what.path))
+        rc = error_memory(err);
+    if (rc == 0 && what.body && !vm->told && (step == VM_CREATE || step == VM_RESUME))
+        vm->told = strdup(json_text(what.body, NULL));
+    if (rc == 0 && what.method)
+        rc = rest_send(vm->env->api, &sent, out ? out : &unused, err);
+    bool asked = what.method != NULL;
+    buf_free(&what.path);
+    json_object_put(what.body);
+    free(what.header);
+    return rc < 0 ? rc : asked;
+}
+
+/* ---- its end ---- */
+
+static void set_phase(struct vm *vm, enum vm_phase phase)
+{
+    vm->phase = phase;
+    vm->since_ns = clock_ns();
+}
+
+static void vm_free(struct vm *vm)
+{
+    LIST_REMOVE(vm, link);
+    rest_cancel(vm->request);
+    rest_cancel(vm->staying);
+    connect_cancel(vm->killing);
+    process_service_close(vm->process);
+    rest_close(vm->gate);
+    timer_free(vm->timer);
+    timer_free(vm->stay);
+    list_clear(&vm->words);
+    free(vm->token);
+    free(vm->domain);
+    free(vm->told);
+    free(vm);
+}
+
+/* Tells that it is over, if anybody listens. */
+static void vm_finish(struct vm *vm, const struct error *why)
+{
+    struct error told = *why;
+    if (vm->phase == PHASE_OVER || !vm->transport)
+        return;
+    set_phase(vm, PHASE_OVER);
+    timer_stop(vm->timer);
+    timer_stop(vm->stay);
+    transport_ended(vm->transport, &told);
+}
+
+static void vm_fail(struct vm *vm, const struct error *why, const char *what)
+{
+    struct error told = *why;
+    error_wrap(&told, "%s%s%.40s", what, vm->id[0] ? " " : "", vm->id);
+    vm_finish(vm, &told);
+}
+
+static void fail_gone(struct vm *vm, const struct vm_facts *facts)
+{
+    struct error why = { 0 };
+    bool began = vm->phase == PHASE_LIVE || vm->phase == PHASE_JUDGING;
+    error_set(&why, began ? ERROR_LOST : ERROR_ENVIRONMENT,
+        "%s's sandbox %.40s has ended: %.150s%s", vm->env->provider->title, vm->id, facts->words,
+        began ? "; what the cell did is not known" : "");
+    vm_finish(vm, &why);
+}
+
+/* ---- leaving ---- */
+
+static void vm_left(void *arg, const struct rest_answer *answer)
+{
+    struct vm *vm = arg;
+    vm->request = NULL;
+    vm_free(vm);
+}
+
+static void leave_now(struct vm *vm)
+{
+    enum vm_step step = vm->keep ? VM_KEEP : VM_DELETE;
+    if (vm->id[0] == '\0' ||
+        vm_ask_provider(vm, step, NULL, true, LEAVE_SECONDS, vm_left, &vm->request, NULL) != 1)
+        vm_free(vm);
+}
+
+static void vm_killed(void *arg, const struct connect_result *result)
+{
+    struct vm *vm = arg;
+    vm->killing = NULL;
+    leave_now(vm);
+}
+
+/* In one that stays, the program is not to stay. */
+static bool kill_program(struct vm *vm)
+{
+    static const struct connect_handler handler = { NULL, vm_killed };
+    cleanup_buf struct buf path = { 0 }, message = { 0 };
+    if (!vm->keep || !vm->process || !process_service_kill(vm->process, &path, &message))
+        return false;
+    return connect_send(vm->gate, buf_text(&path), &message, true, LEAVE_SECONDS, &handler, vm,
+               &vm->killing, NULL) == 0;
+}
+
+static void vm_leave(struct vm *vm)
+{
+    bool creating = vm->phase == PHASE_CREATING;
+    vm->transport = NULL;
+    set_phase(vm, PHASE_LEAVING);
+    timer_stop(vm->timer);
+    timer_stop(vm->stay);
+    rest_cancel(steal(&vm->staying));
+    if (creating && vm->request)
+        return; /* its answer says what there is to delete */
+    rest_cancel(steal(&vm->request));
+    bool waits = kill_program(vm);
+    process_service_close(steal(&vm->process));
+    if (!waits)
+        leave_now(vm);
+}
+
+/* ---- live ---- */
+
+static void process_joined(void *arg)
+{
+    struct vm *vm = arg;
+    transport_joined(vm->transport);
+}
+
+static void process_cut(void *arg)
+{
+    struct vm *vm = arg;
+    transport_cut(vm->transport);
+}
+
+static void process_bytes(void *arg, const char *data, size_t len)
+{
+    struct vm *vm = arg;
+    transport_bytes(vm->transport, data, len);
+}
+
+static void process_refused(void *arg)
+{
+    vm_enter(arg);
+}
+
+/* What the API says of one that is lost, or may be. */
+static void vm_judged(void *arg, const struct rest_answer *answer)
+{
+    struct vm *vm = arg;
+    struct vm_facts facts = { .health = VM_RUNS };
+    struct error err = { 0 };
+    vm->request = NULL;
+    if (answer->error.code == ERROR_NOT_FOUND) {
+        facts.health = VM_GONE;
+        snprintf(facts.words, sizeof facts.words, "it is not there any more");
+    } else if (answer->error.code == ERROR_NONE) {
+        (void)vm->env->provider->read(vm, answer->body, &facts, &err);
+    }
+    if (facts.health == VM_GONE) {
+        fail_gone(vm, &facts);
+    } else if (vm->phase == PHASE_JUDGING) {
+        struct error none = { 0 };
+        if (vm->lost.code == ERROR_NONE)
+            vm_finish(vm, &none);
+        else
+            vm_fail(vm, &vm->lost, "the program in sandbox");
+    }
+}
+
+static bool vm_judge(struct vm *vm)
+{
+    return vm->request || vm_ask_provider(vm, VM_LOOK, NULL, true, LEAVE_SECONDS, vm_judged,
+                              &vm->request, NULL) == 1;
+}
+
+static void process_doubtful(void *arg, const struct connect_result *why)
+{
+    vm_judge(arg);
+}
+
+static void vm_process_ended(void *arg, const struct error *why)
+{
+    struct vm *vm = arg;
+    if (vm->phase != PHASE_LIVE)
+        return;
+    vm->lost = *why;
+    set_phase(vm, PHASE_JUDGING);
+    rest_cancel(steal(&vm->request));
+    if (!vm_judge(vm))
+        vm_fail(vm, why, "the program in sandbox");
+}
+
+static void vm_stayed(void *arg, const struct rest_answer *answer)
+{
+    struct vm *vm = arg;
+    vm->staying =
+        NULL; /* where it failed, the next one may not; that it is gone is seen otherwise */
+}
+
+static void vm_stay(void *arg)
+{
+    struct vm *vm = arg;
+    if (!vm->staying)
+        vm_ask_provider(vm, VM_STAY, NULL, true, LEAVE_SECONDS, vm_stayed, &vm->staying, NULL);
+}
+
+static int vm_begin(struct vm *vm, struct error *err)
+{
+    static const struct process_events events = { process_joined, process_cut, process_bytes,
+        process_refused, process_doubtful, vm_process_ended };
+    uint64_t ms = (uint64_t)(vm->stay_seconds * 1000);
+    set_phase(vm, PHASE_LIVE);
+    if (ms > 0)
+        timer_start(vm->stay, ms, ms);
+    return process_service_open(vm->env->loop, vm->gate, vm->env->provider->dialect,
+        (const char *const *)vm->words.items, &events, vm, &vm->process, err);
+}
+
+/* ---- entering ---- */
+
+static void vm_entered(struct vm *vm, struct json_object *answer)
+{
+    struct error err = { 0 };
+    int rc = vm->env->provider->enter(vm, answer, &err);
+    if (rc == 0 && !vm->process)
+        rc = vm_begin(vm, &err);
+    else if (rc == 0)
+        process_service_renewed(vm->process);
+    if (rc < 0)
+        vm_fail(vm, &err, "entering sandbox");
+}
+
+/* A machine that runs may not be known everywhere yet; one that does not is found out. */
+static void token_failed(struct vm *vm, const struct error *why)
+{
+    if (why->code == ERROR_PERMISSION || ++vm->refusals > REFUSALS_MOST) {
+        vm_fail(vm, why, step_name(VM_ENTER));
+        return;
+    }
+    timer_start(vm->timer, LOOK_FIRST_MS << vm->refusals, 0);
+    if (vm->process)
+        vm_judge(vm);
+}
+
+static void told_token(void *arg, const struct rest_answer *answer)
+{
+    struct vm *vm = arg;
+    vm->request = NULL;
+    if (answer->error.code != ERROR_NONE) {
+        token_failed(vm, &answer->error);
+        return;
+    }
+    vm->refusals = 0;
+    vm_entered(vm, answer->body);
+}
+
+/* A token, the first one or another. */
+static void vm_enter(struct vm *vm)
+{
+    struct error err = { 0 };
+    if (vm->request && vm->phase == PHASE_LIVE)
+        rest_cancel(steal(&vm->request));
+    int rc =
+        vm_ask_provider(vm, VM_ENTER, NULL, true, ANSWER_SECONDS, told_token, &vm->request, &err);
+    if (rc == 0 && vm->process)
+        rc = error_set(&err, ERROR_PERMISSION, "the token is not taken any more");
+    if (rc < 0)
+        vm_fail(vm, &err, step_name(VM_ENTER));
+    else if (rc == 0)
+        vm_entered(vm, NULL);
+}
+
+/* Before it ends, and not without a pause. */
+static uint64_t renewal_ms(double seconds)
+{
+    double after = seconds > 2 * TOKEN_MARGIN ? seconds - TOKEN_MARGIN : seconds / 2;
+    return (uint64_t)((after > 1 ? after : 1) * 1000);
+}
+
+int vm_gate(struct vm *vm, const char *base_url, const char *secret, const char *const *headers,
+    size_t header_count, double seconds, struct error *err)
+{
+    char where[40];
+    snprintf(where, sizeof where, "%s's sandbox", vm->env->provider->title);
+    struct rest_options options = { .base_url = base_url,
+        .name = where,
+        .key_variable = "the account",
+        .secret = secret,
+        .headers = headers,
+        .header_count = header_count,
+        .ca_file = vm->env->ca_file,
+        .connections = 8 };
+    struct rest *gate = NULL, *before = vm->gate;
+    int rc;
+    if (before && strcmp(rest_base(before), base_url) == 0) {
+        rc = rest_renew(before, secret, headers[0], err);
+    } else {
+        rc = rest_open(vm->env->loop, &options, &gate, err);
+        if (rc == 0) {
+            vm->gate = gate;
+            if (vm->process)
+                process_service_move(vm->process, gate);
+            rest_close(before);
+        }
+    }
+    if (rc == 0 && seconds > 0)
+        timer_start(vm->timer, renewal_ms(seconds), 0);
+    return rc;
+}
+
+/* ---- until it runs ---- */
+
+static void take_facts(struct vm *vm, struct json_object *answer, const char *what)
+{
+    struct vm_facts facts = { .health = VM_STARTS };
+    struct error err = { 0 };
+    int rc = vm->env->provider->read(vm, answer, &facts, &err);
+    if (facts.id[0] && vm->id[0] == '\0')
+        memcpy(vm->id, facts.id, sizeof vm->id);
+    if (rc == 0 && vm->id[0] == '\0')
+        rc = error_set(&err, ERROR_PROTOCOL, "%s does not say its id", vm->env->provider->title);
+    if (!vm->transport) {
+        leave_now(vm);
+    } else if (rc < 0) {
+        vm_fail(vm, &err, what);
+    } else if (facts.health == VM_GONE) {
+        fail_gone(vm, &facts);
+    } else if (facts.health == VM_RUNS) {
+        set_phase(vm, PHASE_ENTERING);
+        vm_enter(vm);
+    } else {
+        if (facts.health == VM_BUILDS && !vm->notice_told)
+            transport_notice(vm->transport, facts.words);
+        vm->notice_told |= facts.health == VM_BUILDS;
+        if (vm->phase != PHASE_WAITING)
+            set_phase(vm, PHASE_WAITING);
+        start_looking(vm);
+    }
+}
+
+static void vm_looked(void *arg, const struct rest_answer *answer)
+{
+    struct vm *vm = arg;
+    vm->request = NULL;
+    if (answer->error.code == ERROR_NONE)
+        take_facts(vm, answer->body, step_name(VM_LOOK));
+    else
+        vm_fail(vm, &answer->error, "waiting for sandbox");
+}
+
+static void vm_look(struct vm *vm)
+{
+    struct error err = { 0 };
+    double seconds = clock_seconds_since(vm->since_ns);
+    int most = vm->notice_told ? BUILD_SECONDS : START_SECONDS;
+    if (seconds > most)
+        error_set(&err, ERROR_TIMEOUT, "it does not run after %d s", most);
+    else
+        vm_ask_provider(vm, VM_LOOK, NULL, true, ANSWER_SECONDS, vm_looked, &vm->request, &err);
+    if (err.code != ERROR_NONE)
+        vm_fail(vm, &err, "waiting for sandbox");
+}
+
+static void start_looking(struct vm *vm)
+{
+    unsigned ms = LOOK_FIRST_MS << (vm->looks < 5 ? vm->looks : 5);
+    vm->looks++;
+    timer_start(vm->timer,
+        vm->notice_told        ? BUILD_LOOK_MS
+        : ms < LOOK_LONGEST_MS ? ms
+                               : LOOK_LONGEST_MS,
+        0);
+}
+
+static void vm_timer_due(void *arg)
+{
+    struct vm *vm = arg;
+    if (vm->phase == PHASE_WAITING)
+        vm_look(vm);
+    else if (vm->phase == PHASE_LIVE || vm->phase == PHASE_ENTERING)
+        vm_enter(vm);
+}
+
+static void vm_created(void *arg, const struct rest_answer *answer)
+{
+    struct vm *vm = arg;
+    vm->request = NULL;
+    if (answer->error.code == ERROR_NONE)
+        take_facts(vm, answer->body, step_name(VM_CREATE));
+    else if (!vm->transport)
+        leave_now(vm);
+    else
+        vm_fail(vm, &answer->error, step_name(vm->resumed ? VM_RESUME : VM_CREATE));
+}
+
+/* ---- the carrier ---- */
+
+const struct container_spec *vm_container(const struct sandbox_spec *spec)
+{
+    static const struct container_spec defaults = { 0 };
+    return spec->container ? spec->container : &defaults;
+}
+
+int vm_check_network(const struct vms *env, const struct sandbox_spec *spec, struct error *err)
+{
+    const char *network = vm_container(spec)->network;
+    if (!network || strcmp(network, "none") == 0 || strcmp(network, "open") == 0)
+        return 0;
+    return error_set(err, ERROR_UNSUPPORTED,
+        "%s has no network '%.40s': use none or open, or say with --network-allow what may be "
+        "reached",
+        env->provider->title, network);
+}
+
+static int vm_fill(
+    struct vm *vm, const struct sandbox_spec *spec, const char *const *words, struct error *err)
+{
+    const struct container_spec *c = vm_container(spec);
+    int rc = vm_check_network(vm->env, spec, err);
+    for (size_t i = 0; rc == 0 && words[i]; i++)
+        rc = list_add(&vm->words, words[i], err);
+    if (rc == 0)
+        rc = list_add_end(&vm->words, err);
+    uuid_make(vm->key);
+    vm->keep = c->keep;
+    vm->resumed = c->resume != NULL;
+    if (rc == 0 && c->resume && strlen(c->resume) >= sizeof vm->id)
+        rc = error_set(err, ERROR_ARGUMENT, "'%.40s...' is no sandbox's id", c->resume);
+    if (rc == 0 && c->resume)
+        snprintf(vm->id, sizeof vm->id, "%s", c->resume);
+    if (rc == 0 && (!vm->timer || !vm->stay))
+        rc = error_memory(err);
+    return rc;
+}
+
+static int vm_start(void *arg, struct transport *transport, const struct sandbox_spec *spec,
+    const char *const *words, void **own, struct error *err)
+{
+    struct vms *env = arg;
+    struct vm *vm = calloc(1, sizeof *vm);
+    if (!vm)
+        return error_memory(err);
+    vm->env = env;
+    vm->transport = transport;
+    vm->timer = timer_new(env->loop, vm_timer_due, vm);
+    vm->stay = timer_new(env->loop, vm_stay, vm);
+    LIST_INSERT_HEAD(&env->all, vm, link);
+    set_phase(vm, PHASE_CREATING);
+    int rc = vm_fill(vm, spec, words, err);
+    if (rc == 0)
+        rc = vm_ask_provider(vm, vm->resumed ? VM_RESUME : VM_CREATE, spec, true, CREATE_SECONDS,
+            vm_created, &vm->request, err);
+    if (rc < 0) {
+        vm_free(vm);
+        return rc;
+    }
+    *own = vm;
+    return 0;
+}
+
+static void vm_write(void *own, const struct iovec *iov, int count)
+{
+    struct vm *vm = own;
+    if (vm->process && vm->phase == PHASE_LIVE)
+        process_service_write(vm->process, iov, count);
+}
+
+static size_t vm_waiting(void *own)
+{
+    const struct vm *vm = own;
+    return vm->process ? process_service_waiting(vm->process) : 0;
+}
+
+static void vm_end(void *own)
+{
+    vm_leave(own);
+}
+
+static const char *vm_id(void *own)
+{
+    const struct vm *vm = own;
+    return vm->id[0] ? vm->id : NULL;
+}
+
+static void vm_describe(void *own, struct buf *out)
+{
+    const struct vm *vm = own;
+    buf_printf(out, "a virtual machine of %s%s%s, which was told:\n%s\n", vm->env->provider->title,
+        vm->id[0] ? ": " : "", vm->id, vm->told ? vm->told : "nothing");
+}
+
+static bool vm_settling(const void *arg)
+{
+    const struct vms *env = arg;
+    const struct vm *vm;
+    LIST_FOREACH(vm, &env->all, link)
+    if (vm->phase == PHASE_LEAVING)
+        return true;
+    return false;
+}
+
+static int vm_collect(void *arg, environment_collected_fn *done, void *done_arg, struct error *err)
+{
+    return vm_sweep_start(arg, done, done_arg, err);
+}
+
+/* ---- the environment ---- */
+
+void vms_free(struct vms *env)
+{
+    struct vm *vm;
+    if (!env)
+        return;
+    vm_sweep_cancel(env);
+    while ((vm = LIST_FIRST(&env->all)))
+        vm_free(vm);
+    rest_close(env->api);
+    free(env->ca_file);
+    free(env->team);
+    free(env->domain);
+    free(env->sandbox_url);
+    free(env);
+}
+
+/* Waits until what is left has been deleted; not for ever. */
+static void vms_see_off(void *arg)
+{
+    struct vms *env = arg;
+    uint64_t begun = clock_ns();
+    while (!LIST_EMPTY(&env->all) && clock_seconds_since(begun) < GOODBYE_SECONDS)
+        if (loop_turn(env->loop, 1000, NULL) < 0)
+            break;
+    vms_free(env);
+}
+
+int vms_open(struct loop *loop, const struct vm_provider *provider, const struct rest_options *api,
+    struct vms **out, struct error *err)
+{
+    struct vms *env = calloc(1, sizeof *env);
+    if (!env)
+        return error_memory(err);
+    *env = (struct vms){ .loop = loop, .provider = provider };
+    LIST_INIT(&env->all);
+    env->ca_file = api->ca_file ? strdup(api->ca_file) : NULL;
+    int rc =
+        api->ca_file && !env->ca_file ? error_memory(err) : rest_open(loop, api, &env->api, err);
+    if (rc < 0) {
+        vms_free(env);
+        return rc;
+    }
+    *out = env;
+    return 0;
+}
+
+int vms_carry(struct vms *env, struct environment **out, struct error *err)
+{
+    env->ops = (struct transport_ops){ .name = env->provider->name,
+        .features = env->provider->features,
+        .form = LINK_BARE,
+        .lease = LEASE_SECONDS,
+        .start = vm_start,
+        .write = vm_write,
+        .waiting = vm_waiting,
+        .end = vm_end,
+        .id = vm_id,
+        .settling = vm_settling,
+        .collect = vm_collect,
+        .describe = vm_describe,
+        .free = vms_see_off };
+    return stdio_env_open(env->loop, &env->ops, env, out, err);
+}

@@ -1,0 +1,18 @@
+/* env/common/embedded.h: the guest, its rules and helpers, and the bridge for Modal, carried inside the library (scripts/embed). */
+#ifndef DROSTE_ENV_COMMON_EMBEDDED_H
+#define DROSTE_ENV_COMMON_EMBEDDED_H
+
+#include <stddef.h>
+
+extern const unsigned char embedded_guest[];
+extern const size_t embedded_guest_size;
+extern const unsigned char embedded_rules[];
+extern const size_t embedded_rules_size;
+extern const unsigned char embedded_helper[];
+extern const size_t embedded_helper_size;
+extern const unsigned char embedded_keeper[];
+extern const size_t embedded_keeper_size;
+extern const unsigned char embedded_bridge[];
+extern const size_t embedded_bridge_size;
+
+#endif

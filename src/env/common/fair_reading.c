@@ -1,0 +1,211 @@
+/* env/common/fair_reading.c: see fair_reading.h. */
+#include "env/common/fair_reading.h"
+
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+enum {
+    TICK_MS = 1,
+    AT_ONCE = 8, /* of those that wait, in a tick; with local.c's pieces half a MiB */
+    SMALL_BYTES =
+        16384,         /* who gives less has written it just now: waiting makes one piece of many */
+    CROWD = 4,         /* so many may give large pieces, or take the host's time, without waiting */
+    MUCH_NS = 1000000, /* of the host's time, in one operation */
+    ROUND_NS = 200000, /* of it for all who were put off, before the others are looked at again */
+    HEAVY_NS = 1000000, /* for one thing that is said; a call and its reply take 0.03 ms */
+    REST = 4,           /* times as long */
+    REST_MOST_NS = 1000000000,
+    LATELY_NS = 1000000000,
+};
+
+/* Who was heard last, of those that are not heavy, and who before that. */
+struct heard {
+    const void *arg;
+    uint64_t ns;
+};
+
+TAILQ_HEAD(turn_list, fair_reader);
+
+struct fair_reading {
+    struct timer *tick;
+    struct every_turn *each;
+    struct turn_list list, put_off, resting;
+    struct timer *alarm; /* at rest_until, while any rests */
+    uint64_t rest_until;
+    struct heard lately[2];
+    size_t count, takers; /* of `list`; of those that have taken much */
+};
+
+static void fair_reading_tick(void *arg)
+{
+    struct fair_reading *q = arg;
+    for (unsigned n = 0; n < AT_ONCE && q->count > 0; n++) {
+        struct fair_reader *t = TAILQ_FIRST(&q->list);
+        fair_reading_leave(q, t);
+        t->next(t->arg, t->port);
+    }
+    if (q->count > 0)
+        timer_start(q->tick, TICK_MS, 0);
+}
+
+/* Another one, that takes little, was heard not long ago: it would wait. */
+static bool others_are_heard(const struct fair_reading *q, const void *arg, uint64_t now)
+{
+    for (size_t i = 0; i < array_length(q->lately); i++)
+        if (q->lately[i].arg && q->lately[i].arg != arg && now - q->lately[i].ns < LATELY_NS)
+            return true;
+    return false;
+}
+
+static bool may_hear(const struct fair_reading *q, const struct fair_reader *t)
+{
+    uint64_t now = t->heavy ? clock_ns() : 0;
+    return !t->heavy || now >= q->rest_until || !others_are_heard(q, t->arg, now);
+}
+
+static void fair_reading_rest(struct fair_reading *q, struct fair_reader *t)
+{
+    uint64_t now = clock_ns();
+    uint64_t ns = q->rest_until > now ? q->rest_until - now : 0;
+    bool first = TAILQ_EMPTY(&q->resting);
+    TAILQ_INSERT_TAIL(&q->resting, t, link);
+    t->waits = t->rests = true;
+    if (first)
+        timer_start(q->alarm, ns / 1000000 + 1, 0);
+}
+
+static void put_off(struct fair_reading *q, struct fair_reader *t)
+{
+    every_turn_start(q->each);
+    TAILQ_INSERT_TAIL(&q->put_off, t, link);
+    t->waits = t->put_off = true;
+}
+
+static void end_rest(void *arg)
+{
+    struct fair_reading *q = arg;
+    while (!TAILQ_EMPTY(&q->resting)) {
+        struct fair_reader *t = TAILQ_FIRST(&q->resting);
+        fair_reading_leave(q, t);
+        put_off(q, t);
+    }
+}
+
+/* As long as there is somebody. Those that are not put off are read in between. Where one takes long, the others that have
+ * rest with it again. */
+static void hear_some(void *arg)
+{
+    struct fair_reading *q = arg;
+    uint64_t begun = clock_ns();
+    while (!TAILQ_EMPTY(&q->put_off) && clock_ns() - begun < ROUND_NS) {
+        struct fair_reader *t = TAILQ_FIRST(&q->put_off);
+        fair_reading_leave(q, t);
+        if (may_hear(q, t))
+            t->hear(t->arg, t->port);
+        else
+            fair_reading_rest(q, t);
+    }
+    if (TAILQ_EMPTY(&q->put_off))
+        every_turn_stop(q->each);
+}
+
+int fair_reading_open(struct loop *loop, struct fair_reading **out, struct error *err)
+{
+    struct fair_reading *q = calloc(1, sizeof *q);
+    if (!q)
+        return error_memory(err);
+    TAILQ_INIT(&q->list);
+    TAILQ_INIT(&q->put_off);
+    TAILQ_INIT(&q->resting);
+    q->tick = timer_new(loop, fair_reading_tick, q);
+    q->alarm = timer_new(loop, end_rest, q);
+    q->each = every_turn_new(loop, hear_some, q);
+    if (!q->tick || !q->alarm || !q->each) {
+        fair_reading_close(q);
+        return error_memory(err);
+    }
+    *out = q;
+    return 0;
+}
+
+void fair_reading_close(struct fair_reading *q)
+{
+    if (!q)
+        return;
+    timer_free(q->tick);
+    timer_free(q->alarm);
+    every_turn_free(q->each);
+    free(q);
+}
+
+bool fair_reading_wait(struct fair_reading *q, struct fair_reader *t, size_t len)
+{
+    if (t->waits)
+        return true;
+    size_t lately =
+        t->before + len; /* what the kernel had queued may end shortly after a piece of ours */
+    t->before = len;
+    if (lately >= SMALL_BYTES && q->count < CROWD)
+        return false;
+    if (q->count == 0)
+        timer_start(q->tick, TICK_MS, 0);
+    TAILQ_INSERT_TAIL(&q->list, t, link);
+    t->waits = true;
+    q->count++;
+    return true;
+}
+
+void fair_reading_leave(struct fair_reading *q, struct fair_reader *t)
+{
+    if (!t->waits)
+        return;
+    TAILQ_REMOVE(t->rests ? &q->resting : t->put_off ? &q->put_off : &q->list, t, link);
+    q->count -= !t->put_off && !t->rests;
+    t->waits = t->put_off = t->rests = false;
+}
+
+/* ---- the host's time ---- */
+
+static void note_heard(struct fair_reading *q, const void *arg, uint64_t now)
+{
+    if (q->lately[0].arg != arg)
+        q->lately[1] = q->lately[0];
+    q->lately[0] = (struct heard){ arg, now };
+}
+
+bool fair_reading_put_off(struct fair_reading *q, struct fair_reader *t)
+{
+    if (t->waits)
+        return true;
+    if (!may_hear(q, t)) {
+        fair_reading_rest(q, t);
+        return true;
+    }
+    if (t->took < MUCH_NS || q->takers <= CROWD)
+        return false;
+    put_off(q, t);
+    return true;
+}
+
+void fair_reading_took(
+    struct fair_reading *q, struct fair_reader *t, uint64_t ns, uint64_t passed_ns)
+{
+    bool much = t->took >= MUCH_NS;
+    t->took += ns;
+    q->takers += !much && t->took >= MUCH_NS;
+    uint64_t now = clock_ns(), fair_reading_rest = REST * passed_ns;
+    t->heavy = t->heavy || ns >= HEAVY_NS;
+    if (ns >= HEAVY_NS)
+        q->rest_until = now + (fair_reading_rest < REST_MOST_NS ? fair_reading_rest : REST_MOST_NS);
+    if (!t->heavy)
+        note_heard(q, t->arg, now);
+}
+
+void fair_reading_attend(struct fair_reading *q, struct fair_reader *t)
+{
+    q->takers -= t->took >= MUCH_NS;
+    t->took = 0;
+    t->heavy = false;
+}

@@ -1,0 +1,699 @@
+/* env/docker/container.c: see container.h.
+ *
+ * What became of it is asked for twice: a request that waits for its end is under way from before it starts
+ * (POST /wait), and when the connection ends, what that has brought is said; where it brings nothing, the
+ * container is looked at (GET /json). A daemon that is gone takes the containers' standard input with it, even
+ * one that lets them live (live-restore): over its socket there is nothing to go back to. Over TCP a
+ * connection may be lost alone, and is made again; the link (wire/link.h) loses nothing by it.
+ */
+#include "env/docker/container.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/text.h"
+
+enum {
+    SHORT_SECONDS = 60,    /* for a request that makes, starts or removes */
+    EPILOGUE_MS = 3000,    /* from the end of the connection to word of the container's end */
+    AGAIN_MS = 500,        /* until the next look at a container whose connection was lost */
+    PATIENCE_SECONDS = 60, /* with a daemon that does not answer meanwhile */
+    LEASE_SECONDS = 86400, /* without a word over TCP: nothing else ends it if the host is gone */
+    NOISE_MAX = 2000,      /* of what it says on its standard error */
+    ID_MAX = 128,
+    KILL_GRACE_MS = 5000, /* for the supervisor to end what it is told to */
+};
+
+enum stage {
+    STAGE_CREATE,
+    STAGE_PULL,
+    STAGE_ATTACH,
+    STAGE_START,
+    STAGE_RUNS,
+    STAGE_LOST,
+    STAGE_ENDED
+};
+
+struct container {
+    struct loop *loop;
+    struct engine *engine;
+    struct container_events events;
+    void *arg;
+    struct json_object *body;
+    char *image;
+    enum container_pull pull;
+    bool input_once;
+    enum stage stage;
+    char id[ID_MAX + 1];
+    struct engine_request *step;    /* the request that is under way */
+    struct engine_request *waiting; /* for its end */
+    struct stream *stream;
+    struct remote *remote;
+    struct timer *timer;
+    uint64_t lost_ns; /* since when it is looked for */
+    bool attached;    /* once, at least */
+    bool booted;      /* the supervisor has spoken */
+    bool wants_end;   /* we have asked for it */
+    bool leaving;
+    /* the stream's pieces: a header of eight bytes, and so many of one of two streams */
+    unsigned char header[8];
+    size_t header_len, left;
+    struct buf noise; /* the last of its standard error */
+    struct sandbox_exit how;
+    bool exited; /* its end is known: */
+    int64_t status;
+};
+
+static void set_error(struct container *c, const struct error *why)
+{
+    if (c->how.error.code == ERROR_NONE)
+        c->how.error = *why;
+}
+
+/* ---- its end ---- */
+
+/* The last words of its standard error, on one line. */
+static void add_noise(const struct container *c, struct buf *out)
+{
+    cleanup_buf struct buf said = { 0 };
+    remote_noise(c->remote, &said);
+    buf_append(&said, c->noise.data, c->noise.len);
+    while (said.len > 0 && strchr(" \r\n\t", said.data[said.len - 1]))
+        said.data[--said.len] = '\0';
+    const char *from = buf_text(&said);
+    for (const char *at = from; (at = strchr(at, '\n')); at++)
+        from = at + 1;
+    if (from[0])
+        buf_puts(out, ": ");
+    text_append_visible(out, from, strlen(from));
+}
+
+/* How it ended, where nothing is known that is worse. */
+static void docker_container_judge(struct container *c)
+{
+    struct error why = { 0 };
+    cleanup_buf struct buf said = { 0 };
+    if (c->wants_end || c->how.error.code != ERROR_NONE || c->how.limit != LIMIT_NONE)
+        return;
+    add_noise(c, &said);
+    if (!c->exited)
+        error_set(&why, ERROR_LOST,
+            "the connection to the container was lost, and nothing is known of it any more; what "
+            "the cell did is not known");
+    else if (!c->booted)
+        error_set(&why, ERROR_ENVIRONMENT, "image %.60s: its python ended with status %lld%.120s",
+            c->image, (long long)c->status, buf_text(&said));
+    else if (c->status == 137)
+        error_set(&why, ERROR_LOST,
+            "the container was killed from outside, by `docker kill`, its daemon or the kernel; "
+            "what the cell did is not known");
+    else
+        error_set(&why, ERROR_LOST,
+            "the container ended with status %lld%.100s; what the cell did is not known",
+            (long long)c->status, buf_text(&said));
+    set_error(c, &why);
+}
+
+static void docker_container_end(struct container *c)
+{
+    if (c->stage == STAGE_ENDED)
+        return;
+    docker_container_judge(c);
+    c->stage = STAGE_ENDED;
+    engine_cancel(steal(&c->step));
+    engine_cancel(steal(&c->waiting));
+    stream_close(steal(&c->stream));
+    timer_stop(c->timer);
+    remote_ended(c->remote, &c->how);
+}
+
+static void docker_container_fail(struct container *c, const struct error *why)
+{
+    set_error(c, why);
+    docker_container_end(c);
+}
+
+/* From within a call of the user's, where nothing may be told. */
+static void fail_soon(struct container *c, const struct error *why)
+{
+    set_error(c, why);
+    timer_start(c->timer, 0, 0);
+}
+
+/* ---- requests ---- */
+
+static int docker_container_ask(struct container *c, struct engine_request **request,
+    const char *method, const char *path, struct json_object *body, double seconds,
+    engine_done_fn *done)
+{
+    struct engine_ask what = {
+        .method = method, .path = path, .body = body, .seconds = seconds, .done = done, .arg = c
+    };
+    struct error err = { 0 };
+    int rc = engine_send(c->engine, &what, request, &err);
+    if (rc < 0)
+        set_error(c, &err);
+    return rc;
+}
+
+/* One about this container. */
+static int docker_container_ask_of(struct container *c, struct engine_request **request,
+    const char *method, const char *rest, double seconds, engine_done_fn *done)
+{
+    cleanup_free char *path = text_printf("/containers/%s%s", c->id, rest);
+    struct error err = { 0 };
+    if (path)
+        return docker_container_ask(c, request, method, path, NULL, seconds, done);
+    error_memory(&err);
+    set_error(c, &err);
+    return -(int)ERROR_MEMORY;
+}
+
+static void docker_container_waited(void *arg, const struct engine_answer *answer)
+{
+    struct container *c = arg;
+    c->waiting = NULL;
+    if (answer->error.code != ERROR_NONE)
+        return;
+    c->exited = true;
+    c->status = json_get_int(answer->body, "StatusCode", 0);
+    /* What it said last is on its way. */
+    if (c->stage == STAGE_RUNS)
+        timer_start(c->timer, EPILOGUE_MS, 0);
+    else if (c->stage == STAGE_LOST || (c->stage == STAGE_START && !c->step))
+        docker_container_end(c);
+    /* One that did not start has ended as well: the answer to /start says why, and is on its way. */
+}
+
+/* ---- the stream ---- */
+
+static void take_noise(struct container *c, const char *data, size_t len)
+{
+    buf_append(&c->noise, data, len);
+    if (c->noise.len > NOISE_MAX)
+        buf_consume(&c->noise, c->noise.len - NOISE_MAX);
+}
+
+/* Pieces as the daemon has them: which stream, three zero bytes, a length as four bytes, big-endian. */
+static void docker_container_stream_bytes(void *arg, const char *data, size_t len)
+{
+    struct container *c = arg;
+    while (len > 0 && c->stream) {
+        if (c->left == 0) {
+            size_t n =
+                sizeof c->header - c->header_len < len ? sizeof c->header - c->header_len : len;
+            memcpy(c->header + c->header_len, data, n);
+            c->header_len += n;
+            data += n;
+            len -= n;
+            if (c->header_len < sizeof c->header)
+                return;
+            const unsigned char *h = c->header;
+            c->left = (size_t)h[4] << 24 | (size_t)h[5] << 16 | (size_t)h[6] << 8 | h[7];
+            if (c->left == 0)
+                c->header_len = 0;
+            continue;
+        }
+        size_t n = c->left < len ? c->left : len;
+        c->left -= n;
+        if (c->left == 0)
+            c->header_len = 0;
+        if (c->header[0] == 1)
+            remote_feed(c->remote, data, n);
+        else
+            take_noise(c, data, n);
+        data += n;
+        len -= n;
+    }
+    if (c->stream)
+        stream_pause(c->stream, !remote_wants_more(c->remote));
+}
+
+static int docker_container_attach(struct container *c);
+
+static void docker_container_inspected(void *arg, const struct engine_answer *answer)
+{
+    struct container *c = arg;
+    c->step = NULL;
+    struct json_object *state = json_get_typed(answer->body, "State", json_type_object);
+    if (answer->error.code == ERROR_LOST && clock_seconds_since(c->lost_ns) < PATIENCE_SECONDS) {
+        timer_start(c->timer, AGAIN_MS, 0);
+        return;
+    }
+    if (state && json_get_bool(state, "Running", false)) {
+        if (docker_container_attach(c) < 0)
+            docker_container_end(c);
+        return;
+    }
+    if (state) {
+        c->exited = true;
+        c->status = json_get_int(state, "ExitCode", 0);
+        if (json_get_bool(state, "OOMKilled", false))
+            c->how =
+                (struct sandbox_exit){ .known = true, .wait_status = 9, .limit = LIMIT_MEMORY };
+    }
+    docker_container_end(c);
+}
+
+static void docker_container_removed(void *arg, const struct engine_answer *answer);
+
+/* The time for word of its end is over, or for another look; or nothing is left to be removed. */
+static void docker_container_timer_due(void *arg)
+{
+    struct container *c = arg;
+    if (c->leaving && c->stage == STAGE_ENDED) {
+        docker_container_removed(c, NULL);
+        return;
+    }
+    if (c->stage == STAGE_LOST && !c->input_once && !c->exited && !c->wants_end) {
+        if (docker_container_ask_of(
+                c, &c->step, "GET", "/json", SHORT_SECONDS, docker_container_inspected) < 0)
+            docker_container_end(c);
+        return;
+    }
+    docker_container_end(c);
+}
+
+/* There is no connection to it any more. */
+static void docker_container_lose(struct container *c)
+{
+    remote_disconnected(c->remote);
+    if (c->exited || c->stage == STAGE_ENDED) {
+        docker_container_end(c);
+        return;
+    }
+    if (c->stage != STAGE_LOST)
+        c->lost_ns = clock_ns();
+    c->stage = STAGE_LOST;
+    timer_start(c->timer, c->input_once ? EPILOGUE_MS : AGAIN_MS, 0);
+}
+
+static void docker_container_stream_closed(void *arg, const struct error *why)
+{
+    struct container *c = arg;
+    stream_close(steal(&c->stream));
+    c->header_len = c->left = 0;
+    if (c->stage == STAGE_START && c->step)
+        return; /* It did not start, or has ended since; the answer to /start comes first. */
+    if (!c->attached) {
+        if (why->code != ERROR_NONE)
+            set_error(c, why);
+        docker_container_end(c);
+        return;
+    }
+    docker_container_lose(c);
+}
+
+static void docker_container_started(void *arg, const struct engine_answer *answer);
+
+static void docker_container_stream_connected(void *arg)
+{
+    struct container *c = arg;
+    bool again = c->attached;
+    c->attached = true;
+    if (again) {
+        c->stage = STAGE_RUNS;
+        if (!c->waiting)
+            docker_container_ask_of(
+                c, &c->waiting, "POST", "/wait?condition=not-running", 0, docker_container_waited);
+    } else {
+        c->stage = STAGE_START;
+        if (docker_container_ask_of(c, &c->waiting, "POST", "/wait?condition=next-exit", 0,
+                docker_container_waited) < 0 ||
+            docker_container_ask_of(
+                c, &c->step, "POST", "/start", SHORT_SECONDS, docker_container_started) < 0) {
+            docker_container_end(c);
+            return;
+        }
+    }
+    remote_connected(c->remote);
+}
+
+static int docker_container_attach(struct container *c)
+{
+    static const struct stream_events events = { docker_container_stream_connected,
+        docker_container_stream_bytes, docker_container_stream_closed };
+    cleanup_free char *path =
+        text_printf("/containers/%s/attach?stream=1&stdin=1&stdout=1&stderr=1", c->id);
+    struct error err = { 0 };
+    int rc =
+        path ? engine_hijack(c->engine, path, &events, c, &c->stream, &err) : error_memory(&err);
+    if (rc < 0)
+        set_error(c, &err);
+    return rc;
+}
+
+/* ---- making ---- */
+
+/* What a daemon says of making and starting that has a cure. */
+static void say_why_not(struct container *c, const char *what, const struct error *told)
+{
+    struct error why = *told;
+    const char *program = strstr(told->text, "exec:");
+    if (strstr(told->text, "no space left"))
+        error_set(&why, ERROR_ENVIRONMENT,
+            "the Docker daemon's disk is full: make room with `docker system prune`: %.100s",
+            told->text);
+    else if (program && (strstr(program, "executable file not found") ||
+                            strstr(program, "no such file or directory")))
+        error_set(&why, ERROR_ENVIRONMENT,
+            "image %.80s has no such Python (%.90s): name one with --python, or take another "
+            "--image",
+            c->image, program);
+    else
+        error_wrap(&why, "%s a container of %.60s", what, c->image);
+    set_error(c, &why);
+}
+
+static void docker_container_started(void *arg, const struct engine_answer *answer)
+{
+    struct container *c = arg;
+    c->step = NULL;
+    if (answer->error.code != ERROR_NONE) {
+        say_why_not(c, "starting", &answer->error);
+        docker_container_end(c);
+        return;
+    }
+    if (c->stage != STAGE_START)
+        return;
+    timer_stop(c->timer);
+    c->stage = STAGE_RUNS;
+    if (c->exited)
+        timer_start(c->timer, EPILOGUE_MS, 0);
+    else if (!c->stream)
+        docker_container_lose(c);
+}
+
+static void docker_container_create(struct container *c);
+
+static void docker_container_pulled(void *arg, const struct engine_answer *answer)
+{
+    struct container *c = arg;
+    struct error why = answer->error;
+    c->step = NULL;
+    c->events.notice(c->arg, "");
+    if (why.code != ERROR_NONE)
+        error_wrap(&why, "pulling %.80s", c->image);
+    if (why.code != ERROR_NONE || c->how.error.code != ERROR_NONE)
+        docker_container_fail(c, &why);
+    else
+        docker_container_create(c);
+}
+
+static void pull_line(void *arg, struct json_object *line)
+{
+    struct container *c = arg;
+    const char *error = json_get_string(line, "error", NULL);
+    const char *status = json_get_string(line, "status", "");
+    const char *layer = json_get_string(line, "id", ""),
+               *progress = json_get_string(line, "progress", "");
+    struct error why = { 0 };
+    cleanup_buf struct buf notice = { 0 };
+    if (error) {
+        error_set(&why, ERROR_ENVIRONMENT,
+            "pulling %.80s: %.120s; is it spelled right, and can the daemon reach its registry?",
+            c->image, error);
+        set_error(c, &why);
+        return;
+    }
+    buf_printf(&notice, "pulling %.60s: %.20s%s%.40s %.40s", c->image, layer, layer[0] ? " " : "",
+        status, progress);
+    c->events.notice(c->arg, buf_text(&notice));
+}
+
+static void docker_container_pull(struct container *c)
+{
+    cleanup_buf struct buf path = { 0 };
+    struct error err = { 0 };
+    /* A name without a tag is `latest`; the daemon would take all of them. */
+    const char *slash = strrchr(c->image, '/');
+    bool tagged = strchr(slash ? slash : c->image, ':') || strchr(c->image, '@');
+    buf_puts(&path, "/images/create?fromImage=");
+    for (const char *p = c->image; *p; p++)
+        buf_printf(&path,
+            strchr(":/@._-", *p) || (*p | 32) >= 'a' || (*p >= '0' && *p <= '9') ? "%c" : "%%%02X",
+            (unsigned char)*p);
+    buf_puts(&path, tagged ? "" : "&tag=latest");
+    struct engine_ask what = { .method = "POST",
+        .path = buf_text(&path),
+        .line = pull_line,
+        .done = docker_container_pulled,
+        .arg = c };
+    cleanup_buf struct buf notice = { 0 };
+    buf_printf(&notice, "pulling %.80s", c->image);
+    c->stage = STAGE_PULL;
+    c->events.notice(c->arg, buf_text(&notice));
+    if (buf_failed(&path) || engine_send(c->engine, &what, &c->step, &err) < 0) {
+        if (err.code == ERROR_NONE)
+            error_memory(&err);
+        fail_soon(c, &err);
+    }
+}
+
+static void say_why_not_created(struct container *c, const struct error *told)
+{
+    struct error why = { 0 };
+    if (told->code != ERROR_NOT_FOUND) {
+        say_why_not(c, "making", told);
+        return;
+    }
+    error_set(&why, ERROR_ENVIRONMENT,
+        "there is no image %.80s here: fetch it with `docker pull`, or use --pull missing",
+        c->image);
+    set_error(c, &why);
+}
+
+static void remove_container(struct container *c);
+
+static void docker_container_created(void *arg, const struct engine_answer *answer)
+{
+    struct container *c = arg;
+    c->step = NULL;
+    if (answer->error.code == ERROR_NOT_FOUND && c->pull == PULL_MISSING && !c->leaving) {
+        c->pull = PULL_NEVER; /* once */
+        docker_container_pull(c);
+        return;
+    }
+    if (answer->error.code == ERROR_NONE)
+        snprintf(c->id, sizeof c->id, "%s", json_get_string(answer->body, "Id", ""));
+    if (!text_is_name(c->id))
+        c->id[0] = '\0'; /* it would become part of a path */
+    if (c->leaving) {
+        remove_container(c);
+        return;
+    }
+    if (answer->error.code != ERROR_NONE) {
+        say_why_not_created(c, &answer->error);
+        docker_container_end(c);
+        return;
+    }
+    if (c->id[0] == '\0') {
+        struct error why = { 0 };
+        error_set(&why, ERROR_PROTOCOL, "the Docker daemon gives a container no id");
+        docker_container_fail(c, &why);
+        return;
+    }
+    c->stage = STAGE_ATTACH;
+    if (docker_container_attach(c) < 0)
+        docker_container_end(c);
+}
+
+static void docker_container_create(struct container *c)
+{
+    unsigned char salt[6];
+    char hex[2 * sizeof salt + 1];
+    if (getrandom(salt, sizeof salt, 0) != sizeof salt)
+        memset(salt, 0, sizeof salt);
+    text_hex(salt, sizeof salt, hex);
+    cleanup_free char *path = text_printf("/containers/create?name=droste-rlm-%s", hex);
+    c->stage = STAGE_CREATE;
+    if (!path || docker_container_ask(c, &c->step, "POST", path, c->body, SHORT_SECONDS,
+                     docker_container_created) < 0) {
+        struct error err = { 0 };
+        error_memory(&err);
+        fail_soon(c, &err);
+    }
+}
+
+/* ---- the supervisor's ---- */
+
+static void docker_container_remote_write(void *arg, const struct iovec *iov, int count)
+{
+    struct container *c = arg;
+    if (c->stream)
+        stream_send(c->stream, iov, count, NULL);
+}
+
+static size_t docker_container_remote_waiting(void *arg)
+{
+    const struct container *c = arg;
+    return c->stream ? stream_waiting(c->stream) : 0;
+}
+
+static void docker_container_remote_ready(void *arg, struct json_object *facts)
+{
+    ((struct container *)arg)->booted = true;
+}
+
+static void docker_container_remote_failed(void *arg, const struct error *why)
+{
+    struct container *c = arg;
+    c->wants_end = true; /* nothing that is told of it from now on is a reason */
+    fail_soon(c, why);
+}
+
+static void docker_container_remote_more(void *arg)
+{
+    struct container *c = arg;
+    if (c->stream)
+        stream_pause(c->stream, false);
+}
+
+/* ---- the user's ---- */
+
+static int docker_container_set_up(
+    struct container *c, const struct container_plan *plan, struct error *err)
+{
+    static const struct remote_events events = { docker_container_remote_write,
+        docker_container_remote_ready, docker_container_remote_failed, docker_container_remote_more,
+        docker_container_remote_waiting };
+    struct remote_options options = { .form = LINK_BARE,
+        .eof_ends = true,
+        .lease = c->input_once ? 0 : LEASE_SECONDS,
+        .fair_reading = plan->fair_reading };
+    memcpy(options.means, plan->means, sizeof options.means);
+    c->image = strdup(plan->image);
+    c->timer = timer_new(c->loop, docker_container_timer_due, c);
+    if (!c->image || !c->timer)
+        return error_memory(err);
+    return remote_open(c->loop, &options, &events, c, &c->remote, err);
+}
+
+int container_open(struct loop *loop, struct engine *engine, const struct container_plan *plan,
+    const struct container_events *events, void *arg, struct container **out, struct error *err)
+{
+    struct container *c = calloc(1, sizeof *c);
+    if (!c) {
+        json_object_put(plan->body);
+        return error_memory(err);
+    }
+    *c = (struct container){ .loop = loop,
+        .engine = engine,
+        .events = *events,
+        .arg = arg,
+        .body = plan->body,
+        .pull = plan->pull,
+        .input_once = plan->input_once };
+    int rc = docker_container_set_up(c, plan, err);
+    if (rc < 0) {
+        container_free(c);
+        return rc;
+    }
+    if (c->pull == PULL_ALWAYS)
+        docker_container_pull(c);
+    else
+        docker_container_create(c);
+    *out = c;
+    return 0;
+}
+
+struct remote *container_remote(const struct container *c)
+{
+    return c->remote;
+}
+
+void *container_arg(const struct container *c)
+{
+    return c->arg;
+}
+
+void container_describe(const struct container *c, struct buf *out)
+{
+    buf_puts(out, json_object_to_json_string_ext(
+                      c->body, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
+    buf_putc(out, '\n');
+}
+
+const char *container_id(const struct container *c)
+{
+    return c->id;
+}
+
+bool container_lives(const struct container *c)
+{
+    return c->stage != STAGE_ENDED && !c->wants_end && !c->leaving;
+}
+
+static void docker_container_killed(void *arg, const struct engine_answer *answer)
+{
+    struct container *c = arg;
+    c->step = NULL;
+    if (answer->error.code != ERROR_NONE && c->stage != STAGE_ENDED)
+        docker_container_end(c);
+}
+
+void container_kill(struct container *c, enum limit limit)
+{
+    if (c->stage == STAGE_ENDED || c->wants_end)
+        return;
+    c->wants_end = true;
+    c->how.limit = limit;
+    if (c->stage < STAGE_START)
+        timer_start(c->timer, 0, 0);
+    else if (c->stage != STAGE_START && !c->step)
+        docker_container_ask_of(
+            c, &c->step, "POST", "/kill", SHORT_SECONDS, docker_container_killed);
+    if (c->stage >= STAGE_START)
+        timer_start(c->timer, KILL_GRACE_MS, 0);
+}
+
+/* ---- removal ---- */
+
+static void docker_container_removed(void *arg, const struct engine_answer *answer)
+{
+    struct container *c = arg;
+    void (*gone)(void *arg) = c->events.gone;
+    void *whose = c->arg;
+    c->step = NULL;
+    /* 404: it is gone; 409: the daemon is at it; no daemon: the next start finds it (sweep.h). */
+    container_free(c);
+    gone(whose);
+}
+
+static void remove_container(struct container *c)
+{
+    c->stage = STAGE_ENDED;
+    if (c->id[0] == '\0' || docker_container_ask_of(c, &c->step, "DELETE", "?force=1&v=1",
+                                SHORT_SECONDS, docker_container_removed) < 0)
+        timer_start(c->timer, 0, 0);
+}
+
+void container_leave(struct container *c)
+{
+    if (c->leaving)
+        return;
+    c->leaving = true;
+    if (c->stage == STAGE_CREATE && c->step)
+        return; /* what is being made has to be known first */
+    engine_cancel(steal(&c->step));
+    docker_container_end(c);
+    remove_container(c);
+}
+
+void container_free(struct container *c)
+{
+    if (!c)
+        return;
+    engine_cancel(c->step);
+    engine_cancel(c->waiting);
+    stream_close(c->stream);
+    timer_free(c->timer);
+    remote_free(c->remote);
+    json_object_put(c->body);
+    buf_free(&c->noise);
+    free(c->image);
+    free(c);
+}

@@ -1,0 +1,404 @@
+/* env/docker/docker.c: sandboxes in Docker's containers (or Podman's).
+ *
+ * A sandbox is a worker of the supervisor that is its container's main process (env/remote/remote.h). Each has a
+ * container of its own; those that asked for it (--reuse container) share one with others of the same kind, and
+ * then a further one is a fork in it. A container is removed when the last of its sandboxes has been closed, or,
+ * if it may be shared, with the environment.
+ * What hosts that were killed have left, the first sandbox of each environment has removed (sweep.h).
+ */
+#include "env/docker/docker.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "env/docker/container.h"
+#include "env/docker/create.h"
+#include "env/docker/sweep.h"
+#include "env/common/owner_labels.h"
+#include "env/common/mounts.h"
+#include "env/remote/remote.h"
+#include "env/common/fair_reading.h"
+
+enum {
+    GOODBYE_SECONDS = 15, /* for the daemon to remove what is left */
+    WAITING_MAX = 4,      /* containers without a sandbox, for further ones */
+};
+
+/* A container, and what it holds of the host's as long as it lives. */
+struct house {
+    TAILQ_ENTRY(house) link;
+    struct docker *env;
+    struct container *container;
+    struct mounts mounts;
+    char *kind; /* the body of its request: who has the same may share it; NULL: nobody may */
+    unsigned sandboxes;
+};
+TAILQ_HEAD(house_list, house);
+
+struct docker {
+    struct environment_base base;
+    struct engine *engine;
+    struct quotas *quotas;
+    struct fair_reading *fair_reading;
+    struct house_list houses;
+    struct sweep *sweep; /* NULL: none is under way */
+    bool swept;          /* or about to be */
+    environment_collected_fn *swept_fn;
+    void *swept_arg;
+};
+
+/* ---- containers ---- */
+
+static void house_free(struct house *h)
+{
+    TAILQ_REMOVE(&h->env->houses, h, link);
+    mounts_leave(&h->mounts);
+    free(h->kind);
+    free(h);
+}
+
+static void container_notice(void *arg, const char *text)
+{
+    const struct environment_base *base = &((struct house *)arg)->env->base;
+    if (base->notice)
+        base->notice(base->notice_arg, text);
+}
+
+static void container_gone(void *arg)
+{
+    house_free(arg);
+}
+
+static void docker_place_full(void *arg, enum limit limit)
+{
+    struct house *h = arg;
+    container_kill(h->container, limit);
+}
+
+static int make_container(
+    struct house *h, const struct sandbox_spec *spec, struct json_object *body, struct error *err)
+{
+    static const struct container_events events = { container_notice, container_gone };
+    struct container_plan plan = { .body = body,
+        .image = docker_image(spec),
+        .pull = spec->container ? spec->container->pull : PULL_MISSING,
+        .input_once = engine_is_local(h->env->engine),
+        .means = docker_limit_means,
+        .fair_reading = h->env->fair_reading };
+    return container_open(h->env->base.loop, h->env->engine, &plan, &events, h, &h->container, err);
+}
+
+static const char *path_of(struct volume *v)
+{
+    return v ? volume_path(v) : NULL;
+}
+
+static int docker_make_body(struct docker *env, const struct sandbox_spec *spec,
+    struct json_object **out, struct error *err)
+{
+    cleanup_buf struct buf owner = { 0 }, machine = { 0 };
+    owner_labels(&owner, &machine);
+    if (buf_failed(&owner) || buf_failed(&machine))
+        return error_memory(err);
+    struct docker_create create = { .spec = spec,
+        .loader = remote_loader(),
+        .volume = path_of(spec->volume),
+        .workspace = spec->workspace ? path_of(workspace_volume(spec->workspace)) : NULL,
+        .owner = buf_text(&owner),
+        .machine = buf_text(&machine),
+        .input_once = engine_is_local(env->engine) };
+    return docker_create_body(&create, out, err);
+}
+
+static int house_enter(struct house *h, const struct sandbox_spec *spec, struct error *err)
+{
+    struct jail_mount place = { 0 };
+    uid_t guest = geteuid() == 0 ? JAIL_NOBODY : geteuid();
+    mounts_hold(&h->mounts, ISOLATION_CONTAINER, spec);
+    return mounts_enter(&h->mounts, h->env->quotas, guest, docker_place_full, h, &place, err);
+}
+
+/* Takes the body. */
+static int house_new(struct docker *env, const struct sandbox_spec *spec, struct json_object *body,
+    struct house **out, struct error *err)
+{
+    struct house *h = calloc(1, sizeof *h);
+    if (!h) {
+        json_object_put(body);
+        return error_memory(err);
+    }
+    h->env = env;
+    TAILQ_INSERT_TAIL(&env->houses, h, link);
+    bool reuse = spec->container && spec->container->reuse;
+    h->kind = reuse ? strdup(json_text(body, NULL)) : NULL;
+    int rc = reuse && !h->kind ? error_memory(err) : house_enter(h, spec, err);
+    if (rc == 0) {
+        rc = make_container(h, spec, body, err);
+    } else {
+        json_object_put(body);
+    }
+    if (rc < 0) {
+        house_free(h);
+        return rc;
+    }
+    *out = h;
+    return 0;
+}
+
+/* One that others may share waits for them; not with a volume, which would be in use as long. */
+static bool may_wait(const struct house *h)
+{
+    return h->kind && container_lives(h->container) && !mounts_any(&h->mounts);
+}
+
+static void leave_if_empty(struct house *h)
+{
+    struct docker *env = h->env;
+    unsigned waiting = 0;
+    if (h->sandboxes > 0)
+        return;
+    if (!may_wait(h)) {
+        container_leave(h->container);
+        return;
+    }
+    struct house *other, *next;
+    for (other = TAILQ_LAST(&env->houses, house_list); other; other = next) {
+        next = TAILQ_PREV(other, house_list, link);
+        if (other->kind && other->sandboxes == 0 && ++waiting > WAITING_MAX)
+            container_leave(other->container);
+    }
+}
+
+/* One of this kind that others may share, and that lives. */
+static struct house *find_house(struct docker *env, const char *kind)
+{
+    struct house *h;
+    TAILQ_FOREACH(h, &env->houses, link)
+    if (h->kind && strcmp(h->kind, kind) == 0 && container_lives(h->container))
+        return h;
+    return NULL;
+}
+
+static struct house *house_of(const struct sandbox *s)
+{
+    return container_arg(remote_arg(remote_of(s)));
+}
+
+/* ---- orphans ---- */
+
+static void docker_swept(void *arg, unsigned removed, const struct error *why)
+{
+    struct docker *env = arg;
+    env->sweep = NULL;
+    if (env->swept_fn)
+        env->swept_fn(env->swept_arg, removed, why);
+    env->swept_fn = NULL;
+}
+
+static int docker_collect(
+    struct environment *base, environment_collected_fn *done, void *arg, struct error *err)
+{
+    struct docker *env = (struct docker *)base;
+    env->swept_fn = done;
+    env->swept_arg = arg;
+    return env->sweep ? 0 : sweep_start(env->engine, docker_swept, env, &env->sweep, err);
+}
+
+/* ---- the seam ---- */
+
+static const struct environment_ops docker_ops;
+
+static int find_or_make(
+    struct docker *env, const struct sandbox_spec *spec, struct house **out, struct error *err)
+{
+    struct json_object *body = NULL;
+    int rc = docker_make_body(env, spec, &body, err);
+    if (rc < 0)
+        return rc;
+    *out =
+        spec->container && spec->container->reuse ? find_house(env, json_text(body, NULL)) : NULL;
+    if (!*out)
+        return house_new(env, spec, body, out, err);
+    json_object_put(body);
+    return 0;
+}
+
+static int docker_open_sandbox(struct environment *base, const struct sandbox_spec *spec,
+    const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err)
+{
+    struct docker *env = (struct docker *)base;
+    struct house *h = NULL;
+    int rc = docker_check(spec, engine_is_local(env->engine), err);
+    if (rc == 0)
+        rc = find_or_make(env, spec, &h, err);
+    if (rc < 0)
+        return rc;
+    rc = remote_open_sandbox(
+        container_remote(h->container), &docker_ops, spec, events, arg, out, err);
+    if (rc < 0) {
+        leave_if_empty(h);
+        return rc;
+    }
+    h->sandboxes++;
+    /* Once, and beside what is asked for: who waits for the first cell does not wait for it. */
+    if (!env->swept && !env->sweep)
+        sweep_start(env->engine, docker_swept, env, &env->sweep, NULL);
+    env->swept = true;
+    return 0;
+}
+
+static void docker_close(struct sandbox *s)
+{
+    if (!s)
+        return;
+    struct house *h = house_of(s);
+    remote_close_sandbox(s);
+    h->sandboxes--;
+    leave_if_empty(h);
+}
+
+static enum isolation docker_isolation(const struct sandbox *s)
+{
+    return ISOLATION_CONTAINER;
+}
+
+static const char *docker_volume(const struct sandbox *s)
+{
+    return mounts_volume(&house_of(s)->mounts);
+}
+
+static const char *docker_workspace(const struct sandbox *s)
+{
+    return mounts_workspace(&house_of(s)->mounts);
+}
+
+static const char *docker_id(const struct sandbox *s)
+{
+    const char *id = container_id(house_of(s)->container);
+    return id[0] ? id : NULL;
+}
+
+static void docker_describe(
+    const struct environment *base, const struct sandbox *s, struct buf *out)
+{
+    const struct house *h = house_of(s);
+    buf_printf(out, "a container of the daemon at %s%s%s, which was told:\n",
+        engine_address(((const struct docker *)base)->engine),
+        container_id(h->container)[0] ? ": " : "", container_id(h->container));
+    container_describe(h->container, out);
+}
+
+/* Waits until the daemon has removed what is left; not for ever. */
+static void docker_see_them_off(struct docker *env)
+{
+    struct house *h;
+    uint64_t begun = clock_ns();
+    TAILQ_FOREACH(h, &env->houses, link)
+    container_leave(h->container);
+    while (!TAILQ_EMPTY(&env->houses) && clock_seconds_since(begun) < GOODBYE_SECONDS)
+        if (loop_turn(env->base.loop, 1000, NULL) < 0)
+            break;
+}
+
+static void docker_free(struct environment *base)
+{
+    struct docker *env = (struct docker *)base;
+    struct house *h;
+    sweep_cancel(steal(&env->sweep));
+    docker_see_them_off(env);
+    while ((h = TAILQ_FIRST(&env->houses))) {
+        container_free(h->container);
+        house_free(h);
+    }
+    engine_close(env->engine);
+    quotas_close(env->quotas);
+    fair_reading_close(env->fair_reading);
+    free(env);
+}
+
+const struct features
+    docker_features = { .of = {
+                            [FEATURE_STREAM] = FEATURE_YES("the container's attached streams"),
+                            [FEATURE_REATTACH] = FEATURE_YES("over TCP, for a minute"),
+                            [FEATURE_SNAPSHOT] =
+                                FEATURE_NO("commit a container to an image, and name that"),
+                            [FEATURE_RESUME] = FEATURE_NO("a container ends with its session"),
+                            [FEATURE_IDLE] = FEATURE_NO("a container ends with its session"),
+                            [FEATURE_IMAGE] = FEATURE_YES("any with CPython 3.8 or newer"),
+                            [FEATURE_PULL] = FEATURE_YES("missing, always, never"),
+                            [FEATURE_VOLUME] = FEATURE_YES("at /data, from this machine"),
+                            [FEATURE_WORKSPACE] = FEATURE_YES("at /workspace"),
+                            [FEATURE_READ] = FEATURE_YES("mounted at their own paths"),
+                            [FEATURE_NETWORK] = FEATURE_YES(
+                                "none by default; host, bridge, or one of the daemon's"),
+                            [FEATURE_ALLOW] = FEATURE_NO(
+                                "make a network of the daemon's that allows no more, and name that"),
+                            [FEATURE_MEMORY] = FEATURE_YES("of the container as a whole"),
+                            [FEATURE_PROCESSES] = FEATURE_YES("of the container as a whole"),
+                            [FEATURE_CPUS] = FEATURE_YES("of the container as a whole"),
+                            [FEATURE_DISK] = FEATURE_YES("where the daemon's storage can limit it"),
+                            [FEATURE_GPUS] = FEATURE_YES("all, a number, or device=ID,..."),
+                            [FEATURE_USER] =
+                                FEATURE_YES("nobody's if you are root, else yours; or another"),
+                            [FEATURE_READ_ONLY] = FEATURE_YES("the image's files, by default"),
+                            [FEATURE_LABELS] = FEATURE_YES("the container's"),
+                            [FEATURE_REUSE] = FEATURE_YES("container"),
+                            [FEATURE_ISOLATION] = FEATURE_NO("the wall is the container"),
+                            [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
+                        } };
+
+static const struct environment_ops docker_ops = {
+    .name = "docker",
+    .traits = TRAIT_SIGNAL | TRAIT_LATE,
+    .features = &docker_features,
+    .open = docker_open_sandbox,
+    .send = remote_send,
+    .unread = remote_unread,
+    .hold = remote_hold_channel,
+    .attend = remote_attend,
+    .interrupt = remote_interrupt,
+    .is_cut = remote_is_cut,
+    .kill = remote_kill,
+    .drain = remote_drain,
+    .isolation = docker_isolation,
+    .usage = remote_usage,
+    .volume = docker_volume,
+    .workspace = docker_workspace,
+    .id = docker_id,
+    .collect = docker_collect,
+    .describe = docker_describe,
+    .close = docker_close,
+    .free = docker_free,
+};
+
+int docker_configured(struct error *err)
+{
+    return engine_configured(err);
+}
+
+int docker_open(struct loop *loop, const struct environment_options *options,
+    struct environment **out, struct error *err)
+{
+    struct docker *env = calloc(1, sizeof *env);
+    if (!env)
+        return error_memory(err);
+    env->base = (struct environment_base){ .ops = &docker_ops, .loop = loop };
+    TAILQ_INIT(&env->houses);
+    int rc = engine_open(loop, &env->engine, err);
+    if (rc == 0)
+        rc = quotas_open(loop, &env->quotas, err);
+    if (rc == 0)
+        rc = fair_reading_open(loop, &env->fair_reading, err);
+    if (rc < 0) {
+        engine_close(env->engine);
+        quotas_close(env->quotas);
+        free(env);
+        return rc;
+    }
+    *out = (struct environment *)env;
+    return 0;
+}

@@ -1,0 +1,371 @@
+/* env/local/cgroup.c: see cgroup.h.
+ *
+ * The tree of cgroups belongs to others (systemd, a container's runtime). So the search starts at
+ * this process's own cgroup and goes up, and takes the first one that may be divided: it must have
+ * the controllers memory and pids, give them to its children or let us say so (which the kernel
+ * refuses where processes are in it themselves), and be ours to write. Names carry the host's pid
+ * and start, so that what a killed host has left is told from what is in use.
+ *
+ *   DIRECTORY/droste-PID-START-SPACE-N/zygotes
+ *                                     /sandbox-1
+ *
+ * Documentation/admin-guide/cgroup-v2.rst says what the files are.
+ */
+#include "env/local/cgroup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "env/local/cgroup_tree.h"
+
+enum {
+    RETRY_MS = 2, /* the first time; then twice as long each time, up to a second */
+    RETRY_MAX_MS = 1000,
+    CLOSE_TRIES = 200, /* a millisecond each */
+    CPU_PERIOD_US = 100000,
+    CPU_QUOTA_MIN_US = 1000, /* the kernel takes no less */
+};
+
+struct cgroup {
+    struct cgroups *home;
+    struct cgroup *next; /* of those that are to be removed */
+    int fd;
+    char name[32];
+};
+
+struct cgroups {
+    int parent, home, zygotes; /* directories */
+    char name[96];
+    char path[512];
+    bool cpu; /* the controller is switched on for sandboxes */
+    unsigned last;
+    struct cgroup *doomed;
+    struct timer *retry;
+    uint64_t retry_ms;
+};
+
+/* The number behind a key at the beginning of a line; 0 where there is none. */
+static uint64_t cgroup_number_of(const char *text, const char *key)
+{
+    size_t len = strlen(key);
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, len) == 0 && line[len] == ' ')
+            return strtoull(line + len, NULL, 10);
+    }
+    return 0;
+}
+
+/* ---- which of them may be divided ---- */
+
+/* Why one may not, the more telling the later. */
+enum refusal {
+    REFUSED_NONE,
+    REFUSED_GONE,
+    REFUSED_CONTROLLERS,
+    REFUSED_READ_ONLY,
+    REFUSED_OWNER,
+    REFUSED_BUSY,
+};
+
+static const char *const refusals[] = {
+    [REFUSED_GONE] = "this process's cgroup cannot be opened",
+    [REFUSED_CONTROLLERS] = "it has no memory and pids controllers for this process (version 1 may "
+                            "hold them: boot with systemd.unified_cgroup_hierarchy=1)",
+    [REFUSED_READ_ONLY] = "it is mounted read-only, as in a container that was not given a cgroup",
+    [REFUSED_OWNER] = "no cgroup that this process is in belongs to this user: start it with "
+                      "`systemd-run --user --scope`, or as root",
+    [REFUSED_BUSY] = "the cgroups of this user hold processes themselves and cannot be divided: "
+                     "start it in a child of a delegated one, as with `systemd-run --user --scope`",
+};
+
+static bool cgroup_gives(int dir, const char *file)
+{
+    char words[512];
+    group_get(dir, file, words, sizeof words);
+    return group_has_word(words, "memory") && group_has_word(words, "pids");
+}
+
+/* The controllers below a directory are on, or can be switched on. */
+static enum refusal check_place(int dir)
+{
+    if (!cgroup_gives(dir, "cgroup.controllers"))
+        return REFUSED_CONTROLLERS;
+    if (faccessat(dir, ".", W_OK, AT_EACCESS) < 0 ||
+        faccessat(dir, "cgroup.procs", W_OK, AT_EACCESS) < 0)
+        return errno == EROFS ? REFUSED_READ_ONLY : REFUSED_OWNER;
+    if (cgroup_gives(dir, "cgroup.subtree_control") ||
+        group_put(dir, "cgroup.subtree_control", "+memory +pids") == 0)
+        return REFUSED_NONE;
+    return errno == EACCES || errno == EPERM ? REFUSED_OWNER : REFUSED_BUSY;
+}
+
+/* Goes from `path` upwards, which is cut on the way. Returns the directory, or -1 with why. */
+static int cgroup_climb(int mount, char *path, enum refusal *why)
+{
+    *why = REFUSED_GONE;
+    for (;;) {
+        cleanup_fd int dir = openat(mount, path[0] ? path : ".", GROUP_DIRECTORY);
+        enum refusal refusal = dir < 0 ? REFUSED_GONE : check_place(dir);
+        if (refusal == REFUSED_NONE)
+            return steal_fd(&dir);
+        *why = refusal > *why ? refusal : *why;
+        char *slash = strrchr(path, '/');
+        if (!path[0])
+            return -1;
+        *(slash ? slash : path) = '\0';
+    }
+}
+
+static int find_place(struct cgroups *c, int root, struct error *err)
+{
+    struct group_place place = { .mount = -1 };
+    enum refusal why;
+    int rc = group_find(root, NULL, &place, err);
+    if (rc == 0) {
+        c->parent = cgroup_climb(place.mount, place.path, &why);
+        if (c->parent < 0)
+            rc = error_set(
+                err, ERROR_UNSUPPORTED, "cgroup v2 on %.60s: %s", place.point, refusals[why]);
+        snprintf(
+            c->path, sizeof c->path, "%s/%s%s", place.point, place.path, place.path[0] ? "/" : "");
+    }
+    group_place_free(&place);
+    return rc;
+}
+
+/* ---- this environment's directory ---- */
+
+/* A zygote of root's has become nobody when it clones, and the kernel asks for its permission for
+ * this file, and for the one of the cgroup that it clones into; while it is a sandbox's user, as a member of
+ * the group. Nobody gains by it: to move a process in from anywhere else takes the same permission further
+ * up. */
+static int give_to_zygote(int dir)
+{
+    if (geteuid() != 0)
+        return 0;
+    if (fchownat(dir, "cgroup.procs", JAIL_NOBODY, JAIL_NOBODY, 0) < 0)
+        return -1;
+    return fchmodat(dir, "cgroup.procs", 0664, 0);
+}
+
+static int cgroup_furnish(struct cgroups *c)
+{
+    c->home = openat(c->parent, c->name, GROUP_DIRECTORY);
+    if (c->home < 0 || group_put(c->home, "cgroup.subtree_control", "+memory +pids") < 0 ||
+        mkdirat(c->home, "zygotes", 0755) < 0)
+        return -1;
+    c->zygotes = openat(c->home, "zygotes", GROUP_DIRECTORY);
+    return c->zygotes < 0 ? -1 : give_to_zygote(c->home);
+}
+
+static void remove_doomed(void *arg);
+
+int cgroups_open(struct loop *loop, int root, struct cgroups **out, struct error *err)
+{
+    struct owner self;
+    struct cgroups *c = calloc(1, sizeof *c);
+    if (!c)
+        return error_memory(err);
+    c->parent = c->home = c->zygotes = -1;
+    int rc = find_place(c, root, err);
+    if (rc == 0 && !(c->retry = timer_new(loop, remove_doomed, c)))
+        rc = error_memory(err);
+    if (rc == 0) {
+        owner_self(&self);
+        group_sweep(c->parent, &self);
+        size_t len = strlen(c->path);
+        if (group_make(c->parent, &self, c->name, sizeof c->name) < 0 || cgroup_furnish(c) < 0)
+            rc = error_set_errno(err, ERROR_UNSUPPORTED, "making a cgroup in %.120s", c->path);
+        snprintf(c->path + len, sizeof c->path - len, "%s", c->name);
+    }
+    if (rc < 0) {
+        cgroups_close(c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}
+
+static void cgroup_forget(struct cgroup *g)
+{
+    close_fd(&g->fd);
+    free(g);
+}
+
+void cgroups_close(struct cgroups *c)
+{
+    if (!c)
+        return;
+    timer_free(c->retry);
+    while (c->doomed) {
+        struct cgroup *g = c->doomed;
+        c->doomed = g->next;
+        cgroup_forget(g);
+    }
+    /* Killed processes take a moment to be gone. */
+    for (int i = 0; i < CLOSE_TRIES && c->name[0] && group_remove(c->parent, c->name) < 0; i++)
+        usleep(1000);
+    close_fd(&c->zygotes);
+    close_fd(&c->home);
+    close_fd(&c->parent);
+    free(c);
+}
+
+const char *cgroups_path(const struct cgroups *c)
+{
+    return c->path;
+}
+
+int cgroups_adopt(struct cgroups *c, pid_t zygote, struct error *err)
+{
+    char pid[16];
+    snprintf(pid, sizeof pid, "%d", (int)zygote);
+    if (group_put(c->zygotes, "cgroup.procs", pid) < 0)
+        return error_set_errno(
+            err, ERROR_ENVIRONMENT, "moving a zygote into the cgroup %.120s", c->path);
+    return 0;
+}
+
+/* ---- one sandbox ---- */
+
+/* A controller costs every process below it a little. */
+static bool switch_cpu_on(struct cgroups *c)
+{
+    char given[512];
+    if (c->cpu)
+        return true;
+    group_get(c->parent, "cgroup.subtree_control", given, sizeof given);
+    c->cpu = (group_has_word(given, "cpu") ||
+                 group_put(c->parent, "cgroup.subtree_control", "+cpu") == 0) &&
+             group_put(c->home, "cgroup.subtree_control", "+cpu") == 0;
+    return c->cpu;
+}
+
+int cgroups_weigh(struct cgroups *c)
+{
+    return switch_cpu_on(c) ? fcntl(c->home, F_DUPFD_CLOEXEC, 0) : -1;
+}
+
+void cgroup_weigh(struct cgroup *g, unsigned weight)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%u", weight);
+    bool idle = weight == 0 && group_put(g->fd, "cpu.idle", "1") == 0;
+    if (weight > 0)
+        group_put(g->fd, "cpu.idle", "0"); /* an idle one has no weight */
+    if (!idle)
+        group_put(g->fd, "cpu.weight", weight > 0 ? text : "1");
+}
+
+static int set_cpus(struct cgroup *g, double cpus)
+{
+    char text[64];
+    double quota = cpus * CPU_PERIOD_US;
+    snprintf(text, sizeof text, "%.0f %d", quota < CPU_QUOTA_MIN_US ? CPU_QUOTA_MIN_US : quota,
+        CPU_PERIOD_US);
+    return group_put(g->fd, "cpu.max", text);
+}
+
+static int set_limits(struct cgroup *g, const struct jail_limits *limits)
+{
+    char memory[32], processes[32];
+    snprintf(memory, sizeof memory, "%llu", (unsigned long long)limits->memory);
+    snprintf(processes, sizeof processes, "%llu", (unsigned long long)limits->processes);
+    if (group_put(g->fd, "memory.max", memory) < 0 || group_put(g->fd, "pids.max", processes) < 0 ||
+        group_put(g->fd, "memory.oom.group", "1") < 0)
+        return -1;
+    /* Swap would be memory beyond the limit. A kernel without swap does not have the file. */
+    if (group_put(g->fd, "memory.swap.max", "0") < 0 && errno != ENOENT)
+        return -1;
+    if (limits->cpus > 0 && set_cpus(g, limits->cpus) < 0)
+        return -1;
+    return give_to_zygote(g->fd);
+}
+
+int cgroup_new(
+    struct cgroups *c, const struct jail_limits *limits, struct cgroup **out, struct error *err)
+{
+    if (limits->cpus > 0 && !switch_cpu_on(c))
+        return error_set_errno(err, ERROR_UNSUPPORTED,
+            "--cpus needs the controller `cpu` of cgroup v2, which %.100s does not get (with "
+            "systemd: Delegate=yes)",
+            c->path);
+    struct cgroup *g = calloc(1, sizeof *g);
+    if (!g)
+        return error_memory(err);
+    *g = (struct cgroup){ .home = c, .fd = -1 };
+    snprintf(g->name, sizeof g->name, "sandbox-%u", ++c->last);
+    if (mkdirat(c->home, g->name, 0755) == 0)
+        g->fd = openat(c->home, g->name, GROUP_DIRECTORY);
+    if (g->fd < 0 || set_limits(g, limits) < 0) {
+        int rc = error_set_errno(
+            err, ERROR_ENVIRONMENT, "limiting a sandbox in the cgroup %.100s", c->path);
+        cgroup_free(g);
+        return rc;
+    }
+    *out = g;
+    return 0;
+}
+
+int cgroup_fd(const struct cgroup *g)
+{
+    return g->fd;
+}
+
+/* False while a process that was killed is not gone yet, or the clone is still under way. */
+static bool cgroup_remove(struct cgroup *g)
+{
+    if (unlinkat(g->home->home, g->name, AT_REMOVEDIR) == 0 || errno != EBUSY)
+        return true;
+    group_put(g->fd, "cgroup.kill", "1");
+    return false;
+}
+
+static void remove_doomed(void *arg)
+{
+    struct cgroups *c = arg;
+    for (struct cgroup **at = &c->doomed; *at;) {
+        struct cgroup *g = *at;
+        if (!cgroup_remove(g)) {
+            at = &g->next;
+            continue;
+        }
+        *at = g->next;
+        cgroup_forget(g);
+    }
+    c->retry_ms = c->retry_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : c->retry_ms * 2;
+    if (c->doomed)
+        timer_start(c->retry, c->retry_ms, 0);
+}
+
+void cgroup_free(struct cgroup *g)
+{
+    if (!g)
+        return;
+    if (g->fd < 0 || cgroup_remove(g)) {
+        cgroup_forget(g);
+        return;
+    }
+    g->next = g->home->doomed;
+    g->home->doomed = g;
+    g->home->retry_ms = RETRY_MS;
+    timer_start(g->home->retry, RETRY_MS, 0);
+}
+
+void cgroup_read(const struct cgroup *g, struct cgroup_usage *out)
+{
+    char text[1024];
+    group_get(g->fd, "memory.peak", text, sizeof text);
+    out->memory_peak = strtoull(text, NULL, 10);
+    group_get(g->fd, "cpu.stat", text, sizeof text);
+    out->cpu_seconds = (double)cgroup_number_of(text, "usage_usec") / 1e6;
+    group_get(g->fd, "memory.events", text, sizeof text);
+    out->out_of_memory = cgroup_number_of(text, "oom_kill") > 0;
+}

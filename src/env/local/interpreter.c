@@ -1,0 +1,139 @@
+/* env/local/interpreter.c: see interpreter.h. */
+#include "env/local/interpreter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/os/file.h"
+
+static bool is_executable_file(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+static int find_in_path(const char *name, char **out, struct error *err)
+{
+    const char *path = getenv("PATH");
+    for (const char *p = path ? path : "/usr/local/bin:/usr/bin:/bin"; *p;) {
+        size_t n = strcspn(p, ":");
+        cleanup_buf struct buf candidate = { 0 };
+        buf_append(&candidate, p, n);
+        buf_printf(&candidate, "/%s", name);
+        if (n > 0 && p[0] == '/' && is_executable_file(buf_text(&candidate))) {
+            *out = buf_steal(&candidate);
+            return *out ? 0 : error_memory(err);
+        }
+        p += n + (p[n] == ':');
+    }
+    return error_set(err, ERROR_NOT_FOUND,
+        "no '%.80s' in PATH: install python3, or give an interpreter with --python PATH", name);
+}
+
+static bool is_script(const char *path)
+{
+    char start[2] = { 0 };
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && read(fd, start, 2) == 2 && start[0] == '#' && start[1] == '!';
+}
+
+/* The last line of what a program said, for an error message. */
+static void last_line(int fd, char *out, size_t size)
+{
+    char text[1024];
+    off_t end = lseek(fd, 0, SEEK_END), from = end > 1023 ? end - 1023 : 0;
+    ssize_t n = pread(fd, text, sizeof text - 1, from);
+    while (n > 0 && (unsigned char)text[n - 1] <= ' ')
+        n--;
+    text[n > 0 ? n : 0] = '\0';
+    const char *line = strrchr(text, '\n');
+    snprintf(out, size, "%s%.*s", n > 0 ? ": " : "", (int)size - 3, line ? line + 1 : text);
+}
+
+/* Runs `path -I -c CODE` and gives the first line it prints. */
+static int ask_script(const char *path, char **out, struct error *err)
+{
+    static char code[] = "import sys; print(sys.executable)", isolated[] = "-I", command[] = "-c";
+    char *argv[] = { (char *)(uintptr_t)path, isolated, command, code, NULL };
+    cleanup_buf struct buf said = { 0 };
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
+    int ends[2], status = 0;
+    char words[80];
+    cleanup_fd int complaints = file_memfd("complaints", err);
+    if (complaints < 0)
+        return complaints;
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return error_set_errno(err, ERROR_IO, "making a pipe");
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+    posix_spawn_file_actions_adddup2(&actions, complaints, 2);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    int rc = posix_spawn(&pid, path, &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    if (rc == 0)
+        file_read_fd(ends[0], path, 65536, &said, NULL);
+    close(ends[0]); /* before the wait: one that writes without end must find nobody reading */
+    while (rc == 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    said.len = strcspn(buf_text(&said), "\n");
+    if (said.data)
+        said.data[said.len] = '\0';
+    last_line(complaints, words, sizeof words);
+    if (rc != 0 || status != 0 || said.len == 0 || said.data[0] != '/' ||
+        !is_executable_file(said.data))
+        return error_set(err, ERROR_ENVIRONMENT,
+            "'%.80s' did not run as a Python interpreter%s; give one with --python PATH", path,
+            words);
+    *out = buf_steal(&said);
+    return *out ? 0 : error_memory(err);
+}
+
+int interpreter_find(const char *wanted, char **out, struct error *err)
+{
+    cleanup_free char *found = NULL;
+    const char *venv = getenv("VIRTUAL_ENV");
+    cleanup_buf struct buf path = { 0 };
+    if (!wanted && venv && venv[0] == '/') {
+        buf_printf(&path, "%s/bin/python3", venv);
+        if (is_executable_file(buf_text(&path)))
+            wanted = buf_text(&path);
+    }
+    if (!wanted)
+        wanted = "python3";
+    if (strchr(wanted, '/')) {
+        if (!is_executable_file(wanted))
+            return error_set(err, ERROR_NOT_FOUND,
+                "'%.100s' is not an executable file; give an interpreter with --python PATH",
+                wanted);
+        /* Absolute, but links stay: a venv is found by the link's own place. */
+        found = wanted[0] == '/' ? strdup(wanted) : NULL;
+        if (wanted[0] != '/') {
+            cleanup_free char *here = getcwd(NULL, 0);
+            struct buf full = { 0 };
+            buf_printf(&full, "%s/%s", here ? here : "", wanted);
+            found = buf_steal(&full);
+        }
+        if (!found)
+            return error_memory(err);
+    } else {
+        int rc = find_in_path(wanted, &found, err);
+        if (rc < 0)
+            return rc;
+    }
+    if (is_script(found))
+        return ask_script(found, out, err);
+    *out = steal(&found);
+    return 0;
+}

@@ -1,0 +1,378 @@
+/* env/local/zygote.c: finds out which zygotes can be had, and speaks with them.
+ *
+ * Clones are asked for and answered through the loop. One thing is told about each clone: its pidfd, or why not.
+ *
+ * The zygote's end of the control socket blocks when it is full, this one does not take more. Only so
+ * many requests are under way as they and their answers surely fit; the others wait here.
+ */
+#include "env/local/zygote_internal.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/os/ancillary.h"
+#include "base/cleanup.h"
+#include "env/common/isolation_error.h"
+
+enum { UNDER_WAY_MAX = 32 }; /* the default buffers hold about as many plans */
+
+static void add_words(struct buf *b, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        buf_printf(b, "%s\n", words[i]);
+    buf_putc(b, '\n');
+}
+
+const char *zygote_volumes_of(const struct sandbox_spec *spec)
+{
+    if (spec->volume)
+        return volume_root_of(spec->volume);
+    return spec->workspace ? volume_root_of(workspace_volume(spec->workspace)) : NULL;
+}
+
+static char *words_of(const struct sandbox_spec *spec)
+{
+    struct buf b = { 0 };
+    add_words(&b, spec->preload, spec->preload_count);
+    add_words(&b, spec->read_paths, spec->read_path_count);
+    buf_printf(&b, "%u-%u\n", spec->users.first, spec->users.last);
+    if (zygote_volumes_of(spec))
+        buf_printf(&b, "%s%s%s %d\n", zygote_volumes_of(spec), spec->volume ? " volume" : "",
+            spec->workspace ? " workspace" : "", (int)spec->layout);
+    return buf_steal(&b);
+}
+
+static bool zygote_same(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+/* Asks the kernel, because the loop may not have run since. Its end of the socket may be open for a moment longer, in its
+ * mold (guest/zygote/zygote.c). */
+static bool is_dead(const struct zygote *z)
+{
+    siginfo_t ended = { 0 };
+    return z->dead || waitid(P_PID, (id_t)z->pid, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 ||
+           ended.si_pid != 0;
+}
+
+bool zygote_is_gone(const struct zygote *z)
+{
+    return z->dead && !z->telling;
+}
+
+bool zygote_serves(const struct zygote *z, const struct sandbox_spec *spec)
+{
+    cleanup_free char *words = words_of(spec);
+    bool isolation = spec->isolation == z->isolation || spec->isolation == z->asked;
+    return !is_dead(z) && isolation && zygote_same(spec->python, z->wanted) &&
+           zygote_same(words, z->words);
+}
+
+enum isolation zygote_isolation(const struct zygote *z)
+{
+    return z->isolation;
+}
+
+const char *zygote_python(const struct zygote *z)
+{
+    return z->python;
+}
+
+struct scratch_dir *zygote_scratch_dir(const struct zygote *z)
+{
+    return z->scratch_dir;
+}
+
+const struct jail_plan *zygote_plan(const struct zygote *z)
+{
+    return z->plan;
+}
+
+const struct user_range *zygote_users(const struct zygote *z)
+{
+    return &z->users;
+}
+
+void zygote_describe(const struct zygote *z, struct buf *out)
+{
+    jail_print(z->plan, out);
+}
+
+ssize_t zygote_receive(int control, void *data, size_t size, int *fd)
+{
+    ANCILLARY(1) room;
+    struct iovec iov = { data, size };
+    struct msghdr m = {
+        .msg_iov = &iov,
+        .msg_iovlen = 1,
+        .msg_control = room.bytes,
+        .msg_controllen = sizeof room.bytes,
+    };
+    ssize_t n;
+    do
+        n = recvmsg(control, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    *fd = -1;
+    if (n > 0)
+        ancillary_take(&m, fd, 1);
+    return n;
+}
+
+static void free_pending(struct zygote_pending *p)
+{
+    for (int i = 0; i < ZYGOTE_CLONE_FDS; i++)
+        close_fd(&p->fds[i]);
+    free(p);
+}
+
+/* Takes a request off the list; NULL where it was forgotten. */
+static struct zygote_pending *zygote_take(struct zygote *z, uint32_t id)
+{
+    for (struct zygote_pending **at = &z->first; *at; at = &(*at)->next) {
+        struct zygote_pending *found = *at;
+        if (found->id != id)
+            continue;
+        *at = found->next;
+        if (z->last == &found->next)
+            z->last = at;
+        return found;
+    }
+    return NULL;
+}
+
+static void local_zygote_answer(struct zygote *z, uint32_t id, struct zygote_answer *what)
+{
+    struct zygote_pending *p = zygote_take(z, id);
+    if (p) {
+        p->fn(p->arg, what);
+        free_pending(p);
+        return;
+    }
+    /* Nobody wants it any more, and what was sent to it lies in its channel: it would run alone. */
+    if (what->pidfd >= 0) {
+        syscall(SYS_pidfd_send_signal, what->pidfd, SIGTERM, NULL, 0);
+        syscall(SYS_pidfd_send_signal, what->pidfd, SIGCONT, NULL,
+            0); /* its guest may have stopped it */
+    }
+    close_fd(&what->pidfd);
+}
+
+int zygote_send_clone(struct zygote *z, struct zygote_pending *p)
+{
+    struct zygote_request request = { .kind = ZYGOTE_CLONE, .id = p->id };
+    struct iovec iov[2] = { { &request, sizeof request },
+        { (void *)(uintptr_t)p->plan, p->plan->size } };
+    ANCILLARY(ZYGOTE_CLONE_FDS_MAX) room = { { 0 } };
+    int fds[ZYGOTE_CLONE_FDS_MAX];
+    memcpy(fds, p->fds, sizeof p->fds);
+    fds[ZYGOTE_CLONE_FDS] = p->cgroup;
+    struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
+    ancillary_put(&m, &room, fds, p->cgroup >= 0 ? ZYGOTE_CLONE_FDS_MAX : ZYGOTE_CLONE_FDS);
+    ssize_t n;
+    do
+        n = sendmsg(z->control, &m, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -1;
+    for (int i = 0; i < ZYGOTE_CLONE_FDS; i++)
+        close_fd(&p->fds[i]);
+    p->sent = true;
+    z->under_way++;
+    return 0;
+}
+
+/* After a failed send: the zygote's queue is full, and an answer will say when it is not. */
+static bool will_have_room(const struct zygote *z)
+{
+    return (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) && z->under_way > 0;
+}
+
+/* Sends what may go out now. */
+static void zygote_send_waiting(struct zygote *z)
+{
+    struct zygote_pending *p = z->first;
+    while (p && z->under_way < UNDER_WAY_MAX && !z->dead) {
+        struct zygote_pending *next = p->next;
+        if (!p->sent && zygote_send_clone(z, p) < 0) {
+            if (will_have_room(z))
+                return;
+            struct zygote_answer what = { .pidfd = -1, .sys = errno };
+            local_zygote_answer(z, p->id, &what);
+            next = z->first; /* the receiver may have changed the list */
+        }
+        p = next;
+    }
+}
+
+static void zygote_told(struct zygote *z, const struct zygote_event *event, int fd)
+{
+    struct zygote_answer what = { .pidfd = fd, .pid = event->pid, .sys = event->sys };
+    if (event->kind != ZYGOTE_STARTED && event->kind != ZYGOTE_FAILED) {
+        close_fd(&fd);
+        return;
+    }
+    z->under_way--;
+    local_zygote_answer(z, event->id, &what);
+    zygote_send_waiting(z);
+}
+
+static void zygote_died(struct zygote *z)
+{
+    z->dead = true;
+    watch_events(z->watch, 0);
+    while (z->first) {
+        struct zygote_answer what = { .pidfd = -1, .sys = ESRCH };
+        local_zygote_answer(z, z->first->id, &what);
+    }
+}
+
+static void read_events(struct zygote *z)
+{
+    struct zygote_event event;
+    int fd;
+    for (;;) {
+        ssize_t n = zygote_receive(z->control, &event, sizeof event, &fd);
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return;
+        if (n < (ssize_t)sizeof event) {
+            close_fd(&fd);
+            zygote_died(z);
+            return;
+        }
+        zygote_told(z, &event, fd);
+    }
+}
+
+static void zygote_readable(void *arg, int status, int events)
+{
+    struct zygote *z = arg;
+    z->telling = true;
+    read_events(z);
+    z->telling = false;
+}
+
+static int check_spec(const struct sandbox_spec *spec, struct error *err)
+{
+    if (spec->preload_count > 48)
+        return error_set(err, ERROR_ARGUMENT, "at most 48 modules can be preloaded");
+    for (size_t i = 0; i < spec->read_path_count; i++)
+        if (spec->read_paths[i][0] != '/')
+            return error_set(
+                err, ERROR_ARGUMENT, "read path '%.100s' is not absolute", spec->read_paths[i]);
+    return 0;
+}
+
+static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum isolation isolation,
+    const struct zygote_groups *groups, struct zygote **out, struct error *err)
+{
+    struct zygote *z = calloc(1, sizeof *z);
+    if (!z)
+        return error_memory(err);
+    *z = (struct zygote){ .loop = loop, .pid = -1, .control = -1, .errors = -1 };
+    z->last = &z->first;
+    z->isolation = isolation;
+    z->asked = spec->isolation;
+    z->wanted = spec->python ? strdup(spec->python) : NULL;
+    z->words = words_of(spec);
+    z->preloads = spec->preload_count > 0;
+    if (geteuid() == 0 && isolation != ISOLATION_PROCESS)
+        z->users = spec->users;
+    int rc = zygote_boot(z, spec, groups, err);
+    if (rc == 0 && !(z->watch = watch_new(loop, z->control, zygote_readable, z)))
+        rc = error_memory(err);
+    if (rc < 0) {
+        zygote_stop(z);
+        return rc;
+    }
+    watch_events(z->watch, UV_READABLE);
+    *out = z;
+    return 0;
+}
+
+/* The strongest that works. */
+static int start_strongest(struct loop *loop, const struct sandbox_spec *spec,
+    const struct zygote_groups *groups, struct zygote **out, struct error *err)
+{
+    struct error why[ISOLATION_AUTO_LEVELS] = { 0 };
+    for (size_t i = 0; i < ISOLATION_AUTO_LEVELS; i++) {
+        int rc = start_at(loop, spec, isolation_auto_levels[i], groups, out, &why[i]);
+        if (rc == -(int)ERROR_UNSUPPORTED)
+            continue;
+        if (rc < 0 && err)
+            *err = why[i];
+        return rc;
+    }
+    return isolation_error_all(why, err);
+}
+
+int zygote_start(struct loop *loop, const struct sandbox_spec *spec,
+    const struct zygote_groups *groups, struct zygote **out, struct error *err)
+{
+    int rc = check_spec(spec, err);
+    if (rc < 0)
+        return rc;
+    if (spec->isolation == ISOLATION_AUTO)
+        return start_strongest(loop, spec, groups, out, err);
+    rc = start_at(loop, spec, spec->isolation, groups, out, err);
+    return rc == -(int)ERROR_UNSUPPORTED ? isolation_error(spec->isolation, err) : rc;
+}
+
+int zygote_clone(struct zygote *z, const struct jail_plan *plan, int fds[ZYGOTE_CLONE_FDS],
+    int cgroup, zygote_fn *fn, void *arg, uint32_t *id, struct error *err)
+{
+    if (z->dead)
+        return error_set(err, ERROR_ENVIRONMENT, "the zygote of this sandbox has died");
+    struct zygote_pending *p = calloc(1, sizeof *p);
+    if (!p)
+        return error_memory(err);
+    *p = (struct zygote_pending){
+        .id = ++z->last_id, .fn = fn, .arg = arg, .plan = plan, .cgroup = cgroup
+    };
+    memcpy(p->fds, fds, sizeof p->fds);
+    if (z->under_way < UNDER_WAY_MAX && zygote_send_clone(z, p) < 0 && !will_have_room(z)) {
+        free(p); /* the descriptors are still the caller's */
+        return error_set_errno(err, ERROR_ENVIRONMENT, "asking the zygote for a sandbox");
+    }
+    for (int i = 0; i < ZYGOTE_CLONE_FDS; i++)
+        fds[i] = -1;
+    *z->last = p;
+    z->last = &p->next;
+    *id = p->id;
+    return 0;
+}
+
+void zygote_forget(struct zygote *z, uint32_t id)
+{
+    struct zygote_pending *p = zygote_take(z, id);
+    if (p)
+        free_pending(p);
+}
+
+void zygote_stop(struct zygote *z)
+{
+    if (!z)
+        return;
+    watch_free(z->watch);
+    close_fd(&z->control);
+    close_fd(&z->errors);
+    if (z->pid > 0) {
+        kill(z->pid, SIGKILL); /* still ours to wait for, so the number cannot be another's */
+        while (waitpid(z->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    while (z->first)
+        zygote_forget(z, z->first->id);
+    free(z->wanted);
+    free(z->executable);
+    free(z->words);
+    free(z->plan);
+    scratch_dir_release(z->scratch_dir);
+    free(z);
+}

@@ -1,0 +1,434 @@
+/* env/local/zygote_boot.c: starting a zygote: its process, what it says of itself, its plan, and a sandbox on trial.
+ * All of it is answered at once or not at all, so it blocks.
+ */
+#include "env/local/zygote_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/cleanup.h"
+#include "base/os/file.h"
+#include "base/json/json.h"
+#include "env/common/embedded.h"
+#include "env/local/interpreter.h"
+
+enum {
+    START_TIMEOUT_MS = 30000,
+    PRELOAD_TIMEOUT_MS = 120000, /* with modules to import, which can be large */
+    LAST_WORDS_MS = 1000,        /* for a program that has closed the control socket to end */
+};
+
+/* ---- the process ---- */
+
+/* Stand-in for the interpreter's boot: runs the embedded guest as a module of its own, in the form that was
+ * compiled for this version or, where there is none, from its source (scripts/precompile). */
+static const char loader[] =
+    "import marshal,os,sys\n"
+    "from _frozen_importlib_external import MAGIC_NUMBER as magic\n"
+    "with os.fdopen(4,'rb') as f:\n"
+    " while 1:\n"
+    "  g,n=f.read(4),int.from_bytes(f.read(4),'little');s=f.read(n)\n"
+    "  if g in(magic,b'text'): break\n"
+    "c=marshal.loads(s) if g==magic else compile(s,'<droste>','exec')\n"
+    "m=type(os)('droste_guest');m.__file__='<droste>';sys.modules['droste_guest']=m\n"
+    "exec(c,m.__dict__);del c,f,s\n"
+    "m.boot(3,5,6,sys.argv[1:])\n";
+
+/* Nothing of the caller's environment: keys live there. One thread in numeric libraries, because a
+ * zygote must have one thread. */
+static const char *const guest_environment[] = { "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp",
+    "TMPDIR=/tmp", "USER=guest", "LOGNAME=guest", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TERM=dumb",
+    "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1", NULL };
+
+/* A memory file with these bytes; executable as the helper must be. */
+static int memfd_with(const char *name, const void *data, size_t len, struct error *err)
+{
+    cleanup_fd int fd = (int)memfd_create(name, MFD_CLOEXEC | 0x0010U /* MFD_EXEC, Linux 6.3 */);
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create(name, MFD_CLOEXEC);
+    if (fd < 0 || file_write_all(fd, data, len) < 0 || lseek(fd, 0, SEEK_SET) < 0)
+        return error_set_errno(err, ERROR_ENVIRONMENT, "making the memory file '%s'", name);
+    return steal_fd(&fd);
+}
+
+struct start_fds {
+    int control, source, helper, keeper, errors;
+};
+
+static void close_start_fds(struct start_fds *fds)
+{
+    close_fd(&fds->control);
+    close_fd(&fds->source);
+    close_fd(&fds->helper);
+    close_fd(&fds->keeper);
+    close_fd(&fds->errors);
+}
+
+/* Descriptors for the new process, all above the ones it will have them as. */
+static int zygote_boot_lift(int *fd)
+{
+    int high = fcntl(*fd, F_DUPFD_CLOEXEC, 16);
+    if (high < 0)
+        return -1;
+    close(*fd);
+    *fd = high;
+    return 0;
+}
+
+static int spawn_process(
+    struct zygote *z, const struct sandbox_spec *spec, struct start_fds *fds, struct error *err)
+{
+    const char *argv[64] = { z->executable, "-I", "-B", "-c", loader };
+    size_t argc = 5;
+    for (size_t i = 0; i < spec->preload_count && argc < array_length(argv) - 1; i++)
+        argv[argc++] = spec->preload[i];
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDWR, 0);
+    posix_spawn_file_actions_adddup2(&actions, 0, 1);
+    posix_spawn_file_actions_adddup2(&actions, fds->errors, 2);
+    posix_spawn_file_actions_adddup2(&actions, fds->control, ZYGOTE_CONTROL_FD);
+    posix_spawn_file_actions_adddup2(&actions, fds->source, ZYGOTE_SOURCE_FD);
+    posix_spawn_file_actions_adddup2(&actions, fds->helper, ZYGOTE_HELPER_FD);
+    posix_spawn_file_actions_adddup2(&actions, fds->keeper, ZYGOTE_KEEPER_FD);
+    posix_spawn_file_actions_addclosefrom_np(&actions, ZYGOTE_KEEPER_FD + 1);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(
+        &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    /* POSIX promises not to write to either; its prototype is older than const. */
+    int rc = posix_spawn(&z->pid, z->executable, &actions, &attributes,
+        (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)guest_environment);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    if (rc == 0)
+        return 0;
+    z->pid = -1;
+    errno = rc;
+    return error_set_errno(err, ERROR_ENVIRONMENT, "starting '%.100s'", z->executable);
+}
+
+static int zygote_boot_spawn(struct zygote *z, const struct sandbox_spec *spec, struct error *err)
+{
+    struct start_fds fds = { -1, -1, -1, -1, -1 };
+    int pair[2] = { -1, -1 }, ends[2] = { -1, -1 };
+    int rc = 0;
+    fds.source = memfd_with("guest.py", embedded_guest, embedded_guest_size, err);
+    fds.helper = memfd_with("zygote.so", embedded_helper, embedded_helper_size, err);
+    fds.keeper = memfd_with("keeper", embedded_keeper, embedded_keeper_size, err);
+    if (fds.source < 0 || fds.helper < 0 || fds.keeper < 0) {
+        rc = -(int)ERROR_ENVIRONMENT;
+    } else if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ||
+               pipe2(ends, O_CLOEXEC) < 0) {
+        rc = error_set_errno(err, ERROR_ENVIRONMENT, "making the zygote's channels");
+    } else {
+        z->control = pair[0];
+        z->errors = ends[0];
+    }
+    fds.control = pair[1];
+    fds.errors = ends[1];
+    if (rc == 0 && (zygote_boot_lift(&fds.control) < 0 || zygote_boot_lift(&fds.source) < 0 ||
+                       zygote_boot_lift(&fds.helper) < 0 || zygote_boot_lift(&fds.keeper) < 0 ||
+                       zygote_boot_lift(&fds.errors) < 0))
+        rc = error_set_errno(err, ERROR_ENVIRONMENT, "making the zygote's channels");
+    if (rc == 0)
+        rc = spawn_process(z, spec, &fds, err);
+    close_start_fds(&fds);
+    return rc;
+}
+
+/* ---- what it says of itself ---- */
+
+/* What the interpreter said on its standard error, the last line of it. */
+static void zygote_boot_last_words(int fd, char *out, size_t size)
+{
+    char text[4096];
+    size_t len = 0;
+    ssize_t n;
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+    while (len < sizeof text - 1 && poll(&p, 1, LAST_WORDS_MS) > 0 &&
+           (n = read(fd, text + len, sizeof text - 1 - len)) > 0)
+        len += (size_t)n;
+    while (len > 0 && (unsigned char)text[len - 1] <= ' ')
+        len--;
+    text[len] = '\0';
+    char *line = strrchr(text, '\n');
+    snprintf(out, size, "%.*s", (int)size - 1, line ? line + 1 : text);
+}
+
+static int not_a_python(struct zygote *z, struct error *err)
+{
+    char words[128];
+    close_fd(&z->control);
+    zygote_boot_last_words(z->errors, words, sizeof words);
+    return error_set(err, ERROR_ENVIRONMENT,
+        "'%.80s' did not start as a Python interpreter%s%s%s; give CPython 3.8 or newer with "
+        "--python PATH",
+        z->executable, z->preloads ? ", or ended while it imported what preload names" : "",
+        words[0] ? ": " : "", words);
+}
+
+/* Waits for one event while the zygote starts. */
+static int zygote_boot_await(
+    struct zygote *z, uint32_t kind, char *data, size_t size, size_t *len, struct error *err)
+{
+    int limit = z->preloads ? PRELOAD_TIMEOUT_MS : START_TIMEOUT_MS;
+    uint64_t start = clock_ns();
+    for (;;) {
+        struct pollfd p = { .fd = z->control, .events = POLLIN };
+        int left = limit - (int)(clock_seconds_since(start) * 1000);
+        int rc = left > 0 ? poll(&p, 1, left) : 0;
+        if (rc < 0 && errno == EINTR)
+            continue;
+        if (rc <= 0)
+            return error_set(err, ERROR_ENVIRONMENT,
+                "'%.100s' did not start as a Python interpreter within %d s%s", z->executable,
+                limit / 1000, z->preloads ? "; preload fewer modules" : "");
+        int fd;
+        ssize_t n = zygote_receive(z->control, data, size, &fd);
+        close_fd(&fd);
+        struct zygote_event event;
+        if (n < (ssize_t)sizeof event)
+            return not_a_python(z, err);
+        memcpy(&event, data, sizeof event);
+        *len = (size_t)n;
+        if (event.kind == kind || event.kind == ZYGOTE_FAILED)
+            return 0;
+    }
+}
+
+static int check_facts(struct zygote *z, struct json_object *facts, struct error *err)
+{
+    const char *version = json_get_string(facts, "python", "");
+    const char *implementation = json_get_string(facts, "implementation", "");
+    int major = 0, minor = 0;
+    sscanf(version, "%d.%d", &major, &minor);
+    if (strcmp(implementation, "cpython") != 0 || major != 3 || minor < 8)
+        return error_set(err, ERROR_ENVIRONMENT,
+            "'%.100s' is %.20s %.20s; Droste needs CPython 3.8 or newer", z->executable,
+            implementation, version);
+    snprintf(z->python, sizeof z->python, "CPython %s", version);
+    return 0;
+}
+
+/* What the guest says of a module that it could not preload (guest/python: boot.py, preload_all). */
+static int check_preload(const struct zygote *z, struct json_object *facts, struct error *err)
+{
+    struct json_object *refused = json_get_typed(facts, "refused", json_type_object);
+    if (!refused)
+        return 0;
+    int64_t threads = json_get_int(refused, "threads", 0);
+    const char *module = json_get_string(refused, "module", "?");
+    if (threads > 0)
+        return error_set(err, ERROR_ENVIRONMENT,
+            "preload '%.40s': importing it starts %d thread%s, which a copy of the process would "
+            "not have; leave it out, and import it in the code or in setup-code",
+            module, (int)threads, threads == 1 ? "" : "s");
+    return error_set(err, ERROR_ENVIRONMENT,
+        "preload '%.40s': '%.50s' cannot import it: %.60s; install it for that interpreter, or "
+        "give another with --python PATH",
+        module, z->executable, json_get_string(refused, "error", ""));
+}
+
+static int refuse_isolation(
+    struct zygote *z, const struct jail_plan *plan, uint32_t op, int sys, struct error *err)
+{
+    cleanup_buf struct buf what = { 0 };
+    jail_print_op(plan, op, &what);
+    return error_set(err, ERROR_UNSUPPORTED, "%.60s: %s", buf_text(&what), strerror(sys));
+}
+
+/* True if others than the owner can come to a path, or it is not there. */
+static bool others_can_reach(const char *path)
+{
+    char part[4096];
+    struct stat st;
+    size_t len = strnlen(path, sizeof part - 1);
+    memcpy(part, path, len);
+    for (size_t i = 1; i <= len; i++) {
+        if (i < len && path[i] != '/')
+            continue;
+        part[i] = '\0';
+        if (stat(part, &st) < 0)
+            return errno == ENOENT;
+        if (!(st.st_mode & S_IROTH) && !(S_ISDIR(st.st_mode) && i < len && st.st_mode & S_IXOTH))
+            return false;
+        part[i] = path[i];
+    }
+    return true;
+}
+
+/* As root the guest is nobody. In a root of its own it is shown what it needs, whoever may see the
+ * directories above; among the host's files it has to reach it. */
+static int check_reach(const struct zygote *z, const struct jail_host *host, struct error *err)
+{
+    const char *const *lists[] = { host->prefixes, host->read_paths };
+    const size_t counts[] = { host->prefix_count, host->read_path_count };
+    if (z->isolation != ISOLATION_LANDLOCK || host->uid != 0)
+        return 0;
+    for (size_t list = 0; list < array_length(lists); list++)
+        for (size_t i = 0; i < counts[list]; i++)
+            if (!others_can_reach(lists[list][i]))
+                return error_set(err, ERROR_UNSUPPORTED,
+                    "root's guest is nobody, who cannot read '%.80s'; give what everybody can "
+                    "read, or run as an ordinary user",
+                    lists[list][i]);
+    return 0;
+}
+
+/* Has the zygote carry out its own plan, with the directories that it said it needs. */
+static int zygote_boot_set_up(
+    struct zygote *z, const struct sandbox_spec *spec, struct json_object *facts, struct error *err)
+{
+    const char *prefixes[16];
+    struct jail_host host = { .uid = geteuid(),
+        .gid = getegid(),
+        .prefixes = prefixes,
+        .read_paths = spec->read_paths,
+        .read_path_count = spec->read_path_count,
+        .workdir = z->scratch_dir ? scratch_dir_path(z->scratch_dir) : NULL,
+        .volumes = zygote_volumes_of(spec),
+        .has_volume = spec->volume != NULL,
+        .has_workspace = spec->workspace != NULL,
+        .lends_users = z->users.first != 0,
+        .layout = spec->layout };
+    struct json_object *list = json_get_typed(facts, "prefixes", json_type_array);
+    size_t count = list ? json_object_array_length(list) : 0;
+    for (size_t i = 0; i < count && i < array_length(prefixes); i++)
+        prefixes[host.prefix_count++] = json_object_get_string(json_object_array_get_idx(list, i));
+    int rc = check_reach(z, &host, err);
+    if (rc == 0)
+        rc = jail_compile_zygote(z->isolation, &host, &z->plan, err);
+    if (rc < 0)
+        return rc;
+    if (sizeof(struct zygote_request) + z->plan->size > ZYGOTE_MESSAGE_MAX)
+        return error_set(err, ERROR_ARGUMENT, "%zu read paths are too many for one sandbox",
+            spec->read_path_count);
+    struct zygote_request request = { .kind = ZYGOTE_SETUP };
+    struct iovec iov[2] = { { &request, sizeof request }, { z->plan, z->plan->size } };
+    struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
+    struct zygote_event event;
+    size_t len;
+    if (sendmsg(z->control, &m, MSG_NOSIGNAL) < 0)
+        return error_set_errno(err, ERROR_ENVIRONMENT, "preparing the sandboxes' root");
+    rc = zygote_boot_await(z, ZYGOTE_DONE, (char *)&event, sizeof event, &len, err);
+    if (rc == 0 && event.kind == ZYGOTE_FAILED)
+        rc = refuse_isolation(z, z->plan, event.op, event.sys, err);
+    return rc;
+}
+
+static int zygote_boot_greet(struct zygote *z, const struct sandbox_spec *spec, struct error *err)
+{
+    static const struct json_limits limits = { 65536, 8, 5000 };
+    cleanup_json struct json_object *facts = NULL;
+    cleanup_free char *data = malloc(ZYGOTE_MESSAGE_MAX);
+    struct zygote_event hello;
+    size_t len = 0;
+    if (!data)
+        return error_memory(err);
+    int rc = zygote_boot_await(z, ZYGOTE_HELLO, data, ZYGOTE_MESSAGE_MAX, &len, err);
+    if (rc < 0)
+        return rc;
+    memcpy(&hello, data, sizeof hello);
+    if (hello.kind != ZYGOTE_HELLO || hello.abi != ZYGOTE_ABI)
+        return not_a_python(z, err);
+    rc = json_parse(data + sizeof hello, len - sizeof hello, &limits, &facts, err);
+    if (rc == 0)
+        rc = check_facts(z, facts, err);
+    if (rc == 0)
+        rc = check_preload(z, facts, err);
+    return rc < 0 ? rc : zygote_boot_set_up(z, spec, facts, err);
+}
+
+/* ---- a sandbox on trial ---- */
+
+/* Waits for the end of the probe. It has no host: its worker finds the channel closed and ends. */
+static int judge_probe(
+    struct zygote *z, const struct jail_plan *plan, int status_fd, struct error *err)
+{
+    struct zygote_status status;
+    struct pollfd p = { .fd = status_fd, .events = POLLIN };
+    if (poll(&p, 1, START_TIMEOUT_MS) <= 0 ||
+        read(status_fd, &status, sizeof status) != sizeof status)
+        return error_set(err, ERROR_ENVIRONMENT, "a sandbox with isolation '%s' did not start",
+            isolation_name(z->isolation));
+    return status.sys ? refuse_isolation(z, plan, status.op, status.sys, err) : 0;
+}
+
+/* Starts a sandbox and lets it go, so that what this machine refuses is said now, by name, and not
+ * by the first session: user namespaces may be forbidden or used up, clone3 filtered out, a mount
+ * of proc not allowed in a container. */
+static int zygote_boot_probe(struct zygote *z, struct error *err)
+{
+    cleanup_free struct jail_plan *plan = NULL;
+    cleanup_fd int host = -1, status = -1;
+    int channel[2] = { -1, -1 }, ends[2] = { -1, -1 };
+    struct zygote_event event = { 0 };
+    size_t len;
+    /* As any of them: no code of a guest's runs in it. */
+    const struct jail_mount place = {
+        .workdir = "/", .user_processes = 1u << 20, .user = z->users.first
+    };
+    int rc = jail_compile_sandbox(z->isolation, z->plan, &jail_default_limits, &place, &plan, err);
+    if (rc < 0)
+        return rc;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) == 0)
+        (void)!pipe2(ends, O_CLOEXEC);
+    host = channel[0];
+    status = ends[0];
+    struct zygote_pending p = {
+        .plan = plan, .fds = { channel[1], -1, -1, ends[1] }, .cgroup = -1
+    };
+    p.fds[1] = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    p.fds[2] = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (ends[1] < 0 || p.fds[1] < 0 || p.fds[2] < 0 || zygote_send_clone(z, &p) < 0)
+        rc = error_set_errno(err, ERROR_ENVIRONMENT, "trying out a sandbox");
+    for (int i = 0; i < ZYGOTE_CLONE_FDS; i++)
+        close_fd(&p.fds[i]);
+    if (rc == 0)
+        rc = zygote_boot_await(z, ZYGOTE_STARTED, (char *)&event, sizeof event, &len, err);
+    z->under_way = 0;
+    if (rc == 0 && event.kind == ZYGOTE_FAILED)
+        rc = refuse_isolation(z, plan, ZYGOTE_NO_OP, event.sys, err);
+    close_fd(&host);
+    return rc < 0 ? rc : judge_probe(z, plan, status, err);
+}
+
+int zygote_boot(struct zygote *z, const struct sandbox_spec *spec,
+    const struct zygote_groups *groups, struct error *err)
+{
+    bool nobody = geteuid() == 0 && z->isolation != ISOLATION_PROCESS;
+    int rc =
+        isolation_has_own_root(z->isolation) ? 0 : scratch_dir_new(nobody, &z->scratch_dir, err);
+    if (rc == 0)
+        rc = interpreter_find(spec->python, &z->executable, err);
+    if (rc == 0)
+        rc = zygote_boot_spawn(z, spec, err);
+    /* The interpreter starts meanwhile. */
+    if (rc == 0 && groups->limits)
+        rc = cgroups_adopt(groups->limits, z->pid, err);
+    if (rc == 0 && groups->share)
+        cpu_share_adopt(
+            groups->share, z->pid, NULL); /* not while it has real-time priority, as its host */
+    if (rc == 0)
+        rc = zygote_boot_greet(z, spec, err);
+    if (rc == 0 && z->isolation != ISOLATION_PROCESS)
+        rc = zygote_boot_probe(z, err);
+    close_fd(&z->errors);
+    return rc;
+}

@@ -1,0 +1,523 @@
+/* env/remote/bridge.c: see bridge.h. What the program says is checked like a stranger's: what does not fit ends it, and all
+ * sandboxes with it. The next sandbox starts it anew.
+ */
+#include "env/remote/bridge.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/json/json.h"
+#include "base/os/process.h"
+#include "env/remote/bridge_collect.h"
+#include "env/remote/bridge_spec.h"
+#include "env/remote/stdio_env.h"
+
+enum {
+    READ_SIZE = 65536,
+    LINE_LIMIT = 65536,
+    LONG_LINE_LIMIT = 1 << 20, /* of who has greeted: lists of sandboxes are long */
+    GOODBYE_MS = 5000,         /* for it to end what it has opened */
+    CLOSED_MS = 900000,        /* for it to say that a volume is written back; it gives up before */
+    TITLE_MAX = 90,
+};
+
+#define VOLUME_MOUNT "/data"
+
+/* One sandbox of it. */
+struct crossing {
+    LIST_ENTRY(crossing) link;
+    struct bridge *bridge;
+    struct transport *transport; /* NULL: nobody hears of it any more */
+    int64_t id;
+    uint64_t wishes; /* what the program must say that it can: bits of enum power */
+    bool has_volume;
+    bool closing; /* it has been told so; with a volume it is here until that is written back */
+    struct timer *patience;
+    char *far_id;
+};
+LIST_HEAD(crossing_list, crossing);
+
+struct bridge {
+    struct transport_ops ops;
+    struct environment *env;
+    struct loop *loop;
+    struct bridge_program program;
+    char *path; /* of one of the user's; else NULL */
+    char title[TITLE_MAX];
+    struct features features; /* as the program has said, once it has */
+    bool heard, can_collect, swept;
+    struct process process;
+    struct buf line; /* of its output, so far */
+    uint64_t left;   /* raw bytes that are to come */
+    int64_t left_of; /* and for whom */
+    int64_t last_id;
+    struct crossing_list crossings;
+    struct collecting collecting;
+};
+
+static struct crossing *bridge_find(const struct bridge *b, int64_t id)
+{
+    struct crossing *c;
+    LIST_FOREACH(c, &b->crossings, link)
+    if (c->id == id)
+        return c;
+    return NULL;
+}
+
+/* ---- the end of a sandbox ---- */
+
+static void bridge_forget(struct crossing *c)
+{
+    LIST_REMOVE(c, link);
+    timer_free(c->patience);
+    free(c->far_id);
+    free(c);
+}
+
+/* Its volume is written back, or will not be. A failure that nothing waits for is news. */
+static void bridge_closed(struct crossing *c, const struct error *why)
+{
+    struct transport *transport = c->transport;
+    struct environment_base *base = (struct environment_base *)c->bridge->env;
+    struct error told = *why;
+    c->has_volume = false;
+    timer_stop(c->patience);
+    if (transport) {
+        transport_finished(transport, &told);
+        return;
+    }
+    if (told.code != ERROR_NONE && base->notice)
+        base->notice(base->notice_arg, told.text);
+    bridge_forget(c);
+}
+
+static void not_closed_in_time(void *arg)
+{
+    struct crossing *c = arg;
+    struct error why = { 0 };
+    error_set(
+        &why, ERROR_TIMEOUT, "%s does not say that the volume was written back", c->bridge->title);
+    bridge_closed(c, &why);
+}
+
+/* ---- its life ---- */
+
+/* It is gone, or is to be: so are all of its sandboxes. */
+static void bridge_give_up(struct bridge *b, const struct error *why)
+{
+    struct crossing *c, *next;
+    struct error told = *why;
+    if (b->process.pid > 0)
+        process_end(&b->process, 0);
+    process_forget(&b->process);
+    buf_clear(&b->process.to_send);
+    b->process.sent = 0;
+    buf_clear(&b->line);
+    b->left = 0;
+    b->heard = false;
+    for (c = LIST_FIRST(&b->crossings); c; c = next) {
+        next = LIST_NEXT(c, link);
+        if (c->closing && c->has_volume)
+            bridge_closed(c, &told);
+        else if (!c->closing)
+            transport_ended(c->transport, &told);
+    }
+    collecting_end(&b->collecting, &told);
+}
+
+static void bridge_refuse(struct bridge *b, const char *what)
+{
+    struct error why = { 0 };
+    error_set(&why, ERROR_ENVIRONMENT, "%s %.100s (docs/environments.md)", b->title, what);
+    bridge_give_up(b, &why);
+}
+
+static void bridge_program_ended(void *arg, int status, int events)
+{
+    struct bridge *b = arg;
+    struct error why = { 0 };
+    char words[PROCESS_WORDS_SIZE];
+    int how = process_end(&b->process, 0);
+    process_read_complaints(&b->process);
+    process_last_words(&b->process, words);
+    if (WIFSIGNALED(how))
+        error_set(&why, ERROR_LOST, "%s died of signal %d%s", b->title, WTERMSIG(how), words);
+    else
+        error_set(&why, ERROR_LOST, "%s ended with status %d%s", b->title, WEXITSTATUS(how), words);
+    b->process.pid = 0;
+    bridge_give_up(b, &why);
+}
+
+/* ---- what it says ---- */
+
+static int64_t id_in(struct json_object *o, const char *key)
+{
+    return json_get_int(o, key, 0);
+}
+
+static void told_closed(struct crossing *c, struct json_object *o)
+{
+    struct error why = { 0 };
+    bridge_told_why(c->bridge->title, o, &why);
+    if (c->closing && c->has_volume)
+        bridge_closed(c, &why);
+}
+
+static void told_end(struct crossing *c, struct json_object *o)
+{
+    struct error why = { 0 };
+    bridge_told_why(c->bridge->title, o, &why);
+    transport_ended(c->transport, &why);
+}
+
+/* One that has not been told to close. */
+static struct crossing *find_open(const struct bridge *b, int64_t id)
+{
+    struct crossing *c = bridge_find(b, id);
+    return c && !c->closing ? c : NULL;
+}
+
+/* What it can is known now: who has asked for more is refused by name. */
+static void judge_wishes(struct bridge *b)
+{
+    struct crossing *c;
+    struct error why = { 0 };
+    LIST_FOREACH(c, &b->crossings, link)
+    if (!c->closing && features_check(&b->features, b->program.name, c->wishes, &why) < 0)
+        transport_ended(c->transport, &why);
+}
+
+static void cannot_collect(struct bridge *b)
+{
+    struct error why = { 0 };
+    error_set(&why, ERROR_UNSUPPORTED, "%s does not say that it can list its sandboxes", b->title);
+    collecting_end(&b->collecting, &why);
+}
+
+/* One that begins with something else knows nothing of greetings, and of powers. */
+static bool take_greeting(struct bridge *b, struct json_object *o)
+{
+    struct json_object *said = json_get_typed(o, "powers", json_type_object);
+    bool greets = id_in(o, "bridge") > 0;
+    b->heard = true;
+    b->can_collect = greets && json_get_bool(o, "collect", false);
+    b->features = *b->program.features;
+    if (b->program.features == &bridge_features)
+        bridge_spec_take_features(&b->features, greets ? said : NULL);
+    judge_wishes(b);
+    if (b->collecting.active && !b->can_collect)
+        cannot_collect(b);
+    return greets;
+}
+
+static void bridge_take_text(struct crossing *c, bool is_news, const char *text)
+{
+    if (is_news)
+        transport_notice(c->transport, text);
+    else if (!c->far_id)
+        c->far_id = strdup(text);
+}
+
+/* False for what is no message. Of a sandbox that was closed meanwhile nothing is heard. */
+static bool bridge_take_message(struct bridge *b, struct json_object *o)
+{
+    struct crossing *c;
+    int64_t bytes = json_get_int(o, "bytes", 0);
+    if (!b->heard && take_greeting(b, o))
+        return true;
+    if (id_in(o, "read") > 0) {
+        b->left = bytes > 0 ? (uint64_t)bytes : 0;
+        b->left_of = id_in(o, "read");
+        return bytes >= 0;
+    }
+    if ((c = find_open(b, id_in(o, "joined"))))
+        transport_joined(c->transport);
+    else if ((c = find_open(b, id_in(o, "lost"))))
+        transport_cut(c->transport);
+    else if ((c = find_open(b, id_in(o, "ended"))))
+        told_end(c, o);
+    else if ((c = find_open(b, id_in(o, "news"))))
+        bridge_take_text(c, true, json_get_string(o, "text", ""));
+    else if ((c = find_open(b, id_in(o, "id"))))
+        bridge_take_text(c, false, json_get_string(o, "text", ""));
+    else if ((c = bridge_find(b, id_in(o, "closed"))))
+        told_closed(c, o);
+    else if (collecting_take(&b->collecting, o, &b->process.to_send))
+        return process_send(&b->process) == 0;
+    return id_in(o, "joined") > 0 || id_in(o, "lost") > 0 || id_in(o, "ended") > 0 ||
+           id_in(o, "news") > 0 || id_in(o, "id") > 0 || id_in(o, "closed") > 0;
+}
+
+static void bridge_take_line(struct bridge *b)
+{
+    cleanup_json struct json_object *o = NULL;
+    int rc = json_parse(b->line.data, b->line.len, &json_limits_small, &o, NULL);
+    buf_clear(&b->line);
+    if (rc < 0 || !json_object_is_type(o, json_type_object) || !bridge_take_message(b, o))
+        bridge_refuse(b, "says what is no message");
+}
+
+static void bridge_take(struct bridge *b, const char *data, size_t len)
+{
+    while (len > 0 && b->process.pid > 0) {
+        size_t n = len;
+        if (b->left > 0) {
+            struct crossing *c = find_open(b, b->left_of);
+            n = b->left < len ? (size_t)b->left : len;
+            b->left -= n;
+            if (c)
+                transport_bytes(c->transport, data, n);
+        } else {
+            const char *newline = memchr(data, '\n', len);
+            n = newline ? (size_t)(newline - data) + 1 : len;
+            buf_append(&b->line, data, n);
+            if (buf_failed(&b->line) ||
+                b->line.len > (b->heard ? (size_t)LONG_LINE_LIMIT : LINE_LIMIT))
+                bridge_refuse(b, "says a line without an end");
+            else if (newline)
+                bridge_take_line(b);
+        }
+        data += n;
+        len -= n;
+    }
+}
+
+static void bridge_output_ready(void *arg, int status, int events)
+{
+    struct bridge *b = arg;
+    char data[READ_SIZE];
+    ssize_t n = read(b->process.out, data, sizeof data);
+    if (n > 0)
+        bridge_take(b, data, (size_t)n);
+    else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+        watch_events(b->process.out_watch, 0); /* its end is told by its process */
+}
+
+/* ---- what it is told ---- */
+
+static void bridge_tell(struct bridge *b, const char *key, int64_t id)
+{
+    if (b->process.pid == 0)
+        return;
+    buf_printf(&b->process.to_send, "{\"%s\":%lld}\n", key, (long long)id);
+    process_send(&b->process);
+}
+
+static void bridge_write(void *own, const struct iovec *iov, int count)
+{
+    struct crossing *c = own;
+    struct process *p = &c->bridge->process;
+    size_t len = 0;
+    if (p->pid == 0)
+        return;
+    for (int i = 0; i < count; i++)
+        len += iov[i].iov_len;
+    buf_printf(&p->to_send, "{\"write\":%lld,\"bytes\":%zu}\n", (long long)c->id, len);
+    for (int i = 0; i < count; i++)
+        buf_append(&p->to_send, iov[i].iov_base, iov[i].iov_len);
+    process_send(p);
+}
+
+static void bridge_pause(void *own, bool paused)
+{
+    struct crossing *c = own;
+    bridge_tell(c->bridge, paused ? "pause" : "resume", c->id);
+}
+
+static void close_far_end(struct crossing *c)
+{
+    if (c->closing)
+        return;
+    c->closing = true;
+    bridge_tell(c->bridge, "close", c->id);
+    process_send_now(&c->bridge->process);
+    c->has_volume = c->has_volume && c->bridge->process.pid > 0;
+    if (c->has_volume)
+        timer_start(c->patience, CLOSED_MS, 0);
+}
+
+static bool bridge_finish(void *own)
+{
+    struct crossing *c = own;
+    close_far_end(c);
+    return c->has_volume;
+}
+
+static void bridge_end(void *own)
+{
+    struct crossing *c = own;
+    close_far_end(c);
+    c->transport = NULL;
+    if (!c->has_volume)
+        bridge_forget(c);
+}
+
+/* A volume is being written back. */
+static bool bridge_settling(const void *arg)
+{
+    const struct bridge *b = arg;
+    const struct crossing *c;
+    LIST_FOREACH(c, &b->crossings, link)
+    if (c->closing && c->has_volume && !c->transport)
+        return true;
+    return false;
+}
+
+/* ---- its beginning ---- */
+
+static int bridge_run_program(struct bridge *b, struct error *err)
+{
+    if (b->process.pid > 0)
+        return 0;
+    b->process.words = b->program.words;
+    int rc = process_start(&b->process, b->loop, b->program.path,
+        b->path ? "bridge:" : "the bridge for modal: ", bridge_output_ready, bridge_program_ended,
+        b, err);
+    if (rc < 0 || !b->program.source)
+        return rc;
+    buf_append(&b->process.to_send, b->program.source, b->program.source_len);
+    return process_send(&b->process) < 0 ? error_memory(err) : 0;
+}
+
+static int bridge_collect(
+    void *arg, environment_collected_fn *done, void *done_arg, struct error *err)
+{
+    struct bridge *b = arg;
+    int rc = bridge_run_program(b, err);
+    if (rc == 0)
+        rc = collecting_start(&b->collecting, b->loop, &b->process.to_send, done, done_arg, err);
+    if (rc == 0)
+        process_send(&b->process);
+    return rc;
+}
+
+/* ---- the carrier ---- */
+
+static void bridge_write_open(
+    struct crossing *c, const struct sandbox_spec *spec, const char *const *words)
+{
+    bridge_spec_write(
+        &c->bridge->process.to_send, c->id, spec, words, c->bridge->program.keeps_volumes);
+    process_send(&c->bridge->process);
+}
+
+static int bridge_start(void *arg, struct transport *transport, const struct sandbox_spec *spec,
+    const char *const *words, void **own, struct error *err)
+{
+    struct bridge *b = arg;
+    int rc = bridge_run_program(b, err);
+    if (rc < 0)
+        return rc;
+    struct crossing *c = calloc(1, sizeof *c);
+    struct timer *patience = c ? timer_new(b->loop, not_closed_in_time, c) : NULL;
+    if (!patience) {
+        free(c);
+        return error_memory(err);
+    }
+    *c = (struct crossing){ .bridge = b,
+        .transport = transport,
+        .id = ++b->last_id,
+        .patience = patience,
+        .wishes = bridge_spec_wishes(spec),
+        .has_volume = b->program.keeps_volumes && spec->container && spec->container->volume };
+    LIST_INSERT_HEAD(&b->crossings, c, link);
+    bridge_write_open(c, spec, words);
+    if (b->program.sweeps && !b->swept)
+        bridge_collect(b, NULL, NULL, NULL);
+    b->swept = true;
+    *own = c;
+    return 0;
+}
+
+static const char *bridge_volume(void *own)
+{
+    const struct crossing *c = own;
+    return c && c->has_volume ? VOLUME_MOUNT : NULL;
+}
+
+static const char *bridge_id(void *own)
+{
+    const struct crossing *c = own;
+    return c ? c->far_id : NULL;
+}
+
+/* Its input ends, and it has a while to end what is far away. */
+static void bridge_free(void *arg)
+{
+    struct bridge *b = arg;
+    struct crossing *c;
+    struct pollfd gone = { .fd = b->process.pidfd, .events = POLLIN };
+    struct error none = { 0 };
+    b->collecting.done = NULL;
+    collecting_end(&b->collecting, &none);
+    if (b->process.pid > 0) {
+        close_fd(&b->process.in);
+        (void)poll(&gone, 1, b->program.goodbye_ms);
+        process_end(&b->process, 0);
+    }
+    process_free(&b->process);
+    while ((c = LIST_FIRST(&b->crossings)))
+        bridge_forget(c);
+    buf_free(&b->line);
+    free(b->path);
+    free(b);
+}
+
+/* `path` is its own then, also where that fails. */
+static int open_program(struct loop *loop, const struct bridge_program *program, char *path,
+    struct environment **out, struct error *err)
+{
+    struct bridge *b = calloc(1, sizeof *b);
+    if (!b) {
+        free(path);
+        return error_memory(err);
+    }
+    *b = (struct bridge){
+        .loop = loop, .program = *program, .path = path, .features = *program->features
+    };
+    process_init(&b->process);
+    LIST_INIT(&b->crossings);
+    snprintf(b->title, sizeof b->title, "%s%s%s", program->name, path ? ":" : "", path ? path : "");
+    b->collecting.title = b->title;
+    b->ops = (struct transport_ops){ .name = program->name,
+        .features = &b->features,
+        .traits = program->keeps_volumes ? TRAIT_VOLUMES : 0,
+        .start = bridge_start,
+        .write = bridge_write,
+        .pause = bridge_pause,
+        .end = bridge_end,
+        .finish = bridge_finish,
+        .settling = bridge_settling,
+        .volume = bridge_volume,
+        .id = bridge_id,
+        .collect = bridge_collect,
+        .free = bridge_free };
+    int rc = stdio_env_open(loop, &b->ops, b, out, err);
+    if (rc == 0)
+        b->env = *out;
+    return rc;
+}
+
+int bridge_open(struct loop *loop, const char *path, const struct environment_options *options,
+    struct environment **out, struct error *err)
+{
+    char *own = strdup(path);
+    if (!own)
+        return error_memory(err);
+    struct bridge_program program = {
+        .name = "bridge", .path = own, .features = &bridge_features, .goodbye_ms = GOODBYE_MS
+    };
+    return open_program(loop, &program, own, out, err);
+}
+
+int bridge_open_program(struct loop *loop, const struct bridge_program *program,
+    struct environment **out, struct error *err)
+{
+    return open_program(loop, program, NULL, out, err);
+}

@@ -1,0 +1,185 @@
+/* env/remote/bridge_spec.c: see bridge_spec.h. */
+#include "env/remote/bridge_spec.h"
+
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "env/common/owner_labels.h"
+
+#define IF_IT_SAYS FEATURE_YES("if the program says that it can")
+
+const struct features
+    bridge_features = { .of = {
+                            [FEATURE_STREAM] = FEATURE_YES("its standard streams"),
+                            [FEATURE_REATTACH] = FEATURE_YES("if it says that it is joined again"),
+                            [FEATURE_MEMORY] = FEATURE_YES("of each process"),
+                            [FEATURE_PROCESSES] = FEATURE_YES("it is told"),
+                            [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start"),
+                            [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
+                            [FEATURE_IMAGE] = IF_IT_SAYS,
+                            [FEATURE_SNAPSHOT] = IF_IT_SAYS,
+                            [FEATURE_NETWORK] = IF_IT_SAYS,
+                            [FEATURE_ALLOW] = IF_IT_SAYS,
+                            [FEATURE_CPUS] = IF_IT_SAYS,
+                            [FEATURE_GPUS] = IF_IT_SAYS,
+                            [FEATURE_DISK] = IF_IT_SAYS,
+                            [FEATURE_LABELS] = IF_IT_SAYS,
+                            [FEATURE_IDLE] = IF_IT_SAYS,
+                            [FEATURE_REGION] = IF_IT_SAYS,
+                            [FEATURE_APP] = IF_IT_SAYS,
+                            [FEATURE_RESUME] = IF_IT_SAYS,
+                            [FEATURE_VOLUME] = FEATURE_YES(
+                                "a copy of this machine's, brought back after each cell"),
+                        } };
+
+/* Those that depend on what the program says. */
+static bool is_wish(enum feature p)
+{
+    const char *text = bridge_features.of[p].text;
+    return text && strstr(text, "says that it can");
+}
+
+uint64_t bridge_spec_wishes(const struct sandbox_spec *spec)
+{
+    uint64_t wishes = 0;
+    for (enum feature p = 0; p < FEATURE_COUNT; p++)
+        wishes |= is_wish(p) ? (uint64_t)1 << p : 0;
+    uint64_t asked = spec->asked | (spec->limits.cpus > 0 ? (uint64_t)1 << FEATURE_CPUS : 0);
+    return asked & wishes;
+}
+
+/* ---- what it is told ---- */
+
+static void write_text(struct buf *out, const char *name, const char *text)
+{
+    if (!text)
+        return;
+    buf_printf(out, ",\"%s\":", name);
+    json_append_string(out, text, strlen(text));
+}
+
+static void write_number(struct buf *out, const char *name, double number)
+{
+    if (number <= 0)
+        return;
+    buf_printf(out, ",\"%s\":", name);
+    json_append_number(out, number);
+}
+
+static void write_list(struct buf *out, const char *name, const struct list *list)
+{
+    buf_printf(out, ",\"%s\":[", name);
+    for (size_t i = 0; list && i < list->count; i++) {
+        buf_puts(out, i ? "," : "");
+        json_append_string(out, list->items[i], strlen(list->items[i]));
+    }
+    buf_putc(out, ']');
+}
+
+/* Those of the user's, and those by which it is known as ours, which win. */
+static void write_labels(struct buf *out, const struct list *labels)
+{
+    cleanup_buf struct buf owner = { 0 }, machine = { 0 };
+    owner_labels(&owner, &machine);
+    buf_puts(out, ",\"labels\":{");
+    for (size_t i = 0; labels && i < labels->count; i++) {
+        const char *equals = strchr(labels->items[i], '=');
+        if (!equals)
+            continue;
+        json_append_string(out, labels->items[i], (size_t)(equals - labels->items[i]));
+        buf_putc(out, ':');
+        json_append_string(out, equals + 1, strlen(equals + 1));
+        buf_putc(out, ',');
+    }
+    buf_puts(out, "\"" LABEL_OWNER "\":");
+    json_append_string(out, buf_text(&owner), owner.len);
+    buf_puts(out, ",\"" LABEL_MACHINE "\":");
+    json_append_string(out, buf_text(&machine), machine.len);
+    buf_putc(out, '}');
+}
+
+/* Only what was asked for: the others have values that nobody has chosen. */
+static void write_wishes(struct buf *out, uint64_t wishes, const struct sandbox_spec *spec,
+    const struct container_spec *c)
+{
+    const struct {
+        enum feature feature;
+        const char *setting, *text;
+    } texts[] = {
+        { FEATURE_IMAGE, "image", c->image },
+        { FEATURE_SNAPSHOT, "snapshot", c->snapshot },
+        { FEATURE_NETWORK, "network", c->network },
+        { FEATURE_GPUS, "gpus", c->gpus },
+        { FEATURE_REGION, "region", c->region },
+        { FEATURE_APP, "app-name", c->app },
+        { FEATURE_RESUME, "sandbox", c->resume },
+        { FEATURE_RESUME, "on-close", c->keep ? "stop" : NULL },
+    };
+    for (size_t i = 0; i < array_length(texts); i++)
+        if (wishes & (uint64_t)1 << texts[i].feature)
+            write_text(out, texts[i].setting, texts[i].text);
+    write_number(out, "cpus", spec->limits.cpus);
+    if (wishes & (uint64_t)1 << FEATURE_DISK)
+        write_number(out, "disk-size", (double)c->disk);
+    if (wishes & (uint64_t)1 << FEATURE_IDLE)
+        write_number(out, "idle-timeout", c->idle);
+    if (wishes & (uint64_t)1 << FEATURE_ALLOW)
+        write_list(out, "network-allow", c->allow);
+}
+
+/* Its name, and the directories that it is to have. */
+static void write_volume(struct buf *out, const struct sandbox_spec *spec)
+{
+    const struct container_spec *c = spec->container;
+    write_text(out, "volume-name", c->volume);
+    write_text(out, "volume-subpath", c->volume_subpath);
+    if (c->volume_there)
+        buf_puts(out, ",\"volume-there\":true");
+    buf_puts(out, ",\"directories\":[");
+    for (size_t i = 0; spec->layout == LAYOUT_DAYTONA && volume_seed(i); i++) {
+        buf_puts(out, i ? "," : "");
+        json_append_string(out, volume_seed(i), strlen(volume_seed(i)));
+    }
+    buf_putc(out, ']');
+}
+
+void bridge_spec_write(struct buf *out, int64_t id, const struct sandbox_spec *spec,
+    const char *const *words, bool keeps_volumes)
+{
+    static const struct container_spec none = { 0 };
+    const struct container_spec *c = spec->container ? spec->container : &none;
+    buf_printf(out, "{\"open\":%lld,\"words\":[", (long long)id);
+    for (size_t i = 0; words[i]; i++) {
+        buf_puts(out, i ? "," : "");
+        json_append_string(out, words[i], strlen(words[i]));
+    }
+    buf_printf(out, "],\"memory\":%llu,\"processes\":%llu", (unsigned long long)spec->limits.memory,
+        (unsigned long long)spec->limits.processes);
+    write_number(out, "timeout", c->life);
+    write_wishes(out, bridge_spec_wishes(spec), spec, c);
+    if (keeps_volumes && c->volume)
+        write_volume(out, spec);
+    write_labels(out, c->labels);
+    buf_puts(out, "}\n");
+}
+
+/* ---- what it says ---- */
+
+void bridge_spec_take_features(struct features *table, struct json_object *said)
+{
+    static const struct feature_state silent =
+        FEATURE_NO("the program does not say that it can (docs/environments.md)");
+    uint64_t can = 0;
+    if (json_object_is_type(said, json_type_object)) {
+        json_object_object_foreach(said, setting, value)
+        {
+            enum feature p = feature_of_setting(setting);
+            if (p != FEATURE_COUNT && !json_object_is_type(value, json_type_null) &&
+                (!json_object_is_type(value, json_type_boolean) || json_object_get_boolean(value)))
+                can |= (uint64_t)1 << p;
+        }
+    }
+    for (enum feature p = 0; p < FEATURE_COUNT; p++)
+        if (is_wish(p) && !(can & (uint64_t)1 << p))
+            table->of[p] = silent;
+}

@@ -1,0 +1,40 @@
+/* volume/atomic_replace.c: what is being made stands aside until it is complete and on disk, and then has its name
+ * at once. A process that is killed leaves it there, for the next one to remove.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/os/beneath.h"
+#include "base/cleanup.h"
+#include "volume/internal.h"
+
+void atomic_replace_name(char name[ATOMIC_REPLACE_NAME])
+{
+    uint64_t random[2] = { 0 };
+    (void)!getrandom(random, sizeof random, 0);
+    snprintf(name, ATOMIC_REPLACE_NAME, "%016llx%016llx", (unsigned long long)random[0],
+        (unsigned long long)random[1]);
+}
+
+int atomic_replace_open(const struct volume *v, struct error *err)
+{
+    int fd = open_beneath(v->directory, "aside", O_RDONLY | O_DIRECTORY, 0);
+    return fd < 0 ? volume_failed(v, "opening", "its place for what is unfinished", err) : fd;
+}
+
+/* That the name changed is on disk. What cannot be synchronised has no disk, or is held by its path only. */
+static int atomic_replace_settle(int directory)
+{
+    return fsync(directory) == 0 || errno == EINVAL || errno == EBADF ? 0 : -1;
+}
+
+int atomic_replace_move(
+    int staging, const char *name, int directory, const char *to, unsigned flags)
+{
+    if (renameat2(staging, name, directory, to, flags) < 0)
+        return -1;
+    return atomic_replace_settle(directory) < 0 || atomic_replace_settle(staging) < 0 ? -1 : 0;
+}

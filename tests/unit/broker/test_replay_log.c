@@ -1,0 +1,310 @@
+/* Which call of the record answers what a replayed cell asks. */
+#include "../store/fixture.h"
+
+#include "base/cleanup.h"
+#include "broker/replay/replay_log.h"
+
+struct past {
+    struct place *place;
+    struct store *store;
+    struct replay_log *recorded;
+    int64_t cells[2];
+};
+
+static int64_t add_call(
+    struct past *p, int cell, const char *model, const char *text, const char *reply)
+{
+    int64_t call = 0;
+    struct store_call_begin begin = { .run = "a",
+        .turn = 1,
+        .cell = p->cells[cell],
+        .depth = 1,
+        .kind = "sub",
+        .model = model,
+        .request = store_text(text),
+        .key = "00112233445566778899aabbccddeeff" };
+    assert_ok(store_call_begin(p->store, &begin, &call, err));
+    if (reply)
+        end_call(p->store, call, reply);
+    return call;
+}
+
+static int past_make(void **state)
+{
+    static struct past past;
+    void *place;
+    past = (struct past){ 0 };
+    if (place_make(&place) < 0)
+        return -1;
+    past.place = place;
+    past.store = open_store(past.place->file);
+    begin_run(past.store, "a");
+    assert_ok(store_turn_begin(past.store, "a", 1, err));
+    for (int i = 0; i < 2; i++)
+        past.cells[i] = begin_cell(past.store, "a", store_text("code"));
+    *state = &past;
+    return 0;
+}
+
+static int past_remove(void **state)
+{
+    struct past *p = *state;
+    void *place = p->place;
+    replay_log_free(p->recorded);
+    store_close(p->store);
+    return place_remove(&place);
+}
+
+static void load(struct past *p)
+{
+    assert_ok(replay_log_load(p->store, "a", &p->recorded, err));
+}
+
+/* The id of the call that answers, which is taken; 0: none does. */
+static int64_t asks(struct past *p, int cell, const char *model, const char *text)
+{
+    char hash[HASH_TEXT_SIZE];
+    assert_ok(hash_sha256(text, strlen(text), hash, err));
+    struct recorded_call *call =
+        replay_log_find(p->recorded, p->cells[cell], false, model, "m", hash);
+    if (call)
+        replay_log_take(p->recorded, call);
+    return call ? call->id : 0;
+}
+
+/* Calls may come in any order; the same request gets its calls in the order of the record. */
+static void the_order_of_a_batch_does_not_matter(void **state)
+{
+    struct past *p = *state;
+    int64_t a = add_call(p, 0, "m", "a", "A"), b = add_call(p, 0, "m", "b", "B"),
+            again = add_call(p, 0, "m", "a", "A2");
+    load(p);
+    assert_int_equal(asks(p, 0, NULL, "b"), b);
+    assert_int_equal(asks(p, 0, NULL, "a"), a);
+    assert_int_equal(asks(p, 0, NULL, "a"), again);
+    assert_int_equal(asks(p, 0, NULL, "a"), 0);
+    assert_int_equal(asks(p, 0, NULL, "c"), 0);
+}
+
+/* A cell's own call comes before an older one of another cell, which is taken where there is none. */
+static void a_cell_gets_its_own_calls_first(void **state)
+{
+    struct past *p = *state;
+    int64_t other = add_call(p, 0, "m", "a", "A"), own = add_call(p, 1, "m", "a", "A2");
+    load(p);
+    assert_int_equal(asks(p, 1, NULL, "a"), own);
+    assert_int_equal(asks(p, 1, NULL, "a"), other);
+}
+
+/* A model that the guest named is part of what it asked; where it named none, that of the run comes
+ * first. */
+static void a_named_model_is_part_of_the_call(void **state)
+{
+    struct past *p = *state;
+    int64_t named = add_call(p, 0, "x", "a", "A"), plain = add_call(p, 0, "m", "a", "A");
+    load(p);
+    assert_int_equal(asks(p, 0, "y", "a"), 0);
+    assert_int_equal(asks(p, 0, NULL, "a"), plain);
+    assert_int_equal(asks(p, 0, "x", "a"), named);
+}
+
+/* What is taken back is there again. */
+static void what_is_taken_back_can_be_asked_again(void **state)
+{
+    struct past *p = *state;
+    int64_t a = add_call(p, 0, "m", "a", "A");
+    load(p);
+    assert_int_equal(asks(p, 0, NULL, "a"), a);
+    replay_log_untake(p->recorded, replay_log_call_at(p->recorded, 0));
+    assert_int_equal(asks(p, 0, NULL, "a"), a);
+}
+
+/* The first call that nobody asked for is named by its number in the cell. */
+static void unasked_calls_are_found(void **state)
+{
+    struct past *p = *state;
+    add_call(p, 0, "m", "a", "A");
+    int64_t b = add_call(p, 0, "m", "b", NULL);
+    load(p);
+    asks(p, 0, NULL, "a");
+    struct recorded_call *left = replay_log_unasked(p->recorded, p->cells[0]);
+    assert_non_null(left);
+    assert_int_equal(left->id, b);
+    assert_int_equal(left->number, 2);
+    assert_false(left->ended);
+    assert_string_equal(left->key, "00112233445566778899aabbccddeeff");
+    assert_int_equal(replay_log_asked(p->recorded, p->cells[0]), 1);
+    assert_null(replay_log_unasked(p->recorded, p->cells[1]));
+}
+
+/* What is still to come tells how long it took to come, from the beginning of its cell; what was asked does
+ * not count any more, and neither does a clock that went back. */
+static void the_time_of_what_is_to_come_is_known(void **state)
+{
+    struct past *p = *state;
+    add_call(p, 0, "m", "a", "A");
+    add_call(p, 0, "m", "b", "B");
+    ask(p->place->file, "UPDATE cells SET started_ms = 10000");
+    ask(p->place->file, "UPDATE calls SET started_ms = 10500");
+    ask(p->place->file,
+        "UPDATE calls SET started_ms = 13000 WHERE id = (SELECT max(id) FROM calls)");
+    load(p);
+    assert_int_equal(replay_log_unasked_ms(p->recorded, p->cells[0]), 3000);
+    asks(p, 0, NULL, "b");
+    assert_int_equal(replay_log_unasked_ms(p->recorded, p->cells[0]), 500);
+    asks(p, 0, NULL, "a");
+    assert_int_equal(replay_log_unasked_ms(p->recorded, p->cells[0]), 0);
+    assert_int_equal(replay_log_unasked_ms(p->recorded, p->cells[1]), 0);
+    replay_log_free(p->recorded);
+    ask(p->place->file, "UPDATE cells SET started_ms = 20000");
+    load(p);
+    assert_int_equal(replay_log_unasked_ms(p->recorded, p->cells[0]), 0);
+}
+
+/* Replies come back as they were, a reply of nothing included. */
+static void replies_are_read_back(void **state)
+{
+    struct past *p = *state;
+    cleanup_buf struct buf text = { 0 };
+    add_call(p, 0, "m", "a", "the answer");
+    add_call(p, 0, "m", "b", "");
+    load(p);
+    assert_ok(replay_log_read(p->recorded, &replay_log_call_at(p->recorded, 0)->reply, &text, err));
+    assert_string_equal(buf_text(&text), "the answer");
+    buf_clear(&text);
+    assert_ok(replay_log_read(p->recorded, &replay_log_call_at(p->recorded, 1)->reply, &text, err));
+    assert_int_equal(text.len, 0);
+}
+
+/* ---- child runs ---- */
+
+/* A child of the run, begun in this cell; `hash` is of its context, or NULL. */
+static void add_run(struct past *p, int cell, const char *id, const char *parent,
+    const char *question, const char *hash)
+{
+    char kept[STORE_RUN_ID_SIZE], context[128];
+    struct store_run_begin begin = plain_run(id);
+    snprintf(context, sizeof context, "{\"sha256\":\"%s\"}", hash ? hash : "");
+    begin.parent = parent;
+    begin.parent_cell = p->cells[cell];
+    begin.depth = 1;
+    begin.question = store_text(question);
+    begin.context = store_text(hash ? context : NULL);
+    assert_ok(store_run_begin(p->store, &begin, kept, err));
+}
+
+static void close_run(struct past *p, const char *id, const char *status, const char *code)
+{
+    struct store_run_end end = {
+        .status = status, .error = code ? "why" : NULL, .code = code, .answer = store_text("[1]")
+    };
+    assert_ok(store_run_end(p->store, id, &end, err));
+}
+
+/* The run that answers, which is taken; NULL: none does. */
+static struct recorded_run *asks_run(
+    struct past *p, int cell, const char *question, const char *context)
+{
+    char hash[HASH_TEXT_SIZE];
+    assert_ok(hash_sha256(question, strlen(question), hash, err));
+    struct recorded_run *run =
+        replay_log_find_run(p->recorded, p->cells[cell], NULL, plain_run("x").model, hash, context);
+    if (run)
+        replay_log_take_run(p->recorded, run);
+    return run;
+}
+
+static void assert_is_run(const struct recorded_run *run, const char *id)
+{
+    assert_non_null(run);
+    assert_string_equal(run->id, id);
+}
+
+/* Question and context tell children apart; the same ones come in the order in which they began. */
+static void children_are_found_by_what_they_are_asked(void **state)
+{
+    struct past *p = *state;
+    add_run(p, 0, "one", "a", "q", NULL);
+    add_run(p, 0, "two", "a", "q", NULL);
+    add_run(p, 0, "with", "a", "q", "00ff");
+    load(p);
+    assert_is_run(asks_run(p, 0, "q", "00ff"), "with");
+    assert_null(asks_run(p, 0, "q", "11ff"));
+    assert_null(asks_run(p, 0, "p", ""));
+    assert_is_run(asks_run(p, 0, "q", ""), "one");
+    assert_is_run(asks_run(p, 0, "q", ""), "two");
+    assert_null(asks_run(p, 0, "q", ""));
+}
+
+/* A run below a child is its child's, not one that this run's code can ask for. */
+static void runs_further_down_are_not_asked_for(void **state)
+{
+    struct past *p = *state;
+    add_run(p, 0, "child", "a", "q", NULL);
+    add_run(p, 0, "grandchild", "child", "g", NULL);
+    load(p);
+    assert_null(asks_run(p, 0, "g", ""));
+    struct recorded_run *child = asks_run(p, 0, "q", "");
+    assert_is_run(child, "child");
+    assert_true(child->own);
+    struct recorded_run *below = replay_log_run_at(p->recorded, 1);
+    assert_is_run(below, "grandchild");
+    assert_ptr_equal(replay_log_run_at(p->recorded, below->top), child);
+}
+
+/* What had ended has its answer or its error, under its name; what had not goes on. */
+static void the_end_of_a_child_is_known(void **state)
+{
+    struct past *p = *state;
+    add_run(p, 0, "well", "a", "1", NULL);
+    add_run(p, 0, "badly", "a", "2", NULL);
+    add_run(p, 0, "older", "a", "3", NULL);
+    add_run(p, 0, "never", "a", "4", NULL);
+    close_run(p, "well", "answered", NULL);
+    close_run(p, "badly", "error", "model_rate");
+    close_run(p, "older", "exhausted", NULL);
+    load(p);
+    struct recorded_run *well = asks_run(p, 0, "1", ""), *badly = asks_run(p, 0, "2", "");
+    assert_true(well->ended);
+    assert_int_equal(well->error.code, ERROR_NONE);
+    assert_int_equal(well->answer.len, 3);
+    assert_int_equal(badly->error.code, ERROR_MODEL_RATE);
+    assert_string_equal(badly->error.text, "child run badly: why");
+    assert_false(asks_run(p, 0, "4", "")->ended);
+}
+
+/* A child that nobody asked for is named, and can be asked for again when it is taken back. */
+static void unasked_children_are_found(void **state)
+{
+    struct past *p = *state;
+    add_run(p, 0, "child", "a", "q", NULL);
+    load(p);
+    assert_is_run(replay_log_unasked_run(p->recorded, p->cells[0]), "child");
+    assert_null(replay_log_unasked_run(p->recorded, p->cells[1]));
+    struct recorded_run *child = asks_run(p, 0, "q", "");
+    assert_null(replay_log_unasked_run(p->recorded, p->cells[0]));
+    assert_int_equal(replay_log_cell_at(p->recorded, 0)->calls, 0);
+    replay_log_untake_run(p->recorded, child);
+    assert_int_equal(replay_log_cell_at(p->recorded, 0)->calls, 1);
+    assert_is_run(asks_run(p, 0, "q", ""), "child");
+}
+
+#define past_test(f) cmocka_unit_test_setup_teardown(f, past_make, past_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        past_test(the_order_of_a_batch_does_not_matter),
+        past_test(a_cell_gets_its_own_calls_first),
+        past_test(a_named_model_is_part_of_the_call),
+        past_test(what_is_taken_back_can_be_asked_again),
+        past_test(unasked_calls_are_found),
+        past_test(the_time_of_what_is_to_come_is_known),
+        past_test(replies_are_read_back),
+        past_test(children_are_found_by_what_they_are_asked),
+        past_test(runs_further_down_are_not_asked_for),
+        past_test(the_end_of_a_child_is_known),
+        past_test(unasked_children_are_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
