@@ -57,7 +57,7 @@ docs:
 	@scripts/docs $(BUILD)/site
 
 format:
-	clang-format-14 -i src/*/*.[ch] guest/*.[ch] include/*.h tests/unit/*/*.[ch] tests/fuzz/*.[ch] tests/attack/*.[ch] bench/*.[ch]
+	git ls-files "*.[ch]" | xargs clang-format-14 -i
 
 # The Python package in an environment of its own: build/python/bin/python3 -c 'import droste'
 python: all

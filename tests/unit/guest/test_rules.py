@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-SOURCE = pathlib.Path(__file__).resolve().parents[3] / "guest" / "rules.py"
+SOURCE = pathlib.Path(__file__).resolve().parents[3] / "guest" / "python" / "rules.py"
 
 # argv: the source, {allow, read}, the setup code, the cell. Says what became of the cell.
 DRIVER = """
