@@ -1,4 +1,4 @@
-/* batch/batch.h: what the files of this floor share: a batch, and its tasks that are under way. */
+/* batch/batch.h: what the files of this layer share: a batch, and its tasks that are under way. */
 #ifndef DROSTE_BATCH_BATCH_H
 #define DROSTE_BATCH_BATCH_H
 

@@ -35,7 +35,7 @@ struct broker_child {
 /* The end of a child run: its answer as JSON, or an error, or both (its last words). */
 typedef void broker_child_fn(void *arg, const char *json, size_t len, const struct error *error);
 
-/* Who runs children; the floor above does. */
+/* Who runs children; the layer above does. */
 struct broker_children {
     /* Begins one, or goes on with it. `done` comes later, from the loop, unless it is cancelled
      * first; then its handle is gone. */

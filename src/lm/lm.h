@@ -1,6 +1,6 @@
 /* lm/lm.h: language models behind one interface: a chat request in, text and usage out.
  *
- * `lm_open` picks the client from the model's name; above this floor nobody knows which one it
+ * `lm_open` picks the client from the model's name; above this layer nobody knows which one it
  * is. Everything is asynchronous on the caller's loop: a call ends with exactly one `done`, or with
  * none if it was cancelled first; either way its handle is gone then. Retries, rate limits,
  * deadlines and recording happen below this line, so that one call here is one answer that the

@@ -1,4 +1,4 @@
-/* rlm/run.h: what the files of this floor share: a run, and the tree that it is part of.
+/* rlm/run.h: what the files of this layer share: a run, and the tree that it is part of.
  *
  * The root and all below it share one `tree`: the options, the budget, the models by depth. A run
  * knows its parent only to say so in the record; its broker asks the tree for children (child.c),

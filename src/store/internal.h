@@ -1,4 +1,4 @@
-/* store/internal.h: what the files of this floor share and nobody else sees.
+/* store/internal.h: what the files of this layer share and nobody else sees.
  *
  * Every statement stands in one table (statement.c), is prepared at the start, and is used through
  * a `query`: parameters are bound from left to right, columns are taken from left to right, and the

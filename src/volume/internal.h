@@ -1,4 +1,4 @@
-/* volume/internal.h: what the files of this floor share. */
+/* volume/internal.h: what the files of this layer share. */
 #ifndef DROSTE_VOLUME_INTERNAL_H
 #define DROSTE_VOLUME_INTERNAL_H
 
