@@ -52,6 +52,15 @@ enum {
     DROSTE_ERROR_MODEL_CUT = 27,
     DROSTE_ERROR_MODEL_REPLY = 28,
     DROSTE_ERROR_MODEL_REPLAY = 29,
+    /* Which limit it was: "budget_calls"… DROSTE_ERROR_BUDGET is one without a code. */
+    DROSTE_ERROR_BUDGET_CALLS = 30,
+    DROSTE_ERROR_BUDGET_TOOL_CALLS = 31,
+    DROSTE_ERROR_BUDGET_TOKENS = 32,
+    DROSTE_ERROR_BUDGET_COST = 33,
+    DROSTE_ERROR_BUDGET_TIME = 34,
+    DROSTE_ERROR_BUDGET_TURNS = 35,
+    DROSTE_ERROR_BUDGET_ERRORS = 36,
+    DROSTE_ERROR_BUDGET_RECORD = 37,
 };
 
 /* The size of an error's text. A text that is longer is cut, and ends with "…". */

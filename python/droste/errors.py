@@ -6,7 +6,7 @@ name for it, and is also the built-in exception that means the same, where there
 """
 from __future__ import annotations
 
-from typing import Any, Dict, Type
+from typing import Any, Dict, Optional, Type
 
 from . import _library
 
@@ -69,8 +69,13 @@ class TimedOut(Error, TimeoutError):
 
 
 class BudgetError(Error, RuntimeError):
-    """A limit of the run was reached."""
+    """A limit of the run was reached. Its `code` says which: "budget_cost"…"""
     code = "budget"
+
+    @property
+    def limit(self) -> Optional[str]:
+        """"calls", "tool_calls", "tokens", "cost", "time", "turns", "errors", "record"; None where the limit has no name."""
+        return self.code.partition("_")[2] or None
 
 
 class Cancelled(Error):
@@ -177,7 +182,8 @@ BY_CODE = _below(Error)
 
 def named(name: str, text: str) -> Error:
     """The exception of a code's name."""
-    exception = BY_CODE.get(name, Error)(text)
+    kind = BY_CODE.get(name) or BY_CODE.get(name.partition("_")[0], Error)
+    exception = kind(text)
     exception.code = name
     return exception
 

@@ -14,7 +14,8 @@
 
 _Static_assert(sizeof(droste_error) == sizeof(struct error), "the public error is the inner one");
 _Static_assert((int)DROSTE_ERROR_STORE == (int)ERROR_STORE &&
-                   (int)DROSTE_ERROR_MODEL_REPLAY == (int)ERROR_MODEL_REPLAY,
+                   (int)DROSTE_ERROR_MODEL_REPLAY == (int)ERROR_MODEL_REPLAY &&
+                   (int)DROSTE_ERROR_BUDGET_RECORD == (int)ERROR_BUDGET_RECORD,
     "the public codes are the inner ones");
 
 const char *droste_version(void)

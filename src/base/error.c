@@ -37,6 +37,14 @@ static const struct {
     { ERROR_MODEL_CUT, "model_cut" },
     { ERROR_MODEL_REPLY, "model_reply" },
     { ERROR_MODEL_REPLAY, "model_replay" },
+    { ERROR_BUDGET_CALLS, "budget_calls" },
+    { ERROR_BUDGET_TOOL_CALLS, "budget_tool_calls" },
+    { ERROR_BUDGET_TOKENS, "budget_tokens" },
+    { ERROR_BUDGET_COST, "budget_cost" },
+    { ERROR_BUDGET_TIME, "budget_time" },
+    { ERROR_BUDGET_TURNS, "budget_turns" },
+    { ERROR_BUDGET_ERRORS, "budget_errors" },
+    { ERROR_BUDGET_RECORD, "budget_record" },
 };
 
 /* The length of a character of more than one byte that acts on a terminal: C1 controls (U+0080 to
@@ -158,4 +166,9 @@ enum error_code error_code_named(const char *name, enum error_code fallback)
 bool error_is_model(enum error_code code)
 {
     return code >= ERROR_MODEL && code <= ERROR_MODEL_REPLAY;
+}
+
+bool error_is_budget(enum error_code code)
+{
+    return code == ERROR_BUDGET || (code >= ERROR_BUDGET_CALLS && code <= ERROR_BUDGET_RECORD);
 }

@@ -47,7 +47,7 @@ static int note_refusal(struct budget *up, int rc, const struct error *why, stru
         *err = *why;
         error_wrap(err, "%s", up->name);
     }
-    if (!first || why->code != ERROR_BUDGET)
+    if (!first || !error_is_budget(why->code))
         return rc;
     up->refused = *why;
     if (up->on_refused)
@@ -58,7 +58,8 @@ static int note_refusal(struct budget *up, int rc, const struct error *why, stru
 static int check_time(const struct budget *b, struct error *err)
 {
     if (budget_seconds_left(b) <= 0)
-        return error_set(err, ERROR_BUDGET, "the time limit of %g s is reached", b->limits.seconds);
+        return error_set(
+            err, ERROR_BUDGET_TIME, "the time limit of %g s is reached", b->limits.seconds);
     return 0;
 }
 
@@ -72,7 +73,7 @@ int budget_check(struct budget *b, int64_t calls, struct error *err)
     if (rc < 0)
         return rc;
     if (calls > 0 && max >= 0 && calls > max - b->guest_calls)
-        return error_set(err, ERROR_BUDGET,
+        return error_set(err, ERROR_BUDGET_CALLS,
             "LLM call limit exceeded: %lld + %lld > %lld. Use Python code for aggregation instead "
             "of making more LLM calls.",
             (long long)b->guest_calls, (long long)calls, (long long)max);
@@ -97,8 +98,9 @@ void budget_unreserve(struct budget *b, int64_t calls)
 static int refuse_tokens(
     const char *kind, int64_t spent, int64_t more, int64_t max, struct error *err)
 {
-    return error_set(err, ERROR_BUDGET, "%s token limit exceeded: %lld spent or held + %lld > %lld",
-        kind, (long long)spent, (long long)more, (long long)max);
+    return error_set(err, ERROR_BUDGET_TOKENS,
+        "%s token limit exceeded: %lld spent or held + %lld > %lld", kind, (long long)spent,
+        (long long)more, (long long)max);
 }
 
 static int check_tokens(const struct budget *b, int64_t more, struct error *err)
@@ -132,7 +134,7 @@ static int check_cost(
             "max-cost is set, and nobody knows what %.80s costs: give its price with --prices FILE",
             call->model);
     if (more > max - used)
-        return error_set(err, ERROR_BUDGET,
+        return error_set(err, ERROR_BUDGET_COST,
             "cost limit exceeded: $%.6f spent or held + $%.6f > $%g", used, more, max);
     *cost = more;
     return 0;
@@ -142,7 +144,7 @@ static int check_calls(const struct budget *b, struct error *err)
 {
     int64_t max = b->limits.all_calls, used = b->spent.calls + b->held_calls;
     if (max > 0 && used >= max)
-        return error_set(err, ERROR_BUDGET,
+        return error_set(err, ERROR_BUDGET_CALLS,
             "call limit exceeded: %lld made or under way + 1 > %lld", (long long)used,
             (long long)max);
     return 0;
@@ -288,7 +290,7 @@ int budget_reserve_tool(struct budget *b, struct error *err)
     int64_t max = b->limits.tool_calls;
     int rc = budget_reserve(b, 0, err);
     if (rc == 0 && max >= 0 && b->tool_calls >= max)
-        rc = error_set(err, ERROR_BUDGET,
+        rc = error_set(err, ERROR_BUDGET_TOOL_CALLS,
             "tool call limit exceeded: %lld + 1 > %lld (max-tool-calls)", (long long)b->tool_calls,
             (long long)max);
     b->tool_calls += rc == 0;
@@ -300,7 +302,7 @@ static int reserve_record(
 {
     int64_t used = b->record_bytes, more = (int64_t)bytes;
     if (b->limits.record_bytes > 0 && more > max - used)
-        return error_set(err, ERROR_BUDGET,
+        return error_set(err, ERROR_BUDGET_RECORD,
             "record size exceeded: %lld + %lld > %lld bytes (%smax-record-size)", (long long)used,
             (long long)more, (long long)max, of);
     b->record_bytes += more;

@@ -99,7 +99,7 @@ struct budget {
 void budget_init(struct budget *b, const struct budget_limits *limits);
 void budget_free(struct budget *b);
 
-/* Room for `calls` more calls of guests and a time in which to make them; ERROR_BUDGET says what was
+/* Room for `calls` more calls of guests and a time in which to make them; ERROR_BUDGET_* says what was
  * spent of what. 0 calls: one of the root's own. */
 int budget_reserve(struct budget *b, int64_t calls, struct error *err);
 /* Whether it would have room, which is not taken. */
@@ -129,7 +129,7 @@ struct budget_hold {
 };
 
 /* Each reserved call then holds the tokens and the price of its prompt, until it settles.
- * ERROR_BUDGET; ERROR_CONFIG where money is limited and nobody knows the price; ERROR_MEMORY. */
+ * ERROR_BUDGET_*; ERROR_CONFIG where money is limited and nobody knows the price; ERROR_MEMORY. */
 int budget_hold(
     struct budget *b, const struct budget_call *call, struct budget_hold *hold, struct error *err);
 /* The call ended, well or not; its usage, cost and attempts count. */
@@ -145,7 +145,7 @@ void budget_release(struct budget *b, struct budget_hold *hold);
 /* Room for one call of a tool, which takes it. */
 int budget_reserve_tool(struct budget *b, struct error *err);
 
-/* Room in the record for so many bytes more, which takes it; ERROR_BUDGET. */
+/* Room in the record for so many bytes more, which takes it; ERROR_BUDGET_RECORD. */
 int budget_reserve_record(struct budget *b, size_t bytes, struct error *err);
 /* The same for what code asks, which leaves a sixteenth of the record to the runs' own steps: code that
  * is refused can still submit what it has. */

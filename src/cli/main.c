@@ -61,6 +61,8 @@ int cli_status(int code)
         { DROSTE_ERROR_UNSUPPORTED, EXIT_ENVIRONMENT },
         { DROSTE_ERROR_LOST, EXIT_ENVIRONMENT },
     };
+    if (code >= DROSTE_ERROR_BUDGET_CALLS && code <= DROSTE_ERROR_BUDGET_RECORD)
+        code = DROSTE_ERROR_BUDGET;
     for (size_t i = 0; i < array_length(statuses); i++)
         if (statuses[i].code == code)
             return statuses[i].status;

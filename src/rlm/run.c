@@ -131,11 +131,11 @@ static void run_time_is_up(void *arg)
 static void end_badly(struct rlm_run *r, const struct error *why)
 {
     /* The budget may see the end of the time before the timer strikes. */
-    if (why->code == ERROR_BUDGET && budget_seconds_left(&r->tree->budget) <= 0) {
+    if (error_is_budget(why->code) && budget_seconds_left(&r->tree->budget) <= 0) {
         run_time_is_up(r);
         return;
     }
-    enum rlm_status status = why->code == ERROR_BUDGET      ? RLM_BUDGET
+    enum rlm_status status = error_is_budget(why->code)     ? RLM_BUDGET
                              : why->code == ERROR_CANCELLED ? RLM_CANCELLED
                                                             : RLM_ERROR;
     run_end(r, status, why);

@@ -77,7 +77,7 @@ static int count_errors(struct rlm_run *r, struct error *err)
         r->errors = r->failed ? r->errors + 1 : 0;
     if (max == 0 || r->errors < max)
         return 0;
-    return error_set(err, ERROR_BUDGET,
+    return error_set(err, ERROR_BUDGET_ERRORS,
         "the code failed in %u turn%s in a row (--max-errors); `droste runs show` has the errors",
         r->errors, text_plural(r->errors));
 }
@@ -256,7 +256,7 @@ static void ask_for_other_words(
     struct error err = { 0 };
     struct buf text = { 0 };
     if (r->last++ >= LAST_WORDS_MAX) {
-        error_set(&err, ERROR_BUDGET,
+        error_set(&err, ERROR_BUDGET_TURNS,
             "the model did not submit within %u turn%s, and what it said then does not fit the "
             "schema: %s",
             r->place.iterations, text_plural(r->place.iterations), why->text);
@@ -290,7 +290,7 @@ static void take_last_words(struct rlm_run *r, const char *text, size_t len)
         ask_for_other_words(r, text, len, &why);
         return;
     }
-    error_set(&err, ERROR_BUDGET,
+    error_set(&err, ERROR_BUDGET_TURNS,
         "the model did not submit within %u turn%s; this is what it said last", r->place.iterations,
         text_plural(r->place.iterations));
     r->result.error = err;

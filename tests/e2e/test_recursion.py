@@ -181,7 +181,7 @@ def test_child_without_turns_left_gives_its_last_words(ask, droste):
     """A child that does not submit in --delegate-max-iterations raises; `.answer` has what it said last."""
     code = "try: rlm_query('q')\nexcept BudgetExceeded as e: SUBMIT(e.answer, '2 turns' in str(e), e.code)"
     answered(ask([repl(code), at(1, repl("x = 1")), at(1, repl("x = 2")), at(1, "About two.", "no more code")],
-                 "--delegate-max-iterations", "2"), ["About two.", True, "budget"])
+                 "--delegate-max-iterations", "2"), ["About two.", True, "budget_turns"])
     (child,) = runs(droste, 1)
     assert child["status"] == "exhausted" and child["iterations"] == 2
 
@@ -208,8 +208,8 @@ def test_exactly_as_many_calls_as_allowed_reach_the_server(tree, droste):
     result, server = tree(script, "--max-llm-calls", 100, "--max-children", 64, "--concurrency", 64)
     assert result.status == 0, result
     stats, usage = server.stats(), result.json["usage"]
-    assert set(result.json["answer"]) <= {"said", "refused budget"} and sum(result.json["answer"].values()) == 64
-    assert result.json["answer"]["refused budget"] >= 28      # the children of whom no child could begin
+    assert set(result.json["answer"]) <= {"said", "refused budget_calls"} and sum(result.json["answer"].values()) == 64
+    assert result.json["answer"]["refused budget_calls"] >= 28      # the children of whom no child could begin
     assert stats["requests"] == 101 and stats["models"]["scripted-root"] == 1
     assert stats["max_in_flight"] == 64                       # all of the first generation at the same time
     assert usage["calls"] == usage["attempts"] == 101
@@ -237,7 +237,7 @@ def test_batch_of_children_over_the_limit_is_refused_whole(ask, droste):
 def test_child_out_of_calls_ends(ask, droste):
     """A child whose next turn is over the limit ends as `budget`, and its parent gets BudgetExceeded."""
     answered(ask([attempt("rlm_query('q')"), at(1, repl("x = 1"), repeat=True)], "--max-llm-calls", "3"),
-             ["BudgetExceeded", "budget"])
+             ["BudgetExceeded", "budget_calls"])
     (child,) = runs(droste, 1)
     assert child["status"] == "budget" and child["calls"] == 3
 
@@ -453,14 +453,14 @@ def test_depth_of_a_session_without_a_run(droste, replay):
     assert cell["submit"] == {"output": "plain"} and len(runs(droste)) == 1, cell
 
 
-@pytest.mark.parametrize("options, code", [
-    (["--max-llm-calls", "2"], "rlm_query('q')"), (["--delegate-max-iterations", "2"], "rlm_query('q')"),
-    (["--max-llm-calls", "2"], "rlm_query('q', 'abc'); llm_query('more')")])
-def test_limits_of_a_session_without_a_run(droste, replay, options, code):
+@pytest.mark.parametrize("options, code, limit", [
+    (["--max-llm-calls", "2"], "rlm_query('q')", "calls"), (["--delegate-max-iterations", "2"], "rlm_query('q')", "turns"),
+    (["--max-llm-calls", "2"], "rlm_query('q', 'abc'); llm_query('more')", "calls")])
+def test_limits_of_a_session_without_a_run(droste, replay, options, code, limit):
     """Turns of child runs are calls of the session's one budget, and have a number of their own; in that of exec, too."""
     script = replay(*[at(1, repl("1")) for _ in range(5)], at(1, "the last words"))
-    cell = droste.cell("try: %s\nexcept BudgetExceeded as e: SUBMIT(why=e.code)" % code, "--model", script, *options)
-    assert cell["submit"] == {"why": "budget"}, cell
+    cell = droste.cell("try: %s\nexcept BudgetExceeded as e: SUBMIT(why=e.limit)" % code, "--model", script, *options)
+    assert cell["submit"] == {"why": limit}, cell
     assert_closed(droste)
 
 

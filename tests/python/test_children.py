@@ -78,8 +78,8 @@ def test_their_calls_are_the_sessions(locally):
     """max_llm_calls holds for what the code asks and for the turns of child runs together."""
     with ModalInterpreter(sub_lm=lm, max_llm_calls=3) as interp:
         assert interp.execute("llm_query('x')\nSUBMIT(got=rlm_query('go on', 'a'))").got == "aa"
-        result = interp.execute("try: rlm_query('q')\nexcept BudgetExceeded as e: SUBMIT(code=e.code)")
-        assert result.code == "budget"
+        result = interp.execute("try: rlm_query('q')\nexcept BudgetExceeded as e: SUBMIT(code=e.code, limit=e.limit)")
+        assert (result.code, result["limit"]) == ("budget_calls", "calls")
 
 
 def test_they_are_recorded_as_runs(tmp_path):

@@ -3,7 +3,7 @@
 
 def failure(error, said=b""):
     """The exception that the host means; `said` is what came all the same, as JSON."""
-    kind = {"budget": BudgetExceeded, "timeout": LLMTimeout}.get(error.get("code"), LLMError)
+    kind = {"budget": BudgetExceeded, "timeout": LLMTimeout}.get(error.get("code", "").partition("_")[0], LLMError)
     known = {"ValueError": ValueError, "TypeError": TypeError}
     if error.get("type") in known:
         return known[error["type"]](error.get("message", ""))

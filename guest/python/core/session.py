@@ -16,10 +16,12 @@ class LLMError(RuntimeError):
 
 
 class BudgetExceeded(LLMError):
-    """A limit of the run was reached; the message says what was spent of what."""
+    """A limit of the run was reached; the message says what was spent of what. `limit` is its name: "calls",
+    "tool_calls", "tokens", "cost", "time", "turns", "errors", "record"; None where it has none."""
 
     def __init__(self, message="", code="budget"):
         super().__init__(message, code)
+        self.limit = code.partition("_")[2] or None
 
 
 class LLMTimeout(LLMError, TimeoutError):

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Optional
 
+from ..errors import BudgetError
+
 __all__ = ["BudgetExceededError", "TimeoutExceededError", "TokenLimitExceededError", "ErrorThresholdExceededError",
            "CancellationError"]
 
@@ -58,11 +60,12 @@ def of(done: Any, error: Exception, settings: Mapping[str, Any]) -> Exception:
         return TimeoutExceededError(done.execution_time, float(settings.get("timeout") or 0), partial, why)
     if done.status == "cancelled":
         return CancellationError(partial, why)
-    if done.status == "budget" and "cost limit exceeded" in why:
+    limit = error.limit if isinstance(error, BudgetError) else None
+    if limit == "cost":
         return BudgetExceededError(done.cost or 0.0, float(settings.get("max-cost") or 0), why)
-    if done.status == "budget" and "token limit exceeded" in why:
+    if limit == "tokens":
         return TokenLimitExceededError(used, int(float(settings.get("max-total-tokens") or 0)), partial, why)
-    if done.status == "budget" and "--max-errors" in why:
+    if limit == "errors":
         most = int(settings.get("max-errors") or 0)
         last = next((step.text for step in reversed(done.steps) if step.kind == "output" and step.stream == 2), None)
         return ErrorThresholdExceededError(most, most, last, partial, why)

@@ -118,14 +118,19 @@ static void the_text_is_well_formed(void **state)
 static void every_code_has_a_name(void **state)
 {
     static const int codes[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 20, 21, 22, 23,
-        24, 25, 26, 27, 28, 29 };
+        24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37 };
     enum { COUNT = sizeof codes / sizeof *codes };
     for (int i = 0; i < COUNT; i++) {
         const char *name = error_code_name((enum error_code)codes[i]);
         assert_string_not_equal(name, "unknown");
         for (int j = 0; j < i; j++)
             assert_string_not_equal(name, error_code_name((enum error_code)codes[j]));
-        assert_int_equal(error_is_model((enum error_code)codes[i]), codes[i] >= 20);
+        assert_int_equal(
+            error_is_model((enum error_code)codes[i]), codes[i] >= 20 && codes[i] < 30);
+        assert_int_equal(
+            error_is_budget((enum error_code)codes[i]), codes[i] == 10 || codes[i] >= 30);
+        assert_int_equal(
+            error_is_budget((enum error_code)codes[i]), strncmp(name, "budget", 6) == 0);
     }
     assert_string_equal(error_code_name((enum error_code)15), "unknown");
     assert_string_equal(error_code_name((enum error_code) - 1), "unknown");

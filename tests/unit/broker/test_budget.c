@@ -44,7 +44,7 @@ static void calls_are_reserved_up_to_the_limit(void **state)
     struct budget b = budget_of((struct budget_limits){ .calls = 3 });
     assert_ok(budget_reserve(&b, 2, err));
     assert_ok(budget_reserve(&b, 1, err));
-    assert_fails(ERROR_BUDGET, budget_reserve(&b, 1, err));
+    assert_fails(ERROR_BUDGET_CALLS, budget_reserve(&b, 1, err));
     assert_int_equal(b.guest_calls, 3);
 }
 
@@ -67,7 +67,7 @@ static void zero_calls_allow_none_and_less_is_no_limit(void **state)
 {
     struct budget none = budget_of((struct budget_limits){ .calls = 0 });
     struct budget any = budget_of((struct budget_limits){ .calls = -1 });
-    assert_fails(ERROR_BUDGET, budget_reserve(&none, 1, err));
+    assert_fails(ERROR_BUDGET_CALLS, budget_reserve(&none, 1, err));
     assert_ok(budget_reserve(&none, 0, err));
     assert_ok(budget_reserve(&any, INT64_MAX, err));
 }
@@ -78,12 +78,12 @@ static void a_hold_counts_until_it_settles(void **state)
     struct budget_hold first, second;
     struct lm_usage cheaper = { .input_tokens = 40, .output_tokens = 7 };
     assert_ok(hold_bytes(&b, 4 * 60, &first, err));
-    assert_fails(ERROR_BUDGET, hold_bytes(&b, 4 * 41, &second, err));
+    assert_fails(ERROR_BUDGET_TOKENS, hold_bytes(&b, 4 * 41, &second, err));
     assert_int_equal(b.held_tokens, 60);
     settle(&b, &first, &cheaper);
     assert_int_equal(b.held_tokens, 0);
     assert_ok(hold_bytes(&b, 4 * 60, &second, err));
-    assert_fails(ERROR_BUDGET, hold_bytes(&b, 4, &first, err));
+    assert_fails(ERROR_BUDGET_TOKENS, hold_bytes(&b, 4, &first, err));
     budget_free(&b);
 }
 
@@ -92,7 +92,7 @@ static void a_refused_hold_leaves_everything_as_it_was(void **state)
     struct budget b = budget_of((struct budget_limits){ .input_tokens = 10 });
     struct budget before = b;
     struct budget_hold hold;
-    assert_fails(ERROR_BUDGET, hold_bytes(&b, 4 * 11, &hold, err));
+    assert_fails(ERROR_BUDGET_TOKENS, hold_bytes(&b, 4 * 11, &hold, err));
     assert_same(&b, &before);
     assert_int_equal(hold.tokens, 0);
 }
@@ -138,7 +138,7 @@ static void output_is_limited_by_what_was_spent(void **state)
     settle(&b, &hold, &nine);
     assert_ok(hold_bytes(&b, 4, &hold, err));
     settle(&b, &hold, &one);
-    assert_fails(ERROR_BUDGET, hold_bytes(&b, 4, &hold, err));
+    assert_fails(ERROR_BUDGET_TOKENS, hold_bytes(&b, 4, &hold, err));
     budget_free(&b);
 }
 
@@ -151,7 +151,7 @@ static void the_total_counts_both_ways(void **state)
     settle(&b, &hold, &usage);
     assert_ok(hold_bytes(&b, 4 * 9, &hold, err));
     budget_release(&b, &hold);
-    assert_fails(ERROR_BUDGET, hold_bytes(&b, 4 * 10, &hold, err));
+    assert_fails(ERROR_BUDGET_TOKENS, hold_bytes(&b, 4 * 10, &hold, err));
     budget_free(&b);
 }
 
@@ -160,8 +160,8 @@ static void after_the_time_nothing_is_reserved(void **state)
     struct budget b = budget_of((struct budget_limits){ .calls = 5, .seconds = 0.01 });
     usleep(20000);
     assert_true(budget_seconds_left(&b) == 0);
-    assert_fails(ERROR_BUDGET, budget_reserve(&b, 1, err));
-    assert_fails(ERROR_BUDGET, budget_reserve(&b, 0, err));
+    assert_fails(ERROR_BUDGET_TIME, budget_reserve(&b, 1, err));
+    assert_fails(ERROR_BUDGET_TIME, budget_reserve(&b, 0, err));
 }
 
 static void without_a_limit_there_is_time(void **state)
@@ -177,7 +177,7 @@ static void what_was_never_called_is_given_back(void **state)
     struct budget b = budget_of((struct budget_limits){ .calls = 3 });
     assert_ok(budget_reserve(&b, 3, err));
     budget_unreserve(&b, 2);
-    assert_fails(ERROR_BUDGET, budget_reserve(&b, 3, err));
+    assert_fails(ERROR_BUDGET_CALLS, budget_reserve(&b, 3, err));
     assert_ok(budget_reserve(&b, 2, err));
 }
 
@@ -294,10 +294,10 @@ static void parts_share_a_larger_budget(void **state)
     assert_ok(hold_bytes(&a, 40, &holds[2], err));
     struct budget before = a;
     assert_int_equal(told, 0);
-    assert_int_equal(hold_bytes(&a, 40, &holds[3], &why), -(int)ERROR_BUDGET);
+    assert_int_equal(hold_bytes(&a, 40, &holds[3], &why), -(int)ERROR_BUDGET_CALLS);
     assert_string_equal(why.text, "the batch: call limit exceeded: 3 made or under way + 1 > 3");
     assert_same(&a, &before);
-    assert_fails(ERROR_BUDGET, hold_bytes(&b, 40, &holds[3], err));
+    assert_fails(ERROR_BUDGET_CALLS, hold_bytes(&b, 40, &holds[3], err));
     assert_int_equal(told, 1);
     budget_release(&a, &holds[2]);
     budget_release(&b, &holds[1]);
@@ -320,7 +320,7 @@ static void a_part_has_limits_of_its_own(void **state)
     all.on_refused = note;
     all.arg = &told;
     a.up = &all;
-    assert_fails(ERROR_BUDGET, hold_bytes(&a, 40, &hold, err));
+    assert_fails(ERROR_BUDGET_TOKENS, hold_bytes(&a, 40, &hold, err));
     assert_int_equal(told, 0);
     assert_int_equal(all.held_tokens, 0);
     assert_ok(hold_bytes(&a, 4, &hold, err));
@@ -364,13 +364,13 @@ static void the_record_has_room_up_to_the_limit(void **state)
     struct error why = { 0 };
     assert_ok(budget_reserve_record(&b, 60, err));
     assert_true(budget_reserve_record(&b, 41, &why) < 0);
-    assert_int_equal(why.code, ERROR_BUDGET);
+    assert_int_equal(why.code, ERROR_BUDGET_RECORD);
     assert_string_equal(why.text, "record size exceeded: 60 + 41 > 100 bytes (max-record-size)");
     assert_int_equal(b.record_bytes, 60);
     assert_ok(budget_reserve_record(&b, 40, err));
     budget_unreserve_record(&b, 40);
     assert_ok(budget_reserve_record(&b, 40, err));
-    assert_fails(ERROR_BUDGET, budget_reserve_record(&b, 1, err));
+    assert_fails(ERROR_BUDGET_RECORD, budget_reserve_record(&b, 1, err));
 }
 
 /* What code asks leaves a sixteenth to the steps of the runs. */
@@ -384,7 +384,7 @@ static void requests_leave_room_in_the_record(void **state)
         why.text, "record size exceeded: 149 + 2 > 150 bytes (15/16 of max-record-size)");
     assert_ok(budget_reserve_request(&b, 1, err));
     assert_ok(budget_reserve_record(&b, 10, err));
-    assert_fails(ERROR_BUDGET, budget_reserve_record(&b, 1, err));
+    assert_fails(ERROR_BUDGET_RECORD, budget_reserve_record(&b, 1, err));
 }
 
 /* A reply is counted whatever its size; then not even an empty request has room. */
@@ -395,7 +395,7 @@ static void what_is_recorded_anyway_leaves_less_room(void **state)
     assert_ok(budget_reserve_record(&b, 1, err));
     assert_ok(budget_reserve_record(&b, 0, err));
     budget_count_record(&b, 1000);
-    assert_fails(ERROR_BUDGET, budget_reserve_record(&b, 0, err));
+    assert_fails(ERROR_BUDGET_RECORD, budget_reserve_record(&b, 0, err));
 }
 
 static void without_a_limit_the_record_has_room(void **state)
