@@ -263,7 +263,10 @@ const struct setting settings_table[] = {
     { { "grace", "SECONDS", "2", NULL, "Time from the interrupt to the kill.", 0 }, TYPE_SECONDS,
         AT(grace), 0, 1e6 },
     { { "memory", "SIZE", "4G", NULL,
-          "Memory of the sandbox; where there is no cgroup, of each process in it.", 0 },
+          "Memory of the sandbox; where there is no cgroup, of each process in it, and of all of "
+          "them as "
+          "the host measures it.",
+          0 },
         TYPE_SIZE, AT(memory), 33554432, 1125899906842624 },
     { { "processes", "N", "128", NULL, "Processes and threads in the sandbox.", 0 }, TYPE_NUMBER,
         AT(processes), 4, 1e6 },

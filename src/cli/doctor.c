@@ -265,7 +265,8 @@ static void check_cgroup(struct doctor *doctor)
     cleanup_fd int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (cgroups_open(doctor->d->loop, root, &cgroups, &err) < 0)
         doctor_say(doctor, "cgroup v2", STATE_NOTE, NULL,
-            "%s; so memory is limited for each process, and --cpus cannot be had", err.text);
+            "%s; so the host adds up the memory of each sandbox, and --cpus cannot be had",
+            err.text);
     else
         doctor_say(doctor, "cgroup v2", STATE_OK, NULL,
             "memory and processes are limited for each sandbox as a whole, below %s",

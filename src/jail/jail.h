@@ -37,7 +37,9 @@ bool isolation_has_own_root(enum isolation isolation);
 
 /* What a sandbox may use. With a cgroup, `memory` and `processes` are of the sandbox as a whole. */
 struct jail_limits {
-    uint64_t memory;     /* bytes; without a cgroup: of private memory of a process (RLIMIT_DATA) */
+    uint64_t
+        memory; /* bytes; without a cgroup: of private memory of a process (RLIMIT_DATA), and of
+                            all as the host measures it */
     uint64_t processes;  /* with their threads; not at `process` without a cgroup */
     double cpus;         /* processors' worth of time, all processes together; only with a cgroup */
     uint64_t cpu_time;   /* seconds of processor time of a process */

@@ -22,7 +22,8 @@ static const struct row {
     bool host;    /* the host measures, and ends what is over it */
 } rows[LIMIT_COUNT] = {
 #define AT(field) offsetof(struct jail_limits, field)
-    [LIMIT_MEMORY] = { "memory", "memory", AT(memory), UNIT_BYTES, true, RLIMIT_DATA },
+    [LIMIT_MEMORY] = { "memory", "memory", AT(memory), UNIT_BYTES, true, RLIMIT_DATA,
+        true }, /* the rlimit is of each process, and the host adds up what all of them have */
     [LIMIT_PROCESSES] = { "processes", "processes", AT(processes), UNIT_COUNT, true, RLIMIT_NPROC },
     [LIMIT_CPUS] = { "cpus", "cpus", AT(cpus), UNIT_CPUS, true, -1 },
     [LIMIT_CPU_TIME] = { "cpu time", "cpu-time", AT(cpu_time), UNIT_SECONDS, false, RLIMIT_CPU },
@@ -116,10 +117,10 @@ enum limit_means limit_means(
     const struct row *row = &rows[limit];
     if (limit_value(limit, limits) == 0)
         return LIMIT_BY_NOTHING;
-    if (row->host)
-        return LIMIT_BY_HOST;
     if (cgroup && row->cgroup)
         return LIMIT_BY_CGROUP;
+    if (row->host)
+        return LIMIT_BY_HOST;
     if (row->resource >= 0 && has_rlimit(plan, row->resource))
         return LIMIT_BY_RLIMIT;
     return limit == LIMIT_TMP_SIZE && has_mount(plan, "/tmp") ? LIMIT_BY_MOUNT : LIMIT_BY_NOTHING;

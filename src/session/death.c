@@ -51,7 +51,7 @@ static bool explain_limit(struct session *s)
             limit_name(limit), buf_text(&value), limit_option(limit));
         return true;
     }
-    if (usage.means[limit] == LIMIT_BY_HOST) {
+    if (usage.means[limit] == LIMIT_BY_HOST && limit != LIMIT_MEMORY) {
         error_set(&s->death, ERROR_LOST,
             "the sandbox was killed, because what is in its volume is over the limit of %s (%s); "
             "its "
@@ -63,7 +63,7 @@ static bool explain_limit(struct session *s)
     }
     error_set(&s->death, ERROR_LOST,
         "%s reached the limit of %s (%s) and was killed; its variables are gone; --%s raises it",
-        usage.means[limit] == LIMIT_BY_CGROUP ? "the sandbox as a whole" : "the guest's process",
+        usage.means[limit] == LIMIT_BY_RLIMIT ? "the guest's process" : "the sandbox as a whole",
         limit_name(limit), buf_text(&value), limit_option(limit));
     return true;
 }

@@ -1,5 +1,7 @@
 # attack: has the kernel keep memory for it: page tables, full pipes, full sockets, memory files, many children
 # expect: DENY(MemoryError|ENOMEM|EMFILE|ENFILE|EAGAIN|ENOSPC|EFBIG|EPERM|bounded)
+# expect memfds: DENY(EFBIG|EMFILE) or KILL(memory)
+# expect children: DENY(EAGAIN) or KILL(memory)
 # isolation: full light landlock
 # alone: landlock
 # variants: tables pipes sockets memfds children

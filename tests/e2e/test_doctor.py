@@ -80,7 +80,7 @@ def test_the_states_are_three(tmp_path):
         assert found["Landlock"]["state"] == "ok" and "ABI" in found["Landlock"]["text"]
     works = [name for name in ("full", "light", "landlock") if found[name]["state"] == "ok"]
     assert found["auto"]["text"] == "takes `%s` here" % works[0]
-    whole, each = "for each sandbox as a whole", "for each process"
+    whole, each = "for each sandbox as a whole", "the host adds up the memory of each sandbox"
     assert (whole if found["cgroup v2"]["state"] == "ok" else each) in found["cgroup v2"]["text"]
 
 

@@ -101,7 +101,7 @@ def test_the_limits_in_force_are_in_the_result(droste):
     resources = droste.cell("x = 1", "--memory", "256M", "--cpu-time", "2.5",
                             "--timeout", "50")["resources"]
     limits = resources["limits"]
-    assert limits["memory"]["value"] == 256 << 20 and limits["memory"]["by"] in ("cgroup", "rlimit")
+    assert limits["memory"]["value"] == 256 << 20 and limits["memory"]["by"] in ("cgroup", "host")
     assert limits["cpu-time"] == {"value": 3, "by": "rlimit"}
     assert limits["timeout"] == {"value": 50, "by": "host"}
     assert limits["output-limit"]["by"] == "host" and limits["tmp-size"]["by"] == "mount"

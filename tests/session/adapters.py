@@ -181,7 +181,7 @@ class Local(Adapter):
         self.lacks = {**self.lacks, **self.LACKS.get(settings.get("isolation"), {})}
         why = no_cgroup(settings)
         if why:
-            self.lacks.update({"cpus": why, "memory together": why})
+            self.lacks.update({"cpus": why})
 
     def guest_of(self, pid):
         """The first process below the zygote, which is this process' child."""

@@ -47,7 +47,7 @@ CODE = {
     "`os._exit(3)`": ("import os\nos._exit(3)", {}, None),
     "it crashes, or a signal kills it": ("import ctypes\nctypes.string_at(0)", {}, None),
     "no memory is left": ("b = bytearray(1 << 30)", {"memory": "128M"}, None, "memory"),
-    "its processes together use up the memory (with a cgroup)": (TOGETHER, {"memory": "96M"}, None, "memory together"),
+    "all of it together uses up the memory": (TOGETHER, {"memory": "96M"}, None, "memory together"),
     "it uses up its processor time": ("while True: pass", {"cpu_time": 1}, None, "cpu time"),
     "it ignores that its processor time is used up":
         ("import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass", {"cpu_time": 1}, None, "cpu time"),

@@ -1,9 +1,11 @@
 """What does not reach the guest: the host's environment variables, descriptors, files and network. And limits, each
 with the name under which the result says that it was hit, and a twin that is within it.
 """
+import contextlib
 import os
 import socket
 import threading
+import time
 
 import pytest
 
@@ -164,6 +166,32 @@ def test_what_is_over_a_limit_is_refused_to_the_code(opened, power):
     assert (result.status, result.error.type, result.alive) == ("error", kind, True), result.json
     assert interp.execute("kept").echo == "41"
     assert interp.execute(within).ok
+
+
+# What the code goes on doing after its cell has ended: so many MiB in processes of its own.
+LATER = ("import os, threading, time\n"
+         "def grow():\n"
+         "    for _ in range(8):\n"
+         "        if os.fork() == 0:\n"
+         "            kept = b'x' * (%d << 20)\n"
+         "            time.sleep(60)\n"
+         "            os._exit(0)\n"
+         "threading.Timer(0.05, grow).start()")
+
+
+@pytest.mark.needs("memory together")
+def test_what_takes_too_much_memory_between_cells_is_ended_too(opened):
+    """A sandbox whose cell is over still has its limit as a whole; beside it one that takes a little lives."""
+    greedy, modest = opened(memory="96M"), opened(memory="96M")
+    for interp, size in ((modest, 1), (greedy, 40)):
+        interp.execute("kept = 41")
+        assert interp.execute(LATER % size).ok
+    result, ended = None, time.monotonic() + 60
+    with contextlib.suppress(droste.LostError):
+        while time.monotonic() < ended and greedy.alive:
+            result = greedy.execute("kept")
+    assert not greedy.alive, result
+    assert modest.execute("kept").echo == "41"
 
 
 def test_the_limits_in_force_are_in_the_result_and_no_others(environment, opened):

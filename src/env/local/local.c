@@ -3,8 +3,9 @@
  * A sandbox is a keeper and a worker (guest/zygote/zygote.c) and four descriptors here: the channel, the
  * read ends of its standard output and error, and the status pipe on which the keeper says how the
  * worker ended. The status pipe's end is the sandbox's end: what is left in the other three is read
- * first, and then `ended` is told. Where cgroups can be had, each sandbox is in one. Zygotes are kept per
- * kind of sandbox and live as long as the environment.
+ * first, and then `ended` is told. Where cgroups can be had, each sandbox is in one; elsewhere the
+ * host watches its memory (env/local/memory_watch.c). Zygotes are kept per kind of sandbox and live as long
+ * as the environment.
  */
 #include "env/local/local.h"
 
@@ -26,6 +27,7 @@
 #include "base/clock.h"
 #include "base/os/tree.h"
 #include "env/local/cgroup.h"
+#include "env/local/memory_watch.h"
 #include "env/common/scratch_dir.h"
 #include "env/common/send_queue.h"
 #include "env/local/cpu_priority.h"
@@ -51,6 +53,7 @@ struct local {
     struct error no_cgroups;
     struct fair_reading *fair_reading;
     struct quotas *quotas;
+    struct memory_watches *memory_watches;
     struct users *users;
     struct paces paces;
     unsigned most; /* of them, since memory was last given back */
@@ -74,7 +77,8 @@ struct sandbox {
     char *workdir; /* where there is no private /tmp: the temporary directory, removed at the end */
     struct scratch_dir *scratch_dir; /* that it is in */
     struct mounts mounts;
-    enum limit over; /* that its volume or workspace is over; LIMIT_NONE: none */
+    enum limit over;                   /* that the host found it to be over; LIMIT_NONE: none */
+    struct memory_watch *memory_watch; /* NULL: a cgroup counts it, or it has no limit */
     struct sandbox_events events;
     void *arg;
     int fds[PORT_COUNT];
@@ -270,6 +274,7 @@ static void local_finish(struct sandbox *s)
     s->ended = true;
     judge_end(s);
     cpu_priority_close(steal(&s->cpu_priority)); /* the keeper's pid is nobody's from now on */
+    memory_watch_close(steal(&s->memory_watch));
     s->events.ended(s->arg, &s->how);
 }
 
@@ -303,6 +308,7 @@ static int local_send(
     if (s->ended)
         return 0;
     bool waited = send_queue_waits(&s->send_queue);
+    memory_watch_gave(s->memory_watch, fd);
     int rc = send_queue_send(&s->send_queue, s->fds[PORT_CHANNEL], iov, count, steal_fd(&fd), err);
     if (!waited && send_queue_waits(&s->send_queue))
         watch_port(s, PORT_CHANNEL);
@@ -337,7 +343,15 @@ static void signal_keeper(struct sandbox *s, int signal)
 static void local_attend(struct sandbox *s)
 {
     cpu_priority_begin(s->cpu_priority);
+    memory_watch_busy(s->memory_watch, true);
     forget_takings(s);
+}
+
+/* There is nothing to wait for. */
+static bool local_settle(struct sandbox *s)
+{
+    memory_watch_busy(s->memory_watch, false);
+    return false;
 }
 
 static void local_interrupt(struct sandbox *s)
@@ -357,14 +371,30 @@ static void local_kill(struct sandbox *s)
         signal_keeper(s, SIGCONT);
 }
 
-/* Its volume or its workspace is. */
-static void local_place_full(void *arg, enum limit limit)
+/* It is over a limit that the host measures. */
+static void end_for_limit(void *arg, enum limit limit)
 {
     struct sandbox *s = arg;
     if (s->ended || s->wants_kill)
         return;
     s->over = limit;
     local_kill(s);
+}
+
+static void end_for_memory(void *arg)
+{
+    end_for_limit(arg, LIMIT_MEMORY);
+}
+
+static int watch_memory(struct sandbox *s, uint64_t limit, struct error *err)
+{
+    const struct memory_watch_options options = { .limit = limit,
+        .own_root = isolation_has_own_root(s->isolation),
+        .over = end_for_memory,
+        .arg = s };
+    if (limit == 0 || s->cgroup)
+        return 0;
+    return memory_watch_open(s->env->memory_watches, &options, &s->memory_watch, err);
 }
 
 /* Its cgroup, where that has a part of the processors. */
@@ -379,6 +409,8 @@ static void clone_answered(void *arg, struct zygote_answer *answer)
     struct sandbox *s = arg;
     s->clone_id = 0;
     s->pidfd = answer->pidfd;
+    if (s->pidfd >= 0)
+        memory_watch_begin(s->memory_watch, answer->pid);
     if (s->pidfd >= 0)
         cpu_priority_open(
             s->env->base.loop, answer->pid, own_weight(s), &s->env->paces, &s->cpu_priority, NULL);
@@ -527,6 +559,7 @@ static void local_close(struct sandbox *s)
     forget_takings(s);
     send_queue_drop(&s->send_queue);
     cpu_priority_close(s->cpu_priority);
+    memory_watch_close(s->memory_watch);
     local_wait_for_keeper(s);
     mounts_leave(&s->mounts);
     remove_workdir(s);
@@ -578,6 +611,8 @@ static int local_start(
     int theirs[PORT_COUNT] = { -1, -1, -1, -1 };
     struct jail_mount place = { .shares_session = s->env->paces.by_policy };
     int rc = make_cgroup(s, s->env, limits, err);
+    if (rc == 0)
+        rc = watch_memory(s, limits->memory, err);
     /* What several sessions write to belongs to one user. With a cgroup of version 2 a clone into it as
      * another user has failed (tests/vm); there they are one user still. */
     if (rc == 0 && !mounts_any(&s->mounts) && !s->cgroup)
@@ -586,8 +621,7 @@ static int local_start(
     if (rc == 0 && !isolation_has_own_root(s->isolation))
         rc = local_make_place(s, &place, err);
     if (rc == 0)
-        rc = mounts_enter(
-            &s->mounts, s->env->quotas, guest_uid(s), local_place_full, s, &place, err);
+        rc = mounts_enter(&s->mounts, s->env->quotas, guest_uid(s), end_for_limit, s, &place, err);
     if (rc == 0)
         rc = jail_compile_sandbox(s->isolation, zygote_plan(z), limits, &place, &s->plan, err);
     for (enum limit l = LIMIT_NONE + 1; rc == 0 && l < LIMIT_COUNT; l++)
@@ -727,6 +761,9 @@ static void local_describe(const struct environment *env, const struct sandbox *
     if (s->cgroup)
         buf_printf(out, "    cgroup below %s: memory and processes of the sandbox as a whole\n",
             cgroups_path(((const struct local *)env)->groups.limits));
+    else if (s->memory_watch)
+        buf_puts(out,
+            "    no cgroup: the host adds up the memory of the sandbox as a whole, and ends it\n");
     jail_print(s->plan, out);
     if (s->isolation != ISOLATION_PROCESS)
         calls_print(isolation_has_own_root(s->isolation), out);
@@ -738,6 +775,7 @@ static void local_free(struct environment *base)
     pool_close(env->pool);
     fair_reading_close(env->fair_reading);
     quotas_close(env->quotas);
+    memory_watches_close(env->memory_watches);
     users_free(env->users);
     for (size_t i = 0; i < env->zygote_count; i++)
         zygote_stop(env->zygotes[i]);
@@ -764,7 +802,7 @@ const struct features
                                "there is none, but with isolation process, which has the host's"),
                            [FEATURE_ALLOW] = FEATURE_NO("there is no network"),
                            [FEATURE_MEMORY] =
-                               FEATURE_YES("of the whole with a cgroup, else of each process"),
+                               FEATURE_YES("of the whole; measured where there is no cgroup"),
                            [FEATURE_PROCESSES] = FEATURE_YES("of the whole"),
                            [FEATURE_CPUS] = FEATURE_YES("with a cgroup"),
                            [FEATURE_DISK] = FEATURE_NO(
@@ -797,6 +835,7 @@ static const struct environment_ops local_ops = {
     .hold = local_hold,
     .takes_fd = local_takes_fd,
     .attend = local_attend,
+    .settle = local_settle,
     .interrupt = local_interrupt,
     .kill = local_kill,
     .drain = local_drain,
@@ -827,9 +866,12 @@ int local_open(struct loop *loop, const struct environment_options *options,
         rc = fair_reading_open(loop, &env->fair_reading, err);
     if (rc == 0)
         rc = quotas_open(loop, &env->quotas, err);
+    if (rc == 0)
+        rc = memory_watches_open(loop, &env->memory_watches, err);
     if (rc < 0) {
         pool_close(env->pool);
         fair_reading_close(env->fair_reading);
+        quotas_close(env->quotas);
         users_free(env->users);
         free(env);
         return rc;

@@ -35,7 +35,7 @@ static void every_limit_says_what_enforces_it(void **state)
         enum limit limit;
         enum limit_means full, process, full_cgroup, process_cgroup;
     } rows[] = {
-        { LIMIT_MEMORY, LIMIT_BY_RLIMIT, LIMIT_BY_RLIMIT, LIMIT_BY_CGROUP, LIMIT_BY_CGROUP },
+        { LIMIT_MEMORY, LIMIT_BY_HOST, LIMIT_BY_HOST, LIMIT_BY_CGROUP, LIMIT_BY_CGROUP },
         { LIMIT_PROCESSES, LIMIT_BY_RLIMIT, LIMIT_BY_NOTHING, LIMIT_BY_CGROUP, LIMIT_BY_CGROUP },
         { LIMIT_CPUS, LIMIT_BY_NOTHING, LIMIT_BY_NOTHING, LIMIT_BY_CGROUP, LIMIT_BY_CGROUP },
         { LIMIT_CPU_TIME, LIMIT_BY_RLIMIT, LIMIT_BY_RLIMIT, LIMIT_BY_RLIMIT, LIMIT_BY_RLIMIT },

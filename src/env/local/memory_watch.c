@@ -1,0 +1,496 @@
+/* env/local/memory_watch.c: see memory_watch.h.
+ *
+ * One timer serves all sandboxes. At each tick it reads the machine's figures (/proc/meminfo, some 20 µs):
+ * as long as the whole machine has not grown by half of what a sandbox may still take, that sandbox
+ * cannot be over its limit, and is left alone but for a look now and then.
+ *
+ * A look has two steps. The first adds up RssAnon, VmSwap and VmPTE of all processes (/proc/PID/status, world-readable)
+ * and the machine's Shmem, which bounds whatever the sandbox has in memory files, shared maps and
+ * tmpfs. Below the limit that is the answer. Only above it the second step measures exactly:
+ *   private memory   Pss_Anon of smaps_rollup, in which pages that are shared with the zygote and
+ *                    among forks count in proportion;
+ *   page tables      VmPTE;
+ *   tmpfs            statfs(2) of its /tmp and /dev/shm, which counts files that have no name, too;
+ *   memory files     st_blocks of those that are open, each once, but for those that the host gave it;
+ *   shared maps      st_blocks through /proc/PID/map_files, or, where that is refused (it takes
+ *                    CAP_SYS_ADMIN), their size;
+ *   hidden           files that wait in a socket (SCM_RIGHTS) can be seen nowhere.
+ * The size of a map, and what waits in sockets, are upper bounds. They count as far as the machine's Shmem
+ * has grown since the sandbox started beyond what was found, and no further.
+ *
+ * A look costs a tenth of the time at most: after an expensive one the next waits ten times as long.
+ */
+#include "env/local/memory_watch.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/queue.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+enum {
+    TICK_MS = 10, /* while the machine's memory grows: a processor fills some 20 MB in it */
+    BUSY_TICK_MS = 40,
+    IDLE_TICK_MS = 500,
+    TICK_WORK_NS = 1000000, /* in which nobody is answered */
+    BUSY_LOOK_MS = 1000,    /* without any growth of the machine */
+    IDLE_LOOK_MS = 5000,
+    COST = 10, /* times as long as a look took, until the next */
+    GREW = 2 << 20,
+};
+
+struct machine {
+    uint64_t used;   /* of all that a guest can make grow */
+    uint64_t shared; /* of that: Shmem, and swap, in which some of it may be */
+};
+
+struct memory_watch {
+    TAILQ_ENTRY(memory_watch) link; /* the one that was looked at last is the last */
+    struct memory_watches *all;
+    struct memory_watch_options options;
+    pid_t keeper;               /* 0: it does not run yet */
+    struct machine first, then; /* when it started; when it was looked at last */
+    uint64_t headroom;          /* that it had then */
+    uint64_t earliest_ns, latest_ns;
+    bool busy, over;
+    ino_t *given; /* files of the host's */
+    size_t given_count;
+};
+
+struct memory_watches {
+    struct timer *timer;
+    TAILQ_HEAD(watch_queue, memory_watch) queue;
+    unsigned busy;
+    uint64_t interval_ms; /* 0: the timer stands */
+    uint64_t used;        /* by the machine, at the last tick */
+    dev_t shared;         /* the file system of memory files and shared maps */
+};
+
+/* ---- reading /proc ---- */
+
+static size_t read_proc(char *out, size_t size, const char *path)
+{
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+    out[n > 0 ? n : 0] = '\0';
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* Bytes of a line "KEY:   123 kB"; 0 where it is missing. */
+static uint64_t kilobytes_of(const char *text, const char *key)
+{
+    size_t len = strlen(key);
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, len) == 0 && line[len] == ':')
+            return strtoull(line + len + 1, NULL, 10) * 1024;
+    }
+    return 0;
+}
+
+static struct machine read_machine(void)
+{
+    char text[4096];
+    read_proc(text, sizeof text, "/proc/meminfo");
+    uint64_t swapped = kilobytes_of(text, "SwapTotal") - kilobytes_of(text, "SwapFree");
+    struct machine now = { .shared = kilobytes_of(text, "Shmem") + swapped };
+    now.used = now.shared + kilobytes_of(text, "AnonPages") + kilobytes_of(text, "PageTables");
+    return now;
+}
+
+static uint64_t growth(uint64_t then, uint64_t now)
+{
+    return now > then ? now - then : 0;
+}
+
+/* ---- the processes ---- */
+
+struct process_list {
+    pid_t *pids;
+    size_t count, room;
+};
+
+/* Without memory it is left out. */
+static void process_list_add(struct process_list *list, pid_t pid)
+{
+    if (list->count == list->room) {
+        size_t room = list->room ? 2 * list->room : 64;
+        pid_t *pids = realloc(list->pids, room * sizeof *pids);
+        if (!pids)
+            return;
+        list->pids = pids;
+        list->room = room;
+    }
+    list->pids[list->count++] = pid;
+}
+
+static void process_list_children(struct process_list *list, pid_t pid, const char *tid)
+{
+    char path[64];
+    int child;
+    snprintf(path, sizeof path, "/proc/%d/task/%.20s/children", (int)pid, tid);
+    FILE *f = fopen(path, "re");
+    while (f && fscanf(f, "%d", &child) == 1)
+        process_list_add(list, child);
+    if (f)
+        fclose(f);
+}
+
+/* The keeper, and all below it. The list is the queue. */
+static void process_list_read(struct process_list *list, pid_t keeper)
+{
+    process_list_add(list, keeper);
+    for (size_t i = 0; i < list->count; i++) {
+        char path[48];
+        struct dirent *entry;
+        snprintf(path, sizeof path, "/proc/%d/task", (int)list->pids[i]);
+        DIR *threads = opendir(path);
+        while (threads && (entry = readdir(threads)))
+            if (entry->d_name[0] != '.')
+                process_list_children(list, list->pids[i], entry->d_name);
+        if (threads)
+            closedir(threads);
+    }
+}
+
+struct private_memory {
+    uint64_t most;   /* what forks share counts for each */
+    uint64_t tables; /* of that: page tables */
+};
+
+static struct private_memory read_private(const struct process_list *list)
+{
+    struct private_memory sum = { 0 };
+    for (size_t i = 0; i < list->count; i++) {
+        char path[48], text[4096];
+        snprintf(path, sizeof path, "/proc/%d/status", (int)list->pids[i]);
+        read_proc(text, sizeof text, path);
+        uint64_t tables = kilobytes_of(text, "VmPTE");
+        sum.tables += tables;
+        sum.most += tables + kilobytes_of(text, "RssAnon") + kilobytes_of(text, "VmSwap");
+    }
+    return sum;
+}
+
+/* ---- the second step ---- */
+
+struct shared_memory {
+    struct shared_file {
+        ino_t inode;
+    } * files; /* that were counted */
+    size_t count, room;
+    uint64_t bytes;
+    uint64_t unseen; /* at most so much more */
+};
+
+static bool was_given(const struct memory_watch *w, ino_t inode)
+{
+    for (size_t i = 0; i < w->given_count; i++)
+        if (w->given[i] == inode)
+            return true;
+    return false;
+}
+
+/* True the first time, and then it is to be counted. */
+static bool shared_is_new(struct shared_memory *shared, ino_t inode)
+{
+    for (size_t i = 0; i < shared->count; i++)
+        if (shared->files[i].inode == inode)
+            return false;
+    if (shared->count == shared->room) {
+        size_t room = shared->room ? 2 * shared->room : 64;
+        struct shared_file *files = realloc(shared->files, room * sizeof *files);
+        if (!files)
+            return true;
+        shared->files = files;
+        shared->room = room;
+    }
+    shared->files[shared->count++].inode = inode;
+    return true;
+}
+
+/* A file by its link in /proc, without asking a server that it may be on. */
+static bool stat_link(int dir, const char *name, struct statx *out)
+{
+    return statx(dir, name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT,
+               STATX_TYPE | STATX_INO | STATX_BLOCKS, out) == 0;
+}
+
+static bool is_shared_device(
+    const struct memory_watch *w, unsigned major_number, unsigned minor_number)
+{
+    return w->all->shared == makedev(major_number, minor_number);
+}
+
+/* proc(5), fdinfo of UNIX sockets since Linux 5.6. */
+static bool socket_holds_files(pid_t pid, const char *fd)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/fdinfo/%.20s", (int)pid, fd);
+    read_proc(text, sizeof text, path);
+    const char *line = strstr(text, "scm_fds:");
+    return line && strtoul(line + strlen("scm_fds:"), NULL, 10) > 0;
+}
+
+static void add_open_files(const struct memory_watch *w, pid_t pid, struct shared_memory *shared)
+{
+    char path[48];
+    struct dirent *entry;
+    struct statx st;
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    DIR *dir = opendir(path);
+    while (dir && (entry = readdir(dir))) {
+        if (entry->d_name[0] == '.' || !stat_link(dirfd(dir), entry->d_name, &st))
+            continue;
+        if (S_ISSOCK(st.stx_mode) && socket_holds_files(pid, entry->d_name))
+            shared->unseen = UINT64_MAX;
+        if (is_shared_device(w, st.stx_dev_major, st.stx_dev_minor) && !was_given(w, st.stx_ino) &&
+            shared_is_new(shared, st.stx_ino))
+            shared->bytes += st.stx_blocks * 512;
+    }
+    if (dir)
+        closedir(dir);
+}
+
+static void add_map(
+    struct memory_watch *w, pid_t pid, const char *line, struct shared_memory *shared)
+{
+    unsigned long from, to;
+    unsigned major_number, minor_number;
+    unsigned long long inode;
+    char path[96];
+    struct statx st;
+    if (sscanf(line, "%lx-%lx %*s %*s %x:%x %llu", &from, &to, &major_number, &minor_number,
+            &inode) != 5)
+        return;
+    if (!is_shared_device(w, major_number, minor_number) || was_given(w, inode))
+        return;
+    snprintf(path, sizeof path, "/proc/%d/map_files/%lx-%lx", (int)pid, from, to);
+    bool seen = stat_link(AT_FDCWD, path, &st);
+    if (seen && shared_is_new(shared, inode))
+        shared->bytes += st.stx_blocks * 512;
+    if (seen || shared->unseen > UINT64_MAX / 2)
+        return;
+    for (size_t i = 0; i < shared->count; i++)
+        if (shared->files[i].inode == inode)
+            return; /* it is open, too */
+    shared->unseen += to - from;
+}
+
+static void add_maps(struct memory_watch *w, pid_t pid, struct shared_memory *shared)
+{
+    char path[48];
+    cleanup_free char *line = NULL;
+    size_t size = 0;
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    FILE *f = fopen(path, "re");
+    while (f && getline(&line, &size, f) > 0)
+        add_map(w, pid, line, shared);
+    if (f)
+        fclose(f);
+}
+
+static uint64_t file_system_used(pid_t keeper, const char *at)
+{
+    char path[64];
+    struct statfs st;
+    snprintf(path, sizeof path, "/proc/%d/root%s", (int)keeper, at);
+    if (statfs(path, &st) < 0 || st.f_type != TMPFS_MAGIC)
+        return 0;
+    return (uint64_t)(st.f_blocks - st.f_bfree) * (uint64_t)st.f_bsize;
+}
+
+static uint64_t read_proportional(pid_t pid)
+{
+    char path[48], text[4096];
+    snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)pid);
+    if (read_proc(text, sizeof text, path) && strstr(text, "Pss_Anon:")) /* Linux 5.4 */
+        return kilobytes_of(text, "Pss_Anon") + kilobytes_of(text, "SwapPss");
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    read_proc(text, sizeof text, path);
+    return kilobytes_of(text, "RssAnon") + kilobytes_of(text, "VmSwap");
+}
+
+static uint64_t measure_shared(
+    struct memory_watch *w, const struct process_list *list, const struct machine *now)
+{
+    struct shared_memory shared = { 0 };
+    for (size_t i = 0; i < list->count; i++)
+        add_open_files(w, list->pids[i], &shared);
+    for (size_t i = 0; i < list->count; i++)
+        add_maps(w, list->pids[i], &shared);
+    free(shared.files);
+    if (w->options.own_root)
+        shared.bytes +=
+            file_system_used(w->keeper, "/tmp") + file_system_used(w->keeper, "/dev/shm");
+    uint64_t unseen = growth(w->first.shared + shared.bytes, now->shared);
+    return shared.bytes + (shared.unseen < unseen ? shared.unseen : unseen);
+}
+
+/* How much the sandbox holds: exactly, if that may be more than its limit. */
+static uint64_t measure(struct memory_watch *w, const struct machine *now)
+{
+    struct process_list list = { 0 };
+    process_list_read(&list, w->keeper);
+    struct private_memory own = read_private(&list);
+    uint64_t sum = own.most + now->shared;
+    if (sum > w->options.limit && own.tables <= w->options.limit) {
+        sum = own.tables + measure_shared(w, &list, now);
+        for (size_t i = 0; i < list.count; i++)
+            sum += read_proportional(list.pids[i]);
+    }
+    free(list.pids);
+    return sum;
+}
+
+/* ---- when to look ---- */
+
+static void look(struct memory_watch *w, const struct machine *now)
+{
+    uint64_t began_ns = clock_ns();
+    uint64_t sum = measure(w, now), ended_ns = clock_ns();
+    w->then = *now;
+    w->headroom = growth(sum, w->options.limit);
+    w->earliest_ns = ended_ns + COST * (ended_ns - began_ns);
+    w->latest_ns = ended_ns + (w->busy ? BUSY_LOOK_MS : IDLE_LOOK_MS) * UINT64_C(1000000);
+    w->over = sum > w->options.limit;
+    if (w->over)
+        w->options.over(w->options.arg);
+}
+
+static bool is_due(const struct memory_watch *w, const struct machine *now, uint64_t now_ns)
+{
+    if (!w->keeper || w->over || now_ns < w->earliest_ns)
+        return false;
+    return now_ns >= w->latest_ns || growth(w->then.used, now->used) >= w->headroom / 2;
+}
+
+static void set_interval(struct memory_watches *all, uint64_t ms)
+{
+    if (all->interval_ms == ms)
+        return;
+    all->interval_ms = ms;
+    timer_start(all->timer, ms, ms);
+}
+
+/* Those that were not reached are the first at the next tick. */
+static void tick(void *arg)
+{
+    struct memory_watches *all = arg;
+    struct memory_watch *w, *next, *last = TAILQ_LAST(&all->queue, watch_queue);
+    uint64_t now_ns = clock_ns();
+    struct machine now = read_machine();
+    bool grew = growth(all->used, now.used) > GREW;
+    all->used = now.used;
+    for (w = TAILQ_FIRST(&all->queue); w; w = next) {
+        next = w == last ? NULL : TAILQ_NEXT(w, link);
+        if (!is_due(w, &now, now_ns))
+            continue;
+        TAILQ_REMOVE(&all->queue, w, link);
+        TAILQ_INSERT_TAIL(&all->queue, w, link);
+        look(w, &now);
+        if (clock_ns() - now_ns > TICK_WORK_NS)
+            break;
+    }
+    set_interval(all, grew ? TICK_MS : all->busy > 0 ? BUSY_TICK_MS : IDLE_TICK_MS);
+}
+
+void memory_watch_busy(struct memory_watch *w, bool busy)
+{
+    if (!w || w->busy == busy)
+        return;
+    w->busy = busy;
+    w->all->busy += busy ? 1 : -1u;
+    if (busy && w->all->interval_ms > BUSY_TICK_MS)
+        set_interval(w->all, BUSY_TICK_MS);
+}
+
+/* Without memory for its number it counts as the guest's. */
+void memory_watch_gave(struct memory_watch *w, int fd)
+{
+    struct stat st;
+    if (!w || fd < 0 || fstat(fd, &st) < 0 || was_given(w, st.st_ino))
+        return;
+    if ((w->given_count & (w->given_count - 1)) == 0) {
+        size_t room = w->given_count ? 2 * w->given_count : 1;
+        ino_t *given = realloc(w->given, room * sizeof *given);
+        if (!given)
+            return;
+        w->given = given;
+    }
+    w->given[w->given_count++] = st.st_ino;
+}
+
+int memory_watches_open(struct loop *loop, struct memory_watches **out, struct error *err)
+{
+    struct memory_watches *all = calloc(1, sizeof *all);
+    struct stat st;
+    cleanup_fd int fd = memfd_create("droste-device", MFD_CLOEXEC);
+    if (!all)
+        return error_memory(err);
+    if (fd >= 0 && fstat(fd, &st) == 0)
+        all->shared = st.st_dev;
+    TAILQ_INIT(&all->queue);
+    all->timer = timer_new(loop, tick, all);
+    if (!all->timer) {
+        free(all);
+        return error_memory(err);
+    }
+    *out = all;
+    return 0;
+}
+
+void memory_watches_close(struct memory_watches *all)
+{
+    if (!all)
+        return;
+    timer_free(all->timer);
+    free(all);
+}
+
+int memory_watch_open(struct memory_watches *all, const struct memory_watch_options *options,
+    struct memory_watch **out, struct error *err)
+{
+    struct memory_watch *w = calloc(1, sizeof *w);
+    if (!w)
+        return error_memory(err);
+    *w = (struct memory_watch){ .all = all, .options = *options };
+    w->first = w->then = read_machine();
+    w->headroom = options->limit;
+    w->latest_ns = clock_ns() + IDLE_LOOK_MS * UINT64_C(1000000);
+    TAILQ_INSERT_HEAD(&all->queue, w, link);
+    if (!all->interval_ms)
+        set_interval(all, BUSY_TICK_MS);
+    *out = w;
+    return 0;
+}
+
+void memory_watch_begin(struct memory_watch *w, pid_t keeper)
+{
+    if (w)
+        w->keeper = keeper;
+}
+
+void memory_watch_close(struct memory_watch *w)
+{
+    if (!w)
+        return;
+    memory_watch_busy(w, false);
+    TAILQ_REMOVE(&w->all->queue, w, link);
+    if (TAILQ_EMPTY(&w->all->queue)) {
+        timer_stop(w->all->timer);
+        w->all->interval_ms = 0;
+    }
+    free(w->given);
+    free(w);
+}
