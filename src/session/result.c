@@ -81,6 +81,7 @@ static void refuse_answer(struct cell_result *r, const struct error *why)
         text, sizeof text, "the answer was not taken, it does not fit its schema: %s", why->text);
     set_cell_error(&r->error, "AnswerError", text);
     free(r->error.traceback);
+    strcat(text, "\n"); /* as Python ends its tracebacks */
     r->error.traceback = strdup(text);
 }
 
