@@ -9,9 +9,9 @@ import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DROSTE = os.path.join(ROOT, os.environ.get("BUILD", "build"), "droste")
-PAGES = ["README.md", "docs/guest.md"]
+PAGES = ["docs/guest.md"]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
-LINK = re.compile(r"\]\(([^)#:]+)[^):]*\)")
+LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)(?:#([^)\s]+))?\)")
 
 # What the model of the examples says: the first line that fits, any number of times.
 MODEL = [{"content": "FINAL(4)", "contains": "Submit a number.", "depth": 1, "repeat": True},
@@ -79,13 +79,49 @@ def test_every_name_of_the_guest_is_documented(execute):
         assert not missing, page
 
 
-@pytest.mark.parametrize("page", PAGES + ["SECURITY.md", "docs/architecture.md", "docs/batch.md", "docs/record.md",
-                                          "docs/answers.md", "docs/troubleshooting.md", "docs/volumes.md", "docs/staging.md", "docs/configuration.md"])
-def test_links_lead_somewhere(page):
+def documents():
+    """All Markdown of the project: what stands beside the README, and docs/ with its directories."""
+    found = [name for name in os.listdir(ROOT) if name.endswith(".md")]
+    for place, _, names in os.walk(os.path.join(ROOT, "docs")):
+        found += [os.path.relpath(os.path.join(place, name), ROOT) for name in names if name.endswith(".md")]
+    return sorted(found)
+
+
+def anchors(text):
+    """The headings of a page as a forge names them: small letters, no punctuation, hyphens for spaces."""
+    found, fence = set(), False
+    for line in text.splitlines():
+        fence ^= line.startswith("```")
+        heading = None if fence else re.match(r"#+ (.*)", line)
+        if heading:
+            bare = re.sub(r"<!--.*?-->|\[([^]]*)\]\([^)]*\)", r"\1", heading[1]).strip().lower()
+            found.add(re.sub(r"[^\w\- ]", "", bare).replace(" ", "-"))
+    return found
+
+
+def broken_links(page, text):
+    """Links to files that do not exist, and to headings that the target does not have."""
     here = os.path.dirname(os.path.join(ROOT, page))
-    lost = [target for target in LINK.findall(read(page))
-            if not os.path.exists(os.path.join(here, target))]
-    assert not lost
+    for target, anchor in LINK.findall(re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)):
+        path = os.path.join(here, target) if target else os.path.join(ROOT, page)
+        if not os.path.exists(path):
+            yield target
+        elif anchor and path.endswith(".md") and anchor not in anchors(read(os.path.relpath(path, ROOT))):
+            yield "%s#%s" % (target, anchor)
+
+
+@pytest.mark.parametrize("page", documents())
+def test_links_lead_somewhere(page):
+    """Each link within the repository leads to a file, and to a heading in it where it names one."""
+    assert list(broken_links(page, read(page))) == []
+
+
+@pytest.mark.parametrize("link, broken", [
+    ("docs/guest.md", False), ("docs/nowhere.md", True), ("docs/guest.md#tools", False),
+    ("docs/guest.md#nothing", True), ("#license", True), ("https://example.org/#x", False)])
+def test_a_broken_link_is_found(link, broken):
+    """The check of links finds what is broken, and nothing else."""
+    assert bool(list(broken_links("README.md", "See [this](%s)." % link))) == broken
 
 
 def test_the_record_is_described_as_it_is():
@@ -99,7 +135,7 @@ def test_the_record_is_described_as_it_is():
 
 
 def test_the_figures_have_one_source():
-    """README and docs/environments.md say what docs/figures.json says; docs/make-figures writes both."""
+    """The documents say what docs/figures.json says; docs/make-figures writes them."""
     done = subprocess.run([os.path.join(ROOT, "docs", "make-figures"), "--check"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
 
@@ -116,10 +152,10 @@ def test_every_environment_is_named_where_it_is_chosen(tmp_path):
         assert name in read("docs/droste.1"), name
 
 
-def test_every_command_is_in_the_readme(tmp_path):
+def test_every_command_is_on_its_page(tmp_path):
     """Its table has all commands of the program's own overview, and no others."""
     told = subprocess.run([DROSTE, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
-    table = read("README.md").partition("| command | what it does |")[2].partition("\n\n")[0]
+    table = read("docs/cli.md").partition("| command | what it does |")[2].partition("\n\n")[0]
     named = set(re.findall(r"`([a-z-]+)`", " ".join(line.split("|")[1] for line in table.splitlines()[2:])))
     assert named == set(re.findall(r"^  ([a-z-]+) +\S", told, re.M))
 

@@ -1,4 +1,4 @@
-"""examples/embed.c: builds as a user would build it, does what it says, and is what README shows."""
+"""examples/embed.c: builds as a user would build it, does what it says, and is what docs/embedding.md shows."""
 import glob
 import json
 import os
@@ -38,13 +38,13 @@ def test_the_example_explains_a_context_that_is_missing(embed):
     assert result.stderr.startswith("embed: the context /nowhere does not exist")
 
 
-def test_the_readme_shows_the_example():
-    with open(SOURCE) as source, open(os.path.join(ROOT, "README.md")) as page:
+def test_the_page_shows_the_example():
+    with open(SOURCE) as source, open(os.path.join(ROOT, "docs", "embedding.md")) as page:
         assert "```c\n%s```" % source.read() in page.read()
 
 
 def test_an_installed_library_is_where_the_machine_looks():
-    """The recipe of the README needs no path: pkg-config and the loader search the directories of `make install`."""
+    """The recipe of the page needs no path: pkg-config and the loader search the directories of `make install`."""
     told = json.loads(subprocess.run(["meson", "introspect", "--buildoptions", BUILD], check=True, capture_output=True,
                                      text=True, timeout=60).stdout)
     where = {option["name"]: option["value"] for option in told}

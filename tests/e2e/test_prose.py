@@ -54,7 +54,7 @@ def repository(tmp_path):
 
 
 def test_exceptions_may_only_shrink(repository):
-    """A listed file may keep its findings; one more fails, and so does a file that is not listed."""
+    """A listed file may keep its findings; one more fails, as does a file that is not listed."""
     assert check(cwd=str(repository)).returncode == 0
     (repository / "old.md").write_text((WIDE + "\n") * 3)
     assert check(cwd=str(repository)).returncode == 1

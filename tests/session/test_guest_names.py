@@ -2,7 +2,7 @@
 `SHOW_VARS`, `llm_query`, `llm_query_batched`, `rlm_query`, `rlm_query_batched` (also as `sub_rlm`, `sub_rlm_batched`),
 the buffers, the text and volume helpers, and the user's tools."
 
-PROOFS has a cell for each name of README.md's table; each submits `proof`, which must be true.
+PROOFS has a cell for each name of the table of docs/guest.md; each submits `proof`, which must be true.
 """
 import os
 import re
@@ -74,8 +74,8 @@ GIVEN = {"context", "context_0", "context_1", "REPO_PATH", "WORKSPACE_ROOT", "CO
 
 
 def documented():
-    """The names in README.md's table."""
-    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as page:
+    """The names in the table of docs/guest.md."""
+    with open(os.path.join(ROOT, "docs", "guest.md"), encoding="utf-8") as page:
         rows = page.read().partition(HEAD)[2].partition("\n\n")[0].splitlines()
     return [name for row in rows for text in re.findall(r"`([^`]+)`", row.split(" | ")[0] + ("`sub_rlm`" if "rlm_query(" in row else "")
                                                         + ("`sub_rlm_batched`" if "rlm_query_batched(" in row else ""))
@@ -83,7 +83,7 @@ def documented():
 
 
 def test_every_documented_name_is_proved_and_no_other():
-    """No name of README.md's table is left out below, and none is made up."""
+    """No name of that table is left out below, and none is made up."""
     assert set(documented()) == set(PROOFS) | GIVEN
 
 
