@@ -173,9 +173,8 @@ const struct command command_env = {
     .summary = "list the environments and what each can do; remove what killed hosts left",
     .details =
         "  ls           the environments by name\n"
-        "  show [NAME]  what an environment can do and what not, and how or why; plugin:PATH and\n"
-        "               bridge:PATH too. What it cannot is refused by name when a session asks for "
-        "it\n"
+        "  show [NAME]  what an environment can do and what not, and how or why; bridge:PATH\n"
+        "               too. What it cannot is refused by name when a session asks for it\n"
         "  gc           remove sandboxes that a host of this machine made which is gone: the "
         "first\n"
         "               sandbox of each program does it too; without --env those of docker\n\n"

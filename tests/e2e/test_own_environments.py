@@ -1,5 +1,4 @@
-"""Environments of users' own: in C from a shared object (include/droste_environment.h), and as a program in any language
-(src/env/remote/bridge.h). The examples of examples/, and what is none."""
+"""Environments of users' own as programs in any language (src/env/remote/bridge.h): the example of examples/, and what is none."""
 import json
 import os
 import subprocess
@@ -7,35 +6,12 @@ import subprocess
 import pytest
 from droste_cli import ROOT, droste
 
-EXAMPLE = os.path.join(ROOT, "examples", "environment.c")
+EXAMPLE = os.path.join(ROOT, "examples", "bridge.py")
+BRIDGE = "bridge:" + EXAMPLE
 
 
-def compile_object(place, *sources, text=None):
-    """A shared object of these sources, without a warning."""
-    path = place / "environment.so"
-    if text is not None:
-        (place / "own.c").write_text(text)
-        sources = (place / "own.c",)
-    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I", os.path.join(ROOT, "include"), "-o", path,
-                    *sources], check=True, capture_output=True)
-    return path
-
-
-BRIDGE = "bridge:" + os.path.join(ROOT, "examples", "bridge.py")
-
-
-@pytest.fixture(scope="module")
-def plugin(tmp_path_factory):
-    return "plugin:%s" % compile_object(tmp_path_factory.mktemp("plugin"), EXAMPLE)
-
-
-@pytest.fixture(params=["plugin", "bridge"])
-def own(request, plugin):
-    return plugin if request.param == "plugin" else BRIDGE
-
-
-def cell(home, plugin, code, *flags, **env):
-    return droste(home, "exec", "--json", "--env", plugin, *flags, "-c", code, DROSTE_DATABASE="none", **env)
+def cell(home, own, code, *flags, **env):
+    return droste(home, "exec", "--json", "--env", own, *flags, "-c", code, DROSTE_DATABASE="none", **env)
 
 
 def told(result):
@@ -47,31 +23,31 @@ def still_running(mark):
     return subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True).stdout
 
 
-def test_cells_run_there(tmp_path, own):
+def test_cells_run_there(tmp_path):
     """Answer, output of a subprocess, and the level by its name."""
-    said = told(cell(tmp_path, own, "import subprocess; subprocess.run(['echo', 'far']); SUBMIT(6 * 7)"))
+    said = told(cell(tmp_path, BRIDGE, "import subprocess; subprocess.run(['echo', 'far']); SUBMIT(6 * 7)"))
     assert said["submit"] == {"output": 42} and said["stdout"] == "far\n" and said["isolation"] == "remote"
 
 
-def test_a_volume_and_staged_files_are_carried_there_and_back(tmp_path, own):
+def test_a_volume_and_staged_files_are_carried_there_and_back(tmp_path):
     """What a cell has changed is here with its result, also where the guest ends itself; nothing of it is left there."""
     (tmp_path / "notes.txt").write_text("staged")
     settings = ("--volume-name", "v", "--context-path", str(tmp_path / "notes.txt"))
-    first = told(cell(tmp_path, own, "save_to_volume('a.txt', read_file(CONTEXT_PATHS[0])); SUBMIT([MEMORY_ROOT, WORKSPACE_ROOT])", *settings))
+    first = told(cell(tmp_path, BRIDGE, "save_to_volume('a.txt', read_file(CONTEXT_PATHS[0])); SUBMIT([MEMORY_ROOT, WORKSPACE_ROOT])", *settings))
     assert first["status"] == "submitted", first
     assert droste(tmp_path, "volume", "get", "v", "a.txt", "-").stdout == "staged"
-    died = told(cell(tmp_path, own, "save_to_volume('b.txt', load_from_volume('a.txt') + '!'); import os; os._exit(3)", *settings))
+    died = told(cell(tmp_path, BRIDGE, "save_to_volume('b.txt', load_from_volume('a.txt') + '!'); import os; os._exit(3)", *settings))
     assert died["killed"] == "exit 3"
     assert droste(tmp_path, "volume", "get", "v", "b.txt", "-").stdout == "staged!"
     assert not any(os.path.exists(place) for place in first["submit"]["output"])
 
 
-def test_files_that_cannot_be_put_there_are_told(tmp_path, own):
+def test_files_that_cannot_be_put_there_are_told(tmp_path):
     """A disk that is full over there is the session's end, with its words; the volume here is as it was."""
     (tmp_path / "large").write_bytes(bytes(4 << 20))
     assert droste(tmp_path, "volume", "create", "v").returncode == 0
     assert droste(tmp_path, "volume", "put", "v", str(tmp_path / "large"), "large").returncode == 0
-    said = cell(tmp_path, own, "1", "--volume-name", "v", "--file-size", "1M")
+    said = cell(tmp_path, BRIDGE, "1", "--volume-name", "v", "--file-size", "1M")
     assert told(said)["status"] == "ok"      # the limit is the guest's, not that of who brings the files
     bridge = tmp_path / "full.py"
     bridge.write_text("#!/bin/sh\nulimit -f 1024\nexec %s\n" % os.path.join(ROOT, "examples", "bridge.py"))
@@ -81,16 +57,26 @@ def test_files_that_cannot_be_put_there_are_told(tmp_path, own):
     assert "large" in droste(tmp_path, "volume", "ls", "v").stdout
 
 
-def test_over_another_command(tmp_path, plugin):
+def bridge_over(place, command):
+    """The example with another command: {words} in it is what it was given, quoted for one more shell."""
+    with open(EXAMPLE) as lines:
+        text = lines.read()
+    words = 'message["words"])'
+    assert words in text
+    return bridge_of(place, text.replace(words, "%s)" % command).replace("import contextlib", "import shlex, contextlib"))
+
+
+def test_over_another_command(tmp_path):
     """As over ssh: the words go through one more shell, quotes and all."""
-    said = told(cell(tmp_path, plugin, "import os; SUBMIT(os.environ['THERE'])", DROSTE_EXAMPLE_COMMAND="env THERE=yes sh -c"))
+    bridge = bridge_over(tmp_path, '["env", "THERE=yes", "sh", "-c", shlex.join(message["words"])]')
+    said = told(cell(tmp_path, bridge, "import os; SUBMIT(os.environ['THERE'])"))
     assert said["submit"] == {"output": "yes"}
 
 
-def test_a_large_value_each_way(tmp_path, own):
+def test_a_large_value_each_way(tmp_path):
     text = "0123456789abcde\n" * (1 << 20)
     (tmp_path / "c").write_text(text)
-    result = droste(tmp_path, "exec", "--env", own, "--context", "c", "--output-limit", "20M", "-c",
+    result = droste(tmp_path, "exec", "--env", BRIDGE, "--context", "c", "--output-limit", "20M", "-c",
                     "import sys; sys.stdout.write(context)", DROSTE_DATABASE="none")
     assert result.returncode == 0 and result.stdout == text
 
@@ -102,28 +88,29 @@ def test_a_large_value_each_way(tmp_path, own):
     ("import signal; signal.signal(2, signal.SIG_IGN)\nwhile True: pass", ("--execute-timeout", "0.5", "--grace", "0.5"), "timeout", "timeout"),
     ("raise ValueError(1)", (), "error", ""),
 ], ids=["exit", "signal", "soft deadline", "hard deadline", "error"])
-def test_cells_end_as_locally(tmp_path, own, code, flags, status, killed):
-    said = told(cell(tmp_path, own, code, *flags))
+def test_cells_end_as_locally(tmp_path, code, flags, status, killed):
+    said = told(cell(tmp_path, BRIDGE, code, *flags))
     assert said["status"] == status and (said["killed"] or "") == killed
 
 
-def test_nothing_is_left(tmp_path, own):
+def test_nothing_is_left(tmp_path):
     """What a cell has started ends with the session."""
     mark = "left-%d" % os.getpid()
     code = "import subprocess; subprocess.Popen(['sh', '-c', 'sleep 1000; : %s'], start_new_session=True); print('started')" % mark
-    assert told(cell(tmp_path, own, code))["stdout"] == "started\n"
+    assert told(cell(tmp_path, BRIDGE, code))["stdout"] == "started\n"
     assert still_running("[;] : " + mark) == ""
 
 
-def test_a_command_that_ends_is_told(tmp_path, plugin):
-    result = cell(tmp_path, plugin, "1", DROSTE_EXAMPLE_COMMAND="sh -c 'exit 7' -")
+def test_a_command_that_ends_is_told(tmp_path):
+    """A far end that ends at once ends the session, with its reason; that of the test above answers."""
+    result = cell(tmp_path, bridge_over(tmp_path, '["sh", "-c", "exit 7"]'), "1")
     assert result.returncode == 4 and "the program at the far end has ended" in result.stdout + result.stderr
 
 
-def test_what_it_cannot_give_is_refused_by_name(tmp_path, own):
+def test_what_it_cannot_give_is_refused_by_name(tmp_path):
     for flags, word in ((("--read", "/etc"), "--read"), (("--cpus", "1"), "--cpus"), (("--image", "x"), "--image"),
                         (("--isolation", "full"), "--isolation")):
-        result = cell(tmp_path, own, "1", *flags)
+        result = cell(tmp_path, BRIDGE, "1", *flags)
         assert result.returncode == 4 and word in result.stdout + result.stderr, flags
 
 
@@ -235,32 +222,3 @@ def test_what_is_said_of_strangers_is_not_heard(tmp_path):
 def test_a_program_that_is_none(tmp_path):
     result = cell(tmp_path, "bridge:./nothing", "1")
     assert result.returncode != 0 and "starting bridge:./nothing" in result.stdout + result.stderr
-
-
-# ---- an object that is none ----
-
-HEAD = '#include "droste_environment.h"\n#include <stdio.h>\n'
-NONE = HEAD + "int nothing;"
-TORN = HEAD + 'const droste_environment droste_environment_v1 = { .size = sizeof(droste_environment), .name = "torn" };'
-OLD = HEAD + 'const droste_environment droste_environment_v1 = { .size = 8, .name = "old" };'
-REFUSES = HEAD + """
-static int start(const droste_environment_host *h, droste_carrier *c, const droste_environment_spec *s, void **own, char *why, size_t n)
-{ (void)h; (void)c; (void)s; (void)own; snprintf(why, n, "no room on the moon"); return -1; }
-static void put(void *own, const char *d, size_t n) { (void)own; (void)d; (void)n; }
-static void end(void *own) { (void)own; }
-const droste_environment droste_environment_v1 = { .size = sizeof(droste_environment), .name = "moon", .start = start, .write = put, .end = end };
-"""
-
-
-@pytest.mark.parametrize("text, words", [
-    (NONE, "does not export droste_environment_v1"), (TORN, "is not whole"), (OLD, "is not whole"),
-    (REFUSES, "environment 'moon': no room on the moon"),
-], ids=["exports nothing", "lacks functions", "of another size", "refuses"])
-def test_an_object_that_is_none_is_told(tmp_path, text, words):
-    result = cell(tmp_path, "plugin:%s" % compile_object(tmp_path, text=text), "1")
-    assert result.returncode in (2, 4) and words in result.stdout + result.stderr
-
-
-def test_a_path_that_is_none(tmp_path):
-    result = cell(tmp_path, "plugin:./nothing.so", "1")
-    assert result.returncode != 0 and "nothing.so" in result.stdout + result.stderr

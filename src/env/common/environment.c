@@ -15,7 +15,6 @@
 #include "env/clouds/vm/e2b.h"
 #include "env/local/local.h"
 #include "env/clouds/modal.h"
-#include "env/common/plugin.h"
 #include "env/clouds/vm/prime.h"
 
 enum { SETTLE_SECONDS = 10 };
@@ -29,7 +28,6 @@ static const struct {
     int (*open)(struct loop *loop, const char *path, const struct environment_options *options,
         struct environment **out, struct error *err);
 } kinds[] = {
-    { "plugin:", plugin_open },
     { "bridge:", bridge_open },
 };
 

@@ -203,7 +203,7 @@ const struct features *environment_features(const char *name);
 struct environment_options {
     const char *ca_file; /* certificates to trust instead of the system's; NULL: those */
 };
-/* The environment by its name, or plugin:PATH or bridge:PATH. */
+/* The environment by its name, or bridge:PATH. */
 int environment_open(const char *name, struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err);
 /* ERROR_UNSUPPORTED by the name of what the spec asks for and the environment has not. */

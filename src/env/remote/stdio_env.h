@@ -1,6 +1,6 @@
 /* env/remote/stdio_env.h: environments of which only the carrier is their own: who can start `python3 -u -c LOADER` somewhere and
- * move the bytes of its standard streams has an environment (env/remote/remote.h does the rest). Plugins and bridges are
- * of this kind.
+ * move the bytes of its standard streams has an environment (env/remote/remote.h does the rest). The clouds and
+ * bridges are of this kind.
  */
 #ifndef DROSTE_ENV_REMOTE_STDIO_ENV_H
 #define DROSTE_ENV_REMOTE_STDIO_ENV_H
