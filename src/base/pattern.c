@@ -1,508 +1,194 @@
 /* base/pattern.c: see pattern.h.
  *
- *   text ─► tree of nodes ─► program ─► all its threads at once, a character at a time (pattern_search.c)
- *
- * The program is Thompson's: a thread is a place in it, there is at most one at each place, and so
- * the threads together are a set that moves on with each character. A counted part is written out as
- * often as it is counted, which is why programs have a largest size. Patterns come from whoever runs
- * the program, texts from guests.
+ *   ECMA-262 ── translated, or refused ──► PCRE2's language ──► compiled ──► matched, with limits
  */
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include "base/pattern.h"
 
+#include <ctype.h>
+#include <pcre2.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
+#include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/pattern_internal.h"
 
-enum { PROGRAM_MAX = 20000, NESTING_MAX = 50, COUNT_MAX = 1000, LAST_CHAR = 0x10FFFF };
-
-enum node_kind { NODE_SET, NODE_ASSERT, NODE_GROUP, NODE_REPEAT };
-
-/* A group has alternatives, each a list of nodes; an alternative is a node of its own, a group of
- * one. Lists are linked by `next`, 0 ends them: node 0 is the whole. */
-struct node {
-    enum node_kind kind;
-    unsigned next;
-    unsigned child;       /* of a repeat; of a group, its first alternative */
-    unsigned items;       /* of an alternative: its first node */
-    size_t range, ranges; /* of a set */
-    int min, max;         /* of a repeat; max -1: no limit */
-    char assertion;       /* '^', '$', 'b', 'B' */
+enum {
+    PATTERN_MAX = 65536, /* bytes */
+    MATCH_LIMIT = 1000000,
+    DEPTH_LIMIT = 200000,
+    HEAP_LIMIT_KIB = 32768,
+    BYTES_PER_STEP =
+        16, /* that a step passes over: scanning them costs about what a callout does */
 };
 
-struct parser {
-    const char *at, *end;
-    struct pattern *p;
-    struct node *nodes;
-    unsigned node_count, depth, written;
-    size_t node_room;
-    struct error *err;
-    bool failed;
+#define DIGITS     "0123456789"
+#define HEX_DIGITS DIGITS "abcdefABCDEF"
+
+struct pattern {
+    pcre2_code *code;
+    bool refers_back;
 };
 
-/* ---- characters ---- */
+/* ---- translating ---- */
 
-uint32_t pattern_take_char(const char **at)
+/* White space and ends of lines as ECMA-262 has them (12.2, 12.3), and what is neither. */
+#define SPACES                                                                                     \
+    "\\t-\\r "                                                                                     \
+    "\\u{a0}\\u{1680}\\u{2000}-\\u{200a}\\u{2028}\\u{2029}\\u{202f}\\u{205f}\\u{3000}\\u{feff}"
+#define NO_SPACES                                                                                  \
+    "\\u{0}-\\u{8}\\u{e}-\\u{1f}!-\\u{9f}\\u{a1}-\\u{167f}\\u{1681}-\\u{1fff}\\u{200b}-\\u{2027}"  \
+    "\\u{202a}-\\u{202e}\\u{2030}-\\u{205e}\\u{2060}-\\u{2fff}\\u{3001}-\\u{fefe}\\u{ff00}-\\u{"   \
+    "10ffff}"
+#define NO_LINE_END "[^\\n\\r\\u{2028}\\u{2029}]"
+
+/* Two halves of a character (22.2.1), which PCRE2 takes as a whole only. */
+static const char *translate_pair(const char *at, struct buf *out)
 {
-    const unsigned char *p = (const unsigned char *)*at;
-    unsigned n = p[0] < 0x80 ? 1 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : 4;
-    static const unsigned char masks[] = { 0, 0x7F, 0x1F, 0x0F, 0x07 };
-    uint32_t c = p[0] & masks[n];
-    for (unsigned i = 1; i < n; i++)
-        c = c << 6 | (p[i] & 0x3F);
-    *at += n;
-    return c;
+    unsigned high, low;
+    int n = 0;
+    if (sscanf(at, "\\u%4x\\u%4x%n", &high, &low, &n) < 2 || n != 12 || high >> 10 != 0x36 ||
+        low >> 10 != 0x37)
+        return at;
+    buf_printf(out, "\\u{%x}", 0x10000 + ((high & 0x3FF) << 10 | (low & 0x3FF)));
+    return at + n;
 }
 
-static const struct range digits[] = { { '0', '9' } };
-const struct range pattern_words[PATTERN_WORD_RANGES] = { { '0', '9' }, { 'A', 'Z' }, { '_', '_' },
-    { 'a', 'z' } };
-static const struct range spaces[] = { { '\t', '\r' }, { ' ', ' ' }, { 0xA0, 0xA0 },
-    { 0x1680, 0x1680 }, { 0x2000, 0x200A }, { 0x2028, 0x2029 }, { 0x202F, 0x202F },
-    { 0x205F, 0x205F }, { 0x3000, 0x3000 }, { 0xFEFF, 0xFEFF } };
-static const struct range line_ends[] = { { '\n', '\n' }, { '\r', '\r' }, { 0x2028, 0x2029 } };
-
-/* ---- parsing ---- */
-
-static unsigned pattern_fail(struct parser *s, const char *what)
+/* At a backslash; NULL: ECMA-262 knows no such escape. */
+static const char *translate_escape(const char *at, bool in_class, struct buf *out)
 {
-    if (!s->failed)
-        error_set(s->err, ERROR_ARGUMENT, "%s", what);
-    s->failed = true;
-    s->at = s->end;
-    return 0;
+    const char *known = in_class ? "dDwWpPbtnvrfcxu0" : "dDwWpPbBtnvrfcxu0k123456789";
+    const char *next = translate_pair(at, out);
+    char c = at[1];
+    if (next > at)
+        return next;
+    if (c == 's' || c == 'S')
+        buf_printf(out, in_class ? "%s" : "[%s]", c == 's' ? SPACES : NO_SPACES);
+    else if (c == 'v')
+        buf_puts(out, "\\u{b}"); /* PCRE2's is a set */
+    else if (c == '\0' || (!strchr(known, c) && !strchr("^$\\.*+?()[]{}|/-", c)))
+        return NULL;
+    else if (c == '0' ? isdigit((unsigned char)at[2]) : c == 'x' && strspn(at + 2, HEX_DIGITS) < 2)
+        return NULL;
+    else
+        buf_printf(out, c == '0' ? "\\u{%c}" : "\\%c", c);
+    const char *brace = at[2] == '{' && strchr("pPu", c) ? strchr(at, '}') : NULL;
+    if (brace)
+        buf_append(out, at + 2, (size_t)(brace - at) - 1);
+    return brace ? brace + 1 : at + 2;
 }
 
-static unsigned fail_memory(struct parser *s)
+/* A group of both languages. */
+static bool is_group(const char *at)
 {
-    pattern_fail(s, "");
-    error_memory(s->err);
-    return 0;
-}
-
-static unsigned add_node(struct parser *s, const struct node *node)
-{
-    struct node *nodes = array_grow(s->nodes, s->node_count, &s->node_room, sizeof *nodes);
-    if (!nodes)
-        return fail_memory(s);
-    s->nodes = nodes;
-    s->nodes[s->node_count] = *node;
-    return s->node_count++;
-}
-
-static void add_range(struct parser *s, uint32_t low, uint32_t high)
-{
-    struct pattern *p = s->p;
-    struct range *ranges = array_grow(p->ranges, p->range_count, &p->range_room, sizeof *ranges);
-    if (!ranges) {
-        fail_memory(s);
-        return;
-    }
-    p->ranges = ranges;
-    p->ranges[p->range_count++] = (struct range){ low, high };
-}
-
-/* What is in none of the ranges, which are in order. */
-static void add_others(struct parser *s, const struct range *ranges, size_t count)
-{
-    uint32_t low = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (ranges[i].low > low)
-            add_range(s, low, ranges[i].low - 1);
-        if (ranges[i].high >= low)
-            low = ranges[i].high + 1;
-    }
-    if (low <= LAST_CHAR)
-        add_range(s, low, LAST_CHAR);
-}
-
-static int by_low(const void *a, const void *b)
-{
-    uint32_t x = ((const struct range *)a)->low, y = ((const struct range *)b)->low;
-    return x < y ? -1 : x > y;
-}
-
-static bool looking_at(const struct parser *s, const char *text)
-{
-    size_t n = strlen(text);
-    return (size_t)(s->end - s->at) >= n && memcmp(s->at, text, n) == 0;
-}
-
-static bool pattern_take(struct parser *s, const char *text)
-{
-    bool there = looking_at(s, text);
-    s->at += there ? strlen(text) : 0;
-    return there;
-}
-
-/* \d and the like; false: it is none. Capitals are the others. */
-static bool add_named(struct parser *s, char name)
-{
-    static const struct {
-        char name;
-        const struct range *ranges;
-        size_t count;
-    } named[] = {
-        { 'd', digits, array_length(digits) },
-        { 'w', pattern_words, array_length(pattern_words) },
-        { 's', spaces, array_length(spaces) },
-    };
-    for (size_t i = 0; i < array_length(named); i++) {
-        for (size_t k = 0; name == named[i].name && k < named[i].count; k++)
-            add_range(s, named[i].ranges[k].low, named[i].ranges[k].high);
-        if (name == named[i].name)
+    static const char *const known[] = { "(?:", "(?=", "(?!", "(?<" };
+    for (size_t i = 0; i < array_length(known); i++)
+        if (strncmp(at, known[i], 3) == 0)
             return true;
-        if (name != named[i].name - 'a' + 'A')
-            continue;
-        add_others(s, named[i].ranges, named[i].count);
-        return true;
-    }
-    return false;
+    return at[1] != '?' && at[1] != '*';
 }
 
-static uint32_t take_hex(struct parser *s, unsigned digits_wanted)
+/* Behind {n}, {n,} or {n,m}; NULL: it is none. */
+static const char *skip_count(const char *at)
 {
-    uint32_t c = 0;
-    for (unsigned i = 0; i < digits_wanted; i++) {
-        static const char hex[] = "0123456789abcdef0123456789ABCDEF";
-        const char *digit = s->at < s->end && *s->at ? strchr(hex, *s->at) : NULL;
-        if (!digit)
-            return pattern_fail(s, "a bad \\x or \\u escape");
-        c = c << 4 | (uint32_t)((digit - hex) % 16);
-        s->at++;
-    }
-    return c;
+    size_t digits = strspn(at + 1, DIGITS);
+    const char *end = at + 1 + digits;
+    if (*end == ',')
+        end += 1 + strspn(end + 1, DIGITS);
+    return digits > 0 && *end == '}' ? end + 1 : NULL;
 }
 
-/* \u0041, \u{41}, or two halves of a surrogate pair. */
-static uint32_t take_unicode(struct parser *s)
+/* A character outside of classes; NULL: `why` it cannot be. */
+static const char *translate_plain(const char *at, struct buf *out, const char **why)
 {
-    if (pattern_take(s, "{")) {
-        const char *end = memchr(s->at, '}', (size_t)(s->end - s->at));
-        uint32_t c =
-            end && end - s->at <= 6 ? take_hex(s, (unsigned)(end - s->at)) : LAST_CHAR + 1u;
-        return pattern_take(s, "}") && c <= LAST_CHAR ? c : pattern_fail(s, "a bad \\u{} escape");
-    }
-    uint32_t c = take_hex(s, 4);
-    if (c >= 0xD800 && c < 0xDC00 && pattern_take(s, "\\u"))
-        c = 0x10000 + ((c - 0xD800) << 10) + ((take_hex(s, 4) - 0xDC00) & 0x3FF);
-    return c;
+    const char *next = *at == '{' ? skip_count(at) : at + 1;
+    *why = !next                         ? "a { that begins no {n}, {n,} or {n,m}: write \\{"
+           : *at == '}' || *at == ']'    ? "a } or ] that ends nothing: write \\} or \\]"
+           : !is_group(at) && *at == '(' ? "a group that ECMA-262 does not know, such as flags"
+           : strchr("*+?{", *at) && *next == '+' ? "a quantifier behind a quantifier"
+                                                 : NULL;
+    if (*why)
+        return NULL;
+    if (*at == '.')
+        buf_puts(out, NO_LINE_END);
+    else
+        buf_append(out, at, (size_t)(next - at));
+    return next;
 }
 
-/* Behind a backslash: one character. */
-static uint32_t take_escape(struct parser *s)
+static int translate(const char *at, struct buf *out, struct error *err)
 {
-    static const char letters[] = "tnvfr", meant[] = "\t\n\v\f\r";
-    if (s->at == s->end)
-        return pattern_fail(s, "a backslash at the end");
-    char c = *s->at;
-    const char *letter = strchr(letters, c);
-    if (letter && c) {
-        s->at++;
-        return (unsigned char)meant[letter - letters];
-    }
-    bool digit = c >= '0' && c <= '9', alpha = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    if (pattern_take(s, "x"))
-        return take_hex(s, 2);
-    if (pattern_take(s, "u"))
-        return take_unicode(s);
-    if (digit)
-        return pattern_fail(s, "backreferences are not supported");
-    if (c == 'p' || c == 'P')
-        return pattern_fail(s, "\\p is not supported");
-    return alpha ? pattern_fail(s, "an escape that is not supported") : pattern_take_char(&s->at);
-}
-
-static uint32_t take_class_char(struct parser *s)
-{
-    if (!pattern_take(s, "\\"))
-        return pattern_take_char(&s->at);
-    return pattern_take(s, "b") ? '\b' : take_escape(s);
-}
-
-/* One item of a class: true if it was a character, *c. */
-static bool take_class_item(struct parser *s, uint32_t *c)
-{
-    if (looking_at(s, "\\") && s->end - s->at > 1 && add_named(s, s->at[1])) {
-        s->at += 2;
-        return false;
-    }
-    *c = take_class_char(s);
-    return true;
-}
-
-static void parse_class_items(struct parser *s)
-{
-    while (!s->failed && s->at < s->end && !looking_at(s, "]")) {
-        uint32_t low = 0, high = 0;
-        bool single = take_class_item(s, &low);
-        if (single && looking_at(s, "-") && s->end - s->at > 1 && s->at[1] != ']') {
-            s->at++;
-            if (!take_class_item(s, &high) || high < low)
-                pattern_fail(s, "a range of characters that is none");
-            add_range(s, low, high);
-        } else if (single) {
-            add_range(s, low, low);
+    const char *why = NULL, *begin = NULL; /* of the class that it is in */
+    while (at && *at) {
+        if (*at == '\\') {
+            const char *escape = at;
+            at = translate_escape(at, begin, out);
+            if (!at)
+                return error_set(err, ERROR_ARGUMENT, "ECMA-262 has no escape %.2s", escape);
+        } else if (!begin) {
+            begin = *at == '[' ? at + 1 + (at[1] == '^') : NULL;
+            at = translate_plain(at, out, &why);
+            if (begin > at)
+                buf_putc(out, *at++);
+        } else {
+            if (*at == '[')
+                buf_putc(out, '\\'); /* [: begins no name of a class */
+            begin = *at == ']' ? NULL : begin;
+            buf_putc(out, *at++);
         }
     }
-    if (!pattern_take(s, "]"))
-        pattern_fail(s, "a [ without ]");
+    return why               ? error_set(err, ERROR_ARGUMENT, "it has %s", why)
+           : buf_failed(out) ? error_memory(err)
+                             : 0;
 }
 
-/* In the place of the last ranges, from `first` on, what is in none of them. */
-static void turn_ranges_round(struct parser *s, size_t first)
+/* ---- compiling ---- */
+
+static int compile(struct pattern *p, const struct buf *text, struct error *err)
 {
-    size_t count = s->p->range_count - first;
-    cleanup_free struct range *copy = calloc(count + 1, sizeof *copy);
-    if (!copy) {
-        fail_memory(s);
-        return;
+    int code;
+    size_t at;
+    uint32_t back = 0;
+    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    if (!context)
+        return error_memory(err);
+    pcre2_set_compile_extra_options(context, PCRE2_EXTRA_ALT_BSUX);
+    pcre2_set_max_pattern_length(context, PATTERN_MAX);
+    p->code = pcre2_compile((PCRE2_SPTR)buf_text(text), text->len,
+        PCRE2_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_ALT_BSUX | PCRE2_ALLOW_EMPTY_CLASS |
+            PCRE2_MATCH_UNSET_BACKREF | PCRE2_NEVER_UCP | PCRE2_NEVER_BACKSLASH_C |
+            PCRE2_AUTO_CALLOUT,
+        &code, &at, context);
+    pcre2_compile_context_free(context);
+    if (!p->code) {
+        PCRE2_UCHAR why[160];
+        pcre2_get_error_message(code, why, sizeof why);
+        return error_set(
+            err, ERROR_ARGUMENT, "%s (before '%.20s')", (char *)why, buf_text(text) + at);
     }
-    memcpy(copy, s->p->ranges + first, count * sizeof *copy);
-    qsort(copy, count, sizeof *copy, by_low);
-    s->p->range_count = first;
-    add_others(s, copy, count);
-}
-
-static unsigned parse_class(struct parser *s)
-{
-    size_t first = s->p->range_count;
-    bool negated = pattern_take(s, "^");
-    parse_class_items(s);
-    if (negated && !s->failed && s->p->range_count > first)
-        turn_ranges_round(s, first);
-    else if (negated)
-        add_range(s, 0, LAST_CHAR);
-    return add_node(
-        s, &(struct node){ .kind = NODE_SET, .range = first, .ranges = s->p->range_count - first });
-}
-
-static unsigned parse_alternatives(struct parser *s);
-
-static unsigned parse_group(struct parser *s)
-{
-    if (pattern_take(s, "?:"))
-        ;
-    else if (looking_at(s, "?=") || looking_at(s, "?!") || looking_at(s, "?<=") ||
-             looking_at(s, "?<!"))
-        return pattern_fail(s, "looking ahead and behind is not supported");
-    else if (looking_at(s, "?"))
-        return pattern_fail(s, "groups with names or flags are not supported");
-    if (++s->depth > NESTING_MAX)
-        return pattern_fail(s, "groups are nested too deep");
-    unsigned group = parse_alternatives(s);
-    s->depth--;
-    return pattern_take(s, ")") ? group : pattern_fail(s, "a ( without )");
-}
-
-static unsigned parse_atom(struct parser *s)
-{
-    size_t first = s->p->range_count;
-    if (pattern_take(s, "("))
-        return parse_group(s);
-    if (pattern_take(s, "["))
-        return parse_class(s);
-    if (looking_at(s, "\\b") || looking_at(s, "\\B")) {
-        s->at += 2;
-        return add_node(s, &(struct node){ .kind = NODE_ASSERT, .assertion = s->at[-1] });
-    }
-    if (looking_at(s, "^") || looking_at(s, "$"))
-        return add_node(s, &(struct node){ .kind = NODE_ASSERT, .assertion = *s->at++ });
-    if (strchr("*+?{", *s->at) && *s->at)
-        return pattern_fail(s, "a quantifier without anything before it");
-    if (strchr("]}", *s->at) && *s->at)
-        return pattern_fail(s, "a closing bracket without an opening one; write \\] or \\}");
-    if (pattern_take(s, "."))
-        add_others(s, line_ends, array_length(line_ends));
-    else if (looking_at(s, "\\") && s->end - s->at > 1 && add_named(s, s->at[1]))
-        s->at += 2;
-    else {
-        uint32_t c = pattern_take(s, "\\") ? take_escape(s) : pattern_take_char(&s->at);
-        add_range(s, c, c);
-    }
-    return add_node(
-        s, &(struct node){ .kind = NODE_SET, .range = first, .ranges = s->p->range_count - first });
-}
-
-static int take_count(struct parser *s)
-{
-    int n = -1;
-    while (s->at < s->end && *s->at >= '0' && *s->at <= '9' && n <= COUNT_MAX)
-        n = (n < 0 ? 0 : n * 10) + (*s->at++ - '0');
-    return n;
-}
-
-/* * + ? {…}; false: there is none. */
-static bool take_quantifier(struct parser *s, int *min, int *max)
-{
-    *min = looking_at(s, "+");
-    *max = looking_at(s, "?") ? 1 : -1;
-    if (pattern_take(s, "*") || pattern_take(s, "+") || pattern_take(s, "?"))
-        return true;
-    if (!pattern_take(s, "{"))
-        return false;
-    *min = *max = take_count(s);
-    if (pattern_take(s, ","))
-        *max = looking_at(s, "}") ? -1 : take_count(s);
-    bool bad = *min < 0 || (*max >= 0 && *max < *min) || *min > COUNT_MAX || *max > COUNT_MAX;
-    if (!pattern_take(s, "}") || bad)
-        pattern_fail(s, "a {n,m} that is none, or counts over 1000");
-    return true;
-}
-
-static unsigned parse_item(struct parser *s)
-{
-    int min, max;
-    unsigned item = parse_atom(s);
-    if (s->failed || !take_quantifier(s, &min, &max))
-        return item;
-    pattern_take(s, "?"); /* lazy: what matches is the same */
-    if (s->nodes[item].kind == NODE_ASSERT)
-        return pattern_fail(s, "a quantifier behind an assertion");
-    return add_node(
-        s, &(struct node){ .kind = NODE_REPEAT, .child = item, .min = min, .max = max });
-}
-
-static unsigned parse_alternative(struct parser *s)
-{
-    unsigned self = add_node(s, &(struct node){ .kind = NODE_GROUP }), last = 0;
-    while (!s->failed && s->at < s->end && !looking_at(s, "|") && !looking_at(s, ")")) {
-        unsigned item = parse_item(s);
-        if (s->failed)
-            return 0;
-        if (last)
-            s->nodes[last].next = item;
-        else
-            s->nodes[self].items = item;
-        last = item;
-    }
-    return self;
-}
-
-static unsigned parse_alternatives(struct parser *s)
-{
-    unsigned self = add_node(s, &(struct node){ .kind = NODE_GROUP }), last = 0;
-    do {
-        unsigned alternative = parse_alternative(s);
-        if (s->failed)
-            return 0;
-        if (last)
-            s->nodes[last].next = alternative;
-        else
-            s->nodes[self].child = alternative;
-        last = alternative;
-    } while (pattern_take(s, "|"));
-    return self;
-}
-
-/* ---- the program ---- */
-
-static unsigned pattern_emit(struct parser *s, const struct instruction *instruction)
-{
-    struct pattern *p = s->p;
-    if (p->length >= PROGRAM_MAX)
-        return pattern_fail(s, "it is too large; count less");
-    struct instruction *program = array_grow(p->program, p->length, &p->room, sizeof *program);
-    if (!program)
-        return fail_memory(s);
-    p->program = program;
-    p->program[p->length] = *instruction;
-    return p->length++;
-}
-
-static void emit_node(struct parser *s, unsigned index);
-
-static void emit_alternatives(struct parser *s, unsigned first)
-{
-    unsigned jumps = 0; /* a list of those to the end, linked by x */
-    for (unsigned a = first; a && !s->failed; a = s->nodes[a].next) {
-        bool more = s->nodes[a].next;
-        unsigned split = more ? pattern_emit(s, &(struct instruction){ .op = OP_SPLIT }) : 0;
-        if (more && !s->failed)
-            s->p->program[split].x = s->p->length;
-        for (unsigned item = s->nodes[a].items; item && !s->failed; item = s->nodes[item].next)
-            emit_node(s, item);
-        if (!more || s->failed)
-            continue;
-        jumps = pattern_emit(s, &(struct instruction){ .op = OP_JUMP, .x = jumps });
-        s->p->program[split].y = s->p->length;
-    }
-    while (jumps && !s->failed) {
-        unsigned next = s->p->program[jumps].x;
-        s->p->program[jumps].x = s->p->length;
-        jumps = next;
-    }
-}
-
-static void emit_repeat(struct parser *s, const struct node *node)
-{
-    for (int i = 0; i < node->min && !s->failed; i++)
-        emit_node(s, node->child);
-    for (int i = node->min; node->max < 0 ? i == node->min : i < node->max; i++) {
-        unsigned split = pattern_emit(s, &(struct instruction){ .op = OP_SPLIT });
-        if (s->failed)
-            return;
-        s->p->program[split].x = s->p->length;
-        emit_node(s, node->child);
-        if (node->max < 0)
-            pattern_emit(s, &(struct instruction){ .op = OP_JUMP, .x = split });
-        if (!s->failed)
-            s->p->program[split].y = s->p->length;
-    }
-}
-
-static void emit_node(struct parser *s, unsigned index)
-{
-    const struct node node = s->nodes[index];
-    if (++s->written > PROGRAM_MAX * 4) /* what is empty counts too */
-        pattern_fail(s, "it is too large; count less");
-    if (s->failed)
-        return;
-    switch (node.kind) {
-    case NODE_SET:
-        pattern_emit(
-            s, &(struct instruction){ .op = OP_SET, .range = node.range, .ranges = node.ranges });
-        return;
-    case NODE_ASSERT:
-        pattern_emit(s, &(struct instruction){ .op = OP_ASSERT, .assertion = node.assertion });
-        return;
-    case NODE_GROUP:
-        emit_alternatives(s, node.child);
-        return;
-    case NODE_REPEAT:
-        emit_repeat(s, &node);
-        return;
-    }
+    pcre2_pattern_info(p->code, PCRE2_INFO_BACKREFMAX, &back);
+    p->refers_back = back > 0;
+    return 0;
 }
 
 int pattern_compile(const char *text, size_t len, struct pattern **out, struct error *err)
 {
-    struct error why = { 0 };
-    struct parser s = { .at = text, .end = text + len, .err = &why };
-    s.p = calloc(1, sizeof *s.p);
-    if (!s.p)
+    cleanup_buf struct buf translated = { 0 };
+    struct pattern *p = calloc(1, sizeof *p);
+    if (!p)
         return error_memory(err);
-    add_node(&s, &(struct node){ .kind = NODE_GROUP }); /* 0 is nobody's */
-    /* Jumps to the end are a list that 0 ends, so no jump is there. */
-    pattern_emit(&s, &(struct instruction){ .op = OP_JUMP, .x = 1 });
-    unsigned whole = parse_alternatives(&s);
-    if (!s.failed && s.at < s.end)
-        pattern_fail(&s, "a ) without (");
-    if (!s.failed)
-        emit_node(&s, whole);
-    if (!s.failed)
-        pattern_emit(&s, &(struct instruction){ .op = OP_MATCH });
-    free(s.nodes);
-    if (s.failed) {
-        pattern_free(s.p);
-        if (err)
-            *err = why;
-        return -(int)why.code;
+    int rc = strlen(text) == len ? translate(text, &translated, err)
+                                 : error_set(err, ERROR_ARGUMENT, "it has a zero byte: write \\0");
+    if (rc == 0)
+        rc = compile(p, &translated, err);
+    if (rc < 0) {
+        pattern_free(p);
+        return rc;
     }
-    *out = s.p;
+    *out = p;
     return 0;
 }
 
@@ -510,7 +196,68 @@ void pattern_free(struct pattern *p)
 {
     if (!p)
         return;
-    free(p->ranges);
-    free(p->program);
+    pcre2_code_free(p->code);
     free(p);
+}
+
+/* ---- matching ---- */
+
+struct work {
+    uint64_t left;
+    size_t at;   /* where the last callout was */
+    size_t back; /* bytes that a reference to a group may compare at each */
+};
+
+static int count_step(pcre2_callout_block *callout, void *arg)
+{
+    struct work *w = arg;
+    size_t at = callout->current_position, moved = at > w->at ? at - w->at : w->at - at;
+    uint64_t cost = 1 + (moved + w->back) / BYTES_PER_STEP;
+    w->at = at;
+    if (w->left < cost)
+        return PCRE2_ERROR_CALLOUT;
+    w->left -= cost;
+    return 0;
+}
+
+static int explain(int rc, struct error *err)
+{
+    PCRE2_UCHAR why[160];
+    switch (rc) {
+    case PCRE2_ERROR_NOMEMORY:
+        return error_memory(err);
+    case PCRE2_ERROR_CALLOUT:
+    case PCRE2_ERROR_MATCHLIMIT:
+    case PCRE2_ERROR_DEPTHLIMIT:
+    case PCRE2_ERROR_HEAPLIMIT:
+        return error_set(err, ERROR_ARGUMENT,
+            "it takes too long to say whether a text of this length matches the pattern: the match "
+            "was stopped at its limit of %s",
+            rc == PCRE2_ERROR_HEAPLIMIT || rc == PCRE2_ERROR_DEPTHLIMIT ? "memory" : "steps");
+    default:
+        pcre2_get_error_message(rc, why, sizeof why);
+        return error_set(err, ERROR_ARGUMENT, "matching a pattern: %s", (char *)why);
+    }
+}
+
+int pattern_search(
+    const struct pattern *p, const char *text, size_t len, uint64_t *work, struct error *err)
+{
+    struct work w = { .left = *work, .back = p->refers_back ? len : 0 };
+    pcre2_match_context *context = pcre2_match_context_create(NULL);
+    pcre2_match_data *data = pcre2_match_data_create(1, NULL);
+    int rc = PCRE2_ERROR_NOMEMORY;
+    if (context && data) {
+        pcre2_set_match_limit(context, MATCH_LIMIT);
+        pcre2_set_depth_limit(context, DEPTH_LIMIT);
+        pcre2_set_heap_limit(context, HEAP_LIMIT_KIB);
+        pcre2_set_callout(context, count_step, &w);
+        rc = pcre2_match(p->code, (PCRE2_SPTR)text, len, 0, 0, data, context);
+    }
+    pcre2_match_data_free(data);
+    pcre2_match_context_free(context);
+    *work = w.left;
+    if (rc == PCRE2_ERROR_NOMATCH)
+        return 0;
+    return rc >= 0 ? 1 : explain(rc, err); /* 0: it has more groups than there was room for */
 }

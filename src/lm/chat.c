@@ -6,7 +6,6 @@
  * here: only what cannot have been charged (nothing was sent, or the server said no by its status,
  * or by an error in the place of the first word).
  */
-#include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
@@ -14,10 +13,10 @@
 #include "base/text.h"
 #include "lm/client.h"
 #include "net/http.h"
-#include "net/url.h"
 #include "lm/provider.h"
 #include "lm/record.h"
 #include "lm/sse.h"
+#include "net/url.h"
 
 #define RESPONSE_LIMIT ((size_t)64 << 20)
 #define EVENT_LIMIT    ((size_t)16 << 20)
@@ -267,16 +266,6 @@ static int make_idempotency(const char *given, char out[IDEMPOTENCY_SIZE], struc
     return rc;
 }
 
-/* A model's name comes from whoever asks, the guest included: it must stay one segment. */
-static void append_segment(struct buf *out, const char *name)
-{
-    for (const unsigned char *p = (const unsigned char *)name; *p; p++)
-        if (*p < 0x80 && (isalnum(*p) || strchr("-._~", *p)))
-            buf_putc(out, (char)*p);
-        else
-            buf_printf(out, "%%%02X", *p);
-}
-
 static int make_call_url(struct chat *chat, const struct lm_call *call, struct error *err)
 {
     const struct server *s = call->client;
@@ -288,7 +277,7 @@ static int make_call_url(struct chat *chat, const struct lm_call *call, struct e
         return 0;
     }
     buf_puts(&url, s->url_before);
-    append_segment(&url, call->model);
+    url_escape(&url, call->model); /* it comes from the guest: it must stay one segment */
     buf_puts(&url, s->url_after);
     chat->url = chat->own_url = buf_steal(&url);
     return chat->url ? 0 : error_memory(err);

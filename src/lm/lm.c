@@ -12,10 +12,10 @@
 
 #include <math.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/os/random.h"
 #include "base/text.h"
 #include "lm/cache.h"
 #include "lm/client.h"
@@ -90,9 +90,9 @@ static void lm_leave(struct lm *lm)
 
 static double random_fraction(void)
 {
-    uint32_t r = 0;
-    if (getrandom(&r, sizeof r, GRND_NONBLOCK) != sizeof r)
-        r = (uint32_t)clock_ns();
+    struct error ignored;
+    uint32_t r = (uint32_t)clock_ns();
+    (void)random_bytes(&r, sizeof r, &ignored);
     return (double)r / (double)UINT32_MAX;
 }
 
@@ -598,11 +598,7 @@ int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, 
 
 int lm_key(char out[LM_KEY_SIZE], struct error *err)
 {
-    unsigned char random[16];
-    if (getrandom(random, sizeof random, 0) != sizeof random)
-        return error_set_errno(err, ERROR_IO, "reading random bytes");
-    text_hex(random, sizeof random, out);
-    return 0;
+    return random_hex(out, LM_KEY_SIZE - 1, err);
 }
 
 bool lm_is_recording(const struct lm *lm)

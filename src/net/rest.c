@@ -6,17 +6,16 @@
  */
 #include "net/rest.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/queue.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/list.h"
+#include "base/os/random.h"
 #include "base/text.h"
 #include "net/http.h"
 #include "net/url.h"
@@ -184,7 +183,7 @@ static double pause_before_next(const struct rest_request *q, const struct http_
     bool answered = result->error.code == ERROR_NONE;
     if (!may || result->hopeless || q->told_some || q->tries >= (answered ? TRIES : TRIES_UNHEARD))
         return -1;
-    (void)!getrandom(&noise, sizeof noise, GRND_NONBLOCK);
+    (void)random_bytes(&noise, sizeof noise, &(struct error){ 0 });
     double pause = PAUSE_FIRST * (double)(1u << (q->tries - 1));
     pause = pause < PAUSE_LONGEST ? pause : PAUSE_LONGEST;
     pause *= 0.75 + 0.5 * noise / UINT16_MAX;
@@ -444,13 +443,4 @@ int rest_renew(struct rest *r, const char *secret, const char *header, struct er
     }
     return error_set(
         err, ERROR_ARGUMENT, "%s has no header like '%.*s'", r->name, (int)name, header);
-}
-
-void rest_escape(struct buf *out, const char *text)
-{
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
-        if (isalnum(*c) || strchr("-._~", *c))
-            buf_putc(out, (char)*c);
-        else
-            buf_printf(out, "%%%02X", *c);
 }

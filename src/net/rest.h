@@ -78,7 +78,4 @@ struct loop *rest_loop(const struct rest *r);
 /* From now on: another value of the secret, where it is a token that is renewed; `header` is the one that has it, whole. */
 int rest_renew(struct rest *r, const char *secret, const char *header, struct error *err);
 
-/* Appends text as it may stand in a path or a query: all but letters, digits and "-._~" as %XX. */
-void rest_escape(struct buf *out, const char *text);
-
 #endif

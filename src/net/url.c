@@ -90,3 +90,12 @@ void url_free(struct url *url)
     free(url->peer);
     *url = (struct url){ 0 };
 }
+
+void url_escape(struct buf *out, const char *text)
+{
+    cleanup_text char *escaped = curl_easy_escape(NULL, text, 0);
+    if (escaped)
+        buf_puts(out, escaped);
+    else
+        out->failed = true;
+}

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 
 struct url {
@@ -20,5 +21,9 @@ struct url {
 int url_parse(const char *text, const char *key, struct url *out, struct error *err);
 void url_free(struct url *url);
 #define cleanup_url __attribute__((cleanup(url_free)))
+
+/* Appends text as it may stand in a path or a query: all but letters, digits and "-._~" as %XX,
+ * by libcurl. */
+void url_escape(struct buf *out, const char *text);
 
 #endif

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/random.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/hash.h"
 #include "base/json/json.h"
+#include "base/os/random.h"
 #include "base/text.h"
 #include "net/stream.h"
 #include "net/websocket_frame.h"
@@ -59,8 +59,9 @@ static int websocket_send_frame(struct websocket *ws, enum websocket_opcode opco
     unsigned char mask[4];
     if (!ws->open || ws->over)
         return 0;
-    if (getrandom(mask, sizeof mask, 0) != sizeof mask)
-        return error_set(err, ERROR_IO, "there are no random numbers");
+    int rc = random_bytes(mask, sizeof mask, err);
+    if (rc < 0)
+        return rc;
     buf_clear(&ws->out);
     websocket_encode(&ws->out, opcode, mask, iov, count);
     if (buf_failed(&ws->out))
@@ -275,8 +276,9 @@ static int make_request(
     if (!host || !fits_a_line(o->url) || strchr(o->url, ' '))
         return error_set(err, ERROR_ARGUMENT, "%.80s: its address is no URL", o->peer);
     host += 3;
-    if (getrandom(random, sizeof random, 0) != sizeof random)
-        return error_set(err, ERROR_IO, "there are no random numbers");
+    int rc = random_bytes(random, sizeof random, err);
+    if (rc < 0)
+        return rc;
     json_append_base64(&key, random, sizeof random);
     size_t n = strcspn(host, "/?");
     buf_printf(out,

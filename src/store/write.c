@@ -4,11 +4,11 @@
  * they are bound; `write_close` runs it and commits, or leaves everything as it was.
  */
 #include <stdio.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/os/random.h"
 #include "base/text.h"
 #include "store/internal.h"
 
@@ -95,16 +95,11 @@ static void bind_cost(struct query *q, double cost)
 /* "20261120-191512-4f3a9c": sorts by time and can be read aloud. */
 static int make_id(char id[STORE_RUN_ID_SIZE], struct error *err)
 {
-    unsigned char random[3];
     struct tm utc;
     time_t now = time(NULL);
-    ssize_t n = getrandom(random, sizeof random, 0);
-    if (n != (ssize_t)sizeof random)
-        return error_set_errno(err, ERROR_STORE, "making a run's id: getrandom");
     gmtime_r(&now, &utc);
-    size_t used = strftime(id, STORE_RUN_ID_SIZE, "%Y%m%d-%H%M%S", &utc);
-    snprintf(id + used, STORE_RUN_ID_SIZE - used, "-%02x%02x%02x", random[0], random[1], random[2]);
-    return 0;
+    size_t used = strftime(id, STORE_RUN_ID_SIZE, "%Y%m%d-%H%M%S-", &utc);
+    return random_hex(id + used, 6, err);
 }
 
 static int insert_run(struct store *store, const struct store_run_begin *begin, const char *id,

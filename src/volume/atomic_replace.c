@@ -4,19 +4,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/os/beneath.h"
 #include "base/cleanup.h"
+#include "base/os/random.h"
 #include "volume/internal.h"
 
-void atomic_replace_name(char name[ATOMIC_REPLACE_NAME])
+int atomic_replace_name(char name[ATOMIC_REPLACE_NAME], struct error *err)
 {
-    uint64_t random[2] = { 0 };
-    (void)!getrandom(random, sizeof random, 0);
-    snprintf(name, ATOMIC_REPLACE_NAME, "%016llx%016llx", (unsigned long long)random[0],
-        (unsigned long long)random[1]);
+    return random_hex(name, 32, err);
 }
 
 int atomic_replace_open(const struct volume *v, struct error *err)

@@ -56,16 +56,18 @@ int volume_make_ephemeral(
 {
     char fresh[ATOMIC_REPLACE_NAME];
     struct buf name = { 0 };
+    int rc = atomic_replace_name(fresh, err);
+    if (rc < 0)
+        return rc;
     struct volume *v = calloc(1, sizeof *v);
     if (!v)
         return error_memory(err);
     *v =
         (struct volume){ .holders = 1, .directory = -1, .data = -1, .lock = -1, .limits = *limits };
-    atomic_replace_name(fresh);
     buf_printf(&name, "%s%s", EPHEMERAL_PREFIX, fresh);
     v->name = buf_steal(&name);
     v->root = strdup(root);
-    int rc = v->name && v->root ? ephemeral_make(v, err) : error_memory(err);
+    rc = v->name && v->root ? ephemeral_make(v, err) : error_memory(err);
     if (rc < 0)
         volume_release(v);
     else

@@ -164,11 +164,12 @@ int volume_get(const struct volume *v, const char *path, const char *to, struct 
     char fresh[ATOMIC_REPLACE_NAME];
     struct stat st;
     int rc = files_place_of(v, path, &p, err);
+    if (rc == 0)
+        rc = atomic_replace_name(fresh, err);
     cleanup_fd int from = rc < 0 ? -1 : files_open_source(v, &p, path, &st, err);
     if (from < 0)
         return rc < 0 ? rc : from;
     cleanup_buf struct buf staging = { 0 };
-    atomic_replace_name(fresh);
     buf_printf(&staging, "%s.part-%.16s", to, fresh);
     if (buf_failed(&staging))
         return error_memory(err);
@@ -245,9 +246,11 @@ int volume_put(const struct volume *v, int source, const char *path, struct volu
     if (directory < 0)
         return rc < 0 ? rc : staging < 0 ? staging : directory;
     rc = check_target(v, directory, &p, st.st_mode, path, err);
-    atomic_replace_name(fresh);
     if (rc == 0)
-        rc = copy_to(&c, source, st.st_mode, staging, fresh, err);
+        rc = atomic_replace_name(fresh, err);
+    if (rc < 0)
+        return rc;
+    rc = copy_to(&c, source, st.st_mode, staging, fresh, err);
     if (rc == 0)
         rc = files_settle(v, staging, fresh, err);
     if (rc == 0 && atomic_replace_move(staging, fresh, directory, p.name,
@@ -272,7 +275,9 @@ int volume_remove_path(const struct volume *v, const char *path, struct error *e
     cleanup_fd int directory = staging < 0 ? -1 : open_directory_of(v, &p, path, err);
     if (directory < 0)
         return rc < 0 ? rc : staging < 0 ? staging : directory;
-    atomic_replace_name(fresh);
+    rc = atomic_replace_name(fresh, err);
+    if (rc < 0)
+        return rc;
     rc = atomic_replace_move(directory, p.name, staging, fresh, RENAME_NOREPLACE);
     if (rc < 0 && errno == EACCES) { /* a directory that is read-only keeps its place */
         cleanup_fd int inner = open_anyway(directory, p.name, O_RDONLY | O_DIRECTORY);

@@ -47,7 +47,7 @@ void lock_holders(int fd, struct buf *out);
 
 /* atomic_replace.c: a name in `aside` that nobody else has. */
 enum { ATOMIC_REPLACE_NAME = 40 };
-void atomic_replace_name(char name[ATOMIC_REPLACE_NAME]);
+int atomic_replace_name(char name[ATOMIC_REPLACE_NAME], struct error *err);
 int atomic_replace_open(const struct volume *v, struct error *err);
 /* Moves what is complete from `aside` to a name in `directory`, on disk: whole, or not at all. The flags are
  * those of renameat2. -1 with errno. */

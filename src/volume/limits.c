@@ -36,15 +36,16 @@ int limits_read(int directory, struct volume_limits *limits, struct error *err)
 int limits_write(int directory, int staging, const struct volume_limits *limits, struct error *err)
 {
     char name[ATOMIC_REPLACE_NAME], text[96];
-    atomic_replace_name(name);
+    int rc = atomic_replace_name(name, err);
+    if (rc < 0)
+        return rc;
     cleanup_fd int fd = openat(staging, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     int n = snprintf(text, sizeof text, format, (unsigned long long)limits->size,
         (unsigned long long)limits->files);
     if (fd < 0 || file_write_all(fd, text, (size_t)n) < 0 || fsync(fd) < 0 ||
         atomic_replace_move(staging, name, directory, "limits", 0) < 0) {
-        int rc = error_set_errno(err, ERROR_IO, "writing its limits");
+        rc = error_set_errno(err, ERROR_IO, "writing its limits");
         unlinkat(staging, name, 0);
-        return rc;
     }
-    return 0;
+    return rc;
 }

@@ -71,7 +71,9 @@ int volume_snapshot(
         return error_set(err, ERROR_ARGUMENT,
             "volume '%s' has a snapshot '%s' already; give another name, or remove it", v->name,
             name);
-    atomic_replace_name(fresh);
+    rc = atomic_replace_name(fresh, err);
+    if (rc < 0)
+        return rc;
     rc = copy_staged(v, v->data, staging, fresh, count, err);
     if (rc == 0 && atomic_replace_move(staging, fresh, all, name, RENAME_NOREPLACE) < 0)
         rc = volume_failed(v, "making the snapshot", name, err);
@@ -88,8 +90,10 @@ int volume_restore(
                    staging = from < 0 ? -1 : atomic_replace_open(v, err);
     if (staging < 0)
         return from < 0 ? from : staging;
-    atomic_replace_name(fresh);
-    int rc = copy_staged(v, from, staging, fresh, count, err);
+    int rc = atomic_replace_name(fresh, err);
+    if (rc < 0)
+        return rc;
+    rc = copy_staged(v, from, staging, fresh, count, err);
     if (rc == 0 && atomic_replace_move(staging, fresh, v->directory, "data", RENAME_EXCHANGE) < 0)
         rc = volume_failed(v, "restoring", name, err);
     tree_remove(staging, fresh); /* what the data were, or what did not become them */
@@ -106,7 +110,9 @@ int volume_snapshot_remove(const struct volume *v, const char *name, struct erro
                    staging = all < 0 ? -1 : atomic_replace_open(v, err);
     if (staging < 0)
         return all < 0 ? all : staging;
-    atomic_replace_name(fresh);
+    int rc = atomic_replace_name(fresh, err);
+    if (rc < 0)
+        return rc;
     if (atomic_replace_move(all, name, staging, fresh, RENAME_NOREPLACE) < 0)
         return volume_failed(v, "removing the snapshot", name, err);
     tree_remove(staging, fresh);

@@ -248,8 +248,10 @@ static int put_entry(struct unpacking *u, struct error *err)
         return parent;
     if (u->entry.kind == PACK_DIRECTORY)
         return unpack_make_directory(u, parent, name, err);
-    atomic_replace_name(fresh);
-    int rc = make_staged(u, fresh, err);
+    int rc = atomic_replace_name(fresh, err);
+    if (rc < 0)
+        return rc;
+    rc = make_staged(u, fresh, err);
     if (rc == 0)
         rc = clear_name(u, parent, name, false, &there, err);
     if (rc == 0 && renameat(u->staging, fresh, parent, name) < 0)

@@ -345,11 +345,12 @@ int volume_remove(const char *root, const char *name, struct error *err)
     char gone[ATOMIC_REPLACE_NAME + 8], fresh[ATOMIC_REPLACE_NAME];
     struct volume *v = NULL;
     cleanup_fd int directory = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int rc = volume_open(root, name, VOLUME_ALONE, &v, err);
+    int rc = atomic_replace_name(fresh, err);
+    if (rc == 0)
+        rc = volume_open(root, name, VOLUME_ALONE, &v, err);
     if (rc < 0)
         return rc;
     cleanup_fd int lock = root_lock(directory);
-    atomic_replace_name(fresh);
     snprintf(gone, sizeof gone, ".gone-%s", fresh);
     if (lock < 0)
         rc = root_failed(root, "locking", err);

@@ -11,10 +11,10 @@
 #include <endian.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/crc32.h"
 #include "base/fifo.h"
 #include "base/json/json.h"
 
@@ -33,7 +33,6 @@ struct link {
     void *arg;
     enum { STATE_CUT, STATE_RESUMING, STATE_LIVE } state;
     uint64_t nonce;
-    struct crc32_table sums;
 
     struct fifo queue;
     uint64_t acked, next, top;
@@ -86,8 +85,10 @@ static void put_record(
     memcpy(header + 6, &length, 2);
     memcpy(header + 8, &seq, 8);
     memcpy(header + 16, &ack, 8);
-    uint32_t sum = crc32_add(&l->sums, 0, header, 24);
-    sum = htole32(crc32_add(&l->sums, sum, payload, len));
+    uLong crc = crc32(0, header, 24);
+    if (len > 0) /* without bytes zlib begins a new sum */
+        crc = crc32_z(crc, (const Bytef *)payload, len);
+    uint32_t sum = htole32((uint32_t)crc);
     memcpy(header + 24, &sum, 4);
     l->told = l->received;
     if (l->options.form == LINK_TEXT) {
@@ -275,9 +276,10 @@ static int link_take_bytes(struct link *l, const char *data, size_t size, struct
         .flags = (uint8_t)data[5],
         .payload = data + LINK_HEADER_SIZE,
         .len = size - LINK_HEADER_SIZE };
-    uint32_t said, sum = crc32_add(&l->sums, 0, data, 24);
+    uint32_t said;
+    uLong sum = crc32(0, (const Bytef *)data, 24);
     memcpy(&said, data + 24, 4);
-    if (crc32_add(&l->sums, sum, r.payload, r.len) != le32toh(said))
+    if (crc32_z(sum, (const Bytef *)r.payload, r.len) != le32toh(said))
         return 0;
     memcpy(&r.seq, data + 8, 8);
     memcpy(&r.ack, data + 16, 8);
@@ -438,7 +440,6 @@ int link_open(const struct link_options *options, const struct link_events *even
         l->options.send_window = LINK_TO_GUEST;
     if (!l->options.receive_window)
         l->options.receive_window = l->options.form == LINK_TEXT ? LINK_TO_HOST_TEXT : LINK_TO_HOST;
-    crc32_table_make(&l->sums);
     *out = l;
     return 0;
 }

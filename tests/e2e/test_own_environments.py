@@ -1,4 +1,5 @@
-"""Environments of users' own as programs in any language (src/env/remote/bridge.h): the example of examples/, and what is none."""
+"""Environments of users' own as programs in any language: the example of examples/, and others
+that are none."""
 import json
 import os
 import subprocess

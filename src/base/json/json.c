@@ -3,6 +3,7 @@
 
 #include <endian.h>
 #include <math.h>
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,18 +174,10 @@ void json_append_seconds(struct buf *out, double seconds)
     json_append_number(out, round(seconds * 1e6) / 1e6);
 }
 
-/* Of a digit; 64 and more: it is none. */
-static unsigned base64_value(unsigned char c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : 64;
-}
+enum { BASE64_PIECE = 3 << 20 }; /* EVP counts in int */
 
+/* EVP_DecodeBlock takes '=' anywhere, and gives zeros for it; it also passes over white space at
+ * the ends, which the length tells. */
 char *json_base64_bytes(const char *text, size_t len, size_t *out_len)
 {
     size_t padding = 0, n = 0;
@@ -192,21 +185,16 @@ char *json_base64_bytes(const char *text, size_t len, size_t *out_len)
         return NULL;
     while (padding < 2 && padding < len && text[len - 1 - padding] == '=')
         padding++;
-    unsigned char *out = malloc(len / 4 * 3 + 1);
-    unsigned bits = 0, bad = 0;
-    for (size_t i = 0; out && i < len; i++) {
-        unsigned value = i < len - padding ? base64_value((unsigned char)text[i]) : 0;
-        bad |= value & 64;
-        bits = bits << 6 | (value & 63);
-        if (i % 4 != 3)
-            continue;
-        out[n++] = (unsigned char)(bits >> 16);
-        out[n++] = (unsigned char)(bits >> 8);
-        out[n++] = (unsigned char)bits;
-    }
-    if (!out || bad) {
-        free(out);
+    if (memchr(text, '=', len - padding))
         return NULL;
+    unsigned char *out = malloc(len / 4 * 3 + 1);
+    for (size_t at = 0, part; out && at < len; at += part, n += part / 4 * 3) {
+        part = len - at < BASE64_PIECE ? len - at : BASE64_PIECE;
+        int got = EVP_DecodeBlock(out + n, (const unsigned char *)text + at, (int)part);
+        if (got != (int)(part / 4 * 3)) {
+            free(out);
+            return NULL;
+        }
     }
     *out_len = n - padding;
     return (char *)out;
@@ -214,16 +202,11 @@ char *json_base64_bytes(const char *text, size_t len, size_t *out_len)
 
 void json_append_base64(struct buf *out, const void *data, size_t len)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *p = data;
-    if (len > SIZE_MAX / 2 || !buf_reserve(out, len / 3 * 4 + 4))
-        return;
-    for (size_t i = 0; i < len; i += 3) {
-        size_t n = len - i < 3 ? len - i : 3;
-        unsigned bits =
-            (unsigned)p[i] << 16 | (n > 1 ? (unsigned)p[i + 1] << 8 : 0) | (n > 2 ? p[i + 2] : 0);
-        char four[4] = { digits[bits >> 18], digits[bits >> 12 & 63],
-            n > 1 ? digits[bits >> 6 & 63] : '=', n > 2 ? digits[bits & 63] : '=' };
-        buf_append(out, four, sizeof four);
+    const unsigned char *from = data;
+    for (size_t part; len > 0; from += part, len -= part) {
+        part = len < BASE64_PIECE ? len : BASE64_PIECE;
+        if (!buf_reserve(out, (part + 2) / 3 * 4 + 1))
+            return;
+        out->len += (size_t)EVP_EncodeBlock((unsigned char *)out->data + out->len, from, (int)part);
     }
 }

@@ -130,7 +130,7 @@ bool schema_fits(struct check *c, struct json_object *schema, struct json_object
 
 bool schema_matches(struct check *c, const void *key, const char *text, size_t len)
 {
-    int found = pattern_search(schema_pattern(c->schema, key), text, len, &c->work);
+    int found = pattern_search(schema_pattern(c->schema, key), text, len, &c->work, &c->why);
     c->gave_up |= found < 0;
     return found > 0;
 }
@@ -145,6 +145,11 @@ int schema_check(const struct schema *schema, struct json_object *value, struct 
         return error_memory(err);
     if (c.endless)
         return error_set(err, ERROR_ARGUMENT, "the schema refers to itself without end");
+    if (c.why.code != ERROR_NONE) {
+        if (err)
+            *err = c.why;
+        return -(int)c.why.code;
+    }
     if (c.gave_up)
         return error_set(err, ERROR_ARGUMENT, "it takes too long to say whether it fits");
     return fits ? 0 : error_set(err, ERROR_ARGUMENT, "%s", c.mismatch.text);

@@ -43,6 +43,7 @@ struct check {
     uint64_t work; /* steps that are left */
     unsigned depth;
     bool gave_up, endless;
+    struct error why; /* it gave up, if it says */
 };
 
 /* `says` is what stands behind the keyword in `schema`. */

@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/os/file.h"
+#include "base/os/random.h"
 
 /* Between the ids of containers (up to 1879048191, 0x6FFFFFFF) and those of foreign file systems (from
  * 2147352576), as https://systemd.io/UIDS-GIDS has them. */
@@ -160,9 +160,7 @@ static int users_begin(struct users *u, struct error *err)
         return error_set(err, ERROR_ENVIRONMENT,
             "giving each sandbox a user of its own: neither /run, /dev/shm nor /tmp has room for a "
             "file of root's, droste-users; or give --sandbox-users shared");
-    if (getrandom(&u->next, sizeof u->next, GRND_NONBLOCK) < 0)
-        u->next = (uint32_t)getpid();
-    return 0;
+    return random_bytes(&u->next, sizeof u->next, err);
 }
 
 int users_take(struct users *u, const struct user_range *range, uint32_t *out, struct error *err)

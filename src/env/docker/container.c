@@ -10,11 +10,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/os/random.h"
 #include "base/text.h"
+#include "net/url.h"
 
 enum {
     SHORT_SECONDS = 60,    /* for a request that makes, starts or removes */
@@ -432,10 +433,7 @@ static void docker_container_pull(struct container *c)
     const char *slash = strrchr(c->image, '/');
     bool tagged = strchr(slash ? slash : c->image, ':') || strchr(c->image, '@');
     buf_puts(&path, "/images/create?fromImage=");
-    for (const char *p = c->image; *p; p++)
-        buf_printf(&path,
-            strchr(":/@._-", *p) || (*p | 32) >= 'a' || (*p >= '0' && *p <= '9') ? "%c" : "%%%02X",
-            (unsigned char)*p);
+    url_escape(&path, c->image);
     buf_puts(&path, tagged ? "" : "&tag=latest");
     struct engine_ask what = { .method = "POST",
         .path = buf_text(&path),
@@ -503,16 +501,13 @@ static void docker_container_created(void *arg, const struct engine_answer *answ
 
 static void docker_container_create(struct container *c)
 {
-    unsigned char salt[6];
-    char hex[2 * sizeof salt + 1];
-    if (getrandom(salt, sizeof salt, 0) != sizeof salt)
-        memset(salt, 0, sizeof salt);
-    text_hex(salt, sizeof salt, hex);
-    cleanup_free char *path = text_printf("/containers/create?name=droste-rlm-%s", hex);
+    char path[64] = "/containers/create?name=droste-rlm-";
+    struct error err = { 0 };
     c->stage = STAGE_CREATE;
-    if (!path || docker_container_ask(c, &c->step, "POST", path, c->body, SHORT_SECONDS,
-                     docker_container_created) < 0) {
-        struct error err = { 0 };
+    if (random_hex(path + strlen(path), 12, &err) < 0)
+        fail_soon(c, &err);
+    else if (docker_container_ask(
+                 c, &c->step, "POST", path, c->body, SHORT_SECONDS, docker_container_created) < 0) {
         error_memory(&err);
         fail_soon(c, &err);
     }

@@ -11,9 +11,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "base/cleanup.h"
-#include "base/crc32.h"
 #include "base/json/json.h"
 #include "base/text.h"
 #include "env/common/embedded.h"
@@ -101,7 +101,6 @@ static void write_guest(
     const unsigned char tag[MAGIC_SIZE], const struct remote_options *options, struct buf *out)
 {
     struct form form = find_form(tag);
-    struct crc32_table sums;
     cleanup_buf struct buf lines = { 0 };
     const char *data = form.data;
     size_t len = form.len;
@@ -112,8 +111,7 @@ static void write_guest(
         data = buf_text(&lines);
         len = lines.len;
     }
-    crc32_table_make(&sums);
-    buf_printf(out, "%zu %u %s %s %s %.0f %d\n", len, crc32_add(&sums, 0, data, len),
+    buf_printf(out, "%zu %lu %s %s %s %.0f %d\n", len, crc32_z(0, (const Bytef *)data, len),
         form.is_code ? "code" : "text", text ? "base64" : "plain", text ? "text" : "bare",
         options->lease, options->eof_ends);
     buf_append(out, data, len);

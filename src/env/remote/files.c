@@ -7,11 +7,11 @@
 #include <endian.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 
 #include "base/cleanup.h"
 #include "base/os/file.h"
+#include "base/os/random.h"
 #include "base/text.h"
 #include "volume/pack.h"
 
@@ -220,21 +220,22 @@ static int files_begin(struct delivery *d, struct error *err)
 int delivery_open(struct loop *loop, struct remote *r, const struct environment_ops *ops,
     const struct volume *v, const char *to, struct delivery **out, struct error *err)
 {
-    uint64_t number = 0;
+    char number[17];
+    int rc = random_hex(number, 16, err);
+    if (rc < 0)
+        return rc;
     struct delivery *d = calloc(1, sizeof *d);
     if (!d)
         return error_memory(err);
-    (void)!getrandom(&number, sizeof number, 0);
     *d = (struct delivery){ .remote = r,
         .ops = ops,
         .volume = volume_hold((struct volume *)v),
         .passing = !to,
-        .to =
-            to ? strdup(to) : text_printf("/tmp/droste-files-%016llx", (unsigned long long)number),
+        .to = to ? strdup(to) : text_printf("/tmp/droste-files-%s", number),
         .over = timer_new(loop, files_told, d),
         .silent = timer_new(loop, too_silent, d),
         .file = -1 };
-    int rc = d->to && d->over && d->silent ? files_begin(d, err) : error_memory(err);
+    rc = d->to && d->over && d->silent ? files_begin(d, err) : error_memory(err);
     if (rc < 0) {
         delivery_close(d);
         return rc;

@@ -13,7 +13,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fifo.h"
-#include "base/uuid.h"
+#include "base/os/random.h"
 #include "net/protobuf.h"
 
 enum {
@@ -458,15 +458,20 @@ static void process_service_send_some(struct process_service *p)
 {
     size_t len = fifo_len(&p->waiting) - p->in_flight, at = p->in_flight;
     uint64_t since_ms = (clock_ns() - p->sent_ns) / 1000000;
+    struct error err = { 0 };
     if (p->refused || len == 0 || p->input_count == INPUTS || p->in_flight > INPUT_SHORT)
         return;
     if (p->input_count > 0 && since_ms < INPUT_APART_MS) {
         timer_start(p->flush, INPUT_APART_MS - since_ms, 0);
         return;
     }
-    struct input *input = input_at(p, p->input_count++);
+    struct input *input = input_at(p, p->input_count);
     *input = (struct input){ .owner = p, .len = len < INPUT_MOST ? len : INPUT_MOST };
-    uuid_make(input->key);
+    if (random_uuid(input->key, &err) < 0) {
+        process_service_end_with(p, &err);
+        return;
+    }
+    p->input_count++;
     p->in_flight += input->len;
     p->sent_ns = clock_ns();
     send_input(p, input, at);
@@ -554,11 +559,13 @@ int process_service_open(struct loop *loop, struct rest *rest,
         .pause = timer_new(loop, process_service_join, p),
         .silence = timer_new(loop, process_service_silent, p),
         .over = timer_new(loop, tell_over, p) };
-    uuid_make(p->key);
+    int rc = random_uuid(p->key, err);
     put_start(p, words);
-    if (!p->flush || !p->pause || !p->silence || !p->over || buf_failed(&p->start)) {
+    if (!p->flush || !p->pause || !p->silence || !p->over || buf_failed(&p->start))
+        rc = error_memory(err);
+    if (rc < 0) {
         process_service_close(p);
-        return error_memory(err);
+        return rc;
     }
     timer_start(p->pause, 0, 0);
     *out = p;

@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fifo.h"
+#include "base/os/random.h"
 #include "base/text.h"
 #include "env/remote/boot.h"
 #include "env/common/fair_reading.h"
@@ -424,6 +424,7 @@ static void fill_up(struct remote *r)
 void remote_connected(struct remote *r)
 {
     static const struct iovec newline = { (void *)(uintptr_t) "\n", 1 };
+    struct error err = { 0 };
     uint64_t nonce = 0;
     if (r->connected || remote_is_over(r))
         return;
@@ -439,8 +440,10 @@ void remote_connected(struct remote *r)
     }
     if (r->state == STATE_BOOTING)
         fill_up(r);
-    (void)!getrandom(&nonce, sizeof nonce, 0);
-    link_resume(r->link, nonce);
+    if (random_bytes(&nonce, sizeof nonce, &err) < 0)
+        remote_fail(r, &err);
+    else
+        link_resume(r->link, nonce);
 }
 
 void remote_disconnected(struct remote *r)

@@ -206,7 +206,8 @@ static void what_is_no_base64_gives_nothing(void **state)
 {
     (void)state;
     static const char *const wrong[] = { "A", "AB", "ABC", "ABCDE", "AB C", "ABC\n",
-        "A===", "====", "AB=C", "=ABC", "ABC-", "ABC_", "\xff\xff\xff\xff" };
+        "A===", "====", "AB=C", "=ABC", "ABC-", "ABC_", "\xff\xff\xff\xff", " ABC", "    ABCD",
+        "ABCD    ", "ABCDEFG\n", "ABCD\r\n\r\n", "ABCD----", "AB==ABCD" };
     for (size_t i = 0; i < array_length(wrong); i++) {
         size_t n = 0;
         assert_null(json_base64_bytes(wrong[i], strlen(wrong[i]), &n));

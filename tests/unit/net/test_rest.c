@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "net/rest.h"
+#include "net/url.h"
 
 enum { TURNS = 2000 }; /* of 10 ms at most: an answer that does not come fails the test */
 #define SECRET "canary-123456"
@@ -336,7 +337,7 @@ static void what_cannot_be_is_refused_at_once(void **state)
 static void texts_are_escaped_for_paths(void **state)
 {
     cleanup_buf struct buf out = { 0 };
-    rest_escape(&out, "a/b c\xc3\xa9-._~");
+    url_escape(&out, "a/b c\xc3\xa9-._~");
     assert_string_equal(buf_text(&out), "a%2Fb%20c%C3%A9-._~");
 }
 

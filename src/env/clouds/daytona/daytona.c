@@ -17,6 +17,7 @@
 #include "env/clouds/daytona/create.h"
 #include "env/clouds/daytona/sandbox.h"
 #include "env/common/owner_labels.h"
+#include "net/url.h"
 
 enum {
     GOODBYE_SECONDS = 15, /* for the service to remove what is left */
@@ -148,10 +149,10 @@ static int list_page(struct daytona *env, const char *cursor, struct error *err)
     json_append_string(&labels, buf_text(&machine), machine.len);
     buf_putc(&labels, '}');
     buf_printf(&path, "/sandbox?limit=%d&labels=", LIST_PAGE);
-    rest_escape(&path, buf_text(&labels));
+    url_escape(&path, buf_text(&labels));
     if (cursor) {
         buf_puts(&path, "&cursor=");
-        rest_escape(&path, cursor);
+        url_escape(&path, cursor);
     }
     if (buf_failed(&path) || buf_failed(&labels) || buf_failed(&machine))
         return error_memory(err);

@@ -10,14 +10,15 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/os/random.h"
 #include "base/text.h"
 #include "env/clouds/daytona/create.h"
 #include "env/clouds/daytona/terminal.h"
 #include "env/common/owner_labels.h"
+#include "net/url.h"
 
 enum {
     ASK_SECONDS = 60,
@@ -132,7 +133,7 @@ static int daytona_sandbox_ask_of(
     cleanup_buf struct buf path = { 0 };
     struct error err = { 0 };
     buf_puts(&path, "/sandbox/");
-    rest_escape(&path, s->id[0] ? s->id : s->name);
+    url_escape(&path, s->id[0] ? s->id : s->name);
     buf_puts(&path, rest);
     if (!buf_failed(&path))
         return send_ask(s, method, path.data, NULL, ASK_SECONDS, done);
@@ -210,7 +211,7 @@ static void daytona_sandbox_run(struct daytona_sandbox *s, const char *toolbox)
     s->stage = STAGE_RUNS;
     buf_printf(
         &base, "%.*s/", (int)(strlen(toolbox) - (toolbox[strlen(toolbox) - 1] == '/')), toolbox);
-    rest_escape(&base, s->id);
+    url_escape(&base, s->id);
     if (s->volume)
         write_seeds(&first);
     int rc = buf_failed(&base) || buf_failed(&first)
@@ -509,7 +510,7 @@ static void find_volume(struct daytona_sandbox *s)
     cleanup_buf struct buf path = { 0 };
     struct error err = { 0 };
     buf_puts(&path, "/volumes/by-name/");
-    rest_escape(&path, s->volume);
+    url_escape(&path, s->volume);
     if (!buf_failed(&path)) {
         send_ask(s, "GET", path.data, NULL, ASK_SECONDS, volume_found);
         return;
@@ -522,13 +523,8 @@ static void find_volume(struct daytona_sandbox *s)
 
 static int make_name(struct daytona_sandbox *s, struct error *err)
 {
-    unsigned char random[10];
-    char hex[2 * sizeof random + 1];
-    if (getrandom(random, sizeof random, 0) != sizeof random)
-        return error_set(err, ERROR_IO, "there are no random numbers");
-    text_hex(random, sizeof random, hex);
-    snprintf(s->name, sizeof s->name, "droste-%s", hex);
-    return 0;
+    size_t n = (size_t)snprintf(s->name, sizeof s->name, "droste-");
+    return random_hex(s->name + n, 20, err);
 }
 
 static int daytona_sandbox_fill(struct daytona_sandbox *s, const struct sandbox_spec *spec,

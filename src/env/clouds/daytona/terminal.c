@@ -12,11 +12,11 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json/json.h"
+#include "base/os/random.h"
 #include "base/text.h"
 #include "net/websocket.h"
 #include "wire/link.h"
@@ -341,12 +341,10 @@ static struct json_object *daytona_terminal_make_body(const struct terminal *t)
 
 static int daytona_terminal_make(struct terminal *t, struct error *err)
 {
-    unsigned char random[8];
-    char hex[2 * sizeof random + 1];
-    if (getrandom(random, sizeof random, 0) != sizeof random)
-        return error_set(err, ERROR_IO, "there are no random numbers");
-    text_hex(random, sizeof random, hex);
-    snprintf(t->name, sizeof t->name, "droste-%s", hex);
+    size_t n = (size_t)snprintf(t->name, sizeof t->name, "droste-");
+    int rc = random_hex(t->name + n, 16, err);
+    if (rc < 0)
+        return rc;
     cleanup_json struct json_object *body = daytona_terminal_make_body(t);
     if (!body)
         return error_memory(err);

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "env/common/owner_labels.h"
 #include "env/clouds/vm/vm.h"
+#include "net/url.h"
 
 #define DOMAIN "e2b.app"
 #define PORT   "49983" /* envd's */
@@ -128,7 +129,7 @@ static int e2b_ask_of_one(const struct vm *vm, const char *method, const char *b
 {
     ask->method = method;
     buf_printf(&ask->path, "%s/sandboxes/", before);
-    rest_escape(&ask->path, vm->id);
+    url_escape(&ask->path, vm->id);
     buf_puts(&ask->path, behind);
     return 0;
 }
@@ -168,7 +169,7 @@ static int e2b_ask(struct vm *vm, enum vm_step step, const struct sandbox_spec *
         buf_printf(&ask->path, "/v2/sandboxes?metadata=" VM_LABEL "%%3D1&limit=%d", LISTED);
         if (ask->cursor) {
             buf_puts(&ask->path, "&nextToken=");
-            rest_escape(&ask->path, ask->cursor);
+            url_escape(&ask->path, ask->cursor);
         }
         return 0;
     case VM_ENTER:

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "env/common/owner_labels.h"
 #include "env/clouds/vm/vm.h"
+#include "net/url.h"
 
 #define ADDRESS "https://api.primeintellect.ai"
 #define API     "/api/v1/sandbox"
@@ -152,7 +153,7 @@ static void ask_list(const struct vm *vm, struct vm_ask *ask)
         ask->cursor ? ask->cursor : "1", LISTED);
     if (vm->env->team) {
         buf_puts(&ask->path, "&team_id=");
-        rest_escape(&ask->path, vm->env->team);
+        url_escape(&ask->path, vm->env->team);
     }
 }
 
@@ -161,7 +162,7 @@ static void prime_ask_of_one(
 {
     ask->method = method;
     buf_puts(&ask->path, API "/");
-    rest_escape(&ask->path, vm->id);
+    url_escape(&ask->path, vm->id);
     buf_puts(&ask->path, what);
 }
 
@@ -268,9 +269,9 @@ static int prime_enter(struct vm *vm, struct json_object *o, struct error *err)
         len--;
     buf_append(&url, gateway, len);
     buf_putc(&url, '/');
-    rest_escape(&url, space);
+    url_escape(&url, space);
     buf_putc(&url, '/');
-    rest_escape(&url, job);
+    url_escape(&url, job);
     buf_printf(&header, "Authorization: Bearer %s", token);
     if (buf_failed(&url) || buf_failed(&header))
         return error_memory(err);

@@ -14,7 +14,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "base/uuid.h"
 #include "env/clouds/vm/sweep.h"
 
 enum {
@@ -484,7 +483,8 @@ static int vm_fill(
         rc = list_add(&vm->words, words[i], err);
     if (rc == 0)
         rc = list_add_end(&vm->words, err);
-    uuid_make(vm->key);
+    if (rc == 0)
+        rc = random_uuid(vm->key, err);
     vm->keep = c->keep;
     vm->resumed = c->resume != NULL;
     if (rc == 0 && c->resume && strlen(c->resume) >= sizeof vm->id)

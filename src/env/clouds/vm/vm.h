@@ -9,7 +9,7 @@
 
 #include "base/json/json.h"
 #include "base/list.h"
-#include "base/uuid.h"
+#include "base/os/random.h"
 #include "env/remote/stdio_env.h"
 #include "env/remote/process_service.h"
 #include "net/rest.h"
