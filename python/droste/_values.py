@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 from ._library import ascii_of
 from .errors import ArgumentError
 
+LONG = 10000            # bits of an int that Python may refuse to read in decimal
 LEVELS = 50             # of lists and dicts in one another, written as Python
 Data = Union[str, bytes]    # a str of ASCII, or bytes
 
@@ -141,11 +142,13 @@ class Walk:
     def key(self, key: Any, at: str) -> Any:
         if isinstance(key, float):
             return self.number(key)
+        if isinstance(key, enum.Enum) and isinstance(key.value, (str, int)):
+            return key.value
         if key is None or isinstance(key, (str, bool, int)):
             return key
         made = self.text(key, at) if isinstance(key, bytes) else None if isinstance(key, tuple) else self.one_level(
             key, "a key of " + at)
-        if not isinstance(made, (str, int, float)):
+        if not isinstance(made, (str, int, float, bytes)):
             raise ArgumentError("%s has a key that is %s; keys are str or numbers" % (at, kind_of(key)))
         return made
 
@@ -197,6 +200,99 @@ def to_json(value: Any, at: str = "the value") -> bytes:
     return text.encode("utf-8", "replace")
 
 
+# -- values that JSON does not keep as they are
+
+JSON_TYPES = {str, int, bool, float, type(None), list, tuple, dict}
+MARK = "$droste"        # the key of an object that stands for a value which JSON cannot write
+
+#: Python for the sandbox, which puts the values in the place of their marks
+UNMARK = """def _unmarked(value):
+    if type(value) is list:
+        return [_unmarked(one) for one in value]
+    if type(value) is not dict:
+        return value
+    if %r not in value:
+        return {key: _unmarked(one) for key, one in value.items()}
+    kind, data = value[%r]
+    if kind == "dict":
+        return {_unmarked(key): _unmarked(one) for key, one in data}
+    if kind in ("float", "int"):
+        return float(data) if kind == "float" else int(data, 16)
+    data = bytes.fromhex(data)
+    return data if kind == "bytes" else data.decode("utf-8", "surrogatepass")
+""" % (MARK, MARK)
+
+
+def _json_keeps(value: Any) -> bool:
+    """Whether a list or dict has only what JSON reads back as it was (tuples are lists); floats are not looked at."""
+    keyed = type(value) is dict
+    if keyed and not set(map(type, value)) <= {str}:
+        return False
+    members = value.values() if keyed else value
+    kinds = set(map(type, members))
+    if not kinds <= JSON_TYPES:
+        return False
+    return not kinds & {list, tuple, dict} or all(_json_keeps(one) for one in members if isinstance(one, (list, tuple, dict)))
+
+
+class _Exact(Walk):
+    """Leaves what Python can write: bytes, numbers that are not finite, keys of dicts."""
+
+    def __init__(self) -> None:
+        super().__init__(number=lambda value: value)
+
+    @staticmethod
+    def text(data: bytes, at: str) -> Any:
+        return data
+
+
+def _marked(value: Any) -> Any:
+    """What `_Exact` has left, as JSON can write it; UNMARK is the way back."""
+    if isinstance(value, list):
+        return [_marked(one) for one in value]
+    if isinstance(value, dict):
+        if MARK in value or not all(type(key) is str and _is_utf8(key) for key in value):
+            return {MARK: ["dict", [[_marked(key), _marked(one)] for key, one in value.items()]]}
+        return {key: _marked(one) for key, one in value.items()}
+    if isinstance(value, bytes):
+        return {MARK: ["bytes", value.hex()]}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {MARK: ["float", str(value)]}
+    if isinstance(value, int) and value.bit_length() >= LONG:
+        return {MARK: ["int", hex(value)]}
+    if isinstance(value, str) and not _is_utf8(value):
+        return {MARK: ["text", value.encode("utf-8", "surrogatepass").hex()]}
+    return value
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def exact(value: Any, at: str) -> Tuple[Any, bytes, bool]:
+    """A list, dict or object of the program as Python's own values, as JSON, and whether that has marks. What cannot be
+    either is refused by its path."""
+    try:
+        if isinstance(value, (list, tuple, dict)) and type(value) in JSON_TYPES and _json_keeps(value):
+            try:
+                return value, json.dumps(value, allow_nan=False, ensure_ascii=False).encode(), False
+            except ValueError:      # a float that is not finite, a lone surrogate
+                pass
+        plainly = _Exact().value(value, at)
+        marked = _marked(plainly)
+        return plainly, json.dumps(marked, allow_nan=False, ensure_ascii=False).encode(), marked != plainly
+    except RecursionError:
+        raise ArgumentError("%s is nested too deeply for JSON, or contains itself" % at) from None
+    except ArgumentError:
+        raise
+    except ValueError as e:     # an int of thousands of digits
+        raise ArgumentError("%s cannot be written as JSON: %s" % (at, e)) from None
+
+
 def c_text(value: Any, what: str) -> bytes:
     """A text or a path that ends with a NUL in the library, in the file system's bytes."""
     try:
@@ -232,7 +328,7 @@ def literal(value: Any, levels: int = LEVELS) -> Optional[str]:
     if isinstance(value, bytes):
         return bytes.__repr__(value)
     if isinstance(value, int):
-        return int.__repr__(value) if value.bit_length() < 10000 else hex(value)    # any length, that way
+        return int.__repr__(value) if value.bit_length() < LONG else hex(value)    # any length, that way
     if isinstance(value, float):
         return float.__repr__(value) if math.isfinite(value) else "float('%s')" % float.__repr__(value)
     if levels == 0:

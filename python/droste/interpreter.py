@@ -17,7 +17,7 @@ from typing import (Any, Callable, Dict, Generator, List, Mapping, MutableMappin
 from . import _closing, _engine, _library, _models, _reentry, _settings, _tools, _warm
 from ._library import lib, quick
 from ._operations import Done, ELSEWHERE, free_result, Operation, Operations
-from ._values import c_text, check_name, Data, encode, literal, memory_of, NotText, to_json
+from ._values import c_text, check_name, Data, encode, exact, literal, memory_of, to_json, UNMARK
 from .errors import ArgumentError, Cancelled, Error, check
 from .result import Result
 
@@ -437,10 +437,11 @@ class Interpreter(Operations):
         return lib.droste_session_set_start(self._session, name, kind, *memory_of(data), self._err)
 
     def _variable_steps(self, variables: Mapping[str, Any]) -> List[Callable[[], int]]:
-        """Large texts are sent under a name of their own, once, as the code cannot change them; other large
-        values as JSON, each time. One cell binds the rest."""
+        """Large texts are sent under a name of their own, once, as the code cannot change them; other large values as JSON,
+        each time, with marks where JSON would change them. One cell binds the rest."""
         steps: List[Callable[[], int]] = []
         lines: List[str] = []
+        unmarked: List[str] = []
         for name, value in variables.items():
             check_name(name)
             if isinstance(value, (bytearray, memoryview)):
@@ -454,11 +455,19 @@ class Interpreter(Operations):
                     self._sent[name] = type(value), value
                 lines.append("%s = _input_%s" % (name, name))
                 continue
-            data, text = _written(name, value)
-            if text is None:
-                steps.append(functools.partial(self._start_set, name.encode(), b"json", data))
-            else:
+            if isinstance(value, (str, bytes, int, float, type(None))):
+                lines.append("%s = %s" % (name, literal(value)))
+                continue
+            value, data, marked = exact(value, name)
+            text = literal(value) if len(data) < LARGE else None
+            if text is not None:
                 lines.append("%s = %s" % (name, text))
+                continue
+            steps.append(functools.partial(self._start_set, (("_marked_" if marked else "") + name).encode(), b"json", data))
+            if marked:
+                unmarked.append("%s = _unmarked(globals().pop(%r))" % (name, "_marked_" + name))
+        if unmarked:
+            lines += [UNMARK, *unmarked, "del _unmarked"]
         if lines:
             steps.append(functools.partial(self._start_cell, "\n".join(lines).encode("utf-8", "replace"), -1.0))
         return steps
@@ -486,20 +495,6 @@ class Interpreter(Operations):
         if schema != self._expected:
             check(quick.droste_session_expect(self._session, schema, self._err), self._error)
             self._expected = schema
-
-
-def _written(name: str, value: Any) -> Tuple[bytes, Optional[str]]:
-    """A variable's value as JSON, and as Python where it is small and that reads it."""
-    if isinstance(value, (str, bytes, int, float, type(None))):
-        return b"", literal(value)
-    try:
-        data = to_json(value, name)
-    except NotText:                     # bytes within it: Python can write them
-        text = literal(value)
-        if text is None or len(text) >= LARGE:
-            raise
-        return b"", text
-    return data, literal(value) if len(data) < LARGE else None
 
 
 def _close(engine: "_engine.Engine", session: Optional[int], offered: Dict[str, Tuple[Any, _tools.Bound]],

@@ -73,10 +73,23 @@ class Pydantic:
     (Point(1, Uncopyable([2])), {"x": 1, "inner": [2]}), (Pair(1, 2), [1, 2]),
     (10 ** 5000, 10 ** 5000), (-(10 ** 5000), -(10 ** 5000)), (-math.inf, -math.inf), ("\ud800", "\ud800"),
 ], ids=lambda value: "")
-def test_a_small_value_is_what_it_was(interp, value, seen):
-    """Subclasses of str and int, bytes of every kind, keys that are no str, numbers of any length."""
+@pytest.mark.parametrize("padding", [0, 20000, 2000000])
+def test_a_value_is_what_it_was(interp, value, seen, padding):
+    """Subclasses of str and int, bytes of every kind, keys that are no str, numbers of any length: alone, and in a list of any
+    size, where it goes in another way."""
     text = hex(seen) if isinstance(seen, int) else "float('%s')" % seen if isinstance(seen, float) else repr(seen)
     assert interp.execute("type(v) is type(%s) and v == %s" % (text, text), {"v": value}).echo == "True"
+    whole = {"v": [value, "p" * padding, {"within": {"it": value}}]}
+    result = interp.execute("[type(one) is type(%s) and one == %s for one in (v[0], v[2]['within']['it'])], len(v[1])" % (text, text), whole)
+    assert result.echo == "([True, True], %d)" % padding, result
+    assert interp.execute("[name for name in globals() if 'marked' in name]").echo == "[]"
+
+
+@pytest.mark.parametrize("padding", ["", "p" * 20000])
+def test_a_mark_of_the_programs_own_is_a_value(interp, padding):
+    """A dict that looks as what Droste writes in the place of a value is a dict."""
+    own = {"$droste": ["bytes", "00"]}
+    assert interp.execute("v[0] == %r, v[1]" % own, {"v": [own, b"\xff", padding]}).echo == "(True, b'\\xff')"
 
 
 REFUSED = {
@@ -100,8 +113,9 @@ def test_what_means_nothing_in_the_sandbox_is_refused_by_its_path(interp, what):
         asked.append(messages)
         return "FINAL(1)"
 
-    with pytest.raises(droste.ArgumentError, match="^" + words.format("v")):
-        interp.execute("v", {"v": value})
+    if what != "bytes":     # a cell's variables have them
+        with pytest.raises(droste.ArgumentError, match="^" + words.format("v")):
+            interp.execute("v", {"v": value})
     with pytest.raises(droste.ArgumentError, match="^" + words.format("v")):
         interp.set("v", value)
     with pytest.raises(droste.ArgumentError, match="^" + words.format("context")):
