@@ -1,4 +1,20 @@
-"""boot.py: the zygote."""
+"""The zygote."""
+import _socket
+import builtins
+import gc
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+
+from .frames import CHANNEL_FD, plain
+from .link import Link, on_interrupt
+from .session import Session
+from .state import state
+from .worker import ask_first, begin, find_seeds, rehearse, serve_first, settle, work
+from ..helpers.public import HELPERS, PUBLIC
 
 PRELOAD = ("collections", "csv", "datetime", "functools", "heapq", "itertools", "math", "random",
            "re", "string", "textwrap", "time")
@@ -18,10 +34,6 @@ def facts():
         "prefixes": [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix],
         "path": [p for p in sys.path if p],
     }
-
-
-seeds = ()
-READY_FRAME = HEADER.pack(VERSION, READY, 0, 0, 0, 0)
 
 
 class ForkHooks:
@@ -140,16 +152,14 @@ def refuse_preload(library, control, keeper, refused):
 
 def lay_session():
     """What code finds, in every clone."""
-    global session
     for thing in PUBLIC + HELPERS:
         setattr(builtins, thing.__name__, thing)
-    session = Session()
-    session.start()
+    state.session = Session()
+    state.session.start()
 
 
 def boot(control, helper, keeper, preload):
     """Runs the zygote; comes back from zygote_serve in each worker."""
-    global link, seeds
     import ctypes
     library = ctypes.PyDLL("/proc/self/fd/%d" % helper)
     with ForkHooks() as hooks:
@@ -163,11 +173,11 @@ def boot(control, helper, keeper, preload):
     lay_session()
     # Made here, so that a clone need not: on its number stands the control socket now, and in a
     # clone the channel.
-    link = Link(CHANNEL_FD)
+    state.link = Link(CHANNEL_FD)
     os.close(helper)
     signal.signal(signal.SIGINT, on_interrupt)      # a clone may be interrupted before it works
-    os.register_at_fork(after_in_child=link.cut)
-    seeds = find_seeds()
+    os.register_at_fork(after_in_child=state.link.cut)
+    state.seeds = find_seeds()
     rehearse(REHEARSALS)
     gc.collect()
     gc.freeze()

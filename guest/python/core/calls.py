@@ -1,4 +1,10 @@
-"""calls.py: asks the host: models, runs below this one."""
+"""Asks the host: models, runs below this one."""
+import json
+import types
+
+from .errors import BudgetExceeded, FailedReply, LLMError, LLMTimeout
+from .session import to_json
+from .state import state
 
 
 def failure(error, said=b""):
@@ -112,7 +118,7 @@ class Question:
                 for i, part in enumerate(parts)]
 
     def ask(self):
-        return self.understand(*link.call(self.head, self.parts))
+        return self.understand(*state.link.call(self.head, self.parts))
 
 
 def one(replies):

@@ -1,4 +1,22 @@
-"""cell.py: runs one piece of code."""
+"""Runs one piece of code."""
+import _signal
+import ast
+import json
+import linecache
+import os
+import re
+import signal
+import traceback
+import types
+
+from .errors import Submitted
+from .frames import MESSAGE, plain, RESULT, shorten, TRACEBACK, type_name
+from .link import on_interrupt
+from .output import flush_output
+from .session import name_values, to_parts, variables_if_changed
+from .state import state
+from .tools import finish_tools
+from ..helpers.programs import log_execution
 
 TOP_LEVEL_AWAIT = getattr(ast, "PyCF_ALLOW_TOP_LEVEL_AWAIT", 0)
 
@@ -26,7 +44,7 @@ def compile_cell(code, name, echo):
 
 def run_code(code):
     """Runs compiled code in __main__; code with top-level await runs on the session's event loop."""
-    value = eval(code, session.namespace)
+    value = eval(code, state.session.namespace)
     if code.co_flags & 0x80 and isinstance(value, types.CoroutineType):     # CO_COROUTINE
         value = run_coroutine(value)
     return value
@@ -36,17 +54,17 @@ def run_coroutine(coroutine):
     """Its value. Where an interrupt stops the loop while it waits, it is cancelled as asyncio.run does it: else it would go
     on in the next cell that awaits something."""
     import asyncio
-    if session.event_loop is None or session.event_loop.is_closed():
-        session.event_loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(session.event_loop)
-    task = session.event_loop.create_task(coroutine)
+    if state.session.event_loop is None or state.session.event_loop.is_closed():
+        state.session.event_loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(state.session.event_loop)
+    task = state.session.event_loop.create_task(coroutine)
     try:
-        return session.event_loop.run_until_complete(task)
+        return state.session.event_loop.run_until_complete(task)
     except BaseException:
         if not task.done():
             task.cancel()
             try:
-                session.event_loop.run_until_complete(task)
+                state.session.event_loop.run_until_complete(task)
             except asyncio.CancelledError:
                 pass
         raise
@@ -54,24 +72,24 @@ def run_coroutine(coroutine):
 
 def set_up():
     """Runs the setup code again, unless it has run since the last cell; what it submits is passed over."""
-    if not session.is_set_up:
+    if not state.session.is_set_up:
         try:
-            run_code(session.setup)
+            run_code(state.session.setup)
         except Submitted:
-            session.submitted = None
-    session.is_set_up = False
+            state.session.submitted = None
+    state.session.is_set_up = False
 
 
 def run_cell(ident, name, code, echo, tools=False, setup=False):
     """(exception or None, echoed value or None). Between the two marks an interrupt raises here."""
     failure = value = None
-    before = dict(session.namespace) if tools else None
-    session.submitted = None
-    session.was_interrupted = False
+    before = dict(state.session.namespace) if tools else None
+    state.session.submitted = None
+    state.session.was_interrupted = False
     try:
-        session.running = ident
+        state.session.running = ident
         try:
-            link.look()         # it may have been interrupted before it began
+            state.link.look()         # it may have been interrupted before it began
             body, last = compile_cell(code, name, echo)
             if setup:
                 set_up()
@@ -80,16 +98,16 @@ def run_cell(ident, name, code, echo, tools=False, setup=False):
             if last is not None:
                 found = run_code(last)
                 if found is not None:
-                    session.builtins._ = found
+                    state.session.builtins._ = found
                     value = shorten(plain(repr(found)), MESSAGE)    # its repr may raise, and it is no echo then
             if tools:
                 finish_tools(before)
         finally:
-            session.running = None
+            state.session.running = None
     except Submitted:
         pass
     except BaseException as e:
-        session.running = None  # an interrupt may have struck in the line above
+        state.session.running = None  # an interrupt may have struck in the line above
         failure = e
     return failure, value
 
@@ -135,18 +153,6 @@ def exit_status(e):
     return code & 0xFF if type(code) in (int, bool) else 1
 
 
-def flush_output():
-    flushed = None
-    for name in ("stdout", "__stdout__", "stderr", "__stderr__"):
-        try:
-            stream = getattr(sys, name)
-            if stream is not flushed:
-                stream.flush()
-            flushed = stream
-        except BaseException:
-            pass
-
-
 def source_lines(code):
     """As the compiler counts them; str.splitlines knows more line ends."""
     return [line + "\n" for line in code.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
@@ -156,9 +162,9 @@ def keep_source(name, code):
     """For tracebacks and inspect. A cell that defines nothing is only in its own: of those the last ones are kept."""
     linecache.cache[name] = (len(code), None, source_lines(code), name)
     if not DEFINES.search(code):
-        session.sources.append(name)
-    while len(session.sources) > SOURCES:
-        linecache.cache.pop(session.sources.pop(0), None)
+        state.session.sources.append(name)
+    while len(state.session.sources) > SOURCES:
+        linecache.cache.pop(state.session.sources.pop(0), None)
 
 
 def execute(ident, head, blob):
@@ -169,26 +175,26 @@ def execute(ident, head, blob):
     if _signal.getsignal(_signal.SIGINT) is not on_interrupt:
         signal.signal(signal.SIGINT, on_interrupt)
     own = not head.get("name")      # the user's
-    failure, value = run_cell(ident, name, code, head.get("echo"), head.get("tools"), own and session.setup is not None)
-    if os.getpid() != link.owner:       # a fork in the cell came out here
+    failure, value = run_cell(ident, name, code, head.get("echo"), head.get("tools"), own and state.session.setup is not None)
+    if os.getpid() != state.link.owner:       # a fork in the cell came out here
         flush_output()
         os._exit(1 if failure else 0)
     if head.get("each") and failure is None:
-        session.setup, session.is_set_up = compile_cell(code, name, False)[0], True
+        state.session.setup, state.session.is_set_up = compile_cell(code, name, False)[0], True
     if own:
-        log_execution(code, {"final": session.submitted}, {"had_error": failure is not None})
+        log_execution(code, {"final": state.session.submitted}, {"had_error": failure is not None})
     finish_cell(ident, failure, value)
 
 
 def finish_cell(ident, failure, value):
     result = {"status": "ok"}
     parts = []
-    submitted = session.submitted
+    submitted = state.session.submitted
     if submitted is None:
         submitted, refusal = answer_field()
         failure = failure or refusal
     if failure is not None:
-        result["status"] = "interrupted" if session.was_interrupted else "error"
+        result["status"] = "interrupted" if state.session.was_interrupted else "error"
         result["error"] = error_of(failure)
         failure = None
     if submitted is not None:
@@ -199,18 +205,18 @@ def finish_cell(ident, failure, value):
     if value is not None:
         result["echo"] = len(parts)
         parts.append(value.encode())
-    session.restore()
+    state.session.restore()
     changed = variables_if_changed()
     if changed is not None:
         result["variables"] = changed
     flush_output()
-    link.send(RESULT, ident, json.dumps(result).encode(), parts)
+    state.link.send(RESULT, ident, json.dumps(result).encode(), parts)
 
 
 def answer_field():
     """(`answer["content"]` once `answer["ready"]` is true, however it became so, as a submission, or None; why it cannot be
     submitted, or None). It counts once; a later cell may set it ready again. What is in it is the user's and may raise."""
-    answer = session.namespace.get("answer")
+    answer = state.session.namespace.get("answer")
     if type(answer) is not dict:
         return None, None
     try:
@@ -220,7 +226,7 @@ def answer_field():
         return None, None
     answer["ready"] = False
     content = answer.get("content", "")
-    names = session.output_fields
+    names = state.session.output_fields
     try:
         return to_parts(name_values(names, (content,), {}) if names else {"answer": content}), None
     except Exception as e:

@@ -1,47 +1,11 @@
-"""The guest: one Python session inside a sandbox, driven by frames from the host.
-
-It is one module in several files, which the build joins in this order (src/meson.build): frames, link
-(frames over a private stream), session (what the user's code sees), cell (running one piece of code),
-variables (values from the host), calls (asking the host), futures (without waiting), tools (the host's
-and the user's), buffers, texts, programs and files (the helpers), worker (the main loop), boot (the zygote); and, for
-guests behind a stream of bytes, stream (the link), keeper (a worker, and who keeps it) and supervisor. A part
-uses names of the others without importing them.
-
-Standard library only, CPython 3.8 and newer, no import of `threading` before a clone (its at-fork
-hooks cost more than the clone itself). Nothing here is a wall: the user's code can reach all of it.
-The host checks every frame, and budgets, limits and deadlines live there.
-"""
-import _signal
-import _socket
-import _thread
-import ast
-import binascii
-import builtins
-import errno
-import fcntl
-import gc
-import importlib
-import itertools
-import json
-import keyword
-import linecache
-import mmap
-import os
-import re
+"""Frames, the messages between host and guest; src/wire/frame.h describes them."""
 import select
-import signal
 import struct
-import sys
-import time
-import traceback
-import types
 
-# The wall has no epoll: the kernel counts its watches for each user, so that a guest could use up its host's.
-# `selectors`, and asyncio with it, takes poll where there is no epoll; before 3.9 it looks for the name only.
+# The sandbox has no epoll: the kernel counts its watches per user, so a guest could use up its host's.
+# `selectors`, and asyncio with it, falls back to poll; before Python 3.9 it looks for the name only.
 if hasattr(select, "epoll"):
     del select.epoll
-
-# Frames: wire/frame.h says what they are.
 
 VERSION = 1
 HEADER = struct.Struct("<BBHIQQ")

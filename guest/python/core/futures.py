@@ -1,4 +1,9 @@
-"""futures.py: calls that nobody waits for where they are made: futures, and asyncio."""
+"""Calls that nobody waits for where they are made: futures, and asyncio."""
+import _thread
+
+from .calls import about_models, about_runs, check_list, one, outcome_of
+from .link import nudge, open_reply, Waiter
+from .state import state
 
 
 class Errand(Waiter):
@@ -8,7 +13,7 @@ class Errand(Waiter):
     def __init__(self, question, finish, future):
         self.frame = None
         self.wake = courier.waiter.wake
-        self.ident = next(link.ids)
+        self.ident = next(state.link.ids)
         self.question, self.finish, self.future = question, finish, future
 
     @property
@@ -25,7 +30,7 @@ class Errand(Waiter):
 
     def ended(self, future):
         """The future's callback: it may have been cancelled while the call was under way."""
-        if future.cancelled() and link.cancel(self.ident):
+        if future.cancelled() and state.link.cancel(self.ident):
             courier.arrived.append(self)
             nudge(courier.waiter)
 
@@ -50,9 +55,9 @@ class Courier:
             self.running = True
             self.open += 1
         try:
-            link.begin(errand.ident, errand, question.head, question.parts)
+            state.link.begin(errand.ident, errand, question.head, question.parts)
         except BaseException:
-            link.cancel(errand.ident)
+            state.link.cancel(errand.ident)
             with self.lock:
                 self.open -= 1
             nudge(self.waiter)
@@ -62,7 +67,7 @@ class Courier:
 
     def run(self):
         while True:
-            link.wait(self.waiter, lambda: self.arrived or not self.open)
+            state.link.wait(self.waiter, lambda: self.arrived or not self.open)
             self.waiter.wake.acquire(False)
             done = 0
             while self.arrived:
@@ -73,7 +78,7 @@ class Courier:
                 if not self.open:
                     self.running = False
                     break
-        link.pass_on()      # the reader's role may have been offered to this thread
+        state.link.pass_on()      # the reader's role may have been offered to this thread
 
 
 courier = Courier()

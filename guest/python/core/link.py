@@ -1,5 +1,19 @@
-"""link.py: one reader at a time, whoever waits."""
+"""One reader at a time, whoever waits."""
+import _socket
+import _thread
+import errno
+import itertools
+import json
+import mmap
+import os
+import select
+import signal
+import struct
+import time
 
+from .frames import CALL, CANCEL, FLAG_FD, HEADER, INTERRUPT, REPLY, split_parts, table_of, VERSION
+from .output import flush_output
+from .state import state
 
 # Seconds. Where the last answer came within SOON, a thread looks for the next one for as long as LOOK before
 # it sleeps: to be woken costs more than an answer that is known at once. Models take longer than that.
@@ -7,6 +21,10 @@ SOON, LOOK = 150e-6, 60e-6
 SMALL = 65536                   # bytes of a part that is copied rather than sent as it is
 READER_MS = 20                  # then a writer looks whether anybody reads
 TOGETHER = 1000                 # pieces in a system call (IOV_MAX is 1024)
+
+
+# Where an interrupt may find the main thread; see Link.
+OUTSIDE, INSIDE, BLOCKED = range(3)
 
 
 class Waiter:
@@ -32,12 +50,20 @@ def nudge(waiter):
 class Link:
     """Frames over the channel.
 
-    Whoever waits and finds nobody reading becomes the reader, hands others their frames, and passes
-    the role on when its own has come. An interrupt (SIGINT, which Python handles in the main thread)
-    must not tear a frame apart: `busy` counts the main thread's critical sections, and a handler
-    that finds it set only leaves a note (`poked`). `waiting` is set around the system calls in which
-    the main thread waits within such a section: there an interrupt may raise. The host sends its
-    frame before it rings, so whoever looks after the ring finds the frame read or readable.
+    One thread at a time reads. A thread that waits while no other reads becomes the reader, hands
+    the others their frames, and passes the role on when its own frame has arrived.
+
+    An interrupt (SIGINT, which Python handles in the main thread) must not tear a frame apart. What
+    it does depends on where it finds the main thread; ON_INTERRUPT is the table:
+
+        OUTSIDE   user code runs           look: read what is there, raise if the cell is to stop
+        INSIDE    within a critical        note it; leave() looks, or block() before it waits
+                  section (`depth` > 0)
+        BLOCKED   waits in a system call   look: nothing is half done, so it may raise
+                  within such a section
+
+    The host sends the frame INTERRUPT before the signal, so a look that follows the signal finds
+    the frame read or readable.
     """
 
     def __init__(self, fd):
@@ -59,40 +85,52 @@ class Link:
         self.ids = itertools.count(1)   # next() is atomic; many threads call at once
         self.interrupted = None     # id of the operation that the host wants stopped
         self.main = _thread.get_ident()
-        self.busy = 0
-        self.waiting = False
-        self.poked = False
+        self.depth = 0              # critical sections of the main thread, one within another
+        self.blocked = False        # it waits in a system call within one
+        self.noted = False          # an interrupt came that nothing was done about yet
         self.owner = None           # the worker's pid, once there is one
         self.is_late = False        # the host counts a cell's time from READY, and hears it at once
         self.outbox = []            # pieces of frames, in their order, that whoever writes takes along
         self.soon = False           # the last wait was a short one
 
-    # -- critical sections of the main thread
+    # -- interrupts, and critical sections of the main thread
+
+    def position(self):
+        """Where the main thread is."""
+        if not self.depth:
+            return OUTSIDE
+        return BLOCKED if self.blocked else INSIDE
+
+    def interrupt(self):
+        ON_INTERRUPT[self.position()](self)
+
+    def note(self):
+        self.noted = True
 
     def enter(self):
         if _thread.get_ident() == self.main:
-            self.busy += 1
+            self.depth += 1
 
     def leave(self):
         if _thread.get_ident() == self.main:
-            self.waiting = False    # an interrupt may have struck where block() does this
-            self.busy -= 1
-            if self.poked and not self.busy:
+            self.blocked = False    # an interrupt may have struck where block() does this
+            self.depth -= 1
+            if self.noted and not self.depth:
                 self.look()
 
     def look(self):
         """Reads what is there, and raises if the running cell is to be stopped. An interrupt that
         comes meanwhile only makes it look again."""
-        waiting, self.waiting = self.waiting, False
+        blocked, self.blocked = self.blocked, False
         try:
             again = True
             while again:
-                self.poked = False
+                self.noted = False
                 self.read_waiting()
                 stop_if_asked()
-                again = self.poked
+                again = self.noted
         finally:
-            self.waiting = waiting
+            self.blocked = blocked
 
     # -- writing
 
@@ -206,7 +244,7 @@ class Link:
         elif kind == INTERRUPT:
             self.interrupted = ident
             if _thread.get_ident() == self.main:
-                self.poked = True
+                self.noted = True
             else:
                 signal.pthread_kill(self.main, signal.SIGINT)
         else:
@@ -215,7 +253,7 @@ class Link:
 
     def read_waiting(self):
         """Reads what is there without waiting, unless another thread is reading."""
-        self.busy += 1
+        self.depth += 1
         try:
             if not self.reading.acquire(False):
                 return
@@ -226,7 +264,7 @@ class Link:
                 self.reading.release()
                 self.pass_on()
         finally:
-            self.busy -= 1
+            self.depth -= 1
 
     def block(self, blocking):
         """Waits in one system call. Only here may an interrupt raise within the link: nothing is
@@ -235,12 +273,12 @@ class Link:
             blocking()
             return
         try:
-            self.waiting = True
-            if self.poked:
+            self.blocked = True
+            if self.noted:
                 self.look()
             blocking()
         finally:
-            self.waiting = False
+            self.blocked = False
 
     def wait_for_bytes(self):
         """Returns when there is something to read."""
@@ -317,6 +355,9 @@ class Link:
             self.sock.close()
 
 
+ON_INTERRUPT = {OUTSIDE: Link.look, INSIDE: Link.note, BLOCKED: Link.look}
+
+
 # A prompt without anything else travels as a blob under this head, ten thousand times in a batch: it is
 # written once. To compare takes a tenth of what writing it takes.
 PLAIN_HEAD = {"name": "llm_query", "messages": []}
@@ -339,23 +380,17 @@ def check_arrived(blob):
         raise OSError(errno.EMFILE, "too many open files to receive a large value")
 
 
-link = None
-
-
 def on_interrupt(signum, frame):
     """SIGINT is only a doorbell; what is to be stopped is said by a frame."""
-    if link is None or link.owner is None:
+    if state.link is None or state.link.owner is None:
         return                  # nothing runs yet; the frame will be found when something does
-    if os.getpid() != link.owner:
+    if os.getpid() != state.link.owner:
         raise KeyboardInterrupt
-    if link.busy and not link.waiting:
-        link.poked = True
-    else:
-        link.look()
+    state.link.interrupt()
 
 
 def stop_if_asked():
-    if session.running is not None and link.interrupted == session.running:
-        link.interrupted = None
-        session.was_interrupted = True
+    if state.session.running is not None and state.link.interrupted == state.session.running:
+        state.link.interrupted = None
+        state.session.was_interrupted = True
         raise KeyboardInterrupt

@@ -1,41 +1,14 @@
-"""session.py: the namespace, as the user's code sees it, and how it gives its answer."""
+"""The namespace, as the user's code sees it, and how it gives its answer."""
+import builtins
+import json
+import os
+import re
+import sys
+import types
 
-
-class Submitted(BaseException):
-    """Ends the cell; `except Exception` does not catch it."""
-
-
-class LLMError(RuntimeError):
-    """A model call failed. `code` is the host's name for the reason, such as "model_rate"; `answer`
-    is what a child run said last that came to no answer."""
-    answer = None
-
-    def __init__(self, message="", code="model"):
-        super().__init__(message)
-        self.code = code
-
-
-class BudgetExceeded(LLMError):
-    """A limit of the run was reached; the message says what was spent of what. `limit` is its name: "calls",
-    "tool_calls", "tokens", "cost", "time", "turns", "errors", "record"; None where it has none."""
-
-    def __init__(self, message="", code="budget"):
-        super().__init__(message, code)
-        self.limit = code.partition("_")[2] or None
-
-
-class LLMTimeout(LLMError, TimeoutError):
-    """The answer did not come in time; the message says which time."""
-
-    def __init__(self, message="", code="timeout"):
-        super().__init__(message, code)
-
-
-class FailedReply(str):
-    """The place of a failed call in a batch: the text "[ERROR] …", with the exception as `.error`.
-    Replies that succeeded are plain strings."""
-    error = None
-
+from .errors import Submitted
+from .frames import plain, PREVIEW, shorten, SUMMARY, type_name
+from .state import state
 
 NUMBER = re.compile(r"_[0-9]+$")    # of context_0, context_1...: where `context` is restored, they are, too
 
@@ -91,8 +64,6 @@ class Session:
         """The built-ins of the user's code; rules give it others than this file has."""
         self.builtins = self.namespace["__builtins__"] = names
 
-
-session = None
 
 
 LONG = 65536        # characters
@@ -191,15 +162,15 @@ def SUBMIT(*values, **fields):
     said which fields it wants, see name_values. Values are strict JSON, of the type that the host
     wants: it looks, and what does not fit is the cell's error.
     """
-    if session.output_fields:
-        fields = name_values(session.output_fields, values, fields)
+    if state.session.output_fields:
+        fields = name_values(state.session.output_fields, values, fields)
     elif values and fields:
         raise TypeError("SUBMIT takes values or name=value, not both")
     elif values:
         fields = {"output": values[0] if len(values) == 1 else list(values)}
     elif not fields:
         fields = {"output": []}
-    session.submitted = to_parts(fields)
+    state.session.submitted = to_parts(fields)
     raise Submitted
 
 
@@ -220,7 +191,7 @@ def name_values(names, values, fields):
 
 def FINAL(value=""):
     """Ends the cell with `value` as the answer."""
-    if session.output_fields:
+    if state.session.output_fields:
         SUBMIT(value)
     SUBMIT(answer=value)
 
@@ -228,10 +199,10 @@ def FINAL(value=""):
 def FINAL_VAR(name):
     """Ends the cell with the variable of this name as the answer."""
     name = str(name).strip().strip("\"'")
-    if name not in session.namespace:
+    if name not in state.session.namespace:
         raise NameError("FINAL_VAR: there is no variable %r; assign it in a code block first. %s"
                         % (name, SHOW_VARS()))
-    FINAL(session.namespace[name])
+    FINAL(state.session.namespace[name])
 
 
 def SHOW_VARS():
@@ -243,7 +214,7 @@ def SHOW_VARS():
 
 
 def user_variables():
-    return [(name, value) for name, value in list(session.namespace.items())
+    return [(name, value) for name, value in list(state.session.namespace.items())
             if type(name) is str and not name.startswith("_")
             and type(value) is not types.ModuleType]
 
@@ -269,7 +240,7 @@ def describe(name, value):
 def variables_if_changed():
     """The summary, or None where nothing was bound, deleted or changed in length since the last."""
     found = [describe(name, value) for name, value in user_variables()[:SUMMARY]]
-    if found == session.summary:
+    if found == state.session.summary:
         return None
-    session.summary = found
+    state.session.summary = found
     return found

@@ -1,8 +1,18 @@
-"""tools.py: functions of the host's that cells call by name, and those of the user's own source.
+"""Functions of the host's that cells call by name, and those of the user's own source.
 
 A host's tool is a real function with the parameters of its schema, so that Python itself refuses
 wrong arguments. Tools are built-ins: a variable of the same name hides one, and `del` brings it back.
 """
+import builtins
+import json
+import keyword
+
+from .calls import failure
+from .errors import NOT_GIVEN, ToolError
+from .frames import plain, shorten
+from .session import to_json, to_parts
+from .state import state
+from ..helpers.public import HELPERS, PUBLIC
 
 # As they were before anybody's code ran. What needs more than a message to be made is no tool's.
 EXCEPTIONS = {name: kind for name, kind in vars(builtins).items()
@@ -11,22 +21,6 @@ EXCEPTIONS = {name: kind for name, kind in vars(builtins).items()
 ANNOTATIONS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool",
                "array": "list", "object": "dict"}
 TEXT = 4000         # characters of what is told of a tool
-
-
-class ToolError(RuntimeError):
-    """A tool failed, with an exception that Python does not have; `type` is its name."""
-
-    def __init__(self, message="", type="ToolError"):
-        super().__init__(message)
-        self.type = type
-
-
-class NotGiven:
-    def __repr__(self):
-        return "..."
-
-
-NOT_GIVEN = NotGiven()
 
 
 def tool_failure(error):
@@ -43,7 +37,7 @@ def call_tool(name, given, more=None):
     """Asks the host; `given` are the parameters by name, `more` those that the schema leaves open."""
     arguments = {key: value for key, value in given.items() if value is not NOT_GIVEN}
     arguments.update(more or {})
-    reply, parts = link.call({"name": "tool", "tool": name}, [to_json(arguments)])
+    reply, parts = state.link.call({"name": "tool", "tool": name}, [to_json(arguments)])
     error = reply.get("error") or reply.get("errors", {}).get("0")
     if error:
         raise tool_failure(error)
@@ -122,18 +116,18 @@ def define_tools(list_of_tools):
 
 
 def offer_tool(name, function):
-    setattr(session.builtins, name, function)
-    session.tools[name] = function
+    setattr(state.session.builtins, name, function)
+    state.session.tools[name] = function
 
 
 def withdraw_tool(name):
-    if session.tools.pop(name, None) is None:
+    if state.session.tools.pop(name, None) is None:
         return
     own = [thing for thing in PUBLIC if thing.__name__ == name]
     if own:
-        setattr(session.builtins, name, own[0])
+        setattr(state.session.builtins, name, own[0])
     else:
-        vars(session.builtins).pop(name, None)
+        vars(state.session.builtins).pop(name, None)
 
 
 # -- tools that are source: whatever else it does, it is set-up code
@@ -146,19 +140,19 @@ def is_own_tool(name, value):
 
 def is_free(name):
     """A helper gives its name away, once."""
-    helper = name in (helper.__name__ for helper in HELPERS) and name not in session.tools
-    return helper or not hasattr(session.builtins, name)
+    helper = name in (helper.__name__ for helper in HELPERS) and name not in state.session.tools
+    return helper or not hasattr(state.session.builtins, name)
 
 
 def adopt_tools(before):
     """The documented functions that this source has defined leave the namespace and become built-ins,
     where no cell loses them."""
-    for name, value in list(session.namespace.items()):
+    for name, value in list(state.session.namespace.items()):
         if not is_own_tool(name, value) or before.get(name) is value:
             continue
         if name in before or not is_free(name):
             raise ValueError("the name '%s' is taken; give the tool another" % name)
-        del session.namespace[name]
+        del state.session.namespace[name]
         offer_tool(name, value)
 
 
@@ -166,7 +160,7 @@ def describe_tools():
     """What a model is told of them."""
     import inspect
     told = []
-    for name, function in session.tools.items():
+    for name, function in state.session.tools.items():
         try:
             signature = str(inspect.signature(function))
         except (TypeError, ValueError):
@@ -178,4 +172,4 @@ def describe_tools():
 
 def finish_tools(before):
     adopt_tools(before)
-    session.submitted = to_parts({"tools": describe_tools()})
+    state.session.submitted = to_parts({"tools": describe_tools()})

@@ -1,4 +1,13 @@
-"""variables.py: values that the host sets."""
+"""Values that the host sets."""
+import json
+import os
+import struct
+
+from .cell import error_of
+from .frames import plain, PREVIEW, RESULT
+from .link import check_arrived
+from .session import describe
+from .state import state
 
 
 def decode_files(blob):
@@ -52,9 +61,9 @@ def set_variable(ident, head, blob):
         check_arrived(blob)
         value = DECODERS[head["kind"]](blob)
         for name in head["names"]:
-            session.bind(name, value)
+            state.session.bind(name, value)
         result = {"status": "ok", "variable": describe(head["names"][0], value)}
         result["variable"].update(samples(value))
     except BaseException as e:
         result = {"status": "error", "error": error_of(e)}
-    link.send(RESULT, ident, json.dumps(result).encode())
+    state.link.send(RESULT, ident, json.dumps(result).encode())

@@ -1,4 +1,26 @@
-"""worker.py: the main loop of a clone."""
+"""The main loop of a clone."""
+import _socket
+import builtins
+import json
+import linecache
+import os
+import sys
+import types
+
+from .cell import execute
+from .frames import CLOSE, EXEC, HEADER, HELLO, OFFER, READY, SET, VERSION
+from .link import Link
+from .output import flush_output
+from .session import Session
+from .state import state
+from .tools import define_tools, withdraw_tool
+from .variables import set_variable
+from ..helpers.public import HELPERS
+from ..helpers.texts import search_plain_text
+from ..helpers.volume import enter_volume, volume_places
+from ..helpers.workspace import enter_workspace, workspace_places
+
+READY_FRAME = HEADER.pack(VERSION, READY, 0, 0, 0, 0)
 
 
 def find_seeds():
@@ -26,7 +48,7 @@ def settle():
 def apply_hello(head, blob):
     for name, value in head.get("env", {}).items():
         os.environ[name] = value
-    session.output_fields = head.get("output_fields")
+    state.session.output_fields = head.get("output_fields")
     own = os.getcwd()
     if head.get("cwd"):
         os.chdir(head["cwd"])
@@ -39,19 +61,19 @@ def apply_hello(head, blob):
             delattr(builtins, helper.__name__)
     if head.get("literal_grep"):
         search_plain_text()
-    session.restore_names(head.get("restored", ()))
+    state.session.restore_names(head.get("restored", ()))
     if "rules" in head:
         head["rules"]["write"] = [own] + volume_places() + workspace_places()
         rules = types.ModuleType("droste_rules")
         exec(compile(blob, __file__, "exec"), rules.__dict__)
-        session.use(rules.lay(head["rules"]))
+        state.session.use(rules.lay(head["rules"]))
     define_tools(head.get("tools", ()))
 
 
 def take_offer(head):
     """What the session has from now on: other fields of the answer, other tools."""
     if "output_fields" in head:
-        session.output_fields = head["output_fields"] or None
+        state.session.output_fields = head["output_fields"] or None
     for name in head.get("gone", ()):
         withdraw_tool(name)
     define_tools(head.get("tools", ()))
@@ -65,19 +87,18 @@ def ask_first(host, ident):
 
 def serve_first():
     for _ in range(2):
-        serve(*link.next_operation())
+        serve(*state.link.next_operation())
 
 
 class Rehearsal:
     """A channel and a session of their own, for cells that are forgotten."""
 
     def __enter__(self):
-        global link, session
-        self.kept, self.main = (link, session), sys.modules["__main__"]
+        self.kept, self.main = (state.link, state.session), sys.modules["__main__"]
         self.host, guest = _socket.socketpair()
-        link, session = Link(guest.detach()), Session()
-        session.start()
-        link.owner = os.getpid()
+        state.link, state.session = Link(guest.detach()), Session()
+        state.session.start()
+        state.link.owner = os.getpid()
         return self
 
     def play(self, ident):
@@ -85,9 +106,8 @@ class Rehearsal:
         serve_first()
 
     def __exit__(self, *error):
-        global link, session
-        rehearsed = link
-        (link, session), sys.modules["__main__"] = self.kept, self.main
+        rehearsed = state.link
+        (state.link, state.session), sys.modules["__main__"] = self.kept, self.main
         rehearsed.sock.close()          # nobody reads it any more, not even an interrupt
         self.host.close()
         linecache.cache.clear()
@@ -101,7 +121,7 @@ def rehearse(rounds):
     that is made in advance: it has the time to copy the pages that a first cell writes to."""
     with Rehearsal() as stage:
         for ident in range(1, rounds + 1):
-            session.namespace.pop("x", None)
+            state.session.namespace.pop("x", None)
             stage.play(ident)
             stage.host.recv(65536)
 
@@ -115,9 +135,9 @@ def serve(kind, ident, head, blob):
     elif kind == HELLO:
         if head:
             apply_hello(head, blob)
-        link.outbox.append(READY_FRAME)
-        if link.is_late:
-            link.flush()
+        state.link.outbox.append(READY_FRAME)
+        if state.link.is_late:
+            state.link.flush()
     elif kind == OFFER:
         take_offer(head)
     elif kind == CLOSE:
@@ -127,16 +147,16 @@ def serve(kind, ident, head, blob):
 
 def begin():
     """What a clone does first; false if nothing was asked of it yet."""
-    link.owner = os.getpid()
-    for seed in seeds:
+    state.link.owner = os.getpid()
+    for seed in state.seeds:
         seed()
-    link.enter()                    # else an interrupt would read within this reading
+    state.link.enter()                    # else an interrupt would read within this reading
     try:
-        link.receive(_socket.MSG_DONTWAIT)
+        state.link.receive(_socket.MSG_DONTWAIT)
     except BlockingIOError:
         return False
     finally:
-        link.leave()
+        state.link.leave()
     return True
 
 
@@ -145,4 +165,4 @@ def work():
     if not begin():
         rehearse(1)     # there is time
     while True:
-        serve(*link.next_operation())
+        serve(*state.link.next_operation())

@@ -1,11 +1,18 @@
-"""files.py: files and commands, where the session stands."""
+"""Files and commands, where the session stands."""
+import ast
+import json
+import os
+import signal
+
+from .programs import SHOWN
+from ..core.state import state
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def resolve_path(path):
     """A path as it is, if it is whole; else what it is below REPO_PATH, or the current directory."""
-    return os.path.join(session.repo or os.getcwd(), os.fspath(path))
+    return os.path.join(state.session.repo or os.getcwd(), os.fspath(path))
 
 
 def extract_python_ast(path):
@@ -65,9 +72,3 @@ def run(command, cwd=None, timeout=None):
                 os.killpg(process.pid, signal.SIGKILL)
             raise
     return {"exit_code": process.returncode, "stdout": out, "stderr": err, "ok": process.returncode == 0}
-
-
-# Conveniences; a tool or a context may have the name of one, and takes its place.
-HELPERS = (peek, grep, chunk_by_size, chunk_by_headers, chunk_by_timestamps, chunk_by_json_keys, list_files,
-           find_files, read_file, run, resolve_path, extract_python_ast, start_background_process,
-           read_process_logs, kill_process, log_execution, get_session_history, get_last_execution)

@@ -1,7 +1,13 @@
-"""programs.py: programs that run beside the cells, and a list of what was executed.
+"""Programs that run beside the cells, and a list of what was executed.
 
 What is wrong with a program's name comes back as text that begins with `[error: `, as volume.py has it.
 """
+import os
+import signal
+import time
+
+from ..core.frames import plain
+from ..core.state import state
 
 PROGRAM_LINES, PROGRAM_LINE = 1000, 10000   # lines of a program's output that are kept; bytes of one
 EXECUTIONS, SHOWN = 1000, 200               # entries that are kept; characters of a preview
@@ -39,7 +45,7 @@ class Program:
 
 def find_program(id):
     """(the program, None), or (None, what is wrong)."""
-    program = session.programs.get(str(id))
+    program = state.session.programs.get(str(id))
     return program, None if program else "[error: there is no process %r]" % str(id)
 
 
@@ -47,11 +53,11 @@ def start_background_process(id, cmd):
     """Starts a command of the shell's (or a list of words, without a shell), which runs on while later cells do.
     `id` is a name for the other two."""
     name = str(id)
-    program = session.programs.get(name)
+    program = state.session.programs.get(name)
     if program and program.ended() is None:
         return "[error: the process %r is running already]" % name
     try:
-        program = session.programs[name] = Program(cmd)
+        program = state.session.programs[name] = Program(cmd)
     except (OSError, ValueError) as e:
         return "[error: the process %r did not start: %s]" % (name, e)
     return "the process %r was started, with pid %d" % (name, program.process.pid)
@@ -88,18 +94,18 @@ def log_execution(code, result, metadata=None):
     """Adds an entry to the session's history. `result` is a dict with `stdout`, `stderr` and `final`, or what was
     printed."""
     told = result if isinstance(result, dict) else {"stdout": "" if result is None else result}
-    session.executions.append({
+    state.session.executions.append({
         "timestamp": time.time(), "code_preview": preview(code), "stdout_preview": preview(told.get("stdout") or ""),
         "stderr_preview": preview(told.get("stderr") or ""), "had_final": told.get("final") is not None,
         "metadata": dict(metadata or {})})
-    del session.executions[:-EXECUTIONS]
+    del state.session.executions[:-EXECUTIONS]
 
 
 def get_session_history():
     """A copy of the history: an entry for each cell that has ended, and those of log_execution."""
-    return list(session.executions)
+    return list(state.session.executions)
 
 
 def get_last_execution():
     """The last entry of the history, or None."""
-    return session.executions[-1] if session.executions else None
+    return state.session.executions[-1] if state.session.executions else None

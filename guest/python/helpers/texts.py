@@ -1,8 +1,15 @@
-"""texts.py: looking into texts, and cutting them into pieces.
+"""Looking into texts, and cutting them into pieces.
 
 Texts may be hundreds of megabytes: nothing here splits one into lines, or copies more of it than it gives
 back. What is left out where a text is expected is `context`.
 """
+import itertools
+import json
+import re
+
+from ..core.errors import NOT_GIVEN
+from ..core.frames import shorten
+from ..core.state import state
 
 
 class Context:
@@ -18,9 +25,9 @@ CONTEXT = Context()
 def find_value(value):
     if value is not CONTEXT:
         return value
-    if "context" not in session.namespace:
+    if "context" not in state.session.namespace:
         raise NameError("this session has no `context`; say what to look into")
-    return session.namespace["context"]
+    return state.session.namespace["context"]
 
 
 def describe_kind(value):

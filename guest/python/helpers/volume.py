@@ -1,14 +1,20 @@
-"""volume.py: a directory that outlives the sandbox, where the session has one.
+"""A directory that outlives the sandbox, where the session has one.
 
 What is wrong with a path or with the volume comes back as text that begins with `[error: `, as in the
 systems that have these functions: code that was written for them looks for that.
 """
+import builtins
+import errno
+import os
+
+from .workspace import DAYTONA_WORKSPACE, WORKSPACE
+from ..core.state import state
 
 VOLUME, MEMORY = "/data", "/home/daytona/memory"    # layout_paths, src/jail/show.c
 
 
 def enter_volume(place):
-    session.volume = place
+    state.session.volume = place
     os.environ["DROSTE_VOLUME"] = place
     builtins.MEMORY_ROOT = os.environ["MEMORY_ROOT"] = volume_places()[-1]
 
@@ -16,9 +22,9 @@ def enter_volume(place):
 def volume_places():
     """Where the volume is seen: at isolations without a root of their own, only under its real path; with the layout of
     Daytona's sandboxes, a second time."""
-    if session.volume is None:
+    if state.session.volume is None:
         return []
-    return [session.volume, MEMORY] if session.volume == VOLUME and os.path.isdir(MEMORY) else [session.volume]
+    return [state.session.volume, MEMORY] if state.session.volume == VOLUME and os.path.isdir(MEMORY) else [state.session.volume]
 
 
 def below(path, base, within, places, what):
@@ -44,15 +50,15 @@ def below(path, base, within, places, what):
 
 
 def in_volume(path):
-    return below(path, session.volume, session.volume, [VOLUME, MEMORY, session.volume], "volume")
+    return below(path, state.session.volume, state.session.volume, [VOLUME, MEMORY, state.session.volume], "volume")
 
 
 def in_workspace(path):
-    if session.repo is not None:
-        named = [place + session.repo[len(session.workspace):] for place in (WORKSPACE, DAYTONA_WORKSPACE)]
-        return below(path, session.repo, session.workspace, [session.repo, *named], "workspace")
-    base = session.volume and os.path.join(session.volume, "workspace")
-    return below(path, base, session.volume, [VOLUME + "/workspace", MEMORY + "/workspace", base], "workspace")
+    if state.session.repo is not None:
+        named = [place + state.session.repo[len(state.session.workspace):] for place in (WORKSPACE, DAYTONA_WORKSPACE)]
+        return below(path, state.session.repo, state.session.workspace, [state.session.repo, *named], "workspace")
+    base = state.session.volume and os.path.join(state.session.volume, "workspace")
+    return below(path, base, state.session.volume, [VOLUME + "/workspace", MEMORY + "/workspace", base], "workspace")
 
 
 def encode(content):

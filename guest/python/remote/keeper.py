@@ -1,10 +1,23 @@
-"""keeper.py: a worker at the far end of a link, and the process that keeps it.
+"""A worker at the far end of a link, and the process that keeps it.
 
 The keeper is a fork of the supervisor's and forks the worker, in which code runs. It reaps what the
 worker leaves behind (PR_SET_CHILD_SUBREAPER), passes interrupts on (SIGUSR1), and when the worker ends, or at
 SIGTERM, it kills the whole tree and says on the status pipe how that was. Without ctypes there is no prctl:
 then daemons are found only once they are the supervisor's children, and nobody is hidden from the worker.
 """
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+
+from .unpack import pack_files, unpack_files
+from ..core.boot import preload_all
+from ..core.frames import CHANNEL_FD, plain
+from ..core.link import Link
+from ..core.state import state
+from ..core.worker import settle, work
 
 TREE_SECONDS = 3
 
@@ -21,11 +34,8 @@ def find_prctl():
         return None
 
 
-prctl = None
-
-
 def control(option, value):
-    return prctl is not None and prctl(option, value)
+    return state.prctl is not None and state.prctl(option, value)
 
 
 def close_all_but(kept):
@@ -216,7 +226,6 @@ class Keeper:
         work()
 
     def settle_in(self, keeper):
-        global link
         os.setsid()
         control(PR_SET_PDEATHSIG, signal.SIGKILL)
         control(PR_SET_DUMPABLE, 1)     # its own files in /proc are its own
@@ -236,10 +245,10 @@ class Keeper:
             setattr(sys, name, stream)
             setattr(sys, "__%s__" % name, stream)
         self.set_limits()
-        link = Link(CHANNEL_FD)
-        link.owner = os.getpid()
-        link.is_late = True
-        os.register_at_fork(after_in_child=link.cut)
+        state.link = Link(CHANNEL_FD)
+        state.link.owner = os.getpid()
+        state.link.is_late = True
+        os.register_at_fork(after_in_child=state.link.cut)
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -1,8 +1,10 @@
-"""stream.py: the guest's side of a link; wire/link.h says what it is.
+"""The guest's side of a link; wire/link.h says what it is.
 
 It trusts the host, and is the side that answers. What it is given goes into `queue`, from which it makes
 records as the window allows; those are in `out`, until the carrier takes them.
 """
+import binascii
+import struct
 
 RECORD = struct.Struct("<4sBBHQQ")
 RECORD_SUM = struct.Struct("<I")

@@ -1,4 +1,4 @@
-"""supervisor.py: the first process at the far end of a link: starts workers and relays for them.
+"""The first process at the far end of a link: starts workers and relays for them.
 
 It has one thread and one poll. What the host says goes to workers as they take it, within the credit that the host
 has (wire/mux.h); what they say goes to the host, and while much of that waits, none of them is read. It
@@ -7,6 +7,26 @@ says HELLO as soon as it can, and makes itself ready for fast starts when nothin
 No code of the user's runs here. It has given its standard streams other numbers before any could be
 started, and where it can it has the kernel hide it from other processes of its user (PR_SET_DUMPABLE).
 """
+import _socket
+import fcntl
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import struct
+import sys
+import time
+
+from .keeper import (
+    ALL_SIGNALS, control, descendants, find_prctl, Keeper, kill_quietly, make_home,
+    PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, remove_tree)
+from .stream import Stream
+from ..core.boot import lay_session, PRELOAD, REHEARSALS
+from ..core.link import on_interrupt
+from ..core.state import state
+from ..core.worker import find_seeds, rehearse
 
 MUX = struct.Struct("<BBHII")
 MUX_START, MUX_BYTES, MUX_INTERRUPT, MUX_KILL, MUX_CLOSE, MUX_HOLD = 1, 2, 3, 4, 5, 6
@@ -225,7 +245,7 @@ class Supervisor:
             "executable": sys.executable,
             "pid": os.getpid(),
             "uid": os.getuid(),
-            "ctypes": prctl is not None,
+            "ctypes": state.prctl is not None,
             "hidden": self.hidden,
             "limits": cgroup_limits(),
         }
@@ -234,11 +254,10 @@ class Supervisor:
 
     def prepare(self):
         """What makes later starts fast, a step at a time."""
-        global seeds
         for name in PRELOAD + ("resource", "shutil"):
             importlib.import_module(name)
             yield
-        seeds = find_seeds()
+        state.seeds = find_seeds()
         yield
         rehearse(REHEARSALS)
         yield
@@ -478,7 +497,7 @@ class Supervisor:
         worker.status = None
         worker.kill_at = None
         worker.linger_until = time.monotonic() + LINGER_SECONDS
-        if b'"left": false' not in worker.report or prctl is None:
+        if b'"left": false' not in worker.report or state.prctl is None:
             worker.stray = True         # the keeper was killed, or could not see or end all
             self.sweeping, self.quiet = True, 0
         self.finish_if_done(worker)
@@ -557,14 +576,13 @@ class Supervisor:
 
 def supervise(arguments):
     """The loader's last call (env/remote/boot.c): form of the link, lease, whether the end of the input is the end."""
-    global session, prctl
     source = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 16)
     sink = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 16)
     null = os.open("/dev/null", os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
     os.dup2(2, 1)
-    prctl = find_prctl()
+    state.prctl = find_prctl()
     form, lease, eof_ends = arguments
     lay_session()
     supervisor = Supervisor(source, sink, form == "text", float(lease), eof_ends == "1")

@@ -1,5 +1,8 @@
-"""unpack.py: a directory that is the copy of one of the host's: filled when the session begins, and told of when cells have changed it
+"""A directory that is the copy of one of the host's: filled when the session begins, and told of when cells have changed it
 (src/volume/pack.h). A worker of its own does it, in which no code of the user's runs."""
+import os
+import struct
+import time
 
 PACK = struct.Struct("<BxHIQq")
 PACK_DIRECTORY, PACK_FILE, PACK_LINK, PACK_END, PACK_KEEP = 1, 2, 3, 4, 5

@@ -18,6 +18,6 @@ def guest():
     module = types.ModuleType("droste_guest")
     module.__file__ = str(SOURCE)
     exec(CODE, module.__dict__)
-    module.session = module.Session()
+    module.state.session = module.Session()
     yield module
     sys.modules["__main__"] = main

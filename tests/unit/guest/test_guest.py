@@ -162,7 +162,7 @@ def test_describe_built_in_types(guest, value, entry):
 
 def test_a_summary_is_bounded_and_strict_json(guest):
     """Whatever the names: the host refuses lone surrogates and heads over its limit."""
-    space = guest.session.namespace
+    space = guest.state.session.namespace
     space["\ud800"] = 1
     space["n" * 10000] = type("T" * 1000000, (), {})()
     for i in range(1000):
@@ -174,15 +174,15 @@ def test_a_summary_is_bounded_and_strict_json(guest):
 
 
 def test_an_unchanged_summary_is_not_sent_again(guest):
-    guest.session.namespace["x"] = 1
+    guest.state.session.namespace["x"] = 1
     assert [v["name"] for v in guest.variables_if_changed()] == ["x"]
     assert guest.variables_if_changed() is None
-    guest.session.namespace["x"] = 2
+    guest.state.session.namespace["x"] = 2
     assert guest.variables_if_changed() is not None
 
 
 def test_modules_and_private_names_are_not_variables(guest):
-    guest.session.namespace.update(os=os, _x=1, y=2)
+    guest.state.session.namespace.update(os=os, _x=1, y=2)
     assert [name for name, _ in guest.user_variables()] == ["y"]
 
 
@@ -190,7 +190,7 @@ def test_modules_and_private_names_are_not_variables(guest):
 
 def run(guest, code, echo):
     body, last = guest.compile_cell(code, "<cell 1>", echo)
-    space = guest.session.namespace
+    space = guest.state.session.namespace
     exec(body, space)
     return last and eval(last, space)
 
@@ -254,14 +254,14 @@ class NoText:
 
 def test_an_answer_that_cannot_be_asked_is_none(guest):
     """A value whose truth cannot be asked is not ready."""
-    guest.session.namespace["answer"] = {"content": "x", "ready": NoTruth()}
+    guest.state.session.namespace["answer"] = {"content": "x", "ready": NoTruth()}
     assert guest.answer_field() == (None, None)
 
 
 def test_an_answer_counts_once(guest):
     """It is submitted as it is, and not again by the next cell."""
     for content in ("x", 3, [None], {"k": 1.5}):
-        guest.session.namespace["answer"] = {"content": content, "ready": True}
+        guest.state.session.namespace["answer"] = {"content": content, "ready": True}
         submitted, refusal = guest.answer_field()
         assert json.loads(b"".join(submitted)) == {"answer": content} and refusal is None
         assert guest.answer_field() == (None, None)
@@ -276,7 +276,7 @@ def test_an_answer_that_is_not_json_is_an_error_once(guest):
                r"answer\['rows'\]\[1\]: a value of type object": {"rows": [1, object()]},
                "answer has a key of type tuple": {(1, 2): 3}}
     for words, content in refused.items():
-        guest.session.namespace["answer"] = {"content": content, "ready": True}
+        guest.state.session.namespace["answer"] = {"content": content, "ready": True}
         submitted, refusal = guest.answer_field()
         assert submitted is None and re.search(words, str(refusal)), refusal
         assert guest.answer_field() == (None, None)
@@ -369,14 +369,14 @@ def test_hooks_from_before_the_start_are_run():
 def test_a_rehearsal_leaves_nothing_behind(guest, monkeypatch):
     import linecache
     monkeypatch.setattr(guest.signal, "signal", lambda *a: None)
-    before = guest.link, guest.session, sys.modules["__main__"], os.listdir("/proc/self/fd")
+    before = guest.state.link, guest.state.session, sys.modules["__main__"], os.listdir("/proc/self/fd")
     monkeypatch.setattr(linecache, "cache", {})
     guest.rehearse(3)
-    assert before == (guest.link, guest.session, sys.modules["__main__"],
+    assert before == (guest.state.link, guest.state.session, sys.modules["__main__"],
                       os.listdir("/proc/self/fd"))
     assert not linecache.cache
-    assert "x" not in guest.session.namespace
-    assert guest.session.running is None
+    assert "x" not in guest.state.session.namespace
+    assert guest.state.session.running is None
 
 
 def test_a_rehearsal_runs_the_cell_it_says(guest, monkeypatch):
@@ -400,8 +400,8 @@ def test_an_interrupt_while_the_first_frames_are_read_reads_none_twice(guest, mo
     is there once, and the interrupt is known."""
     host, fd = socket.socketpair()
     link = guest.Link(fd.detach())
-    monkeypatch.setattr(guest, "link", link)
-    monkeypatch.setattr(guest, "seeds", [], raising=False)
+    monkeypatch.setattr(guest.state, "link", link)
+    monkeypatch.setattr(guest.state, "seeds", [])
     usual = signal.signal(signal.SIGINT, guest.on_interrupt)
     dispatch = link.dispatch
 

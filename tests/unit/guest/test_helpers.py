@@ -18,13 +18,13 @@ TEXT = "one\ntwo\nthree\ntwo and two\n"
 
 def test_context_is_what_is_meant_where_no_text_is_given(guest):
     """In each helper that takes a text; grep's single argument is the pattern."""
-    guest.session.namespace["context"] = "# A\n2024-01-02 b\n"
+    guest.state.session.namespace["context"] = "# A\n2024-01-02 b\n"
     assert guest.peek(length=3) == "# A"
     assert guest.grep("b") == guest.grep(pattern="b") == ["2024-01-02 b"]
     assert guest.chunk_by_size(size=10) == ["# A\n2024-0", "1-02 b\n"]
     assert guest.chunk_by_headers()[0]["header"] == "# A"
     assert guest.chunk_by_timestamps()[1]["timestamp"] == "2024-01-02"
-    guest.session.namespace["context"] = {"k": 1}
+    guest.state.session.namespace["context"] = {"k": 1}
     assert guest.chunk_by_json_keys()[0]["key"] == "k"
 
 
@@ -37,7 +37,7 @@ def test_without_a_context_the_text_is_asked_for(guest, call):
 
 def test_none_is_no_text(guest):
     """A variable that is None by mistake never means `context`."""
-    guest.session.namespace["context"] = "secret"
+    guest.state.session.namespace["context"] = "secret"
     for call in (guest.peek, guest.chunk_by_size, guest.chunk_by_headers, lambda x: guest.grep(x, "s")):
         with pytest.raises(TypeError):
             call(None)
@@ -141,7 +141,7 @@ def test_grep_of_many_texts_says_where(guest):
     (("x" * 2000,), TypeError, "no pattern"), ((3, "x"), TypeError, "not a value of type int"),
 ])
 def test_grep_says_what_it_cannot_search(guest, arguments, error, said):
-    guest.session.namespace["context"] = "x"
+    guest.state.session.namespace["context"] = "x"
     with pytest.raises(error, match=said):
         guest.grep(*arguments)
 
@@ -330,7 +330,7 @@ def test_a_command_over_its_time_ends_with_all_that_it_started(guest, place):
 def test_a_path_is_below_the_repository(guest, place):
     """Where one was staged; else below the current directory. A whole path is itself."""
     assert guest.resolve_path("b.txt") == str(place / "b.txt")
-    guest.session.repo = "/repo"
+    guest.state.session.repo = "/repo"
     assert guest.resolve_path("src/x.py") == guest.resolve_path(pathlib.Path("src/x.py")) == "/repo/src/x.py"
     assert guest.resolve_path("/etc/x") == "/etc/x"
 
@@ -439,7 +439,7 @@ def test_helpers_are_documented_and_have_the_signatures_that_are_promised(guest)
 def test_a_tool_takes_the_name_of_a_helper_once(guest):
     class Builtins:
         pass
-    guest.session.builtins = Builtins
+    guest.state.session.builtins = Builtins
     for thing in guest.PUBLIC + guest.HELPERS:
         setattr(Builtins, thing.__name__, thing)
     assert guest.is_free("grep") and guest.is_free("my_own") and not guest.is_free("llm_query")

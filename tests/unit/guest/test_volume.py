@@ -9,7 +9,7 @@ def volume(guest, tmp_path):
     """The place of the session's volume."""
     place = tmp_path / "volume"
     place.mkdir()
-    guest.session.volume = str(place)
+    guest.state.session.volume = str(place)
     return place
 
 
@@ -18,7 +18,7 @@ def repo(guest, tmp_path):
     """A workspace with a repository in it."""
     place = tmp_path / "workspace" / "repo"
     place.mkdir(parents=True)
-    guest.session.workspace, guest.session.repo = str(place.parent), str(place)
+    guest.state.session.workspace, guest.state.session.repo = str(place.parent), str(place)
     return place
 
 
@@ -126,15 +126,15 @@ def test_a_workspace_is_the_repository_where_there_is_one(guest, volume, repo):
 def test_both_names_of_a_workspace_are_its_own(guest, monkeypatch):
     """The functions take paths with either, wherever it is; with Daytona's layout it is seen in both places."""
     for place in ("/workspace", "/home/daytona/workspace"):
-        guest.session.workspace, guest.session.repo = place, place + "/repo"
+        guest.state.session.workspace, guest.state.session.repo = place, place + "/repo"
         for path in ("/workspace/repo/a", "/home/daytona/workspace/repo/a", "a"):
             assert guest.in_workspace(path) == (place + "/repo/a", None)
     assert guest.workspace_places() == ["/home/daytona/workspace", "/workspace"]
-    guest.session.workspace, guest.session.volume = "/workspace", "/data"
+    guest.state.session.workspace, guest.state.session.volume = "/workspace", "/data"
     assert guest.workspace_places() == ["/workspace"] and guest.volume_places() == ["/data"]
     monkeypatch.setattr(guest.os.path, "isdir", lambda path: path == "/home/daytona/memory")
     assert guest.volume_places() == ["/data", "/home/daytona/memory"]
-    guest.session.volume = guest.session.workspace = "/real/place"
+    guest.state.session.volume = guest.state.session.workspace = "/real/place"
     assert guest.volume_places() == guest.workspace_places() == ["/real/place"]
 
 

@@ -1,0 +1,1 @@
+"""One session: the channel to the host, the namespace, cells and calls."""

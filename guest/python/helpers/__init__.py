@@ -1,0 +1,1 @@
+"""Functions that cells may use: texts, files, programs, buffers, volumes and workspaces."""

@@ -1,0 +1,1 @@
+"""Guests behind a stream of bytes: a supervisor that starts workers and relays for them."""
