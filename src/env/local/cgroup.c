@@ -127,7 +127,7 @@ static int find_place(struct cgroups *c, int root, struct error *err)
 {
     struct group_place place = { .mount = -1 };
     enum refusal why;
-    int rc = group_find(root, NULL, &place, err);
+    int rc = group_find(root, &place, err);
     if (rc == 0) {
         c->parent = cgroup_climb(place.mount, place.path, &why);
         if (c->parent < 0)
@@ -248,20 +248,16 @@ static bool switch_cpu_on(struct cgroups *c)
     return c->cpu;
 }
 
-int cgroups_weigh(struct cgroups *c)
+bool cgroups_have_weights(struct cgroups *c)
 {
-    return switch_cpu_on(c) ? fcntl(c->home, F_DUPFD_CLOEXEC, 0) : -1;
+    return switch_cpu_on(c);
 }
 
 void cgroup_weigh(struct cgroup *g, unsigned weight)
 {
     char text[16];
     snprintf(text, sizeof text, "%u", weight);
-    bool idle = weight == 0 && group_put(g->fd, "cpu.idle", "1") == 0;
-    if (weight > 0)
-        group_put(g->fd, "cpu.idle", "0"); /* an idle one has no weight */
-    if (!idle)
-        group_put(g->fd, "cpu.weight", weight > 0 ? text : "1");
+    group_put(g->fd, "cpu.weight", text);
 }
 
 static int set_cpus(struct cgroup *g, double cpus)

@@ -30,15 +30,13 @@ const char *cgroups_path(const struct cgroups *c);
  * (cgroups(7)), which is then ours and not the machine's. */
 int cgroups_adopt(struct cgroups *c, pid_t zygote, struct error *err);
 
-/* From now on each sandbox has a weight of its own (cgroup_weigh). The environment's directory, for whoever sets what all of
- * them have of the processors together: a descriptor to close; -1 where the controller cannot be had. */
-int cgroups_weigh(struct cgroups *c);
+/* From now on each sandbox has a weight (cgroup_weigh); false where the controller `cpu` cannot be had. */
+bool cgroups_have_weights(struct cgroups *c);
 
 /* A sandbox's cgroup with these limits. ERROR_UNSUPPORTED: `cpus` cannot be had. */
 int cgroup_new(
     struct cgroups *c, const struct jail_limits *limits, struct cgroup **out, struct error *err);
-/* Its part of the processors beside the other sandboxes: 1 to 10000, and 100 is the usual; 0: what all others leave (Linux
- * 5.15, before it 1). Without the controller nothing happens. */
+/* Its part of the processors beside the other sandboxes: 1 to 10000, by default 100. */
 void cgroup_weigh(struct cgroup *g, unsigned weight);
 /* The descriptor to clone into; it stays this one's. */
 int cgroup_fd(const struct cgroup *g);

@@ -56,30 +56,14 @@ static void cgroup_tree_unescape(char *text)
     *to = '\0';
 }
 
-static bool has_option(const char *options, const char *name)
-{
-    size_t len = strlen(name);
-    for (const char *p = options; (p = strstr(p, name)); p += len)
-        if ((p == options || p[-1] == ',' || p[-1] == ' ') && (p[len] == ',' || p[len] == '\0'))
-            return true;
-    return false;
-}
-
-/* "cgroup2 SOURCE OPTIONS", or for version 1 "cgroup SOURCE OPTIONS" with the controller among them. */
-static bool is_tree(const char *type, const char *controller)
-{
-    return controller ? strncmp(type, "cgroup ", 7) == 0 && has_option(type, controller)
-                      : strncmp(type, "cgroup2 ", 8) == 0;
-}
-
 /* Finds the mount in the text of mountinfo, which is cut up for that. */
-static bool find_mount(char *mountinfo, const char *controller, char **root, char **point)
+static bool find_mount(char *mountinfo, char **root, char **point)
 {
     char *rest_of_lines, *rest;
     for (char *line = strtok_r(mountinfo, "\n", &rest_of_lines); line;
          line = strtok_r(NULL, "\n", &rest_of_lines)) {
         const char *type = strstr(line, " - ");
-        if (!type || !is_tree(type + 3, controller))
+        if (!type || strncmp(type, " - cgroup2 ", 11) != 0)
             continue;
         strtok_r(line, " ", &rest); /* mount id, parent's id, device, root, mount point */
         strtok_r(NULL, " ", &rest);
@@ -95,23 +79,23 @@ static bool find_mount(char *mountinfo, const char *controller, char **root, cha
     return false;
 }
 
-/* The path of this process's cgroup in the text of /proc/self/cgroup, which is cut there: lines of NUMBER:CONTROLLERS:PATH,
- * of which version 2 names no controllers. */
-static char *own_path(char *text, const char *controller)
+/* The path of this process's cgroup in the text of /proc/self/cgroup, which is cut there: lines of
+ * NUMBER:CONTROLLERS:PATH, of which version 2 names no controllers. */
+static char *own_path(char *text)
 {
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
         strsep(&line, ":");
         const char *controllers = strsep(&line, ":");
-        if (line && (controller ? has_option(controllers, controller) : !*controllers))
+        if (line && !*controllers)
             return line;
     }
     return NULL;
 }
 
 /* Its part that lies below the mount's root, without a leading slash; NULL where the mount does not show it. */
-static char *own_below(char *text, const char *controller, const char *root)
+static char *own_below(char *text, const char *root)
 {
-    char *path = own_path(text, controller);
+    char *path = own_path(text);
     if (!path || path[0] != '/' || strncmp(path, "/..", 3) == 0)
         return NULL;
     size_t len = strcmp(root, "/") == 0 ? 0 : strlen(root);
@@ -128,19 +112,18 @@ static int read_at(int root, const char *path, struct buf *out, struct error *er
     return file_read_fd(fd, path, 1 << 20, out, err);
 }
 
-int group_find(int root, const char *controller, struct group_place *out, struct error *err)
+int group_find(int root, struct group_place *out, struct error *err)
 {
     cleanup_buf struct buf mounts = { 0 }, own = { 0 };
-    const char *what = controller ? "cgroup v1" : "cgroup v2";
     char *mount_root, *point, *path;
     if (read_at(root, "proc/self/mountinfo", &mounts, err) < 0 ||
         read_at(root, "proc/self/cgroup", &own, err) < 0)
         return -(int)ERROR_UNSUPPORTED;
-    if (mounts.len == 0 || !find_mount(mounts.data, controller, &mount_root, &point))
-        return error_set(err, ERROR_UNSUPPORTED, "%s is not mounted", what);
-    if (own.len == 0 || !(path = own_below(own.data, controller, mount_root)))
-        return error_set(
-            err, ERROR_UNSUPPORTED, "%s on %.80s does not show this process's cgroup", what, point);
+    if (mounts.len == 0 || !find_mount(mounts.data, &mount_root, &point))
+        return error_set(err, ERROR_UNSUPPORTED, "cgroup v2 is not mounted");
+    if (own.len == 0 || !(path = own_below(own.data, mount_root)))
+        return error_set(err, ERROR_UNSUPPORTED,
+            "cgroup v2 on %.80s does not show this process's cgroup", point);
     out->mount = openat(root, point[1] ? point + 1 : ".", GROUP_DIRECTORY);
     if (out->mount < 0)
         return error_set_errno(err, ERROR_UNSUPPORTED, "opening %.80s", point);

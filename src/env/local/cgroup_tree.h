@@ -1,6 +1,6 @@
-/* env/local/cgroup_tree.h: the trees of control groups, of version 2 and of version 1.
+/* env/local/cgroup_tree.h: the tree of control groups, version 2.
  *
- * They belong to others (systemd, a container's runtime), and what is made in them is named so that what a killed host
+ * It belongs to others (systemd, a container's runtime), and what is made in it is named so that what a killed host
  * has left is told from what is in use: droste-PID-START-SPACE-N. Everything is done on descriptors of directories, by
  * small reads and writes (cgroups(7)).
  */
@@ -30,9 +30,9 @@ struct group_place {
     char *path;  /* of the process's group below it, without a leading slash */
 };
 
-/* In version 2, or (a controller's name) in the tree of version 1 that has it. `root` is a descriptor of the root directory.
- * The place is freed by the caller, also after an error: ERROR_UNSUPPORTED, why there is none; ERROR_MEMORY. */
-int group_find(int root, const char *controller, struct group_place *out, struct error *err);
+/* `root` is a descriptor of the root directory. The caller frees the place, also after an error:
+ * ERROR_UNSUPPORTED, why there is none; ERROR_MEMORY. */
+int group_find(int root, struct group_place *out, struct error *err);
 void group_place_free(struct group_place *place);
 
 /* Makes a directory of this host's; -1 with errno, and no name. */

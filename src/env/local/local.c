@@ -27,10 +27,10 @@
 #include "base/clock.h"
 #include "base/os/tree.h"
 #include "env/local/cgroup.h"
+#include "env/local/cpu_priority.h"
 #include "env/local/memory_watch.h"
 #include "env/common/scratch_dir.h"
 #include "env/common/send_queue.h"
-#include "env/local/cpu_priority.h"
 #include "env/common/mounts.h"
 #include "env/local/pool.h"
 #include "env/common/fair_reading.h"
@@ -49,14 +49,15 @@ struct local {
     struct zygote *zygotes[ZYGOTES_MAX];
     size_t zygote_count;
     struct pool *pool;
-    struct zygote_groups groups; /* without limits: no_cgroups says why */
+    struct cgroups *groups; /* NULL: no_cgroups says why */
     struct error no_cgroups;
     struct fair_reading *fair_reading;
     struct quotas *quotas;
     struct memory_watches *memory_watches;
     struct users *users;
-    struct paces paces;
-    unsigned most; /* of them, since memory was last given back */
+    bool weighs;        /* each sandbox's cgroup has a weight */
+    unsigned sandboxes; /* in use */
+    unsigned most;      /* of them, since memory was last given back */
 };
 
 #ifndef SO_PASSRIGHTS
@@ -273,7 +274,7 @@ static void local_finish(struct sandbox *s)
         return;
     s->ended = true;
     judge_end(s);
-    cpu_priority_close(steal(&s->cpu_priority)); /* the keeper's pid is nobody's from now on */
+    cpu_priority_close(steal(&s->cpu_priority)); /* the keeper's pid may now be reused */
     memory_watch_close(steal(&s->memory_watch));
     s->events.ended(s->arg, &s->how);
 }
@@ -363,7 +364,6 @@ static void local_interrupt(struct sandbox *s)
 static void local_kill(struct sandbox *s)
 {
     s->wants_kill = true;
-    cpu_priority_end(s->cpu_priority);
     /* A pid namespace dies with its first process. Without one the keeper has to kill the tree, and
      * the guest may have stopped it. */
     signal_keeper(s, s->plan->clone_flags ? SIGKILL : SIGTERM);
@@ -397,13 +397,6 @@ static int watch_memory(struct sandbox *s, uint64_t limit, struct error *err)
     return memory_watch_open(s->env->memory_watches, &options, &s->memory_watch, err);
 }
 
-/* Its cgroup, where that has a part of the processors. */
-static struct cgroup *own_weight(const struct sandbox *s)
-{
-    const struct cpu_share *share = s->env->groups.share;
-    return share && cpu_share_divides(share) ? s->cgroup : NULL;
-}
-
 static void clone_answered(void *arg, struct zygote_answer *answer)
 {
     struct sandbox *s = arg;
@@ -412,8 +405,8 @@ static void clone_answered(void *arg, struct zygote_answer *answer)
     if (s->pidfd >= 0)
         memory_watch_begin(s->memory_watch, answer->pid);
     if (s->pidfd >= 0)
-        cpu_priority_open(
-            s->env->base.loop, answer->pid, own_weight(s), &s->env->paces, &s->cpu_priority, NULL);
+        cpu_priority_open(s->env->base.loop, answer->pid, s->env->weighs ? s->cgroup : NULL,
+            &s->env->sandboxes, &s->cpu_priority, NULL);
     if (s->pidfd < 0) {
         explain_failure(s, ZYGOTE_NO_OP, answer->sys);
         local_finish(s);
@@ -449,7 +442,7 @@ static int find_zygote(
     if (env->zygote_count == ZYGOTES_MAX)
         return error_set(err, ERROR_ENVIRONMENT,
             "more than %d kinds of local sandbox in one context; use another context", ZYGOTES_MAX);
-    int rc = zygote_start(env->base.loop, spec, &env->groups, out, err);
+    int rc = zygote_start(env->base.loop, spec, env->groups, out, err);
     if (rc == 0)
         env->zygotes[env->zygote_count++] = *out;
     return rc;
@@ -535,10 +528,10 @@ static int watch_ports(struct sandbox *s, struct loop *loop, struct error *err)
 static void give_memory_back(struct local *env)
 {
     enum { FEW = 8 };
-    if (env->most < FEW || env->paces.sandboxes > env->most / 2)
+    if (env->most < FEW || env->sandboxes > env->most / 2)
         return;
     malloc_trim(0);
-    env->most = env->paces.sandboxes;
+    env->most = env->sandboxes;
 }
 
 static void local_close(struct sandbox *s)
@@ -547,7 +540,7 @@ static void local_close(struct sandbox *s)
         return;
     bool was_running = !s->ended;
     s->ended = true;
-    s->env->paces.sandboxes -= s->in_use;
+    s->env->sandboxes -= s->in_use;
     if (s->clone_id)
         zygote_forget(s->zygote, s->clone_id);
     if (was_running && s->pidfd >= 0)
@@ -597,8 +590,8 @@ static struct sandbox *sandbox_new(
 static int make_cgroup(
     struct sandbox *s, const struct local *env, const struct jail_limits *limits, struct error *err)
 {
-    if (env->groups.limits)
-        return cgroup_new(env->groups.limits, limits, &s->cgroup, err);
+    if (env->groups)
+        return cgroup_new(env->groups, limits, &s->cgroup, err);
     if (limits->cpus > 0)
         return error_set(
             err, ERROR_UNSUPPORTED, "--cpus needs a cgroup: %.180s", env->no_cgroups.text);
@@ -609,7 +602,7 @@ static int local_start(
     struct sandbox *s, struct zygote *z, const struct jail_limits *limits, struct error *err)
 {
     int theirs[PORT_COUNT] = { -1, -1, -1, -1 };
-    struct jail_mount place = { .shares_session = s->env->paces.by_policy };
+    struct jail_mount place = { .shares_session = cpu_priority_can_raise() };
     int rc = make_cgroup(s, s->env, limits, err);
     if (rc == 0)
         rc = watch_memory(s, limits->memory, err);
@@ -663,16 +656,14 @@ static int make_sandbox(void *arg, struct zygote *z, const struct jail_limits *l
     return make_with(arg, z, limits, NULL, events, events_arg, out, err);
 }
 
-/* Looks for a place among the cgroups, once. Without one for the processors there are the kernel's autogroups. */
+/* Looks for a place among the cgroups, once. */
 static void find_cgroups(struct local *env)
 {
-    if (env->groups.limits || env->no_cgroups.code != ERROR_NONE)
+    if (env->groups || env->no_cgroups.code != ERROR_NONE)
         return;
     cleanup_fd int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    cgroups_open(env->base.loop, root, &env->groups.limits, &env->no_cgroups);
-    if ((env->paces.by_policy || env->groups.limits) &&
-        cpu_share_open(root, env->groups.limits, &env->groups.share, NULL) == 0)
-        paces_share(&env->paces, env->groups.share, cpu_share_divides(env->groups.share));
+    cgroups_open(env->base.loop, root, &env->groups, &env->no_cgroups);
+    env->weighs = env->groups && cgroups_have_weights(env->groups);
 }
 
 static int local_open_sandbox(struct environment *base, const struct sandbox_spec *spec,
@@ -695,9 +686,9 @@ static int local_open_sandbox(struct environment *base, const struct sandbox_spe
     }
     if (rc == 0) {
         (*out)->in_use = true;
-        env->paces.sandboxes++;
-        if (env->paces.sandboxes > env->most)
-            env->most = env->paces.sandboxes;
+        env->sandboxes++;
+        if (env->sandboxes > env->most)
+            env->most = env->sandboxes;
     }
     if (rc == 0 && poolable)
         pool_keep(env->pool, z, &spec->limits, spec->pool);
@@ -752,15 +743,12 @@ static void local_describe(const struct environment *env, const struct sandbox *
 {
     if (has_zygote((const struct local *)env, s->zygote)) {
         buf_printf(out, "once, for all sandboxes of %s:\n", zygote_python(s->zygote));
-        if (((const struct local *)env)->groups.share)
-            buf_puts(out, "    one control group: their share of the processors beside the host "
-                          "and others\n");
         zygote_describe(s->zygote, out);
     }
     buf_puts(out, "then, for each sandbox:\n");
     if (s->cgroup)
         buf_printf(out, "    cgroup below %s: memory and processes of the sandbox as a whole\n",
-            cgroups_path(((const struct local *)env)->groups.limits));
+            cgroups_path(((const struct local *)env)->groups));
     else if (s->memory_watch)
         buf_puts(out,
             "    no cgroup: the host adds up the memory of the sandbox as a whole, and ends it\n");
@@ -779,8 +767,7 @@ static void local_free(struct environment *base)
     users_free(env->users);
     for (size_t i = 0; i < env->zygote_count; i++)
         zygote_stop(env->zygotes[i]);
-    cpu_share_close(env->groups.share);
-    cgroups_close(env->groups.limits);
+    cgroups_close(env->groups);
     free(env);
 }
 
@@ -857,7 +844,6 @@ int local_open(struct loop *loop, const struct environment_options *options,
     if (!env)
         return error_memory(err);
     env->base = (struct environment_base){ .ops = &local_ops, .loop = loop };
-    paces_init(&env->paces);
     int rc = pool_open(loop, make_sandbox, local_close, env, &env->pool, err);
     env->users = users_new();
     if (rc == 0 && !env->users)

@@ -270,7 +270,7 @@ static int check_spec(const struct sandbox_spec *spec, struct error *err)
 }
 
 static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum isolation isolation,
-    const struct zygote_groups *groups, struct zygote **out, struct error *err)
+    struct cgroups *groups, struct zygote **out, struct error *err)
 {
     struct zygote *z = calloc(1, sizeof *z);
     if (!z)
@@ -298,7 +298,7 @@ static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum iso
 
 /* The strongest that works. */
 static int start_strongest(struct loop *loop, const struct sandbox_spec *spec,
-    const struct zygote_groups *groups, struct zygote **out, struct error *err)
+    struct cgroups *groups, struct zygote **out, struct error *err)
 {
     struct error why[ISOLATION_AUTO_LEVELS] = { 0 };
     for (size_t i = 0; i < ISOLATION_AUTO_LEVELS; i++) {
@@ -312,8 +312,8 @@ static int start_strongest(struct loop *loop, const struct sandbox_spec *spec,
     return isolation_error_all(why, err);
 }
 
-int zygote_start(struct loop *loop, const struct sandbox_spec *spec,
-    const struct zygote_groups *groups, struct zygote **out, struct error *err)
+int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct cgroups *groups,
+    struct zygote **out, struct error *err)
 {
     int rc = check_spec(spec, err);
     if (rc < 0)

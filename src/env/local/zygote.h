@@ -7,16 +7,10 @@
 
 #include "base/loop.h"
 #include "env/local/cgroup.h"
-#include "env/local/cpu_share.h"
 #include "env/common/environment.h"
 #include "env/common/scratch_dir.h"
 #include "jail/jail.h"
 #include "jail/zygote_wire.h"
-
-struct zygote_groups {
-    struct cgroups *limits;  /* NULL: there are none */
-    struct cpu_share *share; /* likewise */
-};
 
 struct zygote;
 
@@ -32,8 +26,8 @@ typedef void zygote_fn(void *arg, struct zygote_answer *answer);
  * the interpreter needs to start (tens of milliseconds; at most 30 s). `groups` are where it is to
  * be, or NULL. ERROR_NOT_FOUND, ERROR_ENVIRONMENT (not a Python), ERROR_UNSUPPORTED (this isolation
  * cannot be had here). */
-int zygote_start(struct loop *loop, const struct sandbox_spec *spec,
-    const struct zygote_groups *groups, struct zygote **out, struct error *err);
+int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct cgroups *groups,
+    struct zygote **out, struct error *err);
 /* True if a sandbox of this spec may come from this zygote: which of the volumes of one place it has is
  * the sandbox's business. */
 bool zygote_serves(const struct zygote *z, const struct sandbox_spec *spec);

@@ -409,8 +409,8 @@ static int zygote_boot_probe(struct zygote *z, struct error *err)
     return rc < 0 ? rc : judge_probe(z, plan, status, err);
 }
 
-int zygote_boot(struct zygote *z, const struct sandbox_spec *spec,
-    const struct zygote_groups *groups, struct error *err)
+int zygote_boot(
+    struct zygote *z, const struct sandbox_spec *spec, struct cgroups *groups, struct error *err)
 {
     bool nobody = geteuid() == 0 && z->isolation != ISOLATION_PROCESS;
     int rc =
@@ -420,11 +420,8 @@ int zygote_boot(struct zygote *z, const struct sandbox_spec *spec,
     if (rc == 0)
         rc = zygote_boot_spawn(z, spec, err);
     /* The interpreter starts meanwhile. */
-    if (rc == 0 && groups->limits)
-        rc = cgroups_adopt(groups->limits, z->pid, err);
-    if (rc == 0 && groups->share)
-        cpu_share_adopt(
-            groups->share, z->pid, NULL); /* not while it has real-time priority, as its host */
+    if (rc == 0 && groups)
+        rc = cgroups_adopt(groups, z->pid, err);
     if (rc == 0)
         rc = zygote_boot_greet(z, spec, err);
     if (rc == 0 && z->isolation != ISOLATION_PROCESS)

@@ -52,7 +52,7 @@ int zygote_send_clone(struct zygote *z, struct zygote_pending *p);
 
 /* Starts the interpreter, waits until it is warm, has it carry out its plan, and tries out a sandbox. The
  * errors are those of zygote_start; whatever was started is in *z. */
-int zygote_boot(struct zygote *z, const struct sandbox_spec *spec,
-    const struct zygote_groups *groups, struct error *err);
+int zygote_boot(
+    struct zygote *z, const struct sandbox_spec *spec, struct cgroups *groups, struct error *err);
 
 #endif

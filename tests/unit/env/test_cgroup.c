@@ -5,7 +5,6 @@
 #include "base/cleanup.h"
 #include "base/os/owner.h"
 #include "env/local/cgroup.h"
-#include "env/local/cpu_share.h"
 
 #include <fcntl.h>
 #include <ftw.h>
@@ -303,128 +302,6 @@ static void a_failure_leaves_no_directory(void **state)
 
 /* ---- what all sandboxes have of the processors ---- */
 
-/* A mount of version 1 with these controllers, and the own group in it. */
-static void make_version_1(struct fixture *f, const char *controllers, const char *own)
-{
-    char text[512];
-    snprintf(text, sizeof text,
-        "30 22 0:26 / /sys/fs/cgroup/cpuset rw shared:9 - cgroup cgroup rw,cpuset\n"
-        "31 22 0:27 / /sys/fs/cgroup/cpu rw,nosuid shared:4 - cgroup cgroup rw,%s\n",
-        controllers);
-    put(f, "proc/self/mountinfo", text);
-    snprintf(text, sizeof text, "5:cpuset:/elsewhere\n4:%s:/%s\n0::/\n", controllers, own);
-    put(f, "proc/self/cgroup", text);
-    put(f, "sys/fs/cgroup/cpu/own/tasks", "");
-}
-
-/* A file of this host's group, "" if it is not there. */
-static const char *share_file(struct fixture *f, const char *name, bool make)
-{
-    static char text[64], path[256], own[128];
-    struct owner self;
-    owner_self(&self);
-    name_of(&self, own);
-    snprintf(path, sizeof path, "sys/fs/cgroup/cpu/own/%s/%s", own, name);
-    if (make)
-        put(f, path, "");
-    cleanup_fd int fd = openat(f->root, path, O_RDONLY);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    text[n < 0 ? 0 : n] = '\0';
-    return text;
-}
-
-static void forget_share_file(struct fixture *f, const char *name)
-{
-    char path[256], own[128];
-    struct owner self;
-    owner_self(&self);
-    name_of(&self, own);
-    snprintf(path, sizeof path, "sys/fs/cgroup/cpu/own/%s/%s", own, name);
-    assert_int_equal(unlinkat(f->root, path, 0), 0);
-}
-
-static void without_version_2_the_share_is_in_version_1(void **state)
-{
-    static const char *const sets[] = { "cpu", "cpu,cpuacct" };
-    struct fixture *f = *state;
-    for (size_t i = 0; i < array_length(sets); i++) {
-        struct cpu_share *share = NULL;
-        make_version_1(f, sets[i], "own");
-        assert_ok(cpu_share_open(f->root, NULL, &share, err));
-        share_file(f, "cpu.shares", true);
-        share_file(f, "cgroup.procs", true);
-        assert_ok(cpu_share_adopt(share, 4711, err));
-        assert_string_equal(share_file(f, "cgroup.procs", false), "4711");
-        cpu_share_lower(share, true);
-        assert_string_equal(share_file(f, "cpu.shares", false), "15");
-        forget_share_file(f, "cpu.shares"); /* the kernel's begins anew with each write */
-        share_file(f, "cpu.shares", true);
-        cpu_share_lower(share, false);
-        assert_string_equal(share_file(f, "cpu.shares", false), "1024");
-        forget_share_file(f, "cpu.shares");
-        forget_share_file(f, "cgroup.procs");
-        cpu_share_close(share);
-        assert_int_equal(unlinkat(f->root, "sys/fs/cgroup/cpu/own/tasks", 0), 0);
-        assert_int_equal(
-            unlinkat(f->root, "sys/fs/cgroup/cpu/own", AT_REMOVEDIR), 0); /* it is empty */
-    }
-}
-
-/* On a machine that has it (scripts/check-vm): the directory in which all sandboxes are. */
-static void in_version_2_the_share_is_the_environments(void **state)
-{
-    struct fixture *f = *state;
-    struct cgroups *groups = NULL;
-    struct cpu_share *share = NULL;
-    char path[600], text[16];
-    cleanup_fd int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (geteuid() != 0 || cgroups_open(f->loop, root, &groups, NULL) < 0) {
-        print_message("skipped: needs root and cgroup v2 with memory and pids\n");
-        skip();
-    }
-    assert_ok(cpu_share_open(root, groups, &share, err));
-    snprintf(path, sizeof path, "%s/cpu.weight", cgroups_path(groups));
-    for (int last = 1; last >= 0; last--) {
-        cpu_share_lower(share, last);
-        cleanup_fd int fd = open(path, O_RDONLY);
-        ssize_t n = read(fd, text, sizeof text - 1);
-        assert_true(n > 0);
-        text[n] = '\0';
-        assert_string_equal(text, last ? "1\n" : "100\n");
-    }
-    cpu_share_close(share);
-    cgroups_close(groups);
-    assert_int_equal(access(path, F_OK), -1);
-}
-
-static void without_a_controller_there_is_no_share(void **state)
-{
-    struct fixture *f = *state;
-    struct cpu_share *share = NULL;
-    make_version_1(f, "cpuacct", "own");
-    assert_fails(ERROR_UNSUPPORTED, cpu_share_open(f->root, NULL, &share, err));
-    make_version_1(f, "cpu", "gone");
-    assert_fails(ERROR_UNSUPPORTED, cpu_share_open(f->root, NULL, &share, err));
-    assert_null(share);
-}
-
-static void a_share_of_a_host_that_is_gone_is_removed(void **state)
-{
-    struct fixture *f = *state;
-    struct cpu_share *share = NULL;
-    char gone[128], path[200];
-    struct owner other;
-    owner_self(&other);
-    other.start += 1;
-    name_of(&other, gone);
-    make_version_1(f, "cpu", "own");
-    snprintf(path, sizeof path, "cpu/own/%s", gone);
-    make_directory(f, path);
-    assert_ok(cpu_share_open(f->root, NULL, &share, err));
-    assert_false(is_there(f, path));
-    cpu_share_close(share);
-}
-
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -444,10 +321,6 @@ int main(void)
         T(what_a_host_that_is_gone_has_left_is_removed),
         T(what_is_in_use_or_not_ours_stays),
         T(a_failure_leaves_no_directory),
-        T(without_version_2_the_share_is_in_version_1),
-        T(in_version_2_the_share_is_the_environments),
-        T(without_a_controller_there_is_no_share),
-        T(a_share_of_a_host_that_is_gone_is_removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
