@@ -7,9 +7,10 @@
  *
  * The next operation raises the worker again, the process that runs the cells. Threads and
  * processes that a cell left running stay lowered; a cgroup rises as a whole. The niceness 19 in
- * place of SCHED_IDLE is not enough: beside hundreds of processes its weights add up.
+ * place of SCHED_IDLE is not enough: the weights of hundreds of processes add up. They also do in
+ * the moment before they are lowered, so all sandboxes start below the host (zygote_boot.c).
  *
- * docs/performance.md has what this buys, measured with bench/crowd, and what was tried beside it.
+ * docs/performance.md has the measurements, with bench/crowd.
  *
  * A pid can be reused between being read and being used, within microseconds. The stranger would
  * get a lower priority; nothing here kills or reveals.

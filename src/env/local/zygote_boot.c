@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,6 +27,7 @@ enum {
     START_TIMEOUT_MS = 30000,
     PRELOAD_TIMEOUT_MS = 120000, /* with modules to import, which can be large */
     LAST_WORDS_MS = 1000,        /* for a program that has closed the control socket to end */
+    NICE_STEP = 10,              /* between a host, which answers all its sandboxes, and these */
 };
 
 /* ---- the process ---- */
@@ -419,6 +421,8 @@ int zygote_boot(
         rc = interpreter_find(spec->python, &z->executable, err);
     if (rc == 0)
         rc = zygote_boot_spawn(z, spec, err);
+    if (rc == 0) /* its sandboxes inherit it */
+        setpriority(PRIO_PROCESS, (id_t)z->pid, getpriority(PRIO_PROCESS, 0) + NICE_STEP);
     /* The interpreter starts meanwhile. */
     if (rc == 0 && groups)
         rc = cgroups_adopt(groups, z->pid, err);

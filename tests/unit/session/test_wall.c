@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <stddef.h>
 #include <sys/socket.h>
+#include <sys/resource.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -519,13 +520,25 @@ static unsigned children_of(pid_t parent, pid_t *child, uid_t *user)
 }
 
 /* From outside: the zygote, its keeper and the worker. */
-/* Where the host tells its sandboxes' processes apart by their policies, all are of one session: env/local/cpu_priority.c. */
+/* Where the host lowers processes, all are of one session: between sessions that have autogroups their
+ * policies would not count (sched(7)). */
 static void a_guest_has_a_session_of_its_own_only_where_that_is_needed(void **state)
 {
     struct fixture *f = *state;
     open_at(f, own_root());
     assert_submits(f, "SUBMIT(os.getsid(0) == os.getpid(), os.getpgrp() == os.getpid())",
         cpu_priority_can_raise() ? "{\"output\": [false, true]}" : "{\"output\": [true, true]}");
+}
+
+/* The host answers all of them: it goes first. */
+static void a_guest_runs_below_its_host(void **state)
+{
+    struct fixture *f = *state;
+    char expected[64];
+    int nice = getpriority(PRIO_PROCESS, 0);
+    open_at(f, own_root());
+    snprintf(expected, sizeof expected, "{\"output\": %d}", nice < 9 ? nice + 10 : 19);
+    assert_submits(f, "SUBMIT(os.getpriority(os.PRIO_PROCESS, 0))", expected);
 }
 
 /* The zygote is nobody; its keeper and the guest's process are one user, who is no other sandbox's. */
@@ -630,6 +643,7 @@ int main(void)
         T(orphans_are_reaped_by_the_keeper),
         T(a_daemon_dies_with_its_session),
         T(a_guest_has_a_session_of_its_own_only_where_that_is_needed),
+        T(a_guest_runs_below_its_host),
         T(roots_guest_is_a_user_of_its_own_on_the_host),
         T(a_stopped_guest_is_killed_at_its_deadline),
         T(a_guest_without_descriptors_is_still_spoken_with),
