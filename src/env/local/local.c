@@ -221,20 +221,22 @@ static void err_ready(void *arg, int status, int events)
     port_readable(arg, PORT_ERR);
 }
 
-static void read_status(struct sandbox *s)
+/* False: there was none, the keeper itself was killed, or never began. */
+static bool read_status(struct sandbox *s)
 {
     struct zygote_status status;
     ssize_t n = read(s->fds[PORT_STATUS], &status, sizeof status);
     if (n != sizeof status)
-        return;
+        return false;
     if (status.sys != 0) {
         explain_failure(s, status.op, status.sys);
-        return;
+        return true;
     }
     s->how.known = !s->wants_kill && status.wait_status != -1;
     s->how.wait_status = status.wait_status;
     s->usage.memory_peak = (uint64_t)status.max_rss_kib * 1024;
     s->usage.cpu_seconds = (double)status.cpu_us / 1e6;
+    return true;
 }
 
 static void read_cgroup(const struct sandbox *s, struct sandbox_usage *out, bool *out_of_memory)
@@ -279,11 +281,15 @@ static void local_finish(struct sandbox *s)
     s->events.ended(s->arg, &s->how);
 }
 
+/* The end of a clone that failed may be seen before the zygote has said why: a mold lets go of the pipe while its
+ * report is passed on (guest/zygote/zygote.c). */
 static void status_ready(void *arg, int status, int events)
 {
     struct sandbox *s = arg;
-    read_status(s);
-    local_finish(s);
+    if (read_status(s) || !s->clone_id)
+        local_finish(s);
+    else
+        local_unwatch(s, PORT_STATUS);
 }
 
 /* ---- what the guest is told ---- */
@@ -416,6 +422,8 @@ static void clone_answered(void *arg, struct zygote_answer *answer)
         local_kill(s);
     else if (s->wants_interrupt)
         local_interrupt(s);
+    if (!s->watches[PORT_STATUS]) /* it has ended already */
+        local_finish(s);
 }
 
 static void drop_dead_zygotes(struct local *env)
