@@ -85,7 +85,7 @@ struct clone_job {
     uint32_t id;
     const struct jail_plan *plan;
     int channel, out, err, status;
-    int cgroup; /* the directory to clone into, or -1 */
+    int extra[ZYGOTE_EXTRA_COUNT]; /* -1: it has none */
     int pidfd;
     int settled
         [2]; /* a pipe whose end closes when the keeper's program has begun, and the mold has ended */
@@ -295,16 +295,17 @@ static int become_keeper(void *arg)
 static pid_t clone_keeper(struct clone_job *job)
 {
     bool in_standby = job->standby >= 0;
+    int cgroup = job->extra[ZYGOTE_CGROUP];
     struct clone_args args = {
         .flags = job->plan->clone_flags | CLONE_VM | CLONE_PIDFD |
-                 (in_standby ? CLONE_PARENT : CLONE_VFORK) |
-                 (job->cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
+                 (in_standby ? CLONE_PARENT : CLONE_VFORK) | (cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
         .pidfd = (uint64_t)(uintptr_t)&job->pidfd,
         .exit_signal = in_standby ? 0 : SIGCHLD, /* else it is the mold's own; clone(2) */
         .stack = (uint64_t)(uintptr_t)keeper_stack,
-        .cgroup = job->cgroup >= 0 ? (uint64_t)job->cgroup : 0,
+        .cgroup = cgroup >= 0 ? (uint64_t)cgroup : 0,
     };
-    if (jail_lend_user(job->plan, job->cgroup >= 0) < 0)
+    jail_lend_mounts(job->extra + ZYGOTE_VOLUME);
+    if (jail_lend_user(job->plan, cgroup >= 0) < 0)
         return -1;
     return clone_onto(&args, become_keeper, job);
 }
@@ -417,7 +418,8 @@ static bool read_clone(size_t len, const int *fds, int fd_count, struct clone_jo
     out->out = fds[1];
     out->err = fds[2];
     out->status = fds[3];
-    out->cgroup = fd_count > ZYGOTE_CLONE_FDS ? fds[4] : -1;
+    for (int i = 0, next = ZYGOTE_CLONE_FDS; i < ZYGOTE_EXTRA_COUNT; i++)
+        out->extra[i] = request.extras >> i & 1 && next < fd_count ? fds[next++] : -1;
     return true;
 }
 

@@ -20,6 +20,7 @@
 #include "cli/cli.h"
 #include "cli/fields.h"
 #include "env/local/cgroup.h"
+#include "env/common/idmap.h"
 #include "env/local/interpreter.h"
 #include "env/common/users.h"
 #include "jail/landlock.h"
@@ -296,8 +297,43 @@ static void check_processes(struct doctor *doctor)
         (unsigned long long)limit.rlim_cur, used, wanted);
 }
 
+/* The path, or the nearest directory above it that is there. */
+static void doctor_nearest(const char *path, struct buf *out)
+{
+    buf_puts(out, path);
+    while (out->len > 1 && access(buf_text(out), F_OK) < 0) {
+        while (out->len > 0 && out->data[out->len - 1] != '/')
+            out->len--;
+        if (out->len > 1)
+            out->len--;
+        out->data[out->len] = '\0';
+    }
+    if (out->len == 0)
+        buf_puts(out, ".");
+}
+
+/* Whether sandboxes with a volume are users of their own, too: what will be done for each, done once. */
+static void describe_volume_users(struct doctor *doctor, uint32_t user, struct buf *out)
+{
+    cleanup_free char *root = NULL;
+    cleanup_buf struct buf above = { 0 };
+    struct error err = { 0 };
+    if (api_volume_root(&doctor->d->settings, &root, &err) < 0)
+        return;
+    doctor_nearest(root, &above);
+    cleanup_fd int directory = open(buf_text(&above), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup_fd int mount = directory < 0 ? -1 : idmap_mount(directory, JAIL_NOBODY, user);
+    if (mount >= 0)
+        buf_puts(out, "with a volume too, by idmapped mounts; not those with one at landlock");
+    else
+        buf_printf(out,
+            "those with a volume or workspace share the user %d, as %s has no idmapped mounts: %s",
+            JAIL_NOBODY, buf_text(&above), strerror(errno));
+}
+
 static void check_users(struct doctor *doctor)
 {
+    cleanup_buf struct buf volumes = { 0 };
     struct user_range range;
     struct error err = { 0 };
     if (geteuid() != 0)
@@ -310,9 +346,12 @@ static void check_users(struct doctor *doctor)
             "all local sandboxes are the user %d, so that what the kernel counts by user they "
             "share",
             JAIL_NOBODY);
-    else
-        doctor_say(doctor, "users", STATE_OK, NULL, "each local sandbox is another user, %u to %u",
-            range.first, range.last);
+    else {
+        describe_volume_users(doctor, range.first, &volumes);
+        doctor_say(doctor, "users", STATE_OK, NULL,
+            "each local sandbox is another user, %u to %u; %s", range.first, range.last,
+            buf_text(&volumes));
+    }
 }
 
 /* ---- the configuration ---- */
@@ -363,21 +402,6 @@ static void check_configuration(struct doctor *doctor)
 }
 
 /* ---- what lasts ---- */
-
-/* The path, or the nearest directory above it that is there. */
-static void doctor_nearest(const char *path, struct buf *out)
-{
-    buf_puts(out, path);
-    while (out->len > 1 && access(buf_text(out), F_OK) < 0) {
-        while (out->len > 0 && out->data[out->len - 1] != '/')
-            out->len--;
-        if (out->len > 1)
-            out->len--;
-        out->data[out->len] = '\0';
-    }
-    if (out->len == 0)
-        buf_puts(out, ".");
-}
 
 static void check_data(struct doctor *doctor)
 {

@@ -117,7 +117,7 @@ const struct call_group call_groups[] = {
         "other processes' insides" },
     { "acct adjtimex chroot clock_adjtime clock_settime delete_module finit_module fsconfig "
       "fsmount fsopen fspick init_module ioperm iopl kexec_file_load kexec_load modify_ldt "
-      "move_mount name_to_handle_at open_by_handle_at open_tree pivot_root quotactl quotactl_fd "
+      "name_to_handle_at open_by_handle_at open_tree pivot_root quotactl quotactl_fd "
       "reboot setdomainname setns settimeofday swapoff swapon syslog umount umount2 unshare "
       "vhangup",
         EPERM, CALL_ANYWHERE, "the machine's, or a sandbox's own making" },
@@ -459,7 +459,8 @@ const struct call_option call_options[] = {
 
 const struct call_group call_set_up[] = {
     { "mount", EPERM, CALL_ANYWHERE, NULL },
-    { "mount_setattr", EPERM, CALL_ANYWHERE, NULL },
+    { "mount_setattr move_mount", EPERM, CALL_ANYWHERE, NULL },
+    { "setfsgid", EPERM, CALL_ANYWHERE, "a clone into a cgroup as a sandbox's user" },
     { "sethostname", EPERM, CALL_ANYWHERE, NULL },
     { "capset", EPERM, CALL_ANYWHERE, NULL },
     { "seccomp", EPERM, CALL_ANYWHERE, "a filter is a program from a pool that all users share" },

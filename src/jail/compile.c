@@ -251,10 +251,17 @@ static void make_tmp(struct builder *b, const struct jail_plan *zygote, const ch
     }
 }
 
-/* Before anything else is mounted over the place where it waits. */
-static void mount_volume(
-    struct builder *b, const struct jail_volume *volume, const char *const places[2])
+/* Before anything else is mounted over the place where it waits. Where it came as a mount, its second name is
+ * one more of that. */
+static void mount_volume(struct builder *b, const struct jail_volume *volume, uint64_t which,
+    const char *const places[2])
 {
+    if (volume->path && volume->mapped) {
+        plan_add(b, JAIL_ATTACH, NULL, places[0], which, 0);
+        if (places[1])
+            plan_add(b, JAIL_BIND, places[0], places[1], MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0);
+        return;
+    }
     for (size_t i = 0; volume->path && i < 2 && places[i]; i++) {
         uint32_t target = plan_add_text(b, places[i]);
         plan_add(b, JAIL_VOLUME, "/dev/shm", volume->path, volume->device, volume->inode)->text[2] =
@@ -270,8 +277,8 @@ static void make_private_mounts(struct builder *b, const struct jail_plan *zygot
         (unsigned long long)limits->tmp_size,
         (unsigned long long)(limits->tmp_size / 4096 < 1024 ? 1024 : limits->tmp_size / 4096));
     plan_add(b, JAIL_MAP_SELF, NULL, NULL, JAIL_INSIDE_UID, JAIL_INSIDE_UID);
-    mount_volume(b, &place->volume, layout_paths(place->layout)->volume);
-    mount_volume(b, &place->workspace, layout_paths(place->layout)->workspace);
+    mount_volume(b, &place->volume, 0, layout_paths(place->layout)->volume);
+    mount_volume(b, &place->workspace, 1, layout_paths(place->layout)->workspace);
     make_tmp(b, zygote, size);
     plan_add_mount(b, "tmpfs", "/dev/shm", size, MS_NOSUID | MS_NODEV | MS_NOEXEC);
     plan_add_mount(b, "proc", "/proc", NULL, MS_NOSUID | MS_NODEV | MS_NOEXEC);

@@ -25,6 +25,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* What one operation leaves to a later one. A clone into a user namespace cannot ask any more. */
+static struct state {
+    /* The ids outside, looked up before a namespace hides them; the zygote's, and its child's. */
+    uid_t own_uid, uid;
+    gid_t own_gid, gid;
+    bool files_as_zygote;    /* the child still opens files with the zygote's group */
+    int mounts[JAIL_MOUNTS]; /* that came with the request */
+    int ruleset;             /* the Landlock domain under construction */
+    uint64_t handled;        /* what it controls */
+} state;
+
 static int enter_write_file(const char *path, int flags, mode_t mode, const char *text, size_t len)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags, mode);
@@ -160,6 +171,17 @@ static int bind_volume(
     return rc;
 }
 
+/* The host made it, which alone may map ids: the keeper has no powers over the volume's file system. */
+static int attach_mount(uint64_t which, const char *target)
+{
+    if (which >= JAIL_MOUNTS) {
+        errno = EINVAL;
+        return -1;
+    }
+    return (int)syscall(
+        SYS_move_mount, state.mounts[which], "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH);
+}
+
 static int make_read_only(const char *target)
 {
     struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
@@ -230,16 +252,6 @@ static int load_filter(const char *bytes, uint64_t len)
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
 }
 
-/* What one operation leaves to a later one. A clone into a user namespace cannot ask any more. */
-static struct state {
-    /* The ids outside, looked up before a namespace hides them; the zygote's, and its child's. */
-    uid_t own_uid, uid;
-    gid_t own_gid, gid;
-    bool files_as_zygote; /* the child still opens files with the zygote's group */
-    int ruleset;          /* the Landlock domain under construction */
-    uint64_t handled;     /* what it controls */
-} state;
-
 /* The plain calls: the C library would tell all threads, and this may be a memory that two processes share. */
 static int enter_be(uid_t uid, gid_t gid)
 {
@@ -257,7 +269,7 @@ int jail_lend_user(const struct jail_plan *plan, int in_cgroup)
     state.files_as_zygote = in_cgroup;
     if (syscall(SYS_setresgid, plan->group, plan->group, plan->group) < 0)
         return -1;
-    if (in_cgroup)
+    if (in_cgroup) /* it gives back the old one, and no error */
         syscall(SYS_setfsgid, state.own_gid);
     if (syscall(SYS_setresuid, plan->user, plan->user, plan->user) < 0)
         return -1;
@@ -272,6 +284,11 @@ int jail_take_user_back(const struct jail_plan *plan)
     state.gid = state.own_gid;
     state.files_as_zygote = false;
     return enter_be(state.own_uid, state.own_gid);
+}
+
+void jail_lend_mounts(const int mounts[JAIL_MOUNTS])
+{
+    memcpy(state.mounts, mounts, sizeof state.mounts);
 }
 
 /* In the child: the ids as they are called here. */
@@ -352,6 +369,8 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op)
         return bind_tree(t0, t1, op->a);
     case JAIL_VOLUME:
         return bind_volume(t0, t1, jail_plan_text(plan, op, 2), op);
+    case JAIL_ATTACH:
+        return attach_mount(op->a, t1);
     case JAIL_READ_ONLY:
         return make_read_only(t0);
     case JAIL_DIRECTORY:

@@ -23,6 +23,7 @@ enum jail_op_kind {
     JAIL_BIND,          /* text 0: source, 1: target (made as needed); a: MOUNT_ATTR_… to set */
     JAIL_VOLUME, /* text 0: directory, 1: a path below it without links, 2: mount point; a: device,
                         * b: inode that it must be */
+    JAIL_ATTACH, /* text 1: mount point; a: which of the mounts that came with the request */
     JAIL_READ_ONLY,    /* text 0: mount point; one mount, not those below it */
     JAIL_DIRECTORY,    /* text 0: path, parents made too; a: mode */
     JAIL_FILE,         /* text 0: path, 1: contents; a: mode */
@@ -85,6 +86,10 @@ static inline const char *jail_plan_text(
  * the kernel asks who may write to the cgroup. 0, or -1 with errno. */
 int jail_lend_user(const struct jail_plan *plan, int in_cgroup);
 int jail_take_user_back(const struct jail_plan *plan);
+
+/* The descriptors that JAIL_ATTACH means, -1: none; before the stage of the keeper. */
+enum { JAIL_MOUNTS = 2 };
+void jail_lend_mounts(const int mounts[JAIL_MOUNTS]);
 
 /* Carries out one stage. 0, or -1 with errno and *failed the index of the operation. */
 int jail_enter(const struct jail_plan *plan, enum jail_stage stage, uint32_t *failed);

@@ -17,6 +17,7 @@ static const char *const op_names[JAIL_OP_COUNT] = {
     [JAIL_MOUNT] = "mount",
     [JAIL_BIND] = "bind",
     [JAIL_VOLUME] = "volume",
+    [JAIL_ATTACH] = "idmapped volume",
     [JAIL_READ_ONLY] = "make read-only",
     [JAIL_DIRECTORY] = "directory",
     [JAIL_FILE] = "file",

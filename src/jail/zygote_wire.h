@@ -15,19 +15,23 @@ enum {
     ZYGOTE_KEEPER_FD = 6,  /* the keeper, a program */
     ZYGOTE_CHANNEL_FD = 3, /* in a worker: the stream of frames */
     ZYGOTE_MESSAGE_MAX = 128 * 1024,
-    ZYGOTE_ABI = 3, /* the helper and the library are built together; this catches a mix */
+    ZYGOTE_ABI = 4, /* the helper and the library are built together; this catches a mix */
 };
 
 enum zygote_request_kind {
     ZYGOTE_SETUP = 1, /* plan: carry out the ZYGOTE stage */
-    ZYGOTE_CLONE = 2, /* plan, and descriptors: channel, stdout, stderr, status; and, where the
-                         sandbox has one, the directory of its cgroup */
+    ZYGOTE_CLONE = 2, /* plan, and descriptors: channel, stdout, stderr, status, and those of enum
+                         zygote_extra that `extras` names, in that order */
 };
-enum { ZYGOTE_CLONE_FDS = 4, ZYGOTE_CLONE_FDS_MAX = 5 };
+
+/* What not every sandbox has: the directory of its cgroup, and mounts to attach (JAIL_ATTACH). */
+enum zygote_extra { ZYGOTE_CGROUP, ZYGOTE_VOLUME, ZYGOTE_WORKSPACE, ZYGOTE_EXTRA_COUNT };
+enum { ZYGOTE_CLONE_FDS = 4, ZYGOTE_CLONE_FDS_MAX = ZYGOTE_CLONE_FDS + ZYGOTE_EXTRA_COUNT };
 
 struct zygote_request {
     uint32_t kind;
-    uint32_t id; /* comes back in the events about this request */
+    uint32_t id;     /* comes back in the events about this request */
+    uint32_t extras; /* 1 << enum zygote_extra */
     /* a struct jail_plan follows */
 };
 

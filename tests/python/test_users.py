@@ -1,7 +1,10 @@
 """As root, each local sandbox is another user of the machine, so that nothing that the kernel counts by user is shared."""
+import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -11,6 +14,8 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who alone
 PYTHON = "/usr/bin/python3"     # at landlock root's guest reads what everybody can
 LEVELS = ("full", "light", "landlock")
 NOBODY = 65534
+DROSTE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
+                      os.environ.get("BUILD", "build"), "droste")
 OUTSIDE = """
 def outside():
     "Who this is to the host."
@@ -82,14 +87,123 @@ def test_processes_are_not_shared():
         assert one.execute(fork).count == two.execute(fork).count < 40
 
 
-def test_a_volume_is_written_by_all_its_sessions(tmp_path):
-    """Sessions of one volume are one user, and its files stay theirs: at once, and later. Others are others."""
-    place = dict(volume_root=str(tmp_path / "volumes"), volume_name="v")
-    at = "at = '/data' if __import__('os').path.isdir('/data/logs') else VOLUME\n"
-    with session("full", **place) as one, session("full", **place) as two:
-        assert user_of(one) == user_of(two)
-        one.execute("open('/data/x', 'w').write('1')")
-        assert two.execute("open('/data/x', 'a').write('2')\nSUBMIT(x=open('/data/x').read())").x == "12"
-    with session("full", **place) as later, session("full") as without:
-        assert later.execute("open('/data/x', 'a').write('3')\nSUBMIT(x=open('/data/x').read())").x == "123"
-        assert user_of(without) != user_of(later)
+ADD = "open('%s/x', 'a').write('%s')\nSUBMIT(x=open('%s/x').read(), mine=__import__('os').stat('%s/x').st_uid)"
+
+
+def add(interpreter, text, at="/data"):
+    return interpreter.execute(ADD % (at, text, at, at))
+
+
+def owners(directory):
+    """Whose the files are on this machine."""
+    return {entry.stat(follow_symlinks=False).st_uid for entry in os.scandir(directory)}
+
+
+def volumes_can_be_mapped(root):
+    """As `droste doctor` has it."""
+    found = subprocess.run([DROSTE, "doctor", "--json", "--volume-root", str(root)], text=True, stdout=subprocess.PIPE)
+    text = {check["name"]: check for check in json.loads(found.stdout)["checks"]}["users"]["text"]
+    assert ("idmapped" in text) != ("share the user" in text), text
+    return "idmapped" in text
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A volume in a place that everybody can pass."""
+    root = tempfile.mkdtemp(dir="/var/tmp")
+    os.chmod(root, 0o755)
+    if not volumes_can_be_mapped(root):
+        shutil.rmtree(root)
+        pytest.skip("the file system of /var/tmp has no idmapped mounts")
+    yield dict(volume_root=root, volume_name="v")
+    shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("level", ["full", "light"])
+def test_sandboxes_of_one_volume_are_users_of_their_own(level, place):
+    """Two at once write the same files and find them theirs; on this machine all are the volume's owner's. A
+    later one goes on with them."""
+    with session(level, **place) as one, session(level, **place) as two:
+        assert len({user_of(one), user_of(two), NOBODY}) == 3
+        assert add(one, "1").x == "1"
+        assert add(two, "2").x == "12"
+        assert (add(one, "3").x, add(one, "").mine) == ("123", 1000)
+        two.execute("open('/data/y', 'w').write('2')")
+    with session(level, **place) as later:
+        assert (add(later, "4").x, add(later, "").mine) == ("1234", 1000)
+    assert owners(place["volume_root"] + "/v/data") == {NOBODY}
+
+
+def test_sandboxes_that_share_a_user_share_a_volume(place):
+    """The plain twin: all are nobody, see the same and leave the same on disk."""
+    with session("full", sandbox_users="shared", **place) as one, session("full", **place) as two:
+        assert user_of(one) == NOBODY != user_of(two)
+        assert add(one, "1").x == "1"
+        assert (add(two, "2").x, add(two, "").mine) == ("12", 1000)
+        assert (add(one, "3").x, add(one, "").mine) == ("123", 1000)
+    assert owners(place["volume_root"] + "/v/data") == {NOBODY}
+
+
+def test_at_landlock_a_volume_is_nobodys(place):
+    """Without mounts of its own a sandbox has the volume as it is: those of one volume share a user, without they do not."""
+    with session("landlock", **place) as one, session("landlock", **place) as two, session("landlock") as without:
+        assert user_of(one) == user_of(two) == NOBODY != user_of(without)
+        at = place["volume_root"] + "/v/data"
+        assert add(one, "1", at).x == "1"
+        assert add(two, "2", at).x == "12"
+
+
+def test_both_names_of_a_volume_are_one(place):
+    """Under other systems' names a volume and a workspace are mounted twice, and each is the sandbox's own."""
+    with session("full", layout="daytona", **place) as one:
+        assert user_of(one) != NOBODY
+        assert add(one, "1").x == "1"
+        assert (add(one, "2", "/home/daytona/memory").x, add(one, "").mine) == ("12", 1000)
+
+
+# What one sandbox may try on another that it shares a volume with, by the process id that the host knows.
+REACH = """
+import ctypes, os, signal
+libc = ctypes.CDLL(None, use_errno=True)
+def seen(function, *arguments):
+    try:
+        function(*arguments)
+        return "done"
+    except OSError as e:
+        return type(e).__name__
+def call(*arguments):
+    if libc.syscall(*arguments) < 0:
+        raise OSError(ctypes.get_errno(), "")
+def tries(pid):
+    return {"kill": seen(os.kill, pid, signal.SIGKILL), "stop": seen(os.kill, pid, signal.SIGSTOP),
+            "attach": seen(call, 101, 16, pid, 0, 0), "seize": seen(call, 101, 0x4206, pid, 0, 0),
+            "memory": seen(open, "/proc/%d/mem" % pid, "rb"), "notes": seen(call, 294, 0),
+            "limits": seen(call, 302, pid, 7, 0, 0)}
+"""
+OF_OTHER = {"full": {"ProcessLookupError", "PermissionError", "FileNotFoundError", "OSError"},
+            "landlock": {"PermissionError", "OSError"}}
+
+
+@pytest.mark.parametrize("level", sorted(OF_OTHER))
+def test_a_sandbox_cannot_reach_another_of_its_volume(level, place):
+    """Signals, ptrace, memory, watches and limits of another's process fail, and it lives on; of one's own child a signal
+    arrives."""
+    with session(level, **place) as one, session(level, **place) as two:
+        user = user_of(two)
+        two.execute("x = 41")
+        processes = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and is_python_of(int(pid), user)]
+        assert processes
+        one.execute(REACH)
+        for pid in processes:
+            saw = one.execute("SUBMIT(saw=tries(%d) if %d != os.getpid() else None)" % (pid, pid)).saw
+            assert saw is None or set(saw.values()) <= OF_OTHER[level], saw
+        assert two.execute("SUBMIT(x=x + 1)").x == 42
+        assert one.execute("pid = os.fork()\nif pid == 0:\n    signal.pause()\nos.kill(pid, signal.SIGKILL)\n"
+                           "SUBMIT(ended=os.waitpid(pid, 0)[1])").ended == 9
+
+
+def is_python_of(pid, user):
+    try:
+        return os.stat("/proc/%d" % pid).st_uid == user and b"python" in open("/proc/%d/cmdline" % pid, "rb").read()
+    except OSError:
+        return False

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "env/common/idmap.h"
 #include "volume/volume.h"
 #include "volume/workspace.h"
 
@@ -13,6 +14,20 @@ void mounts_hold(struct mounts *p, enum isolation isolation, const struct sandbo
     p->layout = spec ? spec->layout : LAYOUT_DROSTE;
     p->volume = spec ? volume_hold(spec->volume) : NULL;
     p->workspace = spec ? workspace_hold(spec->workspace) : NULL;
+    p->mounts[0] = p->mounts[1] = -1;
+}
+
+bool places_map(struct mounts *p, uid_t user)
+{
+    const struct volume *of[] = { p->volume, p->workspace ? workspace_volume(p->workspace) : NULL };
+    bool mapped = isolation_has_own_root(p->isolation);
+    for (size_t i = 0; mapped && i < array_length(of); i++) {
+        p->mounts[i] = of[i] ? idmap_mount(volume_data(of[i]), JAIL_NOBODY, user) : -1;
+        mapped = !of[i] || p->mounts[i] >= 0;
+    }
+    for (size_t i = 0; !mapped && i < array_length(of); i++)
+        close_fd(&p->mounts[i]);
+    return mapped;
 }
 
 bool mounts_any(const struct mounts *p)
@@ -76,6 +91,8 @@ int mounts_enter(struct mounts *p, struct quotas *quotas, uid_t guest,
     p->quota.arg = p->workspace_quota.arg = p;
     out->layout = p->layout;
     int rc = v ? mounts_enter_one(p, v, guest, &p->volume_path, &out->volume, err) : 0;
+    out->volume.mapped = p->mounts[0] >= 0;
+    out->workspace.mapped = p->mounts[1] >= 0;
     if (rc == 0 && v)
         rc = quotas_join(quotas, v, &p->quota, err);
     if (rc == 0 && w)
@@ -105,6 +122,8 @@ void mounts_leave(struct mounts *p)
 {
     quotas_leave(&p->quota);
     quotas_leave(&p->workspace_quota);
+    close_fd(&p->mounts[0]);
+    close_fd(&p->mounts[1]);
     volume_release(steal(&p->volume));
     workspace_release(steal(&p->workspace));
     buf_free(&p->volume_path);

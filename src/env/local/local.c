@@ -606,6 +606,18 @@ static int make_cgroup(
     return 0;
 }
 
+/* What several sessions write to belongs to one user, nobody: a sandbox that has a volume or a workspace is
+ * another only where that can be mounted as if it were its own. */
+static int take_user(struct sandbox *s, const struct user_range *users, struct error *err)
+{
+    int rc = users_take(s->env->users, users, &s->user, err);
+    if (rc < 0 || s->user == 0 || !mounts_any(&s->mounts) || places_map(&s->mounts, s->user))
+        return rc;
+    users_give_back(s->env->users, s->user);
+    s->user = 0;
+    return 0;
+}
+
 static int local_start(
     struct sandbox *s, struct zygote *z, const struct jail_limits *limits, struct error *err)
 {
@@ -614,24 +626,24 @@ static int local_start(
     int rc = make_cgroup(s, s->env, limits, err);
     if (rc == 0)
         rc = watch_memory(s, limits->memory, err);
-    /* What several sessions write to belongs to one user. With a cgroup of version 2 a clone into it as
-     * another user has failed (tests/vm); there they are one user still. */
-    if (rc == 0 && !mounts_any(&s->mounts) && !s->cgroup)
-        rc = users_take(s->env->users, zygote_users(z), &s->user, err);
+    if (rc == 0)
+        rc = take_user(s, zygote_users(z), err);
     place.user = s->user;
     if (rc == 0 && !isolation_has_own_root(s->isolation))
         rc = local_make_place(s, &place, err);
     if (rc == 0)
-        rc = mounts_enter(&s->mounts, s->env->quotas, guest_uid(s), end_for_limit, s, &place, err);
+        rc = mounts_enter(&s->mounts, s->env->quotas, s->user ? JAIL_NOBODY : guest_uid(s),
+            end_for_limit, s, &place, err);
     if (rc == 0)
         rc = jail_compile_sandbox(s->isolation, zygote_plan(z), limits, &place, &s->plan, err);
     for (enum limit l = LIMIT_NONE + 1; rc == 0 && l < LIMIT_COUNT; l++)
         s->usage.means[l] = limit_means(l, limits, s->plan, s->cgroup != NULL);
     if (rc == 0)
         rc = make_ports(s->fds, theirs, err);
+    const int extra[] = { s->cgroup ? cgroup_fd(s->cgroup) : -1, s->mounts.mounts[0],
+        s->mounts.mounts[1] };
     if (rc == 0)
-        rc = zygote_clone(z, s->plan, theirs, s->cgroup ? cgroup_fd(s->cgroup) : -1, clone_answered,
-            s, &s->clone_id, err);
+        rc = zygote_clone(z, s->plan, theirs, extra, clone_answered, s, &s->clone_id, err);
     if (rc == 0) /* while the zygote is at work */
         rc = watch_ports(s, s->env->base.loop, err);
     for (enum port p = 0; p < PORT_COUNT; p++)

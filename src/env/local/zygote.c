@@ -167,14 +167,20 @@ static void local_zygote_answer(struct zygote *z, uint32_t id, struct zygote_ans
 int zygote_send_clone(struct zygote *z, struct zygote_pending *p)
 {
     struct zygote_request request = { .kind = ZYGOTE_CLONE, .id = p->id };
+    size_t count = ZYGOTE_CLONE_FDS;
     struct iovec iov[2] = { { &request, sizeof request },
         { (void *)(uintptr_t)p->plan, p->plan->size } };
     ANCILLARY(ZYGOTE_CLONE_FDS_MAX) room = { { 0 } };
     int fds[ZYGOTE_CLONE_FDS_MAX];
     memcpy(fds, p->fds, sizeof p->fds);
-    fds[ZYGOTE_CLONE_FDS] = p->cgroup;
+    for (int i = 0; i < ZYGOTE_EXTRA_COUNT; i++) {
+        if (p->extra[i] < 0)
+            continue;
+        fds[count++] = p->extra[i];
+        request.extras |= 1u << i;
+    }
     struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
-    ancillary_put(&m, &room, fds, p->cgroup >= 0 ? ZYGOTE_CLONE_FDS_MAX : ZYGOTE_CLONE_FDS);
+    ancillary_put(&m, &room, fds, count);
     ssize_t n;
     do
         n = sendmsg(z->control, &m, MSG_NOSIGNAL);
@@ -325,17 +331,16 @@ int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct cgro
 }
 
 int zygote_clone(struct zygote *z, const struct jail_plan *plan, int fds[ZYGOTE_CLONE_FDS],
-    int cgroup, zygote_fn *fn, void *arg, uint32_t *id, struct error *err)
+    const int extra[ZYGOTE_EXTRA_COUNT], zygote_fn *fn, void *arg, uint32_t *id, struct error *err)
 {
     if (z->dead)
         return error_set(err, ERROR_ENVIRONMENT, "the zygote of this sandbox has died");
     struct zygote_pending *p = calloc(1, sizeof *p);
     if (!p)
         return error_memory(err);
-    *p = (struct zygote_pending){
-        .id = ++z->last_id, .fn = fn, .arg = arg, .plan = plan, .cgroup = cgroup
-    };
+    *p = (struct zygote_pending){ .id = ++z->last_id, .fn = fn, .arg = arg, .plan = plan };
     memcpy(p->fds, fds, sizeof p->fds);
+    memcpy(p->extra, extra, sizeof p->extra);
     if (z->under_way < UNDER_WAY_MAX && zygote_send_clone(z, p) < 0 && !will_have_room(z)) {
         free(p); /* the descriptors are still the caller's */
         return error_set_errno(err, ERROR_ENVIRONMENT, "asking the zygote for a sandbox");

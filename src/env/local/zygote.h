@@ -44,12 +44,12 @@ const struct jail_plan *zygote_plan(const struct zygote *z);
 const struct user_range *zygote_users(const struct zygote *z);
 void zygote_describe(const struct zygote *z, struct buf *out);
 
-/* Asks for a clone with these descriptors, which are taken if it succeeds, in this cgroup (a
- * directory's descriptor, or -1); fn comes later, from the loop, unless zygote_forget is called first.
- * The plan and the cgroup must live until then. *id names the request.
+/* Asks for a clone with these descriptors, which are taken if it succeeds, and with these
+ * others, each of them or -1; fn comes later, from the loop, unless zygote_forget is called first.
+ * The plan and the others must live until then. *id names the request.
  * A clone that is forgotten while it is under way is ended when it is there. */
 int zygote_clone(struct zygote *z, const struct jail_plan *plan, int fds[ZYGOTE_CLONE_FDS],
-    int cgroup, zygote_fn *fn, void *arg, uint32_t *id, struct error *err);
+    const int extra[ZYGOTE_EXTRA_COUNT], zygote_fn *fn, void *arg, uint32_t *id, struct error *err);
 void zygote_forget(struct zygote *z, uint32_t id);
 
 /* Ends it and all its sandboxes. */

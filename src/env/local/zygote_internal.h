@@ -11,8 +11,8 @@ struct zygote_pending {
     zygote_fn *fn;
     void *arg;
     const struct jail_plan *plan;
-    int fds[ZYGOTE_CLONE_FDS]; /* -1 once it is under way */
-    int cgroup;                /* the receiver's, or -1 */
+    int fds[ZYGOTE_CLONE_FDS];     /* -1 once it is under way */
+    int extra[ZYGOTE_EXTRA_COUNT]; /* the receiver's, or -1 */
     bool sent;
 };
 

@@ -677,6 +677,36 @@ static void a_workspace_is_bound_as_a_volume_is(void **state)
         assert_non_null(strstr(at, "worker allow /home/daytona/workspace as its own\n"));
 }
 
+/* One that comes as a mount, of a sandbox that is a user of its own, is attached and not bound from among the
+ * others, and its second name is the same mount again. Without a mount it is bound (the tests above). */
+static void a_mapped_volume_is_attached(void **state)
+{
+    struct jail_host host = { .volumes = "/v",
+        .has_volume = true,
+        .has_workspace = true,
+        .lends_users = true,
+        .layout = LAYOUT_DAYTONA };
+    struct jail_mount with = { .volume = { "v/data", 7, 8, .mapped = true },
+        .workspace = { ".s/data", 7, 9, .mapped = true },
+        .layout = LAYOUT_DAYTONA,
+        .user = 70001 };
+    cleanup_free struct jail_plan *zygote = NULL, *plan = NULL;
+    cleanup_buf struct buf out = { 0 };
+    assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
+    assert_ok(
+        jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &with, &plan, err));
+    int volume = find_stage(plan, JAIL_KEEPER, JAIL_ATTACH, 0);
+    int workspace = find_stage(plan, JAIL_KEEPER, JAIL_ATTACH, volume + 1);
+    assert_int_equal(plan->ops[volume].a, 0);
+    assert_string_equal(text(plan, volume, 1), "/data");
+    assert_string_equal(text(plan, volume + 1, 0), "/data");
+    assert_int_equal(plan->ops[volume + 1].a, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    assert_int_equal(plan->ops[workspace].a, 1);
+    jail_print(plan, &out);
+    assert_non_null(strstr(buf_text(&out), "idmapped volume on /data\n"));
+    assert_null(strstr(buf_text(&out), "volume /dev/shm"));
+}
+
 /* By itself a sandbox has Droste's names only; another product's have to be asked for. */
 static void the_places_have_drostes_names(void **state)
 {
@@ -716,6 +746,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_places_have_drostes_names),
+        cmocka_unit_test(a_mapped_volume_is_attached),
         cmocka_unit_test(a_workspace_is_bound_as_a_volume_is),
         cmocka_unit_test(what_a_workspace_would_hide_is_refused),
         cmocka_unit_test(root_needs_no_user_namespace_for_the_zygote),
