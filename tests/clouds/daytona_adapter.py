@@ -28,6 +28,7 @@ class Daytona(Adapter):
     lacks = {
         "volume size": "Daytona has no limit for what a volume holds",
         "volume watch": "Daytona has no limit for what a volume holds",
+        "volume links": "Daytona's volumes are buckets, which hold files alone",
         "workspace size": "Daytona bounds the disk of a sandbox alone",
         "read": "the sandbox is on another machine",
         "memory together": "Daytona gives a sandbox its memory by the gigabyte, and an image it is for",

@@ -383,6 +383,41 @@ def test_a_part_of_a_volume(opened, fake):
     assert "subpath" not in last_body(fake)["volumes"][0]
 
 
+def test_the_fakes_volumes_are_buckets(opened, fake):
+    """What mount-s3 refuses is refused, so that no other test leans on it; what it allows is done."""
+    if not fake.state()["buckets"]:
+        pytest.skip("/dev/fuse cannot be used here, so the fake's volumes are directories")
+    interp = opened(volume_name="bucket")
+    assert interp.execute("""
+import errno, os
+os.chdir(MEMORY_ROOT)
+def refused(what):
+    try:
+        what()
+    except OSError as e:
+        return errno.errorcode[e.errno]
+def changed():
+    with open('new', 'wb', buffering=0) as f:
+        f.write(b'ab')
+        f.seek(0)
+        f.write(b'c')
+def seen_early():
+    with open('early', 'w') as f:
+        f.write('x')
+        f.flush()
+        open('early')
+open('a', 'w').write('1')
+open('a', 'w').write('2')
+os.makedirs('d')
+open('d/one', 'w').write('1')
+os.unlink('d/one')
+SUBMIT(rename=refused(lambda: os.rename('a', 'b')), append=refused(lambda: open('a', 'a')), symlink=refused(lambda: os.symlink('a', 'b')),
+       link=refused(lambda: os.link('a', 'b')), mode=refused(lambda: os.chmod('a', 0o600)), changed=refused(changed), early=refused(seen_early),
+       a=open('a').read(), directory=os.path.exists('d'))
+""").fields == {"rename": "ENOSYS", "append": "EPERM", "symlink": "ENOSYS", "link": "EPERM", "mode": "EPERM", "changed": "EINVAL",
+                "early": "EPERM", "a": "2", "directory": False}
+
+
 def volume(fake, home, *words):
     """droste volume --env daytona."""
     return droste_cli.droste(home, "volume", *words, "--env", "daytona", **{**fake.environment, "DROSTE_DATABASE": "none"})

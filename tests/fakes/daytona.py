@@ -5,7 +5,8 @@
 says its address on a line, and runs until its standard input ends. All is gone with it.
 
 A sandbox is a space of processes and mounts of its own (daytona_sandbox.py): its directory is /home/daytona, a volume is a
-directory that is bound into it, and with networkBlockAll it has no network. That needs root.
+bucket's mount (bucket.py), which is bound into it, and with networkBlockAll it has no network. That needs root; without
+/dev/fuse a volume is a plain directory, and the state says so.
 
 Which routes are whose: tests/clouds/sdk_daytona.py drives all that the vendor's own SDK uses, from 0.226 on, and so
 keeps them what they are: /sandbox, /sandbox/{id}[/start|/stop|/ttl/N|/autostop/N], /volumes, /process/execute,
@@ -37,6 +38,7 @@ import os
 import re
 import shutil
 import ssl
+import subprocess
 import sys
 import tempfile
 import uuid
@@ -44,6 +46,7 @@ import uuid
 from aiohttp import web
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import bucket             # noqa: E402
 import daytona_sandbox    # noqa: E402
 import daytona_terminal    # noqa: E402
 
@@ -105,8 +108,8 @@ class Sandbox:
                 self.state, self.reason = "build_failed", "pull access denied for no-such, repository does not exist"
                 return
         await asyncio.sleep(self.service.delay)
-        volumes = [(self.service.directory_of(v), v["mountPath"]) for v in self.asked.get("volumes") or []]
         try:
+            volumes = [(await self.service.directory_of(v), v["mountPath"]) for v in self.asked.get("volumes") or []]
             self.machine = await daytona_sandbox.start(self.directory, volumes, bool(self.asked.get("networkBlockAll")),
                                                        self.asked.get("env") or {}, self.service.shell)
             self.state = "started"
@@ -160,6 +163,7 @@ class Service:
     def __init__(self, root):
         self.root, self.shell = root, "/bin/bash"
         self.sandboxes, self.volumes = {}, {}
+        self.buckets, self.mounts = bucket.possible(), {}       # the processes that serve volumes, by the volumes' ids
         self.keys, self.faults, self.cuts = set(KEYS), [], collections.deque()
         self.delay, self.asked = 0.0, collections.Counter()
         self.created = 0
@@ -257,11 +261,37 @@ class Service:
 
     # -- volumes
 
-    def directory_of(self, mount):
-        place = os.path.join(self.root, "volumes", self.volume_ready(mount)["id"], mount.get("subpath") or "")
+    async def directory_of(self, mount):
+        ident = self.volume_ready(mount)["id"]
+        place = os.path.join(self.root, "volumes", ident)
+        if self.buckets:
+            place = await self.mount_of(ident, place)
+        place = os.path.join(place, mount.get("subpath") or "")
         os.makedirs(place, exist_ok=True)
-        daytona_sandbox.give(place)
+        if not self.buckets:
+            daytona_sandbox.give(place)
         return place
+
+    async def mount_of(self, ident, directory):
+        """Where a volume's bucket is mounted: once for all sandboxes of a runner."""
+        target = os.path.join(self.root, "mounts", ident)
+        if ident not in self.mounts:
+            os.makedirs(target)
+            self.mounts[ident] = asyncio.ensure_future(asyncio.create_subprocess_exec(
+                sys.executable, "-I", bucket.__file__, directory, target, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                preexec_fn=daytona_sandbox.dies_with_us))
+            said = await (await self.mounts[ident]).stdout.readline()
+            assert said, "the bucket cannot be mounted"
+        while not os.path.ismount(target):
+            await asyncio.sleep(0.01)
+        return target
+
+    async def unmount(self, ident):
+        if ident in self.mounts:
+            process = await self.mounts.pop(ident)
+            process.kill()
+            await process.wait()
+            await (await asyncio.create_subprocess_exec("umount", "-l", os.path.join(self.root, "mounts", ident))).wait()
 
     def volume_ready(self, mount):
         for v in self.volumes.values():
@@ -299,6 +329,7 @@ class Service:
     async def remove_volume(self, request):
         v = self.volume_by("id", request.match_info["id"])
         del self.volumes[v["id"]]
+        await self.unmount(v["id"])
         shutil.rmtree(os.path.join(self.root, "volumes", v["id"]), ignore_errors=True)
         return web.Response(status=200)
 
@@ -328,7 +359,7 @@ class Service:
                 "sandboxes": [{**s.dto(), "intervals": s.intervals, "terminals": list(s.terminals),
                                "init": s.machine.init if s.machine else None} for s in self.sandboxes.values()],
                 "volumes": list(self.volumes.values()), "asked": dict(self.asked), "created": self.created,
-                "bodies": self.bodies, "cuts": len(self.cuts)})
+                "bodies": self.bodies, "cuts": len(self.cuts), "buckets": self.buckets})
         body = await request.json()
         if what == "fail":
             self.faults.append({"times": 1, "how": "before", "method": ".*", **body})
@@ -421,6 +452,8 @@ class Service:
     async def close(self, app):
         for s in list(self.sandboxes.values()):
             await s.halt("destroyed")
+        for ident in list(self.mounts):
+            await self.unmount(ident)
 
 
 async def main():
@@ -429,6 +462,8 @@ async def main():
     parser.add_argument("--certificate")
     parser.add_argument("--key")
     options = parser.parse_args()
+    if bucket.possible():
+        bucket.own_mounts()
     root = tempfile.mkdtemp(prefix="fake-daytona-")
     os.chmod(root, 0o755)
     service, tls = Service(root), None

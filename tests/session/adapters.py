@@ -27,6 +27,7 @@ POWERS = {
     "volume": "a directory that outlives sessions (volume_name)",
     "volume at once": "sessions that share a volume see what the others write as they write it",
     "volume watch": "how much is in a volume is watched while a cell runs",
+    "volume links": "a volume keeps links and empty directories",
     "volume size": "a bound on what a volume may hold (volume_size)",
     "workspace": "files that are staged (repo_url, context_path)",
     "workspace size": "a bound on what a session makes of them (workspace_size)",

@@ -104,6 +104,28 @@ def test_a_cell_that_leaves_more_than_the_limit_says_so(volume):
     assert (result.status, result.killed) == ("killed", "volume size")
 
 
+def test_files_that_are_written_anew_and_removed_are_so_in_the_next_session(volume):
+    """By what every volume has, a bucket too: whole files, written from their beginning, and removed; names of any bytes."""
+    first = volume()
+    assert first.execute("import os\nos.chdir(MEMORY_ROOT)\nos.makedirs('d/e')\nfor name in ('d/e/f', 'd/stays', 'gone', b'\\xff\\n'):\n"
+                         "    open(name, 'w').write('old')").ok
+    assert first.execute("os.unlink('gone')\nos.unlink('d/e/f')\nopen(b'\\xff\\n', 'w').write('new')\nopen('added', 'w').write('1')").ok
+    first.shutdown()
+    result = volume().execute("import os\nos.chdir(MEMORY_ROOT)\nSUBMIT(gone=os.path.lexists('gone') or os.path.lexists('d/e/f'), d=open('d/stays').read(),\n"
+                              "       odd=open(b'\\xff\\n').read(), added=open('added').read())")
+    assert result.fields == {"gone": False, "d": "old", "odd": "new", "added": "1"}
+
+
+def test_workspace_files_are_written_and_added_to(volume):
+    """Also where the volume has no appends and no renames; nothing is left beside them."""
+    interp = volume()
+    assert interp.execute("workspace_append('log', 'a')\nworkspace_append('log', 'b')\nworkspace_write('d/one', '1')\nworkspace_write('d/one', '2')").ok
+    interp.shutdown()
+    result = volume().execute("import os\nSUBMIT(log=workspace_read('log'), one=workspace_read('d/one'), d=os.listdir(os.path.join(MEMORY_ROOT, 'workspace', 'd')))")
+    assert result.fields == {"log": "ab", "one": "2", "d": ["one"]}
+
+
+@pytest.mark.needs("volume links")
 def test_what_is_changed_and_removed_is_so_in_the_next_session(volume):
     """Files that take another's place, links, names of any bytes, directories that become files and the other way round."""
     first = volume()

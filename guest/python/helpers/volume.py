@@ -89,9 +89,9 @@ def save(full, content):
         except OSError as e:
             if e.errno not in NOT_THERE:
                 raise
-            os.unlink(aside)
-            with open(full, "wb") as f:
+            with open(full, "wb") as f:     # first: in a bucket a directory without files is gone
                 f.write(data)
+            os.unlink(aside)
             return full
     except BaseException:
         if os.path.lexists(aside):
