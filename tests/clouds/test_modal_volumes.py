@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from test_modal import answering, cloud, droste, fake, isolated, opened, run     # noqa: F401: fixtures
+from test_modal import answering, cloud, droste, fake, isolated, opened, run, wait_until     # noqa: F401: fixtures
 
 SLOW = 1.0      # seconds of a commit: longer than anything that does not wait for it
 
@@ -171,7 +171,7 @@ def test_an_interrupt_ends_the_wait(isolated):      # noqa: F811
     """Ctrl-C while the volume is written back: the command ends, and says what is not known."""
     import signal
     import os
-    from test_modal import DROSTE, wait_until
+    from test_modal import DROSTE
     isolated.commits(15)
     host = subprocess.Popen([DROSTE, "exec", "--env", "modal", "--volume-name", "slow", "-c", "print('up', flush=True)"],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
@@ -192,6 +192,21 @@ def test_nothing_is_seen_before_it_is_committed(isolated):      # noqa: F811
         assert reader.execute("SUBMIT(there=os.path.exists('/data/results.json'))").there is False
     with opened(volume_name="v") as late:
         assert late.execute(READ).count == 1
+
+
+def test_a_fault_that_is_ordered_is_not_taken_by_a_sandbox_that_was_forgotten(isolated):     # noqa: F811
+    """The commit after a sandbox's end comes when nobody waits for it any more. What the cloud forgets has made it; else the
+    fault that the next test orders would be gone before its own commit."""
+    with opened(volume_name="before") as interp:
+        assert interp.execute(WRITE % 1).ok
+        isolated.commits(2)
+    assert wait_until(lambda: not isolated.live())
+    isolated.forget()
+    isolated.fail("commit", status="INTERNAL", message="the disk is on fire", times=1)
+    interp = opened(volume_name="lost").start().owner
+    assert interp.execute(WRITE % 1).ok
+    with pytest.raises(droste.Error, match=WORDS):
+        interp.shutdown()
 
 
 # ---- droste volume ----

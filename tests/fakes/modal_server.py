@@ -133,6 +133,7 @@ class View:
     def __init__(self, cloud, mount, directory):
         self.cloud, self.path, self.directory = cloud, mount.mount_path, directory
         self.volume, self.read_only = cloud.volume_path(mount.volume_id, mount.sub_path), mount.read_only
+        self.name = next(name for name, volume in cloud.volumes.items() if volume == mount.volume_id)
         shutil.copytree(self.volume, directory, symlinks=True)
         self.base, self.lock = seen_in(directory), asyncio.Lock()
 
@@ -140,7 +141,7 @@ class View:
         """What was changed here is changed in the volume; the last one to commit a file wins."""
         async with self.lock:
             await asyncio.sleep(self.cloud.commit_seconds)
-            await self.cloud.fault("commit")
+            await self.cloud.fault("commit", volume=self.name)
             now = seen_in(self.directory)
             for path in sorted(now):
                 if self.base.get(path) != now[path] and not self.read_only:
@@ -241,7 +242,7 @@ class Sandbox:
         self.place = os.path.join(cloud.directory, self.id)
         self.changed, self.last_active = asyncio.Condition(), time.monotonic()
         self.tokens = {}        # and until when each is good
-        self.views, self.sync = [], None
+        self.views, self.sync, self.over = [], None, asyncio.Event()
 
     def new_token(self):
         token = token_of({"task": self.task_id, "serial": len(self.tokens)}, self.cloud.token_seconds)
@@ -298,6 +299,7 @@ class Sandbox:
         except (GRPCError, OSError):
             pass            # nobody is told
         shutil.rmtree(self.place, ignore_errors=True)
+        self.over.set()
 
     async def limits(self):
         """Its time, and the time that nothing may be executed in it."""
@@ -387,15 +389,15 @@ class Cloud:
             raise GRPCError(Status.NOT_FOUND, "task %s not found" % task_id)
         return found
 
-    async def fault(self, name):
-        """Raises what was ordered for the next requests of that name."""
+    async def fault(self, name, **about):
+        """Raises what was ordered for the next requests of that name (and, where the order says so, about this volume)."""
         self.counts[name] += 1
-        if not self.faults[name]:
+        fault = next((f for f in self.faults[name] if all(f.get(k, v) == v for k, v in about.items())), None)
+        if fault is None:
             return
-        fault = self.faults[name][0]
         fault["times"] -= 1
         if fault["times"] <= 0:
-            self.faults[name].pop(0)
+            self.faults[name].remove(fault)
         await asyncio.sleep(fault.get("delay", 0))
         if fault.get("status"):
             policy = [api.RPCRetryPolicy(retry_after_secs=fault["retry_after"])] if "retry_after" in fault else None
@@ -743,7 +745,11 @@ class Control:
                 for s in self.cloud.sandboxes.values()]
 
     async def forget(self):
-        """Sandboxes that have ended, counts and requests, as if they had never been."""
+        """Sandboxes that have ended, counts and requests, as if they had never been. Their last commits come first: one that came
+        later would take a fault that is ordered for another."""
+        for one in list(self.cloud.sandboxes.values()):
+            if one.result is not None:
+                await one.over.wait()
         self.cloud.sandboxes = {name: s for name, s in self.cloud.sandboxes.items() if s.result is None}
         self.cloud.faults.clear()
         self.cloud.counts.clear()
@@ -790,7 +796,8 @@ async def main(directory):
     control = Control(cloud)
     await obey(control)
     await control.finish()
-    await asyncio.gather(*(one.last for one in cloud.sandboxes.values() if one.result is not None), return_exceptions=True)
+    for one in list(cloud.sandboxes.values()):
+        await one.over.wait()
     for server in servers:
         server.close()
 
