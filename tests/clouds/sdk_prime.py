@@ -3,6 +3,7 @@ the SDK asks for and not what our client would like."""
 import asyncio
 import json
 import os
+import traceback
 import urllib.request
 
 from prime_sandboxes import APIClient, AsyncSandboxClient, CreateSandboxRequest, SandboxClient
@@ -64,8 +65,7 @@ async def process():
         assert first == b"begun\n", first
         await live.write_stdin(b"one\n")
         assert await live.stdout.__anext__() == b"got one\n"
-        order(cut=True)                                     # the SDK attaches again
-        await asyncio.sleep(1.5)
+        order(cut=True)                                     # the SDK attaches again, and hears of an end meanwhile
         await live.write_stdin(b"two\n")
         assert await live.wait() == 7
         again = await client.open_process(box.id, "sleep 1000")
@@ -76,6 +76,16 @@ async def process():
         await client.delete(box.id)
 
 
+async def process_or_exit():
+    """The SDK takes the cancellation of a live process for a lost stream and attaches again, so asyncio.run() would never
+    come to the end of a failure."""
+    try:
+        await process()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
 life()
-asyncio.run(process())
+asyncio.run(process_or_exit())
 print("all")
