@@ -29,7 +29,7 @@ def attack():
 
 def twin():
     """Ten thousand calls at once, whose replies are read after the last of them was made."""
-    link = guest()["link"]
+    link = guest()["state"].link
     waiters = {next(link.ids): guest()["Waiter"]() for _ in range(10000)}
     for ident, waiter in waiters.items():
         link.begin(ident, waiter, {"name": "none"}, [b"x"])

@@ -11,7 +11,7 @@ MILLION = 10 ** 6
 
 def ask(head, blob):
     """A call by hand; the code of its error."""
-    link = guest()["link"]
+    link = guest()["state"].link
     reply, _ = link.call(head, blob)
     error = reply.get("error") or reply.get("errors", {}).get("0")
     return error["code"] if error else "success"
@@ -29,7 +29,7 @@ def attack(kind):
         return ask(dict(head, messages=[0]), [junk])
     if kind == "many":              # each of them small enough
         some = b'[{"role":"user","content":"x","junk":[' + b"0," * 60000 + b"0]}]"
-        reply, _ = guest()["link"].call(dict(head, messages=list(range(50))), [some] * 50)
+        reply, _ = guest()["state"].link.call(dict(head, messages=list(range(50))), [some] * 50)
         return reply["errors"]["49"]["code"]
     if kind == "name":
         return ask(dict(head, model="m" * ((2 << 20) - 1000)), [b"x"])
@@ -38,5 +38,5 @@ def attack(kind):
 
 def twin():
     """Ten thousand prompts at once, each of which gets its answer: that there is none to be had."""
-    reply, answers = guest()["link"].call({"name": "llm_query"}, [b"x"] * 10000)
+    reply, answers = guest()["state"].link.call({"name": "llm_query"}, [b"x"] * 10000)
     return "success" if len(reply["errors"]) == len(answers) == 10000 else "none"

@@ -7,7 +7,7 @@
 def send(fds):
     """With a byte of what the guest says anyway: that it is ready. A kernel before Linux 6.16 cannot refuse
     them; then they are dropped, and the host's table of descriptors is what the driver looks at."""
-    link = guest()["link"]
+    link = guest()["state"].link
     with socket.socket(fileno=os.dup(3)) as channel:
         try:
             socket.send_fds(channel, [link.outbox[0][:1]], fds)

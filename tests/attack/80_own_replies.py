@@ -6,7 +6,7 @@
 
 
 def attack():
-    kind = type(guest()["link"])
+    kind = type(guest()["state"].link)
     honest = kind.call
     kind.call = lambda self, head, values: ({"status": "ok"}, [b"deceived"])
     try:

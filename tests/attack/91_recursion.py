@@ -23,7 +23,7 @@ def levels(below):
 def forged_query():
     """The call that the guest's own function makes, with all that it must not say."""
     head = {"name": "rlm_query", "kinds": [], "of": [-1], **FORGED}
-    reply, values = guest()["link"].call(head, [b"Go on."])
+    reply, values = guest()["state"].link.call(head, [b"Go on."])
     error = reply.get("error") or reply.get("errors", {}).get("0")
     if error:
         raise RuntimeError(error["type"])

@@ -9,7 +9,7 @@
 
 def forge(tool, arguments):
     """The call that the guest's own function would not make; the type of the host's error."""
-    reply, _ = guest()["link"].call({"name": "tool", "tool": tool}, [arguments])
+    reply, _ = guest()["state"].link.call({"name": "tool", "tool": tool}, [arguments])
     error = reply.get("error") or reply.get("errors", {}).get("0")
     return error["type"] if error else "success"
 

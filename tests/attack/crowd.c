@@ -26,7 +26,7 @@ size_t __sanitizer_get_current_allocated_bytes(void);
     "    while view: view = view[os.write(3, view):]\n"                                            \
     "f = sys._getframe()\n"                                                                        \
     "while 'CHANNEL_FD' not in f.f_globals: f = f.f_back\n"                                        \
-    "running = f.f_globals['session'].running\n"
+    "running = f.f_globals['state'].session.running\n"
 
 static const struct crowd_attack attacks[] = {
     { "spin", "while True: pass", false },
@@ -54,7 +54,7 @@ static const struct crowd_attack attacks[] = {
     { "most values",
         FRAME "g, n = f.f_globals, 0\n"
               "x = b'[{\"role\":\"user\",\"content\":\"x\",\"junk\":[' + b'0,' * 90000 + b'0]}]'\n"
-              "while True: g['link'].call({'name': 'llm_query', 'messages': [0]}, [x])",
+              "while True: g['state'].link.call({'name': 'llm_query', 'messages': [0]}, [x])",
         false },
     { "large calls",
         "x = 'x' * (20 << 20)\n"

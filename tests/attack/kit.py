@@ -118,7 +118,7 @@ def parts(*values):
 
 def greet():
     """Says what the guest holds back until it has more to say: that it is ready."""
-    link = guest()["link"]
+    link = guest()["state"].link
     held = b"".join(link.outbox)
     link.outbox.clear()
     os.write(3, held)
@@ -142,7 +142,7 @@ def guest():
 
 def running():
     """The id of the cell that runs."""
-    return guest()["session"].running
+    return guest()["state"].session.running
 
 
 def wait_to_be_killed():

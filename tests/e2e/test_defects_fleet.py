@@ -25,7 +25,7 @@ from conftest import CANARY, answered, at, finish, line, repl, wait_until
 
 LEVELS = ["full", "light", "landlock", "process"]
 # The channel, spoken by hand as src/wire/frame.h has it; what the guest holds back, that it is ready, goes first.
-FRAME = ("import os, struct\nlink = SUBMIT.__globals__['link']\nrunning = SUBMIT.__globals__['session'].running\n"
+FRAME = ("import os, struct\nlink = SUBMIT.__globals__['state'].link\nrunning = SUBMIT.__globals__['state'].session.running\n"
          "def say(kind, ident, head=b'', blob=b''):\n    held = b''.join(link.outbox)\n    link.outbox.clear()\n"
          "    os.write(3, held + struct.pack('<BBHIQQ', 1, kind, 0, len(head), ident, len(blob)) + head + blob)\n")
 

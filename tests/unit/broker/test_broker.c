@@ -364,7 +364,7 @@ static void prompts_that_wait_for_answers_are_bounded(void **state)
     assert_submits(f,
         "import sys\nf = sys._getframe()\n"
         "while 'CHANNEL_FD' not in f.f_globals: f = f.f_back\n"
-        "send = f.f_globals['link'].send\n"
+        "send = f.f_globals['state'].link.send\n"
         "for i in (8001, 8002): send(19, i, b'{\"name\": \"llm_query\"}', [b'x' * (40 << 20)])\n"
         "try: llm_query('q')\n"
         "except BudgetExceeded as e: SUBMIT(a=str(e))",
@@ -495,7 +495,7 @@ static void a_forged_call_for_children_is_refused_or_harmless(void **state)
     assert_submits(f,
         "import sys, json\nf = sys._getframe()\n"
         "while 'CHANNEL_FD' not in f.f_globals: f = f.f_back\n"
-        "link = f.f_globals['link']\n"
+        "link = f.f_globals['state'].link\n"
         "def ask(head, parts): return link.call(dict(head, name='rlm_query'), parts)[0]\n"
         "a = [ask({'kinds': ['text'] * 9, 'of': [0]}, [b'p'])['error']['type'],\n"
         "     ask({'kinds': ['pickle'], 'of': [0]}, [b'p', b'c'])['error']['type'],\n"

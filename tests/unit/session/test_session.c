@@ -544,7 +544,7 @@ static void calls_of_a_guest_that_reads_late_are_all_answered(void **state)
         "import sys\n"
         "f = sys._getframe()\n"
         "while 'CHANNEL_FD' not in f.f_globals: f = f.f_back\n"
-        "link, Waiter = f.f_globals['link'], f.f_globals['Waiter']\n"
+        "link, Waiter = f.f_globals['state'].link, f.f_globals['Waiter']\n"
         "def ask(count, size):\n"
         "    waiters = {next(link.ids): Waiter() for _ in range(count)}\n"
         "    for n, w in waiters.items(): link.begin(n, w, {'name': 'x'}, [b'p'])\n"
