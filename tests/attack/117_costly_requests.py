@@ -1,5 +1,5 @@
 # attack: makes requests that are cheap for a guest and dear for the host: very many tiny prompts, lists of very many values, a long name
-# expect: DENY(argument|budget)
+# expect: DENY(argument|budget_calls)
 # expect head: KILL(protocol)
 # isolation: full light landlock
 # variants: prompts affordable messages many head name
