@@ -97,13 +97,33 @@ static void tell_begin(struct child *c)
         run_tell_event(c->parent, &event);
 }
 
-static void child_ended(void *arg, const struct rlm_result *result)
+static void tell_parent(struct child *c, const struct rlm_result *result)
 {
     struct error error = result->error;
-    tell_end(arg, result->answer, result, &error);
+    tell_end(c, result->answer, result, &error);
     if (error.code != ERROR_NONE && result->run[0])
         error_wrap(&error, "child run %s", result->run);
-    end_child(arg, result->answer, &error);
+    end_child(c, result->answer, &error);
+}
+
+static void child_finished(void *arg, const struct error *why)
+{
+    struct child *c = arg;
+    struct rlm_result result = c->run->result;
+    if (why->code != ERROR_NONE && result.error.code == ERROR_NONE) {
+        result.status = RLM_ERROR;
+        result.error = *why;
+        result.answer = NULL;
+    }
+    tell_parent(c, &result);
+}
+
+/* A child with a volume is over when that is written back: its parent may read it next. */
+static void child_ended(void *arg, const struct rlm_result *result)
+{
+    struct child *c = arg;
+    if (!c->done || !c->run || !rlm_finish(c->run, child_finished, c))
+        tell_parent(c, result);
 }
 
 static struct run_place child_place_of(const struct child *c)

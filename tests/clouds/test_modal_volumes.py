@@ -158,6 +158,44 @@ def test_it_is_an_error_of_a_program(isolated, tmp_path):       # noqa: F811
     assert told["answer"] == 1
 
 
+ASKING = """#!/usr/bin/python3
+import json, sys
+ROOT = '''try:
+    said = str(rlm_query("please-write"))
+except Exception as e:
+    said = str(e)
+SUBMIT(said=said, there=str(rlm_query("please-look")))'''
+WRITE = 'open("/data/a", "w").write("b"); SUBMIT(answer="written")'
+LOOK = 'import os; SUBMIT(answer=os.path.exists("/data/a"))'
+for line in sys.stdin:
+    m = json.loads(line)
+    code = ROOT if "of-the-root" in line else WRITE if "please-write" in line else LOOK
+    print(json.dumps({'id': m['id'], 'text': '```repl\\n' + code + '\\n```'}), flush=True)
+"""
+
+
+def asked(place):
+    """A run whose code asks a child that writes into the volume, and then one that looks there: what it submitted."""
+    path = place / "asking"
+    path.write_text(ASKING)
+    path.chmod(0o755)
+    done = run("run", "--env", "modal", "--volume-name", "lost", "--model", "exec:" + str(path), "--question", "of-the-root", "--json")
+    told = json.loads(done.stdout)
+    assert told["status"] == "answered", done
+    return told["answer"]
+
+
+def test_what_a_child_wrote_is_there_for_the_next_child(slow, tmp_path):     # noqa: F811
+    """rlm_query() returns when the child's volume is written back."""
+    assert asked(tmp_path) == {"said": "written", "there": "True"}
+
+
+def test_a_child_whose_volume_lacks_what_it_wrote_is_an_error(isolated, tmp_path):     # noqa: F811
+    """Its parent's code hears it; the run above, whose own volume was written back, is answered."""
+    isolated.fail("commit", status="INTERNAL", message="the disk is on fire", times=1, volume="lost")
+    assert WORDS in asked(tmp_path)["said"]
+
+
 def test_a_machine_that_is_gone_is_an_error(isolated):      # noqa: F811
     """The sandbox has ended by itself before it could be written back: that is said, with why."""
     interp = opened(volume_name="gone").start().owner
