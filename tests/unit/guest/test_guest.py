@@ -287,11 +287,24 @@ def test_an_answer_that_is_not_json_is_an_error_once(guest):
 @pytest.mark.parametrize("make", [lambda: None, list, dict, lambda: 3, Hostile],
                          ids=["None", "list", "dict", "int", "object"])
 def test_flushing_passes_over_what_is_no_stream(guest, make):
-    real, sys.stdout = sys.stdout, make()
+    """It raises nothing, and the streams behind it are flushed, each once."""
+    flushed = []
+
+    class Stream:
+        def __init__(self, name):
+            self.name = name
+
+        def flush(self):
+            flushed.append(self.name)
+
+    complaints = Stream("stderr")
+    before = sys.stdout, sys.__stdout__, sys.stderr, sys.__stderr__
+    sys.stdout, sys.__stdout__, sys.stderr, sys.__stderr__ = make(), Stream("__stdout__"), complaints, complaints
     try:
         guest.flush_output()
     finally:
-        sys.stdout = real
+        sys.stdout, sys.__stdout__, sys.stderr, sys.__stderr__ = before
+    assert flushed == ["__stdout__", "stderr"]
 
 
 # ---- values ----
