@@ -301,6 +301,8 @@ DROSTE_API int droste_result_alive(const droste_result *r);
 DROSTE_API const char *droste_result_answer(const droste_result *r, size_t *len);
 /* Why: of a cell that was killed or lost, of a run without an answer; code 0 where all is well. */
 DROSTE_API void droste_result_error(const droste_result *r, droste_error *err);
+/* False of a run that did not begin: droste_result_error says why, and the record has nothing of it. */
+DROSTE_API int droste_result_began(const droste_result *r);
 DROSTE_API double droste_result_seconds(const droste_result *r);
 DROSTE_API void droste_result_free(droste_result *r);
 
@@ -329,8 +331,8 @@ DROSTE_API int droste_session_exec(droste_session *s, const char *code, size_t l
 
 /* ---- the same without waiting ---- */
 
-/* Opens a session, which may still have something to do before its first operation (`setup-code`, tools
- * that are source). `settings` are over those of the droste, for this session: a name, its value, …,
+/* Opens a session, which may still have something to do before its first operation (its volume, its workspace,
+ * `setup-code`, tools that are source): wait for that as for an operation; where it fails, so does the session. `settings` are over those of the droste, for this session: a name, its value, …,
  * NULL; may be NULL itself. After an error there is no session. */
 DROSTE_API int droste_session_start(
     droste *d, const char *const *settings, droste_session **out, droste_error *err);
@@ -474,7 +476,9 @@ DROSTE_API void droste_chat_close(droste_chat *c);
 
 /* ---- many runs at once ---- */
 
-/* A run that was started and not waited for. It is gone once its `done` was called. */
+/* A run that was started and not waited for. It is gone once its `done` was called. What its start needs that may
+ * take long (contexts, a repository, a volume) is done meanwhile: where that fails, the result is of a run that did not
+ * begin (droste_result_began). */
 typedef struct droste_running droste_running;
 /* The result is the receiver's. NULL: there was no memory for one. Called from within droste_turn (or
  * another function that waits), never from within droste_start or droste_cancel; it may start and

@@ -157,6 +157,7 @@ _QUICK = {
     "droste_session_interrupt": (None, [c_void_p]),
     "droste_session_finish_start": (c_int, [c_void_p]),
     "droste_session_is_alive": (c_int, [c_void_p]),
+    "droste_result_began": (c_int, [c_void_p]),
     "droste_session_isolation": (c_char_p, [c_void_p]),
     "droste_session_sandbox": (c_char_p, [c_void_p]),
     "droste_result_status": (c_char_p, [c_void_p]),

@@ -22,7 +22,7 @@ from ._values import c_text, encode, memory_of, to_json
 from .compat import arguments, rlm_errors, routing
 from .compat.rlm_types import ModelUsageSummary, RLMChatCompletion, UsageSummary
 from .compat.trajectory import Observer
-from .errors import ArgumentError, Error, RunFailed, UnsupportedError, check, named
+from .errors import ArgumentError, Error, RunFailed, UnsupportedError, check, named, of
 from .result import _short, table
 
 Model = Union[None, str, Callable[..., Any]]
@@ -263,6 +263,10 @@ class _Run:
         length = ctypes.c_size_t()
         address = quick.droste_result_json(result, ctypes.byref(length))
         told = json.loads(_library.text_at(address, length.value))
+        if told["status"] == "error" and not quick.droste_result_began(result):
+            error = _library.Error()
+            quick.droste_result_error(result, ctypes.byref(error))
+            self.failure = self.failure or of(error)
         quick.droste_result_free(result)
         wishes, metadata = self.rlm._wishes, None
         if self.observer is not None:

@@ -9,6 +9,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "api/stage.h"
 #include "base/cleanup.h"
 #include "base/os/file.h"
 
@@ -66,6 +67,8 @@ static void api_interrupted(void *arg, int status, int events)
         api_cancel_runs(d);
     if (d->finishing)
         rlm_finish_cancel(d->finishing);
+    if (d->staging)
+        staging_cancel(d->staging);
     api_interrupt_sessions(d);
 }
 
@@ -166,6 +169,7 @@ void droste_free(droste *d)
 {
     if (!d)
         return;
+    api_drop_stagings(d); /* before their ends begin something */
     if (d->loop)
         loop_run_posts(d->loop); /* their calls are still there */
     api_drop_runs(d);
@@ -296,10 +300,10 @@ void droste_on_notice(droste *d, droste_notice_fn *fn, void *arg)
         environment_on_notice(d->env, fn, arg);
 }
 
-struct context_filter api_filter(const struct settings *s)
+struct context_filter api_filter(const struct settings *s, const int *interrupt)
 {
     return (struct context_filter){ (const char *const *)s->include.items, s->include.count,
-        (uint64_t)s->context_size };
+        (uint64_t)s->context_size, interrupt };
 }
 
 int api_context_kind(const struct settings *s, enum value_kind *kind, struct error *err)

@@ -41,7 +41,8 @@ struct droste {
     struct timer *tell;              /* tells them: nobody is told from within a run */
     struct rlm_run
         *finishing; /* the run whose session's end droste_chat_finish waits for; NULL: none */
-    bool waits;     /* the loop is being turned: not from within, once more */
+    struct staging *staging;  /* that is waited for; NULL: none */
+    bool waits;               /* the loop is being turned: not from within, once more */
     int poll_fd, timer_fd;    /* droste_fd's, once it was asked for; else -1 */
     struct lm_queue *queue;   /* of all models, once one was opened */
     struct shared_lm *models; /* that are open */
@@ -88,7 +89,7 @@ int api_tools(
 int tool_api_add(struct tools *tools, const char *name, const char *description,
     const char *parameters, bool replaces, droste_tool_fn *fn, void *arg, struct error *err);
 /* What of a directory becomes context. */
-struct context_filter api_filter(const struct settings *s);
+struct context_filter api_filter(const struct settings *s, const int *interrupt);
 /* What the context is to become. */
 int api_context_kind(const struct settings *s, enum value_kind *kind, struct error *err);
 /* The record that the settings name; *out is NULL where they say "none". It stays open: the last
@@ -112,11 +113,6 @@ void session_parts_free(struct session_parts *parts);
 int api_answer_type(const struct settings *s, struct schema **out, struct error *err);
 /* The directory of all volumes that the settings name, the caller's (free). */
 int api_volume_root(const struct settings *s, char **out, struct error *err);
-/* Puts into a workspace what the settings name, and gives it to the session: *workspace is then its caller's,
- * and NULL where they name nothing. Waits for git; an interrupt ends that. One that *workspace has already
- * is taken as it is. */
-int api_stage(droste *d, const struct settings *s, struct workspace **workspace,
-    struct session_options *options, struct error *err);
 /* What a volume that is made may hold, as they say. */
 struct volume_limits api_volume_limits(const struct settings *s);
 /* What they say of a run, but for its models, its session and its time. */
@@ -146,8 +142,11 @@ void api_session_describe(const struct droste_session *s, struct buf *out);
 void api_forget_interrupt(droste *d);
 /* Whether there is one beside that which is being opened. */
 bool api_has_sessions(const droste *d);
-/* Interrupts the cells under way. */
+/* Interrupts the cells under way, and the staging of sessions. */
 void api_interrupt_sessions(droste *d);
+/* Of the sessions and runs that are being staged nothing comes any more. */
+void api_drop_stagings(droste *d);
+void api_drop_staged_runs(droste *d);
 
 /* How a run is part of a conversation. */
 struct link {
@@ -160,6 +159,17 @@ struct link {
                                         is gone over again only where they name models */
 };
 
+/* What the record has of a run that somebody wants to go on with. */
+struct stored_run {
+    struct store *store;
+    char id[STORE_RUN_ID_SIZE], previous[STORE_RUN_ID_SIZE]; /* "": it began a conversation */
+    char status[32];
+    struct buf question, settings, tool_facts;
+    struct json_object *context; /* NULL: there was none */
+    struct buf context_data;
+};
+int stored_run_find(droste *d, const char *run, struct stored_run *stored_run, struct error *err);
+void stored_run_free(struct stored_run *stored_run);
 /* A run that was started. */
 struct droste_running {
     TAILQ_ENTRY(droste_running) link;
@@ -169,6 +179,11 @@ struct droste_running {
     struct models models;
     struct tools *tools;
     struct buf tool_facts;
+    struct staging *staging;       /* NULL: it has begun */
+    char *question, *batch, *task; /* of the request */
+    bool same;                     /* it is to be as the one of the record */
+    struct stored_run stored_run;  /* which */
+    struct rlm_options options;
     struct link link_to;     /* all zero: of no conversation */
     bool kept;               /* by the conversation, after its end */
     droste_running *earlier; /* of it */
@@ -188,20 +203,10 @@ struct droste_running {
     struct error why;          /* of the latter */
     const struct rlm_result *finishing; /* it has ended so, and its volume is being written back */
     bool over;                          /* it ended; `result` is NULL without memory */
+    bool unbegun;                       /* before it began: the result says why */
     droste_result *result;
 };
 
-/* What the record has of a run that somebody wants to go on with. */
-struct stored_run {
-    struct store *store;
-    char id[STORE_RUN_ID_SIZE], previous[STORE_RUN_ID_SIZE]; /* "": it began a conversation */
-    char status[32];
-    struct buf question, settings, tool_facts;
-    struct json_object *context; /* NULL: there was none */
-    struct buf context_data;
-};
-int stored_run_find(droste *d, const char *run, struct stored_run *stored_run, struct error *err);
-void stored_run_free(struct stored_run *stored_run);
 /* Those that it had, with the keys and the record of the droste. They are to be freed after an error too,
  * and *out has nothing to be freed before. */
 int stored_run_settings(
@@ -246,6 +251,7 @@ int api_wait_soon(droste *d, const bool *done, const bool *soon, int ms, struct 
 
 struct droste_result {
     const char *status;
+    bool unbegun; /* the run did not begin; its error says why */
     char run[STORE_RUN_ID_SIZE];
     size_t usage_at, usage_len; /* in `json` */
     struct spent spent;
@@ -259,7 +265,7 @@ struct droste_result {
 };
 
 /* A run that did not begin. NULL without memory. */
-struct droste_result *result_of_failure(const struct error *error);
+struct droste_result *result_of_failure(enum rlm_status status, const struct error *error);
 /* Takes the cell. NULL without memory. */
 struct droste_result *result_of_cell(struct cell_result *cell, const struct session *session,
     const struct workspace *workspace, bool rules);

@@ -48,15 +48,16 @@ static int check_new(
 }
 
 static int contexts_load(
-    const struct settings *s, const char *given, struct contexts *all, struct error *err)
+    struct staging *st, const char *given, const int *interrupt, struct error *err)
 {
-    struct context_filter filter = api_filter(s);
+    struct contexts *all = &st->parts.contexts;
+    struct context_filter filter = api_filter(&st->settings, interrupt);
     struct context *context = NULL;
     cleanup_free char *name = NULL;
-    const char *path;
+    const char *path = given;
     enum value_kind kind;
-    int rc = api_context_kind(s, &kind, err);
-    if (rc == 0)
+    int rc = api_context_kind(&st->settings, &kind, err);
+    if (rc == 0 && !st->unnamed)
         rc = contexts_split(given, &name, &path, err);
     if (rc == 0)
         rc = check_new(all, name, path, err);
@@ -68,15 +69,83 @@ static int contexts_load(
     return contexts_add(all, context, err);
 }
 
-int api_contexts_load(droste *d, const struct settings *s, const char *first,
-    const char *const *more, struct contexts *out, struct error *err)
+int api_contexts_read(struct staging *st, const int *interrupt, struct error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < st->paths.count; i++)
+        rc = contexts_load(st, st->paths.items[i], interrupt, err);
+    return rc;
+}
+
+/* What cannot be read is said at once. */
+static int look_at_all(const struct staging *st, struct error *err)
+{
+    struct context_filter filter = api_filter(&st->settings, NULL);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < st->paths.count; i++) {
+        cleanup_free char *name = NULL;
+        const char *path = st->paths.items[i];
+        if (!st->unnamed)
+            rc = contexts_split(path, &name, &path, err);
+        if (rc == 0)
+            rc = context_look(path, &filter, err);
+    }
+    return rc;
+}
+
+int api_contexts_want(const droste *d, const char *first, const char *const *more,
+    struct staging *st, struct error *err)
 {
     enum value_kind kind;
-    int rc = first ? contexts_load(s, first, out, err) : api_context_kind(s, &kind, err);
+    int rc = api_context_kind(&st->settings, &kind, err);
+    if (rc == 0 && first)
+        rc = list_add(&st->paths, first, err);
     for (; rc == 0 && more && *more; more++)
-        rc = contexts_load(s, *more, out, err);
-    for (size_t i = 0; rc == 0 && i < d->contexts.count; i++)
-        rc = contexts_load(s, d->contexts.items[i], out, err);
+        rc = list_add(&st->paths, *more, err);
+    if (rc == 0)
+        rc = list_add_all(&st->paths, &d->contexts, err);
+    return rc < 0 ? rc : look_at_all(st, err);
+}
+
+/* Takes the staging. */
+static int load_staged(
+    droste *d, struct staging *st, int rc, struct contexts *out, struct error *err)
+{
+    struct staged_parts parts = { 0 };
+    if (rc < 0 || !staging_is_needed(st)) {
+        staging_drop(st);
+        return rc;
+    }
+    rc = staging_run(d, st, &parts, err);
+    *out = parts.contexts;
+    parts.contexts = (struct contexts){ 0 };
+    staged_parts_free(&parts);
+    return rc;
+}
+
+int api_contexts_load(droste *d, const struct settings *s, struct contexts *out, struct error *err)
+{
+    struct staging *st = NULL;
+    int rc = staging_new(s, &st, err);
+    return rc < 0 ? rc : load_staged(d, st, api_contexts_want(d, NULL, NULL, st, err), out, err);
+}
+
+int api_context_load(droste *d, const struct settings *s, const char *path, const char *kind,
+    struct context **out, struct error *err)
+{
+    struct contexts one = { 0 };
+    struct staging *st = NULL;
+    int rc = staging_new(s, &st, err);
+    if (rc < 0)
+        return rc;
+    st->unnamed = true;
+    rc = list_add(&st->paths, path, err);
+    if (rc == 0 && kind)
+        rc = settings_set(&st->settings, "context-type", kind, "the context's kind", err);
+    rc = load_staged(d, st, rc, &one, err);
+    if (rc == 0)
+        *out = steal(&one.items[0]);
+    contexts_free(&one);
     return rc;
 }
 
@@ -125,6 +194,7 @@ int api_contexts_check(const struct contexts *all, const struct tools *tools, st
 struct again {
     const struct stored_run *stored_run;
     const struct settings *settings;
+    const int *interrupt;
     size_t taken; /* bytes of the kept ones */
 };
 
@@ -150,7 +220,7 @@ static int take_kept(
 static int load_again(
     struct again *a, struct json_object *was, struct contexts *all, struct error *err)
 {
-    struct context_filter filter = api_filter(a->settings);
+    struct context_filter filter = api_filter(a->settings, a->interrupt);
     struct context *context = NULL;
     const char *path = json_get_string(was, "path", NULL);
     enum value_kind kind;
@@ -189,9 +259,9 @@ static int name_again(struct context *c, struct json_object *was, struct error *
 }
 
 int api_contexts_again(const struct stored_run *stored_run, const struct settings *s,
-    struct contexts *all, struct error *err)
+    const int *interrupt, struct contexts *all, struct error *err)
 {
-    struct again again = { stored_run, s, 0 };
+    struct again again = { stored_run, s, interrupt, 0 };
     bool given = all->count > 0,
          several = json_object_is_type(stored_run->context, json_type_array);
     size_t count =

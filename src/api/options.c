@@ -212,27 +212,6 @@ struct volume_limits api_volume_limits(const struct settings *s)
     return (struct volume_limits){ (uint64_t)s->volume_size, (uint64_t)s->volume_files };
 }
 
-/* Its own limits hold, whatever the settings say of those that are made. */
-static int open_volume(const struct settings *s, const struct environment *env,
-    struct session_parts *parts, struct session_options *o, struct error *err)
-{
-    cleanup_free char *root = NULL;
-    struct volume_limits limits = api_volume_limits(s);
-    if (!s->volume_name || environment_ops_of(env)->traits & TRAIT_VOLUMES)
-        return 0;
-    int rc = api_volume_root(s, &root, err);
-    if (rc == 0)
-        rc = volume_open_or_create(root, s->volume_name, &limits, &parts->volume, err);
-    if (rc == 0 && o->spec.layout == LAYOUT_DAYTONA)
-        rc = volume_seed_empty(parts->volume, err);
-    if (rc < 0)
-        return rc;
-    o->spec.volume = parts->volume;
-    o->spec.limits.volume_size = volume_limits_of(parts->volume)->size;
-    o->spec.limits.volume_files = volume_limits_of(parts->volume)->files;
-    return 0;
-}
-
 /* ---- the container ---- */
 
 static int check_pairs(const struct list *list, const char *what, struct error *err)
@@ -369,8 +348,6 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
         rc = environment_check(env, &o->spec, err);
     if (rc == 0)
         rc = set_layout(s, o, err);
-    if (rc == 0)
-        rc = open_volume(s, env, parts, o, err);
     if (rc == 0 && s->rules)
         rc = lay_rules(s, parts, o, err);
     if (rc == 0)

@@ -234,11 +234,19 @@ struct droste_result *result_of_run(const struct rlm_result *run)
     return r;
 }
 
-struct droste_result *result_of_failure(const struct error *error)
+struct droste_result *result_of_failure(enum rlm_status status, const struct error *error)
 {
     static const struct budget nothing;
-    struct rlm_result run = { .status = RLM_ERROR, .error = *error, .budget = &nothing };
-    return result_of_run(&run);
+    struct rlm_result run = { .status = status, .error = *error, .budget = &nothing };
+    struct droste_result *r = result_of_run(&run);
+    if (r)
+        r->unbegun = true;
+    return r;
+}
+
+int droste_result_began(const droste_result *r)
+{
+    return !r->unbegun;
 }
 
 static const char *result_give(const char *text, size_t have, size_t *len)

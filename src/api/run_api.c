@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "api/contexts.h"
+#include "api/stage.h"
 #include "api/tool_facts.h"
 #include "base/cleanup.h"
 #include "base/text.h"
@@ -78,7 +79,12 @@ void api_running_free(droste_running *r)
 {
     if (!r)
         return;
+    staging_drop(r->staging);
     rlm_close(r->run);
+    stored_run_free(&r->stored_run);
+    free(r->question);
+    free(r->batch);
+    free(r->task);
     tools_free(r->tools);
     api_models_close(&r->models);
     contexts_free(&r->contexts);
@@ -91,15 +97,27 @@ void api_running_free(droste_running *r)
     free(r);
 }
 
-static void run_over(droste_running *r, const struct rlm_result *result)
+static void tell_result(droste_running *r, droste_result *result)
 {
     droste *d = r->d;
-    r->result = result_of_run(result);
+    r->result = result;
     r->finishing = NULL;
     r->over = true;
     TAILQ_REMOVE(&d->runs, r, link);
     TAILQ_INSERT_TAIL(&d->ended, r, link);
     timer_start(d->tell, 0, 0);
+}
+
+static void run_over(droste_running *r, const struct rlm_result *result)
+{
+    tell_result(r, result_of_run(result));
+}
+
+/* It was to begin behind its staging, and did not. */
+static void run_unbegun(droste_running *r, enum rlm_status status, const struct error *why)
+{
+    r->unbegun = true;
+    tell_result(r, result_of_failure(status, why));
 }
 
 /* Where the volume lacks what the run wrote, the answer is kept, but the run is an error. */
@@ -123,9 +141,22 @@ static void run_api_run_done(void *arg, const struct rlm_result *result)
         run_over(r, result);
 }
 
+static void end_staging(droste_running *r)
+{
+    struct error why = { 0 };
+    error_set(&why, ERROR_CANCELLED, "interrupted while %s",
+        r->staging->wants_workspace && r->settings.repo_url ? "the repository was staged"
+                                                            : "the files of the run were read");
+    staging_drop(steal(&r->staging));
+    run_unbegun(
+        r, r->ends_suspended ? RLM_INTERRUPTED : RLM_CANCELLED, r->ends_suspended ? &r->why : &why);
+}
+
 static void run_api_end(droste_running *r)
 {
-    if (r->finishing)
+    if (r->staging)
+        end_staging(r);
+    else if (r->finishing)
         rlm_finish_cancel(r->run);
     else if (r->ends_suspended)
         rlm_suspend(r->run, &r->why);
@@ -173,8 +204,8 @@ static void tell_all(droste *d)
         TAILQ_REMOVE(&d->ended, r, link);
         d->run_count--;
         if (r->chat)
-            chat_advance(r->chat, r, result ? result->run : "");
-        else if (!r->kept)
+            chat_advance(r->chat, r->unbegun ? NULL : r, result ? result->run : "");
+        if (r->unbegun || (!r->chat && !r->kept))
             api_running_free(r);
         done(done_arg, result);
     }
@@ -198,6 +229,13 @@ void api_drop_runs(droste *d)
             api_running_free(r);
         }
     }
+}
+
+void api_drop_staged_runs(droste *d)
+{
+    droste_running *r;
+    TAILQ_FOREACH(r, &d->runs, link)
+    staging_drop(steal(&r->staging));
 }
 
 void api_cancel_runs(droste *d)
@@ -241,7 +279,7 @@ static int check_input(const struct contexts *all, struct error *err)
     return 0;
 }
 
-static int load_contexts(droste_running *r, const droste_request *q, struct error *err)
+static int want_contexts(droste_running *r, const droste_request *q, struct error *err)
 {
     struct context *context = NULL;
     enum value_kind kind;
@@ -251,11 +289,9 @@ static int load_contexts(droste_running *r, const droste_request *q, struct erro
         if (rc == 0)
             rc = context_from_memory(q->data, q->len, kind, &context, err);
         if (rc == 0)
-            rc = contexts_add(&r->contexts, context, err);
+            rc = contexts_add(&r->staging->parts.contexts, context, err);
     }
-    if (rc == 0)
-        rc = api_contexts_load(r->d, &r->settings, q->context, q->contexts, &r->contexts, err);
-    return rc < 0 ? rc : check_input(&r->contexts, err);
+    return rc < 0 ? rc : api_contexts_want(r->d, q->context, q->contexts, r->staging, err);
 }
 
 struct rlm_options api_run_options(const struct settings *s)
@@ -295,10 +331,12 @@ int api_instructions(const struct settings *s, struct buf *out, struct error *er
     return rc;
 }
 
-static int fill_options(droste_running *r, struct rlm_options *o, struct error *err)
+/* What needs no staging. */
+static int fill_options(droste_running *r, struct error *err)
 {
     droste *d = r->d;
     const struct settings *s = &r->settings;
+    struct rlm_options *o = &r->options;
     int rc = api_instructions(s, &r->instructions, err);
     *o = api_run_options(s);
     o->models = r->models.at;
@@ -322,17 +360,24 @@ static int fill_options(droste_running *r, struct rlm_options *o, struct error *
     if (rc == 0 && r->link_to.workspace)
         r->session.workspace = workspace_hold(r->link_to.workspace);
     if (rc == 0)
-        rc = api_stage(d, s, &r->session.workspace, &o->session, err);
+        rc = staging_want_session(r->staging, &o->session, o->env, r->session.workspace, err);
     if (rc == 0)
         rc = api_tools(d, s, &r->tools, &r->tool_facts, err);
-    if (rc == 0)
-        rc = api_contexts_check(&r->contexts, r->tools, err);
     o->tools = r->tools;
     o->tool_facts = r->tool_facts.len > 0 ? buf_text(&r->tool_facts) : NULL;
     o->env_name = d->env_name;
     o->session.timeout = 0; /* the run's own limit covers it */
-    if (rc < 0)
-        return rc;
+    o->question = r->question;
+    o->contexts = &r->contexts;
+    o->batch = r->batch;
+    o->task = r->task;
+    return rc;
+}
+
+static int save_settings(droste_running *r, struct error *err)
+{
+    const struct settings *s = &r->settings;
+    struct rlm_options *o = &r->options;
     struct settings_texts texts = { o->session.setup, o->instructions,
         o->session.answer ? schema_text(o->session.answer) : NULL, NULL };
     if (r->session.workspace && workspace_staged(r->session.workspace)->repo)
@@ -353,23 +398,25 @@ static int run_api_take_settings(droste_running *r, const droste_request *q, str
     return rc;
 }
 
-static int begin_new(
-    droste_running *r, const droste_request *q, struct rlm_options *o, struct error *err)
+static int take_request(droste_running *r, const droste_request *q, struct error *err)
+{
+    const char *question = q->resume ? buf_text(&r->stored_run.question) : q->question;
+    r->question = strdup(question);
+    r->batch = q->batch ? strdup(q->batch) : NULL;
+    r->task = q->task ? strdup(q->task) : NULL;
+    return r->question && (!q->batch || r->batch) && (!q->task || r->task) ? 0 : error_memory(err);
+}
+
+static int begin_new(droste_running *r, const droste_request *q, struct error *err)
 {
     if (!q->question || !q->question[0])
         return error_set(err, ERROR_ARGUMENT, "a run needs a question");
     int rc = api_models(r->d, &r->settings, true, &r->models, err);
     if (rc == 0)
-        rc = load_contexts(r, q, err);
+        rc = staging_new(&r->settings, &r->staging, err);
     if (rc == 0)
-        rc = api_store(r->d, &r->store, err);
-    if (rc == 0)
-        rc = fill_options(r, o, err);
-    o->question = q->question;
-    o->contexts = &r->contexts;
-    o->batch = q->batch;
-    o->task = q->task;
-    return rc;
+        rc = want_contexts(r, q, err);
+    return rc < 0 ? rc : api_store(r->d, &r->store, err);
 }
 
 /* The run's own settings take the place of the droste's. */
@@ -402,51 +449,96 @@ static const struct settings *settings_for_models(const droste_running *r)
     return r->link_to.again ? r->link_to.settings : &r->settings;
 }
 
-static int begin_again(droste_running *r, const droste_request *q,
-    const struct stored_run *stored_run, struct rlm_options *o, struct error *err)
+static int begin_again(droste_running *r, const droste_request *q, struct error *err)
 {
-    bool same = q->question != NULL; /* or else it is not to be asked for */
-    if (same && strcmp(q->question, buf_text(&stored_run->question)) != 0)
+    struct stored_run *stored_run = &r->stored_run;
+    r->same = q->question != NULL; /* or else it is not to be asked for */
+    if (r->same && strcmp(q->question, buf_text(&stored_run->question)) != 0)
         return asked_otherwise(stored_run, "another question", err);
-    int rc = same ? 0 : restore_settings(r, stored_run, err);
+    int rc = r->same ? 0 : restore_settings(r, stored_run, err);
     if (rc == 0)
         rc = api_models(r->d, settings_for_models(r), true, &r->models, err);
-    if (rc == 0 && same)
-        rc = load_contexts(r, q, err);
-    if (rc == 0 && same && stored_run->context && r->contexts.count == 0)
-        rc = asked_otherwise(stored_run, "a context", err);
     if (rc == 0)
-        rc = api_contexts_again(stored_run, &r->settings, &r->contexts, err);
+        rc = staging_new(&r->settings, &r->staging, err);
+    if (rc == 0 && r->same)
+        rc = want_contexts(r, q, err);
+    if (rc < 0)
+        return rc;
+    struct staging *st = r->staging;
+    if (r->same && stored_run->context && st->paths.count + st->parts.contexts.count == 0)
+        return asked_otherwise(stored_run, "a context", err);
+    st->again = stored_run->context || st->paths.count + st->parts.contexts.count > 0;
     r->store = stored_run->store;
     snprintf(r->resume, sizeof r->resume, "%s", stored_run->id);
+    return 0;
+}
+
+/* Behind its staging. */
+static int begin_staged(droste_running *r, struct error *err)
+{
+    int rc = check_input(&r->contexts, err);
     if (rc == 0)
-        rc = fill_options(r, o, err);
-    if (rc == 0 && same && strcmp(buf_text(&r->saved), buf_text(&stored_run->settings)) != 0)
-        rc = asked_otherwise(stored_run, "other settings", err);
+        rc = api_contexts_check(&r->contexts, r->tools, err);
     if (rc == 0)
-        rc = check_tools(r, stored_run, err);
-    o->question = buf_text(&stored_run->question);
-    o->contexts = &r->contexts;
+        rc = save_settings(r, err);
+    if (rc == 0 && r->same && strcmp(buf_text(&r->saved), buf_text(&r->stored_run.settings)) != 0)
+        rc = asked_otherwise(&r->stored_run, "other settings", err);
+    if (rc == 0 && r->resume[0])
+        rc = check_tools(r, &r->stored_run, err);
+    if (rc == 0)
+        rc = rlm_start(r->d->loop, &r->options, run_api_run_done, r, &r->run, err);
+    stored_run_free(&r->stored_run);
+    r->stored_run = (struct stored_run){ 0 };
     return rc;
+}
+
+static void take_staged(droste_running *r, struct staged_parts *parts)
+{
+    r->contexts = parts->contexts;
+    parts->contexts = (struct contexts){ 0 };
+    r->stored_run = parts->stored_run;
+    parts->stored_run = (struct stored_run){ 0 };
+    staged_parts_use(parts, &r->settings, &r->session, &r->options.session);
+}
+
+static void run_staged(void *arg, struct staged_parts *parts, const struct error *why)
+{
+    droste_running *r = arg;
+    struct error err = { 0 };
+    r->staging = NULL;
+    if (why) {
+        run_unbegun(r, RLM_ERROR, why);
+        return;
+    }
+    take_staged(r, parts);
+    if (begin_staged(r, &err) < 0)
+        run_unbegun(r, RLM_ERROR, &err);
 }
 
 static int run_api_begin(droste_running *r, const droste_request *q, struct error *err)
 {
-    struct rlm_options options = { 0 };
-    struct stored_run stored_run = { 0 };
     int rc = run_api_take_settings(r, q, err);
     if (rc == 0 && q->resume)
-        rc = stored_run_find(r->d, q->resume, &stored_run, err);
-    if (rc == 0 && stored_run.previous[0] && !r->kept && !r->link_to.after)
+        rc = stored_run_find(r->d, q->resume, &r->stored_run, err);
+    if (rc == 0 && r->stored_run.previous[0] && !r->kept && !r->link_to.after)
         rc = error_set(err, ERROR_ARGUMENT,
-            "run '%.64s' is part of a conversation: go on with it by droste_resume", stored_run.id);
+            "run '%.64s' is part of a conversation: go on with it by droste_resume",
+            r->stored_run.id);
     if (rc == 0)
-        rc = q->resume ? begin_again(r, q, &stored_run, &options, err)
-                       : begin_new(r, q, &options, err);
+        rc = q->resume ? begin_again(r, q, err) : begin_new(r, q, err);
     if (rc == 0)
-        rc = rlm_start(r->d->loop, &options, run_api_run_done, r, &r->run, err);
-    stored_run_free(&stored_run);
-    return rc;
+        rc = take_request(r, q, err);
+    if (rc == 0)
+        rc = fill_options(r, err);
+    if (rc < 0)
+        return rc;
+    r->staging->parts.stored_run = r->stored_run; /* until it is over */
+    r->stored_run = (struct stored_run){ 0 };
+    if (staging_is_needed(r->staging))
+        return staging_start(r->d->loop, &r->staging, run_staged, r, err);
+    take_staged(r, &r->staging->parts);
+    staging_drop(steal(&r->staging));
+    return begin_staged(r, err);
 }
 
 static int run_api_start(droste *d, const droste_request *q, const struct link *link,
@@ -574,6 +666,11 @@ int api_run(droste *d, droste_request *q, const struct link *link, droste_runnin
         rc = api_wait(d, &w.done, err);
     if (rc == 0 && !w.result)
         rc = error_memory(err);
+    if (w.result && w.result->unbegun) {
+        *err = w.result->error;
+        rc = -(int)err->code;
+        droste_result_free(steal(&w.result));
+    }
     *out = w.result;
     return rc;
 }

@@ -10,13 +10,20 @@
 void api_interrupt_sessions(droste *d)
 {
     for (struct droste_session *s = d->sessions; s; s = s->next)
-        session_interrupt(s->session);
+        droste_session_interrupt(s);
+}
+
+void api_drop_stagings(droste *d)
+{
+    for (struct droste_session *s = d->sessions; s; s = s->next)
+        staging_drop(steal(&s->staging));
+    api_drop_staged_runs(d);
 }
 
 bool api_has_sessions(const droste *d)
 {
     for (const struct droste_session *s = d->sessions; s; s = s->next)
-        if (s->session)
+        if (s->session || s->staging)
             return true;
     return false;
 }
@@ -91,35 +98,14 @@ static int open_place(droste_session *s, struct environment *env, struct error *
     return rc < 0 ? rc : rlm_open_place(s->d->loop, &o, &s->place, err);
 }
 
-static int session_api_set_up(droste_session *s, struct error *err)
+/* Behind its staging. */
+static int open_staged(droste_session *s, struct error *err)
 {
     droste *d = s->d;
     struct environment *env;
-    cleanup_buf struct buf facts = { 0 };
     struct session_options *options = &s->options;
-    struct workspace *workspace = steal(&s->parts.workspace);
-    int rc = api_session_options(d, &s->settings, &s->parts, options, err);
-    s->parts.workspace = workspace;
-    s->parts.container.volume_there = s->of_volume;
-    if (s->plain && !s->of_volume)
-        s->parts.container.volume = NULL;
-    if (rc == 0 && (!s->plain || s->parts.workspace))
-        rc = api_stage(d, &s->settings, &s->parts.workspace, options, err);
-    if (rc == 0 && !s->plain)
-        rc = api_tools(d, &s->settings, &s->tools, &facts, err);
-    if (rc == 0 && !s->tools)
-        rc = tools_new(&s->tools, err); /* some may come later */
     tools_offer(s->tools, options);
-    if (s->plain) {
-        options->rules = false;
-        options->setup = NULL;
-        options->answer = NULL;
-        options->spec.volume = NULL;
-        options->spec.limits.volume_size = options->spec.limits.volume_files = 0;
-    }
-    s->rules = options->rules;
-    if (rc == 0)
-        rc = api_environment(d, &s->settings, &env, err);
+    int rc = api_environment(d, &s->settings, &env, err);
     if (rc == 0)
         rc = api_models(d, &s->settings, false, &s->models, err);
     if (rc == 0)
@@ -143,6 +129,58 @@ static int session_api_set_up(droste_session *s, struct error *err)
     if (rc == 0 && prepare_is_needed(s->session, options, false))
         rc = session_api_prepare(s, err);
     return rc;
+}
+
+static void session_staged(void *arg, struct staged_parts *parts, const struct error *why)
+{
+    droste_session *s = arg;
+    struct error err = { 0 };
+    s->staging = NULL;
+    s->operation = OPERATION_NONE;
+    if (why)
+        err = *why;
+    else
+        staged_parts_use(parts, &s->settings, &s->parts, &s->options);
+    if (why || open_staged(s, &err) < 0 || s->operation == OPERATION_NONE)
+        session_api_opened(s, &err);
+}
+
+static int session_api_set_up(droste_session *s, struct error *err)
+{
+    droste *d = s->d;
+    struct environment *env;
+    cleanup_buf struct buf facts = { 0 };
+    struct staged_parts nothing = { 0 };
+    struct session_options *options = &s->options;
+    struct workspace *workspace = steal(&s->parts.workspace);
+    int rc = api_session_options(d, &s->settings, &s->parts, options, err);
+    s->parts.workspace = workspace;
+    s->parts.container.volume_there = s->of_volume;
+    if (s->plain && !s->of_volume)
+        s->parts.container.volume = NULL;
+    if (rc == 0)
+        rc = api_environment(d, &s->settings, &env, err);
+    if (rc == 0)
+        rc = staging_new(&s->settings, &s->staging, err);
+    if (rc == 0 && !s->plain)
+        rc = staging_want_session(s->staging, options, env, workspace, err);
+    if (rc == 0 && !s->plain)
+        rc = api_tools(d, &s->settings, &s->tools, &facts, err);
+    if (rc == 0 && !s->tools)
+        rc = tools_new(&s->tools, err); /* some may come later */
+    if (s->plain) {
+        options->rules = false;
+        options->setup = NULL;
+        options->answer = NULL;
+    }
+    s->rules = options->rules;
+    if (rc < 0)
+        return rc;
+    if (staging_is_needed(s->staging))
+        return session_api_stage(s, session_staged, err);
+    staging_drop(steal(&s->staging));
+    staged_parts_use(&nothing, &s->settings, &s->parts, options);
+    return open_staged(s, err);
 }
 
 static int session_api_take_settings(
@@ -235,6 +273,7 @@ void droste_session_close(droste_session *s)
         break;
     }
     session_api_tell_nobody(s);
+    staging_drop(s->staging);
     broker_close(steal(&s->broker));
     session_close(s->session);
     if (s->d->env)
@@ -266,49 +305,62 @@ void droste_session_on_output(droste_session *s, droste_output_fn *fn, void *arg
 
 void droste_session_interrupt(droste_session *s)
 {
-    session_interrupt(s->session);
+    if (s->staging)
+        staging_cancel(s->staging);
+    if (s->session)
+        session_interrupt(s->session);
 }
 
 int droste_session_is_alive(const droste_session *s)
 {
-    return session_is_alive(s->session);
+    return s->staging || (s->session && session_is_alive(s->session));
 }
 
 const char *droste_session_isolation(const droste_session *s)
 {
-    return isolation_name(session_isolation(s->session));
+    return isolation_name(s->session ? session_isolation(s->session) : s->options.spec.isolation);
 }
 
 const char *droste_session_sandbox(const droste_session *s)
 {
-    return session_sandbox_id(s->session);
+    return s->session ? session_sandbox_id(s->session) : NULL;
 }
 
 const char *api_session_workspace(const droste_session *s)
 {
-    return session_workspace(s->session);
+    return s->session ? session_workspace(s->session) : NULL;
 }
 
 void api_session_describe(const droste_session *s, struct buf *out)
 {
-    session_describe(s->session, out);
+    if (s->session)
+        session_describe(s->session, out);
 }
 
-/* ---- tools and types of a session that is open ---- */
+/* ---- tools and types of a session that is open, or is being opened: then HELLO has them ---- */
+
+/* Takes the text. */
+static int offer(droste_session *s, struct buf *json, struct error *err)
+{
+    int rc = buf_failed(json) ? error_memory(err)
+             : s->session     ? session_offer(s->session, json->data, json->len, err)
+                              : 0;
+    buf_free(json);
+    return rc;
+}
 
 int droste_session_tool_add(droste_session *s, const char *name, const char *description,
     const char *parameters, droste_tool_fn *fn, void *arg, droste_error *err)
 {
     struct error why = { 0 };
-    cleanup_buf struct buf json = { 0 };
+    struct buf json = { 0 };
     int rc = tool_api_add(s->tools, name, description, parameters, true, fn, arg, &why);
     if (rc < 0)
         return api_fail(err, &why, rc);
     buf_puts(&json, "{\"tools\":[");
     tools_describe(tools_find(s->tools, name), &json);
     buf_puts(&json, "]}");
-    rc = buf_failed(&json) ? error_memory(&why)
-                           : session_offer(s->session, json.data, json.len, &why);
+    rc = offer(s, &json, &why);
     if (rc < 0)
         tools_remove(s->tools, name);
     return api_fail(err, &why, rc);
@@ -317,13 +369,12 @@ int droste_session_tool_add(droste_session *s, const char *name, const char *des
 int droste_session_tool_remove(droste_session *s, const char *name, droste_error *err)
 {
     struct error why = { 0 };
-    cleanup_buf struct buf json = { 0 };
+    struct buf json = { 0 };
     if (!tools_remove(s->tools, name))
         return api_fail(
             err, &why, error_set(&why, ERROR_NOT_FOUND, "the session has no tool '%.64s'", name));
     buf_printf(&json, "{\"gone\":[\"%s\"]}", name);
-    int rc = buf_failed(&json) ? error_memory(&why)
-                               : session_offer(s->session, json.data, json.len, &why);
+    int rc = offer(s, &json, &why);
     return api_fail(err, &why, rc);
 }
 
@@ -334,6 +385,11 @@ int droste_session_expect(droste_session *s, const char *schema, droste_error *e
     int rc = schema ? schema_parse(schema, strlen(schema), &answer, &why) : 0;
     if (rc < 0)
         return api_fail(err, &why, error_wrap(&why, "the schema of the answer"));
+    if (!s->session) {
+        schema_drop(s->parts.answer);
+        s->options.answer = s->parts.answer = answer;
+        return 0;
+    }
     rc = session_expect(s->session, answer, &why);
     schema_drop(answer);
     return api_fail(err, &why, rc);

@@ -4,7 +4,7 @@
 #ifndef DROSTE_API_SESSION_API_H
 #define DROSTE_API_SESSION_API_H
 
-#include "api/api.h"
+#include "api/stage.h"
 #include "broker/broker.h"
 #include "session/prepare.h"
 
@@ -24,6 +24,7 @@ struct droste_session {
     struct session *session;
     struct settings settings; /* its own: those of the droste may change */
     struct session_parts parts;
+    struct staging *staging; /* `session` is NULL until it has ended; NULL: none is under way */
     struct models models;
     struct tools *tools;
     struct session_options options;
@@ -53,6 +54,10 @@ struct droste_session {
 
 /* Begins what a session has before its first cell. */
 int session_api_prepare(droste_session *s, struct error *err);
+/* Starts the staging that the session has: its opening is an operation, which ends with session_api_opened, or
+ * with that of what is prepared. */
+int session_api_stage(droste_session *s, staging_done_fn *done, struct error *err);
+void session_api_opened(droste_session *s, const struct error *why);
 /* Takes it from those whose ends are to be told. */
 void session_api_tell_nobody(droste_session *s);
 /* Waits for the end of an operation whose start returned rc, and takes it. */

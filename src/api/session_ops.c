@@ -39,6 +39,12 @@ static void session_ops_prepared(void *arg, const struct error *why)
     session_ops_over(s);
 }
 
+void session_api_opened(droste_session *s, const struct error *why)
+{
+    s->operation = OPERATION_OPEN;
+    session_ops_prepared(s, why);
+}
+
 void session_api_tell_nobody(droste_session *s)
 {
     if (s->to_be_told)
@@ -123,7 +129,9 @@ static int session_ops_wait_for(droste_session *s, int ms, droste_result **out, 
     if (s->operation == OPERATION_NONE)
         return 0;
     s->waited_for = true;
-    int rc = api_wait_soon(s->d, &s->done, session_is_ready(s->session), ms, err);
+    static const bool never;
+    const bool *soon = s->session ? session_is_ready(s->session) : &never;
+    int rc = api_wait_soon(s->d, &s->done, soon, ms, err);
     s->waited_for = false;
     return rc != 0 ? rc : session_ops_take(s, out, err);
 }
@@ -154,6 +162,8 @@ static int session_ops_begin(droste_session *s, enum operation operation, struct
         return error_set(err, ERROR_ARGUMENT,
             s->done ? "the end of the session's last operation was not taken yet"
                     : "the session is busy with another operation");
+    if (!s->session && operation != OPERATION_OPEN)
+        return error_set(err, ERROR_ARGUMENT, "the session did not open, or was finished");
     s->operation = operation;
     s->done = false;
     return 0;
@@ -173,6 +183,12 @@ int session_api_prepare(droste_session *s, struct error *err)
         return rc;
     return session_ops_began(s,
         prepare_start(&s->prepare, s->session, &s->options, false, session_ops_prepared, s, err));
+}
+
+int session_api_stage(droste_session *s, staging_done_fn *done, struct error *err)
+{
+    int rc = session_ops_begin(s, OPERATION_OPEN, err);
+    return rc < 0 ? rc : session_ops_began(s, staging_start(s->d->loop, &s->staging, done, s, err));
 }
 
 static int start_cell(
@@ -225,7 +241,12 @@ static void start_finish(droste_session *s)
 {
     if (s->operation == OPERATION_FINISH)
         return;
-    if (session_finish(s->session, session_ops_finished, s)) {
+    if (s->staging) {
+        staging_drop(steal(&s->staging));
+        drop_operation(s);
+        s->operation = OPERATION_NONE;
+    }
+    if (s->session && session_finish(s->session, session_ops_finished, s)) {
         drop_operation(s);
         s->operation = OPERATION_FINISH;
         s->done = false;
@@ -298,13 +319,8 @@ int droste_session_load(
 {
     struct error why = { 0 };
     struct context *context = NULL;
-    enum value_kind value;
-    struct context_filter filter = api_filter(&s->settings);
     free(steal(&s->notice));
-    int rc = kind ? context_kind_parse(kind, &value, &why)
-                  : api_context_kind(&s->settings, &value, &why);
-    if (rc == 0)
-        rc = context_load(path, value, &filter, &context, &why);
+    int rc = api_context_load(s->d, &s->settings, path, kind, &context, &why);
     char *notice = rc == 0 ? context_notice(context) : NULL;
     if (rc == 0)
         rc = session_api_finish(s, start_value(s, context, &name, 1, &why), NULL, &why);
@@ -333,7 +349,7 @@ int droste_session_load_contexts(droste_session *s, droste_error *err)
     struct error why = { 0 };
     struct contexts all = { 0 };
     free(steal(&s->notice));
-    int rc = api_contexts_load(s->d, &s->settings, NULL, NULL, &all, &why);
+    int rc = api_contexts_load(s->d, &s->settings, &all, &why);
     if (rc == 0)
         rc = api_contexts_check(&all, s->tools, &why);
     for (size_t i = 0; rc == 0 && i < all.count; i++) {

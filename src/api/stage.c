@@ -1,55 +1,239 @@
-/* api/stage.c: what the settings want to be in a session's workspace. */
-#include "api/api.h"
+/* api/stage.c: see stage.h. */
+#include "api/stage.h"
 
-#include "base/clock.h"
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "api/contexts.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/job.h"
 #include "volume/workspace.h"
 
-static int stage_fill(droste *d, const struct settings *s, struct workspace *w, struct error *err)
+/* ---- in the thread ---- */
+
+static int stage_contexts(struct staging *st, struct error *err)
 {
+    int rc = api_contexts_read(st, &st->cancel, err);
+    if (rc == 0 && st->again)
+        rc = api_contexts_again(
+            &st->parts.stored_run, &st->settings, &st->cancel, &st->parts.contexts, err);
+    return rc;
+}
+
+static int stage_volume(struct staging *st, struct error *err)
+{
+    cleanup_free char *root = NULL;
+    struct volume_limits limits = api_volume_limits(&st->settings);
+    struct volume **volume = &st->parts.volume;
+    int rc = api_volume_root(&st->settings, &root, err);
+    if (rc == 0)
+        rc = volume_open_or_create(root, st->settings.volume_name, &limits, volume, err);
+    if (rc == 0 && st->seeds_volume)
+        rc = volume_seed_empty(*volume, err);
+    return rc;
+}
+
+static int fill_workspace(struct staging *st, struct workspace *w, struct error *err)
+{
+    const struct settings *s = &st->settings;
     struct git_bounds bounds = {
         .deadline_ns = clock_ns() + (uint64_t)(s->repo_timeout * 1e9),
-        .interrupt = d->interrupt_fd,
+        .interrupt = st->cancel,
         .file_bytes = (uint64_t)s->workspace_size,
     };
     int rc = 0;
+    workspace_interrupt_by(w, st->cancel);
     if (s->repo_url)
         rc = workspace_add_repository(w, s->repo_url, s->repo_ref, &bounds, err);
     for (size_t i = 0; rc == 0 && i < s->context_path.count; i++)
         rc = workspace_add_path(w, s->context_path.items[i], err);
+    workspace_interrupt_by(w, -1);
     return rc;
 }
 
-static int stage_make(
-    droste *d, const struct settings *s, struct workspace **out, struct error *err)
+static int stage_workspace(struct staging *st, struct error *err)
 {
     cleanup_free char *root = NULL;
+    const struct settings *s = &st->settings;
     struct volume_limits limits = { (uint64_t)s->workspace_size, (uint64_t)s->workspace_files };
-    int rc = s->repo_url ? repository_check(s->repo_url, s->repo_ref, err) : 0;
+    int rc = api_volume_root(s, &root, err);
     if (rc == 0)
-        rc = api_volume_root(s, &root, err);
-    if (rc == 0)
-        rc = workspace_new(root, &limits, out, err);
-    if (rc == 0)
-        rc = stage_fill(d, s, *out, err);
+        rc = workspace_new(root, &limits, &st->parts.workspace, err);
+    return rc < 0 ? rc : fill_workspace(st, st->parts.workspace, err);
+}
+
+static bool is_cancelled(const struct staging *st)
+{
+    struct pollfd cancel = { .fd = st->cancel, .events = POLLIN };
+    return poll(&cancel, 1, 0) > 0;
+}
+
+static void staging_work(void *arg)
+{
+    struct staging *st = arg;
+    struct error *err = &st->why;
+    int rc = stage_contexts(st, err);
+    if (rc == 0 && st->wants_volume)
+        rc = stage_volume(st, err);
+    if (rc == 0 && st->wants_workspace)
+        rc = stage_workspace(st, err);
+    if (rc == 0 && is_cancelled(st))
+        rc = error_set(err, ERROR_CANCELLED, "interrupted while the session was staged");
+    if (rc < 0) /* here, as removing takes its time, too */
+        staged_parts_free(&st->parts);
+    else /* a step may have failed first, and then gone another way */
+        st->why = (struct error){ 0 };
+}
+
+/* ---- in the loop's ---- */
+
+void staged_parts_free(struct staged_parts *parts)
+{
+    contexts_free(&parts->contexts);
+    volume_release(parts->volume);
+    workspace_release(parts->workspace);
+    stored_run_free(&parts->stored_run);
+    *parts = (struct staged_parts){ 0 };
+}
+
+static void staging_free(struct staging *st)
+{
+    staged_parts_free(&st->parts);
+    settings_free(&st->settings);
+    list_clear(&st->paths);
+    close_fd(&st->cancel);
+    free(st);
+}
+
+int staging_new(const struct settings *s, struct staging **out, struct error *err)
+{
+    struct staging *st = calloc(1, sizeof *st);
+    if (!st)
+        return error_memory(err);
+    st->cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int rc = st->cancel < 0 ? error_set_errno(err, ERROR_IO, "making an eventfd")
+                            : settings_copy(&st->settings, s, err);
     if (rc < 0)
-        workspace_release(steal(out));
+        staging_free(st);
+    else
+        *out = st;
     return rc;
 }
 
-int api_stage(droste *d, const struct settings *s, struct workspace **workspace,
-    struct session_options *options, struct error *err)
+int staging_want_session(struct staging *st, const struct session_options *options,
+    const struct environment *env, bool has_workspace, struct error *err)
 {
-    int rc = 0;
+    const struct settings *s = &st->settings;
+    st->wants_volume = s->volume_name && !(environment_ops_of(env)->traits & TRAIT_VOLUMES);
+    st->seeds_volume = options->spec.layout == LAYOUT_DAYTONA;
+    st->wants_workspace = !has_workspace && (s->repo_url || s->context_path.count > 0);
     if (s->repo_ref && !s->repo_url)
         return error_set(err, ERROR_ARGUMENT,
             "repo-ref is a branch, tag or commit of repo-url, which is not set");
-    if (!*workspace && (s->repo_url || s->context_path.count > 0))
-        rc = stage_make(d, s, workspace, err);
-    if (rc < 0 || !*workspace)
+    return st->wants_workspace && s->repo_url ? repository_check(s->repo_url, s->repo_ref, err) : 0;
+}
+
+bool staging_is_needed(const struct staging *st)
+{
+    return st->paths.count > 0 || st->again || st->wants_volume || st->wants_workspace;
+}
+
+static void staging_done(void *arg)
+{
+    struct staging *st = arg;
+    if (st->done)
+        st->done(st->arg, &st->parts, st->why.code == ERROR_NONE ? NULL : &st->why);
+    staging_free(st);
+}
+
+int staging_start(
+    struct loop *loop, struct staging **mine, staging_done_fn *done, void *arg, struct error *err)
+{
+    struct staging *st = *mine;
+    st->done = done;
+    st->arg = arg;
+    st->started = true;
+    int rc = job_start(loop, staging_work, staging_done, st, err);
+    if (rc == 0)
+        return 0;
+    *mine = NULL;
+    staging_free(st);
+    return rc;
+}
+
+void staging_cancel(struct staging *st)
+{
+    uint64_t one = 1;
+    (void)!write(st->cancel, &one, sizeof one);
+}
+
+void staging_drop(struct staging *st)
+{
+    if (!st)
+        return;
+    st->done = NULL;
+    if (st->started)
+        staging_cancel(st);
+    else
+        staging_free(st);
+}
+
+struct staging_wait {
+    bool done;
+    struct staged_parts parts;
+    struct error why;
+};
+
+static void staging_waited(void *arg, struct staged_parts *parts, const struct error *why)
+{
+    struct staging_wait *wait = arg;
+    wait->parts = *parts;
+    *parts = (struct staged_parts){ 0 };
+    if (why)
+        wait->why = *why;
+    wait->done = true;
+}
+
+int staging_run(droste *d, struct staging *st, struct staged_parts *out, struct error *err)
+{
+    struct staging_wait wait = { 0 };
+    if (d->waits) {
+        staging_drop(st);
+        return api_enter(d, err);
+    }
+    int rc = staging_start(d->loop, &st, staging_waited, &wait, err);
+    if (rc < 0)
         return rc;
-    options->spec.workspace = *workspace;
+    d->staging = st;
+    rc = api_wait(d, &wait.done, err);
+    d->staging = NULL;
+    if (rc < 0) {
+        staging_drop(st);
+        return rc;
+    }
+    *out = wait.parts;
+    if (wait.why.code != ERROR_NONE)
+        *err = wait.why;
+    return -(int)wait.why.code;
+}
+
+void staged_parts_use(struct staged_parts *staged, const struct settings *s,
+    struct session_parts *parts, struct session_options *options)
+{
+    if (staged->volume) {
+        parts->volume = steal(&staged->volume);
+        options->spec.volume = parts->volume;
+        options->spec.limits.volume_size = volume_limits_of(parts->volume)->size;
+        options->spec.limits.volume_files = volume_limits_of(parts->volume)->files;
+    }
+    if (staged->workspace)
+        parts->workspace = steal(&staged->workspace);
+    if (!parts->workspace)
+        return;
+    options->spec.workspace = parts->workspace;
     options->spec.limits.workspace_size = (uint64_t)s->workspace_size;
     options->spec.limits.workspace_files = (uint64_t)s->workspace_files;
-    return 0;
 }

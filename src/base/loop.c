@@ -106,6 +106,8 @@ void loop_close(struct loop *loop)
 {
     if (!loop)
         return;
+    while (loop->held > 0)
+        uv_run(&loop->uv, UV_RUN_ONCE);
     uv_walk(&loop->uv, close_handle, NULL);
     while (uv_loop_close(&loop->uv) == UV_EBUSY)
         uv_run(&loop->uv, UV_RUN_ONCE);
@@ -219,6 +221,18 @@ void loop_run_posts(struct loop *loop)
         first->run(first);
         first = next;
     }
+}
+
+void loop_hold(struct loop *loop)
+{
+    if (loop->held++ == 0)
+        uv_ref((uv_handle_t *)loop->poster);
+}
+
+void loop_let_go(struct loop *loop)
+{
+    if (--loop->held == 0)
+        uv_unref((uv_handle_t *)loop->poster);
 }
 
 int loop_backend(const struct loop *loop)

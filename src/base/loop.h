@@ -27,6 +27,7 @@ struct loop {
     unsigned missed, pass; /* see look_around */
     uv_async_t *waker, *poster;
     _Atomic(struct post *) posts; /* from other threads, the last one first */
+    unsigned held;                /* posts that will come */
     struct timer *patience;       /* of loop_wait_soon */
     bool over;                    /* it is to return */
     bool running;                 /* see loop_is_running */
@@ -51,6 +52,9 @@ void loop_nudge(struct loop *loop);
 /* Has the loop's thread run it soon, in the order in which they came; from any thread. loop_run_posts does it now. */
 void loop_post(struct loop *loop, struct post *post);
 void loop_run_posts(struct loop *loop);
+/* A post will come: the loop waits for it, and loop_close does; until loop_let_go. */
+void loop_hold(struct loop *loop);
+void loop_let_go(struct loop *loop);
 /* A descriptor that is readable when there is something to do, for a loop of somebody else's; the
  * caller watches it, and calls loop_settle before each wait for it. Timers are in `timer_fd`, a timerfd
  * of the caller's. */

@@ -315,7 +315,7 @@ static int check_shared(struct batch *b, struct error *err)
             "standard input can be read once, and each task needs the context: give a file");
     int rc = api_tools(d, &d->settings, &tools, &facts, err);
     if (rc == 0)
-        rc = api_contexts_load(d, &d->settings, NULL, NULL, &contexts, err);
+        rc = api_contexts_load(d, &d->settings, &contexts, err);
     if (rc == 0)
         rc = api_contexts_check(&contexts, tools, err);
     contexts_free(&contexts);

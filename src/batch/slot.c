@@ -21,6 +21,7 @@ struct slot {
     struct task task;
     struct grader own, *grader; /* NULL: nobody grades it */
     droste_running *run;
+    bool resumed; /* the run is one of the record, with which it goes on */
     droste_result *result;
     struct json_object *answer;
     struct grading *grading;
@@ -209,12 +210,9 @@ static void take_result(struct slot *s, droste_result *result)
     slot_grade(s);
 }
 
-static void slot_run_done(void *arg, droste_result *result)
-{
-    take_result(arg, result);
-}
-
 /* ---- its run ---- */
+
+static void slot_run_done(void *arg, droste_result *result);
 
 static int slot_start(struct slot *s, const char *resume, struct error *err)
 {
@@ -237,19 +235,24 @@ static int slot_start(struct slot *s, const char *resume, struct error *err)
     int rc = droste_start(s->batch->d, &q, &s->run, &why);
     if (rc < 0)
         return error_set(err, (enum error_code)why.code, "%s", why.text);
-    s->batch->state.resumed += resume != NULL;
+    s->resumed = resume != NULL;
+    s->batch->state.resumed += s->resumed;
     return 0;
+}
+
+/* The run of the record is another one. */
+static int start_anew(struct slot *s, struct error *err)
+{
+    cleanup_buf struct buf text = { 0 };
+    buf_printf(&text, "task %s begins anew: %s", s->place->id, err->text);
+    batch_notice(s->batch, buf_text(&text), text.len);
+    return slot_start(s, NULL, err);
 }
 
 static int slot_go_on(struct slot *s, const char *run, struct error *err)
 {
-    cleanup_buf struct buf text = { 0 };
     int rc = slot_start(s, run, err);
-    if (rc >= 0 || !err || err->code != ERROR_ARGUMENT)
-        return rc;
-    buf_printf(&text, "task %s begins anew: %s", s->place->id, err->text);
-    batch_notice(s->batch, buf_text(&text), text.len);
-    return slot_start(s, NULL, err);
+    return rc < 0 && err->code == ERROR_ARGUMENT ? start_anew(s, err) : rc;
 }
 
 /* 1: the result was there already, and the slot may be gone. */
@@ -297,6 +300,33 @@ static bool is_fatal(enum error_code code)
            code == ERROR_MEMORY || code == ERROR_ENVIRONMENT;
 }
 
+static void refused(struct slot *s, const struct error *err)
+{
+    if (is_fatal(err->code)) {
+        batch_fail(s->batch, err);
+        slot_leave(s);
+    } else {
+        take_result(s, result_of_failure(RLM_ERROR, err));
+    }
+}
+
+/* What a run is refused for may be known only when its contexts were read. */
+static void slot_run_done(void *arg, droste_result *result)
+{
+    struct slot *s = arg;
+    struct error err = { 0 };
+    if (!result || !result->unbegun || result->error.code == ERROR_CANCELLED) {
+        take_result(s, result);
+        return;
+    }
+    err = result->error;
+    droste_result_free(result);
+    s->run = NULL;
+    s->batch->state.resumed -= s->resumed;
+    if (!s->resumed || err.code != ERROR_ARGUMENT || start_anew(s, &err) < 0)
+        refused(s, &err);
+}
+
 void slot_begin(struct batch *b, struct task_place *place)
 {
     struct error err = { 0 };
@@ -315,14 +345,8 @@ void slot_begin(struct batch *b, struct task_place *place)
         rc = choose_grader(s, &err);
     if (rc == 0)
         rc = start_or_go_on(s, &err);
-    if (rc >= 0)
-        return;
-    if (is_fatal(err.code)) {
-        batch_fail(b, &err);
-        slot_leave(s);
-    } else {
-        take_result(s, result_of_failure(&err));
-    }
+    if (rc < 0)
+        refused(s, &err);
 }
 
 void slots_stop(struct batch *b)

@@ -1,7 +1,7 @@
 /* cli/smoke.c: droste smoke: does all work that a session needs, and one with a repository? Without a model. */
 #include <string.h>
 
-#include "api/api.h"
+#include "api/stage.h"
 #include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/json/json.h"
@@ -65,9 +65,21 @@ static int smoke_config(struct smoke *s, struct error *err)
 
 static int clone_repo(struct smoke *s, struct error *err)
 {
-    struct session_options unused = { 0 };
+    struct staging *st = NULL;
+    struct staged_parts parts = { 0 };
+    const struct settings *settings = &s->d->settings;
     api_forget_interrupt(s->d);
-    int rc = api_stage(s->d, &s->d->settings, &s->workspace, &unused, err);
+    int rc = staging_new(settings, &st, err);
+    if (rc < 0)
+        return rc;
+    st->wants_workspace = settings->repo_url || settings->context_path.count > 0;
+    if (!st->wants_workspace) {
+        staging_drop(st);
+        return 0;
+    }
+    rc = staging_run(s->d, st, &parts, err);
+    s->workspace = steal(&parts.workspace);
+    staged_parts_free(&parts);
     if (rc == 0 && s->workspace)
         memcpy(s->commit, workspace_staged(s->workspace)->commit, sizeof s->commit);
     return rc;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <fts.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sendfile.h>
@@ -147,20 +148,40 @@ static int context_too_large(const char *name, uint64_t most, struct error *err)
         name, (double)most / (1 << 20));
 }
 
+/* Sleeps until there is something to read, unless `from` is -1; a file is always readable. */
+static int context_interrupted(
+    int from, const struct context_filter *filter, const char *name, struct error *err)
+{
+    if (!filter || !filter->interrupt)
+        return 0;
+    struct pollfd fds[] = { { *filter->interrupt, POLLIN, 0 }, { from, POLLIN, 0 } };
+    (void)!poll(fds, array_length(fds), from < 0 ? 0 : -1);
+    if (!fds[0].revents)
+        return 0;
+    return error_set(err, ERROR_CANCELLED, "interrupted while the context %.100s was read", name);
+}
+
 /* By the kernel where it can (files), by hand where it cannot (pipes, terminals). */
-static int copy_all(int from, int to, const char *name, uint64_t most, struct error *err)
+static int copy_all(int from, int to, const char *name, const struct context_filter *filter,
+    uint64_t most, struct error *err)
 {
     char data[65536];
     uint64_t all = 0;
     ssize_t n;
-    while ((n = sendfile(to, from, NULL, 1 << 26)) > 0)
-        if ((all += (uint64_t)n) > most)
+    do {
+        if (context_interrupted(from, filter, name, err) < 0)
+            return -(int)ERROR_CANCELLED;
+        n = sendfile(to, from, NULL, 1 << 26);
+        if (n > 0 && (all += (uint64_t)n) > most)
             return context_too_large(name, most, err);
+    } while (n > 0);
     if (n == 0)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return cannot_read(name, err);
     for (;;) {
+        if (context_interrupted(from, filter, name, err) < 0)
+            return -(int)ERROR_CANCELLED;
         n = read(from, data, sizeof data);
         if (n < 0)
             return cannot_read(name, err);
@@ -283,7 +304,9 @@ static int context_walk(struct context *c, FTS *tree, size_t root_len,
                 fts_set(tree, entry, FTS_SKIP);
             break;
         case FTS_F:
-            rc = take_file(c, entry, root_len, filter, err);
+            rc = context_interrupted(-1, filter, c->source, err);
+            if (rc == 0)
+                rc = take_file(c, entry, root_len, filter, err);
             break;
         case FTS_DNR:
         case FTS_ERR:
@@ -339,25 +362,46 @@ static int context_open_source(const char *path, struct error *err)
     return cannot_read(path, err);
 }
 
+/* The descriptor of what may be read. */
+static int open_context(const char *path, uint64_t most, struct stat *st, struct error *err)
+{
+    cleanup_fd int fd = context_open_source(path, err);
+    if (fd < 0)
+        return fd;
+    if (fstat(fd, st) < 0)
+        return error_set_errno(err, ERROR_IO, "the context %.100s cannot be read", path);
+    if (strcmp(path, "-") != 0 && !S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode))
+        return error_set(err, ERROR_ARGUMENT,
+            "the context %.100s is a device, a pipe or a socket: give a file, a directory, or - for "
+            "standard input",
+            path);
+    if (S_ISREG(st->st_mode) && (uint64_t)st->st_size > most)
+        return context_too_large(path, most, err);
+    return steal_fd(&fd);
+}
+
+static uint64_t context_most(const struct context_filter *filter)
+{
+    return filter && filter->most ? filter->most : default_most;
+}
+
+int context_look(const char *path, const struct context_filter *filter, struct error *err)
+{
+    struct stat st;
+    cleanup_fd int fd = open_context(path, context_most(filter), &st, err);
+    return fd < 0 ? fd : 0;
+}
+
 int context_load(const char *path, enum value_kind kind, const struct context_filter *filter,
     struct context **out, struct error *err)
 {
     __attribute__((cleanup(cleanup_context))) struct context *c = NULL;
     bool is_stdin = strcmp(path, "-") == 0;
-    uint64_t most = filter && filter->most ? filter->most : default_most;
+    uint64_t most = context_most(filter);
     struct stat st;
-    cleanup_fd int fd = context_open_source(path, err);
+    cleanup_fd int fd = open_context(path, most, &st, err);
     if (fd < 0)
         return fd;
-    if (fstat(fd, &st) < 0)
-        return error_set_errno(err, ERROR_IO, "the context %.100s cannot be read", path);
-    if (!is_stdin && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-        return error_set(err, ERROR_ARGUMENT,
-            "the context %.100s is a device, a pipe or a socket: give a file, a directory, or - for "
-            "standard input",
-            path);
-    if (S_ISREG(st.st_mode) && (uint64_t)st.st_size > most)
-        return context_too_large(path, most, err);
     bool is_directory = S_ISDIR(st.st_mode);
     if (kind == VALUE_AUTO && !is_stdin)
         kind = kind_by_name(path);
@@ -367,7 +411,7 @@ int context_load(const char *path, enum value_kind kind, const struct context_fi
         rc = cannot_read(path, err);
     if (rc == 0)
         rc = is_directory ? load_directory(c, path, filter, err)
-                          : copy_all(fd, c->fd, path, most, err);
+                          : copy_all(fd, c->fd, path, filter, most, err);
     if (rc == 0)
         rc = context_seal(c, err);
     if (rc == 0)

@@ -32,14 +32,17 @@ struct context_filter {
     const char *const *include; /* of a directory only files that match one of these patterns; */
     size_t count;               /* glob(7), against the name or the path in it. None: all */
     uint64_t most;              /* bytes of the context; 0: CONTEXT_MOST */
+    const int *interrupt;       /* a descriptor that, once readable, ends the reading; NULL: none */
 };
 
 /* Reads a regular file, a directory, or with "-" standard input, whatever that is; nothing else is opened for longer than a
  * look, and nothing waited for. `filter->most` is for all of it; `filter` may be NULL. ERROR_NOT_FOUND,
- * ERROR_PERMISSION, ERROR_ARGUMENT (nothing of it is text, it is a device or a pipe, or too large), ERROR_CANCELLED (by a signal), ERROR_IO
+ * ERROR_PERMISSION, ERROR_ARGUMENT (nothing of it is text, it is a device or a pipe, or too large), ERROR_CANCELLED (by a signal, or `filter->interrupt`), ERROR_IO
  * (also: no room). */
 int context_load(const char *path, enum value_kind kind, const struct context_filter *filter,
     struct context **out, struct error *err);
+/* The errors of context_load that can be told without reading, but for those of the kind. */
+int context_look(const char *path, const struct context_filter *filter, struct error *err);
 int context_from_memory(
     const void *data, size_t len, enum value_kind kind, struct context **out, struct error *err);
 void context_free(struct context *context);

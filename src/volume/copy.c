@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -33,11 +34,22 @@ static int too_much(const struct copying *c, struct error *err)
         c->v->name, c->v->name);
 }
 
+static int copy_interrupted(const struct copying *c, struct error *err)
+{
+    struct pollfd interrupt = { .fd = c->v->interrupt, .events = POLLIN };
+    if (c->v->interrupt < 0 || poll(&interrupt, 1, 0) <= 0)
+        return 0;
+    return error_set(err, ERROR_CANCELLED, "interrupted while files were copied");
+}
+
 static int copy_piece(
     struct copying *c, int from, int to, char *piece, off_t at, off_t end, struct error *err)
 {
     while (at < end) {
         size_t want = end - at < PIECE ? (size_t)(end - at) : PIECE;
+        int rc = copy_interrupted(c, err);
+        if (rc < 0)
+            return rc;
         ssize_t n = pread(from, piece, want, at);
         if (n < 0)
             return volume_failed(c->v, "reading", "a file", err);
@@ -167,6 +179,9 @@ static int copy_entry(struct cursor *cur, const struct tree_place *place, struct
 {
     struct copying *c = cur->c;
     struct stat st;
+    int rc = copy_interrupted(c, err);
+    if (rc < 0)
+        return rc;
     /* A guest may be making more of them all the time. */
     if (c->count.files + c->count.left_out > 2 * c->v->limits.files)
         return too_much(c, err);

@@ -62,8 +62,9 @@ int volume_make_ephemeral(
     struct volume *v = calloc(1, sizeof *v);
     if (!v)
         return error_memory(err);
-    *v =
-        (struct volume){ .holders = 1, .directory = -1, .data = -1, .lock = -1, .limits = *limits };
+    *v = (struct volume){
+        .holders = 1, .directory = -1, .data = -1, .lock = -1, .interrupt = -1, .limits = *limits
+    };
     buf_printf(&name, "%s%s", EPHEMERAL_PREFIX, fresh);
     v->name = buf_steal(&name);
     v->root = strdup(root);

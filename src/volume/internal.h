@@ -12,6 +12,7 @@ struct volume {
     ino_t inode;
     uid_t owner;
     bool ephemeral; /* it is removed with its last holder */
+    int interrupt;  /* see volume_interrupt_by; -1: nothing */
     struct volume_limits limits;
 };
 

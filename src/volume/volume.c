@@ -288,7 +288,7 @@ int volume_open(
     struct volume *v = calloc(1, sizeof *v);
     if (!v)
         return error_memory(err);
-    *v = (struct volume){ .holders = 1, .directory = -1, .data = -1, .lock = -1 };
+    *v = (struct volume){ .holders = 1, .directory = -1, .data = -1, .lock = -1, .interrupt = -1 };
     v->name = strdup(name);
     v->root = strdup(root);
     rc = v->name && v->root ? 1 : error_memory(err);
@@ -419,6 +419,11 @@ int volume_set_limits(struct volume *v, const struct volume_limits *limits, stru
     if (rc == 0)
         v->limits = *limits;
     return rc < 0 ? error_wrap(err, "volume '%s'", v->name) : 0;
+}
+
+void volume_interrupt_by(struct volume *v, int fd)
+{
+    v->interrupt = fd;
 }
 
 char *volume_barrier(const struct volume *v, uid_t uid)

@@ -88,6 +88,8 @@ int volume_set_limits(struct volume *v, const struct volume_limits *limits, stru
 /* All that is in it becomes this user's, as the guests of root are not always the same; nothing where it is.
  * ERROR_ARGUMENT while somebody else uses it. */
 int volume_give(struct volume *v, uid_t uid, struct error *err);
+/* A descriptor (-1: none) that ends copying into it, once it is readable: ERROR_CANCELLED. */
+void volume_interrupt_by(struct volume *v, int fd);
 /* The first directory above the data that this user cannot pass, the caller's (free); NULL: there is none. */
 char *volume_barrier(const struct volume *v, uid_t uid);
 

@@ -33,6 +33,11 @@ int workspace_new(
     return rc < 0 ? error_wrap(err, "making a workspace") : 0;
 }
 
+void workspace_interrupt_by(struct workspace *w, int fd)
+{
+    volume_interrupt_by(w->volume, fd);
+}
+
 struct workspace *workspace_hold(struct workspace *w)
 {
     if (w)

@@ -29,6 +29,8 @@ struct workspace;
 /* An empty one below the root of volumes. */
 int workspace_new(const char *root, const struct volume_limits *limits, struct workspace **out,
     struct error *err);
+/* Filling it ends with ERROR_CANCELLED once this descriptor is readable; -1: nothing ends it. */
+void workspace_interrupt_by(struct workspace *w, int fd);
 struct workspace *workspace_hold(struct workspace *w);
 /* NULL is fine. */
 void workspace_release(struct workspace *w);

@@ -528,6 +528,42 @@ def test_an_interrupt_ends_staging(slow, repo, place, replay):
     assert result.status == 130 and "interrupted while the repository was staged" in result.err and not left(place)
 
 
+def test_other_tasks_of_a_batch_end_while_one_is_staged(slow, repo, place, replay):
+    """They are runs of one process and one loop, and the repository's host says nothing all the while; an interrupt puts
+    aside the task that waits for it, with no line and nothing left, and the batch goes on with it."""
+    with open(os.path.join(slow.home, "tasks.jsonl"), "w") as f:
+        f.write(json.dumps({"id": "waits", "question": "q", "settings": {"repo-url": repo.url}}) + "\n")
+        for i in range(4):
+            f.write(json.dumps({"id": "t%d" % i, "question": "q"}) + "\n")
+    words = ("batch", "tasks.jsonl", "--out", "results.jsonl", "--concurrency", "2", "--model",
+             replay({"content": repl("SUBMIT(1)"), "repeat": True}))
+    process = slow.start(*words)
+    asked = waits(place)
+
+    def lines():
+        with open(os.path.join(slow.home, "results.jsonl")) as f:
+            return [json.loads(line)["id"] for line in f if '"answer"' in line]
+    wait_until(lambda: os.path.exists(os.path.join(slow.home, "results.jsonl")) and len(lines()) == 4, what="the others' results")
+    assert process_stat(asked) and left(place)
+    process.send_signal(signal.SIGINT)
+    finish(process)
+    ends(asked)
+    assert sorted(lines()) == ["t0", "t1", "t2", "t3"] and not left(place)
+    open(place + "/go", "w").close()
+    assert slow(*words).status == 0
+    assert sorted(lines()) == ["t0", "t1", "t2", "t3", "waits"] and not left(place)
+
+
+def test_a_git_that_is_killed_is_an_error_and_leaves_nothing(slow, repo, place):
+    """The next session stages as usual."""
+    process = slow.start("exec", "-c", "1", "--repo-url", repo.url)
+    os.kill(waits(place), signal.SIGKILL)
+    refused(finish(process), 1, "git was killed by signal 9")
+    assert not left(place)
+    open(place + "/go", "w").close()
+    assert text_of(slow, repo.url)["status"] == "submitted"
+
+
 def test_a_host_that_is_killed_leaves_a_cache_that_is_whole_or_made_anew(slow, repo, place):
     """It is killed in the middle of a fetch; git dies with it, and what it has begun is not taken for the whole."""
     commit = repo.head

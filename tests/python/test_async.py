@@ -1,5 +1,7 @@
 """Within asyncio: the same objects, on the running loop, many at once."""
 import asyncio
+import os
+import socket
 import threading
 
 import pytest
@@ -393,3 +395,62 @@ def test_a_harness_has_its_backend():
     finally:
         server.shutdown()
         server.server_close()
+
+
+@pytest.fixture
+def silent_git():
+    """A server that accepts git's connection and says nothing, until it is closed, and the settings that stage from it."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        server.setblocking(False)
+        yield server, {"repo_url": "https://127.0.0.1:%d/r.git" % server.getsockname()[1]}
+
+
+def test_other_sessions_run_while_one_is_staged(silent_git, tmp_path):
+    """git's host accepts and says nothing: cells of another session of the loop end before the staging does, which ends
+    with the connection, and with git's error."""
+    server, settings = silent_git
+
+    async def main():
+        silent = Interpreter(volume_root=str(tmp_path), **settings)
+        waits = asyncio.ensure_future(silent.execute("1"))
+        connection, _ = await asyncio.get_running_loop().sock_accept(server)    # git is at work
+        async with Interpreter() as other:
+            assert (await other.execute("SUBMIT(n=6 * 7)")).n == 42
+            assert not waits.done()
+            server.close()
+            connection.close()
+            with pytest.raises(droste.Error, match="repository https://127.0.0.1"):
+                await waits
+            assert (await other.execute("SUBMIT(n=1)")).n == 1
+        await silent.shutdown()
+    run(main())
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".session-")]
+
+
+@pytest.mark.parametrize("how", ["shutdown", "interrupt"])
+def test_a_session_can_be_given_up_while_it_is_staged(silent_git, tmp_path, how):
+    """git is killed, which closes its connection, and nothing of the workspace is left."""
+    server, settings = silent_git
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        silent = Interpreter(volume_root=str(tmp_path), **settings)
+        waits = asyncio.ensure_future(silent.execute("1"))
+        connection, _ = await loop.sock_accept(server)
+        connection.setblocking(False)
+        assert [name for name in os.listdir(tmp_path) if name.startswith(".session-")]
+        if how == "shutdown":
+            await silent.shutdown(cancel=True)
+        else:
+            silent.interrupt()
+        with pytest.raises(droste.Cancelled):
+            await waits
+        while await loop.sock_recv(connection, 4096):
+            pass
+        connection.close()
+        await silent.shutdown()
+        while [name for name in os.listdir(tmp_path) if name.startswith(".session-")]:
+            await asyncio.sleep(0.01)
+    run(main())

@@ -468,7 +468,10 @@ static droste_session *open_with_volume(void)
     const char *const settings[] = { "volume-name", "v", "volume-root", place, "volume-size", "4M",
         NULL };
     droste_session *s = NULL;
+    droste_result *none = NULL;
     assert_fine(droste_session_start(d, settings, &s, &err));
+    assert_int_equal(
+        droste_session_wait(s, -1, &none, &err), 0); /* the volume is opened meanwhile */
     return s;
 }
 

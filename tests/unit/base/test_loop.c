@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/job.h"
 #include "base/loop.h"
 
 struct scene {
@@ -235,14 +236,90 @@ static void running_what_is_ready_does_not_wait(void **state)
 }
 
 /* Closing the loop frees what its owners forgot: running, stopped, freed already, watching. */
+/* ---- jobs ---- */
+
+struct blocking {
+    struct scene *scene;
+    pthread_t worker, ender;
+    int ended;
+};
+
+static void block(void *arg)
+{
+    struct blocking *b = arg;
+    char byte;
+    b->worker = pthread_self();
+    assert_int_equal(read(b->scene->ends[0], &byte, 1), 1);
+}
+
+static void blocked(void *arg)
+{
+    struct blocking *b = arg;
+    b->ender = pthread_self();
+    b->ended++;
+    b->scene->done = true;
+}
+
+static void write_byte(void *arg)
+{
+    struct scene *scene = arg;
+    scene->fired++;
+    assert_int_equal(write(scene->ends[1], "x", 1), 1);
+}
+
+/* What would block the loop for ever ends by a timer of the same loop: the job is in another thread, and its end in
+ * the loop's, which waits for it although nothing else is left. */
+static void a_job_leaves_the_loop_going(void **state)
+{
+    struct scene *scene = *state;
+    struct blocking b = { .scene = scene };
+    struct timer *timer = timer_new(scene->loop, write_byte, scene);
+    assert_ok(job_start(scene->loop, block, blocked, &b, err));
+    timer_start(timer, 1, 0);
+    assert_ok(loop_run_until(scene->loop, &scene->done, err));
+    assert_int_equal(scene->fired, 1);
+    assert_int_equal(b.ended, 1);
+    assert_false(pthread_equal(b.worker, pthread_self()));
+    assert_true(pthread_equal(b.ender, pthread_self()));
+    timer_free(timer);
+}
+
+static void closing_waits_for_jobs(void **state)
+{
+    struct blocking b = { .scene = *state };
+    struct loop *loop;
+    assert_ok(loop_open(&loop, err));
+    assert_ok(job_start(loop, block, blocked, &b, err));
+    assert_int_equal(write(b.scene->ends[1], "x", 1), 1);
+    loop_close(loop);
+    assert_int_equal(b.ended, 1);
+}
+
+static void note_event(void *arg, int status, int events);
+
+/* What was freed, what was stopped and what goes on: nothing of it fires later or keeps the loop from being closed. That
+ * their memory goes is for the address sanitizer. */
 static void closing_frees_what_is_left(void **state)
 {
     struct scene *scene = *state;
-    timer_start(timer_new(scene->loop, count, scene), 1, 1);
-    timer_new(scene->loop, count, scene);
-    timer_free(timer_new(scene->loop, count, scene));
+    struct loop *loop;
+    char byte;
+    assert_ok(loop_open(&loop, err));
+    struct watch *watch = watch_new(loop, scene->ends[0], note_event, scene);
+    watch_events(watch, UV_READABLE);
+    timer_start(timer_new(loop, count, scene), 0, 1);
+    timer_new(loop, count, scene);
+    timer_free(timer_new(loop, count, scene));
+    int backend = loop_backend(loop);
+    assert_true(fcntl(backend, F_GETFD) >= 0);
+    assert_int_equal(write(scene->ends[1], "x", 1), 1);
+    loop_close(loop);
+    assert_int_equal(fcntl(backend, F_GETFD), -1);
+    assert_int_equal(scene->fired, 0);
+    assert_int_equal(read(scene->ends[0], &byte, 1), 1); /* the descriptor is the caller's */
     loop_close(NULL);
     timer_free(NULL);
+    watch_free(NULL);
 }
 
 /* ---- timers ---- */
@@ -439,6 +516,8 @@ int main(void)
         loop_test(what_is_far_is_slept_for),
         loop_test(the_last_event_counts),
         loop_test(running_what_is_ready_does_not_wait),
+        loop_test(a_job_leaves_the_loop_going),
+        loop_test(closing_waits_for_jobs),
         loop_test(closing_frees_what_is_left),
         loop_test(timers_fire_when_they_should),
         loop_test(a_timer_counts_from_its_start),
