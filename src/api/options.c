@@ -265,10 +265,14 @@ static int set_container(const struct settings *s, struct session_parts *parts,
     struct session_options *o, struct error *err)
 {
     static const char *const pulls[] = { "missing", "never", "always" };
+    static const char *const filters[] = { "auto", "droste", "daemon" };
     static const char *const reuses[] = { "none", "container" };
     static const char *const ends[] = { "delete", "stop" };
-    size_t pull = 0, reuse = 0, end = 0;
+    size_t pull = 0, seccomp = 0, reuse = 0, end = 0;
     int rc = options_take_word("pull", s->pull, pulls, array_length(pulls), &pull, err);
+    if (rc == 0)
+        rc =
+            options_take_word("seccomp", s->seccomp, filters, array_length(filters), &seccomp, err);
     if (rc == 0)
         rc = options_take_word("reuse", s->reuse, reuses, array_length(reuses), &reuse, err);
     if (rc == 0)
@@ -294,6 +298,7 @@ static int set_container(const struct settings *s, struct session_parts *parts,
         .gpus = s->gpus,
         .labels = &s->label,
         .pull = (enum container_pull)pull,
+        .seccomp = (enum container_seccomp)seccomp,
         .disk = (uint64_t)s->disk_size,
         .writable_root = !s->read_only_root,
         .reuse = reuse == 1,

@@ -33,7 +33,7 @@ struct settings {
     struct list tools, tool_data, tool, restore_name;
     bool rules, sub_tools, helpers, literal_grep, setup_each, standard_imports;
     char *setup_code;
-    char *image, *snapshot, *network, *user, *gpus, *pull, *reuse, *region, *app_name, *sandbox,
+    char *image, *snapshot, *network, *user, *gpus, *pull, *seccomp, *reuse, *region, *app_name, *sandbox,
         *on_close;
     struct list env_var, label, network_allow;
     double idle_timeout;

@@ -149,6 +149,12 @@ const struct setting settings_table[] = {
           "root, else yours.",
           0 },
         TYPE_TEXT, AT(user), 0, 0 },
+    { { "seccomp", "WHOSE", "auto", NULL,
+          "The system calls that the container's processes may make: droste (the list of local "
+          "sandboxes), daemon (its own filter), or auto: droste, unless the daemon takes no filter or "
+          "gpus is set.",
+          0 },
+        TYPE_TEXT, AT(seccomp), 0, 0 },
     { { "read-only-root", "yes|no", "yes", NULL, "The image's files cannot be changed.", 0 },
         TYPE_SWITCH, AT(read_only_root), 0, 0 },
     { { "disk-size", "SIZE", "0", NULL,

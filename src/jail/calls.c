@@ -91,8 +91,9 @@ const struct call_group call_groups[] = {
     /* ---- as if the kernel had none: programs then do without ---- */
     { "epoll_create epoll_create1 epoll_ctl epoll_ctl_old epoll_pwait epoll_pwait2 epoll_wait "
       "epoll_wait_old",
-        ENOSYS, CALL_ANYWHERE,
-        "watches are counted by user, and a host that got no more would end; asyncio takes poll" },
+        ENOSYS, CALL_IN_CONTAINER,
+        "watches are counted by user, and a host that got no more would end; asyncio takes poll. In a "
+        "container an image's programs (Go, Node) know nothing else, and the user is another" },
     { "inotify_add_watch inotify_init inotify_init1 inotify_rm_watch", ENOSYS, CALL_ANYWHERE,
         "watches are counted by user, and see what others do" },
     { "io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit", ENOSYS, CALL_ANYWHERE,
@@ -508,6 +509,15 @@ bool call_next_name(const char **names, char *out, size_t size)
     return true;
 }
 
+int call_answer(const struct call_group *g, enum call_where where)
+{
+    if (g->where == CALL_IN_CONTAINER)
+        return where == CALL_IN_CONTAINER ? CALL_ALLOWED : g->answer;
+    bool among = where == CALL_AMONG_FILES;
+    bool elsewhere = g->where == (among ? CALL_IN_OWN_ROOT : CALL_AMONG_FILES);
+    return elsewhere ? EPERM : g->answer;
+}
+
 static const char *answer_name(int answer)
 {
     return answer == CALL_ALLOWED        ? "allowed"
@@ -536,12 +546,11 @@ static void print_names(const char *names, struct buf *out)
     buf_putc(out, '\n');
 }
 
-static void print_groups(const struct call_group *groups, bool own_root, struct buf *out)
+static void print_groups(const struct call_group *groups, enum call_where where, struct buf *out)
 {
     for (const struct call_group *g = groups; g->names; g++) {
-        bool elsewhere = g->where == (own_root ? CALL_AMONG_FILES : CALL_IN_OWN_ROOT);
-        buf_printf(out, "    %s%s%s\n", answer_name(elsewhere ? EPERM : g->answer),
-            g->why ? ": " : "", g->why ? g->why : "");
+        buf_printf(out, "    %s%s%s\n", answer_name(call_answer(g, where)), g->why ? ": " : "",
+            g->why ? g->why : "");
         print_names(g->names, out);
     }
 }
@@ -584,15 +593,17 @@ static void print_options(struct buf *out)
             o->name, o->why);
 }
 
-void calls_print(bool own_root, struct buf *out)
+void calls_print(enum call_where where, struct buf *out)
 {
+    bool own_root = where != CALL_AMONG_FILES, container = where == CALL_IN_CONTAINER;
     buf_puts(out, "system calls of a guest; all others, and other values of these arguments, are "
                   "ENOSYS:\n");
-    print_groups(call_groups, own_root, out);
+    print_groups(call_groups, where, out);
     for (const struct call_rule *r = call_rules; r->names; r++)
         for (size_t i = 0; i < array_length(r->arguments); i++)
             print_argument(r->names, &r->arguments[i], out);
-    buf_puts(out, own_root
+    buf_puts(out, container ? "    setpriority, prlimit64: allowed\n"
+                  : own_root
                       ? "    setpriority, prlimit64: allowed, but for the first process's limits\n"
                       : "    setpriority, prlimit64: of the caller itself\n");
     print_sockets(own_root, out);
@@ -600,8 +611,10 @@ void calls_print(bool own_root, struct buf *out)
     buf_puts(out, "    clone, any flags but\n");
     for (const struct call_value *v = call_clone_flags; v->name; v++)
         calls_print_value(v, out);
-    buf_puts(out, "what only the zygote may, and each sandbox gives up before its guest runs:\n");
-    print_groups(call_set_up, own_root, out);
+    buf_puts(out,
+        container ? "what sets sandboxes up elsewhere:\n"
+                  : "what only the zygote may, and each sandbox gives up before its guest runs:\n");
+    print_groups(call_set_up, where, out);
     for (const struct call_value *v = call_set_up_prctls; v->name; v++)
         calls_print_value(v, out);
 }

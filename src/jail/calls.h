@@ -13,14 +13,15 @@
 
 #include "base/buf.h"
 
-/* Where a guest stands: in a root of its own, or among the host's files and processes
- * (isolation `landlock`). */
-enum call_where { CALL_ANYWHERE, CALL_IN_OWN_ROOT, CALL_AMONG_FILES };
+/* Where a guest stands: in a root of its own, among the host's files and processes (isolation
+ * `landlock`), or in a container. */
+enum call_where { CALL_ANYWHERE, CALL_IN_OWN_ROOT, CALL_AMONG_FILES, CALL_IN_CONTAINER };
 
 enum { CALL_ALLOWED = 0, CALL_DOES_NOTHING = -1 }; /* or an errno */
 
 /* Calls by name, separated by spaces. Names that a machine does not have are passed over. With
- * `where`, they are EPERM elsewhere. */
+ * `where`, they are EPERM elsewhere; CALL_IN_OWN_ROOT is a container's, too. With CALL_IN_CONTAINER they
+ * are allowed there, and have this answer elsewhere. */
 struct call_group {
     const char *names;
     int answer;
@@ -79,7 +80,9 @@ extern const struct call_value call_set_up_prctls[], call_clone_flags[];
 /* Takes the next of the names, separated by spaces; false: there is none. */
 bool call_next_name(const char **names, char *out, size_t size);
 
+int call_answer(const struct call_group *g, enum call_where where);
+
 /* The tables in words, as they are for a guest that stands there. */
-void calls_print(bool own_root, struct buf *out);
+void calls_print(enum call_where where, struct buf *out);
 
 #endif

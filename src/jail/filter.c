@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <seccomp.h>
 #include <stdbool.h>
 #include <sys/resource.h>
@@ -23,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/json/json.h"
 #include "base/os/file.h"
 #include "jail/calls.h"
 
@@ -38,50 +40,95 @@ static uint32_t action_of(int answer)
                                          : SCMP_ACT_ERRNO((uint32_t)answer);
 }
 
-/* A rule for a name, unless this architecture has no such call. libseccomp gives negative numbers
- * for those. */
-static int filter_rule(scmp_filter_ctx ctx, uint32_t action, const char *name, unsigned count,
-    const struct scmp_arg_cmp *arguments)
+/* Where the rules go: into libseccomp's filter, or into a profile for a container's daemon. */
+struct filter_target {
+    scmp_filter_ctx ctx;
+    struct json_object *profile; /* its `syscalls`; NULL: the filter */
+};
+
+static struct json_object *profile_condition(const struct scmp_arg_cmp *c)
 {
-    int number = seccomp_syscall_resolve_name(name);
-    if (number < 0)
-        return 0;
-    return seccomp_rule_add_array(ctx, action, number, count, arguments);
+    static const char *const operators[] = { [SCMP_CMP_NE] = "SCMP_CMP_NE",
+        [SCMP_CMP_LT] = "SCMP_CMP_LT",
+        [SCMP_CMP_LE] = "SCMP_CMP_LE",
+        [SCMP_CMP_EQ] = "SCMP_CMP_EQ",
+        [SCMP_CMP_GE] = "SCMP_CMP_GE",
+        [SCMP_CMP_GT] = "SCMP_CMP_GT",
+        [SCMP_CMP_MASKED_EQ] = "SCMP_CMP_MASKED_EQ" };
+    struct json_object *o = json_object_new_object();
+    if (o && json_put(o, "index", json_object_new_int64(c->arg)) &&
+        json_put(o, "value", json_object_new_int64((int64_t)c->datum_a)) &&
+        json_put(o, "valueTwo", json_object_new_int64((int64_t)c->datum_b)) &&
+        json_put_text(o, "op", operators[c->op]))
+        return o;
+    json_object_put(o);
+    return NULL;
 }
 
-/* The same for each of the names. */
-static int filter_rules(scmp_filter_ctx ctx, uint32_t action, const char *names, unsigned count,
-    const struct scmp_arg_cmp *arguments)
+/* All names, also those that this machine does not have: the daemon may be elsewhere, and passes over those that it
+ * does not know. */
+static int profile_add(struct json_object *profile, uint32_t action, const char *names,
+    unsigned count, const struct scmp_arg_cmp *arguments)
+{
+    char name[64];
+    struct json_object *o = json_object_new_object(), *list = json_object_new_array(),
+                       *conditions = json_object_new_array();
+    while (list && call_next_name(&names, name, sizeof name))
+        json_object_array_add(list, json_object_new_string(name));
+    for (unsigned i = 0; conditions && i < count; i++)
+        json_object_array_add(conditions, profile_condition(&arguments[i]));
+    bool allowed = action == SCMP_ACT_ALLOW;
+    bool ok = json_put(o, "names", list) && json_put(o, "args", conditions) &&
+              json_put_text(o, "action", allowed ? "SCMP_ACT_ALLOW" : "SCMP_ACT_ERRNO");
+    if (ok && !allowed)
+        ok = json_put(o, "errnoRet", json_object_new_int64(action & SECCOMP_RET_DATA));
+    if (ok && json_object_array_add(profile, o) == 0)
+        return 0;
+    json_object_put(o);
+    return -ENOMEM;
+}
+
+/* A rule for each of the names, unless this architecture has no such call: libseccomp gives negative
+ * numbers for those. */
+static int filter_rules(const struct filter_target *to, uint32_t action, const char *names,
+    unsigned count, const struct scmp_arg_cmp *arguments)
 {
     char name[64];
     int rc = 0;
-    while (rc == 0 && call_next_name(&names, name, sizeof name))
-        rc = filter_rule(ctx, action, name, count, arguments);
+    if (to->profile)
+        return profile_add(to->profile, action, names, count, arguments);
+    while (rc == 0 && call_next_name(&names, name, sizeof name)) {
+        int number = seccomp_syscall_resolve_name(name);
+        if (number >= 0)
+            rc = seccomp_rule_add_array(to->ctx, action, number, count, arguments);
+    }
     return rc;
 }
 
-static int add_groups(scmp_filter_ctx ctx, bool own_root)
+static int add_groups(const struct filter_target *to, bool own_root)
 {
     int rc = 0;
     for (const struct call_group *g = call_groups; rc == 0 && g->names; g++) {
-        bool elsewhere = g->where == (own_root ? CALL_AMONG_FILES : CALL_IN_OWN_ROOT);
-        if (g->answer != ENOSYS) /* which all others are */
-            rc = filter_rules(ctx, action_of(elsewhere ? EPERM : g->answer), g->names, 0, NULL);
+        int answer = call_answer(g, to->profile ? CALL_IN_CONTAINER
+                                    : own_root  ? CALL_IN_OWN_ROOT
+                                                : CALL_AMONG_FILES);
+        if (answer != ENOSYS || to->profile) /* which all others are, but to daemons before 23.0 */
+            rc = filter_rules(to, action_of(answer), g->names, 0, NULL);
     }
     return rc;
 }
 
 /* One rule for a value; two where what it is for has a limit. */
 static int filter_add_value(
-    scmp_filter_ctx ctx, const char *names, unsigned index, const struct call_value *v)
+    const struct filter_target *to, const char *names, unsigned index, const struct call_value *v)
 {
     const struct scmp_arg_cmp is = SCMP_CMP(index, SCMP_CMP_MASKED_EQ, INT_MASK, v->value);
     const struct scmp_arg_cmp within[] = { is, SCMP_CMP(index + 1, SCMP_CMP_LE, v->most) };
     const struct scmp_arg_cmp beyond[] = { is, SCMP_CMP(index + 1, SCMP_CMP_GT, v->most) };
     if (v->most == 0)
-        return filter_rules(ctx, action_of(v->answer), names, 1, &is);
-    int rc = filter_rules(ctx, action_of(v->answer), names, 2, within);
-    return rc < 0 ? rc : filter_rules(ctx, SCMP_ACT_ERRNO(EPERM), names, 2, beyond);
+        return filter_rules(to, action_of(v->answer), names, 1, &is);
+    int rc = filter_rules(to, action_of(v->answer), names, 2, within);
+    return rc < 0 ? rc : filter_rules(to, SCMP_ACT_ERRNO(EPERM), names, 2, beyond);
 }
 
 /* True where an argument holds none but the allowed bits. */
@@ -94,50 +141,51 @@ static struct scmp_arg_cmp only_allowed_bits(const struct call_argument *a)
     return SCMP_CMP(a->index, SCMP_CMP_MASKED_EQ, INT_MASK & ~allowed, 0);
 }
 
-static int refuse_bits(scmp_filter_ctx ctx, const char *names, const struct call_argument *a)
+static int refuse_bits(
+    const struct filter_target *to, const char *names, const struct call_argument *a)
 {
     int rc = 0;
     for (const struct call_value *v = a->values; rc == 0 && v->name; v++) {
         const struct scmp_arg_cmp set = SCMP_CMP(a->index, SCMP_CMP_MASKED_EQ, v->value, v->value);
         if (v->answer != CALL_ALLOWED)
-            rc = filter_rules(ctx, action_of(v->answer), names, 1, &set);
+            rc = filter_rules(to, action_of(v->answer), names, 1, &set);
     }
     return rc;
 }
 
-static int filter_add_rule(scmp_filter_ctx ctx, const struct call_rule *r)
+static int filter_add_rule(const struct filter_target *to, const struct call_rule *r)
 {
     const struct call_argument *a = r->arguments;
     int rc = 0;
     if (!a[0].flags) {
         for (const struct call_value *v = a[0].values; rc == 0 && v->name; v++)
-            rc = filter_add_value(ctx, r->names, a[0].index, v);
+            rc = filter_add_value(to, r->names, a[0].index, v);
         return rc;
     }
     unsigned count = a[1].values ? 2 : 1;
     struct scmp_arg_cmp all[2];
     for (unsigned i = 0; rc == 0 && i < count; i++) {
         all[i] = only_allowed_bits(&a[i]);
-        rc = refuse_bits(ctx, r->names, &a[i]);
+        rc = refuse_bits(to, r->names, &a[i]);
     }
-    return rc < 0 ? rc : filter_rules(ctx, SCMP_ACT_ALLOW, r->names, count, all);
+    return rc < 0 ? rc : filter_rules(to, SCMP_ACT_ALLOW, r->names, count, all);
 }
 
 /* Priorities and limits, of the caller itself or of any process that it sees. */
-static int add_processes(scmp_filter_ctx ctx, bool own_root)
+static int add_processes(const struct filter_target *to, bool own_root)
 {
     if (own_root)
-        return filter_rules(ctx, SCMP_ACT_ALLOW, "setpriority prlimit64", 0, NULL);
+        return filter_rules(to, SCMP_ACT_ALLOW, "setpriority prlimit64", 0, NULL);
     const struct scmp_arg_cmp itself[] = { SCMP_A0(SCMP_CMP_EQ, PRIO_PROCESS),
         SCMP_A1(SCMP_CMP_EQ, 0) };
-    int rc = filter_rule(ctx, SCMP_ACT_ALLOW, "setpriority", 2, itself);
+    int rc = filter_rules(to, SCMP_ACT_ALLOW, "setpriority", 2, itself);
     const struct scmp_arg_cmp own = SCMP_A0(SCMP_CMP_EQ, 0);
-    return rc < 0 ? rc : filter_rule(ctx, SCMP_ACT_ALLOW, "prlimit64", 1, &own);
+    return rc < 0 ? rc : filter_rules(to, SCMP_ACT_ALLOW, "prlimit64", 1, &own);
 }
 
-static int add_sockets(scmp_filter_ctx ctx, bool own_root)
+static int add_sockets(const struct filter_target *to, bool own_root)
 {
-    int rc = own_root ? 0 : filter_rule(ctx, SCMP_ACT_ERRNO(EPERM), "socket", 0, NULL);
+    int rc = own_root ? 0 : filter_rules(to, SCMP_ACT_ERRNO(EPERM), "socket", 0, NULL);
     for (const struct call_socket *s = call_sockets; rc == 0 && s->name; s++) {
         const struct scmp_arg_cmp all[] = {
             SCMP_A0(SCMP_CMP_MASKED_EQ, INT_MASK, s->family),
@@ -146,14 +194,14 @@ static int add_sockets(scmp_filter_ctx ctx, bool own_root)
             SCMP_A2(SCMP_CMP_MASKED_EQ, INT_MASK, s->protocol),
         };
         if (own_root && !s->pairs_only)
-            rc = filter_rule(ctx, SCMP_ACT_ALLOW, "socket", 3, all);
+            rc = filter_rules(to, SCMP_ACT_ALLOW, "socket", 3, all);
         if (rc == 0 && s->family == AF_UNIX)
-            rc = filter_rule(ctx, SCMP_ACT_ALLOW, "socketpair", 3, all);
+            rc = filter_rules(to, SCMP_ACT_ALLOW, "socketpair", 3, all);
     }
     return rc;
 }
 
-static int add_options(scmp_filter_ctx ctx)
+static int add_options(const struct filter_target *to)
 {
     int rc = 0;
     for (const struct call_option *o = call_options; rc == 0 && o->name; o++) {
@@ -161,91 +209,110 @@ static int add_options(scmp_filter_ctx ctx)
             SCMP_A2(SCMP_CMP_MASKED_EQ, INT_MASK, o->option) };
         uint32_t action = o->may ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPERM);
         if (o->may & OPTION_SET || !o->may)
-            rc = filter_rule(ctx, action, "setsockopt", 2, is);
+            rc = filter_rules(to, action, "setsockopt", 2, is);
         if (rc == 0 && (o->may & OPTION_GET || !o->may))
-            rc = filter_rule(ctx, action, "getsockopt", 2, is);
+            rc = filter_rules(to, action, "getsockopt", 2, is);
     }
     return rc;
 }
 
-static int filter_add_list(scmp_filter_ctx ctx, bool own_root)
+static int filter_add_list(const struct filter_target *to, bool own_root)
 {
-    int rc = add_groups(ctx, own_root);
+    int rc = add_groups(to, own_root);
     for (const struct call_rule *r = call_rules; rc == 0 && r->names; r++)
-        rc = filter_add_rule(ctx, r);
+        rc = filter_add_rule(to, r);
     if (rc == 0)
-        rc = add_processes(ctx, own_root);
+        rc = add_processes(to, own_root);
     if (rc == 0)
-        rc = add_sockets(ctx, own_root);
-    return rc < 0 ? rc : add_options(ctx);
+        rc = add_sockets(to, own_root);
+    return rc < 0 ? rc : add_options(to);
 }
 
-static int add_set_up_prctls(scmp_filter_ctx ctx, bool guest)
+static int add_set_up_prctls(const struct filter_target *to, bool guest)
 {
     int rc = 0;
     for (const struct call_value *v = call_set_up_prctls; rc == 0 && v->name; v++) {
         const struct scmp_arg_cmp is = SCMP_A0(SCMP_CMP_MASKED_EQ, INT_MASK, v->value);
-        rc = filter_rule(ctx, action_of(guest ? v->answer : CALL_ALLOWED), "prctl", 1, &is);
+        rc = filter_rules(to, action_of(guest ? v->answer : CALL_ALLOWED), "prctl", 1, &is);
     }
     return rc;
 }
 
 /* What the zygote may do besides. */
-static int add_set_up(scmp_filter_ctx ctx)
+static int add_set_up(const struct filter_target *to)
 {
-    int rc = filter_rule(ctx, SCMP_ACT_ALLOW, "clone", 0, NULL);
+    int rc = filter_rules(to, SCMP_ACT_ALLOW, "clone", 0, NULL);
     for (const struct call_group *g = call_set_up; rc == 0 && g->names; g++)
-        rc = filter_rules(ctx, SCMP_ACT_ALLOW, g->names, 0, NULL);
-    return rc < 0 ? rc : add_set_up_prctls(ctx, false);
+        rc = filter_rules(to, SCMP_ACT_ALLOW, g->names, 0, NULL);
+    return rc < 0 ? rc : add_set_up_prctls(to, false);
 }
 
 /* The limit of core files stays as it is: a program that the kernel would start on the host for each
  * crash (core(5), "Piping core dumps to a program") is kept away by a limit of 1, and would come with one
  * of 0. Programs that want none take the answer that there is no such call better than a refusal. */
-static int keep_core_limit(scmp_filter_ctx ctx)
+static int keep_core_limit(const struct filter_target *to)
 {
     const struct scmp_arg_cmp is = SCMP_A0(SCMP_CMP_MASKED_EQ, INT_MASK, RLIMIT_CORE);
     const struct scmp_arg_cmp new[] = { SCMP_A1(SCMP_CMP_MASKED_EQ, INT_MASK, RLIMIT_CORE),
         SCMP_A2(SCMP_CMP_NE, 0) };
-    int rc = filter_rule(ctx, SCMP_ACT_ERRNO(ENOSYS), "setrlimit", 1, &is);
-    return rc < 0 ? rc : filter_rule(ctx, SCMP_ACT_ERRNO(ENOSYS), "prlimit64", 2, new);
+    int rc = filter_rules(to, SCMP_ACT_ERRNO(ENOSYS), "setrlimit", 1, &is);
+    return rc < 0 ? rc : filter_rules(to, SCMP_ACT_ERRNO(ENOSYS), "prlimit64", 2, new);
 }
 
 /* The guest may limit its own processes, but not the keeper, the first of its namespace: with no
  * processor time left it could not say how the guest ended. Among the host's files it may limit only
  * itself (add_processes). */
-static int keep_keeper_limits(scmp_filter_ctx ctx)
+static int keep_keeper_limits(const struct filter_target *to)
 {
     const struct scmp_arg_cmp new[] = { SCMP_A0(SCMP_CMP_MASKED_EQ, INT_MASK, KEEPER_PID),
         SCMP_A2(SCMP_CMP_NE, 0) };
-    return filter_rule(ctx, SCMP_ACT_ERRNO(EPERM), "prlimit64", 2, new);
+    return filter_rules(to, SCMP_ACT_ERRNO(EPERM), "prlimit64", 2, new);
 }
 
 /* The C library sees EPERM for a clone into a namespace, as without privileges. */
-static int take_set_up_away(scmp_filter_ctx ctx)
+static int take_set_up_away(const struct filter_target *to)
 {
     static const struct call_argument flags = { 0, true, call_clone_flags };
-    int rc = refuse_bits(ctx, "clone", &flags);
+    int rc = refuse_bits(to, "clone", &flags);
     for (const struct call_group *g = call_set_up; rc == 0 && g->names; g++)
-        rc = filter_rules(ctx, action_of(g->answer), g->names, 0, NULL);
+        rc = filter_rules(to, action_of(g->answer), g->names, 0, NULL);
     if (rc == 0)
-        rc = keep_core_limit(ctx);
+        rc = keep_core_limit(to);
     if (rc == 0)
-        rc = keep_keeper_limits(ctx);
-    return rc < 0 ? rc : add_set_up_prctls(ctx, true);
+        rc = keep_keeper_limits(to);
+    return rc < 0 ? rc : add_set_up_prctls(to, true);
+}
+
+/* What a container's processes may: what a guest may, and what our supervisor needs. It gives nothing up later. */
+static int add_container(const struct filter_target *to)
+{
+    static const struct call_argument flags = { 0, true, call_clone_flags };
+    scmp_datum_t refused = 0;
+    for (const struct call_value *v = call_clone_flags; v->name; v++)
+        refused |= v->value;
+    const struct scmp_arg_cmp none = SCMP_A0(SCMP_CMP_MASKED_EQ, refused, 0);
+    int rc = filter_add_list(to, true);
+    if (rc == 0)
+        rc = filter_rules(to, SCMP_ACT_ALLOW, "clone", 1, &none);
+    if (rc == 0)
+        rc = refuse_bits(to, "clone", &flags);
+    for (const struct call_group *g = call_set_up; rc == 0 && g->names; g++)
+        rc = filter_rules(to, action_of(g->answer), g->names, 0, NULL);
+    return rc < 0 ? rc : add_set_up_prctls(to, false);
 }
 
 static int filter_build(scmp_filter_ctx ctx, enum filter_part part, bool own_root)
 {
+    const struct filter_target to = { .ctx = ctx };
     /* A binary tree: a list of this length would cost a millisecond to load. */
     int rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
     if (rc == 0)
         rc = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
     if (rc == 0 && part == FILTER_GUEST)
-        return take_set_up_away(ctx);
+        return take_set_up_away(&to);
     if (rc == 0)
-        rc = filter_add_list(ctx, own_root);
-    return rc < 0 ? rc : add_set_up(ctx);
+        rc = filter_add_list(&to, own_root);
+    return rc < 0 ? rc : add_set_up(&to);
 }
 
 int filter_compile(enum filter_part part, bool own_root, struct buf *out, struct error *err)
@@ -267,4 +334,20 @@ int filter_compile(enum filter_part part, bool own_root, struct buf *out, struct
     }
     lseek(fd, 0, SEEK_SET);
     return file_read_fd(fd, "the system call filter", 1u << 20, out, err);
+}
+
+int filter_profile(struct buf *out, struct error *err)
+{
+    cleanup_json struct json_object *o = json_object_new_object();
+    struct json_object *calls = json_object_new_array();
+    const struct filter_target to = { .profile = calls };
+    if (!o || !calls || add_container(&to) < 0 ||
+        !json_put_text(o, "defaultAction", "SCMP_ACT_ERRNO") ||
+        !json_put(o, "defaultErrnoRet", json_object_new_int64(ENOSYS)) ||
+        !json_put(o, "syscalls", calls)) {
+        json_object_put(calls);
+        return error_memory(err);
+    }
+    buf_puts(out, json_text(o, NULL));
+    return buf_failed(out) ? error_memory(err) : 0;
 }

@@ -19,4 +19,8 @@ enum filter_part { FILTER_ZYGOTE, FILTER_GUEST };
  * processes, and more is refused: what Landlock does not see. */
 int filter_compile(enum filter_part part, bool own_root, struct buf *out, struct error *err);
 
+/* The same list as a seccomp profile for containers, as Docker's daemon takes it (JSON). There is one part: nothing is
+ * set up in a container, and what only the zygote may is refused from the beginning. */
+int filter_profile(struct buf *out, struct error *err);
+
 #endif

@@ -108,6 +108,45 @@ def test_the_daemons_socket_is_not_there(program, daemon):
         way.connect(path)
 
 
+# What io_uring_setup, bpf, unshare(CLONE_NEWUSER) and clone3 answer, and then what usual programs do.
+CALLS = ("import ctypes, errno\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+         "def raw(*words):\n"
+         "    failed = libc.syscall(*map(ctypes.c_long, words)) == -1\n"
+         "    return errno.errorcode[ctypes.get_errno()] if failed else 'success'\n"
+         "print(raw(425, 8, 0), raw(321, 0, 0, 0), raw(272, 0x10000000), raw(435, 0, 0))")
+USUAL = ("import asyncio, multiprocessing, socket, subprocess, sys, threading\n"
+         "def thread():\n    t = threading.Thread(target=print, args=('thread',)); t.start(); t.join()\n"
+         "async def child():\n    p = await asyncio.create_subprocess_exec('echo', 'child', stdout=-1); return (await p.communicate())[0].decode()\n"
+         "thread()\nprint(asyncio.run(child()), end='')\n"
+         "print(subprocess.run('echo shell; exit 3', shell=True, capture_output=True, text=True).returncode)\n"
+         "s = socket.create_server(('127.0.0.1', 0))\nc = socket.create_connection(s.getsockname())\nc.send(b'sent')\n"
+         "print(s.accept()[0].recv(9).decode(), flush=True)\n"
+         "subprocess.run([sys.executable, '-c', 'import select; print(type(select.epoll()).__name__)'])\n"
+         "with multiprocessing.get_context('fork').Pool(2) as pool: print(pool.map(abs, [-1, -2]))")
+
+
+def test_system_calls_are_those_of_local_sandboxes(program):
+    """The daemon's own filter allows io_uring; Droste's profile does not, nor bpf, namespaces or clone3."""
+    assert told(program.cell(CALLS))["stdout"] == "EPERM EPERM EPERM ENOSYS\n"
+
+
+def test_the_daemons_filter_stays_where_it_is_asked_for(program):
+    """The twin: with it io_uring_setup gets as far as its arguments, which are wrong."""
+    assert told(program.cell(CALLS, "--seccomp", "daemon"))["stdout"].split()[0] in ("EFAULT", "EINVAL")
+
+
+@pytest.mark.parametrize("seccomp", ["auto", "droste", "daemon"])
+def test_programs_run_under_each_filter(program, seccomp):
+    """Threads, children of asyncio and of the shell, sockets, epoll and pools work as before."""
+    cell = told(program.cell(USUAL, "--seccomp", seccomp))
+    assert cell["stdout"] == "thread\nchild\n3\nsent\nepoll\n[1, 2]\n", cell
+
+
+def test_a_filter_that_there_is_not_is_refused(program):
+    """By name, before a container is made."""
+    assert "seccomp 'none' is not one of auto, droste, daemon" in program.cell("1", "--seccomp", "none").stderr
+
+
 def test_the_wall_is_opened_by_name(program):
     """Its twin: what was asked for is there."""
     cell = told(program.cell("import os; open('/usr/x', 'w').write('y'); print(os.getuid(), len(os.listdir('/sys/class/net')))",

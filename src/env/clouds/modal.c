@@ -43,6 +43,7 @@ const struct features
                            [FEATURE_DISK] = FEATURE_NO("Modal has no such limit for sandboxes"),
                            [FEATURE_GPUS] = FEATURE_YES("Modal's kinds: T4, A100:2, …"),
                            [FEATURE_USER] = FEATURE_NO("Modal's sandboxes run as root, inside"),
+                           [FEATURE_SECCOMP] = FEATURE_NO("the provider has its own"),
                            [FEATURE_READ_ONLY] =
                                FEATURE_NO("a sandbox's files can be written to, and go with it"),
                            [FEATURE_LABELS] = FEATURE_YES("its tags"),

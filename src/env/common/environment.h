@@ -20,6 +20,9 @@
 #include "volume/volume.h"
 #include "volume/workspace.h"
 
+/* The filter of system calls that a container has: Droste's where the daemon takes one and no GPU is asked
+ * for (drivers have calls of their own), Droste's, or the daemon's. */
+enum container_seccomp { SECCOMP_AUTO, SECCOMP_DROSTE, SECCOMP_DAEMON };
 enum container_pull { PULL_MISSING, PULL_NEVER, PULL_ALWAYS };
 
 /* What a sandbox that is a container, or a machine elsewhere, is made of. All zero: the defaults. */
@@ -41,6 +44,7 @@ struct container_spec {
     const char *gpus; /* "all", a number, or device=ID,…; NULL: none */
     const struct list *labels; /* NAME=VALUE; may be NULL */
     enum container_pull pull;
+    enum container_seccomp seccomp;
     uint64_t disk; /* bytes of what is written to the image's files; 0: what the daemon allows */
     bool writable_root; /* the image's files can be written to */
     bool reuse; /* sandboxes of the same kind may share one, each with processes of its own */

@@ -27,6 +27,7 @@ static const struct {
     [FEATURE_DISK] = { "disk", "disk-size" },
     [FEATURE_GPUS] = { "GPU", "gpus" },
     [FEATURE_USER] = { "user", "user" },
+    [FEATURE_SECCOMP] = { "system call filter", "seccomp" },
     [FEATURE_READ_ONLY] = { "read-only files", "read-only-root" },
     [FEATURE_LABELS] = { "labels", "label" },
     [FEATURE_REUSE] = { "shared sandboxes", "reuse" },

@@ -15,6 +15,8 @@
 #include "base/clock.h"
 #include "base/os/random.h"
 #include "base/text.h"
+#include "env/docker/create.h"
+#include "jail/calls.h"
 #include "net/url.h"
 
 enum {
@@ -44,6 +46,7 @@ struct container {
     struct container_events events;
     void *arg;
     struct json_object *body;
+    bool may_drop_filter; /* of the body, where the daemon refuses it */
     char *image;
     enum container_pull pull;
     bool input_once;
@@ -466,6 +469,13 @@ static void say_why_not_created(struct container *c, const struct error *told)
 
 static void remove_container(struct container *c);
 
+/* Podman takes the text for the name of a file. */
+static bool docker_refused_filter(const struct container *c, const struct error *why)
+{
+    return why->code != ERROR_NONE && why->code != ERROR_LOST && strstr(why->text, "seccomp") &&
+           docker_has_profile(c->body);
+}
+
 static void docker_container_created(void *arg, const struct engine_answer *answer)
 {
     struct container *c = arg;
@@ -473,6 +483,13 @@ static void docker_container_created(void *arg, const struct engine_answer *answ
     if (answer->error.code == ERROR_NOT_FOUND && c->pull == PULL_MISSING && !c->leaving) {
         c->pull = PULL_NEVER; /* once */
         docker_container_pull(c);
+        return;
+    }
+    if (c->may_drop_filter && docker_refused_filter(c, &answer->error) && !c->leaving) {
+        c->may_drop_filter = false;
+        docker_drop_profile(c->body);
+        c->events.notice(c->arg, "this daemon takes no system call filter: its own stays");
+        docker_container_create(c);
         return;
     }
     if (answer->error.code == ERROR_NONE)
@@ -580,6 +597,7 @@ int container_open(struct loop *loop, struct engine *engine, const struct contai
         .events = *events,
         .arg = arg,
         .body = plan->body,
+        .may_drop_filter = plan->may_drop_filter,
         .pull = plan->pull,
         .input_once = plan->input_once };
     int rc = docker_container_set_up(c, plan, err);
@@ -607,9 +625,19 @@ void *container_arg(const struct container *c)
 
 void container_describe(const struct container *c, struct buf *out)
 {
+    cleanup_json struct json_object *body = NULL;
+    if (json_object_deep_copy(c->body, &body, NULL) < 0)
+        return;
+    bool filtered = docker_has_profile(body);
+    if (filtered)
+        docker_name_profile(body);
     buf_puts(out, json_object_to_json_string_ext(
-                      c->body, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
+                      body, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
     buf_putc(out, '\n');
+    if (filtered)
+        calls_print(CALL_IN_CONTAINER, out);
+    else
+        buf_puts(out, "system calls: those that the daemon's own filter allows\n");
 }
 
 const char *container_id(const struct container *c)

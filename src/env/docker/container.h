@@ -20,7 +20,8 @@ struct container_plan {
     struct json_object *body; /* of the request; taken */
     const char *image;
     enum container_pull pull;
-    bool input_once; /* as in the body: a connection that is lost cannot be made again */
+    bool may_drop_filter; /* where the daemon takes none, it has its own */
+    bool input_once;      /* as in the body: a connection that is lost cannot be made again */
     const enum limit_means *means;
     struct fair_reading *fair_reading; /* the environment's */
 };

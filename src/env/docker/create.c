@@ -1,5 +1,6 @@
 /* env/docker/create.c: see create.h. The wall is the daemon's: no capabilities, no new privileges, no
- * network, the image's files read-only, an ordinary user, its default seccomp filter.
+ * network, the image's files read-only, an ordinary user; and to make no system calls but those of a
+ * local guest (jail/filter.c), as the daemon's own filter allows many more, io_uring among them.
  */
 #include "env/docker/create.h"
 
@@ -11,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "env/common/owner_labels.h"
+#include "jail/filter.h"
 #include "jail/jail.h"
 
 enum {
@@ -249,9 +251,30 @@ static bool put_disk(struct json_object *host, uint64_t disk)
     return false;
 }
 
+static bool has_profile(const struct container_spec *c)
+{
+    bool gpus = c->gpus && c->gpus[0];
+    return c->seccomp == SECCOMP_DROSTE || (c->seccomp == SECCOMP_AUTO && !gpus);
+}
+
+/* NULL without memory. */
+static struct json_object *make_security(const struct container_spec *c)
+{
+    cleanup_buf struct buf profile = { 0 };
+    static const char *const privileges[] = { "no-new-privileges" };
+    cleanup_json struct json_object *options = docker_create_texts(privileges, 1);
+    if (!options || !has_profile(c))
+        return steal(&options);
+    buf_puts(&profile, DOCKER_SECCOMP);
+    if (filter_profile(&profile, NULL) < 0 || buf_failed(&profile) ||
+        json_object_array_add(options, json_object_new_string(buf_text(&profile))) < 0)
+        return NULL;
+    return steal(&options);
+}
+
 static struct json_object *make_host(const struct docker_create *create)
 {
-    static const char *const all[] = { "ALL" }, *const privileges[] = { "no-new-privileges" };
+    static const char *const all[] = { "ALL" };
     const struct container_spec *c = container_of(create->spec);
     cleanup_json struct json_object *host = json_object_new_object();
     struct json_object *log = json_object_new_object();
@@ -259,7 +282,7 @@ static struct json_object *make_host(const struct docker_create *create)
         host && log && json_put_text(log, "Type", "none") && json_put(host, "LogConfig", log) &&
         json_put_text(host, "NetworkMode", network_of(c)) &&
         json_put(host, "CapDrop", docker_create_texts(all, 1)) &&
-        json_put(host, "SecurityOpt", docker_create_texts(privileges, 1)) &&
+        json_put(host, "SecurityOpt", make_security(c)) &&
         put_bool(host, "ReadonlyRootfs", !c->writable_root) && put_bool(host, "AutoRemove", true) &&
         docker_create_put_number(host, "ShmSize", SHARED_MEMORY) &&
         json_put_text(host, "IpcMode", "private") && put_limits(host, &create->spec->limits) &&
@@ -305,6 +328,28 @@ int docker_create_body(const struct docker_create *c, struct json_object **out, 
         return error_memory(err);
     *out = steal(&o);
     return 0;
+}
+
+static struct json_object *security_of(struct json_object *body)
+{
+    return json_get_typed(
+        json_get_typed(body, "HostConfig", json_type_object), "SecurityOpt", json_type_array);
+}
+
+bool docker_has_profile(struct json_object *body)
+{
+    return json_object_array_length(security_of(body)) > 1;
+}
+
+void docker_drop_profile(struct json_object *body)
+{
+    json_object_array_del_idx(security_of(body), 1, 1);
+}
+
+void docker_name_profile(struct json_object *body)
+{
+    json_object_array_put_idx(
+        security_of(body), 1, json_object_new_string(DOCKER_SECCOMP "(the list below)"));
 }
 
 const enum limit_means docker_limit_means[LIMIT_COUNT] = {

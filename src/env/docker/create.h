@@ -22,6 +22,12 @@ int docker_check(const struct sandbox_spec *spec, bool local, struct error *err)
 /* The body of the request. */
 int docker_create_body(
     const struct docker_create *create, struct json_object **out, struct error *err);
+/* The body asks for Droste's system call filter; and no longer. */
+#define DOCKER_SECCOMP "seccomp="
+bool docker_has_profile(struct json_object *body);
+void docker_drop_profile(struct json_object *body);
+/* Puts a few words in the place of its 20 KB, for people. */
+void docker_name_profile(struct json_object *body);
 /* What enforces each limit in it. */
 extern const enum limit_means docker_limit_means[LIMIT_COUNT];
 

@@ -85,6 +85,7 @@ static int make_container(
     static const struct container_events events = { container_notice, container_gone };
     struct container_plan plan = { .body = body,
         .image = docker_image(spec),
+        .may_drop_filter = !spec->container || spec->container->seccomp == SECCOMP_AUTO,
         .pull = spec->container ? spec->container->pull : PULL_MISSING,
         .input_once = engine_is_local(h->env->engine),
         .means = docker_limit_means,
@@ -344,6 +345,7 @@ const struct features
                             [FEATURE_GPUS] = FEATURE_YES("all, a number, or device=ID,..."),
                             [FEATURE_USER] =
                                 FEATURE_YES("nobody's if you are root, else yours; or another"),
+                            [FEATURE_SECCOMP] = FEATURE_YES("Droste's own, by default"),
                             [FEATURE_READ_ONLY] = FEATURE_YES("the image's files, by default"),
                             [FEATURE_LABELS] = FEATURE_YES("the container's"),
                             [FEATURE_REUSE] = FEATURE_YES("container"),

@@ -774,7 +774,8 @@ static void local_describe(const struct environment *env, const struct sandbox *
             "    no cgroup: the host adds up the memory of the sandbox as a whole, and ends it\n");
     jail_print(s->plan, out);
     if (s->isolation != ISOLATION_PROCESS)
-        calls_print(isolation_has_own_root(s->isolation), out);
+        calls_print(
+            isolation_has_own_root(s->isolation) ? CALL_IN_OWN_ROOT : CALL_AMONG_FILES, out);
 }
 
 static void local_free(struct environment *base)
@@ -818,6 +819,8 @@ const struct features
                                "with isolation process the code has what the user may open"),
                            [FEATURE_USER] = FEATURE_NO(
                                "sandbox-users says whose it is if you are root; else it is yours"),
+                           [FEATURE_SECCOMP] =
+                               FEATURE_NO("it is always Droste's, but at isolation process"),
                            [FEATURE_READ_ONLY] =
                                FEATURE_NO("all but /tmp, the volume and staged files always is"),
                            [FEATURE_LABELS] = FEATURE_NO("there is nobody to read them"),

@@ -39,13 +39,44 @@ static void test_without_wishes_nothing_is_open(void **state)
     assert_false(json_get_bool(host, "Privileged", false));
     assert_string_equal(
         json_text(json_get_typed(host, "CapDrop", json_type_array), NULL), "[\"ALL\"]");
-    assert_string_equal(json_text(json_get_typed(host, "SecurityOpt", json_type_array), NULL),
-        "[\"no-new-privileges\"]");
+    assert_true(docker_has_profile(body));
     assert_int_equal(json_get_int(host, "Memory", 0), jail_default_limits.memory);
     assert_int_equal(json_get_int(host, "MemorySwap", 0), jail_default_limits.memory);
     assert_true(json_get_int(host, "PidsLimit", 0) >= (int64_t)jail_default_limits.processes);
     assert_null(json_get_typed(host, "DeviceRequests", json_type_array));
     assert_non_null(strstr(json_text(host, NULL), "size=268435456"));
+}
+
+static const char *security_options(struct json_object *body)
+{
+    return json_text(json_get_typed(host_of(body), "SecurityOpt", json_type_array), NULL);
+}
+
+/* By default the list is Droste's; the daemon's own where it is asked for, and with GPUs. */
+static void test_the_filter_of_system_calls_is_chosen(void **state)
+{
+    static const struct {
+        enum container_seccomp seccomp;
+        const char *gpus;
+        bool own;
+    } rows[] = {
+        { SECCOMP_AUTO, NULL, true },
+        { SECCOMP_DROSTE, NULL, true },
+        { SECCOMP_DAEMON, NULL, false },
+        { SECCOMP_AUTO, "all", false },
+        { SECCOMP_DROSTE, "all", true },
+    };
+    for (size_t i = 0; i < array_length(rows); i++) {
+        struct container_spec container = { .seccomp = rows[i].seccomp, .gpus = rows[i].gpus };
+        struct sandbox_spec spec = { .container = &container };
+        cleanup_json struct json_object *body = body_of(&spec);
+        assert_int_equal(docker_has_profile(body), rows[i].own);
+        assert_int_equal(strstr(security_options(body), "io_uring_setup") != NULL, rows[i].own);
+        if (!rows[i].own)
+            continue;
+        docker_drop_profile(body);
+        assert_string_equal(security_options(body), "[\"no-new-privileges\"]");
+    }
 }
 
 static void test_every_wish_is_told(void **state)
@@ -128,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_without_wishes_nothing_is_open),
         cmocka_unit_test(test_every_wish_is_told),
+        cmocka_unit_test(test_the_filter_of_system_calls_is_chosen),
         cmocka_unit_test(test_gpus_are_asked_for_as_docker_run_does),
         cmocka_unit_test(test_what_cannot_be_had_is_refused_by_name),
     };

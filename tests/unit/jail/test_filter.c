@@ -3,6 +3,7 @@
 #include "../test.h"
 
 #include "base/cleanup.h"
+#include "base/json/json.h"
 #include "jail/calls.h"
 #include "jail/filter.h"
 
@@ -306,6 +307,48 @@ static void all_else_is_as_if_it_were_not_there(void **state)
     assert_int_equal(ASK(&w, "sync", 0), 0);
 }
 
+/* ---- for containers ---- */
+
+/* What a profile says of a call without conditions: an errno, 0 where it is allowed, -1: nothing. */
+static int profile_answer(struct json_object *profile, const char *call)
+{
+    struct json_object *calls = json_get_typed(profile, "syscalls", json_type_array);
+    for (size_t i = 0; i < json_object_array_length(calls); i++) {
+        struct json_object *row = json_object_array_get_idx(calls, i);
+        struct json_object *names = json_get_typed(row, "names", json_type_array);
+        if (json_object_array_length(json_get_typed(row, "args", json_type_array)) > 0)
+            continue;
+        for (size_t n = 0; n < json_object_array_length(names); n++)
+            if (strcmp(json_object_get_string(json_object_array_get_idx(names, n)), call) == 0)
+                return (int)json_get_int(row, "errnoRet", 0);
+    }
+    return -1;
+}
+
+/* Every group of the table is in the profile with its answer, and epoll, which an image's programs need, is allowed. */
+static void a_container_has_the_list(void **state)
+{
+    cleanup_buf struct buf text = { 0 };
+    cleanup_json struct json_object *profile = NULL;
+    char name[64];
+    assert_ok(filter_profile(&text, err));
+    assert_ok(json_parse(text.data, text.len, &json_limits_large, &profile, err));
+    assert_string_equal(json_get_string(profile, "defaultAction", ""), "SCMP_ACT_ERRNO");
+    assert_int_equal(json_get_int(profile, "defaultErrnoRet", 0), ENOSYS);
+    for (const struct call_group *g = call_groups; g->names; g++)
+        for (const char *names = g->names; call_next_name(&names, name, sizeof name);) {
+            int answer = g->where == CALL_IN_CONTAINER ? 0 : g->answer;
+            assert_int_equal(
+                profile_answer(profile, name), answer == CALL_DOES_NOTHING ? 0 : answer);
+        }
+    assert_int_equal(profile_answer(profile, "io_uring_setup"), EPERM);
+    assert_int_equal(profile_answer(profile, "clone3"), ENOSYS);
+    assert_int_equal(profile_answer(profile, "mount"), EPERM);
+    assert_int_equal(profile_answer(profile, "epoll_wait"), 0);
+    assert_int_equal(profile_answer(profile, "clone"), -1); /* with conditions only */
+    assert_int_equal(profile_answer(profile, "prctl"), -1);
+}
+
 /* ---- in words ---- */
 
 static void every_row_says_why(void **state)
@@ -315,13 +358,13 @@ static void every_row_says_why(void **state)
         assert_true(g->why && g->why[0]);
     for (const struct call_option *o = call_options; o->name; o++)
         assert_true(o->why && o->why[0]);
-    calls_print(true, &out);
+    calls_print(CALL_IN_OWN_ROOT, &out);
     assert_non_null(
         strstr(buf_text(&out), "EPERM        SO_ATTACH_FILTER: a program in the kernel"));
     assert_non_null(strstr(buf_text(&out), "allowed      SO_KEEPALIVE: "));
     assert_non_null(strstr(buf_text(&out), "F_SETPIPE_SZ up to 65536"));
     buf_clear(&out);
-    calls_print(false, &out);
+    calls_print(CALL_AMONG_FILES, &out);
     assert_non_null(strstr(buf_text(&out), "socketpair (socket: EPERM)"));
 }
 
@@ -338,6 +381,7 @@ int main(void)
         cmocka_unit_test(sockets_are_allowed_by_family_type_and_protocol),
         cmocka_unit_test(a_guest_among_files_changes_itself_only),
         cmocka_unit_test(all_else_is_as_if_it_were_not_there),
+        cmocka_unit_test(a_container_has_the_list),
         cmocka_unit_test(every_row_says_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

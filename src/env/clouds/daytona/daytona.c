@@ -303,6 +303,7 @@ const struct features
                              [FEATURE_DISK] = FEATURE_YES("with an image; whole gigabytes"),
                              [FEATURE_GPUS] = FEATURE_YES("with an image; a number"),
                              [FEATURE_USER] = FEATURE_YES("a name of the image's"),
+                             [FEATURE_SECCOMP] = FEATURE_NO("the provider has its own"),
                              [FEATURE_READ_ONLY] =
                                  FEATURE_NO("its user can change what the image lets them change"),
                              [FEATURE_LABELS] = FEATURE_YES(NULL),

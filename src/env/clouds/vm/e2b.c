@@ -285,6 +285,7 @@ const struct features
                          [FEATURE_DISK] = FEATURE_NO("the template says how much"),
                          [FEATURE_GPUS] = FEATURE_NO("E2B has none"),
                          [FEATURE_USER] = FEATURE_NO("it is the template's"),
+                         [FEATURE_SECCOMP] = FEATURE_NO("the machine has a kernel of its own"),
                          [FEATURE_READ_ONLY] = FEATURE_NO("the sandbox's files can be written to"),
                          [FEATURE_LABELS] = FEATURE_YES("the sandbox's metadata"),
                          [FEATURE_REUSE] = FEATURE_NO("a sandbox has one session"),

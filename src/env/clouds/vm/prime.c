@@ -342,6 +342,7 @@ const struct features
                            [FEATURE_DISK] = FEATURE_YES("of the machine, in whole GiB"),
                            [FEATURE_GPUS] = FEATURE_YES("TYPE or TYPE:COUNT, as H100_80GB:1"),
                            [FEATURE_USER] = FEATURE_NO("they are the image's"),
+                           [FEATURE_SECCOMP] = FEATURE_NO("the provider has its own"),
                            [FEATURE_READ_ONLY] =
                                FEATURE_NO("the machine's files can be written to"),
                            [FEATURE_LABELS] = FEATURE_YES("the machine's"),
