@@ -1,6 +1,7 @@
 /* rlm/chat.c: see chat.h. */
 #include "rlm/chat.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,13 +32,44 @@ int chat_begin(struct chat *c, const struct contexts *own, struct error *err)
     return own && own->count > 0 ? add_contexts(c, own, err) : chat_add_context(c, NULL, err);
 }
 
-int chat_say(struct chat *c, const char *role, const char *text, size_t len, struct error *err)
+static int add_message(
+    struct json_object *list, const char *role, const char *text, size_t len, struct error *err)
 {
     cleanup_json struct json_object *one = json_object_new_object();
     if (!one || !json_put_text(one, "role", role) || !json_put_string(one, "content", text, len) ||
-        json_object_array_add(c->history, json_object_get(one)) < 0)
+        json_object_array_add(list, json_object_get(one)) < 0)
         return error_memory(err);
     return 0;
+}
+
+int chat_say(struct chat *c, const char *role, const char *text, size_t len, struct error *err)
+{
+    return add_message(c->history, role, text, len, err);
+}
+
+int chat_begin_said(struct chat *c, struct error *err)
+{
+    struct json_object *list = json_object_new_array();
+    if (list && json_object_array_add(c->said, list) == 0)
+        return 0;
+    json_object_put(list);
+    return error_memory(err);
+}
+
+int chat_add_said(struct chat *c, const char *role, const char *text, size_t len, struct error *err)
+{
+    return add_message(
+        json_object_array_get_idx(c->said, json_length(c->said) - 1), role, text, len, err);
+}
+
+/* The elements of both are the same objects. */
+static int copy_list(struct json_object **out, struct json_object *list, struct error *err)
+{
+    size_t count = json_length(list);
+    *out = json_object_new_array();
+    for (size_t i = 0; *out && i < count; i++)
+        json_object_array_add(*out, json_object_get(json_object_array_get_idx(list, i)));
+    return *out ? 0 : error_memory(err);
 }
 
 /* A text as itself, all else as JSON. */
@@ -62,13 +94,11 @@ int chat_go_on(struct chat *c, const struct chat *before, const char *question, 
         rc = chat_add_context(c, before->contexts[i], err);
     if (rc == 0)
         rc = add_contexts(c, own, err);
-    c->history = json_object_new_array();
-    if (rc == 0 && !c->history)
-        rc = error_memory(err);
-    size_t said = json_length(before->history);
-    for (size_t i = 0; rc == 0 && i < said; i++)
-        json_object_array_add(
-            c->history, json_object_get(json_object_array_get_idx(before->history, i)));
+    if (rc == 0)
+        rc = copy_list(&c->history, before->history, err);
+    if (rc == 0)
+        rc = copy_list(&c->said, before->said, err);
+    c->said_next = json_length(before->said);
     c->next = before->context_count;
     if (rc == 0)
         rc = chat_say(c, "user", question, strlen(question), err);
@@ -79,6 +109,7 @@ void chat_free(struct chat *c)
 {
     free(c->contexts);
     json_object_put(c->history);
+    json_object_put(c->said);
     context_free(c->bound_history);
     *c = (struct chat){ 0 };
 }
@@ -88,7 +119,7 @@ void chat_free(struct chat *c)
 void chat_bind_begin(struct chat *c, bool more_only)
 {
     if (!more_only)
-        c->next = 0;
+        c->next = c->said_next = 0;
 }
 
 static int bind_context(struct chat *c, size_t i, struct session *s, session_done_fn *done,
@@ -102,29 +133,48 @@ static int bind_context(struct chat *c, size_t i, struct session *s, session_don
 }
 
 /* It may be long: as a context it costs the host no memory of its own. */
-int chat_bind_history(
-    struct chat *c, struct session *s, session_done_fn *done, void *arg, struct error *err)
+static int bind_messages(struct chat *c, struct json_object *list, const char *name,
+    struct session *s, session_done_fn *done, void *arg, struct error *err)
 {
-    static const char *const names[] = { "history" };
+    const char *const names[] = { name };
     size_t len = 0;
-    const char *text = json_text(c->history, &len);
+    const char *text = json_text(list, &len);
     context_free(steal(&c->bound_history));
     int rc = text ? context_from_memory(text, len, VALUE_JSON, &c->bound_history, err)
                   : error_memory(err);
     return rc < 0 ? rc : context_set(c->bound_history, s, names, 1, done, arg, err);
 }
 
+int chat_bind_history(
+    struct chat *c, struct session *s, session_done_fn *done, void *arg, struct error *err)
+{
+    return bind_messages(c, c->history, "history", s, done, arg, err);
+}
+
+static int bind_said(struct chat *c, size_t i, struct session *s, session_done_fn *done, void *arg,
+    struct error *err)
+{
+    char name[32];
+    snprintf(name, sizeof name, "history_%zu", i);
+    return bind_messages(c, json_object_array_get_idx(c->said, i), name, s, done, arg, err);
+}
+
 int chat_bind_next(struct chat *c, const struct prepare *prepared, struct session *s,
     session_done_fn *done, void *arg, struct error *err)
 {
     size_t i = c->next++;
-    if (i >= c->context_count + (c->history != NULL))
+    int rc;
+    if (i < c->context_count) {
+        rc = prepare_check_context(prepared, c->contexts[i], err);
+        if (rc == 0)
+            rc = bind_context(c, i, s, done, arg, err);
+        return rc < 0 ? rc : 1;
+    }
+    size_t said = c->said_next + (i - c->context_count), count = json_length(c->said);
+    if (!c->history || said > count)
         return 0;
-    bool is_context = i < c->context_count;
-    int rc = is_context ? prepare_check_context(prepared, c->contexts[i], err) : 0;
-    if (rc == 0)
-        rc = is_context ? bind_context(c, i, s, done, arg, err)
-                        : chat_bind_history(c, s, done, arg, err);
+    rc = said < count ? bind_said(c, said, s, done, arg, err)
+                      : chat_bind_history(c, s, done, arg, err);
     return rc < 0 ? rc : 1;
 }
 

@@ -22,9 +22,11 @@ struct chat {
     struct json_object
         *history; /* array of {role, content}: questions and answers, or, where the conversation
                      was shortened, all that was said up to there; NULL: none yet */
+    struct json_object *said;      /* array: of each earlier question, the array of its messages */
+    size_t said_next;              /* the first of them that is bound */
     struct context *bound_history; /* what was bound last */
-    size_t next;                   /* which is bound next: a context, then the history */
-    bool lost;                     /* the sandbox of the run before is gone, and its variables */
+    size_t next; /* which is bound next: a context, what was said, then the history */
+    bool lost;   /* the sandbox of the run before is gone, and its variables */
 };
 
 /* The first question's; NULL: it has no contexts. */
@@ -34,6 +36,11 @@ int chat_go_on(struct chat *c, const struct chat *before, const char *question, 
     const struct contexts *own, struct error *err);
 /* Adds to the history. */
 int chat_say(struct chat *c, const char *role, const char *text, size_t len, struct error *err);
+/* Begins the list of the messages of the question before this one, its code's `history_N`. */
+int chat_begin_said(struct chat *c, struct error *err);
+/* Adds to that. */
+int chat_add_said(
+    struct chat *c, const char *role, const char *text, size_t len, struct error *err);
 void chat_free(struct chat *c);
 
 /* Binds all, or with `more_only` what this question brings; chat_bind_next until it gives 0. */

@@ -216,6 +216,18 @@ static int check_type(const struct rlm_run *r, const struct rlm_run *last, struc
         "begin another");
 }
 
+/* What the question before this one and its model have said, without the system prompt. */
+static int keep_said(struct rlm_run *r, const struct rlm_run *last, struct error *err)
+{
+    int rc = chat_begin_said(&r->chat, err);
+    for (size_t i = last->shortened ? 0 : last->inherited; rc == 0 && i < last->message_count; i++) {
+        const struct message *m = &last->messages[i];
+        if (strcmp(m->role, "system") != 0)
+            rc = chat_add_said(&r->chat, m->role, m->text, m->len, err);
+    }
+    return rc;
+}
+
 /* What was said before, and the messages in which it was. */
 static int begin_chat(struct rlm_run *r, struct error *err)
 {
@@ -225,13 +237,15 @@ static int begin_chat(struct rlm_run *r, struct error *err)
     int rc = chat_go_on(
         &r->chat, &last->chat, last->question, last->result.answer, r->place.contexts, err);
     if (rc == 0)
+        rc = keep_said(r, last, err);
+    if (rc == 0)
         rc = check_type(r, last, err);
     compact_take_over(r, last);
     for (size_t i = 0; rc == 0 && i < last->message_count; i++) {
         const struct message *m = &last->messages[i];
         rc = message_add(r, m->role, text_copy(m->text, m->len), m->len, err);
     }
-    r->recorded = r->message_count;
+    r->recorded = r->inherited = r->message_count;
     return rc;
 }
 

@@ -74,7 +74,8 @@ struct rlm_run {
 
     struct message *messages;
     size_t message_count, message_cap;
-    size_t recorded; /* messages that are in the record already */
+    size_t recorded;  /* messages that are in the record already */
+    size_t inherited; /* messages of the questions before this one */
 
     /* compact.c */
     bool compacting;          /* the model is being asked for a summary */
