@@ -1,9 +1,9 @@
 """Engines: a `droste` of the C library, with its event loop and its warm zygotes.
 
-A `droste` belongs to one thread at a time, but may move. So idle ones stand on a shelf of the process:
-whoever works without asyncio takes one that fits, has it alone under its lock, and gives it back. Of
-asyncio, each running loop has one for all: its descriptor is watched by the loop. After a fork the
-child has none: what the parent has is let go of, unharmed.
+A `droste` belongs to one thread at a time, but may move. So idle ones stand on a shelf of the
+process: whoever works without asyncio takes one that fits, has it alone under its lock, and gives
+it back. Of asyncio, each running loop has one for all: its descriptor is watched by the loop. After
+a fork the child has none: what the parent has is let go of, unharmed.
 """
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class Engine:
         self.lock = threading.RLock()
         self.loop: Optional[asyncio.AbstractEventLoop] = None
         self.users = 0              # of a loop's engine
-        self.interrupt: Optional[BaseException] = None      # raised in a callback, for whoever waits
+        # raised in a callback, for whoever waits
+        self.interrupt: Optional[BaseException] = None
         self.inside = False         # within a function of the library's that calls back
         self.single = False         # it is of one run alone: not for the shelf
         self.held_up = False        # somebody waits in the loop's thread without `await`
@@ -92,10 +93,12 @@ class Engine:
         self._posts.append(work)
         with self._guard:
             if self.handle is not None:
-                quick.droste_wake(self.handle)      # a loop that watches the descriptor sees that, too
+                # a loop that watches the descriptor sees that, too
+                quick.droste_wake(self.handle)
 
     def post_answer(self, call: int, data: bytes) -> None:
-        """Of a tool's call; in the library, so that its thread need not come back to Python for it."""
+        """Of a tool's call; in the library, so that its thread need not come back to Python for
+        it."""
         error = _library.Error()
         with self._guard:
             if self.handle is not None:
@@ -144,7 +147,8 @@ class Engine:
                 self.kick()
 
     def running_loop(self) -> Optional[asyncio.AbstractEventLoop]:
-        """The loop that coroutines can run on; None where there is none, or it is held up, or is that of all sessions."""
+        """The loop that coroutines can run on; None where there is none, or it is held up, or is
+        that of all sessions."""
         loop = self.loop
         if loop is None or self.held_up or not loop.is_running():
             return None
@@ -161,7 +165,8 @@ class Engine:
 holders: "weakref.WeakSet[Any]" = weakref.WeakSet()
 _engines: "weakref.WeakValueDictionary[int, Engine]" = weakref.WeakValueDictionary()
 _shelf: List[Engine] = []
-# Locks may be taken again by their thread: where memory is allocated, an interpreter may be collected.
+# Locks may be taken again by their thread: where memory is allocated, an interpreter may be
+# collected.
 _shelf_lock = threading.RLock()
 _of_loops: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Dict[Tuple[Any, ...], Engine]]" = (
     weakref.WeakKeyDictionary())
@@ -266,13 +271,15 @@ def helper() -> Helper:
 
 
 def sessions() -> Helper:
-    """For sessions that many callers wait for (_shared.py); coroutines of the program do not hold it up."""
+    """For sessions that many callers wait for (_shared.py); coroutines of the program do not hold
+    it up."""
     return _thread("sessions", Helper)
 
 
 class Workers:
-    """Threads for functions that may take their time: as many as are at work at once, up to a limit. A ThreadPoolExecutor
-    spends 20 µs on a future for each, for which nothing here waits; and at the end of the process it waits for them all."""
+    """Threads for functions that may take their time: as many as are at work at once, up to a
+    limit. A ThreadPoolExecutor spends 20 µs on a future for each, for which nothing here waits; and
+    at the end of the process it waits for them all."""
 
     def __init__(self, name: str):
         self._name = name

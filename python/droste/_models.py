@@ -1,9 +1,10 @@
 """Models that are Python functions: `function(messages) -> str`, sync or async.
 
-`messages` is a list of {"role": …, "content": …}, as in OpenAI's interface; a content that is not one
-text is a list of parts. A function that has a parameter `model` is also told which model the code names,
-or None. Sync ones run in threads, many at once, in a copy of the context (contextvars) of whoever runs
-the code; async ones as tasks, on the loop of asyncio that is running, or in a thread of Droste's.
+`messages` is a list of {"role": …, "content": …}, as in OpenAI's interface; a content that is not
+one text is a list of parts. A function that has a parameter `model` is also told which model the
+code names, or None. Sync ones run in threads, many at once, in a copy of the context (contextvars)
+of whoever runs the code; async ones as tasks, on the loop of asyncio that is running, or in a
+thread of Droste's.
 """
 from __future__ import annotations
 
@@ -27,8 +28,10 @@ class Models:
 
     def __init__(self) -> None:
         self.functions: Dict[int, Callable[..., Any]] = {}
-        self.contexts: Dict[int, contextvars.Context] = {}      # within asyncio: of who runs the code that asks
-        self.tasks: Dict[Any, int] = {}     # those of a running loop, with the numbers of their functions
+        # within asyncio: of who runs the code that asks
+        self.contexts: Dict[int, contextvars.Context] = {}
+        # those of a running loop, with the numbers of their functions
+        self.tasks: Dict[Any, int] = {}
         self.lock = threading.RLock()
 
     def on_loop(self, numbers: List[int]) -> List[str]:

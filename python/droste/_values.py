@@ -34,8 +34,8 @@ class NotText(ArgumentError):
 
 
 def plain(value: Any) -> Any:
-    """What JSON cannot write but means something plain, one level of it. Everything else is a NotPlain: no value
-    becomes its repr. Durations are ISO 8601, as pydantic writes them."""
+    """What JSON cannot write but means something plain, one level of it. Everything else is a
+    NotPlain: no value becomes its repr. Durations are ISO 8601, as pydantic writes them."""
     if hasattr(value, "model_dump") and not isinstance(value, type):
         return value.model_dump(mode="json")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -101,8 +101,8 @@ def text_if_not_finite(value: float) -> Any:
 
 
 class Walk:
-    """Makes of a value what JSON can write, and refuses the rest by its path and type. `convert` does one level of
-    what is not JSON; `number` has the floats."""
+    """Makes of a value what JSON can write, and refuses the rest by its path and type. `convert`
+    does one level of what is not JSON; `number` has the floats."""
 
     def __init__(self, convert: Callable[[Any], Any] = plain, number: Callable[[float], Any] = text_if_not_finite):
         self.convert, self.number = convert, number
@@ -183,7 +183,8 @@ def for_json(value: Any) -> Any:
 
 
 def to_json(value: Any, at: str = "the value") -> bytes:
-    """Strict JSON. What JSON has no words for is refused, by the path to it that begins with `at`."""
+    """Strict JSON. What JSON has no words for is refused, by the path to it that begins with
+    `at`."""
     try:
         try:
             text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=for_json)
@@ -224,7 +225,8 @@ UNMARK = """def _unmarked(value):
 
 
 def _json_keeps(value: Any) -> bool:
-    """Whether a list or dict has only what JSON reads back as it was (tuples are lists); floats are not looked at."""
+    """Whether a list or dict has only what JSON reads back as it was (tuples are lists); floats are
+    not looked at."""
     keyed = type(value) is dict
     if keyed and not set(map(type, value)) <= {str}:
         return False
@@ -274,8 +276,8 @@ def _is_utf8(text: str) -> bool:
 
 
 def exact(value: Any, at: str) -> Tuple[Any, bytes, bool]:
-    """A list, dict or object of the program as Python's own values, as JSON, and whether that has marks. What cannot be
-    either is refused by its path."""
+    """A list, dict or object of the program as Python's own values, as JSON, and whether that has
+    marks. What cannot be either is refused by its path."""
     try:
         if isinstance(value, (list, tuple, dict)) and type(value) in JSON_TYPES and _json_keeps(value):
             try:
@@ -319,8 +321,8 @@ def memory_of(data: Data) -> Tuple[Union[bytes, int], int]:
 
 
 def literal(value: Any, levels: int = LEVELS) -> Optional[str]:
-    """A small value as Python, so that floats and keys of dicts are what they were; None where it has more
-    levels than Python reads well."""
+    """A small value as Python, so that floats and keys of dicts are what they were; None where it
+    has more levels than Python reads well."""
     if value is None or isinstance(value, bool):
         return repr(value)
     if isinstance(value, str):
@@ -328,7 +330,8 @@ def literal(value: Any, levels: int = LEVELS) -> Optional[str]:
     if isinstance(value, bytes):
         return bytes.__repr__(value)
     if isinstance(value, int):
-        return int.__repr__(value) if value.bit_length() < LONG else hex(value)    # any length, that way
+        # any length, that way
+        return int.__repr__(value) if value.bit_length() < LONG else hex(value)
     if isinstance(value, float):
         return float.__repr__(value) if math.isfinite(value) else "float('%s')" % float.__repr__(value)
     if levels == 0:

@@ -1,7 +1,8 @@
 """`RLM`: answers a question about a context, by a model that writes code in a sandbox.
 
-One call is a run: `run` waits for it, `arun` is for `await`, `stream` and `astream` tell what happens
-meanwhile. `completion` is the same by the name and in the shape that other runtimes have it.
+One call is a run: `run` waits for it, `arun` is for `await`, `stream` and `astream` tell what
+happens meanwhile. `completion` is the same by the name and in the shape that other runtimes have
+it.
 """
 from __future__ import annotations
 
@@ -31,8 +32,9 @@ QUESTION_MOST = 2000        # characters of a prompt that is question and contex
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """Something that happened in a run: `kind` is "started", "context", "turn", "delta", "reply", "cell",
-    "output", "result", "calls", "notice", and "end" for the last, which has the `completion`."""
+    """Something that happened in a run: `kind` is "started", "context", "turn", "delta", "reply",
+    "cell", "output", "result", "calls", "notice", and "end" for the last, which has the
+    `completion`."""
     kind: str
     text: str = ""
     turn: int = 0
@@ -197,7 +199,8 @@ class _Run:
             self.release()
             raise
         finally:
-            quick.droste_tools_clear(engine.handle)     # they are this run's: others may begin on the engine
+            # they are this run's: others may begin on the engine
+            quick.droste_tools_clear(engine.handle)
 
     def _start(self, engine: "_engine.Engine", pairs: List[Tuple[str, str]]) -> None:
         request = _library.Request()
@@ -310,16 +313,19 @@ class RLM:
     """A Recursive Language Model: a model, the tools it has, and its limits.
 
         rlm = RLM(model="openai/gpt-5-mini")
-        print(rlm.run("Which module defines the most classes?", pathlib.Path("/usr/lib/python3.11")).answer)
+        print(rlm.run("Which module defines the most classes?",
+        pathlib.Path("/usr/lib/python3.11")).answer)
 
-    `model` and `sub_model` are names (docs/configuration.md), or functions of messages, sync or async.
-    `tools` are functions of this program; `tool_data` values that the code has as variables; `tool_source`
-    Python, by name, whose documented functions the code has. Every setting is a keyword, with `_` for `-`.
-    `progress` shows what happens: True, False, or None for: on a terminal, and in notebooks.
+    `model` and `sub_model` are names (docs/configuration.md), or functions of messages, sync or
+    async. `tools` are functions of this program; `tool_data` values that the code has as variables;
+    `tool_source` Python, by name, whose documented functions the code has. Every setting is a
+    keyword, with `_` for `-`. `progress` shows what happens: True, False, or None for: on a
+    terminal, and in notebooks.
 
     The other names are those of alexzhang13/rlm: `backend` and `backend_kwargs` name the model,
     `environment` and `environment_kwargs` the sandbox, `max_depth`, `max_iterations`, `max_budget`,
-    `max_timeout`, `max_tokens`, `max_errors`, `custom_tools`, `other_backends`, `max_concurrent_subcalls`.
+    `max_timeout`, `max_tokens`, `max_errors`, `custom_tools`, `other_backends`,
+    `max_concurrent_subcalls`.
     """
 
     def __init__(self, model: Model = None, *, sub_model: Model = None, tools: _tools.Tools = None,
@@ -364,7 +370,8 @@ class RLM:
     def run(self, question: str, context: Any = None) -> Completion:
         """Answers the question, and waits for it. `context` is a value, or a path (`pathlib.Path`).
 
-        A run that comes to no answer is a completion too: see its `status`, or `raise_for_status`."""
+        A run that comes to no answer is a completion too: see its `status`, or
+        `raise_for_status`."""
         return self._run_here(self._new(question, context))
 
     async def arun(self, question: str, context: Any = None) -> Completion:
@@ -374,12 +381,13 @@ class RLM:
         return await self._run_there(self._new(question, context))
 
     def resume(self, run: str) -> Completion:
-        """Goes on with a run of the record whose process is gone; nothing that was paid for is paid again."""
+        """Goes on with a run of the record whose process is gone; nothing that was paid for is paid
+        again."""
         return self._run_here(self._new(None, None, run))
 
     def stream(self, question: str, context: Any = None) -> Iterator[Event]:
-        """The events of a run, as they happen; the last has the completion. Who stops listening (`break`)
-        cancels it."""
+        """The events of a run, as they happen; the last has the completion. Who stops listening
+        (`break`) cancels it."""
         events: Deque[Event] = collections.deque()
         run = self._new(question, context, listen=events.append)
         engine = self._take_engine(run)
@@ -412,8 +420,9 @@ class RLM:
             await self._cleaned_up(run)
 
     def completion(self, prompt: Any, root_prompt: Optional[str] = None) -> Completion:
-        """As rlm has it: the prompt becomes `context`, and `root_prompt` is the question about it. A run that comes to no
-        answer raises: rlm's exceptions for its limits (rlm.utils.exceptions), else what `Completion.error` is."""
+        """As rlm has it: the prompt becomes `context`, and `root_prompt` is the question about it.
+        A run that comes to no answer raises: rlm's exceptions for its limits
+        (rlm.utils.exceptions), else what `Completion.error` is."""
         return self._answered(self.run(*_question(prompt, root_prompt)))
 
     async def acompletion(self, prompt: Any, root_prompt: Optional[str] = None) -> Completion:
@@ -548,7 +557,8 @@ class RLM:
         if run.completion is not None or run.handle is None:
             _engine.give_from_loop(engine)
             return
-        run.on_end = lambda: engine.loop and engine.loop.call_soon(_engine.give_from_loop, engine)  # type: ignore
+        # type: ignore
+        run.on_end = lambda: engine.loop and engine.loop.call_soon(_engine.give_from_loop, engine)
         run.cancel()
         engine.kick()
 

@@ -1,4 +1,5 @@
-"""Each limit of a budget has a code of its own, the same in the guest, in the result, in the record and after a resume."""
+"""Each limit of a budget has a code of its own, the same in the guest, in the result, in the record
+and after a resume."""
 import pytest
 
 from conftest import answered, repl
@@ -52,4 +53,5 @@ def test_the_code_is_the_same_after_a_resume(droste, ask):
     settle(droste, "UPDATE runs SET status = 'running', answer = NULL, ended_ms = NULL, owner_pid = 999999999, owner_start = 1"
                    " WHERE id = '%s'; DELETE FROM cells WHERE run = '%s'" % (run, run))
     again = answered(droste("runs", "resume", run, "--json"), "errors")
-    assert again["resumed"] and len([one for one in droste.record.runs if one["parent"]]) == 1     # it was not begun again
+    # it was not begun again
+    assert again["resumed"] and len([one for one in droste.record.runs if one["parent"]]) == 1

@@ -303,6 +303,7 @@ _BOTH = {
 
 #: owner: {test: the keywords that it shows}
 SHOWN = {
+    "format_iteration": {"peers::test_utils_of_trajectories": "max_character_length"},
     "ModalInterpreter": {
         **_BOTH, _REFUSED: "secrets secret_name",
         "modal::test_an_image_and_an_app_of_modals_own_reach_an_interpreter": "image app",

@@ -1,4 +1,5 @@
-"""The package's own structure: modules without a cycle, no name that nothing uses, and a top level of Droste's own names."""
+"""The package's own structure: modules without a cycle, no name that nothing uses, and a top level
+of Droste's own names."""
 import ast
 import os
 import re
@@ -25,7 +26,8 @@ def modules():
 
 
 def imported(name, tree, known):
-    """The modules of the package that one names in its imports, in functions as well. A package is not one of its modules' needs."""
+    """The modules of the package that one names in its imports, in functions as well. A package is
+    not one of its modules' needs."""
     package = name if name in ("droste", "droste.compat") else name.rpartition(".")[0]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -59,22 +61,26 @@ def cycle(needs):
 
 
 def test_imports_form_no_cycle():
-    """Of no module, by imports within functions either: each can be read with what is below it alone."""
+    """Of no module, by imports within functions either: each can be read with what is below it
+    alone."""
     known = modules()
     needs = {name: set(imported(name, tree, known)) for name, tree in known.items()}
-    assert "droste._library" in needs["droste.errors"] and "droste.rlm" in needs["droste.compat.navigator"]      # they are seen at all
+    # they are seen at all
+    assert "droste._library" in needs["droste.errors"] and "droste.rlm" in needs["droste.compat.navigator"]
     assert cycle(needs) is None
 
 
 def test_a_cycle_is_found():
-    """The check above sees a direct one, and one over a third module; two ways to one module are none."""
+    """The check above sees a direct one, and one over a third module; two ways to one module are
+    none."""
     assert cycle({"a": {"b"}, "b": {"a"}}) == ["a", "b"]
     assert cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c"]
     assert cycle({"a": {"b", "c"}, "b": {"d"}, "c": {"d"}, "d": set()}) is None
 
 
 def test_droste_does_not_need_the_classes_of_other_systems():
-    """`import droste` loads the translations of arguments, and none of the peers' interpreters, adapters and configurations."""
+    """`import droste` loads the translations of arguments, and none of the peers' interpreters,
+    adapters and configurations."""
     done = subprocess.run([sys.executable, "-c", "import sys, droste\nprint(sorted(n for n in sys.modules if n.startswith('droste.compat.')))"],
                           env={**os.environ, "PYTHONPATH": os.path.dirname(PACKAGE)}, capture_output=True, text=True, timeout=60)
     loaded = ast.literal_eval(done.stdout)
@@ -87,7 +93,8 @@ def test_droste_does_not_need_the_classes_of_other_systems():
 def used_names(tree):
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     quoted = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    return names | {word for text in quoted if len(text) < 200 for word in re.findall(r"\w+", text)}       # annotations, __all__
+    # annotations, __all__
+    return names | {word for text in quoted if len(text) < 200 for word in re.findall(r"\w+", text)}
 
 
 def unused_imports(tree):

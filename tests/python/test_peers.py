@@ -1,5 +1,6 @@
-"""Programs for alexzhang13/rlm and agentic-codebase-navigator, with their own imports and arguments: written here, in the way of
-their published examples, against a server that speaks OpenAI's protocol."""
+"""Programs for alexzhang13/rlm and agentic-codebase-navigator, with their own imports and
+arguments: written here, in the way of their published examples, against a server that speaks
+OpenAI's protocol."""
 import asyncio
 import json
 import socket
@@ -35,7 +36,8 @@ READY = repl("answer['content'] = %s\nanswer['ready'] = True")
 # -- rlm: RLM and what it tells
 
 def test_a_completion_has_rlms_shape(serve):
-    """Its model is named as the program names it; its usage is an object with methods, its metadata None without a logger."""
+    """Its model is named as the program names it; its usage is an object with methods, its metadata
+    None without a logger."""
     from rlm import RLM
     server = serve(script=[repl("print(len(context))"), READY % "42"])
     result = RLM(environment="local", environment_kwargs={}, max_iterations=5, **backend(server)).completion("How long am I?")
@@ -49,7 +51,8 @@ def test_a_completion_has_rlms_shape(serve):
 
 
 def test_a_loggers_trajectory_is_the_metadata(serve, tmp_path):
-    """Each turn: what the model was told and said, its code and what that came to; the same lines are in the file."""
+    """Each turn: what the model was told and said, its code and what that came to; the same lines
+    are in the file."""
     from rlm import RLM
     from rlm.logger import RLMLogger
     server = serve(script=[repl("print('seen', len(context)); n = 5") + "\n" + repl("1 / 0"), READY % "n"])
@@ -101,7 +104,8 @@ def run_subcalls(serve, **more):
 
 
 def test_the_metadata_of_children_is_nested(serve):
-    """A call of a model is a leaf; a child run has a trajectory of its own, in the call that began it."""
+    """A call of a model is a leaf; a child run has a trajectory of its own, in the call that began
+    it."""
     from rlm.logger import RLMLogger
     result = run_subcalls(serve, logger=RLMLogger())
     assert result.answer == ["one", "two"], result.error
@@ -151,7 +155,8 @@ def test_a_child_that_fails_is_told_with_its_error(serve):
 
 
 def test_sampling_arguments_are_in_the_requests(serve):
-    """sampling_args for the root, sub_sampling_args for what its code asks; backend_kwargs may have them as well."""
+    """sampling_args for the root, sub_sampling_args for what its code asks; backend_kwargs may have
+    them as well."""
     from rlm import RLM
     server = serve(script=[repl("x = llm_query('sub')"), "SUB", READY % "x"])
     rlm = RLM(sampling_args={"top_p": 0.5, "max_tokens": 33}, sub_sampling_args={"temperature": 0.75, "max_tokens": 9},
@@ -193,7 +198,8 @@ def test_a_parameter_that_the_provider_has_not_is_refused_by_name(serve):
 # -- persistent
 
 def test_a_persistent_rlm_keeps_its_session(serve):
-    """Variables stay; later prompts are context_1, context_2; `close` ends the session, after which there is a fresh one."""
+    """Variables stay; later prompts are context_1, context_2; `close` ends the session, after which
+    there is a fresh one."""
     from rlm import RLM
     server = serve(script=[READY % "len(context)", repl("kept = context_0 + context_1") + "\n" + READY % "kept",
                            READY % "[kept, context_2, context]", READY % "'kept' in globals()"])
@@ -205,8 +211,39 @@ def test_a_persistent_rlm_keeps_its_session(serve):
         assert rlm.completion("fourth").answer is False
 
 
+def test_a_persistent_rlm_has_what_was_said(serve):
+    """`history_N` are the messages of the Nth completion, its code and output among them, and only
+    its; `history` has the questions and answers of all. What the code binds to them does not
+    stay."""
+    from rlm import RLM
+    server = serve(script=[repl("print('found it')") + "\n" + READY % "1", repl("n = len(history_0); history_0 = None") + "\n" + READY % "n",
+                           READY % "[history_0, history_1, [m['content'] for m in history], 'history_2' in globals()]",
+                           READY % "'history_0' in globals()"])
+    with RLM(persistent=True, **backend(server)) as rlm:
+        rlm.completion("first")
+        rlm.completion("second")
+        zero, one, all_said, more = rlm.completion("third").answer
+        rlm.close()
+        assert rlm.completion("fresh").answer is False
+    assert [m["role"] for m in zero] == ["user", "assistant"] and "first" in zero[0]["content"] and "found it" in zero[1]["content"]
+    assert [m["role"] for m in one] == ["user", "assistant"] and "second" in one[0]["content"] and "first" not in str(one)
+    assert all_said == ["first", "1", "second", "2"] and more is False
+
+
+def test_what_was_said_is_in_a_new_sandbox(serve):
+    """Where the code ends its sandbox, the next one has `history_N` of all completions before."""
+    from rlm import RLM
+    server = serve(script=[READY % "1", READY % "2", repl("import os, signal; os.kill(os.getpid(), signal.SIGKILL)"),
+                           READY % "[len(history_0), len(history_1), 'os' in globals()]"])
+    with RLM(persistent=True, **backend(server)) as rlm:
+        for prompt in ("first", "second"):
+            rlm.completion(prompt)
+        assert rlm.completion("third").answer == [2, 2, False]
+
+
 def test_a_persistent_rlm_keeps_its_tools(serve):
-    """Functions of the program are called in each completion, and a logger has the turns of each; one question at a time."""
+    """Functions of the program are called in each completion, and a logger has the turns of each;
+    one question at a time."""
     from rlm import RLM
     from rlm.logger import RLMLogger
     server, called = serve(script=[READY % "twice(%d)" % n for n in (1, 2, 3)]), []
@@ -279,7 +316,8 @@ def test_persistence_elsewhere_is_refused_by_name():
 # -- rlm: clients, handlers, environments
 
 def test_a_client_asks_a_model_by_itself(serve):
-    """A text or a list of messages; usage is counted, sampling is sent, and a failure is an exception."""
+    """A text or a list of messages; usage is counted, sampling is sent, and a failure is an
+    exception."""
     from rlm.clients import get_client
     from rlm.clients.openai import OpenAIClient
     server = serve(key="k", script=["one", {"content": "two", "contains": "again"}])
@@ -323,7 +361,8 @@ def own_client():
 
 
 def test_an_environment_asks_the_handler_of_its_address():
-    """The code's llm_query goes to the program's client; what it asked is in the result, failures are texts as in rlm."""
+    """The code's llm_query goes to the program's client; what it asked is in the result, failures
+    are texts as in rlm."""
     from rlm.core.lm_handler import LMHandler
     from rlm.environments.local_repl import LocalREPL
     with LMHandler(client=own_client()) as handler:
@@ -340,7 +379,8 @@ def test_an_environment_asks_the_handler_of_its_address():
 
 
 def test_an_environment_says_what_code_came_to():
-    """Locals as JSON has them, else their repr; the answer; errors at the end of stderr. After cleanup nothing is there."""
+    """Locals as JSON has them, else their repr; the answer; errors at the end of stderr. After
+    cleanup nothing is there."""
     from rlm.environments import get_environment
     env = get_environment("local", {"context_payload": {"a": [1]}})
     assert env.execute_code("x = context['a']; f = lambda: 1").locals["x"] == [1] and "lambda" in env.locals["f"]
@@ -357,7 +397,8 @@ def test_an_environment_says_what_code_came_to():
 
 
 def test_an_environment_restores_what_code_overwrites():
-    """After each cell, as rlm does: contexts, also when there are several, functions and tools. The code's own names stay."""
+    """After each cell, as rlm does: contexts, also when there are several, functions and tools. The
+    code's own names stay."""
     from rlm.environments import LocalREPL
     with LocalREPL(context_payload={"a": [1]}, custom_tools={"twice": lambda n: 2 * n}) as env:
         env.execute_code("kept = context; llm_query = SHOW_VARS = twice = context = context_0 = answer = own = 5")
@@ -386,7 +427,8 @@ def test_an_environment_has_custom_tools_and_children():
 
 
 def test_the_handlers_protocol_is_rlms():
-    """Four bytes of length and JSON; what makes no sense is an error, and the next request is answered."""
+    """Four bytes of length and JSON; what makes no sense is an error, and the next request is
+    answered."""
     from rlm.core.comms_utils import LMRequest, LMResponse, send_lm_request, send_lm_request_batched, socket_recv, socket_send
     from rlm.core.lm_handler import LMHandler
     with LMHandler(own_client()) as handler:
@@ -448,7 +490,8 @@ def test_a_scripted_model_answers(serve):
 
 
 def test_a_call_goes_to_the_model_that_it_names():
-    """other_llms by their names; without a name the first one answers; a name that is none's is an error of the call."""
+    """other_llms by their names; without a name the first one answers; a name that is none's is an
+    error of the call."""
     from rlm import create_rlm
     from rlm.adapters.llm.mock import MockLLMAdapter
     root = repl("a = llm_query('x', model='sub')\nb = llm_query('y')\n"
@@ -541,7 +584,8 @@ def test_extensions_of_navigators_are_refused_by_name(argument):
 # -- fleet-rlm
 
 def test_the_host_asks_the_model_of_a_session(monkeypatch):
-    """interp.llm_query() and llm_query_batched(): the same model, counted with the calls of the code, under the same limit."""
+    """interp.llm_query() and llm_query_batched(): the same model, counted with the calls of the
+    code, under the same limit."""
     from fleet_rlm.runtime.execution.interpreter import ModalInterpreter
     monkeypatch.setenv("DROSTE_ENVIRONMENT", "local")
 
@@ -565,7 +609,8 @@ def test_the_host_asks_the_model_of_a_session(monkeypatch):
 
 
 def test_a_whole_program_runs_as_a_script(serve, tmp_path):
-    """In a process of its own, with the names lent by one line, and the server in the environment's variables."""
+    """In a process of its own, with the names lent by one line, and the server in the environment's
+    variables."""
     server = serve(script=[repl("print(lookup('b'))"), READY % "len(context)"])
     program = tmp_path / "program.py"
     program.write_text("import droste.compat\ndroste.compat.activate()\n" + textwrap.dedent("""
@@ -586,3 +631,66 @@ def test_a_whole_program_runs_as_a_script(serve, tmp_path):
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=120, cwd=tmp_path, env={
         **__import__("os").environ, "PYTHONPATH": ":".join(sys.path), "OPENAI_API_KEY": "k", "OPENAI_BASE_URL": server.url})
     assert done.stdout == "3000 2 True\n", done.stderr
+
+
+# -- utils
+
+def test_utils_of_trajectories():
+    """Code in replies, outputs as messages, contexts as values or texts."""
+    from rlm.core.types import CodeBlock, REPLResult, RLMIteration
+    from rlm.utils.parsing import convert_context_for_repl, find_code_blocks, format_execution_result, format_iteration
+    assert find_code_blocks("a\n```repl\nx = 1\n```\n```python\ny\n```") == ["x = 1"]
+    result = REPLResult("out", "bad", {"x": 1, "_y": 2, "f": len})
+    assert format_execution_result(result) == "\nout\n\n\nbad\n\nREPL variables: ['x']\n"
+    assert format_execution_result(REPLResult("", "", {})) == "No output"
+    one, two = CodeBlock("a", REPLResult("12345", "", {})), CodeBlock("b", REPLResult("6", "", {}))
+    assert format_iteration(RLMIteration("q", "said", [])) == [{"role": "assistant", "content": "said"}]
+    assert format_iteration(RLMIteration("q", "said", [one]), max_character_length=3)[1] == {
+        "role": "user", "content": "REPL output:\n\n12... + [3 chars...]"}
+    assert format_iteration(RLMIteration("q", "said", [one, two]))[1]["content"] == (
+        "REPL output (block 1):\n\n12345\n\nREPL output (block 2):\n\n6")
+    assert convert_context_for_repl("text") == (None, "text") and convert_context_for_repl({"k": 1}) == ({"k": 1}, None)
+    assert convert_context_for_repl([{"role": "user", "content": "c"}]) == (["c"], None)
+
+
+def test_prompts_can_be_added_to(serve):
+    """rlm's prompt and a sentence are Droste's own prompt and the sentence, also as a format with a
+    place for tools; rlm's builders of messages are refused by name."""
+    from rlm import RLM
+    from rlm.utils.prompts import ORCHESTRATOR_ADDENDUM, RLM_SYSTEM_PROMPT, build_rlm_system_prompt
+    told = []
+
+    def model(messages):
+        told.append(messages[0]["content"])
+        return READY % "1"
+
+    for prompt in (RLM_SYSTEM_PROMPT + ORCHESTRATOR_ADDENDUM + "Be brief.", "Be {{brief}}.{custom_tools_section}", "Be {brief}.", None):
+        RLM(model, custom_system_prompt=prompt).completion("q")
+    assert "Be brief." in told[0] and "Be {brief}." in told[1] and "custom_tools_section" not in told[1] and "Be {brief}." in told[2]
+    assert told[0].replace("Be brief.", "").split() == told[1].replace("Be {brief}.", "").split() and len(told[3]) > 1000
+    assert "llm_query" in told[0]
+    with pytest.raises(droste.UnsupportedError, match="build_rlm_system_prompt is not in Droste: .*custom_system_prompt"):
+        build_rlm_system_prompt(RLM_SYSTEM_PROMPT, None)
+    with pytest.raises(droste.UnsupportedError, match=r"RLM\(orchestrator=False\).*custom_system_prompt"):
+        RLM(model, orchestrator=False)
+    assert RLM(model, orchestrator=True).completion("q").answer == 1
+
+
+def test_calls_of_a_batch_are_in_the_order_of_its_prompts():
+    """Of rlm_query_batched in a REPL, whichever ends first."""
+    import threading
+    from rlm.core.types import RLMChatCompletion, UsageSummary
+    from rlm.environments import LocalREPL
+    second = threading.Event()
+
+    def child(prompt, model=None):
+        if prompt == "first":
+            assert second.wait(30)
+        else:
+            second.set()
+        return RLMChatCompletion("m", prompt, "to " + prompt, UsageSummary(), 0.0)
+
+    with LocalREPL(subcall_fn=child) as environment:
+        result = environment.execute_code("print(rlm_query_batched(['first', 'second']))")
+    assert result.stdout == "['to first', 'to second']\n"
+    assert [call.response for call in result.rlm_calls] == ["to first", "to second"]

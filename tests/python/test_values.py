@@ -75,8 +75,8 @@ class Pydantic:
 ], ids=lambda value: "")
 @pytest.mark.parametrize("padding", [0, 20000, 2000000])
 def test_a_value_is_what_it_was(interp, value, seen, padding):
-    """Subclasses of str and int, bytes of every kind, keys that are no str, numbers of any length: alone, and in a list of any
-    size, where it goes in another way."""
+    """Subclasses of str and int, bytes of every kind, keys that are no str, numbers of any length:
+    alone, and in a list of any size, where it goes in another way."""
     text = hex(seen) if isinstance(seen, int) else "float('%s')" % seen if isinstance(seen, float) else repr(seen)
     assert interp.execute("type(v) is type(%s) and v == %s" % (text, text), {"v": value}).echo == "True"
     whole = {"v": [value, "p" * padding, {"within": {"it": value}}]}
@@ -105,7 +105,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_means_nothing_in_the_sandbox_is_refused_by_its_path(interp, what):
-    """As a variable, a set value, a tool's result, a run's context and its tools' data; never as its repr."""
+    """As a variable, a set value, a tool's result, a run's context and its tools' data; never as
+    its repr."""
     value, words = REFUSED[what]
     asked = []
 
@@ -194,8 +195,8 @@ def test_nan_is_a_number_where_python_writes_it_and_text_in_json(interp):
 
 
 def test_a_large_value_is_as_it_was_given(interp):
-    """Also where the code has changed it meanwhile, or the program has; a text that was sent is sent again when
-    there is another, and when the guest has lost it."""
+    """Also where the code has changed it meanwhile, or the program has; a text that was sent is
+    sent again when there is another, and when the guest has lost it."""
     rows = {"rows": list(range(20000))}
     assert interp.execute("rows.append(1); len(rows)", rows).echo == "20001"
     assert interp.execute("len(rows)", rows).echo == "20000"
@@ -215,7 +216,8 @@ def nested(levels):
 
 
 def test_what_is_nested_deeply(interp):
-    """As Python where that reads it, as JSON below; what no JSON can be is refused before anything is sent."""
+    """As Python where that reads it, as JSON below; what no JSON can be is refused before anything
+    is sent."""
     depth = "d, n = v, 0\nwhile d: d, n = d[0], n + 1\nn"
     for levels in (3, 40, 60, 100):
         assert interp.execute(depth, {"v": nested(levels)}).echo == str(levels)
@@ -269,7 +271,8 @@ def test_a_variable_is_fetched_whatever_is_to_be_submitted():
     with Interpreter(output_fields=["a"]) as interp:
         interp.set("x", 5)
         assert interp.get("x") == 5
-        assert interp.execute("SUBMIT(b=1)").error.type == "AnswerError"      # and the fields are as they were
+        # and the fields are as they were
+        assert interp.execute("SUBMIT(b=1)").error.type == "AnswerError"
 
 
 BORDER = 65536      # characters; a longer text that is a field comes beside the JSON
@@ -285,7 +288,8 @@ def test_a_text_of_any_length_comes_back(interp, piece, length):
 
 
 def test_long_texts_anywhere(interp):
-    """As fields, within them, of many kinds at once; as items, attributes and in `json` the same."""
+    """As fields, within them, of many kinds at once; as items, attributes and in `json` the
+    same."""
     value = {"long": "é" * 70000, "n": 1.5, "NaN": "NaN", "more": "x" * 70000,
              "within": [{"long": "y" * 70000}, None, True, "NaN"], "": "z" * BORDER, "last": '"\\' * 50000}
     interp.set("value", value)
@@ -305,7 +309,8 @@ def test_many_long_fields(interp):
 
 
 def test_more_fields_than_a_system_call_takes(interp):
-    """The guest sends the pieces of a message together, up to as many as the kernel takes at once."""
+    """The guest sends the pieces of a message together, up to as many as the kernel takes at
+    once."""
     fields = interp.execute("SUBMIT(**{'f%d' % n: 'x' * 65537 for n in range(1100)})").fields
     assert len(fields) == 1100 and set(fields.values()) == {"x" * 65537}
 
@@ -323,8 +328,8 @@ def test_long_texts_are_themselves_among_threads_calls(interp):
 
 @pytest.mark.parametrize("length", [1, BORDER, BORDER + 1])
 def test_what_is_no_text(interp, length):
-    """A lone surrogate is refused in a submission, whatever its length, and a question mark on the way in; bytes come
-    back as no JSON does."""
+    """A lone surrogate is refused in a submission, whatever its length, and a question mark on the
+    way in; bytes come back as no JSON does."""
     result = interp.execute("SUBMIT(a='x', v='\\ud800' * %d)" % length)
     assert result.error.type == "ValueError" and "surrogate" in result.error.message and result.fields is None
     interp.set("v", "\ud800" * length)

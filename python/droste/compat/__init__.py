@@ -1,12 +1,15 @@
-"""Other systems' names for what Droste does: those of rlm, fleet-rlm and agentic-codebase-navigator.
+"""Other systems' names for what Droste does: those of rlm, fleet-rlm and
+agentic-codebase-navigator.
 
     import droste.compat
-    droste.compat.activate()        # from here on, `from fleet_rlm import ModalInterpreter` is Droste's
+    droste.compat.activate()        # from here on, `from fleet_rlm import ModalInterpreter` is
+    Droste's
 
-Two layers. Below `droste.rlm` are translations of arguments and the values that these systems return (`arguments`,
-`environment_kwargs`, `custom_tools`, `daytona`, `modal`, `routing`, `rlm_types`, `rlm_errors`, `rlm_logger`, `trajectory`, `wire`).
-Above it are their classes (`providers`, `adapters`, `config`, `navigator`, `clients`, `comms`, `repl`), and `modules`, the table
-of the modules that `activate` lends. So this file imports none of them before somebody asks.
+Two layers. Below `droste.rlm` are translations of arguments and the values that these systems
+return (`arguments`, `environment_kwargs`, `custom_tools`, `daytona`, `modal`, `routing`,
+`rlm_types`, `rlm_errors`, `rlm_logger`, `trajectory`, `wire`). Above it are their classes
+(`providers`, `adapters`, `config`, `navigator`, `clients`, `comms`, `repl`), and `modules`, the
+table of the modules that `activate` lends. So this file imports none of them before somebody asks.
 """
 from __future__ import annotations
 
@@ -50,8 +53,8 @@ _before: Dict[str, Optional[types.ModuleType]] = {}
 
 
 def activate() -> List[str]:
-    """Has the names of other runtimes mean Droste's; the names of the modules. A real package of the name is
-    hidden until `deactivate`."""
+    """Has the names of other runtimes mean Droste's; the names of the modules. A real package of
+    the name is hidden until `deactivate`."""
     lent = importlib.import_module("droste.compat.modules").MODULES
     for name, contents in lent.items():
         if name in _before:

@@ -1,12 +1,14 @@
-"""Droste's sandboxes as environments of agentic-codebase-navigator's: objects with `load_context`, `execute_code` and `cleanup`.
+"""Droste's sandboxes as environments of agentic-codebase-navigator's: objects with `load_context`,
+`execute_code` and `cleanup`.
 
     adapter = LocalEnvironmentAdapter(broker=broker, execute_timeout_s=10.0)
     adapter.load_context("text")
     print(adapter.execute_code("print(len(context))").stdout)
     adapter.cleanup()
 
-The parameters and their defaults are those of its page on execution environments, which is also what `RLMConfig` has. An environment of
-your own may use one of these, and be registered (`droste.registry`).
+The parameters and their defaults are those of its page on execution environments, which is also
+what `RLMConfig` has. An environment of your own may use one of these, and be registered
+(`droste.registry`).
 """
 from __future__ import annotations
 
@@ -49,8 +51,8 @@ class _Adapter:
         self._interpreter.set("context", context_payload)
 
     def execute_code(self, code: str) -> ReplResult:
-        """Runs code. What it raises, and a time that was up, stand at the end of `stderr` as `Type: message`; `locals` has the
-        session's variables by short previews."""
+        """Runs code. What it raises, and a time that was up, stand at the end of `stderr` as `Type:
+        message`; `locals` has the session's variables by short previews."""
         self._calls = []
         result = self._interpreter.execute(code)
         stderr = result.stderr

@@ -45,7 +45,8 @@ class Names:
 
 
 def environment_name(wanted: Optional[str]) -> Optional[str]:
-    """`DROSTE_ENVIRONMENT` goes before what a program names, so that it runs unchanged elsewhere."""
+    """`DROSTE_ENVIRONMENT` goes before what a program names, so that it runs unchanged
+    elsewhere."""
     return os.environ.get("DROSTE_ENVIRONMENT") or wanted
 
 
@@ -121,13 +122,19 @@ def _depth(n: int) -> int:
     return n - 1
 
 
+def _system_prompt(text: str) -> str:
+    """rlm's prompts are formats, with a place for the tools; those are told by Droste itself."""
+    place = "{custom_tools_section}"
+    return text.format(custom_tools_section="") if place in text else text
+
+
 #: RLM's arguments that are settings here: how the value is meant
 RLM_SETTINGS: Dict[str, Tuple[str, Callable[[Any], Any]]] = {
     "max_depth": ("max-recursion-depth", _depth),
     "max_budget": ("max-cost", float),
     "max_timeout": ("timeout", float),
     "max_concurrent_subcalls": ("max-children", int),
-    "custom_system_prompt": ("instructions", str),
+    "custom_system_prompt": ("instructions", _system_prompt),
     "user_prologue": ("instructions", str),
 }
 #: those of no meaning here: the one value that they may have, and why another is refused
@@ -158,8 +165,8 @@ def take_rlm(settings: Dict[str, Any]) -> Names:
     for word, (name, convert) in RLM_SETTINGS.items():
         value = settings.pop(word, None)
         if value is not None:
-            text = name == "instructions" and settings.get(name)
-            settings[name] = "%s\n\n%s" % (text, value) if text else convert(value)
+            text, value = name == "instructions" and settings.get(name), convert(value)
+            settings[name] = "%s\n\n%s" % (text, value) if text else value
     for word, (allowed, why) in RLM_FIXED.items():
         given = settings.pop(word, allowed)
         if given != allowed:
@@ -174,13 +181,15 @@ def take_rlm(settings: Dict[str, Any]) -> Names:
         settings["sub-tools"] = False
     names.verbose = bool(settings.pop("verbose", False))
     _take_environment(settings, names)
-    if is_rlms and names.environment is None and "restore-name" not in settings:    # as rlm: functions that are tools, too
+    # as rlm: functions that are tools, too
+    if is_rlms and names.environment is None and "restore-name" not in settings:
         settings.setdefault("restore_name", [*RESERVED, *names.tools])
     return names
 
 
 def _take_others(settings: Dict[str, Any], names: Names, root: Mapping[str, Any]) -> None:
-    """Of what the code asks: a model of its own, parameters of its own. As in rlm, those of the root hold unless there is either."""
+    """Of what the code asks: a model of its own, parameters of its own. As in rlm, those of the
+    root hold unless there is either."""
     others, other_kwargs = settings.pop("other_backends", None), settings.pop("other_backend_kwargs", None)
     own = settings.pop("sub_sampling_args", None)
     sampling: Dict[str, Any] = dict(root)
@@ -233,7 +242,8 @@ def _take_environment(settings: Dict[str, Any], names: Names) -> None:
     name = environment_name(wanted)
     if name is not None:
         settings["env"] = name
-    if wanted == "daytona" and name in ("local", "docker", "modal"):     # the program expects Daytona's paths
+    # the program expects Daytona's paths
+    if wanted == "daytona" and name in ("local", "docker", "modal"):
         settings.setdefault("layout", "daytona")
     said = {word.replace("_", "-"): word for word in settings}
     for setting, value in environment_kwargs.take(wanted, name, kwargs, navigator, frozenset(said)).items():

@@ -1,4 +1,5 @@
-"""rlm's clients (rlm.clients): a model that is asked by itself. The library's own client asks, with its retries, limits and keys."""
+"""rlm's clients (rlm.clients): a model that is asked by itself. The library's own client asks, with
+its retries, limits and keys."""
 from __future__ import annotations
 
 import abc
@@ -11,7 +12,8 @@ from .rlm_types import ModelUsageSummary, UsageSummary
 
 __all__ = ["BaseLM", "get_client", "OpenAIClient", "PortkeyClient", "AnthropicClient", "GeminiClient", "AzureOpenAIClient"]
 
-#: what the root of such a run says: the question goes to the model, its reply is the answer, or why there is none
+#: what the root of such a run says: the question goes to the model, its reply is the answer, or why
+#: there is none
 ASK = """```repl
 try:
     said = [llm_query(context), None]

@@ -1,7 +1,9 @@
-"""rlm's own protocol (rlm.core.comms_utils, rlm.core.lm_handler): models behind a port of this machine.
+"""rlm's own protocol (rlm.core.comms_utils, rlm.core.lm_handler): models behind a port of this
+machine.
 
-A message is a length of four bytes, the highest first, and so much JSON; a connection has one request. Programs
-start an `LMHandler` with a client and give its address to an environment, whose code then asks that client.
+A message is a length of four bytes, the highest first, and so much JSON; a connection has one
+request. Programs start an `LMHandler` with a client and give its address to an environment, whose
+code then asks that client.
 """
 from __future__ import annotations
 
@@ -166,8 +168,9 @@ def _usage(client: Any, model: str) -> UsageSummary:
 
 
 class LMHandler:
-    """Answers requests on a port of this machine by a client: by the one of the model that is named, for depth 1 by
-    `other_backend_client`, else by the first. Any local process can ask it while it runs."""
+    """Answers requests on a port of this machine by a client: by the one of the model that is
+    named, for depth 1 by `other_backend_client`, else by the first. Any local process can ask it
+    while it runs."""
 
     def __init__(self, client: Any, host: str = "127.0.0.1", port: int = 0, other_backend_client: Any = None,
                  batch_max_concurrent: int = 16):

@@ -20,15 +20,17 @@ class LLMConfig:
 
 @dataclasses.dataclass
 class EnvironmentConfig:
-    """Where code runs. `local` has navigator's rules over imports, built-ins and files, its limits (30 seconds for a cell, at most 300;
-    30 for a call), and `setup_code` before each execution; so has `docker` its limits (120 and 60) and its `setup_code`."""
+    """Where code runs. `local` has navigator's rules over imports, built-ins and files, its limits
+    (30 seconds for a cell, at most 300; 30 for a call), and `setup_code` before each execution; so
+    has `docker` its limits (120 and 60) and its `setup_code`."""
     environment: str = "local"
     environment_kwargs: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
 class LoggerConfig:
-    """Who is told of the turns: `none`, `jsonl` (lines of JSON in `log_dir`, as RLMLogger writes them), or `console`."""
+    """Who is told of the turns: `none`, `jsonl` (lines of JSON in `log_dir`, as RLMLogger writes
+    them), or `console`."""
     logger: str = "none"
     logger_kwargs: Dict[str, Any] = dataclasses.field(default_factory=dict)
 

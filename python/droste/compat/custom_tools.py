@@ -1,7 +1,9 @@
-"""rlm's custom_tools: what it puts into the namespace of the code as the object itself is here what a sandbox can have.
+"""rlm's custom_tools: what it puts into the namespace of the code as the object itself is here what
+a sandbox can have.
 
-A function stays in this process and is called from there. A module, and a class of a module, are imported in the sandbox; a
-pattern is compiled there. Values travel as JSON. Anything else is refused by its name.
+A function stays in this process and is called from there. A module, and a class of a module, are
+imported in the sandbox; a pattern is compiled there. Values travel as JSON. Anything else is
+refused by its name.
 """
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What programs for Daytona name, as settings: fleet-rlm's `sandbox_spec` and the parameters of alexzhang13/rlm's DaytonaREPL."""
+"""What programs for Daytona name, as settings: fleet-rlm's `sandbox_spec` and the parameters of
+alexzhang13/rlm's DaytonaREPL."""
 from __future__ import annotations
 
 from typing import Any, Dict, Mapping, Tuple

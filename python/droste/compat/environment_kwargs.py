@@ -1,8 +1,10 @@
 """`environment_kwargs`: what programs for other runtimes say of an environment, as settings.
 
-The names are those of alexzhang13/rlm (its classes `LocalREPL`, `DockerREPL`, `ModalREPL`, `PrimeREPL`, `DaytonaREPL`, `E2BREPL`) and of
-agentic-codebase-navigator (its page on execution environments). Every setting of Droste's own may stand beside them. A name that is
-neither is refused, and so is one of theirs that has nothing to do here: an argument that is accepted has an effect.
+The names are those of alexzhang13/rlm (its classes `LocalREPL`, `DockerREPL`, `ModalREPL`,
+`PrimeREPL`, `DaytonaREPL`, `E2BREPL`) and of agentic-codebase-navigator (its page on execution
+environments). Every setting of Droste's own may stand beside them. A name that is neither is
+refused, and so is one of theirs that has nothing to do here: an argument that is accepted has an
+effect.
 """
 from __future__ import annotations
 
@@ -68,7 +70,8 @@ def _access(name: str, environment: str, value: Any) -> str:
 
 
 Word = Tuple[str, Callable[[str, str, Any], Any]]
-#: of navigator's local environment alone: who uses one of them means that environment, with its rules and limits
+#: of navigator's local environment alone: who uses one of them means that environment, with its
+#: rules and limits
 NAVIGATOR_LOCAL: Dict[str, Word] = {
     "execute_timeout_s": ("execute-timeout", _number), "execute_timeout_cap_s": ("execute-timeout-cap", _number),
     "broker_timeout_s": ("broker-timeout", _number),
@@ -77,7 +80,8 @@ NAVIGATOR_DOCKER: Dict[str, Word] = {
     "subprocess_timeout_s": ("execute-timeout", _number), "proxy_http_timeout_s": ("broker-timeout", _number),
     "stop_grace_s": ("grace", _whole),
 }
-#: by environment: each name, its setting, and how its value is checked and written. None: the environment of a program that names none
+#: by environment: each name, its setting, and how its value is checked and written. None: the
+#: environment of a program that names none
 WORDS: Dict[Optional[str], Dict[str, Word]] = {
     "local": NAVIGATOR_LOCAL,
     "docker": {"image": ("image", _text), **NAVIGATOR_DOCKER},
@@ -91,7 +95,8 @@ LOCAL_DEFAULTS = {"rules": True, "setup-each": True, "execute-timeout": 30.0, "e
 DOCKER_DEFAULTS = {"execute-timeout": 120.0, "broker-timeout": 60.0}
 #: navigator's own bound of its cap
 CAP_MOST = 21600.0
-#: what only a provider's sandbox, or a container, can have: without an effect where DROSTE_ENVIRONMENT has the program run locally instead
+#: what only a provider's sandbox, or a container, can have: without an effect where
+#: DROSTE_ENVIRONMENT has the program run locally instead
 OF_SANDBOXES = frozenset((
     "image", "snapshot", "region", "app-name", "network", "network-allow", "label", "cpus", "gpus", "memory", "disk-size", "idle-timeout",
     "on-close", "user", "volume-subpath"))
@@ -99,9 +104,10 @@ OF_SANDBOXES = frozenset((
 
 def take(wanted: Optional[str], name: Optional[str], kwargs: Mapping[str, Any], navigator: bool = False,
          said: AbstractSet[str] = frozenset()) -> Dict[str, Any]:
-    """The settings that `environment_kwargs` come to. `wanted` is the environment that the program names, `name` the one in which it
-    runs: another where DROSTE_ENVIRONMENT says so. With `navigator`, the program's configuration is one of navigator's. Settings that
-    are `said` elsewhere have no default here."""
+    """The settings that `environment_kwargs` come to. `wanted` is the environment that the program
+    names, `name` the one in which it runs: another where DROSTE_ENVIRONMENT says so. With
+    `navigator`, the program's configuration is one of navigator's. Settings that are `said`
+    elsewhere have no default here."""
     words, settings = _without_none(kwargs), {}
     for word in words:
         why = GIVEN_BY_RLM.get(word) or NOTHING_HERE.get(word)
@@ -138,8 +144,8 @@ def _without_none(kwargs: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _import_roots(roots: Any) -> Dict[str, Any]:
-    """Modules' names are, as in navigator, all that may be imported, instead of the standard library; directories, as its page has
-    them, come to what may be."""
+    """Modules' names are, as in navigator, all that may be imported, instead of the standard
+    library; directories, as its page has them, come to what may be."""
     if isinstance(roots, str) or not isinstance(roots, (set, frozenset, list, tuple)) or not all(isinstance(r, str) and r for r in roots):
         raise ArgumentError("local environment requires 'allowed_import_roots' to be a set/list/tuple of non-empty strings, not %r" % (roots,))
     directories = [root for root in roots if "/" in root]
@@ -156,7 +162,8 @@ def _add_defaults(environment: str, here: bool, settings: Dict[str, Any], naviga
     defaults = {"local": LOCAL_DEFAULTS, "docker": {**DOCKER_DEFAULTS, "setup-each": navigator or None}}.get(environment, {})
     settings.update({setting: value for setting, value in defaults.items() if setting not in given})
     if environment == "local" and here and "python" not in given and not os.environ.get("DROSTE_PYTHON"):
-        settings["python"] = sys.executable or None     # with the packages of the program, as navigator's workers have them
+        # with the packages of the program, as navigator's workers have them
+        settings["python"] = sys.executable or None
     limit, cap = settings.get("execute-timeout"), settings.get("execute-timeout-cap")
     if not isinstance(cap, float) or not isinstance(limit, float):
         return

@@ -1,4 +1,5 @@
-"""What programs for Modal name, as settings: the parameters of fleet-rlm's ModalInterpreter and alexzhang13/rlm's ModalREPL."""
+"""What programs for Modal name, as settings: the parameters of fleet-rlm's ModalInterpreter and
+alexzhang13/rlm's ModalREPL."""
 from __future__ import annotations
 
 from typing import Any, Dict
@@ -7,7 +8,8 @@ from ..errors import UnsupportedError
 
 
 def take(kwargs: Dict[str, Any]) -> None:
-    """Names that Modal's own programs have, as settings, in place. Secrets stay where they are: models are asked by the host."""
+    """Names that Modal's own programs have, as settings, in place. Secrets stay where they are:
+    models are asked by the host."""
     app = kwargs.pop("app", None)
     if app is not None:
         kwargs["app_name"] = app if isinstance(app, str) else app.name

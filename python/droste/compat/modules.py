@@ -5,7 +5,7 @@ import types
 from typing import Any, Dict
 
 from .. import rlm
-from . import adapters, arguments, clients, comms, navigator, providers, repl, rlm_errors, rlm_logger, rlm_types
+from . import adapters, arguments, clients, comms, navigator, parsing, prompts, providers, repl, rlm_errors, rlm_logger, rlm_types
 from .refused import refused
 
 
@@ -24,7 +24,8 @@ _TOOLS = _of(repl, "RESERVED_TOOL_NAMES", "ToolInfo", "parse_tool_entry", "parse
              "NonIsolatedEnv")
 _REPLS = _of(repl, "LocalREPL", "DockerREPL", "ModalREPL", "DaytonaREPL", "PrimeREPL", "E2BREPL", "IPythonREPL")
 
-#: modules by name: alexzhang13/rlm's, agentic-codebase-navigator's, whose package has the same name, and fleet-rlm's
+#: modules by name: alexzhang13/rlm's, agentic-codebase-navigator's, whose package has the same
+#: name, and fleet-rlm's
 MODULES: Dict[str, Dict[str, Any]] = {
     "fleet_rlm": _FLEET,
     "fleet_rlm.runtime": {},
@@ -58,9 +59,12 @@ MODULES: Dict[str, Dict[str, Any]] = {
         ("prime_repl", "PrimeREPL"), ("e2b_repl", "E2BREPL"), ("ipython_repl", "IPythonREPL"))},
     "rlm.logger": _LOGGER,
     "rlm.logger.rlm_logger": _LOGGER,
-    "rlm.logger.verbose": _of(types.SimpleNamespace(**_LOGGER), "VerbosePrinter"),      # type: ignore
+    # type: ignore
+    "rlm.logger.verbose": _of(types.SimpleNamespace(**_LOGGER), "VerbosePrinter"),
     "rlm.utils": {},
-    "rlm.utils.parsing": {"find_code_blocks": repl.find_code_blocks},
+    "rlm.utils.parsing": _of(parsing, "find_code_blocks", "format_execution_result", "format_iteration", "convert_context_for_repl"),
+    "rlm.utils.prompts": _of(prompts, "RLM_SYSTEM_PROMPT", "ORCHESTRATOR_ADDENDUM", "USER_PROMPT", "build_rlm_system_prompt",
+                             "build_user_prompt"),
     "rlm.utils.rlm_utils": {"filter_sensitive_keys": arguments.public},
     "rlm.utils.exceptions": _ERRORS,
     **navigator.MODULES,

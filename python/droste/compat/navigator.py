@@ -1,4 +1,5 @@
-"""agentic-codebase-navigator's names (its package is called `rlm`, too): `create_rlm`, adapters of models, configurations."""
+"""agentic-codebase-navigator's names (its package is called `rlm`, too): `create_rlm`, adapters of
+models, configurations."""
 from __future__ import annotations
 
 import dataclasses
@@ -72,8 +73,8 @@ def _text(prompt: Any) -> str:
 
 @dataclasses.dataclass
 class MockLLMAdapter(BaseLLMAdapter):
-    """Answers from a script, an item a call: a text, an exception, which is raised, or {"tool_calls": […]}; without one, with the
-    beginning of what it is asked. Tokens are words."""
+    """Answers from a script, an item a call: a text, an exception, which is raised, or
+    {"tool_calls": […]}; without one, with the beginning of what it is asked. Tokens are words."""
     model: str = "mock-model"
     script: Optional[List[Any]] = None
     max_prompt_preview_chars: int = 50
@@ -201,7 +202,8 @@ def adapter_of(given: "config.LLMConfig") -> Any:
 
 
 def create_rlm_from_config(config: config.RLMConfig, *, llm: Any = None, tools: Any = None, **refused: Any) -> RLM:
-    """The RLM that the configuration describes. `llm` is an adapter in the place of the configuration's, `tools` are functions."""
+    """The RLM that the configuration describes. `llm` is an adapter in the place of the
+    configuration's, `tools` are functions."""
     given: Dict[str, Any] = dict(config.rlm_kwargs, environment=config.env.environment,
                                  environment_kwargs=config.env.environment_kwargs,
                                  verbose=config.verbose or config.logger.logger == "console",

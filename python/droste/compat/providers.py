@@ -1,4 +1,5 @@
-"""Interpreters by the names and with the parameters of fleet-rlm: `ModalInterpreter`, `DaytonaInterpreter`.
+"""Interpreters by the names and with the parameters of fleet-rlm: `ModalInterpreter`,
+`DaytonaInterpreter`.
 
 Where an account is needed and not there, the error says which variable is to be set.
 `DROSTE_ENVIRONMENT=local` runs the same program in a local sandbox.
@@ -30,9 +31,10 @@ _planner: Dict[str, Any] = {}
 
 
 def configure_planner_from_env(*, env_file: Optional[str] = None) -> bool:
-    """Takes the model of `llm_query` from DSPY_LM_MODEL with DSPY_LLM_API_KEY (or DSPY_LM_API_KEY) and
-    DSPY_LM_API_BASE, or from Droste's own configuration; whether there is one. `env_file` has more
-    variables, a NAME=VALUE a line. Where dspy is loaded already, its own model is configured too."""
+    """Takes the model of `llm_query` from DSPY_LM_MODEL with DSPY_LLM_API_KEY (or DSPY_LM_API_KEY)
+    and DSPY_LM_API_BASE, or from Droste's own configuration; whether there is one. `env_file` has
+    more variables, a NAME=VALUE a line. Where dspy is loaded already, its own model is configured
+    too."""
     variables = {**_read_env(env_file), **os.environ}
     model = variables.get("DSPY_LM_MODEL")
     key = variables.get("DSPY_LLM_API_KEY") or variables.get("DSPY_LM_API_KEY")
@@ -61,8 +63,8 @@ def _read_env(path: Optional[str]) -> Dict[str, str]:
 
 
 class ExecutionProfile(str, enum.Enum):
-    """What of the sandbox's helpers and tools a cell has. ROOT_INTERLOCUTOR has none but SUBMIT, llm_query and llm_query_batched; the
-    others have all of them."""
+    """What of the sandbox's helpers and tools a cell has. ROOT_INTERLOCUTOR has none but SUBMIT,
+    llm_query and llm_query_batched; the others have all of them."""
     ROOT_INTERLOCUTOR = "ROOT_INTERLOCUTOR"
     RLM_ROOT = "RLM_ROOT"
     RLM_DELEGATE = "RLM_DELEGATE"
@@ -111,8 +113,8 @@ def _profile_of(given: Any) -> ExecutionProfile:
 
 
 class _Shown(SubmittedFirst):
-    """A result that as text is what fleet-rlm's `execute` returns of a cell that submits nothing: its output, a long one summarised, and
-    what it raised."""
+    """A result that as text is what fleet-rlm's `execute` returns of a cell that submits nothing:
+    its output, a long one summarised, and what it raised."""
     __slots__ = ("_summary",)
 
     def __init__(self, summary: Callable[[str], str], *given: Any):
@@ -131,8 +133,9 @@ class _Shown(SubmittedFirst):
 
 
 def _as_dspy_expects(result: Any, caller: types.FrameType) -> Any:
-    """What dspy's own modules get is what its protocol says, at once, as these interpreters have the methods of its
-    CodeInterpreter. Other programs get a result that is a FinalOutput too, where dspy is loaded and the cell has submitted."""
+    """What dspy's own modules get is what its protocol says, at once, as these interpreters have
+    the methods of its CodeInterpreter. Other programs get a result that is a FinalOutput too, where
+    dspy is loaded and the cell has submitted."""
     if "dspy" not in sys.modules:
         return result
     from .. import dspy as contract
@@ -142,7 +145,8 @@ def _as_dspy_expects(result: Any, caller: types.FrameType) -> Any:
 
 
 def _summary(threshold: Optional[int], prefix: int, text: str) -> str:
-    """fleet-rlm's summary of what is longer than the threshold; its words are part of what programs look for."""
+    """fleet-rlm's summary of what is longer than the threshold; its words are part of what programs
+    look for."""
     if threshold is None or len(text) <= threshold:
         return text
     shown = text[:prefix].replace("\n", "\\n")
@@ -153,7 +157,8 @@ class _Elsewhere(Interpreter):
     """What the two have in common. Parameters are kept as attributes."""
     _result_type = SubmittedFirst
     _environment = ""
-    #: parameters of fleet-rlm's that have nothing to do here, and why; another value than the usual one is refused
+    #: parameters of fleet-rlm's that have nothing to do here, and why; another value than the usual
+    #: one is refused
     _nothing_here: Dict[str, str] = {}
     #: and those of which some values mean what Droste does anyway
     _fixed: Dict[str, Any] = {}
@@ -173,7 +178,8 @@ class _Elsewhere(Interpreter):
             if given.get(name) is not None:
                 settings[setting] = given[name]
         there = self._environment == "daytona" == environment
-        if environment in ("local", "docker", "modal"):      # the paths and directories that fleet-rlm's pages name
+        # the paths and directories that fleet-rlm's pages name
+        if environment in ("local", "docker", "modal"):
             settings.setdefault("layout", "daytona")
         if there:
             daytona.interpreter(given, settings)
@@ -217,8 +223,8 @@ class _Elsewhere(Interpreter):
     def execute(self, code: str, variables: Optional[Mapping[str, Any]] = None, *,
                 timeout: Optional[float] = None, execution_profile: Any = None,
                 envs: Optional[Mapping[str, str]] = None) -> Result:
-        """As `Interpreter.execute`; `envs` are variables of the environment, for this session from now on, and `execution_profile` what
-        this cell has of helpers and tools."""
+        """As `Interpreter.execute`; `envs` are variables of the environment, for this session from
+        now on, and `execution_profile` what this cell has of helpers and tools."""
         profile = self._profile if execution_profile is None else _profile_of(execution_profile)
         if envs and not all(isinstance(text, str) for pair in envs.items() for text in pair):
             raise ArgumentError("envs is a dict of str: %r" % (envs,))
@@ -235,7 +241,8 @@ class _Elsewhere(Interpreter):
                 self.tools = tools
 
     def llm_query(self, prompt: str) -> str:
-        """Asks the model from the host, as the code's llm_query does: under the same limits, and counted with its calls."""
+        """Asks the model from the host, as the code's llm_query does: under the same limits, and
+        counted with its calls."""
         return self._ask("llm_query(%s)", prompt, [prompt])
 
     def llm_query_batched(self, prompts: Sequence[str]) -> List[str]:
@@ -274,7 +281,8 @@ class ModalInterpreter(_Elsewhere):
                  async_execute: bool = True, **settings: Any):
         given = {name: value for name, value in locals().items() if name not in ("self", "settings", "__class__")}
         if "literal-grep" not in settings:
-            settings.setdefault("literal_grep", True)       # in fleet-rlm's sandboxes of Daytona, grep is as Droste's
+            # in fleet-rlm's sandboxes of Daytona, grep is as Droste's
+            settings.setdefault("literal_grep", True)
         super().__init__(given, settings, sub_lm)
 
 
@@ -310,5 +318,6 @@ class DaytonaInterpreter(_Elsewhere):
         given = {name: value for name, value in locals().items() if name not in ("self", "settings", "__class__")}
         settings.update(max_recursion_depth=max_recursion_depth, delegate_max_iterations=delegate_max_iterations,
                         tool_timeout=broker_tool_call_timeout)
-        settings.setdefault("broker_timeout", delegate_execution_timeout)       # of a call of the code's, a child run's too
+        # of a call of the code's, a child run's too
+        settings.setdefault("broker_timeout", delegate_execution_timeout)
         super().__init__(given, settings, sub_lm)

@@ -1,14 +1,14 @@
 """rlm's environments (rlm.environments): a session in a sandbox of Droste's, driven by itself.
 
-The classes have rlm's names; the sandbox is that of Droste's environment of the same name, so that `LocalREPL` runs code behind
-a wall, too. Calls of models go to the handler whose address is given, child runs to `subcall_fn`.
+The classes have rlm's names; the sandbox is that of Droste's environment of the same name, so that
+`LocalREPL` runs code behind a wall, too. Calls of models go to the handler whose address is given,
+child runs to `subcall_fn`.
 """
 from __future__ import annotations
 
 import abc
 import ast
 import dataclasses
-import re
 import types
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Protocol, Tuple, runtime_checkable
@@ -86,12 +86,6 @@ def _source_of(name: str, value: Any) -> Optional[str]:
     return value if name in defined else None
 
 
-BLOCK = re.compile(r"```repl\s*\n(.*?)\n```", re.DOTALL)
-
-
-def find_code_blocks(text: str) -> List[str]:
-    """The code of the blocks that are marked repl."""
-    return [block.strip() for block in BLOCK.findall(text)]
 
 
 # -- what an environment is
@@ -311,21 +305,27 @@ class _REPL(NonIsolatedEnv):
         return [self._keep(told.chat_completion, told.error) for told in send_lm_request_batched(
             self.lm_handler_address, list(prompts), model, depth=self.depth)]
 
+    def _subcall(self, prompt: Any, model: Optional[str]) -> Tuple[Optional[RLMChatCompletion], Optional[str]]:
+        """A child run, in any thread, or why there is none."""
+        try:
+            return self.subcall_fn(prompt, model), None     # type: ignore
+        except Exception as e:
+            return None, "RLM query failed - %s" % e
+
     def _rlm_query(self, prompt: Any, model: Optional[str] = None) -> str:
         """Begins a child run, where there is one to be had; else as llm_query."""
         if self.subcall_fn is None:
             return self._llm_query(prompt, model)
-        try:
-            return self._keep(self.subcall_fn(prompt, model), None)
-        except Exception as e:
-            return "Error: RLM query failed - %s" % e
+        return self._keep(*self._subcall(prompt, model))
 
     def _rlm_query_batched(self, prompts: List[Any], model: Optional[str] = None) -> List[str]:
         """The same for several, of which max_concurrent_subcalls are under way at once."""
         if self.subcall_fn is None:
             return self._llm_query_batched(prompts, model)
         with ThreadPoolExecutor(max(1, min(self.max_concurrent_subcalls, len(prompts)))) as threads:
-            return list(threads.map(lambda prompt: self._rlm_query(prompt, model), prompts))
+            ended = list(threads.map(lambda prompt: self._subcall(prompt, model), prompts))
+        # in the order of the prompts, as they are recorded
+        return [self._keep(*one) for one in ended]
 
     # -- the end
 

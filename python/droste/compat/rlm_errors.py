@@ -52,7 +52,8 @@ class CancellationError(Exception):
 
 
 def of(done: Any, error: Exception, settings: Mapping[str, Any]) -> Exception:
-    """Why a run came to no answer, as rlm raises it; what rlm has no name for is the error itself."""
+    """Why a run came to no answer, as rlm raises it; what rlm has no name for is the error
+    itself."""
     why, partial = str(error), done.response or next(
         (step.text for step in reversed(done.steps) if step.kind == "reply"), None)
     used = done.usage["input_tokens"] + done.usage["output_tokens"]

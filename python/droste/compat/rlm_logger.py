@@ -1,4 +1,5 @@
-"""rlm's logger (rlm.logger): the trajectory of a run, in memory and, with `log_dir`, as lines of JSON."""
+"""rlm's logger (rlm.logger): the trajectory of a run, in memory and, with `log_dir`, as lines of
+JSON."""
 from __future__ import annotations
 
 import datetime
@@ -13,8 +14,9 @@ __all__ = ["RLMLogger"]
 
 
 class RLMLogger:
-    """Given as `RLM(logger=…)`, it is told of each turn when that is over; `get_trajectory()` is also the `metadata` of the
-    completion. With `log_dir` each is also a line of a file there: `{"type": "metadata", …}`, then `{"type": "iteration", …}`."""
+    """Given as `RLM(logger=…)`, it is told of each turn when that is over; `get_trajectory()` is
+    also the `metadata` of the completion. With `log_dir` each is also a line of a file there:
+    `{"type": "metadata", …}`, then `{"type": "iteration", …}`."""
 
     def __init__(self, log_dir: Optional[str] = None, file_name: str = "rlm"):
         self.log_dir = log_dir

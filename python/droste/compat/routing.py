@@ -1,7 +1,9 @@
-"""What an RLM does with a model that is an adapter of agentic-codebase-navigator's: an object with `model_name` and `complete(request)`.
+"""What an RLM does with a model that is an adapter of agentic-codebase-navigator's: an object with
+`model_name` and `complete(request)`.
 
-It is asked in this process; several are routed by the model that the code names (`llm_query(prompt, model=…)`). An adapter of a
-provider (one with `backend_kwargs`) becomes Droste's own model of that name.
+It is asked in this process; several are routed by the model that the code names (`llm_query(prompt,
+model=…)`). An adapter of a provider (one with `backend_kwargs`) becomes Droste's own model of that
+name.
 """
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ class BatchedLLMRequest:
 
 @dataclasses.dataclass
 class ChatCompletion(RLMChatCompletion):
-    """What an adapter answers; `tool_calls` are {"name", "arguments"} where it wants tools to be called."""
+    """What an adapter answers; `tool_calls` are {"name", "arguments"} where it wants tools to be
+    called."""
     tool_calls: Optional[List[Dict[str, Any]]] = None
     finish_reason: Optional[str] = None
 
@@ -143,7 +146,8 @@ class _Asker:
 
 
 def _as_code(said: ChatCompletion) -> str:
-    """A reply of function calling as code: each call prints what it gives; a text without code is the answer."""
+    """A reply of function calling as code: each call prints what it gives; a text without code is
+    the answer."""
     lines = ["print(%s(**%r))" % (call["name"], json.loads(call["arguments"]) if isinstance(call["arguments"], str) else
                                   dict(call["arguments"])) for call in said.tool_calls or ()]
     if not lines and "```" in said.response:
@@ -152,7 +156,8 @@ def _as_code(said: ChatCompletion) -> str:
 
 
 def arguments(llm: Any, given: Dict[str, Any]) -> Tuple[Any, Any, Any]:
-    """The model, the sub-model and the tools of an RLM whose model is an adapter; the other arguments change in place."""
+    """The model, the sub-model and the tools of an RLM whose model is an adapter; the other
+    arguments change in place."""
     for name, why in REFUSED.items():
         if given.pop(name, None) is not None:
             raise UnsupportedError("RLM(%s=…) is not in Droste: %s" % (name, why))

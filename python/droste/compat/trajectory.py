@@ -1,7 +1,8 @@
-"""What rlm's programs are told of a run: the turns of its loop and of those below it, for a logger, and callbacks.
+"""What rlm's programs are told of a run: the turns of its loop and of those below it, for a logger,
+and callbacks.
 
-An observer is made for each run, and told of all its events (droste_request.all_events). The turns of a child run
-are the `metadata` of the call that began it, as a tree of any depth.
+An observer is made for each run, and told of all its events (droste_request.all_events). The turns
+of a child run are the `metadata` of the call that began it, as a tree of any depth.
 """
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class Wishes:
     on_iteration_start: Optional[Callable[..., Any]] = None
     on_iteration_complete: Optional[Callable[..., Any]] = None
     metadata: Optional[RLMMetadata] = None
-    #: the models' names as the program has them, by those of Droste; of the root, and of what it asks
+    #: the models' names as the program has them, by those of Droste; of the root, and of what it
+    #: asks
     names: Dict[str, str] = dataclasses.field(default_factory=dict)
     models: Tuple[str, str] = ("", "")
 

@@ -1,13 +1,17 @@
-"""The address at which an environment's processes ask for models: `broker_address`, on this machine alone.
+"""The address at which an environment's processes ask for models: `broker_address`, on this machine
+alone.
 
-The protocol is agentic-codebase-navigator's, so that programs written for it need no other: a connection for each request, a frame for
-each way (4 bytes of length, the highest first, then a JSON object in UTF-8).
+The protocol is agentic-codebase-navigator's, so that programs written for it need no other: a
+connection for each request, a frame for each way (4 bytes of length, the highest first, then a JSON
+object in UTF-8).
 
     {"correlation_id": …, "model": …, "prompt": …}      or "prompts": [...] in the place of "prompt"
-    {"correlation_id": …, "error": null, "results": [{"error": null, "chat_completion": {"response": …, …}}]}
+    {"correlation_id": …, "error": null, "results": [{"error": null, "chat_completion": {"response":
+    …, …}}]}
 
-Every program that reaches the port can connect, so the run's `correlation_id`, which is random, must be in a request: other users of the machine
-do not know it. Frames are bounded before memory is allocated, connections by their number and their time.
+Every program that reaches the port can connect, so the run's `correlation_id`, which is random,
+must be in a request: other users of the machine do not know it. Frames are bounded before memory is
+allocated, connections by their number and their time.
 """
 from __future__ import annotations
 
@@ -46,7 +50,8 @@ def receive(connection: socket.socket) -> Optional[Dict[str, Any]]:
 
 
 def _exactly(connection: socket.socket, length: int) -> bytes:
-    """So many bytes, or none where nothing comes at all; the memory grows with what has come. All of it has SECONDS_MOST."""
+    """So many bytes, or none where nothing comes at all; the memory grows with what has come. All
+    of it has SECONDS_MOST."""
     found, end = bytearray(), time.monotonic() + SECONDS_MOST
     while len(found) < length:
         connection.settimeout(max(0.001, end - time.monotonic()))
@@ -179,7 +184,8 @@ def ask(address: Tuple[str, int], correlation_id: str, prompt: Any, model: Optio
         request["model"] = model
     with socket.create_connection(address, timeout=SECONDS_MOST) as connection:
         send(connection, request)
-        connection.settimeout(None)     # a model may think for long; the caller has a deadline of its own
+        # a model may think for long; the caller has a deadline of its own
+        connection.settimeout(None)
         found = _exactly_without_limit(connection)
     if found.get("error") or not found.get("results"):
         raise Error(found.get("error") or "the broker said nothing")
