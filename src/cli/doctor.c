@@ -312,7 +312,8 @@ static void doctor_nearest(const char *path, struct buf *out)
         buf_puts(out, ".");
 }
 
-/* Whether sandboxes with a volume are users of their own, too: what will be done for each, done once. */
+/* Whether sandboxes with a volume are users of their own, too: what will be done for each, done
+ * once. */
 static void describe_volume_users(struct doctor *doctor, uint32_t user, struct buf *out)
 {
     cleanup_free char *root = NULL;

@@ -251,8 +251,8 @@ static void make_tmp(struct builder *b, const struct jail_plan *zygote, const ch
     }
 }
 
-/* Before anything else is mounted over the place where it waits. Where it came as a mount, its second name is
- * one more of that. */
+/* Before anything else is mounted over the place where it waits. Where it came as a mount, its
+ * second name is one more of that. */
 static void mount_volume(struct builder *b, const struct jail_volume *volume, uint64_t which,
     const char *const places[2])
 {

@@ -171,7 +171,8 @@ static int bind_volume(
     return rc;
 }
 
-/* The host made it, which alone may map ids: the keeper has no powers over the volume's file system. */
+/* The host made it, which alone may map ids: the keeper has no powers over the volume's file
+ * system. */
 static int attach_mount(uint64_t which, const char *target)
 {
     if (which >= JAIL_MOUNTS) {

@@ -129,8 +129,7 @@ enum {
 struct jail_volume {
     const char *path;       /* NULL: none. With a root of its own: below the zygote's `volumes` */
     uint64_t device, inode; /* what it must be */
-    bool
-        mapped; /* a mount of it comes with the request, in which it belongs to the sandbox's user */
+    bool mapped; /* a mount of it comes along, in which it belongs to the sandbox's user */
 };
 
 /* What is this sandbox's alone. */

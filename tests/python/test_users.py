@@ -1,4 +1,5 @@
-"""As root, each local sandbox is another user of the machine, so that nothing that the kernel counts by user is shared."""
+"""As root, each local sandbox is another user of the machine, so that nothing that the kernel
+counts by user is shared."""
 import json
 import os
 import shutil
@@ -27,7 +28,8 @@ def outside():
     return int(second) if int(first) else os.getuid()
 SUBMIT(user=outside())
 """
-# As many timers as it gets: each is a signal that waits, of which the kernel lets a user have so many.
+# As many timers as it gets: each is a signal that waits, of which the kernel lets a user have so
+# many.
 TAKE = """
 import ctypes
 def take(most):
@@ -49,7 +51,8 @@ def user_of(interpreter):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_each_sandbox_is_another_user(level):
-    """Of one host and of two: four sandboxes at once are four users, none of them nobody or root."""
+    """Of one host and of two: four sandboxes at once are four users, none of them nobody or
+    root."""
     code = ("import sys, droste\nwith droste.Interpreter(isolation=%r, python=%r) as i:\n"
             "    print(i.execute(%r).user, flush=True)\n    sys.stdin.read()" % (level, PYTHON, OUTSIDE))
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -80,7 +83,8 @@ def test_signals_that_wait_are_not_shared():
 
 
 def test_processes_are_not_shared():
-    """At landlock, without a namespace, the limit is the sandbox's own: what a neighbour has started does not count."""
+    """At landlock, without a namespace, the limit is the sandbox's own: what a neighbour has
+    started does not count."""
     fork = ("import os, time\ncount = 0\ntry:\n    while count < 100:\n        if os.fork() == 0:\n"
             "            time.sleep(1000)\n        count += 1\nexcept BlockingIOError:\n    pass\nSUBMIT(count=count)")
     with session("landlock", processes=40) as one, session("landlock", processes=40) as two:
@@ -121,8 +125,8 @@ def place(tmp_path):
 
 @pytest.mark.parametrize("level", ["full", "light"])
 def test_sandboxes_of_one_volume_are_users_of_their_own(level, place):
-    """Two at once write the same files and find them theirs; on this machine all are the volume's owner's. A
-    later one goes on with them."""
+    """Two at once write the same files and find them theirs; on this machine all are the
+    volume's owner's. A later one goes on with them."""
     with session(level, **place) as one, session(level, **place) as two:
         assert len({user_of(one), user_of(two), NOBODY}) == 3
         assert add(one, "1").x == "1"
@@ -145,7 +149,8 @@ def test_sandboxes_that_share_a_user_share_a_volume(place):
 
 
 def test_at_landlock_a_volume_is_nobodys(place):
-    """Without mounts of its own a sandbox has the volume as it is: those of one volume share a user, without they do not."""
+    """Without mounts of its own a sandbox has the volume as it is: those of one volume share a
+    user, without they do not."""
     with session("landlock", **place) as one, session("landlock", **place) as two, session("landlock") as without:
         assert user_of(one) == user_of(two) == NOBODY != user_of(without)
         at = place["volume_root"] + "/v/data"
@@ -154,14 +159,16 @@ def test_at_landlock_a_volume_is_nobodys(place):
 
 
 def test_both_names_of_a_volume_are_one(place):
-    """Under other systems' names a volume and a workspace are mounted twice, and each is the sandbox's own."""
+    """Under other systems' names a volume and a workspace are mounted twice, and each is the
+    sandbox's own."""
     with session("full", layout="daytona", **place) as one:
         assert user_of(one) != NOBODY
         assert add(one, "1").x == "1"
         assert (add(one, "2", "/home/daytona/memory").x, add(one, "").mine) == ("12", 1000)
 
 
-# What one sandbox may try on another that it shares a volume with, by the process id that the host knows.
+# What one sandbox may try on another that it shares a volume with, by the process id that the host
+# knows.
 REACH = """
 import ctypes, os, signal
 libc = ctypes.CDLL(None, use_errno=True)
@@ -186,8 +193,8 @@ OF_OTHER = {"full": {"ProcessLookupError", "PermissionError", "FileNotFoundError
 
 @pytest.mark.parametrize("level", sorted(OF_OTHER))
 def test_a_sandbox_cannot_reach_another_of_its_volume(level, place):
-    """Signals, ptrace, memory, watches and limits of another's process fail, and it lives on; of one's own child a signal
-    arrives."""
+    """Signals, ptrace, memory, watches and limits of another's process fail, and it lives on; of
+    one's own child a signal arrives."""
     with session(level, **place) as one, session(level, **place) as two:
         user = user_of(two)
         two.execute("x = 41")

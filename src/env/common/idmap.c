@@ -1,9 +1,9 @@
 /* env/common/idmap.c: see idmap.h.
  *
- * The kernel takes the map from a user namespace. One is made for it, with a process that does nothing, and
- * lasts as long as the mount. The process shares this one's memory, which may be large, and touches only a
- * stack of its own; it is no child that waitpid(-1) finds, so that a program that embeds the library does not
- * see it.
+ * The kernel takes the map from a user namespace. One is made for it, with a process that does
+ * nothing, and lasts as long as the mount. The process shares this one's memory, which may be
+ * large, and touches only a stack of its own; it is no child that waitpid(-1) finds, so that a
+ * program that embeds the library does not see it.
  */
 #include "env/common/idmap.h"
 

@@ -281,8 +281,8 @@ static void local_finish(struct sandbox *s)
     s->events.ended(s->arg, &s->how);
 }
 
-/* The end of a clone that failed may be seen before the zygote has said why: a mold lets go of the pipe while its
- * report is passed on (guest/zygote/zygote.c). */
+/* The end of a clone that failed may be seen before the zygote has said why: a mold lets go of the
+ * pipe while its report is passed on (guest/zygote/zygote.c). */
 static void status_ready(void *arg, int status, int events)
 {
     struct sandbox *s = arg;
@@ -606,8 +606,8 @@ static int make_cgroup(
     return 0;
 }
 
-/* What several sessions write to belongs to one user, nobody: a sandbox that has a volume or a workspace is
- * another only where that can be mounted as if it were its own. */
+/* What several sessions write to belongs to one user, nobody: a sandbox that has a volume or a
+ * workspace is another only where that can be mounted as if it were its own. */
 static int take_user(struct sandbox *s, const struct user_range *users, struct error *err)
 {
     int rc = users_take(s->env->users, users, &s->user, err);

@@ -1,5 +1,5 @@
-/* A directory of one owner as another user's, by a mount that is attached nowhere. As root; where the file system of the
- * temporary directory cannot do it, the tests are skipped. */
+/* A directory of one owner as another user's, by a mount that is attached nowhere. As root; where
+ * the file system of the temporary directory cannot do it, the tests are skipped. */
 #include "../test.h"
 
 #include <errno.h>
@@ -54,8 +54,8 @@ static int make_file_as(int directory, const char *name, uid_t user)
     return WEXITSTATUS(status);
 }
 
-/* What the user of the mount makes is the owner's on disk, and the user's where it is mounted; others may do nothing
- * there, and neither may the user without the mount. */
+/* What the user of the mount makes is the owner's on disk, and the user's where it is mounted;
+ * others may do nothing there, and neither may the user without the mount. */
 static void files_are_the_owners_on_disk(void **state)
 {
     struct stat disk, seen;

@@ -677,8 +677,9 @@ static void a_workspace_is_bound_as_a_volume_is(void **state)
         assert_non_null(strstr(at, "worker allow /home/daytona/workspace as its own\n"));
 }
 
-/* One that comes as a mount, of a sandbox that is a user of its own, is attached and not bound from among the
- * others, and its second name is the same mount again. Without a mount it is bound (the tests above). */
+/* One that comes as a mount, of a sandbox that is a user of its own, is attached and not bound from
+ * among the others, and its second name is the same mount again. Without a mount it is bound (the
+ * tests above). */
 static void a_mapped_volume_is_attached(void **state)
 {
     struct jail_host host = { .volumes = "/v",
