@@ -25,10 +25,7 @@
 #include "lm/record.h"
 #include "lm/request.h"
 #include "lm/sampling.h"
-
-#define BACKOFF_FIRST   0.5  /* seconds, doubled for each further attempt */
-#define BACKOFF_MOST    30.0 /* of our own; */
-#define RETRY_AFTER_MAX 60.0 /* and of a server's wish */
+#include "net/retry.h"
 
 struct lm {
     struct loop *loop;
@@ -86,14 +83,6 @@ static void lm_leave(struct lm *lm)
 {
     if (--lm->depth == 0 && lm->closed)
         lm_free(lm);
-}
-
-static double random_fraction(void)
-{
-    struct error ignored;
-    uint32_t r = (uint32_t)clock_ns();
-    (void)random_bytes(&r, sizeof r, &ignored);
-    return (double)r / (double)UINT32_MAX;
 }
 
 /* A provider's name before a model is for choosing the client, which is chosen: the provider does
@@ -362,26 +351,16 @@ static void backoff_over(void *arg)
     call_attempt(arg);
 }
 
-/* Seconds until the next attempt. Jitter, so that calls that failed together do not come back
- * together; it only lengthens what a server asked for. */
-static double backoff_seconds(const struct lm_call *call, double retry_after)
-{
-    if (retry_after > 0)
-        return fmin(retry_after, RETRY_AFTER_MAX) * (1.0 + 0.1 * random_fraction());
-    double most = fmin(ldexp(BACKOFF_FIRST, (int)call->attempts - 1), BACKOFF_MOST);
-    return most * (0.5 + 0.5 * random_fraction());
-}
-
-/* True if another attempt was scheduled. A pause that would end after the deadline is not begun:
- * the provider's words are worth more than "timeout". */
+/* True if another attempt was scheduled. */
 static bool call_retry(struct lm_call *call, const struct lm_outcome *outcome)
 {
     struct lm *lm = call->lm;
     if (!outcome->retry || call->attempts > lm->retries)
         return false;
-    double pause = backoff_seconds(call, outcome->retry_after);
-    double left = call->request.timeout - clock_seconds_since(call->started_ns);
-    if (call->request.timeout > 0 && pause >= left)
+    double timeout = call->request.timeout > 0 ? call->request.timeout : INFINITY;
+    double left = timeout - clock_seconds_since(call->started_ns);
+    double pause = retry_pause_seconds(call->attempts, outcome->retry_after, left);
+    if (pause < 0)
         return false;
     if (!call->backoff)
         call->backoff = timer_new(lm->loop, backoff_over, call);
@@ -401,7 +380,7 @@ void lm_attempt_done(struct lm_call *call, const struct lm_outcome *outcome)
 {
     /* Those behind it in the queue would be refused as well. */
     if (outcome->error.code == ERROR_MODEL_RATE && outcome->retry && outcome->retry_after > 0)
-        queue_pause(call, fmin(outcome->retry_after, RETRY_AFTER_MAX));
+        queue_pause(call, retry_asked_seconds(outcome->retry_after));
     if (outcome->error.code == ERROR_NONE || !call_retry(call, outcome))
         call_finish(call, outcome, false);
 }

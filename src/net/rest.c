@@ -6,6 +6,7 @@
  */
 #include "net/rest.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -15,14 +16,12 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/list.h"
-#include "base/os/random.h"
 #include "base/text.h"
 #include "net/http.h"
+#include "net/retry.h"
 #include "net/url.h"
 
-#define ANSWER_LIMIT  ((size_t)16 << 20)
-#define PAUSE_FIRST   0.25
-#define PAUSE_LONGEST 8.0
+#define ANSWER_LIMIT ((size_t)16 << 20)
 
 enum {
     CONNECTIONS = 64,
@@ -60,6 +59,7 @@ struct rest {
     struct url url;
     char *name, *key_variable, *secret, *ca_file;
     size_t answer_limit;
+    unsigned tries;
     struct list headers;
     struct request_list requests;
 };
@@ -176,21 +176,15 @@ static double pause_before_next(const struct rest_request *q, const struct http_
 {
     static const long passing[] = { 500, 502, 503, 504, 524 };
     bool may = result->error.code != ERROR_NONE && (result->unsent || q->again);
-    uint16_t noise = 0;
     may |= result->error.code == ERROR_NONE && result->status == 429;
     for (size_t i = 0; i < array_length(passing); i++)
         may |= q->again && result->error.code == ERROR_NONE && result->status == passing[i];
     bool answered = result->error.code == ERROR_NONE;
-    if (!may || result->hopeless || q->told_some || q->tries >= (answered ? TRIES : TRIES_UNHEARD))
+    unsigned most = answered || q->rest->tries < TRIES_UNHEARD ? q->rest->tries : TRIES_UNHEARD;
+    if (!may || result->hopeless || q->told_some || q->tries >= most)
         return -1;
-    (void)random_bytes(&noise, sizeof noise, &(struct error){ 0 });
-    double pause = PAUSE_FIRST * (double)(1u << (q->tries - 1));
-    pause = pause < PAUSE_LONGEST ? pause : PAUSE_LONGEST;
-    pause *= 0.75 + 0.5 * noise / UINT16_MAX;
-    if (result->retry_after > 0)
-        pause = result->retry_after;
-    bool late = q->deadline && clock_seconds_since(q->begun_ns) + pause >= q->seconds;
-    return late ? -1 : pause;
+    double left = q->deadline ? q->seconds - clock_seconds_since(q->begun_ns) : INFINITY;
+    return retry_pause_seconds(q->tries, result->retry_after, left);
 }
 
 static void rest_on_head(void *arg, struct http_transfer *transfer)
@@ -355,7 +349,7 @@ static int rest_open_http(struct rest *r, const struct rest_options *o, struct e
 {
     struct http_options http = { .host = r->url.host,
         .port = r->url.port,
-        .connect_options = { .ca_file = r->ca_file },
+        .connect_options = { o->unix_path, r->ca_file, o->cert_file, o->key_file },
         .peer = r->url.peer,
         .codes = { ERROR_LOST, ERROR_LOST, ERROR_LOST, ERROR_ENVIRONMENT },
         .connections = o->connections ? o->connections : CONNECTIONS,
@@ -371,6 +365,7 @@ static int rest_fill(struct rest *r, const struct rest_options *o, struct error 
     r->secret = o->secret ? strdup(o->secret) : NULL;
     r->ca_file = o->ca_file ? strdup(o->ca_file) : NULL;
     r->answer_limit = o->answer_limit ? o->answer_limit : ANSWER_LIMIT;
+    r->tries = o->tries ? o->tries : TRIES;
     if (!r->name || !r->key_variable || (o->secret && !r->secret) || (o->ca_file && !r->ca_file))
         return error_memory(err);
     int rc = check_secret(r, err);

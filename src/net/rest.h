@@ -1,8 +1,8 @@
 /* net/rest.h: requests to a service that speaks JSON over HTTP.
  *
- * What may pass is tried again where that does no harm: a connection that did not come about, and 429; what is idempotent
- * also after a cut and after 500, 502, 503, 504 and 524. The pause is the server's Retry-After, or grows from a
- * quarter of a second. What a service says goes into errors on one line, bounded, and without the secret.
+ * A request is tried again where that does no harm: after a connection that did not come about, and
+ * after 429; an idempotent one also after a cut and after 500, 502, 503, 504 and 524. net/retry.h has
+ * the pauses. The service's words go into errors on one line, bounded, and without the secret.
  */
 #ifndef DROSTE_NET_REST_H
 #define DROSTE_NET_REST_H
@@ -26,9 +26,11 @@ struct rest_options {
     const char *secret;         /* NULL: none */
     const char *const *headers; /* "Name: value", of every request; the secret's among them */
     size_t header_count;
-    const char *ca_file;  /* certificates to trust; NULL: the system's */
-    unsigned connections; /* at most; 0: 64 */
-    size_t answer_limit;  /* bytes of an answer that is no stream; 0: 16 MiB */
+    const char *ca_file;                          /* certificates to trust; NULL: the system's */
+    const char *unix_path, *cert_file, *key_file; /* as in connect_options.h; not copied */
+    unsigned connections;                         /* at most; 0: 64 */
+    unsigned tries;                               /* at most; 0: 7 */
+    size_t answer_limit; /* bytes of an answer that is no stream; 0: 16 MiB */
 };
 
 struct rest_answer {
