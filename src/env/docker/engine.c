@@ -12,7 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "net/http.h"
+#include "net/rest.h"
 
 #define DEFAULT_SOCKET "/var/run/docker.sock"
 /* The Engine API that this was written for, from Debian 12's Docker 20.10 to the newest that was tried; a
@@ -22,8 +22,7 @@
 #define PING_SECONDS   10
 
 enum {
-    CONNECTIONS = 4096, /* each container has one that waits for its end */
-    ANSWER_MAX = 16 << 20,
+    CONNECTIONS = 4096,       /* each container has one that waits for its end */
     LINE_MAX_BYTES = 1 << 20, /* of an answer in lines */
 };
 
@@ -31,20 +30,20 @@ struct engine_request {
     TAILQ_ENTRY(engine_request) link;
     struct engine *engine;
     char *method, *path;
-    struct buf body, in;
+    struct json_object *body;
+    struct buf in;
     engine_line_fn *line;
     engine_done_fn *done;
     void *arg;
-    struct timer *deadline; /* NULL: none */
     double seconds;
-    struct http_transfer *transfer; /* NULL while it waits for the version */
-    bool telling, cancelled;        /* cancelled from within `line`: then it is freed behind it */
+    struct rest_request *sent; /* NULL while it waits for the version */
+    bool telling, cancelled;   /* cancelled from within `line`: then it is freed behind it */
 };
 TAILQ_HEAD(request_list, engine_request);
 
 struct engine {
     struct loop *loop;
-    struct http *http;
+    struct rest *rest;
     char *address, *url; /* the URL ends before the path */
     char *socket, *ca_file, *cert_file, *key_file;
     struct connect_options connect_options; /* of these */
@@ -77,32 +76,31 @@ static int take_certificates(struct engine *e, struct error *err)
     return 0;
 }
 
-static int parse_tcp(
-    struct engine *e, const char *address, char **host, unsigned *port, struct error *err)
+static int parse_tcp(struct engine *e, const char *address, struct error *err)
 {
     const char *verify = getenv("DOCKER_TLS_VERIFY");
     const char *where = address + strlen("tcp://");
     const char *colon = strrchr(where, ':');
     size_t n = strcspn(where, "/");
     bool tls = verify && verify[0];
+    unsigned port = 0;
     if (colon && (size_t)(colon - where) < n && strspn(colon + 1, "0123456789") > 0)
-        *port = (unsigned)strtoul(colon + 1, NULL, 10);
+        port = (unsigned)strtoul(colon + 1, NULL, 10);
     else
         colon = NULL;
-    if (*port == 0)
-        *port = tls ? 2376 : 2375;
-    *host = text_copy(where, colon ? (size_t)(colon - where) : n);
-    if (!*host)
-        return error_memory(err);
-    if (!(*host)[0] || *port > 65535)
+    if (port == 0)
+        port = tls ? 2376 : 2375;
+    if (colon)
+        n = (size_t)(colon - where);
+    if (n == 0 || port > 65535)
         return error_set(err, ERROR_CONFIG, "DOCKER_HOST '%.100s' names no host", address);
-    e->url = text_printf("%s://%s:%u", tls ? "https" : "http", *host, *port);
+    e->url = text_printf("%s://%.*s:%u", tls ? "https" : "http", (int)n, where, port);
     if (!e->url)
         return error_memory(err);
     return tls ? take_certificates(e, err) : 0;
 }
 
-static int parse_address(struct engine *e, char **host, unsigned *port, struct error *err)
+static int parse_address(struct engine *e, struct error *err)
 {
     const char *given = getenv("DOCKER_HOST");
     const char *address = given && given[0] ? given : "unix://" DEFAULT_SOCKET;
@@ -110,14 +108,13 @@ static int parse_address(struct engine *e, char **host, unsigned *port, struct e
     if (!e->address)
         return error_memory(err);
     if (strncmp(address, "tcp://", 6) == 0)
-        return parse_tcp(e, address, host, port, err);
+        return parse_tcp(e, address, err);
     if (strncmp(address, "unix://", 7) != 0 || address[7] != '/')
         return error_set(err, ERROR_CONFIG,
             "DOCKER_HOST '%.100s' is neither unix:///PATH nor tcp://HOST:PORT", address);
     e->socket = strdup(address + 7);
     e->url = strdup("http://docker");
-    *host = strdup("docker");
-    return e->socket && e->url && *host ? 0 : error_memory(err);
+    return e->socket && e->url ? 0 : error_memory(err);
 }
 
 const char *engine_address(const struct engine *e)
@@ -132,26 +129,25 @@ bool engine_is_local(const struct engine *e)
 
 int engine_open(struct loop *loop, struct engine **out, struct error *err)
 {
-    cleanup_free char *host = NULL;
-    unsigned port = 0;
     struct engine *e = calloc(1, sizeof *e);
     if (!e)
         return error_memory(err);
     e->loop = loop;
     TAILQ_INIT(&e->requests);
-    int rc = parse_address(e, &host, &port, err);
+    int rc = parse_address(e, err);
     e->connect_options =
         (struct connect_options){ e->socket, e->ca_file, e->cert_file, e->key_file };
-    struct http_options options = { .host = host,
-        .port = port,
-        .connect_options = e->connect_options,
-        .peer = e->address,
-        .codes = { ERROR_LOST, ERROR_LOST, ERROR_LOST, ERROR_ENVIRONMENT },
+    struct rest_options options = { .base_url = e->url,
+        .name = "the Docker daemon",
+        .key_variable = "DOCKER_HOST",
+        .ca_file = e->ca_file,
+        .unix_path = e->socket,
+        .cert_file = e->cert_file,
+        .key_file = e->key_file,
         .connections = CONNECTIONS,
-        .connect_timeout = PING_SECONDS,
-        .response_limit = ANSWER_MAX };
+        .tries = 1 };
     if (rc == 0)
-        rc = http_open(loop, &options, &e->http, err);
+        rc = rest_open(loop, &options, &e->rest, err);
     if (rc < 0) {
         engine_close(e);
         return rc;
@@ -167,8 +163,7 @@ static void docker_engine_request_free(struct engine_request *r)
     TAILQ_REMOVE(&r->engine->requests, r, link);
     if (r->engine->ping == r)
         r->engine->ping = NULL;
-    timer_free(r->deadline);
-    buf_free(&r->body);
+    json_object_put(r->body);
     buf_free(&r->in);
     free(r->method);
     free(r->path);
@@ -179,8 +174,7 @@ void engine_cancel(struct engine_request *r)
 {
     if (!r)
         return;
-    if (r->transfer)
-        http_cancel(steal(&r->transfer));
+    rest_cancel(steal(&r->sent));
     r->cancelled = true;
     if (!r->telling)
         docker_engine_request_free(r);
@@ -203,7 +197,7 @@ void engine_close(struct engine *e)
         return;
     while ((r = TAILQ_FIRST(&e->requests)))
         engine_cancel(r);
-    http_close(e->http);
+    rest_close(e->rest);
     addresses_free(e);
     free(e);
 }
@@ -241,36 +235,13 @@ static void explain_socket(const struct engine *e, struct error *err)
 int engine_configured(struct error *err)
 {
     struct engine e = { 0 };
-    cleanup_free char *host = NULL;
-    unsigned port = 0;
-    int rc = parse_address(&e, &host, &port, err);
+    int rc = parse_address(&e, err);
     if (rc == 0 && e.socket && access(e.socket, R_OK | W_OK) < 0) {
         explain_socket(&e, err);
         rc = -(int)err->code;
     }
     addresses_free(&e);
     return rc;
-}
-
-/* What a status from 400 on means, in the daemon's words. */
-static void docker_engine_explain_status(
-    long status, struct json_object *body, const struct buf *in, struct error *err)
-{
-    const char *message = json_get_string(body, "message", NULL);
-    enum error_code code = status == 404 ? ERROR_NOT_FOUND : ERROR_ENVIRONMENT;
-    error_set(err, code, "%.200s",
-        message       ? message
-        : in->len > 0 ? buf_text(in)
-                      : "it does not say why");
-}
-
-static void docker_engine_on_head(void *arg, struct http_transfer *transfer)
-{
-    struct engine_request *r = arg;
-    struct engine *e = r->engine;
-    const char *version = http_header(transfer, "Api-Version");
-    if (r == e->ping && version && strncmp(version, "1.", 2) == 0)
-        e->version = (unsigned)strtoul(version + 2, NULL, 10);
 }
 
 /* The whole lines that are there. */
@@ -289,12 +260,10 @@ static void docker_engine_take_lines(struct engine_request *r)
         buf_clear(&r->in); /* no line of a daemon's is so long */
 }
 
-static void docker_engine_on_data(void *arg, const char *data, size_t len)
+static void docker_engine_on_piece(void *arg, const char *data, size_t len)
 {
     struct engine_request *r = arg;
     buf_append(&r->in, data, len);
-    if (!r->line || http_status(r->transfer) >= 400)
-        return;
     r->telling = true;
     docker_engine_take_lines(r);
     r->telling = false;
@@ -302,56 +271,54 @@ static void docker_engine_on_data(void *arg, const char *data, size_t len)
         docker_engine_request_free(r);
 }
 
-static void docker_engine_on_done(void *arg, const struct http_result *result)
+/* The daemon's own words, where it has answered. */
+static void docker_engine_explain(const struct engine_request *r, struct engine_answer *answer)
 {
-    struct engine_request *r = arg;
-    struct engine_answer answer = { .error = result->error, .status = result->status };
-    cleanup_json struct json_object *body = NULL;
-    r->transfer = NULL;
-    if (result->error.code != ERROR_NONE) {
-        if (result->unsent || result->status == 0)
-            explain_socket(r->engine, &answer.error);
-    } else {
-        if (r->in.len > 0 && !(r->line && result->status < 400))
-            json_parse(r->in.data, r->in.len, &json_limits_large, &body, NULL);
-        if (result->status >= 400)
-            docker_engine_explain_status(result->status, body, &r->in, &answer.error);
-        answer.body = body;
-    }
-    docker_engine_finish(r, &answer);
+    const char *message = json_get_string(answer->body, "message", NULL);
+    struct error *err = &answer->error;
+    if (answer->status >= 400 && message)
+        error_set(
+            err, answer->status == 404 ? ERROR_NOT_FOUND : ERROR_ENVIRONMENT, "%.200s", message);
+    else if (err->code == ERROR_TIMEOUT)
+        error_set(err, ERROR_LOST, "the Docker daemon at %.80s did not answer within %g s",
+            r->engine->address, r->seconds);
+    else if (answer->status == 0)
+        explain_socket(r->engine, err);
 }
 
-static void docker_engine_too_late(void *arg)
+static void docker_engine_on_done(void *arg, const struct rest_answer *said)
 {
     struct engine_request *r = arg;
-    struct engine_answer answer = { 0 };
-    error_set(&answer.error, ERROR_LOST, "the Docker daemon at %.80s did not answer within %g s",
-        r->engine->address, r->seconds);
-    if (r->transfer)
-        http_cancel(steal(&r->transfer));
+    struct engine *e = r->engine;
+    struct engine_answer answer = { said->error, said->status, said->body };
+    r->sent = NULL;
+    if (answer.error.code != ERROR_NONE)
+        docker_engine_explain(r, &answer);
+    if (r == e->ping && said->header && strncmp(said->header, "1.", 2) == 0)
+        e->version = (unsigned)strtoul(said->header + 2, NULL, 10);
     docker_engine_finish(r, &answer);
 }
 
 static int docker_engine_transmit(struct engine_request *r, struct error *err)
 {
-    static const struct http_handler handler = { docker_engine_on_head, docker_engine_on_data,
-        docker_engine_on_done };
-    static const char *const headers[] = { "Content-Type: application/json" };
     struct engine *e = r->engine;
-    cleanup_buf struct buf url = { 0 };
-    buf_puts(&url, e->url);
+    cleanup_buf struct buf path = { 0 };
     if (r != e->ping)
-        buf_printf(&url, "/v1.%u", e->version);
-    buf_puts(&url, r->path);
-    if (buf_failed(&url))
+        buf_printf(&path, "/v1.%u", e->version);
+    buf_puts(&path, r->path);
+    if (buf_failed(&path))
         return error_memory(err);
-    struct http_request request = { .method = r->method,
-        .url = buf_text(&url),
-        .headers = headers,
-        .header_count = 1,
-        .body = buf_text(&r->body),
-        .body_len = r->body.len };
-    return http_send(e->http, &request, &handler, r, &r->transfer, err);
+    struct rest_ask ask = { .method = r->method,
+        .path = buf_text(&path),
+        .body = r->body,
+        .type = "application/json",
+        .tell_header = "Api-Version",
+        .again = true, /* not that there is more than one try: connections are used again */
+        .seconds = r->seconds,
+        .piece = r->line ? docker_engine_on_piece : NULL,
+        .done = docker_engine_on_done,
+        .arg = r };
+    return rest_send(e->rest, &ask, &r->sent, err);
 }
 
 static struct engine_request *docker_engine_request_new(
@@ -363,21 +330,16 @@ static struct engine_request *docker_engine_request_new(
     *r = (struct engine_request){ .engine = e,
         .method = strdup(ask->method),
         .path = strdup(ask->path),
+        .body = json_object_get(ask->body),
         .line = ask->line,
         .done = ask->done,
         .arg = ask->arg,
         .seconds = ask->seconds };
     TAILQ_INSERT_TAIL(&e->requests, r, link);
-    if (ask->body)
-        buf_puts(&r->body, json_text(ask->body, NULL));
-    if (ask->seconds > 0)
-        r->deadline = timer_new(e->loop, docker_engine_too_late, r);
-    if (!r->method || !r->path || buf_failed(&r->body) || (ask->seconds > 0 && !r->deadline)) {
+    if (!r->method || !r->path) {
         docker_engine_request_free(r);
         return NULL;
     }
-    if (r->deadline)
-        timer_start(r->deadline, (uint64_t)(ask->seconds * 1000), 0);
     return r;
 }
 
@@ -401,7 +363,7 @@ static void docker_engine_pinged(void *arg, const struct engine_answer *answer)
     struct engine_request *r;
     for (;;) {
         TAILQ_FOREACH(r, &e->requests, link)
-        if (!r->transfer)
+        if (!r->sent)
             break;
         if (!r)
             return;
