@@ -10,6 +10,9 @@
  *
  * Whole numbers that do not fit in 64 bits count as the nearest that do.
  *
+ * Why not a library: Debian 12 has none in C (valijson is C++), and none there bounds the work of a
+ * check, which here is a million steps (some 0.2 s).
+ *
  * Schemas come from whoever runs the program, values from guests: the work of a check is bounded.
  */
 #ifndef DROSTE_BASE_JSON_SCHEMA_H
