@@ -681,7 +681,7 @@ static void docker_container_removed(void *arg, const struct engine_answer *answ
     void (*gone)(void *arg) = c->events.gone;
     void *whose = c->arg;
     c->step = NULL;
-    /* 404: it is gone; 409: the daemon is at it; no daemon: the next start finds it (sweep.h). */
+    /* 404: it is gone; 409: the daemon is at it; no daemon: the next start finds it (orphans.h). */
     container_free(c);
     gone(whose);
 }

@@ -4,7 +4,8 @@
  * container of its own; those that asked for it (--reuse container) share one with others of the same kind, and
  * then a further one is a fork in it. A container is removed when the last of its sandboxes has been closed, or,
  * if it may be shared, with the environment.
- * What hosts that were killed have left, the first sandbox of each environment has removed (sweep.h).
+ * What hosts that were killed have left, the first sandbox of each environment has removed
+ * (env/common/orphans.h).
  */
 #include "env/docker/docker.h"
 
@@ -15,9 +16,10 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "env/docker/container.h"
 #include "env/docker/create.h"
-#include "env/docker/sweep.h"
+#include "env/common/orphans.h"
 #include "env/common/owner_labels.h"
 #include "env/common/mounts.h"
 #include "env/remote/remote.h"
@@ -25,6 +27,7 @@
 
 enum {
     GOODBYE_SECONDS = 15, /* for the daemon to remove what is left */
+    COLLECT_SECONDS = 60, /* for each request about orphans */
     WAITING_MAX = 4,      /* containers without a sandbox, for further ones */
 };
 
@@ -45,10 +48,9 @@ struct docker {
     struct quotas *quotas;
     struct fair_reading *fair_reading;
     struct house_list houses;
-    struct sweep *sweep; /* NULL: none is under way */
-    bool swept;          /* or about to be */
-    environment_collected_fn *swept_fn;
-    void *swept_arg;
+    struct orphans orphans;
+    struct engine_request *collecting; /* for them; NULL: none */
+    bool swept;                        /* or about to be */
 };
 
 /* ---- containers ---- */
@@ -191,22 +193,60 @@ static struct house *house_of(const struct sandbox *s)
 
 /* ---- orphans ---- */
 
-static void docker_swept(void *arg, unsigned removed, const struct error *why)
+static void docker_orphans_listed(void *arg, const struct engine_answer *answer)
 {
     struct docker *env = arg;
-    env->sweep = NULL;
-    if (env->swept_fn)
-        env->swept_fn(env->swept_arg, removed, why);
-    env->swept_fn = NULL;
+    size_t count =
+        json_object_is_type(answer->body, json_type_array) ? json_length(answer->body) : 0;
+    env->collecting = NULL;
+    for (size_t i = 0; i < count; i++) {
+        struct json_object *one = json_object_array_get_idx(answer->body, i);
+        const char *id = json_get_string(one, "Id", "");
+        if (text_is_name(id))
+            orphans_note_labels(&env->orphans, id, json_get_typed(one, "Labels", json_type_object));
+    }
+    orphans_listed(&env->orphans, &answer->error, NULL);
+}
+
+static int docker_orphans_list(void *arg, const char *cursor, struct error *err)
+{
+    struct docker *env = arg;
+    struct engine_ask ask = { .method = "GET",
+        /* {"label":["droste.owner"]} */
+        .path = "/containers/json?all=1&filters=%7B%22label%22%3A%5B%22" LABEL_OWNER "%22%5D%7D",
+        .seconds = COLLECT_SECONDS,
+        .done = docker_orphans_listed,
+        .arg = env };
+    return engine_send(env->engine, &ask, &env->collecting, err);
+}
+
+/* 409: the daemon is removing it. */
+static void docker_orphan_removed(void *arg, const struct engine_answer *answer)
+{
+    static const struct error gone = { .code = ERROR_NOT_FOUND };
+    struct docker *env = arg;
+    env->collecting = NULL;
+    orphans_removed(&env->orphans, answer->status == 409 ? &gone : &answer->error);
+}
+
+static int docker_orphan_remove(void *arg, const char *id, struct error *err)
+{
+    struct docker *env = arg;
+    cleanup_free char *path = text_printf("/containers/%s?force=1&v=1", id);
+    struct engine_ask ask = { .method = "DELETE",
+        .path = path,
+        .seconds = COLLECT_SECONDS,
+        .done = docker_orphan_removed,
+        .arg = env };
+    return path ? engine_send(env->engine, &ask, &env->collecting, err) : error_memory(err);
 }
 
 static int docker_collect(
     struct environment *base, environment_collected_fn *done, void *arg, struct error *err)
 {
+    static const struct orphans_ops ops = { docker_orphans_list, docker_orphan_remove };
     struct docker *env = (struct docker *)base;
-    env->swept_fn = done;
-    env->swept_arg = arg;
-    return env->sweep ? 0 : sweep_start(env->engine, docker_swept, env, &env->sweep, err);
+    return orphans_collect(&env->orphans, &ops, env, done, arg, err);
 }
 
 /* ---- the seam ---- */
@@ -246,8 +286,8 @@ static int docker_open_sandbox(struct environment *base, const struct sandbox_sp
     }
     h->sandboxes++;
     /* Once, and beside what is asked for: who waits for the first cell does not wait for it. */
-    if (!env->swept && !env->sweep)
-        sweep_start(env->engine, docker_swept, env, &env->sweep, NULL);
+    if (!env->swept)
+        docker_collect(base, NULL, NULL, NULL);
     env->swept = true;
     return 0;
 }
@@ -309,7 +349,8 @@ static void docker_free(struct environment *base)
 {
     struct docker *env = (struct docker *)base;
     struct house *h;
-    sweep_cancel(steal(&env->sweep));
+    engine_cancel(steal(&env->collecting));
+    orphans_cancel(&env->orphans);
     docker_see_them_off(env);
     while ((h = TAILQ_FIRST(&env->houses))) {
         container_free(h->container);

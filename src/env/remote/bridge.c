@@ -211,7 +211,7 @@ static bool take_greeting(struct bridge *b, struct json_object *o)
     if (b->program.features == &bridge_features)
         bridge_spec_take_features(&b->features, greets ? said : NULL);
     judge_wishes(b);
-    if (b->collecting.active && !b->can_collect)
+    if (b->collecting.orphans.ops && !b->can_collect)
         cannot_collect(b);
     return greets;
 }
@@ -248,7 +248,7 @@ static bool bridge_take_message(struct bridge *b, struct json_object *o)
         bridge_take_text(c, false, json_get_string(o, "text", ""));
     else if ((c = bridge_find(b, id_in(o, "closed"))))
         told_closed(c, o);
-    else if (collecting_take(&b->collecting, o, &b->process.to_send))
+    else if (collecting_take(&b->collecting, o))
         return process_send(&b->process) == 0;
     return id_in(o, "joined") > 0 || id_in(o, "lost") > 0 || id_in(o, "ended") > 0 ||
            id_in(o, "news") > 0 || id_in(o, "id") > 0 || id_in(o, "closed") > 0;
@@ -454,7 +454,7 @@ static void bridge_free(void *arg)
     struct crossing *c;
     struct pollfd gone = { .fd = b->process.pidfd, .events = POLLIN };
     struct error none = { 0 };
-    b->collecting.done = NULL;
+    orphans_cancel(&b->collecting.orphans);
     collecting_end(&b->collecting, &none);
     if (b->process.pid > 0) {
         close_fd(&b->process.in);

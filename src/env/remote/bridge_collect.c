@@ -18,17 +18,8 @@ void bridge_told_why(const char *title, struct json_object *o, struct error *why
 
 void collecting_end(struct collecting *c, const struct error *why)
 {
-    environment_collected_fn *done = c->done;
-    void *arg = c->arg;
-    unsigned removed = c->removed;
-    struct error told = *why;
-    if (!c->active)
-        return;
-    timer_free(c->over);
-    json_object_put(c->found);
-    *c = (struct collecting){ .number = c->number, .title = c->title };
-    if (done)
-        done(arg, removed, &told);
+    timer_free(steal(&c->over));
+    orphans_end(&c->orphans, why);
 }
 
 static void too_long(void *arg)
@@ -39,63 +30,65 @@ static void too_long(void *arg)
     collecting_end(c, &why);
 }
 
-static bool bridge_collect_is_orphan(struct json_object *sandbox)
+static int bridge_orphans_list(void *arg, const char *cursor, struct error *err)
 {
-    struct json_object *labels = json_get_typed(sandbox, "labels", json_type_object);
-    return owner_labels_are_orphan(
-        json_get_string(labels, LABEL_OWNER, ""), json_get_string(labels, LABEL_MACHINE, ""));
+    struct collecting *c = arg;
+    cleanup_buf struct buf owner = { 0 }, machine = { 0 };
+    owner_labels(&owner, &machine);
+    buf_printf(c->out, "{\"list\":%lld,\"labels\":{\"" LABEL_MACHINE "\":", (long long)++c->number);
+    json_append_string(c->out, buf_text(&machine), machine.len);
+    buf_puts(c->out, "}}\n");
+    timer_start(c->over, ANSWER_MS, 0);
+    return 0;
 }
 
-static void bridge_collect_remove_next(struct collecting *c, struct buf *out)
+static int bridge_orphan_remove(void *arg, const char *id, struct error *err)
 {
-    while (c->at < json_length(c->found)) {
-        struct json_object *sandbox = json_object_array_get_idx(c->found, c->at++);
-        const char *id = json_get_string(sandbox, "id", "");
-        if (!*id || !bridge_collect_is_orphan(sandbox))
-            continue;
-        buf_printf(out, "{\"remove\":%lld,\"id\":", (long long)++c->number);
-        json_append_string(out, id, strlen(id));
-        buf_puts(out, "}\n");
-        timer_start(c->over, ANSWER_MS, 0);
-        return;
+    struct collecting *c = arg;
+    buf_printf(c->out, "{\"remove\":%lld,\"id\":", (long long)++c->number);
+    json_append_string(c->out, id, strlen(id));
+    buf_puts(c->out, "}\n");
+    timer_start(c->over, ANSWER_MS, 0);
+    return 0;
+}
+
+static void bridge_orphans_listed(
+    struct collecting *c, struct json_object *sandboxes, const struct error *why)
+{
+    for (size_t i = 0; sandboxes && i < json_length(sandboxes); i++) {
+        struct json_object *one = json_object_array_get_idx(sandboxes, i);
+        orphans_note_labels(&c->orphans, json_get_string(one, "id", ""),
+            json_get_typed(one, "labels", json_type_object));
     }
-    struct error why = c->why;
-    collecting_end(c, &why);
+    orphans_listed(&c->orphans, why, NULL);
 }
 
-bool collecting_take(struct collecting *c, struct json_object *o, struct buf *out)
+bool collecting_take(struct collecting *c, struct json_object *o)
 {
     int64_t listed = json_get_int(o, "listed", 0), removed = json_get_int(o, "removed", 0);
+    struct error why = { 0 };
     if (listed <= 0 && removed <= 0)
         return false;
-    if (!c->active || (listed > 0 ? listed : removed) != c->number)
+    if (!c->orphans.ops || (listed > 0 ? listed : removed) != c->number)
         return true;
-    if (c->why.code == ERROR_NONE)
-        bridge_told_why(c->title, o, &c->why);
-    if (listed > 0 && !c->found)
-        c->found = json_object_get(json_get_typed(o, "sandboxes", json_type_array));
-    else if (removed > 0 && !json_get_string(o, "why", NULL))
-        c->removed++;
-    bridge_collect_remove_next(c, out);
+    bridge_told_why(c->title, o, &why);
+    if (listed > 0)
+        bridge_orphans_listed(c, json_get_typed(o, "sandboxes", json_type_array), &why);
+    else
+        orphans_removed(&c->orphans, &why);
+    if (!c->orphans.ops)
+        timer_free(steal(&c->over));
     return true;
 }
 
 int collecting_start(struct collecting *c, struct loop *loop, struct buf *out,
     environment_collected_fn *done, void *arg, struct error *err)
 {
-    cleanup_buf struct buf owner = { 0 }, machine = { 0 };
-    c->done = done;
-    c->arg = arg;
-    if (c->active)
-        return 0;
-    c->over = timer_new(loop, too_long, c);
+    static const struct orphans_ops ops = { bridge_orphans_list, bridge_orphan_remove };
+    c->out = out;
+    if (!c->over)
+        c->over = timer_new(loop, too_long, c);
     if (!c->over)
         return error_memory(err);
-    timer_start(c->over, ANSWER_MS, 0);
-    c->active = true;
-    owner_labels(&owner, &machine);
-    buf_printf(out, "{\"list\":%lld,\"labels\":{\"" LABEL_MACHINE "\":", (long long)++c->number);
-    json_append_string(out, buf_text(&machine), machine.len);
-    buf_puts(out, "}}\n");
-    return 0;
+    return orphans_collect(&c->orphans, &ops, c, done, arg, err);
 }

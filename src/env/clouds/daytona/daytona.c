@@ -16,6 +16,7 @@
 #include "env/remote/stdio_env.h"
 #include "env/clouds/daytona/create.h"
 #include "env/clouds/daytona/sandbox.h"
+#include "env/common/orphans.h"
 #include "env/common/owner_labels.h"
 #include "net/url.h"
 
@@ -38,49 +39,16 @@ struct place {
 };
 TAILQ_HEAD(place_list, place);
 
-/* Removing what others have left. */
-struct sweep {
-    struct rest_request *request;
-    struct list ids;
-    size_t next;
-    unsigned removed, pages;
-    environment_collected_fn *done;
-    void *arg;
-    bool active;
-};
-
 struct daytona {
     struct loop *loop;
     struct daytona_account account;
     struct place_list mounts;
-    struct sweep sweep;
-    bool swept; /* or about to be */
+    struct orphans orphans;
+    struct rest_request *collecting; /* for them; NULL: none */
+    bool swept;                      /* or about to be */
 };
 
 /* ---- what others have left ---- */
-
-static void daytona_swept(struct daytona *env, const struct error *why)
-{
-    struct sweep *s = &env->sweep;
-    environment_collected_fn *done = s->done;
-    void *arg = s->arg;
-    unsigned daytona_removed = s->removed;
-    list_clear(&s->ids);
-    *s = (struct sweep){ 0 };
-    if (done)
-        done(arg, daytona_removed, why);
-}
-
-static void daytona_remove_next(struct daytona *env);
-
-static void daytona_removed(void *arg, const struct rest_answer *answer)
-{
-    struct daytona *env = arg;
-    env->sweep.request = NULL;
-    if (answer->error.code == ERROR_NONE)
-        env->sweep.removed++;
-    daytona_remove_next(env);
-}
 
 static int daytona_ask(struct daytona *env, const char *method, const char *path,
     rest_done_fn *done, struct error *err)
@@ -91,57 +59,43 @@ static int daytona_ask(struct daytona *env, const char *method, const char *path
         .seconds = LIST_SECONDS,
         .done = done,
         .arg = env };
-    return rest_send(env->account.api, &what, &env->sweep.request, err);
+    return rest_send(env->account.api, &what, &env->collecting, err);
 }
 
-static void daytona_remove_next(struct daytona *env)
+/* A sandbox that is being deleted, or changes its state otherwise, is not ours to delete. */
+static void daytona_removed(void *arg, const struct rest_answer *answer)
 {
-    struct sweep *s = &env->sweep;
-    struct error err = { 0 };
-    if (s->next == s->ids.count) {
-        daytona_swept(env, &err);
-        return;
-    }
-    cleanup_free char *path = text_printf("/sandbox/%s", s->ids.items[s->next++]);
-    if ((path ? daytona_ask(env, "DELETE", path, daytona_removed, &err) : error_memory(&err)) < 0)
-        daytona_swept(env, &err);
+    static const struct error gone = { .code = ERROR_NOT_FOUND };
+    struct daytona *env = arg;
+    bool busy = answer->status == 400 || answer->status == 409;
+    env->collecting = NULL;
+    orphans_removed(&env->orphans, busy ? &gone : &answer->error);
 }
 
-static void note_orphan(struct sweep *s, struct json_object *o)
+static int daytona_orphan_remove(void *arg, const char *id, struct error *err)
 {
-    struct json_object *labels = json_get_typed(o, "labels", json_type_object);
-    const char *id = json_get_string(o, "id", ""), *state = json_get_string(o, "state", "");
-    /* What is stopped was kept, or is about to be deleted. */
-    if (labels && text_is_name(id) && strcmp(state, "stopped") != 0 &&
-        owner_labels_are_orphan(
-            json_get_string(labels, LABEL_OWNER, ""), json_get_string(labels, LABEL_MACHINE, "")))
-        list_add(&s->ids, id, NULL);
+    cleanup_free char *path = text_printf("/sandbox/%s", id);
+    return path ? daytona_ask(arg, "DELETE", path, daytona_removed, err) : error_memory(err);
 }
-
-static int list_page(struct daytona *env, const char *cursor, struct error *err);
 
 static void daytona_listed(void *arg, const struct rest_answer *answer)
 {
     struct daytona *env = arg;
-    struct sweep *s = &env->sweep;
-    struct error err = answer->error;
-    s->request = NULL;
+    env->collecting = NULL;
     struct json_object *items = json_get_typed(answer->body, "items", json_type_array);
-    for (size_t i = 0; items && i < json_length(items); i++)
-        note_orphan(s, json_object_array_get_idx(items, i));
-    const char *cursor = json_get_string(answer->body, "nextCursor", NULL);
-    if (err.code == ERROR_NONE && cursor && ++s->pages < PAGES_MOST) {
-        if (list_page(env, cursor, &err) == 0)
-            return;
+    for (size_t i = 0; items && i < json_length(items); i++) {
+        struct json_object *one = json_object_array_get_idx(items, i);
+        const char *id = json_get_string(one, "id", "");
+        /* A stopped one was kept, or is about to be deleted. */
+        if (text_is_name(id) && strcmp(json_get_string(one, "state", ""), "stopped") != 0)
+            orphans_note_labels(&env->orphans, id, json_get_typed(one, "labels", json_type_object));
     }
-    if (err.code == ERROR_NONE)
-        daytona_remove_next(env);
-    else
-        daytona_swept(env, &err);
+    orphans_listed(
+        &env->orphans, &answer->error, json_get_string(answer->body, "nextCursor", NULL));
 }
 
 /* Those of this machine, whoever's. */
-static int list_page(struct daytona *env, const char *cursor, struct error *err)
+static int daytona_orphans_list(void *arg, const char *cursor, struct error *err)
 {
     cleanup_buf struct buf owner = { 0 }, machine = { 0 }, labels = { 0 }, path = { 0 };
     owner_labels(&owner, &machine);
@@ -156,23 +110,16 @@ static int list_page(struct daytona *env, const char *cursor, struct error *err)
     }
     if (buf_failed(&path) || buf_failed(&labels) || buf_failed(&machine))
         return error_memory(err);
-    return daytona_ask(env, "GET", path.data, daytona_listed, err);
+    return daytona_ask(arg, "GET", path.data, daytona_listed, err);
 }
 
 static int daytona_collect(
     void *arg, environment_collected_fn *done, void *done_arg, struct error *err)
 {
+    static const struct orphans_ops ops = { daytona_orphans_list, daytona_orphan_remove };
     struct daytona *env = arg;
     env->swept = true;
-    env->sweep.done = done;
-    env->sweep.arg = done_arg;
-    if (env->sweep.active)
-        return 0;
-    env->sweep.active = true;
-    int rc = list_page(env, NULL, err);
-    if (rc < 0)
-        env->sweep = (struct sweep){ 0 };
-    return rc;
+    return orphans_collect(&env->orphans, &ops, env, done, done_arg, err);
 }
 
 /* ---- the carrier ---- */
@@ -268,8 +215,8 @@ static void daytona_free(void *arg)
 {
     struct daytona *env = arg;
     struct place *p;
-    rest_cancel(steal(&env->sweep.request));
-    list_clear(&env->sweep.ids);
+    rest_cancel(steal(&env->collecting));
+    orphans_cancel(&env->orphans);
     daytona_see_them_off(env);
     while ((p = TAILQ_FIRST(&env->mounts))) {
         daytona_sandbox_free(p->sandbox);

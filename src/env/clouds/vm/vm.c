@@ -562,11 +562,6 @@ static bool vm_settling(const void *arg)
     return false;
 }
 
-static int vm_collect(void *arg, environment_collected_fn *done, void *done_arg, struct error *err)
-{
-    return vm_sweep_start(arg, done, done_arg, err);
-}
-
 /* ---- the environment ---- */
 
 void vms_free(struct vms *env)
@@ -574,7 +569,8 @@ void vms_free(struct vms *env)
     struct vm *vm;
     if (!env)
         return;
-    vm_sweep_cancel(env);
+    rest_cancel(steal(&env->collecting));
+    orphans_cancel(&env->orphans);
     while ((vm = LIST_FIRST(&env->all)))
         vm_free(vm);
     rest_close(env->api);

@@ -10,6 +10,7 @@
 #include "base/json/json.h"
 #include "base/list.h"
 #include "base/os/random.h"
+#include "env/common/orphans.h"
 #include "env/remote/stdio_env.h"
 #include "env/remote/process_service.h"
 #include "net/rest.h"
@@ -79,7 +80,8 @@ struct vms {
     struct rest *api;
     char *ca_file, *team, *domain, *sandbox_url; /* NULL: not set */
     LIST_HEAD(vm_list, vm) all;
-    struct vm_sweep *sweep; /* NULL: none is under way */
+    struct orphans orphans;
+    struct rest_request *collecting; /* for them; NULL: none */
 };
 
 /* The labels by which Droste finds its own again. */
