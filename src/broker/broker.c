@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "broker/internal.h"
 
@@ -167,8 +168,12 @@ void item_over(struct item *item)
     struct ask *ask = item->ask;
     give_record_back(item);
     ask->done++;
-    if (ask->done == ask->count && !ask->starting)
-        ask_reply(ask);
+    if (ask->done < ask->count || ask->starting)
+        return;
+    struct session *s = ask->session;
+    uint64_t spent_ns = ask->spent_ns, begun = clock_thread_ns();
+    ask_reply(ask);
+    session_charge(s, spent_ns + clock_thread_ns() - begun);
 }
 
 void broker_tell_changed(struct broker *b)

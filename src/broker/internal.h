@@ -51,6 +51,7 @@ struct ask {
     struct shared_value **contexts;
     size_t context_count;
     size_t count, done;
+    uint64_t spent_ns;         /* of processor time on its answers */
     size_t bytes;              /* of its prompts */
     struct json_limits limits; /* what its lists of messages may still have */
     char key[LM_KEY_SIZE];     /* of which its items' keys are made; "": none was needed yet */

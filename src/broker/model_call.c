@@ -4,6 +4,7 @@
  * before its answer goes to the guest.
  */
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "broker/internal.h"
 #include "lm/request.h"
 
@@ -64,6 +65,7 @@ static void item_done(void *arg, const struct lm_reply *r)
 {
     struct item *item = arg;
     struct broker *b = item->ask->broker;
+    uint64_t begun = clock_thread_ns();
     item->call = NULL;
     budget_settle(b->options.budget, &item->hold, r);
     item->error = r->error;
@@ -72,6 +74,7 @@ static void item_done(void *arg, const struct lm_reply *r)
     if (item->error.code == ERROR_NONE)
         item_keep_text(item, r->text, r->len, item->is_run);
     broker_tell_changed(b);
+    item->ask->spent_ns += clock_thread_ns() - begun;
     item_over(item);
 }
 

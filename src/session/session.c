@@ -421,6 +421,12 @@ uint64_t session_busy_ns(const struct session *s)
     return s->sandbox && s->ops->busy_ns ? s->ops->busy_ns(s->sandbox) : 0;
 }
 
+void session_charge(struct session *s, uint64_t ns)
+{
+    if (!s->dead && s->sandbox && s->ops->charge)
+        s->ops->charge(s->sandbox, ns);
+}
+
 const struct session_limits *session_limits_of(const struct session *s)
 {
     return &s->limits;

@@ -223,6 +223,8 @@ const char *session_sandbox_id(const struct session *s);
 const char *session_about(const struct session *s);
 /* Nanoseconds for which the sandbox's processes were at work, or ready to be; 0: not known. */
 uint64_t session_busy_ns(const struct session *s);
+/* The host has spent this much processor time on answers to the guest (env/common/fair_reading.h). */
+void session_charge(struct session *s, uint64_t ns);
 const struct session_limits *session_limits_of(const struct session *s);
 /* What was done to make its sandbox, for people. */
 void session_describe(const struct session *s, struct buf *out);

@@ -154,6 +154,9 @@ struct environment_ops {
     void (*usage)(const struct sandbox *s, struct sandbox_usage *out);
     /* Nanoseconds for which its processes were at work, or ready to be; 0: not known. NULL: never is. */
     uint64_t (*busy_ns)(const struct sandbox *s);
+    /* The host has spent processor time on something that the guest asked for, outside of its reading. NULL:
+     * it is not counted. */
+    void (*charge)(struct sandbox *s, uint64_t ns);
     /* The way to it is cut for now: that it says nothing is not its own doing. NULL: never is. */
     bool (*is_cut)(const struct sandbox *s);
     /* Where the guest sees its volume; NULL: it has none. The whole may be NULL: never does. */

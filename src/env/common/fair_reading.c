@@ -15,7 +15,8 @@ enum {
     MUCH_NS = 1000000, /* of the host's time, in one operation */
     ROUND_NS = 200000, /* of it for all who were put off, before the others are looked at again */
     HEAVY_NS = 1000000, /* for one thing that is said; a call and its reply take 0.03 ms */
-    REST = 4,           /* times as long */
+    REST = 4,           /* times as long, if four or more have taken long */
+    REST_ALONE = 16,    /* if one has; two share it */
     REST_MOST_NS = 1000000000,
     LATELY_NS = 1000000000,
 };
@@ -36,6 +37,7 @@ struct fair_reading {
     uint64_t rest_until;
     struct heard lately[2];
     size_t count, takers; /* of `list`; of those that have taken much */
+    size_t heavy;         /* of those of which one thing took long */
 };
 
 static void fair_reading_tick(void *arg)
@@ -189,23 +191,44 @@ bool fair_reading_put_off(struct fair_reading *q, struct fair_reader *t)
     return true;
 }
 
-void fair_reading_took(
+/* One alone leaves the others 16 parts of the host's time of 17, many together 4 of 5. */
+static uint64_t rest_ns(const struct fair_reading *q, uint64_t passed_ns)
+{
+    uint64_t times = q->heavy * REST < REST_ALONE ? REST_ALONE / q->heavy : REST;
+    return passed_ns < REST_MOST_NS / times ? times * passed_ns : REST_MOST_NS;
+}
+
+static void fair_reading_add(
     struct fair_reading *q, struct fair_reader *t, uint64_t ns, uint64_t passed_ns)
 {
     bool much = t->took >= MUCH_NS;
     t->took += ns;
     q->takers += !much && t->took >= MUCH_NS;
-    uint64_t now = clock_ns(), fair_reading_rest = REST * passed_ns;
-    t->heavy = t->heavy || ns >= HEAVY_NS;
-    if (ns >= HEAVY_NS)
-        q->rest_until = now + (fair_reading_rest < REST_MOST_NS ? fair_reading_rest : REST_MOST_NS);
+    if (ns < HEAVY_NS)
+        return;
+    q->heavy += !t->heavy;
+    t->heavy = true;
+    uint64_t until = clock_ns() + rest_ns(q, passed_ns);
+    q->rest_until = until > q->rest_until ? until : q->rest_until;
+}
+
+void fair_reading_took(
+    struct fair_reading *q, struct fair_reader *t, uint64_t ns, uint64_t passed_ns)
+{
+    fair_reading_add(q, t, ns, passed_ns);
     if (!t->heavy)
-        note_heard(q, t->arg, now);
+        note_heard(q, t->arg, clock_ns());
+}
+
+void fair_reading_charge(struct fair_reading *q, struct fair_reader *t, uint64_t ns)
+{
+    fair_reading_add(q, t, ns, ns);
 }
 
 void fair_reading_attend(struct fair_reading *q, struct fair_reader *t)
 {
     q->takers -= t->took >= MUCH_NS;
     t->took = 0;
+    q->heavy -= t->heavy;
     t->heavy = false;
 }

@@ -7,9 +7,10 @@
  * and whoever has had much of that since it was given something to do is heard after the others, where there
  * are many such.
  *
- * One thing that is said can take the host long, and cannot be cut. Ports of which that was so, since they were given
- * something to do, rest then, all together, four times as long as it took, as long as another one was heard lately. Alone
- * they do not rest. What is done for them later, outside of their turn, is not counted.
+ * One message can take the host long, and so can the answers to it. Ports of which that was so,
+ * since they were given something to do, then rest together, as long as another one was heard
+ * lately: 16 times as long as it took if there is one such port, 8 times with two, and 4 times with
+ * four or more. A port that is alone does not rest.
  */
 #ifndef DROSTE_ENV_COMMON_FAIR_READING_H
 #define DROSTE_ENV_COMMON_FAIR_READING_H
@@ -51,6 +52,8 @@ bool fair_reading_put_off(struct fair_reading *q, struct fair_reader *t);
  * machine is not its doing, and the rest is as long as the others had to wait. */
 void fair_reading_took(
     struct fair_reading *q, struct fair_reader *t, uint64_t ns, uint64_t passed_ns);
+/* Answers to the port took the host `ns` of processor time. */
+void fair_reading_charge(struct fair_reading *q, struct fair_reader *t, uint64_t ns);
 /* It was given something to do: what it has taken before is forgotten. Also before it is freed. */
 void fair_reading_attend(struct fair_reading *q, struct fair_reader *t);
 

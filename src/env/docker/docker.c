@@ -403,6 +403,7 @@ static const struct environment_ops docker_ops = {
     .unread = remote_unread,
     .hold = remote_hold_channel,
     .attend = remote_attend,
+    .charge = remote_charge,
     .interrupt = remote_interrupt,
     .is_cut = remote_is_cut,
     .kill = remote_kill,

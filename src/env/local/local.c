@@ -361,6 +361,11 @@ static bool local_settle(struct sandbox *s)
     return false;
 }
 
+static void local_charge(struct sandbox *s, uint64_t ns)
+{
+    fair_reading_charge(s->env->fair_reading, &s->waiting[PORT_CHANNEL], ns);
+}
+
 static void local_interrupt(struct sandbox *s)
 {
     s->wants_interrupt = s->pidfd < 0;
@@ -845,6 +850,7 @@ static const struct environment_ops local_ops = {
     .hold = local_hold,
     .takes_fd = local_takes_fd,
     .attend = local_attend,
+    .charge = local_charge,
     .settle = local_settle,
     .interrupt = local_interrupt,
     .kill = local_kill,

@@ -533,6 +533,12 @@ void remote_attend(struct sandbox *s)
         fair_reading_attend(s->remote->options.fair_reading, &s->remote->turn);
 }
 
+void remote_charge(struct sandbox *s, uint64_t ns)
+{
+    if (s->remote->options.fair_reading)
+        fair_reading_charge(s->remote->options.fair_reading, &s->remote->turn, ns);
+}
+
 void remote_drain(struct sandbox *s)
 {
 }

@@ -367,6 +367,7 @@ int stdio_env_open(struct loop *loop, const struct transport_ops *ops, void *arg
         .unread = remote_unread,
         .hold = remote_hold_channel,
         .attend = remote_attend,
+        .charge = remote_charge,
         .settle = stdio_env_settle,
         .finish = stdio_env_finish,
         .interrupt = remote_interrupt,

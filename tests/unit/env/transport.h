@@ -234,6 +234,7 @@ static inline const struct environment_ops *transport_ops(void)
         .unread = remote_unread,
         .hold = remote_hold_channel,
         .attend = remote_attend,
+        .charge = remote_charge,
         .interrupt = remote_interrupt,
         .kill = remote_kill,
         .drain = remote_drain,
