@@ -47,6 +47,17 @@ def exchange(server, request, raw=None):
             return json.loads(stream.read(struct.unpack(">I", head)[0])) if head else None
 
 
+def test_an_answer_arrives_though_more_was_sent(server):
+    """A refusal is read whole by a client that goes on to send: the connection is not reset before."""
+    for _ in range(50):
+        with socket.create_connection(server.address, timeout=60) as connection:
+            connection.sendall(struct.pack(">I", 0xFFFFFFFF) + b"x" * 200000)
+            connection.shutdown(socket.SHUT_WR)
+            with connection.makefile("rb") as stream:
+                (length,) = struct.unpack(">I", stream.read(4))
+                assert "Frame too large" in json.loads(stream.read(length))["error"]
+
+
 # ---- the environment
 
 def test_code_runs_and_state_stays():

@@ -28,6 +28,7 @@ from ..errors import ArgumentError, Error
 FRAME_MOST = 10_000_000     # bytes, as navigator has it
 CONNECTIONS_MOST = 64       # at once; further ones wait in the kernel's queue
 SECONDS_MOST = 60.0         # for a frame to come
+SECONDS_TO_FINISH = 2.0     # for the other side to have read its answer, where it said more than asked
 KEYS = {"correlation_id", "model", "prompt", "prompts"}
 
 
@@ -68,6 +69,19 @@ def send(connection: socket.socket, told: Dict[str, Any]) -> None:
     data = json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
     connection.settimeout(SECONDS_MOST)
     connection.sendall(struct.pack(">I", len(data)) + data)
+
+
+def finish(connection: socket.socket) -> None:
+    """Reads what is left before the connection is closed: a TCP connection that is closed with data
+    unread is reset, and with it goes an answer that is still under way."""
+    connection.shutdown(socket.SHUT_WR)
+    end, left = time.monotonic() + SECONDS_TO_FINISH, FRAME_MOST
+    while left > 0 and time.monotonic() < end:
+        connection.settimeout(max(0.001, end - time.monotonic()))
+        piece = connection.recv(65536)
+        if not piece:
+            return
+        left -= len(piece)
 
 
 def is_prompt(given: Any) -> bool:
@@ -141,6 +155,7 @@ class Server:
                 except ArgumentError as e:
                     told["error"] = str(e)
                 send(connection, told)
+                finish(connection)
         except OSError:
             pass        # the other side is gone, or took too long
         finally:
