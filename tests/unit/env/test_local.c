@@ -84,9 +84,14 @@ static bool write_text(const char *path, const char *text)
     return ok;
 }
 
-/* Puts this process into a user namespace that may have none below it. Root keeps all its ids,
- * which only somebody outside can map. */
 static bool forbid_user_namespaces(void)
+{
+    return write_text("/proc/sys/user/max_user_namespaces", "0");
+}
+
+/* Puts this process into a user namespace. Root keeps all its ids, which only somebody outside can
+ * map. */
+static bool enter_user_namespace(void)
 {
     uid_t uid = geteuid();
     int go[2], status;
@@ -105,8 +110,7 @@ static bool forbid_user_namespaces(void)
         _exit(ok && write_text(path, map) ? 0 : 1);
     }
     bool ok = unshare(CLONE_NEWUSER) == 0 && write(go[1], "x", 1) == 1;
-    ok = waitpid(mapper, &status, 0) == mapper && status == 0 && ok;
-    return ok && write_text("/proc/sys/user/max_user_namespaces", "0");
+    return waitpid(mapper, &status, 0) == mapper && status == 0 && ok;
 }
 
 /* In a child: what is to be had where user namespaces are forbidden. */
@@ -126,8 +130,10 @@ static int try_without_namespaces(void)
     }
     spec.isolation = ISOLATION_AUTO;
     int rc = open_box(f, &spec, &b, &err);
-    if (!landlock && rc != -(int)ERROR_UNSUPPORTED)
+    if (!landlock && rc != -(int)ERROR_UNSUPPORTED) {
+        print_message("# auto gave %d: %s\n", rc, err.text);
         return 2; /* never `process` by itself */
+    }
     if (landlock &&
         (rc < 0 || sandbox_ops_of(b.sandbox)->isolation(b.sandbox) != ISOLATION_LANDLOCK))
         return 3;
@@ -146,7 +152,48 @@ static void without_user_namespaces_auto_takes_landlock_and_the_others_say_why_n
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0)
-        _exit(forbid_user_namespaces() ? try_without_namespaces() : 77);
+        _exit(enter_user_namespace() && forbid_user_namespaces() ? try_without_namespaces() : 77);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+        print_message("skipped: user namespaces cannot be limited here\n");
+        skip();
+    }
+    assert_int_equal(status, 0);
+}
+
+/* In a child: a zygote that worked cannot clone any more. */
+static int try_clones_that_fail(void)
+{
+    struct fixture *f;
+    struct box b;
+    struct error err = { 0 };
+    const struct sandbox_spec spec = spec_of(ISOLATION_FULL);
+    int told = 0, tries = 50;
+    setup((void **)&f);
+    if (open_box(f, &spec, &b, &err) < 0 || !forbid_user_namespaces())
+        return 77;
+    close_box(&b);
+    for (int i = 0; i < tries; i++) {
+        if (open_box(f, &spec, &b, &err) < 0)
+            return 1;
+        wait_until(f, b.ended);
+        told += b.how.error.code == ERROR_ENVIRONMENT &&
+                strstr(b.how.error.text, strerror(ENOSPC)) != NULL;
+        close_box(&b);
+    }
+    teardown((void **)&f);
+    print_message("# %d of %d were told why\n", told, tries);
+    return told == tries ? 0 : 2;
+}
+
+/* The end of its status pipe may be seen before the zygote's answer, and says nothing. */
+static void why_a_clone_failed_is_told_each_time(void **state)
+{
+    int status;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(enter_user_namespace() ? try_clones_that_fail() : 77);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
         print_message("skipped: user namespaces cannot be limited here\n");
@@ -486,6 +533,7 @@ int main(void)
         T(environments_of_other_versions_are_refused_by_name),
         T(read_paths_must_be_absolute_and_fit),
         cmocka_unit_test(without_user_namespaces_auto_takes_landlock_and_the_others_say_why_not),
+        cmocka_unit_test(why_a_clone_failed_is_told_each_time),
         cmocka_unit_test(without_clone3_sandboxes_start_where_there_is_no_cgroup),
         T(cpus_are_refused_by_name_without_a_cgroup),
         T(why_a_sandbox_could_not_start_is_told),
