@@ -17,7 +17,7 @@ void mounts_hold(struct mounts *p, enum isolation isolation, const struct sandbo
     p->mounts[0] = p->mounts[1] = -1;
 }
 
-bool places_map(struct mounts *p, uid_t user)
+bool mounts_map(struct mounts *p, uid_t user)
 {
     const struct volume *of[] = { p->volume, p->workspace ? workspace_volume(p->workspace) : NULL };
     bool mapped = isolation_has_own_root(p->isolation);
@@ -91,14 +91,14 @@ int mounts_enter(struct mounts *p, struct quotas *quotas, uid_t guest,
     p->quota.arg = p->workspace_quota.arg = p;
     out->layout = p->layout;
     int rc = v ? mounts_enter_one(p, v, guest, &p->volume_path, &out->volume, err) : 0;
-    out->volume.mapped = p->mounts[0] >= 0;
-    out->workspace.mapped = p->mounts[1] >= 0;
     if (rc == 0 && v)
         rc = quotas_join(quotas, v, &p->quota, err);
     if (rc == 0 && w)
         rc = mounts_enter_one(p, w, guest, &p->workspace_path, &out->workspace, err);
     if (rc == 0 && w)
         rc = quotas_join(quotas, w, &p->workspace_quota, err);
+    out->volume.mapped = p->mounts[0] >= 0;
+    out->workspace.mapped = p->mounts[1] >= 0;
     return rc;
 }
 

@@ -26,7 +26,7 @@ struct mounts {
 void mounts_hold(struct mounts *p, enum isolation isolation, const struct sandbox_spec *spec);
 /* Mounts them so that what the guests' user has in them is this user's in the sandbox. False where
  * that cannot be had: not at this isolation, not in this file system. */
-bool places_map(struct mounts *p, uid_t user);
+bool mounts_map(struct mounts *p, uid_t user);
 /* Makes them ready for this user on disk, and fills in what the plan says of them; what is filled
  * in lasts as long as the places. From now on `full` is called with the limit of a place that is
  * over it. */

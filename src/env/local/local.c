@@ -616,7 +616,7 @@ static int make_cgroup(
 static int take_user(struct sandbox *s, const struct user_range *users, struct error *err)
 {
     int rc = users_take(s->env->users, users, &s->user, err);
-    if (rc < 0 || s->user == 0 || !mounts_any(&s->mounts) || places_map(&s->mounts, s->user))
+    if (rc < 0 || s->user == 0 || !mounts_any(&s->mounts) || mounts_map(&s->mounts, s->user))
         return rc;
     users_give_back(s->env->users, s->user);
     s->user = 0;
