@@ -126,7 +126,7 @@ def test_a_broken_link_is_found(link, broken):
 
 def test_the_record_is_described_as_it_is():
     """Each table of schema.c with all its columns, in order."""
-    page, schema = read("docs/architecture.md"), read("src/store/schema.c")
+    page, schema = read("docs/internals/record-tables.md"), read("src/store/schema.c")
     for name, body in re.findall(r'CREATE TABLE (\w+) \("(.*?)\) STRICT', schema, re.S):
         columns = re.findall(r'"  (\w+) (?:TEXT|INTEGER|REAL|BLOB)', body)
         columns += re.findall(r"ALTER TABLE %s ADD COLUMN (\w+)" % name, schema)
