@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -211,6 +212,44 @@ static void what_may_pass_is_tried_again(void **state)
     assert_int_equal(s->error.code, ERROR_NONE);
 }
 
+/* One try: not even a service that is busy, or whose connection was cut, is asked again. */
+static void a_service_with_one_try_is_asked_once(void **state)
+{
+    struct scene *s = *state;
+    struct rest_options options = options_of(s);
+    rest_close(s->rest);
+    options.tries = 1;
+    assert_ok(rest_open(s->loop, &options, &s->rest, err));
+    ask(s, (const char *const[]){ busy, NULL }, get);
+    assert_int_equal(s->asked, 1);
+    assert_int_equal(s->status, 429);
+    ask(s, (const char *const[]){ "", NULL }, get);
+    assert_int_equal(s->asked, 1);
+    assert_int_equal(s->error.code, ERROR_LOST);
+}
+
+/* Where there is a socket, it takes the requests; the URL's host is only named in them. */
+static void requests_go_to_a_unix_socket(void **state)
+{
+    struct scene *s = *state;
+    struct sockaddr_un at = { .sun_family = AF_UNIX };
+    struct rest_options options = options_of(s);
+    snprintf(at.sun_path, sizeof at.sun_path, "/tmp/droste-test-rest-%d.sock", (int)getpid());
+    unlink(at.sun_path);
+    close_fd(&s->listener);
+    s->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(s->listener, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(s->listener, 8), 0);
+    rest_close(s->rest);
+    options.base_url = "http://moon";
+    options.unix_path = at.sun_path;
+    assert_ok(rest_open(s->loop, &options, &s->rest, err));
+    ask(s, (const char *const[]){ fine, NULL }, get);
+    unlink(at.sun_path);
+    assert_int_equal(s->error.code, ERROR_NONE);
+    assert_non_null(strstr(buf_text(&s->all), "Host: moon\r\n"));
+}
+
 /* Twice done would be two of them. */
 static void what_may_have_been_done_is_not(void **state)
 {
@@ -348,6 +387,8 @@ int main(void)
         TEST(an_answer_is_told),
         TEST(a_header_of_the_answer_is_told),
         TEST(what_may_pass_is_tried_again),
+        TEST(a_service_with_one_try_is_asked_once),
+        TEST(requests_go_to_a_unix_socket),
         TEST(what_may_have_been_done_is_not),
         TEST(each_refusal_is_of_its_kind),
         TEST(an_answer_that_is_too_large_is_an_error),
