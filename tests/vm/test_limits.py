@@ -261,7 +261,7 @@ def test_a_tree_that_is_mounted_read_only_is_said_to_be():
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user without a cgroup")
-def test_without_a_cgroup_of_ones_own_the_rlimits_are_left():
+def test_without_a_cgroup_of_ones_own_the_host_and_rlimits_are_left():
     """`cpus`, which no rlimit can do, is refused and says why."""
     def become():
         os.setgroups([])
@@ -270,7 +270,7 @@ def test_without_a_cgroup_of_ones_own_the_rlimits_are_left():
     environment = {**os.environ, "DROSTE_HOME": "/tmp/2000"}
     plain = subprocess.run(command("pass", "full"), text=True, stdout=subprocess.PIPE,
                            preexec_fn=become, env=environment)
-    assert json.loads(plain.stdout)["resources"]["limits"]["memory"]["by"] == "rlimit"
+    assert json.loads(plain.stdout)["resources"]["limits"]["memory"]["by"] == "host"
     asked = subprocess.run(command("pass", "full", "--cpus", "1"), text=True, env=environment,
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=become)
     assert asked.returncode == 4 and "--cpus needs a cgroup" in asked.stderr
