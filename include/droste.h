@@ -1,14 +1,13 @@
 /* droste.h: the public interface of libdroste.
  *
- * A `droste` holds the settings, one event loop, and the zygotes from which sandboxes are cloned.
- * Settings are words (`droste_set(d, "isolation", "full", &err)`), the same as in the command line
- * and the configuration file; `droste_option_at` lists them. A blocking call runs the loop until its
- * answer is there. A `droste` and all that comes from it belong to one thread at a time;
- * droste_interrupt alone may be called from anywhere, a signal handler included.
+ * A `droste` object holds the settings, one event loop, and the zygotes from which sandboxes are
+ * cloned. Settings have the names of the command line and the configuration file (`droste_set(d,
+ * "isolation", "full", &err)`); `droste_option_at` lists them. Blocking calls run the loop until
+ * their answer arrives. One thread at a time may use a `droste` object and everything created
+ * from it, except where a function says otherwise.
  *
- * A function that can fail returns 0, or a negative number with *err filled in (err may be NULL).
- * The library never prints, exits, or installs a signal handler.
- */
+ * A function that can fail returns 0 on success, or a negative number with *err filled in (err
+ * may be NULL). Texts are UTF-8. The library never prints, exits, or installs a signal handler. */
 #ifndef DROSTE_H
 #define DROSTE_H
 
@@ -25,7 +24,7 @@ extern "C" {
 #define DROSTE_API
 #endif
 
-/* Stable codes of errors; their words come from droste_error_name. */
+/* Stable codes of errors; droste_error_name has their names. */
 enum {
     DROSTE_ERROR_NONE = 0,
     DROSTE_ERROR_ARGUMENT = 1,
@@ -52,7 +51,7 @@ enum {
     DROSTE_ERROR_MODEL_CUT = 27,
     DROSTE_ERROR_MODEL_REPLY = 28,
     DROSTE_ERROR_MODEL_REPLAY = 29,
-    /* Which limit it was: "budget_calls"… DROSTE_ERROR_BUDGET is one without a code. */
+    /* The limit that was reached: "budget_calls"…. DROSTE_ERROR_BUDGET is one without a code. */
     DROSTE_ERROR_BUDGET_CALLS = 30,
     DROSTE_ERROR_BUDGET_TOOL_CALLS = 31,
     DROSTE_ERROR_BUDGET_TOKENS = 32,
@@ -63,7 +62,7 @@ enum {
     DROSTE_ERROR_BUDGET_RECORD = 37,
 };
 
-/* The size of an error's text. A text that is longer is cut, and ends with "…". */
+/* The size of an error's text in bytes. A longer text is shortened and ends with "…". */
 #define DROSTE_ERROR_SIZE 2048
 
 typedef struct droste_error {
@@ -73,26 +72,27 @@ typedef struct droste_error {
 } droste_error;
 
 DROSTE_API const char *droste_version(void);
-/* "argument", "model_rate"… */
+/* The name of a code: "argument", "model_rate"…. */
 DROSTE_API const char *droste_error_name(int code);
 
 /* ---- settings ---- */
 
 typedef struct droste droste;
 
-/* With every setting at its default. */
+/* Creates an object with default settings. */
 DROSTE_API int droste_new(droste **out, droste_error *err);
-/* Ends all sandboxes that are left. NULL is fine. */
+/* Ends all remaining sandboxes and frees the object. NULL is allowed. */
 DROSTE_API void droste_free(droste *d);
 
-/* Sets one option; lists are given one value at a time, "" empties them. ERROR_ARGUMENT says what
- * the option takes. */
+/* Sets one option. Options that take several values get one per call; "" removes them.
+ * ERROR_ARGUMENT explains the accepted values. */
 DROSTE_API int droste_set(droste *d, const char *option, const char *value, droste_error *err);
-/* What an option that is a text is now ("env", "python"…), until it is set again; NULL: it has no value,
- * is a secret, or is no text. */
+/* The value of a text option ("env", "python"…), valid until it is set again. NULL: it has no
+ * value, is a secret, or is not a text. */
 DROSTE_API const char *droste_get(droste *d, const char *option);
-/* The environment (OPENAI_API_KEY, OPENAI_BASE_URL, DROSTE_MODEL, …), then the file over it; NULL:
- * config.ini in the user's configuration directory, which may be absent. */
+/* Reads environment variables (OPENAI_API_KEY, DROSTE_MODEL…), then a configuration file, which
+ * takes precedence. NULL: config.ini in the user's configuration directory, which need not
+ * exist. */
 DROSTE_API int droste_configure(droste *d, const char *path, droste_error *err);
 
 typedef struct droste_option {
@@ -105,9 +105,9 @@ typedef struct droste_option {
     int task;                /* a task of a batch may have its own */
 } droste_option;
 
-/* The variables of the process's environment that environments read beside those of options (DOCKER_HOST,
- * DAYTONA_API_KEY…), with spaces between, an environment at a time; NULL after the last. They are read
- * when a session opens. */
+/* The variables that environments read besides those of options (DOCKER_HOST, DAYTONA_API_KEY…),
+ * separated by spaces, one environment per index; NULL after the last. They are read when a
+ * session opens. */
 DROSTE_API const char *droste_environment_variables_at(size_t index);
 
 /* The options in the order of the documentation; NULL after the last. */
@@ -115,26 +115,27 @@ DROSTE_API const droste_option *droste_option_at(size_t index);
 
 /* ---- hosts with a loop of their own ---- */
 
-/* A descriptor that becomes readable when there is something to do, for poll, epoll or another loop; the
- * droste's, and the same each time. Negative: an error. */
+/* A descriptor that becomes readable when there is work to do, for poll, epoll or another event
+ * loop. It belongs to the object and does not change. Negative: an error. */
 DROSTE_API int droste_fd(droste *d, droste_error *err);
-/* Does what is to be done, and does not wait. Call it when the descriptor is readable, and once after
- * anything else that was called, before the descriptor is waited for again. Returns as droste_turn. */
+/* Does the pending work without waiting. Call it when the descriptor is readable, and once after
+ * any other call, before waiting for the descriptor again. Returns as droste_turn. */
 DROSTE_API int droste_dispatch(droste *d, droste_error *err);
-/* Has a function that waits for at most some time (droste_turn, droste_session_wait) return at once, as
- * if its time were up. Safe in other threads. */
+/* Makes a function that waits with a timeout (droste_turn, droste_session_wait) return at once,
+ * as if the timeout had passed. Any thread may call it. */
 DROSTE_API void droste_wake(droste *d);
-/* In the child of a fork, for each droste of the parent: closes the descriptors that would keep the
- * parent's sandboxes. Nothing else may be called with it then, and its memory stays. */
+/* Call this in the child after a fork, for each object of the parent. It closes the descriptors
+ * that would keep the parent's sandboxes alive. The child must not use the object otherwise; its
+ * memory is not freed. */
 DROSTE_API void droste_forked(droste *d);
 
-/* Interrupts what is under way, as Ctrl-C does: a cell (its session goes on), runs (they end as
- * cancelled), or a batch (its runs are put aside). Safe in signal handlers and from other threads. */
+/* Interrupts the current work, as Ctrl-C does: a cell (its session continues), runs (they end as
+ * "cancelled"), or a batch (its runs are suspended). Signal handlers and any thread may call it. */
 DROSTE_API void droste_interrupt(droste *d);
 
 /* ---- models of the embedding program ---- */
 
-/* A piece of a message that is not one text. */
+/* A part of a message that is not a single text. */
 enum { DROSTE_PART_TEXT, DROSTE_PART_IMAGE, DROSTE_PART_DOCUMENT };
 typedef struct droste_part {
     int kind;
@@ -151,14 +152,15 @@ typedef struct droste_message {
     size_t part_count;
 } droste_message;
 
-/* Answers a call of the model "callback", or "callback:NAME" with any name: calls droste_answer or droste_refuse for it once, now or
- * later, from the loop's thread. The messages are valid until then, or until droste_free. */
+/* A call of the model "callback", or "callback:NAME" with any name. The function calls
+ * droste_answer or droste_refuse once for each call, at once or later, in the loop's thread. The
+ * messages are valid until then, or until droste_free. */
 typedef struct droste_call droste_call;
 typedef void droste_model_fn(
     void *arg, const droste_message *messages, size_t count, droste_call *call);
 DROSTE_API void droste_set_model(droste *d, droste_model_fn *fn, void *arg);
-/* Of a call: the model as the settings have it ("callback:NAME"), and the one that the code names
- * (llm_query(…, model="…")), which otherwise is NAME. Valid as long as the messages. */
+/* The model of a call: `opened` as in the settings ("callback:NAME"); `model` as named by the
+ * code (llm_query(…, model="…")), otherwise NAME. Valid as long as the messages. */
 DROSTE_API const char *droste_call_opened(const droste_call *call);
 DROSTE_API const char *droste_call_model(const droste_call *call);
 DROSTE_API void droste_answer(droste_call *call, const char *text, size_t len);
@@ -166,42 +168,42 @@ DROSTE_API void droste_refuse(droste_call *call, const char *why);
 
 /* ---- tools of the embedding program ---- */
 
-/* A call of a tool: `json` is an object, the arguments by name, valid during this call. They come from
- * code that a model wrote: fitted to the schema, where there is one, and otherwise not to be trusted.
- * Call droste_tool_answer or droste_tool_fail for it once, now or later, from the loop's thread, also
- * where nobody waits any more. Several calls may be under way. */
+/* A call of a tool. `json` is an object with the arguments by name, valid during the function.
+ * They come from model-written code: they fit the schema if there is one, and are otherwise
+ * untrusted. The function calls droste_tool_answer or droste_tool_fail once for each call, at
+ * once or later, in the loop's thread, even if the caller has gone. Several calls may be open. */
 typedef struct droste_tool_call droste_tool_call;
 typedef void droste_tool_fn(void *arg, droste_tool_call *call, const char *json, size_t len);
-/* From now on, sessions and runs that begin have a function of this name. It takes the properties of
- * `parameters`, a JSON schema of an object, the required ones first; with NULL it takes any arguments,
- * those without a name under "args". `description` (may be NULL) is its docstring, and what models are
- * told. ERROR_ARGUMENT for a name that is no identifier, reserved or taken, and for a schema that is
- * none. All texts are copied. */
+/* Adds a function for sessions and runs that begin afterwards. Its parameters are the properties
+ * of `parameters`, a JSON schema of an object, required ones first. NULL: any arguments,
+ * positional ones under "args". `description` (may be NULL) is its docstring, which models see.
+ * ERROR_ARGUMENT if the name is not an identifier, is reserved or in use, or if the schema is
+ * invalid. Texts are copied. */
 DROSTE_API int droste_tool_add(droste *d, const char *name, const char *description,
     const char *parameters, droste_tool_fn *fn, void *arg, droste_error *err);
-/* A JSON value, which the code gets as a variable. */
+/* Adds a JSON value as a variable. */
 DROSTE_API int droste_tool_data(
     droste *d, const char *name, const char *json, size_t len, droste_error *err);
-/* Python that runs in the sandbox before the first cell: its documented functions are tools there.
- * `name` is for tracebacks. */
+/* Adds Python source that runs in the sandbox before the first cell. Its documented functions
+ * become tools there. `name` appears in tracebacks. */
 DROSTE_API int droste_tool_source(
     droste *d, const char *name, const char *code, size_t len, droste_error *err);
-/* Sessions and runs that begin from now on have none of what was added up to here. */
+/* Removes all additions for sessions and runs that begin afterwards. */
 DROSTE_API void droste_tools_clear(droste *d);
-/* A JSON value. The call is gone after this, and after droste_tool_fail. */
+/* Answers a call with a JSON value. This and droste_tool_fail free the call. */
 DROSTE_API void droste_tool_answer(droste_tool_call *call, const char *json, size_t len);
-/* The code gets an exception: `type` is the name of one of Python's ("ValueError"); any other one is a
- * ToolError whose message begins with it. */
+/* Fails a call with an exception. `type` is the name of one of Python's ("ValueError"); any other
+ * name becomes a ToolError whose message begins with it. */
 DROSTE_API void droste_tool_fail(droste_tool_call *call, const char *type, const char *message);
-/* The same two from any other thread than the loop's, which does it soon; the texts are copied. Not once droste_free
- * has begun. ERROR_MEMORY leaves the call as it was. */
+/* The same two functions for other threads than the loop's, which answers soon. Texts are copied.
+ * Not allowed once droste_free has begun. After ERROR_MEMORY the call is unchanged. */
 DROSTE_API int droste_tool_post_answer(
     droste *d, droste_tool_call *call, const char *json, size_t len, droste_error *err);
 DROSTE_API int droste_tool_post_failure(
     droste *d, droste_tool_call *call, const char *type, const char *message, droste_error *err);
-/* True once nobody waits for the answer any more: the cell was stopped, the time was up. */
+/* True if the caller no longer waits: its cell was stopped, or its time was up. */
 DROSTE_API int droste_tool_is_cancelled(const droste_tool_call *call);
-/* Told of that when it happens; it may answer or fail the call. */
+/* Called when that happens. It may answer or fail the call. */
 typedef void droste_tool_cancel_fn(void *arg, droste_tool_call *call);
 DROSTE_API void droste_tool_on_cancel(droste_tool_call *call, droste_tool_cancel_fn *fn, void *arg);
 
@@ -210,98 +212,108 @@ DROSTE_API void droste_tool_on_cancel(droste_tool_call *call, droste_tool_cancel
 /* A sandbox of such an environment, as the library knows it: valid from `open` until `close`. */
 typedef struct droste_custom_sandbox droste_custom_sandbox;
 
-/* The program executes the code itself, wherever it likes, and does nothing else: turns, model calls, budgets,
- * deadlines, child runs (which get sandboxes of the same environment), events and the record are the library's, as in
- * every environment. Isolation and limits of processes are the program's own affair: settings that ask for them, tools
- * and rules are refused by name. Such code has no SUBMIT; the model says FINAL(the answer) in its reply.
+/* The program only executes the code. The library does everything else, as in every environment:
+ * turns, model calls, budgets, deadlines, child runs (in sandboxes of the same environment), events
+ * and the record. The program provides isolation and process limits: settings that request them,
+ * tools and rules are refused by name. Such code has no SUBMIT; the model writes FINAL(the answer)
+ * in its reply.
  *
- * The functions are called from the loop, one operation of a sandbox at a time. They must not wait; they may call the
- * functions below. Texts are valid during the call and end without a NUL where a length is given. `own` is what
- * `open` has set. */
+ * The loop calls the functions, one operation of a sandbox at a time. They must not wait, and may
+ * call the functions below. Texts are valid during the call, and have no terminating NUL where a
+ * length is given. `own` is the value that `open` set. */
 typedef struct droste_custom_environment {
     size_t size; /* sizeof(droste_custom_environment) */
     const char *
-        about; /* for the model: the functions that the code has, a Markdown list; may be NULL. Copied */
-    /* A session begins. Negative: the program cannot. */
+        about; /* tells the model which functions the code has; Markdown, copied; may be NULL */
+    /* Opens a sandbox for a session. Negative: the program cannot. */
     int (*open)(void *arg, droste_custom_sandbox *s, void **own);
-    /* Binds a value: "context", "context_1"…; `kind` as in droste_session_set. droste_custom_result ends it, and may
-     * describe the value: {"status": "ok", "variable": {"name", "type", "length", "preview"}}. */
+    /* Binds a value: "context", "context_1"…; `kind` as in droste_session_set.
+     * droste_custom_result ends it, and may describe the value: {"status": "ok", "variable":
+     * {"name", "type", "length", "preview"}}. */
     void (*set)(void *own, uint64_t operation, const char *name, const char *kind, const void *data,
         size_t len);
-    /* Executes a cell; droste_custom_result ends it. An empty one only asks whether the sandbox is there. The loop's own
-     * cell FINAL_VAR("name") asks for the value of that variable as `submit`. */
+    /* Executes a cell; droste_custom_result ends it. An empty cell checks that the sandbox
+     * exists. The cell FINAL_VAR("name") requests that variable's value as `submit`. */
     void (*execute)(void *own, uint64_t operation, const char *code, size_t len);
-    /* The time of the operation is up, or it is cancelled: one that does not end soon is given up with its sandbox. */
+    /* The operation's time is up, or it is cancelled. If it does not end soon, it is abandoned
+     * with its sandbox. */
     void (*interrupt)(void *own, uint64_t operation);
-    /* The answer to droste_custom_call: {"replies": [str, …], "errors": {"0": {"code", "message"}}}, in the order of
-     * the prompts (of rlm_query each is JSON), or {"error": {"code", "message"}} of the whole call. */
+    /* The answer to droste_custom_call: {"replies": [str, …], "errors": {"0": {"code",
+     * "message"}}}, in the order of the prompts (of rlm_query each is JSON), or {"error":
+     * {"code", "message"}} of the whole call. */
     void (*reply)(void *own, uint64_t call, const char *json, size_t len);
-    /* The sandbox is gone, whatever it was doing: nothing may be told of it any more. */
+    /* The sandbox has ended. The program must not use it any more. */
     void (*close)(void *own);
 } droste_custom_environment;
 
-/* From now on the setting "env" may be this name, which is none of Droste's own and has no ':'. The table is
- * copied. ERROR_ARGUMENT. */
+/* Allows this name as the setting "env". It must not be one of Droste's environments or contain
+ * ':'. The table is copied. ERROR_ARGUMENT. */
 DROSTE_API int droste_custom_add(droste *d, const char *name,
     const droste_custom_environment *environment, void *arg, droste_error *err);
 
-/* What the program tells of a sandbox, in the loop's thread. Output of the operation under way; 1 or 2. */
+/* Reports output of the current operation of a sandbox, in the loop's thread. `stream` is 1 or
+ * 2. */
 DROSTE_API void droste_custom_output(
     droste_custom_sandbox *s, int stream, const char *data, size_t len);
-/* Ends the operation. `json` is an object of at most 2 MiB: `status` ("ok", "error" or "interrupted"), of an error
- * `error` ({"type", "message", "traceback"}), and `variables`, a list of {"name", "type", "length", "preview"}. What the
- * code submitted is `submit`, an object as JSON; NULL: nothing. */
+/* Ends the operation. `json` is an object of at most 2 MiB with `status` ("ok", "error" or
+ * "interrupted"), for an error `error` ({"type", "message", "traceback"}), and `variables`, a
+ * list of {"name", "type", "length", "preview"}. `submit` is the submission, a JSON object; NULL:
+ * none. */
 DROSTE_API int droste_custom_result(droste_custom_sandbox *s, uint64_t operation, const char *json,
     size_t len, const char *submit, size_t submit_len, droste_error *err);
-/* A call of the code, with a number that no other open one has: {"name": "llm_query", "prompts": […], "model": str}. A
- * prompt is a text, or a list of {"role", "content"}. "rlm_query" starts child runs; it may have `contexts` (texts),
- * their `kinds` ("text", "json") and for each prompt the index of its context in `of`, or -1. It is reserved in the run's
- * budget and recorded, as a call of any guest. */
+/* Makes a call of the code, with a number that no other open call has: {"name": "llm_query",
+ * "prompts": […], "model": str}. A prompt is a text, or a list of {"role", "content"}.
+ * "rlm_query" starts child runs; it may have `contexts` (texts), their `kinds` ("text", "json"),
+ * and in `of` the index of each prompt's context, or -1. The call is reserved in the run's budget
+ * and recorded like any guest's. */
 DROSTE_API int droste_custom_call(
     droste_custom_sandbox *s, uint64_t call, const char *json, size_t len, droste_error *err);
-/* The code waits for it no longer. */
+/* The code no longer waits for the call. */
 DROSTE_API void droste_custom_cancel(droste_custom_sandbox *s, uint64_t call);
-/* The sandbox has failed, and with it its run; `close` follows. */
+/* Reports that the sandbox has failed, which ends its run. `close` follows. */
 DROSTE_API void droste_custom_end(droste_custom_sandbox *s, const char *why);
 
 /* ---- results ---- */
 
 typedef struct droste_result droste_result;
 
-/* "ok", "submitted", "error", "timeout", "killed", "lost" of a cell; "answered", "exhausted",
- * "budget", "timeout", "cancelled", "error", "interrupted" (put aside) of a run. */
+/* Of a cell: "ok", "submitted", "error", "timeout", "killed", "lost". Of a run: "answered",
+ * "exhausted", "budget", "timeout", "cancelled", "error", "interrupted" (suspended). */
 DROSTE_API const char *droste_result_status(const droste_result *r);
-/* All of it as one JSON object, as `droste exec --json` and `droste run --json` print it; NULL without
- * memory. Of a cell,
- * `killed` says what ended the sandbox: "timeout", "interrupt", "protocol", a limit ("memory", "cpu
- * time", "file size"), "signal 11 SIGSEGV", "exit 3"; null if nothing did. `resources` has
- * `memory_peak` (bytes) and `cpu_seconds` since the sandbox's start, null where they are not known, and
- * `limits`, by setting: {"memory": {"value": 4294967296, "by": "cgroup"}, …}; `by` is what enforces
- * it: cgroup (the sandbox as a whole), rlimit (each process), mount or host. */
+/* All of it as one JSON object, as `droste exec --json` and `droste run --json` print it; NULL
+ * without memory. Of a cell, `killed` says what ended the sandbox: "timeout", "interrupt",
+ * "protocol", a limit ("memory", "cpu time", "file size"), "signal 11 SIGSEGV", "exit 3"; null
+ * if nothing did. `resources` has `memory_peak` (bytes) and `cpu_seconds` since the sandbox's
+ * start, null where they are not known, and `limits`, by setting: {"memory": {"value":
+ * 4294967296, "by": "cgroup"}, …}; `by` is what enforces it: cgroup (the sandbox as a whole),
+ * rlimit (each process), mount or host. */
 DROSTE_API const char *droste_result_json(const droste_result *r, size_t *len);
-/* A cell's parts; NULL (or 0) where there is none. `submit` is a JSON object; NULL also without memory. */
+/* The parts of a cell's result; NULL (or 0) if absent. `submit` is a JSON object; also NULL
+ * without memory. */
 DROSTE_API const char *droste_result_stdout(const droste_result *r, size_t *len);
 DROSTE_API const char *droste_result_stderr(const droste_result *r, size_t *len);
 DROSTE_API const char *droste_result_submit(const droste_result *r, size_t *len);
-/* The same without its long texts, and these as they are, UTF-8 without a NUL behind them: a `submit` of
- * megabytes need not be quoted to be read again. In the outline `NaN`, which JSON does not have, stands for the texts,
- * in their order; after the last one, droste_result_text is NULL. An outline without any is `submit`. */
+/* The submission without its long texts, and the texts by index, as UTF-8 without a terminating
+ * NUL, so that megabytes need not be escaped and parsed. In the outline, `NaN`, which is not
+ * JSON, stands for each text in order. droste_result_text returns NULL after the last. An outline
+ * without long texts equals `submit`. */
 DROSTE_API const char *droste_result_outline(const droste_result *r, size_t *len);
 DROSTE_API const char *droste_result_text(const droste_result *r, size_t index, size_t *len);
 DROSTE_API const char *droste_result_echo(const droste_result *r);
 DROSTE_API const char *droste_result_traceback(const droste_result *r);
 /* str() of the exception that ended a cell. */
 DROSTE_API const char *droste_result_message(const droste_result *r);
-/* Of a cell whose code called sys.exit() or exit(): the status with which a script's process would have
- * ended, 0 to 255. Of all others -1. The session goes on. */
+/* The exit status, 0 to 255, of a script that had run a cell whose code called sys.exit() or
+ * exit(); -1 for all other cells. The session continues. */
 DROSTE_API int droste_result_exit_status(const droste_result *r);
-/* True if the session can go on after this cell. */
+/* True if the session can continue after this cell. */
 DROSTE_API int droste_result_alive(const droste_result *r);
-/* A run's answer as JSON, and why there is none or not a whole one. */
+/* A run's answer as JSON; NULL if there is none. */
 DROSTE_API const char *droste_result_answer(const droste_result *r, size_t *len);
-/* Why: of a cell that was killed or lost, of a run without an answer; code 0 where all is well. */
+/* Why a cell was killed or lost, or why a run has no complete answer; code 0 otherwise. */
 DROSTE_API void droste_result_error(const droste_result *r, droste_error *err);
-/* False of a run that did not begin: droste_result_error says why, and the record has nothing of it. */
+/* False for a run that did not begin: droste_result_error says why, and the record does not
+ * contain it. */
 DROSTE_API int droste_result_began(const droste_result *r);
 DROSTE_API double droste_result_seconds(const droste_result *r);
 DROSTE_API void droste_result_free(droste_result *r);
@@ -310,92 +322,94 @@ DROSTE_API void droste_result_free(droste_result *r);
 
 typedef struct droste_session droste_session;
 
-/* A REPL in a sandbox, by the settings as they are now. Runs `setup-code` first, and waits for it
- * where there is some; if it fails, the session does not open. */
+/* Opens a Python session in a sandbox with the current settings. Runs `setup-code` first, if
+ * there is some, and waits for it; if it fails, the session does not open. */
 DROSTE_API int droste_session_open(droste *d, droste_session **out, droste_error *err);
-/* Ends the session in good order, before it is closed. Where its volume is the provider's (`env` is
- * modal), this waits until what was written to it is durable there, so that the next session sees it;
- * elsewhere there is nothing to wait for. An operation under way is dropped, and none can begin
- * afterwards. Negative: the volume may lack what was written. droste_interrupt ends the wait. */
+/* Ends the session before it is closed. If a provider keeps its volume (`env` is modal), this
+ * waits until written data is durable there, so that the next session sees it; otherwise it does
+ * not wait. A current operation is dropped, and none can begin afterwards. Negative: the volume
+ * may lack written data. droste_interrupt ends the wait. */
 DROSTE_API int droste_session_finish(droste_session *s, droste_error *err);
-/* Frees it. A session that was not finished is ended too, and waited for, for some seconds at most;
- * failures are told as news only (droste_on_notice). */
+/* Frees the session. One that was not finished is ended, waiting for some seconds at most;
+ * failures are reported only through droste_on_notice. */
 DROSTE_API void droste_session_close(droste_session *s);
 
 enum { DROSTE_ECHO = 1 }; /* give the repr of a last expression */
 
-/* Runs a cell and waits for it. An error return means that it did not run; what the code did is in
- * the result. */
+/* Runs a cell and waits for it. An error return means that it did not run; the result describes
+ * what the code did. */
 DROSTE_API int droste_session_exec(droste_session *s, const char *code, size_t len, int flags,
     droste_result **out, droste_error *err);
 
 /* ---- the same without waiting ---- */
 
-/* Opens a session, which may still have something to do before its first operation (its volume, its workspace,
- * `setup-code`, tools that are source): wait for that as for an operation; where it fails, so does the session. `settings` are over those of the droste, for this session: a name, its value, …,
- * NULL; may be NULL itself. After an error there is no session. */
+/* Opens a session without waiting. It may still have to prepare its volume, workspace,
+ * `setup-code` or tools before its first operation: wait for that as for an operation; if it
+ * fails, so does the session. `settings` override the object's settings for this session: a name,
+ * its value, …, NULL; may be NULL. After an error there is no session. */
 DROSTE_API int droste_session_start(
     droste *d, const char *const *settings, droste_session **out, droste_error *err);
-/* Starts a cell. One operation at a time: ERROR_ARGUMENT until the end of the last one was taken, by
- * droste_session_wait or the function of droste_session_on_done. `timeout` is in seconds; 0: none;
- * negative: as the settings say. */
+/* Starts a cell. There is one operation at a time: ERROR_ARGUMENT until droste_session_wait or
+ * the function of droste_session_on_done has taken the end of the last one. `timeout` is in
+ * seconds; 0: none; negative: as in the settings. */
 DROSTE_API int droste_session_exec_start(
     droste_session *s, const char *code, size_t len, int flags, double timeout, droste_error *err);
-/* Starts as droste_session_set; the data is the caller's again. */
+/* Starts what droste_session_set does. The data is copied. */
 DROSTE_API int droste_session_set_start(droste_session *s, const char *name, const char *kind,
     const void *data, size_t len, droste_error *err);
-/* Starts as droste_session_finish. 1: its end is told or waited for as that of other operations. 0:
- * there is nothing to wait for. */
+/* Starts what droste_session_finish does. 1: wait for its end as for other operations. 0: there
+ * is nothing to wait for. */
 DROSTE_API int droste_session_finish_start(droste_session *s);
-/* Waits for the end of what was started, for at most so many milliseconds (negative: as long as it takes).
- * 1: it is still under way. 0: it ended well, or nothing was under way; *out is the result of a cell,
- * else NULL. Negative: it failed. */
+/* Waits for the end of the current operation, for at most `milliseconds` (negative: without a
+ * limit). 1: it is not finished. 0: it succeeded, or there was none; *out is the result of a
+ * cell, else NULL. Negative: it failed. */
 DROSTE_API int droste_session_wait(
     droste_session *s, int milliseconds, droste_result **out, droste_error *err);
-/* Who is told of the ends of operations that nobody waits for; NULL: nobody. The result is the receiver's;
- * `err` is NULL where it ended well. Called from within functions that wait and from droste_dispatch; it
- * may start operations and close sessions, and may not wait. */
+/* Receives the ends of operations for which no function waits, and owns the result. `err` is NULL
+ * after success. Called from functions that wait and from droste_dispatch. It may start
+ * operations and close sessions, and must not wait. NULL removes it. */
 typedef void droste_session_done_fn(
     void *arg, droste_session *s, droste_result *result, const droste_error *err);
 DROSTE_API void droste_session_on_done(droste_session *s, droste_session_done_fn *fn, void *arg);
-/* As droste_interrupt, of this session alone, in the loop's thread. */
+/* Like droste_interrupt for this session only, in the loop's thread. */
 DROSTE_API void droste_session_interrupt(droste_session *s);
-/* False once its sandbox is gone. */
+/* False after its sandbox has ended. */
 DROSTE_API int droste_session_is_alive(const droste_session *s);
 
-/* From the next operation on, this session has one tool more (as droste_tool_add), or one less. Tools that
- * are source stay. Its name may be that of one of the guest's own functions (llm_query), which it replaces until
- * it is removed. ERROR_NOT_FOUND where there is none of that name to be removed. */
+/* Adds a tool (as droste_tool_add) to this session, or removes one, from the next operation on.
+ * Tools that are source cannot be removed. The name may be that of a guest function (llm_query),
+ * which it replaces until it is removed. ERROR_NOT_FOUND if there is no such tool to remove. */
 DROSTE_API int droste_session_tool_add(droste_session *s, const char *name, const char *description,
     const char *parameters, droste_tool_fn *fn, void *arg, droste_error *err);
 DROSTE_API int droste_session_tool_remove(droste_session *s, const char *name, droste_error *err);
-/* From the next operation on, what is submitted must fit this JSON schema (docs/answers.md); NULL: any. */
+/* From the next operation on, submissions must fit this JSON schema (docs/answers.md); NULL:
+ * any. */
 DROSTE_API int droste_session_expect(droste_session *s, const char *schema, droste_error *err);
 
 /* Binds a variable. `kind` is "text", "bytes", "auto", "json" or "jsonl". */
 DROSTE_API int droste_session_set(droste_session *s, const char *name, const char *kind,
     const void *data, size_t len, droste_error *err);
-/* Binds a file, a directory ({path: text}), or with "-" standard input. `kind` may be NULL: as the
- * setting "context-type" says. */
+/* Binds a file, a directory ({path: text}), or "-", standard input. `kind` may be NULL: as in the
+ * setting "context-type". */
 DROSTE_API int droste_session_load(
     droste_session *s, const char *name, const char *kind, const char *path, droste_error *err);
-/* What a person should know of the last load, in a line (files of a directory that are not in it);
- * NULL: nothing. Valid until the next one. */
+/* A remark on the last load for the user, in one line (files that were left out); NULL: none.
+ * Valid until the next load. */
 DROSTE_API const char *droste_session_notice(const droste_session *s);
 
-/* What takes its time before a session can start, a line each: an image is fetched ("docker"). NULL stops
- * it. */
+/* Receives progress messages while a session starts, one line each, such as an image that is
+ * being fetched. NULL removes it. */
 typedef void droste_notice_fn(void *arg, const char *text);
 DROSTE_API void droste_on_notice(droste *d, droste_notice_fn *fn, void *arg);
 
-/* Live output of cells: `stream` is 1 or 2. NULL stops it. */
+/* Receives live output of cells. `stream` is 1 or 2. NULL removes it. */
 typedef void droste_output_fn(void *arg, int stream, const char *data, size_t len);
 DROSTE_API void droste_session_on_output(droste_session *s, droste_output_fn *fn, void *arg);
 
-/* "full", "process"… */
+/* The isolation level: "full", "process"…. */
 DROSTE_API const char *droste_session_isolation(const droste_session *s);
-/* What the provider calls the sandbox, or a container's id; NULL where it has no name, as locally. Valid until the session is
- * closed. */
+/* The provider's name of the sandbox, or a container's id; NULL if it has none, as locally. Valid
+ * until the session is closed. */
 DROSTE_API const char *droste_session_sandbox(const droste_session *s);
 
 /* ---- runs ---- */
@@ -420,72 +434,71 @@ typedef struct droste_event {
                             child's number */
     const char *model; /* of these: the one asked; NULL: the one of its depth */
 } droste_event;
-/* It may end the run that it is told of, which then ends when it has come back (with its answer, if it has
- * that by then); it may not wait. */
+/* May cancel the run that it is told about, which ends after the function returns (with its
+ * answer, if it has one by then). Must not wait. */
 typedef void droste_event_fn(void *arg, const droste_event *event);
 
-/* Adds a context to those of the runs that begin from now on, behind the one that droste_run is given: a
- * path as in droste_session_load, or NAME=PATH; an existing file is that file, whatever is in its name.
- * The guest has them as `context_0` (and `context`), `context_1`…, and under their names, which are
- * names that Python can have and none of Droste's own. ERROR_ARGUMENT. They are read when the run begins. */
+/* Adds a context to runs that begin afterwards, after the one given to droste_run: a path as in
+ * droste_session_load, or NAME=PATH. If a file of the whole text exists, it is that file. The
+ * guest has them as `context_0` (and `context`), `context_1`…, and under their names, which must
+ * be identifiers and none of Droste's. They are read when the run begins. ERROR_ARGUMENT. */
 DROSTE_API int droste_context_add(droste *d, const char *context, droste_error *err);
-/* Takes back all that were added. */
+/* Removes all added contexts. */
 DROSTE_API void droste_context_clear(droste *d);
-/* Binds the contexts that were added to the droste in a session, under the names that they have in a
- * run. droste_session_notice is then about all of them. */
+/* Binds the added contexts in a session, under the names that they have in a run.
+ * droste_session_notice then covers all of them. */
 DROSTE_API int droste_session_load_contexts(droste_session *s, droste_error *err);
 
-/* Answers a question about a context (PATH or NAME=PATH as above; NULL: only those that were added) and
- * waits for the answer. An error return means that the run could not begin; a run that ended without an answer
- * is a result. */
+/* Answers a question about a context (PATH or NAME=PATH; NULL: only added ones) and waits. An
+ * error return means that the run could not begin; a run without an answer is a result. */
 DROSTE_API int droste_run(droste *d, const char *question, const char *context, droste_event_fn *fn,
     void *arg, droste_result **out, droste_error *err);
 
-/* Goes on with a run of the record whose process is gone: `run` is its id or the beginning of it. Its
- * settings, question and context are those of the record; keys are this droste's, and where its record
- * is. What was recorded is replayed, no call whose answer is there is made again, and calls that were
- * under way are made once more, with the same idempotency keys; then it goes on. An error return means
- * that it could not begin. A replay that leaves the path of the record ends in a result with an error
- * that says where; such a run stays `interrupted`. */
+/* Resumes a run of the record whose process is gone. `run` is its id or a prefix of it. Settings,
+ * question and context come from the record; keys and the record's location from this object.
+ * Recorded steps are replayed, no answered call is repeated, and calls that were in flight are
+ * made again with the same idempotency keys; then the run continues. An error return means that
+ * it could not begin. A replay that deviates from the record ends in a result whose error names
+ * the place; the run stays `interrupted`. */
 DROSTE_API int droste_resume(droste *d, const char *run, droste_event_fn *fn, void *arg,
     droste_result **out, droste_error *err);
 
 /* ---- conversations ---- */
 
-/* Several questions over one session: variables stay from question to question. Each question is a
- * run of the record, with turns and a budget of its own, that names the one before. */
+/* Several questions in one session: variables persist between them. Each question is a run of the
+ * record with turns and a budget of its own, and names the one before. */
 typedef struct droste_chat droste_chat;
 
 DROSTE_API int droste_chat_open(droste *d, droste_chat **out, droste_error *err);
-/* Goes on from a run of the record that has ended (its id, or the beginning of it): its cells, and
- * those of the questions before it, run again and are answered from the record, which asks nobody. Its
- * settings hold where nobody sets others now. Contexts are read again and must be what they were. */
+/* Continues from a recorded run that has ended (its id, or a prefix of it). Its cells, and those
+ * of earlier questions, run again and are answered from the record without asking a model. Its
+ * settings apply unless others are set now. Contexts are read again and must be unchanged. */
 DROSTE_API int droste_chat_continue(
     droste *d, const char *run, droste_chat **out, droste_error *err);
-/* As droste_run. The model has the conversation so far before the question, and its code has the
- * questions and answers as `history`. The first question's context is `context`, those of later ones
- * are `context_1`, `context_2`… The session's own settings (isolation, tools, limits) are those of the
- * first question. Where the sandbox is gone, a new one is opened with the contexts, and the model is
- * told that its variables are not there. */
+/* Like droste_run. The model sees the conversation before the question, and its code has the
+ * questions and answers as `history`. The first question's context is `context`; later ones are
+ * `context_1`, `context_2`…. The session's settings (isolation, tools, limits) are those of the
+ * first question. If the sandbox is gone, a new one is opened with the contexts, and the model is
+ * told that its variables are lost. */
 DROSTE_API int droste_chat_ask(droste_chat *c, const char *question, const char *context,
     droste_event_fn *fn, void *arg, droste_result **out, droste_error *err);
-/* Ends its session as droste_session_finish does; the conversation can only be closed then. */
+/* Ends its session as droste_session_finish does. The conversation can then only be closed. */
 DROSTE_API int droste_chat_finish(droste_chat *c, droste_error *err);
-/* Before the droste is freed. NULL is fine. */
+/* Frees it; call this before droste_free. NULL is allowed. */
 DROSTE_API void droste_chat_close(droste_chat *c);
 
 /* ---- many runs at once ---- */
 
-/* A run that was started and not waited for. It is gone once its `done` was called. What its start needs that may
- * take long (contexts, a repository, a volume) is done meanwhile: where that fails, the result is of a run that did not
- * begin (droste_result_began). */
+/* A run that was started without waiting. It is freed once its `done` was called. Slow
+ * preparations (contexts, a repository, a volume) happen meanwhile; if one fails, the result is
+ * of a run that did not begin (droste_result_began). */
 typedef struct droste_running droste_running;
-/* The result is the receiver's. NULL: there was no memory for one. Called from within droste_turn (or
- * another function that waits), never from within droste_start or droste_cancel; it may start and
- * cancel runs, and may not wait. */
+/* Receives and owns the result; NULL: there was no memory for one. Called from droste_turn (or
+ * another function that waits), never from droste_start or droste_cancel. It may start and cancel
+ * runs, and must not wait. */
 typedef void droste_done_fn(void *arg, droste_result *result);
 
-/* What is not said is zero or NULL. */
+/* A run to start. Unused members are zero or NULL. */
 typedef struct droste_request {
     const char *question;
     const char *context; /* a path, as in droste_session_load; NULL: none, or `data` */
@@ -496,43 +509,43 @@ typedef struct droste_request {
         *contexts; /* more of them behind it, each PATH or NAME=PATH, then NULL; may be NULL */
     const char *const *settings; /* over those of the droste: a name, its value, …, NULL */
     const char *batch, *task;    /* for the record: which task of what this run is; both or none */
-    /* A run of the record to go on with, by its id, as in droste_resume. With a question: only if it
-     * was asked the same, with the same context and settings; else ERROR_ARGUMENT. */
+    /* A run of the record to go on with, by its id, as in droste_resume. With a question: only
+     * if it was asked the same, with the same context and settings; else ERROR_ARGUMENT. */
     const char *resume;
     droste_event_fn *event; /* may be NULL */
     droste_done_fn *done;
     void *arg; /* of both */
-    /* Not 0: child runs have events, too, and there are these: "request" (the messages that the model is
-     * told now and was not told before, as JSON; all of them behind a summary), "call" and "called" (code
-     * asks a model: the prompt; the answer, or why there is none, with `status` "ok" or an error's name),
-     * "child" and "child_end" (a child run: its prompt; its answer as JSON, or why there is none, with a
-     * run's `status`). The text of "result" is then a JSON object with the cell's submit, stdout, stderr,
-     * error and variables, as droste_result_json has them. `seconds` and the three counts of an end are of that call or child alone. */
+    /* Not 0: child runs have events, too, and there are these: "request" (the messages that the
+     * model is told now and was not told before, as JSON; all of them behind a summary), "call"
+     * and "called" (code asks a model: the prompt; the answer, or why there is none, with
+     * `status` "ok" or an error's name), "child" and "child_end" (a child run: its prompt; its
+     * answer as JSON, or why there is none, with a run's `status`). The text of "result" is then
+     * a JSON object with the cell's submit, stdout, stderr, error and variables, as
+     * droste_result_json has them. `seconds` and the three counts of an end are of that call or
+     * child alone. */
     int all_events;
-    /* The conversation whose next question this is, as droste_chat_ask; NULL: none. One question at a time, and the
-     * conversation outlives it. */
+    /* The conversation whose next question this is, as droste_chat_ask; NULL: none. One question
+     * at a time, and the conversation outlives it. */
     struct droste_chat *chat;
 } droste_request;
 
-/* Starts a run; any number may be under way. The settings are those of now. The request's memory is the
- * caller's again. An error return means that it did not begin, and `done` is not called; `out` may be
- * NULL. */
+/* Starts a run with the current settings; any number may run at once. The request is copied. An
+ * error return means that it did not begin, and `done` is not called. `out` may be NULL. */
 DROSTE_API int droste_start(
     droste *d, const droste_request *request, droste_running **out, droste_error *err);
-/* Ends a run as cancelled; `done` follows. */
+/* Ends a run as "cancelled"; `done` follows. */
 DROSTE_API void droste_cancel(droste_running *run);
-/* Ends it as "interrupted": its record is as if this process had died, and whoever resumes it pays for
- * nothing again. */
+/* Ends a run as "interrupted": its record is as if this process had died, and resuming it repeats
+ * no paid call. */
 DROSTE_API void droste_suspend(droste_running *run);
-/* Waits until something happens, for at most so many milliseconds (negative: as long as it takes, if a
- * run is under way), and does what is to be done. Returns the number of runs that are under way, or a
- * negative number with *err filled in. */
+/* Waits for an event for at most `milliseconds` (negative: without a limit while a run is active)
+ * and handles it. Returns the number of active runs, or a negative number with *err filled in. */
 DROSTE_API int droste_turn(droste *d, int milliseconds, droste_error *err);
 
 /* ---- batches ---- */
 
-/* Many tasks from a file, each a run, whose results are appended to another file; docs/batch.md describes
- * both. What is not said is zero or NULL. */
+/* Many tasks from a file, each a run, whose results are appended to another file; docs/batch.md
+ * describes both. Unused members are zero or NULL. */
 typedef struct droste_batch_options {
     const char *tasks;     /* the file of tasks */
     const char *results;   /* the file of results; made where it is not there */
@@ -541,14 +554,15 @@ typedef struct droste_batch_options {
                              "program:PATH"; NULL: what the tasks say */
     double grader_timeout; /* seconds of a program; 0: 60 */
     int again;             /* ask once more what has a result without an answer */
-    /* of all tasks together, those with results of earlier lives of the batch included; 0: no limit */
+    /* of all tasks together, those with results of earlier lives of the batch included; 0: no
+     * limit */
     int64_t max_calls;
     int64_t max_tokens;
     double max_cost; /* dollars */
     double timeout;  /* seconds of this life of the batch */
 } droste_batch_options;
 
-/* The tasks of the file by what became of them, and what was used. */
+/* The number of tasks by outcome, and their usage. */
 typedef struct droste_batch_state {
     size_t tasks;   /* in the file */
     size_t earlier; /* had their result before this life of the batch, and keep it */
@@ -577,10 +591,10 @@ typedef struct droste_batch_event {
 } droste_batch_event;
 typedef void droste_batch_fn(void *arg, const droste_batch_event *event);
 
-/* Runs a batch until every task has a result, or it stops. Then *end, which may be NULL, has its state. An
- * error return means that it could not begin or had to stop: bad tasks (before anything is paid), a
- * results file that another batch is writing, a full disk. Runs that are under way when it stops are
- * put aside; the same call goes on with them. */
+/* Runs a batch until every task has a result, or it stops. Then *end, which may be NULL, has its
+ * state. An error return means that it could not begin or had to stop: invalid tasks (before
+ * anything is paid), a results file in use by another batch, a full disk. Runs that are active
+ * when it stops are suspended; the same call continues them. */
 DROSTE_API int droste_batch(droste *d, const droste_batch_options *options, droste_batch_fn *fn,
     void *arg, droste_batch_state *end, droste_error *err);
 
