@@ -82,10 +82,10 @@ def learn_pages(library):
     os.close(from_trial)
 
 
-def tidy_up(nest):
+def tidy_up(scratch_dir):
     """The host is gone. Among its files: ends what is left of the sandboxes, and their directories, which
     are in the one that the zygote's plan named; never where it merely happens to stand."""
-    if not nest or not os.path.basename(nest).startswith(b"droste-"):
+    if not scratch_dir or not os.path.basename(scratch_dir).startswith(b"droste-"):
         return
     with open("/proc/thread-self/children") as children:
         for keeper in children.read().split():
@@ -101,7 +101,7 @@ def tidy_up(nest):
         pass
     import shutil
     own = os.geteuid()
-    for entry in os.scandir(nest):      # as root, each is another user's, which the zygote can become
+    for entry in os.scandir(scratch_dir):      # as root, each is another user's, which the zygote can become
         try:
             os.seteuid(entry.stat(follow_symlinks=False).st_uid)
             shutil.rmtree(entry.path, ignore_errors=True)
@@ -109,7 +109,7 @@ def tidy_up(nest):
             os.rmdir(entry.path)
         except OSError:
             pass
-    shutil.rmtree(nest, ignore_errors=True)
+    shutil.rmtree(scratch_dir, ignore_errors=True)
 
 
 def count_threads():
@@ -189,8 +189,8 @@ def boot(control, helper, keeper, preload):
     learn_pages(library)
     became = library.zygote_serve()
     if became == SERVE_END:
-        library.zygote_nest.restype = ctypes.c_char_p
-        tidy_up(library.zygote_nest())
+        library.zygote_scratch_dir.restype = ctypes.c_char_p
+        tidy_up(library.zygote_scratch_dir())
         os._exit(0)
     if became == SERVE_WORKER_AMONG_FILES:
         settle()
