@@ -1,0 +1,19 @@
+# attack: goes to the host's root by way of /proc: root, cwd and fd of itself and of process 1
+# rows: 10
+# expect: DENY(ENOENT|EACCES|EPERM|ENOTDIR)
+# isolation: full light landlock
+# unconfined: safe
+
+
+def attack():
+    ways = ["/proc/%s/%s" % (pid, way) + HOST["secret"] for pid in ("self", "1", "thread-self")
+            for way in ("root", "cwd", "root/proc/1/root", "root/..")]
+    ways += ["/proc/%d/root" % HOST["pid"], "/proc/%d/cwd" % HOST["parent"]]
+    ways += ["/proc/%s/root/etc/shadow" % pid for pid in ("self", "1")]
+    ways += ["/proc/%s/fd/%d/../../../../..%s" % (pid, fd, HOST["secret"])
+             for pid in ("self", "1") for fd in range(10)]
+    return {path: seen(os.listdir if os.path.isdir(path) else read, path) for path in ways}
+
+
+def twin():
+    return seen(os.listdir, "/proc/self/root/usr")
