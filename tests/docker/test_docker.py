@@ -14,7 +14,7 @@ import pytest
 
 import docker_daemon
 import droste_cli
-from conftest import IMAGE, ROOT, Program, a_daemon, wait_until
+from own_daemon import IMAGE, ROOT, Program, a_daemon, wait_until
 
 SLEEP = "print('here', flush=True); import time; time.sleep(60)"
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 import droste_cli
-from conftest import IMAGE, Program, wait_until
+from own_daemon import IMAGE, Program, wait_until
 
 COUNT = int(os.environ.get("DROSTE_TEST_KILLS", "2"))
 WHOLE = 0.9     # seconds of a session here, about: a kill may come before it has begun, or when all is over

@@ -9,7 +9,7 @@ import pytest
 
 import docker_daemon
 import droste_cli
-from conftest import wait_until
+from own_daemon import wait_until
 
 pytestmark = pytest.mark.skipif(not shutil.which("podman") or not shutil.which("runc"), reason="needs podman and runc")
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from conftest import finish
+from harness import finish
 
 KILLS = int(os.environ.get("DROSTE_TEST_KILLS", "12"))
 SEED = int(os.environ.get("DROSTE_TEST_SEED", "20261121"))

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from conftest import answered, repl, told_at_first, write_replay
+from harness import answered, repl, told_at_first, write_replay
 
 BILL = {"type": "object",
         "properties": {"name": {"type": "string", "minLength": 1}, "total": {"type": "integer", "minimum": 0}},

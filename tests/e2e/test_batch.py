@@ -8,7 +8,7 @@ import stat
 import subprocess
 
 import pytest
-from conftest import finish, repl, wait_until, write_replay
+from harness import finish, repl, wait_until, write_replay
 
 LENGTH = repl("SUBMIT(answer=len(context))")
 

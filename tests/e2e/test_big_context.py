@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from conftest import repl, write_replay
+from harness import repl, write_replay
 
 SIZE = 1 << 30
 LINE = b"a line of text, as plain as they come".ljust(63, b".") + b"\n"

@@ -2,7 +2,7 @@
 that are more than a text."""
 import pytest
 
-from conftest import line, repl, wait_until
+from harness import line, repl, wait_until
 
 GATED = [{"model": "sub", "contains": "gated", "content": "in", "gate": 8, "repeat": True},
          {"model": "sub", "contains": "hang", "hang": True, "repeat": True},

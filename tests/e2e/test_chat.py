@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from conftest import Record, repl, wait_until, write_replay
+from harness import Record, repl, wait_until, write_replay
 from droste_cli import Terminal
 from test_resume import settle
 

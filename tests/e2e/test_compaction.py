@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from conftest import Record, answered, repl, told_at_first, write_replay
+from harness import Record, answered, repl, told_at_first, write_replay
 
 # The system prompt and the question are some 800 tokens, a loud turn 2000: two of them are too many.
 SMALL = ("--compaction", "0.8", "--model-window", "5000")

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from conftest import answered, repl, told_at_first, wait_until, write_replay
+from harness import answered, repl, told_at_first, wait_until, write_replay
 
 
 def told(text, reply):

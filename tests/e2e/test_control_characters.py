@@ -2,7 +2,7 @@
 import json
 
 import pytest
-from conftest import write_replay
+from harness import write_replay
 from droste_cli import Terminal
 
 # DEL, C1 (CSI, OSC), direction and line controls, as text and as JSON has it.

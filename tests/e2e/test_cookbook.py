@@ -13,7 +13,7 @@ import sysconfig
 
 import pytest
 
-from conftest import BUILD, PYTHON, ROOT
+from harness import BUILD, PYTHON, ROOT
 
 PAGES = os.path.join(ROOT, "docs", "cookbook")
 BLOCK = re.compile(r"^```(\w+) (\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import (NOBODY, PYTHON, descendants, finish, process_stat, still_alive,
+from harness import (NOBODY, PYTHON, descendants, finish, process_stat, still_alive,
                       wait_until)
 
 STUBBORN = ("import signal\n"

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import finish, repl, wait_until, write_replay
+from harness import finish, repl, wait_until, write_replay
 from lives import begun
 
 # Each task writes 80 KB into the record in its first turn, and asks a model in its second.

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from conftest import finish, repl, wait_until
+from harness import finish, repl, wait_until
 from lives import Life, begun, kill
 
 # A root, two children with a context that is also the root's, and a child of each; their values are those of every

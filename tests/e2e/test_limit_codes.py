@@ -2,7 +2,7 @@
 and after a resume."""
 import pytest
 
-from conftest import answered, repl
+from harness import answered, repl
 from lives import settle
 
 PRICES = "* 1 1\n"

@@ -4,7 +4,7 @@ import os
 import stat
 
 import pytest
-from conftest import repl
+from harness import repl
 
 CANARY = "sk-canary-0123456789abcdef"
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "AZURE_OPENAI_API_KEY",

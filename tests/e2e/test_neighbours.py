@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from conftest import PYTHON, needs_root
+from harness import PYTHON, needs_root
 from droste_cli import DROSTE
 
 SEND_ALL = """

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from conftest import PYTHON, answered, refused, repl
+from harness import PYTHON, answered, refused, repl
 
 LEVELS = ["full", "light", "landlock", "process"]
 needs_numpy = pytest.mark.skipif(not importlib.util.find_spec("numpy"), reason="python3-numpy is not installed")

@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from conftest import repl
+from harness import repl
 
 LLM, CHILD = "llm_query", "rlm_query"
 SCHEMA = json.dumps({"type": "object", "properties": {"city": {"type": "string"}, "size": {"type": "integer"}},

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from conftest import answered, at, finish, repl, wait_until
+from harness import answered, at, finish, repl, wait_until
 from test_tools import Place
 
 LIMIT = 1 << 20

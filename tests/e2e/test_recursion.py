@@ -10,7 +10,7 @@ import signal
 
 import pytest
 
-from conftest import answered, at, descendants, finish, line, repl, still_alive, wait_until
+from harness import answered, at, descendants, finish, line, repl, still_alive, wait_until
 
 
 def attempt(call):

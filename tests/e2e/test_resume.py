@@ -11,7 +11,7 @@ import signal
 
 import pytest
 
-from conftest import finish, repl, wait_until, write_replay
+from harness import finish, repl, wait_until, write_replay
 from lives import (KILLS, SEED, Gate, Life, begun, check_paid_once, in_flight, kill, kill_at_random, measure, settle,
                    take_back)
 

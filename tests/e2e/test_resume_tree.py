@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from conftest import finish, repl, wait_until
+from harness import finish, repl, wait_until
 from lives import KILLS, SEED, Gate, Life, begun, check_paid_once, in_flight, kill, kill_at_random, measure
 
 # The root starts children in a batch and from threads; each has children of its own, and those have theirs, whose

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from conftest import repl
+from harness import repl
 
 PYTHON = os.environ.get("RULES_PYTHON")
 NUMBERS = "import math\nSUBMIT(x=math.floor(2.5))"

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import (CANARY, answered, descendants, finish, needs_root, refused, repl, still_alive, told, wait_until,
+from harness import (CANARY, answered, descendants, finish, needs_root, refused, repl, still_alive, told, wait_until,
                       write_replay)
 
 

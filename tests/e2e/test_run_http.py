@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from conftest import CANARY, answered, refused, repl, told
+from harness import CANARY, answered, refused, repl, told
 
 
 @pytest.mark.parametrize("stream", ["yes", "no"])

@@ -1,7 +1,7 @@
 """droste run: mistakes of whoever starts it: one clear line, the right status, nothing paid."""
 import os
 
-from conftest import answered, refused, repl, write_replay
+from harness import answered, refused, repl, write_replay
 
 
 def test_missing_context(droste, replay):

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from conftest import NOBODY, finish, process_stat, refused, repl, wait_until
+from harness import NOBODY, finish, process_stat, refused, repl, wait_until
 
 LEVELS = ("full", "light", "landlock", "process")
 GIT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null",

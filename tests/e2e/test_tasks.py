@@ -8,7 +8,7 @@ import os
 import subprocess
 
 import pytest
-from conftest import PYTHON, ROOT, repl, write_replay
+from harness import PYTHON, ROOT, repl, write_replay
 
 NEEDLE = r"""
 import re

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from conftest import refused, repl, write_replay
+from harness import refused, repl, write_replay
 from droste_cli import Terminal
 
 FAILS = repl("def inner():\n    raise KeyError('the cause')\ninner()")

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from conftest import finish, repl, wait_until, write_replay
+from harness import finish, repl, wait_until, write_replay
 from lives import settle
 
 SOURCE = '''import functools

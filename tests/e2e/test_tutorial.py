@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, PYTHON, ROOT
+from harness import BUILD, PYTHON, ROOT
 
 PAGE = os.path.join(ROOT, "docs", "tutorial.md")
 FILE = re.compile(r"^```\w+ (\S+\.\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from conftest import finish, wait_until
+from harness import finish, wait_until
 
 KILLS = int(os.environ.get("DROSTE_VOLUME_KILLS", "20"))
 FILES = 40

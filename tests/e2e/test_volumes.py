@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from conftest import NOBODY, finish, refused, repl, wait_until
+from harness import NOBODY, finish, refused, repl, wait_until
 from droste_cli import Terminal
 
 LEVELS = ("full", "light", "landlock", "process")

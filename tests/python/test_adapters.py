@@ -106,7 +106,7 @@ def test_models_are_asked_by_the_broker_or_at_its_address(by, server):
 
 
 def test_parameters_of_dockers_environment(monkeypatch, server):
-    """DockerEnvironmentAdapter: image, subprocess_timeout_s, proxy_http_timeout_s are settings of the container (tests/seeds/test_docker.py
+    """DockerEnvironmentAdapter: image, subprocess_timeout_s, proxy_http_timeout_s are settings of the container (tests/seeds/test_docker_page.py
     runs one); setup_code, broker, broker_address and correlation_id are as in the local one, which here takes its place."""
     monkeypatch.delenv("DROSTE_ENVIRONMENT", raising=False)
     pairs = dict(DockerEnvironmentAdapter(image="mine:1", subprocess_timeout_s=9.0, proxy_http_timeout_s=8.0)._interpreter._pairs)

@@ -450,7 +450,7 @@ def test_times_hold_in_every_thread():
 
 @shows("004", "Environment Comparison / Feature Support", "llm_query()", "llm_query_batched()", "Custom packages")
 def test_features_of_the_local_environment():
-    """llm_query and llm_query_batched, and the packages of the system's Python (tests/seeds/test_docker.py has those of an image)."""
+    """llm_query and llm_query_batched, and the packages of the system's Python (tests/seeds/test_docker_page.py has those of an image)."""
     done = configured(["SUBMIT(answer=[llm_query('1'), *llm_query_batched(['2', '3'])])"])
     assert done.answer == ["said 1", "said 2", "said 3"]
     found = configured(["SUBMIT(answer=pytest.__version__)"], setup_code="import pytest").answer
