@@ -223,8 +223,7 @@ typedef struct droste_custom_sandbox droste_custom_sandbox;
  * length is given. `own` is the value that `open` set. */
 typedef struct droste_custom_environment {
     size_t size; /* sizeof(droste_custom_environment) */
-    const char *
-        about; /* tells the model which functions the code has; Markdown, copied; may be NULL */
+    const char *about; /* the functions of the code, in Markdown for the model; copied; or NULL */
     /* Opens a sandbox for a session. Negative: the program cannot. */
     int (*open)(void *arg, droste_custom_sandbox *s, void **own);
     /* Binds a value: "context", "context_1"…; `kind` as in droste_session_set.
