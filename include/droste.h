@@ -222,7 +222,7 @@ typedef struct droste_custom_sandbox droste_custom_sandbox;
  * call the functions below. Texts are valid during the call, and have no terminating NUL where a
  * length is given. `own` is the value that `open` set. */
 typedef struct droste_custom_environment {
-    size_t size; /* sizeof(droste_custom_environment) */
+    size_t size;       /* sizeof(droste_custom_environment) */
     const char *about; /* the functions of the code, in Markdown for the model; copied; or NULL */
     /* Opens a sandbox for a session. Negative: the program cannot. */
     int (*open)(void *arg, droste_custom_sandbox *s, void **own);

@@ -33,8 +33,8 @@ struct settings {
     struct list tools, tool_data, tool, restore_name;
     bool rules, sub_tools, helpers, literal_grep, setup_each, standard_imports;
     char *setup_code;
-    char *image, *snapshot, *network, *user, *gpus, *pull, *seccomp, *reuse, *region, *app_name, *sandbox,
-        *on_close;
+    char *image, *snapshot, *network, *user, *gpus, *pull, *seccomp, *reuse, *region, *app_name,
+        *sandbox, *on_close;
     struct list env_var, label, network_allow;
     double idle_timeout;
     bool read_only_root;

@@ -27,7 +27,7 @@ enum feature {
     FEATURE_DISK,
     FEATURE_GPUS,
     FEATURE_USER,      /* whose processes they are */
-    FEATURE_SECCOMP, /* its filter of system calls can be chosen */
+    FEATURE_SECCOMP,   /* its filter of system calls can be chosen */
     FEATURE_READ_ONLY, /* what is there before the session cannot be changed */
     FEATURE_LABELS,
     FEATURE_REUSE, /* sessions share a sandbox, each with processes of its own */

@@ -318,7 +318,7 @@ static void a_call_of_a_session_that_closes_is_cancelled(void **state)
 /* ---- hostile guests ---- */
 
 #define FORGE                                                                                      \
-    "link = llm_query.__globals__['state'].link\n"                                                       \
+    "link = llm_query.__globals__['state'].link\n"                                                 \
     "def forge(name, *parts, **head):\n"                                                           \
     "    reply, answer = link.call(dict(head, name='tool', tool=name), list(parts))\n"             \
     "    error = reply.get('error') or reply.get('errors', {}).get('0')\n"                         \
