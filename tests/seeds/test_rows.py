@@ -19,7 +19,7 @@ import droste
 from droste.compat import DaytonaInterpreter, EnvironmentConfig, ModalInterpreter, RLMConfig, create_rlm_from_config
 from droste.compat.adapters import DockerEnvironmentAdapter, LocalEnvironmentAdapter
 
-OTHERS = ("test_docker", "test_pages", "test_shell")     # modules whose tests show rows, too
+OTHERS = ("test_docker_page", "test_pages", "test_shell")     # modules whose tests show rows, too
 MEMORY = "/home/daytona/memory"
 
 
