@@ -524,8 +524,12 @@ def test_sigkill_leaves_the_finished_steps(droste, replay, turns, reached):
 
 
 def is_reading_a_pipe(pid):
-    with open("/proc/%d/wchan" % pid) as f:
-        return "pipe_read" in f.read()
+    """Whether one of its threads waits in read(2) of a pipe."""
+    found = []
+    for thread in os.listdir("/proc/%d/task" % pid):
+        with open("/proc/%d/task/%s/wchan" % (pid, thread)) as f:
+            found.append(f.read())
+    return any("pipe_read" in where for where in found)
 
 
 def test_interrupt_while_the_context_is_read(droste, replay, tmp_path):
