@@ -1,10 +1,10 @@
-/* env/common/custom.c: see custom.h.
+/* env/common/custom.c: translates between a session's frames and the embedding program's functions.
  *
  *   session ── frames ──► inbox ── from the loop ──► the program's functions
  *   session ◄── frames, output ── custom_result, custom_call, custom_output ── the program
  *
- * The program is called from the loop and never from within the session, so it may answer at once. Whatever the
- * session does then, it sends to the inbox.
+ * The program's functions run from the loop, never from within a call of the session, so they may
+ * answer at once. Anything that the session sends in response goes to the inbox again.
  */
 #include "env/common/custom.h"
 
@@ -17,7 +17,7 @@
 
 struct custom {
     struct environment_base base;
-    struct environment_ops ops; /* a copy, with the name of this one */
+    struct environment_ops ops; /* a copy, with this environment's name */
     const struct custom_ops *custom_ops;
     void *arg;
 };
@@ -28,13 +28,13 @@ struct custom_sandbox {
     struct sandbox_events events;
     void *arg;
     void *own;
-    bool opened; /* the program has it */
+    bool opened; /* the program's `open` has run */
     struct frame_decoder decoder;
-    struct buf inbox;    /* what the session has sent, and was not looked at yet */
-    struct timer *step;  /* looks at it */
-    uint64_t operation;  /* under way; 0: none */
-    bool ending, ended;  /* the end is to be told; it was */
-    struct error reason; /* of the end; ERROR_NONE: the session knows */
+    struct buf inbox;    /* sent by the session, not decoded yet */
+    struct timer *step;  /* decodes the inbox */
+    uint64_t operation;  /* the running one; 0: none */
+    bool ending, ended;  /* `ended` is due; it was called */
+    struct error reason; /* of the end; ERROR_NONE: the session knows it */
 };
 
 static struct custom_sandbox *custom_of(struct sandbox *s)
@@ -42,7 +42,7 @@ static struct custom_sandbox *custom_of(struct sandbox *s)
     return (struct custom_sandbox *)(void *)s;
 }
 
-/* ---- to the session ---- */
+/* ---- frames to the session ---- */
 
 static int custom_send_frame(struct custom_sandbox *s, uint8_t type, uint64_t id, const char *head,
     size_t head_len, const struct iovec *parts, size_t count, struct error *err)
@@ -117,7 +117,8 @@ int custom_result(struct custom_sandbox *s, uint64_t operation, const char *json
         s, FRAME_RESULT, operation, text, head_len, submit ? &part : NULL, submit != NULL, err);
 }
 
-/* The parts of a call: prompts, then contexts. A prompt that is a list of messages is JSON, and the head says so. */
+/* The parts of a call: prompts, then contexts. A prompt that is a list of messages is JSON, and is
+ * marked as such in the head. */
 struct call_parts {
     struct iovec *at;
     size_t count;
@@ -166,7 +167,7 @@ int custom_call(
     rc = add_texts(&parts, prompts, err);
     if (rc == 0)
         rc = add_texts(&parts, contexts, err);
-    /* What the parts point to must stay until they are sent. */
+    /* The parts point into these; keep them until they are sent. */
     cleanup_json struct json_object *kept = json_object_get(prompts),
                                     *also = json_object_get(contexts);
     json_object_object_del(head, "prompts");
@@ -188,7 +189,7 @@ void custom_cancel(struct custom_sandbox *s, uint64_t call)
         custom_send_frame(s, FRAME_CANCEL, call, "", 0, NULL, 0, NULL);
 }
 
-/* ---- its end ---- */
+/* ---- the end of a sandbox ---- */
 
 static void end_soon(struct custom_sandbox *s)
 {
@@ -204,7 +205,7 @@ void custom_end(struct custom_sandbox *s, const char *why)
     end_soon(s);
 }
 
-/* ---- to the program ---- */
+/* ---- frames to the program ---- */
 
 static int custom_on_hello(struct custom_sandbox *s, const struct frame *frame, struct error *err)
 {
@@ -222,7 +223,7 @@ static int on_set(struct custom_sandbox *s, const struct frame *frame, struct er
     cleanup_json struct json_object *head = NULL;
     int rc = json_parse(frame->head, frame->head_len, &json_limits_small, &head, err);
     struct json_object *names = json_get_typed(head, "names", json_type_array);
-    /* The other names are the same value: `context` is the first. */
+    /* All names refer to the same value; `context` is the first. */
     const char *name = rc == 0 ? json_object_get_string(json_object_array_get_idx(names, 0)) : NULL;
     if (rc < 0 || !name)
         return rc;
@@ -246,7 +247,7 @@ static int on_interrupt(struct custom_sandbox *s, const struct frame *frame, str
     return 0;
 }
 
-/* {"error": …} of the call, or {"errors": {"0": …}, "replies": […]}. */
+/* Either {"error": …} for the whole call, or {"errors": {"0": …}, "replies": […]}. */
 static int custom_on_reply(struct custom_sandbox *s, const struct frame *frame, struct error *err)
 {
     struct frame_parts parts = { 0 };
@@ -258,8 +259,9 @@ static int custom_on_reply(struct custom_sandbox *s, const struct frame *frame, 
                  : 0;
     if (rc < 0)
         return rc;
+    /* an object with members, without its closing brace */
     if (frame->head_len > 2)
-        buf_append(&json, frame->head, frame->head_len - 1); /* an object with members, left open */
+        buf_append(&json, frame->head, frame->head_len - 1);
     buf_puts(&json, frame->head_len > 2 ? ",\"replies\":[" : "{\"replies\":[");
     while (frame_parts_next(&parts, &data, &len)) {
         buf_puts(&json, i++ ? "," : "");
@@ -286,11 +288,11 @@ static const struct {
     { FRAME_EXEC, on_exec },
     { FRAME_REPLY, custom_on_reply },
     { FRAME_INTERRUPT, on_interrupt },
-    { FRAME_OFFER, on_nothing }, /* the type of answers, which the session holds them to */
+    { FRAME_OFFER, on_nothing }, /* the answer's type, which the session checks itself */
     { FRAME_CLOSE, on_nothing },
 };
 
-/* The session is no stranger: there is nothing to bound. */
+/* The session is trusted code: no limits. */
 static const struct frame_rule rules[] = {
     { FRAME_HELLO, SIZE_MAX, SIZE_MAX },
     { FRAME_SET, SIZE_MAX, SIZE_MAX },
@@ -316,7 +318,8 @@ static void custom_look(void *arg)
     struct error err = { 0 };
     cleanup_buf struct buf came = s->inbox;
     s->inbox = (struct buf){ 0 };
-    loop_wake(s->env->base.loop); /* the program may answer at once, for whom the loop waits */
+    /* the program may answer at once while the loop is blocked in poll */
+    loop_wake(s->env->base.loop);
     if (!custom_is_over(s) &&
         frame_feed(&s->decoder, came.data, came.len, custom_on_frame, s, &err) < 0) {
         s->reason = err;
@@ -329,7 +332,7 @@ static void custom_look(void *arg)
     s->events.ended(s->arg, &how);
 }
 
-/* ---- as every environment ---- */
+/* ---- the interface of environments ---- */
 
 static void custom_close(struct sandbox *sandbox)
 {
@@ -418,7 +421,7 @@ static const struct environment_ops custom_environment = {
     .open = custom_start,
     .send = custom_send,
     .attend = custom_nothing,
-    .interrupt = custom_nothing, /* the frame says it, in its order */
+    .interrupt = custom_nothing, /* the INTERRUPT frame does it, in order */
     .kill = custom_kill,
     .drain = custom_nothing,
     .isolation = custom_isolation,

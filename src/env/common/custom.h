@@ -1,8 +1,9 @@
-/* env/common/custom.h: environments of the embedding program, which executes the cells itself.
+/* env/common/custom.h: environments implemented by the embedding program, which executes the cells.
  *
- * The other environments carry bytes to a guest of ours. Here there is no guest: this file decodes the frames that a
- * session sends and calls the program's functions, and writes the program's answers as the frames that a guest would
- * have sent. So everything above (sessions, the broker, the loop, the record) is the same.
+ * The other environments move bytes to a guest. Here there is no guest: custom.c decodes the frames
+ * that a session sends, calls the program's functions, and encodes the program's answers as the
+ * frames that a guest would send. The layers above (sessions, the broker, the loop, the record) do
+ * not notice the difference.
  */
 #ifndef DROSTE_ENV_COMMON_CUSTOM_H
 #define DROSTE_ENV_COMMON_CUSTOM_H
@@ -11,7 +12,7 @@
 
 struct custom_sandbox;
 
-/* droste.h, droste_custom_environment, has what each is for. */
+/* droste_custom_environment in droste.h documents these functions. */
 struct custom_ops {
     size_t size;
     const char *about;
@@ -24,13 +25,14 @@ struct custom_ops {
     void (*close)(void *own);
 };
 
-/* The name, the ops and `about` last as long as the environment. */
+/* The name, the functions and `about` must outlive the environment. */
 int custom_open(struct loop *loop, const char *name, const struct custom_ops *ops, void *arg,
     struct environment **out, struct error *err);
 
-/* What the program tells of a sandbox, in the loop's thread. After its end they do nothing. */
+/* Reports from the program, on the loop's thread. Ignored after the sandbox's end. */
 void custom_output(struct custom_sandbox *s, int stream, const char *data, size_t len);
-/* ERROR_ARGUMENT: the operation is not under way, or the JSON is no object. `submit` may be NULL. */
+/* ERROR_ARGUMENT: the operation is not running, or the JSON is not an object. `submit` may be
+ * NULL. */
 int custom_result(struct custom_sandbox *s, uint64_t operation, const char *json, size_t len,
     const char *submit, size_t submit_len, struct error *err);
 int custom_call(

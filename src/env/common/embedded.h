@@ -1,4 +1,6 @@
-/* env/common/embedded.h: the guest, its rules and helpers, and the bridge for Modal, carried inside the library (scripts/embed). */
+/* env/common/embedded.h: data embedded in the library at build time (scripts/embed): the guest, its
+ * filter rules and helpers, and the Modal bridge.
+ */
 #ifndef DROSTE_ENV_COMMON_EMBEDDED_H
 #define DROSTE_ENV_COMMON_EMBEDDED_H
 

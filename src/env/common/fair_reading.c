@@ -1,4 +1,4 @@
-/* env/common/fair_reading.c: see fair_reading.h. */
+/* env/common/fair_reading.c: the scheduler of guests' output (see the header for its rules). */
 #include "env/common/fair_reading.h"
 
 #include <stdlib.h>
@@ -8,20 +8,21 @@
 
 enum {
     TICK_MS = 1,
-    AT_ONCE = 8, /* of those that wait, in a tick; with local.c's pieces half a MiB */
+    AT_ONCE = 8, /* waiting ports to read in a tick: half a MiB with the pieces of local.c */
     SMALL_BYTES =
-        16384,         /* who gives less has written it just now: waiting makes one piece of many */
-    CROWD = 4,         /* so many may give large pieces, or take the host's time, without waiting */
-    MUCH_NS = 1000000, /* of the host's time, in one operation */
-    ROUND_NS = 200000, /* of it for all who were put off, before the others are looked at again */
-    HEAVY_NS = 1000000, /* for one thing that is said; a call and its reply take 0.03 ms */
-    REST = 4,           /* times as long, if four or more have taken long */
-    REST_ALONE = 16,    /* if one has; two share it */
+        16384,         /* a smaller piece was just written: waiting collects many into one */
+    CROWD = 4,         /* as many ports may fill their pieces, or use host time, without waiting */
+    MUCH_NS = 1000000, /* host time in one operation that counts as much */
+    ROUND_NS = 200000, /* for put-off ports, before the others are polled again */
+    /* for one message that counts as long; a call with its reply takes 0.03 ms */
+    HEAVY_NS = 1000000,
+    REST = 4,           /* factor of the rest with four or more such ports */
+    REST_ALONE = 16,    /* factor with one; two share it */
     REST_MOST_NS = 1000000000,
     LATELY_NS = 1000000000,
 };
 
-/* Who was heard last, of those that are not heavy, and who before that. */
+/* The last two active ports without long messages. */
 struct heard {
     const void *arg;
     uint64_t ns;
@@ -33,11 +34,11 @@ struct fair_reading {
     struct timer *tick;
     struct every_turn *each;
     struct turn_list list, put_off, resting;
-    struct timer *alarm; /* at rest_until, while any rests */
+    struct timer *alarm; /* at rest_until, while any port rests */
     uint64_t rest_until;
     struct heard lately[2];
-    size_t count, takers; /* of `list`; of those that have taken much */
-    size_t heavy;         /* of those of which one thing took long */
+    size_t count, takers; /* ports in `list`; ports that have used much host time */
+    size_t heavy;         /* ports with a long message */
 };
 
 static void fair_reading_tick(void *arg)
@@ -52,7 +53,7 @@ static void fair_reading_tick(void *arg)
         timer_start(q->tick, TICK_MS, 0);
 }
 
-/* Another one, that takes little, was heard not long ago: it would wait. */
+/* Another port was active lately and would have to wait. */
 static bool others_are_heard(const struct fair_reading *q, const void *arg, uint64_t now)
 {
     for (size_t i = 0; i < array_length(q->lately); i++)
@@ -95,8 +96,8 @@ static void end_rest(void *arg)
     }
 }
 
-/* As long as there is somebody. Those that are not put off are read in between. Where one takes long, the others that have
- * rest with it again. */
+/* Ports that were not put off are polled between these rounds. If a port of the round has a long
+ * message, the remaining ports with long messages rest with it again. */
 static void hear_some(void *arg)
 {
     struct fair_reading *q = arg;
@@ -147,7 +148,7 @@ bool fair_reading_wait(struct fair_reading *q, struct fair_reader *t, size_t len
     if (t->waits)
         return true;
     size_t lately =
-        t->before + len; /* what the kernel had queued may end shortly after a piece of ours */
+        t->before + len; /* what the kernel had queued may end shortly after a full piece */
     t->before = len;
     if (lately >= SMALL_BYTES && q->count < CROWD)
         return false;
@@ -168,7 +169,7 @@ void fair_reading_leave(struct fair_reading *q, struct fair_reader *t)
     t->waits = t->put_off = t->rests = false;
 }
 
-/* ---- the host's time ---- */
+/* ---- accounting of host time ---- */
 
 static void note_heard(struct fair_reading *q, const void *arg, uint64_t now)
 {
@@ -191,7 +192,7 @@ bool fair_reading_put_off(struct fair_reading *q, struct fair_reader *t)
     return true;
 }
 
-/* One alone leaves the others 16 parts of the host's time of 17, many together 4 of 5. */
+/* One such port leaves the others 16/17 of the host's time; four or more leave 4/5. */
 static uint64_t rest_ns(const struct fair_reading *q, uint64_t passed_ns)
 {
     uint64_t times = q->heavy * REST < REST_ALONE ? REST_ALONE / q->heavy : REST;

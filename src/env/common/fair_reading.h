@@ -1,16 +1,19 @@
-/* env/common/fair_reading.h: who says much waits for its turn.
+/* env/common/fair_reading.h: fair scheduling of guests' output in the host's loop.
  *
- * All guests of a host share one loop. A port (a descriptor that is read in pieces) which has said
- * something without end, or a little of it, is not looked at again before a short while, and in one
- * turn only so many of those that wait are: the others' messages come between. A guest that says
- * little and whole things never waits, but for one thing: what it says takes the host some time, too,
- * and whoever has had much of that since it was given something to do is heard after the others, where there
- * are many such.
+ * All guests of a host share one loop. A port is a descriptor that is read in pieces. Three rules
+ * keep a busy port from delaying the others:
  *
- * One message can take the host long, and so can the answers to it. Ports of which that was so,
- * since they were given something to do, then rest together, as long as another one was heard
- * lately: 16 times as long as it took if there is one such port, 8 times with two, and 4 times with
- * four or more. A port that is alone does not rest.
+ *   batching  After a piece of output, or of an unfinished message, a port waits for the next tick
+ *             before it is read again, unless the piece was large and few ports are waiting. A tick
+ *             reads only some of the waiting ports.
+ *   put-off   Processing a guest's messages costs host time. Once a port has used much of it in one
+ *             operation, and several ports have, it is read after the others.
+ *   rest      A message or its answer can cost the host much time at once. Ports with such a
+ *             message in this operation then rest together while any other port is active: 16 times
+ *             as long as it took if there is one such port, 8 times with two, 4 times with four or
+ *             more.
+ *
+ * A guest that writes little, in whole messages, never waits. A port that is alone does not rest.
  */
 #ifndef DROSTE_ENV_COMMON_FAIR_READING_H
 #define DROSTE_ENV_COMMON_FAIR_READING_H
@@ -27,34 +30,34 @@ struct fair_reading;
 
 struct fair_reader {
     TAILQ_ENTRY(fair_reader) link;
-    void (*next)(void *arg, unsigned port); /* its turn has come: it is looked at again */
-    void (*hear)(void *arg, unsigned port); /* it has something to say, which is to be read now */
+    void (*next)(void *arg, unsigned port); /* its tick has come: read the port again */
+    void (*hear)(void *arg, unsigned port); /* it was put off and is to be read now */
     void *arg;
     unsigned port;
-    uint64_t took; /* nanoseconds of the host's processor time, since fair_reading_attend */
-    size_t before; /* length of the piece before this one */
+    uint64_t took; /* host processor time in this operation, in nanoseconds */
+    size_t before; /* length of the previous piece */
     bool waits, put_off, rests;
-    bool heavy; /* one thing that it said took long, since fair_reading_attend */
+    bool heavy; /* one message of this operation took long */
 };
 
 int fair_reading_open(struct loop *loop, struct fair_reading **out, struct error *err);
-/* NULL is fine. */
 void fair_reading_close(struct fair_reading *q);
 
-/* After a piece of `len` bytes: true if the port has to wait; `next` is called then, later. */
+/* Call after reading `len` bytes. True if the port must wait; `next` is called later. */
 bool fair_reading_wait(struct fair_reading *q, struct fair_reader *t, size_t len);
-/* It waits no more, if it does. */
+/* Removes the port from whichever list it waits in. */
 void fair_reading_leave(struct fair_reading *q, struct fair_reader *t);
 
-/* The port has something to say. True if others come first: `hear` is called then, later. */
+/* Call when the port is readable. True if other ports go first; `hear` is called later. */
 bool fair_reading_put_off(struct fair_reading *q, struct fair_reader *t);
-/* What it said took the host `ns` of processor time, within `passed_ns`: what is much or long is judged by the former, as a busy
- * machine is not its doing, and the rest is as long as the others had to wait. */
+/* Processing the port's output took `ns` of processor time and `passed_ns` of wall-clock time. The
+ * former decides whether that is much, because the guest is not responsible for a busy machine; the
+ * latter sets the length of the rest, because that is how long the others had to wait. */
 void fair_reading_took(
     struct fair_reading *q, struct fair_reader *t, uint64_t ns, uint64_t passed_ns);
-/* Answers to the port took the host `ns` of processor time. */
+/* Answering the port's requests took `ns` of processor time. */
 void fair_reading_charge(struct fair_reading *q, struct fair_reader *t, uint64_t ns);
-/* It was given something to do: what it has taken before is forgotten. Also before it is freed. */
+/* A new operation begins: resets the accounting. Also call it before freeing the reader. */
 void fair_reading_attend(struct fair_reading *q, struct fair_reader *t);
 
 #endif

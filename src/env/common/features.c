@@ -1,4 +1,4 @@
-/* env/common/features.c: see features.h. */
+/* env/common/features.c: names of features and the settings that ask for them. */
 #include "env/common/features.h"
 
 #include <string.h>
@@ -47,7 +47,6 @@ const char *feature_settings(enum feature p)
     return table[p].settings;
 }
 
-/* True if `word` is one of the words of the text. */
 static bool features_has_word(const char *text, const char *word)
 {
     size_t n = strlen(word);
@@ -65,7 +64,7 @@ enum feature feature_of_setting(const char *setting)
     return FEATURE_COUNT;
 }
 
-/* "--sandbox, --on-close". */
+/* Prints "--sandbox, --on-close". */
 static void name_settings(const char *settings, struct buf *out)
 {
     for (size_t n; *settings; settings += n + (settings[n] == ' ')) {

@@ -1,5 +1,8 @@
-/* env/common/features.h: what environments can do, and what they cannot, and why. Each has one table: specs are checked against it,
- * `droste env show NAME` prints it, and so does the documentation. */
+/* env/common/features.h: tables of what environments support.
+ *
+ * Each environment has one table, with reasons. Specifications are checked against it, `droste env
+ * show NAME` prints it, and the documentation is generated from it.
+ */
 #ifndef DROSTE_ENV_COMMON_FEATURES_H
 #define DROSTE_ENV_COMMON_FEATURES_H
 
@@ -9,38 +12,44 @@
 #include "base/error.h"
 
 enum feature {
-    FEATURE_STREAM,   /* one live guest, to which bytes flow both ways */
-    FEATURE_REATTACH, /* a stream that is cut is joined again, and nothing is lost */
-    FEATURE_SNAPSHOT, /* a sandbox starts from one that was prepared */
-    FEATURE_RESUME,   /* a sandbox outlives its session, and another goes on in it */
-    FEATURE_IDLE,     /* it is stopped when nothing happens for so long */
+    FEATURE_STREAM,   /* one live guest with a byte stream in both directions */
+    FEATURE_REATTACH, /* an interrupted stream is rejoined without loss */
+    FEATURE_SNAPSHOT, /* starting from a prepared sandbox */
+    FEATURE_RESUME,   /* continuing in the sandbox of an earlier session */
+    FEATURE_IDLE,     /* stopping after a time without activity */
     FEATURE_IMAGE,
     FEATURE_PULL,
     FEATURE_VOLUME,    /* a directory that outlives sessions */
-    FEATURE_WORKSPACE, /* repositories and files that are staged */
-    FEATURE_READ,      /* paths of this machine are seen in it */
-    FEATURE_NETWORK,   /* none, unless it is asked for */
-    FEATURE_ALLOW,     /* some of the network, and no more */
+    FEATURE_WORKSPACE, /* staged repositories and files */
+    FEATURE_READ,      /* host paths visible in the sandbox */
+    FEATURE_NETWORK,   /* network access on request, none by default */
+    FEATURE_ALLOW,     /* network access restricted to listed destinations */
     FEATURE_MEMORY,
     FEATURE_PROCESSES,
     FEATURE_CPUS,
     FEATURE_DISK,
     FEATURE_GPUS,
+<<<<<<< HEAD
     FEATURE_USER,      /* whose processes they are */
     FEATURE_SECCOMP,   /* its filter of system calls can be chosen */
     FEATURE_READ_ONLY, /* what is there before the session cannot be changed */
+=======
+    FEATURE_USER,      /* choice of the processes' user */
+    FEATURE_SECCOMP,   /* choice of the seccomp filter */
+    FEATURE_READ_ONLY, /* a read-only root file system */
+>>>>>>> afdfbcd (env/common: rewrite the comments)
     FEATURE_LABELS,
-    FEATURE_REUSE, /* sessions share a sandbox, each with processes of its own */
+    FEATURE_REUSE, /* sessions share a sandbox, with separate processes */
     FEATURE_REGION,
     FEATURE_APP,
-    FEATURE_ISOLATION, /* how strong the wall is can be chosen */
+    FEATURE_ISOLATION, /* choice of the isolation level */
     FEATURE_PRELOAD,
     FEATURE_COUNT
 };
 
 struct feature_state {
     bool given;
-    const char *text; /* how; or why not. NULL: not, and there is no more to say */
+    const char *text; /* how, or why not; NULL: unsupported, without a reason */
 };
 
 #define FEATURE_YES(text)                                                                          \
@@ -52,19 +61,19 @@ struct feature_state {
         false, text                                                                                \
     }
 
-/* By enum power. */
+/* Indexed by enum feature. */
 struct features {
     struct feature_state of[FEATURE_COUNT];
 };
 
-/* "network policy" */
+/* For example "network policy". */
 const char *feature_name(enum feature p);
-/* The settings that ask for it, in one text with a space between them; "": none does. */
+/* The settings that ask for the feature, separated by spaces; "": none does. */
 const char *feature_settings(enum feature p);
-/* What one of them asks for; FEATURE_COUNT: it asks for no power. */
+/* The feature that a setting asks for; FEATURE_COUNT: none. */
 enum feature feature_of_setting(const char *setting);
-/* ERROR_UNSUPPORTED, by the name of the first of these settings that asks for what it has not. `asked` has bit 1 << p for each
- * power that somebody has asked for. */
+/* ERROR_UNSUPPORTED, naming the first setting that asks for an unsupported feature. `asked` has bit
+ * 1 << p for each feature p that was set explicitly. */
 int features_check(
     const struct features *features, const char *environment, uint64_t asked, struct error *err);
 

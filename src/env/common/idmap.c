@@ -1,9 +1,9 @@
-/* env/common/idmap.c: see idmap.h.
+/* env/common/idmap.c: creates an idmapped mount through a short-lived user namespace.
  *
- * The kernel takes the map from a user namespace. One is made for it, with a process that does
- * nothing, and lasts as long as the mount. The process shares this one's memory, which may be
- * large, and touches only a stack of its own; it is no child that waitpid(-1) finds, so that a
- * program that embeds the library does not see it.
+ * The kernel reads the id map from a user namespace, which a process that does nothing creates; the
+ * mount keeps the namespace. The process shares this one's memory, which may be large, and touches
+ * only its own stack. waitpid(-1) does not report it, so a program that embeds the library does not
+ * see an unknown child.
  */
 #include "env/common/idmap.h"
 
@@ -37,7 +37,7 @@ static int idmap_write(pid_t pid, const char *file, uid_t inside, uid_t outside)
     return fd >= 0 && write(fd, line, (size_t)n) == n ? 0 : -1;
 }
 
-/* The namespace of that process, in which `inside` is this process's `outside`. */
+/* The user namespace of that process, mapping `inside` to this process's `outside`. */
 static int idmap_namespace_of(pid_t pid, uid_t inside, uid_t outside)
 {
     char path[48];
@@ -53,7 +53,7 @@ static int idmap_namespace(uid_t inside, uid_t outside)
     _Alignas(64) char stack[16384];
     sigset_t all, before;
     sigfillset(&all);
-    /* The process begins with this thread's mask: no handler of the program's runs in it. */
+    /* The child inherits this mask, so that no signal handler of the program runs in it. */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pid_t pid = clone(idmap_wait_for_end, stack + sizeof stack, CLONE_VM | CLONE_NEWUSER, NULL);
     int fd = pid < 0 ? -1 : idmap_namespace_of(pid, inside, outside), saved = errno;

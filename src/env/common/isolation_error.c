@@ -1,4 +1,4 @@
-/* env/common/isolation_error.c: see isolation_error.h. */
+/* env/common/isolation_error.c: composes the explanation of unavailable isolation. */
 #include "env/common/isolation_error.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ static bool is_said_before(const struct error why[ISOLATION_AUTO_LEVELS], size_t
     return found;
 }
 
-/* A sentence: the levels that this reason is for, and the reason, all in so many bytes. */
+/* A sentence of at most so many bytes: the levels that share a reason, and the reason. */
 static void put_reason(
     struct buf *out, const struct error why[ISOLATION_AUTO_LEVELS], size_t first, size_t most)
 {
@@ -49,7 +49,7 @@ static void put_reason(
     buf_printf(out, ": %.*s%s.", (int)shown, reason, shown < len ? "…" : "");
 }
 
-/* A sentence for each reason; where they are too long together, each is cut. */
+/* A sentence for each reason; if they are too long together, each is shortened. */
 int isolation_error_all(const struct error why[ISOLATION_AUTO_LEVELS], struct error *err)
 {
     static const char begin[] = "no isolation can be had here.";

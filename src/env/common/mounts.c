@@ -1,4 +1,4 @@
-/* env/common/mounts.c: see mounts.h. */
+/* env/common/mounts.c: prepares a local sandbox's volume and workspace. */
 #include "env/common/mounts.h"
 
 #include <unistd.h>
@@ -47,7 +47,7 @@ static void workspace_full(void *arg, enum limit limit)
     p->full(p->arg, limit == LIMIT_VOLUME_SIZE ? LIMIT_WORKSPACE_SIZE : LIMIT_WORKSPACE_FILES);
 }
 
-/* What of the host's a guest without a root of its own gets to is decided by the host's modes too. */
+/* Without a root of its own, a guest reaches a host path only if file permissions allow it. */
 static int check_path(
     const struct mounts *p, const struct volume *v, uid_t guest, struct error *err)
 {

@@ -1,4 +1,4 @@
-/* env/common/orphans.c: see orphans.h. */
+/* env/common/orphans.c: the state machine of a collection: list pages, then remove one by one. */
 #include "env/common/orphans.h"
 
 #include "env/common/owner_labels.h"

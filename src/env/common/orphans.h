@@ -1,9 +1,9 @@
-/* env/common/orphans.h: removes the sandboxes that killed hosts of this machine left elsewhere.
+/* env/common/orphans.h: removes the remote sandboxes that killed hosts of this machine left behind.
  *
- * An environment says how to list its sandboxes and how to remove one; here it is judged whose they
- * are (owner_labels.h), one after the other is removed, and the outcome is told. A sandbox that is
- * gone meanwhile is no failure. Of other failures the first is told, after the rest was tried; only
- * where the service is lost that is the end.
+ * An environment implements listing and removing. This code decides by labels whether a sandbox's
+ * host is dead (owner_labels.h), removes such sandboxes one at a time, and reports the outcome. A
+ * sandbox that has disappeared in the meantime is not an error. Otherwise the first error is
+ * reported after all removals were tried; only an unreachable service ends the collection early.
  */
 #ifndef DROSTE_ENV_COMMON_ORPHANS_H
 #define DROSTE_ENV_COMMON_ORPHANS_H
@@ -13,15 +13,16 @@
 #include "env/common/environment.h"
 
 struct orphans_ops {
-    /* Asks for a page of the list, the first for NULL; orphans_listed follows, not from within. */
+    /* Requests a page of the list; NULL: the first. Must call orphans_listed later, not from
+     * within. */
     int (*list)(void *arg, const char *cursor, struct error *err);
-    /* Asks to remove one; orphans_removed follows, not from within. */
+    /* Requests the removal of one. Must call orphans_removed later, not from within. */
     int (*remove)(void *arg, const char *id, struct error *err);
 };
 
-/* All zero: nothing is under way. */
+/* All zero: idle. */
 struct orphans {
-    const struct orphans_ops *ops; /* NULL: nothing is under way */
+    const struct orphans_ops *ops; /* NULL: idle */
     void *arg;
     environment_collected_fn *done; /* NULL: no caller waits */
     void *done_arg;
@@ -31,20 +32,20 @@ struct orphans {
     struct error why;
 };
 
-/* `done` comes later, once. If a collection is under way that has no caller, its end is told.
- * ERROR_ARGUMENT where another caller waits for it. */
+/* Calls `done` once, later. If a collection without a caller is running, reports that one's end.
+ * ERROR_ARGUMENT if another caller is waiting. */
 int orphans_collect(struct orphans *o, const struct orphans_ops *ops, void *arg,
     environment_collected_fn *done, void *done_arg, struct error *err);
-/* One of the list. It is removed later if its host is gone. */
+/* Adds a sandbox of the list; it will be removed if its host is dead. */
 void orphans_note(struct orphans *o, const char *id, const char *owner, const char *machine);
-/* The same with its labels: {NAME: VALUE, …}. */
+/* The same, from its labels: {NAME: VALUE, …}. */
 void orphans_note_labels(struct orphans *o, const char *id, struct json_object *labels);
-/* A page is over, or failed; the list goes on at the cursor, if there is one. */
+/* A page is complete, or failed. The list continues at `cursor` unless it is NULL. */
 void orphans_listed(struct orphans *o, const struct error *why, const char *cursor);
 void orphans_removed(struct orphans *o, const struct error *why);
-/* It is over, and `done` is told; nothing happens where nothing is under way. */
+/* Ends the collection and calls `done`; does nothing when idle. */
 void orphans_end(struct orphans *o, const struct error *why);
-/* It is over without `done`. */
+/* Ends the collection without calling `done`. */
 void orphans_cancel(struct orphans *o);
 
 #endif

@@ -1,4 +1,4 @@
-/* env/common/owner_labels.c: see owner_labels.h. */
+/* env/common/owner_labels.c: creates and judges the labels of remote sandboxes. */
 #include "env/common/owner_labels.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 static void this_machine(struct buf *out)
 {
     char name[65] = "";
-    /* In containers the file is often empty or the same everywhere; the name of the host is not. */
+    /* In containers the machine id is often empty or the same everywhere; the host name is not. */
     file_read("/etc/machine-id", 64, out, NULL);
     out->len = out->data ? strcspn(out->data, "\n") : 0;
     gethostname(name, sizeof name - 1);

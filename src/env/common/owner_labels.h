@@ -1,6 +1,8 @@
-/* env/common/owner_labels.h: the labels by which Droste knows its sandboxes elsewhere, and whether the host of one is gone.
+/* env/common/owner_labels.h: labels that identify the host process of a remote sandbox.
  *
- * Those of another machine are left alone, and so are those of which it is not sure that their process has ended. */
+ * They tell whether that process is dead. Sandboxes of other machines, and those whose host may
+ * still be running, are left alone.
+ */
 #ifndef DROSTE_ENV_COMMON_OWNER_LABELS_H
 #define DROSTE_ENV_COMMON_OWNER_LABELS_H
 
@@ -8,12 +10,12 @@
 
 #include "base/buf.h"
 
-#define LABEL_OWNER   "droste.owner"   /* PID START SPACE BOOT, as base/os/owner.h has them */
-#define LABEL_MACHINE "droste.machine" /* on which that process is */
+#define LABEL_OWNER   "droste.owner"   /* PID START SPACE BOOT, in the format of base/os/owner.h */
+#define LABEL_MACHINE "droste.machine" /* the machine of that process */
 
-/* This process and this machine, as the labels have them. */
+/* The labels of this process and this machine. */
 void owner_labels(struct buf *owner, struct buf *machine);
-/* True for labels of this machine whose process has surely ended. */
+/* True if the labels name this machine and a process that is certainly dead. */
 bool owner_labels_are_orphan(const char *owner, const char *machine);
 
 #endif

@@ -1,4 +1,4 @@
-/* env/common/quota.c: see quota.h. One measuring serves all sandboxes of a volume. */
+/* env/common/quota.c: measures volumes in the background, once for all sandboxes of a volume. */
 #include "env/common/quota.h"
 
 #include <stdlib.h>
@@ -11,10 +11,12 @@
 enum {
     LOOK_MS = 100,
     PIECE_MS = 1,
-    PIECE = 1000,       /* entries: two or three milliseconds */
-    FIRST_PIECE = 4000, /* that a start may wait for */
-    PART = 4,           /* of what is left, that the disk has become fuller by: time to measure */
-    SELDOM = 20, /* looks after which it is measured anyway; and times as long as measuring takes */
+    PIECE = 1000,       /* entries in a step: two or three milliseconds */
+    FIRST_PIECE = 4000, /* entries measured while a start waits */
+    PART = 4,           /* measure when the disk has lost a quarter of the remaining quota */
+    /* looks until the volume is measured anyway; also a multiple of the time that measuring
+     * takes */
+    SELDOM = 20,
 };
 
 struct quota {
@@ -25,8 +27,8 @@ struct quota {
     struct volume_measuring *measuring;
     struct timer *timer;
     bool under_way, known;
-    struct volume_usage used; /* when it was measured last */
-    struct statfs then;       /* the disk, before that */
+    struct volume_usage used; /* at the last measurement */
+    struct statfs then;       /* the disk's figures before it */
     uint64_t began_ns;
     unsigned looks, seldom;
 };
@@ -54,7 +56,7 @@ static void tell_users(struct quota *q)
     }
 }
 
-/* What cannot be measured now may be the next time. */
+/* After an error the next measurement tries again. */
 static void quota_measure(struct quota *q, size_t entries)
 {
     struct volume_usage used = { 0 };
@@ -78,7 +80,7 @@ static bool is_part(uint64_t fuller, uint64_t used, uint64_t limit)
     return fuller > 0 && (used >= limit || fuller >= (limit - used) / PART);
 }
 
-/* The disk may have become fuller by what others do: then it is measured in vain. */
+/* Other writers may have filled the disk: then the measurement finds nothing. */
 static bool is_time(struct quota *q)
 {
     const struct volume_limits *limits = volume_limits_of(q->volume);

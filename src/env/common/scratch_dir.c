@@ -1,7 +1,7 @@
-/* env/common/scratch_dir.c: see scratch_dir.h.
+/* env/common/scratch_dir.c: creates and removes scratch directories.
  *
- * Who has a nest holds a shared lock on it (flock). A host that is killed before its zygote can tidy up leaves an empty one, whose lock
- * is nobody's then: the next host removes it.
+ * Each holder has a shared flock on the directory. A host that is killed before its zygote can tidy
+ * up leaves an empty, unlocked directory, which the next host removes.
  */
 #include "env/common/scratch_dir.h"
 
@@ -25,7 +25,7 @@
 enum {
     RANDOM = 6,
     TRIES = 10
-}; /* letters of mkdtemp's; against somebody who takes it for left over */
+}; /* added by mkdtemp; the lock keeps another host from removing it as left over */
 
 struct scratch_dir {
     unsigned holders, made;
@@ -40,7 +40,7 @@ static bool is_scratch_dir_name(const char *name)
            strlen(name) == sizeof PREFIX - 1 + RANDOM;
 }
 
-/* Only what is empty: what is not, somebody may still want. */
+/* Removes only empty directories: the contents of others may still be wanted. */
 static void scratch_dir_sweep(const char *tmp)
 {
     struct dirent *entry;
@@ -60,7 +60,7 @@ static void scratch_dir_sweep(const char *tmp)
         closedir(directory);
 }
 
-/* A directory of its own, and its lock; -1 and errno. */
+/* Creates a directory and locks it; -1 with errno. */
 static int make_locked(char *path)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -83,7 +83,7 @@ static int scratch_dir_give(
 {
     if (!scratch_dir->nobody || chown(path, uid, uid) == 0)
         return 0;
-    if (errno == EINVAL) /* in a user namespace that has no such id */
+    if (errno == EINVAL) /* a user namespace without this id */
         return error_set(err, ERROR_UNSUPPORTED,
             "this root has no other user to run the guest as; run as an ordinary user");
     return error_set_errno(err, ERROR_ENVIRONMENT, "giving the guest its directory");
@@ -110,7 +110,7 @@ int scratch_dir_new(bool nobody, struct scratch_dir **out, struct error *err)
         (struct scratch_dir){ .holders = 1, .nobody = nobody, .path = made, .lock = lock };
     int rc = scratch_dir_give(scratch_dir, made, JAIL_NOBODY, err);
     if (rc == 0 && nobody &&
-        chmod(made, 0711) < 0) /* each guest gets to its own, which is another user's */
+        chmod(made, 0711) < 0) /* each guest, a different user, must reach its own */
         rc = error_set_errno(err, ERROR_ENVIRONMENT, "giving the guest its directory");
     if (rc < 0)
         scratch_dir_release(scratch_dir);

@@ -1,8 +1,10 @@
-/* env/common/scratch_dir.h: the temporary directory of a zygote whose sandboxes stand among the host's files.
+/* env/common/scratch_dir.h: the temporary directory of a zygote whose sandboxes have no private
+ * root.
  *
- * Each of its sandboxes has a directory in it. All is removed with the last that holds it: the zygote
- * or a sandbox. If the host is killed, the zygote removes it (guest/python/core/boot.py, tidy_up); if it is killed before there
- * is one, the next host that makes a nest does.
+ * Each of its sandboxes has a subdirectory. The last reference, held by the zygote or a sandbox,
+ * removes everything. If the host is killed, the zygote removes it (guest/python/core/boot.py,
+ * tidy_up); if the host is killed before the zygote exists, the next host that creates a scratch
+ * directory does.
  */
 #ifndef DROSTE_ENV_COMMON_SCRATCH_DIR_H
 #define DROSTE_ENV_COMMON_SCRATCH_DIR_H
@@ -14,15 +16,15 @@
 
 struct scratch_dir;
 
-/* In TMPDIR, or /tmp; held by the caller. `nobody`: it belongs to JAIL_NOBODY, not to root, and others can
- * pass it. */
+/* Creates it in TMPDIR or /tmp; the caller holds the reference. `nobody`: it belongs to JAIL_NOBODY
+ * instead of root, and other users may traverse it. */
 int scratch_dir_new(bool nobody, struct scratch_dir **out, struct error *err);
 struct scratch_dir *scratch_dir_hold(struct scratch_dir *scratch_dir);
-/* NULL is fine. */
 void scratch_dir_release(struct scratch_dir *scratch_dir);
 const char *scratch_dir_path(const struct scratch_dir *scratch_dir);
 
-/* A new directory in it, of this user where the nest is nobody's; the path is the caller's (free). */
+/* Creates a subdirectory, owned by `uid` if the scratch directory is nobody's. The caller frees the
+ * path. */
 int scratch_dir_add(struct scratch_dir *scratch_dir, uid_t uid, char **path, struct error *err);
 
 #endif

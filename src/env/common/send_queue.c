@@ -1,4 +1,4 @@
-/* env/common/send_queue.c: see send_queue.h. */
+/* env/common/send_queue.c: sends to a non-blocking UNIX socket with descriptors. */
 #include "env/common/send_queue.h"
 
 #include <errno.h>
@@ -15,12 +15,12 @@
 
 struct unsent {
     struct unsent *next;
-    int fd; /* goes with the first byte; -1: none, or gone */
+    int fd; /* travels with the first byte; -1: none, or sent */
     size_t at, len;
     char data[];
 };
 
-/* Sends one piece, with its descriptor if it has one. Like write(2). */
+/* Sends one piece, with its descriptor if it has one. Returns like write(2). */
 static ssize_t send_piece(int channel, const struct iovec *iov, int count, int fd)
 {
     ANCILLARY(1) room = { { 0 } };
@@ -34,7 +34,7 @@ static ssize_t send_piece(int channel, const struct iovec *iov, int count, int f
     return n;
 }
 
-/* What a full socket says; anything else means that nobody reads it any more. */
+/* True if the socket is full; any other error means that the reader is gone. */
 static bool is_full(ssize_t n)
 {
     return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS);
@@ -83,14 +83,14 @@ bool send_queue_waits(const struct send_queue *box)
     return box->first;
 }
 
-/* SIOCOUTQ of a UNIX socket: what was sent and the other end has not read yet, unix(7). */
+/* SIOCOUTQ of a UNIX socket counts bytes that the other end has not read, unix(7). */
 bool send_queue_is_clear(const struct send_queue *box, int socket)
 {
     int queued = 0;
     return !box->first && ioctl(socket, SIOCOUTQ, &queued) == 0 && queued == 0;
 }
 
-/* Keeps what the socket did not take: everything after the first `sent` bytes. */
+/* Queues everything after the first `sent` bytes. */
 static int send_queue_keep(struct send_queue *box, const struct iovec *iov, int count, size_t total,
     size_t sent, int *fd, struct error *err)
 {

@@ -1,4 +1,4 @@
-/* env/common/users.c: see users.h. */
+/* env/common/users.c: reserves user ids by byte locks on a shared file. */
 #include "env/common/users.h"
 
 #include <ctype.h>
@@ -15,8 +15,8 @@
 #include "base/os/file.h"
 #include "base/os/random.h"
 
-/* Between the ids of containers (up to 1879048191, 0x6FFFFFFF) and those of foreign file systems (from
- * 2147352576), as https://systemd.io/UIDS-GIDS has them. */
+/* Between the ids of containers (up to 1879048191, 0x6FFFFFFF) and those of foreign file systems
+ * (from 2147352576), see https://systemd.io/UIDS-GIDS. */
 enum { DEFAULT_FIRST = 1900000000, DEFAULT_LAST = 1900065535, LEAST = 1000 };
 
 struct users {
@@ -105,8 +105,8 @@ void users_forked(struct users *u)
     close_fd(&u->fd);
 }
 
-/* In the first of these that can be had. Whoever is not root can put nothing in its place that would be
- * believed. */
+/* Uses the first of these files that works. A file that another user has put there is not
+ * accepted. */
 static int open_locks(void)
 {
     static const char *const mounts[] = { "/run/droste-users", "/dev/shm/droste-users",
@@ -128,7 +128,7 @@ static int lock_id(int fd, uint32_t id, short type)
     return fcntl(fd, F_OFD_SETLK, &lock);
 }
 
-/* The kernel would give the holder of a lock the same one again. */
+/* The kernel grants the holder of a lock the same lock again. */
 static bool users_is_taken(const struct users *u, uint32_t id)
 {
     for (size_t i = 0; i < u->count; i++)
@@ -150,7 +150,7 @@ static int make_room(struct users *u, struct error *err)
     return 0;
 }
 
-/* Hosts begin at different places, so that they seldom meet, even where they do not see the same file. */
+/* Hosts start at different ids, so they seldom collide even if they do not see the same file. */
 static int users_begin(struct users *u, struct error *err)
 {
     if (u->fd >= 0)
