@@ -29,15 +29,9 @@ enum feature {
     FEATURE_CPUS,
     FEATURE_DISK,
     FEATURE_GPUS,
-<<<<<<< HEAD
-    FEATURE_USER,      /* whose processes they are */
-    FEATURE_SECCOMP,   /* its filter of system calls can be chosen */
-    FEATURE_READ_ONLY, /* what is there before the session cannot be changed */
-=======
     FEATURE_USER,      /* choice of the processes' user */
     FEATURE_SECCOMP,   /* choice of the seccomp filter */
     FEATURE_READ_ONLY, /* a read-only root file system */
->>>>>>> afdfbcd (env/common: rewrite the comments)
     FEATURE_LABELS,
     FEATURE_REUSE, /* sessions share a sandbox, with separate processes */
     FEATURE_REGION,
