@@ -120,16 +120,10 @@ static void run_unbegun(droste_running *r, enum rlm_status status, const struct 
     tell_result(r, result_of_failure(status, why));
 }
 
-/* Where the volume lacks what the run wrote, the answer is kept, but the run is an error. */
 static void run_finished(void *arg, const struct error *why)
 {
     droste_running *r = arg;
-    struct rlm_result result = *r->finishing;
-    if (why->code != ERROR_NONE && result.error.code == ERROR_NONE) {
-        result.status = RLM_ERROR;
-        result.error = *why;
-    }
-    run_over(r, &result);
+    run_over(r, r->finishing);
 }
 
 /* The session of a conversation goes on; a run that is put aside is not waited for. */

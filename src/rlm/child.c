@@ -110,11 +110,8 @@ static void child_finished(void *arg, const struct error *why)
 {
     struct child *c = arg;
     struct rlm_result result = c->run->result;
-    if (why->code != ERROR_NONE && result.error.code == ERROR_NONE) {
-        result.status = RLM_ERROR;
-        result.error = *why;
+    if (why->code != ERROR_NONE)
         result.answer = NULL;
-    }
     tell_parent(c, &result);
 }
 

@@ -149,7 +149,8 @@ void rlm_cancel(struct rlm_run *run);
 /* The same, but in the record the run is `interrupted`, and its steps are what they would be had the
  * process been killed: rlm_start goes on with it. `why` is the result's error. */
 void rlm_suspend(struct rlm_run *run, const struct error *why);
-/* After its end, before rlm_close: as session_finish, of its session. */
+/* After its end, before rlm_close: as session_finish, of its session. Where that fails, the result
+ * that `done` was told of is an error, in the record too; its answer stays. */
 bool rlm_finish(struct rlm_run *run, session_finished_fn *done, void *arg);
 /* It is not waited for any longer: `done` is told that within the call. */
 void rlm_finish_cancel(struct rlm_run *run);

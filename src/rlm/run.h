@@ -111,6 +111,8 @@ struct rlm_run {
     uint64_t start_ns;
     bool finished;
     struct rlm_result result;
+    session_finished_fn *written_back; /* told at the end of rlm_finish */
+    void *written_back_arg;
 };
 
 /* run.c: a run begins, and ends. What fails is told to the record and by the return, not by `done`;
@@ -222,6 +224,7 @@ void run_record_never(const struct run_place *place, struct tree *tree, enum rlm
     const struct error *why);
 int run_record_isolation(struct rlm_run *r, struct error *err);
 void run_record_end(struct rlm_run *r); /* a failure becomes the result's error */
+void run_record_failed(struct rlm_run *r); /* after its end: the error is the result's */
 void run_record_release(struct rlm_run *r);
 int run_record_turn(struct rlm_run *r, struct error *err);
 /* The messages that are new since the last call, as JSON; the record keeps each once. */

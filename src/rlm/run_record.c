@@ -204,6 +204,12 @@ void run_record_end(struct rlm_run *r)
         result->error = err;
 }
 
+void run_record_failed(struct rlm_run *r)
+{
+    if (r->tree->o.store && r->result.run[0] && !r->tree->o.again)
+        store_run_fail(r->tree->o.store, r->result.run, &r->result.error, NULL);
+}
+
 void run_record_release(struct rlm_run *r)
 {
     if (r->tree->o.store && r->result.run[0])

@@ -112,9 +112,25 @@ void rlm_suspend(struct rlm_run *r, const struct error *why)
     run_end(r, RLM_INTERRUPTED, why);
 }
 
+/* A run whose volume lacks what it wrote is an error, with its answer. The questions of a
+ * conversation have ended before: only its end is told. */
+static void run_written_back(void *arg, const struct error *why)
+{
+    struct rlm_run *r = arg;
+    struct rlm_result *result = &r->result;
+    if (why->code != ERROR_NONE && result->error.code == ERROR_NONE && !r->tree->o.keep) {
+        result->status = RLM_ERROR;
+        result->error = *why;
+        run_record_failed(r);
+    }
+    r->written_back(r->written_back_arg, why);
+}
+
 bool rlm_finish(struct rlm_run *r, session_finished_fn *done, void *arg)
 {
-    return r->session && session_finish(r->session, done, arg);
+    r->written_back = done;
+    r->written_back_arg = arg;
+    return r->session && session_finish(r->session, run_written_back, r);
 }
 
 void rlm_finish_cancel(struct rlm_run *r)

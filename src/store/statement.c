@@ -84,6 +84,8 @@ static const char *const texts[STATEMENT_COUNT] = {
         "= ?,"
         " input_tokens = ?, output_tokens = ?, cost = ?, seconds = ?, ended_ms = ?"
         " WHERE id = ? AND status = 'running' RETURNING seq",
+    [STATEMENT_RUN_FAIL] = "UPDATE runs SET status = 'error', error = ?, error_code = ?"
+                           " WHERE id = ? AND status <> 'running' RETURNING seq",
     [STATEMENT_RUN_OWNER] = "SELECT status, " OWNER " FROM runs WHERE id = ?",
     [STATEMENT_RUN_ADOPT] =
         "UPDATE runs SET owner_pid = ?, owner_start = ?, owner_space = ?, owner_boot = ?,"

@@ -149,6 +149,9 @@ int store_run_note_isolation(
     struct store *store, const char *run, const char *isolation, struct error *err);
 int store_run_end(
     struct store *store, const char *run, const struct store_run_end *end, struct error *err);
+/* A run that has ended is an error after all; its answer stays. */
+int store_run_fail(
+    struct store *store, const char *run, const struct error *why, struct error *err);
 /* Makes an interrupted run this process's, `running` again, in order to go on with it. A run that
  * has ended, or whose owner may still live, is refused. */
 int store_run_adopt(struct store *store, const char *run, struct error *err);

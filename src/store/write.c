@@ -202,6 +202,18 @@ int store_run_end(
     return close_run(&w, run, err);
 }
 
+int store_run_fail(struct store *store, const char *run, const struct error *why, struct error *err)
+{
+    struct write w = { 0 };
+    int rc = store_write_open(&w, store, STATEMENT_RUN_FAIL, err);
+    if (rc < 0)
+        return rc;
+    bind_text(&w.query, why->text);
+    bind_text(&w.query, error_code_name(why->code));
+    bind_text(&w.query, run);
+    return close_run(&w, run, err);
+}
+
 /* 0 if the run can be taken over; within the transaction that takes it. */
 static int check_adoptable(struct store *store, const char *run, struct error *err)
 {

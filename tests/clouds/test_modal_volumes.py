@@ -3,6 +3,7 @@
 In the fake, as at Modal, a volume in a sandbox is a view as of the sandbox's creation, and a commit takes its time."""
 import asyncio
 import json
+import re
 import subprocess
 import warnings
 
@@ -194,6 +195,33 @@ def test_a_child_whose_volume_lacks_what_it_wrote_is_an_error(isolated, tmp_path
     """Its parent's code hears it; the run above, whose own volume was written back, is answered."""
     isolated.fail("commit", status="INTERNAL", message="the disk is on fire", times=1, volume="lost")
     assert WORDS in asked(tmp_path)["said"]
+
+
+def shown(run_id):
+    """A run as the record has it."""
+    return json.loads(run("runs", "show", run_id, "--json").stdout)
+
+
+def test_the_record_of_a_child_says_that_its_volume_lacks_what_it_wrote(isolated, tmp_path, monkeypatch):     # noqa: F811
+    """The child is an error in its own record, with its answer; the run above it and the child after it are answered."""
+    monkeypatch.setenv("DROSTE_DATABASE", str(tmp_path / "record.db"))
+    isolated.fail("commit", status="INTERNAL", message="the disk is on fire", times=1, volume="lost")
+    assert WORDS in asked(tmp_path)["said"]
+    root = json.loads(run("runs", "ls", "--json").stdout)[0]
+    children = re.findall(r"^  (\S+), (\w+) in .*: please-(\w+)$", run("runs", "show", root["run"]).stdout, re.M)
+    assert root["status"] == "answered" and [child[1:] for child in children] == [("error", "write"), ("answered", "look")]
+    writer = shown(children[0][0])
+    assert WORDS in writer["error"] and writer["answer"] == "written", writer
+
+
+def test_the_record_of_a_run_says_that_its_volume_lacks_what_it_wrote(isolated, tmp_path, monkeypatch):     # noqa: F811
+    """As the command's result does: an error, with the answer. One whose volume was written back is answered."""
+    monkeypatch.setenv("DROSTE_DATABASE", str(tmp_path / "record.db"))
+    words = ("run", "--env", "modal", "--volume-name", "lost", "--model", "exec:" + str(writing(tmp_path)), "--question", "q", "--json")
+    for status in ("answered", "error"):
+        one = shown(json.loads(run(*words).stdout)["run"])
+        assert (one["status"], one["answer"]) == (status, 1) and (WORDS in str(one["error"])) == (status == "error"), one
+        failing(isolated)
 
 
 def test_a_machine_that_is_gone_is_an_error(isolated):      # noqa: F811
