@@ -523,20 +523,20 @@ def test_sigkill_leaves_the_finished_steps(droste, replay, turns, reached):
     assert record.cells[0]["status"] == "ok" and record.calls[0]["status"] == "ok"
 
 
-def is_reading_a_pipe(pid):
-    """Whether one of its threads waits in read(2) of a pipe."""
+def waits_for_input(pid):
+    """Whether a thread waits in poll(2), where standard input is read; the loop's is in epoll_wait."""
     found = []
     for thread in os.listdir("/proc/%d/task" % pid):
         with open("/proc/%d/task/%s/wchan" % (pid, thread)) as f:
             found.append(f.read())
-    return any("pipe_read" in where for where in found)
+    return any("poll_schedule" in where for where in found)
 
 
 def test_interrupt_while_the_context_is_read(droste, replay, tmp_path):
     """Ctrl-C while a context is still coming through a pipe ends the program."""
     reader, writer = os.pipe()
     process = droste.start("run", "--question", "q", "--context", "-", "--model", replay("x"), stdin=reader)
-    wait_until(lambda: is_reading_a_pipe(process.pid), what="the read")
+    wait_until(lambda: waits_for_input(process.pid), what="the read")
     os.kill(process.pid, signal.SIGINT)
     assert finish(process, 20).status in (130, -signal.SIGINT)
     os.close(reader)
