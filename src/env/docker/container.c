@@ -1,10 +1,12 @@
-/* env/docker/container.c: see container.h.
+/* env/docker/container.c: creates, attaches, starts, watches and removes one container.
  *
- * What became of it is asked for twice: a request that waits for its end is under way from before it starts
- * (POST /wait), and when the connection ends, what that has brought is said; where it brings nothing, the
- * container is looked at (GET /json). A daemon that is gone takes the containers' standard input with it, even
- * one that lets them live (live-restore): over its socket there is nothing to go back to. Over TCP a
- * connection may be lost alone, and is made again; the link (wire/link.h) loses nothing by it.
+ * The end of a container is observed in two ways. A request that waits for it (POST /wait) is sent
+ * before the start. When the connection ends, the answer to that request says how the container
+ * ended; if there is none, the container is inspected (GET /json).
+ *
+ * If the daemon dies, the containers' standard input is lost, even if it keeps them alive
+ * (live-restore), so a connection over the Unix socket is never restored. Over TCP only the
+ * connection may be lost: it is restored, and the link (wire/link.h) resends what was in transit.
  */
 #include "env/docker/container.h"
 
@@ -20,14 +22,16 @@
 #include "net/url.h"
 
 enum {
-    SHORT_SECONDS = 60,    /* for a request that makes, starts or removes */
-    EPILOGUE_MS = 3000,    /* from the end of the connection to word of the container's end */
-    AGAIN_MS = 500,        /* until the next look at a container whose connection was lost */
-    PATIENCE_SECONDS = 60, /* with a daemon that does not answer meanwhile */
-    LEASE_SECONDS = 86400, /* without a word over TCP: nothing else ends it if the host is gone */
-    NOISE_MAX = 2000,      /* of what it says on its standard error */
+    SHORT_SECONDS = 60,    /* for requests that create, start or remove */
+    /* from the end of the connection until the container's end must be known */
+    EPILOGUE_MS = 3000,
+    AGAIN_MS = 500,        /* between inspections of a container whose connection was lost */
+    PATIENCE_SECONDS = 60, /* for a daemon that does not answer in this state */
+    /* without a message over TCP: the only way to end it if the host is gone */
+    LEASE_SECONDS = 86400,
+    NOISE_MAX = 2000,      /* bytes of its standard error to keep */
     ID_MAX = 128,
-    KILL_GRACE_MS = 5000, /* for the supervisor to end what it is told to */
+    KILL_GRACE_MS = 5000, /* for the supervisor to end its workers */
 };
 
 enum stage {
@@ -46,28 +50,28 @@ struct container {
     struct container_events events;
     void *arg;
     struct json_object *body;
-    bool may_drop_filter; /* of the body, where the daemon refuses it */
+    bool may_drop_filter; /* from the body, if the daemon rejects it */
     char *image;
     enum container_pull pull;
     bool input_once;
     enum stage stage;
     char id[ID_MAX + 1];
-    struct engine_request *step;    /* the request that is under way */
-    struct engine_request *waiting; /* for its end */
+    struct engine_request *step;    /* the request in progress */
+    struct engine_request *waiting; /* the request that waits for its end */
     struct stream *stream;
     struct remote *remote;
     struct timer *timer;
-    uint64_t lost_ns; /* since when it is looked for */
-    bool attached;    /* once, at least */
-    bool booted;      /* the supervisor has spoken */
-    bool wants_end;   /* we have asked for it */
+    uint64_t lost_ns; /* since when the connection is lost */
+    bool attached;    /* at least once */
+    bool booted;      /* the supervisor has sent its first bytes */
+    bool wants_end;   /* the end was requested */
     bool leaving;
-    /* the stream's pieces: a header of eight bytes, and so many of one of two streams */
+    /* the stream's frames: a header of eight bytes, then so many bytes of one of two streams */
     unsigned char header[8];
     size_t header_len, left;
-    struct buf noise; /* the last of its standard error */
+    struct buf noise; /* the end of its standard error */
     struct sandbox_exit how;
-    bool exited; /* its end is known: */
+    bool exited; /* its exit status is known: */
     int64_t status;
 };
 
@@ -77,9 +81,9 @@ static void set_error(struct container *c, const struct error *why)
         c->how.error = *why;
 }
 
-/* ---- its end ---- */
+/* ---- the end of a container ---- */
 
-/* The last words of its standard error, on one line. */
+/* The end of its standard error, on one line. */
 static void add_noise(const struct container *c, struct buf *out)
 {
     cleanup_buf struct buf said = { 0 };
@@ -95,7 +99,7 @@ static void add_noise(const struct container *c, struct buf *out)
     text_append_visible(out, from, strlen(from));
 }
 
-/* How it ended, where nothing is known that is worse. */
+/* Derives how it ended, unless a more serious error is known. */
 static void docker_container_judge(struct container *c)
 {
     struct error why = { 0 };
@@ -140,7 +144,7 @@ static void docker_container_fail(struct container *c, const struct error *why)
     docker_container_end(c);
 }
 
-/* From within a call of the user's, where nothing may be told. */
+/* Fails later, because no event may fire within a call of the user. */
 static void fail_soon(struct container *c, const struct error *why)
 {
     set_error(c, why);
@@ -163,7 +167,7 @@ static int docker_container_ask(struct container *c, struct engine_request **req
     return rc;
 }
 
-/* One about this container. */
+/* Sends a request about this container. */
 static int docker_container_ask_of(struct container *c, struct engine_request **request,
     const char *method, const char *rest, double seconds, engine_done_fn *done)
 {
@@ -184,12 +188,13 @@ static void docker_container_waited(void *arg, const struct engine_answer *answe
         return;
     c->exited = true;
     c->status = json_get_int(answer->body, "StatusCode", 0);
-    /* What it said last is on its way. */
+    /* Its last output may still be in transit. */
     if (c->stage == STAGE_RUNS)
         timer_start(c->timer, EPILOGUE_MS, 0);
     else if (c->stage == STAGE_LOST || (c->stage == STAGE_START && !c->step))
         docker_container_end(c);
-    /* One that did not start has ended as well: the answer to /start says why, and is on its way. */
+    /* A container that did not start has ended as well. The pending answer to /start has the
+     * reason. */
 }
 
 /* ---- the stream ---- */
@@ -201,7 +206,7 @@ static void take_noise(struct container *c, const char *data, size_t len)
         buf_consume(&c->noise, c->noise.len - NOISE_MAX);
 }
 
-/* Pieces as the daemon has them: which stream, three zero bytes, a length as four bytes, big-endian. */
+/* Frames of the daemon: stream number, three zero bytes, a big-endian length of four bytes. */
 static void docker_container_stream_bytes(void *arg, const char *data, size_t len)
 {
     struct container *c = arg;
@@ -264,7 +269,8 @@ static void docker_container_inspected(void *arg, const struct engine_answer *an
 
 static void docker_container_removed(void *arg, const struct engine_answer *answer);
 
-/* The time for word of its end is over, or for another look; or nothing is left to be removed. */
+/* Depending on the stage: the wait for the exit status is over, the next inspection is due, or a
+ * container that was never created is gone. */
 static void docker_container_timer_due(void *arg)
 {
     struct container *c = arg;
@@ -281,7 +287,7 @@ static void docker_container_timer_due(void *arg)
     docker_container_end(c);
 }
 
-/* There is no connection to it any more. */
+/* The connection is lost. */
 static void docker_container_lose(struct container *c)
 {
     remote_disconnected(c->remote);
@@ -350,9 +356,9 @@ static int docker_container_attach(struct container *c)
     return rc;
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
-/* What a daemon says of making and starting that has a cure. */
+/* Adds advice to those of the daemon's errors that have a remedy. */
 static void say_why_not(struct container *c, const char *what, const struct error *told)
 {
     struct error why = *told;
@@ -432,7 +438,7 @@ static void docker_container_pull(struct container *c)
 {
     cleanup_buf struct buf path = { 0 };
     struct error err = { 0 };
-    /* A name without a tag is `latest`; the daemon would take all of them. */
+    /* A name without a tag means `latest`; the daemon would pull all tags. */
     const char *slash = strrchr(c->image, '/');
     bool tagged = strchr(slash ? slash : c->image, ':') || strchr(c->image, '@');
     buf_puts(&path, "/images/create?fromImage=");
@@ -469,7 +475,7 @@ static void say_why_not_created(struct container *c, const struct error *told)
 
 static void remove_container(struct container *c);
 
-/* Podman takes the text for the name of a file. */
+/* Podman takes the profile for a file name. */
 static bool docker_refused_filter(const struct container *c, const struct error *why)
 {
     return why->code != ERROR_NONE && why->code != ERROR_LOST && strstr(why->text, "seccomp") &&
@@ -481,7 +487,7 @@ static void docker_container_created(void *arg, const struct engine_answer *answ
     struct container *c = arg;
     c->step = NULL;
     if (answer->error.code == ERROR_NOT_FOUND && c->pull == PULL_MISSING && !c->leaving) {
-        c->pull = PULL_NEVER; /* once */
+        c->pull = PULL_NEVER; /* pull once only */
         docker_container_pull(c);
         return;
     }
@@ -495,7 +501,7 @@ static void docker_container_created(void *arg, const struct engine_answer *answ
     if (answer->error.code == ERROR_NONE)
         snprintf(c->id, sizeof c->id, "%s", json_get_string(answer->body, "Id", ""));
     if (!text_is_name(c->id))
-        c->id[0] = '\0'; /* it would become part of a path */
+        c->id[0] = '\0'; /* an invalid id would become part of a path */
     if (c->leaving) {
         remove_container(c);
         return;
@@ -530,7 +536,7 @@ static void docker_container_create(struct container *c)
     }
 }
 
-/* ---- the supervisor's ---- */
+/* ---- events of the remote ---- */
 
 static void docker_container_remote_write(void *arg, const struct iovec *iov, int count)
 {
@@ -553,7 +559,7 @@ static void docker_container_remote_ready(void *arg, struct json_object *facts)
 static void docker_container_remote_failed(void *arg, const struct error *why)
 {
     struct container *c = arg;
-    c->wants_end = true; /* nothing that is told of it from now on is a reason */
+    c->wants_end = true; /* later errors are a consequence, not the reason */
     fail_soon(c, why);
 }
 
@@ -564,7 +570,7 @@ static void docker_container_remote_more(void *arg)
         stream_pause(c->stream, false);
 }
 
-/* ---- the user's ---- */
+/* ---- public functions ---- */
 
 static int docker_container_set_up(
     struct container *c, const struct container_plan *plan, struct error *err)
@@ -681,7 +687,8 @@ static void docker_container_removed(void *arg, const struct engine_answer *answ
     void (*gone)(void *arg) = c->events.gone;
     void *whose = c->arg;
     c->step = NULL;
-    /* 404: it is gone; 409: the daemon is at it; no daemon: the next start finds it (orphans.h). */
+    /* 404: it is gone. 409: the daemon is removing it. No daemon: the next start collects it
+     * (orphans.h). */
     container_free(c);
     gone(whose);
 }
@@ -700,7 +707,7 @@ void container_leave(struct container *c)
         return;
     c->leaving = true;
     if (c->stage == STAGE_CREATE && c->step)
-        return; /* what is being made has to be known first */
+        return; /* wait until a pending creation has its answer */
     engine_cancel(steal(&c->step));
     docker_container_end(c);
     remove_container(c);

@@ -1,11 +1,12 @@
-/* env/docker/container.h: one container, from its making to its removal.
+/* env/docker/container.h: the life of one container, from its creation to its removal.
  *
  *   create ──► attach ──► start ──► running ──► ended
- *     │ no such image: pull, and once more          ▲
- *     └── whatever fails ───────────────────────────┘
+ *     │ image missing: pull, create again            ▲
+ *     └── any failure ──────────────────────────────┘
  *
- * Its main process is our supervisor, and the attached standard streams are the carrier (env/remote/remote.h). The
- * daemon removes it when it ends (AutoRemove); when we are done with it first, it is removed by force.
+ * The container's main process is the supervisor; the attached standard streams are the transport
+ * (env/remote/remote.h). The daemon removes the container when it ends (AutoRemove). A container
+ * that is no longer needed while it runs is removed by force.
  */
 #ifndef DROSTE_ENV_DOCKER_CONTAINER_H
 #define DROSTE_ENV_DOCKER_CONTAINER_H
@@ -17,39 +18,41 @@
 struct container;
 
 struct container_plan {
-    struct json_object *body; /* of the request; taken */
+    struct json_object *body; /* of the create request; container_open takes ownership */
     const char *image;
     enum container_pull pull;
-    bool may_drop_filter; /* where the daemon takes none, it has its own */
-    bool input_once;      /* as in the body: a connection that is lost cannot be made again */
+    /* create without a seccomp profile if the daemon rejects it: the daemon has its own */
+    bool may_drop_filter;
+    bool input_once; /* StdinOnce, as in the body: a lost connection cannot be restored */
     const enum limit_means *means;
     struct fair_reading *fair_reading; /* the environment's */
 };
 
 struct container_events {
-    /* A line for people: an image is pulled. */
+    /* A line for the user: an image is being pulled. */
     void (*notice)(void *arg, const char *text);
-    /* Nothing is left of it, after container_leave. The container is freed by then. */
+    /* The container that was left is removed, and `c` freed. */
     void (*gone)(void *arg);
 };
 
-/* Begins; nothing is told from within. The body is freed in any case. */
+/* Starts creating it; no event fires within the call. The body is freed in any case. */
 int container_open(struct loop *loop, struct engine *engine, const struct container_plan *plan,
     const struct container_events *events, void *arg, struct container **out, struct error *err);
 struct remote *container_remote(const struct container *c);
-/* The daemon's id of it; "" while there is none. */
+/* The daemon's id; "" until it is known. */
 const char *container_id(const struct container *c);
 /* True while sandboxes can be opened in it. */
 bool container_lives(const struct container *c);
-/* What container_open was given. */
+/* The `arg` of container_open. */
 void *container_arg(const struct container *c);
-/* What the daemon was told, for people. */
+/* Prints the create request for users. */
 void container_describe(const struct container *c, struct buf *out);
-/* Ends it, because of this limit (LIMIT_NONE: none): everything in it is killed. */
+/* Kills all its processes because of this limit (LIMIT_NONE: no limit). */
 void container_kill(struct container *c, enum limit limit);
-/* Its sandboxes are closed: it is removed in the background, `gone` is told, and nothing else. */
+/* All its sandboxes are closed: removes it in the background. `gone` follows, and no other
+ * event. */
 void container_leave(struct container *c);
-/* At once, whatever the daemon does with it. */
+/* Frees it at once, without waiting for the daemon. */
 void container_free(struct container *c);
 
 #endif

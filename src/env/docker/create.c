@@ -1,6 +1,8 @@
-/* env/docker/create.c: see create.h. The wall is the daemon's: no capabilities, no new privileges, no
- * network, the image's files read-only, an ordinary user; and to make no system calls but those of a
- * local guest (jail/filter.c), as the daemon's own filter allows many more, io_uring among them.
+/* env/docker/create.c: builds the body of a create request.
+ *
+ * The daemon provides the isolation: no capabilities, no new privileges, no network, a read-only
+ * root file system, an unprivileged user. The seccomp profile is that of local guests
+ * (jail/filter.c), because the daemon's default allows many more system calls.
  */
 #include "env/docker/create.h"
 
@@ -16,11 +18,12 @@
 #include "jail/jail.h"
 
 enum {
-    /* Processes of the sandbox that are not the guest's: its supervisor, and a keeper for each worker. */
+    /* Processes in the container besides the guest's: the supervisor, and a keeper for each
+     * worker. */
     OWN_PROCESSES = 8,
-    OWN_FILES = 1024,       /* descriptors of the supervisor's */
-    USER_PROCESSES = 32768, /* of its user, in all containers; PidsLimit is what limits this one */
-    SHARED_MEMORY = 64 << 20, /* of /dev/shm: as Docker has it */
+    OWN_FILES = 1024,         /* descriptors of the supervisor */
+    USER_PROCESSES = 32768,   /* of the user, in all containers; PidsLimit bounds this container */
+    SHARED_MEMORY = 64 << 20, /* size of /dev/shm, Docker's default */
 };
 
 #define DEVICE "device="
@@ -46,7 +49,7 @@ static const char *network_of(const struct container_spec *c)
     return host && strcmp(host, "1") == 0 ? "host" : "none";
 }
 
-/* "all", a number, or device=ID,ID. */
+/* True for "all", a number, or device=ID,ID. */
 static bool is_gpus(const char *text)
 {
     if (strncmp(text, DEVICE, sizeof DEVICE - 1) == 0)
@@ -74,7 +77,7 @@ int docker_check(const struct sandbox_spec *spec, bool local, struct error *err)
     return 0;
 }
 
-/* ---- pieces of the body ---- */
+/* ---- parts of the body ---- */
 
 static struct json_object *docker_create_texts(const char *const *items, size_t count)
 {
@@ -94,7 +97,7 @@ static bool put_bool(struct json_object *o, const char *key, bool value)
     return json_put(o, key, json_object_new_boolean(value));
 }
 
-/* {"NAME": "VALUE", …} of a list of NAME=VALUE. */
+/* {"NAME": "VALUE", …} from a list of NAME=VALUE. */
 static bool put_pairs(struct json_object *o, const struct list *list)
 {
     for (size_t i = 0; list && i < list->count; i++) {
@@ -117,7 +120,8 @@ static struct json_object *docker_create_make_labels(const struct docker_create 
     return NULL;
 }
 
-/* What the image says of these is for whom it was made for; the guest has one directory to write to. */
+/* Overrides the image's values, which assume another user: the guest can write to one directory
+ * only. */
 static struct json_object *make_variables(void)
 {
     static const char *const own[] = { "HOME=/tmp", "TMPDIR=/tmp", "PYTHONDONTWRITEBYTECODE=1" };
@@ -157,7 +161,7 @@ static struct json_object *make_mounts(const struct docker_create *c)
     return NULL;
 }
 
-/* As `docker run --gpus` has it: all, a number, or device=ID,ID. */
+/* The same syntax as `docker run --gpus`: all, a number, or device=ID,ID. */
 static struct json_object *docker_create_make_devices(const char *gpus)
 {
     cleanup_json struct json_object *request = json_object_new_object();
@@ -214,8 +218,8 @@ static bool add_ulimit(struct json_object *array, const char *name, int resource
     return false;
 }
 
-/* Of the container as a whole; a worker has its own below. Podman gives by default what its machine may not have,
- * and then nothing starts. */
+/* For the whole container; workers set lower limits themselves. Podman's defaults may exceed what
+ * its machine allows, and then nothing starts. */
 static bool put_ulimits(struct json_object *host, const struct jail_limits *limits)
 {
     struct json_object *array = json_object_new_array();
@@ -257,7 +261,7 @@ static bool has_profile(const struct container_spec *c)
     return c->seccomp == SECCOMP_DROSTE || (c->seccomp == SECCOMP_AUTO && !gpus);
 }
 
-/* NULL without memory. */
+/* NULL: out of memory. */
 static struct json_object *make_security(const struct container_spec *c)
 {
     cleanup_buf struct buf profile = { 0 };
@@ -295,7 +299,8 @@ static struct json_object *make_host(const struct docker_create *create)
     return ok ? steal(&host) : NULL;
 }
 
-/* A root's guest is nobody; anybody else's is that user, as files of theirs may be mounted. */
+/* If the host is root, the guest is nobody. Otherwise the guest is the host's user, whose files may
+ * be mounted. */
 static char *user_of(const struct container_spec *c)
 {
     if (c->user && c->user[0])

@@ -1,10 +1,12 @@
-/* env/docker/docker.c: sandboxes in Docker's containers (or Podman's).
+/* env/docker/docker.c: the environment `docker`, also for Podman.
  *
- * A sandbox is a worker of the supervisor that is its container's main process (env/remote/remote.h). Each has a
- * container of its own; those that asked for it (--reuse container) share one with others of the same kind, and
- * then a further one is a fork in it. A container is removed when the last of its sandboxes has been closed, or,
- * if it may be shared, with the environment.
- * What hosts that were killed have left, the first sandbox of each environment has removed
+ * A sandbox is a worker of the supervisor, which is its container's main process
+ * (env/remote/remote.h). By default each sandbox has its own container. With --reuse container,
+ * sandboxes of the same kind share one, and opening another is a fork in it. A container is removed
+ * when its last sandbox has been closed; one that may be shared is kept until the environment
+ * closes.
+ *
+ * The first sandbox of each environment starts the removal of containers of dead hosts
  * (env/common/orphans.h).
  */
 #include "env/docker/docker.h"
@@ -26,18 +28,19 @@
 #include "env/common/fair_reading.h"
 
 enum {
-    GOODBYE_SECONDS = 15, /* for the daemon to remove what is left */
+    GOODBYE_SECONDS = 15, /* for the daemon to remove the remaining containers */
     COLLECT_SECONDS = 60, /* for each request about orphans */
-    WAITING_MAX = 4,      /* containers without a sandbox, for further ones */
+    WAITING_MAX = 4,      /* empty containers to keep for later sandboxes */
 };
 
-/* A container, and what it holds of the host's as long as it lives. */
+/* A container, and the host's resources that it uses. */
 struct house {
     TAILQ_ENTRY(house) link;
     struct docker *env;
     struct container *container;
     struct mounts mounts;
-    char *kind; /* the body of its request: who has the same may share it; NULL: nobody may */
+    /* the body of its create request, equal for containers that can be shared; NULL: not shared */
+    char *kind;
     unsigned sandboxes;
 };
 TAILQ_HEAD(house_list, house);
@@ -49,8 +52,8 @@ struct docker {
     struct fair_reading *fair_reading;
     struct house_list houses;
     struct orphans orphans;
-    struct engine_request *collecting; /* for them; NULL: none */
-    bool swept;                        /* or about to be */
+    struct engine_request *collecting; /* for orphans; NULL: none */
+    bool swept;                        /* the collection of orphans was started */
 };
 
 /* ---- containers ---- */
@@ -125,7 +128,7 @@ static int house_enter(struct house *h, const struct sandbox_spec *spec, struct 
     return mounts_enter(&h->mounts, h->env->quotas, guest, docker_place_full, h, &place, err);
 }
 
-/* Takes the body. */
+/* Takes ownership of the body. */
 static int house_new(struct docker *env, const struct sandbox_spec *spec, struct json_object *body,
     struct house **out, struct error *err)
 {
@@ -152,7 +155,7 @@ static int house_new(struct docker *env, const struct sandbox_spec *spec, struct
     return 0;
 }
 
-/* One that others may share waits for them; not with a volume, which would be in use as long. */
+/* A sharable container is kept when empty, unless it has a volume, which would remain in use. */
 static bool may_wait(const struct house *h)
 {
     return h->kind && container_lives(h->container) && !mounts_any(&h->mounts);
@@ -176,7 +179,7 @@ static void leave_if_empty(struct house *h)
     }
 }
 
-/* One of this kind that others may share, and that lives. */
+/* A live container of this kind. */
 static struct house *find_house(struct docker *env, const char *kind)
 {
     struct house *h;
@@ -249,7 +252,7 @@ static int docker_collect(
     return orphans_collect(&env->orphans, &ops, env, done, arg, err);
 }
 
-/* ---- the seam ---- */
+/* ---- the interface of environments ---- */
 
 static const struct environment_ops docker_ops;
 
@@ -285,7 +288,7 @@ static int docker_open_sandbox(struct environment *base, const struct sandbox_sp
         return rc;
     }
     h->sandboxes++;
-    /* Once, and beside what is asked for: who waits for the first cell does not wait for it. */
+    /* Runs once, in the background: the first cell does not wait for it. */
     if (!env->swept)
         docker_collect(base, NULL, NULL, NULL);
     env->swept = true;
@@ -333,7 +336,7 @@ static void docker_describe(
     container_describe(h->container, out);
 }
 
-/* Waits until the daemon has removed what is left; not for ever. */
+/* Waits for a limited time until the daemon has removed the remaining containers. */
 static void docker_see_them_off(struct docker *env)
 {
     struct house *h;

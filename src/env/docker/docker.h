@@ -1,4 +1,5 @@
-/* env/docker/docker.h: sandboxes in Docker's containers; see docs/environments.md. */
+/* env/docker/docker.h: the environment `docker`: sandboxes in containers; see docs/environments.md.
+ */
 #ifndef DROSTE_ENV_DOCKER_DOCKER_H
 #define DROSTE_ENV_DOCKER_DOCKER_H
 

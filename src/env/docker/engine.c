@@ -1,5 +1,6 @@
-/* env/docker/engine.c: see engine.h. Until the version is known, requests wait in a list; the first of
- * them asks for it. */
+/* env/docker/engine.c: sends requests to the daemon. Until the API version is known, requests are
+ * queued; the first one triggers the negotiation.
+ */
 #include "env/docker/engine.h"
 
 #include <errno.h>
@@ -15,15 +16,15 @@
 #include "net/rest.h"
 
 #define DEFAULT_SOCKET "/var/run/docker.sock"
-/* The Engine API that this was written for, from Debian 12's Docker 20.10 to the newest that was tried; a
- * daemon that is newer speaks it too, until it says that it no longer does. */
+/* Engine API version 1.41: from Debian 12's Docker 20.10 to the newest that was tested. A newer
+ * daemon supports it as well, until it says that it no longer does. */
 #define VERSION_OLDEST 41
 #define VERSION_NEWEST 51
 #define PING_SECONDS   10
 
 enum {
     CONNECTIONS = 4096,       /* each container has one that waits for its end */
-    LINE_MAX_BYTES = 1 << 20, /* of an answer in lines */
+    LINE_MAX_BYTES = 1 << 20, /* of an answer with an object per line */
 };
 
 struct engine_request {
@@ -37,7 +38,7 @@ struct engine_request {
     void *arg;
     double seconds;
     struct rest_request *sent; /* NULL while it waits for the version */
-    bool telling, cancelled;   /* cancelled from within `line`: then it is freed behind it */
+    bool telling, cancelled;   /* cancelled from within `line`: freed after it returns */
 };
 TAILQ_HEAD(request_list, engine_request);
 
@@ -46,13 +47,13 @@ struct engine {
     struct rest *rest;
     char *address, *url; /* the URL ends before the path */
     char *socket, *ca_file, *cert_file, *key_file;
-    struct connect_options connect_options; /* of these */
-    unsigned version;                       /* 1.N; 0: not known yet */
+    struct connect_options connect_options; /* points to these */
+    unsigned version;                       /* 1.N; 0: not negotiated yet */
     struct engine_request *ping;
     struct request_list requests;
 };
 
-/* ---- where the daemon is ---- */
+/* ---- the daemon's address ---- */
 
 static int take_certificates(struct engine *e, struct error *err)
 {
@@ -210,7 +211,7 @@ static void docker_engine_finish(struct engine_request *r, const struct engine_a
     done(arg, answer);
 }
 
-/* Why nobody answers at a socket of this machine. */
+/* Explains why a local socket does not answer. */
 static void explain_socket(const struct engine *e, struct error *err)
 {
     struct stat st;
@@ -244,7 +245,7 @@ int engine_configured(struct error *err)
     return rc;
 }
 
-/* The whole lines that are there. */
+/* Handles the complete lines received so far. */
 static void docker_engine_take_lines(struct engine_request *r)
 {
     const char *newline;
@@ -257,7 +258,7 @@ static void docker_engine_take_lines(struct engine_request *r)
             r->line(r->arg, o);
     }
     if (r->in.len > LINE_MAX_BYTES)
-        buf_clear(&r->in); /* no line of a daemon's is so long */
+        buf_clear(&r->in); /* no valid line is so long */
 }
 
 static void docker_engine_on_piece(void *arg, const char *data, size_t len)
@@ -271,7 +272,7 @@ static void docker_engine_on_piece(void *arg, const char *data, size_t len)
         docker_engine_request_free(r);
 }
 
-/* The daemon's own words, where it has answered. */
+/* The daemon's own message, if it has answered. */
 static void docker_engine_explain(const struct engine_request *r, struct engine_answer *answer)
 {
     const char *message = json_get_string(answer->body, "message", NULL);
@@ -313,7 +314,7 @@ static int docker_engine_transmit(struct engine_request *r, struct error *err)
         .body = r->body,
         .type = "application/json",
         .tell_header = "Api-Version",
-        .again = true, /* not that there is more than one try: connections are used again */
+        .again = true, /* reuses connections; there is only one try in any case */
         .seconds = r->seconds,
         .piece = r->line ? docker_engine_on_piece : NULL,
         .done = docker_engine_on_done,
@@ -345,7 +346,7 @@ static struct engine_request *docker_engine_request_new(
 
 /* ---- the version ---- */
 
-/* Those that have waited go; or all have this answer. */
+/* Sends the queued requests, or fails all of them with this answer. */
 static void docker_engine_pinged(void *arg, const struct engine_answer *answer)
 {
     struct engine *e = arg;
