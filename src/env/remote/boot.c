@@ -1,10 +1,11 @@
-/* env/remote/boot.c: see boot.h.
+/* env/remote/boot.c: the host's side of the loader.
  *
- *   loader ──► RS DROSTE <magic number in hex> <version> LF       or: RS DROSTE - <why it cannot be> LF
- *   host   ──► <length> <CRC-32> <code|text> <plain|base64> <arguments of supervise()> LF, and so many bytes
+ *   loader ──► RS DROSTE <magic number in hex> <version> LF       or: RS DROSTE - <reason> LF
+ *   host   ──► <length> <CRC-32> <code|text> <plain|base64> <arguments of supervise()> LF, then so
+ *              many bytes
  *
- * An empty line has the loader say its word again, for a host whose carrier was cut before it came.
- * From then on both ends of the link speak (wire/link.h).
+ * The loader repeats its greeting for an empty line, in case the transport was cut before it
+ * arrived. After this exchange both ends speak the link's protocol (wire/link.h).
  */
 #include "env/remote/boot.h"
 
@@ -19,17 +20,17 @@
 #include "env/common/embedded.h"
 
 enum {
-    HEARD_MAX = 2048, /* of what comes before the word */
+    HEARD_MAX = 2048, /* bytes before the greeting to search */
     WORD_MAX = 300,
     MAGIC_SIZE = 4,
-    FORM_HEADER = 8, /* of a form in the embedded guest: its tag and its size */
+    FORM_HEADER = 8, /* a form in the embedded guest starts with a tag and a size */
 };
 
 static const char word_start[] = "\x1e"
                                  "DROSTE ";
 
-/* Any Python can parse this, so that one that is too old can say so. Nothing is imported from the directory
- * in which it stands. */
+/* Must parse in any Python, so that one that is too old can say so. Imports nothing from the
+ * current directory. */
 static const char loader[] =
     "import os,sys\n"
     "sys.path[:]=[p for p in sys.path if p]\n"
@@ -75,7 +76,7 @@ const char *remote_loader(void)
     return loader;
 }
 
-/* ---- the guest in the form for this interpreter; scripts/precompile has the format ---- */
+/* ---- the form of the guest for this interpreter; scripts/precompile has the format ---- */
 
 struct form {
     const char *data;
@@ -92,7 +93,7 @@ static struct form find_form(const unsigned char tag[MAGIC_SIZE])
         form.len = p[4] | (size_t)p[5] << 8 | (size_t)p[6] << 16 | (size_t)p[7] << 24;
         form.is_code = memcmp(p, "text", MAGIC_SIZE) != 0;
         if (!form.is_code || memcmp(p, tag, MAGIC_SIZE) == 0)
-            break; /* the text is the last, and good for all */
+            break; /* the source comes last and suits every version */
     }
     return form;
 }
@@ -117,7 +118,7 @@ static void write_guest(
     buf_append(out, data, len);
 }
 
-/* ---- the word ---- */
+/* ---- the greeting ---- */
 
 static int boot_refuse(const char *why, size_t len, struct error *err)
 {
@@ -163,7 +164,7 @@ int remote_boot_feed(struct remote_boot *b, const struct remote_options *options
     const char *start = find_start(buf_text(&b->heard), b->heard.len), *end = NULL;
     const char *word = start ? start + sizeof word_start - 1 : NULL;
     size_t left = 0;
-    /* Of a word that was cut the start alone came, and then it was said again. */
+    /* A greeting that was cut is incomplete, and was repeated. */
     for (const char *next = start; next;
          next = find_start(word, end ? (size_t)(end - word) : left)) {
         start = next;

@@ -1,5 +1,5 @@
-/* env/remote/boot.h: how Python at the far end becomes our supervisor: the loader says which Python it is, and is
- * sent the guest in the form in which that reads it best.
+/* env/remote/boot.h: turns a remote Python into the supervisor. The loader reports its Python
+ * version and receives the guest in the form that suits this version best.
  */
 #ifndef DROSTE_ENV_REMOTE_BOOT_H
 #define DROSTE_ENV_REMOTE_BOOT_H
@@ -11,13 +11,14 @@
 #include "base/error.h"
 #include "env/remote/remote.h"
 
-/* The loader's word is on its way. A zeroed one is new. */
+/* The greeting of the loader is pending. Initialise to zero. */
 struct remote_boot {
-    struct buf heard; /* the last of what was said so far */
+    struct buf heard; /* the end of what was received so far */
 };
 
-/* Takes bytes until the word is there. 1: it is, `*used` bytes of these are behind us, and `out` has what is to be
- * written; 0: not yet. ERROR_ENVIRONMENT: this Python cannot be the guest's, and `err` says why. */
+/* Consumes bytes until the greeting is complete. 1: it is; it ended after `*used` of these bytes,
+ * and `out` has the reply to send. 0: not yet. ERROR_ENVIRONMENT: this Python cannot run the guest;
+ * `err` has the reason. */
 int remote_boot_feed(struct remote_boot *b, const struct remote_options *options, const char *data,
     size_t len, size_t *used, struct buf *out, struct error *err);
 void remote_boot_free(struct remote_boot *b);

@@ -1,5 +1,6 @@
-/* env/remote/bridge.c: see bridge.h. What the program says is checked like a stranger's: what does not fit ends it, and all
- * sandboxes with it. The next sandbox starts it anew.
+/* env/remote/bridge.c: runs a bridge program and translates between its messages and transports.
+ * The program's output is untrusted: an invalid message ends the program and all its sandboxes. The
+ * next sandbox starts it again.
  */
 #include "env/remote/bridge.h"
 
@@ -21,23 +22,23 @@
 enum {
     READ_SIZE = 65536,
     LINE_LIMIT = 65536,
-    LONG_LINE_LIMIT = 1 << 20, /* of who has greeted: lists of sandboxes are long */
-    GOODBYE_MS = 5000,         /* for it to end what it has opened */
-    CLOSED_MS = 900000,        /* for it to say that a volume is written back; it gives up before */
+    LONG_LINE_LIMIT = 1 << 20, /* after the greeting: lists of sandboxes are long */
+    GOODBYE_MS = 5000,         /* time for it to end everything */
+    CLOSED_MS = 900000,        /* time to write back a volume; bridges give up earlier */
     TITLE_MAX = 90,
 };
 
 #define VOLUME_MOUNT "/data"
 
-/* One sandbox of it. */
+/* One sandbox of the bridge. */
 struct crossing {
     LIST_ENTRY(crossing) link;
     struct bridge *bridge;
-    struct transport *transport; /* NULL: nobody hears of it any more */
+    struct transport *transport; /* NULL: closed by its owner */
     int64_t id;
-    uint64_t wishes; /* what the program must say that it can: bits of enum power */
+    uint64_t wishes; /* features that the program must declare: bits of enum feature */
     bool has_volume;
-    bool closing; /* it has been told so; with a volume it is here until that is written back */
+    bool closing; /* "close" was sent; with a volume it stays until that is written back */
     struct timer *patience;
     char *far_id;
 };
@@ -48,14 +49,14 @@ struct bridge {
     struct environment *env;
     struct loop *loop;
     struct bridge_program program;
-    char *path; /* of one of the user's; else NULL */
+    char *path; /* of a user's bridge; else NULL */
     char title[TITLE_MAX];
-    struct features features; /* as the program has said, once it has */
+    struct features features; /* as declared in the greeting */
     bool heard, can_collect, swept;
     struct process process;
-    struct buf line; /* of its output, so far */
-    uint64_t left;   /* raw bytes that are to come */
-    int64_t left_of; /* and for whom */
+    struct buf line; /* the incomplete line of its output */
+    uint64_t left;   /* raw bytes still to come */
+    int64_t left_of; /* the sandbox that they are for */
     int64_t last_id;
     struct crossing_list crossings;
     struct collecting collecting;
@@ -80,7 +81,8 @@ static void bridge_forget(struct crossing *c)
     free(c);
 }
 
-/* Its volume is written back, or will not be. A failure that nothing waits for is news. */
+/* Its volume is written back, or that has failed. An error that no caller waits for becomes a
+ * notice. */
 static void bridge_closed(struct crossing *c, const struct error *why)
 {
     struct transport *transport = c->transport;
@@ -106,9 +108,9 @@ static void not_closed_in_time(void *arg)
     bridge_closed(c, &why);
 }
 
-/* ---- its life ---- */
+/* Ends the program, and with it all its sandboxes. */
 
-/* It is gone, or is to be: so are all of its sandboxes. */
+/* ---- the life of the program ---- */
 static void bridge_give_up(struct bridge *b, const struct error *why)
 {
     struct crossing *c, *next;
@@ -154,7 +156,7 @@ static void bridge_program_ended(void *arg, int status, int events)
     bridge_give_up(b, &why);
 }
 
-/* ---- what it says ---- */
+/* ---- messages from the program ---- */
 
 static int64_t id_in(struct json_object *o, const char *key)
 {
@@ -176,14 +178,14 @@ static void told_end(struct crossing *c, struct json_object *o)
     transport_ended(c->transport, &why);
 }
 
-/* One that has not been told to close. */
+/* A sandbox that is not closing. */
 static struct crossing *find_open(const struct bridge *b, int64_t id)
 {
     struct crossing *c = bridge_find(b, id);
     return c && !c->closing ? c : NULL;
 }
 
-/* What it can is known now: who has asked for more is refused by name. */
+/* The declared features are known: sandboxes that need others fail with the setting's name. */
 static void judge_wishes(struct bridge *b)
 {
     struct crossing *c;
@@ -200,7 +202,7 @@ static void cannot_collect(struct bridge *b)
     collecting_end(&b->collecting, &why);
 }
 
-/* One that begins with something else knows nothing of greetings, and of powers. */
+/* The first message. A program that starts with another message declares no features. */
 static bool take_greeting(struct bridge *b, struct json_object *o)
 {
     struct json_object *said = json_get_typed(o, "powers", json_type_object);
@@ -224,7 +226,7 @@ static void bridge_take_text(struct crossing *c, bool is_news, const char *text)
         c->far_id = strdup(text);
 }
 
-/* False for what is no message. Of a sandbox that was closed meanwhile nothing is heard. */
+/* False for an invalid message. Messages about closed sandboxes are ignored. */
 static bool bridge_take_message(struct bridge *b, struct json_object *o)
 {
     struct crossing *c;
@@ -296,10 +298,10 @@ static void bridge_output_ready(void *arg, int status, int events)
     if (n > 0)
         bridge_take(b, data, (size_t)n);
     else if (n == 0 || (errno != EAGAIN && errno != EINTR))
-        watch_events(b->process.out_watch, 0); /* its end is told by its process */
+        watch_events(b->process.out_watch, 0); /* the process's exit reports the end */
 }
 
-/* ---- what it is told ---- */
+/* ---- messages to the program ---- */
 
 static void bridge_tell(struct bridge *b, const char *key, int64_t id)
 {
@@ -369,7 +371,7 @@ static bool bridge_settling(const void *arg)
     return false;
 }
 
-/* ---- its beginning ---- */
+/* ---- starting the program ---- */
 
 static int bridge_run_program(struct bridge *b, struct error *err)
 {
@@ -397,7 +399,7 @@ static int bridge_collect(
     return rc;
 }
 
-/* ---- the carrier ---- */
+/* ---- the interface of transports ---- */
 
 static void bridge_write_open(
     struct crossing *c, const struct sandbox_spec *spec, const char *const *words)
@@ -447,7 +449,7 @@ static const char *bridge_id(void *own)
     return c ? c->far_id : NULL;
 }
 
-/* Its input ends, and it has a while to end what is far away. */
+/* Closes its input and gives it some time to end the remote sandboxes. */
 static void bridge_free(void *arg)
 {
     struct bridge *b = arg;
@@ -469,7 +471,7 @@ static void bridge_free(void *arg)
     free(b);
 }
 
-/* `path` is its own then, also where that fails. */
+/* Takes ownership of `path`, also on failure. */
 static int open_program(struct loop *loop, const struct bridge_program *program, char *path,
     struct environment **out, struct error *err)
 {

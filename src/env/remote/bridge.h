@@ -1,52 +1,57 @@
-/* env/remote/bridge.h: environments that are programs, in any language: bridge:PROGRAM of the user's, and Modal (env/clouds/modal.h).
+/* env/remote/bridge.h: environments that are programs, in any language: the user's bridge:PROGRAM,
+ * and Modal (env/clouds/modal.h).
  *
- * The program is started with the first sandbox, and serves all of them over its standard input and output. Each message is
- * a JSON object on a line of its own, whose first member says what it is; one with "bytes" has so many raw bytes behind its
- * newline. `id` is a sandbox's, a number that is never used again.
+ * The program starts with the first sandbox and serves all of them over its standard input and
+ * output. A message is a JSON object on one line, whose first member is its type; if it has
+ * "bytes", so many raw bytes follow the newline. ID is the number of a sandbox and is never reused.
  *
  *   to it     {"open": ID, "words": [PROGRAM, ARGUMENT, …], "memory": BYTES, "processes": N, …}
- *                              and what the spec asks for beyond that (env/remote/bridge_spec.h)
- *             {"write": ID, "bytes": N}    for the standard input of what was opened
- *             {"pause": ID}, {"resume": ID}  not more of its output for now; on with it
- *             {"close": ID}    end it, with all that it started; nothing more of it is told, except
- *                              "closed" by a program of ours that keeps volumes
- *             {"list": N, "labels": {…}}, {"remove": N, "id": TEXT}  for who can "collect"
- *   from it   {"bridge": 1, "powers": {SETTING: TEXT or true, …}}  the first of all, from who can more than start words
- *             {"joined": ID}   it runs, and can be written to; again, after it was lost
- *             {"read": ID, "bytes": N}     of its standard output
- *             {"lost": ID}     the connection to it is; what was on its way may be, too
- *             {"id": ID, "text": TEXT}     what the provider calls it
- *             {"news": ID, "text": TEXT}   a line for people
- *             {"ended": ID, "why": TEXT, "kind": KIND}   it is gone, or could not be started; "why" is left out where it
- *                              ended by itself; "kind" is an error's name ("permission", "timeout", …)
- *             {"closed": ID}   what it wrote to its volume is durable there; or with "why" (and "kind"): it may not be
- *             {"listed": N, "sandboxes": [{"id": TEXT, "labels": {…}}, …]}, {"removed": N}; or with "why"
+ *                              and whatever else the specification asks for (env/remote/bridge_spec.h)
+ *             {"write": ID, "bytes": N}      bytes for the standard input of the opened program
+ *             {"pause": ID}, {"resume": ID}  stop and continue sending its output
+ *             {"close": ID}                  end it with all its processes; no message about it may
+ *                              follow, except "closed" by a built-in bridge that keeps volumes
+ *             {"list": N, "labels": {…}}, {"remove": N, "id": TEXT}   if it can "collect"
+ *   from it   {"bridge": 1, "powers": {SETTING: TEXT or true, …}}   the first message, if the bridge
+ *                              can do more than start programs
+ *             {"joined": ID}                 it runs and can be written to; again after "lost"
+ *             {"read": ID, "bytes": N}       bytes of its standard output
+ *             {"lost": ID}                   its connection is lost, maybe with bytes in transit
+ *             {"id": ID, "text": TEXT}       the provider's id of it
+ *             {"news": ID, "text": TEXT}     a line for the user
+ *             {"ended": ID, "why": TEXT, "kind": KIND}   it has ended or could not start; without
+ *                              "why", it ended by itself; "kind" is the name of an error
+ *                              ("permission", "timeout", …)
+ *             {"closed": ID}                 its writes to the volume are durable; with "why" (and
+ *                              "kind"): they may not be
+ *             {"listed": N, "sandboxes": [{"id": TEXT, "labels": {…}}, …]}, {"removed": N}; or with
+ *                              "why"
  *
- * All bytes arrive as they were sent, or a connection is lost. The end of its standard input means that it is to end
- * what it has opened, and itself. What a spec asks for and the program does not say that it can is refused by name.
- * docs/environments.md has an example.
+ * Bytes arrive as they were sent, or a connection is lost. At the end of its standard input the
+ * bridge must end everything that it has opened, and then itself. A setting that the bridge has not
+ * declared is an error. docs/environments.md has an example.
  */
 #ifndef DROSTE_ENV_REMOTE_BRIDGE_H
 #define DROSTE_ENV_REMOTE_BRIDGE_H
 
 #include "env/common/environment.h"
 
-/* A program of ours. What it points to lasts as long as the environment. */
+/* A built-in bridge. The pointers must outlive the environment. */
 struct bridge_program {
     const char *name;            /* of the environment, also in errors */
-    const char *path;            /* of the program, looked up as a shell would */
+    const char *path;            /* of the program, looked up in PATH */
     const char *const *words;    /* its arguments */
-    const unsigned char *source; /* that it reads before all messages */
+    const unsigned char *source; /* written to its standard input before all messages */
     size_t source_len;
     const struct features *features;
-    bool keeps_volumes; /* as TRAIT_VOLUMES; it answers "close" by "closed" */
-    bool sweeps;        /* the first sandbox has those of dead hosts removed */
-    int goodbye_ms;     /* for it to end what it has opened */
+    bool keeps_volumes; /* TRAIT_VOLUMES; it answers "close" with "closed" */
+    bool sweeps;        /* the first sandbox triggers the removal of dead hosts' sandboxes */
+    int goodbye_ms;     /* time for it to end everything */
 };
 
 int bridge_open_program(struct loop *loop, const struct bridge_program *program,
     struct environment **out, struct error *err);
-/* One of the user's. */
+/* Opens a user's bridge. */
 int bridge_open(struct loop *loop, const char *path, const struct environment_options *options,
     struct environment **out, struct error *err);
 

@@ -1,4 +1,4 @@
-/* env/remote/bridge_collect.c: see bridge_collect.h. */
+/* env/remote/bridge_collect.c: sends list and remove requests to a bridge and reads the answers. */
 #include "env/remote/bridge_collect.h"
 
 #include <string.h>

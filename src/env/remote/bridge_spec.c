@@ -1,4 +1,4 @@
-/* env/remote/bridge_spec.c: see bridge_spec.h. */
+/* env/remote/bridge_spec.c: writes "open" messages and reads declared features. */
 #include "env/remote/bridge_spec.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ const struct features
                                 "a copy of this machine's, brought back after each cell"),
                         } };
 
-/* Those that depend on what the program says. */
+/* Optional features, which depend on the program. */
 static bool is_wish(enum feature p)
 {
     const char *text = bridge_features.of[p].text;
@@ -48,7 +48,7 @@ uint64_t bridge_spec_wishes(const struct sandbox_spec *spec)
     return asked & wishes;
 }
 
-/* ---- what it is told ---- */
+/* ---- the "open" message ---- */
 
 static void write_text(struct buf *out, const char *name, const char *text)
 {
@@ -76,7 +76,7 @@ static void write_list(struct buf *out, const char *name, const struct list *lis
     buf_putc(out, ']');
 }
 
-/* Those of the user's, and those by which it is known as ours, which win. */
+/* The user's labels, and those that identify the sandbox as Droste's, which take precedence. */
 static void write_labels(struct buf *out, const struct list *labels)
 {
     cleanup_buf struct buf owner = { 0 }, machine = { 0 };
@@ -98,7 +98,8 @@ static void write_labels(struct buf *out, const struct list *labels)
     buf_putc(out, '}');
 }
 
-/* Only what was asked for: the others have values that nobody has chosen. */
+/* Writes only settings that were set explicitly; the others have defaults that nothing asked
+ * for. */
 static void write_wishes(struct buf *out, uint64_t wishes, const struct sandbox_spec *spec,
     const struct container_spec *c)
 {
@@ -127,7 +128,7 @@ static void write_wishes(struct buf *out, uint64_t wishes, const struct sandbox_
         write_list(out, "network-allow", c->allow);
 }
 
-/* Its name, and the directories that it is to have. */
+/* Its name, and the directories to create in it. */
 static void write_volume(struct buf *out, const struct sandbox_spec *spec)
 {
     const struct container_spec *c = spec->container;
@@ -163,7 +164,7 @@ void bridge_spec_write(struct buf *out, int64_t id, const struct sandbox_spec *s
     buf_puts(out, "}\n");
 }
 
-/* ---- what it says ---- */
+/* ---- the greeting ---- */
 
 void bridge_spec_take_features(struct features *table, struct json_object *said)
 {

@@ -1,7 +1,10 @@
-/* env/remote/bridge_spec.h: what a bridge is told of a spec, and what it says that it can.
+/* env/remote/bridge_spec.h: translates a specification to a bridge's "open" message, and its
+ * greeting to features.
  *
- * Both go by the names of settings (docs/configuration.md). A wish is told only where somebody has asked for it;
- * "timeout" and "labels" always, because what is elsewhere must end some day, and be known as ours. */
+ * Both use the names of settings (docs/configuration.md). A setting is sent only if it was set
+ * explicitly. "timeout" and "labels" are always sent, because a remote sandbox must end some day
+ * and be identifiable as Droste's.
+ */
 #ifndef DROSTE_ENV_REMOTE_BRIDGE_SPEC_H
 #define DROSTE_ENV_REMOTE_BRIDGE_SPEC_H
 
@@ -9,15 +12,16 @@
 #include "base/json/json.h"
 #include "env/common/environment.h"
 
-/* What a bridge may be able to do; where it has said nothing yet, it is taken to be. */
+/* What a bridge may support; assumed until it has sent its greeting. */
 extern const struct features bridge_features;
 
-/* What such a spec asks for that the program must have said that it can: bits, 1 << enum power. */
+/* The features that such a specification needs from the program: bits, 1 << enum feature. */
 uint64_t bridge_spec_wishes(const struct sandbox_spec *spec);
-/* {"open":ID,…} and a newline. `keeps_volumes`: the program has the volume of that name. */
+/* Writes {"open":ID,…} and a newline. `keeps_volumes`: the volume is the provider's. */
 void bridge_spec_write(struct buf *out, int64_t id, const struct sandbox_spec *spec,
     const char *const *words, bool keeps_volumes);
-/* Lays what the program says over the table: it can what is there, and none of the other wishes. NULL: it says nothing. */
+/* Updates the table with the features that the program declares; all other optional features become
+ * unsupported. NULL: it declares none. */
 void bridge_spec_take_features(struct features *table, struct json_object *said);
 
 #endif

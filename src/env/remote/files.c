@@ -1,6 +1,9 @@
-/* env/remote/files.c: see files.h. A worker of the supervisor takes the files (guest/python/remote/unpack.py), with no other part in the
- * session; it ends when all is there, and says then from which time on it has to look for changes. They are copied to a file first: what they
- * are when the session is asked for is what it gets. What comes back goes to a file first too, and is looked through there.
+/* env/remote/files.c: transfers directories through workers of the supervisor.
+ *
+ * A dedicated worker unpacks the files (guest/python/remote/unpack.py). It ends when everything is
+ * unpacked, and reports the time from which to look for changes. The files are first copied to a
+ * temporary file, so that the session sees them as they were when it was opened. Files that come
+ * back also go to a temporary file first, and are checked there.
  */
 #include "env/remote/files.h"
 
@@ -17,9 +20,9 @@
 
 enum {
     SAID_MAX = 4000,
-    SILENT_MS = 60000, /* while something is fetched */
+    SILENT_MS = 60000, /* without data during a fetch */
 };
-/* Of what comes back: names and headers, beside the data. */
+/* For data that comes back: room for names and headers. */
 #define OVERHEAD_OF_ALL   ((uint64_t)1 << 20)
 #define OVERHEAD_OF_FILES ((uint64_t)512)
 
@@ -27,20 +30,21 @@ struct delivery {
     struct remote *remote;
     const struct environment_ops *ops;
     struct volume *volume;
-    struct sandbox *worker; /* NULL: none is at work */
-    struct sandbox *holder; /* who has put the files there, where they end with him; NULL: nobody */
-    struct timer *over;     /* nobody is told from within its end */
-    struct timer *silent;   /* nothing came for too long */
+    struct sandbox *worker; /* NULL: no transfer is running */
+    /* the worker that unpacked the files, if they end with it; NULL: none */
+    struct sandbox *holder;
+    struct timer *over;   /* defers the callback */
+    struct timer *silent; /* no data for too long */
     char *to;
     bool passing, delivered;
     struct pack_state state;
-    struct sandbox_exit how; /* of what was under way */
-    struct buf said;         /* on the worker's standard error */
-    /* of what comes: the time that is said at the end of a delivery, or a file */
+    struct sandbox_exit how; /* the result of the transfer */
+    struct buf said;         /* the worker's standard error */
+    /* received: the time at the end of a delivery */
     unsigned char time[sizeof(int64_t)];
     int file;
     uint64_t came, most;
-    bool failed; /* the file took no more */
+    bool failed; /* writing to the file failed */
     delivery_fetched_fn *fetched;
     void *arg;
 };
@@ -68,7 +72,7 @@ const char *delivery_place(const struct delivery *d)
 
 /* ---- the worker ---- */
 
-/* The time, once all is there; of who stays nothing more counts. */
+/* The time, sent after everything is unpacked. Later bytes are ignored. */
 static bool time_came(void *arg, const char *data, size_t len)
 {
     struct delivery *d = arg;
@@ -134,7 +138,7 @@ static void deliverer_ended(void *arg, const struct sandbox_exit *how)
 {
     struct delivery *d = arg;
     if (d->holder)
-        return; /* its work was done */
+        return; /* it had finished */
     files_explain(d, "sending files to", how);
     timer_start(d->over, 0, 0);
 }
@@ -208,7 +212,7 @@ static int start_worker(struct delivery *d, int source, struct error *err)
     return remote_open_worker(d->remote, d->ops, &json, source, events, d, &d->worker, err);
 }
 
-/* ---- to and fro ---- */
+/* ---- transfers ---- */
 
 static int files_begin(struct delivery *d, struct error *err)
 {

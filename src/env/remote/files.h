@@ -1,4 +1,6 @@
-/* env/remote/files.h: directories of this machine that have a copy at the far end of a remote. */
+/* env/remote/files.h: copies a directory of this machine to the far end of a remote, and changes
+ * back.
+ */
 #ifndef DROSTE_ENV_REMOTE_FILES_H
 #define DROSTE_ENV_REMOTE_FILES_H
 
@@ -6,22 +8,24 @@
 
 struct delivery;
 
-/* What is in a volume goes into the directory `to` over there, or, if that is NULL, into one that ends with the delivery. Sandboxes
- * that are opened from now on wait until all is there; where that fails, it is their end, which says why. */
+/* Copies the volume's contents to the remote directory `to`, or to a temporary one (NULL) that is
+ * removed with the delivery. Sandboxes that are opened from now on wait for the copy; if it fails,
+ * they end with the error. */
 int delivery_open(struct loop *loop, struct remote *r, const struct environment_ops *ops,
     const struct volume *v, const char *to, struct delivery **out, struct error *err);
-/* The directory. */
+/* The remote directory. */
 const char *delivery_place(const struct delivery *d);
 
-/* All is there: what comes back is of all of it. */
+/* The copy is complete, so its changes can be fetched. */
 bool delivery_is_there(const struct delivery *d);
 bool delivery_is_fetching(const struct delivery *d);
-/* What has changed there comes back into the volume. `how`: all is zero where it did; a limit where it is over that now, and maybe not all of it
- * came; else an error. Not while one is under way. */
+/* Copies changes back into the volume. `how` is all zero on success. It has a limit if the volume
+ * exceeds it, in which case the copy may be incomplete; otherwise it has an error. Only one fetch
+ * may run at a time. */
 typedef void delivery_fetched_fn(void *arg, const struct sandbox_exit *how);
 int delivery_fetch(struct delivery *d, delivery_fetched_fn *done, void *arg, struct error *err);
 
-/* Before the remote is freed, and after its sandboxes were closed. NULL is fine. */
+/* After its sandboxes were closed and before the remote is freed. NULL is fine. */
 void delivery_close(struct delivery *d);
 
 #endif

@@ -1,9 +1,9 @@
-/* env/remote/process_service.c: see process_service.h.
+/* env/remote/process_service.c: the streams and inputs of one remote program.
  *
- *   starting ── its first event ──► joined ── cut ──► joining ── an event ──► joined
- *       └──── cut ──► joining           any ── End, or for a minute nobody answers ──► over
+ *   starting ── first event ──► joined ── cut ──► joining ── an event ──► joined
+ *       └──── cut ──► joining       any ── End, or no answer for a minute ──► over
  *
- * That the service says nothing for a while means that the connection is dead: it sends a KeepAlive now and then.
+ * The service sends KeepAlive events, so silence means that the connection is dead.
  */
 #include "env/remote/process_service.h"
 
@@ -17,20 +17,20 @@
 #include "net/protobuf.h"
 
 enum {
-    SILENCE_MS = 45000,   /* without a word on a stream */
-    SUSPECT_MS = 2000,    /* and then */
-    PAUSE_FIRST_MS = 100, /* before it is joined again */
+    SILENCE_MS = 45000,   /* without an event on a stream */
+    SUSPECT_MS = 2000,    /* grace period after that */
+    PAUSE_FIRST_MS = 100, /* before it is rejoined */
     PAUSE_LONGEST_MS = 5000,
     REJOIN_SECONDS = 60,
     INPUT_SECONDS = 30,
     INPUT_MOST = 512 << 10, /* bytes of one SendInput */
-    INPUTS = 4, /* at once: who is far away does not have what comes next wait for an answer */
-    INPUT_APART_MS = 5,     /* so that none overtakes the one before it, */
-    INPUT_SHORT = 16 << 10, /* which are short */
+    INPUTS = 4,         /* at once: on a slow network the next one need not wait for an answer */
+    INPUT_APART_MS = 5, /* between two inputs, so that one rarely overtakes another */
+    INPUT_SHORT = 16 << 10, /* bytes in progress beyond which no other input is sent */
     KILL = 9,
 };
 
-/* Fields, by message (providers' process.proto). */
+/* Field numbers by message (the providers' process.proto). */
 enum {
     START_COMMAND = 1,
     START_STDIN = 4,
@@ -60,13 +60,13 @@ const struct process_dialect process_of_prime = {
     .path = "/command_session.CommandSession", .start_key = 5, .selector_key = 3, .keyed = true
 };
 
-/* A SendInput that has no answer yet. */
+/* A SendInput without an answer. */
 struct input {
     struct process_service *owner;
-    struct connect_call *call; /* NULL: it was refused, or is done */
+    struct connect_call *call; /* NULL: rejected, or done */
     size_t len;
     char key[UUID_SIZE];
-    bool done; /* the one before it is not */
+    bool done; /* answered, before an earlier one */
 };
 
 struct process_service {
@@ -76,25 +76,24 @@ struct process_service {
     struct process_events events;
     void *arg;
     struct buf start;    /* the message that starts it */
-    char key[UUID_SIZE]; /* by which the service knows it */
-    uint64_t pid;        /* 0: not told yet */
+    char key[UUID_SIZE]; /* the client's key of it */
+    uint64_t pid;        /* 0: not known yet */
     struct connect_call *stream;
-    bool starts; /* the stream is one of Start */
-    bool
-        started_before; /* what the program has said may be lost, as there was a stream before this one */
-    bool joined, heard;  /* heard: something of its standard output */
-    bool suspect;        /* nothing was heard for long */
-    bool refused;        /* the token is; nothing is sent until there is another */
-    struct fifo waiting; /* to be sent, and the first of it on its way; it goes when it is taken */
-    struct input inputs[INPUTS]; /* a ring: `oldest` has the first bytes that wait */
+    bool starts;                 /* the stream is that of a Start */
+    bool started_before;         /* there was a stream before this one, so output may be lost */
+    bool joined, heard;          /* heard: any standard output has arrived */
+    bool suspect;                /* silent for too long */
+    bool refused;                /* the token is rejected; nothing is sent until it is renewed */
+    struct fifo waiting;         /* input to send, and sent but unconfirmed */
+    struct input inputs[INPUTS]; /* a ring: `oldest` has the first waiting bytes */
     unsigned oldest, input_count;
-    size_t in_flight; /* bytes of all of them */
-    uint64_t sent_ns; /* when the last was begun */
+    size_t in_flight; /* bytes of all inputs in progress */
+    uint64_t sent_ns; /* when the last one was sent */
     struct timer *flush, *pause, *silence;
     unsigned pause_ms;
     uint64_t lost_ns; /* since when it is not joined */
     struct error end;
-    struct timer *over; /* tells the end from outside of what brought it */
+    struct timer *over; /* defers the end */
 };
 
 /* ---- messages ---- */
@@ -102,7 +101,7 @@ struct process_service {
 static void put_selector(const struct process_service *p, struct buf *out)
 {
     cleanup_buf struct buf selector = { 0 };
-    /* Where a Start may have been done twice, the pid says which one is meant. */
+    /* A Start without a key may have run twice; the pid selects the right program. */
     if (!p->dialect->keyed && p->pid)
         protobuf_put_number(&selector, SELECTOR_PID, p->pid);
     else
@@ -139,7 +138,7 @@ static void method_path(const struct process_service *p, const char *method, str
     buf_printf(out, "%s/%s", p->dialect->path, method);
 }
 
-/* ---- its end, and losses ---- */
+/* ---- losses and the end ---- */
 
 static void cancel_input(struct process_service *p)
 {
@@ -147,7 +146,7 @@ static void cancel_input(struct process_service *p)
         connect_cancel(steal(&p->inputs[i].call));
 }
 
-/* Whether it was read is not known: the link sends it again. */
+/* It is not known whether it was read: the link sends it again. */
 static void process_service_forget_input(struct process_service *p)
 {
     cancel_input(p);
@@ -172,7 +171,7 @@ static void tell_over(void *arg)
     p->events.ended(p->arg, &p->end);
 }
 
-/* The stream is lost; what is to be read goes on: it is another connection's. */
+/* The stream is lost. Inputs use other connections and continue. */
 static void come_apart(struct process_service *p)
 {
     connect_cancel(steal(&p->stream));
@@ -207,14 +206,14 @@ static bool is_final(const struct process_service *p, enum connect_code code)
     case CONNECT_FAILED_PRECONDITION:
     case CONNECT_UNIMPLEMENTED:
         return true;
-    case CONNECT_NOT_FOUND: /* before, the machine may not be known everywhere yet */
+    case CONNECT_NOT_FOUND: /* earlier, the machine may not be known everywhere yet */
         return p->pid != 0;
     default:
         return false;
     }
 }
 
-/* A stream is over without its last event, or did not come about. */
+/* A stream ended without its last event, or could not be opened. */
 static void process_service_lose(struct process_service *p, const struct connect_result *why)
 {
     bool was_joined = p->joined;
@@ -224,7 +223,7 @@ static void process_service_lose(struct process_service *p, const struct connect
         process_service_refuse(p);
         return;
     }
-    /* Not started yet: the service tells so of who is to be joined, and then it is started. */
+    /* The service knows no program to join, so the Start never ran: start it. */
     if (!p->starts && p->pid == 0 && why->code == CONNECT_NOT_FOUND) {
         p->starts = true;
         join_later(p);
@@ -259,7 +258,7 @@ static void process_service_silent(void *arg)
 {
     struct process_service *p = arg;
     struct connect_result why = { .code = CONNECT_CUT };
-    if (!p->suspect) { /* nobody may have turned the loop: what has come meanwhile is heard first */
+    if (!p->suspect) { /* the loop may have been blocked: first process what has arrived */
         p->suspect = true;
         timer_start(p->silence, SUSPECT_MS, 0);
         return;
@@ -268,7 +267,7 @@ static void process_service_silent(void *arg)
     process_service_lose(p, &why);
 }
 
-/* ---- what it says ---- */
+/* ---- output ---- */
 
 static int take_started(struct process_service *p, struct protobuf_reader r, struct error *err)
 {
@@ -284,13 +283,14 @@ static int take_started(struct process_service *p, struct protobuf_reader r, str
     p->lost_ns = 0;
     p->pause_ms = PAUSE_FIRST_MS;
     p->events.joined(p->arg);
-    /* The loader's first word may be lost, which nobody has heard yet: an empty line has it said again. */
+    /* The loader's greeting may be lost: an empty line makes the loader repeat it. */
     if (p->started_before && !p->heard)
         process_service_write(p, &newline, 1);
     return 0;
 }
 
-/* What stands on its standard error counts until it has said something: then it may say why it cannot start. */
+/* Standard error counts until the first standard output: it may explain why the program cannot
+ * start. */
 static int process_service_take_data(
     struct process_service *p, struct protobuf_reader r, struct error *err)
 {
@@ -314,7 +314,7 @@ static int process_service_take_end(
     struct protobuf_field f;
     int rc;
     while ((rc = protobuf_next(&r, &f, err)) == 1)
-        ; /* how it ended, the supervisor knows better */
+        ; /* the supervisor reports the exit status */
     if (rc == 0)
         process_service_end_with(p, &none);
     return rc;
@@ -391,7 +391,7 @@ static void process_service_join(void *arg)
         process_service_hear(p);
 }
 
-/* ---- what it is to read ---- */
+/* ---- input ---- */
 
 static void process_service_send_some(struct process_service *p);
 
@@ -424,7 +424,7 @@ static void on_sent(void *arg, const struct connect_result *result)
     process_service_send_some(p);
 }
 
-/* The bytes of the input stand behind `at` others. */
+/* Its bytes start at offset `at` of the waiting ones. */
 static void send_input(struct process_service *p, struct input *input, size_t at)
 {
     static const struct connect_handler handler = { NULL, on_sent };
@@ -441,8 +441,8 @@ static void send_input(struct process_service *p, struct input *input, size_t at
         process_service_end_with(p, &err);
 }
 
-/* What is in flight, once more where the token was refused or the way there has changed. It may be done twice: where there is no key,
- * the link passes over what comes twice. */
+/* Resends the inputs in progress after a rejected token or a change of connection. Without a key
+ * they may be read twice; the link discards duplicates. */
 static void send_again(struct process_service *p)
 {
     size_t at = 0;
@@ -482,7 +482,7 @@ static void process_service_flush(void *arg)
     process_service_send_some(arg);
 }
 
-/* What is said in one turn of the loop goes together. */
+/* Input from one iteration of the loop is sent together. */
 void process_service_write(struct process_service *p, const struct iovec *iov, int count)
 {
     if (!p->joined)
@@ -497,7 +497,7 @@ size_t process_service_waiting(const struct process_service *p)
     return fifo_len(&p->waiting);
 }
 
-/* ---- its owner's ---- */
+/* ---- public functions ---- */
 
 void process_service_renewed(struct process_service *p)
 {

@@ -1,10 +1,12 @@
-/* env/remote/process_service.h: one program in a machine elsewhere, by a process service: E2B's process.Process, and Prime's
- * command_session.CommandSession, which is the same but for names and keys. Start gives a stream of what the program says,
- * Connect another one after a loss, and what it is to read goes by SendInput: a few, each begun after the one before it, which all the
- * same may overtake it: the link asks again for what it misses.
+/* env/remote/process_service.h: runs one program through a process service of a remote machine.
  *
- * A stream that is cut is joined again, for a minute. What the program said meanwhile is lost, and so may be what was being
- * sent: the link in wire/ makes up for both.
+ * It speaks E2B's process.Process, and Prime's command_session.CommandSession, which differs only
+ * in names and keys. Start opens a stream of the program's output; Connect opens another one after
+ * a loss. Input goes by SendInput. Several requests are sent at once, and one may overtake another;
+ * the link (wire/link.h) requests what it misses.
+ *
+ * A stream that is cut is rejoined for up to a minute. Output from in between is lost, and input in
+ * transit may be; the link retransmits both.
  */
 #ifndef DROSTE_ENV_REMOTE_PROCESS_SERVICE_H
 #define DROSTE_ENV_REMOTE_PROCESS_SERVICE_H
@@ -14,47 +16,50 @@
 #include "base/loop.h"
 #include "net/connect.h"
 
-/* In what the two differ. */
+/* How the two services differ. */
 struct process_dialect {
-    const char *path;      /* of the service, behind the base URL: "/process.Process" */
-    uint32_t start_key;    /* field of a Start by which the program is known from then on */
-    uint32_t selector_key; /* field of a selector that names it so */
-    bool keyed; /* Start and SendInput may be repeated: their key says that they are the same */
+    const char *path;      /* of the service, after the base URL: "/process.Process" */
+    uint32_t start_key;    /* field of a Start with the client's key of the program */
+    uint32_t selector_key; /* field of a selector with that key */
+    bool keyed;            /* Start and SendInput are idempotent, by their key */
 };
 
 extern const struct process_dialect process_of_prime, process_of_e2b;
 
 struct process_service;
 
-/* None comes from within the functions below. They may do anything but close `rest` and, but for `ended`, the service. */
+/* None fires within the functions below. They may do anything but close `rest` and, except `ended`,
+ * the service. */
 struct process_events {
     void (*joined)(void *arg);
     void (*cut)(void *arg);
     void (*bytes)(void *arg, const char *data, size_t len);
-    /* The token is not taken any more: process_renewed is to follow, or process_close. */
+    /* The token was rejected: process_renewed or process_close must follow. */
     void (*refused)(void *arg);
-    /* It cannot be joined again for now; it is tried further. Who knows that the machine is gone ends it. */
+    /* Rejoining failed; it is tried again. An owner who knows that the machine is gone should close
+     * the service. */
     void (*doubtful)(void *arg, const struct connect_result *why);
-    /* The last. ERROR_NONE: the program has ended by itself. */
+    /* The last event. ERROR_NONE: the program has ended by itself. */
     void (*ended)(void *arg, const struct error *why);
 };
 
-/* Starts the program, whose words end with a NULL and are copied. */
+/* Starts the program. The arguments end with NULL and are copied. */
 int process_service_open(struct loop *loop, struct rest *rest,
     const struct process_dialect *dialect, const char *const *words,
     const struct process_events *events, void *arg, struct process_service **out,
     struct error *err);
-/* There is another token. */
+/* `rest` has a new token. */
 void process_service_renewed(struct process_service *p);
-/* It is reached by another way from now on; it may be told that it is cut meanwhile. */
+/* Uses another connection from now on; the stream may be cut in between. */
 void process_service_move(struct process_service *p, struct rest *rest);
-/* Only while it is joined. Takes all bytes. */
+/* Only while joined. Accepts all bytes. */
 void process_service_write(struct process_service *p, const struct iovec *iov, int count);
-/* Bytes of that which the server has not confirmed. */
+/* Input bytes that the server has not confirmed. */
 size_t process_service_waiting(const struct process_service *p);
-/* Forgets it: the program is ended by who ends its machine. NULL is fine. */
+/* Forgets the program, which ends with its machine. NULL is fine. */
 void process_service_close(struct process_service *p);
-/* What is to be sent to have the program killed, where it is not ended with its machine; false: there is none. */
+/* Writes the request that kills the program, for machines that outlive their session; false: its
+ * pid is not known. */
 bool process_service_kill(const struct process_service *p, struct buf *path, struct buf *message);
 
 #endif

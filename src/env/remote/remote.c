@@ -1,10 +1,11 @@
-/* env/remote/remote.c: see remote.h.
+/* env/remote/remote.c: multiplexes sandboxes over one link to the supervisor.
  *
- *   waiting ── the loader's word ──► booting ── HELLO ──► ready ── remote_ended ──► over
- *   any ── it breaks the protocol, or cannot boot ──► failed ── remote_ended ──► over
+ *   waiting ── loader's greeting ──► booting ── HELLO ──► ready ── remote_ended ──► over
+ *   any ── protocol violation, or cannot boot ──► failed ── remote_ended ──► over
  *
- * What sandboxes say goes through the link at once, whatever the state: it keeps what it cannot send. Of the bytes
- * of one channel only so many as the supervisor has given credit for; the others wait here.
+ * Messages of sandboxes go to the link at once, in any state; it queues what it cannot send. Flow
+ * control is by credit: bytes of a channel beyond the credit that the supervisor has granted wait
+ * here.
  */
 #include "env/remote/remote.h"
 
@@ -25,13 +26,13 @@
 
 enum {
     BOOT_MS = 60000, /* from the connection to HELLO */
-    BEAT_MS = 5000,  /* something is lost: it is asked for again */
+    BEAT_MS = 5000,  /* interval of keep-alives and resend requests */
     IDLE_BEAT_MS = 15000,
-    KILL_MS = 10000, /* for EXIT to come; then the worker counts as gone */
+    KILL_MS = 10000, /* for EXIT to arrive after a kill; then the worker counts as gone */
     NOISE_MAX = 500,
     PIECE = 65536, /* of a file */
-    /* Bytes that wait in the carrier. No more than LINK_TO_GUEST are on their way without an ack, a few times over
-     * where they are sent again, and LINK_TEXT makes four bytes of three. */
+    /* Bytes that may wait in the transport. At most LINK_TO_GUEST are unacknowledged, a few times
+     * as many where they are resent, and LINK_TEXT encodes three bytes as four. */
     TRANSPORT_MAX = 16 << 20,
 };
 
@@ -46,14 +47,14 @@ struct remote {
     void *arg;
     enum state state;
     bool connected, was_connected;
-    size_t guest_len; /* bytes that were sent to the loader */
+    size_t guest_len; /* bytes sent to the loader */
     struct remote_boot boot;
     struct link *link;
     struct mux_decoder decoder;
     struct timer *boot_timer, *beat;
     struct sandbox_list sandboxes;
     struct fair_reader turn;
-    bool says_more; /* there is more to come of what was fed last */
+    bool says_more; /* the last bytes that were fed end within a message */
     unsigned count, holds;
     uint32_t last_id;
 };
@@ -65,13 +66,13 @@ struct sandbox {
     uint32_t id;
     struct sandbox_events events;
     void *arg;
-    size_t credit;       /* bytes that the supervisor takes of it */
-    struct fifo waiting; /* those beyond */
-    int source;          /* a file whose bytes follow; -1: none */
-    struct buf start;    /* of one that waits for remote_release: what START will say */
+    size_t credit;       /* bytes that the supervisor accepts */
+    struct fifo waiting; /* bytes beyond the credit */
+    int source;          /* a file whose content follows; -1: none */
+    struct buf start;    /* the content of START, while it waits for remote_release */
     struct timer *kill_timer;
     bool wants_kill, ended;
-    bool rings_late; /* again, once nothing waits */
+    bool rings_late; /* interrupt again once nothing waits */
     struct sandbox_exit how;
     struct sandbox_usage usage;
 };
@@ -87,7 +88,7 @@ static int send_message(struct remote *r, enum mux_kind kind, uint32_t worker, c
     return link_send(r->link, iov, len ? 2 : 1, err);
 }
 
-/* Sends what there is credit for. */
+/* Sends what the credit allows. */
 static int remote_send_waiting(struct sandbox *s, struct error *err)
 {
     int rc = 0;
@@ -100,7 +101,7 @@ static int remote_send_waiting(struct sandbox *s, struct error *err)
     return rc;
 }
 
-/* And then what the file has. Where it ends, nothing more is sent: what is in it says where that is. */
+/* Then sends the file's content. No end marker is needed: the content is self-delimiting. */
 static int send_source(struct sandbox *s, struct error *err)
 {
     char piece[PIECE];
@@ -241,7 +242,7 @@ static int on_credit(
     return rc;
 }
 
-/* Numbers of a stranger: what is none of its kind is none. */
+/* Untrusted numbers: a value of the wrong type or range counts as missing. */
 static double number_between(struct json_object *o, const char *key, double most)
 {
     double value = json_get_double(o, key, 0);
@@ -297,7 +298,7 @@ static int remote_on_message(void *arg, const struct mux_message *m, struct erro
     if (m->worker)
         s = find_sandbox(r, m->worker);
     if (m->worker && (!s || s->ended))
-        return 0; /* it was closed meanwhile */
+        return 0; /* it was closed in the meantime */
     for (size_t i = 0; i < array_length(handlers); i++)
         if (handlers[i].kind == m->kind)
             return handlers[i].handle(r, s, m, err);
@@ -323,9 +324,10 @@ static void link_write(void *arg, const struct iovec *iov, int count)
     remote_fail(r, &why);
 }
 
-/* ---- the carrier ---- */
+/* ---- the transport ---- */
 
-/* Bytes of the loader; true once its word is there, and those from `*used` on are the link's. */
+/* Handles bytes of the loader. True once its greeting is complete; bytes from `*used` on belong to
+ * the link. */
 static bool env_remote_boot(struct remote *r, const char *data, size_t len, size_t *used)
 {
     cleanup_buf struct buf guest = { 0 };
@@ -382,7 +384,7 @@ static void remote_turn_came(void *arg, unsigned port)
     r->events.more(r->arg);
 }
 
-/* The supervisor hears something within its lease, and what was lost is found out. */
+/* Keeps the supervisor's lease alive and detects losses. */
 static void start_beat(struct remote *r)
 {
     bool idle = link_is_live(r->link) && !link_unacknowledged(r->link);
@@ -409,8 +411,9 @@ static void boot_too_long(void *arg)
     remote_fail(r, &why);
 }
 
-/* If the guest did not come whole, the loader waits for the rest of it, or of the line before it. It gets
- * something else, with which neither makes sense, and ends. A supervisor that is there passes over it. */
+/* If the transport was cut while the guest was being sent, the loader still waits for the rest of
+ * it, or of the line before it. Filler completes that with invalid content, and the loader ends. A
+ * running supervisor ignores the filler. */
 static void fill_up(struct remote *r)
 {
     char filling[4096];
@@ -433,7 +436,7 @@ void remote_connected(struct remote *r)
         timer_start(r->boot_timer, BOOT_MS, 0);
     start_beat(r);
     if (r->state == STATE_WAITING) {
-        if (r->was_connected) /* the word may have come meanwhile: it is said again */
+        if (r->was_connected) /* the greeting may have been lost: ask for it again */
             r->events.write(r->arg, &newline, 1);
         r->was_connected = true;
         return;
@@ -547,7 +550,7 @@ void remote_interrupt(struct sandbox *s)
 {
     if (s->ended)
         return;
-    /* The frame that says what for may wait behind others. */
+    /* The INTERRUPT frame may wait behind other bytes. */
     s->rings_late = fifo_len(&s->waiting) > 0;
     remote_ring(s);
 }
@@ -557,7 +560,7 @@ void remote_kill(struct sandbox *s)
     if (s->ended || s->wants_kill)
         return;
     s->wants_kill = true;
-    if (s->start.len > 0) { /* nobody there knows it */
+    if (s->start.len > 0) { /* the supervisor does not know it yet */
         timer_start(s->kill_timer, 0, 0);
         return;
     }
@@ -613,8 +616,8 @@ unsigned remote_sandboxes(const struct remote *r)
     return r->count;
 }
 
-/* What the worker sets for itself; memory too where the whole has a limit: Python can say then that there is none left.
- * The names are those of Python's module `resource`. */
+/* Limits that the worker sets for itself, including memory where the container has a limit too, so
+ * that Python can raise MemoryError. The names are those of Python's module `resource`. */
 static void write_limits(const struct remote *r, const struct jail_limits *limits, struct buf *out)
 {
     static const struct {
@@ -647,7 +650,7 @@ static void write_start(const struct remote *r, const struct sandbox_spec *spec,
     buf_puts(json, "]}");
 }
 
-/* Says START, and what follows it. */
+/* Sends START and what follows it. */
 static int remote_start(struct sandbox *s, const struct buf *json, struct error *err)
 {
     if (buf_failed(json))

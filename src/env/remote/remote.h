@@ -1,8 +1,10 @@
-/* env/remote/remote.h: sandboxes behind one byte stream, on whose far end is our supervisor
- * (guest/python/remote/supervisor.py). An environment brings the carrier: it has `python3 -u -c LOADER` started, moves
- * bytes to and from its standard streams, and says when those are connected.
+/* env/remote/remote.h: sandboxes behind one byte stream, with the supervisor at its far end
+ * (guest/python/remote/supervisor.py).
  *
- * The supervisor is as hostile as the code that runs beside it. None of the events may free the remote or
+ * An environment provides the transport: it starts `python3 -u -c LOADER`, moves bytes to and from
+ * its standard streams, and reports when these are connected.
+ *
+ * The supervisor is as untrusted as the code that runs beside it. Events may not free the remote or
  * close one of its sandboxes.
  */
 #ifndef DROSTE_ENV_REMOTE_REMOTE_H
@@ -17,53 +19,52 @@ struct fair_reading;
 
 struct remote_options {
     enum link_form form; /* LINK_BARE or LINK_TEXT */
-    double lease;  /* seconds after which a supervisor that hears nothing ends itself; 0: never */
-    bool eof_ends; /* so does the end of its standard input */
-    struct fair_reading
-        *fair_reading; /* the environment's; who says much waits for its turn. NULL: nobody does */
-    /* What enforces each limit there, as usage reports it; those by rlimit are the worker's own. */
+    double lease;  /* seconds without a message after which the supervisor ends itself; 0: never */
+    bool eof_ends; /* the supervisor also ends itself when its standard input ends */
+    struct fair_reading *fair_reading; /* the environment's scheduler of guest output; NULL: none */
+    /* What enforces each limit there, for usage reports. A worker sets its own rlimits. */
     enum limit_means means[LIMIT_COUNT];
 };
 
 struct remote_events {
-    /* Takes all bytes, in order; copies what has to wait. Only while connected. May be called from
-     * within any function here. */
+    /* Accepts all bytes, in order, and copies those that must wait. Called only while connected,
+     * and from within any function below. */
     void (*write)(void *arg, const struct iovec *iov, int count);
-    /* The supervisor is there: facts is the object of its HELLO. */
+    /* The supervisor has started; `facts` is the object in its HELLO. */
     void (*ready)(void *arg, struct json_object *facts);
-    /* It broke the protocol, or cannot boot (no Python, too old): nothing more comes of it. The
-     * environment ends the far end, and then calls remote_ended. */
+    /* It violated the protocol or cannot start (no Python, or too old). The environment ends the
+     * far end and then calls remote_ended. */
     void (*failed)(void *arg, const struct error *why);
-    /* remote_wants_more is true again. NULL where there are no turns. */
+    /* remote_wants_more has become true again. NULL without fair reading. */
     void (*more)(void *arg);
-    /* Bytes that `write` has taken and the far end has not. NULL: not known. */
+    /* Bytes that `write` has accepted and the far end has not received. NULL: not known. */
     size_t (*waiting)(void *arg);
 };
 
-/* The text for python3 -u -c. */
+/* The program for python3 -u -c. */
 const char *remote_loader(void);
 
 int remote_open(struct loop *loop, const struct remote_options *options,
     const struct remote_events *events, void *arg, struct remote **out, struct error *err);
-/* The carrier stands: the first time, and then the loader speaks first, or again. */
+/* The transport is connected, for the first time (the loader then sends its greeting) or again. */
 void remote_connected(struct remote *r);
-/* It is cut; what is sent waits. What the environment has not written of it yet it throws away. */
+/* The transport is cut; messages wait. The environment discards its unwritten bytes. */
 void remote_disconnected(struct remote *r);
 /* Bytes of the supervisor's standard output. */
 void remote_feed(struct remote *r, const char *data, size_t len);
-/* Asked after each remote_feed. False: the carrier is not to be read for now. After a failure it is true: what comes
- * is passed over, and so is found when the far end has closed it. */
+/* To be checked after each remote_feed. False: stop reading the transport for now. True after a
+ * failure, when input is discarded, so that the end of the stream is noticed. */
 bool remote_wants_more(const struct remote *r);
-/* What was said before the loader's word, the last of it, made printable: for error messages. */
+/* The end of what was received before the loader's greeting, made printable, for error messages. */
 void remote_noise(const struct remote *r, struct buf *out);
-/* The far end is gone for good: `ended` of every sandbox is told `how`, if it has not been. */
+/* The far end is gone for good: every sandbox that has not ended gets `ended` with `how`. */
 void remote_ended(struct remote *r, const struct sandbox_exit *how);
-/* All of its sandboxes are closed. NULL is fine. */
+/* All its sandboxes must be closed. NULL is fine. */
 void remote_free(struct remote *r);
 
-/* A worker; may be opened before the first remote_connected. As environment_ops say, and the environment's
- * own table of them, which has those below in it; no event comes from within open and send. What a
- * spec asks for but limits and `preload` is the environment's business. */
+/* Opens a worker, possibly before the first remote_connected. `ops` is the environment's table,
+ * which contains the functions below. No event fires within open and send. Of the specification,
+ * only limits and `preload` are used here; the rest is the environment's task. */
 int remote_open_sandbox(struct remote *r, const struct environment_ops *ops,
     const struct sandbox_spec *spec, const struct sandbox_events *events, void *arg,
     struct sandbox **out, struct error *err);
@@ -74,7 +75,7 @@ void remote_attend(struct sandbox *s);
 void remote_charge(struct sandbox *s, uint64_t ns);
 void remote_interrupt(struct sandbox *s);
 void remote_kill(struct sandbox *s);
-void remote_drain(struct sandbox *s); /* output comes in its order anyway */
+void remote_drain(struct sandbox *s); /* output arrives in order anyway */
 bool remote_is_cut(const struct sandbox *s);
 void remote_usage(const struct sandbox *s, struct sandbox_usage *out);
 /* Kills the worker if it lives; no event follows. NULL is fine. */
@@ -82,23 +83,24 @@ void remote_close_sandbox(struct sandbox *s);
 
 /* ---- for files.c ---- */
 
-/* A worker of another kind: `json` is what START says, and what is in the file `source` (-1: none), which it takes, goes to it
- * as it takes it. */
+/* Opens a worker of another kind. `json` is the content of START; the content of the file `source`
+ * (-1: none), which is owned from now on, follows as flow control allows. */
 int remote_open_worker(struct remote *r, const struct environment_ops *ops, const struct buf *json,
     int source, const struct sandbox_events *events, void *arg, struct sandbox **out,
     struct error *err);
 /* Sandboxes that are opened from now on wait. */
 void remote_hold(struct remote *r);
-/* As often as it was called: they start, or end with this error (NULL: none). */
+/* Ends one remote_hold. After the last one, waiting sandboxes start, or end with this error (NULL:
+ * none). */
 void remote_release(struct remote *r, const struct error *why);
 
-/* Tells `ended`; its worker is killed. */
+/* Kills its worker and calls `ended`. */
 void remote_end_sandbox(struct sandbox *s, const struct sandbox_exit *how);
 
 struct remote *remote_of(const struct sandbox *s);
-/* What remote_open was given. */
+/* The `arg` of remote_open. */
 void *remote_arg(const struct remote *r);
-/* How many are open. */
+/* The number of open sandboxes. */
 unsigned remote_sandboxes(const struct remote *r);
 
 #endif

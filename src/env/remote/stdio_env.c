@@ -1,4 +1,6 @@
-/* env/remote/stdio_env.c: see stdio_env.h. Each sandbox has a supervisor of its own, which ends with it. */
+/* env/remote/stdio_env.c: implements an environment on a transport. Each sandbox has its own
+ * supervisor, which ends with it.
+ */
 #include "env/remote/stdio_env.h"
 
 #include <stdlib.h>
@@ -10,7 +12,7 @@
 #include "env/common/fair_reading.h"
 
 struct stdio_env {
-    struct environment_base base; /* its ops are a copy with the name of this one */
+    struct environment_base base; /* its ops are a copy with this environment's name */
     struct environment_ops ops;
     const struct transport_ops *transport_ops;
     void *arg;
@@ -21,19 +23,19 @@ struct transport {
     struct stdio_env *env;
     struct remote *remote;
     void *own; /* NULL: not started */
-    struct sandbox_events
-        events; /* of the session, which hears of its guest's end when its volume is here */
+    /* of the session, which learns of the guest's end after its volume was copied back */
+    struct sandbox_events events;
     void *arg;
     bool guest_over;
     struct sandbox_exit how;
     struct sandbox *sandbox;          /* NULL: not opened */
-    struct delivery *staged, *volume; /* copies of what is here; NULL: there is none */
+    struct delivery *staged, *volume; /* copies of local directories; NULL: none */
     bool joined, ended;
-    struct error failure; /* of what the supervisor said */
-    struct timer *over;   /* tells the end, from outside of what brought it */
+    struct error failure; /* a failure that the remote reported */
+    struct timer *over;   /* defers the end */
 };
 
-/* ---- what the carrier tells ---- */
+/* ---- events of the transport ---- */
 
 void transport_joined(struct transport *c)
 {
@@ -87,7 +89,7 @@ void transport_ended(struct transport *c, const struct error *why)
     remote_ended(c->remote, &how);
 }
 
-/* ---- what the remote asks for ---- */
+/* ---- events of the remote ---- */
 
 static void stdio_env_remote_write(void *arg, const struct iovec *iov, int count)
 {
@@ -126,7 +128,7 @@ static void failure_told(void *arg)
     transport_ended(c, &c->failure);
 }
 
-/* ---- the seam ---- */
+/* ---- the interface of environments ---- */
 
 static void transport_free(struct transport *c)
 {
@@ -165,7 +167,7 @@ static int stdio_env_start(struct transport *c, const struct sandbox_spec *spec,
     return rc < 0 ? rc : ops->start(c->env->arg, c, spec, words, &c->own, err);
 }
 
-/* What is here and has to be there. */
+/* Copies local directories to the far end. */
 static int stdio_env_deliver(
     struct transport *c, const struct sandbox_spec *spec, struct error *err)
 {
@@ -191,7 +193,7 @@ static void volume_fetched(void *arg, const struct sandbox_exit *how)
         remote_end_sandbox(c->sandbox, how);
 }
 
-/* What a guest wrote before its end is there in the next session. */
+/* What a guest wrote before its end must be there in the next session. */
 static void guest_ended(void *arg, const struct sandbox_exit *how)
 {
     struct transport *c = arg;
@@ -234,7 +236,7 @@ static bool stdio_env_settle(struct sandbox *s)
     return true;
 }
 
-/* From then on nothing that the far end still says counts. */
+/* From now on all events of the far end are ignored. */
 static bool stdio_env_finish(struct sandbox *s)
 {
     struct transport *c = remote_arg(remote_of(s));
@@ -333,7 +335,7 @@ static void free_environment(struct environment *base)
     free(env);
 }
 
-/* Of who is told of a spec no more than the program that it is to start. */
+/* For transports that receive nothing of the specification but the program to start. */
 static const struct features
     plain_features = { .of = {
                            [FEATURE_STREAM] = FEATURE_YES("its standard streams"),
