@@ -541,6 +541,96 @@ DROSTE_API void droste_suspend(droste_running *run);
  * and handles it. Returns the number of active runs, or a negative number with *err filled in. */
 DROSTE_API int droste_turn(droste *d, int milliseconds, droste_error *err);
 
+/* ---- volumes ---- */
+
+/* A directory that outlives sandboxes (docs/volumes.md). The setting "env" says whose volumes
+ * these are: of daytona and modal the provider's, which are reached through a sandbox that each
+ * operation starts; of all others this machine's, below "volume-root". Paths in a volume are
+ * relative, or begin with a place where guests see it. Nothing follows links. An operation does
+ * all or nothing. */
+typedef struct droste_volume droste_volume;
+
+/* True where the provider keeps them: then only list, get, read and put work, and others are
+ * ERROR_UNSUPPORTED. */
+DROSTE_API int droste_volumes_are_remote(const droste *d);
+/* The directory of this machine's volumes, which need not exist; NULL with *err. Valid until the
+ * next call. */
+DROSTE_API const char *droste_volume_root(droste *d, droste_error *err);
+/* Names, in order. The function may call others of the volume; not 0 ends it. */
+typedef int droste_name_fn(void *arg, const char *name);
+DROSTE_API int droste_volume_names(droste *d, droste_name_fn *fn, void *arg, droste_error *err);
+/* Makes an empty one, which may hold what "volume-size" and "volume-files" say. ERROR_ARGUMENT
+ * where it exists. */
+DROSTE_API int droste_volume_create(droste *d, const char *name, droste_error *err);
+/* With its snapshots. ERROR_ARGUMENT while it is in use. */
+DROSTE_API int droste_volume_remove(droste *d, const char *name, droste_error *err);
+
+/* No session uses it at the same time: needed for snapshots. */
+enum { DROSTE_VOLUME_ALONE = 1 };
+/* ERROR_NOT_FOUND, ERROR_PERMISSION (another user's, or a link); ERROR_ARGUMENT where it is in
+ * use otherwise. Of a provider's volume these come from the first operation. Close it before the
+ * droste is freed. */
+DROSTE_API int droste_volume_open(
+    droste *d, const char *name, int flags, droste_volume **out, droste_error *err);
+/* NULL is fine. */
+DROSTE_API void droste_volume_close(droste_volume *v);
+DROSTE_API const char *droste_volume_name(const droste_volume *v);
+/* Where its data is on this machine; NULL: at the provider. */
+DROSTE_API const char *droste_volume_path(const droste_volume *v);
+
+typedef struct droste_volume_usage {
+    uint64_t size, files;             /* bytes on disk; files of all kinds, directories too */
+    uint64_t size_limit, files_limit; /* what it may hold; 0 of a snapshot */
+} droste_volume_usage;
+DROSTE_API int droste_volume_measure(
+    const droste_volume *v, droste_volume_usage *out, droste_error *err);
+/* What it may hold, in the words of the settings ("2G", "50000"); NULL: as it is. */
+DROSTE_API int droste_volume_limit(
+    droste_volume *v, const char *size, const char *files, droste_error *err);
+
+typedef struct droste_volume_entry {
+    const char *path; /* in the directory that is listed; any bytes but zero */
+    uint32_t mode;    /* as in struct stat */
+    uint64_t size;
+    int64_t mtime; /* seconds since 1970 */
+} droste_volume_entry;
+/* Not 0 ends the listing. */
+typedef int droste_volume_entry_fn(void *arg, const droste_volume_entry *entry);
+/* What is in a directory, `depth` levels of it, in order; a file is listed alone. 1: there are
+ * more than `most`. */
+DROSTE_API int droste_volume_list(droste_volume *v, const char *path, unsigned depth, size_t most,
+    droste_volume_entry_fn *fn, void *arg, droste_error *err);
+
+/* What was copied. */
+typedef struct droste_volume_count {
+    uint64_t files, bytes;
+    uint64_t left_out; /* links, FIFOs, sockets and devices */
+} droste_volume_count;
+/* A file or directory becomes `to` on this machine. A file takes the place of another one. */
+DROSTE_API int droste_volume_get(droste_volume *v, const char *path, const char *to,
+    droste_volume_count *count, droste_error *err);
+/* Writes a file's data to a descriptor. ERROR_ARGUMENT if it is no file. */
+DROSTE_API int droste_volume_read(droste_volume *v, const char *path, int out, droste_error *err);
+/* An open file, pipe or directory becomes `path`, whose directories are made. A file takes the
+ * place of another one; ERROR_ARGUMENT where anything else is there. */
+DROSTE_API int droste_volume_put(
+    droste_volume *v, int source, const char *path, droste_volume_count *count, droste_error *err);
+/* A file, or a directory with all that is in it. */
+DROSTE_API int droste_volume_delete(droste_volume *v, const char *path, droste_error *err);
+
+/* Snapshots are whole copies, and no part of what a volume may hold. */
+DROSTE_API int droste_volume_snapshots(
+    const droste_volume *v, droste_name_fn *fn, void *arg, droste_error *err);
+DROSTE_API int droste_volume_snapshot_measure(
+    const droste_volume *v, const char *name, droste_volume_usage *out, droste_error *err);
+/* These three need the volume alone. ERROR_ARGUMENT where there is one of this name. */
+DROSTE_API int droste_volume_snapshot(
+    droste_volume *v, const char *name, droste_volume_count *count, droste_error *err);
+/* What the volume holds is replaced. */
+DROSTE_API int droste_volume_restore(
+    droste_volume *v, const char *name, droste_volume_count *count, droste_error *err);
+DROSTE_API int droste_volume_snapshot_remove(droste_volume *v, const char *name, droste_error *err);
+
 /* ---- batches ---- */
 
 /* Many tasks from a file, each a run, whose results are appended to another file; docs/batch.md

@@ -192,6 +192,7 @@ void droste_free(droste *d)
     buf_free(&d->tool_facts);
     free(d->env_name);
     free(d->store_path);
+    free(d->volume_root);
     free(d);
 }
 

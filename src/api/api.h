@@ -28,6 +28,7 @@ struct droste {
     void *notice_arg;
     int interrupt_fd; /* an eventfd: droste_interrupt writes, the loop reads */
     struct watch *interrupt_watch;
+    char *volume_root;    /* as droste_volume_root has returned it */
     struct list contexts; /* that were added, PATH or NAME=PATH each */
     struct store *store;  /* the record, once it was needed; its path as the setting had it */
     char *store_path;

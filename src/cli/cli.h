@@ -78,7 +78,9 @@ int cli_status(int code);
 /* Prints an error of the library; returns its status. */
 int cli_error(const droste_error *err);
 struct error;
-int cli_inner_error(const struct error *err); /* of a layer below the public interface */
+int cli_inner_error(const struct error *err); /* of a command's own */
+/* The library's error becomes a command's own, where rc is negative; returns rc. */
+int cli_inner(int rc, const droste_error *why, struct error *err);
 /* As above, for a usage mistake: with a pointer to --help. */
 int cli_usage(const struct command *self, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -121,7 +123,7 @@ bool cli_output_gone(void);
 /* The end of a command that printed `what`: `status`, or, if standard output did not take all of
  * it, an explanation and EXIT_ENVIRONMENT. */
 int cli_finish(int status, const char *what);
-/* The same of one that called layers below the public interface: their error comes behind what was printed. */
+/* The same of one with an error of its own, which comes behind what was printed. */
 int cli_end(int rc, const struct error *err, const char *what);
 
 #endif

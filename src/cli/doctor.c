@@ -52,7 +52,7 @@ static void doctor_tell(struct doctor *doctor, const char *name, enum state stat
     field_open(out, NULL, '{');
     field_string(out, "name", name);
     field_string(out, "state", state_names[state]);
-    field_text(out, "text", (struct store_value){ buf_text(text), text->len });
+    field_text(out, "text", buf_text(text), text->len);
     field_string(out, "cure", cure && cure[0] ? cure : NULL);
     field_close(out, '}');
 }

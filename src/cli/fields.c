@@ -1,6 +1,7 @@
 /* cli/fields.c: see fields.h. */
 #include "cli/fields.h"
 
+#include <string.h>
 #include <time.h>
 
 #include "base/json/json.h"
@@ -26,21 +27,21 @@ void field_close(struct buf *out, char bracket)
     buf_putc(out, bracket);
 }
 
-void field_text(struct buf *out, const char *key, struct store_value text)
+void field_text(struct buf *out, const char *key, const char *text, size_t len)
 {
     cleanup_buf struct buf clean = { 0 };
     field_key(out, key);
-    if (!text.data) {
+    if (!text) {
         buf_puts(out, "null");
         return;
     }
-    text_append_utf8(&clean, text.data, text.len);
+    text_append_utf8(&clean, text, len);
     json_append_string(out, buf_text(&clean), clean.len);
 }
 
 void field_string(struct buf *out, const char *key, const char *text)
 {
-    field_text(out, key, store_text(text));
+    field_text(out, key, text, text ? strlen(text) : 0);
 }
 
 void field_int(struct buf *out, const char *key, int64_t value)

@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "store/store.h"
 
 /* Each puts its own comma. The key NULL: an array's element. */
 void field_key(struct buf *out, const char *key); /* a value is to follow */
@@ -14,7 +13,7 @@ void field_open(struct buf *out, const char *key, char bracket);
 void field_close(struct buf *out, char bracket);
 void field_string(struct buf *out, const char *key, const char *text); /* NULL → null */
 /* Any bytes: what is not UTF-8 is replaced. */
-void field_text(struct buf *out, const char *key, struct store_value text);
+void field_text(struct buf *out, const char *key, const char *text, size_t len);
 void field_int(struct buf *out, const char *key, int64_t value);
 void field_real(struct buf *out, const char *key, double value);
 void field_bool(struct buf *out, const char *key, bool value);

@@ -79,9 +79,19 @@ int cli_error(const droste_error *err)
 
 int cli_inner_error(const struct error *err)
 {
-    droste_error public;
-    api_fail(&public, err, 0);
+    droste_error public = { .code = (int)err->code, .sys = err->sys };
+    memcpy(public.text, err->text, sizeof public.text);
     return cli_error(&public);
+}
+
+int cli_inner(int rc, const droste_error *why, struct error *err)
+{
+    if (rc < 0) {
+        err->code = (enum error_code)why->code;
+        err->sys = why->sys;
+        memcpy(err->text, why->text, sizeof err->text);
+    }
+    return rc;
 }
 
 int cli_cell_status(const droste_result *r)

@@ -6,24 +6,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "api/api.h"
 #include "base/cleanup.h"
+#include "base/buf.h"
 #include "base/text.h"
+#include "cli/cli.h"
 #include "cli/verbs.h"
 #include "cli/volume_print.h"
-#include "cli/volume_remote.h"
-#include "volume/volume.h"
-#include "volume/workspace.h"
 
 enum { DEPTH = 4, DEPTH_MAX = 10, ENTRIES = 10000 };
 
 struct request {
+    droste *d;
     const char **words; /* the verb, the volume, and what follows */
     size_t count;
     const char *root, *env, *size, *files, *depth, *limit, *snapshot;
     bool json, snapshots;
     int64_t levels, most;
-    struct volume_limits limits; /* as given, else the settings' */
 };
 
 static const char *volume_word(const struct request *r, size_t i)
@@ -33,36 +31,37 @@ static const char *volume_word(const struct request *r, size_t i)
 
 /* ---- what there is to do. `v` is open as the verb's row says, or NULL ---- */
 
-static int cli_volume_create(
-    const char *root, struct volume *v, const struct request *r, struct error *err)
+static int cli_volume_create(droste_volume *v, const struct request *r, struct error *err)
 {
-    int rc = volume_create(root, r->words[1], &r->limits, err);
+    droste_error why;
+    const char *root = droste_volume_root(r->d, &why);
+    int rc = root ? droste_volume_create(r->d, r->words[1], &why) : -why.code;
     if (rc == 0)
         printf("made the volume %s at %s/%s\n", r->words[1], root, r->words[1]);
-    return rc;
+    return cli_inner(rc, &why, err);
 }
 
-static int volume_ls(const char *root, struct volume *v, const struct request *r, struct error *err)
+static int volume_ls(droste_volume *v, const struct request *r, struct error *err)
 {
+    droste_error why;
     if (!volume_word(r, 1))
-        return volume_print_all(root, r->json, err);
-    int rc = volume_open(root, r->words[1], VOLUME_SHARED, &v, err);
+        return volume_print_all(r->d, r->json, err);
+    int rc = cli_inner(droste_volume_open(r->d, r->words[1], 0, &v, &why), &why, err);
     if (rc == 0)
         rc = r->snapshots ? volume_print_snapshots(v, r->json, err)
                           : volume_print_list(v, volume_word(r, 2) ? volume_word(r, 2) : ".", 1,
                                 (size_t)r->most, r->json ? STYLE_JSON : STYLE_LONG, err);
-    volume_release(v);
+    droste_volume_close(v);
     return rc;
 }
 
-static int volume_tree(
-    const char *root, struct volume *v, const struct request *r, struct error *err)
+static int volume_tree(droste_volume *v, const struct request *r, struct error *err)
 {
     return volume_print_list(v, volume_word(r, 2) ? volume_word(r, 2) : ".", (unsigned)r->levels,
         (size_t)r->most, r->json ? STYLE_JSON : STYLE_TREE, err);
 }
 
-static int volume_du(const char *root, struct volume *v, const struct request *r, struct error *err)
+static int volume_du(droste_volume *v, const struct request *r, struct error *err)
 {
     return volume_print_usage(v, r->json, err);
 }
@@ -81,13 +80,14 @@ static bool is_directory(const char *path)
 }
 
 /* On a terminal, which what a guest has written must not act on. */
-static int show_file(const struct volume *v, const char *path, struct error *err)
+static int show_file(droste_volume *v, const char *path, struct error *err)
 {
     enum { PIECE = 65536, CUT = 4 };
     char piece[PIECE];
     size_t n, kept = 0;
+    droste_error why;
     FILE *copy = tmpfile();
-    int rc = copy ? volume_read(v, path, fileno(copy), err)
+    int rc = copy ? cli_inner(droste_volume_read(v, path, fileno(copy), &why), &why, err)
                   : error_set_errno(err, ERROR_IO, "making a temporary file");
     if (rc == 0)
         rewind(copy);
@@ -105,44 +105,39 @@ static int show_file(const struct volume *v, const char *path, struct error *err
 }
 
 /* Says how much an operation has copied. */
-static int volume_copied(
-    int rc, const char *did, const struct volume_count *count, const struct request *r)
+static int volume_copied(int rc, const char *did, const droste_volume_count *count,
+    const struct request *r, const droste_error *why, struct error *err)
 {
     if (rc == 0)
         volume_print_count(did, count, r->json);
-    return rc;
+    return cli_inner(rc, why, err);
 }
 
-/* Of this machine: a directory that is there gets it under its own name. `name` is the volume's. */
-static int get_as(
-    const char *name, const struct volume *v, const struct request *r, struct error *err)
+/* A directory that exists gets it under its own name. */
+static int cli_volume_get(droste_volume *v, const struct request *r, struct error *err)
 {
     cleanup_buf struct buf to = { 0 };
-    struct volume_count count;
+    droste_volume_count count;
+    droste_error why;
     const char *given = volume_word(r, 3) ? volume_word(r, 3) : ".";
     if (strcmp(given, "-") == 0 && isatty(STDOUT_FILENO))
         return show_file(v, r->words[2], err);
     if (strcmp(given, "-") == 0)
-        return volume_read(v, r->words[2], STDOUT_FILENO, err);
+        return cli_inner(droste_volume_read(v, r->words[2], STDOUT_FILENO, &why), &why, err);
     buf_puts(&to, given);
     if (is_directory(given)) {
         buf_putc(&to, '/');
         put_last_name(r->words[2], &to);
         if (to.data && to.data[to.len - 1] == '/')
-            buf_puts(&to, name);
+            buf_puts(&to, droste_volume_name(v));
     } else if (given[0] && given[strlen(given) - 1] == '/') {
         return error_set(err, ERROR_NOT_FOUND,
             "there is no directory %.150s; make it, or leave out the slash at the end", given);
     }
     if (buf_failed(&to))
         return error_memory(err);
-    return volume_copied(volume_get(v, r->words[2], buf_text(&to), &count, err), "got", &count, r);
-}
-
-static int cli_volume_get(
-    const char *root, struct volume *v, const struct request *r, struct error *err)
-{
-    return get_as(volume_name(v), v, r, err);
+    return volume_copied(droste_volume_get(v, r->words[2], buf_text(&to), &count, &why), "got",
+        &count, r, &why, err);
 }
 
 /* What is put, open, and its path in the volume. */
@@ -165,125 +160,56 @@ static int volume_open_source(const struct request *r, int *fd, struct buf *to, 
     return 0;
 }
 
-static int cli_volume_put(
-    const char *root, struct volume *v, const struct request *r, struct error *err)
+static int cli_volume_put(droste_volume *v, const struct request *r, struct error *err)
 {
     cleanup_buf struct buf to = { 0 };
     cleanup_fd int fd = -1;
-    struct volume_count count;
+    droste_volume_count count;
+    droste_error why;
     int rc = volume_open_source(r, &fd, &to, err);
     return rc < 0 ? rc
-                  : volume_copied(volume_put(v, fd, buf_text(&to), &count, err), "put", &count, r);
+                  : volume_copied(droste_volume_put(v, fd, buf_text(&to), &count, &why), "put",
+                        &count, r, &why, err);
 }
 
 /* Of one of these: the volume, a snapshot, paths. */
-static int volume_rm(const char *root, struct volume *v, const struct request *r, struct error *err)
+static int volume_rm(droste_volume *v, const struct request *r, struct error *err)
 {
-    int rc = 0;
+    droste_error why;
     bool one = r->snapshot != NULL;
     if (r->count == 2 && !one)
-        return volume_remove(root, r->words[1], err);
-    rc = volume_open(root, r->words[1], one ? VOLUME_ALONE : VOLUME_SHARED, &v, err);
+        return cli_inner(droste_volume_remove(r->d, r->words[1], &why), &why, err);
+    int rc = droste_volume_open(r->d, r->words[1], one ? DROSTE_VOLUME_ALONE : 0, &v, &why);
     if (rc == 0 && one)
-        rc = volume_snapshot_remove(v, r->snapshot, err);
+        rc = droste_volume_snapshot_remove(v, r->snapshot, &why);
     for (size_t i = 2; rc == 0 && i < r->count; i++)
-        rc = volume_remove_path(v, r->words[i], err);
-    volume_release(v);
-    return rc;
+        rc = droste_volume_delete(v, r->words[i], &why);
+    droste_volume_close(v);
+    return cli_inner(rc, &why, err);
 }
 
-static int cli_volume_snapshot(
-    const char *root, struct volume *v, const struct request *r, struct error *err)
+static int cli_volume_snapshot(droste_volume *v, const struct request *r, struct error *err)
 {
-    struct volume_count count;
-    return volume_copied(volume_snapshot(v, r->words[2], &count, err), "kept", &count, r);
+    droste_volume_count count;
+    droste_error why;
+    int rc = droste_volume_snapshot(v, r->words[2], &count, &why);
+    return volume_copied(rc, "kept", &count, r, &why, err);
 }
 
-static int cli_volume_restore(
-    const char *root, struct volume *v, const struct request *r, struct error *err)
+static int cli_volume_restore(droste_volume *v, const struct request *r, struct error *err)
 {
-    struct volume_count count;
-    return volume_copied(volume_restore(v, r->words[2], &count, err), "restored", &count, r);
+    droste_volume_count count;
+    droste_error why;
+    int rc = droste_volume_restore(v, r->words[2], &count, &why);
+    return volume_copied(rc, "restored", &count, r, &why, err);
 }
 
-static int volume_limit(
-    const char *root, struct volume *v, const struct request *r, struct error *err)
+static int cli_volume_limit(droste_volume *v, const struct request *r, struct error *err)
 {
-    struct volume_limits limits = *volume_limits_of(v);
-    if (r->size)
-        limits.size = r->limits.size;
-    if (r->files)
-        limits.files = r->limits.files;
-    int rc = r->size || r->files ? volume_set_limits(v, &limits, err) : 0;
-    return rc < 0 ? rc : volume_print_usage(v, r->json, err);
-}
-
-/* ---- the same of a volume that the environment's provider keeps ---- */
-
-static int list_remote(void *source, const char *path, unsigned depth, size_t most,
-    volume_entry_fn *fn, void *arg, bool *more, struct error *err)
-{
-    return volume_remote_list(source, path, depth, most, fn, arg, more, err);
-}
-
-static int print_remote(
-    droste *d, const struct request *r, unsigned depth, enum volume_style style, struct error *err)
-{
-    struct volume_remote *remote = NULL;
-    int rc = volume_remote_open(d, r->words[1], NULL, &remote, err);
-    if (rc == 0)
-        rc = volume_print_listed(r->words[1], list_remote, remote,
-            volume_word(r, 2) ? volume_word(r, 2) : ".", depth, (size_t)r->most,
-            r->json ? STYLE_JSON : style, err);
-    volume_remote_close(remote, NULL); /* nothing was written */
-    return rc;
-}
-
-static int ls_remote(droste *d, const char *root, const struct request *r, struct error *err)
-{
-    return print_remote(d, r, 1, STYLE_LONG, err);
-}
-
-static int tree_remote(droste *d, const char *root, const struct request *r, struct error *err)
-{
-    return print_remote(d, r, (unsigned)r->levels, STYLE_TREE, err);
-}
-
-static int get_remote(droste *d, const char *root, const struct request *r, struct error *err)
-{
-    struct volume_remote *remote = NULL;
-    struct volume *passing = NULL;
-    int rc = volume_make_ephemeral(root, &r->limits, &passing, err);
-    if (rc == 0)
-        rc = volume_remote_open(d, r->words[1], NULL, &remote, err);
-    if (rc == 0)
-        rc = volume_remote_fetch(remote, r->words[2], passing, err);
-    volume_remote_close(remote, NULL);
-    if (rc == 0)
-        rc = get_as(r->words[1], passing, r, err);
-    volume_release(passing);
-    return rc;
-}
-
-static int put_remote(droste *d, const char *root, const struct request *r, struct error *err)
-{
-    cleanup_buf struct buf to = { 0 };
-    cleanup_fd int fd = -1;
-    struct volume_count count;
-    struct volume_remote *remote = NULL;
-    struct workspace *staged = NULL;
-    int rc = volume_open_source(r, &fd, &to, err);
-    if (rc == 0)
-        rc = workspace_new(root, &r->limits, &staged, err);
-    if (rc == 0)
-        rc = volume_put(workspace_volume(staged), fd, "put", &count, err);
-    if (rc == 0)
-        rc = volume_remote_open(d, r->words[1], workspace_hold(staged), &remote, err);
-    if (rc == 0)
-        rc = volume_remote_put(remote, buf_text(&to), err);
-    int ended = volume_remote_close(remote, rc == 0 ? err : NULL);
-    workspace_release(staged);
-    return volume_copied(rc < 0 ? rc : ended, "put", &count, r);
+    droste_error why;
+    bool changes = r->size || r->files;
+    int rc = changes ? droste_volume_limit(v, r->size, r->files, &why) : 0;
+    return rc < 0 ? cli_inner(rc, &why, err) : volume_print_usage(v, r->json, err);
 }
 
 /* ---- the words and flags ---- */
@@ -306,20 +232,19 @@ static const struct volume_verb {
     struct verb verb;
     enum opening opening;
     const char *words;
-    int (*run)(const char *root, struct volume *v, const struct request *r, struct error *err);
-    /* Of a provider's volume; NULL: it cannot be done there. */
-    int (*run_remote)(droste *d, const char *root, const struct request *r, struct error *err);
+    int (*run)(droste_volume *v, const struct request *r, struct error *err);
+    bool remote; /* also for a volume that the environment's provider keeps */
 } verbs[] = {
     { { "create", CREATE, 1, 1 }, NOT_OPEN, "NAME", cli_volume_create },
-    { { "ls", LS, 0, 2 }, NOT_OPEN, "[NAME [PATH]]", volume_ls, ls_remote },
-    { { "tree", TREE, 1, 2 }, OPEN_SHARED, "NAME [PATH]", volume_tree, tree_remote },
-    { { "get", GET, 2, 3 }, OPEN_SHARED, "NAME PATH [TO]", cli_volume_get, get_remote },
-    { { "put", PUT, 2, 3 }, OPEN_SHARED, "NAME FILE [PATH]", cli_volume_put, put_remote },
+    { { "ls", LS, 0, 2 }, NOT_OPEN, "[NAME [PATH]]", volume_ls, true },
+    { { "tree", TREE, 1, 2 }, OPEN_SHARED, "NAME [PATH]", volume_tree, true },
+    { { "get", GET, 2, 3 }, OPEN_SHARED, "NAME PATH [TO]", cli_volume_get, true },
+    { { "put", PUT, 2, 3 }, OPEN_SHARED, "NAME FILE [PATH]", cli_volume_put, true },
     { { "rm", RM, 1, SIZE_MAX }, NOT_OPEN, "NAME [PATH...]", volume_rm },
     { { "snapshot", SNAPSHOT, 2, 2 }, OPEN_ALONE, "NAME SNAPSHOT", cli_volume_snapshot },
     { { "restore", RESTORE, 2, 2 }, OPEN_ALONE, "NAME SNAPSHOT", cli_volume_restore },
     { { "du", DU, 1, 1 }, OPEN_SHARED, "NAME", volume_du },
-    { { "limit", LIMIT, 1, 1 }, OPEN_SHARED, "NAME", volume_limit },
+    { { "limit", LIMIT, 1, 1 }, OPEN_SHARED, "NAME", cli_volume_limit },
 };
 
 static int volume_check_flags(
@@ -362,44 +287,44 @@ static int volume_check(
 
 /* ---- the command ---- */
 
-static int do_remote(droste *d, const struct request *r, const struct volume_verb *row,
-    const char *root, struct error *err)
+static int volume_check_remote(
+    const struct request *r, const struct volume_verb *row, struct error *err)
 {
-    const char *env = d->settings.env;
-    if (!row->run_remote || r->snapshots)
+    const char *env = droste_get(r->d, "env");
+    if (!row->remote || r->snapshots)
         return error_set(err, ERROR_UNSUPPORTED,
             "volumes of %s are its own: %s is for volumes of this machine (--env local)", env,
             r->snapshots ? "--snapshots" : row->verb.name);
     if (!volume_word(r, 1))
         return error_set(err, ERROR_UNSUPPORTED,
             "which volumes there are at %s is shown by its own tools; name one", env);
-    return row->run_remote(d, root, r, err);
+    return 0;
 }
 
-static int do_it(droste *d, struct request *r, const struct volume_verb *row)
+static int do_it(const struct request *r, const struct volume_verb *row)
 {
-    cleanup_free char *root = NULL;
-    struct volume *v = NULL;
+    droste_volume *v = NULL;
+    droste_error why;
     struct error err = { 0 };
-    r->limits = api_volume_limits(&d->settings);
-    int rc = api_volume_root(&d->settings, &root, &err);
-    if (rc == 0 && volume_is_remote(d)) {
-        cli_catch_interrupts(d);
-        return cli_end(do_remote(d, r, row, root, &err), &err, "what was asked for");
+    int rc = 0;
+    if (droste_volumes_are_remote(r->d)) {
+        cli_catch_interrupts(r->d);
+        rc = volume_check_remote(r, row, &err);
     }
     if (rc == 0 && row->opening != NOT_OPEN)
-        rc = volume_open(
-            root, r->words[1], row->opening == OPEN_ALONE ? VOLUME_ALONE : VOLUME_SHARED, &v, &err);
+        rc = cli_inner(droste_volume_open(r->d, r->words[1],
+                           row->opening == OPEN_ALONE ? DROSTE_VOLUME_ALONE : 0, &v, &why),
+            &why, &err);
     if (rc == 0)
-        rc = row->run(root, v, r, &err);
-    volume_release(v);
+        rc = row->run(v, r, &err);
+    droste_volume_close(v);
     return cli_end(rc, &err, "what was asked for");
 }
 
 static int volume_run(const struct command *self, droste *d, int argc, char **argv)
 {
     cleanup_free const char **words = calloc((size_t)argc, sizeof *words);
-    struct request r = { .words = words };
+    struct request r = { .d = d, .words = words };
     const struct flag flags[] = {
         { "volume-size", "SIZE", "create, limit: what it may hold [10G].", &r.size, NULL },
         { "volume-files", "N", "create, limit: files and directories that it may hold [100000].",
@@ -430,7 +355,7 @@ static int volume_run(const struct command *self, droste *d, int argc, char **ar
         status = cli_set(d, "volume-size", r.size);
     if (status < 0)
         status = cli_set(d, "volume-files", r.files);
-    return status < 0 ? do_it(d, &r, row) : status;
+    return status < 0 ? do_it(&r, row) : status;
 }
 
 const struct command command_volume = {

@@ -57,7 +57,7 @@ struct printing {
     struct buf out;
 };
 
-static void put_long(struct buf *out, const struct volume_entry *e)
+static void put_long(struct buf *out, const droste_volume_entry *e)
 {
     char when[32] = "";
     time_t seconds = (time_t)e->mtime;
@@ -69,7 +69,7 @@ static void put_long(struct buf *out, const struct volume_entry *e)
     buf_putc(out, '\n');
 }
 
-static void put_in_tree(struct buf *out, const struct volume_entry *e)
+static void put_in_tree(struct buf *out, const droste_volume_entry *e)
 {
     const char *name = strrchr(e->path, '/');
     for (const char *at = e->path; (at = strchr(at, '/')); at++)
@@ -81,11 +81,11 @@ static void put_in_tree(struct buf *out, const struct volume_entry *e)
 }
 
 /* What is not UTF-8 is told again in hexadecimal digits, by which it can be found. */
-static void volume_print_put_json(struct buf *out, const struct volume_entry *e)
+static void volume_print_put_json(struct buf *out, const droste_volume_entry *e)
 {
     size_t len = strlen(e->path);
     field_open(out, NULL, '{');
-    field_text(out, "path", (struct store_value){ e->path, len });
+    field_string(out, "path", e->path);
     if (!text_is_utf8(e->path, len, NULL)) {
         cleanup_free char *hex = malloc(2 * len + 1);
         if (hex)
@@ -98,7 +98,7 @@ static void volume_print_put_json(struct buf *out, const struct volume_entry *e)
     field_close(out, '}');
 }
 
-static int print_entry(void *arg, const struct volume_entry *e, struct error *err)
+static int print_entry(void *arg, const droste_volume_entry *e)
 {
     static void (*const put[])(struct buf *, const struct volume_entry *) = {
         [STYLE_LONG] = put_long,
@@ -107,175 +107,176 @@ static int print_entry(void *arg, const struct volume_entry *e, struct error *er
     };
     struct printing *p = arg;
     put[p->style](&p->out, e);
-    return buf_failed(&p->out) ? error_memory(err) : 0;
+    return buf_failed(&p->out);
 }
 
-int volume_print_listed(const char *name, volume_list_fn *list, void *source, const char *path,
-    unsigned depth, size_t most, enum volume_style style, struct error *err)
+int volume_print_list(droste_volume *v, const char *path, unsigned depth, size_t most,
+    enum volume_style style, struct error *err)
 {
     struct printing p = { .style = style };
-    bool more = false;
+    droste_error why;
     if (style == STYLE_JSON) {
         field_open(&p.out, NULL, '{');
-        field_string(&p.out, "volume", name);
+        field_string(&p.out, "volume", droste_volume_name(v));
         field_open(&p.out, "entries", '[');
     }
-    int rc = list(source, path, depth, most, print_entry, &p, &more, err);
+    int more =
+        cli_inner(droste_volume_list(v, path, depth, most, print_entry, &p, &why), &why, err);
+    int rc = more < 0 ? more : buf_failed(&p.out) ? error_memory(err) : 0;
     if (style == STYLE_JSON) {
         field_close(&p.out, ']');
-        field_bool(&p.out, "truncated", more);
+        field_bool(&p.out, "truncated", more > 0);
         field_close(&p.out, '}');
         buf_putc(&p.out, '\n');
     }
     if (rc == 0)
         print_buf(&p.out);
-    if (rc == 0 && more && style != STYLE_JSON)
+    if (rc == 0 && more > 0 && style != STYLE_JSON)
         cli_fail(0, "note: there are more than %zu; name a directory of it, or give --limit", most);
     buf_free(&p.out);
     return rc;
 }
 
-static int list_volume(void *source, const char *path, unsigned depth, size_t most,
-    volume_entry_fn *fn, void *arg, bool *more, struct error *err)
-{
-    return volume_list(source, path, depth, most, fn, arg, more, err);
-}
-
-int volume_print_list(const struct volume *v, const char *path, unsigned depth, size_t most,
-    enum volume_style style, struct error *err)
-{
-    return volume_print_listed(
-        volume_name(v), list_volume, (struct volume *)v, path, depth, most, style, err);
-}
-
 /* ---- volumes ---- */
 
 static void volume_print_put_usage(
-    struct buf *out, const struct volume *v, const struct volume_usage *used, bool json)
+    struct buf *out, const droste_volume *v, const droste_volume_usage *used, bool json)
 {
-    const struct volume_limits *limits = volume_limits_of(v);
     if (!json) {
-        buf_printf(out, "%-24s %12llu of %llu bytes, %llu of %llu files\n", volume_name(v),
-            (unsigned long long)used->size, (unsigned long long)limits->size,
-            (unsigned long long)used->files, (unsigned long long)limits->files);
+        buf_printf(out, "%-24s %12llu of %llu bytes, %llu of %llu files\n", droste_volume_name(v),
+            (unsigned long long)used->size, (unsigned long long)used->size_limit,
+            (unsigned long long)used->files, (unsigned long long)used->files_limit);
         return;
     }
-    field_string(out, "name", volume_name(v));
-    field_string(out, "path", volume_path(v));
+    field_string(out, "name", droste_volume_name(v));
+    field_string(out, "path", droste_volume_path(v));
     field_int(out, "size", (int64_t)used->size);
     field_int(out, "files", (int64_t)used->files);
-    field_int(out, "size_limit", (int64_t)limits->size);
-    field_int(out, "files_limit", (int64_t)limits->files);
+    field_int(out, "size_limit", (int64_t)used->size_limit);
+    field_int(out, "files_limit", (int64_t)used->files_limit);
 }
+
+struct names_printing {
+    droste *d;
+    const droste_volume *v; /* whose snapshots these are */
+    bool json;
+    struct buf out;
+    int rc;
+    struct error *err;
+};
 
 /* One that cannot be opened does not hide the others. */
-static void volume_print_put_volume(struct buf *out, const char *root, const char *name, bool json)
+static int volume_print_put_volume(void *arg, const char *name)
 {
-    struct volume *v = NULL;
-    struct volume_usage used = { 0 };
-    struct error err = { 0 };
-    int rc = volume_open(root, name, VOLUME_SHARED, &v, &err);
+    struct names_printing *p = arg;
+    droste_volume *v = NULL;
+    droste_volume_usage used;
+    droste_error err;
+    int rc = droste_volume_open(p->d, name, 0, &v, &err);
     if (rc == 0)
-        rc = volume_measure(v, &used, &err);
-    if (json)
-        field_open(out, NULL, '{');
+        rc = droste_volume_measure(v, &used, &err);
+    if (p->json)
+        field_open(&p->out, NULL, '{');
     if (rc == 0) {
-        volume_print_put_usage(out, v, &used, json);
-    } else if (json) {
-        field_string(out, "name", name);
-        field_string(out, "error", err.text);
+        volume_print_put_usage(&p->out, v, &used, p->json);
+    } else if (p->json) {
+        field_string(&p->out, "name", name);
+        field_string(&p->out, "error", err.text);
     } else {
-        buf_printf(out, "%-24s %s\n", name, err.text);
+        buf_printf(&p->out, "%-24s %s\n", name, err.text);
     }
-    if (json)
-        field_close(out, '}');
-    volume_release(v);
+    if (p->json)
+        field_close(&p->out, '}');
+    droste_volume_close(v);
+    return 0;
 }
 
-int volume_print_all(const char *root, bool json, struct error *err)
+int volume_print_all(droste *d, bool json, struct error *err)
 {
-    cleanup_buf struct buf out = { 0 };
-    struct list names = { 0 };
-    int rc = volume_names(root, &names, err);
+    struct names_printing p = { .d = d, .json = json };
+    droste_error why;
+    const char *root = droste_volume_root(d, &why);
     if (json)
-        field_open(&out, NULL, '[');
-    for (size_t i = 0; rc == 0 && i < names.count; i++)
-        volume_print_put_volume(&out, root, names.items[i], json);
-    if (json)
-        buf_puts(&out, "]\n");
-    else if (rc == 0 && names.count == 0)
-        buf_printf(&out, "There are no volumes at %s.\n", root);
+        field_open(&p.out, NULL, '[');
+    size_t before = p.out.len;
+    int rc = root ? droste_volume_names(d, volume_print_put_volume, &p, &why) : -why.code;
+    if (rc == 0 && !json && p.out.len == before)
+        buf_printf(&p.out, "There are no volumes at %s.\n", root);
+    buf_puts(&p.out, json ? "]\n" : "");
     if (rc == 0)
-        print_buf(&out);
-    list_clear(&names);
-    return rc;
+        print_buf(&p.out);
+    buf_free(&p.out);
+    return cli_inner(rc, &why, err);
 }
 
-int volume_print_snapshots(const struct volume *v, bool json, struct error *err)
+static int volume_print_put_name(void *arg, const char *name)
 {
-    cleanup_buf struct buf out = { 0 };
-    struct list names = { 0 };
-    int rc = volume_snapshots(v, &names, err);
+    struct names_printing *p = arg;
+    if (p->json)
+        field_string(&p->out, NULL, name);
+    else
+        buf_printf(&p->out, "%s\n", name);
+    return 0;
+}
+
+int volume_print_snapshots(const droste_volume *v, bool json, struct error *err)
+{
+    struct names_printing p = { .json = json };
+    droste_error why;
     if (json)
-        field_open(&out, NULL, '[');
-    for (size_t i = 0; rc == 0 && i < names.count; i++) {
-        if (json)
-            field_string(&out, NULL, names.items[i]);
-        else
-            buf_printf(&out, "%s\n", names.items[i]);
-    }
-    buf_puts(&out, json ? "]\n" : "");
+        field_open(&p.out, NULL, '[');
+    int rc = droste_volume_snapshots(v, volume_print_put_name, &p, &why);
+    buf_puts(&p.out, json ? "]\n" : "");
     if (rc == 0)
-        print_buf(&out);
-    list_clear(&names);
-    return rc;
+        print_buf(&p.out);
+    buf_free(&p.out);
+    return cli_inner(rc, &why, err);
 }
 
-/* Its snapshots, which are no part of its quota. */
-static int put_snapshots(const struct volume *v, bool json, struct buf *out, struct error *err)
+static int volume_print_put_snapshot(void *arg, const char *name)
 {
-    struct list names = { 0 };
-    int rc = volume_snapshots(v, &names, err);
-    if (json)
-        field_open(out, "snapshots", '[');
-    for (size_t i = 0; rc == 0 && i < names.count; i++) {
-        struct volume_usage used = { 0 };
-        rc = volume_snapshot_measure(v, names.items[i], &used, err);
-        if (json) {
-            field_open(out, NULL, '{');
-            field_string(out, "name", names.items[i]);
-            field_int(out, "size", (int64_t)used.size);
-            field_int(out, "files", (int64_t)used.files);
-            field_close(out, '}');
-        } else {
-            buf_printf(out, "  snapshot %-13s %12llu bytes, %llu files\n", names.items[i],
-                (unsigned long long)used.size, (unsigned long long)used.files);
-        }
+    struct names_printing *p = arg;
+    droste_volume_usage used = { 0 };
+    droste_error why;
+    p->rc = cli_inner(droste_volume_snapshot_measure(p->v, name, &used, &why), &why, p->err);
+    if (p->json) {
+        field_open(&p->out, NULL, '{');
+        field_string(&p->out, "name", name);
+        field_int(&p->out, "size", (int64_t)used.size);
+        field_int(&p->out, "files", (int64_t)used.files);
+        field_close(&p->out, '}');
+    } else {
+        buf_printf(&p->out, "  snapshot %-13s %12llu bytes, %llu files\n", name,
+            (unsigned long long)used.size, (unsigned long long)used.files);
     }
-    if (json)
-        field_close(out, ']');
-    list_clear(&names);
-    return rc;
+    return p->rc;
 }
 
-int volume_print_usage(const struct volume *v, bool json, struct error *err)
+/* Behind what it holds come its snapshots, which are no part of its quota. */
+int volume_print_usage(const droste_volume *v, bool json, struct error *err)
 {
-    cleanup_buf struct buf out = { 0 };
-    struct volume_usage used;
-    int rc = volume_measure(v, &used, err);
+    struct names_printing p = { .v = v, .json = json, .err = err };
+    droste_volume_usage used;
+    droste_error why;
+    int rc = cli_inner(droste_volume_measure(v, &used, &why), &why, err);
     if (rc < 0)
         return rc;
     if (json)
-        field_open(&out, NULL, '{');
-    volume_print_put_usage(&out, v, &used, json);
-    rc = put_snapshots(v, json, &out, err);
-    buf_puts(&out, json ? "}\n" : "");
+        field_open(&p.out, NULL, '{');
+    volume_print_put_usage(&p.out, v, &used, json);
+    if (json)
+        field_open(&p.out, "snapshots", '[');
+    rc = cli_inner(droste_volume_snapshots(v, volume_print_put_snapshot, &p, &why), &why, err);
     if (rc == 0)
-        print_buf(&out);
+        rc = p.rc;
+    buf_puts(&p.out, json ? "]}\n" : "");
+    if (rc == 0)
+        print_buf(&p.out);
+    buf_free(&p.out);
     return rc;
 }
 
-void volume_print_count(const char *did, const struct volume_count *count, bool json)
+void volume_print_count(const char *did, const droste_volume_count *count, bool json)
 {
     cleanup_buf struct buf out = { 0 };
     if (json) {

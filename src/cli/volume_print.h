@@ -4,25 +4,21 @@
 
 #include <stdbool.h>
 
-#include "volume/volume.h"
+#include "base/error.h"
+#include "droste.h"
 
 enum volume_style { STYLE_LONG, STYLE_TREE, STYLE_JSON };
 
 /* Lists a path of the volume, `depth` levels of it, on standard output; at most `most` entries, and says
  * if there are more. */
-int volume_print_list(const struct volume *v, const char *path, unsigned depth, size_t most,
+int volume_print_list(droste_volume *v, const char *path, unsigned depth, size_t most,
     enum volume_style style, struct error *err);
-/* The same of what a function lists: it is volume_list of something that is no volume of this machine. */
-typedef int volume_list_fn(void *source, const char *path, unsigned depth, size_t most,
-    volume_entry_fn *fn, void *arg, bool *more, struct error *err);
-int volume_print_listed(const char *name, volume_list_fn *list, void *source, const char *path,
-    unsigned depth, size_t most, enum volume_style style, struct error *err);
-/* All volumes of the root; with their sizes. */
-int volume_print_all(const char *root, bool json, struct error *err);
-int volume_print_snapshots(const struct volume *v, bool json, struct error *err);
+/* All volumes of this machine, with their sizes. */
+int volume_print_all(droste *d, bool json, struct error *err);
+int volume_print_snapshots(const droste_volume *v, bool json, struct error *err);
 /* What it holds, and may hold. */
-int volume_print_usage(const struct volume *v, bool json, struct error *err);
+int volume_print_usage(const droste_volume *v, bool json, struct error *err);
 /* "put 3 files, 1234 bytes in all; 1 link, FIFO, socket or device left out" */
-void volume_print_count(const char *did, const struct volume_count *count, bool json);
+void volume_print_count(const char *did, const droste_volume_count *count, bool json);
 
 #endif

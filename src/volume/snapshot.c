@@ -82,8 +82,21 @@ int volume_snapshot(
     return rc;
 }
 
+/* What was restored is another directory than the one that was open. */
+static int volume_reopen_data(struct volume *v, struct error *err)
+{
+    struct stat st;
+    cleanup_fd int data = open_beneath(v->directory, "data", O_RDONLY | O_DIRECTORY, 0);
+    if (data < 0 || fstat(data, &st) < 0)
+        return volume_failed(v, "opening", "what was restored", err);
+    close_fd(&v->data);
+    v->data = steal_fd(&data);
+    v->inode = st.st_ino;
+    return 0;
+}
+
 int volume_restore(
-    const struct volume *v, const char *name, struct volume_count *count, struct error *err)
+    struct volume *v, const char *name, struct volume_count *count, struct error *err)
 {
     char fresh[ATOMIC_REPLACE_NAME];
     cleanup_fd int from = snapshot_open(v, name, err),
@@ -96,6 +109,8 @@ int volume_restore(
     rc = copy_staged(v, from, staging, fresh, count, err);
     if (rc == 0 && atomic_replace_move(staging, fresh, v->directory, "data", RENAME_EXCHANGE) < 0)
         rc = volume_failed(v, "restoring", name, err);
+    if (rc == 0)
+        rc = volume_reopen_data(v, err);
     tree_remove(staging, fresh); /* what the data were, or what did not become them */
     return rc;
 }

@@ -149,7 +149,7 @@ int volume_snapshot(
     const struct volume *v, const char *name, struct volume_count *count, struct error *err);
 /* The data become what they were; what they are now is gone. */
 int volume_restore(
-    const struct volume *v, const char *name, struct volume_count *count, struct error *err);
+    struct volume *v, const char *name, struct volume_count *count, struct error *err);
 int volume_snapshot_remove(const struct volume *v, const char *name, struct error *err);
 int volume_snapshot_measure(
     const struct volume *v, const char *name, struct volume_usage *out, struct error *err);

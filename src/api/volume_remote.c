@@ -1,7 +1,8 @@
-/* cli/volume_remote.c: see volume_remote.h. What the sandbox says is a stranger's: names come as hexadecimal digits, and
- * files in the form and with the checks of volume/unpack.c, into a volume of this machine that nothing else uses.
+/* api/volume_remote.c: see volume_remote.h. What the sandbox says is a stranger's: names come as
+ * hexadecimal digits, and files in the form and with the checks of volume/unpack.c, into a
+ * volume of this machine that nothing else uses.
  */
-#include "cli/volume_remote.h"
+#include "api/volume_remote.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -149,7 +150,8 @@ static int volume_remote_ask(
     return rc;
 }
 
-/* As Python reads it: JSON in ASCII, with all that is not UTF-8 as surrogates, as os.fsdecode has it. */
+/* As Python reads it: JSON in ASCII, with all that is not UTF-8 as surrogates, as os.fsdecode
+ * has it. */
 static void put_python_text(struct buf *out, const char *text)
 {
     buf_puts(out, "os.fsdecode(bytes.fromhex('");
@@ -160,48 +162,33 @@ static void put_python_text(struct buf *out, const char *text)
 
 /* ---- the sandbox ---- */
 
-bool volume_is_remote(const droste *d)
-{
-    const char *name = d->settings.env ? d->settings.env : "local";
-    return strcmp(name, "daytona") == 0 || strcmp(name, "modal") == 0;
-}
-
-int volume_remote_open(droste *d, const char *name, struct workspace *put,
-    struct volume_remote **out, struct error *err)
+/* `staged` is NULL, or a workspace that the sandbox is given. */
+static int volume_remote_open(droste *d, const char *name, struct workspace *staged,
+    struct volume_remote *r, struct error *err)
 {
     droste_error why;
     cleanup_buf struct buf code = { 0 };
-    struct volume_remote *r = calloc(1, sizeof *r);
-    if (!r)
-        return error_memory(err);
-    r->name = name;
+    *r = (struct volume_remote){ .name = name };
     int rc = droste_set(d, "volume-name", name, &why);
     if (rc == 0)
         rc = droste_set(d, "output-limit", "256M", &why);
     if (rc == 0)
-        rc = api_session_open_volume(d, put, &r->session, &why);
+        rc = api_session_open_volume(d, staged ? workspace_hold(staged) : NULL, &r->session, &why);
     if (rc < 0)
         inner_error(&why, err);
     buf_puts(&code, library);
     if (rc == 0)
         rc = volume_remote_ask(r, &code, NULL, err);
-    if (rc < 0)
-        volume_remote_close(r, NULL);
-    else
-        *out = r;
     return rc;
 }
 
-int volume_remote_close(struct volume_remote *r, struct error *err)
+/* Waits until what was copied is durable in the volume; returns rc, or why it is not. */
+static int volume_remote_close(struct volume_remote *r, int rc, struct error *err)
 {
     droste_error why;
-    int rc = r && r->session ? droste_session_finish(r->session, &why) : 0;
-    if (rc < 0 && err)
-        inner_error(&why, err);
-    if (r)
-        droste_session_close(r->session);
-    free(r);
-    return rc;
+    int ended = r->session ? droste_session_finish(r->session, &why) : 0;
+    droste_session_close(r->session);
+    return rc < 0 ? rc : ended < 0 ? inner_error(&why, err) : 0;
 }
 
 /* ---- what is done there ---- */
@@ -235,15 +222,19 @@ static int tell_entry(struct json_object *row, volume_entry_fn *fn, void *arg, s
     return fn(arg, &entry, err);
 }
 
-int volume_remote_list(struct volume_remote *r, const char *path, unsigned depth, size_t most,
+int volume_remote_list(droste *d, const char *name, const char *path, unsigned depth, size_t most,
     volume_entry_fn *fn, void *arg, bool *more, struct error *err)
 {
+    struct volume_remote r;
     cleanup_buf struct buf code = { 0 };
     cleanup_json struct json_object *answer = NULL;
     buf_puts(&code, "do(listed, ");
     put_python_text(&code, path);
     buf_printf(&code, ", %u, %zu)", depth, most);
-    int rc = volume_remote_ask(r, &code, &answer, err);
+    int rc = volume_remote_open(d, name, NULL, &r, err);
+    if (rc == 0)
+        rc = volume_remote_ask(&r, &code, &answer, err);
+    volume_remote_close(&r, -1, NULL); /* nothing was written */
     struct json_object *rows = json_get_typed(answer, "rows", json_type_array);
     for (size_t i = 0; rc == 0 && i < json_length(rows); i++)
         rc = tell_entry(json_object_array_get_idx(rows, i), fn, arg, err);
@@ -274,7 +265,7 @@ static int64_t fetch_piece(struct volume_remote *r, int64_t at, int file, struct
     return (int64_t)len;
 }
 
-int volume_remote_fetch(
+static int volume_remote_copy(
     struct volume_remote *r, const char *path, const struct volume *into, struct error *err)
 {
     cleanup_buf struct buf code = { 0 };
@@ -304,16 +295,33 @@ int volume_remote_fetch(
     return rc;
 }
 
-int volume_remote_put(struct volume_remote *r, const char *path, struct error *err)
+int volume_remote_fetch(droste *d, const char *name, const char *path, const struct volume *into,
+    struct error *err)
+{
+    struct volume_remote r;
+    int rc = volume_remote_open(d, name, NULL, &r, err);
+    if (rc == 0)
+        rc = volume_remote_copy(&r, path, into, err);
+    volume_remote_close(&r, -1, NULL);
+    return rc;
+}
+
+int volume_remote_put(droste *d, const char *name, struct workspace *staged, const char *path,
+    struct error *err)
 {
     cleanup_buf struct buf code = { 0 };
     cleanup_json struct json_object *answer = NULL;
     cleanup_buf struct buf source = { 0 };
-    buf_printf(&source, "%s/put", api_session_workspace(r->session));
+    struct volume_remote r;
+    int rc = volume_remote_open(d, name, staged, &r, err);
+    if (rc < 0)
+        return volume_remote_close(&r, rc, NULL);
+    buf_printf(&source, "%s/put", api_session_workspace(r.session));
     buf_puts(&code, "do(put, ");
     put_python_text(&code, buf_text(&source));
     buf_puts(&code, ", ");
     put_python_text(&code, path);
     buf_puts(&code, ")");
-    return volume_remote_ask(r, &code, &answer, err);
+    rc = volume_remote_ask(&r, &code, &answer, err);
+    return volume_remote_close(&r, rc, err);
 }
