@@ -1,15 +1,15 @@
-/* env/local/cgroup.c: see cgroup.h.
+/* env/local/cgroup.c: finds a cgroup to divide, and creates one for each sandbox.
  *
- * The tree of cgroups belongs to others (systemd, a container's runtime). So the search starts at
- * this process's own cgroup and goes up, and takes the first one that may be divided: it must have
- * the controllers memory and pids, give them to its children or let us say so (which the kernel
- * refuses where processes are in it themselves), and be ours to write. Names carry the host's pid
- * and start, so that what a killed host has left is told from what is in use.
+ * Other software (systemd, a container runtime) manages the tree. The search therefore starts at
+ * this process's own cgroup and goes up to the first one that may be divided. It must have the
+ * controllers memory and pids, enable them for its children or let this process do so (which the
+ * kernel refuses if the cgroup itself contains processes), and be writable. Names contain the
+ * host's pid and start time, so that directories of killed hosts can be told from those in use.
  *
  *   DIRECTORY/droste-PID-START-SPACE-N/zygotes
  *                                     /sandbox-1
  *
- * Documentation/admin-guide/cgroup-v2.rst says what the files are.
+ * Documentation/admin-guide/cgroup-v2.rst describes the files.
  */
 #include "env/local/cgroup.h"
 
@@ -25,32 +25,32 @@
 #include "env/local/cgroup_tree.h"
 
 enum {
-    RETRY_MS = 2, /* the first time; then twice as long each time, up to a second */
+    RETRY_MS = 2, /* at first; doubles with each try, up to a second */
     RETRY_MAX_MS = 1000,
     CLOSE_TRIES = 200, /* a millisecond each */
     CPU_PERIOD_US = 100000,
-    CPU_QUOTA_MIN_US = 1000, /* the kernel takes no less */
+    CPU_QUOTA_MIN_US = 1000, /* the kernel's minimum */
 };
 
 struct cgroup {
     struct cgroups *home;
-    struct cgroup *next; /* of those that are to be removed */
+    struct cgroup *next; /* in the list of cgroups to remove */
     int fd;
     char name[32];
 };
 
 struct cgroups {
-    int parent, home, zygotes; /* directories */
+    int parent, home, zygotes; /* descriptors of directories */
     char name[96];
     char path[512];
-    bool cpu; /* the controller is switched on for sandboxes */
+    bool cpu; /* the controller is enabled for sandboxes */
     unsigned last;
     struct cgroup *doomed;
     struct timer *retry;
     uint64_t retry_ms;
 };
 
-/* The number behind a key at the beginning of a line; 0 where there is none. */
+/* The number after a key at the beginning of a line; 0 if it is missing. */
 static uint64_t cgroup_number_of(const char *text, const char *key)
 {
     size_t len = strlen(key);
@@ -62,9 +62,9 @@ static uint64_t cgroup_number_of(const char *text, const char *key)
     return 0;
 }
 
-/* ---- which of them may be divided ---- */
+/* ---- finding a cgroup to divide ---- */
 
-/* Why one may not, the more telling the later. */
+/* Why a cgroup may not be divided; the more informative reasons come later. */
 enum refusal {
     REFUSED_NONE,
     REFUSED_GONE,
@@ -92,7 +92,7 @@ static bool cgroup_gives(int dir, const char *file)
     return group_has_word(words, "memory") && group_has_word(words, "pids");
 }
 
-/* The controllers below a directory are on, or can be switched on. */
+/* Checks that the controllers for children are enabled or can be. */
 static enum refusal check_place(int dir)
 {
     if (!cgroup_gives(dir, "cgroup.controllers"))
@@ -106,7 +106,8 @@ static enum refusal check_place(int dir)
     return errno == EACCES || errno == EPERM ? REFUSED_OWNER : REFUSED_BUSY;
 }
 
-/* Goes from `path` upwards, which is cut on the way. Returns the directory, or -1 with why. */
+/* Goes upwards from `path`, which is shortened on the way. Returns the directory, or -1 with the
+ * reason. */
 static int cgroup_climb(int mount, char *path, enum refusal *why)
 {
     *why = REFUSED_GONE;
@@ -140,12 +141,11 @@ static int find_place(struct cgroups *c, int root, struct error *err)
     return rc;
 }
 
-/* ---- this environment's directory ---- */
+/* ---- the environment's directory ---- */
 
-/* A zygote of root's has become nobody when it clones, and the kernel asks for its permission for
- * this file, and for the one of the cgroup that it clones into; while it is a sandbox's user, as a member of
- * the group. Nobody gains by it: to move a process in from anywhere else takes the same permission further
- * up. */
+/* As root, the zygote clones as the user nobody, or as a sandbox's user with this group. The kernel
+ * requires that it may write to this file, and to that of the cgroup to clone into. This gives no
+ * other rights: moving other processes here requires the same permission further up. */
 static int give_to_zygote(int dir)
 {
     if (geteuid() != 0)
@@ -209,7 +209,7 @@ void cgroups_close(struct cgroups *c)
         c->doomed = g->next;
         cgroup_forget(g);
     }
-    /* Killed processes take a moment to be gone. */
+    /* Killed processes take a moment to disappear. */
     for (int i = 0; i < CLOSE_TRIES && c->name[0] && group_remove(c->parent, c->name) < 0; i++)
         usleep(1000);
     close_fd(&c->zygotes);
@@ -233,9 +233,10 @@ int cgroups_adopt(struct cgroups *c, pid_t zygote, struct error *err)
     return 0;
 }
 
-/* ---- one sandbox ---- */
+/* ---- cgroups of sandboxes ---- */
 
-/* A controller costs every process below it a little. */
+/* Enables the controller `cpu` on demand, because a controller costs every process below it a
+ * little. */
 static bool switch_cpu_on(struct cgroups *c)
 {
     char given[512];
@@ -315,7 +316,7 @@ int cgroup_fd(const struct cgroup *g)
     return g->fd;
 }
 
-/* False while a process that was killed is not gone yet, or the clone is still under way. */
+/* False while a killed process still exists, or the clone is in progress. */
 static bool cgroup_remove(struct cgroup *g)
 {
     if (unlinkat(g->home->home, g->name, AT_REMOVEDIR) == 0 || errno != EBUSY)

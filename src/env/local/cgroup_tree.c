@@ -1,4 +1,4 @@
-/* env/local/cgroup_tree.c: see cgroup_tree.h. */
+/* env/local/cgroup_tree.c: finds the cgroup v2 mount and manages directories in it. */
 #include "env/local/cgroup_tree.h"
 
 #include <dirent.h>
@@ -42,9 +42,9 @@ bool group_has_word(const char *text, const char *word)
     return false;
 }
 
-/* ---- where the trees are ---- */
+/* ---- finding the mount ---- */
 
-/* mountinfo writes a blank as \040, proc(5). */
+/* mountinfo encodes a blank as \040, proc(5). */
 static void cgroup_tree_unescape(char *text)
 {
     char *to = text;
@@ -56,7 +56,7 @@ static void cgroup_tree_unescape(char *text)
     *to = '\0';
 }
 
-/* Finds the mount in the text of mountinfo, which is cut up for that. */
+/* Finds the mount in the text of mountinfo, and modifies the text. */
 static bool find_mount(char *mountinfo, char **root, char **point)
 {
     char *rest_of_lines, *rest;
@@ -79,8 +79,8 @@ static bool find_mount(char *mountinfo, char **root, char **point)
     return false;
 }
 
-/* The path of this process's cgroup in the text of /proc/self/cgroup, which is cut there: lines of
- * NUMBER:CONTROLLERS:PATH, of which version 2 names no controllers. */
+/* The path of this process's cgroup, in the text of /proc/self/cgroup, which is modified. It has
+ * lines of NUMBER:CONTROLLERS:PATH; that of version 2 names no controllers. */
 static char *own_path(char *text)
 {
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
@@ -92,7 +92,8 @@ static char *own_path(char *text)
     return NULL;
 }
 
-/* Its part that lies below the mount's root, without a leading slash; NULL where the mount does not show it. */
+/* The part of it below the mount's root, without a leading slash; NULL if the mount does not show
+ * it. */
 static char *own_below(char *text, const char *root)
 {
     char *path = own_path(text);
@@ -139,7 +140,7 @@ void group_place_free(struct group_place *place)
     free(steal(&place->path));
 }
 
-/* ---- directories of ours ---- */
+/* ---- directories of hosts ---- */
 
 int group_remove(int parent, const char *name)
 {
@@ -168,7 +169,7 @@ void group_sweep(int parent, const struct owner *self)
         return;
     }
     for (struct dirent *e; (e = readdir(dir));) {
-        struct owner owner = *self; /* of the same boot: the tree does not outlive it */
+        struct owner owner = *self; /* boot id: the tree does not survive a reboot */
         long long pid, start, space;
         unsigned n;
         if (sscanf(e->d_name, "droste-%lld-%lld-%lld-%u", &pid, &start, &space, &n) != 4)

@@ -1,19 +1,19 @@
-/* env/local/cpu_priority.c: see cpu_priority.h.
+/* env/local/cpu_priority.c: measures processor time per operation, and changes priorities.
  *
  * Most operations are short, so beginning one only starts a timer. When it fires, and then at
- * growing intervals, the processor time of the sandbox is read. The first look after the beginning
- * is what later ones are compared with. Time spent waiting for a processor does not count: on a
- * busy machine a small cell may take long.
+ * growing intervals, the processor time of the sandbox is read and compared with the first reading
+ * of this operation. Time spent waiting for a processor does not count, because on a busy machine a
+ * short cell may take long.
  *
- * The next operation raises the worker again, the process that runs the cells. Threads and
- * processes that a cell left running stay lowered; a cgroup rises as a whole. The niceness 19 in
- * place of SCHED_IDLE is not enough: the weights of hundreds of processes add up. They also do in
- * the moment before they are lowered, so all sandboxes start below the host (zygote_boot.c).
+ * The next operation raises the worker, the process that runs the cells. Threads and processes that
+ * a cell left running stay lowered; a cgroup is raised as a whole. Niceness 19 instead of
+ * SCHED_IDLE is not enough, because the weights of hundreds of processes add up. They also add up
+ * in the moment before they are lowered, so all sandboxes start below the host (zygote_boot.c).
  *
  * docs/performance.md has the measurements, with bench/crowd.
  *
- * A pid can be reused between being read and being used, within microseconds. The stranger would
- * get a lower priority; nothing here kills or reveals.
+ * A pid can be reused between being read and being used, within microseconds. The other process
+ * would get a lower priority; nothing here kills or reveals.
  */
 #include "env/local/cpu_priority.h"
 
@@ -34,32 +34,32 @@ enum {
     FIRST_MS = 10,
     LAST_MS = FIRST_MS << 7,
     LONG_NS = 5000000,
-    TASKS_MAX = 512,    /* of a sandbox that are looked at */
+    TASKS_MAX = 512,    /* tasks of a sandbox that are examined */
     WEIGHT_USUAL = 100, /* Documentation/admin-guide/cgroup-v2.rst: cpu.weight */
     WEIGHT_LOWEST = 1,
 };
 
 struct cpu_priority {
     struct timer *timer;
-    struct cgroup *weighed;    /* NULL: its processes' policy has to do */
-    const unsigned *sandboxes; /* of the host, in use */
+    struct cgroup *weighed;    /* NULL: use the processes' policy */
+    const unsigned *sandboxes; /* the host's sandboxes in use */
     pid_t keeper;
     pid_t worker; /* 0: not known yet */
     uint64_t interval_ms;
-    uint64_t used_ns; /* processor time when it was last compared */
-    bool works;       /* it can be lowered, and raised again */
+    uint64_t used_ns; /* processor time at the last comparison */
+    bool works;       /* its priority can be lowered and raised again */
     bool lowered;
-    bool looked; /* used_ns is of this operation's beginning, or nearly */
+    bool looked; /* used_ns was read near the beginning of this operation */
 };
 
-/* The tasks of a sandbox: each of its processes, and each of their other threads. */
+/* The tasks of a sandbox: its processes and their other threads. */
 struct tasks {
     struct task {
         pid_t pid, tid;
     } at[TASKS_MAX];
     size_t count;
     uint64_t used_ns;
-    uint64_t delayed_ns; /* in which they were ready to run, and had to wait */
+    uint64_t delayed_ns; /* time in which they were ready to run but waited */
 };
 
 static void read_text(const char *path, char *out, size_t size)
@@ -69,8 +69,7 @@ static void read_text(const char *path, char *out, size_t size)
     out[n > 0 ? n : 0] = '\0';
 }
 
-/* Adds the time for which a thread had a processor, and waited for one;
- * Documentation/scheduler/sched-stats.rst. */
+/* Adds a thread's running and waiting time; Documentation/scheduler/sched-stats.rst. */
 static void tasks_add_use(struct tasks *tasks, const struct task *t)
 {
     char path[64], text[128], *rest;
@@ -86,7 +85,7 @@ static void tasks_add(struct tasks *tasks, pid_t pid, pid_t tid)
         tasks->at[tasks->count++] = (struct task){ pid, tid };
 }
 
-/* The children of one thread. A text that is full may end within a number, which is left out. */
+/* The children of one thread. A full buffer may end within a number, which is ignored. */
 static void tasks_add_children(struct tasks *tasks, pid_t pid, pid_t tid)
 {
     char path[64], text[4096];
@@ -118,7 +117,8 @@ static void tasks_add_threads(struct tasks *tasks, pid_t pid)
         closedir(threads);
 }
 
-/* All processes below the keeper, the worker first. The list is the queue. */
+/* Finds all processes below the keeper, the worker first. The list is also the queue of the
+ * search. */
 static void tasks_find(struct cpu_priority *p, struct tasks *tasks)
 {
     tasks->count = 0;
@@ -134,7 +134,7 @@ static void tasks_find(struct cpu_priority *p, struct tasks *tasks)
         p->worker = tasks->at[0].pid;
 }
 
-/* Of one thread. Its niceness stays, and counts again with SCHED_OTHER. */
+/* For one thread. Its niceness is kept, and applies again with SCHED_OTHER. */
 static void set_policy(pid_t tid, int policy)
 {
     static const struct sched_param none = { 0 };
@@ -159,13 +159,13 @@ static void cpu_priority_raise(struct cpu_priority *p)
     p->lowered = false;
 }
 
-/* What forked while it was lowered is found by the next look. */
+/* The next look finds processes that were forked while this one lowered their parent. */
 static void cpu_priority_look(void *arg)
 {
     struct cpu_priority *p = arg;
     struct tasks tasks;
     p->interval_ms = p->interval_ms < LAST_MS ? 2 * p->interval_ms : LAST_MS;
-    if (*p->sandboxes <= 1) { /* to look at a hundred threads takes a millisecond */
+    if (*p->sandboxes <= 1) { /* examining a hundred threads takes a millisecond */
         p->looked = false;
         timer_start(p->timer, p->interval_ms, 0);
         return;
@@ -174,7 +174,7 @@ static void cpu_priority_look(void *arg)
     uint64_t used_ns = tasks.used_ns > p->used_ns ? tasks.used_ns - p->used_ns : 0;
     bool is_long = p->looked && used_ns > LONG_NS;
     if (p->looked && used_ns == 0 && p->interval_ms == LAST_MS)
-        return; /* it sleeps; the next operation begins anew */
+        return; /* it sleeps; the next operation starts over */
     if (is_long)
         cpu_priority_lower(p, &tasks);
     if (is_long || !p->looked)
@@ -229,8 +229,8 @@ int cpu_priority_open(struct loop *loop, pid_t keeper, struct cgroup *weighed,
         free(p);
         return error_memory(err);
     }
-    cpu_priority_begin(p); /* a cell may have been sent before the sandbox was there */
-    p->looked = true;      /* all that it uses is of this cell */
+    cpu_priority_begin(p); /* a cell may have been sent before the sandbox existed */
+    p->looked = true;      /* everything it uses belongs to this cell */
     *out = p;
     return 0;
 }

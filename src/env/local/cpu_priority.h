@@ -1,10 +1,10 @@
-/* env/local/cpu_priority.h: sandboxes that compute for long run behind those that compute for a moment.
+/* env/local/cpu_priority.h: lowers the CPU priority of sandboxes that compute for long.
  *
- * A sandbox whose processes use more than some milliseconds of processor time in one operation
- * gets a low CPU priority until its next operation begins. With cgroup v2 its own cgroup gets the
- * lowest weight; elsewhere its processes get the policy SCHED_IDLE, which is below every niceness
- * (sched(7)). A small cell is then answered soon beside many that compute, and while processors are
- * idle no sandbox loses anything. Where there is no such cgroup and the host may not raise a
+ * A sandbox whose processes use more than some milliseconds of processor time in one operation gets
+ * a low CPU priority until its next operation begins. With cgroup v2 its cgroup gets the lowest
+ * weight; otherwise its processes get the policy SCHED_IDLE, which is below every niceness
+ * (sched(7)). Short cells are then answered quickly beside long computations, and while processors
+ * are idle no sandbox loses anything. Without such a cgroup, and if the host may not raise a
  * priority again, every sandbox keeps its priority.
  */
 #ifndef DROSTE_ENV_LOCAL_CPU_PRIORITY_H
@@ -20,22 +20,23 @@
 
 struct cpu_priority;
 
-/* This process may lower a priority and raise it again (root, CAP_SYS_NICE, RLIMIT_NICE). */
+/* True if this process may lower a priority and raise it again (root, CAP_SYS_NICE,
+ * RLIMIT_NICE). */
 bool cpu_priority_can_raise(void);
 
-/* Watches the sandbox of this keeper (guest/zygote/keeper.c), whose pid must stay valid until the close.
- * `weighed` is the sandbox's cgroup where that has a weight (cgroups_have_weights), else NULL.
- * `sandboxes` counts those in use: a host's only sandbox keeps its priority. The caller keeps both
- * alive until the close. */
+/* Watches the sandbox of this keeper (guest/zygote/keeper.c), whose pid must not be reused before
+ * the close. `weighed` is the sandbox's cgroup if it has a weight (cgroups_have_weights), else
+ * NULL. `sandboxes` points to the number in use: a host's only sandbox keeps its priority. Both
+ * must outlive the watch. */
 int cpu_priority_open(struct loop *loop, pid_t keeper, struct cgroup *weighed,
     const unsigned *sandboxes, struct cpu_priority **out, struct error *err);
 /* NULL is fine, here and below. */
 void cpu_priority_close(struct cpu_priority *p);
 
-/* An operation begins: the sandbox has its full priority, for now. */
+/* An operation begins: restores the full priority. */
 void cpu_priority_begin(struct cpu_priority *p);
-/* Nanoseconds for which its processes and threads ran or waited for a processor; it stays the same
- * while all of them sleep. NULL: 0. */
+/* Nanoseconds for which its processes and threads ran or waited for a processor; unchanged while
+ * all of them sleep. NULL: 0. */
 uint64_t cpu_priority_busy_ns(struct cpu_priority *p);
 
 #endif

@@ -1,4 +1,4 @@
-/* env/local/interpreter.c: see interpreter.h. */
+/* env/local/interpreter.c: searches PATH, and resolves wrapper scripts. */
 #include "env/local/interpreter.h"
 
 #include <errno.h>
@@ -47,7 +47,7 @@ static bool is_script(const char *path)
     return fd >= 0 && read(fd, start, 2) == 2 && start[0] == '#' && start[1] == '!';
 }
 
-/* The last line of what a program said, for an error message. */
+/* The last line of a program's output, for an error message. */
 static void last_line(int fd, char *out, size_t size)
 {
     char text[1024];
@@ -60,7 +60,7 @@ static void last_line(int fd, char *out, size_t size)
     snprintf(out, size, "%s%.*s", n > 0 ? ": " : "", (int)size - 3, line ? line + 1 : text);
 }
 
-/* Runs `path -I -c CODE` and gives the first line it prints. */
+/* Runs `path -I -c CODE` and returns the first line of its output. */
 static int ask_script(const char *path, char **out, struct error *err)
 {
     static char code[] = "import sys; print(sys.executable)", isolated[] = "-I", command[] = "-c";
@@ -84,7 +84,7 @@ static int ask_script(const char *path, char **out, struct error *err)
     close(ends[1]);
     if (rc == 0)
         file_read_fd(ends[0], path, 65536, &said, NULL);
-    close(ends[0]); /* before the wait: one that writes without end must find nobody reading */
+    close(ends[0]); /* before the wait: a program that writes endlessly must get EPIPE */
     while (rc == 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     said.len = strcspn(buf_text(&said), "\n");
@@ -117,7 +117,7 @@ int interpreter_find(const char *wanted, char **out, struct error *err)
             return error_set(err, ERROR_NOT_FOUND,
                 "'%.100s' is not an executable file; give an interpreter with --python PATH",
                 wanted);
-        /* Absolute, but links stay: a venv is found by the link's own place. */
+        /* Absolute, but with symbolic links: a venv is found by the location of the link. */
         found = wanted[0] == '/' ? strdup(wanted) : NULL;
         if (wanted[0] != '/') {
             cleanup_free char *here = getcwd(NULL, 0);

@@ -1,11 +1,13 @@
-/* env/local/local.c: sandboxes on this machine.
+/* env/local/local.c: the environment `local`.
  *
- * A sandbox is a keeper and a worker (guest/zygote/zygote.c) and four descriptors here: the channel, the
- * read ends of its standard output and error, and the status pipe on which the keeper says how the
- * worker ended. The status pipe's end is the sandbox's end: what is left in the other three is read
- * first, and then `ended` is told. Where cgroups can be had, each sandbox is in one; elsewhere the
- * host watches its memory (env/local/memory_watch.c). Zygotes are kept per kind of sandbox and live as long
- * as the environment.
+ * A sandbox consists of a keeper and a worker (guest/zygote/zygote.c) and four descriptors in the
+ * host: the channel, the read ends of standard output and error, and the status pipe, on which the
+ * keeper reports how the worker ended. End of file on the status pipe is the end of the sandbox:
+ * the host reads what is left in the other three and then calls `ended`.
+ *
+ * Each sandbox has its own cgroup if cgroups are available; otherwise the host measures its memory
+ * (env/local/memory_watch.c). There is one zygote per kind of sandbox, which lives as long as the
+ * environment.
  */
 #include "env/local/local.h"
 
@@ -40,8 +42,8 @@
 enum {
     ZYGOTES_MAX = 16,
     READ_SIZE = 65536,
-    DRAIN_ROUNDS = 16,    /* a guest can make a pipe hold a MiB */
-    KEEPER_END_MS = 2000, /* for killed processes to be gone; milliseconds in practice */
+    DRAIN_ROUNDS = 16,    /* a guest can enlarge a pipe to a MiB */
+    KEEPER_END_MS = 2000, /* for killed processes to disappear; milliseconds in practice */
 };
 
 struct local {
@@ -49,15 +51,15 @@ struct local {
     struct zygote *zygotes[ZYGOTES_MAX];
     size_t zygote_count;
     struct pool *pool;
-    struct cgroups *groups; /* NULL: no_cgroups says why */
+    struct cgroups *groups; /* NULL: no_cgroups has the reason */
     struct error no_cgroups;
     struct fair_reading *fair_reading;
     struct quotas *quotas;
     struct memory_watches *memory_watches;
     struct users *users;
-    bool weighs;        /* each sandbox's cgroup has a weight */
+    bool weighs;        /* cgroups have weights */
     unsigned sandboxes; /* in use */
-    unsigned most;      /* of them, since memory was last given back */
+    unsigned most;      /* the largest number since memory was last returned */
 };
 
 #ifndef SO_PASSRIGHTS
@@ -70,30 +72,31 @@ struct sandbox {
     struct sandbox_base base;
     struct local *env;
     struct zygote *zygote;
-    uint32_t clone_id; /* of the clone that is under way; 0 once it is answered */
+    uint32_t clone_id; /* of the clone in progress; 0 once it is answered */
     enum isolation isolation;
     struct jail_plan *plan;
     struct cgroup *cgroup; /* NULL: its limits are rlimits */
-    uint32_t user;         /* that it is outside, and no other sandbox; 0: its zygote's */
-    char *workdir; /* where there is no private /tmp: the temporary directory, removed at the end */
-    struct scratch_dir *scratch_dir; /* that it is in */
+    uint32_t user;         /* its own uid outside the sandbox; 0: its zygote's */
+    char *workdir;         /* without a private /tmp: its temporary directory, removed at the end */
+    struct scratch_dir *scratch_dir; /* contains the workdir */
     struct mounts mounts;
-    enum limit over;                   /* that the host found it to be over; LIMIT_NONE: none */
-    struct memory_watch *memory_watch; /* NULL: a cgroup counts it, or it has no limit */
+    /* the limit that the host found exceeded; LIMIT_NONE: none */
+    enum limit over;
+    struct memory_watch *memory_watch; /* NULL: a cgroup counts its memory, or there is no limit */
     struct sandbox_events events;
     void *arg;
     int fds[PORT_COUNT];
     struct watch *watches[PORT_COUNT];
-    struct fair_reader waiting[PORT_STATUS]; /* of those that can say much */
+    struct fair_reader waiting[PORT_STATUS]; /* of the ports with unbounded output */
     int pidfd;
-    struct cpu_priority *cpu_priority; /* NULL until it is there */
-    bool wants_kill, wants_interrupt;  /* asked for before the pidfd was here */
+    struct cpu_priority *cpu_priority; /* NULL until the clone exists */
+    bool wants_kill, wants_interrupt;  /* requested before the pidfd was known */
     bool in_use;                       /* not in the pool */
     bool held;                         /* its channel is not read for now */
     bool ended;
     struct sandbox_exit how;
-    struct sandbox_usage usage;   /* the figures: as of its end */
-    struct send_queue send_queue; /* to the channel */
+    struct sandbox_usage usage;   /* figures as of its end */
+    struct send_queue send_queue; /* for the channel */
 };
 
 /* Why it could not start: an operation of its plan, or the clone itself, failed with this errno. */
@@ -112,9 +115,9 @@ static void explain_failure(struct sandbox *s, uint32_t op, int sys)
         isolation_name(s->isolation), buf_text(&what), strerror(sys));
 }
 
-/* ---- what the guest says ---- */
+/* ---- input from the guest ---- */
 
-/* True if there is more to come: there always is of output. */
+/* True if more is expected, which is always the case for output. */
 static bool local_tell(struct sandbox *s, enum port port, const char *data, size_t len)
 {
     if (port == PORT_CHANNEL)
@@ -123,8 +126,7 @@ static bool local_tell(struct sandbox *s, enum port port, const char *data, size
     return true;
 }
 
-/* Reads a piece of what is there: the length, 0 if there is nothing, -1 once the other end is
- * closed. */
+/* Reads one piece: its length, 0 if nothing is there, -1 once the other end is closed. */
 static ssize_t read_piece(struct sandbox *s, enum port port, bool *more)
 {
     char data[READ_SIZE];
@@ -140,13 +142,13 @@ static ssize_t read_piece(struct sandbox *s, enum port port, bool *more)
     return n;
 }
 
-/* Reads all that the port holds now. */
+/* Reads everything that the port holds now. */
 static void drain_port(struct sandbox *s, enum port port)
 {
     bool more;
     for (int i = 0; i < DRAIN_ROUNDS && !s->ended; i++)
         if (read_piece(s, port, &more) < READ_SIZE)
-            return; /* it gave less than was asked for: it is empty */
+            return; /* a short read: it is empty */
 }
 
 static void local_unwatch(struct sandbox *s, enum port port)
@@ -157,7 +159,7 @@ static void local_unwatch(struct sandbox *s, enum port port)
     s->watches[port] = NULL;
 }
 
-/* What the loop is to look for. */
+/* Sets the events that the loop waits for. */
 static void watch_port(struct sandbox *s, enum port port)
 {
     bool held = port == PORT_CHANNEL && s->held;
@@ -195,7 +197,7 @@ static void local_turn_came(void *arg, unsigned port)
     watch_port(arg, port);
 }
 
-/* It has been put off, and is read now. */
+/* The port was put off and is read now. */
 static void hear_port(void *arg, unsigned port)
 {
     struct sandbox *s = arg;
@@ -221,7 +223,7 @@ static void err_ready(void *arg, int status, int events)
     port_readable(arg, PORT_ERR);
 }
 
-/* False: there was none, the keeper itself was killed, or never began. */
+/* False if there is no record: the keeper itself was killed or never began. */
 static bool read_status(struct sandbox *s)
 {
     struct zygote_status status;
@@ -252,8 +254,8 @@ static void read_cgroup(const struct sandbox *s, struct sandbox_usage *out, bool
     *out_of_memory = used.out_of_memory;
 }
 
-/* The kernel counts the kill before it kills, and all at once (memory.oom.group): the keeper has said
- * nothing. What the host has ended, no limit has. */
+/* The kernel counts the kill before it kills, and kills all processes at once (memory.oom.group),
+ * so the keeper has reported nothing. A kill by the host is not a limit. */
 static void judge_end(struct sandbox *s)
 {
     bool out_of_memory = false;
@@ -276,13 +278,13 @@ static void local_finish(struct sandbox *s)
         return;
     s->ended = true;
     judge_end(s);
-    cpu_priority_close(steal(&s->cpu_priority)); /* the keeper's pid may now be reused */
+    cpu_priority_close(steal(&s->cpu_priority)); /* the keeper's pid may be reused from now on */
     memory_watch_close(steal(&s->memory_watch));
     s->events.ended(s->arg, &s->how);
 }
 
-/* The end of a clone that failed may be seen before the zygote has said why: a mold lets go of the
- * pipe while its report is passed on (guest/zygote/zygote.c). */
+/* The end of a failed clone may be seen before the zygote's reason: a standby closes the pipe while
+ * its report is being forwarded (guest/zygote/zygote.c). */
 static void status_ready(void *arg, int status, int events)
 {
     struct sandbox *s = arg;
@@ -292,7 +294,7 @@ static void status_ready(void *arg, int status, int events)
         local_unwatch(s, PORT_STATUS);
 }
 
-/* ---- what the guest is told ---- */
+/* ---- messages to the guest ---- */
 
 static void channel_ready(void *arg, int status, int events)
 {
@@ -339,7 +341,7 @@ static bool local_takes_fd(const struct sandbox *s)
     return !s->ended && send_queue_is_clear(&s->send_queue, s->fds[PORT_CHANNEL]);
 }
 
-/* ---- life and death ---- */
+/* ---- opening and closing ---- */
 
 static void signal_keeper(struct sandbox *s, int signal)
 {
@@ -354,7 +356,7 @@ static void local_attend(struct sandbox *s)
     forget_takings(s);
 }
 
-/* There is nothing to wait for. */
+/* Nothing to wait for. */
 static bool local_settle(struct sandbox *s)
 {
     memory_watch_busy(s->memory_watch, false);
@@ -375,14 +377,14 @@ static void local_interrupt(struct sandbox *s)
 static void local_kill(struct sandbox *s)
 {
     s->wants_kill = true;
-    /* A pid namespace dies with its first process. Without one the keeper has to kill the tree, and
-     * the guest may have stopped it. */
+    /* A pid namespace dies with its first process. Without one, the keeper must kill the tree, and
+     * the guest may have stopped the keeper. */
     signal_keeper(s, s->plan->clone_flags ? SIGKILL : SIGTERM);
     if (!s->plan->clone_flags)
         signal_keeper(s, SIGCONT);
 }
 
-/* It is over a limit that the host measures. */
+/* The host found a limit exceeded. */
 static void end_for_limit(void *arg, enum limit limit)
 {
     struct sandbox *s = arg;
@@ -461,7 +463,7 @@ static int find_zygote(
     return rc;
 }
 
-/* Who the guest is to the host. */
+/* The guest's uid outside the sandbox. */
 static uid_t guest_uid(const struct sandbox *s)
 {
     bool other = geteuid() == 0 && s->isolation != ISOLATION_PROCESS;
@@ -480,8 +482,8 @@ static int local_make_place(struct sandbox *s, struct jail_mount *place, struct 
     return rc;
 }
 
-/* The keeper ends after all the others: nobody makes files while they are removed, or lets go of a volume
- * that is still written to. */
+/* The keeper ends last. After it no process can create files during removal or write to the
+ * volume. */
 static void local_wait_for_keeper(const struct sandbox *s)
 {
     struct pollfd keeper = { .fd = s->pidfd, .events = POLLIN };
@@ -500,15 +502,15 @@ static void remove_workdir(struct sandbox *s)
     scratch_dir_release(steal(&s->scratch_dir));
 }
 
-/* The pairs of descriptors: `mine` are kept here, `theirs` go to the clone. */
+/* Creates pairs of descriptors: `mine` stay here, `theirs` go to the clone. */
 static int make_ports(int mine[PORT_COUNT], int theirs[PORT_COUNT], struct error *err)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return error_set_errno(err, ERROR_ENVIRONMENT, "making a channel");
     mine[PORT_CHANNEL] = pair[0];
-    /* Descriptors that a guest sends along are nobody's, but to close them would be this process's work.
-     * Before Linux 6.16 they cannot be refused. */
+    /* Refuses descriptors from the guest, which this process would have to close. Not possible
+     * before Linux 6.16. */
     (void)!setsockopt(pair[0], SOL_SOCKET, SO_PASSRIGHTS, &(int){ 0 }, sizeof(int));
     theirs[PORT_CHANNEL] = pair[1];
     for (enum port p = PORT_OUT; p < PORT_COUNT; p++) {
@@ -536,8 +538,8 @@ static int watch_ports(struct sandbox *s, struct loop *loop, struct error *err)
     return 0;
 }
 
-/* What many sandboxes sent at once had room in this process, and the allocator keeps that for more of the
- * same. When half of them have gone, it goes too. */
+/* The allocator keeps memory of the buffers for many simultaneous sandboxes. Returns it to the
+ * system once half of them have gone. */
 static void give_memory_back(struct local *env)
 {
     enum { FEW = 8 };
@@ -599,7 +601,7 @@ static struct sandbox *sandbox_new(
     return s;
 }
 
-/* Whole-sandbox limits; where they cannot be had, what rlimits cannot stand in for is refused. */
+/* Sets limits of the whole sandbox. Without cgroups, limits that have no rlimit are an error. */
 static int make_cgroup(
     struct sandbox *s, const struct local *env, const struct jail_limits *limits, struct error *err)
 {
@@ -611,8 +613,8 @@ static int make_cgroup(
     return 0;
 }
 
-/* What several sessions write to belongs to one user, nobody: a sandbox that has a volume or a
- * workspace is another only where that can be mounted as if it were its own. */
+/* Data shared by several sessions belongs to one user, nobody. A sandbox with a volume or workspace
+ * therefore gets its own user only if the mount can be id-mapped. */
 static int take_user(struct sandbox *s, const struct user_range *users, struct error *err)
 {
     int rc = users_take(s->env->users, users, &s->user, err);
@@ -649,14 +651,14 @@ static int local_start(
         s->mounts.mounts[1] };
     if (rc == 0)
         rc = zygote_clone(z, s->plan, theirs, extra, clone_answered, s, &s->clone_id, err);
-    if (rc == 0) /* while the zygote is at work */
+    if (rc == 0) /* while the zygote works */
         rc = watch_ports(s, s->env->base.loop, err);
     for (enum port p = 0; p < PORT_COUNT; p++)
         close_fd(&theirs[p]);
     return rc;
 }
 
-/* `kept`: the volume and the workspace are those of this spec; NULL: it has none. */
+/* `kept`: the specification with the volume and workspace; NULL: none. */
 static int make_with(struct local *env, struct zygote *z, const struct jail_limits *limits,
     const struct sandbox_spec *kept, const struct sandbox_events *events, void *events_arg,
     struct sandbox **out, struct error *err)
@@ -681,7 +683,7 @@ static int make_sandbox(void *arg, struct zygote *z, const struct jail_limits *l
     return make_with(arg, z, limits, NULL, events, events_arg, out, err);
 }
 
-/* Looks for a place among the cgroups, once. */
+/* Looks for cgroups, once. */
 static void find_cgroups(struct local *env)
 {
     if (env->groups || env->no_cgroups.code != ERROR_NONE)
@@ -700,7 +702,7 @@ static int local_open_sandbox(struct environment *base, const struct sandbox_spe
     int rc = find_zygote(env, spec, &z, err);
     if (rc < 0)
         return rc;
-    /* One that waits in the pool would keep a volume in use that nobody uses, and has no workspace. */
+    /* In the pool, a sandbox would keep an unused volume in use, and it has no workspace. */
     bool poolable = !spec->volume && !spec->workspace;
     *out = poolable ? pool_take(env->pool, z, &spec->limits) : NULL;
     if (*out) {
@@ -755,7 +757,7 @@ static const char *local_workspace(const struct sandbox *s)
     return mounts_workspace(&s->mounts);
 }
 
-/* A zygote that died is gone before its sandboxes are closed. */
+/* A dead zygote may be freed before its sandboxes are closed. */
 static bool has_zygote(const struct local *env, const struct zygote *z)
 {
     for (size_t i = 0; i < env->zygote_count; i++)

@@ -1,4 +1,4 @@
-/* env/local/local.h: sandboxes on this machine, cloned from a zygote. */
+/* env/local/local.h: the environment `local`: sandboxes on this machine, cloned from a zygote. */
 #ifndef DROSTE_ENV_LOCAL_LOCAL_H
 #define DROSTE_ENV_LOCAL_LOCAL_H
 

@@ -1,24 +1,26 @@
-/* env/local/memory_watch.c: see memory_watch.h.
+/* env/local/memory_watch.c: decides when to measure, and measures in two steps.
  *
- * One timer serves all sandboxes. At each tick it reads the machine's figures (/proc/meminfo, some 20 µs):
- * as long as the whole machine has not grown by half of what a sandbox may still take, that sandbox
- * cannot be over its limit, and is left alone but for a look now and then.
+ * One timer serves all sandboxes. At each tick it reads the machine's figures (/proc/meminfo, some
+ * 20 µs). As long as the memory use of the whole machine has grown by less than half of a sandbox's
+ * headroom, that sandbox cannot exceed its limit and is only measured now and then.
  *
- * A look has two steps. The first adds up RssAnon, VmSwap and VmPTE of all processes (/proc/PID/status, world-readable)
- * and the machine's Shmem, which bounds whatever the sandbox has in memory files, shared maps and
- * tmpfs. Below the limit that is the answer. Only above it the second step measures exactly:
+ * The first step adds up RssAnon, VmSwap and VmPTE of all processes (/proc/PID/status,
+ * world-readable) and the machine's Shmem, which bounds whatever the sandbox has in memory files,
+ * shared mappings and tmpfs. If that is below the limit, it is enough. Otherwise the second step
+ * measures exactly:
  *   private memory   Pss_Anon of smaps_rollup, in which pages that are shared with the zygote and
  *                    among forks count in proportion;
  *   page tables      VmPTE;
- *   tmpfs            statfs(2) of its /tmp and /dev/shm, which counts files that have no name, too;
- *   memory files     st_blocks of those that are open, each once, but for those that the host gave it;
- *   shared maps      st_blocks through /proc/PID/map_files, or, where that is refused (it takes
+ *   tmpfs            statfs(2) of its /tmp and /dev/shm, which also counts unlinked files;
+ *   memory files     st_blocks of open ones, each once, except those from the host;
+ *   shared mappings  st_blocks through /proc/PID/map_files or, if that is denied (it needs
  *                    CAP_SYS_ADMIN), their size;
- *   hidden           files that wait in a socket (SCM_RIGHTS) can be seen nowhere.
- * The size of a map, and what waits in sockets, are upper bounds. They count as far as the machine's Shmem
- * has grown since the sandbox started beyond what was found, and no further.
+ *   hidden           files in transit through a socket (SCM_RIGHTS) are not visible anywhere.
+ * The size of a mapping, and files in sockets, are upper bounds. They count up to the growth of the
+ * machine's Shmem since the sandbox started that is not explained otherwise.
  *
- * A look costs a tenth of the time at most: after an expensive one the next waits ten times as long.
+ * Measuring takes at most a tenth of the time: after an expensive measurement the next one waits
+ * ten times as long as that took.
  */
 #include "env/local/memory_watch.h"
 
@@ -39,31 +41,31 @@
 #include "base/clock.h"
 
 enum {
-    TICK_MS = 10, /* while the machine's memory grows: a processor fills some 20 MB in it */
+    TICK_MS = 10, /* while the machine's memory use grows: one processor fills some 20 MB in it */
     BUSY_TICK_MS = 40,
     IDLE_TICK_MS = 500,
-    TICK_WORK_NS = 1000000, /* in which nobody is answered */
-    BUSY_LOOK_MS = 1000,    /* without any growth of the machine */
+    TICK_WORK_NS = 1000000, /* of a tick, which blocks the loop */
+    BUSY_LOOK_MS = 1000,    /* between measurements in an operation without growth of the machine */
     IDLE_LOOK_MS = 5000,
-    COST = 10, /* times as long as a look took, until the next */
+    COST = 10, /* pause after a measurement, as a multiple of its duration */
     GREW = 2 << 20,
 };
 
 struct machine {
-    uint64_t used;   /* of all that a guest can make grow */
-    uint64_t shared; /* of that: Shmem, and swap, in which some of it may be */
+    uint64_t used;   /* everything that a guest can make grow */
+    uint64_t shared; /* of that: Shmem, and swap, which may contain some of it */
 };
 
 struct memory_watch {
-    TAILQ_ENTRY(memory_watch) link; /* the one that was looked at last is the last */
+    TAILQ_ENTRY(memory_watch) link; /* the last measured one comes last */
     struct memory_watches *all;
     struct memory_watch_options options;
-    pid_t keeper;               /* 0: it does not run yet */
-    struct machine first, then; /* when it started; when it was looked at last */
-    uint64_t headroom;          /* that it had then */
+    pid_t keeper;               /* 0: not running yet */
+    struct machine first, then; /* at its start; at its last measurement */
+    uint64_t headroom;          /* at its last measurement */
     uint64_t earliest_ns, latest_ns;
     bool busy, over;
-    ino_t *given; /* files of the host's */
+    ino_t *given; /* files from the host */
     size_t given_count;
 };
 
@@ -71,9 +73,9 @@ struct memory_watches {
     struct timer *timer;
     TAILQ_HEAD(watch_queue, memory_watch) queue;
     unsigned busy;
-    uint64_t interval_ms; /* 0: the timer stands */
+    uint64_t interval_ms; /* 0: the timer is stopped */
     uint64_t used;        /* by the machine, at the last tick */
-    dev_t shared;         /* the file system of memory files and shared maps */
+    dev_t shared;         /* the file system of memory files and shared mappings */
 };
 
 /* ---- reading /proc ---- */
@@ -86,7 +88,7 @@ static size_t read_proc(char *out, size_t size, const char *path)
     return n > 0 ? (size_t)n : 0;
 }
 
-/* Bytes of a line "KEY:   123 kB"; 0 where it is missing. */
+/* Bytes from a line "KEY:   123 kB"; 0 if it is missing. */
 static uint64_t kilobytes_of(const char *text, const char *key)
 {
     size_t len = strlen(key);
@@ -113,14 +115,14 @@ static uint64_t growth(uint64_t then, uint64_t now)
     return now > then ? now - then : 0;
 }
 
-/* ---- the processes ---- */
+/* ---- processes ---- */
 
 struct process_list {
     pid_t *pids;
     size_t count, room;
 };
 
-/* Without memory it is left out. */
+/* Skips the process if memory runs out. */
 static void process_list_add(struct process_list *list, pid_t pid)
 {
     if (list->count == list->room) {
@@ -146,7 +148,7 @@ static void process_list_children(struct process_list *list, pid_t pid, const ch
         fclose(f);
 }
 
-/* The keeper, and all below it. The list is the queue. */
+/* Lists the keeper and all its descendants. The list is also the queue of the search. */
 static void process_list_read(struct process_list *list, pid_t keeper)
 {
     process_list_add(list, keeper);
@@ -164,7 +166,7 @@ static void process_list_read(struct process_list *list, pid_t keeper)
 }
 
 struct private_memory {
-    uint64_t most;   /* what forks share counts for each */
+    uint64_t most;   /* counts what forks share for each of them */
     uint64_t tables; /* of that: page tables */
 };
 
@@ -182,15 +184,15 @@ static struct private_memory read_private(const struct process_list *list)
     return sum;
 }
 
-/* ---- the second step ---- */
+/* ---- the exact measurement ---- */
 
 struct shared_memory {
     struct shared_file {
         ino_t inode;
-    } * files; /* that were counted */
+    } * files; /* already counted */
     size_t count, room;
     uint64_t bytes;
-    uint64_t unseen; /* at most so much more */
+    uint64_t unseen; /* upper bound of what could not be measured */
 };
 
 static bool was_given(const struct memory_watch *w, ino_t inode)
@@ -201,7 +203,7 @@ static bool was_given(const struct memory_watch *w, ino_t inode)
     return false;
 }
 
-/* True the first time, and then it is to be counted. */
+/* True the first time, when it is to be counted. */
 static bool shared_is_new(struct shared_memory *shared, ino_t inode)
 {
     for (size_t i = 0; i < shared->count; i++)
@@ -219,7 +221,7 @@ static bool shared_is_new(struct shared_memory *shared, ino_t inode)
     return true;
 }
 
-/* A file by its link in /proc, without asking a server that it may be on. */
+/* Reads a link in /proc without contacting a file server that it may point to. */
 static bool stat_link(int dir, const char *name, struct statx *out)
 {
     return statx(dir, name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT,
@@ -232,7 +234,7 @@ static bool is_shared_device(
     return w->all->shared == makedev(major_number, minor_number);
 }
 
-/* proc(5), fdinfo of UNIX sockets since Linux 5.6. */
+/* fdinfo of UNIX sockets, proc(5), since Linux 5.6. */
 static bool socket_holds_files(pid_t pid, const char *fd)
 {
     char path[64], text[512];
@@ -283,7 +285,7 @@ static void add_map(
         return;
     for (size_t i = 0; i < shared->count; i++)
         if (shared->files[i].inode == inode)
-            return; /* it is open, too */
+            return; /* already counted as an open file */
     shared->unseen += to - from;
 }
 
@@ -337,7 +339,7 @@ static uint64_t measure_shared(
     return shared.bytes + (shared.unseen < unseen ? shared.unseen : unseen);
 }
 
-/* How much the sandbox holds: exactly, if that may be more than its limit. */
+/* The sandbox's memory: exact if it may exceed the limit, otherwise an upper bound. */
 static uint64_t measure(struct memory_watch *w, const struct machine *now)
 {
     struct process_list list = { 0 };
@@ -353,7 +355,7 @@ static uint64_t measure(struct memory_watch *w, const struct machine *now)
     return sum;
 }
 
-/* ---- when to look ---- */
+/* ---- scheduling ---- */
 
 static void look(struct memory_watch *w, const struct machine *now)
 {
@@ -383,7 +385,7 @@ static void set_interval(struct memory_watches *all, uint64_t ms)
     timer_start(all->timer, ms, ms);
 }
 
-/* Those that were not reached are the first at the next tick. */
+/* Sandboxes that this tick did not reach come first at the next one. */
 static void tick(void *arg)
 {
     struct memory_watches *all = arg;
@@ -415,7 +417,7 @@ void memory_watch_busy(struct memory_watch *w, bool busy)
         set_interval(w->all, BUSY_TICK_MS);
 }
 
-/* Without memory for its number it counts as the guest's. */
+/* If memory runs out, the file counts as the guest's. */
 void memory_watch_gave(struct memory_watch *w, int fd)
 {
     struct stat st;

@@ -1,7 +1,7 @@
-/* env/local/pool.c: see pool.h.
+/* env/local/pool.c: refills the pool when the loop is idle.
  *
- * One kind is kept at a time: the one that was asked for last. Refilling waits a moment, so that the
- * cell that a start is for runs first, and makes one member at a time.
+ * The pool keeps one kind at a time, the one requested last. Refilling waits a moment, so that the
+ * first cell of the session that took a member runs first, and creates one member at a time.
  */
 #include "env/local/pool.h"
 
@@ -39,7 +39,7 @@ static void unlink_member(struct member *m)
     }
 }
 
-/* A member says nothing before it is asked; one that does is broken. */
+/* A member must not send anything before its first message; one that does is broken. */
 static bool member_bytes(void *arg, const char *data, size_t len)
 {
     return true;
@@ -53,7 +53,7 @@ static void member_ended(void *arg, const struct sandbox_exit *how)
 {
     struct member *m = arg;
     unlink_member(m);
-    /* The zygote cannot make what it promised: the next open will find out and say why. */
+    /* The zygote cannot clone any more; the next open reports why. */
     m->pool->wanted = 0;
     m->pool->close(m->sandbox);
     free(m);
@@ -87,7 +87,7 @@ static void pool_refill(void *arg)
         return;
     *m = (struct member){ .pool = p, .zygote = p->zygote, .limits = p->limits };
     if (p->make(p->arg, p->zygote, &p->limits, &member_events, m, &m->sandbox, &err) < 0) {
-        free(m); /* whoever opens next is told why */
+        free(m); /* the next open reports why */
         p->wanted = 0;
         return;
     }

@@ -1,8 +1,8 @@
-/* env/local/pool.h: sandboxes that are ready before somebody asks.
+/* env/local/pool.h: sandboxes that are prepared in advance.
  *
- * A member has been cloned and has carried out its plan; it waits for its first message, so that a
- * start is that message. Members are of one kind each (zygote and limits: all that a plan is made
- * from), are used once, and are never given to a spec of another kind.
+ * A member is cloned and has executed its plan; it waits for its first message, so that starting a
+ * session takes only that message. Members belong to one kind (zygote and limits, which determine
+ * the plan), are used once, and are never used for another kind.
  */
 #ifndef DROSTE_ENV_LOCAL_POOL_H
 #define DROSTE_ENV_LOCAL_POOL_H
@@ -12,7 +12,7 @@
 
 struct pool;
 
-/* Makes a member: as the environment's open, with the given events. */
+/* Creates a member, like the environment's `open`, with the given events. */
 typedef int pool_make_fn(void *arg, struct zygote *z, const struct jail_limits *limits,
     const struct sandbox_events *events, void *events_arg, struct sandbox **out, struct error *err);
 typedef void pool_close_fn(struct sandbox *s);
@@ -22,9 +22,10 @@ int pool_open(struct loop *loop, pool_make_fn *make, pool_close_fn *close, void 
 /* Closes its members. NULL is fine. */
 void pool_close(struct pool *p);
 
-/* A ready member of this kind, which is the caller's now, or NULL. */
+/* A ready member of this kind, owned by the caller from now on; or NULL. */
 struct sandbox *pool_take(struct pool *p, const struct zygote *z, const struct jail_limits *limits);
-/* Keeps `wanted` members of this kind ready from now on; they are made when the loop is idle. */
+/* From now on, keeps `wanted` members of this kind ready. They are created when the loop is
+ * idle. */
 void pool_keep(struct pool *p, struct zygote *z, const struct jail_limits *limits, unsigned wanted);
 
 #endif

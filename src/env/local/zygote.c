@@ -1,9 +1,10 @@
-/* env/local/zygote.c: finds out which zygotes can be had, and speaks with them.
+/* env/local/zygote.c: selects an isolation level, and sends clone requests to a zygote.
  *
- * Clones are asked for and answered through the loop. One thing is told about each clone: its pidfd, or why not.
+ * Requests are sent and answered through the loop. Each has one result: a pidfd, or an error.
  *
- * The zygote's end of the control socket blocks when it is full, this one does not take more. Only so
- * many requests are under way as they and their answers surely fit; the others wait here.
+ * The zygote's writes to the control socket block when it is full; the host's do not. The number of
+ * requests in progress is limited so that they and their answers certainly fit; the others wait
+ * here.
  */
 #include "env/local/zygote_internal.h"
 
@@ -20,7 +21,7 @@
 #include "base/cleanup.h"
 #include "env/common/isolation_error.h"
 
-enum { UNDER_WAY_MAX = 32 }; /* the default buffers hold about as many plans */
+enum { UNDER_WAY_MAX = 32 }; /* the default socket buffers hold about as many plans */
 
 static void add_words(struct buf *b, const char *const *words, size_t count)
 {
@@ -53,8 +54,8 @@ static bool zygote_same(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* Asks the kernel, because the loop may not have run since. Its end of the socket may be open for a moment longer, in its
- * mold (guest/zygote/zygote.c). */
+/* Asks the kernel, because the loop may not have run since. The zygote's end of the socket may stay
+ * open a little longer, in its standby (guest/zygote/zygote.c). */
 static bool is_dead(const struct zygote *z)
 {
     siginfo_t ended = { 0 };
@@ -132,7 +133,7 @@ static void free_pending(struct zygote_pending *p)
     free(p);
 }
 
-/* Takes a request off the list; NULL where it was forgotten. */
+/* Removes a request from the list; NULL if it was forgotten. */
 static struct zygote_pending *zygote_take(struct zygote *z, uint32_t id)
 {
     for (struct zygote_pending **at = &z->first; *at; at = &(*at)->next) {
@@ -155,7 +156,8 @@ static void local_zygote_answer(struct zygote *z, uint32_t id, struct zygote_ans
         free_pending(p);
         return;
     }
-    /* Nobody wants it any more, and what was sent to it lies in its channel: it would run alone. */
+    /* The request was forgotten. Its first messages are in the channel already, so it would run
+     * alone. */
     if (what->pidfd >= 0) {
         syscall(SYS_pidfd_send_signal, what->pidfd, SIGTERM, NULL, 0);
         syscall(SYS_pidfd_send_signal, what->pidfd, SIGCONT, NULL,
@@ -194,13 +196,14 @@ int zygote_send_clone(struct zygote *z, struct zygote_pending *p)
     return 0;
 }
 
-/* After a failed send: the zygote's queue is full, and an answer will say when it is not. */
+/* After a failed send: the zygote's queue is full, and the next answer means that it no longer
+ * is. */
 static bool will_have_room(const struct zygote *z)
 {
     return (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) && z->under_way > 0;
 }
 
-/* Sends what may go out now. */
+/* Sends the waiting requests that the limit allows. */
 static void zygote_send_waiting(struct zygote *z)
 {
     struct zygote_pending *p = z->first;
@@ -302,7 +305,7 @@ static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum iso
     return 0;
 }
 
-/* The strongest that works. */
+/* Starts a zygote at the strongest level that works. */
 static int start_strongest(struct loop *loop, const struct sandbox_spec *spec,
     struct cgroups *groups, struct zygote **out, struct error *err)
 {
@@ -342,7 +345,7 @@ int zygote_clone(struct zygote *z, const struct jail_plan *plan, int fds[ZYGOTE_
     memcpy(p->fds, fds, sizeof p->fds);
     memcpy(p->extra, extra, sizeof p->extra);
     if (z->under_way < UNDER_WAY_MAX && zygote_send_clone(z, p) < 0 && !will_have_room(z)) {
-        free(p); /* the descriptors are still the caller's */
+        free(p); /* the caller keeps the descriptors */
         return error_set_errno(err, ERROR_ENVIRONMENT, "asking the zygote for a sandbox");
     }
     for (int i = 0; i < ZYGOTE_CLONE_FDS; i++)
@@ -368,7 +371,7 @@ void zygote_stop(struct zygote *z)
     close_fd(&z->control);
     close_fd(&z->errors);
     if (z->pid > 0) {
-        kill(z->pid, SIGKILL); /* still ours to wait for, so the number cannot be another's */
+        kill(z->pid, SIGKILL); /* not reaped yet, so the pid cannot have been reused */
         while (waitpid(z->pid, NULL, 0) < 0 && errno == EINTR)
             ;
     }

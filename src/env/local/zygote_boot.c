@@ -1,5 +1,5 @@
-/* env/local/zygote_boot.c: starting a zygote: its process, what it says of itself, its plan, and a sandbox on trial.
- * All of it is answered at once or not at all, so it blocks.
+/* env/local/zygote_boot.c: starts a zygote: its process, its facts, its plan, and a trial sandbox.
+ * Blocks until the zygote works or has failed.
  */
 #include "env/local/zygote_internal.h"
 
@@ -27,13 +27,13 @@ enum {
     START_TIMEOUT_MS = 30000,
     PRELOAD_TIMEOUT_MS = 120000, /* with modules to import, which can be large */
     LAST_WORDS_MS = 1000,        /* for a program that has closed the control socket to end */
-    NICE_STEP = 10,              /* between a host, which answers all its sandboxes, and these */
+    NICE_STEP = 10,              /* between the host, which serves all its sandboxes, and them */
 };
 
 /* ---- the process ---- */
 
-/* Stand-in for the interpreter's boot: runs the embedded guest as a module of its own, in the form that was
- * compiled for this version or, where there is none, from its source (scripts/precompile). */
+/* Runs the embedded guest as a module: in the form precompiled for this version or, if there is
+ * none, from its source (scripts/precompile). */
 static const char loader[] =
     "import marshal,os,sys\n"
     "from _frozen_importlib_external import MAGIC_NUMBER as magic\n"
@@ -46,13 +46,13 @@ static const char loader[] =
     "exec(c,m.__dict__);del c,f,s\n"
     "m.boot(3,5,6,sys.argv[1:])\n";
 
-/* Nothing of the caller's environment: keys live there. One thread in numeric libraries, because a
- * zygote must have one thread. */
+/* Contains nothing of the caller's environment, which may hold keys. Numeric libraries get one
+ * thread, because a zygote must have only one. */
 static const char *const guest_environment[] = { "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp",
     "TMPDIR=/tmp", "USER=guest", "LOGNAME=guest", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TERM=dumb",
     "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1", NULL };
 
-/* A memory file with these bytes; executable as the helper must be. */
+/* A memory file with these bytes; executable if it holds the helper or the keeper. */
 static int memfd_with(const char *name, const void *data, size_t len, struct error *err)
 {
     cleanup_fd int fd = (int)memfd_create(name, MFD_CLOEXEC | 0x0010U /* MFD_EXEC, Linux 6.3 */);
@@ -76,7 +76,7 @@ static void close_start_fds(struct start_fds *fds)
     close_fd(&fds->errors);
 }
 
-/* Descriptors for the new process, all above the ones it will have them as. */
+/* Moves the descriptors above the numbers that they will have in the new process. */
 static int zygote_boot_lift(int *fd)
 {
     int high = fcntl(*fd, F_DUPFD_CLOEXEC, 16);
@@ -113,7 +113,7 @@ static int spawn_process(
         &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
-    /* POSIX promises not to write to either; its prototype is older than const. */
+    /* POSIX guarantees that neither is modified; the prototype predates const. */
     int rc = posix_spawn(&z->pid, z->executable, &actions, &attributes,
         (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)guest_environment);
     posix_spawn_file_actions_destroy(&actions);
@@ -154,9 +154,9 @@ static int zygote_boot_spawn(struct zygote *z, const struct sandbox_spec *spec, 
     return rc;
 }
 
-/* ---- what it says of itself ---- */
+/* ---- facts about the interpreter ---- */
 
-/* What the interpreter said on its standard error, the last line of it. */
+/* The last line of the interpreter's standard error. */
 static void zygote_boot_last_words(int fd, char *out, size_t size)
 {
     char text[4096];
@@ -228,7 +228,7 @@ static int check_facts(struct zygote *z, struct json_object *facts, struct error
     return 0;
 }
 
-/* What the guest says of a module that it could not preload (guest/python: boot.py, preload_all). */
+/* Reports a module that the guest could not preload (preload_all in guest/python/core/boot.py). */
 static int check_preload(const struct zygote *z, struct json_object *facts, struct error *err)
 {
     struct json_object *refused = json_get_typed(facts, "refused", json_type_object);
@@ -255,7 +255,7 @@ static int refuse_isolation(
     return error_set(err, ERROR_UNSUPPORTED, "%.60s: %s", buf_text(&what), strerror(sys));
 }
 
-/* True if others than the owner can come to a path, or it is not there. */
+/* True if other users can reach a path, or it does not exist. */
 static bool others_can_reach(const char *path)
 {
     char part[4096];
@@ -275,8 +275,8 @@ static bool others_can_reach(const char *path)
     return true;
 }
 
-/* As root the guest is nobody. In a root of its own it is shown what it needs, whoever may see the
- * directories above; among the host's files it has to reach it. */
+/* As root, the guest is nobody. In a private root it is given what it needs, regardless of
+ * permissions above; among the host's files, permissions must let it reach the interpreter. */
 static int check_reach(const struct zygote *z, const struct jail_host *host, struct error *err)
 {
     const char *const *lists[] = { host->prefixes, host->read_paths };
@@ -293,7 +293,7 @@ static int check_reach(const struct zygote *z, const struct jail_host *host, str
     return 0;
 }
 
-/* Has the zygote carry out its own plan, with the directories that it said it needs. */
+/* Has the zygote execute its own plan, with the directories that it reported. */
 static int zygote_boot_set_up(
     struct zygote *z, const struct sandbox_spec *spec, struct json_object *facts, struct error *err)
 {
@@ -357,9 +357,9 @@ static int zygote_boot_greet(struct zygote *z, const struct sandbox_spec *spec, 
     return rc < 0 ? rc : zygote_boot_set_up(z, spec, facts, err);
 }
 
-/* ---- a sandbox on trial ---- */
+/* ---- the trial sandbox ---- */
 
-/* Waits for the end of the probe. It has no host: its worker finds the channel closed and ends. */
+/* Waits for the trial sandbox's end. Its channel has no other end, so its worker exits at once. */
 static int judge_probe(
     struct zygote *z, const struct jail_plan *plan, int status_fd, struct error *err)
 {
@@ -372,9 +372,9 @@ static int judge_probe(
     return status.sys ? refuse_isolation(z, plan, status.op, status.sys, err) : 0;
 }
 
-/* Starts a sandbox and lets it go, so that what this machine refuses is said now, by name, and not
- * by the first session: user namespaces may be forbidden or used up, clone3 filtered out, a mount
- * of proc not allowed in a container. */
+/* Starts a sandbox and lets it end, so that whatever this machine denies is reported now, by name,
+ * and not by the first session. User namespaces may be forbidden or exhausted, clone3 filtered,
+ * mounting proc denied in a container. */
 static int zygote_boot_probe(struct zygote *z, struct error *err)
 {
     cleanup_free struct jail_plan *plan = NULL;
@@ -382,7 +382,7 @@ static int zygote_boot_probe(struct zygote *z, struct error *err)
     int channel[2] = { -1, -1 }, ends[2] = { -1, -1 };
     struct zygote_event event = { 0 };
     size_t len;
-    /* As any of them: no code of a guest's runs in it. */
+    /* Any user: no guest code runs in it. */
     const struct jail_mount place = {
         .workdir = "/", .user_processes = 1u << 20, .user = z->users.first
     };
@@ -423,7 +423,7 @@ int zygote_boot(
         rc = zygote_boot_spawn(z, spec, err);
     if (rc == 0) /* its sandboxes inherit it */
         setpriority(PRIO_PROCESS, (id_t)z->pid, getpriority(PRIO_PROCESS, 0) + NICE_STEP);
-    /* The interpreter starts meanwhile. */
+    /* The interpreter starts in the meantime. */
     if (rc == 0 && groups)
         rc = cgroups_adopt(groups, z->pid, err);
     if (rc == 0)

@@ -6,13 +6,13 @@
  * "bytes", so many raw bytes follow the newline. ID is the number of a sandbox and is never reused.
  *
  *   to it     {"open": ID, "words": [PROGRAM, ARGUMENT, …], "memory": BYTES, "processes": N, …}
- *                              and whatever else the specification asks for (env/remote/bridge_spec.h)
+ *                              and whatever else the specification asks for (bridge_spec.h)
  *             {"write": ID, "bytes": N}      bytes for the standard input of the opened program
  *             {"pause": ID}, {"resume": ID}  stop and continue sending its output
  *             {"close": ID}                  end it with all its processes; no message about it may
  *                              follow, except "closed" by a built-in bridge that keeps volumes
  *             {"list": N, "labels": {…}}, {"remove": N, "id": TEXT}   if it can "collect"
- *   from it   {"bridge": 1, "powers": {SETTING: TEXT or true, …}}   the first message, if the bridge
+ *   from it   {"bridge": 1, "powers": {SETTING: TEXT or true, …}}   the first message, if it
  *                              can do more than start programs
  *             {"joined": ID}                 it runs and can be written to; again after "lost"
  *             {"read": ID, "bytes": N}       bytes of its standard output
