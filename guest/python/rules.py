@@ -1,16 +1,16 @@
-"""rules.py: rules over the user's Python: what cells may import, call and open.
+"""Rules for the user's Python: what cells may import, call and open.
 
-A convenience against accidents, never the wall: Python cannot guard itself, and code that wants to
-gets around all of this. It is carried beside the guest and reaches a guest in HELLO, only where a
-session has rules; the others pay nothing for it.
+Rules prevent accidents; they are not a security boundary, because Python code can get around all of
+them. The host sends this module in HELLO to sessions with rules; other sessions never load it.
 
-How it works: `__main__` gets built-ins of its own. Its frames, and only they, look up `__import__`,
-`eval` and `open` there, so that cells are judged and the libraries that they use are not. Files are
-judged by an audit hook (PEP 578), which hears of every open, however it is made: by open(), by
-pathlib, by a library on a cell's behalf.
+`__main__` gets built-ins of its own. Only its frames look up `__import__`, `eval` and `open` there,
+so rules apply to cells but not to the libraries that cells use. An audit hook (PEP 578) checks
+files and sees every open, whether by open(), by pathlib or by a library on a cell's behalf.
 
-The setup code is the operator's, not the model's: it runs free of the rules, and so do its functions.
+Setup code belongs to the operator, not to the model, so it and its functions are exempt.
 """
+from __future__ import annotations
+
 import builtins
 import errno
 import importlib.util
@@ -18,10 +18,16 @@ import os
 import sys
 import types
 
-SETUP = ("<setup>", "<tools")   # how the names of the setup code and the tools begin; session/prepare.c
+TYPE_CHECKING = False       # type checkers take it as true; saves the import of `typing` here
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterable
 
-# What computes, keeps and formats. Left out is what starts processes, reaches a network, memory, a
-# terminal or the interpreter itself, and what opens files without Python's knowledge.
+# Prefixes of the names of setup code and tools; src/session/prepare.c
+SETUP = ("<setup>", "<tools")
+
+# Modules for computing, storing and formatting. Modules that start processes, use the network, raw
+# memory, a terminal or the interpreter itself, or open files unseen by Python, are missing on
+# purpose.
 STANDARD = frozenset("""
     __future__ __main__ _strptime abc argparse array ast asyncio atexit base64 binascii bisect bz2
     calendar cmath codecs collections colorsys concurrent configparser contextlib contextvars copy
@@ -35,10 +41,10 @@ STANDARD = frozenset("""
     zoneinfo
 """.split())
 
-# What is no library: the language itself, and the cells' own module.
+# Not libraries: the language itself and the module of the cells.
 ALWAYS = ("__future__", "__main__")
 
-# Built-ins that cells do not have, and what to do instead.
+# Built-ins that are switched off for cells, with the alternative that the error names.
 SWITCHED_OFF = {
     "eval": "for data use ast.literal_eval or json.loads",
     "exec": "write the code into the cell itself",
@@ -49,7 +55,7 @@ SWITCHED_OFF = {
     "start_background_process": "cells start no processes",
 }
 
-# What the standard library reads by itself, as far as a sandbox shows it.
+# Files that the standard library reads by itself, if the sandbox shows them.
 SYSTEM_FILES = ("/usr/share/zoneinfo", "/etc/localtime", "/etc/timezone", "/etc/mime.types",
                 "/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 WRITABLE_FILES = ("/dev/null",)
@@ -60,21 +66,21 @@ CHANGES = {
     "os.removexattr": (0,), "os.rename": (0, 1), "os.rmdir": (0,), "os.setxattr": (0,),
     "os.symlink": (1,), "os.truncate": (0,), "os.utime": (0,), "shutil.rmtree": (0,),
 }
-# Those that act on a link itself, not on what it leads to.
+# Events that act on a symbolic link itself, not on its target.
 ON_LINKS = ("os.link", "os.remove", "os.rename", "os.rmdir", "os.symlink", "shutil.rmtree")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class RuleError(RuntimeError):
-    """A rule of the session, not a failure: what was called is switched off for cells."""
+    """The cell called a function that the rules of this session switch off."""
 
 
-def is_below(path, places):
+def is_below(path: str, places: Iterable[str]) -> bool:
     return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)
 
 
-def is_setup(frame):
-    """The setup code is among those who are calling."""
+def is_setup(frame: types.FrameType | None) -> bool:
+    """Whether setup code is on the call stack."""
     while frame is not None:
         if frame.f_code.co_filename.startswith(SETUP):
             return True
@@ -83,27 +89,31 @@ def is_setup(frame):
 
 
 class Rules:
-    def __init__(self, allow, read, write=(), standard=True):
+    """The rules of one session."""
+
+    def __init__(self, allow: list[str], read: list[str], write: Iterable[str] = (),
+                 standard: bool = True) -> None:
         self.modules = set(STANDARD if standard else ALWAYS)
         self.modules.update(name for name in allow if not name.startswith("/"))
         self.roots = [os.path.realpath(name) for name in allow if name.startswith("/")]
         sys.path.extend(root for root in self.roots if root not in sys.path)
         self.home = os.getcwd()         # the session's temporary directory
-        self.readable = [os.path.realpath(place) for place in
+        self.readable: list[str] = [os.path.realpath(place) for place in
                          [self.home, *self.roots, *read, *SYSTEM_FILES, sys.executable,
                           *filter(None, sys.path)]]
-        self.writable = [*map(os.path.realpath, [self.home, *write]), *WRITABLE_FILES]
+        self.writable = [*(os.path.realpath(place) for place in [self.home, *write]),
+                         *WRITABLE_FILES]
         self.readable += self.writable
 
     # -- imports
 
-    def knows(self, name):
-        """The module, or a package that it is in, is allowed by its name."""
+    def knows(self, name: str) -> bool:
+        """Whether the module, or a package that contains it, is allowed by name."""
         parts = name.split(".")
         return any(".".join(parts[:n]) in self.modules for n in range(1, len(parts) + 1))
 
-    def has(self, root):
-        """The module lies below an allowed directory: what an import would give, not its name."""
+    def has(self, root: str) -> bool:
+        """Whether an import of this name would load a file below an allowed directory."""
         try:
             spec = self.roots and importlib.util.find_spec(root)
         except (ImportError, ValueError):
@@ -113,8 +123,8 @@ class Rules:
         places = [spec.origin] if spec.has_location else spec.submodule_search_locations or []
         return any(is_below(os.path.realpath(place), self.roots) for place in places)
 
-    def refused(self, name, fromlist):
-        """The module that an import asks for and may not have, or None."""
+    def refused(self, name: str, fromlist: Any) -> str | None:
+        """Returns the first module of an import that is not allowed, or None."""
         if self.knows(name) or self.has(name.partition(".")[0]):
             return None
         below = ["%s.%s" % (name, member) for member in fromlist or ()]
@@ -122,22 +132,24 @@ class Rules:
             return name
         return next((module for module in below if not self.knows(module)), None)
 
-    def make_import(self):
+    def make_import(self) -> Callable[..., Any]:
         real = builtins.__import__
 
-        def __import__(name, globals=None, locals=None, fromlist=(), level=0):
-            # A list is what C code passes that imports on its own behalf (PyImport_Import), such as
-            # datetime's strptime; the statement passes a tuple or None.
+        def __import__(name: Any, globals: Any = None, locals: Any = None, fromlist: Any = (),
+                       level: int = 0) -> Any:
+            # C code that imports on its own behalf (PyImport_Import), such as datetime.strptime,
+            # passes a list; the statement passes a tuple or None.
             if not isinstance(name, str) or type(fromlist) is list:
                 return real(name, globals, locals, fromlist, level)
             caller = sys._getframe(1)
             if is_setup(caller):
                 if caller.f_code.co_name == "<module>":
-                    self.modules.add(name)      # it is in the namespace now
+                    self.modules.add(name)      # the module is now in the namespace
                 return real(name, globals, locals, fromlist, level)
             root = name.partition(".")[0]
             if level:
-                raise ImportError("a cell is in no package: relative imports lead nowhere", name=root)
+                raise ImportError("a cell is in no package: relative imports lead nowhere",
+                                  name=root)
             refused = self.refused(name, fromlist)
             if refused:
                 raise ImportError(
@@ -148,10 +160,10 @@ class Rules:
 
     # -- built-ins
 
-    def make_refusal(self, name):
+    def make_refusal(self, name: str) -> Callable[..., Any]:
         real = getattr(builtins, name)
 
-        def refuse(*args, **named):
+        def refuse(*args: Any, **named: Any) -> Any:
             caller = sys._getframe(1)
             if not is_setup(caller):
                 raise RuleError("%s() is switched off by the rules of this session; %s"
@@ -163,11 +175,11 @@ class Rules:
         refuse.__doc__ = "Switched off by the rules of this session."
         return refuse
 
-    def make_open(self):
+    def make_open(self) -> Callable[..., Any]:
         real = builtins.open
 
-        def open(file, *args, **named):
-            """As everywhere, within the rules of this session: see `judge_open`."""
+        def open(file: Any, *args: Any, **named: Any) -> Any:
+            """The built-in open(), within the rules of this session: see `judge_open`."""
             if isinstance(file, int) and not is_setup(sys._getframe(1)):
                 raise PermissionError(errno.EACCES, "the rules of this session let cells open paths, "
                                       "not descriptors", file)
@@ -176,15 +188,15 @@ class Rules:
 
     # -- files
 
-    def refuse_path(self, path, writing):
+    def refuse_path(self, path: Any, writing: bool) -> None:
         if is_setup(sys._getframe(1)):
             return
         text = "the rules of this session let cells %s only below %s%s" % (
             ("write", self.home, "") if writing else ("read", self.home, " and what --read shows"))
         raise PermissionError(errno.EACCES, text, path)
 
-    def judge(self, path, writing, follow=True):
-        """Raises PermissionError for a path outside; what is no path is for the call itself to say."""
+    def judge(self, path: Any, writing: bool, follow: bool = True) -> None:
+        """Raises PermissionError for a path outside; ignores values that are not paths."""
         if isinstance(path, int) or path is None:
             return
         try:
@@ -199,11 +211,11 @@ class Rules:
         if not is_below(real, self.writable if writing else self.readable):
             self.refuse_path(path, writing)
 
-    def judge_open(self, path, mode, flags):
+    def judge_open(self, path: Any, mode: Any, flags: int) -> None:
         writing = flags & WRITING or (isinstance(mode, str) and set(mode) & set("wax+"))
         self.judge(path, bool(writing))
 
-    def judge_database(self, path):
+    def judge_database(self, path: Any) -> None:
         text = os.fsdecode(path)
         if text.startswith("file:"):
             text, _, options = text[len("file:"):].partition("?")
@@ -213,8 +225,8 @@ class Rules:
         if text not in ("", ":memory:"):
             self.judge(text, True)
 
-    def watch(self, event, args):
-        """The audit hook; called for all sorts of events, so that it looks at one name first."""
+    def watch(self, event: str, args: Any) -> None:
+        """The audit hook. Python calls it for all events, so it compares the name first."""
         if event == "open":
             self.judge_open(*args)
         elif event in CHANGES:
@@ -224,16 +236,16 @@ class Rules:
             self.judge_database(args[0])
 
 
-def lay(told):
-    """Lays the rules over this process; returns the built-ins that `__main__` is to have."""
+def lay(told: dict[str, Any]) -> types.ModuleType:
+    """Installs the rules in this process; returns the built-ins for `__main__`."""
     rules = Rules(told["allow"], told["read"], told.get("write", ()), told.get("standard", True))
-    filtered = types.ModuleType("builtins", builtins.__doc__)
+    filtered: Any = types.ModuleType("builtins", builtins.__doc__)
     filtered.__dict__.update(builtins.__dict__)
     filtered.__import__ = rules.make_import()
     filtered.open = rules.make_open()
     filtered.RuleError = RuleError
     for name in SWITCHED_OFF:
-        if hasattr(builtins, name):     # a session may be without helpers
+        if hasattr(builtins, name):     # sessions may lack the helpers
             setattr(filtered, name, rules.make_refusal(name))
     sys.addaudithook(rules.watch)
     return filtered

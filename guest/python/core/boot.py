@@ -1,4 +1,6 @@
-"""The zygote."""
+"""The zygote: boots once, preloads modules, and becomes a worker in each clone."""
+from __future__ import annotations
+
 import _socket
 import builtins
 import gc
@@ -8,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from typing import TYPE_CHECKING, Any
 
 from .frames import CHANNEL_FD, plain
 from .link import Link, on_interrupt
@@ -16,17 +19,21 @@ from .state import state
 from .worker import ask_first, begin, find_seeds, rehearse, serve_first, settle, work
 from ..helpers.public import HELPERS, PUBLIC
 
+if TYPE_CHECKING:
+    from .aliases import Head
+
 PRELOAD = ("collections", "csv", "datetime", "functools", "heapq", "itertools", "math", "random",
            "re", "string", "textwrap", "time")
 
 
-SERVE_END, SERVE_WORKER, SERVE_WORKER_AMONG_FILES = 0, 1, 2     # guest/zygote/zygote.c
-REHEARSALS = 16     # CPython specialises code when it has run eight times
-THREADS_MAY_END = 20    # looks at the threads of a module that was imported
+# Results of zygote_serve() in guest/zygote/zygote.c.
+SERVE_END, SERVE_WORKER, SERVE_WORKER_AMONG_FILES = 0, 1, 2
+REHEARSALS = 16     # CPython specialises code after eight runs
+THREADS_MAY_END = 20    # checks, 50 ms apart, for threads that an imported module left running
 
 
-def facts():
-    """What the host must know of this interpreter to bind it into a sandbox."""
+def facts() -> Head:
+    """Describes this interpreter; the host binds it into sandboxes accordingly."""
     return {
         "python": sys.version.split()[0],
         "implementation": sys.implementation.name,
@@ -37,31 +44,35 @@ def facts():
 
 
 class ForkHooks:
-    """Whether somebody wants to hear of forks. A clone runs the hooks of `os.register_at_fork` only
-    if a preloaded module has some: they cost as much as half of a clone. Ours and those of `random`,
-    whose work find_seeds does, do not count."""
+    """Records whether a preloaded module registers hooks with `os.register_at_fork`.
 
-    def __init__(self):
+    A clone runs the hooks only if `wanted` is true, because they take half as long as the clone
+    itself. The hooks of `random` do not count: find_seeds() does their work.
+    """
+
+    def __init__(self) -> None:
         self.register = os.register_at_fork
-        # What a site's own start-up has imported may have hooks already.
+        # Modules imported by the site's start-up code may have registered hooks already.
         self.wanted = bool({"random", "threading"} & set(sys.modules))
 
-    def __enter__(self):
+    def __enter__(self) -> ForkHooks:
         os.register_at_fork = self.note
         return self
 
-    def note(self, **hooks):
+    def note(self, **hooks: Any) -> None:
         self.register(**hooks)
         self.wanted = self.wanted or hooks.keys() != {"after_in_child"} or (
             getattr(hooks["after_in_child"], "__module__", "") != "random")
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> None:
         os.register_at_fork = self.register
 
 
-def learn_pages(library):
-    """Has a copy of the zygote be a worker, with the channel and the session that clones have, to see which pages its first
-    cell needs (guest/zygote/pages.c)."""
+def learn_pages(library: Any) -> None:
+    """Finds the pages that a first cell touches (guest/zygote/pages.c).
+
+    A trial copy of the zygote serves one cell over a channel of its own, as a clone would.
+    """
     library.pages_keep_code()
     from_trial, to_zygote = os.pipe()
     host, guest = _socket.socketpair()
@@ -82,16 +93,18 @@ def learn_pages(library):
     os.close(from_trial)
 
 
-def tidy_up(scratch_dir):
-    """The host is gone. Among its files: ends what is left of the sandboxes, and their directories, which
-    are in the one that the zygote's plan named; never where it merely happens to stand."""
+def tidy_up(scratch_dir: bytes) -> None:
+    """Ends the remaining sandboxes and removes their directories after the host has gone.
+
+    Only acts on the scratch directory that the zygote's plan named, never on the current directory.
+    """
     if not scratch_dir or not os.path.basename(scratch_dir).startswith(b"droste-"):
         return
     with open("/proc/thread-self/children") as children:
         for keeper in children.read().split():
             try:
                 os.kill(int(keeper), signal.SIGTERM)
-                os.kill(int(keeper), signal.SIGCONT)    # its guest may have stopped it
+                os.kill(int(keeper), signal.SIGCONT)    # the guest may have stopped it
             except ProcessLookupError:
                 pass
     try:
@@ -101,7 +114,8 @@ def tidy_up(scratch_dir):
         pass
     import shutil
     own = os.geteuid()
-    for entry in os.scandir(scratch_dir):      # as root, each is another user's, which the zygote can become
+    # With root privileges, each directory belongs to another user; the zygote switches to that one.
+    for entry in os.scandir(scratch_dir):
         try:
             os.seteuid(entry.stat(follow_symlinks=False).st_uid)
             shutil.rmtree(entry.path, ignore_errors=True)
@@ -112,12 +126,12 @@ def tidy_up(scratch_dir):
     shutil.rmtree(scratch_dir, ignore_errors=True)
 
 
-def count_threads():
+def count_threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-def find_threads():
-    """How many there are beside this one, once those that are about to end had the time to."""
+def find_threads() -> int:
+    """Counts other threads, after giving threads that are about to end one second to do so."""
     for _ in range(THREADS_MAY_END):
         if count_threads() == 1:
             break
@@ -125,41 +139,43 @@ def find_threads():
     return count_threads() - 1
 
 
-def last_line(text):
-    """What failed, where a library says much before it."""
+def last_line(text: str) -> str:
+    """Returns the last non-blank line, which names the failure in a library's long message."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
 
 
-def preload_all(names):
-    """Imports them. What the host is told of the first that cannot be preloaded; None: all can."""
+def preload_all(names: list[str]) -> Head | None:
+    """Imports modules; returns the report on the first that cannot be preloaded, or None."""
     for name in names:
         try:
             importlib.import_module(name)
         except BaseException as e:
-            return {"module": name, "error": plain("%s: %s" % (type(e).__name__, last_line(str(e))))[:300]}
+            error = plain("%s: %s" % (type(e).__name__, last_line(str(e))))
+            return {"module": name, "error": error[:300]}
         threads = find_threads()
         if threads:
             return {"module": name, "threads": threads}
     return None
 
 
-def refuse_preload(library, control, keeper, refused):
+def refuse_preload(library: Any, control: int, keeper: int, refused: Head) -> None:
     told = json.dumps(dict(facts(), refused=refused)).encode()
     library.zygote_hello(control, keeper, told, len(told), False)
     os._exit(1)
 
 
-def lay_session():
-    """What code finds, in every clone."""
-    for thing in PUBLIC + HELPERS:
+def lay_session() -> None:
+    """Creates the built-ins and the session that every clone inherits."""
+    things: tuple[Any, ...] = PUBLIC + HELPERS
+    for thing in things:
         setattr(builtins, thing.__name__, thing)
     state.session = Session()
     state.session.start()
 
 
-def boot(control, helper, keeper, preload):
-    """Runs the zygote; comes back from zygote_serve in each worker."""
+def boot(control: int, helper: int, keeper: int, preload: list[str]) -> None:
+    """Runs the zygote. In each clone zygote_serve() returns, and the clone becomes a worker."""
     import ctypes
     library = ctypes.PyDLL("/proc/self/fd/%d" % helper)
     with ForkHooks() as hooks:
@@ -168,14 +184,15 @@ def boot(control, helper, keeper, preload):
         refused = preload_all(preload)
     if refused:
         refuse_preload(library, control, keeper, refused)
-    for stream in (sys.stdout, sys.stderr):
+    streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
+    for stream in streams:
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
     lay_session()
-    # Made here, so that a clone need not: on its number stands the control socket now, and in a
-    # clone the channel.
+    # Created before cloning so that clones need not: this descriptor is the control socket here and
+    # the channel in a clone.
     state.link = Link(CHANNEL_FD)
     os.close(helper)
-    signal.signal(signal.SIGINT, on_interrupt)      # a clone may be interrupted before it works
+    signal.signal(signal.SIGINT, on_interrupt)      # a clone may be interrupted before it serves
     os.register_at_fork(after_in_child=state.link.cut)
     state.seeds = find_seeds()
     rehearse(REHEARSALS)

@@ -1,15 +1,22 @@
-"""Asks the host: models, runs below this one."""
+"""Calls of language models and child runs, answered by the host."""
+from __future__ import annotations
+
 import json
 import types
+from typing import TYPE_CHECKING, Any, Callable
 
 from .errors import BudgetExceeded, FailedReply, LLMError, LLMTimeout
 from .session import to_json
 from .state import state
 
+if TYPE_CHECKING:
+    from .aliases import Blob, Head, Parts
 
-def failure(error, said=b""):
-    """The exception that the host means; `said` is what came all the same, as JSON."""
-    kind = {"budget": BudgetExceeded, "timeout": LLMTimeout}.get(error.get("code", "").partition("_")[0], LLMError)
+
+def failure(error: Head, said: Blob = b"") -> Exception:
+    """Builds the exception for a host error; `said` is a partial answer as JSON, or empty."""
+    prefix = error.get("code", "").partition("_")[0]
+    kind = {"budget": BudgetExceeded, "timeout": LLMTimeout}.get(prefix, LLMError)
     known = {"ValueError": ValueError, "TypeError": TypeError}
     if error.get("type") in known:
         return known[error["type"]](error.get("message", ""))
@@ -18,12 +25,12 @@ def failure(error, said=b""):
     return exception
 
 
-# How files begin that a model may be able to look at.
+# Magic numbers of files that models may accept.
 MEDIA = ((b"\x89PNG\r\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"),
          (b"%PDF-", "application/pdf"))
 
 
-def media_type(data):
+def media_type(data: bytes) -> str:
     for start, name in MEDIA:
         if data.startswith(start):
             return name
@@ -33,15 +40,15 @@ def media_type(data):
                      "{'type': 'image' or 'document', 'media_type': …, 'data': bytes}" % data[:8])
 
 
-def bytes_part(data, media=None, kind=None):
+def bytes_part(data: bytes, media: str | None = None, kind: int | None = None) -> Head:
     import base64
     media = media or media_type(data)
     return {"type": kind or ("image" if media.startswith("image/") else "document"),
             "media_type": media, "data": base64.b64encode(data).decode()}
 
 
-def url_part(url):
-    """An image as the OpenAI API spells it; only data: URLs, as there is no network here."""
+def url_part(url: str) -> Head:
+    """Converts an OpenAI `image_url`; data: URLs only, because the sandbox has no network."""
     if not url.startswith("data:") or ";base64," not in url:
         raise ValueError("an image_url is a data: URL with base64; the sandbox has no network")
     media, _, data = url[5:].partition(";base64,")
@@ -49,12 +56,14 @@ def url_part(url):
             "data": data}
 
 
-def describe_part(part):
-    return "a dict with %s" % sorted(map(str, part)) if isinstance(part, dict) else type(part).__name__
+def describe_part(part: Any) -> str:
+    if isinstance(part, dict):
+        return "a dict with %s" % sorted(map(str, part))
+    return type(part).__name__
 
 
-def encode_part(part):
-    """A part of a message: a str, the bytes of a file, or a dict."""
+def encode_part(part: Any) -> Head:
+    """Encodes one part of a message: a str, the bytes of a file, or a dict."""
     if isinstance(part, str):
         return {"type": "text", "text": part}
     if isinstance(part, (bytes, bytearray, memoryview)):
@@ -70,7 +79,7 @@ def encode_part(part):
                     "'document', 'media_type': …, 'data': bytes}, not %s" % describe_part(part))
 
 
-def encode_message(message):
+def encode_message(message: Any) -> Head:
     content = message.get("content")
     if not isinstance(content, str):
         if not isinstance(content, (list, tuple)) or not content:
@@ -80,8 +89,8 @@ def encode_message(message):
     return {"role": message["role"], "content": content}
 
 
-def encode_prompt(prompt):
-    """(bytes, is a list of messages)."""
+def encode_prompt(prompt: Any) -> tuple[bytes, bool]:
+    """Returns the encoded prompt, and whether it is a list of messages."""
     if isinstance(prompt, str):
         if not prompt:
             raise ValueError("prompt cannot be empty")
@@ -100,34 +109,35 @@ def encode_prompt(prompt):
 
 
 class Question:
-    """A call of the host's function that was not made yet."""
+    """A call to the host that has not been made yet, and how to decode its reply."""
 
-    def __init__(self, name, model, parts, decode, **head):
+    def __init__(self, name: str, model: str, parts: list[bytes], decode: Callable[[str], Any],
+                 **head: Any) -> None:
         if model is not None and not isinstance(model, str):
             raise TypeError("model is a str or None, not %s" % type(model).__name__)
         if model:
             head["model"] = model
         self.head, self.parts, self.decode = dict(head, name=name), parts, decode
 
-    def understand(self, reply, parts):
-        """A reply or an exception for each prompt, in their order."""
+    def understand(self, reply: Head, parts: Parts) -> list[Any]:
+        """Returns a reply or an exception for each prompt, in order."""
         if "error" in reply:
             raise failure(reply["error"])
         errors = reply.get("errors", {})
-        return [failure(errors[str(i)], part) if str(i) in errors else self.decode(str(part, "utf-8"))
-                for i, part in enumerate(parts)]
+        return [failure(errors[str(i)], part) if str(i) in errors
+                else self.decode(str(part, "utf-8")) for i, part in enumerate(parts)]
 
-    def ask(self):
+    def ask(self) -> list[Any]:
         return self.understand(*state.link.call(self.head, self.parts))
 
 
-def one(replies):
+def one(replies: list[Any]) -> Any:
     if isinstance(replies[0], Exception):
         raise replies[0]
     return replies[0]
 
 
-def mark_failed(reply):
+def mark_failed(reply: Any) -> Any:
     if not isinstance(reply, Exception):
         return reply
     failed = FailedReply("[ERROR] %s" % reply)
@@ -138,7 +148,7 @@ def mark_failed(reply):
 PROMPTS_MAX = 20000
 
 
-def check_list(prompts):
+def check_list(prompts: Any) -> list[Any]:
     if isinstance(prompts, (str, bytes, dict)):
         raise TypeError("prompts is a list of prompts, not one %s" % type(prompts).__name__)
     prompts = list(prompts)
@@ -148,36 +158,38 @@ def check_list(prompts):
     return prompts
 
 
-# What a batch has in the place of a reply that failed.
+# How a batch represents failed replies.
 OUTCOMES = {"mark": lambda replies: list(map(mark_failed, replies)), "return": list}
 
 
-def outcome_of(errors):
+def outcome_of(errors: Any) -> Callable[[list[Any]], list[Any]]:
     if errors not in OUTCOMES:
         raise ValueError("errors is 'mark' or 'return', not %r" % (errors,))
     return OUTCOMES[errors]
 
 
-def about_models(prompts, model):
+def about_models(prompts: Any, model: str) -> Question:
     encoded = [encode_prompt(prompt) for prompt in prompts]
     messages = [i for i, (_, is_list) in enumerate(encoded) if is_list]
     return Question("llm_query", model, [data for data, _ in encoded], str, messages=messages)
 
 
-def llm_query(prompt, model=None):
-    """Asks a language model; the answer's text. Raises LLMError or BudgetExceeded."""
+def llm_query(prompt: Any, model: str | None = None) -> str:
+    """Asks a language model and returns its answer. Raises LLMError or BudgetExceeded."""
     return one(about_models([prompt], model).ask())
 
 
-def llm_query_batched(prompts, model=None, errors="mark"):
-    """Asks for many prompts at once; the answers in their order. One that failed is a FailedReply, or
-    with errors="return" the exception."""
+def llm_query_batched(prompts: Any, model: str | None = None, errors: str = "mark") -> list[Any]:
+    """Asks a language model many prompts concurrently and returns the answers in order.
+
+    A failed call yields a FailedReply, or with errors="return" the exception.
+    """
     prompts, outcome = check_list(prompts), outcome_of(errors)
     return outcome(about_models(prompts, model).ask()) if prompts else []
 
 
-def encode_context(value):
-    """(kind, bytes) for DECODERS."""
+def encode_context(value: Any) -> tuple[str, bytes]:
+    """Returns the kind, a key of DECODERS, and the encoded value."""
     if isinstance(value, str):
         return "text", value.encode("utf-8", "replace")
     if isinstance(value, (bytes, bytearray)):
@@ -185,9 +197,10 @@ def encode_context(value):
     return "json", to_json(value, at="context")
 
 
-def about_runs(prompts, context, model):
-    """A prompt is a str, or {"prompt": str, "context": a context of its own}."""
-    texts, values, of = [], {}, []      # values: each context once, by its id
+def about_runs(prompts: Any, context: Any, model: str) -> Question:
+    """Builds a call for child runs: each prompt is a str or {"prompt": str, "context": value}."""
+    texts, of = [], []
+    values: dict[int, tuple[int, Any]] = {}     # each context once, by id()
     for prompt in prompts:
         own = context
         if isinstance(prompt, dict):
@@ -202,18 +215,19 @@ def about_runs(prompts, context, model):
                     kinds=[kind for kind, _ in encoded], of=of)
 
 
-def rlm_query(prompt, context=None, model=None):
-    """Starts a child run, which works on `context` by writing code; the value that it submits."""
+def rlm_query(prompt: Any, context: Any = None, model: str | None = None) -> Any:
+    """Starts a child run, which works on `context` by writing code; returns what it submits."""
     return one(about_runs([prompt], context, model).ask())
 
 
-def rlm_query_batched(prompts, context=None, model=None, errors="mark"):
-    """Starts many child runs at once; their answers in order, as in llm_query_batched."""
+def rlm_query_batched(prompts: Any, context: Any = None, model: str | None = None,
+                      errors: str = "mark") -> list[Any]:
+    """Runs many child runs concurrently; returns their answers as llm_query_batched does."""
     prompts, outcome = check_list(prompts), outcome_of(errors)
     return outcome(about_runs(prompts, context, model).ask()) if prompts else []
 
 
-def alias(function, name):
+def alias(function: Any, name: str) -> types.FunctionType:
     return types.FunctionType(function.__code__, globals(), name, function.__defaults__)
 
 

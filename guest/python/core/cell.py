@@ -1,4 +1,6 @@
-"""Runs one piece of code."""
+"""Compiles and runs cells, and reports their results."""
+from __future__ import annotations
+
 import _signal
 import ast
 import json
@@ -8,6 +10,7 @@ import re
 import signal
 import traceback
 import types
+from typing import TYPE_CHECKING, Any
 
 from .errors import Submitted
 from .frames import MESSAGE, plain, RESULT, shorten, TRACEBACK, type_name
@@ -18,19 +21,23 @@ from .state import state
 from .tools import finish_tools
 from ..helpers.programs import log_execution
 
+if TYPE_CHECKING:
+    from .aliases import Blob, Head
+
 TOP_LEVEL_AWAIT = getattr(ast, "PyCF_ALLOW_TOP_LEVEL_AWAIT", 0)
 
 
 NOTHING = compile("", "<nothing>", "exec")
-SOURCES = 1000      # cells whose text is kept for their own tracebacks
+SOURCES = 1000      # cells that define nothing whose text stays in linecache
 DEFINES = re.compile(r"\b(?:def|class|lambda)\b")
 
 
-def compile_cell(code, name, echo):
-    """(code of the statements, code of the last expression or None)."""
+def compile_cell(code: str, name: str, echo: bool) -> tuple[types.CodeType, types.CodeType | None]:
+    """Returns code for the statements and, with `echo`, for the last expression (or None)."""
     if not echo:
         return compile(code, name, "exec", TOP_LEVEL_AWAIT, True), None
-    if "\n" not in code and "=" not in code and not code[:1].isspace():     # as a rule one expression: no tree
+    # Fast path: such a line is usually one expression, which needs no syntax tree.
+    if "\n" not in code and "=" not in code and not code[:1].isspace():
         try:
             return NOTHING, compile(code, name, "eval", TOP_LEVEL_AWAIT, True)
         except SyntaxError:
@@ -42,17 +49,20 @@ def compile_cell(code, name, echo):
     return compile(tree, name, "exec", TOP_LEVEL_AWAIT, True), last
 
 
-def run_code(code):
-    """Runs compiled code in __main__; code with top-level await runs on the session's event loop."""
+def run_code(code: types.CodeType) -> Any:
+    """Runs code in __main__; top-level await runs on the session's event loop."""
     value = eval(code, state.session.namespace)
     if code.co_flags & 0x80 and isinstance(value, types.CoroutineType):     # CO_COROUTINE
         value = run_coroutine(value)
     return value
 
 
-def run_coroutine(coroutine):
-    """Its value. Where an interrupt stops the loop while it waits, it is cancelled as asyncio.run does it: else it would go
-    on in the next cell that awaits something."""
+def run_coroutine(coroutine: types.CoroutineType[Any, Any, Any]) -> Any:
+    """Runs a coroutine on the session's event loop and returns its value.
+
+    If an interrupt stops the loop, cancels the task as asyncio.run() does. Otherwise the task would
+    continue in the next cell that awaits something.
+    """
     import asyncio
     if state.session.event_loop is None or state.session.event_loop.is_closed():
         state.session.event_loop = asyncio.new_event_loop()
@@ -70,8 +80,8 @@ def run_coroutine(coroutine):
         raise
 
 
-def set_up():
-    """Runs the setup code again, unless it has run since the last cell; what it submits is passed over."""
+def set_up() -> None:
+    """Runs the setup code unless it has run since the last cell; ignores what it submits."""
     if not state.session.is_set_up:
         try:
             run_code(state.session.setup)
@@ -80,8 +90,9 @@ def set_up():
     state.session.is_set_up = False
 
 
-def run_cell(ident, name, code, echo, tools=False, setup=False):
-    """(exception or None, echoed value or None). Between the two marks an interrupt raises here."""
+def run_cell(ident: int, name: str, code: str, echo: bool, tools: bool = False,
+             setup: bool = False) -> tuple[BaseException | None, str | None]:
+    """Runs a cell; returns its exception and echo. An interrupt raises while `running` is set."""
     failure = value = None
     before = dict(state.session.namespace) if tools else None
     state.session.submitted = None
@@ -89,7 +100,7 @@ def run_cell(ident, name, code, echo, tools=False, setup=False):
     try:
         state.session.running = ident
         try:
-            state.link.look()         # it may have been interrupted before it began
+            state.link.look()         # an interrupt may have come before the cell started
             body, last = compile_cell(code, name, echo)
             if setup:
                 set_up()
@@ -98,8 +109,9 @@ def run_cell(ident, name, code, echo, tools=False, setup=False):
             if last is not None:
                 found = run_code(last)
                 if found is not None:
-                    state.session.builtins._ = found
-                    value = shorten(plain(repr(found)), MESSAGE)    # its repr may raise, and it is no echo then
+                    state.session.builtins._ = found  # type: ignore[attr-defined]
+                    # A repr() that raises fails the cell; there is no echo then.
+                    value = shorten(plain(repr(found)), MESSAGE)
             if tools:
                 finish_tools(before)
         finally:
@@ -107,13 +119,13 @@ def run_cell(ident, name, code, echo, tools=False, setup=False):
     except Submitted:
         pass
     except BaseException as e:
-        state.session.running = None  # an interrupt may have struck in the line above
+        state.session.running = None  # an interrupt may arrive during the line above
         failure = e
     return failure, value
 
 
-def without_ours(tb):
-    """A traceback without this file's frames, and without those of the rules."""
+def without_ours(tb: types.TracebackType | None) -> types.TracebackType | None:
+    """Removes the frames of the guest and of its rules from a traceback."""
     while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
         tb = tb.tb_next
     at = tb
@@ -124,8 +136,8 @@ def without_ours(tb):
     return tb
 
 
-def error_of(e):
-    """{type, message, traceback} with the cell's own lines; this file's frames are left out."""
+def error_of(e: BaseException) -> Head:
+    """Describes an exception for RESULT; the traceback has only frames of the user's code."""
     try:
         message = plain(str(e))
     except BaseException:
@@ -136,30 +148,35 @@ def error_of(e):
         text = plain("".join(traceback.format_exception(type(e), e, tb)))
     except BaseException:
         text = "%s: %s\n" % (name, message)
-    error = {"type": name, "message": shorten(message, MESSAGE), "traceback": shorten(text, TRACEBACK)}
+    error: Head = {"type": name, "message": shorten(message, MESSAGE),
+             "traceback": shorten(text, TRACEBACK)}
     if isinstance(e, SystemExit):
         error["exit"] = exit_status(e)
     return error
 
 
-def exit_status(e):
-    """The status with which a process would end: https://docs.python.org/3/library/sys.html#sys.exit"""
+def exit_status(e: SystemExit) -> int:
+    """Returns the exit status: https://docs.python.org/3/library/sys.html#sys.exit"""
     try:
-        code = e.code
-    except BaseException:       # a subclass may make anything of it
+        code: Any = e.code
+    except BaseException:       # a subclass may define `code` as anything
         return 1
     if code is None:
         return 0
     return code & 0xFF if type(code) in (int, bool) else 1
 
 
-def source_lines(code):
-    """As the compiler counts them; str.splitlines knows more line ends."""
+def source_lines(code: str) -> list[str]:
+    """Splits lines as the compiler counts them; str.splitlines() knows more line ends."""
     return [line + "\n" for line in code.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
 
 
-def keep_source(name, code):
-    """For tracebacks and inspect. A cell that defines nothing is only in its own: of those the last ones are kept."""
+def keep_source(name: str, code: str) -> None:
+    """Keeps a cell's text for tracebacks and inspect.
+
+    Only the tracebacks of a cell itself need its text if it defines nothing; the oldest of these
+    texts are dropped.
+    """
     linecache.cache[name] = (len(code), None, source_lines(code), name)
     if not DEFINES.search(code):
         state.session.sources.append(name)
@@ -167,16 +184,17 @@ def keep_source(name, code):
         linecache.cache.pop(state.session.sources.pop(0), None)
 
 
-def execute(ident, head, blob):
+def execute(ident: int, head: Head, blob: Blob) -> None:
     code = ("raise OSError(24, 'too many open files to receive the code')" if blob is None
             else bytes(blob).decode("utf-8"))
     name = head.get("name") or "<cell %d>" % ident
     keep_source(name, code)
     if _signal.getsignal(_signal.SIGINT) is not on_interrupt:
         signal.signal(signal.SIGINT, on_interrupt)
-    own = not head.get("name")      # the user's
-    failure, value = run_cell(ident, name, code, head.get("echo"), head.get("tools"), own and state.session.setup is not None)
-    if os.getpid() != state.link.owner:       # a fork in the cell came out here
+    own = not head.get("name")      # a cell of the user's, not setup code or tools
+    failure, value = run_cell(ident, name, code, head.get("echo"), head.get("tools"),
+                              own and state.session.setup is not None)
+    if os.getpid() != state.link.owner:       # a process that the cell forked also returns here
         flush_output()
         os._exit(1 if failure else 0)
     if head.get("each") and failure is None:
@@ -186,8 +204,8 @@ def execute(ident, head, blob):
     finish_cell(ident, failure, value)
 
 
-def finish_cell(ident, failure, value):
-    result = {"status": "ok"}
+def finish_cell(ident: int, failure: BaseException | None, value: str | None) -> None:
+    result: Head = {"status": "ok"}
     parts = []
     submitted = state.session.submitted
     if submitted is None:
@@ -213,9 +231,12 @@ def finish_cell(ident, failure, value):
     state.link.send(RESULT, ident, json.dumps(result).encode(), parts)
 
 
-def answer_field():
-    """(`answer["content"]` once `answer["ready"]` is true, however it became so, as a submission, or None; why it cannot be
-    submitted, or None). It counts once; a later cell may set it ready again. What is in it is the user's and may raise."""
+def answer_field() -> tuple[list[bytes] | None, Exception | None]:
+    """Submits `answer["content"]` if `answer["ready"]` is true, and resets `ready`.
+
+    Returns the submission or None, and the reason why the content cannot be submitted or None. The
+    values are the user's, so every operation on them may raise.
+    """
     answer = state.session.namespace.get("answer")
     if type(answer) is not dict:
         return None, None

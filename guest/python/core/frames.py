@@ -1,9 +1,16 @@
-"""Frames, the messages between host and guest; src/wire/frame.h describes them."""
+"""Frames, the messages between host and guest. src/wire/frame.h specifies the format."""
+from __future__ import annotations
+
 import select
 import struct
+from typing import TYPE_CHECKING, Any, Callable
 
-# The sandbox has no epoll: the kernel counts its watches per user, so a guest could use up its host's.
-# `selectors`, and asyncio with it, falls back to poll; before Python 3.9 it looks for the name only.
+if TYPE_CHECKING:
+    from .aliases import Parts
+
+# The sandbox denies epoll: the kernel counts epoll watches per user, so a guest could use up those
+# of its host. `selectors`, and thereby asyncio, falls back to poll; before Python 3.9 it checks
+# only whether the name exists.
 if hasattr(select, "epoll"):
     del select.epoll
 
@@ -23,14 +30,15 @@ TRACEBACK = 60000   # characters of a traceback
 ONE_PART = struct.Struct("<IQ")
 
 
-def table_of(parts):
-    """What stands before them in a blob."""
+def table_of(parts: Parts) -> bytes:
+    """Returns the table of lengths that precedes the parts in a blob."""
     if len(parts) == 1:
         return ONE_PART.pack(1, len(parts[0]))
     return struct.pack("<I%dQ" % len(parts), len(parts), *map(len, parts))
 
 
-def split_parts(blob):
+def split_parts(blob: Any) -> list[memoryview]:
+    """Returns views of the parts of a blob."""
     view = memoryview(blob)
     (count,) = struct.unpack_from("<I", view)
     if count == 1:
@@ -43,7 +51,8 @@ def split_parts(blob):
     return parts
 
 
-def shorten(text, limit):
+def shorten(text: str, limit: int) -> str:
+    """Cuts the middle out of a text longer than `limit` characters."""
     if len(text) <= limit:
         return text
     half = limit // 2
@@ -51,10 +60,10 @@ def shorten(text, limit):
                                                         text[-half:])
 
 
-# Names, messages and reprs may be of the user's own subclasses of str, with methods of their own.
-type_name = type.__dict__["__name__"].__get__
+# Names, messages and reprs may be instances of subclasses of str with methods of their own.
+type_name: Callable[[type], str] = vars(type)["__name__"].__get__
 
 
-def plain(text):
-    """An exact str that is UTF-8, without calling the user's methods."""
+def plain(text: str) -> str:
+    """Returns an exact str that can be encoded as UTF-8, without calling the user's methods."""
     return "".join((text,)).encode("utf-8", "backslashreplace").decode("utf-8")

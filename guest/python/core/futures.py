@@ -1,26 +1,29 @@
-"""Calls that nobody waits for where they are made: futures, and asyncio."""
-import _thread
+"""Asynchronous calls: concurrent.futures and asyncio."""
+from __future__ import annotations
 
-from .calls import about_models, about_runs, check_list, one, outcome_of
+import _thread
+from typing import Any, Callable
+
+from .calls import about_models, about_runs, check_list, one, outcome_of, Question
 from .link import nudge, open_reply, Waiter
 from .state import state
 
 
 class Errand(Waiter):
-    """A call whose answer goes into a future."""
+    """A call in flight whose reply completes a future."""
     __slots__ = ("ident", "question", "finish", "future")
 
-    def __init__(self, question, finish, future):
+    def __init__(self, question: Question, finish: Callable[[list[Any]], Any], future: Any) -> None:
         self.frame = None
         self.wake = courier.waiter.wake
         self.ident = next(state.link.ids)
         self.question, self.finish, self.future = question, finish, future
 
     @property
-    def arrived(self):
+    def arrived(self) -> list[Errand]:     # type: ignore[override]
         return courier.arrived
 
-    def resolve(self):
+    def resolve(self) -> None:
         if not self.future.set_running_or_notify_cancel():
             return
         try:
@@ -28,25 +31,24 @@ class Errand(Waiter):
         except BaseException as e:
             self.future.set_exception(e)
 
-    def ended(self, future):
-        """The future's callback: it may have been cancelled while the call was under way."""
+    def ended(self, future: Any) -> None:
+        """Done callback of the future: cancels the call on the host if the future was cancelled."""
         if future.cancelled() and state.link.cancel(self.ident):
             courier.arrived.append(self)
             nudge(courier.waiter)
 
 
 class Courier:
-    """The thread that takes answers to their futures, and runs the callbacks of these. It is there
-    while calls are under way."""
+    """The thread that completes futures and runs their callbacks; it exits when no call is open."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.waiter = Waiter()
-        self.arrived = []
+        self.arrived: list[Errand] = []
         self.lock = _thread.allocate_lock()
         self.open = 0
         self.running = False
 
-    def send(self, question, finish):
+    def send(self, question: Question, finish: Callable[[list[Any]], Any]) -> Any:
         from concurrent.futures import Future
         errand = Errand(question, finish, Future())
         with self.lock:
@@ -65,7 +67,7 @@ class Courier:
         errand.future.add_done_callback(errand.ended)
         return errand.future
 
-    def run(self):
+    def run(self) -> None:
         while True:
             state.link.wait(self.waiter, lambda: self.arrived or not self.open)
             self.waiter.wake.acquire(False)
@@ -84,38 +86,40 @@ class Courier:
 courier = Courier()
 
 
-def llm_submit(prompt, model=None):
-    """Asks a language model and does not wait: a concurrent.futures.Future of the answer."""
+def llm_submit(prompt: Any, model: str | None = None) -> Any:
+    """Asks a language model without waiting; returns a concurrent.futures.Future."""
     return courier.send(about_models([prompt], model), one)
 
 
-def rlm_submit(prompt, context=None, model=None):
-    """Starts a child run and does not wait: a concurrent.futures.Future of its value."""
+def rlm_submit(prompt: Any, context: Any = None, model: str | None = None) -> Any:
+    """Starts a child run without waiting; returns a concurrent.futures.Future."""
     return courier.send(about_runs([prompt], context, model), one)
 
 
-async def wait_for(question, finish):
+async def wait_for(question: Question, finish: Callable[[list[Any]], Any]) -> Any:
     import asyncio
     return await asyncio.wrap_future(courier.send(question, finish))
 
 
-async def llm_query_async(prompt, model=None):
-    """llm_query for `await`: other tasks go on meanwhile. Cancelling the task cancels the call."""
+async def llm_query_async(prompt: Any, model: str | None = None) -> str:
+    """Awaitable llm_query(); other tasks run meanwhile. Cancelling the task cancels the call."""
     return await wait_for(about_models([prompt], model), one)
 
 
-async def llm_query_batched_async(prompts, model=None, errors="mark"):
-    """llm_query_batched for `await`."""
+async def llm_query_batched_async(prompts: Any, model: str | None = None,
+                                  errors: str = "mark") -> list[Any]:
+    """Awaitable llm_query_batched()."""
     prompts, outcome = check_list(prompts), outcome_of(errors)
     return await wait_for(about_models(prompts, model), outcome) if prompts else []
 
 
-async def rlm_query_async(prompt, context=None, model=None):
-    """rlm_query for `await`."""
+async def rlm_query_async(prompt: Any, context: Any = None, model: str | None = None) -> Any:
+    """Awaitable rlm_query()."""
     return await wait_for(about_runs([prompt], context, model), one)
 
 
-async def rlm_query_batched_async(prompts, context=None, model=None, errors="mark"):
-    """rlm_query_batched for `await`."""
+async def rlm_query_batched_async(prompts: Any, context: Any = None, model: str | None = None,
+                                  errors: str = "mark") -> list[Any]:
+    """Awaitable rlm_query_batched()."""
     prompts, outcome = check_list(prompts), outcome_of(errors)
     return await wait_for(about_runs(prompts, context, model), outcome) if prompts else []

@@ -1,4 +1,6 @@
-"""One reader at a time, whoever waits."""
+"""The channel to the host: frames, calls and interrupts, shared by all threads of a worker."""
+from __future__ import annotations
+
 import _socket
 import _thread
 import errno
@@ -10,36 +12,41 @@ import select
 import signal
 import struct
 import time
+from typing import TYPE_CHECKING, Any, Callable
 
 from .frames import CALL, CANCEL, FLAG_FD, HEADER, INTERRUPT, REPLY, split_parts, table_of, VERSION
 from .output import flush_output
 from .state import state
 
-# Seconds. Where the last answer came within SOON, a thread looks for the next one for as long as LOOK before
-# it sleeps: to be woken costs more than an answer that is known at once. Models take longer than that.
+if TYPE_CHECKING:
+    from .aliases import Blob, Frame, Head, Operation, Parts
+
+# Seconds. If the last reply came within SOON, a thread polls for up to LOOK before it sleeps,
+# because a wake-up takes longer than a reply that the host has at once. Replies from models take
+# longer anyway.
 SOON, LOOK = 150e-6, 60e-6
-SMALL = 65536                   # bytes of a part that is copied rather than sent as it is
-READER_MS = 20                  # then a writer looks whether anybody reads
-TOGETHER = 1000                 # pieces in a system call (IOV_MAX is 1024)
+SMALL = 65536                   # parts up to so many bytes are copied into one buffer
+READER_MS = 20                  # interval at which a writer checks whether a thread still reads
+TOGETHER = 1000                 # buffers per sendmsg() call (IOV_MAX is 1024)
 
 
-# Where an interrupt may find the main thread; see Link.
+# States of the main thread when an interrupt arrives; see Link.
 OUTSIDE, INSIDE, BLOCKED = range(3)
 
 
 class Waiter:
-    """One thread that waits for one frame (or, the main loop, for the next operation)."""
+    """A thread that waits for a frame, or the main loop waiting for the next operation."""
     __slots__ = ("frame", "wake")
-    arrived = None              # a list of those whose frame is there, for a thread that waits for many
+    arrived: list[Waiter] | None = None     # waiters with a frame, for a thread that waits for many
 
-    def __init__(self):
-        self.frame = None
+    def __init__(self) -> None:
+        self.frame: Frame | None = None
         self.wake = _thread.allocate_lock()
         self.wake.acquire()
 
 
-def nudge(waiter):
-    """Wakes a waiter; false where it was awake already (two threads may try at once)."""
+def nudge(waiter: Waiter) -> bool:
+    """Wakes a waiter. Returns false if it was awake; two threads may try at the same time."""
     try:
         waiter.wake.release()
         return True
@@ -50,23 +57,23 @@ def nudge(waiter):
 class Link:
     """Frames over the channel.
 
-    One thread at a time reads. A thread that waits while no other reads becomes the reader, hands
-    the others their frames, and passes the role on when its own frame has arrived.
+    One thread reads at a time. A thread that waits while no other reads becomes the reader, gives
+    other threads their frames, and passes the role on when its own frame has arrived.
 
-    An interrupt (SIGINT, which Python handles in the main thread) must not tear a frame apart. What
-    it does depends on where it finds the main thread; ON_INTERRUPT is the table:
+    An interrupt (SIGINT, which Python handles in the main thread) must not split a frame. Its
+    effect depends on the state of the main thread; ON_INTERRUPT is the table:
 
-        OUTSIDE   user code runs           look: read what is there, raise if the cell is to stop
-        INSIDE    within a critical        note it; leave() looks, or block() before it waits
-                  section (`depth` > 0)
-        BLOCKED   waits in a system call   look: nothing is half done, so it may raise
-                  within such a section
+        OUTSIDE   user code runs           look(): read frames, raise if the cell has to stop
+        INSIDE    in a critical section    note(); leave() looks later, or block() before it waits
+                  (`depth` > 0)
+        BLOCKED   in a system call within  look(): every frame is complete, so it may raise
+                  a critical section
 
-    The host sends the frame INTERRUPT before the signal, so a look that follows the signal finds
-    the frame read or readable.
+    The host sends the frame INTERRUPT before the signal, so look() finds the frame already read or
+    readable.
     """
 
-    def __init__(self, fd):
+    def __init__(self, fd: int) -> None:
         self.sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
         self.sock.setblocking(True)
         self.poller = select.poll()
@@ -76,51 +83,53 @@ class Link:
         self.room.register(fd, select.POLLOUT)
         self.space = memoryview(bytearray(65536))
         self.buffer = bytearray()
-        self.fds = []
+        self.fds: list[int | None] = []
         self.reading = _thread.allocate_lock()
         self.writing = _thread.allocate_lock()
-        self.waiters = {}
-        self.inbox = []
+        self.waiters: dict[int, Waiter] = {}
+        self.inbox: list[Operation] = []
         self.idle = Waiter()
         self.ids = itertools.count(1)   # next() is atomic; many threads call at once
-        self.interrupted = None     # id of the operation that the host wants stopped
+        self.interrupted: int | None = None     # id of the operation that the host wants to stop
         self.main = _thread.get_ident()
-        self.depth = 0              # critical sections of the main thread, one within another
-        self.blocked = False        # it waits in a system call within one
-        self.noted = False          # an interrupt came that nothing was done about yet
-        self.owner = None           # the worker's pid, once there is one
-        self.is_late = False        # the host counts a cell's time from READY, and hears it at once
-        self.outbox = []            # pieces of frames, in their order, that whoever writes takes along
-        self.soon = False           # the last wait was a short one
+        self.depth = 0              # nested critical sections of the main thread
+        self.blocked = False        # the main thread waits in a system call
+        self.noted = False          # an interrupt is pending
+        self.owner: int | None = None   # pid of the worker; None in the zygote
+        self.is_late = False        # send READY at once: the host measures time from it
+        self.outbox: list[Any] = []  # buffers of frames, in order, for the thread that writes
+        self.soon = False           # the last wait was shorter than SOON
 
     # -- interrupts, and critical sections of the main thread
 
-    def position(self):
-        """Where the main thread is."""
+    def position(self) -> int:
+        """Returns the state of the main thread: a key of ON_INTERRUPT."""
         if not self.depth:
             return OUTSIDE
         return BLOCKED if self.blocked else INSIDE
 
-    def interrupt(self):
+    def interrupt(self) -> None:
         ON_INTERRUPT[self.position()](self)
 
-    def note(self):
+    def note(self) -> None:
         self.noted = True
 
-    def enter(self):
+    def enter(self) -> None:
         if _thread.get_ident() == self.main:
             self.depth += 1
 
-    def leave(self):
+    def leave(self) -> None:
         if _thread.get_ident() == self.main:
-            self.blocked = False    # an interrupt may have struck where block() does this
+            self.blocked = False    # an interrupt may have kept block() from doing this
             self.depth -= 1
             if self.noted and not self.depth:
                 self.look()
 
-    def look(self):
-        """Reads what is there, and raises if the running cell is to be stopped. An interrupt that
-        comes meanwhile only makes it look again."""
+    def look(self) -> None:
+        """Reads pending frames and raises KeyboardInterrupt if the running cell has to stop.
+
+        An interrupt that arrives meanwhile only causes another round.
+        """
         blocked, self.blocked = self.blocked, False
         try:
             again = True
@@ -134,38 +143,39 @@ class Link:
 
     # -- writing
 
-    def send(self, kind, ident, head=b"", parts=None):
-        """A frame; None: it has no blob."""
+    def send(self, kind: int, ident: int, head: bytes = b"", parts: Parts | None = None) -> None:
+        """Sends a frame. If `parts` is None, the frame has no blob."""
         if os.getpid() != self.owner:
             raise RuntimeError("a forked process has no channel to the host")
         table, parts = (b"", ()) if parts is None else (table_of(parts), parts)
         lengths = [len(part) for part in parts]
-        pieces = [HEADER.pack(VERSION, kind, 0, len(head), ident, len(table) + sum(lengths)) + head + table, *parts]
+        header = HEADER.pack(VERSION, kind, 0, len(head), ident, len(table) + sum(lengths))
+        pieces = [header + head + table, *parts]
         self.enter()
         try:
             if max(lengths, default=0) <= SMALL:
-                self.outbox.append(b"".join(pieces))    # there may be very many
+                self.outbox.append(b"".join(pieces))    # a batch has thousands of parts
             else:
-                self.outbox.extend(pieces)      # at once: no frame may come between
+                self.outbox.extend(pieces)      # atomic: frames must not interleave
             self.flush()
         finally:
             self.leave()
 
-    def flush(self):
-        """Several threads at once: one writes for all, so that they need not take turns."""
+    def flush(self) -> None:
+        """Writes the outbox, unless another thread is doing so; one thread writes for all."""
         while self.outbox and self.writing.acquire(False):
             try:
                 self.write()
             finally:
                 self.writing.release()
 
-    def write(self):
+    def write(self) -> None:
         while self.outbox:
             pieces = self.outbox[:]
-            del self.outbox[:len(pieces)]       # others may have added some meanwhile
+            del self.outbox[:len(pieces)]       # other threads may have added some
             at = 0
             while at < len(pieces):
-                # Together: a beginning that comes alone has the host wait for the rest.
+                # One call for many buffers: the host waits for the rest of a partial frame.
                 try:
                     sent = self.sock.sendmsg(pieces[at:at + TOGETHER], (), _socket.MSG_DONTWAIT)
                 except BlockingIOError:
@@ -177,10 +187,13 @@ class Link:
                 if sent:
                     pieces[at] = memoryview(pieces[at])[sent:]
 
-    def make_room(self):
-        """The host takes nothing more while too much waits to be read here: whoever writes reads, too."""
+    def make_room(self) -> None:
+        """Waits until the socket is writable, and reads meanwhile.
+
+        The host stops reading while this side has much unread data, so a writer has to read, too.
+        """
         if not self.reading.acquire(False):
-            self.room.poll(READER_MS)       # another thread reads, for as long as it waits for something
+            self.room.poll(READER_MS)       # another thread is the reader, as long as it waits
             return
         try:
             if any(events & select.POLLIN for _, events in self.both.poll()):
@@ -191,17 +204,17 @@ class Link:
 
     # -- reading
 
-    def receive(self, how=0):
-        """Takes what is there (the poller said that something is) and hands out whole frames."""
-        # Into memory of our own: a fresh 64 KiB for each read would be mapped and unmapped again.
+    def receive(self, how: int = 0) -> None:
+        """Reads once and dispatches complete frames."""
+        # A fixed buffer: with recvmsg(), each read would map and unmap 64 KiB.
         count, ancillary, flags, _ = self.sock.recvmsg_into([self.space], 64, how)
         if not count:
-            os._exit(0)             # the host is gone
+            os._exit(0)             # the host has closed the channel
         for level, kind, payload in ancillary:
             if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
                 self.fds.extend(struct.unpack("%di" % (len(payload) // 4), payload))
         if flags & _socket.MSG_CTRUNC:
-            self.fds.append(None)   # there was no number free for it
+            self.fds.append(None)   # no descriptor was free
         self.buffer += self.space[:count]
         at = 0
         while len(self.buffer) - at >= HEADER.size:
@@ -213,16 +226,16 @@ class Link:
             split = at + HEADER.size + head_len
             head = bytes(self.buffer[at + HEADER.size:split])
             if flags & FLAG_FD:
-                blob = self.take_memfd(blob_len)
+                blob: Blob = self.take_memfd(blob_len)
             else:
-                with memoryview(self.buffer) as view:       # else a large one would be copied twice
+                with memoryview(self.buffer) as view:       # avoids a second copy
                     blob = bytes(view[split:end])
             self.dispatch(kind, ident, head, blob)
             at = end
         del self.buffer[:at]
 
-    def take_memfd(self, length):
-        """The bytes, or None where the user's code has used up its descriptors."""
+    def take_memfd(self, length: int) -> mmap.mmap | None:
+        """Maps a memfd, or returns None if the user's code has used up its descriptors."""
         fd = self.fds.pop(0)
         if fd is None:
             return None
@@ -233,7 +246,7 @@ class Link:
         finally:
             os.close(fd)
 
-    def dispatch(self, kind, ident, head, blob):
+    def dispatch(self, kind: int, ident: int, head: bytes, blob: Blob) -> None:
         if kind == REPLY:
             waiter = self.waiters.pop(ident, None)
             if waiter:
@@ -251,8 +264,8 @@ class Link:
             self.inbox.append((kind, ident, head, blob))
             nudge(self.idle)
 
-    def read_waiting(self):
-        """Reads what is there without waiting, unless another thread is reading."""
+    def read_waiting(self) -> None:
+        """Reads pending frames without blocking, unless another thread is the reader."""
         self.depth += 1
         try:
             if not self.reading.acquire(False):
@@ -266,9 +279,8 @@ class Link:
         finally:
             self.depth -= 1
 
-    def block(self, blocking):
-        """Waits in one system call. Only here may an interrupt raise within the link: nothing is
-        half done."""
+    def block(self, blocking: Callable[..., Any]) -> None:
+        """Waits in one system call, the only place within the link where an interrupt may raise."""
         if _thread.get_ident() != self.main:
             blocking()
             return
@@ -280,23 +292,23 @@ class Link:
         finally:
             self.blocked = False
 
-    def wait_for_bytes(self):
-        """Returns when there is something to read."""
+    def wait_for_bytes(self) -> None:
+        """Waits until the channel is readable."""
         begun = time.monotonic()
-        if self.soon and len(self.waiters) < 2:     # others who wait need Python's lock to go on
+        if self.soon and len(self.waiters) < 2:     # other waiting threads need the GIL
             while time.monotonic() - begun < LOOK:
                 if self.poller.poll(0):
                     return
         self.block(self.poller.poll)
         self.soon = time.monotonic() - begun < SOON
 
-    def wait(self, waiter, done):
-        """Returns when done() is true; reads the channel itself if nobody else does."""
+    def wait(self, waiter: Waiter, done: Callable[[], Any]) -> None:
+        """Waits until done() is true; reads the channel if no other thread does."""
         self.enter()
         try:
             while not done():
                 if not self.reading.acquire(False):
-                    self.block(waiter.wake.acquire)     # for a frame, or for the reader's role
+                    self.block(waiter.wake.acquire)     # for a frame or the role of the reader
                     continue
                 try:
                     while not done():
@@ -308,27 +320,27 @@ class Link:
         finally:
             self.leave()
 
-    def pass_on(self):
-        """Offers the role of the reader to somebody who waits."""
+    def pass_on(self) -> None:
+        """Offers the role of the reader to a waiting thread."""
         for waiter in list(self.waiters.values()) + [self.idle]:
             if nudge(waiter):
                 return
 
-    def begin(self, ident, waiter, head, parts):
-        """Asks the host; the reply will be the waiter's frame."""
+    def begin(self, ident: int, waiter: Waiter, head: Head, parts: Parts) -> None:
+        """Sends a call to the host; the reply becomes the waiter's frame."""
         self.waiters[ident] = waiter
         flush_output()
         self.send(CALL, ident, head_bytes(head), parts)
 
-    def cancel(self, ident):
-        """Nobody waits for this answer any more; false where it is there already."""
+    def cancel(self, ident: int) -> bool:
+        """Cancels a call. Returns false if its reply has already arrived."""
         if self.waiters.pop(ident, None) is None:
             return False
         self.send(CANCEL, ident)
         return True
 
-    def call(self, head, parts):
-        """Asks the host and waits; the reply's head (a dict) and its parts."""
+    def call(self, head: Head, parts: Parts) -> tuple[Head, list[memoryview]]:
+        """Calls the host and waits; returns the head of the reply and its parts."""
         waiter = Waiter()
         ident = next(self.ids)
         try:
@@ -340,17 +352,17 @@ class Link:
         finally:
             self.waiters.pop(ident, None)
             if waiter.frame is None:
-                self.pass_on()      # the reader's role may have been offered to this thread
+                self.pass_on()      # this thread may have been offered the role of the reader
         return open_reply(waiter.frame)
 
-    def next_operation(self):
+    def next_operation(self) -> Operation:
         if not self.inbox:
             self.wait(self.idle, self.inbox.__len__)
             self.idle.wake.acquire(False)
         return self.inbox.pop(0)
 
-    def cut(self):
-        """In a child that the user's code forked: the channel stays the parent's alone."""
+    def cut(self) -> None:
+        """Closes the channel in a process that the user's code forked; the parent keeps it."""
         if self.owner is not None:
             self.sock.close()
 
@@ -358,38 +370,38 @@ class Link:
 ON_INTERRUPT = {OUTSIDE: Link.look, INSIDE: Link.note, BLOCKED: Link.look}
 
 
-# A prompt without anything else travels as a blob under this head, ten thousand times in a batch: it is
-# written once. To compare takes a tenth of what writing it takes.
+# The head of a call with plain prompts only, serialised once: a batch sends it ten thousand times,
+# and comparing dicts takes a tenth of the time of json.dumps().
 PLAIN_HEAD = {"name": "llm_query", "messages": []}
 PLAIN_BYTES = json.dumps(PLAIN_HEAD).encode()
 
 
-def head_bytes(head):
+def head_bytes(head: Head) -> bytes:
     return PLAIN_BYTES if head == PLAIN_HEAD else json.dumps(head).encode()
 
 
-def open_reply(frame):
-    """(head, parts) of an answer."""
+def open_reply(frame: Frame) -> tuple[Head, list[memoryview]]:
+    """Decodes a reply into its head and parts."""
     head, blob = frame
     check_arrived(blob)
     return json.loads(head) if head else {}, split_parts(blob) if len(blob) else []
 
 
-def check_arrived(blob):
+def check_arrived(blob: Blob) -> None:
     if blob is None:
         raise OSError(errno.EMFILE, "too many open files to receive a large value")
 
 
-def on_interrupt(signum, frame):
-    """SIGINT is only a doorbell; what is to be stopped is said by a frame."""
+def on_interrupt(signum: int, frame: Any) -> None:
+    """Handles SIGINT, which only announces a frame; the frame names the operation to stop."""
     if state.link is None or state.link.owner is None:
-        return                  # nothing runs yet; the frame will be found when something does
+        return                  # no cell runs yet; run_cell() looks for the frame
     if os.getpid() != state.link.owner:
         raise KeyboardInterrupt
     state.link.interrupt()
 
 
-def stop_if_asked():
+def stop_if_asked() -> None:
     if state.session.running is not None and state.link.interrupted == state.session.running:
         state.link.interrupted = None
         state.session.was_interrupted = True

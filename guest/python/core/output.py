@@ -1,8 +1,10 @@
-"""Standard output and error of the session."""
+"""Flushes the standard output and error of the session."""
+from __future__ import annotations
+
 import sys
 
 
-def flush_output():
+def flush_output() -> None:
     flushed = None
     for name in ("stdout", "__stdout__", "stderr", "__stderr__"):
         try:

@@ -1,58 +1,72 @@
-"""The namespace, as the user's code sees it, and how it gives its answer."""
+"""The user's namespace, submissions, and the summary of variables."""
+from __future__ import annotations
+
 import builtins
 import json
 import os
 import re
 import sys
 import types
+from typing import TYPE_CHECKING, Any, Callable, Iterable, NoReturn
 
 from .errors import Submitted
 from .frames import plain, PREVIEW, shorten, SUMMARY, type_name
 from .state import state
 
-NUMBER = re.compile(r"_[0-9]+$")    # of context_0, context_1...: where `context` is restored, they are, too
+if TYPE_CHECKING:
+    from .aliases import Head
+
+# The suffix of context_0, context_1...: the host restores them together with `context`.
+NUMBER = re.compile(r"_[0-9]+$")
 
 
 class Session:
-    """The state of one session: its namespace, its answer, what the host was told last."""
+    """The state of one session: its namespace, its answer, and the last summary sent."""
 
-    def __init__(self):
-        self.running = None
+    def __init__(self) -> None:
+        self.running: int | None = None
         self.was_interrupted = False
-        self.submitted = None
-        self.output_fields = None
-        self.summary = None
-        self.buffers = {}
-        self.volume = None      # where it is
-        self.workspace = self.repo = None
-        self.tools = {}
-        self.programs, self.executions, self.sources = {}, [], []
-        self.event_loop = None
-        self.setup = None       # code that runs before each cell
-        self.is_set_up = False  # it has just run
-        self.restored, self.given = (), {}      # names that are the host's again after each cell, and its values
+        self.submitted: list[bytes] | None = None
+        self.output_fields: list[str] | None = None
+        self.summary: list[Head] | None = None
+        self.buffers: dict[str, list[Any]] = {}
+        self.volume: str | None = None      # path of the mounted volume
+        self.workspace: str | None = None
+        self.repo: str | None = None
+        self.tools: dict[str, Callable[..., Any]] = {}
+        self.programs: dict[str, Any] = {}
+        self.executions: list[Head] = []
+        self.sources: list[str] = []
+        self.event_loop: Any = None
+        self.setup: types.CodeType | None = None       # code that runs before each cell
+        self.is_set_up = False  # the setup code has run since the last cell
+        # Names that restore() binds again after each cell, and their values.
+        self.restored: Iterable[str] = ()
+        self.given: dict[str, Any] = {}
         main = types.ModuleType("__main__")
         self.namespace = main.__dict__
         self.use(builtins)
         sys.modules["__main__"] = main
 
-    def start(self):
+    def start(self) -> None:
         self.namespace["answer"] = {"content": "", "ready": False}
 
-    def restore_names(self, names):
-        """Has these names mean after each cell what the host has given by them."""
+    def restore_names(self, names: Iterable[str]) -> None:
+        """Sets the names that restore() resets to the host's values after each cell."""
         self.restored = names
         self.given = {name: self.namespace[name] for name in names if name in self.namespace}
 
-    def bind(self, name, value):
-        """A value of the host's."""
+    def bind(self, name: str, value: Any) -> None:
+        """Binds a value that the host has sent."""
         self.namespace[name] = value
         if name in self.restored or NUMBER.sub("", name) in self.restored:
             self.given[name] = value
 
-    def restore(self):
-        """A value is bound again, the very object; a function is a built-in, and seen where no variable hides it. An `answer` that is
-        a dict stays: it may be what the code goes on to fill in."""
+    def restore(self) -> None:
+        """Resets the host's names: binds the same values again and unhides built-ins.
+
+        Keeps an `answer` that is a dict, because later cells may go on filling it in.
+        """
         for name, value in self.given.items():
             if name != "answer" or type(self.namespace.get(name)) is not dict:
                 self.namespace[name] = value
@@ -60,32 +74,34 @@ class Session:
             if name not in self.given and name in vars(self.builtins):
                 self.namespace.pop(name, None)
 
-    def use(self, names):
-        """The built-ins of the user's code; rules give it others than this file has."""
+    def use(self, names: types.ModuleType) -> None:
+        """Sets the built-ins of the user's code, which differ from the guest's under rules."""
         self.builtins = self.namespace["__builtins__"] = names
 
 
-
-LONG = 65536        # characters
+LONG = 65536        # characters of a text that is encoded separately
 CONTROLS = [bytes([c]) for c in range(32) if c not in b"\n\t\r"]
-ELSEWHERE = b"NaN"  # in an outline: a text that comes beside it. JSON has no such value
+ELSEWHERE = b"NaN"  # placeholder in an outline for a text in another part; not valid JSON
 
 
-def quote_long(text):
-    """A long str as JSON, some times faster than json writes it."""
+def quote_long(text: str) -> bytes:
+    """Encodes a long str as JSON, several times faster than json.dumps()."""
     data = text.encode("utf-8")
-    for character, written in ((b"\\", b"\\\\"), (b'"', b'\\"'), (b"\n", b"\\n"), (b"\t", b"\\t"), (b"\r", b"\\r")):
+    for character, written in ((b"\\", b"\\\\"), (b'"', b'\\"'), (b"\n", b"\\n"), (b"\t", b"\\t"),
+                               (b"\r", b"\\r")):
         data = data.replace(character, written)
-    if any(control in data for control in CONTROLS):    # each a memchr: faster than to look for all at once
+    if any(control in data for control in CONTROLS):    # memchr() each: faster than one pattern
         return dump_json(text)
     return b"".join([b'"', data, b'"'])
 
 
-def to_json(value, beside=None, at=""):
-    """Strict JSON as bytes; raises ValueError or TypeError in words for the cell's author. Long texts that are
-    fields go into the list `beside`, if there is one, and what is returned is the outline. `at` is what the value is
-    called; else a dict's members are called by their keys."""
-    def write(v):
+def to_json(value: Any, beside: list[bytes] | None = None, at: str = "") -> bytes:
+    """Encodes a value as strict JSON; raises ValueError or TypeError with a path to the culprit.
+
+    If `beside` is a list, long texts among the fields are appended to it, and the result is an
+    outline with placeholders. `at` names the value in errors; without it, fields go by their keys.
+    """
+    def write(v: Any) -> bytes:
         if type(v) is not str or len(v) <= LONG:
             return dump_json(v)
         if beside is None:
@@ -93,9 +109,11 @@ def to_json(value, beside=None, at=""):
         beside.append(v.encode("utf-8"))
         return ELSEWHERE
     try:
-        if type(value) is not dict or not any(type(v) is str and len(v) > LONG for v in value.values()):
+        if type(value) is not dict or not any(type(v) is str and len(v) > LONG
+                                              for v in value.values()):
             return dump_json(value)
-        return b"{" + b", ".join([dump_json({name: None})[1:-5] + write(v) for name, v in value.items()]) + b"}"
+        members = [dump_json({name: None})[1:-5] + write(v) for name, v in value.items()]
+        return b"{" + b", ".join(members) + b"}"
     except UnicodeEncodeError:
         raise ValueError("a lone surrogate is not text; encode the bytes another way, "
                          "for example base64") from None
@@ -106,14 +124,15 @@ def to_json(value, beside=None, at=""):
 JSON_KEYS = (str, int, float, type(None))       # bool is an int
 
 
-def find_refused(value, at=""):
-    """What of a value is not JSON, by the path to it and its type; None where nothing is found."""
+def find_refused(value: Any, at: str = "") -> str | None:
+    """Returns the path and type of the first member that is not JSON, or None."""
     if isinstance(value, JSON_KEYS):
         return None
     if isinstance(value, dict):
         odd = next((key for key in value if not isinstance(key, JSON_KEYS)), None)
         if odd is not None:
-            return "%s has a key of type %s; keys of JSON are str" % (at or "the value", type(odd).__name__)
+            return "%s has a key of type %s; keys of JSON are str" % (
+                at or "the value", type(odd).__name__)
         parts = [("%s[%r]" % (at, shorten(k, 60) if isinstance(k, str) else k) if at else str(k), v)
                  for k, v in value.items()]
     elif isinstance(value, (list, tuple)):
@@ -126,13 +145,13 @@ def find_refused(value, at=""):
     return next(filter(None, (find_refused(v, k) for k, v in parts)), None)
 
 
-def to_parts(fields):
-    """A submission as a RESULT has it: the outline, and the texts beside it, which need not be quoted."""
-    texts = []
+def to_parts(fields: dict[str, Any]) -> list[bytes]:
+    """Encodes a submission for RESULT: the outline, then the long texts without quoting."""
+    texts: list[bytes] = []
     return [to_json(fields, texts), *texts]
 
 
-def dump_json(value):
+def dump_json(value: Any) -> bytes:
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=simplify)
     except ValueError as e:
@@ -142,8 +161,8 @@ def dump_json(value):
     return text.encode("utf-8")
 
 
-def simplify(value):
-    """What json cannot write but means something plain: sets, numpy's numbers, paths."""
+def simplify(value: Any) -> Any:
+    """Converts values that json rejects but that have a JSON form: sets, numpy values, paths."""
     if isinstance(value, (set, frozenset)):
         return list(value)
     for method in ("tolist", "item"):
@@ -155,12 +174,12 @@ def simplify(value):
                     "dict" % type(value).__name__)
 
 
-def SUBMIT(*values, **fields):
+def SUBMIT(*values: Any, **fields: Any) -> NoReturn:
     """Ends the cell with a result: SUBMIT(name=value, ...).
 
-    One positional value is the field `output`, several are a list under that name; where the host
-    said which fields it wants, see name_values. Values are strict JSON, of the type that the host
-    wants: it looks, and what does not fit is the cell's error.
+    A single positional value becomes the field `output`, several become a list in that field. If
+    the session has named output fields, positional values fill these in order. Values must be
+    strict JSON that fits the session's schema; otherwise the cell fails with an error.
     """
     if state.session.output_fields:
         fields = name_values(state.session.output_fields, values, fields)
@@ -174,14 +193,17 @@ def SUBMIT(*values, **fields):
     raise Submitted
 
 
-def name_values(names, values, fields):
-    """The fields that the host wants: values without a name have theirs in order; a dict that alone is
-    given, and has such names, is all of them."""
+def name_values(names: list[str], values: Any, fields: dict[str, Any]) -> dict[str, Any]:
+    """Assigns positional values to the output fields in order.
+
+    A single dict with at least one of these names as a key counts as all fields.
+    """
     if len(values) == 1 and not fields and type(values[0]) is dict and (
             any(name in names for name in values[0])):
         return values[0]
     if len(values) > len(names):
-        raise TypeError("SUBMIT takes the fields %s, got %d values" % (", ".join(names), len(values)))
+        raise TypeError("SUBMIT takes the fields %s, got %d values"
+                        % (", ".join(names), len(values)))
     for name, value in zip(names, values):
         if name in fields:
             raise TypeError("SUBMIT got two values for %r" % name)
@@ -189,15 +211,15 @@ def name_values(names, values, fields):
     return fields
 
 
-def FINAL(value=""):
+def FINAL(value: Any = "") -> NoReturn:
     """Ends the cell with `value` as the answer."""
     if state.session.output_fields:
         SUBMIT(value)
     SUBMIT(answer=value)
 
 
-def FINAL_VAR(name):
-    """Ends the cell with the variable of this name as the answer."""
+def FINAL_VAR(name: Any) -> NoReturn:
+    """Ends the cell with the variable `name` as the answer."""
     name = str(name).strip().strip("\"'")
     if name not in state.session.namespace:
         raise NameError("FINAL_VAR: there is no variable %r; assign it in a code block first. %s"
@@ -205,15 +227,15 @@ def FINAL_VAR(name):
     FINAL(state.session.namespace[name])
 
 
-def SHOW_VARS():
-    """The names and types of the variables so far, as text."""
+def SHOW_VARS() -> str:
+    """Returns the names and types of the current variables as text."""
     found = {name: type(value).__name__ for name, value in user_variables() if name != "answer"}
     if not found:
         return "No variables created yet. Use ```repl``` blocks to create variables."
     return "Available variables: %s" % found
 
 
-def user_variables():
+def user_variables() -> list[tuple[str, Any]]:
     return [(name, value) for name, value in list(state.session.namespace.items())
             if type(name) is str and not name.startswith("_")
             and type(value) is not types.ModuleType]
@@ -222,11 +244,14 @@ def user_variables():
 PLAIN = (int, float, bool, complex, type(None))
 
 
-def describe(name, value):
-    """One variable for the summary. Only exact built-in types are looked into: a stranger's __len__
-    or __repr__ could take for ever, raise or lie."""
+def describe(name: str, value: Any) -> Head:
+    """Describes a variable for the summary.
+
+    Only exact built-in types are inspected: the __len__ or __repr__ of other types may hang, raise
+    or be wrong.
+    """
     kind = type(value)
-    entry = {"name": plain(name[:200]), "type": plain(type_name(kind)[:200])}
+    entry: Head = {"name": plain(name[:200]), "type": plain(type_name(kind)[:200])}
     if kind in (str, bytes, bytearray):
         entry["length"] = len(value)
         entry["preview"] = repr(value[:PREVIEW])
@@ -237,8 +262,8 @@ def describe(name, value):
     return entry
 
 
-def variables_if_changed():
-    """The summary, or None where nothing was bound, deleted or changed in length since the last."""
+def variables_if_changed() -> list[Head] | None:
+    """Returns the summary, or None if it equals the previous one."""
     found = [describe(name, value) for name, value in user_variables()[:SUMMARY]]
     if found == state.session.summary:
         return None

@@ -1,12 +1,19 @@
-"""What the modules of the guest share: one object whose members change when a clone begins."""
+"""State shared by the guest's modules: one object, updated when a clone starts."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Sequence
+
+if TYPE_CHECKING:
+    from .link import Link
+    from .session import Session
 
 
 class State:
-    """The channel and session of this process, and what the zygote prepared for its clones."""
-    link = None         # core/link.py: Link
-    session = None      # core/session.py: Session
-    seeds = ()          # functions that give the random generators a new state
-    prctl = None        # prctl(2) with one argument, where ctypes is there
+    """The channel and session of this process, and what the zygote prepared for clones."""
+    link: Link = None
+    session: Session = None
+    seeds: Sequence[Callable[[], Any]] = ()             # functions that reseed random generators
+    prctl: Callable[[int, int], bool] | None = None     # prctl(2) with one argument, or None
 
 
 state = State()

@@ -1,11 +1,14 @@
-"""Functions of the host's that cells call by name, and those of the user's own source.
+"""Tools: functions of the host that cells call by name, and functions that setup code defines.
 
-A host's tool is a real function with the parameters of its schema, so that Python itself refuses
-wrong arguments. Tools are built-ins: a variable of the same name hides one, and `del` brings it back.
+A host tool becomes a function with the parameters of its schema, so Python itself rejects wrong
+arguments. Tools are built-ins: a variable of the same name hides a tool, and `del` unhides it.
 """
+from __future__ import annotations
+
 import builtins
 import json
 import keyword
+from typing import TYPE_CHECKING, Any, Callable, Iterable
 
 from .calls import failure
 from .errors import NOT_GIVEN, ToolError
@@ -14,17 +17,20 @@ from .session import to_json, to_parts
 from .state import state
 from ..helpers.public import HELPERS, PUBLIC
 
-# As they were before anybody's code ran. What needs more than a message to be made is no tool's.
+if TYPE_CHECKING:
+    from .aliases import Head, Parameter
+
+# Built-in exceptions as they were before user code ran, except those that need several arguments.
 EXCEPTIONS = {name: kind for name, kind in vars(builtins).items()
               if isinstance(kind, type) and issubclass(kind, Exception)
               and not issubclass(kind, (UnicodeError, StopIteration, StopAsyncIteration))}
 ANNOTATIONS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool",
                "array": "list", "object": "dict"}
-TEXT = 4000         # characters of what is told of a tool
+TEXT = 4000         # characters of a tool's signature or description
 
 
-def tool_failure(error):
-    """The exception that a tool, or the host in its place, means."""
+def tool_failure(error: Head) -> Exception:
+    """Builds the exception for an error of a tool, or of the host on its behalf."""
     name, message = error.get("type"), error.get("message", "")
     if not name:
         return TimeoutError(message) if error.get("code") == "timeout" else failure(error)
@@ -33,8 +39,8 @@ def tool_failure(error):
     return ToolError(message if name == "ToolError" else "%s: %s" % (name, message), name)
 
 
-def call_tool(name, given, more=None):
-    """Asks the host; `given` are the parameters by name, `more` those that the schema leaves open."""
+def call_tool(name: str, given: dict[str, Any], more: dict[str, Any] | None = None) -> Any:
+    """Calls a tool; `given` has the schema's parameters by name, `more` any additional ones."""
     arguments = {key: value for key, value in given.items() if value is not NOT_GIVEN}
     arguments.update(more or {})
     reply, parts = state.link.call({"name": "tool", "tool": name}, [to_json(arguments)])
@@ -44,19 +50,19 @@ def call_tool(name, given, more=None):
     return json.loads(str(parts[0], "utf-8"))
 
 
-def call_open_tool(name, positional, named):
-    """A tool without a schema takes what it is given; what has no name goes under `args`."""
+def call_open_tool(name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """Calls a tool without a schema; positional arguments become the list `args`."""
     if positional and "args" in named:
         raise TypeError("%s() got positional arguments and also args=" % name)
     return call_tool(name, dict(named, args=list(positional)) if positional else named)
 
 
-def is_parameter(name):
+def is_parameter(name: str) -> bool:
     return name.isidentifier() and not name.startswith("__") and not keyword.iskeyword(name)
 
 
-def find_parameters(schema):
-    """[(name, its schema, whether it is required)], those first that are; None if they are not known."""
+def find_parameters(schema: Any) -> list[Parameter] | None:
+    """Returns (name, schema, required) of each parameter, required ones first; None if unknown."""
     properties = schema.get("properties") if schema else None
     if not isinstance(properties, dict) or not all(map(is_parameter, properties)):
         return None
@@ -66,8 +72,8 @@ def find_parameters(schema):
     return sorted(known, key=lambda parameter: not parameter[2])
 
 
-def write_parameters(parameters, defaults):
-    """As Python has them; what may be left out has its default in the list."""
+def write_parameters(parameters: list[Parameter], defaults: list[Any]) -> list[str]:
+    """Writes parameters as Python source; appends the defaults of optional ones to `defaults`."""
     words = []
     for name, about, required in parameters:
         kinds = about.get("type")
@@ -87,16 +93,18 @@ MORE = ("def {0}({1}):\n    __all__ = __given__()\n    __more__ = __all__.pop('m
         "    return __call__({0!r}, __all__, __more__)\n")
 
 
-def make_tool(told):
-    """A function from {"name", "description", "parameters": a JSON schema or null}."""
-    schema, defaults = told.get("parameters"), []
+def make_tool(told: Head) -> Callable[..., Any]:
+    """Creates a function from {"name", "description", "parameters": JSON schema or null}."""
+    schema: Any = told.get("parameters")
+    defaults: list[Any] = []
     parameters = find_parameters(schema)
     words, form = [], OPEN
     if parameters is not None:
         more = schema.get("additionalProperties") is True and "more" not in schema["properties"]
         words = write_parameters(parameters, defaults) + ["**more"] * more
         form = MORE if more else CLOSED
-    names = {"__call__": call_tool, "__open__": call_open_tool, "__given__": locals, "__d__": defaults}
+    names: dict[str, Any] = {"__call__": call_tool, "__open__": call_open_tool, "__given__": locals,
+             "__d__": defaults}
     exec(compile(form.format(told["name"], ", ".join(words)), __file__, "exec"), names)
     function = names[told["name"]]
     function.__module__ = "__main__"
@@ -104,49 +112,52 @@ def make_tool(told):
     return function
 
 
-def describe_parameters(text, parameters):
+def describe_parameters(text: str, parameters: list[Parameter]) -> str:
     lines = ["  %s: %s" % (name, about["description"]) for name, about, _ in parameters
              if isinstance(about.get("description"), str)]
     return "\n".join([text, "", "Arguments:"] + lines).strip() if lines else text
 
 
-def define_tools(list_of_tools):
+def define_tools(list_of_tools: Iterable[Head]) -> None:
     for told in list_of_tools:
         offer_tool(told["name"], make_tool(told))
 
 
-def offer_tool(name, function):
+def offer_tool(name: str, function: Callable[..., Any]) -> None:
     setattr(state.session.builtins, name, function)
     state.session.tools[name] = function
 
 
-def withdraw_tool(name):
+def withdraw_tool(name: str) -> None:
     if state.session.tools.pop(name, None) is None:
         return
-    own = [thing for thing in PUBLIC if thing.__name__ == name]
+    public: tuple[Any, ...] = PUBLIC
+    own = [thing for thing in public if thing.__name__ == name]
     if own:
         setattr(state.session.builtins, name, own[0])
     else:
         vars(state.session.builtins).pop(name, None)
 
 
-# -- tools that are source: whatever else it does, it is set-up code
+# -- tools defined by Python source, which may do anything else that setup code does
 
-def is_own_tool(name, value):
+def is_own_tool(name: str, value: Any) -> bool:
     return (not name.startswith("_") and callable(value) and not isinstance(value, type)
             and getattr(value, "__module__", None) == "__main__"
             and isinstance(getattr(value, "__doc__", None), str))
 
 
-def is_free(name):
-    """A helper gives its name away, once."""
+def is_free(name: str) -> bool:
+    """Whether a tool may have this name; a tool may replace a helper, but only once."""
     helper = name in (helper.__name__ for helper in HELPERS) and name not in state.session.tools
     return helper or not hasattr(state.session.builtins, name)
 
 
-def adopt_tools(before):
-    """The documented functions that this source has defined leave the namespace and become built-ins,
-    where no cell loses them."""
+def adopt_tools(before: dict[str, Any]) -> None:
+    """Moves documented functions that this source has defined from the namespace to built-ins.
+
+    As built-ins, cells cannot lose them.
+    """
     for name, value in list(state.session.namespace.items()):
         if not is_own_tool(name, value) or before.get(name) is value:
             continue
@@ -156,8 +167,8 @@ def adopt_tools(before):
         offer_tool(name, value)
 
 
-def describe_tools():
-    """What a model is told of them."""
+def describe_tools() -> list[Head]:
+    """Describes the tools for the model's prompt."""
     import inspect
     told = []
     for name, function in state.session.tools.items():
@@ -170,6 +181,6 @@ def describe_tools():
     return told
 
 
-def finish_tools(before):
+def finish_tools(before: dict[str, Any]) -> None:
     adopt_tools(before)
     state.session.submitted = to_parts({"tools": describe_tools()})

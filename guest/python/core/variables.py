@@ -1,7 +1,10 @@
-"""Values that the host sets."""
+"""Variables that the host sets."""
+from __future__ import annotations
+
 import json
 import os
 import struct
+from typing import TYPE_CHECKING, Any, Callable
 
 from .cell import error_of
 from .frames import plain, PREVIEW, RESULT
@@ -9,9 +12,12 @@ from .link import check_arrived
 from .session import describe
 from .state import state
 
+if TYPE_CHECKING:
+    from .aliases import Blob, Head
 
-def decode_files(blob):
-    """{path: text}: a count, then for each the lengths of path and text, and both."""
+
+def decode_files(blob: Any) -> dict[str, str]:
+    """Decodes {path: text}: a count, then per file the two lengths, the path and the text."""
     files, at = {}, 4
     (count,) = struct.unpack_from("<I", blob)
     for _ in range(count):
@@ -24,14 +30,14 @@ def decode_files(blob):
     return files
 
 
-def decode_auto(blob):
+def decode_auto(blob: Any) -> str | bytes:
     try:
         return str(blob, "utf-8")
     except UnicodeDecodeError:
         return bytes(blob)
 
 
-DECODERS = {
+DECODERS: dict[str, Callable[[Any], Any]] = {
     "text": lambda blob: str(blob, "utf-8"),
     "bytes": bytes,
     "auto": decode_auto,
@@ -42,10 +48,10 @@ DECODERS = {
 }
 
 
-def samples(value):
-    """What a large value is like, for somebody who will not see it."""
+def samples(value: Any) -> Head:
+    """Summarises the contents of a dict or list, for a model that does not see the value."""
     if type(value) is dict:
-        found = {"keys": [plain(str(key))[:PREVIEW] for key, _ in zip(value, range(5))]}
+        found: Head = {"keys": [plain(str(key))[:PREVIEW] for key, _ in zip(value, range(5))]}
         texts = [len(v) for v in value.values() if type(v) is str]
         if texts:
             found["characters"] = sum(texts)
@@ -55,14 +61,14 @@ def samples(value):
     return {}
 
 
-def set_variable(ident, head, blob):
-    """Binds a variable and says what it became."""
+def set_variable(ident: int, head: Head, blob: Blob) -> None:
+    """Decodes and binds a variable, and reports its type and size."""
     try:
         check_arrived(blob)
         value = DECODERS[head["kind"]](blob)
         for name in head["names"]:
             state.session.bind(name, value)
-        result = {"status": "ok", "variable": describe(head["names"][0], value)}
+        result: Head = {"status": "ok", "variable": describe(head["names"][0], value)}
         result["variable"].update(samples(value))
     except BaseException as e:
         result = {"status": "error", "error": error_of(e)}

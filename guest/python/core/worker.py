@@ -1,4 +1,6 @@
-"""The main loop of a clone."""
+"""The main loop of a worker, and the rehearsal that prepares its pages."""
+from __future__ import annotations
+
 import _socket
 import builtins
 import json
@@ -6,6 +8,7 @@ import linecache
 import os
 import sys
 import types
+from typing import TYPE_CHECKING, Any, Callable
 
 from .cell import execute
 from .frames import CLOSE, EXEC, HEADER, HELLO, OFFER, READY, SET, VERSION
@@ -20,32 +23,37 @@ from ..helpers.texts import search_plain_text
 from ..helpers.volume import enter_volume, volume_places
 from ..helpers.workspace import enter_workspace, workspace_places
 
+if TYPE_CHECKING:
+    from .aliases import Blob, Head
+
 READY_FRAME = HEADER.pack(VERSION, READY, 0, 0, 0, 0)
 
 
-def find_seeds():
-    """Functions that give the random generators a new state; a clone copies that of the zygote."""
+def find_seeds() -> list[Callable[[], Any]]:
+    """Returns functions that reseed random generators, whose state clones inherit."""
     random = sys.modules["random"]
-    seed = super(random.Random, random._inst).seed      # in C: half the pages touched
-    # By itself it would ask the kernel for 2.5 KB; 256 bits are as good, and take half the time.
+    seed = super(random.Random, random._inst).seed      # the C base class: touches half the pages
+    # seed() without arguments reads 2.5 KB from the kernel; 256 bits suffice in half the time.
     found = [lambda: seed(int.from_bytes(os.urandom(32), "little"))]
     numpy = sys.modules.get("numpy")
-    if numpy is not None and hasattr(numpy, "random"):      # which imports it, where numpy would later
+    if numpy is not None and hasattr(numpy, "random"):      # imports numpy.random if it is lazy
         seed_numpy = numpy.random.seed
-        # By itself it would mix much more, in a millisecond.
+        # seed() without arguments mixes much more entropy, which takes a millisecond.
         found.append(lambda: seed_numpy(memoryview(os.urandom(32)).cast("I").tolist()))
     return found
 
 
-def settle():
-    """Among the host's files: the directory that the plan leads to is the session's own, for temporary
-    files too. In a root of its own that is /tmp, as the environment says already."""
+def settle() -> None:
+    """Points HOME and TMPDIR at the current directory, the session's own.
+
+    Needed where the sandbox shares the host's root; in a root of its own, /tmp is set already.
+    """
     os.environ["HOME"] = os.environ["TMPDIR"] = os.getcwd()
     if "tempfile" in sys.modules:
-        sys.modules["tempfile"].tempdir = None
+        sys.modules["tempfile"].tempdir = None  # type: ignore[attr-defined]
 
 
-def apply_hello(head, blob):
+def apply_hello(head: Head, blob: Blob) -> None:
     for name, value in head.get("env", {}).items():
         os.environ[name] = value
     state.session.output_fields = head.get("output_fields")
@@ -70,8 +78,8 @@ def apply_hello(head, blob):
     define_tools(head.get("tools", ()))
 
 
-def take_offer(head):
-    """What the session has from now on: other fields of the answer, other tools."""
+def take_offer(head: Head) -> None:
+    """Handles OFFER: changes the output fields and the tools."""
     if "output_fields" in head:
         state.session.output_fields = head["output_fields"] or None
     for name in head.get("gone", ()):
@@ -79,21 +87,21 @@ def take_offer(head):
     define_tools(head.get("tools", ()))
 
 
-def ask_first(host, ident):
-    """What a host says first, on the other end of a channel: a greeting and a cell, as most are."""
+def ask_first(host: _socket.socket, ident: int) -> None:
+    """Sends what a host sends first: HELLO and a typical cell."""
     for kind, head, blob in ((HELLO, b"", b""), (EXEC, b'{"echo":true}', b"x = 1 + 1")):
         host.sendall(HEADER.pack(VERSION, kind, 0, len(head), ident, len(blob)) + head + blob)
 
 
-def serve_first():
+def serve_first() -> None:
     for _ in range(2):
         serve(*state.link.next_operation())
 
 
 class Rehearsal:
-    """A channel and a session of their own, for cells that are forgotten."""
+    """A temporary channel and session, for cells whose effects are discarded."""
 
-    def __enter__(self):
+    def __enter__(self) -> Rehearsal:
         self.kept, self.main = (state.link, state.session), sys.modules["__main__"]
         self.host, guest = _socket.socketpair()
         state.link, state.session = Link(guest.detach()), Session()
@@ -101,24 +109,25 @@ class Rehearsal:
         state.link.owner = os.getpid()
         return self
 
-    def play(self, ident):
+    def play(self, ident: int) -> None:
         ask_first(self.host, ident)
         serve_first()
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> None:
         rehearsed = state.link
         (state.link, state.session), sys.modules["__main__"] = self.kept, self.main
-        rehearsed.sock.close()          # nobody reads it any more, not even an interrupt
+        rehearsed.sock.close()          # no interrupt handler refers to it any more
         self.host.close()
         linecache.cache.clear()
 
 
-def rehearse(rounds):
-    """Runs cells and forgets them.
+def rehearse(rounds: int) -> None:
+    """Runs cells and discards their effects.
 
-    In the zygote: the interpreter has then specialised the code of this path (3.11 and later write
-    that into the code itself) and has filled its caches, and clones share the result. In a clone
-    that is made in advance: it has the time to copy the pages that a first cell writes to."""
+    In the zygote, this makes the interpreter specialise the code of this path (3.11 and later store
+    that in the code itself) and fill its caches, which clones then share. A standby clone rehearses
+    once to copy the pages that a first cell writes to.
+    """
     with Rehearsal() as stage:
         for ident in range(1, rounds + 1):
             state.session.namespace.pop("x", None)
@@ -126,31 +135,31 @@ def rehearse(rounds):
             stage.host.recv(65536)
 
 
-def serve(kind, ident, head, blob):
-    head = json.loads(head) if head else {}
+def serve(kind: int, ident: int, head: bytes, blob: Blob) -> None:
+    told = json.loads(head) if head else {}
     if kind == EXEC:
-        execute(ident, head, blob)
+        execute(ident, told, blob)
     elif kind == SET:
-        set_variable(ident, head, blob)
+        set_variable(ident, told, blob)
     elif kind == HELLO:
-        if head:
-            apply_hello(head, blob)
+        if told:
+            apply_hello(told, blob)
         state.link.outbox.append(READY_FRAME)
         if state.link.is_late:
             state.link.flush()
     elif kind == OFFER:
-        take_offer(head)
+        take_offer(told)
     elif kind == CLOSE:
         flush_output()
         os._exit(0)
 
 
-def begin():
-    """What a clone does first; false if nothing was asked of it yet."""
+def begin() -> bool:
+    """Starts a clone. Returns false if the host has not sent anything yet."""
     state.link.owner = os.getpid()
     for seed in state.seeds:
         seed()
-    state.link.enter()                    # else an interrupt would read within this reading
+    state.link.enter()                    # an interrupt must not start a nested read
     try:
         state.link.receive(_socket.MSG_DONTWAIT)
     except BlockingIOError:
@@ -160,9 +169,9 @@ def begin():
     return True
 
 
-def work():
+def work() -> None:
     """Serves operations until the host closes the channel."""
     if not begin():
-        rehearse(1)     # there is time
+        rehearse(1)     # standby: the host has sent nothing yet
     while True:
         serve(*state.link.next_operation())

@@ -1,4 +1,4 @@
-"""The names that a session has from the start."""
+"""The built-ins that every session starts with."""
 from .buffers import add_buffer, clear_buffer, get_buffer
 from .files import extract_python_ast, find_files, list_files, read_file, resolve_path, run
 from .programs import (
@@ -20,11 +20,13 @@ from ..core.session import FINAL, FINAL_VAR, SHOW_VARS, SUBMIT
 # Built-ins of every session.
 PUBLIC = (SUBMIT, FINAL, FINAL_VAR, SHOW_VARS, llm_query, llm_query_batched, rlm_query,
           rlm_query_batched, sub_rlm, sub_rlm_batched, llm_submit, rlm_submit, llm_query_async,
-          llm_query_batched_async, rlm_query_async, rlm_query_batched_async, add_buffer, get_buffer, clear_buffer,
-          save_to_volume, load_from_volume, workspace_write, workspace_append, workspace_read, workspace_list,
-          LLMError, BudgetExceeded, LLMTimeout, FailedReply, ToolError)
+          llm_query_batched_async, rlm_query_async, rlm_query_batched_async, add_buffer,
+          get_buffer, clear_buffer, save_to_volume, load_from_volume, workspace_write,
+          workspace_append, workspace_read, workspace_list, LLMError, BudgetExceeded, LLMTimeout,
+          FailedReply, ToolError)
 
-# Conveniences; a tool or a context may have the name of one, and takes its place.
-HELPERS = (peek, grep, chunk_by_size, chunk_by_headers, chunk_by_timestamps, chunk_by_json_keys, list_files,
-           find_files, read_file, run, resolve_path, extract_python_ast, start_background_process,
-           read_process_logs, kill_process, log_execution, get_session_history, get_last_execution)
+# Conveniences. A tool or a context may have the same name as one, and replaces it.
+HELPERS = (peek, grep, chunk_by_size, chunk_by_headers, chunk_by_timestamps, chunk_by_json_keys,
+           list_files, find_files, read_file, run, resolve_path, extract_python_ast,
+           start_background_process, read_process_logs, kill_process,
+           log_execution, get_session_history, get_last_execution)

@@ -1,11 +1,14 @@
-"""Looking into texts, and cutting them into pieces.
+"""Searching texts and splitting them into chunks.
 
-Texts may be hundreds of megabytes: nothing here splits one into lines, or copies more of it than it gives
-back. What is left out where a text is expected is `context`.
+Texts may be hundreds of megabytes, so no function splits a text into lines or copies more of it
+than it returns. A text that is not given defaults to the session's `context`.
 """
+from __future__ import annotations
+
 import itertools
 import json
 import re
+from typing import Any, Callable, Iterator
 
 from ..core.errors import NOT_GIVEN
 from ..core.frames import shorten
@@ -13,16 +16,16 @@ from ..core.state import state
 
 
 class Context:
-    """The default of what is looked into."""
+    """The type of CONTEXT, the default that stands for the session's `context`."""
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "context"
 
 
 CONTEXT = Context()
 
 
-def find_value(value):
+def find_value(value: Any) -> Any:
     if value is not CONTEXT:
         return value
     if "context" not in state.session.namespace:
@@ -30,8 +33,8 @@ def find_value(value):
     return state.session.namespace["context"]
 
 
-def describe_kind(value):
-    """What it is, and how to come from there to a text."""
+def describe_kind(value: Any) -> str:
+    """Describes a value that is not a text, with advice on how to get a text from it."""
     kind = type(value).__name__
     if isinstance(value, dict):
         keys = [key for key, _ in zip(value, range(3))]
@@ -44,42 +47,45 @@ def describe_kind(value):
     return "a value of type %s" % kind
 
 
-def find_text(value, function):
+def find_text(value: Any, function: str) -> str:
     value = find_value(value)
     if not isinstance(value, str):
         raise TypeError("%s takes a str, not %s" % (function, describe_kind(value)))
     return value
 
 
-def cut(value, start, end, function):
+def cut(value: Any, start: int, end: int | None, function: str) -> Any:
     try:
         return value[start:end]
     except (TypeError, KeyError):       # a slice can be a key from 3.12 on
         if isinstance(value, (str, bytes, list, tuple)):
-            raise       # of the numbers
+            raise       # the bounds are wrong, not the value
         raise TypeError("%s takes what can be sliced, a str or a list, not %s"
                         % (function, describe_kind(value))) from None
 
 
-def peek(text=CONTEXT, start=0, length=2000):
-    """The part of `text` that begins at `start` and has `length` characters (of a list, items). A negative
-    number counts as 0."""
+def peek(text: Any = CONTEXT, start: int = 0, length: int = 2000) -> Any:
+    """Returns `length` characters (of a list: items) of `text` from `start` on.
+
+    Negative numbers count as 0.
+    """
     start, length = max(0, start), max(0, length)
     return cut(find_value(text), start, start + length, "peek")
 
 
-# -- lines that match
+# -- grep
 
-SPECIAL = re.compile(r"[][.^$*+?{}|()\\\n]")     # a pattern without any of these is the text that it finds
-# Characters that are searched at once; fewer where a match may run on over many lines in vain.
+# A pattern without any of these characters is plain text.
+SPECIAL = re.compile(r"[][.^$*+?{}|()\\\n]")
+# Characters searched per call of re; fewer if a failing match may extend over many lines.
 WINDOW, SMALL_WINDOW = 1 << 16, 1 << 10
 RUNS_ON = re.compile(r"\[\^|\\[DSW]|\(\?[a-zA-Z]*s")
-# What may see beyond a line: then each is searched on its own.
+# Patterns that may look beyond a line; these search line by line.
 LOOKS_AROUND = re.compile(r"\\[Zz]|\(\?[=!<]")
 LINE_START = re.compile(r"\^[^|]*$", re.DOTALL)
 
 
-def compile_pattern(pattern, regex, ignore_case):
+def compile_pattern(pattern: Any, regex: bool, ignore_case: bool) -> re.Pattern[str]:
     flags = re.MULTILINE | (re.IGNORECASE if ignore_case else 0)
     if isinstance(pattern, re.Pattern):
         pattern, flags = pattern.pattern, flags | pattern.flags
@@ -92,16 +98,18 @@ def compile_pattern(pattern, regex, ignore_case):
                          % (shorten(pattern, 200), e)) from None
 
 
-def line_end(text, at, end):
+def line_end(text: str, at: int, end: int) -> int:
     at = text.find("\n", at, end)
     return end if at < 0 else at
 
 
-def find_lines(text, expression, window):
-    """(start, end) of each line in which the expression matches, in order.
+def find_lines(text: str, expression: re.Pattern[str], window: int) -> Iterator[tuple[int, int]]:
+    """Yields (start, end) of each line in which the expression matches, in order.
 
-    Many lines are searched at once, up to a line's end: a match is found at the speed of `re`, and its line
-    is looked for only then. One that goes on behind its line counts if there is another within it."""
+    Searches many lines per call, up to the end of a line, at the speed of `re`, and looks for the
+    bounds of a line only after a match. A match that extends beyond its line counts if there is
+    another within the line.
+    """
     search, at = expression.search, 0
     while at < len(text):
         end = stop = line_end(text, at + window, len(text))
@@ -114,9 +122,12 @@ def find_lines(text, expression, window):
         at = stop + 1
 
 
-def find_line_starts(text, expression):
-    """As find_lines, of an expression that begins with ^. `re` tries that at each character, and finds the end
-    of the line before at once."""
+def find_line_starts(text: str, expression: re.Pattern[str]) -> Iterator[tuple[int, int]]:
+    """find_lines() for an expression that begins with ^.
+
+    `re` tries ^ at each character but finds a literal newline fast, so this searches for newline
+    and the rest of the expression.
+    """
     behind = re.compile(r"\n" + expression.pattern[1:], expression.flags)
     at = line_end(text, 0, len(text))
     if text and expression.match(text, 0, at):
@@ -130,8 +141,9 @@ def find_line_starts(text, expression):
         match = behind.search(text, at)
 
 
-def find_lines_one_by_one(text, expression, returns):
-    """As find_lines; `returns`: lines may end with \\r\\n, of which neither is theirs."""
+def find_lines_one_by_one(text: str, expression: re.Pattern[str],
+                          returns: bool) -> Iterator[tuple[int, int]]:
+    """find_lines() one line at a time; with `returns`, a line may end with \\r\\n."""
     search, at = expression.search, 0
     while at < len(text):
         stop = line_end(text, at, len(text))
@@ -140,9 +152,9 @@ def find_lines_one_by_one(text, expression, returns):
         at = stop + 1
 
 
-def find_words(text, words):
-    """As find_lines, of lines that have these very characters."""
-    find, rfind = text.find, text.rfind     # there may be millions
+def find_words(text: str, words: str) -> Iterator[tuple[int, int]]:
+    """find_lines() for a literal text."""
+    find, rfind = text.find, text.rfind     # local names: there may be millions of calls
     at = find(words)
     while at >= 0:
         stop = find("\n", at)
@@ -152,8 +164,9 @@ def find_words(text, words):
         at = find(words, stop)
 
 
-def choose_search(pattern, regex, ignore_case):
-    """A function that finds the lines of a text, as find_lines does."""
+def choose_search(pattern: Any, regex: bool, ignore_case: bool) -> Callable[[str],
+                  Iterator[tuple[int, int]]]:
+    """Returns the fastest find_lines() variant for a pattern."""
     expression = compile_pattern(pattern, regex, ignore_case)
     words = pattern if isinstance(pattern, str) and not expression.flags & re.IGNORECASE else ""
     if words and not (SPECIAL.search(words) if regex else "\n" in words):
@@ -161,9 +174,9 @@ def choose_search(pattern, regex, ignore_case):
     return lambda text: choose_way(text, expression)
 
 
-def choose_way(text, expression):
+def choose_way(text: str, expression: re.Pattern[str]) -> Iterator[tuple[int, int]]:
     pattern = expression.pattern
-    returns = "\r" in text     # not \r\n: one character is found at once
+    returns = "\r" in text     # not "\r\n": searching for one character is faster
     if returns or LOOKS_AROUND.search(pattern):
         return find_lines_one_by_one(text, expression, returns)
     if RUNS_ON.search(pattern) or expression.flags & re.DOTALL:
@@ -173,8 +186,8 @@ def choose_way(text, expression):
     return find_lines(text, expression, WINDOW)
 
 
-def surround(text, start, stop, lines):
-    """The bounds with so many lines before and behind them."""
+def surround(text: str, start: int, stop: int, lines: int) -> tuple[int, int]:
+    """Extends the bounds by `lines` lines in both directions."""
     for _ in range(lines):
         if start > 0:
             start = text.rfind("\n", 0, start - 1) + 1
@@ -183,30 +196,37 @@ def surround(text, start, stop, lines):
     return start, stop
 
 
-def named_texts(value):
-    """(what stands before its lines, text) of each text that this has."""
+def named_texts(value: Any) -> list[tuple[str, str]]:
+    """Returns (prefix of its lines, text) for each text in a value."""
     if isinstance(value, str):
         return [("", value)]
     if not isinstance(value, (dict, list, tuple)):
-        raise TypeError("grep searches a str, or a dict or list of them, not %s" % describe_kind(value))
+        raise TypeError("grep searches a str, or a dict or list of them, not %s"
+                        % describe_kind(value))
     found = []
     for name, text in value.items() if isinstance(value, dict) else enumerate(value):
         if not isinstance(text, str):
-            raise TypeError("grep searches a str, or a dict or list of them, but at %r there is a value of type "
-                            "%s; give the texts in it, or json.dumps(…) of it" % (name, type(text).__name__))
+            raise TypeError(
+                "grep searches a str, or a dict or list of them, but at %r there is a value of "
+                "type %s; give the texts in it, or json.dumps(…) of it" % (name, type(text).__name__))
         found.append(("%s: " % (name,), text))
     return found
 
 
-def grep(text=CONTEXT, pattern=NOT_GIVEN, *, context=0, regex=True, ignore_case=False, limit=None):
-    """The lines of `text` in which the regular expression `pattern` matches, as a list; with `context`, each with
-    so many lines before and behind it. regex=False looks for the pattern as plain text. At most `limit` of them.
-    Of a dict or list of texts, each has its key in front. A single argument is the pattern."""
+def grep(text: Any = CONTEXT, pattern: Any = NOT_GIVEN, *, context: int = 0, regex: bool = True,
+         ignore_case: bool = False, limit: int | None = None) -> list[str]:
+    """Returns a list of the lines of `text` in which the regular expression `pattern` matches.
+
+    `context` adds that many lines before and after each match, regex=False searches for plain text,
+    and `limit` bounds the number of matches. `text` may be a dict or list of texts; each match then
+    begins with its key. A single argument is the pattern.
+    """
     if pattern is NOT_GIVEN:
         if text is CONTEXT or (isinstance(text, str) and len(text) > 1000):
             raise TypeError("grep(text, pattern): there is no pattern")
         text, pattern = CONTEXT, text
-    search, lines = choose_search(pattern, regex, ignore_case), []
+    search = choose_search(pattern, regex, ignore_case)
+    lines: list[str] = []
     for name, whole in named_texts(find_value(text)):
         room = None if limit is None else max(limit - len(lines), 0)
         returns = "\r" in whole
@@ -220,16 +240,18 @@ def grep(text=CONTEXT, pattern=NOT_GIVEN, *, context=0, regex=True, ignore_case=
     return lines
 
 
-def search_plain_text():
-    """Has grep find, by default, what fleet-rlm's grep finds in its sandboxes of Modal: the very words, in upper or lower case."""
+def search_plain_text() -> None:
+    """Makes grep() search for plain text, ignoring case, as fleet-rlm's grep does on Modal."""
     grep.__kwdefaults__.update(regex=False, ignore_case=True)
 
 
-# -- pieces
+# -- chunks
 
-def chunk_by_size(text=CONTEXT, size=200000, overlap=0):
-    """Pieces of `size` characters (of a list, items), each of which begins with the last `overlap` of the one
-    before."""
+def chunk_by_size(text: Any = CONTEXT, size: int = 200000, overlap: int = 0) -> list[Any]:
+    """Splits `text` into chunks of `size` characters (of a list: items).
+
+    Each chunk begins with the last `overlap` characters of the previous one.
+    """
     text = find_value(text)
     if size <= 0:
         raise ValueError("size must be positive")
@@ -237,14 +259,14 @@ def chunk_by_size(text=CONTEXT, size=200000, overlap=0):
         raise ValueError("overlap must be non-negative")
     if overlap >= size:
         raise ValueError("overlap must be less than size")
-    length = len(cut(text, 0, None, "chunk_by_size"))       # of a str, it is no copy
-    # What begins within the last `overlap` has nothing new.
+    length = len(cut(text, 0, None, "chunk_by_size"))       # for a str, this does not copy
+    # A chunk that begins within the last `overlap` characters would have nothing new.
     starts = range(0, max(length - overlap, min(length, 1)), size - overlap)
     return [text[at:at + size] for at in starts]
 
 
-def trimmed(text, start, end):
-    """text[start:end].strip(), without copying what is dropped."""
+def trimmed(text: str, start: int, end: int) -> str:
+    """Returns text[start:end].strip() with only one copy."""
     while start < end and text[start].isspace():
         start += 1
     while start < end and text[end - 1].isspace():
@@ -252,9 +274,13 @@ def trimmed(text, start, end):
     return text[start:end]
 
 
-def find_pieces(text, expression):
-    """(match, start, end) from each match to the next. Before the first, if there is more than blanks, or where
-    there is none, the match is None."""
+def find_pieces(text: str,
+                expression: re.Pattern[str]) -> Iterator[tuple[re.Match[str] | None, int, int]]:
+    """Yields (match, start, end) from each match to the next.
+
+    The text before the first match, unless blank, comes with the match None, as does a text without
+    any match.
+    """
     before, start = None, 0
     for match in expression.finditer(text):
         if before or trimmed(text, 0, match.start()):
@@ -264,9 +290,13 @@ def find_pieces(text, expression):
         yield before, start, len(text)
 
 
-def chunk_by_headers(text=CONTEXT, pattern=r"^#{1,3} ", flags=re.MULTILINE):
-    """A dict with `header`, `content` and `start_pos` for each part of `text` that begins with a line in which
-    `pattern` matches. What stands before the first has the header ""."""
+def chunk_by_headers(text: Any = CONTEXT, pattern: str = r"^#{1,3} ",
+                     flags: int = re.MULTILINE) -> list[dict[str, Any]]:
+    """Splits `text` before each line in which `pattern` matches.
+
+    Returns dicts with `header`, `content` and `start_pos`. Text before the first match has the
+    header "".
+    """
     text, chunks = find_text(text, "chunk_by_headers"), []
     for match, start, end in find_pieces(text, re.compile(pattern, flags | re.MULTILINE)):
         line = line_end(text, start, end) if match else start
@@ -275,20 +305,27 @@ def chunk_by_headers(text=CONTEXT, pattern=r"^#{1,3} ", flags=re.MULTILINE):
     return chunks
 
 
-def chunk_by_timestamps(text=CONTEXT, pattern=r"^\d{4}-\d{2}-\d{2}[T ]", flags=re.MULTILINE):
-    """A dict with `timestamp`, `content` and `start_pos` for each part of a log that begins where `pattern` matches;
-    the content has all of it. What stands before the first has the timestamp ""."""
+def chunk_by_timestamps(text: Any = CONTEXT, pattern: str = r"^\d{4}-\d{2}-\d{2}[T ]",
+                        flags: int = re.MULTILINE) -> list[dict[str, Any]]:
+    """Splits a log before each match of `pattern`.
+
+    Returns dicts with `timestamp`, `content` (including the timestamp) and `start_pos`. Text before
+    the first match has the timestamp "".
+    """
     text, chunks = find_text(text, "chunk_by_timestamps"), []
     for match, start, end in find_pieces(text, re.compile(pattern, flags)):
         none_at_all = not match and end == len(text)
         chunks.append({"timestamp": match.group().strip() if match else "",
-                       "content": text if none_at_all else trimmed(text, start, end), "start_pos": start})
+                       "content": text if none_at_all else trimmed(text, start, end),
+                       "start_pos": start})
     return chunks
 
 
-def chunk_by_json_keys(text=CONTEXT):
-    """A dict with `key`, `content` (JSON) and `value_type` for each key of a JSON object, which may be a dict
-    already."""
+def chunk_by_json_keys(text: Any = CONTEXT) -> list[dict[str, Any]]:
+    """Splits a JSON object, or a dict, by its keys.
+
+    Returns dicts with `key`, `content` (as JSON) and `value_type`.
+    """
     data = find_value(text)
     if not isinstance(data, dict):
         data = find_text(data, "chunk_by_json_keys")

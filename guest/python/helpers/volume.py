@@ -1,35 +1,50 @@
-"""A directory that outlives the sandbox, where the session has one.
+"""Files in the session's volume, which outlives the sandbox, and in its workspace.
 
-What is wrong with a path or with the volume comes back as text that begins with `[error: `, as in the
-systems that have these functions: code that was written for them looks for that.
+Errors are returned as text that begins with `[error: `, as in the systems that introduced these
+functions (fleet-rlm); code that was written for them checks for that prefix.
 """
+from __future__ import annotations
+
 import builtins
 import errno
 import os
+from typing import TYPE_CHECKING, Any
 
 from .workspace import DAYTONA_WORKSPACE, WORKSPACE
 from ..core.state import state
 
+if TYPE_CHECKING:
+    from ..core.aliases import Found
+
 VOLUME, MEMORY = "/data", "/home/daytona/memory"    # layout_paths, src/jail/show.c
 
 
-def enter_volume(place):
+def enter_volume(place: str) -> None:
     state.session.volume = place
     os.environ["DROSTE_VOLUME"] = place
-    builtins.MEMORY_ROOT = os.environ["MEMORY_ROOT"] = volume_places()[-1]
+    builtins.MEMORY_ROOT = os.environ["MEMORY_ROOT"] = volume_places()[-1]  # type: ignore[attr-defined]
 
 
-def volume_places():
-    """Where the volume is seen: at isolations without a root of their own, only under its real path; with the layout of
-    Daytona's sandboxes, a second time."""
+def volume_places() -> list[str]:
+    """Returns the paths of the volume.
+
+    With Daytona's layout it has a second path. Isolation levels without a root of their own show it
+    only under its real path.
+    """
     if state.session.volume is None:
         return []
-    return [state.session.volume, MEMORY] if state.session.volume == VOLUME and os.path.isdir(MEMORY) else [state.session.volume]
+    if state.session.volume == VOLUME and os.path.isdir(MEMORY):
+        return [state.session.volume, MEMORY]
+    return [state.session.volume]
 
 
-def below(path, base, within, places, what):
-    """(the whole path, None), or (None, what is wrong with it). A place's other names are its own: code
-    that says /data finds the volume, wherever it is."""
+def below(path: Any, base: str | None, within: str | None, places: list[str | None],
+          what: str) -> Found:
+    """Resolves a path below `base`; returns (absolute path, None) or (None, error text).
+
+    `places` are prefixes that stand for `base`, so code that uses /data finds the volume wherever
+    it is mounted. The result must be below `base`, and `base` below `within`, with links resolved.
+    """
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
     if base is None:
         return None, "[error: no volume mounted at %s]" % VOLUME
@@ -49,32 +64,37 @@ def below(path, base, within, places, what):
     return full, None
 
 
-def in_volume(path):
-    return below(path, state.session.volume, state.session.volume, [VOLUME, MEMORY, state.session.volume], "volume")
+def in_volume(path: Any) -> Found:
+    volume = state.session.volume
+    return below(path, volume, volume, [VOLUME, MEMORY, volume], "volume")
 
 
-def in_workspace(path):
-    if state.session.repo is not None:
-        named = [place + state.session.repo[len(state.session.workspace):] for place in (WORKSPACE, DAYTONA_WORKSPACE)]
-        return below(path, state.session.repo, state.session.workspace, [state.session.repo, *named], "workspace")
-    base = state.session.volume and os.path.join(state.session.volume, "workspace")
-    return below(path, base, state.session.volume, [VOLUME + "/workspace", MEMORY + "/workspace", base], "workspace")
+def in_workspace(path: Any) -> Found:
+    volume, workspace, repo = state.session.volume, state.session.workspace, state.session.repo
+    if repo is not None:
+        named = [place + repo[len(workspace):] for place in (WORKSPACE, DAYTONA_WORKSPACE)]
+        return below(path, repo, workspace, [repo, *named], "workspace")
+    base = volume and os.path.join(volume, "workspace")
+    places = [VOLUME + "/workspace", MEMORY + "/workspace", base]
+    return below(path, base, volume, places, "workspace")
 
 
-def encode(content):
+def encode(content: Any) -> bytes:
     if isinstance(content, (bytes, bytearray, memoryview)):
         return bytes(content)
     return str(content).encode("utf-8", "surrogateescape")
 
 
-# What file systems over object stores (Daytona's volumes are in S3, by mount-s3) say to renames, to appends and
-# to fsync of directories, which they do not have.
+# Errors of file systems over object stores for rename, append and fsync of a directory, which they
+# lack. Daytona's volumes are in S3, mounted with mount-s3.
 NOT_THERE = (errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.EOPNOTSUPP)
 
 
-def save(full, content):
-    """Whole or not at all, and on disk: a file beside it takes its place. Where files cannot be renamed it is an object, which
-    is whole once it is closed."""
+def save(full: str, content: Any) -> str:
+    """Writes a file atomically and durably: writes another file and renames it.
+
+    File systems without rename store objects, which appear complete when they are closed.
+    """
     data = encode(content)
     directory = os.path.dirname(full)
     os.makedirs(directory, exist_ok=True)
@@ -89,7 +109,7 @@ def save(full, content):
         except OSError as e:
             if e.errno not in NOT_THERE:
                 raise
-            with open(full, "wb") as f:     # first: in a bucket a directory without files is gone
+            with open(full, "wb") as f:     # before unlink: empty directories vanish from a bucket
                 f.write(data)
             os.unlink(aside)
             return full
@@ -108,33 +128,33 @@ def save(full, content):
     return full
 
 
-def load(full):
+def load(full: str) -> str:
     if not os.path.isfile(full):
         return "[error: file not found: %s]" % full
     with open(full, encoding="utf-8", errors="surrogateescape", newline="") as f:
         return f.read()
 
 
-def save_to_volume(path, content):
-    """Writes a file of the volume, whole and onto the disk; gives its full path."""
+def save_to_volume(path: Any, content: Any) -> str:
+    """Writes a file of the volume atomically and durably; returns its absolute path."""
     full, error = in_volume(path)
     return error or save(full, content)
 
 
-def load_from_volume(path):
-    """The text of a file of the volume."""
+def load_from_volume(path: Any) -> str:
+    """Returns the text of a file of the volume."""
     full, error = in_volume(path)
     return error or load(full)
 
 
-def workspace_write(path, content):
-    """Writes a file below REPO_PATH, or below `workspace` in the volume; gives its full path."""
+def workspace_write(path: Any, content: Any) -> str:
+    """Writes a file below REPO_PATH, or below `workspace` in the volume; returns its path."""
     full, error = in_workspace(path)
     return error or save(full, content)
 
 
-def workspace_append(path, content):
-    """Adds to the end of a file below REPO_PATH, or below `workspace` in the volume; gives its full path."""
+def workspace_append(path: Any, content: Any) -> str:
+    """Appends to a file below REPO_PATH, or below `workspace` in the volume; returns its path."""
     full, error = in_workspace(path)
     if error:
         return error
@@ -154,14 +174,17 @@ def workspace_append(path, content):
     return full
 
 
-def workspace_read(path):
-    """The text of a file that is there."""
+def workspace_read(path: Any) -> str:
+    """Returns the text of a file of the workspace."""
     full, error = in_workspace(path)
     return error or load(full)
 
 
-def workspace_list(pattern="*"):
-    """The files there whose paths, or names, fit the pattern; relative, in order. Where there is no workspace, there are none."""
+def workspace_list(pattern: str = "*") -> list[str]:
+    """Returns the sorted relative paths of workspace files whose path or name matches a glob.
+
+    Without a workspace the list is empty.
+    """
     import fnmatch
     base, error = in_workspace("x")
     if error:
@@ -171,6 +194,7 @@ def workspace_list(pattern="*"):
         for name in names:
             full = os.path.join(directory, name)
             relative = os.path.relpath(full, base)
-            if os.path.isfile(full) and (fnmatch.fnmatch(relative, pattern) or fnmatch.fnmatch(name, pattern)):
+            matches = fnmatch.fnmatch(relative, pattern) or fnmatch.fnmatch(name, pattern)
+            if matches and os.path.isfile(full):
                 found.append(relative)
     return sorted(found)

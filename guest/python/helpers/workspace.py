@@ -1,21 +1,30 @@
-"""A directory that was filled for this session, with the files of a repository and others."""
+"""The workspace: a directory with a repository and other files, filled for this session."""
+from __future__ import annotations
+
 import builtins
 import os
+from typing import TYPE_CHECKING
 
 from ..core.state import state
 
-WORKSPACE, DAYTONA_WORKSPACE = "/workspace", "/home/daytona/workspace"      # layout_paths, src/jail/show.c
+if TYPE_CHECKING:
+    from ..core.aliases import Head
+
+# layout_paths in src/jail/show.c
+WORKSPACE, DAYTONA_WORKSPACE = "/workspace", "/home/daytona/workspace"
 
 
-def enter_workspace(told):
-    """The current directory is where REPO_PATH says: that of the repository, where there is one."""
+def enter_workspace(told: Head) -> None:
+    """Publishes the paths of the workspace; the host has set the current directory already."""
     state.session.workspace, state.session.repo = told["root"], told["repo"]
-    builtins.WORKSPACE_ROOT = os.environ["WORKSPACE_ROOT"] = told["root"]
-    builtins.REPO_PATH = os.environ["REPO_PATH"] = told["repo"]
-    builtins.CONTEXT_PATHS = list(told["paths"])
+    builtins.WORKSPACE_ROOT = os.environ["WORKSPACE_ROOT"] = told["root"]  # type: ignore[attr-defined]
+    builtins.REPO_PATH = os.environ["REPO_PATH"] = told["repo"]  # type: ignore[attr-defined]
+    builtins.CONTEXT_PATHS = list(told["paths"])  # type: ignore[attr-defined]
 
 
-def workspace_places():
+def workspace_places() -> list[str]:
     if state.session.workspace is None:
         return []
-    return [state.session.workspace, WORKSPACE] if state.session.workspace == DAYTONA_WORKSPACE else [state.session.workspace]
+    if state.session.workspace == DAYTONA_WORKSPACE:
+        return [state.session.workspace, WORKSPACE]
+    return [state.session.workspace]

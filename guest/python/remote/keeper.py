@@ -1,16 +1,21 @@
-"""A worker at the far end of a link, and the process that keeps it.
+"""A remote worker, and its keeper: the process that guards it.
 
-The keeper is a fork of the supervisor's and forks the worker, in which code runs. It reaps what the
-worker leaves behind (PR_SET_CHILD_SUBREAPER), passes interrupts on (SIGUSR1), and when the worker ends, or at
-SIGTERM, it kills the whole tree and says on the status pipe how that was. Without ctypes there is no prctl:
-then daemons are found only once they are the supervisor's children, and nobody is hidden from the worker.
+The supervisor forks the keeper, and the keeper forks the worker, which runs the user's code. The
+keeper reaps orphans of the worker (PR_SET_CHILD_SUBREAPER) and forwards interrupts (SIGUSR1). When
+the worker ends, or on SIGTERM, it kills the whole tree and reports on the status pipe.
+
+prctl(2) needs ctypes. Without it, daemons become visible only as children of the supervisor, and
+the worker can see the supervisor's and keepers' files in /proc.
 """
+from __future__ import annotations
+
 import fcntl
 import json
 import os
 import signal
 import sys
 import time
+from typing import TYPE_CHECKING, Callable, Iterable
 
 from .unpack import pack_files, unpack_files
 from ..core.boot import preload_all
@@ -19,13 +24,16 @@ from ..core.link import Link
 from ..core.state import state
 from ..core.worker import settle, work
 
+if TYPE_CHECKING:
+    from ..core.aliases import Head
+
 TREE_SECONDS = 3
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
-def find_prctl():
-    """prctl(2) with one argument, or None."""
+def find_prctl() -> Callable[[int, int], bool] | None:
+    """Returns a function for prctl(2) with one argument, or None without ctypes."""
     try:
         import ctypes
         function = ctypes.CDLL(None, use_errno=True).prctl
@@ -34,13 +42,13 @@ def find_prctl():
         return None
 
 
-def control(option, value):
+def control(option: int, value: int) -> bool:
     return state.prctl is not None and state.prctl(option, value)
 
 
-def close_all_but(kept):
+def close_all_but(kept: set[int]) -> None:
     try:
-        numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+        numbers: Iterable[int] = [int(name) for name in os.listdir("/proc/self/fd")]
     except OSError:
         numbers = range(1024)
     for number in numbers:
@@ -51,9 +59,9 @@ def close_all_but(kept):
                 pass
 
 
-def children_of():
-    """{pid: [pids of its children]} of all processes that can be seen."""
-    children = {}
+def children_of() -> dict[int, list[int]]:
+    """Returns {pid: [pids of its children]} for all visible processes."""
+    children: dict[int, list[int]] = {}
     try:
         names = os.listdir("/proc")
     except OSError:
@@ -70,8 +78,8 @@ def children_of():
     return children
 
 
-def descendants(spared=()):
-    """Pids below this process, but those below one that is spared."""
+def descendants(spared: Iterable[int] = ()) -> list[int]:
+    """Returns the pids of all descendants, except the trees of `spared` processes."""
     children = children_of()
     found = [pid for pid in children.get(os.getpid(), ()) if pid not in spared]
     for pid in found:
@@ -79,15 +87,15 @@ def descendants(spared=()):
     return found
 
 
-def kill_quietly(pid, number):
+def kill_quietly(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except OSError:
         pass
 
 
-def make_home():
-    """A directory for a worker, in the first place that can be had."""
+def make_home() -> str:
+    """Creates a worker's directory in the first writable location."""
     places = [os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", os.getcwd()]
     for place in filter(None, places):
         home = os.path.join(place, "droste-" + os.urandom(8).hex())
@@ -96,10 +104,11 @@ def make_home():
             return home
         except OSError as e:
             failure = e
-    raise OSError(failure.errno, "no directory can be written to, such as /tmp: " + failure.strerror)
+    raise OSError(failure.errno,
+                  "no directory can be written to, such as /tmp: " + failure.strerror)
 
 
-def remove_tree(path):
+def remove_tree(path: str) -> None:
     try:
         import shutil
         shutil.rmtree(path, ignore_errors=True)
@@ -107,27 +116,28 @@ def remove_tree(path):
         pass
 
 
-# Without the two that the C library keeps for itself.
+# Except two signals that the C library reserves.
 ALL_SIGNALS = set(range(1, signal.NSIG)) - {32, 33}
 
 
 class Keeper:
-    """It begins with all signals blocked: one that came before it waits for them would end it."""
+    """Guards one worker. Starts with all signals blocked, because an early one would kill it."""
 
-    def __init__(self, options, home, channel, out, err, status):
+    def __init__(self, options: Head, home: str, channel: int, out: int, err: int,
+                 status: int) -> None:
         self.options, self.home = options, home
         self.ends = (channel, out, err)
         self.status = status
-        self.worker = None
+        self.worker: int | None = None
         self.wait_status = -1
         self.rss = 0
 
-    def run(self):
+    def run(self) -> None:
         supervisor = os.getppid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         close_all_but({0, 1, 2, self.status} | set(self.ends))
-        os.setpgid(0, 0)        # who kills the supervisor's group leaves the keeper the time to end its tree
+        os.setpgid(0, 0)        # survives a kill of the supervisor's group, to end its own tree
         control(PR_SET_PDEATHSIG, signal.SIGTERM)
         control(PR_SET_CHILD_SUBREAPER, 1)
         if os.getppid() != supervisor:
@@ -150,14 +160,14 @@ class Keeper:
             remove_tree(self.options["files"])
         os._exit(0)
 
-    def reap(self, how):
-        """One that has ended; False: there is none now. ChildProcessError: there are no children."""
+    def reap(self, how: int) -> bool:
+        """Reaps a child. Returns false if none has ended; raises ChildProcessError without any."""
         pid, status, used = os.wait4(-1, how)
         if pid == self.worker:
             self.wait_status, self.rss = status, used.ru_maxrss
         return pid != 0
 
-    def watch(self):
+    def watch(self) -> None:
         wanted = {signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM}
         while self.wait_status == -1:
             number = signal.sigwaitinfo(wanted).si_signo
@@ -172,9 +182,12 @@ class Keeper:
             except ChildProcessError:
                 return
 
-    def end_tree(self):
-        """True if some are left. Each round waits for one of those that it killed, which may have had
-        children meanwhile: these are the keeper's then. Who forks faster than that is the supervisor's."""
+    def end_tree(self) -> bool:
+        """Kills all descendants. Returns true if some are left.
+
+        Each round waits for one of the killed processes, whose children then become the keeper's.
+        The supervisor handles trees that fork faster than this kills.
+        """
         until = time.monotonic() + TREE_SECONDS
         try:
             while time.monotonic() < until:
@@ -186,18 +199,18 @@ class Keeper:
                 if not found and not os.path.isdir("/proc/self"):
                     os.killpg(self.worker, signal.SIGKILL)
                     return True
-                self.reap(0 if found else os.WNOHANG)   # who was between two looks is there at the next
+                self.reap(0 if found else os.WNOHANG)   # a process missed now is found next time
             return True
-        except OSError:                 # there are no children
+        except OSError:                 # no children are left
             return False
 
-    def report(self, left):
+    def report(self, left: bool) -> None:
         import resource
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         self.say({"left": left, "status": self.wait_status, "rss": self.rss,
                   "cpu": used.ru_utime + used.ru_stime})
 
-    def say(self, facts):
+    def say(self, facts: Head) -> None:
         try:
             os.write(self.status, json.dumps(facts).encode() + b"\n")
         except OSError:
@@ -205,13 +218,14 @@ class Keeper:
 
     # -- the worker
 
-    def become_worker(self, keeper):
+    def become_worker(self, keeper: int) -> None:
         try:
             self.settle_in(keeper)
             if "files" in self.options:
                 since = self.options.get("since")
                 if since is None:
-                    unpack_files(CHANNEL_FD, self.options["files"], self.options.get("passing", False))
+                    unpack_files(CHANNEL_FD, self.options["files"],
+                                 self.options.get("passing", False))
                 else:
                     pack_files(CHANNEL_FD, self.options["files"], since, self.options["sum"])
                 os._exit(0)
@@ -225,16 +239,16 @@ class Keeper:
         os.close(self.status)
         work()
 
-    def settle_in(self, keeper):
+    def settle_in(self, keeper: int) -> None:
         os.setsid()
         control(PR_SET_PDEATHSIG, signal.SIGKILL)
-        control(PR_SET_DUMPABLE, 1)     # its own files in /proc are its own
+        control(PR_SET_DUMPABLE, 1)     # gives the worker access to its own files in /proc
         if os.getppid() != keeper:
             os._exit(1)
         self.arrange_descriptors()
         try:
             with open("/proc/self/oom_score_adj", "w") as file:
-                file.write("1000")      # if memory runs out, it is this one
+                file.write("1000")      # prefer the worker when memory runs out
         except OSError:
             pass
         os.chdir(self.home)
@@ -253,7 +267,7 @@ class Keeper:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
-    def arrange_descriptors(self):
+    def arrange_descriptors(self) -> None:
         channel, out, err = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 16) for fd in self.ends]
         status = fcntl.fcntl(self.status, fcntl.F_DUPFD_CLOEXEC, 16)
         null = os.open("/dev/null", os.O_RDONLY)
@@ -263,7 +277,7 @@ class Keeper:
         self.status = status
         close_all_but({0, 1, 2, CHANNEL_FD, status})
 
-    def set_limits(self):
+    def set_limits(self) -> None:
         import resource
         for name, value in self.options.get("limits", {}).items():
             kind = getattr(resource, name, None)

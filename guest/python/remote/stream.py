@@ -1,10 +1,13 @@
-"""The guest's side of a link; wire/link.h says what it is.
+"""The guest's end of a link, which src/wire/link.h specifies.
 
-It trusts the host, and is the side that answers. What it is given goes into `queue`, from which it makes
-records as the window allows; those are in `out`, until the carrier takes them.
+The guest trusts the host and is the side that answers. Data to send waits in `queue` until the
+window allows a record; records wait in `out` until the transport accepts them.
 """
+from __future__ import annotations
+
 import binascii
 import struct
+from typing import Callable
 
 RECORD = struct.Struct("<4sBBHQQ")
 RECORD_SUM = struct.Struct("<I")
@@ -14,36 +17,38 @@ RECORD_DATA, RECORD_ACK, RECORD_RESUME, RECORD_PING = 1, 2, 3, 4
 RECORD_ANSWER, RECORD_RESEND = 1, 2     # flags
 PAYLOAD_MAX = 32768
 LINE_MAX = (RECORD_SIZE + PAYLOAD_MAX + 2) // 3 * 4 + 2
-TO_HOST, TO_HOST_TEXT, TO_GUEST = 1 << 21, 1 << 18, 1 << 20     # windows
+TO_HOST, TO_HOST_TEXT, TO_GUEST = 1 << 21, 1 << 18, 1 << 20     # window sizes in bytes
 MARK = b"\x1e"
 
 
 class Stream:
-    def __init__(self, text, deliver):
+    """A reliable byte stream in both directions over a transport that may be cut."""
+
+    def __init__(self, text: bool, deliver: Callable[[bytes], None]) -> None:
         self.text = text
         self.window = TO_HOST_TEXT if text else TO_HOST
-        self.deliver = deliver          # takes the host's bytes, in order
+        self.deliver = deliver          # receives the host's bytes in order
         self.live = True
         self.queue = bytearray()
-        self.acked = self.next = 0      # offsets: where `queue` begins, what is to be sent next
+        self.acked = self.next = 0      # offsets: start of `queue`, next byte to send
         self.received = self.told = 0
-        self.asked = None
+        self.asked: int | None = None
         self.inbox = bytearray()
         self.in_line = False
         self.out = bytearray()
 
-    def is_full(self):
-        """So much waits for the host that nobody else should be heard."""
+    def is_full(self) -> bool:
+        """Whether so much data waits for the host that reading from workers should pause."""
         return len(self.queue) + len(self.out) >= 2 * self.window
 
     # -- to the host
 
-    def send(self, *pieces):
+    def send(self, *pieces: bytes) -> None:
         for piece in pieces:
             self.queue += piece
         self.pump()
 
-    def pump(self):
+    def pump(self) -> None:
         end = self.acked + min(len(self.queue), self.window)
         while self.live and self.next < end:
             at = self.next - self.acked
@@ -51,7 +56,7 @@ class Stream:
             self.put(RECORD_DATA, 0, payload)
             self.next += len(payload)
 
-    def put(self, kind, flags=0, payload=b""):
+    def put(self, kind: int, flags: int = 0, payload: bytes = b"") -> None:
         header = RECORD.pack(RECORD_MAGIC, kind, flags, len(payload), self.next, self.received)
         total = RECORD_SUM.pack(binascii.crc32(payload, binascii.crc32(header)))
         self.told = self.received
@@ -62,26 +67,28 @@ class Stream:
             self.out += total
             self.out += payload
 
-    def resume(self, nonce):
-        # What it has not sent yet it makes again. The host may have heard the beginning of a record.
+    def resume(self, nonce: bytes) -> None:
+        # Drops unsent records, which pump() makes again. The host may have received part of a
+        # record, so the output starts with enough filler to complete it.
         self.out = bytearray(b"\n" if self.text else RECORD_SIZE + PAYLOAD_MAX)
         self.live = True
         self.put(RECORD_RESUME, RECORD_ANSWER, nonce)
 
     # -- from the host
 
-    def feed(self, data):
+    def feed(self, data: bytes) -> None:
         if self.text:
             self.feed_text(data)
         else:
             self.feed_bare(data)
 
-    def feed_bare(self, data):
+    def feed_bare(self, data: bytes) -> None:
         self.inbox += data
         at, inbox = 0, self.inbox
         while len(inbox) - at >= RECORD_SIZE:
             magic, kind, _, length, _, _ = RECORD.unpack_from(inbox, at)
-            if magic != RECORD_MAGIC or not RECORD_DATA <= kind <= RECORD_PING or length > PAYLOAD_MAX:
+            if (magic != RECORD_MAGIC or not RECORD_DATA <= kind <= RECORD_PING
+                    or length > PAYLOAD_MAX):
                 found = inbox.find(RECORD_MAGIC, at + 1)
                 at = found if found >= 0 else len(inbox) - len(RECORD_MAGIC) + 1
                 continue
@@ -92,7 +99,7 @@ class Stream:
             at = end
         del inbox[:at]
 
-    def feed_text(self, data):
+    def feed_text(self, data: bytes) -> None:
         lines = data.split(b"\n")
         for i, part in enumerate(lines):
             before, mark, rest = part.rpartition(MARK)
@@ -107,7 +114,7 @@ class Stream:
                 self.in_line = False
                 self.take_line(bytes(self.inbox))
 
-    def take_line(self, line):
+    def take_line(self, line: bytes) -> None:
         try:
             record = binascii.a2b_base64(line)
         except binascii.Error:
@@ -115,11 +122,12 @@ class Stream:
         if len(record) >= RECORD_SIZE and record[:4] == RECORD_MAGIC:
             self.take(record)
 
-    def take(self, record):
+    def take(self, record: bytes) -> None:
         _, kind, flags, length, seq, ack = RECORD.unpack_from(record)
         (total,) = RECORD_SUM.unpack_from(record, RECORD.size)
         payload = record[RECORD_SIZE:]
-        if length != len(payload) or binascii.crc32(payload, binascii.crc32(record[:RECORD.size])) != total:
+        header_sum = binascii.crc32(record[:RECORD.size])
+        if length != len(payload) or binascii.crc32(payload, header_sum) != total:
             return
         if ack > self.acked:
             del self.queue[:ack - self.acked]
@@ -138,7 +146,7 @@ class Stream:
             self.put(RECORD_ACK, RECORD_ANSWER)
         self.pump()
 
-    def take_data(self, seq, payload):
+    def take_data(self, seq: int, payload: bytes) -> None:
         if seq > self.received:
             self.ask_again(True)
             return
@@ -151,7 +159,7 @@ class Stream:
         if self.received - self.told >= TO_GUEST // 4:
             self.put(RECORD_ACK)
 
-    def ask_again(self, once):
+    def ask_again(self, once: bool) -> None:
         if once and self.asked == self.received:
             return
         self.asked = self.received

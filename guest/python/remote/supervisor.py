@@ -1,12 +1,15 @@
-"""The first process at the far end of a link: starts workers and relays for them.
+"""The first process of a remote environment: starts workers and relays between them and the host.
 
-It has one thread and one poll. What the host says goes to workers as they take it, within the credit that the host
-has (wire/mux.h); what they say goes to the host, and while much of that waits, none of them is read. It
-says HELLO as soon as it can, and makes itself ready for fast starts when nothing else is to do.
+It has one thread and one poll loop. Data from the host goes to workers as they accept it, within
+the host's credit (src/wire/mux.h). Data from workers goes to the host; while much of it waits, the
+supervisor reads from no worker. It sends HELLO immediately and prepares for fast starts when idle.
 
-No code of the user's runs here. It has given its standard streams other numbers before any could be
-started, and where it can it has the kernel hide it from other processes of its user (PR_SET_DUMPABLE).
+No user code runs here. The supervisor moves its standard streams to other descriptors before it
+starts any worker, and where possible it has the kernel hide it from other processes of its user
+(PR_SET_DUMPABLE).
 """
+from __future__ import annotations
+
 import _socket
 import fcntl
 import gc
@@ -18,6 +21,7 @@ import signal
 import struct
 import sys
 import time
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator
 
 from .keeper import (
     ALL_SIGNALS, control, descendants, find_prctl, Keeper, kill_quietly, make_home,
@@ -28,21 +32,24 @@ from ..core.link import on_interrupt
 from ..core.state import state
 from ..core.worker import find_seeds, rehearse
 
+if TYPE_CHECKING:
+    from ..core.aliases import Head
+
 MUX = struct.Struct("<BBHII")
 MUX_START, MUX_BYTES, MUX_INTERRUPT, MUX_KILL, MUX_CLOSE, MUX_HOLD = 1, 2, 3, 4, 5, 6
 MUX_HELLO, MUX_OUTPUT, MUX_EXIT, MUX_CREDIT_MORE = 17, 18, 19, 20
 CREDIT = 1 << 20
-READ = 1 << 18          # bytes at a time
-KILL_SECONDS = 3        # for a keeper to end; then the supervisor ends it and its tree
-MEMORY_SECONDS = 1      # between two looks at what the kernel has killed, while nobody says anything
-SWEEP_SECONDS, QUIET = 0.02, 3      # time between two looks for strays; how many have to find none
-LINGER_SECONDS = 1      # for the ends of pipes that a dead worker has given to others
+READ = 1 << 18          # bytes per read or write
+KILL_SECONDS = 3        # grace period of a keeper; then the supervisor kills it and its tree
+MEMORY_SECONDS = 1      # interval of checks for OOM kills while nothing else happens
+SWEEP_SECONDS, QUIET = 0.02, 3      # interval of sweeps for strays; sweeps in a row without any
+LINGER_SECONDS = 1      # wait for pipes that a dead worker has passed to other processes
 END_SECONDS = 2
 FIONREAD = 0x541B
 
 
-def read_first(*paths):
-    """The first line of the first of these files that is there; None."""
+def read_first(*paths: str) -> str | None:
+    """Returns the first line of the first of these files that exists, or None."""
     for path in paths:
         try:
             with open(path) as file:
@@ -52,10 +59,10 @@ def read_first(*paths):
     return None
 
 
-def cgroup_limits():
-    """What limits the whole, as it is seen from here; absent: nothing does."""
+def cgroup_limits() -> dict[str, float]:
+    """Returns the limits of this container: `memory` in bytes, `processes`, `cpus`, if limited."""
     root = "/sys/fs/cgroup"
-    found = {}
+    found: dict[str, float] = {}
     for name, paths in (("memory", (root + "/memory.max", root + "/memory/memory.limit_in_bytes")),
                         ("processes", (root + "/pids.max", root + "/pids/pids.max"))):
         text = read_first(*paths)
@@ -68,9 +75,9 @@ def cgroup_limits():
 
 
 class OutOfMemory:
-    """How often the kernel has killed something here because the memory of the whole was used up."""
+    """Counts processes that the kernel has killed because the container ran out of memory."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.fd = None
         for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
             try:
@@ -81,24 +88,26 @@ class OutOfMemory:
         self.seen = self.count()
         self.looked = time.monotonic()
 
-    def count(self):
+    def count(self) -> int:
         try:
             words = os.pread(self.fd, 4096, 0).split() if self.fd is not None else []
             return int(words[words.index(b"oom_kill") + 1])
         except (OSError, ValueError, IndexError):
             return 0
 
-    def struck(self):
-        """Whether it has, since the last look."""
+    def struck(self) -> bool:
+        """Whether the count has increased since the last call."""
         count = self.count()
         self.looked = time.monotonic()
         struck, self.seen = count > self.seen, count
         return struck
 
 
-def kill_all(pids, alone):
-    """`alone`: nothing is to be left but this process. As the first of a container it can have the kernel kill
-    all others at once, which no fork outruns."""
+def kill_all(pids: Iterable[int], alone: bool) -> None:
+    """Kills processes; with `alone`, all but this one.
+
+    As pid 1 of a container it kills all other processes in one call, which no fork can outrun.
+    """
     if alone and os.getpid() == 1:
         kill_quietly(-1, signal.SIGKILL)
     for pid in pids:
@@ -106,41 +115,45 @@ def kill_all(pids, alone):
 
 
 class Worker:
-    """What the supervisor has of a worker: its keeper, and the near ends of its channel and pipes."""
+    """The supervisor's view of a worker: its keeper, channel and pipes."""
 
-    def __init__(self, number, home):
+    def __init__(self, number: int, home: str) -> None:
         self.number = number
-        self.home = home            # its keeper removes it, if it can
-        self.keeper = None
-        self.channel = None         # a socket
-        self.pipes = {}             # stream: descriptor
-        self.status = None          # descriptor of the status pipe; None once it has ended
+        self.home = home            # the keeper removes it if it can
+        self.keeper: int | None = None
+        self.channel: _socket.socket | None = None     # the supervisor's end
+        self.pipes: dict[int, int] = {}             # {1 or 2: descriptor}
+        self.status: int | None = None          # descriptor of the status pipe; None after its end
         self.report = b""
-        self.pending = bytearray()  # for the channel
-        self.taken = 0              # bytes of which the host has not been told that they went
-        self.kill_at = self.linger_until = None
-        self.starved = False        # it is ended because the memory of the whole was used up
-        self.rings_late = False     # an interrupt, once nothing is pending
-        self.held = False           # its channel is not read: the host has much for it that it does not read
-        self.stray = False          # the keeper is gone, and has not said that the rest is
+        self.pending = bytearray()  # bytes to write to the channel
+        self.taken = 0              # bytes written but not yet credited to the host
+        self.kill_at: float | None = None
+        self.linger_until: float | None = None
+        self.starved = False        # being killed because the container ran out of memory
+        self.rings_late = False     # signal the interrupt when `pending` is empty
+        self.held = False           # MUX_HOLD: the host does not read this worker at present
+        self.stray = False          # the keeper is gone and may have left processes behind
 
 
 class Supervisor:
-    def __init__(self, source, sink, text, lease, eof_ends):
+    """The poll loop, the link to the host and all workers."""
+
+    def __init__(self, source: int, sink: int, text: bool, lease: float, eof_ends: bool) -> None:
         self.source, self.sink = source, sink
         self.lease, self.eof_ends = lease, eof_ends
         self.stream = Stream(text, self.take)
         self.message = bytearray()
-        self.bytes_left = 0             # of a message BYTES that is handed on as it comes
-        self.bytes_to = None
-        self.workers = {}
-        self.keepers = set()            # pids that have not been reaped
+        self.bytes_left = 0             # unread payload of a BYTES message, for `bytes_to`
+        self.bytes_to: Worker | None = None
+        self.workers: dict[int, Worker] = {}
+        self.keepers: set[int] = set()            # pids not yet reaped
         self.poller = select.poll()
-        self.handlers = {}
-        self.watched = {}
+        self.handlers: dict[int, tuple[Callable[..., Any], Any]] = {}
+        self.watched: dict[int, int] = {}
         self.heard = time.monotonic()
         self.memory = OutOfMemory()
         self.over = False
+        self.hidden = False             # the kernel hides this process: PR_SET_DUMPABLE is 0
         self.sweeping, self.quiet = False, 0
         self.turn = 0
         self.preparing = self.prepare()
@@ -149,19 +162,19 @@ class Supervisor:
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in (signal.SIGTERM, signal.SIGHUP):      # a terminal that is closed
+        for number in (signal.SIGTERM, signal.SIGHUP):      # SIGHUP: the terminal was closed
             signal.signal(number, lambda *_: setattr(self, "over", True))
         signal.signal(signal.SIGINT, on_interrupt)
         self.handle(self.wake, self.woken)
         self.handle(source, self.hear)
         self.handle(sink, self.write)
 
-    # -- what is looked at
+    # -- descriptors and timers
 
-    def handle(self, fd, function, *args):
+    def handle(self, fd: int, function: Callable[..., Any], *args: Any) -> None:
         self.handlers[fd] = (function, args)
 
-    def watch(self, fd, events):
+    def watch(self, fd: int, events: int) -> None:
         if self.watched.get(fd, 0) == events:
             return
         if events:
@@ -171,11 +184,11 @@ class Supervisor:
             self.poller.unregister(fd)
             del self.watched[fd]
 
-    def forget(self, fd):
+    def forget(self, fd: int) -> None:
         self.watch(fd, 0)
         self.handlers.pop(fd, None)
 
-    def watch_all(self):
+    def watch_all(self) -> None:
         reads = 0 if self.stream.is_full() else select.POLLIN
         self.watch(self.wake, select.POLLIN)
         if self.source is not None:
@@ -190,10 +203,10 @@ class Supervisor:
             if worker.status is not None:
                 self.watch(worker.status, select.POLLIN)
 
-    def patience(self):
-        """Milliseconds until something is to be done anyway; None: nothing is."""
-        times = [at for worker in self.workers.values() for at in (worker.kill_at, worker.linger_until)
-                 if at is not None]
+    def patience(self) -> float | None:
+        """Returns the milliseconds until the next timer, or None without one."""
+        times = [at for worker in self.workers.values()
+                 for at in (worker.kill_at, worker.linger_until) if at is not None]
         if self.lease:
             times.append(self.heard + self.lease)
         if self.sweeping:
@@ -204,12 +217,12 @@ class Supervisor:
             return 0
         return max(0, (min(times) - time.monotonic()) * 1000 + 1) if times else None
 
-    def run(self):
+    def run(self) -> None:
         self.say(MUX_HELLO, 0, json.dumps(self.facts()).encode())
         while not self.over:
             self.watch_all()
             ready = self.poller.poll(self.patience())
-            self.turn += 1              # who comes first, where the room is little, is another one each time
+            self.turn += 1              # rotates the order, to share little space fairly
             at = self.turn % len(ready) if ready else 0
             for fd, events in ready[at:] + ready[:at]:
                 if fd in self.handlers:
@@ -220,7 +233,7 @@ class Supervisor:
             self.look_at_clock()
         self.end()
 
-    def look_at_clock(self):
+    def look_at_clock(self) -> None:
         now = time.monotonic()
         if self.lease and now - self.heard > self.lease:
             self.over = True
@@ -238,7 +251,7 @@ class Supervisor:
         if len(self.workers) == 1 and now - self.memory.looked >= MEMORY_SECONDS:
             self.look_at_memory(*self.workers.values())
 
-    def facts(self):
+    def facts(self) -> Head:
         return {
             "python": sys.version.split()[0],
             "implementation": sys.implementation.name,
@@ -250,10 +263,10 @@ class Supervisor:
             "limits": cgroup_limits(),
         }
 
-    # -- making ready
+    # -- preparing for fast starts
 
-    def prepare(self):
-        """What makes later starts fast, a step at a time."""
+    def prepare(self) -> Iterator[None]:
+        """Prepares for fast starts, one step per iteration."""
         for name in PRELOAD + ("resource", "shutil"):
             importlib.import_module(name)
             yield
@@ -264,7 +277,7 @@ class Supervisor:
         gc.collect()
         gc.freeze()
 
-    def prepare_more(self):
+    def prepare_more(self) -> None:
         try:
             next(self.preparing)
         except StopIteration:
@@ -272,10 +285,10 @@ class Supervisor:
 
     # -- the host
 
-    def say(self, kind, number, payload=b"", stream=0):
+    def say(self, kind: int, number: int, payload: bytes = b"", stream: int = 0) -> None:
         self.stream.send(MUX.pack(kind, stream, 0, number, len(payload)), payload)
 
-    def write(self):
+    def write(self) -> None:
         out = self.stream.out
         try:
             with memoryview(out) as view:
@@ -283,11 +296,11 @@ class Supervisor:
             del out[:count]
         except BlockingIOError:
             pass
-        except OSError:                 # nobody reads; RESUME says when there is somebody again
+        except OSError:                 # the host is disconnected until it sends RESUME
             self.stream.live = False
             out.clear()
 
-    def hear(self):
+    def hear(self) -> None:
         try:
             data = os.read(self.source, READ)
         except BlockingIOError:
@@ -304,8 +317,8 @@ class Supervisor:
         self.source = None
         self.over = self.over or self.eof_ends
 
-    def take(self, data):
-        """Bytes of messages."""
+    def take(self, data: bytes) -> None:
+        """Parses bytes of the link into messages."""
         while data:
             if self.bytes_left:
                 part, data = data[:self.bytes_left], data[self.bytes_left:]
@@ -329,7 +342,7 @@ class Supervisor:
             del self.message[:]
             self.obey(kind, number, payload)
 
-    def obey(self, kind, number, payload):
+    def obey(self, kind: int, number: int, payload: bytes) -> None:
         worker = self.workers.get(number)
         if kind == MUX_START:
             self.start(number, json.loads(payload))
@@ -338,7 +351,7 @@ class Supervisor:
         elif worker is None or worker.keeper not in self.keepers:
             pass
         elif kind == MUX_INTERRUPT:
-            # The frame that says what for is among the bytes before: the worker is to find it.
+            # The frame that names the operation precedes the signal; the worker has to find it.
             self.write_channel(worker)
             kill_quietly(worker.keeper, signal.SIGUSR1)
             worker.rings_late = bool(worker.pending)
@@ -346,18 +359,18 @@ class Supervisor:
             worker.held = payload == b"\1"
         elif kind == MUX_KILL:
             kill_quietly(worker.keeper, signal.SIGTERM)
-            kill_quietly(worker.keeper, signal.SIGCONT)     # its guest may have stopped it
+            kill_quietly(worker.keeper, signal.SIGCONT)     # the guest may have stopped it
             worker.kill_at = time.monotonic() + KILL_SECONDS
 
     # -- workers
 
-    def start(self, number, options):
+    def start(self, number: int, options: Head) -> None:
         try:
             self.workers[number] = self.fork_keeper(number, options)
         except OSError as e:
             self.say(MUX_EXIT, number, json.dumps({"error": str(e)}).encode())
 
-    def fork_keeper(self, number, options):
+    def fork_keeper(self, number: int, options: Head) -> Worker:
         worker = Worker(number, make_home())
         worker.channel, channel = _socket.socketpair()
         pipes = [os.pipe() for _ in range(3)]
@@ -392,8 +405,8 @@ class Supervisor:
         self.handle(worker.status, self.read_status, worker)
         return worker
 
-    def relay_output(self, worker, stream, count=READ):
-        """A piece of what it has printed; False where there is nothing now."""
+    def relay_output(self, worker: Worker, stream: int, count: int = READ) -> bool:
+        """Forwards output of a worker. Returns false if there is none now."""
         try:
             data = os.read(worker.pipes[stream], count)
         except BlockingIOError:
@@ -404,20 +417,23 @@ class Supervisor:
         self.close_pipe(worker, stream)
         return False
 
-    def close_pipe(self, worker, stream):
+    def close_pipe(self, worker: Worker, stream: int) -> None:
         fd = worker.pipes.pop(stream)
         self.forget(fd)
         os.close(fd)
         self.finish_if_done(worker)
 
-    def relay_channel(self, worker):
+    def relay_channel(self, worker: Worker) -> None:
         self.write_channel(worker)
         if worker.channel is not None and not worker.held:
             self.read_channel(worker)
 
-    def read_channel(self, worker):
-        """What was printed before a message on the channel has to come before it: the pipes are
-        emptied after the channel was read, of as much as is in them."""
+    def read_channel(self, worker: Worker) -> bool:
+        """Forwards data of a channel, after output that was printed earlier.
+
+        Reads the channel first, then forwards what the pipes hold at that moment, then the data.
+        Returns false if there is no data now.
+        """
         try:
             data = worker.channel.recv(READ)
         except BlockingIOError:
@@ -426,18 +442,19 @@ class Supervisor:
             data = b""
         for stream, fd in list(worker.pipes.items()):
             left = struct.unpack("i", fcntl.ioctl(fd, FIONREAD, b"\0\0\0\0"))[0]
-            while left > 0 and stream in worker.pipes and self.relay_output(worker, stream, min(left, READ)):
+            while (left > 0 and stream in worker.pipes
+                    and self.relay_output(worker, stream, min(left, READ))):
                 left -= READ
         if data:
             self.look_at_memory(worker)
-            if not worker.starved:      # else what it says of its end is wrong
+            if not worker.starved:      # otherwise the result would hide the reason
                 self.say(MUX_BYTES, worker.number, data)
             return True
         self.close_channel(worker)
         return False
 
-    def close_all(self, worker):
-        """Of a worker that is dead: somebody else must have its ends, or they would be closed."""
+    def close_all(self, worker: Worker) -> None:
+        """Closes the descriptors of a dead worker, whose far ends other processes still hold."""
         if worker.channel is not None:
             self.read_channel(worker)
             self.close_channel(worker)
@@ -446,14 +463,16 @@ class Supervisor:
             if stream in worker.pipes:
                 self.close_pipe(worker, stream)
 
-    def look_at_memory(self, worker):
-        """One of its processes was killed because together they use more than there is: the kernel takes the largest,
-        and who has lost a part of itself goes as a whole, as a local sandbox does (memory.oom.group)."""
+    def look_at_memory(self, worker: Worker) -> None:
+        """Kills the only worker if the kernel has killed one of its processes for lack of memory.
+
+        A local sandbox does the same with memory.oom.group.
+        """
         if len(self.workers) == 1 and self.memory.struck():
             worker.starved = True
             self.obey(MUX_KILL, worker.number, b"")
 
-    def close_channel(self, worker):
+    def close_channel(self, worker: Worker) -> None:
         if worker.channel is None:
             return
         self.forget(worker.channel.fileno())
@@ -462,7 +481,7 @@ class Supervisor:
         worker.pending.clear()
         self.finish_if_done(worker)
 
-    def write_channel(self, worker):
+    def write_channel(self, worker: Worker) -> None:
         if not worker.pending or worker.channel is None:
             return
         try:
@@ -482,9 +501,9 @@ class Supervisor:
             self.say(MUX_CREDIT_MORE, worker.number, struct.pack("<I", worker.taken))
             worker.taken = 0
 
-    # -- their ends
+    # -- the end of a worker
 
-    def read_status(self, worker):
+    def read_status(self, worker: Worker) -> None:
         try:
             data = os.read(worker.status, 65536)
         except BlockingIOError:
@@ -498,12 +517,12 @@ class Supervisor:
         worker.kill_at = None
         worker.linger_until = time.monotonic() + LINGER_SECONDS
         if b'"left": false' not in worker.report or state.prctl is None:
-            worker.stray = True         # the keeper was killed, or could not see or end all
+            worker.stray = True         # the keeper was killed, or could not end all
             self.sweeping, self.quiet = True, 0
         self.finish_if_done(worker)
 
-    def finish_if_done(self, worker):
-        """The last of a worker: nothing of it is left, and what it said is on its way."""
+    def finish_if_done(self, worker: Worker) -> None:
+        """Reports a worker's exit once no process is left and all its output was forwarded."""
         if worker.status is not None or worker.stray or worker.number not in self.workers:
             return
         if worker.channel is not None or worker.pipes:
@@ -513,7 +532,7 @@ class Supervisor:
         del self.workers[worker.number]
         self.say(MUX_EXIT, worker.number, json.dumps(self.judge(worker)).encode())
 
-    def judge(self, worker):
+    def judge(self, worker: Worker) -> Head:
         facts = {"status": -1}
         for line in worker.report.splitlines():
             facts.update(json.loads(line))
@@ -523,15 +542,15 @@ class Supervisor:
             facts["oom"] = True
         return facts
 
-    def woken(self):
+    def woken(self) -> None:
         try:
             os.read(self.wake, 4096)
         except BlockingIOError:
             pass
         self.reap()
 
-    def reap(self):
-        """False once there are no children left."""
+    def reap(self) -> bool:
+        """Reaps children. Returns false if there are none left."""
         try:
             while True:
                 pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -541,9 +560,12 @@ class Supervisor:
         except ChildProcessError:
             return False
 
-    def sweep(self):
-        """Kills what is below this process and below no keeper. Strays come one after the other, as
-        their parents end; one that forks and ends can be between two looks, so that one look does not do."""
+    def sweep(self) -> None:
+        """Kills descendants that belong to no keeper.
+
+        Strays appear one by one as their parents end, and one that forks and exits may be missed,
+        so several sweeps in a row have to find none.
+        """
         self.reap()
         found = descendants(self.keepers)
         kill_all(found, not self.keepers)
@@ -556,8 +578,8 @@ class Supervisor:
             worker.stray = False
             self.finish_if_done(worker)
 
-    def end(self):
-        """Everything ends."""
+    def end(self) -> None:
+        """Ends all workers and exits."""
         for pid in self.keepers:
             kill_quietly(pid, signal.SIGTERM)
             kill_quietly(pid, signal.SIGCONT)
@@ -574,8 +596,12 @@ class Supervisor:
         os._exit(0)
 
 
-def supervise(arguments):
-    """The loader's last call (env/remote/boot.c): form of the link, lease, whether the end of the input is the end."""
+def supervise(arguments: list[str]) -> None:
+    """Runs the supervisor; the loader (src/env/remote/boot.c) calls this last.
+
+    `arguments`: "text" or another form of the link, the lease in seconds, and "1" if end of input
+    ends the supervisor.
+    """
     source = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 16)
     sink = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 16)
     null = os.open("/dev/null", os.O_RDONLY)

@@ -1,18 +1,26 @@
-"""A directory that is the copy of one of the host's: filled when the session begins, and told of when cells have changed it
-(src/volume/pack.h). A worker of its own does it, in which no code of the user's runs."""
+"""Copies directories from and to the host, in the format of src/volume/pack.h.
+
+Fills a directory when a session starts, and sends changed files back after cells. This runs in a
+separate worker without user code.
+"""
+from __future__ import annotations
+
 import os
 import struct
 import time
+from typing import Any
 
 PACK = struct.Struct("<BxHIQq")
 PACK_DIRECTORY, PACK_FILE, PACK_LINK, PACK_END, PACK_KEEP = 1, 2, 3, 4, 5
-TICK = 0.02     # seconds by which a change may be told too early: the kernel's clock for files is a coarse one
+TICK = 0.02     # seconds; the kernel's clock for file times is coarse, so changes may look older
 
 
-def unpack_files(fd, top, stays=False):
-    """All that comes; what is there already of the same names is replaced. Who stays has a directory that ends with him, whatever ends him
-    (keeper.py)."""
-    def read(count):
+def unpack_files(fd: int, top: Any, stays: bool = False) -> None:
+    """Unpacks entries into `top`, replacing existing ones of the same names.
+
+    With `stays`, waits until the host closes the channel; the keeper then removes the directory.
+    """
+    def read(count: int) -> bytes:
         data = bytearray()
         while len(data) < count:
             piece = os.read(fd, min(count - len(data), 1 << 20))
@@ -23,7 +31,7 @@ def unpack_files(fd, top, stays=False):
 
     top = os.fsencode(top)
     os.makedirs(top, exist_ok=True)
-    times = []          # of directories: what is put into one changes its own
+    times = []          # directory times, set last because adding entries changes them
     while True:
         kind, mode, length, size, changed = PACK.unpack(read(PACK.size))
         if kind == PACK_END:
@@ -54,20 +62,23 @@ def unpack_files(fd, top, stays=False):
         pass
 
 
-def send_all(fd, data):
+def send_all(fd: int, data: bytes) -> None:
     with memoryview(data) as view:
         while len(view):
             view = view[os.write(fd, view):]
 
 
-def pack_files(fd, top, since, known):
-    """What has changed since that time, and the names of the rest; only that nothing has, if its sum is the known one."""
+def pack_files(fd: int, top: Any, since: int, known: str) -> None:
+    """Sends entries changed since `since` (ns) and the names of all others.
+
+    Sends only the end record if nothing has changed and the hash of names equals `known`.
+    """
     import hashlib
     import stat
     begun = time.time_ns() - int(TICK * 1e9)
     top = os.fsencode(top)
     entries, names, changed = [], hashlib.sha256(), False
-    def refuse(error):          # what cannot be looked into is not gone
+    def refuse(error: OSError) -> None:          # an unreadable directory must not look deleted
         raise error
 
     for place, directories, files in os.walk(top, onerror=refuse):
@@ -79,7 +90,8 @@ def pack_files(fd, top, since, known):
                 found = os.lstat(path)
             except OSError:
                 continue
-            kind = (PACK_LINK if stat.S_ISLNK(found.st_mode) else PACK_DIRECTORY if stat.S_ISDIR(found.st_mode)
+            kind = (PACK_LINK if stat.S_ISLNK(found.st_mode)
+                    else PACK_DIRECTORY if stat.S_ISDIR(found.st_mode)
                     else PACK_FILE if stat.S_ISREG(found.st_mode) else None)
             if kind is None:
                 continue
@@ -96,7 +108,7 @@ def pack_files(fd, top, since, known):
     send_all(fd, PACK.pack(PACK_END, 1 if same else 0, len(total), 0, begun) + total)
 
 
-def pack_entry(fd, kind, inner, path, found):
+def pack_entry(fd: int, kind: int, inner: bytes, path: bytes, found: os.stat_result) -> None:
     mode, changed = found.st_mode & 0o777, int(found.st_mtime)
     if kind in (PACK_DIRECTORY, PACK_KEEP):
         send_all(fd, PACK.pack(kind, mode, len(inner), 0, changed) + inner)
@@ -104,10 +116,11 @@ def pack_entry(fd, kind, inner, path, found):
     try:
         if kind == PACK_LINK:
             target = os.readlink(path)
-            send_all(fd, PACK.pack(kind, mode, len(inner), len(target), changed) + inner + target)
+            head = PACK.pack(kind, mode, len(inner), len(target), changed)
+            send_all(fd, head + inner + target)
             return
         file = open(path, "rb")
-    except OSError:         # it is gone meanwhile, or nobody may read it
+    except OSError:         # deleted meanwhile, or not readable
         send_all(fd, PACK.pack(PACK_KEEP, mode, len(inner), 0, changed) + inner)
         return
     with file:

@@ -35,10 +35,26 @@ def test_modules_are_joined_in_the_order_of_their_imports(tmp_path):
     ({"a": "x = 1\n", "b": "x = 2\n"}, "x is defined in"),
     ({"a": "x = 1\n", "b": "from .a import z\n"}, "does not define z"),
     ({"a": "from .missing import z\n"}, "no module missing"),
+    ({"a": "from typing import Any\nx = Any\n"}, "Any is for annotations only"),
     ({"a": "import os as system\n"}, "cannot be joined"),
     ({"a": "from os import sep\n"}, "can be joined"),
-], ids=["cycle", "twice", "undefined", "missing", "renamed", "library"])
+], ids=["cycle", "twice", "undefined", "missing", "typing", "renamed", "library"])
 def test_what_would_change_its_meaning_is_refused(tmp_path, modules, why):
     """What joining would change is an error of the build, with the reason."""
     status, error, _ = flatten(tmp_path, **modules)
     assert status == 1 and why in error
+
+
+def test_annotations_are_removed(tmp_path):
+    """Annotations may use names that only a type checker imports; nothing of them is left."""
+    status, error, names = flatten(tmp_path, first=(
+        "from __future__ import annotations\n\nfrom typing import TYPE_CHECKING, Any\n\n"
+        "if TYPE_CHECKING:\n    from .missing import Thing\n\n"
+        "COUNT: int = 2\n\n\n"
+        "def double(thing: Thing, *more: Any, times: dict[str, Any] = {'é': 2},\n"
+        "           **rest: Any) -> tuple[\n        int, ...]:\n"
+        "    result: Any = thing * times['é']\n    return result\n"))
+    assert status == 0, error
+    assert names["double"](21) == 42 and names["COUNT"] == 2
+    assert names["double"].__annotations__ == {} and "__annotations__" not in names
+    assert "typing" not in names and "Any" not in names
