@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/os/file.h"
 #include "base/text.h"
 
 static int not_available(struct error *err)
@@ -70,14 +71,19 @@ void hash_close(struct hash *hash)
 int hash_file(const char *path, char out[HASH_TEXT_SIZE], struct error *err)
 {
     cleanup_hash struct hash hash = { 0 };
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    cleanup_fd int fd = file_open(path, O_RDONLY, 0, "the file", err);
     char data[16384];
-    ssize_t n = -1;
-    int rc = hash_open(&hash, err);
+    ssize_t n;
+    uint64_t total = 0;
+    int rc = fd < 0 ? fd : hash_open(&hash, err);
     if (rc < 0)
         return rc;
-    while (fd >= 0 && (n = read(fd, data, sizeof data)) > 0)
+    while ((n = read(fd, data, sizeof data)) > 0) {
         hash_add(&hash, data, (size_t)n);
+        if ((total += (uint64_t)n) > HASH_FILE_MAX)
+            return error_set(err, ERROR_ARGUMENT, "%.160s is larger than %u MiB", path,
+                (unsigned)(HASH_FILE_MAX >> 20));
+    }
     if (n < 0)
         return error_set_errno(err, ERROR_IO, "reading %.160s", path);
     return hash_take(&hash, out, err);

@@ -14,7 +14,8 @@ int hash_sha256(const void *data, size_t len, char out[HASH_TEXT_SIZE], struct e
 enum { HASH_SHA1_SIZE = 20 };
 int hash_sha1(const void *data, size_t len, unsigned char out[HASH_SHA1_SIZE], struct error *err);
 
-/* Of a file's contents. */
+/* Of a regular file's contents. */
+enum { HASH_FILE_MAX = 1 << 30 };
 int hash_file(const char *path, char out[HASH_TEXT_SIZE], struct error *err);
 
 /* The same of bytes that come piece by piece. */

@@ -11,22 +11,18 @@
 
 #include "base/cleanup.h"
 #include "base/line_reader.h"
+#include "base/os/file.h"
 #include "batch/tasks.h"
 
 int results_open(const char *path, struct results **out, struct error *err)
 {
-    struct stat st;
     struct results *r = calloc(1, sizeof *r);
     if (!r)
         return error_memory(err);
     int rc = 0;
-    r->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    r->fd = file_open(path, O_RDWR | O_CREAT | O_APPEND, 0, "the results file", err);
     if (r->fd < 0)
-        rc = error_set_errno(
-            err, errno == EACCES ? ERROR_PERMISSION : ERROR_IO, "opening the results %.120s", path);
-    else if (fstat(r->fd, &st) < 0 || !S_ISREG(st.st_mode))
-        rc = error_set(err, ERROR_ARGUMENT,
-            "the results %.120s are no regular file: a batch goes on with what is in it", path);
+        rc = r->fd;
     else if (flock(r->fd, LOCK_EX | LOCK_NB) < 0)
         rc = errno == EWOULDBLOCK
                  ? error_set(err, ERROR_ARGUMENT, "another batch is writing %.120s", path)

@@ -13,6 +13,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/line_reader.h"
+#include "base/os/file.h"
 #include "base/text.h"
 #include "session/names.h"
 
@@ -438,18 +439,14 @@ struct task_place *tasks_find(struct tasks *tasks, const char *id)
 
 static int open_file(struct tasks *tasks, const char *path, struct error *err)
 {
-    struct stat st;
+    tasks->fd = file_open(path, O_RDONLY, 0, "the task file", err);
+    if (tasks->fd < 0)
+        return tasks->fd;
+    /* Memory files, which stand for pipes (cli/pipes.c), have no path. */
+    cleanup_free char *whole = realpath(path, NULL);
+    char *slash = whole ? strrchr(whole, '/') : NULL;
     tasks->path = strdup(path);
-    char *whole = realpath(path, NULL), *slash = whole ? strrchr(whole, '/') : NULL;
-    tasks->directory = slash ? text_copy(whole, (size_t)(slash - whole)) : NULL;
-    tasks->fd = open(path, O_RDONLY | O_CLOEXEC);
-    free(whole);
-    if (tasks->fd < 0 || !slash)
-        return error_set_errno(
-            err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "opening the tasks %.120s", path);
-    if (fstat(tasks->fd, &st) < 0 || !S_ISREG(st.st_mode))
-        return error_set(err, ERROR_ARGUMENT,
-            "the tasks %.120s are no regular file: each is read again when it begins", path);
+    tasks->directory = slash ? text_copy(whole, (size_t)(slash - whole)) : realpath(".", NULL);
     return tasks->path && tasks->directory ? 0 : error_memory(err);
 }
 

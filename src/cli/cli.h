@@ -88,6 +88,10 @@ int cli_usage(const struct command *self, const char *format, ...)
 /* Sets a setting to what a flag of the command's own gave; NULL: nothing was. -1 to go on, else the status. */
 int cli_set(droste *d, const char *name, const char *value);
 
+/* Replaces the pipes that arguments name, as `<(program)` does, by memory files with what they
+ * hold. -1 to go on, else the status. */
+int cli_replace_pipes(int argc, char **argv);
+
 /* Standard input that has something to read, though no context is `-`: a mistake where there is no other context
  * either, else worth a note. -1 to go on, else the status. */
 int cli_check_input(const struct command *self, droste *d);

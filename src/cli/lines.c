@@ -153,9 +153,11 @@ static int open_history(struct lines *l, struct error *err)
         return rc;
     buf_printf(&path, "%s/history", home);
     cleanup_free char *file = buf_steal(&path);
-    cleanup_fd int fd = file ? open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
+    if (!file)
+        return error_memory(err);
+    cleanup_fd int fd = file_open(file, O_RDWR | O_CREAT, 0, "the history", err);
     if (fd < 0)
-        return error_set_errno(err, ERROR_IO, "opening %.120s", file ? file : "the history");
+        return fd;
     history(l->history, &event, H_LOAD, file);
     l->history_file = steal(&file);
     return 0;

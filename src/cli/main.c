@@ -499,8 +499,10 @@ int main(int argc, char **argv)
         return EXIT_FINE;
     }
     for (size_t i = 0; i < array_length(commands); i++)
-        if (strcmp(commands[i]->name, argv[1]) == 0)
-            return run_command(commands[i], argc - 1, argv + 1);
+        if (strcmp(commands[i]->name, argv[1]) == 0) {
+            int status = cli_replace_pipes(argc - 2, argv + 2);
+            return status < 0 ? run_command(commands[i], argc - 1, argv + 1) : status;
+        }
     cli_fail(EXIT_USAGE, "there is no command '%s'", argv[1]);
     return print_overview(stderr);
 }

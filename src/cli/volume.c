@@ -6,8 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/os/file.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/verbs.h"
@@ -145,10 +146,9 @@ static int volume_open_source(const struct request *r, int *fd, struct buf *to, 
 {
     const char *source = r->words[2];
     bool stream = strcmp(source, "-") == 0;
-    *fd = stream ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open(source, O_RDONLY | O_CLOEXEC);
+    *fd = file_open(source, O_RDONLY, FILE_OR_DIRECTORY | FILE_OR_INPUT, "the file", err);
     if (*fd < 0)
-        return error_set_errno(
-            err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "opening %.150s", source);
+        return *fd;
     if (volume_word(r, 3))
         buf_puts(to, r->words[3]);
     else if (!stream)

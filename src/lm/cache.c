@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/line_reader.h"
+#include "base/os/file.h"
 #include "lm/record.h"
 
 struct replay_match {
@@ -111,12 +112,9 @@ static int cache_fill(struct cache *cache, struct error *err)
     int rc = record_open(cache->path, &cache->record, err);
     if (rc < 0)
         return rc;
-    cache->fd = open(cache->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    struct stat st;
-    if (cache->fd < 0 || fstat(cache->fd, &st) < 0)
-        return error_set_errno(err, ERROR_IO, "opening the cache %.100s", cache->path);
-    if (!S_ISREG(st.st_mode))
-        return error_set(err, ERROR_ARGUMENT, "the cache %.100s is no regular file", cache->path);
+    cache->fd = file_open(cache->path, O_RDONLY, 0, "the cache", err);
+    if (cache->fd < 0)
+        return cache->fd;
     char name[140];
     snprintf(name, sizeof name, "the cache %.100s", cache->path);
     return line_reader_read(cache->fd, name, cache_add_line, cache, err);

@@ -384,8 +384,6 @@ static int chat_open_http(struct server *s, struct loop *loop, const struct lm_o
         .stall_timeout = options->stall_timeout,
         .response_limit = RESPONSE_LIMIT,
     };
-    if (s->ca_file && access(s->ca_file, R_OK) < 0)
-        return error_set_errno(err, ERROR_CONFIG, "the ca_file %.120s cannot be read", s->ca_file);
     return http_open(loop, &http, &s->http, err);
 }
 

@@ -120,9 +120,10 @@ static int check_end(int fd, const char *path, struct error *err)
 
 int record_open(const char *path, struct record **out, struct error *err)
 {
-    cleanup_fd int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+    cleanup_fd int fd =
+        file_open(path, O_RDWR | O_APPEND | O_CREAT, FILE_OR_NULL, "the recording", err);
     if (fd < 0)
-        return error_set_errno(err, ERROR_IO, "opening the recording %.100s", path);
+        return fd;
     int rc = check_end(fd, path, err);
     if (rc < 0)
         return rc;

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/line_reader.h"
+#include "base/os/file.h"
 #include "base/text.h"
 #include "lm/client.h"
 #include "lm/record.h"
@@ -312,10 +313,9 @@ static void replay_describe(const void *client, struct buf *out)
 
 static int replay_fill(struct replay *r, struct error *err)
 {
-    cleanup_fd int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    cleanup_fd int fd = file_open(r->path, O_RDONLY, FILE_OR_NULL, "the recording", err);
     if (fd < 0)
-        return error_set_errno(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO,
-            "opening the recording %.100s", r->path);
+        return fd;
     char name[140];
     snprintf(name, sizeof name, "the recording %.100s", r->path);
     return line_reader_read(fd, name, replay_add_line, r, err);

@@ -1,14 +1,21 @@
-/* net/connect_options.h: how a server is reached, but for its address: through which socket, trusting whom, and as whom. */
+/* net/connect_options.h: connection options: CA, client certificate, socket. */
 #ifndef DROSTE_NET_CONNECT_OPTIONS_H
 #define DROSTE_NET_CONNECT_OPTIONS_H
 
 #include <curl/curl.h>
+
+#include "base/error.h"
 
 struct connect_options {
     const char *unix_path; /* the socket that takes the connections instead; NULL: none */
     const char *ca_file;   /* certificates to trust; NULL: the system's */
     const char *cert_file, *key_file; /* to show the server who we are; NULL: nothing */
 };
+
+/* Checks that the three files are regular and at most CERTIFICATES_MAX bytes; libcurl would wait
+ * for a FIFO on the loop's thread. ERROR_CONFIG. */
+enum { CERTIFICATES_MAX = 16 << 20 };
+int connect_options_check(const struct connect_options *connect_options, struct error *err);
 
 /* libcurl copies the texts. */
 void connect_options_apply(CURL *easy, const struct connect_options *connect_options);

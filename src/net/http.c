@@ -676,6 +676,9 @@ static bool http_fill(struct http *http)
 int http_open(
     struct loop *loop, const struct http_options *options, struct http **out, struct error *err)
 {
+    int rc = connect_options_check(&options->connect_options, err);
+    if (rc < 0)
+        return rc;
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return error_set(err, ERROR_IO, "libcurl cannot be started");
     struct http *http = calloc(1, sizeof *http);

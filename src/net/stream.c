@@ -323,6 +323,9 @@ static bool stream_set_up(struct stream *s, const struct stream_options *o)
 int stream_open(struct loop *loop, const struct stream_options *options,
     const struct stream_events *events, void *arg, struct stream **out, struct error *err)
 {
+    int rc = connect_options_check(&options->connect_options, err);
+    if (rc < 0)
+        return rc;
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return error_set(err, ERROR_IO, "libcurl cannot be started");
     struct stream *s = calloc(1, sizeof *s);

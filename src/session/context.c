@@ -347,34 +347,19 @@ static int load_directory(
     return rc;
 }
 
-static int context_open_source(const char *path, struct error *err)
-{
-    if (strcmp(path, "-") == 0)
-        return fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-    /* Without O_NONBLOCK a FIFO would be waited for; of a file it changes nothing (open(2)). */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd >= 0)
-        return fd;
-    if (errno == ENOENT || errno == ENOTDIR)
-        return error_set(err, ERROR_NOT_FOUND,
-            "the context %.100s does not exist; give a file, a directory, or - for standard input",
-            path);
-    return cannot_read(path, err);
-}
-
 /* The descriptor of what may be read. */
 static int open_context(const char *path, uint64_t most, struct stat *st, struct error *err)
 {
-    cleanup_fd int fd = context_open_source(path, err);
+    cleanup_fd int fd =
+        file_open(path, O_RDONLY, FILE_OR_DIRECTORY | FILE_OR_INPUT, "the context", err);
+    if (fd == -(int)ERROR_NOT_FOUND)
+        return error_set(err, ERROR_NOT_FOUND,
+            "the context %.100s does not exist; give a file, a directory, or - for standard input",
+            path);
     if (fd < 0)
         return fd;
     if (fstat(fd, st) < 0)
         return error_set_errno(err, ERROR_IO, "the context %.100s cannot be read", path);
-    if (strcmp(path, "-") != 0 && !S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode))
-        return error_set(err, ERROR_ARGUMENT,
-            "the context %.100s is a device, a pipe or a socket: give a file, a directory, or - for "
-            "standard input",
-            path);
     if (S_ISREG(st->st_mode) && (uint64_t)st->st_size > most)
         return context_too_large(path, most, err);
     return steal_fd(&fd);
@@ -407,7 +392,8 @@ int context_load(const char *path, enum value_kind kind, const struct context_fi
         kind = kind_by_name(path);
     int rc =
         context_new(is_stdin ? "standard input" : path, is_directory ? VALUE_FILES : kind, &c, err);
-    if (rc == 0 && !is_stdin && !(c->path = realpath(path, NULL)))
+    bool has_path = !is_stdin && st.st_nlink > 0; /* memory files have none (cli/pipes.c) */
+    if (rc == 0 && has_path && !(c->path = realpath(path, NULL)))
         rc = cannot_read(path, err);
     if (rc == 0)
         rc = is_directory ? load_directory(c, path, filter, err)

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/json/json.h"
+#include "base/os/file.h"
 #include "base/text.h"
 #include "volume/checkout.h"
 
@@ -122,7 +123,6 @@ static bool workspace_is_taken(const struct workspace *w, const char *path)
 int workspace_add_path(struct workspace *w, const char *path, struct error *err)
 {
     struct volume_count count;
-    struct stat st;
     cleanup_free char *name = NULL;
     cleanup_buf struct buf to = { 0 };
     int rc = last_name(path, &name, err);
@@ -135,14 +135,9 @@ int workspace_add_path(struct workspace *w, const char *path, struct error *err)
         return error_set(err, ERROR_ARGUMENT, "the context-path %.120s: %s; rename it", path,
             workspace_is_taken(w, buf_text(&to)) ? "another one has the same last name"
                                                  : "its name is not UTF-8");
-    /* A FIFO is not waited for: it is told below. */
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return error_set_errno(err, errno == EACCES ? ERROR_PERMISSION : ERROR_IO,
-            "opening the context-path %.150s", path);
-    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-        return error_set(
-            err, ERROR_ARGUMENT, "the context-path %.150s is neither a file nor a directory", path);
+    cleanup_fd int fd = file_open(path, O_RDONLY, FILE_OR_DIRECTORY, "the context-path", err);
+    if (fd < 0)
+        return fd;
     rc = volume_put(w->volume, fd, buf_text(&to), &count, err);
     if (rc < 0)
         return error_wrap(err, "staging the context-path %.80s", path);

@@ -198,11 +198,11 @@ def test_a_pipe_or_a_device_is_no_context(droste, replay, tmp_path, command):
             out = tmp_path / ("out-%s" % os.path.basename(path))
             droste("batch", tmp_path / "tasks", "--out", out, *model)
             lines = {line["id"]: line for line in map(json.loads, out.read_text().splitlines())}
-            assert lines["ok"]["answer"] == "good" and "a device, a pipe or a socket" in json.dumps(lines["bad"])
+            assert lines["ok"]["answer"] == "good" and "give a regular file" in json.dumps(lines["bad"])
             continue
         words = ["-c", "1"] if command == "exec" else ["--question", "q"]
         result = droste(command, *words, "--context", path, *model)
-        assert result.status == 2 and "is a device, a pipe or a socket: give a file" in result.err
+        assert result.status == 2 and "give a regular file or a directory, or - for standard input" in result.err
 
 
 def test_standard_input_may_be_a_pipe(droste):

@@ -309,7 +309,7 @@ def test_context_paths_that_cannot_be_staged_are_refused(own, place):
     os.mkfifo(place + "/pipe")
     for name in ("x", "y"):
         os.makedirs(os.path.join(place, name, "same"))
-    for path, why in ((place + "/none", "No such file"), (place + "/pipe", "neither a file nor a directory"), ("/", "all of this machine")):
+    for path, why in ((place + "/none", "No such file"), (place + "/pipe", "is a pipe: give a regular file or a directory"), ("/", "all of this machine")):
         refused(own("exec", "-c", "1", "--context-path", path), 2, why)
     refused(own("exec", "-c", "1", "--context-path", place + "/x/same", "--context-path", place + "/y/same"), 2, "same last name")
     assert not left(place)

@@ -184,7 +184,7 @@ def test_no_tool_takes_a_name_that_python_or_the_guest_has(droste, place):
     (["--tool-data", "x=t.py"], "tool-data 'x': JSON is wrong"),
     (["--tool-data", "a-b=p.json"], "'a-b' is no name for a tool"),
     (["--tool-data", "prices=p.json"], "two tools with the name 'prices'"),
-    (["--tools", "nothing.py"], "reading the tools: opening nothing.py"),
+    (["--tools", "nothing.py"], "reading the tools: opening the file nothing.py"),
     (["--tools", "c.txt"], "the tools failed in line 3 of <tools c.txt>: SyntaxError"),
     (["--tools", "t.py"], "the name 'grep' is taken"),
 ])

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -16,6 +17,48 @@
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3; Debian 12's headers are of 6.1 */
 #endif
+
+static const char *file_kind_name(mode_t mode)
+{
+    return S_ISDIR(mode)    ? "directory"
+           : S_ISFIFO(mode) ? "pipe"
+           : S_ISSOCK(mode) ? "socket"
+                            : "device";
+}
+
+static bool file_accepts(const struct stat *st, unsigned accepted)
+{
+    return S_ISREG(st->st_mode) || (S_ISDIR(st->st_mode) && accepted & FILE_OR_DIRECTORY) ||
+           (S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 3) && accepted & FILE_OR_NULL);
+}
+
+static enum error_code file_error_code(void)
+{
+    if (errno == ENOENT || errno == ENOTDIR)
+        return ERROR_NOT_FOUND;
+    return errno == EACCES ? ERROR_PERMISSION : ERROR_IO;
+}
+
+int file_open(const char *path, int flags, unsigned accepted, const char *what, struct error *err)
+{
+    struct stat st;
+    if (accepted & FILE_OR_INPUT && strcmp(path, "-") == 0) {
+        int input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+        return input < 0 ? error_set_errno(err, ERROR_IO, "opening standard input") : input;
+    }
+    /* O_NONBLOCK: opening a FIFO does not wait for a writer. Reads of regular files ignore it. */
+    cleanup_fd int fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+    bool is_socket = fd < 0 && errno == ENXIO && stat(path, &st) == 0;
+    if (fd < 0 && !is_socket)
+        return error_set_errno(err, file_error_code(), "opening %s %.200s", what, path);
+    if (!is_socket && fstat(fd, &st) < 0)
+        return error_set_errno(err, ERROR_IO, "opening %s %.200s", what, path);
+    if (!is_socket && file_accepts(&st, accepted))
+        return steal_fd(&fd);
+    return error_set(err, ERROR_ARGUMENT, "%s %.200s is a %s: give a regular file%s%s", what, path,
+        file_kind_name(st.st_mode), accepted & FILE_OR_DIRECTORY ? " or a directory" : "",
+        accepted & FILE_OR_INPUT ? ", or - for standard input" : "");
+}
 
 int file_read_fd(int fd, const char *name, size_t limit, struct buf *out, struct error *err)
 {
@@ -48,11 +91,8 @@ int file_read_fd(int fd, const char *name, size_t limit, struct buf *out, struct
 
 int file_read(const char *path, size_t limit, struct buf *out, struct error *err)
 {
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0)
-        return error_set_errno(
-            err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "opening %s", path);
-    return file_read_fd(fd, path, limit, out, err);
+    cleanup_fd int fd = file_open(path, O_RDONLY, FILE_OR_NULL, "the file", err);
+    return fd < 0 ? fd : file_read_fd(fd, path, limit, out, err);
 }
 
 mode_t file_umask(void)

@@ -8,8 +8,22 @@
 #include "base/buf.h"
 #include "base/error.h"
 
-/* Reads a whole regular file or pipe of at most `limit` bytes into an empty buf. */
+/* What file_open accepts besides regular files. */
+enum {
+    FILE_OR_DIRECTORY = 1,
+    FILE_OR_NULL = 2,  /* /dev/null, as an empty file */
+    FILE_OR_INPUT = 4, /* the path "-": standard input, whatever it is */
+};
+
+/* Opens a path that a user names, with the flags of open(2), and returns the descriptor. It never
+ * waits: a FIFO, socket or device is refused by name, so that no path can block the loop.
+ * `what` begins the error messages ("the recording"). ERROR_NOT_FOUND, ERROR_PERMISSION,
+ * ERROR_ARGUMENT (not a file), ERROR_IO. */
+int file_open(const char *path, int flags, unsigned accepted, const char *what, struct error *err);
+
+/* Reads a whole regular file (or /dev/null) of at most `limit` bytes into an empty buf. */
 int file_read(const char *path, size_t limit, struct buf *out, struct error *err);
+/* The same for an open descriptor, which may be a pipe; `name` is for errors. */
 int file_read_fd(int fd, const char *name, size_t limit, struct buf *out, struct error *err);
 
 /* Writes all of it, over short writes and EINTR. -1 with errno. */

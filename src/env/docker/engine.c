@@ -68,12 +68,9 @@ static int take_certificates(struct engine *e, struct error *err)
     e->key_file = text_printf("%s/key.pem", buf_text(&place));
     if (!e->ca_file || !e->cert_file || !e->key_file)
         return error_memory(err);
-    const char *files[] = { e->ca_file, e->cert_file, e->key_file };
-    for (size_t i = 0; i < array_length(files); i++)
-        if (access(files[i], R_OK) < 0)
-            return error_set_errno(err, ERROR_CONFIG,
-                "DOCKER_TLS_VERIFY is set, but %.120s cannot be read; see DOCKER_CERT_PATH",
-                files[i]);
+    const struct connect_options options = { NULL, e->ca_file, e->cert_file, e->key_file };
+    if (connect_options_check(&options, err) < 0)
+        return error_wrap(err, "DOCKER_TLS_VERIFY is set; see DOCKER_CERT_PATH");
     return 0;
 }
 

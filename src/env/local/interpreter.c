@@ -43,7 +43,7 @@ static int find_in_path(const char *name, char **out, struct error *err)
 static bool is_script(const char *path)
 {
     char start[2] = { 0 };
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    cleanup_fd int fd = file_open(path, O_RDONLY, 0, "the interpreter", NULL);
     return fd >= 0 && read(fd, start, 2) == 2 && start[0] == '#' && start[1] == '!';
 }
 

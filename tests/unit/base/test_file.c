@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -88,7 +90,8 @@ static void the_limit_is_exact(void **state)
 static void an_endless_file_is_refused(void **state)
 {
     cleanup_buf struct buf out = { 0 };
-    assert_fails(ERROR_IO, file_read("/dev/zero", 1 << 20, &out, err));
+    cleanup_fd int fd = open("/dev/zero", O_RDONLY);
+    assert_fails(ERROR_IO, file_read_fd(fd, "/dev/zero", 1 << 20, &out, err));
     assert_true(out.cap < 4 << 20);
 }
 
@@ -117,12 +120,61 @@ static void a_pipe_is_read_to_its_end(void **state)
     assert_int_equal(status, 0);
 }
 
+/* Returns whether file_open accepts a path, or refuses it by naming what it is. */
+static bool file_opens(const char *path, int flags, unsigned accepted, const char *kind)
+{
+    char words[80];
+    struct error why = { 0 };
+    cleanup_fd int fd = file_open(path, flags, accepted, "the thing", &why);
+    if (fd >= 0)
+        return true;
+    snprintf(words, sizeof words, " is a %s: give a regular file", kind);
+    assert_int_equal(fd, -(int)ERROR_ARGUMENT);
+    assert_non_null(strstr(why.text, words));
+    return false;
+}
+
+/* A FIFO without a writer is refused at once, and so are sockets and devices, for reading and for
+ * writing; a regular file opens, and what the caller accepts: directories, /dev/null. */
+static void only_regular_files_open(void **state)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    cleanup_fd int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", at("socket"));
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(mkfifo(at("fifo"), 0600), 0);
+    put("file", "x", 1);
+    const int modes[] = { O_RDONLY, O_RDWR | O_CREAT | O_APPEND };
+    for (size_t i = 0; i < array_length(modes); i++) {
+        assert_false(file_opens(at("fifo"), modes[i], FILE_OR_DIRECTORY | FILE_OR_NULL, "pipe"));
+        assert_false(file_opens(at("socket"), modes[i], FILE_OR_NULL, "socket"));
+        assert_false(file_opens("/dev/zero", modes[i], FILE_OR_NULL, "device"));
+        assert_false(file_opens("/dev/null", modes[i], 0, "device"));
+        assert_true(file_opens("/dev/null", modes[i], FILE_OR_NULL, NULL));
+        assert_true(file_opens(at("file"), modes[i], 0, NULL));
+    }
+    assert_false(file_opens(place, O_RDONLY, FILE_OR_NULL, "directory"));
+    assert_true(file_opens(place, O_RDONLY, FILE_OR_DIRECTORY, NULL));
+    assert_true(file_opens(at("made"), O_RDWR | O_CREAT, 0, NULL));
+}
+
+/* "-" is standard input only where the caller accepts it. */
+static void a_dash_is_standard_input(void **state)
+{
+    struct stat input, opened;
+    cleanup_fd int fd = file_open("-", O_RDONLY, FILE_OR_INPUT, "x", NULL);
+    assert_true(fd > STDERR_FILENO);
+    assert_true(fstat(STDIN_FILENO, &input) == 0 && fstat(fd, &opened) == 0);
+    assert_true(input.st_ino == opened.st_ino && input.st_dev == opened.st_dev);
+    assert_fails(ERROR_NOT_FOUND, file_open("-", O_RDONLY, 0, "x", err));
+}
+
 /* What is not there is not found; a directory is no file; a bad descriptor is an error. */
 static void what_cannot_be_read_says_so(void **state)
 {
     cleanup_buf struct buf out = { 0 };
     assert_fails(ERROR_NOT_FOUND, file_read(at("nothing"), 10, &out, err));
-    assert_fails(ERROR_IO, file_read(place, 10, &out, err));
+    assert_fails(ERROR_ARGUMENT, file_read(place, 10, &out, err));
     assert_fails(ERROR_IO, file_read_fd(-1, "x", 10, &out, err));
     put("x", "text", 4);
     cleanup_fd int fd = open(at("x"), O_WRONLY);
@@ -277,6 +329,8 @@ int main(void)
         file_test(the_limit_is_exact),
         file_test(an_endless_file_is_refused),
         file_test(a_pipe_is_read_to_its_end),
+        file_test(only_regular_files_open),
+        file_test(a_dash_is_standard_input),
         file_test(what_cannot_be_read_says_so),
         file_test(writing_fails_with_errno),
         file_test(directories_are_made_with_their_parents),

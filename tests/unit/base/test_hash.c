@@ -74,8 +74,8 @@ static void a_file_has_the_hash_of_its_bytes(void **state)
         assert_string_equal(of_file, of_bytes);
     }
     unlink(path);
-    assert_fails(ERROR_IO, hash_file(path, of_file, err));
-    assert_fails(ERROR_IO, hash_file("/tmp", of_file, err));
+    assert_fails(ERROR_NOT_FOUND, hash_file(path, of_file, err));
+    assert_fails(ERROR_ARGUMENT, hash_file("/tmp", of_file, err));
 }
 
 int main(void)
