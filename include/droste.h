@@ -113,6 +113,13 @@ DROSTE_API const char *droste_environment_variables_at(size_t index);
 /* The options in the order of the documentation; NULL after the last. */
 DROSTE_API const droste_option *droste_option_at(size_t index);
 
+/* ---- prompts ---- */
+
+/* The texts that Droste gives to models, in their order; NULL after the last. `name` and `about`, one
+ * line of each, may be NULL. "system" is the system prompt, which the setting system-prompt replaces. In
+ * a text, `{name}` is a placeholder; "model-NAME" is added for models in whose names NAME is. */
+DROSTE_API const char *droste_prompt_at(size_t index, const char **name, const char **about);
+
 /* ---- hosts with a loop of their own ---- */
 
 /* A descriptor that becomes readable when there is work to do, for poll, epoll or another event

@@ -12,6 +12,7 @@
 #include "api/stage.h"
 #include "base/cleanup.h"
 #include "base/os/file.h"
+#include "rlm/prompt.h"
 
 _Static_assert(sizeof(droste_error) == sizeof(struct error), "the public error is the inner one");
 _Static_assert((int)DROSTE_ERROR_STORE == (int)ERROR_STORE &&
@@ -231,6 +232,17 @@ int droste_configure(droste *d, const char *path, droste_error *err)
 const char *droste_environment_variables_at(size_t index)
 {
     return environment_name(index) ? environment_variables(index) : NULL;
+}
+
+const char *droste_prompt_at(size_t index, const char **name, const char **about)
+{
+    if (index >= PROMPT_COUNT)
+        return NULL;
+    if (name)
+        *name = prompt_texts[index].name;
+    if (about)
+        *about = prompt_texts[index].about;
+    return prompt_texts[index].text;
 }
 
 int api_settings_set(struct settings *s, const char *const *words, struct error *err)

@@ -120,6 +120,7 @@ struct volume_limits api_volume_limits(const struct settings *s);
 struct rlm_options api_run_options(const struct settings *s);
 /* And what the models of runs are told beside the rest. */
 int api_instructions(const struct settings *s, struct buf *out, struct error *err);
+int api_system_prompt(const struct settings *s, struct buf *out, struct error *err);
 /* A text, or that of the file that is named after an '@'; `what` is for the error. */
 int api_text(const char *value, const char *what, struct buf *out, struct error *err);
 /* Seconds that a guest's call may wait for its answer; 0: no limit. */
@@ -191,7 +192,7 @@ struct droste_running {
     struct contexts contexts;
     struct store *store;            /* the droste's */
     char resume[STORE_RUN_ID_SIZE]; /* the run to go on with; "": a new one */
-    struct buf instructions;
+    struct buf instructions, system_prompt;
     struct buf saved; /* the settings, as the record keeps them */
     droste_event_fn *event;
     bool all_events;

@@ -232,11 +232,16 @@ int chat_before(droste *d, const char *run, const struct settings *s, droste_cha
 static int chat_api_overlay(droste_chat *c, struct error *err)
 {
     const struct settings *now = &c->d->settings;
-    cleanup_buf struct buf setup = { 0 }, instructions = { 0 }, json = { 0 };
+    cleanup_buf struct buf setup = { 0 }, instructions = { 0 }, system = { 0 }, json = { 0 };
     int rc = now->setup_code ? api_text(now->setup_code, "setup code", &setup, err) : 0;
     if (rc == 0 && now->instructions)
         rc = api_text(now->instructions, "instructions", &instructions, err);
-    struct settings_texts texts = { buf_text(&setup), buf_text(&instructions), now->answer_schema };
+    if (rc == 0)
+        rc = api_system_prompt(now, &system, err);
+    struct settings_texts texts = { .setup_code = buf_text(&setup),
+        .instructions = buf_text(&instructions),
+        .system_prompt = buf_text(&system),
+        .answer_schema = now->answer_schema };
     settings_save(now, &texts, &json);
     if (rc == 0 && buf_failed(&json))
         rc = error_memory(err);

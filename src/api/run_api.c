@@ -91,6 +91,7 @@ void api_running_free(droste_running *r)
     session_parts_free(&r->session);
     settings_free(&r->settings);
     buf_free(&r->instructions);
+    buf_free(&r->system_prompt);
     buf_free(&r->tool_facts);
     buf_free(&r->saved);
     droste_result_free(r->result);
@@ -317,12 +318,22 @@ struct rlm_options api_run_options(const struct settings *s)
     };
 }
 
+static int prose_setting(const char *value, const char *name, struct buf *out, struct error *err)
+{
+    int rc = value ? api_text(value, name, out, err) : 0;
+    if (rc == 0 && !text_is_utf8(buf_text(out), out->len, NULL))
+        rc = error_set(err, ERROR_ARGUMENT, "the %s: not UTF-8", name);
+    return rc;
+}
+
 int api_instructions(const struct settings *s, struct buf *out, struct error *err)
 {
-    int rc = s->instructions ? api_text(s->instructions, "instructions", out, err) : 0;
-    if (rc == 0 && !text_is_utf8(buf_text(out), out->len, NULL))
-        rc = error_set(err, ERROR_ARGUMENT, "the instructions are not UTF-8");
-    return rc;
+    return prose_setting(s->instructions, "instructions", out, err);
+}
+
+int api_system_prompt(const struct settings *s, struct buf *out, struct error *err)
+{
+    return prose_setting(s->system_prompt, "system prompt", out, err);
 }
 
 /* What needs no staging. */
@@ -332,6 +343,8 @@ static int fill_options(droste_running *r, struct error *err)
     const struct settings *s = &r->settings;
     struct rlm_options *o = &r->options;
     int rc = api_instructions(s, &r->instructions, err);
+    if (rc == 0)
+        rc = api_system_prompt(s, &r->system_prompt, err);
     *o = api_run_options(s);
     o->models = r->models.at;
     o->model_count = array_length(r->models.at);
@@ -344,6 +357,7 @@ static int fill_options(droste_running *r, struct error *err)
     o->store = r->store;
     o->resume = r->resume[0] ? r->resume : NULL;
     o->instructions = buf_text(&r->instructions);
+    o->system_prompt = buf_text(&r->system_prompt);
     o->event = r->event ? skip_recorded_event : NULL;
     o->all_events = r->all_events;
     o->arg = r;
@@ -372,7 +386,7 @@ static int save_settings(droste_running *r, struct error *err)
 {
     const struct settings *s = &r->settings;
     struct rlm_options *o = &r->options;
-    struct settings_texts texts = { o->session.setup, o->instructions,
+    struct settings_texts texts = { o->session.setup, o->instructions, o->system_prompt,
         o->session.answer ? schema_text(o->session.answer) : NULL, NULL };
     if (r->session.workspace && workspace_staged(r->session.workspace)->repo)
         texts.commit = workspace_staged(r->session.workspace)->commit;

@@ -87,6 +87,8 @@ static int open_place(droste_session *s, struct environment *env, struct error *
 {
     struct rlm_options o = api_run_options(&s->settings);
     int rc = s->plain ? 0 : api_instructions(&s->settings, &s->instructions, err);
+    if (rc == 0 && !s->plain)
+        rc = api_system_prompt(&s->settings, &s->system_prompt, err);
     o.models = s->models.at;
     o.model_count = array_length(s->models.at);
     o.env = env;
@@ -95,6 +97,7 @@ static int open_place(droste_session *s, struct environment *env, struct error *
     o.session = s->options;
     o.session.timeout = 0; /* they end with this session */
     o.instructions = buf_text(&s->instructions);
+    o.system_prompt = buf_text(&s->system_prompt);
     return rc < 0 ? rc : rlm_open_place(s->d->loop, &o, &s->place, err);
 }
 
@@ -285,6 +288,7 @@ void droste_session_close(droste_session *s)
     session_parts_free(&s->parts);
     api_models_close(&s->models);
     buf_free(&s->instructions);
+    buf_free(&s->system_prompt);
     cell_result_free(&s->result);
     context_free(s->context);
     settings_free(&s->settings);

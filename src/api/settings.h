@@ -54,7 +54,7 @@ struct settings {
         max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens, max_output_chars,
         max_errors, max_tool_calls, max_record_size, model_window;
     double max_cost, compaction;
-    char *context_type, *instructions, *answer_schema, *database;
+    char *context_type, *instructions, *system_prompt, *answer_schema, *database;
     /* which of them somebody has set, by their place in the table */
     bool given[SETTINGS_MAX];
 };
@@ -78,7 +78,7 @@ bool settings_given(const struct settings *s, const char *name);
  * paths are made whole, and the texts are what was in the files that were named. Neither keys nor the
  * record's own place are in it. */
 struct settings_texts {
-    const char *setup_code, *instructions, *answer_schema; /* NULL: none */
+    const char *setup_code, *instructions, *system_prompt, *answer_schema; /* NULL: none */
     const char *commit; /* that repo-ref was; NULL: there is no repository */
 };
 void settings_save(const struct settings *s, const struct settings_texts *texts, struct buf *out);

@@ -105,6 +105,8 @@ void settings_save(const struct settings *s, const struct settings_texts *texts,
             save_content(out, texts->setup_code);
         else if (what->offset == offsetof(struct settings, instructions))
             save_content(out, texts->instructions);
+        else if (what->offset == offsetof(struct settings, system_prompt))
+            save_content(out, texts->system_prompt);
         else if (what->offset == offsetof(struct settings, answer_schema))
             save_content(out, s->answer_schema ? texts->answer_schema : NULL);
         else

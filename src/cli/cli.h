@@ -61,7 +61,7 @@ struct command {
 };
 
 extern const struct command command_run, command_chat, command_batch, command_exec, command_repl,
-    command_runs, command_volume, command_env, command_smoke, command_doctor, command_bench,
+    command_runs, command_volume, command_env, command_prompts, command_smoke, command_doctor, command_bench,
     command_run_basic, command_daytona_smoke;
 
 /* Reads the flags of `argv` (argv[0] is the command's name): `flags` ends with a NULL name, and

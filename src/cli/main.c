@@ -18,7 +18,7 @@
 #include "cli/cli.h"
 
 static const struct command *const commands[] = { &command_run, &command_chat, &command_batch,
-    &command_exec, &command_repl, &command_runs, &command_volume, &command_env, &command_smoke,
+    &command_exec, &command_repl, &command_runs, &command_volume, &command_env, &command_prompts, &command_smoke,
     &command_doctor, &command_bench, &command_run_basic, &command_daytona_smoke };
 
 /* ---- words to people ---- */

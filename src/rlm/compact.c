@@ -211,7 +211,7 @@ static void compact_tell(struct rlm_run *r, int64_t before)
 int compact_begin(struct rlm_run *r, struct error *err)
 {
     struct buf text = { 0 };
-    prompt_ask_summary(&text);
+    buf_puts(&text, prompt_text(PROMPT_SUMMARY_REQUEST));
     r->compacting = true;
     int rc = message_add_buf(r, "user", &text, err);
     return rc < 0 ? rc : model_call_begin(r, err);

@@ -53,7 +53,9 @@ int message_add_first(struct rlm_run *r, struct error *err)
     struct buf text = { 0 };
     if (r->message_count > 0)
         return add_next_question(r, err);
-    struct prompt_session session = { .instructions = r->tree->instructions,
+    struct prompt_session session = { .system = r->tree->system_prompt,
+        .model = r->model ? r->model : lm_name(r->lm),
+        .instructions = r->tree->instructions,
         .volume = session_volume(r->session),
         .workspace = r->tree->o.session.spec.workspace,
         .answer = run_answer_type(r),
@@ -67,7 +69,6 @@ int message_add_first(struct rlm_run *r, struct error *err)
         .prepared = &r->prepared,
         .contexts = r->place.contexts };
     prompt_system(&text, &session);
-    prompt_tools(&text, r->prepared.tools, r->prepared.data);
     int rc = message_add_buf(r, "system", &text, err);
     if (rc < 0)
         return rc;

@@ -1,133 +1,80 @@
-/* rlm/prompt.c: the words to the model; our own text. */
+/* rlm/prompt.c: what the model is told. The texts are in rlm/prompts/; here their placeholders are
+ * filled with what a session has. */
 #include "rlm/prompt.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
+#include "base/cleanup.h"
 #include "base/text.h"
 
-static const char names_text[] =
-    "You answer a question about a context that can be far larger than what you can read. The "
-    "context is not in this conversation: it is a variable in a Python session, and you work on it "
-    "by writing code. You see only what your code prints.\n"
-    "\n"
-    "To run code, write a fenced block marked repl:\n"
-    "\n"
-    "```repl\n"
-    "print(type(context), len(context))\n"
-    "```\n"
-    "\n"
-    "The blocks of a reply run in order, in one session: variables, imports, functions and classes "
-    "stay for later blocks. Then you are shown what they printed. Long output is cut in the "
-    "middle, "
-    "and the value of a bare expression is not shown, so print what you need, and little at a "
-    "time.\n"
-    "\n"
-    "The session has:\n";
+/* ---- templates ---- */
 
-static const char context_text[] =
-    "- `context`: what the question is about. Its type and size are given with the question.\n";
-
-static const char contexts_text[] =
-    "- `context_0`, `context_1` and so on: what the question is about. Their types and sizes, and "
-    "other "
-    "names of theirs, are given with the question. `context` is the first of them.\n";
-
-static const char llm_text[] =
-    "- `llm_query(prompt)`: asks a language model and returns its reply as a str. It sees only the "
-    "prompt, so put the text and the task into it. It can take in about 100,000 tokens.\n"
-    "- `llm_query_batched(prompts)`: asks for a list of prompts at once and returns the replies in "
-    "their order. Much faster than one by one. A reply that failed begins with [ERROR].\n";
-
-static const char children_text[] =
-    "- `rlm_query(prompt, context=value)`: gives a task of several steps to another worker, who "
-    "has "
-    "a "
-    "session of its own with that `context` (a str, bytes, or anything that is JSON) and writes "
-    "code "
-    "as you do. Returns the value that it submits. It sees nothing of yours but prompt and "
-    "context. "
-    "It makes several model calls, so use it for what takes looking and computing, not for one "
-    "reading.\n"
-    "- `rlm_query_batched(prompts, context=value)`: the same for many tasks at once; each is a "
-    "prompt, or {\"prompt\": ..., \"context\": ...} with a context of its own. Returns the values "
-    "in "
-    "their order.\n";
-
-static const char work_text[] =
-    "- `add_buffer(name, value)`, `get_buffer(name)`, `clear_buffer(name)`: named lists in which "
-    "to "
-    "collect findings.\n"
-    "- `SHOW_VARS()`: the names and types of your variables, as text; print it.\n";
-
-static const char submit_text[] =
-    "- `SUBMIT(answer=value)`: gives the answer and ends your work. The value is a str, a number, "
-    "a bool, None, a list or a dict.";
-
-static const char submit_typed_text[] =
-    "- `SUBMIT(value)`: gives the answer and ends your work. The value must fit the JSON Schema "
-    "below; one that does not is not taken, and you are told why.";
-
-static const char how_text[] =
-    " `FINAL(value)` does the same; `FINAL_VAR(\"name\")` gives the variable of that name; so does "
-    "setting `answer[\"content\"]` and then `answer[\"ready\"]` to True.\n"
-    "Python's standard library is there; the network is not.\n"
-    "\n"
-    "How to work well:\n"
-    "1. Look first: the type, the size, a few samples. Do not print much of the context.\n"
-    "2. Use code for what code does exactly: search, count, parse, sort, compute.\n"
-    "3. Use `llm_query_batched` for what needs reading: cut the relevant text into pieces of up to "
-    "some 100,000 characters, say in each prompt what to look for and how to reply, and combine "
-    "the "
-    "replies with code. Model calls are limited and cost money; do not use them for what code can "
-    "do.\n"
-    "4. Check what you found before you submit it.\n"
-    "5. Submit only what you computed or read here. Call SUBMIT in a block of its own, when you "
-    "have seen the output that the answer rests on.\n";
-
-/* Where the program executes the code: only what every Python has. */
-static const char custom_how_text[] =
-    "\nWhen you know the answer, say FINAL(the answer) on a line of its own, outside of code, or "
-    "FINAL_VAR(name) for the variable of that name. That ends your work.\n"
-    "\n"
-    "How to work well:\n"
-    "1. Look first: the type, the size, a few samples. Do not print much of the context.\n"
-    "2. Use code for what code does exactly: search, count, parse, sort, compute.\n"
-    "3. Check what you found before you answer, and answer only with what you computed or read "
-    "here, when you have seen the output that the answer rests on.\n";
-
-const char *prompt_no_code(bool custom)
+static const struct prompt_value *find_value(
+    const struct prompt_value *values, const char *name, size_t len)
 {
-    if (custom)
-        return "Your reply had no ```repl block and no answer, so nothing was run. Write code to "
-               "go on, or say FINAL(the answer) on a line of its own.";
-    return "Your reply had no ```repl block, so nothing was run. Write code to go on, or SUBMIT "
-           "the answer in a ```repl block.";
+    for (; values->name; values++)
+        if (strlen(values->name) == len && strncmp(values->name, name, len) == 0)
+            return values;
+    return NULL;
 }
 
-void prompt_last_turn(struct buf *out, bool typed)
+/* The placeholder `{name}` at `at`, which has a '{'; NULL: it is none of these. */
+static const struct prompt_value *placeholder_at(const struct prompt_value *values, const char *at)
 {
-    buf_puts(out, "You have used all your turns; no more code will be run. Give your best final "
-                  "answer to the question now, ");
-    buf_puts(out, typed ? "as JSON that fits the schema, with nothing else."
-                        : "in words, with nothing else. If you could not find it, say so.");
+    size_t len = strcspn(at + 1, "{}\n");
+    return at[1 + len] == '}' ? find_value(values, at + 1, len) : NULL;
 }
 
-void prompt_not_taken(struct buf *out, const char *why, bool last, bool custom)
+void prompt_fill(struct buf *out, const char *text, const struct prompt_value *values)
 {
-    buf_printf(out, "Your answer was not taken, it does not fit its schema: %s. ", why);
-    buf_puts(out, last     ? "Give the answer as JSON that fits the schema, with nothing else."
-                  : custom ? "Say FINAL(one that does) on a line of its own."
-                           : "SUBMIT one that does in a ```repl block.");
+    for (const char *at = text; *at;) {
+        const struct prompt_value *value = *at == '{' ? placeholder_at(values, at) : NULL;
+        size_t len = value ? strlen(value->name) + 2 : strcspn(at + 1, "{") + 1;
+        bool alone = value && (at == text || (at > text + 1 && at[-1] == '\n' && at[-2] == '\n')) &&
+            at[len] == '\n';
+        if (value)
+            buf_puts(out, value->text);
+        else
+            buf_append(out, at, len);
+        at += len;
+        if (alone && !value->text[0])
+            at += strspn(at, "\n");
+    }
 }
 
-static const char rules_text[] =
-    "\nThis session has rules. %s `eval`, `exec`, `compile` and `input` are switched off. Files can "
-    "be written below the current directory only.\n";
-static const char standard_text[] =
-    "Of the standard library you can import what computes, not what starts processes or reaches "
-    "the network or the system (os, subprocess, socket, ctypes and the like).";
-static const char no_standard_text[] =
-    "You can import very few modules; an ImportError says which not.";
+/* Whether the text has this placeholder. */
+static bool prompt_has(const char *text, const char *name)
+{
+    const struct prompt_value one[] = { { name, "" }, { 0 } };
+    for (; (text = strchr(text, '{')); text++)
+        if (placeholder_at(one, text))
+            return true;
+    return false;
+}
+
+const char *prompt_for_model(const char *model)
+{
+    static const char family[] = "model-";
+    const size_t skipped = sizeof family - 1;
+    const struct prompt_text *best = NULL;
+    for (size_t i = 0; model && i < PROMPT_COUNT; i++) {
+        const struct prompt_text *p = &prompt_texts[i];
+        if (strncmp(p->name, family, skipped) == 0 && strcasestr(model, p->name + skipped) &&
+            (!best || strlen(p->name) > strlen(best->name)))
+            best = p;
+    }
+    return best ? best->text : "";
+}
+
+/* ---- the system prompt ---- */
+
+/* A point of the list. */
+static void put_point(struct buf *out, enum prompt_name name)
+{
+    buf_printf(out, "%s\n", prompt_text(name));
+}
 
 /* The fields by their names, where they are few and Python can say them. */
 static void put_fields(struct buf *out, const struct schema *type)
@@ -135,87 +82,124 @@ static void put_fields(struct buf *out, const struct schema *type)
     size_t count = 0;
     const char *const *names = schema_names(type, &count);
     bool sayable = count > 0 && count <= 12;
+    cleanup_buf struct buf fields = { 0 };
     for (size_t i = 0; sayable && i < count; i++)
         sayable = text_is_identifier(names[i]);
     for (size_t i = 0; sayable && i < count; i++)
-        buf_printf(
-            out, "%s%s=value", i ? ", " : " Its fields may be given by name: `SUBMIT(", names[i]);
-    buf_puts(out, sayable ? ")`." : "");
+        buf_printf(&fields, "%s%s=value", i ? ", " : "", names[i]);
+    if (sayable)
+        PROMPT_FILL(out, PROMPT_SESSION_FIELDS, { "fields", buf_text(&fields) });
 }
 
-/* Only where there is one. */
+static void put_submit(struct buf *out, const struct schema *type)
+{
+    cleanup_buf struct buf fields = { 0 };
+    if (type)
+        put_fields(&fields, type);
+    PROMPT_FILL(out, type ? PROMPT_SESSION_SUBMIT_TYPED : PROMPT_SESSION_SUBMIT,
+        { "fields", buf_text(&fields) });
+    buf_putc(out, '\n');
+}
+
 static void prompt_put_volume(
     struct buf *out, const char *volume, const struct workspace *workspace)
 {
-    buf_printf(out,
-        "- `%s`: a directory whose files stay for later sessions, and which other sessions may use "
-        "at the "
-        "same time. `save_to_volume(path, text)` writes a file there, whole, and "
-        "`load_from_volume(path)` gives its text; `workspace_write(path, text)`, "
-        "`workspace_append(path, text)`, `workspace_read(path)` and `workspace_list(pattern)` do "
-        "so "
-        "below %s. Paths are relative to it. Other files are gone with this "
-        "session.\n",
-        volume, workspace ? "`REPO_PATH`" : "its `workspace`");
+    PROMPT_FILL(out, PROMPT_SESSION_VOLUME, { "root", volume },
+        { "below", workspace ? "`REPO_PATH`" : "its `workspace`" });
+    buf_putc(out, '\n');
 }
 
 /* The URL may be a stranger's, but has no bytes in it that could say something else. */
 static void prompt_put_workspace(struct buf *out, const struct workspace *w)
 {
     const struct staged *s = workspace_staged(w);
-    if (s->repo)
-        buf_printf(out,
-            "- `REPO_PATH`: the current directory, with the files of the repository %s (commit "
-            "%.12s, without its history). Yours to change; gone with this session.\n",
-            s->url, s->commit);
-    if (s->paths.count > 0)
-        buf_printf(out,
-            "- `CONTEXT_PATHS`: a list of %zu paths, copies of the user's files and directories, "
-            "to be read with `read_file(path)` or `open`.\n",
-            s->paths.count);
+    char commit[13], count[24];
+    if (s->repo) {
+        snprintf(commit, sizeof commit, "%s", s->commit);
+        PROMPT_FILL(out, PROMPT_SESSION_REPOSITORY, { "url", s->url }, { "commit", commit });
+        buf_putc(out, '\n');
+    }
+    if (s->paths.count > 0) {
+        snprintf(count, sizeof count, "%zu", s->paths.count);
+        PROMPT_FILL(out, PROMPT_SESSION_PATHS, { "count", count });
+        buf_putc(out, '\n');
+    }
 }
 
 /* What the code has of guest/python. */
 static void put_guest(struct buf *out, const struct prompt_session *s)
 {
-    buf_puts(out, llm_text);
-    buf_puts(out, s->children ? children_text : "");
-    buf_puts(out, work_text);
+    put_point(out, PROMPT_SESSION_CALLS);
+    if (s->children)
+        put_point(out, PROMPT_SESSION_CHILDREN);
+    put_point(out, PROMPT_SESSION_BUFFERS);
     prompt_helpers(out, s);
     if (s->volume)
         prompt_put_volume(out, s->volume, s->workspace);
     if (s->workspace)
         prompt_put_workspace(out, s->workspace);
-    buf_puts(out, s->answer ? submit_typed_text : submit_text);
-    if (s->answer)
-        put_fields(out, s->answer);
-    buf_puts(out, how_text);
-    if (s->rules)
-        buf_printf(out, rules_text, s->no_standard_imports ? no_standard_text : standard_text);
+    put_submit(out, s->answer);
+    buf_printf(out, "\n%s", prompt_text(PROMPT_SESSION_END));
 }
 
-/* What the program says of its own, each in its own point of the list, and how to answer. */
-static void put_custom(struct buf *out, const char *about)
+static void drop_last_newlines(struct buf *out)
 {
-    size_t len = strlen(about);
-    buf_append(out, about, len);
-    buf_puts(out, len > 0 && about[len - 1] != '\n' ? "\n" : "");
-    buf_puts(out, custom_how_text);
+    while (out->len > 0 && out->data[out->len - 1] == '\n')
+        out->data[--out->len] = '\0';
+}
+
+static void put_session(struct buf *out, const struct prompt_session *s)
+{
+    put_point(out, s->several ? PROMPT_SESSION_CONTEXTS : PROMPT_SESSION_CONTEXT);
+    if (s->about)
+        buf_puts(out, s->about);
+    else
+        put_guest(out, s);
+    drop_last_newlines(out);
+}
+
+static void put_rules(struct buf *out, const struct prompt_session *s)
+{
+    enum prompt_name imports =
+        s->no_standard_imports ? PROMPT_SESSION_NO_IMPORTS : PROMPT_SESSION_IMPORTS;
+    if (s->rules && !s->about)
+        PROMPT_FILL(out, PROMPT_SESSION_RULES, { "imports", prompt_text(imports) });
 }
 
 void prompt_system(struct buf *out, const struct prompt_session *s)
 {
-    buf_puts(out, names_text);
-    buf_puts(out, s->several ? contexts_text : context_text);
-    if (s->about)
-        put_custom(out, s->about);
-    else
-        put_guest(out, s);
+    cleanup_buf struct buf session = { 0 }, rules = { 0 }, schema = { 0 }, task = { 0 };
+    cleanup_buf struct buf tools = { 0 };
+    put_session(&session, s);
+    put_rules(&rules, s);
     if (s->answer)
-        buf_printf(out, "\nThe answer must fit this JSON Schema:\n%s\n", schema_text(s->answer));
+        PROMPT_FILL(&schema, PROMPT_SESSION_SCHEMA, { "schema", schema_text(s->answer) });
     if (s->instructions && s->instructions[0])
-        buf_printf(out, "\nInstructions for this task:\n%s\n", s->instructions);
+        PROMPT_FILL(&task, PROMPT_SESSION_INSTRUCTIONS, { "instructions", s->instructions });
+    if (s->prepared)
+        prompt_tools(&tools, s->prepared->tools, s->prepared->data);
+    const struct prompt_value values[] = {
+        { "session", buf_text(&session) },
+        { "model_notes", prompt_for_model(s->model) },
+        { "rules", buf_text(&rules) },
+        /* What the user has given for the task is in every prompt; see below. */
+        { "answer_schema", buf_text(&schema) },
+        { "instructions", buf_text(&task) },
+        { "tools", buf_text(&tools) },
+        { 0 },
+    };
+    const char *text = s->system && s->system[0] ? s->system
+        : prompt_text(s->about ? PROMPT_SYSTEM_CUSTOM : PROMPT_SYSTEM);
+    prompt_fill(out, text, values);
+    drop_last_newlines(out);
+    buf_putc(out, '\n');
+    for (size_t i = 3; values[i].name; i++)
+        if (values[i].text[0] && !prompt_has(text, values[i].name))
+            buf_printf(out, "\n%s\n", values[i].text);
+    out->failed |= session.failed || rules.failed || schema.failed || task.failed || tools.failed;
 }
+
+/* ---- the question ---- */
 
 /* 12345678 as 12,345,678. */
 static void prompt_put_number(struct buf *out, int64_t n)
@@ -297,19 +281,30 @@ static void prompt_put_context(struct buf *out, const struct context *c, size_t 
     put_samples(out, variable);
 }
 
-void prompt_question(struct buf *out, const char *question, const struct contexts *contexts,
-    struct json_object *variables, unsigned turns)
+static void put_contexts(
+    struct buf *out, const struct contexts *contexts, struct json_object *variables)
 {
     size_t count = contexts ? contexts->count : 0;
-    buf_printf(out, "Question: %s\n\n", question);
     if (count == 0)
-        buf_puts(out, "There is no context for this question; `context` is an empty str.\n");
+        buf_printf(out, "%s\n", prompt_text(PROMPT_QUESTION_NO_CONTEXT));
     if (count > 1)
         buf_printf(out, "There are %zu contexts:\n", count);
     for (size_t i = 0; i < count; i++)
         prompt_put_context(
             out, contexts->items[i], i, count > 1, json_object_array_get_idx(variables, i));
-    buf_printf(out, "\nYou have %u turn%s. Turn 1 of %u.", turns, text_plural(turns), turns);
+}
+
+void prompt_question(struct buf *out, const char *question, const struct contexts *contexts,
+    struct json_object *variables, unsigned turns)
+{
+    cleanup_buf struct buf described = { 0 };
+    char count[16], all[32];
+    put_contexts(&described, contexts, variables);
+    snprintf(count, sizeof count, "%u", turns);
+    snprintf(all, sizeof all, "%u turn%s", turns, text_plural(turns));
+    PROMPT_FILL(out, PROMPT_QUESTION, { "question", question },
+        { "contexts", buf_text(&described) }, { "turns", all }, { "count", count });
+    out->failed |= described.failed;
 }
 
 /* Text of at most about `max` bytes: the beginning and the end where it is longer. */
@@ -328,33 +323,18 @@ static void put_shortened(struct buf *out, const char *text, size_t len, size_t 
     buf_append(out, text + tail, len - tail);
 }
 
-void prompt_ask_summary(struct buf *out)
-{
-    buf_puts(out,
-        "This conversation becomes too long for you to read, so its earlier turns will be taken "
-        "out of "
-        "it now. Write a summary with which you can go on without them: what you have found, with "
-        "the "
-        "exact values, names and places; which variables of the session hold what; what failed and "
-        "need not be tried again; what is still to do. Reply with the summary only, without code.");
-}
-
-static const char history_text[] =
-    "`history` has all that was said: a list of dicts with \"role\" and \"content\".";
-
 void prompt_summary(struct buf *out, const char *said, size_t len, bool history)
 {
-    buf_printf(out,
-        "Your earlier turns were taken out of this conversation to keep it short. The "
-        "variables of the session are as you left them%s%s Your own summary of it:\n\n",
-        history ? ", and there " : ".", history ? history_text : "");
+    PROMPT_FILL(out, PROMPT_SUMMARY, { "history", history ? prompt_text(PROMPT_HISTORY) : "" });
+    buf_puts(out, "\n\n");
     buf_append(out, said, len);
 }
 
 void prompt_shortened(struct buf *out, const char *text, size_t len, size_t max, bool history)
 {
-    buf_printf(out, "(This was cut to keep the conversation short%s%s)\n", history ? "; " : ".",
-        history ? history_text : "");
+    PROMPT_FILL(
+        out, PROMPT_SHORTENED, { "history", history ? prompt_text(PROMPT_HISTORY) : "" });
+    buf_putc(out, '\n');
     put_shortened(out, text, len, max);
 }
 
@@ -384,6 +364,12 @@ static void prompt_put_variables(struct buf *out, struct json_object *variables)
     buf_puts(out, count ? "\n" : "");
 }
 
+static void put_session_end(struct buf *out, const char *why)
+{
+    PROMPT_FILL(out, PROMPT_SESSION_ENDED, { "why", why });
+    buf_putc(out, '\n');
+}
+
 void prompt_result(struct buf *out, const struct cell_result *r, unsigned index, size_t max_chars)
 {
     const char *failure = r->error.traceback ? r->error.traceback : r->error.message;
@@ -395,12 +381,9 @@ void prompt_result(struct buf *out, const struct cell_result *r, unsigned index,
     if (failure)
         put_section(out, "Error:\n", failure, strlen(failure), max_chars / 2);
     if (!r->alive)
-        buf_printf(out,
-            "The session ended: %s. A new one was started: what was given with the question is "
-            "there again, your variables are not.\n",
-            r->reason.text);
+        put_session_end(out, r->reason.text);
     if (r->out.len == 0 && r->err.len == 0 && !failure && r->alive)
-        buf_puts(out, "(nothing was printed)\n");
+        put_point(out, PROMPT_NO_OUTPUT);
     if (r->alive)
         prompt_put_variables(out, r->variables);
 }

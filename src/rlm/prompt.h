@@ -7,9 +7,36 @@
 #include "session/context.h"
 #include "session/prepare.h"
 #include "session/session.h"
+#include "rlm/prompt_texts.h"
+
+/* The texts of rlm/prompts/, by their names (PROMPT_SYSTEM…). */
+struct prompt_text {
+    const char *name, *about, *text;
+};
+extern const struct prompt_text prompt_texts[PROMPT_COUNT];
+
+static inline const char *prompt_text(enum prompt_name name)
+{
+    return prompt_texts[name].text;
+}
+
+/* Replaces each `{name}` of the text that is in `values`, which end with a NULL name; all other braces
+ * stay. A paragraph that is a placeholder alone goes where the value is empty. */
+struct prompt_value {
+    const char *name, *text;
+};
+void prompt_fill(struct buf *out, const char *text, const struct prompt_value *values);
+#define PROMPT_FILL(out, name, ...)                                                                \
+    prompt_fill(out, prompt_text(name), (const struct prompt_value[]){ __VA_ARGS__, { 0 } })
+
+/* What is added for the family of a model, by its name: the text of "model-NAME" with the longest
+ * NAME that is in it, in upper or lower case; "": nothing. */
+const char *prompt_for_model(const char *model);
 
 /* What a session has; the model is told of nothing else. */
 struct prompt_session {
+    const char *system;                /* the text to use for the system prompt; NULL or "": Droste's */
+    const char *model;                 /* its name */
     const char *instructions;          /* NULL or "": none */
     const struct schema *answer;       /* the type of the answer; NULL: any */
     const char *volume;                /* where it is; NULL: none */
@@ -19,13 +46,15 @@ struct prompt_session {
     bool helpers, literal_grep;
     const char *
         about; /* nothing of guest/python is there: what else is, "" for nothing; NULL: it is there */
-    /* Their names go before those of the helpers; NULL: none. */
+    /* The tools and values, whose names go before those of the helpers; NULL: none. */
     const struct prepare *prepared;
     const struct contexts *contexts;
 };
 
-/* How to work and what there is to work with. Each name that it mentions exists in the guest, and does
- * what is said of it (tests/e2e/test_prompt.py). */
+/* How to work and what there is to work with. Each name that Droste's own mentions exists in the guest,
+ * and does what is said of it (tests/e2e/test_prompt.py). The schema, the instructions and the tools
+ * come last where a text of the user's has no placeholder for them; what else it has none for is not
+ * in it. */
 void prompt_system(struct buf *out, const struct prompt_session *session);
 
 /* The part of it that is about the helpers. */
@@ -36,8 +65,8 @@ void prompt_helpers(struct buf *out, const struct prompt_session *session);
 void prompt_question(struct buf *out, const char *question, const struct contexts *contexts,
     struct json_object *variables, unsigned turns);
 
-/* The tools (name, signature, description) and given values (as session_set describes them), each in
- * its own point of a list; NULL: none. */
+/* The part about tools (name, signature, description) and values of the user (as session_set describes
+ * them), each in its own point of a list; NULL: none. */
 void prompt_tools(struct buf *out, struct json_object *tools, struct json_object *data);
 
 /* A question that follows on another one. */
@@ -59,17 +88,10 @@ void prompt_describe_context(struct buf *out, struct json_object *variable);
 void prompt_result(
     struct buf *out, const struct cell_result *result, unsigned index, size_t max_chars);
 
-/* After a reply without code and answer; `custom`: nothing of guest/python is there. */
-const char *prompt_no_code(bool custom);
-/* When the iterations are used up. */
-void prompt_last_turn(struct buf *out, bool typed);
-/* Asks for a summary of the conversation, which it says will be taken out; and what stands in the place
- * of it then. `history`: the session has it as a variable. */
-void prompt_ask_summary(struct buf *out);
+/* What stands in the place of the earlier turns of a conversation: a summary of them. `history`:
+ * the session has them as a variable. */
 void prompt_summary(struct buf *out, const char *said, size_t len, bool history);
 /* An output that was shown before, cut when the conversation became too long. */
 void prompt_shortened(struct buf *out, const char *text, size_t len, size_t max, bool history);
-/* After an answer in words that has not the type; `last`: no more code will be run. */
-void prompt_not_taken(struct buf *out, const char *why, bool last, bool custom);
 
 #endif

@@ -1,6 +1,7 @@
-/* rlm/prompt_tools.c: what the model is told of the tools and values that it was given. */
+/* rlm/prompt_tools.c: the tools and values of the user, for the model. */
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "rlm/prompt.h"
 
 enum { TOOL_BYTES = 4000 };
@@ -34,15 +35,15 @@ static void put_datum(struct buf *out, struct json_object *variable)
 
 void prompt_tools(struct buf *out, struct json_object *tools, struct json_object *data)
 {
+    cleanup_buf struct buf list = { 0 };
     if (json_length(tools) + json_length(data) == 0)
         return;
-    buf_puts(out, "\nThe session also has, for this task:\n");
     for (size_t i = 0; i < json_length(data); i++)
-        put_datum(out, json_object_array_get_idx(data, i));
+        put_datum(&list, json_object_array_get_idx(data, i));
     for (size_t i = 0; i < json_length(tools); i++)
-        put_tool(out, json_object_array_get_idx(tools, i));
+        put_tool(&list, json_object_array_get_idx(tools, i));
     if (json_length(tools) > 0)
-        buf_puts(out, "They are functions that you call from your code; what they return is a "
-                      "Python value. A "
-                      "function that fails raises an exception.\n");
+        buf_puts(&list, prompt_text(PROMPT_SESSION_TOOL_CALLS));
+    PROMPT_FILL(out, PROMPT_SESSION_TOOLS, { "tools", buf_text(&list) });
+    out->failed |= list.failed;
 }

@@ -105,6 +105,8 @@ struct rlm_options {
     const char *settings;     /* for the record, JSON: how the run was asked for; NULL: not told */
     const char *batch, *task; /* for the record: what it is part of; NULL: of nothing */
     const char *instructions; /* added to the system prompt; NULL: none */
+    const char
+        *system_prompt; /* in the place of Droste's, with its placeholders; NULL or "": none */
     void (*event)(void *arg, const struct rlm_event *event); /* may be NULL */
     bool all_events; /* of the runs below the root too, and of each call */
     void *arg;
@@ -131,7 +133,7 @@ typedef void rlm_done_fn(void *arg, const struct rlm_result *result);
 
 /* Starts, or goes on with `resume`; a run that cannot be replayed ends as an error, and stays
  * `interrupted` in the record. `done` comes from the loop, exactly once. What the options point to must outlive the run,
- * but for `question`, `instructions`, `resume`, `settings` and `session.setup`. */
+ * but for `question`, `instructions`, `system_prompt`, `resume`, `settings` and `session.setup`. */
 int rlm_start(struct loop *loop, const struct rlm_options *options, rlm_done_fn *done, void *arg,
     struct rlm_run **out, struct error *err);
 /* The place of a session that is no run (an interpreter, `droste exec`): at depth 0, it has child runs only, under one

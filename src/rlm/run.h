@@ -21,7 +21,7 @@ TAILQ_HEAD(child_list, child);
 struct tree {
     struct loop *loop;
     struct rlm_options o; /* of the root; the texts are copies */
-    char *instructions, *setup, *settings;
+    char *instructions, *system_prompt, *setup, *settings;
     struct budget budget;
     struct rlm_run *root;
     struct child_list children; /* all that were not buried yet, the oldest first */

@@ -20,6 +20,7 @@ static void close_tree(struct tree *tree)
     budget_free(&tree->budget);
     buf_free(&tree->repeated);
     free(tree->instructions);
+    free(tree->system_prompt);
     free(tree->setup);
     free(tree->settings);
     schema_drop(tree->o.session.answer);
@@ -29,13 +30,14 @@ static void close_tree(struct tree *tree)
 static struct tree *open_tree(struct loop *loop, const struct rlm_options *options)
 {
     const char *setup = options->session.setup, *instructions = options->instructions;
-    const char *settings = options->settings;
+    const char *settings = options->settings, *system_prompt = options->system_prompt;
     struct tree *tree = calloc(1, sizeof *tree);
     if (!tree)
         return NULL;
     *tree = (struct tree){ .loop = loop,
         .o = *options,
         .instructions = instructions ? strdup(instructions) : NULL,
+        .system_prompt = system_prompt ? strdup(system_prompt) : NULL,
         .setup = setup ? strdup(setup) : NULL,
         .settings = settings ? strdup(settings) : NULL };
     TAILQ_INIT(&tree->children);
@@ -44,7 +46,7 @@ static struct tree *open_tree(struct loop *loop, const struct rlm_options *optio
     tree->budget.up = options->part_of;
     tree->later = timer_new(loop, tree_look, tree);
     if (!tree->later || (setup && !tree->setup) || (settings && !tree->settings) ||
-        (instructions && !tree->instructions)) {
+        (instructions && !tree->instructions) || (system_prompt && !tree->system_prompt)) {
         close_tree(tree);
         return NULL;
     }

@@ -51,7 +51,8 @@ void turn_begin(struct rlm_run *r)
     }
     if (r->turn >= r->place.iterations) {
         struct buf text = { 0 };
-        prompt_last_turn(&text, run_answer_type(r));
+        buf_puts(
+            &text, prompt_text(run_answer_type(r) ? PROMPT_LAST_TURN_TYPED : PROMPT_LAST_TURN));
         r->last = 1;
         rc = message_add_buf(r, "user", &text, &err);
     } else {
@@ -105,7 +106,9 @@ static void turn_take_words(struct rlm_run *r, const char *text, size_t len)
     int rc = answer_from_words(run_answer_type(r), text, len, &answer, &err);
     if (rc == -(int)ERROR_ARGUMENT) {
         r->failed = true;
-        prompt_not_taken(&r->feedback, err.text, false, session_about(r->session));
+        PROMPT_FILL(&r->feedback,
+            session_about(r->session) ? PROMPT_ANSWER_REFUSED_CUSTOM : PROMPT_ANSWER_REFUSED,
+            { "why", err.text });
         turn_finish(r);
         return;
     }
@@ -135,7 +138,8 @@ static void blocks_done(struct rlm_run *r)
         return;
     }
     if (r->block == 0)
-        buf_puts(&r->feedback, prompt_no_code(session_about(r->session)));
+        buf_puts(&r->feedback,
+            prompt_text(session_about(r->session) ? PROMPT_NO_CODE_CUSTOM : PROMPT_NO_CODE));
     turn_finish(r);
 }
 
@@ -263,7 +267,7 @@ static void ask_for_other_words(
         run_end(r, RLM_EXHAUSTED, &err);
         return;
     }
-    prompt_not_taken(&text, why->text, true, session_about(r->session));
+    PROMPT_FILL(&text, PROMPT_ANSWER_REFUSED_LAST, { "why", why->text });
     int rc = message_add_reply(r, said, len, &err);
     if (rc == 0)
         rc = message_add_buf(r, "user", &text, &err);

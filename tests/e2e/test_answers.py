@@ -83,7 +83,7 @@ def test_last_words_are_asked_for_again(typed):
     """When the turns are used up, a few times, and in a fence is fine."""
     answer = "```json\n%s\n```" % json.dumps(ADA, indent=1)
     result = typed([repl("x = 1"), told("as JSON that fits the schema", "It is Ada."),
-                    told("Your answer was not taken", '{"name": "Ada"}'), told("lacks 'total'", answer)],
+                    told("Your answer was not accepted", '{"name": "Ada"}'), told("lacks 'total'", answer)],
                    BILL, "--max-iterations", "1")
     assert result.status == 3 and result.json["status"] == "exhausted" and result.json["answer"] == ADA
 

@@ -538,9 +538,9 @@ def test_a_call_under_way_that_does_not_fit_stays_under_way(droste, batch, tmp_p
 def test_money_and_tokens_of_the_batch_are_limited(droste, batch, tmp_path, replay):
     """The sums over all tasks end the batch; a price must be known for that."""
     tasks(droste, *some(6))
-    r = batch("--batch-max-tokens", "1000", "--concurrency", "1")
+    r = batch("--batch-max-tokens", "4000", "--concurrency", "1")
     assert r.status == 3 and "total token limit" in r.json["why"] and 0 < len(results(droste)) < 6, r
-    assert r.json["input_tokens"] + r.json["output_tokens"] <= 1000
+    assert r.json["input_tokens"] + r.json["output_tokens"] <= 4000
     r = batch("--batch-max-cost", "1")
     assert r.status == 2 and "nobody knows what" in r.complaint
     prices = tmp_path / "prices"

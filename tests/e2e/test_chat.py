@@ -89,7 +89,7 @@ def test_the_messages_of_before_come_before_the_question(droste, place):
     (call,) = [json.loads(line) for line in open(place / "calls.jsonl")]
     assert [m["role"] for m in call["messages"]] == ["system", "user", "assistant", "user"]
     assert "What is it?" in call["messages"][1]["content"] and call["messages"][2]["content"] == FIRST
-    assert 'answer was taken: "said one"' in call["messages"][3]["content"]
+    assert 'answer was accepted: "said one"' in call["messages"][3]["content"]
     lines = [json.loads(line) for line in droste("runs", "export", result.json["run"]).out.splitlines()]
     (root,) = [line for line in lines if line["type"] == "call"]
     assert [m["role"] for m in root["request"]] == ["user"] and "And now?" in root["request"][0]["content"]

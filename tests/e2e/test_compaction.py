@@ -6,10 +6,10 @@ import pytest
 
 from harness import Record, answered, repl, told_at_first, write_replay
 
-# The system prompt and the question are some 800 tokens, a loud turn 2000: two of them are too many.
-SMALL = ("--compaction", "0.8", "--model-window", "5000")
+# The system prompt and the question are some 1700 tokens, a loud turn 2000: two of them are too many.
+SMALL = ("--compaction", "0.8", "--model-window", "6000")
 ASKED = "Write a summary with which you can go on"
-SHORT = "Your own summary of it:\n\n"
+SHORT = "Your own summary:\n\n"
 
 
 def told(text, reply):
@@ -109,7 +109,7 @@ def test_provider_counts_are_what_counts(ask, droste):
     """What a provider reported of the last call comes before an estimate by bytes."""
     def counted(n):
         return {"content": loud("a", 10), "usage": {"input_tokens": n, "output_tokens": 1}}
-    turns = [counted(10), counted(4100), told(ASKED, "s"), repl("SUBMIT(1)")]
+    turns = [counted(10), counted(4900), told(ASKED, "s"), repl("SUBMIT(1)")]
     answered(ask(turns, *SMALL), 1)
     assert [kind for kind, _ in requests(droste)].count("summary") == 1
 

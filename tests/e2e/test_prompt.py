@@ -18,7 +18,7 @@ SCHEMA = json.dumps({"type": "object", "properties": {"city": {"type": "string"}
 
 # What may be off: the flags that turn it on, and words that only then may be there.
 PARTS = {
-    "children": ([], ["--max-recursion-depth", "0"], ["`rlm_query", "another worker"]),
+    "children": ([], ["--max-recursion-depth", "0"], ["`rlm_query", "a child run"]),
     "contexts": (["--context", "{a}", "--context", "mail={b}"], [], ["`context_0`", "`context_1`", "`mail`", "There are"]),
     "schema": (["--answer-schema", SCHEMA], [], ["JSON Schema", "`SUBMIT(value)`", "`SUBMIT(city=value, size=value)`"]),
     "rules": (["--rules", "yes"], [], ["has rules", "`eval`", "`exec`", "`compile`", "`input`"]),
@@ -235,12 +235,108 @@ def test_each_trial_can_fail(ask, droste, files):
     assert [c["status"] for c in droste.record.cells if c["status"] != "submitted"].count("error") == 3
 
 
-def test_example_of_the_prompt_runs(ask, droste, files):
-    """It is a block by the rules of the loop, and prints what it says."""
+ORDERS = """2025-03-01 order 1041 customer=ada total=19.90
+# a comment = none
+2025-03-02 order 1042 customer=bob total=30.00
+2025-03-02 order 1043 customer=ada total=15.00
+"""
+REVIEWS = "\n\n".join("Came late." if i in (7, 160) else "Good." for i in range(250))
+
+
+@pytest.fixture
+def examples(ask, droste, files):
+    """The blocks of the system prompt: how to write one, then two for each example."""
     assert converse(ask, [], files, []).status == 0
-    (block,) = re.findall(r"```repl\n.*?\n```", said_to(droste), re.S)
-    result = ask([block, {"content": repl("SUBMIT(1)"), "contains": "<class 'str'> 5"}], "--context", files["a"])
+    first, *others = re.findall(r"```repl\n.*?\n```", droste("prompts", "system").out, re.S)
+    assert all(block in said_to(droste) for block in (first, *others)) and len(others) == 4
+    return first, others[:2], others[2:]
+
+
+def test_first_block_of_the_prompt_runs(ask, examples, files):
+    """It is a block by the rules of the loop, and prints what it says."""
+    result = ask([examples[0], {"content": repl("SUBMIT(1)"), "contains": "<class 'str'> 5"}], "--context", files["a"])
     assert result.status == 0, result
+
+
+@pytest.mark.parametrize("rules", (["--rules", "yes", "--standard-imports", "no"], []))
+def test_example_of_searching_runs(ask, examples, tmp_path, rules):
+    """Each customer's total is computed, the output shows it, and the answer is right; under the strictest rules, too."""
+    (tmp_path / "orders").write_text(ORDERS)
+    look, submit = examples[1]
+    result = ask([look, {"content": submit, "contains": "2 customers; [('ada', 34.9), ('bob', 30.0)]"}],
+                 "--context", tmp_path / "orders", *rules)
+    assert result.json["answer"] == "ada", result
+
+
+@pytest.mark.parametrize("rules", (["--rules", "yes", "--standard-imports", "no"], []))
+def test_example_of_mapping_runs(ask, examples, tmp_path, rules):
+    """Three prompts are sent, their replies combined, a failed one is counted, and the answer is right."""
+    (tmp_path / "reviews").write_text(REVIEWS)
+    look, submit = examples[2]
+    reads = [{"content": "7", "depth": 1, "contains": "\n\n0: Good."}, {"content": "160", "depth": 1, "contains": "100: "},
+             {"content": "NONE", "depth": 1, "contains": "200: "}]
+    said = "3 prompts, 0 failed; 2 reviews: [7, 160]\n7 Came late."
+    result = ask([look, *reads, {"content": submit, "contains": said}], "--context", tmp_path / "reviews", *rules)
+    assert result.json["answer"] == 2, result
+
+
+def test_prompts_are_listed_and_printed(droste):
+    """Each name of the list has a text; a name that is none is refused with a pointer to the list."""
+    listed = re.findall(r"^([a-z0-9-]+) +\S", droste("prompts").out, re.M)
+    assert {"system", "model-qwen", "session-rules", "no-code", "history"} <= set(listed) and len(set(listed)) == len(listed)
+    texts = [droste("prompts", name).out for name in ("system", "no-code", "model-qwen")]
+    assert all(text.strip() for text in texts) and "{session}" in texts[0] and "```repl" in texts[1]
+    refused = droste("prompts", "sytsem")
+    assert refused.status == 2 and "there is no prompt 'sytsem'; `droste prompts` lists them" in refused.err
+
+
+def system_prompt(droste):
+    """What the root's model got as its system prompt, in the run that is the newest."""
+    run = droste.record.rows("SELECT id FROM runs WHERE parent IS NULL ORDER BY seq DESC")[0]["id"]
+    calls = [json.loads(line) for line in droste("runs", "export", run).out.splitlines()]
+    (first, *_) = [call["request"] for call in calls if call["type"] == "call" and call["depth"] == 0]
+    assert first[0]["role"] == "system"
+    return first[0]["content"]
+
+
+def test_the_system_prompt_can_be_replaced(ask, droste, tmp_path):
+    """With a text, placeholders in it filled, other braces as they are, of child runs too; without, Droste's."""
+    child = {"content": repl("SUBMIT(1)"), "depth": 1, "contains": "{'a': {b}} {no}"}
+    assert ask([repl("SUBMIT(rlm_query('q'))"), {**child, "contains": "Question: q"}], "--system-prompt",
+               "Mine: {'a': {b}} {no}.\n\n{session}\n\n{rules}\n\nEnd.").status == 0
+    said = system_prompt(droste)
+    assert said.startswith("Mine: {'a': {b}} {no}.\n\n- `context`: ") and said.endswith("is not.\n\nEnd.\n")
+    assert "Example 1" not in said and "{session}" not in said
+    lines = [json.loads(line) for line in droste("runs", "export", "--all").out.splitlines()]
+    assert [line["request"][0]["content"][:5] for line in lines if line["type"] == "call"] == ["Mine:"] * 2
+    assert ask([repl("SUBMIT(1)")]).status == 0 and "Example 1" in system_prompt(droste)
+
+
+def test_the_prompt_that_is_printed_is_the_default(ask, droste, tmp_path):
+    """`droste prompts system`, given back as a file, makes the same system prompt; a resumed run keeps that of the file."""
+    flags = ["--answer-schema", SCHEMA, "--instructions", "Be {brief}.", "--rules", "yes"]
+    (tmp_path / "mine.txt").write_text(droste("prompts", "system").out)
+    answer = repl("SUBMIT(city='Oslo')")
+    assert ask([answer], *flags).status == 0
+    default = system_prompt(droste)
+    assert ask([answer], *flags, "--system-prompt", "@%s" % (tmp_path / "mine.txt")).status == 0
+    assert system_prompt(droste) == default and "Be {brief}." in default
+
+
+def test_what_the_user_gave_is_in_a_prompt_without_its_places(ask, droste, tmp_path):
+    """Schema, instructions and tools follow a text that has no placeholder for them; what has one is there once."""
+    (tmp_path / "tools.py").write_text("def lookup(key):\n    'Looks a key up.'\n    return key\n")
+    flags = ["--answer-schema", SCHEMA, "--instructions", "Be brief.", "--tools", tmp_path / "tools.py"]
+    assert ask([repl("SUBMIT(city='Oslo')")], *flags, "--system-prompt", "{instructions}\nMine.").status == 0
+    said = system_prompt(droste)
+    assert said.startswith("Instructions for this task:\nBe brief.\nMine.\n\nThe answer must fit this JSON Schema:\n")
+    assert said.count("Be brief.") == 1 and "Looks a key up." in said and "llm_query" not in said
+
+
+def test_a_system_prompt_that_cannot_be_read_is_refused(ask):
+    """No model is asked."""
+    refused = ask([repl("SUBMIT(1)")], "--system-prompt", "@/nonexistent")
+    assert refused.status == 2 and "reading the system prompt" in refused.err
 
 
 def test_batch_marks_what_failed_as_the_prompt_says(ask):

@@ -57,6 +57,13 @@ def test_prompts_of_the_program_are_told_to_the_model():
     assert "Be brief." not in told()
 
 
+def test_the_system_prompt_can_be_replaced():
+    """system_prompt replaces it, with its placeholders; custom_system_prompt, rlm's name, adds to it."""
+    mine = told(system_prompt="Mine.\n\n{session}", custom_system_prompt="Be brief.")
+    assert mine.startswith("Mine.\n\n- `context`: ") and "Be brief." in mine and "Example 1" not in mine
+    assert "Example 1" in told(custom_system_prompt="Be brief.")
+
+
 def test_models_are_functions_or_names():
     """model writes the code, sub_model answers what that asks."""
     rlm = droste.RLM(model=lambda messages: "```repl\nSUBMIT(llm_query('x'))\n```", sub_model=lambda messages: "said " + messages[-1]["content"])

@@ -1,4 +1,4 @@
-/* What the model is told: that it is true, and that it is bounded. */
+/* The prompts: that they are true, complete and bounded. */
 #include "../session/fixture.h"
 
 #include "rlm/prompt.h"
@@ -93,8 +93,8 @@ static void the_model_is_told_of_helpers_that_are_there(void **state)
     json_object_put(prepared.tools);
 }
 
-/* The example in the prompt is a block by the rules of the parser's, and it runs. */
-static void the_example_of_the_prompt_runs(void **state)
+/* The first block of the prompt, and what it prints. */
+static void the_first_block_of_the_prompt_runs(void **state)
 {
     struct fixture *f = *state;
     fixture_open_plain(f);
@@ -105,13 +105,83 @@ static void the_example_of_the_prompt_runs(void **state)
     assert_non_null(strstr(buf_text(&text), "```repl\nprint(type(context), len(context))\n```\n"));
 }
 
+/* Also where they are full of marks. */
 static void instructions_follow_the_system_prompt(void **state)
 {
     cleanup_buf struct buf with = { 0 }, without = { 0 };
     prompt_system(&without, &(struct prompt_session){ .instructions = "" });
-    prompt_system(&with, &(struct prompt_session){ .instructions = "Answer in French: 100%s." });
+    prompt_system(&with, &(struct prompt_session){ .instructions = "In French: 100%s {tools}." });
     assert_memory_equal(with.data, without.data, without.len);
-    assert_non_null(strstr(buf_text(&with), "Answer in French: 100%s.\n"));
+    assert_string_equal(
+        with.data + without.len, "\nInstructions for this task:\nIn French: 100%s {tools}.\n");
+    assert_null(strstr(buf_text(&without), "Instructions"));
+}
+
+/* Known placeholders alone; a paragraph of an empty one goes, a line of one stays. */
+static void placeholders_are_filled(void **state)
+{
+    static const struct {
+        const char *text, *filled;
+    } cases[] = {
+        { "", "" },
+        { "a {x} {y}{x}", "a 1 1" },
+        { "{x", "{x" },
+        { "{", "{" },
+        { "{{x}} {z} {} {x }", "{1} {z} {} {x }" },
+        { "f\"{start + i}: {text}\" {x}", "f\"{start + i}: {text}\" 1" },
+        { "a\n\n{y}\n\nb", "a\n\nb" },
+        { "{y}\n\nb", "b" },
+        { "a\n{y}\nb", "a\n\nb" },
+        { "a\n\n{x}\n\nb", "a\n\n1\n\nb" },
+    };
+    const struct prompt_value values[] = { { "x", "1" }, { "y", "" }, { 0 } };
+    for (size_t i = 0; i < array_length(cases); i++) {
+        cleanup_buf struct buf out = { 0 };
+        prompt_fill(&out, cases[i].text, values);
+        assert_string_equal(buf_text(&out), cases[i].filled);
+    }
+}
+
+/* By its name; the longest family counts, and no family is fine. */
+static void a_family_of_models_has_its_own_advice(void **state)
+{
+    static const struct {
+        const char *model, *has, *lacks;
+    } cases[] = {
+        { "openrouter/qwen/Qwen3-Coder-480B", "200,000 characters", "32,000" },
+        { "vllm/Qwen3-8B", "32,000", "200,000 characters" },
+        { "gpt-5-mini", NULL, "IMPORTANT" },
+        { NULL, NULL, "IMPORTANT" },
+    };
+    for (size_t i = 0; i < array_length(cases); i++) {
+        cleanup_buf struct buf text = { 0 };
+        prompt_system(&text, &(struct prompt_session){ .model = cases[i].model });
+        if (cases[i].has)
+            assert_non_null(strstr(buf_text(&text), cases[i].has));
+        assert_null(strstr(buf_text(&text), cases[i].lacks));
+    }
+}
+
+/* No placeholder is left in what a model gets, with everything on and with everything off. */
+static void no_placeholder_is_left(void **state)
+{
+    static const char *const names[] = { "session", "model_notes", "rules", "imports",
+        "answer_schema", "schema", "fields", "instructions", "tools", "root", "below" };
+    const struct prompt_session sessions[] = {
+        { 0 },
+        { .rules = true, .children = true, .helpers = true, .volume = "/data", .model = "qwen" },
+        { .about = "- `f()`: a function.\n", .rules = true },
+    };
+    for (size_t i = 0; i < array_length(sessions); i++) {
+        cleanup_buf struct buf text = { 0 };
+        prompt_system(&text, &sessions[i]);
+        for (size_t k = 0; k < array_length(names); k++) {
+            char mark[32];
+            snprintf(mark, sizeof mark, "{%s}", names[k]);
+            assert_null(strstr(buf_text(&text), mark));
+        }
+        assert_null(strstr(buf_text(&text), "\n\n\n"));
+    }
 }
 
 static void the_model_is_told_of_rules_where_there_are_some(void **state)
@@ -119,9 +189,12 @@ static void the_model_is_told_of_rules_where_there_are_some(void **state)
     cleanup_buf struct buf with = { 0 }, without = { 0 };
     prompt_system(&without, &(struct prompt_session){ 0 });
     prompt_system(&with, &(struct prompt_session){ .rules = true });
-    assert_memory_equal(with.data, without.data, without.len);
-    assert_non_null(strstr(buf_text(&with) + without.len, "This session has rules."));
+    const char *rules = strstr(buf_text(&with), "This session has rules.");
+    assert_non_null(rules);
     assert_null(strstr(buf_text(&without), "rules"));
+    size_t before = (size_t)(rules - with.data);
+    assert_memory_equal(with.data, without.data, before);
+    assert_string_equal(strstr(rules, "\n\n") + 2, without.data + before);
 }
 
 static void the_context_is_described_and_not_shown(void **state)
@@ -173,14 +246,17 @@ static void a_dead_session_is_said(void **state)
     error_set(&r.reason, ERROR_LOST, "it exited");
     prompt_result(&text, &r, 1, 1000);
     assert_non_null(strstr(buf_text(&text), "The session ended: it exited."));
-    assert_non_null(strstr(buf_text(&text), "is there again, your variables are not"));
+    assert_non_null(strstr(buf_text(&text), "there again, your\nvariables are not."));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(every_name_of_the_prompt_is_there),
-        T(the_example_of_the_prompt_runs),
+        T(the_first_block_of_the_prompt_runs),
+        cmocka_unit_test(placeholders_are_filled),
+        cmocka_unit_test(a_family_of_models_has_its_own_advice),
+        cmocka_unit_test(no_placeholder_is_left),
         cmocka_unit_test(the_model_is_told_of_helpers_that_are_there),
         cmocka_unit_test(the_model_is_told_of_child_runs_where_there_may_be_some),
         cmocka_unit_test(instructions_follow_the_system_prompt),

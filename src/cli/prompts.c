@@ -1,0 +1,52 @@
+/* cli/prompts.c: droste prompts: the texts that models get. */
+#include <string.h>
+
+#include "cli/cli.h"
+
+static void print_prompt_list(void)
+{
+    const char *name, *about;
+    for (size_t i = 0; droste_prompt_at(i, &name, &about); i++)
+        printf("%-23s  %s\n", name, about);
+}
+
+static int print_prompt(const struct command *self, const char *wanted)
+{
+    const char *name, *text;
+    for (size_t i = 0; (text = droste_prompt_at(i, &name, NULL)); i++)
+        if (strcmp(name, wanted) == 0)
+            return puts(text) < 0 ? EXIT_ENVIRONMENT : EXIT_FINE;
+    return cli_usage(self, "there is no prompt '%s'; `droste prompts` lists them", wanted);
+}
+
+static int prompts(const struct command *self, droste *d, int argc, char **argv)
+{
+    static const struct flag flags[] = { { 0 } };
+    const char *name = NULL;
+    int status = cli_parse(self, argc, argv, flags, NULL, &name, 1, NULL);
+    (void)d;
+    if (status >= 0)
+        return status;
+    status = EXIT_FINE;
+    if (name)
+        status = print_prompt(self, name);
+    else
+        print_prompt_list();
+    return cli_finish(status, "the prompts");
+}
+
+const struct command command_prompts = {
+    .name = "prompts",
+    .synopsis = "[NAME]",
+    .summary = "List the prompts that models get, or print one.",
+    .details =
+        "{name} in a prompt is a placeholder. The setting system-prompt replaces the prompt `system`:\n"
+        "edit a copy, and give it as --system-prompt @FILE. Its placeholders: {session}, the list of\n"
+        "what the session has; {model_notes}, advice for the model's family; {rules}; {answer_schema};\n"
+        "{instructions}; {tools}. The last three are appended where the text lacks them.\n",
+    .examples =
+        "  droste prompts\n"
+        "  droste prompts system > mine.txt\n"
+        "  droste run --system-prompt @mine.txt 'Which customer spent most?' --context orders.log\n",
+    .run = prompts,
+};
