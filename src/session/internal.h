@@ -34,6 +34,7 @@ struct session {
     double limit;   /* seconds of this operation, 0: none */
     unsigned rings; /* how often it was interrupted */
     bool deadline_passed;
+    bool describes_tools; /* what the cell submits is the guest's list of tools, no answer */
     unsigned calls;
     session_done_fn *done;
     void *done_arg;

@@ -156,6 +156,7 @@ int session_exec(struct session *s, const struct session_cell *cell, session_don
     write_exec_head(&head, cell);
     s->limit = limit;
     s->is_cell = true;
+    s->describes_tools = cell->tools;
     session_deadline_begin(s);
     struct session_part code = { cell->code, cell->len };
     rc = buf_failed(&head)

@@ -93,6 +93,14 @@ def test_a_session_has_them_all(droste, place):
     assert set(said["vars"]) == {"answer", "prices", "functools", "helper", "context", "context_0", "inspect"}
 
 
+def test_tools_and_a_schema_go_together(droste, place, replay):
+    """The schema is for the answer alone: not for the list of tools, which the guest sends the same way."""
+    schema = ["--answer-schema", '{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}']
+    wrong, right = "```repl\nSUBMIT(n='x')\n```", "```repl\nSUBMIT(n=look(n=3)['n'])\n```"
+    result = run(droste, place, replay(wrong, {"content": right, "contains": "does not fit its schema"}), *schema)
+    assert result.json["answer"] == {"n": 3}, result
+
+
 def test_rules_leave_tools_alone(droste, place):
     """Source is set-up code: it may import what cells may not; its functions may be called by cells."""
     (place.path / "t.py").write_text("import subprocess\n"
