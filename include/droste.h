@@ -115,9 +115,9 @@ DROSTE_API const droste_option *droste_option_at(size_t index);
 
 /* ---- prompts ---- */
 
-/* The texts that Droste gives to models, in their order; NULL after the last. `name` and `about`, one
- * line of each, may be NULL. "system" is the system prompt, which the setting system-prompt replaces. In
- * a text, `{name}` is a placeholder; "model-NAME" is added for models in whose names NAME is. */
+/* The texts that Droste gives to models, in their order; NULL after the last. `name` and `about`,
+ * one line each, may be NULL. The setting system-prompt replaces "system". In a text, `{name}` is a
+ * placeholder; "model-NAME" is added for models whose names contain NAME. */
 DROSTE_API const char *droste_prompt_at(size_t index, const char **name, const char **about);
 
 /* ---- hosts with a loop of their own ---- */

@@ -20,8 +20,8 @@ static inline const char *prompt_text(enum prompt_name name)
     return prompt_texts[name].text;
 }
 
-/* Replaces each `{name}` of the text that is in `values`, which end with a NULL name; all other braces
- * stay. A paragraph that is a placeholder alone goes where the value is empty. */
+/* Replaces each `{name}` of the text that is in `values`, which end with a NULL name; all other
+ * braces stay. A paragraph that is a placeholder alone goes where the value is empty. */
 struct prompt_value {
     const char *name, *text;
 };
@@ -35,7 +35,7 @@ const char *prompt_for_model(const char *model);
 
 /* What a session has; the model is told of nothing else. */
 struct prompt_session {
-    const char *system;                /* the text to use for the system prompt; NULL or "": Droste's */
+    const char *system;                /* replaces the system prompt; NULL or "": Droste's */
     const char *model;                 /* its name */
     const char *instructions;          /* NULL or "": none */
     const struct schema *answer;       /* the type of the answer; NULL: any */
@@ -51,10 +51,9 @@ struct prompt_session {
     const struct contexts *contexts;
 };
 
-/* How to work and what there is to work with. Each name that Droste's own mentions exists in the guest,
- * and does what is said of it (tests/e2e/test_prompt.py). The schema, the instructions and the tools
- * come last where a text of the user's has no placeholder for them; what else it has none for is not
- * in it. */
+/* How to work and what there is to work with. Each name that Droste's own text mentions exists in
+ * the guest and does what the text says (tests/e2e/test_prompt.py). The schema, the instructions and
+ * the tools are appended to a text of the user's that has no placeholder for them. */
 void prompt_system(struct buf *out, const struct prompt_session *session);
 
 /* The part of it that is about the helpers. */
@@ -65,8 +64,8 @@ void prompt_helpers(struct buf *out, const struct prompt_session *session);
 void prompt_question(struct buf *out, const char *question, const struct contexts *contexts,
     struct json_object *variables, unsigned turns);
 
-/* The part about tools (name, signature, description) and values of the user (as session_set describes
- * them), each in its own point of a list; NULL: none. */
+/* The part about the user's tools (name, signature, description) and values (as session_set
+ * describes them), each in its own point of a list; NULL: none. */
 void prompt_tools(struct buf *out, struct json_object *tools, struct json_object *data);
 
 /* A question that follows on another one. */

@@ -6,7 +6,7 @@ import pytest
 
 from harness import Record, answered, repl, told_at_first, write_replay
 
-# The system prompt and the question are some 1700 tokens, a loud turn 2000: two of them are too many.
+# The system prompt and the question are some 1700 tokens, a loud turn 2000: two are too many.
 SMALL = ("--compaction", "0.8", "--model-window", "6000")
 ASKED = "Write a summary with which you can go on"
 SHORT = "Your own summary:\n\n"

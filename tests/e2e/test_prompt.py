@@ -260,7 +260,7 @@ def test_first_block_of_the_prompt_runs(ask, examples, files):
 
 @pytest.mark.parametrize("rules", (["--rules", "yes", "--standard-imports", "no"], []))
 def test_example_of_searching_runs(ask, examples, tmp_path, rules):
-    """Each customer's total is computed, the output shows it, and the answer is right; under the strictest rules, too."""
+    """Each customer's total is computed, the output shows it, and the answer is right; also with rules."""
     (tmp_path / "orders").write_text(ORDERS)
     look, submit = examples[1]
     result = ask([look, {"content": submit, "contains": "2 customers; [('ada', 34.9), ('bob', 30.0)]"}],
@@ -270,7 +270,7 @@ def test_example_of_searching_runs(ask, examples, tmp_path, rules):
 
 @pytest.mark.parametrize("rules", (["--rules", "yes", "--standard-imports", "no"], []))
 def test_example_of_mapping_runs(ask, examples, tmp_path, rules):
-    """Three prompts are sent, their replies combined, a failed one is counted, and the answer is right."""
+    """Three prompts are sent, their replies are combined, and the answer is right."""
     (tmp_path / "reviews").write_text(REVIEWS)
     look, submit = examples[2]
     reads = [{"content": "7", "depth": 1, "contains": "\n\n0: Good."}, {"content": "160", "depth": 1, "contains": "100: "},
@@ -300,9 +300,9 @@ def system_prompt(droste):
 
 
 def test_the_system_prompt_can_be_replaced(ask, droste, tmp_path):
-    """With a text, placeholders in it filled, other braces as they are, of child runs too; without, Droste's."""
-    child = {"content": repl("SUBMIT(1)"), "depth": 1, "contains": "{'a': {b}} {no}"}
-    assert ask([repl("SUBMIT(rlm_query('q'))"), {**child, "contains": "Question: q"}], "--system-prompt",
+    """With a text, also in child runs: placeholders are filled, other braces stay. Twin: Droste's."""
+    child = {"content": repl("SUBMIT(1)"), "depth": 1, "contains": "Question: q"}
+    assert ask([repl("SUBMIT(rlm_query('q'))"), child], "--system-prompt",
                "Mine: {'a': {b}} {no}.\n\n{session}\n\n{rules}\n\nEnd.").status == 0
     said = system_prompt(droste)
     assert said.startswith("Mine: {'a': {b}} {no}.\n\n- `context`: ") and said.endswith("is not.\n\nEnd.\n")
@@ -313,7 +313,7 @@ def test_the_system_prompt_can_be_replaced(ask, droste, tmp_path):
 
 
 def test_the_prompt_that_is_printed_is_the_default(ask, droste, tmp_path):
-    """`droste prompts system`, given back as a file, makes the same system prompt; a resumed run keeps that of the file."""
+    """`droste prompts system`, given back as a file, makes the same system prompt."""
     flags = ["--answer-schema", SCHEMA, "--instructions", "Be {brief}.", "--rules", "yes"]
     (tmp_path / "mine.txt").write_text(droste("prompts", "system").out)
     answer = repl("SUBMIT(city='Oslo')")
@@ -324,7 +324,7 @@ def test_the_prompt_that_is_printed_is_the_default(ask, droste, tmp_path):
 
 
 def test_what_the_user_gave_is_in_a_prompt_without_its_places(ask, droste, tmp_path):
-    """Schema, instructions and tools follow a text that has no placeholder for them; what has one is there once."""
+    """Schema, instructions and tools follow a text without placeholders for them; none is twice."""
     (tmp_path / "tools.py").write_text("def lookup(key):\n    'Looks a key up.'\n    return key\n")
     flags = ["--answer-schema", SCHEMA, "--instructions", "Be brief.", "--tools", tmp_path / "tools.py"]
     assert ask([repl("SUBMIT(city='Oslo')")], *flags, "--system-prompt", "{instructions}\nMine.").status == 0
