@@ -1,4 +1,4 @@
-/* env/clouds/modal.c: see modal.h. */
+/* env/clouds/modal.c: starts the Modal bridge with the embedded program. */
 #include "env/clouds/modal.h"
 
 #include <limits.h>
@@ -9,10 +9,10 @@
 #include "env/remote/bridge.h"
 #include "env/common/embedded.h"
 
-enum { GOODBYE_MS = 60000 }; /* volumes are written back meanwhile */
+enum { GOODBYE_MS = 60000 }; /* volumes are written back in this time */
 
-/* The guest has no lease: a host whose program does nothing for an hour says nothing either. The bridge ends it with the
- * host, and where both are gone at once, its time does (--timeout). */
+/* The guest has no lease, because a host whose program is idle for an hour sends nothing either.
+ * The bridge ends the sandbox with the host; if both die, its lifetime (--timeout) ends it. */
 
 const struct features
     modal_features = { .of = {
@@ -74,7 +74,7 @@ int modal_configured(struct error *err)
 int modal_open(struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err)
 {
-    /* Takes the source from its input, byte by byte as far as it goes: what follows are messages. */
+    /* Reads exactly the source from standard input, byte by byte: messages follow it. */
     static const char boot[] = "import os, sys\n"
                                "n, b = int(sys.argv[1]), b''\n"
                                "while len(b) < n:\n"

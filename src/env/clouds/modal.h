@@ -1,7 +1,10 @@
-/* env/clouds/modal.h: sandboxes of Modal, over its own SDK: a bridge (env/remote/bridge.h) whose program is python/droste/modal_bridge.py.
+/* env/clouds/modal.h: the environment `modal`: a bridge (env/remote/bridge.h) that uses Modal's
+ * SDK.
  *
- * Modal's wire protocol is its own, and its SDK the way in that it supports. The program's source is carried in this library; the
- * Python that runs it, DROSTE_MODAL_PYTHON or python3, must have the package modal, and nothing else of ours. */
+ * Modal's wire protocol is private; its SDK is the supported interface. The bridge's source
+ * (python/droste/modal_bridge.py) is embedded in this library. The Python that runs it,
+ * DROSTE_MODAL_PYTHON or python3, needs only the package `modal`.
+ */
 #ifndef DROSTE_ENV_CLOUDS_MODAL_H
 #define DROSTE_ENV_CLOUDS_MODAL_H
 
@@ -9,7 +12,8 @@
 
 extern const struct features modal_features;
 
-/* Whether there may be a token; whether the Python has the package is known when it runs. */
+/* Checks that a token is configured. Whether the package is installed is known only when the bridge
+ * runs. */
 int modal_configured(struct error *err);
 
 int modal_open(struct loop *loop, const struct environment_options *options,

@@ -1,4 +1,4 @@
-/* env/clouds/daytona/account.c: see account.h. */
+/* env/clouds/daytona/account.c: reads the account's variables, and opens HTTP clients. */
 #include "env/clouds/daytona/account.h"
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ int daytona_account_check(struct error *err)
     return 0;
 }
 
-/* The secret and its headers. */
+/* Reads the secret and the headers that carry it. */
 static int daytona_account_take_key(struct daytona_account *a, struct error *err)
 {
     const char *key = daytona_account_variable("DAYTONA_API_KEY"),

@@ -1,5 +1,8 @@
-/* env/clouds/daytona/create.c: see create.h. Whatever is asked for, a sandbox has limits of the provider's: it is stopped when
- * nothing happens, and deleted when it was stopped, or when its time is over; so a host that is gone costs no more than that. */
+/* env/clouds/daytona/create.c: builds the body of a create request.
+ *
+ * Every sandbox gets limits that the provider enforces: it is stopped when idle, and deleted once
+ * it is stopped or its lifetime is over. These bound the cost of a sandbox whose host has died.
+ */
 #include "env/clouds/daytona/create.h"
 
 #include <math.h>
@@ -12,9 +15,9 @@
 
 enum {
     IDLE_MINUTES = 15,
-    LIFE_MINUTES = 24 * 60,     /* where the session has no end of its own */
-    AFTER_MINUTES = 5,          /* beyond the session's end, which is the host's business */
-    KEPT_MINUTES = 7 * 24 * 60, /* of one that is stopped, and kept */
+    LIFE_MINUTES = 24 * 60,     /* if the session has no deadline */
+    AFTER_MINUTES = 5,          /* after the session's deadline, which the host enforces */
+    KEPT_MINUTES = 7 * 24 * 60, /* for a stopped sandbox that is kept */
 };
 
 static const struct container_spec all_defaults;
@@ -34,7 +37,7 @@ static bool is_set(const char *text)
     return text && text[0];
 }
 
-/* ---- what makes sense ---- */
+/* ---- validation ---- */
 
 static int check_resources(const struct sandbox_spec *spec, struct error *err)
 {
@@ -77,8 +80,6 @@ int daytona_check(const struct sandbox_spec *spec, struct error *err)
     return rc == 0 ? check_resources(spec, err) : rc;
 }
 
-/* ---- the body ---- */
-
 static bool daytona_create_put_number(struct json_object *o, const char *key, double value)
 {
     return json_put(o, key, json_object_new_int64((int64_t)value));
@@ -94,7 +95,7 @@ static bool put_times(struct json_object *o, const struct container_spec *c)
     bool ok = daytona_create_put_number(
                   o, "autoStopInterval", daytona_create_minutes(c->idle, IDLE_MINUTES)) &&
               daytona_create_put_number(o, "autoDeleteInterval", c->keep ? KEPT_MINUTES : 0);
-    /* What is kept is not ended with the session. */
+    /* A sandbox that is kept outlives its session. */
     if (ok && !c->keep)
         ok = daytona_create_put_number(
             o, "ttlMinutes", daytona_create_minutes(c->life, LIFE_MINUTES) + AFTER_MINUTES);
@@ -118,7 +119,7 @@ static bool put_labels(struct json_object *o, const struct daytona_create *creat
     return false;
 }
 
-/* An address or a range of them; what is none is a domain. */
+/* True for an address or a range; anything else is a domain. */
 static bool is_address(const char *text)
 {
     return text[strspn(text, "0123456789./")] == '\0' || strchr(text, ':');
@@ -144,7 +145,7 @@ static double daytona_create_gigabytes(double bytes)
     return ceil(bytes / (1 << 30));
 }
 
-/* The image, with what such a sandbox can be given; or the snapshot. */
+/* Writes the image with its resources, or the snapshot. */
 static bool put_source(struct json_object *o, const struct sandbox_spec *spec)
 {
     const struct container_spec *c = container_of(spec);

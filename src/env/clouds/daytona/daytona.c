@@ -1,8 +1,10 @@
-/* env/clouds/daytona/daytona.c: sandboxes of Daytona's. A sandbox has a machine of its own there (sandbox.h), in which our supervisor
- * runs on a terminal (terminal.h); the link in wire/ makes a whole stream of what that carries.
+/* env/clouds/daytona/daytona.c: the environment `daytona`.
  *
- * What a host that was killed has left there, the first sandbox of each environment has removed, and `droste env gc`: by their
- * labels. Whatever remains the service ends itself, by the limits with which it was made (create.c).
+ * Each sandbox is a machine at Daytona (sandbox.h), in which the supervisor runs on a terminal
+ * (terminal.h). The link (wire/link.h) makes a reliable stream of what the terminal transmits.
+ *
+ * The first sandbox of each environment, and `droste env gc`, remove the sandboxes of dead hosts,
+ * identified by labels. Others end by the limits with which they were created (create.c).
  */
 #include "env/clouds/daytona/daytona.h"
 
@@ -21,14 +23,14 @@
 #include "net/url.h"
 
 enum {
-    GOODBYE_SECONDS = 15, /* for the service to remove what is left */
-    LEASE_SECONDS = 3600, /* of the supervisor, without a word of the host */
+    GOODBYE_SECONDS = 15, /* for the service to remove the remaining sandboxes */
+    LEASE_SECONDS = 3600, /* the supervisor's, without a message from the host */
     LIST_PAGE = 100,
     PAGES_MOST = 100,
     LIST_SECONDS = 60,
 };
 
-/* Where code that was written for Daytona's sandboxes has staged files. */
+/* Where programs written for Daytona's sandboxes expect staged files. */
 #define WORKSPACE "/home/daytona/workspace"
 
 struct place {
@@ -44,11 +46,11 @@ struct daytona {
     struct daytona_account account;
     struct place_list mounts;
     struct orphans orphans;
-    struct rest_request *collecting; /* for them; NULL: none */
-    bool swept;                      /* or about to be */
+    struct rest_request *collecting; /* for orphans; NULL: none */
+    bool swept;                      /* the collection of orphans was started */
 };
 
-/* ---- what others have left ---- */
+/* ---- orphans ---- */
 
 static int daytona_ask(struct daytona *env, const char *method, const char *path,
     rest_done_fn *done, struct error *err)
@@ -62,7 +64,7 @@ static int daytona_ask(struct daytona *env, const char *method, const char *path
     return rest_send(env->account.api, &what, &env->collecting, err);
 }
 
-/* A sandbox that is being deleted, or changes its state otherwise, is not ours to delete. */
+/* A sandbox that is being deleted, or is changing its state, cannot be deleted now. */
 static void daytona_removed(void *arg, const struct rest_answer *answer)
 {
     static const struct error gone = { .code = ERROR_NOT_FOUND };
@@ -86,7 +88,7 @@ static void daytona_listed(void *arg, const struct rest_answer *answer)
     for (size_t i = 0; items && i < json_length(items); i++) {
         struct json_object *one = json_object_array_get_idx(items, i);
         const char *id = json_get_string(one, "id", "");
-        /* A stopped one was kept, or is about to be deleted. */
+        /* A stopped one was kept, or will be deleted soon. */
         if (text_is_name(id) && strcmp(json_get_string(one, "state", ""), "stopped") != 0)
             orphans_note_labels(&env->orphans, id, json_get_typed(one, "labels", json_type_object));
     }
@@ -94,7 +96,7 @@ static void daytona_listed(void *arg, const struct rest_answer *answer)
         &env->orphans, &answer->error, json_get_string(answer->body, "nextCursor", NULL));
 }
 
-/* Those of this machine, whoever's. */
+/* Lists the sandboxes of this machine, of any host process. */
 static int daytona_orphans_list(void *arg, const char *cursor, struct error *err)
 {
     cleanup_buf struct buf owner = { 0 }, machine = { 0 }, labels = { 0 }, path = { 0 };
@@ -122,7 +124,7 @@ static int daytona_collect(
     return orphans_collect(&env->orphans, &ops, env, done, done_arg, err);
 }
 
-/* ---- the carrier ---- */
+/* ---- the interface of transports ---- */
 
 static void place_gone(void *arg)
 {
@@ -202,7 +204,7 @@ static bool daytona_settling(const void *arg)
     return false;
 }
 
-/* Waits until the service has removed what is left; not for ever. */
+/* Waits for a limited time until the service has removed the remaining sandboxes. */
 static void daytona_see_them_off(struct daytona *env)
 {
     uint64_t begun = clock_ns();

@@ -1,4 +1,4 @@
-/* env/clouds/daytona/daytona.h: sandboxes of Daytona's; see docs/environments.md. */
+/* env/clouds/daytona/daytona.h: the environment `daytona`; see docs/environments.md. */
 #ifndef DROSTE_ENV_CLOUDS_DAYTONA_DAYTONA_H
 #define DROSTE_ENV_CLOUDS_DAYTONA_DAYTONA_H
 

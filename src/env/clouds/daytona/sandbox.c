@@ -1,10 +1,11 @@
-/* env/clouds/daytona/sandbox.c: see sandbox.h.
+/* env/clouds/daytona/sandbox.c: the state machine of one Daytona sandbox.
  *
- *   volume ──► create ──► poll ──► terminal ── doubt: look at it ──► over
- *              (resume: look, start) ─┘            ▲──────┘
+ *   volume ──► create ──► poll ──► terminal ── doubt: check its state ──► over
+ *              (resume: check, start) ─┘            ▲──────┘
  *
- * What cannot be known is not done twice: a sandbox is made under a name of ours, so a try again finds the first one's (409), and
- * what is asked for is what the API says now, not what an answer was lost of.
+ * Requests are idempotent where an answer can be lost: a sandbox is created under a name of the
+ * host's choice, so a retry finds the first attempt (409), and decisions depend on the state that
+ * the API reports.
  */
 #include "env/clouds/daytona/sandbox.h"
 
@@ -23,7 +24,7 @@
 enum {
     ASK_SECONDS = 60,
     CREATE_SECONDS = 180, /* the service itself waits for the start for a while */
-    START_SECONDS = 1200, /* an image that is new is built first */
+    START_SECONDS = 1200, /* a new image is built first */
     VOLUME_SECONDS = 120,
     REMOVE_TRIES = 20, /* while the service is busy with it */
     REMOVE_AGAIN_MS = 500,
@@ -35,7 +36,7 @@ enum {
 
 enum stage {
     STAGE_BEGIN,
-    STAGE_VOLUME, /* it is looked for, made and waited for */
+    STAGE_VOLUME, /* look up, create, wait */
     STAGE_CREATE,
     STAGE_POLL, /* until it runs */
     STAGE_RUNS,
@@ -44,27 +45,27 @@ enum stage {
 
 struct daytona_sandbox {
     const struct daytona_account *account;
-    struct transport *transport; /* NULL: it is not to be told anything any more */
+    struct transport *transport; /* NULL: no more events are wanted */
     void (*gone)(void *arg);
     void *arg;
     enum stage stage;
-    struct json_object *body; /* what it is made of, but for the volume's id */
+    struct json_object *body; /* of the create request, without the volume's id */
     char name[NAME_SIZE];
     char id[ID_MAX + 1];
     char *volume;      /* its name; NULL: none */
-    bool volume_there; /* it is not made */
+    bool volume_there; /* do not create the volume */
     struct list words;
     bool resume, keep;
-    bool asked_for; /* it may be there */
+    bool asked_for; /* the sandbox may exist */
     bool ending;
     unsigned removals;
-    bool starting; /* of one that was stopped: it has been told to start */
+    bool starting; /* a stopped sandbox was told to start */
     struct rest_request *request;
     struct terminal *terminal;
     struct timer *timer;
     unsigned poll_ms;
     uint64_t begun_ns;
-    char said[32]; /* the last state that people were told */
+    char said[32]; /* the state last reported to the user */
 };
 
 static void daytona_sandbox_look(struct daytona_sandbox *s);
@@ -72,7 +73,7 @@ static void daytona_sandbox_begin(struct daytona_sandbox *s);
 static void find_volume(struct daytona_sandbox *s);
 static void remove_it(struct daytona_sandbox *s);
 
-/* ---- telling ---- */
+/* ---- events ---- */
 
 static void daytona_sandbox_finish_end(struct daytona_sandbox *s, const struct error *why)
 {
@@ -107,7 +108,7 @@ static void tell_state(struct daytona_sandbox *s, const char *state)
         transport_notice(s->transport, strcmp(state, "started") == 0 ? "" : buf_text(&notice));
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 static int send_ask(struct daytona_sandbox *s, const char *method, const char *path,
     struct json_object *body, double seconds, rest_done_fn *done)
@@ -116,7 +117,7 @@ static int send_ask(struct daytona_sandbox *s, const char *method, const char *p
     struct rest_ask ask = { .method = method,
         .path = path,
         .body = body,
-        .again = true, /* each of these may be done twice: see above */
+        .again = true, /* each of these is idempotent: see above */
         .seconds = seconds,
         .done = done,
         .arg = s };
@@ -126,7 +127,7 @@ static int send_ask(struct daytona_sandbox *s, const char *method, const char *p
     return rc;
 }
 
-/* About this sandbox: "/sandbox/ID…". */
+/* A request about this sandbox: "/sandbox/ID…". */
 static int daytona_sandbox_ask_of(
     struct daytona_sandbox *s, const char *method, const char *rest, rest_done_fn *done)
 {
@@ -193,7 +194,7 @@ static void terminal_ended(void *arg, const struct error *why)
     daytona_sandbox_finish_end(arg, why);
 }
 
-/* A volume that is empty gets the directories that a new one has. */
+/* An empty volume gets the standard directories. */
 static void write_seeds(struct buf *out)
 {
     buf_puts(out, "cd " DAYTONA_MEMORY " && [ -z \"$(ls -A)\" ] && mkdir -p");
@@ -222,7 +223,7 @@ static void daytona_sandbox_run(struct daytona_sandbox *s, const char *toolbox)
         daytona_sandbox_finish_end(s, &err);
 }
 
-/* ---- its state ---- */
+/* ---- the sandbox's state ---- */
 
 static void told_toolbox(void *arg, const struct rest_answer *answer)
 {
@@ -255,14 +256,15 @@ static void told_start(void *arg, const struct rest_answer *answer)
 {
     struct daytona_sandbox *s = arg;
     s->request = NULL;
-    /* A try before may have been the one that started it. */
+    /* An earlier attempt may have started it. */
     if (answer->error.code == ERROR_NONE || answer->status == 400 || answer->status == 409)
         poll_again(s);
     else
         daytona_sandbox_end_with(s, &answer->error, "starting the sandbox");
 }
 
-/* How it is called is for people; what it was stopped for they know best. */
+/* The error has the name of the state; which of the possible causes stopped the sandbox is not
+ * known. */
 static void daytona_sandbox_stopped(
     struct daytona_sandbox *s, struct json_object *o, const char *state)
 {
@@ -391,7 +393,7 @@ static void daytona_sandbox_looked(void *arg, const struct rest_answer *answer)
     } else if (why.code == ERROR_PERMISSION) {
         daytona_sandbox_finish_end(s, &why);
     } else {
-        terminal_retry(s->terminal); /* which has its own patience */
+        terminal_retry(s->terminal); /* which has its own deadline */
     }
 }
 
@@ -401,19 +403,19 @@ static void daytona_sandbox_look(struct daytona_sandbox *s)
         daytona_sandbox_ask_of(s, "GET", "", daytona_sandbox_looked);
 }
 
-/* ---- making ---- */
+/* ---- creation ---- */
 
 static void daytona_sandbox_created(void *arg, const struct rest_answer *answer)
 {
     struct daytona_sandbox *s = arg;
     s->request = NULL;
-    /* What a service refuses it has not made. */
+    /* A rejected request has not created anything. */
     if (answer->status >= 400 && answer->status < 500 && answer->status != 409)
         s->asked_for = false;
     if (s->ending)
         remove_it(s);
     else if (answer->status == 409)
-        daytona_sandbox_look(s); /* a try before has made it: the name is ours */
+        daytona_sandbox_look(s); /* an earlier attempt has created it: the name is the host's */
     else if (answer->error.code != ERROR_NONE)
         daytona_sandbox_end_with(s, &answer->error, "making a sandbox");
     else
@@ -471,7 +473,7 @@ static void volume_made(void *arg, const struct rest_answer *answer)
 {
     struct daytona_sandbox *s = arg;
     s->request = NULL;
-    if (answer->error.code == ERROR_NONE || answer->status == 409) /* somebody was faster */
+    if (answer->error.code == ERROR_NONE || answer->status == 409) /* another process created it */
         poll_again(s);
     else
         daytona_sandbox_end_with(s, &answer->error, "making a volume");
@@ -519,7 +521,7 @@ static void find_volume(struct daytona_sandbox *s)
     daytona_sandbox_finish_end(s, &err);
 }
 
-/* ---- the owner's ---- */
+/* ---- public functions ---- */
 
 static int make_name(struct daytona_sandbox *s, struct error *err)
 {
@@ -583,7 +585,7 @@ int daytona_sandbox_open(const struct daytona_account *account, struct transport
         daytona_sandbox_free(s);
         return rc;
     }
-    /* From within a call of the user's nothing may be told: the first step is the timer's. */
+    /* No event may fire within a call of the user: the timer takes the first step. */
     timer_start(s->timer, 0, 0);
     *out = s;
     return 0;
@@ -622,7 +624,7 @@ void daytona_sandbox_describe(const struct daytona_sandbox *s, struct buf *out)
         s->id, json_text(s->body, NULL));
 }
 
-/* ---- its end ---- */
+/* ---- the end ---- */
 
 static void tell_gone(struct daytona_sandbox *s)
 {
@@ -640,7 +642,7 @@ static void daytona_sandbox_removed(void *arg, const struct rest_answer *answer)
     if (busy && ++s->removals < REMOVE_TRIES)
         timer_start(s->timer, REMOVE_AGAIN_MS, 0);
     else
-        tell_gone(s); /* 404: it is; otherwise its limits end it, or who collects */
+        tell_gone(s); /* 404: it is gone; otherwise its limits end it, or a collection */
 }
 
 static void remove_it(struct daytona_sandbox *s)
@@ -659,7 +661,7 @@ void daytona_sandbox_end(struct daytona_sandbox *s)
     s->transport = NULL;
     s->ending = true;
     if (s->stage == STAGE_CREATE && s->request)
-        return; /* what is being made has to be known first */
+        return; /* wait until a pending creation has its answer */
     timer_stop(s->timer);
     rest_cancel(steal(&s->request));
     terminal_close(steal(&s->terminal));

@@ -1,5 +1,5 @@
-/* env/clouds/daytona/sandbox.h: one sandbox of Daytona's: made or found, started, a program on a terminal in it, and deleted or
- * stopped at the end.
+/* env/clouds/daytona/sandbox.h: one Daytona sandbox: created or resumed, running a program on a
+ * terminal, and deleted or stopped at the end.
  */
 #ifndef DROSTE_ENV_CLOUDS_DAYTONA_SANDBOX_H
 #define DROSTE_ENV_CLOUDS_DAYTONA_SANDBOX_H
@@ -9,7 +9,7 @@
 
 struct daytona_sandbox;
 
-/* `gone` is told once, after daytona_sandbox_end: it is freed then. */
+/* `gone` is called once, after daytona_sandbox_end; the sandbox is freed by then. */
 int daytona_sandbox_open(const struct daytona_account *account, struct transport *transport,
     const struct sandbox_spec *spec, const char *const *words, void (*gone)(void *arg), void *arg,
     struct daytona_sandbox **out, struct error *err);
@@ -19,9 +19,9 @@ void daytona_sandbox_pause(struct daytona_sandbox *s, bool paused);
 const char *daytona_sandbox_id(const struct daytona_sandbox *s); /* NULL: not known yet */
 const char *daytona_sandbox_volume(const struct daytona_sandbox *s);
 void daytona_sandbox_describe(const struct daytona_sandbox *s, struct buf *out);
-/* The carrier is not told anything any more; the service is, and then `gone`. */
+/* Deletes or stops it at the service, and then calls `gone`. No transport event follows. */
 void daytona_sandbox_end(struct daytona_sandbox *s);
-/* At once; what the service has left it finds by its labels and its limits. */
+/* Frees it at once. What the service still has is found by its labels or ended by its limits. */
 void daytona_sandbox_free(struct daytona_sandbox *s);
 
 #endif

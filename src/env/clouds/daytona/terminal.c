@@ -1,12 +1,13 @@
-/* env/clouds/daytona/terminal.c: see terminal.h.
+/* env/clouds/daytona/terminal.c: the state machine of one terminal.
  *
- *   make ──► connect ──► typed ── the loader's mark ──► stands
- *    ▲          ▲                                         │ cut
- *    └──────────┴── wait ◄── doubt (is it still there?) ◄─┘
+ *   create ──► connect ──► typed ── the loader's mark ──► ready
+ *    ▲          ▲                                           │ cut
+ *    └──────────┴─── wait ◄── doubt (does it still exist?) ◄─┘
  *
- * The shell is sent one line, which becomes the program. The line is well below the 4096 bytes that a terminal takes at once
- * while nobody has made it raw (termios(3)), and the program's text is base64 in it: nothing there means something to a
- * shell or to the editor of its lines. Nothing else is sent before the program has spoken, so no shell can eat it.
+ * The shell receives a single line, which replaces it with the program. The line is well below the
+ * 4096 bytes that a terminal in canonical mode accepts (termios(3)), and contains the program in
+ * base64, which has no special meaning to a shell or a line editor. Nothing else is sent until the
+ * program's first output, so the shell cannot consume it.
  */
 #include "env/clouds/daytona/terminal.h"
 
@@ -22,16 +23,16 @@
 #include "wire/link.h"
 
 enum {
-    MESSAGE_SIZE = 32768,  /* to it; the service closes for more than 65536 */
-    MESSAGE_MAX = 1 << 20, /* of its */
+    MESSAGE_SIZE = 32768,  /* of a message to it; the service disconnects above 65536 */
+    MESSAGE_MAX = 1 << 20, /* of a message from it */
     MAKE_SECONDS = 30,
     CONNECT_SECONDS = 15,
-    SPEAK_MS = 20000, /* from the line to the program's first word */
-    AGAIN_MS = 100,   /* until it is tried again, at first */
+    SPEAK_MS = 20000, /* from the line to the program's first output */
+    AGAIN_MS = 100,   /* before the first retry */
     AGAIN_MOST_MS = 5000,
     PATIENCE_SECONDS = 60,
     BEAT_MS = 15000,
-    BEATS = 3, /* without a sign: the connection is dead */
+    BEATS = 3, /* unanswered pings: the connection is dead */
     NOISE_MAX = 2000,
     NAME_SIZE = 32,
 };
@@ -57,17 +58,17 @@ struct terminal {
     enum stage stage;
     char name[NAME_SIZE];
     struct buf line;  /* for the shell */
-    struct buf noise; /* of the shell's, the last of it */
-    bool spoken;      /* the program has */
-    bool gone;        /* the terminal is not there any more */
+    struct buf noise; /* the end of the shell's output */
+    bool spoken;      /* the program has written its mark */
+    bool gone;        /* the terminal does not exist any more */
     bool exited;      /* its program has ended: */
     int64_t status;
-    uint64_t lost_ns; /* since when it is looked for; 0: it is not */
+    uint64_t lost_ns; /* since when the connection is lost; 0: it is not */
     unsigned tries, silent_beats;
-    struct error last; /* why it could not be reached */
+    struct error last; /* of the last attempt to connect */
 };
 
-/* ---- its end ---- */
+/* ---- the end ---- */
 
 static void daytona_terminal_finish(struct terminal *t, const struct error *why)
 {
@@ -79,7 +80,7 @@ static void daytona_terminal_finish(struct terminal *t, const struct error *why)
     t->events.ended(t->arg, &told);
 }
 
-/* The last words of the shell's, on one line; but for its goodbye. */
+/* The end of the shell's output on one line, without its `exit`. */
 static void daytona_terminal_last_words(const struct terminal *t, struct buf *out)
 {
     static const char goodbye[] = "logout";
@@ -101,7 +102,7 @@ static void daytona_terminal_last_words(const struct terminal *t, struct buf *ou
     text_append_visible(out, from, strlen(from));
 }
 
-/* ---- what is lost is looked for ---- */
+/* ---- losses ---- */
 
 static void daytona_terminal_doubt(struct terminal *t, const struct error *why)
 {
@@ -146,7 +147,7 @@ void terminal_retry(struct terminal *t)
     timer_start(t->timer, ms < AGAIN_MOST_MS ? ms : AGAIN_MOST_MS, 0);
 }
 
-/* Its program has ended. If that was because the whole sandbox has, its state says why. */
+/* Its program has ended. If the whole sandbox has, its state explains why. */
 static void daytona_terminal_exited(struct terminal *t)
 {
     struct error why = { 0 };
@@ -162,7 +163,7 @@ static void daytona_terminal_exited(struct terminal *t)
     daytona_terminal_finish(t, &why);
 }
 
-/* A connection that stood is made again at once; the sandbox is asked about if that fails. */
+/* Reconnects at once. If that fails, `doubt` asks about the sandbox. */
 static void daytona_terminal_cut(struct terminal *t, const struct error *why)
 {
     bool stood = t->stage == STAGE_STANDS;
@@ -179,7 +180,7 @@ static void daytona_terminal_cut(struct terminal *t, const struct error *why)
     t->events.cut(t->arg);
 }
 
-/* ---- what it says ---- */
+/* ---- output ---- */
 
 static void daytona_terminal_stands(struct terminal *t)
 {
@@ -236,7 +237,7 @@ static void socket_text(void *arg, const char *data, size_t len)
     }
 }
 
-/* Until the program's mark it is the shell that speaks. */
+/* Output before the program's mark is the shell's. */
 static void socket_bytes(void *arg, const char *data, size_t len)
 {
     struct terminal *t = arg;
@@ -261,7 +262,7 @@ static void socket_connected(void *arg)
 {
 }
 
-/* The words of a close frame say how the program ended, if it did. */
+/* The reason in a close frame may say how the program ended. */
 static void socket_closed(void *arg, const struct websocket_end *end)
 {
     struct terminal *t = arg;
@@ -285,7 +286,7 @@ static void socket_closed(void *arg, const struct websocket_end *end)
     daytona_terminal_cut(t, &why);
 }
 
-/* ---- making and connecting ---- */
+/* ---- creating and connecting ---- */
 
 static void connect_it(struct terminal *t)
 {
@@ -315,7 +316,8 @@ static void daytona_terminal_made(void *arg, const struct rest_answer *answer)
 {
     struct terminal *t = arg;
     t->request = NULL;
-    if (answer->error.code == ERROR_NONE || answer->status == 409) /* made by a try before */
+    /* created by an earlier attempt */
+    if (answer->error.code == ERROR_NONE || answer->status == 409)
         connect_it(t);
     else
         daytona_terminal_doubt(t, &answer->error);
@@ -325,7 +327,7 @@ static struct json_object *daytona_terminal_make_body(const struct terminal *t)
 {
     cleanup_json struct json_object *o = json_object_new_object();
     struct json_object *envs = json_object_new_object();
-    /* A terminal that can do nothing: no shell paints on it. Wide, so that no line is broken. */
+    /* TERM=dumb keeps the shell from sending control sequences; the width avoids line breaks. */
     bool ok = o && envs && json_put_text(envs, "TERM", "dumb") &&
               json_put_text(envs, "PYTHONDONTWRITEBYTECODE", "1");
     if (!ok) {
@@ -354,14 +356,14 @@ static int daytona_terminal_make(struct terminal *t, struct error *err)
     struct rest_ask ask = { .method = "POST",
         .path = "/process/pty",
         .body = body,
-        .again = true, /* under this name there is only one */
+        .again = true, /* idempotent: the name is unique */
         .seconds = MAKE_SECONDS,
         .done = daytona_terminal_made,
         .arg = t };
     return rest_send(t->toolbox, &ask, &t->request, err);
 }
 
-/* ---- time ---- */
+/* ---- timers ---- */
 
 static void daytona_terminal_beat(struct terminal *t)
 {
@@ -396,7 +398,7 @@ static void daytona_terminal_timer_due(void *arg)
     }
 }
 
-/* ---- the line ---- */
+/* ---- the command line ---- */
 
 static void daytona_terminal_quote(struct buf *out, const char *word)
 {
@@ -409,7 +411,7 @@ static void daytona_terminal_quote(struct buf *out, const char *word)
     buf_putc(out, '\'');
 }
 
-/* A shell that has nothing to run ends, and so is known. */
+/* A shell that cannot execute the program exits, so the failure is noticed. */
 static int write_line(
     struct terminal *t, const char *first, const char *const *words, struct error *err)
 {
@@ -429,7 +431,7 @@ static int write_line(
     return buf_failed(&t->line) ? error_memory(err) : 0;
 }
 
-/* ---- the owner's ---- */
+/* ---- public functions ---- */
 
 int terminal_open(const struct daytona_account *account, const char *base, const char *first,
     const char *const *words, const struct terminal_events *events, void *arg,
@@ -453,7 +455,7 @@ int terminal_open(const struct daytona_account *account, const char *base, const
     return 0;
 }
 
-/* One message of what is next, as much as fits. */
+/* Sends one message with as much as fits. */
 static int daytona_terminal_send_some(
     struct terminal *t, const struct iovec **iov, int *count, size_t *at)
 {
@@ -479,7 +481,7 @@ void terminal_write(struct terminal *t, const struct iovec *iov, int count)
     size_t at = 0;
     if (t->stage != STAGE_STANDS)
         return;
-    /* Without memory for a message it is lost on the way, and the link sends it again. */
+    /* If memory runs out, the message is lost, and the link sends it again. */
     while (count > 0 && daytona_terminal_send_some(t, &iov, &count, &at) == 0)
         ;
 }

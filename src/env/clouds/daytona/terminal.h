@@ -1,7 +1,9 @@
-/* env/clouds/daytona/terminal.h: a program on a terminal of a sandbox's, and its standard streams over a WebSocket.
+/* env/clouds/daytona/terminal.h: runs a program on a terminal in a Daytona sandbox, and transports
+ * its standard streams over a WebSocket.
  *
- * What the program says while nobody is attached is lost, and so is what was on its way to it: the link above knows that
- * (wire/link.h). A terminal that was not heard of within its time is made anew, as long as the program has not spoken.
+ * Output while no connection is attached is lost, as is input in transit; the link retransmits both
+ * (wire/link.h). A terminal that cannot be reached in time is created again, unless the program has
+ * already written something.
  */
 #ifndef DROSTE_ENV_CLOUDS_DAYTONA_TERMINAL_H
 #define DROSTE_ENV_CLOUDS_DAYTONA_TERMINAL_H
@@ -12,29 +14,31 @@
 
 struct terminal;
 
-/* These may do anything but within terminal_open, terminal_close included. */
+/* These may call any function, including terminal_close, but do not fire within terminal_open. */
 struct terminal_events {
-    /* It stands: the program has spoken; and again after a cut. */
+    /* The program has written its mark; again after a reconnection. */
     void (*joined)(void *arg);
-    /* From the loader's mark on. */
+    /* Output from the loader's mark on. */
     void (*bytes)(void *arg, const char *data, size_t len);
     void (*cut)(void *arg);
-    /* It cannot be reached for now: what has become of the sandbox? terminal_retry, or terminal_close. */
+    /* It cannot be reached: the owner checks the sandbox and calls terminal_retry or
+     * terminal_close. */
     void (*doubt)(void *arg, const struct error *why);
     /* The program has ended; the last event. ERROR_NONE: by itself. */
     void (*ended)(void *arg, const struct error *why);
 };
 
-/* `base` is the toolbox of the sandbox, `words` the program; what of the shell's comes before it is `first`. */
+/* `base` is the URL of the sandbox's toolbox, `words` the program with its arguments. `first` has
+ * shell commands to run before it. */
 int terminal_open(const struct daytona_account *account, const char *base, const char *first,
     const char *const *words, const struct terminal_events *events, void *arg,
     struct terminal **out, struct error *err);
-/* While it stands. */
+/* Only while joined. */
 void terminal_write(struct terminal *t, const struct iovec *iov, int count);
-/* Bytes of that which have not been sent. */
+/* Bytes accepted by terminal_write and not sent yet. */
 size_t terminal_waiting(const struct terminal *t);
 void terminal_pause(struct terminal *t, bool paused);
-/* After `doubt`: it is tried again. */
+/* After `doubt`: tries again. */
 void terminal_retry(struct terminal *t);
 /* NULL is fine. */
 void terminal_close(struct terminal *t);

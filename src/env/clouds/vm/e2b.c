@@ -1,8 +1,8 @@
-/* env/clouds/vm/e2b.c: see e2b.h. What E2B is asked for, and what it answers (env/clouds/vm/vm.h has the rest).
+/* env/clouds/vm/e2b.c: E2B's requests and answers; vm.c has the state machine.
  *
- * A sandbox is made from a template, whose size it has. It lives for so long as it was told last: while its session lives it is told again and
- * again, so that it ends soon after a host that was killed. What is inside (envd) is behind a proxy, with a token that holds as
- * long as the sandbox.
+ * A sandbox is created from a template, which determines its size. Its lifetime is short and is
+ * extended as long as its session lives, so it ends soon after its host has died. The service
+ * inside (envd) is behind a proxy, with a token that is valid as long as the sandbox exists.
  */
 #include "env/clouds/vm/e2b.h"
 
@@ -22,17 +22,17 @@
 enum {
     LIFE_SECONDS = 3600,
     LIFE_MOST = 24 * 3600,
-    IDLE_SECONDS = 900, /* without us */
-    STAYS = 3,          /* how often we say within these that we are there */
+    IDLE_SECONDS = 900, /* without the host */
+    STAYS = 3,          /* extensions within this time */
     LISTED = 100,
 };
 
-/* Providers whose sandboxes are all behind one name. */
+/* Providers that serve all sandboxes under one host name. */
 static const char *const one_name[] = { "e2b.app", "e2b.dev", "e2b.pro" };
 
-/* ---- what is asked for ---- */
+/* ---- requests ---- */
 
-/* For how long it is to live from now on. */
+/* Its lifetime from now on. */
 static int64_t next_life(const struct vm *vm)
 {
     double left = vm->life - clock_seconds_since(vm->begun_ns);
@@ -69,7 +69,7 @@ static bool e2b_add_text(struct json_object *array, const char *text)
     return false;
 }
 
-/* What may be reached goes before what may not. */
+/* Allowed destinations take precedence over denied ones. */
 static bool put_allowed(struct json_object *o, const struct list *allow)
 {
     struct json_object *network = json_object_new_object(), *in = json_object_new_array(),
@@ -94,7 +94,7 @@ static bool e2b_put_network(struct json_object *o, const struct container_spec *
            (!some || put_allowed(o, c->allow));
 }
 
-/* From when its life is counted. */
+/* Sets the times from which its lifetime is computed. */
 static int set_times(struct vm *vm, const struct container_spec *c, struct error *err)
 {
     double idle = c->idle > 0 ? c->idle : IDLE_SECONDS;
@@ -134,7 +134,7 @@ static int e2b_ask_of_one(const struct vm *vm, const char *method, const char *b
     return 0;
 }
 
-/* The same, with the time that it has from now on. */
+/* The same path, followed by the lifetime from now on. */
 static int ask_with_time(const struct vm *vm, const char *before, const char *behind,
     struct vm_ask *ask, struct error *err)
 {
@@ -178,7 +178,7 @@ static int e2b_ask(struct vm *vm, enum vm_step step, const struct sandbox_spec *
     return 0;
 }
 
-/* ---- what it answers ---- */
+/* ---- answers ---- */
 
 static int keep_token(struct vm *vm, struct json_object *o, struct error *err)
 {
@@ -191,7 +191,7 @@ static int keep_token(struct vm *vm, struct json_object *o, struct error *err)
     return token && !vm->token ? error_memory(err) : 0;
 }
 
-/* A sandbox that is made runs. Later its state is told. */
+/* A created sandbox is running. Later answers have its state. */
 static int e2b_read(struct vm *vm, struct json_object *o, struct vm_facts *facts, struct error *err)
 {
     const char *id = json_get_string(o, "sandboxID", NULL);
@@ -306,7 +306,7 @@ static const struct vm_provider e2b = { .name = "e2b",
     .more = e2b_more,
     .cursor_header = "x-next-token" };
 
-/* A variable that is set to something; NULL without memory, too. */
+/* The value of a variable; NULL if it is empty, or out of memory. */
 static char *e2b_variable(const char *name)
 {
     const char *value = getenv(name);

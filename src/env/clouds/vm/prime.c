@@ -1,7 +1,8 @@
-/* env/clouds/vm/prime.c: see prime.h. What Prime is asked for, and what it answers (env/clouds/vm/vm.h has the rest).
+/* env/clouds/vm/prime.c: Prime's requests and answers; vm.c has the state machine.
  *
- * A machine is made by one request with a key of idempotency. What is inside is behind a gateway, with a token of its own that
- * ends and is renewed. Sandboxes that are containers have no streams, and are refused by name.
+ * A machine is created by one request with an idempotency key. The service inside is behind a
+ * gateway, with a token that expires and is renewed. Prime's container sandboxes have no process
+ * streams and are rejected with an error.
  */
 #include "env/clouds/vm/prime.h"
 
@@ -26,7 +27,7 @@ enum {
     LISTED = 100,
 };
 
-/* ---- what is asked for ---- */
+/* ---- requests ---- */
 
 static double in_minutes(double seconds)
 {
@@ -54,7 +55,7 @@ static bool prime_add_text(struct json_object *array, const char *text)
     return false;
 }
 
-/* NAME=VALUE, as they are: Prime's labels are texts. */
+/* NAME=VALUE, unchanged: Prime's labels are strings. */
 static struct json_object *prime_make_labels(const struct container_spec *c)
 {
     cleanup_buf struct buf owner = { 0 }, machine = { 0 }, line = { 0 };
@@ -73,7 +74,7 @@ static struct json_object *prime_make_labels(const struct container_spec *c)
     return NULL;
 }
 
-/* None is an empty list of what may be reached; without a list there is no limit. */
+/* An empty list of destinations allows none; without a list there is no restriction. */
 static bool prime_put_network(struct json_object *o, const struct container_spec *c)
 {
     bool some = c->allow && c->allow->count > 0;
@@ -185,14 +186,14 @@ static int prime_ask(struct vm *vm, enum vm_step step, const struct sandbox_spec
     case VM_LIST:
         ask_list(vm, ask);
         return 0;
-    case VM_STAY: /* it is not idle while a stream is there */
-    case VM_KEEP: /* it stays until its limits in time end it */
+    case VM_STAY: /* an open stream counts as activity */
+    case VM_KEEP: /* its time limits end it */
         return 0;
     }
     return 0;
 }
 
-/* ---- what it answers ---- */
+/* ---- answers ---- */
 
 static void read_end(struct json_object *o, const char *status, struct vm_facts *facts)
 {
@@ -241,7 +242,7 @@ static int prime_read(
     return 0;
 }
 
-/* "2026-01-31T12:00:00.123Z", or with +00:00; seconds from now; 0 where it is no time. */
+/* Parses "2026-01-31T12:00:00.123Z", or with +00:00. Seconds from now; 0 for invalid text. */
 static double seconds_until(const char *text)
 {
     struct tm at = { 0 };
@@ -252,7 +253,8 @@ static double seconds_until(const char *text)
     return seconds > 0 ? seconds : 1;
 }
 
-/* {gateway_url}/{user_ns}/{job_id}, which the API says: over TLS where the API is. */
+/* The gateway's URL is {gateway_url}/{user_ns}/{job_id}, from the answer. It must use TLS if the
+ * API does. */
 static int prime_enter(struct vm *vm, struct json_object *o, struct error *err)
 {
     cleanup_buf struct buf url = { 0 }, header = { 0 };
@@ -362,7 +364,7 @@ static const struct vm_provider prime = { .name = "prime",
     .listed = prime_listed,
     .more = prime_more };
 
-/* As Prime's own programs take it: without /api/v1 behind it. */
+/* As in Prime's own tools, the variable has no /api/v1 at its end. */
 static char *base_url(void)
 {
     static const char behind[] = "/api/v1";

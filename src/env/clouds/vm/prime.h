@@ -1,4 +1,6 @@
-/* env/clouds/vm/prime.h: sandboxes of Prime Intellect's, those that are virtual machines; see docs/environments.md. */
+/* env/clouds/vm/prime.h: the environment `prime`: Prime Intellect's virtual machines; see
+ * docs/environments.md.
+ */
 #ifndef DROSTE_ENV_CLOUDS_VM_PRIME_H
 #define DROSTE_ENV_CLOUDS_VM_PRIME_H
 
@@ -6,7 +8,7 @@
 
 extern const struct features prime_features;
 
-/* 0 where it is known whose account it is; ERROR_CONFIG says what is missing. */
+/* 0 if the account is configured; ERROR_CONFIG says what is missing. */
 int prime_configured(struct error *err);
 int prime_open(struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err);

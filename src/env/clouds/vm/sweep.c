@@ -1,4 +1,4 @@
-/* env/clouds/vm/sweep.c: see sweep.h; env/common/orphans.h has the order of things. */
+/* env/clouds/vm/sweep.c: lists and deletes machines for env/common/orphans.h. */
 #include "env/clouds/vm/sweep.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ enum { ANSWER_SECONDS = 60 };
 static int vm_orphans_ask(struct vms *env, enum vm_step step, const char *id, const char *cursor,
     rest_done_fn *done, struct error *err)
 {
-    struct vm vm = { .env = env }; /* stands for the machine that is asked for */
+    struct vm vm = { .env = env }; /* stands for the machine that the request is about */
     struct vm_ask what = { .cursor = cursor };
     snprintf(vm.id, sizeof vm.id, "%s", id);
     int rc = env->provider->ask(&vm, step, NULL, &what, err);

@@ -1,10 +1,10 @@
-/* env/clouds/vm/sweep.h: deletes the machines at a provider whose hosts on this machine are gone. */
+/* env/clouds/vm/sweep.h: deletes a provider's machines whose hosts on this machine are dead. */
 #ifndef DROSTE_ENV_CLOUDS_VM_SWEEP_H
 #define DROSTE_ENV_CLOUDS_VM_SWEEP_H
 
 #include "env/clouds/vm/vm.h"
 
-/* `arg` is the vms; as environment_ops.collect. */
+/* environment_ops.collect; `arg` is the struct vms. */
 int vm_collect(void *arg, environment_collected_fn *done, void *done_arg, struct error *err);
 
 #endif

@@ -1,10 +1,11 @@
-/* env/clouds/vm/vm.c: see vm.h.
+/* env/clouds/vm/vm.c: the state machine of one machine.
  *
  *   creating ──► waiting ──► entering ──► live ── lost ──► judging ──► over
- *       └─────────────┴────────── it fails ───────────────────────────► over
+ *       └─────────────┴────────── failure ──────────────────────────► over
  *   any ── its session is over ──► leaving ──► freed
  *
- * Who leaves while it is being created waits for the answer: what has come into being is deleted.
+ * A session that is closed during creation waits for the answer, so that the machine can be
+ * deleted.
  */
 #include "env/clouds/vm/vm.h"
 
@@ -24,11 +25,12 @@ enum {
     BUILD_LOOK_MS = 5000,
     LOOK_FIRST_MS = 200,
     LOOK_LONGEST_MS = 5000,
-    TOKEN_MARGIN = 60, /* seconds before its end a token is renewed */
+    TOKEN_MARGIN = 60, /* seconds before its expiry a token is renewed */
     LEAVE_SECONDS = 30,
-    GOODBYE_SECONDS = 15, /* for what is left to be deleted, when the environment ends */
-    LEASE_SECONDS =
-        3600, /* without a word from us: a program that thinks between its cells says none */
+    /* when the environment closes, for the remaining machines to be deleted */
+    GOODBYE_SECONDS = 15,
+    /* without a message from the host: a program that thinks between its cells sends none */
+    LEASE_SECONDS = 3600,
     REFUSALS_MOST = 6,
 };
 
@@ -36,7 +38,7 @@ static void vm_enter(struct vm *vm);
 static void vm_leave(struct vm *vm);
 static void start_looking(struct vm *vm);
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 static const char *step_name(enum vm_step step)
 {
@@ -45,7 +47,7 @@ static const char *step_name(enum vm_step step)
     return names[step];
 }
 
-/* 1: it was sent; 0: there is nothing to ask in this step. */
+/* 1: sent; 0: this step needs no request. */
 static int vm_ask_provider(struct vm *vm, enum vm_step step, const struct sandbox_spec *spec,
     bool again, double seconds, rest_done_fn *done, struct rest_request **out, struct error *err)
 {
@@ -74,7 +76,7 @@ static int vm_ask_provider(struct vm *vm, enum vm_step step, const struct sandbo
     return rc < 0 ? rc : asked;
 }
 
-/* ---- its end ---- */
+/* ---- the end ---- */
 
 static void set_phase(struct vm *vm, enum vm_phase phase)
 {
@@ -99,7 +101,7 @@ static void vm_free(struct vm *vm)
     free(vm);
 }
 
-/* Tells that it is over, if anybody listens. */
+/* Reports the end, unless the session is over. */
 static void vm_finish(struct vm *vm, const struct error *why)
 {
     struct error told = *why;
@@ -152,7 +154,7 @@ static void vm_killed(void *arg, const struct connect_result *result)
     leave_now(vm);
 }
 
-/* In one that stays, the program is not to stay. */
+/* A machine that is kept must not keep the program. */
 static bool kill_program(struct vm *vm)
 {
     static const struct connect_handler handler = { NULL, vm_killed };
@@ -172,7 +174,7 @@ static void vm_leave(struct vm *vm)
     timer_stop(vm->stay);
     rest_cancel(steal(&vm->staying));
     if (creating && vm->request)
-        return; /* its answer says what there is to delete */
+        return; /* the answer has the id to delete */
     rest_cancel(steal(&vm->request));
     bool waits = kill_program(vm);
     process_service_close(steal(&vm->process));
@@ -205,7 +207,7 @@ static void process_refused(void *arg)
     vm_enter(arg);
 }
 
-/* What the API says of one that is lost, or may be. */
+/* The API's answer about a machine that may be lost. */
 static void vm_judged(void *arg, const struct rest_answer *answer)
 {
     struct vm *vm = arg;
@@ -256,7 +258,7 @@ static void vm_stayed(void *arg, const struct rest_answer *answer)
 {
     struct vm *vm = arg;
     vm->staying =
-        NULL; /* where it failed, the next one may not; that it is gone is seen otherwise */
+        NULL; /* after a failure the next one may succeed; other events report that it is gone */
 }
 
 static void vm_stay(void *arg)
@@ -292,7 +294,7 @@ static void vm_entered(struct vm *vm, struct json_object *answer)
         vm_fail(vm, &err, "entering sandbox");
 }
 
-/* A machine that runs may not be known everywhere yet; one that does not is found out. */
+/* A running machine may not be known everywhere yet: check whether it still runs. */
 static void token_failed(struct vm *vm, const struct error *why)
 {
     if (why->code == ERROR_PERMISSION || ++vm->refusals > REFUSALS_MOST) {
@@ -316,7 +318,7 @@ static void told_token(void *arg, const struct rest_answer *answer)
     vm_entered(vm, answer->body);
 }
 
-/* A token, the first one or another. */
+/* Requests a token, the first or a new one. */
 static void vm_enter(struct vm *vm)
 {
     struct error err = { 0 };
@@ -332,7 +334,7 @@ static void vm_enter(struct vm *vm)
         vm_entered(vm, NULL);
 }
 
-/* Before it ends, and not without a pause. */
+/* Before it expires, but not immediately. */
 static uint64_t renewal_ms(double seconds)
 {
     double after = seconds > 2 * TOKEN_MARGIN ? seconds - TOKEN_MARGIN : seconds / 2;
@@ -455,7 +457,7 @@ static void vm_created(void *arg, const struct rest_answer *answer)
         vm_fail(vm, &answer->error, step_name(vm->resumed ? VM_RESUME : VM_CREATE));
 }
 
-/* ---- the carrier ---- */
+/* ---- the interface of transports ---- */
 
 const struct container_spec *vm_container(const struct sandbox_spec *spec)
 {
@@ -581,7 +583,7 @@ void vms_free(struct vms *env)
     free(env);
 }
 
-/* Waits until what is left has been deleted; not for ever. */
+/* Waits for a limited time until the remaining machines are deleted. */
 static void vms_see_off(void *arg)
 {
     struct vms *env = arg;
