@@ -1,4 +1,4 @@
-/* jail/builder.c: see builder.h. */
+/* jail/builder.c: appends operations and strings to a plan. */
 #include "jail/builder.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@ struct jail_op *plan_add(struct builder *b, enum jail_op_kind kind, const char *
         .b = value,
     };
     static struct jail_op
-        nowhere; /* without memory: the builder has failed and says so at the end */
+        nowhere; /* a dummy after running out of memory, which plan_finish reports */
     buf_append(&b->ops, &op, sizeof op);
     return b->ops.failed ? &nowhere : (struct jail_op *)(b->ops.data + b->ops.len) - 1;
 }
@@ -49,7 +49,7 @@ void plan_add_mount(
 void plan_begin(struct builder *b)
 {
     *b = (struct builder){ 0 };
-    buf_append(&b->text, "", 1); /* offset 0 is the empty text */
+    buf_append(&b->text, "", 1); /* offset 0 is the empty string */
 }
 
 int plan_finish(

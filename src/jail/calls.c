@@ -1,9 +1,9 @@
-/* jail/calls.c: see calls.h.
+/* jail/calls.c: the tables, with a reason in each row.
  *
- * Two questions decide about a row: does CPython, its standard library or a usual package call it;
- * and does it take something that all users of a machine share and that no limit of the sandbox
- * counts (programs for the kernel's BPF machine, watches, keys, queues, leases, static branches)?
- * Names that headers of older systems lack are written as numbers.
+ * Two questions decide about a row. Is the call used by CPython, its standard library or common
+ * packages? Does it take something that all users of a machine share and no limit of the sandbox
+ * counts (BPF programs, watches, keys, queues, leases, static branches)? Constants that headers of
+ * older systems lack are defined as numbers.
  */
 #include "jail/calls.h"
 
@@ -27,7 +27,7 @@
 #define MAP_32BIT 0x40
 #endif
 
-/* Since Linux … */
+/* Introduced in Linux … */
 enum {
     MAP_DROPPABLE_ = 0x08,         /* 6.11 */
     MADV_COLLAPSE_ = 25,           /* 6.1 */
@@ -88,7 +88,7 @@ const struct call_group call_groups[] = {
         CALL_ANYWHERE, "sockets, once there" },
     { "sync syncfs", CALL_DOES_NOTHING, CALL_ANYWHERE,
         "would write out every file of the machine, for nothing that a guest keeps" },
-    /* ---- as if the kernel had none: programs then do without ---- */
+    /* ---- ENOSYS, as if the kernel lacked them: programs have fallbacks ---- */
     { "epoll_create epoll_create1 epoll_ctl epoll_ctl_old epoll_pwait epoll_pwait2 epoll_wait "
       "epoll_wait_old",
         ENOSYS, CALL_IN_CONTAINER,
@@ -102,7 +102,7 @@ const struct call_group call_groups[] = {
       "msgsnd semctl semget semop semtimedop shmat shmctl shmdt shmget",
         ENOSYS, CALL_ANYWHERE, "queues and memory that outlive a process, counted by user or not" },
     { "memfd_secret", ENOSYS, CALL_ANYWHERE, "memory that the kernel itself cannot move" },
-    /* ---- refused by name: a report says what was tried ---- */
+    /* ---- EPERM: the reason appears in reports ---- */
     { "bpf", EPERM, CALL_ANYWHERE, "programs in the kernel, from a pool that all users share" },
     { "add_key keyctl request_key", EPERM, CALL_ANYWHERE, "keys are counted by user" },
     { "fanotify_init fanotify_mark", EPERM, CALL_ANYWHERE, "watches are counted by user" },
@@ -264,7 +264,7 @@ static const struct call_value barriers[] = {
     { 0 },
 };
 
-/* personality(2): what it has, and what it has again. */
+/* personality(2): the initial persona, which programs query and restore. */
 static const struct call_value personas[] = {
     NAMED("ask", 0xFFFFFFFF, "asks"),
     VALUE(PER_LINUX, "as it is"),
@@ -365,7 +365,7 @@ const struct call_rule call_rules[] = {
     { 0 },
 };
 
-/* By protocol too: the kernel would load SCTP, L2TP and others for whoever asks. */
+/* Also checks the protocol: the kernel would load modules such as SCTP and L2TP on request. */
 const struct call_socket call_sockets[] = {
     { "UNIX, stream", AF_UNIX, SOCK_STREAM, 0, false },
     { "UNIX, datagrams", AF_UNIX, SOCK_DGRAM, 0, false },
@@ -440,7 +440,7 @@ const struct call_option call_options[] = {
     OPTION(IPPROTO_IPV6, IPV6_MULTICAST_HOPS, OPTION_BOTH, "a number"),
     OPTION(IPPROTO_IPV6, IPV6_MULTICAST_LOOP, OPTION_BOTH, "a flag"),
     OPTION(IPPROTO_IPV6, IPV6_TCLASS, OPTION_BOTH, "a number"),
-    /* ---- refused by name ---- */
+    /* ---- EPERM ---- */
     OPTION(SOL_SOCKET, SO_ATTACH_FILTER, 0, program_why),
     OPTION(SOL_SOCKET, SO_ATTACH_BPF, 0, program_why),
     OPTION(SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, 0, program_why),
@@ -479,8 +479,8 @@ const struct call_value call_set_up_prctls[] = {
     { 0 },
 };
 
-/* clone(2): all but the flags with which the C library makes threads and processes. The lowest eight bits
- * are the signal at the end, and a later kernel cannot add a flag: there is no bit left. */
+/* clone(2): all flags except those that the C library uses for threads and processes. The lowest
+ * eight bits are the exit signal, and there is no bit left for a new flag of a later kernel. */
 const struct call_value call_clone_flags[] = {
     REFUSED(CLONE_NEWUSER, "namespaces of its own"),
     REFUSED(CLONE_NEWPID, "namespaces of its own"),
@@ -496,7 +496,7 @@ const struct call_value call_clone_flags[] = {
     { 0 },
 };
 
-/* ---- in words ---- */
+/* ---- printing ---- */
 
 bool call_next_name(const char **names, char *out, size_t size)
 {
@@ -526,7 +526,7 @@ static const char *answer_name(int answer)
                                          : "ENOSYS";
 }
 
-/* A line of words, folded where it gets long. */
+/* Prints words on indented lines. */
 static void print_names(const char *names, struct buf *out)
 {
     enum { WIDTH = 92 };

@@ -1,22 +1,25 @@
-/* jail/compile.c: turns an isolation and its limits into the operations that make the jail.
+/* jail/compile.c: compiles an isolation level and limits into a plan.
  *
  * The root directory is prepared once, in the zygote, and each sandbox gets a copy of the mount
- * table. Mounts that came along from another user namespace are locked: the guest's namespace can
- * neither lift nor alter them, whatever it becomes there. Order matters in these places:
+ * table. Mounts inherited from another user namespace are locked: the guest's namespace can neither
+ * remove nor change them, whatever privileges it gains there. Order matters in these places:
  *
- * - the first pivot comes before the binds: the new root is staged on /tmp, and what the host has
- *   below its own /tmp (a venv, say) is visible again below /old only after it;
- * - proc goes in before the old root goes: the kernel allows a fresh proc in the sandbox only where
- *   a whole one can be seen already (mount_too_revealing, fs/namespace.c);
- * - as root, the ids are dropped last in the zygote, after the binds that need root to be found;
- * - a volume is bound from /dev/shm, where all of them wait, before anything is mounted over that;
- * - what the zygote shows below /tmp (a venv, say) would be hidden by the sandbox's private /tmp:
- *   it waits on /dev/shm meanwhile, and is bound again before a private /dev/shm goes over that;
- * - Landlock forbids to mount, so its domain is entered after the last mount, in the worker;
- * - the zygote loads its part of the filter last, and each sandbox adds its own last of all, after
- *   no-new-privileges, without which a filter cannot be loaded, and the loss of all capabilities.
+ * - The first pivot comes before the binds: the new root is staged on /tmp, and host paths below
+ *   /tmp (a venv, say) become visible again below /old only after it.
+ * - proc is mounted before the old root is detached: the kernel allows a new proc in the sandbox
+ *   only where a complete one is visible already (mount_too_revealing, fs/namespace.c).
+ * - As root, the zygote drops its ids last, after the binds, which need root to reach their
+ *   sources.
+ * - A volume is bound from /dev/shm, where all volumes are mounted, before anything is mounted over
+ *   it.
+ * - Paths that the zygote shows below /tmp (a venv, say) would be hidden by the sandbox's private
+ *   /tmp: they are bound to /dev/shm in between, and back before a private /dev/shm is mounted.
+ * - Landlock forbids mounting, so its domain is entered after the last mount, in the worker.
+ * - The zygote loads its part of the filter last. Each sandbox loads its own part at the very end,
+ *   after no-new-privileges, which loading a filter requires, and after dropping all capabilities.
  *
- * Without namespaces (`landlock`) the guest sees the host's paths, and Landlock says which it may open.
+ * Without namespaces (`landlock`) the guest sees the host's paths, and Landlock decides which of
+ * them it may open.
  */
 #include "jail/jail.h"
 
@@ -33,14 +36,14 @@
 #include "jail/landlock.h"
 #include "jail/show.h"
 
-/* Of these the kernel lets a user have so much in all sandboxes and outside of them; timers are among
- * the signals. */
+/* The kernel limits these per user, over all sandboxes and processes outside; timers count as
+ * pending signals. */
 enum { LOCKED_MEMORY = 8 << 20, SIGNALS_PENDING = 1024 };
 
 const struct jail_limits jail_default_limits = {
     .memory = 4ull << 30,
     .processes = 128,
-    .open_files = 512, /* see SECURITY.md: the kernel counts those that are on their way by user */
+    .open_files = 512, /* see SECURITY.md: the kernel counts descriptors in transit per user */
     .file_size = 1ull << 30,
     .tmp_size = 256ull << 20,
 };
@@ -48,13 +51,14 @@ const struct jail_limits jail_default_limits = {
 static const struct {
     const char *name;
     bool own_root;
-    uint64_t spaces; /* of each sandbox */
+    uint64_t spaces; /* namespaces of each sandbox */
 } isolations[] = {
     [ISOLATION_AUTO] = { "auto", false, 0 },
     [ISOLATION_FULL] = { "full", true,
         CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS },
-    /* The zygote's network, IPC and host name, which the filter keeps out of reach. The user namespace
-     * is its own because processes are counted by it, the mounts for its /tmp and /proc. */
+    /* Shares the zygote's network, IPC and UTS namespaces, which the filter puts out of reach. Each
+     * sandbox needs its own user namespace, which counts processes, and mount namespace for /tmp
+     * and /proc. */
     [ISOLATION_LIGHT] = { "light", true, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS },
     [ISOLATION_LANDLOCK] = { "landlock", false, 0 },
     [ISOLATION_PROCESS] = { "process", false, 0 },
@@ -85,7 +89,7 @@ int isolation_parse(const char *word, enum isolation *out, struct error *err)
         "isolation '%.40s' is not one of auto, full, light, landlock, process", word);
 }
 
-/* ---- what is the same for all sandboxes of a zygote ---- */
+/* ---- operations common to all sandboxes of a zygote ---- */
 
 /* Operations of a later stage in the zygote's plan are copied into each sandbox's. */
 static void copy_kind(struct builder *b, const struct jail_plan *zygote, enum jail_op_kind kind)
@@ -102,8 +106,8 @@ static void copy_kind(struct builder *b, const struct jail_plan *zygote, enum ja
     }
 }
 
-/* What /proc tells everybody about the host: addresses of its kernel, its keys, its interrupts. What
- * only root can read needs no mask, and what is not there none either. */
+/* Hides what /proc shows to every user about the host: kernel addresses, keys, interrupts. Files
+ * that only root can read need no mask. Missing files are skipped. */
 static void mask_proc(struct builder *b)
 {
     static const char *const files[] = { "/proc/kallsyms", "/proc/keys", "/proc/key-users",
@@ -127,7 +131,7 @@ static int compile_begin_domain(
     if (abi == 0)
         return 0;
     b->stage = JAIL_WORKER;
-    /* An empty network says so in better words: ENETUNREACH. */
+    /* Not needed in an empty network namespace, where ENETUNREACH is the better error. */
     if (b->own_root)
         all.handled_net = 0;
     plan_add(b, JAIL_RULESET, NULL, NULL, all.handled_fs, all.handled_net | all.scoped << 32);
@@ -148,9 +152,9 @@ static int add_filter(
     return 0;
 }
 
-/* Root keeps its eyes for the binds and becomes nobody after; anyone else needs a user namespace to
- * mount at all. The network namespace is empty and shared by all sandboxes of this zygote: a new one
- * each would cost more than everything else together. */
+/* Root keeps its privileges for the binds and becomes nobody afterwards; other users need a user
+ * namespace to mount at all. The network namespace is empty and shared by all sandboxes of this
+ * zygote, because one for each would cost more than everything else together. */
 static void make_namespaces(struct builder *b, const struct jail_host *host)
 {
     enum { SPACES = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS };
@@ -173,16 +177,16 @@ static int make_zygote(
         make_namespaces(b, host);
     else if (host->workdir)
         plan_add(b, JAIL_CHDIR, host->workdir, NULL, 0, 0);
-    /* A guest at real-time priority could keep a processor for itself, whose zygote and keeper then could
+    /* A guest at real-time priority could monopolise a processor, and its zygote and keeper could
      * not end it. */
     plan_add(b, JAIL_SCHEDULE, NULL, NULL, 0, 0);
-    /* In a user namespace of its own the sandbox can do this itself. */
+    /* With its own user namespace, the sandbox does this itself. */
     if (walled && !b->own_root)
         plan_add(b, JAIL_DROP_BOUND, NULL, NULL, 0, 0);
     if (walled && host->uid == 0)
         plan_add(b, host->lends_users ? JAIL_BECOME_LENDER : JAIL_BECOME, NULL, NULL, JAIL_NOBODY,
             JAIL_NOBODY);
-    /* A guest cannot use keys, the filter sees to that; but neither shall it hold the user's. */
+    /* The filter denies keyring calls to guests; this also detaches the user's session keyring. */
     if (walled)
         plan_add(b, JAIL_KEYRING, NULL, NULL, 0, 0)->optional = 1;
     plan_add(b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
@@ -211,10 +215,10 @@ int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
 
 /* ---- one sandbox ---- */
 
-/* Without a pid namespace nothing ends with the keeper: it has to kill the guest's processes, and
- * walking the tree of a fork bomb loses the race. In a domain that keeps signals in, around that of
- * the worker, one kill(2) of all reaches the guest's processes, all at once, and no others. A domain
- * forbids to move files between directories unless it says that one may. */
+/* Without a pid namespace nothing ends with the keeper: it must kill the guest's processes, and
+ * walking the tree of a fork bomb loses the race. An outer Landlock domain around the worker's
+ * blocks signals to processes outside, so one kill(2) of all processes reaches exactly the guest's,
+ * at once. A domain denies moving files between directories unless it grants that. */
 static void keep_signals_in(struct builder *b)
 {
     plan_add(b, JAIL_RULESET, NULL, NULL, LANDLOCK_REFER, (uint64_t)LANDLOCK_SCOPE_SIGNALS << 32);
@@ -231,7 +235,7 @@ static const char *shown_below_tmp(const struct jail_plan *zygote, const struct 
     return shown ? target + strlen(tmp) : NULL;
 }
 
-/* A private /tmp, with what the zygote shows there bound again: it waits on /dev/shm meanwhile. */
+/* Mounts a private /tmp, and binds what the zygote shows there again, by way of /dev/shm. */
 static void make_tmp(struct builder *b, const struct jail_plan *zygote, const char *size)
 {
     bool waits = false;
@@ -251,8 +255,8 @@ static void make_tmp(struct builder *b, const struct jail_plan *zygote, const ch
     }
 }
 
-/* Before anything else is mounted over the place where it waits. Where it came as a mount, its
- * second name is one more of that. */
+/* Must precede any mount over the volumes' staging directory. If the volume is an id-mapped mount,
+ * its second name is bound from the first. */
 static void mount_volume(struct builder *b, const struct jail_volume *volume, uint64_t which,
     const char *const places[2])
 {
@@ -296,7 +300,7 @@ static void limit_worker(struct builder *b, const struct jail_limits *limits, ui
         { RLIMIT_DATA, limits->memory },
         { RLIMIT_NOFILE, limits->open_files },
         { RLIMIT_FSIZE, limits->file_size },
-        { RLIMIT_CORE, 1 }, /* with 0 the kernel still starts a program that it pipes cores to */
+        { RLIMIT_CORE, 1 }, /* with 0 the kernel still runs a program that it pipes core dumps to */
         { RLIMIT_MEMLOCK, LOCKED_MEMORY },
         { RLIMIT_SIGPENDING, SIGNALS_PENDING },
     };
@@ -308,8 +312,8 @@ static void limit_worker(struct builder *b, const struct jail_limits *limits, ui
         plan_add(b, JAIL_LIMIT, NULL, NULL, RLIMIT_NPROC, processes);
 }
 
-/* The limit counts all processes of the user in the user namespace (Linux 5.14): those of the sandbox,
- * if that has one of its own, else those that were there before as well. */
+/* The limit counts all processes of the user in the user namespace (Linux 5.14): those of the
+ * sandbox if it has its own, otherwise also those that existed before. */
 static uint64_t process_limit(
     enum isolation isolation, const struct jail_limits *limits, const struct jail_mount *place)
 {
@@ -318,7 +322,7 @@ static uint64_t process_limit(
     return isolation == ISOLATION_LANDLOCK ? place->user_processes + limits->processes : 0;
 }
 
-/* It is the guest's own. */
+/* The guest has full access to its own volume. */
 static void allow_volume(
     struct builder *b, bool own_root, const struct jail_volume *volume, const char *at)
 {
@@ -333,7 +337,8 @@ static void compile_confine(struct builder *b, bool own_root, const struct jail_
     copy_kind(b, zygote, JAIL_RULESET);
     copy_kind(b, zygote, JAIL_RULE);
     if (b->ops.len == before) {
-        /* No wall of files. But the guest must not stop its keeper, which could end nothing then. */
+        /* No file rules, but the guest must not be able to stop its keeper, which then could not
+         * end anything. */
         if (landlock_abi() >= LANDLOCK_SCOPE_ABI)
             keep_signals_in(b);
         return;

@@ -1,7 +1,7 @@
-/* jail/enter.c: carries out a plan, one system call after the other.
+/* jail/enter.c: executes a plan, one system call at a time.
  *
- * Runs in the zygote and its children, after a clone: no allocation, no locks, no stdio. Order is
- * the plan's business (jail/compile.c); here each operation stands for itself.
+ * Runs in the zygote and its children, after a clone: no allocation, no locks, no stdio. The plan
+ * determines the order (jail/compile.c); each operation here is independent.
  */
 #include "jail/landlock.h"
 #include "jail/plan.h"
@@ -25,15 +25,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What one operation leaves to a later one. A clone into a user namespace cannot ask any more. */
+/* State that one operation leaves for a later one. */
 static struct state {
-    /* The ids outside, looked up before a namespace hides them; the zygote's, and its child's. */
+    /* Ids of the zygote and of its child outside, read before a namespace hides them. */
     uid_t own_uid, uid;
     gid_t own_gid, gid;
-    bool files_as_zygote;    /* the child still opens files with the zygote's group */
-    int mounts[JAIL_MOUNTS]; /* that came with the request */
+    bool files_as_zygote;    /* the child still accesses files with the zygote's group */
+    int mounts[JAIL_MOUNTS]; /* passed with the request */
     int ruleset;             /* the Landlock domain under construction */
-    uint64_t handled;        /* what it controls */
+    uint64_t handled;        /* the rights that it controls */
 } state;
 
 static int enter_write_file(const char *path, int flags, mode_t mode, const char *text, size_t len)
@@ -50,8 +50,8 @@ static int enter_write_file(const char *path, int flags, mode_t mode, const char
     return -1;
 }
 
-/* user_namespaces(7): without privileges outside, a process maps its own ids and gives up
- * setgroups first. */
+/* user_namespaces(7): without privileges outside, a process may only map its own ids, after
+ * disabling setgroups. */
 static int write_maps(uint64_t uid, uint64_t gid, uid_t outer_uid, gid_t outer_gid)
 {
     char line[64];
@@ -64,7 +64,7 @@ static int write_maps(uint64_t uid, uint64_t gid, uid_t outer_uid, gid_t outer_g
     return enter_write_file("/proc/self/gid_map", 0, 0, line, (size_t)n);
 }
 
-/* sched(7): one that runs at real-time priority gives way to nobody; batch and idle ones do. */
+/* sched(7): a real-time process does not yield to others; batch and idle ones do. */
 static int schedule_ordinarily(void)
 {
     int policy = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
@@ -86,8 +86,8 @@ static int enter_become(uid_t uid, gid_t gid)
     return stay_dumpable();
 }
 
-/* Of root's powers the zygote keeps those to change users, and to end children that are others: the signal
- * at its own death (PR_SET_PDEATHSIG) reaches them only with the permission to send it. */
+/* The zygote keeps only the capabilities to change users and to signal children of other users: the
+ * signal at its own death (PR_SET_PDEATHSIG) is only delivered with the permission to send it. */
 static int become_lender(uid_t uid, gid_t gid)
 {
     const uint32_t kept = 1u << CAP_SETUID | 1u << CAP_SETGID | 1u << CAP_KILL;
@@ -99,7 +99,8 @@ static int become_lender(uid_t uid, gid_t gid)
     return prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);
 }
 
-/* Whatever the umask is: root's guest is another user, who must get through. */
+/* Sets the mode regardless of the umask: as root, the guest is another user, who must be able to
+ * traverse it. */
 static int make_directories(const char *path, mode_t mode, bool last)
 {
     char part[4096];
@@ -140,13 +141,13 @@ static int bind_tree(const char *source, const char *target, uint64_t attributes
     }
     if (mount(source, target, NULL, MS_BIND | MS_REC, NULL) < 0)
         return -1;
-    /* Recursive, so that a mount below the source is as read-only as the source (Linux 5.12). */
+    /* Recursive, so that mounts below the source are read-only too (Linux 5.12). */
     struct mount_attr attr = { .attr_set = attributes };
     return (int)syscall(SYS_mount_setattr, AT_FDCWD, target, AT_RECURSIVE, &attr, sizeof attr);
 }
 
-/* A directory that strangers write to: nothing on the way may be a link, and it must be the one that the
- * host looked at. What is in it starts nothing with somebody's rights, and speaks to no device. */
+/* Guests write to this directory, so no component of the path may be a link, and it must be the
+ * directory that the host checked. Mounted nosuid and nodev. */
 static int bind_volume(
     const char *base, const char *path, const char *target, const struct jail_op *op)
 {
@@ -171,8 +172,8 @@ static int bind_volume(
     return rc;
 }
 
-/* The host made it, which alone may map ids: the keeper has no powers over the volume's file
- * system. */
+/* The host created this mount, because id mapping needs privileges over the volume's file system,
+ * which the keeper lacks. */
 static int attach_mount(uint64_t which, const char *target)
 {
     if (which >= JAIL_MOUNTS) {
@@ -212,11 +213,12 @@ static int enter_pivot(const char *root, const char *old)
 
 static int set_limit(uint64_t resource, uint64_t value)
 {
-    /* SIGXCPU names the limit; SIGKILL, which comes at the hard one, is for who ignores that. */
+    /* SIGXCPU at the soft limit identifies the limit; SIGKILL at the hard limit ends processes that
+     * ignore it. */
     struct rlimit limit = { value, resource == RLIMIT_CPU ? value + 1 : value }, now;
     if (getrlimit((__rlimit_resource_t)resource, &now) < 0)
         return -1;
-    /* Without CAP_SYS_RESOURCE a hard limit cannot be raised: then the present one is as good. */
+    /* Raising a hard limit needs CAP_SYS_RESOURCE; otherwise the current one is strict enough. */
     if (now.rlim_max != RLIM_INFINITY && now.rlim_max < limit.rlim_max)
         limit.rlim_max = now.rlim_max;
     if (limit.rlim_cur > limit.rlim_max)
@@ -224,13 +226,13 @@ static int set_limit(uint64_t resource, uint64_t value)
     return setrlimit((__rlimit_resource_t)resource, &limit);
 }
 
-/* Without CAP_SETPCAP it stays; with no-new-privileges nothing comes of it. */
+/* Without CAP_SETPCAP the set stays; no-new-privileges makes it ineffective. */
 static int drop_bound(void)
 {
     for (int cap = 0; cap < 64; cap++) {
         if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0)
             continue;
-        return errno == EPERM || errno == EINVAL ? 0 : -1; /* none of them; past the last one */
+        return errno == EPERM || errno == EINVAL ? 0 : -1; /* no capabilities; after the last one */
     }
     return 0;
 }
@@ -253,7 +255,8 @@ static int load_filter(const char *bytes, uint64_t len)
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
 }
 
-/* The plain calls: the C library would tell all threads, and this may be a memory that two processes share. */
+/* Raw system calls: the C library would change all threads, and two processes may share this
+ * memory. */
 static int enter_be(uid_t uid, gid_t gid)
 {
     if (syscall(SYS_setresgid, gid, gid, gid) < 0 || syscall(SYS_setresuid, uid, uid, uid) < 0)
@@ -270,7 +273,7 @@ int jail_lend_user(const struct jail_plan *plan, int in_cgroup)
     state.files_as_zygote = in_cgroup;
     if (syscall(SYS_setresgid, plan->group, plan->group, plan->group) < 0)
         return -1;
-    if (in_cgroup) /* it gives back the old one, and no error */
+    if (in_cgroup) /* returns the previous id, and no error */
         syscall(SYS_setfsgid, state.own_gid);
     if (syscall(SYS_setresuid, plan->user, plan->user, plan->user) < 0)
         return -1;
@@ -292,7 +295,7 @@ void jail_lend_mounts(const int mounts[JAIL_MOUNTS])
     memcpy(state.mounts, mounts, sizeof state.mounts);
 }
 
-/* In the child: the ids as they are called here. */
+/* In the child: sets the ids as they are named in its namespace. */
 static int forget_zygote(uid_t uid, gid_t gid)
 {
     return state.files_as_zygote ? enter_be(uid, gid) : 0;
@@ -313,8 +316,8 @@ static int enter_begin_domain(uint64_t files, uint64_t rest)
     return state.ruleset < 0 ? -1 : 0;
 }
 
-/* Rights that only directories have are left out for files, and those that this kernel is too old to
- * control for all: it would refuse the rule. */
+/* Directory rights are removed for files, and rights unknown to this kernel for all: otherwise it
+ * would reject the rule. */
 static int enter_add_rule(const char *path, uint64_t rights, uint64_t inode)
 {
     struct {
@@ -421,7 +424,7 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op)
     return -1;
 }
 
-/* Who the zygote is, from now on. */
+/* Stores the zygote's ids. */
 static void remember_ids(void)
 {
     state.own_uid = state.uid = geteuid();
@@ -433,7 +436,7 @@ static bool changes_ids(uint16_t kind)
     return kind == JAIL_MAP_SELF || kind == JAIL_BECOME || kind == JAIL_BECOME_LENDER;
 }
 
-/* A child without a user namespace of its own has no ids to map. */
+/* A child without its own user namespace has no ids to map. */
 static bool is_among_others(const struct jail_plan *plan, enum jail_stage stage)
 {
     return stage == JAIL_KEEPER && !(plan->clone_flags & CLONE_NEWUSER);

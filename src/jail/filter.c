@@ -1,16 +1,15 @@
-/* jail/filter.c: the seccomp allow-list, compiled with libseccomp from its tables (jail/calls.c) and
- * carried as bytes.
+/* jail/filter.c: compiles the tables in jail/calls.c with libseccomp into an allow-list.
  *
- * The list is what CPython, its standard library and the usual packages call. Everything else is
- * ENOSYS, and what attacks ask for by name is EPERM, so that a report says what was tried. Where a
- * call takes commands, options or flags, those are a list too.
+ * The list covers CPython, its standard library and common packages. Everything else is ENOSYS,
+ * except known attack targets, which are EPERM so that reports name them. If a call takes commands,
+ * options or flags, these have allow-lists too.
  *
- * A guest that stands among the host's files (isolation `landlock`) is refused what Landlock does
- * not control: to connect to a socket by its path before Linux 7.1, to change owners, modes, times
- * and attributes of files that it may only read, and the priorities and limits of other processes.
+ * Guests among the host's files (isolation `landlock`) are also denied what Landlock does not
+ * control: connecting to a socket by its path (before Linux 7.1), changing owners, modes, times and
+ * attributes of files that they may only read, and changing other processes' priorities and limits.
  *
- * clone3 passes its flags in memory, where a filter cannot look; with ENOSYS the C library falls
- * back to clone. io_uring does its work outside of the filter's sight and is not in the list.
+ * clone3 passes its flags in memory, which a filter cannot read; on ENOSYS the C library falls back
+ * to clone. io_uring works outside the filter's view and is not in the list.
  */
 #include "jail/filter.h"
 
@@ -28,10 +27,10 @@
 #include "base/os/file.h"
 #include "jail/calls.h"
 
-/* The kernel looks at 32 bits of an int; so must the filter. */
+/* The kernel uses 32 bits of an int, so the filter must compare only those. */
 #define INT_MASK 0xFFFFFFFFull
 
-enum { KEEPER_PID = 1 }; /* in the namespace that a sandbox with a root of its own has */
+enum { KEEPER_PID = 1 }; /* in the pid namespace of a sandbox with its own root */
 
 static uint32_t action_of(int answer)
 {
@@ -40,10 +39,10 @@ static uint32_t action_of(int answer)
                                          : SCMP_ACT_ERRNO((uint32_t)answer);
 }
 
-/* Where the rules go: into libseccomp's filter, or into a profile for a container's daemon. */
+/* Where rules are added: libseccomp's filter, or a profile for a container daemon. */
 struct filter_target {
     scmp_filter_ctx ctx;
-    struct json_object *profile; /* its `syscalls`; NULL: the filter */
+    struct json_object *profile; /* its `syscalls`; NULL: use the filter */
 };
 
 static struct json_object *profile_condition(const struct scmp_arg_cmp *c)
@@ -65,8 +64,8 @@ static struct json_object *profile_condition(const struct scmp_arg_cmp *c)
     return NULL;
 }
 
-/* All names, also those that this machine does not have: the daemon may be elsewhere, and passes over those that it
- * does not know. */
+/* Adds all names, including those that this machine lacks: the daemon may be on another one, and
+ * ignores unknown names. */
 static int profile_add(struct json_object *profile, uint32_t action, const char *names,
     unsigned count, const struct scmp_arg_cmp *arguments)
 {
@@ -88,8 +87,8 @@ static int profile_add(struct json_object *profile, uint32_t action, const char 
     return -ENOMEM;
 }
 
-/* A rule for each of the names, unless this architecture has no such call: libseccomp gives negative
- * numbers for those. */
+/* Adds a rule for each name, unless this architecture lacks the call (libseccomp then returns a
+ * negative number). */
 static int filter_rules(const struct filter_target *to, uint32_t action, const char *names,
     unsigned count, const struct scmp_arg_cmp *arguments)
 {
@@ -112,13 +111,14 @@ static int add_groups(const struct filter_target *to, bool own_root)
         int answer = call_answer(g, to->profile ? CALL_IN_CONTAINER
                                     : own_root  ? CALL_IN_OWN_ROOT
                                                 : CALL_AMONG_FILES);
-        if (answer != ENOSYS || to->profile) /* which all others are, but to daemons before 23.0 */
+        /* the default action, except for daemons before 23.0 */
+        if (answer != ENOSYS || to->profile)
             rc = filter_rules(to, action_of(answer), g->names, 0, NULL);
     }
     return rc;
 }
 
-/* One rule for a value; two where what it is for has a limit. */
+/* Adds one rule for a value, or two if its companion argument has a limit. */
 static int filter_add_value(
     const struct filter_target *to, const char *names, unsigned index, const struct call_value *v)
 {
@@ -131,7 +131,7 @@ static int filter_add_value(
     return rc < 0 ? rc : filter_rules(to, SCMP_ACT_ERRNO(EPERM), names, 2, beyond);
 }
 
-/* True where an argument holds none but the allowed bits. */
+/* Matches if an argument has only allowed bits. */
 static struct scmp_arg_cmp only_allowed_bits(const struct call_argument *a)
 {
     scmp_datum_t allowed = 0;
@@ -171,7 +171,7 @@ static int filter_add_rule(const struct filter_target *to, const struct call_rul
     return rc < 0 ? rc : filter_rules(to, SCMP_ACT_ALLOW, r->names, count, all);
 }
 
-/* Priorities and limits, of the caller itself or of any process that it sees. */
+/* Priorities and limits: of the caller only, or of any process that it can see. */
 static int add_processes(const struct filter_target *to, bool own_root)
 {
     if (own_root)
@@ -238,7 +238,7 @@ static int add_set_up_prctls(const struct filter_target *to, bool guest)
     return rc;
 }
 
-/* What the zygote may do besides. */
+/* Additional calls for the zygote. */
 static int add_set_up(const struct filter_target *to)
 {
     int rc = filter_rules(to, SCMP_ACT_ALLOW, "clone", 0, NULL);
@@ -247,9 +247,9 @@ static int add_set_up(const struct filter_target *to)
     return rc < 0 ? rc : add_set_up_prctls(to, false);
 }
 
-/* The limit of core files stays as it is: a program that the kernel would start on the host for each
- * crash (core(5), "Piping core dumps to a program") is kept away by a limit of 1, and would come with one
- * of 0. Programs that want none take the answer that there is no such call better than a refusal. */
+/* Denies changes of the core limit. Its value 1 prevents the kernel from starting a core-dump
+ * program on the host (core(5), "Piping core dumps to a program"); with 0 it would start it.
+ * Programs that set the limit to 0 handle ENOSYS better than EPERM. */
 static int keep_core_limit(const struct filter_target *to)
 {
     const struct scmp_arg_cmp is = SCMP_A0(SCMP_CMP_MASKED_EQ, INT_MASK, RLIMIT_CORE);
@@ -259,9 +259,9 @@ static int keep_core_limit(const struct filter_target *to)
     return rc < 0 ? rc : filter_rules(to, SCMP_ACT_ERRNO(ENOSYS), "prlimit64", 2, new);
 }
 
-/* The guest may limit its own processes, but not the keeper, the first of its namespace: with no
- * processor time left it could not say how the guest ended. Among the host's files it may limit only
- * itself (add_processes). */
+/* The guest may limit its own processes, but not the keeper, pid 1 of its namespace: without
+ * processor time the keeper could not report how the guest ended. Among the host's files it may
+ * only limit itself (add_processes). */
 static int keep_keeper_limits(const struct filter_target *to)
 {
     const struct scmp_arg_cmp new[] = { SCMP_A0(SCMP_CMP_MASKED_EQ, INT_MASK, KEEPER_PID),
@@ -269,7 +269,7 @@ static int keep_keeper_limits(const struct filter_target *to)
     return filter_rules(to, SCMP_ACT_ERRNO(EPERM), "prlimit64", 2, new);
 }
 
-/* The C library sees EPERM for a clone into a namespace, as without privileges. */
+/* For a clone into a namespace the C library sees EPERM, as without privileges. */
 static int take_set_up_away(const struct filter_target *to)
 {
     static const struct call_argument flags = { 0, true, call_clone_flags };
@@ -283,7 +283,8 @@ static int take_set_up_away(const struct filter_target *to)
     return rc < 0 ? rc : add_set_up_prctls(to, true);
 }
 
-/* What a container's processes may: what a guest may, and what our supervisor needs. It gives nothing up later. */
+/* The list for a container's processes: a guest's calls, and those of the supervisor. Nothing is
+ * dropped later. */
 static int add_container(const struct filter_target *to)
 {
     static const struct call_argument flags = { 0, true, call_clone_flags };
@@ -304,7 +305,7 @@ static int add_container(const struct filter_target *to)
 static int filter_build(scmp_filter_ctx ctx, enum filter_part part, bool own_root)
 {
     const struct filter_target to = { .ctx = ctx };
-    /* A binary tree: a list of this length would cost a millisecond to load. */
+    /* A binary tree: a linear list of this length would take a millisecond to load. */
     int rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
     if (rc == 0)
         rc = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);

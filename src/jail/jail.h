@@ -1,7 +1,7 @@
-/* jail/jail.h: from what a sandbox may do to the list of operations that makes it so.
+/* jail/jail.h: the specification of a sandbox, and its compilation into a plan.
  *
- * jail/plan.h is the list; jail/compile.c writes it. Two plans belong together: one for the zygote,
- * which prepares the root directory once, and one for each sandbox cloned from it.
+ * jail/plan.h defines the plan; jail/compile.c creates it. A zygote's plan prepares the root
+ * directory once; each sandbox cloned from the zygote has a second plan.
  */
 #ifndef DROSTE_JAIL_JAIL_H
 #define DROSTE_JAIL_JAIL_H
@@ -21,40 +21,41 @@ enum isolation {
     ISOLATION_LIGHT,
     ISOLATION_LANDLOCK,
     ISOLATION_PROCESS,
-    /* Not of a jail's, and not to be asked for: what other environments have. */
+    /* Isolation of other environments; cannot be requested. */
     ISOLATION_CONTAINER,
-    ISOLATION_REMOTE, /* whatever there is at the far end */
-    ISOLATION_CUSTOM, /* whatever the embedding program does */
+    ISOLATION_REMOTE, /* unknown isolation of a remote environment */
+    ISOLATION_CUSTOM, /* unknown isolation of the embedding program's environment */
 };
 
-/* The name, as in the CLI and in results. */
+/* The name as used by the CLI and in results. */
 const char *isolation_name(enum isolation isolation);
-/* ERROR_ARGUMENT for a word that is none that can be asked for. */
+/* ERROR_ARGUMENT if it is not a level that can be requested. */
 int isolation_parse(const char *word, enum isolation *out, struct error *err);
-/* True if the guest has a root directory of its own, and namespaces; false where it stands among the
- * host's files and processes. */
+/* True if the guest has its own root directory and namespaces; false if it runs among the host's
+ * files and processes. */
 bool isolation_has_own_root(enum isolation isolation);
 
-/* What a sandbox may use. With a cgroup, `memory` and `processes` are of the sandbox as a whole. */
+/* Limits of a sandbox. With a cgroup, `memory` and `processes` apply to the sandbox as a whole. */
 struct jail_limits {
-    uint64_t
-        memory; /* bytes; without a cgroup: of private memory of a process (RLIMIT_DATA), and of
-                            all as the host measures it */
-    uint64_t processes;  /* with their threads; not at `process` without a cgroup */
-    double cpus;         /* processors' worth of time, all processes together; only with a cgroup */
-    uint64_t cpu_time;   /* seconds of processor time of a process */
-    uint64_t open_files; /* descriptors of a process */
-    uint64_t file_size;  /* bytes of one file */
-    uint64_t tmp_size;   /* bytes of the private /tmp; only with a mount namespace */
-    uint64_t volume_size;    /* bytes of its volume, and */
-    uint64_t volume_files;   /* files in it; only with one */
-    uint64_t workspace_size; /* the same of its workspace */
+    /* bytes; without a cgroup: of private memory per process (RLIMIT_DATA), and of all processes as
+     * measured by the host */
+    uint64_t memory;
+    uint64_t processes; /* including threads; not at `process` without a cgroup */
+    /* processor seconds per second, all processes together; only with a cgroup */
+    double cpus;
+    uint64_t cpu_time;       /* processor seconds per process */
+    uint64_t open_files;     /* descriptors per process */
+    uint64_t file_size;      /* bytes per file */
+    uint64_t tmp_size;       /* bytes of the private /tmp; only with a mount namespace */
+    uint64_t volume_size;    /* bytes of its volume, */
+    uint64_t volume_files;   /* and files in it; only with a volume */
+    uint64_t workspace_size; /* the same for its workspace */
     uint64_t workspace_files;
 };
 
 extern const struct jail_limits jail_default_limits;
 
-/* The same by name (jail/limits.c). A value of 0 is no limit. */
+/* The limits by name (jail/limits.c). The value 0 means unlimited. */
 enum limit {
     LIMIT_NONE,
     LIMIT_MEMORY,
@@ -79,41 +80,42 @@ enum limit_means {
     LIMIT_BY_HOST
 };
 
-/* "cpu time", as results name it, and "cpu-time", the setting. */
+/* "cpu time" as in results, and "cpu-time" as in settings. */
 const char *limit_name(enum limit limit);
 const char *limit_option(enum limit limit);
 double limit_value(enum limit limit, const struct jail_limits *limits);
-/* "64M", "10 s". */
+/* Prints the value: "64M", "10 s". */
 void limit_print(enum limit limit, const struct jail_limits *limits, struct buf *out);
-/* What enforces it in a sandbox of this plan, with or without a cgroup. */
+/* What enforces the limit in a sandbox with this plan, with or without a cgroup. */
 enum limit_means limit_means(
     enum limit limit, const struct jail_limits *limits, const struct jail_plan *plan, bool cgroup);
-/* "cgroup", "rlimit", "mount", "host" (which looks now and then); NULL for LIMIT_BY_NOTHING. */
+/* "cgroup", "rlimit", "mount", or "host" (measured periodically); NULL for LIMIT_BY_NOTHING. */
 const char *limit_means_name(enum limit_means means);
 
-/* Under which names the guest finds its places: Droste's own, or also those of Daytona's sandboxes, for programs that were
- * written for them. */
+/* The guest's names for its volume and workspace: Droste's, or additionally those of Daytona's
+ * sandboxes, for programs written for them. */
 enum layout { LAYOUT_DROSTE, LAYOUT_DAYTONA };
 
-/* The places of a layout, in a root of the guest's own. */
+/* The paths of a layout, in a private root. */
 struct layout_paths {
-    const char *volume[2]; /* the second: the same again; NULL: nowhere else */
-    const char
-        *workspace[2]; /* of the directory that was filled for its session (volume/workspace.h) */
+    const char *volume[2];    /* the second is an alias; NULL: none */
+    const char *workspace[2]; /* of the directory prepared for its session (volume/workspace.h) */
 };
 const struct layout_paths *layout_paths(enum layout layout);
 
-/* What the interpreter needs to see, as it told itself, and who starts it. */
+/* What the interpreter needs, as reported by itself, and who starts it. */
 struct jail_host {
     uid_t uid;
     gid_t gid;
-    const char *const *prefixes; /* sys.prefix and its kin */
+    const char *const *prefixes; /* sys.prefix and related directories */
     size_t prefix_count;
-    const char *const *read_paths; /* of the user: to be seen read-only, under the same path */
+    const char *const *read_paths; /* the user's: visible read-only under the same path */
     size_t read_path_count;
-    const char *workdir; /* without a root of its own: where the zygote stands, and cleans up if the
-                          * host is killed */
-    /* The directory of all volumes and workspaces; NULL: none. Each sandbox gets one of those that it may. */
+    /* without a private root: the zygote's working directory, which it removes if the host is
+     * killed */
+    const char *workdir;
+    /* The directory that contains all volumes and workspaces; NULL: none. Each sandbox sees only
+     * its own. */
     const char *volumes;
     bool has_volume, has_workspace;
     bool lends_users; /* as root: each sandbox may be another user (struct jail_mount) */
@@ -121,24 +123,26 @@ struct jail_host {
 };
 
 enum {
-    JAIL_INSIDE_UID = 1000, /* who the guest is to itself */
-    JAIL_NOBODY = 65534,    /* who root's zygotes are, and guests that have no user of their own */
+    JAIL_INSIDE_UID = 1000, /* the guest's uid inside its user namespace */
+    JAIL_NOBODY = 65534,    /* of root's zygotes, and of guests without their own user */
 };
 
-/* A directory that is the host's, for the guest to write to. */
+/* A host directory that the guest may write to. */
 struct jail_volume {
-    const char *path;       /* NULL: none. With a root of its own: below the zygote's `volumes` */
-    uint64_t device, inode; /* what it must be */
-    bool mapped; /* a mount of it comes along, in which it belongs to the sandbox's user */
+    /* NULL: none. With a private root: relative to the zygote's `volumes` */
+    const char *path;
+    uint64_t device, inode; /* of the directory, to be verified */
+    /* the request has an id-mapped mount of it, in which it belongs to the sandbox's user */
+    bool mapped;
 };
 
-/* What is this sandbox's alone. */
+/* What belongs to this sandbox only. */
 struct jail_mount {
     struct jail_volume volume, workspace;
     enum layout layout;
-    bool shares_session; /* with its zygote, whose terminal is none; else it has one of its own */
-    uint32_t user; /* and group, that it is outside, of a zygote that lends them; 0: the zygote's */
-    /* without a root of its own: */
+    bool shares_session; /* uses its zygote's session, which has no terminal, instead of its own */
+    uint32_t user;       /* uid and gid outside, of a zygote with lends_users; 0: the zygote's */
+    /* without a private root: */
     const char *workdir;     /* the session's temporary directory */
     uint64_t user_processes; /* processes and threads that its user has already */
 };
@@ -146,14 +150,14 @@ struct jail_mount {
 /* Plans are heap blocks (free). */
 int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
     struct jail_plan **out, struct error *err);
-/* `zygote` is the plan of the one that it is cloned from. */
+/* `zygote` is the plan of the zygote that it is cloned from. */
 int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygote,
     const struct jail_limits *limits, const struct jail_mount *place, struct jail_plan **out,
     struct error *err);
 
-/* One line an operation, numbered as failures are reported. */
+/* Prints one line per operation, with the numbers that failures refer to. */
 void jail_print(const struct jail_plan *plan, struct buf *out);
-/* "mount proc on /proc" for one operation; for error messages. */
+/* Prints one operation, such as "mount proc on /proc", for error messages. */
 void jail_print_op(const struct jail_plan *plan, uint32_t index, struct buf *out);
 
 #endif

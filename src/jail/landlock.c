@@ -1,4 +1,4 @@
-/* jail/landlock.c: see landlock.h. */
+/* jail/landlock.c: queries the kernel's Landlock ABI. */
 #include "jail/landlock.h"
 
 #include <stddef.h>

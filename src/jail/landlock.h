@@ -1,14 +1,14 @@
-/* jail/landlock.h: what Landlock (landlock(7)) can be asked to control, by its ABI.
+/* jail/landlock.h: the rights that Landlock (landlock(7)) controls, by ABI version.
  *
- * The kernel's own header comes with a distribution and may be older than its kernel: the numbers
- * stand here. Rights that a kernel does not know must not be asked for.
+ * The numbers are defined here because the distribution's kernel header may be older than the
+ * kernel. Requesting a right that the kernel does not know is an error.
  */
 #ifndef DROSTE_JAIL_LANDLOCK_H
 #define DROSTE_JAIL_LANDLOCK_H
 
 #include <stdint.h>
 
-/* Rights to files, a bit each, in the kernel's order. */
+/* Rights to files, one bit each, in the kernel's order. */
 enum landlock_right {
     LANDLOCK_EXECUTE = 1 << 0,
     LANDLOCK_WRITE_FILE = 1 << 1,
@@ -30,9 +30,9 @@ enum landlock_right {
     LANDLOCK_READ = LANDLOCK_EXECUTE | LANDLOCK_READ_FILE | LANDLOCK_READ_DIR,
     LANDLOCK_DEVICES = LANDLOCK_WRITE_FILE | LANDLOCK_TRUNCATE | LANDLOCK_IOCTL_DEV,
     LANDLOCK_ALL = (1 << 16) - 1,
-    /* A directory of the guest's own: everything but devices. */
+    /* For the guest's own directories: everything except devices. */
     LANDLOCK_OWN = LANDLOCK_ALL & ~(LANDLOCK_MAKE_CHAR | LANDLOCK_MAKE_BLOCK | LANDLOCK_IOCTL_DEV),
-    /* What can be said of a file that is no directory. */
+    /* Rights that apply to files other than directories. */
     LANDLOCK_OF_FILES = LANDLOCK_EXECUTE | LANDLOCK_READ_FILE | LANDLOCK_DEVICES,
 };
 
@@ -48,9 +48,9 @@ struct landlock_ruleset {
     uint64_t handled_fs, handled_net, scoped;
 };
 
-/* What this kernel has; 0: no Landlock, with the reason in errno. */
+/* The ABI version of this kernel; 0: no Landlock, with the reason in errno. */
 int landlock_abi(void);
-/* Everything that a kernel of this ABI can control. */
+/* Everything that a kernel with this ABI can control. */
 struct landlock_ruleset landlock_everything(int abi);
 
 #endif

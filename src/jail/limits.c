@@ -1,7 +1,7 @@
-/* jail/limits.c: the limits of a sandbox by name; see jail.h.
+/* jail/limits.c: the table of limits: names, fields, and what can enforce each.
  *
- * One table says what each limit is called, where its value is, and what can enforce it. What does
- * enforce it is read off the plan that is carried out, so that a result never claims more.
+ * What does enforce a limit is derived from the plan that is executed, so a result never claims
+ * more.
  */
 #include "jail/jail.h"
 
@@ -17,13 +17,13 @@ static const struct row {
     const char *option; /* the setting */
     size_t offset;
     enum unit unit;
-    bool cgroup;  /* a cgroup can enforce it, for the sandbox as a whole */
-    int resource; /* RLIMIT_… that can, or -1 */
-    bool host;    /* the host measures, and ends what is over it */
+    bool cgroup;  /* a cgroup can enforce it for the whole sandbox */
+    int resource; /* the RLIMIT_… that can, or -1 */
+    bool host;    /* the host measures, and kills the sandbox */
 } rows[LIMIT_COUNT] = {
 #define AT(field) offsetof(struct jail_limits, field)
     [LIMIT_MEMORY] = { "memory", "memory", AT(memory), UNIT_BYTES, true, RLIMIT_DATA,
-        true }, /* the rlimit is of each process, and the host adds up what all of them have */
+        true }, /* the rlimit applies to each process; the host measures all together */
     [LIMIT_PROCESSES] = { "processes", "processes", AT(processes), UNIT_COUNT, true, RLIMIT_NPROC },
     [LIMIT_CPUS] = { "cpus", "cpus", AT(cpus), UNIT_CPUS, true, -1 },
     [LIMIT_CPU_TIME] = { "cpu time", "cpu-time", AT(cpu_time), UNIT_SECONDS, false, RLIMIT_CPU },
@@ -74,7 +74,7 @@ double limit_value(enum limit limit, const struct jail_limits *limits)
     return (double)*(const uint64_t *)(const void *)at;
 }
 
-/* Sizes as the settings take them: 64M. */
+/* Prints sizes in the syntax of settings: 64M. */
 static void limits_print_size(uint64_t bytes, struct buf *out)
 {
     static const char units[] = "KMGT";

@@ -1,4 +1,4 @@
-/* jail/print.c: plans in words, for errors and `droste doctor --plan`. */
+/* jail/print.c: prints plans, for errors and `droste doctor --plan`. */
 #include "jail/jail.h"
 
 #include <linux/mount.h>
