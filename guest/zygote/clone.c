@@ -1,4 +1,4 @@
-/* guest/zygote/clone.c: see clone.h. */
+/* guest/zygote/clone.c: clone3(2) with a stack, and clone(2) as a fallback. */
 #include "clone.h"
 
 #include <errno.h>
@@ -13,13 +13,14 @@ pid_t clone_copy(void *tid_address)
     long flags = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD;
 #if defined(__x86_64__)
     return (pid_t)syscall(SYS_clone, flags, NULL, NULL, tid_address, 0L);
-#else /* the last two change places, clone(2) */
+#else /* the last two are swapped, clone(2) */
     return (pid_t)syscall(SYS_clone, flags, NULL, NULL, 0L, tid_address);
 #endif
 }
 
-/* clone3(2) for a child that runs fn(arg) on the stack in `args` and ends with what it returns. glibc
- * has no wrapper, and syscall(2) cannot be used: the child would return on the caller's stack. */
+/* clone3(2) for a child that runs fn(arg) on the stack in `args` and exits with its result. glibc
+ * has no wrapper, and syscall(2) cannot be used because the child would return on the caller's
+ * stack. */
 static long clone3_onto_stack(struct clone_args *args, int (*fn)(void *), void *arg)
 {
 #if defined(__x86_64__)
@@ -64,7 +65,7 @@ pid_t clone_onto(struct clone_args *args, int (*fn)(void *), void *arg)
 {
     args->stack_size = CLONE_STACK;
     long pid = clone3_onto_stack(args, fn, arg);
-    /* Some containers' filters know no clone3. The older call can do all of this but the cgroup. */
+    /* Some container filters deny clone3. The older call supports everything except the cgroup. */
     if (pid < 0 && errno == ENOSYS && !(args->flags & CLONE_INTO_CGROUP))
         pid = clone(fn, (char *)(uintptr_t)args->stack + CLONE_STACK, (int)args->flags | SIGCHLD,
             arg, (int *)(uintptr_t)args->pidfd, NULL, (void *)(uintptr_t)args->child_tid);

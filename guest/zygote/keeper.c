@@ -1,15 +1,16 @@
-/* guest/zygote/keeper.c: the process that keeps a sandbox: keeper WORKER [p|d]
+/* guest/zygote/keeper.c: the process that supervises a sandbox: keeper WORKER [p|d]
  *
- * It is executed by the clone that made the sandbox's namespaces (guest/zygote/zygote.c), with the pid of
- * the worker, and "p" if it is the first process of a pid namespace, "d" if it is in a Landlock
- * domain that no signal leaves. It reaps what ends, passes interrupts on, and when the worker ends it
- * says how on the status pipe (descriptor 0) and ends, which in a pid namespace ends everything else;
- * without one it kills what is left of its domain, or of its tree.
+ * The process that was cloned into the sandbox's namespaces (guest/zygote/zygote.c) executes this
+ * program. Its arguments are the pid of the worker, and "p" if it is pid 1 of a pid namespace, or
+ * "d" if it is in a Landlock domain that blocks outgoing signals. It reaps processes and forwards
+ * interrupts. When the worker ends, it reports the exit status on the status pipe (descriptor 0)
+ * and exits. A pid namespace ends with it; otherwise it kills what is left of its domain or its
+ * tree.
  *
- * A program of its own, so that a sandbox does not hold a second copy of the interpreter's memory;
- * without the C library, so that it is a few pages and starts at once. All signals are blocked when
- * it starts, and stay so. Nothing that the guest can do reaches its memory: it is not dumpable. The
- * worker waits for that: descriptor 1 is the end of a pipe, which then closes.
+ * It is a separate program so that a sandbox does not hold a second copy of the interpreter's
+ * memory, and does not use the C library so that it needs a few pages only and starts at once. All
+ * signals are blocked when it starts, and stay blocked. The guest cannot access its memory: it is
+ * not dumpable. The worker waits for that, on a pipe that closes when descriptor 1 does.
  */
 #include "jail/zygote_wire.h"
 
@@ -61,7 +62,7 @@ static long keeper_number(const char *text)
     return n;
 }
 
-/* Reaps what has ended; true when the worker was among it. */
+/* Reaps processes that have ended; true if the worker was among them. */
 static bool keeper_reap(long worker, struct zygote_status *status)
 {
     int wait_status = 0;
@@ -89,9 +90,9 @@ static void kill_list(const char *list)
     }
 }
 
-/* Without a pid namespace, in a domain around the guest's: kill(-1) would be everything of the user's,
- * but no signal leaves the domain. The kernel does it under the lock that a fork needs, which gives up
- * where a signal is waiting: no fork bomb outruns it. */
+/* Without a pid namespace, in a domain around the guest's. kill(-1) would signal all processes of
+ * the user, but no signal leaves the domain. The kernel holds the lock that fork needs, and a fork
+ * with a pending signal fails, so a fork bomb cannot outrun it. */
 static void kill_domain(void)
 {
     do
@@ -99,9 +100,9 @@ static void kill_domain(void)
     while (keeper_call(__NR_wait4, -1, 0, 0, 0) > 0);
 }
 
-/* Without either: kills the children that are left, the reparented ones too, until none
- * is. The keeper is their subreaper, so nothing escapes by a double fork; and as each round waits
- * for a child to end, there is no telling how many it takes. */
+/* Without either, kills the remaining children, including reparented ones, until none is left. The
+ * keeper is their subreaper, so a double fork does not escape. Each round waits for a child to end;
+ * the number of rounds has no bound. */
 static void kill_tree(void)
 {
     static const char path[] = "/proc/thread-self/children";
@@ -113,7 +114,8 @@ static void kill_tree(void)
             keeper_call(__NR_close, fd, 0, 0, 0);
         if (n <= 0)
             return;
-        /* A number that the buffer cuts in two would be another process's: leave it for later. */
+        /* A number cut by the buffer's end would name another process: leave it for the next
+         * round. */
         while (n == (long)sizeof list - 1 && list[n - 1] != ' ')
             n--;
         list[n] = '\0';
@@ -138,9 +140,9 @@ static uint64_t keeper_bit(int signal)
     return 1ull << (signal - 1);
 }
 
-/* Signals to a keeper: SIGUSR1 interrupts the worker, SIGTERM ends the sandbox. In a pid namespace
- * the guest can send them too, and thereby do to itself what it could do anyway. `stack` is as the
- * kernel left it: the number of arguments, then the arguments. */
+/* Handles signals: SIGUSR1 interrupts the worker, SIGTERM ends the sandbox. In a pid namespace the
+ * guest can send them too, but only to affect itself. `stack` is the initial stack from the kernel:
+ * the argument count, then the arguments. */
 __attribute__((noreturn, used)) void keep(const long *stack);
 void keep(const long *stack)
 {

@@ -1,22 +1,25 @@
-/* guest/zygote/pages.c: has a clone made with the pages that it will need, and no others, instead of one page
- * fault each. A clone costs what its page tables cost: some 0.2 µs an entry, 2.4 µs a fault.
+/* guest/zygote/pages.c: creates clones with the pages that they will need, instead of one page
+ * fault for each. A clone costs what its page tables cost: some 0.2 µs per entry, and 2.4 µs per
+ * fault.
  *
- * Code. What of the interpreter fills whole huge pages is replaced by a copy on huge pages: one entry
- * instead of 512. The kernel does not copy the page tables of files that are mapped and were never
- * written to: a clone finds the rest of its code by faults. After a write to one byte of the mapping
- * (the same value, while it is writable for a moment) it does copy them (vma_needs_copy in
- * mm/memory.c); so all of this code is unmapped first, and what a trial clone has used is mapped again.
+ * Code. Parts of the interpreter that fill whole huge pages are replaced by a copy on huge pages:
+ * one entry instead of 512. fork does not copy page tables of file mappings that were never written
+ * to, so a clone would fault in the rest of its code. After a write to one byte of the mapping (its
+ * old value, while it is writable for a moment) fork does copy them (vma_needs_copy in
+ * mm/memory.c). So all such code is unmapped first, and what a trial clone has used is mapped
+ * again.
  *
- * What is written. A clone shares the zygote's pages until it writes to one; then the kernel copies it,
- * at the price of a page fault each (where a quarter of it is the copy). A first cell writes to some 250
- * pages, mostly reference counts, and always to the same ones. So the trial tells which pages have
- * become its own (pagemap(5)), and the zygote pins these: a pinned page cannot be shared copy-on-write,
- * so fork(2) itself makes the copy (Linux 5.12, page_needs_cow_for_dma). To pin, they are registered as
- * buffers of an io_uring that is never used for anything else; a clone's end of it is closed before any
- * of the user's code runs, and the guest's filter has no io_uring.
+ * Written pages. A clone shares the zygote's pages until it writes to one; then the kernel copies
+ * the page, with a page fault (the copy itself is a quarter of its cost). A first cell writes to
+ * some 250 pages, mostly reference counts, and always the same ones. A trial clone therefore
+ * reports which pages have become its own (pagemap(5)), and the zygote pins these. A pinned page
+ * cannot be shared copy-on-write, so fork(2) copies it at once (Linux 5.12,
+ * page_needs_cow_for_dma). To pin them, the zygote registers them as buffers of an io_uring that is
+ * never used for anything else. A clone closes its descriptor of it before any user code runs, and
+ * the guest's filter denies io_uring.
  *
- * All of this may be refused (RLIMIT_MEMLOCK, kernel.io_uring_disabled, SELinux, another kernel). Then
- * clones are as before: slower by half a millisecond, and the same in every other way.
+ * The kernel may refuse all of this (RLIMIT_MEMLOCK, kernel.io_uring_disabled, SELinux, another
+ * version). Then clones are half a millisecond slower, and otherwise the same.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -42,11 +45,11 @@ enum {
     HUGE_PAGE = 2 << 20,
     MAPPINGS_MAX = 512,
     RANGES_MAX = 1024,
-    CHUNK = 512,   /* pages looked at in one read */
+    CHUNK = 512,   /* pages examined per read */
     FEW_PAGES = 4, /* a smaller mapping costs one fault at most */
 };
 
-/* Bits of an entry of pagemap(5). */
+/* Bits of an entry in pagemap(5). */
 static const uint64_t present = 1ull << 63, of_file = 1ull << 61, exclusive = 1ull << 56;
 
 struct ranges {
@@ -54,7 +57,7 @@ struct ranges {
     struct iovec at[RANGES_MAX];
 };
 
-/* What a trial tells; it fits into a pipe. */
+/* The report of a trial clone; fits into a pipe. */
 struct told {
     struct ranges written, code;
 };
@@ -83,7 +86,7 @@ static bool parse_mapping(const char *line, struct mapping *out)
     return true;
 }
 
-/* Another page; it goes to the last range if it follows on it. */
+/* Adds a page; extends the last range if the page follows it. */
 static void add_page(struct ranges *r, uintptr_t address)
 {
     struct iovec *last = r->count ? &r->at[r->count - 1] : NULL;
@@ -93,7 +96,7 @@ static void add_page(struct ranges *r, uintptr_t address)
         r->at[r->count++] = (struct iovec){ (void *)address, PAGE };
 }
 
-/* The pages of [start, end) whose entry has all bits of `wanted`. */
+/* Finds the pages of [start, end) whose entry has all bits of `wanted`. */
 static void find_pages(
     int pagemap, uintptr_t start, uintptr_t end, uint64_t wanted, struct ranges *out)
 {
@@ -110,7 +113,7 @@ static void find_pages(
     }
 }
 
-/* Calls visit(m, arg) for the mappings of this process. */
+/* Calls visit(m, arg) for each mapping of this process. */
 static void each_mapping(void (*visit)(const struct mapping *m, void *arg), void *arg)
 {
     char line[512];
@@ -123,7 +126,7 @@ static void each_mapping(void (*visit)(const struct mapping *m, void *arg), void
         fclose(maps);
 }
 
-/* Whether clones find what is in it by faults unless something is done: code and constants. */
+/* True for mappings that clones would fault in: code and constants. */
 static bool pages_is_code(const struct mapping *m)
 {
     return m->private && m->of_file && (m->protection & PROT_READ) &&
@@ -142,7 +145,7 @@ static void add_code(const struct mapping *m, void *arg)
         code->at[code->count++] = *m;
 }
 
-/* Replaces [start, end) by a copy of it on huge pages. */
+/* Replaces [start, end) by a copy on huge pages. */
 static bool copy_onto_huge_pages(uintptr_t start, uintptr_t end)
 {
     size_t size = end - start;
@@ -153,7 +156,7 @@ static bool copy_onto_huge_pages(uintptr_t start, uintptr_t end)
     char *copy = (char *)(((uintptr_t)room + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
     madvise(copy, size, MADV_HUGEPAGE);
     memcpy(copy, (void *)start, size);
-    /* Linux 6.1: whatever is configured for others, and with an answer. */
+    /* Linux 6.1: synchronous, and independent of the system's configuration. */
     bool done =
         madvise(copy, size, MADV_COLLAPSE) == 0 &&
         mprotect(copy, size, PROT_READ | PROT_EXEC) == 0 &&
@@ -162,7 +165,7 @@ static bool copy_onto_huge_pages(uintptr_t start, uintptr_t end)
     return done;
 }
 
-/* Takes what is now on huge pages out of the list. */
+/* Removes the range that is now on huge pages from the list. */
 static void pages_leave_out(struct mappings *code, uintptr_t start, uintptr_t end)
 {
     struct mappings kept = { 0 };
@@ -178,7 +181,7 @@ static void pages_leave_out(struct mappings *code, uintptr_t start, uintptr_t en
     *code = kept;
 }
 
-/* The interpreter's: what lies side by side in memory, around the function that runs bytecode. */
+/* Uses huge pages for the contiguous mappings around the function that runs bytecode. */
 static void use_huge_pages(struct mappings *code)
 {
     uintptr_t loop = (uintptr_t)dlsym(RTLD_DEFAULT, "_PyEval_EvalFrameDefault");
@@ -207,7 +210,7 @@ static void pages_touch(const struct mapping *m)
     mprotect(start, size, m->protection);
 }
 
-/* Has clones get the page tables of code and constants, and these hold nothing for now. */
+/* Makes fork copy the page tables of code and constants, and empties these tables for now. */
 void pages_keep_code(void)
 {
     static struct mappings code;
@@ -239,8 +242,8 @@ static void survey_mapping(const struct mapping *m, void *arg)
         find_pages(s->pagemap, m->start, m->end, present | exclusive, &s->told.written);
 }
 
-/* Tells `out` which of this process's private writable pages are its own alone, and which pages of code
- * it has. */
+/* Reports to `out` which private writable pages belong to this process alone, and which code pages
+ * are mapped. */
 int pages_tell(int out)
 {
     static struct survey s;
@@ -252,7 +255,7 @@ int pages_tell(int out)
     return write(out, &s.told, sizeof s.told) == (ssize_t)sizeof s.told ? 0 : -errno;
 }
 
-/* Those of them that are here too: a trial has made new ones as well. */
+/* Keeps those that are also present here: a trial clone has created new ones as well. */
 static void keep_present(const struct ranges *told, struct ranges *out)
 {
     int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -272,8 +275,8 @@ static void pages_recall(const struct ranges *code)
             (void)*(volatile char *)((char *)code->at[i].iov_base + at);
 }
 
-/* Gets what a trial told ready for all clones: the number of ranges that are pinned, or a negative errno;
- * nothing is pinned then. */
+/* Prepares what a trial clone reported for all clones. Returns the number of pinned ranges, or a
+ * negative errno; then nothing is pinned. */
 int pages_prepare(int in)
 {
     static struct told told;
@@ -293,7 +296,7 @@ int pages_prepare(int in)
     fcntl(ring, F_SETFD, FD_CLOEXEC);
     if (here.count > 0 &&
         syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, here.at, here.count) == 0)
-        return here.count; /* the ring stays open: it holds the pages */
+        return here.count; /* the ring stays open: it pins the pages */
     int saved = errno;
     close(ring);
     return -saved;

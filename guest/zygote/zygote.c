@@ -1,28 +1,30 @@
 /* guest/zygote/zygote.c: the helper that turns a warm Python interpreter into a zygote.
  *
- * Theory of operation. The guest (guest/python), in the user's own interpreter, loads this object with
- * ctypes.PyDLL (no Python.h: the three symbols of CPython that are needed are looked up) and calls
- * zygote_serve, which holds the interpreter still, single-threaded, and waits for requests. For a
- * CLONE it starts
+ * Theory of operation. The guest (guest/python), in the user's own interpreter, loads this object
+ * with ctypes.PyDLL. It does not use Python.h; the three CPython symbols that it needs are looked
+ * up by name. The guest then calls zygote_serve, which holds the interpreter still,
+ * single-threaded, and waits for requests. For a CLONE request it starts
  *
- *   keeper   in the plan's namespaces (pid 1 where there is a pid namespace). It mounts what the plan
- *            says, forks the worker, drops everything, and then becomes a small program that only
- *            waits: it reaps orphans, passes interrupts on, ends when the worker ends and takes all
- *            else with it. Until then it runs in the zygote's memory, while the zygote stands still.
- *   worker   the keeper's child, a copy of the zygote's memory that shares its pages until it writes.
- *            It carries out the rest of the plan and returns into Python, where the guest's code
- *            will run.
- *   mold     a copy of the zygote's memory that is made while nothing is asked for, and takes the next request
- *            in its place: the keeper is cloned within that copy, and the worker takes it over. What a start
- *            costs is mostly the copy, so that one which finds a mold takes little more than half as long. It serves
- *            once and ends at once; it is as the zygote is, and nobody's code has run in it.
+ *   keeper   in the plan's namespaces (pid 1 if there is a pid namespace). It mounts what the plan
+ *            says, forks the worker, drops all privileges, and then becomes a small program that
+ *            only waits: it reaps orphans, forwards interrupts, and ends with the worker, taking
+ *            all other processes with it. Until then it runs in the zygote's memory, while the
+ *            zygote waits.
+ *   worker   the keeper's child, a copy of the zygote's memory that shares its pages until it
+ *            writes. It executes the rest of the plan and returns into Python, where the guest's
+ *            code will run.
+ *   standby  a copy of the zygote's memory that is made while the zygote is idle, and handles the
+ *            next request: the keeper is cloned within that copy, and the worker takes it over.
+ *            Copying is most of the cost of a start, so a start with a standby takes little more
+ *            than half as long. A standby serves once and exits at once. It is identical to the
+ *            zygote, and no guest code has run in it.
  *
- * The zygote itself never runs the guest's code and holds no secret. If the host dies, the control
- * socket closes and the zygote ends; if the zygote ends, the kernel kills the keepers; a pid namespace
- * dies with its keeper, and without one the keeper kills what is left of its tree.
+ * The zygote itself never runs guest code and holds no secrets. If the host dies, the control
+ * socket closes and the zygote exits; if the zygote exits, the kernel kills the keepers; a pid
+ * namespace dies with its keeper, and without one the keeper kills what is left of its tree.
  *
- * After a raw clone glibc's copy of the thread id is stale, and abort() and recursive locks need
- * it: the kernel is asked to write the new one where the old one is (PR_GET_TID_ADDRESS).
+ * After a raw clone, glibc's copy of the thread id is stale, and abort() and recursive locks need
+ * it. The kernel is asked to write the new id to its address (PR_GET_TID_ADDRESS).
  */
 #include "base/os/ancillary.h"
 #include "clone.h"
@@ -50,32 +52,33 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What Python calls, in this order. */
+/* The functions that Python calls, in this order. */
 __attribute__((visibility("default"))) int zygote_hello(
     int control, int keeper, const char *facts, int facts_len, int hooks);
 __attribute__((visibility("default"))) int zygote_try(void);
 __attribute__((visibility("default"))) int zygote_serve(void);
 __attribute__((visibility("default"))) const char *zygote_scratch_dir(void);
 
-/* What zygote_serve returns to Python. */
+/* Results of zygote_serve. */
 enum {
     SERVE_END = 0,
     SERVE_WORKER = 1,
-    SERVE_WORKER_AMONG_FILES = 2, /* without a root directory of its own */
+    SERVE_WORKER_AMONG_FILES = 2, /* without a private root directory */
 };
 
-/* From a mold: it takes the request of this number. Its other events are those that the host is told. */
+/* From a standby: it handles the request with this number. Its other events are those for the
+ * host. */
 enum { STANDBY_TAKES = 0xF000 };
 
 static struct {
     int control;
-    int keeper;  /* the program, guest/zygote/keeper.c */
-    int life[2]; /* the write end closes when the zygote dies, however it dies */
+    int keeper;  /* the keeper program, guest/zygote/keeper.c */
+    int life[2]; /* the write end closes when the zygote dies, for any reason */
     void *tid_address;
-    bool hooks; /* the interpreter's functions around a fork are to be called */
+    bool hooks; /* the interpreter's functions around a fork must be called */
     bool is_set_up, has_no_standbys;
-    char *sequences; /* glibc's place for rseq(2), or NULL */
-    char name[16];   /* of the process: a mold has another, which a worker does not keep */
+    char *sequences; /* glibc's area for rseq(2), or NULL */
+    char name[16];   /* of the process: a standby has another name, which a worker does not keep */
     void (*before_fork)(void);
     void (*after_fork_parent)(void);
     void (*after_fork_child)(void);
@@ -87,11 +90,10 @@ struct clone_job {
     int channel, out, err, status;
     int extra[ZYGOTE_EXTRA_COUNT]; /* -1: it has none */
     int pidfd;
-    int settled
-        [2]; /* a pipe whose end closes when the keeper's program has begun, and the mold has ended */
+    int settled[2]; /* a pipe that closes once the keeper program runs and the standby has exited */
     sigset_t old_mask;
-    void *resume[5]; /* where the worker goes on: __builtin_setjmp's */
-    int standby;     /* its end of the socket to the zygote; -1: the zygote does it itself */
+    void *resume[5]; /* where the worker continues: of __builtin_setjmp */
+    int standby;     /* its end of the socket to the zygote; -1: not in a standby */
 };
 
 static char keeper_stack[CLONE_STACK] __attribute__((aligned(64)));
@@ -105,7 +107,7 @@ static void send_event(int to, const struct zygote_event *event, int fd)
     struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
     if (fd >= 0)
         ancillary_put(&m, &room, &fd, 1);
-    /* If the host is gone there is nobody to tell. */
+    /* Errors are ignored: they mean that the host is gone. */
     (void)!sendmsg(to, &m, MSG_NOSIGNAL);
 }
 
@@ -115,8 +117,7 @@ static void zygote_say(uint32_t kind, uint32_t id, int sys, uint32_t op)
     send_event(zygote.control, &event, -1);
 }
 
-/* The zygote may have said already that the clone is there, so that why it ends at once is told
- * where its end is. */
+/* The zygote may have reported the clone already, so its failure is reported on the status pipe. */
 __attribute__((noreturn)) static void fail(const struct clone_job *job, uint32_t op)
 {
     struct zygote_status status = { .sys = errno, .op = op, .wait_status = -1 };
@@ -124,7 +125,7 @@ __attribute__((noreturn)) static void fail(const struct clone_job *job, uint32_t
     _exit(125);
 }
 
-/* Tells the keeper what holds its processes together: p, a pid namespace; d, a Landlock domain. */
+/* Tells the keeper what contains its processes: p, a pid namespace; d, a Landlock domain. */
 static char *mark_of(const struct jail_plan *plan)
 {
     static char namespace[] = "p", domain[] = "d";
@@ -136,9 +137,8 @@ static char *mark_of(const struct jail_plan *plan)
     return NULL;
 }
 
-/* In the keeper, after the fork: everything but the status pipe is the worker's. What is left to do
- * is the work of a small program (guest/zygote/keeper.c), which takes this process over and lets go of the
- * memory that it shared with the zygote. */
+/* In the keeper, after the fork: everything but the status pipe is the worker's. A small program
+ * (guest/zygote/keeper.c) replaces this process and releases the memory shared with the zygote. */
 __attribute__((noreturn)) static void keep(const struct clone_job *job, pid_t worker)
 {
     static char name[] = "keeper";
@@ -149,8 +149,8 @@ __attribute__((noreturn)) static void keep(const struct clone_job *job, pid_t wo
     if (jail_enter(job->plan, JAIL_GUARD, &failed) < 0)
         fail(job, failed);
     snprintf(pid, sizeof pid, "%d", (int)worker);
-    /* The table of descriptors is this process's own; only the memory is shared. What the program gets is
-     * the status pipe and the end of `settled`; it is itself open until it runs. */
+    /* The descriptor table is this process's own; only the memory is shared. The program gets the
+     * status pipe and the end of `settled`; the program file's own descriptor closes on exec. */
     int program = fcntl(zygote.keeper, F_DUPFD_CLOEXEC, 64);
     int settled = fcntl(job->settled[1], F_DUPFD_CLOEXEC, 64);
     if (program >= 0 && settled >= 0 && dup2(job->status, 0) == 0 && dup2(settled, 1) == 1 &&
@@ -162,8 +162,8 @@ __attribute__((noreturn)) static void keep(const struct clone_job *job, pid_t wo
     _exit(125);
 }
 
-/* The zygote's own /dev/null has one set of flags, owners and locks for all its clones, where they could
- * leave each other notes. */
+/* All clones would share the flags, owners and locks of the zygote's /dev/null, and could use them
+ * to leave messages for each other. */
 static int open_own_null(void)
 {
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -172,7 +172,7 @@ static int open_own_null(void)
     return close(null);
 }
 
-/* The descriptors of a worker: 0 is /dev/null, 1 and 2 are pipes, 3 the channel. */
+/* The descriptors of a worker: 0 is /dev/null, 1 and 2 are pipes, 3 is the channel. */
 static int arrange_descriptors(const struct clone_job *job)
 {
     int from[3] = { job->out, job->err, job->channel };
@@ -188,8 +188,8 @@ static int arrange_descriptors(const struct clone_job *job)
     return (int)syscall(SYS_close_range, ZYGOTE_CHANNEL_FD + 1, ~0U, 0);
 }
 
-/* No code of the guest's before the keeper is on its own and small: until then the zygote stands still with
- * it, and what it holds is to be seen in /proc; or it and the mold are in this memory. */
+/* No guest code may run before the keeper has replaced itself: until then the zygote waits for it,
+ * and its descriptors are visible in /proc, or the keeper and the standby use this memory. */
 static void zygote_wait_for_keeper(struct clone_job *job)
 {
     char none;
@@ -198,7 +198,7 @@ static void zygote_wait_for_keeper(struct clone_job *job)
         ;
 }
 
-/* In the worker; comes back only when all is done. */
+/* In the worker; returns only when everything is done. */
 static void become_worker(struct clone_job *job)
 {
     uint32_t failed = ZYGOTE_NO_OP;
@@ -215,8 +215,8 @@ static void become_worker(struct clone_job *job)
     sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
 }
 
-/* The kernel takes a clone within a memory for a thread, whose place for restartable sequences is not the
- * parent's (rseq(2)); glibc goes by what is written there. */
+/* For the kernel, a clone within a memory is a thread, with its own area for restartable sequences
+ * (rseq(2)); glibc relies on the registration. */
 static void register_sequences(void)
 {
 #ifdef RSEQ_SIG
@@ -255,10 +255,11 @@ static pid_t clone_taker(struct clone_job *job)
     return clone_onto(&args, zygote_take_over, job);
 }
 
-/* The keeper's beginning. It runs on a stack of its own in the zygote's memory, while the zygote
- * stands still (as with vfork), so that the namespaces cost no copy of that memory; the one copy is
- * the worker, which goes on where the zygote stood. A mold's memory is such a copy, and goes to the worker: what the keeper and
- * the worker both do in it until the keeper is gone writes to stacks of their own, and to errno where something fails. */
+/* The start of the keeper. It runs on its own stack in the zygote's memory, while the zygote waits
+ * (as with vfork), so that entering namespaces costs no copy of that memory. The only copy is the
+ * worker, which continues where the zygote stopped. A standby's memory is such a copy already, and
+ * goes to the worker: as long as both use it, the keeper and the worker write only to their own
+ * stacks, and to errno after a failure. */
 static int become_keeper(void *arg)
 {
     struct clone_job *job = arg;
@@ -276,8 +277,8 @@ static int become_keeper(void *arg)
         fail(job, ZYGOTE_NO_OP);
     if (jail_enter(job->plan, JAIL_KEEPER, &failed) < 0)
         fail(job, failed);
-    /* Now that it changes its ids no more, which would undo it. The zygote may have died before that was in
-     * force. */
+    /* Set only now, because a change of ids would reset it. The zygote may have died before it took
+     * effect. */
     prctl(PR_SET_PDEATHSIG, pid_namespace ? SIGKILL : SIGTERM, 0, 0, 0);
     if (poll(&life, 1, 0) != 0)
         _exit(125);
@@ -289,9 +290,9 @@ static int become_keeper(void *arg)
     keep(job, worker);
 }
 
-/* Starts the keeper, in the sandbox's cgroup from its first instruction on: a move afterwards is
- * slower, and what was used before it would count elsewhere. A mold's is the zygote's child, and has its memory for
- * itself at once. */
+/* Starts the keeper, in the sandbox's cgroup from its first instruction: moving it later is slower,
+ * and its usage until then would be charged elsewhere. In a standby, it becomes the zygote's child,
+ * and gets the memory to itself at once. */
 static pid_t clone_keeper(struct clone_job *job)
 {
     bool in_standby = job->standby >= 0;
@@ -300,7 +301,7 @@ static pid_t clone_keeper(struct clone_job *job)
         .flags = job->plan->clone_flags | CLONE_VM | CLONE_PIDFD |
                  (in_standby ? CLONE_PARENT : CLONE_VFORK) | (cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
         .pidfd = (uint64_t)(uintptr_t)&job->pidfd,
-        .exit_signal = in_standby ? 0 : SIGCHLD, /* else it is the mold's own; clone(2) */
+        .exit_signal = in_standby ? 0 : SIGCHLD, /* otherwise it is the standby's child; clone(2) */
         .stack = (uint64_t)(uintptr_t)keeper_stack,
         .cgroup = cgroup >= 0 ? (uint64_t)cgroup : 0,
     };
@@ -325,7 +326,7 @@ static bool serve_clone(struct clone_job *job)
 {
     sigset_t all;
     sigfillset(&all);
-    /* A clone that copies much memory restarts for ever if signals keep coming. */
+    /* A clone that copies much memory restarts endlessly if signals keep arriving. */
     sigprocmask(SIG_SETMASK, &all, &job->old_mask);
     if (zygote.hooks)
         zygote.before_fork();
@@ -339,7 +340,7 @@ static bool serve_clone(struct clone_job *job)
     pid_t pid = clone_keeper(job);
     int sys = errno;
     if (jail_take_user_back(job->plan) < 0)
-        _exit(125); /* it would be a sandbox's user, with powers that none has */
+        _exit(125); /* it would run as a sandbox's user, with capabilities that no sandbox has */
     if (zygote.hooks)
         zygote.after_fork_parent();
     sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
@@ -351,7 +352,7 @@ static bool serve_clone(struct clone_job *job)
 
 static char scratch_dir[4096];
 
-/* The directory of the sandboxes' own, once the zygote's plan has led there; else NULL. */
+/* The scratch directory, once the zygote's plan has changed to it; else NULL. */
 const char *zygote_scratch_dir(void)
 {
     return scratch_dir[0] ? scratch_dir : NULL;
@@ -379,7 +380,7 @@ static void serve_setup(uint32_t id, const struct jail_plan *plan)
     zygote_say(ZYGOTE_DONE, id, 0, 0);
 }
 
-/* Receives one message and its descriptors. The length, 0 at the end, -1 on failure. */
+/* Receives one message with its descriptors. The length, 0 at the end, -1 on failure. */
 static ssize_t receive_from(
     int from, void *data, size_t size, int fds[ZYGOTE_CLONE_FDS_MAX], int *fd_count)
 {
@@ -404,7 +405,7 @@ static ssize_t guest_zygote_receive(int fds[ZYGOTE_CLONE_FDS_MAX], int *fd_count
     return receive_from(zygote.control, message, sizeof message, fds, fd_count);
 }
 
-/* What the message asks for, as a job; false: it is no request for a clone, or a broken one. */
+/* Parses a message into a job; false if it is not a valid clone request. */
 static bool read_clone(size_t len, const int *fds, int fd_count, struct clone_job *out)
 {
     struct zygote_request request;
@@ -428,7 +429,7 @@ static int kind_of_worker(const struct clone_job *job)
     return job->plan->clone_flags ? SERVE_WORKER : SERVE_WORKER_AMONG_FILES;
 }
 
-/* One request; in a worker, what it has become; else SERVE_END. */
+/* Handles one request. In a worker, returns its kind; otherwise SERVE_END. */
 static int serve_one(size_t len, const int *fds, int fd_count)
 {
     struct zygote_request request;
@@ -443,9 +444,10 @@ static int serve_one(size_t len, const int *fds, int fd_count)
     return SERVE_END;
 }
 
-/* ---- molds ---- */
+/* ---- standby copies ---- */
 
-/* Waits for the next message, and leaves it where it is: is it for a clone, and of which number? */
+/* Waits for the next message without consuming it. True if it is a clone request; `id` is its
+ * number. */
 static bool clone_is_next(uint32_t *id)
 {
     struct zygote_request request = { 0 };
@@ -457,8 +459,8 @@ static bool clone_is_next(uint32_t *id)
     return n == (ssize_t)sizeof request && request.kind == ZYGOTE_CLONE;
 }
 
-/* The mold, on a stack of its own, so that the one on which the worker goes on stays as it is. What it will take it
- * announces, and leaves all else to the zygote. */
+/* The standby, on its own stack, so that the stack on which the worker continues stays unchanged.
+ * It announces the request that it handles, and leaves everything else to the zygote. */
 static int be_standby(void *arg)
 {
     struct clone_job *job = arg;
@@ -480,7 +482,7 @@ static int be_standby(void *arg)
     _exit(0);
 }
 
-/* After the end of a mold that did not serve. */
+/* After the end of a standby that did not serve. */
 static void zygote_mourn(bool had_taken, uint32_t id)
 {
     struct pollfd control = { .fd = zygote.control, .events = POLLIN };
@@ -488,11 +490,11 @@ static void zygote_mourn(bool had_taken, uint32_t id)
     if (!had_taken)
         return;
     if (poll(&control, 1, 0) == 1 && clone_is_next(&next) && next == id)
-        return; /* it is still to be served */
+        return; /* the zygote must still handle it */
     zygote_say(ZYGOTE_FAILED, id, ESRCH, ZYGOTE_NO_OP);
 }
 
-/* Tells the host what the mold tells, until it has served or is gone. */
+/* Forwards the standby's events to the host, until it has served or is gone. */
 static void hear_standby(int from)
 {
     struct zygote_event event;
@@ -512,7 +514,7 @@ static void hear_standby(int from)
     zygote_mourn(had_taken, id);
 }
 
-/* Has a mold take the next request; in the worker, what it has become; else SERVE_END. */
+/* Has a standby handle the next request. In the worker, returns its kind; otherwise SERVE_END. */
 static int serve_by_standby(void)
 {
     static struct clone_job job;
@@ -544,7 +546,7 @@ static int serve_by_standby(void)
     return SERVE_END;
 }
 
-/* It is as its clones will be, and nothing is asked for. */
+/* True if a copy is identical to later clones, and no request is waiting. */
 static bool has_time_for_standby(void)
 {
     struct pollfd control = { .fd = zygote.control, .events = POLLIN };
@@ -569,15 +571,16 @@ static int zygote_prepare(int control, int keeper, bool hooks)
         return -errno;
     find_sequences();
     prctl(PR_GET_NAME, zygote.name, 0, 0, 0);
-    /* The keepers' own reports say how a sandbox ended; nobody waits for them here. */
+    /* The keepers report how sandboxes ended; the zygote does not wait for its children. */
     sigaction(SIGCHLD, &reap_none, NULL);
     return 0;
 }
 
-/* Says hello; there is time then, until the host has made a plan. 0, or a negative errno: the zygote
- * cannot work. `keeper` is the descriptor of the keeper's program, `facts` JSON about the interpreter,
- * `hooks` whether its functions around a fork (locks, os.register_at_fork) are to be called: with one
- * thread, which goes on in the copy under the same address, there is nothing for them to mend. */
+/* Sends HELLO; the host then compiles a plan, which leaves time for other work. 0, or a negative
+ * errno: the zygote cannot work. `keeper` is the descriptor of the keeper program, `facts` JSON
+ * about the interpreter. `hooks`: whether to call the interpreter's functions around a fork (locks,
+ * os.register_at_fork). With one thread, which continues at the same address in the copy, they have
+ * nothing to repair unless a module registered its own. */
 int zygote_hello(int control, int keeper, const char *facts, int facts_len, int hooks)
 {
     struct zygote_event hello = { .kind = ZYGOTE_HELLO, .abi = ZYGOTE_ABI, .pid = getpid() };
@@ -590,13 +593,13 @@ int zygote_hello(int control, int keeper, const char *facts, int facts_len, int 
     return sendmsg(control, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-/* A copy of this process that is no sandbox: its pid, 0 in the copy. */
+/* Copies this process for a trial: its pid, 0 in the copy. */
 int zygote_try(void)
 {
     return clone_copy(zygote.tid_address);
 }
 
-/* Serves requests until the host closes the control socket (SERVE_END), and returns one of the others
+/* Handles requests until the host closes the control socket (SERVE_END), and returns another value
  * in each worker. */
 int zygote_serve(void)
 {
