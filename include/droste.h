@@ -90,6 +90,8 @@ DROSTE_API int droste_set(droste *d, const char *option, const char *value, dros
 /* The value of a text option ("env", "python"…), valid until it is set again. NULL: it has no
  * value, is a secret, or is not a text. */
 DROSTE_API const char *droste_get(droste *d, const char *option);
+/* A time as settings have it ("90", "1.5h", "30d") in seconds. False: the text is none. */
+DROSTE_API int droste_parse_seconds(const char *text, double *seconds);
 /* Reads environment variables (OPENAI_API_KEY, DROSTE_MODEL…), then a configuration file, which
  * takes precedence. NULL: config.ini in the user's configuration directory, which need not
  * exist. */
@@ -331,6 +333,22 @@ typedef struct droste_session droste_session;
 /* Opens a Python session in a sandbox with the current settings. Runs `setup-code` first, if
  * there is some, and waits for it; if it fails, the session does not open. */
 DROSTE_API int droste_session_open(droste *d, droste_session **out, droste_error *err);
+
+/* As droste_session_open, for code of the program's own beside the user's: without rules, setup
+ * code, tools, types of answers, volume and workspace. */
+DROSTE_API int droste_session_open_plain(droste *d, droste_session **out, droste_error *err);
+/* Copies of a repository and of files, as "repo-url" and "context-path" say, for a session that
+ * is opened later. *out is NULL where they name none. droste_interrupt ends the wait. */
+typedef struct droste_workspace droste_workspace;
+DROSTE_API int droste_workspace_stage(droste *d, droste_workspace **out, droste_error *err);
+/* The repository's commit, and its directory in the workspace; NULL: there is no repository. */
+DROSTE_API const char *droste_workspace_commit(const droste_workspace *w);
+DROSTE_API const char *droste_workspace_repo(const droste_workspace *w);
+/* NULL is fine. Sessions that have it keep it. */
+DROSTE_API void droste_workspace_free(droste_workspace *w);
+/* As droste_session_open, with this workspace; NULL: as the settings say. */
+DROSTE_API int droste_session_open_in(
+    droste *d, const droste_workspace *w, droste_session **out, droste_error *err);
 /* Ends the session before it is closed. If a provider keeps its volume (`env` is modal), this
  * waits until written data is durable there, so that the next session sees it; otherwise it does
  * not wait. A current operation is dropped, and none can begin afterwards. Negative: the volume
@@ -414,6 +432,11 @@ DROSTE_API void droste_session_on_output(droste_session *s, droste_output_fn *fn
 
 /* The isolation level: "full", "process"…. */
 DROSTE_API const char *droste_session_isolation(const droste_session *s);
+/* What was done to make its sandbox, step by step, as text for people; NULL without memory. Valid
+ * until the next call, or until it is closed. */
+DROSTE_API const char *droste_session_plan(droste_session *s, size_t *len);
+/* Where its guest sees its workspace; NULL: it has none. */
+DROSTE_API const char *droste_session_workspace(const droste_session *s);
 /* The provider's name of the sandbox, or a container's id; NULL if it has none, as locally. Valid
  * until the session is closed. */
 DROSTE_API const char *droste_session_sandbox(const droste_session *s);
@@ -449,6 +472,9 @@ typedef void droste_event_fn(void *arg, const droste_event *event);
  * guest has them as `context_0` (and `context`), `context_1`…, and under their names, which must
  * be identifiers and none of Droste's. They are read when the run begins. ERROR_ARGUMENT. */
 DROSTE_API int droste_context_add(droste *d, const char *context, droste_error *err);
+/* How many were added, and whether one of them is standard input. */
+DROSTE_API size_t droste_context_count(const droste *d);
+DROSTE_API int droste_context_reads_input(const droste *d);
 /* Removes all added contexts. */
 DROSTE_API void droste_context_clear(droste *d);
 /* Binds the added contexts in a session, under the names that they have in a run.
@@ -547,6 +573,55 @@ DROSTE_API void droste_suspend(droste_running *run);
 /* Waits for an event for at most `milliseconds` (negative: without a limit while a run is active)
  * and handles it. Returns the number of active runs, or a negative number with *err filled in. */
 DROSTE_API int droste_turn(droste *d, int milliseconds, droste_error *err);
+
+/* ---- what there is, and what works here ---- */
+
+/* The names of the environments, in the order of the documentation; NULL after the last. *about,
+ * where it is not NULL, becomes what their sandboxes are. */
+DROSTE_API const char *droste_environment_at(size_t index, const char **about);
+
+typedef struct droste_feature {
+    const char *name;     /* "network policy" */
+    const char *settings; /* those that ask for it, with spaces between; "": none does */
+    int supported;
+    const char *text; /* how, or why not; NULL: there is no more to say */
+} droste_feature;
+typedef void droste_feature_fn(void *arg, const droste_feature *feature);
+/* What an environment can do and what not; NULL: that of the setting "env". One of the user's
+ * (bridge:PATH) is opened for that. */
+DROSTE_API int droste_environment_features(
+    droste *d, const char *name, droste_feature_fn *fn, void *arg, droste_error *err);
+/* Removes sandboxes of hosts of this machine that are gone from the environment of the setting
+ * "env", or where that is not set, from docker. *removed is their number, after an error too;
+ * -1: it was not tried. ERROR_UNSUPPORTED where nothing is ever left. */
+DROSTE_API int droste_environment_collect(droste *d, int *removed, droste_error *err);
+
+/* The interpreter that the setting "python" names, as a path; NULL with *err. Valid until the
+ * next call. */
+DROSTE_API const char *droste_python(droste *d, droste_error *err);
+
+/* Checks the settings of a session as far as that is possible without one: the repository's URL
+ * and commit, and the environment, which is opened. */
+DROSTE_API int droste_check(droste *d, droste_error *err);
+
+/* What was found out about this machine, the settings, and what lasts. */
+typedef struct droste_finding {
+    const char *name;  /* "kernel", "full", "model"… */
+    const char *state; /* "ok"; "missing": it does not work; "note": worth knowing */
+    const char *text;
+    size_t len;
+    const char *cure; /* what to do; NULL: nothing */
+} droste_finding;
+typedef void droste_finding_fn(void *arg, const droste_finding *finding);
+/* Tries sandboxes of all isolations and looks at the settings; calls no model, and uses no
+ * network. True if sandboxes at isolation "auto" work. */
+DROSTE_API int droste_diagnose(droste *d, droste_finding_fn *fn, void *arg);
+
+/* ---- the record ---- */
+
+/* The file of the record, which need not exist; "none": it is turned off. NULL with *err. Valid
+ * until the next call. */
+DROSTE_API const char *droste_record_path(droste *d, droste_error *err);
 
 /* ---- volumes ---- */
 

@@ -194,6 +194,8 @@ void droste_free(droste *d)
     free(d->env_name);
     free(d->store_path);
     free(d->volume_root);
+    free(d->python);
+    free(d->record_path);
     free(d);
 }
 
@@ -228,11 +230,6 @@ int droste_configure(droste *d, const char *path, droste_error *err)
 }
 
 /* ---- what the settings name ---- */
-
-const char *droste_environment_variables_at(size_t index)
-{
-    return environment_name(index) ? environment_variables(index) : NULL;
-}
 
 const char *droste_prompt_at(size_t index, const char **name, const char **about)
 {

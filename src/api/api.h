@@ -29,6 +29,8 @@ struct droste {
     int interrupt_fd; /* an eventfd: droste_interrupt writes, the loop reads */
     struct watch *interrupt_watch;
     char *volume_root;    /* as droste_volume_root has returned it */
+    char *python;         /* and droste_python */
+    char *record_path;    /* and droste_record_path */
     struct list contexts; /* that were added, PATH or NAME=PATH each */
     struct store *store;  /* the record, once it was needed; its path as the setting had it */
     char *store_path;
@@ -129,16 +131,9 @@ double api_broker_timeout(const struct settings *s);
 /* A session with a workspace that is there already (NULL: as the settings say); it takes it. */
 int api_session_open_staged(
     droste *d, struct workspace *workspace, droste_session **out, droste_error *err);
-/* Where its guest sees its workspace; NULL: it has none. */
-const char *api_session_workspace(const struct droste_session *s);
 /* One for the files of a provider's volume, which must be there, and with these staged; NULL: none. */
 int api_session_open_volume(
     droste *d, struct workspace *workspace, droste_session **out, droste_error *err);
-/* A session for our own use: without rules, setup code and a type of answers. */
-int api_session_open_plain(droste *d, droste_session **out, droste_error *err);
-
-/* What was done to make its sandbox, for people. */
-void api_session_describe(const struct droste_session *s, struct buf *out);
 
 /* An interrupt that came while nothing was under way is not for what begins now. */
 void api_forget_interrupt(droste *d);

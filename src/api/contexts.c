@@ -149,7 +149,12 @@ int api_context_load(droste *d, const struct settings *s, const char *path, cons
     return rc;
 }
 
-bool api_contexts_read_input(const droste *d)
+size_t droste_context_count(const droste *d)
+{
+    return d->contexts.count;
+}
+
+int droste_context_reads_input(const droste *d)
 {
     bool found = false;
     for (size_t i = 0; !found && i < d->contexts.count; i++) {

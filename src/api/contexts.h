@@ -16,8 +16,6 @@ int api_context_load(droste *d, const struct settings *s, const char *path, cons
     struct context **out, struct error *err);
 /* Loads what a staging names; a descriptor that is readable ends it. */
 int api_contexts_read(struct staging *st, const int *interrupt, struct error *err);
-/* Whether one of those that were added is standard input. */
-bool api_contexts_read_input(const droste *d);
 /* ERROR_ARGUMENT for one that would hide a tool, or a value of the tools, in the guest. */
 int api_contexts_check(const struct contexts *all, const struct tools *tools, struct error *err);
 /* Those of a run of the record, which must be as they were: those that are in `all` already, or, where

@@ -260,7 +260,7 @@ int api_session_open_volume(
     return session_api_open_session(d, SESSION_OF_VOLUME, workspace, out, err);
 }
 
-int api_session_open_plain(droste *d, droste_session **out, droste_error *err)
+int droste_session_open_plain(droste *d, droste_session **out, droste_error *err)
 {
     return session_api_open_session(d, SESSION_PLAIN, NULL, out, err);
 }
@@ -289,6 +289,7 @@ void droste_session_close(droste_session *s)
     api_models_close(&s->models);
     buf_free(&s->instructions);
     buf_free(&s->system_prompt);
+    buf_free(&s->plan);
     cell_result_free(&s->result);
     context_free(s->context);
     settings_free(&s->settings);
@@ -330,15 +331,18 @@ const char *droste_session_sandbox(const droste_session *s)
     return s->session ? session_sandbox_id(s->session) : NULL;
 }
 
-const char *api_session_workspace(const droste_session *s)
+const char *droste_session_workspace(const droste_session *s)
 {
     return s->session ? session_workspace(s->session) : NULL;
 }
 
-void api_session_describe(const droste_session *s, struct buf *out)
+const char *droste_session_plan(droste_session *s, size_t *len)
 {
+    buf_clear(&s->plan);
     if (s->session)
-        session_describe(s->session, out);
+        session_describe(s->session, &s->plan);
+    *len = s->plan.len;
+    return buf_failed(&s->plan) ? NULL : buf_text(&s->plan);
 }
 
 /* ---- tools and types of a session that is open, or is being opened: then HELLO has them ---- */

@@ -31,7 +31,7 @@ struct droste_session {
     struct prepare prepare;
     struct broker *broker;
     struct rlm_run *place; /* has the budget, and the child runs that its code starts */
-    struct buf instructions, system_prompt;
+    struct buf instructions, system_prompt, plan;
     bool recorded; /* child runs are: the droste's record is in use */
     droste_output_fn *output;
     void *output_arg;

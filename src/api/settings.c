@@ -69,7 +69,7 @@ static bool parse_number(const char *text, enum type type, double *out)
     return false;
 }
 
-bool settings_parse_seconds(const char *text, double *seconds)
+int droste_parse_seconds(const char *text, double *seconds)
 {
     return parse_number(text, TYPE_SECONDS, seconds);
 }

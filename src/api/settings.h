@@ -88,7 +88,5 @@ int settings_take_secrets(struct settings *s, const struct settings *from, struc
 int settings_from_environment(struct settings *s, struct error *err);
 /* ERROR_CONFIG with the line. A missing file is fine if `may_be_absent`. */
 int settings_from_file(struct settings *s, const char *path, bool may_be_absent, struct error *err);
-/* "90", "90s", "1.5h", "30d"… as seconds; false if it is none. */
-bool settings_parse_seconds(const char *text, double *seconds);
 
 #endif

@@ -316,7 +316,7 @@ int volume_remote_put(droste *d, const char *name, struct workspace *staged, con
     int rc = volume_remote_open(d, name, staged, &r, err);
     if (rc < 0)
         return volume_remote_close(&r, rc, NULL);
-    buf_printf(&source, "%s/put", api_session_workspace(r.session));
+    buf_printf(&source, "%s/put", droste_session_workspace(r.session));
     buf_puts(&code, "do(put, ");
     put_python_text(&code, buf_text(&source));
     buf_puts(&code, ", ");

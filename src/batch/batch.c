@@ -310,7 +310,7 @@ static int check_shared(struct batch *b, struct error *err)
     struct tools *tools = NULL;
     struct contexts contexts = { 0 };
     cleanup_buf struct buf facts = { 0 };
-    if (api_contexts_read_input(d))
+    if (droste_context_reads_input(d))
         return error_set(err, ERROR_ARGUMENT,
             "standard input can be read once, and each task needs the context: give a file");
     int rc = api_tools(d, &d->settings, &tools, &facts, err);

@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "api/settings.h"
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
@@ -247,7 +247,7 @@ static int batch_take_words(
         return cli_usage(self, "--concurrency takes a number of tasks, 1 to 100000");
     o->concurrency = (unsigned)n;
     if (w->grader_timeout &&
-        (!settings_parse_seconds(w->grader_timeout, &o->grader_timeout) || o->grader_timeout <= 0))
+        (!droste_parse_seconds(w->grader_timeout, &o->grader_timeout) || o->grader_timeout <= 0))
         return cli_usage(self, "--grader-timeout takes a time, as in 90s or 5m");
     if (w->max_calls && !cli_count(w->max_calls, 1, &o->max_calls))
         return cli_usage(self, "--batch-max-calls takes a number of calls, 1 or more");
@@ -255,7 +255,7 @@ static int batch_take_words(
         return cli_usage(self, "--batch-max-tokens takes a number of tokens, 1 or more");
     if (w->max_cost && !batch_take_dollars(w->max_cost, &o->max_cost))
         return cli_usage(self, "--batch-max-cost takes dollars, as in 2.50");
-    if (w->timeout && (!settings_parse_seconds(w->timeout, &o->timeout) || o->timeout <= 0))
+    if (w->timeout && (!droste_parse_seconds(w->timeout, &o->timeout) || o->timeout <= 0))
         return cli_usage(self, "--batch-timeout takes a time, as in 90s or 5m");
     return -1;
 }

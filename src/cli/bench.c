@@ -18,7 +18,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/cli.h"
-#include "env/local/interpreter.h"
 
 enum { ROUNDS = 10, SAMPLES_MAX = 100000 };
 
@@ -213,10 +212,10 @@ static int bench_one_kind(droste *d, size_t kind, struct series *s, unsigned n, 
 
 static int bench_start(droste *d, struct series *s, unsigned n, droste_error *err)
 {
-    cleanup_free char *python = NULL;
-    struct error why = { 0 };
-    if (interpreter_find(chosen_python, &python, &why) < 0)
-        return droste_set(d, "python", why.text, err);
+    const char *path = droste_python(d, err);
+    if (!path)
+        return -err->code;
+    cleanup_free char *python = strdup(path);
     for (unsigned round = 0; round < ROUNDS; round++) {
         for (size_t kind = 0; kind < STARTS; kind++) {
             int rc = s[kind].skipped ? 0 : bench_one_kind(d, kind, &s[kind], n / ROUNDS, err);

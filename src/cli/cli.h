@@ -110,9 +110,6 @@ int cli_cell_status(const droste_result *r);
 /* After sys.exit: as `python FILE`, sys.exit("text") prints the text, sys.exit(3) and sys.exit() print nothing. */
 void cli_print_exit(const droste_result *r);
 
-/* The file of the record, as the settings have it, or "none". The caller's (free). */
-int cli_record_path(droste *d, char **out, struct error *err);
-
 /* Prints text that came from a guest or a model, harmless to a terminal if `out` is one. */
 void cli_print(FILE *out, const char *text, size_t len);
 /* The same for an object or array of JSON, and a newline, on standard output: it is still JSON on a terminal. */

@@ -2,8 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
+#include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "cli/cli.h"
 #include "cli/fields.h"
 #include "cli/verbs.h"
@@ -22,13 +23,14 @@ struct env_verb {
 static int env_list(const struct request *r, struct error *err)
 {
     cleanup_buf struct buf out = { 0 };
+    const char *name, *about;
     field_open(&out, NULL, '[');
-    for (size_t i = 0; environment_name(i); i++) {
+    for (size_t i = 0; (name = droste_environment_at(i, &about)); i++) {
         if (!r->json)
-            printf("%-8s  %s\n", environment_name(i), environment_about(i));
+            printf("%-8s  %s\n", name, about);
         field_open(&out, NULL, '{');
-        field_string(&out, "name", environment_name(i));
-        field_string(&out, "about", environment_about(i));
+        field_string(&out, "name", name);
+        field_string(&out, "about", about);
         field_close(&out, '}');
     }
     field_close(&out, ']');
@@ -41,53 +43,38 @@ static int env_list(const struct request *r, struct error *err)
 
 /* ---- show ---- */
 
-static void show_row(struct buf *out, enum feature p, const struct feature_state *state)
+static void show_row(void *arg, const droste_feature *feature)
 {
-    buf_printf(out, "%-21s %-4s %s\n", feature_name(p), state->given ? "yes" : "no",
-        state->text ? state->text : "");
+    struct buf *out = arg;
+    buf_printf(out, "%-21s %-4s %s\n", feature->name, feature->supported ? "yes" : "no",
+        feature->text ? feature->text : "");
     while (out->len > 1 && out->data[out->len - 2] == ' ') {
         out->data[out->len - 2] = '\n';
         out->len--;
     }
 }
 
-static void show_member(struct buf *out, enum feature p, const struct feature_state *state)
+static void show_member(void *arg, const droste_feature *feature)
 {
+    struct buf *out = arg;
     field_open(out, NULL, '{');
-    field_string(out, "power", feature_name(p));
-    field_string(out, "settings", feature_settings(p));
-    field_bool(out, "given", state->given);
-    field_string(out, "text", state->text);
+    field_string(out, "power", feature->name);
+    field_string(out, "settings", feature->settings);
+    field_bool(out, "given", feature->supported);
+    field_string(out, "text", feature->text);
     field_close(out, '}');
-}
-
-/* The table of one that is known by its name, or of one of the user's, which is opened for that. */
-static int find_features(const struct request *r, const struct features **out, struct error *err)
-{
-    struct environment *env;
-    const char *name = r->name ? r->name : r->d->settings.env ? r->d->settings.env : "local";
-    *out = environment_features(name);
-    if (*out)
-        return 0;
-    int rc = settings_set(&r->d->settings, "env", name, "droste env show", err);
-    if (rc == 0)
-        rc = api_environment(r->d, &r->d->settings, &env, err);
-    if (rc == 0)
-        *out = environment_ops_of(env)->features;
-    return rc;
 }
 
 static int env_show(const struct request *r, struct error *err)
 {
-    const struct features *features;
     cleanup_buf struct buf out = { 0 };
-    int rc = find_features(r, &features, err);
-    if (rc < 0)
-        return rc;
+    droste_error why;
     if (r->json)
         field_open(&out, NULL, '[');
-    for (enum feature p = 0; p < FEATURE_COUNT; p++)
-        (r->json ? show_member : show_row)(&out, p, &features->of[p]);
+    int rc =
+        droste_environment_features(r->d, r->name, r->json ? show_member : show_row, &out, &why);
+    if (rc < 0)
+        return cli_inner(rc, &why, err);
     if (r->json) {
         field_close(&out, ']');
         buf_puts(&out, "\n");
@@ -100,40 +87,14 @@ static int env_show(const struct request *r, struct error *err)
 
 /* ---- gc ---- */
 
-struct collected {
-    bool done;
-    unsigned removed;
-    struct error why;
-};
-
-static void env_told(void *arg, unsigned removed, const struct error *why)
-{
-    *(struct collected *)arg = (struct collected){ .done = true, .removed = removed, .why = *why };
-}
-
 static int env_collect(const struct request *r, struct error *err)
 {
-    struct collected result = { 0 };
-    struct settings *s = &r->d->settings;
-    struct environment *env;
-    int rc = settings_given(s, "env") ? 0 : settings_set(s, "env", "docker", "droste env gc", err);
-    if (rc == 0)
-        rc = api_environment(r->d, s, &env, err);
-    const struct environment_ops *ops = rc == 0 ? environment_ops_of(env) : NULL;
-    if (ops && !ops->collect)
-        rc = error_set(err, ERROR_UNSUPPORTED,
-            "nothing is ever left in the environment '%.40s': its sandboxes end with their hosts",
-            ops->name);
-    if (rc == 0)
-        rc = ops->collect(env, env_told, &result, err);
-    if (rc == 0)
-        rc = loop_run_until(r->d->loop, &result.done, err);
-    if (rc < 0)
-        return rc;
-    printf("%u sandbox%s of hosts that are gone removed\n", result.removed,
-        result.removed == 1 ? "" : "es");
-    *err = result.why;
-    return -(int)result.why.code;
+    int removed;
+    droste_error why;
+    int rc = droste_environment_collect(r->d, &removed, &why);
+    if (removed >= 0)
+        printf("%d sandbox%s of hosts that are gone removed\n", removed, removed == 1 ? "" : "es");
+    return cli_inner(rc, &why, err);
 }
 
 static int env_run(const struct command *self, droste *d, int argc, char **argv)

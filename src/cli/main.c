@@ -10,10 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "api/api.h"
-#include "api/contexts.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/text.h"
 #include "cli/cli.h"
 
@@ -429,9 +428,9 @@ static bool input_waits(void)
 
 int cli_check_input(const struct command *self, droste *d)
 {
-    if (api_contexts_read_input(d) || !input_waits())
+    if (droste_context_reads_input(d) || !input_waits())
         return -1;
-    if (d->contexts.count == 0)
+    if (droste_context_count(d) == 0)
         return cli_usage(self,
             "nothing reads what is on standard input: give --context - to ask about it, or "
             "</dev/null");

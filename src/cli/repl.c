@@ -7,9 +7,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "api/api.h"
-#include "api/contexts.h"
+#include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/json/json.h"
 #include "cli/cli.h"
 #include "cli/lines.h"
 
@@ -65,7 +65,7 @@ static void ask_reader(struct repl *r, const char *code, char *out, size_t size)
 
 static int open_reader(struct repl *r, droste_error *err)
 {
-    int rc = api_session_open_plain(r->d, &r->reader, err);
+    int rc = droste_session_open_plain(r->d, &r->reader, err);
     if (rc == 0)
         ask_reader(r, reader_code, r->python, sizeof r->python);
     return rc;
@@ -111,7 +111,7 @@ static void repl_restart(struct repl *r)
         return;
     }
     cli_fail(0, "this is a new session: the variables are gone%s",
-        r->d->contexts.count > 0 ? ", `context` was loaded again" : "");
+        droste_context_count(r->d) > 0 ? ", `context` was loaded again" : "");
 }
 
 static void repl_print_result(struct repl *r, const droste_result *result)
@@ -173,7 +173,7 @@ static void repl_run_cell(struct repl *r, struct buf *cell)
     lines_busy(r->lines, r->d);
     int rc = droste_session_exec(r->session, buf_text(cell), cell->len, DROSTE_ECHO, &result, &err);
     enum lines_event event = lines_busy_end(r->lines);
-    loop_run_ready(r->d->loop); /* an interrupt that came too late must not hit the next cell */
+    droste_turn(r->d, 0, NULL); /* an interrupt that came too late must not hit the next cell */
     if (rc < 0) {
         repl_refuse(r, &err);
     } else {
@@ -248,7 +248,7 @@ static int read_and_run(struct repl *r)
 
 static void repl_greet(const struct repl *r)
 {
-    const char *model = r->d->settings.model;
+    const char *model = droste_get(r->d, "model");
     if (!lines_is_terminal(r->lines))
         return;
     printf("Droste %s, Python %s, isolation %s, ", droste_version(), r->python,
@@ -287,7 +287,7 @@ static int repl_run(const struct command *self, droste *d, int argc, char **argv
         { 0 },
     };
     int status = cli_parse(self, argc, argv, flags, d, NULL, 0, NULL);
-    if (status < 0 && api_contexts_read_input(r.d))
+    if (status < 0 && droste_context_reads_input(d))
         status =
             cli_usage(self, "standard input is where the code comes from; give --context PATH");
     if (status < 0)

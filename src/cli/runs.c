@@ -5,9 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/api.h"
 #include "base/cleanup.h"
-#include "base/os/file.h"
 #include "cli/answer.h"
 #include "cli/record/export.h"
 #include "cli/fields.h"
@@ -31,22 +29,6 @@ struct request {
 };
 
 /* ---- the record ---- */
-
-int cli_record_path(droste *d, char **out, struct error *err)
-{
-    cleanup_free char *home = NULL;
-    const char *given = d->settings.database;
-    struct buf path = { 0 };
-    int rc = given ? 0 : file_data_home(&home, err);
-    if (rc < 0)
-        return rc;
-    if (given)
-        buf_puts(&path, given);
-    else
-        buf_printf(&path, "%s/runs.db", home);
-    *out = buf_steal(&path);
-    return *out ? 0 : error_memory(err);
-}
 
 /* Looking at a record must not make one: *store stays NULL where there is none. */
 static int runs_open_record(const char *path, struct store **store, struct error *err)
@@ -282,7 +264,7 @@ static int take_export(const struct command *self, struct request *r)
 static int take_collect(const struct command *self, struct request *r)
 {
     double seconds = 0;
-    if (r->older && (!settings_parse_seconds(r->older, &seconds) || seconds > 1e10))
+    if (r->older && (!droste_parse_seconds(r->older, &seconds) || seconds > 1e10))
         return cli_usage(self, "--older takes a time, as in 30d, 12h or 90m");
     if (r->keep && !cli_count(r->keep, 0, &r->kept.newest))
         return cli_usage(self, "--keep takes a number of runs, 0 or more");
@@ -313,10 +295,11 @@ static int runs_check(const struct command *self, struct request *r, const struc
 
 static int runs_look(droste *d, const struct request *r, const struct runs_verb *row)
 {
-    cleanup_free char *path = NULL;
     struct store *store = NULL;
     struct error err = { 0 };
-    int rc = cli_record_path(d, &path, &err);
+    droste_error why;
+    const char *path = droste_record_path(d, &why);
+    int rc = cli_inner(path ? 0 : -why.code, &why, &err);
     if (rc == 0)
         rc = runs_open_record(path, &store, &err);
     if (rc == 0)

@@ -1,12 +1,11 @@
 /* cli/smoke.c: droste smoke: does all work that a session needs, and one with a repository? Without a model. */
 #include <string.h>
 
-#include "api/stage.h"
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/json/json.h"
 #include "cli/cli.h"
-#include "volume/workspace.h"
 
 enum phase {
     PHASE_CONFIG,
@@ -36,9 +35,8 @@ struct smoke {
     droste *d;
     const struct command *self;
     droste_session *session;
-    struct workspace *workspace;
-    struct buf repo_path, sandbox;
-    char commit[COMMIT_SIZE];
+    droste_workspace *workspace;
+    struct buf repo_path, sandbox, commit;
     int64_t value; /* that the second step found; -1: it did not */
     bool started, submitted;
     double ms[PHASE_COUNT];
@@ -50,57 +48,36 @@ struct smoke {
 
 static int smoke_config(struct smoke *s, struct error *err)
 {
-    struct environment *env;
-    const char *name = s->d->settings.env;
+    droste_error why;
+    const char *name = droste_get(s->d, "env");
     if (s->self == &command_daytona_smoke && (!name || strcmp(name, "daytona") != 0))
         return error_set(err, ERROR_ARGUMENT,
             "daytona-smoke is a test of daytona, and the environment is %.60s; use `droste smoke` "
             "for that",
             name ? name : "local");
-    int rc = s->d->settings.repo_url
-                 ? repository_check(s->d->settings.repo_url, s->d->settings.repo_ref, err)
-                 : 0;
-    return rc < 0 ? rc : api_environment(s->d, &s->d->settings, &env, err);
+    return cli_inner(droste_check(s->d, &why), &why, err);
 }
 
 static int clone_repo(struct smoke *s, struct error *err)
 {
-    struct staging *st = NULL;
-    struct staged_parts parts = { 0 };
-    const struct settings *settings = &s->d->settings;
-    api_forget_interrupt(s->d);
-    int rc = staging_new(settings, &st, err);
-    if (rc < 0)
-        return rc;
-    st->wants_workspace = settings->repo_url || settings->context_path.count > 0;
-    if (!st->wants_workspace) {
-        staging_drop(st);
-        return 0;
-    }
-    rc = staging_run(s->d, st, &parts, err);
-    s->workspace = steal(&parts.workspace);
-    staged_parts_free(&parts);
-    if (rc == 0 && s->workspace)
-        memcpy(s->commit, workspace_staged(s->workspace)->commit, sizeof s->commit);
-    return rc;
-}
-
-static int smoke_inner(const droste_error *public, struct error *err)
-{
-    return error_set(err, (enum error_code) public->code, "%s", public->text);
+    droste_error why;
+    int rc = droste_workspace_stage(s->d, &s->workspace, &why);
+    const char *commit = s->workspace ? droste_workspace_commit(s->workspace) : NULL;
+    buf_puts(&s->commit, commit ? commit : "");
+    return cli_inner(rc, &why, err);
 }
 
 static int smoke_create(struct smoke *s, struct error *err)
 {
     droste_error why;
-    struct workspace *workspace = s->workspace ? workspace_hold(s->workspace) : NULL;
-    if (api_session_open_staged(s->d, workspace, &s->session, &why) < 0)
-        return smoke_inner(&why, err);
+    int rc = droste_session_open_in(s->d, s->workspace, &s->session, &why);
+    if (rc < 0)
+        return cli_inner(rc, &why, err);
     const char *id = droste_session_sandbox(s->session);
     buf_puts(&s->sandbox, id ? id : "");
     if (s->workspace)
-        buf_printf(&s->repo_path, "%s/%s", api_session_workspace(s->session),
-            workspace_staged(s->workspace)->repo);
+        buf_printf(&s->repo_path, "%s/%s", droste_session_workspace(s->session),
+            droste_workspace_repo(s->workspace));
     return 0;
 }
 
@@ -109,8 +86,9 @@ static int smoke_run_cell(
     struct smoke *s, const char *code, const char *status, droste_result **out, struct error *err)
 {
     droste_error why;
-    if (droste_session_exec(s->session, code, strlen(code), 0, out, &why) < 0)
-        return smoke_inner(&why, err);
+    int rc = droste_session_exec(s->session, code, strlen(code), 0, out, &why);
+    if (rc < 0)
+        return cli_inner(rc, &why, err);
     const char *got = droste_result_status(*out), *traceback = droste_result_traceback(*out);
     if (strcmp(got, status) == 0)
         return 0;
@@ -171,11 +149,9 @@ static int smoke_clean_up(struct smoke *s, struct error *err)
 {
     droste_error why;
     int rc = s->session ? droste_session_finish(s->session, &why) : 0;
-    if (rc < 0)
-        smoke_inner(&why, err);
     droste_session_close(steal(&s->session));
-    workspace_release(steal(&s->workspace));
-    return rc;
+    droste_workspace_free(steal(&s->workspace));
+    return cli_inner(rc, &why, err);
 }
 
 /* In the order of their work: a sandbox gets its files when it is made. */
@@ -218,12 +194,11 @@ static void smoke_put_string(struct buf *out, const char *key, const char *value
 static void smoke_report(const struct smoke *s, struct buf *out)
 {
     bool fine = s->failed == PHASE_COUNT;
-    const struct settings *settings = &s->d->settings;
     buf_puts(out, "{\n");
-    smoke_put_string(out, "repo", settings->repo_url);
-    smoke_put_string(out, "ref", settings->repo_ref);
-    smoke_put_string(out, "commit", s->commit[0] ? s->commit : NULL);
-    smoke_put_string(out, "environment", settings->env);
+    smoke_put_string(out, "repo", droste_get(s->d, "repo-url"));
+    smoke_put_string(out, "ref", droste_get(s->d, "repo-ref"));
+    smoke_put_string(out, "commit", s->commit.len > 0 ? buf_text(&s->commit) : NULL);
+    smoke_put_string(out, "environment", droste_get(s->d, "env"));
     smoke_put_string(out, "sandbox_id", s->sandbox.len > 0 ? buf_text(&s->sandbox) : NULL);
     smoke_put_string(out, "workspace_path", s->repo_path.len > 0 ? buf_text(&s->repo_path) : NULL);
     if (s->value >= 0)
@@ -257,6 +232,7 @@ static int smoke_smoke(const struct command *self, droste *d)
     cli_print(fine ? stdout : stderr, buf_text(&out), out.len);
     buf_free(&s.repo_path);
     buf_free(&s.sandbox);
+    buf_free(&s.commit);
     return fine ? cli_finish(EXIT_FINE, "the report") : EXIT_RAISED;
 }
 

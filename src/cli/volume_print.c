@@ -100,7 +100,7 @@ static void volume_print_put_json(struct buf *out, const droste_volume_entry *e)
 
 static int print_entry(void *arg, const droste_volume_entry *e)
 {
-    static void (*const put[])(struct buf *, const struct volume_entry *) = {
+    static void (*const put[])(struct buf *, const droste_volume_entry *) = {
         [STYLE_LONG] = put_long,
         [STYLE_TREE] = put_in_tree,
         [STYLE_JSON] = volume_print_put_json,

@@ -105,7 +105,8 @@ static int append_entry(void *arg, const droste_volume_entry *e)
     return append_name(arg, line);
 }
 
-/* What was put is listed with its directories, and read back; the result says whether there is more. */
+/* What was put is listed with its directories, and read back; the result says whether there is
+ * more. */
 static void files_are_put_listed_and_read(void **state)
 {
     char all[64] = "", one[64] = "";
@@ -160,7 +161,8 @@ static void a_snapshot_brings_back_what_was_there(void **state)
         droste_volume_open(fixture.d, "kept", 0, &v, &fixture.err), -DROSTE_ERROR_NOT_FOUND);
 }
 
-/* What a provider does not offer for its volumes is refused by name; the same works on this machine. */
+/* What a provider does not offer for its volumes is refused by name; the same works on this
+ * machine. */
 static void a_providers_volumes_are_not_made_here(void **state)
 {
     assert_false(droste_volumes_are_remote(fixture.d));
