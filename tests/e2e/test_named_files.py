@@ -56,8 +56,8 @@ def arguments(words, place, path):
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_fifo_is_refused_and_a_file_is_read(droste, place, name):
-    """Reading a FIFO without a writer would wait for ever. Droste refuses it by name wherever a path
-    may stand; it reads a regular file in the same place."""
+    """Reading a FIFO without a writer would wait for ever. Droste refuses it by name wherever a
+    path may stand; it reads a regular file in the same place."""
     words, good = NAMED[name]
     refused = droste(*arguments(words, place, place / "fifo"))
     assert refused.status in (1, 2) and str(place / "fifo") in refused.err, refused
