@@ -1,4 +1,4 @@
-/* base/array.c: see array.h. */
+/* base/array.c: grows an array geometrically. */
 #include "base/array.h"
 
 #include <stdlib.h>

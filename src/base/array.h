@@ -1,11 +1,12 @@
-/* base/array.h: arrays that grow. */
+/* base/array.h: growing arrays. */
 #ifndef DROSTE_BASE_ARRAY_H
 #define DROSTE_BASE_ARRAY_H
 
 #include <stddef.h>
 
-/* Room for one more behind the `count` elements of `size` bytes; *room is how many there is room for.
- * The array, which may have moved; NULL without memory, and then it is where and as it was. */
+/* Makes room for one more element of `size` bytes after the first `count`; *room is the
+ * capacity. Returns the array, which may have moved, or NULL without memory, leaving the old one
+ * intact. */
 void *array_grow(void *array, size_t count, size_t *room, size_t size);
 
 #endif

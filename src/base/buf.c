@@ -1,4 +1,4 @@
-/* base/buf.c: see buf.h. Grows by half, so that a long build is linear. */
+/* base/buf.c: a buffer that grows by half, so that appending stays linear. */
 #include "base/buf.h"
 
 #include <stdint.h>
@@ -52,7 +52,7 @@ void buf_putc(struct buf *b, char c)
 
 void buf_vprintf(struct buf *b, const char *format, va_list args)
 {
-    enum { GUESS = 60 }; /* most of what is printed is shorter, and then done in one go */
+    enum { GUESS = 60 }; /* most formatted texts are shorter and need one call */
     va_list again;
     va_copy(again, args);
     size_t room = buf_reserve(b, GUESS) ? b->cap - b->len : 0;

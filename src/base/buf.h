@@ -17,7 +17,7 @@ struct buf {
     bool failed;
 };
 
-/* Room for `extra` more bytes (and the NUL); false when there is no memory. */
+/* Makes room for `extra` more bytes (and the NUL); false without memory. */
 bool buf_reserve(struct buf *b, size_t extra);
 void buf_append(struct buf *b, const void *data, size_t len);
 void buf_puts(struct buf *b, const char *text);
@@ -28,7 +28,7 @@ void buf_vprintf(struct buf *b, const char *format, va_list args)
 
 /* Drops the first n bytes. */
 void buf_consume(struct buf *b, size_t n);
-/* Empties without giving the memory back. */
+/* Empties the buffer and keeps its memory. */
 void buf_clear(struct buf *b);
 void buf_free(struct buf *b);
 
@@ -43,7 +43,8 @@ static inline const char *buf_text(const struct buf *b)
     return b->data ? b->data : "";
 }
 
-/* Hands the memory to the caller (free()), NULL when it failed; the buf is empty after. */
+/* Hands the memory to the caller (free), or NULL if an append failed; the buf is empty
+ * afterwards. */
 char *buf_steal(struct buf *b);
 
 #define cleanup_buf __attribute__((cleanup(buf_free)))

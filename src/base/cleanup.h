@@ -1,7 +1,7 @@
-/* base/cleanup.h: owners that clean up by themselves.
+/* base/cleanup.h: variables that release what they own at the end of their scope.
  *
  * `cleanup_fd int fd = -1;` closes at the end of the block; `return steal_fd(&fd);` hands the
- * descriptor on. A descriptor that is nobody's is -1, a pointer that is nobody's is NULL.
+ * descriptor over. A variable that owns nothing is -1 or NULL.
  */
 #ifndef DROSTE_BASE_CLEANUP_H
 #define DROSTE_BASE_CLEANUP_H
@@ -26,7 +26,7 @@ static inline void cleanup_fd_fn(int *fd)
 }
 
 #define cleanup_free __attribute__((cleanup(cleanup_free_fn)))
-/* `unused`: some are only held until the end of their block. */
+/* `unused`: some descriptors are only held until the end of their block. */
 #define cleanup_fd __attribute__((cleanup(cleanup_fd_fn), unused))
 
 static inline int steal_fd(int *fd)
@@ -36,7 +36,7 @@ static inline int steal_fd(int *fd)
     return taken;
 }
 
-/* Closes *fd if it is open and marks it as nobody's. */
+/* Closes *fd if it is open, and sets it to -1. */
 static inline void close_fd(int *fd)
 {
     cleanup_fd_fn(fd);

@@ -12,7 +12,7 @@ static inline uint64_t clock_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Processor time of this thread: what others on the machine take from it does not count, nor does waiting. */
+/* CPU time of this thread, without the time that it waited or other threads ran. */
 static inline uint64_t clock_thread_ns(void)
 {
     struct timespec t;

@@ -47,8 +47,8 @@ static const struct {
     { ERROR_BUDGET_RECORD, "budget_record" },
 };
 
-/* The length of a character of more than one byte that acts on a terminal: C1 controls (U+0080 to
- * U+009F), and those that turn the direction of writing (U+202A to U+202E, U+2066 to U+2069). */
+/* The length of a multi-byte character that controls a terminal: C1 controls (U+0080 to U+009F)
+ * and bidirectional controls (U+202A to U+202E, U+2066 to U+2069). */
 static size_t acting_length(const char *text)
 {
     const unsigned char *p = (const unsigned char *)text;
@@ -60,7 +60,7 @@ static size_t acting_length(const char *text)
     return 0;
 }
 
-/* Ends a text that did not fit with an ellipsis: a reader must not take a part for the whole. */
+/* Ends a truncated text with an ellipsis, so that a reader does not take it for the whole. */
 static void error_mark_cut(struct error *err)
 {
     static const char ellipsis[] = "…";
@@ -69,7 +69,7 @@ static void error_mark_cut(struct error *err)
     memcpy(err->text + end, ellipsis, sizeof ellipsis);
 }
 
-/* One line of UTF-8, whatever a server or a guest put into it and wherever it was cut. */
+/* Turns the text, which may contain output of a server or guest, into one line of valid UTF-8. */
 static void error_tidy(struct error *err)
 {
     size_t bad;

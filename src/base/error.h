@@ -63,21 +63,21 @@ int error_set(struct error *err, enum error_code code, const char *format, ...)
 int error_set_errno(struct error *err, enum error_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Prepends what the caller knows ("opening volume 'x'") to an error that is already set, and
+/* Prepends the caller's context ("opening volume 'x'") to an error that is already set, and
  * returns -code again. */
 int error_wrap(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Out of memory, the same words everywhere. */
+/* Sets ERROR_MEMORY with the same message everywhere. */
 int error_memory(struct error *err);
 
 /* The code's stable name: "argument", "model_rate"… Never NULL. */
 const char *error_code_name(enum error_code code);
-/* The code of that name, which may be NULL; else the fallback. */
+/* The code with that name, which may be NULL; otherwise the fallback. */
 enum error_code error_code_named(const char *name, enum error_code fallback);
 
-/* True for the codes a model client reports. */
+/* True for the codes that a model client reports. */
 bool error_is_model(enum error_code code);
-/* True for ERROR_BUDGET and the codes that say which limit it was. */
+/* True for ERROR_BUDGET and the codes of single limits. */
 bool error_is_budget(enum error_code code);
 
 #endif

@@ -1,11 +1,11 @@
-/* base/fifo.c: see fifo.h. */
+/* base/fifo.c: a byte queue that compacts itself when half of it is consumed. */
 #include "base/fifo.h"
 
-enum { KEPT = 1 << 18 }; /* an empty one keeps so much memory */
+enum { KEPT = 1 << 18 }; /* capacity that an empty queue keeps */
 
 void fifo_add(struct fifo *f, const void *data, size_t len)
 {
-    /* When half of it has gone, what is left moves over no more bytes than went. */
+    /* Compacting now moves no more bytes than were consumed since the last time: amortised O(1). */
     if (f->at > f->bytes.len / 2) {
         buf_consume(&f->bytes, f->at);
         f->at = 0;

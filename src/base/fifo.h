@@ -1,5 +1,5 @@
-/* base/fifo.h: bytes that come at one end and go at the other, in one piece of memory. Each byte is moved
- * a few times at most, however small the pieces are in which it goes. A zeroed fifo is an empty one.
+/* base/fifo.h: a byte queue in contiguous memory. Each byte is moved a constant number of times,
+ * however small the pieces are in which it is taken out. A zeroed fifo is empty.
  */
 #ifndef DROSTE_BASE_FIFO_H
 #define DROSTE_BASE_FIFO_H
@@ -11,9 +11,9 @@ struct fifo {
     size_t at; /* those before it have gone */
 };
 
-/* Like buf_append: no memory is sticky. */
+/* Appends; as in buf_append, running out of memory is sticky. */
 void fifo_add(struct fifo *f, const void *data, size_t len);
-/* The first n bytes go. */
+/* Removes the first n bytes. */
 void fifo_drop(struct fifo *f, size_t n);
 void fifo_free(struct fifo *f);
 
@@ -22,7 +22,7 @@ static inline size_t fifo_len(const struct fifo *f)
     return f->bytes.len - f->at;
 }
 
-/* The first of them; valid until something comes or goes. */
+/* The first byte; valid until the queue changes. */
 static inline const char *fifo_data(const struct fifo *f)
 {
     return buf_text(&f->bytes) + f->at;

@@ -1,4 +1,4 @@
-/* base/hash.c: see hash.h. */
+/* base/hash.c: hashes, through OpenSSL's EVP interface. */
 #include "base/hash.h"
 
 #include <fcntl.h>
@@ -47,7 +47,7 @@ int hash_open(struct hash *hash, struct error *err)
     return EVP_DigestInit_ex(hash->context, EVP_sha256(), NULL) == 1 ? 0 : not_available(err);
 }
 
-/* It fails only for a context that was not opened. */
+/* EVP_DigestUpdate fails only for a context that was not opened. */
 void hash_add(struct hash *hash, const void *data, size_t len)
 {
     EVP_DigestUpdate(hash->context, data, len);

@@ -1,4 +1,4 @@
-/* base/hash.h: SHA-256 as lower-case hexadecimal, and what else protocols ask for, by OpenSSL's libcrypto. */
+/* base/hash.h: SHA-256 as lower-case hexadecimal, and SHA-1 for WebSockets, through libcrypto. */
 #ifndef DROSTE_BASE_HASH_H
 #define DROSTE_BASE_HASH_H
 
@@ -10,15 +10,15 @@ enum { HASH_TEXT_SIZE = 65 }; /* 64 digits and the NUL */
 
 int hash_sha256(const void *data, size_t len, char out[HASH_TEXT_SIZE], struct error *err);
 
-/* SHA-1, which RFC 6455 asks for; it protects nothing. */
+/* SHA-1, which RFC 6455 requires; it protects nothing. */
 enum { HASH_SHA1_SIZE = 20 };
 int hash_sha1(const void *data, size_t len, unsigned char out[HASH_SHA1_SIZE], struct error *err);
 
-/* Of a regular file's contents. */
+/* Hashes a regular file of at most HASH_FILE_MAX bytes. */
 enum { HASH_FILE_MAX = 1 << 30 };
 int hash_file(const char *path, char out[HASH_TEXT_SIZE], struct error *err);
 
-/* The same of bytes that come piece by piece. */
+/* Incremental SHA-256. */
 struct hash {
     struct evp_md_ctx_st *context;
 };

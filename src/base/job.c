@@ -1,4 +1,4 @@
-/* base/job.c: see job.h. */
+/* base/job.c: one thread per job, whose end arrives on the loop as a post. */
 #include "base/job.h"
 
 #include <errno.h>
@@ -7,14 +7,14 @@
 #include <stdlib.h>
 
 struct job {
-    struct post post; /* first: a post is its job */
+    struct post post; /* first: a pointer to the post is a pointer to the job */
     struct loop *loop;
     pthread_t thread;
     job_fn *work, *done;
     void *arg;
 };
 
-/* Joined, as the thread may still be in loop_post. */
+/* Joins the thread, which may still be inside loop_post. */
 static void job_ended(struct post *post)
 {
     struct job *job = (struct job *)post;

@@ -1,7 +1,8 @@
-/* base/job.h: work that blocks (git, a slow disk, a pipe), in a thread of its own, so that the loop goes on.
+/* base/job.h: runs blocking work (git, a slow disk, a pipe) in a thread beside the loop.
  *
- * A thread for each job: libuv's pool has four for the whole process, looks names up in them too, and a few silent
- * servers would take them all. The thread has all signals blocked; they stay with the host's threads.
+ * Each job has a thread of its own. libuv's pool has four threads for the whole process and also
+ * resolves names in them; a few silent servers would block it. The thread blocks all signals, so
+ * that the host's threads handle them.
  */
 #ifndef DROSTE_BASE_JOB_H
 #define DROSTE_BASE_JOB_H
@@ -11,8 +12,9 @@
 
 typedef void job_fn(void *arg);
 
-/* Runs `work` in a thread, and then `done` in the loop's: always, at the latest from loop_close, which waits for
- * all jobs. How `work` is made to end early is between it and its caller. */
+/* Runs `work` in a thread and then `done` on the loop's thread. `done` always runs, at the
+ * latest from loop_close, which waits for all jobs. A caller that wants to end `work` early
+ * arranges that with it. */
 int job_start(struct loop *loop, job_fn *work, job_fn *done, void *arg, struct error *err);
 
 #endif

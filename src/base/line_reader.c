@@ -1,4 +1,4 @@
-/* base/line_reader.c: see line_reader.h. */
+/* base/line_reader.c: splits what it reads into lines, without seeking. */
 #include "base/line_reader.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 enum { PIECE = 65536 };
 
-/* Gives all whole lines of the buffer, and moves them out of it. */
+/* Passes on the complete lines in the buffer, and removes them from it. */
 static int give_lines(
     struct buf *text, struct line *line, line_fn *fn, void *arg, struct error *err)
 {

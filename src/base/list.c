@@ -1,4 +1,4 @@
-/* base/list.c: see list.h. */
+/* base/list.c: a list of strings that owns copies. */
 #include "base/list.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* base/list.h: a list of texts. */
+/* base/list.h: a list of strings. */
 #ifndef DROSTE_BASE_LIST_H
 #define DROSTE_BASE_LIST_H
 
@@ -6,15 +6,15 @@
 
 #include "base/error.h"
 
-/* Zeroed at first. */
+/* A zeroed list is empty. */
 struct list {
     char **items;
     size_t count;
 };
 
-/* A copy of the value goes to its end. */
+/* Appends a copy of the value. */
 int list_add(struct list *list, const char *value, struct error *err);
-/* NULL behind the last item; it is not counted. */
+/* Appends a NULL, which is not counted, as execve(2) needs it. */
 int list_add_end(struct list *list, struct error *err);
 int list_add_all(struct list *list, const struct list *from, struct error *err);
 void list_clear(struct list *list);

@@ -1,4 +1,4 @@
-/* base/loop.c: see loop.h. */
+/* base/loop.c: waits, posts from other threads, and handles that free themselves. */
 #include "base/loop.h"
 
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static void loop_posted(uv_async_t *poster)
     loop_run_posts(loop);
 }
 
-/* One that does not keep the loop waiting when nothing else is left. */
+/* Adds a handle that does not keep the loop running when nothing else is left. */
 static int add_async(struct loop *loop, uv_async_cb fn, uv_async_t **out)
 {
     uv_async_t *async = calloc(1, sizeof *async);
@@ -140,13 +140,14 @@ int loop_run_until(struct loop *loop, const bool *done, struct error *err)
     return 0;
 }
 
-/* Until nothing was there for a while. Where that was in vain, it is not tried the next times, and so on
- * for longer: who looks takes a processor, and where there are not enough of them the guest waits for it. */
+/* Polls until nothing has arrived for a while. After a poll in vain it skips the next turns,
+ * more of them each time: polling takes a processor, and with few processors the guest waits for
+ * it. */
 static void look_around(struct loop *loop, const bool *done)
 {
     enum { LOOK_NS = 150000, PASS_MOST = 63 };
     if (loop->far > 0)
-        return; /* that nobody looked is not in vain */
+        return; /* no poll, so none in vain */
     if (loop->pass > 0) {
         loop->pass--;
         return;
@@ -247,7 +248,8 @@ void loop_settle(struct loop *loop, int timer_fd)
     struct itimerspec at = { 0 };
     if (ms >= 0)
         at.it_value =
-            (struct timespec){ ms / 1000, ms > 0 ? (ms % 1000) * 1000000L : 1 /* at once */ };
+            /* 1 ns: at once; 0 would disarm the timer */
+            (struct timespec){ ms / 1000, ms > 0 ? (ms % 1000) * 1000000L : 1 };
     timerfd_settime(timer_fd, 0, &at, NULL);
 }
 
@@ -284,7 +286,7 @@ void loop_wake(struct loop *loop)
 
 int loop_turn(struct loop *loop, int ms, struct error *err)
 {
-    /* A timer of its own would be a handle that is being closed, for which the next turn would not wait. */
+    /* A new timer would become a closing handle here, for which the next turn would not wait. */
     if (ms > 0)
         timer_start(loop->patience, (uint64_t)ms, 0);
     base_loop_turn(loop, ms == 0 ? UV_RUN_NOWAIT : UV_RUN_ONCE);
@@ -311,8 +313,9 @@ struct timer *timer_new(struct loop *loop, timer_fn *fn, void *arg)
 
 void timer_start(struct timer *timer, uint64_t ms, uint64_t repeat_ms)
 {
-    /* libuv counts from the loop's cached time, which is old after long work outside the loop. What is
-     * due at once is so by an old time too, and is started for each call of a model: no clock for that. */
+    /* libuv counts from the loop's cached time, which is stale after long work outside the loop.
+     * A timer of 0 ms is due by a stale time too; each call of a model starts one, so it skips
+     * the clock. */
     if (ms > 0 || repeat_ms > 0)
         uv_update_time(timer->uv.loop);
     uv_timer_start(&timer->uv, timer_fired, ms, repeat_ms);

@@ -22,7 +22,7 @@ enum {
     DEPTH_LIMIT = 200000,
     HEAP_LIMIT_KIB = 32768,
     BYTES_PER_STEP =
-        16, /* that a step passes over: scanning them costs about what a callout does */
+        16, /* characters that count as a step: scanning them costs about as much as a callout */
 };
 
 #define DIGITS     "0123456789"
@@ -35,7 +35,7 @@ struct pattern {
 
 /* ---- translating ---- */
 
-/* White space and ends of lines as ECMA-262 has them (12.2, 12.3), and what is neither. */
+/* White space and line terminators of ECMA-262 (12.2, 12.3), and their complement. */
 #define SPACES                                                                                     \
     "\\t-\\r "                                                                                     \
     "\\u{a0}\\u{1680}\\u{2000}-\\u{200a}\\u{2028}\\u{2029}\\u{202f}\\u{205f}\\u{3000}\\u{feff}"
@@ -45,7 +45,7 @@ struct pattern {
     "10ffff}"
 #define NO_LINE_END "[^\\n\\r\\u{2028}\\u{2029}]"
 
-/* Two halves of a character (22.2.1), which PCRE2 takes as a whole only. */
+/* A surrogate pair (22.2.1), which PCRE2 takes as one character only. */
 static const char *translate_pair(const char *at, struct buf *out)
 {
     unsigned high, low;
@@ -57,7 +57,7 @@ static const char *translate_pair(const char *at, struct buf *out)
     return at + n;
 }
 
-/* At a backslash; NULL: ECMA-262 knows no such escape. */
+/* At a backslash; NULL if ECMA-262 has no such escape. */
 static const char *translate_escape(const char *at, bool in_class, struct buf *out)
 {
     const char *known = in_class ? "dDwWpPbtnvrfcxu0" : "dDwWpPbBtnvrfcxu0k123456789";
@@ -68,7 +68,7 @@ static const char *translate_escape(const char *at, bool in_class, struct buf *o
     if (c == 's' || c == 'S')
         buf_printf(out, in_class ? "%s" : "[%s]", c == 's' ? SPACES : NO_SPACES);
     else if (c == 'v')
-        buf_puts(out, "\\u{b}"); /* PCRE2's is a set */
+        buf_puts(out, "\\u{b}"); /* in PCRE2, \b in a class is a set */
     else if (c == '\0' || (!strchr(known, c) && !strchr("^$\\.*+?()[]{}|/-", c)))
         return NULL;
     else if (c == '0' ? isdigit((unsigned char)at[2]) : c == 'x' && strspn(at + 2, HEX_DIGITS) < 2)
@@ -81,7 +81,7 @@ static const char *translate_escape(const char *at, bool in_class, struct buf *o
     return brace ? brace + 1 : at + 2;
 }
 
-/* A group of both languages. */
+/* True at the start of a group that both languages have. */
 static bool is_group(const char *at)
 {
     static const char *const known[] = { "(?:", "(?=", "(?!", "(?<" };
@@ -91,7 +91,7 @@ static bool is_group(const char *at)
     return at[1] != '?' && at[1] != '*';
 }
 
-/* Behind {n}, {n,} or {n,m}; NULL: it is none. */
+/* Returns what follows {n}, {n,} or {n,m}; NULL if it is none of them. */
 static const char *skip_count(const char *at)
 {
     size_t digits = strspn(at + 1, DIGITS);
@@ -101,7 +101,7 @@ static const char *skip_count(const char *at)
     return digits > 0 && *end == '}' ? end + 1 : NULL;
 }
 
-/* A character outside of classes; NULL: `why` it cannot be. */
+/* Translates a character outside of classes; NULL with the reason in `why` if it is invalid. */
 static const char *translate_plain(const char *at, struct buf *out, const char **why)
 {
     const char *next = *at == '{' ? skip_count(at) : at + 1;
@@ -121,7 +121,7 @@ static const char *translate_plain(const char *at, struct buf *out, const char *
 
 static int translate(const char *at, struct buf *out, struct error *err)
 {
-    const char *why = NULL, *begin = NULL; /* of the class that it is in */
+    const char *why = NULL, *begin = NULL; /* `begin` is where the class begins */
     while (at && *at) {
         if (*at == '\\') {
             const char *escape = at;
@@ -135,7 +135,7 @@ static int translate(const char *at, struct buf *out, struct error *err)
                 buf_putc(out, *at++);
         } else {
             if (*at == '[')
-                buf_putc(out, '\\'); /* [: begins no name of a class */
+                buf_putc(out, '\\'); /* [: does not begin a named class */
             begin = *at == ']' ? NULL : begin;
             buf_putc(out, *at++);
         }
@@ -204,8 +204,8 @@ void pattern_free(struct pattern *p)
 
 struct work {
     uint64_t left;
-    size_t at;   /* where the last callout was */
-    size_t back; /* bytes that a reference to a group may compare at each */
+    size_t at;   /* position of the last callout */
+    size_t back; /* bytes that a back reference may compare at each position */
 };
 
 static int count_step(pcre2_callout_block *callout, void *arg)
@@ -259,5 +259,5 @@ int pattern_search(
     *work = w.left;
     if (rc == PCRE2_ERROR_NOMATCH)
         return 0;
-    return rc >= 0 ? 1 : explain(rc, err); /* 0: it has more groups than there was room for */
+    return rc >= 0 ? 1 : explain(rc, err); /* 0: more groups than the match data has room for */
 }

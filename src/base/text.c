@@ -1,8 +1,8 @@
-/* base/text.c: see text.h.
+/* base/text.c: validating, repairing and escaping text.
  *
- * UTF-8 is read by a machine with a state a byte, whose table is the only place that knows what is
- * well-formed. A state is a shift: the entry of a byte has in the six bits there which state comes
- * next, so that a step is a load and a shift, and text that is not ASCII costs a byte a cycle or two.
+ * A state machine reads UTF-8 with one step for each byte. A state is a shift amount: a byte's
+ * table entry holds the next state in the six bits at that position, so a step is a load and a
+ * shift, and text outside of ASCII takes a cycle or two for each byte.
  */
 #include "base/text.h"
 
@@ -13,20 +13,19 @@
 #include <string.h>
 
 enum {
-    BAD = 0,   /* what is not in the table; nothing leads out of it */
+    BAD = 0,   /* absorbing: an invalid sequence */
     WHOLE = 6, /* between characters */
-    ONE = 12,  /* so many bytes are to follow */
+    ONE = 12,  /* this many bytes must follow */
     TWO = 18,
     THREE = 24,
-    AFTER_E0 =
-        30, /* after these, the second byte may not be any: overlong forms, surrogates, and what is
-                    * over U+10FFFF */
+    /* After these the second byte is restricted: overlong forms, surrogates, beyond U+10FFFF. */
+    AFTER_E0 = 30,
     AFTER_ED = 36,
     AFTER_F0 = 42,
     AFTER_F4 = 48,
-    STATE = 63, /* the bits of one */
+    STATE = 63, /* the bits of a state */
 
-    BLOCK = 64, /* bytes that are looked at together */
+    BLOCK = 64, /* bytes that are checked together */
 };
 
 #define STEP(from, to) ((uint64_t)(to) << (from))
@@ -47,7 +46,7 @@ static const uint64_t steps[256] = {
     [0xF4] = STEP(WHOLE, AFTER_F4),
 };
 
-/* Length of the well-formed sequence at p, or 0 with *skip the length of the ill-formed part. */
+/* The length of the well-formed sequence at p; 0 if it is malformed, with its length in *skip. */
 static size_t utf8_step(const unsigned char *p, size_t left, size_t *skip)
 {
     uint64_t state = WHOLE;
@@ -72,7 +71,7 @@ static bool block_is_ascii(const unsigned char *p)
     return (all & 0x8080808080808080u) == 0;
 }
 
-/* Number of leading bytes that are well-formed: all of them, or up to the first that is not. */
+/* The number of leading bytes that are well-formed. */
 static size_t utf8_run(const unsigned char *p, size_t len)
 {
     uint64_t state = WHOLE;
@@ -116,8 +115,8 @@ void text_append_utf8(struct buf *out, const char *data, size_t len)
     buf_append(out, p, len);
 }
 
-/* The number of a character that changes the direction of text (Unicode's Bidi_Control) or ends a line without
- * being seen to; 0: of no such one. */
+/* The code point of an invisible character that changes the direction of text (Unicode's
+ * Bidi_Control) or ends a line; 0 for all others. */
 static unsigned direction_control(const unsigned char *p, size_t step)
 {
     if (step == 2 && p[0] == 0xD8 && p[1] == 0x9C)
@@ -131,7 +130,7 @@ static unsigned direction_control(const unsigned char *p, size_t step)
                : 0;
 }
 
-/* `json`: with escapes that a reader of JSON reads. */
+/* With `json`, writes JSON's escapes. */
 static void append_visible(struct buf *out, const char *data, size_t len, bool json)
 {
     const char *const escape = json ? "\\u00" : "\\x";

@@ -1,4 +1,4 @@
-/* base/json/json.c: see json.h. Looking into trees, and writing them; parse.c reads them. */
+/* base/json/json.c: accessors for json-c trees, and writing JSON; parse.c reads it. */
 #include "base/json/json.h"
 
 #include <endian.h>
@@ -85,8 +85,8 @@ const char *json_text(struct json_object *o, size_t *len)
     return text;
 }
 
-/* Marks the bytes of a word that are below `limit`, at most 128. The lowest mark is right; one above it need not be,
- * for a byte that is below borrows from its neighbour. */
+/* Marks the bytes of a word that are below `limit`, at most 128. Only the lowest mark is
+ * reliable: a byte below the limit borrows from its neighbour. */
 static uint64_t any_below(uint64_t word, unsigned limit)
 {
     const uint64_t ones = 0x0101010101010101u;
@@ -99,7 +99,7 @@ size_t json_plain_run(const char *text, size_t len)
     size_t i = 0;
     for (uint64_t word; len - i >= sizeof word; i += sizeof word) {
         memcpy(&word, text + i, sizeof word);
-        word = le64toh(word); /* the first byte is the lowest */
+        word = le64toh(word); /* the first byte becomes the lowest */
         uint64_t others = any_below(word, ' ') | any_below(word ^ ones * '"', 1) |
                           any_below(word ^ ones * '\\', 1);
         if (others)
@@ -136,8 +136,8 @@ void json_append_string(struct buf *out, const char *text, size_t len)
     buf_putc(out, '"');
 }
 
-/* Bytes of a block that are written as two, and as six; counted without a branch, so that the compiler does
- * many at once. */
+/* Counts the bytes of a block that need two and six bytes; without branches, so that the
+ * compiler vectorises it. */
 static size_t count_escapes(const unsigned char *p, size_t len)
 {
     unsigned char two = 0, six = 0;
@@ -151,7 +151,7 @@ static size_t count_escapes(const unsigned char *p, size_t len)
 
 size_t json_string_length(const char *text, size_t len)
 {
-    enum { BLOCK = 128 }; /* what a byte can count */
+    enum { BLOCK = 128 }; /* a uint8_t must not overflow */
     const unsigned char *p = (const unsigned char *)text;
     size_t n = len + 2;
     for (; len >= BLOCK; p += BLOCK, len -= BLOCK)
@@ -176,8 +176,8 @@ void json_append_seconds(struct buf *out, double seconds)
 
 enum { BASE64_PIECE = 3 << 20 }; /* EVP counts in int */
 
-/* EVP_DecodeBlock takes '=' anywhere, and gives zeros for it; it also passes over white space at
- * the ends, which the length tells. */
+/* EVP_DecodeBlock accepts '=' anywhere, as zeros, and skips white space at the ends; the length
+ * reveals both. */
 char *json_base64_bytes(const char *text, size_t len, size_t *out_len)
 {
     size_t padding = 0, n = 0;

@@ -1,11 +1,11 @@
-/* base/json/parse.c: JSON text, checked and built; see json.h.
+/* base/json/parse.c: checks JSON text and builds trees from it; see json.h.
  *
- * A strict scanner: a loop over tokens with one bit of state a level (array or object), kept in a
- * fixed stack, so that depth costs nothing and cannot overflow anything. Where a tree is wanted, it is
- * built in the same walk.
+ * A strict scanner: a loop over tokens with one bit of state for each level (array or object) in a
+ * fixed stack, so nesting cannot overflow anything. If a tree is wanted, the same walk builds it.
  *
- * Why not json-c's tokener: its strict mode takes NaN, lone surrogates and control characters, and
- * bounds no number of values; it reads and builds 10 MB of records at 65 MB/s, this at 105.
+ * Why not json-c's tokener: its strict mode accepts NaN, lone surrogates and control characters,
+ * and does not bound the number of values. It reads and builds 10 MB of records at 65 MB/s, this at
+ * 105.
  */
 #include "base/json/span.h"
 
@@ -18,16 +18,16 @@
 const struct json_limits json_limits_small = { 4u << 20, 32, 200000 };
 const struct json_limits json_limits_large = { 256u << 20, JSON_DEPTH_MAX, 4000000 };
 
-/* An integer of 4300 digits is the longest that Python reads and writes (CVE-2020-10735). */
+/* Python reads and writes integers of at most 4300 digits (CVE-2020-10735). */
 enum { NUMBER_MOST = 4400 };
 
 struct scan {
     const char *p, *end, *start;
-    const char *wrong;       /* what is wrong, once something is */
-    struct json_span string; /* the last one that was read, between its quotes */
-    bool escapes;            /* it has some */
-    struct build *build;     /* NULL: only look */
-    size_t *holes;           /* where a value is elsewhere (JSON_HOLE); NULL: all are here */
+    const char *wrong;       /* the first error */
+    struct json_span string; /* the last string that was read, between its quotes */
+    bool escapes;            /* that string contains escapes */
+    struct build *build;     /* NULL: only check */
+    size_t *holes;           /* positions of JSON_HOLE; NULL: not allowed */
     size_t hole_count, hole_max;
     size_t nodes; /* values, so far */
 };
@@ -61,7 +61,7 @@ static int parse_hex4(const char *p)
     return value;
 }
 
-/* After the 'u' of \uXXXX: surrogates must come in pairs, since a lone one is no text. */
+/* After the 'u' of \uXXXX. Surrogates must come in pairs. */
 static bool scan_unicode_escape(struct scan *s)
 {
     int code = s->end - s->p >= 4 ? parse_hex4(s->p) : -1;
@@ -169,11 +169,11 @@ static bool scan_hole(struct scan *s)
 struct build {
     struct json_object *root;
     struct json_object
-        *open[JSON_DEPTH_MAX]; /* each held by the one before it, the first is the root */
+        *open[JSON_DEPTH_MAX]; /* each is held by the one before it; the first is the root */
     unsigned depth;
-    struct buf key;  /* of the value that comes */
+    struct buf key;  /* of the next value */
     struct buf text; /* a string without its escapes */
-    bool failed;     /* there was no memory */
+    bool failed;     /* out of memory */
 };
 
 static void append_code_point(struct buf *out, unsigned c)
@@ -188,7 +188,7 @@ static void append_code_point(struct buf *out, unsigned c)
         buf_putc(out, (char)(0x80 | (c >> 6 * more & 0x3F)));
 }
 
-/* At the four digits of an escape that was checked; returns what follows it, or its second half. */
+/* At the four digits of a checked escape; returns what follows it, or its second half. */
 static const char *append_unicode(struct buf *out, const char *p)
 {
     unsigned c = (unsigned)parse_hex4(p);
@@ -219,7 +219,7 @@ void json_append_unescaped(struct buf *out, struct json_span string)
     }
 }
 
-/* The last string that was read; `out` may be where it lies then. */
+/* The last string that was read, unescaped in `out` if necessary. */
 static struct json_span parse_unescape(struct scan *s, struct buf *out)
 {
     if (!s->escapes)
@@ -229,7 +229,7 @@ static struct json_span parse_unescape(struct scan *s, struct buf *out)
     return (struct json_span){ buf_text(out), buf_text(out) + out->len };
 }
 
-/* Takes the value, which is NULL for a JSON null. */
+/* Takes ownership of the value, which is NULL for JSON null. */
 static void build_add(struct build *b, struct json_object *value)
 {
     struct json_object *to = b->depth > 0 ? b->open[b->depth - 1] : NULL;
@@ -256,7 +256,7 @@ static void build_add_made(struct build *b, struct json_object *value)
         b->failed = true;
 }
 
-/* json-c's integers end at 64 bits. A longer one keeps its digits, and counts as a double. */
+/* json-c's integers end at 64 bits. A longer one keeps its digits and counts as a double. */
 static struct json_object *new_number(struct json_span text)
 {
     char copy[NUMBER_MOST + 1];
@@ -276,7 +276,7 @@ static struct json_object *new_number(struct json_span text)
     return json_object_new_double_s(text_to_double(copy, NULL), copy);
 }
 
-/* `text` is all of the value. */
+/* `text` is the whole value. */
 static void build_scalar(struct scan *s, struct json_span text)
 {
     struct build *b = s->build;
@@ -343,7 +343,7 @@ static bool scan_scalar(struct scan *s)
     return ok;
 }
 
-/* A key and its colon; leaves the scanner at the value. */
+/* Reads a key and its colon. */
 static bool scan_key(struct scan *s)
 {
     if (s->p >= s->end || *s->p != '"')
@@ -360,8 +360,8 @@ static bool scan_key(struct scan *s)
     return true;
 }
 
-/* After a value: closes what ends here and moves to the next value. Sets *depth; false at an
- * error; at depth 0 the text's value is complete. */
+/* After a value: closes what ends here and moves to the next value. Sets *depth, which is 0 when
+ * the whole text is complete; false on an error. */
 static bool scan_after_value(struct scan *s, const char *stack, unsigned *depth)
 {
     while (*depth > 0) {

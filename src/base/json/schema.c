@@ -1,6 +1,6 @@
-/* base/json/schema.c: whether a value fits a schema that was read (schema_parse.c): it fits all keywords that
- * speak of a value of its kind (schema_keywords.c). The work is counted, and where a value does not fit
- * is said by its path.
+/* base/json/schema.c: checks whether a value fits a parsed schema (schema_parse.c), by applying all
+ * keywords for values of its type (schema_keywords.c). The work is counted. An error names the path
+ * to the value that does not fit.
  */
 #include "base/json/schema.h"
 
@@ -12,12 +12,12 @@
 #include "base/text.h"
 
 enum { DEPTH_MAX = 500 };
-static const uint64_t work_max = 1000000; /* some 0.2 s */
+static const uint64_t work_max = 1000000; /* about 0.2 s */
 
 /* ---- saying what is wrong ---- */
 
-/* Of several ways in which alternatives fail, the one deepest in the value is kept: that alternative
- * came nearest. */
+/* If several alternatives fail, the error that is deepest in the value is kept, because that
+ * alternative came nearest. */
 bool schema_fail(struct check *c, const char *format, ...)
 {
     va_list args;
@@ -45,7 +45,7 @@ bool schema_step(struct check *c, uint64_t steps)
     return !c->gave_up;
 }
 
-/* Appends /KEY to the path; the length to which it goes back. */
+/* Appends /KEY to the path; returns the length to truncate it to afterwards. */
 static size_t go_to(struct check *c, const char *key)
 {
     size_t before = c->path.len;
@@ -99,7 +99,7 @@ static bool is_meant(enum of of, struct json_object *value)
     return false;
 }
 
-/* In the order of the table, so that a wrong type is said before what follows from it. */
+/* Checks in the order of the table, so that a wrong type is reported before its consequences. */
 static bool fits_keywords(struct check *c, struct json_object *schema, struct json_object *value)
 {
     for (const struct keyword *k = schema_keywords; k->name; k++) {

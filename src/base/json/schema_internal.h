@@ -1,5 +1,4 @@
-/* base/json/schema_internal.h: what the parts of base/json/schema.h share: reading a schema, its keywords,
- * checking a value. */
+/* base/json/schema_internal.h: what parsing a schema, its keywords, and checking a value share. */
 #ifndef DROSTE_BASE_JSON_SCHEMA_INTERNAL_H
 #define DROSTE_BASE_JSON_SCHEMA_INTERNAL_H
 
@@ -7,7 +6,7 @@
 #include "base/pattern.h"
 #include "base/json/schema.h"
 
-/* What must stand behind a keyword. */
+/* The form that a keyword's value must have. */
 enum shape {
     SHAPE_NOTE, /* anything */
     SHAPE_SCHEMA,
@@ -28,7 +27,7 @@ enum shape {
     SHAPE_ID,
 };
 
-/* Of what kind of value a keyword speaks; others fit it. */
+/* The type of value that a keyword constrains; values of other types pass. */
 enum of { OF_NONE, OF_ANY, OF_OBJECT, OF_ARRAY, OF_STRING, OF_NUMBER };
 
 struct mismatch {
@@ -40,13 +39,13 @@ struct check {
     const struct schema *schema;
     struct buf path; /* of the value, as a JSON pointer */
     struct mismatch mismatch;
-    uint64_t work; /* steps that are left */
+    uint64_t work; /* remaining steps */
     unsigned depth;
     bool gave_up, endless;
-    struct error why; /* it gave up, if it says */
+    struct error why; /* the check was given up, if set */
 };
 
-/* `says` is what stands behind the keyword in `schema`. */
+/* `says` is the keyword's value in `schema`. */
 #define KEYWORD_ARGS                                                                               \
     struct check *c, struct json_object *schema, struct json_object *says, struct json_object *value
 
@@ -58,26 +57,26 @@ struct keyword {
 };
 
 /* schema_keywords.c */
-extern const struct keyword schema_keywords[]; /* a NULL name ends them */
-/* NULL: it is not supported. */
+extern const struct keyword schema_keywords[]; /* ends with a NULL name */
+/* NULL: not supported. */
 const struct keyword *schema_keyword(const char *name);
 bool schema_is_number(struct json_object *value);
 
 /* schema.c */
-/* Work; false: there was too much of it. */
+/* Counts work; false if there was too much. */
 bool schema_step(struct check *c, uint64_t steps);
 bool schema_fits(struct check *c, struct json_object *schema, struct json_object *value);
-/* Whether what is at the key fits, or at the index of an array; the path then says so. */
+/* Whether the member at the key, or element at the index, fits; extends the path meanwhile. */
 bool schema_fits_at(
     struct check *c, struct json_object *schema, struct json_object *value, const char *key);
 bool schema_fits_item(
     struct check *c, struct json_object *schema, struct json_object *array, size_t index);
-/* Says what is wrong at the path; false. */
+/* Reports an error at the current path; returns false. */
 bool schema_fail(struct check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Whether the text matches the pattern that stands at `key`. */
+/* Whether the text matches the pattern at `key`. */
 bool schema_matches(struct check *c, const void *key, const char *text, size_t len);
 
-/* schema_parse.c: of a schema that was read. */
+/* schema_parse.c: access to a parsed schema. */
 struct json_object *schema_root(const struct schema *schema);
 struct json_object *schema_resolve(const struct schema *schema, const char *ref);
 const struct pattern *schema_pattern(const struct schema *schema, const void *key);

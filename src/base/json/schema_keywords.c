@@ -1,5 +1,5 @@
-/* base/json/schema_keywords.c: what the keywords of a schema say, each a function of one table. What stands
- * behind a keyword was checked when the schema was read (schema_parse.c).
+/* base/json/schema_keywords.c: the keywords of a schema, one function each in one table. Parsing
+ * (schema_parse.c) has already checked their values.
  */
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "base/json/schema_internal.h"
 #include "base/text.h"
 
-/* A value in a few words. */
+/* Shortens a value for an error message. */
 static const char *schema_keywords_shown(struct json_object *value, char out[64])
 {
     size_t len = 0;
@@ -26,7 +26,7 @@ bool schema_is_number(struct json_object *o)
     return json_object_is_type(o, json_type_int) || json_object_is_type(o, json_type_double);
 }
 
-/* Whole numbers of 64 bits are exact in it. */
+/* Exact for 64-bit integers. */
 static long double schema_keywords_number_of(struct json_object *o)
 {
     if (!json_object_is_type(o, json_type_int))
@@ -68,7 +68,7 @@ static bool equal_objects(struct check *c, struct json_object *a, struct json_ob
     return true;
 }
 
-/* 1 and 1.0 are the same number. The depth is that of the values, which json_parse bounds. */
+/* 1 and 1.0 are the same number. json_parse has bounded the depth of both values. */
 static bool schema_keywords_equal(struct check *c, struct json_object *a, struct json_object *b)
 {
     if (!schema_step(c, 1))
@@ -194,7 +194,7 @@ static bool fits_all_of(KEYWORD_ARGS)
     return fits;
 }
 
-/* How many alternatives fit; what the others fail by is forgotten if one does. */
+/* Counts the alternatives that fit. If one does, the errors of the others are dropped. */
 static size_t count_fits(struct check *c, struct json_object *list, struct json_object *value)
 {
     struct mismatch before = c->mismatch;
@@ -261,7 +261,7 @@ static bool fits_pattern_properties(KEYWORD_ARGS)
     return true;
 }
 
-/* Whether a property is spoken of by `properties` or `patternProperties`. */
+/* Whether `properties` or `patternProperties` covers a property. */
 static bool is_named(struct check *c, struct json_object *schema, const char *name)
 {
     struct json_object *properties = json_get_typed(schema, "properties", json_type_object);
@@ -428,7 +428,7 @@ static bool fits_below(KEYWORD_ARGS)
            out_of_bounds(c, "below", says, value);
 }
 
-/* Of decimals as they are written: 0.3 is a multiple of 0.1, though not so in binary. */
+/* Compares decimals as written: 0.3 is a multiple of 0.1, though not in binary. */
 static bool fits_multiple(KEYWORD_ARGS)
 {
     bool whole =

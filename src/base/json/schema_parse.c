@@ -1,5 +1,4 @@
-/* base/json/schema_parse.c: reads a schema: each keyword is known and has behind it what it must; see
- * schema.h. */
+/* base/json/schema_parse.c: parses a schema and checks the value of each keyword; see schema.h. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@ static const struct json_limits limits = { SCHEMA_BYTES_MAX, 64, 50000 };
 static const char dialect[] = "https://json-schema.org/draft/2020-12/schema";
 
 struct known_pattern {
-    const void *key; /* where it stands */
+    const void *key; /* position in the schema */
     struct pattern *pattern;
 };
 
@@ -23,7 +22,7 @@ struct schema {
     size_t name_count;
     struct known_pattern *patterns;
     size_t pattern_count, pattern_room;
-    struct json_object **seen; /* schemas within it, while it is read */
+    struct json_object **seen; /* subschemas seen while parsing */
     size_t seen_count, seen_room;
 };
 
@@ -73,7 +72,7 @@ const struct pattern *schema_pattern(const struct schema *s, const void *key)
     return NULL;
 }
 
-/* One part of a JSON pointer (RFC 6901) in a URI fragment, taken from *at. */
+/* Takes one part of a JSON pointer (RFC 6901) in a URI fragment from *at. */
 static void schema_parse_take_part(const char **at, struct buf *out)
 {
     buf_clear(out);
@@ -198,7 +197,7 @@ static int read_type(struct reader *r, struct json_object *says)
                       "boolean, array, object, null)");
 }
 
-/* Whether it leads to a schema is seen when all of them are known. */
+/* Whether the target is a schema can be checked only when all are known. */
 static int read_ref(struct reader *r, struct json_object *says)
 {
     const char *ref =
@@ -276,7 +275,7 @@ static int read_keyword(
         return read_pattern_of(r, says);
     case SHAPE_DIALECT:
         return read_dialect(r, says);
-    case SHAPE_ID: /* below the root it would change what a $ref means */
+    case SHAPE_ID: /* below the root, it would change the meaning of $ref */
         return schema == r->s->root
                    ? 0
                    : schema_parse_wrong(r, "to be at the root, with nothing like it");
@@ -342,7 +341,7 @@ static int check_refs(const struct schema *s, struct error *err)
     return 0;
 }
 
-/* The object that the root describes: through its $ref, where that is how it does so. */
+/* The object that describes the root, possibly through its $ref. */
 static struct json_object *schema_parse_described(const struct schema *s)
 {
     struct json_object *at = s->root;
@@ -390,7 +389,8 @@ int schema_parse(const char *text, size_t len, struct schema **out, struct error
         rc = check_refs(s, err);
     if (rc == 0)
         rc = find_names(s, err);
-    /* Its text is made here: to read a schema must not change it. */
+    /* json-c caches the text in the object: create it now, because checks must not modify the
+     * schema. */
     if (rc == 0 && !schema_text(s))
         rc = error_memory(err);
     if (rc < 0) {

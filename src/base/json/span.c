@@ -1,5 +1,4 @@
-/* base/json/span.c: see span.h. Every text here was checked, so nothing is wrong in it; its ends
- * are looked at all the same. */
+/* base/json/span.c: walks over JSON text that was checked; it still never reads past the end. */
 #include "base/json/span.h"
 
 #include <errno.h>
@@ -15,19 +14,19 @@ static const char *span_skip_space(const char *p, const char *end)
     return p;
 }
 
-/* At a string's first quote; returns what follows its last one. */
+/* At a string's opening quote; returns what follows the closing one. */
 static const char *span_skip_string(const char *p, const char *end)
 {
     p++;
     while ((p += json_plain_run(p, (size_t)(end - p))) < end) {
         if (*p == '"')
             return p + 1;
-        p += end - p > 1 ? 2 : 1; /* an escape; the digits behind a \u are plain */
+        p += end - p > 1 ? 2 : 1; /* an escape; the digits after \u are plain characters */
     }
     return end;
 }
 
-/* Depth needs no stack: the brackets of a checked text fit each other. */
+/* Needs no stack: the brackets of a checked text match. */
 static const char *skip_nested(const char *p, const char *end)
 {
     size_t depth = 0;
@@ -46,7 +45,7 @@ static const char *skip_nested(const char *p, const char *end)
     return end;
 }
 
-/* A number or a word. */
+/* True after a number or a word. */
 static bool ends_scalar(char c)
 {
     return c <= ' ' || c == ',' || c == ']' || c == '}';
@@ -93,7 +92,7 @@ static bool escaped_is(struct json_span in, const char *name)
     return same;
 }
 
-/* A name may be written with escapes: it is the same name. */
+/* A name may be written with escapes. */
 static bool key_is(struct json_span key, const char *name)
 {
     struct json_span in = span_inside(key);
@@ -103,7 +102,7 @@ static bool key_is(struct json_span key, const char *name)
     return n > len && memchr(in.from, '\\', n) && escaped_is(in, name);
 }
 
-/* Behind a value or a bracket: at the next value, or key; NULL at the end. */
+/* After a value or bracket: moves to the next value or key; NULL at the end. */
 static const char *next_at(const char *p, const char *end)
 {
     p = span_skip_space(p, end);
@@ -171,7 +170,7 @@ int64_t json_span_int(struct json_span number, int64_t fallback)
     int64_t value = strtoll(copy, NULL, 10);
     if (errno == 0)
         return value;
-    /* json-c has unsigned ones as well, and cuts them; a longer one is a double. */
+    /* json-c also clamps unsigned integers; longer numbers are doubles. */
     errno = 0;
     (void)strtoull(copy, NULL, 10);
     return errno == 0 && copy[0] != '-' ? INT64_MAX : fallback;

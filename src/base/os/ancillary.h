@@ -1,4 +1,4 @@
-/* base/os/ancillary.h: descriptors that go along with a message, unix(7). */
+/* base/os/ancillary.h: passing descriptors with a message, unix(7). */
 #ifndef DROSTE_BASE_OS_ANCILLARY_H
 #define DROSTE_BASE_OS_ANCILLARY_H
 
@@ -7,15 +7,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Room for so many, as the kernel wants it aligned. */
+/* Room for `most` descriptors, aligned as the kernel requires. */
 #define ANCILLARY(most)                                                                            \
     union {                                                                                        \
         char bytes[CMSG_SPACE((most) * sizeof(int))];                                              \
         struct cmsghdr align;                                                                      \
     }
 
-/* Adds `count` descriptors, one or more, to a message. The room is all zero, has place for them, and lasts until
- * the message is sent. */
+/* Adds `count` descriptors, at least one, to a message. `room` is zeroed, large enough, and
+ * lives until the message is sent. */
 static inline void ancillary_put(struct msghdr *m, void *room, const int *fds, size_t count)
 {
     m->msg_control = room;
@@ -27,8 +27,8 @@ static inline void ancillary_put(struct msghdr *m, void *room, const int *fds, s
     memcpy(CMSG_DATA(c), fds, count * sizeof *fds);
 }
 
-/* Takes the descriptors that came with a message, at most so many, and closes the others: the kernel's alignment
- * leaves room for more than were asked for. Returns how many. */
+/* Takes up to `most` descriptors that came with a message and closes the rest: because of
+ * alignment, the kernel may deliver more than there is room for. Returns their number. */
 static inline size_t ancillary_take(struct msghdr *m, int *fds, size_t most)
 {
     size_t taken = 0;

@@ -1,4 +1,4 @@
-/* base/os/beneath.c: see beneath.h. */
+/* base/os/beneath.c: openat2(2), and opening what its own mode forbids. */
 #include "base/os/beneath.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ int open_beneath(int directory, const char *path, int flags, mode_t mode)
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
     };
     long fd;
-    do /* EAGAIN: something was moved meanwhile, so that the kernel cannot say where it leads */
+    do /* EAGAIN: a concurrent rename prevented the kernel from resolving the path */
         fd = syscall(SYS_openat2, directory, path, &how, sizeof how);
     while (fd < 0 && (errno == EINTR || errno == EAGAIN));
     return (int)fd;

@@ -1,4 +1,4 @@
-/* base/os/file.c: see file.h. */
+/* base/os/file.c: opens only regular files, reads under a limit, finds standard directories. */
 #include "base/os/file.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "base/cleanup.h"
 
 #ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3; Debian 12's headers are of 6.1 */
+#define MFD_NOEXEC_SEAL 0x0008U /* since Linux 6.3; Debian 12's headers are from 6.1 */
 #endif
 
 static const char *file_kind_name(mode_t mode)
@@ -122,7 +122,7 @@ int file_write_all(int fd, const void *data, size_t len)
     return 0;
 }
 
-/* mkdir says EEXIST of a file, too. */
+/* mkdir also fails with EEXIST if the path is a file. */
 static int file_make_directory(const char *path)
 {
     struct stat st;

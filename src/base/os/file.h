@@ -1,4 +1,4 @@
-/* base/os/file.h: files and paths. */
+/* base/os/file.h: reading and writing files, standard directories, memory files. */
 #ifndef DROSTE_BASE_OS_FILE_H
 #define DROSTE_BASE_OS_FILE_H
 
@@ -26,27 +26,28 @@ int file_read(const char *path, size_t limit, struct buf *out, struct error *err
 /* The same for an open descriptor, which may be a pipe; `name` is for errors. */
 int file_read_fd(int fd, const char *name, size_t limit, struct buf *out, struct error *err);
 
-/* Writes all of it, over short writes and EINTR. -1 with errno. */
-/* The umask of this process, which umask(2) tells only by changing it for all of its threads: /proc/self/status has it. 022
- * where that cannot be read. */
+/* Returns this process's umask. umask(2) could read it only by changing it for all threads, so this
+ * reads /proc/self/status; 022 if that fails. */
 mode_t file_umask(void);
+
+/* Writes everything, through short writes and EINTR. -1 with errno. */
 int file_write_all(int fd, const void *data, size_t len);
 
 /* Makes the directory and its parents (0700), as `mkdir -p`. */
 int file_make_directories(const char *path, struct error *err);
 
-/* Where Droste keeps what lasts: $DROSTE_HOME, else $XDG_DATA_HOME/droste, else
- * ~/.local/share/droste. The path is the caller's (free). */
+/* The directory for persistent data: $DROSTE_HOME, else $XDG_DATA_HOME/droste, else
+ * ~/.local/share/droste. The caller owns the path (free). */
 int file_data_home(char **out, struct error *err);
 /* $XDG_CONFIG_HOME/droste or ~/.config/droste. */
 int file_config_home(char **out, struct error *err);
 
-/* For what can be had again: $XDG_CACHE_HOME/droste or ~/.cache/droste. */
+/* The directory for caches: $XDG_CACHE_HOME/droste or ~/.cache/droste. */
 int file_cache_home(char **out, struct error *err);
 
-/* A memfd that can be sealed; it is not executable where the kernel can say so. */
+/* A memfd that can be sealed, and is not executable if the kernel supports that. */
 int file_memfd(const char *name, struct error *err);
-/* After this the contents can never change or grow: write, shrink, grow and seal are refused. */
+/* Makes the contents immutable: writing, shrinking, growing and sealing are refused. */
 int file_memfd_seal(int fd, struct error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* base/os/owner.c: see owner.h. */
+/* base/os/owner.c: reads start times, namespaces and the boot's id from /proc. */
 #include "base/os/owner.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 
-/* The beginning of a small file of /proc, as text. -1 with errno. */
+/* Reads the first line of a small file in /proc. -1 with errno. */
 static int read_line(const char *path, char *out, size_t size)
 {
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -25,14 +25,14 @@ static int read_line(const char *path, char *out, size_t size)
     return 0;
 }
 
-/* State and start time of a process. -1 with errno; ESRCH when it ended while it was read. */
+/* The state and start time of a process. -1 with errno; ESRCH if it ended while it was read. */
 static int read_stat(int64_t pid, char *state, int64_t *start)
 {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
     if (read_line(path, text, sizeof text) < 0)
         return -1;
-    /* The name, in parentheses, may hold anything; the last ')' ends it (proc(5)). */
+    /* The name, in parentheses, may contain anything; the last ')' ends it (proc(5)). */
     const char *p = strrchr(text, ')');
     unsigned long long ticks = 0;
     if (!p || sscanf(p + 1,

@@ -1,8 +1,9 @@
-/* base/os/owner.h: which process something belongs to (a run, say), and whether that process is gone.
+/* base/os/owner.h: identifies the process that owns something, such as a run, and tells whether it
+ * has ended.
  *
- * A pid alone is reused. With the time at which the process started (/proc/PID/stat, field 22, in
- * clock ticks since the boot) and the boot's id, it is not. A pid of another pid namespace says
- * nothing here, so the namespace is kept too.
+ * Pids are reused. Together with the process's start time (/proc/PID/stat, field 22, in clock ticks
+ * since the boot) and the boot's id, they are unique. A pid is meaningful only in its pid
+ * namespace, so that is stored too.
  */
 #ifndef DROSTE_BASE_OS_OWNER_H
 #define DROSTE_BASE_OS_OWNER_H
@@ -17,10 +18,10 @@ struct owner {
     char boot[40]; /* "": not known */
 };
 
-/* This process, as far as /proc tells. */
+/* Describes this process, as far as /proc permits. */
 void owner_self(struct owner *self);
 
-/* True only if `other` has surely ended; when in doubt it may still live. */
+/* True only if `other` has certainly ended. */
 bool owner_is_gone(const struct owner *other, const struct owner *self);
 
 #endif

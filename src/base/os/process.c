@@ -1,4 +1,4 @@
-/* base/os/process.c: see process.h. */
+/* base/os/process.c: starts a program, feeds it, watches its streams and its pidfd. */
 #include "base/os/process.h"
 
 #include <fcntl.h>
@@ -91,7 +91,7 @@ static void input_ready(void *arg, int status, int events)
         ssize_t n = send(p->in, p->to_send.data + p->sent, p->to_send.len - p->sent, MSG_NOSIGNAL);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
-        if (n < 0) { /* it is going: its end is told by its output or its process */
+        if (n < 0) { /* it is ending, which its output or its pidfd will report */
             watch_events(p->in_watch, 0);
             return;
         }

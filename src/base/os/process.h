@@ -1,8 +1,8 @@
-/* base/os/process.h: a program of the user's that is spoken with over its standard streams.
+/* base/os/process.h: a user's program, with which Droste communicates over its standard streams.
  *
- * It is started with the rights and the environment of this process, leads a process group, which is
- * killed with it, and has the usual signals. Its input is a socket, because writing to a pipe whose
- * reader is gone is a signal. Of what it writes to standard error the end is kept, unless that is ours.
+ * It runs with the rights and environment of this process, has default signal handlers, and leads a
+ * process group, which is killed with it. Its input is a socket, because writing to a pipe without
+ * a reader raises SIGPIPE. The end of its standard error is kept, unless it goes to ours.
  */
 #ifndef DROSTE_BASE_OS_PROCESS_H
 #define DROSTE_BASE_OS_PROCESS_H
@@ -29,25 +29,24 @@ struct process {
 
 enum { PROCESS_WORDS_SIZE = 103 };
 
-/* Of nobody yet: process_forget and process_free may be called. */
+/* Initialises the structure, so that process_forget and process_free may be called. */
 void process_init(struct process *p);
-/* `output` is called when its standard output can be read (the descriptor `out` does not block),
- * `ended` when it has ended; its last output may still be there then. `what`, before the
- * path, is for errors. */
+/* Calls `output` when its standard output is readable (the descriptor `out` does not block), and
+ * `ended` when it has ended; unread output may remain then. Errors begin with `what` and the
+ * path. */
 int process_start(struct process *p, struct loop *loop, const char *path, const char *what,
     watch_fn *output, watch_fn *ended, void *arg, struct error *err);
-/* What was appended to `to_send` goes to its input, as it takes it. */
+/* Writes `to_send` to its input as it accepts it. */
 int process_send(struct process *p);
-/* The same, as far as that goes at once: where the loop may not be run again soon. */
+/* The same, as far as possible at once, if the loop may not run again soon. */
 void process_send_now(struct process *p);
-/* Ends it and its group, and says how it ended (as waitpid). `ask_ms`: how long it may take to go by
- * itself, once it is asked to. */
+/* Ends it and its group after asking and waiting up to `ask_ms`; returns the status as waitpid. */
 int process_end(struct process *p, int ask_ms);
-/* What it still has to complain about, once it has ended. */
+/* Reads the rest of its standard error, once it has ended. */
 void process_read_complaints(struct process *p);
-/* ": " and the last line of its complaints, visible and shortened; "" where there is none. */
+/* ": " and the last line of its standard error, escaped and shortened; "" if there is none. */
 void process_last_words(const struct process *p, char out[PROCESS_WORDS_SIZE]);
-/* Closes its streams; it must have been ended. What is in `tail` stays. */
+/* Closes the streams of a program that has ended. `tail` stays. */
 void process_forget(struct process *p);
 void process_free(struct process *p);
 

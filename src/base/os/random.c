@@ -1,4 +1,4 @@
-/* base/os/random.c: see random.h. */
+/* base/os/random.c: random bytes, hexadecimal names and UUIDs. */
 #include "base/os/random.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
-/* base/os/random.h: random bytes from the kernel (getrandom(2)). They are names and secrets, so
- * there is no fallback: without them the caller fails. */
+/* base/os/random.h: random bytes from getrandom(2). They become names and secrets, so there is no
+ * fallback: if they are unavailable, the caller fails.
+ */
 #ifndef DROSTE_BASE_OS_RANDOM_H
 #define DROSTE_BASE_OS_RANDOM_H
 
@@ -10,9 +11,9 @@
 enum { UUID_SIZE = 37, RANDOM_HEX_MAX = 32 };
 
 int random_bytes(void *out, size_t len, struct error *err);
-/* `digits` hexadecimal digits, an even number up to RANDOM_HEX_MAX, and a zero byte. */
+/* `digits` hexadecimal digits, an even number up to RANDOM_HEX_MAX, and a NUL. */
 int random_hex(char *out, size_t digits, struct error *err);
-/* A name in the form that services want (RFC 9562, version 4). */
+/* A random UUID (RFC 9562, version 4). */
 int random_uuid(char out[UUID_SIZE], struct error *err);
 
 #endif

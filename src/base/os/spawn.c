@@ -1,4 +1,4 @@
-/* base/os/spawn.c: see spawn.h. */
+/* base/os/spawn.c: posix_spawn(3) with a process group, default signals and three streams. */
 #include "base/os/spawn.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ int spawn_end(pid_t pid)
     enum { UNKNOWN = 255 << 8 };
     int status = 0;
     pid_t ended;
-    kill(-pid, SIGKILL); /* before it is waited for: until then the number is its own */
+    kill(-pid, SIGKILL); /* before waiting: until then the pid cannot be reused */
     do
         ended = waitpid(pid, &status, 0);
     while (ended < 0 && errno == EINTR);

@@ -1,4 +1,4 @@
-/* base/os/spawn.h: programs of the user's, started beside this one. */
+/* base/os/spawn.h: starts and ends users' programs. */
 #ifndef DROSTE_BASE_OS_SPAWN_H
 #define DROSTE_BASE_OS_SPAWN_H
 
@@ -6,13 +6,14 @@
 
 #include "base/error.h"
 
-/* Starts a program (found as a shell would): its name and its arguments, with a NULL behind them. `ends` become its
- * standard input, output and error. It leads a process group, so that the terminal's interrupt is for us and its whole tree
- * can be killed, and has the usual signals. `what` names it in errors: ERROR_NOT_FOUND, ERROR_CONFIG. */
+/* Starts a program, found through PATH; `words` are its name and arguments, followed by NULL.
+ * `ends` become its standard input, output and error. It leads a process group, so that the
+ * terminal's interrupt does not reach it and its whole tree can be killed, and has default
+ * signal handlers. `what` names it in errors: ERROR_NOT_FOUND, ERROR_CONFIG. */
 int spawn_program(
     const char *const *words, const char *what, const int ends[3], pid_t *pid, struct error *err);
 
-/* Kills its group, waits for it, and says how it ended (as waitpid): with status 255 where that is not known,
+/* Kills its group, waits for it, and returns its status as waitpid; status 255 if it is unknown
  * because the host ignores SIGCHLD or waits for all children. */
 int spawn_end(pid_t pid);
 

@@ -1,8 +1,8 @@
-/* base/os/tree.c: see tree.h.
+/* base/os/tree.c: walks and removes trees with one open directory.
  *
- * A walk is in one directory at a time: it lists it, keeps the names of the directories in it, and
- * enters one after the other. It goes up by "..", and only where that leads to the directory that it
- * came from; so it is never outside of the top, whatever is moved where.
+ * A walk lists one directory, keeps the names of its subdirectories, and enters one after the
+ * other. It returns through "..", and only if that leads to the directory it came from, so it never
+ * leaves the tree, whatever is moved.
  */
 #include "base/os/tree.h"
 
@@ -25,18 +25,18 @@
 struct level {
     dev_t device;
     ino_t inode;
-    size_t names;  /* where those of its directories begin that were not entered yet */
-    mode_t closed; /* what its mode is to be again; 0: it was not changed */
+    size_t names;  /* where the names of its unvisited subdirectories begin */
+    mode_t closed; /* the mode to restore; 0: unchanged */
 };
 
 struct tree_walk {
     tree_fn *fn;
     void *arg;
-    int at;       /* the directory that it is in */
-    DIR *listing; /* of that, until it is at its end */
+    int at;       /* the current directory */
+    DIR *listing; /* its listing, until the end */
     struct level *levels;
     size_t count, room;
-    struct buf names; /* each with its zero byte, those of the deepest level last */
+    struct buf names; /* NUL-terminated, those of the deepest level last */
 };
 
 static int tree_enter(struct tree_walk *w, int fd, struct error *err)
@@ -55,7 +55,7 @@ static int tree_enter(struct tree_walk *w, int fd, struct error *err)
         return error_set_errno(err, ERROR_IO, "listing a directory");
     }
     struct level level = { st.st_dev, st.st_ino, w->names.len, 0 };
-    /* Its owner has forbidden himself to come to what is in it. */
+    /* Its mode forbids reaching its contents. */
     if (faccessat(fd, ".", X_OK, AT_EACCESS) < 0 && fchmod(fd, (st.st_mode & 07777) | 0700) == 0)
         level.closed = st.st_mode;
     close_fd(&w->at);
@@ -109,7 +109,7 @@ static int os_tree_visit(struct tree_walk *w, enum tree_visit os_tree_visit, con
     return w->fn(w->arg, os_tree_visit, &place, err);
 }
 
-/* The next entry of the directory that it is in. */
+/* Visits the next entry of the current directory. */
 static int list_one(struct tree_walk *w, struct error *err)
 {
     struct stat st;
@@ -119,14 +119,14 @@ static int list_one(struct tree_walk *w, struct error *err)
         return 0;
     }
     if (fstatat(w->at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return 0; /* it is gone */
+        return 0; /* removed meanwhile */
     int rc = os_tree_visit(w, TREE_ENTRY, name, &st, err);
     if (rc == 0 && S_ISDIR(st.st_mode))
         buf_append(&w->names, name, strlen(name) + 1);
     return rc < 0 ? rc : w->names.failed ? error_memory(err) : 0;
 }
 
-/* Takes the last name off. */
+/* Removes the last name and returns it. */
 static const char *take_name(struct tree_walk *w)
 {
     size_t at = w->names.len - 1;
@@ -142,7 +142,7 @@ static int tree_enter_one(struct tree_walk *w, struct error *err)
     snprintf(name, sizeof name, "%s", take_name(w));
     int fd = open_anyway(w->at, name, O_RDONLY | O_DIRECTORY);
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP))
-        return 0; /* it is another one meanwhile */
+        return 0; /* replaced meanwhile */
     if (fd < 0)
         return error_set_errno(err, ERROR_IO, "opening the directory '%.64s'", name);
     int rc = tree_enter(w, fd, err);
@@ -157,7 +157,7 @@ static int tree_leave(struct tree_walk *w, struct error *err)
         return rc;
     const struct level *above = &w->levels[--w->count - 1];
     cleanup_fd int up = openat(w->at, "..", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (up < 0) /* it may be passed, and not be listed: that is done */
+    if (up < 0) /* search permission without read permission is enough to return */
         up = openat(w->at, "..", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     close_again(w, above + 1);
     if (up >= 0 && fstat(up, &st) == 0 && st.st_dev == above->device && st.st_ino == above->inode) {
@@ -202,7 +202,7 @@ static bool remove_entry(int at, const char *name)
     return unlinkat(at, name, 0) == 0 || errno == ENOENT || unlinkat(at, name, AT_REMOVEDIR) == 0;
 }
 
-/* A directory's owner may have forbidden himself to change what is in it: 0700 for good. */
+/* Its mode may forbid changing its contents: it becomes 0700 for good. */
 static DIR *open_to_empty(int at, const char *name)
 {
     DIR *listing = open_listing(at, name);
@@ -213,15 +213,15 @@ static DIR *open_to_empty(int at, const char *name)
 
 struct removal {
     int top;
-    unsigned moved; /* directories, to names that are free */
-    size_t left;    /* entries that may be looked at */
+    unsigned moved; /* directories moved to unused names */
+    size_t left;    /* entries that may still be visited */
 };
 
-/* Moves a directory that has something in it up to the top, under a name that is free. */
+/* Moves a directory that is not empty to the top, under an unused name. */
 static void move_up(struct removal *r, int from, const char *name)
 {
     char fresh[32];
-    DIR *listing = open_to_empty(from, name); /* one that is read-only cannot be moved */
+    DIR *listing = open_to_empty(from, name); /* a read-only directory cannot be moved */
     if (listing)
         closedir(listing);
     do
@@ -237,7 +237,7 @@ static const char *next_to_remove(struct removal *r, DIR *listing)
     return next_listed(listing);
 }
 
-/* Removes an entry of the top, even if it has something in it, of which directories may move up. */
+/* Removes an entry of the top; subdirectories of it may move up. */
 static bool remove_below(struct removal *r, const char *name)
 {
     if (remove_entry(r->top, name))
@@ -252,8 +252,9 @@ static bool remove_below(struct removal *r, const char *name)
     return remove_entry(r->top, name);
 }
 
-/* A guest made it: paths may be longer than any call takes, and deeper than descriptors last. So all
- * is removed at the depth of one, until a whole pass finds nothing more to do. */
+/* The tree is a guest's: its paths may be longer than any call accepts, and deeper than there
+ * are descriptors. So everything is removed at depth one, until a whole pass finds nothing to
+ * do. */
 bool tree_remove_some(int directory, const char *name, size_t most)
 {
     bool some = true;

@@ -1,8 +1,8 @@
-/* base/os/tree.h: trees of files that strangers made: walked, and removed.
+/* base/os/tree.h: walks and removes untrusted directory trees.
  *
- * Paths in them may be longer than any call takes and deeper than descriptors last; what is in them may
- * be moved while it is looked at. Links are never followed, and a walk holds one directory at a time. One
- * that its owner has closed is opened for as long as the walk is in it.
+ * Their paths may be longer than any call accepts and deeper than there are descriptors, and may be
+ * moved during the walk. Links are never followed, and a walk keeps one directory open at a time. A
+ * directory whose mode forbids entering gets another mode while the walk is in it.
  */
 #ifndef DROSTE_BASE_OS_TREE_H
 #define DROSTE_BASE_OS_TREE_H
@@ -13,9 +13,9 @@
 
 #include "base/error.h"
 
-/* Removes what has this name, with all that is in it. False if some of it is left, with errno. */
+/* Removes this entry with all its contents. False, with errno, if something is left. */
 bool tree_remove(int directory, const char *name);
-/* The same where somebody may still be putting something into it: it ends after about so many entries. */
+/* The same if another process may still be adding to it: stops after about `most` entries. */
 bool tree_remove_some(int directory, const char *name, size_t most);
 
 enum tree_visit {
@@ -31,21 +31,21 @@ struct tree_place {
     unsigned depth;        /* directories above it, below the top */
 };
 
-/* A negative return ends the walk and is its result. Of an ENTRY that is a directory, 1: it is not
- * entered. */
+/* A negative return ends the walk and is its result. For an ENTRY that is a directory, 1 skips
+ * its contents. */
 typedef int tree_fn(
     void *arg, enum tree_visit visit, const struct tree_place *place, struct error *err);
 
 struct tree_walk;
-/* All below a directory, which is the caller's. */
+/* Walks everything below a directory, which the caller owns. */
 int tree_walk_open(int top, tree_fn *fn, void *arg, struct tree_walk **out, struct error *err);
-/* Visits about so many entries. 1: there are more, 0: that was all. Names that vanish meanwhile are passed
- * over; ERROR_IO where a directory cannot be read, or is elsewhere when it is left (sys is ESTALE). */
+/* Visits about `entries` entries. Returns 1 if there are more, 0 at the end. Names that vanish
+ * meanwhile are skipped; ERROR_IO if a directory cannot be read, or was moved (sys is ESTALE). */
 int tree_walk_step(struct tree_walk *walk, size_t entries, struct error *err);
 /* NULL is fine. */
 void tree_walk_close(struct tree_walk *walk);
 
-/* The whole walk. */
+/* The whole walk in one step. */
 int tree_walk(int top, tree_fn *fn, void *arg, struct error *err);
 
 #endif
