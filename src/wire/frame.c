@@ -1,4 +1,4 @@
-/* wire/frame.c: see frame.h. */
+/* wire/frame.c: encodes frames and their parts; decodes frames from a hostile guest's stream. */
 #include "wire/frame.h"
 
 #include <endian.h>
@@ -41,7 +41,7 @@ static const struct frame_rule *find_rule(const struct frame_decoder *d, uint8_t
     return NULL;
 }
 
-/* The header is complete: decides whether its body may come. */
+/* The header is complete: decides whether its body is allowed. */
 static int check_header(struct frame_decoder *d, struct error *err)
 {
     const unsigned char *h = d->header;
@@ -75,7 +75,7 @@ static int frame_deliver(struct frame_decoder *d, frame_fn *fn, void *arg, struc
     };
     int rc = fn(arg, &frame, err);
     d->header_len = 0;
-    /* Keep the memory of small frames for the next one; give that of a large one back. */
+    /* Keeps the memory of small frames for the next one, and frees that of a large one. */
     if (d->body.cap > 4 * FRAME_MEMFD_MIN)
         buf_free(&d->body);
     else

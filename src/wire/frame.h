@@ -29,25 +29,26 @@ enum {
     FRAME_HEADER_SIZE = 24,
     FRAME_FD = 1,            /* flag: the blob travels as a memfd; host to guest only */
     FRAME_MEMFD_MIN = 65536, /* larger blobs to a local guest travel that way */
-    /* A sender that is told to stop has some bytes on their way: of a cloud a few MiB, of a local guest none. */
+    /* A sender that is told to stop still has bytes in flight: a cloud's some MiB, a local one
+     * none. */
     FRAME_LATER_MAX = 16 << 20,
 };
 
 enum frame_type {
     /* host to guest */
-    FRAME_HELLO = 1,     /* what this sandbox may do; answered by READY, which may come
-                          * along with a later frame */
+    /* what this sandbox may do; answered by READY, which may come after a later frame */
+    FRAME_HELLO = 1,
     FRAME_SET = 2,       /* a variable; answered by RESULT */
     FRAME_EXEC = 3,      /* a cell; answered by RESULT */
     FRAME_REPLY = 4,     /* the answer to a CALL */
     FRAME_INTERRUPT = 5, /* stop the operation with this id */
-    FRAME_CLOSE = 7,     /* end in order */
-    FRAME_OFFER = 8,     /* tools and fields of the answer from now on; not answered */
+    FRAME_CLOSE = 7,     /* end in an orderly way */
+    FRAME_OFFER = 8,     /* tools and answer fields from now on; not answered */
     /* guest to host */
     FRAME_READY = 17,
     FRAME_CALL = 19,
     FRAME_RESULT = 20,
-    FRAME_CANCEL = 21, /* nobody waits for the answer to the CALL with this id any more */
+    FRAME_CANCEL = 21, /* the CALL with this id needs no answer any more */
 };
 
 struct frame {
@@ -59,13 +60,13 @@ struct frame {
     const char *blob;
     size_t blob_len;
     struct buf
-        *body; /* where head and blob are, of a frame that has come; a receiver may take it */
+        *body; /* the buffer of a received frame, with head and blob; the receiver may take it */
 };
 
 /* Writes a header of FRAME_HEADER_SIZE bytes. */
 void frame_write_header(unsigned char out[FRAME_HEADER_SIZE], const struct frame *frame);
 
-/* What a decoder lets in, a row a type; a type without a row is refused. */
+/* What a decoder accepts, one row per type; types without a row are refused. */
 struct frame_rule {
     uint8_t type;
     size_t head_max;
@@ -76,26 +77,26 @@ struct frame_decoder {
     const struct frame_rule *rules;
     size_t rule_count;
     unsigned char header[FRAME_HEADER_SIZE];
-    size_t header_len; /* bytes of the header that are here */
-    struct buf body;   /* head and blob of the frame that is under way */
+    size_t header_len; /* bytes of the header received so far */
+    struct buf body;   /* head and blob of the incomplete frame */
     size_t head_len, blob_len;
     bool held;        /* by frame_hold */
-    struct buf later; /* what came meanwhile */
+    struct buf later; /* what came while held */
 };
 
-/* Called for each whole frame, valid during the call. A negative return ends the feeding. */
+/* Called for each complete frame, which is valid during the call. A negative return stops. */
 typedef int frame_fn(void *arg, const struct frame *frame, struct error *err);
 
-/* Takes the next bytes of the stream, in pieces of any size. After a negative return the stream is
- * beyond repair: ERROR_PROTOCOL, ERROR_MEMORY, or what `fn` returned. */
+/* Takes the next bytes of the stream, in pieces of any size. After a negative return the stream
+ * is unusable: ERROR_PROTOCOL, ERROR_MEMORY, or what `fn` returned. */
 int frame_feed(struct frame_decoder *d, const char *data, size_t len, frame_fn *fn, void *arg,
     struct error *err);
-/* From the end of the frame that is handed on, what comes is kept, up to FRAME_LATER_MAX bytes: beyond that feeding gives
+/* Buffers everything after the current frame, up to FRAME_LATER_MAX bytes; more is
  * ERROR_PROTOCOL. */
 void frame_hold(struct frame_decoder *d);
-/* Goes on with what was kept; as frame_feed. */
+/* Resumes with the buffered bytes; as frame_feed. */
 int frame_go_on(struct frame_decoder *d, frame_fn *fn, void *arg, struct error *err);
-/* True while a frame has begun and is not complete. */
+/* True if a frame is incomplete. */
 bool frame_is_partial(const struct frame_decoder *d);
 void frame_decoder_free(struct frame_decoder *d);
 
@@ -109,12 +110,12 @@ struct frame_parts {
     size_t at; /* index of the next part */
 };
 
-/* Checks that the blob is exactly a list of at most `max` parts. */
+/* Checks that the blob is a well-formed list of at most `max` parts. */
 int frame_parts_open(
     const char *blob, size_t len, size_t max, struct frame_parts *parts, struct error *err);
 /* The next part; false after the last. */
 bool frame_parts_next(struct frame_parts *parts, const char **data, size_t *len);
-/* The part with this index, of parts that were opened only; false if there is none. */
+/* The part with this index, if no part was taken yet; false if there is none. */
 bool frame_parts_at(const struct frame_parts *parts, int64_t index, const char **data, size_t *len);
 
 #endif

@@ -1,10 +1,10 @@
-/* wire/link.c: see link.h.
+/* wire/link.c: the protocol of link.h as a state machine.
  *
  *   cut ── begin ──► live          cut ── resume ──► resuming ── RESUME with the nonce ──► live
  *   any ── cut ──► cut
  *
- * Of the stream to the other side, `queue` holds what was not acknowledged: bytes from offset `acked` on, of
- * which those before `next` are on their way. `top` is how far they ever were: no ack may be beyond.
+ * `queue` holds the unacknowledged bytes to the other side, from offset `acked`; those before
+ * `next` are in flight. `top` is the highest offset ever sent, which no ack may exceed.
  */
 #include "wire/link.h"
 
@@ -20,9 +20,11 @@
 
 enum {
     NONCE_SIZE = 8,
-    PIECE = 65536,                                 /* of what is fed: bounds what is kept of it */
+    /* input is processed in pieces, which bounds what is buffered */
+    PIECE = 65536,
     LINE_MAX_ = (LINK_RECORD_MAX + 2) / 3 * 4 + 2, /* of LINK_TEXT, without the mark */
-    GAPS_FREE = 64,                                /* resends to ask for, and more with what came */
+    /* resend requests allowed at once; received bytes allow more */
+    GAPS_FREE = 64,
 };
 
 static const unsigned char magic[4] = { 0x1E, 'D', 'L', 1 };
@@ -36,14 +38,14 @@ struct link {
 
     struct fifo queue;
     uint64_t acked, next, top;
-    uint64_t repeated; /* bytes that were sent again because the other side asked */
+    uint64_t repeated; /* bytes sent again at the other side's request */
 
-    uint64_t received; /* everything before it has come */
-    uint64_t told;     /* what the other side knows of that */
-    uint64_t asked;    /* `received` when a resend was asked for; ASKED_NOTHING */
-    uint64_t gaps;     /* times that it was */
-    struct buf in;     /* the record or line that is not complete yet */
-    bool in_line;      /* of LINK_TEXT: the mark has come */
+    uint64_t received; /* everything before this offset has arrived */
+    uint64_t told;     /* the offset last acknowledged to the other side */
+    uint64_t asked;    /* `received` when a resend was requested, or ASKED_NOTHING */
+    uint64_t gaps;     /* number of those requests */
+    struct buf in;     /* the incomplete record or line */
+    bool in_line;      /* LINK_TEXT: the mark was read */
 };
 
 #define ASKED_NOTHING UINT64_MAX
@@ -69,7 +71,7 @@ static void link_put_line(
     json_append_base64(&line, buf_text(&raw), raw.len);
     buf_putc(&line, '\n');
     struct iovec iov = { line.data, line.len };
-    if (!buf_failed(&raw) && !buf_failed(&line)) /* else it is lost, as on the way */
+    if (!buf_failed(&raw) && !buf_failed(&line)) /* otherwise it is lost, as it may be in transit */
         l->events.write(l->arg, &iov, 1);
 }
 
@@ -86,7 +88,7 @@ static void put_record(
     memcpy(header + 8, &seq, 8);
     memcpy(header + 16, &ack, 8);
     uLong crc = crc32(0, header, 24);
-    if (len > 0) /* without bytes zlib begins a new sum */
+    if (len > 0) /* with no bytes, zlib would restart the sum */
         crc = crc32_z(crc, (const Bytef *)payload, len);
     uint32_t sum = htole32((uint32_t)crc);
     memcpy(header + 24, &sum, 4);
@@ -99,7 +101,7 @@ static void put_record(
     l->events.write(l->arg, iov, len ? 2 : 1);
 }
 
-/* Ends what the other side may be in the middle of. */
+/* Ends a record that the other side may be in the middle of. */
 static void put_beginning(struct link *l)
 {
     enum { BLOCK = 1024, BLOCKS = (LINK_RECORD_MAX + BLOCK - 1) / BLOCK };
@@ -151,7 +153,7 @@ static int ask_again(struct link *l, bool once, struct error *err)
 {
     if (once && l->asked == l->received)
         return 0;
-    /* Each costs this side a record, which a guest that does not read lets pile up. */
+    /* Each costs this side a record, which piles up if the guest does not read. */
     if (++l->gaps > GAPS_FREE + l->received / (l->options.receive_window / 4))
         return link_broken(err, "it asks to be asked again without end");
     l->asked = l->received;
@@ -167,7 +169,7 @@ static int link_take_data(struct link *l, const struct record *r, struct error *
         return ask_again(l, true, err);
     uint64_t known = l->received - r->seq;
     if (known >= r->len)
-        return 0; /* it was sent again */
+        return 0; /* already received: it was sent again */
     l->received += r->len - known;
     l->asked = ASKED_NOTHING;
     int rc = l->events.bytes(l->arg, r->payload + known, r->len - (size_t)known, err);
@@ -181,7 +183,7 @@ static void link_go_back(struct link *l, uint64_t to)
     l->next = to;
 }
 
-/* The other side has everything before this. */
+/* The other side has received everything before this offset. */
 static void take_ack(struct link *l, uint64_t ack)
 {
     if (ack <= l->acked)
@@ -197,7 +199,7 @@ static int take_resend(struct link *l, const struct record *r, struct error *err
     if (r->ack < l->acked)
         return 0; /* an old one */
     l->repeated += l->next - r->ack;
-    /* Without an attachment in between nothing is lost but by noise on a terminal. */
+    /* Within one attachment, only noise on a terminal loses anything. */
     if (!l->options.answers && l->repeated > 4 * l->options.send_window + l->acked)
         return link_broken(err, "it wants everything again and again");
     link_go_back(l, r->ack);
@@ -213,7 +215,7 @@ static int take_resume(struct link *l, const struct record *r, struct error *err
     nonce = le64toh(nonce);
     if (l->options.answers ? r->flags & LINK_ANSWER
                            : l->state != STATE_RESUMING || nonce != l->nonce)
-        return 0; /* the answer to one that was sent twice, or an echo */
+        return 0; /* the answer to a duplicate, or an echo */
     if (r->ack < l->acked || r->ack > l->top)
         return link_broken(err, "it wants what is gone, or what was never sent");
     take_ack(l, r->ack);
@@ -226,7 +228,7 @@ static int take_resume(struct link *l, const struct record *r, struct error *err
     return 0;
 }
 
-/* A record that came whole, while the link is live. */
+/* A complete record while the link is live. */
 static int take_live(struct link *l, const struct record *r, struct error *err)
 {
     bool asked_for = r->kind == LINK_PING || r->flags & LINK_ANSWER;
@@ -259,7 +261,7 @@ static int take_record(struct link *l, const struct record *r, struct error *err
     return rc;
 }
 
-/* The length of the record whose header this is; 0 if it is none. */
+/* The length of the record with this header; 0 if the header is invalid. */
 static size_t record_size(const char *data)
 {
     uint16_t len;
@@ -269,7 +271,7 @@ static size_t record_size(const char *data)
     return memcmp(data, magic, sizeof magic) == 0 && known ? LINK_HEADER_SIZE + (size_t)len : 0;
 }
 
-/* A whole record, if its sum is right. */
+/* Processes a complete record if its checksum matches. */
 static int link_take_bytes(struct link *l, const char *data, size_t size, struct error *err)
 {
     struct record r = { .kind = (uint8_t)data[4],
@@ -305,7 +307,7 @@ static int feed_bare(struct link *l, const char *data, size_t len, struct error 
             continue;
         }
         const char *next = memmem(here + 1, l->in.len - at - 1, magic, sizeof magic);
-        /* The end may be the magic's beginning. */
+        /* The last bytes may begin the magic. */
         size = next ? (size_t)(next - here) : l->in.len - at - (sizeof magic - 1);
     }
     buf_consume(&l->in, at);
@@ -323,7 +325,7 @@ static int link_take_line(struct link *l, struct error *err)
     return link_take_bytes(l, record, size, err);
 }
 
-/* What stands behind the last mark of a line that is not too long. */
+/* Keeps what follows the last mark, unless the line is too long. */
 static void gather_line(struct link *l, const char *data, size_t len)
 {
     const char *mark = memrchr(data, LINK_MARK, len);

@@ -1,6 +1,6 @@
-/* wire/link.h: a reliable, ordered stream of bytes in both directions over a carrier that may be cut and
- * attached again, and that may lose what the other side said meanwhile. What goes in at one end comes out
- * at the other exactly once and in order. It does no I/O: bytes in, bytes out.
+/* wire/link.h: a reliable, ordered byte stream in both directions over a transport that may be cut
+ * and attached again, and may lose data in between. Every byte arrives exactly once and in order.
+ * The link does no I/O itself: bytes in, bytes out.
  *
  * A record is a header and a payload; numbers are little-endian:
  *
@@ -8,29 +8,31 @@
  *   byte 4       kind
  *   byte 5       flags
  *   bytes 6-7    length of the payload, at most LINK_PAYLOAD_MAX
- *   bytes 8-15   seq: the offset in the stream of the payload's first byte; of a record without bytes of
- *                the stream, where its sender stands
+ *   bytes 8-15   seq: the stream offset of the payload's first byte; without payload of the stream,
+ *                the sender's current offset
  *   bytes 16-23  ack: the sender has received everything before this offset
- *   bytes 24-27  CRC-32 of all of this but these four bytes
+ *   bytes 24-27  CRC-32 of everything but these four bytes
  *
  *   DATA    bytes of the stream
  *   ACK     only its ack; with LINK_RESEND: something is missing, send again from there
- *   RESUME  the first of an attachment; the payload is its nonce, eight bytes. The host sends it, and the
- *           other side answers with the same nonce (LINK_ANSWER). Then both send again from the other's ack.
- *   PING    asks for an ACK (with LINK_ANSWER)
+ *   RESUME  the first of an attachment; the payload is a nonce of eight bytes. The host sends it, the
+ *           other side answers with the same nonce (LINK_ANSWER), and both resend from the other's
+ *           ack.
+ *   PING    requests an ACK (with LINK_ANSWER)
  *
- * Two forms. LINK_BARE: the records as they are, over a carrier that is 8-bit clean. LINK_TEXT: each record
- * in base64 between LINK_MARK and a newline, which a terminal lets through; what stands between such lines
- * is passed over.
+ * There are two encodings. LINK_BARE sends plain records over an 8-bit clean transport. LINK_TEXT
+ * sends each record in base64 between LINK_MARK and a newline, which passes through terminals; text
+ * between such lines is ignored.
  *
- * At a new attachment the other side may be in the middle of a record, and this one may hear the end of
- * one first. So an attachment begins with a newline (LINK_TEXT), or with as many zeros as the largest record has bytes
- * (LINK_BARE): they end the record that was cut, whose sum is then wrong. A record whose sum is wrong is
- * passed over as a whole, and the next one looked for: no garbage costs more than one look at each byte.
+ * At a new attachment, the other side may be in the middle of a record, and this side may first
+ * receive the rest of one. An attachment therefore begins with a newline (LINK_TEXT), or with as
+ * many zeros as the longest record has bytes (LINK_BARE). They terminate the interrupted record,
+ * whose checksum then fails. A record with a wrong checksum is skipped as a whole; each byte of
+ * garbage is examined once.
  *
- * All that the host gets is from a hostile guest. What it keeps is bounded by the windows; until the
- * guest has answered RESUME, whose nonce it cannot guess before it has heard it, nothing that it says counts;
- * and it can have nothing sent again more often than honest use needs.
+ * The host receives all this from a hostile guest. The windows bound what the host buffers. Until
+ * the guest has answered RESUME, with a nonce that it cannot guess, the host ignores everything
+ * else; and the guest cannot request resends more often than honest use needs.
  */
 #ifndef DROSTE_WIRE_LINK_H
 #define DROSTE_WIRE_LINK_H
@@ -47,9 +49,9 @@ enum {
     LINK_PAYLOAD_MAX = 32768,
     LINK_RECORD_MAX = LINK_HEADER_SIZE + LINK_PAYLOAD_MAX,
     LINK_MARK = 0x1E,
-    LINK_TO_GUEST = 1 << 20,     /* windows: bytes that may be on their way without an ack */
+    LINK_TO_GUEST = 1 << 20,     /* windows: bytes that may be unacknowledged */
     LINK_TO_HOST = 1 << 21,      /* of LINK_BARE */
-    LINK_TO_HOST_TEXT = 1 << 18, /* who reads a terminal slowly is cut off */
+    LINK_TO_HOST_TEXT = 1 << 18, /* a slow reader of a terminal is cut off */
 };
 
 enum link_form { LINK_BARE, LINK_TEXT };
@@ -60,42 +62,42 @@ enum { LINK_ANSWER = 1, LINK_RESEND = 2 }; /* flags */
 
 struct link_options {
     enum link_form form;
-    size_t send_window, receive_window; /* 0: as the host has them */
-    bool answers; /* the guest's side: it trusts the other one, and answers RESUME and PING */
+    size_t send_window, receive_window; /* 0: the host's */
+    bool answers; /* the guest's side: trusts the other side, and answers RESUME and PING */
 };
 
 struct link_events {
-    /* Bytes for the carrier, all of which are taken, in order. */
+    /* Bytes for the transport, which takes all of them, in order. */
     void (*write)(void *arg, const struct iovec *iov, int count);
-    /* Bytes of the stream. A negative return ends the feeding. May send. */
+    /* Bytes of the stream. A negative return stops. May call link_send. */
     int (*bytes)(void *arg, const char *data, size_t len, struct error *err);
 };
 
 struct link;
 
-/* It is not attached, and what is sent waits. */
+/* Creates a link that is not attached; what is sent waits. */
 int link_open(const struct link_options *options, const struct link_events *events, void *arg,
     struct link **out, struct error *err);
 /* NULL is fine. */
 void link_free(struct link *l);
 
-/* The carrier stands for the first time, and nothing can have been lost. */
+/* The transport is attached for the first time; nothing can have been lost. */
 void link_begin(struct link *l);
-/* It stands again. The nonce is new, and cannot be guessed. */
+/* It is attached again. The nonce is new and unpredictable. */
 void link_resume(struct link *l, uint64_t nonce);
-/* It is cut. */
+/* The transport was cut. */
 void link_cut(struct link *l);
-/* Both sides are known to hear each other. */
+/* True once both sides have heard each other. */
 bool link_is_live(const struct link *l);
 
-/* Bytes from the carrier, in pieces of any size. After a negative return nothing more comes of it:
- * ERROR_PROTOCOL, ERROR_MEMORY, or what `bytes` returned. */
+/* Bytes from the transport, in pieces of any size. After a negative return the stream is
+ * unusable: ERROR_PROTOCOL, ERROR_MEMORY, or what `bytes` returned. */
 int link_feed(struct link *l, const char *data, size_t len, struct error *err);
 /* Copies the bytes; ERROR_MEMORY. */
 int link_send(struct link *l, const struct iovec *iov, int count, struct error *err);
-/* To be called now and then: asks whether something was lost, or RESUME again, if that was. */
+/* Call it periodically: asks whether something was lost, or repeats a lost RESUME. */
 void link_ping(struct link *l);
-/* Bytes that the other side has not acknowledged yet, those that wait among them. */
+/* Bytes that the other side has not acknowledged, including those that wait to be sent. */
 size_t link_unacknowledged(const struct link *l);
 
 #endif

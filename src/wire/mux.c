@@ -1,4 +1,4 @@
-/* wire/mux.c: see mux.h. */
+/* wire/mux.c: decodes a supervisor's messages and passes long payloads on in pieces. */
 #include "wire/mux.h"
 
 #include <endian.h>
@@ -17,7 +17,7 @@ void mux_write_header(
     memcpy(out + 8, &length, 4);
 }
 
-/* What the host takes, a row a kind. */
+/* What the host accepts, one row per kind. */
 static const struct rule {
     uint8_t kind;
     bool piecemeal;
@@ -64,7 +64,7 @@ static size_t fill_header(struct mux_decoder *d, const char *data, size_t len)
     return n;
 }
 
-/* Takes bytes of the payload; hands on what is to be handed on. */
+/* Consumes bytes of the payload, and passes on pieces or the whole message. */
 static int mux_take_payload(
     struct mux_decoder *d, const char *data, size_t n, mux_fn *fn, void *arg, struct error *err)
 {
