@@ -1,8 +1,8 @@
-/* store/blob.c: values, once each, by the SHA-256 of what they say.
+/* store/blob.c: values, stored once for each SHA-256.
  *
- * Over a kibibyte they are compressed, and stay so if that made them smaller. They are read piece
- * by piece, so that a value of any size needs little memory. Reading believes nothing: the recorded
- * size bounds what comes out, and at the end the hash must come out again.
+ * Values over a kibibyte are compressed if that makes them smaller. They are read in pieces, so
+ * that large values need little memory. Reading verifies: the recorded size bounds the output, and
+ * the hash must match at the end.
  */
 #include <stdlib.h>
 
@@ -24,7 +24,7 @@ static int is_known(struct store *store, const char *hash, bool *known, struct e
     return query_step(&q, known, err);
 }
 
-/* NULL, and `value` is to be kept as it is, where compressing gains nothing. */
+/* NULL if compression gains nothing; `value` is then stored as it is. */
 static void *blob_compress(struct store *store, struct store_value value, size_t *len)
 {
     if (value.len <= COMPRESS_FROM)
@@ -107,13 +107,13 @@ int blob_size(struct store *store, const char *hash, size_t *size, struct error 
     return rc;
 }
 
-/* A value on its way from the file to whoever reads it. */
+/* A value that is being read. */
 struct reading {
     struct store *store;
     const char *name; /* its hash */
     struct hash hash;
-    size_t left; /* bytes that may still come */
-    size_t max;  /* of those, how many are wanted */
+    size_t left; /* bytes still to come */
+    size_t max;  /* how many of those are wanted */
     store_piece_fn *fn;
     void *arg;
     sqlite3_blob *source;
@@ -173,7 +173,7 @@ static int blob_give_all(struct reading *r, bool packed, struct error *err)
     return 0;
 }
 
-/* Once all was given: it has the size and the hash that it must have. */
+/* At the end: checks the value's size and hash. */
 static int check_whole(struct reading *r, struct error *err)
 {
     char found[HASH_TEXT_SIZE];
@@ -191,7 +191,7 @@ int blob_read(struct store *store, const char *hash, size_t max, store_piece_fn 
     if (rc < 0)
         return rc;
     bool whole = max >= (size_t)blob.size;
-    /* One more than is wanted where all is: what comes after the end is to be noticed. */
+    /* If all of it is wanted, reads one byte more, to notice excess data. */
     __attribute__((cleanup(end_reading))) struct reading r = { .store = store,
         .name = hash,
         .left = (size_t)blob.size,

@@ -1,4 +1,4 @@
-/* store/error.c: SQLite's result codes in words that say what to do. */
+/* store/error.c: turns SQLite's result codes into messages with a remedy. */
 #include <errno.h>
 
 #include "store/internal.h"

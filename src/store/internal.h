@@ -1,8 +1,8 @@
-/* store/internal.h: what the files of this layer share and nobody else sees.
+/* store/internal.h: what the files of this layer share.
  *
- * Every statement stands in one table (statement.c), is prepared at the start, and is used through
- * a `query`: parameters are bound from left to right, columns are taken from left to right, and the
- * first failure sticks until query_step says it.
+ * All statements are in one table (statement.c), prepared at the start, and used through a `query`:
+ * parameters are bound and columns taken from left to right, and the first failure is sticky until
+ * query_step reports it.
  */
 #ifndef DROSTE_STORE_INTERNAL_H
 #define DROSTE_STORE_INTERNAL_H
@@ -14,7 +14,7 @@
 #include "base/os/owner.h"
 #include "store/store.h"
 
-enum { BUSY_TIMEOUT_MS = 10000 }; /* how long to wait for another process; store.h says it too */
+enum { BUSY_TIMEOUT_MS = 10000 }; /* how long to wait for another process; store.h documents it */
 
 enum statement {
     STATEMENT_BEGIN_READ,
@@ -65,38 +65,38 @@ struct store {
     sqlite3_stmt *statements[STATEMENT_COUNT];
 };
 
-/* schema.c: makes the tables, or brings them up to date; refuses what is not ours or is newer. */
+/* schema.c: creates or upgrades the tables; refuses other programs' files and newer versions. */
 int schema_prepare(struct store *store, struct error *err);
 
-/* error.c: *err from an SQLite result code, naming the file and the cure. */
+/* error.c: sets *err from an SQLite result code, with the file and the remedy. */
 int store_error(struct store *store, int rc, struct error *err);
 
 /* statement.c */
 struct query {
     struct store *store;
     sqlite3_stmt *stmt;
-    int at;             /* the parameter bound last, or the column to be taken next */
+    int at;             /* the last parameter bound, or the next column */
     struct error error; /* the first failure */
 };
 
-/* All of them, when the tables are there: a rollback must not fail for want of memory. */
+/* Prepares all statements once the tables exist, so that a rollback cannot fail without memory. */
 int query_prepare_all(struct store *store, struct error *err);
 
 struct query query_open(struct store *store, enum statement which);
-/* Makes the statement ready for its next use. */
+/* Resets the statement for its next use. */
 void query_close(struct query *q);
 #define cleanup_query __attribute__((cleanup(query_close)))
 
-/* What is bound must last until query_close. */
+/* Bound data must stay valid until query_close. */
 void bind_text(struct query *q, const char *text); /* NULL → NULL */
 void bind_int(struct query *q, int64_t value);
 void bind_id(struct query *q, int64_t id); /* 0 → NULL */
 void bind_real(struct query *q, double value);
 void bind_bytes(struct query *q, const void *data, size_t len);
 
-/* Runs to the next row. *row is false after the last one. */
+/* Steps to the next row; *row is false after the last one. */
 int query_step(struct query *q, bool *row, struct error *err);
-/* What failed so far while binding or taking. */
+/* The first failure of binding or taking, if any. */
 int query_check(struct query *q, struct error *err);
 
 const char *take_text(struct query *q); /* valid until the next step; NULL for NULL */
@@ -104,16 +104,16 @@ int64_t take_int(struct query *q);      /* 0 for NULL */
 double take_real(struct query *q);      /* 0 for NULL */
 void take_owner(struct query *q, struct owner *owner);
 
-/* Runs a statement that takes and gives nothing. */
+/* Runs a statement without parameters or rows. */
 int query_run(struct store *store, enum statement which, struct error *err);
-/* Ends a transaction after a failure, if SQLite has not done so itself; keeps the error. */
+/* Rolls back after a failure, unless SQLite has; keeps the error. */
 void query_rollback(struct store *store);
 
 /* blob.c: values, within the caller's transaction. */
 int blob_write(
     struct store *store, struct store_value value, char hash[static 65], struct error *err);
 int blob_size(struct store *store, const char *hash, size_t *size, struct error *err);
-/* The first `max` bytes, piece by piece; it is known to be undamaged only if that was all. */
+/* Reads the first `max` bytes in pieces; only a complete read verifies the value. */
 int blob_read(struct store *store, const char *hash, size_t max, store_piece_fn *fn, void *arg,
     struct error *err);
 

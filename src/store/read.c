@@ -1,8 +1,8 @@
-/* store/read.c: runs read back, one step at a time.
+/* store/read.c: reads runs back, one step at a time.
  *
- * A reader works on one snapshot of the file (a read transaction), which no writer disturbs. One
- * statement gives the order of all that a tree of runs did, others each step of it. The short texts
- * of a step live in its statement's row, its values in `values`, until the callback is over.
+ * A reader works on a snapshot of the file (a read transaction), which writers do not disturb. One
+ * statement lists all steps of a tree of runs in order; others fetch each step. Short texts of a
+ * step live in its statement's row, its values in `values`, until the callback returns.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "store/internal.h"
 
 struct values {
-    bool lazy; /* they stay in the file */
+    bool lazy; /* values stay in the file */
     char *owned[6];
     int count;
 };
@@ -36,7 +36,7 @@ static int add_piece(void *arg, const char *data, size_t len, struct error *err)
     return 0;
 }
 
-/* *data is the caller's (free), with a NUL after it. */
+/* The caller owns *data (free), which ends with a NUL. */
 static int read_whole(
     struct store *store, const char *hash, size_t size, char **data, struct error *err)
 {
@@ -85,13 +85,13 @@ int store_value_read(struct store *store, const struct store_value *value, size_
     return value->hash ? blob_read(store, value->hash, max, fn, arg, err) : 0;
 }
 
-/* A step that was not ended, in a run that nobody runs any more, will not be. */
+/* A step without an end, in a run without a process, was interrupted. */
 static const char *shown_status(const char *status, bool alive)
 {
     return status && strcmp(status, "running") == 0 && !alive ? "interrupted" : status;
 }
 
-/* Ends the reader's snapshot, whatever became of it. */
+/* Ends the reader's snapshot, also after a failure. */
 static int close_snapshot(struct store *store, int rc)
 {
     query_rollback(store);
@@ -130,7 +130,7 @@ static int read_take_run(
     run->end.code = take_text(q);
     run->begin.previous = take_text(q);
     run->seq = take_int(q);
-    /* Only who resumes the run wants these, and a context may be large. */
+    /* Only resuming a run needs these, and a context may be large. */
     struct values unread = { .lazy = true };
     run->begin.settings = read_take_value(q, &unread);
     run->begin.context_data = read_take_value(q, &unread);
@@ -195,15 +195,15 @@ struct visit {
     struct store *store;
     const struct store_visitor *visitor;
     void *arg;
-    char run[STORE_RUN_ID_SIZE]; /* whose step was visited last */
-    bool alive;                  /* that run may still go on */
+    char run[STORE_RUN_ID_SIZE]; /* the run of the previous step */
+    bool alive;                  /* that run may still be in progress */
 };
 
-/* A row of the order: what it is, and of which run. */
+/* A row of the order: a kind of step, and its run. */
 struct place {
     int64_t kind;
     const char *run;
-    int64_t number; /* a turn's, or the id of a step */
+    int64_t number; /* a turn's number, or a step's id */
     int64_t started_ms;
 };
 
@@ -236,7 +236,7 @@ static int visit_turn(struct visit *v, const struct place *at, struct error *err
     return v->visitor->turn ? v->visitor->turn(v->arg, &turn, err) : 0;
 }
 
-/* Whether the run whose step comes next may still go on. */
+/* Whether the run of the next step may still be in progress. */
 static int look_alive(struct visit *v, const char *run, struct error *err)
 {
     cleanup_query struct query q = query_open(v->store, STATEMENT_RUN_OWNER);
@@ -291,7 +291,7 @@ static int visit_cell(struct visit *v, const struct place *at, struct error *err
 
 typedef int visit_fn(struct visit *v, const struct place *at, struct error *err);
 
-/* By the kinds of ORDER in statement.c. */
+/* Indexed by the kinds of ORDER in statement.c. */
 static visit_fn *const visits[] = { visit_run_begin, visit_turn, visit_call, visit_cell,
     visit_run_end };
 
@@ -307,7 +307,7 @@ static int visit_all(struct visit *v, const char *run, struct error *err)
             return rc;
         if (!row)
             return any ? 0 : error_set(err, ERROR_NOT_FOUND, "there is no run '%.64s'", run);
-        q.at = 4; /* behind what it is ordered by */
+        q.at = 4; /* after the columns of the order */
         struct place at = { .kind = take_int(&q), .run = take_text(&q) };
         at.number = take_int(&q);
         at.started_ms = take_int(&q);
@@ -329,8 +329,8 @@ int store_run_visit(struct store *store, const char *run, const struct store_vis
 
 /* ---- many runs ---- */
 
-/* Whether a run is `interrupted` only its owner tells, so that the statement lets those through
- * that are said to be running. */
+/* Only a run's owner reveals whether it is `interrupted`, so the statement also returns runs
+ * that are recorded as running. */
 static bool is_wanted(const struct store_filter *filter, const struct store_run *run)
 {
     return !filter->status || strcmp(run->end.status, filter->status) == 0;
@@ -381,14 +381,14 @@ int store_run_list(struct store *store, const struct store_filter *filter, store
 
 /* ---- by prefix ---- */
 
-enum { CANDIDATES = 4 }; /* as many as an error's text has room for */
+enum { CANDIDATES = 4 }; /* as many as fit in an error message */
 
 struct candidates {
     char ids[CANDIDATES + 1][STORE_RUN_ID_SIZE];
     int count;
 };
 
-/* Those that begin with `prefix` ("" for all): an exact match first, then the newest. */
+/* Runs whose id begins with `prefix` ("" for all): an exact match first, then the newest. */
 static int find_candidates(
     struct store *store, const char *prefix, struct candidates *found, struct error *err)
 {

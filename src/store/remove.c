@@ -1,10 +1,10 @@
-/* store/remove.c: what leaves the record: runs with all that belongs to them, and values that
- * nothing refers to any more.
+/* store/remove.c: removes runs with everything that belongs to them, and values without references.
  *
- * That happens on a connection of its own, with foreign keys off. SQLite would look for what refers
- * to each row that goes, in tables without an index for that question, which takes minutes where the
- * statements below take milliseconds; they leave nothing behind that refers to what is gone. (To
- * turn the keys off for a while would make every prepared statement stale, ROLLBACK among them.)
+ * It uses a connection of its own with foreign keys off. Otherwise SQLite would search for
+ * references to each removed row in tables without a suitable index, which takes minutes; the
+ * statements below take milliseconds and leave no dangling references. (Turning foreign keys off
+ * temporarily on the main connection would invalidate every prepared statement, ROLLBACK among
+ * them.)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static int remove_execute(struct store *store, const char *sql, struct error *er
     return rc == SQLITE_OK ? 0 : store_error(store, rc, err);
 }
 
-/* Runs a statement to its end; what it changed is added to *count, which may be NULL. */
+/* Runs a statement to its end; adds the number of changes to *count, which may be NULL. */
 static int remove_change(struct query *q, int64_t *count, struct error *err)
 {
     bool row = true;
@@ -31,7 +31,7 @@ static int remove_change(struct query *q, int64_t *count, struct error *err)
     return rc;
 }
 
-/* A connection on which foreign keys are off, in a transaction. */
+/* Opens a connection without foreign keys, in a transaction. */
 static int remove_begin(struct store *store, struct store **own, struct error *err)
 {
     int rc = store_open(store->path, own, err);
@@ -40,7 +40,7 @@ static int remove_begin(struct store *store, struct store **own, struct error *e
     return rc < 0 ? rc : query_run(*own, STATEMENT_BEGIN_WRITE, err);
 }
 
-/* What was not committed is undone by the closing, for which nothing needs memory. */
+/* Closing rolls back what was not committed, and needs no memory. */
 static int remove_end(struct store *own, int rc, struct error *err)
 {
     if (rc == 0)
@@ -49,7 +49,7 @@ static int remove_end(struct store *own, int rc, struct error *err)
     return rc;
 }
 
-/* One of a run's tree that may still go on: its id and process; "" if there is none. */
+/* A run of the tree that may still be in progress: its id and process; "" if there is none. */
 static int find_living(struct store *store, const char *run, char id[STORE_RUN_ID_SIZE],
     struct owner *owner, struct error *err)
 {
@@ -69,7 +69,7 @@ static int find_living(struct store *store, const char *run, char id[STORE_RUN_I
     }
 }
 
-/* The run, its descendants, and what belongs to them. */
+/* Removes the run, its descendants, and what belongs to them. */
 static int remove_tree(
     struct store *store, const char *run, struct store_freed *freed, struct error *err)
 {
@@ -84,8 +84,8 @@ static int remove_tree(
     return rc;
 }
 
-/* " UNION ALL SELECT column FROM table" for each column that refers to a value: a value that some
- * later version of the tables refers to is never lost for want of a line here. */
+/* " UNION ALL SELECT column FROM table" for each column that refers to a value. Reading the
+ * schema keeps this correct for columns of later versions. */
 static int list_references(struct store *store, struct buf *out, struct error *err)
 {
     sqlite3_stmt *stmt = NULL;
@@ -157,7 +157,7 @@ int store_run_remove(
 
 /* ---- the garbage collector ---- */
 
-/* Ends the running runs whose process is gone, with what their steps tell of them. */
+/* Ends the running runs whose process is gone, with the totals of their steps. */
 static int finish_orphans(struct store *store, struct store_freed *freed, struct error *err)
 {
     cleanup_query struct query q = query_open(store, STATEMENT_RUNS_RUNNING);
@@ -181,7 +181,7 @@ static int finish_orphans(struct store *store, struct store_freed *freed, struct
 
 typedef char run_id[STORE_RUN_ID_SIZE];
 
-/* The roots that are neither among the newest nor young, one run_id behind the other. */
+/* The ids of the roots that are neither among the newest nor young. */
 static int choose_old(
     struct store *store, const struct store_keep *keep, struct buf *ids, struct error *err)
 {
@@ -202,7 +202,7 @@ static int choose_old(
     }
 }
 
-/* Those in which something may still go on stay. */
+/* Keeps trees in which something may still be in progress. */
 static int remove_old(struct store *store, const struct store_keep *keep, struct store_freed *freed,
     struct error *err)
 {
@@ -232,7 +232,7 @@ static int remove_collect(struct store *store, const struct store_keep *keep,
     return remove_end(own, rc, err);
 }
 
-/* Of the file, once nothing of it is left in the log. */
+/* The file's size, after a checkpoint of the log. */
 static int remove_measure(struct store *store, int64_t *bytes, struct error *err)
 {
     cleanup_query struct query q = query_open(store, STATEMENT_FILE_SIZE);

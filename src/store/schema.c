@@ -1,8 +1,8 @@
-/* store/schema.c: the tables, and how a file of an older version becomes one of ours.
+/* store/schema.c: the tables, and upgrades from older versions.
  *
- * `steps[n]` takes a file from version n to n + 1; the version is PRAGMA user_version. A step that
- * was once released is never edited: append another. application_id tells our files from other
- * programs' databases.
+ * `steps[n]` upgrades a file from version n to n + 1; the version is PRAGMA user_version. Never
+ * edit a released step: append another. application_id distinguishes our files from other
+ * programs'.
  */
 #include <stdio.h>
 #include <time.h>
@@ -24,7 +24,7 @@ static const char *const steps[SCHEMA_VERSION] = {
     "  data BLOB NOT NULL"
     ") STRICT;"
 
-    /* `seq` is the order in which the runs began, whatever the clock did. */
+    /* `seq` orders runs by their beginning, independently of the clock. */
     "CREATE TABLE runs ("
     "  seq INTEGER NOT NULL PRIMARY KEY,"
     "  id TEXT NOT NULL UNIQUE,"
@@ -107,25 +107,25 @@ static const char *const steps[SCHEMA_VERSION] = {
     ") STRICT;"
     "CREATE INDEX calls_by_turn ON calls (run, turn);",
 
-    /* What a run needs in order to be resumed. */
+    /* For resuming a run. */
     "ALTER TABLE runs ADD COLUMN settings TEXT REFERENCES blobs (hash);"
     "ALTER TABLE runs ADD COLUMN context_data TEXT REFERENCES blobs (hash);"
     "ALTER TABLE calls ADD COLUMN key TEXT;"
     "ALTER TABLE calls ADD COLUMN repeated INTEGER NOT NULL DEFAULT 0;",
 
-    /* A call's dollars, NULL where nobody knows the price; and the kind of a run's error. */
+    /* A call's dollars, NULL if the price is unknown; and the kind of a run's error. */
     ("ALTER TABLE calls ADD COLUMN cost REAL;"
      "ALTER TABLE runs ADD COLUMN error_code TEXT;"),
 
-    /* Which task of which batch a run is for, so that both go on together. */
+    /* The batch and task of a run, so that both resume together. */
     ("ALTER TABLE runs ADD COLUMN batch TEXT;"
      "ALTER TABLE runs ADD COLUMN task TEXT;"
      "CREATE INDEX runs_by_task ON runs (batch, task, seq) WHERE batch IS NOT NULL;"),
 
-    /* The run whose conversation this one goes on with. */
+    /* The previous run of the conversation. */
     "ALTER TABLE runs ADD COLUMN previous TEXT;",
 
-    /* By what its tools are known again when it is resumed. */
+    /* Hashes of the tools, compared when the run is resumed. */
     "ALTER TABLE runs ADD COLUMN tools TEXT REFERENCES blobs (hash);",
 };
 
@@ -135,7 +135,7 @@ struct found {
     int64_t tables;
 };
 
-/* One SELECT, so that all three are of the same instant. */
+/* One SELECT, so that all three are from the same instant. */
 static int schema_look(struct store *store, struct found *found, struct error *err)
 {
     sqlite3_stmt *stmt = NULL;
@@ -171,7 +171,7 @@ static int store_schema_check(struct store *store, const struct found *found, st
     return 0;
 }
 
-/* One try to go over to WAL; `mode` is what the file is in after it. */
+/* Tries once to switch to WAL; `mode` is the resulting mode. */
 static int switch_to_wal(struct store *store, char mode[16])
 {
     sqlite3_stmt *stmt = NULL;
@@ -184,7 +184,7 @@ static int switch_to_wal(struct store *store, char mode[16])
     return rc;
 }
 
-/* Going over needs the file alone, and SQLite does not always wait for that by itself. */
+/* Switching needs exclusive access, and SQLite does not always wait for that by itself. */
 static int use_wal(struct store *store, struct error *err)
 {
     char mode[16];
@@ -236,8 +236,8 @@ int schema_prepare(struct store *store, struct error *err)
         rc = use_wal(store, err);
     if (rc < 0 || found.version == SCHEMA_VERSION)
         return rc;
-    /* Another process may be doing the same: look again once the file is ours. After a failure the
-     * store is closed, and what was begun is undone by that. */
+    /* Another process may be upgrading, too: look again once the file is locked. After a failure
+     * the store is closed, which rolls back. */
     rc = schema_execute(store, "BEGIN IMMEDIATE", err);
     if (rc == 0)
         rc = schema_upgrade(store, err);

@@ -1,9 +1,9 @@
-/* store/statement.c: every statement of the floor, and the hand that fills and reads them. */
+/* store/statement.c: all SQL statements of this layer; binding parameters and taking columns. */
 #include <stdio.h>
 
 #include "store/internal.h"
 
-/* Calls and cells count together, so that their ids are the order of the steps. */
+/* Calls and cells share a sequence, so that their ids order the steps. */
 #define NEXT_STEP                                                                                  \
     "(SELECT 1 + max((SELECT coalesce(max(id), 0) FROM calls),"                                    \
     " (SELECT coalesce(max(id), 0) FROM cells)))"
@@ -20,11 +20,11 @@
     " AND (?2 IS NULL OR instr(model, ?2) > 0)"                                                    \
     " AND (?3 IS NULL OR instr(batch, ?3) > 0) AND (?4 IS NULL OR task = ?4)"
 
-/* Everything of a run ?1, with its descendants if ?2, in the order in which it began, whatever the
- * clock did: the ids of calls and cells are that order. A turn stands before its first step, a run
- * before its first turn; what has no step of its own yet comes after the last step that was there
- * when it began; a run's end comes behind the last step of its tree, those of children first. (The
- * file may claim that runs are each other's parents: UNION ends that.) */
+/* All steps of run ?1, with its descendants if ?2, in the order in which they began,
+ * independently of the clock: ids of calls and cells have that order. A turn precedes its first
+ * step, a run its first turn. What has no step yet follows the last step that existed when it
+ * began. A run's end follows the last step of its tree, children's ends first. (A corrupt file
+ * may contain runs that are each other's parents; UNION ends that recursion.) */
 #define ORDER                                                                                      \
     "WITH RECURSIVE"                                                                               \
     " tree (id) AS (SELECT ?1 UNION"                                                               \
@@ -52,7 +52,7 @@
     " FROM ends e JOIN runs r ON r.id = e.run "                                                    \
     "ORDER BY 1, 2, 3, 4"
 
-/* A run ?1 and its descendants. */
+/* Run ?1 and its descendants. */
 #define TREE                                                                                       \
     "WITH RECURSIVE tree (id) AS (SELECT ?1 UNION"                                                 \
     " SELECT r.id FROM tree t JOIN runs r ON r.parent = t.id) "
@@ -61,7 +61,7 @@
 
 static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_BEGIN_READ] = "BEGIN",
-    /* IMMEDIATE: waiting for the writer works only before anything was read. */
+    /* IMMEDIATE: SQLite waits for another writer only before the first read. */
     [STATEMENT_BEGIN_WRITE] = "BEGIN IMMEDIATE",
     [STATEMENT_COMMIT] = "COMMIT",
     [STATEMENT_ROLLBACK] = "ROLLBACK",
@@ -70,7 +70,7 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_BLOB_INSERT] = "INSERT INTO blobs (hash, size, encoding, data) VALUES (?, ?, ?, ?)",
     [STATEMENT_BLOB_FIND] = "SELECT rowid, size, encoding FROM blobs WHERE hash = ?",
 
-    /* A write returns a row if it found what it was for. */
+    /* A write returns a row if it matched. */
     [STATEMENT_RUN_BEGIN] =
         "INSERT INTO runs (id, parent, parent_cell, depth, model, environment, isolation, version,"
         " question, context, limits, previous, settings, context_data, owner_pid, owner_start, "
@@ -113,7 +113,7 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_RUN_READ] = RUN_COLUMNS "WHERE id = ?",
     [STATEMENT_RUNS] = RUN_COLUMNS "WHERE " WANTED " ORDER BY seq DESC",
     [STATEMENT_RUNS_BY_PARENT] = RUN_COLUMNS "WHERE " WANTED " AND parent IS ?5 ORDER BY seq DESC",
-    /* '~' comes after every character of a name. */
+    /* '~' sorts after every character of a name. */
     [STATEMENT_RUNS_BY_PREFIX] = "SELECT id FROM runs WHERE id >= ?1 AND id < ?1 || '~'"
                                  " ORDER BY id <> ?1, seq DESC LIMIT ?2",
     [STATEMENT_RUN_BY_TASK] =
@@ -137,7 +137,7 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_ROOTS_OLD] = "SELECT id FROM (SELECT id, started_ms FROM runs WHERE parent IS NULL"
                             " ORDER BY seq DESC LIMIT -1 OFFSET ?1) WHERE started_ms < ?2",
     [STATEMENT_RUNS_RUNNING] = "SELECT id, " OWNER " FROM runs WHERE status = 'running'",
-    /* What the end would have said, as far as the steps tell it. */
+    /* The totals of the steps, instead of those that the end would have recorded. */
     [STATEMENT_RUN_INTERRUPT] =
         TREE "UPDATE runs SET status = 'interrupted',"
              " iterations = (SELECT count(*) FROM turns WHERE run = ?1),"

@@ -7,9 +7,9 @@
 #include "base/os/file.h"
 #include "store/internal.h"
 
-enum { WINDOW_LOG_MAX = 23 }; /* 8 MiB; our own level of compression needs 2 */
+enum { WINDOW_LOG_MAX = 23 }; /* 8 MiB; our own compression level needs 2 */
 
-/* The record is the user's own business; parents that are there already keep their modes. */
+/* The record is private; existing parent directories keep their modes. */
 static int default_path(char **out, struct error *err)
 {
     cleanup_free char *home = NULL;
@@ -26,8 +26,8 @@ static int default_path(char **out, struct error *err)
     return *out ? 0 : error_memory(err);
 }
 
-/* By mknod, not open: closing a descriptor of a file would drop the locks that another store in
- * this process holds on it (fcntl(2), "record locks"). */
+/* Uses mknod, because closing a descriptor of the file would drop the locks that another store
+ * in this process holds on it (fcntl(2), "record locks"). */
 static int store_make_file(const char *path, struct error *err)
 {
     if (mknod(path, S_IFREG | 0600, 0) == 0 || errno == EEXIST)
@@ -39,7 +39,7 @@ static int store_make_file(const char *path, struct error *err)
 
 static int store_configure(struct store *store, struct error *err)
 {
-    /* The file may come from elsewhere: nothing in its schema is to be run as code. */
+    /* The file may be untrusted: nothing in its schema may run as code. */
     int rc = sqlite3_db_config(store->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     if (rc == SQLITE_OK)
         rc = sqlite3_busy_timeout(store->db, BUSY_TIMEOUT_MS);
@@ -59,7 +59,7 @@ static int open_database(struct store *store, struct error *err)
     int rc = sqlite3_open_v2(store->path, &store->db, flags, NULL);
     if (rc != SQLITE_OK)
         return store_error(store, rc, err);
-    /* Where writing is not allowed SQLite opens for reading and says nothing. */
+    /* Without write permission, SQLite silently opens read-only. */
     if (sqlite3_db_readonly(store->db, "main") == 1)
         return store_error(store, SQLITE_READONLY, err);
     rc = store_configure(store, err);
@@ -82,7 +82,7 @@ int store_open(const char *path, struct store **out, struct error *err)
         rc = error_memory(err);
     if (rc == 0 && !(store->unzstd = ZSTD_createDCtx()))
         rc = error_memory(err);
-    if (rc == 0) /* what was packed elsewhere may not ask for more memory */
+    if (rc == 0) /* bounds the memory that foreign data can request */
         ZSTD_DCtx_setParameter(store->unzstd, ZSTD_d_windowLogMax, WINDOW_LOG_MAX);
     if (rc == 0)
         rc = store_make_file(store->path, err);

@@ -1,7 +1,7 @@
-/* store/write.c: the steps of a run, each in a transaction of its own.
+/* store/write.c: records the steps of a run, each in a transaction of its own.
  *
- * `store_write_open` takes the file for this process and opens the statement; values are stored while
- * they are bound; `write_close` runs it and commits, or leaves everything as it was.
+ * `store_write_open` begins the transaction and the statement; binding a value stores it;
+ * `write_close` runs the statement and commits, or rolls back.
  */
 #include <stdio.h>
 #include <time.h>
@@ -49,7 +49,7 @@ static void bind_owner(struct query *q, const struct owner *owner)
     bind_text(q, owner->boot);
 }
 
-/* Runs the statement to its end; *done is false if it found nothing to do. */
+/* Runs the statement to its end; *done is false if it matched nothing. */
 static int store_write_run(struct write *w, bool *done, int64_t *id, struct error *err)
 {
     bool more = false;
@@ -57,11 +57,11 @@ static int store_write_run(struct write *w, bool *done, int64_t *id, struct erro
     if (rc < 0 || !*done)
         return rc;
     *id = take_int(&w->query);
-    /* Foreign keys are checked at the end of the statement, which is after its row. */
+    /* SQLite checks foreign keys at the end of the statement, after its row. */
     return query_step(&w->query, &more, err);
 }
 
-/* *done as for store_write_run; when it is false the file is as it was before store_write_open. */
+/* *done as for store_write_run; if it is false, the file is unchanged. */
 static int write_close(struct write *w, bool *done, int64_t *id, struct error *err)
 {
     struct store *store = w->query.store;
@@ -81,7 +81,7 @@ static int check_status(const char *status, struct error *err)
     return error_set(err, ERROR_ARGUMENT, "a step cannot end as '%.32s'", status ? status : "");
 }
 
-/* Negative: nobody knows. */
+/* Negative: unknown. */
 static void bind_cost(struct query *q, double cost)
 {
     if (cost >= 0)
@@ -142,7 +142,7 @@ int store_run_begin(struct store *store, const struct store_run_begin *begin,
     for (int tries = 0; tries < ID_TRIES && !inserted; tries++) {
         int rc = 0;
         if (begin->id)
-            memmove(id, begin->id, strlen(begin->id) + 1); /* they may be the same */
+            memmove(id, begin->id, strlen(begin->id) + 1); /* they may overlap */
         else
             rc = make_id(id, err);
         if (rc == 0)
@@ -155,7 +155,7 @@ int store_run_begin(struct store *store, const struct store_run_begin *begin,
     return inserted ? 0 : error_set(err, ERROR_STORE, "no free id for a run was found");
 }
 
-/* For updates of a run by its id; a run that the statement does not match is an error. */
+/* For updates of a run by its id; a run that does not match is an error. */
 static int close_run(struct write *w, const char *run, struct error *err)
 {
     bool done = false;
@@ -214,7 +214,7 @@ int store_run_fail(struct store *store, const char *run, const struct error *why
     return close_run(&w, run, err);
 }
 
-/* 0 if the run can be taken over; within the transaction that takes it. */
+/* 0 if the run can be adopted, within the transaction that does so. */
 static int check_adoptable(struct store *store, const char *run, struct error *err)
 {
     cleanup_query struct query q = query_open(store, STATEMENT_RUN_OWNER);
@@ -227,7 +227,7 @@ static int check_adoptable(struct store *store, const char *run, struct error *e
     if (!row)
         return error_set(err, ERROR_NOT_FOUND, "there is no run '%.64s'", run);
     const char *status = take_text(&q);
-    if (status && strcmp(status, "interrupted") == 0) /* store_collect saw that it is */
+    if (status && strcmp(status, "interrupted") == 0) /* store_collect has already ended it */
         return 0;
     if (!status || strcmp(status, "running") != 0)
         return error_set(
