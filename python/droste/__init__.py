@@ -5,7 +5,8 @@
     with Interpreter() as interp:
         print(interp.execute("SUBMIT(answer=6 * 7)").answer)
 
-docs/python.md in the repository has everything. `droste.compat` has the names of other runtimes.
+docs/python.md in the repository documents the package. `droste.compat` offers the names of other
+runtimes.
 """
 import importlib
 import warnings
@@ -34,9 +35,10 @@ __all__ = ["__version__", "Interpreter", "Result", "CellError", "RLM", "Completi
            "ModelStallError", "ModelCutError", "ModelReplyError", "ModelReplayError", "CellFailed",
            "RunFailed"]
 
-#: what `droste.compat` has had here
-_MOVED = ("ModalInterpreter", "DaytonaInterpreter", "ExecutionProfile", "configure_planner_from_env", "RLMConfig", "LLMConfig",
-          "EnvironmentConfig", "create_rlm_from_config")
+#: names that have moved to `droste.compat`
+_MOVED = ("ModalInterpreter", "DaytonaInterpreter", "ExecutionProfile",
+          "configure_planner_from_env", "RLMConfig", "LLMConfig", "EnvironmentConfig",
+          "create_rlm_from_config")
 
 
 def __getattr__(name: str) -> Any:

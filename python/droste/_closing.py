@@ -1,9 +1,9 @@
-"""Sessions that end once what was submitted to them has.
+"""Closes sessions after their queued operations.
 
-Within asyncio, leaving `with` cannot wait: the block's cells may still be in the queue, and waiting would stop the loop.
-So the session is closed by a task of the loop. Nothing gets lost: asyncio.run() waits for the task, as it goes on
-when it is cancelled; where a loop is closed without that, the next session and the end of the process finish it.
-A session on the same volume begins after it.
+Within asyncio, leaving `with` cannot wait: the block's cells may still be queued, and waiting would
+block the loop. A task of the loop closes the session instead. asyncio.run() waits for the task,
+which continues when it is cancelled. If a loop is closed without waiting, the next session or the
+end of the process completes the work. A session on the same volume starts only after that.
 """
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Pairs = List[Tuple[str, Any]]
 
 
 def volume_of(pairs: Pairs) -> Optional[str]:
-    """The name of the volume that these settings ask for."""
+    """Returns the name of the volume in these settings or the environment, or None."""
     named = [value for name, value in pairs if name == "volume-name"]
     variable = _library.options["volume-name"].environment
     return str(named[-1]) if named else os.environ.get(variable.decode()) if variable else None
 
 
 class Closing:
-    """The end of a session, which is awaited or comes by itself. Cancelling who awaits it cancels the cells."""
+    """The closing of a session, awaitable. Cancelling a task that awaits it cancels the cells."""
 
     def __init__(self, owner: Any):
         self.owner, self.loop = owner, owner._engine.loop
@@ -37,14 +37,14 @@ class Closing:
         self.over = threading.Event()
         _all.add(self)
         self.task = self.loop.create_task(self._close())
-        self.task._log_destroy_pending = False      # of a loop that was closed without its tasks
+        self.task._log_destroy_pending = False      # the loop may be closed before its tasks end
 
     async def _close(self) -> None:
         owner = self.owner
         while not self.over.is_set() and (owner._pending() or owner._begin_finish()):
             try:
                 await asyncio.wait([owner._pending()[-1].future])
-            except asyncio.CancelledError:      # the loop ends, and runs until its tasks have
+            except asyncio.CancelledError:      # asyncio.run() cancels tasks, then waits for them
                 pass
         if not self.over.is_set():
             finishing = owner._finishing
@@ -65,7 +65,7 @@ class Closing:
             raise
 
     async def wait(self) -> None:
-        """Without cancelling anything."""
+        """Waits for the end; cancelling this does not cancel the cells."""
         if _get_running_loop() is self.loop:
             await asyncio.shield(self.task)
         elif self.loop.is_running():
@@ -74,7 +74,7 @@ class Closing:
             self.finish()
 
     def finish(self) -> None:
-        """Waits for it, in any thread."""
+        """Waits for the end in any thread."""
         if self.loop.is_running() and _get_running_loop() is not self.loop:
             self.over.wait()
             return
@@ -83,7 +83,10 @@ class Closing:
                 self.owner._close_here()
 
     def finish_quietly(self) -> None:
-        """For another session's sake, which is not to fail of it; but for one that this would wait for in vain."""
+        """finish() on behalf of another session: failures become warnings.
+
+        Raises Error only where waiting could never end.
+        """
         if _get_running_loop() is self.loop:
             self.owner._refuse_to_hold_up()
         try:
@@ -106,9 +109,13 @@ _all: Set[Closing] = set()
 
 
 def _before(pairs: Pairs) -> List[Closing]:
-    """Those that end before a session with these settings begins, unless their code is what opens it."""
+    """Returns the closings that a new session with these settings has to wait for.
+
+    Excludes sessions whose own code opens the new one.
+    """
     volume, callers = volume_of(pairs), _tools.calling.get()
-    return [c for c in list(_all) if c.id not in callers and (c.loop.is_closed() or volume is not None and c.volume == volume)]
+    return [c for c in list(_all) if c.id not in callers
+            and (c.loop.is_closed() or volume is not None and c.volume == volume)]
 
 
 def finish_before(pairs: Pairs) -> None:
@@ -123,7 +130,7 @@ async def wait_before(pairs: Pairs) -> None:
 
 @atexit.register
 def finish_all() -> None:
-    """At the end of the process: of loops that ended without their tasks."""
+    """At exit: finishes closings of loops that ended without their tasks."""
     for closing in list(_all):
         if not closing.loop.is_running():
             closing.finish_quietly()

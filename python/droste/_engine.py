@@ -1,9 +1,9 @@
-"""Engines: a `droste` of the C library, with its event loop and its warm zygotes.
+"""Engines: instances of the C library's `droste`, each with an event loop and warm zygotes.
 
-A `droste` belongs to one thread at a time, but may move. So idle ones stand on a shelf of the
-process: whoever works without asyncio takes one that fits, has it alone under its lock, and gives
-it back. Of asyncio, each running loop has one for all: its descriptor is watched by the loop. After
-a fork the child has none: what the parent has is let go of, unharmed.
+One thread at a time may use a `droste`. Synchronous callers borrow an idle engine with the same
+key, use it alone under its lock, and return it. Each asyncio loop has one engine per key, shared by
+all its sessions; the loop watches the engine's descriptor. After a fork, the child drops all
+engines without touching the parent's sandboxes.
 """
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from . import _library
 from ._library import lib, quick
 from .errors import Error, check
 
-SHELF_MOST = 16         # idle engines that are kept
-SLICE_MS = 50           # the main thread lets Python's signal handlers run this often
-THREADS = 64            # for models, and for tools within asyncio
+IDLE_MAX = 16           # idle engines that are kept
+SLICE_MS = 50           # longest wait of the main thread without running signal handlers
+THREADS = 64            # per pool: models, and tools within asyncio
 
 ids = itertools.count(1)
 
 
 class Engine:
-    """One `droste`. Whoever uses it holds `lock`, or is in the loop's thread."""
+    """One `droste`. Callers hold `lock` or run in the loop's thread."""
 
     def __init__(self, key: Tuple[Any, ...]):
         handle = ctypes.c_void_p()
@@ -42,14 +42,14 @@ class Engine:
         self.handle: Optional[int] = handle.value
         self.lock = threading.RLock()
         self.loop: Optional[asyncio.AbstractEventLoop] = None
-        self.users = 0              # of a loop's engine
-        # raised in a callback, for whoever waits
+        self.users = 0              # sessions and runs, for a loop's engine
+        # exception raised in a callback, for the waiting caller
         self.interrupt: Optional[BaseException] = None
-        self.inside = False         # within a function of the library's that calls back
-        self.single = False         # it is of one run alone: not for the shelf
-        self.held_up = False        # somebody waits in the loop's thread without `await`
+        self.inside = False         # within a library function that may call back
+        self.single = False         # belongs to one run; free it instead of keeping it
+        self.held_up = False        # a caller blocks the loop's thread
         self._posts: Deque[Callable[[], None]] = collections.deque()
-        self._guard = threading.RLock()     # of `handle`, for other threads
+        self._guard = threading.RLock()     # protects `handle` from other threads
         self._kicked = False
         self.id = next(ids)
         _engines[self.id] = self
@@ -60,23 +60,25 @@ class Engine:
             raise
 
     def failed(self, failure: BaseException) -> None:
-        """A function of the program raised where the library called it: for whoever waits."""
+        """Reports an exception that a callback raised: to the loop, or to the waiting caller."""
         if self.loop is not None:
-            self.loop.call_exception_handler({"message": "in a callback of Droste's", "exception": failure})
+            self.loop.call_exception_handler({"message": "in a callback of Droste's",
+                                              "exception": failure})
         else:
             self.interrupt = failure
-            self.post(lambda: None)     # the wait ends
+            self.post(lambda: None)     # ends the wait
 
     def raise_failure(self) -> None:
-        """What a callback raised, in the thread that waits."""
+        """Raises a callback's exception in the thread that waits."""
         failure, self.interrupt = self.interrupt, None
         if failure is not None:
             raise failure
 
     def alive(self) -> int:
-        """The handle; an error in a process that was forked from the engine's."""
+        """Returns the handle; raises Error in a forked process or after free()."""
         if self.handle is None:
-            raise Error("this belongs to the process that this one was forked from, or is closed; make a new one")
+            raise Error("this belongs to the process that this one was forked from, or is closed; "
+                        "make a new one")
         return self.handle
 
     def free(self) -> None:
@@ -86,29 +88,30 @@ class Engine:
             self.drain()
             lib.droste_free(handle)
 
-    # -- what other threads have to say
+    # -- calls from other threads
 
     def post(self, work: Callable[[], None]) -> None:
-        """Has the engine's thread do this soon; from any thread."""
+        """Schedules work in the engine's thread; safe in any thread."""
         self._posts.append(work)
         with self._guard:
             if self.handle is not None:
-                # a loop that watches the descriptor sees that, too
+                # also makes the descriptor readable for a loop
                 quick.droste_wake(self.handle)
 
     def post_answer(self, call: int, data: bytes) -> None:
-        """Of a tool's call; in the library, so that its thread need not come back to Python for
-        it."""
+        """Answers a tool call from any thread; the library's thread need not run Python code."""
         error = _library.Error()
         with self._guard:
             if self.handle is not None:
-                check(quick.droste_tool_post_answer(self.handle, call, data, len(data), ctypes.byref(error)), error)
+                check(quick.droste_tool_post_answer(self.handle, call, data, len(data),
+                                                    ctypes.byref(error)), error)
 
     def post_failure(self, call: int, name: bytes, message: bytes) -> None:
         error = _library.Error()
         with self._guard:
             if self.handle is not None:
-                check(quick.droste_tool_post_failure(self.handle, call, name, message, ctypes.byref(error)), error)
+                check(quick.droste_tool_post_failure(self.handle, call, name, message,
+                                                     ctypes.byref(error)), error)
 
     def drain(self) -> None:
         while self._posts:
@@ -126,7 +129,7 @@ class Engine:
             loop.remove_reader(quick.droste_fd(self.alive(), self.err))
 
     def kick(self) -> None:
-        """Something was started: the descriptor is to be settled before the loop waits for it."""
+        """Schedules dispatch() after an operation was started, before the loop waits again."""
         if not self._kicked and self.loop is not None and not self.loop.is_closed():
             self._kicked = True
             self.loop.call_soon(self.dispatch)
@@ -136,59 +139,61 @@ class Engine:
         if self.handle is not None:
             with self.lock:
                 self.drain()
-                if self.loop is None:       # it was given back: its last session was forgotten
+                if self.loop is None:       # given back by the last session
                     return
                 try:
                     self.inside = True
                     lib.droste_dispatch(self.handle, self.err)
                 finally:
                     self.inside = False
-            if self._posts:     # they came meanwhile, and the descriptor may be settled
+            if self._posts:     # posted meanwhile; the descriptor may be quiet already
                 self.kick()
 
     def running_loop(self) -> Optional[asyncio.AbstractEventLoop]:
-        """The loop that coroutines can run on; None where there is none, or it is held up, or is
-        that of all sessions."""
+        """Returns the loop for coroutines of the program.
+
+        Returns None without a running loop, while a caller blocks it, and for the loop that shared
+        sessions use.
+        """
         loop = self.loop
         if loop is None or self.held_up or not loop.is_running():
             return None
         return None if "sessions" in _threads and loop is _threads["sessions"].loop else loop
 
-    # -- without
+    # -- without asyncio
 
     def slice_ms(self) -> int:
-        """For how long the C library may wait at once."""
+        """Returns how long the C library may wait per call, in milliseconds; -1 is no limit."""
         return SLICE_MS if threading.get_ident() == _main[0] else -1
 
 
-#: whose `_lock` a thread may have at a fork
+#: objects whose `_lock` a thread may hold during a fork
 holders: "weakref.WeakSet[Any]" = weakref.WeakSet()
 _engines: "weakref.WeakValueDictionary[int, Engine]" = weakref.WeakValueDictionary()
-_shelf: List[Engine] = []
-# Locks may be taken again by their thread: where memory is allocated, an interpreter may be
-# collected.
-_shelf_lock = threading.RLock()
+_idle: List[Engine] = []
+# Reentrant locks: any allocation may collect an interpreter, whose finalizer takes them again.
+_idle_lock = threading.RLock()
 _of_loops: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Dict[Tuple[Any, ...], Engine]]" = (
     weakref.WeakKeyDictionary())
 _main = [threading.main_thread().ident]
 
 
 def by_id(number: int) -> Optional[Engine]:
-    """The engine of that number, unless it is gone."""
+    """Returns the engine with this number, or None."""
     return _engines.get(number)
 
 
 def take(key: Tuple[Any, ...]) -> Engine:
-    """An engine for this one alone."""
-    with _shelf_lock:
-        for at in range(len(_shelf) - 1, -1, -1):       # the last one used is the warmest
-            if _shelf[at].key == key:
-                return _shelf.pop(at)
+    """Takes an idle engine with this key, or creates one."""
+    with _idle_lock:
+        for at in range(len(_idle) - 1, -1, -1):       # the most recently used is the warmest
+            if _idle[at].key == key:
+                return _idle.pop(at)
     return Engine(key)
 
 
 def give(engine: Engine) -> None:
-    """It is idle."""
+    """Returns an idle engine."""
     if engine.handle is None:
         return
     engine.drain()
@@ -196,15 +201,15 @@ def give(engine: Engine) -> None:
     if engine.single:
         engine.free()
         return
-    with _shelf_lock:
-        _shelf.append(engine)
-        surplus = _shelf.pop(0) if len(_shelf) > SHELF_MOST else None
+    with _idle_lock:
+        _idle.append(engine)
+        surplus = _idle.pop(0) if len(_idle) > IDLE_MAX else None
     if surplus:
         surplus.free()
 
 
 def take_for_loop(loop: asyncio.AbstractEventLoop, key: Tuple[Any, ...]) -> Engine:
-    """The engine of all that run in this loop with this key."""
+    """Returns the engine that all sessions of this loop with this key share."""
     engines = _of_loops.setdefault(loop, {})
     engine = engines.get(key)
     if engine is None or engine.handle is None:
@@ -215,10 +220,11 @@ def take_for_loop(loop: asyncio.AbstractEventLoop, key: Tuple[Any, ...]) -> Engi
 
 
 def is_there(loop: asyncio.AbstractEventLoop, key: Tuple[Any, ...]) -> bool:
-    """A session of this loop finds an engine that has been used, and is warm."""
+    """Whether a session of this loop would find a warm engine."""
     engine = _of_loops.get(loop, {}).get(key)
-    with _shelf_lock:
-        return engine is not None and engine.handle is not None or any(idle.key == key for idle in _shelf)
+    with _idle_lock:
+        warm = engine is not None and engine.handle is not None
+        return warm or any(idle.key == key for idle in _idle)
 
 
 def give_from_loop(engine: Engine) -> None:
@@ -234,8 +240,8 @@ def give_from_loop(engine: Engine) -> None:
 
 def clear_shelf() -> None:
     """Ends all idle engines, and with them their zygotes."""
-    with _shelf_lock:
-        idle, _shelf[:] = list(_shelf), []
+    with _idle_lock:
+        idle, _idle[:] = list(_idle), []
     for engine in idle:
         engine.free()
 
@@ -266,30 +272,34 @@ def _thread(name: str, make: Callable[[str], Any]) -> Any:
 
 
 def helper() -> Helper:
-    """For coroutines of those who have no loop running."""
+    """Returns the loop thread for coroutines of callers without a running loop."""
     return _thread("asyncio", Helper)
 
 
 def sessions() -> Helper:
-    """For sessions that many callers wait for (_shared.py); coroutines of the program do not hold
-    it up."""
+    """Returns the loop thread of shared sessions (_shared.py).
+
+    Separate from helper(), so that coroutines of the program cannot block it.
+    """
     return _thread("sessions", Helper)
 
 
 class Workers:
-    """Threads for functions that may take their time: as many as are at work at once, up to a
-    limit. A ThreadPoolExecutor spends 20 µs on a future for each, for which nothing here waits; and
-    at the end of the process it waits for them all."""
+    """A thread pool of at most THREADS daemon threads, started on demand.
+
+    concurrent.futures.ThreadPoolExecutor takes 20 µs per call for a future that nothing here needs,
+    and waits for all its threads at exit.
+    """
 
     def __init__(self, name: str):
         self._name = name
         self._works: "queue.SimpleQueue[Callable[[], Any]]" = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._count = 0
-        self._free = 0      # threads that wait for work, less what waits for a thread
+        self._free = 0      # idle threads minus queued work
 
     def submit(self, work: Callable[[], Any]) -> None:
-        """`work` tells of its own failures."""
+        """Queues `work`, which must handle its own exceptions."""
         with self._lock:
             self._free -= 1
             starts = self._free < 0 and self._count < THREADS
@@ -316,18 +326,18 @@ def workers(name: str) -> Workers:
 # -- forks
 
 def _before_fork() -> None:
-    _shelf_lock.acquire()
+    _idle_lock.acquire()
     _threads_lock.acquire()
 
 
 def _after_in_parent() -> None:
     _threads_lock.release()
-    _shelf_lock.release()
+    _idle_lock.release()
 
 
 def _after_in_child() -> None:
-    global _shelf_lock, _threads_lock
-    _shelf_lock, _threads_lock = threading.RLock(), threading.RLock()
+    global _idle_lock, _threads_lock
+    _idle_lock, _threads_lock = threading.RLock(), threading.RLock()
     for engine in list(_engines.values()):
         if engine.handle is not None:
             quick.droste_forked(engine.handle)
@@ -337,7 +347,7 @@ def _after_in_child() -> None:
         engine.inside = engine.held_up = False
     for holder in list(holders):
         holder._lock = type(holder._lock)(holder)
-    _shelf.clear()
+    _idle.clear()
     _of_loops.clear()
     _threads.clear()
     _main[0] = threading.get_ident()

@@ -1,7 +1,7 @@
-"""libdroste, by ctypes: where it is, its structures and functions.
+"""ctypes bindings of libdroste: its location, structures and functions.
 
-Functions that may wait or call back are called without Python's lock (CDLL); those that only look
-something up keep it (PyDLL), which is faster. Nothing else in the package knows ctypes' types of them.
+Functions that may wait or call back release the GIL (CDLL, `lib`). Functions that return at once
+keep it (PyDLL, `quick`), which is faster. include/droste.h specifies the semantics.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = "libdroste.so.0"
 
 
 def _candidates() -> Iterator[str]:
-    """Where the library may be, the surest first."""
+    """Yields possible paths of the library, most specific first."""
     if os.environ.get("DROSTE_LIBRARY"):
         yield os.environ["DROSTE_LIBRARY"]
         return
@@ -181,7 +181,7 @@ for _library, _table in ((lib, _WAITING), (quick, _QUICK)):
         _function.argtypes = _arguments
 
 _keep = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, ctypes.c_ssize_t)
-#: bytes of memory of the library's, copied
+#: copies bytes from the library's memory
 bytes_at = _keep(("PyBytes_FromStringAndSize", ctypes.pythonapi))
 _decode = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, ctypes.c_ssize_t, c_char_p)(
     ("PyUnicode_DecodeUTF8", ctypes.pythonapi))
@@ -189,12 +189,12 @@ _encoded = ctypes.PYFUNCTYPE(c_void_p, ctypes.py_object, c_void_p)(("PyUnicode_A
 
 
 def text_at(address: Optional[int], length: int) -> str:
-    """Text of the library's, which is UTF-8."""
+    """Copies UTF-8 text from the library's memory."""
     return _decode(address, length, b"replace") if address else ""
 
 
 def ascii_of(text: str) -> int:
-    """Where a str of ASCII has its bytes, for as long as it lives."""
+    """Returns the address of an ASCII str's bytes, valid while the str lives."""
     return _encoded(text, None)
 
 
@@ -205,9 +205,9 @@ def _list_options() -> Iterator[Option]:
         at += 1
 
 
-#: the settings, by name
+#: all settings by name
 options = {option.name.decode(): option for option in _list_options()}
-#: the variables of the environment that the settings have
+#: environment variables that affect settings
 variables = tuple(o.environment.decode() for o in options.values() if o.environment) + (
     "GOOGLE_API_KEY", "DROSTE_CONFIG", "XDG_CONFIG_HOME", "HOME", "VIRTUAL_ENV", "PATH", "DROSTE_HOME") + tuple(
     name for at in itertools.takewhile(quick.droste_environment_variables_at, itertools.count())

@@ -1,5 +1,8 @@
-"""Images of Modal's as settings: the package `modal` is needed here only for images that are objects of it. The sandboxes
-themselves are the bridge's (modal_bridge.py), which libdroste starts."""
+"""Modal images as settings.
+
+Needs the package `modal` only for images that are objects of it. The bridge (modal_bridge.py),
+which libdroste starts, manages the sandboxes.
+"""
 from __future__ import annotations
 
 import concurrent.futures
@@ -14,8 +17,11 @@ APP = "rlm-sandbox"
 
 
 def prepare(settings: Dict[str, Any]) -> Dict[str, Any]:
-    """The settings of sandboxes of Modal. The bridge runs in this interpreter, where that has the package; else in python3 of
-    PATH. A modal.Image is built when the first session needs it."""
+    """Returns settings for Modal sandboxes.
+
+    The bridge runs in this interpreter if it has the package, otherwise in python3 from PATH. A
+    modal.Image is built when the first session needs it. Raises ArgumentError for a wrong image.
+    """
     if importlib.util.find_spec("modal") is not None:
         os.environ.setdefault("DROSTE_MODAL_PYTHON", sys.executable)
     image = settings.get("image")
@@ -23,7 +29,8 @@ def prepare(settings: Dict[str, Any]) -> Dict[str, Any]:
         return settings
     if not hasattr(image, "build"):
         raise ArgumentError("image is a name or a modal.Image: %r" % (image,))
-    return {**settings, "image": _built(image, settings.get("app_name") or settings.get("app-name") or APP)}
+    app = settings.get("app_name") or settings.get("app-name") or APP
+    return {**settings, "image": _built(image, app)}
 
 
 def _build(given: Any, app: str) -> None:
@@ -35,8 +42,9 @@ def _built(given: Any, app: str) -> Callable[[], str]:
     def identity() -> str:
         try:
             return given.object_id
-        except AttributeError:      # nobody has built it yet
-            with concurrent.futures.ThreadPoolExecutor(1) as thread:    # the SDK warns of a wait where a loop runs
+        except AttributeError:      # not built yet
+            # In a thread, because the SDK warns of blocking calls where a loop runs.
+            with concurrent.futures.ThreadPoolExecutor(1) as thread:
                 thread.submit(_build, given, app).result()
             return given.object_id
     return identity

@@ -1,10 +1,10 @@
 """Models that are Python functions: `function(messages) -> str`, sync or async.
 
-`messages` is a list of {"role": …, "content": …}, as in OpenAI's interface; a content that is not
-one text is a list of parts. A function that has a parameter `model` is also told which model the
-code names, or None. Sync ones run in threads, many at once, in a copy of the context (contextvars)
-of whoever runs the code; async ones as tasks, on the loop of asyncio that is running, or in a
-thread of Droste's.
+`messages` is a list of {"role": …, "content": …}, as in OpenAI's API; a content that is not one
+text is a list of parts. A function with a parameter `model` also receives the model that the code
+named, or None. Sync functions run concurrently in threads, in a copy of the caller's context
+(contextvars). Async functions run as tasks on the running asyncio loop, or on a loop in a thread of
+Droste.
 """
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ from ._library import quick, text_at
 from .errors import Error
 
 
-# -- functions have numbers, which are their names in the settings: "callback:3"
+# -- functions are registered under numbers; the setting is "callback:3"
 
 class Models:
-    """The functions that are models, by their numbers. Numbers are used again."""
+    """Registered model functions by number. Numbers are reused."""
 
     def __init__(self) -> None:
         self.functions: Dict[int, Callable[..., Any]] = {}
-        # within asyncio: of who runs the code that asks
+        # within asyncio: the context of the caller that runs the code
         self.contexts: Dict[int, contextvars.Context] = {}
-        # those of a running loop, with the numbers of their functions
+        # tasks of running loops, with the numbers of their functions
         self.tasks: Dict[Any, int] = {}
         self.lock = threading.RLock()
 
     def on_loop(self, numbers: List[int]) -> List[str]:
-        """The models under way, of these numbers, that are coroutines of a running loop."""
-        return ["the model '%s'" % getattr(self.functions.get(n), "__name__", n) for n in list(self.tasks.values()) if n in numbers]
+        """Returns the names of models with these numbers that run as tasks of a loop."""
+        return ["the model '%s'" % getattr(self.functions.get(n), "__name__", n)
+                for n in list(self.tasks.values()) if n in numbers]
 
     def add(self, engine: "_engine.Engine", function: Callable[..., Any]) -> int:
-        """Its number, for a session or run of this engine."""
+        """Registers a function for a session or run of this engine; returns its number."""
         quick.droste_set_model(engine.alive(), on_model, engine.id)
         with self.lock:
             number = next(n for n in itertools.count(1) if n not in self.functions)
@@ -63,7 +64,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-# -- how one is asked
+# -- calls
 
 def _part(part: "_library.Part") -> Dict[str, Any]:
     if part.kind == 0:
@@ -94,7 +95,7 @@ def wants_model(function: Callable[..., Any]) -> bool:
 
 
 def _settle(engine: "_engine.Engine", call: int, answer: Callable[[], Any]) -> None:
-    """In a thread of its own: has the engine's thread tell the answer."""
+    """Runs `answer` in the current thread and posts the result to the engine's thread."""
     try:
         said = answer()
         if not isinstance(said, (str, bytes)):
@@ -120,7 +121,8 @@ def ask(engine: "_engine.Engine", messages: Any, count: int, call: int) -> None:
     extra = {"model": None if named == str(number) else named} if wants_model(function) else {}
     context = (models.contexts.get(number) or contextvars.copy_context()).copy()
     if not _tools.is_async(function):
-        _engine.workers("models").submit(lambda: _settle(engine, call, lambda: context.run(function, said, **extra)))
+        _engine.workers("models").submit(
+            lambda: _settle(engine, call, lambda: context.run(function, said, **extra)))
         return
     loop = engine.running_loop()
     if loop is not None:

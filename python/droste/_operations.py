@@ -1,7 +1,7 @@
-"""Operations of a session: steps of the C library's, one after the other, each of which is started and has an end.
+"""Operations of a session: sequences of asynchronous steps of the C library.
 
-Without asyncio whoever starts a step waits for its end. On a loop operations stand in a queue, and the library
-tells of the end of a step, which starts the next one (`_on_done`).
+Without asyncio, the caller that starts a step waits for its end. On a loop, operations are queued;
+the library reports the end of a step (`_on_done`), which starts the next one.
 """
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from .result import Result
 
 T = TypeVar("T")
 OPENING_CANCELLED = "opening the session was cancelled; make a new interpreter"
-ELSEWHERE = "this interpreter belongs to another event loop, which runs; use it there, or make one here"
+ELSEWHERE = ("this interpreter belongs to another event loop, which runs; use it there, or make one "
+             "here")
 
 
 class Done(Generic[T]):
-    """Something that is done already, for those who await it."""
+    """An awaitable that is already done."""
     __slots__ = ("value",)
 
     def __init__(self, value: T):
@@ -42,7 +43,7 @@ def free_result(handle: Optional[int]) -> None:
 
 
 def settle(future: "asyncio.Future[Any]", failure: Optional[BaseException] = None) -> None:
-    """Ends a future, also that of a loop which was closed, where nothing can be called back."""
+    """Completes a future; ignores that callbacks cannot run if its loop is closed."""
     try:
         if failure is None:
             future.set_result(None)
@@ -54,8 +55,11 @@ def settle(future: "asyncio.Future[Any]", failure: Optional[BaseException] = Non
 
 
 class Operation:
-    """Steps, one after the other, on a loop of asyncio. A step starts something in the C library. That of a cell has the
-    cell's `code`, and a warning where it fails and its result is never read."""
+    """A sequence of steps on an asyncio loop; each step starts something in the C library.
+
+    The operation of a cell has the cell's `code`, and warns if the cell fails and its result is
+    never read.
+    """
 
     def __init__(self, owner: "Operations", steps: List[Callable[[], int]], code: Optional[str] = None):
         self.owner, self.steps, self.code = owner, collections.deque(steps), code
@@ -74,17 +78,17 @@ class Operation:
 
     @property
     def failure(self) -> Optional[BaseException]:
-        """Why it did not do what it was to, once it is done."""
+        """The reason of the failure, or None; only valid when `done`."""
         return Cancelled(OPENING_CANCELLED) if self.future.cancelled() else self.future.exception()
 
     async def wait(self) -> None:
-        self.code = None        # it is read
+        self.code = None        # the result is read: no warning
         if not self.future.done():
             self.owner._refuse_own_tools()
         await self.future
 
     def finish(self) -> int:
-        """The result's handle; waits where it is read without `await`."""
+        """Returns the handle of the result; blocks if the operation is not done."""
         self.code = None
         if not self.future.done():
             self.owner._refuse_own_tools()
@@ -108,22 +112,22 @@ class Operation:
 
 
 def _beginning(code: str) -> str:
-    """The first line with something in it, not too long."""
+    """Returns the repr of the first non-blank line, cut to 60 characters."""
     line = next((line for line in code.splitlines() if line.strip()), "").strip()
     return repr(line if len(line) <= 60 else line[:60] + "...")
 
 
 class Operations:
-    """What a session has under way; its engine and handle are set by whoever opens it."""
+    """The operations of a session; the subclass that opens it sets `_engine` and `_session`."""
 
     def __init__(self) -> None:
         self._session: Optional[int] = None
         self._engine: Any = None
         self._queue: Deque[Operation] = collections.deque()
         self._current: Optional[Operation] = None
-        self._opening: Optional[Operation] = None       # what runs before the first cell
-        self._under_way = False     # without asyncio; also where a second Ctrl-C left it so
-        self._turns = 0             # operations that were begun
+        self._opening: Optional[Operation] = None       # the opening, which precedes all cells
+        self._under_way = False     # without asyncio; a second Ctrl-C may leave it true
+        self._turns = 0             # operations started
         self._error = _library.Error()
         self._err = ctypes.byref(self._error)
         self._out = ctypes.c_void_p()
@@ -132,24 +136,25 @@ class Operations:
 
     def _refuse_own_tools(self) -> None:
         if self._id in _tools.calling.get():
-            raise Error("a tool cannot use the session whose code called it: each would wait for the other")
+            raise Error("a tool cannot use the session whose code called it: each would wait for "
+                        "the other")
 
     def _refuse_what_a_tool_waits_for(self, holder: Optional[int] = None) -> None:
-        """In a thread that waits for the session: an error where a tool of it waits for that thread."""
+        """Raises Error if a tool of this session waits for the current thread."""
         _reentry.refuse(self._id, holder)
 
     def _runs_on_loop(self) -> List[str]:
-        """The coroutines (tools, models) that the session's code waits for and that run on its event loop."""
+        """Returns the names of tools and models that run as tasks for the session's code."""
         return []
 
     def _use_context(self, context: contextvars.Context) -> None:
-        """An operation begins: what it calls in this program runs in its context."""
+        """Called before an operation starts; its callbacks run in `context`."""
 
     def _forget_sent(self) -> None:
-        """A step failed: what the guest has is not known any more."""
+        """Called after a failed step: the guest's variables are no longer known."""
 
     def _tell_ends(self) -> None:
-        """On a loop: the library tells of the ends of steps from now on, until `_tell_no_more`."""
+        """On a loop: has the library report the ends of steps until `_tell_no_more`."""
         _told[self._id] = self
         quick.droste_session_on_done(self._session, _on_done, self._id)
 
@@ -166,7 +171,7 @@ class Operations:
             return self._finish_here()
 
     def _finish_here(self) -> Optional[int]:
-        """Waits for the operation that was started; its result's handle."""
+        """Waits for the started step; returns the handle of its result."""
         engine, ms = self._engine, self._engine.slice_ms()
         try:
             engine.inside = self._under_way = True
@@ -175,7 +180,7 @@ class Operations:
                 engine.drain()
                 engine.raise_failure()
                 rc = lib.droste_session_wait(self._session, ms, self._out_ref, self._err)
-        except BaseException:       # Ctrl-C: the cell is stopped first
+        except BaseException:       # Ctrl-C: stop the cell first
             self._stop_here()
             raise
         finally:
@@ -189,8 +194,10 @@ class Operations:
         return self._out.value
 
     def _stop_here(self) -> None:
-        """Ends what is under way, and passes over its result. Who interrupts that, too, leaves it for the next
-        operation to end."""
+        """Stops the current step and discards its result.
+
+        If this is interrupted, too, the next operation completes it.
+        """
         if self._session is None or self._engine.handle is None:
             return
         try:
@@ -198,19 +205,20 @@ class Operations:
             quick.droste_session_interrupt(self._session)
             rc = 1
             while rc == 1:
-                rc = lib.droste_session_wait(self._session, _engine.SLICE_MS, self._out_ref, self._err)
+                rc = lib.droste_session_wait(self._session, _engine.SLICE_MS, self._out_ref,
+                                             self._err)
                 self._engine.drain()
                 if rc == 1 and not isinstance(self._engine.interrupt, (Exception, type(None))):
                     self._engine.raise_failure()
             self._under_way = False
         finally:
             self._engine.inside = False
-            self._engine.interrupt = None       # what it said of being stopped
+            self._engine.interrupt = None       # raised by callbacks of the stopped cell
         if rc == 0:
             free_result(self._out.value)
 
     def _finish_step(self, step: Callable[[], int]) -> None:
-        """A step before the last one, which must succeed."""
+        """Runs a step before the last one; raises if it fails."""
         try:
             handle = self._run(step)
         except BaseException:
@@ -223,7 +231,8 @@ class Operations:
             result = Result(handle)
             if not result.ok:
                 self._forget_sent()
-                raise CellFailed("the variables could not be bound: %s" % (result.error or result.status), result)
+                raise CellFailed("the variables could not be bound: %s"
+                                 % (result.error or result.status), result)
 
     # -- within asyncio: operations, one after the other
 
@@ -240,7 +249,7 @@ class Operations:
         return operation
 
     def _advance(self) -> None:
-        """Starts the next step, where nothing is under way."""
+        """Starts queued operations while none is running."""
         while self._current is None and self._queue:
             operation = self._queue.popleft()
             if operation.future.done():
@@ -252,7 +261,7 @@ class Operations:
                 self._current = None
 
     def _step(self, operation: Operation) -> bool:
-        """Starts a step; false where that failed, and with it the operation."""
+        """Starts the next step. If that fails, fails the operation and returns false."""
         rc = operation.steps.popleft()()
         self._engine.kick()
         if rc >= 0:
@@ -264,7 +273,7 @@ class Operations:
 
     def _step_done(self, handle: Optional[int], failure: Optional[Error]) -> None:
         operation, self._current = self._current, None
-        if operation is None or operation.future.done():        # it was given up
+        if operation is None or operation.future.done():        # cancelled
             free_result(handle)
             self._forget_sent()
         elif failure is not None:
@@ -282,17 +291,17 @@ class Operations:
             operation.handle = handle
             settle(operation.future)
         if operation is not None and operation is self._opening and operation.failure is not None:
-            self._drop_operations(operation.failure)    # no cell runs in a session that was not made ready
+            self._drop_operations(operation.failure)    # no cell may run without the setup code
         self._advance()
 
     def _give_up(self, operation: Operation) -> None:
-        """Nobody waits for it any more: its cell is interrupted, and its end is passed over."""
+        """Interrupts the cell of a cancelled operation and ignores its result."""
         if operation is self._current and self._session is not None and self._engine.handle is not None:
             quick.droste_session_interrupt(self._session)
             self._engine.kick()
 
     def _pending(self) -> List[Operation]:
-        """What was submitted and has not ended, in order; not the opening."""
+        """Returns unfinished operations in order, without the opening."""
         submitted = ([self._current] if self._current else []) + list(self._queue)
         return [o for o in submitted if o is not self._opening and not o.future.done()]
 
@@ -303,16 +312,18 @@ class Operations:
             pending = self._pending()
 
     def _refuse_to_hold_up(self) -> None:
-        """Where waiting in the loop's thread would be for ever."""
+        """Raises Error where blocking the loop's thread could never end."""
         if self._engine.inside:
-            raise Error("what the engine calls (a tool, on_output) cannot wait for a result: await it elsewhere")
+            raise Error("what the engine calls (a tool, on_output) cannot wait for a result: await it "
+                        "elsewhere")
         waiting_for = self._runs_on_loop()
         if waiting_for:
-            raise Error("the session's code waits for %s, which runs on this event loop, and reading the result without `await` "
-                        "stops the loop: each would wait for the other; await the result" % ", ".join(waiting_for))
+            raise Error("the session's code waits for %s, which runs on this event loop, and reading the "
+                        "result without `await` stops the loop: each would wait for the other; await "
+                        "the result" % ", ".join(waiting_for))
 
     def _wait_here(self, operation: Operation) -> None:
-        """Blocks for its end, where it is read without `await`, as in a notebook."""
+        """Blocks until the operation is done, for a result that is read without `await`."""
         if self._engine.loop.is_running() and _get_running_loop() is not self._engine.loop:
             raise Error("the cell is under way on an event loop of another thread; await it there")
         engine = self._engine
@@ -321,11 +332,13 @@ class Operations:
             try:
                 engine.inside = engine.held_up = True
                 while not operation.future.done():
-                    rc = lib.droste_session_wait(self._session, _engine.SLICE_MS, self._out_ref, self._err)
+                    rc = lib.droste_session_wait(self._session, _engine.SLICE_MS, self._out_ref,
+                                                 self._err)
                     engine.drain()
                     if rc == 1:
                         continue
-                    self._step_done(self._out.value if rc == 0 else None, of(self._error) if rc < 0 else None)
+                    self._step_done(self._out.value if rc == 0 else None,
+                                    of(self._error) if rc < 0 else None)
             except BaseException:       # Ctrl-C
                 operation.future.cancel()
                 raise
@@ -341,7 +354,7 @@ class Operations:
             if not operation.future.done():
                 settle(operation.future, why)
                 if operation.code is not None and isinstance(why, Cancelled):
-                    operation.future.exception()    # asyncio need not tell of it
+                    operation.future.exception()    # retrieved: asyncio does not log it
 
 
 _told: "weakref.WeakValueDictionary[int, Operations]" = weakref.WeakValueDictionary()

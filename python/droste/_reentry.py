@@ -1,9 +1,10 @@
-"""A session's lock, which a thread does not wait for that a tool of the session waits for.
+"""A session's lock that detects deadlocks with the session's own tools.
 
-While a tool runs, its session is busy. A tool that uses it itself is refused by its context (_tools.calling), but plain
-threads have none: one that the tool started, and waits for, would wait for ever. Other threads are to wait their turn, so it
-takes evidence: what the tool waits for (a thread, a future, an event, a queue) is what this thread is, or has in its hands.
-Looked for only by a thread that has waited for a while, in the stacks of both.
+While a tool runs, its session is busy. A tool that uses its own session is detected by its context
+(_tools.calling), but a plain thread has no such context: a thread that the tool started and waits
+for would wait forever. Unrelated threads have to wait their turn, so detection needs evidence: the
+tool waits for a thread, future, event or queue that the current thread is, completes or can signal.
+Only a thread that has waited for LOOK_SECONDS inspects the stacks of both.
 """
 from __future__ import annotations
 
@@ -21,19 +22,20 @@ from . import _tools
 from .errors import Error
 
 LOOK_SECONDS = 0.2
-THINGS_MOST = 10000     # of a container, and of all that is looked at
+THINGS_MOST = 10000     # in one container, and in total
 
 FUTURES = (concurrent.futures.Future, asyncio.Future)
-SIGNALS = (threading.Event, threading.Condition, threading.Semaphore, threading.Barrier, queue.Queue, queue.SimpleQueue)
+SIGNALS = (threading.Event, threading.Condition, threading.Semaphore, threading.Barrier,
+           queue.Queue, queue.SimpleQueue)
 WAITERS = tuple(module.__file__ for module in (threading, queue, concurrent.futures._base))
 
 
 class Turn:
-    """A lock that its thread may take again. `check` raises where waiting for it is in vain."""
+    """A reentrant lock whose waiters raise Error in case of a deadlock with a tool."""
 
     def __init__(self, owner: Any):
-        self._owner, self._lock = weakref.ref(owner), threading.RLock()     # an owner that nobody has is freed at once
-        self.thread: Optional[int] = None       # who has it
+        self._owner, self._lock = weakref.ref(owner), threading.RLock()     # weak: no cycle
+        self.thread: Optional[int] = None       # the last thread that acquired it
 
     def __enter__(self) -> None:
         if not self._lock.acquire(False):
@@ -46,18 +48,21 @@ class Turn:
 
 
 def refuse(session: int, holder: Optional[int] = None) -> None:
-    """Raises where a tool of the session waits for this thread; `holder` has the session's lock and may be in a tool."""
+    """Raises Error if a tool of the session waits for this thread.
+
+    `holder` is the thread that holds the session's lock and may be running a tool.
+    """
     if holder is None and not _tools.in_threads(session) and not _tools.coroutines(session):
         return
-    mine = _in_my_hands()
+    mine = _held_here()
     for tool, waited_for in _tools_at_work(session, holder):
         if mine & waited_for:
-            raise Error("a tool%s waits for this thread, which cannot use the session whose code called the tool: each would wait "
-                        "for the other" % tool)
+            raise Error("a tool%s waits for this thread, which cannot use the session whose code "
+                        "called the tool: each would wait for the other" % tool)
 
 
 def _tools_at_work(session: int, holder: Optional[int]) -> Iterator[Any]:
-    """(its name in words, the ids of what it waits for)"""
+    """Yields (description, ids of awaited objects) for each running tool."""
     frames = sys._current_frames()
     if holder in frames:
         yield "", _waited_for(_of_tool(frames[holder]))
@@ -69,7 +74,7 @@ def _tools_at_work(session: int, holder: Optional[int]) -> Iterator[Any]:
 
 
 def _of_tool(frame: Optional[FrameType]) -> List[FrameType]:
-    """The frames of a thread that are a tool's, the innermost first; none where it is in no tool."""
+    """Returns the frames of a thread within a tool, innermost first; [] outside of tools."""
     found = []
     while frame is not None and frame.f_code is not _tools.Tool.call.__code__:
         found.append(frame)
@@ -78,7 +83,7 @@ def _of_tool(frame: Optional[FrameType]) -> List[FrameType]:
 
 
 def _flat(values: Iterable[Any]) -> Iterator[Any]:
-    """The values, and those in lists and the like."""
+    """Yields the values and the members of containers among them, one level deep."""
     for value in values:
         yield value
         if isinstance(value, dict):
@@ -97,13 +102,14 @@ def _waited_for(frames: List[FrameType]) -> Set[int]:
             if isinstance(value, (threading.Thread,) + FUTURES):
                 found.add(id(value))
                 things.append(value)
-            elif isinstance(value, asyncio.AbstractEventLoop) and value.is_running():      # asyncio.run() in a tool
+            elif isinstance(value, asyncio.AbstractEventLoop) and value.is_running():
+                # asyncio.run() in a tool
                 things.extend(asyncio.all_tasks(value))
     return found | _behind(things)
 
 
 def _behind(things: List[Any]) -> Set[int]:
-    """The futures that futures, tasks and coroutines wait for."""
+    """Returns the ids of all futures that these futures, tasks and coroutines wait for."""
     found: Set[int] = set()
     todo, seen = list(things), set()
     while todo and len(seen) < THINGS_MOST:
@@ -117,19 +123,21 @@ def _behind(things: List[Any]) -> Set[int]:
             todo.append(thing.get_coro())
         if isinstance(thing, asyncio.Future):
             todo.extend(getattr(thing, "_children", ()))
-            for callback, _ in getattr(thing, "_callbacks", None) or ():        # asyncio.wrap_future's has its source
+            # The callback of asyncio.wrap_future() refers to the wrapped future.
+            for callback, _ in getattr(thing, "_callbacks", None) or ():
                 todo.extend(cell.cell_contents for cell in getattr(callback, "__closure__", None) or ())
         frame = getattr(thing, "cr_frame", None)
         if frame is not None:
-            todo.extend(value for value in _flat(list(frame.f_locals.values())) if isinstance(value, FUTURES))
+            todo.extend(value for value in _flat(list(frame.f_locals.values()))
+                        if isinstance(value, FUTURES))
             todo.append(thing.cr_await)
         elif type(thing).__name__ == "FutureIter":
             todo.extend(gc.get_referents(thing))
     return found
 
 
-def _in_my_hands() -> Set[int]:
-    """This thread, the futures that it fulfils, and what it can signal."""
+def _held_here() -> Set[int]:
+    """Returns the ids of this thread, the futures it completes and what it can signal."""
     found = {id(threading.current_thread())}
     frame: Optional[FrameType] = sys._getframe()
     while frame is not None:

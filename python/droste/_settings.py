@@ -1,4 +1,4 @@
-"""Settings as keyword arguments: the same names as everywhere (docs/configuration.md), with '_' for '-'."""
+"""Settings as keyword arguments: the names of docs/configuration.md, with '_' for '-'."""
 from __future__ import annotations
 
 import collections.abc
@@ -12,8 +12,8 @@ from ._values import c_text, kind_of
 from ._library import lib, quick
 from .errors import ArgumentError, check
 
-#: of what a zygote is made, as sandboxes of the same are cloned from the same, and an engine has so many kinds of them;
-#: and the record, of which an engine has one
+#: Settings that select an engine: those that determine the zygote from which sandboxes are cloned,
+#: and the record, of which an engine has one.
 FUNDAMENTAL = ("env", "isolation", "python", "preload", "read", "volume-root", "layout", "database")
 
 
@@ -39,7 +39,7 @@ def _texts(value: Any, word: str) -> Iterator[Any]:
         yield str(value)
     elif isinstance(value, os.PathLike):
         yield os.fspath(value)
-    elif callable(value):       # known when a session is opened
+    elif callable(value):       # evaluated when a session is opened
         yield value
     elif isinstance(value, Mapping):
         for name, one in value.items():
@@ -48,12 +48,16 @@ def _texts(value: Any, word: str) -> Iterator[Any]:
         for one in value:
             yield from _texts(one, word)
     else:
-        raise ArgumentError("%s is %s; a setting is a text, a number, a path, or a list or dict of them" % (word, kind_of(value)))
+        raise ArgumentError("%s is %s; a setting is a text, a number, a path, or a list or dict of "
+                            "them" % (word, kind_of(value)))
 
 
 def pairs(settings: Dict[str, Any]) -> List[Tuple[str, Any]]:
-    """Names and values, checked; None is as if it had not been said. A list, once for each value. A function is called, and gives
-    the value, when a session is opened."""
+    """Converts keyword arguments into (name, text) pairs; skips None.
+
+    A list becomes one pair for each value. A function stays in the pair; words() calls it when a
+    session is opened. Raises ArgumentError for unknown names and wrong types.
+    """
     found: List[Tuple[str, Any]] = []
     if (settings.get("env") or os.environ.get("DROSTE_ENVIRONMENT")) == "modal":
         settings = _modal.prepare(settings)
@@ -65,8 +69,7 @@ def pairs(settings: Dict[str, Any]) -> List[Tuple[str, Any]]:
 
 
 def configured(name: str) -> Optional[str]:
-    """What a setting that is a text is where a program does not say it: by the configuration file, the environment, its
-    default."""
+    """Returns a setting from the configuration file, the environment or its default."""
     handle, error = ctypes.c_void_p(), _library.Error()
     check(lib.droste_new(ctypes.byref(handle), ctypes.byref(error)), error)
     try:
@@ -78,12 +81,15 @@ def configured(name: str) -> Optional[str]:
 
 
 def key(found: List[Tuple[str, Any]]) -> Tuple[Any, ...]:
-    """Which engine fits: of the same kind of sandbox, in the same environment of variables."""
+    """Returns the key of a suitable engine: the same fundamental settings and variables."""
     return (tuple(pair for pair in found if pair[0] in FUNDAMENTAL),
             tuple(map(os.environ.get, _library.variables)))
 
 
 def words(found: List[Tuple[str, Any]]) -> Any:
-    """As droste_session_start and droste_request take them."""
-    texts = [text for name, value in found for text in (name.encode(), c_text(value() if callable(value) else value, "the setting %r" % name))]
+    """Returns the settings as droste_session_start() and struct droste_request take them."""
+    texts = []
+    for name, value in found:
+        texts.append(name.encode())
+        texts.append(c_text(value() if callable(value) else value, "the setting %r" % name))
     return (ctypes.c_char_p * (len(texts) + 1))(*texts, None)

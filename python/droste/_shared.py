@@ -1,8 +1,8 @@
-"""Sessions for callers that wait, many on one engine.
+"""Sessions for synchronous callers that share one engine.
 
-An engine without asyncio belongs to one session at a time, since tools run in the thread that waits: a hundred sessions that
-are alive are a hundred engines, each with its zygotes. Where tools run in threads of their own that is not needed:
-all such sessions are on one event loop in a thread of Droste's, which serves them as it does those of asyncio.
+An engine without asyncio serves one session at a time, because tools run in the thread that waits.
+A hundred open sessions would need a hundred engines, each with its zygotes. If tools run in threads
+of their own, all sessions can use one event loop in a thread of Droste, as asyncio sessions do.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .result import Result
 
 
 class Shared:
-    """An `Interpreter` on Droste's own event loop: `start`, `execute` and `shutdown` wait for their ends, in any thread."""
+    """An `Interpreter` on Droste's own event loop, with blocking methods for any thread."""
 
     def __init__(self, kind: str, **settings: Any):
         self._session = Interpreter(**settings)
@@ -74,5 +74,5 @@ class Shared:
             try:
                 return future.result()
             except BaseException:
-                future.cancel()     # Ctrl-C: the cell is interrupted
+                future.cancel()     # Ctrl-C: interrupt the cell
                 raise

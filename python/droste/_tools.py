@@ -1,9 +1,9 @@
 """Tools that are Python functions, called by the code in the sandbox.
 
-What a tool takes is read from its signature, and told to the sandbox as a JSON schema, to which the C
-library holds each call. Without asyncio, a sync tool runs in the thread that waits for the cell, so that
-a call costs some tens of microseconds; an async one in a thread with an event loop. Within asyncio, a
-sync tool runs in a thread and an async one as a task of the loop.
+A tool's signature becomes a JSON schema, which the C library checks in each call. Without asyncio,
+a sync tool runs in the thread that waits for the cell, so a call takes some tens of microseconds;
+an async tool runs in a thread with an event loop. Within asyncio, a sync tool runs in a thread and
+an async one as a task of the loop.
 """
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .errors import ArgumentError
 
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array",
          tuple: "array", set: "array", dict: "object", type(None): "null"}
-#: defaults that are told; another one is the function's own affair
+#: types of defaults that the schema includes; the function applies other defaults itself
 PLAIN = (str, int, bool, type(None))
 
 
 def _json_type(annotation: Any) -> Optional[str]:
-    """The type of JSON that an annotation means; None where it is not one of them alone."""
+    """Returns the JSON type of an annotation, or None if it is not exactly one type."""
     kind = typing.get_origin(annotation) or annotation
     return TYPES.get(kind) if isinstance(kind, type) else None
 
@@ -40,7 +40,7 @@ def _hints(function: Callable[..., Any]) -> Dict[str, Any]:
 
 
 def _add_default(about: Dict[str, Any], kind: Optional[str], default: Any) -> None:
-    """A parameter takes its own default, whatever its annotation says: `x: str = None`, `n: int = 0.5`."""
+    """Adds a default; its type is allowed even if the annotation differs, as in `x: str = None`."""
     own = _json_type(type(default))
     if kind and own and own != kind and (own, kind) != ("integer", "number"):
         about["type"] = [kind, own]
@@ -49,7 +49,7 @@ def _add_default(about: Dict[str, Any], kind: Optional[str], default: Any) -> No
 
 
 def schema_of(function: Callable[..., Any]) -> Optional[Dict[str, Any]]:
-    """A JSON schema of the parameters; None where they can only be told by their order."""
+    """Returns a JSON schema of the parameters; None if some are positional only."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -57,7 +57,8 @@ def schema_of(function: Callable[..., Any]) -> Optional[Dict[str, Any]]:
     hints = _hints(function)
     properties: Dict[str, Any] = {}
     required: List[str] = []
-    schema: Dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    schema: Dict[str, Any] = {"type": "object", "properties": properties,
+                              "additionalProperties": False}
     for name, parameter in signature.parameters.items():
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
             return None
@@ -76,11 +77,16 @@ def schema_of(function: Callable[..., Any]) -> Optional[Dict[str, Any]]:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
+    return (inspect.iscoroutinefunction(function)
+            or inspect.iscoroutinefunction(getattr(function, "__call__", None)))
 
 
 class Tool:
-    """A function with a name."""
+    """A function that code in the sandbox may call.
+
+    `parameters` is a JSON schema; by default the signature determines it, and the docstring is the
+    `description`. Raises ArgumentError if `function` is not callable.
+    """
 
     def __init__(self, name: str, function: Callable[..., Any], description: Optional[str] = None,
                  parameters: Optional[Mapping[str, Any]] = None):
@@ -102,13 +108,14 @@ Tools = Union[None, Mapping[str, Any], List[Any], typing.Tuple[Any, ...]]
 
 
 def collect(tools: Tools) -> Dict[str, Tool]:
-    """Tools from a list of functions, or from a dict of names, as users write them."""
+    """Converts a list of functions or a dict of tools; raises ArgumentError for duplicates."""
     if not tools:
         return {}
     if isinstance(tools, Mapping):
         named = [(name, tool) for name, tool in tools.items()]
     else:
-        named = [(str(getattr(tool, "name", None) or getattr(tool, "__name__", "")), tool) for tool in tools]
+        named = [(str(getattr(tool, "name", None) or getattr(tool, "__name__", "")), tool)
+                 for tool in tools]
     found: Dict[str, Tool] = {}
     for name, tool in named:
         if name in found:
@@ -119,19 +126,20 @@ def collect(tools: Tools) -> Dict[str, Tool]:
 
 def make(name: str, tool: Any) -> Tool:
     if isinstance(tool, Tool):
-        return tool if tool.name == name else Tool(name, tool.function, tool.description, tool.schema)
+        return tool if tool.name == name else Tool(name, tool.function, tool.description,
+                                                   tool.schema)
     if isinstance(tool, Mapping) and "tool" in tool:
         return Tool(name, tool["tool"], tool.get("description"), tool.get("parameters"))
     return Tool(name, tool)
 
 
 class Bound:
-    """A tool of one session or run: how calls of it are made."""
+    """A tool of one session or run, with the context and threads for its calls."""
 
     def __init__(self, tool: Tool, engine: "_engine.Engine", threads: bool = False, owner: int = 0):
         self.tool, self.engine = tool, engine
         self.threads, self.owner = threads, owner
-        self.context: Optional[contextvars.Context] = None      # of who runs the cell
+        self.context: Optional[contextvars.Context] = None      # of the caller of the cell
         self.id = next(_engine.ids)
         _bound[self.id] = self
 
@@ -140,7 +148,8 @@ class Bound:
 
     def texts(self) -> typing.Tuple[bytes, Optional[bytes], Optional[bytes]]:
         tool = self.tool
-        return (tool.name.encode(), tool.description.encode("utf-8", "replace") if tool.description else None,
+        return (tool.name.encode(),
+                tool.description.encode("utf-8", "replace") if tool.description else None,
                 json.dumps(tool.schema).encode() if tool.schema is not None else None)
 
     def begin(self, call: int, arguments: Dict[str, Any]) -> None:
@@ -151,7 +160,8 @@ class Bound:
         if self.owner:
             context.run(lambda: calling.set(calling.get() + (self.owner,)))
         if not self.tool.is_async:
-            # A tool that waits for another session keeps its thread: the tools of that one have others.
+            # One pool per depth: a tool that waits for another session keeps its thread, and the
+            # tools of that session need other threads.
             depth = len(context.get(calling, ()))
             _engine.workers("tools-%d" % depth).submit(lambda: self.run(call, context, arguments))
             return
@@ -168,13 +178,13 @@ class Bound:
         return to_json(result, "what %s() returned" % self.tool.name)
 
     def run(self, call: int, context: contextvars.Context, arguments: Dict[str, Any]) -> None:
-        """In a thread."""
+        """Runs a sync tool; called in a thread of the pool."""
         _in_threads[call] = self, threading.get_ident()
         self.settle(call, lambda: context.run(self.tool.call, arguments))
         del _in_threads[call]
 
     def settle(self, call: int, result: Callable[[], Any]) -> None:
-        """From any thread."""
+        """Posts the result or exception to the engine's thread; safe in any thread."""
         try:
             data = self.written(result())
             self.engine.post(lambda: finish(call, data))
@@ -183,24 +193,27 @@ class Bound:
             self.engine.post(lambda: fail(call, failure))
 
 
-#: the sessions whose code waits for this
-calling: "contextvars.ContextVar[typing.Tuple[int, ...]]" = contextvars.ContextVar("calling", default=())
+#: ids of the sessions whose code waits for the current context
+calling: "contextvars.ContextVar[typing.Tuple[int, ...]]" = contextvars.ContextVar(
+    "calling", default=())
 _bound: Dict[int, Bound] = {}
-_running: Dict[int, typing.Tuple[Any, Bound, Any]] = {}     # tasks and their coroutines, by their calls
+_running: Dict[int, typing.Tuple[Any, Bound, Any]] = {}     # tasks and coroutines by call
 _in_threads: Dict[int, typing.Tuple[Bound, int]] = {}
 
 
 def in_threads(owner: int) -> List[typing.Tuple[Bound, int]]:
-    """The tools under way for a session in threads, and these."""
-    return [(bound, thread) for bound, thread in list(_in_threads.values()) if bound.owner == owner]
+    """Returns (tool, thread id) for tools of a session that run in threads."""
+    return [(bound, thread) for bound, thread in list(_in_threads.values())
+            if bound.owner == owner]
 
 
 def coroutines(owner: int) -> List[typing.Tuple[Bound, Any]]:
-    return [(bound, coroutine) for _, bound, coroutine in list(_running.values()) if bound.owner == owner]
+    return [(bound, coroutine) for _, bound, coroutine in list(_running.values())
+            if bound.owner == owner]
 
 
 def on_loop(owner: int) -> List[str]:
-    """The tools under way for a session that are coroutines of a running loop."""
+    """Returns the names of a session's tools that run as tasks of a loop."""
     return ["the tool '%s'" % bound.tool.name for task, bound, _ in list(_running.values())
             if bound.owner == owner and isinstance(task, asyncio.Task) and not task.done()]
 
@@ -211,7 +224,7 @@ def finish(call: int, data: bytes) -> None:
 
 
 def _told(failure: BaseException) -> typing.Tuple[bytes, bytes]:
-    """An exception's name and message, of which the code gets one."""
+    """Returns the name and message of an exception for the code in the sandbox."""
     name, message = type(failure).__name__, str(failure)
     if isinstance(failure, KeyError) and len(failure.args) == 1 and isinstance(failure.args[0], str):
         message = failure.args[0]
@@ -225,7 +238,7 @@ def fail(call: int, failure: BaseException) -> None:
 
 @_library.CancelFn
 def _on_cancel(arg: int, call: int) -> None:
-    """Nobody waits any more; the task's end answers the call."""
+    """Cancels the task of a call; the end of the task answers the call."""
     found = _running.get(call)
     if found is not None:
         found[0].cancel()
@@ -240,5 +253,5 @@ def on_tool(arg: int, call: int, address: int, length: int) -> None:
         bound.begin(call, json.loads(bytes_at(address, length).decode("utf-8", "replace")))
     except BaseException as e:
         if bound is not None and not isinstance(e, Exception):
-            bound.engine.interrupt = e      # Ctrl-C in a tool is for whoever waits
+            bound.engine.interrupt = e      # Ctrl-C in a tool reaches the waiting caller
         fail(call, e)

@@ -1,4 +1,4 @@
-"""Python's values as the guest gets them: text and bytes as they are, everything else as JSON."""
+"""Encodes values for the guest: text and bytes unchanged, everything else as JSON."""
 from __future__ import annotations
 
 import collections
@@ -20,22 +20,25 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 from ._library import ascii_of
 from .errors import ArgumentError
 
-LONG = 10000            # bits of an int that Python may refuse to read in decimal
-LEVELS = 50             # of lists and dicts in one another, written as Python
+LONG = 10000            # bits of an int; Python may refuse longer ones in decimal
+LEVELS = 50             # nesting of lists and dicts in a Python literal
 Data = Union[str, bytes]    # a str of ASCII, or bytes
 
 
 class NotPlain(TypeError):
-    """A value that means nothing in JSON."""
+    """A value that has no JSON form."""
 
 
 class NotText(ArgumentError):
-    """Bytes that are no UTF-8, where only text can be."""
+    """Bytes that are not UTF-8, where only text is possible."""
 
 
 def plain(value: Any) -> Any:
-    """What JSON cannot write but means something plain, one level of it. Everything else is a
-    NotPlain: no value becomes its repr. Durations are ISO 8601, as pydantic writes them."""
+    """Converts one level of a value that json rejects but that has a JSON form.
+
+    Raises NotPlain for other types; no value becomes its repr. Durations are ISO 8601, as in
+    pydantic.
+    """
     if hasattr(value, "model_dump") and not isinstance(value, type):
         return value.model_dump(mode="json")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -61,8 +64,8 @@ def plain(value: Any) -> Any:
     raise NotPlain(type(value).__name__)
 
 
-TEXTS = (uuid.UUID, decimal.Decimal, fractions.Fraction, ipaddress.IPv4Address, ipaddress.IPv6Address,
-         ipaddress.IPv4Network, ipaddress.IPv6Network)
+TEXTS = (uuid.UUID, decimal.Decimal, fractions.Fraction, ipaddress.IPv4Address,
+         ipaddress.IPv6Address, ipaddress.IPv4Network, ipaddress.IPv6Network)
 LISTS = (tuple, range, collections.deque, collections.UserList, collections.abc.ValuesView)
 
 
@@ -76,7 +79,7 @@ def plain_array(value: Any) -> Any:
 
 
 def ordered(values: Any) -> List[Any]:
-    """The members of a set, in an order that is the same each time where they have one."""
+    """Returns the members of a set, sorted if they can be compared."""
     try:
         return sorted(values)
     except TypeError:
@@ -84,7 +87,7 @@ def ordered(values: Any) -> List[Any]:
 
 
 def duration(value: datetime.timedelta) -> str:
-    """ISO 8601: P1DT2H3.5S."""
+    """Formats a duration as ISO 8601: P1DT2H3.5S."""
     sign, value = ("-", -value) if value.days < 0 else ("", value)
     hours, rest = divmod(value.seconds, 3600)
     minutes, seconds = divmod(rest, 60)
@@ -101,10 +104,13 @@ def text_if_not_finite(value: float) -> Any:
 
 
 class Walk:
-    """Makes of a value what JSON can write, and refuses the rest by its path and type. `convert`
-    does one level of what is not JSON; `number` has the floats."""
+    """Converts nested values to JSON types; raises ArgumentError with the path and type of others.
 
-    def __init__(self, convert: Callable[[Any], Any] = plain, number: Callable[[float], Any] = text_if_not_finite):
+    `convert` converts one level of a value that is not JSON; `number` converts floats.
+    """
+
+    def __init__(self, convert: Callable[[Any], Any] = plain,
+                 number: Callable[[float], Any] = text_if_not_finite):
         self.convert, self.number = convert, number
 
     def value(self, value: Any, at: str) -> Any:
@@ -120,24 +126,26 @@ class Walk:
             return [self.value(v, "%s[%d]" % (at, i)) for i, v in enumerate(value)]
         made = self.one_level(value, at)
         if isinstance(made, dict) and not isinstance(value, collections.abc.Mapping):
-            return self.members(made, at, ".%s")        # a dataclass, a model: by its attributes
+            return self.members(made, at, ".%s")        # dataclasses and models: path with attributes
         return self.value(made, at)
 
     def members(self, value: Dict[Any, Any], at: str, form: str) -> Dict[Any, Any]:
         attribute = form[0] == "."
-        return {self.key(k, at): self.value(v, at + form % (k if attribute else short_repr(k))) for k, v in value.items()}
+        return {self.key(k, at): self.value(v, at + form % (k if attribute else short_repr(k)))
+                for k, v in value.items()}
 
     def one_level(self, value: Any, at: str) -> Any:
         try:
             return self.convert(value)
         except NotPlain:
             raise ArgumentError(
-                "%s is %s, which cannot go into a sandbox: give str, bytes, numbers, bool, None, lists, dicts, dataclasses or "
-                "pydantic models" % (at, kind_of(value))) from None
+                "%s is %s, which cannot go into a sandbox: give str, bytes, numbers, bool, None, lists, "
+                "dicts, dataclasses or pydantic models" % (at, kind_of(value))) from None
         except (RecursionError, ArgumentError):
             raise
         except Exception as e:
-            raise ArgumentError("%s: Unable to serialize %s as JSON: %s" % (at, type(value).__name__, e)) from e
+            raise ArgumentError("%s: Unable to serialize %s as JSON: %s"
+                                % (at, type(value).__name__, e)) from e
 
     def key(self, key: Any, at: str) -> Any:
         if isinstance(key, float):
@@ -157,12 +165,12 @@ class Walk:
         try:
             return data.decode()
         except UnicodeDecodeError:
-            raise NotText("%s is bytes that are no UTF-8, within a value that goes as JSON: give them on their own, or as "
-                          "base64" % at) from None
+            raise NotText("%s is bytes that are no UTF-8, within a value that goes as JSON: give them "
+                          "on their own, or as base64" % at) from None
 
 
 def kind_of(value: Any) -> str:
-    """Its type, in words; never its repr."""
+    """Describes the type of a value; never uses its repr."""
     if isinstance(value, type):
         return "the class %s" % value.__qualname__
     if isinstance(value, types.ModuleType):
@@ -178,19 +186,20 @@ def short_repr(key: Any) -> str:
 
 
 def for_json(value: Any) -> Any:
-    """`json.dumps(default=…)`."""
-    return Walk.text(bytes(value), "") if isinstance(value, (bytes, bytearray, memoryview)) else plain(value)
+    """The `default` function for json.dumps()."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return Walk.text(bytes(value), "")
+    return plain(value)
 
 
 def to_json(value: Any, at: str = "the value") -> bytes:
-    """Strict JSON. What JSON has no words for is refused, by the path to it that begins with
-    `at`."""
+    """Encodes a value as strict JSON; raises ArgumentError with a path that begins with `at`."""
     try:
         try:
             text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=for_json)
         except RecursionError:
             raise
-        except Exception:      # something that is not JSON: it is converted, or refused by its path
+        except Exception:      # convert, or raise with the path
             text = json.dumps(Walk().value(value, at), allow_nan=False, ensure_ascii=False)
     except RecursionError:
         raise ArgumentError("%s is nested too deeply for JSON, or contains itself" % at) from None
@@ -204,9 +213,9 @@ def to_json(value: Any, at: str = "the value") -> bytes:
 # -- values that JSON does not keep as they are
 
 JSON_TYPES = {str, int, bool, float, type(None), list, tuple, dict}
-MARK = "$droste"        # the key of an object that stands for a value which JSON cannot write
+MARK = "$droste"        # key of objects that represent values without JSON form
 
-#: Python for the sandbox, which puts the values in the place of their marks
+#: Python code for the sandbox that replaces marked objects by their values
 UNMARK = """def _unmarked(value):
     if type(value) is list:
         return [_unmarked(one) for one in value]
@@ -225,8 +234,7 @@ UNMARK = """def _unmarked(value):
 
 
 def _json_keeps(value: Any) -> bool:
-    """Whether a list or dict has only what JSON reads back as it was (tuples are lists); floats are
-    not looked at."""
+    """Whether JSON preserves a list or dict (tuples count as lists); does not check floats."""
     keyed = type(value) is dict
     if keyed and not set(map(type, value)) <= {str}:
         return False
@@ -234,11 +242,12 @@ def _json_keeps(value: Any) -> bool:
     kinds = set(map(type, members))
     if not kinds <= JSON_TYPES:
         return False
-    return not kinds & {list, tuple, dict} or all(_json_keeps(one) for one in members if isinstance(one, (list, tuple, dict)))
+    return not kinds & {list, tuple, dict} or all(
+        _json_keeps(one) for one in members if isinstance(one, (list, tuple, dict)))
 
 
 class _Exact(Walk):
-    """Leaves what Python can write: bytes, numbers that are not finite, keys of dicts."""
+    """Leaves bytes, non-finite numbers and dict keys, which _marked() encodes."""
 
     def __init__(self) -> None:
         super().__init__(number=lambda value: value)
@@ -249,7 +258,7 @@ class _Exact(Walk):
 
 
 def _marked(value: Any) -> Any:
-    """What `_Exact` has left, as JSON can write it; UNMARK is the way back."""
+    """Encodes the result of `_Exact` as JSON with marks; UNMARK decodes it."""
     if isinstance(value, list):
         return [_marked(one) for one in value]
     if isinstance(value, dict):
@@ -276,17 +285,21 @@ def _is_utf8(text: str) -> bool:
 
 
 def exact(value: Any, at: str) -> Tuple[Any, bytes, bool]:
-    """A list, dict or object of the program as Python's own values, as JSON, and whether that has
-    marks. What cannot be either is refused by its path."""
+    """Returns a value as built-in types, as JSON, and whether the JSON has marks.
+
+    Raises ArgumentError with the path to a member that cannot be converted.
+    """
     try:
-        if isinstance(value, (list, tuple, dict)) and type(value) in JSON_TYPES and _json_keeps(value):
+        if (isinstance(value, (list, tuple, dict)) and type(value) in JSON_TYPES
+                and _json_keeps(value)):
             try:
                 return value, json.dumps(value, allow_nan=False, ensure_ascii=False).encode(), False
             except ValueError:      # a float that is not finite, a lone surrogate
                 pass
         plainly = _Exact().value(value, at)
         marked = _marked(plainly)
-        return plainly, json.dumps(marked, allow_nan=False, ensure_ascii=False).encode(), marked != plainly
+        data = json.dumps(marked, allow_nan=False, ensure_ascii=False).encode()
+        return plainly, data, marked != plainly
     except RecursionError:
         raise ArgumentError("%s is nested too deeply for JSON, or contains itself" % at) from None
     except ArgumentError:
@@ -296,7 +309,7 @@ def exact(value: Any, at: str) -> Tuple[Any, bytes, bool]:
 
 
 def c_text(value: Any, what: str) -> bytes:
-    """A text or a path that ends with a NUL in the library, in the file system's bytes."""
+    """Encodes a text or path for a C string; raises ArgumentError for NUL characters."""
     try:
         data = os.fsencode(value)
     except UnicodeEncodeError as e:
@@ -307,22 +320,26 @@ def c_text(value: Any, what: str) -> bytes:
 
 
 def encode(value: Any, at: str = "the value") -> Tuple[bytes, Data]:
-    """(kind, data) of droste_session_set."""
+    """Returns the kind and data for droste_session_set()."""
     if isinstance(value, str):
-        return b"text", value if type(value) is str and value.isascii() else value.encode("utf-8", "replace")
+        if type(value) is str and value.isascii():
+            return b"text", value
+        return b"text", value.encode("utf-8", "replace")
     if isinstance(value, (bytes, bytearray, memoryview)):
         return b"bytes", bytes(value)
     return b"json", to_json(value, at)
 
 
 def memory_of(data: Data) -> Tuple[Union[bytes, int], int]:
-    """What the library takes as data, and how long it is. A str of ASCII is UTF-8 as it lies."""
+    """Returns bytes or an address for the library, and the length; does not copy an ASCII str."""
     return ascii_of(data) if isinstance(data, str) else data, len(data)
 
 
 def literal(value: Any, levels: int = LEVELS) -> Optional[str]:
-    """A small value as Python, so that floats and keys of dicts are what they were; None where it
-    has more levels than Python reads well."""
+    """Writes a small value as a Python literal, which preserves floats and keys of dicts.
+
+    Returns None if the value has more than `levels` levels of nesting.
+    """
     if value is None or isinstance(value, bool):
         return repr(value)
     if isinstance(value, str):
@@ -330,7 +347,7 @@ def literal(value: Any, levels: int = LEVELS) -> Optional[str]:
     if isinstance(value, bytes):
         return bytes.__repr__(value)
     if isinstance(value, int):
-        # any length, that way
+        # hex has no length limit
         return int.__repr__(value) if value.bit_length() < LONG else hex(value)
     if isinstance(value, float):
         return float.__repr__(value) if math.isfinite(value) else "float('%s')" % float.__repr__(value)

@@ -1,5 +1,9 @@
-"""Boots within asyncio: the first sandbox of its kind begins with an interpreter, which takes 0.2 s, and longer where a version
-manager's script stands in its place. Whoever awaits the start has that done in a thread, once, and the loop goes on."""
+"""Boots zygotes in a thread for asyncio callers.
+
+The first sandbox of a kind starts an interpreter, which takes 0.2 s, and longer with a version
+manager's wrapper script. `await` on the start boots it once, in a thread, without blocking the
+loop.
+"""
 from __future__ import annotations
 
 import asyncio
@@ -16,8 +20,10 @@ _booting: Dict[Tuple[Any, ...], "concurrent.futures.Future[None]"] = {}
 
 
 async def boot(pairs: List[Tuple[str, Any]]) -> None:
-    """Has an idle engine with a warm zygote for a session with these settings, unless there is one. What fails will fail
-    again, and be told, when the session begins."""
+    """Prepares an idle engine with a warm zygote for these settings, unless there is one.
+
+    Ignores failures: the same failure occurs again, and is reported, when the session starts.
+    """
     loop, key = asyncio.get_running_loop(), _settings.key(pairs)
     if _engine.is_there(loop, key):
         return
@@ -39,19 +45,20 @@ def _boot(key: Tuple[Any, ...], booting: "concurrent.futures.Future[None]") -> N
 
 
 def _open_and_close(key: Tuple[Any, ...]) -> None:
-    pairs = list(key[0])        # those that say what a zygote is
+    pairs = list(key[0])        # the fundamental settings
     if (dict(pairs).get("env") or _settings.configured("env") or "local") != "local":
-        return      # a sandbox elsewhere costs money, and starts without holding anything up
+        return      # other sandboxes cost money and start without blocking
     engine, session = _engine.take(key), ctypes.c_void_p()
     try:
         with engine.lock:
-            check(lib.droste_session_start(engine.alive(), _settings.words(pairs + BARE), ctypes.byref(session), engine.err), engine.error)
+            check(lib.droste_session_start(engine.alive(), _settings.words(pairs + BARE),
+                                           ctypes.byref(session), engine.err), engine.error)
             lib.droste_session_close(session)
     finally:
         _engine.give(engine)
 
 
-#: nothing of what the configuration may have in a session is wanted in this one
+#: overrides configured settings that a trial session must not use
 BARE: List[Tuple[str, Any]] = [("volume-name", ""), ("repo-url", ""), ("setup-code", "")]
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_booting.clear)

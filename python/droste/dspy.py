@@ -1,4 +1,4 @@
-"""An interpreter for dspy (3.3 and later): a sandboxed CPython in the place of Deno and Pyodide.
+"""An interpreter for dspy (3.3 and later): sandboxed CPython instead of Deno and Pyodide.
 
     import dspy
     from droste.dspy import DrosteInterpreter
@@ -6,7 +6,8 @@
     rlm = dspy.RLM("context, question -> answer", interpreter_factory=DrosteInterpreter)
     dspy.configure(interpreter_factory=DrosteInterpreter.factory(memory="2G", preload=["numpy"]))
 
-It serves `dspy.RLM`, `ProgramOfThought`, `CodeAct` and `Flex`. Only this module imports dspy.
+Works with `dspy.RLM`, `ProgramOfThought`, `CodeAct` and `Flex`, and follows the semantics of dspy's
+PythonInterpreter. Only this module imports dspy.
 """
 from __future__ import annotations
 
@@ -39,10 +40,10 @@ SYNTAX = ("SyntaxError", "IndentationError", "TabError")
 ENDED = "the session has ended, and with it its variables; make a new interpreter"
 
 
-# -- values, as dspy's own interpreters have them
+# -- values, converted as in dspy's own interpreter
 
 def _convert(value: Any) -> Any:
-    """One level of what is not JSON, by pydantic's rules where Droste has none."""
+    """Converts one level of a value that is not JSON; falls back to pydantic's rules."""
     if isinstance(value, (datetime.datetime, datetime.time)):
         return to_jsonable_python(value)
     try:
@@ -55,8 +56,10 @@ def _convert(value: Any) -> Any:
 
 
 def _convert_result(value: Any) -> Any:
-    """As `_convert`; a tool's namedtuple keeps the names of its fields."""
-    return value._asdict() if isinstance(value, tuple) and hasattr(value, "_asdict") else _convert(value)
+    """Like `_convert`, but a namedtuple that a tool returns keeps its field names."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return value._asdict()
+    return _convert(value)
 
 
 def _walk(walk: Walk, value: Any, at: str) -> Any:
@@ -73,16 +76,16 @@ _variables = Walk(_convert, number=lambda value: value)
 
 
 def _prepare(variables: Mapping[str, Any]) -> Dict[str, Any]:
-    """The variables of a cell; what cannot go into the sandbox is refused before anything is started."""
+    """Converts the variables of a cell; raises CodeInterpreterError before anything starts."""
     for name in variables:
         if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
             raise CodeInterpreterError("Invalid variable name: %r" % (name,))
-    return {name: value if isinstance(value, (str, bytes, bytearray, memoryview)) else _walk(_variables, value, name)
-            for name, value in variables.items()}
+    return {name: value if isinstance(value, (str, bytes, bytearray, memoryview))
+            else _walk(_variables, value, name) for name, value in variables.items()}
 
 
 def _as_json(value: Any) -> Any:
-    """A last expression's value: tuples and sets are lists, as in JSON."""
+    """Converts the value of a last expression: tuples and sets become lists, as in JSON."""
     if isinstance(value, dict):
         return {key: _as_json(v) for key, v in value.items()}
     if isinstance(value, (set, frozenset)):
@@ -97,8 +100,9 @@ async def _await(awaitable: Any) -> Any:
 # -- where the code runs
 
 def _host_python(settings: Dict[str, Any]) -> Dict[str, Any]:
-    """The settings, with this program's own interpreter and packages where the sandbox is local and nobody says otherwise."""
-    if settings.get("python") or _environment(settings) != "local" or _settings.configured("python"):
+    """Adds this program's interpreter and packages for local sandboxes without `python`."""
+    if (settings.get("python") or _environment(settings) != "local"
+            or _settings.configured("python")):
         return settings
     return {**settings, "python": sys.executable}
 
@@ -108,38 +112,42 @@ def _environment(settings: Mapping[str, Any]) -> str:
 
 
 def _instructions(settings: Mapping[str, Any]) -> str:
-    """What the model is told of where its code runs: what is true with these settings."""
+    """Describes the sandbox for the model, according to these settings."""
     environment = _environment(settings)
     python = _host_python(dict(settings)).get("python")
     if environment != "local":
-        where = "The code runs in full CPython, in a %s sandbox; its packages are those of that sandbox's image." % environment
+        where = ("The code runs in full CPython, in a %s sandbox; its packages are those of that "
+                 "sandbox's image." % environment)
     elif python == sys.executable:
-        where = ("The code runs in full CPython %d.%d, in a sandbox of its own without network. The standard library and the packages "
-                 "of the host's Python environment are there." % sys.version_info[:2])
+        where = ("The code runs in full CPython %d.%d, in a sandbox of its own without network. The "
+                 "standard library and the packages of the host's Python environment are there."
+                 % sys.version_info[:2])
     else:
-        where = ("The code runs in full CPython, in a sandbox of its own without network. The standard library and that "
-                 "interpreter's packages are there.")
-    return where + (" Subprocesses and threads work, and files may be written in the temporary directory. Variables, functions, "
-                    "classes and imports stay from step to step, also when code raises.")
+        where = ("The code runs in full CPython, in a sandbox of its own without network. The "
+                 "standard library and that interpreter's packages are there.")
+    return where + (" Subprocesses and threads work, and files may be written in the temporary "
+                    "directory. Variables, functions, classes and imports stay from step to step, "
+                    "also when code raises.")
 
 
 class _Instructions:
-    """`execution_instructions`, of the class as of an interpreter."""
+    """`execution_instructions` as an attribute of the class and of instances."""
 
     def __get__(self, instance: Optional["DrosteInterpreter"], owner: Any = None) -> str:
         return _instructions(instance._settings if instance is not None else {})
 
 
 class _Blocking(Interpreter):
-    """With an engine of its own, whose tools run in the thread that waits. dspy calls it within its event loop too, and
-    expects the result at once."""
+    """An interpreter with its own engine, whose tools run in the thread that waits.
+
+    dspy also calls it within an event loop and expects an immediate result.
+    """
     _may_be_async = False
     _kind = "DrosteInterpreter"
 
 
 def _for_the_code(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """A tool whose results are what dspy's own interpreters make of them, and whose exceptions are RuntimeErrors in the
-    sandbox, as there."""
+    """Wraps a tool: converts results and turns exceptions into RuntimeError, as dspy does."""
     at = "what %s() returned" % name
     if _tools.is_async(function):
         async def asynchronous(**kwargs: Any) -> Any:
@@ -158,16 +166,17 @@ def _for_the_code(function: Callable[..., Any], name: str) -> Callable[..., Any]
 
 
 class DrosteInterpreter:
-    """dspy's `CodeInterpreter`. `settings` are Droste's (`isolation`, `memory`, `execute_timeout`…).
+    """Implements dspy's `CodeInterpreter`; `settings` are Droste's (`isolation`, `memory`, …).
 
-    `tools` is a dict that stays live. Calls of tools run in threads, so that code which asks in threads is
-    answered at once; `tool_threads=False` has them run in the thread that called `execute`.
+    The dict `tools` is live. Tools run in threads, so calls from several threads of the code run
+    concurrently; with `tool_threads=False` they run in the thread that called `execute`.
     """
-    #: what the model is told of where its code runs
+    #: description of the sandbox for the model
     execution_instructions = _Instructions()
 
     def __init__(self, tools: Optional[Mapping[str, Callable[..., Any]]] = None,
-                 output_fields: Optional[List[Dict[str, Any]]] = None, callbacks: Optional[List[Any]] = None,
+                 output_fields: Optional[List[Dict[str, Any]]] = None,
+                 callbacks: Optional[List[Any]] = None,
                  tool_threads: bool = True, **settings: Any):
         self.tools: Dict[str, Callable[..., Any]] = dict(tools or {})
         self.output_fields = output_fields
@@ -178,24 +187,25 @@ class DrosteInterpreter:
         self._started = self._ended = False
         try:
             settings = _host_python(settings)
-            self._inner: Any = Shared("DrosteInterpreter", **settings) if tool_threads else _Blocking(**settings)
+            self._inner: Any = (Shared("DrosteInterpreter", **settings) if tool_threads
+                                else _Blocking(**settings))
         except Error as e:
             raise CodeInterpreterError(str(e)) from e
 
     @classmethod
     def factory(cls, **settings: Any) -> Callable[[], "DrosteInterpreter"]:
-        """A function that makes interpreters with these settings, for `interpreter_factory`."""
+        """Returns an `interpreter_factory` for interpreters with these settings."""
         def make() -> "DrosteInterpreter":
             return cls(**settings)
 
         make.execution_instructions = _instructions(settings)  # type: ignore
         return make
 
-    # -- life
+    # -- opening and closing
 
     @with_callbacks
     def start(self) -> None:
-        """Opens the session; nothing happens where it is open. One that has ended is not made anew."""
+        """Opens the session unless it is open; raises CodeInterpreterError if it has ended."""
         self._refuse_ended()
         try:
             self._inner.start()
@@ -212,7 +222,7 @@ class DrosteInterpreter:
 
     @with_callbacks
     def shutdown(self) -> None:
-        """Ends the session for good."""
+        """Ends the session; it cannot be started again."""
         self._ended = True
         self._inner.shutdown()
 
@@ -230,10 +240,11 @@ class DrosteInterpreter:
 
     @with_callbacks
     def execute(self, code: str, variables: Optional[Dict[str, Any]] = None) -> Any:
-        """FinalOutput after SUBMIT, else the last expression's value, or what was printed, or None.
+        """Runs code. Returns FinalOutput after SUBMIT, else the last value, the output, or None.
 
-        `CodeExecutionError` and `SyntaxError` are the code's, and the session goes on; any other
-        `CodeInterpreterError` is the end of it."""
+        Raises `CodeExecutionError` or `SyntaxError` for errors of the code; the session continues.
+        Any other `CodeInterpreterError` ends the session.
+        """
         if not isinstance(code, str):
             raise CodeInterpreterError("code is a str, not %s" % type(code).__name__)
         self._refuse_recursion()
@@ -250,7 +261,8 @@ class DrosteInterpreter:
 
     def _refuse_recursion(self) -> None:
         if self._inner._id in _tools.calling.get():
-            raise CodeInterpreterError("DrosteInterpreter cannot execute recursively from one of its tools: each would wait for the other")
+            raise CodeInterpreterError("DrosteInterpreter cannot execute recursively from one of its "
+                                       "tools: each would wait for the other")
 
     def _find_tool(self, name: str) -> Callable[..., Any]:
         if name not in self.tools:
@@ -258,21 +270,21 @@ class DrosteInterpreter:
         return self.tools[name]
 
     async def invoke_tool(self, tool_name: str, kwargs: Dict[str, Any]) -> Any:
-        """As below, of one that is async: a task of the loop, which ends with its cell."""
+        """invoke_tool() for an async tool, which runs as a task and ends with its cell."""
         return await self._find_tool(tool_name)(**kwargs)
 
     _invoke_async_tool = with_callbacks(invoke_tool)
 
     @with_callbacks
     def invoke_tool(self, tool_name: str, kwargs: Dict[str, Any]) -> Any:  # type: ignore
-        """Calls a tool by name, as the code in the sandbox does; what it returns, or raises, is the tool's own."""
+        """Calls a tool by name, as code in the sandbox does."""
         result = self._find_tool(tool_name)(**kwargs)
         if not inspect.isawaitable(result):
             return result
         return _engine.helper().run(_await(result), contextvars.copy_context()).result()
 
     def _take_tools(self) -> None:
-        """The tools as they are now. dspy's own code in the sandbox looks for them among its globals."""
+        """Updates tools and fields; binds tools as globals, as dspy's sandbox code expects."""
         for name, function in self.tools.items():
             made = self._made.get(name)
             if made is None or made[0] is not function:
@@ -298,8 +310,9 @@ class DrosteInterpreter:
                 return self.invoke_tool(name, kwargs)
         return _tools.Tool(name, _for_the_code(call, name), tool.description, tool.schema)
 
+
 def value_of_result(result: Result) -> Any:
-    """What dspy expects of `execute`: FinalOutput, a value, a text, None, or an exception of its own."""
+    """Converts a result into dspy's: FinalOutput, a value, text, None, or an exception."""
     own = result._own
     if own.status == "submitted":
         return FinalOutput(own.fields)
@@ -321,14 +334,14 @@ def value_of_result(result: Result) -> Any:
 
 
 class _Submission(SubmittedFirst, FinalOutput):
-    """A result of fleet-rlm's names that is dspy's FinalOutput too. The result that it is of has the handle."""
+    """A result for fleet-rlm that is also a FinalOutput; another result owns the handle."""
 
     def __init__(self, result: Result):
         SubmittedFirst.__init__(self, object.__getattribute__(result, "_handle"))
         self._of = result
 
     def __del__(self) -> None:
-        """The handle is the other's."""
+        """Does not free the handle, which the other result owns."""
 
     def __await__(self) -> Generator[Any, None, "_Submission"]:
         return self
@@ -344,12 +357,12 @@ class _Submission(SubmittedFirst, FinalOutput):
 
 
 def submission_of(result: Result) -> Any:
-    """The result of a cell that has submitted, as a FinalOutput."""
+    """Returns the result of a cell that has submitted as a FinalOutput."""
     return result if isinstance(result, FinalOutput) else _Submission(result)
 
 
 def _value_of(echo: str) -> Any:
-    """The value whose repr this is, where it is one that Python can write; else the text."""
+    """Returns the value of a repr if it is a literal, otherwise the text."""
     try:
         return _as_json(ast.literal_eval(echo))
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):

@@ -1,13 +1,16 @@
-"""Environments that are written in Python: a class that implements `EnvironmentPort` is registered by a name, and
-`RLM(environment=name)` executes its code there.
+"""Environments that are written in Python.
+
+Register a class that implements `EnvironmentPort` under a name; `RLM(environment=name)` then runs
+code in it.
 
     registry.register("custom", CustomEnvironmentAdapter)
-    RLM("openai/gpt-5-mini", environment="custom", environment_kwargs={"custom_option": 1}).run(question, context)
+    RLM("openai/gpt-5-mini", environment="custom",
+        environment_kwargs={"custom_option": 1}).run(question, context)
 
-Such an environment executes code wherever it likes; isolation and limits of processes are its own affair. Everything else
-is the C library's one loop, as in the other environments: turns, budgets, events, deadlines, the record, child runs, each of
-which has an environment of its own of the same kind. The methods of one are called in one thread, so that they may take
-their time while the loop goes on.
+Such an environment runs code wherever it wants and is responsible for isolation and process limits.
+The C library's loop does everything else, as for other environments: turns, budgets, events,
+deadlines, the record, and child runs, each in its own environment of the same kind. All methods of
+an environment are called in one thread and may block without blocking the loop.
 """
 from __future__ import annotations
 
@@ -42,14 +45,14 @@ from .errors import ArgumentError, Cancelled, Error, TimedOut, check, named
 __all__ = ["EnvironmentPort", "ReplResult", "registry", "Registry", "Broker"]
 
 ERROR_MOST = 100000         # characters of a failed cell's traceback
-NAMES_MOST = 200            # variables that the model is told of
-PREVIEW = 200               # characters of one
+NAMES_MOST = 200            # variables in a summary
+PREVIEW = 200               # characters of a preview
 OWN = ("local", "docker", "modal", "daytona", "prime", "e2b")
 
 
 @dataclasses.dataclass
 class ReplResult:
-    """What a piece of code came to."""
+    """The result of a piece of code; `execution_time` is in seconds."""
     stdout: str = ""
     stderr: str = ""
     locals: Dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -61,25 +64,32 @@ class ReplResult:
 
 @runtime_checkable
 class EnvironmentPort(Protocol):
-    """What an environment does.
+    """The interface of an environment.
 
-    A class may also have `instructions`, a text for the model: which functions its code has, a Markdown list; and a method
-    `interrupt`, called in another thread when the time of a cell is up."""
+    A class may also have `instructions`, a Markdown list for the model of the functions that code
+    may call, and a method `interrupt`, called in another thread when the deadline of a cell has
+    passed.
+    """
 
     def load_context(self, context_payload: Any) -> None:
-        """Makes the context known to the code, as `context`."""
+        """Binds the context as the variable `context`."""
 
     def execute_code(self, code: str) -> ReplResult:
-        """Runs code and returns what it came to. An exception that the code itself raised, executed here by `exec`, is the
-        cell's error; any other one is the environment's failure, and ends the run."""
+        """Runs code and returns its result.
+
+        If this raises an exception of the code itself, run here by `exec`, it is the cell's error;
+        any other exception is a failure of the environment and ends the run.
+        """
 
     def cleanup(self) -> None:
-        """Releases what it has."""
+        """Releases all resources."""
 
 
 class Registry:
-    """Environments by name. A factory is called with `broker`, `broker_address`, `correlation_id`, and what is
-    given as environment_kwargs."""
+    """Factories of environments by name.
+
+    A factory receives `broker`, `broker_address`, `correlation_id` and the environment_kwargs.
+    """
 
     def __init__(self) -> None:
         self._factories: Dict[str, Callable[..., EnvironmentPort]] = {}
@@ -113,39 +123,45 @@ registry = Registry()
 def _made(name: str, factory: Callable[..., EnvironmentPort], kwargs: Dict[str, Any]) -> EnvironmentPort:
     environment = factory(**kwargs)
     if not isinstance(environment, EnvironmentPort):
-        raise ArgumentError("the environment %r has not the methods load_context, execute_code and cleanup" % name)
+        raise ArgumentError("the environment %r has not the methods load_context, execute_code and "
+                            "cleanup" % name)
     return environment
 
 
 class Broker:
-    """Asks the models, for an environment's `llm_query`, and starts child runs. The calls are those of the run: under its
-    budget, in its record. From any thread but that of the loop."""
+    """Calls models and starts child runs on behalf of an environment's code.
+
+    The calls belong to the run: they count against its budget and are part of its record. Usable in
+    any thread except the one that runs the loop.
+    """
 
     def __init__(self, sandbox: "_Sandbox"):
         self._sandbox = sandbox
         self.calls = 0
 
     def complete(self, prompt: Any, model: Optional[str] = None) -> str:
-        """The answer to a prompt, or to a list of messages."""
+        """Answers a prompt or a list of messages."""
         return _one(self._ask("llm_query", [prompt], model))
 
     def complete_batched(self, prompts: List[Any], model: Optional[str] = None) -> List[str]:
-        """The answers in the order of the prompts, asked at once; one that failed begins with [ERROR]."""
+        """Answers prompts concurrently, in order; a failed answer begins with "[ERROR]"."""
         return [_marked(answer) for answer in self._ask("llm_query", _several(prompts), model)]
 
     def rlm_query(self, prompt: str, context: Any = None, model: Optional[str] = None) -> Any:
-        """What a child run submits, which has a session of its own with that context."""
+        """Starts a child run in its own session with `context`; returns what it submits."""
         return _one(self._ask("rlm_query", [prompt], model, [context]))
 
-    def rlm_query_batched(self, prompts: List[Any], context: Any = None, model: Optional[str] = None) -> List[Any]:
-        """The same for several; each is a prompt, or {"prompt": …, "context": …}."""
+    def rlm_query_batched(self, prompts: List[Any], context: Any = None,
+                          model: Optional[str] = None) -> List[Any]:
+        """Runs several child runs; each item is a prompt or {"prompt": …, "context": …}."""
         tasks = [task if isinstance(task, dict) else {"prompt": task} for task in _several(prompts)]
         answers = self._ask("rlm_query", [task.get("prompt") for task in tasks], model,
                             [task.get("context", context) for task in tasks])
         return [_marked(answer) for answer in answers]
 
-    def _ask(self, function: str, prompts: List[Any], model: Optional[str], contexts: Optional[List[Any]] = None) -> List[Any]:
-        """For each prompt its answer, or an exception."""
+    def _ask(self, function: str, prompts: List[Any], model: Optional[str],
+             contexts: Optional[List[Any]] = None) -> List[Any]:
+        """Returns an answer or an exception for each prompt."""
         if not prompts:
             return []
         head: Dict[str, Any] = {"name": function, "prompts": [_prompt(prompt) for prompt in prompts]}
@@ -156,13 +172,15 @@ class Broker:
             numbers = iter(range(len(given)))
             head["of"] = [-1 if context is None else next(numbers) for context in contexts]
             head["kinds"] = ["text" if isinstance(context, str) else "json" for context in given]
-            head["contexts"] = [context if isinstance(context, str) else to_json(context).decode() for context in given]
+            head["contexts"] = [context if isinstance(context, str) else to_json(context).decode()
+                                for context in given]
         self.calls += len(prompts)
         told = self._sandbox.call(to_json(head)).result()
         if "error" in told:
             raise _failure(told["error"])
         errors = told.get("errors", {})
-        return [_failure(errors[str(at)]) if str(at) in errors else json.loads(reply) if contexts is not None else reply
+        return [_failure(errors[str(at)]) if str(at) in errors
+                else json.loads(reply) if contexts is not None else reply
                 for at, reply in enumerate(told["replies"])]
 
 
@@ -178,9 +196,11 @@ def _prompt(prompt: Any) -> Any:
     if isinstance(prompt, str) and prompt:
         return prompt
     if isinstance(prompt, (list, tuple)) and prompt and all(
-            isinstance(m, dict) and isinstance(m.get("role"), str) and isinstance(m.get("content"), str) for m in prompt):
+            isinstance(m, dict) and isinstance(m.get("role"), str)
+            and isinstance(m.get("content"), str) for m in prompt):
         return [{"role": m["role"], "content": m["content"]} for m in prompt]
-    raise ArgumentError("a prompt is a str that is not empty, or a list of {'role': …, 'content': …} messages, not %s" % (
+    raise ArgumentError("a prompt is a str that is not empty, or a list of {'role': …, 'content': …} "
+                        "messages, not %s" % (
         "an empty str" if prompt == "" else type(prompt).__name__))
 
 
@@ -198,10 +218,10 @@ def _marked(answer: Any) -> Any:
     return "[ERROR] %s" % answer if isinstance(answer, Exception) else answer
 
 
-# -- values, as the session has them
+# -- values, as in the guest
 
 def _files(data: bytes) -> Dict[str, str]:
-    """{path: text}: a count, then for each the lengths of path and text, and both."""
+    """Decodes {path: text}: a count, then per file the two lengths, the path and the text."""
     files, at = {}, 4
     for _ in range(struct.unpack_from("<I", data)[0]):
         path, text = struct.unpack_from("<IQ", data, at)
@@ -219,13 +239,15 @@ def _text_or_bytes(data: bytes) -> Any:
 
 
 _DECODERS: Dict[str, Callable[[bytes], Any]] = {
-    "text": lambda data: data.decode("utf-8"), "bytes": bytes, "auto": _text_or_bytes, "json": json.loads, "files": _files,
-    "jsonl": lambda data: [json.loads(line) for line in data.decode("utf-8").split("\n") if line.strip()],
+    "text": lambda data: data.decode("utf-8"), "bytes": bytes, "auto": _text_or_bytes,
+    "json": json.loads, "files": _files,
+    "jsonl": lambda data: [json.loads(line) for line in data.decode("utf-8").split("\n")
+                           if line.strip()],
 }
 
 
 def _described(name: str, value: Any) -> Dict[str, Any]:
-    """A variable for the model. Only exact built-in types are looked into."""
+    """Describes a variable for the model; inspects only exact built-in types."""
     told: Dict[str, Any] = {"name": name[:PREVIEW], "type": type(value).__name__[:PREVIEW]}
     if type(value) in (str, bytes, list, tuple, dict, set, frozenset):
         told["length"] = len(value)
@@ -238,37 +260,47 @@ def _described(name: str, value: Any) -> Dict[str, Any]:
     return told
 
 
-# A last line that says what was raised, as tracebacks end.
+# The last line of a traceback.
 RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Expired))(?:: (.*))?$")
-# What the loop asks for where the model says FINAL_VAR(name) in its reply.
+# The cell that the loop sends if the model writes FINAL_VAR(name) in its reply.
 FINAL_VAR = re.compile(r"^FINAL_VAR\((\".*\")\)\s*$", re.DOTALL)
 
 
 def _raised(stderr: str) -> Optional[Dict[str, str]]:
     lines = stderr.strip().splitlines()
     found = RAISED.match(lines[-1]) if lines else None
-    return {"type": found.group(1), "message": found.group(2) or "", "traceback": stderr[-ERROR_MOST:]} if found else None
+    if not found:
+        return None
+    return {"type": found.group(1), "message": found.group(2) or "",
+            "traceback": stderr[-ERROR_MOST:]}
 
 
 def _own_error(failure: BaseException) -> Optional[Dict[str, str]]:
-    """The error of the code itself, executed in this process, whose frames are of no file; None: it is the environment's.
-    Other frames are not the model's business."""
-    frames = [frame for frame in traceback.extract_tb(failure.__traceback__) if re.match("<(?!frozen )", frame.filename)]
-    if not frames and not (isinstance(failure, SyntaxError) and str(failure.filename).startswith("<")):
+    """Returns the error of code that ran in this process, or None for other exceptions.
+
+    Frames of the code have no file. The traceback for the model has only these frames.
+    """
+    frames = [frame for frame in traceback.extract_tb(failure.__traceback__)
+              if re.match("<(?!frozen )", frame.filename)]
+    if not frames and not (isinstance(failure, SyntaxError)
+                           and str(failure.filename).startswith("<")):
         return None
     shown = traceback.format_list(frames)
     text = "".join(["Traceback (most recent call last):\n"] * bool(shown) + shown
                    + traceback.format_exception_only(type(failure), failure))
-    return {"type": type(failure).__name__, "message": str(failure)[:ERROR_MOST], "traceback": text[-ERROR_MOST:]}
+    return {"type": type(failure).__name__, "message": str(failure)[:ERROR_MOST],
+            "traceback": text[-ERROR_MOST:]}
 
 
-# -- sandboxes: an environment, and the thread in which its methods are called
+# -- sandboxes
 
 class _Sandbox:
+    """An environment and the thread in which its methods are called."""
+
     def __init__(self, place: "Place", handle: int):
         self.place, self.handle, self.engine = place, handle, place.engine
         self.id = next(_engine.ids)
-        self.open = True            # to the library
+        self.open = True            # until the library closes it
         self.at_work = self.abandoned = False
         self.finished = threading.Event()
         self._jobs: "queue.SimpleQueue[Optional[Callable[[], None]]]" = queue.SimpleQueue()
@@ -276,17 +308,19 @@ class _Sandbox:
         self._locals: Dict[str, Any] = {}
         self._has_context = False
         self._environment: Optional[EnvironmentPort] = None
-        self.server: Optional[wire.Server] = None      # at the environment's `broker_address`
+        self.server: Optional[wire.Server] = None      # listens at `broker_address`
         context = place.context.copy()
-        threading.Thread(target=context.run, args=(self._work,), name="droste-environment", daemon=True).start()
+        threading.Thread(target=context.run, args=(self._work,), name="droste-environment",
+                         daemon=True).start()
 
-    # -- the library's thread
+    # -- called in the library's thread
 
-    def do(self, operation: int, job: Callable[[], Tuple[Dict[str, Any], Optional[bytes], str, str]]) -> None:
+    def do(self, operation: int,
+           job: Callable[[], Tuple[Dict[str, Any], Optional[bytes], str, str]]) -> None:
         self._jobs.put(lambda: self._perform(operation, job))
 
     def close(self) -> None:
-        """What is waited for never comes; the environment is cleaned up when its method has come back."""
+        """Fails pending calls; cleans up the environment when its current method returns."""
         self.open = False
         self.abandoned = self.at_work
         self._give_up(Cancelled("the run in which this was asked has ended"))
@@ -316,36 +350,41 @@ class _Sandbox:
         self._calls[call] = future
         error = _library.Error()
         try:
-            check(lib.droste_custom_call(self.handle, call, data, len(data), ctypes.byref(error)), error)
+            check(lib.droste_custom_call(self.handle, call, data, len(data),
+                                         ctypes.byref(error)), error)
         except Error as e:
             self._calls.pop(call, None)
             future.set_exception(e)
 
-    def _end(self, operation: int, head: Dict[str, Any], submit: Optional[bytes], out: str, err: str) -> None:
+    def _end(self, operation: int, head: Dict[str, Any], submit: Optional[bytes], out: str,
+             err: str) -> None:
         if not self.open:
             return
         for stream, text in ((1, out), (2, err)):
             data = text.encode("utf-8", "replace")
             lib.droste_custom_output(self.handle, stream, data, len(data))
         data, error = to_json(head), _library.Error()
-        if lib.droste_custom_result(self.handle, operation, data, len(data), submit, len(submit or b""), ctypes.byref(error)) < 0:
+        if lib.droste_custom_result(self.handle, operation, data, len(data), submit,
+                                    len(submit or b""), ctypes.byref(error)) < 0:
             self._fail(ArgumentError(error.text.decode("utf-8", "replace")))
 
     def _fail(self, failure: BaseException) -> None:
         if self.open:
-            said = "%s: %s" % (type(failure).__name__, failure) if str(failure) else type(failure).__name__
+            name = type(failure).__name__
+            said = "%s: %s" % (name, failure) if str(failure) else name
             lib.droste_custom_end(self.handle, said.replace("\0", "").encode("utf-8", "replace"))
 
-    # -- any thread
+    # -- called in any thread
 
     def call(self, data: bytes) -> "Future[Dict[str, Any]]":
         future: "Future[Dict[str, Any]]" = Future()
         if threading.get_ident() == self.place.thread:
-            raise Error("a broker cannot be asked from the thread in which the run's loop is: it would wait for itself")
+            raise Error("a broker cannot be asked from the thread in which the run's loop is: it would "
+                        "wait for itself")
         self.engine.post(lambda: self._begin_call(next(_engine.ids), data, future))
         return future
 
-    # -- its own
+    # -- called in the thread of the sandbox
 
     def _work(self) -> None:
         try:
@@ -359,13 +398,14 @@ class _Sandbox:
                 if self._environment is not None:
                     self._environment.cleanup()
             except BaseException as e:
-                warnings.warn("the environment %r failed to clean up: %s: %s" % (self.place.name, type(e).__name__, e),
-                              RuntimeWarning)
+                warnings.warn("the environment %r failed to clean up: %s: %s"
+                              % (self.place.name, type(e).__name__, e), RuntimeWarning)
             if self.server is not None:
                 self.server.close()
             self.finished.set()
 
-    def _perform(self, operation: int, job: Callable[[], Tuple[Dict[str, Any], Optional[bytes], str, str]]) -> None:
+    def _perform(self, operation: int,
+                 job: Callable[[], Tuple[Dict[str, Any], Optional[bytes], str, str]]) -> None:
         self.at_work = True
         try:
             if self._environment is None:
@@ -375,14 +415,17 @@ class _Sandbox:
         except BaseException as e:
             failure = e
             tell = lambda: self._fail(failure)      # noqa: E731
-        self.at_work = False        # before the library closes this for what it is told
+        self.at_work = False        # first: the library may close this sandbox in response
         self.engine.post(tell)
 
-    def set(self, name: str, kind: str, data: bytes) -> Tuple[Dict[str, Any], Optional[bytes], str, str]:
+    def set(self, name: str, kind: str,
+            data: bytes) -> Tuple[Dict[str, Any], Optional[bytes], str, str]:
         assert self._environment is not None
         if name != "context":
-            return {"status": "error", "error": {"type": "ValueError", "message": (
-                "the environment %r takes one context, and no value %r" % (self.place.name, name))}}, None, "", ""
+            message = "the environment %r takes one context, and no value %r" % (self.place.name,
+                                                                                 name)
+            return ({"status": "error", "error": {"type": "ValueError", "message": message}},
+                    None, "", "")
         value = _DECODERS[kind](data)
         self._environment.load_context(value)
         self._has_context = True
@@ -391,11 +434,11 @@ class _Sandbox:
     def execute(self, code: str) -> Tuple[Dict[str, Any], Optional[bytes], str, str]:
         assert self._environment is not None
         wanted = FINAL_VAR.match(code)
-        if not code:        # whether it is there
+        if not code:        # the library only checks whether the sandbox responds
             return {"status": "ok"}, None, "", ""
         if wanted:
             return self._variable(json.loads(wanted.group(1)))
-        if not self._has_context:       # as everywhere: an empty str
+        if not self._has_context:       # as in other environments: an empty str
             self._environment.load_context("")
             self._has_context = True
         try:
@@ -409,26 +452,30 @@ class _Sandbox:
 
     def _variable(self, name: str) -> Tuple[Dict[str, Any], Optional[bytes], str, str]:
         if name not in self._locals:
-            return {"status": "error", "error": {"type": "NameError", "message": "there is no variable %r" % name}}, None, "", ""
+            error = {"type": "NameError", "message": "there is no variable %r" % name}
+            return {"status": "error", "error": error}, None, "", ""
         return {"status": "ok"}, to_json({"answer": self._locals[name]}), "", ""
 
     def _told(self, result: Any) -> Tuple[Dict[str, Any], Optional[bytes], str, str]:
         self._locals = dict(result.locals or {})
         shown = [(name, value) for name, value in self._locals.items()
-                 if isinstance(name, str) and not name.startswith("_") and not isinstance(value, types.ModuleType)]
-        head: Dict[str, Any] = {"status": "ok", "variables": [_described(name, value) for name, value in shown[:NAMES_MOST]]}
+                 if isinstance(name, str) and not name.startswith("_")
+                 and not isinstance(value, types.ModuleType)]
+        head: Dict[str, Any] = {"status": "ok", "variables": [
+            _described(name, value) for name, value in shown[:NAMES_MOST]]}
         error, err = _raised(result.stderr), result.stderr
         if error is not None:
             head.update(status="error", error=error)
             err = ""
         final = getattr(result, "final_answer", None)
-        return head, to_json({"answer": final}) if final is not None else None, result.stdout, err
+        submit = to_json({"answer": final}) if final is not None else None
+        return head, submit, result.stdout, err
 
 
-# -- the environment of one run, and of the runs below it
+# -- the environment of a run and of its child runs
 
 class Place:
-    """Which environment the sandboxes of a run are."""
+    """Creates the sandboxes of a run in an environment written in Python."""
 
     def __init__(self, name: str, kwargs: Dict[str, Any]):
         self.name, self.kwargs = name, kwargs
@@ -440,13 +487,15 @@ class Place:
         self._sandboxes: List[_Sandbox] = []
 
     def add_to(self, engine: "_engine.Engine") -> None:
-        """Has the engine know it; the engine is of this run alone."""
+        """Registers the environment with the engine, which belongs to this run alone."""
         self.engine, engine.single = engine, True
         about = getattr(self.factory, "instructions", None)
         table = _library.CustomEnvironment(
-            ctypes.sizeof(_library.CustomEnvironment), about.encode() if isinstance(about, str) else None, _on_open, _on_set,
-            _on_execute, _on_interrupt, _on_reply, _on_close)
-        check(quick.droste_custom_add(engine.alive(), self.name.encode(), ctypes.byref(table), self.id, engine.err), engine.error)
+            ctypes.sizeof(_library.CustomEnvironment),
+            about.encode() if isinstance(about, str) else None, _on_open, _on_set, _on_execute,
+            _on_interrupt, _on_reply, _on_close)
+        check(quick.droste_custom_add(engine.alive(), self.name.encode(), ctypes.byref(table),
+                                      self.id, engine.err), engine.error)
         _places[self.id] = self
 
     def make(self, sandbox: _Sandbox) -> EnvironmentPort:
@@ -459,7 +508,7 @@ class Place:
         _places.pop(self.id, None)
 
     def wait(self) -> None:
-        """Until all are cleaned up, but for those whose method does not come back."""
+        """Waits for all cleanups, except of sandboxes closed during a method."""
         for sandbox in self._sandboxes:
             if not sandbox.open and not sandbox.abandoned:
                 sandbox.finished.wait()
@@ -507,7 +556,8 @@ def _on_interrupt(own: int, operation: int) -> None:
 
 @_library.CustomReplyFn
 def _on_reply(own: int, call: int, address: int, length: int) -> None:
-    _open[own].answered(call, json.loads(_library.bytes_at(address, length).decode("utf-8", "replace")))
+    data = _library.bytes_at(address, length)
+    _open[own].answered(call, json.loads(data.decode("utf-8", "replace")))
 
 
 @_library.CustomCloseFn

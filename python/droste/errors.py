@@ -1,8 +1,9 @@
-"""What can go wrong, as one tree of exceptions.
+"""The exceptions of this package.
 
-`Error` is the base of all. Below it is one class for each code of the C library (`ArgumentError`,
-`LostError`, `BudgetError`, …); those of models are also `ModelError`. Each has `.code`, the library's
-name for it, and is also the built-in exception that means the same, where there is one.
+`Error` is the base class. There is one subclass for each error code of the C library
+(`ArgumentError`, `LostError`, `BudgetError`, …); failures of models derive from `ModelError`. Each
+has `.code`, the library's name for the error (enum droste_code in droste.h), and derives from the
+corresponding built-in exception, if there is one.
 """
 from __future__ import annotations
 
@@ -19,32 +20,32 @@ __all__ = ["Error", "ArgumentError", "ConfigError", "NotFoundError", "Permission
 
 
 class Error(Exception):
-    """The base of everything that this package raises."""
+    """Base class of all exceptions of this package."""
     code = "error"
 
 
 class ArgumentError(Error, ValueError):
-    """A value that cannot be meant; the message says what can."""
+    """A wrong value; the message names valid ones."""
     code = "argument"
 
 
 class ConfigError(Error, ValueError):
-    """The configuration is wrong, or something that is needed is not configured."""
+    """The configuration is wrong or incomplete."""
     code = "config"
 
 
 class NotFoundError(Error, LookupError):
-    """There is nothing of that name."""
+    """Nothing with this name exists."""
     code = "not_found"
 
 
 class PermissionDenied(Error, PermissionError):
-    """The system refused."""
+    """The operating system denied access."""
     code = "permission"
 
 
 class UnsupportedError(Error, NotImplementedError):
-    """This machine, or this version, cannot do that; the message says what it needs."""
+    """This machine or version lacks a feature; the message names the requirement."""
     code = "unsupported"
 
 
@@ -54,32 +55,35 @@ class EnvironmentFailed(Error, RuntimeError):
 
 
 class LostError(Error, ConnectionError):
-    """The sandbox is gone, and with it the variables; open a new interpreter."""
+    """The sandbox is gone with all variables; open a new interpreter."""
     code = "lost"
 
 
 class ProtocolError(Error, RuntimeError):
-    """The guest, or a server, said something that makes no sense, and was ended."""
+    """A guest or server violated the protocol; its connection was closed."""
     code = "protocol"
 
 
 class TimedOut(Error, TimeoutError):
-    """The time was up; the message says which."""
+    """A deadline has passed; the message names it."""
     code = "timeout"
 
 
 class BudgetError(Error, RuntimeError):
-    """A limit of the run was reached. Its `code` says which: "budget_cost"…"""
+    """A run has reached a limit; `code` names it, such as "budget_cost"."""
     code = "budget"
 
     @property
     def limit(self) -> Optional[str]:
-        """"calls", "tool_calls", "tokens", "cost", "time", "turns", "errors", "record"; None where the limit has no name."""
+        """One of "calls", "tool_calls", "tokens", "cost", "time", "turns", "errors", "record".
+
+        None if it has no name.
+        """
         return self.code.partition("_")[2] or None
 
 
 class Cancelled(Error):
-    """It was interrupted."""
+    """The operation was interrupted."""
     code = "cancelled"
 
 
@@ -89,7 +93,7 @@ class IOFailed(Error, OSError):
 
 
 class OutOfMemory(Error, MemoryError):
-    """There was no memory."""
+    """Memory allocation failed."""
     code = "memory"
 
 
@@ -104,12 +108,12 @@ class ModelError(Error, RuntimeError):
 
 
 class ModelAuthError(ModelError):
-    """The key is wrong, or is not allowed to."""
+    """The API key is wrong or lacks a permission."""
     code = "model_auth"
 
 
 class ModelUnknownError(ModelError):
-    """The provider has no model of that name."""
+    """The provider has no model with this name."""
     code = "model_unknown"
 
 
@@ -129,27 +133,27 @@ class ModelConnectError(ModelError, ConnectionError):
 
 
 class ModelStallError(ModelError):
-    """Nothing came any more."""
+    """The provider stopped sending data."""
     code = "model_stall"
 
 
 class ModelCutError(ModelError, ConnectionError):
-    """The connection broke in the middle of an answer."""
+    """The connection broke during an answer."""
     code = "model_cut"
 
 
 class ModelReplyError(ModelError):
-    """The answer made no sense, or there was none."""
+    """The answer was malformed or missing."""
     code = "model_reply"
 
 
 class ModelReplayError(ModelError):
-    """A recorded model has no answer to this."""
+    """A recorded model has no answer to this call."""
     code = "model_replay"
 
 
 class CellFailed(Error, RuntimeError):
-    """A cell did not end well. `.result` is the result; in another process, to which the exception is sent, None."""
+    """A cell failed. `.result` is its Result, or None after unpickling in another process."""
     code = "cell"
 
     def __init__(self, message: str, result: Any = None):
@@ -161,7 +165,7 @@ class CellFailed(Error, RuntimeError):
 
 
 class RunFailed(Error, RuntimeError):
-    """A run came to no answer; `.completion` is what there is."""
+    """A run ended without an answer; `.completion` has its details."""
     code = "run"
 
     def __init__(self, message: str, completion: Any = None):
@@ -176,12 +180,12 @@ def _below(kind: Type[Error]) -> Dict[str, Type[Error]]:
     return found
 
 
-#: the classes by the library's names of codes
+#: exception classes by the library's names of codes
 BY_CODE = _below(Error)
 
 
 def named(name: str, text: str) -> Error:
-    """The exception of a code's name."""
+    """Creates the exception for a code's name; unknown ones use the part before `_`."""
     kind = BY_CODE.get(name) or BY_CODE.get(name.partition("_")[0], Error)
     exception = kind(text)
     exception.code = name
@@ -189,15 +193,16 @@ def named(name: str, text: str) -> Error:
 
 
 def of(error: "_library.Error") -> Error:
-    """The exception for an error of the library's."""
-    exception = named(_library.quick.droste_error_name(error.code).decode(), error.text.decode("utf-8", "replace"))
+    """Creates the exception for a library error, with errno if it has one."""
+    exception = named(_library.quick.droste_error_name(error.code).decode(),
+                      error.text.decode("utf-8", "replace"))
     if error.sys and isinstance(exception, OSError):
         exception.errno = error.sys
     return exception
 
 
 def check(rc: int, error: "_library.Error") -> int:
-    """The return value, unless it is an error."""
+    """Returns `rc`, or raises if it is negative."""
     if rc < 0:
         raise of(error)
     return rc

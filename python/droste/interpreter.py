@@ -1,7 +1,7 @@
 """`Interpreter`: a Python session in a sandbox.
 
-The same object works with asyncio and without: where an event loop is running in the thread that opens
-it, it works on that loop, and many at once do; otherwise a call waits for its end.
+The same object works with asyncio and without. If an event loop is running in the thread that opens
+the session, the session uses that loop together with others; otherwise calls block.
 """
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import functools
 import math
 import warnings
 from asyncio import _get_running_loop  # type: ignore
-from typing import (Any, Callable, Dict, Generator, List, Mapping, MutableMapping, Optional, Sequence, Tuple, Type,
-                    Union)
+from typing import (Any, Callable, Dict, Generator, List, Mapping, MutableMapping, Optional,
+                    Sequence, Tuple, Type, Union)
 
 from . import _closing, _engine, _library, _models, _reentry, _settings, _tools, _warm
 from ._library import lib, quick
@@ -21,12 +21,12 @@ from ._values import c_text, check_name, Data, encode, exact, literal, memory_of
 from .errors import ArgumentError, Cancelled, Error, check
 from .result import Result
 
-LARGE = 16384           # bytes of a value that is not written into a cell
+LARGE = 16384           # from this length on, values are sent separately, not as literals
 ECHO = 1
 
 
 class Opening:
-    """A session that is being opened: its setup code may still run."""
+    """A session that is opening; awaiting it waits for the setup code."""
     __slots__ = ("owner",)
 
     def __init__(self, owner: "Interpreter"):
@@ -49,20 +49,21 @@ class Interpreter(Operations):
         async with Interpreter() as interp:                    # the same within asyncio
             print((await interp.execute("SUBMIT(answer=42)")).answer)
 
-    `tools` are functions of this program that code may call: a list of functions, or a dict of names;
-    the dict stays live: what is added to `interp.tools` is there for the next cell. `model` (and
-    `sub_model`) answer `llm_query`: a name ("openai/gpt-5-mini"), or a function of messages. Every
-    setting of docs/configuration.md is a keyword, with `_` for `-`: `isolation`, `memory`, `timeout`,
-    `execute_timeout`, `preload`, `read`, `setup_code`… `on_output` is called with (stream, text) while a
-    cell runs. With `tool_threads`, sync tools run in threads also without asyncio.
+    `tools` are functions of this program that code may call: a list of functions, or a dict by
+    name. `interp.tools` is live: the next cell can use tools that are added to it. `model` and
+    `sub_model` answer `llm_query`: a name ("openai/gpt-5-mini") or a function of messages. Every
+    setting of docs/configuration.md is a keyword, with `_` for `-`: `isolation`, `memory`,
+    `timeout`, `execute_timeout`, `preload`, `read`, `setup_code`… `on_output` is called with
+    (stream, text) while a cell runs; stream is 1 or 2. With `tool_threads`, sync tools run in
+    threads even without asyncio.
 
-    Leaving `with` finishes what was submitted, in order; where the block raises, it is cancelled. After that `start()`,
-    or another `with`, opens a fresh session with the same settings.
+    Leaving `with` completes submitted cells in order; if the block raises, it cancels them. After
+    that, `start()` or another `with` opens a new session with the same settings.
 
-    One operation at a time; other threads wait their turn.
+    A session runs one operation at a time; other threads wait for it.
     """
     _result_type: Type[Result] = Result
-    #: the session's own name in warnings
+    #: the class name in warnings
     _kind = "Interpreter"
 
     def __init__(self, *, tools: _tools.Tools = None, model: Union[None, str, Callable[..., Any]] = None,
@@ -73,7 +74,7 @@ class Interpreter(Operations):
         super().__init__()
         self._closed = False
         self._closing: Optional[_closing.Closing] = None
-        self._finishing: Optional[Operation] = None     # on a loop: the volume is being written back
+        self._finishing: Optional[Operation] = None     # on a loop: writing the volume back
         self._lock = _reentry.Turn(self)
         self.tools: MutableMapping[str, Any] = dict(tools) if isinstance(tools, Mapping) else dict(
             _tools.collect(tools))
@@ -95,11 +96,11 @@ class Interpreter(Operations):
     # -- opening and closing
 
     def start(self) -> Opening:
-        """Opens the session, unless it is open; after `shutdown`, a fresh one with the same settings. May be awaited."""
+        """Opens the session unless it is open; after `shutdown`, a new one. May be awaited."""
         self._refuse_own_tools()
         with self._lock:
             self._refuse_inside()
-            if self._closing is not None:       # what was submitted before comes first
+            if self._closing is not None:       # complete the previous session first
                 self._closing.finish_quietly()
             self._closed = False
             self._open()
@@ -116,7 +117,8 @@ class Interpreter(Operations):
         _closing.finish_before(self._pairs)
         loop = _get_running_loop()
         key = _settings.key(self._pairs)
-        self._engine = _engine.take_for_loop(loop, key) if loop and self._may_be_async else _engine.take(key)
+        self._engine = (_engine.take_for_loop(loop, key) if loop and self._may_be_async
+                        else _engine.take(key))
         self._opening = self._expected = None
         self._sent.clear()
         try:
@@ -125,7 +127,7 @@ class Interpreter(Operations):
             self._leave()
             raise
 
-    #: whether it works on a running loop of asyncio; those who promise results at once do not
+    #: whether the session uses a running asyncio loop; false where results must be immediate
     _may_be_async = True
 
     def _open_session(self) -> None:
@@ -144,25 +146,26 @@ class Interpreter(Operations):
                 _listeners[self._id] = self._on_output, engine
                 quick.droste_session_on_output(self._session, _on_output, self._id)
             if engine.loop is None:
-                free_result(self._finish_here())      # the setup code, if there is some
+                free_result(self._finish_here())      # the setup code, if any
                 return
             self._tell_ends()
             if check(lib.droste_session_wait(self._session, 0, self._out_ref, self._err), self._error) == 1:
-                self._opening = self._current = Operation(self, [])     # it ends when the setup code does
+                self._opening = self._current = Operation(self, [])     # ends with the setup code
                 self._current.future.add_done_callback(lambda f: f.cancelled() or f.exception())
             else:
-                free_result(self._out.value)      # it has ended already
+                free_result(self._out.value)      # the setup code has already ended
             engine.kick()
 
     def shutdown(self, *, cancel: bool = False) -> Union[Done[None], "_closing.Closing"]:
-        """Ends the session, with all that is in it; nothing happens where that was done. May be awaited.
+        """Ends the session; does nothing if it has ended. May be awaited.
 
-        Within asyncio what was submitted is finished first, in order, and the session ends then: at the latest when the
-        loop does. Until then it has its volume, for which the next session waits. With `cancel` it ends now, and so do its
-        cells.
+        Within asyncio, submitted cells complete first, in order; the session ends at the latest
+        with the loop. Until then it holds its volume, and the next session on that volume waits.
+        With `cancel`, the session and its cells end immediately.
 
-        A volume of the provider's (Modal's) is written back first, for which this waits; within asyncio who awaits it
-        does. Raises where that fails: what the session wrote may be lost then."""
+        Writes a provider's volume (Modal) back first; blocks for that, or within asyncio when
+        awaited. Raises if that fails, in which case files that the session wrote may be lost.
+        """
         if self._engine is not None and self._engine.loop is None:
             self._refuse_own_tools()
         with self._lock:
@@ -171,8 +174,8 @@ class Interpreter(Operations):
                 if loop is not None and loop.is_running() and _get_running_loop() is not loop:
                     raise Error(ELSEWHERE)
                 if self._engine.inside:
-                    raise Error("a session cannot be shut down by what its engine calls (a tool, on_output); interrupt() "
-                                "ends the cell")
+                    raise Error("a session cannot be shut down by what its engine calls (a tool, "
+                                "on_output); interrupt() ends the cell")
                 self._closed = True
                 if loop is None or not loop.is_running() or self._engine.handle is None:
                     self._close_here(cancel or self._engine.handle is None)
@@ -185,7 +188,7 @@ class Interpreter(Operations):
         return Done(None)
 
     def _close_here(self, cancel: bool = False) -> None:
-        """Waits for all that comes before the end of the session, and ends it."""
+        """Blocks for pending cells (unless `cancel`) and the volume, then ends the session."""
         try:
             if not cancel and self._engine.loop is not None:
                 self._finish_pending_here()
@@ -194,7 +197,10 @@ class Interpreter(Operations):
             self._leave()
 
     def _begin_finish(self) -> bool:
-        """On a loop: whether a volume is being written back, which begins with this; from then on nothing else can be done."""
+        """On a loop: starts writing a volume back; returns whether that is under way.
+
+        After this call the session accepts no other operation.
+        """
         if self._engine.handle is None or self._session is None:
             return False
         if self._finishing is None:
@@ -207,7 +213,7 @@ class Interpreter(Operations):
         return not self._finishing.done
 
     def _finish_session_here(self) -> None:
-        """The same, waited for."""
+        """Writes a volume back and blocks until that is done."""
         engine = self._engine
         if engine.handle is None:
             return
@@ -220,14 +226,15 @@ class Interpreter(Operations):
             quick.droste_session_on_done(self._session, _library.SessionDoneFn(), 0)
             try:
                 engine.inside, engine.held_up = True, engine.loop is not None
-                while check(lib.droste_session_wait(self._session, _engine.SLICE_MS, self._out_ref, self._err), self._error) == 1:
+                while check(lib.droste_session_wait(self._session, _engine.SLICE_MS, self._out_ref,
+                                                    self._err), self._error) == 1:
                     engine.drain()
             finally:
                 engine.inside = engine.held_up = False
                 engine.kick()
 
     def close(self) -> None:
-        """As `shutdown`."""
+        """Alias of `shutdown`."""
         self.shutdown()
 
     def _leave(self) -> None:
@@ -265,13 +272,13 @@ class Interpreter(Operations):
             self._tell_beside(error, e)
 
     def _tell_beside(self, raised: Optional[BaseException], failure: Error) -> None:
-        """Leaving `with` failed. What the block raised is not hidden by that."""
+        """Reports a failure while leaving `with`, as a warning if the block itself raised."""
         if raised is None:
             raise failure
         warnings.warn("leaving the %s: %s" % (self._kind, failure), RuntimeWarning, stacklevel=3)
 
     async def astart(self) -> "Interpreter":
-        """`start`, for `await` alone: what it has to wait for does not hold up the loop."""
+        """Coroutine version of `start`; never blocks the loop."""
         self._refuse_own_tools()
         if self._closing is not None:
             await self._closing.wait_quietly()
@@ -281,7 +288,7 @@ class Interpreter(Operations):
         return await self.start()
 
     async def ashutdown(self) -> None:
-        """`shutdown`, for `await` alone."""
+        """Coroutine version of `shutdown`."""
         await self.shutdown()
 
     def __del__(self) -> None:
@@ -292,30 +299,34 @@ class Interpreter(Operations):
         if loop is None or loop.is_closed():
             self.shutdown()
             return
-        # Whatever the loop's thread is doing in the library is done first. The object is gone by then.
+        # The loop's thread may be within the library; close later, without a reference to self.
         engine, session, offered, numbers = self._engine, self._session, self._offered, self._numbers
         self._tell_no_more()
         _listeners.pop(self._id, None)
 
         engine.post(lambda: _close(engine, session, offered, numbers))
 
-    # -- what is true of it
+    # -- properties
 
     @property
     def alive(self) -> bool:
-        """It is open, and its sandbox is there."""
+        """Whether the session is open and its sandbox exists."""
         return (self._session is not None and not self._closed and self._engine.handle is not None
                 and bool(quick.droste_session_is_alive(self._session)))
 
     @property
     def isolation(self) -> Optional[str]:
-        """How strong the wall is: "full", "light", "landlock" or "process"; None until it is open."""
-        return quick.droste_session_isolation(self._session).decode() if self._session is not None else None
+        """The isolation level: "full", "light", "landlock" or "process"; None until opened."""
+        if self._session is None:
+            return None
+        return quick.droste_session_isolation(self._session).decode()
 
     @property
     def sandbox_id(self) -> Optional[str]:
-        """What the provider calls the sandbox, or a container's id: `sandbox=ID` goes on in one that was stopped. None
-        where it has no name, as locally, and until it is open."""
+        """The provider's name of the sandbox, or the id of a container; `sandbox=ID` resumes it.
+
+        None for local sandboxes and until the session is open.
+        """
         name = quick.droste_session_sandbox(self._session) if self._session is not None else None
         return name.decode("utf-8", "replace") if name else None
 
@@ -334,9 +345,10 @@ class Interpreter(Operations):
         return _tools.on_loop(self._id) + _models.models.on_loop(self._numbers)
 
     def _begin(self) -> None:
-        """Before an operation: the session is open, and nothing of an earlier one is left."""
+        """Prepares an operation: opens the session and stops an interrupted operation."""
         if self._closed:
-            raise Error("the interpreter was shut down; start() opens a fresh session, without the variables of the old one")
+            raise Error("the interpreter was shut down; start() opens a fresh session, without the "
+                        "variables of the old one")
         if self._session is None or self._opening is not None or self._engine.handle is None:
             self._open()
         if self._engine.loop is None:
@@ -347,11 +359,12 @@ class Interpreter(Operations):
 
     def execute(self, code: str, variables: Optional[Mapping[str, Any]] = None, *,
                 timeout: Optional[float] = None) -> Result:
-        """Runs a cell. `variables` are bound before it; large texts that have not changed since the last
-        time are not sent again. `timeout` (seconds; 0: none) is instead of the setting execute_timeout.
+        """Runs a cell, after binding `variables`; unchanged large texts are not sent again.
 
-        What the code raises is in the result. Exceptions are about the session: `LostError` where its
-        sandbox is gone, `ArgumentError`…"""
+        `timeout` in seconds (0: none) overrides the setting execute_timeout. Exceptions of the code
+        are in the result; this method raises for failures of the session, such as `LostError`, and
+        `ArgumentError` for values that cannot be sent.
+        """
         if not isinstance(code, str):
             raise ArgumentError("code is a str, not %s" % type(code).__name__)
         data, limit = code.encode("utf-8", "replace"), seconds(timeout)
@@ -368,17 +381,17 @@ class Interpreter(Operations):
                 return self._result_type(None, self._enqueue(steps, code))
             for step in steps:
                 self._finish_step(step)
-            if self._start_cell(data, limit) < 0:       # the engine is this interpreter's alone
+            if self._start_cell(data, limit) < 0:       # no lock: no other session uses the engine
                 check(-1, self._error)
             return self._result_type(self._finish_here())
 
     async def aexecute(self, code: str, variables: Optional[Mapping[str, Any]] = None, *,
                        timeout: Optional[float] = None) -> Result:
-        """`execute`, for `await` alone."""
+        """Coroutine version of `execute`."""
         return await self.execute(code, variables, timeout=timeout)
 
     def set(self, name: str, value: Any) -> Done[None]:
-        """Binds a variable: str and bytes as they are, everything else as JSON. May be awaited."""
+        """Binds a variable: str and bytes unchanged, everything else as JSON. May be awaited."""
         kind, data = encode(value, check_name(name))
         step = functools.partial(self._start_set, check_name(name).encode(), kind, data)
         self._refuse_own_tools()
@@ -390,9 +403,12 @@ class Interpreter(Operations):
         return Done(None)
 
     def load(self, name: str, path: Any, kind: Optional[str] = None) -> None:
-        """Binds a file, or a directory as a dict of {path: text}; waits also within asyncio, for what was started
-        before, too."""
-        names = check_name(name).encode(), c_text(kind, "a kind") if kind else None, c_text(path, "a path")
+        """Binds a file, or a directory as a dict of {path: text}.
+
+        Blocks even within asyncio, also for operations that were started before.
+        """
+        names = (check_name(name).encode(), c_text(kind, "a kind") if kind else None,
+                 c_text(path, "a path"))
         self._refuse_own_tools()
         with self._lock:
             self._begin()
@@ -402,7 +418,7 @@ class Interpreter(Operations):
                 check(lib.droste_session_load(self._session, *names, self._err), self._error)
 
     def get(self, name: str) -> Any:
-        """The value of a variable, as JSON has it; waits also within asyncio."""
+        """Returns the value of a variable as JSON types; blocks even within asyncio."""
         self._refuse_own_tools()
         with self._lock:
             fields, self.output_fields = self.output_fields, None
@@ -413,7 +429,7 @@ class Interpreter(Operations):
         return result.raise_for_status()["value"]
 
     def interrupt(self) -> None:
-        """Interrupts the cell under way, as Ctrl-C does; its variables stay. From any thread."""
+        """Interrupts the running cell like Ctrl-C; keeps the variables. Safe in any thread."""
         engine, session, turn = self._engine, self._session, self._turns
         if session is not None and (self._under_way or self._current is not None):
             engine.post(lambda: (self._session, self._turns) == (session, turn)
@@ -431,14 +447,20 @@ class Interpreter(Operations):
         self._sent.clear()
 
     def _start_cell(self, code: bytes, timeout: float) -> int:
-        return quick.droste_session_exec_start(self._session, code, len(code), ECHO, timeout, self._err)
+        return quick.droste_session_exec_start(self._session, code, len(code), ECHO, timeout,
+                                               self._err)
 
     def _start_set(self, name: bytes, kind: bytes, data: Data) -> int:
-        return lib.droste_session_set_start(self._session, name, kind, *memory_of(data), self._err)
+        return lib.droste_session_set_start(self._session, name, kind, *memory_of(data),
+                                            self._err)
 
     def _variable_steps(self, variables: Mapping[str, Any]) -> List[Callable[[], int]]:
-        """Large texts are sent under a name of their own, once, as the code cannot change them; other large values as JSON,
-        each time, with marks where JSON would change them. One cell binds the rest."""
+        """Returns the steps that bind variables.
+
+        Large texts are sent once, under a separate name, since the code cannot change them. Other
+        large values are sent each time as JSON, with marks where JSON would change them. One cell
+        binds all small values.
+        """
         steps: List[Callable[[], int]] = []
         lines: List[str] = []
         unmarked: List[str] = []
@@ -446,12 +468,14 @@ class Interpreter(Operations):
             check_name(name)
             if isinstance(value, (bytearray, memoryview)):
                 value = bytes(value)
-            if ("restore-name", name) in self._pairs:       # what a cell binds would not stay
-                steps.append(functools.partial(self._start_set, name.encode(), *encode(value, name)))
+            if ("restore-name", name) in self._pairs:       # cells cannot bind this name
+                steps.append(functools.partial(self._start_set, name.encode(),
+                                               *encode(value, name)))
                 continue
             if isinstance(value, (str, bytes)) and len(value) >= LARGE:
                 if self._sent.get(name) != (type(value), value):
-                    steps.append(functools.partial(self._start_set, ("_input_" + name).encode(), *encode(value)))
+                    steps.append(functools.partial(self._start_set, ("_input_" + name).encode(),
+                                                   *encode(value)))
                     self._sent[name] = type(value), value
                 lines.append("%s = _input_%s" % (name, name))
                 continue
@@ -463,34 +487,37 @@ class Interpreter(Operations):
             if text is not None:
                 lines.append("%s = %s" % (name, text))
                 continue
-            steps.append(functools.partial(self._start_set, (("_marked_" if marked else "") + name).encode(), b"json", data))
+            target = ("_marked_" + name if marked else name).encode()
+            steps.append(functools.partial(self._start_set, target, b"json", data))
             if marked:
                 unmarked.append("%s = _unmarked(globals().pop(%r))" % (name, "_marked_" + name))
         if unmarked:
             lines += [UNMARK, *unmarked, "del _unmarked"]
         if lines:
-            steps.append(functools.partial(self._start_cell, "\n".join(lines).encode("utf-8", "replace"), -1.0))
+            code = "\n".join(lines).encode("utf-8", "replace")
+            steps.append(functools.partial(self._start_cell, code, -1.0))
         return steps
 
     def _offer_tools(self) -> None:
-        """Tells the session of tools that came, changed or went since the last cell."""
+        """Registers tools that were added, changed or removed since the last cell."""
         for name in [n for n, (given, _) in self._offered.items() if self.tools.get(n) is not given]:
-            check(quick.droste_session_tool_remove(self._session, name.encode(), self._err), self._error)
+            check(quick.droste_session_tool_remove(self._session, name.encode(), self._err),
+                  self._error)
             self._offered.pop(name)[1].release()
         for name, given in self.tools.items():
             if name in self._offered:
                 continue
             bound = _tools.Bound(_tools.make(name, given), self._engine, self._tool_threads, self._id)
             try:
-                check(quick.droste_session_tool_add(self._session, *bound.texts(), _tools.on_tool, bound.id,
-                                                    self._err), self._error)
+                check(quick.droste_session_tool_add(self._session, *bound.texts(), _tools.on_tool,
+                                                    bound.id, self._err), self._error)
             except Error:
                 bound.release()
                 raise
             self._offered[name] = given, bound
 
     def _expect_fields(self) -> None:
-        """Tells the session which fields are to be submitted, if that has changed."""
+        """Sets the schema of submissions if `output_fields` has changed."""
         schema = schema_of_fields(self.output_fields)
         if schema != self._expected:
             check(quick.droste_session_expect(self._session, schema, self._err), self._error)
@@ -499,7 +526,7 @@ class Interpreter(Operations):
 
 def _close(engine: "_engine.Engine", session: Optional[int], offered: Dict[str, Tuple[Any, _tools.Bound]],
            numbers: List[int]) -> None:
-    """Ends a session with all that is its own, and gives its engine back."""
+    """Ends a session, releases its tools and models, and returns its engine."""
     if engine.handle is not None and session is not None:
         with engine.lock:
             lib.droste_session_close(session)
@@ -516,7 +543,7 @@ def _close(engine: "_engine.Engine", session: Optional[int], offered: Dict[str, 
 
 
 def seconds(timeout: Optional[float]) -> float:
-    """A cell's own deadline, as the library has it; negative: none of its own."""
+    """Converts a cell's timeout for the library: negative is the default, 0 is none."""
     if timeout is None:
         return -1.0
     try:
@@ -529,7 +556,7 @@ def seconds(timeout: Optional[float]) -> float:
 
 
 def schema_of_fields(fields: Optional[Sequence[Any]]) -> Optional[bytes]:
-    """A JSON schema from names, or from {"name": …, "type": one of Python's} as dspy has them."""
+    """Returns a JSON schema for names, or for dspy's {"name": …, "type": a Python type}."""
     if not fields:
         return None
     properties: Dict[str, Any] = {}
@@ -540,8 +567,8 @@ def schema_of_fields(fields: Optional[Sequence[Any]]) -> Optional[bytes]:
     return to_json({"type": "object", "properties": properties, "required": list(properties)})
 
 
-JSON_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array",
-              "dict": "object", "NoneType": "null"}
+JSON_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean",
+              "list": "array", "dict": "object", "NoneType": "null"}
 
 _listeners: Dict[int, Tuple[Callable[[int, str], None], Any]] = {}
 

@@ -1,4 +1,4 @@
-"""What a run is doing, in a line on a terminal or in a notebook."""
+"""Shows the progress of a run in a line on a terminal or in a notebook."""
 from __future__ import annotations
 
 import contextvars
@@ -22,7 +22,7 @@ def _notebook() -> bool:
 
 
 class Line:
-    """The state of a run, in words."""
+    """The state of a run as one line of text."""
 
     def __init__(self) -> None:
         self.begun = time.monotonic()
@@ -42,12 +42,12 @@ class Line:
         done = min(WIDTH, WIDTH * self.turn // self.turns) if self.turns else 0
         waiting = ", %d under way" % self.pending if self.pending else ""
         return "[%s%s] turn %d of %d, %s, %s%s, %d tokens, %.1f s" % (
-            "#" * done, "." * (WIDTH - done), self.turn, self.turns, self.doing, count_of(self.calls, "call"), waiting,
-            self.tokens, time.monotonic() - self.begun)
+            "#" * done, "." * (WIDTH - done), self.turn, self.turns, self.doing,
+            count_of(self.calls, "call"), waiting, self.tokens, time.monotonic() - self.begun)
 
 
 class OnTerminal(Line):
-    """Writes over its own line of standard error."""
+    """Rewrites one line on standard error, at most ten times per second."""
 
     def __init__(self, stream: Any = None):
         super().__init__()
@@ -65,7 +65,7 @@ class OnTerminal(Line):
 
 
 class InNotebook(Line):
-    """Updates one output of the cell."""
+    """Updates one output of a notebook cell."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,13 +84,17 @@ class InNotebook(Line):
         if self.display is None:
             self.display = display(shown, display_id=True)
         else:
-            # In an empty context ipykernel sends it for the cell that runs now. In the run's own, that may be a cell which
-            # has ended: programs that execute notebooks (nbclient) drop what comes for such a cell.
+            # In an empty context, ipykernel sends the update for the current cell. In the run's
+            # context that may be a cell which has ended, and programs that execute notebooks
+            # (nbclient) drop output for such cells.
             contextvars.Context().run(self.display.update, shown)
 
 
 def listener(wanted: Optional[bool]) -> Optional[Callable[[Any], None]]:
-    """Who shows a run's events; None: nobody. `wanted` None: where somebody looks."""
+    """Returns a listener that shows events, or None.
+
+    If `wanted` is None, shows them in notebooks and on terminals.
+    """
     if wanted is False:
         return None
     if _notebook():

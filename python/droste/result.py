@@ -1,4 +1,4 @@
-"""What a cell came to."""
+"""The result of a cell."""
 from __future__ import annotations
 
 import ctypes
@@ -16,7 +16,7 @@ _size = ctypes.c_size_t
 
 @dataclasses.dataclass(frozen=True)
 class CellError:
-    """What a cell raised, or why it was ended."""
+    """The exception of a cell, or the reason why it was ended."""
     type: str
     message: str
     traceback: Optional[str]
@@ -26,29 +26,30 @@ class CellError:
 
 
 class Result:
-    """What a cell came to.
+    """The result of a cell.
 
-    What it submitted are attributes and items: after `SUBMIT(answer=1, items=[2])` there are
-    `result.answer`, `result.items` and `result["items"]`; `result.output` is all of it, a dict (or the
-    field `output`, if it has that name). A submitted name never hides one of the host's own below,
-    since the code in the sandbox is not to be believed about them; `result["status"]` is the field.
+    Submitted fields are attributes and items: after `SUBMIT(answer=1, items=[2])` there are
+    `result.answer`, `result.items` and `result["items"]`. `result.output` is the dict of all
+    fields, or the field `output` if there is one. A submitted field never hides one of the
+    properties below, because code in the sandbox is not trusted; use `result["status"]` for a field
+    of that name.
 
-    Within asyncio it may be there before the cell has ended: `await` it. Where it is used without
-    that, it waits.
+    Within asyncio, the object may exist before the cell has ended: `await` it. Properties block
+    until the cell has ended.
     """
     __slots__ = ("_handle", "_pending", "_kept", "__weakref__")
 
     def __init__(self, handle: Optional[int] = None, pending: Any = None):
         self._handle = handle
         self._pending = pending
-        self._kept: Optional[Dict[str, Any]] = None      # of JSON, what was read
+        self._kept: Optional[Dict[str, Any]] = None      # cache of decoded JSON
 
     def __del__(self, free: Callable[[int], None] = quick.droste_result_free) -> None:
         if getattr(self, "_handle", None):
             free(self._handle)  # type: ignore
 
     def __copy__(self) -> "Result":
-        return self     # what it is of belongs to one
+        return self     # one object owns the handle
 
     def __deepcopy__(self, memo: Any) -> "Result":
         return self
@@ -72,24 +73,24 @@ class Result:
 
     @property
     def done(self) -> bool:
-        """False while the cell is under way."""
+        """Whether the cell has ended; never blocks."""
         return self._handle is not None or self._pending.done
 
-    # -- the host's own
+    # -- facts from the host
 
     @property
     def _own(self) -> "Result":
-        """What one of these needs of another, which no submitted field hides (SubmittedFirst)."""
+        """This result with its own properties first, also in SubmittedFirst."""
         return cast(Result, _Own(self))
 
     @property
     def status(self) -> str:
-        """"ok", "submitted", "error" (the code raised), "timeout", "killed" or "lost"."""
+        """One of "ok", "submitted", "error" (the code raised), "timeout", "killed", "lost"."""
         return quick.droste_result_status(self._get()).decode()
 
     @property
     def ok(self) -> bool:
-        """It ended as code should: status "ok" or "submitted"."""
+        """Whether the status is "ok" or "submitted"."""
         return self._own.status in ("ok", "submitted")
 
     def _keep(self) -> Dict[str, Any]:
@@ -104,7 +105,7 @@ class Result:
 
     @property
     def stdout(self) -> str:
-        """What was printed; the middle of very much is left out."""
+        """The standard output; the middle of very long output is left out."""
         return self._text(quick.droste_result_stdout) or ""
 
     @property
@@ -113,31 +114,32 @@ class Result:
 
     @property
     def echo(self) -> Optional[str]:
-        """The repr of the cell's last expression; None where there is none, or it is None."""
+        """The repr of the last expression; None without one, or if its value is None."""
         echo = quick.droste_result_echo(self._get())
         return None if echo is None else echo.decode("utf-8", "replace")
 
     @property
     def fields(self) -> Optional[Dict[str, Any]]:
-        """What was submitted; None where nothing was."""
+        """The submitted fields, or None if the cell submitted nothing."""
         kept = self._keep()
         if "fields" not in kept:
             kept["fields"] = self._read_fields()
         return kept["fields"]
 
     def _read_fields(self) -> Optional[Dict[str, Any]]:
-        """Of the outline; its long texts are not JSON that had to be written, checked and read."""
+        """Decodes the outline; long texts are stored separately, without JSON encoding."""
         outline = self._text(quick.droste_result_outline)
         if outline is None:
             return None
         if not quick.droste_result_text(self._get(), 0, None):
             return json.loads(outline)
         numbers = itertools.count()
-        return json.loads(outline, parse_constant=lambda elsewhere: self._text(quick.droste_result_text, next(numbers)))
+        return json.loads(outline, parse_constant=lambda placeholder: self._text(
+            quick.droste_result_text, next(numbers)))
 
     @property
     def json(self) -> Dict[str, Any]:
-        """All of it, as `droste exec --json` prints it."""
+        """The complete result, as `droste exec --json` prints it."""
         kept = self._keep()
         if "json" not in kept:
             kept["json"] = json.loads(self._text(quick.droste_result_json) or "{}")
@@ -145,7 +147,7 @@ class Result:
 
     @property
     def error(self) -> Optional[CellError]:
-        """What the code raised, or why it was ended; None where all is well."""
+        """The exception, or the reason why the cell was ended; None if `ok`."""
         if self._own.ok:
             return None
         found = self._own.json["error"]
@@ -153,7 +155,7 @@ class Result:
 
     @property
     def alive(self) -> bool:
-        """The session can go on, with its variables."""
+        """Whether the session can continue with its variables."""
         return bool(quick.droste_result_alive(self._get()))
 
     @property
@@ -162,7 +164,7 @@ class Result:
 
     @property
     def killed(self) -> Optional[str]:
-        """What ended the sandbox: "memory", "timeout", "signal 9 SIGKILL", "exit 3"…"""
+        """The reason why the sandbox ended, such as "memory", "timeout" or "exit 3"; else None."""
         return self._own.json["killed"]
 
     @property
@@ -171,7 +173,7 @@ class Result:
 
     @property
     def variables(self) -> List[Dict[str, Any]]:
-        """Name, type, length and a short preview of each variable of the session."""
+        """The name, type, length and preview of each variable of the session."""
         return self._own.json["variables"]
 
     @property
@@ -183,16 +185,16 @@ class Result:
         return self._own.json["calls"]
 
     def raise_for_status(self) -> "Result":
-        """Itself, or `CellFailed` where it is not `ok`."""
+        """Returns self; raises CellFailed if not `ok`."""
         if not self._own.ok:
             raise CellFailed(str(self._own.error or self._own.status), self)
         return self
 
-    # -- what was submitted
+    # -- submitted fields
 
     @property
     def output(self) -> Any:
-        """The submitted fields as a dict, or the one called `output`."""
+        """The submitted fields as a dict, or the field `output` if there is one."""
         fields = self._own.fields
         return fields["output"] if fields and "output" in fields else fields
 
@@ -208,21 +210,23 @@ class Result:
         fields = self._own.fields
         if fields is not None and name in fields:
             return fields[name]
-        what = ("the cell submitted nothing (status %s%s)" % (self._own.status, ", %s" % self._own.error if self._own.error else "")
+        error = ", %s" % self._own.error if self._own.error else ""
+        what = ("the cell submitted nothing (status %s%s)" % (self._own.status, error)
                 if fields is None else "it submitted %s" % (", ".join(fields) or "no fields"))
         raise AttributeError("the result has no field %r: %s" % (name, what))
 
     def __dir__(self) -> List[str]:
         return sorted(set(object.__dir__(self)) | set(self._own.fields or {}))
 
-    # -- for people
+    # -- display
 
     def __repr__(self) -> str:
         if not self._own.done:
             return "<Result: under way; await it, or read it, which waits>"
         words = [self._own.status]
         if self._own.fields:
-            words.append(", ".join("%s=%s" % (k, _short(repr(v), 60)) for k, v in self._own.fields.items()))
+            words.append(", ".join("%s=%s" % (k, _short(repr(v), 60))
+                                   for k, v in self._own.fields.items()))
         elif self._own.error:
             words.append(_short(str(self._own.error), 120))
         elif self._own.echo is not None:
@@ -232,7 +236,7 @@ class Result:
         return "<Result: %s>" % ", ".join(words)
 
     def __str__(self) -> str:
-        """As `repr`, once the cell has ended: `print(result)` waits, as all reading does."""
+        """Returns the repr after the cell has ended; `print(result)` blocks."""
         self._get()
         return repr(self)
 
@@ -249,7 +253,7 @@ class Result:
 
 
 class _Own:
-    """A result without what SubmittedFirst puts before its own."""
+    """A view of a result whose properties submitted fields cannot hide."""
     __slots__ = ("_result",)
 
     def __init__(self, result: Result):
@@ -260,12 +264,15 @@ class _Own:
 
 
 class SubmittedFirst(Result):
-    """A result whose submitted fields hide everything else: `result.status` is the field `status`, if one
-    was submitted, as the interpreters have it that this follows."""
+    """A result whose submitted fields hide its properties, as in fleet-rlm's interpreters.
+
+    `result.status` is the field `status` if one was submitted.
+    """
     __slots__ = ()
 
     def __getattribute__(self, name: str) -> Any:
-        if name in _HOSTS and (name != "done" or object.__getattribute__(self, "done")):     # asking that does not wait
+        # `done` must not block, so it is the host's until the cell has ended.
+        if name in _HOSTS and (name != "done" or object.__getattribute__(self, "done")):
             fields = self._own.fields
             if fields is not None and name in fields:
                 return fields[name]
@@ -280,7 +287,7 @@ def _short(text: str, most: int) -> str:
 
 
 def table(rows: Any, title: str = "") -> str:
-    """A small table for notebooks; everything in it is escaped, as it may come from a sandbox."""
+    """Returns an HTML table for notebooks; escapes all text, which may come from a sandbox."""
     cells = "".join("<tr><th style='text-align:left;vertical-align:top'>%s</th><td style='text-align:left'>"
                     "<pre style='margin:0;white-space:pre-wrap'>%s</pre></td></tr>"
                     % (html.escape(str(name)), html.escape(str(text))) for name, text in rows)

@@ -1,8 +1,7 @@
-"""`RLM`: answers a question about a context, by a model that writes code in a sandbox.
+"""`RLM`: answers a question about a context with a model that writes code in a sandbox.
 
-One call is a run: `run` waits for it, `arun` is for `await`, `stream` and `astream` tell what
-happens meanwhile. `completion` is the same by the name and in the shape that other runtimes have
-it.
+Each call is a run: `run` blocks, `arun` is a coroutine, `stream` and `astream` yield events.
+`completion` has the name and shape of alexzhang13/rlm's method.
 """
 from __future__ import annotations
 
@@ -14,10 +13,11 @@ import dataclasses
 import json
 import os
 import warnings
-from typing import (Any, AsyncIterator, Callable, Deque, Dict, Iterator, List, Mapping, Optional, Tuple,
-                    Union)
+from typing import (Any, AsyncIterator, Callable, Deque, Dict, Iterator, List, Mapping, Optional,
+                    Tuple, Union)
 
-from . import _closing, _engine, _library, _models, _settings, _tools, environments, progress as _progress
+from . import (_closing, _engine, _library, _models, _settings, _tools, environments,
+               progress as _progress)
 from ._library import lib, quick
 from ._values import c_text, encode, memory_of, to_json
 from .compat import arguments, rlm_errors, routing
@@ -27,14 +27,17 @@ from .errors import ArgumentError, Error, RunFailed, UnsupportedError, check, na
 from .result import _short, table
 
 Model = Union[None, str, Callable[..., Any]]
-QUESTION_MOST = 2000        # characters of a prompt that is question and context at once
+QUESTION_MOST = 2000        # longest prompt in characters that is also the question
 
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """Something that happened in a run: `kind` is "started", "context", "turn", "delta", "reply",
-    "cell", "output", "result", "calls", "notice", and "end" for the last, which has the
-    `completion`."""
+    """An event of a run.
+
+    `kind` is "started", "context", "turn", "delta", "reply", "cell", "output", "result", "calls",
+    "notice" or, for the last one with the `completion`, "end". `seconds` is the time of a cell or
+    call, `stream` is 1 or 2, and `pending` counts calls in flight.
+    """
     kind: str
     text: str = ""
     turn: int = 0
@@ -47,14 +50,14 @@ class Event:
     input_tokens: int = 0
     output_tokens: int = 0
     completion: Optional["Completion"] = None
-    run: int = 0        # these four are an observer's alone: whose event it is, which call
+    run: int = 0        # this and the next three are for observers: the run and call
     depth: int = 0
     call: int = 0
     model: Optional[str] = None
 
 
 class Completion:
-    """What a run came to: `answer` is the value (any JSON), `response` the same as text."""
+    """The outcome of a run: `answer` is any JSON value, `response` the same as text."""
 
     def __init__(self, told: Dict[str, Any], prompt: Any, root_model: str, steps: List[Event],
                  metadata: Optional[Dict[str, Any]] = None, names: Optional[Mapping[str, str]] = None):
@@ -65,11 +68,11 @@ class Completion:
         self.answer: Any = told["answer"]
         #: "answered", "exhausted", "budget", "timeout", "cancelled", "error" or "interrupted"
         self.status: str = told["status"]
-        #: the run's name in the record
+        #: the name of the run in the record, or None
         self.run: Optional[str] = told["run"]
         self.iterations: int = told["iterations"]
         self.usage: Dict[str, Any] = told["usage"]
-        #: the trajectory, where the RLM has a logger
+        #: the trajectory, if the RLM has a logger
         self.metadata = metadata
         self._names = names or {}
 
@@ -84,13 +87,13 @@ class Completion:
 
     @property
     def error(self) -> Optional[Error]:
-        """Why there is no answer, or not a whole one."""
+        """The reason why there is no complete answer, or None."""
         found = self.json.get("error")
         return named(found["type"], found["message"]) if found else None
 
     @property
     def cost(self) -> Optional[float]:
-        """Dollars; None where the price of some call is not known."""
+        """The cost in US dollars; None if the price of a call is unknown."""
         return self.usage["cost"]
 
     @property
@@ -99,19 +102,21 @@ class Completion:
 
     @property
     def usage_summary(self) -> UsageSummary:
-        """Usage by model, in the shape of rlm's own summary."""
+        """Usage by model, in the shape of rlm's UsageSummary."""
         found = UsageSummary()
         for name, u in self.usage["models"].items():    # a model may have several names
-            found.add(self._names.get(name, name), ModelUsageSummary(u["calls"], u["input_tokens"], u["output_tokens"], u["cost"]))
+            found.add(self._names.get(name, name), ModelUsageSummary(
+                u["calls"], u["input_tokens"], u["output_tokens"], u["cost"]))
         return found
 
     def to_dict(self) -> Dict[str, Any]:
-        """As rlm's completions have it."""
-        return RLMChatCompletion(self.root_model, self.prompt, self.response, self.usage_summary, self.execution_time,
-                                 self.metadata, None if self.ok else str(self.error or self.status)).to_dict()
+        """Returns the dict of rlm's RLMChatCompletion.to_dict()."""
+        return RLMChatCompletion(self.root_model, self.prompt, self.response, self.usage_summary,
+                                 self.execution_time, self.metadata,
+                                 None if self.ok else str(self.error or self.status)).to_dict()
 
     def raise_for_status(self) -> "Completion":
-        """Itself, or `RunFailed` where no answer was given."""
+        """Returns self; raises RunFailed if the run gave no answer."""
         if not self.ok:
             raise RunFailed(str(self.error or self.status), self)
         return self
@@ -128,9 +133,11 @@ class Completion:
         rows: List[Tuple[str, str]] = [("answer", _short(self.response, 4000)), ("status", "%s%s" % (
             self.status, ": %s" % self.error if self.error else ""))]
         rows.append(("usage", "%s, %s, %d + %d tokens, %.2f s%s" % (
-            _progress.count_of(self.iterations, "turn"), _progress.count_of(self.usage["calls"], "call"), self.usage["input_tokens"], self.usage["output_tokens"],
-            self.usage["seconds"], ", $%.4f" % self.cost if self.cost else "")))
-        rows += [("turn %d, %s" % (step.turn, step.kind), _short(step.text, 2000)) for step in self.steps]
+            _progress.count_of(self.iterations, "turn"),
+            _progress.count_of(self.usage["calls"], "call"), self.usage["input_tokens"],
+            self.usage["output_tokens"], self.usage["seconds"], ", $%.4f" % self.cost if self.cost else "")))
+        rows += [("turn %d, %s" % (step.turn, step.kind), _short(step.text, 2000))
+                 for step in self.steps]
         return table(rows, "Droste, run %s" % (self.run or "without a record"))
 
 
@@ -138,12 +145,12 @@ def _named(function: Any) -> str:
     return arguments.shown(function)
 
 
-#: kinds of events that only an observer is told of
+#: kinds of events for observers only
 OBSERVED = ("request", "call", "called", "child", "child_end")
 
 
 class _Run:
-    """A run under way."""
+    """A run in progress."""
 
     def __init__(self, rlm: "RLM", question: Optional[str], context: Any, resume: Optional[str],
                  listen: Optional[Callable[[Event], None]]):
@@ -152,26 +159,27 @@ class _Run:
         self.resume = resume
         self.steps: List[Event] = []
         self.completion: Optional[Completion] = None
-        self.handle: Optional[int] = None       # of droste_running, while it is under way
+        self.handle: Optional[int] = None       # struct droste_running until the run has ended
         self.bound: List[_tools.Bound] = []
         self.numbers: List[int] = []
         self.on_end: Optional[Callable[[], None]] = None
-        self.failure: Optional[BaseException] = None     # of a listener
+        self.failure: Optional[BaseException] = None     # exception of a listener
         self.engine: Any = None
         self.place = rlm._place()
-        #: models as the program has them, by their names in the library
+        #: names of models for the program, by their names in the library
         self.names = dict(rlm._wishes.names)
         self.observer = Observer(
-            rlm._wishes, self.names, rlm._said if rlm._wishes.persistent else []) if rlm._wishes.are_there() else None
+            rlm._wishes, self.names,
+            rlm._said if rlm._wishes.persistent else []) if rlm._wishes.are_there() else None
         self.id = next(_engine.ids)
 
     def key(self) -> Tuple[Any, ...]:
-        """Which engine fits: one of its own, where its environment is written in Python."""
+        """Returns the engine key; unique if the environment is written in Python."""
         key = _settings.key(self.rlm._pairs)
         return key if self.place is None else (*key, self.id)
 
     def begin(self, engine: "_engine.Engine") -> None:
-        """In the engine's thread, with its lock."""
+        """Starts the run; called in the engine's thread, with its lock."""
         rlm, error, err = self.rlm, engine.error, engine.err
         _closing.finish_before(rlm._pairs)
         self.engine = engine
@@ -189,17 +197,20 @@ class _Run:
                 bound = _tools.Bound(tool, engine, rlm._tool_threads, self.id)
                 bound.context = context
                 self.bound.append(bound)
-                check(quick.droste_tool_add(engine.handle, *bound.texts(), _tools.on_tool, bound.id, err), error)
+                check(quick.droste_tool_add(engine.handle, *bound.texts(), _tools.on_tool,
+                                            bound.id, err), error)
             for name, data in rlm._tool_data.items():
-                check(quick.droste_tool_data(engine.handle, name.encode(), data, len(data), err), error)
+                check(quick.droste_tool_data(engine.handle, name.encode(), data, len(data), err),
+                      error)
             for name, code in rlm._tool_source.items():
-                check(quick.droste_tool_source(engine.handle, name.encode(), code, len(code), err), error)
+                check(quick.droste_tool_source(engine.handle, name.encode(), code, len(code), err),
+                      error)
             self._start(engine, pairs)
         except BaseException:
             self.release()
             raise
         finally:
-            # they are this run's: others may begin on the engine
+            # the tools belong to this run; other runs may start on the engine
             quick.droste_tools_clear(engine.handle)
 
     def _start(self, engine: "_engine.Engine", pairs: List[Tuple[str, str]]) -> None:
@@ -220,10 +231,11 @@ class _Run:
         running = ctypes.c_void_p()
         _runs[self.id] = self
         database = dict(pairs).get("database")
-        if database is not None:        # the engine is of those that have it
-            check(quick.droste_set(engine.handle, b"database", c_text(database, "a path"), engine.err), engine.error)
-        check(lib.droste_start(engine.handle, ctypes.byref(request), ctypes.byref(running), engine.err),
-              engine.error)
+        if database is not None:        # part of the engine's key
+            check(quick.droste_set(engine.handle, b"database", c_text(database, "a path"),
+                                   engine.err), engine.error)
+        check(lib.droste_start(engine.handle, ctypes.byref(request), ctypes.byref(running),
+                               engine.err), engine.error)
         self.handle = running.value
 
     def release(self) -> None:
@@ -244,7 +256,7 @@ class _Run:
             self.observer.take(event)
             if event.run or event.kind in OBSERVED:
                 return
-            if event.kind == "result":      # its text is the observer's
+            if event.kind == "result":      # the text is for the observer only
                 event = dataclasses.replace(event, text="")
         if event.kind in ("reply", "cell", "result", "output", "notice"):
             self.steps.append(dataclasses.replace(event, text=_short(event.text, 20000)))
@@ -252,14 +264,14 @@ class _Run:
             self.listen(event)
 
     def tell_safely(self, event: Event) -> None:
-        """A listener that raises ends the run; whoever waits for it gets the exception."""
+        """Calls the listeners. If one raises, cancels the run and keeps the exception."""
         try:
             self.tell(event)
         except BaseException as e:
             self.failure = self.failure or e
             self.listen = None
             if self.engine is not None:
-                self.engine.post(self.cancel)   # not from within the run
+                self.engine.post(self.cancel)   # not within a callback of the run
 
     def ended(self, result: int) -> None:
         self.handle = None
@@ -274,13 +286,16 @@ class _Run:
         wishes, metadata = self.rlm._wishes, None
         if self.observer is not None:
             answer = told["answer"]
-            metadata = self.observer.ended(None if answer is None else answer if isinstance(answer, str) else json.dumps(answer))
-        self.completion = Completion(told, self.context, wishes.models[0] or self.rlm.model_name, self.steps, metadata, self.names)
+            metadata = self.observer.ended(
+                answer if answer is None or isinstance(answer, str) else json.dumps(answer))
+        self.completion = Completion(told, self.context, wishes.models[0] or self.rlm.model_name,
+                                     self.steps, metadata, self.names)
         self.release()
         if self.listen is not None and self.failure is None:
             used = told["usage"]
             self.tell_safely(Event("end", calls=used["calls"], input_tokens=used["input_tokens"],
-                              output_tokens=used["output_tokens"], completion=self.completion))
+                                   output_tokens=used["output_tokens"],
+                                   completion=self.completion))
         if self.on_end is not None:
             self.on_end()
 
@@ -294,10 +309,11 @@ def _on_event(arg: int, event: Any) -> None:
     if run is None:
         return
     e = event.contents
-    run.tell_safely(Event(e.kind.decode(), _library.text_at(e.text, e.len), e.turn, e.turns, e.stream,
-                   e.status.decode() if e.status else None, e.seconds, e.pending, e.calls, e.input_tokens,
-                   e.output_tokens, None, e.run, e.depth, e.call,
-                   e.model.decode("utf-8", "replace") if e.model else None))
+    run.tell_safely(Event(
+        e.kind.decode(), _library.text_at(e.text, e.len), e.turn, e.turns, e.stream,
+        e.status.decode() if e.status else None, e.seconds, e.pending, e.calls, e.input_tokens,
+        e.output_tokens, None, e.run, e.depth, e.call,
+        e.model.decode("utf-8", "replace") if e.model else None))
 
 
 @_library.DoneFn
@@ -310,29 +326,29 @@ def _on_done(arg: int, result: int) -> None:
 
 
 class RLM:
-    """A Recursive Language Model: a model, the tools it has, and its limits.
+    """A Recursive Language Model: a model, its tools and its limits.
 
         rlm = RLM(model="openai/gpt-5-mini")
         print(rlm.run("Which module defines the most classes?",
-        pathlib.Path("/usr/lib/python3.11")).answer)
+                      pathlib.Path("/usr/lib/python3.11")).answer)
 
-    `model` and `sub_model` are names (docs/configuration.md), or functions of messages, sync or
-    async. `tools` are functions of this program; `tool_data` values that the code has as variables;
-    `tool_source` Python, by name, whose documented functions the code has. Every setting is a
-    keyword, with `_` for `-`. `progress` shows what happens: True, False, or None for: on a
-    terminal, and in notebooks.
+    `model` and `sub_model` are names (docs/configuration.md) or functions of messages, sync or
+    async. `tools` are functions of this program, `tool_data` are values that the code sees as
+    variables, and `tool_source` is Python source by name, whose documented functions the code can
+    call. Every setting is a keyword, with `_` for `-`. `progress` shows the progress: True, False,
+    or None for only on terminals and in notebooks.
 
-    The other names are those of alexzhang13/rlm: `backend` and `backend_kwargs` name the model,
-    `environment` and `environment_kwargs` the sandbox, `max_depth`, `max_iterations`, `max_budget`,
-    `max_timeout`, `max_tokens`, `max_errors`, `custom_tools`, `other_backends`,
+    Arguments of alexzhang13/rlm work, too: `backend` and `backend_kwargs` (the model),
+    `environment` and `environment_kwargs` (the sandbox), `max_depth`, `max_iterations`,
+    `max_budget`, `max_timeout`, `max_tokens`, `max_errors`, `custom_tools`, `other_backends`,
     `max_concurrent_subcalls`.
     """
 
     def __init__(self, model: Model = None, *, sub_model: Model = None, tools: _tools.Tools = None,
                  tool_data: Optional[Mapping[str, Any]] = None,
                  tool_source: Optional[Mapping[str, str]] = None, tool_threads: bool = False,
-                 progress: Optional[bool] = False, on_event: Optional[Callable[[Event], None]] = None,
-                 **settings: Any):
+                 progress: Optional[bool] = False,
+                 on_event: Optional[Callable[[Event], None]] = None, **settings: Any):
         if hasattr(model, "complete") and hasattr(model, "model_name"):
             settings["tools"] = tools
             model, asked, tools = routing.arguments(model, settings)
@@ -340,27 +356,33 @@ class RLM:
         seeds = arguments.take_rlm(settings)
         model = model if model is not None else seeds.model
         sub_model = sub_model if sub_model is not None else seeds.sub_model
-        self.environment = seeds.environment      # one that is written in Python, or None
+        self.environment = seeds.environment      # name of one written in Python, or None
         self._environment_kwargs = seeds.environment_kwargs
         if self.environment is not None:
             settings["env"] = self.environment
             if seeds.wishes.persistent:
-                raise UnsupportedError("RLM(persistent=True) keeps a session of Droste's; the environment %r has none" % self.environment)
-        self._functions = {name: f for name, f in (("model", model), ("sub-model", sub_model)) if callable(f)}
-        texts = {name: m for name, m in (("model", model), ("sub_model", sub_model)) if not callable(m)}
+                raise UnsupportedError("RLM(persistent=True) keeps a session of Droste's; the environment "
+                                       "%r has none" % self.environment)
+        self._functions = {name: f for name, f in (("model", model), ("sub-model", sub_model))
+                           if callable(f)}
+        texts = {name: m for name, m in (("model", model), ("sub_model", sub_model))
+                 if not callable(m)}
         self._pairs = _settings.pairs({**settings, **texts})
         self.model_name = model if isinstance(model, str) else getattr(model, "__name__", None) or (
             type(model).__name__ if model is not None else os.environ.get("DROSTE_MODEL", ""))
         self._tools = _tools.collect({**seeds.tools, **_tools.collect(tools)})
-        self._tool_data = {name: to_json(value, name) for name, value in {**seeds.data, **(tool_data or {})}.items()}
-        self._tool_source = {name: code.encode() for name, code in {**seeds.source, **(tool_source or {})}.items()}
+        self._tool_data = {name: to_json(value, name)
+                           for name, value in {**seeds.data, **(tool_data or {})}.items()}
+        self._tool_source = {name: code.encode()
+                             for name, code in {**seeds.source, **(tool_source or {})}.items()}
         self._tool_threads = tool_threads
         self._progress = seeds.verbose or progress
         self._wishes = seeds.wishes
-        self._wishes.know(model if model is not None else self.model_name, sub_model, arguments.shown)
-        self._held: Any = None          # of a conversation: its engine,
-        self._chat: Any = None          # itself,
-        self._said: List[Dict[str, Any]] = []       # and its messages, where an observer wants them
+        self._wishes.know(model if model is not None else self.model_name, sub_model,
+                          arguments.shown)
+        self._held: Any = None          # engine of a conversation (persistent=True)
+        self._chat: Any = None          # handle of the conversation
+        self._said: List[Dict[str, Any]] = []       # its messages, for an observer
         if self._wishes.logger is not None:
             self._wishes.logger.log_metadata(self._wishes.metadata)
         self._on_event = on_event
@@ -368,26 +390,29 @@ class RLM:
     # -- runs
 
     def run(self, question: str, context: Any = None) -> Completion:
-        """Answers the question, and waits for it. `context` is a value, or a path (`pathlib.Path`).
+        """Answers a question about `context`, a value or a path (`pathlib.Path`); blocks.
 
-        A run that comes to no answer is a completion too: see its `status`, or
-        `raise_for_status`."""
+        A run without an answer also returns a completion; check `status` or call
+        `raise_for_status()`. Raises for wrong arguments and if the run could not start.
+        """
         return self._run_here(self._new(question, context))
 
     async def arun(self, question: str, context: Any = None) -> Completion:
-        """The same for `await`; cancelling the task cancels the run."""
+        """Coroutine version of `run`; cancelling the task cancels the run."""
         if self._wishes.persistent:
-            return await asyncio.get_running_loop().run_in_executor(None, self.run, question, context)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(None, self.run, question, context)
         return await self._run_there(self._new(question, context))
 
     def resume(self, run: str) -> Completion:
-        """Goes on with a run of the record whose process is gone; nothing that was paid for is paid
-        again."""
+        """Resumes a recorded run whose process has ended, without repeating paid calls."""
         return self._run_here(self._new(None, None, run))
 
     def stream(self, question: str, context: Any = None) -> Iterator[Event]:
-        """The events of a run, as they happen; the last has the completion. Who stops listening
-        (`break`) cancels it."""
+        """Yields the events of a run; the last one has the completion.
+
+        Leaving the loop early (`break`) cancels the run.
+        """
         events: Deque[Event] = collections.deque()
         run = self._new(question, context, listen=events.append)
         engine = self._take_engine(run)
@@ -403,9 +428,10 @@ class RLM:
             self._finish(engine, run)
 
     async def astream(self, question: str, context: Any = None) -> AsyncIterator[Event]:
-        """`stream`, within asyncio."""
+        """Asynchronous version of `stream`."""
         if self._wishes.persistent:
-            raise UnsupportedError("RLM(persistent=True) has no astream: use arun, or stream in a thread")
+            raise UnsupportedError("RLM(persistent=True) has no astream: use arun, or stream in a "
+                                   "thread")
         events: "asyncio.Queue[Event]" = asyncio.Queue()
         run = self._new(question, context, listen=events.put_nowait)
         engine = self._begin_there(run)
@@ -420,17 +446,19 @@ class RLM:
             await self._cleaned_up(run)
 
     def completion(self, prompt: Any, root_prompt: Optional[str] = None) -> Completion:
-        """As rlm has it: the prompt becomes `context`, and `root_prompt` is the question about it.
-        A run that comes to no answer raises: rlm's exceptions for its limits
-        (rlm.utils.exceptions), else what `Completion.error` is."""
+        """rlm's interface: `prompt` becomes `context`, and `root_prompt` is the question about it.
+
+        A run without an answer raises rlm's exceptions for limits (rlm.utils.exceptions), otherwise
+        `Completion.error`.
+        """
         return self._answered(self.run(*_question(prompt, root_prompt)))
 
     async def acompletion(self, prompt: Any, root_prompt: Optional[str] = None) -> Completion:
-        """`completion`, for `await`."""
+        """Coroutine version of `completion`."""
         return self._answered(await self.arun(*_question(prompt, root_prompt)))
 
     def _answered(self, done: Completion) -> Completion:
-        if done.status in ("answered", "exhausted"):    # with the model's last words
+        if done.status in ("answered", "exhausted"):    # includes the last answer at a limit
             return done
         why = done.error or RunFailed(done.status, done)
         failure = rlm_errors.of(done, why, dict(self._pairs))
@@ -438,7 +466,7 @@ class RLM:
         raise failure from (why if failure is not why else None)
 
     def close(self) -> None:
-        """Ends the session that persistent=True keeps; else a run cleans up after itself."""
+        """Ends the session of persistent=True; other runs need no close()."""
         engine, self._held = self._held, None
         chat, self._chat, self._said = self._chat, None, []
         if engine is None:
@@ -450,7 +478,8 @@ class RLM:
 
     def __del__(self) -> None:
         if getattr(self, "_held", None) is not None:
-            warnings.warn("RLM(persistent=True) was not closed; use `with`", ResourceWarning, source=self)
+            warnings.warn("RLM(persistent=True) was not closed; use `with`", ResourceWarning,
+                          source=self)
             self.close()
 
     def __enter__(self) -> "RLM":
@@ -462,7 +491,7 @@ class RLM:
     def __repr__(self) -> str:
         return "<RLM: %s>" % (self.model_name or "no model")
 
-    # -- how
+    # -- implementation
 
     def _new(self, question: Optional[str], context: Any, resume: Optional[str] = None,
              listen: Optional[Callable[[Event], None]] = None) -> _Run:
@@ -477,7 +506,7 @@ class RLM:
         return _Run(self, question, context, resume, tell if listeners else None)
 
     def _take_engine(self, run: _Run) -> "_engine.Engine":
-        """A conversation has one of its own, as its session lives there."""
+        """Takes an engine; a conversation keeps its own, where its session lives."""
         if self._held is not None:
             return self._held
         engine = _engine.take(run.key())
@@ -486,7 +515,7 @@ class RLM:
         return engine
 
     def _conversation(self, engine: "_engine.Engine") -> int:
-        """The one that this RLM's questions are part of."""
+        """Returns the handle of the conversation, opening it if necessary."""
         if self._chat is None:
             chat = ctypes.c_void_p()
             check(lib.droste_chat_open(engine.handle, ctypes.byref(chat), engine.err), engine.error)
@@ -503,7 +532,7 @@ class RLM:
             raise run.failure
 
     def _finish(self, engine: "_engine.Engine", run: _Run) -> None:
-        """Whatever happened: the run is over, and the engine idle."""
+        """Cancels the run if necessary, waits for its end, and returns the engine."""
         if engine.handle is None:
             return
         run.cancel()
@@ -529,7 +558,7 @@ class RLM:
             self._finish(engine, run)
 
     def _place(self) -> Any:
-        """Where a run's code is executed, if that is an environment written in Python."""
+        """Returns the Place of an environment that is written in Python, or None."""
         if self.environment is None:
             return None
         return environments.Place(self.environment, self._environment_kwargs)
@@ -553,12 +582,13 @@ class RLM:
 
     @staticmethod
     def _end_there(engine: "_engine.Engine", run: _Run) -> None:
-        """The run may take a moment to end; the engine is given back then."""
+        """Cancels the run if necessary; returns the engine when the run has ended."""
         if run.completion is not None or run.handle is None:
             _engine.give_from_loop(engine)
             return
         # type: ignore
-        run.on_end = lambda: engine.loop and engine.loop.call_soon(_engine.give_from_loop, engine)
+        run.on_end = lambda: engine.loop and engine.loop.call_soon(
+            _engine.give_from_loop, engine)
         run.cancel()
         engine.kick()
 

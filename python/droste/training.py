@@ -1,8 +1,8 @@
-"""A REPL for harnesses that train RLMs: `start`, `load_context`, `execute`, `stop`, all for `await`.
+"""A REPL for harnesses that train RLMs, with the coroutines that `RLMTrainEnv` expects.
 
-It has the shape that `RLMTrainEnv(backend_factory=…)` expects, and its code's `llm_query` asks the
-harness's proxy: `POST {proxy_url}/rollout/{rollout_id}/llm_query` with {"prompt": …}, which answers
-{"response": …}. Hundreds run at once on one event loop.
+Use it as `RLMTrainEnv(backend_factory=…)`. `llm_query` in the sandbox asks the harness's proxy:
+`POST {proxy_url}/rollout/{rollout_id}/llm_query` with {"prompt": …}, answered by {"response": …}.
+Hundreds of backends can run on one event loop.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ExecResult", "ReplBackend"]
 
 @dataclasses.dataclass
 class ExecResult:
-    """What a cell came to."""
+    """The result of a cell; `execution_time` is in seconds."""
     stdout: str
     stderr: str
     final_answer: Optional[str]
@@ -28,7 +28,7 @@ class ExecResult:
 
 
 class ReplBackend:
-    """One rollout's REPL. `settings` are Droste's; `proxy_timeout` is in seconds."""
+    """The REPL of one rollout. `settings` are Droste's; `proxy_timeout` is in seconds."""
 
     def __init__(self, *, proxy_timeout: float = 300.0, **settings: Any):
         self.proxy_timeout = proxy_timeout
@@ -36,9 +36,11 @@ class ReplBackend:
         self._interpreter: Optional[Interpreter] = None
         self._url = ""
 
-    async def start(self, proxy_url: Optional[str] = None, rollout_id: str = "0", depth: int = 1) -> None:
-        """Opens the sandbox; without a proxy, `llm_query` asks the model that is configured."""
-        settings: Dict[str, Any] = {"max_llm_calls": 1000000, "llm_call_timeout": self.proxy_timeout, **self.settings}
+    async def start(self, proxy_url: Optional[str] = None, rollout_id: str = "0",
+                    depth: int = 1) -> None:
+        """Opens the sandbox; without a proxy, `llm_query` asks the configured model."""
+        settings: Dict[str, Any] = {"max_llm_calls": 1000000,
+                                    "llm_call_timeout": self.proxy_timeout, **self.settings}
         if proxy_url:
             self._url = "%s/rollout/%s/llm_query" % (proxy_url.rstrip("/"), rollout_id)
             settings["model"] = self._ask
@@ -46,7 +48,7 @@ class ReplBackend:
         await self._interpreter.start()
 
     async def load_context(self, payload: Any, index: int = 0) -> int:
-        """Binds `context_N`, and `context` for the first; returns N."""
+        """Binds `context_N`, and for N = 0 also `context`; returns N."""
         interpreter = self._open()
         await interpreter.set("context_%d" % index, payload)
         if index == 0:
@@ -54,11 +56,11 @@ class ReplBackend:
         return index
 
     async def bootstrap(self, code: str) -> None:
-        """Runs code that must succeed, such as definitions."""
+        """Runs code such as definitions; raises CellFailed if it fails."""
         (await self._open().execute(code)).raise_for_status()
 
     async def execute(self, code: str) -> ExecResult:
-        """Runs a cell. What it raises is in `stderr`, as a traceback."""
+        """Runs a cell; a traceback is appended to `stderr`."""
         result = await self._open().execute(code)
         stderr, fields, final = result.stderr, result.fields, None
         if result.error:
@@ -66,7 +68,8 @@ class ReplBackend:
         if fields is not None:
             value = next(iter(fields.values())) if len(fields) == 1 else fields
             final = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        return ExecResult(result.stdout, stderr, final, result.seconds, [v["name"] for v in result.variables])
+        return ExecResult(result.stdout, stderr, final, result.seconds,
+                          [v["name"] for v in result.variables])
 
     async def stop(self) -> None:
         """Ends the sandbox."""
@@ -80,7 +83,7 @@ class ReplBackend:
         return self._interpreter
 
     def _ask(self, messages: List[Dict[str, Any]]) -> str:
-        """In a thread, as other models that are functions."""
+        """The model function: asks the proxy; called in a thread."""
         prompt = messages[0]["content"] if len(messages) == 1 else messages
         data = json.dumps({"prompt": prompt}).encode()
         request = urllib.request.Request(self._url, data, {"Content-Type": "application/json"})

@@ -67,7 +67,7 @@ def test_a_thread_that_ended_leaves_a_warm_engine():
     thread = threading.Thread(target=lambda: Interpreter().__enter__().shutdown())
     thread.start()
     thread.join(50)
-    (engine,) = _engine._shelf
+    (engine,) = _engine._idle
     with Interpreter() as interp:
         assert interp._engine is engine and interp.execute("1").ok
 
@@ -75,14 +75,14 @@ def test_a_thread_that_ended_leaves_a_warm_engine():
 def test_idle_engines_are_so_many(monkeypatch):
     """The one that has been idle for longest is ended; the number is the one that docs/python.md says."""
     from droste import _engine
-    assert _engine.SHELF_MOST == 16
-    monkeypatch.setattr(_engine, "SHELF_MOST", 2)
+    assert _engine.IDLE_MAX == 16
+    monkeypatch.setattr(_engine, "IDLE_MAX", 2)
     droste.clear_shelf()
     interpreters = [Interpreter().__enter__() for _ in range(3)]
     engines = [interp._engine for interp in interpreters]
     for interp in interpreters:
         interp.shutdown()
-    assert _engine._shelf == engines[1:] and [e.handle is None for e in engines] == [True, False, False]
+    assert _engine._idle == engines[1:] and [e.handle is None for e in engines] == [True, False, False]
     droste.clear_shelf()
     assert all(e.handle is None for e in engines)
 
