@@ -47,7 +47,8 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.parse
+
+from model_dialects import Anthropic, find_dialect
 
 
 class Stats:
@@ -76,162 +77,6 @@ class Stats:
     def public(self):
         hidden = ("tries", "in_flight", "level")
         return {k: v for k, v in vars(self).items() if k not in hidden}
-
-
-# Dialects ---------------------------------------------------------------------------------------
-#
-# One object a dialect: how a request is read, and how the server's part is said. `piece` and its kin
-# give what an event's data is.
-
-def text_of(content):
-    """The text of a message's content: a string, or a list of parts of which the texts count."""
-    if isinstance(content, str):
-        return content
-    return "".join(part.get("text", "") for part in content or [])
-
-
-class OpenAI:
-    paths = (r"/v1/chat/completions", r"/openai/v1/chat/completions", r"/openai/deployments/(?P<model>[^/]+)/chat/completions")
-
-    def key(self, headers):
-        return headers.get("api-key") or headers.get("x-portkey-api-key") or headers.get("authorization", "")[len("Bearer "):]
-
-    def messages(self, body):
-        return [text_of(m.get("content")) for m in body.get("messages") or [{}]]
-
-    def stream(self, body, path):
-        return bool(body.get("stream"))
-
-    def usage(self, r, text):
-        output_tokens = max(1, len(text) // 4)
-        told = r.connection.server.stats.told.setdefault(r.model, [0, 0])
-        told[0] += r.input_tokens
-        told[1] += output_tokens
-        return {"prompt_tokens": r.input_tokens, "completion_tokens": output_tokens}
-
-    def whole(self, r, text, finish="stop", usage=True, message=None):
-        reply = {"id": "x", "object": "chat.completion", "model": r.model, "choices": [
-            {"index": 0, "message": message or {"role": "assistant", "content": text}, "finish_reason": finish}]}
-        if usage:
-            reply["usage"] = self.usage(r, text)
-        return reply
-
-    def begin(self, r):
-        return [delta("", role="assistant")]
-
-    def piece(self, text):
-        return delta(text)
-
-    def end(self, r, text, usage=True):
-        events = [delta(finish="stop")]
-        if usage and (r.json.get("stream_options") or {}).get("include_usage"):
-            events.append({"choices": [], "usage": self.usage(r, text)})
-        return events + ["[DONE]"]
-
-    def error(self, status, message, code=None):
-        return {"error": {"message": message, "type": "invalid_request_error", "code": code}}
-
-
-class Anthropic:
-    paths = (r"/v1/messages",)
-    types = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error",
-             529: "overloaded_error", 400: "invalid_request_error"}
-
-    def key(self, headers):
-        return headers.get("x-api-key", "")
-
-    def messages(self, body):
-        system = [body["system"]] if "system" in body else []
-        return system + [text_of(m.get("content")) for m in body.get("messages") or [{}]]
-
-    def stream(self, body, path):
-        return bool(body.get("stream"))
-
-    def whole(self, r, text, finish="end_turn", usage=True):
-        reply = {"id": "msg_x", "type": "message", "role": "assistant", "model": r.model, "stop_reason": finish,
-                 "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": text}]}
-        if usage:
-            reply["usage"] = {"input_tokens": r.input_tokens, "cache_creation_input_tokens": 0,
-                              "cache_read_input_tokens": 3, "output_tokens": max(1, len(text) // 4)}
-        return reply
-
-    def begin(self, r):
-        usage = {"input_tokens": r.input_tokens, "cache_read_input_tokens": 3, "output_tokens": 1}
-        return [{"type": "message_start", "message": {"type": "message", "role": "assistant", "content": [],
-                                                      "usage": usage if r.counts else {}}},
-                {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-                {"type": "ping"}]
-
-    def piece(self, text):
-        return {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
-
-    def end(self, r, text, usage=True):
-        counted = {"usage": {"output_tokens": max(1, len(text) // 4)}} if r.counts else {}
-        return [{"type": "content_block_stop", "index": 0},
-                {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, **counted}, {"type": "message_stop"}]
-
-    def error(self, status, message, code=None):
-        return {"type": "error", "error": {"type": self.types.get(status, "api_error"), "message": message}}
-
-
-class Gemini:
-    paths = (r"/v1beta/models/(?P<model>[^/]+):(generateContent|streamGenerateContent)",)
-    words = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED",
-             500: "INTERNAL", 503: "UNAVAILABLE"}
-
-    def key(self, headers):
-        return headers.get("x-goog-api-key", "")
-
-    def messages(self, body):
-        system = [text_of(body["systemInstruction"]["parts"])] if "systemInstruction" in body else []
-        return system + [text_of(m.get("parts")) for m in body.get("contents") or [{}]]
-
-    def stream(self, body, path):
-        return ":stream" in path
-
-    def reply(self, r, text, finish=None, usage=False):
-        candidate = {"index": 0, "content": {"role": "model", "parts": [{"text": text}]}}
-        if finish:
-            candidate["finishReason"] = finish
-        reply = {"candidates": [candidate], "modelVersion": "x"}
-        if usage:
-            reply["usageMetadata"] = {"promptTokenCount": r.input_tokens, "candidatesTokenCount": max(1, len(text) // 4),
-                                      "thoughtsTokenCount": 2, "cachedContentTokenCount": 1}
-        return reply
-
-    def whole(self, r, text, finish="STOP", usage=True):
-        return self.reply(r, text, finish, usage)
-
-    def begin(self, r):
-        return [{"candidates": [{"content": {"parts": [{"text": "let me think", "thought": True}]}}]}]
-
-    def piece(self, text):
-        return self.reply(None, text)
-
-    def end(self, r, text, usage=True):
-        last = self.reply(r, text, "STOP", usage)
-        last["candidates"][0]["content"]["parts"] = []
-        return [last]
-
-    def error(self, status, message, code=None):
-        details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1s"}] if status == 429 else []
-        if status == 401:  # what Google really says to a wrong key
-            details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}]
-        return {"error": {"code": status, "message": message, "status": self.words.get(status, "UNKNOWN"),
-                          "details": details}}
-
-
-DIALECTS = (OpenAI(), Anthropic(), Gemini())
-
-
-def find_dialect(path):
-    """The dialect whose path this is, and the model where it stands there."""
-    for dialect in DIALECTS:
-        for pattern in dialect.paths:
-            found = re.fullmatch(pattern, path.partition("?")[0])
-            if found:
-                return dialect, urllib.parse.unquote(found.groupdict().get("model") or "")
-    return None, ""
 
 
 class Request:
@@ -270,7 +115,7 @@ REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found",
 class Connection:
     def __init__(self, server, reader, writer):
         self.server, self.reader, self.writer = server, reader, writer
-        self.served = 0
+        self.served, self.line_end = 0, "\n"
 
     async def read_request(self):
         head = await self.reader.readuntil(b"\r\n\r\n")
@@ -306,9 +151,17 @@ class Connection:
             data = data.encode()
         await self.send(b"%x\r\n%s\r\n" % (len(data), data))
 
-    async def event(self, value):
+    def event_of(self, value):
+        """The bytes of an event, with the ends of lines that the dialect has."""
         named = "event: %s\n" % value["type"] if isinstance(value, dict) and "type" in value else ""
-        await self.chunk("%sdata: %s\n\n" % (named, value if isinstance(value, str) else json.dumps(value)))
+        text = "%sdata: %s\n\n" % (named, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        return text.replace("\n", self.line_end).encode()
+
+    async def event(self, value):
+        """In two pieces, which end anywhere: a network keeps no boundaries."""
+        data = self.event_of(value)
+        await self.chunk(data[:len(data) // 2])
+        await self.chunk(data[len(data) // 2:])
 
     async def events(self, values):
         for value in values:
@@ -341,12 +194,6 @@ class Connection:
             self.writer.close()
 
 
-def delta(text=None, finish=None, **more):
-    if text is not None:
-        more["content"] = text
-    return {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": more, "finish_reason": finish}]}
-
-
 def pieces(text):
     """A few events for a short text, not too many for a long one."""
     size = max(7, len(text) // 50)
@@ -359,6 +206,11 @@ async def say(c, r, text, usage=True):
     if not r.stream:
         return await c.answer(200, r.dialect.whole(r, text, usage=usage))
     await c.begin_stream()
+    await say_on(c, r, text, usage)
+
+
+async def say_on(c, r, text, usage=True):
+    """The events of an answer, in a stream that has begun."""
     await c.events(r.dialect.begin(r))
     for piece in pieces(text):
         await c.event(r.dialect.piece(piece))
@@ -420,6 +272,39 @@ async def stream_cut(c, r):
     await half(c, r)
     await asyncio.sleep(0.05)
     c.cut()
+
+
+async def stream_cut_inside(c, r):
+    """Breaks off within an event, and within a character."""
+    await half(c, r)
+    data = c.event_of(r.dialect.piece("⟨never whole⟩"))
+    await c.chunk(data[:data.index("⟨".encode()) + 1])
+    await asyncio.sleep(0.05)
+    c.cut()
+
+
+async def stream_end_inside(c, r):
+    """Ends as HTTP wants it, but within an event."""
+    await half(c, r)
+    await c.chunk(c.event_of(r.dialect.piece("never whole"))[:-6])
+    await c.end_stream()
+
+
+async def stream_bad_later(c, r):
+    """What is no JSON comes behind what was."""
+    await half(c, r)
+    await c.event('{"choices": [{"delta": {"content": "x"}}')
+    await c.until_gone()
+
+
+async def stream_waits(c, r):
+    """Is alive and says so, as routers do, and never answers."""
+    await c.begin_stream()
+    while not c.reader.at_eof():
+        await c.chunk(": PROCESSING\n\n")
+        await asyncio.sleep(0.05)
+    c.server.stats.cancelled += 1
+    raise Gone()
 
 
 async def stream_end(c, r):
@@ -531,7 +416,7 @@ async def notfound(c, r):
 
 
 async def auth(c, r):
-    await refuse(c, r, 401, "Incorrect API key provided: %s." % r.key, "invalid_api_key")
+    await refuse(c, r, r.dialect.wrong_key, "Incorrect API key provided: %s." % r.key, "invalid_api_key")
 
 
 async def context(c, r):
@@ -603,7 +488,8 @@ BEHAVIOURS = {
     "ok": ok, "echo": echo, "nousage": nousage, "leak": leak, "json": as_json, "parts": parts,
     "dribble": dribble, "nothing": nothing, "limited": limited, "limited-silent": limited, "stopped": stopped,
     "blocked": blocked, "tool": tool, "stream-overloaded": stream_overloaded, "stream-cut": stream_cut, "stream-end": stream_end, "stream-error": stream_error,
-    "stream-bad": stream_bad, "done-then-cut": done_then_cut, "stall": stall, "hang": hang,
+    "stream-cut-inside": stream_cut_inside, "stream-end-inside": stream_end_inside, "stream-bad-later": stream_bad_later,
+    "stream-waits": stream_waits, "stream-bad": stream_bad, "done-then-cut": done_then_cut, "stall": stall, "hang": hang,
     "cut-before": cut_before, "cut-reused": cut_reused, "cut-body": cut_body, "badjson": badjson, "html": html,
     "nochoices": nochoices, "emptychoices": emptychoices, "emptycontent": emptycontent, "nullcontent": nullcontent,
     "refusal": refusal, "error200": error200, "badutf8": badutf8, "notfound": notfound, "auth": auth,
@@ -612,15 +498,21 @@ BEHAVIOURS = {
 
 
 async def numbered(c, r):
-    """slow-MS, big-BYTES, STATUS-N (the first N requests with a last message fail, 429 says Retry-After: 1),
+    """slow-MS, slow-first-MS (its headers come at once, then signs of life, then the answer), big-BYTES, STATUS-N (the first N requests with a last message fail, 429 says Retry-After: 1),
     429-date-N (Retry-After as a date two seconds ahead)."""
-    found = re.fullmatch(r"(slow|big|429-date|[45]\d\d)-(\d+)", r.model)
+    found = re.fullmatch(r"(slow|slow-first|big|429-date|[45]\d\d)-(\d+)", r.model)
     if not found:
         return await notfound(c, r)
     kind, n = found.group(1), int(found.group(2))
     if kind == "slow":
         await asyncio.sleep(n / 1000)
         return await ok(c, r)
+    if kind == "slow-first":
+        await c.begin_stream()
+        for _ in range(n // 50):
+            await c.chunk(": PROCESSING\n\n")
+            await asyncio.sleep(0.05)
+        return await say_on(c, r, "The answer is ⟨42⟩.")
     if kind == "big":
         return await say(c, r, "x" * n)
     if r.nth > n:
@@ -708,6 +600,7 @@ class Server:
         if r.method != "POST" or not r.dialect:
             return await c.answer(404, {"detail": "Not Found"})
         self.stats.begin(r)
+        c.line_end = r.dialect.line_end
         try:
             await self.chat(c, r)
         finally:

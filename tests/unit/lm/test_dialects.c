@@ -125,6 +125,7 @@ static void every_dialect_tells_bad_replies_apart(void **state)
         { "nothing", ERROR_MODEL_REPLY, "its answer has no" },
         { "stream-error", ERROR_MODEL_SERVER, "engine overheated" },
         { "stream-bad", ERROR_MODEL_REPLY, "no JSON" },
+        { "stream-bad-later", ERROR_MODEL_REPLY, "no JSON" },
         { "stream-end", ERROR_MODEL_CUT, "in the middle" },
         { "notfound", ERROR_MODEL_UNKNOWN, "'notfound': check --model" },
         { "context", ERROR_MODEL, "maximum context length is 8192 tokens" },
@@ -155,8 +156,6 @@ static void every_dialect_tries_again_what_may_pass(void **state)
         {
             struct lm_options options = options_of(f, d, models[i]);
             cleanup_answer struct answer a = { 0 };
-            if (i == 4 && strcmp(d->provider, "openai") == 0)
-                continue; /* its errors within a stream have no name that says so */
             options.retries = 1;
             options.stream = true;
             char text[32];
@@ -201,6 +200,8 @@ static void every_dialect_gives_up_a_dead_stream(void **state)
         { "stall", ERROR_MODEL_STALL, 0, 0.3 },
         { "hang", ERROR_MODEL_STALL, 0.3, 0 },
         { "stream-cut", ERROR_MODEL_CUT, 0, 0 },
+        { "stream-cut-inside", ERROR_MODEL_CUT, 0, 0 },
+        { "stream-end-inside", ERROR_MODEL_CUT, 0, 0 },
     };
     struct fake *f = *state;
     for
@@ -220,14 +221,15 @@ static void every_dialect_gives_up_a_dead_stream(void **state)
         }
 }
 
-/* A slow first token within its limit is no failure. */
+/* A slow first token within its limit is no failure, also behind signs of life. */
 static void every_dialect_waits_for_a_slow_first_token(void **state)
 {
+    static const char *const models[] = { "slow-500", "slow-first-500" };
     struct fake *f = *state;
     for
-        each_dialect(d)
+        each_dialect(d) for (size_t i = 0; i < array_length(models); i++)
         {
-            struct lm_options options = options_of(f, d, "slow-500");
+            struct lm_options options = options_of(f, d, models[i]);
             cleanup_answer struct answer a = { 0 };
             options.stream = true;
             options.stall_timeout = 0.2;

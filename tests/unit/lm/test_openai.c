@@ -102,7 +102,6 @@ static void bad_replies_are_told_apart(void **state)
         { "emptychoices", ERROR_MODEL_REPLY, "choices is empty" },
         { "nullcontent", ERROR_MODEL_REPLY, "finish_reason 'tool_calls'" },
         { "refusal", ERROR_MODEL_REPLY, "refused to answer: I will not. Really." },
-        { "error200", ERROR_MODEL_SERVER, "no provider available" },
         { "stream-error", ERROR_MODEL_SERVER, "engine overheated" },
         { "stream-bad", ERROR_MODEL_REPLY, "no JSON" },
         { "stream-end", ERROR_MODEL_CUT, "in the middle" },
@@ -124,6 +123,18 @@ static void bad_replies_are_told_apart(void **state)
             assert_non_null(strstr(a.error.text, "127.0.0.1:"));
     }
     assert_int_equal(fake_stat(f, "requests"), array_length(cases));
+}
+
+/* A router's failure in a whole answer, with status 200, is a server's error: it may pass. */
+static void an_error_with_status_200_is_tried_again(void **state)
+{
+    struct fake *f = *state;
+    struct lm_options options = options_for(f, "error200");
+    cleanup_answer struct answer a = { 0 };
+    options.retries = 1;
+    ask_once(f->loop, &options, &a);
+    assert_failed(&a, ERROR_MODEL_SERVER, "no provider available");
+    assert_int_equal(a.attempts, 2);
 }
 
 /* Ten megabytes arrive whole: the server says how many characters it saw. */
@@ -290,6 +301,7 @@ int main(void)
         server_test(other_shapes_of_answers_are_understood),
         server_test(usage_is_estimated_where_it_is_not_given),
         server_test(bad_replies_are_told_apart),
+        server_test(an_error_with_status_200_is_tried_again),
         server_test(a_prompt_of_ten_megabytes_arrives_whole),
         server_test(a_large_answer_arrives_whole),
         server_test(an_answer_without_end_is_refused),
