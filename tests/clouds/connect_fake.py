@@ -67,9 +67,10 @@ def run_sdk(name, fake):
     if not os.path.exists(place + "/bin/python"):
         pytest.skip("the SDK of %s could not be had (scripts/setup clouds)" % name)
     home = os.path.join(ROOT, BUILD)
-    done = subprocess.run([place + "/bin/python", os.path.join(ROOT, "tests", "clouds", "sdk_%s.py" % name)], text=True,
-                          capture_output=True, timeout=240, env={"PATH": "/usr/bin:/bin", "HOME": home, **fake.environment})
-    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    script = os.path.join(ROOT, "tests", "clouds", "sdk_%s.py" % name)
+    done = subprocess.run(["timeout", "-s", "ABRT", "480", place + "/bin/python", "-X", "faulthandler", script], text=True,
+                          capture_output=True, env={"PATH": "/usr/bin:/bin", "HOME": home, **fake.environment})
+    assert done.returncode == 0, "%s%s\nand the fake heard: %s" % (done.stdout, done.stderr[-4000:], fake.state()["requests"][-40:])
     return done.stdout
 
 

@@ -153,22 +153,36 @@ def test_input_that_is_lost_is_sent_again(fake, opened, acted):
     assert interp.execute("print(n)").stdout == "3\n"
 
 
-@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("status", [429, 502, 503])
 def test_a_service_that_is_busy_is_asked_again(fake, opened, status):
     """In each step: when it is made, when it is started, when it is fed."""
     for match in ("sandbox", "/Start", "SendInput"):
-        fake.order(answer={"match": match, "times": 2, "status": status})
+        headers = {"Retry-After": "1"} if status == 429 else {}
+        fake.order(answer={"match": match, "times": 2, "status": status, "headers": headers})
     interp = opened()
     assert interp.execute("print(1)").stdout == "1\n"
     assert len(fake.running()) == 1
 
 
-def test_nothing_is_created_twice(fake, opened):
-    """The answer to the creation is lost; the request is made again, and it is the same sandbox."""
+@pytest.mark.parametrize("fault", [{"drop": {}}, {"answer": {"status": 502}}, {"answer": {"status": 504}}], ids=["cut", "502", "504"])
+def test_nothing_is_created_twice(fake, opened, fault):
+    """The answer to the creation is lost, or a gateway's is in its place; the request is made again, and it is the same sandbox."""
     made = len(fake.state()["sandboxes"])
-    fake.order(drop={"match": "^POST .*/sandbox(es)?$", "times": 1, "acted": True})
+    fake.order(**{kind: {"match": "^POST .*/sandbox(es)?$", "times": 1, "acted": True, **more} for kind, more in fault.items()})
     assert opened().execute("print(1)").ok
     assert len(fake.running()) == 1 and len(fake.state()["sandboxes"]) <= made + 1
+
+
+@pytest.mark.parametrize("lag", [1, 5])
+def test_a_gateway_that_hears_late_of_a_sandbox_is_asked_again(fake, opened, lag):
+    """The provider says that it runs, and its gateway does not know it yet: as 404 and as 502, in turns at Prime."""
+    before = fake.state()["lag"]
+    fake.order(lag=lag)
+    try:
+        assert opened().execute("print(1)").stdout == "1\n"
+    finally:
+        fake.order(lag=before)
+    assert len(fake.running()) == 1
 
 
 def test_a_sandbox_that_dies_says_so(fake, opened):

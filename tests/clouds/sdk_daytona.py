@@ -33,11 +33,11 @@ def terminal(sandbox):
     assert pty.resize(PtySize(rows=40, cols=120)).cols == 120
     second = sandbox.process.connect_pty_session("one")      # any number may look on
     pty.send_input("exit 3\n")
-    assert pty.wait(timeout=20).exit_code == 3 and second.wait(timeout=20).exit_code == 3
+    assert pty.wait().exit_code == 3 and second.wait().exit_code == 3
     refused(404, lambda: sandbox.process.get_pty_session_info("one"))
     killed = sandbox.process.create_pty_session("two")
     killed.kill()
-    assert killed.wait(timeout=20).exit_code not in (None, 0)
+    assert killed.wait().exit_code not in (None, 0)
 
 
 def files(sandbox):
@@ -59,7 +59,7 @@ def life(daytona):
         name="by-sdk", image="python:3.12-slim", labels={"of": "sdk"}, env_vars={"SHOWN": "yes"}, auto_stop_interval=5,
         auto_delete_interval=-1, ttl_minutes=60, network_block_all=True, resources=Resources(cpu=2, memory=2, disk=5),
         volumes=[VolumeMount(volume_id=volume.id, mount_path="/home/daytona/memory", subpath="part")])
-    sandbox = daytona.create(params)
+    sandbox = daytona.create(params, timeout=0)       # the SDK would wait for a minute
     assert sandbox.state == "started" and (sandbox.cpu, sandbox.memory, sandbox.disk) == (2, 2, 5)
     refused(409, lambda: daytona.create(params))
     assert sandbox.get_work_dir() == "/home/daytona"
@@ -74,17 +74,17 @@ def life(daytona):
     assert list(daytona.list(ListSandboxesQuery(labels={"more": "1"})))
     sandbox.set_autostop_interval(9)
     sandbox.set_ttl(30)
-    sandbox.stop()
+    sandbox.stop(timeout=0)
     assert sandbox.state == "stopped"
     refused(400, lambda: sandbox.process.exec("true"))
-    sandbox.start()
+    sandbox.start(timeout=0)
     assert sandbox.process.exec("cat memory/file").result == "kept\n"
-    sandbox.delete(wait=True)
+    sandbox.delete(timeout=0, wait=True)
     refused(404, lambda: daytona.get("by-sdk"))
     again = daytona.create(CreateSandboxFromSnapshotParams(ephemeral=True, volumes=[
-        VolumeMount(volume_id="kept", mount_path="/home/daytona/memory")]))
+        VolumeMount(volume_id="kept", mount_path="/home/daytona/memory")]), timeout=0)
     assert again.process.exec("cat memory/part/file").result == "kept\n"
-    again.stop()                # an ephemeral one is gone then
+    again.stop(timeout=0)       # an ephemeral one is gone then
     refused(404, lambda: daytona.get(again.id))
     daytona.volume.delete(volume)
     refused(404, lambda: daytona.volume.get("kept"))

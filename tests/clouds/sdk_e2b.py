@@ -12,7 +12,7 @@ def order(**asked):
     urllib.request.urlopen(urllib.request.Request(os.environ["E2B_API_URL"] + "/_fake", json.dumps(asked).encode(), method="POST"))
 
 
-box = Sandbox.create("base", timeout=120, metadata={"who": "sdk"}, allow_internet_access=False, envs={"A": "b"})
+box = Sandbox.create("base", timeout=3600, request_timeout=600, metadata={"who": "sdk"}, allow_internet_access=False, envs={"A": "b"})
 assert box.is_running()
 assert box.commands.run("echo out; echo err >&2").stdout == "out\n"
 try:
@@ -20,26 +20,36 @@ try:
     raise SystemExit("a failure that was none")
 except CommandExitException as e:
     assert e.exit_code == 3
-live = box.commands.run("echo begun; read line; echo got $line; cat >/dev/null; exit 0", background=True, stdin=True)
+live = box.commands.run("echo begun; read line; echo got $line; cat >/dev/null; exit 0", background=True, stdin=True, timeout=0)     # no limit in time
 events = iter(live)
-assert next(events)[0] == "begun\n"
+
+
+def line():
+    """What it says next, up to the end of a line, in however many pieces it comes."""
+    said = ""
+    while not said.endswith("\n"):
+        said += next(events)[0] or ""
+    return said
+
+
+assert line() == "begun\n"
 live.send_stdin("one\n")
-assert next(events)[0] == "got one\n"
+assert line() == "got one\n"
 live.disconnect()
-again = box.commands.connect(live.pid)                      # attached once more, by its pid
+again = box.commands.connect(live.pid, timeout=0)           # attached once more, by its pid
 assert live.pid in [p.pid for p in box.commands.list()]
 again.close_stdin()
 assert again.wait().exit_code == 0
-loop = box.commands.run("sleep 1000", background=True)
+loop = box.commands.run("sleep 1000", background=True, timeout=0)
 assert loop.kill() and not box.commands.kill(loop.pid + 100000)
 found = Sandbox.list(query=SandboxQuery(metadata={"who": "sdk"})).next_items()
 assert [b.sandbox_id for b in found] == [box.sandbox_id], found
-box.set_timeout(200)
+box.set_timeout(3000)
 info = box.get_info()
 assert info.metadata == {"who": "sdk"} and info.allow_internet_access is False, info
 assert box.pause()
 assert not Sandbox.connect(box.sandbox_id).commands.run("true").exit_code      # resumed by its id
-other = Sandbox.create("base", timeout=60)
+other = Sandbox.create("base", timeout=3600, request_timeout=600)
 order(kill=other.sandbox_id)
 try:
     other.commands.run("true")

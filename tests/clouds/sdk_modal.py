@@ -10,6 +10,8 @@ import modal.exception as problems
 
 sys.path[:] = [path for path in sys.path if path]
 
+LONG = 3600     # seconds: no limit of a sandbox comes in the way of a busy machine
+
 
 async def raised(awaitable):
     """The name of what it raises."""
@@ -44,7 +46,7 @@ async def main():
     app = await modal.App.lookup.aio("an-app", create_if_missing=True)
     image = modal.Image.debian_slim(python_version="3.12").pip_install("numpy")
     volume = modal.Volume.from_name("kept", create_if_missing=True, version=2)
-    box = await modal.Sandbox.create.aio(app=app, image=image, timeout=60, idle_timeout=30, block_network=True, cpu=0.5, memory=512,
+    box = await modal.Sandbox.create.aio(app=app, image=image, timeout=LONG, idle_timeout=LONG, block_network=True, cpu=0.5, memory=512,
                                          volumes={"/data": volume} if os.environ.get("ISOLATED") else {}, tags={"of": "a test"})
     seen["id"] = box.object_id
     await programs(box, seen)
@@ -54,9 +56,9 @@ async def main():
     seen["again"] = (await (await again.exec.aio("echo", "again")).stdout.read.aio()).strip()
     seen["network"] = (await (await box.exec.aio("cat", "/proc/net/dev")).stdout.read.aio()).count(":")
     if os.environ.get("ISOLATED"):
-        early = await modal.Sandbox.create.aio(app=app, image=image, timeout=60, volumes={"/data": volume})
+        early = await modal.Sandbox.create.aio(app=app, image=image, timeout=LONG, volumes={"/data": volume})
         await (await box.exec.aio("sh", "-c", "echo kept > /data/a; sync /data; echo later > /data/b")).wait.aio()
-        other = await modal.Sandbox.create.aio(app=app, image=image, timeout=60, volumes={"/data": volume})
+        other = await modal.Sandbox.create.aio(app=app, image=image, timeout=LONG, volumes={"/data": volume})
         seen["kept"] = (await (await other.exec.aio("cat", "/data/a")).stdout.read.aio()).strip()
         seen["not committed"] = await (await other.exec.aio("cat", "/data/b")).wait.aio()
         seen["made before"] = await (await early.exec.aio("cat", "/data/a")).wait.aio()
@@ -65,7 +67,7 @@ async def main():
         await other.terminate.aio()
         await early.terminate.aio()
     seen["listed"] = [one.object_id async for one in modal.Sandbox.list.aio(app_id=app.app_id, tags={"of": "a test"})]
-    gpu = await modal.Sandbox.create.aio(app=app, image=image, timeout=60, gpu="T4")
+    gpu = await modal.Sandbox.create.aio(app=app, image=image, timeout=LONG, gpu="T4")
     seen["first kind"] = (await (await gpu.exec.aio("echo", "one")).stdout.read.aio()).strip()
     await gpu.terminate.aio()
     await box.terminate.aio()

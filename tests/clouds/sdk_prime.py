@@ -3,6 +3,7 @@ the SDK asks for and not what our client would like."""
 import asyncio
 import json
 import os
+import sys
 import traceback
 import urllib.request
 
@@ -10,14 +11,17 @@ from prime_sandboxes import APIClient, AsyncSandboxClient, CreateSandboxRequest,
 from prime_sandboxes.core import UnauthorizedError
 from prime_sandboxes.exceptions import SandboxNotRunningError
 
+PATIENCE = 300      # attempts for a sandbox to run, of which the SDK would make 60
+HANGS = 200         # seconds: nothing here takes so long on a busy machine
+
 
 def order(**asked):
     urllib.request.urlopen(urllib.request.Request(os.environ["PRIME_API_BASE_URL"] + "/_fake", json.dumps(asked).encode(), method="POST"))
 
 
 def request(name, **more):
-    return CreateSandboxRequest(name=name, docker_image="python:3.12-slim", network_allowlist=[], timeout_minutes=10,
-                                idle_timeout_minutes=5, labels=["sdk"], **more)
+    return CreateSandboxRequest(name=name, docker_image="python:3.12-slim", network_allowlist=[], timeout_minutes=60,
+                                idle_timeout_minutes=30, labels=["sdk"], **more)
 
 
 def life():
@@ -25,7 +29,7 @@ def life():
     box = client.create(request("first", idempotency_key="one"))
     assert box.status == "PENDING" and box.vm and box.network_allowlist == []
     assert client.create(request("first", idempotency_key="one")).id == box.id, "created twice"
-    client.wait_for_creation(box.id)
+    client.wait_for_creation(box.id, max_attempts=PATIENCE)
     assert client.get(box.id).status == "RUNNING"
     said = client.execute_command(box.id, "echo out; echo err >&2; exit 3")
     assert (said.stdout, said.stderr, said.exit_code) == ("out\n", "err\n", 3), said
@@ -45,7 +49,7 @@ def life():
     order(fail=["IMAGE_PULL_FAILED", "no such image"])
     third = client.create(request("third"))
     try:
-        client.wait_for_creation(third.id)
+        client.wait_for_creation(third.id, max_attempts=PATIENCE)
         raise SystemExit("a sandbox without an image")
     except SandboxNotRunningError as e:
         assert "no such image" in str(e), e
@@ -56,17 +60,40 @@ def life():
         pass
 
 
+def streams():
+    """How many streams are attached to programs."""
+    with urllib.request.urlopen(os.environ["PRIME_API_BASE_URL"] + "/_fake") as answer:
+        return json.load(answer)["streams"]
+
+
+async def attached():
+    """Until the SDK has attached itself again: what a program says before that is lost."""
+    while await asyncio.to_thread(streams) == 0:
+        await asyncio.sleep(0.05)
+
+
+async def line_of(stream):
+    """The next line, in however many pieces it comes."""
+    said = b""
+    while not said.endswith(b"\n"):
+        said += await stream.__anext__()
+    return said
+
+
 async def process():
     async with AsyncSandboxClient() as client:
         box = await client.create(request("live"))
-        await client.wait_for_creation(box.id)
-        live = await client.open_process(box.id, "echo begun; read line; echo got $line; read line; exit 7")
-        first = await live.stdout.__anext__()
-        assert first == b"begun\n", first
+        await client.wait_for_creation(box.id, max_attempts=PATIENCE)
+        live = await client.open_process(box.id, "echo begun; read a; echo got $a; read b; echo got $b; read c; exit 7")
+        assert await line_of(live.stdout) == b"begun\n"
         await live.write_stdin(b"one\n")
-        assert await live.stdout.__anext__() == b"got one\n"
-        order(cut=True)                                     # the SDK attaches again, and hears of an end meanwhile
+        assert await line_of(live.stdout) == b"got one\n"
+        order(cut=True)
+        await attached()
         await live.write_stdin(b"two\n")
+        assert await line_of(live.stdout) == b"got two\n"
+        order(cut=True)                 # the end is told whether it comes before the SDK is attached again or after
+        await live.write_stdin(b"three\n")
         assert await live.wait() == 7
         again = await client.open_process(box.id, "sleep 1000")
         await again.kill()
@@ -77,12 +104,16 @@ async def process():
 
 
 async def process_or_exit():
-    """The SDK takes the cancellation of a live process for a lost stream and attaches again, so asyncio.run() would never
-    come to the end of a failure."""
-    try:
-        await process()
-    except BaseException:
-        traceback.print_exc()
+    """A failure and a wait without end are told with where they are. The SDK takes the cancellation of a live process for a
+    lost stream and attaches again, so asyncio.run() would never come to the end of either."""
+    task = asyncio.ensure_future(process())
+    await asyncio.wait([task], timeout=HANGS)
+    if not task.done():
+        task.print_stack()
+        print("the SDK waits for something that does not come", file=sys.stderr, flush=True)
+    elif task.exception():
+        traceback.print_exception(task.exception())
+    if not task.done() or task.exception():
         os._exit(1)
 
 

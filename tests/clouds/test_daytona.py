@@ -77,7 +77,7 @@ def test_the_fake_is_driven_by_the_vendors_own_sdk(fake, home):
     if daytona_fake.sdk_missing():
         pytest.skip(daytona_fake.sdk_missing())
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sdk_daytona.py")
-    done = subprocess.run([daytona_fake.SDK, "-W", "ignore", script], capture_output=True, text=True, timeout=240,
+    done = subprocess.run([daytona_fake.SDK, "-W", "ignore", script], capture_output=True, text=True, timeout=480,
                           env={"PATH": "/usr/bin:/bin", "HOME": str(home), **fake.environment})
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     assert json.loads(done.stdout) == {"done": True}

@@ -19,7 +19,7 @@ def fake():
 
 @pytest.fixture(scope="module")
 def seen(fake):
-    done = subprocess.run([modal_fake.PYTHON, os.path.join(os.path.dirname(__file__), "sdk_modal.py")], text=True, capture_output=True, timeout=120,
+    done = subprocess.run([modal_fake.PYTHON, os.path.join(os.path.dirname(__file__), "sdk_modal.py")], text=True, capture_output=True, timeout=480,
                           env={**os.environ, **fake.environment, **({"ISOLATED": "1"} if fake.isolated else {})})
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])

@@ -62,4 +62,4 @@ def test_it_waits_until_the_sandbox_runs(fake, opened):
     try:
         assert opened().execute("print(1)").stdout == "1\n"
     finally:
-        fake.order(slow=1)
+        fake.order(slow=2)

@@ -347,7 +347,7 @@ class Service:
 
     async def execute(self, request):
         s, body = self.running(request), await request.json()
-        code, output = await s.machine.run(body["command"], body.get("cwd"), body.get("envs"), body.get("timeout") or 10)
+        code, output = await s.machine.run(body["command"], body.get("cwd"), body.get("envs"), body.get("timeout") or 360)
         return web.json_response({"exitCode": code, "result": output})
 
     # -- faults

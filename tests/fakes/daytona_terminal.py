@@ -31,6 +31,7 @@ class Terminal:
         self.clients, self.master, self.process = set(), -1, None
         self.writing, self.to_write = None, bytearray()
         self.exit, self.over = None, False
+        self.starting = asyncio.Lock()
 
     async def start(self):
         self.master, slave = os.openpty()
@@ -49,18 +50,20 @@ class Terminal:
         asyncio.ensure_future(self.wait())
 
     def read(self):
+        """False where there is no more for now."""
         try:
             data = os.read(self.master, PIECE)
         except BlockingIOError:
-            return
+            return False
         except OSError as e:            # EIO: nobody has it open any more
             assert e.errno == errno.EIO, e
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self.master)
-            return
+            return False
         for client in list(self.clients):
             client.offer(data)
+        return True
 
     async def write(self, data):
         """Waits while nobody reads, as a write to a terminal does."""
@@ -81,7 +84,8 @@ class Terminal:
 
     async def wait(self):
         code = await self.process.wait()
-        await asyncio.sleep(0.02)       # what it has said last is read first
+        while self.master >= 0 and self.read():      # what it has said last
+            pass
         self.exit = code if code >= 0 else 128 - code
         self.end()
 
@@ -165,10 +169,11 @@ class Client:
             self.request.transport.abort()
 
     async def serve(self):
-        await self.socket.send_json({"type": "control", "status": "connected"})
-        self.terminal.clients.add(self)
-        if self.terminal.process is None:
-            await self.terminal.start()
+        async with self.terminal.starting:
+            await self.socket.send_json({"type": "control", "status": "connected"})
+            self.terminal.clients.add(self)
+            if self.terminal.process is None:
+                await self.terminal.start()
         try:
             async for message in self.socket:
                 if message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
@@ -261,8 +266,13 @@ class Routes:
         s = self.service.running(request)
         return web.json_response({"sessions": [t.info for t in s.terminals.values()]})
 
+    async def started(self, request):
+        """The terminal, not while its shell is being started."""
+        async with self.find(request).starting:
+            return self.find(request)
+
     async def look(self, request):
-        return web.json_response(self.find(request).info)
+        return web.json_response((await self.started(request)).info)
 
     async def make(self, request):
         terminal = self.new(request, await request.json())
@@ -271,11 +281,11 @@ class Routes:
         return web.json_response({"sessionId": terminal.name}, status=201)
 
     async def delete(self, request):
-        self.find(request).end()
+        (await self.started(request)).end()
         return web.json_response({"message": "PTY session deleted"})
 
     async def resize(self, request):
-        terminal, asked = self.find(request), await request.json()
+        terminal, asked = await self.started(request), await request.json()
         terminal.info.update(cols=asked["cols"], rows=asked["rows"])
         if terminal.master >= 0:
             fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("4H", asked["rows"], asked["cols"], 0, 0))

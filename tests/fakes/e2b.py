@@ -5,7 +5,7 @@
 
 Says its address, which is that of the API (E2B_API_URL) and of the proxy to all sandboxes (E2B_SANDBOX_URL), which are told apart by the
 header E2b-Sandbox-Id. POST /_fake makes faults (process_service.Faults), and also {"kill": ID}, {"idle": ID} (its timeout comes), {"fail": true} (the next
-one is refused). GET says what there is.
+one is refused), {"lag": N} (so many requests does the proxy refuse for a new one, which it does not know yet). GET says what there is.
 """
 import asyncio
 import datetime
@@ -21,7 +21,7 @@ import process_service as ps
 KEY = os.environ.get("E2B_FAKE_KEY", "e2b_" + "0" * 40)
 TEMPLATES = {"base", "code-interpreter-v1"}
 faults = ps.Faults()
-boxes, keys, orders = {}, {}, {}
+boxes, keys, orders = {}, {}, {"lag": 0}
 
 
 def now():
@@ -36,7 +36,7 @@ class Box(ps.Sandbox):
     def __init__(self, asked):
         super().__init__("i" + uuid.uuid4().hex[:19], keyed=False)
         self.asked, self.started, self.token = asked, now(), "envd-" + uuid.uuid4().hex
-        self.timer = None
+        self.timer, self.lag = None, orders["lag"]
         self.network = asked.get("allow_internet_access", True)
         self.reset(asked.get("timeout", 300))
 
@@ -146,6 +146,8 @@ def behind_proxy(request):
     """The sandbox, as the proxy and envd find it."""
     ident = request.headers.get("E2b-Sandbox-Id")
     box = boxes.get(ident)
+    if box and box.lag > 0:
+        box.lag, box = box.lag - 1, None
     if box is None or box.paused:
         raise web.HTTPBadGateway(text='{"sandboxId":"%s","message":"The sandbox was not found","code":502}' % ident,
                                  content_type="application/json")
@@ -170,12 +172,12 @@ def order(asked):
             if ident in ("all", box.id):
                 boxes.pop(box.id, None)
                 box.end()
-    orders.update({k: asked[k] for k in ("fail", "page") if k in asked})
+    orders.update({k: asked[k] for k in ("fail", "page", "lag") if k in asked})
 
 
 def state():
     return {"sandboxes": {i: {"status": "paused" if b.paused else "running", "alive": b.alive, "asked": b.asked, "programs": len(b.programs)}
-                          for i, b in boxes.items()}}
+                          for i, b in boxes.items()}, "lag": orders["lag"]}
 
 
 def end():

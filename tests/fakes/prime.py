@@ -5,7 +5,7 @@
 
 Says its address, which is that of the API and of the gateway; POST /_fake makes faults (process_service.Faults), and also
 {"kill": ID}, {"idle": ID} (as if its idle timeout had come), {"expire": true} (all tokens of the gateway, now), {"slow": POLLS} (so many
-looks at a sandbox until it runs), {"fail": [TYPE, MESSAGE]} (the next one comes to nothing), {"container": true} (so does VM). GET says what there is.
+looks at a sandbox until it runs), {"lag": N} (so many requests does the gateway refuse for one that runs, as it hears of it late), {"fail": [TYPE, MESSAGE]} (the next one comes to nothing), {"container": true} (so does VM). GET says what there is.
 """
 import asyncio
 import datetime
@@ -22,7 +22,7 @@ KEY = os.environ.get("PRIME_FAKE_KEY", "prime-key")
 TOKEN_SECONDS = float(os.environ.get("PRIME_FAKE_TOKEN_SECONDS", "3600"))
 ENDED = ("TERMINATED", "ERROR", "TIMEOUT")
 faults = ps.Faults()
-boxes, keys, tokens, orders = {}, {}, {}, {"slow": 1}
+boxes, keys, tokens, orders = {}, {}, {}, {"slow": 2, "lag": 2}
 
 
 def now():
@@ -39,11 +39,15 @@ class Box(ps.Sandbox):
         self.asked, self.created, self.status = asked, now(), "PENDING"
         self.polls, self.error = orders["slow"], orders.pop("fail", None)
         self.vm = not orders.pop("container", False)
-        self.reason = None
+        self.reason, self.lag, self.stepping = None, orders["lag"], asyncio.Lock()
         self.network = asked.get("network_allowlist") != []
 
     async def step(self):
-        """Each look brings it further, as time would."""
+        """Each look brings it further, as time would, but for one that comes while it boots."""
+        async with self.stepping:
+            await self.one_step()
+
+    async def one_step(self):
         if self.status in ("PENDING", "PROVISIONING"):
             self.polls -= 1
             self.status = "PROVISIONING"
@@ -198,6 +202,11 @@ def behind_gateway(request):
         raise ps.Refused("unauthenticated", "invalid or expired token")
     if not box.alive:
         raise ps.Refused("not_found", "sandbox_not_found")
+    if box.lag > 0:
+        box.lag -= 1
+        if box.lag % 2:
+            raise web.HTTPBadGateway(text='{"error":"sandbox_not_found"}', content_type="application/json")
+        raise ps.Refused("not_found", "sandbox_not_found")
     if not box.vm:
         raise ps.Refused("unimplemented", "not a VM sandbox")
     return box
@@ -214,12 +223,12 @@ def order(asked):
                     box.finish("ERROR", None, ("OOM_KILLED", "Sandbox ran out of memory"))
     if asked.get("expire"):
         tokens.clear()
-    orders.update({k: asked[k] for k in ("slow", "fail", "container", "page") if k in asked})
+    orders.update({k: asked[k] for k in ("slow", "lag", "fail", "container", "page") if k in asked})
 
 
 def state():
     return {"sandboxes": {i: {"status": b.status, "alive": b.alive, "asked": b.asked, "programs": len(b.programs)} for i, b in boxes.items()},
-            "tokens": len(tokens)}
+            "tokens": len(tokens), "lag": orders["lag"]}
 
 
 def end():

@@ -282,7 +282,7 @@ class Refused(Exception):
 class Faults:
     """What goes wrong, as tests ask for it by POST /_fake: {"cut": true} all streams now; {"cut_after": BYTES} of all
     streams from now; {"cut_each": [LEAST, MOST], "times": N, "seed": S} again and again after so many frames, at their boundary and
-    in their middle in turns; {"answer": {"match": REGEX of "METHOD PATH", "times": N, "status": S, "body": O, "headers": {}}};
+    in their middle in turns; {"answer": {"match": REGEX of "METHOD PATH", "times": N, "status": S, "body": O, "headers": {}, "acted": BOOL}};
     {"drop": {"match": REGEX, "times": N, "acted": BOOL}} closes the connection before or after acting."""
 
     def __init__(self):
@@ -353,11 +353,11 @@ def faulty(faults):
         if rule is None:
             return await handler(request)
         await request.read()        # else aiohttp hears the next request on this connection as the rest of this one
+        if rule.get("acted"):
+            await handler(request)
         if rule["kind"] == "answer":
             body = rule.get("body", {"message": "as the test asked", "detail": "as the test asked", "code": rule["status"]})
             return web.json_response(body, status=rule["status"], headers=rule.get("headers"))
-        if rule.get("acted"):
-            await handler(request)
         request.transport.abort()
         return web.Response(status=500)
     return middleware
@@ -392,8 +392,8 @@ class Service:
             try:
                 if not js and sort != "application/proto":
                     return web.Response(status=415)
-                sandbox = self.find(request)
                 body = await request.read()
+                sandbox = self.find(request)
                 message = from_json(kind, json.loads(body)) if js else decode(kind, body)
                 answer = await handler(sandbox, message) or {}
                 kind_ = "Listed" if kind == "List" else "Nothing"
