@@ -166,7 +166,8 @@ def test_a_service_that_is_busy_is_asked_again(fake, opened, status):
 
 @pytest.mark.parametrize("fault", [{"drop": {}}, {"answer": {"status": 502}}, {"answer": {"status": 504}}], ids=["cut", "502", "504"])
 def test_nothing_is_created_twice(fake, opened, fault):
-    """The answer to the creation is lost, or a gateway's is in its place; the request is made again, and it is the same sandbox."""
+    """The answer to the creation is lost, or a gateway's is in its place: the request is made again,
+    and it is the same sandbox."""
     made = len(fake.state()["sandboxes"])
     fake.order(**{kind: {"match": "^POST .*/sandbox(es)?$", "times": 1, "acted": True, **more} for kind, more in fault.items()})
     assert opened().execute("print(1)").ok
@@ -175,7 +176,8 @@ def test_nothing_is_created_twice(fake, opened, fault):
 
 @pytest.mark.parametrize("lag", [1, 5])
 def test_a_gateway_that_hears_late_of_a_sandbox_is_asked_again(fake, opened, lag):
-    """The provider says that it runs, and its gateway does not know it yet: as 404 and as 502, in turns at Prime."""
+    """The provider says that it runs, and its gateway does not know it yet: 404 and 502 in turns at
+    Prime, 502 at E2B."""
     before = fake.state()["lag"]
     fake.order(lag=lag)
     try:

@@ -203,7 +203,8 @@ def shown(run_id):
 
 
 def test_the_record_of_a_child_says_that_its_volume_lacks_what_it_wrote(isolated, tmp_path, monkeypatch):     # noqa: F811
-    """The child is an error in its own record, with its answer; the run above it and the child after it are answered."""
+    """The child is an error in its own record, with its answer; the run above it and the child after
+    it are answered."""
     monkeypatch.setenv("DROSTE_DATABASE", str(tmp_path / "record.db"))
     isolated.fail("commit", status="INTERNAL", message="the disk is on fire", times=1, volume="lost")
     assert WORDS in asked(tmp_path)["said"]
@@ -215,7 +216,8 @@ def test_the_record_of_a_child_says_that_its_volume_lacks_what_it_wrote(isolated
 
 
 def test_the_record_of_a_run_says_that_its_volume_lacks_what_it_wrote(isolated, tmp_path, monkeypatch):     # noqa: F811
-    """As the command's result does: an error, with the answer. One whose volume was written back is answered."""
+    """As the command's result does: an error, with the answer. One whose volume was written back is
+    answered."""
     monkeypatch.setenv("DROSTE_DATABASE", str(tmp_path / "record.db"))
     words = ("run", "--env", "modal", "--volume-name", "lost", "--model", "exec:" + str(writing(tmp_path)), "--question", "q", "--json")
     for status in ("answered", "error"):

@@ -3,9 +3,11 @@
 
     E2B_FAKE_KEY=KEY e2b.py
 
-Says its address, which is that of the API (E2B_API_URL) and of the proxy to all sandboxes (E2B_SANDBOX_URL), which are told apart by the
-header E2b-Sandbox-Id. POST /_fake makes faults (process_service.Faults), and also {"kill": ID}, {"idle": ID} (its timeout comes), {"fail": true} (the next
-one is refused), {"lag": N} (so many requests does the proxy refuse for a new one, which it does not know yet). GET says what there is.
+Says its address, which is that of the API (E2B_API_URL) and of the proxy to all sandboxes
+(E2B_SANDBOX_URL), which are told apart by the header E2b-Sandbox-Id. POST /_fake makes faults
+(process_service.Faults), and also {"kill": ID}, {"idle": ID} (its timeout comes), {"fail": true} (the
+next one is refused), {"lag": N} (the proxy refuses so many requests for a new one, which it does not
+know yet). GET says what there is.
 """
 import asyncio
 import datetime

@@ -1,7 +1,8 @@
-"""The dialects of the model server (model_server.py): how a request is read, and how the server's part is said.
+"""The dialects of the model server (model_server.py): how a request is read, and what the server says.
 
-Bodies of errors are what the providers really send: OpenAI names the kind in `type` and `code`, Anthropic in `type` beside a
-request's id, Google in `status` and `details`; a wrong key is a 400 at Google.
+Bodies of errors are what the providers really send: OpenAI names the kind in `type` and `code`,
+Anthropic in `type` beside a request's id, Google in `status` and `details`; a wrong key is a 400 at
+Google.
 """
 import json
 import re

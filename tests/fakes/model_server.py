@@ -498,7 +498,7 @@ BEHAVIOURS = {
 
 
 async def numbered(c, r):
-    """slow-MS, slow-first-MS (its headers come at once, then signs of life, then the answer), big-BYTES, STATUS-N (the first N requests with a last message fail, 429 says Retry-After: 1),
+    """slow-MS, slow-first-MS (headers and signs of life come at once), big-BYTES, STATUS-N (the first N requests with a last message fail, 429 says Retry-After: 1),
     429-date-N (Retry-After as a date two seconds ahead)."""
     found = re.fullmatch(r"(slow|slow-first|big|429-date|[45]\d\d)-(\d+)", r.model)
     if not found:

@@ -3,9 +3,12 @@
 
     PRIME_FAKE_KEY=KEY prime.py
 
-Says its address, which is that of the API and of the gateway; POST /_fake makes faults (process_service.Faults), and also
-{"kill": ID}, {"idle": ID} (as if its idle timeout had come), {"expire": true} (all tokens of the gateway, now), {"slow": POLLS} (so many
-looks at a sandbox until it runs), {"lag": N} (so many requests does the gateway refuse for one that runs, as it hears of it late), {"fail": [TYPE, MESSAGE]} (the next one comes to nothing), {"container": true} (so does VM). GET says what there is.
+Says its address, which is that of the API and of the gateway; POST /_fake makes faults
+(process_service.Faults), and also {"kill": ID}, {"idle": ID} (as if its idle timeout had come),
+{"expire": true} (all tokens of the gateway, now), {"slow": POLLS} (so many looks at a sandbox until it
+runs), {"lag": N} (the gateway hears late of a sandbox that runs, and refuses so many requests, with 404
+and 502 in turns), {"fail": [TYPE, MESSAGE]} (the next one comes to nothing), {"container": true} (so
+does VM). GET says what there is.
 """
 import asyncio
 import datetime
