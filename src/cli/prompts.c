@@ -38,7 +38,7 @@ static int prompts(const struct command *self, droste *d, int argc, char **argv)
 const struct command command_prompts = {
     .name = "prompts",
     .synopsis = "[NAME]",
-    .summary = "List the prompts that models get, or print one.",
+    .summary = "list the prompts that models get, or print one",
     .details =
         "{name} in a prompt is a placeholder. The setting system-prompt replaces the prompt `system`:\n"
         "edit a copy, and give it as --system-prompt @FILE. Its placeholders: {session}, the list of\n"
