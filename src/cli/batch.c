@@ -266,25 +266,25 @@ static int batch_run(const struct command *self, droste *d, int argc, char **arg
     struct words w = { 0 };
     bool again = false, json = false, quiet = false, verbose = false;
     const struct flag flags[] = {
-        { "out", "FILE", "Where results are appended; those in it stay.", &o.results, NULL },
+        { "out", "FILE", "Append results to this file.", &o.results, NULL },
         { "concurrency", "N",
-            "Tasks at once [8]. The setting of this name, model calls to one host, is at least "
-            "that.",
+            "Maximum concurrent tasks [8]. The setting of this name, for model calls, is raised to "
+            "it.",
             &w.concurrency, NULL },
-        FLAG_CONTEXT("A file or a directory for each task, behind its own; may be repeated."),
+        FLAG_CONTEXT("A file or a directory for every task, after its own contexts; may be repeated."),
         { "grader", "GRADER",
             "exact, contains, numeric, numeric:TOLERANCE (0.01, 1%) or program:PATH.", &o.grader,
             NULL },
-        { "grader-timeout", "TIME", "Time of a program that grades an answer [60s].",
+        { "grader-timeout", "TIME", "Time limit of a program that grades an answer [60s].",
             &w.grader_timeout, NULL },
-        { "again", NULL, "Ask once more what has a result without an answer.", NULL, &again },
-        { "batch-max-calls", "N", "Model calls of all tasks together.", &w.max_calls, NULL },
-        { "batch-max-tokens", "N", "Tokens of all tasks together.", &w.max_tokens, NULL },
-        { "batch-max-cost", "DOLLARS", "Money for all tasks together.", &w.max_cost, NULL },
-        { "batch-timeout", "TIME", "Time of this command.", &w.timeout, NULL },
+        { "again", NULL, "Run tasks again whose result has no answer.", NULL, &again },
+        { "batch-max-calls", "N", "Maximum model calls of all tasks together.", &w.max_calls, NULL },
+        { "batch-max-tokens", "N", "Maximum tokens of all tasks together.", &w.max_tokens, NULL },
+        { "batch-max-cost", "DOLLARS", "Cost limit of all tasks together.", &w.max_cost, NULL },
+        { "batch-timeout", "TIME", "Time limit of this command.", &w.timeout, NULL },
         { "json", NULL, "Print the summary as one JSON object.", NULL, &json },
-        { "quiet", NULL, "No progress, also on a terminal.", NULL, &quiet },
-        { "verbose", NULL, "Each result as it comes.", NULL, &verbose },
+        { "quiet", NULL, "Show no progress, even on a terminal.", NULL, &quiet },
+        { "verbose", NULL, "Print each result when it is there.", NULL, &verbose },
         { 0 },
     };
     size_t count = 0;
@@ -310,20 +310,19 @@ const struct command command_batch = {
                 "[--grader GRADER] [--SETTING VALUE ...]",
     .summary = "run many tasks from a file, and grade their answers",
     .details =
-        "A task is a JSON line: question, and id, context (a path, as seen from the file's\n"
-        "directory), context_text or context_json, contexts (names and paths), expected, grader,\n"
-        "settings. A result is one, too: id, run, status, answer, error, grade, usage, seconds.\n"
-        "docs/batch.md describes both.\n\n"
-        "The same command goes on with what was stopped or killed: tasks with a result are passed\n"
-        "over, runs that were under way are resumed from the record, and no call whose answer is\n"
-        "there is made again. Limits with `batch` in their name are for all tasks together, "
-        "earlier\n"
-        "results included; when one is reached, no task begins and the runs under way are put "
-        "aside.\n"
-        "Ctrl-C does the same.\n"
-        "Exit status: 0 every task is answered, 1 some are not, 2 usage, 3 a limit of the batch, "
-        "4\n"
-        "the environment failed, 130 interrupted.\n",
+        "A task is a line of JSON with a question, and optionally id, context (a path,\n"
+        "relative to the file's directory), context_text or context_json, contexts (names\n"
+        "and paths), expected, grader, settings. A result is a line of JSON, too: id,\n"
+        "run, status, answer, error, grade, usage, seconds.\n"
+        "docs/batch.md describes both.\n"
+        "\n"
+        "To continue a batch that was stopped or killed, run the same command again: it\n"
+        "skips tasks with a result, resumes unfinished runs from the record, and repeats\n"
+        "no call that was answered. Limits with `batch` in their name cover all tasks\n"
+        "together, including earlier results. When one is reached, no further task\n"
+        "begins, and the unfinished runs are suspended. Ctrl-C does the same.\n"
+        "Exit status: 0 every task is answered, 1 some are not, 2 usage error, 3 a limit\n"
+        "of the batch, 4 environment failed, 130 interrupted.\n",
     .examples =
         "  droste batch tasks.jsonl --out results.jsonl --model gpt-5-mini --concurrency 32\n"
         "  droste batch tasks.jsonl --out results.jsonl --grader numeric:1% --batch-max-cost 5\n"

@@ -490,7 +490,8 @@ static int cli_bench_run(const struct command *self, droste *d, int argc, char *
     size_t count = 0;
     const struct flag flags[] = {
         { "json", NULL, "Print a JSON array of the figures.", NULL, &json },
-        { "python", "PATH", "The interpreter, of the sandboxes and of their rivals.",
+        { "python", "PATH",
+            "The interpreter for the sandboxes and for what they are compared with.",
             &chosen_python, NULL },
         { 0 },
     };
@@ -508,7 +509,7 @@ const struct command command_bench = {
     .name = "bench",
     .synopsis = "[start | exec | llm | run] [--json] [--SETTING VALUE ...]",
     .summary = "measure starts, cells, model calls and runs on this machine",
-    .details = "Medians and their ratios are the figures to quote, from a quiet machine.\n",
+    .details = "Quote the medians and their ratios, measured on an otherwise idle machine.\n",
     .examples =
         "  droste bench\n  droste bench start --json\n  droste bench exec --isolation process\n",
     .settings = true,

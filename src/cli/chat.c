@@ -118,10 +118,10 @@ static int chat_run(const struct command *self, droste *d, int argc, char **argv
     bool verbose = false;
     const struct flag flags[] = {
         { "context", "PATH", "A file or a directory, for the first question.", &context, NULL },
-        { "continue", "RUN", "A run that has ended: go on from it.", &t.before, NULL },
-        { "json", NULL, "Print one JSON object a question.", NULL, &t.json },
-        { "quiet", NULL, "No progress, also on a terminal.", NULL, &t.quiet },
-        { "verbose", NULL, "Progress also when piped.", NULL, &verbose },
+        { "continue", "RUN", "Continue this finished run.", &t.before, NULL },
+        { "json", NULL, "Print one JSON object for each question.", NULL, &t.json },
+        { "quiet", NULL, "Show no progress, even on a terminal.", NULL, &t.quiet },
+        { "verbose", NULL, "Show progress even if standard error is no terminal.", NULL, &verbose },
         { 0 },
     };
     int status = cli_parse(self, argc, argv, flags, d, NULL, 0, NULL);
@@ -141,15 +141,14 @@ static int chat_run(const struct command *self, droste *d, int argc, char **argv
 const struct command command_chat = {
     .name = "chat",
     .synopsis = "[--context PATH] [--continue RUN] [--json] [--SETTING VALUE ...]",
-    .summary = "questions, one after the other, over one session",
-    .details =
-        "Each line is a question. Variables stay from question to question, and the model has "
-        "what\n"
-        "was said before; each question is a run of the record with a budget of its own. A line\n"
-        "`:context PATH` gives the next question a context, which is `context_1`, `context_2`...\n"
-        "`exit`, `quit` or the end of the input leaves.\n"
-        "Standard input may be a pipe: then there is no prompt.\n"
-        "Exit status: 0; else of the last question that went wrong, as that of `droste run`.\n",
+    .summary = "ask several questions in one session",
+    .details = "Each line is a question. Variables stay from one question to the next, and the\n"
+               "model sees the conversation so far. Each question is recorded as a run with its\n"
+               "own budget. A line `:context PATH` gives the next question a context:\n"
+               "`context_1`, `context_2`...\n"
+               "Type `exit` or `quit`, or end the input, to leave.\n"
+               "Standard input may be a pipe; then there is no prompt.\n"
+               "Exit status: 0, or that of the last question that failed, as for `droste run`.\n",
     .examples =
         "  droste chat --context mail/\n"
         "  droste chat --continue 20261120-1915\n"

@@ -69,7 +69,7 @@ static int doctor_run(const struct command *self, droste *d, int argc, char **ar
 {
     bool plan = false, json = false;
     const struct flag flags[] = {
-        { "plan", NULL, "Print what is done to make a sandbox, step by step.", NULL, &plan },
+        { "plan", NULL, "Print the steps that create a sandbox.", NULL, &plan },
         { "json", NULL, "Print one JSON object.", NULL, &json },
         { 0 },
     };
@@ -89,11 +89,11 @@ static int doctor_run(const struct command *self, droste *d, int argc, char **ar
 const struct command command_doctor = {
     .name = "doctor",
     .synopsis = "[--json] [--plan] [--SETTING VALUE ...]",
-    .summary = "say what works here, what does not, and what to do",
-    .details = "Real sandboxes are started; no model is called, and no key is printed. A failure "
-               "in a plan\n"
-               "is reported with the step's number, which --plan shows.\n"
-               "Exit status: 0 a sandbox at isolation `auto` works, 4 it does not, 2 usage.\n",
+    .summary = "check what works on this machine, and suggest fixes",
+    .details = "Starts real sandboxes; calls no model and prints no key. If a step of a sandbox\n"
+               "plan fails, the report has its number; --plan shows the steps.\n"
+               "Exit status: 0 a sandbox with isolation `auto` works, 4 it does not, 2 usage\n"
+               "error.\n",
     .examples = "  droste doctor\n"
                 "  droste doctor --json | jq '.checks[] | select(.state == \"missing\")'\n"
                 "  droste doctor --plan --isolation full\n"

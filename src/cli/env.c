@@ -131,15 +131,16 @@ static int env_run(const struct command *self, droste *d, int argc, char **argv)
 const struct command command_env = {
     .name = "env",
     .synopsis = "ls [--json] | show [NAME] [--json] | gc [--env NAME]",
-    .summary = "list the environments and what each can do; remove what killed hosts left",
+    .summary = "list environments and their features; remove orphaned sandboxes",
     .details =
-        "  ls           the environments by name\n"
-        "  show [NAME]  what an environment can do and what not, and how or why; bridge:PATH\n"
-        "               too. What it cannot is refused by name when a session asks for it\n"
-        "  gc           remove sandboxes that a host of this machine made which is gone: the "
-        "first\n"
-        "               sandbox of each program does it too; without --env those of docker\n\n"
-        "Exit status: 0, 2 usage, 4 nobody answers there.\n",
+        "  ls           list the environments\n"
+        "  show [NAME]  show which features an environment supports, how, or why not;\n"
+        "               bridge:PATH works, too. Sessions that ask for a missing feature are\n"
+        "               refused, with its name\n"
+        "  gc           remove the sandboxes of processes on this machine that have ended,\n"
+        "               as the first sandbox of each program does; the default is docker\n"
+        "\n"
+        "Exit status: 0, 2 usage error, 4 the environment does not answer.\n",
     .examples = "  droste env ls\n"
                 "  droste env show docker\n"
                 "  droste env gc --env daytona\n",

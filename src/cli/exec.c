@@ -101,7 +101,7 @@ static int exec_run(const struct command *self, droste *d, int argc, char **argv
     bool json = false;
     size_t count = 0;
     const struct flag flags[] = {
-        { "c", "CODE", "The code itself.", &text, .once = true },
+        { "c", "CODE", "Run this code.", &text, .once = true },
         FLAG_CONTEXT(
             "A file, a directory or - (standard input), bound as `context`; may be repeated."),
         { "json", NULL, "Print one JSON object instead of the output.", NULL, &json },
@@ -124,12 +124,12 @@ const struct command command_exec = {
     .name = "exec",
     .synopsis = "[-c CODE | FILE | -] [--context [NAME=]PATH ...] [--json] [--SETTING VALUE ...]",
     .summary = "run Python code in a fresh sandbox",
-    .details =
-        "With --json one object is printed: status (ok, submitted, error, timeout, killed, lost),\n"
-        "submit, stdout, stderr, error {type, message, traceback}, killed, seconds, isolation,\n"
-        "resources {memory_peak, cpu_seconds, limits}, and more.\n"
-        "Exit status: 0 ok or submitted, 1 the code raised, 2 usage, 3 a limit or deadline,\n"
-        "4 the environment failed, 130 interrupted; N where the code called sys.exit(N).\n",
+    .details = "--json prints one object: status (ok, submitted, error, timeout, killed, lost),\n"
+               "submit, stdout, stderr, error {type, message, traceback}, killed, seconds,\n"
+               "isolation, resources {memory_peak, cpu_seconds, limits}, and more.\n"
+               "Exit status: 0 ok or submitted, 1 the code raised an exception, 2 usage error, 3\n"
+               "limit or deadline, 4 environment failed, 130 interrupted; N if the code called\n"
+               "sys.exit(N).\n",
     .examples = "  droste exec -c 'print(1 + 1)'\n"
                 "  droste exec -c 'import math; SUBMIT(answer=math.factorial(15))' --json\n"
                 "  droste exec script.py --execute-timeout 10 --memory 512M\n"

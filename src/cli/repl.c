@@ -299,14 +299,15 @@ static int repl_run(const struct command *self, droste *d, int argc, char **argv
 const struct command command_repl = {
     .name = "repl",
     .synopsis = "[--context [NAME=]PATH ...] [--SETTING VALUE ...]",
-    .summary = "a Python prompt in a sandbox",
+    .summary = "start a Python prompt in a sandbox",
     .details =
-        "A cell runs when it is complete; a blank line ends a block. Ctrl-C clears the line, or\n"
-        "interrupts the cell and keeps the variables. Where a sandbox dies, a new one takes its\n"
-        "place, without the variables. Standard input may be a pipe: then there is no prompt.\n"
-        "exit(N) leaves with status N. Else the exit status is 0; of a pipe that of the last cell\n"
-        "that went wrong: 1 it raised, 3 a limit or deadline, 4 the environment failed; 2 usage,\n"
-        "130 interrupted.\n",
+        "A cell runs as soon as it is complete; a blank line ends a block. Ctrl-C clears\n"
+        "the line, or interrupts the cell and keeps the variables. If a sandbox dies, a\n"
+        "new one replaces it, without the variables. Standard input may be a pipe; then\n"
+        "there is no prompt.\n"
+        "exit(N) leaves with status N. Otherwise, the exit status is 0 on a terminal. For\n"
+        "a pipe, it is that of the last cell that failed: 1 exception, 3 limit or\n"
+        "deadline, 4 environment failed. 2 is a usage error, 130 an interrupt.\n",
     .examples = "  droste repl\n"
                 "  droste repl --context big.txt --model gpt-5-mini\n"
                 "  droste repl --python .venv/bin/python --preload numpy,pandas\n"

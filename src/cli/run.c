@@ -47,13 +47,13 @@ static int run_run(const struct command *self, droste *d, int argc, char **argv)
     bool verbose = false;
     size_t count = 0;
     const struct flag flags[] = {
-        { "question", "TEXT", "What to find out.", &q.question, .once = true },
+        { "question", "TEXT", "The question to answer.", &q.question, .once = true },
         FLAG_CONTEXT("A file, a directory or - (standard input); may be repeated."),
-        { "continue", "RUN", "A run that has ended: go on from it with one more question.",
+        { "continue", "RUN", "Continue this finished run with another question.",
             &q.before, NULL },
         { "json", NULL, "Print one JSON object instead of the answer.", NULL, &q.json },
-        { "quiet", NULL, "No progress, also on a terminal.", NULL, &q.quiet },
-        { "verbose", NULL, "Progress also when piped.", NULL, &verbose },
+        { "quiet", NULL, "Show no progress, even on a terminal.", NULL, &q.quiet },
+        { "verbose", NULL, "Show progress even if standard error is no terminal.", NULL, &verbose },
         { "full-output", NULL, "The same as --json.", NULL, &q.json },
         { "no-verbose", NULL, "The same as --quiet.", NULL, &q.quiet },
         { 0 },
@@ -75,14 +75,15 @@ const struct command command_run = {
                 "[--json] [--SETTING VALUE ...]",
     .summary = "answer a question about a context of any size",
     .details =
-        "With --json one object is printed: answer, status (answered, exhausted, budget, timeout,\n"
-        "cancelled, error), run (its id, for `droste runs show`), iterations, usage {calls,\n"
-        "attempts, input_tokens, output_tokens, cost, estimated, seconds, models, depths}, error.\n"
-        "With --continue the variables of RUN are there: its cells run again, answered from the\n"
-        "record, and nothing is paid again. Its settings hold where none are given. --context is\n"
-        "`context_1` then, the next one `context_2`.\n"
-        "Exit status: 0 answered, 1 no answer, 2 usage, 3 a limit or deadline, 4 the environment\n"
-        "failed, 130 interrupted.\n",
+        "--json prints one object: answer, status (answered, exhausted, budget, timeout,\n"
+        "cancelled, error), run (the id for `droste runs show`), iterations, usage\n"
+        "{calls, attempts, input_tokens, output_tokens, cost, estimated, seconds, models,\n"
+        "depths}, error.\n"
+        "--continue restores the variables of RUN: its cells run again, and their calls\n"
+        "are answered from the record at no cost. Its settings apply unless others are\n"
+        "given. The first --context is then `context_1`, the next one `context_2`.\n"
+        "Exit status: 0 answered, 1 no answer, 2 usage error, 3 limit or deadline, 4\n"
+        "environment failed, 130 interrupted.\n",
     .examples =
         "  droste run --question 'Which module defines the most classes?' --context "
         "/usr/lib/python3.11\n"
@@ -104,10 +105,10 @@ static const struct command_default basic[] = { { "env", "modal" }, { "max-itera
 const struct command command_run_basic = {
     .name = "run-basic",
     .synopsis = "--question TEXT [--volume-name NAME] [--full-output] [--SETTING VALUE ...]",
-    .summary = "run on Modal, as fleet-rlm calls it",
-    .details = "It differs from `droste run` in its environment, which is modal unless another is "
-               "named, and in its\n"
-               "limits: 15 turns, 30 calls, 600 seconds. Exit status as there.\n",
+    .summary = "run with the defaults of fleet-rlm's run-basic, on Modal",
+    .details = "Differs from `droste run` in its environment, which is modal unless you name\n"
+               "another, and in its limits: 15 turns, 30 calls, 600 seconds. The exit status is\n"
+               "the same.\n",
     .examples = "  droste run-basic --question 'What are the first 12 Fibonacci numbers?'\n"
                 "  droste run-basic --question 'Calculate factorial of 20' --volume-name my-data\n",
     .settings = true,

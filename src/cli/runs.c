@@ -326,22 +326,26 @@ static int runs_run(const struct command *self, droste *d, int argc, char **argv
     cleanup_free const char **words = calloc((size_t)argc, sizeof *words);
     struct request r = { .words = words };
     const struct flag flags[] = {
-        { "limit", "N", "ls: how many runs, the newest first [20].", &r.limit, NULL },
-        { "status", "WORD", "ls: only runs of this status.", &r.status, NULL },
-        { "model", "TEXT", "ls: only runs whose model's name has this in it.", &r.model, NULL },
-        { "batch", "FILE", "ls: only runs of a batch, by its results or a part of their path.",
+        { "limit", "N", "ls: number of runs, newest first [20].", &r.limit, NULL },
+        { "status", "WORD", "ls: only runs with this status.", &r.status, NULL },
+        { "model", "TEXT", "ls: only runs of models whose names contain this.", &r.model, NULL },
+        { "batch", "FILE",
+            "ls: only runs of this batch, named by its results file or a part of "
+            "that path.",
             &r.batch, NULL },
-        { "task", "ID", "ls: only runs for a batch's task of this id.", &r.task, NULL },
-        { "full", NULL, "show: shorten nothing; prompts too.", NULL, &r.full },
+        { "task", "ID", "ls: only runs for the batch task with this id.", &r.task, NULL },
+        { "full", NULL, "show: shorten nothing, and show prompts, too.", NULL, &r.full },
         { "format", "FORMAT", "export: jsonl or html [jsonl].", &r.format, NULL },
-        { "out", "FILE", "export: where to; - is standard output [-].", &r.out, NULL },
-        { "all", NULL, "export: every run of the record.", NULL, &r.all },
-        { "older", "TIME", "gc: remove runs that began longer ago, as 30d.", &r.older, NULL },
-        { "keep", "N", "gc: keep the newest N; remove the others.", &r.keep, NULL },
+        { "out", "FILE", "export: the output file; - is standard output [-].", &r.out, NULL },
+        { "all", NULL, "export: all runs.", NULL, &r.all },
+        { "older", "TIME", "gc: remove runs that began longer ago than this, such as 30d.",
+            &r.older, NULL },
+        { "keep", "N", "gc: keep the newest N runs and remove the others.", &r.keep, NULL },
         { "json", NULL, "Print JSON.", NULL, &r.json },
-        { "quiet", NULL, "resume: no progress, also on a terminal.", NULL, &r.quiet },
-        { "verbose", NULL, "resume: progress also when piped.", NULL, &r.verbose },
-        { "database", "FILE", "The record ($DROSTE_DATABASE).", &r.database, NULL },
+        { "quiet", NULL, "resume: show no progress, even on a terminal.", NULL, &r.quiet },
+        { "verbose", NULL, "resume: show progress even if standard error is no terminal.", NULL,
+            &r.verbose },
+        { "database", "FILE", "The database of runs ($DROSTE_DATABASE).", &r.database, NULL },
         { 0 },
     };
     if (!words)
@@ -362,25 +366,25 @@ static int runs_run(const struct command *self, droste *d, int argc, char **argv
 const struct command command_runs = {
     .name = "runs",
     .synopsis = "ls | show RUN | resume RUN | export RUN... | rm RUN... | gc  [FLAGS]",
-    .summary = "list past runs, show or export them, go on with one, remove them",
-    .details =
-        "RUN is a run's id or its beginning. In what `show` prints, `<` is what a model was asked\n"
-        "(with --full), `>` code, `|` output, `|!` standard error, `!` an exception, `=` what was\n"
-        "submitted. A run whose process is gone before its end is `interrupted`.\n\n"
-        "`resume` goes on with an interrupted run and prints its answer as `run` does. Its cells "
-        "run\n"
-        "again and are answered from the record: no call whose answer is there is made again. A "
-        "run\n"
-        "whose code now asks something else stops, says where, and stays interrupted. Exit status: "
-        "as\n"
-        "that of `droste run`.\n\n"
-        "`export` writes JSON lines, one a run, turn, call, cell and end (docs/record.md), or "
-        "with\n"
-        "--format html one page that needs no network. A run's children are part of both.\n"
-        "`rm` removes runs with their children. `gc` ends the runs whose process is gone, removes\n"
-        "what --older and --keep say (with both, what neither keeps) and what no run needs, and\n"
-        "makes the file smaller. What still runs is never removed.\n"
-        "Exit status: 0, 2 usage or no such run, 1 the record cannot be read or written.\n",
+    .summary = "list, show, resume, export and remove recorded runs",
+    .details = "RUN is the id of a run, or its beginning. `show` marks lines: `<` prompts (with\n"
+               "--full), `>` code, `|` output, `|!` standard error, `!` exceptions, `=` what was\n"
+               "submitted. A run whose process ended before it is `interrupted`.\n"
+               "\n"
+               "`resume` continues an interrupted run and prints its answer as `run` does. Its\n"
+               "cells run again; the record answers their calls, so no answered call is\n"
+               "repeated. If the code now makes other calls than before, resume stops, says\n"
+               "where, and leaves the run interrupted. The exit status is that of `droste run`.\n"
+               "\n"
+               "`export` writes lines of JSON, one for each run, turn, call, cell and end\n"
+               "(docs/record.md), or with --format html one page that needs no network. Both\n"
+               "include a run's child runs.\n"
+               "`rm` removes runs with their child runs. `gc` ends runs whose process is gone,\n"
+               "removes the runs that --older and --keep select (with both, those that neither\n"
+               "keeps) and data that no run needs, and shrinks the file. It never removes an\n"
+               "active run.\n"
+               "Exit status: 0, 2 usage error or no such run, 1 the database cannot be read or\n"
+               "written.\n",
     .examples = "  droste runs ls\n"
                 "  droste runs ls --status error --model gpt-5 --limit 100 --json\n"
                 "  droste runs ls --batch results.jsonl --task t17\n"

@@ -241,7 +241,8 @@ static int smoke_run(const struct command *self, droste *d, int argc, char **arg
     const char *repo = NULL, *ref = NULL;
     size_t count = 0;
     const struct flag flags[] = {
-        { "repo", "URL", "The repository to stage; as the setting repo-url.", &repo, NULL },
+        { "repo", "URL", "The repository to copy into the sandbox, like the setting repo-url.",
+            &repo, NULL },
         { "ref", "REF", "A branch, tag or commit id of it.", &ref, NULL },
         { 0 },
     };
@@ -263,23 +264,20 @@ static const struct command_default daytona_defaults[] = { { "env", "daytona" },
     { "timeout", "60" }, { "repo-timeout", "60" }, { 0 } };
 
 #define DETAILS                                                                                    \
-    "Starts a sandbox, with the repository in it if there is one, and runs two cells that share "  \
-    "a\n"                                                                                          \
-    "variable: does the environment work from here? No\n"                                          \
-    "model is asked. One JSON object is printed, on standard error if something failed: repo, "    \
-    "ref,\n"                                                                                       \
-    "commit, environment, sandbox_id, workspace_path, persisted_state_value (5), "                 \
-    "driver_started,\n"                                                                            \
-    "finalization_mode, termination_phase (completed, or the phase that failed), "                 \
-    "error_category,\n"                                                                            \
-    "phase_timings_ms {config, sandbox_create, repo_clone, driver_start, exec_step_1,\n"           \
-    "exec_step_2, cleanup}, error_message. A repository must have a README.md.\n"                  \
-    "Exit status: 0 all works, 1 a phase failed, 2 usage.\n"
+    "Starts a sandbox, with a repository in it if one is given, and runs two cells\n"              \
+    "that share a variable, to check that the environment works from here. No model\n"             \
+    "is called. Prints one JSON object, on standard error if something failed: repo,\n"            \
+    "ref, commit, environment, sandbox_id, workspace_path, persisted_state_value (5),\n"           \
+    "driver_started, finalization_mode, termination_phase (completed, or the phase\n"              \
+    "that failed), error_category, phase_timings_ms {config, sandbox_create,\n"                    \
+    "repo_clone, driver_start, exec_step_1, exec_step_2, cleanup}, error_message. The\n"           \
+    "repository must have a README.md.\n"                                                          \
+    "Exit status: 0 all works, 1 a phase failed, 2 usage error.\n"
 
 const struct command command_smoke = {
     .name = "smoke",
     .synopsis = "[--repo URL [--ref REF]] [--env ENVIRONMENT] [--SETTING VALUE ...]",
-    .summary = "test that sandboxes can be made, with repositories in them",
+    .summary = "test that sandboxes start, with a repository in them",
     .details = DETAILS,
     .examples = "  droste smoke --env docker\n"
                 "  droste smoke --repo https://github.com/your-org/your-repo\n"
@@ -292,7 +290,7 @@ const struct command command_smoke = {
 const struct command command_daytona_smoke = {
     .name = "daytona-smoke",
     .synopsis = "[--repo URL [--ref REF]] [--SETTING VALUE ...]",
-    .summary = "smoke for Daytona, as fleet-rlm calls it",
+    .summary = "smoke with the defaults of fleet-rlm's daytona-smoke",
     .details = DETAILS,
     .examples = "  droste daytona-smoke --repo https://github.com/your-org/your-repo --ref main\n",
     .settings = true,

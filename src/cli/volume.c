@@ -326,18 +326,19 @@ static int volume_run(const struct command *self, droste *d, int argc, char **ar
     cleanup_free const char **words = calloc((size_t)argc, sizeof *words);
     struct request r = { .d = d, .words = words };
     const struct flag flags[] = {
-        { "volume-size", "SIZE", "create, limit: what it may hold [10G].", &r.size, NULL },
-        { "volume-files", "N", "create, limit: files and directories that it may hold [100000].",
-            &r.files, NULL },
-        { "depth", "N", "tree: levels to show, 1 to 10 [4].", &r.depth, NULL },
-        { "limit", "N", "ls, tree: entries to show [10000].", &r.limit, NULL },
-        { "snapshots", NULL, "ls: the snapshots of a volume.", NULL, &r.snapshots },
-        { "snapshot", "SNAPSHOT", "rm: a snapshot of the volume.", &r.snapshot, NULL },
+        { "volume-size", "SIZE", "create, limit: the size limit [10G].", &r.size, NULL },
+        { "volume-files", "N", "create, limit: maximum files and directories [100000].", &r.files,
+            NULL },
+        { "depth", "N", "tree: number of levels, 1 to 10 [4].", &r.depth, NULL },
+        { "limit", "N", "ls, tree: maximum entries [10000].", &r.limit, NULL },
+        { "snapshots", NULL, "ls: list the snapshots of a volume.", NULL, &r.snapshots },
+        { "snapshot", "SNAPSHOT", "rm: remove this snapshot of the volume.", &r.snapshot, NULL },
         { "json", NULL, "Print JSON.", NULL, &r.json },
         { "env", "NAME",
-            "Whose volumes: this machine's, daytona's or modal's ($DROSTE_ENVIRONMENT).", &r.env,
+            "Where the volumes are: on this machine, daytona or modal ($DROSTE_ENVIRONMENT).",
+            &r.env, NULL },
+        { "volume-root", "PATH", "The directory of the volumes ($DROSTE_VOLUME_ROOT).", &r.root,
             NULL },
-        { "volume-root", "PATH", "Where volumes are ($DROSTE_VOLUME_ROOT).", &r.root, NULL },
         { 0 },
     };
     if (!words)
@@ -361,27 +362,28 @@ static int volume_run(const struct command *self, droste *d, int argc, char **ar
 const struct command command_volume = {
     .name = "volume",
     .synopsis = "create | ls | tree | get | put | rm | snapshot | restore | du | limit  [FLAGS]",
-    .summary = "make, look into, fill, copy and remove directories that outlive sandboxes",
+    .summary = "manage directories that outlive sandboxes",
     .details =
-        "  create NAME               make one; --volume-name makes it too\n"
-        "  ls [NAME [PATH]]          all volumes; what is in one; its --snapshots\n"
-        "  tree NAME [PATH]          the same, some levels deep\n"
+        "  create NAME               create a volume; --volume-name does this, too\n"
+        "  ls [NAME [PATH]]          list volumes, or what is in one, or its --snapshots\n"
+        "  tree NAME [PATH]          the same, several levels deep\n"
         "  get NAME PATH [TO]        copy a file or directory out; TO - is standard output\n"
         "  put NAME FILE [PATH]      copy a file or directory in; FILE - is standard input\n"
-        "  rm NAME [PATH...]         remove paths; without one the volume, or a --snapshot of it\n"
-        "  snapshot NAME SNAPSHOT    keep a whole copy of what is in it\n"
-        "  restore NAME SNAPSHOT     make what is in it what it was then\n"
-        "  du NAME                   what it and its snapshots hold\n"
-        "  limit NAME                change what it may hold, or say it\n\n"
-        "With --env daytona or modal, ls, tree, get and put are about a volume that the provider\n"
-        "keeps: through a sandbox that has it.\n\n"
-        "A command that is killed has done all or nothing. Links are never followed, in either\n"
-        "direction; links, FIFOs, sockets and devices are not copied out. `snapshot`, `restore` "
-        "and\n"
-        "rm of a volume need it for themselves: they fail while a session has it "
-        "(docs/volumes.md).\n"
-        "Exit status: 0, 2 usage, no such volume or path, or in use, 1 reading or writing "
-        "failed.\n",
+        "  rm NAME [PATH...]         remove paths; without any, the volume or a --snapshot of it\n"
+        "  snapshot NAME SNAPSHOT    save a full copy of the volume\n"
+        "  restore NAME SNAPSHOT     replace the content of the volume with that of a snapshot\n"
+        "  du NAME                   show the sizes of the volume and its snapshots\n"
+        "  limit NAME                show or change the limits of the volume\n"
+        "\n"
+        "With --env daytona or modal, ls, tree, get and put work on a volume that the\n"
+        "provider keeps, through a sandbox that mounts it.\n"
+        "\n"
+        "Commands are atomic: a killed command has done everything or nothing. Links are\n"
+        "never followed, in either direction; links, FIFOs, sockets and devices are not\n"
+        "copied out. `snapshot`, `restore` and removing a volume fail while a session\n"
+        "uses it (docs/volumes.md).\n"
+        "Exit status: 0, 2 usage error, no such volume or path, or volume in use, 1\n"
+        "reading or writing failed.\n",
     .examples =
         "  droste volume create my-data --volume-size 2G\n"
         "  droste volume put my-data sales.csv uploads/sales.csv\n"
