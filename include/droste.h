@@ -623,6 +623,146 @@ DROSTE_API int droste_diagnose(droste *d, droste_finding_fn *fn, void *arg);
  * until the next call. */
 DROSTE_API const char *droste_record_path(droste *d, droste_error *err);
 
+/* What was done, run by run and step by step (docs/record.md), also by other processes. */
+typedef struct droste_record droste_record;
+/* *out is NULL where there is no record yet: none is made. ERROR_CONFIG where it is turned off. The
+ * settings are those of now. */
+DROSTE_API int droste_record_open(droste *d, droste_record **out, droste_error *err);
+/* NULL is fine. */
+DROSTE_API void droste_record_close(droste_record *record);
+
+enum { DROSTE_RUN_ID_SIZE = 65 }; /* with the zero at its end */
+
+/* Any bytes. `data` and `hash` NULL: there is no value, which is not the same as an empty one.
+ * `data` is followed by a zero that `len` does not count. */
+typedef struct droste_value {
+    const void *data;
+    size_t len;
+    const char *hash; /* of a value that was left in the file (`lazy`); see droste_record_read */
+} droste_value;
+
+/* Texts may be NULL where that is said. Times are milliseconds since 1970; ended_ms is 0 before
+ * the end, and what only the end says is zero or NULL then. */
+typedef struct droste_record_run {
+    const char *id, *parent;  /* NULL: a root */
+    int64_t parent_cell;      /* in which it was asked for; 0: none */
+    const char *previous;     /* the run that asked the question before; NULL: none */
+    const char *batch, *task; /* both or none */
+    int64_t depth;            /* 0 of a root */
+    const char *model, *environment;
+    const char *isolation; /* NULL: not known */
+    const char *version;   /* of Droste */
+    droste_value question;
+    droste_value context, limits, tools; /* JSON */
+    int64_t started_ms, ended_ms;
+    const char *status;  /* as of a result; or "running", "interrupted" */
+    const char *error;   /* NULL: none */
+    droste_value answer; /* JSON */
+    int64_t iterations;
+    int64_t calls, input_tokens, output_tokens; /* those of children included */
+    double cost;                                /* US dollars; negative: not known */
+    double seconds;
+} droste_record_run;
+
+typedef struct droste_record_turn {
+    const char *run;
+    int64_t turn; /* from 1 */
+    int64_t started_ms;
+} droste_record_turn;
+
+typedef struct droste_record_call {
+    int64_t id;
+    const char *run;
+    int64_t turn, cell, depth; /* cell 0: the loop itself asked */
+    int from_loop;             /* its kind is "root" or "summary" */
+    const char
+        *kind; /* "root"; "summary"; "sub": of a cell; "plain": in a child run's place; "tool" */
+    const char *model; /* of a tool its name */
+    droste_value request;
+    int64_t started_ms, ended_ms;
+    const char *status;
+    const char *error, *finish; /* NULL: none, not known */
+    droste_value reply;
+    int64_t input_tokens, output_tokens;
+    int estimated; /* the provider did not say the tokens */
+    double cost;
+    int64_t attempts, repeated; /* of the latter by processes that resumed the run */
+    double seconds;
+} droste_record_call;
+
+typedef struct droste_record_cell {
+    int64_t id;
+    const char *run;
+    int64_t turn;
+    droste_value code;
+    int64_t started_ms, ended_ms;
+    const char *status;
+    const char *killed; /* the limit that ended the sandbox; NULL: none */
+    droste_value standard_output, standard_error;
+    droste_value submit, error, variables; /* JSON */
+    int64_t calls;
+    double seconds;
+} droste_record_cell;
+
+/* Each gets one step, valid during the call, in which only droste_record_read may be called.
+ * Negative, with *err filled in, ends the reading with that error. */
+typedef int droste_record_run_fn(void *arg, const droste_record_run *run, droste_error *err);
+typedef struct droste_record_visitor {
+    droste_record_run_fn *run; /* NULL, as each of these: not wanted */
+    int (*turn)(void *arg, const droste_record_turn *turn, droste_error *err);
+    int (*call)(void *arg, const droste_record_call *call, droste_error *err);
+    int (*cell)(void *arg, const droste_record_cell *cell, droste_error *err);
+    droste_record_run_fn *end; /* the run once more, behind its steps */
+    int children;              /* its descendants too */
+    int lazy;                  /* values are left in the file */
+} droste_record_visitor;
+/* One run as it was at one instant, in the order in which things began. */
+DROSTE_API int droste_record_visit(droste_record *record, const char *run,
+    const droste_record_visitor *visitor, void *arg, droste_error *err);
+
+/* Zero or NULL: any. */
+typedef struct droste_record_filter {
+    const char *status;
+    const char *model, *batch; /* has this in it */
+    const char *task;
+    int64_t limit;
+} droste_record_filter;
+/* Roots, the newest first. */
+DROSTE_API int droste_record_list(droste_record *record, const droste_record_filter *filter,
+    droste_record_run_fn *fn, void *arg, droste_error *err);
+/* The one run whose id is `prefix` or begins with it. ERROR_NOT_FOUND; ERROR_ARGUMENT: several. */
+DROSTE_API int droste_record_find(
+    droste_record *record, const char *prefix, char id[DROSTE_RUN_ID_SIZE], droste_error *err);
+
+/* Not 0 ends the reading. */
+typedef int droste_piece_fn(void *arg, const char *data, size_t len);
+/* A value of the step at hand in pieces, at most its first `max` bytes. */
+DROSTE_API int droste_record_read(droste_record *record, const droste_value *value, size_t max,
+    droste_piece_fn *fn, void *arg, droste_error *err);
+
+typedef struct droste_record_freed {
+    int64_t runs, values;
+    int64_t value_bytes; /* as they were kept */
+    int64_t interrupted; /* runs whose process was gone, ended as such */
+    int64_t file_bytes;  /* by which the file shrank */
+} droste_record_freed;
+/* A run and its descendants; one that may still be going on is refused. */
+DROSTE_API int droste_record_remove(
+    droste_record *record, const char *run, droste_record_freed *freed, droste_error *err);
+typedef struct droste_record_keep {
+    int64_t newest;   /* so many roots stay, and */
+    int64_t older_ms; /* what began less than so many milliseconds ago */
+} droste_record_keep;
+/* Ends the runs whose process is gone, removes the trees that are not to be kept (NULL: all are),
+ * and makes the file as small as possible. *freed is filled in after an error too. */
+DROSTE_API int droste_record_collect(droste_record *record, const droste_record_keep *keep,
+    droste_record_freed *freed, droste_error *err);
+
+/* The next block of code in a model's reply, from *at on, which moves behind it: *code and
+ * *code_len. False: there is none. */
+DROSTE_API int droste_reply_next_code(
+    const char *text, size_t len, size_t *at, const char **code, size_t *code_len);
+
 /* ---- volumes ---- */
 
 /* A directory that outlives sandboxes (docs/volumes.md). The setting "env" says whose volumes

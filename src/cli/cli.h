@@ -61,8 +61,8 @@ struct command {
 };
 
 extern const struct command command_run, command_chat, command_batch, command_exec, command_repl,
-    command_runs, command_volume, command_env, command_prompts, command_smoke, command_doctor, command_bench,
-    command_run_basic, command_daytona_smoke;
+    command_runs, command_volume, command_env, command_prompts, command_smoke, command_doctor,
+    command_bench, command_run_basic, command_daytona_smoke;
 
 /* Reads the flags of `argv` (argv[0] is the command's name): `flags` ends with a NULL name, and
  * `d`, if the command takes settings, gets those. The configuration comes first. Arguments that are
@@ -81,6 +81,12 @@ struct error;
 int cli_inner_error(const struct error *err); /* of a command's own */
 /* The library's error becomes a command's own, where rc is negative; returns rc. */
 int cli_inner(int rc, const droste_error *why, struct error *err);
+/* As error_set, error_set_errno and error_memory: an error in the form of the library. */
+int cli_set_error(droste_error *err, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+int cli_set_errno(droste_error *err, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+int cli_set_memory(droste_error *err);
 /* As above, for a usage mistake: with a pointer to --help. */
 int cli_usage(const struct command *self, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

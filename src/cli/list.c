@@ -56,34 +56,33 @@ static void fill_task(struct buf *cell, const char *batch, const char *task)
     if (!batch)
         return;
     buf_printf(&both, "%s:%s", slash ? slash + 1 : batch, task ? task : "");
-    show_one_line(cell, (struct store_value){ buf_text(&both), both.len }, TASK_CHARACTERS);
+    show_one_line(cell, (droste_value){ buf_text(&both), both.len }, TASK_CHARACTERS);
 }
 
-static void fill_row(struct row *row, const struct store_run *run)
+static void fill_row(struct row *row, const droste_record_run *run)
 {
-    const struct store_run_end *e = &run->end;
     time_t seconds = (time_t)(run->started_ms / 1000);
     struct tm tm = { 0 };
     char when[32];
     localtime_r(&seconds, &tm);
     strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &tm);
-    buf_puts(&row->cells[ID], run->begin.id);
+    buf_puts(&row->cells[ID], run->id);
     buf_puts(&row->cells[WHEN], when);
-    buf_puts(&row->cells[STATUS], e->status);
-    show_one_line(&row->cells[MODEL], store_text(run->begin.model), MODEL_CHARACTERS);
-    fill_task(&row->cells[TASK], run->begin.batch, run->begin.task);
-    if (run->begin.previous) /* of a conversation */
+    buf_puts(&row->cells[STATUS], run->status);
+    show_one_line(&row->cells[MODEL], steps_text_value(run->model), MODEL_CHARACTERS);
+    fill_task(&row->cells[TASK], run->batch, run->task);
+    if (run->previous) /* of a conversation */
         buf_puts(&row->question, "↳ ");
-    show_one_line(&row->question, run->begin.question, QUESTION_CHARACTERS);
+    show_one_line(&row->question, run->question, QUESTION_CHARACTERS);
     if (!run->ended_ms) {
         for (enum column c = TURNS; c < COLUMNS; c++)
             buf_putc(&row->cells[c], '-');
         return;
     }
-    buf_printf(&row->cells[TURNS], "%lld", (long long)e->iterations);
-    buf_printf(&row->cells[CALLS], "%lld", (long long)e->calls);
-    buf_printf(&row->cells[TOKENS], "%lld", (long long)(e->input_tokens + e->output_tokens));
-    buf_printf(&row->cells[SECONDS], "%.2f", e->seconds);
+    buf_printf(&row->cells[TURNS], "%lld", (long long)run->iterations);
+    buf_printf(&row->cells[CALLS], "%lld", (long long)run->calls);
+    buf_printf(&row->cells[TOKENS], "%lld", (long long)(run->input_tokens + run->output_tokens));
+    buf_printf(&row->cells[SECONDS], "%.2f", run->seconds);
 }
 
 static size_t width_of(const struct buf *cell)
@@ -91,12 +90,12 @@ static size_t width_of(const struct buf *cell)
     return text_utf8_length(buf_text(cell), cell->len);
 }
 
-static int add_row(void *arg, const struct store_run *run, struct error *err)
+static int add_row(void *arg, const droste_record_run *run, droste_error *err)
 {
     struct table *table = arg;
     struct row *rows = realloc(table->rows, (table->count + 1) * sizeof *rows);
     if (!rows)
-        return error_memory(err);
+        return cli_set_memory(err);
     table->rows = rows;
     struct row *row = &rows[table->count++];
     *row = (struct row){ 0 };
@@ -149,7 +148,7 @@ static void list_print_table(struct table *table)
         cleanup_buf struct buf question = { 0 };
         for (enum column c = 0; c < COLUMNS; c++)
             print_cell(table, c, buf_text(&row->cells[c]), width_of(&row->cells[c]));
-        struct store_value all = { buf_text(&row->question), row->question.len };
+        droste_value all = { buf_text(&row->question), row->question.len };
         show_one_line(&question, all, room);
         cli_print(stdout, buf_text(&question), question.len);
         putchar('\n');
@@ -166,7 +165,7 @@ static void free_table(struct table *table)
     free(table->rows);
 }
 
-static int list_add_json(void *arg, const struct store_run *run, struct error *err)
+static int list_add_json(void *arg, const droste_record_run *run, droste_error *err)
 {
     struct steps_out *out = arg;
     field_open(&out->text, NULL, '{');
@@ -176,11 +175,11 @@ static int list_add_json(void *arg, const struct store_run *run, struct error *e
     return 0;
 }
 
-int list_as_json(struct store *store, const struct store_filter *filter, struct error *err)
+int list_as_json(droste_record *record, const droste_record_filter *filter, droste_error *err)
 {
-    cleanup_steps struct steps_out out = { .store = store };
+    cleanup_steps struct steps_out out = { .record = record };
     field_open(&out.text, NULL, '[');
-    int rc = store ? store_run_list(store, filter, list_add_json, &out, err) : 0;
+    int rc = record ? droste_record_list(record, filter, list_add_json, &out, err) : 0;
     field_close(&out.text, ']');
     if (rc == 0)
         rc = steps_flush(&out, err);
@@ -189,16 +188,16 @@ int list_as_json(struct store *store, const struct store_filter *filter, struct 
     return rc;
 }
 
-static bool is_narrow(const struct store_filter *filter)
+static bool is_narrow(const droste_record_filter *filter)
 {
     return filter->status || filter->model || filter->batch || filter->task;
 }
 
 int list_as_text(
-    struct store *store, const struct store_filter *filter, const char *path, struct error *err)
+    droste_record *record, const droste_record_filter *filter, const char *path, droste_error *err)
 {
     struct table table = { 0 };
-    int rc = store ? store_run_list(store, filter, add_row, &table, err) : 0;
+    int rc = record ? droste_record_list(record, filter, add_row, &table, err) : 0;
     if (rc == 0 && table.count > 0)
         list_print_table(&table);
     else if (rc == 0)

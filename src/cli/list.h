@@ -2,10 +2,9 @@
 #ifndef DROSTE_CLI_LIST_H
 #define DROSTE_CLI_LIST_H
 
-#include "store/store.h"
-
-int list_as_json(struct store *store, const struct store_filter *filter, struct error *err);
+#include "droste.h"
+int list_as_json(droste_record *record, const droste_record_filter *filter, droste_error *err);
 int list_as_text(
-    struct store *store, const struct store_filter *filter, const char *path, struct error *err);
+    droste_record *record, const droste_record_filter *filter, const char *path, droste_error *err);
 
 #endif

@@ -17,8 +17,8 @@
 #include "cli/cli.h"
 
 static const struct command *const commands[] = { &command_run, &command_chat, &command_batch,
-    &command_exec, &command_repl, &command_runs, &command_volume, &command_env, &command_prompts, &command_smoke,
-    &command_doctor, &command_bench, &command_run_basic, &command_daytona_smoke };
+    &command_exec, &command_repl, &command_runs, &command_volume, &command_env, &command_prompts,
+    &command_smoke, &command_doctor, &command_bench, &command_run_basic, &command_daytona_smoke };
 
 /* ---- words to people ---- */
 
@@ -76,11 +76,56 @@ int cli_error(const droste_error *err)
     return cli_status(err->code);
 }
 
+/* The library's form of a command's own error. */
+static void cli_outer(const struct error *why, droste_error *err)
+{
+    err->code = (int)why->code;
+    err->sys = why->sys;
+    memcpy(err->text, why->text, sizeof err->text);
+}
+
 int cli_inner_error(const struct error *err)
 {
-    droste_error public = { .code = (int)err->code, .sys = err->sys };
-    memcpy(public.text, err->text, sizeof public.text);
+    droste_error public;
+    cli_outer(err, &public);
     return cli_error(&public);
+}
+
+static void set_error_v(droste_error *err, int code, int sys, const char *format, va_list args)
+{
+    cleanup_buf struct buf text = { 0 };
+    struct error why = { 0 };
+    buf_vprintf(&text, format, args);
+    errno = sys;
+    if (sys)
+        error_set_errno(&why, (enum error_code)code, "%s", buf_text(&text));
+    else
+        error_set(&why, (enum error_code)code, "%s", buf_text(&text));
+    cli_outer(&why, err);
+}
+
+int cli_set_error(droste_error *err, int code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    set_error_v(err, code, 0, format, args);
+    va_end(args);
+    return -code;
+}
+
+int cli_set_errno(droste_error *err, int code, const char *format, ...)
+{
+    int sys = errno;
+    va_list args;
+    va_start(args, format);
+    set_error_v(err, code, sys, format, args);
+    va_end(args);
+    return -code;
+}
+
+int cli_set_memory(droste_error *err)
+{
+    return cli_set_error(err, DROSTE_ERROR_MEMORY, "out of memory");
 }
 
 int cli_inner(int rc, const droste_error *why, struct error *err)

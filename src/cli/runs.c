@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/buf.h"
+#include "base/error.h"
 #include "cli/answer.h"
 #include "cli/record/export.h"
 #include "cli/fields.h"
@@ -13,9 +15,8 @@
 #include "cli/progress.h"
 #include "cli/record/show.h"
 #include "cli/verbs.h"
-#include "rlm/rlm.h"
 
-typedef char run_id[STORE_RUN_ID_SIZE];
+typedef char run_id[DROSTE_RUN_ID_SIZE];
 
 struct request {
     const char **words; /* what to do, then the beginnings of ids */
@@ -23,76 +24,66 @@ struct request {
     const char *limit, *status, *model, *batch, *task, *format, *out, *older, *keep, *database;
     char *batch_path; /* of a file that is there, as the record names it */
     bool json, full, all, quiet, verbose;
-    struct store_filter filter;
-    struct store_keep kept;
+    droste_record_filter filter;
+    droste_record_keep kept;
     enum export_format export_format;
 };
 
 /* ---- the record ---- */
 
-/* Looking at a record must not make one: *store stays NULL where there is none. */
-static int runs_open_record(const char *path, struct store **store, struct error *err)
+static int no_record(const char *path, droste_error *err)
 {
-    if (strcmp(path, "none") == 0)
-        return error_set(err, ERROR_CONFIG, "the record is turned off (database = none)");
-    if (access(path, F_OK) < 0 && errno == ENOENT)
-        return 0;
-    return store_open(path, store, err);
-}
-
-static int no_record(const char *path, struct error *err)
-{
-    return error_set(err, ERROR_NOT_FOUND, "there is no record at %.160s yet", path);
+    return cli_set_error(err, DROSTE_ERROR_NOT_FOUND, "there is no record at %.160s yet", path);
 }
 
 /* ---- what there is to do; `store` is NULL where there is no record ---- */
 
 static int runs_list(
-    struct store *store, const struct request *r, const char *path, struct error *err)
+    droste_record *record, const struct request *r, const char *path, droste_error *err)
 {
-    return r->json ? list_as_json(store, &r->filter, err)
-                   : list_as_text(store, &r->filter, path, err);
+    return r->json ? list_as_json(record, &r->filter, err)
+                   : list_as_text(record, &r->filter, path, err);
 }
 
 static int runs_show(
-    struct store *store, const struct request *r, const char *path, struct error *err)
+    droste_record *record, const struct request *r, const char *path, droste_error *err)
 {
     run_id id;
-    if (!store)
+    if (!record)
         return no_record(path, err);
-    int rc = store_run_find(store, r->words[1], id, err);
+    int rc = droste_record_find(record, r->words[1], id, err);
     if (rc < 0)
         return rc;
-    return r->json ? show_as_json(store, id, err) : show_as_text(store, id, r->full, err);
+    return r->json ? show_as_json(record, id, err) : show_as_text(record, id, r->full, err);
 }
 
 /* The runs that were named, as one run_id behind the other. */
 static int find_named(
-    struct store *store, const struct request *r, struct buf *ids, struct error *err)
+    droste_record *record, const struct request *r, struct buf *ids, droste_error *err)
 {
     for (size_t i = 1; i < r->count; i++) {
         run_id id = "";
-        int rc = store_run_find(store, r->words[i], id, err);
+        int rc = droste_record_find(record, r->words[i], id, err);
         if (rc < 0)
             return rc;
         buf_append(ids, id, sizeof id);
     }
-    return buf_failed(ids) ? error_memory(err) : 0;
+    return buf_failed(ids) ? cli_set_memory(err) : 0;
 }
 
-static int add_id(void *arg, const struct store_run *runs_run, struct error *err)
+static int add_id(void *arg, const droste_record_run *runs_run, droste_error *err)
 {
     run_id id = "";
-    snprintf(id, sizeof id, "%s", runs_run->begin.id);
+    snprintf(id, sizeof id, "%s", runs_run->id);
     buf_append(arg, id, sizeof id);
-    return buf_failed(arg) ? error_memory(err) : 0;
+    return buf_failed(arg) ? cli_set_memory(err) : 0;
 }
 
 /* All roots, the oldest first. */
-static int find_all(struct store *store, struct buf *ids, struct error *err)
+static int find_all(droste_record *record, struct buf *ids, droste_error *err)
 {
-    static const struct store_filter roots = { 0 };
-    int rc = store_run_list(store, &roots, add_id, ids, err);
+    static const droste_record_filter roots = { 0 };
+    int rc = droste_record_list(record, &roots, add_id, ids, err);
     run_id *id = (run_id *)ids->data;
     for (size_t i = 0, j = ids->len / sizeof *id; rc == 0 && i + 1 < j--; i++) {
         run_id other;
@@ -104,27 +95,27 @@ static int find_all(struct store *store, struct buf *ids, struct error *err)
 }
 
 static int runs_export(
-    struct store *store, const struct request *r, const char *path, struct error *err)
+    droste_record *record, const struct request *r, const char *path, droste_error *err)
 {
     cleanup_buf struct buf ids = { 0 };
-    if (!store)
+    if (!record)
         return no_record(path, err);
-    int rc = r->all ? find_all(store, &ids, err) : find_named(store, r, &ids, err);
+    int rc = r->all ? find_all(record, &ids, err) : find_named(record, r, &ids, err);
     if (rc < 0)
         return rc;
     return export_runs(
-        store, (const run_id *)ids.data, ids.len / sizeof(run_id), r->export_format, r->out, err);
+        record, (const run_id *)ids.data, ids.len / sizeof(run_id), r->export_format, r->out, err);
 }
 
 /* "3 runs and 41 values of 1.2 MB" */
-static void print_freed(const struct store_freed *freed)
+static void print_freed(const droste_record_freed *freed)
 {
     printf("removed %lld run%s and %lld value%s of %.1f MB", (long long)freed->runs,
         freed->runs == 1 ? "" : "s", (long long)freed->values, freed->values == 1 ? "" : "s",
         (double)freed->value_bytes / 1e6);
 }
 
-static void print_freed_json(const struct store_freed *freed)
+static void print_freed_json(const droste_record_freed *freed)
 {
     cleanup_buf struct buf out = { 0 };
     field_open(&out, NULL, '{');
@@ -138,16 +129,16 @@ static void print_freed_json(const struct store_freed *freed)
 }
 
 static int remove_runs(
-    struct store *store, const struct request *r, const char *path, struct error *err)
+    droste_record *record, const struct request *r, const char *path, droste_error *err)
 {
     cleanup_buf struct buf ids = { 0 };
-    struct store_freed all = { 0 };
-    if (!store)
+    droste_record_freed all = { 0 };
+    if (!record)
         return no_record(path, err);
-    int rc = find_named(store, r, &ids, err);
+    int rc = find_named(record, r, &ids, err);
     for (size_t at = 0; at < ids.len && rc == 0; at += sizeof(run_id)) {
-        struct store_freed freed;
-        rc = store_run_remove(store, ids.data + at, &freed, err);
+        droste_record_freed freed;
+        rc = droste_record_remove(record, ids.data + at, &freed, err);
         all.runs += rc == 0 ? freed.runs : 0;
         all.values += rc == 0 ? freed.values : 0;
         all.value_bytes += rc == 0 ? freed.value_bytes : 0;
@@ -162,11 +153,11 @@ static int remove_runs(
 }
 
 static int runs_collect(
-    struct store *store, const struct request *r, const char *path, struct error *err)
+    droste_record *record, const struct request *r, const char *path, droste_error *err)
 {
-    struct store_freed freed = { 0 };
+    droste_record_freed freed = { 0 };
     bool choosy = r->older || r->keep;
-    int rc = store ? store_collect(store, choosy ? &r->kept : NULL, &freed, err) : 0;
+    int rc = record ? droste_record_collect(record, choosy ? &r->kept : NULL, &freed, err) : 0;
     if (r->json) {
         print_freed_json(&freed);
         return rc;
@@ -186,7 +177,7 @@ enum { LS = 1, SHOW = 2, EXPORT = 4, RM = 8, GC = 16, RESUME = 32 };
 static const struct runs_verb {
     struct verb verb; /* the words are ids */
     /* NULL: it is no look at the record, but a run */
-    int (*run)(struct store *store, const struct request *r, const char *path, struct error *err);
+    int (*run)(droste_record *record, const struct request *r, const char *path, droste_error *err);
 } verbs[] = {
     { { "ls", LS, 0, 0 }, runs_list },
     { { "show", SHOW, 1, 1 }, runs_show },
@@ -221,16 +212,18 @@ static int runs_check_flags(
 
 static bool runs_is_status(const char *word)
 {
-    bool known = strcmp(word, "running") == 0 || strcmp(word, "interrupted") == 0;
-    for (int i = RLM_ANSWERED; i <= RLM_ERROR && !known; i++)
-        known = strcmp(word, rlm_status_name((enum rlm_status)i)) == 0;
+    static const char *const statuses[] = { "running", "interrupted", "answered", "exhausted",
+        "budget", "timeout", "cancelled", "error" };
+    bool known = false;
+    for (size_t i = 0; i < array_length(statuses) && !known; i++)
+        known = strcmp(word, statuses[i]) == 0;
     return known;
 }
 
 static int runs_take_list(const struct command *self, struct request *r)
 {
     r->batch_path = r->batch ? realpath(r->batch, NULL) : NULL;
-    r->filter = (struct store_filter){ .limit = 20,
+    r->filter = (droste_record_filter){ .limit = 20,
         .status = r->status,
         .model = r->model,
         .batch = r->batch_path ? r->batch_path : r->batch,
@@ -295,17 +288,14 @@ static int runs_check(const struct command *self, struct request *r, const struc
 
 static int runs_look(droste *d, const struct request *r, const struct runs_verb *row)
 {
-    struct store *store = NULL;
-    struct error err = { 0 };
-    droste_error why;
-    const char *path = droste_record_path(d, &why);
-    int rc = cli_inner(path ? 0 : -why.code, &why, &err);
+    droste_record *record = NULL;
+    struct error inner = { 0 };
+    droste_error err;
+    int rc = droste_record_open(d, &record, &err);
     if (rc == 0)
-        rc = runs_open_record(path, &store, &err);
-    if (rc == 0)
-        rc = row->run(store, r, path, &err);
-    store_close(store);
-    return cli_end(rc, &err, "the record");
+        rc = row->run(record, r, droste_record_path(d, NULL), &err);
+    droste_record_close(record);
+    return cli_end(cli_inner(rc, &err, &inner), &inner, "the record");
 }
 
 static int runs_go_on(droste *d, const struct request *r)

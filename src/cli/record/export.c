@@ -1,6 +1,6 @@
 /* cli/record/export.c: see export.h.
  *
- * The store hands out what a tree of runs did in its order; each record becomes a line as it comes,
+ * The record hands out what a tree of runs did in its order; each step becomes a line as it comes,
  * with values in pieces, so that memory does not grow with the record.
  */
 #include "cli/record/export.h"
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "cli/cli.h"
 #include "cli/fields.h"
 #include "cli/record/page.h"
 
@@ -41,14 +42,14 @@ static void open_line(struct steps_out *o, const char *type, const char *run)
         field_string(&o->text, "run", run);
 }
 
-static int close_line(struct steps_out *o, struct error *err)
+static int close_line(struct steps_out *o, droste_error *err)
 {
     steps_close(o);
     buf_putc(&o->text, '\n');
     return steps_flush(o, err);
 }
 
-static int export_write_run(void *arg, const struct store_run *run, struct error *err)
+static int export_write_run(void *arg, const droste_record_run *run, droste_error *err)
 {
     struct steps_out *o = arg;
     open_line(o, "run", NULL);
@@ -56,7 +57,7 @@ static int export_write_run(void *arg, const struct store_run *run, struct error
     return close_line(o, err);
 }
 
-static int write_turn(void *arg, const struct store_turn *turn, struct error *err)
+static int write_turn(void *arg, const droste_record_turn *turn, droste_error *err)
 {
     struct steps_out *o = arg;
     open_line(o, "turn", turn->run);
@@ -64,33 +65,33 @@ static int write_turn(void *arg, const struct store_turn *turn, struct error *er
     return close_line(o, err);
 }
 
-static int write_call(void *arg, const struct store_call *call, struct error *err)
+static int write_call(void *arg, const droste_record_call *call, droste_error *err)
 {
     struct steps_out *o = arg;
-    open_line(o, "call", call->begin.run);
-    field_int(&o->text, "turn", call->begin.turn);
+    open_line(o, "call", call->run);
+    field_int(&o->text, "turn", call->turn);
     steps_call(o, call);
     return close_line(o, err);
 }
 
-static int write_cell(void *arg, const struct store_cell *cell, struct error *err)
+static int write_cell(void *arg, const droste_record_cell *cell, droste_error *err)
 {
     struct steps_out *o = arg;
-    open_line(o, "cell", cell->begin.run);
-    field_int(&o->text, "turn", cell->begin.turn);
+    open_line(o, "cell", cell->run);
+    field_int(&o->text, "turn", cell->turn);
     steps_cell(o, cell);
     return close_line(o, err);
 }
 
-static int write_end(void *arg, const struct store_run *run, struct error *err)
+static int write_end(void *arg, const droste_record_run *run, droste_error *err)
 {
     struct steps_out *o = arg;
-    open_line(o, "end", run->begin.id);
+    open_line(o, "end", run->id);
     steps_run_end(o, run);
     return close_line(o, err);
 }
 
-const struct store_visitor export_visitor = { .run = export_write_run,
+const droste_record_visitor export_visitor = { .run = export_write_run,
     .turn = write_turn,
     .call = write_call,
     .cell = write_cell,
@@ -98,13 +99,13 @@ const struct store_visitor export_visitor = { .run = export_write_run,
     .children = true,
     .lazy = true };
 
-static int export_write_lines(struct store *store, const char (*ids)[STORE_RUN_ID_SIZE],
-    size_t count, FILE *file, struct error *err)
+static int export_write_lines(droste_record *record, const char (*ids)[DROSTE_RUN_ID_SIZE],
+    size_t count, FILE *file, droste_error *err)
 {
-    cleanup_steps struct steps_out o = { .store = store, .file = file };
+    cleanup_steps struct steps_out o = { .record = record, .file = file };
     int rc = 0;
     for (size_t i = 0; i < count && rc == 0; i++)
-        rc = store_run_visit(store, ids[i], &export_visitor, &o, err);
+        rc = droste_record_visit(record, ids[i], &export_visitor, &o, err);
     return rc;
 }
 
@@ -117,27 +118,27 @@ struct target {
 };
 
 /* Beside what it becomes, for its owner only. */
-static int open_draft(struct target *t, struct error *err)
+static int open_draft(struct target *t, droste_error *err)
 {
     struct buf name = { 0 };
     buf_printf(&name, "%s.XXXXXX", t->path);
     cleanup_free char *draft = buf_steal(&name);
     if (!draft)
-        return error_memory(err);
+        return cli_set_memory(err);
     cleanup_fd int fd = mkostemp(draft, O_CLOEXEC);
     if (fd < 0)
-        return error_set_errno(err, ERROR_IO, "making %.160s", t->path);
+        return cli_set_errno(err, DROSTE_ERROR_IO, "making %.160s", t->path);
     t->file = fdopen(fd, "w");
     if (!t->file) {
         unlink(draft);
-        return error_memory(err);
+        return cli_set_memory(err);
     }
     steal_fd(&fd);
     t->draft = steal(&draft);
     return 0;
 }
 
-static int open_target(struct target *t, const char *out, struct error *err)
+static int open_target(struct target *t, const char *out, droste_error *err)
 {
     struct stat st;
     *t = (struct target){ .path = out && strcmp(out, "-") != 0 ? out : NULL, .file = stdout };
@@ -146,33 +147,35 @@ static int open_target(struct target *t, const char *out, struct error *err)
     if (stat(t->path, &st) < 0 || S_ISREG(st.st_mode))
         return open_draft(t, err);
     t->file = fopen(t->path, "we"); /* a device or a pipe stays what it is */
-    return t->file ? 0 : error_set_errno(err, ERROR_IO, "opening %.160s", t->path);
+    return t->file ? 0 : cli_set_errno(err, DROSTE_ERROR_IO, "opening %.160s", t->path);
 }
 
-static int close_target(struct target *t, int rc, struct error *err)
+static int close_target(struct target *t, int rc, droste_error *err)
 {
     bool failed = t->path ? fclose(t->file) != 0 : fflush(t->file) != 0;
     if (failed && rc == 0)
-        rc = error_set_errno(err, ERROR_IO, "writing");
+        rc = cli_set_errno(err, DROSTE_ERROR_IO, "writing");
     if (t->draft && rc == 0 && rename(t->draft, t->path) < 0)
-        rc = error_set_errno(err, ERROR_IO, "renaming %.80s", t->draft);
+        rc = cli_set_errno(err, DROSTE_ERROR_IO, "renaming %.80s", t->draft);
     if (t->draft && rc < 0)
         unlink(t->draft);
     free(t->draft);
     return rc;
 }
 
-int export_runs(struct store *store, const char (*ids)[STORE_RUN_ID_SIZE], size_t count,
-    enum export_format format, const char *out, struct error *err)
+int export_runs(droste_record *record, const char (*ids)[DROSTE_RUN_ID_SIZE], size_t count,
+    enum export_format format, const char *out, droste_error *err)
 {
     struct target target;
     int rc = open_target(&target, out, err);
     if (rc < 0)
         return rc;
     if (format == EXPORT_HTML)
-        rc = page_write(store, ids[0], target.file, err);
+        rc = page_write(record, ids[0], target.file, err);
     else
-        rc = export_write_lines(store, ids, count, target.file, err);
+        rc = export_write_lines(record, ids, count, target.file, err);
     rc = close_target(&target, rc, err);
-    return rc < 0 && target.path ? error_wrap(err, "exporting to %.80s", target.path) : rc;
+    return rc < 0 && target.path
+               ? cli_set_error(err, err->code, "exporting to %.80s: %s", target.path, err->text)
+               : rc;
 }

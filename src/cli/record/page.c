@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/text.h"
+#include "cli/cli.h"
 #include "cli/embedded.h"
 #include "cli/record/export.h"
 #include "cli/record/show.h"
@@ -59,7 +60,7 @@ static void append_html_text(struct buf *out, const char *text)
 /* ---- the facts ---- */
 
 struct page {
-    struct store *store;
+    droste_record *record;
     FILE *file;
     struct buf title, facts;
 };
@@ -84,10 +85,10 @@ __attribute__((format(printf, 3, 4))) static void add_fact_f(
     add_fact(out, name, buf_text(&text));
 }
 
-static void add_cost(struct buf *out, const struct store_run *run)
+static void add_cost(struct buf *out, const droste_record_run *run)
 {
-    if (run->ended_ms && run->end.cost >= 0)
-        add_fact_f(out, "cost", "$%.4f", run->end.cost);
+    if (run->ended_ms && run->cost >= 0)
+        add_fact_f(out, "cost", "$%.4f", run->cost);
     else
         add_fact(out, "cost", "not known");
 }
@@ -103,46 +104,45 @@ static void add_started(struct buf *out, int64_t ms)
     add_fact(out, "started", text);
 }
 
-static int page_add_context(struct page *p, const struct store_value *context, struct error *err)
+static int page_add_context(struct page *p, const droste_value *context, droste_error *err)
 {
     cleanup_buf struct buf json = { 0 }, words = { 0 };
-    int rc = store_value_read(p->store, context, CONTEXT_MOST, store_append_piece, &json, err);
+    int rc = droste_record_read(p->record, context, CONTEXT_MOST, steps_append_piece, &json, err);
     show_context(&words, buf_text(&json), json.len);
     add_fact(&p->facts, "context", buf_text(&words));
     return rc;
 }
 
-static int add_facts(struct page *p, const struct store_run *run, struct error *err)
+static int add_facts(struct page *p, const droste_record_run *run, droste_error *err)
 {
-    const struct store_run_end *e = &run->end;
     struct buf *out = &p->facts;
     buf_puts(out, "<dl class=\"facts\">\n");
-    add_fact(out, "model", run->begin.model);
-    add_fact(out, "batch", run->begin.batch);
-    add_fact(out, "task", run->begin.task);
-    int rc = page_add_context(p, &run->begin.context, err);
-    add_fact(out, "environment", run->begin.environment);
-    add_fact(out, "isolation", run->begin.isolation ? run->begin.isolation : "not known");
+    add_fact(out, "model", run->model);
+    add_fact(out, "batch", run->batch);
+    add_fact(out, "task", run->task);
+    int rc = page_add_context(p, &run->context, err);
+    add_fact(out, "environment", run->environment);
+    add_fact(out, "isolation", run->isolation ? run->isolation : "not known");
     if (run->ended_ms) {
-        add_fact_f(out, "turns", "%lld", (long long)e->iterations);
-        add_fact_f(out, "model calls", "%lld", (long long)e->calls);
-        add_fact_f(out, "tokens", "%lld in, %lld out", (long long)e->input_tokens,
-            (long long)e->output_tokens);
-        add_fact_f(out, "time", "%.2f s", e->seconds);
+        add_fact_f(out, "turns", "%lld", (long long)run->iterations);
+        add_fact_f(out, "model calls", "%lld", (long long)run->calls);
+        add_fact_f(out, "tokens", "%lld in, %lld out", (long long)run->input_tokens,
+            (long long)run->output_tokens);
+        add_fact_f(out, "time", "%.2f s", run->seconds);
     }
     add_cost(out, run);
     add_started(out, run->started_ms);
-    add_fact(out, "Droste", run->begin.version);
+    add_fact(out, "Droste", run->version);
     buf_puts(out, "</dl>\n");
     return rc;
 }
 
 /* The beginning of a value, with a word where there is more. */
-static int page_add_value(struct page *p, struct buf *out, const struct store_value *value,
-    size_t most, struct error *err)
+static int page_add_value(
+    struct page *p, struct buf *out, const droste_value *value, size_t most, droste_error *err)
 {
     cleanup_buf struct buf text = { 0 };
-    int rc = store_value_read(p->store, value, most, store_append_piece, &text, err);
+    int rc = droste_record_read(p->record, value, most, steps_append_piece, &text, err);
     append_html(out, buf_text(&text), text.len);
     if (value->len > most)
         buf_printf(out, "… (of %zu bytes)", value->len);
@@ -150,9 +150,9 @@ static int page_add_value(struct page *p, struct buf *out, const struct store_va
 }
 
 /* A string as its text, everything else as JSON. */
-static int add_answer(struct page *p, const struct store_run *run, struct error *err)
+static int add_answer(struct page *p, const droste_record_run *run, droste_error *err)
 {
-    const struct store_value *answer = &run->end.answer;
+    const droste_value *answer = &run->answer;
     cleanup_json struct json_object *o = NULL;
     cleanup_buf struct buf text = { 0 };
     int rc = 0;
@@ -160,7 +160,7 @@ static int add_answer(struct page *p, const struct store_run *run, struct error 
         return 0;
     buf_puts(&p->facts, "<pre>");
     if (answer->len <= ANSWER_MOST)
-        rc = store_value_read(p->store, answer, SIZE_MAX, store_append_piece, &text, err);
+        rc = droste_record_read(p->record, answer, SIZE_MAX, steps_append_piece, &text, err);
     if (rc == 0 && json_parse(buf_text(&text), text.len, &json_limits_large, &o, NULL) == 0 &&
         json_object_is_type(o, json_type_string))
         append_html(&p->facts, json_object_get_string(o), (size_t)json_object_get_string_len(o));
@@ -170,46 +170,46 @@ static int add_answer(struct page *p, const struct store_run *run, struct error 
     return rc;
 }
 
-static int add_outcome(struct page *p, const struct store_run *run, struct error *err)
+static int add_outcome(struct page *p, const droste_record_run *run, droste_error *err)
 {
-    const char *status = run->end.status;
-    buf_printf(&p->facts, "<div class=\"answer%s\">\n<span class=\"pill",
-        run->end.answer.hash ? "" : " none");
+    const char *status = run->status;
+    buf_printf(
+        &p->facts, "<div class=\"answer%s\">\n<span class=\"pill", run->answer.hash ? "" : " none");
     if (text_is_name(status)) /* else it is no word of ours, and no class */
         buf_printf(&p->facts, " %s", status);
     buf_puts(&p->facts, "\">");
     append_html_text(&p->facts, status);
     buf_puts(&p->facts, "</span>\n");
     int rc = add_answer(p, run, err);
-    if (run->end.error) {
+    if (run->error) {
         buf_puts(&p->facts, "<p class=\"why\">");
-        append_html_text(&p->facts, run->end.error);
+        append_html_text(&p->facts, run->error);
         buf_puts(&p->facts, "</p>");
     }
     buf_puts(&p->facts, "</div>\n");
     return rc;
 }
 
-static int add_title(struct page *p, const struct store_run *run, struct error *err)
+static int add_title(struct page *p, const droste_record_run *run, droste_error *err)
 {
     cleanup_buf struct buf start = { 0 }, line = { 0 };
-    int rc = store_value_read(
-        p->store, &run->begin.question, 4 * TITLE_CHARACTERS + 8, store_append_piece, &start, err);
-    show_one_line(&line, (struct store_value){ buf_text(&start), start.len }, TITLE_CHARACTERS);
+    int rc = droste_record_read(
+        p->record, &run->question, 4 * TITLE_CHARACTERS + 8, steps_append_piece, &start, err);
+    show_one_line(&line, (droste_value){ buf_text(&start), start.len }, TITLE_CHARACTERS);
     append_html(&p->title, buf_text(&line), line.len);
     buf_puts(&p->title, " · Droste");
     return rc;
 }
 
-static int page_take_run(void *arg, const struct store_run *run, struct error *err)
+static int page_take_run(void *arg, const droste_record_run *run, droste_error *err)
 {
     struct page *p = arg;
     int rc = add_title(p, run, err);
     buf_puts(&p->facts, "<header>\n<div class=\"soft\">Droste run <span class=\"mono\">");
-    append_html_text(&p->facts, run->begin.id);
+    append_html_text(&p->facts, run->id);
     buf_puts(&p->facts, "</span></div>\n<h1>");
     if (rc == 0)
-        rc = page_add_value(p, &p->facts, &run->begin.question, QUESTION_MOST, err);
+        rc = page_add_value(p, &p->facts, &run->question, QUESTION_MOST, err);
     buf_puts(&p->facts, "</h1>\n");
     if (rc == 0)
         rc = add_outcome(p, run, err);
@@ -217,55 +217,55 @@ static int page_take_run(void *arg, const struct store_run *run, struct error *e
         rc = add_facts(p, run, err);
     buf_puts(&p->facts, "</header>\n");
     if (rc == 0 && (buf_failed(&p->title) || buf_failed(&p->facts)))
-        rc = error_memory(err);
+        rc = cli_set_memory(err);
     return rc;
 }
 
 /* ---- the page ---- */
 
-static int write_buf(struct page *p, const struct buf *text, struct error *err)
+static int write_buf(struct page *p, const struct buf *text, droste_error *err)
 {
     if (fwrite(buf_text(text), 1, text->len, p->file) == text->len)
         return 0;
-    return error_set_errno(err, ERROR_IO, "writing the page");
+    return cli_set_errno(err, DROSTE_ERROR_IO, "writing the page");
 }
 
-static int write_title(struct page *p, const char *run, struct error *err)
+static int write_title(struct page *p, const char *run, droste_error *err)
 {
-    static const struct store_visitor visitor = { .run = page_take_run, .lazy = true };
-    int rc = store_run_visit(p->store, run, &visitor, p, err);
+    static const droste_record_visitor visitor = { .run = page_take_run, .lazy = true };
+    int rc = droste_record_visit(p->record, run, &visitor, p, err);
     return rc < 0 ? rc : write_buf(p, &p->title, err);
 }
 
-static int write_facts(struct page *p, const char *run, struct error *err)
+static int write_facts(struct page *p, const char *run, droste_error *err)
 {
     return write_buf(p, &p->facts, err);
 }
 
-static int page_write_lines(struct page *p, const char *run, struct error *err)
+static int page_write_lines(struct page *p, const char *run, droste_error *err)
 {
-    cleanup_steps struct steps_out o = { .store = p->store, .file = p->file, .in_page = true };
-    return store_run_visit(p->store, run, &export_visitor, &o, err);
+    cleanup_steps struct steps_out o = { .record = p->record, .file = p->file, .in_page = true };
+    return droste_record_visit(p->record, run, &export_visitor, &o, err);
 }
 
 /* The places of web/page.html, in their order, and what stands there. */
 static const struct {
     const char *mark;
-    int (*write)(struct page *p, const char *run, struct error *err);
+    int (*write)(struct page *p, const char *run, droste_error *err);
 } places[] = {
     { "<!--title-->", write_title },
     { "<!--facts-->", write_facts },
     { "<!--lines-->", page_write_lines },
 };
 
-static int write_all(struct page *p, const char *run, struct error *err)
+static int write_all(struct page *p, const char *run, droste_error *err)
 {
     const char *at = (const char *)embedded_page, *end = at + embedded_page_size;
     for (size_t i = 0; i < array_length(places); i++) {
         size_t len = strlen(places[i].mark);
         const char *mark = memmem(at, (size_t)(end - at), places[i].mark, len);
         if (!mark)
-            return error_set(err, ERROR_IO, "the page has no place %s", places[i].mark);
+            return cli_set_error(err, DROSTE_ERROR_IO, "the page has no place %s", places[i].mark);
         fwrite(at, 1, (size_t)(mark - at), p->file);
         int rc = places[i].write(p, run, err);
         if (rc < 0)
@@ -273,12 +273,12 @@ static int write_all(struct page *p, const char *run, struct error *err)
         at = mark + len;
     }
     fwrite(at, 1, (size_t)(end - at), p->file);
-    return ferror(p->file) ? error_set_errno(err, ERROR_IO, "writing the page") : 0;
+    return ferror(p->file) ? cli_set_errno(err, DROSTE_ERROR_IO, "writing the page") : 0;
 }
 
-int page_write(struct store *store, const char *run, FILE *file, struct error *err)
+int page_write(droste_record *record, const char *run, FILE *file, droste_error *err)
 {
-    struct page p = { .store = store, .file = file };
+    struct page p = { .record = record, .file = file };
     int rc = write_all(&p, run, err);
     buf_free(&p.title);
     buf_free(&p.facts);

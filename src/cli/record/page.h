@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#include "store/store.h"
+#include "droste.h"
 
-int page_write(struct store *store, const char *run, FILE *file, struct error *err);
+int page_write(droste_record *record, const char *run, FILE *file, droste_error *err);
 
 #endif

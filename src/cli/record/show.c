@@ -17,7 +17,6 @@
 #include "cli/fields.h"
 #include "cli/record/steps.h"
 #include "cli/record/timeline.h"
-#include "rlm/parse.h"
 
 enum {
     LINES = 40, /* of a value */
@@ -35,7 +34,7 @@ struct json_show {
     bool in_turn;
 };
 
-static int json_run(void *arg, const struct store_run *run, struct error *err)
+static int json_run(void *arg, const droste_record_run *run, droste_error *err)
 {
     struct json_show *s = arg;
     steps_run_begin(&s->out, run);
@@ -52,7 +51,7 @@ static void json_end_turn(struct json_show *s)
     s->in_turn = false;
 }
 
-static int json_turn(void *arg, const struct store_turn *turn, struct error *err)
+static int json_turn(void *arg, const droste_record_turn *turn, droste_error *err)
 {
     struct json_show *s = arg;
     json_end_turn(s);
@@ -63,7 +62,7 @@ static int json_turn(void *arg, const struct store_turn *turn, struct error *err
     return 0;
 }
 
-static int json_call(void *arg, const struct store_call *call, struct error *err)
+static int json_call(void *arg, const droste_record_call *call, droste_error *err)
 {
     struct steps_out *out = &((struct json_show *)arg)->out;
     field_open(&out->text, NULL, '{');
@@ -73,7 +72,7 @@ static int json_call(void *arg, const struct store_call *call, struct error *err
     return 0;
 }
 
-static int json_cell(void *arg, const struct store_cell *cell, struct error *err)
+static int json_cell(void *arg, const droste_record_cell *cell, droste_error *err)
 {
     struct steps_out *out = &((struct json_show *)arg)->out;
     field_open(&out->text, NULL, '{');
@@ -83,14 +82,14 @@ static int json_cell(void *arg, const struct store_cell *cell, struct error *err
     return 0;
 }
 
-int show_as_json(struct store *store, const char *run, struct error *err)
+int show_as_json(droste_record *record, const char *run, droste_error *err)
 {
-    static const struct store_visitor visitor = {
+    static const droste_record_visitor visitor = {
         .run = json_run, .turn = json_turn, .call = json_call, .cell = json_cell, .lazy = true
     };
-    struct json_show s = { .out = { .store = store, .file = stdout } };
+    struct json_show s = { .out = { .record = record, .file = stdout } };
     field_open(&s.out.text, NULL, '{');
-    int rc = store_run_visit(store, run, &visitor, &s, err);
+    int rc = droste_record_visit(record, run, &visitor, &s, err);
     json_end_turn(&s);
     buf_puts(&s.out.text, "]}\n");
     if (rc == 0)
@@ -107,7 +106,7 @@ static bool show_is_blank(char c)
 }
 
 /* The first bytes of a text (four are enough for a character) with blanks in place of all space. */
-static void show_collapse(struct buf *line, struct store_value text, size_t max_bytes)
+static void show_collapse(struct buf *line, droste_value text, size_t max_bytes)
 {
     const char *p = text.data;
     for (size_t i = 0; p && i < text.len && line->len < max_bytes; i++) {
@@ -119,7 +118,7 @@ static void show_collapse(struct buf *line, struct store_value text, size_t max_
         line->len--;
 }
 
-void show_one_line(struct buf *out, struct store_value text, size_t max)
+void show_one_line(struct buf *out, droste_value text, size_t max)
 {
     cleanup_buf struct buf line = { 0 };
     size_t at = 0, characters = 0, last = 0;
@@ -155,7 +154,7 @@ static void show_print_lines(const char *mark, const char *text, size_t len, boo
     }
 }
 
-static void show_print_value(const char *mark, struct store_value value, bool full)
+static void show_print_value(const char *mark, droste_value value, bool full)
 {
     if (value.data)
         show_print_lines(mark, value.data, value.len, full);
@@ -170,7 +169,7 @@ static void print_fact(const char *name, const char *text)
     putchar('\n');
 }
 
-static void print_fact_value(const char *name, struct store_value value)
+static void print_fact_value(const char *name, droste_value value)
 {
     print_fact(name, value.data);
 }
@@ -202,7 +201,7 @@ void show_context(struct buf *out, const char *json, size_t len)
     }
 }
 
-static void print_context(struct store_value context)
+static void print_context(droste_value context)
 {
     cleanup_buf struct buf text = { 0 };
     if (!context.data)
@@ -212,7 +211,7 @@ static void print_context(struct store_value context)
 }
 
 /* A string as its text, everything else as JSON. */
-static void show_print_answer(struct store_value answer)
+static void show_print_answer(droste_value answer)
 {
     cleanup_json struct json_object *o = NULL;
     bool fine =
@@ -223,14 +222,14 @@ static void show_print_answer(struct store_value answer)
         print_fact_value("answer", answer);
 }
 
-static void print_usage(const struct store_run *run)
+static void print_usage(const droste_record_run *run)
 {
-    const struct store_run_end *e = &run->end;
     if (!run->ended_ms)
         return;
     printf("%-9s %lld turn%s, %lld call%s, %lld + %lld tokens, %.2f s\n", "usage",
-        (long long)e->iterations, text_plural(e->iterations), (long long)e->calls,
-        text_plural(e->calls), (long long)e->input_tokens, (long long)e->output_tokens, e->seconds);
+        (long long)run->iterations, text_plural(run->iterations), (long long)run->calls,
+        text_plural(run->calls), (long long)run->input_tokens, (long long)run->output_tokens,
+        run->seconds);
 }
 
 static void print_started(int64_t ms)
@@ -247,13 +246,13 @@ static void print_started(int64_t ms)
 /* ---- children ---- */
 
 struct child {
-    char id[STORE_RUN_ID_SIZE], parent[STORE_RUN_ID_SIZE];
+    char id[DROSTE_RUN_ID_SIZE], parent[DROSTE_RUN_ID_SIZE];
     int64_t cell;
     struct buf line;
 };
 
 struct text_show {
-    struct store *store;
+    droste_record *record;
     bool full;
     const char *run;
     struct child children[CHILDREN]; /* the first ones, in the order in which they began */
@@ -262,25 +261,24 @@ struct text_show {
     struct timeline timeline;
 };
 
-static int note_child(void *arg, const struct store_run *run, struct error *err)
+static int note_child(void *arg, const droste_record_run *run, droste_error *err)
 {
     struct text_show *s = arg;
-    const struct store_run_end *e = &run->end;
     cleanup_buf struct buf question = { 0 };
-    if (strcmp(run->begin.id, s->run) == 0 || s->child_count++ >= CHILDREN)
+    if (strcmp(run->id, s->run) == 0 || s->child_count++ >= CHILDREN)
         return 0;
     struct child *c = &s->children[s->child_count - 1];
-    snprintf(c->id, sizeof c->id, "%s", run->begin.id);
-    snprintf(c->parent, sizeof c->parent, "%s", run->begin.parent ? run->begin.parent : "");
-    c->cell = run->begin.parent_cell;
-    buf_printf(&c->line, "%s, %s", run->begin.id, e->status);
+    snprintf(c->id, sizeof c->id, "%s", run->id);
+    snprintf(c->parent, sizeof c->parent, "%s", run->parent ? run->parent : "");
+    c->cell = run->parent_cell;
+    buf_printf(&c->line, "%s, %s", run->id, run->status);
     if (run->ended_ms)
-        buf_printf(&c->line, " in %.2f s, %lld call%s", e->seconds, (long long)e->calls,
-            e->calls == 1 ? "" : "s");
+        buf_printf(&c->line, " in %.2f s, %lld call%s", run->seconds, (long long)run->calls,
+            run->calls == 1 ? "" : "s");
     buf_puts(&c->line, ": ");
-    int rc = store_value_read(s->store, &run->begin.question, 4 * CHILD_CHARACTERS + 8,
-        store_append_piece, &question, err);
-    struct store_value text = { .data = buf_text(&question), .len = question.len };
+    int rc = droste_record_read(
+        s->record, &run->question, 4 * CHILD_CHARACTERS + 8, steps_append_piece, &question, err);
+    droste_value text = { .data = buf_text(&question), .len = question.len };
     show_one_line(&c->line, text, CHILD_CHARACTERS);
     return rc;
 }
@@ -325,7 +323,7 @@ static void print_children_of(const struct text_show *s, int64_t cell)
 /* ---- the run and its steps ---- */
 
 /* The volume and the repository that it had. */
-static void print_given(struct store_value limits)
+static void print_given(droste_value limits)
 {
     cleanup_json struct json_object *o = NULL;
     cleanup_buf struct buf repo = { 0 };
@@ -339,26 +337,26 @@ static void print_given(struct store_value limits)
     print_fact("repo", of ? buf_text(&repo) : NULL);
 }
 
-static int text_run(void *arg, const struct store_run *run, struct error *err)
+static int text_run(void *arg, const droste_record_run *run, droste_error *err)
 {
     struct text_show *s = arg;
     cleanup_buf struct buf where = { 0 };
-    buf_printf(&where, "%s, isolation %s, droste %s", run->begin.environment,
-        run->begin.isolation ? run->begin.isolation : "not known", run->begin.version);
-    print_fact("run", run->begin.id);
-    print_fact("parent", run->begin.parent);
-    print_fact("after", run->begin.previous);
-    print_fact("batch", run->begin.batch);
-    print_fact("task", run->begin.task);
-    print_fact_value("question", run->begin.question);
-    print_fact("model", run->begin.model);
-    print_context(run->begin.context);
+    buf_printf(&where, "%s, isolation %s, droste %s", run->environment,
+        run->isolation ? run->isolation : "not known", run->version);
+    print_fact("run", run->id);
+    print_fact("parent", run->parent);
+    print_fact("after", run->previous);
+    print_fact("batch", run->batch);
+    print_fact("task", run->task);
+    print_fact_value("question", run->question);
+    print_fact("model", run->model);
+    print_context(run->context);
     print_fact("where", buf_text(&where));
-    print_given(run->begin.limits);
+    print_given(run->limits);
     print_started(run->started_ms);
-    print_fact("status", run->end.status);
-    show_print_answer(run->end.answer);
-    print_fact("error", run->end.error);
+    print_fact("status", run->status);
+    show_print_answer(run->answer);
+    print_fact("error", run->error);
     print_usage(run);
     print_children(s);
     return 0;
@@ -373,7 +371,7 @@ static void end_calls(struct text_show *s)
     s->cell = s->calls = 0;
 }
 
-static int text_turn(void *arg, const struct store_turn *turn, struct error *err)
+static int text_turn(void *arg, const droste_record_turn *turn, droste_error *err)
 {
     end_calls(arg);
     printf("\nturn %lld\n", (long long)turn->turn);
@@ -381,22 +379,21 @@ static int text_turn(void *arg, const struct store_turn *turn, struct error *err
 }
 
 /* Tokens and time of a call, or why it failed. */
-static void print_call_end(const struct store_call *call)
+static void print_call_end(const droste_record_call *call)
 {
-    const struct store_call_end *e = &call->end;
-    fputs(e->status, stdout);
+    fputs(call->status, stdout);
     if (call->ended_ms)
-        printf(" in %.2f s", e->seconds);
-    if (call->ended_ms && strcmp(call->begin.kind, "tool") != 0)
-        printf(", %s%lld + %lld tokens", e->estimated ? "about " : "", (long long)e->input_tokens,
-            (long long)e->output_tokens);
-    if (e->attempts > 1)
-        printf(", %lld attempts", (long long)e->attempts);
+        printf(" in %.2f s", call->seconds);
+    if (call->ended_ms && strcmp(call->kind, "tool") != 0)
+        printf(", %s%lld + %lld tokens", call->estimated ? "about " : "",
+            (long long)call->input_tokens, (long long)call->output_tokens);
+    if (call->attempts > 1)
+        printf(", %lld attempts", (long long)call->attempts);
     if (call->repeated > 0)
         printf(", made again after a kill");
-    if (e->error)
+    if (call->error)
         printf(": ");
-    cli_print(stdout, e->error ? e->error : "", e->error ? strlen(e->error) : 0);
+    cli_print(stdout, call->error ? call->error : "", call->error ? strlen(call->error) : 0);
     putchar('\n');
 }
 
@@ -411,15 +408,15 @@ static size_t line_before(const char *text, size_t at)
 }
 
 /* The reply; its code comes again as cells, so that here a word stands in for it. */
-static void print_reply(struct store_value reply, bool full)
+static void print_reply(droste_value reply, bool full)
 {
-    struct reply_block block;
-    const char *text = reply.data;
+    const char *text = reply.data, *code;
+    size_t code_len;
     size_t at = 0, from = 0;
     if (!text)
         return;
-    while (!full && reply_next_block(text, reply.len, &at, &block)) {
-        size_t fence = line_before(text, (size_t)(block.code - text));
+    while (!full && droste_reply_next_code(text, reply.len, &at, &code, &code_len)) {
+        size_t fence = line_before(text, (size_t)(code - text));
         if (fence > from)
             show_print_lines("  ", text + from, fence - from, full);
         puts("  [code]");
@@ -428,18 +425,18 @@ static void print_reply(struct store_value reply, bool full)
     show_print_lines("  ", text + from, reply.len - from, full);
 }
 
-static void print_root_call(const struct store_call *call, bool full)
+static void print_root_call(const droste_record_call *call, bool full)
 {
     printf("  model ");
-    cli_print(stdout, call->begin.model, strlen(call->begin.model));
+    cli_print(stdout, call->model, strlen(call->model));
     printf(": ");
     print_call_end(call);
     if (full)
-        show_print_value("  < ", call->begin.request, full);
-    print_reply(call->end.reply, full);
+        show_print_value("  < ", call->request, full);
+    print_reply(call->reply, full);
 }
 
-static void print_short(const char *mark, struct store_value text)
+static void print_short(const char *mark, droste_value text)
 {
     cleanup_buf struct buf line = { 0 };
     if (!text.data || text.len == 0)
@@ -451,44 +448,44 @@ static void print_short(const char *mark, struct store_value text)
 }
 
 /* A call of the cell's: of a model, or of a tool. */
-static void print_sub_call(const struct store_call *call, bool full)
+static void print_sub_call(const droste_record_call *call, bool full)
 {
-    if (strcmp(call->begin.kind, "tool") == 0) {
+    if (strcmp(call->kind, "tool") == 0) {
         printf("  tool ");
-        cli_print(stdout, call->begin.model, strlen(call->begin.model));
+        cli_print(stdout, call->model, strlen(call->model));
         printf(": ");
     } else {
         printf("  call of the cell: ");
     }
     print_call_end(call);
     if (full) {
-        show_print_value("    < ", call->begin.request, full);
-        show_print_value("    ", call->end.reply, full);
+        show_print_value("    < ", call->request, full);
+        show_print_value("    ", call->reply, full);
         return;
     }
-    print_short("    < ", call->begin.request);
-    print_short("    ", call->end.reply);
+    print_short("    < ", call->request);
+    print_short("    ", call->reply);
 }
 
-static int text_call(void *arg, const struct store_call *call, struct error *err)
+static int text_call(void *arg, const droste_record_call *call, droste_error *err)
 {
     struct text_show *s = arg;
-    bool root = store_is_loop_call(call->begin.kind);
-    if (root || call->begin.cell != s->cell)
+    bool root = call->from_loop;
+    if (root || call->cell != s->cell)
         end_calls(s);
     if (root) {
-        timeline_add(&s->timeline, call->begin.turn, "model", call->started_ms,
-            call->ended_ms ? call->end.seconds : -1, 0);
+        timeline_add(&s->timeline, call->turn, "model", call->started_ms,
+            call->ended_ms ? call->seconds : -1, 0);
         print_root_call(call, s->full);
         return 0;
     }
-    s->cell = call->begin.cell;
+    s->cell = call->cell;
     if (++s->calls <= CALLS || s->full)
         print_sub_call(call, s->full);
     return 0;
 }
 
-static void print_cell_error(struct store_value error, bool full)
+static void print_cell_error(droste_value error, bool full)
 {
     cleanup_json struct json_object *o = NULL;
     if (!error.data || json_parse(error.data, error.len, &json_limits_large, &o, NULL) < 0)
@@ -501,41 +498,42 @@ static void print_cell_error(struct store_value error, bool full)
         show_print_lines("  ! ", message, strlen(message), full);
 }
 
-static int text_cell(void *arg, const struct store_cell *cell, struct error *err)
+static int text_cell(void *arg, const droste_record_cell *cell, droste_error *err)
 {
     struct text_show *s = arg;
     bool full = s->full;
-    const struct store_cell_end *e = &cell->end;
     end_calls(s);
-    timeline_add(&s->timeline, cell->begin.turn, "code", cell->started_ms,
-        cell->ended_ms ? e->seconds : -1, e->calls);
-    show_print_value("  > ", cell->begin.code, full);
-    show_print_value("  | ", e->standard_output, full);
-    show_print_value("  |!", e->standard_error, full);
-    print_cell_error(e->error, full);
-    show_print_value("  = ", e->submit, full);
-    printf("  %s", e->status);
-    if (e->killed)
-        printf(" by %s", e->killed);
+    timeline_add(&s->timeline, cell->turn, "code", cell->started_ms,
+        cell->ended_ms ? cell->seconds : -1, cell->calls);
+    show_print_value("  > ", cell->code, full);
+    show_print_value("  | ", cell->standard_output, full);
+    show_print_value("  |!", cell->standard_error, full);
+    print_cell_error(cell->error, full);
+    show_print_value("  = ", cell->submit, full);
+    printf("  %s", cell->status);
+    if (cell->killed)
+        printf(" by %s", cell->killed);
     if (cell->ended_ms)
-        printf(" in %.3f s", e->seconds);
-    if (e->calls > 0)
-        printf(", %lld call%s", (long long)e->calls, e->calls == 1 ? "" : "s");
+        printf(" in %.3f s", cell->seconds);
+    if (cell->calls > 0)
+        printf(", %lld call%s", (long long)cell->calls, cell->calls == 1 ? "" : "s");
     putchar('\n');
     print_children_of(s, cell->id);
     return 0;
 }
 
-int show_as_text(struct store *store, const char *run, bool full, struct error *err)
+int show_as_text(droste_record *record, const char *run, bool full, droste_error *err)
 {
-    static const struct store_visitor below = { .run = note_child, .children = true, .lazy = true };
-    static const struct store_visitor visitor = {
+    static const droste_record_visitor below = {
+        .run = note_child, .children = true, .lazy = true
+    };
+    static const droste_record_visitor visitor = {
         .run = text_run, .turn = text_turn, .call = text_call, .cell = text_cell
     };
-    struct text_show s = { .store = store, .full = full, .run = run };
-    int rc = store_run_visit(store, run, &below, &s, err);
+    struct text_show s = { .record = record, .full = full, .run = run };
+    int rc = droste_record_visit(record, run, &below, &s, err);
     if (rc == 0)
-        rc = store_run_visit(store, run, &visitor, &s, err);
+        rc = droste_record_visit(record, run, &visitor, &s, err);
     end_calls(&s);
     if (rc == 0)
         timeline_print(&s.timeline);

@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/text.h"
+#include "cli/cli.h"
 #include "cli/fields.h"
 
 enum {
@@ -20,21 +21,32 @@ enum {
     DRAIN_FROM = 64 << 10,
 };
 
+droste_value steps_text_value(const char *text)
+{
+    return (droste_value){ .data = text, .len = text ? strlen(text) : 0 };
+}
+
+int steps_append_piece(void *arg, const char *data, size_t len)
+{
+    buf_append(arg, data, len);
+    return buf_failed(arg);
+}
+
 /* ---- to the file ---- */
 
-static void steps_note(struct steps_out *o, const struct error *why)
+static void steps_note(struct steps_out *o, const droste_error *why)
 {
-    if (o->error.code == ERROR_NONE)
+    if (o->error.code == DROSTE_ERROR_NONE)
         o->error = *why;
 }
 
 static void steps_put(struct steps_out *o, const char *data, size_t len)
 {
-    struct error err = { 0 };
+    droste_error err = { 0 };
     o->written += (int64_t)len;
     if (fwrite(data, 1, len, o->file) == len)
         return;
-    error_set_errno(&err, ERROR_IO, "writing");
+    cli_set_errno(&err, DROSTE_ERROR_IO, "writing");
     steps_note(o, &err);
 }
 
@@ -70,18 +82,18 @@ static void steps_drain(struct steps_out *o)
     buf_consume(&o->text, whole);
 }
 
-int steps_flush(struct steps_out *o, struct error *err)
+int steps_flush(struct steps_out *o, droste_error *err)
 {
-    struct error memory;
+    droste_error memory;
     if (buf_failed(&o->text) || buf_failed(&o->cut) || buf_failed(&o->as_text)) {
-        error_memory(&memory);
+        cli_set_memory(&memory);
         steps_note(o, &memory);
     }
     if (o->file) {
         steps_put_all(o, buf_text(&o->text), o->text.len);
         buf_clear(&o->text);
     }
-    if (o->error.code == ERROR_NONE)
+    if (o->error.code == DROSTE_ERROR_NONE)
         return 0;
     *err = o->error;
     return -(int)err->code;
@@ -128,30 +140,30 @@ static void append_escaped(struct steps_out *o, const char *data, size_t len)
         steps_drain(o);
 }
 
-static int clean_piece(void *arg, const char *data, size_t len, struct error *err)
+static int clean_piece(void *arg, const char *data, size_t len)
 {
     struct cleaning *c = arg;
     buf_append(&c->raw, data, len);
     size_t whole = c->raw.len - steps_unfinished(buf_text(&c->raw), c->raw.len);
     append_escaped(c->o, buf_text(&c->raw), whole);
     buf_consume(&c->raw, whole);
-    return c->o->error.code == ERROR_NONE ? 0 : error_set(err, ERROR_IO, "writing failed before");
+    return c->o->error.code != DROSTE_ERROR_NONE;
 }
 
-static bool steps_is_there(const struct store_value *value)
+static bool steps_is_there(const droste_value *value)
 {
     return value->data || value->hash;
 }
 
-static bool is_cut(const struct steps_out *o, const struct store_value *value)
+static bool is_cut(const struct steps_out *o, const droste_value *value)
 {
     return o->most > 0 && value->len > o->most;
 }
 
-static void steps_add_text(struct steps_out *o, const char *key, const struct store_value *value)
+static void steps_add_text(struct steps_out *o, const char *key, const droste_value *value)
 {
     struct cleaning c = { .o = o };
-    struct error err = { 0 };
+    droste_error err = { 0 };
     bool cut = is_cut(o, value);
     if (!steps_is_there(value)) {
         field_string(&o->text, key, NULL);
@@ -159,7 +171,7 @@ static void steps_add_text(struct steps_out *o, const char *key, const struct st
     }
     field_key(&o->text, key);
     buf_putc(&o->text, '"');
-    if (store_value_read(o->store, value, cut ? o->most : SIZE_MAX, clean_piece, &c, &err) < 0)
+    if (droste_record_read(o->record, value, cut ? o->most : SIZE_MAX, clean_piece, &c, &err) < 0)
         steps_note(o, &err);
     if (!cut) /* else a character that was cut in two is left out */
         append_escaped(o, buf_text(&c.raw), c.raw.len);
@@ -181,14 +193,14 @@ static void append_json(struct steps_out *o, const char *key, struct buf *json)
         steps_drain(o);
 }
 
-static void steps_add_json(struct steps_out *o, const char *key, const struct store_value *value)
+static void steps_add_json(struct steps_out *o, const char *key, const droste_value *value)
 {
     cleanup_buf struct buf whole = { 0 };
-    struct error err = { 0 };
+    droste_error err = { 0 };
     bool fits = value->len <= JSON_MOST && !is_cut(o, value);
     if (steps_is_there(value) && fits) {
         buf_reserve(&whole, value->len);
-        if (store_value_read(o->store, value, SIZE_MAX, store_append_piece, &whole, &err) < 0)
+        if (droste_record_read(o->record, value, SIZE_MAX, steps_append_piece, &whole, &err) < 0)
             steps_note(o, &err);
         if (json_check(buf_text(&whole), whole.len, &json_limits_large, NULL) == 0) {
             append_json(o, key, &whole);
@@ -224,96 +236,92 @@ static void add_real(struct steps_out *o, const char *key, double value, bool kn
         add_null(o, key);
 }
 
-void steps_run_begin(struct steps_out *o, const struct store_run *run)
+void steps_run_begin(struct steps_out *o, const droste_record_run *run)
 {
-    const struct store_run_begin *b = &run->begin;
-    field_string(&o->text, "run", b->id);
-    field_string(&o->text, "parent", b->parent);
-    add_int(o, "parent_cell", b->parent_cell, b->parent_cell != 0);
-    field_string(&o->text, "previous", b->previous);
-    field_string(&o->text, "batch", b->batch);
-    field_string(&o->text, "task", b->task);
-    field_int(&o->text, "depth", b->depth);
+    field_string(&o->text, "run", run->id);
+    field_string(&o->text, "parent", run->parent);
+    add_int(o, "parent_cell", run->parent_cell, run->parent_cell != 0);
+    field_string(&o->text, "previous", run->previous);
+    field_string(&o->text, "batch", run->batch);
+    field_string(&o->text, "task", run->task);
+    field_int(&o->text, "depth", run->depth);
     field_time(&o->text, "started", run->started_ms);
-    steps_add_text(o, "question", &b->question);
-    field_string(&o->text, "model", b->model);
-    field_string(&o->text, "environment", b->environment);
-    field_string(&o->text, "isolation", b->isolation);
-    field_string(&o->text, "version", b->version);
-    steps_add_json(o, "context", &b->context);
-    steps_add_json(o, "limits", &b->limits);
-    steps_add_json(o, "tools", &b->tools);
+    steps_add_text(o, "question", &run->question);
+    field_string(&o->text, "model", run->model);
+    field_string(&o->text, "environment", run->environment);
+    field_string(&o->text, "isolation", run->isolation);
+    field_string(&o->text, "version", run->version);
+    steps_add_json(o, "context", &run->context);
+    steps_add_json(o, "limits", &run->limits);
+    steps_add_json(o, "tools", &run->tools);
 }
 
-void steps_run_end(struct steps_out *o, const struct store_run *run)
+void steps_run_end(struct steps_out *o, const droste_record_run *run)
 {
-    const struct store_run_end *e = &run->end;
     bool ended = run->ended_ms != 0;
     field_time(&o->text, "ended", run->ended_ms);
-    field_string(&o->text, "status", e->status);
-    steps_add_json(o, "answer", &e->answer);
-    field_string(&o->text, "error", e->error);
-    add_int(o, "iterations", e->iterations, ended);
+    field_string(&o->text, "status", run->status);
+    steps_add_json(o, "answer", &run->answer);
+    field_string(&o->text, "error", run->error);
+    add_int(o, "iterations", run->iterations, ended);
     field_open(&o->text, "usage", '{');
-    add_int(o, "calls", e->calls, ended);
-    add_int(o, "input_tokens", e->input_tokens, ended);
-    add_int(o, "output_tokens", e->output_tokens, ended);
-    add_real(o, "cost", e->cost, ended && e->cost >= 0);
-    add_real(o, "seconds", e->seconds, ended);
+    add_int(o, "calls", run->calls, ended);
+    add_int(o, "input_tokens", run->input_tokens, ended);
+    add_int(o, "output_tokens", run->output_tokens, ended);
+    add_real(o, "cost", run->cost, ended && run->cost >= 0);
+    add_real(o, "seconds", run->seconds, ended);
     field_close(&o->text, '}');
 }
 
-void steps_turn(struct steps_out *o, const struct store_turn *turn)
+void steps_turn(struct steps_out *o, const droste_record_turn *turn)
 {
     field_int(&o->text, "turn", turn->turn);
     field_time(&o->text, "started", turn->started_ms);
 }
 
-void steps_call(struct steps_out *o, const struct store_call *call)
+void steps_call(struct steps_out *o, const droste_record_call *call)
 {
-    const struct store_call_end *e = &call->end;
     bool ended = call->ended_ms != 0;
-    field_string(&o->text, "kind", call->begin.kind);
+    field_string(&o->text, "kind", call->kind);
     field_int(&o->text, "id", call->id);
-    add_int(o, "cell", call->begin.cell, call->begin.cell != 0);
-    field_int(&o->text, "depth", call->begin.depth);
-    field_string(&o->text, "model", call->begin.model);
+    add_int(o, "cell", call->cell, call->cell != 0);
+    field_int(&o->text, "depth", call->depth);
+    field_string(&o->text, "model", call->model);
     field_time(&o->text, "started", call->started_ms);
     field_time(&o->text, "ended", call->ended_ms);
-    field_string(&o->text, "status", e->status);
-    if (store_is_loop_call(call->begin.kind))
-        steps_add_json(o, "request", &call->begin.request);
+    field_string(&o->text, "status", call->status);
+    if (call->from_loop)
+        steps_add_json(o, "request", &call->request);
     else
-        steps_add_text(o, "request", &call->begin.request);
-    steps_add_text(o, "reply", &e->reply);
-    field_string(&o->text, "finish", e->finish);
-    field_string(&o->text, "error", e->error);
-    add_int(o, "input_tokens", e->input_tokens, ended);
-    add_int(o, "output_tokens", e->output_tokens, ended);
-    field_bool(&o->text, "estimated", e->estimated);
-    add_real(o, "cost", e->cost, ended && e->cost >= 0);
-    add_int(o, "attempts", e->attempts, ended);
-    add_real(o, "seconds", e->seconds, ended);
+        steps_add_text(o, "request", &call->request);
+    steps_add_text(o, "reply", &call->reply);
+    field_string(&o->text, "finish", call->finish);
+    field_string(&o->text, "error", call->error);
+    add_int(o, "input_tokens", call->input_tokens, ended);
+    add_int(o, "output_tokens", call->output_tokens, ended);
+    field_bool(&o->text, "estimated", call->estimated);
+    add_real(o, "cost", call->cost, ended && call->cost >= 0);
+    add_int(o, "attempts", call->attempts, ended);
+    add_real(o, "seconds", call->seconds, ended);
     field_int(&o->text, "repeated", call->repeated);
 }
 
-void steps_cell(struct steps_out *o, const struct store_cell *cell)
+void steps_cell(struct steps_out *o, const droste_record_cell *cell)
 {
-    const struct store_cell_end *e = &cell->end;
     bool ended = cell->ended_ms != 0;
     field_int(&o->text, "id", cell->id);
     field_time(&o->text, "started", cell->started_ms);
     field_time(&o->text, "ended", cell->ended_ms);
-    field_string(&o->text, "status", e->status);
-    steps_add_text(o, "code", &cell->begin.code);
-    steps_add_text(o, "stdout", &e->standard_output);
-    steps_add_text(o, "stderr", &e->standard_error);
-    steps_add_json(o, "submit", &e->submit);
-    steps_add_json(o, "error", &e->error);
-    steps_add_json(o, "variables", &e->variables);
-    field_string(&o->text, "killed", e->killed);
-    add_int(o, "calls", e->calls, ended);
-    add_real(o, "seconds", e->seconds, ended);
+    field_string(&o->text, "status", cell->status);
+    steps_add_text(o, "code", &cell->code);
+    steps_add_text(o, "stdout", &cell->standard_output);
+    steps_add_text(o, "stderr", &cell->standard_error);
+    steps_add_json(o, "submit", &cell->submit);
+    steps_add_json(o, "error", &cell->error);
+    steps_add_json(o, "variables", &cell->variables);
+    field_string(&o->text, "killed", cell->killed);
+    add_int(o, "calls", cell->calls, ended);
+    add_real(o, "seconds", cell->seconds, ended);
 }
 
 void steps_notes(struct steps_out *o)
