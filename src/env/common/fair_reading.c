@@ -9,21 +9,20 @@
 enum {
     TICK_MS = 1,
     AT_ONCE = 8, /* waiting ports to read in a tick: half a MiB with the pieces of local.c */
-    SMALL_BYTES =
-        16384,         /* a smaller piece was just written: waiting collects many into one */
+    SMALL_BYTES = 16384, /* a smaller piece was just written: waiting collects many into one */
     CROWD = 4,         /* as many ports may fill their pieces, or use host time, without waiting */
     MUCH_NS = 1000000, /* host time in one operation that counts as much */
     ROUND_NS = 200000, /* for put-off ports, before the others are polled again */
     /* for one message that counts as long; a call with its reply takes 0.03 ms */
     HEAVY_NS = 1000000,
-    REST = 4,           /* factor of the rest with four or more such ports */
-    REST_ALONE = 16,    /* factor with one; two share it */
+    REST = 4,        /* factor of the rest with four or more such ports */
+    REST_ALONE = 16, /* factor with one; two share it */
     REST_MOST_NS = 1000000000,
     LATELY_NS = 1000000000,
 };
 
 /* The last two active ports without long messages. */
-struct heard {
+struct active_port {
     const void *arg;
     uint64_t ns;
 };
@@ -36,9 +35,9 @@ struct fair_reading {
     struct turn_list list, put_off, resting;
     struct timer *alarm; /* at rest_until, while any port rests */
     uint64_t rest_until;
-    struct heard lately[2];
-    size_t count, takers; /* ports in `list`; ports that have used much host time */
-    size_t heavy;         /* ports with a long message */
+    struct active_port last_active[2];
+    size_t count, heavy_users; /* ports in `list`; ports that have used much host time */
+    size_t heavy;              /* ports with a long message */
 };
 
 static void fair_reading_tick(void *arg)
@@ -54,18 +53,19 @@ static void fair_reading_tick(void *arg)
 }
 
 /* Another port was active lately and would have to wait. */
-static bool others_are_heard(const struct fair_reading *q, const void *arg, uint64_t now)
+static bool others_are_active(const struct fair_reading *q, const void *arg, uint64_t now)
 {
-    for (size_t i = 0; i < array_length(q->lately); i++)
-        if (q->lately[i].arg && q->lately[i].arg != arg && now - q->lately[i].ns < LATELY_NS)
+    for (size_t i = 0; i < array_length(q->last_active); i++)
+        if (q->last_active[i].arg && q->last_active[i].arg != arg &&
+            now - q->last_active[i].ns < LATELY_NS)
             return true;
     return false;
 }
 
-static bool may_hear(const struct fair_reading *q, const struct fair_reader *t)
+static bool fair_reading_may_read(const struct fair_reading *q, const struct fair_reader *t)
 {
     uint64_t now = t->heavy ? clock_ns() : 0;
-    return !t->heavy || now >= q->rest_until || !others_are_heard(q, t->arg, now);
+    return !t->heavy || now >= q->rest_until || !others_are_active(q, t->arg, now);
 }
 
 static void fair_reading_rest(struct fair_reading *q, struct fair_reader *t)
@@ -98,15 +98,15 @@ static void end_rest(void *arg)
 
 /* Ports that were not put off are polled between these rounds. If a port of the round has a long
  * message, the remaining ports with long messages rest with it again. */
-static void hear_some(void *arg)
+static void fair_reading_read_some(void *arg)
 {
     struct fair_reading *q = arg;
     uint64_t begun = clock_ns();
     while (!TAILQ_EMPTY(&q->put_off) && clock_ns() - begun < ROUND_NS) {
         struct fair_reader *t = TAILQ_FIRST(&q->put_off);
         fair_reading_leave(q, t);
-        if (may_hear(q, t))
-            t->hear(t->arg, t->port);
+        if (fair_reading_may_read(q, t))
+            t->read(t->arg, t->port);
         else
             fair_reading_rest(q, t);
     }
@@ -124,7 +124,7 @@ int fair_reading_open(struct loop *loop, struct fair_reading **out, struct error
     TAILQ_INIT(&q->resting);
     q->tick = timer_new(loop, fair_reading_tick, q);
     q->alarm = timer_new(loop, end_rest, q);
-    q->each = every_turn_new(loop, hear_some, q);
+    q->each = every_turn_new(loop, fair_reading_read_some, q);
     if (!q->tick || !q->alarm || !q->each) {
         fair_reading_close(q);
         return error_memory(err);
@@ -147,10 +147,10 @@ bool fair_reading_wait(struct fair_reading *q, struct fair_reader *t, size_t len
 {
     if (t->waits)
         return true;
-    size_t lately =
+    size_t recent =
         t->before + len; /* what the kernel had queued may end shortly after a full piece */
     t->before = len;
-    if (lately >= SMALL_BYTES && q->count < CROWD)
+    if (recent >= SMALL_BYTES && q->count < CROWD)
         return false;
     if (q->count == 0)
         timer_start(q->tick, TICK_MS, 0);
@@ -171,22 +171,22 @@ void fair_reading_leave(struct fair_reading *q, struct fair_reader *t)
 
 /* ---- accounting of host time ---- */
 
-static void note_heard(struct fair_reading *q, const void *arg, uint64_t now)
+static void note_active(struct fair_reading *q, const void *arg, uint64_t now)
 {
-    if (q->lately[0].arg != arg)
-        q->lately[1] = q->lately[0];
-    q->lately[0] = (struct heard){ arg, now };
+    if (q->last_active[0].arg != arg)
+        q->last_active[1] = q->last_active[0];
+    q->last_active[0] = (struct active_port){ arg, now };
 }
 
 bool fair_reading_put_off(struct fair_reading *q, struct fair_reader *t)
 {
     if (t->waits)
         return true;
-    if (!may_hear(q, t)) {
+    if (!fair_reading_may_read(q, t)) {
         fair_reading_rest(q, t);
         return true;
     }
-    if (t->took < MUCH_NS || q->takers <= CROWD)
+    if (t->used_ns < MUCH_NS || q->heavy_users <= CROWD)
         return false;
     put_off(q, t);
     return true;
@@ -202,9 +202,9 @@ static uint64_t rest_ns(const struct fair_reading *q, uint64_t passed_ns)
 static void fair_reading_add(
     struct fair_reading *q, struct fair_reader *t, uint64_t ns, uint64_t passed_ns)
 {
-    bool much = t->took >= MUCH_NS;
-    t->took += ns;
-    q->takers += !much && t->took >= MUCH_NS;
+    bool much = t->used_ns >= MUCH_NS;
+    t->used_ns += ns;
+    q->heavy_users += !much && t->used_ns >= MUCH_NS;
     if (ns < HEAVY_NS)
         return;
     q->heavy += !t->heavy;
@@ -213,12 +213,12 @@ static void fair_reading_add(
     q->rest_until = until > q->rest_until ? until : q->rest_until;
 }
 
-void fair_reading_took(
+void fair_reading_add_use(
     struct fair_reading *q, struct fair_reader *t, uint64_t ns, uint64_t passed_ns)
 {
     fair_reading_add(q, t, ns, passed_ns);
     if (!t->heavy)
-        note_heard(q, t->arg, clock_ns());
+        note_active(q, t->arg, clock_ns());
 }
 
 void fair_reading_charge(struct fair_reading *q, struct fair_reader *t, uint64_t ns)
@@ -226,10 +226,10 @@ void fair_reading_charge(struct fair_reading *q, struct fair_reader *t, uint64_t
     fair_reading_add(q, t, ns, ns);
 }
 
-void fair_reading_attend(struct fair_reading *q, struct fair_reader *t)
+void fair_reading_begin(struct fair_reading *q, struct fair_reader *t)
 {
-    q->takers -= t->took >= MUCH_NS;
-    t->took = 0;
+    q->heavy_users -= t->used_ns >= MUCH_NS;
+    t->used_ns = 0;
     q->heavy -= t->heavy;
     t->heavy = false;
 }

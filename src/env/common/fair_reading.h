@@ -31,11 +31,11 @@ struct fair_reading;
 struct fair_reader {
     TAILQ_ENTRY(fair_reader) link;
     void (*next)(void *arg, unsigned port); /* its tick has come: read the port again */
-    void (*hear)(void *arg, unsigned port); /* it was put off and is to be read now */
+    void (*read)(void *arg, unsigned port); /* it was put off and is to be read now */
     void *arg;
     unsigned port;
-    uint64_t took; /* host processor time in this operation, in nanoseconds */
-    size_t before; /* length of the previous piece */
+    uint64_t used_ns; /* host processor time in this operation, in nanoseconds */
+    size_t before;    /* length of the previous piece */
     bool waits, put_off, rests;
     bool heavy; /* one message of this operation took long */
 };
@@ -53,11 +53,11 @@ bool fair_reading_put_off(struct fair_reading *q, struct fair_reader *t);
 /* Processing the port's output took `ns` of processor time and `passed_ns` of wall-clock time. The
  * former decides whether that is much, because the guest is not responsible for a busy machine; the
  * latter sets the length of the rest, because that is how long the others had to wait. */
-void fair_reading_took(
+void fair_reading_add_use(
     struct fair_reading *q, struct fair_reader *t, uint64_t ns, uint64_t passed_ns);
 /* Answering the port's requests took `ns` of processor time. */
 void fair_reading_charge(struct fair_reading *q, struct fair_reader *t, uint64_t ns);
 /* A new operation begins: resets the accounting. Also call it before freeing the reader. */
-void fair_reading_attend(struct fair_reading *q, struct fair_reader *t);
+void fair_reading_begin(struct fair_reading *q, struct fair_reader *t);
 
 #endif

@@ -172,7 +172,7 @@ static void watch_port(struct sandbox *s, enum port port)
 static void forget_takings(struct sandbox *s)
 {
     for (enum port p = 0; p < PORT_STATUS; p++)
-        fair_reading_attend(s->env->fair_reading, &s->waiting[p]);
+        fair_reading_begin(s->env->fair_reading, &s->waiting[p]);
 }
 
 static void port_ready(struct sandbox *s, enum port port)
@@ -183,7 +183,8 @@ static void port_ready(struct sandbox *s, enum port port)
         return;
     uint64_t begun = clock_ns(), worked = clock_thread_ns();
     ssize_t n = read_piece(s, port, &more);
-    fair_reading_took(s->env->fair_reading, turn, clock_thread_ns() - worked, clock_ns() - begun);
+    fair_reading_add_use(
+        s->env->fair_reading, turn, clock_thread_ns() - worked, clock_ns() - begun);
     if (!s->watches[port])
         return;
     if (n < 0)
@@ -198,7 +199,7 @@ static void local_turn_came(void *arg, unsigned port)
 }
 
 /* The port was put off and is read now. */
-static void hear_port(void *arg, unsigned port)
+static void local_read_put_off(void *arg, unsigned port)
 {
     struct sandbox *s = arg;
     port_ready(s, port);
@@ -596,8 +597,9 @@ static struct sandbox *sandbox_new(
         .pidfd = -1,
     };
     for (enum port p = 0; p < PORT_STATUS; p++)
-        s->waiting[p] =
-            (struct fair_reader){ .next = local_turn_came, .hear = hear_port, .arg = s, .port = p };
+        s->waiting[p] = (struct fair_reader){
+            .next = local_turn_came, .read = local_read_put_off, .arg = s, .port = p
+        };
     return s;
 }
 

@@ -361,7 +361,7 @@ void remote_feed(struct remote *r, const char *data, size_t len)
         error_wrap(&err, "the supervisor broke the protocol");
         remote_fail(r, &err);
     } else if (r->options.fair_reading) {
-        fair_reading_took(
+        fair_reading_add_use(
             r->options.fair_reading, &r->turn, clock_thread_ns() - worked, clock_ns() - begun);
         if (!fair_reading_put_off(r->options.fair_reading, &r->turn) && r->says_more)
             fair_reading_wait(r->options.fair_reading, &r->turn, len);
@@ -493,7 +493,7 @@ int remote_open(struct loop *loop, const struct remote_options *options,
     r->options = *options;
     r->events = *events;
     r->arg = arg;
-    r->turn = (struct fair_reader){ .next = remote_turn_came, .hear = remote_turn_came, .arg = r };
+    r->turn = (struct fair_reader){ .next = remote_turn_came, .read = remote_turn_came, .arg = r };
     TAILQ_INIT(&r->sandboxes);
     r->boot_timer = timer_new(loop, boot_too_long, r);
     r->beat = timer_new(loop, remote_beat, r);
@@ -513,7 +513,7 @@ void remote_free(struct remote *r)
         return;
     if (r->options.fair_reading) {
         fair_reading_leave(r->options.fair_reading, &r->turn);
-        fair_reading_attend(r->options.fair_reading, &r->turn);
+        fair_reading_begin(r->options.fair_reading, &r->turn);
     }
     timer_free(r->boot_timer);
     timer_free(r->beat);
@@ -533,7 +533,7 @@ static void kill_too_long(void *arg)
 void remote_attend(struct sandbox *s)
 {
     if (s->remote->options.fair_reading)
-        fair_reading_attend(s->remote->options.fair_reading, &s->remote->turn);
+        fair_reading_begin(s->remote->options.fair_reading, &s->remote->turn);
 }
 
 void remote_charge(struct sandbox *s, uint64_t ns)

@@ -22,7 +22,7 @@ static void came(void *arg, unsigned port)
 }
 
 /* What it says keeps the host for a while. */
-static void hear(void *arg, unsigned port)
+static void read_port(void *arg, unsigned port)
 {
     struct fixture *f = arg;
     uint64_t begun = clock_ns();
@@ -43,7 +43,8 @@ static int setup(void **state)
     assert_ok(loop_open(&f->loop, err));
     assert_ok(fair_reading_open(f->loop, &f->fair_reading, err));
     for (unsigned i = 0; i < MANY; i++)
-        f->turn[i] = (struct fair_reader){ .next = came, .hear = hear, .arg = f, .port = i };
+        f->turn[i] =
+            (struct fair_reader){ .next = came, .read = read_port, .arg = f, .port = i };
     *state = f;
     return 0;
 }
@@ -123,7 +124,7 @@ static void who_left_is_not_called(void **state)
 static void take(struct fixture *f, unsigned from, unsigned to, uint64_t ns)
 {
     for (unsigned i = from; i < to; i++)
-        fair_reading_took(f->fair_reading, &f->turn[i], ns, ns);
+        fair_reading_add_use(f->fair_reading, &f->turn[i], ns, ns);
 }
 
 /* Who has taken much of the host's time is put off, where many have; who has taken little is not, beside however
@@ -186,11 +187,11 @@ static void who_took_long_rests_while_others_are_heard(void **state)
     enum { LONG = 20000000 };
     struct fixture *f = *state;
     int other = 0;
-    struct fair_reader light = { .next = came, .hear = hear, .arg = &other };
+    struct fair_reader light = { .next = came, .read = read_port, .arg = &other };
     uint64_t begun = clock_ns();
-    fair_reading_took(f->fair_reading, &light, LITTLE, LITTLE);
-    fair_reading_took(f->fair_reading, &f->turn[0], LONG, LONG);
-    fair_reading_took(f->fair_reading, &f->turn[1], LONG, LONG);
+    fair_reading_add_use(f->fair_reading, &light, LITTLE, LITTLE);
+    fair_reading_add_use(f->fair_reading, &f->turn[0], LONG, LONG);
+    fair_reading_add_use(f->fair_reading, &f->turn[1], LONG, LONG);
     assert_true(fair_reading_put_off(f->fair_reading, &f->turn[0]));
     assert_true(fair_reading_put_off(f->fair_reading, &f->turn[1]));
     for (unsigned messages = 0; messages < 100; messages++)
@@ -201,8 +202,8 @@ static void who_took_long_rests_while_others_are_heard(void **state)
     assert_int_equal(f->order[0], 0);
     assert_int_equal(f->order[1], 1);
     assert_true(clock_ns() - begun >= 4 * (uint64_t)LONG);
-    fair_reading_attend(f->fair_reading, &f->turn[0]);
-    fair_reading_took(f->fair_reading, &f->turn[1], LONG, LONG);
+    fair_reading_begin(f->fair_reading, &f->turn[0]);
+    fair_reading_add_use(f->fair_reading, &f->turn[1], LONG, LONG);
     assert_false(
         fair_reading_put_off(f->fair_reading, &f->turn[0])); /* it was given something new to do */
     assert_true(fair_reading_put_off(f->fair_reading, &f->turn[1]));
@@ -227,8 +228,8 @@ static void answers_that_took_long_are_charged_to_who_asked(void **state)
     enum { LONG = 5000000 };
     struct fixture *f = *state;
     int other = 0;
-    struct fair_reader light = { .next = came, .hear = hear, .arg = &other };
-    fair_reading_took(f->fair_reading, &light, LITTLE, LITTLE);
+    struct fair_reader light = { .next = came, .read = read_port, .arg = &other };
+    fair_reading_add_use(f->fair_reading, &light, LITTLE, LITTLE);
     fair_reading_charge(f->fair_reading, &f->turn[0], LITTLE);
     assert_false(fair_reading_put_off(f->fair_reading, &f->turn[0])); /* these did not */
     fair_reading_charge(f->fair_reading, &f->turn[0], LONG);
@@ -240,8 +241,8 @@ static void answers_that_took_long_are_charged_to_who_asked(void **state)
 static void who_is_alone_does_not_rest(void **state)
 {
     struct fixture *f = *state;
-    fair_reading_took(f->fair_reading, &f->turn[1], LITTLE, LITTLE);
-    fair_reading_took(f->fair_reading, &f->turn[0], (uint64_t)50 * MUCH, (uint64_t)50 * MUCH);
+    fair_reading_add_use(f->fair_reading, &f->turn[1], LITTLE, LITTLE);
+    fair_reading_add_use(f->fair_reading, &f->turn[0], (uint64_t)50 * MUCH, (uint64_t)50 * MUCH);
     assert_false(fair_reading_put_off(f->fair_reading, &f->turn[0]));
 }
 
@@ -252,11 +253,11 @@ static void what_was_taken_is_forgotten_with_the_next_operation(void **state)
     take(f, 0, 6, MUCH);
     assert_true(fair_reading_put_off(f->fair_reading, &f->turn[0]));
     fair_reading_leave(f->fair_reading, &f->turn[0]);
-    fair_reading_attend(f->fair_reading, &f->turn[0]);
+    fair_reading_begin(f->fair_reading, &f->turn[0]);
     assert_false(fair_reading_put_off(f->fair_reading, &f->turn[0]));
     assert_true(fair_reading_put_off(f->fair_reading, &f->turn[1]));
     fair_reading_leave(f->fair_reading, &f->turn[1]);
-    fair_reading_attend(f->fair_reading, &f->turn[5]);
+    fair_reading_begin(f->fair_reading, &f->turn[5]);
     assert_false(fair_reading_put_off(f->fair_reading, &f->turn[1])); /* four are no crowd */
     uv_run(&f->loop->uv, UV_RUN_NOWAIT);
     assert_int_equal(f->heard, 0);
