@@ -34,8 +34,8 @@ enum {
 };
 
 /* A container, and the host's resources that it uses. */
-struct house {
-    TAILQ_ENTRY(house) link;
+struct docker_slot {
+    TAILQ_ENTRY(docker_slot) link;
     struct docker *env;
     struct container *container;
     struct mounts mounts;
@@ -43,14 +43,14 @@ struct house {
     char *kind;
     unsigned sandboxes;
 };
-TAILQ_HEAD(house_list, house);
+TAILQ_HEAD(docker_slot_list, docker_slot);
 
 struct docker {
     struct environment_base base;
     struct engine *engine;
     struct quotas *quotas;
     struct fair_reading *fair_reading;
-    struct house_list houses;
+    struct docker_slot_list slots;
     struct orphans orphans;
     struct engine_request *collecting; /* for orphans; NULL: none */
     bool swept;                        /* the collection of orphans was started */
@@ -58,9 +58,9 @@ struct docker {
 
 /* ---- containers ---- */
 
-static void house_free(struct house *h)
+static void docker_slot_free(struct docker_slot *h)
 {
-    TAILQ_REMOVE(&h->env->houses, h, link);
+    TAILQ_REMOVE(&h->env->slots, h, link);
     mounts_leave(&h->mounts);
     free(h->kind);
     free(h);
@@ -68,24 +68,24 @@ static void house_free(struct house *h)
 
 static void container_notice(void *arg, const char *text)
 {
-    const struct environment_base *base = &((struct house *)arg)->env->base;
+    const struct environment_base *base = &((struct docker_slot *)arg)->env->base;
     if (base->notice)
         base->notice(base->notice_arg, text);
 }
 
 static void container_gone(void *arg)
 {
-    house_free(arg);
+    docker_slot_free(arg);
 }
 
 static void docker_place_full(void *arg, enum limit limit)
 {
-    struct house *h = arg;
+    struct docker_slot *h = arg;
     container_kill(h->container, limit);
 }
 
-static int make_container(
-    struct house *h, const struct sandbox_spec *spec, struct json_object *body, struct error *err)
+static int make_container(struct docker_slot *h, const struct sandbox_spec *spec,
+    struct json_object *body, struct error *err)
 {
     static const struct container_events events = { container_notice, container_gone };
     struct container_plan plan = { .body = body,
@@ -120,7 +120,8 @@ static int docker_make_body(struct docker *env, const struct sandbox_spec *spec,
     return docker_create_body(&create, out, err);
 }
 
-static int house_enter(struct house *h, const struct sandbox_spec *spec, struct error *err)
+static int docker_slot_enter(
+    struct docker_slot *h, const struct sandbox_spec *spec, struct error *err)
 {
     struct jail_mount place = { 0 };
     uid_t guest = geteuid() == 0 ? JAIL_NOBODY : geteuid();
@@ -129,26 +130,26 @@ static int house_enter(struct house *h, const struct sandbox_spec *spec, struct 
 }
 
 /* Takes ownership of the body. */
-static int house_new(struct docker *env, const struct sandbox_spec *spec, struct json_object *body,
-    struct house **out, struct error *err)
+static int docker_slot_new(struct docker *env, const struct sandbox_spec *spec,
+    struct json_object *body, struct docker_slot **out, struct error *err)
 {
-    struct house *h = calloc(1, sizeof *h);
+    struct docker_slot *h = calloc(1, sizeof *h);
     if (!h) {
         json_object_put(body);
         return error_memory(err);
     }
     h->env = env;
-    TAILQ_INSERT_TAIL(&env->houses, h, link);
+    TAILQ_INSERT_TAIL(&env->slots, h, link);
     bool reuse = spec->container && spec->container->reuse;
     h->kind = reuse ? strdup(json_text(body, NULL)) : NULL;
-    int rc = reuse && !h->kind ? error_memory(err) : house_enter(h, spec, err);
+    int rc = reuse && !h->kind ? error_memory(err) : docker_slot_enter(h, spec, err);
     if (rc == 0) {
         rc = make_container(h, spec, body, err);
     } else {
         json_object_put(body);
     }
     if (rc < 0) {
-        house_free(h);
+        docker_slot_free(h);
         return rc;
     }
     *out = h;
@@ -156,40 +157,40 @@ static int house_new(struct docker *env, const struct sandbox_spec *spec, struct
 }
 
 /* A sharable container is kept when empty, unless it has a volume, which would remain in use. */
-static bool may_wait(const struct house *h)
+static bool docker_slot_may_stay_empty(const struct docker_slot *h)
 {
     return h->kind && container_lives(h->container) && !mounts_any(&h->mounts);
 }
 
-static void leave_if_empty(struct house *h)
+static void leave_if_empty(struct docker_slot *h)
 {
     struct docker *env = h->env;
     unsigned waiting = 0;
     if (h->sandboxes > 0)
         return;
-    if (!may_wait(h)) {
+    if (!docker_slot_may_stay_empty(h)) {
         container_leave(h->container);
         return;
     }
-    struct house *other, *next;
-    for (other = TAILQ_LAST(&env->houses, house_list); other; other = next) {
-        next = TAILQ_PREV(other, house_list, link);
+    struct docker_slot *other, *next;
+    for (other = TAILQ_LAST(&env->slots, docker_slot_list); other; other = next) {
+        next = TAILQ_PREV(other, docker_slot_list, link);
         if (other->kind && other->sandboxes == 0 && ++waiting > WAITING_MAX)
             container_leave(other->container);
     }
 }
 
 /* A live container of this kind. */
-static struct house *find_house(struct docker *env, const char *kind)
+static struct docker_slot *docker_slot_find(struct docker *env, const char *kind)
 {
-    struct house *h;
-    TAILQ_FOREACH(h, &env->houses, link)
+    struct docker_slot *h;
+    TAILQ_FOREACH(h, &env->slots, link)
     if (h->kind && strcmp(h->kind, kind) == 0 && container_lives(h->container))
         return h;
     return NULL;
 }
 
-static struct house *house_of(const struct sandbox *s)
+static struct docker_slot *docker_slot_of(const struct sandbox *s)
 {
     return container_arg(remote_arg(remote_of(s)));
 }
@@ -256,17 +257,17 @@ static int docker_collect(
 
 static const struct environment_ops docker_ops;
 
-static int find_or_make(
-    struct docker *env, const struct sandbox_spec *spec, struct house **out, struct error *err)
+static int find_or_make(struct docker *env, const struct sandbox_spec *spec,
+    struct docker_slot **out, struct error *err)
 {
     struct json_object *body = NULL;
     int rc = docker_make_body(env, spec, &body, err);
     if (rc < 0)
         return rc;
-    *out =
-        spec->container && spec->container->reuse ? find_house(env, json_text(body, NULL)) : NULL;
+    *out = spec->container && spec->container->reuse ? docker_slot_find(env, json_text(body, NULL))
+                                                     : NULL;
     if (!*out)
-        return house_new(env, spec, body, out, err);
+        return docker_slot_new(env, spec, body, out, err);
     json_object_put(body);
     return 0;
 }
@@ -275,7 +276,7 @@ static int docker_open_sandbox(struct environment *base, const struct sandbox_sp
     const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err)
 {
     struct docker *env = (struct docker *)base;
-    struct house *h = NULL;
+    struct docker_slot *h = NULL;
     int rc = docker_check(spec, engine_is_local(env->engine), err);
     if (rc == 0)
         rc = find_or_make(env, spec, &h, err);
@@ -299,7 +300,7 @@ static void docker_close(struct sandbox *s)
 {
     if (!s)
         return;
-    struct house *h = house_of(s);
+    struct docker_slot *h = docker_slot_of(s);
     remote_close_sandbox(s);
     h->sandboxes--;
     leave_if_empty(h);
@@ -312,24 +313,24 @@ static enum isolation docker_isolation(const struct sandbox *s)
 
 static const char *docker_volume(const struct sandbox *s)
 {
-    return mounts_volume(&house_of(s)->mounts);
+    return mounts_volume(&docker_slot_of(s)->mounts);
 }
 
 static const char *docker_workspace(const struct sandbox *s)
 {
-    return mounts_workspace(&house_of(s)->mounts);
+    return mounts_workspace(&docker_slot_of(s)->mounts);
 }
 
 static const char *docker_id(const struct sandbox *s)
 {
-    const char *id = container_id(house_of(s)->container);
+    const char *id = container_id(docker_slot_of(s)->container);
     return id[0] ? id : NULL;
 }
 
 static void docker_describe(
     const struct environment *base, const struct sandbox *s, struct buf *out)
 {
-    const struct house *h = house_of(s);
+    const struct docker_slot *h = docker_slot_of(s);
     buf_printf(out, "a container of the daemon at %s%s%s, which was told:\n",
         engine_address(((const struct docker *)base)->engine),
         container_id(h->container)[0] ? ": " : "", container_id(h->container));
@@ -337,13 +338,13 @@ static void docker_describe(
 }
 
 /* Waits for a limited time until the daemon has removed the remaining containers. */
-static void docker_see_them_off(struct docker *env)
+static void docker_wait_for_removals(struct docker *env)
 {
-    struct house *h;
+    struct docker_slot *h;
     uint64_t begun = clock_ns();
-    TAILQ_FOREACH(h, &env->houses, link)
+    TAILQ_FOREACH(h, &env->slots, link)
     container_leave(h->container);
-    while (!TAILQ_EMPTY(&env->houses) && clock_seconds_since(begun) < GOODBYE_SECONDS)
+    while (!TAILQ_EMPTY(&env->slots) && clock_seconds_since(begun) < GOODBYE_SECONDS)
         if (loop_turn(env->base.loop, 1000, NULL) < 0)
             break;
 }
@@ -351,13 +352,13 @@ static void docker_see_them_off(struct docker *env)
 static void docker_free(struct environment *base)
 {
     struct docker *env = (struct docker *)base;
-    struct house *h;
+    struct docker_slot *h;
     engine_cancel(steal(&env->collecting));
     orphans_cancel(&env->orphans);
-    docker_see_them_off(env);
-    while ((h = TAILQ_FIRST(&env->houses))) {
+    docker_wait_for_removals(env);
+    while ((h = TAILQ_FIRST(&env->slots))) {
         container_free(h->container);
-        house_free(h);
+        docker_slot_free(h);
     }
     engine_close(env->engine);
     quotas_close(env->quotas);
@@ -434,7 +435,7 @@ int docker_open(struct loop *loop, const struct environment_options *options,
     if (!env)
         return error_memory(err);
     env->base = (struct environment_base){ .ops = &docker_ops, .loop = loop };
-    TAILQ_INIT(&env->houses);
+    TAILQ_INIT(&env->slots);
     int rc = engine_open(loop, &env->engine, err);
     if (rc == 0)
         rc = quotas_open(loop, &env->quotas, err);

@@ -31,18 +31,18 @@ enum {
 #define VOLUME_MOUNT "/data"
 
 /* One sandbox of the bridge. */
-struct crossing {
-    LIST_ENTRY(crossing) link;
+struct bridge_sandbox {
+    LIST_ENTRY(bridge_sandbox) link;
     struct bridge *bridge;
     struct transport *transport; /* NULL: closed by its owner */
     int64_t id;
-    uint64_t wishes; /* features that the program must declare: bits of enum feature */
+    uint64_t needs; /* features that the program must declare: bits of enum feature */
     bool has_volume;
     bool closing; /* "close" was sent; with a volume it stays until that is written back */
     struct timer *patience;
     char *far_id;
 };
-LIST_HEAD(crossing_list, crossing);
+LIST_HEAD(bridge_sandbox_list, bridge_sandbox);
 
 struct bridge {
     struct transport_ops ops;
@@ -58,14 +58,14 @@ struct bridge {
     uint64_t left;   /* raw bytes still to come */
     int64_t left_of; /* the sandbox that they are for */
     int64_t last_id;
-    struct crossing_list crossings;
+    struct bridge_sandbox_list sandboxes;
     struct collecting collecting;
 };
 
-static struct crossing *bridge_find(const struct bridge *b, int64_t id)
+static struct bridge_sandbox *bridge_find(const struct bridge *b, int64_t id)
 {
-    struct crossing *c;
-    LIST_FOREACH(c, &b->crossings, link)
+    struct bridge_sandbox *c;
+    LIST_FOREACH(c, &b->sandboxes, link)
     if (c->id == id)
         return c;
     return NULL;
@@ -73,7 +73,7 @@ static struct crossing *bridge_find(const struct bridge *b, int64_t id)
 
 /* ---- the end of a sandbox ---- */
 
-static void bridge_forget(struct crossing *c)
+static void bridge_forget(struct bridge_sandbox *c)
 {
     LIST_REMOVE(c, link);
     timer_free(c->patience);
@@ -83,7 +83,7 @@ static void bridge_forget(struct crossing *c)
 
 /* Its volume is written back, or that has failed. An error that no caller waits for becomes a
  * notice. */
-static void bridge_closed(struct crossing *c, const struct error *why)
+static void bridge_closed(struct bridge_sandbox *c, const struct error *why)
 {
     struct transport *transport = c->transport;
     struct environment_base *base = (struct environment_base *)c->bridge->env;
@@ -101,7 +101,7 @@ static void bridge_closed(struct crossing *c, const struct error *why)
 
 static void not_closed_in_time(void *arg)
 {
-    struct crossing *c = arg;
+    struct bridge_sandbox *c = arg;
     struct error why = { 0 };
     error_set(
         &why, ERROR_TIMEOUT, "%s does not say that the volume was written back", c->bridge->title);
@@ -113,7 +113,7 @@ static void not_closed_in_time(void *arg)
 /* ---- the life of the program ---- */
 static void bridge_give_up(struct bridge *b, const struct error *why)
 {
-    struct crossing *c, *next;
+    struct bridge_sandbox *c, *next;
     struct error told = *why;
     if (b->process.pid > 0)
         process_end(&b->process, 0);
@@ -123,7 +123,7 @@ static void bridge_give_up(struct bridge *b, const struct error *why)
     buf_clear(&b->line);
     b->left = 0;
     b->heard = false;
-    for (c = LIST_FIRST(&b->crossings); c; c = next) {
+    for (c = LIST_FIRST(&b->sandboxes); c; c = next) {
         next = LIST_NEXT(c, link);
         if (c->closing && c->has_volume)
             bridge_closed(c, &told);
@@ -163,35 +163,35 @@ static int64_t id_in(struct json_object *o, const char *key)
     return json_get_int(o, key, 0);
 }
 
-static void told_closed(struct crossing *c, struct json_object *o)
+static void bridge_take_closed(struct bridge_sandbox *c, struct json_object *o)
 {
     struct error why = { 0 };
-    bridge_told_why(c->bridge->title, o, &why);
+    bridge_read_error(c->bridge->title, o, &why);
     if (c->closing && c->has_volume)
         bridge_closed(c, &why);
 }
 
-static void told_end(struct crossing *c, struct json_object *o)
+static void bridge_take_ended(struct bridge_sandbox *c, struct json_object *o)
 {
     struct error why = { 0 };
-    bridge_told_why(c->bridge->title, o, &why);
+    bridge_read_error(c->bridge->title, o, &why);
     transport_ended(c->transport, &why);
 }
 
 /* A sandbox that is not closing. */
-static struct crossing *find_open(const struct bridge *b, int64_t id)
+static struct bridge_sandbox *find_open(const struct bridge *b, int64_t id)
 {
-    struct crossing *c = bridge_find(b, id);
+    struct bridge_sandbox *c = bridge_find(b, id);
     return c && !c->closing ? c : NULL;
 }
 
 /* The declared features are known: sandboxes that need others fail with the setting's name. */
-static void judge_wishes(struct bridge *b)
+static void bridge_check_needs(struct bridge *b)
 {
-    struct crossing *c;
+    struct bridge_sandbox *c;
     struct error why = { 0 };
-    LIST_FOREACH(c, &b->crossings, link)
-    if (!c->closing && features_check(&b->features, b->program.name, c->wishes, &why) < 0)
+    LIST_FOREACH(c, &b->sandboxes, link)
+    if (!c->closing && features_check(&b->features, b->program.name, c->needs, &why) < 0)
         transport_ended(c->transport, &why);
 }
 
@@ -212,13 +212,13 @@ static bool take_greeting(struct bridge *b, struct json_object *o)
     b->features = *b->program.features;
     if (b->program.features == &bridge_features)
         bridge_spec_take_features(&b->features, greets ? said : NULL);
-    judge_wishes(b);
+    bridge_check_needs(b);
     if (b->collecting.orphans.ops && !b->can_collect)
         cannot_collect(b);
     return greets;
 }
 
-static void bridge_take_text(struct crossing *c, bool is_news, const char *text)
+static void bridge_take_text(struct bridge_sandbox *c, bool is_news, const char *text)
 {
     if (is_news)
         transport_notice(c->transport, text);
@@ -229,7 +229,7 @@ static void bridge_take_text(struct crossing *c, bool is_news, const char *text)
 /* False for an invalid message. Messages about closed sandboxes are ignored. */
 static bool bridge_take_message(struct bridge *b, struct json_object *o)
 {
-    struct crossing *c;
+    struct bridge_sandbox *c;
     int64_t bytes = json_get_int(o, "bytes", 0);
     if (!b->heard && take_greeting(b, o))
         return true;
@@ -243,13 +243,13 @@ static bool bridge_take_message(struct bridge *b, struct json_object *o)
     else if ((c = find_open(b, id_in(o, "lost"))))
         transport_cut(c->transport);
     else if ((c = find_open(b, id_in(o, "ended"))))
-        told_end(c, o);
+        bridge_take_ended(c, o);
     else if ((c = find_open(b, id_in(o, "news"))))
         bridge_take_text(c, true, json_get_string(o, "text", ""));
     else if ((c = find_open(b, id_in(o, "id"))))
         bridge_take_text(c, false, json_get_string(o, "text", ""));
     else if ((c = bridge_find(b, id_in(o, "closed"))))
-        told_closed(c, o);
+        bridge_take_closed(c, o);
     else if (collecting_take(&b->collecting, o))
         return process_send(&b->process) == 0;
     return id_in(o, "joined") > 0 || id_in(o, "lost") > 0 || id_in(o, "ended") > 0 ||
@@ -270,7 +270,7 @@ static void bridge_take(struct bridge *b, const char *data, size_t len)
     while (len > 0 && b->process.pid > 0) {
         size_t n = len;
         if (b->left > 0) {
-            struct crossing *c = find_open(b, b->left_of);
+            struct bridge_sandbox *c = find_open(b, b->left_of);
             n = b->left < len ? (size_t)b->left : len;
             b->left -= n;
             if (c)
@@ -313,7 +313,7 @@ static void bridge_tell(struct bridge *b, const char *key, int64_t id)
 
 static void bridge_write(void *own, const struct iovec *iov, int count)
 {
-    struct crossing *c = own;
+    struct bridge_sandbox *c = own;
     struct process *p = &c->bridge->process;
     size_t len = 0;
     if (p->pid == 0)
@@ -328,11 +328,11 @@ static void bridge_write(void *own, const struct iovec *iov, int count)
 
 static void bridge_pause(void *own, bool paused)
 {
-    struct crossing *c = own;
+    struct bridge_sandbox *c = own;
     bridge_tell(c->bridge, paused ? "pause" : "resume", c->id);
 }
 
-static void close_far_end(struct crossing *c)
+static void close_far_end(struct bridge_sandbox *c)
 {
     if (c->closing)
         return;
@@ -346,14 +346,14 @@ static void close_far_end(struct crossing *c)
 
 static bool bridge_finish(void *own)
 {
-    struct crossing *c = own;
+    struct bridge_sandbox *c = own;
     close_far_end(c);
     return c->has_volume;
 }
 
 static void bridge_end(void *own)
 {
-    struct crossing *c = own;
+    struct bridge_sandbox *c = own;
     close_far_end(c);
     c->transport = NULL;
     if (!c->has_volume)
@@ -364,8 +364,8 @@ static void bridge_end(void *own)
 static bool bridge_settling(const void *arg)
 {
     const struct bridge *b = arg;
-    const struct crossing *c;
-    LIST_FOREACH(c, &b->crossings, link)
+    const struct bridge_sandbox *c;
+    LIST_FOREACH(c, &b->sandboxes, link)
     if (c->closing && c->has_volume && !c->transport)
         return true;
     return false;
@@ -402,7 +402,7 @@ static int bridge_collect(
 /* ---- the interface of transports ---- */
 
 static void bridge_write_open(
-    struct crossing *c, const struct sandbox_spec *spec, const char *const *words)
+    struct bridge_sandbox *c, const struct sandbox_spec *spec, const char *const *words)
 {
     bridge_spec_write(
         &c->bridge->process.to_send, c->id, spec, words, c->bridge->program.keeps_volumes);
@@ -416,19 +416,19 @@ static int bridge_start(void *arg, struct transport *transport, const struct san
     int rc = bridge_run_program(b, err);
     if (rc < 0)
         return rc;
-    struct crossing *c = calloc(1, sizeof *c);
+    struct bridge_sandbox *c = calloc(1, sizeof *c);
     struct timer *patience = c ? timer_new(b->loop, not_closed_in_time, c) : NULL;
     if (!patience) {
         free(c);
         return error_memory(err);
     }
-    *c = (struct crossing){ .bridge = b,
+    *c = (struct bridge_sandbox){ .bridge = b,
         .transport = transport,
         .id = ++b->last_id,
         .patience = patience,
-        .wishes = bridge_spec_wishes(spec),
+        .needs = bridge_spec_needs(spec),
         .has_volume = b->program.keeps_volumes && spec->container && spec->container->volume };
-    LIST_INSERT_HEAD(&b->crossings, c, link);
+    LIST_INSERT_HEAD(&b->sandboxes, c, link);
     bridge_write_open(c, spec, words);
     if (b->program.sweeps && !b->swept)
         bridge_collect(b, NULL, NULL, NULL);
@@ -439,13 +439,13 @@ static int bridge_start(void *arg, struct transport *transport, const struct san
 
 static const char *bridge_volume(void *own)
 {
-    const struct crossing *c = own;
+    const struct bridge_sandbox *c = own;
     return c && c->has_volume ? VOLUME_MOUNT : NULL;
 }
 
 static const char *bridge_id(void *own)
 {
-    const struct crossing *c = own;
+    const struct bridge_sandbox *c = own;
     return c ? c->far_id : NULL;
 }
 
@@ -453,7 +453,7 @@ static const char *bridge_id(void *own)
 static void bridge_free(void *arg)
 {
     struct bridge *b = arg;
-    struct crossing *c;
+    struct bridge_sandbox *c;
     struct pollfd gone = { .fd = b->process.pidfd, .events = POLLIN };
     struct error none = { 0 };
     orphans_cancel(&b->collecting.orphans);
@@ -464,7 +464,7 @@ static void bridge_free(void *arg)
         process_end(&b->process, 0);
     }
     process_free(&b->process);
-    while ((c = LIST_FIRST(&b->crossings)))
+    while ((c = LIST_FIRST(&b->sandboxes)))
         bridge_forget(c);
     buf_free(&b->line);
     free(b->path);
@@ -484,7 +484,7 @@ static int open_program(struct loop *loop, const struct bridge_program *program,
         .loop = loop, .program = *program, .path = path, .features = *program->features
     };
     process_init(&b->process);
-    LIST_INIT(&b->crossings);
+    LIST_INIT(&b->sandboxes);
     snprintf(b->title, sizeof b->title, "%s%s%s", program->name, path ? ":" : "", path ? path : "");
     b->collecting.title = b->title;
     b->ops = (struct transport_ops){ .name = program->name,

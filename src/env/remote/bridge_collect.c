@@ -8,7 +8,7 @@
 
 enum { ANSWER_MS = 120000 };
 
-void bridge_told_why(const char *title, struct json_object *o, struct error *why)
+void bridge_read_error(const char *title, struct json_object *o, struct error *why)
 {
     const char *text = json_get_string(o, "why", NULL);
     if (text)
@@ -71,7 +71,7 @@ bool collecting_take(struct collecting *c, struct json_object *o)
         return false;
     if (!c->orphans.ops || (listed > 0 ? listed : removed) != c->number)
         return true;
-    bridge_told_why(c->title, o, &why);
+    bridge_read_error(c->title, o, &why);
     if (listed > 0)
         bridge_orphans_listed(c, json_get_typed(o, "sandboxes", json_type_array), &why);
     else

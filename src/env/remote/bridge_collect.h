@@ -25,6 +25,6 @@ bool collecting_take(struct collecting *c, struct json_object *o);
 void collecting_end(struct collecting *c, const struct error *why);
 
 /* Reads the reason of a failure from "why" and "kind", if present. */
-void bridge_told_why(const char *title, struct json_object *o, struct error *why);
+void bridge_read_error(const char *title, struct json_object *o, struct error *why);
 
 #endif

@@ -33,19 +33,19 @@ const struct features
                         } };
 
 /* Optional features, which depend on the program. */
-static bool is_wish(enum feature p)
+static bool is_optional(enum feature p)
 {
     const char *text = bridge_features.of[p].text;
     return text && strstr(text, "says that it can");
 }
 
-uint64_t bridge_spec_wishes(const struct sandbox_spec *spec)
+uint64_t bridge_spec_needs(const struct sandbox_spec *spec)
 {
-    uint64_t wishes = 0;
+    uint64_t needs = 0;
     for (enum feature p = 0; p < FEATURE_COUNT; p++)
-        wishes |= is_wish(p) ? (uint64_t)1 << p : 0;
+        needs |= is_optional(p) ? (uint64_t)1 << p : 0;
     uint64_t asked = spec->asked | (spec->limits.cpus > 0 ? (uint64_t)1 << FEATURE_CPUS : 0);
-    return asked & wishes;
+    return asked & needs;
 }
 
 /* ---- the "open" message ---- */
@@ -100,7 +100,7 @@ static void write_labels(struct buf *out, const struct list *labels)
 
 /* Writes only settings that were set explicitly; the others have defaults that nothing asked
  * for. */
-static void write_wishes(struct buf *out, uint64_t wishes, const struct sandbox_spec *spec,
+static void write_settings(struct buf *out, uint64_t needs, const struct sandbox_spec *spec,
     const struct container_spec *c)
 {
     const struct {
@@ -117,14 +117,14 @@ static void write_wishes(struct buf *out, uint64_t wishes, const struct sandbox_
         { FEATURE_RESUME, "on-close", c->keep ? "stop" : NULL },
     };
     for (size_t i = 0; i < array_length(texts); i++)
-        if (wishes & (uint64_t)1 << texts[i].feature)
+        if (needs & (uint64_t)1 << texts[i].feature)
             write_text(out, texts[i].setting, texts[i].text);
     write_number(out, "cpus", spec->limits.cpus);
-    if (wishes & (uint64_t)1 << FEATURE_DISK)
+    if (needs & (uint64_t)1 << FEATURE_DISK)
         write_number(out, "disk-size", (double)c->disk);
-    if (wishes & (uint64_t)1 << FEATURE_IDLE)
+    if (needs & (uint64_t)1 << FEATURE_IDLE)
         write_number(out, "idle-timeout", c->idle);
-    if (wishes & (uint64_t)1 << FEATURE_ALLOW)
+    if (needs & (uint64_t)1 << FEATURE_ALLOW)
         write_list(out, "network-allow", c->allow);
 }
 
@@ -157,7 +157,7 @@ void bridge_spec_write(struct buf *out, int64_t id, const struct sandbox_spec *s
     buf_printf(out, "],\"memory\":%llu,\"processes\":%llu", (unsigned long long)spec->limits.memory,
         (unsigned long long)spec->limits.processes);
     write_number(out, "timeout", c->life);
-    write_wishes(out, bridge_spec_wishes(spec), spec, c);
+    write_settings(out, bridge_spec_needs(spec), spec, c);
     if (keeps_volumes && c->volume)
         write_volume(out, spec);
     write_labels(out, c->labels);
@@ -181,6 +181,6 @@ void bridge_spec_take_features(struct features *table, struct json_object *said)
         }
     }
     for (enum feature p = 0; p < FEATURE_COUNT; p++)
-        if (is_wish(p) && !(can & (uint64_t)1 << p))
+        if (is_optional(p) && !(can & (uint64_t)1 << p))
             table->of[p] = silent;
 }

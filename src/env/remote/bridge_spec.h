@@ -16,7 +16,7 @@
 extern const struct features bridge_features;
 
 /* The features that such a specification needs from the program: bits, 1 << enum feature. */
-uint64_t bridge_spec_wishes(const struct sandbox_spec *spec);
+uint64_t bridge_spec_needs(const struct sandbox_spec *spec);
 /* Writes {"open":ID,…} and a newline. `keeps_volumes`: the volume is the provider's. */
 void bridge_spec_write(struct buf *out, int64_t id, const struct sandbox_spec *spec,
     const char *const *words, bool keeps_volumes);

@@ -178,7 +178,7 @@ static void files_delivered(struct delivery *d)
     remote_release(d->remote, failed ? &d->how.error : NULL);
 }
 
-static void files_told(void *arg)
+static void delivery_report(void *arg)
 {
     struct delivery *d = arg;
     delivery_fetched_fn *fetched = d->fetched;
@@ -236,7 +236,7 @@ int delivery_open(struct loop *loop, struct remote *r, const struct environment_
         .volume = volume_hold((struct volume *)v),
         .passing = !to,
         .to = to ? strdup(to) : text_printf("/tmp/droste-files-%s", number),
-        .over = timer_new(loop, files_told, d),
+        .over = timer_new(loop, delivery_report, d),
         .silent = timer_new(loop, too_silent, d),
         .file = -1 };
     rc = d->to && d->over && d->silent ? files_begin(d, err) : error_memory(err);

@@ -172,7 +172,7 @@ static void tell_over(void *arg)
 }
 
 /* The stream is lost. Inputs use other connections and continue. */
-static void come_apart(struct process_service *p)
+static void process_service_lose_stream(struct process_service *p)
 {
     connect_cancel(steal(&p->stream));
     timer_stop(p->silence);
@@ -218,7 +218,7 @@ static void process_service_lose(struct process_service *p, const struct connect
 {
     bool was_joined = p->joined;
     struct error told = why->error;
-    come_apart(p);
+    process_service_lose_stream(p);
     if (why->code == CONNECT_UNAUTHENTICATED) {
         process_service_refuse(p);
         return;
@@ -512,7 +512,7 @@ void process_service_renewed(struct process_service *p)
 void process_service_move(struct process_service *p, struct rest *rest)
 {
     cancel_input(p);
-    come_apart(p);
+    process_service_lose_stream(p);
     p->rest = rest;
     send_again(p);
     timer_start(p->pause, 0, 0);

@@ -122,7 +122,7 @@ static size_t stdio_env_remote_waiting(void *arg)
     return c->own && c->env->transport_ops->waiting ? c->env->transport_ops->waiting(c->own) : 0;
 }
 
-static void failure_told(void *arg)
+static void transport_report_failure(void *arg)
 {
     struct transport *c = arg;
     transport_ended(c, &c->failure);
@@ -160,7 +160,7 @@ static int stdio_env_start(struct transport *c, const struct sandbox_spec *spec,
     const char *words[] = { spec->python ? spec->python : "python3", "-u", "-c", remote_loader(),
         NULL };
     memcpy(options.means, ops->means ? ops->means : by_rlimit, sizeof options.means);
-    c->over = timer_new(c->env->base.loop, failure_told, c);
+    c->over = timer_new(c->env->base.loop, transport_report_failure, c);
     if (!c->over)
         return error_memory(err);
     int rc = remote_open(c->env->base.loop, &options, &events, c, &c->remote, err);
