@@ -109,11 +109,11 @@ void users_forked(struct users *u)
  * accepted. */
 static int open_locks(void)
 {
-    static const char *const mounts[] = { "/run/droste-users", "/dev/shm/droste-users",
+    static const char *const paths[] = { "/run/droste-users", "/dev/shm/droste-users",
         "/tmp/droste-users" };
-    for (size_t i = 0; i < array_length(mounts); i++) {
+    for (size_t i = 0; i < array_length(paths); i++) {
         struct stat st;
-        int fd = open(mounts[i], O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+        int fd = open(paths[i], O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
         if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
             (st.st_mode & 077) == 0)
             return fd;

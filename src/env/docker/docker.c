@@ -78,7 +78,7 @@ static void container_gone(void *arg)
     docker_slot_free(arg);
 }
 
-static void docker_place_full(void *arg, enum limit limit)
+static void docker_quota_exceeded(void *arg, enum limit limit)
 {
     struct docker_slot *h = arg;
     container_kill(h->container, limit);
@@ -126,7 +126,7 @@ static int docker_slot_enter(
     struct jail_mount place = { 0 };
     uid_t guest = geteuid() == 0 ? JAIL_NOBODY : geteuid();
     mounts_hold(&h->mounts, ISOLATION_CONTAINER, spec);
-    return mounts_enter(&h->mounts, h->env->quotas, guest, docker_place_full, h, &place, err);
+    return mounts_enter(&h->mounts, h->env->quotas, guest, docker_quota_exceeded, h, &place, err);
 }
 
 /* Takes ownership of the body. */

@@ -126,7 +126,7 @@ static int cgroup_climb(int mount, char *path, enum refusal *why)
 
 static int find_place(struct cgroups *c, int root, struct error *err)
 {
-    struct group_place place = { .mount = -1 };
+    struct cgroup_location place = { .mount = -1 };
     enum refusal why;
     int rc = group_find(root, &place, err);
     if (rc == 0) {
@@ -137,7 +137,7 @@ static int find_place(struct cgroups *c, int root, struct error *err)
         snprintf(
             c->path, sizeof c->path, "%s/%s%s", place.point, place.path, place.path[0] ? "/" : "");
     }
-    group_place_free(&place);
+    cgroup_location_free(&place);
     return rc;
 }
 

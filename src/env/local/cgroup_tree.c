@@ -113,7 +113,7 @@ static int read_at(int root, const char *path, struct buf *out, struct error *er
     return file_read_fd(fd, path, 1 << 20, out, err);
 }
 
-int group_find(int root, struct group_place *out, struct error *err)
+int group_find(int root, struct cgroup_location *out, struct error *err)
 {
     cleanup_buf struct buf mounts = { 0 }, own = { 0 };
     char *mount_root, *point, *path;
@@ -133,7 +133,7 @@ int group_find(int root, struct group_place *out, struct error *err)
     return out->point && out->path ? 0 : error_memory(err);
 }
 
-void group_place_free(struct group_place *place)
+void cgroup_location_free(struct cgroup_location *place)
 {
     close_fd(&place->mount);
     free(steal(&place->point));

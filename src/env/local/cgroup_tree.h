@@ -24,7 +24,7 @@ void group_get(int dir, const char *file, char *out, size_t size);
 bool group_has_word(const char *text, const char *word);
 
 /* The cgroup of this process. */
-struct group_place {
+struct cgroup_location {
     int mount;   /* the mount point of the tree */
     char *point; /* its path */
     char *path;  /* of the process's cgroup below it, without a leading slash */
@@ -32,8 +32,8 @@ struct group_place {
 
 /* `root` is a descriptor of the root directory. The caller frees the contents of `out`, also after
  * an error: ERROR_UNSUPPORTED (no cgroup v2, with the reason), ERROR_MEMORY. */
-int group_find(int root, struct group_place *out, struct error *err);
-void group_place_free(struct group_place *place);
+int group_find(int root, struct cgroup_location *out, struct error *err);
+void cgroup_location_free(struct cgroup_location *place);
 
 /* Creates a directory with this host's name; -1 with errno, and an empty name. */
 int group_make(int parent, const struct owner *self, char *name, size_t size);

@@ -318,7 +318,7 @@ static int local_send(
     if (s->ended)
         return 0;
     bool waited = send_queue_waits(&s->send_queue);
-    memory_watch_gave(s->memory_watch, fd);
+    memory_watch_exclude(s->memory_watch, fd);
     int rc = send_queue_send(&s->send_queue, s->fds[PORT_CHANNEL], iov, count, steal_fd(&fd), err);
     if (!waited && send_queue_waits(&s->send_queue))
         watch_port(s, PORT_CHANNEL);
@@ -473,7 +473,7 @@ static uid_t guest_uid(const struct sandbox *s)
     return s->user ? s->user : JAIL_NOBODY;
 }
 
-static int local_make_place(struct sandbox *s, struct jail_mount *place, struct error *err)
+static int local_make_workdir(struct sandbox *s, struct jail_mount *place, struct error *err)
 {
     s->scratch_dir = scratch_dir_hold(zygote_scratch_dir(s->zygote));
     int rc = scratch_dir_add(s->scratch_dir, guest_uid(s), &s->workdir, err);
@@ -639,7 +639,7 @@ static int local_start(
         rc = take_user(s, zygote_users(z), err);
     place.user = s->user;
     if (rc == 0 && !isolation_has_own_root(s->isolation))
-        rc = local_make_place(s, &place, err);
+        rc = local_make_workdir(s, &place, err);
     if (rc == 0)
         rc = mounts_enter(&s->mounts, s->env->quotas, s->user ? JAIL_NOBODY : guest_uid(s),
             end_for_limit, s, &place, err);

@@ -65,8 +65,8 @@ struct memory_watch {
     uint64_t headroom;          /* at its last measurement */
     uint64_t earliest_ns, latest_ns;
     bool busy, over;
-    ino_t *given; /* files from the host */
-    size_t given_count;
+    ino_t *host_files; /* files from the host */
+    size_t host_file_count;
 };
 
 struct memory_watches {
@@ -195,10 +195,10 @@ struct shared_memory {
     uint64_t unseen; /* upper bound of what could not be measured */
 };
 
-static bool was_given(const struct memory_watch *w, ino_t inode)
+static bool is_host_file(const struct memory_watch *w, ino_t inode)
 {
-    for (size_t i = 0; i < w->given_count; i++)
-        if (w->given[i] == inode)
+    for (size_t i = 0; i < w->host_file_count; i++)
+        if (w->host_files[i] == inode)
             return true;
     return false;
 }
@@ -256,8 +256,8 @@ static void add_open_files(const struct memory_watch *w, pid_t pid, struct share
             continue;
         if (S_ISSOCK(st.stx_mode) && socket_holds_files(pid, entry->d_name))
             shared->unseen = UINT64_MAX;
-        if (is_shared_device(w, st.stx_dev_major, st.stx_dev_minor) && !was_given(w, st.stx_ino) &&
-            shared_is_new(shared, st.stx_ino))
+        if (is_shared_device(w, st.stx_dev_major, st.stx_dev_minor) &&
+            !is_host_file(w, st.stx_ino) && shared_is_new(shared, st.stx_ino))
             shared->bytes += st.stx_blocks * 512;
     }
     if (dir)
@@ -275,7 +275,7 @@ static void add_map(
     if (sscanf(line, "%lx-%lx %*s %*s %x:%x %llu", &from, &to, &major_number, &minor_number,
             &inode) != 5)
         return;
-    if (!is_shared_device(w, major_number, minor_number) || was_given(w, inode))
+    if (!is_shared_device(w, major_number, minor_number) || is_host_file(w, inode))
         return;
     snprintf(path, sizeof path, "/proc/%d/map_files/%lx-%lx", (int)pid, from, to);
     bool seen = stat_link(AT_FDCWD, path, &st);
@@ -418,19 +418,19 @@ void memory_watch_busy(struct memory_watch *w, bool busy)
 }
 
 /* If memory runs out, the file counts as the guest's. */
-void memory_watch_gave(struct memory_watch *w, int fd)
+void memory_watch_exclude(struct memory_watch *w, int fd)
 {
     struct stat st;
-    if (!w || fd < 0 || fstat(fd, &st) < 0 || was_given(w, st.st_ino))
+    if (!w || fd < 0 || fstat(fd, &st) < 0 || is_host_file(w, st.st_ino))
         return;
-    if ((w->given_count & (w->given_count - 1)) == 0) {
-        size_t room = w->given_count ? 2 * w->given_count : 1;
-        ino_t *given = realloc(w->given, room * sizeof *given);
-        if (!given)
+    if ((w->host_file_count & (w->host_file_count - 1)) == 0) {
+        size_t room = w->host_file_count ? 2 * w->host_file_count : 1;
+        ino_t *host_files = realloc(w->host_files, room * sizeof *host_files);
+        if (!host_files)
             return;
-        w->given = given;
+        w->host_files = host_files;
     }
-    w->given[w->given_count++] = st.st_ino;
+    w->host_files[w->host_file_count++] = st.st_ino;
 }
 
 int memory_watches_open(struct loop *loop, struct memory_watches **out, struct error *err)
@@ -493,6 +493,6 @@ void memory_watch_close(struct memory_watch *w)
         timer_stop(w->all->timer);
         w->all->interval_ms = 0;
     }
-    free(w->given);
+    free(w->host_files);
     free(w);
 }

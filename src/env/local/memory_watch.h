@@ -41,7 +41,7 @@ void memory_watch_begin(struct memory_watch *w, pid_t keeper);
 /* An operation begins or ends: measures more often in between. NULL is fine. */
 void memory_watch_busy(struct memory_watch *w, bool busy);
 /* A memory file of the host goes to the guest and is not counted as the guest's. NULL is fine. */
-void memory_watch_gave(struct memory_watch *w, int fd);
+void memory_watch_exclude(struct memory_watch *w, int fd);
 /* NULL is fine. */
 void memory_watch_close(struct memory_watch *w);
 

@@ -65,7 +65,7 @@ void delivery_close(struct delivery *d)
     free(d);
 }
 
-const char *delivery_place(const struct delivery *d)
+const char *delivery_directory(const struct delivery *d)
 {
     return d->to;
 }

@@ -14,7 +14,7 @@ struct delivery;
 int delivery_open(struct loop *loop, struct remote *r, const struct environment_ops *ops,
     const struct volume *v, const char *to, struct delivery **out, struct error *err);
 /* The remote directory. */
-const char *delivery_place(const struct delivery *d);
+const char *delivery_directory(const struct delivery *d);
 
 /* The copy is complete, so its changes can be fetched. */
 bool delivery_is_there(const struct delivery *d);

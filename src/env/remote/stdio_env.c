@@ -289,14 +289,14 @@ static const char *volume_of(const struct sandbox *s)
 {
     const struct transport *c = remote_arg(remote_of(s));
     if (c->volume)
-        return delivery_place(c->volume);
+        return delivery_directory(c->volume);
     return c->env->transport_ops->volume ? c->env->transport_ops->volume(c->own) : NULL;
 }
 
 static const char *workspace_of(const struct sandbox *s)
 {
     const struct transport *c = remote_arg(remote_of(s));
-    return c->staged ? delivery_place(c->staged) : NULL;
+    return c->staged ? delivery_directory(c->staged) : NULL;
 }
 
 static const char *id_of(const struct sandbox *s)

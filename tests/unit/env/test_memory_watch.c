@@ -170,7 +170,7 @@ static void what_the_host_gave_does_not_count(void **state)
     struct memory_watch *untold = watch_new_one(&f, HELD - 8 * MIB, &own);
     given = memfd_create("given", 0);
     fill(given);
-    memory_watch_gave(told, given);
+    memory_watch_exclude(told, given);
     start_keeper(&f, hold_what_was_given);
     memory_watch_begin(told, f.keeper);
     memory_watch_begin(untold, f.keeper);

@@ -33,18 +33,18 @@ enum {
 /* Where programs written for Daytona's sandboxes expect staged files. */
 #define WORKSPACE "/home/daytona/workspace"
 
-struct place {
-    TAILQ_ENTRY(place) link;
+struct daytona_entry {
+    TAILQ_ENTRY(daytona_entry) link;
     struct daytona *env;
     struct daytona_sandbox *sandbox;
     bool ending;
 };
-TAILQ_HEAD(place_list, place);
+TAILQ_HEAD(daytona_entry_list, daytona_entry);
 
 struct daytona {
     struct loop *loop;
     struct daytona_account account;
-    struct place_list mounts;
+    struct daytona_entry_list entries;
     struct orphans orphans;
     struct rest_request *collecting; /* for orphans; NULL: none */
     bool swept;                      /* the collection of orphans was started */
@@ -126,10 +126,10 @@ static int daytona_collect(
 
 /* ---- the interface of transports ---- */
 
-static void place_gone(void *arg)
+static void daytona_entry_gone(void *arg)
 {
-    struct place *p = arg;
-    TAILQ_REMOVE(&p->env->mounts, p, link);
+    struct daytona_entry *p = arg;
+    TAILQ_REMOVE(&p->env->entries, p, link);
     free(p);
 }
 
@@ -140,17 +140,17 @@ static int daytona_start(void *arg, struct transport *transport, const struct sa
     int rc = daytona_check(spec, err);
     if (rc < 0)
         return rc;
-    struct place *p = calloc(1, sizeof *p);
+    struct daytona_entry *p = calloc(1, sizeof *p);
     if (!p)
         return error_memory(err);
     p->env = env;
     rc = daytona_sandbox_open(
-        &env->account, transport, spec, words, place_gone, p, &p->sandbox, err);
+        &env->account, transport, spec, words, daytona_entry_gone, p, &p->sandbox, err);
     if (rc < 0) {
         free(p);
         return rc;
     }
-    TAILQ_INSERT_TAIL(&env->mounts, p, link);
+    TAILQ_INSERT_TAIL(&env->entries, p, link);
     if (!env->swept)
         daytona_collect(env, NULL, NULL, NULL);
     *own = p;
@@ -159,56 +159,56 @@ static int daytona_start(void *arg, struct transport *transport, const struct sa
 
 static void daytona_write(void *own, const struct iovec *iov, int count)
 {
-    daytona_sandbox_write(((struct place *)own)->sandbox, iov, count);
+    daytona_sandbox_write(((struct daytona_entry *)own)->sandbox, iov, count);
 }
 
 static size_t daytona_waiting(void *own)
 {
-    return daytona_sandbox_waiting(((struct place *)own)->sandbox);
+    return daytona_sandbox_waiting(((struct daytona_entry *)own)->sandbox);
 }
 
 static void daytona_pause(void *own, bool paused)
 {
-    daytona_sandbox_pause(((struct place *)own)->sandbox, paused);
+    daytona_sandbox_pause(((struct daytona_entry *)own)->sandbox, paused);
 }
 
 static void daytona_end(void *own)
 {
-    struct place *p = own;
+    struct daytona_entry *p = own;
     p->ending = true;
     daytona_sandbox_end(p->sandbox);
 }
 
 static const char *daytona_volume(void *own)
 {
-    return daytona_sandbox_volume(((struct place *)own)->sandbox);
+    return daytona_sandbox_volume(((struct daytona_entry *)own)->sandbox);
 }
 
 static const char *daytona_id(void *own)
 {
-    return daytona_sandbox_id(((struct place *)own)->sandbox);
+    return daytona_sandbox_id(((struct daytona_entry *)own)->sandbox);
 }
 
 static void daytona_describe(void *own, struct buf *out)
 {
-    daytona_sandbox_describe(((struct place *)own)->sandbox, out);
+    daytona_sandbox_describe(((struct daytona_entry *)own)->sandbox, out);
 }
 
 static bool daytona_settling(const void *arg)
 {
     const struct daytona *env = arg;
-    const struct place *p;
-    TAILQ_FOREACH(p, &env->mounts, link)
+    const struct daytona_entry *p;
+    TAILQ_FOREACH(p, &env->entries, link)
     if (p->ending)
         return true;
     return false;
 }
 
 /* Waits for a limited time until the service has removed the remaining sandboxes. */
-static void daytona_see_them_off(struct daytona *env)
+static void daytona_wait_for_removals(struct daytona *env)
 {
     uint64_t begun = clock_ns();
-    while (!TAILQ_EMPTY(&env->mounts) && clock_seconds_since(begun) < GOODBYE_SECONDS)
+    while (!TAILQ_EMPTY(&env->entries) && clock_seconds_since(begun) < GOODBYE_SECONDS)
         if (loop_turn(env->loop, 1000, NULL) < 0)
             break;
 }
@@ -216,13 +216,13 @@ static void daytona_see_them_off(struct daytona *env)
 static void daytona_free(void *arg)
 {
     struct daytona *env = arg;
-    struct place *p;
+    struct daytona_entry *p;
     rest_cancel(steal(&env->collecting));
     orphans_cancel(&env->orphans);
-    daytona_see_them_off(env);
-    while ((p = TAILQ_FIRST(&env->mounts))) {
+    daytona_wait_for_removals(env);
+    while ((p = TAILQ_FIRST(&env->entries))) {
         daytona_sandbox_free(p->sandbox);
-        place_gone(p);
+        daytona_entry_gone(p);
     }
     daytona_account_close(&env->account);
     free(env);
@@ -295,7 +295,7 @@ int daytona_open(struct loop *loop, const struct environment_options *options,
     if (!env)
         return error_memory(err);
     env->loop = loop;
-    TAILQ_INIT(&env->mounts);
+    TAILQ_INIT(&env->entries);
     int rc = daytona_account_open(loop, options->ca_file, &env->account, err);
     if (rc < 0) {
         free(env);

@@ -225,7 +225,7 @@ static void daytona_sandbox_run(struct daytona_sandbox *s, const char *toolbox)
 
 /* ---- the sandbox's state ---- */
 
-static void told_toolbox(void *arg, const struct rest_answer *answer)
+static void daytona_sandbox_toolbox_found(void *arg, const struct rest_answer *answer)
 {
     struct daytona_sandbox *s = arg;
     struct error err = { 0 };
@@ -249,10 +249,10 @@ static void daytona_sandbox_started(struct daytona_sandbox *s, struct json_objec
     else if (toolbox[0])
         daytona_sandbox_run(s, toolbox);
     else
-        daytona_sandbox_ask_of(s, "GET", "/toolbox-proxy-url", told_toolbox);
+        daytona_sandbox_ask_of(s, "GET", "/toolbox-proxy-url", daytona_sandbox_toolbox_found);
 }
 
-static void told_start(void *arg, const struct rest_answer *answer)
+static void daytona_sandbox_start_answered(void *arg, const struct rest_answer *answer)
 {
     struct daytona_sandbox *s = arg;
     s->request = NULL;
@@ -278,7 +278,7 @@ static void daytona_sandbox_stopped(
         daytona_sandbox_finish_end(s, &why);
     } else if (s->resume && !s->starting) {
         s->starting = true;
-        daytona_sandbox_ask_of(s, "POST", "/start", told_start);
+        daytona_sandbox_ask_of(s, "POST", "/start", daytona_sandbox_start_answered);
     } else {
         poll_again(s);
     }

@@ -182,7 +182,7 @@ static void daytona_terminal_cut(struct terminal *t, const struct error *why)
 
 /* ---- output ---- */
 
-static void daytona_terminal_stands(struct terminal *t)
+static void daytona_terminal_ready(struct terminal *t)
 {
     t->stage = STAGE_STANDS;
     t->lost_ns = 0;
@@ -196,7 +196,7 @@ static void daytona_terminal_connected(struct terminal *t)
     if (t->stage != STAGE_CONNECT)
         return;
     if (t->spoken) {
-        daytona_terminal_stands(t);
+        daytona_terminal_ready(t);
         return;
     }
     struct error why = { 0 };
@@ -252,7 +252,7 @@ static void socket_bytes(void *arg, const char *data, size_t len)
         if (!mark)
             return;
         t->spoken = true;
-        daytona_terminal_stands(t);
+        daytona_terminal_ready(t);
     }
     if (t->stage == STAGE_STANDS)
         t->events.bytes(t->arg, data, len);

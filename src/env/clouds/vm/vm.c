@@ -65,8 +65,8 @@ static int vm_ask_provider(struct vm *vm, enum vm_step step, const struct sandbo
         .arg = vm };
     if (rc == 0 && buf_failed(&what.path))
         rc = error_memory(err);
-    if (rc == 0 && what.body && !vm->told && (step == VM_CREATE || step == VM_RESUME))
-        vm->told = strdup(json_text(what.body, NULL));
+    if (rc == 0 && what.body && !vm->request_text && (step == VM_CREATE || step == VM_RESUME))
+        vm->request_text = strdup(json_text(what.body, NULL));
     if (rc == 0 && what.method)
         rc = rest_send(vm->env->api, &sent, out ? out : &unused, err);
     bool asked = what.method != NULL;
@@ -97,7 +97,7 @@ static void vm_free(struct vm *vm)
     list_clear(&vm->words);
     free(vm->token);
     free(vm->domain);
-    free(vm->told);
+    free(vm->request_text);
     free(vm);
 }
 
@@ -306,7 +306,7 @@ static void token_failed(struct vm *vm, const struct error *why)
         vm_judge(vm);
 }
 
-static void told_token(void *arg, const struct rest_answer *answer)
+static void vm_token_answered(void *arg, const struct rest_answer *answer)
 {
     struct vm *vm = arg;
     vm->request = NULL;
@@ -324,8 +324,8 @@ static void vm_enter(struct vm *vm)
     struct error err = { 0 };
     if (vm->request && vm->phase == PHASE_LIVE)
         rest_cancel(steal(&vm->request));
-    int rc =
-        vm_ask_provider(vm, VM_ENTER, NULL, true, ANSWER_SECONDS, told_token, &vm->request, &err);
+    int rc = vm_ask_provider(
+        vm, VM_ENTER, NULL, true, ANSWER_SECONDS, vm_token_answered, &vm->request, &err);
     if (rc == 0 && vm->process)
         rc = error_set(&err, ERROR_PERMISSION, "the token is not taken any more");
     if (rc < 0)
@@ -551,7 +551,7 @@ static void vm_describe(void *own, struct buf *out)
 {
     const struct vm *vm = own;
     buf_printf(out, "a virtual machine of %s%s%s, which was told:\n%s\n", vm->env->provider->title,
-        vm->id[0] ? ": " : "", vm->id, vm->told ? vm->told : "nothing");
+        vm->id[0] ? ": " : "", vm->id, vm->request_text ? vm->request_text : "nothing");
 }
 
 static bool vm_settling(const void *arg)
@@ -584,7 +584,7 @@ void vms_free(struct vms *env)
 }
 
 /* Waits for a limited time until the remaining machines are deleted. */
-static void vms_see_off(void *arg)
+static void vms_wait_for_deletions(void *arg)
 {
     struct vms *env = arg;
     uint64_t begun = clock_ns();
@@ -627,6 +627,6 @@ int vms_carry(struct vms *env, struct environment **out, struct error *err)
         .settling = vm_settling,
         .collect = vm_collect,
         .describe = vm_describe,
-        .free = vms_see_off };
+        .free = vms_wait_for_deletions };
     return stdio_env_open(env->loop, &env->ops, env, out, err);
 }

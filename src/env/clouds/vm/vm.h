@@ -121,7 +121,7 @@ struct vm {
     unsigned looks, refusals; /* refusals: consecutive rejections of a token */
     uint64_t since_ns;        /* start of its phase */
     struct error lost;        /* reported by the process service */
-    char *told;               /* the create request, for display */
+    char *request_text;       /* the create request, for display */
 };
 
 /* Opens the client for the process service: a base URL, headers (the secret's name and value among
