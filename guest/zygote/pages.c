@@ -58,7 +58,7 @@ struct ranges {
 };
 
 /* The report of a trial clone; fits into a pipe. */
-struct told {
+struct trial_report {
     struct ranges written, code;
 };
 
@@ -229,7 +229,7 @@ void pages_keep_code(void)
 }
 
 struct survey {
-    struct told told;
+    struct trial_report report;
     int pagemap;
 };
 
@@ -237,9 +237,9 @@ static void survey_mapping(const struct mapping *m, void *arg)
 {
     struct survey *s = arg;
     if (pages_is_code(m))
-        find_pages(s->pagemap, m->start, m->end, present | of_file, &s->told.code);
+        find_pages(s->pagemap, m->start, m->end, present | of_file, &s->report.code);
     else if (m->private && (m->protection & PROT_WRITE))
-        find_pages(s->pagemap, m->start, m->end, present | exclusive, &s->told.written);
+        find_pages(s->pagemap, m->start, m->end, present | exclusive, &s->report.written);
 }
 
 /* Reports to `out` which private writable pages belong to this process alone, and which code pages
@@ -252,16 +252,16 @@ int pages_tell(int out)
         return -errno;
     each_mapping(survey_mapping, &s);
     close(s.pagemap);
-    return write(out, &s.told, sizeof s.told) == (ssize_t)sizeof s.told ? 0 : -errno;
+    return write(out, &s.report, sizeof s.report) == (ssize_t)sizeof s.report ? 0 : -errno;
 }
 
 /* Keeps those that are also present here: a trial clone has created new ones as well. */
-static void keep_present(const struct ranges *told, struct ranges *out)
+static void pages_keep_present(const struct ranges *pages, struct ranges *out)
 {
     int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    for (int i = 0; pagemap >= 0 && i < told->count; i++) {
-        uintptr_t start = (uintptr_t)told->at[i].iov_base;
-        find_pages(pagemap, start, start + told->at[i].iov_len, present, out);
+    for (int i = 0; pagemap >= 0 && i < pages->count; i++) {
+        uintptr_t start = (uintptr_t)pages->at[i].iov_base;
+        find_pages(pagemap, start, start + pages->at[i].iov_len, present, out);
     }
     if (pagemap >= 0)
         close(pagemap);
@@ -279,17 +279,17 @@ static void pages_recall(const struct ranges *code)
  * negative errno; then nothing is pinned. */
 int pages_prepare(int in)
 {
-    static struct told told;
+    static struct trial_report report;
     static struct ranges here;
     struct io_uring_params parameters = { 0 };
     size_t got = 0;
     ssize_t n;
-    while (got < sizeof told && (n = read(in, (char *)&told + got, sizeof told - got)) > 0)
+    while (got < sizeof report && (n = read(in, (char *)&report + got, sizeof report - got)) > 0)
         got += (size_t)n;
-    if (got < sizeof told)
+    if (got < sizeof report)
         return -EPIPE;
-    pages_recall(&told.code);
-    keep_present(&told.written, &here);
+    pages_recall(&report.code);
+    pages_keep_present(&report.written, &here);
     int ring = (int)syscall(SYS_io_uring_setup, 1, &parameters);
     if (ring < 0)
         return -errno;

@@ -468,7 +468,7 @@ static int be_standby(void *arg)
     struct zygote_event taken = { .kind = STANDBY_TAKES };
     int fds[ZYGOTE_CLONE_FDS_MAX], fd_count;
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    prctl(PR_SET_NAME, "mold", 0, 0, 0);
+    prctl(PR_SET_NAME, "standby", 0, 0, 0);
     close(zygote.life[1]);
     zygote.life[1] = -1;
     if (poll(&life, 1, 0) != 0 || !clone_is_next(&taken.id))
@@ -483,7 +483,7 @@ static int be_standby(void *arg)
 }
 
 /* After the end of a standby that did not serve. */
-static void zygote_mourn(bool had_taken, uint32_t id)
+static void standby_died(bool had_taken, uint32_t id)
 {
     struct pollfd control = { .fd = zygote.control, .events = POLLIN };
     uint32_t next = 0;
@@ -495,7 +495,7 @@ static void zygote_mourn(bool had_taken, uint32_t id)
 }
 
 /* Forwards the standby's events to the host, until it has served or is gone. */
-static void hear_standby(int from)
+static void standby_forward_events(int from)
 {
     struct zygote_event event;
     int fds[ZYGOTE_CLONE_FDS_MAX], count;
@@ -511,7 +511,7 @@ static void hear_standby(int from)
         had_taken = true;
         id = event.id;
     }
-    zygote_mourn(had_taken, id);
+    standby_died(had_taken, id);
 }
 
 /* Has a standby handle the next request. In the worker, returns its kind; otherwise SERVE_END. */
@@ -541,7 +541,7 @@ static int serve_by_standby(void)
     if (pid < 0)
         zygote.has_no_standbys = true;
     else
-        hear_standby(ends[0]);
+        standby_forward_events(ends[0]);
     close(ends[0]);
     return SERVE_END;
 }

@@ -167,7 +167,7 @@ static void make_namespaces(struct builder *b, const struct jail_host *host)
 static int make_zygote(
     struct builder *b, enum isolation isolation, const struct jail_host *host, struct error *err)
 {
-    bool walled = isolation != ISOLATION_PROCESS;
+    bool confined = isolation != ISOLATION_PROCESS;
     b->stage = JAIL_ZYGOTE;
     b->own_root = isolation_has_own_root(isolation);
     int rc = b->own_root ? show_check_places(host, err) : 0;
@@ -181,16 +181,16 @@ static int make_zygote(
      * not end it. */
     plan_add(b, JAIL_SCHEDULE, NULL, NULL, 0, 0);
     /* With its own user namespace, the sandbox does this itself. */
-    if (walled && !b->own_root)
+    if (confined && !b->own_root)
         plan_add(b, JAIL_DROP_BOUND, NULL, NULL, 0, 0);
-    if (walled && host->uid == 0)
+    if (confined && host->uid == 0)
         plan_add(b, host->lends_users ? JAIL_BECOME_LENDER : JAIL_BECOME, NULL, NULL, JAIL_NOBODY,
             JAIL_NOBODY);
     /* The filter denies keyring calls to guests; this also detaches the user's session keyring. */
-    if (walled)
+    if (confined)
         plan_add(b, JAIL_KEYRING, NULL, NULL, 0, 0)->optional = 1;
     plan_add(b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
-    if (!walled)
+    if (!confined)
         return 0;
     if (b->own_root)
         mask_proc(b);
@@ -258,16 +258,16 @@ static void make_tmp(struct builder *b, const struct jail_plan *zygote, const ch
 /* Must precede any mount over the volumes' staging directory. If the volume is an id-mapped mount,
  * its second name is bound from the first. */
 static void mount_volume(struct builder *b, const struct jail_volume *volume, uint64_t which,
-    const char *const places[2])
+    const char *const targets[2])
 {
     if (volume->path && volume->mapped) {
-        plan_add(b, JAIL_ATTACH, NULL, places[0], which, 0);
-        if (places[1])
-            plan_add(b, JAIL_BIND, places[0], places[1], MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0);
+        plan_add(b, JAIL_ATTACH, NULL, targets[0], which, 0);
+        if (targets[1])
+            plan_add(b, JAIL_BIND, targets[0], targets[1], MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0);
         return;
     }
-    for (size_t i = 0; volume->path && i < 2 && places[i]; i++) {
-        uint32_t target = plan_add_text(b, places[i]);
+    for (size_t i = 0; volume->path && i < 2 && targets[i]; i++) {
+        uint32_t target = plan_add_text(b, targets[i]);
         plan_add(b, JAIL_VOLUME, "/dev/shm", volume->path, volume->device, volume->inode)->text[2] =
             target;
     }

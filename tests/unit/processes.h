@@ -33,7 +33,7 @@ static inline bool read_process(pid_t pid, struct process *p)
                     &p->state, &parent, &p->started) != 3)
         return false;
     p->parent = parent;
-    p->is_standby = strstr(text, "(mold)") != NULL;
+    p->is_standby = strstr(text, "(standby)") != NULL;
     return true;
 }
 

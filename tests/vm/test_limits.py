@@ -173,7 +173,7 @@ def test_keeper_and_worker_are_in_it_and_the_zygote_is_beside_it(level, sleeping
     _, sandbox = sleeping(level)
     inside = read(sandbox, "cgroup.procs").split()
     beside = read(os.path.dirname(sandbox), "zygotes/cgroup.procs").split()
-    assert len(inside) == 2 and 1 <= len(beside) <= 2 and not set(beside) & set(inside)      # the zygote, and its mold
+    assert len(inside) == 2 and 1 <= len(beside) <= 2 and not set(beside) & set(inside)      # the zygote, and its standby
     parents = {read("/proc/%s/stat" % pid).rsplit(")", 1)[1].split()[1] for pid in inside}
     assert set(beside) & parents
 

@@ -486,7 +486,7 @@ static void a_daemon_dies_with_its_session(void **state)
     }
 }
 
-/* The processes whose parent is `parent`, but for a zygote's mold: how many they are, the last of them in *child, and
+/* The processes whose parent is `parent`, but for a zygote's standby: how many they are, the last of them in *child, and
  * in *user whose it is, in all four of its ids. */
 static unsigned children_of(pid_t parent, pid_t *child, uid_t *user)
 {
@@ -507,7 +507,7 @@ static unsigned children_of(pid_t parent, pid_t *child, uid_t *user)
             fclose(file);
         if (!file || found_parent != parent)
             continue;
-        if (strcmp(name, "mold") == 0)
+        if (strcmp(name, "standby") == 0)
             continue;
         for (int i = 1; i < 4; i++)
             assert_int_equal(uids[i], uids[0]);
