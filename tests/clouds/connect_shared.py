@@ -166,8 +166,8 @@ def test_a_service_that_is_busy_is_asked_again(fake, opened, status):
 
 @pytest.mark.parametrize("fault", [{"drop": {}}, {"answer": {"status": 502}}, {"answer": {"status": 504}}], ids=["cut", "502", "504"])
 def test_nothing_is_created_twice(fake, opened, fault):
-    """The answer to the creation is lost, or a gateway's is in its place: the request is made again,
-    and it is the same sandbox."""
+    """The answer to the creation is lost, or a gateway's is in its place: the request is made
+    again, and it is the same sandbox."""
     made = len(fake.state()["sandboxes"])
     fake.order(**{kind: {"match": "^POST .*/sandbox(es)?$", "times": 1, "acted": True, **more} for kind, more in fault.items()})
     assert opened().execute("print(1)").ok

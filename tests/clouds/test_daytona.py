@@ -70,6 +70,14 @@ def asked(fake, route):
     return fake.state()["asked"].get(route, 0)
 
 
+def settles(condition, seconds=60):
+    """True once it is; a test that waits in vain fails by what it asserts."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
+
+
 # -- the service is what the vendor's SDK says it is
 
 def test_the_fake_is_driven_by_the_vendors_own_sdk(fake, home):
@@ -221,7 +229,7 @@ def test_over_tls_the_service_must_be_trusted(home):
 
 @pytest.mark.parametrize("fault", [
     {"how": "drop"}, {"how": "after", "status": 503}, {"how": "after", "status": 502},
-    {"how": "before", "status": 429, "retry_after": 0.01}, {"how": "before", "status": 503},
+    {"how": "before", "status": 429, "retry_after": 1}, {"how": "before", "status": 503},
 ])
 def test_nothing_is_made_twice_by_a_retry(opened, fake, fault):
     """The request was carried out and its answer lost; or it was put off."""
@@ -287,6 +295,23 @@ def test_what_a_killed_host_has_left_is_collected(fake, home):
         for host in hosts:
             host.kill()
             host.communicate()          # closes its pipe
+
+
+def test_what_a_killed_host_has_left_ends_by_itself(fake, home):
+    """Without `droste env gc`: nothing is attached to it any more, so that the provider stops it,
+    and it is deleted then. The session of a host that lives is as idle, and stays."""
+    with droste.Interpreter(env="daytona", retries=0) as interp:
+        assert interp.execute("x = 1").ok
+        words = [droste_cli.DROSTE, "exec", "--env", "daytona", "-c", "import time\ntime.sleep(600)"]
+        host = subprocess.Popen(words, env=droste_cli.environment(home, **fake.environment, DROSTE_DATABASE="none"))
+        assert settles(lambda: sum(bool(s["terminals"]) for s in fake.sandboxes()) == 2)
+        host.kill()
+        host.wait()
+        assert len(fake.sandboxes()) == 2
+        fake.order("minute", {"seconds": 0.1})
+        assert settles(lambda: len(fake.sandboxes()) == 1)
+        assert interp.execute("x").echo == "1"
+        fake.order("calm", {})
 
 
 # -- stopped, and gone on in

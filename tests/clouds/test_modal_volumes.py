@@ -176,7 +176,8 @@ for line in sys.stdin:
 
 
 def asked(place):
-    """A run whose code asks a child that writes into the volume, and then one that looks there: what it submitted."""
+    """What a run submits whose code asks a child that writes into the volume, and then one that
+    looks there."""
     path = place / "asking"
     path.write_text(ASKING)
     path.chmod(0o755)
@@ -202,9 +203,10 @@ def shown(run_id):
     return json.loads(run("runs", "show", run_id, "--json").stdout)
 
 
-def test_the_record_of_a_child_says_that_its_volume_lacks_what_it_wrote(isolated, tmp_path, monkeypatch):     # noqa: F811
-    """The child is an error in its own record, with its answer; the run above it and the child after
-    it are answered."""
+def test_a_child_whose_volume_was_not_written_back_is_an_error_in_its_record(     # noqa: F811
+        isolated, tmp_path, monkeypatch):
+    """The child is an error in its own record, with its answer; the run above it and the child
+    after it are answered."""
     monkeypatch.setenv("DROSTE_DATABASE", str(tmp_path / "record.db"))
     isolated.fail("commit", status="INTERNAL", message="the disk is on fire", times=1, volume="lost")
     assert WORDS in asked(tmp_path)["said"]
@@ -215,7 +217,8 @@ def test_the_record_of_a_child_says_that_its_volume_lacks_what_it_wrote(isolated
     assert WORDS in writer["error"] and writer["answer"] == "written", writer
 
 
-def test_the_record_of_a_run_says_that_its_volume_lacks_what_it_wrote(isolated, tmp_path, monkeypatch):     # noqa: F811
+def test_a_run_whose_volume_was_not_written_back_is_an_error_in_its_record(     # noqa: F811
+        isolated, tmp_path, monkeypatch):
     """As the command's result does: an error, with the answer. One whose volume was written back is
     answered."""
     monkeypatch.setenv("DROSTE_DATABASE", str(tmp_path / "record.db"))

@@ -23,6 +23,7 @@ Faults come by POST /_fake/…, which no service has:
     cut      all connections of terminals, now
     sandbox  {"id", "do": "stop"|"kill"|"destroy"|"error"|"pty"}: as idleness, the machine, an administrator would
     delay    {"states": seconds}: how long each state of a start lasts
+    minute   {"seconds": N}: how long a minute of autoStopInterval and ttlMinutes lasts
     shell    {"shell": PATH}: of sandboxes that start from now on
     keys     {"keys": […]}: the keys that count from now on
     calm     no faults from now on
@@ -41,6 +42,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 
 from aiohttp import web
@@ -55,6 +57,8 @@ TOKEN, ORGANIZATION = "jwt-canary-91f0aa", "7f0f0d3e-0000-4000-8000-00000000d70f
 SNAPSHOTS = {"daytona-small", "daytona-medium", "daytona-large", "fleet-rlm-base"}
 USUAL = "daytona-small"
 PAGE = 2
+STATE_SECONDS, MINUTE_SECONDS = 0.05, 60
+IDLE_MINUTES = 15       # where autoStopInterval is not given; 0 is never
 INTERVALS = {"autostop": "autoStopInterval", "autoarchive": "autoArchiveInterval", "autodelete": "autoDeleteInterval",
              "ttl": "ttlMinutes"}
 
@@ -92,6 +96,7 @@ class Sandbox:
         self.intervals = {key: body.get(key) for key in INTERVALS.values()}
         self.created = now()
         self.terminals, self.machine, self.task = {}, None, None
+        self.born = self.active = time.monotonic()
         self.directory = os.path.join(service.root, "sandboxes", self.id)
 
     def begin(self, states):
@@ -112,9 +117,24 @@ class Sandbox:
             volumes = [(await self.service.directory_of(v), v["mountPath"]) for v in self.asked.get("volumes") or []]
             self.machine = await daytona_sandbox.start(self.directory, volumes, bool(self.asked.get("networkBlockAll")),
                                                        self.asked.get("env") or {}, self.service.shell)
-            self.state = "started"
+            self.state, self.active = "started", time.monotonic()
+            asyncio.ensure_future(self.limits())
         except OSError as e:
             self.state, self.reason = "error", str(e)
+
+    async def limits(self):
+        """Stops it when nothing has happened for long, and ends it with its time. Requests to it
+        count, and a terminal for as long as a client is attached."""
+        while self.state == "started":
+            await asyncio.sleep(0.05 if self.service.minute < 1 else 1)
+            if any(terminal.clients for terminal in self.terminals.values()):
+                self.active = time.monotonic()
+            idle, life = self.intervals["autoStopInterval"], self.intervals["ttlMinutes"]
+            idle = IDLE_MINUTES if idle is None else idle
+            if self.state == "started" and life and time.monotonic() - self.born > life * self.service.minute:
+                await self.halt("destroyed")
+            elif self.state == "started" and idle and time.monotonic() - self.active > idle * self.service.minute:
+                await self.halt("stopped")
 
     async def halt(self, state):
         """Ends all that runs in it."""
@@ -165,7 +185,7 @@ class Service:
         self.sandboxes, self.volumes = {}, {}
         self.buckets, self.mounts = bucket.possible(), {}       # the processes that serve volumes, by the volumes' ids
         self.keys, self.faults, self.cuts = set(KEYS), [], collections.deque()
-        self.delay, self.asked = 0.0, collections.Counter()
+        self.delay, self.minute, self.asked = STATE_SECONDS, MINUTE_SECONDS, collections.Counter()
         self.created = 0
         self.bodies = []
 
@@ -337,6 +357,7 @@ class Service:
 
     def running(self, request):
         s = self.sandbox(request)
+        s.active = time.monotonic()
         if s.state != "started":
             raise Refused(400, "failed to get runner info: no IP address found. Is the Sandbox started?")
         return s
@@ -371,12 +392,15 @@ class Service:
                     terminal.cut()
         elif what == "delay":
             self.delay = body["states"]
+        elif what == "minute":
+            self.minute = body["seconds"]
         elif what == "shell":
             self.shell = body["shell"]
         elif what == "keys":
             self.keys = set(body["keys"])
         elif what == "calm":
-            self.keys, self.faults, self.delay, self.shell = set(KEYS), [], 0.0, "/bin/bash"
+            self.keys, self.faults, self.delay, self.shell = set(KEYS), [], STATE_SECONDS, "/bin/bash"
+            self.minute = MINUTE_SECONDS
             self.cuts.clear()
         elif what == "sandbox":
             await self.do(body)

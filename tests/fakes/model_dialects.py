@@ -1,4 +1,4 @@
-"""The dialects of the model server (model_server.py): how a request is read, and what the server says.
+"""The dialects of model_server.py: how a request is read, and what the server says.
 
 Bodies of errors are what the providers really send: OpenAI names the kind in `type` and `code`,
 Anthropic in `type` beside a request's id, Google in `status` and `details`; a wrong key is a 400 at
