@@ -1,4 +1,4 @@
-/* session/answer.c: see answer.h. */
+/* session/answer.c: extracts answers from submissions and from models' replies. */
 #include "session/answer.h"
 
 #include <stdlib.h>
@@ -14,8 +14,8 @@ static const char *answer_skip_space(const char *at, const char *end)
     return at;
 }
 
-/* The value of an object whose only member is this: as it stands, since a number need not be one that
- * can be built. That it is one value says that there is no other. */
+/* Returns the only member's value in its original spelling, because numbers may exceed what
+ * json-c represents. If the rest is one value, there is no other member. */
 static bool only_member(
     const char *text, size_t len, const char *name, const char **value, size_t *value_len)
 {
@@ -51,7 +51,7 @@ static void find_answer(const char *submit, size_t len, const struct schema *typ
     }
 }
 
-/* JSON without the space between its parts; NULL without memory. */
+/* Removes whitespace between JSON tokens; NULL without memory. */
 static char *answer_compact(const char *json, size_t len)
 {
     char *out = malloc(len + 1), *to = out;
@@ -79,7 +79,7 @@ char *answer_of(const char *submit, size_t len, const struct schema *type)
     return answer_compact(value, value_len);
 }
 
-/* What has a type becomes a tree in the host: 250,000 values take some 45 MB and 60 ms. */
+/* Bounds the tree that checking builds: 250,000 values take some 45 MB and 60 ms. */
 static const struct json_limits checked_limits = { 256u << 20, JSON_DEPTH_MAX, 250000 };
 
 static int check_json(const struct schema *type, const char *json, size_t len, struct error *err)
@@ -101,7 +101,7 @@ int answer_check(const struct schema *type, const char *submit, size_t len, stru
 
 /* ---- words ---- */
 
-/* What stands between the first fence and the last, where there are two. */
+/* Finds the text between the first and the last code fence, if there are two. */
 static void find_fenced(const char **text, size_t *len)
 {
     static const char fence[] = "```";

@@ -1,4 +1,4 @@
-/* session/calls.c: the calls of a guest that wait for their answers, by their ids. */
+/* session/calls.c: open calls of a guest, by id. */
 #include "base/array.h"
 #include "session/internal.h"
 

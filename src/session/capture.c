@@ -1,5 +1,6 @@
-/* session/capture.c: see capture.h. The tail is trimmed only when it has doubled, so that a flood
- * costs one copy of each byte. */
+/* session/capture.c: keeps the beginning and the end of a stream. Trims the tail only when it has
+ * doubled, so a flood of output costs one copy per byte.
+ */
 #include "session/capture.h"
 
 #include <inttypes.h>
@@ -26,7 +27,7 @@ void capture_add(struct capture *c, const char *data, size_t len)
         buf_consume(&c->tail, c->tail.len - half);
 }
 
-/* The number of bytes at the start that continue a character begun before. */
+/* Counts leading bytes that continue an earlier character. */
 static size_t capture_continuation(const char *data, size_t len)
 {
     size_t n = 0;
@@ -35,7 +36,7 @@ static size_t capture_continuation(const char *data, size_t len)
     return n;
 }
 
-/* The number of bytes at the end that begin a character and do not end it. */
+/* Counts trailing bytes of an incomplete character. */
 static size_t capture_unfinished(const char *data, size_t len)
 {
     for (size_t back = 1; back <= 3 && back <= len; back++) {
@@ -53,7 +54,7 @@ uint64_t capture_take(struct capture *c, struct buf *out)
     size_t half = c->limit / 2;
     uint64_t left_out = 0;
     if (c->total > c->head.len + half) {
-        /* Cut where characters begin, so that the cut adds no broken ones. */
+        /* Cut at character boundaries, so that no character is broken. */
         size_t extra = c->tail.len > half ? c->tail.len - half : 0;
         buf_consume(&c->tail, extra);
         buf_consume(&c->tail, capture_continuation(buf_text(&c->tail), c->tail.len));

@@ -1,4 +1,4 @@
-/* session/context.c: see context.h. */
+/* session/context.c: reads contexts into sealed memfds. */
 #include "session/context.h"
 
 #include <endian.h>
@@ -131,8 +131,8 @@ static int context_seal(struct context *c, struct error *err)
     return file_memfd_seal(c->fd, err);
 }
 
-/* A pipe may keep the reader waiting for ever: a signal whose handler does not restart the read
- * (Ctrl-C in the commands) ends it. */
+/* A read from a pipe may block forever; a signal whose handler does not restart the read (Ctrl-C
+ * in the commands) ends it. */
 static int cannot_read(const char *path, struct error *err)
 {
     enum error_code code = errno == EINTR    ? ERROR_CANCELLED
@@ -148,7 +148,7 @@ static int context_too_large(const char *name, uint64_t most, struct error *err)
         name, (double)most / (1 << 20));
 }
 
-/* Sleeps until there is something to read, unless `from` is -1; a file is always readable. */
+/* Waits for input, unless `from` is -1; a file is always readable. */
 static int context_interrupted(
     int from, const struct context_filter *filter, const char *name, struct error *err)
 {
@@ -161,7 +161,7 @@ static int context_interrupted(
     return error_set(err, ERROR_CANCELLED, "interrupted while the context %.100s was read", name);
 }
 
-/* By the kernel where it can (files), by hand where it cannot (pipes, terminals). */
+/* Copies in the kernel where possible (files), otherwise with read and write. */
 static int copy_all(int from, int to, const char *name, const struct context_filter *filter,
     uint64_t most, struct error *err)
 {
@@ -260,7 +260,7 @@ static int take_file(struct context *c, const FTSENT *entry, size_t root_len,
         name++;
     if (!is_included(filter, entry->fts_name, name))
         return 0;
-    /* Opened without waiting and without following links: it may not be what it was a moment ago. */
+    /* Does not block or follow links: the file may have been replaced since lstat. */
     cleanup_fd int fd =
         open(entry->fts_accpath, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
@@ -314,7 +314,7 @@ static int context_walk(struct context *c, FTS *tree, size_t root_len,
             context_leave_out(c, entry->fts_path, strerror(entry->fts_errno));
             break;
         default:
-            break; /* links, devices, pipes and sockets are no documents */
+            break; /* links, devices, pipes and sockets are not documents */
         }
     }
     if (rc == 0 && errno != 0)
@@ -347,7 +347,7 @@ static int load_directory(
     return rc;
 }
 
-/* The descriptor of what may be read. */
+/* Opens a file or directory that may be read. */
 static int open_context(const char *path, uint64_t most, struct stat *st, struct error *err)
 {
     cleanup_fd int fd =

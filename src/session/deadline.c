@@ -1,13 +1,13 @@
-/* session/deadline.c: the time of a session, and of what is under way in it.
+/* session/deadline.c: the deadlines of a session and of its current operation.
  *
- *   a cell's deadline, or session_interrupt ── ring ──► the grace ──► ring again ──► the sandbox is ended
- *   the end of the session's own time ─────────────────────────────────────────────► it is ended
+ *   cell deadline or session_interrupt ── interrupt ──► grace ──► interrupt again ──► kill
+ *   end of the session's lifetime ────────────────────────────────────────────────► kill
  */
 #include "base/clock.h"
 #include "session/internal.h"
 
-/* Twice within the grace: Python drops an exception that a signal raises inside a destructor or a
- * callback of a weak reference. A cell that caught the first one is hit by the second. */
+/* Interrupts twice within the grace period: Python drops an exception that a signal handler
+ * raises inside a destructor or a weakref callback, and a cell may catch the first one. */
 enum { RINGS = 2, START_SECONDS = 120 };
 
 static void deadline_ring(struct session *s)
@@ -18,8 +18,7 @@ static void deadline_ring(struct session *s)
     timer_start(s->deadline, (uint64_t)(s->grace * 1000 / RINGS), 0);
 }
 
-/* Where a start takes its time, it has a limit of its own; this one is then for a guest that never says that it is
- * there. */
+/* An asynchronous start has its own limit; this limit is for guests that never send READY. */
 void session_deadline_begin(struct session *s)
 {
     double limit = session_is_late(s) ? s->limit + START_SECONDS : s->limit;

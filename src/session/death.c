@@ -1,4 +1,5 @@
-/* session/death.c: why a sandbox is gone: what the host ended it for, a limit, a signal, its own exit. */
+/* session/death.c: determines why a sandbox is gone: the host, a limit, a signal, or its own exit.
+ */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +14,7 @@ static void name_signal(int signal, char *out, size_t size)
     snprintf(out, size, "signal %d%s%s", signal, name ? " SIG" : "", name ? name : "");
 }
 
-/* The limit that the kernel enforced by ending the worker; LIMIT_NONE: none of them. */
+/* Returns the limit for which the kernel killed the worker, or LIMIT_NONE. */
 static enum limit limit_that_ended(const struct session *s, const struct sandbox_usage *usage)
 {
     static const struct {
@@ -27,13 +28,13 @@ static enum limit limit_that_ended(const struct session *s, const struct sandbox
     for (size_t i = 0; i < array_length(signals); i++)
         if (signals[i].signal == signal && usage->means[signals[i].limit] != LIMIT_BY_NOTHING)
             return signals[i].limit;
-    /* Who ignores SIGXCPU is killed a second later. */
+    /* The kernel sends SIGKILL one second after an ignored SIGXCPU. */
     double cpu_time = limit_value(LIMIT_CPU_TIME, &s->limits.sandbox);
     bool spent = signal == SIGKILL && cpu_time > 0 && usage->cpu_seconds >= cpu_time;
     return spent ? LIMIT_CPU_TIME : LIMIT_NONE;
 }
 
-/* True if a limit has ended it: then that is said, and what raises it. */
+/* If a limit has ended it, describes the limit and how to raise it, and returns true. */
 static bool explain_limit(struct session *s)
 {
     struct sandbox_usage usage;

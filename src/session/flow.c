@@ -1,19 +1,19 @@
-/* session/flow.c: what waits for a guest that does not read.
+/* session/flow.c: bounds the data that waits for a guest that does not read.
  *
- *   reading ── UNREAD_FULL bytes wait ──► held ── half of them have gone ──► reading
- *   held ── none of them went for session_limits.stall seconds ──► the sandbox is ended
+ *   reading ── UNREAD_FULL bytes wait ──► held ── half of them were read ──► reading
+ *   held ── none of them read for session_limits.stall seconds ──► the sandbox is ended
  *
- * While a session is held, no frame of its guest is looked at, and the environment reads nothing more of the channel:
- * each could be a call, and each call has a reply. What is still to come then is the replies to calls that are
- * open: small ones, or an error instead, once UNREAD_MOST bytes wait. An honest guest reads while it writes
- * (guest/python/core/link.py), so that neither side waits for the other.
+ * While a session is held, the host handles no frame of its guest and the environment stops reading
+ * the channel, because each frame may be a call that needs a reply. Only replies to open calls are
+ * still to come: small ones, or errors instead once UNREAD_MOST bytes wait. An honest guest reads
+ * while it writes (guest/python/core/link.py), so the two sides cannot deadlock.
  */
 #include "base/cleanup.h"
 #include "session/internal.h"
 
 enum {
-    UNREAD_FULL = 1 << 20,   /* five times what a socket holds: a batch of some thousand replies */
-    UNREAD_MOST = 256 << 20, /* as much as one message may have: answers of many threads at once */
+    UNREAD_FULL = 1 << 20,   /* five times a socket buffer; thousands of replies */
+    UNREAD_MOST = 256 << 20, /* the largest message; answers of many threads */
     REPLY_SMALL = 4096,      /* with 16384 calls open, 64 MiB more */
 };
 

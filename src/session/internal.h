@@ -1,4 +1,4 @@
-/* session/internal.h: what the files of a session share: its state, and who does what with it. */
+/* session/internal.h: the state of a session, and the functions that its files share. */
 #ifndef DROSTE_SESSION_INTERNAL_H
 #define DROSTE_SESSION_INTERNAL_H
 
@@ -16,23 +16,22 @@ struct session {
     struct schema *answer; /* NULL: any */
 
     bool ready, dead;
-    struct error death; /* why, once dead */
-    char killed[64];    /* by what the host ended it, "" if it did not */
+    struct error death; /* the reason, once dead */
+    char killed[64];    /* the host's reason to end it, or "" */
     struct sandbox_exit how;
     struct frame_decoder decoder;
 
-    /* the operation under way */
+    /* the current operation */
     uint64_t operation; /* its id, 0: none */
     bool is_cell;
-    bool
-        settling; /* it has ended, and `settled` is its result, which is told when its volume is here */
+    bool settling; /* ended; `settled` is reported when the volume is here */
     struct cell_result settled;
-    session_finished_fn *finished; /* who waits for the end of session_finish; NULL: nobody */
+    session_finished_fn *finished; /* called at the end of session_finish; or NULL */
     void *finished_arg;
     uint64_t last_id;
     uint64_t started_ns;
     double limit;   /* seconds of this operation, 0: none */
-    unsigned rings; /* how often it was interrupted */
+    unsigned rings; /* number of interrupts sent */
     bool deadline_passed;
     bool describes_tools; /* what the cell submits is the guest's list of tools, no answer */
     unsigned calls;
@@ -45,66 +44,67 @@ struct session {
     size_t open_count, open_cap;
     struct timer *deadline, *lifetime, *partial;
     bool partial_running;
-    uint64_t partial_bytes; /* that came since its timer began */
+    uint64_t partial_bytes; /* received since the timer started */
     bool held;              /* flow.c */
     double stall_limit;     /* seconds */
     struct timer *stall;
 };
 
 /* session.c */
-/* Hands the result over; the session is idle (or dead) before the receiver hears of it. */
+/* Reports the result; the session is idle (or dead) before the callback runs. */
 void session_deliver(struct session *s, struct cell_result *r);
-/* Tells who waits for the end of session_finish, if anybody does. */
+/* Reports the end of session_finish, if it was called. */
 void session_tell_finished(struct session *s, const struct error *why);
-/* The host ends the sandbox; that it has ended is told later, and this why. */
+/* Ends the sandbox for this reason; its end is reported later. */
 void session_end_sandbox(struct session *s, const char *killed, const struct error *why);
 
 /* send.c: frames to the guest. */
 int session_send(struct session *s, uint8_t type, uint64_t id, const char *head, size_t head_len,
     const struct session_part *blob, size_t blob_parts, struct error *err);
-/* The blob is in a sealed memfd, which is taken. */
+/* Sends a blob in a sealed memfd, which this takes. */
 int session_send_memfd(struct session *s, uint8_t type, uint64_t id, const char *head,
     size_t head_len, int fd, size_t len, struct error *err);
-/* Sends a blob the way that suits its size: in the stream, or in a memfd. */
+/* Sends a blob in the stream or in a memfd, depending on its size. */
 int session_send_blob(struct session *s, uint8_t type, uint64_t id, const char *head,
     size_t head_len, const struct session_part *blob, size_t parts, struct error *err);
 
 /* receive.c: frames from the guest. */
 void session_receive_begin(struct session *s);
-/* As sandbox_events has it: true while a frame is incomplete. */
+/* The callback of sandbox_events: returns true while a frame is incomplete. */
 bool session_receive(void *session, const char *data, size_t len);
 void session_partial_too_long(void *session); /* the timer's */
 void session_watch_partial(struct session *s);
-/* What was kept while the session was held. */
+/* Handles frames that were kept while the session was held. */
 void session_receive_more(struct session *s);
 
-/* flow.c: what waits for a guest that does not read. */
-/* ERROR_BUDGET: so much waits that no reply of this length may be added. */
+/* flow.c: data that waits for a guest that does not read. */
+/* ERROR_BUDGET if too much data waits to add a reply of this length. */
 int session_flow_check(const struct session *s, size_t len, struct error *err);
-/* After each reply. */
+/* Called after each reply. */
 void session_flow_sent(struct session *s);
-/* As sandbox_events has it. */
+/* The callback of sandbox_events. */
 void session_room(void *session);
 void session_stalled(void *session); /* the timer's */
 
-/* calls.c: the calls of the guest that wait for their answers. */
+/* calls.c: calls of the guest that have no reply yet. */
 int session_call_open(struct session *s, uint64_t id, struct error *err);
-/* False if it is not open. */
+/* Returns false if the call is not open. */
 bool session_call_close(struct session *s, uint64_t id);
-/* Nobody waits for any of them any more. */
+/* Drops all open calls. */
 void session_calls_drop(struct session *s);
 
-/* result.c: the result of the operation under way, of a RESULT and what the host knows. ERROR_PROTOCOL
- * where it is none; then there is nothing to free. */
+/* result.c: builds the result of the current operation from a RESULT frame and the host's
+ * knowledge. ERROR_PROTOCOL if the frame is malformed; then there is nothing to free. */
 int result_read(
     struct session *s, const struct frame *frame, struct cell_result *out, struct error *err);
 
-/* death.c: s->death and s->killed say why the sandbox is gone, if they do not yet. */
+/* death.c: sets s->death and s->killed to the reason why the sandbox is gone, unless set. */
 void session_explain_death(struct session *s);
 
-/* deadline.c: the time of the operation under way begins: where a start takes its time, once its guest is there. */
+/* deadline.c: starts the deadline of the current operation; for a slow start, once the guest is
+ * ready. */
 void session_deadline_begin(struct session *s);
-/* The timers'. */
+/* Timer callbacks. */
 void session_deadline_reached(void *session);
 void session_lifetime_over(void *session);
 

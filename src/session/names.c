@@ -1,5 +1,6 @@
-/* session/names.c: see names.h. That no name of the guest is missing here, tests/e2e/test_contexts.py
- * proves. */
+/* session/names.c: lists reserved names. tests/e2e/test_contexts.py proves that no name of the
+ * guest is missing.
+ */
 #include "session/names.h"
 
 #include <string.h>
@@ -9,7 +10,7 @@
 
 bool guest_name_is_python(const char *name)
 {
-    /* Of all versions from 3.8 to 3.14. */
+    /* All versions from 3.8 to 3.14. */
     static const char *const names[] = { "abs", "aiter", "all", "anext", "any", "ArithmeticError",
         "ascii", "AssertionError", "AttributeError", "BaseException", "BaseExceptionGroup", "bin",
         "BlockingIOError", "bool", "breakpoint", "BrokenPipeError", "BufferError", "bytearray",
@@ -46,7 +47,7 @@ bool guest_name_is_ours(const char *name)
         "FINAL_VAR", "SHOW_VARS", "add_buffer", "get_buffer", "clear_buffer", "LLMError",
         "BudgetExceeded", "LLMTimeout", "FailedReply", "ToolError", "RuleError", "save_to_volume",
         "load_from_volume", "REPO_PATH", "WORKSPACE_ROOT", "CONTEXT_PATHS", "MEMORY_ROOT" };
-    /* Of names that the guest has, or may have one day. */
+    /* Prefixes of names that the guest uses or may use in the future. */
     static const char *const beginnings[] = { "llm_", "rlm_", "sub_rlm", "context_", "history_",
         "workspace_", "_" };
     for (size_t i = 0; i < array_length(ours); i++)

@@ -1,4 +1,4 @@
-/* session/names.h: names in the guest that are not free: Droste's own, and Python's. */
+/* session/names.h: names that users cannot bind in the guest: Droste's and Python's. */
 #ifndef DROSTE_SESSION_NAMES_H
 #define DROSTE_SESSION_NAMES_H
 
@@ -6,12 +6,12 @@
 
 #include "base/error.h"
 
-/* True for a name that the guest has of us, and for beginnings that are kept for such. */
+/* True for names that the guest defines, and for prefixes reserved for it. */
 bool guest_name_is_ours(const char *name);
 /* True for Python's built-ins and keywords. */
 bool guest_name_is_python(const char *name);
-/* ERROR_ARGUMENT unless a user may give this name to something in the guest: a name that Python can
- * have, none of its own, and none of ours. `what` is for the error. */
+/* ERROR_ARGUMENT unless users may bind this name in the guest: a valid Python identifier that is
+ * neither a built-in or keyword nor one of Droste's names. `what` is for the message. */
 int guest_name_check(const char *name, const char *what, struct error *err);
 
 #endif

@@ -1,6 +1,4 @@
-/* session/options.c: what a session is opened with: defaults, what fits together, and how the guest
- * is told of it in HELLO.
- */
+/* session/options.c: defaults and validation of session options, and their encoding in HELLO. */
 #include "session/options.h"
 
 #include <string.h>
@@ -15,7 +13,7 @@ void session_options_init(struct session_options *o)
         .timeout = 0,
         .execute_timeout = 0,
         .grace = 2,
-        .stall = 60, /* code in C that does not let other threads run is slow, not hostile */
+        .stall = 60, /* C code that holds the GIL is slow, not hostile */
         .output_limit = 1u << 20,
     };
 }
@@ -61,7 +59,7 @@ int session_check_custom(
     return 0;
 }
 
-/* Another member of an object, which has been opened. */
+/* Appends a member to an open object. */
 static void put_key(struct buf *head, const char *key)
 {
     bool first = head->len == 0 || head->data[head->len - 1] == '{';
@@ -86,7 +84,7 @@ void session_write_fields(const struct schema *answer, struct buf *head)
     put_list(head, "output_fields", fields, count);
 }
 
-/* Where it stands, and what was put into it, as the guest sees that. */
+/* The paths of the workspace and its contents in the guest. */
 static void options_put_workspace(const struct workspace *w, const char *at, struct buf *head)
 {
     const struct staged *staged = workspace_staged(w);
@@ -167,7 +165,7 @@ void session_write_hello(
         buf_puts(head, o->tools);
     }
     if (head->len == 1) {
-        buf_clear(head); /* the guest need not decode it */
+        buf_clear(head); /* saves the guest from decoding an empty object */
         return;
     }
     buf_putc(head, '}');

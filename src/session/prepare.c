@@ -1,6 +1,6 @@
-/* session/prepare.c: see prepare.h. One operation after the other; each step knows how to start and
- * what its result means. What setup code and tools submit is passed over, but for what the guest
- * says of the tools, once the last source has run.
+/* session/prepare.c: runs preparation steps one after the other. Each step defines how to start it
+ * and how to interpret its result. Ignores what setup code and tools submit, except the guest's
+ * description of the tools after the last source.
  */
 #include "session/prepare.h"
 
@@ -15,7 +15,7 @@ static const char setup_name[] = "<setup>";
 static const char no_source_name[] = "<tools>";
 static const char start_name[] = "<start>";
 
-/* ---- the steps: [an empty cell] [setup code] [values] [sources, or none that is only asked for the tools] ---- */
+/* ---- steps: [empty cell] [setup code] [values] [sources, or a query for the tools] ---- */
 
 static size_t setup_steps(const struct prepare *p)
 {
@@ -41,7 +41,7 @@ bool prepare_is_needed(
            source_steps(o, describe) > 0;
 }
 
-/* Of a step: the value that it binds, or the code that it runs. */
+/* The value that a step binds, or the code that it runs. */
 static const struct session_datum *datum_of(const struct prepare *p)
 {
     size_t at = p->step - setup_steps(p);
@@ -73,9 +73,9 @@ static struct session_cell cell_of(const struct prepare *p)
     return cell;
 }
 
-/* ---- what became of one ---- */
+/* ---- the end of a step ---- */
 
-/* The line of this source that a traceback ends in. */
+/* Finds the line of this source where a traceback ends. */
 static unsigned line_of(const char *traceback, const char *name)
 {
     cleanup_buf struct buf mark = { 0 };
@@ -92,7 +92,7 @@ static int code_outcome(const struct cell_result *r, const char *name, struct er
     if (r->status == CELL_OK || r->status == CELL_SUBMITTED)
         return 0;
     if (name == start_name && r->alive)
-        return 0; /* it is there, whatever became of the cell */
+        return 0; /* the sandbox exists; the cell's result does not matter */
     if (!r->error.type) {
         if (err)
             *err = r->reason;
@@ -106,7 +106,7 @@ static int code_outcome(const struct cell_result *r, const char *name, struct er
         r->error.message ? r->error.message : "");
 }
 
-/* The guest's own description: the user's source may have said anything. */
+/* Written by the guest: the user's source may have changed it. */
 static int take_tools(struct prepare *p, const struct cell_result *r, struct error *err)
 {
     cleanup_json struct json_object *o = NULL;

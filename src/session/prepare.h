@@ -1,6 +1,5 @@
-/* session/prepare.h: what runs in a session before its first cell: the setup code, the values that it
- * is given, and the sources of its tools, in this order. Before all that, where an environment takes its time to
- * start a sandbox, that it has one is waited for.
+/* session/prepare.h: runs the setup code, binds values and runs the sources of tools before the
+ * first cell, in this order. First waits for the sandbox in environments that start asynchronously.
  */
 #ifndef DROSTE_SESSION_PREPARE_H
 #define DROSTE_SESSION_PREPARE_H
@@ -8,10 +7,10 @@
 #include "session/context.h"
 #include "session/session.h"
 
-/* `why` is NULL where all went well. */
+/* `why` is NULL on success. */
 typedef void prepare_done_fn(void *arg, const struct error *why);
 
-/* The caller's, as long as the session; zeroed at first. */
+/* Owned by the caller, for the lifetime of the session; initially zero. */
 struct prepare {
     struct session *session;
     const struct session_options *options;
@@ -19,24 +18,22 @@ struct prepare {
     prepare_done_fn *done;
     void *arg;
     size_t step;
-    struct json_object
-        *tools; /* array of {name, signature, description}; NULL: not asked, or none */
-    struct json_object *data; /* array of {name, type, length, …}, as the guest describes them */
+    struct json_object *tools; /* array of {name, signature, description}; or NULL */
+    struct json_object *data;  /* array of {name, type, length, …} from the guest */
 };
 
-/* True if there is anything to do; with `describe`, also what the guest has as tools. */
+/* Whether there is anything to do; with `describe`, also if the guest has tools to describe. */
 bool prepare_is_needed(
     const struct session *session, const struct session_options *options, bool describe);
-/* Begins, or begins again with another session; `done` comes later, exactly once, unless the session
- * is closed first. The options must stay as long. */
+/* Starts, or starts again with another session. Calls `done` later, exactly once, unless the
+ * session is closed first. The options must stay valid until then. */
 int prepare_start(struct prepare *p, struct session *session, const struct session_options *options,
     bool describe, prepare_done_fn *done, void *arg, struct error *err);
 void prepare_free(struct prepare *p);
 
-/* True for the name of a tool, also one that a source defines, or of a value. */
+/* True for the name of a tool, including those that sources define, or of a value. */
 bool prepare_has(const struct prepare *p, const char *name);
-/* ERROR_ARGUMENT where a context would hide what the session was given: a tool, also one that a source
- * defines, or a value. */
+/* ERROR_ARGUMENT if the name of a context would hide a tool or a value. */
 int prepare_check_context(
     const struct prepare *p, const struct context *context, struct error *err);
 

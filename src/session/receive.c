@@ -1,18 +1,18 @@
-/* session/receive.c: what comes from the guest, checked against the session's state: READY once and
- * first, RESULT only for the operation under way, CALL with an id that is not open. Anything else, and
- * a message that has begun and does not end, is the end of the sandbox.
+/* session/receive.c: checks frames from the guest against the session's state: READY once and
+ * first, RESULT only for the current operation, CALL with an unused id. Anything else, or a message
+ * that does not complete in time, ends the sandbox.
  */
 #include "base/cleanup.h"
 #include "session/internal.h"
 
 enum {
-    PARTS_MAX = 1000000,      /* of one call */
-    PARTIAL_FRAME_MS = 30000, /* a frame that has begun must be complete by then, */
-    PARTIAL_MIN = 1 << 20,    /* or have grown so much: a carrier can be slow */
+    PARTS_MAX = 1000000,      /* parts in one call */
+    PARTIAL_FRAME_MS = 30000, /* deadline of a partial frame, */
+    PARTIAL_MIN = 1 << 20,    /* unless it grew by so much: transports can be slow */
     HEAD_MAX = 2 << 20,
 };
 
-/* The indices of 20,000 prompts, three times over. */
+/* Enough for the indices of 20,000 prompts, three times over. */
 static const struct json_limits call_limits = { HEAD_MAX, 8, 65536 };
 
 static int receive_on_result(struct session *s, const struct frame *frame, struct error *err)
@@ -67,7 +67,7 @@ static int on_call(struct session *s, const struct frame *frame, struct error *e
     return 0;
 }
 
-/* The answer may be on its way already: then there is nothing left to cancel. */
+/* If the answer has been sent already, there is nothing to cancel. */
 static int on_cancel(struct session *s, const struct frame *frame, struct error *err)
 {
     if (!s->ready)
@@ -98,14 +98,14 @@ static int receive_on_frame(void *arg, const struct frame *frame, struct error *
 {
     struct session *s = arg;
     if (s->dead || s->death.code != ERROR_NONE)
-        return 0; /* it is being ended; nothing that it still says counts */
+        return 0; /* being ended: ignore further frames */
     for (size_t i = 0; i < array_length(handlers); i++)
         if (handlers[i].type == frame->type)
             return handlers[i].handle(s, frame, err);
     return error_set(err, ERROR_PROTOCOL, "frame of unexpected type %u", frame->type);
 }
 
-/* While the session is held, the guest cannot end what it has begun. */
+/* While the session is held, the guest cannot complete a frame. */
 void session_watch_partial(struct session *s)
 {
     bool partial = frame_is_partial(&s->decoder) && !s->held;

@@ -1,7 +1,7 @@
-/* session/result.c: the result of a cell, of what the guest says of it and what the host knows.
+/* session/result.c: builds the result of a cell from the guest's report and the host's knowledge.
  *
- * The guest says what was printed last, raised and submitted; the host decides the status: whether what
- * was submitted is an answer, and whether the cell was over its deadline.
+ * The guest reports output, exceptions and submissions. The host decides the status: whether a
+ * submission is a valid answer, and whether the cell exceeded its deadline.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,7 @@ static void set_cell_error(struct cell_error *error, const char *type, const cha
     error->exits = false;
 }
 
-/* A part as text: the guest sends UTF-8, but a guest may send anything. */
+/* Converts a part to text: honest guests send UTF-8, but a guest may send anything. */
 static char *result_take_text(
     struct json_object *head, const char *key, const struct frame_parts *parts)
 {
@@ -81,11 +81,11 @@ static void refuse_answer(struct cell_result *r, const struct error *why)
         text, sizeof text, "the answer was not taken, it does not fit its schema: %s", why->text);
     set_cell_error(&r->error, "AnswerError", text);
     free(r->error.traceback);
-    strcat(text, "\n"); /* as Python ends its tracebacks */
+    strcat(text, "\n"); /* Python ends tracebacks with a newline */
     r->error.traceback = strdup(text);
 }
 
-/* Of the type that was asked for, if there is one. */
+/* Checks the type, if one is set. */
 static int check_answer(struct session *s, struct submission *submit, struct error *err)
 {
     size_t len;
@@ -95,7 +95,7 @@ static int check_answer(struct session *s, struct submission *submit, struct err
     return json ? answer_check(s->answer, json, len, err) : error_memory(err);
 }
 
-/* What was submitted must be an object of strict JSON, and of the type that was asked for; else it is
+/* Checks a submission: an object of strict JSON with the session's type. Otherwise it becomes
  * the cell's error. */
 static int take_submit(struct session *s, struct json_object *head, const struct frame *frame,
     const struct frame_parts *parts, struct cell_result *r, struct error *err)
@@ -120,7 +120,7 @@ static int take_submit(struct session *s, struct json_object *head, const struct
     return 0;
 }
 
-/* The status that the host gives, from what the guest says and what the host did. */
+/* Determines the status from the guest's report and the host's actions. */
 static void result_judge(struct session *s, struct json_object *head, struct cell_result *r)
 {
     const char *status = json_get_string(head, "status", "");
@@ -143,7 +143,7 @@ static bool is_known_status(const char *status)
     return false;
 }
 
-/* A result says a known status, and the parts are there that it names. */
+/* Validates a RESULT: a known status, and indices of existing parts. */
 static int check_result(struct json_object *head, const struct frame *frame,
     struct frame_parts *parts, struct error *err)
 {
@@ -184,7 +184,8 @@ int result_read(
     result_take_error(head, &out->error);
     result_judge(s, head, out);
     out->echo = result_take_text(head, "echo", &parts);
-    rc = take_submit(s, head, frame, &parts, out, err); /* last of the parts: it may take them */
+    rc = take_submit(
+        s, head, frame, &parts, out, err); /* last, because it may take ownership of the parts */
     if (rc < 0)
         cell_result_free(out);
     else

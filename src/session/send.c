@@ -1,6 +1,7 @@
-/* session/send.c: frames to the guest. A large blob goes in a sealed memfd where the environment can
- * pass one, and else in the stream. At most one of a guest is on its way: those that it does not take would use up
- * the host's descriptors, and those that the kernel lets the user have in sockets.
+/* session/send.c: sends frames to the guest. A large blob goes in a sealed memfd if the environment
+ * can pass one, otherwise in the stream. At most one memfd per guest is in flight: a guest that
+ * does not receive them could use up the host's descriptors and the kernel's per-user limit of
+ * descriptors in sockets.
  */
 #include <sys/mman.h>
 
@@ -23,7 +24,7 @@ int session_send(struct session *s, uint8_t type, uint64_t id, const char *head,
     return s->ops->send(s->sandbox, iov, count, -1, err);
 }
 
-/* What is in a memfd, where none can be passed. It is sealed: nobody makes it shorter meanwhile. */
+/* Sends the contents of a memfd in the stream. The seal prevents a concurrent truncation. */
 static int send_mapped(struct session *s, uint8_t type, uint64_t id, const char *head,
     size_t head_len, int fd, size_t len, struct error *err)
 {
@@ -36,7 +37,6 @@ static int send_mapped(struct session *s, uint8_t type, uint64_t id, const char 
     return rc;
 }
 
-/* The blob is in a sealed memfd, which is taken. */
 int session_send_memfd(struct session *s, uint8_t type, uint64_t id, const char *head,
     size_t head_len, int fd_given, size_t len, struct error *err)
 {
@@ -64,7 +64,6 @@ static int seal_parts(const struct session_part *parts, size_t count, struct err
     return rc < 0 ? rc : steal_fd(&fd);
 }
 
-/* Sends a blob the way that suits its size: in the stream, or in a memfd. */
 int session_send_blob(struct session *s, uint8_t type, uint64_t id, const char *head,
     size_t head_len, const struct session_part *blob, size_t parts, struct error *err)
 {

@@ -45,7 +45,7 @@ static void sandbox_settled(void *arg)
     session_deliver(s, &r);
 }
 
-/* The result of a cell whose volume could not be brought here: what is said is why. */
+/* Replaces the result of a cell whose volume could not be written back by that error. */
 static void drop_settled(struct session *s)
 {
     if (s->settling)
@@ -58,7 +58,7 @@ static void sandbox_ended(void *arg, const struct sandbox_exit *how)
     struct session *s = arg;
     s->dead = true;
     s->how = *how;
-    /* What has never begun cannot be lost: the environment does not work. */
+    /* A sandbox that never started is not lost: the environment does not work. */
     if (!s->ready && how->error.code == ERROR_LOST)
         s->how.error.code = ERROR_ENVIRONMENT;
     session_explain_death(s);
@@ -114,7 +114,7 @@ static int session_begin(struct session *s, session_done_fn *done, void *arg, st
     return 0;
 }
 
-/* The operation could not be sent: it never began. */
+/* The operation could not be sent, so it never started. */
 static int take_back(struct session *s, int rc)
 {
     s->operation = 0;
@@ -123,7 +123,7 @@ static int take_back(struct session *s, int rc)
     return rc;
 }
 
-/* Nothing where there is nothing to say: the guest need not decode it. */
+/* Omits an empty head, so that the guest need not decode it. */
 static void write_exec_head(struct buf *head, const struct session_cell *cell)
 {
     if (cell->echo)
@@ -168,7 +168,7 @@ int session_exec(struct session *s, const struct session_cell *cell, session_don
 int session_offer(struct session *s, const char *json, size_t len, struct error *err)
 {
     if (s->dead || s->death.code != ERROR_NONE)
-        return 0; /* whoever gives it an operation is told */
+        return 0; /* the next operation reports the failure */
     return session_send_blob(s, FRAME_OFFER, 0, json, len, NULL, 0, err);
 }
 

@@ -1,5 +1,5 @@
-/* session/submission.c: see submission.h. The outline is a copy of its own, as most are small and have no texts;
- * the texts lie where the frame has put them.
+/* session/submission.c: stores submissions. Copies the outline, as most are small and have no
+ * texts; the texts stay in the memory of the frame.
  */
 #include "session/submission.h"
 
@@ -12,7 +12,7 @@
 struct text {
     const char *data;
     size_t len;
-    size_t hole; /* where in the outline */
+    size_t hole; /* offset in the outline */
 };
 
 struct submission {
@@ -20,8 +20,8 @@ struct submission {
     size_t outline_len;
     struct text *texts;
     size_t count;
-    char *memory; /* of the texts */
-    char *json;   /* put together, once somebody wants it */
+    char *memory; /* holds the texts */
+    char *json;   /* assembled on first use */
     size_t json_len;
 };
 
@@ -56,7 +56,7 @@ static int take_texts(
     return 0;
 }
 
-/* The length of all of it as JSON. */
+/* Returns the length of the complete JSON. */
 static size_t whole_length(const struct submission *s)
 {
     size_t len = s->outline_len;
@@ -65,7 +65,7 @@ static size_t whole_length(const struct submission *s)
     return len;
 }
 
-/* Quoted, a text is six times as long at most, which is as a rule enough to know. */
+/* Quoting makes a text at most six times as long, which usually suffices as an estimate. */
 static bool is_too_large(const struct submission *s)
 {
     size_t len = s->outline_len, most = json_limits_large.bytes;
