@@ -1,14 +1,15 @@
-/* broker/broker.c: see broker.h.
+/* broker/broker.c: handles calls of guests.
  *
- * An `ask` is one call of a guest, its `items` the prompts. What an item is depends on the function
- * that was called: a call of a model (model_call.c), a child run (child_run.c) or a call of a tool
- * (tool_call.c). In a run that is resumed, an item is first looked for in the record (known.c).
+ * An `ask` is one call of a guest; its `items` are the prompts. The function that was called
+ * determines the kind of the items: a model call (model_call.c), a child run (child_run.c) or a
+ * tool call (tool_call.c). In a resumed run, an item is first looked up in the record
+ * (replay/replay_match.c).
  *
- * What a call says in its head: `name`, the function; `model`, for all prompts; for llm_query
- * `messages`, the indices of prompts that are lists of messages as JSON; for rlm_query `kinds`, what
- * the parts behind the prompts are (contexts), and `of`, for each prompt the index of its context,
- * or -1. The answers of rlm_query are JSON. For tool it is `tool`, the name, and the one part are the
- * arguments, a JSON object (tool_call.c).
+ * The head of a call has `name`, the function, and `model`, for all prompts. llm_query has
+ * `messages`, the indices of prompts that are JSON lists of messages. rlm_query has `kinds`, the
+ * kinds of the contexts that follow the prompts, and `of`, for each prompt the index of its context
+ * or -1; its answers are JSON. tool has `tool`, the name, and one part, the arguments as a JSON
+ * object (tool_call.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +20,9 @@
 #include "broker/internal.h"
 
 enum {
-    UNDER_WAY_MAX = 64 << 20, /* bytes of prompts that wait for answers when one more call comes */
-    PROMPTS_MAX = 20000,      /* of one call, all of which are begun in one turn of the loop */
-    MODEL_NAME_MAX = 256,     /* bytes: it is kept for each call that is under way, and recorded */
+    UNDER_WAY_MAX = 64 << 20, /* bytes of unanswered prompts when another call arrives */
+    PROMPTS_MAX = 20000,      /* per call; all start in one iteration of the loop */
+    MODEL_NAME_MAX = 256,     /* bytes; kept for each open call, and recorded */
 };
 
 int broker_open(const struct broker_options *options, struct broker **out, struct error *err)
@@ -49,7 +50,7 @@ void broker_place(struct broker *b, int64_t turn, int64_t cell)
     b->cell = cell;
 }
 
-/* ---- errors, as guests get them ---- */
+/* ---- errors for guests ---- */
 
 static struct json_object *error_object(const struct error *e)
 {
@@ -124,7 +125,7 @@ static void free_ask(struct ask *ask)
     free(ask);
 }
 
-/* {"errors": {"3": {…}}}; where there is none the answer has no head. */
+/* Builds {"errors": {"3": {…}}}; without errors an answer has no head. */
 static int reply_head(const struct ask *ask, struct json_object **out, struct error *err)
 {
     struct json_object *errors = NULL;
@@ -182,7 +183,7 @@ void broker_tell_changed(struct broker *b)
         b->options.changed(b->options.arg);
 }
 
-/* The text of an answer, in the form that its function gives it. */
+/* Sets the text of an answer in the form of its function. */
 void item_keep_text(struct item *item, const char *text, size_t len, bool quote)
 {
     struct buf quoted = { 0 };
@@ -207,15 +208,15 @@ static size_t prompt_bytes(const struct item *item, size_t len)
     return len;
 }
 
-/* What guests may ask for. */
+/* The functions that guests may call. */
 static const struct function {
     const char *name;
     int (*start)(struct item *item, const char *text, size_t len, struct error *err);
-    /* What else the head says; `rest` are the parts behind the prompts. */
+    /* Parses the rest of the head; `rest` are the parts after the prompts. */
     int (*take)(
         struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err);
     int (*find)(struct item *item, const char *text, size_t len, struct error *err);
-    /* Bytes that the record will have of what is asked. */
+    /* Returns the bytes that the request needs in the record. */
     size_t (*record_bytes)(const struct item *item, size_t len);
     bool needs_model;
 } functions[] = {
@@ -232,7 +233,7 @@ static const struct function *find_function(const char *name)
     return NULL;
 }
 
-/* The prompts come first, then the contexts that the head has kinds of. */
+/* Splits the parts into prompts and contexts; the head has the kinds of contexts. */
 static size_t count_prompts(const struct session_call *call)
 {
     size_t contexts = json_length(json_get_typed(call->head, "kinds", json_type_array));
@@ -262,7 +263,7 @@ static int broker_check_call(struct broker *b, const struct session_call *call, 
         return error_set(err, ERROR_BUDGET,
             "prompts of %zu MiB wait for their answers already; ask again when some have come",
             b->under_way >> 20);
-    /* Before anything is allocated for it. What a record answers costs nothing. */
+    /* Checks limits before any allocation. Items that the record answers cost nothing. */
     return function->needs_model && !b->options.recorded
                ? budget_check(b->options.budget, (int64_t)prompts, err)
                : 0;
@@ -273,7 +274,7 @@ static bool broker_is_open(const struct item *item)
     return item->call || item->child || item->tool || item->waits != WAITS_NOT;
 }
 
-/* Ends an item that nobody waits for any more; what it has cost is settled. */
+/* Cancels an item and settles its costs. */
 static void cancel_item(struct item *item, const struct error *why)
 {
     item->error = *why;
@@ -287,7 +288,7 @@ static void cancel_item(struct item *item, const struct error *why)
         model_cancel(item, why);
 }
 
-/* Its open items get the error, the others what has come. */
+/* Ends an ask: open items get the error, others keep their answers. */
 static void broker_broker_give_up(struct ask *ask, const struct error *why)
 {
     struct broker *b = ask->broker;
@@ -315,7 +316,7 @@ void broker_deadline(struct broker *b, struct session *s, const char *message)
     broker_give_up(b, s, &why);
 }
 
-/* True where the tool has less time than any call. */
+/* Whether the tool's deadline is earlier than that of calls. */
 static bool waits_for_tool(const struct ask *ask)
 {
     const struct broker_options *o = &ask->broker->options;
@@ -378,7 +379,7 @@ static void start_items(struct ask *ask, struct frame_parts parts)
         item_start(&ask->items[i], text, len);
 }
 
-/* Room for so many calls, and for their requests in the record: for all of it or for none. */
+/* Reserves calls, and record space for their requests: for all or for none. */
 static int reserve_room(struct ask *ask, int64_t calls, size_t bytes, struct error *err)
 {
     struct budget *budget = ask->broker->options.budget;
@@ -391,7 +392,7 @@ static int reserve_room(struct ask *ask, int64_t calls, size_t bytes, struct err
     return rc;
 }
 
-/* Room in the budget for the prompts that the record knows nothing of: the others had theirs. */
+/* Reserves budget for prompts that are not in the record; the others had theirs before. */
 static int broker_reserve(struct ask *ask, struct frame_parts parts, struct error *err)
 {
     struct broker_options *o = &ask->broker->options;
@@ -412,7 +413,7 @@ static int broker_reserve(struct ask *ask, struct frame_parts parts, struct erro
     if (rc == 0 && fresh > 0)
         rc = reserve_room(ask, fresh, bytes, err);
     if (ask->is_tool)
-        ask->items[0].reserved = 0; /* none of a model's */
+        ask->items[0].reserved = 0; /* not a model call */
     for (size_t i = ask->count; rc < 0 && i-- > 0;) {
         replay_match_forget(&ask->items[i]);
         ask->items[i].unrecorded = 0;
@@ -420,7 +421,7 @@ static int broker_reserve(struct ask *ask, struct frame_parts parts, struct erro
     return rc;
 }
 
-/* What the head says of the prompts, and the time for them. */
+/* Parses the head's data about prompts, and sets the deadline. */
 static int broker_prepare(struct ask *ask, const struct session_call *call, struct error *err)
 {
     struct frame_parts rest = call->parts;

@@ -1,10 +1,11 @@
 /* broker/broker.h: answers the calls of guests.
  *
- * A call of a guest is one or more prompts; each becomes a call of a model (llm_query) or a child
- * run (rlm_query), under the budget and in the record, and their answers go back together, in order.
- * Where no child run may begin, a plain call of a model stands in for it. A prompt that fails is that item's
- * error; what the budget refuses is refused for the whole call, before anything is spent. A call
- * that waits longer than `answer_timeout` gets what has come, and an error for each other prompt. A call of a tool is a call with one item.
+ * A call of a guest has one or more prompts. Each becomes a model call (llm_query) or a child run
+ * (rlm_query), subject to the budget and the record, and the answers return together, in order. If
+ * no child run may start, a plain model call replaces it. A prompt that fails is an error of its
+ * item; the budget refuses whole calls before anything is spent. A call that takes longer than
+ * `answer_timeout` returns the available answers, and errors for the other prompts. A tool call has
+ * one item.
  */
 #ifndef DROSTE_BROKER_BROKER_H
 #define DROSTE_BROKER_BROKER_H
@@ -19,89 +20,90 @@
 #include "store/store.h"
 
 struct broker;
-struct child; /* a child run, as whoever runs children knows it */
+struct child; /* handle of the implementation of child runs */
 
-/* A child run that a guest asks for. What it points to is valid during `start`. */
+/* A child run that a guest requests. Pointers are valid during `start`. */
 struct broker_child {
     const char *prompt; /* UTF-8 */
     size_t len;
     struct shared_value *context; /* NULL: none */
-    const char *model;            /* as lm_request has it; NULL: the one of its depth */
-    int64_t cell;                 /* that asked, in the record; 0: none */
-    const char *resume;           /* the run of the record that goes on; NULL: a new one */
-    bool reserved;                /* one call was, in the budget, which is the child's now */
+    const char *model;            /* as in lm_request; NULL: the default of its depth */
+    int64_t cell;                 /* id of the calling cell in the record; 0: none */
+    const char *resume;           /* recorded run to continue; NULL: a new one */
+    bool reserved;                /* one call is reserved; the child takes it over */
 };
 
-/* The end of a child run: its answer as JSON, or an error, or both (its last words). */
+/* The end of a child run: its answer as JSON, an error, or both (the last output). */
 typedef void broker_child_fn(void *arg, const char *json, size_t len, const struct error *error);
 
-/* Who runs children; the layer above does. */
+/* Runs child runs; implemented by the layer above. */
 struct broker_children {
-    /* Begins one, or goes on with it. `done` comes later, from the loop, unless it is cancelled
-     * first; then its handle is gone. */
+    /* Starts or continues a run. Calls `done` later, from the loop, unless it is cancelled
+     * first; after either, the handle is invalid. */
     int (*start)(void *arg, const struct broker_child *child, broker_child_fn *done, void *done_arg,
         struct child **out, struct error *err);
     void (*cancel)(struct child *child, const struct error *why);
-    /* The record has the end of this one, which the guest is told; it is not begun. */
+    /* The record has the end of this run; reports it without starting the run. */
     int (*pass)(void *arg, const struct recorded_run *run, struct error *err);
 };
 
-/* A call of a model that code asked for: it begins, or has ended. */
+/* A model call of the guest's code: its start or its end. */
 struct broker_told {
-    uint64_t id; /* which of this broker's, from 1 */
+    uint64_t id; /* number within this broker, from 1 */
     const char *model;
-    const char *text; /* the prompt, where it begins */
+    const char *text; /* the prompt, at the start */
     size_t len;
-    const struct lm_reply *reply; /* NULL: it begins */
+    const struct lm_reply *reply; /* NULL: the start */
 };
 
 struct broker_options {
-    struct lm *lm; /* answers guests; NULL: every call is refused with `no_model` */
-    const struct broker_children *children; /* NULL: none may begin */
+    struct lm *lm;                          /* for model calls; NULL: all fail with `no_model` */
+    const struct broker_children *children; /* NULL: no child runs */
     void *children_arg;
-    const struct tools *tools; /* that guests may call; NULL: none */
+    const struct tools *tools; /* tools for guests; NULL: none */
     struct budget *budget;
-    struct account *account; /* who pays; may be NULL */
-    double call_timeout;     /* seconds of a model's call; 0: none */
+    struct account *account; /* charged account; may be NULL */
+    double call_timeout;     /* seconds per model call; 0: no limit */
     struct loop *loop;
-    double answer_timeout; /* seconds that a guest's call waits for its answer; 0: no limit */
-    double tool_timeout;   /* seconds of a tool's call; 0: no limit */
-    int64_t max_tokens;    /* of one answer; 0: the provider's default */
-    unsigned depth;        /* of the calls that are made here */
-    struct store *store;   /* NULL: no record */
-    const char *run;       /* its id there; must outlive the broker */
-    bool asks_nobody;      /* what the record does not answer has the run stop: as `diverged` */
-    struct replay_log *recorded; /* of a run that is resumed; NULL: it is a new one */
-    /* A guest asks something else than the record says. Called from within broker_call too, so that
-     * the broker must not be closed here. NULL where nothing is recorded. */
+    double answer_timeout;       /* seconds per guest call; 0: no limit */
+    double tool_timeout;         /* seconds per tool call; 0: no limit */
+    int64_t max_tokens;          /* tokens per answer; 0: the provider's default */
+    unsigned depth;              /* depth of the calls made here */
+    struct store *store;         /* NULL: no record */
+    const char *run;             /* run id in the record; must outlive the broker */
+    bool asks_nobody;            /* stop the run, as `diverged`, for unrecorded calls */
+    struct replay_log *recorded; /* log of a resumed run; NULL: a new run */
+    /* Called if a guest's call differs from the record, possibly within broker_call, so it must
+     * not close the broker. NULL if nothing is recorded. */
     void (*diverged)(void *arg, const struct error *why);
-    void (*changed)(void *arg); /* after each call that ended; may be NULL */
-    void (*told)(void *arg, const struct broker_told *told); /* may be NULL; may close nothing */
+    void (*changed)(void *arg); /* called after each call; may be NULL */
+    void (*told)(
+        void *arg, const struct broker_told *told); /* may be NULL; must not close anything */
     void *arg;
 };
 
 int broker_open(const struct broker_options *options, struct broker **out, struct error *err);
-/* Cancels what is under way; the guests' sessions get no answer. NULL is fine. */
+/* Cancels all calls; sessions get no answers. NULL is allowed. */
 void broker_close(struct broker *b);
 
-/* Nobody is to wait any more: the session's calls are cancelled and get this error. */
+/* Cancels all calls of a session with this error. */
 void broker_give_up(struct broker *b, struct session *s, const struct error *why);
 
-/* A cell has reached its deadline, with this message (may be NULL): nobody needs what the session still
- * waits for, whole runs below included. What the cell's own thread asked is gone already: the interrupt
- * made it give up. */
+/* Cancels the session's open calls, including child runs, when a cell has reached its deadline
+ * with this message (may be NULL). The interrupt has already made the cell's main thread drop
+ * its calls. */
 void broker_deadline(struct broker *b, struct session *s, const char *message);
 
-/* From now on nothing is written to the record: what is under way stays so there. */
+/* Stops recording; open calls stay open in the record. */
 void broker_abandon(struct broker *b);
 
-/* Where the guest is, for the record; the cell before this one is over. */
+/* Sets the guest's position for the record; the previous cell is over. */
 void broker_place(struct broker *b, int64_t turn, int64_t cell);
 
-/* What the record keeps of a reply; it points into the reply. */
+/* Returns the part of a reply that is recorded; it points into the reply. */
 struct store_call_end broker_call_end(const struct lm_reply *reply);
 
-/* The two events of a session whose `arg` is a broker. */
+/* The callbacks of a session whose `arg` is a broker. */
 void broker_call(struct broker *b, struct session *s, const struct session_call *call);
 void broker_drop(struct broker *b, struct session *s, uint64_t id);
 

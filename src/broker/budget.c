@@ -1,4 +1,4 @@
-/* broker/budget.c: see budget.h. */
+/* broker/budget.c: reserves and settles what runs spend. */
 #include "broker/budget.h"
 
 #include <stdio.h>
@@ -37,7 +37,7 @@ double budget_seconds_left(const struct budget *b)
     return left > 0 ? left : 0;
 }
 
-/* What a larger budget refuses it says once more to its owner. Returns rc. */
+/* Reports a refusal of a larger budget to its owner. Returns rc. */
 static int note_refusal(struct budget *up, int rc, const struct error *why, struct error *err)
 {
     bool first = rc < 0 && up->refused.code == ERROR_NONE;
@@ -93,7 +93,7 @@ void budget_unreserve(struct budget *b, int64_t calls)
     b->guest_calls -= calls;
 }
 
-/* ---- what a call holds ---- */
+/* ---- reservations of calls ---- */
 
 static int refuse_tokens(
     const char *kind, int64_t spent, int64_t more, int64_t max, struct error *err)
@@ -117,8 +117,8 @@ static int check_tokens(const struct budget *b, int64_t more, struct error *err)
     return 0;
 }
 
-/* What the prompt costs, and the whole answer where its length is bounded. A model that is free is
- * never refused. */
+/* Estimates the price of the prompt, plus that of the answer if its length is bounded. Free
+ * models are never refused. */
 static int check_cost(
     const struct budget *b, const struct budget_call *call, double *cost, struct error *err)
 {
@@ -167,7 +167,7 @@ static bool find_model(const struct budget *b, const char *name, size_t *at)
     return false;
 }
 
-/* The place of a model, which is made where it has none. */
+/* Finds or adds the usage entry of a model. */
 static int place_model(struct budget *b, const char *name, size_t *at, struct error *err)
 {
     char kept[BUDGET_MODEL_NAME];
@@ -200,7 +200,7 @@ static void add_hold(struct budget *b, int64_t tokens, double cost, int64_t call
     b->held_calls += calls;
     b->held_tokens += tokens;
     b->held_cost += cost;
-    if (b->held_cost < 1e-12) /* the crumbs that sums of doubles leave */
+    if (b->held_cost < 1e-12) /* rounding errors of sums of doubles */
         b->held_cost = 0;
 }
 

@@ -1,5 +1,5 @@
-/* broker/child_run.c: what the function "rlm_query" does: a prompt, perhaps with a context, is a run of
- * its own. Where none may begin, a model is asked instead.
+/* broker/child_run.c: implements rlm_query: each prompt, optionally with a context, is a run of its
+ * own, or a model call if no child run may start.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -8,10 +8,10 @@
 #include "base/text.h"
 #include "broker/internal.h"
 
-enum { PROMPT_MAX = 32000 }; /* bytes of a child run's prompt that its model is shown */
+enum { PROMPT_MAX = 32000 }; /* bytes of a prompt that the child's model sees */
 
-/* A longer one, without a context, is itself the context: a model cannot be told to read what fills
- * its window. */
+/* A longer prompt without a context becomes the context itself, because it would fill the
+ * model's context window. */
 static const char large_prompt[] =
     "Your task is too long to be shown here: it is the str `context`, what is to be done together "
     "with what it is to be done with. Read its beginning and its end first, and do what it asks.";
@@ -65,7 +65,7 @@ int child_take(
 
 static const char context_mark[] = "\n\nContext:\n";
 
-/* The prompt with the context behind it. */
+/* Appends the context to the prompt. */
 static int child_run_plain_text(
     const struct item *item, const char *prompt, size_t len, struct buf *out, struct error *err)
 {
@@ -84,7 +84,7 @@ static bool is_large(const struct item *item, size_t len)
     return !item->context && len > PROMPT_MAX;
 }
 
-/* A child run's context is not kept: the code of its parent makes it again. */
+/* Does not record a child run's context: the parent's code produces it again. */
 size_t child_record_bytes(const struct item *item, size_t len)
 {
     size_t n = 0;
@@ -95,7 +95,7 @@ size_t child_record_bytes(const struct item *item, size_t len)
     return item->context ? len + strlen(context_mark) + n : len;
 }
 
-/* As child_start will ask it. */
+/* Computes the request as child_start will send it. */
 int child_find(struct item *item, const char *text, size_t len, struct error *err)
 {
     cleanup_buf struct buf whole = { 0 };
@@ -113,7 +113,7 @@ int child_find(struct item *item, const char *text, size_t len, struct error *er
     return context ? replay_match_find_run(item, text, len, context, err) : -(int)ERROR_IO;
 }
 
-/* No child run may begin here: a model is asked. */
+/* Asks a model instead of starting a child run. */
 static int start_plain(struct item *item, const char *prompt, size_t len, struct error *err)
 {
     cleanup_buf struct buf whole = { 0 };

@@ -1,7 +1,7 @@
-/* broker/model_call.c: what the function "llm_query" does: a prompt is a call of a model.
+/* broker/model_call.c: implements llm_query: each prompt is a model call.
  *
- * It is held in the budget, begins in the record with its key before it is started, and ends there
- * before its answer goes to the guest.
+ * A call is reserved in the budget and recorded with its key before it starts; its end is recorded
+ * before the guest gets the answer.
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -35,7 +35,7 @@ static void record_end(struct item *item, const struct lm_reply *r)
     struct error err = { 0 };
     if (item->record && b->options.store)
         budget_count_record(b->options.budget, end.reply.len);
-    /* An answer that could not be recorded is not given: a later resume would pay for it again. */
+    /* Withholds an answer that could not be recorded: a later resume would pay for it again. */
     if (item->record && b->options.store &&
         store_call_end(b->options.store, item->record, &end, &err) < 0 && !failed)
         item->error = err;
@@ -91,7 +91,7 @@ void model_cancel(struct item *item, const struct error *why)
 
 /* ---- the beginning ---- */
 
-/* The indices that the head lists are prompts of several messages. */
+/* Reads the indices of prompts that are lists of messages. */
 int model_take(
     struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err)
 {
@@ -110,12 +110,13 @@ int model_find(struct item *item, const char *text, size_t len, struct error *er
     return replay_match_find_call(item, text, len, err);
 }
 
-/* The call's key is in the record before the call is made, so that it can be made again as itself. */
+/* Records the call's key before the call starts, so that a resumed run can repeat it under the
+ * same key. */
 static int record_begin(struct item *item, const char *model, const char *key, const char *text,
     size_t len, struct error *err)
 {
     struct broker *b = item->ask->broker;
-    if (item->record) /* it began in an earlier life of the run */
+    if (item->record) /* started by an earlier process */
         return store_call_repeat(b->options.store, item->record, err);
     struct store_call_begin begin = {
         .run = b->options.run,
@@ -131,7 +132,7 @@ static int record_begin(struct item *item, const char *model, const char *key, c
     return b->options.store ? store_call_begin(b->options.store, &begin, &item->record, err) : 0;
 }
 
-/* Random is what all prompts of the guest's call share: the kernel is asked once, not ten thousand times. */
+/* All prompts of a call share random bytes: one request to the kernel instead of ten thousand. */
 static int make_key(const struct item *item, char out[LM_KEY_SIZE], struct error *err)
 {
     enum { RANDOM_DIGITS = LM_KEY_SIZE - 1 - 8 };

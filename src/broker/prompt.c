@@ -1,4 +1,4 @@
-/* broker/prompt.c: see prompt.h. */
+/* broker/prompt.c: parses prompts and lists of messages. */
 #include "broker/prompt.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 enum { MESSAGES_MAX = 10000, PARTS_MAX = 30000, VALUES_MAX = 100000 };
 
-/* Deep enough for a part of a message, with something that is passed over in it. */
+/* Deep enough for a part of a message with unknown members. */
 const struct json_limits prompt_limits = { 256u << 20, 16, VALUES_MAX };
 
 int prompt_check(const char *text, size_t len, struct error *err)
@@ -23,7 +23,7 @@ int prompt_check(const char *text, size_t len, struct error *err)
     return 0;
 }
 
-/* A member that is a string; its length may hold zero bytes. */
+/* Reads a string member; its length may include zero bytes. */
 static const char *string_of(struct json_object *o, const char *key, size_t *len)
 {
     struct json_object *member = NULL;

@@ -1,4 +1,4 @@
-/* broker/shared_value.c: see shared_value.h. */
+/* broker/shared_value.c: reference-counted contexts of child runs. */
 #include "broker/shared_value.h"
 
 #include <stdlib.h>
@@ -11,8 +11,8 @@ struct shared_value {
     enum value_kind kind;
     char *data;
     size_t len;
-    char hash[HASH_TEXT_SIZE]; /* "": nobody has asked for it */
-    struct context *context;   /* while there are users */
+    char hash[HASH_TEXT_SIZE]; /* "": not computed yet */
+    struct context *context;   /* only while in use */
 };
 
 struct shared_value *shared_value_new(enum value_kind kind, const char *data, size_t len)

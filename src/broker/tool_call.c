@@ -1,9 +1,9 @@
-/* broker/tool_call.c: calls of the host's tools.
+/* broker/tool_call.c: calls the host's tools.
  *
- * An item of an ask (internal.h) is one call here, as it is one prompt elsewhere: it is counted in the
- * budget, begins in the record before the tool hears of it and ends there before the guest does. In a
- * run that is resumed it is answered from the record, where that has its end; one that was under way
- * is made again. What a tool raised is recorded whole, as {"type", "message"} in the reply's place.
+ * An item of an ask (internal.h) is one call. It is counted in the budget, recorded before the tool
+ * is called, and its end is recorded before the guest gets the answer. A resumed run answers it
+ * from the record if the record has its end; otherwise the call is repeated. An exception of a tool
+ * is recorded as {"type", "message"} in place of the reply.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,18 +16,18 @@
 
 enum { MESSAGE_MAX = 100000, TYPE_MAX = 100 };
 
-/* Of arguments: what the host builds of them must not be much larger than they are. */
+/* Bounds the arguments' values, so that the host's tree is not much larger than the text. */
 static const struct json_limits argument_limits = { 16 << 20, 64, 200000 };
 
 static const char status_failed[] = "failed";
 
 struct tool_call {
-    struct item *item; /* NULL: nobody waits */
+    struct item *item; /* NULL: cancelled */
     uint64_t start_ns;
     tool_cancel_fn *on_cancel;
     void *cancel_arg;
-    bool *answered;    /* while the tool's function is called */
-    struct loop *told; /* that something is under way elsewhere */
+    bool *answered;    /* set while the tool's function runs */
+    struct loop *told; /* marks work in other threads or programs */
 };
 
 /* ---- the end ---- */
@@ -47,7 +47,7 @@ static char *failure_json(const char *type, const char *message)
     return buf_steal(&out);
 }
 
-/* The item that waits for the call, which is over; NULL where none does. */
+/* Detaches the item of a completed call; NULL if it was cancelled. */
 static struct item *take_item(struct tool_call *call)
 {
     struct item *item = call->item;
@@ -67,7 +67,7 @@ static void record_tool_end(struct item *item, const struct store_call_end *end)
     struct error err = { 0 };
     if (item->record && b->options.store)
         budget_count_record(b->options.budget, end->reply.len);
-    /* As with a model's: what could not be recorded is not given. */
+    /* Withholds an answer that could not be recorded, as for models. */
     if (item->record && b->options.store &&
         store_call_end(b->options.store, item->record, end, &err) < 0 &&
         item->error.code == ERROR_NONE) {
@@ -163,8 +163,9 @@ void tool_cancel(struct item *item)
 
 /* ---- the beginning ---- */
 
-/* Calls the tool's function. Where that does not answer at once, a thread, a task or a program does, which needs a processor:
- * on a machine with two, a host and a guest that both look for answers would leave none for it. */
+/* Calls the tool's function. If that does not answer at once, a thread, task or program does,
+ * which needs a processor: on a machine with two, polling by both host and guest would leave
+ * none for it. */
 static void call_function(struct tool_call *call, const struct tool *tool, const char *text,
     size_t len, struct loop *loop)
 {
@@ -216,7 +217,7 @@ static int record_tool_begin(struct item *item, const char *text, size_t len, st
 {
     struct broker *b = item->ask->broker;
     struct store *store = b->options.store;
-    if (item->record) /* it began in an earlier life of the run */
+    if (item->record) /* started by an earlier process */
         return store_call_repeat(store, item->record, err);
     struct store_call_begin tool_call_begin = { .run = b->options.run,
         .turn = b->turn,
@@ -259,7 +260,7 @@ int tool_start(struct item *item, const char *text, size_t len, struct error *er
         *err = (struct error){ 0 };
         error_wrap(&why, "%s()", ask->model);
         keep_failure(item, failure_json("TypeError", why.text));
-        item_over(item); /* nothing was called: the record has nothing of it */
+        item_over(item); /* not called and not recorded */
         return 0;
     }
     int rc = o->recorded ? replay_match_start_tool(item, err) : 0;
@@ -272,7 +273,7 @@ void tool_keep_recorded(struct item *item, const struct recorded_call *call)
     cleanup_buf struct buf text = { 0 };
     item->error = (struct error){ 0 };
     if (!call->reply.hash[0])
-        item->error = call->error; /* it was cancelled, or could not be called */
+        item->error = call->error; /* cancelled, or the call failed */
     else if (replay_log_read(r, &call->reply, &text, &item->error) < 0)
         return;
     else if (call->error.code == ERROR_NONE)

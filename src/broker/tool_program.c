@@ -1,9 +1,10 @@
-/* broker/tool_program.c: a tool that is a program of the user's (--tool NAME=PROGRAM).
+/* broker/tool_program.c: runs a user's program as a tool (--tool NAME=PROGRAM).
  *
- * Each call starts it: one line of JSON on its standard input, {"arguments": {…}}, and then the end; one
- * JSON value on its standard output, and the exit status 0. It has the user's rights and environment,
- * and what it is told was written by a model. So many run at once at most; other calls wait in order.
- * A call that nobody waits for any more, or whose time is up, ends its program and all that it started.
+ * Each call starts the program with one line of JSON, {"arguments": {…}}, on standard input,
+ * followed by end of file. It must write one JSON value to standard output and exit with status 0.
+ * It has the user's rights and environment, and its input was written by a model. A limited number
+ * runs concurrently; other calls wait in order. Cancelling a call, or its deadline, kills the
+ * program and its children.
  *
  * PROGRAM.json beside it may describe it: {"description": …, "parameters": a JSON schema}.
  */
@@ -36,7 +37,7 @@ struct tool_program {
     char *path, *name;
     unsigned running;
     bool beginning;
-    TAILQ_HEAD(, started) all; /* in the order of the calls */
+    TAILQ_HEAD(, started) all; /* in order of the calls */
 };
 
 static void free_started(struct started *s)
@@ -57,7 +58,7 @@ static void free_started(struct started *s)
 
 static void begin_waiting(struct tool_program *t);
 
-/* The call is over; `failure` NULL: the output is the answer. */
+/* Ends a call; without a `failure` (NULL), the output is the answer. */
 static void tool_program_finish(struct started *s, const char *failure)
 {
     struct tool_program *t = s->tool;
@@ -73,7 +74,7 @@ static void tool_program_finish(struct started *s, const char *failure)
     begin_waiting(t);
 }
 
-/* How it ended, and the end of what it said of that. */
+/* Describes the exit status and the end of standard error. */
 static void tool_program_explain(const struct started *s, int status, struct buf *out)
 {
     const struct buf *tail = &s->process.tail;
@@ -89,7 +90,7 @@ static void tool_program_explain(const struct started *s, int status, struct buf
     text_append_visible(out, buf_text(tail) + from, len - from);
 }
 
-/* Reads what is there; false where it is too much. */
+/* Reads pending output; returns false if there is too much. */
 static bool tool_program_read_output(struct started *s)
 {
     ssize_t n = 1;
@@ -134,7 +135,7 @@ static void tool_program_program_ended(void *arg, int status, int events)
     tool_program_finish(s, why.len > 0 ? buf_text(&why) : NULL);
 }
 
-/* ---- its beginning ---- */
+/* ---- the start of a call ---- */
 
 static void tool_program_begin(struct started *s)
 {
@@ -163,7 +164,7 @@ static struct started *tool_program_first_waiting(struct tool_program *t)
     return NULL;
 }
 
-/* Those that cannot be started end at once, and come here again: one loop is enough. */
+/* Calls that cannot start end at once and come back here, so one loop is enough. */
 static void begin_waiting(struct tool_program *t)
 {
     struct started *s;
@@ -197,7 +198,7 @@ static void call_program(void *arg, struct tool_call *call, const char *json, si
     buf_puts(&s->input, "}\n");
     for (size_t i = 0; i + 1 < s->input.len; i++)
         if (s->input.data[i] == '\n' || s->input.data[i] == '\r')
-            s->input.data[i] = ' '; /* outside of strings: in them none can stand */
+            s->input.data[i] = ' '; /* outside of strings, where newlines cannot occur */
     tool_call_on_cancel(call, nobody_waits, s);
     if (buf_failed(&s->input))
         tool_program_finish(s, "the host is out of memory");
@@ -220,7 +221,7 @@ static void tool_program_release(void *arg)
     free(t);
 }
 
-/* What PROGRAM.json says; nothing where there is none. */
+/* Reads PROGRAM.json, if it exists. */
 static int read_description(const char *path, struct json_object **out, struct error *err)
 {
     cleanup_buf struct buf file = { 0 }, text = { 0 };

@@ -1,9 +1,9 @@
-/* broker/tool_schema.c: whether arguments fit a tool's JSON schema.
+/* broker/tool_schema.c: checks arguments against a tool's JSON schema.
  *
- * Of JSON Schema this holds calls to what a function's signature says: `properties` with their `type`
- * and `enum`, `required`, and that there are no others unless `additionalProperties` is true. What is
- * inside of an array or an object is the tool's own to judge. So a schema of any dialect will do, unlike
- * in base/json/schema.h, which refuses what it does not know.
+ * Checks only what a function's signature expresses: `properties` with `type` and `enum`,
+ * `required`, and additional properties unless `additionalProperties` is true. The tool checks the
+ * contents of arrays and objects. Schemas of any dialect are accepted, unlike in
+ * base/json/schema.h, which rejects unknown keywords.
  */
 #include <string.h>
 
@@ -63,7 +63,7 @@ int tool_schema_check(struct json_object *schema, struct error *err)
 
 /* ---- arguments ---- */
 
-/* Behind the string that begins at `at`; *zero: it has a zero character in it. */
+/* Returns the end of the string that begins at `at`; *zero: it contains a NUL character. */
 static size_t tool_schema_skip_string(const char *text, size_t at, bool *zero)
 {
     *zero = false;

@@ -1,5 +1,5 @@
-/* broker/tools.c: see tools.h. Names are checked here for all kinds of tools: they share one namespace
- * with Python's built-ins and with contexts.
+/* broker/tools.c: the registry of tools. Checks names for all kinds of tools, which share one
+ * namespace with Python's built-ins and with contexts.
  */
 #include "broker/tools.h"
 
@@ -21,7 +21,7 @@ struct tools {
     size_t datum_count;
     struct session_source *sources;
     size_t source_count;
-    struct buf json; /* the list, as the guest is told of it */
+    struct buf json; /* the list for the guest */
 };
 
 /* ---- names ---- */
@@ -86,7 +86,7 @@ void tools_free(struct tools *t)
     free(t);
 }
 
-/* Room for one more at the end of an array; false without memory. */
+/* Grows an array by one; returns false without memory. */
 static bool tools_grow(void *array, size_t count, size_t size)
 {
     void *grown = reallocarray(*(void **)array, count + 1, size);
@@ -110,7 +110,7 @@ void tools_describe(const struct tool *tool, struct buf *out)
     buf_printf(out, ",\"parameters\":%s}", tool->schema ? json_text(tool->schema, NULL) : "null");
 }
 
-/* One more in the list that the guest is told. */
+/* Appends to the list for the guest. */
 static int tools_tell(struct buf *json, const struct tool *tool, struct error *err)
 {
     if (json->len > 0)
@@ -185,7 +185,7 @@ int tools_add_datum(
     return 0;
 }
 
-/* The name as tracebacks show it. */
+/* Sets the name for tracebacks. */
 static int broker_tools_add_source(
     struct tools *t, const char *name, const char *code, size_t len, struct error *err)
 {

@@ -1,4 +1,5 @@
-/* broker/replay/replay_log.c: see replay_log.h. */
+/* broker/replay/replay_log.c: reads the steps of a resumed run from the record, and looks them up.
+ */
 #include "broker/replay/replay_log.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 struct replay_log {
     struct store *store;
-    const char *run; /* while it is read */
+    const char *run; /* only while reading */
     struct recorded_call *calls;
     size_t call_count, call_room, next_root, first_sub;
     struct recorded_call *below;
@@ -20,7 +21,7 @@ struct replay_log {
     struct recorded_cell *cells;
     size_t cell_count, cell_room, next_cell;
     int64_t turns;
-    size_t bytes; /* of all values */
+    size_t bytes; /* bytes of all values */
 };
 
 /* ---- reading the record ---- */
@@ -41,7 +42,7 @@ static int take_turn(void *arg, const struct store_turn *turn, struct error *err
     return 0;
 }
 
-/* The index of a run below; the number of them where it is none of them. */
+/* Returns the index of a child run, or the number of child runs if there is none. */
 static size_t find_below(const struct replay_log *r, const char *id)
 {
     for (size_t i = r->run_count; i-- > 0;)
@@ -65,7 +66,7 @@ static int replay_log_take_context(struct replay_log *r, const struct store_valu
     return rc;
 }
 
-/* Records that do not tell the kind of a run's error tell its status. */
+/* Older records lack the kind of a run's error; uses its status. */
 static enum error_code run_error_code(const struct store_run_end *end)
 {
     if (end->code)
@@ -76,7 +77,7 @@ static enum error_code run_error_code(const struct store_run_end *end)
                                                    : ERROR_BUDGET;
 }
 
-/* What a child's parent is told of its error: whom it ended itself, it has not asked why. */
+/* Sets the error for a child's parent; a child that the parent ended has no reason. */
 static void take_run_error(struct recorded_run *to, const struct store_run_end *end)
 {
     error_set(&to->error, run_error_code(end), "%s", end->error);
@@ -117,7 +118,7 @@ static int replay_replay_log_take_run(void *arg, const struct store_run *run, st
     return to->model ? replay_log_take_context(r, &b->context, to, err) : error_memory(err);
 }
 
-/* Room for a call of the run itself, or of one below; NULL without memory. */
+/* Adds a call of the run or of a child run; NULL without memory. */
 static struct recorded_call *add_call(struct replay_log *r, bool own)
 {
     struct recorded_call **list = own ? &r->calls : &r->below;
@@ -204,14 +205,15 @@ static int replay_log_take_cell(void *arg, const struct store_cell *cell, struct
     return c->status && (!e->killed || c->killed) ? 0 : error_memory(err);
 }
 
-/* Whether the cell cannot have had the answer: it was beyond its deadline, or had given up itself. */
+/* Whether the cell cannot have received the answer: it was past its deadline or had dropped the
+ * call. */
 static bool came_late(const struct recorded_cell *cell, int64_t ended_ms, const struct error *error)
 {
     bool beyond = strcmp(cell->status, "timeout") == 0 && ended_ms >= cell->ended_ms;
     return beyond || error->code == ERROR_CANCELLED;
 }
 
-/* What follows from the calls and child runs of each cell. */
+/* Derives facts from the calls and child runs of each cell. */
 static void count_calls(struct replay_log *r)
 {
     for (size_t i = 0; i < r->run_count; i++) {
@@ -362,8 +364,8 @@ static bool replay_log_is_open(const struct recorded_call *call)
     return !call->root && !call->asked;
 }
 
-/* How well the call fits: 0 not at all. The cell counts more than the model's name, which a guest
- * that named none may find changed (a recording that is replayed from another directory). */
+/* Rates a match: 0 for none. The cell counts more than the model's name, which may differ if the
+ * guest named none (a recording replayed from another directory). */
 static int replay_log_fit(const struct recorded_call *call, int64_t cell, bool tool,
     const char *model, const char *fallback, const char *hash)
 {
@@ -428,7 +430,7 @@ int64_t replay_log_asked(const struct replay_log *r, int64_t cell)
 
 /* ---- child runs of guest code ---- */
 
-/* As fit() for calls. */
+/* Like fit() for calls. */
 static int fit_run(const struct recorded_run *run, int64_t cell, const char *model,
     const char *fallback, const char *question, const char *context)
 {

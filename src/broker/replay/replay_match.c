@@ -1,16 +1,16 @@
-/* broker/replay/replay_match.c: what the record knows of a guest's prompts, in a run that is resumed.
+/* broker/replay/replay_match.c: answers a guest's prompts from the record, in a resumed run.
  *
- *   asked ── in the record? ── ended ─► its answer is given (not before its cell's end, where it came late)
- *                  │        └─ under way ─► the same call is made again, the same run goes on
- *                  └─ not ── others of the cell should still come ─► it waits for them
- *                         └─ the cell was under way ─► it is new
- *                         └─ the cell ran into its deadline ─► it waits for that
- *                         └─ the cell had ended ─► the run has left its path, and stops
+ *   request ── recorded? ── completed ─► its answer (if it came late: after the end of the cell)
+ *                  │     └─ open ─► repeat the same call, continue the same child run
+ *                  └─ no ── other calls of the cell are still due ─► wait for them
+ *                        └─ the cell had not completed ─► a new call
+ *                        └─ the cell ran into its deadline ─► wait for the deadline
+ *                        └─ the cell had completed ─► the run diverged, and stops
  *
- * Threads come in another order than before: one that has its answers from the record is faster than
- * one that computes, or sleeps. So who waits for others does so as long as the guest is at work, or would
- * be if it had a processor. Where it is idle, one of its threads may be asleep, for no longer than the
- * others took to come before; after that nobody comes any more, and the run has left its path.
+ * The order of threads changes on replay: a thread with recorded answers is faster than one that
+ * computes or sleeps. A request therefore waits for others while the guest is running or ready to
+ * run. While it is idle, one of its threads may be sleeping, but for no longer than the others took
+ * originally; after that no call will come, and the run has diverged.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +21,11 @@
 #include "broker/internal.h"
 
 enum {
-    LOOK_MS = 250,         /* how often a guest is looked at from which calls should come */
-    IDLE_MS = 2000,        /* in which nobody does anything, and then */
-    IDLE_MOST_MS = 600000, /* twice what it took before, up to this: lives may lie far apart */
-    BUSY_SHARE = 50, /* who needs less than this part of the time only looks whether it is time */
-    SHOWN_MAX = 40,  /* bytes of a prompt in an error */
+    LOOK_MS = 250,         /* interval of checks on a guest with due calls */
+    IDLE_MS = 2000,        /* milliseconds of idleness to wait, and then */
+    IDLE_MOST_MS = 600000, /* twice the original time, up to this limit */
+    BUSY_SHARE = 50,       /* below this fraction of the time, a guest only polls the clock */
+    SHOWN_MAX = 40,        /* bytes of a prompt in an error */
 };
 
 int replay_match_find_call(struct item *item, const char *text, size_t len, struct error *err)
@@ -67,7 +67,7 @@ void replay_match_forget(struct item *item)
         replay_log_untake_run(item->ask->broker->options.recorded, steal(&item->replay_match_run));
 }
 
-/* ---- what it knows ---- */
+/* ---- recorded requests ---- */
 
 static void keep_call(struct item *item, const struct recorded_call *call)
 {
@@ -83,7 +83,7 @@ static void keep_call(struct item *item, const struct recorded_call *call)
         item_keep_text(item, buf_text(&text), text.len, item->is_run);
 }
 
-/* A run may have both an error and an answer: its last words. */
+/* A run may have both an error and an answer, its last output. */
 static void keep_run(struct item *item, const struct recorded_run *run)
 {
     struct broker *b = item->ask->broker;
@@ -96,7 +96,7 @@ static void keep_run(struct item *item, const struct recorded_run *run)
         item_keep_text(item, buf_text(&text), text.len, false);
 }
 
-/* Nothing where the record has nothing. */
+/* Empty if not recorded. */
 static void keep_known(struct item *item)
 {
     if (item->known)
@@ -105,7 +105,7 @@ static void keep_known(struct item *item)
         keep_run(item, item->replay_match_run);
 }
 
-/* The answer that the record has; 1, or an error. */
+/* Sets the recorded answer; returns 1 or an error. */
 static int give_known(struct item *item, bool late)
 {
     if (late) {
@@ -117,7 +117,7 @@ static int give_known(struct item *item, bool late)
     return 1;
 }
 
-/* A recording passes over the line that it gave then. */
+/* Makes a recording skip the line that it answered then. */
 static int skip_recorded_known(struct broker *b, const struct recorded_call *known,
     struct lm_request *request, struct error *err)
 {
@@ -154,7 +154,7 @@ static int take_known_run(struct item *item, const char *prompt, size_t len, str
     return rc < 0 ? rc : give_known(item, known->late);
 }
 
-/* One that was under way is made again: nobody knows what became of it. */
+/* Repeats an open call, whose outcome is unknown. */
 static int take_known_tool(struct item *item)
 {
     if (item->known->ended)
@@ -163,7 +163,7 @@ static int take_known_tool(struct item *item)
     return 0;
 }
 
-/* ---- what it does not know ---- */
+/* ---- unrecorded requests ---- */
 
 static int wait_for_others(struct item *item, struct error *err)
 {
@@ -176,7 +176,7 @@ static int wait_for_others(struct item *item, struct error *err)
     return 1;
 }
 
-/* Stops the run: the code asks for `text`, and the record knows nothing of that. */
+/* Stops the run: the code asks for `text`, which is not recorded. */
 static void replay_match_diverge(const struct item *item, const char *text, size_t len)
 {
     struct broker *b = item->ask->broker;
@@ -199,7 +199,7 @@ static void replay_match_diverge(const struct item *item, const char *text, size
     b->options.diverged(b->options.arg, &why);
 }
 
-/* It may have been refused then, and is again: the record has what was begun only. */
+/* The budget may have refused it then, and does so again; only started calls are recorded. */
 static int is_refused(struct item *item, const struct budget_call *call, struct error *err)
 {
     struct budget *budget = item->ask->broker->options.budget;
@@ -222,7 +222,7 @@ static void begin_doubt(struct broker *b)
     timer_start(b->doubt, LOOK_MS, LOOK_MS);
 }
 
-/* As replay_match_start; `call` is NULL for a child run and a tool. */
+/* Like replay_match_start; `call` is NULL for child runs and tools. */
 static int start_unknown(struct item *item, const struct budget_call *call, struct error *err)
 {
     struct broker *b = item->ask->broker;
@@ -272,7 +272,7 @@ int replay_match_may_ask(struct item *item, struct error *err)
     return error_set(err, ERROR_MODEL_REPLAY, "nobody is asked while a run is gone over again");
 }
 
-/* ---- those that wait ---- */
+/* ---- waiting requests ---- */
 
 void replay_match_cancel(struct item *item)
 {
@@ -312,12 +312,13 @@ static struct item *replay_match_first_waiting(struct broker *b)
     return NULL;
 }
 
-/* Whether the guest was idle since the last look. A host that was held up itself has not looked. */
+/* Whether the guest was idle since the last check. If the host itself was delayed, the check
+ * does not count. */
 static bool was_idle(struct broker *b, uint64_t *ms)
 {
     uint64_t now = clock_ns(), busy = session_busy_ns(guest_of(b));
     uint64_t passed = now - b->seen_ns, used = busy > b->busy_ns ? busy - b->busy_ns : 0;
-    bool ended = busy < b->busy_ns; /* somebody's time is not counted any more */
+    bool ended = busy < b->busy_ns; /* a process has ended, so the total decreased */
     b->seen_ns = now;
     b->busy_ns = busy;
     *ms = passed / 1000000 < 2 * LOOK_MS ? passed / 1000000 : 2 * LOOK_MS;
