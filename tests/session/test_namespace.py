@@ -219,6 +219,21 @@ def test_tasks_go_on_in_later_cells(session):
                         "task = asyncio.ensure_future(work())\nawait asyncio.sleep(0)", "SUBMIT(n=await task)").n == 5
 
 
+def test_tasks_are_awaited_by_the_last_expression(session):
+    """A task that statements start is awaited by the last expression, whose value is the echo."""
+    code = ("import asyncio\nasync def work():\n    await asyncio.sleep(0)\n    return 6\n"
+            "task = asyncio.create_task(work())\nawait task")
+    assert run(session, code).echo == "6"
+    assert run(session, "SUBMIT(left=[name for name in globals() if 'echo' in name])").left == []
+
+
+def test_a_task_made_before_the_first_await_is_awaited_later(environment):
+    """A session has one event loop, also for a cell that makes a task and does not await."""
+    with environment.open() as fresh:
+        assert run(fresh, "import asyncio\nasync def work():\n    return 7",
+                   "task = asyncio.ensure_future(work())", "SUBMIT(n=await task)").n == 7
+
+
 def test_asyncio_run_works_too(session):
     """A cell without top-level await has no running loop, so that code which starts one itself works."""
     assert run(session, "import asyncio\nasync def f(): return 3\nSUBMIT(n=asyncio.run(f()))").n == 3

@@ -27,13 +27,19 @@ if TYPE_CHECKING:
 TOP_LEVEL_AWAIT = getattr(ast, "PyCF_ALLOW_TOP_LEVEL_AWAIT", 0)
 
 
+CO_COROUTINE = 0x80     # inspect.CO_COROUTINE, without the import
+ECHO = "_droste_echo"   # holds the value of a last expression that awaits, within run_cell
 NOTHING = compile("", "<nothing>", "exec")
 SOURCES = 1000      # cells that define nothing whose text stays in linecache
 DEFINES = re.compile(r"\b(?:def|class|lambda)\b")
 
 
 def compile_cell(code: str, name: str, echo: bool) -> tuple[types.CodeType, types.CodeType | None]:
-    """Returns code for the statements and, with `echo`, for the last expression (or None)."""
+    """Returns code for the statements and, with `echo`, for the last expression (or None).
+
+    A last expression that awaits belongs to the statements' coroutine, so that what they start
+    runs in the loop that it waits in; its value is then in the variable ECHO.
+    """
     if not echo:
         return compile(code, name, "exec", TOP_LEVEL_AWAIT, True), None
     # Fast path: such a line is usually one expression, which needs no syntax tree.
@@ -45,16 +51,37 @@ def compile_cell(code: str, name: str, echo: bool) -> tuple[types.CodeType, type
     tree = compile(code, name, "exec", TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST, True)
     last = None
     if tree.body and isinstance(tree.body[-1], ast.Expr):
-        last = compile(ast.Expression(tree.body.pop().value), name, "eval", TOP_LEVEL_AWAIT, True)
+        value = tree.body.pop().value
+        last = compile(ast.Expression(value), name, "eval", TOP_LEVEL_AWAIT, True)
+        if last.co_flags & CO_COROUTINE and tree.body:
+            target = ast.copy_location(ast.Name(ECHO, ast.Store()), value)
+            tree.body.append(ast.copy_location(ast.Assign([target], value), value))
+            last = None
     return compile(tree, name, "exec", TOP_LEVEL_AWAIT, True), last
 
 
 def run_code(code: types.CodeType) -> Any:
     """Runs code in __main__; top-level await runs on the session's event loop."""
     value = eval(code, state.session.namespace)
-    if code.co_flags & 0x80 and isinstance(value, types.CoroutineType):     # CO_COROUTINE
+    if code.co_flags & CO_COROUTINE and isinstance(value, types.CoroutineType):
         value = run_coroutine(value)
     return value
+
+
+def find_event_loop() -> Any:
+    """Returns the loop that earlier code made futures for without awaiting them, or a new one."""
+    import asyncio
+    import warnings
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")     # Python 3.12 and newer warn where there is no loop
+        try:
+            loop = asyncio.get_event_loop_policy().get_event_loop()
+        except RuntimeError:                # there was one, which asyncio.run() has closed
+            loop = None
+    if loop is None or loop.is_closed():
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+    return loop
 
 
 def run_coroutine(coroutine: types.CoroutineType[Any, Any, Any]) -> Any:
@@ -65,8 +92,7 @@ def run_coroutine(coroutine: types.CoroutineType[Any, Any, Any]) -> Any:
     """
     import asyncio
     if state.session.event_loop is None or state.session.event_loop.is_closed():
-        state.session.event_loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(state.session.event_loop)
+        state.session.event_loop = find_event_loop()
     task = state.session.event_loop.create_task(coroutine)
     try:
         return state.session.event_loop.run_until_complete(task)
@@ -106,8 +132,8 @@ def run_cell(ident: int, name: str, code: str, echo: bool, tools: bool = False,
                 set_up()
             if body is not NOTHING:
                 run_code(body)
-            if last is not None:
-                found = run_code(last)
+            if echo:
+                found = run_code(last) if last else state.session.namespace.pop(ECHO, None)
                 if found is not None:
                     state.session.builtins._ = found  # type: ignore[attr-defined]
                     # A repr() that raises fails the cell; there is no echo then.
