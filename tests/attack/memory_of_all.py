@@ -2,7 +2,7 @@
 # rows: 54
 # expect: KILL(memory)
 # isolation: full light landlock
-# alone: landlock
+# alone: full light landlock
 # variants: files mapped sent shared tables processes
 # settings: --memory 64M --processes 64 --tmp-size 16M
 # unconfined: unsafe
