@@ -1,9 +1,9 @@
 /* lm/anthropic.c: Anthropic's Messages interface, version 2023-06-01.
  *
- * What differs from the others: system texts stand apart from the messages, a limit of the answer
- * is required, tokens of the prompt are counted in three parts (fresh, written to the provider's
- * cache, read from it), and a stream is a sequence of typed events in which the count of output
- * tokens is given again and again, each time for all so far.
+ * Differences from the others: system texts are separate from the messages; a limit of the answer
+ * is required; tokens of the prompt are counted in three parts (fresh, written to the provider's
+ * cache, read from it); and a stream is a sequence of typed events, each with the total of output
+ * tokens so far.
  */
 #include <string.h>
 
@@ -12,8 +12,8 @@
 #include "lm/record.h"
 #include "lm/request.h"
 
-/* The limit of an answer for whom none was asked: what each family of models allows, within
- * reason. The first prefix that fits. */
+/* The default limit of an answer: what each family of models allows, within reason. The first
+ * matching prefix counts. */
 static const struct answer_limit {
     const char *prefix;
     int64_t tokens;
@@ -135,7 +135,7 @@ static int anthropic_write(const struct lm_call *call, const struct lm_request *
     return buf_failed(b) ? error_memory(err) : 0;
 }
 
-/* A later event repeats what it counts; what it leaves out stays as it was. */
+/* A later event replaces the counts that it contains. */
 static void anthropic_take_usage(struct model_answer *a, struct json_object *usage)
 {
     int64_t fresh = json_get_int(usage, "input_tokens", -1);
@@ -158,7 +158,7 @@ static void anthropic_take_finish(struct model_answer *a, struct json_object *ho
     const char *reason = json_get_string(holder, "stop_reason", NULL);
     if (reason)
         reply_set_finish(a, finishes, reason);
-    /* A text that ended by itself is an answer, also an empty one. */
+    /* A text that ended by itself is an answer, even an empty one. */
     if (reason && strcmp(a->finish, "tool_calls") != 0 && strcmp(reason, "refusal") != 0)
         a->choice = true;
 }
@@ -186,7 +186,7 @@ static void anthropic_take_event(struct model_answer *a, struct json_object *roo
         anthropic_take_usage(a, reply_get(root, "usage"));
     } else if (strcmp(type, "message_stop") == 0) {
         a->finished = true;
-    } /* pings, ends of blocks and what is new mean nothing to a text */
+    } /* pings, ends of blocks and unknown events do not affect the text */
 }
 
 static int anthropic_event(struct model_answer *a, const struct reply_where *where,

@@ -1,4 +1,4 @@
-/* lm/cache.c: see cache.h. */
+/* lm/cache.c: an index over a recording, and the calls in progress. */
 #include "lm/cache.h"
 
 #include <fcntl.h>
@@ -15,15 +15,15 @@
 struct replay_match {
     char key[HASH_TEXT_SIZE];
     off_t at;
-    size_t len;            /* of its line; 0: there is none */
+    size_t len;            /* of its line; 0: no line */
     struct lm_call *asker; /* NULL: none */
 };
 
 struct cache {
-    struct record *record; /* NULL once it could not be written, or without a file */
+    struct record *record; /* NULL after a failed write, or without a file */
     int fd;                /* for reading */
-    char *path;            /* NULL: there is no file */
-    void *entries;         /* of tsearch(3), by key */
+    char *path;            /* NULL: no file */
+    void *entries;         /* a tsearch(3) tree by key */
 };
 
 struct shared_answer *shared_answer_new(
@@ -193,7 +193,7 @@ struct lm_call *cache_asker(struct cache *cache, const char *key)
     return entry ? entry->asker : NULL;
 }
 
-/* What is neither asked for nor answered needs no place. */
+/* An entry without an asker or an answer can be removed. */
 static void forget_asker(struct cache *cache, const char *key)
 {
     struct replay_match *entry = cache_find_entry(cache, key);

@@ -1,8 +1,8 @@
-/* lm/cache.h: answers that were given before, by the request's key, in a recording (docs/replay.md).
+/* lm/cache.h: caches answers by the request's key, in a recording (docs/replay.md).
  *
- * The file is what `record` writes; the index over it is in memory, the answers are not. Beside
- * them the index knows which call is asking for a key right now, so that another one like it can
- * wait for that answer.
+ * The file has the format that `record` writes; its index is in memory, the answers are not. The
+ * index also knows which call is currently asking for a key, so that an identical call can wait for
+ * that answer.
  */
 #ifndef DROSTE_LM_CACHE_H
 #define DROSTE_LM_CACHE_H
@@ -11,7 +11,7 @@
 
 struct cache;
 
-/* An answer (or a failure) that several calls may share. */
+/* An answer, or a failure, that several calls share. */
 struct shared_answer {
     unsigned holders;
     struct error error;
@@ -19,24 +19,25 @@ struct shared_answer {
     char *finish;
 };
 
-/* The answer with this outcome, held once; NULL without memory. */
+/* Creates an answer with one reference; NULL without memory. */
 struct shared_answer *shared_answer_new(
     const struct error *error, const char *text, size_t len, const char *finish);
-/* Lets go of it; NULL is fine. */
+/* Drops a reference; NULL is fine. */
 void shared_answer_drop(struct shared_answer *answer);
 
-/* Without a path (NULL) nothing is kept: it only knows who is asking. Errors: ERROR_IO, ERROR_ARGUMENT (a
- * line that is no recorded call's, with its number), ERROR_PROTOCOL (a last line that is torn). */
+/* Without a path (NULL) nothing is stored, and only concurrent calls are deduplicated. ERROR_IO,
+ * ERROR_ARGUMENT (a line is not a recorded call, with its number), ERROR_PROTOCOL (the last line
+ * is incomplete). */
 int cache_open(const char *path, struct cache **out, struct error *err);
 void cache_close(struct cache *cache);
 
-/* The answer to this key, NULL where there is none. A line that cannot be read any more is none. */
+/* The answer for this key; NULL if there is none, or its line can no longer be read. */
 struct shared_answer *cache_find(struct cache *cache, const char *key);
-/* Keeps a call's answer. A file that cannot be written any more is only read from then on. */
+/* Stores a call's answer. After a failed write, the cache is read-only. */
 void cache_keep(
     struct cache *cache, const char *key, const struct lm_call *call, const struct lm_reply *reply);
 
-/* The call that asks for this key; NULL: none. Setting it to NULL never fails. */
+/* The call that is asking for this key; NULL: none. Setting NULL never fails. */
 struct lm_call *cache_asker(struct cache *cache, const char *key);
 int cache_set_asker(struct cache *cache, const char *key, struct lm_call *call, struct error *err);
 

@@ -1,8 +1,8 @@
-/* lm/callback.c: a model in the embedding program.
+/* lm/callback.c: models that the embedding program implements as a function.
  *
- * It gets a copy of the request, so that it may answer when it likes and nobody else has to wait.
- * The program holds the call's handle until it answers, so a call that ends before that (cancelled,
- * out of time) is kept as CALL_OWED until the answer comes and is dropped.
+ * The function gets a copy of the request, so that it may answer at any time. The program holds the
+ * call's handle until it answers; a call that ends earlier (cancelled, out of time) stays as
+ * CALL_OWED until the answer arrives and is dropped.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static void callback_describe(const void *client, struct buf *out)
     buf_puts(out, "a function of this program");
 }
 
-/* What is copied of a request: arrays first, whose alignment the bytes behind them do not need. */
+/* The copy of a request; arrays come first, because the bytes after them need no alignment. */
 struct room {
     size_t parts, bytes;
 };
@@ -59,7 +59,7 @@ static struct room room_of(const struct lm_request *request)
     return room;
 }
 
-/* Copies to *to, with a NUL for those who like one, and moves it. */
+/* Copies to *to, adds a NUL for convenience, and advances it. */
 static const char *put_bytes(char **to, const char *bytes, size_t len)
 {
     char *at = *to;
@@ -93,7 +93,7 @@ static void copy_message(
     }
 }
 
-/* One block: the messages, their parts, then the bytes of both. */
+/* One allocation: the messages, their parts, then the bytes of both. */
 static int callback_prepare(
     struct lm_call *call, const struct lm_request *request, struct error *err)
 {

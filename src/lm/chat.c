@@ -1,10 +1,10 @@
-/* lm/chat.c: the client for model servers that speak HTTP, whatever their dialect.
+/* lm/chat.c: the client for model servers over HTTP, for all dialects.
  *
- * An attempt is one POST. Its body is written once, when the call is made, and sent from there
- * again for each attempt. A stream is read event by event; a server that answers with one JSON
- * document though a stream was asked for is understood as well. What may be tried again is decided
- * here: only what cannot have been charged (nothing was sent, or the server said no by its status,
- * or by an error in the place of the first word).
+ * An attempt is one POST. Its body is written once, when the call is made, and sent again for each
+ * attempt. A stream is read event by event; a server may also answer a request for a stream with
+ * one JSON document. This file decides what may be retried: only what cannot have been charged,
+ * because nothing was sent, or the server refused by its status or by an error in place of the
+ * first word.
  */
 #include <string.h>
 #include <strings.h>
@@ -26,28 +26,28 @@ enum { IDEMPOTENCY_SIZE = 56 };
 struct server {
     const struct provider *provider;
     struct http *http;
-    /* The URL is the first, the model, and the second; without `model_in_url` it is the second. */
+    /* The URL is the first, the model, and the second; without `model_in_url` only the second. */
     char *url_before, *url_after;
     bool model_in_url;
-    char *url; /* as it was given, for people */
+    char *url; /* as configured, for messages */
     char *peer, *key, *key_header;
     char *ca_file; /* NULL: the system's */
     struct dialect_style style;
 };
 
-/* A call's state: made once, reset for each attempt. */
+/* The state of a call: created once, reset for each attempt. */
 struct chat {
     struct lm_call *call;
     struct http_transfer *transfer; /* NULL between attempts */
     const char *url;                /* the server's or `own_url` */
     char *own_url;
-    struct buf own;            /* the request, where it does not begin with the call's head */
-    const struct buf *request; /* that or the call's body */
+    struct buf own;            /* the request, unless it begins with the call's head */
+    const struct buf *request; /* `own` or the call's body */
     char idempotency[IDEMPOTENCY_SIZE];
     struct sse sse;
-    struct buf body; /* of what is no event stream */
+    struct buf body; /* of a response that is not an event stream */
     struct model_answer answer;
-    size_t shown; /* bytes of the answer's text that were passed on */
+    size_t shown; /* bytes of the answer's text passed on */
     bool streamed;
 };
 
@@ -64,14 +64,14 @@ static struct lm_usage usage_of(const struct chat *chat)
         return estimate;
     if (chat->answer.finished)
         return usage;
-    /* Anthropic counts at the beginning too, when there is no output yet. */
+    /* Anthropic also reports usage at the beginning, before there is output. */
     usage.estimated = true;
     if (usage.output_tokens < estimate.output_tokens)
         usage.output_tokens = estimate.output_tokens;
     return usage;
 }
 
-/* Passes on what is new of the text, up to `end`; false if the caller ended the call meanwhile. */
+/* Passes on new text up to `end`; false if the caller ended the call meanwhile. */
 static bool show_text(struct chat *chat, size_t end)
 {
     size_t from = chat->shown;
@@ -81,7 +81,7 @@ static bool show_text(struct chat *chat, size_t end)
     return lm_attempt_delta(chat->call, chat->answer.text.data + from, end - from);
 }
 
-/* The key must not leave in two halves, so what may be its beginning waits for what follows. */
+/* A streamed key must not slip through in two halves: what may begin it waits for what follows. */
 static void show_new_text(struct chat *chat)
 {
     const struct server *s = chat->call->client;
@@ -93,7 +93,7 @@ static void show_new_text(struct chat *chat)
     show_text(chat, text->len - reply_held_back(text->data + from, new, s->key));
 }
 
-/* The attempt is over: nothing may be touched after. */
+/* The attempt is over: nothing may be touched afterwards. */
 static void chat_end(struct chat *chat, struct lm_outcome *outcome)
 {
     const struct server *s = chat->call->client;
@@ -144,14 +144,14 @@ static void chat_on_data(void *arg, const char *data, size_t len)
     chat_end(chat, &outcome);
 }
 
-/* The transfer ended, well or not, with a status of success or none. */
+/* The transfer ended, successfully or not, with a successful status or none. */
 static void chat_judge(
     struct chat *chat, const struct http_result *result, struct lm_outcome *outcome)
 {
     const struct server *s = chat->call->client;
     struct reply_where where = where_of(chat);
     struct model_answer *a = &chat->answer;
-    bool whole = a->finished; /* then a server that cuts the line later does no harm */
+    bool whole = a->finished; /* then it does not matter that the server cuts the connection */
     if (result->error.code != ERROR_NONE && !whole) {
         outcome->error = result->error;
         outcome->retry = result->unsent || result->unanswered;
@@ -256,7 +256,7 @@ static void chat_release(struct lm_call *call)
     free(chat);
 }
 
-/* The same for each attempt, so that a server which knows the header answers a call once. */
+/* The same for each attempt, so that a server that supports the header answers a call once. */
 static int make_idempotency(const char *given, char out[IDEMPOTENCY_SIZE], struct error *err)
 {
     char made[LM_KEY_SIZE];
@@ -277,7 +277,7 @@ static int make_call_url(struct chat *chat, const struct lm_call *call, struct e
         return 0;
     }
     buf_puts(&url, s->url_before);
-    url_escape(&url, call->model); /* it comes from the guest: it must stay one segment */
+    url_escape(&url, call->model); /* it comes from the guest and must stay one segment */
     buf_puts(&url, s->url_after);
     chat->url = chat->own_url = buf_steal(&url);
     return chat->url ? 0 : error_memory(err);
@@ -320,8 +320,7 @@ static void add_query(struct buf *out, const char *query)
     buf_puts(out, query);
 }
 
-/* The base URL, the provider's path behind it with "{}" where the model goes, and the queries of
- * both. */
+/* The base URL, the provider's path with the model for "{}", and the queries of both. */
 static int make_url(struct server *s, const struct url *url, const char *path, struct error *err)
 {
     cleanup_buf struct buf before = { 0 }, after = { 0 };
@@ -336,8 +335,8 @@ static int make_url(struct server *s, const struct url *url, const char *path, s
     return s->url_before && s->url_after ? 0 : error_memory(err);
 }
 
-/* Azure has two interfaces: one like OpenAI's, and an older one with a version and the deployment
- * in the URL. */
+/* Azure has two interfaces: one like OpenAI's, and an older one with a version and the
+ * deployment in the URL. */
 static int make_azure_path(const struct lm_options *options, struct buf *path, struct error *err)
 {
     const char *version = options->azure_version;
@@ -399,7 +398,7 @@ static int refuse_without_key(
             : "");
 }
 
-/* A line break in a key would be a header of its own. */
+/* A line break in a key would inject a header. */
 static int chat_take_key(struct server *s, const char *key, bool needed,
     const struct lm_options *options, struct error *err)
 {

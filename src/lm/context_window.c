@@ -1,11 +1,11 @@
-/* lm/context_window.c: see context_window.h. */
+/* lm/context_window.c: a table of context windows by model name. */
 #include "lm/context_window.h"
 
 #include <string.h>
 
 #include "base/cleanup.h"
 
-/* As of October 2026, where it is not the default; of several that fit the longest counts. */
+/* As of October 2026, without models that have the default; the longest matching prefix counts. */
 static const struct {
     const char *model;
     int64_t tokens;

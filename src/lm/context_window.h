@@ -1,4 +1,4 @@
-/* lm/context_window.h: how many tokens a model can read at once. */
+/* lm/context_window.h: the sizes of models' context windows. */
 #ifndef DROSTE_LM_CONTEXT_WINDOW_H
 #define DROSTE_LM_CONTEXT_WINDOW_H
 
@@ -6,8 +6,8 @@
 
 enum { LM_WINDOW_DEFAULT = 128000 };
 
-/* Tokens of "PROVIDER/MODEL" or "MODEL", by the beginning of the model's name; LM_WINDOW_DEFAULT for one
- * that is not known here. */
+/* Tokens of "PROVIDER/MODEL" or "MODEL", by the prefix of the model's name; LM_WINDOW_DEFAULT
+ * for unknown models. */
 int64_t lm_window(const char *model);
 
 #endif

@@ -1,4 +1,4 @@
-/* lm/dialect.c: what dialects share when they write; see dialect.h. */
+/* lm/dialect.c: what dialects share when they write requests. */
 #include "lm/dialect.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
-/* lm/gemini.c: Gemini's generateContent, whole and streamed.
+/* lm/gemini.c: Gemini's generateContent, complete and streamed.
  *
- * What differs from the others: the model stands in the URL, the assistant is called "model", a
- * prompt may be blocked before there is a candidate, a candidate may be stopped for what it says,
- * and thoughts are counted apart from the answer though they cost the same. Each event of a stream
- * is a reply of its own with the next piece; the last one names the reason of the end.
+ * Differences from the others: the model is in the URL; the assistant is called "model"; a prompt
+ * may be blocked before there is a candidate; a candidate may be stopped because of its content;
+ * thoughts are counted separately from the answer but cost the same. Each event of a stream is a
+ * reply with the next piece; the last one contains the finish reason.
  */
 #include <string.h>
 
@@ -128,7 +128,7 @@ static void take_candidate(struct model_answer *a, struct json_object *candidate
     if (!reason)
         return;
     reply_set_finish(a, finishes, reason);
-    /* A text that ended by itself is an answer, also an empty one. */
+    /* A text that ended by itself is an answer, even an empty one. */
     if (strcmp(a->finish, "stop") == 0 || strcmp(a->finish, "length") == 0)
         a->choice = true;
 }

@@ -1,4 +1,4 @@
-/* lm/limits.c: see limits.h. */
+/* lm/limits.c: parses rate-limit headers and keeps token buckets. */
 #include "lm/limits.h"
 
 #include <ctype.h>
@@ -33,7 +33,7 @@ static const struct source {
         "anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-reset" },
 };
 
-/* A number of at least 0 that ends where the text or a space does; negative: none. */
+/* A number of at least 0, ended by a space or the end; negative: invalid. */
 static double parse_count(const char *text)
 {
     char *end;
@@ -64,7 +64,7 @@ static double parse_date(const char *text, double wall_seconds)
     return fmax((double)timegm(&tm) + fraction - offset - wall_seconds, 0);
 }
 
-/* One number with its unit, at *text, which is moved; negative: there is none. */
+/* One number with its unit at *text, which advances; negative: invalid. */
 static double parse_span(const char **text)
 {
     static const struct {
@@ -116,7 +116,7 @@ static double level_at(const struct bucket *b, uint64_t now_ns)
     return fmin(b->level + b->rate * seconds, b->capacity);
 }
 
-/* `reset` is when the bucket will be full again, as the providers define it. */
+/* `reset` is when the bucket will be full again, as providers define it. */
 static void learn_one(
     struct bucket *b, double most, double left, double reset, double sent_since, uint64_t now_ns)
 {
@@ -166,7 +166,7 @@ void limits_pause(struct limits *l, double seconds, uint64_t now_ns)
         l->paused_until_ns = until;
 }
 
-/* What is larger than the whole bucket goes when the bucket is full. */
+/* A need larger than the bucket waits until the bucket is full. */
 static double bucket_wait(const struct bucket *b, double need, uint64_t now_ns)
 {
     if (now_ns >= b->until_ns)

@@ -1,12 +1,12 @@
-/* lm/lm.c: what every model call has in common.
+/* lm/lm.c: what all model calls have in common.
  *
- * A call is in `queue` until its turn comes (lm/queue.h), is then in `flight` for all its attempts
- * and the pauses between them, and ends in call_finish or lm_cancel. Its clock starts when it leaves
+ * A call waits in `queue` for its turn (lm/queue.h), is then in `flight` for all its attempts and
+ * the pauses between them, and ends in call_finish or lm_cancel. Its clock starts when it leaves
  * the queue.
  *
- * The caller's code runs in `done` and `delta` and may do anything there, closing the lm included.
- * So each of our ways into it is between lm_enter and lm_leave, and the last lm_leave frees an lm
- * that was closed meanwhile; a call is out of all lists before its `done`.
+ * The caller's code runs in `done` and `delta` and may do anything, including closing the lm. So
+ * every path into it lies between lm_enter and lm_leave, the last lm_leave frees an lm that was
+ * closed meanwhile, and a call leaves all lists before its `done`.
  */
 #include "lm/lm.h"
 
@@ -31,28 +31,28 @@ struct lm {
     struct loop *loop;
     const struct lm_client_ops *ops;
     void *client;
-    const struct provider *provider; /* whose models these are; NULL: no provider's */
-    bool has_vendors;                /* its models' names may begin with another provider's */
-    char *name;                      /* as records show it */
-    char *model;                     /* as the provider knows it */
+    const struct provider *provider; /* the models' provider; NULL: none */
+    bool has_vendors;                /* model names may begin with another provider's */
+    char *name;                      /* for records */
+    char *model;                     /* the provider's name for it */
     struct record *record;
     struct cache *cache;
     struct prices *prices;
     struct sampling sampling;
-    bool own_server; /* the provider's own, whose prices are known */
+    bool own_server; /* the provider's own server, whose prices are known */
     unsigned concurrency, model_concurrency, retries;
-    struct lm_queue *line; /* where calls wait for their turn */
+    struct lm_queue *line; /* calls waiting for their turn */
     struct lm_call_list queue, flight, owed;
-    struct lm_call_list aside; /* that follow others, or are given what is known */
-    unsigned depth;            /* of lm_enter */
+    struct lm_call_list aside; /* followers, and calls with a known answer */
+    unsigned depth;            /* nesting of lm_enter */
     bool closed;
 };
 
-/* What is no model of a provider's. */
+/* Models that are not a provider's. */
 static const struct kind {
     const char *prefix;
     const struct lm_client_ops *ops;
-    bool whole; /* the prefix is the whole name */
+    bool whole; /* the prefix is the complete name */
 } kinds[] = {
     { "replay:", &lm_replay, false },
     { "exec:", &lm_program, false },
@@ -85,13 +85,13 @@ static void lm_leave(struct lm *lm)
         lm_free(lm);
 }
 
-/* A provider's name before a model is for choosing the client, which is chosen: the provider does
- * not know it, and another provider's models are not to be had here. */
+/* Removes the provider's name before a model, which only selects the client. An error if it
+ * names another provider than the opened one. */
 static int bare_model(const struct lm *lm, const char *model, const char **out, struct error *err)
 {
     const struct provider *named = provider_named(model);
     bool strange = lm->provider && named && named != lm->provider;
-    bool as_it_is = lm->ops == &lm_program; /* who may have models of all providers */
+    bool as_it_is = lm->ops == &lm_program; /* a program may serve models of all providers */
     *out = named && !strange && !as_it_is ? strchr(model, '/') + 1 : model;
     if (strange && !lm->has_vendors)
         return error_set(err, ERROR_ARGUMENT,
@@ -109,7 +109,7 @@ struct lm_usage lm_usage_estimate(const struct lm_call *call, size_t output_byte
     };
 }
 
-/* libuv counts whole milliseconds from a time it has cut down to one: one more is never early. */
+/* libuv rounds its current time down to a millisecond: one more is never early. */
 static void timer_start_seconds(struct timer *timer, double seconds)
 {
     timer_start(timer, (uint64_t)ceil(seconds * 1000) + 1, 0);
@@ -129,7 +129,7 @@ static void lm_call_free(struct lm_call *call)
     free(call);
 }
 
-/* The call is over and in no list: free it, unless a callback model still holds its handle. */
+/* Frees a finished call that is in no list, unless a callback model still holds its handle. */
 static void call_release(struct lm_call *call, bool answer_owed)
 {
     struct lm *lm = call->lm;
@@ -164,7 +164,7 @@ static struct lm_call_list *list_of(const struct lm_call *call)
 static void call_give(struct lm_call *call, struct shared_answer *answer);
 static int call_join(struct lm_call *call, struct error *err);
 
-/* A follower asks for itself, since the call that it waited for went without an answer. */
+/* A follower asks for itself, because its leader ended without an answer. */
 static void take_lead(struct lm *lm, struct lm_call *call)
 {
     struct error err = { 0 };
@@ -172,7 +172,8 @@ static void take_lead(struct lm *lm, struct lm_call *call)
     call->state = CALL_QUEUED;
     TAILQ_INSERT_TAIL(&lm->queue, call, link);
     call->leader = call;
-    cache_set_asker(lm->cache, call->cache_key, call, NULL); /* else others like it ask, too */
+    /* otherwise identical calls also ask */
+    cache_set_asker(lm->cache, call->cache_key, call, NULL);
     if (call_join(call, &err) == 0)
         return;
     struct shared_answer *failure = shared_answer_new(&err, "", 0, "");
@@ -183,8 +184,8 @@ static void take_lead(struct lm *lm, struct lm_call *call)
     shared_answer_drop(failure);
 }
 
-/* The leader is over. Those who followed it were given what it got; if it got nothing (it was
- * cancelled, or its own time was up), the next one asks. */
+/* Followers of a leader that ended have received its outcome; if there was none (it was
+ * cancelled, or timed out), the next one asks. */
 static void hand_on_lead(struct lm *lm, struct lm_call *leader)
 {
     struct lm_call *call, *next, *heir = NULL;
@@ -202,7 +203,7 @@ static void hand_on_lead(struct lm *lm, struct lm_call *leader)
     }
 }
 
-/* What the leader got is its followers' too; they get it from the loop, each by itself. */
+/* Gives followers the leader's outcome; each receives it from the loop. */
 static void share_outcome(struct lm_call *leader, const struct lm_reply *reply)
 {
     struct lm *lm = leader->lm;
@@ -219,7 +220,7 @@ static void share_outcome(struct lm_call *leader, const struct lm_reply *reply)
         if (!answer)
             answer = shared_answer_new(&reply->error, reply->text, reply->len, reply->finish);
         if (!answer)
-            return; /* without memory the next one asks for itself */
+            return; /* without memory, the next one asks for itself */
         call_give(call, answer);
     }
     shared_answer_drop(answer);
@@ -237,8 +238,8 @@ static void call_unlink(struct lm_call *call)
         hand_on_lead(lm, call);
 }
 
-/* What a provider, a recording or a callback says goes into sums, in which a negative number would
- * give a budget back and a huge one would overflow. */
+/* Clamps numbers from providers, recordings and callbacks: in the sums, a negative one would
+ * refund a budget and a huge one would overflow. */
 static int64_t lm_believable(int64_t tokens)
 {
     static const int64_t most = 1000000000000; /* millions of such calls fit an int64_t */
@@ -253,12 +254,12 @@ static void record_reply(struct lm_call *call, struct lm_reply *reply)
     if (!lm->record || (record_key(call, call->model ? call->model : "", key, &failed) == 0 &&
                            record_append(lm->record, key, call, reply, &failed) == 0))
         return;
-    reply->error = failed; /* an answer that the record lacks could not be replayed */
+    reply->error = failed; /* an answer that could not be recorded could not be replayed */
     reply->text = "";
     reply->len = 0;
 }
 
-/* `model` is as the provider knows it. */
+/* `model` is the provider's name. */
 static double lm_price(const struct lm *lm, const char *model, const struct lm_usage *usage)
 {
     cleanup_buf struct buf name = { 0 };
@@ -276,7 +277,7 @@ double lm_cost(const struct lm *lm, const char *model, const struct lm_usage *us
     return lm_price(lm, bare, usage);
 }
 
-/* Who was not asked is owed nothing. */
+/* A call without an attempt costs nothing. */
 static double cost_of(const struct lm_call *call, const struct lm_usage *usage)
 {
     return call->attempts == 0 ? 0 : lm_price(call->lm, call->model, usage);
@@ -325,7 +326,7 @@ static void give_now(void *arg)
     call_finish(call, &outcome, false);
 }
 
-/* Ends the call with what is known, from the loop. Its timer is there already. */
+/* Ends the call with a known answer, from the loop. Its timer already exists. */
 static void call_give(struct lm_call *call, struct shared_answer *answer)
 {
     answer->holders++;
@@ -378,7 +379,7 @@ void lm_attempt_headers(struct lm_call *call, limits_header_fn *header, void *ar
 
 void lm_attempt_done(struct lm_call *call, const struct lm_outcome *outcome)
 {
-    /* Those behind it in the queue would be refused as well. */
+    /* The server would refuse the calls behind it in the queue, too. */
     if (outcome->error.code == ERROR_MODEL_RATE && outcome->retry && outcome->retry_after > 0)
         queue_pause(call, retry_asked_seconds(outcome->retry_after));
     if (outcome->error.code == ERROR_NONE || !call_retry(call, outcome))
@@ -400,7 +401,7 @@ bool lm_attempt_delta(struct lm_call *call, const char *text, size_t len)
     return !ended;
 }
 
-/* Takes the call out of the client's hands, wherever it is. */
+/* Takes the call away from the client in any state. */
 static struct lm_usage call_abort(struct lm_call *call, bool *answer_owed)
 {
     const struct lm_client_ops *ops = call->lm->ops;
@@ -419,7 +420,7 @@ static void deadline_passed(void *arg)
     call_finish(call, &outcome, answer_owed);
 }
 
-/* The timer is made only now: there may be thousands of calls in the queue. False if that ended the
+/* Creates the timer only now, because thousands of calls may be queued. False if that ended the
  * call. */
 static bool call_start_clock(struct lm_call *call)
 {
@@ -456,7 +457,7 @@ static int call_fill(struct lm_call *call, const struct lm_request *request, str
         if (rc < 0)
             return rc;
     }
-    /* The lm's own name is there for as long as its calls are. */
+    /* The lm's own name outlives its calls. */
     call->model = model == lm->model || !model ? lm->model : strdup(model);
     if (model && !call->model)
         return error_memory(err);
@@ -475,7 +476,7 @@ static int call_fill(struct lm_call *call, const struct lm_request *request, str
     return lm->ops->prepare ? lm->ops->prepare(call, &whole, err) : 0;
 }
 
-/* Whose answers the calls get. */
+/* The host whose answers the calls get. */
 static const char *host_of(const struct lm *lm)
 {
     return lm->ops->host ? lm->ops->host(lm->client) : lm->name;
@@ -493,7 +494,8 @@ static int call_join(struct lm_call *call, struct error *err)
     return queue_join(lm->line, &place, call_begin, call, err);
 }
 
-/* The same request to another server, or to another model there, is another request. */
+/* The key includes the server and the model: the same messages to another one are another
+ * request. */
 static int make_cache_key(struct lm_call *call, struct error *err)
 {
     cleanup_buf struct buf scope = { 0 };
@@ -508,7 +510,7 @@ static void call_set_aside(struct lm_call *call, enum call_state state)
     TAILQ_INSERT_TAIL(&call->lm->aside, call, link);
 }
 
-/* 1: the call need not ask; 0: it is the one that asks. */
+/* 1: the call need not ask; 0: it asks. */
 static int look_in_cache(struct lm_call *call, struct error *err)
 {
     struct lm *lm = call->lm;
@@ -534,7 +536,7 @@ static int look_in_cache(struct lm_call *call, struct error *err)
     return cache_set_asker(lm->cache, call->cache_key, call, err);
 }
 
-/* Puts a call that is made where it belongs. */
+/* Queues a new call, or lets it follow another one. */
 static int call_place(struct lm_call *call, struct error *err)
 {
     struct lm *lm = call->lm;
@@ -594,7 +596,7 @@ int lm_skip_recorded(struct lm *lm, const struct lm_request *request, struct err
         return error_memory(err);
     call->lm = lm;
     call->client = lm->client;
-    int rc = call_fill(call, request, err); /* which takes the line */
+    int rc = call_fill(call, request, err); /* takes over the line */
     lm_call_free(call);
     return rc;
 }
@@ -660,7 +662,7 @@ static const struct kind *find_kind(const char *model)
     return NULL;
 }
 
-/* Whose model it is; *rest is what that one calls it. */
+/* Finds the client; *rest is the model's name for it. */
 static int choose_client(
     struct lm *lm, const struct lm_options *options, const char **rest, struct error *err)
 {
@@ -678,7 +680,7 @@ static int choose_client(
     return 0;
 }
 
-/* A program and a recording take OpenAI's names; a function is asked with messages alone. */
+/* Programs and recordings accept OpenAI's parameters; functions accept none. */
 static int take_sampling(struct lm *lm, const struct lm_options *options, struct error *err)
 {
     const struct provider *p = lm->provider;
@@ -704,7 +706,7 @@ static int lm_fill(struct lm *lm, const struct lm_options *options, struct error
     else
         buf_puts(&name, options->model);
     lm->name = buf_steal(&name);
-    /* A recording may hold several models, so a replay has none of its own. */
+    /* A recording may hold several models, so a replay has no model of its own. */
     lm->model = lm->ops == &lm_replay ? NULL : strdup(rest);
     lm->line = options->queue ? queue_hold(options->queue) : lm_queue_new(lm->loop);
     if (!lm->name || !lm->line || (!lm->model && lm->ops != &lm_replay))
@@ -714,7 +716,7 @@ static int lm_fill(struct lm *lm, const struct lm_options *options, struct error
         rc = lm->ops->open(lm->loop, options, rest, &lm->client, err);
     if (rc == 0 && options->record && options->record[0])
         rc = record_open(options->record, &lm->record, err);
-    /* A recording that is replayed is one already. */
+    /* a replay needs no cache */
     bool cached = options->cache && options->cache[0];
     if (rc == 0 && (cached || options->deduplicate) && lm->ops != &lm_replay)
         rc = cache_open(cached ? options->cache : NULL, &lm->cache, err);

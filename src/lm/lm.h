@@ -1,10 +1,10 @@
 /* lm/lm.h: language models behind one interface: a chat request in, text and usage out.
  *
- * `lm_open` picks the client from the model's name; above this layer nobody knows which one it
- * is. Everything is asynchronous on the caller's loop: a call ends with exactly one `done`, or with
- * none if it was cancelled first; either way its handle is gone then. Retries, rate limits,
- * deadlines and recording happen below this line, so that one call here is one answer that the
- * caller pays for. Inside `done` and `delta` everything here may be called, lm_close too.
+ * `lm_open` chooses the client from the model's name; higher layers do not know it. Everything is
+ * asynchronous on the caller's loop. A call ends with exactly one `done`, or with none if it was
+ * cancelled first; its handle is then invalid. Retries, rate limits, deadlines and recording are
+ * internal, so that one call is one answer that the caller pays for. `done` and `delta` may call
+ * everything here, including lm_close.
  */
 #ifndef DROSTE_LM_LM_H
 #define DROSTE_LM_LM_H
@@ -21,7 +21,7 @@
 enum lm_part_kind {
     LM_PART_TEXT,     /* well-formed UTF-8 */
     LM_PART_IMAGE,    /* the bytes of an image file */
-    LM_PART_DOCUMENT, /* the bytes of another file, such as a PDF */
+    LM_PART_DOCUMENT, /* the bytes of another kind of file, such as a PDF */
 };
 
 struct lm_part {
@@ -35,130 +35,129 @@ struct lm_message {
     const char *role; /* "system", "user", "assistant" */
     const char *text; /* well-formed UTF-8, not NUL-terminated */
     size_t len;
-    const struct lm_part *parts; /* of a message that is not one text: these, instead of it */
+    const struct lm_part *parts; /* of a message with several parts: these replace `text` */
     size_t part_count;
 };
 
 struct lm_request {
-    const char *model; /* overrides the opened model's name; NULL: that one */
+    const char *model; /* overrides the opened model; NULL: no */
     const struct lm_message *messages;
     size_t message_count;
-    unsigned depth;       /* of the run that asks; kept in recordings */
-    double timeout;       /* seconds for the call once it leaves the queue; 0: none */
+    unsigned depth;       /* of the asking run; kept in recordings */
+    double timeout;       /* seconds after leaving the queue; 0: none */
     int64_t max_tokens;   /* 0: the provider's default */
-    double temperature;   /* negative: that of the model's sampling */
-    const char *sampling; /* the model's, not a caller's: members of JSON, each behind a comma */
-    const char *key;      /* lm_key's, by which a server knows the call again; NULL: one is made */
+    double temperature;   /* negative: from the model's sampling parameters */
+    const char *sampling; /* set by lm.c, not by callers: members of JSON, each after a comma */
+    const char *key;      /* an idempotency key from lm_key; NULL: generated */
 };
 
 struct lm_usage {
     int64_t input_tokens;
     int64_t output_tokens;
-    bool estimated;        /* the provider did not say; counted as a token per 4 bytes */
-    int64_t cached_tokens; /* of the input: read from the provider's own cache, and cheaper */
+    bool estimated;        /* the provider did not report it; a token for 4 bytes */
+    int64_t cached_tokens; /* of the input: read from the provider's cache, at a lower price */
 };
 
 struct lm_reply {
     struct error error; /* code ERROR_NONE: the call succeeded */
     const char *text;   /* UTF-8, NUL-terminated; valid during the callback; "" on failure */
     size_t len;
-    const char *finish;    /* "stop", "length"…; "" where the provider did not say */
-    struct lm_usage usage; /* also of failed calls, as far as it is known */
-    double cost;           /* dollars for that usage; negative: nobody knows the price */
-    unsigned attempts;     /* requests that left for the provider: 1 + retries; 0: the answer was
-                              known, or is that of the same call, and it cost nothing */
-    double seconds;        /* from the end of queueing to the answer */
+    const char *finish;    /* "stop", "length"…; "" if the provider did not say */
+    struct lm_usage usage; /* also of failed calls, as far as known */
+    double cost;           /* dollars for that usage; negative: unknown price */
+    /* requests sent to the provider: 1 + retries; 0: the answer came from the cache or an
+     * identical call and was free */
+    unsigned attempts;
+    double seconds; /* from the end of queueing to the answer */
 };
 
 typedef void lm_done_fn(void *arg, const struct lm_reply *reply);
-/* A piece of a streamed answer, as it arrives (never half a character); NULL where nobody
- * watches. What an attempt streamed is never taken back: it is not retried after that. */
+/* A piece of a streamed answer, ending between characters; NULL if not needed. After the first
+ * piece, the call is not retried, because streamed text cannot be taken back. */
 typedef void lm_delta_fn(void *arg, const char *text, size_t len);
 
 struct lm;
 struct lm_call;
 
-/* Keeps the limits of hosts for all models that are opened with it; they hold it, so that it may be
- * freed before them. NULL without memory. */
+/* Shares hosts' limits among all models that are opened with it. They hold references, so it may
+ * be freed before them. NULL without memory. */
 struct lm_queue;
 struct lm_queue *lm_queue_new(struct loop *loop);
 /* NULL is fine. */
 void lm_queue_free(struct lm_queue *queue);
 
-/* A model in the embedding program: answers each call by exactly one lm_answer, at once or later,
- * from the loop's thread; also a call that was cancelled or ran out of time meanwhile, whose answer
- * is dropped. `request` and `call` are valid until then, or until lm_close, which ends the duty. */
+/* A model in the embedding program. It answers each call by exactly one lm_answer, at once or
+ * later, from the loop's thread, even if the call has ended meanwhile; that answer is dropped.
+ * `request` and `call` are valid until then, or until lm_close, which ends the obligation. */
 typedef void lm_callback_fn(void *arg, const struct lm_request *request, struct lm_call *call);
 
-/* One provider's server and the key that goes there, and nowhere else. */
+/* A provider's server, and the key, which is sent nowhere else. */
 struct lm_account {
-    const char *base_url; /* NULL or "": the provider's own */
-    const char *api_key;  /* NULL or "": none is sent, which only a server of one's own allows */
+    const char *base_url; /* NULL or "": the provider's default */
+    const char *api_key;  /* NULL or "": none is sent, which only custom servers accept */
 };
 
 struct lm_options {
     const char *model; /* "gpt-5-mini", "PROVIDER/MODEL", "exec:PROGRAM"… */
     struct lm_account openai, anthropic, gemini, azure, openrouter, portkey, vllm;
-    const char *azure_version; /* of Azure's older interface; NULL: the newer one */
-    const char *cache;         /* give answers from this file, and keep them there; NULL: do not */
-    const struct list *sampling; /* NAME=VALUE, as sampling.h has them; NULL: none */
-    bool deduplicate;       /* identical calls at the same time are one, also without a cache */
-    const char *record;     /* append every finished call to this file; NULL: do not */
-    const char *ca_file;    /* certificates to trust instead of the system's; NULL: the system's */
-    const char *prices;     /* a table of prices of the user's; NULL: the built-in one alone */
-    struct lm_queue *queue; /* shared with other models; NULL: one of its own */
-    unsigned concurrency;   /* calls in flight at once to one host; 0: 64 */
-    unsigned model_concurrency; /* and to one model; 0: no limit of its own */
-    unsigned retries;           /* attempts after the first */
-    bool stream;                /* ask for streamed answers */
-    double connect_timeout;     /* seconds; 0: 10 */
-    double first_timeout;       /* seconds to the first byte of an answer; 0: no own limit */
-    double stall_timeout;       /* seconds between bytes of an answer; 0: 60 */
-    lm_callback_fn *callback;   /* for the models "callback" and "callback:NAME" */
+    const char *azure_version;   /* of Azure's older interface; NULL: the newer one */
+    const char *cache;           /* file with cached answers; NULL: none */
+    const struct list *sampling; /* NAME=VALUE, see sampling.h; NULL: none */
+    bool deduplicate;            /* merges identical concurrent calls, even without a cache */
+    const char *record;          /* file to append every finished call to; NULL: none */
+    const char *ca_file;         /* certificates to trust; NULL: the system's */
+    const char *prices;          /* the user's table of prices; NULL: only the built-in one */
+    struct lm_queue *queue;      /* shared with other models; NULL: a queue of its own */
+    unsigned concurrency;        /* calls in flight to one host; 0: 64 */
+    unsigned model_concurrency;  /* and to one model; 0: no separate limit */
+    unsigned retries;            /* attempts after the first */
+    bool stream;                 /* request streamed answers */
+    double connect_timeout;      /* seconds; 0: 10 */
+    double first_timeout;        /* seconds to the first byte of an answer; 0: no separate limit */
+    double stall_timeout;        /* seconds between bytes of an answer; 0: 60 */
+    lm_callback_fn *callback;    /* for the models "callback" and "callback:NAME" */
     void *callback_arg;
 };
 
-/* Checks the options and opens what they name; connects to nothing yet. Errors: ERROR_CONFIG (no
- * model, no key where one is needed, a bad URL, an unreadable ca_file), ERROR_NOT_FOUND,
- * ERROR_ARGUMENT (a recording to replay), ERROR_PROTOCOL (one to append to). */
+/* Checks the options and opens the files; does not connect yet. ERROR_CONFIG (no model, a
+ * missing key, a bad URL, an unreadable ca_file), ERROR_NOT_FOUND, ERROR_ARGUMENT (a recording
+ * to replay), ERROR_PROTOCOL (a recording to append to). */
 int lm_open(
     struct loop *loop, const struct lm_options *options, struct lm **out, struct error *err);
-/* Cancels what is in flight. NULL is fine. */
+/* Cancels all calls. NULL is fine. */
 void lm_close(struct lm *lm);
 
-/* The model's name as records show it: "openai/gpt-5-mini", "replay:demo.jsonl". */
+/* The model's name for records: "openai/gpt-5-mini", "replay:demo.jsonl". */
 const char *lm_name(const struct lm *lm);
-/* Of a call: the model as it was opened ("callback:mine"), and the one that is asked for, which is the same
- * without the first word where the call names none. */
+/* The model that a call was opened with ("callback:mine"), and the one that it asks for: the
+ * same without the prefix if the call names none. */
 const char *lm_call_opened(const struct lm_call *call);
 const char *lm_call_model(const struct lm_call *call);
-/* Where its answers come from, in words: "https://api.openai.com/v1, a key is set". */
+/* Describes where answers come from: "https://api.openai.com/v1, a key is set". */
 void lm_describe(const struct lm *lm, struct buf *out);
-/* Of each provider what has to be set, for people: "openai OPENAI_API_KEY, …" (provider.c). */
+/* Lists what each provider needs, for users: "openai OPENAI_API_KEY, …" (provider.c). */
 void lm_list_needs(struct buf *out);
 
-/* Starts a call (or queues it); the request's memory is the caller's again on return. `done` is
- * never called from within lm_start. ERROR_ARGUMENT: no messages, an unknown role, or text that is
- * not UTF-8. */
+/* Starts or queues a call; the request's memory may be freed on return. Never calls `done`
+ * itself. ERROR_ARGUMENT: no messages, an unknown role, or text that is not UTF-8. */
 int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, lm_delta_fn *delta,
     void *arg, struct lm_call **out, struct error *err);
-/* A key for one call, so that whoever records it can make the same call again. */
+/* Generates an idempotency key, which a record can keep to repeat the same call. */
 enum { LM_KEY_SIZE = 33 };
 int lm_key(char out[LM_KEY_SIZE], struct error *err);
-/* True of a recording that is replayed. */
+/* True for a replayed recording. */
 bool lm_is_recording(const struct lm *lm);
-/* The call was answered in an earlier life of the run: a recording that is replayed passes over the
- * line with that answer, as it did then. Nothing happens with other models. */
+/* Marks a call as answered in an earlier process of the run: a replayed recording skips the line
+ * with that answer. Other models ignore it. */
 int lm_skip_recorded(struct lm *lm, const struct lm_request *request, struct error *err);
-/* Stops a call: no `done` comes after, and no record is kept. What it may have cost is filled in if
- * `spent` is not NULL (usage, cost, attempts, seconds; the texts are empty): nothing while it was
- * queued, an estimate once it was sent. */
+/* Stops a call without `done` or a record. *spent (may be NULL) receives what it may have cost
+ * (usage, cost, attempts, seconds; empty texts): nothing while queued, an estimate once sent. */
 void lm_cancel(struct lm_call *call, struct lm_reply *spent);
-/* Dollars for this usage of the model (NULL: the opened one's own); negative: nobody knows. */
+/* Dollars for this usage of the model (NULL: the opened one); negative: unknown. */
 double lm_cost(const struct lm *lm, const char *model, const struct lm_usage *usage);
 
-/* Ends a callback model's call: the text, or an error (err->code not ERROR_NONE). `usage` may be
- * NULL: it is estimated then. */
+/* Ends a callback model's call with a text, or an error (err->code is not ERROR_NONE). A NULL
+ * `usage` is estimated. */
 void lm_answer(struct lm_call *call, const char *text, size_t len, const struct lm_usage *usage,
     const struct error *error);
 

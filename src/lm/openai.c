@@ -1,7 +1,7 @@
-/* lm/openai.c: OpenAI's chat completions, which many other servers speak as well.
+/* lm/openai.c: OpenAI's chat completions, which many other servers implement.
  *
  * The request's head, {"model":…,"messages":[…], is also the middle of a recorded line (record.c),
- * so a prompt of megabytes is written once for both.
+ * so a prompt of megabytes is written only once.
  */
 #include <string.h>
 
@@ -42,7 +42,7 @@ static int openai_write(const struct lm_call *call, const struct lm_request *req
     return buf_failed(b) ? error_memory(err) : 0;
 }
 
-/* The text of a message: a string, or a list of parts of which the texts count. */
+/* A message's text: a string, or a list of parts, of which the texts count. */
 static void openai_append_content(struct buf *out, struct json_span content)
 {
     json_span_append(out, content);
@@ -53,7 +53,7 @@ static void openai_append_content(struct buf *out, struct json_span content)
 
 static void openai_take_finish(struct model_answer *a, struct json_span reason)
 {
-    static const struct finish_word own[] = { { NULL, NULL } }; /* the house's words are these */
+    static const struct finish_word own[] = { { NULL, NULL } }; /* Droste's words are OpenAI's */
     cleanup_buf struct buf word = { 0 };
     if (!json_span_is(reason, '"'))
         return;
@@ -70,7 +70,7 @@ static void take_choice(struct model_answer *a, struct json_span choice, const c
     json_span_members(parts[0], inner, said, 2);
     openai_append_content(&a->text, said[0]);
     json_span_append(&a->refusal, said[1]);
-    /* An empty text is an answer; a null is none. */
+    /* An empty text is an answer; null is not. */
     if (json_span_is(said[0], '"') || json_span_is(said[0], '['))
         a->choice = true;
     openai_take_finish(a, parts[1]);
@@ -98,7 +98,7 @@ static int openai_take_error(struct model_answer *a, const struct reply_where *w
     return rc < 0 ? rc : reply_broke_off(a, where, root, json, len, err);
 }
 
-/* Without a tree: answers come by the thousand, and of each only these few members matter. */
+/* Builds no tree: answers are frequent, and only these few members matter. */
 static int openai_take_reply(struct model_answer *a, const struct reply_where *where,
     const char *json, size_t len, const char *member, struct error *err)
 {

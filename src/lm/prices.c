@@ -1,4 +1,4 @@
-/* lm/prices.c: see prices.h. */
+/* lm/prices.c: the built-in table of prices, and the user's. */
 #include "lm/prices.h"
 
 #include <math.h>
@@ -11,13 +11,13 @@
 
 #define FILE_LIMIT ((size_t)1 << 20)
 
-/* Dollars per million tokens; `cached` is for input that the provider had in its cache. */
+/* Dollars per million tokens; `cached` is for input from the provider's cache. */
 struct price {
     double input, output, cached;
 };
 
-/* As of October 2026. Models whose price depends on the length of the prompt are left out: better
- * none than a wrong one. */
+/* As of October 2026, without models whose price depends on the length of the prompt: an unknown
+ * price is better than a wrong one. */
 static const struct replay_match {
     const char *model;
     struct price price;
@@ -44,7 +44,7 @@ static const struct replay_match {
     { "gemini/gemini-2.5-flash-lite", { 0.10, 0.40, 0.01 } },
 };
 
-/* A line of the user's: a name, or the beginning of names if it ended in '*'. */
+/* A line of the user's table: a name, or a prefix if it ended in '*'. */
 struct line {
     char *name;
     bool prefix;
@@ -65,7 +65,7 @@ static int prices_wrong_line(const char *path, size_t number, struct error *err)
         path, number);
 }
 
-/* The next word, ended by a NUL; NULL: there is none. */
+/* The next word, NUL-terminated; NULL: none. */
 static char *prices_take_word(char **text)
 {
     static const char space[] = " \t\r";
@@ -131,7 +131,7 @@ static int read_table(struct prices *p, const char *path, struct error *err)
         char *stop = newline ? newline : end;
         if (memchr(line, '\0', (size_t)(stop - line)))
             return prices_wrong_line(path, number, err);
-        *stop = '\0'; /* of a buf there is one at the end anyway */
+        *stop = '\0'; /* the terminating NUL of a buf may be overwritten */
         if ((rc = prices_take_line(p, line, path, number, err)) < 0)
             return rc;
         line = stop + 1;
@@ -165,7 +165,7 @@ void prices_close(struct prices *p)
 
 /* ---- looking up ---- */
 
-/* How well the line fits: bytes that are alike, and one more for the whole name; 0: not at all. */
+/* The length of the match, plus one for an exact match; 0: no match. */
 static size_t fit_of(const struct line *line, const char *model)
 {
     size_t n = strlen(line->name);
@@ -174,8 +174,7 @@ static size_t fit_of(const struct line *line, const char *model)
     return strcmp(line->name, model) == 0 ? n + 2 : 0;
 }
 
-/* The user's line that fits best, for the whole name or for the model whosever it is; of equals the
- * later one. */
+/* The best match, for the full name or for the name without its provider; the later of equals. */
 static const struct price *find_line(const struct prices *p, const char *model)
 {
     const char *slash = strchr(model, '/');
@@ -193,7 +192,7 @@ static const struct price *find_line(const struct prices *p, const char *model)
     return NULL;
 }
 
-/* The length of the name without the date of a version, "-20250929" or "-2025-08-07". */
+/* The length of the name without a version's date, "-20250929" or "-2025-08-07". */
 static size_t undated_length(const char *model)
 {
     static const char *const shapes[] = { "-dddddddd", "-dddd-dd-dd" };

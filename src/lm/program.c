@@ -1,10 +1,10 @@
-/* lm/program.c: a model that is a program of the user's, `exec:PROGRAM`.
+/* lm/program.c: models that are users' programs, `exec:PROGRAM`.
  *
- * It is started by the first call and serves all of them: a request is one line of JSON on its
+ * The first call starts the program, which serves all of them: a request is one line of JSON on its
  * standard input, an answer one line on its standard output, in any order (docs/configuration.md).
- * One that ends, or says what is no answer, takes the calls in flight with it, each with an error
- * that tells its last words; the next call starts it anew. One that ended well (status 0) had not
- * begun with the calls that it leaves open, which are tried again.
+ * If it ends or writes an invalid answer, the calls in flight fail with its last words, and the
+ * next call restarts it. If it ended with status 0, it had not begun its open calls, which are
+ * tried again.
  *
  * Ends of calls run the caller's code, which may close everything: `depth` counts our frames on the
  * stack, and the last one frees a program that was closed.
@@ -26,19 +26,19 @@
 
 enum { WORDS_MOST = 1600, FAREWELL_MS = 200 };
 
-/* A call that the program has. */
+/* A call in progress. */
 struct asked {
     TAILQ_ENTRY(asked) link;
     struct lm_call *call;
     uint64_t id;
-    unsigned life; /* which start of the program's was asked */
+    unsigned life; /* which start of the program received it */
 };
 
 struct program {
     struct loop *loop;
     char *path;
     struct process process;
-    struct buf line; /* of its output, so far */
+    struct buf line; /* its incomplete line of output */
     TAILQ_HEAD(, asked) flight;
     uint64_t next_id;
     unsigned life, depth;
@@ -80,7 +80,7 @@ static void asked_done(struct program *p, struct asked *asked, const struct lm_o
     lm_attempt_done(call, outcome);
 }
 
-/* The calls that this life of the program's had. */
+/* Fails the calls of this start of the program. */
 static void fail_all(struct program *p, unsigned life, const struct error *why, bool again)
 {
     struct asked *asked = TAILQ_FIRST(&p->flight);
@@ -93,11 +93,11 @@ static void fail_all(struct program *p, unsigned life, const struct error *why, 
         if (!again)
             outcome.usage = lm_usage_estimate(asked->call, 0);
         asked_done(p, asked, &outcome);
-        asked = TAILQ_FIRST(&p->flight); /* whatever the caller did meanwhile */
+        asked = TAILQ_FIRST(&p->flight); /* the caller may have changed the list meanwhile */
     }
 }
 
-/* It ended by itself, or said what is no answer (`why`, which is NULL else). */
+/* It ended by itself, or wrote an invalid answer (`why`; NULL otherwise). */
 static void program_died(struct program *p, const struct error *why)
 {
     struct error err = { 0 };
@@ -128,7 +128,7 @@ static struct asked *find_asked(struct program *p, int64_t id)
     return NULL;
 }
 
-/* "error": a text, or an object with a message and one of the codes of a recording. */
+/* "error": a text, or an object with a message and an error code of recordings. */
 static void program_take_error(
     const struct program *p, struct json_object *error, struct error *out)
 {
@@ -166,7 +166,7 @@ static int program_wrong_line(
         (int)n, buf_text(&seen));
 }
 
-/* One line; the end of a call runs the caller's code. Negative: it is no answer. */
+/* Processes one line, which may run the caller's code. Negative: not a valid answer. */
 static int program_take_line(struct program *p, const char *line, size_t len, struct error *err)
 {
     cleanup_json struct json_object *o = NULL;
@@ -197,7 +197,7 @@ static int program_take_line(struct program *p, const char *line, size_t len, st
     return 0;
 }
 
-/* All whole lines. A life that a caller ended meanwhile has no more of them. */
+/* Processes the complete lines, until the caller ends the program. */
 static int program_take_lines(struct program *p, struct error *err)
 {
     unsigned life = p->life;
@@ -221,7 +221,7 @@ static int program_take_lines(struct program *p, struct error *err)
     return 0;
 }
 
-/* Reads what is there; true if more may come. */
+/* Reads what is available; true if more may come. */
 static bool program_read_output(struct program *p, struct error *err)
 {
     size_t before = p->line.len;

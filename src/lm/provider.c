@@ -1,7 +1,7 @@
-/* lm/provider.c: see provider.h.
+/* lm/provider.c: the table of providers, and which server and key a model uses.
  *
- * A provider's key and base URL come as a pair and stay one: no key ever goes to a server that was
- * not given together with it.
+ * A provider's key and base URL are a pair: a key is never sent to a server that was not configured
+ * together with it.
  */
 #include "lm/provider.h"
 
@@ -30,7 +30,7 @@ static const struct provider providers[] = {
     { "openrouter", NULL, "OpenRouter", &dialect_openai, "https://openrouter.ai/api/v1", CHAT, NULL,
         "OPENROUTER_BASE_URL", "OPENROUTER_API_KEY", BEARER, true, false, true,
         ACCOUNT(openrouter) },
-    /* A model of the catalog is "@PROVIDER/MODEL" (portkey.ai/docs, "Headers"). */
+    /* Models of the catalog are "@PROVIDER/MODEL" (portkey.ai/docs, "Headers"). */
     { "portkey", NULL, "Portkey", &dialect_openai, "https://api.portkey.ai/v1", CHAT, NULL,
         "PORTKEY_BASE_URL", "PORTKEY_API_KEY", "x-portkey-api-key: ", true, false, true,
         ACCOUNT(portkey) },
@@ -104,7 +104,7 @@ void lm_list_needs(struct buf *out)
 struct lm_account provider_account(const struct provider *p, const struct lm_options *options)
 {
     const struct lm_account *given = (const void *)((const char *)options + p->account);
-    /* vLLM's server is also what `base-url` is for. */
+    /* vLLM servers can also be configured through `base-url`. */
     if (p->account == ACCOUNT(vllm) && !is_given(given->base_url) &&
         is_given(options->openai.base_url))
         given = &options->openai;

@@ -1,8 +1,8 @@
-/* lm/queue.c: see queue.h.
+/* lm/queue.c: lanes of calls, served in turns.
  *
- * Whoever begins a call runs the caller's code, which may start, cancel and close what it likes. So
- * lanes and hosts are looked up anew after each call that began, are freed only where none of our
- * loops is on the stack, and the queue is held while it is pumped.
+ * Beginning a call runs the caller's code, which may start, cancel and close anything. So lanes and
+ * hosts are looked up again after each beginning, are freed only while none of our loops is on the
+ * stack, and a reference to the queue is held meanwhile.
  */
 #include "lm/queue.h"
 
@@ -17,7 +17,7 @@ struct lane {
     struct host *host;
     char *model;
     unsigned active, most;
-    struct lane_list waiting, running; /* both in the order in which they began */
+    struct lane_list waiting, running; /* both in the order of their beginning */
     struct limits limits;
 };
 TAILQ_HEAD(lanes, lane);
@@ -57,7 +57,7 @@ static void host_free(struct host *host)
     free(host);
 }
 
-/* Forgets what nobody waits in and nothing is known of: a guest may name any number of models. */
+/* Frees lanes and hosts without calls or known limits: a guest may name any number of models. */
 static void queue_sweep(struct lm_queue *queue, bool all)
 {
     struct host *host, *next_host;
@@ -85,7 +85,7 @@ static void queue_release(struct lm_queue *queue)
     free(queue);
 }
 
-/* The first of the lane's that may begin; else *soonest is lowered to when it may. */
+/* The first call of the lane that may begin; otherwise lowers *soonest to the time when it may. */
 static struct lm_call *next_call(const struct lane *lane, uint64_t now, double *soonest)
 {
     struct lm_call *call = TAILQ_FIRST(&lane->waiting);
@@ -124,7 +124,7 @@ static void queue_begin(struct lm_call *call)
     struct host *host = lane->host;
     TAILQ_REMOVE(&lane->waiting, call, lane_link);
     TAILQ_INSERT_TAIL(&lane->running, call, lane_link);
-    TAILQ_REMOVE(&host->lanes, lane, link); /* the others' turn */
+    TAILQ_REMOVE(&host->lanes, lane, link); /* the other lanes' turn */
     TAILQ_INSERT_TAIL(&host->lanes, lane, link);
     call->running = true;
     lane->active++;
@@ -132,7 +132,8 @@ static void queue_begin(struct lm_call *call)
     call->begin(call);
 }
 
-/* Ten thousand calls may come and go before the loop has its turn: the first of them starts the timer. */
+/* Thousands of calls may come and go before the loop's next turn: only the first starts the
+ * timer. */
 static void pump_soon(struct lm_queue *queue)
 {
     if (queue->soon)
@@ -141,8 +142,8 @@ static void pump_soon(struct lm_queue *queue)
     timer_start(queue->timer, 0, 0);
 }
 
-/* Begins what may. A batch at most, so that answers which come at once, each starting the next
- * call, leave the loop its turn. */
+/* Begins calls, at most a batch of them, so that immediate answers, each starting the next call,
+ * do not starve the loop. */
 static void queue_pump(void *arg)
 {
     enum { BATCH = 64 };
@@ -264,7 +265,8 @@ void queue_learn(struct lm_call *call, limits_header_fn *header, void *arg)
 {
     struct limits_need since = { 0 };
     struct lm_call *later = call;
-    if (!limits_are_told(header, arg)) /* most servers say nothing, and there may be many calls */
+    /* most servers report nothing, and there may be many calls */
+    if (!limits_are_told(header, arg))
         return;
     while ((later = TAILQ_NEXT(later, lane_link))) {
         struct limits_need need = need_of(later);

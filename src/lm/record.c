@@ -1,4 +1,4 @@
-/* lm/record.c: see record.h. */
+/* lm/record.c: writes recordings and computes the keys of requests. */
 #include "lm/record.h"
 
 #include <fcntl.h>
@@ -13,10 +13,10 @@
 struct record {
     int fd;
     char *path;
-    size_t last_len; /* of the last line, with its end */
+    size_t last_len; /* of the last line, with its newline */
 };
 
-/* As OpenAI has it; nothing else is as widely known. */
+/* Uses OpenAI's format, the most widely known one. */
 static void append_part(struct buf *b, const struct lm_part *part)
 {
     if (part->kind == LM_PART_TEXT) {
@@ -103,7 +103,7 @@ int record_key(struct lm_call *call, const char *model, char out[HASH_TEXT_SIZE]
     return hash_sha256(b.data, b.len, out, err);
 }
 
-/* A file that ends in the middle of a line would swallow the next one. */
+/* The next line would be appended to an incomplete one. */
 static int check_end(int fd, const char *path, struct error *err)
 {
     struct stat st;
@@ -153,7 +153,7 @@ static void append_result(struct buf *line, const struct lm_reply *reply)
         buf_puts(line, "null}\n");
         return;
     }
-    /* A bounded text may end in the middle of a character. */
+    /* A truncated text may end inside a character. */
     cleanup_buf struct buf message = { 0 };
     text_append_utf8(&message, reply->error.text, strlen(reply->error.text));
     buf_printf(line, "{\"code\":\"%s\",\"message\":", error_code_name(reply->error.code));
@@ -182,7 +182,7 @@ int record_append(struct record *record, const char *key, const struct lm_call *
     return 0;
 }
 
-/* Appending leaves the descriptor's place at the end of what it wrote (open(2), O_APPEND). */
+/* O_APPEND leaves the offset at the end of the written data (open(2)). */
 int record_last(const struct record *record, off_t *at, size_t *len)
 {
     off_t end = lseek(record->fd, 0, SEEK_CUR);

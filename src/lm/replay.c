@@ -1,9 +1,9 @@
 /* lm/replay.c: answers from a recording (docs/replay.md).
  *
- * At lm_open the file is read once, a line at a time; kept is what an answer needs, not the
- * messages. Which line answers a call is decided when the call is started, so that the order of
- * lm_start is the order of the lines, whatever the delays. Keyed lines come before scripted ones.
- * A recording may hold several models: a call that names none of them may take any of them.
+ * lm_open reads the file once, line by line, and keeps what answers need, without the messages. A
+ * call is matched to a line when it starts, so that calls take lines in the order of lm_start,
+ * whatever the delays. Keyed lines precede scripted ones. A recording may hold several models; a
+ * call that names none may take any of them.
  */
 #include <fcntl.h>
 #include <math.h>
@@ -20,11 +20,11 @@
 #include "lm/record.h"
 
 struct reply_line {
-    char key[HASH_TEXT_SIZE]; /* "": scripted by hand */
+    char key[HASH_TEXT_SIZE]; /* "": written by hand */
     unsigned model;           /* index into replay's models */
     unsigned depth;
     bool repeat, used;
-    char *contains; /* must occur in the last message; NULL: anything does */
+    char *contains; /* must occur in the last message; NULL: any */
     char *content, *finish;
     size_t len;
     bool usage_known;
@@ -45,7 +45,7 @@ struct replay {
 /* A call's state. */
 struct answer {
     struct lm_call *call;
-    const struct reply_line *line; /* NULL: none fits, and `error` says so */
+    const struct reply_line *line; /* NULL: none matches, and `error` says so */
     struct error error;
     struct timer *delay;
 };
@@ -63,8 +63,8 @@ static bool last_message_contains(const struct lm_request *request, const char *
     return false;
 }
 
-/* An unused line with the key, else, below the root, a used one: a loop of the guest's may ask the
- * same again, but a root that does has left the recording's path. */
+/* An unused line with the key, or, below the root, a used one: a guest's loop may repeat a
+ * request, but a root that does so has left the recording's path. */
 static struct reply_line *find_key(
     struct replay *r, unsigned model, const char *key, unsigned depth)
 {
@@ -212,7 +212,7 @@ static void take_outcome(struct reply_line *l, struct json_object *o)
             "%s", json_get_string(error, "message", ""));
 }
 
-/* What is wrong with the line, or NULL. */
+/* The error in the line, or NULL. */
 static const char *check_line(struct json_object *o)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* lm/reply.c: see reply.h. */
+/* lm/reply.c: explains unsuccessful statuses, and checks replies. */
 #include "lm/reply.h"
 
 #include <math.h>
@@ -11,9 +11,9 @@ enum {
     WORDS_MOST = 1600, /* bytes of a server's message in an error */
 };
 
-/* What a status means; the first row that fits. A `word` is what the error calls itself. The cure
- * is named before the server's words, which may be cut; where it has a second half, the variable of
- * the key stands between the two. */
+/* Maps statuses to errors; the first matching row counts. `word` is the server's name of the
+ * error. The remedy precedes the server's message, which may be truncated; if it has two halves,
+ * the key's variable comes between them. */
 static const struct meaning {
     long status; /* 0: any */
     const char *word;
@@ -81,7 +81,7 @@ size_t reply_held_back(const char *text, size_t len, const char *key)
     return 0;
 }
 
-/* A server's words, fit for an error. */
+/* Appends a server's message, made safe for an error. */
 static void put_words(
     char out[WORDS_MOST + 1], const struct reply_where *where, const char *text, size_t len)
 {
@@ -90,7 +90,7 @@ static void put_words(
     if (copy.data)
         text_mask(copy.data, copy.len, where->key);
     text_append_visible(&seen, buf_text(&copy), copy.len);
-    static const char ellipsis[] = "…"; /* a reader must not take a part for the whole */
+    static const char ellipsis[] = "…"; /* marks a truncated message */
     bool cut = seen.len > WORDS_MOST;
     size_t n = cut ? text_utf8_floor(buf_text(&seen), seen.len, WORDS_MOST + 1 - sizeof ellipsis)
                    : seen.len;
@@ -106,7 +106,7 @@ struct json_object *reply_get(struct json_object *o, const char *key)
     return v;
 }
 
-/* The object that holds the error's words; some servers put it into a list. */
+/* The object with the error's message; some servers wrap it in a list. */
 static struct json_object *find_error(struct json_object *root)
 {
     if (json_object_is_type(root, json_type_array) && json_object_array_length(root) > 0)
@@ -114,7 +114,7 @@ static struct json_object *find_error(struct json_object *root)
     return reply_get(root, "error");
 }
 
-/* Servers say it as {"error":{"message":…}}, {"error":"…"}, {"message":…} or {"detail":"…"}. */
+/* The formats are {"error":{"message":…}}, {"error":"…"}, {"message":…} or {"detail":"…"}. */
 static struct json_object *find_message(struct json_object *root)
 {
     struct json_object *error = find_error(root);
@@ -126,8 +126,8 @@ static struct json_object *find_message(struct json_object *root)
     return NULL;
 }
 
-/* The error's name stands as its `code` or `type` (OpenAI, Anthropic), as its `status`, or as the
- * `reason` of one of its `details` (Google). */
+/* The error's name is its `code` or `type` (OpenAI, Anthropic), its `status`, or the `reason` of
+ * one of its `details` (Google). */
 static bool reply_has_word(struct json_object *error, const char *word)
 {
     static const char *const members[] = { "code", "type", "status" };
@@ -141,7 +141,7 @@ static bool reply_has_word(struct json_object *error, const char *word)
     return false;
 }
 
-/* Google's wish for a pause: {"retryDelay":"34s"} among the details. */
+/* Google's request for a pause: {"retryDelay":"34s"} among the details. */
 static double retry_delay(struct json_object *error)
 {
     struct json_object *details = json_get_typed(error, "details", json_type_array);
@@ -179,7 +179,7 @@ bool reply_status_error(const struct reply_where *where, long status, const char
 {
     cleanup_json struct json_object *root = NULL;
     char words[WORDS_MOST + 1];
-    (void)json_parse(body, len, &json_limits_small, &root, NULL); /* what is no JSON is text */
+    (void)json_parse(body, len, &json_limits_small, &root, NULL); /* anything but JSON is text */
     message_words(words, where, root, body, len);
     const struct meaning *m = find_meaning(root, status);
     error_set(err, m->code, "%.60s answered %ld for the model '%.60s': %s%s%s: %s", where->peer,
@@ -196,7 +196,7 @@ int reply_broke_off(struct model_answer *a, const struct reply_where *where,
     char words[WORDS_MOST + 1];
     const struct meaning *m = find_meaning(root, (long)json_get_int(find_error(root), "code", 0));
     message_words(words, where, root, json, len);
-    /* Before the first word there is nothing to pay for and nothing to take back. */
+    /* Nothing was charged or shown before the first word. */
     a->retry = m->retry && a->text.len == 0;
     return error_set(err, m->code == ERROR_MODEL ? ERROR_MODEL_SERVER : m->code,
         "%.60s broke off with an error: %s", where->peer, words);
@@ -208,7 +208,7 @@ int reply_shape_error(const struct reply_where *where, const char *what, struct 
         err, ERROR_MODEL_REPLY, "%.80s: %s; check the base URL and --model", where->peer, what);
 }
 
-/* UTF-8 is looked at again only where something is wrong: both look-overs are of the whole text. */
+/* Checks UTF-8 only after JSON failed, because both checks read the whole text. */
 static int no_json(const struct reply_where *where, const char *json, size_t len,
     const struct error *why, struct error *err)
 {

@@ -1,4 +1,4 @@
-/* lm/request.c: see request.h. */
+/* lm/request.c: checks roles and parts, and weighs them. */
 #include "lm/request.h"
 
 #include <string.h>
@@ -75,8 +75,8 @@ int request_check(const struct lm_request *request, struct error *err)
     return rc;
 }
 
-/* An image is scaled down before it is read, so its bytes say little: what one of about a
- * megapixel counts at the large providers. */
+/* Images are scaled before they are read, so their size says little: this is what a megapixel
+ * costs at the large providers. */
 #define IMAGE_TOKENS 1600
 
 static size_t message_weight(const struct lm_message *m)

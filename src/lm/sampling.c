@@ -1,4 +1,4 @@
-/* lm/sampling.c: see sampling.h. */
+/* lm/sampling.c: translates sampling parameters into each dialect's names. */
 #include "lm/sampling.h"
 
 #include <string.h>
@@ -7,12 +7,11 @@
 #include "base/json/json.h"
 #include "base/text.h"
 
-/* Parameters that are not OpenAI's alone, by the names that each dialect has for them; NULL: it has none
+/* Parameters that several dialects have, by their names there; NULL: not available
  * (docs.anthropic.com, "Create a Message"; ai.google.dev, "GenerationConfig"; August 2026). */
 static const struct parameter {
     const char *names[3];
-    bool
-        is_list; /* Anthropic and Gemini take a list of texts where OpenAI takes one text as well */
+    bool is_list; /* Anthropic and Gemini take a list where OpenAI also takes a single text */
 } parameters[] = {
     { { "temperature", "temperature", "temperature" }, false },
     { { "top_p", "top_p", "topP" }, false },
@@ -23,7 +22,7 @@ static const struct parameter {
     { { "frequency_penalty", NULL, "frequencyPenalty" }, false },
 };
 
-/* What a request has by itself, and what would change the shape of the answer. */
+/* Parameters that requests set themselves, or that would change the answer's format. */
 static const struct {
     const char *name, *instead;
 } refused[] = {
@@ -61,7 +60,7 @@ static int sampling_check_name(const char *name, struct error *err)
     return 0;
 }
 
-/* What the provider calls it; OpenAI's servers know names that are not here, and refuse what they do not. */
+/* The provider's name of a parameter; OpenAI's servers accept others, and refuse unknown ones. */
 static int own_name(const char *name, enum sampling_names names, const char *title,
     const char **out, struct error *err)
 {

@@ -1,4 +1,4 @@
-/* lm/sse.c: see sse.h. Lines end in LF, CR or CRLF; an empty line ends the event. */
+/* lm/sse.c: splits an event stream into lines, which end in LF, CR or CRLF, and events. */
 #include "lm/sse.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ static void take_field(struct sse *s, const char *line, size_t len)
     s->has_data = true;
 }
 
-/* The line is whole; true if it ended an event. */
+/* The line is complete; true if it ended an event. */
 static bool sse_take_line(struct sse *s)
 {
     const char *line = buf_text(&s->line);
