@@ -1,4 +1,4 @@
-/* jail/show.c: see show.h. Why the steps of the root are in this order: compile.c. */
+/* jail/show.c: operations that make host paths visible; compile.c explains their order. */
 #include "jail/show.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ enum {
     BIND_DEVICE = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
 };
 
-/* ---- paths of the host ---- */
+/* ---- host paths ---- */
 
 static bool is_below(const char *path, const char *directory)
 {
@@ -30,8 +30,8 @@ static bool is_system(const char *path)
     return false;
 }
 
-/* Lets the guest see a path of the host, read-only, as `path`: as a mount in a root of its own, else as
- * a rule. Missing ones are passed over. */
+/* Makes a host path visible read-only as `path`: as a mount in a private root, else as a rule.
+ * Missing paths are skipped. */
 static void show_at(struct builder *b, const char *path, const char *from)
 {
     if (!b->own_root) {
@@ -49,14 +49,14 @@ static void show_show(struct builder *b, const char *path)
     show_at(b, path, path);
 }
 
-/* The same, of a path that may lead over links: below /old an absolute one would lead out of it. */
+/* The same for a path that may contain links: below /old, an absolute link would lead outside. */
 static void show_linked(struct builder *b, const char *path)
 {
     cleanup_free char *real = realpath(path, NULL);
     show_at(b, path, real ? real : path);
 }
 
-/* /bin and its like are links into /usr on most systems, directories on some. */
+/* /bin and similar directories are links into /usr on most systems. */
 static void show_system(struct builder *b)
 {
     static const char *const roots[] = { "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32" };
@@ -78,7 +78,8 @@ static void show_system(struct builder *b)
         show_show(b, files[i]);
 }
 
-/* An interpreter outside /usr: its own directories, not all of its prefix, which may be a home. */
+/* For an interpreter outside /usr: its own directories, not its whole prefix, which may be a home
+ * directory. */
 static void show_prefix(struct builder *b, const char *prefix)
 {
     static const char *const parts[] = { "bin", "lib", "lib64", "include", "share", "pyvenv.cfg" };
@@ -91,7 +92,7 @@ static void show_prefix(struct builder *b, const char *prefix)
     }
 }
 
-/* True if no prefix before this one is the same. */
+/* True if no earlier prefix is the same. */
 static bool is_new(const struct jail_host *host, size_t index)
 {
     for (size_t i = 0; i < index; i++)
@@ -113,7 +114,7 @@ static void show_read_paths(struct builder *b, const struct jail_host *host)
         show_linked(b, host->read_paths[i]);
 }
 
-/* ---- a root of its own ---- */
+/* ---- a private root ---- */
 
 static const char *const devices[] = { "null", "zero", "full", "random", "urandom" };
 
@@ -151,7 +152,8 @@ static void show_make_place(struct builder *b, const char *path)
         plan_add(b, JAIL_DIRECTORY, buf_text(&target), NULL, 0755, 0);
 }
 
-/* All volumes, where each sandbox covers them: what waits on /dev/shm is out of sight there. */
+/* Mounts all volumes on /dev/shm, which each sandbox covers with its own, so they are not visible
+ * there. */
 static void show_volumes(struct builder *b, const struct jail_host *host)
 {
     cleanup_buf struct buf source = { 0 };
@@ -169,7 +171,7 @@ static void show_volumes(struct builder *b, const struct jail_host *host)
     }
 }
 
-/* Enough of /etc for programs that ask who they are; nothing of the host's. */
+/* A minimal /etc for programs that look up their user; nothing of the host's. */
 static void make_etc(struct builder *b)
 {
     static const char *const files[][2] = {
@@ -198,8 +200,7 @@ void show_root(struct builder *b, const struct jail_host *host)
     show_make_devices(b);
     show_volumes(b, host);
     make_etc(b);
-    show_read_paths(
-        b, host); /* the host's /etc, where that was asked for, over the one made here */
+    show_read_paths(b, host); /* the host's /etc, if requested, over the generated one */
     plan_add(b, JAIL_DIRECTORY, "/new/tmp", NULL, 0755, 0);
     plan_add(b, JAIL_BIND, "/old/proc", "/new/proc", BIND_PROC, 0);
     plan_add(b, JAIL_READ_ONLY, "/new", NULL, 0, 0);
@@ -210,12 +211,12 @@ void show_root(struct builder *b, const struct jail_host *host)
 
 /* ---- rules ---- */
 
-/* Over a root of its own, a second opinion: reading everywhere, writing where it has its own files. It
- * also ends what siblings in one network namespace could say to each other over abstract sockets. */
+/* A second layer over a private root: read everywhere, write to its own files. It also prevents
+ * sandboxes in one network namespace from communicating over abstract sockets. */
 static void add_own_rules(struct builder *b, const struct jail_host *host)
 {
     plan_add_rule(b, "/", LANDLOCK_READ);
-    /* The program that runs already stands in the mounts from before: /proc/self/exe. */
+    /* /proc/self/exe of the running program refers to the earlier mounts. */
     plan_add_rule(b, "/usr", LANDLOCK_READ);
     for (size_t i = 0; i < host->prefix_count; i++)
         if (host->prefixes[i][0] == '/' && !is_system(host->prefixes[i]) && is_new(host, i))
@@ -225,8 +226,9 @@ static void add_own_rules(struct builder *b, const struct jail_host *host)
     plan_add_rule(b, "/tmp", LANDLOCK_OWN);
 }
 
-/* Among the host's files. Of /proc the guest sees itself and what the machine is like. Not the whole of
- * /proc/self: `net`, `mounts` and `cgroup` in it are the host's, and `task` has them once more. */
+/* Rules among the host's files. In /proc the guest sees itself and general facts about the machine.
+ * Not all of /proc/self: its `net`, `mounts` and `cgroup` are the host's, and `task` contains them
+ * again. */
 static void add_host_rules(struct builder *b, const struct jail_host *host)
 {
     static const char *const facts[] = { "/proc/cpuinfo", "/proc/meminfo", "/proc/stat",
@@ -240,7 +242,7 @@ static void add_host_rules(struct builder *b, const struct jail_host *host)
     show_read_paths(b, host);
     for (size_t i = 0; i < array_length(facts); i++)
         show_show(b, facts[i]);
-    /* Which threads there are, and not what is in their directories. */
+    /* Lists the threads, without access to their directories. */
     plan_add(b, JAIL_RULE, "/proc/self/task", NULL, LANDLOCK_READ_DIR, 0)->optional = 1;
     for (size_t i = 0; i < array_length(devices); i++) {
         char path[32];
@@ -257,9 +259,9 @@ void show_rules(struct builder *b, const struct jail_host *host)
         add_host_rules(b, host);
 }
 
-/* ---- what would be hidden ---- */
+/* ---- hidden paths ---- */
 
-/* What the sandbox is to be shown of this machine at, below or above a place; NULL: nothing. */
+/* A path that is to be visible at, below or above `place`; NULL: none. */
 static const char *find_hidden(const struct jail_host *host, const char *place)
 {
     for (size_t i = 0; i < host->prefix_count; i++)
@@ -271,7 +273,7 @@ static const char *find_hidden(const struct jail_host *host, const char *place)
     return NULL;
 }
 
-/* What a sandbox has of its own cannot be this machine's. Below /tmp it can. */
+/* A sandbox's private directories cannot be host paths, except below /tmp. */
 static int check_own(const char *path, struct error *err)
 {
     static const char *const own[] = { "/dev", "/proc", "/tmp" };

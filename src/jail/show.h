@@ -1,5 +1,5 @@
-/* jail/show.h: what a sandbox is shown of this machine: in a root of its own as mounts under the same names,
- * among the host's files as rules of its Landlock domain.
+/* jail/show.h: makes host paths visible in a sandbox: as mounts under the same names in a private
+ * root, or as Landlock rules among the host's files.
  */
 #ifndef DROSTE_JAIL_SHOW_H
 #define DROSTE_JAIL_SHOW_H
@@ -7,11 +7,11 @@
 #include "jail/builder.h"
 #include "jail/jail.h"
 
-/* Makes the root directory, once for all sandboxes of a zygote, and goes there. */
+/* Builds the root directory, once for all sandboxes of a zygote, and enters it. */
 void show_root(struct builder *b, const struct jail_host *host);
-/* The rules of the Landlock domain that was begun. */
+/* Adds the rules of the current Landlock domain. */
 void show_rules(struct builder *b, const struct jail_host *host);
-/* ERROR_ARGUMENT: what is shown where the volume or the workspace is to be would be hidden by it. */
+/* ERROR_ARGUMENT if the volume or workspace would hide a path that is to be visible. */
 int show_check_places(const struct jail_host *host, struct error *err);
 
 #endif
