@@ -1,7 +1,8 @@
-/* env/common/environment.h: the seam.
+/* env/common/environment.h: the interface that every environment implements.
  *
- * An environment only starts a guest and moves bytes; cells, calls, deadlines and results are
- * written once, above it. What a spec asks for and an environment cannot give is refused by name.
+ * An environment only starts guests and moves bytes. Cells, calls, deadlines and results are
+ * implemented once, in the layers above. If a specification asks for something that an environment
+ * does not support, opening fails with the name of the setting.
  */
 #ifndef DROSTE_ENV_COMMON_ENVIRONMENT_H
 #define DROSTE_ENV_COMMON_ENVIRONMENT_H
@@ -20,37 +21,38 @@
 #include "volume/volume.h"
 #include "volume/workspace.h"
 
-/* The filter of system calls that a container has: Droste's where the daemon takes one and no GPU is asked
- * for (drivers have calls of their own), Droste's, or the daemon's. */
+/* The seccomp filter of a container. AUTO: Droste's filter, unless the daemon rejects it or the
+ * container has a GPU (drivers need system calls that it denies). */
 enum container_seccomp { SECCOMP_AUTO, SECCOMP_DROSTE, SECCOMP_DAEMON };
 enum container_pull { PULL_MISSING, PULL_NEVER, PULL_ALWAYS };
 
-/* What a sandbox that is a container, or a machine elsewhere, is made of. All zero: the defaults. */
+/* Properties of a sandbox that is a container or a remote machine. All zero: the defaults. */
 struct container_spec {
-    const char *image;        /* NULL: the environment's own, python:3.12-slim for most */
-    const char *snapshot;     /* what it starts from instead; NULL: the image */
-    const char *network;      /* "none", "open" or one that the environment knows; NULL: none */
-    const struct list *allow; /* addresses (CIDR) and domains that it may reach; may be NULL */
-    const char *region,
-        *app;           /* where, and under which name, the provider has it; NULL: its default */
-    const char *resume; /* the id of one that is there, in which to go on; NULL: a new one */
-    bool keep;          /* at its end it is stopped, not deleted */
-    double life,
-        idle; /* seconds after which it is ended, and stopped where nothing happens; 0: the environment's own */
-    const char *volume;         /* where TRAIT_VOLUMES: its name; NULL: none */
-    const char *volume_subpath; /* of it, to be seen in its place; NULL: the whole */
-    bool volume_there;          /* it is not made where it is missing */
-    const char *user; /* "UID[:GID]" or a name of the image's; NULL: nobody who is anybody here */
-    const char *gpus; /* "all", a number, or device=ID,…; NULL: none */
-    const struct list *labels; /* NAME=VALUE; may be NULL */
+    const char *image;    /* NULL: the environment's default, usually python:3.12-slim */
+    const char *snapshot; /* to start from instead of the image; NULL: the image */
+    /* "none", "open", or a network that the environment knows; NULL: none */
+    const char *network;
+    const struct list *allow; /* reachable addresses (CIDR) and domains; may be NULL */
+    const char *region, *app; /* the provider's region and application name; NULL: its defaults */
+    const char *resume;       /* id of an existing sandbox to continue in; NULL: a new sandbox */
+    bool keep;                /* stop the sandbox at its end instead of deleting it */
+    /* seconds: maximum lifetime, and inactivity before a stop; 0: the environment's defaults */
+    double life, idle;
+    const char *volume;         /* name of the provider's volume (TRAIT_VOLUMES); NULL: none */
+    const char *volume_subpath; /* mount only this directory of the volume; NULL: all of it */
+    bool volume_there;          /* fail if the volume is missing instead of creating it */
+    const char *user;           /* "UID[:GID]" or a name in the image; NULL: an unprivileged user */
+    const char *gpus;           /* "all", a number, or device=ID,…; NULL: none */
+    const struct list *labels;  /* NAME=VALUE; may be NULL */
     enum container_pull pull;
     enum container_seccomp seccomp;
-    uint64_t disk; /* bytes of what is written to the image's files; 0: what the daemon allows */
-    bool writable_root; /* the image's files can be written to */
-    bool reuse; /* sandboxes of the same kind may share one, each with processes of its own */
+    uint64_t disk; /* bytes that may be written to the root file system; 0: the daemon's limit */
+    bool writable_root; /* the image's files may be modified */
+    bool reuse; /* sandboxes with equal settings may share one container, with separate processes */
 };
 
-/* What the user asked for. Strings and arrays belong to the caller and must outlive the call. */
+/* The sandbox that the user asked for. Strings and arrays belong to the caller and must outlive the
+ * call. */
 struct sandbox_spec {
     enum isolation isolation;
     struct jail_limits limits;
@@ -59,30 +61,34 @@ struct sandbox_spec {
     size_t read_path_count;
     const char *const *preload; /* modules that the zygote imports */
     size_t preload_count;
-    struct volume *volume;       /* open, shared; held as long as the sandbox lives; NULL: none */
-    struct workspace *workspace; /* held in the same way; of the same root; NULL: none */
-    enum layout layout;          /* the names under which the guest sees them */
+    struct volume *volume; /* open; referenced as long as the sandbox lives; NULL: none */
+    /* referenced likewise; in the same store as the volume; NULL: none */
+    struct workspace *workspace;
+    enum layout layout;                     /* the guest's names for its volume and workspace */
     const struct container_spec *container; /* NULL: the defaults */
-    struct user_range
-        users; /* of which each sandbox is one, as root; those with a volume or workspace share one */
-    uint64_t
-        asked; /* 1 << enum power, for what somebody has asked for by name: refused where it cannot be had */
-    unsigned pool; /* sandboxes of this kind to keep ready after this one, where that is possible */
+    /* as root, each sandbox gets its own id of this range; sandboxes with a volume or workspace
+     * share one where it cannot be id-mapped */
+    struct user_range users;
+    /* 1 << enum feature for each feature that was set explicitly: an error if it is not
+     * supported */
+    uint64_t asked;
+    unsigned pool; /* sandboxes of this kind to keep ready after this one, if the environment can */
 };
 
 /* How a sandbox ended. */
 struct sandbox_exit {
-    bool known;         /* false: it was killed from outside, or the machine did not say */
-    int wait_status;    /* of the worker, as by waitpid(2), where known */
-    enum limit limit;   /* that ended it, as the environment knows; LIMIT_NONE: none */
-    struct error error; /* ERROR_ENVIRONMENT where it could not even start */
+    bool known;         /* false: it was killed from outside, or the machine did not report it */
+    int wait_status;    /* the worker's, as from waitpid(2); valid if `known` */
+    enum limit limit;   /* the limit that ended it, if the environment knows; LIMIT_NONE: none */
+    struct error error; /* ERROR_ENVIRONMENT if it could not start */
 };
 
 /* What a sandbox has used, and what enforces its limits. */
 struct sandbox_usage {
-    uint64_t memory_peak; /* bytes: of all its processes at once with a cgroup; else, after its end,
-                             of its largest one; 0: not known */
-    double cpu_seconds;   /* of all its processes; without a cgroup after its end; 0: not known */
+    /* bytes; with a cgroup, of all processes together; otherwise of the largest process, known
+     * after its end; 0: not known */
+    uint64_t memory_peak;
+    double cpu_seconds; /* of all processes; without a cgroup known after the end; 0: not known */
     enum limit_means means[LIMIT_COUNT];
 };
 
@@ -91,92 +97,99 @@ struct sandbox_events {
     bool (*bytes)(void *arg, const char *data, size_t len);
     /* Bytes of standard output (1) or error (2). */
     void (*output)(void *arg, int stream, const char *data, size_t len);
-    /* The guest is gone; the last event, after which only `close` may be called. */
+    /* The guest has ended. The last event; only `close` may be called afterwards. */
     void (*ended)(void *arg, const struct sandbox_exit *how);
-    /* What `settle` was called for is done. NULL for who does not call it. */
+    /* The flush that `settle` started is complete. NULL for callers that do not use `settle`. */
     void (*settled)(void *arg);
-    /* Some of the bytes that `unread` counts have gone. NULL for a receiver that does not ask for them. */
+    /* Some of the bytes that `unread` counts were sent. NULL for callers that do not use
+     * `unread`. */
     void (*room)(void *arg);
-    /* What `finish` was called for is done; or why it is not. NULL for who does not call it. */
+    /* The shutdown that `finish` started is complete, or failed with `why`. NULL for callers that
+     * do not use `finish`. */
     void (*finished)(void *arg, const struct error *why);
 };
 
-struct sandbox; /* each environment has its own; the first member is this: */
+struct sandbox; /* defined by each environment; its first member is: */
 struct sandbox_base {
     const struct environment_ops *ops;
 };
 
 enum sandbox_trait {
-    TRAIT_MEMFD = 1,  /* takes descriptors to the guest */
-    TRAIT_SIGNAL = 2, /* `interrupt` reaches a guest that is not reading */
-    TRAIT_LATE =
-        4, /* whether one could be started is known late: who opens a session waits for it */
-    TRAIT_VOLUMES = 8, /* it keeps volumes of its own, by name; else they are this machine's */
+    TRAIT_MEMFD = 1,   /* can pass file descriptors to the guest */
+    TRAIT_SIGNAL = 2,  /* `interrupt` reaches a guest that is not reading */
+    TRAIT_LATE = 4,    /* starts asynchronously; opening a session waits for READY */
+    TRAIT_VOLUMES = 8, /* has its own named volumes; otherwise volumes are on this machine */
 };
 
 struct environment;
-/* Told once: how many sandboxes of hosts that are gone were removed; or why it is not known. */
+/* Called once with the number of removed sandboxes of dead hosts; or with an error. */
 typedef void environment_collected_fn(void *arg, unsigned removed, const struct error *why);
 
 struct environment_ops {
     const char *name;
     uint32_t traits;
     const struct features *features;
-    /* Starts a guest. It may be written to at once. No event fires within the call. */
+    /* Starts a guest. Bytes can be sent at once. No event fires within the call. */
     int (*open)(struct environment *env, const struct sandbox_spec *spec,
         const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err);
-    /* Queues bytes; takes `fd` (or -1), which goes with the first byte. After the guest's end it
-     * does nothing: `ended` says what there is to say. */
+    /* Queues bytes; takes ownership of `fd` (or -1), which travels with the first byte. Does
+     * nothing after the guest's end, which `ended` reports. */
     int (*send)(struct sandbox *s, const struct iovec *iov, int count, int fd, struct error *err);
-    /* Bytes that wait here because the guest does not read them. NULL: none ever do. */
+    /* Bytes queued in this process because the guest does not read them. NULL: always 0. */
     size_t (*unread)(const struct sandbox *s);
-    /* Reads nothing more of the channel, or goes on. What is on its way may still come. NULL where `unread` is. */
+    /* Pauses or resumes reading of the channel. Bytes in transit may still arrive. NULL if `unread`
+     * is. */
     void (*hold)(struct sandbox *s, bool on);
-    /* With TRAIT_MEMFD: a descriptor would reach the guest at once, and no other is on its way. */
+    /* With TRAIT_MEMFD: a descriptor would reach the guest at once, and no other one is in
+     * transit. */
     bool (*takes_fd)(const struct sandbox *s);
-    /* An operation begins: it goes before those that have lasted long. */
+    /* An operation begins: the sandbox's output takes precedence over that of long operations. */
     void (*attend)(struct sandbox *s);
-    /* A cell has ended. True: what it did to the volume is on its way here, and `settled` is told when it is, or `ended` why not. The whole may
-     * be NULL: there is never anything to wait for. */
+    /* A cell has ended. True: changes to the volume are being transferred to this machine;
+     * `settled` follows, or `ended` with the error. False: nothing to wait for. NULL: always
+     * false. */
     bool (*settle)(struct sandbox *s);
-    /* The session is over. True: the guest is being ended in good order, and what it wrote to a
-     * volume of the provider's is made durable; `finished` is told when it is, or why it is not, and
-     * no other event follows. Only `close` may be called then. False: there is nothing to wait for.
-     * The whole may be NULL: there never is. */
+    /* The session is over. True: the guest is being shut down in order, and its writes to a
+     * provider's volume are being made durable. `finished` follows as the only event, and only
+     * `close` may be called. False: nothing to wait for. NULL: always false. */
     bool (*finish)(struct sandbox *s);
-    /* Rings the guest's doorbell (SIGINT); the frame INTERRUPT says what for. */
+    /* Sends SIGINT to the guest; the INTERRUPT frame says which operation is meant. */
     void (*interrupt)(struct sandbox *s);
-    /* Ends the guest and all its processes at once; `ended` follows. */
+    /* Kills the guest and all its processes; `ended` follows. */
     void (*kill)(struct sandbox *s);
-    /* Reads what the guest has written to its standard streams up to now. */
+    /* Reads everything that the guest has written to its standard streams so far. */
     void (*drain)(struct sandbox *s);
     enum isolation (*isolation)(const struct sandbox *s);
     void (*usage)(const struct sandbox *s, struct sandbox_usage *out);
-    /* Nanoseconds for which its processes were at work, or ready to be; 0: not known. NULL: never is. */
+    /* Nanoseconds for which its processes ran or were ready to run; 0: not known. NULL: always
+     * 0. */
     uint64_t (*busy_ns)(const struct sandbox *s);
-    /* The host has spent processor time on something that the guest asked for, outside of its reading. NULL:
-     * it is not counted. */
+    /* The host has spent processor time on a request of the guest, apart from reading it. NULL: not
+     * counted. */
     void (*charge)(struct sandbox *s, uint64_t ns);
-    /* The way to it is cut for now: that it says nothing is not its own doing. NULL: never is. */
+    /* The connection is down, so silence is not the guest's fault. NULL: always false. */
     bool (*is_cut)(const struct sandbox *s);
-    /* Where the guest sees its volume; NULL: it has none. The whole may be NULL: never does. */
+    /* The path of the volume in the guest, or NULL. NULL: always NULL. */
     const char *(*volume)(const struct sandbox *s);
-    /* The same of its workspace. */
+    /* The same for the workspace. */
     const char *(*workspace)(const struct sandbox *s);
-    /* What the provider calls it, once that is known; NULL: not, or nothing. The whole may be NULL: never does. */
+    /* The provider's id of the sandbox, once it is known; otherwise NULL. NULL: always NULL. */
     const char *(*id)(const struct sandbox *s);
-    /* Removes what killed hosts of this machine have left there. NULL: nothing is ever left. */
+    /* Removes the sandboxes that killed hosts of this machine left there. NULL: none can be
+     * left. */
     int (*collect)(
         struct environment *env, environment_collected_fn *done, void *arg, struct error *err);
-    /* Sandboxes that are closed have yet to be ended far away, for which the loop must turn. NULL: never. */
+    /* Closed sandboxes are still being ended remotely, which needs the loop to run. NULL: always
+     * false. */
     bool (*settling)(const struct environment *env);
-    /* Its code has nothing of guest/python: what else it has, for the model; "": nothing. NULL: guest/python is there. */
+    /* A description for the model of an environment without the guest's functions (guest/python);
+     * may be "". NULL: the guest's functions exist. */
     const char *(*about)(const struct environment *env);
-    /* Text of the plan that made it, for people; may be NULL. */
+    /* Prints the plan of the sandbox for users; may be NULL. */
     void (*describe)(const struct environment *env, const struct sandbox *s, struct buf *out);
-    /* Kills what is left and frees; no event follows. NULL is fine. */
+    /* Kills what is left and frees it; no event follows. NULL is fine. */
     void (*close)(struct sandbox *s);
-    /* In the child of a fork: closes what is no watch of the loop's. May be NULL. */
+    /* In the child of a fork: closes descriptors that are not watched by the loop. May be NULL. */
     void (*forked)(struct environment *env);
     void (*free)(struct environment *env);
 };
@@ -185,38 +198,38 @@ struct environment_ops {
 struct environment_base {
     const struct environment_ops *ops;
     struct loop *loop;
-    /* A line for people about what takes its time: an image is fetched. NULL: nobody asks. */
+    /* A line for the user about a slow step, such as pulling an image. NULL: not wanted. */
     void (*notice)(void *arg, const char *text);
     void *notice_arg;
 };
 
-/* The names, in order; NULL behind the last one. */
+/* Names of the built-in environments, in order; NULL after the last. */
 const char *environment_name(size_t i);
-/* What the sandboxes of one of them are. */
+/* One line about its sandboxes. */
 const char *environment_about(size_t i);
-/* The variables of the process's environment that one of them reads when it is opened, with spaces between. */
+/* The environment variables that it reads when it is opened, separated by spaces. */
 const char *environment_variables(size_t i);
-/* A digest of what these say now, by the environment's name: whether one that was opened before is still what is asked
- * for. It does not tell keys. */
+/* A digest of the current values of these variables, without revealing keys. An environment that is
+ * already open can be reused while the digest is unchanged. */
 enum { ENVIRONMENT_CIRCUMSTANCES_SIZE = 65 };
 int environment_circumstances(
     const char *name, char out[ENVIRONMENT_CIRCUMSTANCES_SIZE], struct error *err);
-/* Whether one of them can be tried: a key, a socket; nothing is sent. The error says what to set. */
+/* Whether it is configured (a key, a socket); sends nothing. The error says what to set. */
 int environment_configured(size_t i, struct error *err);
-/* What one of them can do, by its name, without opening it; NULL where that is not known. */
+/* Features of an environment by name, without opening it; NULL if they are not known. */
 const struct features *environment_features(const char *name);
 
-/* Texts are copied. */
+/* Strings are copied. */
 struct environment_options {
-    const char *ca_file; /* certificates to trust instead of the system's; NULL: those */
+    const char *ca_file; /* certificates to trust instead of the system's; NULL: the system's */
 };
-/* The environment by its name, or bridge:PATH. */
+/* Opens an environment by its name, or as bridge:PATH. */
 int environment_open(const char *name, struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err);
-/* ERROR_UNSUPPORTED by the name of what the spec asks for and the environment has not. */
+/* ERROR_UNSUPPORTED, naming the setting that this environment does not support. */
 int environment_check(
     const struct environment *env, const struct sandbox_spec *spec, struct error *err);
-/* Waits until what was closed has ended, for some seconds at most; not from within the loop. */
+/* Blocks until closed sandboxes have ended, for a few seconds at most. Not from within the loop. */
 void environment_settle(struct environment *env);
 void environment_close(struct environment *env);
 void environment_on_notice(

@@ -43,8 +43,7 @@ static int setup(void **state)
     assert_ok(loop_open(&f->loop, err));
     assert_ok(fair_reading_open(f->loop, &f->fair_reading, err));
     for (unsigned i = 0; i < MANY; i++)
-        f->turn[i] =
-            (struct fair_reader){ .next = came, .read = read_port, .arg = f, .port = i };
+        f->turn[i] = (struct fair_reader){ .next = came, .read = read_port, .arg = f, .port = i };
     *state = f;
     return 0;
 }
