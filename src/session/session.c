@@ -110,7 +110,7 @@ static int session_begin(struct session *s, session_done_fn *done, void *arg, st
     s->calls = 0;
     s->done = done;
     s->done_arg = arg;
-    s->ops->attend(s->sandbox);
+    s->ops->begin_operation(s->sandbox);
     return 0;
 }
 

@@ -144,7 +144,7 @@ struct environment_ops {
      * transit. */
     bool (*takes_fd)(const struct sandbox *s);
     /* An operation begins: the sandbox's output takes precedence over that of long operations. */
-    void (*attend)(struct sandbox *s);
+    void (*begin_operation)(struct sandbox *s);
     /* A cell has ended. True: changes to the volume are being transferred to this machine;
      * `settled` follows, or `ended` with the error. False: nothing to wait for. NULL: always
      * false. */

@@ -350,7 +350,7 @@ static void signal_keeper(struct sandbox *s, int signal)
         syscall(SYS_pidfd_send_signal, s->pidfd, signal, NULL, 0);
 }
 
-static void local_attend(struct sandbox *s)
+static void local_begin_operation(struct sandbox *s)
 {
     cpu_priority_begin(s->cpu_priority);
     memory_watch_busy(s->memory_watch, true);
@@ -853,7 +853,7 @@ static const struct environment_ops local_ops = {
     .unread = local_unread,
     .hold = local_hold,
     .takes_fd = local_takes_fd,
-    .attend = local_attend,
+    .begin_operation = local_begin_operation,
     .charge = local_charge,
     .settle = local_settle,
     .interrupt = local_interrupt,

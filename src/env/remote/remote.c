@@ -530,7 +530,7 @@ static void kill_too_long(void *arg)
     end_sandbox(arg);
 }
 
-void remote_attend(struct sandbox *s)
+void remote_begin_operation(struct sandbox *s)
 {
     if (s->remote->options.fair_reading)
         fair_reading_begin(s->remote->options.fair_reading, &s->remote->turn);

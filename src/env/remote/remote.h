@@ -71,7 +71,7 @@ int remote_open_sandbox(struct remote *r, const struct environment_ops *ops,
 int remote_send(struct sandbox *s, const struct iovec *iov, int count, int fd, struct error *err);
 size_t remote_unread(const struct sandbox *s);
 void remote_hold_channel(struct sandbox *s, bool on);
-void remote_attend(struct sandbox *s);
+void remote_begin_operation(struct sandbox *s);
 void remote_charge(struct sandbox *s, uint64_t ns);
 void remote_interrupt(struct sandbox *s);
 void remote_kill(struct sandbox *s);

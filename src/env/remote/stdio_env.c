@@ -368,7 +368,7 @@ int stdio_env_open(struct loop *loop, const struct transport_ops *ops, void *arg
         .send = remote_send,
         .unread = remote_unread,
         .hold = remote_hold_channel,
-        .attend = remote_attend,
+        .begin_operation = remote_begin_operation,
         .charge = remote_charge,
         .settle = stdio_env_settle,
         .finish = stdio_env_finish,

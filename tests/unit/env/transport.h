@@ -233,7 +233,7 @@ static inline const struct environment_ops *transport_ops(void)
         .send = remote_send,
         .unread = remote_unread,
         .hold = remote_hold_channel,
-        .attend = remote_attend,
+        .begin_operation = remote_begin_operation,
         .charge = remote_charge,
         .interrupt = remote_interrupt,
         .kill = remote_kill,
