@@ -170,7 +170,7 @@ static int make_zygote(
     bool confined = isolation != ISOLATION_PROCESS;
     b->stage = JAIL_ZYGOTE;
     b->own_root = isolation_has_own_root(isolation);
-    int rc = b->own_root ? show_check_places(host, err) : 0;
+    int rc = b->own_root ? show_check_mount_points(host, err) : 0;
     if (rc < 0)
         return rc;
     if (b->own_root)

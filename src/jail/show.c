@@ -144,7 +144,7 @@ const struct layout_paths *layout_paths(enum layout layout)
     return &all[layout];
 }
 
-static void show_make_place(struct builder *b, const char *path)
+static void show_make_mount_point(struct builder *b, const char *path)
 {
     cleanup_buf struct buf target = { 0 };
     buf_printf(&target, "/new%s", path ? path : "");
@@ -165,9 +165,9 @@ static void show_volumes(struct builder *b, const struct jail_host *host)
     const struct layout_paths *paths = layout_paths(host->layout);
     for (size_t i = 0; i < array_length(paths->volume); i++) {
         if (host->has_volume)
-            show_make_place(b, paths->volume[i]);
+            show_make_mount_point(b, paths->volume[i]);
         if (host->has_workspace)
-            show_make_place(b, paths->workspace[i]);
+            show_make_mount_point(b, paths->workspace[i]);
     }
 }
 
@@ -289,7 +289,7 @@ static int check_own(const char *path, struct error *err)
     return 0;
 }
 
-int show_check_places(const struct jail_host *host, struct error *err)
+int show_check_mount_points(const struct jail_host *host, struct error *err)
 {
     const struct layout_paths *paths = layout_paths(host->layout);
     const struct {

@@ -12,6 +12,6 @@ void show_root(struct builder *b, const struct jail_host *host);
 /* Adds the rules of the current Landlock domain. */
 void show_rules(struct builder *b, const struct jail_host *host);
 /* ERROR_ARGUMENT if the volume or workspace would hide a path that is to be visible. */
-int show_check_places(const struct jail_host *host, struct error *err);
+int show_check_mount_points(const struct jail_host *host, struct error *err);
 
 #endif
