@@ -65,7 +65,7 @@ static uint64_t cgroup_number_of(const char *text, const char *key)
 /* ---- finding a cgroup to divide ---- */
 
 /* Why a cgroup may not be divided; the more informative reasons come later. */
-enum refusal {
+enum cgroup_refusal {
     REFUSED_NONE,
     REFUSED_GONE,
     REFUSED_CONTROLLERS,
@@ -93,7 +93,7 @@ static bool cgroup_gives(int dir, const char *file)
 }
 
 /* Checks that the controllers for children are enabled or can be. */
-static enum refusal check_place(int dir)
+static enum cgroup_refusal cgroup_check_parent(int dir)
 {
     if (!cgroup_gives(dir, "cgroup.controllers"))
         return REFUSED_CONTROLLERS;
@@ -108,15 +108,15 @@ static enum refusal check_place(int dir)
 
 /* Goes upwards from `path`, which is shortened on the way. Returns the directory, or -1 with the
  * reason. */
-static int cgroup_climb(int mount, char *path, enum refusal *why)
+static int cgroup_climb(int mount, char *path, enum cgroup_refusal *why)
 {
     *why = REFUSED_GONE;
     for (;;) {
         cleanup_fd int dir = openat(mount, path[0] ? path : ".", GROUP_DIRECTORY);
-        enum refusal refusal = dir < 0 ? REFUSED_GONE : check_place(dir);
-        if (refusal == REFUSED_NONE)
+        enum cgroup_refusal cgroup_refusal = dir < 0 ? REFUSED_GONE : cgroup_check_parent(dir);
+        if (cgroup_refusal == REFUSED_NONE)
             return steal_fd(&dir);
-        *why = refusal > *why ? refusal : *why;
+        *why = cgroup_refusal > *why ? cgroup_refusal : *why;
         char *slash = strrchr(path, '/');
         if (!path[0])
             return -1;
@@ -124,10 +124,10 @@ static int cgroup_climb(int mount, char *path, enum refusal *why)
     }
 }
 
-static int find_place(struct cgroups *c, int root, struct error *err)
+static int cgroup_find_parent(struct cgroups *c, int root, struct error *err)
 {
     struct cgroup_location place = { .mount = -1 };
-    enum refusal why;
+    enum cgroup_refusal why;
     int rc = group_find(root, &place, err);
     if (rc == 0) {
         c->parent = cgroup_climb(place.mount, place.path, &why);
@@ -174,7 +174,7 @@ int cgroups_open(struct loop *loop, int root, struct cgroups **out, struct error
     if (!c)
         return error_memory(err);
     c->parent = c->home = c->zygotes = -1;
-    int rc = find_place(c, root, err);
+    int rc = cgroup_find_parent(c, root, err);
     if (rc == 0 && !(c->retry = timer_new(loop, remove_doomed, c)))
         rc = error_memory(err);
     if (rc == 0) {
