@@ -1,5 +1,5 @@
-/* volume/atomic_replace.c: what is being made stands aside until it is complete and on disk, and then has its name
- * at once. A process that is killed leaves it there, for the next one to remove.
+/* volume/atomic_replace.c: builds entries in `aside` and renames them once they are complete and
+ * synced. A killed process leaves its entry there for the next one to remove.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,8 @@ int atomic_replace_open(const struct volume *v, struct error *err)
     return fd < 0 ? volume_failed(v, "opening", "its place for what is unfinished", err) : fd;
 }
 
-/* That the name changed is on disk. What cannot be synchronised has no disk, or is held by its path only. */
+/* Syncs the renamed entry's directory. Directories without a disk, or opened with O_PATH, cannot
+ * be synced. */
 static int atomic_replace_settle(int directory)
 {
     return fsync(directory) == 0 || errno == EINVAL || errno == EBADF ? 0 : -1;

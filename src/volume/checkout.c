@@ -1,9 +1,9 @@
-/* volume/checkout.c: see checkout.h.
+/* volume/checkout.c: writes the files of a commit.
  *
- * The list of all files is asked for first (git ls-tree), then all their contents at once (git cat-file
- * --batch), in the same order: a line of theirs, so many bytes, and a newline. Directories come before what is
- * in them. Nobody else is in the directory yet; that nothing on the way is a link matters all the same, since
- * a repository can have a link and a directory of one name.
+ * It first lists all files (git ls-tree), then requests all contents at once (git cat-file --batch)
+ * in the same order: each is a line, its bytes, and a newline. Directories precede their contents.
+ * Nothing else uses the directory yet, but links must still not be followed, because a repository
+ * can contain a link and a directory of the same name.
  */
 #include "volume/checkout.h"
 
@@ -38,11 +38,11 @@ struct state {
     size_t entry_count, entry_room;
     struct volume_count *count;
     /* what git says of the contents */
-    size_t at; /* the entry whose contents come next, or come now */
+    size_t at; /* the entry whose contents come next, or are being read */
     bool inside, newline;
     char line[LINE_MAX_SIZE];
     size_t line_len;
-    uint64_t left; /* bytes of it */
+    uint64_t left; /* remaining bytes of it */
     int file;
     struct buf link;
 };
@@ -75,7 +75,7 @@ static int checkout_too_large(const struct state *s, struct error *err)
 
 /* ---- the list ---- */
 
-/* No part of a path may be what leads elsewhere, or makes git of somebody else run what stands there. */
+/* No component may lead elsewhere, or make another git run what is there. */
 static bool is_fine(const char *path)
 {
     for (const char *part = path;; part += strcspn(part, "/") + 1) {
@@ -126,7 +126,7 @@ static int checkout_read_list(
         .arg = &s->list };
     int rc = git_run(&call, bounds, NULL, err);
     for (size_t at = 0, len; rc == 0 && at < s->list.len; at += len + 1) {
-        len = strlen(s->list.data + at); /* before it is cut in two */
+        len = strlen(s->list.data + at); /* measured before the text is split */
         rc = take_entry(s, s->list.data + at, err);
     }
     return rc;
@@ -155,7 +155,7 @@ static bool has_contents(const struct entry *e)
     return e->kind != 'd' && e->kind != 'm';
 }
 
-/* The next that has contents; what comes before it is made. */
+/* Moves to the next entry with contents; creates the ones before it. */
 static int checkout_advance(struct state *s, struct error *err)
 {
     int rc = 0;
@@ -176,7 +176,7 @@ static int begin_file(struct state *s, const struct entry *e, struct error *err)
         open_beneath(s->top, e->path, O_WRONLY | O_CREAT | O_EXCL, e->kind == 'x' ? 0755 : 0644);
     if (s->file < 0)
         return checkout_failed(s, e->path, err);
-    /* Whatever the umask is. */
+    /* Independent of the umask. */
     if (fchmod(s->file, e->kind == 'x' ? 0755 : 0644) < 0 ||
         (geteuid() == 0 && fchown(s->file, s->owner, s->owner) < 0 && errno != EINVAL))
         return checkout_failed(s, e->path, err);
@@ -211,7 +211,7 @@ static int end_file(struct state *s, struct error *err)
     return rc;
 }
 
-/* "ID blob SIZE" of the entry whose turn it is, or "ID missing". */
+/* "ID blob SIZE" of the current entry, or "ID missing". */
 static int checkout_take_line(struct state *s, struct error *err)
 {
     const struct entry *e = &s->entries[s->at];
@@ -275,7 +275,7 @@ static int take_contents(void *arg, const char *data, size_t len, struct error *
     return rc;
 }
 
-/* The ids of all that have contents, as a file that git reads. */
+/* Writes the ids of all entries with contents to a file for git. */
 static int write_ids(const struct state *s, struct error *err)
 {
     cleanup_buf struct buf ids = { 0 };

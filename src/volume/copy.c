@@ -1,5 +1,6 @@
-/* volume/copy.c: copying trees and files; see internal.h. Files are read, never mapped: who made them may
- * cut them off meanwhile. How much is copied is bounded, as a file of many names becomes as many files.
+/* volume/copy.c: copies trees and files; see internal.h. Files are read, never mapped, because
+ * their owners may truncate them meanwhile. The amount is bounded, because a file with many links
+ * becomes many files.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +55,7 @@ static int copy_piece(
         if (n < 0)
             return volume_failed(c->v, "reading", "a file", err);
         if (n == 0)
-            return 0; /* it is shorter meanwhile */
+            return 0; /* truncated meanwhile */
         c->count.bytes += (uint64_t)n;
         if (c->count.bytes > c->most_bytes)
             return too_much(c, err);
@@ -65,7 +66,7 @@ static int copy_piece(
     return 0;
 }
 
-/* What has no beginning to go back to. */
+/* Copies a source that cannot seek. */
 static int copy_stream(struct copying *c, int from, int to, char *piece, struct error *err)
 {
     ssize_t n;
@@ -83,7 +84,7 @@ static int copy_stream(struct copying *c, int from, int to, char *piece, struct 
     return 0;
 }
 
-/* Of the data between its holes. */
+/* Copies the data between holes. */
 static int copy_ranges(
     struct copying *c, int from, int to, char *piece, off_t size, struct error *err)
 {
@@ -91,9 +92,9 @@ static int copy_ranges(
     for (off_t at = 0, end; rc == 0 && at < size; at = end) {
         at = lseek(from, at, SEEK_DATA);
         if (at < 0 && errno == ENXIO)
-            break; /* a hole up to its end */
+            break; /* a hole until the end */
         end = at < 0 ? -1 : lseek(from, at, SEEK_HOLE);
-        if (end < 0) { /* a file system that knows no holes */
+        if (end < 0) { /* the file system does not report holes */
             at = 0;
             end = size;
         }
@@ -114,7 +115,7 @@ int copy_data(struct copying *c, int from, int to, struct error *err)
         return volume_failed(c->v, "reading", "a file", err);
     if (!S_ISREG(st.st_mode) || c->behind)
         return copy_stream(c, from, to, piece, err);
-    /* A clone takes no place, but counts as a copy does: without its holes. */
+    /* A clone takes no space, but counts like a copy without holes. */
     if (ioctl(to, FICLONE, from) == 0) {
         uint64_t held = (uint64_t)st.st_blocks * 512;
         c->count.bytes += held < (uint64_t)st.st_size ? held : (uint64_t)st.st_size;
@@ -151,7 +152,7 @@ int copy_file(struct copying *c, int from, int directory, const char *to, struct
 struct cursor {
     struct copying *c;
     int to;
-    struct stat own; /* the volume's own directory */
+    struct stat own; /* the volume's directory */
 };
 
 static int copy_link(struct cursor *cur, const struct tree_place *place, struct error *err)
@@ -169,7 +170,7 @@ static int copy_link(struct cursor *cur, const struct tree_place *place, struct 
     return 0;
 }
 
-/* The volume itself, in which the copy is: of a tree that has it in it, all else is copied. */
+/* True for the volume itself, which is skipped when a tree that contains it is copied. */
 static bool is_own(const struct cursor *cur, const struct stat *st)
 {
     return st->st_dev == cur->own.st_dev && st->st_ino == cur->own.st_ino;
@@ -182,7 +183,7 @@ static int copy_entry(struct cursor *cur, const struct tree_place *place, struct
     int rc = copy_interrupted(c, err);
     if (rc < 0)
         return rc;
-    /* A guest may be making more of them all the time. */
+    /* A guest may keep creating more. */
     if (c->count.files + c->count.left_out > 2 * c->v->limits.files)
         return too_much(c, err);
     if (is_own(cur, place->st)) {
@@ -205,7 +206,7 @@ static int copy_entry(struct cursor *cur, const struct tree_place *place, struct
     if (from < 0 || fstat(from, &st) < 0 || !S_ISREG(st.st_mode)) {
         if (from < 0 && errno != ENOENT && errno != ELOOP)
             return volume_failed(c->v, "reading", place->name, err);
-        c->count.left_out++; /* it is another one meanwhile */
+        c->count.left_out++; /* replaced meanwhile */
         return 0;
     }
     return copy_file(c, from, cur->to, place->name, err);

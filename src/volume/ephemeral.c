@@ -1,5 +1,5 @@
-/* volume/ephemeral.c: volumes of sessions: they have no name that anybody could give, and go with their last
- * holder. Each holds a lock as long as it is there, by which root_sweep knows those that are left.
+/* volume/ephemeral.c: sessions' volumes, which have no public name and are removed with their last
+ * holder. Each holds a lock while it exists; root_sweep removes the unlocked ones.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "base/os/tree.h"
 #include "volume/internal.h"
 
-/* Its directories and its lock, which is taken before anybody may look for those that are left. */
+/* Creates its directories and its lock, which must be held before root_sweep can run. */
 static int ephemeral_fill(struct volume *v, int root)
 {
     if (mkdirat(root, v->name, passable()) < 0)

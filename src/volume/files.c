@@ -1,7 +1,7 @@
-/* volume/files.c: files of a volume, put there, got from there, removed and listed by the host.
+/* volume/files.c: puts, gets, removes and lists files of a volume, from the host.
  *
- * A path is a directory below the data, where nothing on the way may be a link, and one name in it. What
- * is put there is complete, and on disk, before it has that name.
+ * A path consists of a directory below the data, resolved without links, and a name in it. New
+ * files are complete and synced before they get their name.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,10 +21,10 @@
 
 /* ---- paths ---- */
 
-/* Where guests see it; volume.h. */
+/* Where guests see it; see volume.h. */
 static const char *const seen[] = { "/data", "/home/daytona/memory" };
 
-/* Relative to the data; "" is the data itself. NULL: it is of another place. */
+/* Relative to the data; "" is the data itself. NULL: outside of the volume. */
 static const char *files_relative(const char *path)
 {
     for (size_t i = 0; i < array_length(seen); i++) {
@@ -35,10 +35,10 @@ static const char *files_relative(const char *path)
     return path[0] == '/' ? NULL : path;
 }
 
-/* A path in its two parts. */
+/* A path split in two. */
 struct place {
     char *directory; /* "." is the data */
-    char *name;      /* "": the path is the data itself */
+    char *name;      /* "": the path is the data directory itself */
 };
 
 static void place_free(struct place *p)
@@ -68,20 +68,19 @@ static int files_place_of(
     return 0;
 }
 
-/* The directory that the path's name is in. */
+/* Opens the parent directory of the path. */
 static int open_directory_of(
     const struct volume *v, const struct place *p, const char *path, struct error *err)
 {
     int fd = open_beneath(v->data, p->directory, O_RDONLY | O_DIRECTORY, 0);
-    if (fd < 0 &&
-        errno == EACCES) /* its owner has forbidden himself to list it: that is not needed */
+    if (fd < 0 && errno == EACCES) /* listing is not needed, so its mode may forbid it */
         fd = open_beneath(v->data, p->directory, O_PATH | O_DIRECTORY, 0);
     return fd < 0 ? volume_failed(v, "opening", path, err) : fd;
 }
 
 /* ---- reading ---- */
 
-/* A regular file or a directory; FIFOs are not waited for, and devices not spoken to. */
+/* Opens a regular file or directory; does not wait for FIFOs or talk to devices. */
 static int files_open_source(const struct volume *v, const struct place *p, const char *path,
     struct stat *st, struct error *err)
 {
@@ -131,7 +130,7 @@ int volume_read(const struct volume *v, const char *path, int out, struct error 
     return copy_data(&c, from, out, err);
 }
 
-/* Makes the copy under a name that nobody has. */
+/* Copies to an unused name. */
 static int copy_to(
     struct copying *c, int from, mode_t mode, int directory, const char *name, struct error *err)
 {
@@ -145,7 +144,7 @@ static int copy_to(
     return rc;
 }
 
-/* On the disk, so that its name is never that of less. */
+/* Syncs, so that the name never refers to an incomplete file. */
 static int files_settle(const struct volume *v, int directory, const char *name, struct error *err)
 {
     struct stat st;
@@ -177,7 +176,7 @@ int volume_get(const struct volume *v, const char *path, const char *to, struct 
     rc = copy_to(&c, from, st.st_mode, AT_FDCWD, buf_text(&staging), err);
     if (rc == 0)
         rc = files_settle(v, AT_FDCWD, buf_text(&staging), err);
-    /* A directory takes the place of nothing. */
+    /* A directory does not replace anything. */
     if (rc == 0 && renameat2(AT_FDCWD, buf_text(&staging), AT_FDCWD, to,
                        S_ISDIR(st.st_mode) ? RENAME_NOREPLACE : 0) < 0)
         rc = error_set_errno(err, ERROR_IO, "making %.150s", to);
@@ -189,7 +188,7 @@ int volume_get(const struct volume *v, const char *path, const char *to, struct 
 
 /* ---- writing ---- */
 
-/* The directory, whose parts are made as needed. */
+/* Opens the parent directory, creating missing components. */
 static int make_directory_of(
     const struct volume *v, const struct place *p, const char *path, struct error *err)
 {
@@ -213,7 +212,7 @@ static int make_directory_of(
     return steal_fd(&at);
 }
 
-/* Whether the new one may have this name. */
+/* Whether the new entry may take this name. */
 static int check_target(const struct volume *v, int directory, const struct place *p, mode_t mode,
     const char *path, struct error *err)
 {
@@ -279,15 +278,15 @@ int volume_remove_path(const struct volume *v, const char *path, struct error *e
     if (rc < 0)
         return rc;
     rc = atomic_replace_move(directory, p.name, staging, fresh, RENAME_NOREPLACE);
-    if (rc < 0 && errno == EACCES) { /* a directory that is read-only keeps its place */
+    if (rc < 0 && errno == EACCES) { /* a read-only directory cannot be moved */
         cleanup_fd int inner = open_anyway(directory, p.name, O_RDONLY | O_DIRECTORY);
         if (inner >= 0 && fchmod(inner, 0700) == 0)
             rc = atomic_replace_move(directory, p.name, staging, fresh, RENAME_NOREPLACE);
     }
     if (rc < 0)
         return volume_failed(v, "removing", path, err);
-    /* A guest may still stand in it, and put more into it than is taken out: what is left then is removed by
-     * whoever is alone next. Each directory is looked at more than once. */
+    /* A guest may still be inside and add more than is removed; the next exclusive user removes
+     * the rest. Each directory is visited more than once. */
     tree_remove_some(staging, fresh, 16 * (size_t)v->limits.files);
     return 0;
 }
@@ -303,7 +302,7 @@ struct listing {
     struct found *items;
     size_t count, room, most;
     unsigned depth;
-    struct buf path; /* of the directory that it is in, each with a '/' behind */
+    struct buf path; /* of its directory, each component followed by '/' */
     bool more;
 };
 
@@ -371,7 +370,7 @@ static int tell_found(const struct listing *l, volume_entry_fn *fn, void *arg, s
     return rc;
 }
 
-/* What the path is: a directory's descriptor, or -1 and one entry. */
+/* Opens a directory, or returns -1 and one entry. */
 static int list_top(
     const struct volume *v, const char *path, struct listing *l, int *top, struct error *err)
 {

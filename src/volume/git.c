@@ -1,5 +1,6 @@
-/* volume/git.c: see git.h. git is forked by hand, because it gets a limit and the death of its parent on its
- * way, which posix_spawn cannot give; between fork and exec there are system calls only.
+/* volume/git.c: runs git as a child process. It uses fork, because posix_spawn cannot set a
+ * resource limit or the signal for the parent's death; the child makes only system calls before
+ * exec.
  */
 #include "volume/git.h"
 
@@ -26,7 +27,7 @@ enum { KEEP_MAX = 64 << 20, TAIL_MAX = 4096, PIECE = 65536, NO_EXEC = 127, MEMOR
 
 /* ---- what it is told ---- */
 
-/* The transports that are allowed, whatever a redirect or a repository says. */
+/* The allowed transports, whatever a redirect or a repository requests. */
 #define PROTOCOLS "https:ssh:file"
 
 static const char *const fixed[] = { "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
@@ -34,7 +35,7 @@ static const char *const fixed[] = { "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
     "GIT_TERMINAL_PROMPT=0", ("GIT_ALLOW_PROTOCOL=" PROTOCOLS), "GIT_NO_REPLACE_OBJECTS=1",
     "GIT_SSH_COMMAND=ssh -oBatchMode=yes", "GIT_ASKPASS=/bin/false", "GIT_OPTIONAL_LOCKS=0" };
 
-/* Of our environment. Where HOME is, git looks for ~/.netrc and ssh for its keys. */
+/* Passed environment variables. HOME is for ~/.netrc and ssh keys. */
 static const char *const passed[] = { "PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "SSH_AUTH_SOCK",
     "http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY",
     "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO" };
@@ -44,7 +45,8 @@ static const char *const options[] = { "git", "-c", "core.hooksPath=/dev/null", 
     "credential.helper=", "-c", "protocol.ext.allow=never", "-c", "submodule.recurse=false", "-c",
     "fetch.recurseSubmodules=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c",
     "transfer.unpackLimit=1", "-c", "core.fsync=none", "-c", "protocol.version=2",
-    /* Of its memory: what is larger is streamed and never made a delta of; one thread, and no more of a pack mapped at once. */
+    /* Bounds memory: larger files are streamed without deltas, in one thread, and no more of a
+     * pack is mapped at once. */
     "-c", "core.bigFileThreshold=16m", "-c", "core.packedGitLimit=256m", "-c",
     "core.packedGitWindowSize=16m", "-c", "core.deltaBaseCacheLimit=32m", "-c", "pack.threads=1",
     "-c", "pack.windowMemory=64m", "-c", "index.threads=1" };
@@ -67,7 +69,7 @@ static int make_environment(struct list *out, struct error *err)
 static int make_words(const struct git_call *call, struct list *out, struct error *err)
 {
     cleanup_buf struct buf directory = { 0 };
-    /* Never one that is found by walking up from where we stand. */
+    /* Prevents git from searching parent directories for a repository. */
     buf_printf(&directory, "--git-dir=%s", call->directory ? call->directory : "/dev/null");
     int rc = buf_failed(&directory) ? error_memory(err) : 0;
     for (size_t i = 0; rc == 0 && i < array_length(options); i++)
@@ -87,8 +89,8 @@ struct running {
     struct buf tail;
 };
 
-/* In the child. A host that has closed its standard streams has others under their numbers: all are first
- * moved out of the way. */
+/* In the child. If the host has closed its standard streams, other descriptors have their
+ * numbers: moves all of them first. */
 static void become_git(char *const *words, char *const *environment, const int ends[3],
     const struct git_call *call, const struct git_bounds *bounds)
 {
@@ -100,14 +102,15 @@ static void become_git(char *const *words, char *const *environment, const int e
     for (size_t i = 0; i < array_length(usual); i++)
         signal(usual[i], SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    /* What is too large is an error then, of which git tells; of a child's death it does not always. */
+    /* A file over the limit is then an error that git reports; it does not always report a
+     * child's death. */
     signal(SIGXFSZ, SIG_IGN);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (bounds->file_bytes > 0)
         setrlimit(RLIMIT_FSIZE, &limit);
-    /* Each of its processes: a pack of some KiB can hold a blob of GiB. What is private counts, what is mapped of files
-     * does not. */
+    /* For each process: a pack of some KiB can contain a blob of GiB. RLIMIT_DATA counts private
+     * memory, not mapped files. */
     setrlimit(RLIMIT_DATA, &memory);
     int high[3];
     if (call->lock >= 0)
@@ -138,7 +141,7 @@ static int git_start(struct running *r, const struct git_call *call,
         become_git(words.items, environment.items, ends, call, bounds);
     }
     if (rc == 0)
-        setpgid(r->pid, r->pid); /* whoever of the two is first */
+        setpgid(r->pid, r->pid); /* parent and child both set it, since either may run first */
     list_clear(&words);
     list_clear(&environment);
     close_fd(&out[1]);
@@ -159,7 +162,7 @@ int git_check_bounds(const struct git_bounds *bounds, struct error *err)
     return 0;
 }
 
-/* Sleeps until there is something to read or look at. */
+/* Waits for output, the end or a bound. */
 static int git_wait_for(const struct running *r, const struct git_bounds *bounds, struct error *err)
 {
     struct pollfd fds[] = { { r->out, POLLIN, 0 }, { r->complaints, POLLIN, 0 },
@@ -170,7 +173,7 @@ static int git_wait_for(const struct running *r, const struct git_bounds *bounds
     return git_check_bounds(bounds, err);
 }
 
-/* Of a stream, if there is something: closed at its end. */
+/* Reads available data; closes the stream at its end. */
 static int read_stream(int *fd, git_take_fn *take, void *arg, struct error *err)
 {
     char piece[PIECE];
@@ -207,7 +210,7 @@ int git_keep(void *arg, const char *data, size_t len, struct error *err)
 
 /* ---- what became of it ---- */
 
-/* What its complaints mean, in the words of git, ssh and curl. The first that is found. */
+/* Maps messages of git, ssh and curl to errors; the first match counts. */
 static const struct meaning {
     const char *said;
     enum error_code code;
@@ -282,7 +285,7 @@ static int git_hear(struct running *r, const struct git_call *call, const struct
     return rc;
 }
 
-/* It has closed its streams: it is about to end, and so are its children. */
+/* After closing its streams, git and its children are about to exit. */
 static int wait_for_end(const struct running *r, struct git_end *end, struct error *err)
 {
     int status = 0;

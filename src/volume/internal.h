@@ -11,72 +11,73 @@ struct volume {
     dev_t device;
     ino_t inode;
     uid_t owner;
-    bool ephemeral; /* it is removed with its last holder */
-    int interrupt;  /* see volume_interrupt_by; -1: nothing */
+    bool ephemeral; /* removed with its last holder */
+    int interrupt;  /* see volume_interrupt_by; -1: none */
     struct volume_limits limits;
 };
 
-/* An error of a system call on this path of the volume, in words. */
+/* The error for a failed system call on this path of the volume. */
 int volume_failed(const struct volume *v, const char *what, const char *path, struct error *err);
 
 /* root.c */
 #define EPHEMERAL_PREFIX ".session-"
 int root_failed(const char *root, const char *what, struct error *err);
 int root_make(const char *root, struct error *err);
-/* Whoever has it is alone in making and removing. -1 with errno. */
+/* Locks the root for creating and removing volumes. -1 with errno. */
 int root_lock(int root);
-/* Removes what killed processes have left; with the root's lock. */
+/* Removes the remains of killed processes; the root is locked. */
 void root_sweep(int root);
-/* The names of volumes, or of snapshots, in a directory, in order. */
+/* The sorted names of volumes or snapshots in a directory. */
 int names_in(int directory, struct list *names, struct error *err);
-/* The mode of directories that root's guest must get through. */
+/* The mode of directories that a guest started by root must traverse. */
 mode_t passable(void);
-/* Who the data of a volume that is made belong to, and giving them to him. */
+/* The owner of new data, and the function that sets it. */
 uid_t owner_of_new(void);
 int give_to_guest(int directory, const char *name);
 
-/* volume.c: finds the paths of an open one as the kernel knows them, without links. */
+/* volume.c: resolves the paths of an open volume, without links. */
 int volume_find_path(struct volume *v, struct error *err);
 
-/* ephemeral.c: removes what is of a session that has ended. */
+/* ephemeral.c: removes the volume of a session that has ended. */
 void volume_drop_ephemeral(struct volume *v);
 
-/* lock.c: as flock(2), but waits for so long only. -1 with errno, EWOULDBLOCK where it was in vain. */
+/* lock.c: flock(2) with a timeout. -1 with errno, EWOULDBLOCK after the timeout. */
 int lock_within(int fd, int operation, unsigned ms);
-/* Appends "process 12, process 34": who holds a lock on this file, as far as is known. */
+/* Appends "process 12, process 34": the known holders of a lock on this file. */
 void lock_holders(int fd, struct buf *out);
 
-/* atomic_replace.c: a name in `aside` that nobody else has. */
+/* atomic_replace.c: generates an unused name in `aside`. */
 enum { ATOMIC_REPLACE_NAME = 40 };
 int atomic_replace_name(char name[ATOMIC_REPLACE_NAME], struct error *err);
 int atomic_replace_open(const struct volume *v, struct error *err);
-/* Moves what is complete from `aside` to a name in `directory`, on disk: whole, or not at all. The flags are
- * those of renameat2. -1 with errno. */
+/* Moves a complete entry from `aside` to a name in `directory`, durably and atomically. The
+ * flags are those of renameat2. -1 with errno. */
 int atomic_replace_move(
     int staging, const char *name, int directory, const char *to, unsigned flags);
 
-/* copy.c: copies of what strangers made. Files keep their modes but for set-user-id, their times and their
- * holes; links are not followed. */
+/* copy.c: copies untrusted files. Copies keep modes except set-user-id, times and holes; links
+ * are not followed. */
 struct copying {
     const struct volume *v; /* for errors */
-    uid_t owner;            /* of the copies, where this is root */
-    bool links;  /* links are copied as what they are; else left out, as FIFOs, sockets, devices */
-    bool behind; /* what is written to has something in it already, or is no file */
-    mode_t mask; /* of the umask(2) of whom they are for; 0 within volumes */
-    uint64_t most_bytes; /* of data that may be copied */
+    uid_t owner;            /* of the copies, when running as root */
+    bool links;  /* links are copied as links; otherwise skipped like FIFOs, sockets and devices */
+    bool behind; /* the target is not an empty regular file */
+    mode_t mask; /* the umask(2) for copies outside of volumes; 0 within */
+    uint64_t most_bytes; /* limit of copied data */
     struct volume_count count;
 };
-/* All below a directory into another, which is empty; but for the volume itself, if that is there: left out. */
+/* Copies everything below a directory into an empty one, but skips the volume itself if it is
+ * there. */
 int copy_tree(struct copying *c, int from, int to, struct error *err);
-/* The data of an open file, as much as it has now. */
+/* Copies the data of an open file, up to its current size. */
 int copy_data(struct copying *c, int from, int to, struct error *err);
-/* A file into a new one. */
+/* Copies a file to a new one. */
 int copy_file(struct copying *c, int from, int directory, const char *to, struct error *err);
 
-/* files.c: of a path of directories, each with a '/' behind, the last goes. */
+/* files.c: removes the last component of a path in which '/' follows each. */
 void path_leave(struct buf *path);
 
-/* snapshot.c: the directory, the caller's. */
+/* snapshot.c: opens the directory of a snapshot, which the caller closes. */
 int snapshot_open(const struct volume *v, const char *name, struct error *err);
 
 /* limits.c */

@@ -12,7 +12,7 @@
 
 static const char format[] = "size %llu\nfiles %llu\n";
 
-/* Far more than there is, and little enough to be counted with. */
+/* More than any disk, and small enough for sums. */
 #define MOST (1ull << 56)
 
 int limits_read(int directory, struct volume_limits *limits, struct error *err)

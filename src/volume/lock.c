@@ -1,4 +1,6 @@
-/* volume/lock.c: who uses a volume. flock(2): the kernel lets go when the process ends, however it does. */
+/* volume/lock.c: tracks users of a volume with flock(2), which the kernel releases when a process
+ * ends.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,7 +28,7 @@ int lock_within(int fd, int operation, unsigned ms)
     return 0;
 }
 
-/* A line of /proc/locks: "1: FLOCK  ADVISORY  READ 1234 fd:01:5678 0 EOF". */
+/* A line of /proc/locks is "1: FLOCK  ADVISORY  READ 1234 fd:01:5678 0 EOF". */
 void lock_holders(int fd, struct buf *out)
 {
     cleanup_buf struct buf text = { 0 };

@@ -1,8 +1,8 @@
-/* volume/owner.c: whose the files of a volume are.
+/* volume/owner.c: changes the owner of a volume's files.
  *
- * A guest of root's is another user at the levels that are a wall, and root itself, without its powers, at
- * `process`: files that one has made would be closed to the other. So they all become those of the guest that
- * is to come. The data themselves come last: a process that is killed meanwhile has not done it yet.
+ * A guest started by root is another user at the levels that isolate, and root without capabilities
+ * at `process`; neither could access files of the other. So all files get the next guest's owner.
+ * The data directory changes last: if the process is killed meanwhile, the next one starts again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include "base/os/tree.h"
 #include "volume/internal.h"
 
-/* What has several names may have some that are elsewhere: it stays whose it is. */
+/* A file with several links may have some elsewhere: it keeps its owner. */
 static int give_entry(
     void *arg, enum tree_visit visit, const struct tree_place *place, struct error *err)
 {
@@ -26,7 +26,7 @@ static int give_entry(
     return 0;
 }
 
-/* With the lock alone. */
+/* With the exclusive lock. */
 static int owner_give_all(struct volume *v, uid_t uid, struct error *err)
 {
     int rc = tree_walk(v->data, give_entry, &uid, err);
@@ -37,8 +37,8 @@ static int owner_give_all(struct volume *v, uid_t uid, struct error *err)
     return rc;
 }
 
-/* Nobody may be writing as the user of before: for this moment the lock is this one's alone. flock(2): who asks
- * for that in vain has lost the lock that he had. */
+/* The previous user must not be writing, so this takes the exclusive lock for a moment.
+ * flock(2): a failed attempt to convert a lock may lose the lock held before. */
 int volume_give(struct volume *v, uid_t uid, struct error *err)
 {
     if (v->owner == uid)

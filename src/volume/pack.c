@@ -1,5 +1,6 @@
-/* volume/pack.c: see pack.h. A file may change while it is read: as much as its header said is written, zeros for
- * what is missing. */
+/* volume/pack.c: serialises a volume. A file may change while it is read: exactly as many bytes are
+ * written as its header says, with zeros for missing ones.
+ */
 #include "volume/pack.h"
 
 #include <endian.h>
@@ -22,8 +23,8 @@ enum { PIECE = 256 << 10 };
 struct packing {
     const struct volume *v;
     int out;
-    struct buf path; /* of the directory in which the walk is, with a slash behind; "" at the top */
-    struct list *paths; /* NULL: nobody wants them */
+    struct buf path;    /* the current directory, with a trailing slash; "" at the top */
+    struct list *paths; /* NULL: not needed */
     char piece[PIECE];
 };
 
@@ -60,7 +61,7 @@ static int write_link(struct packing *p, const struct tree_place *place, struct 
     char target[PATH_MAX];
     ssize_t n = readlinkat(place->at, place->name, target, sizeof target);
     if (n < 0)
-        return 0; /* it is gone meanwhile */
+        return 0; /* removed meanwhile */
     int rc = pack_write_header(p, PACK_LINK, place->st, place->name, (uint64_t)n, err);
     return rc < 0 ? rc : write_out(p, target, (size_t)n, err);
 }

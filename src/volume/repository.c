@@ -1,4 +1,4 @@
-/* volume/repository.c: see repository.h. */
+/* volume/repository.c: checks URLs and refs, finds commits, and fetches what is missing. */
 #include "volume/repository.h"
 
 #include <ctype.h>
@@ -29,15 +29,15 @@ static bool has_strange_bytes(const char *text)
     return false;
 }
 
-/* Hosts take tokens in the place of a user's name, too: the shortest that are used have 20 characters. Names
- * for ssh may be as long. */
+/* Hosts also accept tokens as user names, of 20 characters or more. User names for ssh may be as
+ * long. */
 static bool is_token(const char *scheme, size_t user_len)
 {
     enum { TOKEN = 20 };
     return strcmp(scheme, "https://") == 0 && user_len >= TOKEN;
 }
 
-/* What stands between the scheme and the path. */
+/* The part between the scheme and the path. */
 static int check_host(const char *scheme, const char *host, size_t len, struct error *err)
 {
     const char *at = memrchr(host, '@', len), *user = at ? host : NULL;
@@ -79,7 +79,7 @@ static int check_url(const char *url, struct error *err)
         buf_text(&shown));
 }
 
-/* As git-check-ref-format(1), and no shorter names for other things. */
+/* As git-check-ref-format(1), without other abbreviations. */
 static bool is_ref(const char *ref)
 {
     size_t n = strlen(ref);
@@ -125,11 +125,11 @@ void repository_name(const char *url, char out[65])
     out[len] = '\0';
     if (len == 0)
         strcpy(out, "repository");
-    if (strcmp(out, "context") == 0) /* the name of the staged paths' */
+    if (strcmp(out, "context") == 0) /* the directory of staged paths */
         strcpy(out, "context-repository");
 }
 
-/* Digits of a commit id, whole or shortened. */
+/* A commit id, full or abbreviated. */
 static bool is_id(const char *ref, size_t least)
 {
     size_t n = strspn(ref, "0123456789abcdefABCDEF");
@@ -219,7 +219,7 @@ void repository_close(struct repository *r)
 
 /* ---- finding the commit ---- */
 
-/* 1: the cache has it, and r->commit is its whole id; 0: it has not. */
+/* 1: it is in the cache, and r->commit is its full id; 0: it is not. */
 static int find_here(
     struct repository *r, const char *id, const struct git_bounds *bounds, struct error *err)
 {
@@ -248,7 +248,7 @@ static int find_here(
     return 1;
 }
 
-/* What the host says of one name: "ID\tNAME" a line. */
+/* Finds a name in the host's list with lines "ID\tNAME". */
 static bool find_line(const char *said, const char *name, char id[COMMIT_SIZE])
 {
     for (const char *line = said; *line; line += strcspn(line, "\n"), line += *line == '\n') {
@@ -263,7 +263,7 @@ static bool find_line(const char *said, const char *name, char id[COMMIT_SIZE])
     return false;
 }
 
-/* Asks the host for the object that a ref is; 0: there is none of this name. */
+/* Asks the host for the object of a ref; 0: no such name. */
 static int ask_host(const char *url, const char *ref, const struct git_bounds *bounds,
     char id[COMMIT_SIZE], struct error *err)
 {
@@ -307,7 +307,7 @@ static int git_here(const struct repository *r, const char *const *words,
     struct git_end end;
     struct git_call call = { .directory = r->path, .words = words, .input = -1, .lock = r->lock };
     int rc = git_run(&call, bounds, &end, err);
-    /* What ended by itself left nothing half done; a full disk leaves what it had. */
+    /* If git exited by itself, nothing is half done, except after a full disk. */
     if (rc < 0 && (!end.quiet || rc == -(int)ERROR_IO || rc == -(int)ERROR_ARGUMENT))
         return rc;
     unlinkat(r->busy_at, "busy", 0);
@@ -323,8 +323,8 @@ static int make_anew(const struct repository *r, const struct git_bounds *bounds
     return git_run(&call, bounds, NULL, err);
 }
 
-/* `object` alone, or, if it is NULL, all that the branches and tags have had: only there a shortened id can
- * be looked for. */
+/* Fetches `object`, or the complete history of all branches and tags if it is NULL: an
+ * abbreviated id can be looked up only there. */
 static int repository_fetch(const struct repository *r, const char *url, const char *object,
     const struct git_bounds *bounds, struct error *err)
 {
@@ -343,7 +343,7 @@ static int repository_fetch(const struct repository *r, const char *url, const c
     return rc < 0 ? rc : git_here(r, words, bounds, err);
 }
 
-/* With the cache's lock, alone: somebody else may have fetched it meanwhile. */
+/* With the cache locked exclusively: another process may have fetched it meanwhile. */
 static int fetch_commit(struct repository *r, const char *url, const char *id, bool shortened,
     const struct git_bounds *bounds, struct error *err)
 {

@@ -1,5 +1,5 @@
-/* volume/root.c: the directory in which all volumes are, and those of sessions (ephemeral.c). Names with a '.'
- * in front are no volumes; see volume.c.
+/* volume/root.c: the directory of all volumes, including sessions' (ephemeral.c). Names that begin
+ * with '.' are not volumes; see volume.c.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "base/os/tree.h"
 #include "volume/internal.h"
 
-enum { WAIT_MS = 10000 }; /* for a lock that is held for moments only */
+enum { WAIT_MS = 10000 }; /* for locks that are held only briefly */
 
 int volume_root(const char *given, char **out, struct error *err)
 {
@@ -42,7 +42,8 @@ int root_failed(const char *root, const char *what, struct error *err)
         "%s the volumes at %.100s (--volume-root says where they are)", what, root);
 }
 
-/* Root's guest is another user, who must get to its own and see nothing on the way. */
+/* A guest of root is another user, who must reach its volume but not list the directories above
+ * it. */
 mode_t passable(void)
 {
     return geteuid() == 0 ? 0711 : 0700;
@@ -56,7 +57,7 @@ int root_make(const char *root, struct error *err)
     return rc;
 }
 
-/* Whoever has it is alone in making and removing. -1 with errno. */
+/* Locks the root for creating and removing. -1 with errno. */
 int root_lock(int root)
 {
     cleanup_fd int fd =
@@ -71,7 +72,7 @@ static bool is_on_its_way(const char *name)
     return strncmp(name, ".new-", 5) == 0 || strncmp(name, ".gone-", 6) == 0;
 }
 
-/* A session's own, and the session is gone: nobody holds its lock. */
+/* True for a session's volume that no process locks any more. */
 static bool is_left(int root, const char *name)
 {
     if (strncmp(name, EPHEMERAL_PREFIX, strlen(EPHEMERAL_PREFIX)) != 0)
@@ -81,7 +82,7 @@ static bool is_left(int root, const char *name)
     return lock < 0 || flock(lock, LOCK_EX | LOCK_NB) == 0;
 }
 
-/* With the root's lock. */
+/* The root is locked. */
 void root_sweep(int root)
 {
     DIR *listing = open_listing(root, ".");
@@ -112,7 +113,7 @@ int names_in(int directory, struct list *names, struct error *err)
     return rc;
 }
 
-/* The root itself may be a link: it is the user's. */
+/* The root itself may be a link, because it belongs to the user. */
 int volume_names(const char *root, struct list *names, struct error *err)
 {
     cleanup_fd int directory = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -126,7 +127,7 @@ uid_t owner_of_new(void)
     return geteuid() == 0 ? VOLUME_GUEST : geteuid();
 }
 
-/* EINVAL: this root is that of a user namespace in which there is nobody else. */
+/* EINVAL: in a user namespace without other users. */
 int give_to_guest(int directory, const char *name)
 {
     if (geteuid() != 0 ||

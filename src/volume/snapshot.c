@@ -1,4 +1,4 @@
-/* volume/snapshot.c: whole copies of the data, beside them. Nobody else has the volume meanwhile. */
+/* volume/snapshot.c: complete copies of the data beside them. The volume is open exclusively. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ int volume_snapshots(const struct volume *v, struct list *names, struct error *e
     return all < 0 ? all : names_in(all, names, err);
 }
 
-/* Copies a tree to a directory aside, and that onto the disk. */
+/* Copies a tree to a directory in `aside` and syncs it. */
 static int copy_staged(const struct volume *v, int from, int staging, const char *name,
     struct volume_count *count, struct error *err)
 {
@@ -82,7 +82,7 @@ int volume_snapshot(
     return rc;
 }
 
-/* What was restored is another directory than the one that was open. */
+/* Restoring replaced the open directory. */
 static int volume_reopen_data(struct volume *v, struct error *err)
 {
     struct stat st;
@@ -111,7 +111,7 @@ int volume_restore(
         rc = volume_failed(v, "restoring", name, err);
     if (rc == 0)
         rc = volume_reopen_data(v, err);
-    tree_remove(staging, fresh); /* what the data were, or what did not become them */
+    tree_remove(staging, fresh); /* the previous data, or the incomplete copy */
     return rc;
 }
 

@@ -1,5 +1,5 @@
-/* volume/unpack.c: what a sandbox sent of its copy of a volume, into the volume (pack.h). It is a stranger's: looked through as a whole
- * before anything is changed, and nothing in the volume is followed on the way.
+/* volume/unpack.c: applies a sandbox's changes to its volume (pack.h). The input is untrusted: it
+ * is validated as a whole before anything is changed, and no links in the volume are followed.
  */
 #include <endian.h>
 #include <errno.h>
@@ -29,7 +29,7 @@ struct entry {
 struct unpacking {
     const struct volume *v;
     int file, staging;
-    uint64_t left; /* bytes of the file */
+    uint64_t left; /* remaining bytes of the file */
     struct entry entry;
     struct list paths;
     uint64_t bytes; /* of data, so far */
@@ -60,7 +60,7 @@ static int read_exactly(struct unpacking *u, void *to, size_t len, struct error 
     return 0;
 }
 
-/* Relative, and of names only. */
+/* True for relative paths without "." and "..". */
 static bool unpack_is_path(const char *path, size_t len)
 {
     if (len == 0 || strlen(path) != len)
@@ -129,7 +129,7 @@ static int skip_data(struct unpacking *u, struct error *err)
     return 0;
 }
 
-/* All of it, before anything of it is used. Its last entry stays in u->entry. */
+/* Validates everything before use. The last entry stays in u->entry. */
 static int look_through(struct unpacking *u, bool *over, struct error *err)
 {
     const struct volume_limits *limits = &u->v->limits;
@@ -147,7 +147,7 @@ static int look_through(struct unpacking *u, bool *over, struct error *err)
 
 /* ---- writing ---- */
 
-/* The directory that a path is in, and the name in it: a part of the path. */
+/* Opens the parent directory of a path; *name is its last component. */
 static int open_parent(struct unpacking *u, const char **name, struct error *err)
 {
     char *slash = strrchr(u->entry.path, '/');
@@ -161,7 +161,7 @@ static int open_parent(struct unpacking *u, const char **name, struct error *err
     return rc;
 }
 
-/* Whatever else has the name of what is to be there. */
+/* Removes whatever has the name of a new entry. */
 static int clear_name(struct unpacking *u, int parent, const char *name, bool directory,
     bool *there, struct error *err)
 {
@@ -183,7 +183,7 @@ static int unpack_dress(const struct unpacking *u, int fd, struct error *err)
     if ((geteuid() == 0 && fchown(fd, u->v->owner, u->v->owner) < 0 && errno != EINVAL) ||
         fchmod(fd, e->mode) < 0)
         return volume_failed(u->v, "making", e->path, err);
-    (void)!futimens(fd, times); /* a time that this file system does not have is no failure */
+    (void)!futimens(fd, times); /* the file system may not support the time */
     return 0;
 }
 
@@ -266,7 +266,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Of what the sandbox had and has no longer, all; what somebody else has put here meanwhile stays. */
+/* Removes what the sandbox had and has removed; other entries here stay. */
 static int remove_gone(struct unpacking *u, struct list *had, struct error *err)
 {
     size_t now = 0;
@@ -281,7 +281,7 @@ static int remove_gone(struct unpacking *u, struct list *had, struct error *err)
             now++;
         if (now < u->paths.count && strcmp(u->paths.items[now], path) == 0)
             continue;
-        /* It may be gone with what it was in, or that is a file or a link now. */
+        /* It may be gone with its directory, which may also be a file or link now. */
         bool failed = volume_remove_path(u->v, path, &why) < 0 &&
                       (why.code == ERROR_IO || why.code == ERROR_MEMORY);
         if (failed) {

@@ -1,9 +1,8 @@
-/* volume/usage.c: how much a volume holds, a piece at a time: guests run meanwhile, and the host has more to
- * do than to count.
+/* volume/usage.c: measures a volume in steps, while guests and the host go on.
  *
- * A file with several names counts under each of them: nothing has to be remembered, names outside of the
- * volume (which a guest can make at `landlock`) hide nothing, and it is what a copy would take. What
- * guests move while it is counted may be missed, and is seen the next time.
+ * A file with several links counts for each of them: this needs no memory, links outside of the
+ * volume (which a guest can create at `landlock`) hide nothing, and a copy would take as much. What
+ * guests move meanwhile may be missed, and is counted the next time.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* volume/volume.c: making, opening and removing volumes; see volume.h.
+/* volume/volume.c: creates, opens and removes volumes; see volume.h.
  *
- * A volume begins and ends by one rename in the root. Names with a '.' in front are no volumes: they
- * are on their way in or out, are made under the root's lock, and what a killed process has left of
- * them is removed by the next one that has it.
+ * A volume appears and disappears by one rename in the root. Names that begin with '.' are volumes
+ * that are being created or removed under the root's lock; the next holder of that lock removes
+ * those that a killed process has left.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -23,12 +23,12 @@
 #include "volume/internal.h"
 
 enum {
-    WAIT_MS = 10000,     /* for locks that are held for moments only */
-    WAIT_ALONE_MS = 500, /* for those who may stay for hours */
-    OPEN_TRIES = 10,     /* somebody removes and makes it all the time */
+    WAIT_MS = 10000,     /* for locks that are held only briefly */
+    WAIT_ALONE_MS = 500, /* for users that may stay for hours */
+    OPEN_TRIES = 10,     /* another process keeps removing and creating it */
 };
 
-/* What skills that were written for Daytona's sandboxes expect. */
+/* The directories that skills for Daytona's sandboxes expect. */
 static const char *const seeds[] = { "artifacts", "buffers", "knowledge", "knowledge/ingested",
     "knowledge/summaries", "logs", "memories", "memory", "meta", "sessions", "skills",
     "skills/system", "skills/user", "uploads", "workspace" };
@@ -61,7 +61,7 @@ static int make_data(int directory)
     return data < 0 ? -1 : syncfs(data);
 }
 
-/* True unless something is in it, or it cannot be read. */
+/* True unless it contains something or cannot be read. */
 static bool is_empty(int data)
 {
     int copy = openat(data, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -88,7 +88,7 @@ int volume_seed_empty(struct volume *v, struct error *err)
     return 0;
 }
 
-/* All that a volume is made of, in a directory that is no volume yet. */
+/* Creates a volume's contents in a directory with a temporary name. */
 static int volume_fill(int directory, const struct volume_limits *limits, struct error *err)
 {
     cleanup_fd int lock = openat(directory, "lock", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -184,7 +184,7 @@ static int open_directories(struct volume *v, int root, struct error *err)
     v->device = st.st_dev;
     v->inode = st.st_ino;
     v->owner = st.st_uid;
-    if (st.st_uid != geteuid() && st.st_uid != owner_of_new()) /* root has both */
+    if (st.st_uid != geteuid() && st.st_uid != owner_of_new()) /* root may own both kinds */
         return error_set(err, ERROR_PERMISSION,
             "volume '%s' belongs to the user %u; use it as that user", v->name, st.st_uid);
     return 0;
@@ -202,7 +202,7 @@ static int in_use(struct volume *v, enum volume_use use, struct error *err)
         "volume '%s' is being changed as a whole by %s; try again when that is done", v->name, who);
 }
 
-/* Nobody else is there: what stands aside is nobody's. */
+/* With exclusive access, everything in `aside` is left over. */
 static void volume_sweep(const struct volume *v)
 {
     cleanup_fd int staging = open_beneath(v->directory, "aside", O_RDONLY | O_DIRECTORY, 0);
@@ -229,7 +229,7 @@ static int take_lock(struct volume *v, enum volume_use use, struct error *err)
     return 0;
 }
 
-/* It was removed, or its data exchanged, before there was a lock on it. */
+/* It was removed, or its data replaced, before the lock was taken. */
 static bool is_another(const struct volume *v, int root)
 {
     struct stat st, mine;
@@ -247,7 +247,7 @@ int volume_find_path(struct volume *v, struct error *err)
     buf_printf(&end, "/%s/data", v->name);
     ssize_t n = readlink(self, path, sizeof path - 1);
     path[n < 0 ? 0 : n] = '\0';
-    errno = ENOENT; /* it was removed by hand */
+    errno = ENOENT; /* it was removed manually */
     if (n < (ssize_t)end.len || strcmp(path + n - end.len, buf_text(&end)) != 0)
         return volume_failed(v, "finding", "its path", err);
     free(v->root);
@@ -256,7 +256,7 @@ int volume_find_path(struct volume *v, struct error *err)
     return v->path && v->root ? 0 : error_memory(err);
 }
 
-/* 1: it became another one meanwhile. */
+/* 1: it was replaced meanwhile. */
 static int open_once(struct volume *v, int root, enum volume_use use, struct error *err)
 {
     int rc = open_directories(v, root, err);
@@ -313,7 +313,7 @@ int volume_open_or_create(const char *root, const char *name, const struct volum
     if (rc != -(int)ERROR_NOT_FOUND)
         return rc;
     rc = volume_create(root, name, limits, err);
-    /* ERROR_ARGUMENT: somebody else was faster. */
+    /* ERROR_ARGUMENT: another process created it first. */
     return rc < 0 && rc != -(int)ERROR_ARGUMENT ? rc
                                                 : volume_open(root, name, VOLUME_SHARED, out, err);
 }

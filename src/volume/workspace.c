@@ -1,4 +1,4 @@
-/* volume/workspace.c: see workspace.h. It is a volume that passes (volume.h), and so has its quota. */
+/* volume/workspace.c: stages copies into an ephemeral volume, whose quota applies. */
 #include "volume/workspace.h"
 
 #include <errno.h>
@@ -98,7 +98,7 @@ int workspace_add_repository(struct workspace *w, const char *url, const char *r
     return s->repo && s->url && (s->ref || !ref) ? 0 : error_memory(err);
 }
 
-/* The last name of a path as it is without links, so that "." has one too. */
+/* The last component of the resolved path, so that "." has a name, too. */
 static int last_name(const char *path, char **out, struct error *err)
 {
     cleanup_free char *whole = realpath(path, NULL);
