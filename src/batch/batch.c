@@ -1,8 +1,8 @@
-/* batch/batch.c: many tasks, so many at once as was said, until all have a result or it stops.
+/* batch/batch.c: runs many tasks, a limited number concurrently, until all have a result.
  *
- * Everything begins and stops from one timer of no time (`work`): a run may neither begin nor be put
- * aside from the middle of another one's callback. A stop leaves the record as a killed process would,
- * so that the same call goes on with it.
+ * One zero-delay timer (`work`) starts and stops everything: a run must be neither started nor
+ * suspended within the callback of another run. A stop leaves the record as a killed process would,
+ * so that the same call can resume the batch.
  */
 #include "batch/batch.h"
 
@@ -16,14 +16,15 @@
 
 enum {
     CONCURRENCY = 8,
-    AT_ONCE = 16, /* tasks that begin before others have their turn */
+    AT_ONCE = 16, /* tasks to start per iteration of the loop */
     TICK_MS = 200,
     SYNC_TICKS = 5,
-    FDS_OF_RUN = 8, /* four ports, a pidfd, a cgroup, a context, a connection to a model */
+    FDS_OF_RUN =
+        8, /* per task: four descriptors, a pidfd, a cgroup, a context, a model connection */
     FDS_OF_US = 100,
 };
 
-/* ---- telling ---- */
+/* ---- events ---- */
 
 static void batch_refresh(struct batch *b)
 {
@@ -152,7 +153,7 @@ static void batch_tick(void *arg)
     batch_tell(b, "tick", "", 0);
 }
 
-/* ---- what there is already ---- */
+/* ---- earlier results ---- */
 
 static void count_usage(struct batch *b, struct json_object *usage)
 {
@@ -174,7 +175,7 @@ static struct outcome outcome_of(struct json_object *line)
 {
     struct json_object *grade = json_get_typed(line, "grade", json_type_object), *passed = NULL;
     enum rlm_status status = stored_run_status(json_get_string(line, "status", ""));
-    /* No line says that a run was interrupted; one that does is somebody else's. */
+    /* Results never have the status `interrupted`; a line that does belongs to another program. */
     struct outcome outcome = { status < RLM_ERROR ? (int)status : RLM_ERROR, { 0 }, false };
     if (!grade)
         return outcome;
@@ -208,8 +209,8 @@ static int batch_take_line(void *arg, const char *id, struct json_object *line, 
     return 0;
 }
 
-/* What was spent on a task that has no result yet counts before any task begins: else others would have
- * it until its run goes on. */
+/* Counts what unfinished tasks have spent before any task starts; otherwise other tasks could
+ * use up that budget before their runs are resumed. */
 static int count_leftover(struct batch *b, const struct task_place *place, struct error *err)
 {
     struct store_found found = { 0 };
@@ -251,9 +252,9 @@ static int look_back(struct batch *b, struct error *err)
     return rc;
 }
 
-/* ---- all of it ---- */
+/* ---- the batch ---- */
 
-/* Where descriptors run out in the middle, tasks fail that are not to blame. */
+/* Checks the descriptor limit in advance: running out later would fail unrelated tasks. */
 static int check_descriptors(const struct batch *b, struct error *err)
 {
     struct rlimit files;
@@ -288,7 +289,7 @@ static int check_options(struct batch *b, struct error *err)
     return rc;
 }
 
-/* Open all the time, whoever uses them; and what is wrong with them is said before anything else. */
+/* Opens shared resources before anything else, and reports their errors first. */
 static int batch_open_models(struct batch *b, struct error *err)
 {
     static const struct lm_usage some = { .input_tokens = 1, .output_tokens = 1 };
@@ -302,8 +303,8 @@ static int batch_open_models(struct batch *b, struct error *err)
     return rc;
 }
 
-/* What all tasks share is read again by each; that it can be, and that nothing in it hides another, is
- * said once. */
+/* Checks once that the contexts which all tasks share are readable and have distinct names; each
+ * task reads them again. */
 static int check_shared(struct batch *b, struct error *err)
 {
     droste *d = b->d;
@@ -374,13 +375,13 @@ static int go_through(struct batch *b, struct error *err)
     return rc;
 }
 
-/* What the droste has for the time of a batch. */
+/* Sets the droste's state for the duration of a batch. */
 static int batch_run_batch(struct batch *b, struct error *err)
 {
     droste *d = b->d;
     unsigned most = b->o->concurrency ? b->o->concurrency : CONCURRENCY;
     int64_t concurrency = d->settings.concurrency;
-    /* A run waits for at most one call of its own: all of them may be under way. */
+    /* A run waits for at most one call of its own, and all runs may have one open. */
     if (!settings_given(&d->settings, "concurrency") && most > concurrency)
         d->settings.concurrency = most;
     d->part_of = &b->budget;

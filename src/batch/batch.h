@@ -1,4 +1,4 @@
-/* batch/batch.h: what the files of this layer share: a batch, and its tasks that are under way. */
+/* batch/batch.h: a batch and its active tasks, shared by the files of this layer. */
 #ifndef DROSTE_BATCH_BATCH_H
 #define DROSTE_BATCH_BATCH_H
 
@@ -16,37 +16,37 @@ struct batch {
     const droste_batch_options *o;
     droste_batch_fn *fn; /* may be NULL */
     void *arg;
-    struct grader named, *grader; /* NULL: none but those of tasks */
+    struct grader named, *grader; /* NULL: only those of tasks */
     struct tasks *tasks;
     struct results *results;
     struct store *store;  /* NULL: no record */
-    struct models models; /* of the settings; tasks may have others */
+    struct models models; /* from the settings; tasks may have others */
     struct budget budget;
     struct timer *work, *tick, *deadline;
-    size_t next; /* the task that begins next */
+    size_t next; /* the next task to start */
     unsigned ticks;
     struct slot_list slots;
     droste_batch_state state;
     uint64_t start_ns;
-    struct error why;    /* it stopped */
-    struct error failed; /* it had to: what droste_batch returns */
+    struct error why;    /* stopped */
+    struct error failed; /* the reason: what droste_batch returns */
     bool done;
 };
 
 /* batch.c */
 void batch_notice(struct batch *b, const char *text, size_t len);
-/* No more tasks begin, and runs are put aside: soon, from the loop. `word` is the state's. */
+/* Starts no more tasks and suspends runs soon, from the loop. `word` is the state's. */
 void batch_stop(struct batch *b, const char *word, const struct error *why);
-/* The same because nothing can go on. */
+/* The same, after an error that stops everything. */
 void batch_fail(struct batch *b, const struct error *why);
-/* Counts what became of a task. */
+/* Counts the outcome of a task. */
 void batch_count(struct batch *b, const struct outcome *outcome);
-/* A place is free. */
+/* Called when a slot becomes free. */
 void batch_look(struct batch *b);
 
-/* slot.c: a task under way: its run, its grade, its line. */
+/* slot.c: an active task: its run, its grade and its line. */
 void slot_begin(struct batch *b, struct task_place *place);
-/* Ends them all, without lines; runs end soon. */
+/* Ends all slots without writing lines; their runs end soon. */
 void slots_stop(struct batch *b);
 
 #endif

@@ -1,4 +1,4 @@
-/* batch/grade.c: see grade.h. */
+/* batch/grade.c: compares answers with expected values. */
 #include "batch/grade.h"
 
 #include <locale.h>
@@ -70,7 +70,7 @@ int grader_of_task(
 
 /* ---- texts ---- */
 
-/* A string as it is, anything else as JSON. */
+/* Returns a string unchanged, anything else as JSON. */
 static const char *text_of(struct json_object *value, size_t *len)
 {
     if (!value) {
@@ -112,7 +112,7 @@ static bool is_space(wint_t c, locale_t all)
     return c == ' ' || (c >= '\t' && c <= '\r') || c == 0xa0 || (all && iswspace_l(c, all));
 }
 
-/* Lower case, white space as one space between words and none around them. */
+/* Lower-cases a text, and replaces white space by single spaces. */
 static void grade_normalise(struct json_object *value, struct buf *out)
 {
     size_t len = 0;
@@ -170,7 +170,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Digits, with a separator before each group of three: "1,234,567" and "1_234_567". */
+/* Reads digits, with optional separators of groups of three: "1,234,567" and "1_234_567". */
 static const char *take_digits(const char *p, struct buf *digits)
 {
     while (is_digit(*p) || ((*p == ',' || *p == '_') && is_digit(p[1]) && is_digit(p[2]) &&
@@ -182,7 +182,7 @@ static const char *take_digits(const char *p, struct buf *digits)
     return p;
 }
 
-/* A number at p, which is a digit or a point before one; returns its end. */
+/* Reads a number at p, a digit or a point before one; returns its end. */
 static const char *take_number(const char *p, struct number *out)
 {
     cleanup_buf struct buf digits = { 0 };
@@ -210,7 +210,7 @@ static bool is_word(char c)
            c & '\x80';
 }
 
-/* A minus that belongs to the number: nothing stands before it that it could connect. */
+/* Finds a minus sign of the number: one that does not connect it to preceding text. */
 static bool is_negative(const char *text, const char *at)
 {
     static const char minus[] = "\xe2\x88\x92"; /* U+2212 */
@@ -226,7 +226,7 @@ static bool is_negative(const char *text, const char *at)
     return before == len || !(is_word(text[before - len - 1]) || text[before - len - 1] == ')');
 }
 
-/* The last number of a text. */
+/* Finds the last number of a text. */
 static bool last_number(const char *text, struct number *out)
 {
     bool found = false;
@@ -258,11 +258,11 @@ static bool grade_number_of(struct json_object *value, struct number *out)
 static bool is_near(const struct grader *g, double expected, double value)
 {
     double room = g->relative ? g->tolerance * fabs(expected) : g->tolerance;
-    /* Of 0.1 + 0.2 nobody expects more than doubles have. */
+    /* Allows for rounding errors of doubles, as in 0.1 + 0.2. */
     return fabs(value - expected) <= room + 1e-12 * fabs(expected);
 }
 
-/* Where only one of the two says percent, a percentage may be meant as such or as a part of 1. */
+/* If only one of the two has a percent sign, 50 % may mean 50 or 0.5. */
 static bool same_number(
     const struct grader *g, struct json_object *expected, struct json_object *answer)
 {
@@ -297,7 +297,7 @@ int grader_check_expected(const struct grader *g, struct json_object *expected, 
     return 0;
 }
 
-/* What stands alone in a list or an object is the answer itself. */
+/* The only member of a list or an object is the answer itself. */
 static struct json_object *lone_value(struct json_object *answer)
 {
     if (json_object_is_type(answer, json_type_array) && json_object_array_length(answer) == 1)

@@ -20,28 +20,28 @@ enum grader_kind { GRADER_EXACT, GRADER_CONTAINS, GRADER_NUMERIC, GRADER_PROGRAM
 struct grader {
     enum grader_kind kind;
     double tolerance;
-    bool relative;       /* the tolerance is a part of the expected number */
-    const char *program; /* the word's own text behind "program:" */
+    bool relative;       /* the tolerance is relative to the expected number */
+    const char *program; /* points to the text after "program:" */
 };
 
 const char *grader_name(const struct grader *grader);
 /* "exact", "contains", "numeric", "numeric:0.01", "numeric:1%", "program:PATH". */
 int grader_parse(const char *word, struct grader *out, struct error *err);
-/* The same for what a task says, which may name no program: "program" is the batch's. */
+/* The same for a task's grader, which cannot name a program: "program" is the batch's. */
 int grader_of_task(
     const char *word, const struct grader *batch, struct grader *out, struct error *err);
-/* Whether the grader can compare with this. */
+/* Whether the grader can use this expected value. */
 int grader_check_expected(
     const struct grader *grader, struct json_object *expected, struct error *err);
 
-/* What was said of one answer. */
+/* The grade of one answer. */
 struct grade {
     bool known, passed;
     double score;
-    char why[120]; /* why it is not known */
+    char why[120]; /* the reason why there is no grade */
 };
 
-/* Of all kinds but programs. */
+/* Grades with all kinds except programs. */
 bool grade_answer(
     const struct grader *grader, struct json_object *expected, struct json_object *answer);
 

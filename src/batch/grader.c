@@ -1,4 +1,4 @@
-/* batch/grader.c: see grader.h. */
+/* batch/grader.c: runs grading programs. */
 #include "batch/grader.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ struct grading {
     struct buf said;
 };
 
-/* How the program ended, as waitpid says it. */
+/* The status of the program, as from waitpid. */
 static int grader_finish(struct grading *g)
 {
     int status = g->process.pid > 0 ? process_end(&g->process, 0) : 0;
@@ -63,7 +63,7 @@ static bool grader_take_words(struct grading *g, struct grade *grade)
     return true;
 }
 
-/* Words that are no grade, and a status that is none. */
+/* Output that is not a grade, and an exit status that is not one either. */
 static void grader_explain(const struct grading *g, int status, struct grade *grade)
 {
     cleanup_buf struct buf shown = { 0 };
@@ -137,7 +137,7 @@ static void grader_too_late(void *arg)
 
 /* ---- the beginning ---- */
 
-/* Its complaints go where ours go. */
+/* Its standard error is ours. */
 static int grader_start(
     struct grading *g, struct loop *loop, const char *program, struct error *err)
 {

@@ -1,7 +1,8 @@
-/* batch/grader.h: a program of the user's that grades an answer.
+/* batch/grader.h: a user's program that grades an answer.
  *
- * It is started for each answer, gets one line of JSON on its standard input and may say on its standard
- * output {"passed": true, "score": 0.5}; else its exit status says it: 0 passed, 1 not.
+ * It is started for each answer with one line of JSON on standard input. It may write {"passed":
+ * true, "score": 0.5} to standard output; otherwise its exit status is the grade: 0 passed, 1
+ * failed.
  */
 #ifndef DROSTE_BATCH_GRADER_H
 #define DROSTE_BATCH_GRADER_H
@@ -10,13 +11,13 @@
 #include "batch/grade.h"
 
 struct grading;
-/* From the loop, once; the grading is gone then. */
+/* Called once, from the loop; the grading is freed afterwards. */
 typedef void grading_done_fn(void *arg, const struct grade *grade);
 
 /* `line` is copied. */
 int grading_start(struct loop *loop, const char *program, double timeout, const char *line,
     size_t len, grading_done_fn *done, void *arg, struct grading **out, struct error *err);
-/* Ends it without `done`. NULL is fine. */
+/* Ends it without calling `done`. NULL is allowed. */
 void grading_cancel(struct grading *g);
 
 #endif

@@ -1,4 +1,4 @@
-/* batch/results.c: see results.h. */
+/* batch/results.c: reads, repairs and appends to the file of results. */
 #include "batch/results.h"
 
 #include <errno.h>
@@ -123,7 +123,7 @@ int results_append(struct results *r, const char *line, size_t len, struct error
     int rc = n < 0 ? error_set_errno(err, ERROR_IO, "writing %.120s", r->path)
                    : error_set(err, ERROR_IO, "writing %.120s: there is no room left", r->path);
     if (n > 0)
-        (void)!ftruncate(r->fd, before.st_size); /* else the next life repairs it */
+        (void)!ftruncate(r->fd, before.st_size); /* otherwise the next process repairs it */
     return rc;
 }
 

@@ -1,11 +1,11 @@
-/* batch/slot.c: one task, from its line in the file of tasks to its line in that of results.
+/* batch/slot.c: one task, from its line in the file of tasks to its line in the file of results.
  *
- *   what has the record of it? ── nothing ─────────────► a run ─┐
- *                              ── an interrupted run ──► goes on ┴─► its result ─► graded ─► appended
- *                              ── one that has ended ─────────────────┘
+ *   in the record? ── no ────────────────► new run ─┐
+ *                  ── interrupted run ───► resume ──┴─► result ─► grade ─► append a line
+ *                  ── completed run ────────────────────┘
  *
- * The record is asked first, because a batch may have been killed at any instant: a run whose end is
- * there, and whose line is not, is not run again.
+ * A batch may have been killed at any time, so the record is checked first: a run that is recorded
+ * as completed but has no line is not repeated.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +19,9 @@ struct slot {
     struct batch *batch;
     struct task_place *place;
     struct task task;
-    struct grader own, *grader; /* NULL: nobody grades it */
+    struct grader own, *grader; /* NULL: not graded */
     droste_running *run;
-    bool resumed; /* the run is one of the record, with which it goes on */
+    bool resumed; /* resumes a recorded run */
     droste_result *result;
     struct json_object *answer;
     struct grading *grading;
@@ -36,7 +36,7 @@ static void free_slot(struct slot *s)
     free(s);
 }
 
-/* The slot is gone; its place is another's. */
+/* The slot is freed; another task may use its place. */
 static void slot_leave(struct slot *s)
 {
     struct batch *b = s->batch;
@@ -105,7 +105,7 @@ static void slot_put_line(struct buf *out, const struct slot *s, const struct gr
     buf_puts(out, ",\"seconds\":");
     json_append_seconds(out, r->seconds);
     buf_putc(out, '}');
-    /* An answer's own white space may have some: strings have none. */
+    /* Replaces white space of the answer; JSON strings have no raw newlines. */
     for (char *p = out->data; p && (p = memchr(p, '\n', out->len - (size_t)(p - out->data))); p++)
         *p = ' ';
 }
@@ -129,7 +129,7 @@ static void take_grade(struct slot *s, const struct grade *slot_grade)
     s->place->state = TASK_DONE;
     batch_count(b, outcome);
     droste_batch_event event = { "result", line.data, line.len, &b->state };
-    b->state.running--; /* as the event shows it */
+    b->state.running--; /* as in the event */
     if (b->fn)
         b->fn(b->arg, &event);
     b->state.running++;
@@ -145,7 +145,7 @@ static void slot_graded(void *arg, const struct grade *slot_grade)
     take_grade(s, slot_grade);
 }
 
-/* What the program is told. */
+/* Builds the input of the grading program. */
 static int slot_ask_program(struct slot *s, struct error *err)
 {
     cleanup_buf struct buf line = { 0 };
@@ -170,7 +170,7 @@ static void slot_grade(struct slot *s)
     struct grade slot_grade = { 0 };
     struct error err = { 0 };
     if (!s->grader || !answer) {
-        slot_grade.known = s->grader != NULL; /* no answer is a wrong one */
+        slot_grade.known = s->grader != NULL; /* a missing answer is wrong */
         take_grade(s, &slot_grade);
         return;
     }
@@ -186,7 +186,7 @@ static void slot_grade(struct slot *s)
     take_grade(s, &slot_grade);
 }
 
-/* Takes the result. */
+/* Takes ownership of the result. */
 static void take_result(struct slot *s, droste_result *result)
 {
     struct batch *b = s->batch;
@@ -240,7 +240,7 @@ static int slot_start(struct slot *s, const char *resume, struct error *err)
     return 0;
 }
 
-/* The run of the record is another one. */
+/* The recorded run differs from this task. */
 static int start_anew(struct slot *s, struct error *err)
 {
     cleanup_buf struct buf text = { 0 };
@@ -255,7 +255,7 @@ static int slot_go_on(struct slot *s, const char *run, struct error *err)
     return rc < 0 && err->code == ERROR_ARGUMENT ? start_anew(s, err) : rc;
 }
 
-/* 1: the result was there already, and the slot may be gone. */
+/* Returns 1 if the result was recorded already; the slot may be freed then. */
 static int start_or_go_on(struct slot *s, struct error *err)
 {
     struct batch *b = s->batch;
@@ -293,7 +293,7 @@ static int choose_grader(struct slot *s, struct error *err)
     return 0;
 }
 
-/* Whether the next task would fare no better. */
+/* Whether the error would also affect the next task. */
 static bool is_fatal(enum error_code code)
 {
     return code == ERROR_CONFIG || code == ERROR_UNSUPPORTED || code == ERROR_STORE ||
@@ -310,7 +310,7 @@ static void refused(struct slot *s, const struct error *err)
     }
 }
 
-/* What a run is refused for may be known only when its contexts were read. */
+/* Some errors are known only after the contexts were read. */
 static void slot_run_done(void *arg, droste_result *result)
 {
     struct slot *s = arg;
@@ -358,7 +358,7 @@ void slots_stop(struct batch *b)
             api_suspend(s->run, &b->why);
             continue;
         }
-        b->state.interrupted++; /* it was being graded; its run has ended, and is in the record */
+        b->state.interrupted++; /* being graded; its run has ended and is recorded */
         slot_leave(s);
     }
 }

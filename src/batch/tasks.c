@@ -1,4 +1,4 @@
-/* batch/tasks.c: see tasks.h. */
+/* batch/tasks.c: reads and checks the file of tasks. */
 #include "batch/tasks.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "session/names.h"
 
-/* What a line may have. */
+/* The members of a line. */
 static const char *const members[] = { "id", "question", "context", "context_text", "context_json",
     "contexts", "expected", "grader", "settings", "meta" };
 
@@ -29,7 +29,7 @@ static bool is_among(const char *const *words, size_t count, const char *word)
     return false;
 }
 
-/* A string without a zero byte in it. */
+/* Reads a string without NUL characters. */
 static const char *tasks_plain_text(struct json_object *value)
 {
     const char *text =
@@ -54,10 +54,11 @@ bool task_id(struct json_object *value, char out[TASK_ID_MAX + 1], bool *number)
 
 /* ---- settings ---- */
 
-/* Names no program, and no file: those of this machine. `kind` is that of the table of settings. */
+/* Rejects settings that name programs or files of this machine. `kind` is that of the settings
+ * table. */
 static int check_value(const char *name, const char *kind, const char *value, struct error *err)
 {
-    /* The part of a depth-model's behind '=' counts. */
+    /* For a depth-model, only the part after '=' counts. */
     const char *equals = strcmp(kind, "N=MODEL") == 0 ? strchr(value, '=') : NULL;
     const char *model = equals ? equals + 1 : value;
     bool is_model = strcmp(kind, "MODEL") == 0 || equals;
@@ -73,8 +74,9 @@ static int check_value(const char *name, const char *kind, const char *value, st
     return 0;
 }
 
-/* A file of tasks may come from elsewhere: it says what to ask and how much that may cost, not what is
- * run or shown on this machine, and not where keys go. The table of settings knows which do that. */
+/* A file of tasks may come from another machine. It may set questions and budgets, but not what
+ * runs or is visible on this machine, or where keys are sent. The settings table knows which
+ * settings do that. */
 static int check_setting(const char *name, const char *value, struct error *err)
 {
     const droste_option *option = settings_option(name);
@@ -112,7 +114,7 @@ static int add_setting(
     return add_pair(out, name, text, err);
 }
 
-/* A list takes the place of what the settings have. */
+/* A list replaces that of the settings. */
 static int tasks_add_list(
     struct list *out, const char *name, struct json_object *list, struct error *err)
 {
@@ -122,7 +124,7 @@ static int tasks_add_list(
     return rc;
 }
 
-/* Of two settings that say the same, a task's own takes the place of the command's other one. */
+/* If two settings mean the same, a task's own replaces the other one of the command. */
 static int clear_other_way(
     struct list *out, struct json_object *object, const char *other, struct error *err)
 {
@@ -309,7 +311,7 @@ struct opening {
     size_t room;
 };
 
-/* Whether what the task asks for can be had. */
+/* Checks whether everything that the task asks for is available. */
 static int check_settings(const struct settings *base, const struct task *t, struct error *err)
 {
     struct settings copy;
@@ -442,7 +444,7 @@ static int open_file(struct tasks *tasks, const char *path, struct error *err)
     tasks->fd = file_open(path, O_RDONLY, 0, "the task file", err);
     if (tasks->fd < 0)
         return tasks->fd;
-    /* Memory files, which stand for pipes (cli/pipes.c), have no path. */
+    /* Memory files (cli/pipes.c) stand for pipes and have no path. */
     cleanup_free char *whole = realpath(path, NULL);
     char *slash = whole ? strrchr(whole, '/') : NULL;
     tasks->path = strdup(path);
