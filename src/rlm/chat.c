@@ -1,4 +1,4 @@
-/* rlm/chat.c: see chat.h. */
+/* rlm/chat.c: state of a conversation that outlives its runs. */
 #include "rlm/chat.h"
 
 #include <stdio.h>
@@ -72,7 +72,7 @@ static int copy_list(struct json_object **out, struct json_object *list, struct 
     return *out ? 0 : error_memory(err);
 }
 
-/* A text as itself, all else as JSON. */
+/* Returns a text unchanged, anything else as JSON. */
 static int say_answer(struct chat *c, const char *json, struct error *err)
 {
     cleanup_json struct json_object *o = NULL;
@@ -132,7 +132,7 @@ static int bind_context(struct chat *c, size_t i, struct session *s, session_don
     return session_set(s, names.names, names.count, VALUE_TEXT, "", 0, -1, done, arg, err);
 }
 
-/* It may be long: as a context it costs the host no memory of its own. */
+/* Bound as a context, so that a long history costs the host no memory of its own. */
 static int bind_messages(struct chat *c, struct json_object *list, const char *name,
     struct session *s, session_done_fn *done, void *arg, struct error *err)
 {

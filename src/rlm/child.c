@@ -1,11 +1,10 @@
-/* rlm/child.c: the runs below the root of a tree.
+/* rlm/child.c: the child runs of a tree.
  *
- *   waiting ── there is room at its depth ──► at work ── it ends, or is cancelled ──► over ──► buried
+ *   waiting ── room at its depth ──► active ── ends, or is cancelled ──► over ──► freed
  *
- * Only so many are at work at once at each depth. The bound is for a depth and not for the tree,
- * because a run that waits for its children must never keep their places from them. A run begins and
- * is freed from a timer of no time: whoever asks for one, or hears of its end, is in the middle of a
- * callback of a session that may not be closed there.
+ * The number of active runs is limited per depth, not per tree, because a run that waits for its
+ * children must not take their places. A zero-delay timer starts and frees runs: requests and ends
+ * arrive within callbacks of a session that must not be closed there.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +27,7 @@ struct child {
     enum { WAITING, AT_WORK, OVER } state;
     struct rlm_run *run; /* from when it begins until it is buried */
     broker_child_fn *done;
-    void *done_arg; /* of nobody once it was cancelled: `done` is NULL */
+    void *done_arg; /* cancelled: `done` is NULL */
 };
 
 static void free_child(struct child *c)
@@ -55,7 +54,7 @@ void tree_bury(struct tree *tree, bool all)
     }
 }
 
-/* Its parent hears of it, if it still listens. */
+/* Reports the end to the parent, unless cancelled. */
 static void end_child(struct child *c, const char *json, const struct error *error)
 {
     broker_child_fn *done = steal(&c->done);
@@ -115,7 +114,7 @@ static void child_finished(void *arg, const struct error *why)
     tell_parent(c, &result);
 }
 
-/* A child with a volume is over when that is written back: its parent may read it next. */
+/* A child with a volume ends when that is written back: its parent may read it next. */
 static void child_ended(void *arg, const struct rlm_result *result)
 {
     struct child *c = arg;
@@ -136,7 +135,7 @@ static struct run_place child_place_of(const struct child *c)
         .reserved = c->reserved };
 }
 
-/* Its context, and the hash of it, while the child has need of them. */
+/* Its context and hash, while the child needs them. */
 static int use_context(struct child *c, struct run_place *place, struct error *err)
 {
     if (!c->context)
@@ -190,7 +189,7 @@ void tree_look(void *arg)
         begin_child(c);
 }
 
-/* ---- what the broker asks for ---- */
+/* ---- the broker's interface ---- */
 
 static int child_start_child(void *arg, const struct broker_child *ask, broker_child_fn *done,
     void *done_arg, struct child **out, struct error *err)
@@ -220,8 +219,7 @@ static int child_start_child(void *arg, const struct broker_child *ask, broker_c
     return 0;
 }
 
-/* What its guest is told is in the record too, as if it had begun: whoever resumes the parent tells
- * it again. */
+/* Records the refusal as if the run had started, so that a resumed parent gets it again. */
 static void record_never(struct child *c, enum rlm_status status, const struct error *why)
 {
     struct run_place place = child_place_of(c);

@@ -1,11 +1,11 @@
-/* rlm/compact.c: a conversation that becomes too long for the model is made shorter.
+/* rlm/compact.c: shortens a conversation that exceeds the model's context window.
  *
- *   before a turn: is it too long? ─► ask for a summary ─► system, question, summary, the last turn
- *                                          └─ it is no shorter ─► the oldest outputs are cut instead
+ *   before a turn: too long? ─► ask for a summary ─► system, question, summary, the last turn
+ *                                     └─ not shorter ─► cut the oldest outputs instead
  *
- * The guest then has the conversation as it was, in `history`. The question for the summary and its
- * answer are a call of the loop's in the record, of the turn that has just ended; so a run that is
- * resumed makes the same of it, and whether there is one is not decided anew but read there.
+ * The guest then has the original conversation in `history`. The record has the summary's request
+ * and answer as a call of the loop, in the turn that has just ended. A resumed run reads from the
+ * record whether there was a summary instead of deciding again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +17,12 @@
 #include "rlm/prompt.h"
 #include "rlm/run.h"
 
-/* The system prompt and the question stay. */
+/* The system prompt and the question are kept. */
 enum { FIRST = 2, OUTPUT_KEPT = 600 };
 
 /* ---- how long it is ---- */
 
-/* As the provider counted the last call, and a token for four bytes of what is new. */
+/* Uses the provider's count for the last call, plus one token per four bytes of new text. */
 static int64_t tokens_now(const struct rlm_run *r)
 {
     size_t bytes = 0;
@@ -47,7 +47,7 @@ void compact_count(struct rlm_run *r, const struct lm_usage *usage)
     r->counted_tokens = usage->input_tokens;
 }
 
-/* Where the last turn begins: the last message that is the model's. */
+/* Returns the start of the last turn: the last message of the model. */
 static size_t last_turn(const struct rlm_run *r)
 {
     size_t i = r->message_count;
@@ -56,7 +56,7 @@ static size_t last_turn(const struct rlm_run *r)
     return i > FIRST ? i - 1 : FIRST;
 }
 
-/* Messages between the question and the last turn that are no summary already. */
+/* Counts messages between the question and the last turn that are not summaries. */
 static bool has_old_turns(const struct rlm_run *r)
 {
     return last_turn(r) > FIRST + (r->summaries > 0);
@@ -71,20 +71,20 @@ bool compact_is_due(struct rlm_run *r)
     if (r->tree->o.compaction <= 0 || r->tree->o.again || !has_old_turns(r))
         return false;
     int64_t wanted = tokens_wanted(r), now = tokens_now(r);
-    /* Not again for what the last time did not help against. */
+    /* Does not retry where the last attempt did not help. */
     return now >= wanted && now >= r->compacted_tokens + wanted / 4;
 }
 
 /* ---- history ---- */
 
-/* The session has it as a variable, where it has anything of ours. */
+/* Binds it as a variable, if the guest has our helpers. */
 static bool has_history(const struct rlm_run *r)
 {
     return !session_about(r->session);
 }
 
-/* What was said since the last time, before any of it is taken out or cut. The first time that is all;
- * then it takes the place of the questions and answers that were there. */
+/* Appends new messages before any of them is removed or cut. The first time these are all
+ * messages, which replace the questions and answers of the history. */
 static int keep_history(struct rlm_run *r, struct error *err)
 {
     struct chat *c = &r->chat;
@@ -113,7 +113,7 @@ void compact_take_over(struct rlm_run *r, const struct rlm_run *last)
     r->in_history = last->in_history;
 }
 
-/* Whoever finds the session dead makes a new one, which gets it too. */
+/* If the session is dead, the new one receives the history, too. */
 static void history_is_set(void *arg, struct cell_result *c)
 {
     struct rlm_run *r = arg;
@@ -141,7 +141,7 @@ static size_t bytes_between(const struct rlm_run *r, size_t from, size_t to)
     return bytes;
 }
 
-/* The summary in the place of what stands before the last turn. */
+/* Puts the summary in place of the messages before the last turn. */
 static int put_summary(struct rlm_run *r, size_t last, struct buf *text, struct error *err)
 {
     size_t len = text->len;
@@ -150,7 +150,7 @@ static int put_summary(struct rlm_run *r, size_t last, struct buf *text, struct 
         return error_memory(err);
     for (size_t i = FIRST; i < last; i++)
         free(r->messages[i].text);
-    /* There is room: something was taken out. */
+    /* Cannot fail: a message was removed before. */
     memmove(r->messages + FIRST + 1, r->messages + last,
         (r->message_count - last) * sizeof *r->messages);
     r->messages[FIRST] = (struct message){ "user", summary, len };
@@ -159,7 +159,7 @@ static int put_summary(struct rlm_run *r, size_t last, struct buf *text, struct 
     return 0;
 }
 
-/* The outputs of the oldest turns, until it is short enough; the last turn's stays. */
+/* Cuts outputs of the oldest turns until it is short enough; keeps the last turn's. */
 static int cut_outputs(struct rlm_run *r, size_t last, struct error *err)
 {
     int64_t wanted = tokens_wanted(r);
@@ -194,7 +194,7 @@ static int compact_shorten(struct rlm_run *r, const char *said, size_t len, stru
     r->counted_tokens = 0;
     rc = shorter ? put_summary(r, last, &text, err) : cut_outputs(r, last, err);
     buf_free(&text);
-    r->recorded = 0; /* the next call says all of it */
+    r->recorded = 0; /* the next call sends all messages */
     r->in_history = r->message_count;
     r->compacted_tokens = tokens_now(r);
     return rc;

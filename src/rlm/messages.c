@@ -1,4 +1,4 @@
-/* rlm/messages.c: what a run and its model have said to each other. */
+/* rlm/messages.c: the messages between a run and its model. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,13 +1,13 @@
-/* rlm/model_call.c: a run asks its model: with all messages, in the budget and the record, under a key
- * of its own. What the record has the reply to is not asked again (replay.c).
+/* rlm/model_call.c: calls a run's model with all messages, under the budget, the record and a key
+ * of its own. Takes recorded replies from the record (replay.c).
  */
 #include <stdlib.h>
 
 #include "base/cleanup.h"
 #include "rlm/run.h"
 
-/* The place of a call: the root's turns are bounded by their number, a child's count as its parent's
- * guest's; one that was under way in an earlier life has its place. */
+/* Reserves a call: the root's turns are bounded by their number, a child's count as calls of its
+ * parent's guest. A call that was open in an earlier process is already counted. */
 static int64_t model_call_count_place(const struct rlm_run *r, const struct recorded_call *known)
 {
     return r->place.parent && !known ? 1 : 0;
@@ -54,7 +54,7 @@ static void model_replied(void *arg, const struct lm_reply *reply)
         turn_take_reply(r, reply);
 }
 
-/* The messages that the model is told now, of those that it has not been told. */
+/* Returns the messages that are new to the model. */
 static void tell_request(struct rlm_run *r)
 {
     cleanup_buf struct buf messages = { 0 };

@@ -1,4 +1,4 @@
-/* rlm/parse.c: see parse.h. Line by line, without recursion or regular expressions. */
+/* rlm/parse.c: parses replies line by line, without recursion or regular expressions. */
 #include "rlm/parse.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ static struct line line_at(const char *text, size_t len, size_t at)
 struct fence {
     char mark;
     size_t count;
-    const char *info; /* what stands behind the marks, without blanks around it */
+    const char *info; /* text after the marks, trimmed */
     size_t info_len;
 };
 
@@ -69,8 +69,8 @@ static bool parse_closes(const struct line *line, const struct fence *open)
 
 /* ---- Python's strings of several lines ---- */
 
-/* In which of them the code is at the end of this line, if it was in `quote` before: '\'', '"', or 0
- * for none. Strings of one line end with it. */
+/* Returns the multi-line string that is open at the end of this line, given the one before
+ * (`quote`): '\'', '"', or 0 for none. Single-line strings end with the line. */
 static char string_after(const struct line *line, char quote)
 {
     const char *end = line->text + line->len;
@@ -93,15 +93,16 @@ static char string_after(const struct line *line, char quote)
     return triple ? quote : 0;
 }
 
-/* How far is looked for a better end: blocks with strings that never end must not keep the host busy. */
+/* Bounds the search for a better end: blocks with unterminated strings must not keep the host
+ * busy. */
 enum { ENDS_MAX = 64, LOOK_MAX = 100000 };
 
 struct block_end {
     size_t end, next;
 };
 
-/* The line that closes the fence, which is not within a string of the code; if there is none such, the
- * first that would close it; without any the end of the text. */
+/* Finds the closing fence outside of strings in the code; if there is none, the first possible
+ * one; without any, the end of the text. */
 static struct block_end find_end(
     const char *text, size_t len, size_t start, const struct fence *open)
 {
@@ -151,8 +152,8 @@ static bool starts_with(const char *text, size_t len, const char *word)
     return len >= n && memcmp(text, word, n) == 0;
 }
 
-/* The length up to the parenthesis that closes the one before `text`, or -1. Parentheses within
- * quotes count too: answers are prose, where apostrophes are more frequent than quoted ones. */
+/* Returns the length up to the matching parenthesis, or -1. Parentheses within quotes count,
+ * too: answers are prose, with more apostrophes than quoted parentheses. */
 static long parse_balanced(const char *text, size_t len)
 {
     int depth = 1;
@@ -188,8 +189,8 @@ static void parse_strip(const char **value, size_t *len)
     }
 }
 
-/* Each FINAL( that is never closed is looked for up to the end of the text; a reply of many
- * of them must not keep the host busy for minutes. */
+/* Bounds the search: each unclosed FINAL( is scanned to the end of the text, and a reply with
+ * many must not keep the host busy for minutes. */
 enum { OPEN_FINALS_MAX = 64 };
 
 enum reply_final reply_find_final(

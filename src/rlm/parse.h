@@ -1,4 +1,4 @@
-/* rlm/parse.h: what a model's reply asks for: code blocks, or an answer in words. */
+/* rlm/parse.h: finds code blocks and answers in a model's reply. */
 #ifndef DROSTE_RLM_PARSE_H
 #define DROSTE_RLM_PARSE_H
 
@@ -10,12 +10,12 @@ struct reply_block {
     size_t len;
 };
 
-/* Finds the next fenced block of code from *at on, and moves *at behind it. A fence is a line of
+/* Finds the next fenced code block from *at on, and moves *at behind it. A fence is a line of
  * three or more backticks (or tildes), indented by at most three spaces, with the language repl,
- * python, py or python3 in any case; the block ends at a line with at least as many of the same and
- * nothing else (CommonMark 0.31, 4.5), so that shorter fences may stand in the code. Unlike there, a line
- * within a string of several lines does not end it, if it ends behind that string. A closing fence
- * that is missing is the end of the text. Blocks in other languages are passed over. */
+ * python, py or python3 in any case. The block ends at a line with at least as many of the same
+ * characters and nothing else (CommonMark 0.31, 4.5), so code may contain shorter fences. Unlike
+ * in CommonMark, a line within a multi-line string does not end the block if a later one does.
+ * Without a closing fence, the block ends with the text. Skips blocks in other languages. */
 bool reply_next_block(const char *text, size_t len, size_t *at, struct reply_block *block);
 
 enum reply_final {
@@ -24,9 +24,9 @@ enum reply_final {
     FINAL_VARIABLE, /* FINAL_VAR(name) */
 };
 
-/* An answer given in words, outside of code: FINAL(…) or FINAL_VAR(…) at the start of a line, with
- * balanced parentheses; the last one counts, of those before the 64th that is never closed. *value
- * is what stands between them, without the quotes that may be around it. */
+/* Finds an answer outside of code: FINAL(…) or FINAL_VAR(…) at the start of a line, with
+ * balanced parentheses. The last one before the 64th unclosed one counts. *value is the text
+ * between the parentheses, without surrounding quotes. */
 enum reply_final reply_find_final(
     const char *text, size_t len, const char **value, size_t *value_len);
 

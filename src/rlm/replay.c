@@ -1,8 +1,7 @@
-/* rlm/replay.c: the steps of a run that is resumed.
+/* rlm/replay.c: the steps of a resumed run.
  *
- * turn.c asks here for the next step before it takes one: what the record has of it (resume.h) is
- * what happens. A run that does something else leaves the path of the record; then its whole tree
- * stops, and nothing of that is written.
+ * turn.c asks for the recorded next step before it takes one (resume.h). If the run does something
+ * else, it has diverged: its whole tree stops, and none of that is recorded.
  */
 #include <string.h>
 
@@ -14,7 +13,7 @@
 #include "rlm/run.h"
 #include "session/answer.h"
 
-/* ---- leaving the path ---- */
+/* ---- divergence ---- */
 
 void run_diverged(void *arg, const struct error *why)
 {
@@ -31,7 +30,7 @@ void run_unrecorded(struct rlm_run *r, const struct error *why)
 {
     struct rlm_run *root = r->tree->root;
     if (root->diverged.code ||
-        root->is_place) /* of a session: only the child ends, and its code is told */
+        root->is_place) /* of a session: only the child ends, with an error for its code */
         return;
     root->diverged = *why;
     if (!root->finished)
@@ -48,7 +47,7 @@ static int replay_diverge(struct rlm_run *r, int rc, const struct error *why)
 
 /* ---- the beginning ---- */
 
-/* Takes what a sandbox had asked that died later: nobody asks it again. */
+/* Marks the requests of a sandbox that died later as used; no code repeats them. */
 static int take_gone(struct rlm_run *r, struct error *err)
 {
     struct replay_log *recorded = resume_recorded(r->resume);
@@ -95,7 +94,7 @@ int replay_open(struct rlm_run *r, struct error *err)
         snprintf(r->result.run, sizeof r->result.run, "%s", r->place.resume);
         rc = take_past(r, err);
     }
-    /* A parent must not be told that its child failed, which only could not be replayed. */
+    /* Does not report a failure to a parent whose child merely could not be replayed. */
     return rc < 0 && r->place.parent ? replay_diverge(r, rc, err) : rc;
 }
 
@@ -147,7 +146,7 @@ void replay_tell(struct rlm_run *r)
 
 /* ---- calls of the loop ---- */
 
-/* The messages that the loop was about to send give way to those of the record. */
+/* Replaces the messages that the loop was about to send by the recorded ones. */
 static int replace_messages(struct rlm_run *r, struct json_object *list, struct error *err)
 {
     size_t count = json_length(list);
@@ -165,8 +164,7 @@ static int replace_messages(struct rlm_run *r, struct json_object *list, struct 
     return rc;
 }
 
-/* The call is in the record: what the model was told is, too, and holds, whatever the cells have
- * printed this time. */
+/* Replays a recorded call with the recorded messages, whatever the cells have printed this time. */
 static int take_recorded_messages(
     struct rlm_run *r, const struct recorded_call *call, struct error *err)
 {
@@ -213,7 +211,7 @@ void replay_step(void *arg)
         run_end(r, RLM_ERROR, &r->diverged);
         return;
     }
-    if (!call) { /* the answer itself was on disk when the process died */
+    if (!call) { /* the answer was recorded when the process died */
         r->turn = r->result.iterations = (unsigned)replay_log_turns(resume_recorded(r->resume));
         turn_answered(r, answer_of(buf_text(&r->submitted), r->submitted.len, run_answer_type(r)),
             RLM_ANSWERED);
@@ -229,7 +227,7 @@ void replay_step(void *arg)
 
 /* ---- cells ---- */
 
-/* A cell of a sandbox that died later, or under it: nothing of it is left that would be needed. */
+/* A cell of a sandbox that died later, or in this cell, left nothing that is needed. */
 static int skip_recorded_block(
     struct rlm_run *r, const struct recorded_cell *cell, struct error *err)
 {

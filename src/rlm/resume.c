@@ -1,4 +1,4 @@
-/* rlm/resume.c: see resume.h. */
+/* rlm/resume.c: takes over a recorded run. */
 #include "rlm/resume.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 struct resume {
     struct replay_log *recorded;
-    int64_t gone; /* the last cell under which a sandbox died; 0: none did */
+    int64_t gone; /* the last cell in which a sandbox died; 0: none */
 };
 
 /* ---- the beginning ---- */
@@ -23,7 +23,7 @@ static void find_gone(struct resume *r)
             r->gone = cell->id;
 }
 
-/* A child's own turns count as its parent's guest's calls; the root's do not. */
+/* A child's turns count as calls of its parent's guest; the root's do not count. */
 static void resume_count_place(const struct recorded_call *call, struct budget *budget)
 {
     budget->tool_calls += call->tool;
@@ -39,8 +39,8 @@ static int count_call(const struct recorded_call *call, struct budget *budget,
                : 0;
 }
 
-/* The limit on calls counts all but the root's own turns; a child under way has the place of its
- * first one before it is made. */
+/* The limit on calls covers all calls except the root's turns; an active child's first call is
+ * reserved before it is made. */
 int resume_count(
     struct resume *r, struct budget *budget, struct account *account, struct error *err)
 {

@@ -1,13 +1,13 @@
-/* rlm/run.c: a run, from its beginning to its end.
+/* rlm/run.c: a run, from its start to its end.
  *
  *   open a session ─► set the contexts ─► turn: ask the model ─► run the reply's blocks one by one
  *        ▲                               ▲                        │
  *        │ (the sandbox died)            └── feed the output back ┘─► an answer ─► end
  *
- * Each arrow is a callback from below. A session must not be closed from within its own callback,
- * so what replaces a dead one goes through a timer of no time. Whatever happens, `run_end` is the
- * one end: it ends the runs below, closes the record and tells the caller, once. The way to the first
- * turn is in run_session.c, the turns are in turn.c.
+ * Each arrow is a callback from a lower layer. A session must not be closed within its own callback,
+ * so a zero-delay timer replaces a dead one. `run_end` is the only end: it ends the child runs,
+ * closes the record and calls the caller, once. run_session.c leads to the first turn, turn.c has
+ * the turns.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +75,7 @@ void run_tell_call(void *arg, const struct broker_told *told)
 
 /* ---- the end ---- */
 
-/* Threads of a session that lives on are not to wait for ever. */
+/* Cancels calls of threads in a session that outlives the run. */
 static void give_up_waiting(struct rlm_run *r)
 {
     struct error why = { 0 };
@@ -88,7 +88,7 @@ void run_end(struct rlm_run *r, enum rlm_status status, const struct error *why)
     if (r->finished)
         return;
     r->finished = true;
-    /* What a larger budget refused can be asked once that is larger still. */
+    /* A call that a larger budget refused can be repeated once that budget grows. */
     if (status == RLM_BUDGET && budget_is_refused_above(&r->tree->budget))
         status = RLM_INTERRUPTED;
     if (why && why->code == ERROR_STORE)
@@ -130,7 +130,7 @@ static void run_time_is_up(void *arg)
 
 static void end_badly(struct rlm_run *r, const struct error *why)
 {
-    /* The budget may see the end of the time before the timer strikes. */
+    /* The budget may notice the deadline before the timer fires. */
     if (error_is_budget(why->code) && budget_seconds_left(&r->tree->budget) <= 0) {
         run_time_is_up(r);
         return;
@@ -204,7 +204,7 @@ struct rlm_run *run_before(const struct rlm_run *r)
     return r->place.parent ? NULL : r->tree->o.after;
 }
 
-/* The session was opened for answers of one type. */
+/* The session was opened for one type of answers. */
 static int check_type(const struct rlm_run *r, const struct rlm_run *last, struct error *err)
 {
     const struct schema *now = run_answer_type(r), *then = run_answer_type(last);
@@ -220,7 +220,8 @@ static int check_type(const struct rlm_run *r, const struct rlm_run *last, struc
 static int keep_said(struct rlm_run *r, const struct rlm_run *last, struct error *err)
 {
     int rc = chat_begin_said(&r->chat, err);
-    for (size_t i = last->shortened ? 0 : last->inherited; rc == 0 && i < last->message_count; i++) {
+    for (size_t i = last->shortened ? 0 : last->inherited; rc == 0 && i < last->message_count;
+         i++) {
         const struct message *m = &last->messages[i];
         if (strcmp(m->role, "system") != 0)
             rc = chat_add_said(&r->chat, m->role, m->text, m->len, err);
@@ -228,7 +229,7 @@ static int keep_said(struct rlm_run *r, const struct rlm_run *last, struct error
     return rc;
 }
 
-/* What was said before, and the messages in which it was. */
+/* Messages of earlier questions, and their number. */
 static int begin_chat(struct rlm_run *r, struct error *err)
 {
     struct rlm_run *last = run_before(r);
@@ -314,7 +315,7 @@ int run_start(struct tree *tree, const struct run_place *place, rlm_done_fn *don
         tree->root = r;
     int rc = run_set_up(r, &why);
     if (rc < 0) {
-        /* The caller learns it from the return; the record must say it too. */
+        /* The caller gets the error as the return value; the record needs it, too. */
         r->done = NULL;
         end_badly(r, &why);
         run_free(r);

@@ -1,8 +1,8 @@
-/* rlm/run.h: what the files of this layer share: a run, and the tree that it is part of.
+/* rlm/run.h: a run and its tree, shared by the files of this layer.
  *
- * The root and all below it share one `tree`: the options, the budget, the models by depth. A run
- * knows its parent only to say so in the record; its broker asks the tree for children (child.c),
- * and ending a run ends its broker, which ends its children, and so on down.
+ * The root and all its child runs share one `tree`: the options, the budget, the models by depth. A
+ * run refers to its parent only for the record. Its broker asks the tree for children (child.c),
+ * and ending a run ends its broker, which ends its children, recursively.
  */
 #ifndef DROSTE_RLM_RUN_H
 #define DROSTE_RLM_RUN_H
@@ -24,10 +24,10 @@ struct tree {
     char *instructions, *system_prompt, *setup, *settings;
     struct budget budget;
     struct rlm_run *root;
-    struct child_list children; /* all that were not buried yet, the oldest first */
-    struct timer *later;        /* begins children and buries them */
+    struct child_list children; /* all that are not freed yet, oldest first */
+    struct timer *later;        /* starts and frees children */
     unsigned begun;             /* children, for events */
-    bool back;                  /* it ends as it was in the record, to be tried again */
+    bool back;                  /* ends as recorded, to be retried */
     size_t replayed;            /* calls of runs that are over, answered from the record; */
     struct buf repeated;        /* and those that were made again, as JSON */
 };
@@ -60,7 +60,7 @@ struct rlm_run {
     struct lm *lm; /* writes the code */
     struct account account;
     bool reserved;     /* the first call of a child, when it was asked for */
-    rlm_done_fn *done; /* NULL: nobody is to be told */
+    rlm_done_fn *done; /* NULL: cancelled, not called */
     void *done_arg;
 
     struct session *session;
@@ -144,7 +144,7 @@ void run_session_restart(void *run); /* the timer's: the sandbox died under a ce
 struct lm *tree_lm(const struct tree *tree, unsigned depth);
 
 /* messages.c: what a run and its model have said to each other. */
-/* Takes the text, which is NULL without memory. */
+/* Takes ownership of the text; NULL fails for lack of memory. */
 int message_add(struct rlm_run *r, const char *role, char *text, size_t len, struct error *err);
 /* Takes what is in the buffer. */
 int message_add_buf(struct rlm_run *r, const char *role, struct buf *text, struct error *err);
@@ -163,7 +163,7 @@ void turn_begin(struct rlm_run *r);      /* asks the model */
 void turn_next_block(struct rlm_run *r); /* of its reply */
 void turn_finish(struct rlm_run *r);     /* tells it what became of them */
 void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply);
-/* Ends the run with this answer, which it takes; NULL is for want of memory. */
+/* Ends the run with this answer, which it takes; NULL means lack of memory. */
 void turn_answered(struct rlm_run *r, char *json, enum rlm_status status);
 
 /* compact.c: a conversation that is too long. */
@@ -201,29 +201,29 @@ int replay_check_cell(struct rlm_run *r, const struct cell_result *result, struc
 void replay_step(void *run); /* the timer's */
 /* The run does not do what the record says: its tree stops, as soon as it may be closed. */
 void run_diverged(void *run, const struct error *why);
-/* A step could not be recorded: the whole tree ends as if its process had died there, and who goes on with
- * it pays for nothing twice. Soon, from the loop. */
+/* Ends the whole tree soon, from the loop, because a step could not be recorded. The record is
+ * as if the process had died there, so a resumed run pays for nothing twice. */
 void run_unrecorded(struct rlm_run *r, const struct error *why);
 
-/* skip_recorded.c: whoever would have answered what is not asked again, a recording perhaps, is told of it.
- * Of a run it is all that it and those below it asked. */
+/* skip_recorded.c: reports calls that are not repeated to recordings. For a run, these are all
+ * of its calls and those of its child runs. */
 int skip_recorded_call(const struct tree *tree, struct replay_log *recorded,
     const struct recorded_call *call, struct error *err);
 int skip_recorded_run(const struct tree *tree, struct replay_log *recorded,
     const struct recorded_run *run, struct error *err);
 
-/* child.c: the runs below the root. */
+/* child.c: child runs. */
 extern const struct broker_children run_children;
-void tree_look(void *tree); /* the timer's: begins what has room, buries what is over */
+void tree_look(void *tree); /* timer callback: starts waiting and frees completed children */
 void tree_bury(struct tree *tree, bool all);
 
-/* run_record.c: what the record is told of a run. All of it is nothing without a record. */
+/* run_record.c: records a run; does nothing without a record. */
 int run_record_begin(struct rlm_run *r, struct error *err);
-/* A child that its parent gave up before it began: it is in the record with that end alone. */
+/* Records a child that was cancelled before it started. */
 void run_record_never(const struct run_place *place, struct tree *tree, enum rlm_status status,
     const struct error *why);
 int run_record_isolation(struct rlm_run *r, struct error *err);
-void run_record_end(struct rlm_run *r); /* a failure becomes the result's error */
+void run_record_end(struct rlm_run *r);    /* a failure becomes the result's error */
 void run_record_failed(struct rlm_run *r); /* after its end: the error is the result's */
 void run_record_release(struct rlm_run *r);
 int run_record_turn(struct rlm_run *r, struct error *err);
@@ -234,7 +234,7 @@ int run_record_call(struct rlm_run *r, const char *key, struct error *err);
 int run_record_call_end(struct rlm_run *r, const struct lm_reply *reply, struct error *err);
 int run_record_cell(struct rlm_run *r, const char *code, size_t len, struct error *err);
 int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct error *err);
-/* The cell under way dies with the run; `by` is what ended both. */
+/* Records that the current cell ended with the run; `by` is the reason. */
 void run_record_cell_lost(struct rlm_run *r, const char *by);
 
 #endif

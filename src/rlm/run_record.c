@@ -1,4 +1,4 @@
-/* rlm/run_record.c: what the record is told of a run; see run.h. */
+/* rlm/run_record.c: writes a run to the record. */
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -39,7 +39,7 @@ static void run_record_put_number(struct buf *out, const char *key, double value
     json_append_number(out, value);
 }
 
-/* But for the iterations these are of the whole tree. */
+/* Except the iterations, these count the whole tree. */
 static char *limits_json(const struct rlm_run *r)
 {
     const struct rlm_options *o = &r->tree->o;
@@ -58,7 +58,7 @@ static char *limits_json(const struct rlm_run *r)
         buf_puts(&out, ",\"repo\":");
         workspace_put_repo(o->session.spec.workspace, &out);
     }
-    if (o->session.spec.volume) /* its name has nothing in it that JSON would mind */
+    if (o->session.spec.volume) /* its name needs no JSON escapes */
         buf_printf(&out, ",\"volume\":\"%s\"", volume_name(o->session.spec.volume));
     buf_putc(&out, '}');
     return buf_steal(&out);
@@ -69,8 +69,8 @@ static const char *model_name(const struct rlm_run *r)
     return r->model ? r->model : lm_name(r->lm);
 }
 
-/* The hash of one of its contexts, and what of it must be kept in order to have it again: a child's is
- * what the code of its parent makes, and is made again with it. */
+/* Hashes a context and keeps what is needed to have it again. A child's context is produced
+ * again by its parent's code. */
 static int keep_context(const struct rlm_run *r, size_t index, char hash[HASH_TEXT_SIZE],
     struct buf *kept, struct error *err)
 {
@@ -81,7 +81,7 @@ static int keep_context(const struct rlm_run *r, size_t index, char hash[HASH_TE
     return 0;
 }
 
-/* What is known of its contexts: an object for one, a list for several. */
+/* Describes its contexts: an object for one, a list for several. */
 static int keep_contexts(
     const struct rlm_run *r, struct buf *json, struct buf *kept, struct error *err)
 {
@@ -99,8 +99,8 @@ static int keep_contexts(
     return rc == 0 && buf_failed(json) ? error_memory(err) : rc;
 }
 
-/* Room for what the record has of a run when it begins. The question of a child is what its parent's
- * code asked, and had its room then; nothing else of it is large. */
+/* Reserves space for the start of a run. A child's question was requested by its parent's code,
+ * which reserved the space; everything else is small. */
 static int reserve_begin(struct rlm_run *r, const struct store_run_begin *begin, struct error *err)
 {
     struct budget *budget = &r->tree->budget;
@@ -143,7 +143,7 @@ int run_record_begin(struct rlm_run *r, struct error *err)
     return rc < 0 ? rc : store_run_begin(store, &begin, r->result.run, err);
 }
 
-/* One that was under way in an earlier life of the tree, and does not go on in this one. */
+/* Ends a run of an earlier process that does not continue in this one. */
 static int run_record_take_over(struct rlm_run *r)
 {
     struct resume *past = NULL;
@@ -241,7 +241,7 @@ int run_record_call(struct rlm_run *r, const char *key, struct error *err)
     cleanup_buf struct buf request = { 0 };
     if (!r->tree->o.store)
         return 0;
-    if (r->call_record) /* it began in an earlier life of the run */
+    if (r->call_record) /* started by an earlier process */
         return store_call_repeat(r->tree->o.store, r->call_record, err);
     run_record_messages(r, &request);
     struct store_call_begin begin = {
@@ -278,8 +278,8 @@ int run_record_cell(struct rlm_run *r, const char *code, size_t len, struct erro
     return store && rc == 0 ? store_cell_begin(store, &begin, &r->cell_record, err) : rc;
 }
 
-/* Room for what came of a cell; without it the record has only how the cell ended, and the run is
- * over. */
+/* Reserves space for the result of a cell. Without it, the record has only the cell's status,
+ * and the run ends. */
 static int reserve_cell_end(struct rlm_run *r, struct store_cell_end *end, struct error *err)
 {
     struct store_value none = { 0 };

@@ -1,6 +1,6 @@
-/* rlm/run_session.c: the session of a run, from its start to the first block: the setup code, the tools,
- * the values and the contexts. One whose sandbox died under a cell is replaced; that of the question
- * before is taken over.
+/* rlm/run_session.c: prepares the session of a run up to the first block: setup code, tools, values
+ * and contexts. Replaces a session whose sandbox died in a cell, and takes over the session of the
+ * previous question.
  */
 #include <string.h>
 
@@ -66,7 +66,7 @@ static void tell_context(struct rlm_run *r, size_t index)
 
 static int bind_next(struct rlm_run *r, struct error *err);
 
-/* What each of this question's own became; after the death of a sandbox they are bound again. */
+/* Binds this question's contexts; after the death of a sandbox they are bound again. */
 static int note_variable(
     struct rlm_run *r, size_t index, struct json_object *variable, struct error *err)
 {
@@ -105,7 +105,7 @@ static void is_bound(void *arg, struct cell_result *c)
 static int is_ready(struct rlm_run *r, struct error *err)
 {
     if (r->turn > 0) {
-        turn_finish(r); /* what is left of the reply was written for variables that are gone */
+        turn_finish(r); /* the rest of the reply relies on variables that are gone */
         return 0;
     }
     for (size_t i = 0; i < run_context_count(r); i++)
@@ -116,7 +116,7 @@ static int is_ready(struct rlm_run *r, struct error *err)
     return rc;
 }
 
-/* Contexts, then the history. */
+/* Binds contexts, then the history. */
 static int bind_next(struct rlm_run *r, struct error *err)
 {
     int rc = chat_bind_next(&r->chat, &r->prepared, r->session, is_bound, r, err);
@@ -141,7 +141,7 @@ static void run_session_prepared(void *arg, const struct error *why)
         run_fail(r, &err);
 }
 
-/* What comes before the first block of a session: setup code, tools and values, then the contexts. */
+/* Prepares a session: setup code, tools and values, then the contexts. */
 static int prepare_session(struct rlm_run *r, struct error *err)
 {
     const struct session_options *o = &r->session_options;
@@ -150,7 +150,8 @@ static int prepare_session(struct rlm_run *r, struct error *err)
     return prepare_start(&r->prepared, r->session, o, true, run_session_prepared, r, err);
 }
 
-/* The sandbox died under the cell: a new one, with the context again, before the model goes on. */
+/* After the sandbox died in a cell: opens a new one with the contexts before the model
+ * continues. */
 void run_session_restart(void *arg)
 {
     struct rlm_run *r = arg;
@@ -160,7 +161,7 @@ void run_session_restart(void *arg)
         run_fail(r, &err);
 }
 
-/* A session that is in the middle of a cell is no use: its end would be taken for another's. */
+/* A busy session cannot be taken over: the end of its cell would be mistaken for another's. */
 static bool take_session(struct rlm_run *r, struct rlm_run *last)
 {
     if (!last || !last->session || last->in_cell || !session_is_alive(last->session))

@@ -1,8 +1,9 @@
-/* rlm/skip_recorded.c: calls that were answered in an earlier life of a tree, and are not asked again.
+/* rlm/skip_recorded.c: reports calls that were answered in an earlier process of a tree and are not
+ * repeated.
  *
- * Only a recording that is replayed has to know of them (lm_skip_recorded): it passes over the lines that it
- * gave then. The record has of a loop's call the messages that were new; all of them together are
- * what it said.
+ * Only a recording that is replayed needs this (lm_skip_recorded): it skips the lines that it
+ * answered then. The record has only the new messages of each call of the loop; their concatenation
+ * is the request.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +42,7 @@ static int forget_said(struct json_object *said, struct error *err)
     return count == 0 || json_object_array_del_idx(said, 0, count) == 0 ? 0 : error_memory(err);
 }
 
-/* Adds what the loop said new in this call to what it `said` before, which is NULL at first. */
+/* Appends the new messages of this call to `said`, which is NULL at first. */
 static int add_said(struct json_object **said, struct replay_log *recorded,
     const struct recorded_call *call, struct error *err)
 {
@@ -56,7 +57,7 @@ static int add_said(struct json_object **said, struct replay_log *recorded,
     struct json_object *first = count > 0 ? json_object_array_get_idx(list, 0) : NULL;
     if (rc == 0 && strcmp(json_get_string(first, "role", ""), "system") == 0)
         rc = forget_said(
-            *said, err); /* the first call, or one behind a summary: this is all of it */
+            *said, err); /* the first call, or the first after a summary: all messages */
     for (size_t i = 0; rc == 0 && i < count; i++)
         if (json_object_array_add(*said, json_object_get(json_object_array_get_idx(list, i))) < 0)
             rc = error_memory(err);

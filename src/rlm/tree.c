@@ -1,4 +1,4 @@
-/* rlm/tree.c: a run and all below it: begun, cancelled and closed as one. */
+/* rlm/tree.c: starts, cancels and closes a run with all its child runs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,8 +114,8 @@ void rlm_suspend(struct rlm_run *r, const struct error *why)
     run_end(r, RLM_INTERRUPTED, why);
 }
 
-/* A run whose volume lacks what it wrote is an error, with its answer. The questions of a
- * conversation have ended before: only its end is told. */
+/* If a volume could not be written back, the result becomes an error but keeps its answer.
+ * Earlier questions of a conversation have ended before, so only the last one reports it. */
 static void run_written_back(void *arg, const struct error *why)
 {
     struct rlm_run *r = arg;

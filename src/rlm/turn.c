@@ -15,7 +15,7 @@
 
 enum {
     RESTARTS_MAX = 5,
-    LAST_WORDS_MAX = 3, /* how often the model is asked for them */
+    LAST_WORDS_MAX = 3, /* how often to ask the model for them */
 };
 
 /* ---- answers ---- */
@@ -46,7 +46,7 @@ void turn_begin(struct rlm_run *r)
     struct error err = { 0 };
     int rc = 0;
     if (r->tree->o.again && !resume_is_behind(r->resume)) {
-        run_end(r, RLM_EXHAUSTED, NULL); /* it ended here, however it did */
+        run_end(r, RLM_EXHAUSTED, NULL); /* ended, with or without an error */
         return;
     }
     if (r->turn >= r->place.iterations) {
@@ -70,7 +70,7 @@ void turn_begin(struct rlm_run *r)
 
 /* ---- the reply's blocks ---- */
 
-/* A turn without code mends nothing, and fails only if it had an answer that has not the type. */
+/* A turn without code resets no failures; it fails only if its answer has the wrong type. */
 static int count_errors(struct rlm_run *r, struct error *err)
 {
     unsigned max = r->tree->o.max_errors;
@@ -98,7 +98,7 @@ void turn_finish(struct rlm_run *r)
         turn_next(r);
 }
 
-/* The answer, if it has the type; else the model is told why not. */
+/* Takes an answer of the right type; otherwise tells the model what is wrong. */
 static void turn_take_words(struct rlm_run *r, const char *text, size_t len)
 {
     struct error err = { 0 };
@@ -115,7 +115,7 @@ static void turn_take_words(struct rlm_run *r, const char *text, size_t len)
     turn_answered(r, answer, RLM_ANSWERED);
 }
 
-/* No (more) code: an answer in words, a nudge, or the next turn. */
+/* Without further code: an answer in words, a nudge, or the next turn. */
 static void blocks_done(struct rlm_run *r)
 {
     const char *value = NULL;
@@ -127,7 +127,7 @@ static void blocks_done(struct rlm_run *r)
     }
     if (final == FINAL_VARIABLE) {
         struct buf code = { 0 };
-        /* This reply has no answer in words any more, so it comes here once. */
+        /* This reply has no answer in words, so this runs only once. */
         buf_puts(&code, "```repl\nFINAL_VAR(");
         json_append_string(&code, value, len);
         buf_puts(&code, ")\n```\n");
@@ -143,7 +143,7 @@ static void blocks_done(struct rlm_run *r)
     turn_finish(r);
 }
 
-/* Of a cell that ran before, the record has the end already; this one must be the same. */
+/* A replayed cell must end as recorded. */
 static int cell_is_over(struct rlm_run *r, const struct cell_result *c, struct error *err)
 {
     bool ended = r->same_cell && r->same_cell->ended;
@@ -162,7 +162,7 @@ static char *submitted_answer(struct rlm_run *r, struct submission *submit)
     return json ? answer_of(json, len, run_answer_type(r)) : NULL;
 }
 
-/* Why a cell failed, for the events: its traceback, else what is known of it. */
+/* Describes for events why a cell failed: the traceback, or the reason. */
 static const char *cell_complaint(const struct cell_result *c)
 {
     if (c->error.traceback)
@@ -228,7 +228,7 @@ static int run_block(struct rlm_run *r, const struct reply_block *block, struct 
         r->in_cell = rc == 0;
         return rc;
     }
-    struct cell_result dead; /* a thread of an earlier cell can end it while a model thinks */
+    struct cell_result dead; /* a thread of an earlier cell may end the sandbox meanwhile */
     session_death(r->session, &dead);
     cell_done(r, &dead);
     return 0;
@@ -253,7 +253,7 @@ void turn_next_block(struct rlm_run *r)
         run_fail(r, &err);
 }
 
-/* What the model said last has not the type: it may try again, a few times. */
+/* The last reply has the wrong type; the model may retry a few times. */
 static void ask_for_other_words(
     struct rlm_run *r, const char *said, size_t len, const struct error *why)
 {
