@@ -23,7 +23,7 @@
 
 enum { UNDER_WAY_MAX = 32 }; /* the default socket buffers hold about as many plans */
 
-static void add_words(struct buf *b, const char *const *words, size_t count)
+static void zygote_key_add(struct buf *b, const char *const *words, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         buf_printf(b, "%s\n", words[i]);
@@ -37,11 +37,11 @@ const char *zygote_volumes_of(const struct sandbox_spec *spec)
     return spec->workspace ? volume_root_of(workspace_volume(spec->workspace)) : NULL;
 }
 
-static char *words_of(const struct sandbox_spec *spec)
+static char *zygote_spec_key(const struct sandbox_spec *spec)
 {
     struct buf b = { 0 };
-    add_words(&b, spec->preload, spec->preload_count);
-    add_words(&b, spec->read_paths, spec->read_path_count);
+    zygote_key_add(&b, spec->preload, spec->preload_count);
+    zygote_key_add(&b, spec->read_paths, spec->read_path_count);
     buf_printf(&b, "%u-%u\n", spec->users.first, spec->users.last);
     if (zygote_volumes_of(spec))
         buf_printf(&b, "%s%s%s %d\n", zygote_volumes_of(spec), spec->volume ? " volume" : "",
@@ -70,10 +70,10 @@ bool zygote_is_gone(const struct zygote *z)
 
 bool zygote_serves(const struct zygote *z, const struct sandbox_spec *spec)
 {
-    cleanup_free char *words = words_of(spec);
+    cleanup_free char *spec_key = zygote_spec_key(spec);
     bool isolation = spec->isolation == z->isolation || spec->isolation == z->asked;
-    return !is_dead(z) && isolation && zygote_same(spec->python, z->wanted) &&
-           zygote_same(words, z->words);
+    return !is_dead(z) && isolation && zygote_same(spec->python, z->python_setting) &&
+           zygote_same(spec_key, z->spec_key);
 }
 
 enum isolation zygote_isolation(const struct zygote *z)
@@ -288,8 +288,8 @@ static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum iso
     z->last = &z->first;
     z->isolation = isolation;
     z->asked = spec->isolation;
-    z->wanted = spec->python ? strdup(spec->python) : NULL;
-    z->words = words_of(spec);
+    z->python_setting = spec->python ? strdup(spec->python) : NULL;
+    z->spec_key = zygote_spec_key(spec);
     z->preloads = spec->preload_count > 0;
     if (geteuid() == 0 && isolation != ISOLATION_PROCESS)
         z->users = spec->users;
@@ -377,9 +377,9 @@ void zygote_stop(struct zygote *z)
     }
     while (z->first)
         zygote_forget(z, z->first->id);
-    free(z->wanted);
+    free(z->python_setting);
     free(z->executable);
-    free(z->words);
+    free(z->spec_key);
     free(z->plan);
     scratch_dir_release(z->scratch_dir);
     free(z);

@@ -25,10 +25,10 @@ struct zygote {
     int errors; /* its standard error while it starts, then -1 */
     struct watch *watch;
     enum isolation isolation, asked; /* `asked` may be ISOLATION_AUTO */
-    char *wanted;                    /* spec->python, or NULL */
+    char *python_setting;            /* spec->python, or NULL */
     char *executable;
     /* preload, read paths and directory of volumes as one text, to compare specifications */
-    char *words;
+    char *spec_key;
     bool preloads;
     char python[64];
     struct jail_plan *plan;
