@@ -1,4 +1,4 @@
-/* net/connect.c: see connect.h. */
+/* net/connect.c: calls, envelopes, and the mapping of errors. */
 #include "net/connect.h"
 
 #include <arpa/inet.h>
@@ -13,8 +13,7 @@ enum { FLAG_END = 2, WORDS_MOST = 150 };
 
 static const struct {
     const char *name;
-    long
-        status; /* for which an answer that is not of the service, but of somebody before it, stands */
+    long status; /* of a response by a proxy instead of the service */
     enum error_code error;
 } codes[] = {
     [CONNECT_OK] = { "", 0, ERROR_NONE },
@@ -43,10 +42,10 @@ struct connect_call {
     void *arg;
     struct connect_decoder decoder;
     bool is_stream;
-    bool over;    /* what comes is passed over */
-    bool feeding; /* cancelled meanwhile, it is freed behind that */
+    bool over;    /* ignores further input */
+    bool feeding; /* if cancelled meanwhile, it is freed afterwards */
     bool cancelled;
-    struct timer *late; /* tells an end that came from within the stream */
+    struct timer *late; /* reports an end that came from within the stream */
 };
 
 /* ---- what a service says ---- */
@@ -59,7 +58,7 @@ static enum connect_code code_of_name(const char *name)
     return CONNECT_UNKNOWN;
 }
 
-/* A code of 502 is the proxy's before a service that is not there. */
+/* A 502 comes from a proxy whose service is unavailable. */
 static enum connect_code code_of_status(long status)
 {
     for (enum connect_code c = CONNECT_CANCELED; c < array_length(codes); c++)
@@ -97,7 +96,7 @@ static int connect_take_end(
     return 0;
 }
 
-/* How many bytes the envelope has; 0: not known yet. */
+/* The envelope's length; 0: not known yet. */
 static int envelope_size(const char *data, size_t len, size_t *out, struct error *err)
 {
     uint32_t size;
@@ -125,7 +124,7 @@ static int take_envelope(struct connect_decoder *d, const char *data, size_t siz
     return message(arg, data, size) ? 0 : 1;
 }
 
-/* Those that came whole, from the beginning; *used: their bytes. */
+/* Processes the complete envelopes; *used is their length. */
 static int take_whole(struct connect_decoder *d, const char *data, size_t len, size_t *used,
     bool (*message)(void *arg, const char *data, size_t len), void *arg, struct error *err)
 {
@@ -191,7 +190,7 @@ static void connect_finish(struct connect_call *c, const struct connect_result *
     handler.done(arg, &told);
 }
 
-/* The stream said all that counts; the rest of the answer is not waited for. */
+/* The stream has reported its outcome; the rest of the response does not matter. */
 static void told_late(void *arg)
 {
     struct connect_call *c = arg;

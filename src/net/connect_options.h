@@ -7,9 +7,9 @@
 #include "base/error.h"
 
 struct connect_options {
-    const char *unix_path; /* the socket that takes the connections instead; NULL: none */
-    const char *ca_file;   /* certificates to trust; NULL: the system's */
-    const char *cert_file, *key_file; /* to show the server who we are; NULL: nothing */
+    const char *unix_path;            /* a Unix socket to connect to instead; NULL: none */
+    const char *ca_file;              /* certificates to trust; NULL: the system's */
+    const char *cert_file, *key_file; /* the client's certificate; NULL: none */
 };
 
 /* Checks that the three files are regular and at most CERTIFICATES_MAX bytes; libcurl would wait

@@ -1,4 +1,4 @@
-/* net/dns_cache.c: see dns_cache.h. */
+/* net/dns_cache.c: resolves names with libuv, for CURLOPT_RESOLVE. */
 #include "net/dns_cache.h"
 
 #include <arpa/inet.h>
@@ -13,8 +13,8 @@
 #define DNS_CACHE_ADDRESSES_MOST 8
 
 struct lookup {
-    uv_getaddrinfo_t uv;         /* first: the request outlives a pin that is freed while it runs */
-    struct dns_cache *dns_cache; /* NULL then */
+    uv_getaddrinfo_t uv;         /* first: the request outlives a cache that is freed meanwhile */
+    struct dns_cache *dns_cache; /* then NULL */
 };
 
 struct dns_cache {
@@ -57,7 +57,7 @@ static void append_address(struct buf *b, const struct sockaddr *address, char s
     }
 }
 
-/* NULL if there is no address to name. The '+' lets libcurl's cache forget the entry in time. */
+/* NULL without addresses. The '+' lets libcurl's cache expire the entry. */
 static char *dns_cache_make_entry(const struct dns_cache *dns_cache, const struct addrinfo *list)
 {
     struct buf b = { 0 };
@@ -82,7 +82,7 @@ static void lookup_done(uv_getaddrinfo_t *uv, int status, struct addrinfo *list)
         bool waited_for = !dns_cache->entry;
         char *entry = status == 0 ? dns_cache_make_entry(dns_cache, list) : NULL;
         dns_cache->lookup = NULL;
-        if (entry) { /* else the old addresses are better than none */
+        if (entry) { /* otherwise the old addresses are kept */
             free(dns_cache->entry);
             dns_cache->entry = entry;
         }

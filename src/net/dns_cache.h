@@ -1,8 +1,8 @@
-/* net/dns_cache.h: a host's addresses, looked up once and not again for a minute.
+/* net/dns_cache.h: caches a host's addresses for a minute.
  *
- * libcurl looks a name up once for each transfer that finds none in its cache, in a thread each:
- * a thousand transfers that start together on a fresh cache are a thousand threads. So the name is
- * looked up here, by libuv, and each transfer is told the answer (CURLOPT_RESOLVE).
+ * libcurl resolves a name in a thread for each transfer that does not find it in its cache: a
+ * thousand transfers that start together create a thousand threads. Instead, libuv resolves the
+ * name once, and transfers receive the result (CURLOPT_RESOLVE).
  */
 #ifndef DROSTE_NET_DNS_CACHE_H
 #define DROSTE_NET_DNS_CACHE_H
@@ -10,16 +10,16 @@
 #include "base/loop.h"
 
 struct dns_cache;
-/* `error` is NULL, or says why no address was found. */
+/* `error` is NULL, or the reason why no address was found. */
 typedef void dns_cache_fn(void *arg, const char *error);
 
-/* `ready` is called when a look-up ended for which somebody waits; NULL without memory. */
+/* Calls `ready` when a lookup that a caller waits for has ended; NULL without memory. */
 struct dns_cache *dns_cache_new(
     struct loop *loop, const char *host, unsigned port, dns_cache_fn *ready, void *arg);
-/* True if the caller may go on; else `ready` will come. Old addresses go on being used while new
- * ones are looked up; a look-up that failed is made again for the next who asks. */
+/* True if the caller may proceed; otherwise `ready` will be called. Old addresses are used while
+ * the name is resolved again. After a failure, the next call tries again. */
 bool dns_cache_ready(struct dns_cache *dns_cache);
-/* "+host:port:address[,address…]"; NULL: libcurl must look itself. */
+/* "+host:port:address[,address…]"; NULL: libcurl must resolve the name itself. */
 const char *dns_cache_entry(const struct dns_cache *dns_cache);
 /* NULL is fine. */
 void dns_cache_free(struct dns_cache *dns_cache);

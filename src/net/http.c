@@ -1,14 +1,14 @@
-/* net/http.c: see http.h. libcurl's multi_socket interface on libuv.
+/* net/http.c: libcurl's multi_socket interface on libuv.
  *
- * libcurl calls us from its inside (sockets, timer, received bytes), where almost nothing of its
- * own may be called. So those callbacks only note what they are told, and http_drain, which runs
- * when libcurl has returned, hands bytes and ends to the users. Users' code may close the http:
- * `depth` counts our frames that are still on the stack, and the last one frees it.
+ * libcurl's callbacks (sockets, timer, received bytes) may call almost none of its functions. So
+ * they only store what they receive, and http_drain, which runs when libcurl has returned, delivers
+ * bytes and ends to the users. Users' code may close the http: `depth` counts our frames on the
+ * stack, and the last one frees it.
  *
- * libcurl 7.88's traps, measured: HTTP/2 opens a connection for each transfer over the server's
- * stream limit, hence HTTP/1.1; a thousand look-ups are a thousand threads, hence net/dns_cache.h.
- * A request on an old connection that the server closed before a byte of an answer is sent again
- * by libcurl itself (Curl_retry_request), with the same headers.
+ * Known problems of libcurl 7.88, measured: HTTP/2 opens a connection for each transfer over the
+ * server's limit of streams, hence HTTP/1.1; a thousand lookups are a thousand threads, hence
+ * net/dns_cache.h. If the server closes a reused connection before it responds, libcurl repeats the
+ * request with the same headers (Curl_retry_request).
  */
 #include "net/http.h"
 
@@ -25,27 +25,28 @@
 #include "net/dns_cache.h"
 #include "net/sockets.h"
 
-#define TICK_MS      100   /* how late a stall may be noticed */
-#define SENT_AT_ONCE 16384 /* a body that any socket's buffer takes whole */
+#define TICK_MS      100   /* how late a stall may be detected */
+#define SENT_AT_ONCE 16384 /* a body that fits in any socket's buffer */
 
-/* Used for one request after another, with its handle: to make one costs as much as to send one. */
+/* Reused with its handle for many requests: creating one costs as much as sending one. */
 struct http_transfer {
-    TAILQ_ENTRY(http_transfer) link, ready_link; /* `link` also among the spare ones */
+    TAILQ_ENTRY(http_transfer) link, ready_link; /* `link` is also used in the spare list */
     struct http *http;
     CURL *easy;
     struct curl_slist *headers, *resolve;
     bool fresh;  /* the handle never had a URL */
-    bool parsed; /* it has the http's parsed one */
-    /* What follows is of one request. */
+    bool parsed; /* it uses the http's parsed URL */
+    /* The following members belong to one request. */
     struct http_handler handler;
     void *arg;
     size_t body_len;
-    bool added;        /* to the multi handle; false while the host is looked up */
-    bool begun;        /* the request may have left; before, the handle tells of the last one */
-    struct buf in;     /* received and not yet handed over */
+    bool added; /* to the multi handle; false during name resolution */
+    /* the request may have been sent; before that, the handle describes the previous one */
+    bool begun;
+    struct buf in;     /* received but not delivered */
     size_t received;   /* bytes of the body */
     curl_off_t sent;   /* bytes of the request's body */
-    uint64_t moved_ns; /* when a byte last went either way */
+    uint64_t moved_ns; /* time of the last byte in either direction */
     bool too_large;
     bool headed; /* `head` was called */
     char words[CURL_ERROR_SIZE];
@@ -58,26 +59,26 @@ struct http {
     char *host;
     CURLM *multi;
     struct timer *timer; /* libcurl's */
-    struct timer *tick;  /* ours, for stalls; runs while there are transfers */
+    struct timer *tick;  /* detects stalls; runs while there are transfers */
     struct sockets *sockets;
-    char *url; /* of the first request, and parsed: most of them go there */
+    char *url; /* of the first request, parsed: most requests use it */
     CURLU *parsed_url;
-    bool direct;                 /* the environment names no proxy */
-    struct dns_cache *dns_cache; /* NULL where libcurl need not look the host up */
+    bool direct;                 /* the environment configures no proxy */
+    struct dns_cache *dns_cache; /* NULL if the host needs no lookup */
     struct transfer_list transfers;
-    struct transfer_list ready; /* those with bytes in `in` */
-    struct transfer_list spare; /* for the next requests: at most one a connection */
+    struct transfer_list ready; /* transfers with bytes in `in` */
+    struct transfer_list spare; /* for the next requests: at most one per connection */
     unsigned spare_count;
     unsigned depth;
     bool closing;
 };
 
-/* What a failed transfer means. `sent` is what it is once the request may have been read. */
+/* Classes of failures. `sent` replaces the class once the request may have been read. */
 enum trouble { TROUBLE_CONNECT, TROUBLE_CUT, TROUBLE_REPLY, TROUBLE_CONFIG, TROUBLE_MEMORY };
 static const struct failure {
     CURLcode curl;
     enum trouble trouble, sent;
-    bool again; /* may be tried again if nothing was sent */
+    bool again; /* may be retried if nothing was sent */
 } failures[] = {
     { CURLE_COULDNT_RESOLVE_HOST, TROUBLE_CONNECT, TROUBLE_CONNECT, true },
     { CURLE_COULDNT_RESOLVE_PROXY, TROUBLE_CONNECT, TROUBLE_CONNECT, true },
@@ -152,7 +153,7 @@ static void http_leave(struct http *http)
         http_free(http);
 }
 
-/* The request is over, or never was. */
+/* The request is over, or was never started. */
 static void transfer_release(struct http_transfer *t)
 {
     struct http *http = t->http;
@@ -183,7 +184,7 @@ static void transfer_unlink(struct http_transfer *t)
 const char *http_header(struct http_transfer *t, const char *name)
 {
     struct curl_header *header = NULL;
-    /* -1: of the last answer, not of a proxy's or a redirection's. */
+    /* -1: the last response, not that of a proxy or redirect. */
     return curl_easy_header(t->easy, name, 0, CURLH_HEADER, -1, &header) == CURLHE_OK
                ? header->value
                : NULL;
@@ -197,7 +198,7 @@ static void transfer_tell_head(struct http_transfer *t)
     t->handler.head(t->arg, t);
 }
 
-/* Tells the user; the transfer is gone after. */
+/* Reports the end to the user; the transfer is freed. */
 static void transfer_finish(struct http_transfer *t, struct http_result *result)
 {
     struct http_handler handler = t->handler;
@@ -297,7 +298,7 @@ static bool hand_over_end(struct http *http)
     return true;
 }
 
-/* Bytes before ends: a transfer's last bytes come with its end. */
+/* Delivers bytes before ends: a transfer's last bytes arrive with its end. */
 static void http_drain(struct http *http)
 {
     while (!http->closing && (hand_over_bytes(http) || hand_over_end(http)))
@@ -381,14 +382,14 @@ static int on_begin(void *arg, char *ip, char *local_ip, int port, int local_por
     return CURL_PREREQFUNC_OK;
 }
 
-/* Seconds that the transfer may now be without a byte; 0: for ever. */
+/* The seconds without a byte that are allowed now; 0: no limit. */
 static double http_patience(const struct http_transfer *t)
 {
     const struct http_options *o = &t->http->options;
     if (!t->added)
         return o->connect_timeout;
     if (!http_sent(t))
-        return 0; /* connecting has libcurl's own limit */
+        return 0; /* libcurl limits connecting itself */
     if (t->received == 0 && (t->body_len < SENT_AT_ONCE || (size_t)t->sent >= t->body_len))
         return o->first_timeout;
     return o->stall_timeout;
@@ -425,7 +426,7 @@ static void tick_due(void *arg)
     http_leave(http);
 }
 
-/* Gives the transfer to libcurl. */
+/* Adds the transfer to the multi handle. */
 static bool transfer_add(struct http_transfer *t)
 {
     struct http *http = t->http;
@@ -469,7 +470,7 @@ static bool transfer_set_headers(struct http_transfer *t, const struct http_requ
 {
     curl_slist_free_all(t->headers);
     t->headers = NULL;
-    /* libcurl would wait a second for a "100 Continue" that model servers do not send. */
+    /* libcurl would wait a second for a "100 Continue", which model servers do not send. */
     if (request->body_len >= SENT_AT_ONCE && !(t->headers = curl_slist_append(NULL, "Expect:")))
         return false;
     for (size_t i = 0; i < request->header_count; i++) {
@@ -481,14 +482,15 @@ static bool transfer_set_headers(struct http_transfer *t, const struct http_requ
     return curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers) == CURLE_OK;
 }
 
-/* What is the same for all requests. */
+/* Sets the options that all requests share. */
 static bool transfer_prepare(struct http_transfer *t)
 {
     const struct http_options *o = &t->http->options;
     CURL *e = t->easy;
     curl_easy_setopt(e, CURLOPT_PRIVATE, t);
     curl_easy_setopt(e, CURLOPT_ERRORBUFFER, t->words);
-    curl_easy_setopt(e, CURLOPT_USERAGENT, "droste"); /* some gateways refuse who has no name */
+    /* some gateways refuse requests without one */
+    curl_easy_setopt(e, CURLOPT_USERAGENT, "droste");
     curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
@@ -502,7 +504,7 @@ static bool transfer_prepare(struct http_transfer *t)
     curl_easy_setopt(e, CURLOPT_XFERINFODATA, t);
     curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, http_on_close);
     curl_easy_setopt(e, CURLOPT_CLOSESOCKETDATA, t->http);
-    if (t->http->direct) /* else libcurl looks through the environment for each request */
+    if (t->http->direct) /* otherwise libcurl searches the environment for each request */
         curl_easy_setopt(e, CURLOPT_NOPROXY, "*");
     connect_options_apply(e, &o->connect_options);
     return curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK;
@@ -539,8 +541,8 @@ static void parse_first_url(struct http *http, const char *url)
     }
 }
 
-/* A URL that is parsed already saves libcurl a tenth of its work. A handle keeps the kind that it had
- * first: libcurl's notes of the last URL are not all taken back when the kind changes. */
+/* A parsed URL saves libcurl a tenth of its work. A handle keeps using the kind of URL it began
+ * with, because libcurl does not reset all its state of the previous URL when the kind changes. */
 static bool transfer_set_url(struct http_transfer *t, const char *url)
 {
     struct http *http = t->http;
@@ -557,7 +559,7 @@ static bool transfer_set_url(struct http_transfer *t, const char *url)
     return curl_easy_setopt(t->easy, CURLOPT_URL, url) == CURLE_OK;
 }
 
-/* What is of this request. */
+/* Sets the options of this request. */
 static bool transfer_set_up(struct http_transfer *t, const struct http_request *request)
 {
     CURL *e = t->easy;
@@ -567,7 +569,7 @@ static bool transfer_set_up(struct http_transfer *t, const struct http_request *
     t->sent = 0;
     t->words[0] = '\0';
     t->moved_ns = clock_ns();
-    /* A body that goes out at once has no progress to be watched. */
+    /* A small body is sent at once and needs no progress callback. */
     curl_easy_setopt(e, CURLOPT_NOPROGRESS, request->body_len < SENT_AT_ONCE ? 1L : 0L);
     const char *method = request->method ? request->method : "POST";
     if (strcmp(method, "POST") == 0 || request->body_len > 0) {
@@ -577,7 +579,7 @@ static bool transfer_set_up(struct http_transfer *t, const struct http_request *
     } else {
         curl_easy_setopt(e, CURLOPT_HTTPGET, 1L);
     }
-    /* The handle may have been another method's, or another kind's. */
+    /* The handle may have been used for another method, or with other options. */
     curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, (long)request->once);
     curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, method);
     return transfer_set_url(t, request->url) && transfer_set_headers(t, request);
@@ -641,7 +643,7 @@ static bool has_proxy(void)
     return false;
 }
 
-/* A literal address needs no look-up, and behind a proxy the proxy looks the host up. */
+/* Literal addresses need no lookup, and a proxy resolves names itself. */
 static bool needs_lookup(const struct http *http, const char *host)
 {
     return http->direct && host[0] != '[' && host[strspn(host, "0123456789.")] != '\0';

@@ -1,7 +1,8 @@
-/* net/http.h: HTTP requests to one server over reused connections, on our loop.
+/* net/http.h: HTTP requests to one server over reused connections, on the loop.
  *
- * libcurl speaks (HTTP/1.1, TLS by OpenSSL, proxies from the environment); the loop waits for it.
- * Neither retries nor statuses are known here: a transfer ends well when an answer came whole.
+ * libcurl implements HTTP/1.1, TLS (through OpenSSL) and proxies from the environment; the loop
+ * waits for its sockets. Retries and the meaning of statuses belong to the caller: a transfer
+ * succeeds if the response is complete.
  */
 #ifndef DROSTE_NET_HTTP_H
 #define DROSTE_NET_HTTP_H
@@ -13,27 +14,27 @@
 struct http;
 struct http_transfer;
 
-/* What went wrong, in the words of whoever asks: ERROR_MODEL_CONNECT… of a model's server. */
+/* The caller's error codes, such as ERROR_MODEL_CONNECT… for a model's server. */
 struct http_codes {
-    enum error_code connect; /* no connection came about */
-    enum error_code cut;     /* it ended in the middle of an answer */
-    enum error_code stall;   /* nothing came for too long */
-    enum error_code reply;   /* the answer is not what HTTP promises, or too large */
+    enum error_code connect; /* the connection failed */
+    enum error_code cut;     /* it was cut during the response */
+    enum error_code stall;   /* nothing arrived for too long */
+    enum error_code reply;   /* the response is malformed or too large */
 };
 
 struct http_options {
-    const char *host; /* of all requests, for the look-up; in brackets if IPv6 */
+    const char *host; /* of all requests, for name resolution; in brackets if IPv6 */
     unsigned port;
-    struct connect_options connect_options; /* its texts, and the next, last as long as the http */
-    const char *peer;                       /* how errors name the host */
+    struct connect_options connect_options; /* these texts, and the next, must outlive the http */
+    const char *peer;                       /* the host's name in errors */
     struct http_codes codes;
-    unsigned connections;   /* at most */
-    double connect_timeout; /* seconds, TLS included */
-    double first_timeout;   /* seconds from the end of sending to the first byte of the body;
-                               0: none */
-    double stall_timeout;   /* seconds without a byte, while sending or between bytes of the body;
-                               0: none */
-    size_t response_limit;  /* bytes of a body */
+    unsigned connections;   /* maximum */
+    double connect_timeout; /* seconds, including TLS */
+    /* seconds from the end of sending to the first byte of the body; 0: none */
+    double first_timeout;
+    /* seconds without a byte, while sending or receiving the body; 0: none */
+    double stall_timeout;
+    size_t response_limit; /* bytes of a body */
 };
 
 struct http_request {
@@ -41,23 +42,23 @@ struct http_request {
     const char *url;
     const char *const *headers; /* "Name: value" */
     size_t header_count;
-    const char *body; /* not copied: lasts until `done` or http_cancel */
+    const char *body; /* not copied: must last until `done` or http_cancel */
     size_t body_len;
-    bool
-        once; /* a connection of its own: on an old one that was closed meanwhile libcurl would send it again */
+    bool once; /* on a new connection: libcurl would repeat it if a reused one was closed */
 };
 
 struct http_result {
-    struct error error; /* ERROR_NONE: the answer is whole, whatever its status */
-    bool unsent;        /* it failed before the request can have been acted on */
-    bool hopeless;   /* and would again: a certificate that is not trusted, a file that is none */
-    bool unanswered; /* not a byte came back, on a connection that was an old one */
+    struct error error; /* ERROR_NONE: the response is complete, whatever its status */
+    bool unsent;        /* it failed before the server can have acted on the request */
+    bool hopeless;   /* a repetition would also fail: an untrusted certificate, an invalid file */
+    bool unanswered; /* no response at all, on a reused connection */
     long status;     /* 0: none came */
-    double retry_after; /* seconds; 0: the server did not say */
+    double retry_after; /* seconds; 0: not requested */
 };
 
-/* These run outside of libcurl, so `data` and `done` may do anything, cancel and close included.
- * `head` comes once, before both, if the server answered at all; it may only look. */
+/* Called outside of libcurl, so `data` and `done` may do anything, including cancelling and
+ * closing. `head` comes once before both, if the server responded, and may only inspect the
+ * response. */
 struct http_handler {
     void (*head)(void *arg, struct http_transfer *transfer);
     void (*data)(void *arg, const char *data, size_t len);
@@ -66,18 +67,18 @@ struct http_handler {
 
 int http_open(
     struct loop *loop, const struct http_options *options, struct http **out, struct error *err);
-/* No transfer may be left. NULL is fine. */
+/* All transfers must have ended. NULL is fine. */
 void http_close(struct http *http);
 
-/* `done` is never called from within http_send; the transfer is gone after it. */
+/* Never calls `done` itself; the transfer is freed after `done`. */
 int http_send(struct http *http, const struct http_request *request,
     const struct http_handler *handler, void *arg, struct http_transfer **out, struct error *err);
-/* True if the request may have reached the server by now. */
+/* True if the request may have reached the server. */
 bool http_sent(const struct http_transfer *transfer);
-/* For use in `data`: the status, and whether the answer is of this type ("text/event-stream"). */
+/* For `data`: the status, and whether the response has this type ("text/event-stream"). */
 long http_status(const struct http_transfer *transfer);
 bool http_is_type(const struct http_transfer *transfer, const char *type);
-/* For use in `head`: a header of the answer, valid until the next look; NULL: there is none. */
+/* For `head`: a response header, valid until the next call; NULL if absent. */
 const char *http_header(struct http_transfer *transfer, const char *name);
 /* Ends the transfer without `done`. */
 void http_cancel(struct http_transfer *transfer);

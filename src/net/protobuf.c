@@ -1,4 +1,4 @@
-/* net/protobuf.c: see protobuf.h and protobuf.dev/programming-guides/encoding. */
+/* net/protobuf.c: reads and writes fields; see protobuf.dev/programming-guides/encoding. */
 #include "net/protobuf.h"
 
 #include <string.h>

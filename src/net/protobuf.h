@@ -1,11 +1,10 @@
-/* net/protobuf.h: protocol buffers' wire format, as much of it as messages of numbers, bytes and
- * messages need.
+/* net/protobuf.h: the wire format of protocol buffers, for messages of numbers, bytes and messages.
  *
- * The reader goes through a stranger's bytes without memory or recursion: each length is checked, and
- * fields with other numbers are passed over.
+ * The reader processes untrusted bytes without memory or recursion: it checks each length and skips
+ * unknown fields.
  *
- * Why not a library: protobuf-c needs a compiler of .proto files for the build, and unpacks each
- * message into a tree on the heap; the two services here take 120 lines and no allocation.
+ * Why not a library: protobuf-c needs a .proto compiler for the build and unpacks each message into
+ * a tree on the heap; the two services here take 120 lines and no allocation.
  */
 #ifndef DROSTE_NET_PROTOBUF_H
 #define DROSTE_NET_PROTOBUF_H
@@ -23,21 +22,21 @@ struct protobuf_reader {
 
 struct protobuf_field {
     uint32_t number;
-    bool is_bytes;    /* bytes, a text or a message; else a number */
-    uint64_t value;   /* of a number, also one of fixed width */
-    const char *data; /* into what is read */
+    bool is_bytes;    /* bytes, a string or a message; otherwise a number */
+    uint64_t value;   /* of a number, including fixed width */
+    const char *data; /* points into the input */
     size_t len;
 };
 
-/* 1: a field; 0: there is none behind the last; ERROR_PROTOCOL. */
+/* Returns 1 for a field, 0 at the end, or ERROR_PROTOCOL. */
 int protobuf_next(struct protobuf_reader *r, struct protobuf_field *field, struct error *err);
-/* The number of a sint32 or sint64. */
+/* Decodes a sint32 or sint64. */
 int64_t protobuf_signed(uint64_t value);
 
 void protobuf_put_number(struct buf *out, uint32_t number, uint64_t value);
 void protobuf_put_bytes(struct buf *out, uint32_t number, const void *data, size_t len);
 void protobuf_put_text(struct buf *out, uint32_t number, const char *text);
-/* The head of a field of so many bytes, which are to follow. */
+/* Appends the head of a field; its `len` bytes follow. */
 void protobuf_put_head(struct buf *out, uint32_t number, size_t len);
 
 #endif

@@ -1,8 +1,8 @@
-/* net/rest.c: see rest.h.
+/* net/rest.c: requests with retries.
  *
  *   sent ── an answer, or none ──► told
- *     ▲            └─ it may pass ──► waiting ──┐
- *     └─────────────────────────────────────────┘
+ *     ▲            └─ may pass ──► waiting ──┐
+ *     └──────────────────────────────────────┘
  */
 #include "net/rest.h"
 
@@ -27,8 +27,8 @@ enum {
     CONNECTIONS = 64,
     CONNECT_SECONDS = 10,
     TRIES = 7,
-    TRIES_UNHEARD = 4, /* where nobody answers at all */
-    WORDS_MOST = 150,  /* bytes of a service's words in an error */
+    TRIES_UNHEARD = 4, /* if the service never responds */
+    WORDS_MOST = 150,  /* bytes of a service's message in an error */
 };
 
 struct rest_request {
@@ -38,7 +38,7 @@ struct rest_request {
     struct buf body, in;
     struct list headers;
     const char *tell_header;
-    char *header; /* of the last answer; NULL: none */
+    char *header; /* of the last response; NULL: none */
     bool again;
     rest_piece_fn *piece;
     rest_done_fn *done;
@@ -46,10 +46,10 @@ struct rest_request {
     double seconds;
     uint64_t begun_ns;
     unsigned tries;
-    struct timer *deadline, *pause; /* deadline: NULL where there is none */
-    struct http_transfer *transfer; /* NULL while it waits */
-    bool told_some;                 /* a piece was handed on */
-    bool telling, cancelled;        /* cancelled from within `piece`: freed behind it */
+    struct timer *deadline, *pause; /* deadline: NULL without one */
+    struct http_transfer *transfer; /* NULL during a pause */
+    bool told_some;                 /* a piece was delivered */
+    bool telling, cancelled;        /* if cancelled from within `piece`, it is freed afterwards */
 };
 TAILQ_HEAD(request_list, rest_request);
 
@@ -66,7 +66,7 @@ struct rest {
 
 /* ---- a service's words ---- */
 
-/* A text, or the first text in what stands there: services put lists and objects in its place. */
+/* A string, or the first one inside: services also send lists and objects. */
 static const char *first_text(struct json_object *o, int depth)
 {
     static const char *const keys[] = { "message", "error", "detail", "msg", "reason" };
@@ -97,7 +97,7 @@ static void rest_explain_status(const struct rest *r, long status, struct json_o
         text_append_visible(&words, text, strnlen(text, WORDS_MOST * 2));
     else
         buf_puts(&words, "it does not say why");
-    /* Before it is cut: half of a secret is not found any more. */
+    /* Masks before truncating, which could leave half of a secret. */
     if (r->secret && words.data)
         text_mask(words.data, words.len, r->secret);
     for (size_t i = 0; i < words.len; i++)
@@ -147,7 +147,7 @@ void rest_cancel(struct rest_request *q)
 
 static void rest_tell(struct rest_request *q, struct rest_answer *answer)
 {
-    struct buf in = q->in; /* what it is told stays until `done` returns */
+    struct buf in = q->in; /* what it reports must stay valid until `done` returns */
     cleanup_free char *header = steal(&q->header);
     answer->header = header;
     rest_done_fn *done = q->done;
@@ -171,7 +171,7 @@ static void rest_too_late(void *arg)
     rest_tell(q, &answer);
 }
 
-/* Seconds until it is tried again; negative: it is not. */
+/* The seconds until the next try; negative: none. */
 static double pause_before_next(const struct rest_request *q, const struct http_result *result)
 {
     static const long passing[] = { 500, 502, 503, 504, 524 };
@@ -199,7 +199,7 @@ static void rest_on_data(void *arg, const char *data, size_t len)
 {
     struct rest_request *q = arg;
     if (!q->piece || http_status(q->transfer) >= 400) {
-        /* One byte more than is allowed says that there was more. */
+        /* One byte more than allowed reveals excess data. */
         size_t room = q->rest->answer_limit + 1 - q->in.len;
         buf_append(&q->in, data, len < room ? len : room);
         return;

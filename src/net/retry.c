@@ -1,4 +1,4 @@
-/* net/retry.c: see retry.h. */
+/* net/retry.c: exponential backoff with jitter. */
 #include "net/retry.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #define PAUSE_LONGEST 30.0
 #define ASKED_MOST    60.0
 
-/* Without random bytes the clock spreads requests well enough. */
+/* Without random bytes, the clock is random enough. */
 static double random_fraction(void)
 {
     uint32_t r = (uint32_t)clock_ns();

@@ -1,18 +1,18 @@
-/* net/retry.h: how long a client waits before it tries again: one policy for services and models.
+/* net/retry.h: the pause before a retry, for services and models alike.
  *
- * The pause doubles from half a second to half a minute, less up to a half of it at random, so
- * that requests that failed together do not come back together. Where a server asked for a pause
- * (Retry-After), that counts, up to a minute; chance only lengthens it. A pause that would end
- * after the deadline is not begun: the server's words are worth more than "timeout". The caller
- * decides what may be tried again, and how often.
+ * The pause doubles from half a second to half a minute and is shortened at random by up to half,
+ * so that requests that failed together do not return together. A pause that the server requested
+ * (Retry-After) takes precedence, up to a minute, and is only lengthened at random. A pause that
+ * would exceed the deadline is not started, because the server's message is more useful than
+ * "timeout". The caller decides what to retry, and how often.
  */
 #ifndef DROSTE_NET_RETRY_H
 #define DROSTE_NET_RETRY_H
 
-/* What counts of the pause that a server asked for, in seconds. */
+/* The seconds of a requested pause that are honoured. */
 double retry_asked_seconds(double asked);
-/* Seconds until the next try, after `tries` of them; negative: it would end after the `left`
- * seconds (INFINITY: there is no deadline). `asked` is 0 where the server did not. */
+/* Seconds until the next try after `tries` tries; negative: it would exceed the `left` seconds
+ * (INFINITY: no deadline). `asked` is 0 if the server requested nothing. */
 double retry_pause_seconds(unsigned tries, double asked, double left);
 
 #endif

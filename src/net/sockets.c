@@ -1,4 +1,6 @@
-/* net/sockets.c: see sockets.h. A table by descriptor: the kernel gives the lowest free number. */
+/* net/sockets.c: a table indexed by descriptor, which stays small: the kernel assigns the lowest
+ * free number.
+ */
 #include "net/sockets.h"
 
 #include <curl/curl.h>
@@ -10,15 +12,15 @@ struct entry {
     struct sockets *sockets;
     struct watch *watch;
     int fd;
-    int wanted;  /* by libcurl */
-    int watched; /* by the loop */
+    int wanted;  /* events that libcurl waits for */
+    int watched; /* events that the loop watches */
 };
 
 struct sockets {
     struct loop *loop;
     sockets_fn *fn;
     void *arg;
-    struct entry **entries; /* NULL where libcurl has no such socket */
+    struct entry **entries; /* NULL for other descriptors */
     size_t count;
 };
 
@@ -38,7 +40,8 @@ static void sockets_socket_ready(void *arg, int status, int events)
     if (e->wanted)
         e->sockets->fn(e->sockets->arg, e->fd, found);
     else
-        /* Nobody expects bytes: the server has left, and libcurl looks before it uses a socket again. */
+        /* Unexpected data: the server has closed the connection, which libcurl checks before
+         * reusing it. */
         sockets_watch_for(e, 0);
 }
 
@@ -105,7 +108,7 @@ int sockets_want(struct sockets *s, int fd, int what)
         return -1;
     e->wanted = events;
     watch_background(e->watch, events == 0);
-    /* An idle connection can nearly always be written to, which is no news. */
+    /* An idle connection is almost always writable, so watching for that would spin. */
     return sockets_watch_for(e, events ? events : e->watched & UV_READABLE);
 }
 

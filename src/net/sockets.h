@@ -1,9 +1,9 @@
-/* net/sockets.h: libcurl's sockets on our loop.
+/* net/sockets.h: watches libcurl's sockets on the loop.
  *
- * libcurl says of each transfer anew which socket it waits for, and that it no longer does. A
- * connection is used for many transfers, and to leave and enter the kernel's list of watched
- * descriptors for each cost more than the answer's bytes. So a socket stays watched, in the
- * background, until libcurl closes it.
+ * libcurl announces for each transfer which socket it waits for, and when it no longer does.
+ * Connections are reused, and removing a descriptor from epoll and adding it again for each
+ * transfer cost more than reading the response. So a socket stays watched, in the background, until
+ * libcurl closes it.
  */
 #ifndef DROSTE_NET_SOCKETS_H
 #define DROSTE_NET_SOCKETS_H
@@ -12,18 +12,19 @@
 
 struct sockets;
 
-/* The socket is ready for `events`, as curl_multi_socket_action has them: a set of CURL_CSELECT_IN, _OUT and _ERR. */
+/* The socket is ready; `events` is for curl_multi_socket_action: a set of CURL_CSELECT_IN, _OUT
+ * and _ERR. */
 typedef void sockets_fn(void *arg, int fd, int events);
 
 /* NULL without memory. */
 struct sockets *sockets_new(struct loop *loop, sockets_fn *fn, void *arg);
-/* No socket may be open any more. NULL is fine. */
+/* All sockets must have been closed. NULL is fine. */
 void sockets_free(struct sockets *s);
 
-/* From now on fn hears of what libcurl asks for (CURL_POLL_IN, _OUT, _INOUT), until the next call; of nothing after
+/* Sets the events that fn receives (CURL_POLL_IN, _OUT, _INOUT), until the next call; none after
  * CURL_POLL_REMOVE. -1 without memory. */
 int sockets_want(struct sockets *s, int fd, int what);
-/* Must come before fd is closed. */
+/* Must be called before fd is closed. */
 void sockets_forget(struct sockets *s, int fd);
 
 #endif

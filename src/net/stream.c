@@ -1,7 +1,8 @@
-/* net/stream.c: see stream.h. CURLOPT_CONNECT_ONLY, with libcurl's multi handle until the connection
- * stands, and curl_easy_send and curl_easy_recv from then on.
+/* net/stream.c: uses CURLOPT_CONNECT_ONLY, with libcurl's multi handle to connect, and
+ * curl_easy_send and curl_easy_recv afterwards.
  *
- * The easy handle stays in its multi handle: libcurl closes such a connection when it is taken out.
+ * The easy handle stays in its multi handle, because libcurl closes such a connection when it is
+ * removed.
  */
 #include "net/stream.h"
 
@@ -17,7 +18,7 @@
 
 enum {
     READ_SIZE = 65536,
-    READS = 8, /* at a time: others have their turn */
+    READS = 8, /* per turn, for fairness */
     HEAD_MAX = 16384,
 };
 
@@ -31,17 +32,17 @@ struct stream {
     CURLM *multi;
     CURL *easy;
     struct timer *timer;
-    struct sockets *sockets; /* until it is connected */
-    struct watch *watch;     /* from then on */
-    bool connected;          /* the socket is */
-    bool open;               /* the server has agreed, too */
+    struct sockets *sockets; /* while connecting */
+    struct watch *watch;     /* once connected */
+    bool connected;          /* the socket is connected */
+    bool open;               /* the server has also accepted */
     bool paused;
-    struct buf head; /* of its answer, so far */
-    bool over;       /* `closed` is told, or about to be */
-    bool lost;       /* a send has failed: the reader says why */
-    struct buf out;  /* what waits, from out_at */
+    struct buf head; /* the response's head so far */
+    bool over;       /* `closed` was or will be called */
+    bool lost;       /* a send failed: reading reveals the reason */
+    struct buf out;  /* waiting data, from out_at */
     size_t out_at;
-    unsigned depth; /* of our frames on the stack; the last one frees it */
+    unsigned depth; /* our frames on the stack; the last one frees it */
     bool closing;
     char words[CURL_ERROR_SIZE];
 };
@@ -85,7 +86,7 @@ static void stream_tell_closed(struct stream *s, const struct error *why)
     s->events.closed(s->arg, why);
 }
 
-/* CURLE_OK where the other side has ended it. */
+/* CURLE_OK if the other side closed it. */
 static void stream_end(struct stream *s, CURLcode curl)
 {
     struct error why = { 0 };
@@ -109,7 +110,7 @@ static void stream_watch_for(struct stream *s)
                           (s->open && s->out.len > s->out_at && !s->lost ? UV_WRITABLE : 0));
 }
 
-/* Bytes that went; 0: none do now. That the connection is lost, the reader finds out. */
+/* Returns the bytes sent; 0: none now. Reading reveals a lost connection. */
 static size_t stream_send_some(struct stream *s, const char *data, size_t len)
 {
     size_t all = 0;
@@ -147,7 +148,7 @@ static int has_agreed(struct stream *s, unsigned status, struct error *err)
         tail ? tail + 4 : "");
 }
 
-/* The server's word on the upgrade, in pieces of any size; what comes behind it is the user's. */
+/* The response to the upgrade, in pieces of any size; what follows it belongs to the user. */
 static void take_head(struct stream *s, const char *data, size_t len)
 {
     struct error why = { 0 };
@@ -188,7 +189,7 @@ static void read_some(struct stream *s)
         else
             take_head(s, data, n);
     }
-    /* TLS may hold bytes that the socket does not show any more. */
+    /* TLS may have buffered bytes that the socket no longer shows. */
     if (!s->closing && !s->over && !s->paused)
         timer_start(s->timer, 0, 0);
 }
@@ -225,7 +226,7 @@ static void stream_begin(struct stream *s)
     }
     s->connected = true;
     if (s->upgrade) {
-        /* A fresh socket takes it whole. */
+        /* A new socket's buffer has room for all of it. */
         s->lost = stream_send_some(s, s->upgrade, strlen(s->upgrade)) < strlen(s->upgrade);
         stream_watch_for(s);
         return;
@@ -310,7 +311,7 @@ static bool stream_set_up(struct stream *s, const struct stream_options *o)
     curl_easy_setopt(e, CURLOPT_TCP_NODELAY, 1L);
     curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, stream_on_close);
     curl_easy_setopt(e, CURLOPT_CLOSESOCKETDATA, s);
-    /* An upgraded connection is HTTP/1.1's. */
+    /* Upgrades exist only in HTTP/1.1. */
     curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     if (o->connect_timeout > 0)
         curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)(o->connect_timeout * 1000));

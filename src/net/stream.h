@@ -1,6 +1,6 @@
-/* net/stream.h: a stream of bytes to a server and back, over a Unix socket, TCP or TLS, on our loop.
+/* net/stream.h: a byte stream to a server over a Unix socket, TCP or TLS, on the loop.
  *
- * libcurl connects and speaks TLS; what the bytes mean is the user's.
+ * libcurl connects and implements TLS; the user defines the protocol.
  */
 #ifndef DROSTE_NET_STREAM_H
 #define DROSTE_NET_STREAM_H
@@ -17,36 +17,36 @@ struct stream;
 
 /* Texts are copied. */
 struct stream_options {
-    const char *url; /* http://HOST:PORT or https://HOST:PORT: where to, and whether with TLS */
+    const char *url; /* http://HOST:PORT or https://HOST:PORT */
     struct connect_options connect_options;
-    const char *peer;       /* how errors name the server */
+    const char *peer;       /* the server's name in errors */
     enum error_code code;   /* of errors */
-    double connect_timeout; /* seconds, TLS included; 0: libcurl's own */
-    /* The head of an HTTP request that makes a stream of the connection; NULL: it is one at once. The server
-     * agrees with the status 101, or with 200, as old Docker daemons do. */
+    double connect_timeout; /* seconds, including TLS; 0: libcurl's default */
+    /* The head of an HTTP request that upgrades the connection; NULL: it is a stream at once.
+     * The server accepts with status 101, or 200, as old Docker daemons do. */
     const char *upgrade;
-    /* Decides instead, by the status (0: it was none) and the head, behind whose empty line the body begins. It may do
-     * nothing else. NULL: the statuses above. */
+    /* Decides instead, from the status (0: malformed) and the head, after whose empty line the
+     * body begins. It may do nothing else. NULL: the statuses above. */
     int (*agree)(void *arg, unsigned status, const char *head, struct error *err);
 };
 
-/* These run outside of libcurl and may do anything, stream_close included. */
+/* Called outside of libcurl; may do anything, including stream_close. */
 struct stream_events {
-    void (*connected)(void *arg); /* and the server has agreed */
+    void (*connected)(void *arg); /* and the server has accepted */
     void (*bytes)(void *arg, const char *data, size_t len);
-    /* The last event. ERROR_NONE: the server has ended it in order. */
+    /* The last event. ERROR_NONE: the server closed the stream in an orderly way. */
     void (*closed)(void *arg, const struct error *why);
 };
 
-/* No event comes from within it. */
+/* Causes no event itself. */
 int stream_open(struct loop *loop, const struct stream_options *options,
     const struct stream_events *events, void *arg, struct stream **out, struct error *err);
-/* Sends what the socket takes, once there is a connection, and keeps a copy of the rest. A connection that is
- * lost is told by `closed`, later. ERROR_MEMORY. */
+/* Sends what the socket accepts, once connected, and copies the rest. `closed` reports a lost
+ * connection later. ERROR_MEMORY. */
 int stream_send(struct stream *s, const struct iovec *iov, int count, struct error *err);
-/* Bytes that wait to be sent. */
+/* Bytes waiting to be sent. */
 size_t stream_waiting(const struct stream *s);
-/* While it is paused, nothing is read. */
+/* Nothing is read while paused. */
 void stream_pause(struct stream *s, bool paused);
 /* No event follows. NULL is fine. */
 void stream_close(struct stream *s);

@@ -1,4 +1,4 @@
-/* net/url.c: see url.h. libcurl's own parser reads them, so that what is checked is what is sent. */
+/* net/url.c: uses libcurl's parser, so that what is checked is what is sent. */
 #include "net/url.h"
 
 #include <curl/curl.h>
@@ -20,7 +20,7 @@ static void cleanup_curl_text(char **text)
 #define cleanup_handle __attribute__((cleanup(cleanup_curl_url)))
 #define cleanup_text   __attribute__((cleanup(cleanup_curl_text)))
 
-/* NULL where there is none of it. curl_free. */
+/* NULL if absent. curl_free. */
 static char *url_part(CURLU *url, CURLUPart which, unsigned flags)
 {
     char *text = NULL;

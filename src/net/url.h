@@ -1,4 +1,4 @@
-/* net/url.h: the base URL of a server, taken apart. */
+/* net/url.h: parses base URLs. */
 #ifndef DROSTE_NET_URL_H
 #define DROSTE_NET_URL_H
 
@@ -8,22 +8,22 @@
 #include "base/error.h"
 
 struct url {
-    char *base;  /* without query and fragment, and without a slash at its end */
-    char *query; /* without its '?'; "" where there is none */
+    char *base;  /* without query, fragment and trailing slash */
+    char *query; /* without '?'; "" if there is none */
     char *host;  /* in brackets if IPv6 */
-    char *peer;  /* the host, with the port where the URL has one: for people */
+    char *peer;  /* the host, with the port if the URL has one: for messages */
     unsigned port;
     bool secure; /* https */
 };
 
-/* ERROR_CONFIG for what is neither http:// nor https://, or holds a user or a password, which belong elsewhere:
- * `key` says where, such as "OPENAI_API_KEY". After an error there is nothing to free. */
+/* ERROR_CONFIG unless it is http:// or https:// without a user and password; `key` names where
+ * those belong, such as "OPENAI_API_KEY". After an error, there is nothing to free. */
 int url_parse(const char *text, const char *key, struct url *out, struct error *err);
 void url_free(struct url *url);
 #define cleanup_url __attribute__((cleanup(url_free)))
 
-/* Appends text as it may stand in a path or a query: all but letters, digits and "-._~" as %XX,
- * by libcurl. */
+/* Appends text escaped for a path or query: everything but letters, digits and "-._~" as %XX, by
+ * libcurl. */
 void url_escape(struct buf *out, const char *text);
 
 #endif

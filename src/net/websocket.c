@@ -1,4 +1,4 @@
-/* net/websocket.c: see websocket.h. */
+/* net/websocket.c: handshake, messages and closing; websocket_frame.c has the frames. */
 #include "net/websocket.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 enum {
     KEY_SIZE = 16,
-    PONGS_WAITING = 1 << 20, /* bytes that wait: then a ping is not answered any more */
+    PONGS_WAITING = 1 << 20, /* queued bytes above which pings are not answered */
 };
 
 struct websocket {
@@ -24,14 +24,14 @@ struct websocket {
     void *arg;
     enum error_code code;
     char *peer;
-    struct buf accept; /* what the server's answer must have */
+    struct buf accept; /* the expected Sec-WebSocket-Accept */
     struct stream *stream;
     struct websocket_decoder decoder;
     struct buf out, text;
     unsigned http;
     bool open, heard;
-    bool over;      /* `closed` is told, or about to be */
-    unsigned depth; /* of our frames on the stack; the last one frees it */
+    bool over;      /* `closed` was or will be called */
+    unsigned depth; /* our frames on the stack; the last one frees it */
     bool closing;
 };
 
@@ -187,7 +187,8 @@ static void websocket_stream_closed(void *arg, const struct error *why)
 
 /* ---- the handshake ---- */
 
-/* Where a line of the head that begins with this name has its value; NULL: there is none. `len` is without the white space around. */
+/* The value of the first header with this name; NULL if absent. `len` excludes surrounding white
+ * space. */
 static const char *find_header(const char *head, const char *name, size_t *len)
 {
     size_t n = strlen(name);
@@ -205,7 +206,7 @@ static const char *find_header(const char *head, const char *name, size_t *len)
     return NULL;
 }
 
-/* Whether this is the header's value, or one of the words in it. */
+/* Whether the header has this value, or contains this word. */
 static bool websocket_has_word(const char *head, const char *name, const char *word)
 {
     size_t len = 0, n = strlen(word);
@@ -252,7 +253,7 @@ static int make_accept(struct websocket *ws, const char *key, struct error *err)
 {
     unsigned char digest[HASH_SHA1_SIZE];
     cleanup_buf struct buf text = { 0 };
-    buf_printf(&text, "%s258EAFA5-E914-47DA-95CA-C5AB0DC85B11", key); /* section 1.3 */
+    buf_printf(&text, "%s258EAFA5-E914-47DA-95CA-C5AB0DC85B11", key); /* RFC 6455, section 1.3 */
     if (buf_failed(&text))
         return error_memory(err);
     int rc = hash_sha1(text.data, text.len, digest, err);
@@ -266,7 +267,7 @@ static bool fits_a_line(const char *text)
     return text[strcspn(text, "\r\n")] == '\0';
 }
 
-/* The request, and with it what the answer has to be. */
+/* Creates the request, and the accept value that the response must have. */
 static int make_request(
     struct websocket *ws, const struct websocket_options *o, struct buf *out, struct error *err)
 {

@@ -1,4 +1,4 @@
-/* net/websocket_frame.c: see websocket_frame.h. */
+/* net/websocket_frame.c: an incremental parser of frames, and the encoder. */
 #include "net/websocket_frame.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ enum {
     OPCODE = 0x0F,
     MASKED = 0x80,
     LENGTH = 0x7F,
-    LENGTH_16 = 126, /* the length is in the next two bytes, or eight */
+    LENGTH_16 = 126, /* values of the length field: the length is in the next two or eight bytes */
     LENGTH_64 = 127,
 };
 
@@ -28,7 +28,7 @@ static bool is_control(enum websocket_opcode opcode)
     return opcode >= WEBSOCKET_CLOSE;
 }
 
-/* Bytes of the header, by its second one. */
+/* The length of the header, from its second byte. */
 static size_t header_size(unsigned char second)
 {
     switch (second & LENGTH) {
@@ -74,7 +74,7 @@ static const char *websocket_frame_complaint(const struct websocket_decoder *d)
     return NULL;
 }
 
-/* The header is whole. */
+/* The header is complete. */
 static int websocket_frame_begin(
     struct websocket_decoder *d, enum websocket_status *status, struct error *err)
 {
@@ -101,7 +101,7 @@ static int websocket_frame_begin(
     return 0;
 }
 
-/* One byte of the header. */
+/* Processes one byte of the header. */
 static int take_header(
     struct websocket_decoder *d, char byte, enum websocket_status *status, struct error *err)
 {
@@ -117,7 +117,7 @@ static int take_header(
     return d->header_len == d->header_size ? websocket_frame_begin(d, status, err) : 0;
 }
 
-/* The frame's payload is whole, or `len` more bytes of it are here. */
+/* Delivers `len` bytes of the payload, possibly the last. */
 static void websocket_frame_take_payload(
     struct websocket_decoder *d, const char *data, size_t len, websocket_piece_fn *piece, void *arg)
 {
@@ -158,7 +158,7 @@ int websocket_decode(struct websocket_decoder *d, const char *data, size_t len,
         }
         data += n;
         len -= n;
-        /* A frame without bytes ends with its header. */
+        /* An empty frame ends with its header. */
         if (rc == 0 && !d->over && d->in_payload && d->left == 0)
             websocket_frame_take_payload(d, data, 0, piece, arg);
     }
