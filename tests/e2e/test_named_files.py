@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import repl, write_replay
+from harness import repl, write_replay
 
 ANSWER = repl("SUBMIT(output=1)")
 
