@@ -157,7 +157,7 @@ static void calls_go_to_the_broker(void **state)
     assert_status("ask", "ok");
     assert_string_equal(f.reply, "{\"replies\":[\"a\",\"b\"]}");
     assert_status("ask", "ok");
-    assert_non_null(strstr(f.reply, "\"code\":\"budget\""));
+    assert_non_null(strstr(f.reply, "\"code\":\"budget_calls\""));
 }
 
 static void a_cell_has_its_time(void **state)
