@@ -115,7 +115,7 @@ static void prompt_put_workspace(struct buf *out, const struct workspace *w)
     const struct staged *s = workspace_staged(w);
     char commit[13], count[24];
     if (s->repo) {
-        snprintf(commit, sizeof commit, "%s", s->commit);
+        snprintf(commit, sizeof commit, "%.12s", s->commit);
         PROMPT_FILL(out, PROMPT_SESSION_REPOSITORY, { "url", s->url }, { "commit", commit });
         buf_putc(out, '\n');
     }
