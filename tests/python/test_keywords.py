@@ -1,7 +1,7 @@
-"""Every keyword of every compatibility class and function has an effect, which a test shows, or is refused by name, which a test shows.
+"""Every keyword of every compatibility class and function has an effect or is refused by name.
 
-`SHOWN` names the test of each; the test below walks over the signatures of all that `droste.compat` lends, and over rlm's list of its
-RLM's arguments, and demands it. The first part of this file are the tests that had no other place.
+`SHOWN` names the test that shows it for each; the test below walks over the signatures of all that
+`droste.compat` lends, and over rlm's list of its RLM's arguments, and demands one. The first part of this file are the tests that had no other place.
 """
 import ast
 import dataclasses
